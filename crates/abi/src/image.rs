@@ -1,0 +1,56 @@
+//! The head of a table image.
+//!
+//! A table image is one flat, position-independent run of bytes, little-endian, aligned to 64: this header, then the sections of its
+//! layout. The same bytes are mapped by native code and are the value of a BPF array map. What the sections hold
+//! is the business of `tables` (builders) and `datapath/include/lookup.h` (lookups) alone.
+
+/// `"WEIR"` in memory.
+pub const IMAGE_MAGIC: u32 = u32::from_le_bytes(*b"WEIR");
+
+/// How a table image is laid out. `enum layout` in `lookup.h`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(u32)]
+pub enum Layout {
+    /// IPv4 prefixes to labels: DXR with a 2^16 direct table, deduplicated 2^4 extension blocks, range blocks.
+    Dxr16x4 = 1,
+    /// IPv4 /32 addresses only, no labels: exact set of 16-bit remainders.
+    ExactSet = 2,
+    /// IPv6 prefixes to labels: direct table, then sorted ranges.
+    Range6 = 3,
+}
+
+impl Layout {
+    /// The name that reports and benchmarks use.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Layout::Dxr16x4 => "d16x4r",
+            Layout::ExactSet => "exact-set",
+            Layout::Range6 => "range6",
+        }
+    }
+
+    /// The layout with the given name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        [Layout::Dxr16x4, Layout::ExactSet, Layout::Range6].into_iter().find(|layout| layout.name() == name)
+    }
+}
+
+/// First 64 bytes of every image.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub struct ImageHeader {
+    /// [`IMAGE_MAGIC`].
+    pub magic: u32,
+    /// A [`Layout`].
+    pub layout: u32,
+    /// Prefixes (or addresses) that the table holds.
+    pub entries: u32,
+    /// Highest label in use; labels are `1..=labels`, 0 is "no entry". 1 for a set.
+    pub labels: u32,
+    /// Bytes of the whole image, this header included.
+    pub bytes: u64,
+    /// Byte offsets and sizes of the sections, as the layout defines them.
+    pub section: [u32; 10],
+}
+
+const _: () = assert!(size_of::<ImageHeader>() == 64);

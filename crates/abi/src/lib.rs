@@ -1,0 +1,29 @@
+//! Memory layouts that Rust and the C datapath share.
+//!
+//! A policy's way (compiler) and a packet's way (engines) meet here and nowhere else. Every type is plain
+//! bytes in host byte order unless its name says otherwise (`Be16`); its size and offsets are asserted here and,
+//! with the same numbers, in `datapath/include`. Nothing in this crate computes: it is layout and names only.
+
+pub mod burst;
+pub mod counter;
+pub mod image;
+pub mod link;
+pub mod packet;
+pub mod reason;
+pub mod verdict;
+
+pub use burst::{BURST_MAX, Burst, Frame};
+pub use counter::Counter;
+pub use image::{ImageHeader, Layout};
+pub use link::Link;
+pub use packet::PacketView;
+pub use reason::Reason;
+pub use verdict::{Action, Verdict};
+
+/// Version of everything in this crate. An artifact carries the version it was compiled against and is refused
+/// by an engine of another one.
+pub const ABI_VERSION: u32 = 1;
+
+/// Bytes of a frame that a datapath may read. What lies beyond is payload to every rule: a header that starts
+/// inside the window and ends outside it is malformed, on every engine alike. One XDP page holds it whole.
+pub const WINDOW_BYTES: usize = 2048;

@@ -1,0 +1,75 @@
+//! Why a packet got its verdict: a built-in reason or the rule that decided.
+
+/// A reason, 16 bits: `0..RULE_BASE` are built in (`enum reason` in `verdict.h`), `RULE_BASE + r` is rule `r`.
+///
+/// The same number is the index of the reason's [`crate::Counter`], so that the counters of the built-in reasons
+/// and of the terminal rules add up to the packets received.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(transparent)]
+pub struct Reason(pub u16);
+
+macro_rules! builtin {
+    ($($(#[$doc:meta])* $konst:ident = $value:literal, $name:literal;)*) => {
+        impl Reason {
+            $($(#[$doc])* pub const $konst: Reason = Reason($value);)*
+
+            /// Every built-in reason with its public name, in order of value.
+            pub const BUILTIN: &[(Reason, &str)] = &[$((Reason($value), $name)),*];
+        }
+    };
+}
+
+builtin! {
+    /// No rule decided.
+    NO_MATCH = 0, "no-match";
+    /// Neither IPv4, IPv6 nor ARP (LLC, MPLS, PPPoE, a third VLAN tag, ...).
+    NOT_IP = 1, "not-ip";
+    /// ARP (EtherType 0x0806).
+    ARP = 2, "arp";
+    /// A fragment, first or later, IPv4 or IPv6.
+    FRAGMENT = 3, "fragment";
+    /// IPv4 options, or an IPv6 hop-by-hop options header.
+    IP_OPTIONS = 4, "ip-options";
+    /// The frame ends inside its link header.
+    MALFORMED_LINK = 5, "malformed-link";
+    /// The frame ends inside a VLAN tag.
+    MALFORMED_VLAN = 6, "malformed-vlan";
+    /// IPv4 header cut short, wrong version, header or total length that the frame contradicts (RFC 791).
+    MALFORMED_IPV4 = 7, "malformed-ipv4";
+    /// IPv6 header cut short, wrong version, or a payload length beyond the frame (RFC 8200).
+    MALFORMED_IPV6 = 8, "malformed-ipv6";
+    /// IPv6 extension header cut short, out of place, or more of them than `EXT_HEADERS_MAX` (RFC 8200, 7112).
+    MALFORMED_IPV6_EXT = 9, "malformed-ipv6-ext";
+    /// A fragment that overlaps a TCP header, ends beyond 65535 bytes or is not a multiple of 8 (RFC 791, 1858, 3128).
+    MALFORMED_FRAGMENT = 10, "malformed-fragment";
+    /// TCP header cut short or its data offset contradicts the packet (RFC 9293).
+    MALFORMED_TCP = 11, "malformed-tcp";
+    /// UDP header cut short or its length contradicts the packet (RFC 768).
+    MALFORMED_UDP = 12, "malformed-udp";
+    /// ICMP or ICMPv6 header cut short (RFC 792, 4443).
+    MALFORMED_ICMP = 13, "malformed-icmp";
+    /// Header of another transport with ports (SCTP, DCCP, UDP-Lite) cut short.
+    MALFORMED_TRANSPORT = 14, "malformed-transport";
+}
+
+impl Reason {
+    /// The first reason that is a rule. Room is left below for the reasons of stateful rules.
+    pub const RULE_BASE: u16 = 32;
+    /// The largest number of rules a program can hold.
+    pub const RULES_MAX: usize = (u16::MAX - Self::RULE_BASE) as usize;
+
+    /// The reason of rule `index`.
+    pub const fn rule(index: u16) -> Self {
+        Reason(Self::RULE_BASE + index)
+    }
+
+    /// The rule's index, or `None` for a built-in reason.
+    pub const fn rule_index(self) -> Option<u16> {
+        self.0.checked_sub(Self::RULE_BASE)
+    }
+
+    /// The name of a built-in reason; `None` for rules and unassigned numbers.
+    pub fn builtin_name(self) -> Option<&'static str> {
+        Self::BUILTIN.get(usize::from(self.0)).map(|&(_, name)| name)
+    }
+}

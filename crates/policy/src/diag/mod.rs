@@ -1,0 +1,67 @@
+//! Diagnostics: what is wrong with a policy, where, and what to do about it.
+
+pub mod render;
+
+use crate::source::Span;
+
+/// How bad it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Severity {
+    /// The policy means something, but probably not what its author wants.
+    Warning,
+    /// The policy has no meaning.
+    Error,
+}
+
+/// One message. `code` is stable (`E0101`, `W0203`); the text may improve.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Diagnostic {
+    /// Error or warning.
+    pub severity: Severity,
+    /// Stable code.
+    pub code: &'static str,
+    /// What is wrong, in one line without a full stop.
+    pub message: String,
+    /// The place that is underlined.
+    pub span: Span,
+    /// What is said at the underline; may be empty.
+    pub label: String,
+    /// Further places, each with what is said there.
+    pub notes: Vec<(Span, String)>,
+    /// What to do.
+    pub help: Option<String>,
+}
+
+impl Diagnostic {
+    /// An error.
+    pub fn error(code: &'static str, span: Span, message: impl Into<String>) -> Self {
+        Self::new(Severity::Error, code, span, message.into())
+    }
+
+    /// A warning.
+    pub fn warning(code: &'static str, span: Span, message: impl Into<String>) -> Self {
+        Self::new(Severity::Warning, code, span, message.into())
+    }
+
+    fn new(severity: Severity, code: &'static str, span: Span, message: String) -> Self {
+        Diagnostic { severity, code, message, span, label: String::new(), notes: Vec::new(), help: None }
+    }
+
+    /// Sets what is said at the underline.
+    pub fn label(mut self, label: impl Into<String>) -> Self {
+        self.label = label.into();
+        self
+    }
+
+    /// Adds another place.
+    pub fn note(mut self, span: Span, text: impl Into<String>) -> Self {
+        self.notes.push((span, text.into()));
+        self
+    }
+
+    /// Sets the help.
+    pub fn help(mut self, help: impl Into<String>) -> Self {
+        self.help = Some(help.into());
+        self
+    }
+}

@@ -1,0 +1,1 @@
+//! The third stage: the intermediate representation.

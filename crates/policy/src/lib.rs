@@ -1,0 +1,11 @@
+//! The policy compiler: text in, artifacts out, or diagnostics. It opens no file and touches no packet.
+//!
+//! `pipeline` is the map of all stages; each stage is a type, so their order cannot be wrong.
+#![forbid(unsafe_code)]
+
+pub mod catalog;
+pub mod checked;
+pub mod diag;
+pub mod field;
+pub mod source;
+pub mod ir;

@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/*
+ * Where the datapath runs: user space or the kernel's BPF machine.
+ *
+ * The only header that knows which. Everything else is written once against what this one provides: fixed-width types,
+ * `struct env` (what a chain is called with), tables, counters, and bounded reads.
+ */
+#ifndef WEIR_ENV_H
+#define WEIR_ENV_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define WEIR_INLINE static inline __attribute__((always_inline))
+#define WEIR_LIKELY(x) __builtin_expect(!!(x), 1)
+#define WEIR_UNLIKELY(x) __builtin_expect(!!(x), 0)
+
+enum {
+	WEIR_ABI_VERSION = 1,
+	WEIR_BURST_MAX = 64,
+	WEIR_WINDOW_BYTES = 2048, /* no byte of a frame beyond this is ever read */
+	WEIR_RULE_BASE = 32,      /* counters and reasons below are built in, above are rules */
+};
+
+struct weir_frame {
+	const uint8_t *data;
+	uint32_t cap; /* bytes readable at data */
+	uint32_t len; /* bytes on the wire, >= cap */
+};
+
+struct weir_counter {
+	uint64_t packets;
+	uint64_t bytes;
+};
+
+struct weir_burst {
+	const struct weir_frame *frames;
+	uint32_t *verdicts;
+	const uint8_t *const *tables;
+	struct weir_counter *counters;
+	uint64_t now_ns;
+	uint32_t count;
+	uint32_t link; /* enum link */
+};
+
+_Static_assert(sizeof(struct weir_frame) == 16, "abi: Frame");
+_Static_assert(sizeof(struct weir_counter) == 16, "abi: Counter");
+_Static_assert(sizeof(struct weir_burst) == 48, "abi: Burst");
+
+/*
+ * A table image as lookup.h sees it. Every index is taken through table_at(), which in BPF masks it to the capacity (a power of
+ * two, so that the verifier can follow) and in user space is free.
+ */
+struct table {
+	const uint8_t *image;
+	uint32_t mask; /* capacity in bytes - 1; all ones in user space */
+};
+
+#ifdef __bpf__
+
+#define WEIR_SECTION(name) __attribute__((section(name), used))
+
+/* One value a table, addressed directly: no helper call, no null check. The engine passes the capacities. */
+#define WEIR_TABLE_STORAGE(slot)                                                                                       \
+	uint8_t weir_table_##slot[WEIR_TABLE_##slot##_BYTES] __attribute__((aligned(64))) WEIR_SECTION(".bss.table" #slot)
+#define WEIR_TABLE(env, slot) ((struct table){weir_table_##slot, WEIR_TABLE_##slot##_BYTES - 1})
+
+struct env {
+	struct weir_counter *counters; /* this CPU's, WEIR_COUNTERS of them (a power of two) */
+};
+
+WEIR_INLINE struct weir_counter *counter_at(const struct env *env, uint32_t index)
+{
+	return &env->counters[index & (WEIR_COUNTERS - 1)];
+}
+
+WEIR_INLINE const uint8_t *table_at(struct table table, uint32_t offset)
+{
+	return table.image + (offset & table.mask);
+}
+
+#else
+
+#define WEIR_TABLE_STORAGE(slot) _Static_assert(1, "tables come with the burst")
+#define WEIR_TABLE(env, slot) ((struct table){(env)->tables[slot], UINT32_MAX})
+
+struct env {
+	struct weir_counter *counters;
+	const uint8_t *const *tables;
+};
+
+WEIR_INLINE struct weir_counter *counter_at(const struct env *env, uint32_t index)
+{
+	return &env->counters[index];
+}
+
+WEIR_INLINE const uint8_t *table_at(struct table table, uint32_t offset)
+{
+	return table.image + offset;
+}
+
+#endif
+
+/* Keeps the compiler from turning a bounded value back into branches that the verifier would follow one by one. */
+WEIR_INLINE uint32_t opaque(uint32_t x)
+{
+	__asm__ volatile("" : "+r"(x));
+	return x;
+}
+
+#endif

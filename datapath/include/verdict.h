@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/*
+ * Verdicts and reasons. The same numbers stand in crates/abi (verdict.rs, reason.rs); a test compares them.
+ *
+ *	 31            16 15        9   8   7          0
+ *	+----------------+-----------+-----+------------+
+ *	|     reason     | 0         | smp |   action   |
+ *	+----------------+-----------+-----+------------+
+ */
+#ifndef WEIR_VERDICT_H
+#define WEIR_VERDICT_H
+
+#include "env.h"
+
+enum action {
+	ACTION_ACCEPT = 0,
+	ACTION_DROP = 1,
+	ACTION_DIVERT = 2,
+};
+
+enum { VERDICT_SAMPLED = 1 << 8 };
+
+enum reason {
+	REASON_NO_MATCH = 0,
+	REASON_NOT_IP = 1,
+	REASON_ARP = 2,
+	REASON_FRAGMENT = 3,
+	REASON_IP_OPTIONS = 4,
+	REASON_MALFORMED_LINK = 5,
+	REASON_MALFORMED_VLAN = 6,
+	REASON_MALFORMED_IPV4 = 7,
+	REASON_MALFORMED_IPV6 = 8,
+	REASON_MALFORMED_IPV6_EXT = 9,
+	REASON_MALFORMED_FRAGMENT = 10,
+	REASON_MALFORMED_TCP = 11,
+	REASON_MALFORMED_UDP = 12,
+	REASON_MALFORMED_ICMP = 13,
+	REASON_MALFORMED_TRANSPORT = 14,
+	REASON_RULE = WEIR_RULE_BASE, /* REASON_RULE + r: rule r */
+};
+
+WEIR_INLINE void count(const struct env *env, uint32_t reason, uint32_t len)
+{
+	struct weir_counter *counter = counter_at(env, reason);
+
+	counter->packets++;
+	counter->bytes += len;
+}
+
+/* A built-in reason decides: its counter counts it here, a rule's has counted the match already. */
+WEIR_INLINE uint32_t decide(const struct env *env, enum action action, enum reason reason, uint32_t len)
+{
+	count(env, reason, len);
+	return (uint32_t)action | (uint32_t)reason << 16;
+}
+
+WEIR_INLINE uint32_t rule_verdict(enum action action, uint32_t rule, uint32_t sampled)
+{
+	return (uint32_t)action | sampled | (REASON_RULE + rule) << 16;
+}
+
+/*
+ * One in so many, spread evenly without a period that a sender could follow: the rule's own packet count walks a Weyl
+ * sequence (golden ratio of 2^32); a packet is taken when it falls below 2^32 / one_in, given rounded up as `below`.
+ */
+WEIR_INLINE uint32_t sample(const struct env *env, uint32_t rule, uint64_t below)
+{
+	uint32_t nth = (uint32_t)counter_at(env, REASON_RULE + rule)->packets - 1;
+
+	return (uint32_t)(nth * 0x9e3779b1u) < below ? VERDICT_SAMPLED : 0;
+}
+
+#endif
