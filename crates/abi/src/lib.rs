@@ -6,6 +6,7 @@
 
 pub mod burst;
 pub mod counter;
+pub mod family;
 pub mod image;
 pub mod link;
 pub mod packet;
@@ -14,6 +15,7 @@ pub mod verdict;
 
 pub use burst::{BURST_MAX, Burst, Frame};
 pub use counter::Counter;
+pub use family::Family;
 pub use image::{ImageHeader, Layout};
 pub use link::Link;
 pub use packet::PacketView;

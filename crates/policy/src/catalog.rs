@@ -1,23 +1,6 @@
 //! What the caller knows of the tables: the compiler opens no file, it asks the catalog.
 
-/// Address family of a table or an address field.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Family {
-    /// 32-bit addresses.
-    Ipv4,
-    /// 128-bit addresses.
-    Ipv6,
-}
-
-impl Family {
-    /// Bits of an address.
-    pub const fn bits(self) -> u8 {
-        match self {
-            Family::Ipv4 => 32,
-            Family::Ipv6 => 128,
-        }
-    }
-}
+pub use weir_abi::Family;
 
 /// What one table holds, once its files have been read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
