@@ -20,7 +20,7 @@ enum {
 	WEIR_ABI_VERSION = 1,
 	WEIR_BURST_MAX = 64,
 	WEIR_WINDOW_BYTES = 2048, /* no byte of a frame beyond this is ever read */
-	WEIR_RULE_BASE = 32,      /* counters and reasons below are built in, above are rules */
+	WEIR_RULE_BASE = 32,	  /* counters and reasons below are built in, above are rules */
 };
 
 struct weir_frame {
@@ -49,8 +49,8 @@ _Static_assert(sizeof(struct weir_counter) == 16, "abi: Counter");
 _Static_assert(sizeof(struct weir_burst) == 48, "abi: Burst");
 
 /*
- * A table image as lookup.h sees it. Every index is taken through table_at(), which in BPF masks it to the capacity (a power of
- * two, so that the verifier can follow) and in user space is free.
+ * A table image as lookup.h sees it. Every index is taken through table_at(), which in BPF masks it to the capacity (a
+ * power of two, so that the verifier can follow) and in user space is free.
  */
 struct table {
 	const uint8_t *image;
@@ -63,7 +63,8 @@ struct table {
 
 /* One value a table, addressed directly: no helper call, no null check. The engine passes the capacities. */
 #define WEIR_TABLE_STORAGE(slot)                                                                                       \
-	uint8_t weir_table_##slot[WEIR_TABLE_##slot##_BYTES] __attribute__((aligned(64))) WEIR_SECTION(".bss.table" #slot)
+	uint8_t weir_table_##slot[WEIR_TABLE_##slot##_BYTES]                                                           \
+		__attribute__((aligned(64))) WEIR_SECTION(".bss.table" #slot)
 #define WEIR_TABLE(env, slot) ((struct table){weir_table_##slot, WEIR_TABLE_##slot##_BYTES - 1})
 
 struct env {

@@ -7,5 +7,5 @@ pub mod catalog;
 pub mod checked;
 pub mod diag;
 pub mod field;
-pub mod source;
 pub mod ir;
+pub mod source;
