@@ -57,6 +57,18 @@ struct table {
 	uint32_t mask; /* capacity in bytes - 1; all ones in user space */
 };
 
+/*
+ * A frame that is being read. `cap` is cut to the window by whoever makes it; in the kernel `end` is what proves a read
+ * to the verifier, in user space it is not looked at.
+ */
+struct frame {
+	const uint8_t *data;
+	const uint8_t *end;
+	uint32_t cap;
+	uint32_t len;
+	uint32_t link; /* enum link */
+};
+
 #ifdef __bpf__
 
 #define WEIR_SECTION(name) __attribute__((section(name), used))
@@ -81,6 +93,31 @@ WEIR_INLINE const uint8_t *table_at(struct table table, uint32_t offset)
 	return table.image + (offset & table.mask);
 }
 
+/* The `bytes` at `offset`, or NULL if the frame ends before them. */
+WEIR_INLINE const uint8_t *frame_at(const struct frame *frame, uint32_t offset, uint32_t bytes)
+{
+	const uint8_t *at;
+
+	if (offset > WEIR_WINDOW_BYTES || offset + bytes > frame->cap)
+		return NULL;
+	at = frame->data + offset;
+	return at + bytes > frame->end ? NULL : at;
+}
+
+/* x86 and arm64 kernels read unaligned words; the BPF back end would otherwise read byte by byte. */
+typedef uint16_t unaligned16 __attribute__((may_alias));
+typedef uint32_t unaligned32 __attribute__((may_alias));
+
+WEIR_INLINE uint16_t be16(const uint8_t *at)
+{
+	return __builtin_bswap16(*(const unaligned16 *)at);
+}
+
+WEIR_INLINE uint32_t be32(const uint8_t *at)
+{
+	return __builtin_bswap32(*(const unaligned32 *)at);
+}
+
 #else
 
 #define WEIR_TABLE_STORAGE(slot) _Static_assert(1, "tables come with the burst")
@@ -101,7 +138,34 @@ WEIR_INLINE const uint8_t *table_at(struct table table, uint32_t offset)
 	return table.image + offset;
 }
 
+/* The `bytes` at `offset`, or NULL if the frame ends before them. */
+WEIR_INLINE const uint8_t *frame_at(const struct frame *frame, uint32_t offset, uint32_t bytes)
+{
+	return offset + bytes > frame->cap ? NULL : frame->data + offset;
+}
+
+WEIR_INLINE uint16_t be16(const uint8_t *at)
+{
+	uint16_t word;
+
+	__builtin_memcpy(&word, at, sizeof(word));
+	return __builtin_bswap16(word);
+}
+
+WEIR_INLINE uint32_t be32(const uint8_t *at)
+{
+	uint32_t word;
+
+	__builtin_memcpy(&word, at, sizeof(word));
+	return __builtin_bswap32(word);
+}
+
 #endif
+
+WEIR_INLINE uint64_t be64(const uint8_t *at)
+{
+	return (uint64_t)be32(at) << 32 | be32(at + 4);
+}
 
 /* Keeps the compiler from turning a bounded value back into branches that the verifier would follow one by one. */
 WEIR_INLINE uint32_t opaque(uint32_t x)

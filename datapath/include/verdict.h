@@ -36,6 +36,7 @@ enum reason {
 	REASON_MALFORMED_UDP = 12,
 	REASON_MALFORMED_ICMP = 13,
 	REASON_MALFORMED_TRANSPORT = 14,
+	REASON_NONE = 31,	      /* none yet: the rules decide */
 	REASON_RULE = WEIR_RULE_BASE, /* REASON_RULE + r: rule r */
 };
 

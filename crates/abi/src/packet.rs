@@ -68,7 +68,7 @@ pub mod flag {
 /// ```text
 ///   0 data        8 cap  12 len   16 saddr (16 bytes)   32 daddr (16 bytes)
 ///  48 l3_offset  50 l4_offset  52 ether_type  54 vlan_id  56 inner_vlan_id  58 ip_length
-///  60 ip_id  62 sport  64 dport  66 window  68 seq  72 ack  76 l3 77 l4 78 proto 79 fragment
+///  60 ip_id  62 sport  64 dport  66 window (UDP: length)  68 seq  72 ack  76 l3 77 l4 78 proto 79 fragment
 ///  80 ttl 81 tos 82 tcp_flags 83 ext 84 vlan_tags 85 vlan_pcp 86 icmp_type 87 icmp_code
 ///  88 flags 89 next_header 90 frag_off 92 l4_length 94 doff 95 hdrlength 96
 /// ```

@@ -1,0 +1,464 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/*
+ * What a frame says: Ethernet, 802.1Q and QinQ, IPv4, IPv6 with extension headers, TCP, UDP, ICMP.
+ *
+ * parse_packet() reads every header through frame_at(), copies the fields that rules can ask for, and either finds the
+ * packet fit for the rules (REASON_NONE) or says why not. Lengths are judged against the wire length, reads against
+ * what was captured. It never verifies checksums, reassembles fragments or looks into payload. The reference in Rust is
+ * crates/policy/src/ir/eval/packet.rs.
+ */
+#ifndef WEIR_PACKET_H
+#define WEIR_PACKET_H
+
+#include "env.h"
+#include "verdict.h"
+
+enum link {
+	LINK_ETHERNET = 0,
+	LINK_RAW_IP = 1,
+	LINK_COOKED = 2,
+	LINK_COOKED2 = 3,
+};
+
+enum l3 {
+	L3_NONE = 0,
+	L3_ARP = 1,
+	L3_IPV4 = 2,
+	L3_IPV6 = 3,
+};
+
+enum l4 {
+	L4_NONE = 0,
+	L4_TCP = 1,
+	L4_UDP = 2,
+	L4_ICMP = 3,
+	L4_ICMP6 = 4,
+	L4_PORTS = 5,
+	L4_OTHER = 6,
+};
+
+enum fragment {
+	FRAGMENT_NONE = 0,
+	FRAGMENT_FIRST = 1,
+	FRAGMENT_LATER = 2,
+};
+
+enum ext {
+	EXT_HBH = 1,
+	EXT_RT = 2,
+	EXT_FRAG = 4,
+	EXT_DST = 8,
+	EXT_AH = 16,
+	EXT_MH = 32,
+};
+
+enum { FLAG_IP_OPTIONS = 1 };
+
+enum {
+	VLAN_TAGS_MAX = 2,
+	EXT_HEADERS_MAX = 8, /* more than RFC 8200 has uses for; RFC 7112 lets a middlebox drop longer chains */
+};
+
+enum ether_type {
+	ETHER_IPV4 = 0x0800,
+	ETHER_ARP = 0x0806,
+	ETHER_VLAN = 0x8100,
+	ETHER_IPV6 = 0x86dd,
+	ETHER_QINQ = 0x88a8,
+	ETHER_QINQ_OLD = 0x9100,
+};
+
+enum proto {
+	PROTO_HBH = 0,
+	PROTO_ICMP = 1,
+	PROTO_TCP = 6,
+	PROTO_UDP = 17,
+	PROTO_DCCP = 33,
+	PROTO_RT = 43,
+	PROTO_FRAG = 44,
+	PROTO_ESP = 50,
+	PROTO_AH = 51,
+	PROTO_ICMP6 = 58,
+	PROTO_NONE = 59,
+	PROTO_DST = 60,
+	PROTO_SCTP = 132,
+	PROTO_MH = 135,
+	PROTO_UDPLITE = 136,
+};
+
+/* 128 bits, big end first. */
+struct wide {
+	uint64_t hi;
+	uint64_t lo;
+};
+
+/* The same layout as PacketView in crates/abi/src/packet.rs. What a packet does not have is 0. */
+struct packet {
+	const uint8_t *data;
+	uint32_t cap;
+	uint32_t len;
+	union {
+		uint32_t saddr;
+		struct wide saddr6;
+	};
+	union {
+		uint32_t daddr;
+		struct wide daddr6;
+	};
+	uint16_t l3_offset;
+	uint16_t l4_offset;
+	uint16_t ether_type;
+	uint16_t vlan_id;
+	uint16_t inner_vlan_id;
+	uint16_t ip_length;
+	uint16_t ip_id;
+	uint16_t sport;
+	uint16_t dport;
+	uint16_t window; /* TCP window, UDP length */
+	uint32_t seq;
+	uint32_t ack;
+	uint8_t l3;
+	uint8_t l4;
+	uint8_t proto;
+	uint8_t fragment;
+	uint8_t ttl;
+	uint8_t tos;
+	uint8_t tcp_flags;
+	uint8_t ext;
+	uint8_t vlan_tags;
+	uint8_t vlan_pcp;
+	uint8_t icmp_type;
+	uint8_t icmp_code;
+	uint8_t flags;
+	uint8_t next_header;
+	uint16_t frag_off;
+	uint16_t l4_length; /* bytes of the IP packet from l4_offset on */
+	uint8_t doff;
+	uint8_t hdrlength;
+};
+
+_Static_assert(sizeof(struct packet) == 96, "abi: PacketView");
+_Static_assert(offsetof(struct packet, saddr) == 16, "abi: PacketView");
+_Static_assert(offsetof(struct packet, l3_offset) == 48, "abi: PacketView");
+_Static_assert(offsetof(struct packet, seq) == 68, "abi: PacketView");
+_Static_assert(offsetof(struct packet, l3) == 76 && offsetof(struct packet, hdrlength) == 95, "abi: PacketView");
+
+/* Moves past the link header: the EtherType and where the network header would start, or a reason. */
+WEIR_INLINE enum reason parse_link(const struct frame *frame, uint32_t *ether_type, uint32_t *offset)
+{
+	const uint8_t *at;
+
+	switch (frame->link) {
+	case LINK_ETHERNET:
+		at = frame_at(frame, 0, 14);
+		*offset = 14;
+		*ether_type = at ? be16(at + 12) : 0;
+		break;
+	case LINK_COOKED:
+		at = frame_at(frame, 0, 16);
+		*offset = 16;
+		*ether_type = at ? be16(at + 14) : 0;
+		break;
+	case LINK_COOKED2:
+		at = frame_at(frame, 0, 20);
+		*offset = 20;
+		*ether_type = at ? be16(at) : 0;
+		break;
+	default:
+		at = frame_at(frame, 0, 1);
+		*offset = 0;
+		*ether_type = !at ? 0 : at[0] >> 4 == 4 ? ETHER_IPV4 : at[0] >> 4 == 6 ? ETHER_IPV6 : 0;
+		break;
+	}
+	return at ? REASON_NONE : REASON_MALFORMED_LINK;
+}
+
+WEIR_INLINE bool is_vlan(uint32_t ether_type)
+{
+	return ether_type == ETHER_VLAN || ether_type == ETHER_QINQ || ether_type == ETHER_QINQ_OLD;
+}
+
+/* IEEE 802.1Q: up to two tags; a third is left in place as an EtherType that is not IP. */
+WEIR_INLINE enum reason parse_vlan(const struct frame *frame, struct packet *packet, uint32_t *ether_type,
+				   uint32_t *offset)
+{
+	for (uint32_t tag = 0; tag < VLAN_TAGS_MAX && is_vlan(*ether_type); tag++) {
+		const uint8_t *at = frame_at(frame, *offset, 4);
+
+		if (!at)
+			return REASON_MALFORMED_VLAN;
+		if (tag == 0) {
+			packet->vlan_id = be16(at) & 0xfff;
+			packet->vlan_pcp = at[0] >> 5;
+		} else {
+			packet->inner_vlan_id = be16(at) & 0xfff;
+		}
+		packet->vlan_tags++;
+		*ether_type = be16(at + 2);
+		*offset += 4;
+	}
+	return REASON_NONE;
+}
+
+/* Where the transport header is, how much of the IP packet it and its payload are. */
+WEIR_INLINE void set_transport(struct packet *packet, uint32_t offset, uint32_t end)
+{
+	packet->l4_offset = (uint16_t)offset;
+	packet->l4_length = (uint16_t)(end - offset);
+}
+
+WEIR_INLINE enum reason parse_tcp(const struct frame *frame, struct packet *packet)
+{
+	const uint8_t *at = packet->l4_length < 20 ? NULL : frame_at(frame, packet->l4_offset, 20);
+
+	if (!at)
+		return REASON_MALFORMED_TCP;
+	packet->l4 = L4_TCP;
+	packet->sport = be16(at);
+	packet->dport = be16(at + 2);
+	packet->seq = be32(at + 4);
+	packet->ack = be32(at + 8);
+	packet->doff = at[12] >> 4;
+	packet->tcp_flags = at[13];
+	packet->window = be16(at + 14);
+	return packet->doff < 5 || packet->doff * 4 > packet->l4_length ? REASON_MALFORMED_TCP : REASON_NONE;
+}
+
+/* A first fragment's UDP length is that of the whole datagram. */
+WEIR_INLINE enum reason parse_udp(const struct frame *frame, struct packet *packet)
+{
+	const uint8_t *at = packet->l4_length < 8 ? NULL : frame_at(frame, packet->l4_offset, 8);
+
+	if (!at)
+		return REASON_MALFORMED_UDP;
+	packet->l4 = L4_UDP;
+	packet->sport = be16(at);
+	packet->dport = be16(at + 2);
+	packet->window = be16(at + 4);
+	if (packet->window < 8 || (packet->window > packet->l4_length && packet->fragment == FRAGMENT_NONE))
+		return REASON_MALFORMED_UDP;
+	return REASON_NONE;
+}
+
+WEIR_INLINE enum reason parse_icmp(const struct frame *frame, struct packet *packet, enum l4 l4)
+{
+	const uint8_t *at = packet->l4_length < 8 ? NULL : frame_at(frame, packet->l4_offset, 8);
+
+	if (!at)
+		return REASON_MALFORMED_ICMP;
+	packet->l4 = l4;
+	packet->icmp_type = at[0];
+	packet->icmp_code = at[1];
+	return REASON_NONE;
+}
+
+/* SCTP (RFC 9260), DCCP (RFC 4340), UDP-Lite (RFC 3828) all start with the two ports. */
+WEIR_INLINE enum reason parse_ports(const struct frame *frame, struct packet *packet)
+{
+	const uint8_t *at = packet->l4_length < 8 ? NULL : frame_at(frame, packet->l4_offset, 8);
+
+	if (!at)
+		return REASON_MALFORMED_TRANSPORT;
+	packet->l4 = L4_PORTS;
+	packet->sport = be16(at);
+	packet->dport = be16(at + 2);
+	return REASON_NONE;
+}
+
+WEIR_INLINE enum reason parse_transport(const struct frame *frame, struct packet *packet)
+{
+	if (packet->fragment == FRAGMENT_LATER)
+		return REASON_NONE;
+	switch (packet->proto) {
+	case PROTO_TCP:
+		return parse_tcp(frame, packet);
+	case PROTO_UDP:
+		return parse_udp(frame, packet);
+	case PROTO_SCTP:
+	case PROTO_DCCP:
+	case PROTO_UDPLITE:
+		return parse_ports(frame, packet);
+	case PROTO_ICMP:
+		if (packet->l3 == L3_IPV4)
+			return parse_icmp(frame, packet, L4_ICMP);
+		break;
+	case PROTO_ICMP6:
+		if (packet->l3 == L3_IPV6)
+			return parse_icmp(frame, packet, L4_ICMP6);
+		break;
+	case PROTO_ESP:
+	case PROTO_NONE:
+		return REASON_NONE;
+	default:
+		break;
+	}
+	packet->l4 = L4_OTHER;
+	return REASON_NONE;
+}
+
+/*
+ * RFC 791: all fragments but the last carry a multiple of 8 bytes, none ends beyond 65535. RFC 1858 and 3128: a TCP
+ * fragment at offset 8 can only be there to overwrite the flags. `units` is the offset in 8 bytes, `payload` the bytes
+ * carried.
+ */
+WEIR_INLINE enum reason check_fragment(struct packet *packet, uint32_t units, bool more, uint32_t payload)
+{
+	if (!units && !more)
+		return REASON_NONE;
+	packet->fragment = units ? FRAGMENT_LATER : FRAGMENT_FIRST;
+	if ((more && (payload % 8 || !payload)) || units * 8 + payload > 65535)
+		return REASON_MALFORMED_FRAGMENT;
+	return units == 1 && packet->proto == PROTO_TCP ? REASON_MALFORMED_FRAGMENT : REASON_NONE;
+}
+
+WEIR_INLINE enum reason parse_ipv4(const struct frame *frame, struct packet *packet, uint32_t offset)
+{
+	const uint8_t *at = frame_at(frame, offset, 20);
+	uint32_t header, end;
+	enum reason reason;
+
+	if (!at || at[0] >> 4 != 4)
+		return REASON_MALFORMED_IPV4;
+	packet->l3 = L3_IPV4;
+	packet->hdrlength = at[0] & 0xf;
+	packet->tos = at[1];
+	packet->ip_length = be16(at + 2);
+	packet->ip_id = be16(at + 4);
+	packet->frag_off = be16(at + 6);
+	packet->ttl = at[8];
+	packet->proto = at[9];
+	packet->next_header = at[9];
+	packet->saddr = be32(at + 12);
+	packet->daddr = be32(at + 16);
+	header = packet->hdrlength * 4;
+	end = offset + packet->ip_length;
+	if (header < 20 || packet->ip_length < header || end > frame->len || !frame_at(frame, offset, header))
+		return REASON_MALFORMED_IPV4;
+	if (header > 20)
+		packet->flags |= FLAG_IP_OPTIONS;
+	set_transport(packet, offset + header, end);
+	reason = check_fragment(packet, packet->frag_off & 0x1fff, packet->frag_off & 0x2000, packet->l4_length);
+	return reason == REASON_NONE ? parse_transport(frame, packet) : reason;
+}
+
+/* Bit of an extension header that the parser walks over, 0 for everything else. */
+WEIR_INLINE uint8_t ext_bit(uint32_t proto)
+{
+	switch (proto) {
+	case PROTO_HBH:
+		return EXT_HBH;
+	case PROTO_RT:
+		return EXT_RT;
+	case PROTO_FRAG:
+		return EXT_FRAG;
+	case PROTO_DST:
+		return EXT_DST;
+	case PROTO_AH:
+		return EXT_AH;
+	case PROTO_MH:
+		return EXT_MH;
+	default:
+		return 0;
+	}
+}
+
+/* Bytes of an extension header: RFC 8200 sections 4.3 to 4.6, RFC 4302 (AH counts 4-byte words, less 2). */
+WEIR_INLINE uint32_t ext_bytes(uint8_t bit, uint8_t length)
+{
+	if (bit == EXT_FRAG)
+		return 8;
+	return bit == EXT_AH ? (length + 2) * 4 : (length + 1) * 8;
+}
+
+/*
+ * RFC 8200: the chain of extension headers up to the transport header or a later fragment. Hop-by-hop comes first or
+ * not at all; each header lies whole inside the packet and the window.
+ */
+WEIR_INLINE enum reason parse_ext(const struct frame *frame, struct packet *packet, uint32_t offset, uint32_t end)
+{
+	enum reason reason;
+
+	for (uint32_t i = 0; i < EXT_HEADERS_MAX; i++) {
+		uint8_t bit = ext_bit(packet->proto);
+		const uint8_t *at;
+		uint32_t bytes;
+
+		if (!bit || packet->fragment == FRAGMENT_LATER)
+			break;
+		at = offset + 8 > end ? NULL : frame_at(frame, offset, 8);
+		if (!at || (bit == EXT_HBH && i > 0))
+			return REASON_MALFORMED_IPV6_EXT;
+		bytes = ext_bytes(bit, at[1]);
+		if (offset + bytes > end || offset + bytes > frame->cap)
+			return REASON_MALFORMED_IPV6_EXT;
+		packet->ext |= bit;
+		packet->proto = at[0];
+		offset += bytes;
+		if (bit == EXT_FRAG) {
+			packet->frag_off = be16(at + 2);
+			reason = check_fragment(packet, packet->frag_off >> 3, packet->frag_off & 1, end - offset);
+			if (reason != REASON_NONE)
+				return reason;
+		}
+	}
+	if (packet->ext & EXT_HBH)
+		packet->flags |= FLAG_IP_OPTIONS;
+	set_transport(packet, offset, end);
+	if (packet->fragment != FRAGMENT_LATER && ext_bit(packet->proto))
+		return REASON_MALFORMED_IPV6_EXT;
+	return parse_transport(frame, packet);
+}
+
+WEIR_INLINE enum reason parse_ipv6(const struct frame *frame, struct packet *packet, uint32_t offset)
+{
+	const uint8_t *at = frame_at(frame, offset, 40);
+	uint32_t end;
+
+	if (!at || at[0] >> 4 != 6)
+		return REASON_MALFORMED_IPV6;
+	packet->l3 = L3_IPV6;
+	packet->tos = (uint8_t)(be16(at) >> 4);
+	packet->ip_length = be16(at + 4);
+	packet->proto = at[6];
+	packet->next_header = at[6];
+	packet->ttl = at[7];
+	packet->saddr6 = (struct wide){be64(at + 8), be64(at + 16)};
+	packet->daddr6 = (struct wide){be64(at + 24), be64(at + 32)};
+	end = offset + 40 + packet->ip_length;
+	if (end > frame->len)
+		return REASON_MALFORMED_IPV6;
+	return parse_ext(frame, packet, offset + 40, end);
+}
+
+/* Parses the frame into `*packet`: REASON_NONE if the rules can judge it (also when it is not IP: look at l3), else why
+ * not. */
+WEIR_INLINE enum reason parse_packet(const struct frame *frame, struct packet *packet)
+{
+	uint32_t ether_type, offset;
+	enum reason reason;
+
+	*packet = (struct packet){.data = frame->data, .cap = frame->cap, .len = frame->len};
+	reason = parse_link(frame, &ether_type, &offset);
+	if (reason != REASON_NONE)
+		return reason;
+	if (frame->link != LINK_RAW_IP) {
+		reason = parse_vlan(frame, packet, &ether_type, &offset);
+		if (reason != REASON_NONE)
+			return reason;
+	}
+	packet->ether_type = (uint16_t)ether_type;
+	packet->l3_offset = (uint16_t)offset;
+	switch (ether_type) {
+	case ETHER_IPV4:
+		return parse_ipv4(frame, packet, offset);
+	case ETHER_IPV6:
+		return parse_ipv6(frame, packet, offset);
+	case ETHER_ARP:
+		packet->l3 = L3_ARP;
+		return REASON_NONE;
+	default:
+		return REASON_NONE;
+	}
+}
+
+#endif
