@@ -1,0 +1,21 @@
+# The three things a newcomer does. Everything else is `cargo xtask --help`.
+
+# rustup's own place, for a shell that has not read its profile.
+export PATH := $(PATH):$(HOME)/.cargo/bin
+
+.PHONY: help test demo install-deps
+
+help:
+	@echo 'make demo          replay a real attack through the shipped policy'
+	@echo 'make test          everything that CI checks'
+	@echo 'make install-deps  what Debian must provide (run by the two above, needs root)'
+
+install-deps:
+	@scripts/install-deps.sh
+
+test: install-deps
+	@cargo xtask ci
+
+demo: install-deps
+	@cargo build --release --quiet
+	@scripts/demo.sh

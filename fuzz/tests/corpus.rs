@@ -1,0 +1,33 @@
+//! Replays every seed and every input that once crashed.
+
+use std::path::{Path, PathBuf};
+
+fn inputs(folder: &str, target: &str) -> Vec<PathBuf> {
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder).join(target);
+    let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
+    entries.map(|entry| entry.path()).filter(|path| path.is_file()).collect()
+}
+
+#[test]
+fn seeds_and_crashes_pass() {
+    for (name, target) in weir_fuzz::TARGETS {
+        let seeds = inputs("seeds", name);
+        assert!(!seeds.is_empty(), "{name} has no seeds");
+        for path in seeds.into_iter().chain(inputs("corpus", name)) {
+            eprintln!("{}", path.display());
+            target(&std::fs::read(&path).expect("a file that was just listed"));
+        }
+    }
+}
+
+#[test]
+fn every_target_has_its_binary() {
+    let mut files: Vec<String> = inputs("src", "bin")
+        .iter()
+        .map(|path| path.file_stem().expect("a Rust file").to_string_lossy().into_owned())
+        .collect();
+    files.sort();
+    let mut names: Vec<&str> = weir_fuzz::TARGETS.iter().map(|(name, _)| *name).collect();
+    names.sort();
+    assert_eq!(files, names);
+}

@@ -1,0 +1,71 @@
+#!/bin/sh
+# Installs what Weir needs from Debian and rustup. Says nothing and needs no rights when nothing is missing.
+set -eu
+
+# clang-19         compiles policies, for this machine and for BPF
+# libclang-rt-19   libFuzzer and the sanitizers
+# clang-format-19  the C style check
+# libelf, zlib     libbpf
+# pkg-config       finds them
+# nftables, ip     the second oracle of the tests, and their network namespaces
+PACKAGES="clang-19 libclang-rt-19-dev clang-format-19 libelf-dev zlib1g-dev pkg-config nftables iproute2"
+COMPONENTS="rustfmt clippy"
+LOCK_WAIT_SECONDS=600
+
+fail() {
+	echo "install-deps: $*" >&2
+	exit 1
+}
+
+installed() {
+	[ "$(dpkg-query -W -f='${db:Status-Status}' "$1" 2>/dev/null)" = installed ]
+}
+
+missing_packages() {
+	for package in $PACKAGES; do
+		installed "$package" || printf '%s ' "$package"
+	done
+}
+
+# apt-get waits for dpkg's lock when told to, but `update` gives up at once on the lock of the package lists.
+update_lists() {
+	waited=0
+	until said=$(LC_ALL=C apt-get -qq update 2>&1); do
+		case $said in
+		*"Could not get lock"*) ;;
+		*) fail "apt-get update failed: $said" ;;
+		esac
+		[ "$waited" -lt "$LOCK_WAIT_SECONDS" ] || fail "another apt-get holds its lock for $LOCK_WAIT_SECONDS s"
+		waited=$((waited + 5))
+		sleep 5
+	done
+}
+
+install_packages() {
+	command -v apt-get >/dev/null 2>&1 && command -v dpkg-query >/dev/null 2>&1 ||
+		fail "no apt-get here. Weir is tested on Debian 12; install the like of: $PACKAGES"
+	missing=$(missing_packages)
+	[ -n "$missing" ] || return 0
+	[ "$(id -u)" -eq 0 ] || fail "needs root to install: ${missing}(run: sudo apt-get install $missing)"
+	echo "install-deps: installing $missing" >&2
+	export DEBIAN_FRONTEND=noninteractive
+	update_lists
+	# shellcheck disable=SC2086 # a list of words
+	apt-get -o DPkg::Lock::Timeout=$LOCK_WAIT_SECONDS -qq install --no-install-recommends $missing >&2 ||
+		fail "apt-get could not install: $missing"
+}
+
+install_components() {
+	command -v cargo >/dev/null 2>&1 || fail "no cargo in PATH. Install Rust from https://rustup.rs"
+	for component in $COMPONENTS; do
+		case $component in
+		rustfmt) cargo fmt --version >/dev/null 2>&1 && continue ;;
+		clippy) cargo clippy --version >/dev/null 2>&1 && continue ;;
+		esac
+		command -v rustup >/dev/null 2>&1 || fail "$component is missing and there is no rustup to add it"
+		rustup component add "$component" >&2 || fail "rustup could not add $component"
+	done
+}
+
+install_packages
+install_components

@@ -1,0 +1,2 @@
+//! Packets for tests: written as text, or made up by proptest. Depends on no other crate of Weir.
+#![forbid(unsafe_code)]

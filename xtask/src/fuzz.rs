@@ -1,0 +1,137 @@
+//! Fuzzing with libFuzzer on stable Rust and on C.
+//!
+//! Rust targets are the binaries of `fuzz/`, built with LLVM's coverage pass, which stable rustc takes through `-C`; C targets
+//! are `fuzz/*.c`, with AddressSanitizer and UndefinedBehaviorSanitizer. A run starts from `fuzz/seeds/<target>` and
+//! `fuzz/corpus/<target>`, keeps what it learns under cargo's target folder, and leaves what crashed in
+//! `fuzz/corpus/<target>`, where `cargo test` replays it from then on.
+
+use crate::shell::{self, cargo, target_dir};
+use crate::tally::Tally;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Seconds that CI gives each target.
+pub const CI_SECONDS: u32 = 10;
+
+/// Longest input that libFuzzer makes up, in bytes. Longer seeds are cut.
+const INPUT_MAX_BYTES: u32 = 4096;
+/// An input that takes longer is a hang, in seconds. Sanitized, on a busy machine.
+const HANG_SECONDS: u32 = 10;
+/// More memory than this is a leak or an unbounded allocation, in MiB.
+const MEMORY_MAX_MIB: u32 = 1024;
+
+/// Coverage for libFuzzer, and the checks that a release build leaves out.
+const RUSTFLAGS: &str = "--cfg fuzzing -Cdebug-assertions -Coverflow-checks -Ccodegen-units=1 -Cpasses=sancov-module \
+    -Cllvm-args=-sanitizer-coverage-level=4 -Cllvm-args=-sanitizer-coverage-inline-8bit-counters \
+    -Cllvm-args=-sanitizer-coverage-pc-table -Cllvm-args=-sanitizer-coverage-trace-compares";
+const CFLAGS: &[&str] = &[
+    "-std=c11", "-g", "-O1", "-Wall", "-Wextra", "-Werror", "-fno-sanitize-recover=all",
+    "-fsanitize=fuzzer,address,undefined", "-Idatapath/include",
+];
+
+/// Fuzzes `target`, or all of them, for `seconds` each. Counts the targets; the error names those that failed.
+pub fn run(target: Option<&str>, seconds: u32) -> Result<Tally, String> {
+    let targets = targets();
+    let chosen: Vec<&Target> = targets.iter().filter(|t| target.is_none_or(|name| t.name == name)).collect();
+    if chosen.is_empty() {
+        let names: Vec<&str> = targets.iter().map(|t| t.name.as_str()).collect();
+        return Err(format!("no fuzz target {}; there are: {}", target.unwrap_or("at all"), names.join(", ")));
+    }
+    if chosen.iter().any(|t| t.source.extension().is_some_and(|e| e == "rs")) {
+        build_rust()?;
+    }
+    let mut tally = Tally::default();
+    let mut broken = Vec::new();
+    for target in chosen {
+        match target.fuzz(seconds) {
+            Ok(()) => tally.passed += 1,
+            Err(message) => broken.push(message),
+        }
+    }
+    println!("fuzz: {} targets held, {} failed", tally.passed, broken.len());
+    if broken.is_empty() { Ok(tally) } else { Err(broken.join("; ")) }
+}
+
+/// A fuzz target: its name and the file it is written in.
+struct Target {
+    name: String,
+    source: PathBuf,
+}
+
+/// `fuzz/src/bin/<name>.rs` and `fuzz/<name>.c`.
+fn targets() -> Vec<Target> {
+    let rust = shell::files(Path::new("fuzz/src/bin"), &["rs"]);
+    let c = shell::files(Path::new("fuzz"), &["c"]);
+    let target = |source: PathBuf| {
+        let name = source.file_stem().expect("a file with an extension has a stem").to_string_lossy().into_owned();
+        Target { name, source }
+    };
+    rust.into_iter().chain(c).map(target).collect()
+}
+
+impl Target {
+    fn fuzz(&self, seconds: u32) -> Result<(), String> {
+        let program = match self.source.extension() {
+            Some(extension) if extension == "c" => self.build_c()?,
+            _ => rust_dir()?.join(&self.name),
+        };
+        let name = &self.name;
+        println!("fuzz: {name}, {seconds} s");
+        let learnt = target_dir().join("fuzz").join(name);
+        let seeds = PathBuf::from(format!("fuzz/seeds/{name}"));
+        let crashes = PathBuf::from(format!("fuzz/corpus/{name}"));
+        for dir in [&learnt, &seeds, &crashes] {
+            std::fs::create_dir_all(dir).map_err(|error| format!("{}: {error}", dir.display()))?;
+        }
+        let mut command = Command::new(program);
+        command.arg(format!("-max_total_time={seconds}"));
+        command.arg(format!("-max_len={INPUT_MAX_BYTES}"));
+        command.arg(format!("-timeout={HANG_SECONDS}"));
+        command.arg(format!("-rss_limit_mb={MEMORY_MAX_MIB}"));
+        command.arg(format!("-artifact_prefix={}/", crashes.display()));
+        command.args(["-verbosity=1", "-print_final_stats=0", "-reload=0"]);
+        command.args([&learnt, &seeds, &crashes]);
+        quiet_run(&mut command).map_err(|message| format!("{name}: {message}"))
+    }
+
+    fn build_c(&self) -> Result<PathBuf, String> {
+        let dir = target_dir().join("fuzz");
+        std::fs::create_dir_all(&dir).map_err(|error| format!("{}: {error}", dir.display()))?;
+        let program = dir.join(format!("{}.bin", self.name));
+        shell::run(Command::new("clang-19").args(CFLAGS).arg(&self.source).arg("-o").arg(&program))?;
+        Ok(program)
+    }
+}
+
+fn build_rust() -> Result<(), String> {
+    let mut command = cargo(["build", "--package", "weir-fuzz", "--features", "libfuzzer", "--bins", "--quiet"]);
+    command.args(["--target", &host()?]).env("RUSTFLAGS", RUSTFLAGS);
+    // libFuzzer itself is C++: the compiler that we require anyway.
+    shell::run(command.env("CXX", "clang++-19"))
+}
+
+fn rust_dir() -> Result<PathBuf, String> {
+    Ok(target_dir().join(host()?).join("debug"))
+}
+
+/// The host's target triple. Named outright, so that build scripts and macros are spared the coverage flags.
+fn host() -> Result<String, String> {
+    let rustc = Command::new("rustc").arg("-vV").output().map_err(|error| format!("rustc: {error}"))?;
+    let version = String::from_utf8_lossy(&rustc.stdout).into_owned();
+    version.lines().find_map(|line| line.strip_prefix("host: ")).map(str::to_owned).ok_or("rustc -vV: no host".into())
+}
+
+/// Runs a fuzz target. What it says is long and only of use when it fails.
+fn quiet_run(command: &mut Command) -> Result<(), String> {
+    let output = command.output().map_err(|error| error.to_string())?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    if !output.status.success() {
+        eprintln!("{said}");
+        return Err(format!("{}, see above", output.status));
+    }
+    // Without counters libFuzzer throws dice: the build flags have stopped working.
+    let loaded = said.lines().find(|line| line.contains("inline 8-bit counters)")).ok_or("no coverage counters seen")?;
+    let done = said.lines().rev().find(|line| line.starts_with("Done ")).unwrap_or("");
+    println!("  {loaded}\n  {done}");
+    Ok(())
+}

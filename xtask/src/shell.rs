@@ -1,0 +1,77 @@
+//! Starting other programs from the repository's root.
+
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// Makes the repository's root the working directory, so that every path below is relative to it.
+pub fn enter_root() {
+    // What cargo says now, not what it said at build time: several clones may share a target folder.
+    let package = std::env::var_os("CARGO_MANIFEST_DIR").unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into());
+    let root = Path::new(&package).parent().expect("xtask lies in the repository");
+    std::env::set_current_dir(root).expect("the repository exists");
+}
+
+/// The cargo that started us, with `args`.
+pub fn cargo<const N: usize>(args: [&str; N]) -> Command {
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.args(args);
+    command
+}
+
+/// Where cargo puts what it builds.
+pub fn target_dir() -> PathBuf {
+    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| "target".into(), PathBuf::from)
+}
+
+/// Runs to the end; an error names the program and how it ended.
+pub fn run(command: &mut Command) -> Result<(), String> {
+    let name = name(command);
+    let status = command.status().map_err(|error| format!("{name}: {error}"))?;
+    if status.success() { Ok(()) } else { Err(format!("{name}: {status}")) }
+}
+
+/// Runs to the end, handing each line of standard output to `line` as it comes and printing it too.
+pub fn run_lines(command: &mut Command, mut line: impl FnMut(&str)) -> Result<(), String> {
+    let name = name(command);
+    let mut child = command.stdout(Stdio::piped()).spawn().map_err(|error| format!("{name}: {error}"))?;
+    let output = BufReader::new(child.stdout.take().expect("standard output is piped"));
+    // Tests may print bytes that are no text: split bytes, not characters.
+    for bytes in output.split(b'\n') {
+        let bytes = bytes.map_err(|error| format!("{name}: {error}"))?;
+        let text = String::from_utf8_lossy(&bytes);
+        println!("{text}");
+        line(&text);
+    }
+    let status = child.wait().map_err(|error| format!("{name}: {error}"))?;
+    if status.success() { Ok(()) } else { Err(format!("{name}: {status}")) }
+}
+
+/// All files below `dir` with one of the extensions, sorted; build outputs and hidden folders left out.
+pub fn files(dir: &Path, extensions: &[&str]) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let mut dirs = vec![dir.to_path_buf()];
+    while let Some(dir) = dirs.pop() {
+        for entry in std::fs::read_dir(&dir).into_iter().flatten().flatten() {
+            let path = entry.path();
+            let hidden = entry.file_name().to_string_lossy().starts_with('.') || entry.file_name() == "target";
+            if path.is_dir() && !hidden {
+                dirs.push(path);
+            } else if path.extension().is_some_and(|e| extensions.iter().any(|want| e == *want)) {
+                found.push(path);
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
+fn name(command: &Command) -> String {
+    let program = Path::new(command.get_program()).file_name().unwrap_or(command.get_program());
+    let mut name = program.to_string_lossy().into_owned();
+    for arg in command.get_args().take(3) {
+        name.push(' ');
+        name.push_str(&arg.to_string_lossy());
+    }
+    name
+}
