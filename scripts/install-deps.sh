@@ -23,7 +23,7 @@ installed() {
 
 missing_packages() {
 	for package in $PACKAGES; do
-		installed "$package" || printf '%s ' "$package"
+		installed "$package" || echo "$package"
 	done
 }
 
@@ -44,9 +44,10 @@ update_lists() {
 install_packages() {
 	command -v apt-get >/dev/null 2>&1 && command -v dpkg-query >/dev/null 2>&1 ||
 		fail "no apt-get here. Weir is tested on Debian 12; install the like of: $PACKAGES"
-	missing=$(missing_packages)
+	missing=$(missing_packages | tr '\n' ' ')
+	missing=${missing% }
 	[ -n "$missing" ] || return 0
-	[ "$(id -u)" -eq 0 ] || fail "needs root to install: ${missing}(run: sudo apt-get install $missing)"
+	[ "$(id -u)" -eq 0 ] || fail "needs root to install (sudo apt-get install $missing)"
 	echo "install-deps: installing $missing" >&2
 	export DEBIAN_FRONTEND=noninteractive
 	update_lists

@@ -25,8 +25,15 @@ const RUSTFLAGS: &str = "--cfg fuzzing -Cdebug-assertions -Coverflow-checks -Cco
     -Cllvm-args=-sanitizer-coverage-level=4 -Cllvm-args=-sanitizer-coverage-inline-8bit-counters \
     -Cllvm-args=-sanitizer-coverage-pc-table -Cllvm-args=-sanitizer-coverage-trace-compares";
 const CFLAGS: &[&str] = &[
-    "-std=c11", "-g", "-O1", "-Wall", "-Wextra", "-Werror", "-fno-sanitize-recover=all",
-    "-fsanitize=fuzzer,address,undefined", "-Idatapath/include",
+    "-std=c11",
+    "-g",
+    "-O1",
+    "-Wall",
+    "-Wextra",
+    "-Werror",
+    "-fno-sanitize-recover=all",
+    "-fsanitize=fuzzer,address,undefined",
+    "-Idatapath/include",
 ];
 
 /// Fuzzes `target`, or all of them, for `seconds` each. Counts the targets; the error names those that failed.
@@ -130,7 +137,8 @@ fn quiet_run(command: &mut Command) -> Result<(), String> {
         return Err(format!("{}, see above", output.status));
     }
     // Without counters libFuzzer throws dice: the build flags have stopped working.
-    let loaded = said.lines().find(|line| line.contains("inline 8-bit counters)")).ok_or("no coverage counters seen")?;
+    let loaded =
+        said.lines().find(|line| line.contains("inline 8-bit counters)")).ok_or("no coverage counters seen")?;
     let done = said.lines().rev().find(|line| line.starts_with("Done ")).unwrap_or("");
     println!("  {loaded}\n  {done}");
     Ok(())
