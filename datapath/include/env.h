@@ -120,7 +120,6 @@ WEIR_INLINE uint32_t be32(const uint8_t *at)
 
 #else
 
-#define WEIR_TABLE_STORAGE(slot) _Static_assert(1, "tables come with the burst")
 #define WEIR_TABLE(env, slot) ((struct table){(env)->tables[slot], UINT32_MAX})
 
 struct env {
@@ -136,6 +135,15 @@ WEIR_INLINE struct weir_counter *counter_at(const struct env *env, uint32_t inde
 WEIR_INLINE const uint8_t *table_at(struct table table, uint32_t offset)
 {
 	return table.image + offset;
+}
+
+/* Frame i of the burst, cut to the window. */
+WEIR_INLINE struct frame burst_frame(const struct weir_burst *burst, uint32_t i)
+{
+	const struct weir_frame *from = &burst->frames[i];
+	uint32_t cap = from->cap < WEIR_WINDOW_BYTES ? from->cap : WEIR_WINDOW_BYTES;
+
+	return (struct frame){.data = from->data, .cap = cap, .len = from->len, .link = burst->link};
 }
 
 /* The `bytes` at `offset`, or NULL if the frame ends before them. */

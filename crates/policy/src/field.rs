@@ -28,6 +28,62 @@ pub enum Guard {
     Icmp6,
     /// A header with ports present: TCP, UDP, UDP-Lite, SCTP, DCCP.
     Ports,
+    /// Any transport header present: IP, not a later fragment, neither ESP nor "no next header".
+    Transport,
+}
+
+impl Guard {
+    /// Every guard with the name that printed IR uses.
+    pub const ALL: &[(Guard, &str)] = &[
+        (Guard::Any, "any"),
+        (Guard::Vlan, "vlan"),
+        (Guard::QinQ, "qinq"),
+        (Guard::Ipv4, "ip4"),
+        (Guard::Ipv6, "ip6"),
+        (Guard::Ip, "ip"),
+        (Guard::Tcp, "tcp"),
+        (Guard::Udp, "udp"),
+        (Guard::Icmp, "icmp"),
+        (Guard::Icmp6, "icmpv6"),
+        (Guard::Ports, "ports"),
+        (Guard::Transport, "transport"),
+    ];
+
+    /// The name in printed IR.
+    pub fn name(self) -> &'static str {
+        Guard::ALL.iter().find(|&&(guard, _)| guard == self).map_or("any", |&(_, name)| name)
+    }
+
+    /// Whether every packet that passes `self` passes `other`.
+    pub fn implies(self, other: Guard) -> bool {
+        use Guard::{Any, Icmp, Icmp6, Ip, Ipv4, Ipv6, Ports, QinQ, Tcp, Transport, Udp, Vlan};
+        let weaker: &[Guard] = match self {
+            Any | Vlan | Ip => &[],
+            QinQ => &[Vlan],
+            Ipv4 | Ipv6 | Transport => &[Ip],
+            Tcp | Udp => &[Ports, Transport, Ip],
+            Ports => &[Transport, Ip],
+            Icmp => &[Ipv4, Transport, Ip],
+            Icmp6 => &[Ipv6, Transport, Ip],
+        };
+        self == other || other == Any || weaker.contains(&other)
+    }
+
+    /// Whether no packet passes both.
+    pub fn excludes(self, other: Guard) -> bool {
+        use Guard::{Icmp, Icmp6, Ipv4, Ipv6, Ports, Tcp, Udp};
+        let apart = |a: Guard, b: Guard| {
+            matches!(
+                (a, b),
+                (Ipv4, Ipv6 | Icmp6)
+                    | (Ipv6, Icmp)
+                    | (Tcp, Udp | Icmp | Icmp6)
+                    | (Udp | Ports, Icmp | Icmp6)
+                    | (Icmp, Icmp6)
+            )
+        };
+        apart(self, other) || apart(other, self)
+    }
 }
 
 /// How values of a field are written.
@@ -239,6 +295,16 @@ pub enum Subject {
 }
 
 impl Subject {
+    /// What must hold for the subject to exist.
+    pub const fn guard(self) -> Guard {
+        match self {
+            Subject::Field(field) => field.guard(),
+            Subject::Raw(Raw { base: RawBase::Link, .. }) => Guard::Any,
+            Subject::Raw(Raw { base: RawBase::Network, .. }) => Guard::Ip,
+            Subject::Raw(Raw { base: RawBase::Transport, .. }) => Guard::Transport,
+        }
+    }
+
     /// Width in bits.
     pub const fn bits(self) -> u8 {
         match self {

@@ -3,9 +3,11 @@
 //! `pipeline` is the map of all stages; each stage is a type, so their order cannot be wrong.
 #![forbid(unsafe_code)]
 
+pub mod backend;
 pub mod catalog;
 pub mod checked;
 pub mod diag;
 pub mod field;
 pub mod ir;
+pub mod pass;
 pub mod source;

@@ -30,6 +30,18 @@ pub struct Source {
     pub name: String,
     /// The text.
     pub text: String,
+    /// Where lines start, the first excepted.
+    line_starts: Vec<u32>,
+}
+
+impl Source {
+    /// Line and column (in characters) of a byte, both counted from 1.
+    pub fn line_column(&self, offset: u32) -> (u32, u32) {
+        let line = self.line_starts.partition_point(|&start| start <= offset);
+        let start = if line == 0 { 0 } else { self.line_starts[line - 1] };
+        let column = self.text[start as usize..offset as usize].chars().count();
+        (line as u32 + 1, column as u32 + 1)
+    }
 }
 
 /// All files of one policy: the main one first, then the included ones in order.
@@ -42,7 +54,10 @@ impl SourceMap {
     /// Adds a file.
     pub fn add(&mut self, name: impl Into<String>, text: impl Into<String>) -> FileId {
         let id = FileId(u32::try_from(self.files.len()).expect("fewer than 2^32 files"));
-        self.files.push(Source { name: name.into(), text: text.into() });
+        let text: String = text.into();
+        let newlines = text.bytes().enumerate().filter(|&(_, byte)| byte == b'\n');
+        let line_starts = newlines.map(|(at, _)| at as u32 + 1).collect();
+        self.files.push(Source { name: name.into(), text, line_starts });
         id
     }
 
@@ -58,8 +73,7 @@ impl SourceMap {
 
     /// Line of the span's first byte, counted from 1.
     pub fn line(&self, span: Span) -> u32 {
-        let text = &self.file(span.file).text.as_bytes()[..span.start as usize];
-        1 + u32::try_from(text.iter().filter(|&&b| b == b'\n').count()).expect("fewer than 2^32 lines")
+        self.file(span.file).line_column(span.start).0
     }
 
     /// `edge.weir:12`: the file's last path component and the line, as counters and generated code cite rules.

@@ -1,1 +1,242 @@
-//! The third stage: the intermediate representation.
+//! The intermediate representation: what each direction of each posture does with a packet, as a tree of tests.
+//!
+//! A chain is a list of nodes run in order. `when` runs its body if a test holds, `find` asks a table, `rule` counts a match, has
+//! the rule's effects and, if it has a verdict, ends the chain. Tests read the packet and change nothing, so passes may merge, move
+//! and drop them; `eval` runs the tree as it stands and is what every backend answers to.
+
+pub mod eval;
+pub mod lower;
+pub mod parse;
+pub mod print;
+pub mod verify;
+
+pub use crate::checked::{Defaults, Fallback, LabelId, ValueSet};
+use crate::field::{Field, Guard, Subject};
+use weir_abi::{Action, Family, Layout};
+
+/// Index into [`Program::slots`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct SlotId(pub u16);
+
+/// Index into [`Program::rules`]; `Reason::rule` of it is the rule's reason and counter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct RuleId(pub u16);
+
+/// Index into [`Chain::finds`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct FindId(pub u16);
+
+/// A whole policy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Program {
+    /// The policy's name.
+    pub name: String,
+    /// What happens before any rule.
+    pub defaults: Defaults,
+    /// Tables.
+    pub slots: Vec<Slot>,
+    /// Rules of all chains.
+    pub rules: Vec<Rule>,
+    /// Two a posture, upstream first; the base policy's come first.
+    pub chains: Vec<Chain>,
+}
+
+/// A table as rules see it: a name and a layout, never its bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Slot {
+    /// The table's name.
+    pub name: String,
+    /// Family of its keys.
+    pub family: Family,
+    /// How it is laid out.
+    pub layout: Layout,
+}
+
+/// A rule, apart from the tests that lead to it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rule {
+    /// `edge.weir:12`.
+    pub at: String,
+    /// Its text on one line.
+    pub text: String,
+    /// What it does besides counting; only the last may be a verdict.
+    pub effects: Vec<Effect>,
+}
+
+impl Rule {
+    /// The verdict, if the rule ends the chain.
+    pub fn verdict(&self) -> Option<Action> {
+        match self.effects.last() {
+            Some(&Effect::Verdict(action)) => Some(action),
+            _ => None,
+        }
+    }
+}
+
+/// What a rule does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// One packet in so many is copied to the divert bundle.
+    Sample {
+        /// At least 1.
+        one_in: u32,
+    },
+    /// Polices by the limit of the most specific prefix of `key`.
+    Limit {
+        /// An address field.
+        key: Field,
+        /// Name of the list of limits.
+        limits: String,
+    },
+    /// Follows the TCP connection.
+    Track,
+    /// Ends the chain.
+    Verdict(Action),
+}
+
+/// Which way packets go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Direction {
+    /// From the lower bundle to the upper.
+    Upstream,
+    /// From the upper bundle to the lower.
+    Downstream,
+}
+
+impl Direction {
+    /// Both, in the order in which a posture's chains stand.
+    pub const BOTH: [Direction; 2] = [Direction::Upstream, Direction::Downstream];
+
+    /// The policy keyword.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Direction::Upstream => "upstream",
+            Direction::Downstream => "downstream",
+        }
+    }
+}
+
+/// One direction of one posture.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Chain {
+    /// The posture; `None` for the base policy.
+    pub posture: Option<String>,
+    /// The direction.
+    pub direction: Direction,
+    /// Everything that the chain may ask tables.
+    pub finds: Vec<Find>,
+    /// Finds done before the body, for a whole burst at a time. Those are not in the body.
+    pub staged: Vec<FindId>,
+    /// The nodes.
+    pub body: Vec<Node>,
+}
+
+impl Chain {
+    /// The chain's name in C: `upstream`, `high_alert_upstream`.
+    pub fn symbol(&self) -> String {
+        let direction = self.direction.name();
+        match &self.posture {
+            None => direction.to_owned(),
+            Some(posture) => format!("{}_{direction}", symbol(posture)),
+        }
+    }
+}
+
+/// A name as a C identifier.
+pub fn symbol(name: &str) -> String {
+    name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect()
+}
+
+/// A question to a table: the label of the longest prefix that holds the key, 0 if there is none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Find {
+    /// The table.
+    pub slot: SlotId,
+    /// An address field of the table's family.
+    pub key: Field,
+}
+
+/// One step of a chain.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Node {
+    /// Runs the body if the test holds.
+    When {
+        /// The test.
+        test: Test,
+        /// The body.
+        body: Vec<Node>,
+    },
+    /// Asks a table; the key's guard holds here.
+    Find(FindId),
+    /// The rule matched.
+    Rule(RuleId),
+}
+
+/// A test of the packet. The guard of what it looks at holds where it stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Test {
+    /// The packet has the header.
+    Guard(Guard),
+    /// The value is, or negated is not, in the set.
+    Value {
+        /// What is looked at. Raw bits outside the captured packet make the test fail, negated or not.
+        subject: Subject,
+        /// Bits that count.
+        mask: Option<u128>,
+        /// The values.
+        set: ValueSet,
+        /// Turns the test around.
+        negated: bool,
+    },
+    /// What was found is a label of the list (any but 0 if `None`), or negated is not.
+    Found {
+        /// Done before on every way here.
+        find: FindId,
+        /// Sorted.
+        labels: Option<Vec<LabelId>>,
+        /// Turns the test around.
+        negated: bool,
+    },
+}
+
+/// Something that an engine does not do yet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unsupported {
+    /// The rule that asks for it.
+    pub rule: RuleId,
+    /// `limit`, `track`.
+    pub what: &'static str,
+}
+
+impl Program {
+    /// Rules with effects that no engine has yet. Empty: every backend takes the program.
+    pub fn unsupported(&self) -> Vec<Unsupported> {
+        let mut found = Vec::new();
+        for (index, rule) in self.rules.iter().enumerate() {
+            for effect in &rule.effects {
+                let what = match effect {
+                    Effect::Limit { .. } => "limit",
+                    Effect::Track => "track",
+                    Effect::Sample { .. } | Effect::Verdict(_) => continue,
+                };
+                found.push(Unsupported { rule: RuleId(index as u16), what });
+            }
+        }
+        found
+    }
+
+    /// Index of the chain of a posture and direction.
+    pub fn chain(&self, posture: Option<&str>, direction: Direction) -> Option<usize> {
+        self.chains.iter().position(|chain| chain.posture.as_deref() == posture && chain.direction == direction)
+    }
+
+    /// The rule.
+    pub fn rule(&self, id: RuleId) -> &Rule {
+        &self.rules[usize::from(id.0)]
+    }
+
+    /// The slot.
+    pub fn slot(&self, id: SlotId) -> &Slot {
+        &self.slots[usize::from(id.0)]
+    }
+}

@@ -1,0 +1,290 @@
+//! Tests of the IR as C expressions.
+
+use super::Target;
+use crate::field::{Field, Guard, Notation, Raw, RawBase, Subject};
+use crate::ir::{Chain, FindId, LabelId, Node, Program, Test, ValueSet, print, symbol};
+
+/// Up to so many ranges are compared in place; more get a function with a `switch`.
+const INLINE_RANGES: usize = 6;
+
+/// The expressions of one chain, and what has to be declared for them.
+pub struct Conditions<'a> {
+    /// C name of each find, by id.
+    find_names: Vec<String>,
+    /// Sets that have a function, with its name.
+    sets: Vec<(&'a ValueSet, u8, String)>,
+    /// Their definitions.
+    definitions: Vec<String>,
+    uses_raw: bool,
+    target: Target,
+}
+
+impl<'a> Conditions<'a> {
+    /// Looks through a chain.
+    pub fn new(program: &Program, chain: &'a Chain, name: &str, target: Target) -> Self {
+        let mut find_names: Vec<String> = Vec::new();
+        for find in &chain.finds {
+            let key = find.key.name().replace("ip6 ", "").replace("ip ", "");
+            let mut base = format!("{}_{key}", symbol(&program.slot(find.slot).name));
+            if base.starts_with(|c: char| c.is_ascii_digit()) || find_names.contains(&base) {
+                base = format!("t{}_{base}", find.slot.0);
+            }
+            find_names.push(base);
+        }
+        let mut conditions = Conditions { find_names, sets: vec![], definitions: vec![], uses_raw: false, target };
+        conditions.collect(&chain.body, name);
+        conditions
+    }
+
+    /// The functions of large sets, line by line.
+    pub fn sets(&self) -> &[String] {
+        &self.definitions
+    }
+
+    /// Whether the chain reads raw bits.
+    pub fn uses_raw(&self) -> bool {
+        self.uses_raw
+    }
+
+    /// The C name of what a find found.
+    pub fn find_name(&self, id: FindId) -> &str {
+        &self.find_names[usize::from(id.0)]
+    }
+
+    /// Adds the test to the terms of an `&&`.
+    pub fn terms(&self, test: &Test, terms: &mut Vec<String>) {
+        match test {
+            Test::Guard(guard) => terms.push(guard_expression(*guard).to_owned()),
+            Test::Found { find, labels, negated } => terms.push(self.found(*find, labels.as_deref(), *negated)),
+            Test::Value { subject, mask, set, negated } => {
+                if let Subject::Raw(raw) = subject {
+                    terms.push(raw_read(*raw));
+                }
+                terms.push(self.value(*subject, *mask, set, *negated));
+            }
+        }
+    }
+
+    fn collect(&mut self, nodes: &'a [Node], name: &str) {
+        for node in nodes {
+            let Node::When { test, body } = node else { continue };
+            if let Test::Value { subject, set, .. } = test {
+                self.uses_raw |= matches!(subject, Subject::Raw(_));
+                let known = self.sets.iter().any(|(known, bits, _)| *known == set && *bits == subject.bits());
+                if set.ranges().len() > INLINE_RANGES && subject.bits() <= 64 && !known {
+                    let function = format!("{name}_set_{}", self.sets.len());
+                    self.definitions.extend(define_set(&function, *subject, set));
+                    self.sets.push((set, subject.bits(), function));
+                }
+            }
+            self.collect(body, name);
+        }
+    }
+
+    fn found(&self, find: FindId, labels: Option<&[LabelId]>, negated: bool) -> String {
+        let label = match self.target {
+            Target::Native => format!("found->{}", self.find_name(find)),
+            Target::Bpf => self.find_name(find).to_owned(),
+        };
+        match labels {
+            None if negated => format!("!{label}"),
+            None => label,
+            Some(labels) => {
+                let set = ValueSet::new(labels.iter().map(|l| (u128::from(l.0), u128::from(l.0))));
+                compare(&label, Subject::Field(Field::MetaLength), &set, negated)
+            }
+        }
+    }
+
+    fn value(&self, subject: Subject, mask: Option<u128>, set: &ValueSet, negated: bool) -> String {
+        if subject.bits() > 64 {
+            let wide = match subject {
+                Subject::Raw(_) => "raw",
+                Subject::Field(Field::Ip6Saddr) => "packet->saddr6",
+                Subject::Field(_) => "packet->daddr6",
+            };
+            return compare_wide(wide, mask, set, negated);
+        }
+        let mut value = match subject {
+            Subject::Raw(_) => "raw.lo".to_owned(),
+            Subject::Field(field) => field_expression(field).to_owned(),
+        };
+        if let Some(mask) = mask {
+            value = format!("({value} & {})", number(mask, true));
+        }
+        let function = self.sets.iter().find(|(known, bits, _)| *known == set && *bits == subject.bits());
+        match function {
+            Some((_, _, function)) => format!("{}{function}({value})", if negated { "!" } else { "" }),
+            None => compare(&value, subject, set, negated),
+        }
+    }
+}
+
+/// Reads raw bits into `raw`; false if the frame ends before them.
+fn raw_read(raw: Raw) -> String {
+    let base = match raw.base {
+        RawBase::Link => "0",
+        RawBase::Network => "packet->l3_offset",
+        RawBase::Transport => "packet->l4_offset",
+    };
+    let (byte, bit) = (raw.offset_bits / 8, raw.offset_bits % 8);
+    format!("raw_bits(frame, {base} + {byte}, {bit}, {}, &raw)", raw.bits)
+}
+
+fn guard_expression(guard: Guard) -> &'static str {
+    match guard {
+        Guard::Any => "true",
+        Guard::Vlan => "packet->vlan_tags",
+        Guard::QinQ => "packet->vlan_tags == 2",
+        Guard::Ipv4 => "packet->l3 == L3_IPV4",
+        Guard::Ipv6 => "packet->l3 == L3_IPV6",
+        Guard::Ip => "packet->l3 >= L3_IPV4",
+        Guard::Tcp => "packet->l4 == L4_TCP",
+        Guard::Udp => "packet->l4 == L4_UDP",
+        Guard::Icmp => "packet->l4 == L4_ICMP",
+        Guard::Icmp6 => "packet->l4 == L4_ICMP6",
+        Guard::Ports => "(packet->l4 == L4_TCP || packet->l4 == L4_UDP || packet->l4 == L4_PORTS)",
+        Guard::Transport => "packet->l4 != L4_NONE",
+    }
+}
+
+fn field_expression(field: Field) -> &'static str {
+    match field {
+        Field::MetaLength => "(packet->len - packet->l3_offset)",
+        Field::MetaNfproto => "(packet->l3 == L3_IPV4 ? 2 : 10)",
+        Field::MetaL4proto => "packet->proto",
+        Field::MetaFragment => "packet->fragment",
+        Field::EtherType => "packet->ether_type",
+        Field::VlanId => "packet->vlan_id",
+        Field::VlanPcp => "packet->vlan_pcp",
+        Field::VlanInnerId => "packet->inner_vlan_id",
+        Field::IpSaddr => "packet->saddr",
+        Field::IpDaddr => "packet->daddr",
+        Field::Ip6Saddr => "packet->saddr6",
+        Field::Ip6Daddr => "packet->daddr6",
+        Field::IpProtocol | Field::Ip6Nexthdr => "packet->next_header",
+        Field::IpTtl | Field::Ip6Hoplimit => "packet->ttl",
+        Field::IpDscp | Field::Ip6Dscp => "(packet->tos >> 2)",
+        Field::IpEcn | Field::Ip6Ecn => "(packet->tos & 3)",
+        Field::IpLength | Field::Ip6Length => "packet->ip_length",
+        Field::IpId => "packet->ip_id",
+        Field::IpFragOff => "packet->frag_off",
+        Field::IpHdrlength => "packet->hdrlength",
+        Field::IpOptions => "(packet->flags & FLAG_IP_OPTIONS)",
+        Field::ExthdrHbh => "!!(packet->ext & EXT_HBH)",
+        Field::ExthdrRt => "!!(packet->ext & EXT_RT)",
+        Field::ExthdrFrag => "!!(packet->ext & EXT_FRAG)",
+        Field::ExthdrDst => "!!(packet->ext & EXT_DST)",
+        Field::ExthdrAh => "!!(packet->ext & EXT_AH)",
+        Field::ExthdrMh => "!!(packet->ext & EXT_MH)",
+        Field::ThSport | Field::TcpSport | Field::UdpSport => "packet->sport",
+        Field::ThDport | Field::TcpDport | Field::UdpDport => "packet->dport",
+        Field::TcpFlags => "packet->tcp_flags",
+        Field::TcpWindow | Field::UdpLength => "packet->window",
+        Field::TcpSequence => "packet->seq",
+        Field::TcpAckseq => "packet->ack",
+        Field::TcpDoff => "packet->doff",
+        Field::IcmpType | Field::Icmp6Type => "packet->icmp_type",
+        Field::IcmpCode | Field::Icmp6Code => "packet->icmp_code",
+    }
+}
+
+/// A constant: hexadecimal where bits or addresses are meant, with a suffix where C needs one.
+fn number(value: u128, hexadecimal: bool) -> String {
+    let suffix = match value {
+        0..=0x7fff_ffff => "",
+        0x8000_0000..=0xffff_ffff => "U",
+        _ => "ULL",
+    };
+    if hexadecimal { format!("{value:#x}{suffix}") } else { format!("{value}{suffix}") }
+}
+
+/// A constant of a subject; addresses in hexadecimal.
+fn constant(subject: Subject, value: u128) -> String {
+    let address = matches!(subject, Subject::Field(field) if field.notation() == Notation::Ipv4Address);
+    number(value, address || matches!(subject, Subject::Raw(_)))
+}
+
+/// `x == 22`, `x >= 80 && x <= 90`, `(x == 22 || (x >= 80 && x <= 90))`: a term of an `&&`.
+fn compare(value: &str, subject: Subject, set: &ValueSet, negated: bool) -> String {
+    let highest = u128::MAX >> (128 - subject.bits());
+    match set.ranges() {
+        [] => if negated { "true" } else { "false" }.to_owned(),
+        &[(start, end)] if negated => {
+            let (low, high) = (constant(subject, start), constant(subject, end));
+            match (start, end) {
+                _ if start == end => format!("{value} != {low}"),
+                (0, _) => format!("{value} > {high}"),
+                _ if end >= highest => format!("{value} < {low}"),
+                _ => format!("({value} < {low} || {value} > {high})"),
+            }
+        }
+        &[(start, end)] => inside(value, subject, start, end),
+        ranges => {
+            let tests: Vec<String> = ranges
+                .iter()
+                .map(|&(start, end)| match inside(value, subject, start, end) {
+                    test if test.contains(" && ") => format!("({test})"),
+                    test => test,
+                })
+                .collect();
+            format!("{}({})", if negated { "!" } else { "" }, tests.join(" || "))
+        }
+    }
+}
+
+fn inside(value: &str, subject: Subject, start: u128, end: u128) -> String {
+    let highest = u128::MAX >> (128 - subject.bits());
+    let (low, high) = (constant(subject, start), constant(subject, end));
+    match (start, end) {
+        _ if start == end => format!("{value} == {low}"),
+        (0, _) if end >= highest => "true".to_owned(),
+        (0, _) => format!("{value} <= {high}"),
+        _ if end >= highest => format!("{value} >= {low}"),
+        _ => format!("{value} >= {low} && {value} <= {high}"),
+    }
+}
+
+/// The same for 128 bits.
+fn compare_wide(value: &str, mask: Option<u128>, set: &ValueSet, negated: bool) -> String {
+    let half = |number: u128| format!("{:#x}ULL, {:#x}ULL", (number >> 64) as u64, number as u64);
+    let value = match mask {
+        Some(mask) => format!("wide_and({value}, {})", half(mask)),
+        None => value.to_owned(),
+    };
+    let tests: Vec<String> = set
+        .ranges()
+        .iter()
+        .map(|&(start, end)| match start == end {
+            true => format!("wide_is({value}, {})", half(start)),
+            false => format!("wide_between({value}, {}, {})", half(start), half(end)),
+        })
+        .collect();
+    match tests.as_slice() {
+        [] => if negated { "true" } else { "false" }.to_owned(),
+        [one] => format!("{}{one}", if negated { "!" } else { "" }),
+        many => format!("{}({})", if negated { "!" } else { "" }, many.join(" || ")),
+    }
+}
+
+/// A function that looks a value up in a large set; the compiler makes a search tree or a bit map of the `switch`.
+fn define_set(function: &str, subject: Subject, set: &ValueSet) -> Vec<String> {
+    let kind = if subject.bits() > 32 { "uint64_t" } else { "uint32_t" };
+    let mut lines = vec![
+        String::new(),
+        format!("/* {} in {} ranges */", print::subject_name(subject), set.ranges().len()),
+        format!("WEIR_INLINE bool {function}({kind} value)"),
+        "{".to_owned(),
+        "\tswitch (value) {".to_owned(),
+    ];
+    for &(start, end) in set.ranges() {
+        lines.push(match start == end {
+            true => format!("\tcase {}:", constant(subject, start)),
+            false => format!("\tcase {} ... {}:", constant(subject, start), constant(subject, end)),
+        });
+    }
+    for line in ["\t\treturn true;", "\tdefault:", "\t\treturn false;", "\t}", "}"] {
+        lines.push(line.to_owned());
+    }
+    lines
+}

@@ -1,0 +1,122 @@
+//! Writes C with kernel indentation, so that what comes out needs no formatter.
+
+/// Longest line that is written where there is a place to break it; a tab counts 8.
+const COLUMNS: usize = 120;
+
+/// The text so far.
+#[derive(Default)]
+pub struct Writer {
+    text: String,
+    depth: usize,
+}
+
+impl Writer {
+    /// A line at the current depth.
+    pub fn line(&mut self, line: &str) {
+        self.text.extend(std::iter::repeat_n('\t', self.depth));
+        self.text.push_str(line);
+        self.text.push('\n');
+    }
+
+    /// A line one deeper: the body of an `if` or `for` without braces.
+    pub fn inner(&mut self, line: &str) {
+        self.depth += 1;
+        self.line(line);
+        self.depth -= 1;
+    }
+
+    /// Writes one deeper.
+    pub fn indent(&mut self, write: impl FnOnce(&mut Self)) {
+        self.depth += 1;
+        write(self);
+        self.depth -= 1;
+    }
+
+    /// `left = right`, on two lines if one is too long. `behind` is what follows the semicolon.
+    pub fn assign(&mut self, left: &str, right: &str, behind: &str) {
+        let whole = format!("{left} = {right};{behind}");
+        if self.fits(&whole) {
+            self.line(&whole);
+        } else {
+            self.line(&format!("{left} ="));
+            self.inner(&format!("{right};{behind}"));
+        }
+    }
+
+    /// A function's head and opening brace; parameters go on as many lines as they need.
+    pub fn function(&mut self, head: &str, parameters: &[String]) {
+        self.list(&format!("{head}("), parameters, ", ", ",", ")");
+        self.open("");
+    }
+
+    /// An `if` of terms that all must hold, and its opening brace.
+    pub fn open_if(&mut self, terms: &[String]) {
+        self.list("if (", terms, " && ", " &&", ") {");
+        self.depth += 1;
+    }
+
+    /// A separated list, broken behind separators and aligned behind what it starts with.
+    fn list(&mut self, start: &str, items: &[String], separator: &str, at_break: &str, end: &str) {
+        let column = self.depth * 8 + start.len();
+        let margin = format!("{}{}", "\t".repeat(column / 8), " ".repeat(column % 8));
+        let mut line = start.to_owned();
+        let mut width = column;
+        self.text.extend(std::iter::repeat_n('\t', self.depth));
+        for (index, item) in items.iter().enumerate() {
+            if index > 0 && width + separator.len() + item.len() + end.len() + 2 > COLUMNS {
+                line.push_str(at_break);
+                line.push('\n');
+                line.push_str(&margin);
+                width = column;
+            } else if index > 0 {
+                line.push_str(separator);
+                width += separator.len();
+            }
+            line.push_str(item);
+            width += item.len();
+        }
+        self.text.push_str(&line);
+        self.text.push_str(end);
+        self.text.push('\n');
+    }
+
+    fn fits(&self, line: &str) -> bool {
+        self.depth * 8 + line.len() <= COLUMNS
+    }
+
+    /// An empty line.
+    pub fn blank(&mut self) {
+        self.text.push('\n');
+    }
+
+    /// A line with an opening brace; a brace of its own behind a function's head.
+    pub fn open(&mut self, line: &str) {
+        if line.is_empty() {
+            self.line("{");
+        } else {
+            self.line(&format!("{line} {{"));
+        }
+        self.depth += 1;
+    }
+
+    /// The closing brace.
+    pub fn close(&mut self) {
+        self.close_with("");
+    }
+
+    /// The closing brace and what stands behind it.
+    pub fn close_with(&mut self, behind: &str) {
+        self.depth -= 1;
+        self.line(&format!("}}{behind}"));
+    }
+
+    /// The whole text.
+    pub fn finish(self) -> String {
+        self.text
+    }
+}
+
+/// Text that is safe inside a comment.
+pub fn comment(text: &str) -> String {
+    text.replace("*/", "* /").replace("/*", "/ *").replace('\\', "/")
+}

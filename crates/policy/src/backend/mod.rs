@@ -1,0 +1,3 @@
+//! Backends: a program in, an artifact's text out.
+
+pub mod c;

@@ -1,0 +1,76 @@
+//! Why a packet got its verdict: what every rule before the deciding one saw.
+
+use super::packet::{self, Frame, Packet};
+use super::{Evaluator, Observer, Saw, Tables};
+use crate::ir::{Node, Program, RuleId, Test};
+use weir_abi::Verdict;
+
+/// The story of one packet.
+#[derive(Clone, Debug)]
+pub struct Explanation {
+    /// What the parser found.
+    pub packet: Packet,
+    /// The outcome.
+    pub verdict: Verdict,
+    /// The rules asked, in order. Empty when the defaults decided.
+    pub steps: Vec<Step>,
+}
+
+/// What one rule made of the packet.
+#[derive(Clone, Debug)]
+pub struct Step {
+    /// The rule.
+    pub rule: RuleId,
+    /// Its tests as far as they were made, each with what it saw and whether it held.
+    pub tests: Vec<(Test, Saw, bool)>,
+    /// Whether the rule matched.
+    pub matched: bool,
+}
+
+/// Explains a frame. The program must be as lowered: one top node a rule.
+pub fn explain(program: &Program, tables: impl Tables, chain: usize, frame: Frame<'_>) -> Explanation {
+    let rules: Vec<RuleId> = program.chains[chain].body.iter().filter_map(rule_of).collect();
+    let mut witness = Witness { rules, steps: Vec::new(), current: 0 };
+    let verdict = Evaluator::new(program, tables).decide(chain, frame, &mut witness);
+    Explanation { packet: packet::parse(frame).0, verdict, steps: witness.steps }
+}
+
+/// The rule that a top node leads to.
+fn rule_of(node: &Node) -> Option<RuleId> {
+    match node {
+        Node::Rule(id) => Some(*id),
+        Node::Find(_) => None,
+        Node::When { body, .. } => body.iter().find_map(rule_of),
+    }
+}
+
+struct Witness {
+    rules: Vec<RuleId>,
+    steps: Vec<Step>,
+    /// Position in `rules` of the rule being asked.
+    current: usize,
+}
+
+impl Witness {
+    fn step(&mut self) -> &mut Step {
+        let rule = self.rules[self.current];
+        if self.steps.last().is_none_or(|step| step.rule != rule) {
+            self.steps.push(Step { rule, tests: Vec::new(), matched: false });
+        }
+        self.steps.last_mut().expect("pushed above")
+    }
+}
+
+impl Observer for Witness {
+    fn tested(&mut self, test: &Test, saw: Saw, held: bool) {
+        self.step().tests.push((test.clone(), saw, held));
+        if !held {
+            self.current += 1;
+        }
+    }
+
+    fn matched(&mut self, _: RuleId) {
+        self.step().matched = true;
+        self.current += 1;
+    }
+}

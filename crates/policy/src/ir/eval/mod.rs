@@ -1,0 +1,223 @@
+//! The reference interpreter: what a program means, one packet at a time, as plainly as it can be said.
+//!
+//! Every backend and engine answers to this. It favours no speed: it parses with `packet`, asks tables through [`Tables`] and walks the
+//! tree as it stands.
+
+pub mod explain;
+pub mod field;
+pub mod packet;
+
+use super::{Chain, Effect, Fallback, FindId, Node, Program, RuleId, SlotId, Test};
+use crate::field::Guard;
+use packet::{Frame, Packet};
+use weir_abi::packet::{Fragment, L3, L4};
+use weir_abi::verdict::Sampled;
+use weir_abi::{Action, Counter, Reason, Verdict};
+
+/// Answers questions to tables.
+pub trait Tables {
+    /// The label of the longest prefix of the slot that holds the key, 0 if there is none.
+    fn find(&self, slot: SlotId, key: u128) -> u32;
+}
+
+/// Is told of every test as it is made.
+pub trait Observer {
+    /// A test was made; `saw` is what it looked at.
+    fn tested(&mut self, test: &Test, saw: Saw, held: bool);
+    /// A rule matched.
+    fn matched(&mut self, rule: RuleId);
+}
+
+/// What a test saw.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Saw {
+    /// A header that is there or is not.
+    Header,
+    /// A value, before masking.
+    Value(u128),
+    /// Raw bits that the packet does not have.
+    Nothing,
+    /// The label found, 0 for none.
+    Label(u32),
+}
+
+/// Looks away.
+impl Observer for () {
+    fn tested(&mut self, _: &Test, _: Saw, _: bool) {}
+    fn matched(&mut self, _: RuleId) {}
+}
+
+/// Decides packets by a program and counts.
+pub struct Evaluator<'a, T> {
+    program: &'a Program,
+    tables: T,
+    counters: Vec<Counter>,
+}
+
+impl<'a, T: Tables> Evaluator<'a, T> {
+    /// An evaluator with counters at 0. The program must have no unsupported effects ([`Program::unsupported`]): they do
+    /// nothing here.
+    pub fn new(program: &'a Program, tables: T) -> Self {
+        let counters = vec![Counter::default(); usize::from(Reason::RULE_BASE) + program.rules.len()];
+        Evaluator { program, tables, counters }
+    }
+
+    /// One counter a reason, [`Reason`] being the index.
+    pub fn counters(&self) -> &[Counter] {
+        &self.counters
+    }
+
+    /// Decides a frame by chain `chain` of the program.
+    pub fn decide(&mut self, chain: usize, frame: Frame<'_>, observer: &mut impl Observer) -> Verdict {
+        let (packet, malformed) = packet::parse(frame);
+        let decided = match malformed {
+            Some(reason) => Some((self.program.defaults.malformed, reason)),
+            None => before_rules(self.program, &packet),
+        };
+        if let Some((action, reason)) = decided {
+            self.count(reason, frame.wire_len);
+            return Verdict::new(action, reason, Sampled::No);
+        }
+        let chain = &self.program.chains[chain];
+        let mut run =
+            Run { eval: self, chain, frame, packet: &packet, found: vec![0; chain.finds.len()], sampled: Sampled::No };
+        for &id in &chain.staged {
+            run.find(id);
+        }
+        if let Some((action, reason)) = run.block(&chain.body, observer) {
+            return Verdict::new(action, reason, run.sampled);
+        }
+        let sampled = run.sampled;
+        self.count(Reason::NO_MATCH, frame.wire_len);
+        Verdict::new(self.program.defaults.no_match, Reason::NO_MATCH, sampled)
+    }
+
+    fn count(&mut self, reason: Reason, bytes: u32) {
+        let counter = &mut self.counters[usize::from(reason.0)];
+        counter.packets += 1;
+        counter.bytes += u64::from(bytes);
+    }
+}
+
+/// What is decided of a well-formed packet without asking the rules.
+fn before_rules(program: &Program, packet: &Packet) -> Option<(Action, Reason)> {
+    let defaults = &program.defaults;
+    let cases = [
+        (packet.l3 == L3::Arp, defaults.arp, Reason::ARP),
+        (packet.l3 == L3::None, defaults.not_ip, Reason::NOT_IP),
+        (packet.fragment != Fragment::None, defaults.fragment, Reason::FRAGMENT),
+        (packet.ip_options, defaults.ip_options, Reason::IP_OPTIONS),
+    ];
+    cases.into_iter().find_map(|(applies, fallback, reason)| match fallback {
+        Fallback::Decide(action) if applies => Some((action, reason)),
+        _ => None,
+    })
+}
+
+/// One packet on its way through a chain.
+struct Run<'r, 'a, T> {
+    eval: &'r mut Evaluator<'a, T>,
+    chain: &'r Chain,
+    frame: Frame<'r>,
+    packet: &'r Packet,
+    found: Vec<u32>,
+    sampled: Sampled,
+}
+
+impl<T: Tables> Run<'_, '_, T> {
+    fn block(&mut self, nodes: &[Node], observer: &mut impl Observer) -> Option<(Action, Reason)> {
+        nodes.iter().find_map(|node| match node {
+            Node::Find(id) => {
+                self.find(*id);
+                None
+            }
+            Node::When { test, body } => {
+                let (saw, held) = self.test(test);
+                observer.tested(test, saw, held);
+                if held { self.block(body, observer) } else { None }
+            }
+            Node::Rule(id) => {
+                observer.matched(*id);
+                self.rule(*id)
+            }
+        })
+    }
+
+    /// A key that the packet does not have finds nothing.
+    fn find(&mut self, id: FindId) {
+        let find = self.chain.finds[usize::from(id.0)];
+        let there = guard_holds(find.key.guard(), self.packet);
+        self.found[usize::from(id.0)] = match there {
+            true => self.eval.tables.find(find.slot, field::value(find.key, self.packet)),
+            false => 0,
+        };
+    }
+
+    fn test(&self, test: &Test) -> (Saw, bool) {
+        match test {
+            Test::Guard(guard) => (Saw::Header, guard_holds(*guard, self.packet)),
+            Test::Value { subject, mask, set, negated } => match field::subject(*subject, self.frame, self.packet) {
+                Some(value) => (Saw::Value(value), set.contains(value & mask.unwrap_or(u128::MAX)) != *negated),
+                None => (Saw::Nothing, false),
+            },
+            Test::Found { find, labels, negated } => {
+                let label = self.found[usize::from(find.0)];
+                let is = match labels {
+                    None => label != 0,
+                    Some(labels) => labels.iter().any(|l| l.0 == label),
+                };
+                (Saw::Label(label), is != *negated)
+            }
+        }
+    }
+
+    fn rule(&mut self, id: RuleId) -> Option<(Action, Reason)> {
+        let program = self.eval.program;
+        let reason = Reason::rule(id.0);
+        self.eval.count(reason, self.frame.wire_len);
+        for effect in &program.rule(id).effects {
+            match effect {
+                Effect::Sample { one_in } => {
+                    let nth = self.eval.counters[usize::from(reason.0)].packets - 1;
+                    if is_sampled(nth, *one_in) {
+                        self.sampled = Sampled::Yes;
+                    }
+                }
+                Effect::Verdict(action) => return Some((*action, reason)),
+                // Programs with these are refused before they run.
+                Effect::Limit { .. } | Effect::Track => {}
+            }
+        }
+        None
+    }
+}
+
+/// Whether the `nth` packet (from 0) of a rule is the one in `one_in`: a Weyl sequence of the golden ratio of 2^32 spreads them
+/// evenly without a period that a sender could follow.
+pub fn is_sampled(nth: u64, one_in: u32) -> bool {
+    u64::from((nth as u32).wrapping_mul(0x9e37_79b1)) < sample_below(one_in)
+}
+
+/// 2^32 / `one_in`, rounded up: below it a step of the sequence is taken.
+pub fn sample_below(one_in: u32) -> u64 {
+    (1u64 << 32).div_ceil(u64::from(one_in.max(1)))
+}
+
+/// Whether the packet has what the guard asks for.
+pub fn guard_holds(guard: Guard, packet: &Packet) -> bool {
+    let ip = matches!(packet.l3, L3::Ipv4 | L3::Ipv6);
+    match guard {
+        Guard::Any => true,
+        Guard::Vlan => !packet.vlan.is_empty(),
+        Guard::QinQ => packet.vlan.len() >= 2,
+        Guard::Ipv4 => packet.l3 == L3::Ipv4,
+        Guard::Ipv6 => packet.l3 == L3::Ipv6,
+        Guard::Ip => ip,
+        Guard::Tcp => packet.l4 == L4::Tcp,
+        Guard::Udp => packet.l4 == L4::Udp,
+        Guard::Icmp => packet.l4 == L4::Icmp,
+        Guard::Icmp6 => packet.l4 == L4::Icmp6,
+        Guard::Ports => matches!(packet.l4, L4::Tcp | L4::Udp | L4::Ports),
+        Guard::Transport => packet.l4 != L4::None,
+    }
+}

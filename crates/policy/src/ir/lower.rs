@@ -1,0 +1,138 @@
+//! Checked -> IR: rules become nested tests, guards become explicit, each question to a table gets a number.
+
+use super::{Chain, Direction, Effect, Find, FindId, Node, Program, Rule, RuleId, Slot, SlotId, Test};
+use crate::checked::{self, Checked, Match};
+use crate::pass;
+use crate::source::{SourceMap, Span};
+
+/// The third stage: a program as written, one top node a rule, and where each rule stands in the text.
+#[derive(Clone, Debug)]
+pub struct Lowered {
+    /// The program.
+    pub program: Program,
+    /// The text of each rule.
+    pub spans: Vec<Span>,
+}
+
+/// Lowers a checked policy. It cannot fail: what has no meaning was rejected by `check`.
+pub fn lower(policy: &Checked, sources: &SourceMap) -> Lowered {
+    let slots = policy.tables.iter().map(|table| Slot {
+        name: table.name.clone(),
+        family: table.family,
+        layout: pass::choose_layouts::choose(table),
+    });
+    let mut program = Program {
+        name: policy.name.clone(),
+        defaults: policy.defaults,
+        slots: slots.collect(),
+        rules: Vec::new(),
+        chains: Vec::new(),
+    };
+    let mut spans = Vec::new();
+    for posture in &policy.postures {
+        for direction in Direction::BOTH {
+            let chain = match rules_of(posture, direction) {
+                Some(rules) => {
+                    let mut chain =
+                        Lowering { policy, sources, program: &mut program, spans: &mut spans, finds: vec![] };
+                    let body = rules.iter().map(|rule| chain.rule(rule)).collect();
+                    Chain { posture: None, direction, finds: chain.finds, staged: vec![], body }
+                }
+                // A named posture inherits what it does not say; the base policy has nothing to inherit.
+                None => match program.chain(None, direction) {
+                    Some(base) => program.chains[base].clone(),
+                    None => Chain { posture: None, direction, finds: vec![], staged: vec![], body: vec![] },
+                },
+            };
+            program.chains.push(Chain { posture: posture.name.clone(), ..chain });
+        }
+    }
+    Lowered { program, spans }
+}
+
+fn rules_of(posture: &checked::Posture, direction: Direction) -> Option<&Vec<checked::Rule>> {
+    match direction {
+        Direction::Upstream => posture.upstream.as_ref(),
+        Direction::Downstream => posture.downstream.as_ref(),
+    }
+}
+
+/// The chain being lowered.
+struct Lowering<'a> {
+    policy: &'a Checked,
+    sources: &'a SourceMap,
+    program: &'a mut Program,
+    spans: &'a mut Vec<Span>,
+    finds: Vec<Find>,
+}
+
+impl Lowering<'_> {
+    fn rule(&mut self, rule: &checked::Rule) -> Node {
+        let id = RuleId(u16::try_from(self.program.rules.len()).expect("check bounds the number of rules"));
+        self.program.rules.push(Rule {
+            at: self.sources.cite(rule.span),
+            text: one_line(self.sources.text(rule.span)),
+            effects: rule.effects.iter().filter_map(|effect| self.effect(effect)).collect(),
+        });
+        self.spans.push(rule.span);
+        let steps: Vec<Step> = rule.matches.iter().flat_map(|m| self.steps(m)).collect();
+        let mut body = vec![Node::Rule(id)];
+        for step in steps.into_iter().rev() {
+            match step {
+                Step::Test(test) => body = vec![Node::When { test, body }],
+                Step::Find(find) => body.insert(0, Node::Find(find)),
+            }
+        }
+        body.remove(0)
+    }
+
+    fn effect(&self, effect: &checked::Effect) -> Option<Effect> {
+        Some(match effect {
+            checked::Effect::Counter => return None,
+            checked::Effect::Sample { one_in } => Effect::Sample { one_in: *one_in },
+            checked::Effect::Limit { key, limits } => {
+                Effect::Limit { key: *key, limits: self.policy.limits[usize::from(limits.0)].name.clone() }
+            }
+            checked::Effect::Track => Effect::Track,
+            checked::Effect::Verdict(action) => Effect::Verdict(*action),
+        })
+    }
+
+    /// What a match asks, its guard first.
+    fn steps(&mut self, condition: &Match) -> Vec<Step> {
+        match condition {
+            Match::Guard(guard) => vec![Step::Test(Test::Guard(*guard))],
+            Match::Value { subject, mask, set, negated } => {
+                let test = Test::Value { subject: *subject, mask: *mask, set: set.clone(), negated: *negated };
+                vec![Step::Test(Test::Guard(subject.guard())), Step::Test(test)]
+            }
+            Match::Table { key, table, labels, negated } => {
+                let find = self.find(Find { slot: SlotId(table.0), key: *key });
+                let test = Test::Found { find, labels: labels.clone(), negated: *negated };
+                vec![Step::Test(Test::Guard(key.guard())), Step::Find(find), Step::Test(test)]
+            }
+        }
+    }
+
+    fn find(&mut self, find: Find) -> FindId {
+        let known = self.finds.iter().position(|&f| f == find);
+        let index = known.unwrap_or_else(|| {
+            self.finds.push(find);
+            self.finds.len() - 1
+        });
+        FindId(u16::try_from(index).expect("fewer finds than tables times address fields"))
+    }
+}
+
+/// One question of a match. A find always stands behind the guard of its key.
+enum Step {
+    Test(Test),
+    Find(FindId),
+}
+
+/// A rule's text as one line: runs of white space folded, comments inside left out.
+fn one_line(text: &str) -> String {
+    let without_comments = text.lines().map(|line| line.split('#').next().unwrap_or(""));
+    let words: Vec<&str> = without_comments.flat_map(str::split_whitespace).filter(|&word| word != "\\").collect();
+    words.join(" ")
+}

@@ -1,0 +1,222 @@
+//! Reads printed IR back. For tests and for those who want to hand a backend a program of their own.
+
+use super::{Chain, Defaults, Direction, Effect, Fallback, Find, FindId, LabelId, Node, Program, Rule, RuleId, Slot};
+use super::{SlotId, Test, ValueSet, print, verify};
+use crate::field::{Field, Guard, Raw, RawBase, Subject};
+use std::net::{Ipv4Addr, Ipv6Addr};
+use weir_abi::{Action, Family, Layout};
+
+/// Reads a program and verifies it.
+///
+/// # Errors
+/// `line N: what is wrong`, or what `verify` found.
+pub fn parse(text: &str) -> Result<Program, String> {
+    let mut program =
+        Program { name: String::new(), defaults: Defaults::default(), slots: vec![], rules: vec![], chains: vec![] };
+    let mut lines = Vec::new();
+    for (index, line) in text.lines().enumerate() {
+        let content = line.trim_start_matches(' ');
+        let indent = line.len() - content.len();
+        if indent % 2 == 1 || indent / 2 > verify::DEPTH_MAX {
+            return Err(format!("line {}: bad indentation", index + 1));
+        }
+        if !content.is_empty() {
+            lines.push(Line { number: index + 1, depth: indent / 2, content });
+        }
+    }
+    let mut rest = lines.as_slice();
+    while let Some((line, tail)) = rest.split_first() {
+        rest = tail;
+        let (keyword, words) = line.content.split_once(' ').unwrap_or((line.content, ""));
+        let done = match keyword {
+            "program" => {
+                program.name = words.to_owned();
+                Some(())
+            }
+            "defaults" => defaults(words).map(|defaults| program.defaults = defaults),
+            "slot" => slot(words).map(|slot| program.slots.push(slot)),
+            "rule" => rule(words).map(|rule| program.rules.push(rule)),
+            "chain" => chain(words, &mut rest)?.map(|chain| program.chains.push(chain)),
+            _ => None,
+        };
+        done.ok_or_else(|| line.error())?;
+    }
+    verify::verify(&program)?;
+    Ok(program)
+}
+
+#[derive(Clone, Copy)]
+struct Line<'a> {
+    number: usize,
+    depth: usize,
+    content: &'a str,
+}
+
+impl Line<'_> {
+    fn error(&self) -> String {
+        format!("line {}: cannot read '{}'", self.number, self.content)
+    }
+}
+
+fn defaults(text: &str) -> Option<Defaults> {
+    let mut defaults = Defaults::default();
+    for item in text.split(", ") {
+        let (name, value) = item.split_once(' ')?;
+        let decided = match value {
+            "rules" => Fallback::Rules,
+            _ => Fallback::Decide(action(value)?),
+        };
+        match name {
+            "malformed" => defaults.malformed = action(value)?,
+            "no-match" => defaults.no_match = action(value)?,
+            "arp" => defaults.arp = decided,
+            "not-ip" => defaults.not_ip = decided,
+            "fragment" => defaults.fragment = decided,
+            "ip-options" => defaults.ip_options = decided,
+            _ => return None,
+        }
+    }
+    Some(defaults)
+}
+
+fn action(name: &str) -> Option<Action> {
+    [Action::Accept, Action::Drop, Action::Divert].into_iter().find(|action| action.name() == name)
+}
+
+fn slot(text: &str) -> Option<Slot> {
+    let mut words = text.split(' ').skip(1);
+    let (name, family, layout) = (words.next()?, words.next()?, words.next()?);
+    let family = [Family::Ipv4, Family::Ipv6].into_iter().find(|&f| print::family(f) == family)?;
+    Some(Slot { name: name.to_owned(), family, layout: Layout::from_name(layout)? })
+}
+
+fn rule(text: &str) -> Option<Rule> {
+    let (_, text) = text.split_once(' ')?;
+    let (at, text) = text.split_once(" [")?;
+    let (effects, text) = text.split_once("] ")?;
+    let effects = effects.split(", ").filter(|text| !text.is_empty()).map(effect).collect::<Option<_>>()?;
+    Some(Rule { at: at.to_owned(), text: text.to_owned(), effects })
+}
+
+fn effect(text: &str) -> Option<Effect> {
+    if let Some(one_in) = text.strip_prefix("sample 1/") {
+        return Some(Effect::Sample { one_in: one_in.parse().ok()? });
+    }
+    if let Some((key, limits)) = text.split_once(" limit ") {
+        return Some(Effect::Limit { key: Field::from_name(key)?, limits: limits.to_owned() });
+    }
+    if text == "track" { Some(Effect::Track) } else { Some(Effect::Verdict(action(text)?)) }
+}
+
+/// The chain's own lines and its body; `Ok(None)` if the head cannot be read.
+fn chain(head: &str, rest: &mut &[Line<'_>]) -> Result<Option<Chain>, String> {
+    let (direction, posture) = match head.split_once(" of ") {
+        Some((direction, posture)) => (direction, Some(posture.to_owned())),
+        None => (head, None),
+    };
+    let Some(direction) = Direction::BOTH.into_iter().find(|d| d.name() == direction) else { return Ok(None) };
+    let (mut finds, mut staged) = (Vec::new(), Vec::new());
+    while let Some((line, tail)) = rest.split_first() {
+        let done = match line.content.split_once(' ') {
+            Some(("ask", words)) => find(words).map(|find| finds.push(find)),
+            Some(("stage", id)) => id.parse().ok().map(|id| staged.push(FindId(id))),
+            _ => break,
+        };
+        done.ok_or_else(|| line.error())?;
+        *rest = tail;
+    }
+    let body = block(rest, 1)?;
+    Ok(Some(Chain { posture, direction, finds, staged, body }))
+}
+
+fn find(words: &str) -> Option<Find> {
+    let (_, words) = words.split_once(" slot ")?;
+    let (slot, key) = words.split_once(' ')?;
+    Some(Find { slot: SlotId(slot.parse().ok()?), key: Field::from_name(key)? })
+}
+
+fn block(rest: &mut &[Line<'_>], depth: usize) -> Result<Vec<Node>, String> {
+    let mut nodes = Vec::new();
+    while let Some((line, tail)) = rest.split_first() {
+        if line.depth < depth {
+            break;
+        }
+        if line.depth > depth {
+            return Err(line.error());
+        }
+        *rest = tail;
+        let node = match line.content.split_once(' ') {
+            Some(("find", id)) => id.parse().ok().map(|id| Node::Find(FindId(id))),
+            Some(("rule", id)) => id.parse().ok().map(|id| Node::Rule(RuleId(id))),
+            Some(("when", words)) => match test(words) {
+                Some(test) => Some(Node::When { test, body: block(rest, depth + 1)? }),
+                None => None,
+            },
+            _ => None,
+        };
+        nodes.push(node.ok_or_else(|| line.error())?);
+    }
+    Ok(nodes)
+}
+
+fn test(words: &str) -> Option<Test> {
+    if let Some(&(guard, _)) = Guard::ALL.iter().find(|&&(_, name)| name == words) {
+        return Some(Test::Guard(guard));
+    }
+    if let Some(find) = words.strip_prefix("not found ") {
+        return Some(Test::Found { find: FindId(find.parse().ok()?), labels: None, negated: true });
+    }
+    let (left, right, negated) = match words.rsplit_once(" not in") {
+        Some((left, right)) => (left, Some(right), true),
+        None => match words.rsplit_once(" in") {
+            Some((left, right)) => (left, Some(right), false),
+            None => (words, None, false),
+        },
+    };
+    let right = right.map(|list| list.trim_start().split(", ").filter(|item| !item.is_empty()));
+    if let Some(find) = left.strip_prefix("found ") {
+        let find = FindId(find.parse().ok()?);
+        let labels = match right {
+            Some(list) => Some(list.map(|label| label.parse().ok().map(LabelId)).collect::<Option<Vec<_>>>()?),
+            None => None,
+        };
+        return Some(Test::Found { find, labels, negated });
+    }
+    let (name, mask) = match left.split_once(" & 0x") {
+        Some((name, mask)) => (name, Some(u128::from_str_radix(mask, 16).ok()?)),
+        None => (left, None),
+    };
+    let set = ValueSet::new(right?.map(range).collect::<Option<Vec<_>>>()?);
+    Some(Test::Value { subject: subject(name)?, mask, set, negated })
+}
+
+fn subject(name: &str) -> Option<Subject> {
+    let Some(raw) = name.strip_prefix('@') else { return Field::from_name(name).map(Subject::Field) };
+    let mut parts = raw.split(',');
+    let base = match parts.next()? {
+        "ll" => RawBase::Link,
+        "nh" => RawBase::Network,
+        "th" => RawBase::Transport,
+        _ => return None,
+    };
+    let (offset_bits, bits) = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
+    let sane = offset_bits <= Raw::OFFSET_BITS_MAX && (1..=128).contains(&bits);
+    sane.then_some(Subject::Raw(Raw { base, offset_bits, bits }))
+}
+
+fn range(text: &str) -> Option<(u128, u128)> {
+    match text.split_once('-') {
+        Some((start, end)) => Some((value(start)?, value(end)?)),
+        None => value(text).map(|value| (value, value)),
+    }
+}
+
+fn value(text: &str) -> Option<u128> {
+    if text.contains(':') {
+        text.parse::<Ipv6Addr>().ok().map(u128::from)
+    } else if text.contains('.') {
+        text.parse::<Ipv4Addr>().ok().map(|address| u32::from(address).into())
+    } else {
+        text.parse().ok()
+    }
+}

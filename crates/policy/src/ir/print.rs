@@ -1,0 +1,159 @@
+//! IR as text: one line a fact, nesting by indentation. `parse` reads it back to the same program.
+//!
+//! ```text
+//! program edge
+//! defaults malformed drop, arp accept, not-ip drop, fragment rules, ip-options rules, no-match accept
+//! slot 0 admin ip4 exact-set
+//! rule 0 edge.weir:12 [accept] ip saddr @admin tcp dport { 22, 443 } accept
+//! chain upstream
+//!   ask 0 slot 0 ip saddr
+//!   when ip4
+//!     find 0
+//!     when found 0
+//!       when tcp
+//!         when tcp dport in 22, 443
+//!           rule 0
+//! ```
+
+use super::{Chain, Effect, Fallback, Node, Program, Test};
+use crate::field::{Field, Notation, Raw, RawBase, Subject};
+use std::fmt::{self, Display, Formatter, Write};
+use std::net::{Ipv4Addr, Ipv6Addr};
+use weir_abi::{Action, Family};
+
+impl Display for Program {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        writeln!(f, "program {}", self.name)?;
+        let defaults = &self.defaults;
+        writeln!(
+            f,
+            "defaults malformed {}, arp {}, not-ip {}, fragment {}, ip-options {}, no-match {}",
+            defaults.malformed.name(),
+            fallback(defaults.arp),
+            fallback(defaults.not_ip),
+            fallback(defaults.fragment),
+            fallback(defaults.ip_options),
+            defaults.no_match.name()
+        )?;
+        for (index, slot) in self.slots.iter().enumerate() {
+            writeln!(f, "slot {index} {} {} {}", slot.name, family(slot.family), slot.layout.name())?;
+        }
+        for (index, rule) in self.rules.iter().enumerate() {
+            let effects: Vec<String> = rule.effects.iter().map(effect).collect();
+            writeln!(f, "rule {index} {} [{}] {}", rule.at, effects.join(", "), rule.text)?;
+        }
+        self.chains.iter().try_for_each(|c| chain(f, c))
+    }
+}
+
+fn chain(f: &mut Formatter<'_>, chain: &Chain) -> fmt::Result {
+    match &chain.posture {
+        None => writeln!(f, "chain {}", chain.direction.name())?,
+        Some(posture) => writeln!(f, "chain {} of {posture}", chain.direction.name())?,
+    }
+    for (index, find) in chain.finds.iter().enumerate() {
+        writeln!(f, "  ask {index} slot {} {}", find.slot.0, find.key.name())?;
+    }
+    for id in &chain.staged {
+        writeln!(f, "  stage {}", id.0)?;
+    }
+    block(f, &chain.body, 1)
+}
+
+fn block(f: &mut Formatter<'_>, nodes: &[Node], depth: usize) -> fmt::Result {
+    let indent = 2 * depth;
+    for node in nodes {
+        match node {
+            Node::Find(id) => writeln!(f, "{:indent$}find {}", "", id.0)?,
+            Node::Rule(id) => writeln!(f, "{:indent$}rule {}", "", id.0)?,
+            Node::When { test, body } => {
+                writeln!(f, "{:indent$}when {test}", "")?;
+                block(f, body, depth + 1)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+impl Display for Test {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Test::Guard(guard) => f.write_str(guard.name()),
+            Test::Value { subject, mask, set, negated } => {
+                write!(f, "{}", subject_name(*subject))?;
+                if let Some(mask) = mask {
+                    write!(f, " & {mask:#x}")?;
+                }
+                f.write_str(if *negated { " not in" } else { " in" })?;
+                for (index, &(start, end)) in set.ranges().iter().enumerate() {
+                    f.write_str(if index == 0 { " " } else { ", " })?;
+                    f.write_str(&range(*subject, start, end))?;
+                }
+                Ok(())
+            }
+            Test::Found { find, labels: None, negated } => {
+                write!(f, "{}found {}", if *negated { "not " } else { "" }, find.0)
+            }
+            Test::Found { find, labels: Some(labels), negated } => {
+                let labels: Vec<String> = labels.iter().map(|label| label.0.to_string()).collect();
+                write!(f, "found {} {} {}", find.0, if *negated { "not in" } else { "in" }, labels.join(", "))
+            }
+        }
+    }
+}
+
+/// `203.0.113.0-203.0.113.255`, `22`, `80-443`.
+pub fn range(subject: Subject, start: u128, end: u128) -> String {
+    let mut text = value(subject, start);
+    if start != end {
+        let _ = write!(text, "-{}", value(subject, end));
+    }
+    text
+}
+
+/// A value of a subject: addresses in their notation, everything else in decimal.
+pub fn value(subject: Subject, value: u128) -> String {
+    match subject {
+        Subject::Field(field) if field.notation() == Notation::Ipv4Address => Ipv4Addr::from(value as u32).to_string(),
+        Subject::Field(field) if field.notation() == Notation::Ipv6Address => Ipv6Addr::from(value).to_string(),
+        _ => value.to_string(),
+    }
+}
+
+/// `tcp dport`, `@nh,96,32`.
+pub fn subject_name(subject: Subject) -> String {
+    match subject {
+        Subject::Field(field) => Field::name(field).to_owned(),
+        Subject::Raw(Raw { base, offset_bits, bits }) => {
+            let base = match base {
+                RawBase::Link => "ll",
+                RawBase::Network => "nh",
+                RawBase::Transport => "th",
+            };
+            format!("@{base},{offset_bits},{bits}")
+        }
+    }
+}
+
+pub(super) fn family(family: Family) -> &'static str {
+    match family {
+        Family::Ipv4 => "ip4",
+        Family::Ipv6 => "ip6",
+    }
+}
+
+fn fallback(fallback: Fallback) -> &'static str {
+    match fallback {
+        Fallback::Decide(action) => Action::name(action),
+        Fallback::Rules => "rules",
+    }
+}
+
+fn effect(effect: &Effect) -> String {
+    match effect {
+        Effect::Sample { one_in } => format!("sample 1/{one_in}"),
+        Effect::Limit { key, limits } => format!("{} limit {limits}", key.name()),
+        Effect::Track => "track".to_owned(),
+        Effect::Verdict(action) => action.name().to_owned(),
+    }
+}

@@ -1,0 +1,107 @@
+//! What must hold of every program between passes. A violation is a compiler bug, or a hand-written IR that means nothing.
+
+use super::{Chain, FindId, Node, Program, Test};
+use crate::field::Guard;
+use weir_abi::Reason;
+
+/// Deepest nesting of tests; a rule has at most as many matches.
+pub const DEPTH_MAX: usize = 256;
+
+/// Checks a program.
+///
+/// # Errors
+/// The first invariant that does not hold, and where.
+pub fn verify(program: &Program) -> Result<(), String> {
+    if program.rules.len() > Reason::RULES_MAX {
+        return Err(format!("{} rules, at most {}", program.rules.len(), Reason::RULES_MAX));
+    }
+    for (index, rule) in program.rules.iter().enumerate() {
+        let verdicts = rule.effects.iter().filter(|effect| matches!(effect, super::Effect::Verdict(_))).count();
+        if verdicts > 1 || (verdicts == 1 && rule.verdict().is_none()) {
+            return Err(format!("rule {index}: a verdict that is not the last effect"));
+        }
+    }
+    for chain in &program.chains {
+        let mut walk = Walk { program, chain, guards: vec![Guard::Any], found: chain.staged.clone() };
+        walk.chain().map_err(|what| format!("chain {}: {what}", chain.symbol()))?;
+    }
+    Ok(())
+}
+
+struct Walk<'a> {
+    program: &'a Program,
+    chain: &'a Chain,
+    /// Guards that hold here.
+    guards: Vec<Guard>,
+    /// Finds done on the way here.
+    found: Vec<FindId>,
+}
+
+impl Walk<'_> {
+    fn chain(&mut self) -> Result<(), String> {
+        for (index, find) in self.chain.finds.iter().enumerate() {
+            let slot = self.program.slots.get(usize::from(find.slot.0));
+            let slot = slot.ok_or_else(|| format!("find {index} asks slot {}, which is not there", find.slot.0))?;
+            if find.key.bits() != slot.family.bits() {
+                return Err(format!("find {index} asks slot {} with a key of another family", find.slot.0));
+            }
+        }
+        if let Some(id) = self.chain.staged.iter().find(|id| usize::from(id.0) >= self.chain.finds.len()) {
+            return Err(format!("stages find {}, which is not there", id.0));
+        }
+        self.block(&self.chain.body, 0)
+    }
+
+    fn block(&mut self, nodes: &[Node], depth: usize) -> Result<(), String> {
+        if depth > DEPTH_MAX {
+            return Err(format!("nested deeper than {DEPTH_MAX}"));
+        }
+        for node in nodes {
+            match node {
+                Node::Rule(id) if usize::from(id.0) >= self.program.rules.len() => {
+                    return Err(format!("rule {} is not there", id.0));
+                }
+                Node::Rule(_) => {}
+                Node::Find(id) => {
+                    let find = self.chain.finds.get(usize::from(id.0));
+                    let find = find.ok_or_else(|| format!("find {} is not there", id.0))?;
+                    self.needs(find.key.guard())?;
+                    self.found.push(*id);
+                }
+                Node::When { test, body } => {
+                    self.test(test)?;
+                    let (guards, found) = (self.guards.len(), self.found.len());
+                    if let Test::Guard(guard) = test {
+                        self.guards.push(*guard);
+                    }
+                    self.block(body, depth + 1)?;
+                    self.guards.truncate(guards);
+                    self.found.truncate(found);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn test(&self, test: &Test) -> Result<(), String> {
+        match test {
+            Test::Guard(_) => Ok(()),
+            Test::Value { subject, .. } => self.needs(subject.guard()),
+            Test::Found { find, labels, .. } => {
+                if !self.found.contains(find) {
+                    return Err(format!("find {} is tested where it was not done", find.0));
+                }
+                let sorted = labels.as_ref().is_none_or(|l| !l.is_empty() && l.is_sorted_by(|a, b| a < b));
+                if sorted { Ok(()) } else { Err(format!("labels of find {} are not a sorted set", find.0)) }
+            }
+        }
+    }
+
+    fn needs(&self, guard: Guard) -> Result<(), String> {
+        if self.guards.iter().any(|held| held.implies(guard)) {
+            Ok(())
+        } else {
+            Err(format!("a test stands outside its guard '{}'", guard.name()))
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! Drops what cannot run or decides nothing: tests that the guards around them settle, empty bodies, nodes behind an unconditional verdict.
+
+use crate::field::Guard;
+use crate::ir::{Chain, FindId, Node, Rule, Test};
+
+/// Runs the pass over a chain.
+pub fn run(chain: &mut Chain, rules: &[Rule]) {
+    let body = std::mem::take(&mut chain.body);
+    chain.body = block(body, rules, &mut vec![Guard::Any]);
+}
+
+/// What is left of a block inside the given guards.
+fn block(nodes: Vec<Node>, rules: &[Rule], guards: &mut Vec<Guard>) -> Vec<Node> {
+    let mut kept = Vec::with_capacity(nodes.len());
+    for node in nodes {
+        match node {
+            Node::When { test, body } => match settle(&test, guards) {
+                Some(false) => {}
+                Some(true) => kept.extend(block(body, rules, guards)),
+                None => {
+                    let depth = guards.len();
+                    if let Test::Guard(guard) = test {
+                        guards.push(guard);
+                    }
+                    let body = block(body, rules, guards);
+                    guards.truncate(depth);
+                    if !body.iter().all(|node| matches!(node, Node::Find(_))) {
+                        kept.push(Node::When { test, body });
+                    }
+                }
+            },
+            leaf => kept.push(leaf),
+        }
+        let ends = |node: &Node| matches!(node, Node::Rule(id) if rules[usize::from(id.0)].verdict().is_some());
+        if let Some(end) = kept.iter().position(ends) {
+            kept.truncate(end + 1);
+            break;
+        }
+    }
+    drop_unused_finds(&mut kept);
+    kept
+}
+
+/// The outcome of a test that is known inside the guards.
+fn settle(test: &Test, guards: &[Guard]) -> Option<bool> {
+    match test {
+        Test::Guard(guard) if guards.iter().any(|held| held.implies(*guard)) => Some(true),
+        Test::Guard(guard) if guards.iter().any(|held| held.excludes(*guard)) => Some(false),
+        // Raw bits may be missing, so even a full set does not always hold.
+        Test::Value { set, negated, .. } if set.ranges().is_empty() && !negated => Some(false),
+        Test::Value { subject: crate::field::Subject::Field(field), mask: None, set, negated } => {
+            if set.is_full(field.bits()) {
+                Some(!negated)
+            } else if set.ranges().is_empty() {
+                Some(*negated)
+            } else {
+                None
+            }
+        }
+        _ => None,
+    }
+}
+
+fn drop_unused_finds(nodes: &mut Vec<Node>) {
+    for at in (0..nodes.len()).rev() {
+        if let Node::Find(id) = nodes[at]
+            && !nodes[at + 1..].iter().any(|node| uses(node, id))
+        {
+            nodes.remove(at);
+        }
+    }
+}
+
+fn uses(node: &Node, id: FindId) -> bool {
+    match node {
+        Node::When { test: Test::Found { find, .. }, .. } if *find == id => true,
+        Node::When { body, .. } => body.iter().any(|node| uses(node, id)),
+        _ => false,
+    }
+}

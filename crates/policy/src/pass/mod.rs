@@ -1,0 +1,24 @@
+//! Passes over the IR, one a file. Each keeps the program's meaning; `verify` runs after each in debug builds.
+
+pub mod choose_layouts;
+pub mod drop_unreachable;
+pub mod hoist_guards;
+pub mod place_finds;
+
+use crate::ir::{Program, verify};
+pub use place_finds::Placement;
+
+/// Runs all passes for a backend that wants its finds placed so.
+pub fn optimise(program: &Program, placement: Placement) -> Program {
+    let mut program = program.clone();
+    for chain in &mut program.chains {
+        drop_unreachable::run(chain, &program.rules);
+        hoist_guards::run(chain);
+        drop_unreachable::run(chain, &program.rules);
+        place_finds::run(chain, placement);
+    }
+    if let Err(broken) = verify::verify(&program) {
+        panic!("compiler bug: {broken}\n{program}");
+    }
+    program
+}

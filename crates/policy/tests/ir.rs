@@ -1,0 +1,43 @@
+//! The IR: printed and parsed, verified, optimised, emitted.
+
+use weir_policy::backend::c::{self, Target};
+use weir_policy::ir::parse::parse;
+use weir_policy::pass::{Placement, optimise};
+
+const EDGE: &str = include_str!("programs/edge.ir");
+
+#[test]
+fn printed_ir_parses_to_itself() {
+    let program = parse(EDGE).unwrap();
+    assert_eq!(program.to_string(), EDGE);
+    for placement in [Placement::Staged, Placement::Lazy] {
+        let optimised = optimise(&program, placement);
+        assert_eq!(parse(&optimised.to_string()).unwrap(), optimised);
+    }
+}
+
+#[test]
+fn snapshots() {
+    let program = parse(EDGE).unwrap();
+    insta::with_settings!({ snapshot_path => "programs", prepend_module_to_snapshot => false, omit_expression => true }, {
+        insta::assert_snapshot!("edge.staged", optimise(&program, Placement::Staged));
+        insta::assert_snapshot!("edge.lazy", optimise(&program, Placement::Lazy));
+        insta::assert_snapshot!("edge.native.c", c::emit(&program, Target::Native));
+        insta::assert_snapshot!("edge.bpf.c", c::emit(&program, Target::Bpf));
+    });
+}
+
+#[test]
+fn broken_programs_are_refused() {
+    let head = "program x\nslot 0 bad ip4 exact-set\nrule 0 x:1 [drop] drop\nchain upstream\n  ask 0 slot 0 ip saddr\n";
+    let refused = |body: &str| parse(&format!("{head}{body}")).unwrap_err();
+    assert_eq!(refused("  rule 1\n"), "chain upstream: rule 1 is not there");
+    assert_eq!(refused("  find 0\n"), "chain upstream: a test stands outside its guard 'ip4'");
+    assert_eq!(
+        refused("  when ip4\n    when found 0\n      rule 0\n"),
+        "chain upstream: find 0 is tested where it was not done"
+    );
+    assert_eq!(refused("  when tcp dport in 22\n    rule 0\n"), "chain upstream: a test stands outside its guard 'tcp'");
+    assert_eq!(refused("   rule 0\n"), "line 6: bad indentation");
+    assert_eq!(refused("  when tcp port in 22\n"), "line 6: cannot read 'when tcp port in 22'");
+}
