@@ -1,1 +1,23 @@
-//! placeholder
+//! Prefix tables and sets: from lists to the flat images that packets are looked up in.
+//!
+//! ```text
+//! list bytes --list--> Entries --settle--> Table --build--> Image --view--> ImageView (Rust) or lookup.h (C, BPF)
+//!                         |                  |
+//!                         +----reference-----+--> Reference, which every lookup is checked against
+//! ```
+//! Overlapping prefixes resolve by longest match, label 0 is "no entry", members of a set have label 1. The crate opens no
+//! file and knows no policy: it gets bytes and gives bytes.
+
+pub mod entries;
+mod flatten;
+pub mod image;
+mod layout;
+pub mod list;
+pub mod prefix;
+pub mod reference;
+
+pub use entries::{Entries, Facts, Kind, Table};
+pub use image::{BuildError, Image, ImageError, ImageView};
+pub use list::{BadLine, Format, ListError, Problem, ReadOptions, ReadReport};
+pub use prefix::{Prefix4, Prefix6};
+pub use reference::Reference;

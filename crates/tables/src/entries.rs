@@ -1,0 +1,362 @@
+//! What one table is given, in order, and what it holds in the end.
+//!
+//! [`Entries`] grows from the elements of a policy and from list files; [`Entries::settle`] sorts it into a [`Table`],
+//! which knows its counts and builds images. Nothing here opens a file.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+
+use weir_abi::{Family, Layout};
+
+use crate::image::{BuildError, Image};
+use crate::layout::{dxr, exact_set, range6};
+use crate::list::Problem;
+use crate::prefix::{Address, Element, Prefix, Prefix4, Prefix6};
+use crate::reference::Reference;
+
+/// Longest label in bytes.
+pub const LABEL_BYTES_MAX: usize = 255;
+
+/// Prefixes that a table can be given, duplicates included. Keeps a hostile list of IPv6 ranges, 254 prefixes each, in memory.
+pub const PREFIXES_MAX: usize = 1 << 24;
+
+/// What the entries of a table carry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// Nothing: an address is in or not.
+    Set,
+    /// A label each.
+    Labels,
+}
+
+/// Prefixes of one family.
+#[derive(Clone, Debug)]
+pub(crate) enum Prefixes {
+    V4(Vec<Prefix4>),
+    V6(Vec<Prefix6>),
+}
+
+impl Prefixes {
+    fn new(family: Family) -> Self {
+        match family {
+            Family::Ipv4 => Prefixes::V4(Vec::new()),
+            Family::Ipv6 => Prefixes::V6(Vec::new()),
+        }
+    }
+
+    fn len(&self) -> usize {
+        match self {
+            Prefixes::V4(prefixes) => prefixes.len(),
+            Prefixes::V6(prefixes) => prefixes.len(),
+        }
+    }
+}
+
+/// An address of which a table can have prefixes.
+pub(crate) trait TableAddress: Address {
+    /// The prefixes, if they are of this family.
+    fn of(prefixes: &mut Prefixes) -> Option<&mut Vec<Prefix<Self>>>;
+}
+
+impl TableAddress for u32 {
+    fn of(prefixes: &mut Prefixes) -> Option<&mut Vec<Prefix4>> {
+        match prefixes {
+            Prefixes::V4(prefixes) => Some(prefixes),
+            Prefixes::V6(_) => None,
+        }
+    }
+}
+
+impl TableAddress for u128 {
+    fn of(prefixes: &mut Prefixes) -> Option<&mut Vec<Prefix6>> {
+        match prefixes {
+            Prefixes::V4(_) => None,
+            Prefixes::V6(prefixes) => Some(prefixes),
+        }
+    }
+}
+
+/// Interned labels: label id `i + 1` is `names[i]`.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Labels {
+    names: Vec<Box<str>>,
+    ids: HashMap<Box<str>, u32>,
+}
+
+impl Labels {
+    /// The label of an id.
+    pub fn name(&self, id: u32) -> Option<&str> {
+        self.names.get((id as usize).checked_sub(1)?).map(|name| &**name)
+    }
+
+    /// The id of a label, new or known.
+    pub fn intern(&mut self, name: &str) -> u32 {
+        if let Some(&id) = self.ids.get(name) {
+            return id;
+        }
+        self.names.push(name.into());
+        let id = self.names.len() as u32;
+        self.ids.insert(name.into(), id);
+        id
+    }
+}
+
+/// What a table was given so far, in order of insertion.
+#[derive(Clone, Debug)]
+pub struct Entries {
+    kind: Kind,
+    pub(crate) prefixes: Prefixes,
+    pub(crate) labels: Labels,
+}
+
+impl Entries {
+    /// A table without entries.
+    pub fn new(family: Family, kind: Kind) -> Self {
+        Entries { kind, prefixes: Prefixes::new(family), labels: Labels::default() }
+    }
+
+    /// Address family of the prefixes.
+    pub fn family(&self) -> Family {
+        match self.prefixes {
+            Prefixes::V4(_) => Family::Ipv4,
+            Prefixes::V6(_) => Family::Ipv6,
+        }
+    }
+
+    /// Set or labels.
+    pub fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// Prefixes so far, duplicates included.
+    pub fn len(&self) -> usize {
+        self.prefixes.len()
+    }
+
+    /// Whether nothing was inserted yet.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Inserts the prefix of `len` bits around `addr`; host bits are cleared. A set ignores the label.
+    ///
+    /// # Errors
+    /// The address is of the other family, `len` too long for it, or a label is missing, empty or too long.
+    pub fn insert_prefix(&mut self, addr: IpAddr, len: u8, label: Option<&str>) -> Result<(), Problem> {
+        if len > self.family().bits() {
+            return Err(Problem::LongLength(self.family()));
+        }
+        match addr {
+            IpAddr::V4(addr) => self.insert(Element::<u32>::Prefix { addr: addr.into(), len }, label),
+            IpAddr::V6(addr) => self.insert(Element::<u128>::Prefix { addr: addr.into(), len }, label),
+        }
+    }
+
+    /// Inserts the fewest prefixes that cover `first..=last`. A set ignores the label.
+    ///
+    /// # Errors
+    /// An address is of the other family, the range runs backwards, or a label is missing, empty or too long.
+    pub fn insert_range(&mut self, first: IpAddr, last: IpAddr, label: Option<&str>) -> Result<(), Problem> {
+        match (first, last) {
+            (IpAddr::V4(first), IpAddr::V4(last)) => {
+                self.insert(Element::<u32>::range(first.into(), last.into())?, label)
+            }
+            (IpAddr::V6(first), IpAddr::V6(last)) => {
+                self.insert(Element::<u128>::range(first.into(), last.into())?, label)
+            }
+            _ => Err(Problem::OtherFamily(self.family())),
+        }
+    }
+
+    /// Inserts an address, CIDR or `a-b` range in text form. A set ignores the label.
+    ///
+    /// # Errors
+    /// As [`Entries::insert_prefix`], and text that is none of the three.
+    pub fn insert_text(&mut self, text: &str, label: Option<&str>) -> Result<(), Problem> {
+        fn whole<A: Address>(text: &str) -> Result<Element<A>, Problem> {
+            match Element::take(text.as_bytes())? {
+                (element, taken) if taken == text.len() => Ok(element),
+                _ => Err(Problem::NotAnAddress(A::FAMILY)),
+            }
+        }
+        match self.family() {
+            Family::Ipv4 => self.insert(whole::<u32>(text)?, label),
+            Family::Ipv6 => self.insert(whole::<u128>(text)?, label),
+        }
+    }
+
+    fn insert<A: TableAddress>(&mut self, element: Element<A>, label: Option<&str>) -> Result<(), Problem> {
+        let family = self.family();
+        let label = self.label_id(label)?;
+        let prefixes = A::of(&mut self.prefixes).ok_or(Problem::OtherFamily(family))?;
+        element.prefixes(label, |prefix| prefixes.push(prefix));
+        Ok(())
+    }
+
+    fn label_id(&mut self, label: Option<&str>) -> Result<u32, Problem> {
+        match (self.kind, label) {
+            (Kind::Set, _) => Ok(1),
+            (Kind::Labels, None | Some("")) => Err(Problem::NoLabel),
+            (Kind::Labels, Some(label)) if label.len() > LABEL_BYTES_MAX => Err(Problem::LongLabel),
+            (Kind::Labels, Some(label)) => Ok(self.labels.intern(label)),
+        }
+    }
+
+    /// Appends what a part of a list held, whose labels have ids of their own.
+    pub(crate) fn absorb<A: TableAddress>(&mut self, part: Vec<Prefix<A>>, labels: &Labels) {
+        let ids: Vec<u32> = labels.names.iter().map(|name| self.labels.intern(name)).collect();
+        let relabelled = |prefix: Prefix<A>| Prefix { label: ids[prefix.label as usize - 1], ..prefix };
+        let Some(prefixes) = A::of(&mut self.prefixes) else { return };
+        match self.kind {
+            Kind::Set if prefixes.is_empty() => *prefixes = part,
+            Kind::Set => prefixes.extend(part),
+            Kind::Labels => prefixes.extend(part.into_iter().map(relabelled)),
+        }
+    }
+
+    /// The ground truth to check images against; the later of two equal prefixes wins.
+    pub fn reference(&self) -> Reference {
+        match &self.prefixes {
+            Prefixes::V4(prefixes) => Reference::new4(prefixes),
+            Prefixes::V6(prefixes) => Reference::new6(prefixes),
+        }
+    }
+
+    /// Sorts the entries; of equal prefixes the later wins.
+    pub fn settle(mut self) -> Table {
+        let mut repeats = Repeats::default();
+        match &mut self.prefixes {
+            Prefixes::V4(prefixes) => repeats.remove(prefixes),
+            Prefixes::V6(prefixes) => repeats.remove(prefixes),
+        }
+        let by_length = match &self.prefixes {
+            Prefixes::V4(prefixes) => count_lengths(prefixes),
+            Prefixes::V6(prefixes) => count_lengths(prefixes),
+        };
+        let facts =
+            Facts { entries: self.prefixes.len(), by_length, repeated: repeats.same, relabelled: repeats.relabelled };
+        Table { kind: self.kind, prefixes: self.prefixes, labels: self.labels.names, facts }
+    }
+}
+
+/// Prefixes given more than once.
+#[derive(Default)]
+struct Repeats {
+    same: usize,
+    relabelled: usize,
+}
+
+impl Repeats {
+    fn remove<A: Address>(&mut self, prefixes: &mut Vec<Prefix<A>>) {
+        // Stable, so that the later of two equal prefixes comes later; lists are often sorted, which this sort notices.
+        prefixes.sort_by_key(|prefix| prefix.addr.order(prefix.len));
+        prefixes.dedup_by(|later, kept| {
+            if (later.addr, later.len) != (kept.addr, kept.len) {
+                return false;
+            }
+            match later.label == kept.label {
+                true => self.same += 1,
+                false => self.relabelled += 1,
+            }
+            kept.label = later.label;
+            true
+        });
+    }
+}
+
+fn count_lengths<A: Address>(prefixes: &[Prefix<A>]) -> Vec<usize> {
+    let mut by_length = vec![0; usize::from(A::FAMILY.bits()) + 1];
+    for prefix in prefixes {
+        by_length[usize::from(prefix.len)] += 1;
+    }
+    by_length
+}
+
+/// Counts of a settled table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Facts {
+    /// Distinct prefixes.
+    pub entries: usize,
+    /// Prefixes of each length, index 0 to the family's bits.
+    pub by_length: Vec<usize>,
+    /// Prefixes given again with the same label, and dropped.
+    pub repeated: usize,
+    /// Prefixes given again with another label, which won.
+    pub relabelled: usize,
+}
+
+/// What a table holds: distinct prefixes, sorted by address and from short to long.
+#[derive(Clone, Debug)]
+pub struct Table {
+    kind: Kind,
+    prefixes: Prefixes,
+    labels: Vec<Box<str>>,
+    facts: Facts,
+}
+
+impl Table {
+    /// Address family of the prefixes.
+    pub fn family(&self) -> Family {
+        match self.prefixes {
+            Prefixes::V4(_) => Family::Ipv4,
+            Prefixes::V6(_) => Family::Ipv6,
+        }
+    }
+
+    /// Set or labels.
+    pub fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// Counts.
+    pub fn facts(&self) -> &Facts {
+        &self.facts
+    }
+
+    /// Label id `i + 1` is `labels()[i]`. Empty for a set.
+    pub fn labels(&self) -> &[Box<str>] {
+        &self.labels
+    }
+
+    /// The IPv4 prefixes, sorted; none in a table of the other family.
+    pub fn prefixes4(&self) -> &[Prefix4] {
+        match &self.prefixes {
+            Prefixes::V4(prefixes) => prefixes,
+            Prefixes::V6(_) => &[],
+        }
+    }
+
+    /// The IPv6 prefixes, sorted; none in a table of the other family.
+    pub fn prefixes6(&self) -> &[Prefix6] {
+        match &self.prefixes {
+            Prefixes::V4(_) => &[],
+            Prefixes::V6(prefixes) => prefixes,
+        }
+    }
+
+    /// The ground truth to check images against.
+    pub fn reference(&self) -> Reference {
+        match &self.prefixes {
+            Prefixes::V4(prefixes) => Reference::new4(prefixes),
+            Prefixes::V6(prefixes) => Reference::new6(prefixes),
+        }
+    }
+
+    /// Builds the table's image.
+    ///
+    /// # Errors
+    /// The layout does not suit the table (family, labels, prefix lengths), or one of its limits is exceeded.
+    pub fn build(&self, layout: Layout) -> Result<Image, BuildError> {
+        let labels = match self.kind {
+            Kind::Set => 1,
+            Kind::Labels => self.labels.len() as u32,
+        };
+        match (layout, &self.prefixes) {
+            (Layout::Dxr16x4, Prefixes::V4(prefixes)) => dxr::build(prefixes, labels),
+            (Layout::ExactSet, Prefixes::V4(_)) if self.kind == Kind::Labels => Err(BuildError::Labelled { layout }),
+            (Layout::ExactSet, Prefixes::V4(prefixes)) => exact_set::build(prefixes),
+            (Layout::Range6, Prefixes::V6(prefixes)) => range6::build(prefixes, labels),
+            _ => Err(BuildError::Family { layout, family: self.family() }),
+        }
+    }
+}

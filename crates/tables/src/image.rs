@@ -1,0 +1,399 @@
+//! Table images: the flat bytes that native code and BPF read, owned ([`Image`]) or borrowed and checked ([`ImageView`]).
+//!
+//! An image is position independent, little-endian and starts with a [`weir_abi::ImageHeader`]; offsets are from the
+//! image's start, sections are aligned to 64 bytes and follow each other in order. In the header, `section[2 * i]` and
+//! `section[2 * i + 1]` are offset and bytes of section `i`; numbers that a layout needs beside them come last.
+//!
+//! Images also come from other machines, in bundles. [`ImageView::new`] checks every index that the bytes hold, so that
+//! no lookup, here or in C, leaves them; what it does not check is whether they are the *right* table.
+
+use std::fmt;
+
+use weir_abi::image::IMAGE_MAGIC;
+use weir_abi::{Family, ImageHeader, Layout};
+
+use crate::layout::{dxr, exact_set, range6};
+
+/// Labels `0..LABELS_MAX` fit every layout (20 bits); 0 is "no entry".
+pub const LABELS_MAX: u32 = 1 << 20;
+
+/// Bytes of the header, and the alignment of every section.
+pub(crate) const HEADER_BYTES: usize = size_of::<ImageHeader>();
+
+const PAGE_BYTES: usize = 4096;
+
+/// One page: the alignment that lets an image be mapped.
+#[derive(Clone, Copy)]
+#[repr(C, align(4096))]
+struct Page([u8; PAGE_BYTES]);
+
+/// A built or loaded image in page-aligned memory. Its bytes are valid: every lookup in them is in bounds.
+#[derive(Clone)]
+pub struct Image {
+    pages: Vec<Page>,
+    bytes: usize,
+    layout: Layout,
+}
+
+impl Image {
+    /// Copies and checks an image, such as one from a bundle.
+    ///
+    /// # Errors
+    /// As [`ImageView::new`].
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self, ImageError> {
+        let layout = ImageView::new(bytes)?.layout();
+        let mut image =
+            Image { pages: vec![Page([0; PAGE_BYTES]); bytes.len().div_ceil(PAGE_BYTES)], bytes: bytes.len(), layout };
+        image.as_bytes_mut().copy_from_slice(bytes);
+        Ok(image)
+    }
+
+    /// The image, header included; its address is a multiple of 4096.
+    pub fn as_bytes(&self) -> &[u8] {
+        // SAFETY: `pages` is one allocation of initialised bytes, and `bytes` is at most its length by construction.
+        unsafe { std::slice::from_raw_parts(self.pages.as_ptr().cast(), self.bytes) }
+    }
+
+    fn as_bytes_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as in `as_bytes`; the borrow of `self` is unique.
+        unsafe { std::slice::from_raw_parts_mut(self.pages.as_mut_ptr().cast(), self.bytes) }
+    }
+
+    /// A view to look keys up with.
+    pub fn view(&self) -> ImageView<'_> {
+        ImageView::new(self.as_bytes()).expect("an image is valid by construction")
+    }
+
+    /// How it is laid out.
+    pub fn layout(&self) -> Layout {
+        self.layout
+    }
+
+    /// Name and bytes of each section, the header first; padding between sections is not counted.
+    pub fn sections(&self) -> Vec<(&'static str, usize)> {
+        let header = Header::read(self.as_bytes()).expect("an image is valid by construction");
+        let names: &[&'static str] = match self.layout {
+            Layout::Dxr16x4 => &dxr::SECTIONS,
+            Layout::ExactSet => &exact_set::SECTIONS,
+            Layout::Range6 => &range6::SECTIONS,
+        };
+        let sections = names.iter().enumerate().map(|(index, &name)| (name, header.section[2 * index + 1] as usize));
+        std::iter::once(("header", HEADER_BYTES)).chain(sections).collect()
+    }
+}
+
+impl fmt::Debug for Image {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Image").field("layout", &self.layout).field("sections", &self.sections()).finish()
+    }
+}
+
+/// Lays sections out and writes them.
+pub(crate) struct Writer {
+    pub layout: Layout,
+    pub entries: usize,
+    pub labels: u32,
+}
+
+impl Writer {
+    /// An image of the given sections, with `numbers` (index into `ImageHeader::section`, value) beside them.
+    pub fn write(self, sections: &[Section<'_>], numbers: &[(usize, u32)]) -> Result<Image, BuildError> {
+        let mut header = Header {
+            layout: self.layout,
+            entries: u32::try_from(self.entries).map_err(|_| BuildError::TooBig { layout: self.layout })?,
+            labels: self.labels,
+            bytes: HEADER_BYTES as u64,
+            section: [0; 10],
+        };
+        for (index, section) in sections.iter().enumerate() {
+            let offset = header.bytes.next_multiple_of(HEADER_BYTES as u64);
+            let bytes = section.bytes();
+            header.bytes = offset + bytes as u64;
+            // Lookups compute in 32 bits.
+            if header.bytes > u64::from(u32::MAX) {
+                return Err(BuildError::TooBig { layout: self.layout });
+            }
+            header.section[2 * index] = offset as u32;
+            header.section[2 * index + 1] = bytes as u32;
+        }
+        for &(index, value) in numbers {
+            header.section[index] = value;
+        }
+        let bytes = header.bytes as usize;
+        let mut image =
+            Image { pages: vec![Page([0; PAGE_BYTES]); bytes.div_ceil(PAGE_BYTES)], bytes, layout: self.layout };
+        let out = image.as_bytes_mut();
+        header.write(out);
+        for (index, section) in sections.iter().enumerate() {
+            section.write(&mut out[header.section[2 * index] as usize..]);
+        }
+        Ok(image)
+    }
+}
+
+/// The words of one section.
+pub(crate) enum Section<'a> {
+    U16(&'a [u16]),
+    U32(&'a [u32]),
+    /// Two 64-bit words each, high half first.
+    U128(&'a [u128]),
+}
+
+impl Section<'_> {
+    fn bytes(&self) -> usize {
+        match self {
+            Section::U16(words) => size_of_val(*words),
+            Section::U32(words) => size_of_val(*words),
+            Section::U128(words) => size_of_val(*words),
+        }
+    }
+
+    fn write(&self, out: &mut [u8]) {
+        match self {
+            Section::U16(words) => {
+                let (out, _) = out.as_chunks_mut();
+                out.iter_mut().zip(*words).for_each(|(out, word)| *out = word.to_le_bytes());
+            }
+            Section::U32(words) => {
+                let (out, _) = out.as_chunks_mut();
+                out.iter_mut().zip(*words).for_each(|(out, word)| *out = word.to_le_bytes());
+            }
+            Section::U128(words) => {
+                let (out, _) = out.as_chunks_mut();
+                out.iter_mut().zip(*words).for_each(|(out, word)| *out = word.rotate_left(64).to_le_bytes());
+            }
+        }
+    }
+}
+
+/// The header's fields, read from bytes of any alignment.
+pub(crate) struct Header {
+    pub layout: Layout,
+    pub entries: u32,
+    pub labels: u32,
+    pub bytes: u64,
+    pub section: [u32; 10],
+}
+
+impl Header {
+    /// Reads and checks what does not depend on the layout.
+    fn read(image: &[u8]) -> Result<Self, ImageError> {
+        let head: &[u8; HEADER_BYTES] = image.first_chunk().ok_or(ImageError::Short { bytes: image.len() })?;
+        let (words, _) = head.as_chunks::<4>();
+        let word = |index: usize| u32::from_le_bytes(words[index]);
+        if word(0) != IMAGE_MAGIC {
+            return Err(ImageError::Magic { found: word(0) });
+        }
+        let layouts = [Layout::Dxr16x4, Layout::ExactSet, Layout::Range6];
+        let layout = layouts.into_iter().find(|&layout| layout as u32 == word(1));
+        let header = Header {
+            layout: layout.ok_or(ImageError::Layout { found: word(1) })?,
+            entries: word(2),
+            labels: word(3),
+            bytes: u64::from(word(4)) | u64::from(word(5)) << 32,
+            section: std::array::from_fn(|index| word(6 + index)),
+        };
+        if header.bytes != image.len() as u64 || image.len() > u32::MAX as usize {
+            return Err(ImageError::Length { header: header.bytes, bytes: image.len() });
+        }
+        if header.labels >= LABELS_MAX {
+            return Err(header.corrupt("header", "label count"));
+        }
+        Ok(header)
+    }
+
+    fn write(&self, out: &mut [u8]) {
+        let fixed =
+            [IMAGE_MAGIC, self.layout as u32, self.entries, self.labels, self.bytes as u32, (self.bytes >> 32) as u32];
+        let (words, _) = out[..HEADER_BYTES].as_chunks_mut();
+        words.iter_mut().zip(fixed.into_iter().chain(self.section)).for_each(|(out, word)| *out = word.to_le_bytes());
+    }
+
+    /// Section `index` as words of `N` bytes; `offset` is where it must lie if its place is fixed.
+    pub fn section<'a, const N: usize>(
+        &self,
+        image: &'a [u8],
+        index: usize,
+        name: &'static str,
+    ) -> Result<&'a [[u8; N]], ImageError> {
+        let (offset, bytes) = (self.section[2 * index] as usize, self.section[2 * index + 1] as usize);
+        if offset < HEADER_BYTES || !offset.is_multiple_of(HEADER_BYTES) {
+            return Err(self.corrupt(name, "section offset"));
+        }
+        let section = offset.checked_add(bytes).and_then(|end| image.get(offset..end));
+        match section.ok_or(self.corrupt(name, "section bounds"))?.as_chunks() {
+            (words, []) => Ok(words),
+            _ => Err(self.corrupt(name, "section size")),
+        }
+    }
+
+    /// As [`Header::section`], for one whose place C takes as constant.
+    pub fn section_at<'a, const N: usize>(
+        &self,
+        image: &'a [u8],
+        index: usize,
+        name: &'static str,
+        offset: usize,
+    ) -> Result<&'a [[u8; N]], ImageError> {
+        match self.section[2 * index] as usize == offset {
+            true => self.section(image, index, name),
+            false => Err(self.corrupt(name, "section offset")),
+        }
+    }
+
+    /// Something is wrong in a section.
+    pub fn corrupt(&self, section: &'static str, what: &'static str) -> ImageError {
+        ImageError::Corrupt { layout: self.layout, section, what }
+    }
+}
+
+/// Borrowed image bytes that were checked, of any alignment.
+#[derive(Clone, Copy)]
+pub struct ImageView<'a> {
+    lookup: Lookup<'a>,
+    entries: u32,
+    labels: u32,
+}
+
+#[derive(Clone, Copy)]
+enum Lookup<'a> {
+    Dxr(dxr::View<'a>),
+    ExactSet(exact_set::View<'a>),
+    Range6(range6::View<'a>),
+}
+
+impl<'a> ImageView<'a> {
+    /// Checks the bytes of an image: header, sections and every index inside. Takes time linear in the bytes.
+    ///
+    /// # Errors
+    /// The bytes are no image, or one with which a lookup could leave them or return a label above [`ImageView::labels`].
+    pub fn new(bytes: &'a [u8]) -> Result<Self, ImageError> {
+        let header = Header::read(bytes)?;
+        let lookup = match header.layout {
+            Layout::Dxr16x4 => Lookup::Dxr(dxr::View::new(&header, bytes)?),
+            Layout::ExactSet => Lookup::ExactSet(exact_set::View::new(&header, bytes)?),
+            Layout::Range6 => Lookup::Range6(range6::View::new(&header, bytes)?),
+        };
+        Ok(ImageView { lookup, entries: header.entries, labels: header.labels })
+    }
+
+    /// How it is laid out.
+    pub fn layout(&self) -> Layout {
+        match self.lookup {
+            Lookup::Dxr(_) => Layout::Dxr16x4,
+            Lookup::ExactSet(_) => Layout::ExactSet,
+            Lookup::Range6(_) => Layout::Range6,
+        }
+    }
+
+    /// Prefixes that the table holds, as its builder counted them.
+    pub fn entries(&self) -> u32 {
+        self.entries
+    }
+
+    /// The highest label that a lookup can return.
+    pub fn labels(&self) -> u32 {
+        self.labels
+    }
+
+    /// The label of the longest prefix that holds `addr`; 0 if none does, or if the table is of the other family.
+    pub fn find4(&self, addr: u32) -> u32 {
+        match &self.lookup {
+            Lookup::Dxr(view) => view.find(addr),
+            Lookup::ExactSet(view) => view.find(addr),
+            Lookup::Range6(_) => 0,
+        }
+    }
+
+    /// The label of the longest prefix that holds `addr`; 0 if none does, or if the table is of the other family.
+    pub fn find6(&self, addr: u128) -> u32 {
+        match &self.lookup {
+            Lookup::Dxr(_) | Lookup::ExactSet(_) => 0,
+            Lookup::Range6(view) => view.find(addr),
+        }
+    }
+}
+
+/// Why a table cannot be built in a layout.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BuildError {
+    /// The layout is for the other family.
+    #[error("layout {} does not hold {family:?} prefixes", layout.name())]
+    Family {
+        /// The layout.
+        layout: Layout,
+        /// The table's family.
+        family: Family,
+    },
+    /// The layout is for sets.
+    #[error("layout {} holds sets only, the table has labels", layout.name())]
+    Labelled {
+        /// The layout.
+        layout: Layout,
+    },
+    /// The layout is for single addresses.
+    #[error("layout {} holds /32 addresses only, the table has {prefix}", layout.name())]
+    NotAnAddress {
+        /// The layout.
+        layout: Layout,
+        /// The first prefix that is shorter.
+        prefix: String,
+    },
+    /// More of something than a field of the layout can number.
+    #[error("layout {} holds at most {max} {what}", layout.name())]
+    Limit {
+        /// The layout.
+        layout: Layout,
+        /// What there is too much of.
+        what: &'static str,
+        /// The limit.
+        max: usize,
+    },
+    /// The image would be larger than 4 GiB.
+    #[error("the image in layout {} would exceed 4 GiB", layout.name())]
+    TooBig {
+        /// The layout.
+        layout: Layout,
+    },
+}
+
+/// Why bytes are no valid image.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ImageError {
+    /// Not even a header.
+    #[error("table image of {bytes} bytes is shorter than its header")]
+    Short {
+        /// Bytes given.
+        bytes: usize,
+    },
+    /// Wrong first word.
+    #[error("not a table image: starts with {found:#010x}")]
+    Magic {
+        /// The first word.
+        found: u32,
+    },
+    /// A layout that this version does not know.
+    #[error("table image of unknown layout {found}")]
+    Layout {
+        /// The layout word.
+        found: u32,
+    },
+    /// Cut off or padded.
+    #[error("table image has {bytes} bytes, its header says {header}")]
+    Length {
+        /// What the header says.
+        header: u64,
+        /// Bytes given.
+        bytes: usize,
+    },
+    /// Something inside is out of bounds.
+    #[error("corrupt {} image: {what} of section `{section}` out of bounds", layout.name())]
+    Corrupt {
+        /// The layout.
+        layout: Layout,
+        /// The section.
+        section: &'static str,
+        /// What is wrong.
+        what: &'static str,
+    },
+}

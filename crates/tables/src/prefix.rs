@@ -1,0 +1,297 @@
+//! Addresses and prefixes of both families, and their text forms: address, CIDR and `a-b` range.
+//!
+//! Text is read from bytes without allocation, since lists have a million lines; the strict forms of RFC 4291 and dotted
+//! decimal without leading zeros (an octet `010` is eight to some programs and ten to others) are the only ones taken.
+
+use std::fmt;
+use std::hash::Hash;
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use weir_abi::Family;
+
+use crate::list::Problem;
+
+/// An address as a number in host byte order: `u32` for IPv4, `u128` for IPv6.
+pub trait Address: Copy + Ord + Hash + fmt::Debug + Send + Sync + 'static {
+    /// The family.
+    const FAMILY: Family;
+    /// The lowest address.
+    const ZERO: Self;
+    /// The highest address.
+    const MAX: Self;
+    /// What prefixes are sorted by; cheaper to compare than a tuple where it fits a register.
+    type Order: Ord;
+
+    /// The bits below a prefix of `len` bits, `len <= FAMILY.bits()`.
+    fn host_mask(len: u8) -> Self;
+    /// `self & !mask`.
+    fn without(self, mask: Self) -> Self;
+    /// `self | mask`.
+    fn with(self, mask: Self) -> Self;
+    /// The following address; `None` after the last.
+    fn next(self) -> Option<Self>;
+    /// Number of zero bits at the low end.
+    fn trailing_zeros(self) -> u8;
+    /// The number of bits of the largest power of two that is at most `last - self + 1`, for `self <= last`.
+    fn block_bits(self, last: Self) -> u8;
+    /// By address, then from the shorter to the longer prefix.
+    fn order(self, len: u8) -> Self::Order;
+    /// Reads an address at the head of `text`; gives it and the number of bytes that it takes.
+    fn take(text: &[u8]) -> Option<(Self, usize)>;
+}
+
+impl Address for u32 {
+    const FAMILY: Family = Family::Ipv4;
+    const ZERO: Self = 0;
+    const MAX: Self = u32::MAX;
+    type Order = u64;
+
+    #[inline]
+    fn host_mask(len: u8) -> Self {
+        u32::MAX.checked_shr(u32::from(len)).unwrap_or(0)
+    }
+    #[inline]
+    fn without(self, mask: Self) -> Self {
+        self & !mask
+    }
+    #[inline]
+    fn with(self, mask: Self) -> Self {
+        self | mask
+    }
+    #[inline]
+    fn next(self) -> Option<Self> {
+        self.checked_add(1)
+    }
+    #[inline]
+    fn trailing_zeros(self) -> u8 {
+        u32::trailing_zeros(self) as u8
+    }
+    #[inline]
+    fn block_bits(self, last: Self) -> u8 {
+        (u64::from(last - self) + 1).ilog2() as u8
+    }
+    #[inline]
+    fn order(self, len: u8) -> u64 {
+        u64::from(self) << 8 | u64::from(len)
+    }
+
+    #[inline]
+    fn take(text: &[u8]) -> Option<(Self, usize)> {
+        let mut addr = 0;
+        let mut at = 0;
+        for octet in 0..4 {
+            if octet > 0 {
+                if text.get(at) != Some(&b'.') {
+                    return None;
+                }
+                at += 1;
+            }
+            let mut value = digit(text, at)?;
+            at += 1;
+            // A zero stands alone: what follows it is then no dot and refused.
+            while value != 0
+                && let Some(next) = digit(text, at)
+            {
+                value = value * 10 + next;
+                if value > 255 {
+                    return None;
+                }
+                at += 1;
+            }
+            addr = addr << 8 | value;
+        }
+        Some((addr, at))
+    }
+}
+
+impl Address for u128 {
+    const FAMILY: Family = Family::Ipv6;
+    const ZERO: Self = 0;
+    const MAX: Self = u128::MAX;
+    type Order = (u128, u8);
+
+    #[inline]
+    fn host_mask(len: u8) -> Self {
+        u128::MAX.checked_shr(u32::from(len)).unwrap_or(0)
+    }
+    #[inline]
+    fn without(self, mask: Self) -> Self {
+        self & !mask
+    }
+    #[inline]
+    fn with(self, mask: Self) -> Self {
+        self | mask
+    }
+    #[inline]
+    fn next(self) -> Option<Self> {
+        self.checked_add(1)
+    }
+    #[inline]
+    fn trailing_zeros(self) -> u8 {
+        u128::trailing_zeros(self) as u8
+    }
+    #[inline]
+    fn block_bits(self, last: Self) -> u8 {
+        (last - self).checked_add(1).map_or(128, |size| size.ilog2() as u8)
+    }
+    #[inline]
+    fn order(self, len: u8) -> (u128, u8) {
+        (self, len)
+    }
+
+    fn take(text: &[u8]) -> Option<(Self, usize)> {
+        /// Characters of the longest text form, `ffff:` six times and a dotted quad.
+        const TEXT_MAX: usize = 45;
+        let taken = |byte: &&u8| byte.is_ascii_hexdigit() || matches!(byte, b':' | b'.');
+        let len = text.iter().take(TEXT_MAX + 1).take_while(taken).count();
+        let addr: Ipv6Addr = std::str::from_utf8(&text[..len]).ok()?.parse().ok()?;
+        Some((addr.into(), len))
+    }
+}
+
+#[inline]
+fn digit(text: &[u8], at: usize) -> Option<u32> {
+    let value = text.get(at)?.wrapping_sub(b'0');
+    (value < 10).then_some(u32::from(value))
+}
+
+/// A prefix and its label.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Prefix<A> {
+    /// Its lowest address: no bit is set beyond `len`.
+    pub addr: A,
+    /// Bits that count, 0 (the default route) to 32 or 128.
+    pub len: u8,
+    /// Label id: `1..=labels`; 1 in a set.
+    pub label: u32,
+}
+
+/// An IPv4 prefix.
+pub type Prefix4 = Prefix<u32>;
+/// An IPv6 prefix.
+pub type Prefix6 = Prefix<u128>;
+
+impl<A: Address> Prefix<A> {
+    /// A prefix of `len` bits, at most those of the family, around `addr`, whose host bits are cleared.
+    #[inline]
+    pub fn new(addr: A, len: u8, label: u32) -> Self {
+        Prefix { addr: addr.without(A::host_mask(len)), len, label }
+    }
+
+    /// The highest address in it.
+    #[inline]
+    pub fn last(&self) -> A {
+        self.addr.with(A::host_mask(self.len))
+    }
+}
+
+impl fmt::Display for Prefix4 {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", Ipv4Addr::from(self.addr), self.len)
+    }
+}
+
+impl fmt::Display for Prefix6 {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", Ipv6Addr::from(self.addr), self.len)
+    }
+}
+
+/// What one element of a list says: a prefix or a run of addresses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Element<A> {
+    /// A CIDR prefix or, with all bits, an address. `addr` may have host bits set.
+    Prefix {
+        /// As written.
+        addr: A,
+        /// Bits that count.
+        len: u8,
+    },
+    /// First and last address, in order.
+    Range(A, A),
+}
+
+impl<A: Address> Element<A> {
+    /// Reads an element at the head of `text`; gives it and the number of bytes that it takes.
+    ///
+    /// # Errors
+    /// Says what is wrong with the text up to the next blank or comma.
+    #[inline]
+    pub fn take(text: &[u8]) -> Result<(Self, usize), Problem> {
+        let Some((addr, at)) = A::take(text) else { return Err(diagnose::<A>(text)) };
+        let (element, at) = match text.get(at) {
+            Some(b'/') => {
+                let (len, at) = take_length::<A>(text, at + 1)?;
+                (Element::Prefix { addr, len }, at)
+            }
+            Some(b'-') => {
+                let Some((last, taken)) = A::take(&text[at + 1..]) else { return Err(diagnose::<A>(&text[at + 1..])) };
+                (Element::range(addr, last)?, at + 1 + taken)
+            }
+            _ => (Element::Prefix { addr, len: A::FAMILY.bits() }, at),
+        };
+        match text.get(at) {
+            None | Some(b' ' | b'\t' | b'\r' | b',' | b';' | b'#') => Ok((element, at)),
+            Some(_) => Err(diagnose::<A>(text)),
+        }
+    }
+
+    /// The addresses from `first` to `last`.
+    pub(crate) fn range(first: A, last: A) -> Result<Self, Problem> {
+        if first <= last { Ok(Element::Range(first, last)) } else { Err(Problem::RangeBackwards) }
+    }
+
+    /// Calls `push` with the fewest prefixes that cover the element exactly, lowest first.
+    #[inline]
+    pub fn prefixes(self, label: u32, mut push: impl FnMut(Prefix<A>)) {
+        match self {
+            Element::Prefix { addr, len } => push(Prefix::new(addr, len, label)),
+            Element::Range(first, last) => {
+                let mut first = first;
+                loop {
+                    let bits = first.trailing_zeros().min(first.block_bits(last)).min(A::FAMILY.bits());
+                    let prefix = Prefix::new(first, A::FAMILY.bits() - bits, label);
+                    push(prefix);
+                    match prefix.last().next() {
+                        Some(next) if next <= last => first = next,
+                        _ => break,
+                    }
+                }
+            }
+        }
+    }
+
+    /// Whether a prefix is written with bits set that do not count.
+    #[inline]
+    pub fn has_host_bits(&self) -> bool {
+        matches!(*self, Element::Prefix { addr, len } if addr.without(A::host_mask(len)) != addr)
+    }
+}
+
+/// A prefix length at `at`: decimal, no sign, at most three digits.
+#[inline]
+fn take_length<A: Address>(text: &[u8], at: usize) -> Result<(u8, usize), Problem> {
+    let mut value = digit(text, at).ok_or(Problem::NoLength)?;
+    let mut at = at + 1;
+    while let Some(next) = digit(text, at) {
+        value = value * 10 + next;
+        at += 1;
+        if value > u32::from(A::FAMILY.bits()) {
+            return Err(Problem::LongLength(A::FAMILY));
+        }
+    }
+    Ok((value as u8, at))
+}
+
+/// Why the text that starts here is no element.
+#[cold]
+fn diagnose<A: Address>(text: &[u8]) -> Problem {
+    let other = match A::FAMILY {
+        Family::Ipv4 => <u128 as Address>::take(text).map(|_| Family::Ipv6),
+        Family::Ipv6 => <u32 as Address>::take(text).map(|_| Family::Ipv4),
+    };
+    match other {
+        Some(_) => Problem::OtherFamily(A::FAMILY),
+        None => Problem::NotAnAddress(A::FAMILY),
+    }
+}
