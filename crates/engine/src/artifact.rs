@@ -1,0 +1,87 @@
+//! What the compiler hands over and the engines load.
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use weir_abi::{ABI_VERSION, Layout};
+
+use crate::filter::RULES_MAX;
+use crate::{EngineError, Program};
+
+/// A compiled policy as C, before clang.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Artifact {
+    /// The policy's name, for messages and file names.
+    pub name: String,
+    /// [`ABI_VERSION`] of the compiler that wrote it.
+    pub abi_version: u32,
+    /// Suffixes of the compiled functions: `upstream`, `downstream`, `high_alert_upstream`, ...
+    pub chains: Vec<String>,
+    /// Number of rules.
+    pub rules: usize,
+    /// Tables in slot order.
+    pub tables: Vec<TableSlot>,
+    /// C for user space.
+    pub native_c: String,
+    /// C for BPF.
+    pub bpf_c: String,
+    /// What reports need: each rule's citation and so on. The engines carry it along unread.
+    pub report: serde_json::Value,
+}
+
+/// A place for a table's image.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TableSlot {
+    /// The table's name in the policy.
+    pub name: String,
+    /// The layout that the code expects, written as its name.
+    #[serde(serialize_with = "write_layout", deserialize_with = "read_layout")]
+    pub layout: Layout,
+}
+
+/// The most tables of a program.
+pub const TABLES_MAX: usize = 256;
+
+/// The longest name of a chain: the kernel cuts program names off at 15 bytes, the object file keeps them whole.
+const CHAIN_BYTES_MAX: usize = 200;
+
+impl Artifact {
+    /// The program's shape.
+    pub fn program(&self) -> Program {
+        Program { chains: self.chains.clone(), rules: self.rules, tables: self.tables.clone() }
+    }
+
+    /// Refuses what no engine could load: another abi version, or counts and names out of bounds.
+    pub fn check(&self) -> Result<(), String> {
+        if self.rules > RULES_MAX {
+            return Err(format!("{} rules, at most {RULES_MAX} are possible", self.rules));
+        }
+        if self.tables.len() > TABLES_MAX {
+            return Err(format!("{} tables, at most {TABLES_MAX} are possible", self.tables.len()));
+        }
+        if let Some(chain) = self.chains.iter().find(|chain| !is_identifier(chain)) {
+            return Err(format!("chain `{chain}` is no C identifier"));
+        }
+        Ok(())
+    }
+
+    /// Refuses an artifact of another abi version; `object` names it in the message.
+    pub fn check_version(&self, object: &str) -> Result<(), EngineError> {
+        if self.abi_version == ABI_VERSION {
+            return Ok(());
+        }
+        Err(EngineError::AbiVersion { object: object.to_owned(), found: self.abi_version, expected: ABI_VERSION })
+    }
+}
+
+fn is_identifier(chain: &str) -> bool {
+    (1..=CHAIN_BYTES_MAX).contains(&chain.len())
+        && chain.bytes().all(|byte| byte == b'_' || byte.is_ascii_alphanumeric())
+}
+
+fn write_layout<S: Serializer>(layout: &Layout, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(layout.name())
+}
+
+fn read_layout<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Layout, D::Error> {
+    let name = String::deserialize(deserializer)?;
+    Layout::from_name(&name).ok_or_else(|| serde::de::Error::custom(format!("unknown table layout `{name}`")))
+}

@@ -1,0 +1,61 @@
+//! LINKTYPE numbers of the tcpdump group.
+
+use weir_abi::Link;
+
+/// The link layer that a LINKTYPE stands for, if Weir parses it.
+pub fn link_of(link_type: u16) -> Option<Link> {
+    match link_type {
+        1 => Some(Link::Ethernet),
+        12 | 14 | 101 | 228 | 229 => Some(Link::RawIp),
+        113 => Some(Link::Cooked),
+        276 => Some(Link::Cooked2),
+        _ => None,
+    }
+}
+
+/// The registered name of the link types that one meets; `unknown` for the rest.
+pub fn link_type_name(link_type: u16) -> &'static str {
+    NAMES.iter().find(|(number, _)| *number == link_type).map_or("unknown", |&(_, name)| name)
+}
+
+const NAMES: &[(u16, &str)] = &[
+    (0, "NULL"),
+    (1, "ETHERNET"),
+    (6, "IEEE802_5"),
+    (9, "PPP"),
+    (10, "FDDI"),
+    (12, "RAW"),
+    (14, "RAW"),
+    (50, "PPP_HDLC"),
+    (51, "PPP_ETHER"),
+    (101, "RAW"),
+    (104, "C_HDLC"),
+    (105, "IEEE802_11"),
+    (107, "FRELAY"),
+    (108, "LOOP"),
+    (113, "LINUX_SLL"),
+    (117, "PFLOG"),
+    (119, "IEEE802_11_PRISM"),
+    (127, "IEEE802_11_RADIOTAP"),
+    (147, "USER0"),
+    (162, "USER15"),
+    (163, "IEEE802_11_AVS"),
+    (187, "BLUETOOTH_HCI_H4"),
+    (189, "USB_LINUX"),
+    (192, "PPI"),
+    (195, "IEEE802_15_4_WITHFCS"),
+    (201, "BLUETOOTH_HCI_H4_WITH_PHDR"),
+    (220, "USB_LINUX_MMAPPED"),
+    (226, "IPNET"),
+    (227, "CAN_SOCKETCAN"),
+    (228, "IPV4"),
+    (229, "IPV6"),
+    (239, "NFLOG"),
+    (240, "NETANALYZER"),
+    (247, "INFINIBAND"),
+    (249, "USBPCAP"),
+    (252, "WIRESHARK_UPPER_PDU"),
+    (253, "NETLINK"),
+    (272, "NORDIC_BLE"),
+    (276, "LINUX_SLL2"),
+];

@@ -1,0 +1,322 @@
+//! The stream of bursts.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use weir_abi::{BURST_MAX, Frame, Link};
+
+use super::buffer::Buffer;
+use super::pcap::{self, Pcap};
+use super::pcapng::{Pcapng, block};
+use super::{CaptureFault, Interface, Resolution, link_type_name};
+use crate::{EngineError, FrameBurst};
+
+/// Byte order of a file's fields.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum ByteOrder {
+    Little,
+    Big,
+}
+
+impl ByteOrder {
+    #[inline]
+    pub(super) fn u16(self, bytes: &[u8], at: usize) -> u16 {
+        let field = *bytes[at..].first_chunk().expect("the caller has checked the length");
+        match self {
+            ByteOrder::Little => u16::from_le_bytes(field),
+            ByteOrder::Big => u16::from_be_bytes(field),
+        }
+    }
+
+    #[inline]
+    pub(super) fn u32(self, bytes: &[u8], at: usize) -> u32 {
+        let field = *bytes[at..].first_chunk().expect("the caller has checked the length");
+        match self {
+            ByteOrder::Little => u32::from_le_bytes(field),
+            ByteOrder::Big => u32::from_be_bytes(field),
+        }
+    }
+
+    pub(super) fn u64(self, bytes: &[u8], at: usize) -> u64 {
+        let field = *bytes[at..].first_chunk().expect("the caller has checked the length");
+        match self {
+            ByteOrder::Little => u64::from_le_bytes(field),
+            ByteOrder::Big => u64::from_be_bytes(field),
+        }
+    }
+}
+
+/// What stands at the start of the window.
+pub(super) enum Record {
+    /// A packet.
+    Packet(Packet),
+    /// Something else, to be passed over.
+    Other {
+        /// Its whole length; it may reach beyond the window.
+        bytes: u64,
+    },
+    /// Nothing whole: the window must move on. Says what is cut short if there is no more.
+    Incomplete(&'static str),
+}
+
+/// A packet's record.
+pub(super) struct Packet {
+    /// Where the captured bytes start in the record.
+    pub(super) data: usize,
+    pub(super) cap: u32,
+    /// As written; may be less than `cap`.
+    pub(super) len: u32,
+    /// `None` if the record has no time.
+    pub(super) stamp_ns: Option<u64>,
+    /// Index among the interfaces of all sections.
+    pub(super) interface: u32,
+    /// The whole record.
+    pub(super) bytes: usize,
+}
+
+/// What a capture is, for a writer of the same kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CaptureForm {
+    /// pcap: one link type, one resolution.
+    Pcap {
+        /// LINKTYPE number.
+        link_type: u16,
+        /// Micro- or nanoseconds.
+        resolution: Resolution,
+    },
+    /// pcapng: interfaces, each with its own.
+    Pcapng,
+}
+
+#[derive(Debug)]
+enum Format {
+    Pcap(Pcap),
+    Pcapng(Pcapng),
+}
+
+/// Reads a capture as a stream of bursts.
+pub struct CaptureReader {
+    path: PathBuf,
+    size_bytes: Option<u64>,
+    buffer: Buffer,
+    format: Format,
+    interfaces: Vec<Interface>,
+    frames: Vec<Frame>,
+    stamps_ns: Vec<u64>,
+    interface_ids: Vec<u32>,
+    packets: u64,
+    last_ns: u64,
+}
+
+// SAFETY: the pointers in `frames` lead into `buffer`, which the reader owns, and are only used through a burst that
+// borrows the reader.
+unsafe impl Send for CaptureReader {}
+
+impl CaptureReader {
+    /// Opens a capture file.
+    pub fn open(path: &Path) -> Result<Self, EngineError> {
+        let io = |source| EngineError::Io { path: path.to_owned(), source };
+        let file = File::open(path).map_err(io)?;
+        let metadata = file.metadata().map_err(io)?;
+        let mut reader = Self::from_stream(path, Box::new(file))?;
+        reader.size_bytes = metadata.is_file().then_some(metadata.len());
+        Ok(reader)
+    }
+
+    /// Reads a capture from anything; `name` is for error messages.
+    pub fn from_stream(name: &Path, source: Box<dyn Read + Send>) -> Result<Self, EngineError> {
+        let mut buffer = Buffer::new(source);
+        buffer.fill().map_err(|source| EngineError::Io { path: name.to_owned(), source })?;
+        let fault = |fault| EngineError::Capture { path: name.to_owned(), packet: 1, offset: 0, fault };
+        let mut interfaces = Vec::new();
+        let format = detect(buffer.rest()).map_err(fault)?;
+        if let Format::Pcap(pcap) = &format {
+            interfaces.push(pcap.interface(buffer.rest()).map_err(fault)?);
+            buffer.consume(pcap::FILE_HEADER_BYTES as u64);
+        }
+        Ok(CaptureReader {
+            path: name.to_owned(),
+            size_bytes: None,
+            buffer,
+            format,
+            interfaces,
+            frames: Vec::with_capacity(BURST_MAX),
+            stamps_ns: Vec::with_capacity(BURST_MAX),
+            interface_ids: Vec::with_capacity(BURST_MAX),
+            packets: 0,
+            last_ns: 0,
+        })
+    }
+
+    /// Bytes of the file; `None` if it is not a regular one.
+    pub fn size_bytes(&self) -> Option<u64> {
+        self.size_bytes
+    }
+
+    /// Bytes read so far.
+    pub fn position_bytes(&self) -> u64 {
+        self.buffer.offset()
+    }
+
+    /// What to give a [`super::CaptureWriter`] that is to write the same kind.
+    pub fn form(&self) -> CaptureForm {
+        match &self.format {
+            Format::Pcap(_) => {
+                CaptureForm::Pcap { link_type: self.interfaces[0].link_type, resolution: self.interfaces[0].resolution }
+            }
+            Format::Pcapng(_) => CaptureForm::Pcapng,
+        }
+    }
+
+    /// The next frames, `None` at the end. How many there are depends on the file's contents alone.
+    ///
+    /// # Errors
+    /// [`EngineError::Capture`] at a damaged record, after all packets before it; every later call says so again.
+    pub fn next_burst(&mut self) -> Result<Option<CaptureBurst<'_>>, EngineError> {
+        self.frames.clear();
+        self.stamps_ns.clear();
+        self.interface_ids.clear();
+        let mut link = None;
+        while self.frames.len() < BURST_MAX {
+            match self.step(&mut link) {
+                Ok(Step::Taken) => {}
+                Ok(Step::Full) => break,
+                Ok(Step::Empty(_)) if !self.frames.is_empty() => break,
+                Ok(Step::Empty(what)) if self.buffer.ended() => {
+                    if self.buffer.rest().is_empty() && !self.buffer.skipping() {
+                        return Ok(None);
+                    }
+                    return Err(self.fault(CaptureFault::Truncated(what)));
+                }
+                Ok(Step::Empty(_)) => {
+                    let filled = self.buffer.fill();
+                    filled.map_err(|source| EngineError::Io { path: self.path.clone(), source })?;
+                }
+                // The record stays where it is: the next call meets the fault again, with an empty burst.
+                Err(_) if !self.frames.is_empty() => break,
+                Err(fault) => return Err(self.fault(fault)),
+            }
+        }
+        let first_packet = self.packets + 1;
+        self.packets += self.frames.len() as u64;
+        let link = link.expect("a burst that is not empty has a link layer");
+        Ok(Some(CaptureBurst {
+            // SAFETY: every frame points to `cap` bytes of the window, `cap <= len` (see `step`); the window does not
+            // move before the next call, which needs the borrow that this burst holds.
+            frames: unsafe { FrameBurst::from_raw(&self.frames, link, self.stamps_ns[0]) },
+            stamps_ns: &self.stamps_ns,
+            interface_ids: &self.interface_ids,
+            interfaces: &self.interfaces,
+            first_packet,
+        }))
+    }
+
+    /// Takes the record at the start of the window into the burst, if it belongs there.
+    #[inline]
+    fn step(&mut self, link: &mut Option<Link>) -> Result<Step, CaptureFault> {
+        let rest = self.buffer.rest();
+        let record = match &mut self.format {
+            Format::Pcap(pcap) => pcap.record(rest)?,
+            Format::Pcapng(pcapng) => pcapng.record(rest, &mut self.interfaces)?,
+        };
+        let packet = match record {
+            Record::Packet(packet) => packet,
+            Record::Other { bytes } => {
+                self.buffer.consume(bytes);
+                return Ok(Step::Taken);
+            }
+            Record::Incomplete(what) => return Ok(Step::Empty(what)),
+        };
+        let link_type = self.interfaces[packet.interface as usize].link_type;
+        let Some(packet_link) = super::link_of(link_type) else {
+            return Err(CaptureFault::LinkType { number: link_type, name: link_type_name(link_type) });
+        };
+        if *link.get_or_insert(packet_link) != packet_link {
+            return Ok(Step::Full);
+        }
+        let data = rest[packet.data..][..packet.cap as usize].as_ptr();
+        self.frames.push(Frame { data, cap: packet.cap, len: packet.len.max(packet.cap) });
+        self.last_ns = packet.stamp_ns.unwrap_or(self.last_ns);
+        self.stamps_ns.push(self.last_ns);
+        self.interface_ids.push(packet.interface);
+        self.buffer.consume(packet.bytes as u64);
+        Ok(Step::Taken)
+    }
+
+    fn fault(&self, fault: CaptureFault) -> EngineError {
+        let (packet, offset) = (self.packets + 1, self.buffer.offset());
+        EngineError::Capture { path: self.path.clone(), packet, offset, fault }
+    }
+}
+
+/// What became of the record at the start of the window.
+enum Step {
+    /// It is in the burst, or was passed over.
+    Taken,
+    /// It stays: another link layer begins.
+    Full,
+    /// The window has nothing whole; says what is cut short.
+    Empty(&'static str),
+}
+
+fn detect(start: &[u8]) -> Result<Format, CaptureFault> {
+    if start.is_empty() {
+        return Err(CaptureFault::Empty);
+    }
+    let Some(&magic) = start.first_chunk::<4>() else {
+        return Err(CaptureFault::Truncated("file header"));
+    };
+    if u32::from_le_bytes(magic) == block::SECTION {
+        return Ok(Format::Pcapng(Pcapng::new()));
+    }
+    if let Some(pcap) = Pcap::detect(magic)? {
+        return Ok(Format::Pcap(pcap));
+    }
+    match magic {
+        [0x1f, 0x8b, ..] => Err(CaptureFault::Compressed("gzip")),
+        [0x28, 0xb5, 0x2f, 0xfd] => Err(CaptureFault::Compressed("zstd")),
+        [0xfd, b'7', b'z', b'X'] => Err(CaptureFault::Compressed("xz")),
+        [0x04, 0x22, 0x4d, 0x18] => Err(CaptureFault::Compressed("lz4")),
+        [b'B', b'Z', b'h', _] => Err(CaptureFault::Compressed("bzip2")),
+        _ => Err(CaptureFault::NotACapture(u32::from_be_bytes(magic))),
+    }
+}
+
+/// Frames of a capture, with their times, numbers and interfaces.
+#[derive(Clone, Copy, Debug)]
+pub struct CaptureBurst<'a> {
+    frames: FrameBurst<'a>,
+    stamps_ns: &'a [u64],
+    interface_ids: &'a [u32],
+    interfaces: &'a [Interface],
+    first_packet: u64,
+}
+
+impl<'a> CaptureBurst<'a> {
+    /// The frames, as a filter takes them; their time is that of the first.
+    pub fn frames(&self) -> &FrameBurst<'a> {
+        &self.frames
+    }
+
+    /// Number of the first packet in the capture, from 1.
+    pub fn first_packet(&self) -> u64 {
+        self.first_packet
+    }
+
+    /// When packet `index` of the burst was captured, in ns since 1970. A packet whose record has no time has that of
+    /// the packet before it.
+    pub fn stamp_ns(&self, index: usize) -> u64 {
+        self.stamps_ns[index]
+    }
+
+    /// The interface of packet `index`, an index into [`CaptureBurst::interfaces`].
+    pub fn interface_id(&self, index: usize) -> u32 {
+        self.interface_ids[index]
+    }
+
+    /// The interfaces described so far, over all sections.
+    pub fn interfaces(&self) -> &'a [Interface] {
+        self.interfaces
+    }
+}

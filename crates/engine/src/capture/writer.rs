@@ -1,0 +1,109 @@
+//! Writes the packets of a capture that were passed or dropped to a capture of the same kind.
+
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use super::interface::NS_PER_S;
+use super::pcapng::{BYTE_ORDER_MAGIC, block, option};
+use super::{CAPTURED_BYTES_MAX, CaptureBurst, CaptureForm, Interface, Resolution, pcap};
+use crate::EngineError;
+
+/// Bytes gathered before they go to the file.
+const BUFFER_BYTES: usize = 256 * 1024;
+
+/// Writes pcap or pcapng, little-endian. Link types, interfaces and the precision of times stay those of the input.
+pub struct CaptureWriter {
+    path: PathBuf,
+    out: BufWriter<File>,
+    form: CaptureForm,
+    /// Interfaces described so far; pcapng only.
+    described: usize,
+}
+
+impl CaptureWriter {
+    /// Creates the file; a capture without packets is valid.
+    pub fn create(path: &Path, form: CaptureForm) -> Result<Self, EngineError> {
+        let io = |source| EngineError::Io { path: path.to_owned(), source };
+        let out = BufWriter::with_capacity(BUFFER_BYTES, File::create(path).map_err(io)?);
+        let mut writer = CaptureWriter { path: path.to_owned(), out, form, described: 0 };
+        writer.write_header().map_err(io)?;
+        Ok(writer)
+    }
+
+    /// Writes packet `index` of a burst. All bursts must come from one capture.
+    pub fn write(&mut self, burst: &CaptureBurst<'_>, index: usize) -> Result<(), EngineError> {
+        let written = match self.form {
+            CaptureForm::Pcap { resolution, .. } => self.write_pcap(burst, index, resolution),
+            CaptureForm::Pcapng => self.write_pcapng(burst, index),
+        };
+        written.map_err(|source| EngineError::Io { path: self.path.clone(), source })
+    }
+
+    /// Writes what is still held back.
+    pub fn finish(mut self) -> Result<(), EngineError> {
+        self.out.flush().map_err(|source| EngineError::Io { path: self.path.clone(), source })
+    }
+
+    fn write_header(&mut self) -> io::Result<()> {
+        match self.form {
+            CaptureForm::Pcap { link_type, resolution } => {
+                let nanoseconds = resolution == Resolution::NANOSECONDS;
+                let magic = if nanoseconds { pcap::MAGIC_NS } else { pcap::MAGIC_US };
+                let words = [magic, 4 << 16 | 2, 0, 0, CAPTURED_BYTES_MAX, u32::from(link_type)];
+                self.write_words(&words)
+            }
+            CaptureForm::Pcapng => {
+                let words = [block::SECTION, 28, BYTE_ORDER_MAGIC, 1, u32::MAX, u32::MAX, 28];
+                self.write_words(&words)
+            }
+        }
+    }
+
+    fn write_pcap(&mut self, burst: &CaptureBurst<'_>, index: usize, resolution: Resolution) -> io::Result<()> {
+        let bytes = burst.frames().bytes(index);
+        let ns = burst.stamp_ns(index);
+        let seconds = u32::try_from(ns / NS_PER_S).unwrap_or(u32::MAX);
+        let fraction = resolution.stamp(ns % NS_PER_S) as u32;
+        self.write_words(&[seconds, fraction, bytes.len() as u32, burst.frames().wire_len(index)])?;
+        self.out.write_all(bytes)
+    }
+
+    fn write_pcapng(&mut self, burst: &CaptureBurst<'_>, index: usize) -> io::Result<()> {
+        let id = burst.interface_id(index);
+        while self.described <= id as usize {
+            self.write_interface(&burst.interfaces()[self.described])?;
+            self.described += 1;
+        }
+        let bytes = burst.frames().bytes(index);
+        let stamp = burst.interfaces()[id as usize].resolution.written().stamp(burst.stamp_ns(index));
+        let (high, low) = ((stamp >> 32) as u32, stamp as u32);
+        let block_bytes = 32 + (bytes.len() as u32).next_multiple_of(4);
+        let len = burst.frames().wire_len(index);
+        self.write_words(&[block::ENHANCED_PACKET, block_bytes, id, high, low, bytes.len() as u32, len])?;
+        self.write_padded(bytes)?;
+        self.write_words(&[block_bytes])
+    }
+
+    fn write_interface(&mut self, interface: &Interface) -> io::Result<()> {
+        let name = interface.name.as_deref().unwrap_or_default();
+        let name_bytes = if name.is_empty() { 0 } else { 4 + (name.len() as u32).next_multiple_of(4) };
+        let block_bytes = 20 + name_bytes + 8 + 4;
+        self.write_words(&[block::INTERFACE, block_bytes, u32::from(interface.link_type), interface.snap_bytes])?;
+        if !name.is_empty() {
+            self.write_words(&[u32::from(option::NAME) | (name.len() as u32) << 16])?;
+            self.write_padded(name)?;
+        }
+        let resolution = u32::from(interface.resolution.written().to_option());
+        self.write_words(&[u32::from(option::RESOLUTION) | 1 << 16, resolution, u32::from(option::END), block_bytes])
+    }
+
+    fn write_words(&mut self, words: &[u32]) -> io::Result<()> {
+        words.iter().try_for_each(|word| self.out.write_all(&word.to_le_bytes()))
+    }
+
+    fn write_padded(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.out.write_all(bytes)?;
+        self.out.write_all(&[0; 3][..bytes.len().next_multiple_of(4) - bytes.len()])
+    }
+}

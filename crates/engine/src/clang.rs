@@ -1,0 +1,221 @@
+//! Runs clang on generated C, for user space and for BPF.
+//!
+//! The runtime headers travel in the binary. Generated code needs no header of the system, no C library and no start
+//! files, so that clang and a linker are all that a box must have.
+
+use std::env;
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crate::cpu::Cpu;
+use crate::image::{Image, capacity_bytes};
+use crate::{EngineError, Program};
+
+mod headers {
+    include!(concat!(env!("OUT_DIR"), "/headers.rs"));
+}
+
+/// Names the compiler to use instead of the ones that are looked for.
+pub const CLANG_ENV: &str = "WEIR_CLANG";
+
+/// The programs looked for, the one that is tested first.
+const PROGRAMS: [&str; 6] = ["clang-19", "clang-20", "clang-21", "clang-22", "clang-18", "clang"];
+
+/// What both machines share. Warnings are errors: generated code has none, or its emitter has a bug.
+const FLAGS: [&str; 6] = ["-std=c11", "-ffreestanding", "-Wall", "-Wextra", "-Werror", "-fno-stack-protector"];
+const NATIVE_FLAGS: [&str; 6] = ["-O3", "-shared", "-fPIC", "-nostdlib", "-fvisibility=default", "-Wl,--build-id=none"];
+/// `-g` for BTF, from which the loader knows maps and functions.
+const BPF_FLAGS: [&str; 5] = ["--target=bpf", "-mcpu=v3", "-O2", "-g", "-c"];
+
+/// A compiler that answered.
+#[derive(Clone, Debug)]
+pub struct Clang {
+    program: PathBuf,
+    version: String,
+}
+
+/// What clang made.
+#[derive(Clone, Debug)]
+pub struct Compiled<T> {
+    /// A [`NativeObject`] or a [`BpfObject`].
+    pub object: T,
+    /// clang's own time.
+    pub took: Duration,
+}
+
+/// A shared object that our compiler made: running it is as safe as running this program.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NativeObject(pub(crate) Vec<u8>);
+
+impl NativeObject {
+    /// The ELF file.
+    pub fn bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+/// A BPF object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BpfObject(pub(crate) Vec<u8>);
+
+impl BpfObject {
+    /// The ELF file.
+    pub fn bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+/// Sizes that BPF code is compiled for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BpfShape {
+    /// Capacity of each table slot in bytes, a power of two.
+    pub table_bytes: Vec<u32>,
+    /// Counters a CPU, a power of two.
+    pub counters: usize,
+}
+
+impl BpfShape {
+    /// Room for the given program and images.
+    pub fn new(program: &Program, images: &[Arc<Image>]) -> Self {
+        BpfShape {
+            table_bytes: images.iter().map(|image| capacity_bytes(image)).collect(),
+            counters: program.counters().next_power_of_two(),
+        }
+    }
+}
+
+impl Clang {
+    /// Finds the compiler: the one in [`CLANG_ENV`], else the first of those installed.
+    pub fn find() -> Result<Self, EngineError> {
+        Self::find_with(env::var_os(CLANG_ENV))
+    }
+
+    fn find_with(chosen: Option<OsString>) -> Result<Self, EngineError> {
+        if let Some(program) = chosen {
+            let program = PathBuf::from(program);
+            return Self::probe(&program).map_err(|problem| EngineError::BadClang { program, problem });
+        }
+        PROGRAMS
+            .iter()
+            .find_map(|program| Self::probe(Path::new(program)).ok())
+            .ok_or_else(|| EngineError::NoClang { tried: PROGRAMS.join(", ") })
+    }
+
+    fn probe(program: &Path) -> Result<Self, String> {
+        let output = Command::new(program).arg("--version").output().map_err(|error| error.to_string())?;
+        let text = String::from_utf8_lossy(&output.stdout);
+        match text.lines().next() {
+            Some(version) if output.status.success() && version.contains("clang") => {
+                Ok(Clang { program: program.to_owned(), version: version.to_owned() })
+            }
+            _ => Err("does not answer --version as clang does".to_owned()),
+        }
+    }
+
+    /// First line of `clang --version`.
+    pub fn version(&self) -> &str {
+        &self.version
+    }
+
+    /// The program that is run.
+    pub fn program(&self) -> &Path {
+        &self.program
+    }
+
+    /// Compiles C for user space to a shared object. `name` is for messages and file names.
+    pub fn native(&self, name: &str, c: &str, cpu: Cpu) -> Result<Compiled<NativeObject>, EngineError> {
+        let mut flags = NATIVE_FLAGS.map(str::to_owned).to_vec();
+        flags.push(format!("-march={}", cpu.name()));
+        let (object, took) = self.compile(name, "native", c, &flags)?;
+        Ok(Compiled { object: NativeObject(object), took })
+    }
+
+    /// Compiles C for BPF to an object.
+    pub fn bpf(&self, name: &str, c: &str, shape: &BpfShape) -> Result<Compiled<BpfObject>, EngineError> {
+        let mut flags = BPF_FLAGS.map(str::to_owned).to_vec();
+        flags.push(format!("-DWEIR_COUNTERS={}", shape.counters));
+        let tables = shape.table_bytes.iter().enumerate();
+        flags.extend(tables.map(|(slot, bytes)| format!("-DWEIR_TABLE_{slot}_BYTES={bytes}")));
+        let (object, took) = self.compile(name, "bpf", c, &flags)?;
+        Ok(Compiled { object: BpfObject(object), took })
+    }
+
+    fn compile(
+        &self,
+        name: &str,
+        machine: &str,
+        c: &str,
+        flags: &[String],
+    ) -> Result<(Vec<u8>, Duration), EngineError> {
+        let folder = tempfile::Builder::new().prefix("weir-").tempdir();
+        let folder = folder.map_err(|source| EngineError::Io { path: env::temp_dir(), source })?;
+        for (header, text) in headers::HEADERS {
+            write(&folder.path().join(header), text)?;
+        }
+        let stem: String = name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).take(64).collect();
+        let source = folder.path().join(format!("{stem}.{machine}.c"));
+        let object = folder.path().join("object");
+        write(&source, c)?;
+        let start = Instant::now();
+        let output = self.run(folder.path(), &source, &object, flags)?;
+        let took = start.elapsed();
+        if !output.status.success() {
+            // Kept, so that whoever reports the bug has the file that clang's message speaks of.
+            let file = folder.keep().join(source.file_name().expect("the source has a name"));
+            return Err(EngineError::Refused { file, stderr: String::from_utf8_lossy(&output.stderr).into_owned() });
+        }
+        let bytes = fs::read(&object).map_err(|source| EngineError::Io { path: object, source })?;
+        Ok((bytes, took))
+    }
+
+    fn run(&self, folder: &Path, source: &Path, object: &Path, flags: &[String]) -> Result<Output, EngineError> {
+        let mut command = Command::new(&self.program);
+        command.args(FLAGS).args(flags).arg("-I").arg(folder);
+        // The same text gives the same bytes, wherever the temporary folder is.
+        command.arg(format!("-ffile-prefix-map={}=.", folder.display()));
+        command.arg(source).arg("-o").arg(object).env("LC_ALL", "C");
+        command.output().map_err(|source| EngineError::Io { path: self.program.clone(), source })
+    }
+}
+
+fn write(path: &Path, text: &str) -> Result<(), EngineError> {
+    fs::write(path, text).map_err(|source| EngineError::Io { path: path.to_owned(), source })
+}
+
+/// The headers that generated code can include: name and text.
+pub fn runtime_headers() -> &'static [(&'static str, &'static str)] {
+    headers::HEADERS
+}
+
+#[cfg(test)]
+mod tests {
+    use weir_abi::Reason;
+
+    use super::*;
+
+    #[test]
+    fn a_wrong_compiler_is_named() {
+        let error = Clang::find_with(Some("/nonexistent/clang".into())).expect_err("it is not there");
+        assert_eq!(error.to_string(), "WEIR_CLANG=/nonexistent/clang: No such file or directory (os error 2)");
+        let error = Clang::find_with(Some("/bin/true".into())).expect_err("it is no clang");
+        assert_eq!(error.to_string(), "WEIR_CLANG=/bin/true: does not answer --version as clang does");
+    }
+
+    #[test]
+    fn a_missing_compiler_is_an_error_that_names_the_package() {
+        let error = EngineError::NoClang { tried: PROGRAMS.join(", ") }.to_string();
+        assert!(error.contains("apt-get install clang-19"), "{error}");
+    }
+
+    #[test]
+    fn counters_are_a_power_of_two_that_holds_all_rules() {
+        let program = Program { chains: vec![], rules: 40, tables: vec![] };
+        let shape = BpfShape::new(&program, &[]);
+        assert_eq!(shape.counters, 128);
+        assert!(shape.counters >= usize::from(Reason::RULE_BASE) + program.rules);
+    }
+}

@@ -1,0 +1,131 @@
+//! The processors that native code is compiled for.
+
+use std::fs;
+
+use serde::{Deserialize, Serialize};
+
+use crate::EngineError;
+
+/// What `-march` is given.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Cpu {
+    /// The machine that compiles.
+    #[default]
+    #[serde(rename = "native")]
+    Native,
+    /// Any x86-64 with AVX2, BMI2 and FMA: those sold since 2015.
+    #[serde(rename = "x86-64-v3")]
+    X86_64V3,
+}
+
+impl Cpu {
+    /// The name that the command line and clang know.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Cpu::Native => "native",
+            Cpu::X86_64V3 => "x86-64-v3",
+        }
+    }
+
+    /// The one with the given name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        [Cpu::Native, Cpu::X86_64V3].into_iter().find(|cpu| cpu.name() == name)
+    }
+}
+
+/// What x86-64-v3 adds that /proc/cpuinfo shows (System V ABI, table 3.1).
+const V3_FEATURES: [&str; 12] =
+    ["abm", "avx", "avx2", "bmi1", "bmi2", "cx16", "f16c", "fma", "movbe", "sse4_1", "sse4_2", "ssse3"];
+
+/// Features that a compiler turns into instructions; all others in /proc/cpuinfo are the kernel's business.
+const INSTRUCTION_SETS: [&str; 25] = [
+    "3dnowprefetch",
+    "abm",
+    "adx",
+    "aes",
+    "amx",
+    "avx",
+    "bmi",
+    "clflushopt",
+    "clwb",
+    "cx16",
+    "f16c",
+    "fma",
+    "gfni",
+    "lzcnt",
+    "movbe",
+    "movdir",
+    "pclmulqdq",
+    "popcnt",
+    "rdrand",
+    "rdseed",
+    "sha_ni",
+    "sse4",
+    "ssse3",
+    "vaes",
+    "vpclmulqdq",
+];
+
+/// The instruction sets that code compiled here for `cpu` may use, as /proc/cpuinfo names them, sorted.
+pub fn features(cpu: Cpu) -> Vec<String> {
+    match cpu {
+        Cpu::Native => this_machine(),
+        Cpu::X86_64V3 => V3_FEATURES.map(str::to_owned).to_vec(),
+    }
+}
+
+/// Refuses code that needs instruction sets which this machine lacks; `object` names it in the message.
+pub fn check(features: &[String], object: &str) -> Result<(), EngineError> {
+    let here = this_machine();
+    let missing: Vec<&str> =
+        features.iter().map(String::as_str).filter(|name| !here.iter().any(|h| h == name)).collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    Err(EngineError::Cpu { object: object.to_owned(), missing: missing.join(", ") })
+}
+
+fn this_machine() -> Vec<String> {
+    let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    parse_flags(&cpuinfo)
+}
+
+fn parse_flags(cpuinfo: &str) -> Vec<String> {
+    let flags = cpuinfo.lines().find_map(|line| line.strip_prefix("flags")?.trim_start().strip_prefix(':'));
+    let mut names: Vec<String> = flags
+        .unwrap_or_default()
+        .split_whitespace()
+        .filter(|name| is_instruction_set(name))
+        .map(str::to_owned)
+        .collect();
+    names.sort_unstable();
+    names.dedup();
+    names
+}
+
+fn is_instruction_set(flag: &str) -> bool {
+    INSTRUCTION_SETS.iter().any(|prefix| flag.starts_with(prefix))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flags_are_those_that_compilers_use() {
+        let cpuinfo =
+            "processor\t: 0\nflags\t\t: fpu vme sse4_2 avx2 avx512vl bmi2 ibrs arch_perfmon vaes avx2\nbugs\t: x\n";
+        assert_eq!(parse_flags(cpuinfo), ["avx2", "avx512vl", "bmi2", "sse4_2", "vaes"]);
+        assert!(parse_flags("").is_empty());
+    }
+
+    #[test]
+    fn code_for_another_processor_is_refused() {
+        check(&this_machine(), "a.weirb").expect("code for this machine runs here");
+        let error = check(&["avx2048".to_owned(), "bmi9".to_owned()], "a.weirb").expect_err("there is no avx2048");
+        assert_eq!(
+            error.to_string(),
+            "a.weirb: compiled for a processor with avx2048, bmi9, which this one lacks; compile with --cpu x86-64-v3"
+        );
+    }
+}

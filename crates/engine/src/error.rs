@@ -1,0 +1,115 @@
+//! What can go wrong outside: files, compilers, kernels.
+
+use std::io;
+use std::path::PathBuf;
+
+use crate::capture::CaptureFault;
+
+/// Everything that the engines report, each naming its object.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum EngineError {
+    /// A file could not be opened, read or written.
+    #[error("{}: {source}", path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// A capture is damaged or of a kind that Weir does not read. All whole packets before have been delivered.
+    #[error("{}: packet {packet} at byte {offset}: {fault}", path.display())]
+    Capture {
+        /// The capture.
+        path: PathBuf,
+        /// Number of the packet that could not be read, from 1.
+        packet: u64,
+        /// Where its record starts.
+        offset: u64,
+        /// What is wrong.
+        fault: CaptureFault,
+    },
+    /// A file that is no bundle, or a damaged one.
+    #[error("{}: {problem}", path.display())]
+    Bundle {
+        /// The bundle.
+        path: PathBuf,
+        /// What is wrong.
+        problem: String,
+    },
+    /// Code or a bundle made for another version of the shared memory layouts.
+    #[error("{object}: compiled for abi version {found}, this weir has {expected}; compile the policy again")]
+    AbiVersion {
+        /// Bundle or code.
+        object: String,
+        /// Its version.
+        found: u32,
+        /// Ours.
+        expected: u32,
+    },
+    /// Native code compiled for another processor.
+    #[error("{object}: compiled for a processor with {missing}, which this one lacks; compile with --cpu x86-64-v3")]
+    Cpu {
+        /// Bundle or code.
+        object: String,
+        /// The instruction sets that are missing.
+        missing: String,
+    },
+    /// A table's image cannot be used.
+    #[error("table {table}: {problem}")]
+    Image {
+        /// The table.
+        table: String,
+        /// What is wrong.
+        problem: String,
+    },
+    /// There is no compiler.
+    #[error("clang not found (tried {tried}): install it with `apt-get install clang-19`, or set WEIR_CLANG")]
+    NoClang {
+        /// The programs looked for.
+        tried: String,
+    },
+    /// The compiler in WEIR_CLANG does not work.
+    #[error("WEIR_CLANG={}: {problem}", program.display())]
+    BadClang {
+        /// The program named.
+        program: PathBuf,
+        /// What happened.
+        problem: String,
+    },
+    /// clang refused what our compiler wrote.
+    #[error("compiler bug: clang refuses generated code, kept as {}\n{stderr}", file.display())]
+    Refused {
+        /// The generated file.
+        file: PathBuf,
+        /// What clang said.
+        stderr: String,
+    },
+    /// Native code could not be loaded.
+    #[error("native code of {object}: {problem}")]
+    Native {
+        /// The artifact.
+        object: String,
+        /// What is wrong.
+        problem: String,
+    },
+    /// The kernel gives no right to load BPF programs.
+    #[error("xdp: not permitted to load BPF programs: run as root or with CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON")]
+    NotPermitted,
+    /// The kernel's verifier refused a program.
+    #[error("compiler bug: the kernel's verifier refuses {object}:\n{log}")]
+    Verifier {
+        /// The artifact.
+        object: String,
+        /// The last lines of the verifier's log.
+        log: String,
+    },
+    /// BPF object, map or call that failed.
+    #[error("xdp: {object}: {problem}")]
+    Xdp {
+        /// Program, map or object.
+        object: String,
+        /// What is wrong.
+        problem: String,
+    },
+}

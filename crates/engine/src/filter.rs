@@ -1,0 +1,66 @@
+//! What decides bursts.
+
+use std::sync::Arc;
+
+use weir_abi::{Counter, Reason, Verdict};
+
+use crate::image::{IMAGE_BYTES_MAX, Image};
+use crate::{EngineError, FrameBurst, TableSlot};
+
+/// Decides bursts and counts what it decided. One worker owns it.
+pub trait Filter {
+    /// What reports call it: `native`, `xdp`, ...
+    fn name(&self) -> &str;
+
+    /// Decides a burst on one of the program's chains and fills the first `burst.len()` of `verdicts`.
+    ///
+    /// # Panics
+    /// If `chain` is not a chain of the program, or `verdicts` is shorter than the burst.
+    fn decide(&mut self, chain: usize, burst: &FrameBurst<'_>, verdicts: &mut [Verdict]) -> Result<(), EngineError>;
+
+    /// Packets and bytes since it was loaded, indexed by [`Reason`]: the built-in ones, then one a rule.
+    fn counters(&self) -> Vec<Counter>;
+}
+
+/// The most rules that a program can have.
+pub const RULES_MAX: usize = Reason::RULES_MAX;
+
+/// What a loader must know of a compiled program, whichever machine it runs on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Program {
+    /// Chain names: suffixes of the compiled functions, and of the indices that [`Filter::decide`] takes.
+    pub chains: Vec<String>,
+    /// Number of rules, at most [`RULES_MAX`].
+    pub rules: usize,
+    /// Its tables, in slot order.
+    pub tables: Vec<TableSlot>,
+}
+
+impl Program {
+    /// Counters that the program needs: the built-in reasons, then one a rule.
+    pub fn counters(&self) -> usize {
+        usize::from(Reason::RULE_BASE) + self.rules
+    }
+
+    /// Refuses images that are not what the slots expect: one each, laid out alike, within [`IMAGE_BYTES_MAX`].
+    pub(crate) fn check_images(&self, images: &[Arc<Image>]) -> Result<(), EngineError> {
+        let refuse = |table: &str, problem| EngineError::Image { table: table.to_owned(), problem };
+        for (index, slot) in self.tables.iter().enumerate() {
+            let Some(image) = images.get(index) else {
+                return Err(refuse(&slot.name, "its image is missing".to_owned()));
+            };
+            let (found, bytes) = (image.layout(), image.as_bytes().len());
+            if found != slot.layout {
+                let expected = slot.layout.name();
+                return Err(refuse(
+                    &slot.name,
+                    format!("laid out as {}, the program expects {expected}", found.name()),
+                ));
+            }
+            if bytes > IMAGE_BYTES_MAX {
+                return Err(refuse(&slot.name, format!("{bytes} bytes, an image has at most {IMAGE_BYTES_MAX}")));
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,123 @@
+//! Runs a program as native code in this process.
+
+use std::error::Error;
+use std::ffi::c_void;
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::Arc;
+
+use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
+use rustix::fs::{MemfdFlags, memfd_create};
+use weir_abi::{ABI_VERSION, Burst, Counter, Verdict};
+
+use crate::clang::NativeObject;
+use crate::image::Image;
+use crate::{EngineError, Filter, FrameBurst, Program};
+
+/// `void weir_<chain>(const struct weir_burst *)`.
+type ChainFn = unsafe extern "C" fn(*const Burst);
+
+/// A loaded shared object, its tables and its counters.
+pub struct NativeFilter {
+    chains: Vec<ChainFn>,
+    tables: Vec<*const u8>,
+    counters: Vec<Counter>,
+    /// What `tables` point into.
+    _images: Vec<Arc<Image>>,
+    /// What `chains` point into.
+    _library: Library,
+}
+
+// SAFETY: the pointers lead into images and code that the filter owns and nobody writes; compiled chains keep no state
+// besides the counters and images that each call is given.
+unsafe impl Send for NativeFilter {}
+
+impl NativeFilter {
+    /// Loads a shared object that [`crate::clang`] made; `name` is for messages. `images` are in slot order.
+    pub fn load(
+        name: &str,
+        object: &NativeObject,
+        program: &Program,
+        images: Vec<Arc<Image>>,
+    ) -> Result<Self, EngineError> {
+        program.check_images(&images)?;
+        let refuse = |problem: String| EngineError::Native { object: name.to_owned(), problem };
+        let file =
+            memory_file(object.bytes()).map_err(|error| refuse(format!("cannot be put into memory: {error}")))?;
+        let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+        // SAFETY: the object comes from our own compiler, directly or through a bundle whose digest was checked; it has
+        // no initialisers.
+        let library = unsafe { Library::open(Some(&path), RTLD_NOW | RTLD_LOCAL) };
+        let library = library.map_err(|error| refuse(loader_message(&error)))?;
+        check_version(name, &library)?;
+        let mut chains = Vec::with_capacity(program.chains.len());
+        for chain in &program.chains {
+            let symbol = format!("weir_{chain}");
+            // SAFETY: the abi version was checked: in this version every `weir_<chain>` has this type.
+            let function = unsafe { library.get::<ChainFn>(symbol.as_bytes()) };
+            chains.push(*function.map_err(|_| refuse(format!("has no function {symbol}")))?);
+        }
+        let tables = images.iter().map(|image| image.as_bytes().as_ptr()).collect();
+        let counters = vec![Counter::default(); program.counters()];
+        Ok(NativeFilter { chains, tables, counters, _images: images, _library: library })
+    }
+}
+
+/// What the dynamic loader said; the error itself says only that it failed.
+fn loader_message(error: &libloading::Error) -> String {
+    error.source().map_or_else(|| error.to_string(), ToString::to_string)
+}
+
+fn check_version(name: &str, library: &Library) -> Result<(), EngineError> {
+    // SAFETY: only the address is taken here.
+    let symbol = unsafe { library.get::<*const c_void>(b"weir_abi_version") };
+    let symbol = symbol.map_err(|_| EngineError::Native {
+        object: name.to_owned(),
+        problem: "does not say its abi version".to_owned(),
+    })?;
+    // SAFETY: every object of every abi version exports `const uint32_t weir_abi_version`.
+    let found = unsafe { symbol.into_raw().cast::<u32>().read() };
+    if found != ABI_VERSION {
+        return Err(EngineError::AbiVersion { object: name.to_owned(), found, expected: ABI_VERSION });
+    }
+    Ok(())
+}
+
+/// A file in memory that can be executed. Every call gives a new one, so that dlopen never takes it for an older one.
+fn memory_file(bytes: &[u8]) -> io::Result<OwnedFd> {
+    // Kernels before 6.3 do not know the flag and need none.
+    let file = memfd_create(c"weir", MemfdFlags::CLOEXEC | MemfdFlags::EXEC)
+        .or_else(|_| memfd_create(c"weir", MemfdFlags::CLOEXEC))?;
+    let mut file = File::from(file);
+    file.write_all(bytes)?;
+    Ok(file.into())
+}
+
+impl Filter for NativeFilter {
+    fn name(&self) -> &str {
+        "native"
+    }
+
+    fn decide(&mut self, chain: usize, burst: &FrameBurst<'_>, verdicts: &mut [Verdict]) -> Result<(), EngineError> {
+        let function = self.chains[chain];
+        let verdicts = &mut verdicts[..burst.len()];
+        let arguments = Burst {
+            frames: burst.frames().as_ptr(),
+            verdicts: verdicts.as_mut_ptr().cast(),
+            tables: self.tables.as_ptr(),
+            counters: self.counters.as_mut_ptr(),
+            now_ns: burst.now_ns(),
+            count: burst.len() as u32,
+            link: burst.link() as u32,
+        };
+        // SAFETY: frames are readable (FrameBurst), `verdicts` has room for all of them and is a transparent u32 each,
+        // `tables` are checked images in slot order, `counters` has one for every reason the program can give.
+        unsafe { function(&arguments) };
+        Ok(())
+    }
+
+    fn counters(&self) -> Vec<Counter> {
+        self.counters.clone()
+    }
+}

@@ -1,0 +1,119 @@
+//! From a BPF object to programs in the kernel with filled tables.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd};
+use std::sync::Arc;
+use std::time::Instant;
+
+use libbpf_rs::libbpf_sys::{bpf_obj_get_info_by_fd, bpf_prog_info};
+use libbpf_rs::{ErrorKind, MapCore, Object, ObjectBuilder};
+use memmap2::{MmapOptions, MmapRaw};
+use weir_abi::{ABI_VERSION, Counter};
+
+use super::replay::Replay;
+use super::{VerifierCost, XdpFilter, failed, find, log};
+use crate::clang::BpfObject;
+use crate::image::Image;
+use crate::{EngineError, Program};
+
+/// Section of the counters.
+const COUNTERS: &str = ".bss.counters";
+/// Section of the abi version.
+const ABI: &str = ".rodata.abi";
+
+pub(super) fn load(
+    name: &str,
+    object: &BpfObject,
+    program: &Program,
+    images: &[Arc<Image>],
+) -> Result<XdpFilter, EngineError> {
+    let start = Instant::now();
+    let object = load_object(name, object)?;
+    for (slot, image) in images.iter().enumerate() {
+        let table = map(&object, &format!(".bss.table{slot}"), image.as_bytes().len())?;
+        // SAFETY: the mapping is at least as long as the image and was made for us alone; no program runs yet.
+        unsafe { table.as_mut_ptr().copy_from_nonoverlapping(image.as_bytes().as_ptr(), image.as_bytes().len()) };
+    }
+    let counters = map(&object, COUNTERS, program.counters() * size_of::<Counter>())?;
+    let replays: Vec<String> = program.chains.iter().map(|chain| format!("weir_{chain}_replay")).collect();
+    let costs = program.chains.iter().zip(&replays).map(|(chain, replay)| cost(&object, chain, replay));
+    let costs = costs.collect::<Result<_, _>>()?;
+    let (counter_count, replay, load_took) = (program.counters(), Replay::new(), start.elapsed());
+    Ok(XdpFilter { object, replays, counters, counter_count, replay, costs, load_took })
+}
+
+/// Opens and loads the object. Kernels that account BPF memory to RLIMIT_MEMLOCK (before 5.11) have it raised by libbpf.
+fn load_object(name: &str, object: &BpfObject) -> Result<Object, EngineError> {
+    let (loaded, heard) = log::listen(|| {
+        let opened = ObjectBuilder::default().open_memory(object.bytes())?;
+        check_version(name, &opened)?;
+        Ok(opened.load()?)
+    });
+    loaded.map_err(|error| match error {
+        LoadError::Engine(error) => error,
+        LoadError::Libbpf(error) if error.kind() == ErrorKind::PermissionDenied && !is_verdict(&heard) => {
+            EngineError::NotPermitted
+        }
+        LoadError::Libbpf(error) => match log::verifier_log(&heard) {
+            Some(log) => EngineError::Verifier { object: name.to_owned(), log },
+            None => failed(name, format!("cannot be loaded: {error}\n{}", heard.trim_end())),
+        },
+    })
+}
+
+/// Whether the verifier has spoken: it refuses programs with the same error number that a lack of rights gives.
+fn is_verdict(heard: &str) -> bool {
+    log::verifier_log(heard).is_some_and(|log| log.contains("processed "))
+}
+
+enum LoadError {
+    Engine(EngineError),
+    Libbpf(libbpf_rs::Error),
+}
+
+impl From<libbpf_rs::Error> for LoadError {
+    fn from(error: libbpf_rs::Error) -> Self {
+        LoadError::Libbpf(error)
+    }
+}
+
+fn check_version(name: &str, object: &libbpf_rs::OpenObject) -> Result<(), LoadError> {
+    let map = object.maps().find(|map| map.name() == ABI);
+    let version = map.as_ref().and_then(|map| map.initial_value()?.first_chunk().copied()).map(u32::from_ne_bytes);
+    match version {
+        Some(ABI_VERSION) => Ok(()),
+        Some(found) => {
+            Err(LoadError::Engine(EngineError::AbiVersion { object: name.to_owned(), found, expected: ABI_VERSION }))
+        }
+        None => Err(LoadError::Engine(failed(name, "does not say its abi version".to_owned()))),
+    }
+}
+
+/// The memory of the map that holds a section, at least `bytes` of it.
+fn map(object: &Object, section: &str, bytes: usize) -> Result<MmapRaw, EngineError> {
+    let map = object.maps().find(|map| map.name() == section);
+    let map = map.ok_or_else(|| failed(section, "the object has no such section".to_owned()))?;
+    if (map.value_size() as usize) < bytes {
+        return Err(failed(section, format!("{} bytes set aside, {bytes} needed", map.value_size())));
+    }
+    let mapped = MmapOptions::new().len(map.value_size() as usize).map_raw(map.as_fd().as_raw_fd());
+    mapped.map_err(|error| failed(section, format!("cannot be mapped: {error}")))
+}
+
+fn cost(object: &Object, chain: &str, replay: &str) -> Result<VerifierCost, EngineError> {
+    let program = find(object, replay)?;
+    let mut info = bpf_prog_info::default();
+    let mut bytes = size_of_val(&info) as u32;
+    // SAFETY: the kernel writes at most `bytes` bytes of `info`; its pointers are null, so it writes nothing else.
+    let failure =
+        unsafe { bpf_obj_get_info_by_fd(program.as_fd().as_raw_fd(), (&raw mut info).cast(), &raw mut bytes) };
+    if failure != 0 {
+        return Err(failed(replay, format!("no program info: {}", io::Error::last_os_error())));
+    }
+    Ok(VerifierCost {
+        chain: chain.to_owned(),
+        verified_insns: info.verified_insns,
+        insns: info.xlated_prog_len / 8,
+        jited_bytes: info.jited_prog_len,
+    })
+}

@@ -1,0 +1,114 @@
+//! Runs a program in the kernel.
+//!
+//! The object's tables are the values of mmap-able array maps, one a table, which the code addresses directly (see
+//! docs/decisions/0002-bpf-tables.md); they are filled through the mapping after loading, so that an image is copied
+//! once. Frames are decided by BPF_PROG_TEST_RUN, one system call each: this is the proof that the kernel decides as
+//! user space does, not a fast path. Nothing is pinned, no bpffs is needed.
+
+mod load;
+mod log;
+mod replay;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use libbpf_rs::{Object, ProgramMut};
+use memmap2::MmapRaw;
+use weir_abi::{Counter, Verdict};
+
+use crate::clang::BpfObject;
+use crate::image::Image;
+use crate::{EngineError, Filter, FrameBurst, Program};
+use replay::Replay;
+
+/// A program loaded into the kernel, with its tables and counters.
+pub struct XdpFilter {
+    object: Object,
+    /// Names of the replay programs, one a chain.
+    replays: Vec<String>,
+    counters: MmapRaw,
+    counter_count: usize,
+    replay: Replay,
+    costs: Vec<VerifierCost>,
+    load_took: Duration,
+}
+
+/// What the verifier spent on a program, and what came of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VerifierCost {
+    /// The chain.
+    pub chain: String,
+    /// Instructions that the verifier walked, over all paths; the kernel's limit is a million.
+    pub verified_insns: u32,
+    /// Instructions of the program.
+    pub insns: u32,
+    /// Bytes of machine code.
+    pub jited_bytes: u32,
+}
+
+impl XdpFilter {
+    /// Loads an object that [`crate::clang`] made for these images; `name` is for messages. `images` are in slot order.
+    pub fn load(name: &str, object: &BpfObject, program: &Program, images: &[Arc<Image>]) -> Result<Self, EngineError> {
+        program.check_images(images)?;
+        load::load(name, object, program, images)
+    }
+
+    /// What the verifier spent, one entry a chain.
+    pub fn verifier_costs(&self) -> &[VerifierCost] {
+        &self.costs
+    }
+
+    /// How long the kernel took to verify and compile the programs, and we to fill the tables.
+    pub fn load_took(&self) -> Duration {
+        self.load_took
+    }
+
+    /// Decides frame `index` of `burst` `repeat` times inside the kernel and says how long once took, as the kernel
+    /// measures it, in whole ns. Every time is counted.
+    ///
+    /// # Panics
+    /// If there is no such chain or frame.
+    pub fn time_frame(
+        &mut self,
+        chain: usize,
+        burst: &FrameBurst<'_>,
+        index: usize,
+        repeat: u32,
+    ) -> Result<Duration, EngineError> {
+        let name = &self.replays[chain];
+        let program = find(&self.object, name)?;
+        let ran = self.replay.run(&program, burst, index, repeat.max(1)).map_err(|problem| failed(name, problem))?;
+        Ok(ran.took)
+    }
+}
+
+fn find<'a>(object: &'a Object, name: &str) -> Result<ProgramMut<'a>, EngineError> {
+    object.progs_mut().find(|program| program.name() == name).ok_or_else(|| failed(name, "no such program".to_owned()))
+}
+
+fn failed(object: &str, problem: String) -> EngineError {
+    EngineError::Xdp { object: object.to_owned(), problem }
+}
+
+impl Filter for XdpFilter {
+    fn name(&self) -> &str {
+        "xdp"
+    }
+
+    fn decide(&mut self, chain: usize, burst: &FrameBurst<'_>, verdicts: &mut [Verdict]) -> Result<(), EngineError> {
+        let name = &self.replays[chain];
+        let program = find(&self.object, name)?;
+        for (index, verdict) in verdicts[..burst.len()].iter_mut().enumerate() {
+            *verdict = self.replay.run(&program, burst, index, 1).map_err(|problem| failed(name, problem))?.verdict;
+        }
+        Ok(())
+    }
+
+    fn counters(&self) -> Vec<Counter> {
+        let counters = self.counters.as_ptr().cast::<Counter>();
+        // SAFETY: the mapping holds `counter_count` counters at least (checked by `load`) and is aligned to a page. The
+        // kernel writes them only inside `decide` and `time_frame`, which need `&mut self`; volatile all the same,
+        // because the compiler cannot see those writes.
+        (0..self.counter_count).map(|index| unsafe { counters.add(index).read_volatile() }).collect()
+    }
+}

@@ -1,0 +1,209 @@
+//! The same hand-written chain as native code and in the kernel. Needs clang; the kernel's half needs root.
+
+#![allow(clippy::unwrap_used)] // helpers of tests are tests
+use std::sync::Arc;
+
+use weir_abi::{Action, Counter, Layout, Link, Reason, Verdict};
+use weir_engine::clang::{BpfObject, BpfShape, Clang, NativeObject};
+use weir_engine::cpu::Cpu;
+use weir_engine::memory::{FrameSet, measure};
+use weir_engine::{EngineError, Filter, Image, NativeFilter, Program, XdpFilter};
+use weir_tables::{Entries, Kind};
+
+mod chain;
+
+/// The image of a set of ten addresses.
+fn image() -> Arc<Image> {
+    let mut entries = Entries::new(weir_abi::Family::Ipv4, Kind::Set);
+    for host in 1..=10 {
+        entries.insert_text(&format!("192.0.2.{host}"), None).unwrap();
+    }
+    Arc::new(entries.settle().build(Layout::ExactSet).unwrap())
+}
+
+fn native_object() -> NativeObject {
+    Clang::find().unwrap().native("hand", &chain::native_c(), Cpu::Native).unwrap().object
+}
+
+fn bpf_object(program: &Program) -> BpfObject {
+    let shape = BpfShape::new(program, &[image()]);
+    Clang::find().unwrap().bpf("hand", &chain::bpf_c(), &shape).unwrap().object
+}
+
+fn native() -> NativeFilter {
+    let program = chain::artifact().program();
+    NativeFilter::load("hand", &native_object(), &program, vec![image()]).unwrap()
+}
+
+fn xdp() -> XdpFilter {
+    let program = chain::artifact().program();
+    XdpFilter::load("hand", &bpf_object(&program), &program, &[image()])
+        .unwrap_or_else(|error| panic!("this test needs root (BPF_PROG_TEST_RUN): {error}"))
+}
+
+/// Frames of every length that matters: empty, shorter than the kernel takes, around the window, cut short or not.
+fn frames(link: Link) -> FrameSet {
+    let long = [0x11u8; 4000];
+    let packets = [0usize, 1, 5, 9, 10, 13, 14, 15, 60, 64, 1500, 2047, 2048, 2049, 4000]
+        .into_iter()
+        .flat_map(|cap| [(cap, 0u32), (cap, 3), (cap, 70_000)])
+        .map(|(cap, extra)| (&long[..cap], cap as u32 + extra));
+    let listed = std::iter::repeat_n((&[0xffu8; 64][..], 64), 90);
+    FrameSet::new(link, packets.chain(listed))
+}
+
+fn decide_all(filter: &mut dyn Filter, chain: usize, frames: &FrameSet) -> Vec<Verdict> {
+    let mut all = Vec::new();
+    for burst in frames.bursts() {
+        let mut verdicts = [Verdict(u32::MAX); 64];
+        filter.decide(chain, &burst, &mut verdicts).unwrap();
+        all.extend_from_slice(&verdicts[..burst.len()]);
+        assert!(verdicts[burst.len()..].iter().all(|verdict| verdict.0 == u32::MAX));
+    }
+    all
+}
+
+#[test]
+fn native_decides_as_the_chain_says() {
+    let mut filter = native();
+    assert_eq!(filter.name(), "native");
+    let packets: [(&[u8], u32); 4] = [(&[0xff; 20], 20), (&[1; 9], 9), (&[1; 10], 11), (&[1; 10], 10)];
+    let verdicts = decide_all(&mut filter, 0, &FrameSet::new(Link::RawIp, packets));
+    let actions: Vec<_> = verdicts.iter().map(|verdict| (verdict.action().unwrap(), verdict.reason())).collect();
+    let expected = [
+        (Action::Drop, Reason::rule(0)),
+        (Action::Divert, Reason::rule(1)),
+        (Action::Accept, Reason::IP_OPTIONS),
+        (Action::Accept, Reason(1 + Link::RawIp as u16)),
+    ];
+    assert_eq!(actions, expected);
+    let counters = filter.counters();
+    assert_eq!(counters.len(), 34);
+    assert_eq!(counters[32], Counter { packets: 1, bytes: 20 });
+    assert_eq!(counters[33], Counter { packets: 1, bytes: 9 });
+    assert_eq!(counters[4], Counter { packets: 1, bytes: 11 });
+}
+
+#[test]
+fn the_kernel_decides_as_native_code_does() {
+    let (mut native, mut xdp) = (native(), xdp());
+    assert_eq!(xdp.name(), "xdp");
+    for link in [Link::Ethernet, Link::RawIp, Link::Cooked, Link::Cooked2] {
+        let frames = frames(link);
+        assert_eq!(decide_all(&mut xdp, 0, &frames), decide_all(&mut native, 0, &frames), "{link:?}");
+    }
+    assert_eq!(xdp.counters(), native.counters());
+    assert!(native.counters()[32].packets == 360, "four times 90 frames are listed");
+}
+
+#[test]
+fn the_verifier_says_what_it_spent() {
+    let xdp = xdp();
+    let costs = xdp.verifier_costs();
+    assert_eq!(costs.iter().map(|cost| cost.chain.as_str()).collect::<Vec<_>>(), ["upstream", "downstream"]);
+    for cost in costs {
+        assert!(cost.insns > 0 && cost.verified_insns >= cost.insns / 2 && cost.jited_bytes > 0, "{cost:?}");
+    }
+    assert!(xdp.load_took().as_nanos() > 0);
+}
+
+#[test]
+fn a_frame_can_be_timed_in_the_kernel() {
+    let mut xdp = xdp();
+    let frames = FrameSet::new(Link::Ethernet, [(&[0xffu8; 64][..], 64)]);
+    let burst = frames.bursts().next().unwrap();
+    xdp.time_frame(0, &burst, 0, 1000).unwrap();
+    assert_eq!(xdp.counters()[32].packets, 1000);
+}
+
+#[test]
+fn memory_measures_cycles() {
+    let mut native = native();
+    let frames = FrameSet::new(Link::Ethernet, std::iter::repeat_n((&[1u8; 64][..], 64), 640));
+    let cost = measure(&mut native, 0, &frames, 5).unwrap();
+    let cycles = cost.cycles_per_packet;
+    assert!(cycles.min > 0.0 && cycles.min <= cycles.median && cycles.median <= cycles.max, "{cycles:?}");
+    assert!(cost.ns_per_packet.median > 0.0);
+    assert_eq!(cost.packets, 640);
+    assert_eq!(native.counters()[1].packets, 6 * 640, "one run to warm up, five measured");
+}
+
+#[test]
+fn compiling_twice_gives_the_same_bytes() {
+    let program = chain::artifact().program();
+    assert_eq!(native_object(), native_object());
+    assert_eq!(bpf_object(&program), bpf_object(&program));
+}
+
+#[test]
+fn code_of_another_abi_version_is_refused() {
+    let c = chain::native_c().replace("= WEIR_ABI_VERSION", "= 77");
+    let object = Clang::find().unwrap().native("old", &c, Cpu::X86_64V3).unwrap().object;
+    let error = NativeFilter::load("old", &object, &chain::artifact().program(), vec![image()]).err().unwrap();
+    assert_eq!(error.to_string(), "old: compiled for abi version 77, this weir has 1; compile the policy again");
+}
+
+#[test]
+fn code_without_version_or_chain_is_refused() {
+    let clang = Clang::find().unwrap();
+    let program = chain::artifact().program();
+    let load = |c: &str| {
+        let object = clang.native("odd", c, Cpu::Native).unwrap().object;
+        NativeFilter::load("odd", &object, &program, vec![image()]).err().unwrap().to_string()
+    };
+    assert_eq!(load("int x;\n"), "native code of odd: does not say its abi version");
+    let c = chain::native_c().replace("weir_downstream", "weir_sideways");
+    assert_eq!(load(&c), "native code of odd: has no function weir_downstream");
+    let c = chain::native_c() + "int absent(void);\nint asks(void);\nint asks(void)\n{\n\treturn absent();\n}\n";
+    let error = load(&c);
+    assert!(error.contains("undefined symbol: absent"), "{error}");
+}
+
+#[test]
+fn images_must_be_there_and_laid_out_as_expected() {
+    let program = chain::artifact().program();
+    let load = |images| NativeFilter::load("hand", &native_object(), &program, images).err().unwrap().to_string();
+    assert_eq!(load(vec![]), "table short: its image is missing");
+    let mut entries = Entries::new(weir_abi::Family::Ipv4, Kind::Set);
+    entries.insert_text("192.0.2.0/24", None).unwrap();
+    let dxr = Arc::new(entries.settle().build(Layout::Dxr16x4).unwrap());
+    assert_eq!(load(vec![dxr]), "table short: laid out as d16x4r, the program expects exact-set");
+}
+
+#[test]
+fn what_clang_refuses_is_kept() {
+    let error = Clang::find().unwrap().native("my policy", "int f(void) { return x; }\n", Cpu::Native).unwrap_err();
+    let EngineError::Refused { file, stderr } = &error else { panic!("{error}") };
+    assert!(stderr.contains("undeclared identifier 'x'"), "{stderr}");
+    assert_eq!(std::fs::read_to_string(file).unwrap(), "int f(void) { return x; }\n");
+    assert!(file.ends_with("my_policy.native.c"), "{}", file.display());
+    assert!(error.to_string().starts_with("compiler bug: clang refuses generated code, kept as "), "{error}");
+    std::fs::remove_dir_all(file.parent().unwrap()).unwrap();
+}
+
+#[test]
+fn what_the_verifier_refuses_shows_the_end_of_its_log() {
+    let program = chain::artifact().program();
+    let c = chain::bpf_c().replace("\treturn judge(env, frame);", "\treturn judge(env, frame) + frame->data[3000];");
+    let object = Clang::find().unwrap().bpf("bad", &c, &BpfShape::new(&program, &[image()])).unwrap().object;
+    let error = XdpFilter::load("bad", &object, &program, &[image()]).err().unwrap().to_string();
+    assert!(error.starts_with("compiler bug: the kernel's verifier refuses bad:\n"), "{error}");
+    assert!(error.contains("invalid access to packet"), "{error}");
+    assert!(error.lines().count() <= 22, "{error}");
+}
+
+#[test]
+fn an_object_of_another_shape_is_refused() {
+    let artifact = chain::artifact();
+    let program = artifact.program();
+    let object = bpf_object(&program);
+    let load = |program: &Program| XdpFilter::load("hand", &object, program, &[image()]).err().unwrap().to_string();
+    let more_rules = Program { rules: 5000, ..program.clone() };
+    assert_eq!(load(&more_rules), "xdp: .bss.counters: 1024 bytes set aside, 80512 needed");
+    let other_chain = Program { chains: vec!["sideways".to_owned()], ..program.clone() };
+    assert_eq!(load(&other_chain), "xdp: weir_sideways_replay: no such program");
+    let c = chain::bpf_c().replace("#include \"xdp.h\"", "#define WEIR_ABI_VERSION 9\n#include \"xdp.h\"");
+    let old = Clang::find().unwrap().bpf("old", &c, &BpfShape::new(&program, &[image()])).unwrap().object;
+    let error = XdpFilter::load("old", &old, &program, &[image()]).err().unwrap().to_string();
+    assert_eq!(error, "old: compiled for abi version 9, this weir has 1; compile the policy again");
+}

@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/*
+ * The XDP programs around the chains of a policy. Included by generated BPF code, which names each chain's function
+ *
+ *	uint32_t <chain>_frame(const struct env *env, const struct frame *frame);
+ *
+ * with WEIR_XDP_CHAIN(<chain>).
+ *
+ * A replay program is run by BPF_PROG_TEST_RUN on frames from a capture. What the capture knows and a received frame
+ *does not need (bytes captured, bytes on the wire, link layer) comes as XDP metadata in front of the frame; the verdict
+ *word is the return value. It never forwards anything.
+ */
+#ifndef WEIR_XDP_H
+#define WEIR_XDP_H
+
+#include "env.h"
+
+/* The kernel's context of an XDP program: linux/bpf.h, without needing that header. */
+struct xdp_md {
+	uint32_t data;
+	uint32_t data_end;
+	uint32_t data_meta;
+	uint32_t ingress_ifindex;
+	uint32_t rx_queue_index;
+	uint32_t egress_ifindex;
+};
+
+/* Metadata of a replayed frame: struct ReplayHeader in crates/engine/src/xdp/replay.rs. */
+struct replay_header {
+	uint32_t cap; /* bytes of the frame that count, at most WEIR_WINDOW_BYTES; what follows is padding */
+	uint32_t len; /* bytes on the wire */
+	uint32_t link;
+	uint32_t zero;
+};
+
+_Static_assert(sizeof(struct replay_header) == 16, "ReplayHeader");
+
+/* A verdict that no policy gives: the frame came without its header. */
+enum { REPLAY_REFUSED = 0xff };
+
+/*
+ * One block of counters. A replay is one worker, whatever CPU the kernel runs it on: a sampled verdict depends on what
+ * its worker has counted, and must not depend on where the thread is scheduled.
+ */
+struct weir_counter weir_counters[WEIR_COUNTERS] WEIR_SECTION(".bss.counters");
+
+const uint32_t weir_abi_version WEIR_SECTION(".rodata.abi") = WEIR_ABI_VERSION;
+
+/* No helper reserved to GPL programs is called. */
+const char weir_license[] WEIR_SECTION("license") = "MIT OR Apache-2.0";
+
+/* The frame that the context stands for, or false if it has no header. */
+WEIR_INLINE bool replay_frame(const struct xdp_md *ctx, struct frame *frame)
+{
+	const uint8_t *data = (const uint8_t *)(uintptr_t)ctx->data;
+	const struct replay_header *header = (const struct replay_header *)(uintptr_t)ctx->data_meta;
+
+	if ((const uint8_t *)(header + 1) > data)
+		return false;
+	*frame = (struct frame){
+		.data = data,
+		.end = (const uint8_t *)(uintptr_t)ctx->data_end,
+		.cap = header->cap,
+		.len = header->len,
+		.link = header->link,
+	};
+	return true;
+}
+
+/* Defines weir_<chain>_replay. */
+#define WEIR_XDP_CHAIN(chain)                                                                                          \
+	WEIR_SECTION("xdp") uint32_t weir_##chain##_replay(struct xdp_md *ctx)                                         \
+	{                                                                                                              \
+		const struct env env = {.counters = weir_counters};                                                    \
+		struct frame frame;                                                                                    \
+                                                                                                                       \
+		return replay_frame(ctx, &frame) ? chain##_frame(&env, &frame) : REPLAY_REFUSED;                       \
+	}
+
+#endif
