@@ -30,7 +30,7 @@ fn traffic_class(args: &mut Args<'_>, whole: &str) -> Result<u8, String> {
 /// A fragment's place: bytes in the notation, units of 8 on the wire.
 fn fragment_units(args: &mut Args<'_>) -> Result<u16, String> {
     let off = args.below("off", 1 << 16)?.unwrap_or(0) as u16;
-    if off % 8 == 0 { Ok(off / 8) } else { Err(format!("{}: off={off} is not a multiple of 8", args.layer())) }
+    if off.is_multiple_of(8) { Ok(off / 8) } else { Err(format!("{}: off={off} is not a multiple of 8", args.layer())) }
 }
 
 /// `ip [saddr= daddr= ttl= tos=|dscp= ecn= id= off= mf df rf proto= options=HEX len= version= ihl= sum=]` (RFC 791)
@@ -39,7 +39,7 @@ pub fn ip(args: &mut Args<'_>, inner: &Inner) -> Result<Vec<u8>, String> {
     options.resize(options.len().next_multiple_of(4), 0);
     let header_bytes = 20 + options.len();
     let version = args.below("version", 16)?.unwrap_or(4) as u8;
-    let ihl = args.below("ihl", 16)?.unwrap_or(header_bytes as u64 / 4 & 15) as u8;
+    let ihl = args.below("ihl", 16)?.unwrap_or((header_bytes as u64 / 4) & 15) as u8;
     let flags = u16::from(args.flag("rf")) << 15 | u16::from(args.flag("df")) << 14 | u16::from(args.flag("mf")) << 13;
     let Addresses::V4(saddr, daddr) = addresses4(args)? else { unreachable!("IPv4 addresses were asked for") };
 

@@ -38,7 +38,7 @@ fn flags(args: &mut Args<'_>) -> Result<u8, String> {
 pub fn tcp(args: &mut Args<'_>, inner: &Inner, addresses: Option<Addresses>) -> Result<Vec<u8>, String> {
     let mut options = args.hex("options")?.unwrap_or_default();
     options.resize(options.len().next_multiple_of(4), 0);
-    let doff = args.below("doff", 16)?.unwrap_or((20 + options.len() as u64) / 4 & 15) as u8;
+    let doff = args.below("doff", 16)?.unwrap_or(((20 + options.len() as u64) / 4) & 15) as u8;
 
     let mut header = ports(args)?;
     header.extend(args.number("seq")?.unwrap_or(0u32).to_be_bytes());

@@ -1,0 +1,157 @@
+//! Rust and C agree on every shared number: the C compiler is asked, in user space and for BPF.
+
+use crate::assert_none;
+use crate::tree::{files, root, words};
+use std::fmt::Write as _;
+use std::io::Write as _;
+use std::mem::offset_of;
+use std::process::{Command, Stdio};
+use weir_abi::packet::{Fragment, L3, L4, PacketView, ext, flag};
+use weir_abi::{Action, Burst, Counter, Frame, Link, Reason, Verdict};
+
+const WARNINGS: &[&str] = &["-std=c11", "-ffreestanding", "-Wall", "-Wextra", "-Werror", "-fsyntax-only"];
+/// The compilers that must take the headers. BPF is told how many counters there are by the engine.
+const COMPILERS: &[(&str, &[&str])] =
+    &[("clang-19", &[]), ("cc", &[]), ("clang-19", &["--target=bpf", "-mcpu=v3", "-DWEIR_COUNTERS=64"])];
+
+/// C's name and Rust's number, for every enumerator of [`SHARED`] and for the constants outside of any.
+fn constants() -> Vec<(String, u64)> {
+    let mut constants: Vec<(String, u64)> = vec![
+        ("WEIR_ABI_VERSION".into(), weir_abi::ABI_VERSION.into()),
+        ("WEIR_BURST_MAX".into(), weir_abi::BURST_MAX as u64),
+        ("WEIR_WINDOW_BYTES".into(), weir_abi::WINDOW_BYTES as u64),
+        ("WEIR_RULE_BASE".into(), Reason::RULE_BASE.into()),
+        ("REASON_RULE".into(), Reason::RULE_BASE.into()),
+        ("VERDICT_SAMPLED".into(), Verdict::SAMPLED.into()),
+        ("FLAG_IP_OPTIONS".into(), flag::IP_OPTIONS.into()),
+    ];
+    let mut add = |name: &str, value: u64| constants.push((name.to_owned(), value));
+    for action in [Action::Accept, Action::Drop, Action::Divert] {
+        add(&format!("ACTION_{}", action.name().to_uppercase()), action as u64);
+    }
+    for (reason, name) in Reason::BUILTIN {
+        add(&format!("REASON_{}", name.to_uppercase().replace('-', "_")), reason.0.into());
+    }
+    for link in [Link::Ethernet, Link::RawIp, Link::Cooked, Link::Cooked2] {
+        let name = match link {
+            Link::Ethernet => "LINK_ETHERNET",
+            Link::RawIp => "LINK_RAW_IP",
+            Link::Cooked => "LINK_COOKED",
+            Link::Cooked2 => "LINK_COOKED2",
+        };
+        add(name, link as u64);
+    }
+    for l3 in [L3::None, L3::Arp, L3::Ipv4, L3::Ipv6] {
+        add(&format!("L3_{l3:?}").to_uppercase(), l3 as u64);
+    }
+    for l4 in [L4::None, L4::Tcp, L4::Udp, L4::Icmp, L4::Icmp6, L4::Ports, L4::Other] {
+        add(&format!("L4_{l4:?}").to_uppercase(), l4 as u64);
+    }
+    for fragment in [Fragment::None, Fragment::First, Fragment::Later] {
+        add(&format!("FRAGMENT_{fragment:?}").to_uppercase(), fragment as u64);
+    }
+    let bits =
+        [("HBH", ext::HBH), ("RT", ext::RT), ("FRAG", ext::FRAG), ("DST", ext::DST), ("AH", ext::AH), ("MH", ext::MH)];
+    bits.iter().for_each(|(name, bit)| add(&format!("EXT_{name}"), (*bit).into()));
+    constants
+}
+
+/// C enumerations whose every member Rust must know.
+const SHARED: &[&str] = &["action", "reason", "link", "l3", "l4", "fragment", "ext", "layout"];
+
+/// Enumerators that never leave C: "fit for the rules", the parser's answer to itself.
+const C_ONLY: &[&str] = &["REASON_NONE"];
+
+/// Enumerators of `enum name` in a header.
+fn enumerators<'a>(text: &'a str, name: &str) -> Vec<&'a str> {
+    let Some((_, rest)) = text.split_once(&format!("enum {name} {{")) else { return Vec::new() };
+    let body = rest.split('}').next().unwrap_or("");
+    body.lines()
+        .filter(|line| line.contains('='))
+        .filter_map(|line| words(line).next())
+        .filter(|name| !C_ONLY.contains(name))
+        .collect()
+}
+
+fn headers() -> Vec<crate::tree::File> {
+    let mut headers = files(&["h"]);
+    headers.retain(|file| file.path.starts_with("datapath/include/"));
+    headers
+}
+
+/// A program that includes every header.
+fn all_headers() -> String {
+    let names = headers().iter().map(|file| file.path.replace("datapath/include/", "")).collect::<Vec<_>>();
+    names.iter().map(|name| format!("#include \"{name}\"\n")).collect()
+}
+
+/// Compiles a program's text. `Err` is what the compiler says.
+fn compile((compiler, flags): (&str, &[&str]), program: &str) -> Result<(), String> {
+    let mut command = Command::new(compiler);
+    command.args(WARNINGS).args(flags).args(["-Idatapath/include", "-x", "c", "-"]).current_dir(root());
+    let pipes = command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn();
+    let mut child = pipes.unwrap_or_else(|error| panic!("{compiler}: {error}; run `make install-deps`"));
+    let mut input = child.stdin.take().expect("standard input is piped");
+    input.write_all(program.as_bytes()).expect("the compiler reads its input");
+    drop(input);
+    let output = child.wait_with_output().expect("the compiler ends");
+    let said = String::from_utf8_lossy(&output.stderr);
+    if output.status.success() { Ok(()) } else { Err(format!("{compiler} {}: {said}", flags.join(" "))) }
+}
+
+#[test]
+fn numbers_are_the_same() {
+    let mut program = all_headers();
+    for (name, value) in constants() {
+        writeln!(program, "_Static_assert({name} == {value}, \"abi\");").expect("a string grows");
+    }
+    assert_none(COMPILERS.iter().filter_map(|compiler| compile(*compiler, &program).err()).collect(), "numbers differ");
+}
+
+#[test]
+fn rust_knows_every_enumerator() {
+    let known = constants();
+    let mut missing = Vec::new();
+    for header in headers() {
+        for name in SHARED {
+            let unknown =
+                enumerators(&header.text, name).into_iter().filter(|name| known.iter().all(|(k, _)| k != name));
+            missing.extend(unknown.map(|enumerator| format!("{}: {enumerator}", header.path)));
+        }
+    }
+    assert_none(missing, "enumerators that crates/abi does not know");
+}
+
+#[test]
+fn structures_have_the_same_layout() {
+    let mut program = all_headers();
+    let mut same = |what: &str, value: usize| {
+        writeln!(program, "_Static_assert({what} == {value}, \"abi\");").expect("a string grows");
+    };
+    macro_rules! layout {
+        ($c:literal, $rust:ty, $($field:ident),*) => {
+            same(concat!("sizeof(struct ", $c, ")"), size_of::<$rust>());
+            $(same(concat!("offsetof(struct ", $c, ", ", stringify!($field), ")"), offset_of!($rust, $field));)*
+        };
+    }
+    layout!("weir_frame", Frame, data, cap, len);
+    layout!("weir_counter", Counter, packets, bytes);
+    layout!("weir_burst", Burst, frames, verdicts, tables, counters, now_ns, count, link);
+    layout!("packet", PacketView, data, cap, len, saddr, daddr, l3_offset, l4_offset, ether_type, vlan_id);
+    layout!("packet", PacketView, inner_vlan_id, ip_length, ip_id, sport, dport, window, seq, ack, l3, l4, proto);
+    layout!("packet", PacketView, fragment, ttl, tos, tcp_flags, ext, vlan_tags, vlan_pcp, icmp_type, icmp_code);
+    layout!("packet", PacketView, flags, next_header, frag_off, l4_length, doff, hdrlength);
+    assert_none(COMPILERS.iter().filter_map(|compiler| compile(*compiler, &program).err()).collect(), "layouts differ");
+}
+
+#[test]
+fn every_header_stands_alone() {
+    let mut broken = Vec::new();
+    for header in headers() {
+        // Twice: the guard holds. And a line of its own, because an empty translation unit is not C11.
+        let name = header.path.replace("datapath/include/", "");
+        let program = format!("#include \"{name}\"\n#include \"{name}\"\nint weir;\n");
+        broken.extend(COMPILERS.iter().filter_map(|compiler| compile(*compiler, &program).err()));
+    }
+    assert_none(broken, "headers include what they need and compile without a warning");
+}

@@ -1,0 +1,129 @@
+//! Who may depend on whom: crates by `cargo metadata`, C by its `#include`s.
+
+use crate::assert_none;
+use crate::tree::{File, files, paths, root};
+use serde_json::Value;
+use std::process::Command;
+
+/// What each crate may use of Weir. `weir` may use all.
+const ALLOWED: &[(&str, &[&str])] = &[
+    ("weir-abi", &[]),
+    ("weir-tables", &["weir-abi"]),
+    ("weir-policy", &["weir-abi"]),
+    ("weir-engine", &["weir-abi", "weir-tables"]),
+    ("weir-mitigate", &["weir-abi"]),
+    ("weir-test-support", &[]),
+    ("xtask", &[]),
+];
+/// What joins the crates and may use them all.
+const JOINTS: &[&str] = &["weir", "weir-fuzz"];
+/// Crates that touch files, processes or the network. The compiler is pure.
+const IMPURE: &[&str] = &["tempfile", "memmap2", "libloading", "libbpf-rs", "rustix", "libc", "tokio"];
+
+fn metadata() -> Vec<Value> {
+    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    cargo.args(["metadata", "--format-version=1", "--no-deps", "--offline"]).current_dir(root());
+    let output = cargo.output().expect("cargo runs");
+    assert!(output.status.success(), "cargo metadata: {}", String::from_utf8_lossy(&output.stderr));
+    let metadata: Value = serde_json::from_slice(&output.stdout).expect("cargo writes JSON");
+    metadata["packages"].as_array().expect("a list of packages").clone()
+}
+
+fn text<'a>(value: &'a Value, key: &str) -> &'a str {
+    value[key].as_str().unwrap_or("")
+}
+
+/// Names of what a package needs outside of its tests.
+fn dependencies(package: &Value) -> Vec<&str> {
+    let list = package["dependencies"].as_array().expect("a list of dependencies");
+    list.iter()
+        .filter(|dependency| text(dependency, "kind") != "dev")
+        .map(|dependency| text(dependency, "name"))
+        .collect()
+}
+
+#[test]
+fn crates_use_only_what_they_may() {
+    let packages = metadata();
+    let ours: Vec<&str> = packages.iter().map(|package| text(package, "name")).collect();
+    let mut offences = Vec::new();
+    for package in &packages {
+        let name = text(package, "name");
+        if JOINTS.contains(&name) {
+            continue;
+        }
+        let Some((_, allowed)) = ALLOWED.iter().find(|(known, _)| *known == name) else {
+            offences.push(format!("{name} is new: say in {} what it may use", file!()));
+            continue;
+        };
+        let used = dependencies(package);
+        let foreign = used.iter().filter(|used| ours.contains(used) && !allowed.contains(used));
+        offences.extend(foreign.map(|used| format!("{name} uses {used}")));
+        let impure = used.iter().filter(|used| name == "weir-policy" && IMPURE.contains(used));
+        offences.extend(impure.map(|used| format!("{name} is pure and uses {used}")));
+    }
+    assert_none(offences, "dependency rules of docs/ARCHITECTURE.md");
+}
+
+#[test]
+fn the_abi_depends_on_nothing() {
+    let packages = metadata();
+    let abi = packages.iter().find(|package| text(package, "name") == "weir-abi").expect("there is crates/abi");
+    assert_eq!(dependencies(abi), [""; 0]);
+}
+
+/// `(line number, what is included)`
+fn includes(file: &File) -> impl Iterator<Item = (usize, &str)> {
+    let lines = file.text.lines().enumerate();
+    lines.filter_map(|(at, line)| Some((at + 1, line.trim().strip_prefix("#include")?.trim())))
+}
+
+/// C that is ours: the runtime, the engines' C, the fuzz targets.
+fn c_files(folder: &str) -> Vec<File> {
+    files(&["c", "h"]).into_iter().filter(|file| file.path.starts_with(folder)).collect()
+}
+
+#[test]
+fn only_env_h_knows_bpf() {
+    let mut offences = Vec::new();
+    for file in c_files("datapath/include/").iter().filter(|file| file.path != "datapath/include/env.h") {
+        for (at, line) in file.text.lines().enumerate() {
+            if line.contains("__bpf__") || line.contains("bpf_helpers.h") {
+                offences.push(format!("{}:{}: {line}", file.path, at + 1));
+            }
+        }
+    }
+    assert_none(offences, "only env.h knows whether the code is compiled for BPF");
+}
+
+#[test]
+fn the_runtime_includes_only_itself() {
+    const STANDARD: &[&str] = &["<stdbool.h>", "<stddef.h>", "<stdint.h>"];
+    let known = paths();
+    let mut offences = Vec::new();
+    for file in c_files("datapath/include/") {
+        for (line, what) in includes(&file) {
+            let own = known.contains(&format!("datapath/include/{}", what.trim_matches('"')));
+            if !(own || STANDARD.contains(&what)) {
+                offences.push(format!("{}:{line}: {what}", file.path));
+            }
+        }
+    }
+    assert_none(offences, "datapath/include includes only itself and freestanding headers");
+}
+
+#[test]
+fn the_engines_c_includes_only_the_runtime() {
+    let known = paths();
+    let mut offences = Vec::new();
+    for file in c_files("datapath/engine/") {
+        for (line, what) in includes(&file).filter(|(_, what)| what.starts_with('"')) {
+            let name = what.trim_matches('"');
+            let folders = ["datapath/include/", "datapath/engine/"];
+            if !folders.iter().any(|folder| known.contains(&format!("{folder}{name}"))) {
+                offences.push(format!("{}:{line}: {what}", file.path));
+            }
+        }
+    }
+    assert_none(offences, "datapath/engine includes only datapath/include and system headers");
+}

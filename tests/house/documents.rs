@@ -1,0 +1,93 @@
+//! What the documents name exists.
+
+use crate::assert_none;
+use crate::tree::{File, files, paths, root};
+
+/// Names with these endings are files of this repository, with their folder or without.
+const SOURCES: &[&str] = &["rs", "h", "c", "sh", "toml", "md", "sv"];
+
+/// README.md and docs/; the decisions speak of their own day.
+fn documents() -> Vec<File> {
+    let mut documents = files(&["md"]);
+    documents.retain(|file| {
+        file.path == "README.md" || (file.path.starts_with("docs/") && !file.path.starts_with("docs/decisions/"))
+    });
+    documents
+}
+
+/// What stands between single backticks, outside of fenced blocks.
+fn code_spans(text: &str) -> Vec<(usize, &str)> {
+    let mut spans = Vec::new();
+    let mut fenced = false;
+    for (at, line) in text.lines().enumerate() {
+        if line.trim_start().starts_with("```") {
+            fenced = !fenced;
+        } else if !fenced {
+            spans.extend(line.split('`').skip(1).step_by(2).map(|span| (at + 1, span)));
+        }
+    }
+    spans
+}
+
+/// The part of a span that claims to be a path: `crates/*/src` claims `crates`. None if it is no path.
+fn claimed_path(span: &str) -> Option<&str> {
+    let end = span.find(['*', '<', '{']).map_or(span.len(), |at| span[..at].rfind('/').map_or(0, |slash| slash + 1));
+    let path = span[..end].trim_end_matches('/');
+    let plain = |c: char| c.is_ascii_alphanumeric() || "._-/".contains(c);
+    (!path.is_empty() && !path.starts_with('/') && path.chars().all(plain)).then_some(path)
+}
+
+#[test]
+fn every_path_in_backticks_exists() {
+    let known = paths();
+    let folders: Vec<&String> = known.iter().filter(|path| !path.contains('/')).collect();
+    let mut missing = Vec::new();
+    for document in documents() {
+        for (line, span) in code_spans(&document.text) {
+            let Some(path) = claimed_path(span) else { continue };
+            let first = path.split('/').next().unwrap_or(path);
+            let below = span.contains('/') && folders.iter().any(|folder| *folder == first);
+            let source = path.rsplit_once('.').is_some_and(|(stem, e)| !stem.is_empty() && SOURCES.contains(&e));
+            let suffix = format!("/{path}");
+            let exists = known.iter().any(|known| *known == path || (source && known.ends_with(&suffix)));
+            if (below || source) && !exists {
+                missing.push(format!("{}:{line}: {span}", document.path));
+            }
+        }
+    }
+    assert_none(missing, "documents name what exists");
+}
+
+#[test]
+fn every_relative_link_leads_somewhere() {
+    let mut missing = Vec::new();
+    for document in documents() {
+        for (at, line) in document.text.lines().enumerate() {
+            for target in line.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
+                let path = target.split('#').next().unwrap_or(target);
+                let folder = root().join(&document.path);
+                let folder = folder.parent().expect("a document lies in a folder");
+                if !target.contains("://") && !path.is_empty() && !folder.join(path).exists() {
+                    missing.push(format!("{}:{}: {target}", document.path, at + 1));
+                }
+            }
+        }
+    }
+    assert_none(missing, "links lead to what exists");
+}
+
+#[test]
+fn make_targets_in_documents_exist() {
+    let makefile = std::fs::read_to_string(root().join("Makefile")).expect("there is a Makefile");
+    let mut missing = Vec::new();
+    for document in documents() {
+        for (line, span) in code_spans(&document.text) {
+            if let Some(target) = span.strip_prefix("make ").and_then(|rest| rest.split_whitespace().next())
+                && !makefile.lines().any(|rule| rule.starts_with(&format!("{target}:")))
+            {
+                missing.push(format!("{}:{line}: {span}", document.path));
+            }
+        }
+    }
+    assert_none(missing, "documents name make targets that exist");
+}
