@@ -13,6 +13,7 @@ use weir_abi::image::IMAGE_MAGIC;
 use weir_abi::{Family, ImageHeader, Layout};
 
 use crate::layout::{dxr, exact_set, range6};
+use crate::prefix::family_name;
 
 /// Labels `0..LABELS_MAX` fit every layout (20 bits); 0 is "no entry".
 pub const LABELS_MAX: u32 = 1 << 20;
@@ -318,7 +319,7 @@ impl<'a> ImageView<'a> {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BuildError {
     /// The layout is for the other family.
-    #[error("layout {} does not hold {family:?} prefixes", layout.name())]
+    #[error("layout {} does not hold {} prefixes", layout.name(), family_name(*family))]
     Family {
         /// The layout.
         layout: Layout,
@@ -387,7 +388,7 @@ pub enum ImageError {
         bytes: usize,
     },
     /// Something inside is out of bounds.
-    #[error("corrupt {} image: {what} of section `{section}` out of bounds", layout.name())]
+    #[error("corrupt {} image: section `{section}`: bad {what}", layout.name())]
     Corrupt {
         /// The layout.
         layout: Layout,

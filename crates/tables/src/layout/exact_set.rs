@@ -114,7 +114,11 @@ impl<'a> View<'a> {
         if buckets.len() != SLOTS_MIN << order << (32 - shift) {
             return Err(header.corrupt("buckets", "section size"));
         }
-        Ok(View { buckets, overflow: header.section(image, 1, "overflow")?, shift, order })
+        let overflow: &[[u8; 4]] = header.section(image, 1, "overflow")?;
+        if !overflow.is_sorted_by_key(|&addr| u32::from_le_bytes(addr)) {
+            return Err(header.corrupt("overflow", "order"));
+        }
+        Ok(View { buckets, overflow, shift, order })
     }
 
     /// 1 if `addr` is in the set, 0 if not.

@@ -174,7 +174,7 @@ impl<'a> View<'a> {
         if !view.nodes.len().is_multiple_of(NODE_ENTRIES) {
             return Err(header.corrupt("nodes", "section size"));
         }
-        if view.starts.len() != view.labels.len() {
+        if view.starts.len() != view.labels.len() || view.starts.len() > VALUES {
             return Err(header.corrupt("labels", "section size"));
         }
         if view.labels.iter().any(|&label| u32::from_le_bytes(label) > header.labels) {

@@ -5,6 +5,7 @@ use std::fmt;
 use weir_abi::Family;
 
 use crate::entries::{LABEL_BYTES_MAX, PREFIXES_MAX};
+use crate::prefix::family_name;
 
 /// Bad lines that are reported with their text; more are only counted.
 pub const ERRORS_MAX: usize = 20;
@@ -51,13 +52,6 @@ pub enum Problem {
     /// An exception within a set of nets.
     #[error("`nomatch` entries are not supported: a table has no exceptions")]
     Nomatch,
-}
-
-pub(crate) fn family_name(family: Family) -> &'static str {
-    match family {
-        Family::Ipv4 => "IPv4",
-        Family::Ipv6 => "IPv6",
-    }
 }
 
 /// A line that was refused.

@@ -1,0 +1,185 @@
+//! The C lookups against the Rust ones: `datapath/include/lookup.h`, compiled by every compiler here, on the same images.
+
+mod support;
+
+use std::path::Path;
+use std::process::Command;
+
+use libloading::{Library, Symbol};
+use support::*;
+use weir_abi::{Family, Layout};
+use weir_tables::{Entries, Image, ImageView, Kind};
+
+const SHIM: &str = r#"
+#include "lookup.h"
+
+WEIR_INLINE struct table table_of(const uint8_t *image)
+{
+	return (struct table){image, UINT32_MAX};
+}
+
+uint32_t shim_d16x4r(const uint8_t *image, uint32_t addr);
+uint32_t shim_exact_set(const uint8_t *image, uint32_t addr);
+uint32_t shim_range6(const uint8_t *image, uint64_t hi, uint64_t lo);
+
+uint32_t shim_d16x4r(const uint8_t *image, uint32_t addr)
+{
+	return dxr16x4_find(table_of(image), addr);
+}
+
+uint32_t shim_exact_set(const uint8_t *image, uint32_t addr)
+{
+	return exact_set_find(table_of(image), addr);
+}
+
+uint32_t shim_range6(const uint8_t *image, uint64_t hi, uint64_t lo)
+{
+	return range6_find(table_of(image), hi, lo);
+}
+"#;
+
+const COMPILERS: [&str; 2] = ["clang-19", "cc"];
+const FLAGS: [&str; 8] = ["-std=c11", "-O3", "-march=native", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC"];
+
+type Find4 = unsafe extern "C" fn(*const u8, u32) -> u32;
+type Find6 = unsafe extern "C" fn(*const u8, u64, u64) -> u32;
+
+/// The lookups as one compiler made them.
+struct Datapath {
+    compiler: &'static str,
+    library: Library,
+}
+
+impl Datapath {
+    /// One for each compiler found, at least one.
+    fn all() -> Vec<Self> {
+        let found: Vec<_> = COMPILERS.into_iter().filter_map(Self::compile).collect();
+        assert!(!found.is_empty(), "no C compiler: install one of {COMPILERS:?} to check the C lookups");
+        found
+    }
+
+    fn compile(compiler: &'static str) -> Option<Self> {
+        let dir = tempfile::tempdir().unwrap();
+        let (source, object) = (dir.path().join("shim.c"), dir.path().join("shim.so"));
+        std::fs::write(&source, SHIM).unwrap();
+        let include = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../datapath/include");
+        let run = Command::new(compiler).args(FLAGS).arg("-I").arg(include).arg("-o").args([&object, &source]).output();
+        let run = run.ok()?;
+        assert!(run.status.success(), "{compiler}: {}", String::from_utf8_lossy(&run.stderr));
+        // SAFETY: the library was just made from SHIM, which has no constructors.
+        let library = unsafe { Library::new(object) }.unwrap();
+        Some(Datapath { compiler, library })
+    }
+
+    fn find4(&self, image: &Image, addr: u32) -> u32 {
+        let name = match image.layout() {
+            Layout::Dxr16x4 => c"shim_d16x4r",
+            Layout::ExactSet => c"shim_exact_set",
+            Layout::Range6 => panic!("an IPv6 layout"),
+        };
+        // SAFETY: SHIM defines both symbols with this type.
+        let find: Symbol<'_, Find4> = unsafe { self.library.get(name) }.unwrap();
+        // SAFETY: the image was checked, so that lookups stay inside its bytes.
+        unsafe { find(image.as_bytes().as_ptr(), addr) }
+    }
+
+    fn find6(&self, image: &Image, addr: u128) -> u32 {
+        // SAFETY: SHIM defines the symbol with this type.
+        let find: Symbol<'_, Find6> = unsafe { self.library.get(c"shim_range6") }.unwrap();
+        // SAFETY: the image was checked, so that lookups stay inside its bytes.
+        unsafe { find(image.as_bytes().as_ptr(), (addr >> 64) as u64, addr as u64) }
+    }
+
+    fn check4(&self, image: &Image, keys: impl IntoIterator<Item = u32>) {
+        let view = image.view();
+        for key in keys {
+            let (c, rust) = (self.find4(image, key), view.find4(key));
+            assert_eq!(c, rust, "{} {} at {key:#010x}", self.compiler, image.layout().name());
+        }
+    }
+
+    fn check6(&self, image: &Image, keys: impl IntoIterator<Item = u128>) {
+        let view = image.view();
+        for key in keys {
+            assert_eq!(self.find6(image, key), view.find6(key), "{} at {key:#034x}", self.compiler);
+        }
+    }
+}
+
+fn build(entries: Entries, layout: Layout) -> Image {
+    entries.settle().build(layout).unwrap()
+}
+
+#[test]
+fn d16x4r_in_c_finds_what_rust_finds() {
+    let mut list = comb4();
+    list.extend(crowd4(50_000, 3));
+    list.extend([(0x0a00_0000, 8, 2), (0xc000_0000, 3, 4), (0, 0, 5), (u32::MAX, 32, 1)]);
+    let image = build(table(Family::Ipv4, Kind::Labels, &list), Layout::Dxr16x4);
+    let empty = build(Entries::new(Family::Ipv4, Kind::Labels), Layout::Dxr16x4);
+    for datapath in Datapath::all() {
+        datapath.check4(&image, edges4(&list));
+        datapath.check4(&image, 0x0a00_f000..0x0a01_3000);
+        datapath.check4(&empty, edges4(&list[..100]));
+    }
+}
+
+#[test]
+fn exact_sets_in_c_hold_what_rust_ones_hold() {
+    let tail: Vec<_> = (0..50).map(|index| (0xffff_0000 + index * 1000, 32, 1)).collect();
+    for count in [0, 10_000, 150_000, 400_000, 1_000_000] {
+        let mut list = crowd4(count, 11);
+        list.truncate(count);
+        list.extend(&tail);
+        let image = build(table(Family::Ipv4, Kind::Set, &list), Layout::ExactSet);
+        let sample: Vec<_> = list.iter().copied().step_by(1 + count / 20_000).chain(tail.iter().copied()).collect();
+        for datapath in Datapath::all() {
+            datapath.check4(&image, edges4(&sample));
+        }
+    }
+}
+
+#[test]
+fn range6_in_c_finds_what_rust_finds() {
+    let list = crowd6();
+    let image = build(table(Family::Ipv6, Kind::Labels, &list), Layout::Range6);
+    let empty = build(Entries::new(Family::Ipv6, Kind::Set), Layout::Range6);
+    for datapath in Datapath::all() {
+        datapath.check6(&image, edges6(&list));
+        datapath.check6(&empty, edges6(&list[..100]));
+        // Both halves decide: starts that differ in the low one only, and keys around every carry.
+        let hosts = 0x2001_0db8_0001u128 << 80;
+        datapath.check6(&image, (0..4000).map(|index| hosts + index));
+        datapath.check6(&image, [hosts | u128::from(u64::MAX), (hosts | u128::from(u64::MAX)) + 1]);
+    }
+}
+
+#[test]
+fn mutated_images_that_are_accepted_answer_alike() {
+    let images = [
+        build(table(Family::Ipv4, Kind::Labels, &comb4()), Layout::Dxr16x4),
+        build(table(Family::Ipv4, Kind::Set, &crowd4(3000, 5)), Layout::ExactSet),
+        build(table(Family::Ipv6, Kind::Labels, &crowd6()), Layout::Range6),
+    ];
+    let datapaths = Datapath::all();
+    let mut random = Random(99);
+    let mut accepted = 0;
+    for _ in 0..150 {
+        let image = &images[random.below(images.len())];
+        let mut bytes = image.as_bytes().to_vec();
+        mutate(&mut bytes, &mut random);
+        let Ok(image) = Image::from_bytes(&bytes) else { continue };
+        accepted += 1;
+        for datapath in &datapaths {
+            let keys = (0..500).map(|_| random.next());
+            match image.layout() {
+                Layout::Range6 => {
+                    datapath.check6(&image, keys.map(|key| 0x2001_0db8_0001 << 80 | u128::from(key % 4000)))
+                }
+                _ => datapath.check4(&image, keys.map(|key| 0x0a01_0000 | key as u32 & 0x2fff)),
+            }
+        }
+        assert!(ImageView::new(image.as_bytes()).is_ok());
+    }
+    assert!(accepted > 20, "mutations that change labels and starts only are accepted: {accepted}");
+}

@@ -1,0 +1,158 @@
+//! Every layout against the reference: random nested prefixes, and tables that reach each case of each layout.
+
+mod support;
+
+use proptest::prelude::*;
+use support::*;
+use weir_abi::{Family, Layout};
+use weir_tables::{BuildError, Entries, Image, Kind};
+
+fn check4(entries: Entries, layout: Layout, keys: impl IntoIterator<Item = u32>) -> Image {
+    let reference = entries.reference();
+    let image = entries.settle().build(layout).unwrap();
+    let view = image.view();
+    for key in keys {
+        assert_eq!(view.find4(key), reference.find4(key), "{} at {key:#010x}", layout.name());
+    }
+    assert_eq!(view.find6(1), 0, "of the other family");
+    image
+}
+
+fn check6(entries: Entries, keys: impl IntoIterator<Item = u128>) -> Image {
+    let reference = entries.reference();
+    let image = entries.settle().build(Layout::Range6).unwrap();
+    let view = image.view();
+    for key in keys {
+        assert_eq!(view.find6(key), reference.find6(key), "{key:#034x}");
+    }
+    assert_eq!(view.find4(1), 0, "of the other family");
+    image
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 150, ..ProptestConfig::default() })]
+
+    #[test]
+    fn d16x4r_finds_the_longest_prefix(list in entries4(), keys in proptest::collection::vec(any::<u32>(), 100)) {
+        check4(table(Family::Ipv4, Kind::Labels, &list), Layout::Dxr16x4, edges4(&list).into_iter().chain(keys));
+    }
+
+    #[test]
+    fn d16x4r_holds_sets(list in entries4()) {
+        check4(table(Family::Ipv4, Kind::Set, &list), Layout::Dxr16x4, edges4(&list));
+    }
+
+    #[test]
+    fn exact_set_is_exact(list in addresses4(), keys in proptest::collection::vec(any::<u32>(), 100)) {
+        check4(table(Family::Ipv4, Kind::Set, &list), Layout::ExactSet, edges4(&list).into_iter().chain(keys));
+    }
+
+    #[test]
+    fn range6_finds_the_longest_prefix(list in entries6(), keys in proptest::collection::vec(any::<u128>(), 100)) {
+        check6(table(Family::Ipv6, Kind::Labels, &list), edges6(&list).into_iter().chain(keys));
+    }
+}
+
+#[test]
+fn every_address_around_a_comb() {
+    let list = comb4();
+    let image = check4(table(Family::Ipv4, Kind::Labels, &list), Layout::Dxr16x4, 0x0a00_f000..0x0a01_3000);
+    // Two blocks of 4096 ranges, each with its head.
+    assert_eq!(image.sections()[3], ("ranges", 2 * 4097 * 4));
+}
+
+#[test]
+fn equal_blocks_are_stored_once() {
+    let list: Vec<_> = (0..=255).map(|net| (net << 24 | 0x0001_0203, 32, 1)).collect();
+    let image = check4(table(Family::Ipv4, Kind::Set, &list), Layout::Dxr16x4, edges4(&list));
+    assert_eq!(image.sections(), [("header", 64), ("direct", 131_072), ("extension", 2 * 64), ("ranges", 3 * 4)]);
+}
+
+#[test]
+fn exact_sets_of_all_bucket_sizes() {
+    // Bytes of the buckets that each count of random addresses is expected to need.
+    for (count, buckets) in
+        [(0, 512 << 10), (20_000, 512 << 10), (150_000, 1 << 20), (400_000, 2 << 20), (1_100_000, 4 << 20)]
+    {
+        let mut random = Random(count as u64 + 1);
+        let list: Vec<_> = (0..count).map(|_| ((random.next() >> 20) as u32, 32, 1)).collect();
+        let keys = edges4(&list[..list.len().min(20_000)]);
+        let image = check4(table(Family::Ipv4, Kind::Set, &list), Layout::ExactSet, keys);
+        assert_eq!(image.sections()[1], ("buckets", buckets), "{count} addresses");
+        assert!(image.sections()[2].1 <= count / 500 * 4 + 40, "{count} addresses: {:?}", image.sections());
+    }
+}
+
+#[test]
+fn an_exact_set_whose_buckets_overflow() {
+    let list = crowd4(300_000, 7);
+    let image = check4(table(Family::Ipv4, Kind::Set, &list), Layout::ExactSet, edges4(&list));
+    assert!(image.sections()[2].1 > 0);
+}
+
+#[test]
+fn nodes_and_heads_of_range6() {
+    let list = crowd6();
+    let image = check6(table(Family::Ipv6, Kind::Labels, &list), edges6(&list));
+    assert!(image.sections()[2].1 > 0, "nodes: {:?}", image.sections());
+}
+
+#[test]
+fn empty_tables_are_legal() {
+    for kind in [Kind::Set, Kind::Labels] {
+        check4(Entries::new(Family::Ipv4, kind), Layout::Dxr16x4, [0, 1, u32::MAX]);
+        check6(Entries::new(Family::Ipv6, kind), [0, 1, u128::MAX]);
+    }
+    check4(Entries::new(Family::Ipv4, Kind::Set), Layout::ExactSet, [0, 1, u32::MAX]);
+}
+
+#[test]
+fn default_routes_are_legal() {
+    check4(table(Family::Ipv4, Kind::Set, &[(0u32, 0, 1)]), Layout::Dxr16x4, [0, 1, u32::MAX]);
+    check6(table(Family::Ipv6, Kind::Set, &[(0u128, 0, 1)]), [0, 1, u128::MAX]);
+}
+
+#[test]
+fn the_later_of_equal_prefixes_wins() {
+    let list = [(0x0a00_0000u32, 8, 1), (0x0a01_0000, 16, 3), (0x0aff_ffff, 8, 2), (0x0a01_0000, 16, 3)];
+    let entries = table(Family::Ipv4, Kind::Labels, &list);
+    let reference = entries.reference();
+    let table = entries.settle();
+    let facts = table.facts();
+    assert_eq!((facts.entries, facts.repeated, facts.relabelled), (2, 1, 1));
+    assert_eq!((facts.by_length.len(), facts.by_length[8], facts.by_length[16]), (33, 1, 1));
+    assert_eq!(table.labels().iter().map(|label| &**label).collect::<Vec<_>>(), ["L1", "L3", "L2"]);
+    assert_eq!((reference.find4(0x0a02_0000), table.reference().find4(0x0a02_0000)), (3, 3), "L2 is the third label");
+}
+
+#[test]
+fn layouts_refuse_what_they_cannot_hold() {
+    let labelled = table(Family::Ipv4, Kind::Labels, &[(1u32, 32, 1)]).settle();
+    assert_eq!(labelled.build(Layout::ExactSet).unwrap_err(), BuildError::Labelled { layout: Layout::ExactSet });
+    let nets = table(Family::Ipv4, Kind::Set, &[(0x0a00_0000u32, 8, 1)]).settle();
+    let error = nets.build(Layout::ExactSet).unwrap_err();
+    assert_eq!(error.to_string(), "layout exact-set holds /32 addresses only, the table has 10.0.0.0/8");
+    assert_eq!(nets.build(Layout::Range6).unwrap_err().to_string(), "layout range6 does not hold IPv4 prefixes");
+    let v6 = table(Family::Ipv6, Kind::Set, &[(1u128, 128, 1)]).settle();
+    assert_eq!(v6.build(Layout::Dxr16x4).unwrap_err().to_string(), "layout d16x4r does not hold IPv6 prefixes");
+}
+
+#[test]
+fn limits_are_named() {
+    let list: Vec<_> = (1..=1u32 << 20).map(|index| (index << 4, 32, index)).collect();
+    let error = table(Family::Ipv4, Kind::Labels, &list).settle().build(Layout::Dxr16x4).unwrap_err();
+    assert_eq!(error.to_string(), "layout d16x4r holds at most 1048575 labels");
+    let mut random = Random(1);
+    let mut list: Vec<_> = (0..2_200_000u32).map(|index| (index << 10 | random.next() as u32 >> 22, 32, 1)).collect();
+    let error = table(Family::Ipv4, Kind::Set, &list).settle().build(Layout::Dxr16x4).unwrap_err();
+    assert_eq!(error.to_string(), "layout d16x4r holds at most 4194304 ranges");
+    list.truncate(1_000_000);
+    assert!(table(Family::Ipv4, Kind::Set, &list).settle().build(Layout::Dxr16x4).is_ok());
+}
+
+#[test]
+fn as_many_labels_as_d16x4r_has() {
+    let list: Vec<_> = (1..1u32 << 20).map(|index| (index << 12, 20, index)).collect();
+    let keys = [0, 1 << 12, 77 << 12, u32::MAX];
+    check4(table(Family::Ipv4, Kind::Labels, &list), Layout::Dxr16x4, keys);
+}

@@ -1,0 +1,157 @@
+//! Random prefix sets, the keys where lookups go wrong, and tables of known shape.
+
+#![allow(dead_code, reason = "each test binary uses its part")]
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use proptest::prelude::*;
+use weir_abi::Family;
+use weir_tables::{Entries, Kind};
+
+/// An address, a prefix length and a label number.
+pub type Entry<A> = (A, u8, u32);
+
+/// IPv4 prefixes that nest and neighbour each other: few first octets, all lengths.
+pub fn entries4() -> impl Strategy<Value = Vec<Entry<u32>>> {
+    let addr = prop_oneof![
+        3 => (0u32..4, any::<u32>()).prop_map(|(top, low)| 0x0a00_0000 | top << 16 | low & 0xffff),
+        3 => any::<u16>().prop_map(|low| 0xc0a8_1000 | u32::from(low) & 0xfff),
+        1 => any::<u32>(),
+        1 => prop_oneof![Just(0), Just(u32::MAX), Just(0xffff_0000), Just(0xfffe_ffff)],
+    ];
+    let len = prop_oneof![1 => 0u8..=12, 2 => 13u8..=24, 4 => 25u8..=32, 2 => Just(32u8)];
+    proptest::collection::vec((addr, len, 1u32..6), 0..200)
+}
+
+/// IPv4 addresses, some in one /16, some with the remainder that looks like a free slot.
+pub fn addresses4() -> impl Strategy<Value = Vec<Entry<u32>>> {
+    let addr = prop_oneof![
+        2 => any::<u16>().prop_map(|low| 0x0a01_0000 | u32::from(low)),
+        1 => any::<u16>().prop_map(|low| 0xffff_0000 | u32::from(low)),
+        2 => any::<u32>(),
+    ];
+    proptest::collection::vec(addr.prop_map(|addr| (addr, 32, 1)), 0..300)
+}
+
+/// IPv6 prefixes that nest and neighbour each other, dense enough in places to need nodes.
+pub fn entries6() -> impl Strategy<Value = Vec<Entry<u128>>> {
+    let addr = prop_oneof![
+        3 => any::<u16>().prop_map(|low| 0x2001_0db8 << 96 | u128::from(low) << 80),
+        3 => any::<u8>().prop_map(|low| 0x2001_0db8_0000_0001 << 64 | u128::from(low)),
+        2 => any::<u64>().prop_map(|high| u128::from(high) << 64),
+        1 => any::<u128>(),
+        1 => prop_oneof![Just(0), Just(u128::MAX)],
+    ];
+    let len = prop_oneof![1 => 0u8..=31, 3 => 32u8..=48, 2 => 49u8..=64, 3 => 65u8..=128, 1 => Just(128u8)];
+    proptest::collection::vec((addr, len, 1u32..6), 0..250)
+}
+
+/// A table of the entries.
+pub fn table<A: Copy + Into<Addr>>(family: Family, kind: Kind, list: &[Entry<A>]) -> Entries {
+    let mut entries = Entries::new(family, kind);
+    for &(addr, len, label) in list {
+        let Addr(addr) = addr.into();
+        entries.insert_prefix(addr, len, Some(&format!("L{label}"))).unwrap();
+    }
+    entries
+}
+
+/// An address of either family.
+pub struct Addr(pub IpAddr);
+
+impl From<u32> for Addr {
+    fn from(addr: u32) -> Self {
+        Addr(IpAddr::V4(Ipv4Addr::from(addr)))
+    }
+}
+
+impl From<u128> for Addr {
+    fn from(addr: u128) -> Self {
+        Addr(IpAddr::V6(Ipv6Addr::from(addr)))
+    }
+}
+
+/// Before, first, second, last and after of every prefix.
+pub fn edges4(list: &[Entry<u32>]) -> Vec<u32> {
+    let edges = |&(addr, len, _): &Entry<u32>| {
+        let mask = u32::MAX.checked_shr(u32::from(len)).unwrap_or(0);
+        let (first, last) = (addr & !mask, addr | mask);
+        [addr, first, first.wrapping_sub(1), first.wrapping_add(1), last, last.wrapping_add(1)]
+    };
+    list.iter().flat_map(edges).chain([0, 1, u32::MAX]).collect()
+}
+
+/// Before, first, second, last and after of every prefix.
+pub fn edges6(list: &[Entry<u128>]) -> Vec<u128> {
+    let edges = |&(addr, len, _): &Entry<u128>| {
+        let mask = u128::MAX.checked_shr(u32::from(len)).unwrap_or(0);
+        let (first, last) = (addr & !mask, addr | mask);
+        [addr, first, first.wrapping_sub(1), first.wrapping_add(1), last, last.wrapping_add(1)]
+    };
+    list.iter().flat_map(edges).chain([0, 1, u128::MAX]).collect()
+}
+
+/// The same numbers every time (xorshift64).
+pub struct Random(pub u64);
+
+impl Random {
+    pub fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
+    }
+
+    pub fn below(&mut self, bound: usize) -> usize {
+        (self.next() >> 11) as usize % bound
+    }
+}
+
+/// `count` addresses, a tenth of them crowded into one /12.
+pub fn crowd4(count: usize, seed: u64) -> Vec<Entry<u32>> {
+    let mut random = Random(seed);
+    let addr = |word: u64| {
+        if word.is_multiple_of(10) { 0x0a00_0000 | (word >> 32) as u32 & 0xf_ffff } else { (word >> 24) as u32 }
+    };
+    (0..count).map(|_| (addr(random.next()), 32, 1)).collect()
+}
+
+/// Every second address of a /19: range blocks of 4096 ranges, whose count stands at the head.
+pub fn comb4() -> Vec<Entry<u32>> {
+    (0..4096).map(|index| (0x0a01_0000 + 2 * index, 32, 1 + index % 5)).collect()
+}
+
+/// A /48 with a thousand hosts (blocks whose count stands at the head) and a crowd of /48s that needs nodes.
+pub fn crowd6() -> Vec<Entry<u128>> {
+    let hosts = (0..1000u128).map(|index| (0x2001_0db8_0001 << 80 | index * 3, 128, 1 + index as u32 % 5));
+    let nets = (0..3000u128).map(|index| ((0x2a00_0000_0000 + index * 7) << 80, 48, 1 + index as u32 % 5));
+    hosts.chain(nets).chain([(0x2000 << 112, 3, 2), (0, 0, 1)]).collect()
+}
+
+/// Changes an image as a broken or hostile bundle might: single bits, words of interest, the header, its end.
+pub fn mutate(bytes: &mut Vec<u8>, random: &mut Random) {
+    for _ in 0..=random.below(3) {
+        let word = match random.below(4) {
+            0 => random.below(16),
+            1 => bytes.len() / 4 - 1 - random.below(bytes.len() / 64),
+            _ => random.below(bytes.len() / 4),
+        };
+        let value = match random.below(5) {
+            0 => 0,
+            1 => u32::MAX,
+            2 => 1 << random.below(32),
+            3 => random.next() as u32,
+            _ => {
+                let old = u32::from_le_bytes(bytes[4 * word..4 * word + 4].try_into().unwrap());
+                old.wrapping_add(random.below(9) as u32).wrapping_sub(4)
+            }
+        };
+        bytes[4 * word..4 * word + 4].copy_from_slice(&value.to_le_bytes());
+    }
+    if random.below(20) == 0 {
+        bytes.truncate(random.below(bytes.len()));
+    }
+    if bytes.len() < 64 {
+        bytes.resize(64, 0);
+    }
+}
