@@ -5,9 +5,12 @@
 
 pub mod backend;
 pub mod catalog;
+pub mod check;
 pub mod checked;
 pub mod diag;
 pub mod field;
 pub mod ir;
 pub mod pass;
+pub mod pipeline;
 pub mod source;
+pub mod syntax;

@@ -35,6 +35,14 @@ pub struct Source {
 }
 
 impl Source {
+    /// A file.
+    pub fn new(name: impl Into<String>, text: impl Into<String>) -> Source {
+        let text: String = text.into();
+        let newlines = text.bytes().enumerate().filter(|&(_, byte)| byte == b'\n');
+        let line_starts = newlines.map(|(at, _)| at as u32 + 1).collect();
+        Source { name: name.into(), text, line_starts }
+    }
+
     /// Line and column (in characters) of a byte, both counted from 1.
     pub fn line_column(&self, offset: u32) -> (u32, u32) {
         let line = self.line_starts.partition_point(|&start| start <= offset);
@@ -54,10 +62,7 @@ impl SourceMap {
     /// Adds a file.
     pub fn add(&mut self, name: impl Into<String>, text: impl Into<String>) -> FileId {
         let id = FileId(u32::try_from(self.files.len()).expect("fewer than 2^32 files"));
-        let text: String = text.into();
-        let newlines = text.bytes().enumerate().filter(|&(_, byte)| byte == b'\n');
-        let line_starts = newlines.map(|(at, _)| at as u32 + 1).collect();
-        self.files.push(Source { name: name.into(), text, line_starts });
+        self.files.push(Source::new(name, text));
         id
     }
 

@@ -2,7 +2,7 @@
 
 pub mod render;
 
-use crate::source::Span;
+use crate::source::{SourceMap, Span};
 
 /// How bad it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -63,5 +63,37 @@ impl Diagnostic {
     pub fn help(mut self, help: impl Into<String>) -> Self {
         self.help = Some(help.into());
         self
+    }
+}
+
+/// A diagnostic's place in numbers, for editors and other programs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place<'a> {
+    /// The file's name, as the user gave it.
+    pub file: &'a str,
+    /// Line, counted from 1.
+    pub line: u32,
+    /// Character in the line, counted from 1.
+    pub column: u32,
+}
+
+impl Severity {
+    /// `error` or `warning`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Severity::Warning => "warning",
+            Severity::Error => "error",
+        }
+    }
+}
+
+impl Diagnostic {
+    /// Where the underlined place begins.
+    pub fn place<'a>(&self, sources: &'a SourceMap) -> Place<'a> {
+        let source = sources.file(self.span.file);
+        let start = source.text.floor_char_boundary(self.span.start as usize);
+        let (line, column) =
+            source.line_column(u32::try_from(start).expect("policy texts are bounded by TEXT_BYTES_MAX"));
+        Place { file: &source.name, line, column }
     }
 }

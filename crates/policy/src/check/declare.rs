@@ -1,0 +1,185 @@
+//! Names first: what the policy declares, once each, and the parts that are not rules.
+
+use super::define::Definition;
+use super::{Checker, Declared, POSTURES_MAX, TABLES_MAX, Tables};
+use crate::checked::{Defaults, Fallback, LimitsId, Posture, Rule, TableId};
+use crate::diag::Diagnostic;
+use crate::source::{FileId, SourceMap, Span};
+use crate::syntax::tree::{self, Direction, Item, Name, Way};
+use std::collections::HashMap;
+use weir_abi::{Action, Reason};
+
+/// What the rules of `defaults` can be set for.
+const DEFAULT_KINDS: [&str; 6] = ["malformed", "arp", "not-ip", "fragment", "ip-options", "no-match"];
+
+impl<'a> Checker<'a> {
+    /// Collects the names of tables, limits and definitions.
+    pub(super) fn declare_names(&mut self) {
+        for item in self.items.clone() {
+            match item {
+                Item::Table(table) => self.declare_table(&table.name),
+                Item::Limits(limits) => self.declare_limits(&limits.name),
+                Item::Define(define) => {
+                    if let Some(first) = self.defines.get(define.name.text.as_str()) {
+                        let diagnostic = duplicate("definition", &define.name, first.span);
+                        self.report(diagnostic);
+                    } else {
+                        let what = Definition::new(define.values.as_ref());
+                        self.defines.insert(&define.name.text, Declared { span: define.name.span, used: false, what });
+                    }
+                }
+                _ => {}
+            }
+        }
+        self.measure_definitions();
+    }
+
+    fn declare_table(&mut self, name: &'a Name) {
+        if let Some(first) = self.tables.get(name.text.as_str()) {
+            let diagnostic = duplicate("table", name, first.span);
+            self.report(diagnostic);
+        } else if self.tables.len() == TABLES_MAX {
+            self.report(Diagnostic::error("E0314", name.span, format!("the policy has more than {TABLES_MAX} tables")));
+        } else {
+            let id = TableId(u16::try_from(self.tables.len()).expect("TABLES_MAX is below 2^16"));
+            self.tables.insert(&name.text, Declared { span: name.span, used: false, what: id });
+        }
+    }
+
+    fn declare_limits(&mut self, name: &'a Name) {
+        if let Some(first) = self.limits.get(name.text.as_str()) {
+            let diagnostic = duplicate("list of limits", name, first.span);
+            self.report(diagnostic);
+        } else if self.limits.len() == TABLES_MAX {
+            let message = format!("the policy has more than {TABLES_MAX} lists of limits");
+            self.report(Diagnostic::error("E0314", name.span, message));
+        } else {
+            let id = LimitsId(u16::try_from(self.limits.len()).expect("TABLES_MAX is below 2^16"));
+            self.limits.insert(&name.text, Declared { span: name.span, used: false, what: id });
+        }
+    }
+
+    /// The `defaults`, which may be spread over several blocks.
+    pub(super) fn defaults(&mut self) -> Defaults {
+        let mut defaults = Defaults::default();
+        let mut set: HashMap<&str, Span> = HashMap::new();
+        for item in self.items.clone() {
+            let Item::Defaults(tree::Defaults { entries, .. }) = item else { continue };
+            for (kind, what) in entries {
+                if let Some(&first) = set.get(kind.text.as_str()) {
+                    let message = format!("`{}` is set twice", kind.text);
+                    self.report(Diagnostic::error("E0210", kind.span, message).note(first, "first here"));
+                    continue;
+                }
+                set.insert(&kind.text, kind.span);
+                self.default_entry(&mut defaults, kind, what);
+            }
+        }
+        self.declared_no_match = set.contains_key("no-match");
+        defaults
+    }
+
+    fn default_entry(&mut self, defaults: &mut Defaults, kind: &Name, what: &Name) {
+        let action = [Action::Accept, Action::Drop, Action::Divert].into_iter().find(|a| a.name() == what.text);
+        let fallback = action.map(Fallback::Decide).or((what.text == "rules").then_some(Fallback::Rules));
+        let taken = match kind.text.as_str() {
+            "malformed" => action.map(|action| defaults.malformed = action),
+            "arp" => fallback.map(|fallback| defaults.arp = fallback),
+            "not-ip" => fallback.map(|fallback| defaults.not_ip = fallback),
+            "fragment" => fallback.map(|fallback| defaults.fragment = fallback),
+            "ip-options" => fallback.map(|fallback| defaults.ip_options = fallback),
+            "no-match" => action.map(|action| defaults.no_match = action),
+            other => {
+                let message = format!("there is no default for `{other}`");
+                let help = format!("there are defaults for {}", DEFAULT_KINDS.join(", "));
+                let diagnostic = Diagnostic::error("E0113", kind.span, message).help(help);
+                self.unknown(diagnostic, other, "", DEFAULT_KINDS);
+                return;
+            }
+        };
+        if taken.is_none() {
+            let message = format!("`{}` cannot be `{}`", kind.text, what.text);
+            let help = match kind.text.as_str() {
+                "malformed" => "what cannot be parsed has no fields for rules: accept, drop or divert",
+                "no-match" => "no rule has decided: accept, drop or divert",
+                _ => "write accept, drop, divert, or `rules` to let the rules decide",
+            };
+            self.report(Diagnostic::error("E0317", what.span, message).help(help));
+        }
+    }
+
+    /// The base policy and the named postures, with their rules.
+    pub(super) fn postures(&mut self, sources: &SourceMap, tables: &Tables) -> Vec<Posture> {
+        let end = u32::try_from(sources.file(FileId(0)).text.len()).expect("texts are bounded by TEXT_BYTES_MAX");
+        let whole = Span { file: FileId(0), start: 0, end };
+        let items = self.items.clone();
+        let base = items.iter().filter_map(|item| match item {
+            Item::Direction(direction) => Some(direction),
+            _ => None,
+        });
+        let mut postures = vec![self.posture(None, whole, &base.collect::<Vec<_>>(), tables)];
+        let mut names: HashMap<&str, Span> = HashMap::new();
+        for item in &items {
+            let Item::Posture(posture) = item else { continue };
+            if let Some(&first) = names.get(posture.name.text.as_str()) {
+                let diagnostic = duplicate("posture", &posture.name, first);
+                self.report(diagnostic);
+            } else if names.len() == POSTURES_MAX {
+                let message = format!("the policy has more than {POSTURES_MAX} postures");
+                self.report(Diagnostic::error("E0314", posture.name.span, message));
+                break;
+            }
+            names.entry(&posture.name.text).or_insert(posture.name.span);
+            let directions: Vec<&'a Direction> = posture.directions.iter().collect();
+            postures.push(self.posture(Some(posture.name.text.clone()), posture.name.span, &directions, tables));
+        }
+        postures
+    }
+
+    fn posture(&mut self, name: Option<String>, span: Span, directions: &[&'a Direction], tables: &Tables) -> Posture {
+        let mut posture = Posture { name, span, upstream: None, downstream: None };
+        let mut keywords: HashMap<Way, Span> = HashMap::new();
+        let mut count = 0;
+        for direction in directions {
+            let rules = self.direction(direction, tables, &mut count);
+            if let Some(first) = keywords.insert(direction.way, direction.keyword) {
+                let message = format!("`{}` is written twice", direction.way.name());
+                self.report(
+                    Diagnostic::error("E0207", direction.keyword, message)
+                        .note(first, "first here")
+                        .help("write all rules of a direction into one block, in order"),
+                );
+            }
+            match direction.way {
+                Way::Upstream => posture.upstream = Some(rules),
+                Way::Downstream => posture.downstream = Some(rules),
+            }
+        }
+        posture
+    }
+
+    fn direction(&mut self, direction: &'a Direction, tables: &Tables, count: &mut usize) -> Vec<Rule> {
+        let mut rules = Vec::new();
+        for rule in &direction.rules {
+            *count += 1;
+            if *count == Reason::RULES_MAX + 1 {
+                self.report(
+                    Diagnostic::error("E0314", rule.span, format!("a policy has at most {} rules", Reason::RULES_MAX))
+                        .help("join rules that differ only in an address into one with a table"),
+                );
+                break;
+            }
+            rules.extend(self.rule(rule, tables));
+        }
+        if !self.has_errors() {
+            self.warn_of_reach(direction, &rules);
+        }
+        rules
+    }
+}
+
+fn duplicate(what: &str, name: &Name, first: Span) -> Diagnostic {
+    Diagnostic::error("E0206", name.span, format!("the {what} `{}` is declared twice", name.text))
+        .note(first, "first here")
+        .help("use another name")
+}

@@ -1,0 +1,117 @@
+//! Definitions: `$NAME` and what it stands for.
+
+use super::{Check, Checker, DEFINE_DEPTH_MAX, Reported};
+use crate::diag::Diagnostic;
+use crate::syntax::tree::{Name, Operand, Value, Values};
+
+/// What a `define` stands for.
+pub(super) struct Definition<'a> {
+    /// `None` after a syntax error.
+    values: Option<&'a Values>,
+    state: State,
+}
+
+#[derive(Clone, Copy)]
+enum State {
+    /// Not looked at yet.
+    New,
+    /// Being looked at: to meet it again is a circle.
+    Open,
+    /// Definitions nest so deep in it, itself included.
+    Height(usize),
+    /// In a circle or too deep.
+    Bad,
+}
+
+impl<'a> Definition<'a> {
+    pub(super) fn new(values: Option<&'a Values>) -> Self {
+        Definition { values, state: State::New }
+    }
+}
+
+impl<'a> Checker<'a> {
+    /// Finds circles and too deep nesting, so that expansion needs not look for them.
+    pub(super) fn measure_definitions(&mut self) {
+        let mut names: Vec<_> = self.defines.iter().map(|(&name, declared)| (declared.span, name)).collect();
+        names.sort_unstable();
+        for (_, name) in names {
+            _ = self.height(name, 1);
+        }
+    }
+
+    /// How deep definitions nest in this one. The recursion is bounded by [`DEFINE_DEPTH_MAX`].
+    fn height(&mut self, name: &'a str, depth: usize) -> Check<usize> {
+        let Some(define) = self.defines.get_mut(name) else { return Ok(0) };
+        match define.what.state {
+            State::Height(height) => return Ok(height),
+            State::Bad => return Err(Reported),
+            State::Open => unreachable!("compiler bug: circles are met before they are entered"),
+            State::New => define.what.state = State::Open,
+        }
+        let variables = define.what.values.map(variables).unwrap_or_default();
+        let mut result = Ok(0);
+        for variable in variables {
+            let inner = self.inner_height(name, variable, depth);
+            result = result.and_then(|highest: usize| Ok(highest.max(inner?)));
+        }
+        let result = result.map(|highest| highest + 1);
+        let define = self.defines.get_mut(name).expect("the definition was found above");
+        define.what.state = result.map_or(State::Bad, State::Height);
+        result
+    }
+
+    fn inner_height(&mut self, name: &str, variable: &'a Name, depth: usize) -> Check<usize> {
+        match self.defines.get(variable.text.as_str()).map(|define| (define.what.state, define.span)) {
+            Some((State::Open, span)) => Err(self.report(
+                Diagnostic::error("E0208", variable.span, format!("`${}` stands for itself", variable.text))
+                    .label(format!("used in the definition of `{name}`"))
+                    .note(span, "defined here"),
+            )),
+            Some((State::Height(height), _)) if depth + height <= DEFINE_DEPTH_MAX => Ok(height),
+            Some((State::New, _)) if depth < DEFINE_DEPTH_MAX => self.height(&variable.text, depth + 1),
+            Some((State::New | State::Height(_), _)) => {
+                let message = format!("definitions nest deeper than {DEFINE_DEPTH_MAX}");
+                Err(self.report(Diagnostic::error("E0208", variable.span, message)))
+            }
+            Some((State::Bad, _)) => Err(Reported),
+            None => Ok(0),
+        }
+    }
+
+    /// What a variable stands for.
+    pub(super) fn variable(&mut self, name: &Name) -> Check<&'a Values> {
+        if let Some(define) = self.defines.get_mut(name.text.as_str()) {
+            define.used = true;
+            return match define.what.state {
+                State::Bad => Err(Reported),
+                _ => define.what.values.ok_or(Reported),
+            };
+        }
+        let mut known: Vec<&str> = self.defines.keys().copied().collect();
+        known.sort_unstable();
+        let diagnostic = Diagnostic::error("E0203", name.span, format!("nothing defines `${}`", name.text))
+            .help(format!("write `define {} = ...` at the top level", name.text));
+        Err(self.unknown(diagnostic, &name.text, "$", known))
+    }
+}
+
+/// The variables in values.
+fn variables(values: &Values) -> Vec<&Name> {
+    let lists: [&[Value]; 2] = match values {
+        Values::One(value) => [std::slice::from_ref(value), &[]],
+        Values::List(values) | Values::Set { elements: values, .. } => [values, &[]],
+        Values::Masked { value, mask } => [value, mask],
+    };
+    let operands = lists.into_iter().flatten().flat_map(|value| match value {
+        Value::Single(operand) => vec![operand],
+        Value::Prefix { .. } => Vec::new(),
+        Value::Range { start, end } => vec![start, end],
+        Value::Bits(operands) => operands.iter().collect(),
+    });
+    operands
+        .filter_map(|operand| match operand {
+            Operand::Variable(name) => Some(name),
+            Operand::Atom(_) => None,
+        })
+        .collect()
+}

@@ -1,0 +1,108 @@
+//! Warnings of rules that no packet reaches and of packets that reach no rule.
+
+use super::Checker;
+use super::shadow::Decisions;
+use crate::checked::{Effect, Match, Posture, Rule};
+use crate::diag::Diagnostic;
+use crate::field::Guard;
+use crate::source::Span;
+use crate::syntax::tree::{Direction, Way};
+
+/// Whether the rule decides every packet.
+fn decides_all(rule: &Rule) -> bool {
+    let always = |condition: &Match| match condition {
+        Match::Value { subject, set, negated: false, .. } => {
+            super::satisfy::guard(condition) == Guard::Any && set.is_full(subject.bits())
+        }
+        _ => false,
+    };
+    matches!(rule.effects.last(), Some(Effect::Verdict(_))) && rule.matches.iter().all(always)
+}
+
+impl Checker<'_> {
+    /// Warns of the rules of a direction that are never reached, and of a direction that does not decide.
+    pub(super) fn warn_of_reach(&mut self, direction: &Direction, rules: &[Rule]) {
+        let mut decisions = Decisions::default();
+        for (i, rule) in rules.iter().enumerate() {
+            if decides_all(rule) {
+                self.warn_of_rest(rule, &rules[i + 1..]);
+                return;
+            }
+            if let Some(decided) = decisions.before(rule) {
+                let note = if decided.several { "by this rule and others after it" } else { "by this rule" };
+                self.warn(
+                    Diagnostic::warning("W0403", rule.span, "this rule is never reached")
+                        .label("every packet that it matches has been decided before")
+                        .note(decided.span, note)
+                        .help("move it up, or remove it"),
+                );
+            }
+            decisions.take(rule);
+        }
+        if !self.declared_no_match {
+            let way = direction.way.name();
+            let warning =
+                Diagnostic::warning("W0410", direction.keyword, format!("`{way}` does not end with a verdict"));
+            let warning = match rules.last() {
+                Some(last) => warning.note(last.span, "packets that go past this rule are accepted"),
+                None => warning.label("all packets are accepted"),
+            };
+            self.warn(warning.help("end it with `accept` or `drop`, or say `defaults { no-match accept }`"));
+        }
+    }
+
+    fn warn_of_rest(&mut self, rule: &Rule, rest: &[Rule]) {
+        let Some(first) = rest.first() else { return };
+        let label = match rest.len() - 1 {
+            0 => "never reached".to_owned(),
+            more => format!("never reached, as the {more} after it"),
+        };
+        self.warn(
+            Diagnostic::warning("W0402", first.span, "a rule stands after the direction has decided")
+                .label(label)
+                .note(rule.span, "this decides every packet")
+                .help("move the last verdict to the end"),
+        );
+    }
+
+    /// Warns of directions that are not written.
+    pub(super) fn warn_of_missing(&mut self, postures: &[Posture], keyword: Option<Span>) {
+        let Some((base, named)) = postures.split_first() else { return };
+        let no_match = "no rule decides";
+        for (way, missing) in [(Way::Upstream, base.upstream.is_none()), (Way::Downstream, base.downstream.is_none())] {
+            if !missing {
+                continue;
+            }
+            let span = keyword.unwrap_or(Span { end: base.span.start, ..base.span });
+            let other = match (keyword, way) {
+                (None, _) => "the policy has no rules at all",
+                (Some(_), Way::Upstream) => "only packets from the inside have rules",
+                (Some(_), Way::Downstream) => "only packets from the outside have rules",
+            };
+            let message = format!("the policy has no `{}`: {no_match} those packets", way.name());
+            self.warn(
+                Diagnostic::warning("W0409", span, message)
+                    .label(other)
+                    .help(format!("write `{} {{ accept }}` if they shall pass", way.name())),
+            );
+        }
+        for posture in named {
+            for (way, missing, base) in [
+                (Way::Upstream, posture.upstream.is_none(), base.upstream.is_some()),
+                (Way::Downstream, posture.downstream.is_none(), base.downstream.is_some()),
+            ] {
+                if !missing {
+                    continue;
+                }
+                let name = posture.name.as_deref().unwrap_or_default();
+                let label = if base { "the base policy's is used" } else { "neither has the base policy" };
+                let message = format!("the posture `{name}` has no `{}`", way.name());
+                self.warn(
+                    Diagnostic::warning("W0408", posture.span, message)
+                        .label(label)
+                        .help(format!("write `{} {{ ... }}` in it", way.name())),
+                );
+            }
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! What the caller has to load before it can answer as a [`crate::catalog::Catalog`].
+
+use super::Checker;
+use super::table::table_type;
+use crate::catalog::Family;
+use crate::checked::TableKind;
+use crate::source::{SourceMap, Span};
+use crate::syntax::tree::{Item, ListFile, TableSetting};
+use crate::syntax::{Parsed, resolve};
+
+/// A table as declared.
+#[derive(Clone, Debug)]
+pub struct TableSource {
+    /// Its name.
+    pub name: String,
+    /// The name's place.
+    pub span: Span,
+    /// Family of its prefixes.
+    pub family: Family,
+    /// Whether entries carry labels.
+    pub kind: TableKind,
+    /// Whether it is filled while running.
+    pub dynamic: bool,
+    /// The elements in the policy.
+    pub members: Vec<Members>,
+    /// Its list files.
+    pub files: Vec<ListSource>,
+}
+
+/// Addresses `first..=last`, the low bits of the number; a prefix where its `length` is known.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Members {
+    /// The first address.
+    pub first: u128,
+    /// The last address.
+    pub last: u128,
+    /// Their label; `None` in a set.
+    pub label: Option<String>,
+    /// Where they are written.
+    pub span: Span,
+}
+
+impl Members {
+    /// The length of the prefix that the addresses are; `None` if they are no prefix.
+    pub fn prefix_length(&self, family: Family) -> Option<u8> {
+        let host = self.first ^ self.last;
+        let is_prefix = host & host.wrapping_add(1) == 0 && self.first & host == 0;
+        is_prefix.then(|| family.bits() - u8::try_from(128 - host.leading_zeros()).expect("at most 128"))
+    }
+}
+
+/// A list file.
+#[derive(Clone, Debug)]
+pub struct ListSource {
+    /// The path as written.
+    pub written: String,
+    /// The same from where the main file's name is relative to.
+    pub path: String,
+    /// The field of a MaxMind database.
+    pub field: Option<String>,
+    /// Whether bad lines are skipped and counted.
+    pub lenient: bool,
+    /// The setting's place.
+    pub span: Span,
+}
+
+impl Parsed {
+    /// The tables to load, each name once. Tables and elements that are wrong are left out; [`super::check`] reports them.
+    pub fn tables(&self, sources: &SourceMap) -> Vec<TableSource> {
+        let mut checker = Checker::new(self);
+        checker.declare_names();
+        let mut tables: Vec<TableSource> = Vec::new();
+        for item in checker.items.clone() {
+            let Item::Table(table) = item else { continue };
+            let first = checker.tables.get(table.name.text.as_str()).is_some_and(|d| d.span == table.name.span);
+            let Some((family, kind)) = table_type(table).filter(|_| first) else { continue };
+            let elements = checker.elements(table, family, |_, _| ());
+            let label = |label: &str| (kind == TableKind::Labels).then(|| label.to_owned());
+            let members = elements.ranges.iter().zip(&elements.labels).map(|(range, text)| Members {
+                first: range.first,
+                last: range.last,
+                label: label(text),
+                span: range.span,
+            });
+            let files = table.settings.iter().filter_map(|setting| match setting {
+                TableSetting::File(file) => Some(list_source(file, sources)),
+                _ => None,
+            });
+            tables.push(TableSource {
+                name: table.name.text.clone(),
+                span: table.name.span,
+                family,
+                kind,
+                dynamic: table.settings.iter().any(|setting| matches!(setting, TableSetting::Dynamic(_))),
+                members: members.collect(),
+                files: files.collect(),
+            });
+        }
+        tables
+    }
+
+    /// The lists of limits to load: name and files.
+    pub fn limits(&self, sources: &SourceMap) -> Vec<(String, Vec<ListSource>)> {
+        let limits = self.items().into_iter().filter_map(|item| match item {
+            Item::Limits(limits) => Some(limits),
+            _ => None,
+        });
+        limits
+            .map(|limits| {
+                (limits.name.text.clone(), limits.files.iter().map(|file| list_source(file, sources)).collect())
+            })
+            .collect()
+    }
+}
+
+fn list_source(file: &ListFile, sources: &SourceMap) -> ListSource {
+    ListSource {
+        written: file.path.text.clone(),
+        path: resolve(&sources.file(file.span.file).name, &file.path.text),
+        field: file.field.as_ref().map(|field| field.text.clone()),
+        lenient: file.lenient.is_some(),
+        span: file.span,
+    }
+}

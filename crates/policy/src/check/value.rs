@@ -1,0 +1,304 @@
+//! Values: what is written becomes a number, or a range of numbers, of the field that it is compared with.
+
+use super::constants::{names, noun};
+use super::{Check, Checker, ELEMENTS_MAX, Reported, nearest};
+use crate::catalog::Family;
+use crate::diag::Diagnostic;
+use crate::field::Notation;
+use crate::source::Span;
+use crate::syntax::tree::{Atom, AtomKind, Operand, Value, Values};
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+/// What values are compared with.
+#[derive(Clone, Copy)]
+pub(super) struct Domain<'n> {
+    pub(super) notation: Notation,
+    pub(super) bits: u8,
+    /// As messages call it: `tcp dport`.
+    pub(super) name: &'n str,
+}
+
+impl Domain<'_> {
+    /// The largest value.
+    pub(super) fn max(self) -> u128 {
+        u128::MAX >> (128 - self.bits)
+    }
+
+    /// The family, if values are addresses.
+    pub(super) fn family(self) -> Option<Family> {
+        match self.notation {
+            Notation::Ipv4Address => Some(Family::Ipv4),
+            Notation::Ipv6Address => Some(Family::Ipv6),
+            _ => None,
+        }
+    }
+}
+
+/// Values `first..=last`, and where they are written.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Range {
+    pub(super) first: u128,
+    pub(super) last: u128,
+    pub(super) span: Span,
+}
+
+/// An address as its family writes it.
+pub(super) fn address_text(family: Family, address: u128) -> String {
+    match family {
+        Family::Ipv4 => Ipv4Addr::from_bits(address as u32).to_string(),
+        Family::Ipv6 => Ipv6Addr::from_bits(address).to_string(),
+    }
+}
+
+impl<'a> Checker<'a> {
+    /// Follows `$NAME` to what it stands for, if nothing else is written.
+    pub(super) fn follow<'v>(&mut self, mut values: &'v Values) -> Check<&'v Values>
+    where
+        'a: 'v,
+    {
+        while let Values::One(Value::Single(Operand::Variable(name))) = values {
+            values = self.variable(name)?;
+        }
+        Ok(values)
+    }
+
+    /// The ranges of a value, or of all values of the set that it names, appended to `ranges`. The recursion is bounded by
+    /// `DEFINE_DEPTH_MAX`. All elements are looked at, whatever is wrong with the first.
+    pub(super) fn ranges(&mut self, value: &Value, domain: Domain, ranges: &mut Vec<Range>) -> Check<()> {
+        let Some(left) = self.elements_left.checked_sub(1) else {
+            let message = format!("the sets of the policy have more than {ELEMENTS_MAX} elements");
+            return Err(self.report(Diagnostic::error("E0314", value.span(), message).help("use a table with a file")));
+        };
+        self.elements_left = left;
+        let Value::Single(Operand::Variable(name)) = value else {
+            ranges.push(self.range(value, domain)?);
+            return Ok(());
+        };
+        match self.variable(name)? {
+            Values::One(inner) => self.ranges(inner, domain, ranges),
+            Values::Set { elements, .. } => self.all_ranges(elements, domain, ranges),
+            Values::List(_) | Values::Masked { .. } => Err(self.not_one_value(name.span, &name.text, domain)),
+        }
+    }
+
+    pub(super) fn all_ranges(&mut self, elements: &[Value], domain: Domain, ranges: &mut Vec<Range>) -> Check<()> {
+        let mut result = Ok(());
+        for element in elements {
+            result = result.and(self.ranges(element, domain, ranges));
+        }
+        result
+    }
+
+    fn not_one_value(&mut self, span: Span, name: &str, domain: Domain) -> Reported {
+        self.report(
+            Diagnostic::error("E0302", span, format!("`${name}` is not one value for `{}`", domain.name))
+                .help("write the set in braces: `{ a, b }`"),
+        )
+    }
+
+    fn range(&mut self, value: &Value, domain: Domain) -> Check<Range> {
+        let span = value.span();
+        match value {
+            Value::Single(operand) => {
+                let value = self.operand(operand, domain)?;
+                Ok(Range { first: value, last: value, span })
+            }
+            Value::Prefix { address, length } => self.prefix(address, length, domain),
+            Value::Range { start, end } => {
+                let (first, last) = (self.operand(start, domain), self.operand(end, domain));
+                let (first, last) = (first?, last?);
+                if first > last {
+                    let text = |value| match domain.family() {
+                        Some(family) => address_text(family, value),
+                        None => value.to_string(),
+                    };
+                    return Err(self.report(
+                        Diagnostic::error("E0305", span, "the range is reversed")
+                            .label("its end is below its start")
+                            .help(format!("write `{}-{}`", text(last), text(first))),
+                    ));
+                }
+                Ok(Range { first, last, span })
+            }
+            Value::Bits(operands) => {
+                let value = self.or(operands.iter(), domain)?;
+                Ok(Range { first: value, last: value, span })
+            }
+        }
+    }
+
+    /// One value, whatever it is written as.
+    pub(super) fn one(&mut self, value: &Value, domain: Domain) -> Check<u128> {
+        let range = self.range(value, domain)?;
+        if range.first == range.last {
+            return Ok(range.first);
+        }
+        Err(self.report(
+            Diagnostic::error("E0310", range.span, "one value is needed here")
+                .label(format!("this is {} values", if range.last - range.first > 1000 { "many" } else { "several" })),
+        ))
+    }
+
+    /// The bits of several values.
+    fn or<'o>(&mut self, operands: impl Iterator<Item = &'o Operand>, domain: Domain) -> Check<u128> {
+        let mut bits = Ok(0);
+        for operand in operands {
+            let more = self.operand(operand, domain);
+            bits = bits.and_then(|bits: u128| Ok(bits | more?));
+        }
+        bits
+    }
+
+    /// The bits of a comma list.
+    pub(super) fn or_values(&mut self, values: &[Value], domain: Domain) -> Check<u128> {
+        let mut bits = Ok(0);
+        for value in values {
+            let more = self.one(value, domain);
+            bits = bits.and_then(|bits: u128| Ok(bits | more?));
+        }
+        bits
+    }
+
+    fn operand(&mut self, operand: &Operand, domain: Domain) -> Check<u128> {
+        let name = match operand {
+            Operand::Atom(atom) => return self.atom(atom, domain),
+            Operand::Variable(name) => name,
+        };
+        let values = self.variable(name)?;
+        match self.follow(values)? {
+            Values::One(Value::Single(Operand::Atom(atom))) => self.atom(atom, domain),
+            Values::One(Value::Bits(operands)) => self.or(operands.iter(), domain),
+            Values::List(values) if domain.notation == Notation::TcpFlags => self.or_values(values, domain),
+            _ => Err(self.not_one_value(name.span, &name.text, domain)),
+        }
+    }
+
+    fn prefix(&mut self, address: &Atom, length: &Atom, domain: Domain) -> Check<Range> {
+        let span = address.span.to(length.span);
+        let first = self.atom(address, domain)?;
+        let Some(family) = domain.family() else {
+            return Err(self.wrong_type(address, domain));
+        };
+        let bits = family.bits();
+        let Some(length) = length.text.parse::<u8>().ok().filter(|&length| length <= bits) else {
+            return Err(self.report(
+                Diagnostic::error("E0315", length.span, format!("`/{}` is not a prefix length", length.text))
+                    .help(format!("an {} has 0 to {bits} bits", noun(domain.notation))),
+            ));
+        };
+        let host = domain.max().checked_shr(u32::from(length)).unwrap_or(0);
+        if first & host != 0 {
+            let right = address_text(family, first & !host);
+            return Err(self.report(
+                Diagnostic::error("E0304", span, "the prefix has bits set behind its length")
+                    .label(format!("`/{length}` ends before them"))
+                    .help(format!("write `{right}/{length}`, or `{}` for the one address", address.text)),
+            ));
+        }
+        Ok(Range { first, last: first | host, span })
+    }
+
+    fn atom(&mut self, atom: &Atom, domain: Domain) -> Check<u128> {
+        match (domain.notation, atom.kind) {
+            (Notation::Ipv4Address, AtomKind::Ipv4) => match atom.text.parse::<Ipv4Addr>() {
+                Ok(address) => Ok(u128::from(address.to_bits())),
+                Err(_) => Err(self.wrong_type(atom, domain)),
+            },
+            (Notation::Ipv6Address, AtomKind::Ipv6) => match atom.text.parse::<Ipv6Addr>() {
+                Ok(address) => Ok(address.to_bits()),
+                Err(_) => Err(self.wrong_type(atom, domain)),
+            },
+            (Notation::Ipv4Address, AtomKind::Ipv6) | (Notation::Ipv6Address, AtomKind::Ipv4) => {
+                Err(self.wrong_family(atom, domain))
+            }
+            (Notation::Ipv4Address | Notation::Ipv6Address, _) => Err(self.wrong_type(atom, domain)),
+            (notation, AtomKind::Word | AtomKind::Number) => {
+                if let Some(&(_, value)) = names(notation).iter().find(|(name, _)| *name == atom.text) {
+                    return Ok(u128::from(value));
+                }
+                if atom.kind == AtomKind::Word {
+                    return Err(self.unknown_value(atom, domain));
+                }
+                self.number(atom, domain)
+            }
+            _ => Err(self.wrong_type(atom, domain)),
+        }
+    }
+
+    fn number(&mut self, atom: &Atom, domain: Domain) -> Check<u128> {
+        let text = &atom.text;
+        let digits = |digits: &str, radix| !digits.is_empty() && digits.chars().all(|c| c.is_digit(radix));
+        let parsed = match text.strip_prefix("0x").or(text.strip_prefix("0X")) {
+            Some(hex) if digits(hex, 16) => u128::from_str_radix(hex, 16),
+            // nftables reads a leading 0 as octal, people do not: neither guess is good.
+            None if digits(text, 10) && (text.len() == 1 || !text.starts_with('0')) => text.parse(),
+            _ => return Err(self.wrong_type(atom, domain)),
+        };
+        match parsed {
+            Ok(value) if value <= domain.max() => Ok(value),
+            _ => Err(self.report(
+                Diagnostic::error("E0301", atom.span, format!("`{text}` is out of range for `{}`", domain.name))
+                    .label(format!("at most {}", domain.max()))
+                    .help(format!("`{}` has {} bits", domain.name, domain.bits)),
+            )),
+        }
+    }
+
+    fn unknown_value(&mut self, atom: &Atom, domain: Domain) -> Reported {
+        let known = names(domain.notation);
+        if known.is_empty() {
+            return self.wrong_type(atom, domain);
+        }
+        let message = format!("`{}` is not a {} that Weir knows", atom.text, noun(domain.notation));
+        let diagnostic = Diagnostic::error("E0209", atom.span, message);
+        let diagnostic = match nearest(&atom.text, known.iter().map(|&(name, _)| name)) {
+            Some(near) => diagnostic.help(format!("did you mean `{near}`?")),
+            None if known.len() <= 25 => {
+                let all: Vec<&str> = known.iter().map(|&(name, _)| name).collect();
+                diagnostic.help(format!("it is one of {}", all.join(", ")))
+            }
+            None => diagnostic.help("write its number"),
+        };
+        self.report(diagnostic)
+    }
+
+    fn wrong_type(&mut self, atom: &Atom, domain: Domain) -> Reported {
+        let noun = noun(domain.notation);
+        let article = if noun.starts_with(['a', 'e', 'i', 'o', 'E', 'I']) { "an" } else { "a" };
+        let message = match domain.notation {
+            Notation::Presence => format!("`{}` is not {noun}", atom.text),
+            _ => format!("`{}` is not {article} {noun}", atom.text),
+        };
+        let help = match domain.notation {
+            Notation::Ipv4Address => "write `192.0.2.1`, `192.0.2.0/24` or `192.0.2.1-192.0.2.9`",
+            Notation::Ipv6Address => "write `2001:db8::1`, `2001:db8::/32` or `2001:db8::1-2001:db8::9`",
+            Notation::Presence => "write `exists` or `missing`",
+            _ if atom.kind == AtomKind::Number => "numbers are decimal without leading zeros, or hexadecimal with `0x`",
+            _ => "write a number",
+        };
+        let label = format!("compared with `{}`", domain.name);
+        self.report(Diagnostic::error("E0302", atom.span, message).label(label).help(help))
+    }
+
+    fn wrong_family(&mut self, atom: &Atom, domain: Domain) -> Reported {
+        let (is, help) = match domain.notation {
+            Notation::Ipv4Address => ("IPv6", domain.name.replacen("ip ", "ip6 ", 1)),
+            _ => ("IPv4", domain.name.replacen("ip6 ", "ip ", 1)),
+        };
+        let message = format!(
+            "`{}` is an {is} address, `{}` holds {} ones",
+            atom.text,
+            domain.name,
+            match is {
+                "IPv6" => "IPv4",
+                _ => "IPv6",
+            }
+        );
+        let diagnostic = Diagnostic::error("E0303", atom.span, message);
+        self.report(if help == domain.name {
+            diagnostic.help("put it into a table of its own family")
+        } else {
+            diagnostic.help(format!("write `{help} {}` in a rule of its own", atom.text))
+        })
+    }
+}

@@ -1,0 +1,202 @@
+//! Prints a syntax tree. What is printed parses to the same tree.
+
+use super::tree::{
+    Atom, AtomKind, Direction, File, Item, ListFile, Match, Operand, Operator, Rule, Statement, Subject, TableSetting,
+    Value, Values,
+};
+use std::fmt::{self, Display, Formatter};
+
+impl Display for File {
+    fn fmt(&self, f: &mut Formatter) -> fmt::Result {
+        self.items.iter().try_for_each(|item| writeln!(f, "{item}"))
+    }
+}
+
+impl Display for Item {
+    fn fmt(&self, f: &mut Formatter) -> fmt::Result {
+        match self {
+            Item::Include(include) => write!(f, "include \"{}\"", include.path.text),
+            Item::Define(define) => {
+                write!(f, "define {} = ", define.name.text)?;
+                define.values.iter().try_for_each(|values| write!(f, "{values}"))
+            }
+            Item::Table(table) => {
+                writeln!(f, "table {} {{", table.name.text)?;
+                table.settings.iter().try_for_each(|setting| writeln!(f, "  {setting}"))?;
+                write!(f, "}}")
+            }
+            Item::Limits(limits) => {
+                writeln!(f, "limits {} {{", limits.name.text)?;
+                limits.files.iter().try_for_each(|file| writeln!(f, "  {file}"))?;
+                write!(f, "}}")
+            }
+            Item::Defaults(defaults) => {
+                writeln!(f, "defaults {{")?;
+                defaults.entries.iter().try_for_each(|(kind, what)| writeln!(f, "  {} {}", kind.text, what.text))?;
+                write!(f, "}}")
+            }
+            Item::Direction(direction) => print_direction(f, direction, ""),
+            Item::Posture(posture) => {
+                writeln!(f, "posture {} {{", posture.name.text)?;
+                for direction in &posture.directions {
+                    print_direction(f, direction, "  ")?;
+                    writeln!(f)?;
+                }
+                write!(f, "}}")
+            }
+        }
+    }
+}
+
+fn print_direction(f: &mut Formatter, direction: &Direction, indent: &str) -> fmt::Result {
+    writeln!(f, "{indent}{} {{", direction.way.name())?;
+    direction.rules.iter().try_for_each(|rule| writeln!(f, "{indent}  {rule}"))?;
+    write!(f, "{indent}}}")
+}
+
+impl Display for TableSetting {
+    fn fmt(&self, f: &mut Formatter) -> fmt::Result {
+        match self {
+            TableSetting::Type { family, label: Some(label) } => write!(f, "type {} : {}", family.text, label.text),
+            TableSetting::Type { family, label: None } => write!(f, "type {}", family.text),
+            TableSetting::Elements(elements, _) => {
+                write!(f, "elements = {{ ")?;
+                for (i, element) in elements.iter().enumerate() {
+                    let comma = if i == 0 { "" } else { ", " };
+                    write!(f, "{comma}{}", element.value)?;
+                    element.label.iter().try_for_each(|label| write!(f, " : {label}"))?;
+                }
+                write!(f, " }}")
+            }
+            TableSetting::File(file) => write!(f, "{file}"),
+            TableSetting::Dynamic(_) => write!(f, "dynamic"),
+            TableSetting::Size(size) => write!(f, "size {size}"),
+            TableSetting::Timeout(timeout) => write!(f, "timeout {timeout}"),
+            TableSetting::Layout(layout) => write!(f, "layout {}", layout.text),
+        }
+    }
+}
+
+impl Display for ListFile {
+    fn fmt(&self, f: &mut Formatter) -> fmt::Result {
+        write!(f, "file \"{}\"", self.path.text)?;
+        self.field.iter().try_for_each(|field| write!(f, " field \"{}\"", field.text))?;
+        self.lenient.iter().try_for_each(|_| write!(f, " lenient"))
+    }
+}
+
+impl Display for Atom {
+    fn fmt(&self, f: &mut Formatter) -> fmt::Result {
+        match self.kind {
+            AtomKind::String => write!(f, "\"{}\"", self.text),
+            _ => write!(f, "{}", self.text),
+        }
+    }
+}
+
+impl Display for Operand {
+    fn fmt(&self, f: &mut Formatter) -> fmt::Result {
+        match self {
+            Operand::Atom(atom) => write!(f, "{atom}"),
+            Operand::Variable(name) => write!(f, "${}", name.text),
+        }
+    }
+}
+
+fn print_joined(f: &mut Formatter, parts: &[impl Display], by: &str) -> fmt::Result {
+    for (i, part) in parts.iter().enumerate() {
+        write!(f, "{}{part}", if i == 0 { "" } else { by })?;
+    }
+    Ok(())
+}
+
+impl Display for Value {
+    fn fmt(&self, f: &mut Formatter) -> fmt::Result {
+        match self {
+            Value::Single(operand) => write!(f, "{operand}"),
+            Value::Prefix { address, length } => write!(f, "{address}/{length}"),
+            // The blanks keep `a-b` from being one word.
+            Value::Range { start: Operand::Atom(start), end } if start.kind != AtomKind::Word => {
+                write!(f, "{start}-{end}")
+            }
+            Value::Range { start, end } => write!(f, "{start} - {end}"),
+            Value::Bits(operands) => {
+                write!(f, "(")?;
+                print_joined(f, operands, " | ")?;
+                write!(f, ")")
+            }
+        }
+    }
+}
+
+impl Display for Values {
+    fn fmt(&self, f: &mut Formatter) -> fmt::Result {
+        match self {
+            Values::One(value) => write!(f, "{value}"),
+            Values::List(values) => print_joined(f, values, ","),
+            Values::Set { elements, .. } => {
+                write!(f, "{{ ")?;
+                print_joined(f, elements, ", ")?;
+                write!(f, " }}")
+            }
+            Values::Masked { value, mask } => {
+                print_joined(f, value, ",")?;
+                write!(f, " / ")?;
+                print_joined(f, mask, ",")
+            }
+        }
+    }
+}
+
+impl Display for Subject {
+    fn fmt(&self, f: &mut Formatter) -> fmt::Result {
+        match self {
+            Subject::Named { layer, field } => write!(f, "{} {}", layer.text, field.text),
+            Subject::Raw { base, offset, bits, .. } => write!(f, "@{},{offset},{bits}", base.text),
+        }
+    }
+}
+
+impl Display for Match {
+    fn fmt(&self, f: &mut Formatter) -> fmt::Result {
+        let spaced = |operator: &Operator| match operator {
+            Operator::Implicit => " ".to_owned(),
+            operator => format!(" {} ", operator.text()),
+        };
+        match self {
+            Match::Guard(name) => write!(f, "{}", name.text),
+            Match::Compare { subject, mask, operator, values, .. } => {
+                write!(f, "{subject}")?;
+                mask.iter().try_for_each(|mask| write!(f, " & {mask}"))?;
+                write!(f, "{}{values}", spaced(operator))
+            }
+            Match::Table { subject, operator, table, labels, .. } => {
+                write!(f, "{subject}{}@{}", spaced(operator), table.text)?;
+                let Some(labels) = labels else { return Ok(()) };
+                write!(f, " {{ ")?;
+                print_joined(f, labels, ", ")?;
+                write!(f, " }}")
+            }
+        }
+    }
+}
+
+impl Display for Statement {
+    fn fmt(&self, f: &mut Formatter) -> fmt::Result {
+        match self {
+            Statement::Counter(_) => write!(f, "counter"),
+            Statement::Sample { copies, packets } => write!(f, "sample {copies}/{packets}"),
+            Statement::Limit { subject, limits } => write!(f, "{subject} limit @{}", limits.text),
+            Statement::Track(_) => write!(f, "track"),
+            Statement::Verdict(action, _) => write!(f, "{}", action.name()),
+        }
+    }
+}
+
+impl Display for Rule {
+    fn fmt(&self, f: &mut Formatter) -> fmt::Result {
+        print_joined(f, &self.matches, " ")?;
+        write!(f, "{}", if self.matches.is_empty() || self.statements.is_empty() { "" } else { " " })?;
+        print_joined(f, &self.statements, " ")
+    }
+}

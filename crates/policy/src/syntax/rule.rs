@@ -1,0 +1,281 @@
+//! Rules: matches, then statements.
+
+use super::cursor::{Cursor, Parse, Reported};
+use super::token::TokenKind;
+use super::tree::{Match, Name, Operator, Rule, Statement, Subject};
+use super::{foreign, value};
+use crate::diag::Diagnostic;
+use weir_abi::Action;
+
+/// Words that begin a statement.
+pub(super) const STATEMENT_WORDS: [&str; 7] = ["counter", "sample", "limit", "track", "accept", "drop", "divert"];
+
+/// Words that stand alone before a statement.
+const GUARD_WORDS: [&str; 4] = ["tcp", "udp", "icmp", "icmpv6"];
+
+/// A rule up to its end. After an error the rest of the rule is skipped.
+pub(super) fn rule(cursor: &mut Cursor) -> Parse<Rule> {
+    let start = cursor.span();
+    let mut rule = Rule { span: start, matches: Vec::new(), statements: Vec::new() };
+    while !cursor.at_end_of_statement() {
+        if let Err(Reported) = part(cursor, &mut rule) {
+            cursor.skip_statement();
+            return Err(Reported);
+        }
+    }
+    rule.span = start.to(cursor.last_span());
+    Ok(rule)
+}
+
+fn part(cursor: &mut Cursor, rule: &mut Rule) -> Parse<()> {
+    if let Some(&Statement::Verdict(action, span)) = rule.statements.last() {
+        return Err(cursor.report(
+            Diagnostic::error("E0108", cursor.span(), format!("{} stands after the verdict", cursor.found()))
+                .label("never reached")
+                .note(span, format!("`{}` ends the rule", action.name()))
+                .help("put the verdict last, or begin a new rule on a new line"),
+        ));
+    }
+    if let Some(action) = verdict(cursor) {
+        rule.statements.push(Statement::Verdict(action, cursor.bump()));
+        return Ok(());
+    }
+    match cursor.word() {
+        Some("counter") => {
+            let span = cursor.bump();
+            no_counter_state(cursor)?;
+            rule.statements.push(Statement::Counter(span));
+        }
+        Some("sample") => rule.statements.push(sample(cursor)?),
+        Some("track") => rule.statements.push(Statement::Track(cursor.bump())),
+        Some("limit") => return Err(limit_without_key(cursor)),
+        Some(word) => {
+            unsupported(cursor, word)?;
+            condition(cursor, rule)?;
+        }
+        None if cursor.is(TokenKind::At) => condition(cursor, rule)?,
+        None => return Err(cursor.unexpected("a match or a statement")),
+    }
+    Ok(())
+}
+
+fn verdict(cursor: &Cursor) -> Option<Action> {
+    let word = cursor.word()?;
+    [Action::Accept, Action::Drop, Action::Divert].into_iter().find(|action| action.name() == word)
+}
+
+fn unsupported(cursor: &mut Cursor, word: &str) -> Parse<()> {
+    match foreign::in_rule(word) {
+        None => Ok(()),
+        Some((what, help)) => Err(cursor.report(
+            Diagnostic::error("E0106", cursor.span(), format!("Weir does not have {what}"))
+                .label(format!("`{word}` is nftables' own"))
+                .help(help),
+        )),
+    }
+}
+
+fn no_counter_state(cursor: &mut Cursor) -> Parse<()> {
+    let what = match cursor.kind() {
+        TokenKind::Word if matches!(cursor.slice(), "packets" | "bytes") => "counters that start at a value",
+        TokenKind::Word if cursor.is_word("name") => "named counters",
+        TokenKind::String => "named counters",
+        _ => return Ok(()),
+    };
+    Err(cursor.report(
+        Diagnostic::error("E0106", cursor.span(), format!("Weir does not have {what}"))
+            .help("write `counter` alone; every rule has its own, named by file and line"),
+    ))
+}
+
+fn sample(cursor: &mut Cursor) -> Parse<Statement> {
+    cursor.bump();
+    let copies = value::number(cursor, "`1/N` after `sample`")?;
+    cursor.expect(TokenKind::Slash, "`/` and the number of packets")?;
+    let packets = value::number(cursor, "the number of packets after `/`")?;
+    Ok(Statement::Sample { copies, packets })
+}
+
+fn limit_without_key(cursor: &mut Cursor) -> Reported {
+    let span = cursor.bump();
+    let diagnostic = if matches!(cursor.word(), Some("rate" | "name")) {
+        Diagnostic::error("E0106", span.to(cursor.span()), "Weir does not have one limit for a whole rule")
+            .help("limits belong to prefixes: `limits NAME { file \"limits.csv\" }` and `ip saddr limit @NAME`")
+    } else {
+        Diagnostic::error("E0103", span, "`limit` does not say whose limit")
+            .label("expected an address field before it")
+            .help("write `ip saddr limit @NAME`")
+    };
+    cursor.report(diagnostic)
+}
+
+/// A match, or a statement that begins like one (`ip saddr limit @customers`).
+fn condition(cursor: &mut Cursor, rule: &mut Rule) -> Parse<()> {
+    let start = cursor.span();
+    if let Some(guard) = guard(cursor)? {
+        after_statement(cursor, rule, start)?;
+        rule.matches.push(Match::Guard(guard));
+        return Ok(());
+    }
+    let subject = subject(cursor)?;
+    if cursor.is_word("limit") {
+        cursor.bump();
+        let limits = referred(cursor, "`@` and the name of a `limits` list")?;
+        rule.statements.push(Statement::Limit { subject, limits });
+        return Ok(());
+    }
+    after_statement(cursor, rule, start)?;
+    rule.matches.push(comparison(cursor, subject)?);
+    Ok(())
+}
+
+fn after_statement(cursor: &mut Cursor, rule: &Rule, start: crate::source::Span) -> Parse<()> {
+    if rule.statements.is_empty() {
+        return Ok(());
+    }
+    Err(cursor.report(
+        Diagnostic::error("E0107", start, "a match stands after a statement")
+            .label("this is tested too late")
+            .note(statement_span(rule), "the statements begin here")
+            .help("write all matches first, then `counter`, `sample`, `limit`, `track` and the verdict"),
+    ))
+}
+
+fn statement_span(rule: &Rule) -> crate::source::Span {
+    match &rule.statements[0] {
+        Statement::Counter(span) | Statement::Track(span) | Statement::Verdict(_, span) => *span,
+        Statement::Sample { copies, packets } => copies.span.to(packets.span),
+        Statement::Limit { subject, limits } => subject.span().to(limits.span),
+    }
+}
+
+/// `tcp` where no field follows.
+fn guard(cursor: &mut Cursor) -> Parse<Option<Name>> {
+    let Some(word) = cursor.word().filter(|word| GUARD_WORDS.contains(word)) else { return Ok(None) };
+    let next = cursor.kind_ahead(1);
+    let ends = matches!(next, TokenKind::Newline | TokenKind::Semicolon | TokenKind::CloseBrace | TokenKind::End);
+    let statement = next == TokenKind::Word && STATEMENT_WORDS.contains(&cursor.slice_ahead(1));
+    Ok((ends || statement).then(|| Name { text: word.to_owned(), span: cursor.bump() }))
+}
+
+/// `tcp dport` or `@nh,96,32`.
+fn subject(cursor: &mut Cursor) -> Parse<Subject> {
+    if cursor.is(TokenKind::At) {
+        let at = cursor.bump();
+        let base = cursor.name("`ll`, `nh` or `th` after `@`")?;
+        if !cursor.is(TokenKind::Comma) {
+            return Err(cursor.report(
+                Diagnostic::error("E0103", at.to(base.span), "a table cannot stand before a field")
+                    .help(format!("write the field first: `ip saddr @{}`", base.text)),
+            ));
+        }
+        cursor.bump();
+        let offset = value::number(cursor, "the first bit of the raw expression")?;
+        cursor.expect(TokenKind::Comma, "`,` and the number of bits")?;
+        let bits = value::number(cursor, "the number of bits")?;
+        let span = at.to(bits.span);
+        return Ok(Subject::Raw { base, offset, bits, span });
+    }
+    let layer = cursor.name("a field")?;
+    let statement = cursor.word().is_some_and(|word| STATEMENT_WORDS.contains(&word));
+    if statement || !cursor.is(TokenKind::Word) {
+        return Err(cursor.unexpected(&format!("a field of `{}`, as in `tcp dport`", layer.text)));
+    }
+    let field = cursor.name("a field")?;
+    Ok(Subject::Named { layer, field })
+}
+
+/// `@name`; the span covers both.
+fn referred(cursor: &mut Cursor, expected: &str) -> Parse<Name> {
+    let at = cursor.expect(TokenKind::At, expected)?;
+    let name = cursor.name("a name after `@`")?;
+    Ok(Name { span: at.to(name.span), ..name })
+}
+
+fn operator(cursor: &mut Cursor) -> Operator {
+    let operator = match cursor.kind() {
+        TokenKind::Equal => Operator::Equal,
+        TokenKind::NotEqual => Operator::NotEqual,
+        TokenKind::Bang => Operator::NoneOf,
+        TokenKind::Less => Operator::Less,
+        TokenKind::LessEqual => Operator::LessEqual,
+        TokenKind::Greater => Operator::Greater,
+        TokenKind::GreaterEqual => Operator::GreaterEqual,
+        TokenKind::Word => match cursor.slice() {
+            "eq" => Operator::Equal,
+            "ne" => Operator::NotEqual,
+            "lt" => Operator::Less,
+            "le" => Operator::LessEqual,
+            "gt" => Operator::Greater,
+            "ge" => Operator::GreaterEqual,
+            _ => Operator::Implicit,
+        },
+        _ => Operator::Implicit,
+    };
+    if operator != Operator::Implicit {
+        cursor.bump();
+    }
+    operator
+}
+
+fn comparison(cursor: &mut Cursor, subject: Subject) -> Parse<Match> {
+    match cursor.kind() {
+        TokenKind::Dot => {
+            return Err(cursor.report(
+                Diagnostic::error("E0106", cursor.span(), "Weir does not have concatenations")
+                    .label("`.` joins two fields in nftables")
+                    .help("write both matches in one rule: `ip saddr 192.0.2.1 tcp dport 22`"),
+            ));
+        }
+        TokenKind::Assign => {
+            return Err(cursor.report(
+                Diagnostic::error("E0103", cursor.span(), "`=` does not compare").help("write `==`, or nothing at all"),
+            ));
+        }
+        _ => {}
+    }
+    if let Some(word) = cursor.word() {
+        unsupported_comparison(cursor, word)?;
+    }
+    let mask = match cursor.eat(TokenKind::Ampersand) {
+        true => Some(value::value(cursor, "a mask after `&`")?),
+        false => None,
+    };
+    let before = cursor.span();
+    let operator = operator(cursor);
+    let operator_span = if operator == Operator::Implicit { cursor.here() } else { before };
+    if cursor.is(TokenKind::At) && mask.is_none() {
+        return table(cursor, subject, operator, operator_span);
+    }
+    let of = match &subject {
+        Subject::Named { layer, field } => format!("a value for `{} {}`", layer.text, field.text),
+        Subject::Raw { .. } => "a value for the raw expression".to_owned(),
+    };
+    let values = value::values(cursor, &of)?;
+    Ok(Match::Compare { subject, mask, operator, operator_span, values })
+}
+
+fn unsupported_comparison(cursor: &mut Cursor, word: &str) -> Parse<()> {
+    if matches!(word, "vmap" | "map") { unsupported(cursor, word) } else { Ok(()) }
+}
+
+fn table(
+    cursor: &mut Cursor,
+    subject: Subject,
+    operator: Operator,
+    operator_span: crate::source::Span,
+) -> Parse<Match> {
+    if !matches!(operator, Operator::Implicit | Operator::Equal | Operator::NotEqual) {
+        return Err(cursor.report(
+            Diagnostic::error("E0310", operator_span, format!("`{}` does not go with a table", operator.text()))
+                .help("an address is in a table (`@table`) or not (`!= @table`)"),
+        ));
+    }
+    let table = referred(cursor, "a table")?;
+    let labels = match cursor.is(TokenKind::OpenBrace) {
+        true => Some(value::set(cursor, "a label", &mut |cursor| value::label(cursor))?.0),
+        false => None,
+    };
+    let span = subject.span().to(cursor.last_span());
+    Ok(Match::Table { subject, operator, table, labels, span })
+}
