@@ -1,5 +1,7 @@
 //! The C lookups against the Rust ones: `datapath/include/lookup.h`, compiled by every compiler here, on the same images.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 mod support;
 
 use std::path::Path;

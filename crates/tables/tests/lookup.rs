@@ -1,5 +1,7 @@
 //! Every layout against the reference: random nested prefixes, and tables that reach each case of each layout.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 mod support;
 
 use proptest::prelude::*;
