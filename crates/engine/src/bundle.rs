@@ -276,7 +276,8 @@ impl Members<'_> {
     fn end(&mut self) -> Result<(), EngineError> {
         match self.entries.next() {
             None => Ok(()),
-            Some(_) => Err(self.refuse("has more members than its manifest lists")),
+            Some(Err(error)) => Err(self.refuse(&format!("truncated or damaged at its end: {error}"))),
+            Some(Ok(_)) => Err(self.refuse("has more members than its manifest lists")),
         }
     }
 

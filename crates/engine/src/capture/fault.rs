@@ -25,7 +25,7 @@ pub enum CaptureFault {
     #[error("pcap variant {0} is not supported, convert it with `editcap -F pcap`")]
     Variant(&'static str),
     /// The file ends inside a record.
-    #[error("the file ends inside a {0}")]
+    #[error("the file ends inside {0}")]
     Truncated(&'static str),
     /// A length that no packet has.
     #[error("captured length {0} is over the limit of {CAPTURED_BYTES_MAX} bytes")]

@@ -42,7 +42,7 @@ impl Pcap {
     /// Reads the file header.
     pub(super) fn interface(&self, header: &[u8]) -> Result<Interface, CaptureFault> {
         if header.len() < FILE_HEADER_BYTES {
-            return Err(CaptureFault::Truncated("file header"));
+            return Err(CaptureFault::Truncated("the file header"));
         }
         let (major, minor) = (self.order.u16(header, 4), self.order.u16(header, 6));
         if major != 2 {
@@ -58,7 +58,7 @@ impl Pcap {
     #[inline]
     pub(super) fn record(&self, rest: &[u8]) -> Result<Record, CaptureFault> {
         let Some(header) = rest.first_chunk::<RECORD_HEADER_BYTES>() else {
-            return Ok(Record::Incomplete("packet header"));
+            return Ok(Record::Incomplete("a packet header"));
         };
         let (cap, len) = (self.order.u32(header, 8), self.order.u32(header, 12));
         if cap > CAPTURED_BYTES_MAX {
@@ -66,7 +66,7 @@ impl Pcap {
         }
         let bytes = RECORD_HEADER_BYTES + cap as usize;
         if rest.len() < bytes {
-            return Ok(Record::Incomplete("packet"));
+            return Ok(Record::Incomplete("a packet"));
         }
         let seconds = u64::from(self.order.u32(header, 0));
         let fraction = u64::from(self.order.u32(header, 4)) * u64::from(self.ns_per_unit);

@@ -64,16 +64,16 @@ impl Pcapng {
     #[inline]
     pub(super) fn record(&mut self, rest: &[u8], interfaces: &mut Vec<Interface>) -> Result<Record, CaptureFault> {
         let Some(header) = rest.first_chunk::<8>() else {
-            return Ok(Record::Incomplete("block header"));
+            return Ok(Record::Incomplete("a block header"));
         };
         match self.order.u32(header, 0) {
-            block::ENHANCED_PACKET => self.packet(rest, "enhanced packet block", 20, interfaces, enhanced_packet),
+            block::ENHANCED_PACKET => self.packet(rest, "an enhanced packet block", 20, interfaces, enhanced_packet),
             block::SECTION => self.section(rest, interfaces.len()),
             block::INTERFACE => self.description(rest, interfaces),
-            block::SIMPLE_PACKET => self.packet(rest, "simple packet block", 4, interfaces, simple_packet),
-            block::OLD_PACKET => self.packet(rest, "packet block", 20, interfaces, old_packet),
+            block::SIMPLE_PACKET => self.packet(rest, "a simple packet block", 4, interfaces, simple_packet),
+            block::OLD_PACKET => self.packet(rest, "a packet block", 20, interfaces, old_packet),
             _ => {
-                let bytes = self.block_bytes(header, "unknown block", 0)?;
+                let bytes = self.block_bytes(header, "an unknown block", 0)?;
                 Ok(Record::Other { bytes: u64::from(bytes) })
             }
         }
@@ -109,7 +109,7 @@ impl Pcapng {
 
     /// Section header: from here on its byte order holds, and interfaces are numbered anew.
     fn section(&mut self, rest: &[u8], interfaces: usize) -> Result<Record, CaptureFault> {
-        const WHAT: &str = "section header";
+        const WHAT: &str = "a section header";
         let Some(head) = rest.first_chunk::<16>() else {
             return Ok(Record::Incomplete(WHAT));
         };
@@ -130,7 +130,7 @@ impl Pcapng {
     }
 
     fn description(&self, rest: &[u8], interfaces: &mut Vec<Interface>) -> Result<Record, CaptureFault> {
-        const WHAT: &str = "interface description";
+        const WHAT: &str = "an interface description";
         let Some(body) = self.body(rest, WHAT, 8)? else {
             return Ok(Record::Incomplete(WHAT));
         };

@@ -184,10 +184,11 @@ impl CaptureReader {
                 Ok(Step::Full) => break,
                 Ok(Step::Empty(_)) if !self.frames.is_empty() => break,
                 Ok(Step::Empty(what)) if self.buffer.ended() => {
-                    if self.buffer.rest().is_empty() && !self.buffer.skipping() {
-                        return Ok(None);
-                    }
-                    return Err(self.fault(CaptureFault::Truncated(what)));
+                    return match (self.buffer.skipping(), self.buffer.rest().is_empty()) {
+                        (true, _) => Err(self.fault(CaptureFault::Truncated("an unknown block"))),
+                        (false, true) => Ok(None),
+                        (false, false) => Err(self.fault(CaptureFault::Truncated(what))),
+                    };
                 }
                 Ok(Step::Empty(_)) => {
                     let filled = self.buffer.fill();
@@ -265,7 +266,7 @@ fn detect(start: &[u8]) -> Result<Format, CaptureFault> {
         return Err(CaptureFault::Empty);
     }
     let Some(&magic) = start.first_chunk::<4>() else {
-        return Err(CaptureFault::Truncated("file header"));
+        return Err(CaptureFault::Truncated("the file header"));
     };
     if u32::from_le_bytes(magic) == block::SECTION {
         return Ok(Format::Pcapng(Pcapng::new()));
