@@ -183,7 +183,8 @@ pub(crate) struct View<'a> {
 }
 
 impl<'a> View<'a> {
-    pub fn new(header: &Header, image: &'a [u8]) -> Result<Self, ImageError> {
+    /// The sections, their bounds checked.
+    pub fn open(header: &Header, image: &'a [u8]) -> Result<Self, ImageError> {
         let view = View {
             direct: header.section_at(image, 0, "direct", DIRECT_OFFSET)?,
             extension: header.section_at(image, 1, "extension", EXTENSION_OFFSET)?,
@@ -192,27 +193,33 @@ impl<'a> View<'a> {
         if view.direct.len() != DIRECT_ENTRIES {
             return Err(header.corrupt("direct", "section size"));
         }
-        let blocks = view.extension.len() / BLOCK_ENTRIES;
         if !view.extension.len().is_multiple_of(BLOCK_ENTRIES) {
             return Err(header.corrupt("extension", "section size"));
-        }
-        if view.direct.iter().any(|&block| usize::from(u16::from_le_bytes(block)) >= blocks) {
-            return Err(header.corrupt("direct", "block number"));
         }
         if view.ranges.len() > RANGES_MAX {
             return Err(header.corrupt("ranges", "section size"));
         }
-        // Heads have label 0, so every word of the section can be checked alike, once.
-        if view.ranges.iter().any(|&range| u32::from_le_bytes(range) & LABEL_MASK > header.labels) {
-            return Err(header.corrupt("ranges", "label"));
-        }
-        for &entry in view.extension {
-            view.check(u32::from_le_bytes(entry), header.labels).map_err(|what| header.corrupt("extension", what))?;
-        }
         Ok(view)
     }
 
-    fn check(&self, entry: u32, labels: u32) -> Result<(), &'static str> {
+    /// Checks every index and label inside.
+    pub fn check(&self, header: &Header) -> Result<(), ImageError> {
+        let blocks = self.extension.len() / BLOCK_ENTRIES;
+        if self.direct.iter().any(|&block| usize::from(u16::from_le_bytes(block)) >= blocks) {
+            return Err(header.corrupt("direct", "block number"));
+        }
+        // Heads have label 0, so every word of the section can be checked alike, once.
+        if self.ranges.iter().any(|&range| u32::from_le_bytes(range) & LABEL_MASK > header.labels) {
+            return Err(header.corrupt("ranges", "label"));
+        }
+        for &entry in self.extension {
+            let entry = u32::from_le_bytes(entry);
+            self.check_entry(entry, header.labels).map_err(|what| header.corrupt("extension", what))?;
+        }
+        Ok(())
+    }
+
+    fn check_entry(&self, entry: u32, labels: u32) -> Result<(), &'static str> {
         let base = (entry >> COUNT_BITS) as usize;
         let in_bounds = match entry & COUNT_MASK {
             0 if base <= labels as usize => return Ok(()),

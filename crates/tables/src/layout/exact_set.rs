@@ -102,7 +102,8 @@ pub(crate) struct View<'a> {
 }
 
 impl<'a> View<'a> {
-    pub fn new(header: &Header, image: &'a [u8]) -> Result<Self, ImageError> {
+    /// The sections, their bounds checked.
+    pub fn open(header: &Header, image: &'a [u8]) -> Result<Self, ImageError> {
         let (shift, order) = (header.section[SHIFT], header.section[ORDER]);
         if header.labels != 1 {
             return Err(header.corrupt("header", "label count"));
@@ -114,11 +115,15 @@ impl<'a> View<'a> {
         if buckets.len() != SLOTS_MIN << order << (32 - shift) {
             return Err(header.corrupt("buckets", "section size"));
         }
-        let overflow: &[[u8; 4]] = header.section(image, 1, "overflow")?;
-        if !overflow.is_sorted_by_key(|&addr| u32::from_le_bytes(addr)) {
-            return Err(header.corrupt("overflow", "order"));
+        Ok(View { buckets, overflow: header.section(image, 1, "overflow")?, shift, order })
+    }
+
+    /// Checks the order of the overflow, with which every lookup in it is exact; buckets hold no index.
+    pub fn check(&self, header: &Header) -> Result<(), ImageError> {
+        match self.overflow.is_sorted_by_key(|&addr| u32::from_le_bytes(addr)) {
+            true => Ok(()),
+            false => Err(header.corrupt("overflow", "order")),
         }
-        Ok(View { buckets, overflow, shift, order })
     }
 
     /// 1 if `addr` is in the set, 0 if not.

@@ -1,7 +1,7 @@
 //! Table layouts, one a file: its bit diagrams, its builder, and the same lookup that `datapath/include` has in C.
 //!
 //! A layout file never sees text and never sees another layout. To add one: a number in `weir_abi::Layout`, a file here
-//! with `build`, `View::new` (checks every index in the bytes) and `View::find`, and its C twin.
+//! with `build`, `View::{open, check, find}`, and its C twin.
 
 pub(crate) mod dxr;
 pub(crate) mod exact_set;

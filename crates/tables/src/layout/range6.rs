@@ -161,7 +161,8 @@ pub(crate) struct View<'a> {
 }
 
 impl<'a> View<'a> {
-    pub fn new(header: &Header, image: &'a [u8]) -> Result<Self, ImageError> {
+    /// The sections, their bounds checked.
+    pub fn open(header: &Header, image: &'a [u8]) -> Result<Self, ImageError> {
         let view = View {
             root: header.section_at(image, 0, "root", ROOT_OFFSET)?,
             nodes: header.section_at(image, 1, "nodes", NODES_OFFSET)?,
@@ -177,18 +178,24 @@ impl<'a> View<'a> {
         if view.starts.len() != view.labels.len() || view.starts.len() > VALUES {
             return Err(header.corrupt("labels", "section size"));
         }
-        if view.labels.iter().any(|&label| u32::from_le_bytes(label) > header.labels) {
-            return Err(header.corrupt("labels", "label"));
-        }
-        for (name, entries) in [("root", view.root), ("nodes", view.nodes)] {
-            for &entry in entries {
-                view.check(u32::from_le_bytes(entry), header.labels).map_err(|what| header.corrupt(name, what))?;
-            }
-        }
         Ok(view)
     }
 
-    fn check(&self, entry: u32, labels: u32) -> Result<(), &'static str> {
+    /// Checks every index and label inside.
+    pub fn check(&self, header: &Header) -> Result<(), ImageError> {
+        if self.labels.iter().any(|&label| u32::from_le_bytes(label) > header.labels) {
+            return Err(header.corrupt("labels", "label"));
+        }
+        for (name, entries) in [("root", self.root), ("nodes", self.nodes)] {
+            for &entry in entries {
+                let entry = u32::from_le_bytes(entry);
+                self.check_entry(entry, header.labels).map_err(|what| header.corrupt(name, what))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn check_entry(&self, entry: u32, labels: u32) -> Result<(), &'static str> {
         let value = (entry & VALUE_MASK) as usize;
         match entry >> KIND_SHIFT {
             // C returns the whole entry of a hit.

@@ -12,6 +12,9 @@ use crate::prefix::{Element, Prefix};
 /// A thread is not worth starting for less.
 const CHUNK_BYTES_MIN: usize = 1 << 19;
 
+/// Prefixes that room is made for before they are read.
+const GUESS_MAX: usize = 1 << 20;
+
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 /// Adds a text list to a table.
@@ -200,8 +203,8 @@ struct Part<A> {
 
 impl<A: TableAddress> Part<A> {
     fn read(chunk: &[u8], kind: Kind, line_reader: LineReader<A>) -> Self {
-        // An address needs eight bytes or so; growing costs more than the guess.
-        let prefixes = Vec::with_capacity(chunk.len() / 16);
+        // A line has about 16 bytes. A guess too low costs a copy, one too high memory that is never touched.
+        let prefixes = Vec::with_capacity((chunk.len() / 16).min(GUESS_MAX));
         let sink = Sink {
             kind,
             prefixes,

@@ -123,7 +123,7 @@ pub fn comb4() -> Vec<Entry<u32>> {
 
 /// A /48 with a thousand hosts (blocks whose count stands at the head) and a crowd of /48s that needs nodes.
 pub fn crowd6() -> Vec<Entry<u128>> {
-    let hosts = (0..1000u128).map(|index| (0x2001_0db8_0001 << 80 | index * 3, 128, 1 + index as u32 % 5));
+    let hosts = (0..1000u128).map(|index| ((0x2001_0db8_0001 << 80) + index * 3, 128, 1 + index as u32 % 5));
     let nets = (0..3000u128).map(|index| ((0x2a00_0000_0000 + index * 7) << 80, 48, 1 + index as u32 % 5));
     hosts.chain(nets).chain([(0x2000 << 112, 3, 2), (0, 0, 1)]).collect()
 }
