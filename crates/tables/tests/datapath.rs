@@ -185,3 +185,16 @@ fn mutated_images_that_are_accepted_answer_alike() {
     }
     assert!(accepted > 20, "mutations that change labels and starts only are accepted: {accepted}");
 }
+
+#[test]
+fn the_same_lookups_compile_for_bpf() {
+    let dir = tempfile::tempdir().unwrap();
+    let (source, object) = (dir.path().join("shim.c"), dir.path().join("shim.o"));
+    std::fs::write(&source, SHIM).unwrap();
+    let include = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../datapath/include");
+    let flags = ["-std=c11", "--target=bpf", "-mcpu=v3", "-O2", "-ffreestanding", "-Wall", "-Wextra", "-Werror", "-c"];
+    let mut clang = Command::new("clang-19");
+    clang.args(flags).args(["-DWEIR_COUNTERS=64", "-I"]).arg(include).arg("-o").args([&object, &source]);
+    let run = clang.output().expect("clang-19 is installed: only it compiles for BPF");
+    assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
+}
