@@ -3,21 +3,28 @@
 //! `src/bin` hands each to libFuzzer; `tests/corpus.rs` replays seeds and past crashes through them under `cargo test`.
 #![forbid(unsafe_code)]
 
-use weir_policy::source::{SourceMap, Span};
+mod packet;
+mod policy;
+mod table;
 
 /// A target.
 pub type Target = fn(&[u8]);
 
-/// All Rust targets by name. `fuzz/src/bin` has one file for each.
-pub const TARGETS: &[(&str, Target)] = &[("policy_parser", policy_parser)];
+/// All Rust targets by name. `src/bin` has a file for each.
+pub const TARGETS: &[(&str, Target)] = &[
+    ("capture", packet::capture),
+    ("ir_parser", policy::ir_parser),
+    ("list_csv", table::list_csv),
+    ("list_ipset", table::list_ipset),
+    ("list_mmdb", table::list_mmdb),
+    ("list_plain", table::list_plain),
+    ("packet_reference", packet::packet_reference),
+    ("policy_parser", policy::policy_parser),
+    ("table_image", table::table_image),
+];
 
-/// A policy's text through the source map (and, once it stands, the parser).
-pub fn policy_parser(data: &[u8]) {
-    let Ok(text) = std::str::from_utf8(data) else { return };
-    let mut sources = SourceMap::default();
-    let file = sources.add("fuzz.weir", text);
-    for (start, end) in text.char_indices().zip(text.char_indices().skip(1)).take(64) {
-        let span = Span { file, start: start.0 as u32, end: end.0 as u32 };
-        let _ = (sources.text(span), sources.cite(span));
-    }
+/// Runs one target.
+pub fn run(name: &str, data: &[u8]) {
+    let (_, target) = TARGETS.iter().find(|(known, _)| *known == name).expect("every binary names a target");
+    target(data);
 }

@@ -14,6 +14,7 @@ fn seeds_and_crashes_pass() {
         let seeds = inputs("seeds", name);
         assert!(!seeds.is_empty(), "{name} has no seeds");
         for path in seeds.into_iter().chain(inputs("corpus", name)) {
+            // Shown if the target panics.
             eprintln!("{}", path.display());
             target(&std::fs::read(&path).expect("a file that was just listed"));
         }
@@ -22,12 +23,12 @@ fn seeds_and_crashes_pass() {
 
 #[test]
 fn every_target_has_its_binary() {
-    let mut files: Vec<String> = inputs("src", "bin")
-        .iter()
-        .map(|path| path.file_stem().expect("a Rust file").to_string_lossy().into_owned())
-        .collect();
-    files.sort();
-    let mut names: Vec<&str> = weir_fuzz::TARGETS.iter().map(|(name, _)| *name).collect();
+    let binaries = inputs("src", "bin");
+    let mut names: Vec<_> = binaries.iter().filter_map(|path| path.file_stem()?.to_str()).collect();
     names.sort();
-    assert_eq!(files, names);
+    assert_eq!(names, weir_fuzz::TARGETS.iter().map(|(name, _)| *name).collect::<Vec<_>>());
+    for (name, path) in names.iter().zip(&binaries) {
+        let text = std::fs::read_to_string(path.with_file_name(format!("{name}.rs"))).expect("a binary's source");
+        assert!(text.contains(&format!("run(\"{name}\", data)")), "{name} runs another target");
+    }
 }

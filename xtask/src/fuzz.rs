@@ -20,6 +20,9 @@ const HANG_SECONDS: u32 = 10;
 /// More memory than this is a leak or an unbounded allocation, in MiB.
 const MEMORY_MAX_MIB: u32 = 1024;
 
+/// Folders of inputs that are kept for other tests and make good seeds.
+const MORE_SEEDS: &[(&str, &str)] = &[("policy_parser", "tests/errors"), ("ir_parser", "crates/policy/tests/programs")];
+
 /// Coverage for libFuzzer, and the checks that a release build leaves out.
 const RUSTFLAGS: &str = "--cfg fuzzing -Cdebug-assertions -Coverflow-checks -Ccodegen-units=1 -Cpasses=sancov-module \
     -Cllvm-args=-sanitizer-coverage-level=4 -Cllvm-args=-sanitizer-coverage-inline-8bit-counters \
@@ -98,6 +101,7 @@ impl Target {
         command.arg(format!("-artifact_prefix={}/", crashes.display()));
         command.args(["-verbosity=1", "-print_final_stats=0", "-reload=0"]);
         command.args([&learnt, &seeds, &crashes]);
+        command.args(MORE_SEEDS.iter().filter(|(target, _)| target == name).map(|(_, folder)| folder));
         quiet_run(&mut command).map_err(|message| format!("{name}: {message}"))
     }
 

@@ -1,4 +1,4 @@
-//! libFuzzer's entry to [`weir_fuzz::policy_parser`].
+//! libFuzzer's entry to the target.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| weir_fuzz::policy_parser(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| weir_fuzz::run("policy_parser", data));

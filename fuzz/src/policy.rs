@@ -1,0 +1,67 @@
+//! Policies and their intermediate form.
+
+use weir_policy::backend::c::{Target, emit};
+use weir_policy::catalog::{Catalog, TableFacts};
+use weir_policy::diag::render::{Style, render};
+use weir_policy::source::{Source, SourceMap};
+use weir_policy::{ir, pipeline};
+
+/// What a policy can include.
+const INCLUDED: &str = "define web = { 80, 443 }\ntable more { type ipv4; elements = { 192.0.2.1 } }\n";
+
+/// Every table that a policy names was read and holds this.
+struct AnyTable(TableFacts);
+
+impl Catalog for AnyTable {
+    fn table(&self, _: &str) -> Option<&TableFacts> {
+        Some(&self.0)
+    }
+}
+
+/// A policy's text all the way to C. Mistakes must render; what passes the checks must compile, and its IR must print and read
+/// back as itself.
+pub(crate) fn policy_parser(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else { return };
+    let includes = |path: &str| match path {
+        "missing" => Err("no such file".to_owned()),
+        _ => Ok(INCLUDED.to_owned()),
+    };
+    let main = Source::new("fuzz.weir", text);
+    let (sources, parsed) = pipeline::parse(main, &includes);
+    let labels = ["HR", "SI", "AT"].map(str::to_owned).to_vec();
+    let catalog = AnyTable(TableFacts { entries: 3, by_length: vec![0, 0, 0, 0, 0, 0, 0, 0, 3], labels });
+    match pipeline::check(&parsed, &sources, &catalog) {
+        Ok(policy) => {
+            let _ = render(&policy.warnings, &sources, Style::Plain);
+            compile(&pipeline::lower(&policy, &sources), &sources);
+        }
+        Err(mistakes) => {
+            assert!(!mistakes.is_empty(), "a refusal says why");
+            assert!(!render(&mistakes, &sources, Style::Plain).is_empty(), "mistakes can be shown");
+        }
+    }
+}
+
+fn compile(lowered: &ir::lower::Lowered, sources: &SourceMap) {
+    let program = &lowered.program;
+    ir::verify::verify(program).expect("lowering keeps the invariants");
+    let printed = program.to_string();
+    assert_eq!(ir::parse::parse(&printed).as_ref(), Ok(program), "{printed}");
+    let refused = pipeline::unsupported(lowered, "fuzz");
+    if refused.is_empty() {
+        let _ = (pipeline::emit(lowered, Target::Native), pipeline::emit(lowered, Target::Bpf));
+    } else {
+        let _ = render(&refused, sources, Style::Coloured);
+    }
+}
+
+/// Printed IR: what reads prints as itself, and every backend takes it.
+pub(crate) fn ir_parser(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else { return };
+    let Ok(program) = ir::parse::parse(text) else { return };
+    let printed = program.to_string();
+    assert_eq!(ir::parse::parse(&printed).as_ref(), Ok(&program), "{printed}");
+    if program.unsupported().is_empty() {
+        let _ = (emit(&program, Target::Native), emit(&program, Target::Bpf));
+    }
+}

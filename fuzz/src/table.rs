@@ -1,0 +1,96 @@
+//! Lists and table images.
+
+use std::num::NonZero;
+use std::sync::OnceLock;
+use weir_abi::{Family, Layout};
+use weir_tables::{Entries, ImageView, Kind, ReadOptions};
+
+/// One element a line.
+pub(crate) fn list_plain(data: &[u8]) {
+    list("list.txt", data);
+}
+
+/// `start,end,label` and `cidr,label`.
+pub(crate) fn list_csv(data: &[u8]) {
+    list("list.csv", data);
+}
+
+/// `ipset save`.
+pub(crate) fn list_ipset(data: &[u8]) {
+    list("list.ipset", data);
+}
+
+/// MaxMind DB, with two field paths that databases have.
+pub(crate) fn list_mmdb(data: &[u8]) {
+    list("list.mmdb", data);
+}
+
+/// Strict and lenient readers, for both families, with labels and without.
+fn list(name: &str, data: &[u8]) {
+    let kinds = [Kind::Set, Kind::Labels];
+    for (family, kind) in [Family::Ipv4, Family::Ipv6].into_iter().flat_map(|family| kinds.map(|kind| (family, kind))) {
+        for lenient in [false, true] {
+            let options = ReadOptions {
+                field_path: (kind == Kind::Labels).then(|| "country.iso_code".to_owned()),
+                lenient,
+                // Threads cost more than the list.
+                threads: NonZero::new(1),
+            };
+            let mut entries = Entries::new(family, kind);
+            let Ok(report) = entries.read(name, data, &options) else {
+                assert!(entries.is_empty(), "a list that is refused leaves nothing behind");
+                continue;
+            };
+            assert_eq!(report.prefixes, entries.len() as u64, "the report counts what was added");
+            assert!(lenient || report.skipped == 0, "a strict reader skips nothing");
+            let table = entries.settle();
+            assert!(table.facts().entries as u64 <= report.prefixes, "a table holds no more than it was given");
+        }
+    }
+}
+
+/// An image from a bundle that somebody altered: whatever the check lets through can be looked up in.
+///
+/// Images are large and mostly empty, so the input is not the image but what is changed: which image, how much of it is left
+/// in 256ths (0: all), then words of 4 bytes to overwrite, as place and value.
+pub(crate) fn table_image(data: &[u8]) {
+    let [which, left, patches @ ..] = data else { return };
+    let images = whole_images();
+    let mut bytes = images[usize::from(*which) % images.len()].clone();
+    let words = bytes.len() / 4;
+    for patch in patches.chunks_exact(8) {
+        let (place, value) = patch.split_at(4);
+        let place = u32::from_le_bytes(place.try_into().expect("half of 8 bytes")) as usize % words;
+        bytes[4 * place..4 * place + 4].copy_from_slice(value);
+    }
+    if *left > 0 {
+        bytes.truncate(bytes.len() * usize::from(*left) / 256);
+    }
+    let Ok(view) = ImageView::new(&bytes) else { return };
+    let known = [0, u128::MAX, 0xc000_0200, 0xc000_0210, 0xa00_0000, 0x2001_0db8 << 96, 0x2001_0db8_0001 << 80];
+    let asked =
+        patches.chunks_exact(4).map(|word| u128::from_be_bytes([word; 4].concat().try_into().expect("4 words")));
+    for addr in known.into_iter().chain(asked) {
+        for addr in [addr, addr.wrapping_add(1), addr.wrapping_sub(1)] {
+            assert!(view.find4(addr as u32) <= view.labels(), "a label that no table has");
+            assert!(view.find6(addr) <= view.labels(), "a label that no table has");
+        }
+    }
+}
+
+/// An image of each layout.
+fn whole_images() -> &'static [Vec<u8>] {
+    static IMAGES: OnceLock<Vec<Vec<u8>>> = OnceLock::new();
+    let image = |family, layout, list: &str| {
+        let mut entries = Entries::new(family, if list.contains(',') { Kind::Labels } else { Kind::Set });
+        entries.read("list", list.as_bytes(), &ReadOptions::default()).expect("a good list");
+        entries.settle().build(layout).expect("the layout takes the list").as_bytes().to_vec()
+    };
+    IMAGES.get_or_init(|| {
+        vec![
+            image(Family::Ipv4, Layout::ExactSet, "192.0.2.1\n198.51.100.7\n10.0.0.1\n"),
+            image(Family::Ipv4, Layout::Dxr16x4, "192.0.2.0/28,AT\n192.0.2.4/32,HR\n10.0.0.0/8,SI\n10.0.128.0/20,AT\n"),
+            image(Family::Ipv6, Layout::Range6, "2001:db8::/32,AT\n2001:db8:1::/48,HR\n2001:db8:1::7/128,SI\n"),
+        ]
+    })
+}
