@@ -93,6 +93,18 @@ WEIR_INLINE const uint8_t *table_at(struct table table, uint32_t offset)
 	return table.image + (offset & table.mask);
 }
 
+/*
+ * Makes the verifier forget what it knows of x. It follows every path through a loop as long as their states differ,
+ * say in the range of an offset; once forgotten, the states are the same and the next round is followed once. Costs a
+ * load.
+ */
+static volatile uint32_t weir_zero WEIR_SECTION(".bss.zero");
+
+WEIR_INLINE uint32_t forget(uint32_t x)
+{
+	return x + weir_zero;
+}
+
 /* The `bytes` at `offset`, or NULL if the frame ends before them. */
 WEIR_INLINE const uint8_t *frame_at(const struct frame *frame, uint32_t offset, uint32_t bytes)
 {
@@ -135,6 +147,11 @@ WEIR_INLINE struct weir_counter *counter_at(const struct env *env, uint32_t inde
 WEIR_INLINE const uint8_t *table_at(struct table table, uint32_t offset)
 {
 	return table.image + offset;
+}
+
+WEIR_INLINE uint32_t forget(uint32_t x)
+{
+	return x;
 }
 
 /* Frame i of the burst, cut to the window. */

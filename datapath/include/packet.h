@@ -391,9 +391,9 @@ WEIR_INLINE enum reason parse_ext(const struct frame *frame, struct packet *pack
 		bytes = ext_bytes(bit, at[1]);
 		if (offset + bytes > end || offset + bytes > frame->cap)
 			return REASON_MALFORMED_IPV6_EXT;
-		packet->ext |= bit;
+		packet->ext = (uint8_t)forget(packet->ext | bit);
 		packet->proto = at[0];
-		offset += bytes;
+		offset = forget(offset + bytes);
 		if (bit == EXT_FRAG) {
 			packet->frag_off = be16(at + 2);
 			reason = check_fragment(packet, packet->frag_off >> 3, packet->frag_off & 1, end - offset);

@@ -37,6 +37,12 @@ const BPF_O: &str = "bpf.o";
 /// The most bytes of the manifest; rule citations make up most of it.
 const MANIFEST_BYTES_MAX: u64 = 64 << 20;
 
+/// Where a tar header says that it is one.
+const TAR_MAGIC_AT: usize = 257;
+
+/// Bytes of a tar header, from which [`is_bundle`] can tell.
+pub const HEAD_BYTES: usize = 512;
+
 /// Everything that an engine needs.
 #[derive(Clone)]
 pub struct Bundle {
@@ -85,6 +91,11 @@ impl Member {
     fn of(name: &str, content: &[u8]) -> Self {
         Member { name: name.to_owned(), bytes: content.len() as u64, sha256: hex_digest(content) }
     }
+}
+
+/// Whether a file that starts with `head` (512 bytes of it, or all) is a bundle, whole or damaged, and not a policy's text.
+pub fn is_bundle(head: &[u8]) -> bool {
+    head.starts_with(MANIFEST.as_bytes()) && head.get(257..262) == Some(b"ustar")
 }
 
 impl Bundle {
@@ -146,6 +157,12 @@ impl Bundle {
     pub fn read(path: &Path) -> Result<Self, EngineError> {
         read(path)
     }
+}
+
+/// Whether a file that starts like this is a bundle, whole or damaged; [`HEAD_BYTES`] of it are enough.
+pub fn is_bundle(start: &[u8]) -> bool {
+    let named = start.strip_prefix(MANIFEST.as_bytes()).is_some_and(|rest| rest.first() == Some(&0));
+    named && start.get(TAR_MAGIC_AT..).is_some_and(|rest| rest.starts_with(b"ustar"))
 }
 
 fn append(archive: &mut tar::Builder<impl Write>, name: &str, content: &[u8]) -> io::Result<()> {

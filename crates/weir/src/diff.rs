@@ -1,0 +1,229 @@
+//! `weir diff`: the packets whose verdict differs between two policies, by rule and by source.
+
+use crate::cli::DiffOptions;
+use crate::engine;
+use crate::eval;
+use crate::failure::Failure;
+use crate::policy::Policy;
+use crate::replay::action;
+use crate::report;
+use serde::Serialize;
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use weir_abi::packet::L3;
+use weir_abi::{BURST_MAX, Verdict};
+use weir_engine::capture::CaptureReader;
+use weir_policy::ir::eval::packet;
+
+/// Sources that are told apart; what comes beyond is counted together.
+const SOURCES_MAX: usize = 1 << 20;
+/// Sources and packets that are listed.
+const LISTED_MAX: usize = 20;
+
+/// What changes, as `--json` prints it.
+#[derive(Debug, Serialize)]
+pub struct Difference {
+    /// Packets read.
+    pub packets: u64,
+    /// Packets whose verdict differs.
+    pub changed: u64,
+    /// Packets that newly pass.
+    pub newly_passed: u64,
+    /// Packets that are newly dropped.
+    pub newly_dropped: u64,
+    /// By what decided before and after.
+    pub by_rule: Vec<RuleChange>,
+    /// By source address, the busiest first.
+    pub by_source: Vec<SourceChange>,
+    /// Sources beyond those listed.
+    pub more_sources: u64,
+    /// The first packets that change, by number.
+    pub first_packets: Vec<u64>,
+}
+
+/// Packets that one rule decided before and another does now.
+#[derive(Debug, Serialize)]
+pub struct RuleChange {
+    /// Verdict and reason in the old policy.
+    pub old: Outcome,
+    /// Verdict and reason in the new policy.
+    pub new: Outcome,
+    /// How many.
+    pub packets: u64,
+    /// Their bytes.
+    pub bytes: u64,
+}
+
+/// A verdict and its reason.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct Outcome {
+    /// `accept`, `drop`, `divert`.
+    pub verdict: &'static str,
+    /// The built-in reason, or where the rule stands.
+    pub reason: String,
+}
+
+/// Packets of one source that change.
+#[derive(Debug, Serialize)]
+pub struct SourceChange {
+    /// The source; `not IP` for packets without.
+    pub source: String,
+    /// Packets that newly pass.
+    pub newly_passed: u64,
+    /// Packets that are newly dropped.
+    pub newly_dropped: u64,
+    /// Packets that change otherwise.
+    pub other: u64,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// A policy is rejected, or the capture fails.
+pub fn run(options: &DiffOptions) -> Result<(), Failure> {
+    let (old, new) = (Policy::load(&options.old)?, Policy::load(&options.new)?);
+    old.print_warnings();
+    new.print_warnings();
+    let chains = (old.chain(&options.chain)?, new.chain(&options.chain)?);
+    let engines = (engine::choose(&old, None)?, engine::choose(&new, None)?);
+    let (mut old_filter, mut new_filter) = (old.filter(engines.0)?, new.filter(engines.1)?);
+    let mut reader = CaptureReader::open(&options.input)?;
+    let mut changes = Changes::default();
+    while let Some(burst) = reader.next_burst()? {
+        let (mut before, mut after) = ([Verdict(0); BURST_MAX], [Verdict(0); BURST_MAX]);
+        old_filter.decide(chains.0, burst.frames(), &mut before)?;
+        new_filter.decide(chains.1, burst.frames(), &mut after)?;
+        for index in 0..burst.frames().len() {
+            changes.packets += 1;
+            if action(before[index]) != action(after[index]) {
+                let source = source(packet::parse(eval::frame(burst.frames(), index)).0);
+                let bytes = u64::from(burst.frames().wire_len(index));
+                changes.add(before[index], after[index], source, bytes, burst.first_packet() + index as u64);
+            }
+        }
+    }
+    let difference = changes.finish(&old, &new);
+    if options.json { report::print_json(&difference) } else { Ok(print!("{}", describe(&difference, &old, &new))) }
+}
+
+fn source(packet: packet::Packet) -> Option<IpAddr> {
+    match packet.l3 {
+        L3::Ipv4 => Some(Ipv4Addr::from(packet.saddr as u32).into()),
+        L3::Ipv6 => Some(Ipv6Addr::from(packet.saddr).into()),
+        L3::Arp | L3::None => None,
+    }
+}
+
+/// What differs so far.
+#[derive(Default)]
+struct Changes {
+    packets: u64,
+    changed: u64,
+    newly_passed: u64,
+    newly_dropped: u64,
+    rules: BTreeMap<(u32, u32), (u64, u64)>,
+    sources: BTreeMap<Option<IpAddr>, [u64; 3]>,
+    unlisted: u64,
+    first: Vec<u64>,
+}
+
+impl Changes {
+    fn add(&mut self, before: Verdict, after: Verdict, source: Option<IpAddr>, bytes: u64, number: u64) {
+        use weir_abi::Action::{Accept, Drop};
+        let kind = match (action(before), action(after)) {
+            (_, Accept) => 0,
+            (_, Drop) => 1,
+            _ => 2,
+        };
+        self.changed += 1;
+        self.newly_passed += u64::from(kind == 0);
+        self.newly_dropped += u64::from(kind == 1);
+        let unsampled = |verdict: Verdict| verdict.0 & !Verdict::SAMPLED;
+        let rule = self.rules.entry((unsampled(before), unsampled(after))).or_default();
+        *rule = (rule.0 + 1, rule.1 + bytes);
+        if self.sources.len() < SOURCES_MAX || self.sources.contains_key(&source) {
+            self.sources.entry(source).or_default()[kind] += 1;
+        } else {
+            self.unlisted += 1;
+        }
+        if self.first.len() < LISTED_MAX {
+            self.first.push(number);
+        }
+    }
+
+    fn finish(self, old: &Policy, new: &Policy) -> Difference {
+        let outcome = |policy: &Policy, verdict: u32| Outcome {
+            verdict: action(Verdict(verdict)).name(),
+            reason: report::reason_name(&policy.program, Verdict(verdict).reason()),
+        };
+        let mut by_rule: Vec<RuleChange> = self
+            .rules
+            .into_iter()
+            .map(|((before, after), (packets, bytes))| RuleChange {
+                old: outcome(old, before),
+                new: outcome(new, after),
+                packets,
+                bytes,
+            })
+            .collect();
+        by_rule.sort_by_key(|change| Reverse(change.packets));
+        let mut sources: Vec<(Option<IpAddr>, [u64; 3])> = self.sources.into_iter().collect();
+        sources.sort_by_key(|(_, counts)| Reverse(counts.iter().sum::<u64>()));
+        let more_sources = (sources.len().saturating_sub(LISTED_MAX)) as u64 + self.unlisted;
+        let by_source = sources.into_iter().take(LISTED_MAX).map(|(source, [passed, dropped, other])| SourceChange {
+            source: source.map_or_else(|| "not IP".to_owned(), |source| source.to_string()),
+            newly_passed: passed,
+            newly_dropped: dropped,
+            other,
+        });
+        Difference {
+            packets: self.packets,
+            changed: self.changed,
+            newly_passed: self.newly_passed,
+            newly_dropped: self.newly_dropped,
+            by_rule,
+            by_source: by_source.collect(),
+            more_sources,
+            first_packets: self.first,
+        }
+    }
+}
+
+/// The difference for people.
+fn describe(difference: &Difference, old: &Policy, new: &Policy) -> String {
+    let mut text = format!(
+        "{} -> {}: {} of {} packets change ({} newly pass, {} are newly dropped)\n",
+        old.program.name,
+        new.program.name,
+        report::grouped(difference.changed),
+        report::grouped(difference.packets),
+        report::grouped(difference.newly_passed),
+        report::grouped(difference.newly_dropped)
+    );
+    if difference.changed == 0 {
+        return text;
+    }
+    text += "\n  By rule\n";
+    for change in &difference.by_rule {
+        text += &format!(
+            "  {:>13} {:>9}  {} ({})  ->  {} ({})\n",
+            report::grouped(change.packets),
+            report::bytes(change.bytes),
+            change.old.verdict,
+            change.old.reason,
+            change.new.verdict,
+            change.new.reason
+        );
+    }
+    text += "\n  By source        newly passed  newly dropped\n";
+    for change in &difference.by_source {
+        text += &format!("  {:<39} {:>8} {:>10}\n", change.source, change.newly_passed, change.newly_dropped);
+    }
+    if difference.more_sources > 0 {
+        text += &format!("  and {} more sources\n", report::grouped(difference.more_sources));
+    }
+    let first: Vec<String> = difference.first_packets.iter().map(u64::to_string).collect();
+    text += &format!("\n  First packets: {}\n", first.join(", "));
+    text
+}

@@ -1,0 +1,28 @@
+//! Which engine a command runs.
+
+use crate::cli::EngineName;
+use crate::failure::Failure;
+use crate::policy::Policy;
+use weir_engine::EngineError;
+use weir_engine::clang::Clang;
+
+/// The engine asked for; if none was, native where there is code or a compiler, else the interpreter, with a word about it.
+///
+/// # Errors
+/// `WEIR_CLANG` names a compiler that does not work.
+pub fn choose(policy: &Policy, asked: Option<EngineName>) -> Result<EngineName, Failure> {
+    if let Some(engine) = asked {
+        return Ok(engine);
+    }
+    if policy.is_bundle() {
+        return Ok(EngineName::Native);
+    }
+    match Clang::find() {
+        Ok(_) => Ok(EngineName::Native),
+        Err(error @ EngineError::NoClang { .. }) => {
+            eprintln!("note: {error}; the interpreter decides instead (engine eval), which is much slower");
+            Ok(EngineName::Eval)
+        }
+        Err(error) => Err(error.into()),
+    }
+}

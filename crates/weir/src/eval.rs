@@ -1,0 +1,69 @@
+//! The reference interpreter as a filter, so that it runs wherever an engine does.
+
+use std::sync::Arc;
+use weir_abi::{Counter, Family, Verdict};
+use weir_engine::{EngineError, Filter, FrameBurst};
+use weir_policy::ir::eval::packet::Frame;
+use weir_policy::ir::eval::{Evaluator, Tables};
+use weir_policy::ir::{Program, SlotId};
+use weir_tables::{Image, Reference};
+
+/// What a table answers with.
+#[derive(Clone, Debug)]
+pub enum Answers {
+    /// The slow ground truth, from the table's entries.
+    Reference(Arc<Reference>),
+    /// A bundle has no entries: its image.
+    Image(Arc<Image>),
+}
+
+/// Tables in slot order, each with the family of its keys.
+#[derive(Clone, Debug)]
+pub struct SlotAnswers(pub Vec<(Family, Answers)>);
+
+impl Tables for SlotAnswers {
+    fn find(&self, slot: SlotId, key: u128) -> u32 {
+        let (family, answers) = &self.0[usize::from(slot.0)];
+        match (family, answers) {
+            (Family::Ipv4, Answers::Reference(reference)) => reference.find4(key as u32),
+            (Family::Ipv6, Answers::Reference(reference)) => reference.find6(key),
+            (Family::Ipv4, Answers::Image(image)) => image.view().find4(key as u32),
+            (Family::Ipv6, Answers::Image(image)) => image.view().find6(key),
+        }
+    }
+}
+
+/// The interpreter over a program.
+pub struct EvalFilter<'a> {
+    evaluator: Evaluator<'a, SlotAnswers>,
+}
+
+impl<'a> EvalFilter<'a> {
+    /// A filter with counters at 0. The program has no unsupported effects.
+    pub fn new(program: &'a Program, tables: SlotAnswers) -> Self {
+        EvalFilter { evaluator: Evaluator::new(program, tables) }
+    }
+}
+
+impl Filter for EvalFilter<'_> {
+    fn name(&self) -> &str {
+        "eval"
+    }
+
+    fn decide(&mut self, chain: usize, burst: &FrameBurst<'_>, verdicts: &mut [Verdict]) -> Result<(), EngineError> {
+        for (index, verdict) in verdicts.iter_mut().enumerate().take(burst.len()) {
+            let frame = frame(burst, index);
+            *verdict = self.evaluator.decide(chain, frame, &mut ());
+        }
+        Ok(())
+    }
+
+    fn counters(&self) -> Vec<Counter> {
+        self.evaluator.counters().to_vec()
+    }
+}
+
+/// Frame `index` of a burst as the interpreter takes it.
+pub fn frame<'a>(burst: &FrameBurst<'a>, index: usize) -> Frame<'a> {
+    Frame { bytes: burst.bytes(index), wire_len: burst.wire_len(index), link: burst.link() }
+}

@@ -1,0 +1,45 @@
+//! How a command can fail, and the exit code that says so.
+
+use std::fmt::{self, Display, Formatter};
+use std::path::Path;
+use std::process::ExitCode;
+use weir_engine::EngineError;
+
+/// Why a command failed.
+#[derive(Debug)]
+pub enum Failure {
+    /// The policy, its lists or the command line mean nothing: exit code 2. The text is shown as it is.
+    Rejected(String),
+    /// Something outside failed: exit code 1.
+    Runtime(String),
+}
+
+impl Failure {
+    /// A runtime failure of a file.
+    pub fn file(path: &Path, error: impl Display) -> Self {
+        Failure::Runtime(format!("{}: {error}", path.display()))
+    }
+
+    /// 1 or 2.
+    pub fn exit_code(&self) -> ExitCode {
+        match self {
+            Failure::Rejected(_) => ExitCode::from(2),
+            Failure::Runtime(_) => ExitCode::FAILURE,
+        }
+    }
+}
+
+impl Display for Failure {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Failure::Rejected(text) => f.write_str(text),
+            Failure::Runtime(text) => write!(f, "weir: {text}"),
+        }
+    }
+}
+
+impl From<EngineError> for Failure {
+    fn from(error: EngineError) -> Self {
+        Failure::Runtime(error.to_string())
+    }
+}

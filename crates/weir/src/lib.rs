@@ -1,0 +1,18 @@
+//! The `weir` command: everything that reads files, runs engines and talks to people.
+//!
+//! `policy` brings a policy or bundle from disk to something that engines take; each command is a module named for it.
+#![forbid(unsafe_code)]
+
+pub mod bench;
+pub mod check;
+pub mod cli;
+pub mod compile;
+pub mod diff;
+pub mod engine;
+pub mod eval;
+pub mod failure;
+pub mod lists;
+pub mod policy;
+pub mod replay;
+pub mod report;
+pub mod why;

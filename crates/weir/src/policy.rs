@@ -1,0 +1,377 @@
+//! A policy from disk to something that engines take, wherever it comes from: text and lists, or a bundle.
+
+use crate::cli::{ChainOptions, EngineName};
+use crate::eval::{Answers, EvalFilter, SlotAnswers};
+use crate::failure::Failure;
+use crate::lists::Lists;
+use serde::{Deserialize, Serialize};
+use std::fs;
+use std::io::Read;
+use std::path::Path;
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+use weir_abi::ABI_VERSION;
+use weir_engine::bundle::{self, Bundle};
+use weir_engine::clang::{BpfObject, BpfShape, Clang, NativeObject};
+use weir_engine::cpu::Cpu;
+use weir_engine::{Artifact, Filter, NativeFilter, TableSlot, XdpFilter};
+use weir_policy::backend::c::{self, Target};
+use weir_policy::checked::Checked;
+use weir_policy::diag::Diagnostic;
+use weir_policy::diag::render::{self, Style};
+use weir_policy::ir::lower::Lowered;
+use weir_policy::ir::{self, Chain, Direction, FindId, Program};
+use weir_policy::pipeline;
+use weir_policy::source::{Source, SourceMap};
+use weir_tables::{Image, Table};
+
+/// Bytes of a file that tell a bundle from a policy's text.
+const HEAD_BYTES: u64 = 512;
+
+/// A policy, ready for engines.
+pub struct Policy {
+    /// The program as lowered: one top node a rule.
+    pub program: Program,
+    /// Labels of each slot; empty for sets.
+    labels: Vec<Vec<String>>,
+    images: OnceLock<Vec<Arc<Image>>>,
+    origin: Origin,
+    /// Where the time went.
+    pub timing: Timing,
+}
+
+/// Where a policy came from.
+enum Origin {
+    Text(Box<Text>),
+    Bundle(Box<Bundle>),
+}
+
+/// A policy that was read as text.
+pub struct Text {
+    /// Its files.
+    pub sources: SourceMap,
+    /// What it means.
+    pub checked: Checked,
+    /// Its program, with the rules' places.
+    pub lowered: Lowered,
+    /// Its tables, in slot order.
+    pub tables: Vec<Table>,
+    /// What reading the lists had to say.
+    pub notices: Vec<String>,
+}
+
+/// How long each part of loading took.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Timing {
+    /// Reading and parsing the policy's text.
+    pub parse: Duration,
+    /// Reading and parsing the lists.
+    pub lists: Duration,
+    /// Checking and lowering.
+    pub check: Duration,
+}
+
+/// What a rejected policy has to say.
+pub struct Rejected {
+    /// Its files.
+    pub sources: SourceMap,
+    /// All errors, in order.
+    pub diagnostics: Vec<Diagnostic>,
+    /// Errors in lists, each naming file and line.
+    pub lists: Vec<String>,
+}
+
+impl From<Rejected> for Failure {
+    fn from(rejected: Rejected) -> Self {
+        let mut texts = Vec::new();
+        if !rejected.diagnostics.is_empty() {
+            texts.push(render::render(&rejected.diagnostics, &rejected.sources, style()).trim_end().to_owned());
+        }
+        texts.extend(rejected.lists.iter().map(|error| format!("error: {}", error.trim_end())));
+        Failure::Rejected(texts.join("\n\n"))
+    }
+}
+
+/// Colours where a person reads.
+pub fn style() -> Style {
+    use std::io::IsTerminal;
+    let wanted = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+    if wanted { Style::Coloured } else { Style::Plain }
+}
+
+/// What a bundle carries for reports and for the interpreter.
+#[derive(Serialize, Deserialize)]
+struct Report {
+    ir: String,
+    labels: Vec<Vec<String>>,
+}
+
+impl Policy {
+    /// Loads a policy or a bundle; the file's first bytes tell which.
+    ///
+    /// # Errors
+    /// The policy is wrong, or a file cannot be read.
+    pub fn load(path: &Path) -> Result<Self, Failure> {
+        let mut head = Vec::with_capacity(HEAD_BYTES as usize);
+        let failed = |error: std::io::Error| Failure::Rejected(format!("weir: {}: {error}", path.display()));
+        fs::File::open(path).and_then(|file| file.take(HEAD_BYTES).read_to_end(&mut head)).map_err(failed)?;
+        if bundle::is_bundle(&head) { Self::from_bundle(path) } else { Self::from_text(path)?.map_err(Failure::from) }
+    }
+
+    /// Reads and checks a policy's text and lists.
+    ///
+    /// # Errors
+    /// Outside: the main file cannot be read. Inside: the policy is wrong.
+    pub fn from_text(path: &Path) -> Result<Result<Self, Rejected>, Failure> {
+        let mut timing = Timing::default();
+        let start = Instant::now();
+        let main = Source::new(path.display().to_string(), read_text(path)?);
+        let (sources, parsed) = pipeline::parse(main, &|path: &str| read_text(Path::new(path)).map_err(text_of));
+        timing.parse = start.elapsed();
+
+        let start = Instant::now();
+        let mut lists = Lists::read(&parsed.tables(&sources));
+        timing.lists = start.elapsed();
+
+        let start = Instant::now();
+        let checked = match pipeline::check(&parsed, &sources, &lists) {
+            Ok(checked) if lists.errors.is_empty() => checked,
+            Ok(_) => return Ok(Err(Rejected { sources, diagnostics: vec![], lists: lists.errors })),
+            Err(diagnostics) => return Ok(Err(Rejected { sources, diagnostics, lists: lists.errors })),
+        };
+        let lowered = pipeline::lower(&checked, &sources);
+        timing.check = start.elapsed();
+
+        let take =
+            |table: &weir_policy::checked::Table| lists.take(&table.name).expect("check asked the catalog for it");
+        let tables: Vec<Table> = checked.tables.iter().map(take).collect();
+        let text = Text { sources, checked, lowered, tables, notices: lists.notices };
+        Ok(Ok(Policy {
+            program: text.lowered.program.clone(),
+            labels: text.checked.tables.iter().map(|table| table.facts.labels.clone()).collect(),
+            images: OnceLock::new(),
+            origin: Origin::Text(Box::new(text)),
+            timing,
+        }))
+    }
+
+    fn from_bundle(path: &Path) -> Result<Self, Failure> {
+        let bundle = Bundle::read(path)?;
+        let broken = |what: String| Failure::file(path, format_args!("not a bundle of this weir: {what}"));
+        let report: Report =
+            serde_json::from_value(bundle.artifact.report.clone()).map_err(|error| broken(error.to_string()))?;
+        let program = ir::parse::parse(&report.ir).map_err(broken)?;
+        let same = program.rules.len() == bundle.artifact.rules
+            && c::chain_symbols(&program) == bundle.artifact.chains
+            && program.slots.len() == bundle.images.len()
+            && report.labels.len() == program.slots.len();
+        if !same {
+            return Err(broken("its IR and its code are of different policies".to_owned()));
+        }
+        let images = OnceLock::from(bundle.images.clone());
+        let origin = Origin::Bundle(Box::new(bundle));
+        Ok(Policy { program, labels: report.labels, images, origin, timing: Timing::default() })
+    }
+
+    /// The policy as text, if it is one.
+    pub fn text(&self) -> Option<&Text> {
+        match &self.origin {
+            Origin::Text(text) => Some(text),
+            Origin::Bundle(_) => None,
+        }
+    }
+
+    /// Whether code is at hand without a compiler.
+    pub fn is_bundle(&self) -> bool {
+        matches!(self.origin, Origin::Bundle(_))
+    }
+
+    /// Prints warnings and notices on standard error.
+    pub fn print_warnings(&self) {
+        let Some(text) = self.text() else { return };
+        if !text.checked.warnings.is_empty() {
+            eprintln!("{}", render::render(&text.checked.warnings, &text.sources, style()).trim_end());
+        }
+        for notice in &text.notices {
+            eprintln!("note: {notice}");
+        }
+    }
+
+    /// Refuses rules that no engine can run yet.
+    ///
+    /// # Errors
+    /// One diagnostic a rule.
+    pub fn refuse_unsupported(&self, engine: &str) -> Result<(), Failure> {
+        let unsupported = self.program.unsupported();
+        if unsupported.is_empty() {
+            return Ok(());
+        }
+        Err(match &self.origin {
+            Origin::Text(text) => {
+                let diagnostics = pipeline::unsupported(&text.lowered, engine);
+                Failure::Rejected(render::render(&diagnostics, &text.sources, style()).trim_end().to_owned())
+            }
+            Origin::Bundle(_) => Failure::Rejected("weir: the bundle has rules that this weir cannot run".to_owned()),
+        })
+    }
+
+    /// Index of the chain that the options name.
+    ///
+    /// # Errors
+    /// There is no such posture.
+    pub fn chain(&self, options: &ChainOptions) -> Result<usize, Failure> {
+        let posture = options.posture.as_deref();
+        self.program.chain(posture, Direction::from(options.direction)).ok_or_else(|| {
+            let known: Vec<&str> = self.program.chains.iter().step_by(2).filter_map(|c| c.posture.as_deref()).collect();
+            let known =
+                if known.is_empty() { "it has none".to_owned() } else { format!("it has {}", known.join(", ")) };
+            Failure::Rejected(format!("weir: the policy has no posture {}; {known}", posture.unwrap_or_default()))
+        })
+    }
+
+    /// Name of a label that a find found; its number if it has none (a set's members).
+    pub fn label(&self, chain: &Chain, find: FindId, label: u32) -> String {
+        let slot = usize::from(chain.finds[usize::from(find.0)].slot.0);
+        let name = (label as usize).checked_sub(1).and_then(|index| self.labels[slot].get(index));
+        name.cloned().unwrap_or_else(|| if label == 1 { "an entry".to_owned() } else { format!("label {label}") })
+    }
+
+    /// What the interpreter asks: the entries themselves, or a bundle's images.
+    pub fn answers(&self) -> SlotAnswers {
+        let families = self.program.slots.iter().map(|slot| slot.family);
+        SlotAnswers(match &self.origin {
+            Origin::Text(text) => {
+                let answers = text.tables.iter().map(|table| Answers::Reference(Arc::new(table.reference())));
+                families.zip(answers).collect()
+            }
+            Origin::Bundle(bundle) => families.zip(bundle.images.iter().cloned().map(Answers::Image)).collect(),
+        })
+    }
+
+    /// The tables' images, built at the first call.
+    ///
+    /// # Errors
+    /// A table does not fit its layout.
+    pub fn images(&self) -> Result<&[Arc<Image>], Failure> {
+        if let Some(images) = self.images.get() {
+            return Ok(images);
+        }
+        let text = self.text().expect("a bundle comes with its images");
+        let built: Vec<Result<Image, String>> = std::thread::scope(|scope| {
+            let build = |(table, slot): (&Table, &ir::Slot)| {
+                table.build(slot.layout).map_err(|error| format!("table {}: {error}", slot.name))
+            };
+            let threads: Vec<_> =
+                text.tables.iter().zip(&self.program.slots).map(|pair| scope.spawn(move || build(pair))).collect();
+            threads.into_iter().map(|thread| thread.join().expect("building a table does not panic")).collect()
+        });
+        let images = built.into_iter().map(|image| image.map(Arc::new)).collect::<Result<_, _>>();
+        let images = images.map_err(|error| Failure::Rejected(format!("weir: {error}")))?;
+        Ok(self.images.get_or_init(|| images))
+    }
+
+    /// The program as C, with what reports need.
+    ///
+    /// # Errors
+    /// A rule is not supported yet.
+    pub fn artifact(&self) -> Result<Artifact, Failure> {
+        self.refuse_unsupported("native, xdp")?;
+        if let Origin::Bundle(bundle) = &self.origin {
+            return Ok(bundle.artifact.clone());
+        }
+        let report = Report { ir: self.program.to_string(), labels: self.labels.clone() };
+        let slots = self.program.slots.iter();
+        Ok(Artifact {
+            name: self.program.name.clone(),
+            abi_version: ABI_VERSION,
+            chains: c::chain_symbols(&self.program),
+            rules: self.program.rules.len(),
+            tables: slots.map(|slot| TableSlot { name: slot.name.clone(), layout: slot.layout }).collect(),
+            native_c: c::emit(&self.program, Target::Native),
+            bpf_c: c::emit(&self.program, Target::Bpf),
+            report: serde_json::to_value(report).expect("strings are JSON"),
+        })
+    }
+
+    /// Native code, and clang's own time; a bundle's is at hand.
+    ///
+    /// # Errors
+    /// There is no clang, or a rule is not supported.
+    pub fn native_object(&self, cpu: Cpu) -> Result<(NativeObject, Duration), Failure> {
+        if let Origin::Bundle(bundle) = &self.origin {
+            return Ok((bundle.native.clone(), Duration::ZERO));
+        }
+        let artifact = self.artifact()?;
+        let compiled = Clang::find()?.native(&artifact.name, &artifact.native_c, cpu)?;
+        Ok((compiled.object, compiled.took))
+    }
+
+    /// BPF code, and clang's own time; a bundle's is at hand.
+    ///
+    /// # Errors
+    /// There is no clang, or a rule is not supported.
+    pub fn bpf_object(&self) -> Result<(BpfObject, Duration), Failure> {
+        if let Origin::Bundle(bundle) = &self.origin {
+            return Ok((bundle.bpf.clone(), Duration::ZERO));
+        }
+        let artifact = self.artifact()?;
+        let shape = BpfShape::new(&artifact.program(), self.images()?);
+        let compiled = Clang::find()?.bpf(&artifact.name, &artifact.bpf_c, &shape)?;
+        Ok((compiled.object, compiled.took))
+    }
+
+    /// The program loaded as native code; clang and the table builders run at the same time.
+    ///
+    /// # Errors
+    /// There is no clang, a rule is not supported, or a table does not fit its layout.
+    pub fn native(&self) -> Result<NativeFilter, Failure> {
+        let artifact = self.artifact()?;
+        let (object, images) = std::thread::scope(|scope| {
+            let object = scope.spawn(|| self.native_object(Cpu::Native));
+            let images = self.images();
+            (object.join().expect("compiling does not panic"), images)
+        });
+        let object = object?.0;
+        Ok(NativeFilter::load(&artifact.name, &object, &artifact.program(), images?.to_vec())?)
+    }
+
+    /// The program loaded into the kernel.
+    ///
+    /// # Errors
+    /// There is no clang, no right to load BPF, or the verifier refuses.
+    pub fn xdp(&self) -> Result<XdpFilter, Failure> {
+        let artifact = self.artifact()?;
+        let (object, _) = self.bpf_object()?;
+        Ok(XdpFilter::load(&artifact.name, &object, &artifact.program(), self.images()?)?)
+    }
+
+    /// The program in an engine.
+    ///
+    /// # Errors
+    /// As the engine's.
+    pub fn filter(&self, engine: EngineName) -> Result<Box<dyn Filter + '_>, Failure> {
+        self.refuse_unsupported(engine.name())?;
+        Ok(match engine {
+            EngineName::Eval => Box::new(EvalFilter::new(&self.program, self.answers())),
+            EngineName::Native => Box::new(self.native()?),
+            EngineName::Xdp => Box::new(self.xdp()?),
+            EngineName::P4 => return Err(Failure::Runtime("the p4 engine is not there yet".to_owned())),
+        })
+    }
+}
+
+fn text_of(failure: Failure) -> String {
+    failure.to_string()
+}
+
+/// A policy's text.
+fn read_text(path: &Path) -> Result<String, Failure> {
+    let failed = |error: std::io::Error| Failure::Rejected(format!("weir: {}: {error}", path.display()));
+    let mut bytes = Vec::new();
+    let limit = weir_policy::syntax::TEXT_BYTES_MAX as u64 + 1;
+    fs::File::open(path).and_then(|file| file.take(limit).read_to_end(&mut bytes)).map_err(failed)?;
+    String::from_utf8(bytes).map_err(|error| {
+        let line = error.as_bytes()[..error.utf8_error().valid_up_to()].iter().filter(|&&b| b == b'\n').count() + 1;
+        Failure::Rejected(format!("weir: {}:{line}: not UTF-8 text", path.display()))
+    })
+}

@@ -1,0 +1,316 @@
+//! `weir replay`: a policy over a capture, at full speed, with every packet accounted for.
+
+use crate::cli::{EngineName, ReplayOptions};
+use crate::engine;
+use crate::failure::Failure;
+use crate::policy::Policy;
+use crate::report::{self, RuleCount};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::path::Path;
+use std::time::{Duration, Instant};
+use weir_abi::{Action, BURST_MAX, Counter, Reason, Verdict};
+use weir_engine::capture::{CaptureBurst, CaptureReader, CaptureWriter};
+use weir_policy::ir::Program;
+
+/// What became of a capture, as `--json` prints it.
+#[derive(Debug, Serialize)]
+pub struct Replayed {
+    /// The policy's name.
+    pub policy: String,
+    /// The engine that decided.
+    pub engine: &'static str,
+    /// `upstream` or `downstream`.
+    pub direction: &'static str,
+    /// The posture, if not the base policy.
+    pub posture: Option<String>,
+    /// Packets read.
+    pub packets: u64,
+    /// Their bytes on the wire.
+    pub bytes: u64,
+    /// Packets accepted.
+    pub passed: u64,
+    /// Packets dropped.
+    pub dropped: u64,
+    /// Packets handed to the divert bundle.
+    pub diverted: u64,
+    /// Packets of which a copy went to the divert bundle.
+    pub sampled: u64,
+    /// Every rule with what matched it.
+    pub rules: Vec<RuleCount>,
+    /// Packets by the reason of their verdict; they add up to `packets`.
+    pub reasons: BTreeMap<String, u64>,
+    /// Each packet's verdict, if asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub verdicts: Option<Vec<&'static str>>,
+    /// From the first byte read to the last verdict.
+    pub seconds: f64,
+    /// Millions of packets a second.
+    pub mpps: f64,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// The policy is rejected, or the capture or an output fails.
+pub fn run(options: &ReplayOptions) -> Result<(), Failure> {
+    let policy = Policy::load(&options.policy)?;
+    policy.print_warnings();
+    let chain = policy.chain(&options.chain)?;
+    let engine = engine::choose(&policy, options.engine)?;
+    let mut filter = policy.filter(engine)?;
+    let mut reader = CaptureReader::open(&options.input)?;
+    let mut sinks = Sinks::create(options, &reader)?;
+    let mut tally = Tally { verdicts: options.verdicts.then(Vec::new), ..Tally::default() };
+    let progress = progress(&reader);
+    let started = Instant::now();
+    let mut shown = started;
+    let outcome = loop {
+        match reader.next_burst() {
+            Ok(Some(burst)) => {
+                let mut verdicts = [Verdict(0); BURST_MAX];
+                filter.decide(chain, burst.frames(), &mut verdicts)?;
+                tally.add(&burst, &verdicts);
+                sinks.write(&burst, &verdicts)?;
+            }
+            Ok(None) => break Ok(()),
+            Err(error) => break Err(error),
+        }
+        if shown.elapsed() > Duration::from_millis(200) {
+            shown = Instant::now();
+            progress.set_position(reader.position_bytes());
+        }
+    };
+    let took = started.elapsed();
+    progress.finish_and_clear();
+    sinks.finish()?;
+    let counters = filter.counters();
+    check_counters(&policy.program, &counters, tally.packets)?;
+    let replayed = summary(options, &policy, engine, &counters, tally, took);
+    if options.json {
+        report::print_json(&replayed)?;
+    } else {
+        print!("{}", describe(&replayed, &policy.program, &counters, &options.input));
+    }
+    // What was read before the damage is reported; the damage decides the exit code.
+    outcome.map_err(Failure::from)
+}
+
+/// Progress on standard error, if that is a terminal and the file is long enough to be waited for.
+fn progress(reader: &CaptureReader) -> ProgressBar {
+    let Some(bytes) = reader.size_bytes() else { return ProgressBar::hidden() };
+    let bar = ProgressBar::with_draw_target(Some(bytes), ProgressDrawTarget::stderr_with_hz(5));
+    let style = ProgressStyle::with_template("{wide_bar} {bytes}/{total_bytes} {bytes_per_sec} {eta}");
+    bar.set_style(style.expect("the template is right"));
+    bar
+}
+
+/// What was seen so far.
+#[derive(Default)]
+struct Tally {
+    packets: u64,
+    bytes: u64,
+    passed: u64,
+    dropped: u64,
+    diverted: u64,
+    sampled: u64,
+    verdicts: Option<Vec<&'static str>>,
+}
+
+impl Tally {
+    fn add(&mut self, burst: &CaptureBurst<'_>, verdicts: &[Verdict]) {
+        let frames = burst.frames();
+        for (index, verdict) in verdicts.iter().enumerate().take(frames.len()) {
+            let action = action(*verdict);
+            self.packets += 1;
+            self.bytes += u64::from(frames.wire_len(index));
+            match action {
+                Action::Accept => self.passed += 1,
+                Action::Drop => self.dropped += 1,
+                Action::Divert => self.diverted += 1,
+            }
+            self.sampled += u64::from(verdict.sampled());
+            if let Some(names) = &mut self.verdicts {
+                names.push(action.name());
+            }
+        }
+    }
+}
+
+/// The action of a verdict that an engine gave.
+pub fn action(verdict: Verdict) -> Action {
+    verdict.action().unwrap_or_else(|| panic!("compiler bug: verdict {:#x} has no action", verdict.0))
+}
+
+/// The captures being written.
+struct Sinks {
+    passed: Option<CaptureWriter>,
+    dropped: Option<CaptureWriter>,
+}
+
+impl Sinks {
+    fn create(options: &ReplayOptions, reader: &CaptureReader) -> Result<Self, Failure> {
+        let outputs: Vec<&Path> = [&options.out, &options.dropped].into_iter().flatten().map(|p| p.as_path()).collect();
+        let same =
+            |a: &Path, b: &Path| a == b || a.canonicalize().is_ok_and(|a| b.canonicalize().is_ok_and(|b| a == b));
+        if outputs.iter().any(|out| same(out, &options.input)) || matches!(outputs[..], [a, b] if same(a, b)) {
+            return Err(Failure::Rejected("weir: --in, --out and --dropped must be different files".to_owned()));
+        }
+        let create = |path: &Option<std::path::PathBuf>| match path {
+            Some(path) => CaptureWriter::create(path, reader.form()).map(Some),
+            None => Ok(None),
+        };
+        Ok(Sinks { passed: create(&options.out)?, dropped: create(&options.dropped)? })
+    }
+
+    fn write(&mut self, burst: &CaptureBurst<'_>, verdicts: &[Verdict]) -> Result<(), Failure> {
+        if self.passed.is_none() && self.dropped.is_none() {
+            return Ok(());
+        }
+        for (index, verdict) in verdicts.iter().enumerate().take(burst.frames().len()) {
+            let sink = match action(*verdict) {
+                Action::Accept => &mut self.passed,
+                Action::Drop => &mut self.dropped,
+                Action::Divert => &mut None,
+            };
+            if let Some(writer) = sink {
+                writer.write(burst, index)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn finish(self) -> Result<(), Failure> {
+        for writer in [self.passed, self.dropped].into_iter().flatten() {
+            writer.finish()?;
+        }
+        Ok(())
+    }
+}
+
+/// The reasons of an engine's counters must add up to the packets that it was given.
+fn check_counters(program: &Program, counters: &[Counter], packets: u64) -> Result<(), Failure> {
+    let sum: u64 = report::reason_counts(program, counters).values().sum();
+    if sum == packets {
+        return Ok(());
+    }
+    Err(Failure::Runtime(format!("compiler bug: {packets} packets were decided, the counters hold {sum}")))
+}
+
+fn summary(
+    options: &ReplayOptions,
+    policy: &Policy,
+    engine: EngineName,
+    counters: &[Counter],
+    tally: Tally,
+    took: Duration,
+) -> Replayed {
+    let seconds = took.as_secs_f64();
+    Replayed {
+        policy: policy.program.name.clone(),
+        engine: engine.name(),
+        direction: weir_policy::ir::Direction::from(options.chain.direction).name(),
+        posture: options.chain.posture.clone(),
+        packets: tally.packets,
+        bytes: tally.bytes,
+        passed: tally.passed,
+        dropped: tally.dropped,
+        diverted: tally.diverted,
+        sampled: tally.sampled,
+        rules: report::rule_counts(&policy.program, counters),
+        reasons: report::reason_counts(&policy.program, counters),
+        verdicts: tally.verdicts,
+        seconds,
+        mpps: if seconds > 0.0 { tally.packets as f64 / seconds / 1e6 } else { 0.0 },
+    }
+}
+
+/// The report for people.
+fn describe(replayed: &Replayed, program: &Program, counters: &[Counter], input: &Path) -> String {
+    let mut text = String::new();
+    let posture = replayed.posture.as_ref().map(|name| format!(", posture {name}")).unwrap_or_default();
+    let _ = writeln!(
+        text,
+        "{} over {} ({}{posture}, engine {})\n",
+        replayed.policy,
+        input.display(),
+        replayed.direction,
+        replayed.engine
+    );
+    let row = |name: &str, packets: u64| {
+        format!(
+            "  {name:<9} {:>13} packets {:>8}\n",
+            report::grouped(packets),
+            report::share(packets, replayed.packets)
+        )
+    };
+    let _ = writeln!(
+        text,
+        "  {:<9} {:>13} packets {:>17}",
+        "received",
+        report::grouped(replayed.packets),
+        report::bytes(replayed.bytes)
+    );
+    text += &row("passed", replayed.passed);
+    text += &row("dropped", replayed.dropped);
+    if replayed.diverted > 0 {
+        text += &row("diverted", replayed.diverted);
+    }
+    if replayed.sampled > 0 {
+        text += &row("sampled", replayed.sampled);
+    }
+    for (title, wanted) in
+        [("Dropped by", Some(Action::Drop)), ("Passed by", Some(Action::Accept)), ("Diverted by", Some(Action::Divert))]
+    {
+        section(&mut text, title, wanted, program, counters, replayed.packets);
+    }
+    section(&mut text, "Seen by rules that go on", None, program, counters, replayed.packets);
+    let _ = writeln!(text, "\n  {:.3} s, {:.2} million packets a second on one core", replayed.seconds, replayed.mpps);
+    text
+}
+
+/// The reasons and rules with one outcome, the busiest first. `None`: rules without a verdict.
+fn section(text: &mut String, title: &str, wanted: Option<Action>, program: &Program, counters: &[Counter], all: u64) {
+    let mut rows: Vec<(Reason, Counter)> = counters
+        .iter()
+        .enumerate()
+        .map(|(index, counter)| (Reason(index as u16), *counter))
+        .filter(|&(reason, counter)| counter.packets > 0 && outcome(program, reason) == wanted)
+        .collect();
+    if rows.is_empty() {
+        return;
+    }
+    rows.sort_by_key(|&(reason, counter)| (std::cmp::Reverse(counter.packets), reason));
+    let _ = writeln!(text, "\n  {title}");
+    for (reason, counter) in rows {
+        let what = match reason.rule_index() {
+            Some(index) => {
+                let rule = &program.rules[usize::from(index)];
+                format!("{}  {}", rule.at, report::cut(&rule.text, 60))
+            }
+            None => format!("({})", report::reason_name(program, reason)),
+        };
+        let (packets, share) = (report::grouped(counter.packets), report::share(counter.packets, all));
+        let _ = writeln!(text, "  {packets:>13} {share:>8} {:>9}  {what}", report::bytes(counter.bytes));
+    }
+}
+
+/// What a reason leads to; `None` for a rule without a verdict.
+fn outcome(program: &Program, reason: Reason) -> Option<Action> {
+    use weir_policy::ir::Fallback;
+    let decided = |fallback: Fallback| match fallback {
+        Fallback::Decide(action) => Some(action),
+        Fallback::Rules => None,
+    };
+    match (reason.rule_index(), reason) {
+        (Some(index), _) => program.rules[usize::from(index)].verdict(),
+        (None, Reason::NO_MATCH) => Some(program.defaults.no_match),
+        (None, Reason::NOT_IP) => decided(program.defaults.not_ip),
+        (None, Reason::ARP) => decided(program.defaults.arp),
+        (None, Reason::FRAGMENT) => decided(program.defaults.fragment),
+        (None, Reason::IP_OPTIONS) => decided(program.defaults.ip_options),
+        (None, _) => Some(program.defaults.malformed),
+    }
+}

@@ -1,0 +1,206 @@
+//! `weir why`: which rule decided a packet, and what each rule before it saw.
+
+use crate::cli::WhyOptions;
+use crate::eval;
+use crate::failure::Failure;
+use crate::policy::Policy;
+use crate::report;
+use serde::Serialize;
+use std::net::{Ipv4Addr, Ipv6Addr};
+use weir_abi::packet::{Fragment, L3, L4};
+use weir_engine::capture::CaptureReader;
+use weir_policy::field::Subject;
+use weir_policy::ir::eval::explain::{Explanation, Step, explain};
+use weir_policy::ir::eval::packet::Packet;
+use weir_policy::ir::eval::{Evaluator, Saw};
+use weir_policy::ir::{Chain, FindId, Program, Test, print};
+
+/// The story of a packet, as `--json` prints it.
+#[derive(Debug, Serialize)]
+pub struct Story {
+    /// Number of the packet.
+    pub packet: u64,
+    /// What it is.
+    pub summary: String,
+    /// `accept`, `drop`, `divert`.
+    pub verdict: &'static str,
+    /// The built-in reason, or where the rule that decided stands.
+    pub reason: String,
+    /// Whether a copy was sampled.
+    pub sampled: bool,
+    /// The rules asked, in order; the last one decided, if a rule did.
+    pub rules: Vec<Asked>,
+}
+
+/// What one rule made of the packet.
+#[derive(Debug, Serialize)]
+pub struct Asked {
+    /// `edge.weir:12`
+    pub at: String,
+    /// The rule.
+    pub rule: String,
+    /// Whether it matched.
+    pub matched: bool,
+    /// The tests made, the failing one last.
+    pub tests: Vec<Tested>,
+}
+
+/// One test.
+#[derive(Debug, Serialize)]
+pub struct Tested {
+    /// What was asked.
+    pub test: String,
+    /// What the packet had.
+    pub saw: String,
+    /// Whether the test held.
+    pub held: bool,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// The policy is rejected, or the capture has no such packet.
+pub fn run(options: &WhyOptions) -> Result<(), Failure> {
+    let policy = Policy::load(&options.policy)?;
+    policy.print_warnings();
+    policy.refuse_unsupported("eval")?;
+    let chain = policy.chain(&options.chain)?;
+    let story = find_packet(options, &policy, chain)?;
+    if options.json { report::print_json(&story) } else { Ok(print!("{}", describe(&story))) }
+}
+
+/// Reads up to the packet. Those before it are decided too: sampling depends on how many there were.
+fn find_packet(options: &WhyOptions, policy: &Policy, chain: usize) -> Result<Story, Failure> {
+    let answers = policy.answers();
+    let mut before = Evaluator::new(&policy.program, answers.clone());
+    let mut reader = CaptureReader::open(&options.input)?;
+    let mut last = 0;
+    while let Some(burst) = reader.next_burst()? {
+        for index in 0..burst.frames().len() {
+            let number = burst.first_packet() + index as u64;
+            let frame = eval::frame(burst.frames(), index);
+            if number == options.packet {
+                let mut explanation = explain(&policy.program, answers.clone(), chain, frame);
+                explanation.verdict = before.decide(chain, frame, &mut ());
+                return Ok(tell(policy, chain, number, &explanation));
+            }
+            before.decide(chain, frame, &mut ());
+            last = number;
+        }
+    }
+    Err(Failure::file(&options.input, format_args!("there is no packet {}, the last is {last}", options.packet)))
+}
+
+fn tell(policy: &Policy, chain: usize, packet: u64, explanation: &Explanation) -> Story {
+    let program = &policy.program;
+    Story {
+        packet,
+        summary: summary(&explanation.packet),
+        verdict: crate::replay::action(explanation.verdict).name(),
+        reason: report::reason_name(program, explanation.verdict.reason()),
+        sampled: explanation.verdict.sampled(),
+        rules: explanation.steps.iter().map(|step| asked(policy, &program.chains[chain], step)).collect(),
+    }
+}
+
+fn asked(policy: &Policy, chain: &Chain, step: &Step) -> Asked {
+    let rule = policy.program.rule(step.rule);
+    let tests = step.tests.iter().map(|(test, saw, held)| Tested {
+        test: test_text(policy, chain, test),
+        saw: saw_text(policy, chain, test, *saw, *held),
+        held: *held,
+    });
+    Asked { at: rule.at.clone(), rule: rule.text.clone(), matched: step.matched, tests: tests.collect() }
+}
+
+/// `ip saddr in @bad`, `tcp dport in 22, 443`.
+fn test_text(policy: &Policy, chain: &Chain, test: &Test) -> String {
+    let Test::Found { find, labels, negated } = test else { return test.to_string() };
+    let (key, table) = question(&policy.program, chain, *find);
+    let mut text = format!("{key} {}in @{table}", if *negated { "not " } else { "" });
+    if let Some(labels) = labels {
+        let names: Vec<String> = labels.iter().map(|label| policy.label(chain, *find, label.0)).collect();
+        text += &format!(" {{ {} }}", names.join(", "));
+    }
+    text
+}
+
+fn question<'a>(program: &'a Program, chain: &Chain, find: FindId) -> (&'static str, &'a str) {
+    let find = chain.finds[usize::from(find.0)];
+    (find.key.name(), &program.slot(find.slot).name)
+}
+
+/// What the packet had.
+fn saw_text(policy: &Policy, chain: &Chain, test: &Test, saw: Saw, held: bool) -> String {
+    match (saw, test) {
+        (Saw::Header, _) => if held { "present" } else { "absent" }.to_owned(),
+        (Saw::Nothing, _) => "beyond the end of the packet".to_owned(),
+        (Saw::Label(0), _) => "no entry".to_owned(),
+        (Saw::Label(label), Test::Found { find, .. }) => policy.label(chain, *find, label),
+        (Saw::Value(value), Test::Value { subject, .. }) => value_text(*subject, value),
+        (Saw::Label(number), _) => number.to_string(),
+        (Saw::Value(number), _) => number.to_string(),
+    }
+}
+
+/// Raw bits in hexadecimal, the rest in its own notation.
+fn value_text(subject: Subject, value: u128) -> String {
+    match subject {
+        Subject::Raw(_) => format!("{value:#x}"),
+        Subject::Field(_) => print::value(subject, value),
+    }
+}
+
+/// One line that says what a packet is.
+fn summary(packet: &Packet) -> String {
+    let mut text = String::new();
+    for tag in &packet.vlan {
+        text += &format!("vlan {}, ", tag & 0xfff);
+    }
+    let (source, destination) = match packet.l3 {
+        L3::Ipv4 => (Ipv4Addr::from(packet.saddr as u32).to_string(), Ipv4Addr::from(packet.daddr as u32).to_string()),
+        L3::Ipv6 => (Ipv6Addr::from(packet.saddr).to_string(), Ipv6Addr::from(packet.daddr).to_string()),
+        L3::Arp => return format!("{text}ARP, {} bytes", packet.wire_len),
+        L3::None => return format!("{text}EtherType {:#06x}, {} bytes", packet.ether_type, packet.wire_len),
+    };
+    text += &match packet.l4 {
+        L4::Tcp | L4::Udp | L4::Ports => format!("{source}:{} > {destination}:{}", packet.sport, packet.dport),
+        _ => format!("{source} > {destination}"),
+    };
+    text += &match packet.l4 {
+        L4::Tcp => format!(", TCP flags {:#04x}", packet.tcp_flags),
+        L4::Udp => ", UDP".to_owned(),
+        L4::Icmp => format!(", ICMP type {} code {}", packet.icmp_type, packet.icmp_code),
+        L4::Icmp6 => format!(", ICMPv6 type {} code {}", packet.icmp_type, packet.icmp_code),
+        _ => format!(", protocol {}", packet.proto),
+    };
+    text += match packet.fragment {
+        Fragment::None => "",
+        Fragment::First => ", first fragment",
+        Fragment::Later => ", later fragment",
+    };
+    format!("{text}, {} bytes", packet.wire_len)
+}
+
+/// The story for people.
+fn describe(story: &Story) -> String {
+    let mut text = format!("packet {}: {}\n\n", story.packet, story.summary);
+    for asked in &story.rules {
+        let outcome = if asked.matched { "matched" } else { "no match" };
+        text += &format!("  {}  {}\n    {outcome}", asked.at, asked.rule);
+        // What held needs no words, except for the rule that matched.
+        let told: Vec<String> = asked
+            .tests
+            .iter()
+            .filter(|tested| asked.matched || !tested.held)
+            .map(|tested| format!("{}: {}", tested.test, tested.saw))
+            .collect();
+        text += &if told.is_empty() { "\n".to_owned() } else { format!(" ({})\n", told.join("; ")) };
+    }
+    if !story.rules.is_empty() {
+        text.push('\n');
+    }
+    let sampled = if story.sampled { ", a copy sampled" } else { "" };
+    text += &format!("verdict: {}, reason: {}{sampled}\n", story.verdict, story.reason);
+    text
+}
