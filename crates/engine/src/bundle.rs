@@ -93,11 +93,6 @@ impl Member {
     }
 }
 
-/// Whether a file that starts with `head` (512 bytes of it, or all) is a bundle, whole or damaged, and not a policy's text.
-pub fn is_bundle(head: &[u8]) -> bool {
-    head.starts_with(MANIFEST.as_bytes()) && head.get(257..262) == Some(b"ustar")
-}
-
 impl Bundle {
     /// The program's shape.
     pub fn program(&self) -> Program {

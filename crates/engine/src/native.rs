@@ -27,6 +27,9 @@ pub struct NativeFilter {
     _images: Vec<Arc<Image>>,
     /// What `chains` point into.
     _library: Library,
+    /// Where the library came from. The loader knows libraries by their path, which is the number of this descriptor: were it
+    /// closed and its number used again, the next policy would be given this one's code.
+    _file: OwnedFd,
 }
 
 // SAFETY: the pointers lead into images and code that the filter owns and nobody writes; compiled chains keep no state
@@ -60,7 +63,7 @@ impl NativeFilter {
         }
         let tables = images.iter().map(|image| image.as_bytes().as_ptr()).collect();
         let counters = vec![Counter::default(); program.counters()];
-        Ok(NativeFilter { chains, tables, counters, _images: images, _library: library })
+        Ok(NativeFilter { chains, tables, counters, _images: images, _library: library, _file: file })
     }
 }
 

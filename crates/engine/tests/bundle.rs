@@ -8,6 +8,7 @@ use std::sync::{Arc, OnceLock};
 
 use tempfile::TempDir;
 use weir_abi::{Family, Layout, Link, Verdict};
+use weir_engine::bundle::{HEAD_BYTES, is_bundle};
 use weir_engine::clang::{BpfShape, Clang};
 use weir_engine::cpu::Cpu;
 use weir_engine::memory::FrameSet;
@@ -78,6 +79,17 @@ fn a_bundle_runs_without_a_compiler() {
 fn the_same_artifact_gives_the_same_bytes() {
     let ((_a, first), (_b, second)) = (written(&bundle()), written(&bundle()));
     assert!(fs::read(first).unwrap() == fs::read(second).unwrap());
+}
+
+#[test]
+fn a_bundle_is_known_by_its_start() {
+    let (_folder, path) = written(&bundle());
+    let whole = fs::read(path).unwrap();
+    assert!(is_bundle(&whole) && is_bundle(&whole[..HEAD_BYTES]));
+    assert!(
+        !is_bundle(b"") && !is_bundle(b"manifest.json") && !is_bundle(&[b"manifest.json\0", &[b'u'; 600][..]].concat())
+    );
+    assert!(!is_bundle(&archive(&[("manifest.json5", b"{}")])));
 }
 
 #[test]
