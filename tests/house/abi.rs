@@ -6,8 +6,9 @@ use std::fmt::Write as _;
 use std::io::Write as _;
 use std::mem::offset_of;
 use std::process::{Command, Stdio};
+use weir_abi::image::IMAGE_MAGIC;
 use weir_abi::packet::{Fragment, L3, L4, PacketView, ext, flag};
-use weir_abi::{Action, Burst, Counter, Frame, Link, Reason, Verdict};
+use weir_abi::{Action, Burst, Counter, Frame, ImageHeader, Layout, Link, Reason, Verdict};
 
 const WARNINGS: &[&str] = &["-std=c11", "-ffreestanding", "-Wall", "-Wextra", "-Werror", "-fsyntax-only"];
 /// The compilers that must take the headers. BPF is told how many counters there are by the engine.
@@ -24,6 +25,7 @@ fn constants() -> Vec<(String, u64)> {
         ("REASON_RULE".into(), Reason::RULE_BASE.into()),
         ("VERDICT_SAMPLED".into(), Verdict::SAMPLED.into()),
         ("FLAG_IP_OPTIONS".into(), flag::IP_OPTIONS.into()),
+        ("IMAGE_MAGIC".into(), IMAGE_MAGIC.into()),
     ];
     let mut add = |name: &str, value: u64| constants.push((name.to_owned(), value));
     for action in [Action::Accept, Action::Drop, Action::Divert] {
@@ -40,6 +42,14 @@ fn constants() -> Vec<(String, u64)> {
             Link::Cooked2 => "LINK_COOKED2",
         };
         add(name, link as u64);
+    }
+    for layout in [Layout::Dxr16x4, Layout::ExactSet, Layout::Range6] {
+        let name = match layout {
+            Layout::Dxr16x4 => "LAYOUT_DXR16X4",
+            Layout::ExactSet => "LAYOUT_EXACT_SET",
+            Layout::Range6 => "LAYOUT_RANGE6",
+        };
+        add(name, layout as u64);
     }
     for l3 in [L3::None, L3::Arp, L3::Ipv4, L3::Ipv6] {
         add(&format!("L3_{l3:?}").to_uppercase(), l3 as u64);
@@ -137,6 +147,7 @@ fn structures_have_the_same_layout() {
     layout!("weir_frame", Frame, data, cap, len);
     layout!("weir_counter", Counter, packets, bytes);
     layout!("weir_burst", Burst, frames, verdicts, tables, counters, now_ns, count, link);
+    layout!("image_header", ImageHeader, magic, layout, entries, labels, bytes, section);
     layout!("packet", PacketView, data, cap, len, saddr, daddr, l3_offset, l4_offset, ether_type, vlan_id);
     layout!("packet", PacketView, inner_vlan_id, ip_length, ip_id, sport, dport, window, seq, ack, l3, l4, proto);
     layout!("packet", PacketView, fragment, ttl, tos, tcp_flags, ext, vlan_tags, vlan_pcp, icmp_type, icmp_code);
