@@ -183,6 +183,16 @@ pub(super) const fn names(notation: Notation) -> &'static [(&'static str, u16)] 
     }
 }
 
+/// The same with its article.
+pub(super) fn a_noun(notation: Notation) -> String {
+    let noun = noun(notation);
+    match noun.as_bytes()[0] {
+        b'`' => noun.to_owned(),
+        b'I' | b'E' | b'A' => format!("an {noun}"),
+        _ => format!("a {noun}"),
+    }
+}
+
 /// What messages call a value of a notation.
 pub(super) const fn noun(notation: Notation) -> &'static str {
     match notation {

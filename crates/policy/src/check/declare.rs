@@ -93,7 +93,7 @@ impl<'a> Checker<'a> {
                 let message = format!("there is no default for `{other}`");
                 let help = format!("there are defaults for {}", DEFAULT_KINDS.join(", "));
                 let diagnostic = Diagnostic::error("E0113", kind.span, message).help(help);
-                self.unknown(diagnostic, other, "", DEFAULT_KINDS);
+                self.unknown(diagnostic, other, "", DEFAULT_KINDS.into_iter());
                 return;
             }
         };

@@ -87,11 +87,15 @@ impl<'a> Checker<'a> {
                 _ => define.what.values.ok_or(Reported),
             };
         }
-        let mut known: Vec<&str> = self.defines.keys().copied().collect();
-        known.sort_unstable();
-        let diagnostic = Diagnostic::error("E0203", name.span, format!("nothing defines `${}`", name.text))
-            .help(format!("write `define {} = ...` at the top level", name.text));
-        Err(self.unknown(diagnostic, &name.text, "$", known))
+        let error = Diagnostic::error("E0203", name.span, format!("nothing defines `${}`", name.text));
+        let range = name.text.match_indices('-').map(|(dash, _)| name.text.split_at(dash));
+        if let Some((start, end)) = range.into_iter().find(|(start, _)| self.defines.contains_key(start)) {
+            let help = format!("`-` is part of a name: write the range as `${start} - {}`", &end[1..]);
+            return Err(self.report(error.help(help)));
+        }
+        let error = error.help(format!("write `define {} = ...` at the top level", name.text));
+        let known: Vec<&str> = self.defines.keys().copied().collect();
+        Err(self.unknown(error, &name.text, "$", known.into_iter()))
     }
 }
 

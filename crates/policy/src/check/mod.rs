@@ -17,6 +17,7 @@ mod table;
 mod value;
 
 pub(crate) use nearest::nearest;
+pub(crate) use rule::unknown_header;
 pub use sources::{ListSource, Members, TableSource};
 
 use crate::catalog::Catalog;
@@ -41,6 +42,8 @@ pub const DEFINE_DEPTH_MAX: usize = 32;
 pub const ELEMENTS_MAX: usize = 4 << 20;
 /// Errors, and warnings, reported.
 pub const REPORTED_MAX: usize = 200;
+/// Errors before the one that still gets a "did you mean".
+const SUGGESTIONS_MAX: usize = 50;
 /// Errors, and warnings, kept until they are sorted.
 const KEPT_MAX: usize = 5 * REPORTED_MAX;
 
@@ -163,19 +166,19 @@ impl<'a> Checker<'a> {
     /// Reports a name that nothing declares, unless what declares it may be in a file that could not be read.
     fn unknown<'n>(
         &mut self,
-        diagnostic: Diagnostic,
+        error: Diagnostic,
         name: &str,
         sigil: &str,
-        known: impl IntoIterator<Item = &'n str>,
+        known: impl Iterator<Item = &'n str>,
     ) -> Reported {
-        if self.parsed.incomplete || self.errors.len() >= KEPT_MAX {
+        if self.parsed.incomplete {
             return Reported;
         }
-        let diagnostic = match nearest(name, known) {
-            Some(near) => diagnostic.help(format!("did you mean `{sigil}{near}`?")),
-            None => diagnostic,
-        };
-        self.report(diagnostic)
+        let near = if self.errors.len() < SUGGESTIONS_MAX { nearest(name, known) } else { None };
+        self.report(match near {
+            Some(near) => error.help(format!("did you mean `{sigil}{near}`?")),
+            None => error,
+        })
     }
 
     fn limits(&mut self) -> Vec<Limits> {

@@ -55,7 +55,8 @@ impl Checker<'_> {
         let Some(first) = rest.first() else { return };
         let label = match rest.len() - 1 {
             0 => "never reached".to_owned(),
-            more => format!("never reached, as the {more} after it"),
+            1 => "never reached, nor is the rule after it".to_owned(),
+            more => format!("never reached, nor are the {more} rules after it"),
         };
         self.warn(
             Diagnostic::warning("W0402", first.span, "a rule stands after the direction has decided")

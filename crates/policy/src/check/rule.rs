@@ -1,6 +1,6 @@
 //! Rules: fields, operators, tables, statements.
 
-use super::constants::noun;
+use super::constants::a_noun;
 use super::value::{Domain, Range};
 use super::{Check, Checker, MATCHES_MAX, Reported, STATEMENTS_MAX, Tables, nearest};
 use crate::catalog::Family;
@@ -8,6 +8,7 @@ use crate::checked::{Effect, LabelId, Match, Rule, Table, TableId, TableKind, Va
 use crate::diag::Diagnostic;
 use crate::field::{Field, Guard, Notation, Raw, RawBase, Subject};
 use crate::source::Span;
+use crate::syntax::STATEMENT_WORDS;
 use crate::syntax::tree::{self, Atom, Name, Operator, Statement, Value, Values};
 
 impl<'a> Checker<'a> {
@@ -81,15 +82,7 @@ impl<'a> Checker<'a> {
             };
             return self.report(diagnostic);
         }
-        let diagnostic = Diagnostic::error("E0204", layer.span, format!("`{}` is no header or statement", layer.text));
-        let layers = Field::ALL.iter().map(|f| split(f).0);
-        let known = layers.chain(["counter", "sample", "limit", "track", "accept", "drop", "divert"]);
-        let diagnostic = match nearest(&layer.text, known) {
-            Some(near) => diagnostic.help(format!("did you mean `{near}`?")),
-            None => diagnostic
-                .help("matches begin with meta, ether, vlan, ip, ip6, exthdr, th, tcp, udp, icmp, icmpv6 or `@`"),
-        };
-        self.report(diagnostic)
+        self.report(unknown_header(layer))
     }
 
     fn raw(&mut self, base: &Name, offset: &Atom, bits: &Atom, span: Span) -> Check<Raw> {
@@ -267,14 +260,13 @@ impl<'a> Checker<'a> {
         let span = subject.span();
         let subject = self.subject(subject);
         let Some(declared) = self.tables.get_mut(name.text.as_str()) else {
-            let mut known: Vec<&str> = self.tables.keys().copied().collect();
-            known.sort_unstable();
+            let known: Vec<&str> = self.tables.keys().copied().collect();
             let diagnostic = Diagnostic::error("E0201", name.span, format!("there is no table `{}`", name.text));
             let diagnostic = match self.limits.contains_key(name.text.as_str()) {
                 true => diagnostic.help(format!("`{0}` is a list of limits: write `ip saddr limit @{0}`", name.text)),
                 false => diagnostic.help(format!("declare it: `table {} {{ type ipv4; ... }}`", name.text)),
             };
-            return Err(self.unknown(diagnostic, &name.text, "@", known));
+            return Err(self.unknown(diagnostic, &name.text, "@", known.into_iter()));
         };
         declared.used = true;
         let id = declared.what;
@@ -345,7 +337,7 @@ impl<'a> Checker<'a> {
             _ => {
                 let what = match subject {
                     Subject::Field(field) => {
-                        format!("`{name}` holds a {}: only addresses are {what}", noun(field.notation()))
+                        format!("`{name}` holds {}: only addresses are {what}", a_noun(field.notation()))
                     }
                     Subject::Raw(_) => format!("`{name}` is not an address field: only addresses are {what}"),
                 };
@@ -366,12 +358,11 @@ impl<'a> Checker<'a> {
                 let span = subject.span();
                 let subject = self.subject(subject);
                 let Some(declared) = self.limits.get_mut(limits.text.as_str()) else {
-                    let mut known: Vec<&str> = self.limits.keys().copied().collect();
-                    known.sort_unstable();
+                    let known: Vec<&str> = self.limits.keys().copied().collect();
                     let message = format!("there is no list of limits `{}`", limits.text);
                     let help = format!("declare it: `limits {} {{ file \"limits.csv\" }}`", limits.text);
                     let diagnostic = Diagnostic::error("E0202", limits.span, message).help(help);
-                    return Err(self.unknown(diagnostic, &limits.text, "@", known));
+                    return Err(self.unknown(diagnostic, &limits.text, "@", known.into_iter()));
                 };
                 declared.used = true;
                 let limits = declared.what;
@@ -398,6 +389,18 @@ struct Comparison<'t> {
     operator: Operator,
     operator_span: Span,
     mask: Option<&'t Value>,
+}
+
+/// A word that begins neither a match nor a statement.
+pub(crate) fn unknown_header(word: &Name) -> Diagnostic {
+    let headers = Field::ALL.iter().filter_map(|field| field.name().split(' ').next());
+    let diagnostic = Diagnostic::error("E0204", word.span, format!("`{}` is no header or statement", word.text));
+    match nearest(&word.text, headers.chain(STATEMENT_WORDS)) {
+        Some(near) => diagnostic.help(format!("did you mean `{near}`?")),
+        None => {
+            diagnostic.help("matches begin with meta, ether, vlan, ip, ip6, exthdr, th, tcp, udp, icmp, icmpv6 or `@`")
+        }
+    }
 }
 
 /// The values that are below, or above, one.

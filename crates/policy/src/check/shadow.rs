@@ -24,13 +24,17 @@ struct Run {
     by: Decided,
 }
 
+/// Key, table, and whether the test is negated.
 type TableKey = (Field, TableId, bool);
+
+/// A test of a table that decided: its labels and the rule's place.
+type TableTest = (Option<Vec<LabelId>>, Span);
 
 #[derive(Default)]
 pub(super) struct Decisions {
     values: HashMap<Subject, BTreeMap<u128, Run>>,
     guards: BTreeMap<Guard, Span>,
-    tables: HashMap<TableKey, Vec<(Option<Vec<LabelId>>, Span)>>,
+    tables: HashMap<TableKey, Vec<TableTest>>,
 }
 
 impl Decisions {

@@ -1,6 +1,6 @@
 //! Values: what is written becomes a number, or a range of numbers, of the field that it is compared with.
 
-use super::constants::{names, noun};
+use super::constants::{a_noun, names};
 use super::{Check, Checker, ELEMENTS_MAX, Reported, nearest};
 use crate::catalog::Family;
 use crate::diag::Diagnostic;
@@ -183,7 +183,7 @@ impl<'a> Checker<'a> {
         let Some(length) = length.text.parse::<u8>().ok().filter(|&length| length <= bits) else {
             return Err(self.report(
                 Diagnostic::error("E0315", length.span, format!("`/{}` is not a prefix length", length.text))
-                    .help(format!("an {} has 0 to {bits} bits", noun(domain.notation))),
+                    .help(format!("{} has 0 to {bits} bits", a_noun(domain.notation))),
             ));
         };
         let host = domain.max().checked_shr(u32::from(length)).unwrap_or(0);
@@ -239,18 +239,29 @@ impl<'a> Checker<'a> {
             _ => Err(self.report(
                 Diagnostic::error("E0301", atom.span, format!("`{text}` is out of range for `{}`", domain.name))
                     .label(format!("at most {}", domain.max()))
-                    .help(format!("`{}` has {} bits", domain.name, domain.bits)),
+                    .help(format!(
+                        "`{}` has {} bit{}",
+                        domain.name,
+                        domain.bits,
+                        if domain.bits == 1 { "" } else { "s" }
+                    )),
             )),
         }
     }
 
     fn unknown_value(&mut self, atom: &Atom, domain: Domain) -> Reported {
         let known = names(domain.notation);
-        if known.is_empty() {
+        if known.is_empty() || domain.notation == Notation::Presence {
             return self.wrong_type(atom, domain);
         }
-        let message = format!("`{}` is not a {} that Weir knows", atom.text, noun(domain.notation));
+        let message = format!("`{}` is not {} that Weir knows", atom.text, a_noun(domain.notation));
         let diagnostic = Diagnostic::error("E0209", atom.span, message);
+        let is_known = |text: &str| known.iter().any(|(name, _)| *name == text) || text.parse::<u16>().is_ok();
+        let range = atom.text.match_indices('-').map(|(dash, _)| (&atom.text[..dash], &atom.text[dash + 1..]));
+        if let Some((start, end)) = range.into_iter().find(|(start, end)| is_known(start) && is_known(end)) {
+            let help = format!("`-` is part of a name: write the range as `{start} - {end}`");
+            return self.report(diagnostic.help(help));
+        }
         let diagnostic = match nearest(&atom.text, known.iter().map(|&(name, _)| name)) {
             Some(near) => diagnostic.help(format!("did you mean `{near}`?")),
             None if known.len() <= 25 => {
@@ -263,12 +274,7 @@ impl<'a> Checker<'a> {
     }
 
     fn wrong_type(&mut self, atom: &Atom, domain: Domain) -> Reported {
-        let noun = noun(domain.notation);
-        let article = if noun.starts_with(['a', 'e', 'i', 'o', 'E', 'I']) { "an" } else { "a" };
-        let message = match domain.notation {
-            Notation::Presence => format!("`{}` is not {noun}", atom.text),
-            _ => format!("`{}` is not {article} {noun}", atom.text),
-        };
+        let message = format!("`{}` is not {}", atom.text, a_noun(domain.notation));
         let help = match domain.notation {
             Notation::Ipv4Address => "write `192.0.2.1`, `192.0.2.0/24` or `192.0.2.1-192.0.2.9`",
             Notation::Ipv6Address => "write `2001:db8::1`, `2001:db8::/32` or `2001:db8::1-2001:db8::9`",
@@ -281,24 +287,16 @@ impl<'a> Checker<'a> {
     }
 
     fn wrong_family(&mut self, atom: &Atom, domain: Domain) -> Reported {
-        let (is, help) = match domain.notation {
-            Notation::Ipv4Address => ("IPv6", domain.name.replacen("ip ", "ip6 ", 1)),
-            _ => ("IPv4", domain.name.replacen("ip6 ", "ip ", 1)),
+        let (is, holds, other) = match domain.notation {
+            Notation::Ipv4Address => ("IPv6", "IPv4", domain.name.replacen("ip ", "ip6 ", 1)),
+            _ => ("IPv4", "IPv6", domain.name.replacen("ip6 ", "ip ", 1)),
         };
-        let message = format!(
-            "`{}` is an {is} address, `{}` holds {} ones",
-            atom.text,
-            domain.name,
-            match is {
-                "IPv6" => "IPv4",
-                _ => "IPv6",
-            }
-        );
-        let diagnostic = Diagnostic::error("E0303", atom.span, message);
-        self.report(if help == domain.name {
-            diagnostic.help("put it into a table of its own family")
+        let message = format!("`{}` is an {is} address, `{}` holds {holds} ones", atom.text, domain.name);
+        let help = if other == domain.name {
+            "put it into a table of its own family".to_owned()
         } else {
-            diagnostic.help(format!("write `{help} {}` in a rule of its own", atom.text))
-        })
+            format!("match it with `{other}`, in a rule of its own")
+        };
+        self.report(Diagnostic::error("E0303", atom.span, message).help(help))
     }
 }

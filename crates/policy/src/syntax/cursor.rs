@@ -214,6 +214,29 @@ impl<'a> Cursor<'a> {
         }
     }
 
+    /// Whether the next token is the first of its line.
+    pub(super) fn begins_line(&self) -> bool {
+        self.at == 0 || self.tokens[self.at - 1].kind == TokenKind::Newline
+    }
+
+    /// Skips what stands in braces, which open here.
+    pub(super) fn skip_braces(&mut self) {
+        let mut depth = 0_usize;
+        loop {
+            match self.kind() {
+                TokenKind::End => return,
+                TokenKind::OpenBrace => depth += 1,
+                TokenKind::CloseBrace => depth = depth.saturating_sub(1),
+                _ if self.at_item() => return,
+                _ => {}
+            }
+            self.bump();
+            if depth == 0 {
+                return;
+            }
+        }
+    }
+
     /// Goes to the end of the line or of the braces, whichever comes first.
     pub(super) fn skip_line(&mut self) {
         while !self.at_end_of_statement() {
@@ -239,6 +262,11 @@ impl<'a> Cursor<'a> {
         }
         let foreign_item = self.at_item() && !nested.contains(&self.slice());
         if foreign_item || self.is(TokenKind::End) {
+            // A string without end has taken the `}` on its line, a set without end the one after it.
+            let last = self.diagnostics.last().map(|last| last.code);
+            if last == Some("E0102") || last == Some("E0104") && !foreign_item {
+                return false;
+            }
             self.report(
                 Diagnostic::error("E0104", open, "this block is not closed")
                     .label("its `}` is missing")

@@ -83,7 +83,7 @@ impl Loader<'_> {
                     Ok(file) => include.file = file,
                     Err(diagnostic) => {
                         self.parsed.incomplete = true;
-                        self.parsed.diagnostics.push(diagnostic);
+                        self.parsed.diagnostics.push(*diagnostic);
                     }
                 }
             }
@@ -93,32 +93,40 @@ impl Loader<'_> {
         id
     }
 
-    fn include(&mut self, includer: &str, include: &Include) -> Result<Option<FileId>, Diagnostic> {
+    fn include(&mut self, includer: &str, include: &Include) -> Result<Option<FileId>, Box<Diagnostic>> {
         let span = include.path.span;
         let path = resolve(includer, &include.path.text);
         if let Some(id) = self.places.get(&normal(&path)) {
             return if self.open.contains(id) {
-                Err(Diagnostic::error("E0110", span, format!("`{}` includes itself", self.sources.file(*id).name))
-                    .label("this file is still being read")
-                    .help("take one `include` of the circle out"))
+                Err(Box::new(
+                    Diagnostic::error("E0110", span, format!("`{}` includes itself", self.sources.file(*id).name))
+                        .label("this file is still being read")
+                        .help("take one `include` of the circle out"),
+                ))
             } else {
                 Ok(None)
             };
         }
         if self.open.len() >= INCLUDE_DEPTH_MAX {
-            return Err(Diagnostic::error("E0111", span, format!("includes nest deeper than {INCLUDE_DEPTH_MAX}"))
-                .help("include the file from the main policy"));
+            return Err(Box::new(
+                Diagnostic::error("E0111", span, format!("includes nest deeper than {INCLUDE_DEPTH_MAX}"))
+                    .help("include the file from the main policy"),
+            ));
         }
         if self.parsed.files.len() >= FILES_MAX {
-            return Err(Diagnostic::error("E0112", span, format!("the policy has more than {FILES_MAX} files"))
-                .help("join some of them"));
+            return Err(Box::new(
+                Diagnostic::error("E0112", span, format!("the policy has more than {FILES_MAX} files"))
+                    .help("join some of them"),
+            ));
         }
         let text = self.includes.read(&path).map_err(|error| {
-            Diagnostic::error("E0109", span, format!("cannot include `{path}`: {error}"))
-                .help("paths are relative to the file that includes them")
+            Box::new(
+                Diagnostic::error("E0109", span, format!("cannot include `{path}`: {error}"))
+                    .help("paths are relative to the file that includes them"),
+            )
         })?;
         if self.bytes + text.len() > TEXT_BYTES_MAX {
-            return Err(too_long(span));
+            return Err(Box::new(too_long(span)));
         }
         Ok(Some(self.file(path, text)))
     }

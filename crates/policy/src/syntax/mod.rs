@@ -16,6 +16,7 @@ mod value;
 
 pub(crate) use load::resolve;
 pub use load::{Includes, NoIncludes, parse};
+pub(crate) use rule::STATEMENT_WORDS;
 pub use tree::Parsed;
 
 /// Bytes of all files of a policy together; longer lists belong into files of their own.

@@ -4,11 +4,13 @@ use super::cursor::{Cursor, Parse, Reported};
 use super::token::TokenKind;
 use super::tree::{Match, Name, Operator, Rule, Statement, Subject};
 use super::{foreign, value};
+use crate::check::unknown_header;
 use crate::diag::Diagnostic;
+use crate::field::Field;
 use weir_abi::Action;
 
 /// Words that begin a statement.
-pub(super) const STATEMENT_WORDS: [&str; 7] = ["counter", "sample", "limit", "track", "accept", "drop", "divert"];
+pub(crate) const STATEMENT_WORDS: [&str; 7] = ["counter", "sample", "limit", "track", "accept", "drop", "divert"];
 
 /// Words that stand alone before a statement.
 const GUARD_WORDS: [&str; 4] = ["tcp", "udp", "icmp", "icmpv6"];
@@ -19,7 +21,10 @@ pub(super) fn rule(cursor: &mut Cursor) -> Parse<Rule> {
     let mut rule = Rule { span: start, matches: Vec::new(), statements: Vec::new() };
     while !cursor.at_end_of_statement() {
         if let Err(Reported) = part(cursor, &mut rule) {
-            cursor.skip_statement();
+            // A set without end stops before the line that cannot be in it.
+            if cursor.span() == start || !cursor.begins_line() {
+                cursor.skip_statement();
+            }
             return Err(Reported);
         }
     }
@@ -179,6 +184,9 @@ fn subject(cursor: &mut Cursor) -> Parse<Subject> {
     let layer = cursor.name("a field")?;
     let statement = cursor.word().is_some_and(|word| STATEMENT_WORDS.contains(&word));
     if statement || !cursor.is(TokenKind::Word) {
+        if !Field::ALL.iter().any(|field| field.name().split(' ').next() == Some(&layer.text)) {
+            return Err(cursor.report(unknown_header(&layer)));
+        }
         return Err(cursor.unexpected(&format!("a field of `{}`, as in `tcp dport`", layer.text)));
     }
     let field = cursor.name("a field")?;

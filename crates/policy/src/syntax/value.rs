@@ -130,21 +130,29 @@ pub(super) fn set<T>(
         if cursor.is(TokenKind::CloseBrace) {
             break;
         }
-        if set_is_open(cursor) {
+        let element = if cursor.is(TokenKind::OpenBrace) {
+            Err(nested(cursor))
+        } else if set_is_open(cursor) {
             return Err(not_closed(cursor, open));
-        }
-        match element(cursor) {
+        } else {
+            element(cursor)
+        };
+        match element {
             Ok(element) => elements.push(element),
             Err(Reported) => {
                 failed = true;
                 skip_element(cursor);
             }
         }
+        let line_ends = cursor.is(TokenKind::Newline);
         cursor.skip_newlines();
         if cursor.eat(TokenKind::Comma) || cursor.is(TokenKind::CloseBrace) {
             continue;
         }
-        if set_is_open(cursor) {
+        let rule_begins = line_ends
+            && cursor.is(TokenKind::Word)
+            && matches!(cursor.kind_ahead(1), TokenKind::Word | TokenKind::OpenBrace);
+        if rule_begins || set_is_open(cursor) {
             return Err(not_closed(cursor, open));
         }
         cursor.unexpected(&format!("`,` or `}}` after {of}"));
@@ -161,6 +169,15 @@ pub(super) fn set<T>(
         return Err(cursor.report(diagnostic));
     }
     Ok((elements, span))
+}
+
+fn nested(cursor: &mut Cursor) -> Reported {
+    let reported = cursor.report(
+        Diagnostic::error("E0103", cursor.span(), "a set cannot stand in a set")
+            .help("write its elements here, or name it: `define NAME = { ... }` and `$NAME`"),
+    );
+    cursor.skip_braces();
+    reported
 }
 
 fn skip_element(cursor: &mut Cursor) {
@@ -183,7 +200,8 @@ fn not_closed(cursor: &mut Cursor, open: Span) -> Reported {
         .label("its `}` is missing")
         .note(cursor.here(), format!("{} cannot be in a set", cursor.found()));
     let reported = cursor.report(diagnostic);
-    if !cursor.at_item() {
+    // What stands on a line of its own is parsed as what it is.
+    if !cursor.begins_line() {
         cursor.skip_line();
     }
     reported
