@@ -6,6 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
+use sha2::{Digest, Sha256};
 use tempfile::TempDir;
 use weir_abi::{Family, Layout, Link, Verdict};
 use weir_engine::bundle::{HEAD_BYTES, is_bundle};
@@ -189,6 +190,18 @@ fn another_abi_version_is_refused() {
     old.artifact.abi_version = 9;
     let (_folder, path) = written(&old);
     assert_eq!(refusal(&path), "compiled for abi version 9, this weir has 1; compile the policy again");
+}
+
+#[test]
+fn code_for_another_processor_is_refused() {
+    let (_folder, path) = written(&bundle());
+    let mut members = unpacked(&path);
+    let manifest = String::from_utf8(members[0].1.clone()).unwrap().replace("\"avx2\"", "\"avx9\"");
+    members[1].1 = Sha256::digest(&manifest).iter().flat_map(|byte| format!("{byte:02x}").into_bytes()).collect();
+    members[0].1 = manifest.into_bytes();
+    fs::write(&path, repacked(&members)).unwrap();
+    let expected = "compiled for a processor with avx9, which this one lacks; compile with --cpu x86-64-v3";
+    assert_eq!(refusal(&path), expected);
 }
 
 #[test]

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)] // helpers of tests are tests
 use std::sync::Arc;
 
+use rustix::thread::{CapabilitySet, CapabilitySets, set_capabilities};
 use weir_abi::{Action, Counter, Layout, Link, Reason, Verdict};
 use weir_engine::clang::{BpfObject, BpfShape, Clang, NativeObject};
 use weir_engine::cpu::Cpu;
@@ -114,6 +115,31 @@ fn a_frame_can_be_timed_in_the_kernel() {
     let burst = frames.bursts().next().unwrap();
     xdp.time_frame(0, &burst, 0, 1000).unwrap();
     assert_eq!(xdp.counters()[32].packets, 1000);
+}
+
+#[test]
+fn the_kernel_measures_cycles() {
+    let mut xdp = xdp();
+    let frames = FrameSet::new(Link::Ethernet, std::iter::repeat_n((&[1u8; 64][..], 64), 100));
+    let cost = xdp.measure(0, &frames, 3).unwrap();
+    assert!(cost.ns_per_packet.median > 0.0 && cost.cycles_per_packet.median > 0.0, "{cost:?}");
+    assert_eq!(xdp.counters()[1].packets, 300);
+}
+
+#[test]
+fn without_rights_the_error_names_them() {
+    let program = chain::artifact().program();
+    let object = bpf_object(&program);
+    // Rights belong to a thread: this one gives its own away.
+    let load = std::thread::spawn(move || {
+        let none = CapabilitySet::empty();
+        set_capabilities(None, CapabilitySets { effective: none, permitted: none, inheritable: none }).unwrap();
+        XdpFilter::load("hand", &object, &program, &[image()]).err().unwrap().to_string()
+    });
+    assert_eq!(
+        load.join().unwrap(),
+        "xdp: not permitted to load BPF programs: run as root or with CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON"
+    );
 }
 
 #[test]

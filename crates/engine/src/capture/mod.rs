@@ -2,7 +2,8 @@
 //!
 //! The reader hands out bursts that point into its buffer: nothing is allocated or copied a packet, and a file of any
 //! size is read in [`buffer::BUFFER_BYTES`]. Formats: draft-ietf-opsawg-pcap and draft-ietf-opsawg-pcapng. It never
-//! looks into a frame. A damaged file yields all whole packets before the damage, then an error with its place.
+//! looks into a frame. Of the libraries for both formats, none reads packet blocks without allocating their options; the
+//! tests compare with one of them. A damaged file yields all whole packets before the damage, then an error with its place.
 
 mod buffer;
 mod fault;
