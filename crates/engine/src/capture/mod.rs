@@ -1,9 +1,9 @@
 //! Capture files: pcap and pcapng, recognised by content, read and written as a stream.
 //!
 //! The reader hands out bursts that point into its buffer: nothing is allocated or copied a packet, and a file of any
-//! size is read in [`buffer::BUFFER_BYTES`]. Formats: draft-ietf-opsawg-pcap and draft-ietf-opsawg-pcapng. It never
-//! looks into a frame. Of the libraries for both formats, none reads packet blocks without allocating their options; the
-//! tests compare with one of them. A damaged file yields all whole packets before the damage, then an error with its place.
+//! size is read through a window of about a megabyte. Formats: draft-ietf-opsawg-pcap and draft-ietf-opsawg-pcapng. It
+//! never looks into a frame. A damaged file yields all whole packets before the damage, then an error with its place.
+//! The records are read here because pcap-parser builds a list of options for each; the tests compare with it.
 
 mod buffer;
 mod fault;

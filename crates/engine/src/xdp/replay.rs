@@ -59,7 +59,7 @@ impl Replay {
         };
         let output = program.test_run(input).map_err(|error| format!("test run of a frame: {error}"))?;
         if output.return_value == REFUSED {
-            return Err("the kernel hands no metadata to test runs, Linux 5.18 or newer does".to_owned());
+            return Err("the kernel ran it without the frame's metadata".to_owned());
         }
         Ok(Ran { verdict: Verdict(output.return_value), took: output.duration })
     }
