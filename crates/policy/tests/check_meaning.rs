@@ -176,3 +176,24 @@ fn what_the_caller_loads() {
     assert_eq!((tables[1].files[0].path.as_str(), tables[1].dynamic), ("/abs.txt", true));
     assert_eq!(parsed.limits(&sources)[0].1[0].path, "etc/slow.csv");
 }
+
+#[test]
+fn bounds_are_errors() {
+    let codes = |text: &str| -> Vec<&str> {
+        let (_, _, checked) = front("bounds.weir", text, &NoIncludes);
+        checked.map_or_else(|errors| errors.iter().map(|error| error.code).collect(), |_| Vec::new())
+    };
+    let rules = |n: usize| format!("upstream {{\n{}}}\ndownstream {{ accept }}", "counter\n".repeat(n));
+    assert_eq!(codes(&rules(65_502)), [""; 0]);
+    assert_eq!(codes(&rules(65_503)), ["E0314"]);
+    let tables = |n: usize| -> String { (0..n).map(|i| format!("table t{i} {{ type ipv4; dynamic }}\n")).collect() };
+    assert_eq!(codes(&tables(1024)), [""; 0]);
+    assert_eq!(codes(&tables(1025)), ["E0314"]);
+    let postures =
+        |n: usize| -> String { (0..n).map(|i| format!("posture p{i} {{ upstream {{ drop }} }}\n")).collect() };
+    assert_eq!(codes(&postures(64)), [""; 0]);
+    assert_eq!(codes(&postures(65)), ["E0314"]);
+    let long = "#".repeat(weir_policy::syntax::TEXT_BYTES_MAX);
+    assert_eq!(codes(&long), [""; 0]);
+    assert_eq!(codes(&(long + "#")), ["E0112"]);
+}

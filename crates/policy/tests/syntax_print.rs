@@ -45,6 +45,24 @@ fn all_cases_print_to_themselves() {
     }
 }
 
+#[test]
+fn the_manual_and_the_examples_print_to_themselves() {
+    let manual = std::fs::read_to_string(root().join("docs/language.md")).expect("docs/language.md exists");
+    let mut texts: Vec<String> = manual.split("\n```weir\n").skip(1).map(str::to_owned).collect();
+    for text in &mut texts {
+        text.truncate(text.find("\n```\n").expect("a block ends") + 1);
+    }
+    let folders = std::fs::read_dir(root().join("examples")).expect("there are examples").flatten();
+    let files = folders.flat_map(|folder| std::fs::read_dir(folder.path()).into_iter().flatten().flatten());
+    let policies = files.map(|file| file.path()).filter(|path| path.extension().is_some_and(|e| e == "weir"));
+    texts.extend(policies.map(|path| std::fs::read_to_string(path).expect("the example can be read")));
+    for text in texts {
+        let (_, parsed) = parse(Source::new("example", text), &NoIncludes);
+        assert!(parsed.diagnostics.iter().all(|d| d.code == "E0109"), "{:?}", parsed.diagnostics);
+        assert_prints_to_itself(&parsed.files[0]);
+    }
+}
+
 fn operand() -> impl Strategy<Value = String> {
     prop_oneof![
         "[0-9]{1,5}",

@@ -169,7 +169,9 @@ impl<'a> Checker<'a> {
                 );
                 break;
             }
-            rules.extend(self.rule(rule, tables));
+            let rule = self.rule(rule, tables);
+            assert!(rule.is_some() || self.has_errors(), "compiler bug: a rule is left out without an error");
+            rules.extend(rule);
         }
         if !self.has_errors() {
             self.warn_of_reach(direction, &rules);

@@ -77,7 +77,7 @@ pub fn check(parsed: &Parsed, sources: &SourceMap, catalog: &dyn Catalog) -> Res
 fn policy_name(sources: &SourceMap) -> String {
     let path = &sources.file(crate::source::FileId(0)).name;
     let name = path.rsplit('/').next().unwrap_or(path);
-    name.split_once('.').map_or(name, |(stem, _)| if stem.is_empty() { name } else { stem }).to_owned()
+    name.rsplit_once('.').map_or(name, |(stem, _)| if stem.is_empty() { name } else { stem }).to_owned()
 }
 
 /// In the order of the text, each once, and not too many. With errors the warnings go: they may only be consequences.
@@ -123,6 +123,8 @@ struct Checker<'a> {
     limits: HashMap<&'a str, Declared<LimitsId>>,
     /// The ids of each table's labels.
     labels: Vec<HashMap<String, LabelId>>,
+    /// The labels that the policy writes in each table: those of wrong elements are not in the catalog.
+    written_labels: Vec<HashSet<&'a str>>,
     defines: HashMap<&'a str, Declared<define::Definition<'a>>>,
     /// Elements that may still be expanded.
     elements_left: usize,
@@ -140,6 +142,7 @@ impl<'a> Checker<'a> {
             tables: HashMap::new(),
             limits: HashMap::new(),
             labels: Vec::new(),
+            written_labels: Vec::new(),
             defines: HashMap::new(),
             elements_left: ELEMENTS_MAX,
             declared_no_match: false,

@@ -312,6 +312,10 @@ impl<'a> Checker<'a> {
             match self.labels[usize::from(id.0)].get(&label.text) {
                 Some(&label) => labels.push(label),
                 None if unread => labels.push(LabelId(u32::try_from(i + 1).expect("texts are below 4 GiB"))),
+                // Its element is wrong, and that has been reported.
+                None if self.has_errors() && self.written_labels[usize::from(id.0)].contains(label.text.as_str()) => {
+                    failed = true;
+                }
                 None => {
                     let message = format!("the table `{}` holds no label `{}`", table.name, label.text);
                     let diagnostic = Diagnostic::error("E0205", label.span, message);

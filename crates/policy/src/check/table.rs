@@ -8,7 +8,7 @@ use crate::diag::Diagnostic;
 use crate::field::Notation;
 use crate::source::Span;
 use crate::syntax::tree::{self, Atom, Element, Item, Name, TableSetting};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use weir_abi::Layout;
 
 /// Entries of a dynamic table that does not say its size.
@@ -42,6 +42,14 @@ pub(super) fn table_type(table: &tree::Table) -> Option<(Family, TableKind)> {
         TableSetting::Type { family, label } => Some((family_of(family)?, kind_of(label.as_ref())?)),
         _ => None,
     })
+}
+
+fn written_labels(table: &tree::Table) -> HashSet<&str> {
+    let lists = table.settings.iter().filter_map(|setting| match setting {
+        TableSetting::Elements(elements, _) => Some(elements),
+        _ => None,
+    });
+    lists.flatten().filter_map(|element| element.label.as_ref()).map(|label| label.text.as_str()).collect()
 }
 
 fn family_of(name: &Name) -> Option<Family> {
@@ -79,6 +87,7 @@ impl<'a> Checker<'a> {
                 let labels = facts.map(|facts| facts.labels.as_slice()).unwrap_or_default();
                 let ids = (1..).map(LabelId);
                 self.labels.push(labels.iter().cloned().zip(ids).collect());
+                self.written_labels.push(written_labels(table));
                 tables.push(self.table(table, facts));
             }
         }
