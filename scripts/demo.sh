@@ -3,11 +3,23 @@
 set -eu
 cd "$(dirname "$0")/.."
 
-weir=${CARGO_TARGET_DIR:-target}/release/weir
-example=examples/edge
+weir=$(pwd)/${CARGO_TARGET_DIR:-target}/release/weir
+case ${CARGO_TARGET_DIR:-} in
+/*) weir=$CARGO_TARGET_DIR/release/weir ;;
+esac
 
-if [ ! -f "$example/edge.weir" ]; then
-	echo "demo: $example/edge.weir is missing" >&2
-	exit 1
-fi
-exec "$weir" replay "$example/edge.weir" --in "$example/attack.pcap"
+cd examples/edge
+say() { printf '\n$ weir %s\n' "$*"; }
+run() { say "$@"; "$weir" "$@"; }
+
+echo "The policy examples/edge/edge.weir protects two networks. First: is it right, and what does it cost?"
+run check edge.weir
+echo
+echo "Now 20 seconds of real traffic: a few web clients, and four floods on one of the hosts."
+run replay edge.weir --in attack.pcap
+echo
+echo "Why was packet 5000 treated as it was?"
+run why edge.weir --in attack.pcap --packet 5000
+echo
+echo "And what would the stricter policy change?"
+run diff edge.weir strict.weir --in attack.pcap

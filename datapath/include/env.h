@@ -154,6 +154,47 @@ WEIR_INLINE uint32_t forget(uint32_t x)
 	return x;
 }
 
+/* The stages of a burst. A benchmark that asks where the time goes defines WEIR_STAGE_CLOCK; everyone else pays nothing. */
+enum stage {
+	STAGE_PARSE = 0,
+	STAGE_LOOKUP = 1,
+	STAGE_RULES = 2,
+	STAGES = 3,
+};
+
+#ifdef WEIR_STAGE_CLOCK
+
+uint64_t weir_stage_cycles[STAGES];
+
+WEIR_INLINE uint64_t stage_start(void)
+{
+	return __builtin_ia32_rdtsc();
+}
+
+/* Adds the cycles since `start` to the stage; the next one starts now. */
+WEIR_INLINE uint64_t stage_end(enum stage stage, uint64_t start)
+{
+	uint64_t now = __builtin_ia32_rdtsc();
+
+	weir_stage_cycles[stage] += now - start;
+	return now;
+}
+
+#else
+
+WEIR_INLINE uint64_t stage_start(void)
+{
+	return 0;
+}
+
+WEIR_INLINE uint64_t stage_end(enum stage stage, uint64_t start)
+{
+	(void)stage;
+	return start;
+}
+
+#endif
+
 /* Frame i of the burst, cut to the window. */
 WEIR_INLINE struct frame burst_frame(const struct weir_burst *burst, uint32_t i)
 {

@@ -36,6 +36,12 @@ pub struct NativeFilter {
 // besides the counters and images that each call is given.
 unsafe impl Send for NativeFilter {}
 
+/// Stages of a burst that code compiled with [`STAGE_CLOCK`] takes the time of: parse, lookup, rules.
+pub const STAGES: [&str; 3] = ["parse", "lookup", "rules"];
+
+/// Put before generated C, this makes it count the cycles of each stage, at the cost of a few cycles a burst.
+pub const STAGE_CLOCK: &str = "#define WEIR_STAGE_CLOCK\n";
+
 impl NativeFilter {
     /// Loads a shared object that [`crate::clang`] made; `name` is for messages. `images` are in slot order.
     pub fn load(
@@ -70,6 +76,16 @@ impl NativeFilter {
 /// What the dynamic loader said; the error itself says only that it failed.
 fn loader_message(error: &libloading::Error) -> String {
     error.source().map_or_else(|| error.to_string(), ToString::to_string)
+}
+
+impl NativeFilter {
+    /// TSC cycles spent in each of [`STAGES`] since loading; `None` if the code was not compiled with [`STAGE_CLOCK`].
+    pub fn stage_cycles(&self) -> Option<[u64; STAGES.len()]> {
+        // SAFETY: only the address is taken here.
+        let symbol = unsafe { self._library.get::<*const c_void>(b"weir_stage_cycles") }.ok()?;
+        // SAFETY: env.h defines the symbol as `uint64_t[STAGES]`; only chains write it, and they need `&mut self`.
+        Some(unsafe { symbol.into_raw().cast::<[u64; STAGES.len()]>().read() })
+    }
 }
 
 fn check_version(name: &str, library: &Library) -> Result<(), EngineError> {

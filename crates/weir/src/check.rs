@@ -1,4 +1,358 @@
 //! `weir check`: is the policy right, and what will it cost?
-pub fn run(_: &crate::cli::CheckOptions) -> Result<(), crate::failure::Failure> {
+//!
+//! The answer to the second question is the policy's certificate: what its tables hold and take, what the verifier walks, what a packet
+//! costs on this machine, all before anything is put in front of a network.
+
+use crate::bench::traffic::{self, Mix};
+use crate::cli::CheckOptions;
+use crate::failure::Failure;
+use crate::policy::{Policy, Rejected, Timing};
+use crate::report;
+use serde::Serialize;
+use std::fmt::Write;
+use std::time::{Duration, Instant};
+use weir_abi::{Family, Layout};
+use weir_engine::cpu::Cpu;
+use weir_engine::memory;
+use weir_policy::checked::TableKind;
+use weir_policy::diag::{Diagnostic, Severity};
+use weir_policy::source::SourceMap;
+
+/// Packets of the measurement: more than branch predictors learn by heart, fewer than the cache holds.
+const PACKETS: usize = 4096;
+/// Runs over them; the median counts.
+const REPEATS: usize = 51;
+/// Frames that are timed inside the kernel, and how often each.
+const BPF_FRAMES: usize = 64;
+const BPF_REPEATS: u32 = 2000;
+
+/// What `--json` prints.
+#[derive(Debug, Serialize)]
+struct Report {
+    policy: String,
+    valid: bool,
+    errors: Vec<Message>,
+    warnings: Vec<Message>,
+    notices: Vec<String>,
+    #[serde(flatten)]
+    certificate: Option<Certificate>,
+}
+
+/// A diagnostic in JSON.
+#[derive(Debug, Serialize)]
+struct Message {
+    severity: &'static str,
+    code: &'static str,
+    message: String,
+    file: Option<String>,
+    line: Option<u32>,
+    column: Option<u32>,
+    help: Option<String>,
+}
+
+/// What a policy costs.
+#[derive(Debug, Serialize)]
+struct Certificate {
+    rules: usize,
+    table_bytes: u64,
+    tables: Vec<TableCost>,
+    chains: Vec<ChainCost>,
+    /// Why code was not compiled or measured, if it was not.
+    not_measured: Vec<String>,
+    seconds: Seconds,
+}
+
+#[derive(Debug, Serialize)]
+struct TableCost {
+    name: String,
+    family: &'static str,
+    kind: &'static str,
+    entries: usize,
+    labels: usize,
+    layout: &'static str,
+    bytes: u64,
+}
+
+/// One direction of one posture. Costs are those of random 64-byte packets.
+#[derive(Debug, Serialize)]
+struct ChainCost {
+    name: String,
+    rules: usize,
+    cycles_per_packet: Option<f64>,
+    cycles_per_packet_min: Option<f64>,
+    cycles_per_packet_max: Option<f64>,
+    bpf_ns_per_packet: Option<f64>,
+    verifier_instructions: Option<u32>,
+    bpf_instructions: Option<u32>,
+}
+
+/// Where the time went.
+#[derive(Debug, Default, Serialize)]
+struct Seconds {
+    parse: f64,
+    lists: f64,
+    check: f64,
+    build: f64,
+    emit: f64,
+    clang_native: f64,
+    load_native: f64,
+    clang_bpf: f64,
+    load_bpf: f64,
+    /// From text to a loaded native filter, clang's own time not counted.
+    native_without_clang: f64,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// The policy is wrong, or cannot be read.
+pub fn run(options: &CheckOptions) -> Result<(), Failure> {
+    let policy = match Policy::from_text(&options.policy)? {
+        Ok(policy) => policy,
+        Err(rejected) => {
+            if options.json {
+                report::print_json(&rejection(options, &rejected))?;
+            }
+            return Err(rejected.into());
+        }
+    };
+    policy.print_warnings();
+    let certificate = certify(&policy, options)?;
+    let text = policy.text().expect("it was read as text");
+    let report = Report {
+        policy: options.policy.display().to_string(),
+        valid: true,
+        errors: vec![],
+        warnings: messages(&text.checked.warnings, &text.sources),
+        notices: text.notices.clone(),
+        certificate: Some(certificate),
+    };
+    if options.json { report::print_json(&report) } else { Ok(print!("{}", describe(&report))) }
+}
+
+fn rejection(options: &CheckOptions, rejected: &Rejected) -> Report {
+    let mut errors = messages(&rejected.diagnostics, &rejected.sources);
+    errors.extend(rejected.lists.iter().map(|error| Message {
+        severity: "error",
+        code: "E0601",
+        message: error.clone(),
+        file: None,
+        line: None,
+        column: None,
+        help: None,
+    }));
+    let policy = options.policy.display().to_string();
+    Report { policy, valid: false, errors, warnings: vec![], notices: vec![], certificate: None }
+}
+
+fn messages(diagnostics: &[Diagnostic], sources: &SourceMap) -> Vec<Message> {
+    let message = |diagnostic: &Diagnostic| {
+        let file = sources.file(diagnostic.span.file);
+        let (line, column) = file.line_column(diagnostic.span.start);
+        Message {
+            severity: match diagnostic.severity {
+                Severity::Error => "error",
+                Severity::Warning => "warning",
+            },
+            code: diagnostic.code,
+            message: diagnostic.message.clone(),
+            file: Some(file.name.clone()),
+            line: Some(line),
+            column: Some(column),
+            help: diagnostic.help.clone(),
+        }
+    };
+    diagnostics.iter().map(message).collect()
+}
+
+/// Builds, compiles, loads and measures.
+fn certify(policy: &Policy, options: &CheckOptions) -> Result<Certificate, Failure> {
+    let mut seconds = Seconds::from(policy.timing);
+    let start = Instant::now();
+    let images = policy.images()?;
+    seconds.build = start.elapsed().as_secs_f64();
+    let text = policy.text().expect("it was read as text");
+    let tables: Vec<TableCost> = text
+        .checked
+        .tables
+        .iter()
+        .zip(&policy.program.slots)
+        .zip(images)
+        .map(|((table, slot), image)| TableCost {
+            name: table.name.clone(),
+            family: family(table.family),
+            kind: match table.kind {
+                TableKind::Set => "set",
+                TableKind::Labels => "labels",
+            },
+            entries: table.facts.entries,
+            labels: table.facts.labels.len(),
+            layout: Layout::name(slot.layout),
+            bytes: image.as_bytes().len() as u64,
+        })
+        .collect();
+    let mut certificate = Certificate {
+        rules: policy.program.rules.len(),
+        table_bytes: tables.iter().map(|table| table.bytes).sum(),
+        tables,
+        chains: chains(policy),
+        not_measured: vec![],
+        seconds,
+    };
+    let unsupported = policy.program.unsupported();
+    if let Some(first) = unsupported.first() {
+        let at = &policy.program.rule(first.rule).at;
+        certificate.not_measured.push(format!("code: `{}` ({at}) is not yet supported by the engines", first.what));
+    } else if !options.quick {
+        if let Err(failure) = measure_native(policy, &mut certificate) {
+            certificate.not_measured.push(format!("native: {failure}"));
+        }
+        if let Err(failure) = measure_bpf(policy, &mut certificate) {
+            certificate.not_measured.push(format!("bpf: {failure}"));
+        }
+    }
+    Ok(certificate)
+}
+
+fn chains(policy: &Policy) -> Vec<ChainCost> {
+    let chain = |chain: &weir_policy::ir::Chain| ChainCost {
+        name: match &chain.posture {
+            None => chain.direction.name().to_owned(),
+            Some(posture) => format!("{posture} {}", chain.direction.name()),
+        },
+        rules: chain.body.len(),
+        cycles_per_packet: None,
+        cycles_per_packet_min: None,
+        cycles_per_packet_max: None,
+        bpf_ns_per_packet: None,
+        verifier_instructions: None,
+        bpf_instructions: None,
+    };
+    policy.program.chains.iter().map(chain).collect()
+}
+
+fn measure_native(policy: &Policy, certificate: &mut Certificate) -> Result<(), Failure> {
+    let start = Instant::now();
+    policy.artifact()?;
+    certificate.seconds.emit = start.elapsed().as_secs_f64();
+    let compiled = policy.native_object(Cpu::Native)?;
+    let start = Instant::now();
+    let mut filter = policy.load_native(&compiled.object)?;
+    let seconds = &mut certificate.seconds;
+    seconds.clang_native = compiled.took.as_secs_f64();
+    seconds.load_native = start.elapsed().as_secs_f64();
+    seconds.native_without_clang =
+        seconds.parse + seconds.lists + seconds.check + seconds.build + seconds.emit + seconds.load_native;
+    let frames = traffic::small_packets(PACKETS, Mix::Random, 1);
+    for (index, chain) in certificate.chains.iter_mut().enumerate() {
+        let cost = memory::measure(&mut filter, index, &frames, REPEATS)?.cycles_per_packet;
+        chain.cycles_per_packet = Some(cost.median);
+        chain.cycles_per_packet_min = Some(cost.min);
+        chain.cycles_per_packet_max = Some(cost.max);
+    }
     Ok(())
+}
+
+fn measure_bpf(policy: &Policy, certificate: &mut Certificate) -> Result<(), Failure> {
+    let compiled = policy.bpf_object()?;
+    let start = Instant::now();
+    let mut filter = policy.load_xdp(&compiled.object)?;
+    certificate.seconds.clang_bpf = compiled.took.as_secs_f64();
+    certificate.seconds.load_bpf = start.elapsed().as_secs_f64();
+    let frames = traffic::small_packets(BPF_FRAMES, Mix::Random, 1);
+    for (index, chain) in certificate.chains.iter_mut().enumerate() {
+        let cost = &filter.verifier_costs()[index];
+        chain.verifier_instructions = Some(cost.verified_insns);
+        chain.bpf_instructions = Some(cost.insns);
+        let mut took = Duration::ZERO;
+        for burst in frames.bursts() {
+            for frame in 0..burst.len() {
+                took += filter.time_frame(index, &burst, frame, BPF_REPEATS)?;
+            }
+        }
+        chain.bpf_ns_per_packet = Some(took.as_secs_f64() * 1e9 / BPF_FRAMES as f64);
+    }
+    Ok(())
+}
+
+impl From<Timing> for Seconds {
+    fn from(timing: Timing) -> Self {
+        Seconds {
+            parse: timing.parse.as_secs_f64(),
+            lists: timing.lists.as_secs_f64(),
+            check: timing.check.as_secs_f64(),
+            ..Seconds::default()
+        }
+    }
+}
+
+fn family(family: Family) -> &'static str {
+    match family {
+        Family::Ipv4 => "ipv4",
+        Family::Ipv6 => "ipv6",
+    }
+}
+
+/// The certificate for people.
+fn describe(report: &Report) -> String {
+    let mut text = String::new();
+    let certificate = report.certificate.as_ref().expect("a valid policy has one");
+    let warnings = match report.warnings.len() {
+        0 => String::new(),
+        1 => ", 1 warning".to_owned(),
+        many => format!(", {many} warnings"),
+    };
+    let _ = writeln!(
+        text,
+        "{}: valid{warnings}; {} rules, {} tables, {} in memory",
+        report.policy,
+        certificate.rules,
+        certificate.tables.len(),
+        report::bytes(certificate.table_bytes)
+    );
+    if !certificate.tables.is_empty() {
+        let _ = writeln!(text, "\n  {:<20} {:>10} {:>7}  {:<10} {:>9}", "table", "entries", "labels", "layout", "size");
+    }
+    for table in &certificate.tables {
+        let _ = writeln!(
+            text,
+            "  {:<20} {:>10} {:>7}  {:<10} {:>9}",
+            table.name,
+            report::grouped(table.entries as u64),
+            table.labels,
+            table.layout,
+            report::bytes(table.bytes)
+        );
+    }
+    let _ = writeln!(
+        text,
+        "\n  {:<24} {:>5} {:>14} {:>12} {:>10} {:>15}",
+        "direction", "rules", "cycles/packet", "BPF ns", "BPF insns", "verifier insns"
+    );
+    let figure = |number: Option<f64>| number.map_or_else(|| "-".to_owned(), |number| format!("{number:.1}"));
+    let whole = |number: Option<u32>| number.map_or_else(|| "-".to_owned(), |number| report::grouped(number.into()));
+    for chain in &certificate.chains {
+        let _ = writeln!(
+            text,
+            "  {:<24} {:>5} {:>14} {:>12} {:>10} {:>15}",
+            chain.name,
+            chain.rules,
+            figure(chain.cycles_per_packet),
+            figure(chain.bpf_ns_per_packet),
+            whole(chain.bpf_instructions),
+            whole(chain.verifier_instructions)
+        );
+    }
+    for reason in &certificate.not_measured {
+        let _ = writeln!(text, "\n  not measured: {reason}");
+    }
+    let seconds = &certificate.seconds;
+    if seconds.clang_native > 0.0 {
+        let _ = writeln!(
+            text,
+            "\n  native filter ready in {:.3} s (lists {:.3}, tables {:.3}) and clang's {:.3} s",
+            seconds.native_without_clang, seconds.lists, seconds.build, seconds.clang_native
+        );
+    }
+    text
 }

@@ -204,6 +204,9 @@ pub struct BenchOptions {
     /// Print one JSON object.
     #[arg(long)]
     pub json: bool,
+    /// Directory of the lists that scenarios use (`country.csv`, `ipsum.txt`).
+    #[arg(long, value_name = "DIR", default_value = "examples/edge/lists")]
+    pub data: PathBuf,
     /// Draw the result.
     #[arg(long, value_name = "SVG")]
     pub plot: Option<PathBuf>,

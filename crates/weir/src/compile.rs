@@ -44,9 +44,10 @@ pub fn run(options: &CompileOptions) -> Result<(), Failure> {
         CpuName::X86_64V3 => Cpu::X86_64V3,
     };
     let images = policy.images()?.to_vec();
-    let (native, native_took) = policy.native_object(cpu)?;
-    let (bpf, bpf_took) = policy.bpf_object()?;
-    let bundle = Bundle { artifact, images, native, bpf, cpu };
+    let native = policy.native_object(cpu)?;
+    let bpf = policy.bpf_object()?;
+    let clang_took = native.took + bpf.took;
+    let bundle = Bundle { artifact, images, native: native.object, bpf: bpf.object, cpu };
     bundle.write(&options.output)?;
     let bytes = fs::metadata(&options.output).map_err(|error| Failure::file(&options.output, error))?.len();
     let compiled = Compiled {
@@ -56,7 +57,7 @@ pub fn run(options: &CompileOptions) -> Result<(), Failure> {
         rules: bundle.artifact.rules,
         tables: bundle.images.len(),
         seconds: start.elapsed().as_secs_f64(),
-        clang_seconds: (native_took + bpf_took).as_secs_f64(),
+        clang_seconds: clang_took.as_secs_f64(),
     };
     if options.json {
         return report::print_json(&compiled);

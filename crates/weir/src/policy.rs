@@ -12,7 +12,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 use weir_abi::ABI_VERSION;
 use weir_engine::bundle::{self, Bundle};
-use weir_engine::clang::{BpfObject, BpfShape, Clang, NativeObject};
+use weir_engine::clang::{BpfObject, BpfShape, Clang, Compiled, NativeObject};
 use weir_engine::cpu::Cpu;
 use weir_engine::{Artifact, Filter, NativeFilter, TableSlot, XdpFilter};
 use weir_policy::backend::c::{self, Target};
@@ -297,52 +297,65 @@ impl Policy {
     ///
     /// # Errors
     /// There is no clang, or a rule is not supported.
-    pub fn native_object(&self, cpu: Cpu) -> Result<(NativeObject, Duration), Failure> {
+    pub fn native_object(&self, cpu: Cpu) -> Result<Compiled<NativeObject>, Failure> {
         if let Origin::Bundle(bundle) = &self.origin {
-            return Ok((bundle.native.clone(), Duration::ZERO));
+            return Ok(Compiled { object: bundle.native.clone(), took: Duration::ZERO });
         }
         let artifact = self.artifact()?;
-        let compiled = Clang::find()?.native(&artifact.name, &artifact.native_c, cpu)?;
-        Ok((compiled.object, compiled.took))
+        Ok(Clang::find()?.native(&artifact.name, &artifact.native_c, cpu)?)
     }
 
     /// BPF code, and clang's own time; a bundle's is at hand.
     ///
     /// # Errors
     /// There is no clang, or a rule is not supported.
-    pub fn bpf_object(&self) -> Result<(BpfObject, Duration), Failure> {
+    pub fn bpf_object(&self) -> Result<Compiled<BpfObject>, Failure> {
         if let Origin::Bundle(bundle) = &self.origin {
-            return Ok((bundle.bpf.clone(), Duration::ZERO));
+            return Ok(Compiled { object: bundle.bpf.clone(), took: Duration::ZERO });
         }
         let artifact = self.artifact()?;
         let shape = BpfShape::new(&artifact.program(), self.images()?);
-        let compiled = Clang::find()?.bpf(&artifact.name, &artifact.bpf_c, &shape)?;
-        Ok((compiled.object, compiled.took))
+        Ok(Clang::find()?.bpf(&artifact.name, &artifact.bpf_c, &shape)?)
     }
 
-    /// The program loaded as native code; clang and the table builders run at the same time.
+    /// The program loaded as native code.
     ///
     /// # Errors
-    /// There is no clang, a rule is not supported, or a table does not fit its layout.
-    pub fn native(&self) -> Result<NativeFilter, Failure> {
+    /// A rule is not supported, or the code is not this machine's.
+    pub fn load_native(&self, object: &NativeObject) -> Result<NativeFilter, Failure> {
         let artifact = self.artifact()?;
-        let (object, images) = std::thread::scope(|scope| {
-            let object = scope.spawn(|| self.native_object(Cpu::Native));
-            let images = self.images();
-            (object.join().expect("compiling does not panic"), images)
-        });
-        let object = object?.0;
-        Ok(NativeFilter::load(&artifact.name, &object, &artifact.program(), images?.to_vec())?)
+        Ok(NativeFilter::load(&artifact.name, object, &artifact.program(), self.images()?.to_vec())?)
     }
 
     /// The program loaded into the kernel.
     ///
     /// # Errors
+    /// There is no right to load BPF, or the verifier refuses.
+    pub fn load_xdp(&self, object: &BpfObject) -> Result<XdpFilter, Failure> {
+        let artifact = self.artifact()?;
+        Ok(XdpFilter::load(&artifact.name, object, &artifact.program(), self.images()?)?)
+    }
+
+    /// The program compiled and loaded as native code; clang and the table builders run at the same time.
+    ///
+    /// # Errors
+    /// There is no clang, a rule is not supported, or a table does not fit its layout.
+    pub fn native(&self) -> Result<NativeFilter, Failure> {
+        let (object, images) = std::thread::scope(|scope| {
+            let object = scope.spawn(|| self.native_object(Cpu::Native));
+            let images = self.images().map(drop);
+            (object.join().expect("compiling does not panic"), images)
+        });
+        images?;
+        self.load_native(&object?.object)
+    }
+
+    /// The program compiled and loaded into the kernel.
+    ///
+    /// # Errors
     /// There is no clang, no right to load BPF, or the verifier refuses.
     pub fn xdp(&self) -> Result<XdpFilter, Failure> {
-        let artifact = self.artifact()?;
-        let (object, _) = self.bpf_object()?;
-        Ok(XdpFilter::load(&artifact.name, &object, &artifact.program(), self.images()?)?)
+        self.load_xdp(&self.bpf_object()?.object)
     }
 
     /// The program in an engine.

@@ -1,4 +1,141 @@
-//! `weir bench`
-pub fn run(_: &crate::cli::BenchOptions) -> Result<(), crate::failure::Failure> {
-    Ok(())
+//! `weir bench`: the tables and figures of the papers as scenarios with stable names.
+//!
+//! A scenario fills rows: strings say what was run, numbers are named with their unit, each the median with `_min` and `_max` beside
+//! it. Timings decide no test; they are for comparing within one run.
+
+pub mod plot;
+mod rfpf_three_tables;
+pub mod traffic;
+
+use crate::cli::BenchOptions;
+use crate::failure::Failure;
+use crate::report;
+use serde::Serialize;
+use serde_json::{Map, Value};
+use std::fs;
+use weir_engine::memory::Spread;
+
+/// A named experiment.
+struct Scenario {
+    name: &'static str,
+    /// The figure that it answers to.
+    paper: &'static str,
+    run: fn(&BenchOptions) -> Result<Vec<Row>, Failure>,
+    /// Field whose number is drawn, if a plot is asked for.
+    plotted: &'static str,
+}
+
+const SCENARIOS: &[Scenario] = &[Scenario {
+    name: "rfpf-three-tables",
+    paper: "RFPF Fig. 5-6: three lookups on the source, 67 Mpps on 6 cores of 3.6 GHz with I/O (about 320 cycles a packet)",
+    run: rfpf_three_tables::run,
+    plotted: "ns_per_packet",
+}];
+
+/// One line of a result.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Row(Map<String, Value>);
+
+impl Row {
+    /// Says what was run.
+    pub fn of(mut self, field: &str, value: &str) -> Self {
+        self.0.insert(field.to_owned(), value.into());
+        self
+    }
+
+    /// Adds a figure that has no spread.
+    pub fn number(mut self, field: &str, value: f64) -> Self {
+        self.0.insert(field.to_owned(), rounded(value));
+        self
+    }
+
+    /// Adds a median with its spread.
+    pub fn spread(self, field: &str, spread: Spread) -> Self {
+        self.number(field, spread.median)
+            .number(&format!("{field}_min"), spread.min)
+            .number(&format!("{field}_max"), spread.max)
+    }
+
+    /// The text that says what was run.
+    pub fn title(&self) -> String {
+        let texts = self.0.values().filter_map(Value::as_str);
+        texts.collect::<Vec<_>>().join(", ")
+    }
+
+    /// A figure.
+    pub fn get(&self, field: &str) -> Option<f64> {
+        self.0.get(field).and_then(Value::as_f64)
+    }
+}
+
+/// Three decimals are more than any measurement here holds.
+fn rounded(value: f64) -> Value {
+    serde_json::Number::from_f64((value * 1000.0).round() / 1000.0).map_or(Value::Null, Value::Number)
+}
+
+#[derive(Serialize)]
+struct Outcome<'a> {
+    scenario: &'a str,
+    machine: Machine,
+    rows: Vec<Row>,
+}
+
+#[derive(Serialize)]
+struct Machine {
+    cpu: String,
+    kernel: String,
+    tsc_ghz: Value,
+}
+
+impl Machine {
+    fn this() -> Self {
+        let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+        let model = cpuinfo.lines().find_map(|line| line.strip_prefix("model name")?.split_once(':'));
+        let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+        Machine {
+            cpu: model.map_or("unknown", |(_, name)| name.trim()).to_owned(),
+            kernel: kernel.trim().to_owned(),
+            tsc_ghz: rounded(weir_engine::tsc::frequency_hz() / 1e9),
+        }
+    }
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// There is no such scenario, or it lacks what it needs.
+pub fn run(options: &BenchOptions) -> Result<(), Failure> {
+    if options.list {
+        for scenario in SCENARIOS {
+            println!("{:<20} {}", scenario.name, scenario.paper);
+        }
+        return Ok(());
+    }
+    let name = options.scenario.as_deref().unwrap_or_default();
+    let Some(scenario) = SCENARIOS.iter().find(|scenario| scenario.name == name) else {
+        return Err(Failure::Rejected(format!("weir: no scenario `{name}`; `weir bench --list` names them")));
+    };
+    let rows = (scenario.run)(options)?;
+    if let Some(path) = &options.plot {
+        let svg = plot::bars(scenario.name, scenario.plotted, &rows);
+        fs::write(path, svg).map_err(|error| Failure::file(path, error))?;
+    }
+    let outcome = Outcome { scenario: scenario.name, machine: Machine::this(), rows };
+    if options.json { report::print_json(&outcome) } else { Ok(print!("{}", describe(scenario, &outcome))) }
+}
+
+/// The result for people.
+fn describe(scenario: &Scenario, outcome: &Outcome<'_>) -> String {
+    let mut text = format!("{}\n  the paper: {}\n  here: {}\n\n", scenario.name, scenario.paper, outcome.machine.cpu);
+    for row in &outcome.rows {
+        text += &format!("  {}\n", row.title());
+        for (field, value) in row.0.iter().filter(|(field, value)| value.is_number() && !is_bound(field)) {
+            text += &format!("    {field:<28} {value}\n");
+        }
+    }
+    text
+}
+
+fn is_bound(field: &str) -> bool {
+    field.ends_with("_min") || field.ends_with("_max")
 }

@@ -252,7 +252,7 @@ impl Emitter<'_> {
         }
     }
 
-    /// User space: the function that engines call.
+    /// User space: the function that engines call. It parses the whole burst, asks one table after the other, then decides.
     fn burst(&mut self, chain: &Chain, name: &str, conditions: &Conditions<'_>) {
         let staged = !chain.staged.is_empty();
         self.out.blank();
@@ -264,12 +264,24 @@ impl Emitter<'_> {
         if staged {
             self.out.line(&format!("struct {name}_found found[WEIR_BURST_MAX];"));
         }
+        self.out.line("uint64_t started = stage_start();");
         self.out.blank();
         self.out.open("for (uint32_t i = 0; i < burst->count; i++)");
         self.out.line("const struct frame frame = burst_frame(burst, i);");
         self.out.blank();
         self.out.line("malformed[i] = parse_packet(&frame, &packets[i]);");
         self.out.close();
+        self.out.line("started = stage_end(STAGE_PARSE, started);");
+        if staged {
+            self.lookups(chain, conditions);
+            self.out.line("started = stage_end(STAGE_LOOKUP, started);");
+        }
+        self.decisions(name, staged, conditions);
+        self.out.line("stage_end(STAGE_RULES, started);");
+        self.out.close();
+    }
+
+    fn lookups(&mut self, chain: &Chain, conditions: &Conditions<'_>) {
         for &id in &chain.staged {
             let find = chain.finds[usize::from(id.0)];
             let field = conditions.find_name(id);
@@ -282,8 +294,11 @@ impl Emitter<'_> {
             };
             self.out.indent(|out| out.assign(&format!("found[i].{field}"), &answer, ""));
         }
-        self.out.open("for (uint32_t i = 0; i < burst->count; i++)");
+    }
+
+    fn decisions(&mut self, name: &str, staged: bool, conditions: &Conditions<'_>) {
         let mut arguments = "&env, &packets[i]".to_owned();
+        self.out.open("for (uint32_t i = 0; i < burst->count; i++)");
         if staged {
             arguments += ", &found[i]";
         }
@@ -294,7 +309,6 @@ impl Emitter<'_> {
         }
         self.out.line("if (!before_rules(&env, &packets[i], malformed[i], &burst->verdicts[i]))");
         self.out.inner(&format!("burst->verdicts[i] = {name}_rules({arguments});"));
-        self.out.close();
         self.out.close();
     }
 

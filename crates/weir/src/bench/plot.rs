@@ -1,0 +1,36 @@
+//! Draws rows as horizontal bars.
+
+use super::Row;
+use plotters::prelude::*;
+
+const WIDTH: u32 = 900;
+const ROW_HEIGHT: u32 = 34;
+const HEAD_HEIGHT: u32 = 60;
+const TITLE_WIDTH: i32 = 380;
+
+/// An SVG with one bar a row that has the field.
+pub fn bars(title: &str, field: &str, rows: &[Row]) -> String {
+    let bars: Vec<(String, f64)> = rows.iter().filter_map(|row| Some((row.title(), row.get(field)?))).collect();
+    let mut svg = String::new();
+    let height = HEAD_HEIGHT + ROW_HEIGHT * bars.len() as u32;
+    draw(&mut svg, height, &format!("{title}: {field}"), &bars).expect("drawing into a string does not fail");
+    svg
+}
+
+fn draw(svg: &mut String, height: u32, title: &str, bars: &[(String, f64)]) -> Result<(), Box<dyn std::error::Error>> {
+    let area = SVGBackend::with_string(svg, (WIDTH, height)).into_drawing_area();
+    area.fill(&WHITE)?;
+    let text = |size: i32| ("sans-serif", size).into_font();
+    area.draw(&Text::new(title.to_owned(), (16, 16), text(20)))?;
+    let longest = bars.iter().map(|&(_, value)| value).fold(f64::MIN_POSITIVE, f64::max);
+    let room = f64::from(WIDTH as i32 - TITLE_WIDTH - 90);
+    for (index, (name, value)) in bars.iter().enumerate() {
+        let top = (HEAD_HEIGHT + ROW_HEIGHT * index as u32) as i32;
+        let end = TITLE_WIDTH + (value / longest * room) as i32;
+        area.draw(&Text::new(name.clone(), (16, top + 6), text(14)))?;
+        area.draw(&Rectangle::new([(TITLE_WIDTH, top), (end, top + 24)], RGBColor(58, 110, 165).filled()))?;
+        area.draw(&Text::new(format!("{value:.1}"), (end + 8, top + 6), text(14)))?;
+    }
+    area.present()?;
+    Ok(())
+}

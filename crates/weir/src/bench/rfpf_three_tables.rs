@@ -1,0 +1,163 @@
+//! `rfpf-three-tables`: the ruleset of the RFPF paper's evaluation (section IV): every packet's source is looked up in an allow list,
+//! a block list and the country table, and each answer is counted.
+//!
+//! The paper drives eight 10 Gbps ports; here bursts come from memory, so that what is measured is parsing, lookups and rules. Random
+//! traffic has uniformly random sources, the botnet mix 10% random, 20% allowed and 70% blocked ones, as in the paper.
+
+use super::Row;
+use super::traffic::{self, Mix, SplitMix};
+use crate::cli::BenchOptions;
+use crate::failure::Failure;
+use crate::policy::Policy;
+use std::collections::BTreeSet;
+use std::fmt::Write;
+use std::fs;
+use std::net::Ipv4Addr;
+use std::path::Path;
+use std::time::Duration;
+use weir_abi::{BURST_MAX, Verdict};
+use weir_engine::clang::Clang;
+use weir_engine::cpu::Cpu;
+use weir_engine::memory::{self, FrameSet, Spread};
+use weir_engine::native::{STAGE_CLOCK, STAGES};
+use weir_engine::{Filter, NativeFilter};
+
+/// The lists' sizes: the paper's blacklist_1 and 3; whitelists there have 82 to 264 thousand.
+const ALLOWED: usize = 100_000;
+const BLOCKED: [(&str, usize); 2] = [("block-178k", 177_935), ("block-1.1m", 1_113_393)];
+/// Packets in memory: 64 MB of frames, more than any cache holds of the tables' lines they touch.
+const PACKETS: usize = 1 << 18;
+const REPEATS: usize = 15;
+/// Frames timed one by one in the kernel.
+const BPF_FRAMES: usize = 1 << 14;
+
+const POLICY: &str = r#"
+table allow   { type ipv4; file "allow.txt" }
+table block   { type ipv4; file "block.txt" }
+table country { type ipv4 : label; file "COUNTRY" }
+
+upstream {
+  ip saddr @country { HR, SI, AT } counter
+  ip saddr @allow counter
+  ip saddr @block counter drop
+  accept
+}
+downstream { accept }
+"#;
+
+/// What the kernel takes for a program that decides nothing, to be subtracted.
+const EMPTY: &str =
+    "defaults { malformed accept; arp accept; not-ip accept }\nupstream { accept }\ndownstream { accept }\n";
+
+/// Runs the scenario.
+pub fn run(options: &BenchOptions) -> Result<Vec<Row>, Failure> {
+    let country = options.data.join("country.csv");
+    let country = country.canonicalize().map_err(|error| {
+        Failure::Rejected(format!("weir: {}: {error}; --data names the directory of lists", country.display()))
+    })?;
+    let mut rows = Vec::new();
+    for (name, blocked_count) in BLOCKED {
+        let mut random = SplitMix::new(7);
+        let allowed = addresses(ALLOWED, &mut random);
+        let blocked = addresses(blocked_count, &mut random);
+        let directory =
+            tempfile::tempdir().map_err(|error| Failure::Runtime(format!("temporary directory: {error}")))?;
+        let policy = write_policy(directory.path(), &country, &allowed, &blocked)?;
+        let bytes: usize = policy.images()?.iter().map(|image| image.as_bytes().len()).sum();
+        for mix in [Mix::Random, Mix::Botnet { allowed: &allowed, blocked: &blocked }] {
+            let frames = traffic::small_packets(PACKETS, mix, 11);
+            let row = || Row::default().of("policy", name).of("keys", mix.name());
+            rows.push(native(&policy, &frames, row().of("engine", "native"))?.number("bytes", bytes as f64));
+            rows.push(bpf(&policy, &frames, row().of("engine", "xdp"))?);
+        }
+    }
+    Ok(rows)
+}
+
+/// Distinct addresses as block lists hold them: a third alone, the rest in neighbourhoods of a /24.
+fn addresses(count: usize, random: &mut SplitMix) -> Vec<u32> {
+    let mut set = BTreeSet::new();
+    while set.len() < count {
+        let address = random.next() as u32;
+        set.insert(address);
+        for _ in 0..random.below(5) {
+            if set.len() < count {
+                set.insert(address & !0xff | random.below(256) as u32);
+            }
+        }
+    }
+    set.into_iter().collect()
+}
+
+fn write_policy(directory: &Path, country: &Path, allowed: &[u32], blocked: &[u32]) -> Result<Policy, Failure> {
+    let write = |name: &str, text: String| {
+        let path = directory.join(name);
+        fs::write(&path, text).map_err(|error| Failure::file(&path, error))
+    };
+    write("allow.txt", list(allowed))?;
+    write("block.txt", list(blocked))?;
+    write("three.weir", POLICY.replace("COUNTRY", &country.display().to_string()))?;
+    Policy::load(&directory.join("three.weir"))
+}
+
+fn list(addresses: &[u32]) -> String {
+    let mut text = String::with_capacity(addresses.len() * 16);
+    for &address in addresses {
+        let _ = writeln!(text, "{}", Ipv4Addr::from(address));
+    }
+    text
+}
+
+/// Cycles a packet, and the share of each stage from a second build with the stage clock in it.
+fn native(policy: &Policy, frames: &FrameSet, row: Row) -> Result<Row, Failure> {
+    let mut filter = policy.native()?;
+    let cost = memory::measure(&mut filter, 0, frames, REPEATS)?;
+    let mut row = row.spread("cycles_per_packet", cost.cycles_per_packet).spread("ns_per_packet", cost.ns_per_packet);
+    let mpps = 1e3 / cost.ns_per_packet.median;
+    row = row.number("mpps", mpps);
+
+    let artifact = policy.artifact()?;
+    let c = format!("{STAGE_CLOCK}{}", artifact.native_c);
+    let object = Clang::find()?.native(&artifact.name, &c, Cpu::Native)?.object;
+    let mut clocked = NativeFilter::load(&artifact.name, &object, &artifact.program(), policy.images()?.to_vec())?;
+    let mut verdicts = [Verdict(0); BURST_MAX];
+    for burst in frames.bursts() {
+        clocked.decide(0, &burst, &mut verdicts)?;
+    }
+    let before = clocked.stage_cycles().expect("compiled with the clock");
+    for burst in frames.bursts() {
+        clocked.decide(0, &burst, &mut verdicts)?;
+    }
+    let after = clocked.stage_cycles().expect("compiled with the clock");
+    for (index, stage) in STAGES.iter().enumerate() {
+        let cycles = (after[index] - before[index]) as f64 / frames.len() as f64;
+        row = row.number(&format!("{stage}_cycles_per_packet"), cycles);
+    }
+    Ok(row)
+}
+
+/// Nanoseconds a packet in the kernel. Each frame is run once, so that tables are as cold as real traffic finds them; an empty program is
+/// timed between, and what it takes is the kernel's and the clock's share.
+fn bpf(policy: &Policy, frames: &FrameSet, row: Row) -> Result<Row, Failure> {
+    let directory = tempfile::tempdir().map_err(|error| Failure::Runtime(format!("temporary directory: {error}")))?;
+    let path = directory.path().join("empty.weir");
+    fs::write(&path, EMPTY).map_err(|error| Failure::file(&path, error))?;
+    let empty_policy = Policy::load(&path)?;
+    let (mut empty, mut full) = (empty_policy.xdp()?, policy.xdp()?);
+    let (mut empty_ns, mut full_ns) = (Vec::new(), Vec::new());
+    for burst in frames.bursts().take(BPF_FRAMES / BURST_MAX) {
+        let (mut without, mut with) = (Duration::ZERO, Duration::ZERO);
+        for index in 0..burst.len() {
+            without += empty.time_frame(0, &burst, index, 1)?;
+            with += full.time_frame(0, &burst, index, 1)?;
+        }
+        empty_ns.push(without.as_secs_f64() * 1e9 / burst.len() as f64);
+        full_ns.push(with.as_secs_f64() * 1e9 / burst.len() as f64);
+    }
+    let spread = |samples: Vec<f64>| Spread::of(samples).expect("there are frames");
+    let (empty, full) = (spread(empty_ns), spread(full_ns));
+    Ok(row
+        .spread("ns_per_packet", full)
+        .number("empty_program_ns_per_packet", empty.median)
+        .number("ns_per_packet_beyond_empty", full.median - empty.median))
+}
