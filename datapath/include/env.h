@@ -13,6 +13,7 @@
 #include <stdint.h>
 
 #define WEIR_INLINE static inline __attribute__((always_inline))
+#define WEIR_NOINLINE static __attribute__((noinline))
 #define WEIR_LIKELY(x) __builtin_expect(!!(x), 1)
 #define WEIR_UNLIKELY(x) __builtin_expect(!!(x), 0)
 
@@ -73,6 +74,12 @@ struct frame {
 
 #define WEIR_SECTION(name) __attribute__((section(name), used))
 
+/*
+ * Rules read a packet's fields afresh each time. What is kept in registers the verifier tells apart by value, and the paths through
+ * many rules multiply; what was just loaded looks the same on every path.
+ */
+#define WEIR_FRESH volatile
+
 /* One value a table, addressed directly: no helper call, no null check. The engine passes the capacities. */
 #define WEIR_TABLE_STORAGE(slot)                                                                                       \
 	uint8_t weir_table_##slot[WEIR_TABLE_##slot##_BYTES]                                                           \
@@ -105,14 +112,19 @@ WEIR_INLINE uint32_t forget(uint32_t x)
 	return x + weir_zero;
 }
 
-/* The `bytes` at `offset`, or NULL if the frame ends before them. */
+/*
+ * The `bytes` at `offset`, or NULL if the frame ends before them. What the verifier learns from a comparison it knows
+ * of that one register; the compiler must not compute offset or address anew and read through those.
+ */
 WEIR_INLINE const uint8_t *frame_at(const struct frame *frame, uint32_t offset, uint32_t bytes)
 {
 	const uint8_t *at;
 
+	__asm__ volatile("" : "+r"(offset));
 	if (offset > WEIR_WINDOW_BYTES || offset + bytes > frame->cap)
 		return NULL;
 	at = frame->data + offset;
+	__asm__ volatile("" : "+r"(at));
 	return at + bytes > frame->end ? NULL : at;
 }
 
@@ -132,6 +144,7 @@ WEIR_INLINE uint32_t be32(const uint8_t *at)
 
 #else
 
+#define WEIR_FRESH
 #define WEIR_TABLE(env, slot) ((struct table){(env)->tables[slot], UINT32_MAX})
 
 struct env {
