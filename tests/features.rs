@@ -1,0 +1,111 @@
+//! Every feature of the language in a folder of tests/policies: what it means, what becomes of it, what it decides.
+//!
+//! A folder holds policy.weir and packets.txt (one packet a line, in the notation of tests/support) and the snapshots of the IR as
+//! lowered, the generated C for user space and for BPF, and each packet's verdict with the counters. The packets go through every
+//! chain of the policy in every engine, and all must agree with each other and with the snapshot.
+//!
+//! `cargo xtask bless` writes the snapshots; read them as code before committing. `WEIR_FEATURE=vlan` runs one folder.
+
+mod engines;
+#[path = "features/printing.rs"]
+mod printing;
+#[path = "features/verdicts.rs"]
+mod verdicts;
+
+use engines::{Engines, load, root};
+use insta::assert_snapshot;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use weir_abi::Reason;
+use weir_policy::backend::c::{self, Target};
+
+/// Folders tried at the same time. Each spends its time in clang, of which native and BPF run one after the other.
+const WORKERS: usize = 2;
+
+/// Folders of tests/policies, sorted.
+fn folders() -> Vec<PathBuf> {
+    let wanted = std::env::var("WEIR_FEATURE").ok();
+    let entries = std::fs::read_dir(root().join("tests/policies")).expect("tests/policies exists");
+    let mut folders: Vec<PathBuf> = entries
+        .map(|entry| entry.expect("the folder can be read").path())
+        .filter(|path| path.is_dir() && wanted.as_deref().is_none_or(|name| path.ends_with(name)))
+        .collect();
+    folders.sort();
+    assert!(!folders.is_empty(), "no feature is called so");
+    folders
+}
+
+/// Runs `test` on every folder, some at the same time, and reports all that failed.
+fn each_folder(test: impl Fn(&Path) -> Result<(), String> + Sync) {
+    let queue = Mutex::new(folders());
+    let failed = Mutex::new(Vec::new());
+    let work = || {
+        loop {
+            let next = queue.lock().expect("nobody panics with the lock").pop();
+            let Some(folder) = next else { return };
+            let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| test(&folder)));
+            let outcome = caught.unwrap_or_else(|_| Err("see above".to_owned()));
+            if let Err(problem) = outcome {
+                let name = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
+                failed.lock().expect("nobody panics with the lock").push(format!("{name}: {problem}"));
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..WORKERS {
+            scope.spawn(work);
+        }
+    });
+    let mut failed = failed.into_inner().expect("nobody panics with the lock");
+    failed.sort();
+    assert!(failed.is_empty(), "{} features fail:\n\n{}\n", failed.len(), failed.join("\n\n"));
+}
+
+#[test]
+fn every_engine_decides_as_the_snapshots_say() {
+    each_folder(|folder| {
+        let policy = load(&folder.join("policy.weir"))?;
+        let text =
+            std::fs::read_to_string(folder.join("packets.txt")).map_err(|error| format!("packets.txt: {error}"))?;
+        let lines = verdicts::lines(&text);
+        let packets = weir_test_support::packets(&text).map_err(|error| format!("packets.txt: {error}"))?;
+        let decided = Engines::load(&policy)?.agree(&packets)?;
+
+        let mut settings = insta::Settings::clone_current();
+        settings.set_snapshot_path(folder);
+        settings.set_prepend_module_to_snapshot(false);
+        settings.set_omit_expression(true);
+        settings.bind(|| {
+            assert_snapshot!("ir", &policy.program);
+            assert_snapshot!("native.c", c::emit(&policy.program, Target::Native));
+            assert_snapshot!("bpf.c", c::emit(&policy.program, Target::Bpf));
+            assert_snapshot!("verdicts", verdicts::report(&policy.program, &lines, &decided));
+        });
+        verdicts::every_rule_is_hit(&policy.program, &decided)
+    });
+}
+
+#[test]
+fn printed_policies_and_programs_read_as_themselves() {
+    each_folder(|folder| {
+        let policy = load(&folder.join("policy.weir"))?;
+        printing::program_reads_as_itself(&policy.program)?;
+        printing::policy_reads_as_itself(folder, &policy)
+    });
+}
+
+/// A packet for each built-in reason stands in one of the folders.
+#[test]
+fn every_reason_has_a_packet() {
+    if std::env::var_os("WEIR_FEATURE").is_some() {
+        return;
+    }
+    let mut seen = String::new();
+    for folder in folders() {
+        seen += &std::fs::read_to_string(folder.join("verdicts.snap")).unwrap_or_default();
+    }
+    let words: std::collections::BTreeSet<&str> = seen.split_whitespace().collect();
+    let unseen: Vec<&str> =
+        Reason::BUILTIN.iter().map(|(_, name)| *name).filter(|name| !words.contains(name)).collect();
+    assert!(unseen.is_empty(), "no packet in tests/policies has the reason {unseen:?}");
+}

@@ -1,0 +1,48 @@
+//! Verdicts and counters as a snapshot shows them.
+
+use crate::engines::{Decided, verdict};
+use std::fmt::Write;
+use weir_abi::Reason;
+use weir_policy::ir::{Node, Program};
+
+/// The lines of packets.txt that are packets.
+pub fn lines(text: &str) -> Vec<&str> {
+    let lines = text.lines().map(|line| line.split('#').next().unwrap_or("").trim());
+    lines.filter(|line| !line.is_empty()).collect()
+}
+
+/// Every packet's verdict in every chain that says more than one, then every counter that is not 0 and every rule's.
+pub fn report(program: &Program, lines: &[&str], decided: &Decided) -> String {
+    let mut text = String::new();
+    for (chain, words) in program.chains.iter().zip(&decided.verdicts) {
+        if matches!(chain.body[..], [Node::Rule(_)]) {
+            continue;
+        }
+        let posture = chain.posture.as_ref().map_or(String::new(), |name| format!(" in posture {name}"));
+        let _ = writeln!(text, "{}{posture}", chain.direction.name());
+        for (word, line) in words.iter().zip(lines) {
+            let _ = writeln!(text, "  {:<28} {line}", verdict(program, *word));
+        }
+        text.push('\n');
+    }
+    let _ = writeln!(text, "counters");
+    for (index, counter) in decided.counters.iter().enumerate() {
+        let reason = Reason(index as u16);
+        let rule = reason.rule_index().map(|rule| &program.rules[usize::from(rule)]);
+        if counter.packets > 0 || rule.is_some() {
+            let name = weir::report::reason_name(program, reason);
+            let rule = rule.map_or("", |rule| &rule.text);
+            let line = format!("  {:>5} {:>7}  {name:<20} {rule}", counter.packets, counter.bytes);
+            let _ = writeln!(text, "{}", line.trim_end());
+        }
+    }
+    text
+}
+
+/// A rule that no packet matches tests nothing.
+pub fn every_rule_is_hit(program: &Program, decided: &Decided) -> Result<(), String> {
+    let counters = &decided.counters[usize::from(Reason::RULE_BASE)..];
+    let idle = program.rules.iter().zip(counters).filter(|(_, counter)| counter.packets == 0);
+    let idle: Vec<&str> = idle.map(|(rule, _)| rule.at.as_str()).collect();
+    if idle.is_empty() { Ok(()) } else { Err(format!("no packet matches the rules of {}", idle.join(", "))) }
+}
