@@ -14,7 +14,7 @@ pub fn parse(text: &str) -> Result<Program, String> {
     let mut program =
         Program { name: String::new(), defaults: Defaults::default(), slots: vec![], rules: vec![], chains: vec![] };
     let mut lines = Vec::new();
-    for (index, line) in text.lines().enumerate() {
+    for (index, line) in text.split_terminator('\n').enumerate() {
         let content = line.trim_start_matches(' ');
         let indent = line.len() - content.len();
         if indent % 2 == 1 || indent / 2 > verify::DEPTH_MAX {
