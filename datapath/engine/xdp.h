@@ -2,7 +2,7 @@
 /*
  * The XDP programs around the chains of a policy. Included by generated BPF code, which names each chain's function
  *
- *	uint32_t <chain>_frame(const struct env *env, const struct frame *frame);
+ *	uint32_t <chain>_frame(const struct env *env, const struct frame *frame, struct packet *packet);
  *
  * with WEIR_XDP_CHAIN(<chain>).
  *
@@ -14,6 +14,7 @@
 #define WEIR_XDP_H
 
 #include "env.h"
+#include "packet.h"
 
 /* The kernel's context of an XDP program: linux/bpf.h, without needing that header. */
 struct xdp_md {
@@ -35,8 +36,18 @@ struct replay_header {
 
 _Static_assert(sizeof(struct replay_header) == 16, "ReplayHeader");
 
-/* A verdict that no policy gives: the frame came without its header. */
-enum { REPLAY_REFUSED = 0xff };
+/*
+ * Where the packet is parsed to: a map's value, of which the verifier tracks no contents, so that all ways through the
+ * parser look the same to the rules behind it. One a CPU: an XDP program is not interrupted by another.
+ */
+struct {
+	int (*type)[6]; /* BPF_MAP_TYPE_PERCPU_ARRAY */
+	int (*max_entries)[1];
+	uint32_t *key;
+	struct packet *value;
+} weir_packet WEIR_SECTION(".maps");
+
+static void *(*const bpf_map_lookup_elem)(const void *map, const void *key) = (void *)1;
 
 /*
  * One block of counters. A replay is one worker, whatever CPU the kernel runs it on: a sampled verdict depends on what
@@ -72,9 +83,11 @@ WEIR_INLINE bool replay_frame(const struct xdp_md *ctx, struct frame *frame)
 	WEIR_SECTION("xdp") uint32_t weir_##chain##_replay(struct xdp_md *ctx)                                         \
 	{                                                                                                              \
 		const struct env env = {.counters = weir_counters};                                                    \
+		const uint32_t zero = 0;                                                                               \
+		struct packet *packet = bpf_map_lookup_elem(&weir_packet, &zero);                                      \
 		struct frame frame;                                                                                    \
                                                                                                                        \
-		return replay_frame(ctx, &frame) ? chain##_frame(&env, &frame) : REPLAY_REFUSED;                       \
+		return packet && replay_frame(ctx, &frame) ? chain##_frame(&env, &frame, packet) : VERDICT_NONE;       \
 	}
 
 #endif

@@ -75,8 +75,8 @@ struct frame {
 #define WEIR_SECTION(name) __attribute__((section(name), used))
 
 /*
- * Rules read a packet's fields afresh each time. What is kept in registers the verifier tells apart by value, and the paths through
- * many rules multiply; what was just loaded looks the same on every path.
+ * Rules read a packet's fields afresh each time. What is kept in registers the verifier tells apart by value, and the
+ * paths through many rules multiply; what was just loaded looks the same on every path.
  */
 #define WEIR_FRESH volatile
 
@@ -167,7 +167,8 @@ WEIR_INLINE uint32_t forget(uint32_t x)
 	return x;
 }
 
-/* The stages of a burst. A benchmark that asks where the time goes defines WEIR_STAGE_CLOCK; everyone else pays nothing. */
+/* The stages of a burst. A benchmark that asks where the time goes defines WEIR_STAGE_CLOCK; everyone else pays
+ * nothing. */
 enum stage {
 	STAGE_PARSE = 0,
 	STAGE_LOOKUP = 1,

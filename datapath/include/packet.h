@@ -143,6 +143,9 @@ _Static_assert(offsetof(struct packet, l3_offset) == 48, "abi: PacketView");
 _Static_assert(offsetof(struct packet, seq) == 68, "abi: PacketView");
 _Static_assert(offsetof(struct packet, l3) == 76 && offsetof(struct packet, hdrlength) == 95, "abi: PacketView");
 
+/* A parsed packet as rules look at it. */
+typedef const WEIR_FRESH struct packet packet_view;
+
 /* Moves past the link header: the EtherType and where the network header would start, or a reason. */
 WEIR_INLINE enum reason parse_link(const struct frame *frame, uint32_t *ether_type, uint32_t *offset)
 {

@@ -18,7 +18,10 @@ enum action {
 	ACTION_DIVERT = 2,
 };
 
-enum { VERDICT_SAMPLED = 1 << 8 };
+enum {
+	VERDICT_SAMPLED = 1 << 8,
+	VERDICT_NONE = 0xff, /* not decided yet; no packet ever leaves with it */
+};
 
 enum reason {
 	REASON_NO_MATCH = 0,

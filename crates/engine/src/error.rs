@@ -104,6 +104,14 @@ pub enum EngineError {
         /// The last lines of the verifier's log.
         log: String,
     },
+    /// The kernel's verifier gave up on a program that is right but too long.
+    #[error("{object}: too many rules for the kernel's verifier; have fewer, or put addresses into tables:\n{log}")]
+    TooComplex {
+        /// The artifact.
+        object: String,
+        /// The last lines of the verifier's log.
+        log: String,
+    },
     /// BPF object, map or call that failed.
     #[error("xdp: {object}: {problem}")]
     Xdp {

@@ -37,7 +37,10 @@ fn broken_programs_are_refused() {
         refused("  when ip4\n    when found 0\n      rule 0\n"),
         "chain upstream: find 0 is tested where it was not done"
     );
-    assert_eq!(refused("  when tcp dport in 22\n    rule 0\n"), "chain upstream: a test stands outside its guard 'tcp'");
+    assert_eq!(
+        refused("  when tcp dport in 22\n    rule 0\n"),
+        "chain upstream: a test stands outside its guard 'tcp'"
+    );
     assert_eq!(refused("   rule 0\n"), "line 6: bad indentation");
     assert_eq!(refused("  when tcp port in 22\n"), "line 6: cannot read 'when tcp port in 22'");
 }

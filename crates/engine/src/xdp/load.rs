@@ -55,10 +55,16 @@ fn load_object(name: &str, object: &BpfObject) -> Result<Object, EngineError> {
             EngineError::NotPermitted
         }
         LoadError::Libbpf(error) => match log::verifier_log(&heard) {
+            Some(log) if is_limit(&log) => EngineError::TooComplex { object: name.to_owned(), log },
             Some(log) => EngineError::Verifier { object: name.to_owned(), log },
             None => failed(name, format!("cannot be loaded: {error}\n{}", heard.trim_end())),
         },
     })
+}
+
+/// Whether the verifier gave up because of the program's size, not because of what it does (kernel/bpf/verifier.c).
+fn is_limit(log: &str) -> bool {
+    log.contains("BPF program is too large") || log.contains("jumps is too complex")
 }
 
 /// Whether the verifier has spoken: it refuses programs with the same error number that a lack of rights gives.

@@ -50,15 +50,17 @@ void weir_downstream(const struct weir_burst *burst)
 ";
 
 const BPF: &str = "
-WEIR_INLINE uint32_t upstream_frame(const struct env *env, const struct frame *frame)
+WEIR_INLINE uint32_t upstream_frame(const struct env *env, const struct frame *frame, struct packet *packet)
 {
+	(void)packet;
 	return judge(env, frame);
 }
 
 WEIR_XDP_CHAIN(upstream)
 
-WEIR_INLINE uint32_t downstream_frame(const struct env *env, const struct frame *frame)
+WEIR_INLINE uint32_t downstream_frame(const struct env *env, const struct frame *frame, struct packet *packet)
 {
+	(void)packet;
 	(void)env;
 	(void)frame;
 	return ACTION_ACCEPT;

@@ -3,6 +3,18 @@
 
 use crate::ir::{Chain, Node};
 
+/// Rules that merged tests may hold together; a longer body would make a function that compilers take too long for.
+const MERGED_RULES_MAX: usize = 64;
+
+/// Rules that a node leads to.
+pub fn rules_in(node: &Node) -> usize {
+    match node {
+        Node::Rule(_) => 1,
+        Node::Find(_) => 0,
+        Node::When { body, .. } => body.iter().map(rules_in).sum(),
+    }
+}
+
 /// Runs the pass over a chain.
 pub fn run(chain: &mut Chain) {
     let body = std::mem::take(&mut chain.body);
@@ -11,12 +23,20 @@ pub fn run(chain: &mut Chain) {
 
 fn block(nodes: Vec<Node>) -> Vec<Node> {
     let mut merged: Vec<Node> = Vec::with_capacity(nodes.len());
+    let mut rules = 0;
     for node in nodes {
+        let more = rules_in(&node);
         match (merged.last_mut(), node) {
-            (Some(Node::When { test: last, body: into }), Node::When { test, body }) if *last == test => {
-                into.extend(body)
+            (Some(Node::When { test: last, body: into }), Node::When { test, body })
+                if *last == test && rules + more <= MERGED_RULES_MAX =>
+            {
+                into.extend(body);
+                rules += more;
             }
-            (_, node) => merged.push(node),
+            (_, node) => {
+                merged.push(node);
+                rules = more;
+            }
         }
     }
     for node in &mut merged {
