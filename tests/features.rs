@@ -81,7 +81,7 @@ fn every_engine_decides_as_the_snapshots_say() {
             assert_snapshot!("bpf.c", c::emit(&policy.program, Target::Bpf));
             assert_snapshot!("verdicts", verdicts::report(&policy.program, &lines, &decided));
         });
-        verdicts::every_rule_is_hit(&policy.program, &decided)
+        verdicts::every_rule_is_hit(&policy, &decided)
     });
 }
 

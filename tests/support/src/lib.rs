@@ -1,5 +1,5 @@
 //! Packets for tests: written as text ([`notation`]) or made up by proptest ([`strategy`]), broken on purpose
-//! ([`mutation`]).
+//! ([`mutation`]); and random policies to try them on ([`policy`]).
 //!
 //! Depends on no other crate of Weir, so that every crate can test with it, and computes lengths and checksums from the
 //! RFCs and not from the code under test.
@@ -22,6 +22,7 @@ mod link;
 pub mod mutation;
 mod network;
 pub mod notation;
+pub mod policy;
 pub mod strategy;
 mod transport;
 

@@ -1,0 +1,120 @@
+//! Random policies over random packets: every engine gives the same verdict words and counters, and so does the optimised program.
+//!
+//! Failing cases are shrunk, printed as text, and their seeds kept in tests/random.regressions, which is tried first.
+//! `WEIR_RANDOM_POLICIES=n` tries n policies in the engines instead of 24.
+
+mod engines;
+#[path = "random/packets.rs"]
+mod packets;
+
+use engines::{Decided, Engines, difference, load, root};
+use proptest::collection::vec;
+use proptest::prelude::*;
+use proptest::test_runner::{Config, FileFailurePersistence, TestCaseError, TestRunner};
+use std::cell::Cell;
+use weir::eval::SlotAnswers;
+use weir::policy::Policy;
+use weir_abi::Reason;
+use weir_policy::ir::eval::Evaluator;
+use weir_policy::ir::eval::packet::Frame;
+use weir_policy::ir::{self, Program};
+use weir_policy::pass::{Placement, optimise};
+use weir_test_support::Packet;
+use weir_test_support::policy::{Policy as Text, Size, policies};
+
+/// Packets that go through every chain of a policy.
+const PACKETS: usize = 250;
+/// Policies tried in the engines, half with well-formed packets. Each costs clang a second or two.
+const POLICIES: u32 = 24;
+/// Programs that only the interpreter runs.
+const PROGRAMS: u32 = 2500;
+
+fn runner(cases: u32, shrinks: u32) -> TestRunner {
+    let regressions = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/random.regressions");
+    TestRunner::new(Config {
+        cases,
+        max_shrink_iters: shrinks,
+        failure_persistence: Some(Box::new(FileFailurePersistence::Direct(regressions))),
+        ..Config::default()
+    })
+}
+
+fn policies_wanted() -> u32 {
+    let wanted = std::env::var("WEIR_RANDOM_POLICIES").ok();
+    wanted.map_or(POLICIES, |text| text.parse().expect("WEIR_RANDOM_POLICIES is a number"))
+}
+
+/// The policy through the whole front end, as a file.
+fn front_end(text: &Text) -> Result<Policy, TestCaseError> {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let path = folder.path().join("random.weir");
+    std::fs::write(&path, text.to_string()).expect("the policy can be written");
+    load(&path).map_err(TestCaseError::fail)
+}
+
+/// Policies of up to four chains in all engines.
+fn engines_agree(packets: BoxedStrategy<Packet>) {
+    let size = Size { postures: 1, rules: 14 };
+    let case = (vec(packets, PACKETS), policies(packets::pool(), size));
+    let outcome = runner(policies_wanted().div_ceil(2), 64).run(&case, |(packets, text)| {
+        let policy = front_end(&text)?;
+        let mut engines = Engines::load(&policy).map_err(TestCaseError::fail)?;
+        engines.agree(&packets).map(|_| ()).map_err(TestCaseError::fail)
+    });
+    outcome.unwrap_or_else(|failure| panic!("{failure}"));
+}
+
+#[test]
+fn engines_agree_on_well_formed_packets() {
+    engines_agree(packets::well_formed());
+}
+
+#[test]
+fn engines_agree_on_broken_and_real_packets() {
+    engines_agree(prop_oneof![2 => packets::broken(), 2 => packets::real(), 1 => packets::broken_real()].boxed());
+}
+
+#[test]
+fn optimised_programs_decide_as_they_were_written() {
+    let size = Size { postures: 1, rules: 20 };
+    let packet = prop_oneof![3 => packets::well_formed(), 1 => packets::broken(), 1 => packets::real()];
+    let case = (vec(packet, 40), policies(packets::pool(), size));
+    let hits = Cell::new(0);
+    let outcome = runner(PROGRAMS, 2000).run(&case, |(packets, text)| {
+        let policy = front_end(&text)?;
+        let lowered = interpret(&policy.program, policy.answers(), &packets);
+        let rules = &lowered.counters[usize::from(Reason::RULE_BASE)..];
+        hits.set(hits.get() + rules.iter().filter(|counter| counter.packets > 0).count());
+        for placement in [Placement::Staged, Placement::Lazy] {
+            let program = optimise(&policy.program, placement);
+            let again = ir::parse::parse(&program.to_string()).map_err(TestCaseError::fail)?;
+            prop_assert!(again == program, "printed IR reads as another program:\n{program}");
+            let optimised = interpret(&program, policy.answers(), &packets);
+            if let Some(difference) = difference(&program, &packets, &lowered, &optimised) {
+                return Err(TestCaseError::fail(format!("{placement:?}: {difference}\n{program}")));
+            }
+        }
+        Ok(())
+    });
+    outcome.unwrap_or_else(|failure| panic!("{failure}"));
+    assert!(hits.get() > 5 * PROGRAMS as usize, "only {} rules were hit: packets do not fit policies", hits.get());
+}
+
+/// Every chain by the interpreter alone.
+fn interpret(program: &Program, tables: SlotAnswers, packets: &[Packet]) -> Decided {
+    let mut evaluator = Evaluator::new(program, tables);
+    let mut verdicts = Vec::new();
+    for chain in 0..program.chains.len() {
+        let mut decide = |packet: &Packet| {
+            let frame = Frame { bytes: &packet.bytes, wire_len: packet.wire, link: engines::link_of(packet.link) };
+            evaluator.decide(chain, frame, &mut ())
+        };
+        verdicts.push(packets.iter().map(&mut decide).collect());
+    }
+    Decided { verdicts, counters: evaluator.counters().to_vec() }
+}
+
+#[test]
+fn the_shipped_capture_is_there() {
+    assert!(packets::captured().len() > 1000, "{} has too few packets", root().join(packets::CAPTURE).display());
+}

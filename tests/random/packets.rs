@@ -1,0 +1,76 @@
+//! The packets that random policies are tried on.
+
+use crate::engines::root;
+use proptest::prelude::*;
+use std::sync::OnceLock;
+use weir_abi::packet::L3;
+use weir_engine::capture::CaptureReader;
+use weir_policy::ir::eval::packet::parse;
+use weir_test_support::mutation::{mutated, spliced};
+use weir_test_support::strategy::{self, Pool};
+use weir_test_support::{Link, Packet};
+
+/// Where real packets come from.
+pub const CAPTURE: &str = "examples/edge/attack.pcap";
+/// One in so many of them is used.
+const STRIDE: usize = 7;
+/// Addresses of real packets that policies speak of.
+const REAL_ADDRESSES: usize = 6;
+
+/// Real packets.
+pub fn captured() -> &'static [Packet] {
+    static PACKETS: OnceLock<Vec<Packet>> = OnceLock::new();
+    PACKETS.get_or_init(|| {
+        let mut reader = CaptureReader::open(&root().join(CAPTURE)).expect("the example has its capture");
+        let mut packets = Vec::new();
+        while let Some(burst) = reader.next_burst().expect("the capture is whole") {
+            let frames = burst.frames();
+            for index in 0..frames.len() {
+                let wire = frames.wire_len(index);
+                packets.push(Packet { link: Link::Ethernet, bytes: frames.bytes(index).to_vec(), wire });
+            }
+        }
+        packets.into_iter().step_by(STRIDE).collect()
+    })
+}
+
+/// Documentation addresses, and some that real packets have.
+pub fn pool() -> &'static Pool {
+    static POOL: OnceLock<Pool> = OnceLock::new();
+    POOL.get_or_init(|| {
+        let mut pool = Pool::default();
+        let step = captured().len() / REAL_ADDRESSES;
+        for packet in captured().iter().step_by(step.max(1)) {
+            let frame = weir_policy::ir::eval::packet::Frame {
+                bytes: &packet.bytes,
+                wire_len: packet.wire,
+                link: weir_abi::Link::Ethernet,
+            };
+            let (parsed, _) = parse(frame);
+            if parsed.l3 == L3::Ipv4 {
+                pool.v4.extend([parsed.saddr as u32, parsed.daddr as u32].map(std::net::Ipv4Addr::from));
+            }
+        }
+        pool
+    })
+}
+
+/// Every header as it should be.
+pub fn well_formed() -> BoxedStrategy<Packet> {
+    strategy::packets(pool()).boxed()
+}
+
+/// Mutated, or of two halves.
+pub fn broken() -> BoxedStrategy<Packet> {
+    prop_oneof![3 => mutated(well_formed()), 1 => spliced(well_formed(), well_formed())].boxed()
+}
+
+/// As captured.
+pub fn real() -> BoxedStrategy<Packet> {
+    proptest::sample::select(captured()).boxed()
+}
+
+/// Captured, and broken since.
+pub fn broken_real() -> BoxedStrategy<Packet> {
+    mutated(real()).boxed()
+}

@@ -1,0 +1,178 @@
+//! Random policies with sense: text that checks without errors and whose rules hit what [`crate::strategy`] makes up.
+//!
+//! A policy is kept as lines until it is printed, so that proptest shrinks it rule by rule.
+
+mod matches;
+
+use crate::strategy::Pool;
+use proptest::collection::vec;
+use proptest::option;
+use proptest::prelude::*;
+use proptest::sample::{select, subsequence};
+use std::fmt::{self, Debug, Display, Formatter};
+
+/// Labels of every map.
+const LABELS: [&str; 4] = ["HR", "SI", "AT", "other"];
+/// Names of the IPv4 and IPv6 sets and maps that every policy has.
+const TABLES: [(&str, &str, bool); 6] = [
+    ("hosts", "ipv4", false),
+    ("nets", "ipv4", false),
+    ("sites", "ipv4", true),
+    ("hosts6", "ipv6", false),
+    ("nets6", "ipv6", false),
+    ("sites6", "ipv6", true),
+];
+
+/// How much of everything a policy has.
+#[derive(Clone, Copy, Debug)]
+pub struct Size {
+    /// Named postures, at most.
+    pub postures: usize,
+    /// Rules of a direction, at most.
+    pub rules: usize,
+}
+
+/// A policy. Printed, it is the text.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Policy {
+    tables: Vec<String>,
+    defaults: Vec<String>,
+    /// Upstream and downstream of the base policy, then of each posture. A posture may lack one.
+    directions: Vec<Option<Vec<String>>>,
+}
+
+impl Display for Policy {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        self.tables.iter().try_for_each(|table| writeln!(f, "{table}"))?;
+        writeln!(f, "defaults {{ {} }}", self.defaults.join("; "))?;
+        for (at, pair) in self.directions.chunks(2).enumerate() {
+            if at > 0 {
+                writeln!(f, "posture p-{at} {{")?;
+            }
+            for (way, rules) in ["upstream", "downstream"].iter().zip(pair) {
+                let Some(rules) = rules else { continue };
+                writeln!(f, "{way} {{")?;
+                rules.iter().try_for_each(|rule| writeln!(f, "  {rule}"))?;
+                writeln!(f, "}}")?;
+            }
+            if at > 0 {
+                writeln!(f, "}}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The text, so that a failing case can be pasted into a file.
+impl Debug for Policy {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "\n{self}")
+    }
+}
+
+/// Policies.
+pub fn policies(pool: &Pool, size: Size) -> BoxedStrategy<Policy> {
+    let tables: Vec<_> = TABLES.iter().map(|&(name, family, labelled)| table(pool, name, family, labelled)).collect();
+    let base = [some(rules(pool, size)), some(rules(pool, size))];
+    let postures = vec([option::weighted(0.8, rules(pool, size)).boxed(), some(rules(pool, size))], 0..=size.postures);
+    (tables, defaults(), base, postures)
+        .prop_map(|(tables, defaults, base, postures)| Policy {
+            tables,
+            defaults,
+            directions: base.into_iter().chain(postures.into_iter().flatten()).collect(),
+        })
+        .boxed()
+}
+
+fn some(rules: BoxedStrategy<Vec<String>>) -> BoxedStrategy<Option<Vec<String>>> {
+    rules.prop_map(Some).boxed()
+}
+
+fn rules(pool: &Pool, size: Size) -> BoxedStrategy<Vec<String>> {
+    vec(rule(pool), 0..=size.rules).boxed()
+}
+
+/// `table nets { type ipv4; elements = { ... } }`
+fn table(pool: &Pool, name: &'static str, family: &'static str, labelled: bool) -> BoxedStrategy<String> {
+    let element = match (family, name) {
+        ("ipv4", "hosts") => select(pool.v4.clone()).prop_map(|address| address.to_string()).boxed(),
+        ("ipv4", _) => matches::element4(pool),
+        _ => matches::element6(pool),
+    };
+    let layout = if name == "hosts" { vec!["", "layout d16x4r; "] } else { vec![""] };
+    if !labelled {
+        return (select(layout), vec(element, 1..12))
+            .prop_map(move |(layout, elements)| {
+                format!("table {name} {{ type {family}; {layout}elements = {{ {} }} }}", elements.join(", "))
+            })
+            .boxed();
+    }
+    // Each label is there at least once, so that rules may ask for it. The others follow from where a range starts, so that no
+    // range has two.
+    let label_of = |element: &str| {
+        let start = element.split(['/', '-']).next().unwrap_or("");
+        LABELS[start.bytes().map(usize::from).sum::<usize>() % LABELS.len()]
+    };
+    vec(element, 0..12)
+        .prop_map(move |elements| {
+            let fixed = LABELS.iter().enumerate().map(|(at, label)| match family {
+                "ipv4" => format!("240.{at}.7.9 : {label}"),
+                _ => format!("fd00::7:{at} : {label}"),
+            });
+            let others = elements.iter().map(|element| format!("{element} : {}", label_of(element)));
+            let elements: Vec<String> = fixed.chain(others).collect();
+            format!("table {name} {{ type {family} : label; elements = {{ {} }} }}", elements.join(", "))
+        })
+        .boxed()
+}
+
+fn defaults() -> impl Strategy<Value = Vec<String>> {
+    let kinds: Vec<String> = ["malformed", "arp", "not-ip", "fragment", "ip-options", "no-match"]
+        .into_iter()
+        .flat_map(|kind| {
+            let asks = !matches!(kind, "malformed" | "no-match");
+            // The rules are asked more often than not: nothing is learnt where defaults decide.
+            let asked = if asks { vec!["rules", "rules", "rules"] } else { vec![] };
+            asked.into_iter().chain(["accept", "drop", "divert"]).map(move |what| format!("{kind} {what}"))
+        })
+        .collect();
+    let one_each = |chosen: Vec<String>| {
+        let mut seen: Vec<String> = Vec::new();
+        for entry in chosen {
+            let kind = entry.split(' ').next().unwrap_or("").to_owned();
+            if !seen.iter().any(|known| known.starts_with(&kind)) {
+                seen.push(entry);
+            }
+        }
+        seen
+    };
+    let count = kinds.len();
+    subsequence(kinds, 0..=count / 2).prop_shuffle().prop_map(one_each)
+}
+
+/// Matches, statements, a verdict or none.
+fn rule(pool: &Pool) -> BoxedStrategy<String> {
+    let matches = prop_oneof![
+        1 => Just(Vec::new()),
+        12 => vec(matches::one(pool), 1..3),
+        3 => vec(matches::one(pool), 3..5),
+    ];
+    let sample = select(vec!["", "", "", "", "sample 1/1", "sample 1/2", "sample 1/7", "sample 1/4294967295"]);
+    let verdict = select(vec!["", "", "", "accept", "drop", "divert"]);
+    let guard = select(vec!["", "", "", "", "tcp", "udp", "icmp", "icmpv6"]);
+    (matches, guard, select(vec!["", "counter"]), sample, verdict)
+        .prop_map(|(mut words, guard, counter, sample, verdict)| {
+            // An end like `accept` would leave nothing to the rules behind it.
+            if words.is_empty() && guard.is_empty() {
+                words.push("meta length > 60".to_owned());
+            }
+            // A rule does something.
+            let counter = if guard.is_empty() && sample.is_empty() && verdict.is_empty() { "counter" } else { counter };
+            let counter =
+                if !guard.is_empty() && sample.is_empty() && verdict.is_empty() { "counter" } else { counter };
+            let statements = [guard, counter, sample, verdict].map(str::to_owned);
+            let words: Vec<String> = words.into_iter().chain(statements).filter(|word| !word.is_empty()).collect();
+            words.join(" ")
+        })
+        .boxed()
+}
