@@ -127,7 +127,7 @@ pub fn run(options: &CheckOptions) -> Result<(), Failure> {
         notices: text.notices.clone(),
         certificate: Some(certificate),
     };
-    if options.json { report::print_json(&report) } else { Ok(print!("{}", describe(&report))) }
+    if options.json { report::print_json(&report) } else { report::print(&describe(&report)) }
 }
 
 fn rejection(options: &CheckOptions, rejected: &Rejected) -> Report {

@@ -62,8 +62,8 @@ pub fn run(options: &CompileOptions) -> Result<(), Failure> {
     if options.json {
         return report::print_json(&compiled);
     }
-    println!(
-        "{}: {} for {}, {} rules, {} tables; {:.2} s, of which clang {:.2} s",
+    report::print(&format!(
+        "{}: {} for {}, {} rules, {} tables; {:.2} s, of which clang {:.2} s\n",
         compiled.bundle,
         report::bytes(bytes),
         compiled.cpu,
@@ -71,8 +71,7 @@ pub fn run(options: &CompileOptions) -> Result<(), Failure> {
         compiled.tables,
         compiled.seconds,
         compiled.clang_seconds
-    );
-    Ok(())
+    ))
 }
 
 /// Writes what the compiler made, to be read.

@@ -104,7 +104,7 @@ pub fn run(options: &DiffOptions) -> Result<(), Failure> {
         }
     }
     let difference = changes.finish(&old, &new);
-    if options.json { report::print_json(&difference) } else { Ok(print!("{}", describe(&difference, &old, &new))) }
+    if options.json { report::print_json(&difference) } else { report::print(&describe(&difference, &old, &new)) }
 }
 
 fn source(packet: packet::Packet) -> Option<IpAddr> {

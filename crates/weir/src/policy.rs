@@ -233,7 +233,7 @@ impl Policy {
     pub fn label(&self, chain: &Chain, find: FindId, label: u32) -> String {
         let slot = usize::from(chain.finds[usize::from(find.0)].slot.0);
         let name = (label as usize).checked_sub(1).and_then(|index| self.labels[slot].get(index));
-        name.cloned().unwrap_or_else(|| if label == 1 { "an entry".to_owned() } else { format!("label {label}") })
+        name.cloned().unwrap_or_else(|| if label == 1 { "found".to_owned() } else { format!("label {label}") })
     }
 
     /// What the interpreter asks: the entries themselves, or a bundle's images.

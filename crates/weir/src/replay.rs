@@ -92,7 +92,7 @@ pub fn run(options: &ReplayOptions) -> Result<(), Failure> {
     if options.json {
         report::print_json(&replayed)?;
     } else {
-        print!("{}", describe(&replayed, &policy.program, &counters, &options.input));
+        report::print(&describe(&replayed, &policy.program, &counters, &options.input))?;
     }
     // What was read before the damage is reported; the damage decides the exit code.
     outcome.map_err(Failure::from)
@@ -288,7 +288,7 @@ fn section(text: &mut String, title: &str, wanted: Option<Action>, program: &Pro
         let what = match reason.rule_index() {
             Some(index) => {
                 let rule = &program.rules[usize::from(index)];
-                format!("{}  {}", rule.at, report::cut(&rule.text, 60))
+                format!("{}  {}", rule.at, report::cut(&rule.text, 72))
             }
             None => format!("({})", report::reason_name(program, reason)),
         };

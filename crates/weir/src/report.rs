@@ -1,7 +1,9 @@
 //! Numbers for people, and the pieces of JSON that several commands share.
 
+use crate::failure::Failure;
 use serde::Serialize;
 use std::collections::BTreeMap;
+use std::io::{ErrorKind, Write};
 use weir_abi::{Counter, Reason};
 use weir_policy::ir::Program;
 
@@ -98,13 +100,24 @@ pub fn cut(text: &str, characters: usize) -> String {
 /// Prints an object as JSON on standard output.
 ///
 /// # Errors
-/// The output is closed.
-pub fn print_json(object: &impl Serialize) -> Result<(), crate::failure::Failure> {
-    use std::io::Write;
-    let failed = |error: std::io::Error| crate::failure::Failure::Runtime(format!("standard output: {error}"));
-    let mut out = std::io::BufWriter::new(std::io::stdout().lock());
-    serde_json::to_writer_pretty(&mut out, object).map_err(|error| failed(error.into()))?;
-    out.write_all(b"\n").and_then(|()| out.flush()).map_err(failed)
+/// The output cannot be written.
+pub fn print_json(object: &impl Serialize) -> Result<(), Failure> {
+    let text = serde_json::to_string_pretty(object).expect("reports have string keys");
+    print(&format!("{text}\n"))
+}
+
+/// Prints text on standard output. Whoever closes it before the end has read enough.
+///
+/// # Errors
+/// The output cannot be written.
+pub fn print(text: &str) -> Result<(), Failure> {
+    let mut out = std::io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+            Err(Failure::Runtime(format!("standard output: {error}")))
+        }
+        _ => Ok(()),
+    }
 }
 
 #[cfg(test)]

@@ -9,7 +9,8 @@ use serde::Serialize;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use weir_abi::packet::{Fragment, L3, L4};
 use weir_engine::capture::CaptureReader;
-use weir_policy::field::Subject;
+use weir_policy::check::name_of;
+use weir_policy::field::{Notation, Subject};
 use weir_policy::ir::eval::explain::{Explanation, Step, explain};
 use weir_policy::ir::eval::packet::Packet;
 use weir_policy::ir::eval::{Evaluator, Saw};
@@ -66,7 +67,7 @@ pub fn run(options: &WhyOptions) -> Result<(), Failure> {
     policy.refuse_unsupported("eval")?;
     let chain = policy.chain(&options.chain)?;
     let story = find_packet(options, &policy, chain)?;
-    if options.json { report::print_json(&story) } else { Ok(print!("{}", describe(&story))) }
+    if options.json { report::print_json(&story) } else { report::print(&describe(&story)) }
 }
 
 /// Reads up to the packet. Those before it are decided too: sampling depends on how many there were.
@@ -113,9 +114,25 @@ fn asked(policy: &Policy, chain: &Chain, step: &Step) -> Asked {
     Asked { at: rule.at.clone(), rule: rule.text.clone(), matched: step.matched, tests: tests.collect() }
 }
 
-/// `ip saddr in @bad`, `tcp dport in 22, 443`.
+/// `ip saddr in @bad`, `meta fragment in later`.
 fn test_text(policy: &Policy, chain: &Chain, test: &Test) -> String {
-    let Test::Found { find, labels, negated } = test else { return test.to_string() };
+    let (find, labels, negated) = match test {
+        Test::Found { find, labels, negated } => (find, labels, negated),
+        Test::Value { subject, mask, set, negated } => {
+            let values = set.ranges().iter().map(|&(first, last)| match first == last {
+                true => value_text(*subject, first),
+                false => format!("{}-{}", value_text(*subject, first), value_text(*subject, last)),
+            });
+            let mask = mask.map(|mask| format!(" & {}", value_text(*subject, mask))).unwrap_or_default();
+            let values = values.collect::<Vec<_>>().join(", ");
+            return format!(
+                "{}{mask} {}in {values}",
+                print::subject_name(*subject),
+                if *negated { "not " } else { "" }
+            );
+        }
+        Test::Guard(guard) => return guard.name().to_owned(),
+    };
     let (key, table) = question(&policy.program, chain, *find);
     let mut text = format!("{key} {}in @{table}", if *negated { "not " } else { "" });
     if let Some(labels) = labels {
@@ -143,11 +160,11 @@ fn saw_text(policy: &Policy, chain: &Chain, test: &Test, saw: Saw, held: bool) -
     }
 }
 
-/// Raw bits in hexadecimal, the rest in its own notation.
+/// Raw bits in hexadecimal, the rest by its name or in its own notation.
 fn value_text(subject: Subject, value: u128) -> String {
     match subject {
         Subject::Raw(_) => format!("{value:#x}"),
-        Subject::Field(_) => print::value(subject, value),
+        Subject::Field(field) => name_of(field.notation(), value).unwrap_or_else(|| print::value(subject, value)),
     }
 }
 
@@ -168,7 +185,7 @@ fn summary(packet: &Packet) -> String {
         _ => format!("{source} > {destination}"),
     };
     text += &match packet.l4 {
-        L4::Tcp => format!(", TCP flags {:#04x}", packet.tcp_flags),
+        L4::Tcp => format!(", TCP {}", name_of(Notation::TcpFlags, packet.tcp_flags.into()).unwrap_or_default()),
         L4::Udp => ", UDP".to_owned(),
         L4::Icmp => format!(", ICMP type {} code {}", packet.icmp_type, packet.icmp_code),
         L4::Icmp6 => format!(", ICMPv6 type {} code {}", packet.icmp_type, packet.icmp_code),
@@ -188,11 +205,11 @@ fn describe(story: &Story) -> String {
     for asked in &story.rules {
         let outcome = if asked.matched { "matched" } else { "no match" };
         text += &format!("  {}  {}\n    {outcome}", asked.at, asked.rule);
-        // What held needs no words, except for the rule that matched.
+        // What held needs no words, except for the rule that matched; that a header is there goes without saying.
         let told: Vec<String> = asked
             .tests
             .iter()
-            .filter(|tested| asked.matched || !tested.held)
+            .filter(|tested| if asked.matched { tested.saw != "present" } else { !tested.held })
             .map(|tested| format!("{}: {}", tested.test, tested.saw))
             .collect();
         text += &if told.is_empty() { "\n".to_owned() } else { format!(" ({})\n", told.join("; ")) };

@@ -183,6 +183,21 @@ pub(super) const fn names(notation: Notation) -> &'static [(&'static str, u16)] 
     }
 }
 
+/// A value by its name, if the notation has one for it: `later`, `syn|ack`. The first of several names counts. Ports are left as
+/// numbers, because whoever reads about a packet wants the number.
+pub fn name_of(notation: Notation, value: u128) -> Option<String> {
+    let name = |value: u128| names(notation).iter().find(|&&(_, v)| u128::from(v) == value).map(|&(name, _)| name);
+    match notation {
+        Notation::Port => None,
+        Notation::TcpFlags if value == 0 => Some("no flag".to_owned()),
+        Notation::TcpFlags => {
+            let bits = (0..8).map(|bit| 1 << bit).filter(|bit| value & bit != 0);
+            bits.map(name).collect::<Option<Vec<_>>>().map(|names| names.join("|"))
+        }
+        _ => name(value).map(str::to_owned),
+    }
+}
+
 /// The same with its article.
 pub(super) fn a_noun(notation: Notation) -> String {
     let noun = noun(notation);

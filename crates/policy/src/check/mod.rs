@@ -16,6 +16,7 @@ mod sources;
 mod table;
 mod value;
 
+pub use constants::name_of;
 pub(crate) use nearest::nearest;
 pub(crate) use rule::unknown_header;
 pub use sources::{ListSource, Members, TableSource};

@@ -106,10 +106,8 @@ impl Machine {
 /// There is no such scenario, or it lacks what it needs.
 pub fn run(options: &BenchOptions) -> Result<(), Failure> {
     if options.list {
-        for scenario in SCENARIOS {
-            println!("{:<20} {}", scenario.name, scenario.paper);
-        }
-        return Ok(());
+        let lines = SCENARIOS.iter().map(|scenario| format!("{:<20} {}\n", scenario.name, scenario.paper));
+        return report::print(&lines.collect::<String>());
     }
     let name = options.scenario.as_deref().unwrap_or_default();
     let Some(scenario) = SCENARIOS.iter().find(|scenario| scenario.name == name) else {
@@ -121,7 +119,7 @@ pub fn run(options: &BenchOptions) -> Result<(), Failure> {
         fs::write(path, svg).map_err(|error| Failure::file(path, error))?;
     }
     let outcome = Outcome { scenario: scenario.name, machine: Machine::this(), rows };
-    if options.json { report::print_json(&outcome) } else { Ok(print!("{}", describe(scenario, &outcome))) }
+    if options.json { report::print_json(&outcome) } else { report::print(&describe(scenario, &outcome)) }
 }
 
 /// The result for people.

@@ -78,7 +78,7 @@ pub fn run(options: &BenchOptions) -> Result<Vec<Row>, Failure> {
 fn addresses(count: usize, random: &mut SplitMix) -> Vec<u32> {
     let mut set = BTreeSet::new();
     while set.len() < count {
-        let address = random.next() as u32;
+        let address = random.draw() as u32;
         set.insert(address);
         for _ in 0..random.below(5) {
             if set.len() < count {

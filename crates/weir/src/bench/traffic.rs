@@ -18,7 +18,7 @@ impl SplitMix {
     }
 
     /// The next 64 bits.
-    pub fn next(&mut self) -> u64 {
+    pub fn draw(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
         z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -28,7 +28,7 @@ impl SplitMix {
 
     /// A number below `bound`, which is not 0.
     pub fn below(&mut self, bound: u64) -> u64 {
-        (u128::from(self.next()) * u128::from(bound) >> 64) as u64
+        ((u128::from(self.draw()) * u128::from(bound)) >> 64) as u64
     }
 }
 
@@ -56,9 +56,9 @@ impl Mix<'_> {
     }
 
     fn source(self, random: &mut SplitMix) -> u32 {
-        let any = |random: &mut SplitMix| random.next() as u32;
+        let any = |random: &mut SplitMix| random.draw() as u32;
         let one_of = |random: &mut SplitMix, list: &[u32]| match list.is_empty() {
-            true => random.next() as u32,
+            true => random.draw() as u32,
             false => list[random.below(list.len() as u64) as usize],
         };
         match self {
