@@ -53,7 +53,8 @@ builtin! {
 }
 
 impl Reason {
-    /// The first reason that is a rule. Room is left below for the reasons of stateful rules.
+    /// The first reason that is a rule. Room is left below for the reasons of stateful rules; 31 is `REASON_NONE` in C, which no
+    /// packet leaves with.
     pub const RULE_BASE: u16 = 32;
     /// The largest number of rules a program can hold.
     pub const RULES_MAX: usize = (u16::MAX - Self::RULE_BASE) as usize;

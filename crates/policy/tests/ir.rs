@@ -28,6 +28,15 @@ fn snapshots() {
 }
 
 #[test]
+fn postures_that_look_alike_in_c_are_told_apart() {
+    let chains: String = ["upstream of a-b", "downstream of a-b", "upstream of a_b", "downstream of a_b"]
+        .map(|chain| format!("chain {chain}\n  rule 0\n"))
+        .concat();
+    let program = parse(&format!("program x\nrule 0 x:1 [drop] drop\n{chains}")).unwrap();
+    assert_eq!(c::chain_symbols(&program), ["a_b_upstream", "a_b_downstream", "a_b_upstream_", "a_b_downstream_"]);
+}
+
+#[test]
 fn broken_programs_are_refused() {
     let head = "program x\nslot 0 bad ip4 exact-set\nrule 0 x:1 [drop] drop\nchain upstream\n  ask 0 slot 0 ip saddr\n";
     let refused = |body: &str| parse(&format!("{head}{body}")).unwrap_err();

@@ -19,8 +19,7 @@ pub(super) struct ChainEmitter<'a> {
 }
 
 impl<'a> ChainEmitter<'a> {
-    pub(super) fn new(program: &'a Program, chain: &'a Chain, target: Target) -> Self {
-        let name = chain.symbol();
+    pub(super) fn new(program: &'a Program, chain: &'a Chain, name: String, target: Target) -> Self {
         let conditions = Conditions::new(program, chain, &name, target);
         let samples = samples(program, &chain.body);
         ChainEmitter { program, chain, target, name, conditions, samples }

@@ -42,8 +42,8 @@ pub fn emit(program: &Program, target: Target) -> String {
     let mut out = Writer::default();
     includes(&program, target, &mut out);
     before_rules(&program, &mut out);
-    for chain in &program.chains {
-        ChainEmitter::new(&program, chain, target).emit(&mut out);
+    for (chain, symbol) in program.chains.iter().zip(chain_symbols(&program)) {
+        ChainEmitter::new(&program, chain, symbol, target).emit(&mut out);
     }
     out.finish()
 }
@@ -115,7 +115,15 @@ fn action(action: Action) -> &'static str {
     }
 }
 
-/// Names of C symbols that a program's chains have, in order.
+/// What the chains are called in C, in order. Postures whose names differ only in what C does not allow are told apart.
 pub fn chain_symbols(program: &Program) -> Vec<String> {
-    program.chains.iter().map(crate::ir::Chain::symbol).collect()
+    let mut symbols: Vec<String> = Vec::with_capacity(program.chains.len());
+    for chain in &program.chains {
+        let mut symbol = chain.symbol();
+        while symbols.contains(&symbol) {
+            symbol.push('_');
+        }
+        symbols.push(symbol);
+    }
+    symbols
 }
