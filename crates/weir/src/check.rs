@@ -205,10 +205,10 @@ fn certify(policy: &Policy, options: &CheckOptions) -> Result<Certificate, Failu
         certificate.not_measured.push(format!("code: `{}` ({at}) is not yet supported by the engines", first.what));
     } else if !options.quick {
         if let Err(failure) = measure_native(policy, &mut certificate) {
-            certificate.not_measured.push(format!("native: {failure}"));
+            certificate.not_measured.push(format!("native: {}", failure.message()));
         }
         if let Err(failure) = measure_bpf(policy, &mut certificate) {
-            certificate.not_measured.push(format!("bpf: {failure}"));
+            certificate.not_measured.push(format!("bpf: {}", failure.message()));
         }
     }
     Ok(certificate)

@@ -20,6 +20,12 @@ impl Failure {
         Failure::Runtime(format!("{}: {error}", path.display()))
     }
 
+    /// What is wrong, without the program's name.
+    pub fn message(&self) -> &str {
+        let (Failure::Rejected(text) | Failure::Runtime(text)) = self;
+        text.strip_prefix("weir: ").unwrap_or(text)
+    }
+
     /// 1 or 2.
     pub fn exit_code(&self) -> ExitCode {
         match self {

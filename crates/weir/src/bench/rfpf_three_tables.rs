@@ -16,11 +16,11 @@ use std::net::Ipv4Addr;
 use std::path::Path;
 use std::time::Duration;
 use weir_abi::{BURST_MAX, Verdict};
-use weir_engine::clang::Clang;
+use weir_engine::clang::{BpfShape, Clang};
 use weir_engine::cpu::Cpu;
 use weir_engine::memory::{self, FrameSet, Spread};
 use weir_engine::native::{STAGE_CLOCK, STAGES};
-use weir_engine::{Filter, NativeFilter};
+use weir_engine::{Filter, NativeFilter, Program, XdpFilter};
 
 /// The lists' sizes: the paper's blacklist_1 and 3; whitelists there have 82 to 264 thousand.
 const ALLOWED: usize = 100_000;
@@ -45,9 +45,37 @@ upstream {
 downstream { accept }
 "#;
 
-/// What the kernel takes for a program that decides nothing, to be subtracted.
-const EMPTY: &str =
-    "defaults { malformed accept; arp accept; not-ip accept }\nupstream { accept }\ndownstream { accept }\n";
+/// A program that does nothing: what the kernel and its clock take.
+const EMPTY_C: &str = r#"
+#include "env.h"
+#include "verdict.h"
+#include "packet.h"
+#include "xdp.h"
+
+WEIR_INLINE uint32_t empty_frame(const struct env *env, const struct frame *frame, struct packet *packet)
+{
+	(void)env;
+	(void)frame;
+	(void)packet;
+	return ACTION_ACCEPT;
+}
+
+WEIR_XDP_CHAIN(empty)
+"#;
+
+/// Parses and counts one rule.
+const PARSE: &str = "upstream { accept }\ndownstream { accept }\n";
+
+/// The rules of [`POLICY`] with answers that cost nothing.
+const RULES: &str = r#"
+upstream {
+  ip saddr 10.0.0.0/8 counter
+  ip saddr 192.0.2.0/24 counter
+  ip saddr 198.51.100.0/24 counter drop
+  accept
+}
+downstream { accept }
+"#;
 
 /// Runs the scenario.
 pub fn run(options: &BenchOptions) -> Result<Vec<Row>, Failure> {
@@ -136,28 +164,40 @@ fn native(policy: &Policy, frames: &FrameSet, row: Row) -> Result<Row, Failure> 
     Ok(row)
 }
 
-/// Nanoseconds a packet in the kernel. Each frame is run once, so that tables are as cold as real traffic finds them; an empty program is
-/// timed between, and what it takes is the kernel's and the clock's share.
+/// Nanoseconds a packet in the kernel. Each frame is run once, so that tables are as cold as real traffic finds them. Four programs take turns:
+/// an empty one, one that parses, one that has rules too, and the policy; their differences are the shares of the stages.
 fn bpf(policy: &Policy, frames: &FrameSet, row: Row) -> Result<Row, Failure> {
-    let directory = tempfile::tempdir().map_err(|error| Failure::Runtime(format!("temporary directory: {error}")))?;
-    let path = directory.path().join("empty.weir");
-    fs::write(&path, EMPTY).map_err(|error| Failure::file(&path, error))?;
-    let empty_policy = Policy::load(&path)?;
-    let (mut empty, mut full) = (empty_policy.xdp()?, policy.xdp()?);
-    let (mut empty_ns, mut full_ns) = (Vec::new(), Vec::new());
+    let mut programs = [empty()?, plain(PARSE)?, plain(RULES)?, policy.xdp()?];
+    let mut samples: [Vec<f64>; 4] = Default::default();
     for burst in frames.bursts().take(BPF_FRAMES / BURST_MAX) {
-        let (mut without, mut with) = (Duration::ZERO, Duration::ZERO);
-        for index in 0..burst.len() {
-            without += empty.time_frame(0, &burst, index, 1)?;
-            with += full.time_frame(0, &burst, index, 1)?;
+        for (program, samples) in programs.iter_mut().zip(&mut samples) {
+            let mut took = Duration::ZERO;
+            for index in 0..burst.len() {
+                took += program.time_frame(0, &burst, index, 1)?;
+            }
+            samples.push(took.as_secs_f64() * 1e9 / burst.len() as f64);
         }
-        empty_ns.push(without.as_secs_f64() * 1e9 / burst.len() as f64);
-        full_ns.push(with.as_secs_f64() * 1e9 / burst.len() as f64);
     }
-    let spread = |samples: Vec<f64>| Spread::of(samples).expect("there are frames");
-    let (empty, full) = (spread(empty_ns), spread(full_ns));
+    let [empty, parse, rules, all] = samples.map(|samples| Spread::of(samples).expect("there are frames"));
     Ok(row
-        .spread("ns_per_packet", full)
+        .spread("ns_per_packet", all)
         .number("empty_program_ns_per_packet", empty.median)
-        .number("ns_per_packet_beyond_empty", full.median - empty.median))
+        .number("ns_per_packet_beyond_empty", all.median - empty.median)
+        .number("parse_ns_per_packet", parse.median - empty.median)
+        .number("rules_ns_per_packet", rules.median - parse.median)
+        .number("lookup_ns_per_packet", all.median - rules.median))
+}
+
+fn empty() -> Result<XdpFilter, Failure> {
+    let program = Program { chains: vec!["empty".to_owned()], rules: 0, tables: vec![] };
+    let object = Clang::find()?.bpf("empty", EMPTY_C, &BpfShape::new(&program, &[]))?.object;
+    Ok(XdpFilter::load("empty", &object, &program, &[])?)
+}
+
+/// A policy without tables.
+fn plain(text: &str) -> Result<XdpFilter, Failure> {
+    let directory = tempfile::tempdir().map_err(|error| Failure::Runtime(format!("temporary directory: {error}")))?;
+    let path = directory.path().join("plain.weir");
+    fs::write(&path, text).map_err(|error| Failure::file(&path, error))?;
+    Policy::load(&path)?.xdp()
 }
