@@ -104,8 +104,8 @@ pub enum EngineError {
         /// The last lines of the verifier's log.
         log: String,
     },
-    /// The kernel's verifier gave up on a program that is right but too long.
-    #[error("{object}: too many rules for the kernel's verifier; have fewer, or put addresses into tables:\n{log}")]
+    /// The kernel's verifier gave up on a program that is right but too large.
+    #[error("{object}: more rules or tables than the kernel takes in one BPF program (about 2500 and 60):\n{log}")]
     TooComplex {
         /// The artifact.
         object: String,

@@ -64,7 +64,9 @@ fn load_object(name: &str, object: &BpfObject) -> Result<Object, EngineError> {
 
 /// Whether the verifier gave up because of the program's size, not because of what it does (kernel/bpf/verifier.c).
 fn is_limit(log: &str) -> bool {
-    log.contains("BPF program is too large") || log.contains("jumps is too complex")
+    ["BPF program is too large", "jumps is too complex", "maps per program has reached the limit"]
+        .iter()
+        .any(|complaint| log.contains(complaint))
 }
 
 /// Whether the verifier has spoken: it refuses programs with the same error number that a lack of rights gives.
