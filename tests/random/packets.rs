@@ -1,4 +1,5 @@
 //! The packets that random policies are tried on.
+#![allow(dead_code, reason = "each test uses its part")]
 
 use crate::engines::root;
 use proptest::prelude::*;
