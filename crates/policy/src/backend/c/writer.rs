@@ -116,7 +116,22 @@ impl Writer {
     }
 }
 
-/// Text that is safe inside a comment.
+/// Text that is safe inside a comment. Backslashes go first: what they become may stand next to a star.
 pub fn comment(text: &str) -> String {
-    text.replace("*/", "* /").replace("/*", "/ *").replace('\\', "/")
+    text.replace('\\', "/").replace("*/", "* /").replace("/*", "/ *")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::comment;
+
+    #[test]
+    fn no_text_begins_or_ends_a_comment() {
+        let alphabet = ['*', '/', '\\', 'x'];
+        for number in 0..4usize.pow(6) {
+            let text: String = (0..6).map(|place| alphabet[number >> (2 * place) & 3]).collect();
+            let safe = comment(&text);
+            assert!(!safe.contains("*/") && !safe.contains("/*") && !safe.contains('\\'), "{text} becomes {safe}");
+        }
+    }
 }
