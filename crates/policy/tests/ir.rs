@@ -37,6 +37,25 @@ fn postures_that_look_alike_in_c_are_told_apart() {
 }
 
 #[test]
+fn tables_that_look_alike_in_c_are_told_apart() {
+    // The name that tells `a_b` from `a-b` is another table's own.
+    let slots: String = ["t2_a_b", "a-b", "a_b"]
+        .iter()
+        .enumerate()
+        .map(|(slot, name)| format!("slot {slot} {name} ip4 exact-set\n"))
+        .collect();
+    let tests: String =
+        (0..3).map(|find| format!("    find {find}\n    when found {find}\n      rule {find}\n")).collect();
+    let rules: String = (0..3).map(|rule| format!("rule {rule} x:1 [drop] drop\n")).collect();
+    let asks: String = (0..3).map(|find| format!("  ask {find} slot {find} ip saddr\n")).collect();
+    let program = parse(&format!("program x\n{slots}{rules}chain upstream\n{asks}  when ip4\n{tests}")).unwrap();
+    let c = c::emit(&program, Target::Native);
+    for name in ["t2_a_b_saddr", "a_b_saddr", "t2_t2_a_b_saddr"] {
+        assert_eq!(c.matches(&format!("uint32_t {name};")).count(), 1, "{c}");
+    }
+}
+
+#[test]
 fn broken_programs_are_refused() {
     let head = "program x\nslot 0 bad ip4 exact-set\nrule 0 x:1 [drop] drop\nchain upstream\n  ask 0 slot 0 ip saddr\n";
     let refused = |body: &str| parse(&format!("{head}{body}")).unwrap_err();

@@ -26,7 +26,7 @@ impl<'a> Conditions<'a> {
         for find in &chain.finds {
             let key = find.key.name().replace("ip6 ", "").replace("ip ", "");
             let mut base = format!("{}_{key}", symbol(&program.slot(find.slot).name));
-            if base.starts_with(|c: char| c.is_ascii_digit()) || find_names.contains(&base) {
+            while base.starts_with(|c: char| c.is_ascii_digit()) || find_names.contains(&base) {
                 base = format!("t{}_{base}", find.slot.0);
             }
             find_names.push(base);
