@@ -112,10 +112,14 @@ impl Policy {
     /// # Errors
     /// The policy is wrong, or a file cannot be read.
     pub fn load(path: &Path) -> Result<Self, Failure> {
+        let mut file = fs::File::open(path).map_err(|error| unread(path, error))?;
         let mut head = Vec::with_capacity(HEAD_BYTES as usize);
-        let failed = |error: std::io::Error| Failure::Rejected(format!("weir: {}: {error}", path.display()));
-        fs::File::open(path).and_then(|file| file.take(HEAD_BYTES).read_to_end(&mut head)).map_err(failed)?;
-        if bundle::is_bundle(&head) { Self::from_bundle(path) } else { Self::from_text(path)?.map_err(Failure::from) }
+        (&mut file).take(HEAD_BYTES).read_to_end(&mut head).map_err(|error| unread(path, error))?;
+        if bundle::is_bundle(&head) {
+            return Self::from_bundle(path);
+        }
+        // A pipe gives its bytes only once: what was read is part of the text.
+        Self::from_main(path, text_from(path, head.as_slice().chain(file))?).map_err(Failure::from)
     }
 
     /// Reads and checks a policy's text and lists.
@@ -123,9 +127,14 @@ impl Policy {
     /// # Errors
     /// Outside: the main file cannot be read. Inside: the policy is wrong.
     pub fn from_text(path: &Path) -> Result<Result<Self, Rejected>, Failure> {
+        Ok(Self::from_main(path, read_text(path)?))
+    }
+
+    /// Checks a policy's text, reads its lists and other files.
+    fn from_main(path: &Path, text: String) -> Result<Self, Rejected> {
         let mut timing = Timing::default();
         let start = Instant::now();
-        let main = Source::new(path.display().to_string(), read_text(path)?);
+        let main = Source::new(path.display().to_string(), text);
         let (sources, parsed) = pipeline::parse(main, &|path: &str| read_text(Path::new(path)).map_err(text_of));
         timing.parse = start.elapsed();
 
@@ -136,8 +145,8 @@ impl Policy {
         let start = Instant::now();
         let checked = match pipeline::check(&parsed, &sources, &lists) {
             Ok(checked) if lists.errors.is_empty() => checked,
-            Ok(_) => return Ok(Err(Rejected { sources, diagnostics: vec![], lists: lists.errors })),
-            Err(diagnostics) => return Ok(Err(Rejected { sources, diagnostics, lists: lists.errors })),
+            Ok(_) => return Err(Rejected { sources, diagnostics: vec![], lists: lists.errors }),
+            Err(diagnostics) => return Err(Rejected { sources, diagnostics, lists: lists.errors }),
         };
         let lowered = pipeline::lower(&checked, &sources);
         timing.check = start.elapsed();
@@ -146,13 +155,13 @@ impl Policy {
             |table: &weir_policy::checked::Table| lists.take(&table.name).expect("check asked the catalog for it");
         let tables: Vec<Table> = checked.tables.iter().map(take).collect();
         let text = Text { sources, checked, lowered, tables, notices: lists.notices };
-        Ok(Ok(Policy {
+        Ok(Policy {
             program: text.lowered.program.clone(),
             labels: text.checked.tables.iter().map(|table| table.facts.labels.clone()).collect(),
             images: OnceLock::new(),
             origin: Origin::Text(Box::new(text)),
             timing,
-        }))
+        })
     }
 
     fn from_bundle(path: &Path) -> Result<Self, Failure> {
@@ -377,14 +386,40 @@ fn text_of(failure: Failure) -> String {
     failure.to_string()
 }
 
+fn unread(path: &Path, error: std::io::Error) -> Failure {
+    Failure::Rejected(format!("weir: {}: {error}", path.display()))
+}
+
 /// A policy's text.
 fn read_text(path: &Path) -> Result<String, Failure> {
-    let failed = |error: std::io::Error| Failure::Rejected(format!("weir: {}: {error}", path.display()));
+    text_from(path, fs::File::open(path).map_err(|error| unread(path, error))?)
+}
+
+/// The text that `reader` gives; `path` is for messages.
+fn text_from(path: &Path, reader: impl Read) -> Result<String, Failure> {
     let mut bytes = Vec::new();
     let limit = weir_policy::syntax::TEXT_BYTES_MAX as u64 + 1;
-    fs::File::open(path).and_then(|file| file.take(limit).read_to_end(&mut bytes)).map_err(failed)?;
+    reader.take(limit).read_to_end(&mut bytes).map_err(|error| unread(path, error))?;
     String::from_utf8(bytes).map_err(|error| {
         let line = error.as_bytes()[..error.utf8_error().valid_up_to()].iter().filter(|&&b| b == b'\n').count() + 1;
         Failure::Rejected(format!("weir: {}:{line}: not UTF-8 text", path.display()))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Policy;
+    use std::io::Write;
+    use std::os::fd::AsRawFd;
+    use std::path::Path;
+
+    #[test]
+    fn a_pipe_is_read_from_its_start() {
+        let (reader, mut writer) = std::io::pipe().unwrap();
+        writer.write_all(b"upstream { tcp drop; accept }\ndownstream { accept }\n").unwrap();
+        drop(writer);
+        let path = format!("/dev/fd/{}", reader.as_raw_fd());
+        let policy = Policy::load(Path::new(&path)).unwrap_or_else(|failure| panic!("{failure}"));
+        assert_eq!(policy.program.rules.len(), 3);
+    }
 }
