@@ -29,7 +29,8 @@ pub fn load(path: &Path) -> Result<Policy, String> {
 
 /// The same packets as engines take them, in order: one set for each run of packets with one link layer.
 pub fn frame_sets<'a>(packets: impl IntoIterator<Item = &'a support::Packet>) -> Vec<FrameSet> {
-    let mut runs: Vec<(support::Link, Vec<(&[u8], u32)>)> = Vec::new();
+    type Run<'a> = (support::Link, Vec<(&'a [u8], u32)>);
+    let mut runs: Vec<Run<'_>> = Vec::new();
     for packet in packets {
         if runs.last().is_none_or(|(link, _)| *link != packet.link) {
             runs.push((packet.link, Vec::new()));

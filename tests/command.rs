@@ -1,0 +1,263 @@
+//! The program from outside: what it prints, how it ends, and that nothing makes it panic.
+
+#[path = "command/hostile.rs"]
+mod hostile;
+#[path = "command/weir.rs"]
+mod weir;
+
+use serde_json::{Value, json};
+use weir::Desk;
+
+const EDGE: &str = "table bad { type ipv4; elements = { 198.51.100.0/24 } }
+upstream {
+  ip saddr @bad counter drop
+  tcp dport { 80, 443 } sample 1/2 accept
+  udp sport 53 counter
+  udp dport 5000 divert
+  drop
+}
+downstream { accept }
+posture calm { upstream { accept } }
+";
+const TRAFFIC: &str = "
+eth / ip saddr=198.51.100.7 / tcp dport=80
+eth / ip / tcp dport=80
+eth / ip / tcp dport=443 / payload 10
+eth / ip / udp sport=53 dport=5000
+eth / ip / udp sport=53 dport=53
+eth / arp
+eth / ip / tcp doff=4
+eth / ip / tcp dport=443
+";
+
+fn edge() -> Desk {
+    let desk = Desk::new();
+    desk.put("edge.weir", EDGE).put_capture("traffic.pcap", TRAFFIC);
+    desk
+}
+
+/// Without what differs from run to run.
+fn lasting(mut report: Value) -> Value {
+    let fields = report.as_object_mut().expect("an object");
+    for name in ["seconds", "mpps", "engine"] {
+        assert!(fields.remove(name).is_some(), "there is no {name}");
+    }
+    report
+}
+
+#[test]
+fn replay_reports_the_same_in_every_engine() {
+    let desk = edge();
+    let mut reports = Vec::new();
+    for engine in ["eval", "native", "xdp"] {
+        let report =
+            desk.run(&format!("replay edge.weir --in traffic.pcap --engine {engine} --json --verdicts")).json();
+        assert_eq!(report["engine"], engine);
+        assert!(report["seconds"].as_f64().is_some_and(|seconds| seconds > 0.0));
+        reports.push(lasting(report));
+    }
+    let report = &reports[0];
+    assert_eq!(report["packets"], 8);
+    assert_eq!(report["bytes"], 54 + 54 + 64 + 42 + 42 + 42 + 54 + 54);
+    let numbers = ["passed", "dropped", "diverted", "sampled"].map(|name| report[name].as_u64().unwrap());
+    assert_eq!(numbers, [4, 3, 1, 2]);
+    let verdicts = json!(["drop", "accept", "accept", "divert", "drop", "accept", "drop", "accept"]);
+    assert_eq!(report["verdicts"], verdicts);
+    let reasons =
+        json!({"edge.weir:3": 1, "edge.weir:4": 3, "edge.weir:6": 1, "edge.weir:7": 1, "arp": 1, "malformed-tcp": 1});
+    assert_eq!(report["reasons"], reasons);
+    let rules: Vec<(&str, u64, u64)> = report["rules"].as_array().unwrap().iter().map(rule).collect();
+    let expected = [("edge.weir:3", 1, 54), ("edge.weir:4", 3, 172), ("edge.weir:5", 2, 84), ("edge.weir:6", 1, 42)];
+    assert_eq!(rules[..4], expected);
+    assert!(reports[1..].iter().all(|other| other == report), "{reports:#?}");
+}
+
+fn rule(rule: &Value) -> (&str, u64, u64) {
+    let number = |name: &str| rule[name].as_u64().expect("a number");
+    (rule["at"].as_str().expect("a text"), number("packets"), number("bytes"))
+}
+
+#[test]
+fn replay_asks_the_chain_that_is_named() {
+    let desk = edge();
+    let passed = |options: &str| {
+        desk.run(&format!("replay edge.weir --in traffic.pcap --engine eval --json {options}")).json()["passed"].clone()
+    };
+    assert_eq!(
+        [passed(""), passed("--direction downstream"), passed("--posture calm")],
+        [json!(4), json!(7), json!(7)]
+    );
+    desk.run("replay edge.weir --in traffic.pcap --posture storm").fails(2, &["no posture storm", "it has calm"]);
+    desk.run("replay edge.weir --in traffic.pcap --direction sideways").fails(2, &["upstream"]);
+}
+
+#[test]
+fn replay_writes_what_passed_and_what_was_dropped() {
+    let desk = edge();
+    let ran = desk.run("replay edge.weir --in traffic.pcap --out passed.pcap --dropped dropped.pcap --engine eval");
+    assert_eq!(ran.code, 0, "{ran:?}");
+    let again = |name: &str| desk.run(&format!("replay edge.weir --in {name} --engine eval --json")).json();
+    let (passed, dropped) = (again("passed.pcap"), again("dropped.pcap"));
+    assert_eq!((&passed["packets"], &passed["passed"]), (&json!(4), &json!(4)));
+    assert_eq!((&dropped["packets"], &dropped["dropped"]), (&json!(3), &json!(3)));
+    desk.run("replay edge.weir --in traffic.pcap --out traffic.pcap").fails(2, &["different files"]);
+    desk.run("replay edge.weir --in traffic.pcap --out none/passed.pcap").fails(1, &["none/passed.pcap"]);
+}
+
+#[test]
+fn why_tells_the_story_of_a_packet() {
+    let desk = edge();
+    let story = desk.run("why edge.weir --in traffic.pcap --packet 4 --json").json();
+    assert_eq!(
+        (&story["packet"], &story["verdict"], &story["reason"]),
+        (&json!(4), &json!("divert"), &json!("edge.weir:6"))
+    );
+    let asked = story["rules"].as_array().unwrap();
+    let matched: Vec<bool> = asked.iter().map(|rule| rule["matched"].as_bool().unwrap()).collect();
+    assert_eq!(matched, [false, false, true, true]);
+    let last = asked[0]["tests"].as_array().unwrap().last().unwrap();
+    assert_eq!(
+        (&last["test"], &last["saw"], &last["held"]),
+        (&json!("ip saddr in @bad"), &json!("no entry"), &json!(false))
+    );
+    let malformed = desk.run("why edge.weir --in traffic.pcap --packet 7 --json").json();
+    assert_eq!((&malformed["reason"], &malformed["rules"]), (&json!("malformed-tcp"), &json!([])));
+    let told = desk.run("why edge.weir --in traffic.pcap --packet 1");
+    assert!(told.code == 0 && told.out.contains("verdict: drop, reason: edge.weir:3"), "{told:?}");
+    desk.run("why edge.weir --in traffic.pcap --packet 9").fails(1, &["no packet 9", "the last is 8"]);
+    desk.run("why edge.weir --in traffic.pcap --packet 0").fails(2, &["--packet"]);
+}
+
+/// Sampling depends on the packets before: `why` says of each what `replay` does.
+#[test]
+fn why_agrees_with_replay_on_samples() {
+    let desk = edge();
+    let stories =
+        (1..=8).map(|packet| desk.run(&format!("why edge.weir --in traffic.pcap --packet {packet} --json")).json());
+    let sampled = stories.filter(|story| story["sampled"] == true).count();
+    assert_eq!(desk.run("replay edge.weir --in traffic.pcap --engine eval --json").json()["sampled"], sampled);
+}
+
+#[test]
+fn diff_names_what_changes_by_rule_and_source() {
+    let desk = edge();
+    desk.put("new.weir", EDGE.replace("198.51.100.0/24", "192.0.2.0/24"));
+    let report = desk.run("diff edge.weir new.weir --in traffic.pcap --json").json();
+    let counts = ["packets", "changed", "newly_passed", "newly_dropped"].map(|name| report[name].as_u64().unwrap());
+    assert_eq!(counts, [8, 5, 1, 4]);
+    let sources = report["by_source"].as_array().unwrap();
+    assert_eq!((&sources[0]["source"], &sources[0]["newly_dropped"]), (&json!("192.0.2.1"), &json!(4)));
+    assert_eq!((&sources[1]["source"], &sources[1]["newly_passed"]), (&json!("198.51.100.7"), &json!(1)));
+    let by_rule = report["by_rule"].as_array().unwrap();
+    let change = (&by_rule[0]["old"]["reason"], &by_rule[0]["new"]["reason"], &by_rule[0]["packets"]);
+    assert_eq!(change, (&json!("edge.weir:4"), &json!("new.weir:3"), &json!(3)));
+    let same = desk.run("diff edge.weir edge.weir --in traffic.pcap --json").json();
+    assert_eq!((&same["changed"], &same["by_rule"]), (&json!(0), &json!([])));
+}
+
+#[test]
+fn a_bundle_needs_no_compiler() {
+    let desk = edge();
+    let text = lasting(desk.run("replay edge.weir --in traffic.pcap --engine eval --json --verdicts").json());
+    assert_eq!(desk.run("compile edge.weir -o edge.bundle --cpu x86-64-v3 --json").json()["rules"], 7);
+    for (name, value) in [("PATH", ""), ("WEIR_CLANG", "/nonexistent/clang")] {
+        for engine in ["", "--engine eval", "--engine native", "--engine xdp"] {
+            let line = format!("replay edge.bundle --in traffic.pcap --json --verdicts {engine}");
+            let ran = desk.run_with(line.split_whitespace(), |command| _ = command.env(name, value));
+            assert_eq!(lasting(ran.json()), text, "{name}={value} {line}");
+        }
+    }
+    let story = desk.run("why edge.bundle --in traffic.pcap --packet 1 --json").json();
+    assert_eq!(story, desk.run("why edge.weir --in traffic.pcap --packet 1 --json").json());
+    assert_eq!(desk.run("diff edge.weir edge.bundle --in traffic.pcap --json").json()["changed"], 0);
+    desk.run("compile edge.bundle -o again.bundle").fails(2, &["is a bundle already"]);
+    desk.run("compile edge.weir -o none/edge.bundle").fails(1, &["none/edge.bundle"]);
+}
+
+#[test]
+fn without_a_compiler_the_interpreter_decides() {
+    let desk = edge();
+    let bare = |line: &str| {
+        desk.run_with(line.split_whitespace(), |command| _ = command.env("PATH", "").env_remove("WEIR_CLANG"))
+    };
+    let ran = bare("replay edge.weir --in traffic.pcap --json");
+    assert_eq!(ran.json()["engine"], "eval");
+    assert!(ran.err.contains("clang-19") && ran.err.contains("the interpreter decides"), "{ran:?}");
+    bare("replay edge.weir --in traffic.pcap --engine native").fails(1, &["apt-get install clang-19"]);
+    bare("compile edge.weir -o edge.bundle").fails(1, &["apt-get install clang-19"]);
+    assert_eq!(bare("check edge.weir").code, 0);
+    let set = |command: &mut std::process::Command| _ = command.env("WEIR_CLANG", "/nonexistent/clang");
+    desk.run_with(["replay", "edge.weir", "--in", "traffic.pcap"], set).fails(1, &["/nonexistent/clang"]);
+}
+
+#[test]
+fn all_mistakes_are_reported_at_once() {
+    let desk = Desk::new();
+    desk.put("five.weir", include_str!("errors/five-mistakes.weir")).put("geo.csv", "10.0.0.0/8,HR\n11.0.0.0/8,SI\n");
+    let ran = desk.run("check five.weir");
+    ran.fails(2, &["five.weir"]);
+    let expected = include_str!("errors/five-mistakes.txt");
+    let codes: Vec<&str> = expected.lines().filter(|line| line.starts_with("error[")).map(|line| &line[..12]).collect();
+    assert!(codes.len() >= 5, "{expected}");
+    ran.fails(2, &codes);
+    for line in
+        ["replay five.weir --in five.weir", "compile five.weir -o five.bundle", "why five.weir --in x --packet 1"]
+    {
+        desk.run(line).fails(2, &codes);
+    }
+    let json = desk.run("check five.weir --json");
+    assert_eq!(json.code, 2);
+    let report: Value = serde_json::from_str(&json.out).unwrap();
+    assert_eq!((&report["valid"], report["errors"].as_array().unwrap().len()), (&json!(false), codes.len()));
+}
+
+#[test]
+fn a_bad_line_of_a_list_is_named() {
+    let desk = Desk::new();
+    let mut list: String =
+        (0..77_000).map(|host| format!("10.{}.{}.{}\n", host >> 16, host >> 8 & 255, host & 255)).collect();
+    list += "10.1.2.300\n10.9.9.9\n";
+    desk.put("lists/bad.txt", list).put_capture("one.pcap", "eth / ip / udp");
+    let policy = |lenient: &str| {
+        format!(
+            "table bad {{ type ipv4; file \"lists/bad.txt\"{lenient} }}\nupstream {{ ip saddr @bad drop; accept }}\ndownstream {{ accept }}\n"
+        )
+    };
+    desk.put("strict.weir", policy("")).put("lenient.weir", policy(" lenient"));
+    for line in ["check strict.weir --quick", "replay strict.weir --in one.pcap --engine eval"] {
+        desk.run(line).fails(2, &["lists/bad.txt:77001", "10.1.2.300"]);
+    }
+    let ran = desk.run("replay lenient.weir --in one.pcap --engine eval");
+    ran.fails(0, &["lists/bad.txt", "1 bad line", "77001"]);
+}
+
+#[test]
+fn exit_codes_tell_mistakes_from_failures() {
+    let desk = edge();
+    desk.put(
+        "limit.weir",
+        "limits l { file \"l.csv\" }\nupstream { ip saddr limit @l; tcp track; accept }\ndownstream { accept }\n",
+    );
+    desk.put("l.csv", "10.0.0.0/8,100\n").put("short.pcap", &weir::capture(TRAFFIC)[..200]);
+    assert_eq!(desk.run("check edge.weir --quick").code, 0);
+    assert_eq!(desk.run("--help").code, 0);
+    desk.run("").fails(2, &["Usage"]);
+    desk.run("frobnicate").fails(2, &["frobnicate"]);
+    desk.run("check none.weir").fails(2, &["none.weir"]);
+    desk.run("replay none.weir --in traffic.pcap").fails(2, &["none.weir"]);
+    desk.run("replay edge.weir").fails(2, &["--in"]);
+    desk.run("replay edge.weir --in none.pcap --engine eval").fails(1, &["none.pcap"]);
+    desk.run("replay edge.weir --in edge.weir --engine eval").fails(1, &["edge.weir"]);
+    desk.run("replay edge.weir --in traffic.pcap --engine quantum").fails(2, &["quantum"]);
+    desk.run("replay edge.weir --in traffic.pcap --verdicts").fails(2, &["--json"]);
+    desk.run("diff edge.weir none.weir --in traffic.pcap").fails(2, &["none.weir"]);
+    desk.run("bench no-such-scenario").fails(2, &["no-such-scenario"]);
+    // What was read before the damage is reported all the same.
+    let ran = desk.run("replay edge.weir --in short.pcap --engine eval --json");
+    ran.fails(1, &["short.pcap"]);
+    assert_eq!(serde_json::from_str::<Value>(&ran.out).unwrap()["packets"], 2);
+    for engine in ["eval", "native", "xdp"] {
+        let ran = desk.run(&format!("replay limit.weir --in traffic.pcap --engine {engine}"));
+        ran.fails(2, &["E0501", "not yet supported by this engine", "limit.weir:2", "`limit`", "`track`"]);
+    }
+}

@@ -1,0 +1,97 @@
+//! Runs the program as a user would, in a folder of its own.
+
+use serde_json::Value;
+use std::ffi::OsStr;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use weir_test_support::{Link, packets};
+
+/// A folder with files to run the program on.
+pub struct Desk {
+    folder: tempfile::TempDir,
+}
+
+/// What a run came to.
+#[derive(Debug)]
+pub struct Ran {
+    pub code: i32,
+    pub out: String,
+    pub err: String,
+}
+
+impl Ran {
+    /// What was printed, as JSON.
+    pub fn json(&self) -> Value {
+        assert_eq!(self.code, 0, "{self:?}");
+        serde_json::from_str(&self.out).unwrap_or_else(|error| panic!("{error}: {self:?}"))
+    }
+
+    /// That it ended with this code and said each of these words on standard error.
+    #[track_caller]
+    pub fn fails(&self, code: i32, words: &[&str]) {
+        assert_eq!(self.code, code, "{self:?}");
+        let missing: Vec<_> = words.iter().filter(|word| !self.err.contains(*word)).collect();
+        assert!(missing.is_empty(), "{missing:?} not said: {self:?}");
+    }
+}
+
+impl Desk {
+    pub fn new() -> Self {
+        Desk { folder: tempfile::tempdir().expect("a temporary folder") }
+    }
+
+    pub fn path(&self, name: impl AsRef<OsStr>) -> PathBuf {
+        self.folder.path().join(Path::new(name.as_ref()))
+    }
+
+    /// Writes a file.
+    pub fn put(&self, name: impl AsRef<OsStr>, bytes: impl AsRef<[u8]>) -> &Self {
+        let path = self.path(name);
+        fs::create_dir_all(path.parent().expect("it is in the folder")).expect("folders can be made");
+        fs::write(path, bytes).expect("files can be written");
+        self
+    }
+
+    /// Writes packets as a capture.
+    pub fn put_capture(&self, name: &str, notation: &str) -> &Self {
+        self.put(name, capture(notation))
+    }
+
+    /// Runs the program with words parted by blanks.
+    pub fn run(&self, line: &str) -> Ran {
+        self.run_with(line.split_whitespace(), |_| {})
+    }
+
+    /// Runs the program with a command that is set up further.
+    pub fn run_with<A: AsRef<OsStr>>(
+        &self,
+        words: impl IntoIterator<Item = A>,
+        set_up: impl FnOnce(&mut Command),
+    ) -> Ran {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
+        command.args(words).current_dir(self.folder.path()).stdin(Stdio::null()).env("NO_COLOR", "1");
+        set_up(&mut command);
+        let output = command.output().expect("the program was built");
+        let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+        let ran = Ran { code: output.status.code().unwrap_or(-1), out: text(output.stdout), err: text(output.stderr) };
+        assert!((0..=2).contains(&ran.code) && !ran.err.contains("panicked"), "{command:?}: {ran:?}");
+        ran
+    }
+}
+
+/// Packets, all with one link layer, as a classic capture in little-endian microseconds.
+pub fn capture(notation: &str) -> Vec<u8> {
+    let packets = packets(notation).expect("the test's packets read");
+    let link = packets.first().map_or(Link::Ethernet, |packet| packet.link);
+    let mut bytes = Vec::new();
+    let words = [0xa1b2_c3d4, 0x0004_0002, 0, 0, 0x0004_0000, u32::from(link.linktype())];
+    bytes.extend(words.into_iter().flat_map(u32::to_le_bytes));
+    for (at, packet) in packets.iter().enumerate() {
+        assert_eq!(packet.link, link, "a capture has one link layer");
+        let head = [at as u32, 0, packet.bytes.len() as u32, packet.wire];
+        bytes.extend(head.into_iter().flat_map(u32::to_le_bytes));
+        bytes.extend(&packet.bytes);
+    }
+    bytes
+}
