@@ -99,9 +99,13 @@ impl Bundle {
         self.artifact.program()
     }
 
-    /// Writes the bundle; the file appears whole or not at all.
+    /// Writes the bundle; a file appears whole or not at all.
     pub fn write(&self, path: &Path) -> Result<(), EngineError> {
         let io = |source| EngineError::Io { path: path.to_owned(), source };
+        if fs::metadata(path).is_ok_and(|there| !there.is_file()) {
+            // A device or a pipe takes the bytes; renaming a file onto it would be its end.
+            return File::create(path).and_then(|mut file| self.write_to(&mut file)).map_err(io);
+        }
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let mut file = tempfile::Builder::new().prefix(".weir-").tempfile_in(folder).map_err(io)?;
         self.write_to(file.as_file_mut()).map_err(io)?;

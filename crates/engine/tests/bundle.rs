@@ -4,7 +4,9 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::{Arc, OnceLock};
+use std::thread;
 
 use sha2::{Digest, Sha256};
 use tempfile::TempDir;
@@ -217,6 +219,20 @@ fn contents_that_no_engine_could_load() {
     let (_folder, path) = written(&odd);
     let problem = Bundle::read(&path).err().unwrap().to_string();
     assert_eq!(problem, "table short: laid out as exact-set, the program expects d16x4r");
+}
+
+#[test]
+fn a_device_is_written_to_and_not_replaced() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("pipe");
+    assert!(Command::new("mkfifo").arg(&path).status().unwrap().success());
+    let reader = thread::spawn({
+        let path = path.clone();
+        move || fs::read(path).unwrap()
+    });
+    bundle().write(&path).unwrap();
+    assert!(is_bundle(&reader.join().unwrap()));
+    assert!(!fs::metadata(&path).unwrap().is_file());
 }
 
 #[test]
