@@ -3,6 +3,7 @@
 use crate::cli::{CompileOptions, CpuName};
 use crate::failure::Failure;
 use crate::policy::Policy;
+use crate::replay::is_same_file;
 use crate::report;
 use serde::Serialize;
 use std::fs;
@@ -33,6 +34,9 @@ pub fn run(options: &CompileOptions) -> Result<(), Failure> {
     let policy = Policy::load(&options.policy)?;
     if policy.is_bundle() {
         return Err(Failure::Rejected(format!("weir: {}: is a bundle already", options.policy.display())));
+    }
+    if is_same_file(&options.output, &options.policy) {
+        return Err(Failure::Rejected("weir: the bundle would take the place of the policy".to_owned()));
     }
     policy.print_warnings();
     let artifact = policy.artifact()?;

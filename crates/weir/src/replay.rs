@@ -9,6 +9,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt::Write;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 use weir_abi::{Action, BURST_MAX, Counter, Reason, Verdict};
@@ -150,13 +151,23 @@ struct Sinks {
     dropped: Option<CaptureWriter>,
 }
 
+/// Whether two paths lead to the same file, or would if it were there. Devices and pipes are no files.
+pub fn is_same_file(a: &Path, b: &Path) -> bool {
+    match (a.metadata(), b.metadata()) {
+        (Ok(a), Ok(b)) => a.is_file() && (a.dev(), a.ino()) == (b.dev(), b.ino()),
+        (Err(_), Err(_)) => std::path::absolute(a).ok() == std::path::absolute(b).ok(),
+        _ => false,
+    }
+}
+
 impl Sinks {
     fn create(options: &ReplayOptions, reader: &CaptureReader) -> Result<Self, Failure> {
         let outputs: Vec<&Path> = [&options.out, &options.dropped].into_iter().flatten().map(|p| p.as_path()).collect();
-        let same =
-            |a: &Path, b: &Path| a == b || a.canonicalize().is_ok_and(|a| b.canonicalize().is_ok_and(|b| a == b));
-        if outputs.iter().any(|out| same(out, &options.input)) || matches!(outputs[..], [a, b] if same(a, b)) {
-            return Err(Failure::Rejected("weir: --in, --out and --dropped must be different files".to_owned()));
+        let inputs = [options.input.as_path(), options.policy.as_path()];
+        let taken = |out: &&Path| inputs.iter().any(|input| is_same_file(out, input));
+        if outputs.iter().any(taken) || matches!(outputs[..], [a, b] if is_same_file(a, b)) {
+            let message = "weir: the policy, --in, --out and --dropped must be different files";
+            return Err(Failure::Rejected(message.to_owned()));
         }
         let create = |path: &Option<std::path::PathBuf>| match path {
             Some(path) => CaptureWriter::create(path, reader.form()).map(Some),
@@ -312,5 +323,29 @@ fn outcome(program: &Program, reason: Reason) -> Option<Action> {
         (None, Reason::FRAGMENT) => decided(program.defaults.fragment),
         (None, Reason::IP_OPTIONS) => decided(program.defaults.ip_options),
         (None, _) => Some(program.defaults.malformed),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_same_file;
+    use std::fs;
+    use std::path::Path;
+
+    #[test]
+    fn the_same_file_by_other_names() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        fs::write(at("a"), "").unwrap();
+        fs::write(at("b"), "").unwrap();
+        fs::hard_link(at("a"), at("hard")).unwrap();
+        std::os::unix::fs::symlink("a", at("soft")).unwrap();
+        for name in ["a", "./a", "hard", "soft"] {
+            assert!(is_same_file(&at("a"), &at(name)), "{name}");
+        }
+        assert!(!is_same_file(&at("a"), &at("b")));
+        assert!(!is_same_file(&at("a"), &at("new")));
+        assert!(is_same_file(&at("new"), &at("./new")));
+        assert!(!is_same_file(Path::new("/dev/null"), Path::new("/dev/null")));
     }
 }
