@@ -172,18 +172,19 @@ impl Rules<'_, '_> {
                         self.chain.conditions.terms(inner, &mut terms);
                         body = deeper;
                     }
+                    // A rule alone in its block is cited before the test that leads to it.
                     if let [Node::Rule(id)] = body.as_slice() {
                         self.cite(*id);
+                        self.out.open_if(&terms);
+                        self.rule(*id);
+                    } else {
+                        self.out.open_if(&terms);
+                        self.block(body);
                     }
-                    self.out.open_if(&terms);
-                    self.block(body);
                     self.out.close();
                 }
                 Node::Rule(id) => {
-                    // The only node of a block was cited before the test.
-                    if nodes.len() > 1 || self.chain.chain.body.len() == 1 {
-                        self.cite(*id);
-                    }
+                    self.cite(*id);
                     self.rule(*id);
                 }
             }
