@@ -2,7 +2,8 @@
 /*
  * D16X4R: enhanced DXR, IPv4 prefixes to labels. The bit diagrams stand in crates/tables/src/layout/dxr.rs.
  *
- * Three dependent reads for a hit in the extension table, then a binary search without branches on what it reads.
+ * Three dependent reads for a hit in the extension table, then a binary search without branches on what it reads. The
+ * other shapes of DXR, which benchmarks compare with, are made of the same functions: scheme/dxr_shapes.h.
  */
 #ifndef WEIR_DXR_H
 #define WEIR_DXR_H
@@ -13,36 +14,61 @@ enum {
 	DXR_DIRECT = 64 / 2,		      /* first 16-bit word of the direct table */
 	DXR_EXTENSION = (64 + (2 << 16)) / 4, /* first 32-bit word of the extension blocks */
 	DXR_RANGES_FIELD = 4,		      /* header field: byte offset of the ranges */
-	DXR_COUNT_AT_HEAD = 1023,	      /* count of an extension entry: see the head of the block */
-	DXR_STEPS_MAX = 12,		      /* a block has at most 2^12 ranges */
-	DXR_LABEL_MASK = (1 << 20) - 1,
 };
 
 _Static_assert(DXR_EXTENSION * 4 == 131136, "abi: extension offset");
 
-/* The label of the longest prefix that holds addr (host byte order), 0 if none does. */
-WEIR_INLINE uint32_t dxr16x4_find(struct table table, uint32_t addr)
+/* How entries and ranges are laid out. All are constants where it is used, so that none is left in the code. */
+struct dxr_shape {
+	uint32_t count_bits;	/* low bits of an entry: ranges of its block, 0 for a hit */
+	uint32_t range_bits;	/* low bits of the key: what a block is searched with, in at most as many steps */
+	uint32_t count_at_head; /* count of an entry whose count stands at the head of the block */
+	uint32_t ranges_field;	/* header field: byte offset of the ranges */
+};
+
+/* The label of addr, given its entry of the direct or extension table. */
+WEIR_INLINE uint32_t dxr_resolve(struct table table, uint32_t entry, uint32_t addr, struct dxr_shape shape)
 {
-	uint32_t block = image_u16(table, DXR_DIRECT + (addr >> 16));
-	uint32_t entry = image_u32(table, DXR_EXTENSION + (block << 4 | (addr >> 12 & 15)));
-	uint32_t count = entry & 1023;
-	uint32_t range = entry >> 10;
-	uint32_t key = addr & 0xfff;
+	uint32_t count = entry & ((1u << shape.count_bits) - 1);
+	uint32_t range = entry >> shape.count_bits;
+	uint32_t key = addr & ((1u << shape.range_bits) - 1);
+	uint32_t label_bits = 32 - shape.range_bits;
 
 	if (count == 0)
 		return range;
-	range += image_section(table, DXR_RANGES_FIELD) >> 2;
-	if (WEIR_UNLIKELY(count == DXR_COUNT_AT_HEAD))
-		count = (image_u32(table, range++) >> 20) + 1;
-	for (int step = 0; step < DXR_STEPS_MAX && count > 1; step++) {
+	range += image_section(table, shape.ranges_field) >> 2;
+	if (WEIR_UNLIKELY(count == shape.count_at_head))
+		count = (image_u32(table, range++) >> label_bits) + 1;
+	for (uint32_t step = 0; step < shape.range_bits && count > 1; step++) {
 		uint32_t half = count >> 1;
-		uint32_t start = image_u32(table, range + half) >> 20;
+		uint32_t start = image_u32(table, range + half) >> label_bits;
 
 		/* All ones if the range starts at the key or before it. */
 		range += half & (uint32_t)((int32_t)opaque(start - key - 1) >> 31);
 		count -= half;
 	}
-	return image_u32(table, range) & DXR_LABEL_MASK;
+	return image_u32(table, range) & ((1u << label_bits) - 1);
+}
+
+/* Enhanced DXR, D = 16: the label of addr, the extension indexed by the next `extension_bits` (X, a constant). */
+WEIR_INLINE uint32_t dxr_extended_find(struct table table, uint32_t addr, uint32_t extension_bits)
+{
+	struct dxr_shape shape = {
+		.count_bits = 10,
+		.range_bits = 16 - extension_bits,
+		.count_at_head = 1023,
+		.ranges_field = DXR_RANGES_FIELD,
+	};
+	uint32_t block = image_u16(table, DXR_DIRECT + (addr >> 16));
+	uint32_t index = addr >> shape.range_bits & ((1u << extension_bits) - 1);
+
+	return dxr_resolve(table, image_u32(table, DXR_EXTENSION + (block << extension_bits | index)), addr, shape);
+}
+
+/* The label of the longest prefix that holds addr (host byte order), 0 if none does. */
+WEIR_INLINE uint32_t dxr16x4_find(struct table table, uint32_t addr)
+{
+	return dxr_extended_find(table, addr, 4);
 }
 
 #endif

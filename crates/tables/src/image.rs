@@ -135,28 +135,39 @@ impl Writer {
 
 /// The words of one section.
 pub(crate) enum Section<'a> {
+    U8(&'a [u8]),
     U16(&'a [u16]),
     U32(&'a [u32]),
+    U64(&'a [u64]),
     /// Two 64-bit words each, high half first.
     U128(&'a [u128]),
 }
 
 impl Section<'_> {
-    fn bytes(&self) -> usize {
+    /// Its size.
+    pub fn bytes(&self) -> usize {
         match self {
+            Section::U8(words) => size_of_val(*words),
             Section::U16(words) => size_of_val(*words),
             Section::U32(words) => size_of_val(*words),
+            Section::U64(words) => size_of_val(*words),
             Section::U128(words) => size_of_val(*words),
         }
     }
 
-    fn write(&self, out: &mut [u8]) {
+    /// Writes the words, little-endian, to the head of `out`.
+    pub fn write(&self, out: &mut [u8]) {
         match self {
+            Section::U8(words) => out[..words.len()].copy_from_slice(words),
             Section::U16(words) => {
                 let (out, _) = out.as_chunks_mut();
                 out.iter_mut().zip(*words).for_each(|(out, word)| *out = word.to_le_bytes());
             }
             Section::U32(words) => {
+                let (out, _) = out.as_chunks_mut();
+                out.iter_mut().zip(*words).for_each(|(out, word)| *out = word.to_le_bytes());
+            }
+            Section::U64(words) => {
                 let (out, _) = out.as_chunks_mut();
                 out.iter_mut().zip(*words).for_each(|(out, word)| *out = word.to_le_bytes());
             }

@@ -15,6 +15,7 @@ mod layout;
 pub mod list;
 pub mod prefix;
 pub mod reference;
+pub mod scheme;
 
 pub use entries::{Entries, Facts, Kind, Table};
 pub use image::{BuildError, Image, ImageError, ImageView};

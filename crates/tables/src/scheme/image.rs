@@ -1,0 +1,179 @@
+//! Images of schemes: as table images (one flat, position-independent, little-endian run of bytes that starts with a
+//! [`weir_abi::ImageHeader`]), but with a layout word that table images refuse, and never read from elsewhere.
+//!
+//! `section[2 * i]` and `section[2 * i + 1]` of the header are offset and bytes of section `i`. Sections follow each
+//! other, each aligned to 64 bytes.
+
+use std::fmt;
+
+use weir_abi::image::IMAGE_MAGIC;
+
+use crate::image::{HEADER_BYTES, Section};
+use crate::scheme::{Scheme, SchemeError, Shape, dir24_8, dxr, poptrie, radix, sail};
+
+/// Layout words of schemes: this and the place in [`Scheme::ALL`].
+const LAYOUT_BASE: u32 = 0x100;
+
+const ALIGN: usize = HEADER_BYTES;
+
+/// The first word of the header's section fields.
+const SECTION_WORD: usize = 6;
+
+/// The image of a table in a scheme.
+pub struct SchemeImage {
+    scheme: Scheme,
+    sections: Vec<&'static str>,
+    /// Holds the image at `start`, the first multiple of 64. Not cloned: a copy would lie elsewhere.
+    memory: Vec<u8>,
+    start: usize,
+}
+
+impl SchemeImage {
+    /// The image, header included; its address is a multiple of 64.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.memory[self.start..]
+    }
+
+    /// Whose image it is.
+    pub fn scheme(&self) -> Scheme {
+        self.scheme
+    }
+
+    /// Name and bytes of each section; header and padding are not counted.
+    pub fn sections(&self) -> Vec<(&'static str, usize)> {
+        let bytes = self.as_bytes();
+        self.sections.iter().enumerate().map(|(index, &name)| (name, section_field(bytes, 2 * index + 1))).collect()
+    }
+
+    /// A view to look keys up with.
+    pub fn view(&self) -> SchemeView<'_> {
+        let bytes = self.as_bytes();
+        SchemeView(match self.scheme {
+            Scheme::Dxr(shape) => Lookup::Dxr(shape, dxr_sections(bytes, shape)),
+            Scheme::Poptrie18 => Lookup::Poptrie(poptrie::View {
+                direct: section(bytes, 0),
+                nodes: section(bytes, 1),
+                leaves: section(bytes, 2),
+            }),
+            Scheme::SailL => Lookup::Sail(sail::View {
+                bcn16: section(bytes, 0),
+                bn24: section(bytes, 1),
+                c24: section(bytes, 2),
+                n32: section(bytes, 3),
+            }),
+            Scheme::Dir24_8 => Lookup::Dir24x8(dir24_8::View { tbl24: section(bytes, 0), tbl8: section(bytes, 1) }),
+            Scheme::Radix => Lookup::Radix(radix::View { nodes: section(bytes, 0) }),
+        })
+    }
+
+    pub(super) fn dxr(&self) -> Option<(Shape, dxr::View<'_>)> {
+        match self.scheme {
+            Scheme::Dxr(shape) => Some((shape, dxr_sections(self.as_bytes(), shape))),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Debug for SchemeImage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SchemeImage").field("scheme", &self.scheme.name()).field("sections", &self.sections()).finish()
+    }
+}
+
+/// The sections of a scheme's image.
+#[derive(Clone, Copy)]
+pub struct SchemeView<'a>(Lookup<'a>);
+
+#[derive(Clone, Copy)]
+enum Lookup<'a> {
+    Dxr(Shape, dxr::View<'a>),
+    Poptrie(poptrie::View<'a>),
+    Sail(sail::View<'a>),
+    Dir24x8(dir24_8::View<'a>),
+    Radix(radix::View<'a>),
+}
+
+impl SchemeView<'_> {
+    /// The label of the longest prefix that holds `addr`; 0 if none does.
+    pub fn find(&self, addr: u32) -> u32 {
+        match &self.0 {
+            Lookup::Dxr(shape, view) => view.find(*shape, addr),
+            Lookup::Poptrie(view) => view.find(addr),
+            Lookup::Sail(view) => view.find(addr),
+            Lookup::Dir24x8(view) => view.find(addr),
+            Lookup::Radix(view) => view.find(addr),
+        }
+    }
+}
+
+/// Word `field` of the header's section fields.
+fn section_field(bytes: &[u8], field: usize) -> usize {
+    let (words, _) = bytes[..HEADER_BYTES].as_chunks::<4>();
+    u32::from_le_bytes(words[SECTION_WORD + field]) as usize
+}
+
+/// Section `index` as words of `N` bytes.
+fn section<const N: usize>(bytes: &[u8], index: usize) -> &[[u8; N]] {
+    let offset = section_field(bytes, 2 * index);
+    let (words, rest) = bytes[offset..offset + section_field(bytes, 2 * index + 1)].as_chunks();
+    assert!(rest.is_empty(), "compiler bug: a section of half words");
+    words
+}
+
+/// Bytes of a section as they are.
+pub(super) type Byte = [u8; 1];
+
+fn dxr_sections(bytes: &[u8], shape: Shape) -> dxr::View<'_> {
+    match shape.extension_bits {
+        0 => dxr::View { direct: &[], extension: section(bytes, 0), ranges: section(bytes, 1) },
+        _ => dxr::View { direct: section(bytes, 0), extension: section(bytes, 1), ranges: section(bytes, 2) },
+    }
+}
+
+/// The image of DXR's tables.
+pub(super) fn write_dxr(writer: &Writer, shape: Shape, parts: &dxr::Parts) -> Result<SchemeImage, SchemeError> {
+    let (entries, ranges) = (Section::U32(&parts.extension), ("ranges", Section::U32(&parts.ranges)));
+    match shape.extension_bits {
+        0 => writer.write(&[("direct", entries), ranges]),
+        _ => writer.write(&[("direct", Section::U16(&parts.direct)), ("extension", entries), ranges]),
+    }
+}
+
+/// Lays sections out and writes them.
+pub(super) struct Writer {
+    pub scheme: Scheme,
+    pub entries: u32,
+    pub labels: u32,
+}
+
+impl Writer {
+    /// An image of the given sections.
+    pub fn write(&self, sections: &[(&'static str, Section<'_>)]) -> Result<SchemeImage, SchemeError> {
+        let mut fields = [0; 10];
+        let mut bytes = HEADER_BYTES;
+        for (index, (_, section)) in sections.iter().enumerate() {
+            let offset = bytes.next_multiple_of(ALIGN);
+            bytes = offset + section.bytes();
+            // Lookups compute in 32 bits.
+            if u32::try_from(bytes).is_err() {
+                return Err(SchemeError::TooBig { scheme: self.scheme });
+            }
+            fields[2 * index] = offset as u32;
+            fields[2 * index + 1] = section.bytes() as u32;
+        }
+        let mut memory = vec![0; bytes + ALIGN - 1];
+        let start = memory.as_ptr().align_offset(ALIGN);
+        assert!(start < ALIGN, "bytes can be aligned");
+        memory.truncate(start + bytes);
+        let image = &mut memory[start..];
+        let place = Scheme::ALL.iter().position(|&scheme| scheme == self.scheme).expect("all schemes are in ALL");
+        let head = [IMAGE_MAGIC, LAYOUT_BASE + place as u32, self.entries, self.labels, bytes as u32, 0];
+        let (words, _) = image[..HEADER_BYTES].as_chunks_mut();
+        words.iter_mut().zip(head.into_iter().chain(fields)).for_each(|(out, word)| *out = word.to_le_bytes());
+        for (index, (_, section)) in sections.iter().enumerate() {
+            section.write(&mut image[fields[2 * index] as usize..]);
+        }
+        let names = sections.iter().map(|&(name, _)| name).collect();
+        Ok(SchemeImage { scheme: self.scheme, sections: names, memory, start })
+    }
+}

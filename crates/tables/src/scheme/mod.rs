@@ -1,0 +1,198 @@
+//! The lookup schemes that RFPF's authors compared, and their reference: what Weir's own layouts are raced against.
+//!
+//! Zec et al., "RFPF: surgical DDoS filtering with fast LPM", section II and Table 1. Each file holds one scheme: bit
+//! diagrams, worked example, builder, and the same lookup that `datapath/include/scheme` has in C. A policy cannot choose
+//! them (they are no [`weir_abi::Layout`]), their images are never taken from elsewhere, and none runs in the kernel.
+//!
+//! IPv4 only. A table that a scheme cannot hold is refused with the limit: the paper's (NC).
+
+mod blocks;
+mod dir24_8;
+pub(crate) mod dxr;
+mod image;
+mod poptrie;
+mod radix;
+mod sail;
+mod unique;
+
+use std::collections::HashSet;
+use std::fmt;
+
+use weir_abi::Family;
+
+pub use dxr::Shape;
+pub use image::{SchemeImage, SchemeView};
+
+use crate::entries::{Kind, Table};
+use crate::prefix::family_name;
+
+/// A lookup scheme.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Scheme {
+    /// Direct tables and ranges: [`Scheme::D20R`], [`Scheme::D16X2R`], [`Scheme::D16X4R`].
+    Dxr(Shape),
+    /// Direct pointing with 18 bits, then a compressed 64-way trie.
+    Poptrie18,
+    /// Arrays at /16, /24 and /32.
+    SailL,
+    /// Arrays at /24 and /32.
+    Dir24_8,
+    /// Path-compressed binary trie: the reference.
+    Radix,
+}
+
+impl Scheme {
+    /// The original DXR.
+    pub const D20R: Scheme = Scheme::Dxr(dxr::D20R);
+    /// Enhanced DXR, the smaller.
+    pub const D16X2R: Scheme = Scheme::Dxr(dxr::D16X2R);
+    /// Enhanced DXR, the faster; the same tables as [`weir_abi::Layout::Dxr16x4`].
+    pub const D16X4R: Scheme = Scheme::Dxr(dxr::D16X4R);
+
+    /// All schemes, in the order of the paper's figures.
+    pub const ALL: [Scheme; 7] = [
+        Scheme::D20R,
+        Scheme::D16X2R,
+        Scheme::D16X4R,
+        Scheme::Poptrie18,
+        Scheme::SailL,
+        Scheme::Dir24_8,
+        Scheme::Radix,
+    ];
+
+    /// The name that benchmarks use.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Scheme::Dxr(shape) => shape.name(),
+            Scheme::Poptrie18 => "poptrie",
+            Scheme::SailL => "sail",
+            Scheme::Dir24_8 => "dir24-8",
+            Scheme::Radix => "radix",
+        }
+    }
+
+    /// The scheme with the given name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Scheme::ALL.into_iter().find(|scheme| scheme.name() == name)
+    }
+
+    /// The C function that looks up in its images, `uint32_t find(struct table table, uint32_t addr)`, and its header
+    /// below `datapath/include`.
+    pub const fn c_lookup(self) -> (&'static str, &'static str) {
+        match self {
+            Scheme::Dxr(shape) => (shape.c_function(), "scheme/dxr_shapes.h"),
+            Scheme::Poptrie18 => ("poptrie_find", "scheme/poptrie.h"),
+            Scheme::SailL => ("sail_find", "scheme/sail.h"),
+            Scheme::Dir24_8 => ("dir24_8_find", "scheme/dir24_8.h"),
+            Scheme::Radix => ("radix_find", "scheme/radix.h"),
+        }
+    }
+
+    /// Builds the image of an IPv4 table.
+    ///
+    /// # Errors
+    /// The table is of the other family, or exceeds a limit of the scheme.
+    pub fn build(self, table: &Table) -> Result<SchemeImage, SchemeError> {
+        if table.family() != Family::Ipv4 {
+            return Err(SchemeError::Family { scheme: self, family: table.family() });
+        }
+        let limit = |Limit { what, max }| SchemeError::Limit { scheme: self, what, max };
+        let labels = match table.kind() {
+            Kind::Set => 1,
+            Kind::Labels => table.labels().len() as u32,
+        };
+        let prefixes = table.prefixes4();
+        let writer = image::Writer { scheme: self, entries: prefixes.len() as u32, labels };
+        match self {
+            Scheme::Dxr(shape) => {
+                image::write_dxr(&writer, shape, &dxr::build(prefixes, labels, shape).map_err(limit)?)
+            }
+            Scheme::Poptrie18 => poptrie::build(prefixes, labels).map_err(limit)?.write(&writer),
+            Scheme::SailL => sail::build(prefixes, labels).map_err(limit)?.write(&writer),
+            Scheme::Dir24_8 => dir24_8::build(prefixes, labels).map_err(limit)?.write(&writer),
+            Scheme::Radix => radix::build(prefixes).write(&writer),
+        }
+    }
+}
+
+impl fmt::Display for Scheme {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// More of something than a scheme can number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Limit {
+    /// What there is too much of.
+    pub what: &'static str,
+    /// The limit.
+    pub max: usize,
+}
+
+/// Why a scheme cannot hold a table.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SchemeError {
+    /// All schemes are for IPv4.
+    #[error("scheme {scheme} does not hold {} prefixes", family_name(*family))]
+    Family {
+        /// The scheme.
+        scheme: Scheme,
+        /// The table's family.
+        family: Family,
+    },
+    /// The paper's (NC): more of something than the scheme can number.
+    #[error("scheme {scheme} holds at most {max} {what}")]
+    Limit {
+        /// The scheme.
+        scheme: Scheme,
+        /// What there is too much of.
+        what: &'static str,
+        /// The limit.
+        max: usize,
+    },
+    /// The image would be larger than 4 GiB.
+    #[error("the image in scheme {scheme} would exceed 4 GiB")]
+    TooBig {
+        /// The scheme.
+        scheme: Scheme,
+    },
+}
+
+/// What the paper's Table 1 says of a table and a scheme.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Characteristics {
+    /// N: prefixes.
+    pub prefixes: usize,
+    /// L: mean prefix length in bits, 0 of an empty table.
+    pub mean_length_bits: f64,
+    /// delta: distinct labels in use.
+    pub labels: usize,
+    /// mu: the share of random keys that the direct and extension tables answer. DXR only.
+    pub hit_ratio: Option<f64>,
+    /// phi: bytes of the direct and extension tables over 4 bytes for each value of the bits they index. DXR only.
+    pub footprint_ratio: Option<f64>,
+    /// rho: 32-bit words of the range table. DXR only.
+    pub ranges: Option<usize>,
+    /// M: bytes of all sections, without the image's header.
+    pub bytes: usize,
+}
+
+impl Characteristics {
+    /// Of an image and the table that it was built from.
+    pub fn of(table: &Table, image: &SchemeImage) -> Self {
+        let prefixes = table.prefixes4();
+        let length: u64 = prefixes.iter().map(|prefix| u64::from(prefix.len)).sum();
+        let labels: HashSet<u32> = prefixes.iter().map(|prefix| prefix.label).collect();
+        let dxr = image.dxr();
+        Characteristics {
+            prefixes: prefixes.len(),
+            mean_length_bits: if prefixes.is_empty() { 0.0 } else { length as f64 / prefixes.len() as f64 },
+            labels: labels.len(),
+            hit_ratio: dxr.map(|(shape, view)| view.hit_ratio(shape)),
+            footprint_ratio: dxr.map(|(shape, view)| view.footprint_ratio(shape)),
+            ranges: dxr.map(|(_, view)| view.ranges.len()),
+            bytes: image.sections().iter().map(|&(_, bytes)| bytes).sum(),
+        }
+    }
+}
