@@ -121,7 +121,7 @@ WEIR_INLINE const uint8_t *frame_at(const struct frame *frame, uint32_t offset, 
 	const uint8_t *at;
 
 	__asm__ volatile("" : "+r"(offset));
-	if (offset > WEIR_WINDOW_BYTES || offset + bytes > frame->cap)
+	if (offset > WEIR_WINDOW_BYTES || offset + bytes > forget(frame->cap))
 		return NULL;
 	at = frame->data + offset;
 	__asm__ volatile("" : "+r"(at));

@@ -104,13 +104,15 @@ pub enum EngineError {
         /// The last lines of the verifier's log.
         log: String,
     },
-    /// The kernel's verifier gave up on a program that is right but too large.
-    #[error("{object}: more rules or tables than the kernel takes in one BPF program (about 2500 and 60):\n{log}")]
-    TooComplex {
+    /// The policy is right, but too large for the kernel.
+    #[error(
+        "{object}: too large for one BPF program: {limit}; have fewer rules or tables, or put addresses into tables"
+    )]
+    TooLarge {
         /// The artifact.
         object: String,
-        /// The last lines of the verifier's log.
-        log: String,
+        /// Which of the kernel's limits.
+        limit: &'static str,
     },
     /// BPF object, map or call that failed.
     #[error("xdp: {object}: {problem}")]

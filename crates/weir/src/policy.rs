@@ -40,6 +40,25 @@ pub struct Policy {
     pub timing: Timing,
 }
 
+/// What a file named on the command line holds.
+enum Content {
+    Text(String),
+    Bundle,
+}
+
+impl Content {
+    fn read(path: &Path) -> Result<Self, Failure> {
+        let mut file = fs::File::open(path).map_err(|error| unread(path, error))?;
+        let mut head = Vec::with_capacity(HEAD_BYTES as usize);
+        (&mut file).take(HEAD_BYTES).read_to_end(&mut head).map_err(|error| unread(path, error))?;
+        if bundle::is_bundle(&head) {
+            return Ok(Content::Bundle);
+        }
+        // A pipe gives its bytes only once: what was read is part of the text.
+        Ok(Content::Text(text_from(path, head.as_slice().chain(file))?))
+    }
+}
+
 /// Where a policy came from.
 enum Origin {
     Text(Box<Text>),
@@ -112,22 +131,24 @@ impl Policy {
     /// # Errors
     /// The policy is wrong, or a file cannot be read.
     pub fn load(path: &Path) -> Result<Self, Failure> {
-        let mut file = fs::File::open(path).map_err(|error| unread(path, error))?;
-        let mut head = Vec::with_capacity(HEAD_BYTES as usize);
-        (&mut file).take(HEAD_BYTES).read_to_end(&mut head).map_err(|error| unread(path, error))?;
-        if bundle::is_bundle(&head) {
-            return Self::from_bundle(path);
+        match Content::read(path)? {
+            Content::Bundle => Self::from_bundle(path),
+            Content::Text(text) => Self::from_main(path, text).map_err(Failure::from),
         }
-        // A pipe gives its bytes only once: what was read is part of the text.
-        Self::from_main(path, text_from(path, head.as_slice().chain(file))?).map_err(Failure::from)
     }
 
     /// Reads and checks a policy's text and lists.
     ///
     /// # Errors
-    /// Outside: the main file cannot be read. Inside: the policy is wrong.
+    /// Outside: the main file cannot be read, or is a bundle. Inside: the policy is wrong.
     pub fn from_text(path: &Path) -> Result<Result<Self, Rejected>, Failure> {
-        Ok(Self::from_main(path, read_text(path)?))
+        match Content::read(path)? {
+            Content::Text(text) => Ok(Self::from_main(path, text)),
+            Content::Bundle => Err(Failure::Rejected(format!(
+                "weir: {}: is a bundle, which was checked when it was compiled; check its policy",
+                path.display()
+            ))),
+        }
     }
 
     /// Checks a policy's text, reads its lists and other files.

@@ -55,18 +55,23 @@ fn load_object(name: &str, object: &BpfObject) -> Result<Object, EngineError> {
             EngineError::NotPermitted
         }
         LoadError::Libbpf(error) => match log::verifier_log(&heard) {
-            Some(log) if is_limit(&log) => EngineError::TooComplex { object: name.to_owned(), log },
-            Some(log) => EngineError::Verifier { object: name.to_owned(), log },
+            Some(log) => match exceeded(&log) {
+                Some(limit) => EngineError::TooLarge { object: name.to_owned(), limit },
+                None => EngineError::Verifier { object: name.to_owned(), log },
+            },
             None => failed(name, format!("cannot be loaded: {error}\n{}", heard.trim_end())),
         },
     })
 }
 
-/// Whether the verifier gave up because of the program's size, not because of what it does (kernel/bpf/verifier.c).
-fn is_limit(log: &str) -> bool {
-    ["BPF program is too large", "jumps is too complex", "maps per program has reached the limit"]
-        .iter()
-        .any(|complaint| log.contains(complaint))
+/// What there is too much of, if the verifier gave up because of that and not because of what the program does (kernel/bpf/verifier.c).
+fn exceeded(log: &str) -> Option<&'static str> {
+    const LIMITS: [(&str, &str); 3] = [
+        ("BPF program is too large", "the verifier follows at most a million instructions"),
+        ("jumps is too complex", "the verifier follows at most 8192 branches"),
+        ("maps per program has reached the limit", "a program has at most 64 maps, which leaves 60 tables"),
+    ];
+    LIMITS.iter().find(|(complaint, _)| log.contains(complaint)).map(|&(_, limit)| limit)
 }
 
 /// Whether the verifier has spoken: it refuses programs with the same error number that a lack of rights gives.

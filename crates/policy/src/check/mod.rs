@@ -37,6 +37,10 @@ pub const POSTURES_MAX: usize = 64;
 pub const MATCHES_MAX: usize = 64;
 /// Statements of one rule.
 pub const STATEMENTS_MAX: usize = 16;
+/// Ranges that one set in a rule may come to; beyond that its code takes compilers minutes, and a table is faster.
+pub const SET_RANGES_MAX: usize = 4096;
+/// The same for sets of values of more than 64 bits, which are compared one after the other.
+pub const WIDE_SET_RANGES_MAX: usize = 256;
 /// Definitions that may stand inside one another.
 pub const DEFINE_DEPTH_MAX: usize = 32;
 /// Elements of all sets of a policy together, after `$NAME` has been replaced by what it stands for.

@@ -2,7 +2,9 @@
 
 use super::constants::a_noun;
 use super::value::{Domain, Range};
-use super::{Check, Checker, MATCHES_MAX, Reported, STATEMENTS_MAX, Tables, nearest};
+use super::{
+    Check, Checker, MATCHES_MAX, Reported, SET_RANGES_MAX, STATEMENTS_MAX, Tables, WIDE_SET_RANGES_MAX, nearest,
+};
 use crate::catalog::Family;
 use crate::checked::{Effect, LabelId, Match, Rule, Table, TableId, TableKind, ValueSet};
 use crate::diag::Diagnostic;
@@ -161,6 +163,18 @@ impl<'a> Checker<'a> {
         }
     }
 
+    /// Refuses sets that had better be tables.
+    fn bound_set(&mut self, set: &ValueSet, span: Span, domain: Domain) -> Check<()> {
+        let limit = if domain.bits > 64 { WIDE_SET_RANGES_MAX } else { SET_RANGES_MAX };
+        let ranges = set.ranges().len();
+        if ranges <= limit {
+            return Ok(());
+        }
+        let message = format!("the set has {ranges} ranges; one of `{}` has at most {limit}", domain.name);
+        let help = "put addresses into a table and write `@NAME`; a table holds millions and is faster";
+        Err(self.report(Diagnostic::error("E0318", span, message).help(help)))
+    }
+
     /// Comparisons of TCP flags without `&`, which nftables reads differently: no operator asks for any of the bits.
     fn flags(&mut self, how: Comparison, values: &Values, domain: Domain) -> Check<(Option<u128>, ValueSet, bool)> {
         let zero = || ValueSet::new([(0, 0)]);
@@ -231,7 +245,9 @@ impl<'a> Checker<'a> {
                     Values::List(_) | Values::Masked { .. } => unreachable!("compiler bug: taken by the arms above"),
                 }
                 self.warn_of_overlap(&ranges, &[]);
-                Ok((ValueSet::new(ranges.iter().map(|range: &Range| (range.first, range.last))), negated))
+                let set = ValueSet::new(ranges.iter().map(|range: &Range| (range.first, range.last)));
+                self.bound_set(&set, values.span(), domain)?;
+                Ok((set, negated))
             }
             (Operator::NoneOf, _) => Err(self.wrong_operator(how, "is for TCP flags", "`!=`")),
             (_, Values::One(value @ (Value::Single(_) | Value::Bits(_)))) => {

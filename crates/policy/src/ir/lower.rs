@@ -132,7 +132,27 @@ enum Step {
 
 /// A rule's text as one line: runs of white space folded, comments inside left out.
 fn one_line(text: &str) -> String {
-    let without_comments = text.lines().map(|line| line.split('#').next().unwrap_or(""));
-    let words: Vec<&str> = without_comments.flat_map(str::split_whitespace).filter(|&word| word != "\\").collect();
-    words.join(" ")
+    let words = text.lines().flat_map(|line| without_comment(line).split_whitespace());
+    words.filter(|&word| word != "\\").collect::<Vec<_>>().join(" ")
+}
+
+/// A line up to its comment; a `#` in a string begins none.
+fn without_comment(line: &str) -> &str {
+    let mut in_string = false;
+    let comment = line.find(|c| {
+        in_string ^= c == '"';
+        c == '#' && !in_string
+    });
+    &line[..comment.unwrap_or(line.len())]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::one_line;
+
+    #[test]
+    fn rules_on_one_line() {
+        let text = "ip saddr @geo {  \"a#b\", # the first\n  HR }\t\\\n  drop";
+        assert_eq!(one_line(text), "ip saddr @geo { \"a#b\", HR } drop");
+    }
 }

@@ -84,7 +84,7 @@ impl<'a> Conditions<'a> {
     fn found(&self, find: FindId, labels: Option<&[LabelId]>, negated: bool) -> String {
         let label = match self.target {
             Target::Native => format!("found->{}", self.find_name(find)),
-            Target::Bpf => self.find_name(find).to_owned(),
+            Target::Bpf => format!("forget({})", self.find_name(find)),
         };
         match labels {
             None if negated => format!("!{label}"),
