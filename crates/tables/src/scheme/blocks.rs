@@ -37,6 +37,18 @@ impl<'a> Iterator for Blocks<'a> {
     }
 }
 
+/// Addresses of a /24: what a leaf of [`super::sail`] and [`super::dir24_8`] holds the labels of.
+pub(crate) const LEAF_BLOCK: usize = 256;
+
+/// The label of each address of the /24 at `first`, in which `ranges` lie. Labels fit `T`, which `narrow` makes of them.
+pub(crate) fn leaf_block<T: Copy>(first: u32, ranges: &[Range<u32>], narrow: impl Fn(u32) -> T) -> [T; LEAF_BLOCK] {
+    let mut labels = [narrow(ranges[0].label); LEAF_BLOCK];
+    for range in &ranges[1..] {
+        labels[(range.start - first) as usize..].fill(narrow(range.label));
+    }
+    labels
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -49,5 +61,12 @@ mod tests {
             .map(|(first, block)| (first >> 30, block.iter().map(|range| range.label).collect()))
             .collect();
         assert_eq!(labels, [(0, vec![0]), (1, vec![0, 1]), (2, vec![2]), (3, vec![3, 4])]);
+    }
+
+    #[test]
+    fn leaf_blocks_spell_ranges_out() {
+        let ranges = [(5, 7), (0x103, 0), (0x1ff, 9)].map(|(start, label)| Range { start, label });
+        let labels = leaf_block(0x100, &ranges, |label| label as u8);
+        assert_eq!((&labels[..4], labels[254], labels[255]), (&[7, 7, 7, 0][..], 0, 9));
     }
 }

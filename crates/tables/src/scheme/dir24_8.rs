@@ -21,12 +21,11 @@
 use crate::flatten::{Range, flatten};
 use crate::image::{HEADER_BYTES, Section};
 use crate::prefix::Prefix4;
-use crate::scheme::blocks::Blocks;
+use crate::scheme::blocks::{Blocks, LEAF_BLOCK, leaf_block};
 use crate::scheme::image::Writer;
 use crate::scheme::unique::Unique;
 use crate::scheme::{Limit, SchemeError, SchemeImage};
 
-const BLOCK: usize = 256;
 const TO_BLOCK: u16 = 1 << 15;
 const LABELS_MAX: u32 = TO_BLOCK as u32 - 1;
 const BLOCKS_MAX: usize = 1 << 15;
@@ -45,7 +44,7 @@ pub(super) fn build(prefixes: &[Prefix4], labels: u32) -> Result<Dir24x8, Limit>
         return Err(Limit { what: "labels", max: LABELS_MAX as usize });
     }
     let mut tbl24 = Vec::with_capacity(1 << 24);
-    let mut tbl8 = Unique::new(BLOCKS_MAX * BLOCK);
+    let mut tbl8 = Unique::new(BLOCKS_MAX * LEAF_BLOCK);
     // By /16 first: most have one label.
     for (first, ranges) in Blocks::new(&flatten(prefixes), 0, 16) {
         if let [range] = ranges {
@@ -55,7 +54,7 @@ pub(super) fn build(prefixes: &[Prefix4], labels: u32) -> Result<Dir24x8, Limit>
         for (first, ranges) in Blocks::new(ranges, first, 8).take(256) {
             tbl24.push(match ranges {
                 [range] => range.label as u16,
-                _ => TO_BLOCK | leaf_block(&mut tbl8, first, ranges)?,
+                _ => TO_BLOCK | add_block(&mut tbl8, first, ranges)?,
             });
         }
     }
@@ -63,13 +62,10 @@ pub(super) fn build(prefixes: &[Prefix4], labels: u32) -> Result<Dir24x8, Limit>
 }
 
 /// The number of the block of the /24 at `first`, new or known.
-fn leaf_block(tbl8: &mut Unique<u16>, first: u32, ranges: &[Range<u32>]) -> Result<u16, Limit> {
-    let mut labels = [0; BLOCK];
-    for (label, (_, ranges)) in labels.iter_mut().zip(Blocks::new(ranges, first, 0)) {
-        *label = ranges[0].label as u16;
-    }
+fn add_block(tbl8: &mut Unique<u16>, first: u32, ranges: &[Range<u32>]) -> Result<u16, Limit> {
+    let labels = leaf_block(first, ranges, |label| label as u16);
     let limit = Limit { what: "distinct leaf blocks", max: BLOCKS_MAX };
-    Ok((tbl8.store(&labels).ok_or(limit)? / BLOCK) as u16)
+    Ok((tbl8.store(&labels).ok_or(limit)? / LEAF_BLOCK) as u16)
 }
 
 impl Dir24x8 {
@@ -94,6 +90,6 @@ impl View<'_> {
             return u32::from(entry);
         }
         let block = usize::from(entry & !TO_BLOCK);
-        u32::from(u16::from_le_bytes(self.tbl8[block * BLOCK + addr as usize % BLOCK]))
+        u32::from(u16::from_le_bytes(self.tbl8[block * LEAF_BLOCK + addr as usize % LEAF_BLOCK]))
     }
 }

@@ -31,12 +31,12 @@
 use crate::flatten::{Range, flatten};
 use crate::image::{HEADER_BYTES, Section};
 use crate::prefix::Prefix4;
-use crate::scheme::blocks::Blocks;
+use crate::scheme::blocks::{Blocks, LEAF_BLOCK, leaf_block};
 use crate::scheme::image::{Byte, Writer};
 use crate::scheme::unique::Unique;
 use crate::scheme::{Limit, SchemeError, SchemeImage};
 
-const CHUNK: usize = 256;
+const CHUNK: usize = LEAF_BLOCK;
 /// Entries of BCN16 from here on are chunks.
 const CHUNK_BASE: usize = 256;
 /// Two codes of a byte are not labels.
@@ -96,10 +96,7 @@ impl Level24 {
 
     /// The number of the chunk of the /24 at `first`, new or known.
     fn leaf_chunk(&mut self, first: u32, ranges: &[Range<u32>]) -> Result<u16, Limit> {
-        let mut labels = [0; CHUNK];
-        for (label, (_, ranges)) in labels.iter_mut().zip(Blocks::new(ranges, first, 0)) {
-            *label = ranges[0].label as u8;
-        }
+        let labels = leaf_block(first, ranges, |label| label as u8);
         let limit = Limit { what: "distinct chunks of level 32", max: CHUNKS32_MAX };
         Ok((self.n32.store(&labels).ok_or(limit)? / CHUNK) as u16)
     }
