@@ -91,7 +91,7 @@ impl<'a> Conditions<'a> {
             None => label,
             Some(labels) => {
                 let set = ValueSet::new(labels.iter().map(|l| (u128::from(l.0), u128::from(l.0))));
-                compare(&label, Subject::Field(Field::MetaLength), &set, negated)
+                Scale { highest: u128::from(u32::MAX), hexadecimal: false }.compare(&label, &set, negated)
             }
         }
     }
@@ -115,7 +115,7 @@ impl<'a> Conditions<'a> {
         let function = self.sets.iter().find(|(known, bits, _)| *known == set && *bits == subject.bits());
         match function {
             Some((_, _, function)) => format!("{}{function}({value})", if negated { "!" } else { "" }),
-            None => compare(&value, subject, set, negated),
+            None => Scale::of(subject, mask).compare(&value, set, negated),
         }
     }
 }
@@ -199,49 +199,65 @@ fn number(value: u128, hexadecimal: bool) -> String {
     if hexadecimal { format!("{value:#x}{suffix}") } else { format!("{value}{suffix}") }
 }
 
-/// A constant of a subject; addresses in hexadecimal.
-fn constant(subject: Subject, value: u128) -> String {
-    let address = matches!(subject, Subject::Field(field) if field.notation() == Notation::Ipv4Address);
-    number(value, address || matches!(subject, Subject::Raw(_)))
+/// How constants that a value is compared with are written.
+#[derive(Clone, Copy)]
+struct Scale {
+    /// The highest value there is.
+    highest: u128,
+    /// Bits and addresses are read in hexadecimal.
+    hexadecimal: bool,
 }
 
-/// `x == 22`, `x >= 80 && x <= 90`, `(x == 22 || (x >= 80 && x <= 90))`: a term of an `&&`.
-fn compare(value: &str, subject: Subject, set: &ValueSet, negated: bool) -> String {
-    let highest = u128::MAX >> (128 - subject.bits());
-    match set.ranges() {
-        [] => if negated { "true" } else { "false" }.to_owned(),
-        &[(start, end)] if negated => {
-            let (low, high) = (constant(subject, start), constant(subject, end));
-            match (start, end) {
-                _ if start == end => format!("{value} != {low}"),
-                (0, _) => format!("{value} > {high}"),
-                _ if end >= highest => format!("{value} < {low}"),
-                _ => format!("({value} < {low} || {value} > {high})"),
-            }
-        }
-        &[(start, end)] => inside(value, subject, start, end),
-        ranges => {
-            let tests: Vec<String> = ranges
-                .iter()
-                .map(|&(start, end)| match inside(value, subject, start, end) {
-                    test if test.contains(" && ") => format!("({test})"),
-                    test => test,
-                })
-                .collect();
-            format!("{}({})", if negated { "!" } else { "" }, tests.join(" || "))
+impl Scale {
+    fn of(subject: Subject, mask: Option<u128>) -> Self {
+        let bits = match subject {
+            Subject::Raw(_) => true,
+            Subject::Field(field) => field.notation() == Notation::Ipv4Address,
+        };
+        Scale { highest: u128::MAX >> (128 - subject.bits()), hexadecimal: bits || mask.is_some() }
+    }
+
+    fn constant(self, value: u128) -> String {
+        number(value, self.hexadecimal)
+    }
+
+    /// `x == 22`, `x >= 80 && x <= 90`.
+    fn inside(self, value: &str, start: u128, end: u128) -> String {
+        let (low, high) = (self.constant(start), self.constant(end));
+        match (start, end) {
+            _ if start == end => format!("{value} == {low}"),
+            (0, _) if end >= self.highest => "true".to_owned(),
+            (0, _) => format!("{value} <= {high}"),
+            _ if end >= self.highest => format!("{value} >= {low}"),
+            _ => format!("{value} >= {low} && {value} <= {high}"),
         }
     }
-}
 
-fn inside(value: &str, subject: Subject, start: u128, end: u128) -> String {
-    let highest = u128::MAX >> (128 - subject.bits());
-    let (low, high) = (constant(subject, start), constant(subject, end));
-    match (start, end) {
-        _ if start == end => format!("{value} == {low}"),
-        (0, _) if end >= highest => "true".to_owned(),
-        (0, _) => format!("{value} <= {high}"),
-        _ if end >= highest => format!("{value} >= {low}"),
-        _ => format!("{value} >= {low} && {value} <= {high}"),
+    fn outside(self, value: &str, start: u128, end: u128) -> String {
+        let (low, high) = (self.constant(start), self.constant(end));
+        match (start, end) {
+            _ if start == end => format!("{value} != {low}"),
+            (0, _) => format!("{value} > {high}"),
+            _ if end >= self.highest => format!("{value} < {low}"),
+            _ => format!("({value} < {low} || {value} > {high})"),
+        }
+    }
+
+    /// Whether the value is, or negated is not, in the set: a term of an `&&`.
+    fn compare(self, value: &str, set: &ValueSet, negated: bool) -> String {
+        match set.ranges() {
+            [] => if negated { "true" } else { "false" }.to_owned(),
+            &[(start, end)] if negated => self.outside(value, start, end),
+            &[(start, end)] => self.inside(value, start, end),
+            ranges => {
+                let tests = ranges.iter().map(|&(start, end)| match self.inside(value, start, end) {
+                    test if test.contains(" && ") => format!("({test})"),
+                    test => test,
+                });
+                let tests = tests.collect::<Vec<_>>().join(" || ");
+                format!("{}({tests})", if negated { "!" } else { "" })
+            }
+        }
     }
 }
 
@@ -269,6 +285,7 @@ fn compare_wide(value: &str, mask: Option<u128>, set: &ValueSet, negated: bool) 
 
 /// A function that looks a value up in a large set; the compiler makes a search tree or a bit map of the `switch`.
 fn define_set(function: &str, subject: Subject, set: &ValueSet) -> Vec<String> {
+    let scale = Scale::of(subject, None);
     let kind = if subject.bits() > 32 { "uint64_t" } else { "uint32_t" };
     let mut lines = vec![
         String::new(),
@@ -279,8 +296,8 @@ fn define_set(function: &str, subject: Subject, set: &ValueSet) -> Vec<String> {
     ];
     for &(start, end) in set.ranges() {
         lines.push(match start == end {
-            true => format!("\tcase {}:", constant(subject, start)),
-            false => format!("\tcase {} ... {}:", constant(subject, start), constant(subject, end)),
+            true => format!("\tcase {}:", scale.constant(start)),
+            false => format!("\tcase {} ... {}:", scale.constant(start), scale.constant(end)),
         });
     }
     for line in ["\t\treturn true;", "\tdefault:", "\t\treturn false;", "\t}", "}"] {

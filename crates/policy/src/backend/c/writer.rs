@@ -51,7 +51,16 @@ impl Writer {
 
     /// An `if` of terms that all must hold, and its opening brace.
     pub fn open_if(&mut self, terms: &[String]) {
-        self.list("if (", terms, " && ", " &&", ") {");
+        // A single term needs no parentheses of its own.
+        if let [term] = terms
+            && let Some(bare) = term.strip_prefix('(').and_then(|rest| rest.strip_suffix(')'))
+            && is_balanced(bare)
+        {
+            let alternatives: Vec<String> = bare.split(" || ").map(str::to_owned).collect();
+            self.list("if (", &alternatives, " || ", " ||", ") {");
+        } else {
+            self.list("if (", terms, " && ", " &&", ") {");
+        }
         self.depth += 1;
     }
 
@@ -114,6 +123,15 @@ impl Writer {
     pub fn finish(self) -> String {
         self.text
     }
+}
+
+/// Whether each parenthesis that closes was opened before.
+fn is_balanced(text: &str) -> bool {
+    let mut depth = 0i32;
+    text.chars().all(|c| {
+        depth += i32::from(c == '(') - i32::from(c == ')');
+        depth >= 0
+    })
 }
 
 /// Text that is safe inside a comment. Backslashes go first: what they become may stand next to a star.
