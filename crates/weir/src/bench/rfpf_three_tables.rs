@@ -136,7 +136,7 @@ fn list(addresses: &[u32]) -> String {
     text
 }
 
-/// Cycles a packet, and the share of each stage from a second build with the stage clock in it.
+/// Cycles a packet, and the share of each stage from a second build with the stage clock in it; the first run over the frames warms up.
 fn native(policy: &Policy, frames: &FrameSet, row: Row) -> Result<Row, Failure> {
     let mut filter = policy.native()?;
     let cost = memory::measure(&mut filter, 0, frames, REPEATS)?;
@@ -149,17 +149,22 @@ fn native(policy: &Policy, frames: &FrameSet, row: Row) -> Result<Row, Failure> 
     let object = Clang::find()?.native(&artifact.name, &c, Cpu::Native)?.object;
     let mut clocked = NativeFilter::load(&artifact.name, &object, &artifact.program(), policy.images()?.to_vec())?;
     let mut verdicts = [Verdict(0); BURST_MAX];
-    for burst in frames.bursts() {
-        clocked.decide(0, &burst, &mut verdicts)?;
+    let mut samples: [Vec<f64>; STAGES.len()] = Default::default();
+    let mut before = clocked.stage_cycles().expect("compiled with the clock");
+    for _ in 0..=REPEATS {
+        for burst in frames.bursts() {
+            clocked.decide(0, &burst, &mut verdicts)?;
+        }
+        let after = clocked.stage_cycles().expect("compiled with the clock");
+        for (stage, samples) in samples.iter_mut().enumerate() {
+            samples.push((after[stage] - before[stage]) as f64 / frames.len() as f64);
+        }
+        before = after;
     }
-    let before = clocked.stage_cycles().expect("compiled with the clock");
-    for burst in frames.bursts() {
-        clocked.decide(0, &burst, &mut verdicts)?;
-    }
-    let after = clocked.stage_cycles().expect("compiled with the clock");
-    for (index, stage) in STAGES.iter().enumerate() {
-        let cycles = (after[index] - before[index]) as f64 / frames.len() as f64;
-        row = row.number(&format!("{stage}_cycles_per_packet"), cycles);
+    for (stage, mut samples) in STAGES.iter().zip(samples) {
+        samples.remove(0);
+        let cycles = Spread::of(samples).expect("there are repeats");
+        row = row.number(&format!("{stage}_cycles_per_packet"), cycles.median);
     }
     Ok(row)
 }
