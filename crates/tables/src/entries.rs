@@ -44,6 +44,20 @@ impl Prefixes {
         }
     }
 
+    fn family(&self) -> Family {
+        match self {
+            Prefixes::V4(_) => Family::Ipv4,
+            Prefixes::V6(_) => Family::Ipv6,
+        }
+    }
+
+    fn reference(&self) -> Reference {
+        match self {
+            Prefixes::V4(prefixes) => Reference::new4(prefixes),
+            Prefixes::V6(prefixes) => Reference::new6(prefixes),
+        }
+    }
+
     fn len(&self) -> usize {
         match self {
             Prefixes::V4(prefixes) => prefixes.len(),
@@ -117,10 +131,7 @@ impl Entries {
 
     /// Address family of the prefixes.
     pub fn family(&self) -> Family {
-        match self.prefixes {
-            Prefixes::V4(_) => Family::Ipv4,
-            Prefixes::V6(_) => Family::Ipv6,
-        }
+        self.prefixes.family()
     }
 
     /// Set or labels.
@@ -216,10 +227,7 @@ impl Entries {
 
     /// The ground truth to check images against; the later of two equal prefixes wins.
     pub fn reference(&self) -> Reference {
-        match &self.prefixes {
-            Prefixes::V4(prefixes) => Reference::new4(prefixes),
-            Prefixes::V6(prefixes) => Reference::new6(prefixes),
-        }
+        self.prefixes.reference()
     }
 
     /// Sorts the entries; of equal prefixes the later wins.
@@ -297,10 +305,7 @@ pub struct Table {
 impl Table {
     /// Address family of the prefixes.
     pub fn family(&self) -> Family {
-        match self.prefixes {
-            Prefixes::V4(_) => Family::Ipv4,
-            Prefixes::V6(_) => Family::Ipv6,
-        }
+        self.prefixes.family()
     }
 
     /// Set or labels.
@@ -336,10 +341,7 @@ impl Table {
 
     /// The ground truth to check images against.
     pub fn reference(&self) -> Reference {
-        match &self.prefixes {
-            Prefixes::V4(prefixes) => Reference::new4(prefixes),
-            Prefixes::V6(prefixes) => Reference::new6(prefixes),
-        }
+        self.prefixes.reference()
     }
 
     /// Builds the table's image.
