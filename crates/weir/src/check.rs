@@ -15,7 +15,7 @@ use weir_abi::{Family, Layout};
 use weir_engine::cpu::Cpu;
 use weir_engine::memory;
 use weir_policy::checked::TableKind;
-use weir_policy::diag::{Diagnostic, Severity};
+use weir_policy::diag::Diagnostic;
 use weir_policy::source::SourceMap;
 
 /// Packets of the measurement: more than branch predictors learn by heart, fewer than the cache holds.
@@ -147,18 +147,14 @@ fn rejection(options: &CheckOptions, rejected: &Rejected) -> Report {
 
 fn messages(diagnostics: &[Diagnostic], sources: &SourceMap) -> Vec<Message> {
     let message = |diagnostic: &Diagnostic| {
-        let file = sources.file(diagnostic.span.file);
-        let (line, column) = file.line_column(diagnostic.span.start);
+        let place = diagnostic.place(sources);
         Message {
-            severity: match diagnostic.severity {
-                Severity::Error => "error",
-                Severity::Warning => "warning",
-            },
+            severity: diagnostic.severity.name(),
             code: diagnostic.code,
             message: diagnostic.message.clone(),
-            file: Some(file.name.clone()),
-            line: Some(line),
-            column: Some(column),
+            file: Some(place.file.to_owned()),
+            line: Some(place.line),
+            column: Some(place.column),
             help: diagnostic.help.clone(),
         }
     };
