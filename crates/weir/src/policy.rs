@@ -300,6 +300,16 @@ impl Policy {
         Ok(self.images.get_or_init(|| images))
     }
 
+    /// What a loader must know of the program; its C is not needed for that.
+    fn shape(&self) -> weir_engine::Program {
+        let slots = self.program.slots.iter();
+        weir_engine::Program {
+            chains: c::chain_symbols(&self.program),
+            rules: self.program.rules.len(),
+            tables: slots.map(|slot| TableSlot { name: slot.name.clone(), layout: slot.layout }).collect(),
+        }
+    }
+
     /// The program as C, with what reports need.
     ///
     /// # Errors
@@ -310,13 +320,13 @@ impl Policy {
             return Ok(bundle.artifact.clone());
         }
         let report = Report { ir: self.program.to_string(), labels: self.labels.clone() };
-        let slots = self.program.slots.iter();
+        let shape = self.shape();
         Ok(Artifact {
             name: self.program.name.clone(),
             abi_version: ABI_VERSION,
-            chains: c::chain_symbols(&self.program),
-            rules: self.program.rules.len(),
-            tables: slots.map(|slot| TableSlot { name: slot.name.clone(), layout: slot.layout }).collect(),
+            chains: shape.chains,
+            rules: shape.rules,
+            tables: shape.tables,
             native_c: c::emit(&self.program, Target::Native),
             bpf_c: c::emit(&self.program, Target::Bpf),
             report: serde_json::to_value(report).expect("strings are JSON"),
@@ -353,8 +363,7 @@ impl Policy {
     /// # Errors
     /// A rule is not supported, or the code is not this machine's.
     pub fn load_native(&self, object: &NativeObject) -> Result<NativeFilter, Failure> {
-        let artifact = self.artifact()?;
-        Ok(NativeFilter::load(&artifact.name, object, &artifact.program(), self.images()?.to_vec())?)
+        Ok(NativeFilter::load(&self.program.name, object, &self.shape(), self.images()?.to_vec())?)
     }
 
     /// The program loaded into the kernel.
@@ -362,8 +371,7 @@ impl Policy {
     /// # Errors
     /// There is no right to load BPF, or the verifier refuses.
     pub fn load_xdp(&self, object: &BpfObject) -> Result<XdpFilter, Failure> {
-        let artifact = self.artifact()?;
-        Ok(XdpFilter::load(&artifact.name, object, &artifact.program(), self.images()?)?)
+        Ok(XdpFilter::load(&self.program.name, object, &self.shape(), self.images()?)?)
     }
 
     /// The program compiled and loaded as native code; clang and the table builders run at the same time.
