@@ -80,6 +80,15 @@ pub struct BpfShape {
     pub counters: usize,
 }
 
+/// What C includes and links with besides the runtime headers. A policy needs none of it.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Extras<'a> {
+    /// Headers: the path that `#include` names, and the text.
+    pub headers: &'a [(&'a str, &'a str)],
+    /// Flags that follow our own.
+    pub flags: &'a [String],
+}
+
 impl BpfShape {
     /// Room for the given program and images.
     pub fn new(program: &Program, images: &[Arc<Image>]) -> Self {
@@ -130,9 +139,21 @@ impl Clang {
 
     /// Compiles C for user space to a shared object. `name` is for messages and file names.
     pub fn native(&self, name: &str, c: &str, cpu: Cpu) -> Result<Compiled<NativeObject>, EngineError> {
+        self.native_with(name, c, cpu, Extras::default())
+    }
+
+    /// As [`Clang::native`], for C that needs more than the runtime headers.
+    pub fn native_with(
+        &self,
+        name: &str,
+        c: &str,
+        cpu: Cpu,
+        extras: Extras<'_>,
+    ) -> Result<Compiled<NativeObject>, EngineError> {
         let mut flags = NATIVE_FLAGS.map(str::to_owned).to_vec();
         flags.push(format!("-march={}", cpu.name()));
-        let (object, took) = self.compile(name, "native", c, &flags)?;
+        flags.extend_from_slice(extras.flags);
+        let (object, took) = self.compile(name, "native", c, &flags, extras.headers)?;
         Ok(Compiled { object: NativeObject(object), took })
     }
 
@@ -142,7 +163,7 @@ impl Clang {
         flags.push(format!("-DWEIR_COUNTERS={}", shape.counters));
         let tables = shape.table_bytes.iter().enumerate();
         flags.extend(tables.map(|(slot, bytes)| format!("-DWEIR_TABLE_{slot}_BYTES={bytes}")));
-        let (object, took) = self.compile(name, "bpf", c, &flags)?;
+        let (object, took) = self.compile(name, "bpf", c, &flags, &[])?;
         Ok(Compiled { object: BpfObject(object), took })
     }
 
@@ -152,11 +173,15 @@ impl Clang {
         machine: &str,
         c: &str,
         flags: &[String],
+        more_headers: &[(&str, &str)],
     ) -> Result<(Vec<u8>, Duration), EngineError> {
         let folder = tempfile::Builder::new().prefix("weir-").tempdir();
         let folder = folder.map_err(|source| EngineError::Io { path: env::temp_dir(), source })?;
-        for (header, text) in headers::HEADERS {
-            write(&folder.path().join(header), text)?;
+        for (header, text) in headers::HEADERS.iter().chain(more_headers) {
+            let path = folder.path().join(header);
+            let parent = path.parent().expect("a header lies in the folder");
+            fs::create_dir_all(parent).map_err(|source| EngineError::Io { path: parent.to_owned(), source })?;
+            write(&path, text)?;
         }
         let stem: String = name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).take(64).collect();
         let source = folder.path().join(format!("{stem}.{machine}.c"));
@@ -176,10 +201,11 @@ impl Clang {
 
     fn run(&self, folder: &Path, source: &Path, object: &Path, flags: &[String]) -> Result<Output, EngineError> {
         let mut command = Command::new(&self.program);
-        command.args(FLAGS).args(flags).arg("-I").arg(folder);
+        // The source comes before the flags: among these may be libraries, which linkers take for what came before them.
+        command.arg(source).args(FLAGS).args(flags).arg("-I").arg(folder);
         // The same text gives the same bytes, wherever the temporary folder is.
         command.arg(format!("-ffile-prefix-map={}=.", folder.display()));
-        command.arg(source).arg("-o").arg(object).env("LC_ALL", "C");
+        command.arg("-o").arg(object).env("LC_ALL", "C");
         command.output().map_err(|source| EngineError::Io { path: self.program.clone(), source })
     }
 }

@@ -1,7 +1,8 @@
 //! The processors that native code is compiled for.
 
-use std::fs;
+use std::{fs, io};
 
+use rustix::thread::{CpuSet, sched_getcpu, sched_setaffinity};
 use serde::{Deserialize, Serialize};
 
 use crate::EngineError;
@@ -83,6 +84,15 @@ pub fn check(features: &[String], object: &str) -> Result<(), EngineError> {
         return Ok(());
     }
     Err(EngineError::Cpu { object: object.to_owned(), missing: missing.join(", ") })
+}
+
+/// Keeps the calling thread on the core that it runs on now, so that its caches stay its own; gives the core's number.
+pub fn pin() -> io::Result<usize> {
+    let core = sched_getcpu();
+    let mut set = CpuSet::new();
+    set.set(core);
+    sched_setaffinity(None, &set)?;
+    Ok(core)
 }
 
 fn this_machine() -> Vec<String> {

@@ -15,6 +15,7 @@ pub mod error;
 pub mod filter;
 pub mod frames;
 pub mod image;
+pub mod lookup;
 pub mod memory;
 pub mod native;
 pub mod tsc;

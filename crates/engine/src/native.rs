@@ -52,13 +52,7 @@ impl NativeFilter {
     ) -> Result<Self, EngineError> {
         program.check_images(&images)?;
         let refuse = |problem: String| EngineError::Native { object: name.to_owned(), problem };
-        let file =
-            memory_file(object.bytes()).map_err(|error| refuse(format!("cannot be put into memory: {error}")))?;
-        let path = format!("/proc/self/fd/{}", file.as_raw_fd());
-        // SAFETY: the object comes from our own compiler, directly or through a bundle whose digest was checked; it has
-        // no initialisers.
-        let library = unsafe { Library::open(Some(&path), RTLD_NOW | RTLD_LOCAL) };
-        let library = library.map_err(|error| refuse(loader_message(&error)))?;
+        let (library, file) = open(name, object)?;
         check_version(name, &library)?;
         let mut chains = Vec::with_capacity(program.chains.len());
         for chain in &program.chains {
@@ -71,6 +65,17 @@ impl NativeFilter {
         let counters = vec![Counter::default(); program.counters()];
         Ok(NativeFilter { chains, tables, counters, _images: images, _library: library, _file: file })
     }
+}
+
+/// Maps a shared object. It is unmapped with the library; the file must stay open as long.
+pub(crate) fn open(name: &str, object: &NativeObject) -> Result<(Library, OwnedFd), EngineError> {
+    let refuse = |problem: String| EngineError::Native { object: name.to_owned(), problem };
+    let file = memory_file(object.bytes()).map_err(|error| refuse(format!("cannot be put into memory: {error}")))?;
+    let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+    // SAFETY: the object comes from our own compiler, directly or through a bundle whose digest was checked; it has no
+    // initialisers.
+    let library = unsafe { Library::open(Some(&path), RTLD_NOW | RTLD_LOCAL) };
+    Ok((library.map_err(|error| refuse(loader_message(&error)))?, file))
 }
 
 /// What the dynamic loader said; the error itself says only that it failed.

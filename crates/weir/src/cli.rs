@@ -204,9 +204,18 @@ pub struct BenchOptions {
     /// Print one JSON object.
     #[arg(long)]
     pub json: bool,
-    /// Directory of the lists that scenarios use (`country.csv`, `ipsum.txt`).
+    /// Directory of the lists that scenarios use (`country.csv`, `block-178k.txt`, ...); what it lacks is made up.
     #[arg(long, value_name = "DIR", default_value = "examples/edge/lists")]
     pub data: PathBuf,
+    /// Scenario `tables`: only this table; may be given more than once.
+    #[arg(long, value_name = "NAME")]
+    pub table: Vec<String>,
+    /// Scenario `tables`: only this layout; may be given more than once.
+    #[arg(long, value_name = "NAME")]
+    pub layout: Vec<String>,
+    /// Scenario `tables`: only these keys; may be given more than once.
+    #[arg(long, value_name = "NAME")]
+    pub keys: Vec<String>,
     /// Draw the result.
     #[arg(long, value_name = "SVG")]
     pub plot: Option<PathBuf>,

@@ -5,11 +5,11 @@
 //! traffic has uniformly random sources, the botnet mix 10% random, 20% allowed and 70% blocked ones, as in the paper.
 
 use super::Row;
-use super::traffic::{self, Mix, SplitMix};
+use super::data::Dataset;
+use super::traffic::{self, Mix};
 use crate::cli::BenchOptions;
 use crate::failure::Failure;
 use crate::policy::Policy;
-use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::fs;
 use std::net::Ipv4Addr;
@@ -22,9 +22,6 @@ use weir_engine::memory::{self, FrameSet, Spread};
 use weir_engine::native::{STAGE_CLOCK, STAGES};
 use weir_engine::{Filter, NativeFilter, Program, XdpFilter};
 
-/// The lists' sizes: the paper's blacklist_1 and 3; whitelists there have 82 to 264 thousand.
-const ALLOWED: usize = 100_000;
-const BLOCKED: [(&str, usize); 2] = [("block-178k", 177_935), ("block-1.1m", 1_113_393)];
 /// Packets in memory: 64 MB of frames, more than any cache holds of the tables' lines they touch.
 const PACKETS: usize = 1 << 18;
 const REPEATS: usize = 15;
@@ -84,10 +81,9 @@ pub fn run(options: &BenchOptions) -> Result<Vec<Row>, Failure> {
         Failure::Rejected(format!("weir: {}: {error}; --data names the directory of lists", country.display()))
     })?;
     let mut rows = Vec::new();
-    for (name, blocked_count) in BLOCKED {
-        let mut random = SplitMix::new(7);
-        let allowed = addresses(ALLOWED, &mut random);
-        let blocked = addresses(blocked_count, &mut random);
+    let allowed = Dataset::ALLOW_100K.load(&options.data)?.addresses();
+    for blocked in [Dataset::BLOCK_178K, Dataset::BLOCK_1_1M] {
+        let (name, blocked) = (blocked.name, blocked.load(&options.data)?.addresses());
         let directory =
             tempfile::tempdir().map_err(|error| Failure::Runtime(format!("temporary directory: {error}")))?;
         let policy = write_policy(directory.path(), &country, &allowed, &blocked)?;
@@ -100,21 +96,6 @@ pub fn run(options: &BenchOptions) -> Result<Vec<Row>, Failure> {
         }
     }
     Ok(rows)
-}
-
-/// Distinct addresses as block lists hold them: a third alone, the rest in neighbourhoods of a /24.
-fn addresses(count: usize, random: &mut SplitMix) -> Vec<u32> {
-    let mut set = BTreeSet::new();
-    while set.len() < count {
-        let address = random.draw() as u32;
-        set.insert(address);
-        for _ in 0..random.below(5) {
-            if set.len() < count {
-                set.insert(address & !0xff | random.below(256) as u32);
-            }
-        }
-    }
-    set.into_iter().collect()
 }
 
 fn write_policy(directory: &Path, country: &Path, allowed: &[u32], blocked: &[u32]) -> Result<Policy, Failure> {

@@ -55,7 +55,8 @@ impl Mix<'_> {
         }
     }
 
-    fn source(self, random: &mut SplitMix) -> u32 {
+    /// One address.
+    pub fn source(self, random: &mut SplitMix) -> u32 {
         let any = |random: &mut SplitMix| random.draw() as u32;
         let one_of = |random: &mut SplitMix, list: &[u32]| match list.is_empty() {
             true => random.draw() as u32,

@@ -1,0 +1,152 @@
+//! Lookups of compiled C outside of any policy: what table benchmarks time.
+//!
+//! A function takes a table, a burst of at most [`BURST_MAX`] keys, and room for as many labels:
+//!
+//! ```c
+//! void name(struct table table, const uint32_t *keys, uint32_t *labels, uint32_t count);
+//! void name(struct table table, const uint64_t *hi, const uint64_t *lo, uint32_t *labels, uint32_t count);
+//! ```
+//! As with policies, the C is our own and what it is compiled to is trusted: it fits the images that it is handed, and
+//! its symbols have the types above. A policy's lookups do not come here.
+
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use libloading::os::unix::Library;
+use weir_abi::BURST_MAX;
+use weir_tables::Image;
+use weir_tables::scheme::SchemeImage;
+
+use crate::EngineError;
+use crate::clang::NativeObject;
+use crate::native::open;
+
+/// `struct table` of env.h.
+#[derive(Clone, Copy)]
+#[repr(C)]
+struct CTable {
+    image: *const u8,
+    mask: u32,
+}
+
+const _: () = assert!(size_of::<CTable>() == 16);
+
+type Find4 = unsafe extern "C" fn(CTable, *const u32, *mut u32, u32);
+type Find6 = unsafe extern "C" fn(CTable, *const u64, *const u64, *mut u32, u32);
+type Call = unsafe extern "C" fn(*const u32, u32) -> i64;
+
+/// What a lookup looks in.
+#[derive(Clone, Copy, Debug)]
+pub enum Bytes<'a> {
+    /// A table in one of Weir's layouts.
+    Image(&'a Image),
+    /// A table in a scheme that Weir is compared with.
+    Scheme(&'a SchemeImage),
+    /// Nothing: the code keeps its table itself.
+    Own,
+}
+
+impl Bytes<'_> {
+    fn table(self) -> CTable {
+        let image = match self {
+            Bytes::Image(image) => image.as_bytes().as_ptr(),
+            Bytes::Scheme(image) => image.as_bytes().as_ptr(),
+            Bytes::Own => std::ptr::null(),
+        };
+        CTable { image, mask: u32::MAX }
+    }
+}
+
+/// A loaded shared object.
+#[derive(Debug)]
+pub struct Code {
+    name: String,
+    library: Library,
+    /// As in a native filter: the loader knows the library by this number.
+    _file: OwnedFd,
+}
+
+impl Code {
+    /// Loads what [`crate::clang`] made; `name` is for messages.
+    pub fn load(name: &str, object: &NativeObject) -> Result<Arc<Self>, EngineError> {
+        let (library, file) = open(name, object)?;
+        Ok(Arc::new(Code { name: name.to_owned(), library, _file: file }))
+    }
+
+    /// The lookup of IPv4 keys with the given symbol.
+    pub fn lookup4(self: &Arc<Self>, symbol: &str) -> Result<Lookup4, EngineError> {
+        // SAFETY: the module comment says what type symbols have.
+        let find = unsafe { self.library.get::<Find4>(symbol.as_bytes()) }.map(|find| *find);
+        Ok(Lookup4 { find: find.map_err(|_| self.lacks(symbol))?, _code: self.clone() })
+    }
+
+    /// The lookup of IPv6 keys with the given symbol.
+    pub fn lookup6(self: &Arc<Self>, symbol: &str) -> Result<Lookup6, EngineError> {
+        // SAFETY: as above.
+        let find = unsafe { self.library.get::<Find6>(symbol.as_bytes()) }.map(|find| *find);
+        Ok(Lookup6 { find: find.map_err(|_| self.lacks(symbol))?, _code: self.clone() })
+    }
+
+    /// Calls `int64_t symbol(const uint32_t *words, uint32_t count)`, which prepares what lookups need.
+    ///
+    /// # Panics
+    /// If there are 2^32 words.
+    pub fn call(&self, symbol: &str, words: &[u32]) -> Result<i64, EngineError> {
+        // SAFETY: our own code defines the symbol with this type.
+        let function = unsafe { self.library.get::<Call>(symbol.as_bytes()) }.map_err(|_| self.lacks(symbol))?;
+        let count = u32::try_from(words.len()).expect("less than 2^32 words");
+        // SAFETY: `count` words are readable.
+        Ok(unsafe { function(words.as_ptr(), count) })
+    }
+
+    fn lacks(&self, symbol: &str) -> EngineError {
+        EngineError::Native { object: self.name.clone(), problem: format!("has no function {symbol}") }
+    }
+}
+
+/// A lookup of IPv4 keys.
+#[derive(Clone, Debug)]
+pub struct Lookup4 {
+    find: Find4,
+    /// What `find` points into.
+    _code: Arc<Code>,
+}
+
+impl Lookup4 {
+    /// The label of each key (host byte order), burst after burst.
+    ///
+    /// # Panics
+    /// If there are fewer labels than keys.
+    pub fn run(&self, bytes: Bytes<'_>, keys: &[u32], labels: &mut [u32]) {
+        let table = bytes.table();
+        let labels = &mut labels[..keys.len()];
+        for (keys, labels) in keys.chunks(BURST_MAX).zip(labels.chunks_mut(BURST_MAX)) {
+            // SAFETY: both slices have `keys.len()` elements, the image is valid and fits the code (module comment).
+            unsafe { (self.find)(table, keys.as_ptr(), labels.as_mut_ptr(), keys.len() as u32) };
+        }
+    }
+}
+
+/// A lookup of IPv6 keys.
+#[derive(Clone, Debug)]
+pub struct Lookup6 {
+    find: Find6,
+    /// What `find` points into.
+    _code: Arc<Code>,
+}
+
+impl Lookup6 {
+    /// The label of each key, given as 64-bit halves (host byte order), burst after burst.
+    ///
+    /// # Panics
+    /// If there are fewer low halves or labels than high halves.
+    pub fn run(&self, bytes: Bytes<'_>, hi: &[u64], lo: &[u64], labels: &mut [u32]) {
+        let table = bytes.table();
+        let (lo, labels) = (&lo[..hi.len()], &mut labels[..hi.len()]);
+        let halves = hi.chunks(BURST_MAX).zip(lo.chunks(BURST_MAX));
+        for ((hi, lo), labels) in halves.zip(labels.chunks_mut(BURST_MAX)) {
+            // SAFETY: all slices have `hi.len()` elements, the image is valid and fits the code (module comment).
+            unsafe { (self.find)(table, hi.as_ptr(), lo.as_ptr(), labels.as_mut_ptr(), hi.len() as u32) };
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! The shapes of made-up lists, beside what the paper's Table 1 says of those they stand for.
+//!
+//! mu of D16X2R and D16X4R fixes how many /18s and /20s are not of one label, phi of D16X4R how many /16s; the rest was tuned
+//! until prefixes, mean length and rho agree.
+
+use super::geo::GeoShape;
+use super::hosts::HostShape;
+
+/// blacklist_1: 177,935 addresses.
+pub const BLOCK_178K: HostShape = HostShape {
+    occupied: &[(16, 20_103), (18, 43_254), (20, 69_206), (24, 103_000), (32, 177_935)],
+    adjacent_per_mille: 500,
+};
+
+/// blacklist_3: 1,113,393 addresses.
+pub const BLOCK_1_1M: HostShape = HostShape {
+    occupied: &[(16, 29_082), (18, 83_886), (20, 190_841), (24, 450_000), (32, 1_113_393)],
+    adjacent_per_mille: 300,
+};
+
+/// Between whitelist_1 (82,156 addresses) and whitelist_2 (201,477), a sixth of the way.
+pub const ALLOW_100K: HostShape = HostShape {
+    occupied: &[(16, 19_200), (18, 37_500), (20, 54_900), (24, 70_000), (32, 100_000)],
+    adjacent_per_mille: 300,
+};
+
+/// gl2_country: 338,006 prefixes of 24.1 bits, 252 labels.
+pub const COUNTRY: GeoShape = GeoShape {
+    bits: 32,
+    top: 8,
+    broken: &[
+        200, 380, 700, 1_200, 2_000, 3_200, 4_900, 6_800, 8_110, 12_500, 17_826, 23_500, 31_457, 14_000, 11_000, 8_000,
+        1_500, 1_600, 1_700, 1_500, 1_200, 900, 500, 300,
+    ],
+    crowd: 16,
+    labels: 252,
+    gap_one_in: 20,
+    prefixes: 338_006,
+};
+
+/// gl2_asn: 430,965 prefixes of 22.1 bits, 66,349 labels.
+pub const ASN: GeoShape = GeoShape {
+    bits: 32,
+    top: 8,
+    broken: &[
+        221, 430, 820, 1_500, 2_700, 4_700, 8_000, 13_000, 19_644, 29_000, 40_894, 55_000, 76_546, 60_000, 45_000,
+        38_000, 4_000, 600, 500, 400, 300, 200, 150, 100,
+    ],
+    crowd: 16,
+    labels: 66_349,
+    gap_one_in: 12,
+    prefixes: 430_965,
+};
+
+/// gl2_city: 3,075,441 prefixes of 25.0 bits, 115,503 labels.
+pub const CITY: GeoShape = GeoShape {
+    bits: 32,
+    top: 8,
+    broken: &[
+        221, 436, 850, 1_640, 3_100, 5_900, 10_900, 20_000, 34_521, 61_000, 104_595, 155_000, 247_463, 300_000,
+        330_000, 350_000, 120_000, 110_000, 100_000, 90_000, 70_000, 45_000, 25_000, 10_000,
+    ],
+    crowd: 16,
+    labels: 115_503,
+    gap_one_in: 200,
+    prefixes: 3_075_441,
+};
+
+/// The registries' allocations and assignments by country: 250 labels.
+pub const COUNTRY6: GeoShape = GeoShape {
+    bits: 64,
+    top: 16,
+    broken: &[
+        124, 177, 272, 448, 732, 1_282, 2_359, 4_507, 8_737, 17_156, 32_372, 38_069, 41_153, 29_609, 33_811, 35_034,
+        5_676, 6_535, 7_781, 9_573, 9_038, 10_322, 11_572, 13_772, 9_393, 11_614, 13_588, 16_003, 15_860, 17_454,
+        21_561, 23_329, 6_496, 7_909, 9_305, 11_170, 11_546, 12_329, 10_474, 11_599, 10_864, 12_899, 16_159, 20_997,
+        26_767, 35_050, 41_920, 44_563,
+    ],
+    crowd: 32,
+    labels: 250,
+    gap_one_in: 5,
+    prefixes: 0,
+};
+
+/// What IANA reserves, as far as filters care (RFC 6890): 9 prefixes of 11.1 bits.
+pub const RESERVED: [(u32, u8); 9] = [
+    (0, 8),
+    (10 << 24, 8),
+    (127 << 24, 8),
+    (0xa9fe_0000, 16),
+    (0xac10_0000, 12),
+    (0xc000_0000, 24),
+    (0xc0a8_0000, 16),
+    (0xe000_0000, 4),
+    (0xf000_0000, 4),
+];

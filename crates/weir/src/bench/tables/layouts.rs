@@ -1,0 +1,230 @@
+//! The layouts that race, one a line, and the C that calls their lookups.
+
+use crate::bench::tables::chosen;
+use crate::failure::Failure;
+use std::fmt::Write;
+use std::sync::Arc;
+use weir_abi::{Family, Layout};
+use weir_engine::clang::{Clang, Extras};
+use weir_engine::cpu::Cpu;
+use weir_engine::lookup::{Bytes, Code, Lookup4, Lookup6};
+use weir_tables::scheme::{Scheme, SchemeImage};
+use weir_tables::{Image, Table};
+
+use crate::bench::data::keys::Keys;
+
+/// Headers of schemes. They are not among the runtime's, since no policy includes them.
+const HEADERS: [(&str, &str); 5] = [
+    ("scheme/dxr_shapes.h", include_str!("../../../../../datapath/include/scheme/dxr_shapes.h")),
+    ("scheme/poptrie.h", include_str!("../../../../../datapath/include/scheme/poptrie.h")),
+    ("scheme/sail.h", include_str!("../../../../../datapath/include/scheme/sail.h")),
+    ("scheme/dir24_8.h", include_str!("../../../../../datapath/include/scheme/dir24_8.h")),
+    ("scheme/radix.h", include_str!("../../../../../datapath/include/scheme/radix.h")),
+];
+
+/// A layout with a stable name.
+#[derive(Debug)]
+pub struct Contender {
+    /// Its name in rows.
+    pub name: &'static str,
+    /// Family of the tables that it is for.
+    pub family: Family,
+    /// Who builds it.
+    pub builder: Builder,
+    /// Its lookups, the best last.
+    pub ways: &'static [Way],
+}
+
+/// Who builds a contender's table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Builder {
+    /// One of ours.
+    Layout(Layout),
+    /// One that ours are compared with.
+    Scheme(Scheme),
+    /// The layout that the policy compiler picks.
+    Chosen,
+}
+
+/// A lookup in C.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Way {
+    /// `single`: a function of one key, in a loop. `burst`: one that is given the whole burst.
+    pub mode: &'static str,
+    header: &'static str,
+    function: &'static str,
+}
+
+impl Way {
+    const fn single(header: &'static str, function: &'static str) -> Self {
+        Way { mode: "single", header, function }
+    }
+
+    const fn of(scheme: Scheme) -> Self {
+        let (function, header) = scheme.c_lookup();
+        Way::single(header, function)
+    }
+
+    fn symbol(&self) -> String {
+        format!("bench_{}_{}", self.function, self.mode)
+    }
+}
+
+/// All layouts. To add one: a line here, and its header above if the runtime does not have it.
+#[rustfmt::skip]
+pub const CONTENDERS: &[Contender] = &[
+    scheme(Scheme::D20R, &[Way::of(Scheme::D20R)]),
+    scheme(Scheme::D16X2R, &[Way::of(Scheme::D16X2R)]),
+    scheme(Scheme::D16X4R, &[Way::of(Scheme::D16X4R)]),
+    scheme(Scheme::Poptrie18, &[Way::of(Scheme::Poptrie18)]),
+    scheme(Scheme::SailL, &[Way::of(Scheme::SailL)]),
+    scheme(Scheme::Dir24_8, &[Way::of(Scheme::Dir24_8)]),
+    scheme(Scheme::Radix, &[Way::of(Scheme::Radix)]),
+    layout(Layout::ExactSet, Family::Ipv4, &[Way::single("exact_set.h", "exact_set_find")]),
+    layout(Layout::Range6, Family::Ipv6, &[Way::single("range6.h", "range6_find")]),
+    Contender { name: "chosen", family: Family::Ipv4, builder: Builder::Chosen, ways: &[] },
+    Contender { name: "chosen", family: Family::Ipv6, builder: Builder::Chosen, ways: &[] },
+];
+
+const fn scheme(scheme: Scheme, ways: &'static [Way]) -> Contender {
+    Contender { name: scheme.name(), family: Family::Ipv4, builder: Builder::Scheme(scheme), ways }
+}
+
+const fn layout(layout: Layout, family: Family, ways: &'static [Way]) -> Contender {
+    Contender { name: layout.name(), family, builder: Builder::Layout(layout), ways }
+}
+
+/// The best lookup of one of our layouts.
+fn best_way(layout: Layout) -> Option<&'static Way> {
+    // D16X4R is one of the schemes as well, with the same tables.
+    CONTENDERS.iter().find(|contender| contender.name == layout.name())?.ways.last()
+}
+
+/// A table in a layout.
+#[derive(Debug)]
+pub enum Built {
+    /// One of ours.
+    Image(Image),
+    /// One of the others.
+    Scheme(SchemeImage),
+}
+
+impl Built {
+    /// What lookups are given.
+    pub fn bytes(&self) -> Bytes<'_> {
+        match self {
+            Built::Image(image) => Bytes::Image(image),
+            Built::Scheme(image) => Bytes::Scheme(image),
+        }
+    }
+
+    /// Bytes of all sections, without the image's header: M of the paper's Table 1.
+    pub fn size(&self) -> usize {
+        match self {
+            Built::Image(image) => image.sections().iter().skip(1).map(|&(_, bytes)| bytes).sum(),
+            Built::Scheme(image) => image.sections().iter().map(|&(_, bytes)| bytes).sum(),
+        }
+    }
+}
+
+impl Contender {
+    /// The layout that is built and its lookups: its own, or what the policy compiler picks for the table.
+    pub fn resolve(&self, table: &Table) -> Result<(Builder, Vec<Way>), Failure> {
+        match self.builder {
+            Builder::Chosen => {
+                let layout = chosen::layout(table)?;
+                Ok((Builder::Layout(layout), best_way(layout).copied().into_iter().collect()))
+            }
+            builder => Ok((builder, self.ways.to_vec())),
+        }
+    }
+}
+
+impl Builder {
+    /// Builds the table.
+    ///
+    /// # Errors
+    /// The layout cannot hold the table: the text says why.
+    pub fn build(self, table: &Table) -> Result<Built, String> {
+        match self {
+            Builder::Layout(layout) => table.build(layout).map(Built::Image).map_err(|error| error.to_string()),
+            Builder::Scheme(scheme) => scheme.build(table).map(Built::Scheme).map_err(|error| error.to_string()),
+            Builder::Chosen => unreachable!("compiler bug: resolved before it is built"),
+        }
+    }
+}
+
+/// A compiled lookup.
+#[derive(Debug)]
+pub enum Find {
+    /// Of IPv4 keys.
+    V4(Lookup4),
+    /// Of IPv6 keys.
+    V6(Lookup6),
+}
+
+impl Find {
+    /// The label of each key.
+    ///
+    /// # Panics
+    /// If the keys are of the other family.
+    pub fn run(&self, bytes: Bytes<'_>, keys: &Keys, labels: &mut [u32]) {
+        match (self, keys) {
+            (Find::V4(find), Keys::V4(keys)) => find.run(bytes, keys, labels),
+            (Find::V6(find), Keys::V6 { hi, lo }) => find.run(bytes, hi, lo, labels),
+            _ => panic!("compiler bug: keys of the other family"),
+        }
+    }
+}
+
+/// The lookups of all layouts, compiled for this machine exactly as policies are.
+pub struct Lookups(Arc<Code>);
+
+impl Lookups {
+    /// Compiles them.
+    ///
+    /// # Errors
+    /// There is no clang.
+    pub fn compile() -> Result<Self, Failure> {
+        let extras = Extras { headers: &HEADERS, flags: &[] };
+        let object = Clang::find()?.native_with("tables", &source(), Cpu::Native, extras)?.object;
+        Ok(Lookups(Code::load("tables", &object)?))
+    }
+
+    /// The compiled lookup.
+    ///
+    /// # Errors
+    /// There is no such function.
+    pub fn find(&self, way: &Way, family: Family) -> Result<Find, Failure> {
+        Ok(match family {
+            Family::Ipv4 => Find::V4(self.0.lookup4(&way.symbol())?),
+            Family::Ipv6 => Find::V6(self.0.lookup6(&way.symbol())?),
+        })
+    }
+}
+
+/// A function of one type for each lookup.
+fn source() -> String {
+    let mut c = String::new();
+    for contender in CONTENDERS {
+        let (parameters, arguments) = match contender.family {
+            Family::Ipv4 => ("const uint32_t *keys", "keys"),
+            Family::Ipv6 => ("const uint64_t *hi, const uint64_t *lo", "hi, lo"),
+        };
+        for way in contender.ways {
+            let Way { header, function, .. } = way;
+            let head =
+                format!("void {}(struct table table, {parameters}, uint32_t *labels, uint32_t count)", way.symbol());
+            let body = match way.mode {
+                "burst" => format!("\t{function}(table, {arguments}, labels, count);\n"),
+                _ => {
+                    let one: Vec<String> = arguments.split(", ").map(|argument| format!("{argument}[i]")).collect();
+                    let one = one.join(", ");
+                    format!("\tfor (uint32_t i = 0; i < count; i++)\n\t\tlabels[i] = {function}(table, {one});\n")
+                }
+            };
+            let _ = writeln!(c, "#include \"{header}\"\n\n{head};\n{head}\n{{\n{body}}}\n");
+        }
+    }
+    c
+}
