@@ -80,9 +80,12 @@ struct frame {
  */
 #define WEIR_FRESH volatile
 
-/* One value a table, addressed directly: no helper call, no null check. The engine passes the capacities. */
+/*
+ * One value a table, addressed directly: no helper call, no null check. The engine passes the capacities. A word may be
+ * read from any byte on, so the last one has others after it.
+ */
 #define WEIR_TABLE_STORAGE(slot)                                                                                       \
-	uint8_t weir_table_##slot[WEIR_TABLE_##slot##_BYTES]                                                           \
+	uint8_t weir_table_##slot[WEIR_TABLE_##slot##_BYTES + sizeof(uint64_t)]                                        \
 		__attribute__((aligned(64))) WEIR_SECTION(".bss.table" #slot)
 #define WEIR_TABLE(env, slot) ((struct table){weir_table_##slot, WEIR_TABLE_##slot##_BYTES - 1})
 

@@ -14,6 +14,8 @@ enum layout {
 	LAYOUT_DXR16X4 = 1,
 	LAYOUT_EXACT_SET = 2,
 	LAYOUT_RANGE6 = 3,
+	LAYOUT_RANK_LEAF = 5,
+	LAYOUT_RANK_LEAF6 = 6,
 };
 
 enum { IMAGE_MAGIC = 0x52494557 }; /* "WEIR" in memory */

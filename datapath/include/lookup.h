@@ -5,9 +5,11 @@
  *	dxr16x4_find(table, addr)	IPv4 address -> label, 0 if no prefix holds it
  *	exact_set_find(table, addr)	IPv4 address -> 1 or 0
  *	range6_find(table, hi, lo)	IPv6 address -> label, 0 if no prefix holds it
+ *	rank_leaf_find(table, addr)	IPv4 address -> label, 0 if no prefix holds it
+ *	rank_leaf6_find(table, hi, lo)	IPv6 address -> label, 0 if no prefix holds it
  *
  * The image was checked when it was loaded (ImageView in crates/tables), so that no index leaves it. In BPF every index
- *is masked as well, and every loop bounded, because the verifier takes nobody's word.
+ * is masked as well, and every loop bounded, because the verifier takes nobody's word.
  */
 #ifndef WEIR_LOOKUP_H
 #define WEIR_LOOKUP_H
@@ -15,5 +17,6 @@
 #include "dxr.h"
 #include "exact_set.h"
 #include "range6.h"
+#include "rank_leaf.h"
 
 #endif

@@ -43,11 +43,13 @@ fn constants() -> Vec<(String, u64)> {
         };
         add(name, link as u64);
     }
-    for layout in [Layout::Dxr16x4, Layout::ExactSet, Layout::Range6] {
+    for layout in Layout::ALL {
         let name = match layout {
             Layout::Dxr16x4 => "LAYOUT_DXR16X4",
             Layout::ExactSet => "LAYOUT_EXACT_SET",
             Layout::Range6 => "LAYOUT_RANGE6",
+            Layout::RankLeaf => "LAYOUT_RANK_LEAF",
+            Layout::RankLeaf6 => "LAYOUT_RANK_LEAF6",
         };
         add(name, layout as u64);
     }

@@ -17,21 +17,31 @@ pub enum Layout {
     ExactSet = 2,
     /// IPv6 prefixes to labels: direct table, then sorted ranges.
     Range6 = 3,
+    /// IPv4 prefixes to labels: blocks of entries below a 2^16 root, then leaves of at most 32 runs, ranked at once.
+    RankLeaf = 5,
+    /// The same for IPv6, 16 bits of the key at a time.
+    RankLeaf6 = 6,
 }
 
 impl Layout {
+    /// All layouts.
+    pub const ALL: [Layout; 5] =
+        [Layout::Dxr16x4, Layout::ExactSet, Layout::Range6, Layout::RankLeaf, Layout::RankLeaf6];
+
     /// The name that reports and benchmarks use.
     pub const fn name(self) -> &'static str {
         match self {
             Layout::Dxr16x4 => "d16x4r",
             Layout::ExactSet => "exact-set",
             Layout::Range6 => "range6",
+            Layout::RankLeaf => "rank-leaf",
+            Layout::RankLeaf6 => "rank-leaf6",
         }
     }
 
     /// The layout with the given name.
     pub fn from_name(name: &str) -> Option<Self> {
-        [Layout::Dxr16x4, Layout::ExactSet, Layout::Range6].into_iter().find(|layout| layout.name() == name)
+        Layout::ALL.into_iter().find(|layout| layout.name() == name)
     }
 }
 

@@ -9,7 +9,7 @@ use std::net::IpAddr;
 use weir_abi::{Family, Layout};
 
 use crate::image::{BuildError, Image};
-use crate::layout::{dxr, exact_set, range6};
+use crate::layout::{dxr, exact_set, range6, rank_leaf};
 use crate::list::Problem;
 use crate::prefix::{Address, Element, Prefix, Prefix4, Prefix6};
 use crate::reference::Reference;
@@ -358,6 +358,8 @@ impl Table {
             (Layout::ExactSet, Prefixes::V4(_)) if self.kind == Kind::Labels => Err(BuildError::Labelled { layout }),
             (Layout::ExactSet, Prefixes::V4(prefixes)) => exact_set::build(prefixes),
             (Layout::Range6, Prefixes::V6(prefixes)) => range6::build(prefixes, labels),
+            (Layout::RankLeaf, Prefixes::V4(prefixes)) => rank_leaf::build4(prefixes, labels),
+            (Layout::RankLeaf6, Prefixes::V6(prefixes)) => rank_leaf::build6(prefixes, labels),
             _ => Err(BuildError::Family { layout, family: self.family() }),
         }
     }

@@ -12,7 +12,7 @@ use std::fmt;
 use weir_abi::image::IMAGE_MAGIC;
 use weir_abi::{Family, ImageHeader, Layout};
 
-use crate::layout::{dxr, exact_set, range6};
+use crate::layout::{dxr, exact_set, range6, rank_leaf};
 use crate::prefix::family_name;
 
 /// Labels `0..LABELS_MAX` fit every layout (20 bits); 0 is "no entry".
@@ -78,6 +78,7 @@ impl Image {
             Layout::Dxr16x4 => &dxr::SECTIONS,
             Layout::ExactSet => &exact_set::SECTIONS,
             Layout::Range6 => &range6::SECTIONS,
+            Layout::RankLeaf | Layout::RankLeaf6 => &rank_leaf::SECTIONS,
         };
         let sections = names.iter().enumerate().map(|(index, &name)| (name, header.section[2 * index + 1] as usize));
         std::iter::once(("header", HEADER_BYTES)).chain(sections).collect()
@@ -197,8 +198,7 @@ impl Header {
         if word(0) != IMAGE_MAGIC {
             return Err(ImageError::Magic { found: word(0) });
         }
-        let layouts = [Layout::Dxr16x4, Layout::ExactSet, Layout::Range6];
-        let layout = layouts.into_iter().find(|&layout| layout as u32 == word(1));
+        let layout = Layout::ALL.into_iter().find(|&layout| layout as u32 == word(1));
         let header = Header {
             layout: layout.ok_or(ImageError::Layout { found: word(1) })?,
             entries: word(2),
@@ -273,6 +273,8 @@ enum Lookup<'a> {
     Dxr(dxr::View<'a>),
     ExactSet(exact_set::View<'a>),
     Range6(range6::View<'a>),
+    RankLeaf(rank_leaf::View<'a>),
+    RankLeaf6(rank_leaf::View<'a>),
 }
 
 impl<'a> ImageView<'a> {
@@ -287,6 +289,8 @@ impl<'a> ImageView<'a> {
             Lookup::Dxr(dxr) => dxr.check(&header)?,
             Lookup::ExactSet(set) => set.check(&header)?,
             Lookup::Range6(range6) => range6.check(&header)?,
+            Lookup::RankLeaf(leaves) => leaves.check4(&header)?,
+            Lookup::RankLeaf6(leaves) => leaves.check6(&header)?,
         }
         Ok(view)
     }
@@ -297,6 +301,8 @@ impl<'a> ImageView<'a> {
             Layout::Dxr16x4 => Lookup::Dxr(dxr::View::open(header, bytes)?),
             Layout::ExactSet => Lookup::ExactSet(exact_set::View::open(header, bytes)?),
             Layout::Range6 => Lookup::Range6(range6::View::open(header, bytes)?),
+            Layout::RankLeaf => Lookup::RankLeaf(rank_leaf::View::open(header, bytes)?),
+            Layout::RankLeaf6 => Lookup::RankLeaf6(rank_leaf::View::open(header, bytes)?),
         };
         Ok(ImageView { lookup, entries: header.entries, labels: header.labels })
     }
@@ -307,6 +313,8 @@ impl<'a> ImageView<'a> {
             Lookup::Dxr(_) => Layout::Dxr16x4,
             Lookup::ExactSet(_) => Layout::ExactSet,
             Lookup::Range6(_) => Layout::Range6,
+            Lookup::RankLeaf(_) => Layout::RankLeaf,
+            Lookup::RankLeaf6(_) => Layout::RankLeaf6,
         }
     }
 
@@ -325,15 +333,17 @@ impl<'a> ImageView<'a> {
         match &self.lookup {
             Lookup::Dxr(view) => view.find(addr),
             Lookup::ExactSet(view) => view.find(addr),
-            Lookup::Range6(_) => 0,
+            Lookup::RankLeaf(view) => view.find4(addr),
+            Lookup::Range6(_) | Lookup::RankLeaf6(_) => 0,
         }
     }
 
     /// The label of the longest prefix that holds `addr`; 0 if none does, or if the table is of the other family.
     pub fn find6(&self, addr: u128) -> u32 {
         match &self.lookup {
-            Lookup::Dxr(_) | Lookup::ExactSet(_) => 0,
+            Lookup::Dxr(_) | Lookup::ExactSet(_) | Lookup::RankLeaf(_) => 0,
             Lookup::Range6(view) => view.find(addr),
+            Lookup::RankLeaf6(view) => view.find6(addr),
         }
     }
 }

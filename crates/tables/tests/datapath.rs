@@ -9,7 +9,7 @@ use std::process::Command;
 
 use libloading::{Library, Symbol};
 use support::*;
-use weir_abi::{Family, Layout};
+use weir_abi::{BURST_MAX, Family, Layout};
 use weir_tables::{Entries, Image, ImageView, Kind};
 
 const SHIM: &str = r#"
@@ -23,6 +23,8 @@ WEIR_INLINE struct table table_of(const uint8_t *image)
 uint32_t shim_d16x4r(const uint8_t *image, uint32_t addr);
 uint32_t shim_exact_set(const uint8_t *image, uint32_t addr);
 uint32_t shim_range6(const uint8_t *image, uint64_t hi, uint64_t lo);
+uint32_t shim_rank_leaf(const uint8_t *image, uint32_t addr);
+uint32_t shim_rank_leaf6(const uint8_t *image, uint64_t hi, uint64_t lo);
 
 uint32_t shim_d16x4r(const uint8_t *image, uint32_t addr)
 {
@@ -38,6 +40,31 @@ uint32_t shim_range6(const uint8_t *image, uint64_t hi, uint64_t lo)
 {
 	return range6_find(table_of(image), hi, lo);
 }
+
+uint32_t shim_rank_leaf(const uint8_t *image, uint32_t addr)
+{
+	return rank_leaf_find(table_of(image), addr);
+}
+
+uint32_t shim_rank_leaf6(const uint8_t *image, uint64_t hi, uint64_t lo)
+{
+	return rank_leaf6_find(table_of(image), hi, lo);
+}
+
+#ifndef __bpf__
+void shim_rank_leaf_burst(const uint8_t *image, const uint32_t *addrs, uint32_t *labels, uint32_t count);
+void shim_rank_leaf6_burst(const uint8_t *image, const uint64_t *hi, const uint64_t *lo, uint32_t *labels, uint32_t count);
+
+void shim_rank_leaf_burst(const uint8_t *image, const uint32_t *addrs, uint32_t *labels, uint32_t count)
+{
+	rank_leaf_find_burst(table_of(image), addrs, labels, count);
+}
+
+void shim_rank_leaf6_burst(const uint8_t *image, const uint64_t *hi, const uint64_t *lo, uint32_t *labels, uint32_t count)
+{
+	rank_leaf6_find_burst(table_of(image), hi, lo, labels, count);
+}
+#endif
 "#;
 
 const COMPILERS: [&str; 2] = ["clang-19", "cc"];
@@ -45,6 +72,8 @@ const FLAGS: [&str; 8] = ["-std=c11", "-O3", "-march=native", "-Wall", "-Wextra"
 
 type Find4 = unsafe extern "C" fn(*const u8, u32) -> u32;
 type Find6 = unsafe extern "C" fn(*const u8, u64, u64) -> u32;
+type FindBurst4 = unsafe extern "C" fn(*const u8, *const u32, *mut u32, u32);
+type FindBurst6 = unsafe extern "C" fn(*const u8, *const u64, *const u64, *mut u32, u32);
 
 /// The lookups as one compiler made them.
 struct Datapath {
@@ -77,7 +106,8 @@ impl Datapath {
         let name = match image.layout() {
             Layout::Dxr16x4 => c"shim_d16x4r",
             Layout::ExactSet => c"shim_exact_set",
-            Layout::Range6 => panic!("an IPv6 layout"),
+            Layout::RankLeaf => c"shim_rank_leaf",
+            Layout::Range6 | Layout::RankLeaf6 => panic!("an IPv6 layout"),
         };
         // SAFETY: SHIM defines both symbols with this type.
         let find: Symbol<'_, Find4> = unsafe { self.library.get(name) }.unwrap();
@@ -86,13 +116,56 @@ impl Datapath {
     }
 
     fn find6(&self, image: &Image, addr: u128) -> u32 {
-        // SAFETY: SHIM defines the symbol with this type.
-        let find: Symbol<'_, Find6> = unsafe { self.library.get(c"shim_range6") }.unwrap();
+        let name = if image.layout() == Layout::RankLeaf6 { c"shim_rank_leaf6" } else { c"shim_range6" };
+        // SAFETY: SHIM defines both symbols with this type.
+        let find: Symbol<'_, Find6> = unsafe { self.library.get(name) }.unwrap();
         // SAFETY: the image was checked, so that lookups stay inside its bytes.
         unsafe { find(image.as_bytes().as_ptr(), (addr >> 64) as u64, addr as u64) }
     }
 
+    /// Bursts of all lengths.
+    fn check_bursts4(&self, image: &Image, keys: &[u32]) {
+        // SAFETY: SHIM defines the symbol with this type.
+        let find: Symbol<'_, FindBurst4> = unsafe { self.library.get(c"shim_rank_leaf_burst") }.unwrap();
+        let (view, mut rest, mut count) = (image.view(), keys, 0);
+        while !rest.is_empty() {
+            count = count % BURST_MAX + 1;
+            let (burst, after) = rest.split_at(count.min(rest.len()));
+            let mut labels = [u32::MAX; BURST_MAX];
+            // SAFETY: the image was checked, and as many keys and labels are there.
+            unsafe { find(image.as_bytes().as_ptr(), burst.as_ptr(), labels.as_mut_ptr(), burst.len() as u32) };
+            let found = burst.iter().map(|&key| view.find4(key));
+            assert!(found.eq(labels[..burst.len()].iter().copied()), "{}: {burst:x?}", self.compiler);
+            assert!(labels[burst.len()..].iter().all(|&label| label == u32::MAX), "written beyond the burst");
+            rest = after;
+        }
+    }
+
+    /// Bursts of all lengths.
+    fn check_bursts6(&self, image: &Image, keys: &[u128]) {
+        // SAFETY: SHIM defines the symbol with this type.
+        let find: Symbol<'_, FindBurst6> = unsafe { self.library.get(c"shim_rank_leaf6_burst") }.unwrap();
+        let (view, mut rest, mut count) = (image.view(), keys, 0);
+        while !rest.is_empty() {
+            count = count % BURST_MAX + 1;
+            let (burst, after) = rest.split_at(count.min(rest.len()));
+            let mut labels = [u32::MAX; BURST_MAX];
+            let hi: Vec<u64> = burst.iter().map(|key| (key >> 64) as u64).collect();
+            let lo: Vec<u64> = burst.iter().map(|&key| key as u64).collect();
+            let image = image.as_bytes().as_ptr();
+            // SAFETY: the image was checked, and as many keys and labels are there.
+            unsafe { find(image, hi.as_ptr(), lo.as_ptr(), labels.as_mut_ptr(), burst.len() as u32) };
+            let found = burst.iter().map(|&key| view.find6(key));
+            assert!(found.eq(labels[..burst.len()].iter().copied()), "{}: {burst:x?}", self.compiler);
+            rest = after;
+        }
+    }
+
     fn check4(&self, image: &Image, keys: impl IntoIterator<Item = u32>) {
+        let keys: Vec<u32> = keys.into_iter().collect();
+        if image.layout() == Layout::RankLeaf {
+            self.check_bursts4(image, &keys);
+        }
         let view = image.view();
         for key in keys {
             let (c, rust) = (self.find4(image, key), view.find4(key));
@@ -101,6 +174,10 @@ impl Datapath {
     }
 
     fn check6(&self, image: &Image, keys: impl IntoIterator<Item = u128>) {
+        let keys: Vec<u128> = keys.into_iter().collect();
+        if image.layout() == Layout::RankLeaf6 {
+            self.check_bursts6(image, &keys);
+        }
         let view = image.view();
         for key in keys {
             assert_eq!(self.find6(image, key), view.find6(key), "{} at {key:#034x}", self.compiler);
@@ -113,16 +190,29 @@ fn build(entries: Entries, layout: Layout) -> Image {
 }
 
 #[test]
-fn d16x4r_in_c_finds_what_rust_finds() {
+fn prefixes_in_c_are_what_they_are_in_rust() {
     let mut list = comb4();
     list.extend(crowd4(50_000, 3));
     list.extend([(0x0a00_0000, 8, 2), (0xc000_0000, 3, 4), (0, 0, 5), (u32::MAX, 32, 1)]);
-    let image = build(table(Family::Ipv4, Kind::Labels, &list), Layout::Dxr16x4);
-    let empty = build(Entries::new(Family::Ipv4, Kind::Labels), Layout::Dxr16x4);
-    for datapath in Datapath::all() {
-        datapath.check4(&image, edges4(&list));
-        datapath.check4(&image, 0x0a00_f000..0x0a01_3000);
-        datapath.check4(&empty, edges4(&list[..100]));
+    for layout in [Layout::Dxr16x4, Layout::RankLeaf] {
+        let image = build(table(Family::Ipv4, Kind::Labels, &list), layout);
+        let empty = build(Entries::new(Family::Ipv4, Kind::Labels), layout);
+        for datapath in Datapath::all() {
+            datapath.check4(&image, edges4(&list));
+            datapath.check4(&image, 0x0a00_f000..0x0a01_3000);
+            datapath.check4(&empty, edges4(&list[..100]));
+        }
+    }
+}
+
+#[test]
+fn rank_leaf_values_of_every_width_in_c() {
+    for labels in [255, 256, 0xffff, 0x1_0000, (1 << 20) - 1] {
+        let list: Vec<_> = (1..=labels).map(|index| (index << 12, 20, index)).collect();
+        let image = build(table(Family::Ipv4, Kind::Labels, &list), Layout::RankLeaf);
+        for datapath in Datapath::all() {
+            datapath.check4(&image, edges4(&list[list.len() - 2000.min(list.len())..]));
+        }
     }
 }
 
@@ -142,17 +232,19 @@ fn exact_sets_in_c_hold_what_rust_ones_hold() {
 }
 
 #[test]
-fn range6_in_c_finds_what_rust_finds() {
+fn ipv6_prefixes_in_c_are_what_they_are_in_rust() {
     let list = crowd6();
-    let image = build(table(Family::Ipv6, Kind::Labels, &list), Layout::Range6);
-    let empty = build(Entries::new(Family::Ipv6, Kind::Set), Layout::Range6);
-    for datapath in Datapath::all() {
-        datapath.check6(&image, edges6(&list));
-        datapath.check6(&empty, edges6(&list[..100]));
-        // Both halves decide: starts that differ in the low one only, and keys around every carry.
-        let hosts = 0x2001_0db8_0001u128 << 80;
-        datapath.check6(&image, (0..4000).map(|index| hosts + index));
-        datapath.check6(&image, [hosts | u128::from(u64::MAX), (hosts | u128::from(u64::MAX)) + 1]);
+    for layout in [Layout::Range6, Layout::RankLeaf6] {
+        let image = build(table(Family::Ipv6, Kind::Labels, &list), layout);
+        let empty = build(Entries::new(Family::Ipv6, Kind::Set), layout);
+        for datapath in Datapath::all() {
+            datapath.check6(&image, edges6(&list));
+            datapath.check6(&empty, edges6(&list[..100]));
+            // Both halves decide: starts that differ in the low one only, and keys around every carry.
+            let hosts = 0x2001_0db8_0001u128 << 80;
+            datapath.check6(&image, (0..4000).map(|index| hosts + index));
+            datapath.check6(&image, [hosts | u128::from(u64::MAX), (hosts | u128::from(u64::MAX)) + 1]);
+        }
     }
 }
 
@@ -162,6 +254,8 @@ fn mutated_images_that_are_accepted_answer_alike() {
         build(table(Family::Ipv4, Kind::Labels, &comb4()), Layout::Dxr16x4),
         build(table(Family::Ipv4, Kind::Set, &crowd4(3000, 5)), Layout::ExactSet),
         build(table(Family::Ipv6, Kind::Labels, &crowd6()), Layout::Range6),
+        build(table(Family::Ipv4, Kind::Labels, &comb4()), Layout::RankLeaf),
+        build(table(Family::Ipv6, Kind::Labels, &crowd6()), Layout::RankLeaf6),
     ];
     let datapaths = Datapath::all();
     let mut random = Random(99);
@@ -175,7 +269,7 @@ fn mutated_images_that_are_accepted_answer_alike() {
         for datapath in &datapaths {
             let keys = (0..500).map(|_| random.next());
             match image.layout() {
-                Layout::Range6 => {
+                Layout::Range6 | Layout::RankLeaf6 => {
                     datapath.check6(&image, keys.map(|key| 0x2001_0db8_0001 << 80 | u128::from(key % 4000)))
                 }
                 _ => datapath.check4(&image, keys.map(|key| 0x0a01_0000 | key as u32 & 0x2fff)),

@@ -8,13 +8,15 @@ use support::*;
 use weir_abi::{Family, Layout};
 use weir_tables::{Entries, Image, ImageError, ImageView, Kind};
 
-fn images() -> [Image; 4] {
+fn images() -> [Image; 6] {
     let build = |entries: Entries, layout| entries.settle().build(layout).unwrap();
     [
         build(table(Family::Ipv4, Kind::Labels, &comb4()), Layout::Dxr16x4),
         build(table(Family::Ipv4, Kind::Set, &crowd4(30_000, 5)), Layout::ExactSet),
         build(table(Family::Ipv6, Kind::Labels, &crowd6()), Layout::Range6),
         build(Entries::new(Family::Ipv6, Kind::Set), Layout::Range6),
+        build(table(Family::Ipv4, Kind::Labels, &comb4()), Layout::RankLeaf),
+        build(table(Family::Ipv6, Kind::Labels, &crowd6()), Layout::RankLeaf6),
     ]
 }
 
@@ -83,7 +85,7 @@ fn an_image_survives_a_copy() {
 
 #[test]
 fn reasons_are_named() {
-    let [dxr, set, range6, _] = images();
+    let [dxr, set, range6, ..] = images();
     assert_eq!(error(b"WEIR"), "table image of 4 bytes is shorter than its header");
     assert_eq!(error(&with_word(&dxr, 0, 0x1234)), "not a table image: starts with 0x00001234");
     assert_eq!(error(&with_word(&dxr, 1, 9)), "table image of unknown layout 9");

@@ -21,11 +21,17 @@ fn check4(entries: Entries, layout: Layout, keys: impl IntoIterator<Item = u32>)
 }
 
 fn check6(entries: Entries, keys: impl IntoIterator<Item = u128>) -> Image {
+    let keys: Vec<u128> = keys.into_iter().collect();
+    check6_in(entries.clone(), Layout::RankLeaf6, &keys);
+    check6_in(entries, Layout::Range6, &keys)
+}
+
+fn check6_in(entries: Entries, layout: Layout, keys: &[u128]) -> Image {
     let reference = entries.reference();
-    let image = entries.settle().build(Layout::Range6).unwrap();
+    let image = entries.settle().build(layout).unwrap();
     let view = ImageView::new(image.as_bytes()).unwrap();
-    for key in keys {
-        assert_eq!(view.find6(key), reference.find6(key), "{key:#034x}");
+    for &key in keys {
+        assert_eq!(view.find6(key), reference.find6(key), "{} at {key:#034x}", layout.name());
     }
     assert_eq!(view.find4(1), 0, "of the other family");
     image
@@ -40,6 +46,11 @@ proptest! {
     }
 
     #[test]
+    fn rank_leaf_finds_the_longest_prefix(list in entries4(), keys in proptest::collection::vec(any::<u32>(), 100)) {
+        check4(table(Family::Ipv4, Kind::Labels, &list), Layout::RankLeaf, edges4(&list).into_iter().chain(keys));
+    }
+
+    #[test]
     fn d16x4r_holds_sets(list in entries4()) {
         check4(table(Family::Ipv4, Kind::Set, &list), Layout::Dxr16x4, edges4(&list));
     }
@@ -50,7 +61,7 @@ proptest! {
     }
 
     #[test]
-    fn range6_finds_the_longest_prefix(list in entries6(), keys in proptest::collection::vec(any::<u128>(), 100)) {
+    fn both_ipv6_layouts_find_the_longest_prefix(list in entries6(), keys in proptest::collection::vec(any::<u128>(), 100)) {
         check6(table(Family::Ipv6, Kind::Labels, &list), edges6(&list).into_iter().chain(keys));
     }
 }
@@ -68,6 +79,48 @@ fn equal_blocks_are_stored_once() {
     let list: Vec<_> = (0..=255).map(|net| (net << 24 | 0x0001_0203, 32, 1)).collect();
     let image = check4(table(Family::Ipv4, Kind::Set, &list), Layout::Dxr16x4, edges4(&list));
     assert_eq!(image.sections(), [("header", 64), ("direct", 131_072), ("extension", 2 * 64), ("ranges", 3 * 4)]);
+}
+
+#[test]
+fn rank_leaves_of_every_size() {
+    // Every count of runs up to and beyond a leaf and two, in parts that start with a run and in ones that do not.
+    let mut list = Vec::new();
+    for net in 0..150u32 {
+        let first = 0x0a00_0000 + (net << 16);
+        list.extend((0..net).map(|index| (first + 37 + index * 5, 32, 1 + index % 7)));
+        list.extend((0..net % 40).map(|index| (first + 0x8000 + index, 32, 1 + index % 3)));
+    }
+    check4(table(Family::Ipv4, Kind::Labels, &list), Layout::RankLeaf, edges4(&list));
+}
+
+#[test]
+fn rank_leaf_divides_what_is_dense_once_more() {
+    // A /16 that is sparse but for a comb: one block with X small, nested blocks for the comb.
+    let mut list = comb4();
+    list.extend((0..64).map(|index| (0x0a01_0000 + (index << 10), 26, 6)));
+    let image = check4(table(Family::Ipv4, Kind::Labels, &list), Layout::RankLeaf, 0x0a00_ff00..0x0a02_0100);
+    assert_eq!(image.sections()[1], ("root", 1 << 18));
+    // Two hundred hosts in one /24 of an else empty /16.
+    let list: Vec<_> = (0..200).map(|index| (0x0a01_4200 + index, 32, 1 + index % 5)).collect();
+    check4(table(Family::Ipv4, Kind::Labels, &list), Layout::RankLeaf, 0x0a00_fff0..0x0a02_0010);
+}
+
+#[test]
+fn rank_leaf_values_of_every_width() {
+    for labels in [255, 256, 0xffff, 0x1_0000, (1 << 20) - 1] {
+        let list: Vec<_> = (1..=labels).map(|index| (index << 12, 20, index)).collect();
+        let image =
+            check4(table(Family::Ipv4, Kind::Labels, &list), Layout::RankLeaf, edges4(&list[list.len() - 99..]));
+        let lanes = image.sections()[3].1 / 2;
+        let width = if labels < 1 << 8 {
+            1
+        } else if labels < 1 << 16 {
+            2
+        } else {
+            3
+        };
+        assert_eq!(image.sections()[4], ("values", lanes * width + 3), "{labels} labels");
+    }
 }
 
 #[test]
@@ -103,6 +156,7 @@ fn nodes_and_heads_of_range6() {
 fn empty_tables_are_legal() {
     for kind in [Kind::Set, Kind::Labels] {
         check4(Entries::new(Family::Ipv4, kind), Layout::Dxr16x4, [0, 1, u32::MAX]);
+        check4(Entries::new(Family::Ipv4, kind), Layout::RankLeaf, [0, 1, u32::MAX]);
         check6(Entries::new(Family::Ipv6, kind), [0, 1, u128::MAX]);
     }
     check4(Entries::new(Family::Ipv4, Kind::Set), Layout::ExactSet, [0, 1, u32::MAX]);
@@ -111,6 +165,7 @@ fn empty_tables_are_legal() {
 #[test]
 fn default_routes_are_legal() {
     check4(table(Family::Ipv4, Kind::Set, &[(0u32, 0, 1)]), Layout::Dxr16x4, [0, 1, u32::MAX]);
+    check4(table(Family::Ipv4, Kind::Set, &[(0u32, 0, 1)]), Layout::RankLeaf, [0, 1, u32::MAX]);
     check6(table(Family::Ipv6, Kind::Set, &[(0u128, 0, 1)]), [0, 1, u128::MAX]);
 }
 

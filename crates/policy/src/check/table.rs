@@ -211,7 +211,7 @@ impl<'a> Checker<'a> {
     }
 
     fn layout(&mut self, name: &Name) -> Check<Layout> {
-        let names = [Layout::Dxr16x4, Layout::ExactSet, Layout::Range6].map(Layout::name);
+        let names = Layout::ALL.map(Layout::name);
         Layout::from_name(&name.text).ok_or_else(|| {
             let diagnostic = Diagnostic::error("E0312", name.span, format!("there is no layout `{}`", name.text));
             self.report(match nearest(&name.text, names) {
@@ -248,8 +248,8 @@ impl<'a> Checker<'a> {
     ) {
         let hosts_only = |facts: &TableFacts| facts.by_length.iter().take(32).all(|&prefixes| prefixes == 0);
         let problem = match layout {
-            Layout::Dxr16x4 | Layout::ExactSet if family == Family::Ipv6 => Some("holds IPv4 only"),
-            Layout::Range6 if family == Family::Ipv4 => Some("holds IPv6 only"),
+            Layout::Dxr16x4 | Layout::ExactSet | Layout::RankLeaf if family == Family::Ipv6 => Some("holds IPv4 only"),
+            Layout::Range6 | Layout::RankLeaf6 if family == Family::Ipv4 => Some("holds IPv6 only"),
             Layout::ExactSet if kind == TableKind::Labels => Some("holds no labels"),
             Layout::ExactSet if facts.is_some_and(|facts| !hosts_only(facts)) => {
                 Some("holds single addresses, and the table has prefixes")

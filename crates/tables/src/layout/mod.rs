@@ -6,3 +6,4 @@
 pub(crate) mod dxr;
 pub(crate) mod exact_set;
 pub(crate) mod range6;
+pub(crate) mod rank_leaf;

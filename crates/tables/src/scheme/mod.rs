@@ -16,14 +16,14 @@
 //! country       5.15    1.51    1.81     2.90  10.20    38.88  15.05
 //! ```
 
-mod blocks;
+pub(crate) mod blocks;
 mod dir24_8;
 pub(crate) mod dxr;
 mod image;
 mod poptrie;
 mod radix;
 mod sail;
-mod unique;
+pub(crate) mod unique;
 
 use std::collections::HashSet;
 use std::fmt;

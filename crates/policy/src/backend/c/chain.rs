@@ -84,6 +84,8 @@ impl<'a> ChainEmitter<'a> {
             Layout::Dxr16x4 => format!("dxr16x4_find({table}, {packet}{key})"),
             Layout::ExactSet => format!("exact_set_find({table}, {packet}{key})"),
             Layout::Range6 => format!("range6_find({table}, {packet}{key}6.hi, {packet}{key}6.lo)"),
+            Layout::RankLeaf => format!("rank_leaf_find({table}, {packet}{key})"),
+            Layout::RankLeaf6 => format!("rank_leaf6_find({table}, {packet}{key}6.hi, {packet}{key}6.lo)"),
         }
     }
 }

@@ -1,0 +1,225 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/*
+ * Rank leaf: prefixes of both families to labels, 16 bits of the key at a time. The bit diagrams stand in
+ * crates/tables/src/layout/rank_leaf/mod.rs.
+ *
+ * User space ranks a key in its leaf with one comparison of a cache line; the kernel has no vectors and searches the
+ * leaf's few lanes.
+ */
+#ifndef WEIR_RANK_LEAF_H
+#define WEIR_RANK_LEAF_H
+
+#include "image.h"
+#include "lanes.h"
+
+enum {
+	RANK_ROOT = 64 / 4,		     /* first 32-bit word of the root */
+	RANK_ENTRIES = (64 + (4 << 16)) / 4, /* first 32-bit word of the entries */
+	RANK_STARTS_FIELD = 4,		     /* header fields: byte offsets of starts and values */
+	RANK_VALUES_FIELD = 6,
+	RANK_VALUE_BYTES_FIELD = 8, /* header field: bytes of a value, 1 to 4 */
+	RANK_NUMBER_MASK = (1 << 26) - 1,
+	RANK_NUMBER_SHIFT = 5,
+	RANK_LOW_MASK = 31,
+	RANK_LINE_MASK = 31, /* lanes of a line - 1 */
+	RANK_NESTED_BASE_MASK = (1 << 22) - 1,
+	RANK_NESTED_BASE_SHIFT = 9,
+	RANK_NESTED_SHIFT_MASK = 15,
+	RANK_SEARCH_STEPS = 5, /* a leaf has at most 32 lanes */
+	RANK_STEPS_MAX = 7,    /* chunks of an IPv6 address after the first */
+};
+
+#define RANK_FLAG UINT32_C(0x80000000) /* a nested entry, or a value that is a block */
+
+_Static_assert(RANK_ENTRIES * 4 == 262208, "abi: entries offset");
+
+/* Where the lanes are. */
+struct rank_lanes {
+	uint32_t starts;      /* 16-bit word of lane 0's start */
+	uint32_t values;      /* byte of lane 0's value */
+	uint32_t value_bytes; /* a constant where it can be */
+};
+
+WEIR_INLINE struct rank_lanes rank_lanes(struct table table)
+{
+	return (struct rank_lanes){
+		.starts = image_section(table, RANK_STARTS_FIELD) >> 1,
+		.values = image_section(table, RANK_VALUES_FIELD),
+		.value_bytes = image_section(table, RANK_VALUE_BYTES_FIELD),
+	};
+}
+
+/* The entry for a 16-bit chunk of the key in the block that `word` names. */
+WEIR_INLINE uint32_t rank_entry(struct table table, uint32_t word, uint32_t chunk)
+{
+	uint32_t base = word >> RANK_NUMBER_SHIFT & RANK_NUMBER_MASK;
+	uint32_t entry = image_u32(table, RANK_ENTRIES + base + (chunk >> (word & RANK_LOW_MASK)));
+
+	if (WEIR_UNLIKELY(entry & RANK_FLAG)) {
+		uint32_t index = chunk >> (entry >> RANK_NUMBER_SHIFT & RANK_NESTED_SHIFT_MASK);
+
+		base = entry >> RANK_NESTED_BASE_SHIFT & RANK_NESTED_BASE_MASK;
+		index &= (1u << (entry & RANK_LOW_MASK)) - 1;
+		entry = image_u32(table, RANK_ENTRIES + base + index);
+	}
+	return entry;
+}
+
+#ifdef __bpf__
+
+/* The lane of the chunk's run, given its leaf. */
+WEIR_INLINE uint32_t rank_lane(struct table table, struct rank_lanes lanes, uint32_t entry, uint32_t chunk)
+{
+	uint32_t lane = entry >> RANK_NUMBER_SHIFT;
+	uint32_t count = (entry & RANK_LOW_MASK) + 1;
+
+	for (uint32_t step = 0; step < RANK_SEARCH_STEPS; step++) {
+		uint32_t half = count >> 1;
+		uint32_t start = image_u16(table, lanes.starts + lane + half);
+
+		/* All ones if the run starts at the chunk or before it. With one lane left, half is 0. */
+		lane += half & (uint32_t)((int32_t)opaque(start - chunk - 1) >> 31);
+		count -= half;
+	}
+	return lane;
+}
+
+#else
+
+/* The lane of the chunk's run, given its leaf: as many after the leaf's first as starts are not above the chunk. */
+WEIR_INLINE uint32_t rank_lane(struct table table, struct rank_lanes lanes, uint32_t entry, uint32_t chunk)
+{
+	uint32_t lane = entry >> RANK_NUMBER_SHIFT;
+	const uint8_t *line = table_at(table, (lanes.starts + (lane & ~(uint32_t)RANK_LINE_MASK)) << 1);
+	uint32_t after_first = lanes_at_most(line, (uint16_t)chunk) >> (lane & RANK_LINE_MASK) >> 1;
+	uint32_t leaf = (1u << (entry & RANK_LOW_MASK)) - 1;
+
+	return lane + (uint32_t)__builtin_popcount(after_first & leaf);
+}
+
+#endif
+
+WEIR_INLINE uint32_t rank_value(struct table table, struct rank_lanes lanes, uint32_t lane)
+{
+	uint32_t word;
+
+	/* Four bytes are there for every lane; those of others are masked off. */
+	__builtin_memcpy(&word, table_at(table, lanes.values + lane * lanes.value_bytes), sizeof(word));
+	return word & UINT32_MAX >> (32 - 8 * lanes.value_bytes);
+}
+
+/* The value that the block of `word` has for a chunk. */
+WEIR_INLINE uint32_t rank_step(struct table table, struct rank_lanes lanes, uint32_t word, uint32_t chunk)
+{
+	return rank_value(table, lanes, rank_lane(table, lanes, rank_entry(table, word, chunk), chunk));
+}
+
+/* The label of the longest prefix that holds addr (host byte order), 0 if none does. */
+WEIR_INLINE uint32_t rank_leaf_find(struct table table, uint32_t addr)
+{
+	uint32_t word = image_u32(table, RANK_ROOT + (addr >> 16));
+
+	return rank_step(table, rank_lanes(table), word, addr & 0xffff);
+}
+
+/* The 16 bits of an IPv6 address that step `step` takes; the root takes those before step 0. */
+WEIR_INLINE uint32_t rank_chunk(uint64_t hi, uint64_t lo, uint32_t step)
+{
+	return (uint32_t)(step < 3 ? hi >> (32 - 16 * step) : lo >> (96 - 16 * step)) & 0xffff;
+}
+
+/* The label of the longest prefix that holds the address of the given 64-bit halves (host byte order), 0 if none does.
+ */
+WEIR_INLINE uint32_t rank_leaf6_find(struct table table, uint64_t hi, uint64_t lo)
+{
+	struct rank_lanes lanes = rank_lanes(table);
+	uint32_t value = image_u32(table, RANK_ROOT + (uint32_t)(hi >> 48)) | RANK_FLAG;
+
+	for (uint32_t step = 0; step < RANK_STEPS_MAX && value & RANK_FLAG; step++)
+		value = rank_step(table, lanes, value, rank_chunk(hi, lo, step));
+	return value & RANK_FLAG ? 0 : value;
+}
+
+#ifndef __bpf__
+
+/*
+ * One step for many keys, each part of the step for all of them before the next: what the keys wait for, they wait for
+ * together. `words` holds the keys' blocks and is overwritten with their values.
+ */
+WEIR_INLINE void rank_steps(struct table table, struct rank_lanes lanes, uint32_t *words, const uint16_t *chunks,
+			    uint32_t count)
+{
+	for (uint32_t i = 0; i < count; i++)
+		words[i] = rank_entry(table, words[i], chunks[i]);
+	for (uint32_t i = 0; i < count; i++)
+		words[i] = rank_lane(table, lanes, words[i], chunks[i]);
+	for (uint32_t i = 0; i < count; i++)
+		words[i] = rank_value(table, lanes, words[i]);
+}
+
+/* As rank_steps(), for the width of the table's values. */
+WEIR_INLINE void rank_steps_of(struct table table, uint32_t *words, const uint16_t *chunks, uint32_t count)
+{
+	struct rank_lanes lanes = rank_lanes(table);
+
+	switch (lanes.value_bytes) {
+	case 1:
+		lanes.value_bytes = 1;
+		return rank_steps(table, lanes, words, chunks, count);
+	case 2:
+		lanes.value_bytes = 2;
+		return rank_steps(table, lanes, words, chunks, count);
+	case 3:
+		lanes.value_bytes = 3;
+		return rank_steps(table, lanes, words, chunks, count);
+	default:
+		lanes.value_bytes = 4;
+		return rank_steps(table, lanes, words, chunks, count);
+	}
+}
+
+/* labels[i] = rank_leaf_find(table, addrs[i]) for a burst of at most WEIR_BURST_MAX. */
+WEIR_INLINE void rank_leaf_find_burst(struct table table, const uint32_t *addrs, uint32_t *labels, uint32_t count)
+{
+	uint16_t chunks[WEIR_BURST_MAX];
+
+	for (uint32_t i = 0; i < count; i++) {
+		labels[i] = image_u32(table, RANK_ROOT + (addrs[i] >> 16));
+		chunks[i] = (uint16_t)addrs[i];
+	}
+	rank_steps_of(table, labels, chunks, count);
+}
+
+/* labels[i] = rank_leaf6_find(table, hi[i], lo[i]) for a burst of at most WEIR_BURST_MAX. */
+WEIR_INLINE void rank_leaf6_find_burst(struct table table, const uint64_t *hi, const uint64_t *lo, uint32_t *labels,
+				       uint32_t count)
+{
+	uint32_t values[WEIR_BURST_MAX];
+	uint16_t chunks[WEIR_BURST_MAX];
+	uint8_t keys[WEIR_BURST_MAX]; /* those that are not answered yet */
+	uint32_t left = count;
+
+	for (uint32_t i = 0; i < count; i++) {
+		values[i] = image_u32(table, RANK_ROOT + (uint32_t)(hi[i] >> 48));
+		keys[i] = (uint8_t)i;
+	}
+	for (uint32_t step = 0; step < RANK_STEPS_MAX && left > 0; step++) {
+		uint32_t asked = left;
+
+		for (uint32_t i = 0; i < asked; i++)
+			chunks[i] = (uint16_t)rank_chunk(hi[keys[i]], lo[keys[i]], step);
+		rank_steps_of(table, values, chunks, asked);
+		left = 0;
+		for (uint32_t i = 0; i < asked; i++) {
+			uint32_t value = values[i], key = keys[i];
+
+			labels[key] = value & RANK_FLAG ? 0 : value;
+			keys[left] = (uint8_t)key;
+			values[left] = value;
+			left += value >> 31;
+		}
+	}
+}
+
+#endif
+#endif
