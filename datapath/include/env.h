@@ -115,6 +115,11 @@ WEIR_INLINE uint32_t forget(uint32_t x)
 	return x + weir_zero;
 }
 
+/* Reads below are not made before reads above. What BPF reads is not changed while it runs: its map is replaced. */
+WEIR_INLINE void read_fence(void)
+{
+}
+
 /*
  * The `bytes` at `offset`, or NULL if the frame ends before them. What the verifier learns from a comparison it knows
  * of that one register; the compiler must not compute offset or address anew and read through those.
@@ -147,6 +152,8 @@ WEIR_INLINE uint32_t be32(const uint8_t *at)
 
 #else
 
+/* Packets come in bursts, whose keys can be looked up together. In BPF there is one packet. */
+#define WEIR_BURSTS
 #define WEIR_FRESH
 #define WEIR_TABLE(env, slot) ((struct table){(env)->tables[slot], UINT32_MAX})
 
@@ -168,6 +175,12 @@ WEIR_INLINE const uint8_t *table_at(struct table table, uint32_t offset)
 WEIR_INLINE uint32_t forget(uint32_t x)
 {
 	return x;
+}
+
+/* Reads below are not made before reads above. */
+WEIR_INLINE void read_fence(void)
+{
+	__atomic_thread_fence(__ATOMIC_ACQUIRE);
 }
 
 /* The stages of a burst. A benchmark that asks where the time goes defines WEIR_STAGE_CLOCK; everyone else pays

@@ -13,6 +13,7 @@ use weir_abi::image::IMAGE_MAGIC;
 use weir_abi::{Family, ImageHeader, Layout};
 
 use crate::layout::{dxr, exact_set, range6, rank_leaf};
+use crate::memory::Memory;
 use crate::prefix::family_name;
 
 /// Labels `0..LABELS_MAX` fit every layout (20 bits); 0 is "no entry".
@@ -21,18 +22,10 @@ pub const LABELS_MAX: u32 = 1 << 20;
 /// Bytes of the header, and the alignment of every section.
 pub(crate) const HEADER_BYTES: usize = size_of::<ImageHeader>();
 
-const PAGE_BYTES: usize = 4096;
-
-/// One page: the alignment that lets an image be mapped.
-#[derive(Clone, Copy)]
-#[repr(C, align(4096))]
-struct Page([u8; PAGE_BYTES]);
-
 /// A built or loaded image in page-aligned memory. Its bytes are valid: every lookup in them is in bounds.
 #[derive(Clone)]
 pub struct Image {
-    pages: Vec<Page>,
-    bytes: usize,
+    memory: Memory,
     layout: Layout,
 }
 
@@ -43,21 +36,14 @@ impl Image {
     /// As [`ImageView::new`].
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, ImageError> {
         let layout = ImageView::new(bytes)?.layout();
-        let mut image =
-            Image { pages: vec![Page([0; PAGE_BYTES]); bytes.len().div_ceil(PAGE_BYTES)], bytes: bytes.len(), layout };
-        image.as_bytes_mut().copy_from_slice(bytes);
-        Ok(image)
+        let mut memory = Memory::zeroed(bytes.len());
+        memory.copy_from_slice(bytes);
+        Ok(Image { memory, layout })
     }
 
     /// The image, header included; its address is a multiple of 4096.
     pub fn as_bytes(&self) -> &[u8] {
-        // SAFETY: `pages` is one allocation of initialised bytes, and `bytes` is at most its length by construction.
-        unsafe { std::slice::from_raw_parts(self.pages.as_ptr().cast(), self.bytes) }
-    }
-
-    fn as_bytes_mut(&mut self) -> &mut [u8] {
-        // SAFETY: as in `as_bytes`; the borrow of `self` is unique.
-        unsafe { std::slice::from_raw_parts_mut(self.pages.as_mut_ptr().cast(), self.bytes) }
+        &self.memory
     }
 
     /// A view to look keys up with. Takes no time to make: the bytes are known to be valid.
@@ -122,15 +108,12 @@ impl Writer {
         for &(index, value) in numbers {
             header.section[index] = value;
         }
-        let bytes = header.bytes as usize;
-        let mut image =
-            Image { pages: vec![Page([0; PAGE_BYTES]); bytes.div_ceil(PAGE_BYTES)], bytes, layout: self.layout };
-        let out = image.as_bytes_mut();
-        header.write(out);
+        let mut memory = Memory::zeroed(header.bytes as usize);
+        header.write(&mut memory);
         for (index, section) in sections.iter().enumerate() {
-            section.write(&mut out[header.section[2 * index] as usize..]);
+            section.write(&mut memory[header.section[2 * index] as usize..]);
         }
-        Ok(image)
+        Ok(Image { memory, layout: self.layout })
     }
 }
 

@@ -9,6 +9,7 @@ use std::fmt;
 use weir_abi::image::IMAGE_MAGIC;
 
 use crate::image::{HEADER_BYTES, Section};
+use crate::memory::Memory;
 use crate::scheme::{Scheme, SchemeError, Shape, dir24_8, dxr, poptrie, radix, sail};
 
 /// Layout words of schemes: this and the place in [`Scheme::ALL`].
@@ -23,15 +24,13 @@ const SECTION_WORD: usize = 6;
 pub struct SchemeImage {
     scheme: Scheme,
     sections: Vec<&'static str>,
-    /// Holds the image at `start`, the first multiple of 64. Not cloned: a copy would lie elsewhere.
-    memory: Vec<u8>,
-    start: usize,
+    memory: Memory,
 }
 
 impl SchemeImage {
-    /// The image, header included; its address is a multiple of 64.
+    /// The image, header included; its address is a multiple of 4096.
     pub fn as_bytes(&self) -> &[u8] {
-        &self.memory[self.start..]
+        &self.memory
     }
 
     /// Whose image it is.
@@ -161,11 +160,7 @@ impl Writer {
             fields[2 * index] = offset as u32;
             fields[2 * index + 1] = section.bytes() as u32;
         }
-        let mut memory = vec![0; bytes + ALIGN - 1];
-        let start = memory.as_ptr().align_offset(ALIGN);
-        assert!(start < ALIGN, "bytes can be aligned");
-        memory.truncate(start + bytes);
-        let image = &mut memory[start..];
+        let mut image = Memory::zeroed(bytes);
         let place = Scheme::ALL.iter().position(|&scheme| scheme == self.scheme).expect("all schemes are in ALL");
         let head = [IMAGE_MAGIC, LAYOUT_BASE + place as u32, self.entries, self.labels, bytes as u32, 0];
         let (words, _) = image[..HEADER_BYTES].as_chunks_mut();
@@ -174,6 +169,6 @@ impl Writer {
             section.write(&mut image[fields[2 * index] as usize..]);
         }
         let names = sections.iter().map(|&(name, _)| name).collect();
-        Ok(SchemeImage { scheme: self.scheme, sections: names, memory, start })
+        Ok(SchemeImage { scheme: self.scheme, sections: names, memory: image })
     }
 }

@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/*
+ * Vector kernels of bursts: written once for each width, chosen where the code runs.
+ *
+ * A kernel is one function for a whole burst, so that choosing costs nothing a key:
+ *
+ *	SIMD_AVX512 WEIR_NOINLINE void find_avx512(struct table table, const uint32_t *keys, ...);
+ *	WEIR_INLINE void find_base(struct table table, const uint32_t *keys, ...);   #ifdef __AVX2__ inside, or plain C
+ *
+ *	if (simd_avx512())
+ *		find_avx512(table, keys, ...);
+ *	else
+ *		find_base(table, keys, ...);
+ *
+ * Code for the machine that compiles it (-march=native) knows the answer, and only one of the two is left in it. A
+ *bundle for x86-64-v3 carries both and asks the processor once. So a bundle runs AVX-512 where there is AVX-512, AVX2
+ *elsewhere; what is compiled for less, or for another processor, runs the plain C.
+ *
+ * Vectors are GCC's vector types (`simd_u16x16` ==, +, & ...), comparison masks the builtins below. immintrin.h has all
+ * of them and is not included: clang takes longer to read it than to compile a policy. Functions without a target
+ * attribute (everything WEIR_INLINE) can be called from a SIMD_AVX512 function; those with one only from their like.
+ */
+#ifndef WEIR_SIMD_H
+#define WEIR_SIMD_H
+
+#include "env.h"
+
+#if defined(WEIR_BURSTS) && defined(__x86_64__)
+
+#define SIMD_X86 1
+
+/* What every processor with AVX-512BW and VL has. */
+#define SIMD_AVX512 __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,avx2,bmi,bmi2,popcnt,lzcnt")))
+
+typedef uint16_t simd_u16x8 __attribute__((vector_size(16), may_alias));
+typedef uint16_t simd_u16x16 __attribute__((vector_size(32), may_alias));
+typedef uint16_t simd_u16x32 __attribute__((vector_size(64), may_alias));
+typedef uint32_t simd_u32x4 __attribute__((vector_size(16), may_alias));
+typedef uint32_t simd_u32x8 __attribute__((vector_size(32), may_alias));
+typedef uint32_t simd_u32x16 __attribute__((vector_size(64), may_alias));
+typedef uint64_t simd_u64x2 __attribute__((vector_size(16), may_alias));
+typedef uint64_t simd_u64x4 __attribute__((vector_size(32), may_alias));
+typedef uint64_t simd_u64x8 __attribute__((vector_size(64), may_alias));
+/* The signed types that builtins take. */
+typedef char simd_i8x16 __attribute__((vector_size(16)));
+typedef char simd_i8x32 __attribute__((vector_size(32)));
+typedef short simd_i16x8 __attribute__((vector_size(16)));
+typedef short simd_i16x16 __attribute__((vector_size(32)));
+typedef short simd_i16x32 __attribute__((vector_size(64)));
+typedef long long simd_i64x8 __attribute__((vector_size(64)));
+
+/* EBX and ECX of one leaf of CPUID, 0 if the processor has no such leaf. */
+struct simd_cpuid {
+	uint32_t ebx, ecx;
+};
+
+WEIR_INLINE struct simd_cpuid simd_cpuid(uint32_t leaf)
+{
+	struct simd_cpuid found = {0, 0};
+	uint32_t max = 0, edx;
+
+	__asm__("cpuid" : "+a"(max), "=b"(found.ebx), "=c"(found.ecx), "=d"(edx));
+	if (leaf > max)
+		return (struct simd_cpuid){0, 0};
+	found.ecx = 0;
+	__asm__("cpuid" : "+a"(leaf), "=b"(found.ebx), "+c"(found.ecx), "=d"(edx));
+	return found;
+}
+
+/*
+ * Whether the processor, and the operating system, have AVX-512BW, VL and DQ. Asked once: all threads find the same, so
+ * that it does not matter which of them writes it down. WEIR_NO_AVX512 denies it, for tests of the other kernels.
+ */
+WEIR_INLINE bool simd_avx512(void)
+{
+#if defined(WEIR_NO_AVX512)
+	return false;
+#elif defined(__AVX512F__) && defined(__AVX512BW__) && defined(__AVX512VL__) && defined(__AVX512DQ__)
+	return true;
+#else
+	enum { UNKNOWN, ABSENT, PRESENT };
+	/* Intel's manual: leaf 7 EBX bits F, DQ, BW, VL; leaf 1 ECX bit OSXSAVE; XCR0 bits SSE, AVX, opmask, ZMM. */
+	const uint32_t features = UINT32_C(1) << 16 | UINT32_C(1) << 17 | UINT32_C(1) << 30 | UINT32_C(1) << 31;
+	const uint32_t registers = 0xe6;
+	static uint32_t state = UNKNOWN;
+	uint32_t known = __atomic_load_n(&state, __ATOMIC_RELAXED);
+	uint32_t xcr0 = 0, edx;
+
+	if (WEIR_LIKELY(known != UNKNOWN))
+		return known == PRESENT;
+	if (simd_cpuid(1).ecx & UINT32_C(1) << 27)
+		__asm__("xgetbv" : "=a"(xcr0), "=d"(edx) : "c"(0));
+	known = (xcr0 & registers) == registers && (simd_cpuid(7).ebx & features) == features ? PRESENT : ABSENT;
+	__atomic_store_n(&state, known, __ATOMIC_RELAXED);
+	return known == PRESENT;
+#endif
+}
+
+#endif
+#endif
