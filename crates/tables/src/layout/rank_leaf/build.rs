@@ -14,7 +14,7 @@ use crate::scheme::unique::Unique;
 /// What a second, nested step for the whole of a block is worth in bytes: it costs time, where traffic goes there.
 const NESTED_BYTES: usize = 32 << 10;
 /// Divisions that are tried for a block, from the coarsest that could do.
-const DIVISIONS: u32 = 7;
+const DIVISIONS: u32 = 4;
 
 /// Consecutive values of a chunk that lead to the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
