@@ -3,7 +3,7 @@
 //! A block of addresses is *broken* if what is in it has more than one label. A shape says how many blocks of each length
 //! are: with that it fixes what lookups meet, the share of keys that a direct table answers and the number of ranges in a
 //! block. The halves of broken blocks that are not broken themselves are the prefixes, in order of address; each gets a label
-//! near its neighbours', never the one before it. Registries' lists have more prefixes than that, since neighbours of one
+//! near its neighbours'; two halves of one block never have the same. Registries' lists have more prefixes than that, since neighbours of one
 //! label stay apart, so prefixes are halved until there are as many as there should be.
 
 use crate::bench::data::hosts::is_unicast;
@@ -18,14 +18,23 @@ pub struct GeoShape {
     pub top: u32,
     /// Broken blocks of each length from `top` on.
     pub broken: &'static [usize],
-    /// Below blocks of this length the broken ones crowd together.
-    pub crowd: u32,
+    /// Below blocks of these lengths the broken ones crowd together; up to the first, blocks are large.
+    pub crowds: &'static [u32],
     /// Distinct labels, at least 2.
     pub labels: u32,
+    /// How many of 1000 unbroken blocks, other than the upper of two halves, go on with what is before them.
+    pub continued_per_mille: u64,
     /// One unbroken block of so many has no label.
     pub gap_one_in: u64,
     /// Prefixes in all, or as many as there must be.
     pub prefixes: usize,
+}
+
+impl GeoShape {
+    /// The length of the smallest large blocks.
+    fn large(&self) -> u32 {
+        self.crowds.first().copied().unwrap_or(self.top)
+    }
 }
 
 /// An unbroken block.
@@ -59,10 +68,9 @@ fn leaves(shape: &GeoShape, random: &mut SplitMix) -> Vec<Leaf> {
     for (len, count) in (shape.top..).zip(shape.broken.iter().copied().chain([0])) {
         assert!(count <= candidates.len(), "compiler bug: {count} broken /{len}s of {}", candidates.len());
         // The lot decides, but those in crowded places have better ones.
-        let weight = |block: u64| match len > shape.crowd {
-            true => SplitMix::new(salt ^ block >> (len - shape.crowd)).draw().trailing_zeros(),
-            false => 0,
-        };
+        let crowd = |block: u64, around: u32| SplitMix::new(salt ^ block >> (len - around)).draw().trailing_zeros();
+        let crowds = || shape.crowds.iter().copied().filter(|&around| around < len);
+        let weight = |block: u64| crowds().map(|around| crowd(block, around)).sum::<u32>();
         let mut lots: Vec<(u64, u64)> =
             candidates.iter().map(|&block| (random.draw() >> weight(block).min(32), block)).collect();
         if count < lots.len() {
@@ -92,19 +100,32 @@ fn top_blocks(shape: &GeoShape) -> Vec<u64> {
     REGISTRIES.into_iter().flat_map(blocks).collect()
 }
 
-/// Labels in order of address: one of those used just before, seldom one used long ago, and each new one in its turn.
+/// Labels in order of address: one of those used just before, seldom one used long ago, and each new one in its turn. Large
+/// blocks are of few.
 fn label(shape: &GeoShape, leaves: &mut [Leaf], random: &mut SplitMix) {
     const RECENT: usize = 6;
-    let total = leaves.len() as u64;
+    const LARGE_OWNERS: u32 = 200;
+    // The last leaves have old labels, so that all new ones find their place.
+    let total = (leaves.len() - leaves.len() / 16).max(1) as u64;
     let mut used: Vec<u32> = Vec::with_capacity(leaves.len());
     let (mut last, mut made) = (0, 0);
+    let mut before = None;
     for (index, leaf) in leaves.iter_mut().enumerate() {
+        let other_half = before == Some((leaf.addr ^ 1 << (shape.bits - leaf.len), leaf.len));
+        before = Some((leaf.addr, leaf.len));
+        if !other_half && random.below(1000) < shape.continued_per_mille {
+            leaf.label = last;
+            continue;
+        }
         let due = made < 2 || (index as u64 + 1) * u64::from(shape.labels) / total > u64::from(made);
-        leaf.label = if due && made < shape.labels {
+        let large = leaf.len <= shape.large();
+        leaf.label = if due && made < shape.labels && !(large && made >= LARGE_OWNERS) {
             made += 1;
             made
         } else if last != 0 && random.below(shape.gap_one_in) == 0 {
             0
+        } else if large && made >= LARGE_OWNERS {
+            1 + random.below(u64::from(LARGE_OWNERS)) as u32
         } else {
             // One neighbour in eight is from far away, more often from where there is much.
             let window = if random.below(8) == 0 { used.len() } else { used.len().min(RECENT) };
@@ -121,9 +142,9 @@ fn label(shape: &GeoShape, leaves: &mut [Leaf], random: &mut SplitMix) {
     }
 }
 
-/// Halves as many prefixes as are missing, or all that can be; sorted before, sorted after.
+/// Halves as many prefixes as are missing, or all that can be, large ones not; sorted before, sorted after.
 fn halve(shape: &GeoShape, leaves: Vec<Leaf>, random: &mut SplitMix) -> Vec<Leaf> {
-    let can = |leaf: &Leaf| leaf.len < shape.bits;
+    let can = |leaf: &Leaf| (shape.large() + 1..shape.bits).contains(&leaf.len);
     let mut left = leaves.iter().filter(|leaf| can(leaf)).count() as u64;
     let mut missing = ((shape.prefixes - leaves.len()) as u64).min(left);
     assert!(missing > 0, "compiler bug: {} prefixes are too many", shape.prefixes);
