@@ -66,12 +66,19 @@ WEIR_INLINE uint32_t rule_verdict(enum action action, uint32_t rule, uint32_t sa
 /*
  * One in so many, spread evenly without a period that a sender could follow: the rule's own packet count walks a Weyl
  * sequence (golden ratio of 2^32); a packet is taken when it falls below 2^32 / one_in, given rounded up as `below`.
+ * `nth` counts from 0.
  */
+WEIR_INLINE bool is_sampled(uint32_t nth, uint64_t below)
+{
+	return (uint32_t)(nth * 0x9e3779b1u) < below;
+}
+
+/* The packet that the rule has just counted. */
 WEIR_INLINE uint32_t sample(const struct env *env, uint32_t rule, uint64_t below)
 {
 	uint32_t nth = (uint32_t)counter_at(env, REASON_RULE + rule)->packets - 1;
 
-	return (uint32_t)(nth * 0x9e3779b1u) < below ? VERDICT_SAMPLED : 0;
+	return is_sampled(nth, below) ? VERDICT_SAMPLED : 0;
 }
 
 #endif

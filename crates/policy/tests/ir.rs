@@ -51,7 +51,7 @@ fn tables_that_look_alike_in_c_are_told_apart() {
     let program = parse(&format!("program x\n{slots}{rules}chain upstream\n{asks}  when ip4\n{tests}")).unwrap();
     let c = c::emit(&program, Target::Native);
     for name in ["t2_a_b_saddr", "a_b_saddr", "t2_t2_a_b_saddr"] {
-        assert_eq!(c.matches(&format!("uint32_t {name};")).count(), 1, "{c}");
+        assert_eq!(c.matches(&format!("uint32_t {name}[WEIR_BURST_MAX];")).count(), 1, "{c}");
     }
 }
 

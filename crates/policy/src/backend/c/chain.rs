@@ -1,9 +1,11 @@
-//! One chain as C: what it found, its rules, its entry.
+//! One chain as C: what its rules look at, its rules, its entry.
 
+use super::column::{Column, columns};
 use super::condition::Conditions;
 use super::writer::Writer;
 use super::{Target, rules};
 use crate::ir::{Chain, Effect, FindId, Node, Program};
+use std::collections::BTreeSet;
 use weir_abi::Layout;
 
 /// Writes one chain.
@@ -14,6 +16,8 @@ pub(super) struct ChainEmitter<'a> {
     /// The chain's name in C.
     pub(super) name: String,
     pub(super) conditions: Conditions<'a>,
+    /// What native code keeps of each packet of a burst.
+    pub(super) columns: BTreeSet<Column>,
     /// Whether any rule samples.
     pub(super) samples: bool,
 }
@@ -22,20 +26,25 @@ impl<'a> ChainEmitter<'a> {
     pub(super) fn new(program: &'a Program, chain: &'a Chain, name: String, target: Target) -> Self {
         let conditions = Conditions::new(program, chain, &name, target);
         let samples = samples(program, &chain.body);
-        ChainEmitter { program, chain, target, name, conditions, samples }
+        ChainEmitter { program, chain, target, name, conditions, columns: columns(chain), samples }
     }
 
     pub(super) fn emit(&self, out: &mut Writer) {
         for line in self.conditions.sets() {
             out.line(line);
         }
-        if self.is_staged() {
-            self.found_struct(out);
-        }
-        rules::emit(self, out);
         match self.target {
-            Target::Native => self.burst(out),
-            Target::Bpf => self.frame(out),
+            Target::Native => {
+                self.packets_struct(out);
+                self.parse(out);
+                self.lookups(out);
+                rules::emit(self, out);
+                self.burst(out);
+            }
+            Target::Bpf => {
+                rules::emit(self, out);
+                self.frame(out);
+            }
         }
     }
 
@@ -44,28 +53,31 @@ impl<'a> ChainEmitter<'a> {
         !self.chain.staged.is_empty()
     }
 
-    /// What the rules' functions take.
-    pub(super) fn parameters(&self) -> Vec<String> {
-        let mut parameters = vec!["const struct env *env".to_owned(), "packet_view *packet".to_owned()];
-        if self.is_staged() {
-            parameters.push(format!("const struct {}_found *found", self.name));
-        }
-        if self.conditions.uses_raw() {
-            parameters.push("const struct frame *frame".to_owned());
-        }
-        parameters
+    /// Whether rules look at anything at all.
+    pub(super) fn has_columns(&self) -> bool {
+        !self.columns.is_empty() || self.is_staged()
     }
 
-    fn found_struct(&self, out: &mut Writer) {
+    fn packets_struct(&self, out: &mut Writer) {
+        if !self.has_columns() {
+            return;
+        }
         out.blank();
-        out.line(&format!("/* What the tables say of one packet of {}: labels, 0 for none. */", self.described()));
-        out.open(&format!("struct {}_found", self.name));
+        out.line(&format!("/* A burst in {}: what the rules look at, a column each. */", self.described()));
+        out.open(&format!("struct {}_packets", self.name));
+        for column in &self.columns {
+            out.line(&column.declaration());
+        }
         for &id in &self.chain.staged {
             let find = self.chain.finds[usize::from(id.0)];
             let table = &self.program.slot(find.slot).name;
-            out.line(&format!("uint32_t {}; /* {} in @{table} */", self.conditions.find_name(id), find.key.name()));
+            let name = self.conditions.find_name(id);
+            out.line(&format!(
+                "uint32_t {name}[WEIR_BURST_MAX]; /* label of {} in @{table}, 0 for none */",
+                find.key.name()
+            ));
         }
-        out.close_with(";");
+        out.close_with(" WEIR_COLUMNS;");
     }
 
     fn described(&self) -> String {
@@ -75,17 +87,21 @@ impl<'a> ChainEmitter<'a> {
         }
     }
 
-    /// The call that asks a table about a packet; `packet` is how its fields are reached (`packet->`), `env` the environment's address.
-    pub(super) fn find_call(&self, id: FindId, env: &str, packet: &str) -> String {
+    /// The call that asks a table about a packet.
+    pub(super) fn find_call(&self, id: FindId) -> String {
         let find = self.chain.finds[usize::from(id.0)];
-        let key = if find.key.name().ends_with("saddr") { "saddr" } else { "daddr" };
-        let table = format!("WEIR_TABLE({env}, {})", find.slot.0);
+        let key = Column::of(find.key);
+        let [whole, hi, lo] = match self.target {
+            Target::Native => ["[i]", ".hi[i]", ".lo[i]"].map(|part| format!("packets->{}{part}", key.name)),
+            Target::Bpf => ["", ".hi", ".lo"].map(|part| format!("{}{part}", key.expression)),
+        };
+        let table = format!("WEIR_TABLE(env, {})", find.slot.0);
         match self.program.slot(find.slot).layout {
-            Layout::Dxr16x4 => format!("dxr16x4_find({table}, {packet}{key})"),
-            Layout::ExactSet => format!("exact_set_find({table}, {packet}{key})"),
-            Layout::Range6 => format!("range6_find({table}, {packet}{key}6.hi, {packet}{key}6.lo)"),
-            Layout::RankLeaf => format!("rank_leaf_find({table}, {packet}{key})"),
-            Layout::RankLeaf6 => format!("rank_leaf6_find({table}, {packet}{key}6.hi, {packet}{key}6.lo)"),
+            Layout::Dxr16x4 => format!("dxr16x4_find({table}, {whole})"),
+            Layout::ExactSet => format!("exact_set_find({table}, {whole})"),
+            Layout::Range6 => format!("range6_find({table}, {hi}, {lo})"),
+            Layout::RankLeaf => format!("rank_leaf_find({table}, {whole})"),
+            Layout::RankLeaf6 => format!("rank_leaf6_find({table}, {hi}, {lo})"),
         }
     }
 }

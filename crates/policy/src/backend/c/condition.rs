@@ -1,7 +1,8 @@
-//! Tests of the IR as C expressions.
+//! Tests of one packet as C expressions.
 
 use super::Target;
-use crate::field::{Field, Guard, Notation, Raw, RawBase, Subject};
+use super::column::Column;
+use crate::field::{Guard, Notation, Raw, Subject};
 use crate::ir::{Chain, FindId, LabelId, Node, Program, Test, ValueSet, print, symbol};
 
 /// Up to so many ranges are compared in place; more get a function with a `switch`.
@@ -51,14 +52,14 @@ impl<'a> Conditions<'a> {
         &self.find_names[usize::from(id.0)]
     }
 
-    /// Adds the test to the terms of an `&&`.
+    /// Adds the test of one packet to the terms of an `&&`.
     pub fn terms(&self, test: &Test, terms: &mut Vec<String>) {
         match test {
             Test::Guard(guard) => terms.push(guard_expression(*guard).to_owned()),
             Test::Found { find, labels, negated } => terms.push(self.found(*find, labels.as_deref(), *negated)),
             Test::Value { subject, mask, set, negated } => {
                 if let Subject::Raw(raw) = subject {
-                    terms.push(raw_read(*raw));
+                    terms.push(self.raw_read(*raw));
                 }
                 terms.push(self.value(*subject, *mask, set, *negated));
             }
@@ -82,10 +83,7 @@ impl<'a> Conditions<'a> {
     }
 
     fn found(&self, find: FindId, labels: Option<&[LabelId]>, negated: bool) -> String {
-        let label = match self.target {
-            Target::Native => format!("found->{}", self.find_name(find)),
-            Target::Bpf => format!("forget({})", self.find_name(find)),
-        };
+        let label = format!("forget({})", self.find_name(find));
         match labels {
             None if negated => format!("!{label}"),
             None => label,
@@ -96,39 +94,51 @@ impl<'a> Conditions<'a> {
         }
     }
 
+    /// Where a field of the packet, or of packet `i` of a burst, is read.
+    fn read(&self, column: Column) -> String {
+        match self.target {
+            Target::Native => format!("packets->{}[i]", column.name),
+            Target::Bpf => column.expression.to_owned(),
+        }
+    }
+
+    /// Reads raw bits into `raw`; false if the frame ends before them.
+    fn raw_read(&self, raw: Raw) -> String {
+        let base = Column::of_raw(raw).map_or("0".to_owned(), |offset| self.read(offset));
+        let frame = match self.target {
+            Target::Native => "&frame",
+            Target::Bpf => "frame",
+        };
+        let (byte, bit) = (raw.offset_bits / 8, raw.offset_bits % 8);
+        format!("raw_bits({frame}, {base} + {byte}, {bit}, {}, &raw)", raw.bits)
+    }
+
+    /// The function of a set that is too large to be compared in place.
+    pub(super) fn set_function(&self, subject: Subject, set: &ValueSet) -> Option<&str> {
+        let known = self.sets.iter().find(|(known, bits, _)| *known == set && *bits == subject.bits());
+        known.map(|(_, _, function)| function.as_str())
+    }
+
     fn value(&self, subject: Subject, mask: Option<u128>, set: &ValueSet, negated: bool) -> String {
         if subject.bits() > 64 {
             let wide = match subject {
-                Subject::Raw(_) => "raw",
-                Subject::Field(Field::Ip6Saddr) => "packet->saddr6",
-                Subject::Field(_) => "packet->daddr6",
+                Subject::Raw(_) => "raw".to_owned(),
+                Subject::Field(field) => self.read(Column::of(field)),
             };
-            return compare_wide(wide, mask, set, negated);
+            return compare_wide(&wide, mask, set, negated);
         }
         let mut value = match subject {
             Subject::Raw(_) => "raw.lo".to_owned(),
-            Subject::Field(field) => field_expression(field).to_owned(),
+            Subject::Field(field) => self.read(Column::of(field)),
         };
         if let Some(mask) = mask {
             value = format!("({value} & {})", number(mask, true));
         }
-        let function = self.sets.iter().find(|(known, bits, _)| *known == set && *bits == subject.bits());
-        match function {
-            Some((_, _, function)) => format!("{}{function}({value})", if negated { "!" } else { "" }),
+        match self.set_function(subject, set) {
+            Some(function) => format!("{}{function}({value})", if negated { "!" } else { "" }),
             None => Scale::of(subject, mask).compare(&value, set, negated),
         }
     }
-}
-
-/// Reads raw bits into `raw`; false if the frame ends before them.
-fn raw_read(raw: Raw) -> String {
-    let base = match raw.base {
-        RawBase::Link => "0",
-        RawBase::Network => "packet->l3_offset",
-        RawBase::Transport => "packet->l4_offset",
-    };
-    let (byte, bit) = (raw.offset_bits / 8, raw.offset_bits % 8);
-    format!("raw_bits(frame, {base} + {byte}, {bit}, {}, &raw)", raw.bits)
 }
 
 fn guard_expression(guard: Guard) -> &'static str {
@@ -148,49 +158,8 @@ fn guard_expression(guard: Guard) -> &'static str {
     }
 }
 
-fn field_expression(field: Field) -> &'static str {
-    match field {
-        Field::MetaLength => "(packet->len - packet->l3_offset)",
-        Field::MetaNfproto => "(packet->l3 == L3_IPV4 ? 2 : 10)",
-        Field::MetaL4proto => "packet->proto",
-        Field::MetaFragment => "packet->fragment",
-        Field::EtherType => "packet->ether_type",
-        Field::VlanId => "packet->vlan_id",
-        Field::VlanPcp => "packet->vlan_pcp",
-        Field::VlanInnerId => "packet->inner_vlan_id",
-        Field::IpSaddr => "packet->saddr",
-        Field::IpDaddr => "packet->daddr",
-        Field::Ip6Saddr => "packet->saddr6",
-        Field::Ip6Daddr => "packet->daddr6",
-        Field::IpProtocol | Field::Ip6Nexthdr => "packet->next_header",
-        Field::IpTtl | Field::Ip6Hoplimit => "packet->ttl",
-        Field::IpDscp | Field::Ip6Dscp => "(packet->tos >> 2)",
-        Field::IpEcn | Field::Ip6Ecn => "(packet->tos & 3)",
-        Field::IpLength | Field::Ip6Length => "packet->ip_length",
-        Field::IpId => "packet->ip_id",
-        Field::IpFragOff => "packet->frag_off",
-        Field::IpHdrlength => "packet->hdrlength",
-        Field::IpOptions => "(packet->flags & FLAG_IP_OPTIONS)",
-        Field::ExthdrHbh => "!!(packet->ext & EXT_HBH)",
-        Field::ExthdrRt => "!!(packet->ext & EXT_RT)",
-        Field::ExthdrFrag => "!!(packet->ext & EXT_FRAG)",
-        Field::ExthdrDst => "!!(packet->ext & EXT_DST)",
-        Field::ExthdrAh => "!!(packet->ext & EXT_AH)",
-        Field::ExthdrMh => "!!(packet->ext & EXT_MH)",
-        Field::ThSport | Field::TcpSport | Field::UdpSport => "packet->sport",
-        Field::ThDport | Field::TcpDport | Field::UdpDport => "packet->dport",
-        Field::TcpFlags => "packet->tcp_flags",
-        Field::TcpWindow | Field::UdpLength => "packet->window",
-        Field::TcpSequence => "packet->seq",
-        Field::TcpAckseq => "packet->ack",
-        Field::TcpDoff => "packet->doff",
-        Field::IcmpType | Field::Icmp6Type => "packet->icmp_type",
-        Field::IcmpCode | Field::Icmp6Code => "packet->icmp_code",
-    }
-}
-
 /// A constant: hexadecimal where bits or addresses are meant, with a suffix where C needs one.
-fn number(value: u128, hexadecimal: bool) -> String {
+pub(super) fn number(value: u128, hexadecimal: bool) -> String {
     let suffix = match value {
         0..=0x7fff_ffff => "",
         0x8000_0000..=0xffff_ffff => "U",
@@ -201,15 +170,15 @@ fn number(value: u128, hexadecimal: bool) -> String {
 
 /// How constants that a value is compared with are written.
 #[derive(Clone, Copy)]
-struct Scale {
+pub(super) struct Scale {
     /// The highest value there is.
-    highest: u128,
+    pub(super) highest: u128,
     /// Bits and addresses are read in hexadecimal.
-    hexadecimal: bool,
+    pub(super) hexadecimal: bool,
 }
 
 impl Scale {
-    fn of(subject: Subject, mask: Option<u128>) -> Self {
+    pub(super) fn of(subject: Subject, mask: Option<u128>) -> Self {
         let bits = match subject {
             Subject::Raw(_) => true,
             Subject::Field(field) => field.notation() == Notation::Ipv4Address,
@@ -217,7 +186,7 @@ impl Scale {
         Scale { highest: u128::MAX >> (128 - subject.bits()), hexadecimal: bits || mask.is_some() }
     }
 
-    fn constant(self, value: u128) -> String {
+    pub(super) fn constant(self, value: u128) -> String {
         number(value, self.hexadecimal)
     }
 

@@ -1,81 +1,108 @@
 //! What engines call: a burst in user space, a frame in BPF.
 
 use super::chain::ChainEmitter;
+use super::defaults::Defaulted;
 use super::writer::Writer;
 use weir_abi::Family;
 
 impl ChainEmitter<'_> {
-    /// User space: parses the whole burst, asks one table after the other, then decides.
+    /// User space: the stages of a burst, one after the other.
     pub(super) fn burst(&self, out: &mut Writer) {
         let name = &self.name;
+        let packets = |by_address: &'static str| if self.has_columns() { by_address } else { "" };
         out.blank();
         out.line(&format!("void weir_{name}(const struct weir_burst *burst)"));
         out.open("");
         out.line("const struct env env = {.counters = burst->counters, .tables = burst->tables};");
-        out.line("struct packet packets[WEIR_BURST_MAX];");
-        out.line("enum reason malformed[WEIR_BURST_MAX];");
-        if self.is_staged() {
-            out.line(&format!("struct {name}_found found[WEIR_BURST_MAX];"));
+        if self.has_columns() {
+            out.line(&format!("struct {name}_packets packets;"));
         }
+        out.line("struct verdicts verdicts;");
         out.line("uint64_t started = stage_start();");
         out.blank();
-        out.open("for (uint32_t i = 0; i < burst->count; i++)");
-        out.line("const struct frame frame = burst_frame(burst, i);");
-        out.blank();
-        out.line("malformed[i] = parse_packet(&frame, &packets[i]);");
-        out.close();
+        out.line(&format!("{name}_parse(&env, burst, {}&verdicts);", packets("&packets, ")));
         out.line("started = stage_end(STAGE_PARSE, started);");
         if self.is_staged() {
-            self.lookups(out);
+            out.line(&format!("{name}_lookups(&env, burst->count, &packets);"));
             out.line("started = stage_end(STAGE_LOOKUP, started);");
         }
-        self.decisions(out);
+        let burst = if self.conditions.uses_raw() { "burst, " } else { "" };
+        out.line(&format!("{name}_rules(&env, {burst}{}&verdicts);", packets("&packets, ")));
+        out.line("give_verdicts(burst, &verdicts);");
         out.line("stage_end(STAGE_RULES, started);");
         out.close();
     }
 
-    fn lookups(&self, out: &mut Writer) {
+    /// The first stage: parses each frame and keeps what rules look at.
+    pub(super) fn parse(&self, out: &mut Writer) {
+        let name = &self.name;
+        let defaults = Defaulted::of(self.program);
+        let mut parameters = vec!["const struct env *env".to_owned(), "const struct weir_burst *burst".to_owned()];
+        if self.has_columns() {
+            parameters.push(format!("struct {name}_packets *packets"));
+        }
+        parameters.push("struct verdicts *verdicts".to_owned());
+        out.blank();
+        out.function(&format!("static void {name}_parse"), &parameters);
+        out.line("uint64_t open = 0;");
+        out.blank();
+        out.open("for (uint32_t i = 0; i < burst->count; i++)");
+        out.line("const struct frame frame = burst_frame(burst, i);");
+        out.line("struct packet parsed;");
+        if defaults.look_at_packets() || !self.columns.is_empty() {
+            out.line("packet_view *packet = &parsed;");
+        }
+        out.line(&format!("const enum reason reason = {};", defaults.reason("parse_packet(&frame, &parsed)")));
+        out.blank();
+        for statement in self.columns.iter().flat_map(|column| column.fill()) {
+            out.line(&statement);
+        }
+        out.line("verdicts->lens[i] = frame.len;");
+        out.line("if (reason == REASON_NONE)");
+        out.inner("open |= 1ULL << i;");
+        out.line("else");
+        out.inner(&format!("verdicts->words[i] = decide(env, {}, reason, frame.len);", defaults.action()));
+        out.close();
+        out.line("verdicts->open = open;");
+        out.line("verdicts->sampled = 0;");
+        out.close();
+    }
+
+    /// The second stage: asks one table after the other about all packets, so that memory is waited for once.
+    pub(super) fn lookups(&self, out: &mut Writer) {
+        if !self.is_staged() {
+            return;
+        }
+        let name = &self.name;
+        let parameters = ["const struct env *env", "uint32_t count", &format!("struct {name}_packets *packets")];
+        out.blank();
+        out.function(&format!("static void {name}_lookups"), &parameters.map(str::to_owned));
         for &id in &self.chain.staged {
             let find = self.chain.finds[usize::from(id.0)];
-            let call = self.find_call(id, "&env", "packets[i].");
+            let call = self.find_call(id);
             let answer = match self.program.slot(find.slot).family {
                 // Asking for a packet that is not IPv4 costs less than a branch; rules ask for the answer behind a guard.
                 Family::Ipv4 => call,
-                Family::Ipv6 => format!("packets[i].l3 == L3_IPV6 ? {call} : 0"),
+                Family::Ipv6 => format!("packets->l3[i] == L3_IPV6 ? {call} : 0"),
             };
-            let found = format!("found[i].{}", self.conditions.find_name(id));
-            out.line("for (uint32_t i = 0; i < burst->count; i++)");
+            let found = format!("packets->{}[i]", self.conditions.find_name(id));
+            out.line("for (uint32_t i = 0; i < count; i++)");
             out.indent(|out| out.assign(&found, &answer, ""));
         }
-    }
-
-    fn decisions(&self, out: &mut Writer) {
-        let mut arguments = "&env, &packets[i]".to_owned();
-        out.open("for (uint32_t i = 0; i < burst->count; i++)");
-        if self.is_staged() {
-            arguments += ", &found[i]";
-        }
-        if self.conditions.uses_raw() {
-            arguments += ", &frame";
-            out.line("const struct frame frame = burst_frame(burst, i);");
-            out.blank();
-        }
-        out.line("if (!before_rules(&env, &packets[i], malformed[i], &burst->verdicts[i]))");
-        out.inner(&format!("burst->verdicts[i] = {}_rules({arguments});", self.name));
         out.close();
     }
 
     /// BPF: one frame, parsed into `packet`, and the programs around it.
     pub(super) fn frame(&self, out: &mut Writer) {
         let name = &self.name;
+        let defaults = Defaulted::of(self.program);
         let parameters = ["const struct env *env", "const struct frame *frame", "struct packet *packet"];
         out.blank();
         out.function(&format!("WEIR_INLINE uint32_t {name}_frame"), &parameters.map(str::to_owned));
-        out.line("enum reason malformed = parse_packet(frame, packet);");
-        out.line("uint32_t verdict;");
+        out.line(&format!("const enum reason reason = {};", defaults.reason("parse_packet(frame, packet)")));
         out.blank();
-        out.line("if (before_rules(env, packet, malformed, &verdict))");
-        out.inner("return verdict;");
+        out.line("if (reason != REASON_NONE)");
+        out.inner(&format!("return decide(env, {}, reason, packet->len);", defaults.action()));
         let frame = if self.conditions.uses_raw() { ", frame" } else { "" };
         out.line(&format!("return {name}_rules(env, packet{frame});"));
         out.close();

@@ -1,18 +1,24 @@
 //! The C backend: one emitter, two targets.
 //!
-//! For user space each chain becomes `void weir_<chain>(const struct weir_burst *)`, which parses a burst, asks the staged tables and then
-//! decides; for BPF it becomes `<chain>_frame()`, which decides one frame, and the wrappers of `xdp.h`. The rules themselves are the same
-//! text for both but for where tables are asked. Same program, same bytes.
+//! For user space each chain becomes `void weir_<chain>(const struct weir_burst *)`: `<chain>_parse()` reads all headers of a burst and keeps
+//! what rules look at in columns, `<chain>_lookups()` asks the staged tables, `<chain>_rules()` decides rule by rule. For BPF it becomes
+//! `<chain>_frame()`, which decides one frame, and the wrappers of `xdp.h`. Same program, same bytes.
 
+mod burst_rules;
 mod chain;
+mod column;
 mod condition;
+mod defaults;
 mod entry;
+mod mask;
+mod packet_rules;
 mod rules;
 mod writer;
 
-use crate::ir::{Fallback, Program};
+use crate::ir::Program;
 use crate::pass::{self, Placement};
 use chain::ChainEmitter;
+use defaults::Defaulted;
 use weir_abi::Action;
 use writer::Writer;
 
@@ -41,7 +47,7 @@ pub fn emit(program: &Program, target: Target) -> String {
     let program = pass::optimise(program, target.placement());
     let mut out = Writer::default();
     includes(&program, target, &mut out);
-    before_rules(&program, &mut out);
+    Defaulted::of(&program).emit(&mut out);
     for (chain, symbol) in program.chains.iter().zip(chain_symbols(&program)) {
         ChainEmitter::new(&program, chain, symbol, target).emit(&mut out);
     }
@@ -64,6 +70,7 @@ fn includes(program: &Program, target: Target, out: &mut Writer) {
     if target == Target::Bpf {
         out.line("#include \"xdp.h\"");
     } else {
+        out.line("#include \"burst.h\"");
         out.blank();
         out.line("const uint32_t weir_abi_version = WEIR_ABI_VERSION;");
     }
@@ -77,34 +84,6 @@ fn includes(program: &Program, target: Target, out: &mut Writer) {
             Target::Bpf => format!("WEIR_TABLE_STORAGE({index}); /* @{name}, {layout} */"),
         });
     }
-}
-
-/// The defaults, which come before any rule.
-fn before_rules(program: &Program, out: &mut Writer) {
-    let defaults = &program.defaults;
-    let cases = [
-        ("packet->l3 == L3_ARP", defaults.arp, "REASON_ARP"),
-        ("packet->l3 == L3_NONE", defaults.not_ip, "REASON_NOT_IP"),
-        ("packet->fragment != FRAGMENT_NONE", defaults.fragment, "REASON_FRAGMENT"),
-        ("packet->flags & FLAG_IP_OPTIONS", defaults.ip_options, "REASON_IP_OPTIONS"),
-    ];
-    out.blank();
-    out.line("/* Decides what the rules do not get to see. */");
-    let parameters = ["const struct env *env", "packet_view *packet", "enum reason malformed", "uint32_t *verdict"];
-    out.function("WEIR_INLINE bool before_rules", &parameters.map(str::to_owned));
-    let malformed = action(defaults.malformed);
-    out.line("if (WEIR_UNLIKELY(malformed != REASON_NONE))");
-    out.inner(&format!("*verdict = decide(env, {malformed}, malformed, packet->len);"));
-    for (test, fallback, reason) in cases {
-        if let Fallback::Decide(decided) = fallback {
-            out.line(&format!("else if ({test})"));
-            out.inner(&format!("*verdict = decide(env, {}, {reason}, packet->len);", action(decided)));
-        }
-    }
-    out.line("else");
-    out.inner("return false;");
-    out.line("return true;");
-    out.close();
 }
 
 fn action(action: Action) -> &'static str {

@@ -64,6 +64,19 @@ impl Writer {
         self.depth += 1;
     }
 
+    /// `left = a & b & c;`
+    pub fn assign_all(&mut self, left: &str, masks: &[String]) {
+        self.list(&format!("{left} = "), masks, " & ", " &", ";");
+    }
+
+    /// `if (!(a && b))`.
+    pub fn unless(&mut self, terms: &[String]) {
+        match terms {
+            [term] if !term.contains(' ') => self.list("if (!", terms, "", "", ")"),
+            _ => self.list("if (!(", terms, " && ", " &&", "))"),
+        }
+    }
+
     /// A separated list, broken behind separators and aligned behind what it starts with.
     fn list(&mut self, start: &str, items: &[String], separator: &str, at_break: &str, end: &str) {
         let column = self.depth * 8 + start.len();

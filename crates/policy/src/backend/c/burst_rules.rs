@@ -1,0 +1,207 @@
+//! The rules of a chain for a whole burst, one rule after the other: what native code decides with.
+//!
+//! A rule finds the packets that it matches as a mask, counts them at once and takes those that it decides out of `verdicts->open`.
+//! `group` holds the packets of a block of rules behind one test. Rules do not see each other's counters, and each rule sees its
+//! packets in their order, so that the outcome is that of deciding packet by packet.
+
+use super::action;
+use super::chain::ChainEmitter;
+use super::rules::{cite, ends, joined, may_be_unused};
+use super::writer::Writer;
+use crate::field::Subject;
+use crate::ir::{Effect, Node, RuleId, Test, eval};
+use crate::pass::hoist_guards::rules_in;
+
+/// Writes the parts and the function that calls them.
+pub(super) fn emit(chain: &ChainEmitter<'_>, parts: &[&[Node]], out: &mut Writer) {
+    let name = &chain.name;
+    let parameters = parameters(chain);
+    if let [whole] = parts {
+        out.blank();
+        out.function(&format!("static void {name}_rules"), &parameters);
+        Rules { chain, out }.body(whole);
+    } else {
+        for (index, part) in parts.iter().enumerate() {
+            out.blank();
+            out.function(&format!("WEIR_NOINLINE void {name}_part_{index}"), &parameters);
+            may_be_unused(&parameters, out);
+            Rules { chain, out }.body(part);
+            out.close();
+        }
+        let arguments = arguments(chain).join(", ");
+        out.blank();
+        out.function(&format!("static void {name}_rules"), &parameters);
+        for index in 0..parts.len() {
+            out.line(&format!("{name}_part_{index}({arguments});"));
+            out.line("if (!verdicts->open)");
+            out.inner("return;");
+        }
+    }
+    if !parts.last().is_some_and(|last| ends(chain.program, last)) {
+        let no_match = action(chain.program.defaults.no_match);
+        out.line(&format!("decide_open(env, verdicts, {no_match}, REASON_NO_MATCH);"));
+    }
+    out.close();
+}
+
+fn parameters(chain: &ChainEmitter<'_>) -> Vec<String> {
+    let mut parameters = vec!["const struct env *env".to_owned()];
+    if chain.conditions.uses_raw() {
+        parameters.push("const struct weir_burst *burst".to_owned());
+    }
+    if chain.has_columns() {
+        parameters.push(format!("const struct {}_packets *packets", chain.name));
+    }
+    parameters.push("struct verdicts *verdicts".to_owned());
+    parameters
+}
+
+/// What the parameters are called in a function that has them itself.
+fn arguments(chain: &ChainEmitter<'_>) -> Vec<&'static str> {
+    let mut arguments = vec!["env"];
+    if chain.conditions.uses_raw() {
+        arguments.push("burst");
+    }
+    if chain.has_columns() {
+        arguments.push("packets");
+    }
+    arguments.push("verdicts");
+    arguments
+}
+
+/// A function being written.
+struct Rules<'a, 'b> {
+    chain: &'a ChainEmitter<'b>,
+    out: &'a mut Writer,
+}
+
+impl Rules<'_, '_> {
+    fn body(mut self, nodes: &[Node]) {
+        let mut variables: Vec<String> = (1..=groups(nodes)).map(group).collect();
+        if nodes.iter().any(|node| rules_in(node) > 0) {
+            variables.push("hits".to_owned());
+        }
+        if !variables.is_empty() {
+            self.out.line(&format!("uint64_t {};", variables.join(", ")));
+            self.out.blank();
+        }
+        self.block(nodes, 0);
+    }
+
+    /// Rules behind `depth` tests.
+    fn block(&mut self, nodes: &[Node], depth: usize) {
+        for node in nodes {
+            match node {
+                Node::Find(_) => unreachable!("compiler bug: native code stages its finds"),
+                Node::When { test, body } => {
+                    let (tests, body) = joined(test, body);
+                    if let [Node::Rule(id)] = body {
+                        cite(self.chain.program, *id, self.out);
+                        self.select("hits", &tests, depth);
+                        self.out.open("if (hits)");
+                        self.rule(*id, Last::Perhaps);
+                    } else {
+                        let group = group(depth + 1);
+                        self.select(&group, &tests, depth);
+                        self.out.open(&format!("if ({group})"));
+                        self.block(body, depth + 1);
+                    }
+                    self.out.close();
+                }
+                Node::Rule(id) if depth == 0 => {
+                    cite(self.chain.program, *id, self.out);
+                    self.out.line("hits = verdicts->open;");
+                    self.rule(*id, Last::Yes);
+                }
+                Node::Rule(id) => {
+                    cite(self.chain.program, *id, self.out);
+                    self.select("hits", &[], depth);
+                    self.out.open("if (hits)");
+                    self.rule(*id, Last::Perhaps);
+                    self.out.close();
+                }
+            }
+        }
+    }
+
+    /// Sets `mask` to the open packets of the block that pass all tests.
+    fn select(&mut self, mask: &str, tests: &[&Test], depth: usize) {
+        let mut masks = vec!["verdicts->open".to_owned()];
+        if depth > 0 {
+            masks.push(group(depth));
+        }
+        let (mut terms, mut reads_raw) = (Vec::new(), false);
+        for test in tests {
+            match self.chain.conditions.mask(test) {
+                Some(column) => masks.push(column),
+                None => {
+                    reads_raw |= matches!(test, Test::Value { subject: Subject::Raw(_), .. });
+                    self.chain.conditions.terms(test, &mut terms);
+                }
+            }
+        }
+        self.out.assign_all(mask, &masks);
+        if terms.is_empty() {
+            return;
+        }
+        self.out.open(&format!("for (uint64_t left = {mask}; left; left &= left - 1)"));
+        self.out.line("const uint32_t i = first_of(left);");
+        if reads_raw {
+            self.out.line("const struct frame frame = burst_frame(burst, i);");
+            self.out.line("struct wide raw;");
+        }
+        self.out.blank();
+        self.out.unless(&terms);
+        self.out.inner(&format!("{mask} &= ~(1ULL << i);"));
+        self.out.close();
+    }
+
+    fn rule(&mut self, id: RuleId, last: Last) {
+        let (rule, index) = (self.chain.program.rule(id), id.0);
+        self.out.line(&format!("count_hits(env, REASON_RULE + {index}, hits, verdicts);"));
+        for effect in &rule.effects {
+            match effect {
+                Effect::Sample { one_in } => {
+                    let below = eval::sample_below(*one_in);
+                    let call = format!("sample_hits(env, verdicts, {index}, hits, {below:#x}ULL);");
+                    self.out.line(&format!("{call} /* 1/{one_in} */"));
+                }
+                Effect::Verdict(verdict) => {
+                    let call = format!("settle(verdicts, hits, rule_verdict({}, {index}, 0))", action(*verdict));
+                    match last {
+                        Last::Yes => self.out.line(&format!("{call};")),
+                        Last::Perhaps => {
+                            self.out.line(&format!("if (!{call})"));
+                            self.out.inner("return;");
+                        }
+                    }
+                }
+                Effect::Limit { .. } | Effect::Track => unreachable!("compiler bug: refused by emit"),
+            }
+        }
+    }
+}
+
+/// Whether a rule with a verdict decides all that is left.
+#[derive(Clone, Copy)]
+enum Last {
+    Yes,
+    Perhaps,
+}
+
+/// The variable of the packets in a block of rules.
+fn group(depth: usize) -> String {
+    if depth == 1 { "group".to_owned() } else { format!("group{depth}") }
+}
+
+/// How deep blocks of rules stand in each other.
+fn groups(nodes: &[Node]) -> usize {
+    let deep = nodes.iter().map(|node| match node {
+        Node::When { test, body } => match joined(test, body).1 {
+            [Node::Rule(_)] => 0,
+            body => 1 + groups(body),
+        },
+        Node::Find(_) | Node::Rule(_) => 0,
+    });
+    deep.max().unwrap_or(0)
+}

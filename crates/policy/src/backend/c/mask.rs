@@ -1,0 +1,93 @@
+//! Tests of a whole burst as C expressions: masks, from one comparison of a column each.
+
+use super::column::{Column, L3, L4, VLAN_TAGS, Width};
+use super::condition::{Conditions, Scale, number};
+use crate::field::{Guard, Subject};
+use crate::ir::{Test, ValueSet};
+
+/// Every packet; rules cut masks to those that are open.
+const ALL: &str = "UINT64_MAX";
+
+impl Conditions<'_> {
+    /// The packets that pass the test, among others that are not open; `None` if each packet must be asked by itself.
+    pub(super) fn mask(&self, test: &Test) -> Option<String> {
+        match test {
+            Test::Guard(guard) => Some(guard_mask(*guard)),
+            Test::Found { find, labels, negated } => {
+                let column = format!("packets->{}", self.find_name(*find));
+                let Some(labels) = labels else {
+                    let nothing = format!("u32_is({column}, 0)");
+                    return Some(if *negated { nothing } else { format!("~{nothing}") });
+                };
+                let set = ValueSet::new(labels.iter().map(|label| (u128::from(label.0), u128::from(label.0))));
+                let scale = Scale { highest: u128::from(u32::MAX), hexadecimal: false };
+                Some(in_set(&set, *negated, |start, end| between(Width::U32, &column, scale, start, end)))
+            }
+            Test::Value { subject: Subject::Raw(_), .. } => None,
+            Test::Value { subject, set, .. } if self.set_function(*subject, set).is_some() => None,
+            Test::Value { subject: Subject::Field(field), mask, set, negated } => {
+                let Column { width, name, .. } = Column::of(*field);
+                let scale = Scale::of(Subject::Field(*field), *mask);
+                let column =
+                    if width == Width::Wide { format!("&packets->{name}") } else { format!("packets->{name}") };
+                Some(in_set(set, *negated, |start, end| match (width, *mask) {
+                    (Width::Wide, mask) => wide_between(&column, mask, start, end),
+                    (_, None) => between(width, &column, scale, start, end),
+                    (_, Some(mask)) => {
+                        let [mask, low, high] = [mask, start, end].map(|value| scale.constant(value));
+                        format!("{}_masked({column}, {mask}, {low}, {high})", width.prefix())
+                    }
+                }))
+            }
+        }
+    }
+}
+
+fn guard_mask(guard: Guard) -> String {
+    let is = |column: Column, value: &str| format!("u8_is(packets->{}, {value})", column.name);
+    match guard {
+        Guard::Any => ALL.to_owned(),
+        Guard::Vlan => format!("~{}", is(VLAN_TAGS, "0")),
+        Guard::QinQ => is(VLAN_TAGS, "2"),
+        Guard::Ipv4 => is(L3, "L3_IPV4"),
+        Guard::Ipv6 => is(L3, "L3_IPV6"),
+        Guard::Ip => format!("u8_between(packets->{}, L3_IPV4, L3_IPV6)", L3.name),
+        Guard::Tcp => is(L4, "L4_TCP"),
+        Guard::Udp => is(L4, "L4_UDP"),
+        Guard::Icmp => is(L4, "L4_ICMP"),
+        Guard::Icmp6 => is(L4, "L4_ICMP6"),
+        Guard::Ports => format!("({} | {} | {})", is(L4, "L4_TCP"), is(L4, "L4_UDP"), is(L4, "L4_PORTS")),
+        Guard::Transport => format!("~{}", is(L4, "L4_NONE")),
+    }
+}
+
+/// Packets whose value is, or negated is not, in the set; `inside` is those in one of its ranges.
+fn in_set(set: &ValueSet, negated: bool, inside: impl Fn(u128, u128) -> String) -> String {
+    let not = if negated { "~" } else { "" };
+    let ranges: Vec<String> = set.ranges().iter().map(|&(start, end)| inside(start, end)).collect();
+    match ranges.as_slice() {
+        [] => if negated { ALL } else { "0" }.to_owned(),
+        [one] => format!("{not}{one}"),
+        many => format!("{not}({})", many.join(" | ")),
+    }
+}
+
+fn between(width: Width, column: &str, scale: Scale, start: u128, end: u128) -> String {
+    let (low, high) = (scale.constant(start), scale.constant(end));
+    let prefix = width.prefix();
+    match (start, end) {
+        (0, _) if end >= scale.highest => ALL.to_owned(),
+        _ if start == end => format!("{prefix}_is({column}, {low})"),
+        _ => format!("{prefix}_between({column}, {low}, {high})"),
+    }
+}
+
+fn wide_between(column: &str, mask: Option<u128>, start: u128, end: u128) -> String {
+    let halves = |value: u128| [value >> 64, value & u128::from(u64::MAX)].map(|half| number(half, true)).join(", ");
+    let (low, high) = (halves(start), halves(end));
+    match mask {
+        Some(mask) => format!("wide_column_masked({column}, {}, {low}, {high})", halves(mask)),
+        None if start == end => format!("wide_column_is({column}, {low})"),
+        None => format!("wide_column_between({column}, {low}, {high})"),
+    }
+}

@@ -1,0 +1,191 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/*
+ * A burst decided rule by rule: what native code is written with, where BPF decides packet by packet.
+ *
+ * A *column* holds one thing that rules look at, that of packet i at [i]. A *mask* is a set of packets, packet i being
+ * bit i. Testing a column compares all of it at once and gives a mask: no branch depends on a single packet, and a
+ * counter is touched once a burst. What stands in a column for packets that do not have the field, or behind the last
+ * packet of the burst, is unspecified; a rule's mask is therefore always cut to packets that are there and open.
+ *
+ *	column  dport   53 443  53  80  53   ?   ?  ...
+ *	u16_is(dport, 53)  1 0 1 0 1 ? ? ...
+ *	& open             1 1 0 1 1 0 0 ...   (packet 2 was dropped by an earlier rule, the burst has 5)
+ *	hits               1 0 0 0 1 0 0 ...
+ */
+#ifndef WEIR_BURST_H
+#define WEIR_BURST_H
+
+#include "env.h"
+#include "raw.h"
+#include "verdict.h"
+
+_Static_assert(WEIR_BURST_MAX == 64, "a mask has 64 bits");
+
+/* Columns are loaded whole, 64 bytes of it at a time where the machine can. */
+#define WEIR_COLUMNS __attribute__((aligned(64)))
+
+/* Called for each test of each rule: inlined, a policy of 1000 rules would not stay in the instruction cache. */
+#define WEIR_COLUMN_TEST __attribute__((noinline, unused)) static uint64_t
+
+/* What became of each packet. */
+struct verdicts {
+	uint64_t open;	  /* packets that nothing has decided yet */
+	uint64_t sampled; /* packets that are copied to the divert bundle */
+	uint32_t words[WEIR_BURST_MAX] WEIR_COLUMNS;
+	uint32_t lens[WEIR_BURST_MAX]; /* bytes on the wire: what counters count */
+};
+
+/* A column of 128-bit values. */
+struct wide_column {
+	uint64_t hi[WEIR_BURST_MAX];
+	uint64_t lo[WEIR_BURST_MAX];
+};
+
+/* What comparing a column gives: all ones where it holds, else 0. */
+typedef int8_t column_hits __attribute__((vector_size(WEIR_BURST_MAX)));
+
+WEIR_INLINE uint64_t mask_of(const column_hits *hits)
+{
+#ifdef __clang__
+	typedef bool bits __attribute__((ext_vector_type(WEIR_BURST_MAX)));
+	const bits set = __builtin_convertvector(*hits, bits);
+	uint64_t mask;
+
+	__builtin_memcpy(&mask, &set, sizeof(mask));
+#else
+	uint64_t mask = 0;
+
+	for (uint32_t i = 0; i < WEIR_BURST_MAX; i++)
+		mask |= (uint64_t)((*hits)[i] & 1) << i;
+#endif
+	return mask;
+}
+
+/* Defines u<bits>_is(), u<bits>_between() with both ends included, and u<bits>_masked(), which looks at some bits. */
+#define WEIR_COLUMN_TESTS(bits)                                                                                        \
+	typedef uint##bits##_t u##bits##_column __attribute__((vector_size(WEIR_BURST_MAX * (bits) / 8)));             \
+                                                                                                                       \
+	WEIR_COLUMN_TEST u##bits##_is(const uint##bits##_t *column, uint##bits##_t value)                              \
+	{                                                                                                              \
+		u##bits##_column values;                                                                               \
+		column_hits hits;                                                                                      \
+                                                                                                                       \
+		__builtin_memcpy(&values, column, sizeof(values));                                                     \
+		hits = __builtin_convertvector(values == value, column_hits);                                          \
+		return mask_of(&hits);                                                                                 \
+	}                                                                                                              \
+                                                                                                                       \
+	WEIR_COLUMN_TEST u##bits##_between(const uint##bits##_t *column, uint##bits##_t low, uint##bits##_t high)      \
+	{                                                                                                              \
+		u##bits##_column values;                                                                               \
+		column_hits hits;                                                                                      \
+                                                                                                                       \
+		__builtin_memcpy(&values, column, sizeof(values));                                                     \
+		hits = __builtin_convertvector(values - low <= (uint##bits##_t)(high - low), column_hits);             \
+		return mask_of(&hits);                                                                                 \
+	}                                                                                                              \
+                                                                                                                       \
+	WEIR_COLUMN_TEST u##bits##_masked(const uint##bits##_t *column, uint##bits##_t mask, uint##bits##_t low,       \
+					  uint##bits##_t high)                                                         \
+	{                                                                                                              \
+		u##bits##_column values;                                                                               \
+		column_hits hits;                                                                                      \
+                                                                                                                       \
+		__builtin_memcpy(&values, column, sizeof(values));                                                     \
+		values &= mask;                                                                                        \
+		hits = __builtin_convertvector(values - low <= (uint##bits##_t)(high - low), column_hits);             \
+		return mask_of(&hits);                                                                                 \
+	}
+
+WEIR_COLUMN_TESTS(8)
+WEIR_COLUMN_TESTS(16)
+WEIR_COLUMN_TESTS(32)
+
+/* The same for 128-bit values, given in halves. */
+WEIR_COLUMN_TEST wide_column_is(const struct wide_column *column, uint64_t hi, uint64_t lo)
+{
+	uint64_t mask = 0;
+
+	for (uint32_t i = 0; i < WEIR_BURST_MAX; i++)
+		mask |= (uint64_t)((column->hi[i] == hi) & (column->lo[i] == lo)) << i;
+	return mask;
+}
+
+WEIR_COLUMN_TEST wide_column_masked(const struct wide_column *column, uint64_t mask_hi, uint64_t mask_lo,
+				    uint64_t low_hi, uint64_t low_lo, uint64_t high_hi, uint64_t high_lo)
+{
+	uint64_t mask = 0;
+
+	for (uint32_t i = 0; i < WEIR_BURST_MAX; i++) {
+		const struct wide value = wide_and((struct wide){column->hi[i], column->lo[i]}, mask_hi, mask_lo);
+
+		mask |= (uint64_t)wide_between(value, low_hi, low_lo, high_hi, high_lo) << i;
+	}
+	return mask;
+}
+
+WEIR_INLINE uint64_t wide_column_between(const struct wide_column *column, uint64_t low_hi, uint64_t low_lo,
+					 uint64_t high_hi, uint64_t high_lo)
+{
+	return wide_column_masked(column, UINT64_MAX, UINT64_MAX, low_hi, low_lo, high_hi, high_lo);
+}
+
+/* The first packet of a mask that is not empty. */
+WEIR_INLINE uint32_t first_of(uint64_t mask)
+{
+	return (uint32_t)__builtin_ctzll(mask);
+}
+
+static void __attribute__((noinline, unused)) count_hits(const struct env *env, uint32_t reason, uint64_t hits,
+							 const struct verdicts *verdicts)
+{
+	struct weir_counter *counter = counter_at(env, reason);
+	uint64_t bytes = 0;
+
+	for (uint32_t i = 0; i < WEIR_BURST_MAX; i++)
+		bytes += hits >> i & 1 ? verdicts->lens[i] : 0;
+	counter->packets += (uint64_t)__builtin_popcountll(hits);
+	counter->bytes += bytes;
+}
+
+/* Gives the hits their verdict; false if that leaves no packet open. */
+static bool __attribute__((noinline, unused)) settle(struct verdicts *verdicts, uint64_t hits, uint32_t word)
+{
+	for (uint32_t i = 0; i < WEIR_BURST_MAX; i++)
+		verdicts->words[i] = hits >> i & 1 ? word : verdicts->words[i];
+	verdicts->open &= ~hits;
+	return verdicts->open;
+}
+
+/* sample() for each of the hits, which have been counted. Packets are taken in their order, as the rule counts them. */
+WEIR_INLINE void sample_hits(const struct env *env, struct verdicts *verdicts, uint32_t rule, uint64_t hits,
+			     uint64_t below)
+{
+	uint32_t nth = (uint32_t)counter_at(env, REASON_RULE + rule)->packets - (uint32_t)__builtin_popcountll(hits);
+
+	for (uint64_t left = hits; left; left &= left - 1) {
+		if (is_sampled(nth++, below))
+			verdicts->sampled |= 1ULL << first_of(left);
+	}
+}
+
+/* What becomes of packets that no rule decided. */
+WEIR_INLINE void decide_open(const struct env *env, struct verdicts *verdicts, enum action action, enum reason reason)
+{
+	const uint64_t open = verdicts->open;
+
+	if (!open)
+		return;
+	count_hits(env, reason, open, verdicts);
+	settle(verdicts, open, (uint32_t)action | (uint32_t)reason << 16);
+}
+
+WEIR_INLINE void give_verdicts(const struct weir_burst *burst, struct verdicts *verdicts)
+{
+	for (uint64_t left = verdicts->sampled; left; left &= left - 1)
+		verdicts->words[first_of(left)] |= VERDICT_SAMPLED;
+	for (uint32_t i = 0; i < burst->count; i++)
+		burst->verdicts[i] = verdicts->words[i];
+}
+
+#endif
