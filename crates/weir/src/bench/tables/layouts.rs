@@ -44,6 +44,8 @@ pub enum Builder {
     Scheme(Scheme),
     /// The layout that the policy compiler picks.
     Chosen,
+    /// DPDK, where it is.
+    RteFib,
 }
 
 /// A lookup in C.
@@ -58,6 +60,10 @@ pub struct Way {
 impl Way {
     const fn single(header: &'static str, function: &'static str) -> Self {
         Way { mode: "single", header, function }
+    }
+
+    const fn burst(header: &'static str, function: &'static str) -> Self {
+        Way { mode: "burst", header, function }
     }
 
     const fn of(scheme: Scheme) -> Self {
@@ -81,7 +87,10 @@ pub const CONTENDERS: &[Contender] = &[
     scheme(Scheme::Dir24_8, &[Way::of(Scheme::Dir24_8)]),
     scheme(Scheme::Radix, &[Way::of(Scheme::Radix)]),
     layout(Layout::ExactSet, Family::Ipv4, &[Way::single("exact_set.h", "exact_set_find")]),
+    layout(Layout::RankLeaf, Family::Ipv4, &[Way::single("rank_leaf.h", "rank_leaf_find"), Way::burst("rank_leaf.h", "rank_leaf_find_burst")]),
     layout(Layout::Range6, Family::Ipv6, &[Way::single("range6.h", "range6_find")]),
+    layout(Layout::RankLeaf6, Family::Ipv6, &[Way::single("rank_leaf.h", "rank_leaf6_find"), Way::burst("rank_leaf.h", "rank_leaf6_find_burst")]),
+    Contender { name: "rte-fib", family: Family::Ipv4, builder: Builder::RteFib, ways: &[] },
     Contender { name: "chosen", family: Family::Ipv4, builder: Builder::Chosen, ways: &[] },
     Contender { name: "chosen", family: Family::Ipv6, builder: Builder::Chosen, ways: &[] },
 ];
@@ -94,10 +103,10 @@ const fn layout(layout: Layout, family: Family, ways: &'static [Way]) -> Contend
     Contender { name: layout.name(), family, builder: Builder::Layout(layout), ways }
 }
 
-/// The best lookup of one of our layouts.
-fn best_way(layout: Layout) -> Option<&'static Way> {
-    // D16X4R is one of the schemes as well, with the same tables.
-    CONTENDERS.iter().find(|contender| contender.name == layout.name())?.ways.last()
+/// The best lookup of one of our layouts. D16X4R is one of the schemes as well, with the same tables.
+fn best_way(layout: Layout) -> &'static Way {
+    let contender = CONTENDERS.iter().find(|contender| contender.name == layout.name());
+    contender.and_then(|contender| contender.ways.last()).expect("all our layouts are contenders")
 }
 
 /// A table in a layout.
@@ -133,7 +142,7 @@ impl Contender {
         match self.builder {
             Builder::Chosen => {
                 let layout = chosen::layout(table)?;
-                Ok((Builder::Layout(layout), best_way(layout).copied().into_iter().collect()))
+                Ok((Builder::Layout(layout), vec![*best_way(layout)]))
             }
             builder => Ok((builder, self.ways.to_vec())),
         }
@@ -149,7 +158,17 @@ impl Builder {
         match self {
             Builder::Layout(layout) => table.build(layout).map(Built::Image).map_err(|error| error.to_string()),
             Builder::Scheme(scheme) => scheme.build(table).map(Built::Scheme).map_err(|error| error.to_string()),
-            Builder::Chosen => unreachable!("compiler bug: resolved before it is built"),
+            Builder::Chosen | Builder::RteFib => unreachable!("compiler bug: not built here"),
+        }
+    }
+
+    /// Its name in rows.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Builder::Layout(layout) => layout.name(),
+            Builder::Scheme(scheme) => scheme.name(),
+            Builder::Chosen => "chosen",
+            Builder::RteFib => "rte-fib",
         }
     }
 }

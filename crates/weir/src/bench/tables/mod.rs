@@ -10,16 +10,21 @@ mod chosen;
 mod facts;
 mod layouts;
 mod race;
+mod rte_fib;
+mod three;
 
 use crate::bench::Row;
 use crate::bench::data::keys::{KEYS, KeyMix, Keys};
 use crate::bench::data::{Data, Dataset};
 use crate::cli::BenchOptions;
 use crate::failure::Failure;
-use layouts::{Built, CONTENDERS, Contender, Find, Lookups};
+use layouts::{Builder, CONTENDERS, Contender, Find, Lookups};
 use race::{Entrant, Oracle};
+use rte_fib::RteFib;
 use std::rc::Rc;
+use std::time::Instant;
 use weir_engine::cpu;
+use weir_engine::memory::Spread;
 
 /// Prefixes whose ends are looked up before anything is timed.
 const EDGES: usize = 1 << 14;
@@ -33,7 +38,8 @@ const REFERENCE_ONE_IN: usize = 16;
 pub fn run(options: &BenchOptions) -> Result<Vec<Row>, Failure> {
     let selection = Selection::of(options)?;
     let lookups = Lookups::compile()?;
-    cpu::pin().map_err(|error| Failure::Runtime(format!("pinning to a core: {error}")))?;
+    let core = cpu::pin().map_err(|error| Failure::Runtime(format!("pinning to a core: {error}")))?;
+    let mut peer = Peer { core, fib: None };
     let allowed = Dataset::ALLOW_100K.load(&options.data)?.addresses();
     let blocked = Dataset::BLOCK_178K.load(&options.data)?.addresses();
     let mut rows = Vec::new();
@@ -41,7 +47,7 @@ pub fn run(options: &BenchOptions) -> Result<Vec<Row>, Failure> {
         let data = dataset.load(&options.data)?;
         // Who is attacked by the larger list's bots blocks the larger list.
         let own = (dataset.name == Dataset::BLOCK_1_1M.name).then(|| data.addresses());
-        let entrants = enter(&data, &selection, &lookups, &mut rows)?;
+        let entrants = enter(&data, &selection, &lookups, &mut peer, &mut rows)?;
         let oracle = Oracle::new(&data.table)?;
         let edges = Keys::edges(&data, EDGES);
         race::check(&data, &entrants, &edges, &oracle.labels(&edges, 1)?)?;
@@ -51,12 +57,29 @@ pub fn run(options: &BenchOptions) -> Result<Vec<Row>, Failure> {
             rows.extend(race::run(&data, mix, &entrants, &keys));
         }
     }
+    for &table in &selection.threes {
+        rows.extend(three::run(table, &options.data, &selection.mixes, &selection.layouts, &lookups, &mut peer)?);
+    }
     Ok(rows)
+}
+
+/// DPDK, started when it is first asked for.
+pub struct Peer {
+    core: usize,
+    fib: Option<Result<RteFib, String>>,
+}
+
+impl Peer {
+    /// rte_fib, or why it is not there.
+    pub fn get(&mut self) -> Result<&RteFib, String> {
+        self.fib.get_or_insert_with(|| RteFib::start(self.core)).as_ref().map_err(Clone::clone)
+    }
 }
 
 /// What the options leave of the scenario.
 struct Selection {
     datasets: Vec<Dataset>,
+    threes: Vec<(&'static str, Dataset)>,
     mixes: Vec<KeyMix>,
     layouts: Vec<&'static str>,
 }
@@ -65,8 +88,11 @@ impl Selection {
     fn of(options: &BenchOptions) -> Result<Self, Failure> {
         let mut layouts: Vec<&str> = CONTENDERS.iter().map(|contender| contender.name).collect();
         layouts.dedup();
+        let tables: Vec<&str> = Dataset::ALL.iter().map(|one| one.name).chain(three::TABLES.map(|one| one.0)).collect();
+        let tables = select("table", &tables, |name| name, &options.table)?;
         Ok(Selection {
-            datasets: select("table", &Dataset::ALL, |dataset| dataset.name, &options.table)?,
+            datasets: Dataset::ALL.into_iter().filter(|dataset| tables.contains(&dataset.name)).collect(),
+            threes: three::TABLES.into_iter().filter(|(name, _)| tables.contains(name)).collect(),
             mixes: select("keys", &KeyMix::ALL, |mix| mix.name(), &options.keys)?,
             layouts: select("layout", &layouts, |name| name, &options.layout)?,
         })
@@ -88,35 +114,68 @@ fn select<T: Copy>(
 }
 
 /// Builds the table in each layout and fills its row of Table 1; those that hold it enter the race.
-fn enter(data: &Data, selection: &Selection, lookups: &Lookups, rows: &mut Vec<Row>) -> Result<Vec<Entrant>, Failure> {
+fn enter(
+    data: &Data,
+    selection: &Selection,
+    lookups: &Lookups,
+    peer: &mut Peer,
+    rows: &mut Vec<Row>,
+) -> Result<Vec<Entrant>, Failure> {
     let family = data.table.family();
     let mut entrants: Vec<Entrant> = Vec::new();
     let suits = |contender: &&Contender| contender.family == family && selection.layouts.contains(&contender.name);
     for contender in CONTENDERS.iter().filter(suits) {
-        let (builder, ways) = contender.resolve(&data.table)?;
         let row = Row::default().of("table", data.name).of("source", data.source).of("layout", contender.name);
-        let row = if contender.builder == builder { row } else { row.of("picked", ways_name(builder)) };
+        let row = facts::table(row, data);
+        if contender.builder == Builder::RteFib {
+            entrants.extend(enter_peer(data, peer, row, rows)?);
+            continue;
+        }
+        let (builder, ways) = contender.resolve(&data.table)?;
+        let row = if contender.builder == builder { row } else { row.of("picked", builder.name()) };
         let (built, build_s) = match race::build(builder, &data.table) {
             Ok(timed) => timed,
             Err(limit) => {
-                rows.push(facts::table(row.of("limit", &limit), data));
+                rows.push(row.of("limit", &limit));
                 continue;
             }
         };
-        let built: Rc<Built> = Rc::new(built);
-        rows.push(facts::layout(facts::table(row, data), data, &built).spread("build_s", build_s));
+        rows.push(facts::layout(row, data, &built).spread("build_s", build_s));
+        let (bytes, built) = (built.size(), Rc::new(built));
         for way in ways {
-            let find: Find = lookups.find(&way, family)?;
-            entrants.push(Entrant { layout: contender.name, mode: way.mode, find, built: built.clone(), build_s });
+            let find = lookups.find(&way, family)?;
+            let (mode, built) = (way.mode.to_owned(), Some(built.clone()));
+            entrants.push(Entrant { layout: contender.name, mode, find, find_labels: None, built, bytes, build_s });
         }
     }
     Ok(entrants)
 }
 
-fn ways_name(builder: layouts::Builder) -> &'static str {
-    match builder {
-        layouts::Builder::Layout(layout) => layout.name(),
-        layouts::Builder::Scheme(scheme) => scheme.name(),
-        layouts::Builder::Chosen => "chosen",
-    }
+/// The same for DPDK. It takes a second to fill, so that it is filled once.
+fn enter_peer(data: &Data, peer: &mut Peer, row: Row, rows: &mut Vec<Row>) -> Result<Vec<Entrant>, Failure> {
+    let fib = peer.get();
+    let start = Instant::now();
+    let filled = match fib {
+        Ok(fib) => fib.fill(0, &data.table)?,
+        Err(missing) => Err(missing),
+    };
+    let build_s = Spread::of(vec![start.elapsed().as_secs_f64()]).expect("one sample");
+    let filled = match filled {
+        Ok(filled) => filled,
+        Err(limit) => {
+            rows.push(row.of("limit", &limit));
+            return Ok(vec![]);
+        }
+    };
+    rows.push(row.number("bytes", filled.bytes as f64).spread("build_s", build_s));
+    let entrant = |(mode, timed, labels)| Entrant {
+        layout: "rte-fib",
+        mode: format!("burst, {mode}"),
+        find: Find::V4(timed),
+        find_labels: Some(Find::V4(labels)),
+        built: None,
+        bytes: filled.bytes,
+        build_s,
+    };
+    Ok(filled.lookups.into_iter().map(entrant).collect())
 }

@@ -5,10 +5,11 @@ use crate::bench::data::Data;
 use crate::bench::data::keys::{KeyMix, Keys};
 use crate::bench::tables::layouts::{Builder, Built, Find};
 use crate::failure::Failure;
-use std::net::Ipv6Addr;
+use std::net::{Ipv4Addr, Ipv6Addr};
 use std::rc::Rc;
 use std::time::Instant;
 use weir_abi::Layout;
+use weir_engine::lookup::Bytes;
 use weir_engine::memory::Spread;
 use weir_engine::tsc;
 use weir_tables::scheme::Scheme;
@@ -27,14 +28,24 @@ const BUILD_S_MAX: f64 = 1.0;
 pub struct Entrant {
     /// Its name.
     pub layout: &'static str,
-    /// `single` or `burst`.
-    pub mode: &'static str,
+    /// `single`, `burst`, or what a peer calls its own.
+    pub mode: String,
     /// Its lookup.
     pub find: Find,
-    /// Its table.
-    pub built: Rc<Built>,
+    /// The lookup that tells labels, if the timed one does not.
+    pub find_labels: Option<Find>,
+    /// Its table, unless the code keeps it itself.
+    pub built: Option<Rc<Built>>,
+    /// Bytes that lookups read.
+    pub bytes: usize,
     /// Seconds that building took.
     pub build_s: Spread,
+}
+
+impl Entrant {
+    fn table(&self) -> Bytes<'_> {
+        self.built.as_ref().map_or(Bytes::Own, |built| built.bytes())
+    }
 }
 
 /// Builds the table a few times.
@@ -102,50 +113,64 @@ impl Oracle {
 /// # Errors
 /// A layout answers wrongly.
 pub fn check(data: &Data, entrants: &[Entrant], keys: &Keys, expected: &[u32]) -> Result<(), Failure> {
-    let mut labels = vec![u32::MAX; keys.len()];
+    let mut labels = vec![0; keys.len()];
     for entrant in entrants {
         labels.fill(u32::MAX);
-        entrant.find.run(entrant.built.bytes(), keys, &mut labels);
-        if let Some(index) = (0..keys.len()).find(|&index| labels[index] != expected[index]) {
-            let who = format!("{} ({}) of {}", entrant.layout, entrant.mode, data.name);
-            return Err(wrong(&who, keys, index, labels[index], expected[index]));
-        }
+        entrant.find_labels.as_ref().unwrap_or(&entrant.find).run(entrant.table(), keys, &mut labels);
+        compare(&format!("{} ({}) of {}", entrant.layout, entrant.mode, data.name), keys, &labels, expected)?;
     }
     Ok(())
 }
 
+/// Compares the labels that `who` found.
+///
+/// # Errors
+/// One is wrong.
+pub fn compare(who: &str, keys: &Keys, labels: &[u32], expected: &[u32]) -> Result<(), Failure> {
+    match (0..keys.len()).find(|&index| labels[index] != expected[index]) {
+        Some(index) => Err(wrong(who, keys, index, labels[index], expected[index])),
+        None => Ok(()),
+    }
+}
+
 fn wrong(who: &str, keys: &Keys, index: usize, found: u32, right: u32) -> Failure {
     let key = match keys {
-        Keys::V4(keys) => std::net::Ipv4Addr::from(keys[index]).to_string(),
+        Keys::V4(keys) => Ipv4Addr::from(keys[index]).to_string(),
         Keys::V6 { hi, lo } => Ipv6Addr::from(u128::from(hi[index]) << 64 | u128::from(lo[index])).to_string(),
     };
     Failure::Runtime(format!("bench tables: {who} finds label {found} for {key}, right is {right}"))
 }
 
-/// Times all layouts, turn by turn; the first round warms up.
-pub fn run(data: &Data, mix: KeyMix, entrants: &[Entrant], keys: &Keys) -> Vec<Row> {
-    let mut labels = vec![0; keys.len()];
+/// Times a turn of each entrant, round after round, and gives the cycles a key; the first round warms up.
+pub fn rounds<T>(entrants: &[T], keys: usize, mut turn: impl FnMut(&T)) -> Vec<Spread> {
     let mut samples: Vec<Vec<f64>> = vec![Vec::with_capacity(ROUNDS); entrants.len()];
     for round in 0..=ROUNDS {
         for (entrant, samples) in entrants.iter().zip(&mut samples) {
             let start = tsc::now();
-            entrant.find.run(entrant.built.bytes(), keys, &mut labels);
-            let cycles = (tsc::now() - start) as f64 / keys.len() as f64;
+            turn(entrant);
+            let cycles = (tsc::now() - start) as f64 / keys as f64;
             if round > 0 {
                 samples.push(cycles);
             }
         }
     }
-    let row = |(entrant, samples): (&Entrant, Vec<f64>)| {
+    samples.into_iter().map(|samples| Spread::of(samples).expect("there are rounds")).collect()
+}
+
+/// A row for each entrant.
+pub fn run(data: &Data, mix: KeyMix, entrants: &[Entrant], keys: &Keys) -> Vec<Row> {
+    let mut labels = vec![0; keys.len()];
+    let spreads = rounds(entrants, keys.len(), |entrant| entrant.find.run(entrant.table(), keys, &mut labels));
+    let row = |(entrant, spread): (&Entrant, Spread)| {
         Row::default()
             .of("table", data.name)
             .of("source", data.source)
             .of("layout", entrant.layout)
             .of("keys", mix.name())
-            .of("mode", entrant.mode)
-            .spread("cycles_per_lookup", Spread::of(samples).expect("there are rounds"))
-            .number("bytes", entrant.built.size() as f64)
+            .of("mode", &entrant.mode)
+            .spread("cycles_per_lookup", spread)
+            .number("bytes", entrant.bytes as f64)
             .spread("build_s", entrant.build_s)
     };
-    entrants.iter().zip(samples).map(row).collect()
+    entrants.iter().zip(spreads).map(row).collect()
 }

@@ -1,0 +1,189 @@
+//! `three-tables`: allowed, blocked and country looked up for the same key, as the RFPF paper's filter does with each packet.
+//!
+//! Bursts of 64 keys go through one table after the other. `cycles_per_lookup`, and `cycles_per_packet` beside it, are of all
+//! three together. D16X4R asks one key at a time, as the paper does; rte_fib in bulk; `chosen` are the layouts that the
+//! compiler picks, each in its best way.
+
+use crate::bench::Row;
+use crate::bench::data::keys::{KEYS, KeyMix, Keys};
+use crate::bench::data::{Data, Dataset};
+use crate::bench::tables::layouts::{Built, CONTENDERS, Find, Lookups};
+use crate::bench::tables::race::{self, Oracle};
+use crate::bench::tables::{Peer, REFERENCE_ONE_IN};
+use crate::failure::Failure;
+use std::path::Path;
+use weir_abi::{BURST_MAX, Family};
+use weir_engine::lookup::{Bytes, Lookup4};
+
+/// Names of the tables, and which list is the blocked one.
+pub const TABLES: [(&str, Dataset); 2] =
+    [("three-tables-178k", Dataset::BLOCK_178K), ("three-tables-1.1m", Dataset::BLOCK_1_1M)];
+
+/// Layouts that take part.
+pub const LAYOUTS: [&str; 3] = ["d16x4r", "rte-fib", "chosen"];
+
+/// Three lookups in one layout.
+struct Entrant {
+    layout: &'static str,
+    mode: String,
+    picked: Option<String>,
+    bytes: usize,
+    steps: Vec<Step>,
+}
+
+/// One of them.
+enum Step {
+    Built(Lookup4, Built),
+    /// The lookup that is timed, and the one that gives labels.
+    Own(Lookup4, Lookup4),
+}
+
+impl Step {
+    fn timed(&self, keys: &[u32], labels: &mut [u32]) {
+        match self {
+            Step::Built(find, built) => find.run(built.bytes(), keys, labels),
+            Step::Own(find, _) => find.run(Bytes::Own, keys, labels),
+        }
+    }
+
+    fn checked(&self, keys: &[u32], labels: &mut [u32]) {
+        match self {
+            Step::Built(find, built) => find.run(built.bytes(), keys, labels),
+            Step::Own(_, find) => find.run(Bytes::Own, keys, labels),
+        }
+    }
+}
+
+/// Runs the part of the scenario for one of [`TABLES`].
+///
+/// # Errors
+/// A list cannot be read, or a layout answers wrongly.
+pub fn run(
+    (name, blocked): (&'static str, Dataset),
+    directory: &Path,
+    mixes: &[KeyMix],
+    layouts: &[&'static str],
+    lookups: &Lookups,
+    peer: &mut Peer,
+) -> Result<Vec<Row>, Failure> {
+    let mut data = Vec::new();
+    for dataset in [Dataset::ALLOW_100K, blocked, Dataset::COUNTRY] {
+        data.push(dataset.load(directory)?);
+    }
+    let mut rows = Vec::new();
+    let mut entrants = Vec::new();
+    for &layout in LAYOUTS.iter().filter(|layout| layouts.contains(layout)) {
+        match if layout == "rte-fib" { peers(&data, peer)? } else { ours(layout, &data, lookups)?.map(|one| vec![one]) }
+        {
+            Ok(found) => entrants.extend(found),
+            Err(limit) => rows.push(Row::default().of("table", name).of("layout", layout).of("limit", &limit)),
+        }
+    }
+    let oracles: Vec<Oracle> = data.iter().map(|data| Oracle::new(&data.table)).collect::<Result<_, _>>()?;
+    for &mix in mixes {
+        let keys = Keys::of(mix, &data[1], &data[0].addresses(), &data[1].addresses(), KEYS);
+        for (index, oracle) in oracles.iter().enumerate() {
+            check(name, index, &entrants, &keys, &oracle.labels(&keys, REFERENCE_ONE_IN)?)?;
+        }
+        rows.extend(race(name, mix, &data, &entrants, &keys));
+    }
+    Ok(rows)
+}
+
+/// One of our contenders, each table in its best way; D16X4R is asked one key at a time.
+fn ours(layout: &'static str, data: &[Data], lookups: &Lookups) -> Result<Result<Entrant, String>, Failure> {
+    let known = |contender: &&crate::bench::tables::layouts::Contender| {
+        contender.name == layout && contender.family == Family::Ipv4
+    };
+    let contender = CONTENDERS.iter().find(known).expect("LAYOUTS are contenders");
+    let mut entrant = Entrant { layout, mode: String::new(), picked: None, bytes: 0, steps: Vec::new() };
+    let (mut modes, mut picked) = (Vec::new(), Vec::new());
+    for data in data {
+        let (builder, ways) = contender.resolve(&data.table)?;
+        let single = ways.first().filter(|_| layout == "d16x4r");
+        let way = single.or(ways.last()).expect("a contender has a lookup");
+        let built = match builder.build(&data.table) {
+            Ok(built) => built,
+            Err(limit) => return Ok(Err(limit)),
+        };
+        let Find::V4(find) = lookups.find(way, Family::Ipv4)? else { unreachable!("compiler bug: asked for IPv4") };
+        modes.push(way.mode);
+        picked.push(builder.name());
+        entrant.bytes += built.size();
+        entrant.steps.push(Step::Built(find, built));
+    }
+    modes.dedup();
+    entrant.mode = modes.join(", ");
+    entrant.picked = (layout == "chosen").then(|| picked.join(", "));
+    Ok(Ok(entrant))
+}
+
+fn peers(data: &[Data], peer: &mut Peer) -> Result<Result<Vec<Entrant>, String>, Failure> {
+    let fib = match peer.get() {
+        Ok(fib) => fib,
+        Err(missing) => return Ok(Err(missing)),
+    };
+    let mut filled = Vec::new();
+    for (slot, data) in (0..).zip(data) {
+        match fib.fill(slot, &data.table)? {
+            Ok(one) => filled.push(one),
+            Err(limit) => return Ok(Err(limit)),
+        }
+    }
+    let bytes = filled.iter().map(|filled| filled.bytes).sum();
+    let modes = filled.iter().map(|filled| filled.lookups.len()).min().unwrap_or(0);
+    let entrant = |index: usize| Entrant {
+        layout: "rte-fib",
+        mode: format!("burst, {}", filled[0].lookups[index].0),
+        picked: None,
+        bytes,
+        steps: filled
+            .iter()
+            .map(|filled| {
+                let (_, timed, checked) = &filled.lookups[index];
+                Step::Own(timed.clone(), checked.clone())
+            })
+            .collect(),
+    };
+    Ok(Ok((0..modes).map(entrant).collect()))
+}
+
+fn check(name: &str, table: usize, entrants: &[Entrant], keys: &Keys, expected: &[u32]) -> Result<(), Failure> {
+    let Keys::V4(addresses) = keys else { unreachable!("compiler bug: IPv6 keys for IPv4 tables") };
+    let mut labels = vec![0; addresses.len()];
+    for entrant in entrants {
+        labels.fill(u32::MAX);
+        entrant.steps[table].checked(addresses, &mut labels);
+        race::compare(&format!("{} ({}) of {name}", entrant.layout, entrant.mode), keys, &labels, expected)?;
+    }
+    Ok(())
+}
+
+fn race(name: &str, mix: KeyMix, data: &[Data], entrants: &[Entrant], keys: &Keys) -> Vec<Row> {
+    let Keys::V4(addresses) = keys else { unreachable!("compiler bug: IPv6 keys for IPv4 tables") };
+    let mut labels = vec![[0; BURST_MAX]; 3];
+    let spreads = race::rounds(entrants, addresses.len(), |entrant| {
+        for burst in addresses.chunks(BURST_MAX) {
+            for (step, labels) in entrant.steps.iter().zip(&mut labels) {
+                step.timed(burst, labels);
+            }
+        }
+    });
+    let sources: Vec<&str> = data.iter().map(|data| data.source).collect();
+    let row = |(entrant, spread): (&Entrant, _)| {
+        let row = Row::default()
+            .of("table", name)
+            .of("source", &sources.join(", "))
+            .of("layout", entrant.layout)
+            .of("keys", mix.name())
+            .of("mode", &entrant.mode);
+        let row = match &entrant.picked {
+            Some(picked) => row.of("picked", picked),
+            None => row,
+        };
+        row.spread("cycles_per_lookup", spread)
+            .spread("cycles_per_packet", spread)
+            .number("bytes", entrant.bytes as f64)
+    };
+    entrants.iter().zip(spreads).map(row).collect()
+}
