@@ -1,24 +1,22 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * Vector kernels of bursts: written once for each width, chosen where the code runs.
+ * Kernels for a whole burst: written once, compiled for each width of vectors, chosen where the code runs.
  *
- * A kernel is one function for a whole burst, so that choosing costs nothing a key:
+ *	WEIR_INLINE void kernel(struct table table, const uint32_t *keys, ...);	   plain C or vector types, no target
  *
- *	SIMD_AVX512 WEIR_NOINLINE void find_avx512(struct table table, const uint32_t *keys, ...);
- *	WEIR_INLINE void find_base(struct table table, const uint32_t *keys, ...);   #ifdef __AVX2__ inside, or plain C
+ *	SIMD_AVX512 WEIR_NOINLINE void kernel_avx512(struct table table, const uint32_t *keys, ...)
+ *	{
+ *		kernel(table, keys, ...);	inlined, and so compiled with AVX-512
+ *	}
  *
  *	if (simd_avx512())
- *		find_avx512(table, keys, ...);
+ *		kernel_avx512(table, keys, ...);
  *	else
- *		find_base(table, keys, ...);
+ *		kernel(table, keys, ...);
  *
- * Code for the machine that compiles it (-march=native) knows the answer, and only one of the two is left in it. A
- *bundle for x86-64-v3 carries both and asks the processor once. So a bundle runs AVX-512 where there is AVX-512, AVX2
- *elsewhere; what is compiled for less, or for another processor, runs the plain C.
- *
- * Vectors are GCC's vector types (`simd_u16x16` ==, +, & ...), comparison masks the builtins below. immintrin.h has all
- * of them and is not included: clang takes longer to read it than to compile a policy. Functions without a target
- * attribute (everything WEIR_INLINE) can be called from a SIMD_AVX512 function; those with one only from their like.
+ * Code for the machine that compiles it (-march=native) knows the answer, and one of the two is dropped. A bundle for
+ * x86-64-v3 carries both and asks the processor once, so it runs AVX-512 where that is there and AVX2 elsewhere. What
+ *is compiled for less runs what the compiler made of the kernel. The choice costs one predicted branch a burst.
  */
 #ifndef WEIR_SIMD_H
 #define WEIR_SIMD_H
@@ -27,27 +25,8 @@
 
 #if defined(WEIR_BURSTS) && defined(__x86_64__)
 
-#define SIMD_X86 1
-
 /* What every processor with AVX-512BW and VL has. */
 #define SIMD_AVX512 __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,avx2,bmi,bmi2,popcnt,lzcnt")))
-
-typedef uint16_t simd_u16x8 __attribute__((vector_size(16), may_alias));
-typedef uint16_t simd_u16x16 __attribute__((vector_size(32), may_alias));
-typedef uint16_t simd_u16x32 __attribute__((vector_size(64), may_alias));
-typedef uint32_t simd_u32x4 __attribute__((vector_size(16), may_alias));
-typedef uint32_t simd_u32x8 __attribute__((vector_size(32), may_alias));
-typedef uint32_t simd_u32x16 __attribute__((vector_size(64), may_alias));
-typedef uint64_t simd_u64x2 __attribute__((vector_size(16), may_alias));
-typedef uint64_t simd_u64x4 __attribute__((vector_size(32), may_alias));
-typedef uint64_t simd_u64x8 __attribute__((vector_size(64), may_alias));
-/* The signed types that builtins take. */
-typedef char simd_i8x16 __attribute__((vector_size(16)));
-typedef char simd_i8x32 __attribute__((vector_size(32)));
-typedef short simd_i16x8 __attribute__((vector_size(16)));
-typedef short simd_i16x16 __attribute__((vector_size(32)));
-typedef short simd_i16x32 __attribute__((vector_size(64)));
-typedef long long simd_i64x8 __attribute__((vector_size(64)));
 
 /* EBX and ECX of one leaf of CPUID, 0 if the processor has no such leaf. */
 struct simd_cpuid {
@@ -94,6 +73,15 @@ WEIR_INLINE bool simd_avx512(void)
 	__atomic_store_n(&state, known, __ATOMIC_RELAXED);
 	return known == PRESENT;
 #endif
+}
+
+#else
+
+#define SIMD_AVX512
+
+WEIR_INLINE bool simd_avx512(void)
+{
+	return false;
 }
 
 #endif

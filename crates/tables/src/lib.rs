@@ -8,6 +8,7 @@
 //! Overlapping prefixes resolve by longest match, label 0 is "no entry", members of a set have label 1. The crate opens no
 //! file and knows no policy: it gets bytes and gives bytes.
 
+mod cells;
 pub mod entries;
 mod flatten;
 pub mod image;

@@ -98,6 +98,12 @@ fn reasons_are_named() {
     assert_eq!(error(&with_word(&dxr, 11, u32::MAX)), "corrupt d16x4r image: section `ranges`: bad section bounds");
     assert_eq!(error(&with_word(&set, 10, 3)), "corrupt exact-set image: section `buckets`: bad dimension");
     assert_eq!(error(&with_word(&set, 11, 4)), "corrupt exact-set image: section `buckets`: bad dimension");
+    assert_eq!(error(&with_word(&set, 12, 32)), "corrupt exact-set image: section `overflow`: bad section size");
+    assert_eq!(error(&with_word(&set, 12, 7)), "corrupt exact-set image: section `overflow`: bad section size");
+    assert_eq!(
+        error(&with_word(&set, set.as_bytes().len() / 4 - 1, 2)),
+        "corrupt exact-set image: section `overflow`: bad member"
+    );
     assert_eq!(error(&with_word(&set, 3, 2)), "corrupt exact-set image: section `header`: bad label count");
     assert_eq!(error(&with_word(&range6, 16, 3 << 30)), "corrupt range6 image: section `root`: bad entry kind");
     assert_eq!(error(&with_word(&range6, 16, 1 << 30 | 999)), "corrupt range6 image: section `root`: bad node number");

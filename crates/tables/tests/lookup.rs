@@ -134,7 +134,7 @@ fn exact_sets_of_all_bucket_sizes() {
         let keys = edges4(&list[..list.len().min(20_000)]);
         let image = check4(table(Family::Ipv4, Kind::Set, &list), Layout::ExactSet, keys);
         assert_eq!(image.sections()[1], ("buckets", buckets), "{count} addresses");
-        assert!(image.sections()[2].1 <= count / 500 * 4 + 40, "{count} addresses: {:?}", image.sections());
+        assert!(image.sections()[2].1 <= count / 500 * 64 + 256, "{count} addresses: {:?}", image.sections());
     }
 }
 
@@ -142,7 +142,7 @@ fn exact_sets_of_all_bucket_sizes() {
 fn an_exact_set_whose_buckets_overflow() {
     let list = crowd4(300_000, 7);
     let image = check4(table(Family::Ipv4, Kind::Set, &list), Layout::ExactSet, edges4(&list));
-    assert!(image.sections()[2].1 > 0);
+    assert!(image.sections()[2].1 > 128, "more than the two groups that there are always");
 }
 
 #[test]

@@ -5,5 +5,6 @@
 
 pub(crate) mod dxr;
 pub(crate) mod exact_set;
+pub(crate) mod overflow;
 pub(crate) mod range6;
 pub(crate) mod rank_leaf;

@@ -23,11 +23,11 @@ pub fn entries4() -> impl Strategy<Value = Vec<Entry<u32>>> {
     proptest::collection::vec((addr, len, 1u32..6), 0..200)
 }
 
-/// IPv4 addresses, some in one /16, some with the remainder that looks like a free slot.
+/// IPv4 addresses, some in one /16, some with the remainders that look like marks.
 pub fn addresses4() -> impl Strategy<Value = Vec<Entry<u32>>> {
     let addr = prop_oneof![
         2 => any::<u16>().prop_map(|low| 0x0a01_0000 | u32::from(low)),
-        1 => any::<u16>().prop_map(|low| 0xffff_0000 | u32::from(low)),
+        1 => any::<u16>().prop_map(|low| 0xfffe_0000 | u32::from(low) << 1),
         2 => any::<u32>(),
     ];
     proptest::collection::vec(addr.prop_map(|addr| (addr, 32, 1)), 0..300)

@@ -1,0 +1,157 @@
+//! Overflow of exact sets: the few addresses that their buckets have no room for.
+//!
+//! A hash table of groups of one cache line. An address is in its group or nowhere, so a lookup reads one line, an insertion
+//! and a deletion write one word, and there is nothing to tombstone.
+//!
+//! ```text
+//! group = address * multiplier mod 2^32 >> shift            shift = 32 - log2(groups), groups >= 2, multiplier odd
+//!
+//! groups  63       32 31       0  63       32 31       0      8 words
+//!        +-----------+----------+-----------+----------+ ...
+//!        |  members  | address  |  members  | address  |      members: bit m for member m of the set, 0 for a free word
+//!        +-----------+----------+-----------+----------+ ...
+//! ```
+
+use std::collections::hash_map::{Entry, HashMap};
+use std::ops::Range;
+
+use weir_abi::Layout;
+
+use crate::cells::Cells;
+use crate::image::{BuildError, Header, ImageError};
+
+/// Words of a group: one cache line.
+const GROUP_WORDS: usize = 8;
+const WORD_BYTES: usize = 8;
+/// Of 32 bits, at least one is left for the group.
+const SHIFTS: Range<u32> = 1..32;
+/// Multipliers that the builder tries before it gives up. Lists that defeat one by design do not defeat the next.
+const TRIES: u32 = 64;
+/// Tries with so many groups before there are twice as many.
+const TRIES_A_SIZE: u32 = 4;
+/// Addresses a group at most, on average.
+const LOAD_MAX: usize = 2;
+
+/// Fields of the header.
+pub(super) const SHIFT: usize = 6;
+pub(super) const MULTIPLIER: usize = 7;
+
+/// A built overflow.
+pub(super) struct Built {
+    pub words: Vec<u64>,
+    pub numbers: [(usize, u32); 2],
+}
+
+/// An address with the members (a bit each) that hold it, and its word.
+pub(crate) fn word(addr: u32, members: u32) -> u64 {
+    u64::from(members) << 32 | u64::from(addr)
+}
+
+/// Builds the groups of addresses, each with the members that hold it; an address may come more than once.
+pub(super) fn build(layout: Layout, addresses: &[(u32, u32)]) -> Result<Built, BuildError> {
+    let mut members = HashMap::with_capacity(addresses.len());
+    for &(addr, bits) in addresses {
+        match members.entry(addr) {
+            Entry::Occupied(mut held) => *held.get_mut() |= bits,
+            Entry::Vacant(free) => {
+                free.insert(bits);
+            }
+        }
+    }
+    let mut addresses: Vec<(u32, u32)> = members.into_iter().collect();
+    // The same table gives the same bytes.
+    addresses.sort_unstable();
+    let mut groups = (addresses.len() / LOAD_MAX).next_power_of_two().max(2);
+    for attempt in 0..TRIES {
+        let place = Place { at: 0, shift: 32 - groups.ilog2(), multiplier: multiplier(attempt) };
+        if let Some(words) = place.fill(&addresses) {
+            return Ok(Built { words, numbers: [(SHIFT, place.shift), (MULTIPLIER, place.multiplier)] });
+        }
+        if attempt % TRIES_A_SIZE == TRIES_A_SIZE - 1 && groups < addresses.len() * 8 {
+            groups *= 2;
+        }
+    }
+    Err(BuildError::Limit { layout, what: "addresses in a group of the overflow", max: GROUP_WORDS })
+}
+
+/// Odd numbers without a pattern (splitmix32); the first spreads runs of addresses evenly.
+fn multiplier(attempt: u32) -> u32 {
+    let mut mixed = attempt.wrapping_mul(0x9e37_79b9);
+    mixed = (mixed ^ mixed >> 16).wrapping_mul(0x85eb_ca6b);
+    mixed = (mixed ^ mixed >> 13).wrapping_mul(0xc2b2_ae35);
+    (mixed ^ mixed >> 16 ^ 0x9e37_79b0) | 1
+}
+
+/// Where an image has its overflow.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Place {
+    at: usize,
+    shift: u32,
+    multiplier: u32,
+}
+
+impl Place {
+    /// Section 1 of the image, its bounds checked and no member in it beyond `members` (a bit each).
+    pub fn open(header: &Header, image: &[u8]) -> Result<Self, ImageError> {
+        let words: &[[u8; WORD_BYTES]] = header.section(image, 1, "overflow")?;
+        let place = Place {
+            at: header.section[2] as usize,
+            shift: header.section[SHIFT],
+            multiplier: header.section[MULTIPLIER],
+        };
+        if !SHIFTS.contains(&place.shift) || words.len() != GROUP_WORDS << (32 - place.shift) {
+            return Err(header.corrupt("overflow", "section size"));
+        }
+        Ok(place)
+    }
+
+    /// Checks that no member is beyond the header's labels.
+    pub fn check(&self, header: &Header, image: &[u8]) -> Result<(), ImageError> {
+        let words: &[[u8; WORD_BYTES]] = header.section(image, 1, "overflow")?;
+        match words.iter().any(|&word| u64::from_le_bytes(word) >> 32 > u64::from(header.labels)) {
+            true => Err(header.corrupt("overflow", "member")),
+            false => Ok(()),
+        }
+    }
+
+    fn fill(&self, addresses: &[(u32, u32)]) -> Option<Vec<u64>> {
+        let mut words = vec![0; GROUP_WORDS << (32 - self.shift)];
+        for &(addr, members) in addresses {
+            let group = &mut words[self.group(addr) * GROUP_WORDS..][..GROUP_WORDS];
+            *group.iter_mut().find(|word| **word == 0)? = word(addr, members);
+        }
+        Some(words)
+    }
+
+    fn group(&self, addr: u32) -> usize {
+        (addr.wrapping_mul(self.multiplier) >> self.shift) as usize
+    }
+
+    /// Byte offsets of the words of the address's group.
+    pub fn words(&self, addr: u32) -> impl Iterator<Item = usize> + use<> {
+        let group = self.at + self.group(addr) * GROUP_WORDS * WORD_BYTES;
+        (0..GROUP_WORDS).map(move |index| group + index * WORD_BYTES)
+    }
+
+    /// The members (a bit each) that hold the address.
+    pub fn find(&self, cells: &(impl Cells + ?Sized), addr: u32) -> u32 {
+        let words = self.words(addr).map(|at| cells.u64(at));
+        words.filter(|&word| word as u32 == addr).fold(0, |members, word| members | (word >> 32) as u32)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_that_collide_get_another_multiplier() {
+        // All in group 0 of the first multiplier, whatever the number of groups: multiples of its inverse.
+        let first = multiplier(0);
+        let inverse = (0..5).fold(first, |x, _| x.wrapping_mul(2u32.wrapping_sub(first.wrapping_mul(x))));
+        let addresses: Vec<_> = (0..1000u32).map(|index| (inverse.wrapping_mul(index), 1)).collect();
+        let built = build(Layout::ExactSet, &addresses).unwrap_or_else(|error| panic!("{error}"));
+        assert_ne!(built.numbers[1].1, first);
+        assert!(built.words.len() <= 1000 * GROUP_WORDS, "{} words", built.words.len());
+    }
+}
