@@ -16,6 +16,7 @@ use weir_engine::cpu::Cpu;
 use weir_engine::memory;
 use weir_policy::checked::TableKind;
 use weir_policy::diag::Diagnostic;
+use weir_policy::pass::choose_layouts;
 use weir_policy::source::SourceMap;
 
 /// Packets of the measurement: more than branch predictors learn by heart, fewer than the cache holds.
@@ -70,6 +71,8 @@ struct TableCost {
     entries: usize,
     labels: usize,
     layout: &'static str,
+    /// What the layouts that could hold the table were expected to cost.
+    layout_reason: String,
     bytes: u64,
 }
 
@@ -184,6 +187,7 @@ fn certify(policy: &Policy, options: &CheckOptions) -> Result<Certificate, Failu
             entries: table.facts.entries,
             labels: table.facts.labels.len(),
             layout: Layout::name(slot.layout),
+            layout_reason: choose_layouts::choose(table).to_string(),
             bytes: image.as_bytes().len() as u64,
         })
         .collect();

@@ -19,7 +19,7 @@ pub fn lower(policy: &Checked, sources: &SourceMap) -> Lowered {
     let slots = policy.tables.iter().map(|table| Slot {
         name: table.name.clone(),
         family: table.family,
-        layout: pass::choose_layouts::choose(table),
+        layout: pass::choose_layouts::choose(table).layout,
     });
     let mut program = Program {
         name: policy.name.clone(),
