@@ -87,6 +87,21 @@ impl<'a> ChainEmitter<'a> {
         }
     }
 
+    /// The statement that asks a table about all packets of a burst, if the layout has a way to.
+    pub(super) fn find_burst_call(&self, id: FindId) -> Option<String> {
+        let find = self.chain.finds[usize::from(id.0)];
+        let key = Column::of(find.key).name;
+        let keys = match self.program.slot(find.slot).layout {
+            Layout::RankLeaf => format!("rank_leaf_find_burst(WEIR_TABLE(env, {}), packets->{key}", find.slot.0),
+            Layout::RankLeaf6 => {
+                let table = format!("WEIR_TABLE(env, {})", find.slot.0);
+                format!("rank_leaf6_find_burst({table}, packets->{key}.hi, packets->{key}.lo")
+            }
+            Layout::Dxr16x4 | Layout::ExactSet | Layout::Range6 => return None,
+        };
+        Some(format!("{keys}, packets->{}, count);", self.conditions.find_name(id)))
+    }
+
     /// The call that asks a table about a packet.
     pub(super) fn find_call(&self, id: FindId) -> String {
         let find = self.chain.finds[usize::from(id.0)];

@@ -79,6 +79,10 @@ impl ChainEmitter<'_> {
         out.function(&format!("static void {name}_lookups"), &parameters.map(str::to_owned));
         for &id in &self.chain.staged {
             let find = self.chain.finds[usize::from(id.0)];
+            if let Some(call) = self.find_burst_call(id) {
+                out.line(&call);
+                continue;
+            }
             let call = self.find_call(id);
             let answer = match self.program.slot(find.slot).family {
                 // Asking for a packet that is not IPv4 costs less than a branch; rules ask for the answer behind a guard.
