@@ -91,13 +91,12 @@ impl<'a> ChainEmitter<'a> {
     pub(super) fn find_burst_call(&self, id: FindId) -> Option<String> {
         let find = self.chain.finds[usize::from(id.0)];
         let key = Column::of(find.key).name;
+        let table = format!("WEIR_TABLE(env, {})", find.slot.0);
         let keys = match self.program.slot(find.slot).layout {
-            Layout::RankLeaf => format!("rank_leaf_find_burst(WEIR_TABLE(env, {}), packets->{key}", find.slot.0),
-            Layout::RankLeaf6 => {
-                let table = format!("WEIR_TABLE(env, {})", find.slot.0);
-                format!("rank_leaf6_find_burst({table}, packets->{key}.hi, packets->{key}.lo")
-            }
-            Layout::Dxr16x4 | Layout::ExactSet | Layout::Range6 => return None,
+            Layout::ExactSet => format!("exact_set_find_burst({table}, packets->{key}"),
+            Layout::RankLeaf => format!("rank_leaf_find_burst({table}, packets->{key}"),
+            Layout::RankLeaf6 => format!("rank_leaf6_find_burst({table}, packets->{key}.hi, packets->{key}.lo"),
+            Layout::Dxr16x4 | Layout::Range6 => return None,
         };
         Some(format!("{keys}, packets->{}, count);", self.conditions.find_name(id)))
     }
