@@ -10,7 +10,7 @@
 
 #include "env.h"
 
-#ifndef __bpf__
+#ifdef WEIR_BURSTS
 
 enum { LANES = 32 }; /* of a cache line */
 

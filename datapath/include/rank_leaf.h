@@ -65,7 +65,7 @@ WEIR_INLINE uint32_t rank_entry(struct table table, uint32_t word, uint32_t chun
 	return entry;
 }
 
-#ifdef __bpf__
+#ifndef WEIR_BURSTS
 
 /* The lane of the chunk's run, given its leaf. */
 WEIR_INLINE uint32_t rank_lane(struct table table, struct rank_lanes lanes, uint32_t entry, uint32_t chunk)
@@ -140,7 +140,7 @@ WEIR_INLINE uint32_t rank_leaf6_find(struct table table, uint64_t hi, uint64_t l
 	return value & RANK_FLAG ? 0 : value;
 }
 
-#ifndef __bpf__
+#ifdef WEIR_BURSTS
 
 /*
  * One step for many keys, each part of the step for all of them before the next: what the keys wait for, they wait for
