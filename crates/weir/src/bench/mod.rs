@@ -23,8 +23,10 @@ struct Scenario {
     /// The figure that it answers to.
     paper: &'static str,
     run: fn(&BenchOptions) -> Result<Vec<Row>, Failure>,
-    /// Field whose number is drawn, if a plot is asked for.
-    plotted: &'static str,
+    /// Draws the rows, if a plot is asked for, under the scenario's name.
+    plot: fn(&str, &[Row]) -> String,
+    /// Whether it is made of cells that `--table`, `--layout` and `--keys` pick from.
+    has_cells: bool,
 }
 
 const SCENARIOS: &[Scenario] = &[
@@ -32,13 +34,15 @@ const SCENARIOS: &[Scenario] = &[
         name: "rfpf-three-tables",
         paper: "RFPF Fig. 5-6: three lookups on the source, 67 Mpps on 6 cores of 3.6 GHz with I/O (about 320 cycles a packet)",
         run: rfpf_three_tables::run,
-        plotted: "ns_per_packet",
+        plot: |title, rows| plot::bars(title, "ns_per_packet", rows),
+        has_cells: false,
     },
     Scenario {
         name: "tables",
         paper: "RFPF Table 1: size of each table in each lookup scheme (D16X4R: 2.41 MB for 178k addresses, 9.40 MB for 1.1M)",
         run: tables::run,
-        plotted: "cycles_per_lookup",
+        plot: tables::plot,
+        has_cells: true,
     },
 ];
 
@@ -70,6 +74,11 @@ impl Row {
     pub fn title(&self) -> String {
         let texts = self.0.values().filter_map(Value::as_str);
         texts.collect::<Vec<_>>().join(", ")
+    }
+
+    /// Something that was run.
+    pub fn text(&self, field: &str) -> Option<&str> {
+        self.0.get(field).and_then(Value::as_str)
     }
 
     /// A figure.
@@ -123,10 +132,13 @@ pub fn run(options: &BenchOptions) -> Result<(), Failure> {
     let Some(scenario) = SCENARIOS.iter().find(|scenario| scenario.name == name) else {
         return Err(Failure::Rejected(format!("weir: no scenario `{name}`; `weir bench --list` names them")));
     };
+    let picked = [&options.table, &options.layout, &options.keys].iter().any(|names| !names.is_empty());
+    if picked && !scenario.has_cells {
+        return Err(Failure::Rejected(format!("weir: {name} takes no --table, --layout or --keys")));
+    }
     let rows = (scenario.run)(options)?;
     if let Some(path) = &options.plot {
-        let svg = plot::bars(scenario.name, scenario.plotted, &rows);
-        fs::write(path, svg).map_err(|error| Failure::file(path, error))?;
+        fs::write(path, (scenario.plot)(scenario.name, &rows)).map_err(|error| Failure::file(path, error))?;
     }
     let outcome = Outcome { scenario: scenario.name, machine: Machine::this(), rows };
     if options.json { report::print_json(&outcome) } else { report::print(&describe(scenario, &outcome)) }

@@ -8,6 +8,9 @@ pub mod hosts;
 pub mod keys;
 pub mod shapes;
 
+#[cfg(test)]
+mod tests;
+
 use crate::bench::traffic::SplitMix;
 use crate::failure::Failure;
 use geo::GeoShape;
@@ -124,7 +127,7 @@ impl Dataset {
 
     /// A sequence of its own for each list.
     fn random(&self) -> SplitMix {
-        SplitMix::new(self.name.bytes().fold(7, |seed, byte| seed * 131 + u64::from(byte)))
+        SplitMix::new(self.name.bytes().fold(7u64, |seed, byte| seed.wrapping_mul(131).wrapping_add(byte.into())))
     }
 }
 

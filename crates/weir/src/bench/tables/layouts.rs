@@ -86,7 +86,7 @@ pub const CONTENDERS: &[Contender] = &[
     scheme(Scheme::SailL, &[Way::of(Scheme::SailL)]),
     scheme(Scheme::Dir24_8, &[Way::of(Scheme::Dir24_8)]),
     scheme(Scheme::Radix, &[Way::of(Scheme::Radix)]),
-    layout(Layout::ExactSet, Family::Ipv4, &[Way::single("exact_set.h", "exact_set_find")]),
+    layout(Layout::ExactSet, Family::Ipv4, &[Way::single("exact_set.h", "exact_set_find"), Way::burst("exact_set.h", "exact_set_find_burst")]),
     layout(Layout::RankLeaf, Family::Ipv4, &[Way::single("rank_leaf.h", "rank_leaf_find"), Way::burst("rank_leaf.h", "rank_leaf_find_burst")]),
     layout(Layout::Range6, Family::Ipv6, &[Way::single("range6.h", "range6_find")]),
     layout(Layout::RankLeaf6, Family::Ipv6, &[Way::single("rank_leaf.h", "rank_leaf6_find"), Way::burst("rank_leaf.h", "rank_leaf6_find_burst")]),

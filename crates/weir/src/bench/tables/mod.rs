@@ -6,6 +6,7 @@
 //! layouts of a table take turns, on one pinned core, so that their ratios hold even where the machine is shared; each figure is
 //! the median over the rounds. Before anything is timed, every layout must give the reference's answers.
 
+mod chart;
 mod chosen;
 mod facts;
 mod layouts;
@@ -13,11 +14,15 @@ mod race;
 mod rte_fib;
 mod three;
 
+#[cfg(test)]
+mod tests;
+
 use crate::bench::Row;
 use crate::bench::data::keys::{KEYS, KeyMix, Keys};
 use crate::bench::data::{Data, Dataset};
 use crate::cli::BenchOptions;
 use crate::failure::Failure;
+pub use chart::svg as plot;
 use layouts::{Builder, CONTENDERS, Contender, Find, Lookups};
 use race::{Entrant, Oracle};
 use rte_fib::RteFib;

@@ -1,4 +1,6 @@
-//! Draws rows as horizontal bars.
+//! Draws rows: as horizontal bars, or in groups.
+
+pub mod grouped;
 
 use super::Row;
 use plotters::prelude::*;

@@ -1,0 +1,173 @@
+//! Draws panels of grouped bars: a group for each table, a bar for each layout in it, a panel for each mix of keys.
+
+use plotters::prelude::*;
+use plotters::style::{FontTransform, TextStyle};
+
+type Area<'a> = DrawingArea<SVGBackend<'a>, plotters::coord::Shift>;
+type Drawn = Result<(), Box<dyn std::error::Error>>;
+
+const HEAD_HEIGHT: i32 = 72;
+const PANEL_HEIGHT: i32 = 300;
+/// Within a panel: above the bars, and below them where groups have their names.
+const ABOVE: i32 = 64;
+const BELOW: i32 = 34;
+const LEFT: i32 = 56;
+const BAR_WIDTH: i32 = 13;
+const GROUP_GAP: i32 = 22;
+const LEGEND_WIDTH: i32 = 110;
+const WIDTH_MIN: i32 = 700;
+/// Room for a letter of a group's name.
+const LETTER_WIDTH: i32 = 7;
+/// Lines across a panel.
+const LINES: i32 = 4;
+
+/// One colour a bar of a group; again from the start beyond.
+const COLOURS: [RGBColor; 14] = [
+    RGBColor(198, 219, 239),
+    RGBColor(158, 202, 225),
+    RGBColor(107, 174, 214),
+    RGBColor(199, 199, 199),
+    RGBColor(166, 166, 166),
+    RGBColor(130, 130, 130),
+    RGBColor(95, 95, 95),
+    RGBColor(44, 140, 80),
+    RGBColor(120, 190, 100),
+    RGBColor(188, 170, 210),
+    RGBColor(130, 100, 175),
+    RGBColor(240, 160, 75),
+    RGBColor(205, 60, 50),
+    RGBColor(120, 70, 40),
+];
+
+/// What stands where a bar may be.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Cell {
+    /// A figure.
+    Bar(f64),
+    /// Why there is none, in a word.
+    Word(&'static str),
+    /// Nothing was asked.
+    Nothing,
+}
+
+/// Bars of all groups: `cells[group][bar]`.
+#[derive(Clone, Debug)]
+pub struct Panel {
+    /// What stands above it.
+    pub title: String,
+    /// As many as there are groups.
+    pub cells: Vec<Vec<Cell>>,
+}
+
+/// Panels with the same groups and bars.
+#[derive(Clone, Debug)]
+pub struct Chart {
+    /// What stands above all.
+    pub title: String,
+    /// Names of the groups.
+    pub groups: Vec<String>,
+    /// Names of a group's bars.
+    pub bars: Vec<String>,
+    /// From top to bottom.
+    pub panels: Vec<Panel>,
+    /// Where bars are cut off; their figures stand above them all the same.
+    pub cut: f64,
+}
+
+/// The chart as an SVG.
+pub fn svg(chart: &Chart) -> String {
+    let mut svg = String::new();
+    draw(&mut svg, chart).expect("drawing into a string does not fail");
+    svg
+}
+
+fn draw(svg: &mut String, chart: &Chart) -> Drawn {
+    let groups: i32 = (0..chart.groups.len()).map(|group| group_width(chart, group) + GROUP_GAP).sum();
+    let width = (LEFT + groups + GROUP_GAP).max(WIDTH_MIN);
+    let per_line = ((width - LEFT) / LEGEND_WIDTH).max(1);
+    let legend = (chart.bars.len() as i32 + per_line - 1) / per_line * 20;
+    let height = HEAD_HEIGHT + legend + PANEL_HEIGHT * chart.panels.len() as i32;
+    let area = SVGBackend::with_string(svg, (width as u32, height as u32)).into_drawing_area();
+    area.fill(&WHITE)?;
+    area.draw(&Text::new(chart.title.clone(), (16, 16), ("sans-serif", 20).into_font()))?;
+    for (index, name) in (0..).zip(&chart.bars) {
+        let at = (LEFT + index % per_line * LEGEND_WIDTH, 52 + index / per_line * 20);
+        area.draw(&Rectangle::new([at, (at.0 + 12, at.1 + 12)], colour(index as usize).filled()))?;
+        area.draw(&Text::new(name.clone(), (at.0 + 18, at.1), ("sans-serif", 13).into_font()))?;
+    }
+    for (index, panel) in (0..).zip(&chart.panels) {
+        let top = HEAD_HEIGHT + legend + index * PANEL_HEIGHT;
+        draw_panel(&area, chart, panel, top, width)?;
+    }
+    area.present()?;
+    Ok(())
+}
+
+/// The bars that a group has in any panel: it is not given room for others.
+fn bars_of(chart: &Chart, group: usize) -> Vec<usize> {
+    let there = |bar: &usize| chart.panels.iter().any(|panel| panel.cells[group][*bar] != Cell::Nothing);
+    (0..chart.bars.len()).filter(there).collect()
+}
+
+fn group_width(chart: &Chart, group: usize) -> i32 {
+    let name = chart.groups[group].len() as i32 * LETTER_WIDTH;
+    name.max(bars_of(chart, group).len() as i32 * BAR_WIDTH)
+}
+
+fn draw_panel(area: &Area<'_>, chart: &Chart, panel: &Panel, top: i32, width: i32) -> Drawn {
+    let figures = panel.cells.iter().flatten().filter_map(|cell| match cell {
+        Cell::Bar(figure) => Some(*figure),
+        _ => None,
+    });
+    let most = figures.fold(f64::MIN_POSITIVE, f64::max).min(chart.cut);
+    let (base, room) = (top + PANEL_HEIGHT - BELOW, PANEL_HEIGHT - ABOVE - BELOW);
+    area.draw(&Text::new(panel.title.clone(), (16, top + 4), ("sans-serif", 16).into_font()))?;
+    for line in 0..=LINES {
+        let y = base - room * line / LINES;
+        area.draw(&PathElement::new([(LEFT - 6, y), (width - GROUP_GAP, y)], RGBColor(225, 225, 225)))?;
+        let figure = format!("{:.0}", most * f64::from(line) / f64::from(LINES));
+        area.draw(&Text::new(figure, (16, y - 7), ("sans-serif", 12).into_font()))?;
+    }
+    let upright = TextStyle::from(("sans-serif", 11).into_font()).transform(FontTransform::Rotate270);
+    let mut left = LEFT;
+    for (group, name) in chart.groups.iter().enumerate() {
+        area.draw(&Text::new(name.clone(), (left, base + 8), ("sans-serif", 13).into_font()))?;
+        for (place, bar) in (0..).zip(bars_of(chart, group)) {
+            let left = left + place * BAR_WIDTH;
+            let (tall, text) = match panel.cells[group][bar] {
+                Cell::Bar(figure) => ((figure.min(most) / most * f64::from(room)) as i32, format!("{figure:.1}")),
+                Cell::Word(word) => (0, word.to_owned()),
+                Cell::Nothing => (0, String::new()),
+            };
+            let right = left + BAR_WIDTH - 2;
+            area.draw(&Rectangle::new([(left, base - tall), (right, base)], colour(bar).filled()))?;
+            area.draw(&Text::new(text, (left - 1, base - tall - 4), upright.clone()))?;
+        }
+        left += group_width(chart, group) + GROUP_GAP;
+    }
+    Ok(())
+}
+
+fn colour(index: usize) -> RGBColor {
+    COLOURS[index % COLOURS.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Cell, Chart, Panel, svg};
+
+    #[test]
+    fn figures_and_reasons_are_written() {
+        let cells = vec![vec![Cell::Bar(12.34), Cell::Word("NC")], vec![Cell::Nothing, Cell::Bar(900.0)]];
+        let text = svg(&Chart {
+            title: "a title".to_owned(),
+            groups: vec!["one".to_owned(), "two".to_owned()],
+            bars: vec!["first".to_owned(), "second".to_owned()],
+            panels: vec![Panel { title: "above".to_owned(), cells }],
+            cut: 100.0,
+        });
+        for wanted in ["a title", "one", "two", "first", "second", "above", "12.3", "NC", "900.0"] {
+            assert!(text.contains(wanted), "{wanted} is missing");
+        }
+    }
+}

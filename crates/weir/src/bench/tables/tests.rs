@@ -1,0 +1,128 @@
+//! The scenario's pieces, without looking at the clock.
+
+use super::layouts::{Builder, Built, CONTENDERS, Lookups};
+use super::race::{Entrant, Oracle};
+use super::{Selection, race, run};
+use crate::bench::Row;
+use crate::bench::data::Dataset;
+use crate::bench::data::keys::Keys;
+use crate::cli::{BenchOptions, Cli, Command};
+use clap::Parser;
+use std::path::Path;
+use std::rc::Rc;
+use weir_abi::{Family, Layout};
+use weir_engine::memory::Spread;
+use weir_tables::scheme::Scheme;
+
+fn options(arguments: &[&str]) -> BenchOptions {
+    let line = ["weir", "bench", "tables", "--data", "/nonexistent"].iter().chain(arguments);
+    match Cli::parse_from(line).command {
+        Command::Bench(options) => options,
+        command => panic!("{command:?}"),
+    }
+}
+
+#[test]
+fn every_layout_of_a_policy_takes_part() {
+    for layout in Layout::ALL {
+        let contender = CONTENDERS.iter().find(|contender| contender.name == layout.name());
+        assert!(contender.is_some_and(|contender| !contender.ways.is_empty()), "{}", layout.name());
+    }
+}
+
+#[test]
+fn unknown_names_are_refused_with_the_known_ones() {
+    for (option, known) in [("--table", "three-tables-1.1m"), ("--layout", "rank-leaf"), ("--keys", "sequential")] {
+        let Err(failure) = Selection::of(&options(&[option, "none"])) else { panic!("{option} none is taken") };
+        let failure = failure.to_string();
+        assert!(failure.contains("none") && failure.contains(known), "{failure}");
+    }
+    let selection = Selection::of(&options(&["--table", "city", "--table", "three-tables-178k"])).unwrap();
+    assert_eq!((selection.datasets.len(), selection.threes.len()), (1, 1));
+    assert_eq!((selection.mixes.len(), selection.layouts.len()), (3, CONTENDERS.len() - 1));
+}
+
+#[test]
+fn rows_of_a_table() {
+    let layouts = ["--layout", "sail", "--layout", "exact-set", "--layout", "rank-leaf", "--layout", "chosen"];
+    let arguments: Vec<&str> = ["--table", "private", "--keys", "sequential"].into_iter().chain(layouts).collect();
+    let rows = run(&options(&arguments)).unwrap();
+    assert!(rows.iter().all(|row| row.text("table") == Some("private") && row.text("source") == Some("synthetic")));
+    let of = |layout: &str, timed: bool| -> Vec<&Row> {
+        let of_layout = rows.iter().filter(|row| row.text("layout") == Some(layout));
+        of_layout.filter(|row| row.text("keys").is_some() == timed).collect()
+    };
+    // What does not fit says why, and is not timed.
+    let limit = of("exact-set", false)[0].text("limit").unwrap();
+    assert!(limit.contains("/32 addresses only"), "{limit}");
+    assert!(of("exact-set", true).is_empty());
+    for layout in ["sail", "rank-leaf", "chosen"] {
+        let facts = of(layout, false);
+        assert_eq!(facts.len(), 1);
+        for field in ["prefixes", "mean_length_bits", "labels", "bytes", "build_s", "build_s_min", "build_s_max"] {
+            assert!(facts[0].get(field).is_some(), "{layout}: {field}");
+        }
+        assert!(!of(layout, true).is_empty());
+        for row in of(layout, true) {
+            assert!(row.text("mode").is_some() && row.get("bytes") == facts[0].get("bytes"));
+            let [min, median, max] =
+                ["_min", "", "_max"].map(|bound| row.get(&format!("cycles_per_lookup{bound}")).unwrap());
+            assert!(min <= median && median <= max);
+        }
+    }
+    let modes: Vec<_> = of("rank-leaf", true).iter().map(|row| row.text("mode").unwrap()).collect();
+    assert_eq!(modes, ["single", "burst"]);
+    assert!(of("chosen", false)[0].text("picked").is_some());
+    let picture = super::plot("tables", &rows);
+    assert!(picture.contains("sequential keys") && picture.contains("NC"));
+}
+
+#[test]
+fn limits_are_named() {
+    let table = Dataset::ASN.load(Path::new("/nonexistent")).unwrap().table;
+    for scheme in [Scheme::D20R, Scheme::Poptrie18, Scheme::SailL, Scheme::Dir24_8] {
+        let limit = Builder::Scheme(scheme).build(&table).unwrap_err();
+        assert!(limit.contains(scheme.name()) && limit.contains("labels"), "{limit}");
+    }
+}
+
+#[test]
+fn a_wrong_layout_fails_the_scenario() {
+    let data = Dataset::PRIVATE.load(Path::new("/nonexistent")).unwrap();
+    let other = Dataset::ALLOW_100K.load(Path::new("/nonexistent")).unwrap();
+    let lookups = Lookups::compile().unwrap();
+    let contender = CONTENDERS.iter().find(|contender| contender.name == "d16x4r").unwrap();
+    let (builder, ways) = contender.resolve(&data.table).unwrap();
+    let entrant = |built: Built| Entrant {
+        layout: "d16x4r",
+        mode: ways[0].mode.to_owned(),
+        find: lookups.find(&ways[0], Family::Ipv4).unwrap(),
+        find_labels: None,
+        bytes: built.size(),
+        built: Some(Rc::new(built)),
+        build_s: Spread::of(vec![0.0]).unwrap(),
+    };
+    let keys = Keys::edges(&data, 100);
+    let right = Oracle::new(&data.table).unwrap().labels(&keys, 1).unwrap();
+    race::check(&data, &[entrant(builder.build(&data.table).unwrap())], &keys, &right).unwrap();
+    let wrong = race::check(&data, &[entrant(builder.build(&other.table).unwrap())], &keys, &right).unwrap_err();
+    let wrong = wrong.to_string();
+    assert!(wrong.contains("d16x4r") && wrong.contains("255.255.255.255") && wrong.contains("private"), "{wrong}");
+}
+
+#[test]
+fn layouts_of_both_families_are_compared() {
+    let data = Dataset::COUNTRY6.load(Path::new("/nonexistent")).unwrap();
+    let lookups = Lookups::compile().unwrap();
+    let keys = Keys::edges(&data, 5000);
+    let right = Oracle::new(&data.table).unwrap().labels(&keys, 7).unwrap();
+    for contender in CONTENDERS.iter().filter(|contender| contender.family == Family::Ipv6) {
+        let (builder, ways) = contender.resolve(&data.table).unwrap();
+        let built = builder.build(&data.table).unwrap();
+        for way in &ways {
+            let mut labels = vec![u32::MAX; keys.len()];
+            lookups.find(way, Family::Ipv6).unwrap().run(built.bytes(), &keys, &mut labels);
+            race::compare(contender.name, &keys, &labels, &right).unwrap();
+        }
+    }
+}
