@@ -48,6 +48,8 @@ fn constants() -> Vec<(String, u64)> {
             Layout::Dxr16x4 => "LAYOUT_DXR16X4",
             Layout::ExactSet => "LAYOUT_EXACT_SET",
             Layout::Range6 => "LAYOUT_RANGE6",
+            Layout::ExactSets => "LAYOUT_EXACT_SETS",
+            Layout::ExactSet6 => "LAYOUT_EXACT_SET6",
             Layout::RankLeaf => "LAYOUT_RANK_LEAF",
             Layout::RankLeaf6 => "LAYOUT_RANK_LEAF6",
         };

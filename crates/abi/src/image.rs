@@ -17,16 +17,27 @@ pub enum Layout {
     ExactSet = 2,
     /// IPv6 prefixes to labels: direct table, then sorted ranges.
     Range6 = 3,
+    /// Up to four sets of IPv4 /32 addresses in the same buckets; a label is a bit for each.
+    ExactSets = 4,
     /// IPv4 prefixes to labels: blocks of entries below a 2^16 root, then leaves of at most 32 runs, ranked at once.
     RankLeaf = 5,
     /// The same for IPv6, 16 bits of the key at a time.
     RankLeaf6 = 6,
+    /// IPv6 /64 and /128 prefixes only, no labels: exact set of whole keys.
+    ExactSet6 = 7,
 }
 
 impl Layout {
     /// All layouts.
-    pub const ALL: [Layout; 5] =
-        [Layout::Dxr16x4, Layout::ExactSet, Layout::Range6, Layout::RankLeaf, Layout::RankLeaf6];
+    pub const ALL: [Layout; 7] = [
+        Layout::Dxr16x4,
+        Layout::ExactSet,
+        Layout::Range6,
+        Layout::ExactSets,
+        Layout::RankLeaf,
+        Layout::RankLeaf6,
+        Layout::ExactSet6,
+    ];
 
     /// The name that reports and benchmarks use.
     pub const fn name(self) -> &'static str {
@@ -34,8 +45,10 @@ impl Layout {
             Layout::Dxr16x4 => "d16x4r",
             Layout::ExactSet => "exact-set",
             Layout::Range6 => "range6",
+            Layout::ExactSets => "exact-sets",
             Layout::RankLeaf => "rank-leaf",
             Layout::RankLeaf6 => "rank-leaf6",
+            Layout::ExactSet6 => "exact-set6",
         }
     }
 

@@ -9,7 +9,7 @@ use std::net::IpAddr;
 use weir_abi::{Family, Layout};
 
 use crate::image::{BuildError, Image};
-use crate::layout::{dxr, exact_set, range6, rank_leaf};
+use crate::layout::{dxr, exact_set, exact_set6, exact_sets, range6, rank_leaf};
 use crate::list::Problem;
 use crate::prefix::{Address, Element, Prefix, Prefix4, Prefix6};
 use crate::reference::Reference;
@@ -357,6 +357,9 @@ impl Table {
             (Layout::Dxr16x4, Prefixes::V4(prefixes)) => dxr::build(prefixes, labels),
             (Layout::ExactSet, Prefixes::V4(_)) if self.kind == Kind::Labels => Err(BuildError::Labelled { layout }),
             (Layout::ExactSet, Prefixes::V4(prefixes)) => exact_set::build(prefixes),
+            (Layout::ExactSets, _) => exact_sets::exact_sets(&[self]),
+            (Layout::ExactSet6, Prefixes::V6(_)) if self.kind == Kind::Labels => Err(BuildError::Labelled { layout }),
+            (Layout::ExactSet6, Prefixes::V6(prefixes)) => exact_set6::build(prefixes),
             (Layout::Range6, Prefixes::V6(prefixes)) => range6::build(prefixes, labels),
             (Layout::RankLeaf, Prefixes::V4(prefixes)) => rank_leaf::build4(prefixes, labels),
             (Layout::RankLeaf6, Prefixes::V6(prefixes)) => rank_leaf::build6(prefixes, labels),

@@ -12,7 +12,7 @@ use std::fmt;
 use weir_abi::image::IMAGE_MAGIC;
 use weir_abi::{Family, ImageHeader, Layout};
 
-use crate::layout::{dxr, exact_set, range6, rank_leaf};
+use crate::layout::{dxr, exact_set, exact_set6, exact_sets, range6, rank_leaf};
 use crate::memory::Memory;
 use crate::prefix::family_name;
 
@@ -62,7 +62,8 @@ impl Image {
         let header = Header::read(self.as_bytes()).expect("an image is valid by construction");
         let names: &[&'static str] = match self.layout {
             Layout::Dxr16x4 => &dxr::SECTIONS,
-            Layout::ExactSet => &exact_set::SECTIONS,
+            Layout::ExactSet | Layout::ExactSets => &exact_set::SECTIONS,
+            Layout::ExactSet6 => &exact_set6::SECTIONS,
             Layout::Range6 => &range6::SECTIONS,
             Layout::RankLeaf | Layout::RankLeaf6 => &rank_leaf::SECTIONS,
         };
@@ -255,6 +256,8 @@ pub struct ImageView<'a> {
 enum Lookup<'a> {
     Dxr(dxr::View<'a>),
     ExactSet(exact_set::View<'a>),
+    ExactSets(exact_sets::View<'a>),
+    ExactSet6(exact_set6::View<'a>),
     Range6(range6::View<'a>),
     RankLeaf(rank_leaf::View<'a>),
     RankLeaf6(rank_leaf::View<'a>),
@@ -271,6 +274,8 @@ impl<'a> ImageView<'a> {
         match &view.lookup {
             Lookup::Dxr(dxr) => dxr.check(&header)?,
             Lookup::ExactSet(set) => set.check(&header)?,
+            Lookup::ExactSets(sets) => sets.check(&header)?,
+            Lookup::ExactSet6(_) => {}
             Lookup::Range6(range6) => range6.check(&header)?,
             Lookup::RankLeaf(leaves) => leaves.check4(&header)?,
             Lookup::RankLeaf6(leaves) => leaves.check6(&header)?,
@@ -283,6 +288,8 @@ impl<'a> ImageView<'a> {
         let lookup = match header.layout {
             Layout::Dxr16x4 => Lookup::Dxr(dxr::View::open(header, bytes)?),
             Layout::ExactSet => Lookup::ExactSet(exact_set::View::open(header, bytes)?),
+            Layout::ExactSets => Lookup::ExactSets(exact_sets::View::open(header, bytes)?),
+            Layout::ExactSet6 => Lookup::ExactSet6(exact_set6::View::open(header, bytes)?),
             Layout::Range6 => Lookup::Range6(range6::View::open(header, bytes)?),
             Layout::RankLeaf => Lookup::RankLeaf(rank_leaf::View::open(header, bytes)?),
             Layout::RankLeaf6 => Lookup::RankLeaf6(rank_leaf::View::open(header, bytes)?),
@@ -295,6 +302,8 @@ impl<'a> ImageView<'a> {
         match self.lookup {
             Lookup::Dxr(_) => Layout::Dxr16x4,
             Lookup::ExactSet(_) => Layout::ExactSet,
+            Lookup::ExactSets(_) => Layout::ExactSets,
+            Lookup::ExactSet6(_) => Layout::ExactSet6,
             Lookup::Range6(_) => Layout::Range6,
             Lookup::RankLeaf(_) => Layout::RankLeaf,
             Lookup::RankLeaf6(_) => Layout::RankLeaf6,
@@ -316,16 +325,18 @@ impl<'a> ImageView<'a> {
         match &self.lookup {
             Lookup::Dxr(view) => view.find(addr),
             Lookup::ExactSet(view) => view.find(addr),
+            Lookup::ExactSets(view) => view.find(addr),
             Lookup::RankLeaf(view) => view.find4(addr),
-            Lookup::Range6(_) | Lookup::RankLeaf6(_) => 0,
+            Lookup::Range6(_) | Lookup::RankLeaf6(_) | Lookup::ExactSet6(_) => 0,
         }
     }
 
     /// The label of the longest prefix that holds `addr`; 0 if none does, or if the table is of the other family.
     pub fn find6(&self, addr: u128) -> u32 {
         match &self.lookup {
-            Lookup::Dxr(_) | Lookup::ExactSet(_) | Lookup::RankLeaf(_) => 0,
+            Lookup::Dxr(_) | Lookup::ExactSet(_) | Lookup::ExactSets(_) | Lookup::RankLeaf(_) => 0,
             Lookup::Range6(view) => view.find(addr),
+            Lookup::ExactSet6(view) => view.find(addr),
             Lookup::RankLeaf6(view) => view.find6(addr),
         }
     }
@@ -354,6 +365,14 @@ pub enum BuildError {
         /// The layout.
         layout: Layout,
         /// The first prefix that is shorter.
+        prefix: String,
+    },
+    /// The layout is for networks and hosts.
+    #[error("layout {} holds /64 and /128 prefixes only, the table has {prefix}", layout.name())]
+    NotANetOrHost {
+        /// The layout.
+        layout: Layout,
+        /// The first prefix of another length.
         prefix: String,
     },
     /// More of something than a field of the layout can number.

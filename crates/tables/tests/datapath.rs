@@ -13,66 +13,53 @@ use support::*;
 use weir_abi::{BURST_MAX, Family, Layout};
 use weir_tables::{Entries, Image, ImageView, Kind};
 
-const SHIM: &str = r#"
-#include "lookup.h"
-
-WEIR_INLINE struct table table_of(const uint8_t *image)
-{
-	return (struct table){image, UINT32_MAX};
+/// The C lookup of a layout, and whether there is one for bursts.
+fn lookup(layout: Layout) -> (&'static str, bool) {
+    match layout {
+        Layout::Dxr16x4 => ("dxr16x4_find", false),
+        Layout::ExactSet => ("exact_set_find", true),
+        Layout::ExactSets => ("exact_sets_find", true),
+        Layout::ExactSet6 => ("exact_set6_find", true),
+        Layout::Range6 => ("range6_find", false),
+        Layout::RankLeaf => ("rank_leaf_find", true),
+        Layout::RankLeaf6 => ("rank_leaf6_find", true),
+    }
 }
 
-uint32_t shim_d16x4r(const uint8_t *image, uint32_t addr);
-uint32_t shim_exact_set(const uint8_t *image, uint32_t addr);
-uint32_t shim_range6(const uint8_t *image, uint64_t hi, uint64_t lo);
-uint32_t shim_rank_leaf(const uint8_t *image, uint32_t addr);
-uint32_t shim_rank_leaf6(const uint8_t *image, uint64_t hi, uint64_t lo);
-
-uint32_t shim_d16x4r(const uint8_t *image, uint32_t addr)
-{
-	return dxr16x4_find(table_of(image), addr);
+fn is_ipv6(layout: Layout) -> bool {
+    matches!(layout, Layout::Range6 | Layout::RankLeaf6 | Layout::ExactSet6)
 }
 
-uint32_t shim_exact_set(const uint8_t *image, uint32_t addr)
-{
-	return exact_set_find(table_of(image), addr);
+/// Functions that a loader finds: `shim_` and the name of the lookup.
+fn shim() -> String {
+    let mut text = "#include \"lookup.h\"\n#define TABLE(image) ((struct table){image, UINT32_MAX})\n".to_owned();
+    let mut define = |head: String, body: String| text.push_str(&format!("{head};\n{head}\n{{\n\t{body};\n}}\n"));
+    for layout in Layout::ALL {
+        let (name, _) = lookup(layout);
+        let (types, keys) = match is_ipv6(layout) {
+            true => ("uint64_t hi, uint64_t lo", "hi, lo"),
+            false => ("uint32_t addr", "addr"),
+        };
+        define(
+            format!("uint32_t shim_{name}(const uint8_t *image, {types})"),
+            format!("return {name}(TABLE(image), {keys})"),
+        );
+    }
+    text.push_str("#ifdef WEIR_BURSTS\n");
+    let mut define = |head: String, body: String| text.push_str(&format!("{head};\n{head}\n{{\n\t{body};\n}}\n"));
+    for layout in Layout::ALL.into_iter().filter(|&layout| lookup(layout).1) {
+        let (name, _) = lookup(layout);
+        let (types, keys) = match is_ipv6(layout) {
+            true => ("const uint64_t *hi, const uint64_t *lo", "hi, lo"),
+            false => ("const uint32_t *addrs", "addrs"),
+        };
+        define(
+            format!("void shim_{name}_burst(const uint8_t *image, {types}, uint32_t *labels, uint32_t count)"),
+            format!("{name}_burst(TABLE(image), {keys}, labels, count)"),
+        );
+    }
+    text + "#endif\n"
 }
-
-uint32_t shim_range6(const uint8_t *image, uint64_t hi, uint64_t lo)
-{
-	return range6_find(table_of(image), hi, lo);
-}
-
-uint32_t shim_rank_leaf(const uint8_t *image, uint32_t addr)
-{
-	return rank_leaf_find(table_of(image), addr);
-}
-
-uint32_t shim_rank_leaf6(const uint8_t *image, uint64_t hi, uint64_t lo)
-{
-	return rank_leaf6_find(table_of(image), hi, lo);
-}
-
-#ifdef WEIR_BURSTS
-void shim_exact_set_burst(const uint8_t *image, const uint32_t *addrs, uint32_t *labels, uint32_t count);
-void shim_rank_leaf_burst(const uint8_t *image, const uint32_t *addrs, uint32_t *labels, uint32_t count);
-void shim_rank_leaf6_burst(const uint8_t *image, const uint64_t *hi, const uint64_t *lo, uint32_t *labels, uint32_t count);
-
-void shim_exact_set_burst(const uint8_t *image, const uint32_t *addrs, uint32_t *labels, uint32_t count)
-{
-	exact_set_find_burst(table_of(image), addrs, labels, count);
-}
-
-void shim_rank_leaf_burst(const uint8_t *image, const uint32_t *addrs, uint32_t *labels, uint32_t count)
-{
-	rank_leaf_find_burst(table_of(image), addrs, labels, count);
-}
-
-void shim_rank_leaf6_burst(const uint8_t *image, const uint64_t *hi, const uint64_t *lo, uint32_t *labels, uint32_t count)
-{
-	rank_leaf6_find_burst(table_of(image), hi, lo, labels, count);
-}
-#endif
-"#;
 
 /// Compilers, each for this machine, for the one that bundles are compiled for (with the kernels that are chosen when the
 /// code runs, and without), and for one without AVX2.
@@ -109,48 +96,35 @@ impl Datapath {
     fn compile((compiler, machine): (&str, &[&str])) -> Option<Self> {
         let dir = tempfile::tempdir().unwrap();
         let (source, object) = (dir.path().join("shim.c"), dir.path().join("shim.so"));
-        std::fs::write(&source, SHIM).unwrap();
+        std::fs::write(&source, shim()).unwrap();
         let include = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../datapath/include");
         let mut command = Command::new(compiler);
         command.args(FLAGS).args(machine).arg("-I").arg(include).arg("-o").args([&object, &source]);
         let run = command.output().ok()?;
         let compiler = format!("{compiler} {}", machine.join(" "));
         assert!(run.status.success(), "{compiler}: {}", String::from_utf8_lossy(&run.stderr));
-        // SAFETY: the library was just made from SHIM, which has no constructors.
+        // SAFETY: the library was just made from shim(), which has no constructors.
         let library = unsafe { Library::new(object) }.unwrap();
         Some(Datapath { compiler, library })
     }
 
-    fn find4(&self, image: &Image, addr: u32) -> u32 {
-        let name = match image.layout() {
-            Layout::Dxr16x4 => c"shim_d16x4r",
-            Layout::ExactSet => c"shim_exact_set",
-            Layout::RankLeaf => c"shim_rank_leaf",
-            Layout::Range6 | Layout::RankLeaf6 => panic!("an IPv6 layout"),
-        };
-        // SAFETY: SHIM defines both symbols with this type.
-        let find: Symbol<'_, Find4> = unsafe { self.library.get(name) }.unwrap();
-        // SAFETY: the image was checked, so that lookups stay inside its bytes.
-        unsafe { find(image.as_bytes().as_ptr(), addr) }
-    }
-
-    fn find6(&self, image: &Image, addr: u128) -> u32 {
-        let name = if image.layout() == Layout::RankLeaf6 { c"shim_rank_leaf6" } else { c"shim_range6" };
-        // SAFETY: SHIM defines both symbols with this type.
-        let find: Symbol<'_, Find6> = unsafe { self.library.get(name) }.unwrap();
-        // SAFETY: the image was checked, so that lookups stay inside its bytes.
-        unsafe { find(image.as_bytes().as_ptr(), (addr >> 64) as u64, addr as u64) }
+    /// A function of the given type for the layout of the image.
+    ///
+    /// # Safety
+    /// `T` is the function's type: as [`shim`] defines it for the layout's family, `suffix` empty or `_burst`.
+    unsafe fn symbol<T>(&self, image: &Image, suffix: &str) -> Symbol<'_, T> {
+        let name = format!("shim_{}{suffix}", lookup(image.layout()).0);
+        // SAFETY: the caller says so.
+        unsafe { self.library.get(name.as_bytes()) }.unwrap()
     }
 
     /// Bursts of all lengths, if the layout has them.
     fn check_bursts4(&self, image: &Image, keys: &[u32]) {
-        let name = match image.layout() {
-            Layout::ExactSet => c"shim_exact_set_burst",
-            Layout::RankLeaf => c"shim_rank_leaf_burst",
-            _ => return,
-        };
-        // SAFETY: SHIM defines the symbols with this type.
-        let find: Symbol<'_, FindBurst4> = unsafe { self.library.get(name) }.unwrap();
+        if !lookup(image.layout()).1 {
+            return;
+        }
+        // SAFETY: shim() defines it so.
+        let find: Symbol<'_, FindBurst4> = unsafe { self.symbol(image, "_burst") };
         let (view, mut rest, mut count) = (image.view(), keys, 0);
         while !rest.is_empty() {
             count = count % BURST_MAX + 1;
@@ -165,10 +139,13 @@ impl Datapath {
         }
     }
 
-    /// Bursts of all lengths.
+    /// Bursts of all lengths, if the layout has them.
     fn check_bursts6(&self, image: &Image, keys: &[u128]) {
-        // SAFETY: SHIM defines the symbol with this type.
-        let find: Symbol<'_, FindBurst6> = unsafe { self.library.get(c"shim_rank_leaf6_burst") }.unwrap();
+        if !lookup(image.layout()).1 {
+            return;
+        }
+        // SAFETY: shim() defines it so.
+        let find: Symbol<'_, FindBurst6> = unsafe { self.symbol(image, "_burst") };
         let (view, mut rest, mut count) = (image.view(), keys, 0);
         while !rest.is_empty() {
             count = count % BURST_MAX + 1;
@@ -188,21 +165,26 @@ impl Datapath {
     fn check4(&self, image: &Image, keys: impl IntoIterator<Item = u32>) {
         let keys: Vec<u32> = keys.into_iter().collect();
         self.check_bursts4(image, &keys);
+        // SAFETY: shim() defines it so.
+        let find: Symbol<'_, Find4> = unsafe { self.symbol(image, "") };
         let view = image.view();
         for key in keys {
-            let (c, rust) = (self.find4(image, key), view.find4(key));
-            assert_eq!(c, rust, "{} {} at {key:#010x}", self.compiler, image.layout().name());
+            // SAFETY: the image was checked, so that lookups stay inside its bytes.
+            let c = unsafe { find(image.as_bytes().as_ptr(), key) };
+            assert_eq!(c, view.find4(key), "{} {} at {key:#010x}", self.compiler, image.layout().name());
         }
     }
 
     fn check6(&self, image: &Image, keys: impl IntoIterator<Item = u128>) {
         let keys: Vec<u128> = keys.into_iter().collect();
-        if image.layout() == Layout::RankLeaf6 {
-            self.check_bursts6(image, &keys);
-        }
+        self.check_bursts6(image, &keys);
+        // SAFETY: shim() defines it so.
+        let find: Symbol<'_, Find6> = unsafe { self.symbol(image, "") };
         let view = image.view();
         for key in keys {
-            assert_eq!(self.find6(image, key), view.find6(key), "{} at {key:#034x}", self.compiler);
+            // SAFETY: the image was checked, so that lookups stay inside its bytes.
+            let c = unsafe { find(image.as_bytes().as_ptr(), (key >> 64) as u64, key as u64) };
+            assert_eq!(c, view.find6(key), "{} {} at {key:#034x}", self.compiler, image.layout().name());
         }
     }
 }
@@ -254,6 +236,31 @@ fn exact_sets_in_c_hold_what_rust_ones_hold() {
 }
 
 #[test]
+fn fused_sets_in_c_hold_what_rust_ones_hold() {
+    for sizes in [&[0, 10][..], &[3000, 60_000], &[100_000, 178_000], &[5000, 200, 90_000], &[400_000, 1, 50_000, 9000]]
+    {
+        let lists: Vec<_> = sizes.iter().zip(5..).map(|(&size, seed)| crowd4(size, seed)).collect();
+        let image = fused(&lists);
+        let all: Vec<_> = lists.concat();
+        let sample: Vec<_> = all.iter().copied().step_by(1 + all.len() / 20_000).collect();
+        for datapath in Datapath::all() {
+            datapath.check4(&image, edges4(&sample));
+        }
+    }
+}
+
+#[test]
+fn ipv6_sets_in_c_hold_what_rust_ones_hold() {
+    for (nets, hosts) in [(0, 0), (1, 0), (0, 1), (20_000, 0), (0, 20_000), (30_000, 30_000)] {
+        let list = nets_and_hosts6(nets, hosts, 17);
+        let image = build(table(Family::Ipv6, Kind::Set, &list), Layout::ExactSet6);
+        for datapath in Datapath::all() {
+            datapath.check6(&image, edges6(&list));
+        }
+    }
+}
+
+#[test]
 fn ipv6_prefixes_in_c_are_what_they_are_in_rust() {
     let list = crowd6();
     for layout in [Layout::Range6, Layout::RankLeaf6] {
@@ -278,11 +285,13 @@ fn mutated_images_that_are_accepted_answer_alike() {
         build(table(Family::Ipv6, Kind::Labels, &crowd6()), Layout::Range6),
         build(table(Family::Ipv4, Kind::Labels, &comb4()), Layout::RankLeaf),
         build(table(Family::Ipv6, Kind::Labels, &crowd6()), Layout::RankLeaf6),
+        fused(&[crowd4(3000, 5), crowd4(20_000, 6), crowd4(100, 7)]),
+        build(table(Family::Ipv6, Kind::Set, &nets_and_hosts6(500, 300, 3)), Layout::ExactSet6),
     ];
     let datapaths = Datapath::all();
     let mut random = Random(99);
     let mut accepted = 0;
-    for _ in 0..150 {
+    for _ in 0..250 {
         let image = &images[random.below(images.len())];
         let mut bytes = image.as_bytes().to_vec();
         mutate(&mut bytes, &mut random);
@@ -290,11 +299,9 @@ fn mutated_images_that_are_accepted_answer_alike() {
         accepted += 1;
         for datapath in datapaths {
             let keys = (0..500).map(|_| random.next());
-            match image.layout() {
-                Layout::Range6 | Layout::RankLeaf6 => {
-                    datapath.check6(&image, keys.map(|key| 0x2001_0db8_0001 << 80 | u128::from(key % 4000)))
-                }
-                _ => datapath.check4(&image, keys.map(|key| 0x0a01_0000 | key as u32 & 0x2fff)),
+            match is_ipv6(image.layout()) {
+                true => datapath.check6(&image, keys.map(|key| 0x2001_0db8_0001 << 80 | u128::from(key % 4000))),
+                false => datapath.check4(&image, keys.map(|key| 0x0a01_0000 | key as u32 & 0x2fff)),
             }
         }
         assert!(ImageView::new(image.as_bytes()).is_ok());
@@ -306,7 +313,7 @@ fn mutated_images_that_are_accepted_answer_alike() {
 fn the_same_lookups_compile_for_bpf() {
     let dir = tempfile::tempdir().unwrap();
     let (source, object) = (dir.path().join("shim.c"), dir.path().join("shim.o"));
-    std::fs::write(&source, SHIM).unwrap();
+    std::fs::write(&source, shim()).unwrap();
     let include = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../datapath/include");
     let flags = ["-std=c11", "--target=bpf", "-mcpu=v3", "-O2", "-ffreestanding", "-Wall", "-Wextra", "-Werror", "-c"];
     let mut clang = Command::new("clang-19");

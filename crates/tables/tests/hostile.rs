@@ -8,7 +8,7 @@ use support::*;
 use weir_abi::{Family, Layout};
 use weir_tables::{Entries, Image, ImageError, ImageView, Kind};
 
-fn images() -> [Image; 6] {
+fn images() -> [Image; 8] {
     let build = |entries: Entries, layout| entries.settle().build(layout).unwrap();
     [
         build(table(Family::Ipv4, Kind::Labels, &comb4()), Layout::Dxr16x4),
@@ -17,6 +17,8 @@ fn images() -> [Image; 6] {
         build(Entries::new(Family::Ipv6, Kind::Set), Layout::Range6),
         build(table(Family::Ipv4, Kind::Labels, &comb4()), Layout::RankLeaf),
         build(table(Family::Ipv6, Kind::Labels, &crowd6()), Layout::RankLeaf6),
+        fused(&[crowd4(30_000, 5), crowd4(3000, 6), comb4()]),
+        build(table(Family::Ipv6, Kind::Set, &nets_and_hosts6(2000, 2000, 5)), Layout::ExactSet6),
     ]
 }
 
@@ -85,7 +87,7 @@ fn an_image_survives_a_copy() {
 
 #[test]
 fn reasons_are_named() {
-    let [dxr, set, range6, ..] = images();
+    let [dxr, set, range6, _, _, _, sets, set6] = images();
     assert_eq!(error(b"WEIR"), "table image of 4 bytes is shorter than its header");
     assert_eq!(error(&with_word(&dxr, 0, 0x1234)), "not a table image: starts with 0x00001234");
     assert_eq!(error(&with_word(&dxr, 1, 9)), "table image of unknown layout 9");
@@ -105,6 +107,19 @@ fn reasons_are_named() {
         "corrupt exact-set image: section `overflow`: bad member"
     );
     assert_eq!(error(&with_word(&set, 3, 2)), "corrupt exact-set image: section `header`: bad label count");
+    for (word, value) in [(14, 0x0808_0808), (14, 0x0201_0304), (14, 0xff08_0403), (15, 2)] {
+        let named = error(&with_word(&sets, word, value));
+        let expected = [
+            "corrupt exact-sets image: section `buckets`: bad dimension",
+            "corrupt exact-sets image: section `header`: bad label count",
+        ];
+        assert!(expected.contains(&&*named), "{word} {value:#x}: {named}");
+    }
+    assert_eq!(error(&with_word(&sets, 3, 15)), "corrupt exact-sets image: section `header`: bad label count");
+    assert_eq!(error(&with_word(&set6, 3, 3)), "corrupt exact-set6 image: section `header`: bad label count");
+    assert_eq!(error(&with_word(&set6, 7, 8)), "corrupt exact-set6 image: section `nets`: bad section size");
+    assert_eq!(error(&with_word(&set6, 11, 64)), "corrupt exact-set6 image: section `overflow`: bad section size");
+    assert_eq!(error(&with_word(&set6, 11, 0)), "corrupt exact-set6 image: section `overflow`: bad section size");
     assert_eq!(error(&with_word(&range6, 16, 3 << 30)), "corrupt range6 image: section `root`: bad entry kind");
     assert_eq!(error(&with_word(&range6, 16, 1 << 30 | 999)), "corrupt range6 image: section `root`: bad node number");
     assert_eq!(

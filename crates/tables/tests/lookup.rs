@@ -7,7 +7,7 @@ mod support;
 use proptest::prelude::*;
 use support::*;
 use weir_abi::{Family, Layout};
-use weir_tables::{BuildError, Entries, Image, ImageView, Kind};
+use weir_tables::{BuildError, Entries, Image, ImageView, Kind, exact_sets};
 
 fn check4(entries: Entries, layout: Layout, keys: impl IntoIterator<Item = u32>) -> Image {
     let reference = entries.reference();
@@ -37,6 +37,19 @@ fn check6_in(entries: Entries, layout: Layout, keys: &[u128]) -> Image {
     image
 }
 
+/// Bit `m` of what a fused image says is what table `m` says.
+fn check_fused(lists: &[Vec<Entry<u32>>], keys: impl IntoIterator<Item = u32>) -> Image {
+    let image = fused(lists);
+    let references: Vec<_> = lists.iter().map(|list| table(Family::Ipv4, Kind::Set, list).reference()).collect();
+    let view = ImageView::new(image.as_bytes()).unwrap();
+    assert_eq!((view.labels(), view.find6(1)), ((1 << lists.len()) - 1, 0));
+    for key in keys {
+        let bits = references.iter().enumerate().map(|(member, reference)| reference.find4(key) << member);
+        assert_eq!(view.find4(key), bits.sum(), "{key:#010x}");
+    }
+    image
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 150, ..ProptestConfig::default() })]
 
@@ -58,6 +71,17 @@ proptest! {
     #[test]
     fn exact_set_is_exact(list in addresses4(), keys in proptest::collection::vec(any::<u32>(), 100)) {
         check4(table(Family::Ipv4, Kind::Set, &list), Layout::ExactSet, edges4(&list).into_iter().chain(keys));
+    }
+
+    #[test]
+    fn fused_sets_answer_for_each(lists in proptest::collection::vec(addresses4(), 1..=4), keys in proptest::collection::vec(any::<u32>(), 100)) {
+        check_fused(&lists, lists.iter().flat_map(|list| edges4(list)).chain(keys));
+    }
+
+    #[test]
+    fn exact_set6_is_exact(list in exact6(), keys in proptest::collection::vec(any::<u128>(), 100)) {
+        let keys: Vec<_> = edges6(&list).into_iter().chain(keys).collect();
+        check6_in(table(Family::Ipv6, Kind::Set, &list), Layout::ExactSet6, &keys);
     }
 
     #[test]
@@ -146,6 +170,47 @@ fn an_exact_set_whose_buckets_overflow() {
 }
 
 #[test]
+fn fused_sets_of_all_shapes() {
+    // Members' sizes and bytes of the buckets.
+    let shapes: [(&[usize], usize); 6] = [
+        (&[0, 0], 1 << 20),
+        (&[100_000, 170_000], 2 << 20),
+        (&[10_000, 170_000, 30_000], 2 << 20),
+        (&[1_000_000, 90_000], 8 << 20),
+        (&[30_000; 4], 2 << 20),
+        (&[20_000], 512 << 10),
+    ];
+    for (sizes, bytes) in shapes {
+        let mut random = Random(9);
+        let mut list = |&size: &usize| (0..size).map(|_| ((random.next() >> 20) as u32, 32, 1)).collect::<Vec<_>>();
+        let lists: Vec<_> = sizes.iter().map(&mut list).collect();
+        let keys = lists.iter().flat_map(|list| edges4(&list[..list.len().min(5000)]));
+        let image = check_fused(&lists, keys.collect::<Vec<_>>());
+        assert_eq!(image.sections()[1], ("buckets", bytes), "{sizes:?}");
+    }
+}
+
+#[test]
+fn fused_sets_that_overflow_in_each_member() {
+    for crowded in 0..3 {
+        let lists: Vec<_> = (0..3).map(|member| crowd4(if member == crowded { 300_000 } else { 3000 }, 7)).collect();
+        let image = check_fused(&lists, lists.iter().flat_map(|list| edges4(&list[..3000])));
+        assert!(image.sections()[2].1 > 128, "{:?}", image.sections());
+    }
+}
+
+#[test]
+fn exact_set6_of_either_kind_and_both() {
+    for (nets, hosts) in [(0, 0), (1, 0), (0, 1), (30_000, 0), (0, 30_000), (50_000, 50_000)] {
+        let list = nets_and_hosts6(nets, hosts, 5);
+        let image = check6_in(table(Family::Ipv6, Kind::Set, &list), Layout::ExactSet6, &edges6(&list));
+        let sections = image.sections();
+        assert!(sections[1].1 <= nets * 64 / 3 + 64 && sections[2].1 <= hosts * 64, "{sections:?}");
+        assert!(sections[3].1 <= list.len() * 16 + 256, "{sections:?}");
+    }
+}
+
+#[test]
 fn nodes_and_heads_of_range6() {
     let list = crowd6();
     let image = check6(table(Family::Ipv6, Kind::Labels, &list), edges6(&list));
@@ -160,6 +225,8 @@ fn empty_tables_are_legal() {
         check6(Entries::new(Family::Ipv6, kind), [0, 1, u128::MAX]);
     }
     check4(Entries::new(Family::Ipv4, Kind::Set), Layout::ExactSet, [0, 1, u32::MAX]);
+    check4(Entries::new(Family::Ipv4, Kind::Set), Layout::ExactSets, [0, 1, u32::MAX]);
+    check6_in(Entries::new(Family::Ipv6, Kind::Set), Layout::ExactSet6, &[0, 1, u128::MAX]);
 }
 
 #[test]
@@ -190,7 +257,16 @@ fn layouts_refuse_what_they_cannot_hold() {
     let error = nets.build(Layout::ExactSet).unwrap_err();
     assert_eq!(error.to_string(), "layout exact-set holds /32 addresses only, the table has 10.0.0.0/8");
     assert_eq!(nets.build(Layout::Range6).unwrap_err().to_string(), "layout range6 does not hold IPv4 prefixes");
+    assert_eq!(labelled.build(Layout::ExactSets).unwrap_err(), BuildError::Labelled { layout: Layout::ExactSets });
+    let error = exact_sets(&[&nets; 5]).unwrap_err();
+    assert_eq!(error.to_string(), "layout exact-sets holds at most 4 sets, and at least one");
+    let error = exact_sets(&[&nets]).unwrap_err();
+    assert_eq!(error.to_string(), "layout exact-sets holds /32 addresses only, the table has 10.0.0.0/8");
+    let subnet = table(Family::Ipv6, Kind::Set, &[(1u128, 127, 1)]).settle();
+    let error = subnet.build(Layout::ExactSet6).unwrap_err();
+    assert_eq!(error.to_string(), "layout exact-set6 holds /64 and /128 prefixes only, the table has ::/127");
     let v6 = table(Family::Ipv6, Kind::Set, &[(1u128, 128, 1)]).settle();
+    assert_eq!(v6.build(Layout::ExactSets).unwrap_err().to_string(), "layout exact-sets does not hold IPv6 prefixes");
     assert_eq!(v6.build(Layout::Dxr16x4).unwrap_err().to_string(), "layout d16x4r does not hold IPv6 prefixes");
 }
 

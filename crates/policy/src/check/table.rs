@@ -248,10 +248,14 @@ impl<'a> Checker<'a> {
     ) {
         let hosts_only = |facts: &TableFacts| facts.by_length.iter().take(32).all(|&prefixes| prefixes == 0);
         let problem = match layout {
-            Layout::Dxr16x4 | Layout::ExactSet | Layout::RankLeaf if family == Family::Ipv6 => Some("holds IPv4 only"),
-            Layout::Range6 | Layout::RankLeaf6 if family == Family::Ipv4 => Some("holds IPv6 only"),
-            Layout::ExactSet if kind == TableKind::Labels => Some("holds no labels"),
-            Layout::ExactSet if facts.is_some_and(|facts| !hosts_only(facts)) => {
+            Layout::Dxr16x4 | Layout::ExactSet | Layout::ExactSets | Layout::RankLeaf if family == Family::Ipv6 => {
+                Some("holds IPv4 only")
+            }
+            Layout::Range6 | Layout::RankLeaf6 | Layout::ExactSet6 if family == Family::Ipv4 => Some("holds IPv6 only"),
+            Layout::ExactSet | Layout::ExactSets | Layout::ExactSet6 if kind == TableKind::Labels => {
+                Some("holds no labels")
+            }
+            Layout::ExactSet | Layout::ExactSets if facts.is_some_and(|facts| !hosts_only(facts)) => {
                 Some("holds single addresses, and the table has prefixes")
             }
             _ => None,

@@ -53,7 +53,7 @@ pub(super) const ORDER: usize = 5;
 pub(crate) const SECTIONS: [&str; 2] = ["buckets", "overflow"];
 
 /// At most one bucket in so many overflows.
-pub(super) const OVERFLOW_ONE_IN: usize = 512;
+pub(super) const OVERFLOW_ONE_IN: usize = 256;
 
 /// How buckets are laid out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,6 +5,8 @@
 
 pub(crate) mod dxr;
 pub(crate) mod exact_set;
+pub(crate) mod exact_set6;
+pub(crate) mod exact_sets;
 pub(crate) mod overflow;
 pub(crate) mod range6;
 pub(crate) mod rank_leaf;

@@ -46,6 +46,14 @@ pub fn entries6() -> impl Strategy<Value = Vec<Entry<u128>>> {
     proptest::collection::vec((addr, len, 1u32..6), 0..250)
 }
 
+/// IPv6 prefixes of /64 and /128 only, some of which look like the marks of exact sets.
+pub fn exact6() -> impl Strategy<Value = Vec<Entry<u128>>> {
+    let half = || prop_oneof![4 => 0u64..40, 1 => any::<u64>(), 1 => (0u64..3).prop_map(|back| u64::MAX - back)];
+    let entry = (half(), half(), prop_oneof![Just(64u8), Just(128u8)]);
+    let entry = entry.prop_map(|(high, low, len)| (u128::from(high) << 64 | u128::from(low), len, 1));
+    proptest::collection::vec(entry, 0..200)
+}
+
 /// A table of the entries.
 pub fn table<A: Copy + Into<Addr>>(family: Family, kind: Kind, list: &[Entry<A>]) -> Entries {
     let mut entries = Entries::new(family, kind);
@@ -114,6 +122,32 @@ pub fn crowd4(count: usize, seed: u64) -> Vec<Entry<u32>> {
         if word.is_multiple_of(10) { 0x0a00_0000 | (word >> 32) as u32 & 0xf_ffff } else { (word >> 24) as u32 }
     };
     (0..count).map(|_| (addr(random.next()), 32, 1)).collect()
+}
+
+/// IPv6 prefixes of /64 and /128 only, close to each other, some that look like the marks of exact sets.
+pub fn nets_and_hosts6(nets: usize, hosts: usize, seed: u64) -> Vec<Entry<u128>> {
+    let mut random = Random(seed);
+    let mut addr = |index: usize| {
+        let high = match index % 50 {
+            0 => u64::MAX - random.next() % 3,
+            1 => random.next(),
+            _ => 0x2001_0db8_0001_0000 | random.next() & 0xffff,
+        };
+        let low = match index % 40 {
+            2 => u64::MAX,
+            3 => 0,
+            _ => random.next() % 4000,
+        };
+        u128::from(high) << 64 | u128::from(low)
+    };
+    let nets: Vec<_> = (0..nets).map(|index| (addr(index), 64, 1)).collect();
+    nets.into_iter().chain((0..hosts).map(|index| (addr(index), 128, 1))).collect()
+}
+
+/// One image of several sets.
+pub fn fused(lists: &[Vec<Entry<u32>>]) -> weir_tables::Image {
+    let tables: Vec<_> = lists.iter().map(|list| table(Family::Ipv4, Kind::Set, list).settle()).collect();
+    weir_tables::exact_sets(&tables.iter().collect::<Vec<_>>()).unwrap()
 }
 
 /// Every second address of a /19: range blocks of 4096 ranges, whose count stands at the head.

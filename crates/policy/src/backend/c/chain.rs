@@ -100,6 +100,8 @@ impl<'a> ChainEmitter<'a> {
         let table = format!("WEIR_TABLE(env, {})", find.slot.0);
         let keys = match self.program.slot(find.slot).layout {
             Layout::ExactSet => format!("exact_set_find_burst({table}, packets->{key}"),
+            Layout::ExactSets => format!("exact_sets_find_burst({table}, packets->{key}"),
+            Layout::ExactSet6 => format!("exact_set6_find_burst({table}, packets->{key}.hi, packets->{key}.lo"),
             Layout::RankLeaf => format!("rank_leaf_find_burst({table}, packets->{key}"),
             Layout::RankLeaf6 => format!("rank_leaf6_find_burst({table}, packets->{key}.hi, packets->{key}.lo"),
             Layout::Dxr16x4 | Layout::Range6 => return None,
@@ -119,6 +121,8 @@ impl<'a> ChainEmitter<'a> {
         match self.program.slot(find.slot).layout {
             Layout::Dxr16x4 => format!("dxr16x4_find({table}, {whole})"),
             Layout::ExactSet => format!("exact_set_find({table}, {whole})"),
+            Layout::ExactSets => format!("exact_sets_find({table}, {whole})"),
+            Layout::ExactSet6 => format!("exact_set6_find({table}, {hi}, {lo})"),
             Layout::Range6 => format!("range6_find({table}, {hi}, {lo})"),
             Layout::RankLeaf => format!("rank_leaf_find({table}, {whole})"),
             Layout::RankLeaf6 => format!("rank_leaf6_find({table}, {hi}, {lo})"),

@@ -1,0 +1,368 @@
+//! Exact set of IPv6: a set all of whose prefixes are /64 or /128. One comparison of a cache line answers a key for either.
+//!
+//! Keys are kept whole, in buckets of one cache line that a seeded hash picks: 8 networks (the high 64 bits) or 4 hosts. A set
+//! with both asks both; one without either kind has no bucket for it.
+//!
+//! ```text
+//! x        = (high ^ seed) * M1               a network's: 0 is added to it, a host's: rotated right by 32, low is added to it
+//! hash     = x ^ x >> 32, * M2, ^ >> 29, * M3, ^ >> 32                       64 bits, M1 to M3 odd
+//! bucket   = (hash div 2^32) * buckets div 2^32,       group of the overflow = (hash mod 2^32) * groups div 2^32
+//!
+//! nets      63    0 63    0         63    0     8 words each; ff..ff: the slot is free
+//!          +-------+-------+  ...  +-------+
+//!          | high  | high  |       | high  |    in the last one ff..fe: the bucket has overflowed
+//!          +-------+-------+  ...  +-------+
+//! hosts     63    0 63    0  63    0 63    0    4 pairs each; high ff..ff: the slot is free
+//!          +-------+-------+-------+-------+
+//!          | high  | low   | high  | low   |    in the last one high ff..fe: the bucket has overflowed
+//!          +-------+-------+-------+-------+
+//! overflow  63    0 63    0 63    0 63    0    groups of 4 entries, 128 bytes
+//!          +-------+-------+-------+-------+
+//!          | kind  | high  | low   | 0     |    kind 0: free, 1: a network (low is 0), 2: a host
+//!          +-------+-------+-------+-------+
+//! header    section[6], section[7] = low and high half of the seed; how many buckets and groups there are, the sections' bytes say
+//! ```
+//! Keys that look like a mark are in no bucket: high ff..fe and ff..ff, and hosts of low ff..ff, which is what a free pair has there.
+//! They are looked for in the overflow alone.
+//!
+//! Example: 2001:db8:1:2::/64 is the word `0x20010db800010002` in one of the 8 slots of its bucket.
+
+use weir_abi::Layout;
+
+use crate::cells::Cells;
+use crate::image::{BuildError, Header, Image, ImageError, Section, Writer};
+use crate::prefix::Prefix6;
+
+const M1: u64 = 0x9e37_79b9_7f4a_7c15;
+const M2: u64 = 0xbf58_476d_1ce4_e5b9;
+const M3: u64 = 0x94d0_49bb_1331_11eb;
+
+/// Words of a bucket: one cache line.
+const LINE_WORDS: usize = 8;
+pub(crate) const WORD_BYTES: usize = 8;
+const GROUP_ENTRIES: usize = 4;
+const ENTRY_WORDS: usize = 4;
+const GROUP_WORDS: usize = GROUP_ENTRIES * ENTRY_WORDS;
+
+/// High half, or network, of a free slot; low half of a free pair.
+pub(crate) const FREE: u64 = u64::MAX;
+/// High half in the last slot of a bucket that has overflowed.
+pub(crate) const OVERFLOWED: u64 = u64::MAX - 1;
+
+/// What an entry of the overflow is.
+const KIND_NET: u64 = 1;
+const KIND_HOST: u64 = 2;
+
+/// Seeds that the builder tries. Lists that defeat one by design do not defeat the next.
+const SEEDS: u64 = 32;
+/// The overflow is at most so many times the entries in it.
+const OVERFLOW_GROWTH_MAX: usize = 16;
+/// A seed is good if at most one key in so many is left over.
+const LEFT_ONE_IN: usize = 64;
+/// So few keys left over are always good.
+const LEFT_MIN: usize = 8;
+
+const NETS: usize = 0;
+const HOSTS: usize = 1;
+const OVERFLOW: usize = 2;
+const SEED: usize = 6;
+
+pub(crate) const SECTIONS: [&str; 3] = ["nets", "hosts", "overflow"];
+
+/// A key of one of the two kinds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) enum Key {
+    /// The high 64 bits.
+    Net(u64),
+    /// High and low 64 bits.
+    Host(u64, u64),
+}
+
+impl Key {
+    /// The key of a prefix, if it is a /64 or a /128.
+    pub fn of(prefix: &Prefix6) -> Option<Self> {
+        let (high, low) = ((prefix.addr >> 64) as u64, prefix.addr as u64);
+        match prefix.len {
+            64 => Some(Key::Net(high)),
+            128 => Some(Key::Host(high, low)),
+            _ => None,
+        }
+    }
+
+    fn hash(self, seed: u64) -> u64 {
+        let mut x = match self {
+            Key::Net(high) => (high ^ seed).wrapping_mul(M1),
+            Key::Host(high, low) => (high ^ seed).wrapping_mul(M1).rotate_right(32).wrapping_add(low),
+        };
+        x = (x ^ x >> 32).wrapping_mul(M2);
+        x = (x ^ x >> 29).wrapping_mul(M3);
+        x ^ x >> 32
+    }
+
+    /// Whether it cannot be in a bucket.
+    pub fn looks_like_a_mark(self) -> bool {
+        match self {
+            Key::Net(high) => high >= OVERFLOWED,
+            Key::Host(high, low) => high >= OVERFLOWED || low == FREE,
+        }
+    }
+
+    /// Slots of a bucket.
+    pub fn slots(self) -> usize {
+        LINE_WORDS / self.words()
+    }
+
+    /// Words of a slot.
+    pub fn words(self) -> usize {
+        match self {
+            Key::Net(_) => 1,
+            Key::Host(..) => 2,
+        }
+    }
+
+    /// Kind, high and low half, as the overflow has them.
+    pub fn entry(self) -> [u64; 3] {
+        match self {
+            Key::Net(high) => [KIND_NET, high, 0],
+            Key::Host(high, low) => [KIND_HOST, high, low],
+        }
+    }
+}
+
+/// `hash div 2^32` or `hash mod 2^32`, as a number below `count`.
+fn reduce(half: u32, count: usize) -> usize {
+    ((u64::from(half) * count as u64) >> 32) as usize
+}
+
+/// Builds the image of prefixes, none twice.
+pub(crate) fn build(prefixes: &[Prefix6]) -> Result<Image, BuildError> {
+    let layout = Layout::ExactSet6;
+    let mut keys = Vec::with_capacity(prefixes.len());
+    for prefix in prefixes {
+        let refused = || BuildError::NotANetOrHost { layout, prefix: prefix.to_string() };
+        keys.push(Key::of(prefix).ok_or_else(refused)?);
+    }
+    let nets = keys.iter().filter(|key| matches!(key, Key::Net(_))).count();
+    let hosts = keys.len() - nets;
+    for attempt in 0..SEEDS {
+        let mut filler = Filler::new(nets, hosts, (attempt + 1).wrapping_mul(M1).wrapping_mul(M2));
+        keys.iter().for_each(|&key| filler.insert(key));
+        let last = attempt + 1 == SEEDS;
+        if filler.left.len() > LEFT_MIN.max(keys.len() / LEFT_ONE_IN) && !last {
+            continue;
+        }
+        let Some(overflow) = filler.overflow() else { continue };
+        let sections = [Section::U64(&filler.nets), Section::U64(&filler.hosts), Section::U64(&overflow)];
+        let seed = filler.seed;
+        let writer = Writer { layout, entries: prefixes.len(), labels: 1 };
+        return writer.write(&sections, &[(SEED, seed as u32), (SEED + 1, (seed >> 32) as u32)]);
+    }
+    Err(BuildError::Limit { layout, what: "prefixes in a group of the overflow", max: GROUP_ENTRIES })
+}
+
+/// Buckets while they are filled.
+struct Filler {
+    seed: u64,
+    nets: Vec<u64>,
+    hosts: Vec<u64>,
+    left: Vec<Key>,
+}
+
+impl Filler {
+    fn new(nets: usize, hosts: usize, seed: u64) -> Self {
+        // On average 3 of 8 or 1 of 4 slots are taken: one bucket in 260 overflows.
+        let lines = |count: usize| vec![FREE; count * LINE_WORDS];
+        Filler { seed, nets: lines(nets.div_ceil(3)), hosts: lines(hosts), left: Vec::new() }
+    }
+
+    fn insert(&mut self, key: Key) {
+        if key.looks_like_a_mark() {
+            return self.left.push(key);
+        }
+        let lines = match key {
+            Key::Net(_) => &mut self.nets,
+            Key::Host(..) => &mut self.hosts,
+        };
+        let bucket = reduce((key.hash(self.seed) >> 32) as u32, lines.len() / LINE_WORDS);
+        let line = &mut lines[bucket * LINE_WORDS..][..LINE_WORDS];
+        let [_, high, low] = key.entry();
+        if let Some(slot) = line.chunks_exact_mut(key.words()).find(|slot| slot[0] == FREE) {
+            slot[0] = high;
+            slot.iter_mut().skip(1).for_each(|word| *word = low);
+            return;
+        }
+        self.left.push(key);
+        let last = &mut line[LINE_WORDS - key.words()..];
+        match (key, last[0]) {
+            (_, OVERFLOWED) => {}
+            (Key::Net(_), high) => self.left.push(Key::Net(high)),
+            (Key::Host(..), high) => self.left.push(Key::Host(high, last[1])),
+        }
+        last.fill(FREE);
+        last[0] = OVERFLOWED;
+    }
+
+    /// The groups of what is left over; `None` if keys of one group are too many.
+    fn overflow(&self) -> Option<Vec<u64>> {
+        let mut groups = self.left.len().max(2);
+        while groups <= self.left.len().max(2) * OVERFLOW_GROWTH_MAX {
+            if let Some(words) = self.overflow_of(groups) {
+                return Some(words);
+            }
+            groups *= 2;
+        }
+        None
+    }
+
+    fn overflow_of(&self, groups: usize) -> Option<Vec<u64>> {
+        let mut words = vec![0; groups * GROUP_WORDS];
+        for key in &self.left {
+            let group = reduce(key.hash(self.seed) as u32, groups);
+            let mut entries = words[group * GROUP_WORDS..][..GROUP_WORDS].chunks_exact_mut(ENTRY_WORDS);
+            entries.find(|entry| entry[0] == 0)?[..3].copy_from_slice(&key.entry());
+        }
+        Some(words)
+    }
+}
+
+/// Where an image has its buckets and its overflow.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Place {
+    seed: u64,
+    nets: Lines,
+    hosts: Lines,
+    overflow: Lines,
+}
+
+/// Byte offset and number of buckets or groups.
+#[derive(Clone, Copy, Debug)]
+struct Lines {
+    at: usize,
+    count: usize,
+}
+
+impl Place {
+    /// The sections, their bounds checked.
+    pub fn open(header: &Header, image: &[u8]) -> Result<Self, ImageError> {
+        if header.labels != 1 {
+            return Err(header.corrupt("header", "label count"));
+        }
+        let lines = |section: usize, words: usize| {
+            let name = SECTIONS[section];
+            let found: &[[u8; WORD_BYTES]] = header.section(image, section, name)?;
+            match found.len().is_multiple_of(words) {
+                true => Ok(Lines { at: header.section[2 * section] as usize, count: found.len() / words }),
+                false => Err(header.corrupt(name, "section size")),
+            }
+        };
+        let place = Place {
+            seed: u64::from(header.section[SEED]) | u64::from(header.section[SEED + 1]) << 32,
+            nets: lines(NETS, LINE_WORDS)?,
+            hosts: lines(HOSTS, LINE_WORDS)?,
+            overflow: lines(OVERFLOW, GROUP_WORDS)?,
+        };
+        match place.overflow.count {
+            0 => Err(header.corrupt("overflow", "section size")),
+            _ => Ok(place),
+        }
+    }
+
+    /// Byte offset of the key's bucket, if there are buckets of its kind.
+    pub fn bucket(&self, key: Key) -> Option<usize> {
+        let lines = match key {
+            Key::Net(_) => self.nets,
+            Key::Host(..) => self.hosts,
+        };
+        let bucket = reduce((key.hash(self.seed) >> 32) as u32, lines.count);
+        (lines.count > 0).then_some(lines.at + bucket * LINE_WORDS * WORD_BYTES)
+    }
+
+    /// Byte offsets of the slots of the bucket at `bucket`, of keys like `key`.
+    pub fn slots(&self, bucket: usize, key: Key) -> impl DoubleEndedIterator<Item = usize> + ExactSizeIterator + use<> {
+        let bytes = key.words() * WORD_BYTES;
+        (0..key.slots()).map(move |slot| bucket + slot * bytes)
+    }
+
+    /// Byte offsets of the entries of the key's group in the overflow.
+    pub fn entries(&self, key: Key) -> impl Iterator<Item = usize> + use<> {
+        let group = reduce(key.hash(self.seed) as u32, self.overflow.count);
+        let at = self.overflow.at + group * GROUP_WORDS * WORD_BYTES;
+        (0..GROUP_ENTRIES).map(move |entry| at + entry * ENTRY_WORDS * WORD_BYTES)
+    }
+
+    /// Whether the set holds this very key.
+    pub fn holds(&self, cells: &(impl Cells + ?Sized), key: Key) -> bool {
+        let Some(bucket) = self.bucket(key) else { return false };
+        let mut overflows = key.looks_like_a_mark();
+        if !overflows {
+            let [_, high, low] = key.entry();
+            for slot in self.slots(bucket, key) {
+                // Read once: the last slot's answer and its mark belong together.
+                let found = cells.u64(slot);
+                if found == high && (key.words() == 1 || cells.u64(slot + WORD_BYTES) == low) {
+                    return true;
+                }
+                overflows = found == OVERFLOWED;
+            }
+        }
+        overflows && self.entries(key).any(|entry| self.is(cells, entry, key))
+    }
+
+    /// Whether the entry of the overflow at `entry` is the key's. Its kind is read first, because it is written last.
+    pub fn is(&self, cells: &(impl Cells + ?Sized), entry: usize, key: Key) -> bool {
+        let [kind, high, low] = key.entry();
+        cells.u64(entry) == kind && cells.u64(entry + WORD_BYTES) == high && cells.u64(entry + 2 * WORD_BYTES) == low
+    }
+
+    /// 1 if `addr` is in a prefix of the set, 0 if not.
+    pub fn find(&self, cells: &(impl Cells + ?Sized), addr: u128) -> u32 {
+        let (high, low) = ((addr >> 64) as u64, addr as u64);
+        u32::from(self.holds(cells, Key::Net(high)) || self.holds(cells, Key::Host(high, low)))
+    }
+}
+
+/// Checked sections of an image.
+#[derive(Clone, Copy)]
+pub(crate) struct View<'a> {
+    image: &'a [u8],
+    place: Place,
+}
+
+impl<'a> View<'a> {
+    /// The sections, their bounds checked. Inside is no index: whatever the words are, lookups stay among them.
+    pub fn open(header: &Header, image: &'a [u8]) -> Result<Self, ImageError> {
+        Ok(View { image, place: Place::open(header, image)? })
+    }
+
+    /// 1 if `addr` is in a prefix of the set, 0 if not.
+    pub fn find(&self, addr: u128) -> u32 {
+        self.place.find(self.image, addr)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_that_collide_get_another_seed() {
+        // Hosts of one network whose hash differs in the low half alone, under the first seed: all in one bucket.
+        let seed = M1.wrapping_mul(M2);
+        let inverse = |odd: u64| (0..6).fold(odd, |x, _| x.wrapping_mul(2u64.wrapping_sub(odd.wrapping_mul(x))));
+        let unmix = |hash: u64| {
+            let x = (hash ^ hash >> 32).wrapping_mul(inverse(M3));
+            let x = (x ^ x >> 29 ^ x >> 58).wrapping_mul(inverse(M2));
+            x ^ x >> 32
+        };
+        let high = 0x2001_0db8_0000_0000u64;
+        let base = (high ^ seed).wrapping_mul(M1).rotate_right(32);
+        let hosts = (0..1000u64).map(|low| unmix(low << 8).wrapping_sub(base));
+        let keys: Vec<_> = hosts.map(|low| Key::Host(high, low)).collect();
+        assert!(keys.iter().all(|key| key.hash(seed) >> 32 == 0), "the hash is undone");
+        let prefixes: Vec<_> =
+            keys.iter().map(|key| Prefix6::new(u128::from(high) << 64 | u128::from(key.entry()[2]), 128, 1)).collect();
+        let image = build(&prefixes).unwrap_or_else(|error| panic!("{error}"));
+        assert!(image.sections()[3].1 < 100 * GROUP_WORDS * WORD_BYTES, "{:?}", image.sections());
+        assert!(prefixes.iter().all(|prefix| image.view().find6(prefix.addr) == 1));
+    }
+}

@@ -1,0 +1,242 @@
+//! Exact sets: up to four sets of IPv4 addresses that are asked about the same key, in the same buckets. One comparison of
+//! one cache line answers for all of them.
+//!
+//! Buckets, remainders and overflow are those of exact_set.rs. The words of a bucket are divided among the *members*: the
+//! first has the words up to its end, the next those from there to its own, and so on. A lookup gives a bit for each member
+//! that holds the key, so a fused table is one whose labels are such masks.
+//!
+//! ```text
+//! bucket   word 0    word 1    word 2    word 3      of 64 bits, 4 slots each
+//!         +---------+---------+---------+---------+
+//!         | member 0          | member 1          |   ends 2, 4, 4, 4; of two members
+//!         +---------+---------+---------+---------+
+//! header  as exact_set.rs, and
+//!         section[8] = ends in words, 8 bits a member, member 0 lowest; members that there are not end where the bucket ends
+//!         section[9] = members
+//!         labels     = 2^members - 1
+//! ```
+//! One mark serves the whole bucket: once a member has overflowed in it, the last slot holds the mark and the overflow is asked
+//! for all. There an address has one word, with the bits of its members.
+//!
+//! Example: 100,000 and 178,000 random addresses take 2^16 buckets of 32 bytes, 8 slots for each; 0.2% of the buckets overflow.
+//! 10.1.2.3 in both is remainder `0x0a01` in words 0 or 1 and in words 2 or 3 of bucket `0xcafb`: mask 3.
+
+use std::ops::Range;
+
+use weir_abi::Layout;
+
+use crate::entries::{Kind, Table};
+use crate::image::{BuildError, Header, Image, ImageError, Section, Writer};
+use crate::layout::exact_set::{
+    BUCKET_BITS_MAX, BUCKET_BITS_MIN, Filler, Geometry, ORDER, ORDER_MAX, OVERFLOW_ONE_IN, Place, SHIFT, WORD_SLOTS,
+    addresses_only,
+};
+use crate::layout::overflow;
+use crate::prefix::Prefix4;
+
+/// Sets in one table at most.
+pub const MEMBERS_MAX: usize = 4;
+
+const ENDS: usize = 8;
+const MEMBERS: usize = 9;
+
+/// Which words of a bucket are whose.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Ends {
+    ends: [u8; MEMBERS_MAX],
+    pub members: u32,
+}
+
+impl Ends {
+    /// The slots of a member.
+    pub fn segment(&self, member: u32) -> Range<usize> {
+        let member = member as usize;
+        let start = if member == 0 { 0 } else { self.ends[member - 1] };
+        usize::from(start) * WORD_SLOTS..usize::from(self.ends[member]) * WORD_SLOTS
+    }
+
+    /// The members (a bit each) of slots (a bit each).
+    fn members_of(&self, slots: u32) -> u32 {
+        let has = |member: u32| {
+            let segment = self.segment(member);
+            u64::from(slots) >> segment.start & ((1 << segment.len()) - 1) != 0
+        };
+        (0..self.members).fold(0, |members, member| members | u32::from(has(member)) << member)
+    }
+
+    /// Divides `words` among members that need at least so many each; `None` if they need more.
+    fn divide(words: usize, needs: &[usize]) -> Option<Self> {
+        let spare = words.checked_sub(needs.iter().sum())?;
+        let mut ends = [words as u8; MEMBERS_MAX];
+        let mut end = 0;
+        for (member, need) in needs.iter().enumerate() {
+            // The last gets what is left over: the mark takes a slot of it.
+            end += need + if member + 1 == needs.len() { spare } else { 0 };
+            ends[member] = end as u8;
+        }
+        Some(Ends { ends, members: needs.len() as u32 })
+    }
+}
+
+/// The smallest buckets, then the fewest, in which every member finds room. `overflows(bits, member, slots)` says whether
+/// more buckets overflow than may.
+fn choose(members: usize, mut overflows: impl FnMut(u32, usize, usize) -> bool) -> Option<(Geometry, Ends)> {
+    for bits in BUCKET_BITS_MIN..=BUCKET_BITS_MAX {
+        let words = 1..=1usize << ORDER_MAX;
+        let need = |member| words.clone().find(|words| !overflows(bits, member, words * WORD_SLOTS));
+        let needs: Option<Vec<usize>> = (0..members).map(need).collect();
+        let Some(needs) = needs else { continue };
+        for order in 0..=ORDER_MAX {
+            if let Some(ends) = Ends::divide(1 << order, &needs) {
+                return Some((Geometry { shift: 32 - bits, order }, ends));
+            }
+        }
+    }
+    None
+}
+
+/// Bytes of the buckets that random sets of the given sizes are fused into; of one set, what it takes alone. `None` if there is
+/// none or more than [`MEMBERS_MAX`], or if so many addresses have no room.
+///
+/// Fusing may cost memory: 100,000 and 1,100,000 addresses take 8 MiB together, 1 and 4 MiB apart.
+pub fn fused_bytes(sizes: &[usize]) -> Option<usize> {
+    if sizes.is_empty() || sizes.len() > MEMBERS_MAX {
+        return None;
+    }
+    let overflows = |bits, member: usize, slots| {
+        overflow_share(sizes[member] as f64 / f64::from(1u32 << bits), slots) > 1.0 / OVERFLOW_ONE_IN as f64
+    };
+    let (geometry, _) = choose(sizes.len(), overflows)?;
+    Some(geometry.buckets() * geometry.slots() * size_of::<u16>())
+}
+
+/// The share of buckets with more than `slots` addresses, of which a bucket has `mean` (Poisson).
+fn overflow_share(mean: f64, slots: usize) -> f64 {
+    let mut term = (-mean).exp();
+    let mut rest = 1.0 - term;
+    for count in 1..=slots {
+        term *= mean / count as f64;
+        rest -= term;
+    }
+    rest
+}
+
+/// Builds one image that answers for all the tables: a lookup gives bit `m` for `tables[m]`.
+///
+/// # Errors
+/// There are none or more than [`MEMBERS_MAX`] tables, or one of them is no set of IPv4 addresses.
+pub fn exact_sets(tables: &[&Table]) -> Result<Image, BuildError> {
+    let layout = Layout::ExactSets;
+    if tables.is_empty() || tables.len() > MEMBERS_MAX {
+        return Err(BuildError::Limit { layout, what: "sets, and at least one", max: MEMBERS_MAX });
+    }
+    for table in tables {
+        if table.family() != weir_abi::Family::Ipv4 {
+            return Err(BuildError::Family { layout, family: table.family() });
+        }
+        if table.kind() == Kind::Labels {
+            return Err(BuildError::Labelled { layout });
+        }
+        addresses_only(layout, table.prefixes4())?;
+    }
+    let sets: Vec<&[Prefix4]> = tables.iter().map(|table| table.prefixes4()).collect();
+    build(&sets)
+}
+
+fn build(sets: &[&[Prefix4]]) -> Result<Image, BuildError> {
+    let (geometry, ends) = choose_for(sets);
+    let mut filler = Filler::new(geometry);
+    for (member, set) in sets.iter().enumerate() {
+        filler.insert(set, member as u32, ends.segment(member as u32), ends.members - 1);
+    }
+    let overflow = overflow::build(Layout::ExactSets, &filler.overflow)?;
+    let sections = [Section::U16(&filler.slots), Section::U64(&overflow.words)];
+    let numbers = [
+        (SHIFT, geometry.shift),
+        (ORDER, geometry.order),
+        (ENDS, u32::from_le_bytes(ends.ends)),
+        (MEMBERS, ends.members),
+    ];
+    let entries = sets.iter().map(|set| set.len()).sum();
+    let writer = Writer { layout: Layout::ExactSets, entries, labels: (1 << ends.members) - 1 };
+    writer.write(&sections, &[&numbers[..], &overflow.numbers].concat())
+}
+
+/// What suits the sets, by counting.
+fn choose_for(sets: &[&[Prefix4]]) -> (Geometry, Ends) {
+    let mut counted: (u32, Vec<Vec<u32>>) = (0, Vec::new());
+    let chosen = choose(sets.len(), |bits, member, slots| {
+        if counted.0 != bits {
+            let geometry = Geometry { shift: 32 - bits, order: 0 };
+            counted = (bits, sets.iter().map(|set| geometry.count(set)).collect());
+        }
+        let used = &counted.1[member];
+        let overflowing = used.iter().filter(|&&used| used as usize > slots).count();
+        overflowing > used.len() / OVERFLOW_ONE_IN
+    });
+    chosen.unwrap_or_else(|| {
+        let words = 1 << ORDER_MAX;
+        let ends = Ends::divide(words, &vec![words / sets.len(); sets.len()]).expect("equal parts fit");
+        (Geometry { shift: 32 - BUCKET_BITS_MAX, order: ORDER_MAX }, ends)
+    })
+}
+
+/// Checked sections of an image.
+#[derive(Clone, Copy)]
+pub(crate) struct View<'a> {
+    image: &'a [u8],
+    place: Place,
+    ends: Ends,
+}
+
+impl<'a> View<'a> {
+    /// The sections, their bounds checked.
+    pub fn open(header: &Header, image: &'a [u8]) -> Result<Self, ImageError> {
+        let place = Place::open(header, image)?;
+        Ok(View { image, place, ends: open_ends(header, place.geometry)? })
+    }
+
+    /// Checks the members in the overflow; buckets hold no index.
+    pub fn check(&self, header: &Header) -> Result<(), ImageError> {
+        self.place.overflow.check(header, self.image)
+    }
+
+    /// The members (a bit each) that hold `addr`.
+    pub fn find(&self, addr: u32) -> u32 {
+        let (hits, overflow) = self.place.find(self.image, addr);
+        self.ends.members_of(hits) | overflow
+    }
+}
+
+/// The header's ends, checked: they rise to the bucket's, and there are as many as members.
+pub(crate) fn open_ends(header: &Header, geometry: Geometry) -> Result<Ends, ImageError> {
+    let (ends, members) = (header.section[ENDS].to_le_bytes(), header.section[MEMBERS]);
+    if members == 0 || members > MEMBERS_MAX as u32 || header.labels != (1 << members) - 1 {
+        return Err(header.corrupt("header", "label count"));
+    }
+    let words = 1 << geometry.order;
+    if !ends.is_sorted() || ends[members as usize - 1..].iter().any(|&end| end != words) {
+        return Err(header.corrupt("buckets", "dimension"));
+    }
+    Ok(Ends { ends, members })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sets_that_share_a_cache_line() {
+        let mib = |sizes: &[usize]| fused_bytes(sizes).map(|bytes| bytes as f64 / f64::from(1 << 20));
+        assert_eq!(mib(&[100_000, 178_000]), Some(2.0));
+        assert_eq!(mib(&[100_000; 4]), Some(4.0));
+        assert_eq!((mib(&[100_000, 1_100_000]), mib(&[100_000]), mib(&[1_100_000])), (Some(8.0), Some(1.0), Some(4.0)));
+        assert_eq!((mib(&[]), mib(&[1; 5]), mib(&[1 << 40, 1])), (None, None, None));
+    }
+
+    #[test]
+    fn shares_of_poisson() {
+        assert!((overflow_share(2.716, 8) - 0.001_98).abs() < 1e-4);
+        assert!(overflow_share(1000.0, 32) > 0.99);
+    }
+}
