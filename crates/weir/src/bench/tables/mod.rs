@@ -137,7 +137,10 @@ fn enter(
             continue;
         }
         let (builder, ways) = contender.resolve(&data.table)?;
-        let row = if contender.builder == builder { row } else { row.of("picked", builder.name()) };
+        let row = match chosen::expected_cycles(contender.builder, &data.table)? {
+            Some(cycles) => row.of("picked", builder.name()).number("expected_cycles", cycles),
+            None => row,
+        };
         let (built, build_s) = match race::build(builder, &data.table) {
             Ok(timed) => timed,
             Err(limit) => {
