@@ -39,6 +39,13 @@ const SCENARIOS: &[Scenario] = &[
         has_cells: false,
     },
     Scenario {
+        name: "agree",
+        paper: "RFPF section IV: every scheme gives the same answers",
+        run: tables::agree::run,
+        plot: |title, rows| plot::bars(title, "keys_checked", rows),
+        has_cells: true,
+    },
+    Scenario {
         name: "line-costs",
         paper: "RFPF section II: a lookup costs the memory accesses of its scheme, each by the cache that its table fits in",
         run: line_costs::run,

@@ -6,6 +6,7 @@
 //! layouts of a table take turns, on one pinned core, so that their ratios hold even where the machine is shared; a turn starts
 //! with caches warm from 2^17 keys, and each figure is the median over the rounds. Before anything is timed, every layout must give the reference's answers.
 
+pub mod agree;
 mod chart;
 mod chosen;
 mod facts;
