@@ -63,6 +63,14 @@ pub enum EngineError {
         /// What is wrong.
         problem: String,
     },
+    /// An interface could not be opened, read from or written to.
+    #[error("interface {interface}: {source}")]
+    Interface {
+        /// The interface.
+        interface: String,
+        /// What the system said.
+        source: io::Error,
+    },
     /// A worker's thread could not be started.
     #[error("worker {number}: {source}")]
     Worker {

@@ -133,7 +133,7 @@ fn a_thousand_changes_lose_no_packet_and_mix_no_burst() {
 fn counters_are_read_while_workers_count() {
     let left = [Arc::new(AtomicU64::new(100_000)), Arc::new(AtomicU64::new(0))];
     let lane = MemoryLane::new([frames(64), frames(1)], left.clone(), ());
-    let (workers, activation) = Workers::start(vec![Box::new(lane)], &loaded(&policy(2))).unwrap();
+    let (mut workers, activation) = Workers::start(vec![Box::new(lane)], &loaded(&policy(2))).unwrap();
     let read = || activation.counters[0][0].read()[usize::from(Reason::rule(2).0)].packets;
     let mut last = 0;
     while last < 100_000 {

@@ -11,6 +11,7 @@
 //! shared but a word that says which generation is the latest. A worker looks at it between bursts, so that no burst is judged by two
 //! policies, and no packet waits or is lost while the policy changes.
 
+pub mod afpacket;
 pub mod lane;
 pub mod memory;
 mod worker;

@@ -119,9 +119,9 @@ impl Workers {
     ///
     /// # Errors
     /// Why the first that failed did.
-    pub fn stop(self) -> Result<(), EngineError> {
+    pub fn stop(&mut self) -> Result<(), EngineError> {
         self.stop.store(true, Ordering::Relaxed);
-        let ended: Vec<_> = self.workers.into_iter().map(|worker| worker.thread.join()).collect();
+        let ended: Vec<_> = self.workers.drain(..).map(|worker| worker.thread.join()).collect();
         ended.into_iter().try_for_each(|ended| ended.unwrap_or_else(|panicked| panic::resume_unwind(panicked)))
     }
 }
