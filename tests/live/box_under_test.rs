@@ -54,6 +54,20 @@ impl Running {
         serde_json::from_value(value).expect("stats")
     }
 
+    /// Stats once nothing moves any more: else what was read first is older than what was read last.
+    pub fn settled(&self) -> Stats {
+        let (mut last, start) = (self.stats(), Instant::now());
+        loop {
+            std::thread::sleep(Duration::from_millis(100));
+            let stats = self.stats();
+            if serde_json::to_value(&stats).expect("JSON") == serde_json::to_value(&last).expect("JSON") {
+                return stats;
+            }
+            assert!(start.elapsed() < PATIENCE, "{stats:#?}\n{}", self.log());
+            last = stats;
+        }
+    }
+
     /// Waits until the stats say so.
     pub fn wait_for(&self, what: &str, mut holds: impl FnMut(&Stats) -> bool) -> Stats {
         let start = Instant::now();

@@ -14,8 +14,8 @@ use std::thread;
 
 pub const CLIENT: Ipv4Addr = Ipv4Addr::new(10, 9, 0, 1);
 pub const SERVER: Ipv4Addr = Ipv4Addr::new(10, 9, 0, 2);
-/// Jumbo frames, so that long packets pass.
-const MTU: &str = "9000";
+/// The longest that fits AF_XDP's frames.
+pub const MTU: u32 = 3498;
 
 type Job = Box<dyn FnOnce() + Send>;
 
@@ -55,14 +55,20 @@ impl Host {
         self.run(move || thread::spawn(job))
     }
 
-    fn ip(&self, line: &str) {
+    /// Runs a program there with words parted by blanks; what it prints.
+    fn call(&self, program: &'static str, line: &str) -> String {
         let line = line.to_owned();
         self.run(move || {
-            let output = Command::new("ip").args(line.split_whitespace()).output();
-            let output = output.expect("scripts/install-deps.sh installs iproute2");
+            let output = Command::new(program).args(line.split_whitespace()).output();
+            let output = output.unwrap_or_else(|error| panic!("{program}: {error}; see scripts/install-deps.sh"));
             let said = String::from_utf8_lossy(&output.stderr);
-            assert!(output.status.success(), "ip {line}: {said}");
-        });
+            assert!(output.status.success(), "{program} {line}: {said}");
+            String::from_utf8(output.stdout).expect("it prints text")
+        })
+    }
+
+    fn ip(&self, line: &str) {
+        self.call("ip", line);
     }
 }
 
@@ -78,13 +84,24 @@ impl Hosts {
         let hosts = Hosts { client: Host::new(), weir: Host::new(), server: Host::new() };
         for (own, far, host, address) in [("lower", "c", &hosts.client, CLIENT), ("upper", "s", &hosts.server, SERVER)]
         {
-            hosts.weir.ip(&format!("link add {own} mtu {MTU} type veth peer name {far} mtu {MTU}"));
+            hosts.weir.ip(&format!(
+                "link add {own} mtu {MTU} numrxqueues 2 numtxqueues 2 type veth peer name {far} mtu {MTU}"
+            ));
             hosts.weir.ip(&format!("link set {far} netns {}", host.namespace.display()));
             hosts.weir.ip(&format!("link set {own} arp off up"));
             host.ip(&format!("addr add {address}/24 dev {far}"));
             host.ip(&format!("link set {far} up"));
+            // On a real wire checksums are finished; on a virtual one the sender leaves that to nobody.
+            host.call("ethtool", &format!("-K {far} tx off"));
         }
         hosts
+    }
+
+    /// Packets that a wire of the box took and lost, because the host at its other end did not look at them in time.
+    pub fn lost_on(&self, name: &str) -> u64 {
+        let printed = self.weir.call("ip", &format!("-s -j link show {name}"));
+        let links: serde_json::Value = serde_json::from_str(&printed).expect("ip prints JSON");
+        links[0]["stats64"]["tx"]["dropped"].as_u64().expect("links count what they drop")
     }
 
     /// Takes a wire of the box down or up.
