@@ -11,6 +11,14 @@ pub(crate) trait Cells {
     fn u64(&self, at: usize) -> u64;
 }
 
+/// Words that one writer changes while others read. A word is written whole, and after all that was written before it.
+pub(crate) trait CellsMut: Cells {
+    /// Writes the 16-bit word at byte `at`.
+    fn set_u16(&self, at: usize, word: u16);
+    /// Writes the 64-bit word at byte `at`.
+    fn set_u64(&self, at: usize, word: u64);
+}
+
 impl Cells for [u8] {
     fn u16(&self, at: usize) -> u16 {
         u16::from_le_bytes(*self[at..].first_chunk().expect("an image's offsets were checked"))

@@ -103,6 +103,11 @@ impl Labels {
         self.names.get((id as usize).checked_sub(1)?).map(|name| &**name)
     }
 
+    /// Labels by id, the first is 1.
+    pub fn names(&self) -> &[Box<str>] {
+        &self.names
+    }
+
     /// The id of a label, new or known.
     pub fn intern(&mut self, name: &str) -> u32 {
         if let Some(&id) = self.ids.get(name) {
@@ -303,6 +308,16 @@ pub struct Table {
 }
 
 impl Table {
+    /// A table of prefixes that are sorted, none twice; label id `i + 1` is `labels[i]`.
+    pub(crate) fn of(kind: Kind, prefixes: Prefixes, labels: Vec<Box<str>>) -> Self {
+        let by_length = match &prefixes {
+            Prefixes::V4(prefixes) => count_lengths(prefixes),
+            Prefixes::V6(prefixes) => count_lengths(prefixes),
+        };
+        let facts = Facts { entries: prefixes.len(), by_length, repeated: 0, relabelled: 0 };
+        Table { kind, prefixes, labels, facts }
+    }
+
     /// Address family of the prefixes.
     pub fn family(&self) -> Family {
         self.prefixes.family()

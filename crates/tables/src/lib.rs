@@ -14,6 +14,7 @@ mod flatten;
 pub mod image;
 mod layout;
 pub mod list;
+pub mod live;
 mod memory;
 pub mod prefix;
 pub mod reference;

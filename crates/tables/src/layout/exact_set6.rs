@@ -120,6 +120,15 @@ impl Key {
         }
     }
 
+    /// The key of an entry of the overflow; `None` if it is free.
+    pub fn of_entry(entry: [u64; 3]) -> Option<Self> {
+        match entry {
+            [KIND_NET, high, _] => Some(Key::Net(high)),
+            [KIND_HOST, high, low] => Some(Key::Host(high, low)),
+            _ => None,
+        }
+    }
+
     /// Kind, high and low half, as the overflow has them.
     pub fn entry(self) -> [u64; 3] {
         match self {
@@ -275,6 +284,12 @@ impl Place {
         };
         let bucket = reduce((key.hash(self.seed) >> 32) as u32, lines.count);
         (lines.count > 0).then_some(lines.at + bucket * LINE_WORDS * WORD_BYTES)
+    }
+
+    /// Byte offsets of all entries of the overflow.
+    pub fn all_entries(&self) -> impl Iterator<Item = usize> + use<> {
+        let at = self.overflow.at;
+        (0..self.overflow.count * GROUP_ENTRIES).map(move |entry| at + entry * ENTRY_WORDS * WORD_BYTES)
     }
 
     /// Byte offsets of the slots of the bucket at `bucket`, of keys like `key`.

@@ -55,8 +55,13 @@ impl Ends {
         usize::from(start) * WORD_SLOTS..usize::from(self.ends[member]) * WORD_SLOTS
     }
 
+    /// All slots for the one member that there is.
+    pub fn whole(geometry: Geometry) -> Self {
+        Ends { ends: [1 << geometry.order; MEMBERS_MAX], members: 1 }
+    }
+
     /// The members (a bit each) of slots (a bit each).
-    fn members_of(&self, slots: u32) -> u32 {
+    pub fn members_of(&self, slots: u32) -> u32 {
         let has = |member: u32| {
             let segment = self.segment(member);
             u64::from(slots) >> segment.start & ((1 << segment.len()) - 1) != 0

@@ -133,6 +133,12 @@ impl Place {
         (0..GROUP_WORDS).map(move |index| group + index * WORD_BYTES)
     }
 
+    /// Byte offsets of all words.
+    pub fn all_words(&self) -> impl Iterator<Item = usize> + use<> {
+        let at = self.at;
+        (0..GROUP_WORDS << (32 - self.shift)).map(move |index| at + index * WORD_BYTES)
+    }
+
     /// The members (a bit each) that hold the address.
     pub fn find(&self, cells: &(impl Cells + ?Sized), addr: u32) -> u32 {
         let words = self.words(addr).map(|at| cells.u64(at));
