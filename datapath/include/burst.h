@@ -61,7 +61,10 @@ WEIR_INLINE uint64_t mask_of(const column_hits *hits)
 	return mask;
 }
 
-/* Defines u<bits>_is(), u<bits>_between() with both ends included, and u<bits>_masked(), which looks at some bits. */
+/*
+ * Defines u<bits>_is(), u<bits>_between() with both ends included, u<bits>_masked(), which looks at some bits, and
+ * u<bits>_in() for `count` ranges.
+ */
 #define WEIR_COLUMN_TESTS(bits)                                                                                        \
 	typedef uint##bits##_t u##bits##_column __attribute__((vector_size(WEIR_BURST_MAX * (bits) / 8)));             \
                                                                                                                        \
@@ -94,6 +97,19 @@ WEIR_INLINE uint64_t mask_of(const column_hits *hits)
 		__builtin_memcpy(&values, column, sizeof(values));                                                     \
 		values &= mask;                                                                                        \
 		hits = __builtin_convertvector(values - low <= (uint##bits##_t)(high - low), column_hits);             \
+		return mask_of(&hits);                                                                                 \
+	}                                                                                                              \
+                                                                                                                       \
+	WEIR_COLUMN_TEST u##bits##_in(const uint##bits##_t *column, const uint##bits##_t(*ranges)[2], uint32_t count)  \
+	{                                                                                                              \
+		int##bits##_t in __attribute__((vector_size(WEIR_BURST_MAX * (bits) / 8))) = {0};                      \
+		u##bits##_column values;                                                                               \
+		column_hits hits;                                                                                      \
+                                                                                                                       \
+		__builtin_memcpy(&values, column, sizeof(values));                                                     \
+		for (uint32_t i = 0; i < count; i++)                                                                   \
+			in |= values - ranges[i][0] <= (uint##bits##_t)(ranges[i][1] - ranges[i][0]);                  \
+		hits = __builtin_convertvector(in, column_hits);                                                       \
 		return mask_of(&hits);                                                                                 \
 	}
 

@@ -238,6 +238,18 @@ WEIR_INLINE struct frame burst_frame(const struct weir_burst *burst, uint32_t i)
 	return (struct frame){.data = from->data, .cap = cap, .len = from->len, .link = burst->link};
 }
 
+/*
+ * So many frames are on their way from memory while one is parsed: what a network card or a capture left is in no near
+ * cache, and fewer leave the parser waiting where tables have pushed everything else out.
+ */
+enum { FRAMES_AHEAD = 16 };
+
+WEIR_INLINE void prefetch_frame(const struct weir_burst *burst, uint32_t i)
+{
+	if (i < burst->count)
+		__builtin_prefetch(burst->frames[i].data);
+}
+
 /* The `bytes` at `offset`, or NULL if the frame ends before them. */
 WEIR_INLINE const uint8_t *frame_at(const struct frame *frame, uint32_t offset, uint32_t bytes)
 {

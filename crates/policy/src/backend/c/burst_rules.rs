@@ -132,12 +132,11 @@ impl Rules<'_, '_> {
         }
         let (mut terms, mut reads_raw) = (Vec::new(), false);
         for test in tests {
-            match self.chain.conditions.mask(test) {
-                Some(column) => masks.push(column),
-                None => {
-                    reads_raw |= matches!(test, Test::Value { subject: Subject::Raw(_), .. });
-                    self.chain.conditions.terms(test, &mut terms);
-                }
+            if self.chain.conditions.asks_each(test) {
+                reads_raw |= matches!(test, Test::Value { subject: Subject::Raw(_), .. });
+                self.chain.conditions.terms(test, &mut terms);
+            } else {
+                self.chain.conditions.masks(test, &mut masks);
             }
         }
         self.out.assign_all(mask, &masks);

@@ -1,6 +1,6 @@
 //! One chain as C: what its rules look at, its rules, its entry.
 
-use super::column::{Column, columns};
+use super::column::{Column, Width, columns, raw_name};
 use super::condition::Conditions;
 use super::writer::Writer;
 use super::{Target, rules};
@@ -26,12 +26,13 @@ impl<'a> ChainEmitter<'a> {
     pub(super) fn new(program: &'a Program, chain: &'a Chain, name: String, target: Target) -> Self {
         let conditions = Conditions::new(program, chain, &name, target);
         let samples = samples(program, &chain.body);
-        ChainEmitter { program, chain, target, name, conditions, columns: columns(chain), samples }
+        let columns = columns(chain, &conditions);
+        ChainEmitter { program, chain, target, name, conditions, columns, samples }
     }
 
     pub(super) fn emit(&self, out: &mut Writer) {
         for line in self.conditions.sets() {
-            out.line(line);
+            out.line(&line);
         }
         match self.target {
             Target::Native => {
@@ -55,7 +56,7 @@ impl<'a> ChainEmitter<'a> {
 
     /// Whether rules look at anything at all.
     pub(super) fn has_columns(&self) -> bool {
-        !self.columns.is_empty() || self.is_staged()
+        !self.columns.is_empty() || !self.conditions.raw_columns().is_empty() || self.is_staged()
     }
 
     fn packets_struct(&self, out: &mut Writer) {
@@ -66,7 +67,12 @@ impl<'a> ChainEmitter<'a> {
         out.line(&format!("/* A burst in {}: what the rules look at, a column each. */", self.described()));
         out.open(&format!("struct {}_packets", self.name));
         for column in &self.columns {
-            out.line(&column.declaration());
+            out.line(&column.width.declare(column.name));
+        }
+        for &raw in self.conditions.raw_columns() {
+            let name = raw_name(raw);
+            out.line(&Width::of_raw(raw).declare(&name));
+            out.line(&Width::U8.declare(&format!("{name}_there")));
         }
         for &id in &self.chain.staged {
             let find = self.chain.finds[usize::from(id.0)];

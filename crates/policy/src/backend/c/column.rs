@@ -1,8 +1,12 @@
 //! What rules look at, as C: one packet's fields where a packet is decided alone, columns where a burst is.
 
+use super::condition::{Conditions, raw_bits};
 use crate::field::{Field, Guard, Raw, RawBase, Subject};
 use crate::ir::{Chain, Node, Test};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Columns of raw bits in a burst, at most 2 KB each.
+const RAW_COLUMNS_MAX: usize = 16;
 
 /// How wide a column's values are. The widest stand first in a burst, so that every column starts where memory is loaded from whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -14,6 +18,46 @@ pub(super) enum Width {
 }
 
 impl Width {
+    /// What holds so many bits.
+    pub(super) fn of_bits(bits: u8) -> Width {
+        match bits {
+            0..=8 => Width::U8,
+            9..=16 => Width::U16,
+            17..=32 => Width::U32,
+            _ => Width::Wide,
+        }
+    }
+
+    pub(super) fn of_raw(raw: Raw) -> Width {
+        Width::of_bits(raw.bits)
+    }
+
+    /// The type of one value.
+    pub(super) fn value(self) -> &'static str {
+        match self {
+            Width::Wide => "struct wide",
+            Width::U32 => "uint32_t",
+            Width::U16 => "uint16_t",
+            Width::U8 => "uint8_t",
+        }
+    }
+
+    /// The member of a burst's struct that is called `name`.
+    pub(super) fn declare(self, name: &str) -> String {
+        match self {
+            Width::Wide => format!("struct wide_column {name};"),
+            Width::U32 | Width::U16 | Width::U8 => format!("{} {name}[WEIR_BURST_MAX];", self.value()),
+        }
+    }
+
+    /// The statements that fill column `name` with `value`, of which a wide one has two halves.
+    pub(super) fn fill(self, name: &str, value: &str) -> Vec<String> {
+        match self {
+            Width::Wide => ["hi", "lo"].map(|half| format!("packets->{name}.{half}[i] = {value}.{half};")).to_vec(),
+            Width::U32 | Width::U16 | Width::U8 => vec![format!("packets->{name}[i] = {value};")],
+        }
+    }
+
     /// What the functions that test columns start with.
     pub(super) fn prefix(self) -> &'static str {
         match self {
@@ -112,25 +156,9 @@ impl Column {
         }
     }
 
-    /// The member of a burst's struct.
-    pub(super) fn declaration(self) -> String {
-        let name = self.name;
-        match self.width {
-            Width::Wide => format!("struct wide_column {name};"),
-            Width::U32 => format!("uint32_t {name}[WEIR_BURST_MAX];"),
-            Width::U16 => format!("uint16_t {name}[WEIR_BURST_MAX];"),
-            Width::U8 => format!("uint8_t {name}[WEIR_BURST_MAX];"),
-        }
-    }
-
     /// The statements that fill it with what `packet` says.
     pub(super) fn fill(self) -> Vec<String> {
-        let Column { width, name, expression } = self;
-        let value = bare(expression);
-        match width {
-            Width::Wide => ["hi", "lo"].map(|half| format!("packets->{name}.{half}[i] = {value}.{half};")).to_vec(),
-            Width::U32 | Width::U16 | Width::U8 => vec![format!("packets->{name}[i] = {value};")],
-        }
+        self.width.fill(self.name, bare(self.expression))
     }
 }
 
@@ -139,8 +167,47 @@ fn bare(expression: &str) -> &str {
     expression.strip_prefix('(').and_then(|rest| rest.strip_suffix(')')).unwrap_or(expression)
 }
 
-/// Every column that the chain's rules and staged finds look at.
-pub(super) fn columns(chain: &Chain) -> BTreeSet<Column> {
+/// What raw bits are called: `nh_96_32`, where policies say `@nh,96,32`.
+pub(super) fn raw_name(raw: Raw) -> String {
+    let base = match raw.base {
+        RawBase::Link => "ll",
+        RawBase::Network => "nh",
+        RawBase::Transport => "th",
+    };
+    format!("{base}_{}_{}", raw.offset_bits, raw.bits)
+}
+
+/// The statements that fill the two columns of raw bits: whether the frame has them, and what they are.
+pub(super) fn fill_raw(raw: Raw) -> Vec<String> {
+    let name = raw_name(raw);
+    let offset = Column::of_raw(raw).map(|offset| offset.expression);
+    let mut lines = vec![format!("packets->{name}_there[i] = {};", raw_bits(raw, "&frame", offset))];
+    lines.extend(match Width::of_raw(raw) {
+        Width::Wide => Width::Wide.fill(&name, "raw"),
+        width => width.fill(&name, "raw.lo"),
+    });
+    lines
+}
+
+/// Raw bits that several tests look at are read once a packet, whether or not a rule gets to ask for them.
+pub(super) fn raw_columns(chain: &Chain) -> Vec<Raw> {
+    let mut uses = BTreeMap::new();
+    count_raw(&chain.body, &mut uses);
+    uses.into_iter().filter(|&(_, uses)| uses > 1).map(|(raw, _)| raw).take(RAW_COLUMNS_MAX).collect()
+}
+
+fn count_raw(nodes: &[Node], uses: &mut BTreeMap<Raw, usize>) {
+    for node in nodes {
+        let Node::When { test, body } = node else { continue };
+        if let Test::Value { subject: Subject::Raw(raw), .. } = test {
+            *uses.entry(*raw).or_default() += 1;
+        }
+        count_raw(body, uses);
+    }
+}
+
+/// Every column but those of raw bits that the chain's rules and staged finds look at.
+pub(super) fn columns(chain: &Chain, conditions: &Conditions<'_>) -> BTreeSet<Column> {
     let mut columns = BTreeSet::new();
     for id in &chain.staged {
         let key = chain.finds[usize::from(id.0)].key;
@@ -148,19 +215,19 @@ pub(super) fn columns(chain: &Chain) -> BTreeSet<Column> {
         // An IPv4 table may be asked about any packet, an IPv6 table is asked about IPv6 only.
         columns.extend((key.guard() == Guard::Ipv6).then_some(L3));
     }
-    collect(&chain.body, &mut columns);
+    collect(&chain.body, conditions, &mut columns);
     columns
 }
 
-fn collect(nodes: &[Node], columns: &mut BTreeSet<Column>) {
+fn collect(nodes: &[Node], conditions: &Conditions<'_>, columns: &mut BTreeSet<Column>) {
     for node in nodes {
         let Node::When { test, body } = node else { continue };
         columns.extend(match test {
             Test::Guard(guard) => Column::of_guard(*guard),
-            Test::Value { subject: Subject::Raw(raw), .. } => Column::of_raw(*raw),
+            Test::Value { subject: Subject::Raw(raw), .. } if conditions.asks_each(test) => Column::of_raw(*raw),
             Test::Value { subject: Subject::Field(field), .. } => Some(Column::of(*field)),
-            Test::Found { .. } => None,
+            Test::Value { subject: Subject::Raw(_), .. } | Test::Found { .. } => None,
         });
-        collect(body, columns);
+        collect(body, conditions, columns);
     }
 }

@@ -1,21 +1,20 @@
 //! Tests of one packet as C expressions.
 
 use super::Target;
-use super::column::Column;
+use super::column::{Column, Width, raw_columns, raw_name};
+use super::set::{self, Form, LargeSet};
 use crate::field::{Guard, Notation, Raw, Subject};
-use crate::ir::{Chain, FindId, LabelId, Node, Program, Test, ValueSet, print, symbol};
-
-/// Up to so many ranges are compared in place; more get a function with a `switch`.
-const INLINE_RANGES: usize = 6;
+use crate::ir::{Chain, FindId, LabelId, Node, Program, Test, ValueSet, symbol};
 
 /// The expressions of one chain, and what has to be declared for them.
 pub struct Conditions<'a> {
     /// C name of each find, by id.
     find_names: Vec<String>,
-    /// Sets that have a function, with its name.
-    sets: Vec<(&'a ValueSet, u8, String)>,
-    /// Their definitions.
-    definitions: Vec<String>,
+    /// Sets that are not compared in place.
+    sets: Vec<LargeSet<'a>>,
+    /// Raw bits that native code reads once a packet.
+    raw_columns: Vec<Raw>,
+    /// Whether rules read raw bits themselves.
     uses_raw: bool,
     target: Target,
 }
@@ -32,19 +31,25 @@ impl<'a> Conditions<'a> {
             }
             find_names.push(base);
         }
-        let mut conditions = Conditions { find_names, sets: vec![], definitions: vec![], uses_raw: false, target };
+        let raw_columns = if target == Target::Native { raw_columns(chain) } else { vec![] };
+        let mut conditions = Conditions { find_names, sets: vec![], raw_columns, uses_raw: false, target };
         conditions.collect(&chain.body, name);
         conditions
     }
 
-    /// The functions of large sets, line by line.
-    pub fn sets(&self) -> &[String] {
-        &self.definitions
+    /// What large sets are looked up in, line by line.
+    pub fn sets(&self) -> Vec<String> {
+        self.sets.iter().flat_map(LargeSet::define).collect()
     }
 
-    /// Whether the chain reads raw bits.
+    /// Whether rules read raw bits of frames.
     pub fn uses_raw(&self) -> bool {
         self.uses_raw
+    }
+
+    /// Raw bits that native code reads once a packet, into columns.
+    pub(super) fn raw_columns(&self) -> &[Raw] {
+        &self.raw_columns
     }
 
     /// The C name of what a find found.
@@ -69,13 +74,13 @@ impl<'a> Conditions<'a> {
     fn collect(&mut self, nodes: &'a [Node], name: &str) {
         for node in nodes {
             let Node::When { test, body } = node else { continue };
-            if let Test::Value { subject, set, .. } = test {
-                self.uses_raw |= matches!(subject, Subject::Raw(_));
-                let known = self.sets.iter().any(|(known, bits, _)| *known == set && *bits == subject.bits());
-                if set.ranges().len() > INLINE_RANGES && subject.bits() <= 64 && !known {
-                    let function = format!("{name}_set_{}", self.sets.len());
-                    self.definitions.extend(define_set(&function, *subject, set));
-                    self.sets.push((set, subject.bits(), function));
+            if let Test::Value { subject, mask, set, .. } = test {
+                self.uses_raw |= matches!(subject, Subject::Raw(_)) && self.asks_each(test);
+                if let Some(form) = self.form(*subject, *mask, set)
+                    && self.large_set(*subject, *mask, set).is_none()
+                {
+                    let name = format!("{name}_set_{}", self.sets.len());
+                    self.sets.push(LargeSet { subject: *subject, set, form, name });
                 }
             }
             self.collect(body, name);
@@ -102,21 +107,39 @@ impl<'a> Conditions<'a> {
         }
     }
 
-    /// Reads raw bits into `raw`; false if the frame ends before them.
     fn raw_read(&self, raw: Raw) -> String {
-        let base = Column::of_raw(raw).map_or("0".to_owned(), |offset| self.read(offset));
-        let frame = match self.target {
-            Target::Native => "&frame",
-            Target::Bpf => "frame",
-        };
-        let (byte, bit) = (raw.offset_bits / 8, raw.offset_bits % 8);
-        format!("raw_bits({frame}, {base} + {byte}, {bit}, {}, &raw)", raw.bits)
+        let offset = Column::of_raw(raw).map(|offset| self.read(offset));
+        match self.target {
+            Target::Native => raw_bits(raw, "&frame", offset.as_deref()),
+            Target::Bpf => raw_bits(raw, "frame", offset.as_deref()),
+        }
     }
 
-    /// The function of a set that is too large to be compared in place.
-    pub(super) fn set_function(&self, subject: Subject, set: &ValueSet) -> Option<&str> {
-        let known = self.sets.iter().find(|(known, bits, _)| *known == set && *bits == subject.bits());
-        known.map(|(_, _, function)| function.as_str())
+    /// The column of a burst that holds what is looked at, if one does.
+    pub(super) fn column(&self, subject: Subject) -> Option<(Width, String)> {
+        match subject {
+            Subject::Field(field) => Some((Column::of(field).width, Column::of(field).name.to_owned())),
+            Subject::Raw(raw) => self.raw_columns.contains(&raw).then(|| (Width::of_raw(raw), raw_name(raw))),
+        }
+    }
+
+    /// Whether a test is made of each packet by itself: in BPF, and where no comparison of a column answers it.
+    pub(super) fn asks_each(&self, test: &Test) -> bool {
+        let Test::Value { subject, mask, set, .. } = test else { return self.target == Target::Bpf };
+        self.target == Target::Bpf
+            || self.column(*subject).is_none()
+            || self.form(*subject, *mask, set) == Some(Form::Switch)
+    }
+
+    fn form(&self, subject: Subject, mask: Option<u128>, set: &ValueSet) -> Option<Form> {
+        let compares = self.target == Target::Native && mask.is_none() && self.column(subject).is_some();
+        set::form(subject, set, compares)
+    }
+
+    /// What a set is looked up in that is too large to be compared in place.
+    pub(super) fn large_set(&self, subject: Subject, mask: Option<u128>, set: &ValueSet) -> Option<&LargeSet<'a>> {
+        let form = self.form(subject, mask, set)?;
+        self.sets.iter().find(|known| known.set == set && known.subject.bits() == subject.bits() && known.form == form)
     }
 
     fn value(&self, subject: Subject, mask: Option<u128>, set: &ValueSet, negated: bool) -> String {
@@ -132,13 +155,20 @@ impl<'a> Conditions<'a> {
             Subject::Field(field) => self.read(Column::of(field)),
         };
         if let Some(mask) = mask {
-            value = format!("({value} & {})", number(mask, true));
+            value = format!("{value} & {}", number(mask, true));
         }
-        match self.set_function(subject, set) {
-            Some(function) => format!("{}{function}({value})", if negated { "!" } else { "" }),
+        match self.large_set(subject, mask, set) {
+            Some(large) => format!("{}{}({value})", if negated { "!" } else { "" }, large.name),
+            None if mask.is_some() => Scale::of(subject, mask).compare(&format!("({value})"), set, negated),
             None => Scale::of(subject, mask).compare(&value, set, negated),
         }
     }
+}
+
+/// Reads raw bits into `raw`; false if the frame ends before them. They are counted from `offset`, if not from the frame's start.
+pub(super) fn raw_bits(raw: Raw, frame: &str, offset: Option<&str>) -> String {
+    let (byte, bit) = (raw.offset_bits / 8, raw.offset_bits % 8);
+    format!("raw_bits({frame}, {} + {byte}, {bit}, {}, &raw)", offset.unwrap_or("0"), raw.bits)
 }
 
 fn guard_expression(guard: Guard) -> &'static str {
@@ -250,27 +280,4 @@ fn compare_wide(value: &str, mask: Option<u128>, set: &ValueSet, negated: bool) 
         [one] => format!("{}{one}", if negated { "!" } else { "" }),
         many => format!("{}({})", if negated { "!" } else { "" }, many.join(" || ")),
     }
-}
-
-/// A function that looks a value up in a large set; the compiler makes a search tree or a bit map of the `switch`.
-fn define_set(function: &str, subject: Subject, set: &ValueSet) -> Vec<String> {
-    let scale = Scale::of(subject, None);
-    let kind = if subject.bits() > 32 { "uint64_t" } else { "uint32_t" };
-    let mut lines = vec![
-        String::new(),
-        format!("/* {} in {} ranges */", print::subject_name(subject), set.ranges().len()),
-        format!("WEIR_INLINE bool {function}({kind} value)"),
-        "{".to_owned(),
-        "\tswitch (value) {".to_owned(),
-    ];
-    for &(start, end) in set.ranges() {
-        lines.push(match start == end {
-            true => format!("\tcase {}:", scale.constant(start)),
-            false => format!("\tcase {} ... {}:", scale.constant(start), scale.constant(end)),
-        });
-    }
-    for line in ["\t\treturn true;", "\tdefault:", "\t\treturn false;", "\t}", "}"] {
-        lines.push(line.to_owned());
-    }
-    lines
 }

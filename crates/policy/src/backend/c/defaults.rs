@@ -52,7 +52,7 @@ impl Defaulted {
         out.line("/* Why the rules do not get to see a packet; REASON_NONE if they do. */");
         let parameters = ["packet_view *packet", "enum reason malformed"];
         out.function("WEIR_INLINE enum reason before_rules", &parameters.map(str::to_owned));
-        out.line("if (malformed != REASON_NONE)");
+        out.line("if (WEIR_UNLIKELY(malformed != REASON_NONE))");
         out.inner("return malformed;");
         for (test, reason, _) in &self.cases {
             out.line(&format!("if ({test})"));

@@ -1,6 +1,7 @@
 //! What engines call: a burst in user space, a frame in BPF.
 
 use super::chain::ChainEmitter;
+use super::column::{Column, fill_raw};
 use super::defaults::Defaulted;
 use super::writer::Writer;
 use weir_abi::Family;
@@ -46,19 +47,32 @@ impl ChainEmitter<'_> {
         out.function(&format!("static void {name}_parse"), &parameters);
         out.line("uint64_t open = 0;");
         out.blank();
+        out.line("for (uint32_t i = 0; i < FRAMES_AHEAD; i++)");
+        out.inner("prefetch_frame(burst, i);");
         out.open("for (uint32_t i = 0; i < burst->count; i++)");
         out.line("const struct frame frame = burst_frame(burst, i);");
         out.line("struct packet parsed;");
-        if defaults.look_at_packets() || !self.columns.is_empty() {
+        let raws = self.conditions.raw_columns();
+        if defaults.look_at_packets()
+            || !self.columns.is_empty()
+            || raws.iter().any(|raw| Column::of_raw(*raw).is_some())
+        {
             out.line("packet_view *packet = &parsed;");
+        }
+        if !raws.is_empty() {
+            out.line("struct wide raw = {0, 0};");
         }
         out.line(&format!("const enum reason reason = {};", defaults.reason("parse_packet(&frame, &parsed)")));
         out.blank();
+        out.line("prefetch_frame(burst, i + FRAMES_AHEAD);");
         for statement in self.columns.iter().flat_map(|column| column.fill()) {
             out.line(&statement);
         }
+        for statement in raws.iter().flat_map(|raw| fill_raw(*raw)) {
+            out.line(&statement);
+        }
         out.line("verdicts->lens[i] = frame.len;");
-        out.line("if (reason == REASON_NONE)");
+        out.line("if (WEIR_LIKELY(reason == REASON_NONE))");
         out.inner("open |= 1ULL << i;");
         out.line("else");
         out.inner(&format!("verdicts->words[i] = decide(env, {}, reason, frame.len);", defaults.action()));
@@ -105,7 +119,7 @@ impl ChainEmitter<'_> {
         out.function(&format!("WEIR_INLINE uint32_t {name}_frame"), &parameters.map(str::to_owned));
         out.line(&format!("const enum reason reason = {};", defaults.reason("parse_packet(frame, packet)")));
         out.blank();
-        out.line("if (reason != REASON_NONE)");
+        out.line("if (WEIR_UNLIKELY(reason != REASON_NONE))");
         out.inner(&format!("return decide(env, {}, reason, packet->len);", defaults.action()));
         let frame = if self.conditions.uses_raw() { ", frame" } else { "" };
         out.line(&format!("return {name}_rules(env, packet{frame});"));

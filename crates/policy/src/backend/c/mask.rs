@@ -9,37 +9,53 @@ use crate::ir::{Test, ValueSet};
 const ALL: &str = "UINT64_MAX";
 
 impl Conditions<'_> {
-    /// The packets that pass the test, among others that are not open; `None` if each packet must be asked by itself.
-    pub(super) fn mask(&self, test: &Test) -> Option<String> {
+    /// Adds masks that together are the packets that pass the test, among others that are not open. The test does not ask each packet
+    /// by itself ([`Conditions::asks_each`]).
+    pub(super) fn masks(&self, test: &Test, masks: &mut Vec<String>) {
         match test {
-            Test::Guard(guard) => Some(guard_mask(*guard)),
+            Test::Guard(guard) => masks.push(guard_mask(*guard)),
             Test::Found { find, labels, negated } => {
                 let column = format!("packets->{}", self.find_name(*find));
                 let Some(labels) = labels else {
                     let nothing = format!("u32_is({column}, 0)");
-                    return Some(if *negated { nothing } else { format!("~{nothing}") });
+                    return masks.push(if *negated { nothing } else { format!("~{nothing}") });
                 };
                 let set = ValueSet::new(labels.iter().map(|label| (u128::from(label.0), u128::from(label.0))));
                 let scale = Scale { highest: u128::from(u32::MAX), hexadecimal: false };
-                Some(in_set(&set, *negated, |start, end| between(Width::U32, &column, scale, start, end)))
+                masks.push(in_set(&set, *negated, |start, end| between(Width::U32, &column, scale, start, end)));
             }
-            Test::Value { subject: Subject::Raw(_), .. } => None,
-            Test::Value { subject, set, .. } if self.set_function(*subject, set).is_some() => None,
-            Test::Value { subject: Subject::Field(field), mask, set, negated } => {
-                let Column { width, name, .. } = Column::of(*field);
-                let scale = Scale::of(Subject::Field(*field), *mask);
-                let column =
-                    if width == Width::Wide { format!("&packets->{name}") } else { format!("packets->{name}") };
-                Some(in_set(set, *negated, |start, end| match (width, *mask) {
-                    (Width::Wide, mask) => wide_between(&column, mask, start, end),
-                    (_, None) => between(width, &column, scale, start, end),
-                    (_, Some(mask)) => {
-                        let [mask, low, high] = [mask, start, end].map(|value| scale.constant(value));
-                        format!("{}_masked({column}, {mask}, {low}, {high})", width.prefix())
-                    }
-                }))
+            Test::Value { subject, mask, set, negated } => {
+                let (width, name) = self.column(*subject).expect("only what is in columns is asked of all packets");
+                if matches!(subject, Subject::Raw(_)) {
+                    masks.push(format!("u8_is(packets->{name}_there, true)"));
+                }
+                masks.push(self.value_mask(*subject, (width, &name), *mask, set, *negated));
             }
         }
+    }
+
+    fn value_mask(
+        &self,
+        subject: Subject,
+        (width, name): (Width, &str),
+        mask: Option<u128>,
+        set: &ValueSet,
+        negated: bool,
+    ) -> String {
+        let prefix = width.prefix();
+        if let Some(large) = self.large_set(subject, mask, set) {
+            let not = if negated { "~" } else { "" };
+            return format!("{not}{prefix}_in(packets->{name}, {}, {})", large.name, set.ranges().len());
+        }
+        let scale = Scale::of(subject, mask);
+        in_set(set, negated, |start, end| match (width, mask) {
+            (Width::Wide, mask) => wide_between(&format!("&packets->{name}"), mask, start, end),
+            (_, None) => between(width, &format!("packets->{name}"), scale, start, end),
+            (_, Some(mask)) => {
+                let [mask, low, high] = [mask, start, end].map(|value| scale.constant(value));
+                format!("{prefix}_masked(packets->{name}, {mask}, {low}, {high})")
+            }
+        })
     }
 }
 

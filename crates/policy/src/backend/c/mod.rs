@@ -13,6 +13,7 @@ mod entry;
 mod mask;
 mod packet_rules;
 mod rules;
+mod set;
 mod writer;
 
 use crate::ir::Program;

@@ -72,7 +72,8 @@ impl Writer {
     /// `if (!(a && b))`.
     pub fn unless(&mut self, terms: &[String]) {
         match terms {
-            [term] if !term.contains(' ') => self.list("if (!", terms, "", "", ")"),
+            [term] if is_call(term) => self.line(&format!("if (!{term})")),
+            [term] if term.strip_prefix('!').is_some_and(is_call) => self.line(&format!("if ({})", &term[1..])),
             _ => self.list("if (!(", terms, " && ", " &&", "))"),
         }
     }
@@ -136,6 +137,13 @@ impl Writer {
     pub fn finish(self) -> String {
         self.text
     }
+}
+
+/// Whether the text is a name and its arguments, and nothing more.
+fn is_call(text: &str) -> bool {
+    let named = text.trim_start_matches(|c: char| c.is_ascii_alphanumeric() || c == '_');
+    let arguments = named.strip_prefix('(').and_then(|rest| rest.strip_suffix(')'));
+    named.len() < text.len() && arguments.is_some_and(is_balanced)
 }
 
 /// Whether each parenthesis that closes was opened before.

@@ -3,8 +3,8 @@
 //! For each table: what Table 1 says of each layout (N, L, delta, mu, phi, rho, M), how long it took to build from prefixes in
 //! memory, and the cycles a lookup for each mix of keys. A layout that cannot hold a table has a row with the limit, the paper's
 //! (NC). Lookups are C, compiled as policies are, called with 64 keys at a time out of 2^20; labels are written out. All
-//! layouts of a table take turns, on one pinned core, so that their ratios hold even where the machine is shared; each figure is
-//! the median over the rounds. Before anything is timed, every layout must give the reference's answers.
+//! layouts of a table take turns, on one pinned core, so that their ratios hold even where the machine is shared; a turn starts
+//! with caches warm from 2^17 keys, and each figure is the median over the rounds. Before anything is timed, every layout must give the reference's answers.
 
 mod chart;
 mod chosen;

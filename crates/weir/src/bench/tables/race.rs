@@ -2,7 +2,7 @@
 
 use crate::bench::Row;
 use crate::bench::data::Data;
-use crate::bench::data::keys::{KeyMix, Keys};
+use crate::bench::data::keys::{KEYS, KeyMix, Keys};
 use crate::bench::tables::layouts::{Builder, Built, Find};
 use crate::failure::Failure;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -17,6 +17,9 @@ use weir_tables::{Reference, Table};
 
 /// Rounds in which every layout has its turn.
 const ROUNDS: usize = 11;
+
+/// Keys looked up before each turn's clock starts, so that no turn pays for what the one before threw out of the caches.
+const WARM_UP_KEYS: usize = KEYS / 8;
 
 /// Builds of a table, unless they take long.
 const BUILDS: usize = 5;
@@ -141,14 +144,16 @@ fn wrong(who: &str, keys: &Keys, index: usize, found: u32, right: u32) -> Failur
     Failure::Runtime(format!("bench tables: {who} finds label {found} for {key}, right is {right}"))
 }
 
-/// Times a turn of each entrant, round after round, and gives the cycles a key; the first round warms up.
-pub fn rounds<T>(entrants: &[T], keys: usize, mut turn: impl FnMut(&T)) -> Vec<Spread> {
+/// Times a turn of each entrant, round after round, and gives the cycles a key; the first round counts for nothing.
+pub fn rounds<T>(entrants: &[T], keys: &Keys, mut turn: impl FnMut(&T, &Keys)) -> Vec<Spread> {
+    let warm_up = keys.head(WARM_UP_KEYS);
     let mut samples: Vec<Vec<f64>> = vec![Vec::with_capacity(ROUNDS); entrants.len()];
     for round in 0..=ROUNDS {
         for (entrant, samples) in entrants.iter().zip(&mut samples) {
+            turn(entrant, &warm_up);
             let start = tsc::now();
-            turn(entrant);
-            let cycles = (tsc::now() - start) as f64 / keys as f64;
+            turn(entrant, keys);
+            let cycles = (tsc::now() - start) as f64 / keys.len() as f64;
             if round > 0 {
                 samples.push(cycles);
             }
@@ -160,7 +165,7 @@ pub fn rounds<T>(entrants: &[T], keys: usize, mut turn: impl FnMut(&T)) -> Vec<S
 /// A row for each entrant.
 pub fn run(data: &Data, mix: KeyMix, entrants: &[Entrant], keys: &Keys) -> Vec<Row> {
     let mut labels = vec![0; keys.len()];
-    let spreads = rounds(entrants, keys.len(), |entrant| entrant.find.run(entrant.table(), keys, &mut labels));
+    let spreads = rounds(entrants, keys, |entrant, keys| entrant.find.run(entrant.table(), keys, &mut labels));
     let row = |(entrant, spread): (&Entrant, Spread)| {
         Row::default()
             .of("table", data.name)

@@ -160,9 +160,9 @@ fn check(name: &str, table: usize, entrants: &[Entrant], keys: &Keys, expected: 
 }
 
 fn race(name: &str, mix: KeyMix, data: &[Data], entrants: &[Entrant], keys: &Keys) -> Vec<Row> {
-    let Keys::V4(addresses) = keys else { unreachable!("compiler bug: IPv6 keys for IPv4 tables") };
     let mut labels = vec![[0; BURST_MAX]; 3];
-    let spreads = race::rounds(entrants, addresses.len(), |entrant| {
+    let spreads = race::rounds(entrants, keys, |entrant, keys| {
+        let Keys::V4(addresses) = keys else { unreachable!("compiler bug: IPv6 keys for IPv4 tables") };
         for burst in addresses.chunks(BURST_MAX) {
             for (step, labels) in entrant.steps.iter().zip(&mut labels) {
                 step.timed(burst, labels);
