@@ -9,7 +9,7 @@ use std::net::IpAddr;
 use weir_abi::{Family, Layout};
 
 use crate::image::{BuildError, Image};
-use crate::layout::{dxr, exact_set, exact_set6, exact_sets, range6, rank_leaf};
+use crate::layout::{Room, dxr, exact_set, exact_set6, exact_sets, range6, rank_leaf};
 use crate::list::Problem;
 use crate::prefix::{Address, Element, Prefix, Prefix4, Prefix6};
 use crate::reference::Reference;
@@ -44,7 +44,7 @@ impl Prefixes {
         }
     }
 
-    fn family(&self) -> Family {
+    pub fn family(&self) -> Family {
         match self {
             Prefixes::V4(_) => Family::Ipv4,
             Prefixes::V6(_) => Family::Ipv6,
@@ -106,6 +106,14 @@ impl Labels {
     /// Labels by id, the first is 1.
     pub fn names(&self) -> &[Box<str>] {
         &self.names
+    }
+
+    /// As [`Labels::intern`]; `None` if the label is new and its id would not be below `max`.
+    pub fn intern_below(&mut self, name: &str, max: u32) -> Option<u32> {
+        match self.ids.get(name) {
+            Some(&id) => Some(id),
+            None => (self.names.len() as u32 + 1 < max).then(|| self.intern(name)),
+        }
     }
 
     /// The id of a label, new or known.
@@ -308,16 +316,6 @@ pub struct Table {
 }
 
 impl Table {
-    /// A table of prefixes that are sorted, none twice; label id `i + 1` is `labels[i]`.
-    pub(crate) fn of(kind: Kind, prefixes: Prefixes, labels: Vec<Box<str>>) -> Self {
-        let by_length = match &prefixes {
-            Prefixes::V4(prefixes) => count_lengths(prefixes),
-            Prefixes::V6(prefixes) => count_lengths(prefixes),
-        };
-        let facts = Facts { entries: prefixes.len(), by_length, repeated: 0, relabelled: 0 };
-        Table { kind, prefixes, labels, facts }
-    }
-
     /// Address family of the prefixes.
     pub fn family(&self) -> Family {
         self.prefixes.family()
@@ -368,17 +366,31 @@ impl Table {
             Kind::Set => 1,
             Kind::Labels => self.labels.len() as u32,
         };
-        match (layout, &self.prefixes) {
-            (Layout::Dxr16x4, Prefixes::V4(prefixes)) => dxr::build(prefixes, labels),
-            (Layout::ExactSet, Prefixes::V4(_)) if self.kind == Kind::Labels => Err(BuildError::Labelled { layout }),
-            (Layout::ExactSet, Prefixes::V4(prefixes)) => exact_set::build(prefixes),
-            (Layout::ExactSets, _) => exact_sets::exact_sets(&[self]),
-            (Layout::ExactSet6, Prefixes::V6(_)) if self.kind == Kind::Labels => Err(BuildError::Labelled { layout }),
-            (Layout::ExactSet6, Prefixes::V6(prefixes)) => exact_set6::build(prefixes),
-            (Layout::Range6, Prefixes::V6(prefixes)) => range6::build(prefixes, labels),
-            (Layout::RankLeaf, Prefixes::V4(prefixes)) => rank_leaf::build4(prefixes, labels),
-            (Layout::RankLeaf6, Prefixes::V6(prefixes)) => rank_leaf::build6(prefixes, labels),
-            _ => Err(BuildError::Family { layout, family: self.family() }),
+        build(self.kind, labels, &self.prefixes, layout, Room::None)
+    }
+}
+
+/// Builds the image of prefixes that are sorted, none twice, with labels `1..=labels`.
+pub(crate) fn build(
+    kind: Kind,
+    labels: u32,
+    prefixes: &Prefixes,
+    layout: Layout,
+    room: Room,
+) -> Result<Image, BuildError> {
+    match (layout, prefixes) {
+        (Layout::ExactSet | Layout::ExactSets, Prefixes::V4(_)) | (Layout::ExactSet6, Prefixes::V6(_))
+            if kind == Kind::Labels =>
+        {
+            Err(BuildError::Labelled { layout })
         }
+        (Layout::Dxr16x4, Prefixes::V4(prefixes)) => dxr::build(prefixes, labels),
+        (Layout::ExactSet, Prefixes::V4(prefixes)) => exact_set::build(prefixes, room),
+        (Layout::ExactSets, Prefixes::V4(prefixes)) => exact_sets::build(&[prefixes], room),
+        (Layout::ExactSet6, Prefixes::V6(prefixes)) => exact_set6::build(prefixes, room),
+        (Layout::Range6, Prefixes::V6(prefixes)) => range6::build(prefixes, labels),
+        (Layout::RankLeaf, Prefixes::V4(prefixes)) => rank_leaf::build4(prefixes, labels),
+        (Layout::RankLeaf6, Prefixes::V6(prefixes)) => rank_leaf::build6(prefixes, labels),
+        _ => Err(BuildError::Family { layout, family: prefixes.family() }),
     }
 }

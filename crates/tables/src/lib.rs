@@ -24,5 +24,6 @@ pub use entries::{Entries, Facts, Kind, Table};
 pub use image::{BuildError, Image, ImageError, ImageView};
 pub use layout::exact_sets::{MEMBERS_MAX, exact_sets, fused_bytes};
 pub use list::{BadLine, Format, ListError, Problem, ReadOptions, ReadReport};
+pub use live::{LiveError, LiveImage, LiveTable, Readers};
 pub use prefix::{Prefix4, Prefix6};
 pub use reference::Reference;

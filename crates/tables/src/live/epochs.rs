@@ -10,6 +10,7 @@
 //! being freed, and nothing else. A reader that ceases to be idle and a writer that looks for readers each write before they
 //! read, with a full fence between, so that one of the two sees the other.
 
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 /// What a reader that holds nothing announces. No epoch is as late.
@@ -66,4 +67,49 @@ pub(super) fn unlinked<W: Word>(epoch: &W) -> u64 {
 pub(super) fn passed<'a, W: Word + 'a>(readers: impl IntoIterator<Item = &'a W>, epoch: u64) -> bool {
     W::full_fence();
     readers.into_iter().all(|reader| reader.load() >= epoch)
+}
+
+/// Whoever knows where readers are: their registry, or the model checker's.
+pub(super) trait Quiescence {
+    /// Begins the epoch after which what was unlinked until now is held by nobody.
+    fn unlinked(&self) -> u64;
+    /// Whether every reader passed a quiescent point in the epoch, or later.
+    fn passed(&self, epoch: u64) -> bool;
+}
+
+/// Things that readers may still hold, first unlinked first.
+pub(super) struct Unlinked<T> {
+    waiting: VecDeque<(u64, T)>,
+}
+
+impl<T> Default for Unlinked<T> {
+    fn default() -> Self {
+        Unlinked { waiting: VecDeque::new() }
+    }
+}
+
+impl<T> Unlinked<T> {
+    /// `thing` was unlinked just now.
+    pub fn push(&mut self, readers: &impl Quiescence, thing: T) {
+        self.waiting.push_back((readers.unlinked(), thing));
+    }
+
+    /// The next thing that nobody holds any more.
+    pub fn pop(&mut self, readers: &impl Quiescence) -> Option<T> {
+        let &(epoch, _) = self.waiting.front()?;
+        if !readers.passed(epoch) {
+            return None;
+        }
+        self.waiting.pop_front().map(|(_, thing)| thing)
+    }
+
+    /// All of them, whoever holds them.
+    pub fn into_things(self) -> impl Iterator<Item = T> {
+        self.waiting.into_iter().map(|(_, thing)| thing)
+    }
+
+    /// How many wait.
+    pub fn len(&self) -> usize {
+        self.waiting.len()
+    }
 }

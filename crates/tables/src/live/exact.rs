@@ -22,7 +22,7 @@ use crate::layout::exact_set::{FREE, OVERFLOWED, Place};
 use crate::layout::exact_sets::Ends;
 use crate::layout::overflow;
 
-/// There is no room: the table has to be built anew. Nothing was changed.
+/// There is no room, or the image has become slow: the table has to be built anew. Nothing was changed.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Full;
 
@@ -32,7 +32,12 @@ pub(super) struct ExactWriter {
     ends: Ends,
     /// Words in the overflow of each bucket that has the mark.
     overflowed: HashMap<usize, u32>,
+    /// With more marks than this, lookups are faster in a new image.
+    marks_max: usize,
 }
+
+/// Of so many buckets one may have the mark, or twice as many as when the image was built.
+pub(super) const MARKED_ONE_IN: usize = 16;
 
 impl ExactWriter {
     pub fn new(cells: &impl CellsMut, place: Place, ends: Ends) -> Self {
@@ -42,7 +47,22 @@ impl ExactWriter {
                 *overflowed.entry(bucket).or_default() += 1;
             }
         }
-        ExactWriter { place, ends, overflowed }
+        let marks_max = (place.geometry.buckets() / MARKED_ONE_IN).max(2 * overflowed.len());
+        ExactWriter { place, ends, overflowed, marks_max }
+    }
+
+    /// Makes an address one of the members in `new` (a bit each), of which those in `old` hold it now.
+    pub fn change(&mut self, cells: &impl CellsMut, addr: u32, old: u32, new: u32) -> Result<(), Full> {
+        let each = |mask: u32| (0..u32::BITS).filter(move |member| mask >> member & 1 != 0);
+        let comes = new & !old;
+        for member in each(comes) {
+            if self.insert(cells, member, addr).is_err() {
+                each(comes).take_while(|&done| done < member).for_each(|done| self.remove(cells, done, addr));
+                return Err(Full);
+            }
+        }
+        each(old & !new).for_each(|member| self.remove(cells, member, addr));
+        Ok(())
     }
 
     /// Inserts an address that the member does not hold.
@@ -60,7 +80,11 @@ impl ExactWriter {
         if holds == OVERFLOWED {
             return self.insert_overflow(cells, 1 << member, addr);
         }
-        let driven_out = (holds != FREE).then(|| (1 << (self.ends.members - 1), self.place.geometry.join(bucket, holds)));
+        if self.overflowed.len() >= self.marks_max {
+            return Err(Full);
+        }
+        let driven_out =
+            (holds != FREE).then(|| (1 << (self.ends.members - 1), self.place.geometry.join(bucket, holds)));
         if let Some((bits, driven_out)) = driven_out {
             self.insert_overflow(cells, bits, driven_out)?;
         }

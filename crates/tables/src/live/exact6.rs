@@ -18,8 +18,8 @@ use std::collections::{HashMap, HashSet};
 
 use crate::cells::CellsMut;
 use crate::layout::exact_set6::{FREE, Key, OVERFLOWED, Place, WORD_BYTES};
-use crate::live::exact::Full;
-use crate::live::readers::{Readers, Unlinked};
+use crate::live::epochs::{Quiescence, Unlinked};
+use crate::live::exact::{Full, MARKED_ONE_IN};
 
 /// What is to be done with a place when all readers have passed on.
 enum Step {
@@ -34,6 +34,8 @@ pub(super) struct Exact6Writer {
     place: Place,
     /// Entries in the overflow of each bucket that has the mark, by the bucket's byte offset.
     overflowed: HashMap<usize, u32>,
+    /// With more marks than this, lookups are faster in a new image.
+    marks_max: usize,
     /// Byte offsets of pairs and entries that are free, but cannot be used yet.
     resting: HashSet<usize>,
     steps: Unlinked<Step>,
@@ -49,11 +51,12 @@ impl Exact6Writer {
                 *overflowed.entry(bucket).or_default() += 1;
             }
         }
-        Exact6Writer { place, overflowed, resting: HashSet::new(), steps: Unlinked::default() }
+        let marks_max = (place.buckets() / MARKED_ONE_IN).max(2 * overflowed.len());
+        Exact6Writer { place, overflowed, marks_max, resting: HashSet::new(), steps: Unlinked::default() }
     }
 
     /// Inserts a key that the set does not hold.
-    pub fn insert(&mut self, cells: &impl CellsMut, readers: &Readers, key: Key) -> Result<(), Full> {
+    pub fn insert(&mut self, cells: &impl CellsMut, readers: &impl Quiescence, key: Key) -> Result<(), Full> {
         self.go_on(cells, readers);
         // A set without keys of this kind has no bucket for them.
         let bucket = self.place.bucket(key).ok_or(Full)?;
@@ -70,6 +73,9 @@ impl Exact6Writer {
             return Ok(());
         }
         let last = self.place.slots(bucket, key).next_back().expect("a bucket has slots");
+        if cells.u64(last) != OVERFLOWED && self.overflowed.len() >= self.marks_max {
+            return Err(Full);
+        }
         let driven_out = match (cells.u64(last), key) {
             (OVERFLOWED, _) => return self.insert_overflow(cells, key),
             (FREE, _) => None,
@@ -93,7 +99,7 @@ impl Exact6Writer {
     }
 
     /// Removes a key that the set holds.
-    pub fn remove(&mut self, cells: &impl CellsMut, readers: &Readers, key: Key) {
+    pub fn remove(&mut self, cells: &impl CellsMut, readers: &impl Quiescence, key: Key) {
         self.go_on(cells, readers);
         let Some(bucket) = self.place.bucket(key) else { return };
         if !key.looks_like_a_mark() {
@@ -117,7 +123,7 @@ impl Exact6Writer {
     }
 
     /// Does what waited for readers.
-    pub fn go_on(&mut self, cells: &impl CellsMut, readers: &Readers) {
+    pub fn go_on(&mut self, cells: &impl CellsMut, readers: &impl Quiescence) {
         while let Some(step) = self.steps.pop(readers) {
             match step {
                 Step::Forget(pair) => {
@@ -131,7 +137,7 @@ impl Exact6Writer {
         }
     }
 
-    fn rest_slot(&mut self, readers: &Readers, at: usize, key: Key) {
+    fn rest_slot(&mut self, readers: &impl Quiescence, at: usize, key: Key) {
         if key.words() == 2 {
             self.resting.insert(at);
             self.steps.push(readers, Step::Forget(at));
@@ -151,7 +157,7 @@ impl Exact6Writer {
         Ok(())
     }
 
-    fn remove_overflow(&mut self, cells: &impl CellsMut, readers: &Readers, key: Key) {
+    fn remove_overflow(&mut self, cells: &impl CellsMut, readers: &impl Quiescence, key: Key) {
         let Some(at) = self.place.entries(key).find(|&at| self.place.is(cells, at, key)) else { return };
         cells.set_u64(at, 0);
         self.resting.insert(at);

@@ -1,10 +1,10 @@
 //! Who reads live tables. One registry serves all tables that the same threads read.
 
-use std::collections::VecDeque;
+use std::fmt;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::live::epochs::{self, IDLE, Word};
+use crate::live::epochs::{self, IDLE, Quiescence, Word};
 
 /// Readers at a time at most.
 pub const READERS_MAX: usize = 256;
@@ -56,7 +56,15 @@ impl Readers {
     pub(super) fn is(&self, other: &Readers) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
+}
 
+impl fmt::Debug for Readers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Readers").field("epoch", &self.0.epoch.0).finish_non_exhaustive()
+    }
+}
+
+impl Quiescence for Readers {
     fn unlinked(&self) -> u64 {
         epochs::unlinked(&self.0.epoch.0)
     }
@@ -69,6 +77,7 @@ impl Readers {
 }
 
 /// One thread that reads tables, burst after burst. It gives its place back when dropped.
+#[derive(Debug)]
 pub struct Reader {
     readers: Readers,
     index: usize,
@@ -78,23 +87,15 @@ pub struct Reader {
 impl Reader {
     /// Starts a burst: what was read from tables before is let go, which the borrow checker sees to. Costs a load and, if
     /// a writer was at work since the last burst, a store.
-    pub fn start_burst(&mut self) {
+    pub fn start_burst(&mut self) -> Burst<'_> {
         self.announced = epochs::announce(&self.readers.0.epoch.0, self.word(), self.announced);
+        Burst { readers: &self.readers }
     }
 
     /// Lets go without going on: to be called before waiting for packets, so that writers do not wait too.
     pub fn rest(&mut self) {
         self.word().store(IDLE, Ordering::Release);
         self.announced = IDLE;
-    }
-
-    /// Whether it is in a burst and may look into tables.
-    pub(super) fn is_in_burst(&self) -> bool {
-        self.announced != IDLE
-    }
-
-    pub(super) fn readers(&self) -> &Readers {
-        &self.readers
     }
 
     fn word(&self) -> &AtomicU64 {
@@ -109,33 +110,15 @@ impl Drop for Reader {
     }
 }
 
-/// Things that readers may still hold, first unlinked first.
-pub(super) struct Unlinked<T> {
-    waiting: VecDeque<(u64, T)>,
+/// A reader's burst, within which it may look into tables.
+#[derive(Debug)]
+pub struct Burst<'r> {
+    readers: &'r Readers,
 }
 
-impl<T> Default for Unlinked<T> {
-    fn default() -> Self {
-        Unlinked { waiting: VecDeque::new() }
-    }
-}
-
-impl<T> Unlinked<T> {
-    /// `thing` was unlinked just now.
-    pub fn push(&mut self, readers: &Readers, thing: T) {
-        self.waiting.push_back((readers.unlinked(), thing));
-    }
-
-    /// The next thing that nobody holds any more.
-    pub fn pop(&mut self, readers: &Readers) -> Option<T> {
-        let &(epoch, _) = self.waiting.front()?;
-        if !readers.passed(epoch) {
-            return None;
-        }
-        self.waiting.pop_front().map(|(_, thing)| thing)
-    }
-
-    pub fn len(&self) -> usize {
-        self.waiting.len()
+impl Burst<'_> {
+    /// Whose burst it is.
+    pub(super) fn readers(&self) -> &Readers {
+        self.readers
     }
 }

@@ -1,6 +1,6 @@
 //! An image that readers look into while its writer changes it.
 
-use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 
 use weir_abi::Layout;
 
@@ -70,6 +70,11 @@ impl SharedImage {
         }
     }
 
+    /// What readers hold.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
     pub fn find6(&self, addr: u128) -> u32 {
         match &self.place {
             Place::Exact(..) => 0,
@@ -84,21 +89,39 @@ impl SharedImage {
         unsafe { self.image.start().add(at) }
     }
 
+    fn atomic8(&self, at: usize) -> &AtomicU8 {
+        // SAFETY: in bounds (`at`), the image's memory lives as long as `self`, and its words are read and written as
+        // atomics of this size only (the field and `Cells` say so).
+        unsafe { AtomicU8::from_ptr(self.at(at, 1)) }
+    }
+
     fn atomic16(&self, at: usize) -> &AtomicU16 {
-        // SAFETY: in bounds and aligned (`at`), the image's memory lives as long as `self`, and its words are read and
-        // written as atomics of this size only (the field says so).
+        // SAFETY: as above, and aligned.
         unsafe { AtomicU16::from_ptr(self.at(at, 2).cast()) }
     }
 
+    fn atomic32(&self, at: usize) -> &AtomicU32 {
+        // SAFETY: as above, and aligned.
+        unsafe { AtomicU32::from_ptr(self.at(at, 4).cast()) }
+    }
+
     fn atomic64(&self, at: usize) -> &AtomicU64 {
-        // SAFETY: as above.
+        // SAFETY: as above, and aligned.
         unsafe { AtomicU64::from_ptr(self.at(at, 8).cast()) }
     }
 }
 
 impl Cells for SharedImage {
+    fn u8(&self, at: usize) -> u8 {
+        self.atomic8(at).load(Ordering::Acquire)
+    }
+
     fn u16(&self, at: usize) -> u16 {
         u16::from_le(self.atomic16(at).load(Ordering::Acquire))
+    }
+
+    fn u32(&self, at: usize) -> u32 {
+        u32::from_le(self.atomic32(at).load(Ordering::Acquire))
     }
 
     fn u64(&self, at: usize) -> u64 {
@@ -107,8 +130,16 @@ impl Cells for SharedImage {
 }
 
 impl CellsMut for SharedImage {
+    fn set_u8(&self, at: usize, word: u8) {
+        self.atomic8(at).store(word, Ordering::Release);
+    }
+
     fn set_u16(&self, at: usize, word: u16) {
         self.atomic16(at).store(word.to_le(), Ordering::Release);
+    }
+
+    fn set_u32(&self, at: usize, word: u32) {
+        self.atomic32(at).store(word.to_le(), Ordering::Release);
     }
 
     fn set_u64(&self, at: usize, word: u64) {

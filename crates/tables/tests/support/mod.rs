@@ -4,6 +4,8 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+pub mod live;
+
 use proptest::prelude::*;
 use weir_abi::Family;
 use weir_tables::{Entries, Kind};
