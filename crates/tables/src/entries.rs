@@ -108,6 +108,14 @@ impl Labels {
         &self.names
     }
 
+    /// The highest label in use, for tables of a kind.
+    pub fn count(&self, kind: Kind) -> u32 {
+        match kind {
+            Kind::Set => 1,
+            Kind::Labels => self.names.len() as u32,
+        }
+    }
+
     /// As [`Labels::intern`]; `None` if the label is new and its id would not be below `max`.
     pub fn intern_below(&mut self, name: &str, max: u32) -> Option<u32> {
         match self.ids.get(name) {
@@ -389,8 +397,8 @@ pub(crate) fn build(
         (Layout::ExactSets, Prefixes::V4(prefixes)) => exact_sets::build(&[prefixes], room),
         (Layout::ExactSet6, Prefixes::V6(prefixes)) => exact_set6::build(prefixes, room),
         (Layout::Range6, Prefixes::V6(prefixes)) => range6::build(prefixes, labels),
-        (Layout::RankLeaf, Prefixes::V4(prefixes)) => rank_leaf::build4(prefixes, labels),
-        (Layout::RankLeaf6, Prefixes::V6(prefixes)) => rank_leaf::build6(prefixes, labels),
+        (Layout::RankLeaf, Prefixes::V4(prefixes)) => rank_leaf::build4(prefixes, labels, room),
+        (Layout::RankLeaf6, Prefixes::V6(prefixes)) => rank_leaf::build6(prefixes, labels, room),
         _ => Err(BuildError::Family { layout, family: prefixes.family() }),
     }
 }

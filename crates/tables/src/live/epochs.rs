@@ -103,11 +103,6 @@ impl<T> Unlinked<T> {
         self.waiting.pop_front().map(|(_, thing)| thing)
     }
 
-    /// All of them, whoever holds them.
-    pub fn into_things(self) -> impl Iterator<Item = T> {
-        self.waiting.into_iter().map(|(_, thing)| thing)
-    }
-
     /// How many wait.
     pub fn len(&self) -> usize {
         self.waiting.len()

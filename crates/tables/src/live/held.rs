@@ -10,7 +10,7 @@ use weir_abi::Family;
 
 use crate::entries::{Prefixes, Table};
 use crate::flatten::{Range, flatten};
-use crate::prefix::Prefix;
+use crate::prefix::{Prefix, Prefix4};
 
 /// The prefix of `len` bits whose lowest address is `first`; the bits of IPv4 are the highest 32, so that both families
 /// are cut alike.
@@ -69,7 +69,13 @@ fn host_mask(len: u8) -> u128 {
 }
 
 /// Prefixes with their labels, or of fused sets the sets (a bit each) that they are in.
-pub(super) enum Held {
+pub(super) struct Held {
+    map: Map,
+    /// Prefixes of each length.
+    by_length: [u32; 129],
+}
+
+enum Map {
     V4(BTreeMap<(u32, u8), u32>),
     V6(BTreeMap<(u128, u8), u32>),
 }
@@ -77,54 +83,77 @@ pub(super) enum Held {
 impl Held {
     /// What a table holds.
     pub fn of(table: &Table) -> Self {
+        let of4 = || table.prefixes4().iter().map(|prefix| ((prefix.addr, prefix.len), prefix.label)).collect();
+        let of6 = || table.prefixes6().iter().map(|prefix| ((prefix.addr, prefix.len), prefix.label)).collect();
         match table.family() {
-            Family::Ipv4 => {
-                Held::V4(table.prefixes4().iter().map(|prefix| ((prefix.addr, prefix.len), prefix.label)).collect())
-            }
-            Family::Ipv6 => {
-                Held::V6(table.prefixes6().iter().map(|prefix| ((prefix.addr, prefix.len), prefix.label)).collect())
-            }
+            Family::Ipv4 => Self::new(Map::V4(of4())),
+            Family::Ipv6 => Self::new(Map::V6(of6())),
         }
     }
 
+    /// What several sets of IPv4 prefixes hold.
+    pub fn of_sets(tables: &[&Table]) -> Self {
+        let mut masks: BTreeMap<(u32, u8), u32> = BTreeMap::new();
+        for (set, table) in tables.iter().enumerate() {
+            for prefix in table.prefixes4() {
+                *masks.entry((prefix.addr, prefix.len)).or_default() |= 1 << set;
+            }
+        }
+        Self::new(Map::V4(masks))
+    }
+
+    fn new(map: Map) -> Self {
+        let mut held = Held { map, by_length: [0; 129] };
+        let mut by_length = [0; 129];
+        held.iter().for_each(|(net, _)| by_length[usize::from(net.len)] += 1);
+        held.by_length = by_length;
+        held
+    }
+
     pub fn family(&self) -> Family {
-        match self {
-            Held::V4(_) => Family::Ipv4,
-            Held::V6(_) => Family::Ipv6,
+        match &self.map {
+            Map::V4(_) => Family::Ipv4,
+            Map::V6(_) => Family::Ipv6,
         }
     }
 
     pub fn len(&self) -> usize {
-        match self {
-            Held::V4(map) => map.len(),
-            Held::V6(map) => map.len(),
+        match &self.map {
+            Map::V4(map) => map.len(),
+            Map::V6(map) => map.len(),
         }
     }
 
     /// The label of exactly this prefix; 0 if it is not held.
     pub fn get(&self, net: Net) -> u32 {
-        let label = match self {
-            Held::V4(map) => map.get(&net.key4()),
-            Held::V6(map) => map.get(&net.key6()),
+        let label = match &self.map {
+            Map::V4(map) => map.get(&net.key4()),
+            Map::V6(map) => map.get(&net.key6()),
         };
         label.copied().unwrap_or(0)
     }
 
     /// Gives a prefix a label; 0 removes it.
     pub fn set(&mut self, net: Net, label: u32) {
-        match (self, label) {
-            (Held::V4(map), 0) => map.remove(&net.key4()),
-            (Held::V4(map), _) => map.insert(net.key4(), label),
-            (Held::V6(map), 0) => map.remove(&net.key6()),
-            (Held::V6(map), _) => map.insert(net.key6(), label),
+        let old = match (&mut self.map, label) {
+            (Map::V4(map), 0) => map.remove(&net.key4()),
+            (Map::V4(map), _) => map.insert(net.key4(), label),
+            (Map::V6(map), 0) => map.remove(&net.key6()),
+            (Map::V6(map), _) => map.insert(net.key6(), label),
         };
+        let count = &mut self.by_length[usize::from(net.len)];
+        match (old, label) {
+            (Some(_), 0) => *count -= 1,
+            (None, 1..) => *count += 1,
+            _ => {}
+        }
     }
 
     /// All prefixes, in order.
     pub fn iter(&self) -> Box<dyn Iterator<Item = (Net, u32)> + '_> {
-        match self {
-            Held::V4(map) => Box::new(map.iter().map(|(&(addr, len), &label)| (Net::of4(addr, len), label))),
-            Held::V6(map) => Box::new(map.iter().map(|(&(first, len), &label)| (Net { first, len }, label))),
+        match &self.map {
+            Map::V4(map) => Box::new(map.iter().map(|(&(addr, len), &label)| (Net::of4(addr, len), label))),
+            Map::V6(map) => Box::new(map.iter().map(|(&(first, len), &label)| (Net { first, len }, label))),
         }
     }
 
@@ -133,12 +162,12 @@ impl Held {
         let last = Net { first: net.last(), len: u8::MAX };
         let (first4, first6) = (net.key4(), net.key6());
         let longer = move |(inside, _): &(Net, u32)| inside.len > net.len;
-        match self {
-            Held::V4(map) => {
+        match &self.map {
+            Map::V4(map) => {
                 let inside = map.range(first4..=last.key4());
                 Box::new(inside.map(|(&(addr, len), &label)| (Net::of4(addr, len), label)).filter(longer))
             }
-            Held::V6(map) => {
+            Map::V6(map) => {
                 let inside = map.range(first6..=last.key6());
                 Box::new(inside.map(|(&(first, len), &label)| (Net { first, len }, label)).filter(longer))
             }
@@ -147,7 +176,8 @@ impl Held {
 
     /// The label that addresses of `net` have by prefixes that are not longer; 0 if there is none.
     pub fn cover(&self, net: Net) -> u32 {
-        (0..=net.len).rev().map(|len| self.get(Net::new(net.first, len))).find(|&label| label != 0).unwrap_or(0)
+        let lengths = (0..=net.len).rev().filter(|&len| self.by_length[usize::from(len)] > 0);
+        lengths.map(|len| self.get(Net::new(net.first, len))).find(|&label| label != 0).unwrap_or(0)
     }
 
     /// The label of the first address of `net`, and the ranges of other labels that start after it inside.
@@ -164,13 +194,19 @@ impl Held {
         (label, ranges)
     }
 
+    /// The addresses of one of several sets, for a builder, sorted.
+    pub fn prefixes_of(&self, set: usize) -> Vec<Prefix4> {
+        let of = self.iter().filter(|&(_, mask)| mask >> set & 1 != 0);
+        of.map(|(net, _)| Prefix { addr: net.addr4(), len: net.len, label: 1 }).collect()
+    }
+
     /// The prefixes for a builder, sorted.
     pub fn prefixes(&self) -> Prefixes {
-        match self {
-            Held::V4(map) => {
+        match &self.map {
+            Map::V4(map) => {
                 Prefixes::V4(map.iter().map(|(&(addr, len), &label)| Prefix { addr, len, label }).collect())
             }
-            Held::V6(map) => {
+            Map::V6(map) => {
                 Prefixes::V6(map.iter().map(|(&(addr, len), &label)| Prefix { addr, len, label }).collect())
             }
         }

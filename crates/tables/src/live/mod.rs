@@ -16,6 +16,7 @@
 //! | layout | way | file |
 //! | --- | --- | --- |
 //! | exact sets | in place, a slot at a time | exact.rs, exact6.rs |
+//! | rank leaves | the touched part is rebuilt in spare room, and linked by one word | rank.rs |
 //! | others | the image is built anew beside the old one, and the pointer swapped | here |
 //!
 //! What was unlinked (an image, a line, half a slot) is used again when every reader has begun another burst: epochs.rs,
@@ -25,7 +26,9 @@ mod epochs;
 mod exact;
 mod exact6;
 mod held;
+mod pools;
 mod published;
+mod rank;
 mod readers;
 mod shared;
 
@@ -37,7 +40,7 @@ use std::net::IpAddr;
 
 use weir_abi::{Family, Layout};
 
-use crate::entries::{self, Kind, LABEL_BYTES_MAX, Labels, PREFIXES_MAX, Prefixes, Table};
+use crate::entries::{self, Kind, LABEL_BYTES_MAX, Labels, PREFIXES_MAX, Table};
 use crate::image::{BuildError, Image, LABELS_MAX};
 use crate::layout::exact_set6::Key;
 use crate::layout::{Room, exact_sets};
@@ -48,6 +51,7 @@ use exact6::Exact6Writer;
 use held::{Held, Net};
 use published::Publisher;
 pub use published::{LiveImage, LiveView};
+use rank::RankWriter;
 pub use readers::{Burst, READERS_MAX, Reader, Readers};
 use shared::{Place, SharedImage};
 
@@ -136,32 +140,28 @@ struct Step {
 enum Way {
     Exact(ExactWriter),
     Exact6(Exact6Writer),
+    RankLeaf(Box<RankWriter>),
     Anew,
 }
 
 impl Way {
-    fn of(image: &SharedImage) -> Self {
+    fn of(image: &SharedImage, labels: u32) -> Self {
         match image.place() {
+            Place::RankLeaf(place) | Place::RankLeaf6(place) => {
+                Way::RankLeaf(Box::new(RankWriter::new(image, place, labels)))
+            }
             Place::Exact(place, ends) => Way::Exact(ExactWriter::new(image, place, ends)),
             Place::Exact6(place) => Way::Exact6(Exact6Writer::new(image, place)),
             Place::Frozen => Way::Anew,
         }
     }
 
-    /// Makes the image say what `held` says of the prefix, and of all inside that changed with it.
-    fn change(&mut self, image: &SharedImage, readers: &Readers, step: Step) -> Result<(), Full> {
+    /// How many of the steps, first to last, are made by making the first of them: those inside of its prefix too, where
+    /// the whole of that is rebuilt.
+    fn together(&self, steps: &[Step]) -> usize {
         match self {
-            Way::Exact(writer) => writer.change(image, step.net.addr4(), step.old, step.new),
-            Way::Exact6(writer) => {
-                let prefix = Prefix6 { addr: step.net.first, len: step.net.len, label: 1 };
-                let key = Key::of(&prefix).expect("the prefix was checked");
-                match step.new {
-                    0 => writer.remove(image, readers, key),
-                    _ => writer.insert(image, readers, key)?,
-                }
-                Ok(())
-            }
-            Way::Anew => Err(Full),
+            Way::RankLeaf(_) => steps.iter().take_while(|step| steps[0].net.holds(step.net)).count(),
+            Way::Exact(_) | Way::Exact6(_) | Way::Anew => 1,
         }
     }
 }
@@ -198,13 +198,7 @@ impl LiveTable {
     /// As [`crate::exact_sets`].
     pub fn fused(readers: &Readers, tables: &[&Table]) -> Result<Self, LiveError> {
         exact_sets::check(tables)?;
-        let mut masks: BTreeMap<(u32, u8), u32> = BTreeMap::new();
-        for (set, table) in tables.iter().enumerate() {
-            for prefix in table.prefixes4() {
-                *masks.entry((prefix.addr, prefix.len)).or_default() |= 1 << set;
-            }
-        }
-        Self::make(readers, Layout::ExactSets, (Kind::Set, tables.len()), Held::V4(masks), Labels::default())
+        Self::make(readers, Layout::ExactSets, (Kind::Set, tables.len()), Held::of_sets(tables), Labels::default())
     }
 
     fn make(
@@ -215,7 +209,7 @@ impl LiveTable {
         labels: Labels,
     ) -> Result<Self, LiveError> {
         let image = SharedImage::new(build(layout, kind, sets, &held, &labels)?);
-        let way = Way::of(&image);
+        let way = Way::of(&image, labels.count(kind));
         let published = Publisher::new(readers, image);
         Ok(LiveTable { layout, kind, sets, held, labels, readers: readers.clone(), published, way })
     }
@@ -326,6 +320,10 @@ impl LiveTable {
                 writer.go_on(image, &self.readers);
                 writer.waits()
             }
+            Way::RankLeaf(writer) => {
+                writer.go_on(image, &self.readers);
+                writer.waits()
+            }
             Way::Exact(_) | Way::Anew => false,
         };
         self.published.free() > 0 || waits
@@ -395,17 +393,36 @@ impl LiveTable {
         let batch = steps.len() > BATCH_MIN.max(self.held.len() / BATCH_ONE_IN);
         let mut done = 0;
         while !batch && done < steps.len() {
-            let step = steps[done];
-            self.held.set(step.net, step.new);
-            if self.way.change(self.published.image(), &self.readers, step).is_err() {
+            let together = self.way.together(&steps[done..]);
+            steps[done..done + together].iter().for_each(|step| self.held.set(step.net, step.new));
+            if self.make_in_place(steps[done]).is_err() {
                 break;
             }
-            done += 1;
+            done += together;
         }
         if done < steps.len() {
             self.make_anew(&steps[done..])?;
         }
         Ok(steps.len())
+    }
+
+    /// Makes the image say what is held of a step's prefix.
+    fn make_in_place(&mut self, Step { net, old, new }: Step) -> Result<(), Full> {
+        let (image, readers) = (self.published.image(), &self.readers);
+        match &mut self.way {
+            Way::Exact(writer) => writer.change(image, net.addr4(), old, new),
+            Way::Exact6(writer) => {
+                let key = Key::of(&Prefix6 { addr: net.first, len: net.len, label: 1 });
+                let key = key.expect("the prefix was checked");
+                match new {
+                    0 => writer.remove(image, readers, key),
+                    _ => writer.insert(image, readers, key)?,
+                }
+                Ok(())
+            }
+            Way::RankLeaf(writer) => writer.change(image, readers, &self.held, net, self.labels.count(self.kind)),
+            Way::Anew => Err(Full),
+        }
     }
 
     /// Makes steps by building the image anew; none of them if that fails.
@@ -418,7 +435,7 @@ impl LiveTable {
         match built {
             Ok(image) => {
                 let image = SharedImage::new(image);
-                self.way = Way::of(&image);
+                self.way = Way::of(&image, self.labels.count(self.kind));
                 self.published.swap(image);
                 Ok(())
             }
@@ -432,16 +449,9 @@ impl LiveTable {
 
 /// The image of what is held, with room for changes.
 fn build(layout: Layout, kind: Kind, sets: usize, held: &Held, labels: &Labels) -> Result<Image, BuildError> {
-    if let (Layout::ExactSets, Held::V4(masks)) = (layout, held) {
-        let of = |set: usize| masks.iter().filter(move |&(_, mask)| mask >> set & 1 != 0);
-        let prefix = |(&(addr, len), _): (&(u32, u8), &u32)| Prefix4 { addr, len, label: 1 };
-        let members: Vec<Vec<Prefix4>> = (0..sets).map(|set| of(set).map(prefix).collect()).collect();
+    if layout == Layout::ExactSets && held.family() == Family::Ipv4 && kind == Kind::Set {
+        let members: Vec<Vec<Prefix4>> = (0..sets).map(|set| held.prefixes_of(set)).collect();
         return exact_sets::build(&members.iter().map(Vec::as_slice).collect::<Vec<_>>(), Room::Spare);
     }
-    let count = match kind {
-        Kind::Set => 1,
-        Kind::Labels => labels.names().len() as u32,
-    };
-    let prefixes: Prefixes = held.prefixes();
-    entries::build(kind, count, &prefixes, layout, Room::Spare)
+    entries::build(kind, labels.count(kind), &held.prefixes(), layout, Room::Spare)
 }

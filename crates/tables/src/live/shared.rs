@@ -6,7 +6,7 @@ use weir_abi::Layout;
 
 use crate::cells::{Cells, CellsMut};
 use crate::image::Image;
-use crate::layout::{exact_set, exact_set6, exact_sets};
+use crate::layout::{exact_set, exact_set6, exact_sets, rank_leaf};
 
 /// How a layout's image is changed and read at once.
 #[derive(Clone, Copy, Debug)]
@@ -15,6 +15,10 @@ pub(super) enum Place {
     Exact(exact_set::Place, exact_sets::Ends),
     /// A set of IPv6 /64s and /128s.
     Exact6(exact_set6::Place),
+    /// IPv4 prefixes.
+    RankLeaf(rank_leaf::Place),
+    /// IPv6 prefixes.
+    RankLeaf6(rank_leaf::Place),
     /// Not at all: it is replaced.
     Frozen,
 }
@@ -32,6 +36,7 @@ impl SharedImage {
         let header = image.header();
         let (layout, bytes) = (image.layout(), image.as_bytes());
         let exact = || exact_set::Place::open(&header, bytes).expect("an image is valid by construction");
+        let leaves = || rank_leaf::View::open(&header, bytes).expect("an image is valid by construction").place();
         let place = match layout {
             Layout::ExactSet => {
                 let place = exact();
@@ -45,7 +50,9 @@ impl SharedImage {
             Layout::ExactSet6 => {
                 Place::Exact6(exact_set6::Place::open(&header, bytes).expect("an image is valid by construction"))
             }
-            Layout::Dxr16x4 | Layout::Range6 | Layout::RankLeaf | Layout::RankLeaf6 => Place::Frozen,
+            Layout::RankLeaf => Place::RankLeaf(leaves()),
+            Layout::RankLeaf6 => Place::RankLeaf6(leaves()),
+            Layout::Dxr16x4 | Layout::Range6 => Place::Frozen,
         };
         SharedImage { bytes: bytes.len(), place, image }
     }
@@ -65,7 +72,8 @@ impl SharedImage {
                 let (hits, overflow) = place.find(self, addr);
                 ends.members_of(hits) | overflow
             }
-            Place::Exact6(_) => 0,
+            Place::RankLeaf(place) => place.find4(self, addr),
+            Place::Exact6(_) | Place::RankLeaf6(_) => 0,
             Place::Frozen => self.image.view().find4(addr),
         }
     }
@@ -77,7 +85,8 @@ impl SharedImage {
 
     pub fn find6(&self, addr: u128) -> u32 {
         match &self.place {
-            Place::Exact(..) => 0,
+            Place::Exact(..) | Place::RankLeaf(_) => 0,
+            Place::RankLeaf6(place) => place.find6(self, addr),
             Place::Exact6(place) => place.find(self, addr),
             Place::Frozen => self.image.view().find6(addr),
         }
