@@ -262,3 +262,67 @@ fn a_reader_that_stays_keeps_its_image_and_holds_the_writer_back_at_last() {
     let burst = other.start_burst();
     assert_ne!(image.open(&burst).find4(0xc0a8_0000 + 99), 0);
 }
+
+#[test]
+fn parts_outgrow_their_leaves_and_shrink_again() {
+    for layout in [Layout::RankLeaf, Layout::RankLeaf6] {
+        let mut driven = Driven::new(layout, Kind::Labels, 0, 1);
+        let net = |index: u32| match layout {
+            Layout::RankLeaf => (u128::from(0x0a01_0000 + 2 * index) << 96, 32),
+            _ => ((0x2001_0db8_0001_0000 + 2 * u128::from(index)) << 64, 64),
+        };
+        // From the middle outwards, so that leaves split on either side.
+        let order = (0..2000u32).map(|index| if index % 2 == 0 { 1000 + index / 2 } else { 1000 - index.div_ceil(2) });
+        for (turn, label) in [1, 2, 0].into_iter().enumerate() {
+            for index in order.clone() {
+                let change = (net(index), if label == 0 { 0 } else { 1 + (index + turn as u32) % 5 });
+                driven.model.set(change.0, change.1);
+                driven.make(&[change]);
+                driven.check([net(index)], 2);
+            }
+            driven.check((0..2000).map(net), 100);
+        }
+        assert!(driven.live.is_empty());
+        assert!(driven.live.built_anew() <= 3, "{} images for 6000 changes", driven.live.built_anew());
+    }
+}
+
+#[test]
+fn labels_and_steps_that_the_image_was_not_built_for() {
+    for layout in [Layout::RankLeaf, Layout::RankLeaf6] {
+        let mut driven = Driven::new(layout, Kind::Labels, 50, 2);
+        driven.names = names(70_001);
+        let net = |index: u128| match layout {
+            Layout::RankLeaf => (index << 108, 20),
+            _ => (0x2000 << 112 | index << 80, 48),
+        };
+        for label in 1..=70_000u32 {
+            let change = (net(label.into()), label);
+            driven.model.set(change.0, label);
+            if label % 1000 == 0 || (250..260).contains(&label) || (65_530..65_540).contains(&label) {
+                driven.make(&[change]);
+                driven.check([change.0, net(200), net(u128::from(label) - 1)], 10);
+            } else {
+                driven.live.change(&[driven.model.as_change(change, &driven.names)]).unwrap();
+                driven.reader.start_burst();
+            }
+        }
+        assert!(driven.live.labels().len() >= 70_000);
+    }
+}
+
+#[test]
+fn short_prefixes_lie_under_what_is_there() {
+    for layout in [Layout::RankLeaf, Layout::RankLeaf6, Layout::Dxr16x4, Layout::Range6] {
+        let mut driven = Driven::new(layout, Kind::Labels, 2000, 3);
+        for len in (0..=18).chain((0..=18).rev()) {
+            for label in [1 + u32::from(len) % 5, 0, 4] {
+                let first =
+                    if len == 0 { 0 } else { (0x0a01_u128 << 112) >> (128 - u32::from(len)) << (128 - u32::from(len)) };
+                driven.model.set((first, len), label);
+                driven.make(&[((first, len), label)]);
+                driven.check([(first, len), (0x0a01 << 112, 16)], 100);
+            }
+        }
+    }
+}

@@ -40,6 +40,7 @@ use std::net::IpAddr;
 
 use weir_abi::{Family, Layout};
 
+use crate::cells::CellsMut;
 use crate::entries::{self, Kind, LABEL_BYTES_MAX, Labels, PREFIXES_MAX, Table};
 use crate::image::{BuildError, Image, LABELS_MAX};
 use crate::layout::exact_set6::Key;
@@ -156,6 +157,31 @@ impl Way {
         }
     }
 
+    /// Makes the image say what is held of a step's prefix; `labels` are in use.
+    fn change(
+        &mut self,
+        cells: &impl CellsMut,
+        readers: &Readers,
+        held: &Held,
+        Step { net, old, new }: Step,
+        labels: u32,
+    ) -> Result<(), Full> {
+        match self {
+            Way::Exact(writer) => writer.change(cells, net.addr4(), old, new),
+            Way::Exact6(writer) => {
+                let key = Key::of(&Prefix6 { addr: net.first, len: net.len, label: 1 });
+                let key = key.expect("the prefix was checked");
+                match new {
+                    0 => writer.remove(cells, readers, key),
+                    _ => writer.insert(cells, readers, key)?,
+                }
+                Ok(())
+            }
+            Way::RankLeaf(writer) => writer.change(cells, readers, held, net, labels),
+            Way::Anew => Err(Full),
+        }
+    }
+
     /// How many of the steps, first to last, are made by making the first of them: those inside of its prefix too, where
     /// the whole of that is rebuilt.
     fn together(&self, steps: &[Step]) -> usize {
@@ -177,6 +203,7 @@ pub struct LiveTable {
     readers: Readers,
     published: Publisher,
     way: Way,
+    built_anew: u64,
 }
 
 impl LiveTable {
@@ -211,7 +238,7 @@ impl LiveTable {
         let image = SharedImage::new(build(layout, kind, sets, &held, &labels)?);
         let way = Way::of(&image, labels.count(kind));
         let published = Publisher::new(readers, image);
-        Ok(LiveTable { layout, kind, sets, held, labels, readers: readers.clone(), published, way })
+        Ok(LiveTable { layout, kind, sets, held, labels, readers: readers.clone(), published, way, built_anew: 0 })
     }
 
     /// What readers are given.
@@ -227,6 +254,11 @@ impl LiveTable {
     /// Address family of the prefixes.
     pub fn family(&self) -> Family {
         self.held.family()
+    }
+
+    /// Changes so far for which the whole image was built anew, because there was no room or no other way.
+    pub fn built_anew(&self) -> u64 {
+        self.built_anew
     }
 
     /// Distinct prefixes that it holds.
@@ -395,7 +427,8 @@ impl LiveTable {
         while !batch && done < steps.len() {
             let together = self.way.together(&steps[done..]);
             steps[done..done + together].iter().for_each(|step| self.held.set(step.net, step.new));
-            if self.make_in_place(steps[done]).is_err() {
+            let (image, labels) = (self.published.image(), self.labels.count(self.kind));
+            if self.way.change(image, &self.readers, &self.held, steps[done], labels).is_err() {
                 break;
             }
             done += together;
@@ -404,25 +437,6 @@ impl LiveTable {
             self.make_anew(&steps[done..])?;
         }
         Ok(steps.len())
-    }
-
-    /// Makes the image say what is held of a step's prefix.
-    fn make_in_place(&mut self, Step { net, old, new }: Step) -> Result<(), Full> {
-        let (image, readers) = (self.published.image(), &self.readers);
-        match &mut self.way {
-            Way::Exact(writer) => writer.change(image, net.addr4(), old, new),
-            Way::Exact6(writer) => {
-                let key = Key::of(&Prefix6 { addr: net.first, len: net.len, label: 1 });
-                let key = key.expect("the prefix was checked");
-                match new {
-                    0 => writer.remove(image, readers, key),
-                    _ => writer.insert(image, readers, key)?,
-                }
-                Ok(())
-            }
-            Way::RankLeaf(writer) => writer.change(image, readers, &self.held, net, self.labels.count(self.kind)),
-            Way::Anew => Err(Full),
-        }
     }
 
     /// Makes steps by building the image anew; none of them if that fails.
@@ -437,6 +451,7 @@ impl LiveTable {
                 let image = SharedImage::new(image);
                 self.way = Way::of(&image, self.labels.count(self.kind));
                 self.published.swap(image);
+                self.built_anew += 1;
                 Ok(())
             }
             Err(error) => {

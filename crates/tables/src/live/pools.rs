@@ -101,7 +101,7 @@ fn room(taken: u32) -> u8 {
 }
 
 /// How many parents lead to a thing. Most have one, and only the others are noted.
-#[derive(Default)]
+#[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Parents {
     not_one: HashMap<u32, u32>,
 }
@@ -149,6 +149,20 @@ impl Parents {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    impl Entries {
+        /// How many are taken.
+        pub(in crate::live) fn taken(&self) -> usize {
+            self.next - self.free.iter().enumerate().map(|(size, runs)| runs.len() << size).sum::<usize>()
+        }
+    }
+
+    impl Lanes {
+        /// A bit for each lane of a line that is taken.
+        pub(in crate::live) fn taken(&self) -> &[u32] {
+            &self.taken
+        }
+    }
 
     #[test]
     fn entries_are_taken_given_back_and_split() {

@@ -12,7 +12,8 @@
 //! ```
 //! A lookup loads each word on its way once, and whatever hangs on it is complete before it is stored. What the new word
 //! replaced is left as it is until all readers have passed on; then its lanes and entries are free, unless others share them. A
-//! share ends only then, too: else a block would be changed in place that readers of another path are still in.
+//! share ends only then, too: else a block would be changed in place that readers of another path are still in. What is free
+//! is all zeros, entries of label 0, so that at any moment the image is one that passes the checks.
 //!
 //! A part that outgrows its leaf has its block divided anew. A prefix shorter than /16 changes one root word after another.
 
@@ -81,20 +82,38 @@ fn leaf_of(entry: u32) -> (usize, usize) {
 struct Survey<'a, C> {
     cells: &'a C,
     place: Place,
+    /// Entries that something leads to.
     seen: Vec<bool>,
+    /// Lanes of each line (a bit each) that something leads to.
     taken: Vec<u32>,
+    /// Behind the last entry seen.
     next: usize,
     uniform: HashMap<u32, u32>,
     leaves: Parents,
     blocks: Parents,
 }
 
-impl<C: CellsMut> Survey<'_, C> {
+impl<'a, C: CellsMut> Survey<'a, C> {
+    fn of(cells: &'a C, place: Place) -> Self {
+        let mut survey = Survey {
+            cells,
+            place,
+            seen: vec![false; place.entries],
+            taken: vec![0; place.lanes / LINE_LANES],
+            next: 0,
+            uniform: HashMap::new(),
+            leaves: Parents::default(),
+            blocks: Parents::default(),
+        };
+        (0..ROOT_WORDS).for_each(|index| survey.block(block_of(cells.u32(Place::root_at(index)))));
+        survey
+    }
+
     fn block(&mut self, (base, count): (usize, usize)) {
         if self.seen[base] {
             return self.blocks.add(base as u32);
         }
-        self.seen[base] = true;
+        self.seen[base..base + count].fill(true);
         self.next = self.next.max(base + count);
         for index in base..base + count {
             match self.cells.u32(Place::entry_at(index)) {
@@ -126,17 +145,7 @@ impl<C: CellsMut> Survey<'_, C> {
 impl RankWriter {
     /// Takes stock of an image; `labels` are in use.
     pub fn new(cells: &impl CellsMut, place: Place, labels: u32) -> Self {
-        let mut survey = Survey {
-            cells,
-            place,
-            seen: vec![false; place.entries],
-            taken: vec![0; place.lanes / LINE_LANES],
-            next: 0,
-            uniform: HashMap::new(),
-            leaves: Parents::default(),
-            blocks: Parents::default(),
-        };
-        (0..ROOT_WORDS).for_each(|index| survey.block(block_of(cells.u32(Place::root_at(index)))));
+        let survey = Survey::of(cells, place);
         let pools = Pools {
             entries: Entries::new(survey.next, place.entries),
             lanes: Lanes::new(survey.taken),
@@ -216,7 +225,10 @@ impl<C: CellsMut> Writing<'_, C> {
         if !self.pools.blocks.is_last_gone(base as u32) {
             return;
         }
-        (base..base + count).for_each(|index| self.let_entry_go(self.entry(index)));
+        for index in base..base + count {
+            self.let_entry_go(self.entry(index));
+            self.cells.set_u32(Place::entry_at(index), 0);
+        }
         self.pools.entries.give_back(base, count);
     }
 
@@ -237,6 +249,7 @@ impl<C: CellsMut> Writing<'_, C> {
             if value & FLAG != 0 {
                 self.let_block_go(block_of(value));
             }
+            self.place.clear_value(self.cells, lane);
         }
         self.pools.lanes.give_back(lane, count);
     }
@@ -282,8 +295,7 @@ impl<C: CellsMut> Store for Writing<'_, C> {
         let lane = self.pools.lanes.take(runs.len())?;
         for (index, run) in runs.iter().enumerate() {
             self.cells.set_u16(self.place.start_at(lane + index), if index == 0 { 0 } else { run.start });
-            let at = self.place.value_at(lane + index);
-            (0..width).for_each(|byte| self.cells.set_u8(at + byte, (run.value >> (8 * byte)) as u8));
+            self.place.set_value(self.cells, lane + index, run.value);
             if run.value & FLAG != 0 {
                 self.pools.blocks.add(block_of(run.value).0 as u32);
             }
@@ -468,5 +480,18 @@ impl Touched {
         }
         runs[after..].iter().for_each(|run| push(&mut changed, run.start, run.value));
         changed
+    }
+}
+
+#[cfg(test)]
+impl RankWriter {
+    /// What the writer believes to be taken and shared is what a new survey of the image finds, if nothing waits.
+    pub fn assert_surveyed(&self, cells: &impl CellsMut) {
+        let found = Survey::of(cells, self.place);
+        assert_eq!(self.pools.lanes.taken(), found.taken, "lanes");
+        assert_eq!(self.pools.entries.taken(), found.seen.iter().filter(|&&seen| seen).count(), "entries");
+        assert_eq!(self.pools.uniform, found.uniform, "leaves of one run");
+        assert_eq!(self.pools.leaves, found.leaves, "parents of leaves");
+        assert_eq!(self.pools.blocks, found.blocks, "parents of blocks");
     }
 }

@@ -1,7 +1,7 @@
 //! Checks and lookups.
 
 use super::*;
-use crate::cells::Cells;
+use crate::cells::{Cells, CellsMut};
 use crate::image::{Header, ImageError};
 
 /// Where an image has its words, by byte offset.
@@ -39,7 +39,33 @@ impl Place {
     /// A lane's value.
     pub fn value(&self, cells: &(impl Cells + ?Sized), lane: usize) -> u32 {
         let at = self.value_at(lane);
-        (0..self.value_bytes).fold(0, |value, byte| value | u32::from(cells.u8(at + byte)) << (8 * byte))
+        let bytes =
+            || (0..self.value_bytes).fold(0, |value, byte| value | u32::from(cells.u8(at + byte)) << (8 * byte));
+        match self.value_bytes {
+            2 => cells.u16(at).into(),
+            4 => cells.u32(at),
+            _ => bytes(),
+        }
+    }
+
+    /// Writes the value of a lane whose value is 0. In between, it is never above `value`.
+    pub fn set_value(&self, cells: &impl CellsMut, lane: usize, value: u32) {
+        let at = self.value_at(lane);
+        match self.value_bytes {
+            2 => cells.set_u16(at, value as u16),
+            4 => cells.set_u32(at, value),
+            bytes => (0..bytes).for_each(|byte| cells.set_u8(at + byte, (value >> (8 * byte)) as u8)),
+        }
+    }
+
+    /// Makes a lane's value 0. In between, it is never above what it was.
+    pub fn clear_value(&self, cells: &impl CellsMut, lane: usize) {
+        let at = self.value_at(lane);
+        match self.value_bytes {
+            2 => cells.set_u16(at, 0),
+            4 => cells.set_u32(at, 0),
+            bytes => (0..bytes).rev().for_each(|byte| cells.set_u8(at + byte, 0)),
+        }
     }
 
     /// The leaf's entry for a chunk in the block of `word`.
