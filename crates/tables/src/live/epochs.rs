@@ -78,6 +78,7 @@ pub(super) trait Quiescence {
 }
 
 /// Things that readers may still hold, first unlinked first.
+#[derive(Clone)]
 pub(super) struct Unlinked<T> {
     waiting: VecDeque<(u64, T)>,
 }

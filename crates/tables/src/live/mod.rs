@@ -33,6 +33,10 @@ mod readers;
 mod shared;
 
 #[cfg(test)]
+mod models;
+#[cfg(test)]
+mod noted;
+#[cfg(test)]
 mod tests;
 
 use std::collections::BTreeMap;

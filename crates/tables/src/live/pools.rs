@@ -8,6 +8,7 @@ use crate::layout::rank_leaf::LINE_LANES;
 const SIZES: usize = 17;
 
 /// Free entries: those behind the last one ever used, and runs that were given back, by size.
+#[derive(Clone)]
 pub(super) struct Entries {
     /// The first that was never used.
     next: usize,
@@ -44,6 +45,7 @@ impl Entries {
 }
 
 /// Free lanes, line by line.
+#[derive(Clone)]
 pub(super) struct Lanes {
     /// A bit for each lane of a line that is taken.
     taken: Vec<u32>,
@@ -101,7 +103,7 @@ fn room(taken: u32) -> u8 {
 }
 
 /// How many parents lead to a thing. Most have one, and only the others are noted.
-#[derive(Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Parents {
     not_one: HashMap<u32, u32>,
 }

@@ -44,6 +44,7 @@ enum Gone {
 }
 
 /// What the writer knows of an image.
+#[derive(Clone)]
 pub(super) struct RankWriter {
     place: Place,
     pools: Pools,
@@ -52,6 +53,7 @@ pub(super) struct RankWriter {
 }
 
 /// What is free, and what is shared.
+#[derive(Clone)]
 struct Pools {
     entries: Entries,
     lanes: Lanes,

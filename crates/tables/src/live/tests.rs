@@ -1,63 +1,12 @@
 //! Every store of every change, one by one: after each, the image is valid, and each key has its old or its new label.
 
-use std::cell::RefCell;
-
 use weir_abi::{Family, Layout};
 
 use super::held::Net;
-use super::shared::SharedImage;
+use super::noted::{Noted, copy};
 use super::*;
-use crate::cells::{Cells, CellsMut};
 use crate::entries::Entries;
 use crate::image::ImageView;
-
-/// A word that was written: where, and its bytes.
-type Stored = (usize, Vec<u8>);
-
-/// An image whose stores are written down: what another copy of it would be sent.
-struct Noted<'a> {
-    image: &'a SharedImage,
-    stores: RefCell<Vec<Stored>>,
-}
-
-impl Cells for Noted<'_> {
-    fn u8(&self, at: usize) -> u8 {
-        self.image.u8(at)
-    }
-    fn u16(&self, at: usize) -> u16 {
-        self.image.u16(at)
-    }
-    fn u32(&self, at: usize) -> u32 {
-        self.image.u32(at)
-    }
-    fn u64(&self, at: usize) -> u64 {
-        self.image.u64(at)
-    }
-}
-
-impl CellsMut for Noted<'_> {
-    fn set_u8(&self, at: usize, word: u8) {
-        self.stores.borrow_mut().push((at, vec![word]));
-        self.image.set_u8(at, word);
-    }
-    fn set_u16(&self, at: usize, word: u16) {
-        self.stores.borrow_mut().push((at, word.to_le_bytes().into()));
-        self.image.set_u16(at, word);
-    }
-    fn set_u32(&self, at: usize, word: u32) {
-        self.stores.borrow_mut().push((at, word.to_le_bytes().into()));
-        self.image.set_u32(at, word);
-    }
-    fn set_u64(&self, at: usize, word: u64) {
-        self.stores.borrow_mut().push((at, word.to_le_bytes().into()));
-        self.image.set_u64(at, word);
-    }
-}
-
-/// The bytes of an image that nobody changes just now.
-fn copy(image: &SharedImage) -> Vec<u8> {
-    (0..image.bytes()).map(|at| image.u8(at)).collect()
-}
 
 /// The same numbers every time (xorshift64).
 struct Random(u64);
@@ -117,9 +66,9 @@ fn change_store_by_store(live: &mut LiveTable, step: Step, others: &[u128]) -> b
     let family = live.family();
     let before = copy(live.published.image());
     live.held.set(step.net, step.new);
-    let noted = Noted { image: live.published.image(), stores: RefCell::default() };
+    let noted = Noted::new(live.published.image());
     let made = live.way.change(&noted, &live.readers, &live.held, step, live.labels.count(live.kind));
-    let stores = noted.stores.into_inner();
+    let stores = noted.into_stores();
     if made.is_err() {
         return false;
     }
