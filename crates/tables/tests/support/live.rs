@@ -66,14 +66,17 @@ impl Model {
         let len = match self.layout {
             Layout::ExactSet | Layout::ExactSets => 32,
             Layout::ExactSet6 => [64, 128][random.below(2)],
-            _ => match random.below(20) {
+            _ => match random.below(60) {
                 0 => random.below(17) as u8,
-                1..8 => 16 + random.below(usize::from(bits) - 15) as u8,
-                8..14 => [24, 48][usize::from(bits == 128)],
+                1..24 => 16 + random.below(usize::from(bits) - 15) as u8,
+                24..42 => [24, 48][usize::from(bits == 128)],
                 _ => bits,
             },
         };
-        (self.key(random) & !host_mask(len), len)
+        match self.layout {
+            Layout::ExactSet | Layout::ExactSets if random.below(2) == 0 => (crowded(random), len),
+            _ => (self.key(random) & !host_mask(len), len),
+        }
     }
 
     /// A random key, in the same places.
@@ -101,21 +104,25 @@ impl Model {
             .to_vec()
     }
 
-    /// Random changes, made to the model as well: insertions, other labels, removals of what is there and of what is not.
-    pub fn change(&mut self, random: &mut Random, count: usize) -> Vec<(Net, u32)> {
-        let mut changes = Vec::new();
-        for _ in 0..count {
-            let net = self.net(random);
-            let held = |from: Net| self.held.range(from..).next().map(|(&net, _)| net);
-            let (net, label) = match random.below(10) {
-                0..5 => (net, 1 + random.below(LABELS) as u32),
-                5..9 => (held(net).unwrap_or(net), 0),
-                _ => (net, 0),
-            };
-            self.set(net, label);
-            changes.push((net, label));
+    /// A random change: an insertion, another label, a removal of what is there or of what is not.
+    pub fn wish(&self, random: &mut Random) -> (Net, u32) {
+        let net = self.net(random);
+        let held = || self.held.range(net..).next().map_or(net, |(&held, _)| held);
+        match random.below(10) {
+            0..5 => (net, 1 + random.below(LABELS) as u32),
+            5..9 => (held(), 0),
+            _ => (net, 0),
         }
-        changes
+    }
+
+    /// Random changes, made to the model as well.
+    pub fn change(&mut self, random: &mut Random, count: usize) -> Vec<(Net, u32)> {
+        let mut change = |_| {
+            let (net, label) = self.wish(random);
+            self.set(net, label);
+            (net, label)
+        };
+        (0..count).map(&mut change).collect()
     }
 
     /// A change as live tables take it.
@@ -147,6 +154,13 @@ impl Model {
 /// Names of labels by number.
 pub fn names(count: usize) -> Vec<String> {
     (0..count).map(|label| format!("L{label}")).collect()
+}
+
+/// One of 600 addresses that share 50 of 2^16 buckets, as exact_set.rs has them: more than fit there.
+fn crowded(random: &mut Random) -> u128 {
+    let (high, bucket) = (1 + random.below(12) as u32, random.below(50) as u32);
+    let low = bucket ^ high.wrapping_mul(0x9e37_79b1) >> 16;
+    u128::from(high << 16 | low & 0xffff) << 96
 }
 
 fn host_mask(len: u8) -> u128 {

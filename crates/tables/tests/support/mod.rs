@@ -5,6 +5,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 pub mod live;
+pub mod shim;
 
 use proptest::prelude::*;
 use weir_abi::Family;
