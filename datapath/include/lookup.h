@@ -25,5 +25,6 @@
 #include "exact_sets.h"
 #include "range6.h"
 #include "rank_leaf.h"
+#include "rank_leaf_burst.h"
 
 #endif

@@ -4,7 +4,7 @@
  * crates/tables/src/layout/rank_leaf/mod.rs.
  *
  * User space ranks a key in its leaf with one comparison of a cache line; the kernel has no vectors and searches the
- * leaf's few lanes.
+ * leaf's few lanes. Bursts of keys are looked up in rank_leaf_burst.h.
  */
 #ifndef WEIR_RANK_LEAF_H
 #define WEIR_RANK_LEAF_H
@@ -140,86 +140,4 @@ WEIR_INLINE uint32_t rank_leaf6_find(struct table table, uint64_t hi, uint64_t l
 	return value & RANK_FLAG ? 0 : value;
 }
 
-#ifdef WEIR_BURSTS
-
-/*
- * One step for many keys, each part of the step for all of them before the next: what the keys wait for, they wait for
- * together. `words` holds the keys' blocks and is overwritten with their values.
- */
-WEIR_INLINE void rank_steps(struct table table, struct rank_lanes lanes, uint32_t *words, const uint16_t *chunks,
-			    uint32_t count)
-{
-	for (uint32_t i = 0; i < count; i++)
-		words[i] = rank_entry(table, words[i], chunks[i]);
-	for (uint32_t i = 0; i < count; i++)
-		words[i] = rank_lane(table, lanes, words[i], chunks[i]);
-	for (uint32_t i = 0; i < count; i++)
-		words[i] = rank_value(table, lanes, words[i]);
-}
-
-/* As rank_steps(), for the width of the table's values. */
-WEIR_INLINE void rank_steps_of(struct table table, uint32_t *words, const uint16_t *chunks, uint32_t count)
-{
-	struct rank_lanes lanes = rank_lanes(table);
-
-	switch (lanes.value_bytes) {
-	case 1:
-		lanes.value_bytes = 1;
-		return rank_steps(table, lanes, words, chunks, count);
-	case 2:
-		lanes.value_bytes = 2;
-		return rank_steps(table, lanes, words, chunks, count);
-	case 3:
-		lanes.value_bytes = 3;
-		return rank_steps(table, lanes, words, chunks, count);
-	default:
-		lanes.value_bytes = 4;
-		return rank_steps(table, lanes, words, chunks, count);
-	}
-}
-
-/* labels[i] = rank_leaf_find(table, addrs[i]) for a burst of at most WEIR_BURST_MAX. */
-WEIR_INLINE void rank_leaf_find_burst(struct table table, const uint32_t *addrs, uint32_t *labels, uint32_t count)
-{
-	uint16_t chunks[WEIR_BURST_MAX];
-
-	for (uint32_t i = 0; i < count; i++) {
-		labels[i] = image_u32(table, RANK_ROOT + (addrs[i] >> 16));
-		chunks[i] = (uint16_t)addrs[i];
-	}
-	rank_steps_of(table, labels, chunks, count);
-}
-
-/* labels[i] = rank_leaf6_find(table, hi[i], lo[i]) for a burst of at most WEIR_BURST_MAX. */
-WEIR_INLINE void rank_leaf6_find_burst(struct table table, const uint64_t *hi, const uint64_t *lo, uint32_t *labels,
-				       uint32_t count)
-{
-	uint32_t values[WEIR_BURST_MAX];
-	uint16_t chunks[WEIR_BURST_MAX];
-	uint8_t keys[WEIR_BURST_MAX]; /* those that are not answered yet */
-	uint32_t left = count;
-
-	for (uint32_t i = 0; i < count; i++) {
-		values[i] = image_u32(table, RANK_ROOT + (uint32_t)(hi[i] >> 48));
-		keys[i] = (uint8_t)i;
-	}
-	for (uint32_t step = 0; step < RANK_STEPS_MAX && left > 0; step++) {
-		uint32_t asked = left;
-
-		for (uint32_t i = 0; i < asked; i++)
-			chunks[i] = (uint16_t)rank_chunk(hi[keys[i]], lo[keys[i]], step);
-		rank_steps_of(table, values, chunks, asked);
-		left = 0;
-		for (uint32_t i = 0; i < asked; i++) {
-			uint32_t value = values[i], key = keys[i];
-
-			labels[key] = value & RANK_FLAG ? 0 : value;
-			keys[left] = (uint8_t)key;
-			values[left] = value;
-			left += value >> 31;
-		}
-	}
-}
-
-#endif
 #endif

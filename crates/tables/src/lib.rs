@@ -15,7 +15,7 @@ pub mod image;
 mod layout;
 pub mod list;
 pub mod live;
-mod memory;
+pub mod memory;
 pub mod prefix;
 pub mod reference;
 pub mod scheme;

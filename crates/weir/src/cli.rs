@@ -41,6 +41,9 @@ pub struct CheckOptions {
     /// Only check: do not compile, load and measure.
     #[arg(long)]
     pub quick: bool,
+    /// Choose table layouts for the machine on which `weir bench line-costs --json` printed this.
+    #[arg(long, value_name = "FILE")]
+    pub costs: Option<PathBuf>,
 }
 
 /// `weir compile`
@@ -54,6 +57,9 @@ pub struct CompileOptions {
     /// The processor that native code is for.
     #[arg(long, value_enum, default_value_t = CpuName::Native)]
     pub cpu: CpuName,
+    /// Choose table layouts for the machine on which `weir bench line-costs --json` printed this.
+    #[arg(long, value_name = "FILE")]
+    pub costs: Option<PathBuf>,
     /// Also write the generated C and the IR into this directory.
     #[arg(long, value_name = "DIR")]
     pub emit: Option<PathBuf>,

@@ -7,6 +7,7 @@ pub mod bench;
 pub mod check;
 pub mod cli;
 pub mod compile;
+pub mod costs;
 pub mod diff;
 pub mod engine;
 pub mod eval;

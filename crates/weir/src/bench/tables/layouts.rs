@@ -4,7 +4,7 @@ use crate::bench::tables::chosen;
 use crate::failure::Failure;
 use std::fmt::Write;
 use std::sync::Arc;
-use weir_abi::{Family, Layout};
+use weir_abi::{BURST_MAX, Family, Layout};
 use weir_engine::clang::{Clang, Extras};
 use weir_engine::cpu::Cpu;
 use weir_engine::lookup::{Bytes, Code, Lookup4, Lookup6};
@@ -87,9 +87,11 @@ pub const CONTENDERS: &[Contender] = &[
     scheme(Scheme::Dir24_8, &[Way::of(Scheme::Dir24_8)]),
     scheme(Scheme::Radix, &[Way::of(Scheme::Radix)]),
     layout(Layout::ExactSet, Family::Ipv4, &[Way::single("exact_set.h", "exact_set_find"), Way::burst("exact_set.h", "exact_set_find_burst")]),
-    layout(Layout::RankLeaf, Family::Ipv4, &[Way::single("rank_leaf.h", "rank_leaf_find"), Way::burst("rank_leaf.h", "rank_leaf_find_burst")]),
+    layout(Layout::ExactSets, Family::Ipv4, &[Way::single("exact_sets.h", "exact_sets_find"), Way::burst("exact_sets.h", "exact_sets_find_burst")]),
+    layout(Layout::RankLeaf, Family::Ipv4, &[Way::single("rank_leaf.h", "rank_leaf_find"), Way::burst("rank_leaf_burst.h", "rank_leaf_find_burst")]),
     layout(Layout::Range6, Family::Ipv6, &[Way::single("range6.h", "range6_find")]),
-    layout(Layout::RankLeaf6, Family::Ipv6, &[Way::single("rank_leaf.h", "rank_leaf6_find"), Way::burst("rank_leaf.h", "rank_leaf6_find_burst")]),
+    layout(Layout::RankLeaf6, Family::Ipv6, &[Way::single("rank_leaf.h", "rank_leaf6_find"), Way::burst("rank_leaf_burst.h", "rank_leaf6_find_burst")]),
+    layout(Layout::ExactSet6, Family::Ipv6, &[Way::single("exact_set6.h", "exact_set6_find"), Way::burst("exact_set6.h", "exact_set6_find_burst")]),
     Contender { name: "rte-fib", family: Family::Ipv4, builder: Builder::RteFib, ways: &[] },
     Contender { name: "chosen", family: Family::Ipv4, builder: Builder::Chosen, ways: &[] },
     Contender { name: "chosen", family: Family::Ipv6, builder: Builder::Chosen, ways: &[] },
@@ -104,7 +106,7 @@ const fn layout(layout: Layout, family: Family, ways: &'static [Way]) -> Contend
 }
 
 /// The best lookup of one of our layouts. D16X4R is one of the schemes as well, with the same tables.
-fn best_way(layout: Layout) -> &'static Way {
+pub fn best_way(layout: Layout) -> &'static Way {
     let contender = CONTENDERS.iter().find(|contender| contender.name == layout.name());
     contender.and_then(|contender| contender.ways.last()).expect("all our layouts are contenders")
 }
@@ -141,7 +143,7 @@ impl Contender {
     pub fn resolve(&self, table: &Table) -> Result<(Builder, Vec<Way>), Failure> {
         match self.builder {
             Builder::Chosen => {
-                let layout = chosen::layout(table)?;
+                let layout = chosen::images(&[table])?[0].layout;
                 Ok((Builder::Layout(layout), vec![*best_way(layout)]))
             }
             builder => Ok((builder, self.ways.to_vec())),
@@ -191,6 +193,24 @@ impl Find {
         match (self, keys) {
             (Find::V4(find), Keys::V4(keys)) => find.run(bytes, keys, labels),
             (Find::V6(find), Keys::V6 { hi, lo }) => find.run(bytes, hi, lo, labels),
+            _ => panic!("compiler bug: keys of the other family"),
+        }
+    }
+
+    /// Looks all keys up, a burst after the other, and leaves the last burst's labels: what a filter does, which needs them once.
+    ///
+    /// # Panics
+    /// If the keys are of the other family.
+    pub fn run_bursts(&self, bytes: Bytes<'_>, keys: &Keys, labels: &mut [u32; BURST_MAX]) {
+        match (self, keys) {
+            (Find::V4(find), Keys::V4(keys)) => {
+                keys.chunks(BURST_MAX).for_each(|burst| find.run(bytes, burst, &mut labels[..burst.len()]));
+            }
+            (Find::V6(find), Keys::V6 { hi, lo }) => {
+                for (hi, lo) in hi.chunks(BURST_MAX).zip(lo.chunks(BURST_MAX)) {
+                    find.run(bytes, hi, lo, &mut labels[..hi.len()]);
+                }
+            }
             _ => panic!("compiler bug: keys of the other family"),
         }
     }
