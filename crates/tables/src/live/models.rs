@@ -148,7 +148,7 @@ fn nobody_holds_what_is_freed() {
     check(3, || {
         let readers = Arc::new(OneReader::new());
         let published = Arc::new(AtomicU64::new(0));
-        let things = Arc::new([0, 1, 2].map(UnsafeCell::new));
+        let things = loom::sync::Arc::new([0, 1, 2].map(UnsafeCell::new));
         let reader = {
             let (readers, published, things) = (readers.clone(), published.clone(), things.clone());
             thread::spawn(move || {
