@@ -24,7 +24,7 @@ const SECONDS_MAX: f64 = 1.0;
 const NEIGHBOURS: u64 = 256;
 const LONGER_BITS: u64 = 4;
 
-/// Adds `insert_us` and `remove_us` with their spread to a layout's row, `live_bytes`, and of how many `changes` the image was
+/// Adds `insert_us` and `remove_us` with their spread (`_min`, `_p99`, `_max`) to a layout's row, `live_bytes`, and of how many `changes` the image was
 /// `built_anew` for. Layouts that no policy gets, and those that cannot hold the table, have none of it.
 ///
 /// # Errors
@@ -65,11 +65,20 @@ pub fn add(row: Row, builder: Builder, table: &Table) -> Result<Row, Failure> {
     let burst = reader.start_burst();
     let row = row.number("live_bytes", image.open(&burst).bytes() as f64);
     let row = row.number("changes", 2.0 * inserts.len() as f64).number("built_anew", live.built_anew() as f64);
-    let add = |row: Row, field, samples| match Spread::of(samples) {
-        Some(spread) => row.spread(field, spread),
+    Ok(times(times(row, "insert_us", inserts), "remove_us", removals))
+}
+
+/// The median, least and most, and what 99 of 100 do not exceed: the most is often the scheduler's.
+fn times(row: Row, field: &str, mut samples: Vec<f64>) -> Row {
+    samples.sort_by(f64::total_cmp);
+    let row = match samples.get(samples.len() * 99 / 100) {
+        Some(&p99) => row.number(&format!("{field}_p99"), p99),
         None => row,
     };
-    Ok(add(add(row, "insert_us", inserts), "remove_us", removals))
+    match Spread::of(samples) {
+        Some(spread) => row.spread(field, spread),
+        None => row,
+    }
 }
 
 /// A prefix that the table does not hold, nor any inside it.
@@ -136,7 +145,7 @@ mod tests {
         ] {
             let table = dataset.load(Path::new("/nonexistent")).unwrap().table;
             let row = add(Row::default(), Builder::Layout(layout), &table).unwrap();
-            for field in ["insert_us", "insert_us_max", "remove_us", "live_bytes"] {
+            for field in ["insert_us", "insert_us_p99", "remove_us", "live_bytes"] {
                 assert!(row.get(field).is_some_and(|figure| figure > 0.0), "{}: {field}", layout.name());
             }
             let (changes, built_anew) = (row.get("changes").unwrap(), row.get("built_anew").unwrap());
