@@ -31,6 +31,7 @@ use weir_abi::Layout;
 
 use crate::cells::Cells;
 use crate::image::{BuildError, Header, Image, ImageError, Section, Writer};
+use crate::layout::Room;
 use crate::prefix::Prefix6;
 
 const M1: u64 = 0x9e37_79b9_7f4a_7c15;
@@ -61,6 +62,11 @@ const OVERFLOW_GROWTH_MAX: usize = 16;
 const LEFT_ONE_IN: usize = 64;
 /// So few keys left over are always good.
 const LEFT_MIN: usize = 8;
+/// Of a set that may change, one key in so many has room in the overflow, and [`LEFT_SPARE_MIN`] have.
+const LEFT_SPARE_ONE_IN: usize = 16;
+const LEFT_SPARE_MIN: usize = 64;
+/// A kind that such a set has at all has room for so many more.
+const KEYS_SPARE_MIN: usize = 256;
 
 const NETS: usize = 0;
 const HOSTS: usize = 1;
@@ -120,6 +126,15 @@ impl Key {
         }
     }
 
+    /// The key of an entry of the overflow; `None` if it is free.
+    pub fn of_entry(entry: [u64; 3]) -> Option<Self> {
+        match entry {
+            [KIND_NET, high, _] => Some(Key::Net(high)),
+            [KIND_HOST, high, low] => Some(Key::Host(high, low)),
+            _ => None,
+        }
+    }
+
     /// Kind, high and low half, as the overflow has them.
     pub fn entry(self) -> [u64; 3] {
         match self {
@@ -135,7 +150,7 @@ fn reduce(half: u32, count: usize) -> usize {
 }
 
 /// Builds the image of prefixes, none twice.
-pub(crate) fn build(prefixes: &[Prefix6]) -> Result<Image, BuildError> {
+pub(crate) fn build(prefixes: &[Prefix6], room: Room) -> Result<Image, BuildError> {
     let layout = Layout::ExactSet6;
     let mut keys = Vec::with_capacity(prefixes.len());
     for prefix in prefixes {
@@ -144,14 +159,17 @@ pub(crate) fn build(prefixes: &[Prefix6]) -> Result<Image, BuildError> {
     }
     let nets = keys.iter().filter(|key| matches!(key, Key::Net(_))).count();
     let hosts = keys.len() - nets;
+    let with_room = |count: usize| count + if count > 0 { room.beside(count, KEYS_SPARE_MIN) } else { 0 };
+    let spare = room.beside(keys.len() / LEFT_SPARE_ONE_IN, LEFT_SPARE_MIN);
     for attempt in 0..SEEDS {
-        let mut filler = Filler::new(nets, hosts, (attempt + 1).wrapping_mul(M1).wrapping_mul(M2));
+        let mut filler =
+            Filler::new(with_room(nets), with_room(hosts), (attempt + 1).wrapping_mul(M1).wrapping_mul(M2));
         keys.iter().for_each(|&key| filler.insert(key));
         let last = attempt + 1 == SEEDS;
         if filler.left.len() > LEFT_MIN.max(keys.len() / LEFT_ONE_IN) && !last {
             continue;
         }
-        let Some(overflow) = filler.overflow() else { continue };
+        let Some(overflow) = filler.overflow(spare) else { continue };
         let sections = [Section::U64(&filler.nets), Section::U64(&filler.hosts), Section::U64(&overflow)];
         let seed = filler.seed;
         let writer = Writer { layout, entries: prefixes.len(), labels: 1 };
@@ -202,10 +220,11 @@ impl Filler {
         last[0] = OVERFLOWED;
     }
 
-    /// The groups of what is left over; `None` if keys of one group are too many.
-    fn overflow(&self) -> Option<Vec<u64>> {
-        let mut groups = self.left.len().max(2);
-        while groups <= self.left.len().max(2) * OVERFLOW_GROWTH_MAX {
+    /// The groups of what is left over and `spare` more; `None` if keys of one group are too many.
+    fn overflow(&self, spare: usize) -> Option<Vec<u64>> {
+        let least = (self.left.len() + spare).max(2);
+        let mut groups = least;
+        while groups <= least * OVERFLOW_GROWTH_MAX {
             if let Some(words) = self.overflow_of(groups) {
                 return Some(words);
             }
@@ -267,6 +286,11 @@ impl Place {
         }
     }
 
+    /// Buckets of both kinds.
+    pub fn buckets(&self) -> usize {
+        self.nets.count + self.hosts.count
+    }
+
     /// Byte offset of the key's bucket, if there are buckets of its kind.
     pub fn bucket(&self, key: Key) -> Option<usize> {
         let lines = match key {
@@ -275,6 +299,12 @@ impl Place {
         };
         let bucket = reduce((key.hash(self.seed) >> 32) as u32, lines.count);
         (lines.count > 0).then_some(lines.at + bucket * LINE_WORDS * WORD_BYTES)
+    }
+
+    /// Byte offsets of all entries of the overflow.
+    pub fn all_entries(&self) -> impl Iterator<Item = usize> + use<> {
+        let at = self.overflow.at;
+        (0..self.overflow.count * GROUP_ENTRIES).map(move |entry| at + entry * ENTRY_WORDS * WORD_BYTES)
     }
 
     /// Byte offsets of the slots of the bucket at `bucket`, of keys like `key`.
@@ -361,7 +391,7 @@ mod tests {
         assert!(keys.iter().all(|key| key.hash(seed) >> 32 == 0), "the hash is undone");
         let prefixes: Vec<_> =
             keys.iter().map(|key| Prefix6::new(u128::from(high) << 64 | u128::from(key.entry()[2]), 128, 1)).collect();
-        let image = build(&prefixes).unwrap_or_else(|error| panic!("{error}"));
+        let image = build(&prefixes, Room::None).unwrap_or_else(|error| panic!("{error}"));
         assert!(image.sections()[3].1 < 100 * GROUP_WORDS * WORD_BYTES, "{:?}", image.sections());
         assert!(prefixes.iter().all(|prefix| image.view().find6(prefix.addr) == 1));
     }

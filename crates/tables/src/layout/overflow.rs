@@ -47,8 +47,9 @@ pub(crate) fn word(addr: u32, members: u32) -> u64 {
     u64::from(members) << 32 | u64::from(addr)
 }
 
-/// Builds the groups of addresses, each with the members that hold it; an address may come more than once.
-pub(super) fn build(layout: Layout, addresses: &[(u32, u32)]) -> Result<Built, BuildError> {
+/// Builds the groups of addresses, each with the members that hold it; an address may come more than once. There is room for
+/// `spare` more.
+pub(super) fn build(layout: Layout, addresses: &[(u32, u32)], spare: usize) -> Result<Built, BuildError> {
     let mut members = HashMap::with_capacity(addresses.len());
     for &(addr, bits) in addresses {
         match members.entry(addr) {
@@ -61,13 +62,13 @@ pub(super) fn build(layout: Layout, addresses: &[(u32, u32)]) -> Result<Built, B
     let mut addresses: Vec<(u32, u32)> = members.into_iter().collect();
     // The same table gives the same bytes.
     addresses.sort_unstable();
-    let mut groups = (addresses.len() / LOAD_MAX).next_power_of_two().max(2);
+    let mut groups = ((addresses.len() + spare) / LOAD_MAX).next_power_of_two().max(2);
     for attempt in 0..TRIES {
         let place = Place { at: 0, shift: 32 - groups.ilog2(), multiplier: multiplier(attempt) };
         if let Some(words) = place.fill(&addresses) {
             return Ok(Built { words, numbers: [(SHIFT, place.shift), (MULTIPLIER, place.multiplier)] });
         }
-        if attempt % TRIES_A_SIZE == TRIES_A_SIZE - 1 && groups < addresses.len() * 8 {
+        if attempt % TRIES_A_SIZE == TRIES_A_SIZE - 1 && groups < (addresses.len() + spare) * 8 {
             groups *= 2;
         }
     }
@@ -133,6 +134,12 @@ impl Place {
         (0..GROUP_WORDS).map(move |index| group + index * WORD_BYTES)
     }
 
+    /// Byte offsets of all words.
+    pub fn all_words(&self) -> impl Iterator<Item = usize> + use<> {
+        let at = self.at;
+        (0..GROUP_WORDS << (32 - self.shift)).map(move |index| at + index * WORD_BYTES)
+    }
+
     /// The members (a bit each) that hold the address.
     pub fn find(&self, cells: &(impl Cells + ?Sized), addr: u32) -> u32 {
         let words = self.words(addr).map(|at| cells.u64(at));
@@ -150,7 +157,7 @@ mod tests {
         let first = multiplier(0);
         let inverse = (0..5).fold(first, |x, _| x.wrapping_mul(2u32.wrapping_sub(first.wrapping_mul(x))));
         let addresses: Vec<_> = (0..1000u32).map(|index| (inverse.wrapping_mul(index), 1)).collect();
-        let built = build(Layout::ExactSet, &addresses).unwrap_or_else(|error| panic!("{error}"));
+        let built = build(Layout::ExactSet, &addresses, 0).unwrap_or_else(|error| panic!("{error}"));
         assert_ne!(built.numbers[1].1, first);
         assert!(built.words.len() <= 1000 * GROUP_WORDS, "{} words", built.words.len());
     }
