@@ -14,7 +14,7 @@ use weir_abi::ABI_VERSION;
 use weir_engine::bundle::{self, Bundle};
 use weir_engine::clang::{BpfObject, BpfShape, Clang, Compiled, NativeObject};
 use weir_engine::cpu::Cpu;
-use weir_engine::{Artifact, Filter, NativeFilter, TableSlot, XdpFilter};
+use weir_engine::{Artifact, Filter, NativeCode, NativeFilter, TableSlot, XdpFilter};
 use weir_policy::backend::c::{self, Target};
 use weir_policy::checked::{Checked, TableId};
 use weir_policy::diag::Diagnostic;
@@ -382,6 +382,14 @@ impl Policy {
         let artifact = self.artifact()?;
         let shape = BpfShape::new(&artifact.program(), self.images()?);
         Ok(Clang::find()?.bpf(&artifact.name, &artifact.bpf_c, &shape)?)
+    }
+
+    /// The program loaded as native code that filters of many workers share.
+    ///
+    /// # Errors
+    /// The code is not this machine's, or a table does not fit its layout.
+    pub fn load_code(&self, object: &NativeObject) -> Result<Arc<NativeCode>, Failure> {
+        Ok(NativeCode::load(&self.program.name, object, &self.shape(), self.images()?.to_vec())?)
     }
 
     /// The program loaded as native code.
