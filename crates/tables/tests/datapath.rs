@@ -2,11 +2,14 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+#[path = "support/guarded.rs"]
+mod guarded;
 mod support;
 
 use std::path::Path;
 use std::process::Command;
 
+use guarded::Guarded;
 use libloading::Symbol;
 use support::shim::{Datapath, Find4, Find6, FindBurst4, FindBurst6, is_ipv6, lookup, shim};
 use support::*;
@@ -30,15 +33,17 @@ impl Check for Datapath {
         // SAFETY: shim() defines it so.
         let find: Symbol<'_, FindBurst4> = unsafe { self.symbol(image.layout(), "_burst") };
         let (view, mut rest, mut count) = (image.view(), keys, 0);
+        let memory = at_the_edge(image);
         while !rest.is_empty() {
             count = count % BURST_MAX + 1;
             let (burst, after) = rest.split_at(count.min(rest.len()));
-            let mut labels = [u32::MAX; BURST_MAX];
+            let (keys, labels) = (Guarded::copy(burst, 4), Guarded::copy(&vec![u32::MAX; burst.len()], 4));
             // SAFETY: the image was checked, and as many keys and labels are there.
-            unsafe { find(image.as_bytes().as_ptr(), burst.as_ptr(), labels.as_mut_ptr(), burst.len() as u32) };
+            unsafe { find(memory.start(), keys.start(), labels.start(), burst.len() as u32) };
+            // SAFETY: as many labels were written there.
+            let labels = unsafe { std::slice::from_raw_parts(labels.start::<u32>(), burst.len()) };
             let found = burst.iter().map(|&key| view.find4(key));
-            assert!(found.eq(labels[..burst.len()].iter().copied()), "{}: {burst:x?}", self.compiler);
-            assert!(labels[burst.len()..].iter().all(|&label| label == u32::MAX), "written beyond the burst");
+            assert!(found.eq(labels.iter().copied()), "{}: {burst:x?}", self.compiler);
             rest = after;
         }
     }
@@ -51,17 +56,20 @@ impl Check for Datapath {
         // SAFETY: shim() defines it so.
         let find: Symbol<'_, FindBurst6> = unsafe { self.symbol(image.layout(), "_burst") };
         let (view, mut rest, mut count) = (image.view(), keys, 0);
+        let memory = at_the_edge(image);
         while !rest.is_empty() {
             count = count % BURST_MAX + 1;
             let (burst, after) = rest.split_at(count.min(rest.len()));
-            let mut labels = [u32::MAX; BURST_MAX];
             let hi: Vec<u64> = burst.iter().map(|key| (key >> 64) as u64).collect();
             let lo: Vec<u64> = burst.iter().map(|&key| key as u64).collect();
-            let image = image.as_bytes().as_ptr();
+            let [hi, lo] = [hi, lo].map(|half| Guarded::copy(&half, 8));
+            let labels = Guarded::copy(&vec![u32::MAX; burst.len()], 4);
             // SAFETY: the image was checked, and as many keys and labels are there.
-            unsafe { find(image, hi.as_ptr(), lo.as_ptr(), labels.as_mut_ptr(), burst.len() as u32) };
+            unsafe { find(memory.start(), hi.start(), lo.start(), labels.start(), burst.len() as u32) };
+            // SAFETY: as many labels were written there.
+            let labels = unsafe { std::slice::from_raw_parts(labels.start::<u32>(), burst.len()) };
             let found = burst.iter().map(|&key| view.find6(key));
-            assert!(found.eq(labels[..burst.len()].iter().copied()), "{}: {burst:x?}", self.compiler);
+            assert!(found.eq(labels.iter().copied()), "{}: {burst:x?}", self.compiler);
             rest = after;
         }
     }
@@ -71,10 +79,10 @@ impl Check for Datapath {
         self.check_bursts4(image, &keys);
         // SAFETY: shim() defines it so.
         let find: Symbol<'_, Find4> = unsafe { self.symbol(image.layout(), "") };
-        let view = image.view();
+        let (view, memory) = (image.view(), at_the_edge(image));
         for key in keys {
             // SAFETY: the image was checked, so that lookups stay inside its bytes.
-            let c = unsafe { find(image.as_bytes().as_ptr(), key) };
+            let c = unsafe { find(memory.start(), key) };
             assert_eq!(c, view.find4(key), "{} {} at {key:#010x}", self.compiler, image.layout().name());
         }
     }
@@ -84,13 +92,18 @@ impl Check for Datapath {
         self.check_bursts6(image, &keys);
         // SAFETY: shim() defines it so.
         let find: Symbol<'_, Find6> = unsafe { self.symbol(image.layout(), "") };
-        let view = image.view();
+        let (view, memory) = (image.view(), at_the_edge(image));
         for key in keys {
             // SAFETY: the image was checked, so that lookups stay inside its bytes.
-            let c = unsafe { find(image.as_bytes().as_ptr(), (key >> 64) as u64, key as u64) };
+            let c = unsafe { find(memory.start(), (key >> 64) as u64, key as u64) };
             assert_eq!(c, view.find6(key), "{} {} at {key:#034x}", self.compiler, image.layout().name());
         }
     }
+}
+
+/// The image where a read behind its last line, or before its first, is fatal.
+fn at_the_edge(image: &Image) -> Guarded {
+    Guarded::copy(image.as_bytes(), 64)
 }
 
 fn build(entries: Entries, layout: Layout) -> Image {
@@ -211,6 +224,25 @@ fn mutated_images_that_are_accepted_answer_alike() {
         assert!(ImageView::new(image.as_bytes()).is_ok());
     }
     assert!(accepted > 20, "mutations that change labels and starts only are accepted: {accepted}");
+}
+
+/// A value of a hostile image may be the block that it is in, or one further up.
+#[test]
+fn blocks_without_end_come_to_nothing() {
+    let bytes = build(table(Family::Ipv6, Kind::Labels, &crowd6()), Layout::RankLeaf6).as_bytes().to_vec();
+    let word = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap());
+    // Header words: offset and bytes of the values, the last of which ends three bytes before them.
+    let (values, end) = (word(24 + 4 * 6) as usize, bytes.len() - 3);
+    let host = word(64 + 4 * 0x2001) | 1 << 31;
+    let mut endless = bytes.clone();
+    for at in (values..end).step_by(4).filter(|&at| word(at) >> 31 != 0) {
+        endless[at..at + 4].copy_from_slice(&host.to_le_bytes());
+    }
+    let image = Image::from_bytes(&endless).unwrap();
+    for datapath in Datapath::all() {
+        datapath.check6(&image, (0..3000).map(|index| 0x2001_0db8_0001 << 80 | index));
+        datapath.check6(&image, (0..500).map(|index| 0x2001_0db8_0db8_0db8_0db8_0db8_0db8_0000 | index));
+    }
 }
 
 #[test]

@@ -27,6 +27,8 @@
 //!
 //! Example: 2001:db8:1:2::/64 is the word `0x20010db800010002` in one of the 8 slots of its bucket.
 
+use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
+
 use weir_abi::Layout;
 
 use crate::cells::Cells;
@@ -54,8 +56,11 @@ pub(crate) const OVERFLOWED: u64 = u64::MAX - 1;
 const KIND_NET: u64 = 1;
 const KIND_HOST: u64 = 2;
 
-/// Seeds that the builder tries. Lists that defeat one by design do not defeat the next.
+/// Seeds that the builder tries.
 const SEEDS: u64 = 32;
+/// The first of them are the same for all tables, and a list can be made to defeat them all; the others hang on the whole
+/// list.
+const KNOWN_SEEDS: u64 = 8;
 /// The overflow is at most so many times the entries in it.
 const OVERFLOW_GROWTH_MAX: usize = 16;
 /// A seed is good if at most one key in so many is left over.
@@ -149,6 +154,15 @@ fn reduce(half: u32, count: usize) -> usize {
     ((u64::from(half) * count as u64) >> 32) as usize
 }
 
+/// What an attempt hashes the keys with.
+fn seed(keys: &[Key], attempt: u64) -> u64 {
+    let known = (attempt + 1).wrapping_mul(M1).wrapping_mul(M2);
+    if attempt < KNOWN_SEEDS {
+        return known;
+    }
+    BuildHasherDefault::<DefaultHasher>::default().hash_one((known, keys))
+}
+
 /// Builds the image of prefixes, none twice.
 pub(crate) fn build(prefixes: &[Prefix6], room: Room) -> Result<Image, BuildError> {
     let layout = Layout::ExactSet6;
@@ -162,8 +176,7 @@ pub(crate) fn build(prefixes: &[Prefix6], room: Room) -> Result<Image, BuildErro
     let with_room = |count: usize| count + if count > 0 { room.beside(count, KEYS_SPARE_MIN) } else { 0 };
     let spare = room.beside(keys.len() / LEFT_SPARE_ONE_IN, LEFT_SPARE_MIN);
     for attempt in 0..SEEDS {
-        let mut filler =
-            Filler::new(with_room(nets), with_room(hosts), (attempt + 1).wrapping_mul(M1).wrapping_mul(M2));
+        let mut filler = Filler::new(with_room(nets), with_room(hosts), seed(&keys, attempt));
         keys.iter().for_each(|&key| filler.insert(key));
         let last = attempt + 1 == SEEDS;
         if filler.left.len() > LEFT_MIN.max(keys.len() / LEFT_ONE_IN) && !last {
@@ -377,20 +390,34 @@ mod tests {
     #[test]
     fn keys_that_collide_get_another_seed() {
         // Hosts of one network whose hash differs in the low half alone, under the first seed: all in one bucket.
-        let seed = M1.wrapping_mul(M2);
-        let inverse = |odd: u64| (0..6).fold(odd, |x, _| x.wrapping_mul(2u64.wrapping_sub(odd.wrapping_mul(x))));
-        let unmix = |hash: u64| {
-            let x = (hash ^ hash >> 32).wrapping_mul(inverse(M3));
-            let x = (x ^ x >> 29 ^ x >> 58).wrapping_mul(inverse(M2));
-            x ^ x >> 32
-        };
+        let seed = seed(&[], 0);
         let high = 0x2001_0db8_0000_0000u64;
-        let base = (high ^ seed).wrapping_mul(M1).rotate_right(32);
-        let hosts = (0..1000u64).map(|low| unmix(low << 8).wrapping_sub(base));
-        let keys: Vec<_> = hosts.map(|low| Key::Host(high, low)).collect();
+        let keys: Vec<_> = (0..1000u64).map(|low| host(seed, high, low << 8)).collect();
         assert!(keys.iter().all(|key| key.hash(seed) >> 32 == 0), "the hash is undone");
-        let prefixes: Vec<_> =
-            keys.iter().map(|key| Prefix6::new(u128::from(high) << 64 | u128::from(key.entry()[2]), 128, 1)).collect();
+        holds_all(&keys);
+    }
+
+    #[test]
+    fn keys_that_collide_under_every_known_seed_are_held() {
+        // Each seed has hosts of one and the same hash, more than a bucket and a group of the overflow hold.
+        let host_of = |attempt, network: u64| host(seed(&[], attempt), 0x2001_0db8_0000_0000 + network, 0);
+        let keys: Vec<_> =
+            (0..SEEDS).flat_map(|attempt| (0..9).map(move |network| host_of(attempt, network))).collect();
+        holds_all(&keys);
+    }
+
+    /// The host of a network that has the hash.
+    fn host(seed: u64, high: u64, hash: u64) -> Key {
+        let inverse = |odd: u64| (0..6).fold(odd, |x, _| x.wrapping_mul(2u64.wrapping_sub(odd.wrapping_mul(x))));
+        let x = (hash ^ hash >> 32).wrapping_mul(inverse(M3));
+        let x = (x ^ x >> 29 ^ x >> 58).wrapping_mul(inverse(M2));
+        let base = (high ^ seed).wrapping_mul(M1).rotate_right(32);
+        Key::Host(high, (x ^ x >> 32).wrapping_sub(base))
+    }
+
+    fn holds_all(keys: &[Key]) {
+        let address = |[_, high, low]: [u64; 3]| u128::from(high) << 64 | u128::from(low);
+        let prefixes: Vec<_> = keys.iter().map(|key| Prefix6::new(address(key.entry()), 128, 1)).collect();
         let image = build(&prefixes, Room::None).unwrap_or_else(|error| panic!("{error}"));
         assert!(image.sections()[3].1 < 100 * GROUP_WORDS * WORD_BYTES, "{:?}", image.sections());
         assert!(prefixes.iter().all(|prefix| image.view().find6(prefix.addr) == 1));
