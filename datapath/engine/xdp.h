@@ -78,9 +78,9 @@ WEIR_INLINE bool replay_frame(const struct xdp_md *ctx, struct frame *frame)
 	return true;
 }
 
-/* Defines weir_<chain>_replay. */
+/* Defines xdp_<chain>, what is done with a frame, and weir_<chain>_replay. */
 #define WEIR_XDP_CHAIN(chain)                                                                                          \
-	WEIR_SECTION("xdp") uint32_t weir_##chain##_replay(struct xdp_md *ctx)                                         \
+	WEIR_INLINE uint32_t xdp_##chain(const struct xdp_md *ctx)                                                     \
 	{                                                                                                              \
 		const struct env env = {.counters = weir_counters};                                                    \
 		const uint32_t zero = 0;                                                                               \
@@ -88,6 +88,11 @@ WEIR_INLINE bool replay_frame(const struct xdp_md *ctx, struct frame *frame)
 		struct frame frame;                                                                                    \
                                                                                                                        \
 		return packet && replay_frame(ctx, &frame) ? chain##_frame(&env, &frame, packet) : VERDICT_NONE;       \
+	}                                                                                                              \
+                                                                                                                       \
+	WEIR_SECTION("xdp") uint32_t weir_##chain##_replay(struct xdp_md *ctx)                                         \
+	{                                                                                                              \
+		return xdp_##chain(ctx);                                                                               \
 	}
 
 #endif
