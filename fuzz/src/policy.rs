@@ -3,6 +3,7 @@
 use weir_policy::backend::c::{Target, emit};
 use weir_policy::catalog::{Catalog, TableFacts};
 use weir_policy::diag::render::{Style, render};
+use weir_policy::pass::choose_layouts::CostModel;
 use weir_policy::source::{Source, SourceMap};
 use weir_policy::{ir, pipeline};
 
@@ -33,7 +34,7 @@ pub(crate) fn policy_parser(data: &[u8]) {
     match pipeline::check(&parsed, &sources, &catalog) {
         Ok(policy) => {
             let _ = render(&policy.warnings, &sources, Style::Plain);
-            compile(&pipeline::lower(&policy, &sources), &sources);
+            compile(&pipeline::lower(&policy, &sources, &CostModel::default()), &sources);
         }
         Err(mistakes) => {
             assert!(!mistakes.is_empty(), "a refusal says why");

@@ -98,7 +98,7 @@ fn only_env_h_knows_bpf() {
 
 #[test]
 fn the_runtime_includes_only_itself() {
-    const STANDARD: &[&str] = &["<stdbool.h>", "<stddef.h>", "<stdint.h>"];
+    const STANDARD: &[&str] = &["<immintrin.h>", "<stdbool.h>", "<stddef.h>", "<stdint.h>"];
     let known = paths();
     let mut offences = Vec::new();
     for file in c_files("datapath/include/") {
@@ -109,7 +109,7 @@ fn the_runtime_includes_only_itself() {
             }
         }
     }
-    assert_none(offences, "datapath/include includes only itself and freestanding headers");
+    assert_none(offences, "datapath/include includes only itself and the compiler's own headers");
 }
 
 #[test]

@@ -14,6 +14,7 @@ use crate::catalog::Catalog;
 use crate::checked::Checked;
 use crate::diag::Diagnostic;
 use crate::ir::lower::{self, Lowered};
+use crate::pass::choose_layouts::CostModel;
 use crate::source::{Source, SourceMap};
 use crate::syntax::{self, Includes, Parsed};
 
@@ -30,9 +31,9 @@ pub fn check(parsed: &Parsed, sources: &SourceMap, catalog: &dyn Catalog) -> Res
     crate::check::check(parsed, sources, catalog)
 }
 
-/// Rules to a tree of tests.
-pub fn lower(policy: &Checked, sources: &SourceMap) -> Lowered {
-    lower::lower(policy, sources)
+/// Rules to a tree of tests, tables to images that suit the machine that `model` describes.
+pub fn lower(policy: &Checked, sources: &SourceMap, model: &CostModel) -> Lowered {
+    lower::lower(policy, sources, model)
 }
 
 /// What no engine can do yet, each with its rule. Empty: [`emit`] takes the program.

@@ -14,9 +14,8 @@ use std::time::{Duration, Instant};
 use weir_abi::{Family, Layout};
 use weir_engine::cpu::Cpu;
 use weir_engine::memory;
-use weir_policy::checked::TableKind;
+use weir_policy::checked::{Table, TableId, TableKind};
 use weir_policy::diag::Diagnostic;
-use weir_policy::pass::choose_layouts;
 use weir_policy::source::SourceMap;
 
 /// Packets of the measurement: more than branch predictors learn by heart, fewer than the cache holds.
@@ -73,6 +72,9 @@ struct TableCost {
     layout: &'static str,
     /// What the layouts that could hold the table were expected to cost.
     layout_reason: String,
+    /// Tables that the same image answers for.
+    fused_with: Vec<String>,
+    /// Bytes of the image, whole where several tables share it.
     bytes: u64,
 }
 
@@ -171,13 +173,13 @@ fn certify(policy: &Policy, options: &CheckOptions) -> Result<Certificate, Failu
     let images = policy.images()?;
     seconds.build = start.elapsed().as_secs_f64();
     let text = policy.text().expect("it was read as text");
-    let tables: Vec<TableCost> = text
-        .checked
-        .tables
-        .iter()
-        .zip(&policy.program.slots)
-        .zip(images)
-        .map(|((table, slot), image)| TableCost {
+    let plan = &text.lowered.plan;
+    let table = |(id, table): (u16, &Table)| {
+        let (slot, index) = plan.place(TableId(id));
+        let (slot, planned, image) = (&policy.program.slots[slot], &plan.images[slot], &images[slot]);
+        let mut fused_with = slot.tables.clone();
+        fused_with.remove(index);
+        TableCost {
             name: table.name.clone(),
             family: family(table.family),
             kind: match table.kind {
@@ -187,13 +189,15 @@ fn certify(policy: &Policy, options: &CheckOptions) -> Result<Certificate, Failu
             entries: table.facts.entries,
             labels: table.facts.labels.len(),
             layout: Layout::name(slot.layout),
-            layout_reason: choose_layouts::choose(table).to_string(),
+            layout_reason: planned.reason.to_string(),
+            fused_with,
             bytes: image.as_bytes().len() as u64,
-        })
-        .collect();
+        }
+    };
+    let tables: Vec<TableCost> = (0..).zip(&text.checked.tables).map(table).collect();
     let mut certificate = Certificate {
         rules: policy.program.rules.len(),
-        table_bytes: tables.iter().map(|table| table.bytes).sum(),
+        table_bytes: images.iter().map(|image| image.as_bytes().len() as u64).sum(),
         tables,
         chains: chains(policy),
         not_measured: vec![],
@@ -313,7 +317,9 @@ fn describe(report: &Report) -> String {
     if !certificate.tables.is_empty() {
         let _ = writeln!(text, "\n  {:<20} {:>10} {:>7}  {:<10} {:>9}", "table", "entries", "labels", "layout", "size");
     }
-    for table in &certificate.tables {
+    for (index, table) in certificate.tables.iter().enumerate() {
+        // What several tables share is named once.
+        let sharing = certificate.tables[..index].iter().find(|other| table.fused_with.contains(&other.name));
         let _ = writeln!(
             text,
             "  {:<20} {:>10} {:>7}  {:<10} {:>9}",
@@ -321,7 +327,7 @@ fn describe(report: &Report) -> String {
             report::grouped(table.entries as u64),
             table.labels,
             table.layout,
-            report::bytes(table.bytes)
+            sharing.map_or_else(|| report::bytes(table.bytes), |other| format!("in {}'s", other.name))
         );
     }
     let _ = writeln!(

@@ -11,8 +11,8 @@ use weir_tables::{Image, Reference};
 /// What a table answers with.
 #[derive(Clone, Debug)]
 pub enum Answers {
-    /// The slow ground truth, from the table's entries.
-    Reference(Arc<Reference>),
+    /// The slow ground truth, from the entries of each of the slot's tables.
+    References(Vec<Arc<Reference>>),
     /// A bundle has no entries: its image.
     Image(Arc<Image>),
 }
@@ -24,9 +24,15 @@ pub struct SlotAnswers(pub Vec<(Family, Answers)>);
 impl Tables for SlotAnswers {
     fn find(&self, slot: SlotId, key: u128) -> u32 {
         let (family, answers) = &self.0[usize::from(slot.0)];
+        let ask = |reference: &Reference| match family {
+            Family::Ipv4 => reference.find4(key as u32),
+            Family::Ipv6 => reference.find6(key),
+        };
         match (family, answers) {
-            (Family::Ipv4, Answers::Reference(reference)) => reference.find4(key as u32),
-            (Family::Ipv6, Answers::Reference(reference)) => reference.find6(key),
+            (_, Answers::References(references)) => match references.as_slice() {
+                [one] => ask(one),
+                fused => (0..).zip(fused).map(|(index, one)| u32::from(ask(one) != 0) << index).sum(),
+            },
             (Family::Ipv4, Answers::Image(image)) => image.view().find4(key as u32),
             (Family::Ipv6, Answers::Image(image)) => image.view().find6(key),
         }

@@ -16,11 +16,12 @@ use weir_engine::clang::{BpfObject, BpfShape, Clang, Compiled, NativeObject};
 use weir_engine::cpu::Cpu;
 use weir_engine::{Artifact, Filter, NativeFilter, TableSlot, XdpFilter};
 use weir_policy::backend::c::{self, Target};
-use weir_policy::checked::Checked;
+use weir_policy::checked::{Checked, TableId};
 use weir_policy::diag::Diagnostic;
 use weir_policy::diag::render::{self, Style};
 use weir_policy::ir::lower::Lowered;
 use weir_policy::ir::{self, Chain, Direction, FindId, Program};
+use weir_policy::pass::choose_layouts::{CostModel, Planned};
 use weir_policy::pipeline;
 use weir_policy::source::{Source, SourceMap};
 use weir_tables::{Image, Table};
@@ -32,7 +33,7 @@ const HEAD_BYTES: u64 = 512;
 pub struct Policy {
     /// The program as lowered: one top node a rule.
     pub program: Program,
-    /// Labels of each slot; empty for sets.
+    /// Labels of each slot; empty for sets and where tables are fused.
     labels: Vec<Vec<String>>,
     images: OnceLock<Vec<Arc<Image>>>,
     origin: Origin,
@@ -73,7 +74,7 @@ pub struct Text {
     pub checked: Checked,
     /// Its program, with the rules' places.
     pub lowered: Lowered,
-    /// Its tables, in slot order.
+    /// Its tables, in order of declaration; `lowered.plan` says which slot has which.
     pub tables: Vec<Table>,
     /// What reading the lists had to say.
     pub notices: Vec<String>,
@@ -169,16 +170,21 @@ impl Policy {
             Ok(_) => return Err(Rejected { sources, diagnostics: vec![], lists: lists.errors }),
             Err(diagnostics) => return Err(Rejected { sources, diagnostics, lists: lists.errors }),
         };
-        let lowered = pipeline::lower(&checked, &sources);
+        let lowered = pipeline::lower(&checked, &sources, &CostModel::default());
         timing.check = start.elapsed();
 
         let take =
             |table: &weir_policy::checked::Table| lists.take(&table.name).expect("check asked the catalog for it");
         let tables: Vec<Table> = checked.tables.iter().map(take).collect();
+        let labels = |image: &Planned| match image.tables.as_slice() {
+            [one] => checked.tables[usize::from(one.0)].facts.labels.clone(),
+            _ => vec![],
+        };
+        let labels = lowered.plan.images.iter().map(labels).collect();
         let text = Text { sources, checked, lowered, tables, notices: lists.notices };
         Ok(Policy {
             program: text.lowered.program.clone(),
-            labels: text.checked.tables.iter().map(|table| table.facts.labels.clone()).collect(),
+            labels,
             images: OnceLock::new(),
             origin: Origin::Text(Box::new(text)),
             timing,
@@ -194,7 +200,8 @@ impl Policy {
         let same = program.rules.len() == bundle.artifact.rules
             && c::chain_symbols(&program) == bundle.artifact.chains
             && program.slots.len() == bundle.images.len()
-            && report.labels.len() == program.slots.len();
+            && report.labels.len() == program.slots.len()
+            && program.slots.iter().zip(&bundle.images).all(|(slot, image)| answers_for(image, slot));
         if !same {
             return Err(broken("its IR and its code are of different policies".to_owned()));
         }
@@ -271,8 +278,11 @@ impl Policy {
         let families = self.program.slots.iter().map(|slot| slot.family);
         SlotAnswers(match &self.origin {
             Origin::Text(text) => {
-                let answers = text.tables.iter().map(|table| Answers::Reference(Arc::new(table.reference())));
-                families.zip(answers).collect()
+                let references = |image: &Planned| {
+                    let tables = image.tables.iter().map(|id| &text.tables[usize::from(id.0)]);
+                    Answers::References(tables.map(|table| Arc::new(table.reference())).collect())
+                };
+                families.zip(text.lowered.plan.images.iter().map(references)).collect()
             }
             Origin::Bundle(bundle) => families.zip(bundle.images.iter().cloned().map(Answers::Image)).collect(),
         })
@@ -288,11 +298,19 @@ impl Policy {
         }
         let text = self.text().expect("a bundle comes with its images");
         let built: Vec<Result<Image, String>> = std::thread::scope(|scope| {
-            let build = |(table, slot): (&Table, &ir::Slot)| {
-                table.build(slot.layout).map_err(|error| format!("table {}: {error}", slot.name))
+            let build = |image: &Planned| {
+                let tables: Vec<&Table> = image.tables.iter().map(|id| &text.tables[usize::from(id.0)]).collect();
+                let built = match tables.as_slice() {
+                    [one] => one.build(image.layout),
+                    fused => weir_tables::exact_sets(fused),
+                };
+                let name = |id: &TableId| text.checked.tables[usize::from(id.0)].name.as_str();
+                built.map_err(|error| {
+                    format!("table {}: {error}", image.tables.iter().map(name).collect::<Vec<_>>().join("+"))
+                })
             };
             let threads: Vec<_> =
-                text.tables.iter().zip(&self.program.slots).map(|pair| scope.spawn(move || build(pair))).collect();
+                text.lowered.plan.images.iter().map(|image| scope.spawn(move || build(image))).collect();
             threads.into_iter().map(|thread| thread.join().expect("building a table does not panic")).collect()
         });
         let images = built.into_iter().map(|image| image.map(Arc::new)).collect::<Result<_, _>>();
@@ -306,7 +324,7 @@ impl Policy {
         weir_engine::Program {
             chains: c::chain_symbols(&self.program),
             rules: self.program.rules.len(),
-            tables: slots.map(|slot| TableSlot { name: slot.name.clone(), layout: slot.layout }).collect(),
+            tables: slots.map(|slot| TableSlot { name: slot.name(), layout: slot.layout }).collect(),
         }
     }
 
@@ -409,6 +427,11 @@ impl Policy {
             EngineName::P4 => return Err(Failure::Runtime("the p4 engine is not there yet".to_owned())),
         })
     }
+}
+
+/// Whether an image is of as many tables as the slot has.
+fn answers_for(image: &Image, slot: &ir::Slot) -> bool {
+    !slot.is_fused() || image.view().labels() == (1 << slot.tables.len()) - 1
 }
 
 fn text_of(failure: Failure) -> String {

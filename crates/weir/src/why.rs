@@ -14,7 +14,7 @@ use weir_policy::field::{Notation, Subject};
 use weir_policy::ir::eval::explain::{Explanation, Step, explain};
 use weir_policy::ir::eval::packet::Packet;
 use weir_policy::ir::eval::{Evaluator, Saw};
-use weir_policy::ir::{Chain, FindId, Program, Test, print};
+use weir_policy::ir::{Chain, FindId, Program, Test, Wanted, print};
 
 /// The story of a packet, as `--json` prints it.
 #[derive(Debug, Serialize)]
@@ -116,8 +116,8 @@ fn asked(policy: &Policy, chain: &Chain, step: &Step) -> Asked {
 
 /// `ip saddr in @bad`, `meta fragment in later`.
 fn test_text(policy: &Policy, chain: &Chain, test: &Test) -> String {
-    let (find, labels, negated) = match test {
-        Test::Found { find, labels, negated } => (find, labels, negated),
+    let (find, wanted, negated) = match test {
+        Test::Found { find, wanted, negated } => (find, wanted, negated),
         Test::Value { subject, mask, set, negated } => {
             let values = set.ranges().iter().map(|&(first, last)| match first == last {
                 true => value_text(*subject, first),
@@ -133,18 +133,22 @@ fn test_text(policy: &Policy, chain: &Chain, test: &Test) -> String {
         }
         Test::Guard(guard) => return guard.name().to_owned(),
     };
-    let (key, table) = question(&policy.program, chain, *find);
+    let (key, table) = question(&policy.program, chain, *find, wanted);
     let mut text = format!("{key} {}in @{table}", if *negated { "not " } else { "" });
-    if let Some(labels) = labels {
+    if let Wanted::Labels(labels) = wanted {
         let names: Vec<String> = labels.iter().map(|label| policy.label(chain, *find, label.0)).collect();
         text += &format!(" {{ {} }}", names.join(", "));
     }
     text
 }
 
-fn question<'a>(program: &'a Program, chain: &Chain, find: FindId) -> (&'static str, &'a str) {
+fn question<'a>(program: &'a Program, chain: &Chain, find: FindId, wanted: &Wanted) -> (&'static str, &'a str) {
     let find = chain.finds[usize::from(find.0)];
-    (find.key.name(), &program.slot(find.slot).name)
+    let index = match wanted {
+        Wanted::Table(index) => usize::from(*index),
+        Wanted::Any | Wanted::Labels(_) => 0,
+    };
+    (find.key.name(), &program.slot(find.slot).tables[index])
 }
 
 /// What the packet had.
@@ -152,10 +156,13 @@ fn saw_text(policy: &Policy, chain: &Chain, test: &Test, saw: Saw, held: bool) -
     match (saw, test) {
         (Saw::Header, _) => if held { "present" } else { "absent" }.to_owned(),
         (Saw::Nothing, _) => "beyond the end of the packet".to_owned(),
-        (Saw::Label(0), _) => "no entry".to_owned(),
-        (Saw::Label(label), Test::Found { find, .. }) => policy.label(chain, *find, label),
+        (Saw::Found(found), Test::Found { wanted: wanted @ Wanted::Table(_), .. }) => {
+            if wanted.is(found) { "found" } else { "no entry" }.to_owned()
+        }
+        (Saw::Found(0), _) => "no entry".to_owned(),
+        (Saw::Found(label), Test::Found { find, .. }) => policy.label(chain, *find, label),
         (Saw::Value(value), Test::Value { subject, .. }) => value_text(*subject, value),
-        (Saw::Label(number), _) => number.to_string(),
+        (Saw::Found(number), _) => number.to_string(),
         (Saw::Value(number), _) => number.to_string(),
     }
 }

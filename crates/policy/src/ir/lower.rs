@@ -1,8 +1,8 @@
 //! Checked -> IR: rules become nested tests, guards become explicit, each question to a table gets a number.
 
-use super::{Chain, Direction, Effect, Find, FindId, Node, Program, Rule, RuleId, Slot, SlotId, Test};
+use super::{Chain, Direction, Effect, Find, FindId, Node, Program, Rule, RuleId, Slot, SlotId, Test, Wanted};
 use crate::checked::{self, Checked, Match};
-use crate::pass;
+use crate::pass::choose_layouts::{self, CostModel, Plan, Planned};
 use crate::source::{SourceMap, Span};
 
 /// The third stage: a program as written, one top node a rule, and where each rule stands in the text.
@@ -10,16 +10,20 @@ use crate::source::{SourceMap, Span};
 pub struct Lowered {
     /// The program.
     pub program: Program,
+    /// Which tables its slots hold, and why.
+    pub plan: Plan,
     /// The text of each rule.
     pub spans: Vec<Span>,
 }
 
 /// Lowers a checked policy. It cannot fail: what has no meaning was rejected by `check`.
-pub fn lower(policy: &Checked, sources: &SourceMap) -> Lowered {
-    let slots = policy.tables.iter().map(|table| Slot {
-        name: table.name.clone(),
-        family: table.family,
-        layout: pass::choose_layouts::choose(table).layout,
+pub fn lower(policy: &Checked, sources: &SourceMap, model: &CostModel) -> Lowered {
+    let plan = choose_layouts::plan(policy, model);
+    let table = |id: &checked::TableId| &policy.tables[usize::from(id.0)];
+    let slots = plan.images.iter().map(|Planned { tables, layout, .. }| Slot {
+        tables: tables.iter().map(|id| table(id).name.clone()).collect(),
+        family: table(&tables[0]).family,
+        layout: *layout,
     });
     let mut program = Program {
         name: policy.name.clone(),
@@ -33,8 +37,8 @@ pub fn lower(policy: &Checked, sources: &SourceMap) -> Lowered {
         for direction in Direction::BOTH {
             let chain = match rules_of(posture, direction) {
                 Some(rules) => {
-                    let mut chain =
-                        Lowering { policy, sources, program: &mut program, spans: &mut spans, finds: vec![] };
+                    let (program, spans) = (&mut program, &mut spans);
+                    let mut chain = Lowering { policy, plan: &plan, sources, program, spans, finds: vec![] };
                     let body = rules.iter().map(|rule| chain.rule(rule)).collect();
                     Chain { posture: None, direction, finds: chain.finds, staged: vec![], body }
                 }
@@ -47,7 +51,7 @@ pub fn lower(policy: &Checked, sources: &SourceMap) -> Lowered {
             program.chains.push(Chain { posture: posture.name.clone(), ..chain });
         }
     }
-    Lowered { program, spans }
+    Lowered { program, plan, spans }
 }
 
 fn rules_of(posture: &checked::Posture, direction: Direction) -> Option<&Vec<checked::Rule>> {
@@ -60,6 +64,7 @@ fn rules_of(posture: &checked::Posture, direction: Direction) -> Option<&Vec<che
 /// The chain being lowered.
 struct Lowering<'a> {
     policy: &'a Checked,
+    plan: &'a Plan,
     sources: &'a SourceMap,
     program: &'a mut Program,
     spans: &'a mut Vec<Span>,
@@ -107,8 +112,14 @@ impl Lowering<'_> {
                 vec![Step::Test(Test::Guard(subject.guard())), Step::Test(test)]
             }
             Match::Table { key, table, labels, negated } => {
-                let find = self.find(Find { slot: SlotId(table.0), key: *key });
-                let test = Test::Found { find, labels: labels.clone(), negated: *negated };
+                let (slot, index) = self.plan.place(*table);
+                let find = self.find(Find { slot: SlotId(slot as u16), key: *key });
+                let wanted = match labels {
+                    Some(labels) => Wanted::Labels(labels.clone()),
+                    None if self.program.slots[slot].is_fused() => Wanted::Table(index as u8),
+                    None => Wanted::Any,
+                };
+                let test = Test::Found { find, wanted, negated: *negated };
                 vec![Step::Test(Test::Guard(key.guard())), Step::Find(find), Step::Test(test)]
             }
         }

@@ -41,15 +41,27 @@ pub struct Program {
     pub chains: Vec<Chain>,
 }
 
-/// A table as rules see it: a name and a layout, never its bytes.
+/// An image as rules see it: whose it is and how it is laid out, never its bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Slot {
-    /// The table's name.
-    pub name: String,
+    /// Names of the tables in it. Of several, all sets, it answers with a bit for each.
+    pub tables: Vec<String>,
     /// Family of its keys.
     pub family: Family,
     /// How it is laid out.
     pub layout: Layout,
+}
+
+impl Slot {
+    /// What it is called: `bad`, or `allowed+bad`.
+    pub fn name(&self) -> String {
+        self.tables.join("+")
+    }
+
+    /// Whether one lookup answers for several tables.
+    pub fn is_fused(&self) -> bool {
+        self.tables.len() > 1
+    }
 }
 
 /// A rule, apart from the tests that lead to it.
@@ -147,10 +159,11 @@ pub fn symbol(name: &str) -> String {
     name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect()
 }
 
-/// A question to a table: the label of the longest prefix that holds the key, 0 if there is none.
+/// A question to a slot: the label of the longest prefix that holds the key, 0 if there is none; of a fused slot, a bit for each table
+/// that holds it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Find {
-    /// The table.
+    /// The slot.
     pub slot: SlotId,
     /// An address field of the table's family.
     pub key: Field,
@@ -188,15 +201,37 @@ pub enum Test {
         /// Turns the test around.
         negated: bool,
     },
-    /// What was found is a label of the list (any but 0 if `None`), or negated is not.
+    /// What was found is, or negated is not, what was looked for.
     Found {
         /// Done before on every way here.
         find: FindId,
-        /// Sorted.
-        labels: Option<Vec<LabelId>>,
+        /// What was looked for.
+        wanted: Wanted,
         /// Turns the test around.
         negated: bool,
     },
+}
+
+/// What a find is to have found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Wanted {
+    /// Any label but 0.
+    Any,
+    /// A label of the list, which is sorted.
+    Labels(Vec<LabelId>),
+    /// The bit of one of a fused slot's tables.
+    Table(u8),
+}
+
+impl Wanted {
+    /// Whether `found` is it.
+    pub fn is(&self, found: u32) -> bool {
+        match self {
+            Wanted::Any => found != 0,
+            Wanted::Labels(labels) => labels.iter().any(|label| label.0 == found),
+            Wanted::Table(index) => found >> index & 1 != 0,
+        }
+    }
 }
 
 /// Something that an engine does not do yet.

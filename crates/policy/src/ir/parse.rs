@@ -1,7 +1,7 @@
 //! Reads printed IR back. For tests and for those who want to hand a backend a program of their own.
 
 use super::{Chain, Defaults, Direction, Effect, Fallback, Find, FindId, LabelId, Node, Program, Rule, RuleId, Slot};
-use super::{SlotId, Test, ValueSet, print, verify};
+use super::{SlotId, Test, ValueSet, Wanted, print, verify};
 use crate::field::{Field, Guard, Raw, RawBase, Subject};
 use std::net::{Ipv4Addr, Ipv6Addr};
 use weir_abi::{Action, Family, Layout};
@@ -85,9 +85,10 @@ fn action(name: &str) -> Option<Action> {
 
 fn slot(text: &str) -> Option<Slot> {
     let mut words = text.split(' ').skip(1);
-    let (name, family, layout) = (words.next()?, words.next()?, words.next()?);
+    let (names, family, layout) = (words.next()?, words.next()?, words.next()?);
     let family = [Family::Ipv4, Family::Ipv6].into_iter().find(|&f| print::family(f) == family)?;
-    Some(Slot { name: name.to_owned(), family, layout: Layout::from_name(layout)? })
+    let tables = names.split('+').map(str::to_owned).collect();
+    Some(Slot { tables, family, layout: Layout::from_name(layout)? })
 }
 
 fn rule(text: &str) -> Option<Rule> {
@@ -164,7 +165,10 @@ fn test(words: &str) -> Option<Test> {
         return Some(Test::Guard(guard));
     }
     if let Some(find) = words.strip_prefix("not found ") {
-        return Some(Test::Found { find: FindId(find.parse().ok()?), labels: None, negated: true });
+        return found(find, true);
+    }
+    if let Some(find) = words.strip_prefix("found ").filter(|find| !find.contains("in ")) {
+        return found(find, false);
     }
     let (left, right, negated) = match words.rsplit_once(" not in") {
         Some((left, right)) => (left, Some(right), true),
@@ -176,11 +180,8 @@ fn test(words: &str) -> Option<Test> {
     let right = right.map(|list| list.trim_start().split(", ").filter(|item| !item.is_empty()));
     if let Some(find) = left.strip_prefix("found ") {
         let find = FindId(find.parse().ok()?);
-        let labels = match right {
-            Some(list) => Some(list.map(|label| label.parse().ok().map(LabelId)).collect::<Option<Vec<_>>>()?),
-            None => None,
-        };
-        return Some(Test::Found { find, labels, negated });
+        let labels = right?.map(|label| label.parse().ok().map(LabelId)).collect::<Option<_>>()?;
+        return Some(Test::Found { find, wanted: Wanted::Labels(labels), negated });
     }
     let (name, mask) = match left.split_once(" & 0x") {
         Some((name, mask)) => (name, Some(u128::from_str_radix(mask, 16).ok()?)),
@@ -188,6 +189,15 @@ fn test(words: &str) -> Option<Test> {
     };
     let set = ValueSet::new(right?.map(range).collect::<Option<Vec<_>>>()?);
     Some(Test::Value { subject: subject(name)?, mask, set, negated })
+}
+
+/// `3`, `3 by table 1`.
+fn found(text: &str, negated: bool) -> Option<Test> {
+    let (find, wanted) = match text.split_once(" by table ") {
+        Some((find, index)) => (find, Wanted::Table(index.parse().ok()?)),
+        None => (text, Wanted::Any),
+    };
+    Some(Test::Found { find: FindId(find.parse().ok()?), wanted, negated })
 }
 
 fn subject(name: &str) -> Option<Subject> {

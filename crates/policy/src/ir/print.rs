@@ -4,6 +4,7 @@
 //! program edge
 //! defaults malformed drop, arp accept, not-ip drop, fragment rules, ip-options rules, no-match accept
 //! slot 0 admin ip4 exact-set
+//! slot 1 allowed+bad ip4 exact-sets
 //! rule 0 edge.weir:12 [accept] ip saddr @admin tcp dport { 22, 443 } accept
 //! chain upstream
 //!   ask 0 slot 0 ip saddr
@@ -15,7 +16,7 @@
 //!           rule 0
 //! ```
 
-use super::{Chain, Effect, Fallback, Node, Program, Test};
+use super::{Chain, Effect, Fallback, Node, Program, Test, Wanted};
 use crate::field::{Field, Notation, Raw, RawBase, Subject};
 use std::fmt::{self, Display, Formatter, Write};
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -36,7 +37,7 @@ impl Display for Program {
             defaults.no_match.name()
         )?;
         for (index, slot) in self.slots.iter().enumerate() {
-            writeln!(f, "slot {index} {} {} {}", slot.name, family(slot.family), slot.layout.name())?;
+            writeln!(f, "slot {index} {} {} {}", slot.name(), family(slot.family), slot.layout.name())?;
         }
         for (index, rule) in self.rules.iter().enumerate() {
             let effects: Vec<String> = rule.effects.iter().map(effect).collect();
@@ -91,12 +92,16 @@ impl Display for Test {
                 }
                 Ok(())
             }
-            Test::Found { find, labels: None, negated } => {
-                write!(f, "{}found {}", if *negated { "not " } else { "" }, find.0)
-            }
-            Test::Found { find, labels: Some(labels), negated } => {
-                let labels: Vec<String> = labels.iter().map(|label| label.0.to_string()).collect();
-                write!(f, "found {} {} {}", find.0, if *negated { "not in" } else { "in" }, labels.join(", "))
+            Test::Found { find, wanted, negated } => {
+                let not = if *negated { "not " } else { "" };
+                match wanted {
+                    Wanted::Any => write!(f, "{not}found {}", find.0),
+                    Wanted::Table(index) => write!(f, "{not}found {} by table {index}", find.0),
+                    Wanted::Labels(labels) => {
+                        let labels: Vec<String> = labels.iter().map(|label| label.0.to_string()).collect();
+                        write!(f, "found {} {not}in {}", find.0, labels.join(", "))
+                    }
+                }
             }
         }
     }

@@ -1,8 +1,9 @@
 //! What must hold of every program between passes. A violation is a compiler bug, or a hand-written IR that means nothing.
 
-use super::{Chain, FindId, Node, Program, Test};
+use super::{Chain, FindId, Node, Program, Test, Wanted};
 use crate::field::Guard;
-use weir_abi::Reason;
+use crate::pass::choose_layouts::FUSED_MAX;
+use weir_abi::{Layout, Reason};
 
 /// Deepest nesting of tests; a rule has at most as many matches.
 pub const DEPTH_MAX: usize = 256;
@@ -19,6 +20,12 @@ pub fn verify(program: &Program) -> Result<(), String> {
         let verdicts = rule.effects.iter().filter(|effect| matches!(effect, super::Effect::Verdict(_))).count();
         if verdicts > 1 || (verdicts == 1 && rule.verdict().is_none()) {
             return Err(format!("rule {index}: a verdict that is not the last effect"));
+        }
+    }
+    for (index, slot) in program.slots.iter().enumerate() {
+        let fits = slot.layout == Layout::ExactSets && slot.tables.len() <= FUSED_MAX;
+        if slot.tables.is_empty() || slot.is_fused() && !fits {
+            return Err(format!("slot {index}: {} tables in {}", slot.tables.len(), slot.layout.name()));
         }
     }
     for chain in &program.chains {
@@ -87,12 +94,23 @@ impl Walk<'_> {
         match test {
             Test::Guard(_) => Ok(()),
             Test::Value { subject, .. } => self.needs(subject.guard()),
-            Test::Found { find, labels, .. } => {
+            Test::Found { find, wanted, .. } => {
                 if !self.found.contains(find) {
                     return Err(format!("find {} is tested where it was not done", find.0));
                 }
-                let sorted = labels.as_ref().is_none_or(|l| !l.is_empty() && l.is_sorted_by(|a, b| a < b));
-                if sorted { Ok(()) } else { Err(format!("labels of find {} are not a sorted set", find.0)) }
+                let slot = self.program.slot(self.chain.finds[usize::from(find.0)].slot);
+                match wanted {
+                    Wanted::Table(index) if usize::from(*index) >= slot.tables.len() => {
+                        Err(format!("find {} has no table {index}", find.0))
+                    }
+                    Wanted::Any | Wanted::Labels(_) if slot.is_fused() => {
+                        Err(format!("find {} is of {} tables, and no one is named", find.0, slot.tables.len()))
+                    }
+                    Wanted::Labels(labels) if labels.is_empty() || !labels.is_sorted_by(|a, b| a < b) => {
+                        Err(format!("labels of find {} are not a sorted set", find.0))
+                    }
+                    Wanted::Any | Wanted::Labels(_) | Wanted::Table(_) => Ok(()),
+                }
             }
         }
     }

@@ -76,12 +76,12 @@ impl<'a> ChainEmitter<'a> {
         }
         for &id in &self.chain.staged {
             let find = self.chain.finds[usize::from(id.0)];
-            let table = &self.program.slot(find.slot).name;
-            let name = self.conditions.find_name(id);
-            out.line(&format!(
-                "uint32_t {name}[WEIR_BURST_MAX]; /* label of {} in @{table}, 0 for none */",
-                find.key.name()
-            ));
+            let (slot, key) = (self.program.slot(find.slot), find.key.name());
+            let said = match slot.tables.as_slice() {
+                [table] => format!("label of {key} in @{table}, 0 for none"),
+                tables => format!("a bit for each of @{} that holds {key}", tables.join(", @")),
+            };
+            out.line(&format!("uint32_t {}[WEIR_BURST_MAX]; /* {said} */", self.conditions.find_name(id)));
         }
         out.close_with(" WEIR_COLUMNS;");
     }

@@ -4,7 +4,7 @@ use super::Target;
 use super::column::{Column, Width, raw_columns, raw_name};
 use super::set::{self, Form, LargeSet};
 use crate::field::{Guard, Notation, Raw, Subject};
-use crate::ir::{Chain, FindId, LabelId, Node, Program, Test, ValueSet, symbol};
+use crate::ir::{Chain, FindId, Node, Program, Test, ValueSet, Wanted, symbol};
 
 /// The expressions of one chain, and what has to be declared for them.
 pub struct Conditions<'a> {
@@ -25,7 +25,7 @@ impl<'a> Conditions<'a> {
         let mut find_names: Vec<String> = Vec::new();
         for find in &chain.finds {
             let key = find.key.name().replace("ip6 ", "").replace("ip ", "");
-            let mut base = format!("{}_{key}", symbol(&program.slot(find.slot).name));
+            let mut base = format!("{}_{key}", symbol(&program.slot(find.slot).name()));
             while base.starts_with(|c: char| c.is_ascii_digit()) || find_names.contains(&base) {
                 base = format!("t{}_{base}", find.slot.0);
             }
@@ -61,7 +61,7 @@ impl<'a> Conditions<'a> {
     pub fn terms(&self, test: &Test, terms: &mut Vec<String>) {
         match test {
             Test::Guard(guard) => terms.push(guard_expression(*guard).to_owned()),
-            Test::Found { find, labels, negated } => terms.push(self.found(*find, labels.as_deref(), *negated)),
+            Test::Found { find, wanted, negated } => terms.push(self.found(*find, wanted, *negated)),
             Test::Value { subject, mask, set, negated } => {
                 if let Subject::Raw(raw) = subject {
                     terms.push(self.raw_read(*raw));
@@ -87,12 +87,14 @@ impl<'a> Conditions<'a> {
         }
     }
 
-    fn found(&self, find: FindId, labels: Option<&[LabelId]>, negated: bool) -> String {
+    fn found(&self, find: FindId, wanted: &Wanted, negated: bool) -> String {
         let label = format!("forget({})", self.find_name(find));
-        match labels {
-            None if negated => format!("!{label}"),
-            None => label,
-            Some(labels) => {
+        match wanted {
+            Wanted::Any if negated => format!("!{label}"),
+            Wanted::Any => label,
+            Wanted::Table(index) if negated => format!("!({label} & {:#x})", 1u32 << index),
+            Wanted::Table(index) => format!("({label} & {:#x})", 1u32 << index),
+            Wanted::Labels(labels) => {
                 let set = ValueSet::new(labels.iter().map(|l| (u128::from(l.0), u128::from(l.0))));
                 Scale { highest: u128::from(u32::MAX), hexadecimal: false }.compare(&label, &set, negated)
             }

@@ -3,7 +3,7 @@
 use super::column::{Column, L3, L4, VLAN_TAGS, Width};
 use super::condition::{Conditions, Scale, number};
 use crate::field::{Guard, Subject};
-use crate::ir::{Test, ValueSet};
+use crate::ir::{FindId, Test, ValueSet, Wanted};
 
 /// Every packet; rules cut masks to those that are open.
 const ALL: &str = "UINT64_MAX";
@@ -14,16 +14,7 @@ impl Conditions<'_> {
     pub(super) fn masks(&self, test: &Test, masks: &mut Vec<String>) {
         match test {
             Test::Guard(guard) => masks.push(guard_mask(*guard)),
-            Test::Found { find, labels, negated } => {
-                let column = format!("packets->{}", self.find_name(*find));
-                let Some(labels) = labels else {
-                    let nothing = format!("u32_is({column}, 0)");
-                    return masks.push(if *negated { nothing } else { format!("~{nothing}") });
-                };
-                let set = ValueSet::new(labels.iter().map(|label| (u128::from(label.0), u128::from(label.0))));
-                let scale = Scale { highest: u128::from(u32::MAX), hexadecimal: false };
-                masks.push(in_set(&set, *negated, |start, end| between(Width::U32, &column, scale, start, end)));
-            }
+            Test::Found { find, wanted, negated } => masks.push(self.found_mask(*find, wanted, *negated)),
             Test::Value { subject, mask, set, negated } => {
                 let (width, name) = self.column(*subject).expect("only what is in columns is asked of all packets");
                 if matches!(subject, Subject::Raw(_)) {
@@ -32,6 +23,20 @@ impl Conditions<'_> {
                 masks.push(self.value_mask(*subject, (width, &name), *mask, set, *negated));
             }
         }
+    }
+
+    fn found_mask(&self, find: FindId, wanted: &Wanted, negated: bool) -> String {
+        let column = format!("packets->{}", self.find_name(find));
+        let nothing = match wanted {
+            Wanted::Any => format!("u32_is({column}, 0)"),
+            Wanted::Table(index) => format!("u32_masked({column}, {:#x}, 0, 0)", 1u32 << index),
+            Wanted::Labels(labels) => {
+                let set = ValueSet::new(labels.iter().map(|label| (u128::from(label.0), u128::from(label.0))));
+                let scale = Scale { highest: u128::from(u32::MAX), hexadecimal: false };
+                return in_set(&set, negated, |start, end| between(Width::U32, &column, scale, start, end));
+            }
+        };
+        if negated { nothing } else { format!("~{nothing}") }
     }
 
     fn value_mask(

@@ -79,7 +79,7 @@ fn includes(program: &Program, target: Target, out: &mut Writer) {
         out.blank();
     }
     for (index, slot) in program.slots.iter().enumerate() {
-        let (name, layout) = (&slot.name, slot.layout.name());
+        let (name, layout) = (slot.tables.join(", @"), slot.layout.name());
         out.line(&match target {
             Target::Native => format!("/* Table {index}: @{name}, {layout} */"),
             Target::Bpf => format!("WEIR_TABLE_STORAGE({index}); /* @{name}, {layout} */"),

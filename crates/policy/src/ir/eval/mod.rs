@@ -16,7 +16,8 @@ use weir_abi::{Action, Counter, Reason, Verdict};
 
 /// Answers questions to tables.
 pub trait Tables {
-    /// The label of the longest prefix of the slot that holds the key, 0 if there is none.
+    /// The label of the longest prefix of the slot that holds the key, 0 if there is none; of a fused slot, a bit for each table that
+    /// holds it.
     fn find(&self, slot: SlotId, key: u128) -> u32;
 }
 
@@ -37,8 +38,8 @@ pub enum Saw {
     Value(u128),
     /// Raw bits that the packet does not have.
     Nothing,
-    /// The label found, 0 for none.
-    Label(u32),
+    /// What a find found.
+    Found(u32),
 }
 
 /// Looks away.
@@ -160,13 +161,9 @@ impl<T: Tables> Run<'_, '_, T> {
                 Some(value) => (Saw::Value(value), set.contains(value & mask.unwrap_or(u128::MAX)) != *negated),
                 None => (Saw::Nothing, false),
             },
-            Test::Found { find, labels, negated } => {
-                let label = self.found[usize::from(find.0)];
-                let is = match labels {
-                    None => label != 0,
-                    Some(labels) => labels.iter().any(|l| l.0 == label),
-                };
-                (Saw::Label(label), is != *negated)
+            Test::Found { find, wanted, negated } => {
+                let found = self.found[usize::from(find.0)];
+                (Saw::Found(found), wanted.is(found) != *negated)
             }
         }
     }

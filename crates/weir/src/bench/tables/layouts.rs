@@ -87,9 +87,11 @@ pub const CONTENDERS: &[Contender] = &[
     scheme(Scheme::Dir24_8, &[Way::of(Scheme::Dir24_8)]),
     scheme(Scheme::Radix, &[Way::of(Scheme::Radix)]),
     layout(Layout::ExactSet, Family::Ipv4, &[Way::single("exact_set.h", "exact_set_find"), Way::burst("exact_set.h", "exact_set_find_burst")]),
-    layout(Layout::RankLeaf, Family::Ipv4, &[Way::single("rank_leaf.h", "rank_leaf_find"), Way::burst("rank_leaf.h", "rank_leaf_find_burst")]),
+    layout(Layout::ExactSets, Family::Ipv4, &[Way::single("exact_sets.h", "exact_sets_find"), Way::burst("exact_sets.h", "exact_sets_find_burst")]),
+    layout(Layout::RankLeaf, Family::Ipv4, &[Way::single("rank_leaf.h", "rank_leaf_find"), Way::burst("rank_leaf_burst.h", "rank_leaf_find_burst")]),
     layout(Layout::Range6, Family::Ipv6, &[Way::single("range6.h", "range6_find")]),
-    layout(Layout::RankLeaf6, Family::Ipv6, &[Way::single("rank_leaf.h", "rank_leaf6_find"), Way::burst("rank_leaf.h", "rank_leaf6_find_burst")]),
+    layout(Layout::RankLeaf6, Family::Ipv6, &[Way::single("rank_leaf.h", "rank_leaf6_find"), Way::burst("rank_leaf_burst.h", "rank_leaf6_find_burst")]),
+    layout(Layout::ExactSet6, Family::Ipv6, &[Way::single("exact_set6.h", "exact_set6_find"), Way::burst("exact_set6.h", "exact_set6_find_burst")]),
     Contender { name: "rte-fib", family: Family::Ipv4, builder: Builder::RteFib, ways: &[] },
     Contender { name: "chosen", family: Family::Ipv4, builder: Builder::Chosen, ways: &[] },
     Contender { name: "chosen", family: Family::Ipv6, builder: Builder::Chosen, ways: &[] },
@@ -104,7 +106,7 @@ const fn layout(layout: Layout, family: Family, ways: &'static [Way]) -> Contend
 }
 
 /// The best lookup of one of our layouts. D16X4R is one of the schemes as well, with the same tables.
-fn best_way(layout: Layout) -> &'static Way {
+pub fn best_way(layout: Layout) -> &'static Way {
     let contender = CONTENDERS.iter().find(|contender| contender.name == layout.name());
     contender.and_then(|contender| contender.ways.last()).expect("all our layouts are contenders")
 }
@@ -141,7 +143,7 @@ impl Contender {
     pub fn resolve(&self, table: &Table) -> Result<(Builder, Vec<Way>), Failure> {
         match self.builder {
             Builder::Chosen => {
-                let layout = chosen::layout(table)?;
+                let layout = chosen::images(&[table])?[0].layout;
                 Ok((Builder::Layout(layout), vec![*best_way(layout)]))
             }
             builder => Ok((builder, self.ways.to_vec())),

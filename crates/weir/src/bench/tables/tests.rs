@@ -118,7 +118,13 @@ fn layouts_of_both_families_are_compared() {
     let right = Oracle::new(&data.table).unwrap().labels(&keys, 7).unwrap();
     for contender in CONTENDERS.iter().filter(|contender| contender.family == Family::Ipv6) {
         let (builder, ways) = contender.resolve(&data.table).unwrap();
-        let built = builder.build(&data.table).unwrap();
+        let built = match builder.build(&data.table) {
+            Ok(built) => built,
+            Err(limit) => {
+                assert_eq!(contender.name, "exact-set6", "{limit}");
+                continue;
+            }
+        };
         for way in &ways {
             let mut labels = vec![u32::MAX; keys.len()];
             lookups.find(way, Family::Ipv6).unwrap().run(built.bytes(), &keys, &mut labels);

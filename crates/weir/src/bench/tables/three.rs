@@ -1,19 +1,21 @@
 //! `three-tables`: allowed, blocked and country looked up for the same key, as the RFPF paper's filter does with each packet.
 //!
 //! Bursts of 64 keys go through one table after the other. `cycles_per_lookup`, and `cycles_per_packet` beside it, are of all
-//! three together. D16X4R asks one key at a time, as the paper does; rte_fib in bulk; `chosen` are the layouts that the
-//! compiler picks, each in its best way.
+//! three together. D16X4R asks one key at a time, as the paper does; rte_fib in bulk; `chosen` are the images that the
+//! compiler makes of the three, each in its best way.
 
 use crate::bench::Row;
 use crate::bench::data::keys::{KEYS, KeyMix, Keys};
 use crate::bench::data::{Data, Dataset};
-use crate::bench::tables::layouts::{Built, CONTENDERS, Find, Lookups};
+use crate::bench::tables::chosen;
+use crate::bench::tables::layouts::{Built, CONTENDERS, Find, Lookups, Way, best_way};
 use crate::bench::tables::race::{self, Oracle};
 use crate::bench::tables::{Peer, REFERENCE_ONE_IN};
 use crate::failure::Failure;
 use std::path::Path;
 use weir_abi::{BURST_MAX, Family};
 use weir_engine::lookup::{Bytes, Lookup4};
+use weir_tables::Table;
 
 /// Names of the tables, and which list is the blocked one.
 pub const TABLES: [(&str, Dataset); 2] =
@@ -22,7 +24,7 @@ pub const TABLES: [(&str, Dataset); 2] =
 /// Layouts that take part.
 pub const LAYOUTS: [&str; 3] = ["d16x4r", "rte-fib", "chosen"];
 
-/// Three lookups in one layout.
+/// What answers for the three tables.
 struct Entrant {
     layout: &'static str,
     mode: String,
@@ -31,8 +33,14 @@ struct Entrant {
     steps: Vec<Step>,
 }
 
-/// One of them.
-enum Step {
+/// One lookup of an entrant.
+struct Step {
+    /// Numbers of the tables that it answers for; of several, with a bit each.
+    tables: Vec<usize>,
+    find: StepFind,
+}
+
+enum StepFind {
     Built(Lookup4, Built),
     /// The lookup that is timed, and the one that gives labels.
     Own(Lookup4, Lookup4),
@@ -40,17 +48,24 @@ enum Step {
 
 impl Step {
     fn timed(&self, keys: &[u32], labels: &mut [u32]) {
-        match self {
-            Step::Built(find, built) => find.run(built.bytes(), keys, labels),
-            Step::Own(find, _) => find.run(Bytes::Own, keys, labels),
+        match &self.find {
+            StepFind::Built(find, built) => find.run(built.bytes(), keys, labels),
+            StepFind::Own(find, _) => find.run(Bytes::Own, keys, labels),
         }
     }
 
-    fn checked(&self, keys: &[u32], labels: &mut [u32]) {
-        match self {
-            Step::Built(find, built) => find.run(built.bytes(), keys, labels),
-            Step::Own(_, find) => find.run(Bytes::Own, keys, labels),
+    /// What it says of one of its tables.
+    fn labels(&self, table: usize, keys: &[u32]) -> Vec<u32> {
+        let mut labels = vec![u32::MAX; keys.len()];
+        match &self.find {
+            StepFind::Built(find, built) => find.run(built.bytes(), keys, &mut labels),
+            StepFind::Own(_, find) => find.run(Bytes::Own, keys, &mut labels),
         }
+        if self.tables.len() > 1 {
+            let bit = self.tables.iter().position(|&member| member == table).expect("asked for one of its tables");
+            labels.iter_mut().for_each(|label| *label = *label >> bit & 1);
+        }
+        labels
     }
 }
 
@@ -73,8 +88,12 @@ pub fn run(
     let mut rows = Vec::new();
     let mut entrants = Vec::new();
     for &layout in LAYOUTS.iter().filter(|layout| layouts.contains(layout)) {
-        match if layout == "rte-fib" { peers(&data, peer)? } else { ours(layout, &data, lookups)?.map(|one| vec![one]) }
-        {
+        let found = match layout {
+            "rte-fib" => peers(&data, peer)?,
+            "chosen" => Ok(vec![chosen(&data, lookups)?]),
+            _ => d16x4r(&data, lookups)?.map(|one| vec![one]),
+        };
+        match found {
             Ok(found) => entrants.extend(found),
             Err(limit) => rows.push(Row::default().of("table", name).of("layout", layout).of("limit", &limit)),
         }
@@ -90,32 +109,52 @@ pub fn run(
     Ok(rows)
 }
 
-/// One of our contenders, each table in its best way; D16X4R is asked one key at a time.
-fn ours(layout: &'static str, data: &[Data], lookups: &Lookups) -> Result<Result<Entrant, String>, Failure> {
-    let known = |contender: &&crate::bench::tables::layouts::Contender| {
-        contender.name == layout && contender.family == Family::Ipv4
-    };
-    let contender = CONTENDERS.iter().find(known).expect("LAYOUTS are contenders");
-    let mut entrant = Entrant { layout, mode: String::new(), picked: None, bytes: 0, steps: Vec::new() };
+/// The images that the compiler makes of the tables, each asked in its best way.
+fn chosen(data: &[Data], lookups: &Lookups) -> Result<Entrant, Failure> {
+    let tables: Vec<&Table> = data.iter().map(|data| &data.table).collect();
+    let mut entrant = Entrant { layout: "chosen", mode: String::new(), picked: None, bytes: 0, steps: Vec::new() };
     let (mut modes, mut picked) = (Vec::new(), Vec::new());
-    for data in data {
-        let (builder, ways) = contender.resolve(&data.table)?;
-        let single = ways.first().filter(|_| layout == "d16x4r");
-        let way = single.or(ways.last()).expect("a contender has a lookup");
-        let built = match builder.build(&data.table) {
-            Ok(built) => built,
-            Err(limit) => return Ok(Err(limit)),
+    for image in chosen::images(&tables)? {
+        let members: Vec<usize> = image.tables.iter().map(|id| usize::from(id.0)).collect();
+        let built = match members.as_slice() {
+            &[one] => tables[one].build(image.layout),
+            several => weir_tables::exact_sets(&several.iter().map(|&one| tables[one]).collect::<Vec<_>>()),
         };
-        let Find::V4(find) = lookups.find(way, Family::Ipv4)? else { unreachable!("compiler bug: asked for IPv4") };
+        let built = Built::Image(built.map_err(|error| Failure::Runtime(format!("bench tables: {error}")))?);
+        let way = best_way(image.layout);
         modes.push(way.mode);
-        picked.push(builder.name());
+        picked.push(image.layout.name());
         entrant.bytes += built.size();
-        entrant.steps.push(Step::Built(find, built));
+        entrant.steps.push(Step { tables: members, find: StepFind::Built(lookup4(lookups, way)?, built) });
     }
     modes.dedup();
     entrant.mode = modes.join(", ");
-    entrant.picked = (layout == "chosen").then(|| picked.join(", "));
+    entrant.picked = Some(picked.join(", "));
+    Ok(entrant)
+}
+
+/// D16X4R, one key at a time; or why it cannot hold a table.
+fn d16x4r(data: &[Data], lookups: &Lookups) -> Result<Result<Entrant, String>, Failure> {
+    let contender = CONTENDERS.iter().find(|contender| contender.name == "d16x4r").expect("it is a contender");
+    let way = contender.ways.first().expect("a contender has a lookup");
+    let mode = way.mode.to_owned();
+    let mut entrant = Entrant { layout: "d16x4r", mode, picked: None, bytes: 0, steps: Vec::new() };
+    for (index, data) in data.iter().enumerate() {
+        let built = match contender.builder.build(&data.table) {
+            Ok(built) => built,
+            Err(limit) => return Ok(Err(limit)),
+        };
+        entrant.bytes += built.size();
+        entrant.steps.push(Step { tables: vec![index], find: StepFind::Built(lookup4(lookups, way)?, built) });
+    }
     Ok(Ok(entrant))
+}
+
+fn lookup4(lookups: &Lookups, way: &Way) -> Result<Lookup4, Failure> {
+    match lookups.find(way, Family::Ipv4)? {
+        Find::V4(find) => Ok(find),
+        Find::V6(_) => unreachable!("compiler bug: asked for IPv4"),
+    }
 }
 
 fn peers(data: &[Data], peer: &mut Peer) -> Result<Result<Vec<Entrant>, String>, Failure> {
@@ -139,9 +178,10 @@ fn peers(data: &[Data], peer: &mut Peer) -> Result<Result<Vec<Entrant>, String>,
         bytes,
         steps: filled
             .iter()
-            .map(|filled| {
+            .enumerate()
+            .map(|(table, filled)| {
                 let (_, timed, checked) = &filled.lookups[index];
-                Step::Own(timed.clone(), checked.clone())
+                Step { tables: vec![table], find: StepFind::Own(timed.clone(), checked.clone()) }
             })
             .collect(),
     };
@@ -150,10 +190,9 @@ fn peers(data: &[Data], peer: &mut Peer) -> Result<Result<Vec<Entrant>, String>,
 
 fn check(name: &str, table: usize, entrants: &[Entrant], keys: &Keys, expected: &[u32]) -> Result<(), Failure> {
     let Keys::V4(addresses) = keys else { unreachable!("compiler bug: IPv6 keys for IPv4 tables") };
-    let mut labels = vec![0; addresses.len()];
     for entrant in entrants {
-        labels.fill(u32::MAX);
-        entrant.steps[table].checked(addresses, &mut labels);
+        let step = entrant.steps.iter().find(|step| step.tables.contains(&table)).expect("an entrant has all tables");
+        let labels = step.labels(table, addresses);
         race::compare(&format!("{} ({}) of {name}", entrant.layout, entrant.mode), keys, &labels, expected)?;
     }
     Ok(())

@@ -1,0 +1,182 @@
+//! Chooses images for the tables: in which layout each is laid out, and which tables share one image.
+//!
+//! A table alone gets the layout that [`CostModel`] expects to be the fastest. Up to four sets of IPv4 addresses are *fused* if one lookup
+//! that answers for all of them, wherever one of them is asked, is expected to be faster than one for each where it is asked.
+
+mod cost;
+
+pub use cost::{CostModel, Estimate, FUSED_MAX};
+
+use crate::checked::{Checked, Match, Table, TableId};
+use crate::field::Field;
+use crate::ir::Direction;
+use std::collections::BTreeSet;
+use std::fmt::{self, Display, Formatter};
+use weir_abi::Layout;
+
+/// What a policy's tables become.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Plan {
+    /// The images.
+    pub images: Vec<Planned>,
+}
+
+/// One image.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Planned {
+    /// The tables in it; several of them have a bit each in its answers.
+    pub tables: Vec<TableId>,
+    /// Its layout.
+    pub layout: Layout,
+    /// Why.
+    pub reason: Reason,
+}
+
+/// Why a layout was chosen.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Reason {
+    /// Of all layouts that could hold the table, the cheapest first.
+    Cheapest(Vec<Estimate>),
+    /// The policy says so. What others would cost.
+    Forced(Vec<Estimate>),
+    /// One lookup for several tables.
+    Fused {
+        /// What it costs.
+        together: Estimate,
+        /// What one for each would.
+        apart: Vec<Estimate>,
+    },
+}
+
+impl Plan {
+    /// The image of a table, and the table's place in it.
+    pub fn place(&self, table: TableId) -> (usize, usize) {
+        let place = self.images.iter().enumerate().find_map(|(image, planned)| {
+            planned.tables.iter().position(|&member| member == table).map(|member| (image, member))
+        });
+        place.expect("every table has an image")
+    }
+}
+
+impl Display for Reason {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Reason::Cheapest(estimates) => write!(f, "expected {}", list(estimates)),
+            Reason::Forced(estimates) => write!(f, "the policy says so; expected {}", list(estimates)),
+            Reason::Fused { together, apart } => {
+                write!(
+                    f,
+                    "one lookup for {} tables: expected {}; apart {}",
+                    apart.len(),
+                    list(&[*together]),
+                    list(apart)
+                )
+            }
+        }
+    }
+}
+
+fn list(estimates: &[Estimate]) -> String {
+    let one = |estimate: &Estimate| {
+        let mib = estimate.bytes as f64 / f64::from(1 << 20);
+        format!("{} {:.0} cycles {mib:.2} MiB", estimate.layout.name(), estimate.cycles)
+    };
+    estimates.iter().map(one).collect::<Vec<_>>().join(", ")
+}
+
+/// Plans the images of all tables.
+pub fn plan(policy: &Checked, model: &CostModel) -> Plan {
+    let questions = questions(policy);
+    let mut images: Vec<Planned> = Vec::new();
+    let mut fused = vec![false; policy.tables.len()];
+    for (index, table) in policy.tables.iter().enumerate() {
+        if fused[index] {
+            continue;
+        }
+        let mut alike: Vec<usize> = (index..policy.tables.len())
+            .filter(|&other| !fused[other] && !questions[other].is_disjoint(&questions[index]))
+            .filter(|&other| may_be_fused(&policy.tables[other]))
+            .collect();
+        // Sets of like size share buckets best.
+        alike.sort_by_key(|&other| policy.tables[other].facts.entries.abs_diff(table.facts.entries));
+        let planned = if alike.contains(&index) { fuse(policy, &questions, &alike, model) } else { None };
+        let planned = planned.unwrap_or_else(|| alone(table, TableId(index as u16), model));
+        planned.tables.iter().for_each(|table| fused[usize::from(table.0)] = true);
+        images.push(planned);
+    }
+    Plan { images }
+}
+
+/// The layout that the policy insists on, or the cheapest.
+fn alone(table: &Table, id: TableId, model: &CostModel) -> Planned {
+    let mut estimates: Vec<Estimate> =
+        Layout::ALL.into_iter().filter_map(|layout| model.estimate(table, layout)).collect();
+    estimates.sort_by_key(Estimate::rank);
+    let cheapest = estimates.first().expect("each family has a layout that holds everything").layout;
+    let (layout, reason) = match table.layout {
+        Some(layout) => (layout, Reason::Forced(estimates)),
+        None => (cheapest, Reason::Cheapest(estimates)),
+    };
+    Planned { tables: vec![id], layout, reason }
+}
+
+/// The first of the tables, with as many others as pay.
+fn fuse(policy: &Checked, questions: &[BTreeSet<Question>], tables: &[usize], model: &CostModel) -> Option<Planned> {
+    let size = |table: usize| policy.tables[table].facts.entries;
+    let apart = |table: usize| {
+        model.estimate(&policy.tables[table], Layout::ExactSet).expect("sets of addresses fit an exact set")
+    };
+    let (&first, others) = tables.split_first()?;
+    let mut members = vec![first];
+    let mut asked = questions[first].clone();
+    let mut cost = apart(first);
+    for &other in others {
+        if members.len() == FUSED_MAX {
+            break;
+        }
+        let sizes: Vec<usize> = members.iter().chain([&other]).map(|&member| size(member)).collect();
+        let together = model.fused(&sizes);
+        let all: BTreeSet<Question> = asked.union(&questions[other]).copied().collect();
+        let total = |estimate: Estimate, asked: &BTreeSet<Question>| estimate.cycles * asked.len() as f64;
+        let wanted = policy.tables[other].layout.is_some();
+        if wanted || total(together, &all) < total(cost, &asked) + total(apart(other), &questions[other]) {
+            members.push(other);
+            (asked, cost) = (all, together);
+        }
+    }
+    members.sort_unstable();
+    (members.len() > 1).then(|| Planned {
+        tables: members.iter().map(|&member| TableId(member as u16)).collect(),
+        layout: Layout::ExactSets,
+        reason: Reason::Fused { together: cost, apart: members.iter().map(|&member| apart(member)).collect() },
+    })
+}
+
+/// Tables that are filled while running stay alone: nobody knows how large they will be.
+fn may_be_fused(table: &Table) -> bool {
+    table.dynamic.is_none()
+        && cost::is_addresses(table)
+        && table.layout.is_none_or(|layout| layout == Layout::ExactSets)
+}
+
+/// A chain, by its posture's number, and a key that it asks for.
+type Question = (usize, Direction, Field);
+
+/// By whom each table is asked, and for which key.
+fn questions(policy: &Checked) -> Vec<BTreeSet<Question>> {
+    let mut questions = vec![BTreeSet::new(); policy.tables.len()];
+    for (number, posture) in policy.postures.iter().enumerate() {
+        let chains = [(Direction::Upstream, &posture.upstream), (Direction::Downstream, &posture.downstream)];
+        for (direction, rules) in chains {
+            for found in rules.iter().flatten().flat_map(|rule| &rule.matches) {
+                if let Match::Table { key, table, .. } = found {
+                    questions[usize::from(table.0)].insert((number, direction, *key));
+                }
+            }
+        }
+    }
+    questions
+}
+
+#[cfg(test)]
+mod tests;
