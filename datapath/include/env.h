@@ -106,6 +106,12 @@ WEIR_INLINE const uint8_t *table_at(struct table table, uint32_t offset)
 	return table.image + (offset & table.mask);
 }
 
+/* As table_at() for a block of `bytes` (a power of two), at a multiple of its size: one mask answers for all of it. */
+WEIR_INLINE const uint8_t *table_block(struct table table, uint32_t offset, uint32_t bytes)
+{
+	return table.image + (offset & table.mask & ~(bytes - 1));
+}
+
 /*
  * Makes the verifier forget what it knows of x. It follows every path through a loop as long as their states differ,
  * say in the range of an offset; once forgotten, the states are the same and the next round is followed once. Costs a
@@ -173,6 +179,12 @@ WEIR_INLINE struct weir_counter *counter_at(const struct env *env, uint32_t inde
 
 WEIR_INLINE const uint8_t *table_at(struct table table, uint32_t offset)
 {
+	return table.image + offset;
+}
+
+WEIR_INLINE const uint8_t *table_block(struct table table, uint32_t offset, uint32_t bytes)
+{
+	(void)bytes;
 	return table.image + offset;
 }
 
