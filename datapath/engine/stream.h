@@ -12,8 +12,8 @@
 #include "xdp.h"
 
 enum {
-	STREAM_SOURCES_MAX = 1 << 18,		 /* the same in crates/engine/src/xdp/stream.rs */
-	STREAM_SOURCE_AT = ETHERNET_BYTES + 12,	 /* of an IPv4 packet in an Ethernet frame without tags */
+	STREAM_SOURCES_MAX = 1 << 18,		/* the same in crates/engine/src/xdp/stream.rs */
+	STREAM_SOURCE_AT = ETHERNET_BYTES + 12, /* of an IPv4 packet in an Ethernet frame without tags */
 };
 
 /* What user space fills before it runs the program: crates/engine/src/xdp/stream.rs. */

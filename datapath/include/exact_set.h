@@ -55,13 +55,14 @@ enum exact_question {
 
 /* What a bucket says. */
 struct exact_found {
-	uint64_t hits;	/* EXACT_ANY: 0 if no slot has the remainder; EXACT_WORDS: bit i for word i, and others above 15 */
+	uint64_t hits;	/* EXACT_ANY: 0 if no slot has the remainder; EXACT_WORDS: bit i for word i, and others above 15
+			 */
 	bool overflows; /* the overflow is to be asked as well */
 };
 
 /*
- * Compares the four slots of a word with `lanes`: the high bit of a slot is clear if it is equal, else set. Above a slot
- * that is equal, another of the word may wrongly look so too.
+ * Compares the four slots of a word with `lanes`: the high bit of a slot is clear if it is equal, else set. Above a
+ * slot that is equal, another of the word may wrongly look so too.
  */
 WEIR_INLINE uint64_t exact_misses(uint64_t word, uint64_t lanes)
 {

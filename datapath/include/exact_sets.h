@@ -47,12 +47,12 @@ WEIR_INLINE uint32_t exact_members(struct table table, uint32_t words)
 		uint32_t first_end = image_section(table, EXACT_SETS_ENDS_FIELD) & 15;
 		uint32_t first = words & ((1u << first_end) - 1), second = words >> first_end;
 
-		members = opaque((0 - first) >> 31) | opaque((0 - second) >> 31) << 1;
+		members = opaque(0 - first) >> 31 | opaque(0 - second) >> 31 << 1;
 	} else {
 		struct exact_segments segments = exact_segments(table, 1);
 
 		for (uint32_t member = 0; member < EXACT_SETS_MEMBERS_MAX; member++)
-			members |= opaque((0 - (words & segments.of[member])) >> 31) << member;
+			members |= opaque(0 - (words & segments.of[member])) >> 31 << member;
 	}
 	return members;
 }

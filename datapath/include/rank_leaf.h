@@ -103,10 +103,9 @@ WEIR_INLINE uint32_t rank_lane(struct table table, struct rank_lanes lanes, uint
 
 WEIR_INLINE uint32_t rank_value(struct table table, struct rank_lanes lanes, uint32_t lane)
 {
-	uint32_t word;
-
 	/* Four bytes are there for every lane; those of others are masked off. */
-	__builtin_memcpy(&word, table_at(table, lanes.values + lane * lanes.value_bytes), sizeof(word));
+	uint32_t word = host32(table_at(table, lanes.values + lane * lanes.value_bytes));
+
 	return word & UINT32_MAX >> (32 - 8 * lanes.value_bytes);
 }
 
