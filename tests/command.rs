@@ -2,6 +2,8 @@
 
 #[path = "command/hostile.rs"]
 mod hostile;
+#[path = "command/tables.rs"]
+mod tables;
 #[path = "command/weir.rs"]
 mod weir;
 

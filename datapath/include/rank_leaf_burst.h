@@ -14,36 +14,50 @@
 
 #ifdef WEIR_BURSTS
 
-/* `words` holds the keys' blocks and is overwritten with the blocks' values for their chunks. */
-WEIR_INLINE void rank_steps(struct table table, struct rank_lanes lanes, uint32_t *words, const uint16_t *chunks,
-			    uint32_t count)
+/*
+ * As rank_entry(), without a branch on whether the entry is nested: most of IPv4's are not, but those of IPv6 are as
+ * often as not.
+ */
+WEIR_INLINE uint32_t rank_entry_either(struct table table, uint32_t word, uint32_t chunk)
 {
-	for (uint32_t i = 0; i < count; i++)
-		words[i] = rank_entry(table, words[i], chunks[i]);
+	uint32_t outer = (word >> RANK_NUMBER_SHIFT & RANK_NUMBER_MASK) + (chunk >> (word & RANK_LOW_MASK));
+	uint32_t entry = image_u32(table, RANK_ENTRIES + outer);
+	uint32_t nested = (uint32_t)((int32_t)entry >> 31); /* all ones if so */
+	uint32_t inner = chunk >> (entry >> RANK_NUMBER_SHIFT & RANK_NESTED_SHIFT_MASK);
+
+	inner &= (1u << (entry & RANK_LOW_MASK)) - 1;
+	inner += entry >> RANK_NESTED_BASE_SHIFT & RANK_NESTED_BASE_MASK;
+	return image_u32(table, RANK_ENTRIES + (outer ^ ((outer ^ inner) & nested)));
+}
+
+/* `words` holds the keys' entries and is overwritten with their values for the chunks. */
+WEIR_INLINE void rank_values(struct table table, struct rank_lanes lanes, uint32_t *words, const uint16_t *chunks,
+			     uint32_t count)
+{
 	for (uint32_t i = 0; i < count; i++)
 		words[i] = rank_lane(table, lanes, words[i], chunks[i]);
 	for (uint32_t i = 0; i < count; i++)
 		words[i] = rank_value(table, lanes, words[i]);
 }
 
-/* As rank_steps(), for the width of the table's values. */
-WEIR_INLINE void rank_steps_of(struct table table, uint32_t *words, const uint16_t *chunks, uint32_t count)
+/* As rank_values(), for the width of the table's values. */
+WEIR_INLINE void rank_values_of(struct table table, uint32_t *words, const uint16_t *chunks, uint32_t count)
 {
 	struct rank_lanes lanes = rank_lanes(table);
 
 	switch (lanes.value_bytes) {
 	case 1:
 		lanes.value_bytes = 1;
-		return rank_steps(table, lanes, words, chunks, count);
+		return rank_values(table, lanes, words, chunks, count);
 	case 2:
 		lanes.value_bytes = 2;
-		return rank_steps(table, lanes, words, chunks, count);
+		return rank_values(table, lanes, words, chunks, count);
 	case 3:
 		lanes.value_bytes = 3;
-		return rank_steps(table, lanes, words, chunks, count);
+		return rank_values(table, lanes, words, chunks, count);
 	default:
 		lanes.value_bytes = 4;
-		return rank_steps(table, lanes, words, chunks, count);
+		return rank_values(table, lanes, words, chunks, count);
 	}
 }
 
@@ -55,7 +69,9 @@ WEIR_INLINE void rank_leaf_kernel(struct table table, const uint32_t *addrs, uin
 		labels[i] = image_u32(table, RANK_ROOT + (addrs[i] >> 16));
 		chunks[i] = (uint16_t)addrs[i];
 	}
-	rank_steps_of(table, labels, chunks, count);
+	for (uint32_t i = 0; i < count; i++)
+		labels[i] = rank_entry(table, labels[i], chunks[i]);
+	rank_values_of(table, labels, chunks, count);
 }
 
 WEIR_INLINE void rank_leaf6_kernel(struct table table, const uint64_t *hi, const uint64_t *lo, uint32_t *labels,
@@ -75,7 +91,9 @@ WEIR_INLINE void rank_leaf6_kernel(struct table table, const uint64_t *hi, const
 
 		for (uint32_t i = 0; i < asked; i++)
 			chunks[i] = (uint16_t)rank_chunk(hi[keys[i]], lo[keys[i]], step);
-		rank_steps_of(table, values, chunks, asked);
+		for (uint32_t i = 0; i < asked; i++)
+			values[i] = rank_entry_either(table, values[i], chunks[i]);
+		rank_values_of(table, values, chunks, asked);
 		left = 0;
 		for (uint32_t i = 0; i < asked; i++) {
 			uint32_t value = values[i], key = keys[i];
@@ -116,8 +134,9 @@ SIMD_AVX512 WEIR_INLINE __m512i rank_entries_avx512(struct table table, __m512i 
 }
 
 /*
- * As rank_steps(), for whole groups: words behind the last key's may be anything, and the block that stands in for them
- * has one entry, the first of all.
+ * A step of the keys: `words` holds their blocks and is overwritten with the blocks' values for the chunks. Whole
+ * groups are read: words behind the last key's may be anything, and the block that stands in for them has one entry,
+ * the first of all.
  */
 SIMD_AVX512 WEIR_INLINE void rank_steps_avx512(struct table table, struct rank_lanes lanes, struct rank_words *words,
 					       const struct rank_words *chunks, uint32_t count)

@@ -102,6 +102,12 @@ fn whole_images() -> &'static [Vec<u8>] {
             image(Family::Ipv4, Layout::Dxr16x4, "192.0.2.0/28,AT\n192.0.2.4/32,HR\n10.0.0.0/8,SI\n10.0.128.0/20,AT\n"),
             image(Family::Ipv6, Layout::Range6, "2001:db8::/32,AT\n2001:db8:1::/48,HR\n2001:db8:1::7/128,SI\n"),
             fused(["192.0.2.1\n198.51.100.7\n", "192.0.2.1\n255.255.0.1\n", "10.0.0.1\n"]),
+            image(
+                Family::Ipv4,
+                Layout::RankLeaf,
+                "192.0.2.0/28,AT\n192.0.2.4/32,HR\n10.0.0.0/8,SI\n10.0.128.0/20,AT\n",
+            ),
+            image(Family::Ipv6, Layout::RankLeaf6, "2001:db8::/32,AT\n2001:db8:1::/48,HR\n2001:db8:1::7/128,SI\n"),
             image(Family::Ipv6, Layout::ExactSet6, "2001:db8::/64\n2001:db8:1::7/128\nffff:ffff:ffff:ffff::/64\n"),
         ]
     })

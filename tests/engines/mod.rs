@@ -9,6 +9,7 @@ use weir_engine::memory::FrameSet;
 use weir_engine::{Filter, NativeFilter, XdpFilter};
 use weir_policy::diag::render::{Style, render};
 use weir_policy::ir::Program;
+use weir_policy::pass::choose_layouts::CostModel;
 use weir_test_support as support;
 
 /// The repository's root.
@@ -18,7 +19,7 @@ pub fn root() -> PathBuf {
 
 /// Loads a policy that should be right; the errors of one that is not, as its author would read them.
 pub fn load(path: &Path) -> Result<Policy, String> {
-    let rejected = match Policy::from_text(path) {
+    let rejected = match Policy::from_text(path, &CostModel::default()) {
         Ok(Ok(policy)) => return Ok(policy),
         Ok(Err(rejected)) => rejected,
         Err(failure) => return Err(failure.to_string()),

@@ -95,6 +95,16 @@ pub fn pin() -> io::Result<usize> {
     Ok(core)
 }
 
+/// Keeps the calling thread on a core.
+pub fn pin_to(core: usize) -> io::Result<()> {
+    let mut set = CpuSet::new();
+    if core >= CpuSet::MAX_CPU {
+        return Err(io::Error::from(io::ErrorKind::InvalidInput));
+    }
+    set.set(core);
+    Ok(sched_setaffinity(None, &set)?)
+}
+
 fn this_machine() -> Vec<String> {
     let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     parse_flags(&cpuinfo)

@@ -63,6 +63,28 @@ pub enum EngineError {
         /// What is wrong.
         problem: String,
     },
+    /// An interface could not be opened, read from or written to.
+    #[error("interface {interface}: {source}")]
+    Interface {
+        /// The interface.
+        interface: String,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// A worker's thread could not be started.
+    #[error("worker {number}: {source}")]
+    Worker {
+        /// The worker, from 0.
+        number: usize,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// A worker does not change to another policy: it has failed, or it hangs.
+    #[error("worker {number} does not answer")]
+    WorkerStuck {
+        /// The worker, from 0.
+        number: usize,
+    },
     /// There is no compiler.
     #[error("clang not found (tried {tried}): install it with `apt-get install clang-19`, or set WEIR_CLANG")]
     NoClang {

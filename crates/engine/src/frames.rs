@@ -28,6 +28,11 @@ impl<'a> FrameBurst<'a> {
         FrameBurst { frames, link, now_ns, bytes: PhantomData }
     }
 
+    /// The first frames, at most `count`.
+    pub fn first(self, count: usize) -> Self {
+        FrameBurst { frames: &self.frames[..count.min(self.frames.len())], ..self }
+    }
+
     /// The frames as C reads them.
     pub fn frames(&self) -> &'a [Frame] {
         self.frames

@@ -49,11 +49,19 @@ impl FrameSet {
 
     /// The frames in bursts of [`BURST_MAX`], the last one shorter, all at time 0.
     pub fn bursts(&self) -> impl Iterator<Item = FrameBurst<'_>> {
-        self.frames.chunks(BURST_MAX).map(|frames| {
-            // SAFETY: `new` made every frame point to `cap` bytes of `_bytes`, which lives as long as this borrow and
-            // is never written; `cap <= len`.
-            unsafe { FrameBurst::from_raw(frames, self.link, 0) }
-        })
+        (0..self.frames.len().div_ceil(BURST_MAX)).map(|index| self.burst(index))
+    }
+
+    /// Burst `index` of [`FrameSet::bursts`].
+    ///
+    /// # Panics
+    /// If there is none.
+    pub fn burst(&self, index: usize) -> FrameBurst<'_> {
+        let start = index * BURST_MAX;
+        let frames = &self.frames[start..self.frames.len().min(start + BURST_MAX)];
+        // SAFETY: `new` made every frame point to `cap` bytes of `_bytes`, which lives as long as this borrow and is never
+        // written; `cap <= len`.
+        unsafe { FrameBurst::from_raw(frames, self.link, 0) }
     }
 }
 

@@ -12,29 +12,39 @@ use rustix::fs::{MemfdFlags, memfd_create};
 use weir_abi::{ABI_VERSION, Burst, Counter, Verdict};
 
 use crate::clang::NativeObject;
+use crate::counters::CounterBlock;
 use crate::image::Image;
 use crate::{EngineError, Filter, FrameBurst, Program};
 
 /// `void weir_<chain>(const struct weir_burst *)`.
 type ChainFn = unsafe extern "C" fn(*const Burst);
 
-/// A loaded shared object, its tables and its counters.
-pub struct NativeFilter {
+/// A loaded shared object and its tables: what the filters of all workers share.
+pub struct NativeCode {
     chains: Vec<ChainFn>,
     tables: Vec<*const u8>,
-    counters: Vec<Counter>,
+    /// Counters that a filter needs.
+    counters: usize,
     /// What `tables` point into.
     _images: Vec<Arc<Image>>,
     /// What `chains` point into.
-    _library: Library,
+    library: Library,
     /// Where the library came from. The loader knows libraries by their path, which is the number of this descriptor: were it
     /// closed and its number used again, the next policy would be given this one's code.
     _file: OwnedFd,
 }
 
-// SAFETY: the pointers lead into images and code that the filter owns and nobody writes; compiled chains keep no state
-// besides the counters and images that each call is given.
-unsafe impl Send for NativeFilter {}
+// SAFETY: the pointers lead into images and code that this owns and nobody writes; compiled chains keep no state besides the
+// counters and images that each call is given.
+unsafe impl Send for NativeCode {}
+// SAFETY: as above; the stage clock, which chains do write, is for benchmarks of one filter.
+unsafe impl Sync for NativeCode {}
+
+/// Decides by native code, and counts. One worker owns it.
+pub struct NativeFilter {
+    code: Arc<NativeCode>,
+    counters: CounterBlock,
+}
 
 /// Stages of a burst that code compiled with [`STAGE_CLOCK`] takes the time of: parse, lookup, rules.
 pub const STAGES: [&str; 3] = ["parse", "lookup", "rules"];
@@ -42,14 +52,14 @@ pub const STAGES: [&str; 3] = ["parse", "lookup", "rules"];
 /// Put before generated C, this makes it count the cycles of each stage, at the cost of a few cycles a burst.
 pub const STAGE_CLOCK: &str = "#define WEIR_STAGE_CLOCK\n";
 
-impl NativeFilter {
+impl NativeCode {
     /// Loads a shared object that [`crate::clang`] made; `name` is for messages. `images` are in slot order.
     pub fn load(
         name: &str,
         object: &NativeObject,
         program: &Program,
         images: Vec<Arc<Image>>,
-    ) -> Result<Self, EngineError> {
+    ) -> Result<Arc<Self>, EngineError> {
         program.check_images(&images)?;
         let refuse = |problem: String| EngineError::Native { object: name.to_owned(), problem };
         let (library, file) = open(name, object)?;
@@ -62,8 +72,13 @@ impl NativeFilter {
             chains.push(*function.map_err(|_| refuse(format!("has no function {symbol}")))?);
         }
         let tables = images.iter().map(|image| image.as_bytes().as_ptr()).collect();
-        let counters = vec![Counter::default(); program.counters()];
-        Ok(NativeFilter { chains, tables, counters, _images: images, _library: library, _file: file })
+        let counters = program.counters();
+        Ok(Arc::new(NativeCode { chains, tables, counters, _images: images, library, _file: file }))
+    }
+
+    /// A filter of its own counters, at 0.
+    pub fn filter(self: &Arc<Self>) -> NativeFilter {
+        NativeFilter { code: self.clone(), counters: CounterBlock::new(self.counters) }
     }
 }
 
@@ -84,10 +99,25 @@ fn loader_message(error: &libloading::Error) -> String {
 }
 
 impl NativeFilter {
+    /// Loads code for one filter ([`NativeCode::load`]).
+    pub fn load(
+        name: &str,
+        object: &NativeObject,
+        program: &Program,
+        images: Vec<Arc<Image>>,
+    ) -> Result<Self, EngineError> {
+        Ok(NativeCode::load(name, object, program, images)?.filter())
+    }
+
+    /// Its counters, to be read while it counts.
+    pub fn counter_block(&self) -> CounterBlock {
+        self.counters.clone()
+    }
+
     /// TSC cycles spent in each of [`STAGES`] since loading; `None` if the code was not compiled with [`STAGE_CLOCK`].
     pub fn stage_cycles(&self) -> Option<[u64; STAGES.len()]> {
         // SAFETY: only the address is taken here.
-        let symbol = unsafe { self._library.get::<*const c_void>(b"weir_stage_cycles") }.ok()?;
+        let symbol = unsafe { self.code.library.get::<*const c_void>(b"weir_stage_cycles") }.ok()?;
         // SAFETY: env.h defines the symbol as `uint64_t[STAGES]`; only chains write it, and they need `&mut self`.
         Some(unsafe { symbol.into_raw().cast::<[u64; STAGES.len()]>().read() })
     }
@@ -124,13 +154,13 @@ impl Filter for NativeFilter {
     }
 
     fn decide(&mut self, chain: usize, burst: &FrameBurst<'_>, verdicts: &mut [Verdict]) -> Result<(), EngineError> {
-        let function = self.chains[chain];
+        let function = self.code.chains[chain];
         let verdicts = &mut verdicts[..burst.len()];
         let arguments = Burst {
             frames: burst.frames().as_ptr(),
             verdicts: verdicts.as_mut_ptr().cast(),
-            tables: self.tables.as_ptr(),
-            counters: self.counters.as_mut_ptr(),
+            tables: self.code.tables.as_ptr(),
+            counters: self.counters.as_ptr(),
             now_ns: burst.now_ns(),
             count: burst.len() as u32,
             link: burst.link() as u32,
@@ -142,6 +172,6 @@ impl Filter for NativeFilter {
     }
 
     fn counters(&self) -> Vec<Counter> {
-        self.counters.clone()
+        self.counters.read()
     }
 }

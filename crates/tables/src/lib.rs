@@ -14,7 +14,7 @@ mod flatten;
 pub mod image;
 mod layout;
 pub mod list;
-mod memory;
+pub mod memory;
 pub mod prefix;
 pub mod reference;
 pub mod scheme;

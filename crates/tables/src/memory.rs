@@ -16,7 +16,8 @@ const HUGE_BYTES: usize = 2 << 20;
 const HUGE_FROM_BYTES: usize = HUGE_BYTES / 2;
 
 /// Bytes of which nobody else has a part.
-pub(crate) struct Memory {
+#[derive(Debug)]
+pub struct Memory {
     start: NonNull<u8>,
     bytes: usize,
 }

@@ -5,6 +5,7 @@
 
 use crate::bench::traffic::{self, Mix};
 use crate::cli::CheckOptions;
+use crate::costs;
 use crate::failure::Failure;
 use crate::policy::{Policy, Rejected, Timing};
 use crate::report;
@@ -16,6 +17,7 @@ use weir_engine::cpu::Cpu;
 use weir_engine::memory;
 use weir_policy::checked::{Table, TableId, TableKind};
 use weir_policy::diag::Diagnostic;
+use weir_policy::pass::choose_layouts::CostModel;
 use weir_policy::source::SourceMap;
 
 /// Packets of the measurement: more than branch predictors learn by heart, fewer than the cache holds.
@@ -54,6 +56,8 @@ struct Message {
 #[derive(Debug, Serialize)]
 struct Certificate {
     rules: usize,
+    /// The file that layouts were chosen by, if not the compiler's own figures.
+    costs: Option<String>,
     table_bytes: u64,
     tables: Vec<TableCost>,
     chains: Vec<ChainCost>,
@@ -112,7 +116,8 @@ struct Seconds {
 /// # Errors
 /// The policy is wrong, or cannot be read.
 pub fn run(options: &CheckOptions) -> Result<(), Failure> {
-    let policy = match Policy::from_text(&options.policy)? {
+    let model = options.costs.as_deref().map_or_else(|| Ok(CostModel::default()), costs::read)?;
+    let policy = match Policy::from_text(&options.policy, &model)? {
         Ok(policy) => policy,
         Err(rejected) => {
             if options.json {
@@ -197,6 +202,7 @@ fn certify(policy: &Policy, options: &CheckOptions) -> Result<Certificate, Failu
     let tables: Vec<TableCost> = (0..).zip(&text.checked.tables).map(table).collect();
     let mut certificate = Certificate {
         rules: policy.program.rules.len(),
+        costs: options.costs.as_ref().map(|path| path.display().to_string()),
         table_bytes: images.iter().map(|image| image.as_bytes().len() as u64).sum(),
         tables,
         chains: chains(policy),

@@ -1,7 +1,9 @@
 //! The command line. Its shape is stable: scripts rely on it.
 
+use crate::control;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
+use std::time::Duration;
 use weir_policy::ir;
 
 /// Weir, a software DDoS scrubber: one policy, compiled and enforced wherever a packet can be stopped.
@@ -26,6 +28,10 @@ pub enum Command {
     Why(WhyOptions),
     /// List the packets whose verdict differs between two policies.
     Diff(DiffOptions),
+    /// Run a policy between interfaces, until SIGINT or SIGTERM.
+    Run(RunOptions),
+    /// Ask a running Weir, and change what it does.
+    Ctl(CtlOptions),
     /// Measure: the tables and figures of the papers as named scenarios.
     Bench(BenchOptions),
 }
@@ -41,6 +47,9 @@ pub struct CheckOptions {
     /// Only check: do not compile, load and measure.
     #[arg(long)]
     pub quick: bool,
+    /// Choose table layouts for the machine on which `weir bench line-costs --json` printed this.
+    #[arg(long, value_name = "FILE")]
+    pub costs: Option<PathBuf>,
 }
 
 /// `weir compile`
@@ -54,6 +63,9 @@ pub struct CompileOptions {
     /// The processor that native code is for.
     #[arg(long, value_enum, default_value_t = CpuName::Native)]
     pub cpu: CpuName,
+    /// Choose table layouts for the machine on which `weir bench line-costs --json` printed this.
+    #[arg(long, value_name = "FILE")]
+    pub costs: Option<PathBuf>,
     /// Also write the generated C and the IR into this directory.
     #[arg(long, value_name = "DIR")]
     pub emit: Option<PathBuf>,
@@ -190,6 +202,107 @@ pub struct DiffOptions {
     /// Print one JSON object.
     #[arg(long)]
     pub json: bool,
+}
+
+/// `weir run`
+#[derive(Debug, Args)]
+pub struct RunOptions {
+    /// The policy, or a bundle.
+    pub policy: PathBuf,
+    /// How packets are received and sent.
+    #[arg(long, value_enum)]
+    pub engine: LiveEngine,
+    /// Interfaces towards the network.
+    #[arg(long, value_name = "IF", value_delimiter = ',', required = true)]
+    pub lower: Vec<String>,
+    /// Interfaces towards what is protected.
+    #[arg(long, value_name = "IF", value_delimiter = ',', required = true)]
+    pub upper: Vec<String>,
+    /// Where diverted packets and samples go.
+    #[arg(long, value_name = "IF")]
+    pub divert: Option<String>,
+    /// Threads that move packets, each with a queue of every interface.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = workers)]
+    pub workers: usize,
+    /// The control socket.
+    #[arg(long, value_name = "PATH", default_value = control::DEFAULT_PATH)]
+    pub control: PathBuf,
+}
+
+/// Threads that move packets, at most.
+const WORKERS_MAX: usize = 256;
+
+fn workers(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(workers) if (1..=WORKERS_MAX).contains(&workers) => Ok(workers),
+        _ => Err(format!("a number from 1 to {WORKERS_MAX}")),
+    }
+}
+
+/// How packets are received and sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum LiveEngine {
+    /// Raw packet sockets: works everywhere.
+    Afpacket,
+}
+
+/// `weir ctl`
+#[derive(Debug, Args)]
+pub struct CtlOptions {
+    /// The control socket.
+    #[arg(long, value_name = "PATH", default_value = control::DEFAULT_PATH, global = true)]
+    pub control: PathBuf,
+    /// Print one JSON object.
+    #[arg(long, global = true)]
+    pub json: bool,
+    /// What to ask.
+    #[command(subcommand)]
+    pub command: CtlCommand,
+}
+
+/// What `weir ctl` asks.
+#[derive(Debug, Subcommand)]
+pub enum CtlCommand {
+    /// Who decides, and who stands ready.
+    Status,
+    /// What was counted.
+    Stats,
+    /// Prepare a policy or bundle beside the one that runs.
+    Load {
+        /// The policy.
+        policy: PathBuf,
+    },
+    /// Let a prepared generation decide.
+    Activate {
+        /// Its number.
+        generation: u64,
+        /// Go back after this time (`60s`, `5m`) unless `confirm` comes.
+        #[arg(long, value_name = "TIME", value_parser = time)]
+        confirm: Option<Duration>,
+    },
+    /// The last activation stays.
+    Confirm,
+    /// Go back to the generation and posture before.
+    Rollback,
+    /// Let a posture of the active generation decide.
+    Posture {
+        /// Its name; the base policy's if none.
+        name: Option<String>,
+    },
+}
+
+/// `500ms`, `60s`, `5m`, `1h`.
+fn time(text: &str) -> Result<Duration, String> {
+    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let unit_ms = match &text[digits..] {
+        "ms" => 1,
+        "s" => 1000,
+        "m" => 60_000,
+        "h" => 3_600_000,
+        _ => return Err("a time like 500ms, 60s, 5m".to_owned()),
+    };
+    let number: u64 = text[..digits].parse().map_err(|_| "a time like 500ms, 60s, 5m".to_owned())?;
+    number.checked_mul(unit_ms).map(Duration::from_millis).ok_or_else(|| "too long a time".to_owned())
 }
 
 /// `weir bench`

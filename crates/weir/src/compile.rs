@@ -1,6 +1,7 @@
 //! `weir compile`: a policy as one file for a box without clang.
 
 use crate::cli::{CompileOptions, CpuName};
+use crate::costs;
 use crate::failure::Failure;
 use crate::policy::Policy;
 use crate::replay::is_same_file;
@@ -12,6 +13,7 @@ use std::time::Instant;
 use weir_engine::Artifact;
 use weir_engine::bundle::Bundle;
 use weir_engine::cpu::Cpu;
+use weir_policy::pass::choose_layouts::CostModel;
 
 /// What was written, as `--json` prints it.
 #[derive(Debug, Serialize)]
@@ -31,7 +33,8 @@ struct Compiled {
 /// The policy is rejected, there is no clang, or a file cannot be written.
 pub fn run(options: &CompileOptions) -> Result<(), Failure> {
     let start = Instant::now();
-    let policy = Policy::load(&options.policy)?;
+    let model = options.costs.as_deref().map_or_else(|| Ok(CostModel::default()), costs::read)?;
+    let policy = Policy::load_for(&options.policy, &model)?;
     if policy.is_bundle() {
         return Err(Failure::Rejected(format!("weir: {}: is a bundle already", options.policy.display())));
     }

@@ -4,7 +4,7 @@
 use clap::Parser;
 use std::process::ExitCode;
 use weir::cli::{Cli, Command};
-use weir::{bench, check, compile, diff, replay, why};
+use weir::{bench, check, compile, ctl, diff, replay, run, why};
 
 fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
@@ -13,6 +13,8 @@ fn main() -> ExitCode {
         Command::Replay(options) => replay::run(&options),
         Command::Why(options) => why::run(&options),
         Command::Diff(options) => diff::run(&options),
+        Command::Run(options) => run::run(&options),
+        Command::Ctl(options) => ctl::run(&options),
         Command::Bench(options) => bench::run(&options),
     };
     match outcome {

@@ -14,7 +14,7 @@ use weir_abi::ABI_VERSION;
 use weir_engine::bundle::{self, Bundle};
 use weir_engine::clang::{BpfObject, BpfShape, Clang, Compiled, NativeObject};
 use weir_engine::cpu::Cpu;
-use weir_engine::{Artifact, Filter, NativeFilter, TableSlot, XdpFilter};
+use weir_engine::{Artifact, Filter, NativeCode, NativeFilter, TableSlot, XdpFilter};
 use weir_policy::backend::c::{self, Target};
 use weir_policy::checked::{Checked, TableId};
 use weir_policy::diag::Diagnostic;
@@ -132,9 +132,17 @@ impl Policy {
     /// # Errors
     /// The policy is wrong, or a file cannot be read.
     pub fn load(path: &Path) -> Result<Self, Failure> {
+        Self::load_for(path, &CostModel::default())
+    }
+
+    /// As [`Policy::load`], with table layouts for the machine that `model` describes; a bundle has its layouts.
+    ///
+    /// # Errors
+    /// The policy is wrong, or a file cannot be read.
+    pub fn load_for(path: &Path, model: &CostModel) -> Result<Self, Failure> {
         match Content::read(path)? {
             Content::Bundle => Self::from_bundle(path),
-            Content::Text(text) => Self::from_main(path, text).map_err(Failure::from),
+            Content::Text(text) => Self::from_main(path, text, model).map_err(Failure::from),
         }
     }
 
@@ -142,9 +150,9 @@ impl Policy {
     ///
     /// # Errors
     /// Outside: the main file cannot be read, or is a bundle. Inside: the policy is wrong.
-    pub fn from_text(path: &Path) -> Result<Result<Self, Rejected>, Failure> {
+    pub fn from_text(path: &Path, model: &CostModel) -> Result<Result<Self, Rejected>, Failure> {
         match Content::read(path)? {
-            Content::Text(text) => Ok(Self::from_main(path, text)),
+            Content::Text(text) => Ok(Self::from_main(path, text, model)),
             Content::Bundle => Err(Failure::Rejected(format!(
                 "weir: {}: is a bundle, which was checked when it was compiled; check its policy",
                 path.display()
@@ -153,7 +161,7 @@ impl Policy {
     }
 
     /// Checks a policy's text, reads its lists and other files.
-    fn from_main(path: &Path, text: String) -> Result<Self, Rejected> {
+    fn from_main(path: &Path, text: String, model: &CostModel) -> Result<Self, Rejected> {
         let mut timing = Timing::default();
         let start = Instant::now();
         let main = Source::new(path.display().to_string(), text);
@@ -170,7 +178,7 @@ impl Policy {
             Ok(_) => return Err(Rejected { sources, diagnostics: vec![], lists: lists.errors }),
             Err(diagnostics) => return Err(Rejected { sources, diagnostics, lists: lists.errors }),
         };
-        let lowered = pipeline::lower(&checked, &sources, &CostModel::default());
+        let lowered = pipeline::lower(&checked, &sources, model);
         timing.check = start.elapsed();
 
         let take =
@@ -374,6 +382,14 @@ impl Policy {
         let artifact = self.artifact()?;
         let shape = BpfShape::new(&artifact.program(), self.images()?);
         Ok(Clang::find()?.bpf(&artifact.name, &artifact.bpf_c, &shape)?)
+    }
+
+    /// The program loaded as native code that filters of many workers share.
+    ///
+    /// # Errors
+    /// The code is not this machine's, or a table does not fit its layout.
+    pub fn load_code(&self, object: &NativeObject) -> Result<Arc<NativeCode>, Failure> {
+        Ok(NativeCode::load(&self.program.name, object, &self.shape(), self.images()?.to_vec())?)
     }
 
     /// The program loaded as native code.

@@ -1,14 +1,14 @@
 //! Numbers for people, and the pieces of JSON that several commands share.
 
 use crate::failure::Failure;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::io::{ErrorKind, Write};
 use weir_abi::{Counter, Reason};
 use weir_policy::ir::Program;
 
 /// A rule's counter in JSON.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RuleCount {
     /// `edge.weir:12`
     pub at: String,

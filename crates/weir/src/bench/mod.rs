@@ -4,6 +4,7 @@
 //! it. Timings decide no test; they are for comparing within one run.
 
 pub mod data;
+mod line_costs;
 pub mod plot;
 mod rfpf_three_tables;
 mod tables;
@@ -35,6 +36,20 @@ const SCENARIOS: &[Scenario] = &[
         paper: "RFPF Fig. 5-6: three lookups on the source, 67 Mpps on 6 cores of 3.6 GHz with I/O (about 320 cycles a packet)",
         run: rfpf_three_tables::run,
         plot: |title, rows| plot::bars(title, "ns_per_packet", rows),
+        has_cells: false,
+    },
+    Scenario {
+        name: "agree",
+        paper: "RFPF section IV: every scheme gives the same answers",
+        run: tables::agree::run,
+        plot: |title, rows| plot::bars(title, "keys_checked", rows),
+        has_cells: true,
+    },
+    Scenario {
+        name: "line-costs",
+        paper: "RFPF section II: a lookup costs the memory accesses of its scheme, each by the cache that its table fits in",
+        run: line_costs::run,
+        plot: |title, rows| plot::bars(title, "cycles_per_line", rows),
         has_cells: false,
     },
     Scenario {

@@ -38,16 +38,19 @@ pub struct CostModel {
 impl Default for CostModel {
     /// A server core of 2023 with 2 MiB of second-level cache, huge pages.
     fn default() -> Self {
-        let mib = |mib: usize| mib << 20;
+        let point = |kib: usize, cycles: f64| (kib << 10, cycles);
         CostModel {
             lines: vec![
-                (32 << 10, 0.3),
-                (mib(1), 0.5),
-                (mib(2), 0.8),
-                (mib(4), 3.0),
-                (mib(8), 4.0),
-                (mib(32), 5.0),
-                (mib(128), 8.0),
+                point(32, 0.3),
+                point(512, 0.4),
+                point(1 << 10, 0.5),
+                point(2 << 10, 2.0),
+                point(4 << 10, 3.2),
+                point(8 << 10, 4.1),
+                point(16 << 10, 5.5),
+                point(32 << 10, 8.8),
+                point(64 << 10, 15.0),
+                point(128 << 10, 19.0),
             ],
         }
     }
@@ -120,7 +123,7 @@ fn fused_bytes(sizes: &[usize]) -> usize {
     };
     let bytes = |bits: u32| {
         let slots = sizes.iter().map(|&size| slots(size, bits)).sum::<usize>().next_power_of_two();
-        (slots <= SLOTS_MAX).then_some(2 * slots << bits)
+        (slots <= SLOTS_MAX).then_some((2 * slots) << bits)
     };
     (16..=20).find_map(bytes).unwrap_or_else(|| 8 * sizes.iter().sum::<usize>())
 }

@@ -58,6 +58,17 @@ impl Plan {
     }
 }
 
+impl Reason {
+    /// TSC cycles that a lookup was expected to cost. `None` if the policy chose, and nobody knows what its choice costs.
+    pub fn expected_cycles(&self, layout: Layout) -> Option<f64> {
+        let estimates = match self {
+            Reason::Cheapest(estimates) | Reason::Forced(estimates) => estimates.as_slice(),
+            Reason::Fused { together, .. } => std::slice::from_ref(together),
+        };
+        estimates.iter().find(|estimate| estimate.layout == layout).map(|estimate| estimate.cycles)
+    }
+}
+
 impl Display for Reason {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self {

@@ -82,7 +82,7 @@ fn sets_that_are_asked_for_the_same_key_are_fused() {
     assert_eq!((plan.place(TableId(0)), plan.place(TableId(1))), ((0, 0), (0, 1)));
     let reason = plan.images[0].reason.to_string();
     assert!(
-        reason.starts_with("one lookup for 2 tables: expected exact-sets 4 cycles 2.00 MiB; apart exact-set "),
+        reason.starts_with("one lookup for 2 tables: expected exact-sets 5 cycles 2.00 MiB; apart exact-set "),
         "{reason}"
     );
 

@@ -5,7 +5,7 @@
 //! or two addresses, a few are nearly full, as the paper's lists are.
 
 use crate::bench::traffic::SplitMix;
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 
 /// How addresses spread.
 #[derive(Clone, Copy, Debug)]
@@ -32,6 +32,21 @@ pub fn invent(shape: &HostShape, random: &mut SplitMix) -> Vec<u32> {
     assert_eq!(len, 32, "compiler bug: shapes end with /32");
     blocks.sort_unstable();
     blocks
+}
+
+/// `count` prefixes of IPv6 as block lists have them, sorted: three /64s to a /128, in a ninth as many sites (/48).
+pub fn invent6(count: usize, random: &mut SplitMix) -> Vec<(u128, u8)> {
+    let sites: Vec<u128> = (0..count.div_ceil(9)).map(|_| u128::from(random.draw() >> 19 | 1 << 45) << 80).collect();
+    let mut prefixes = BTreeSet::new();
+    while prefixes.len() < count {
+        let site = sites[random.below(sites.len() as u64) as usize];
+        let network = site | u128::from(random.below(1 << 16)) << 64;
+        prefixes.insert(match random.below(4) {
+            0 => (network | u128::from(random.draw()), 128),
+            _ => (network, 64),
+        });
+    }
+    prefixes.into_iter().collect()
 }
 
 /// Distinct /16s of unicast space.

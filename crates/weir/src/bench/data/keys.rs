@@ -102,6 +102,17 @@ impl Keys {
         }
     }
 
+    /// All of them, at most `count` at a time.
+    pub fn parts(&self, count: usize) -> impl Iterator<Item = Keys> + '_ {
+        (0..self.len()).step_by(count.max(1)).map(move |start| {
+            let part = start..self.len().min(start + count);
+            match self {
+                Keys::V4(keys) => Keys::V4(keys[part].to_vec()),
+                Keys::V6 { hi, lo } => Keys::V6 { hi: hi[part.clone()].to_vec(), lo: lo[part].to_vec() },
+            }
+        })
+    }
+
     /// The first of them, at most `count`.
     pub fn head(&self, count: usize) -> Self {
         let head = |words: &[u64]| words[..count.min(words.len())].to_vec();

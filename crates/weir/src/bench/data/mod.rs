@@ -37,6 +37,8 @@ pub struct Dataset {
 #[derive(Clone, Copy, Debug)]
 enum Recipe {
     Hosts(&'static HostShape),
+    /// So many /64s and /128s.
+    Hosts6(usize),
     Geo(&'static GeoShape),
     Reserved,
 }
@@ -60,8 +62,17 @@ impl Dataset {
     /// As country, for IPv6, which the paper leaves out.
     pub const COUNTRY6: Dataset = Dataset::geo("country6", Family::Ipv6, &shapes::COUNTRY6);
 
+    /// A block list of IPv6: as many networks and hosts as the paper's blacklist_1 has addresses.
+    pub const BLOCK6_178K: Dataset = Dataset {
+        name: "block6-178k",
+        extension: "txt",
+        family: Family::Ipv6,
+        kind: Kind::Set,
+        recipe: Recipe::Hosts6(177_935),
+    };
+
     /// All of them.
-    pub const ALL: [Dataset; 8] = [
+    pub const ALL: [Dataset; 9] = [
         Dataset::BLOCK_178K,
         Dataset::BLOCK_1_1M,
         Dataset::ALLOW_100K,
@@ -70,6 +81,7 @@ impl Dataset {
         Dataset::CITY,
         Dataset::PRIVATE,
         Dataset::COUNTRY6,
+        Dataset::BLOCK6_178K,
     ];
 
     const fn hosts(name: &'static str, shape: &'static HostShape) -> Self {
@@ -105,6 +117,11 @@ impl Dataset {
             Recipe::Hosts(shape) => {
                 for host in hosts::invent(shape, &mut self.random()) {
                     insert(entries, Ipv4Addr::from(host).into(), 32, None);
+                }
+            }
+            Recipe::Hosts6(count) => {
+                for (addr, len) in hosts::invent6(count, &mut self.random()) {
+                    insert(entries, Ipv6Addr::from(addr).into(), len, None);
                 }
             }
             Recipe::Geo(shape) => {

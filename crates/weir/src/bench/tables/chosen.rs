@@ -1,6 +1,9 @@
 //! What the policy compiler picks for tables, asked as any policy asks: a rule a table, all for the same key.
 
+use crate::bench::tables::layouts::Builder;
+use crate::costs;
 use crate::failure::Failure;
+use std::sync::OnceLock;
 use weir_abi::Family;
 use weir_policy::catalog::{Catalog, TableFacts};
 use weir_policy::pass::choose_layouts::{CostModel, Planned};
@@ -14,6 +17,24 @@ impl Catalog for Facts {
     fn table(&self, name: &str) -> Option<&TableFacts> {
         self.0.iter().find(|(known, _)| known == name).map(|(_, facts)| facts)
     }
+}
+
+/// The machine's own costs, measured once.
+fn model() -> &'static CostModel {
+    static MODEL: OnceLock<CostModel> = OnceLock::new();
+    MODEL.get_or_init(costs::model)
+}
+
+/// What the compiler expects of its choice; `None` if the builder is not the compiler's choice.
+///
+/// # Errors
+/// The compiler refuses the policy.
+pub fn expected_cycles(builder: Builder, table: &Table) -> Result<Option<f64>, Failure> {
+    if builder != Builder::Chosen {
+        return Ok(None);
+    }
+    let images = images(&[table])?;
+    Ok(images.first().and_then(|image| image.reason.expected_cycles(image.layout)))
 }
 
 /// The images that a policy would have with the tables, which its rules ask for the source address.
@@ -49,5 +70,5 @@ pub fn images(tables: &[&Table]) -> Result<Vec<Planned>, Failure> {
         let first = diagnostics.first().map(|diagnostic| diagnostic.message.clone()).unwrap_or_default();
         Failure::Runtime(format!("bench tables: the compiler refuses the table: {first}"))
     })?;
-    Ok(pipeline::lower(&checked, &sources, &CostModel::default()).plan.images)
+    Ok(pipeline::lower(&checked, &sources, model()).plan.images)
 }

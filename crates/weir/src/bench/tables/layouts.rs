@@ -4,7 +4,7 @@ use crate::bench::tables::chosen;
 use crate::failure::Failure;
 use std::fmt::Write;
 use std::sync::Arc;
-use weir_abi::{Family, Layout};
+use weir_abi::{BURST_MAX, Family, Layout};
 use weir_engine::clang::{Clang, Extras};
 use weir_engine::cpu::Cpu;
 use weir_engine::lookup::{Bytes, Code, Lookup4, Lookup6};
@@ -193,6 +193,24 @@ impl Find {
         match (self, keys) {
             (Find::V4(find), Keys::V4(keys)) => find.run(bytes, keys, labels),
             (Find::V6(find), Keys::V6 { hi, lo }) => find.run(bytes, hi, lo, labels),
+            _ => panic!("compiler bug: keys of the other family"),
+        }
+    }
+
+    /// Looks all keys up, a burst after the other, and leaves the last burst's labels: what a filter does, which needs them once.
+    ///
+    /// # Panics
+    /// If the keys are of the other family.
+    pub fn run_bursts(&self, bytes: Bytes<'_>, keys: &Keys, labels: &mut [u32; BURST_MAX]) {
+        match (self, keys) {
+            (Find::V4(find), Keys::V4(keys)) => {
+                keys.chunks(BURST_MAX).for_each(|burst| find.run(bytes, burst, &mut labels[..burst.len()]));
+            }
+            (Find::V6(find), Keys::V6 { hi, lo }) => {
+                for (hi, lo) in hi.chunks(BURST_MAX).zip(lo.chunks(BURST_MAX)) {
+                    find.run(bytes, hi, lo, &mut labels[..hi.len()]);
+                }
+            }
             _ => panic!("compiler bug: keys of the other family"),
         }
     }

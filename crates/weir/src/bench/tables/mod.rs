@@ -6,6 +6,7 @@
 //! layouts of a table take turns, on one pinned core, so that their ratios hold even where the machine is shared; a turn starts
 //! with caches warm from 2^17 keys, and each figure is the median over the rounds. Before anything is timed, every layout must give the reference's answers.
 
+pub mod agree;
 mod chart;
 mod chosen;
 mod facts;
@@ -137,7 +138,10 @@ fn enter(
             continue;
         }
         let (builder, ways) = contender.resolve(&data.table)?;
-        let row = if contender.builder == builder { row } else { row.of("picked", builder.name()) };
+        let row = match chosen::expected_cycles(contender.builder, &data.table)? {
+            Some(cycles) => row.of("picked", builder.name()).number("expected_cycles", cycles),
+            None => row,
+        };
         let (built, build_s) = match race::build(builder, &data.table) {
             Ok(timed) => timed,
             Err(limit) => {

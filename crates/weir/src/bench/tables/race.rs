@@ -8,7 +8,7 @@ use crate::failure::Failure;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::rc::Rc;
 use std::time::Instant;
-use weir_abi::Layout;
+use weir_abi::{BURST_MAX, Layout};
 use weir_engine::lookup::Bytes;
 use weir_engine::memory::Spread;
 use weir_engine::tsc;
@@ -19,7 +19,7 @@ use weir_tables::{Reference, Table};
 const ROUNDS: usize = 11;
 
 /// Keys looked up before each turn's clock starts, so that no turn pays for what the one before threw out of the caches.
-const WARM_UP_KEYS: usize = KEYS / 8;
+const WARM_UP_KEYS: usize = KEYS / 4;
 
 /// Builds of a table, unless they take long.
 const BUILDS: usize = 5;
@@ -164,8 +164,8 @@ pub fn rounds<T>(entrants: &[T], keys: &Keys, mut turn: impl FnMut(&T, &Keys)) -
 
 /// A row for each entrant.
 pub fn run(data: &Data, mix: KeyMix, entrants: &[Entrant], keys: &Keys) -> Vec<Row> {
-    let mut labels = vec![0; keys.len()];
-    let spreads = rounds(entrants, keys, |entrant, keys| entrant.find.run(entrant.table(), keys, &mut labels));
+    let mut labels = [0; BURST_MAX];
+    let spreads = rounds(entrants, keys, |entrant, keys| entrant.find.run_bursts(entrant.table(), keys, &mut labels));
     let row = |(entrant, spread): (&Entrant, Spread)| {
         Row::default()
             .of("table", data.name)

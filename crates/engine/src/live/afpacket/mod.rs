@@ -1,0 +1,208 @@
+//! Raw packet sockets with rings of blocks (packet(7), TPACKET_V3): works on every interface, needs nothing of the driver, and is the
+//! baseline that other engines are compared with. The kernel copies each packet once on its way in and once on its way out, and goes on to
+//! handle what comes in: interfaces should have no addresses.
+//!
+//! What the kernel leaves undone in a packet (checksums, segmentation) travels with it in a `virtio_net_hdr`, so that a packet of 64 KB that a
+//! local sender handed down, or the card merged, goes out as it came in. VLAN tags, which the kernel takes out, are put back.
+
+mod ring;
+mod send;
+mod socket;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use weir_abi::{Action, BURST_MAX, Frame, Link, Verdict};
+
+use crate::live::lane::{Lane, PortCounters, Side, add};
+use crate::{EngineError, FrameBurst};
+use ring::{Offload, Ring};
+use send::Outbox;
+use socket::Socket;
+
+/// Bursts after which the kernel is asked how many packets it had no room for.
+const MISSED_EVERY: u32 = 1024;
+
+/// Which interfaces a policy stands between.
+#[derive(Clone, Debug, Default)]
+pub struct Interfaces {
+    /// Towards the network.
+    pub lower: Vec<String>,
+    /// Towards what is protected.
+    pub upper: Vec<String>,
+    /// Where diverted packets and samples go.
+    pub divert: Option<String>,
+}
+
+/// A queue of an interface.
+struct Port {
+    socket: Socket,
+    ring: Ring,
+    outbox: Outbox,
+    counters: Arc<PortCounters>,
+}
+
+/// The frames received last, and what is to be known of each to send it on.
+struct Received {
+    from: (Side, usize),
+    frames: [Frame; BURST_MAX],
+    offloads: [Offload; BURST_MAX],
+    count: usize,
+}
+
+/// A socket for each interface, driven by one worker.
+pub struct AfPacketLane {
+    sides: [Vec<Port>; 2],
+    divert: Option<Port>,
+    /// The port that is asked next, by side.
+    turn: [usize; 2],
+    received: Received,
+    bursts: u32,
+}
+
+// SAFETY: the frames' pointers lead into the lane's own rings.
+unsafe impl Send for AfPacketLane {}
+
+impl AfPacketLane {
+    /// A lane for each of `workers`, between which the kernel divides flows, both directions of one alike (PACKET_FANOUT_HASH).
+    ///
+    /// # Errors
+    /// There is no such interface, or no right to raw sockets (CAP_NET_RAW).
+    pub fn open(interfaces: &Interfaces, workers: usize) -> Result<Vec<Self>, EngineError> {
+        let mut fanouts = vec![None; interfaces.lower.len() + interfaces.upper.len()];
+        (0..workers).map(|_| Self::open_one(interfaces, workers, &mut fanouts)).collect()
+    }
+
+    fn open_one(interfaces: &Interfaces, workers: usize, fanouts: &mut [Option<u16>]) -> Result<Self, EngineError> {
+        let mut fanouts = fanouts.iter_mut();
+        let mut open = |names: &[String], side| -> Result<Vec<Port>, EngineError> {
+            let ports = names.iter().map(|name| {
+                let group = fanouts.next().expect("one for each interface");
+                Port::open(name, side, (workers > 1).then_some(group))
+            });
+            ports.collect()
+        };
+        let sides = [open(&interfaces.lower, Side::Lower)?, open(&interfaces.upper, Side::Upper)?];
+        let divert = interfaces.divert.as_deref().map(Port::open_to_send).transpose()?;
+        let received = Received {
+            from: (Side::Lower, 0),
+            frames: [Frame { data: std::ptr::null(), cap: 0, len: 0 }; BURST_MAX],
+            offloads: [Offload::default(); BURST_MAX],
+            count: 0,
+        };
+        Ok(AfPacketLane { sides, divert, turn: [0; 2], received, bursts: 0 })
+    }
+
+    fn count_missed(&mut self) {
+        for port in self.sides.iter().flatten() {
+            add(&port.counters.rx_missed, port.socket.missed());
+        }
+    }
+}
+
+impl Port {
+    fn open(name: &str, side: Side, fanout: Option<&mut Option<u16>>) -> Result<Self, EngineError> {
+        let socket = Socket::open(name)?;
+        let ring = Ring::map(&socket)?;
+        socket.receive_all()?;
+        if let Some(group) = fanout {
+            *group = Some(socket.join_fanout(*group)?);
+        }
+        Ok(Port { socket, ring, outbox: Outbox::default(), counters: PortCounters::new(name, side) })
+    }
+
+    fn open_to_send(name: &str) -> Result<Self, EngineError> {
+        let socket = Socket::open(name)?;
+        let ring = Ring::none();
+        socket.bind_to_send()?;
+        Ok(Port { socket, ring, outbox: Outbox::default(), counters: PortCounters::new(name, Side::Upper) })
+    }
+}
+
+impl Lane for AfPacketLane {
+    fn receive(&mut self, from: Side) -> Result<FrameBurst<'_>, EngineError> {
+        let side = from as usize;
+        let ports = self.sides[side].len();
+        self.received.count = 0;
+        for _ in 0..ports {
+            let index = self.turn[side];
+            self.turn[side] = (index + 1) % ports;
+            let Received { frames, offloads, .. } = &mut self.received;
+            let port = &mut self.sides[side][index];
+            let count = port.ring.receive(frames, offloads);
+            if count > 0 {
+                add(&port.counters.rx_packets, count as u64);
+                add(&port.counters.rx_bytes, frames[..count].iter().map(|frame| u64::from(frame.len)).sum());
+                self.received.count = count;
+                self.received.from = (from, index);
+                break;
+            }
+        }
+        let frames = &self.received.frames[..self.received.count];
+        // SAFETY: the ring keeps the block of these frames from the kernel until dispatch(), which cannot be called while the burst is
+        // borrowed, and each frame lies in it.
+        Ok(unsafe { FrameBurst::from_raw(frames, Link::Ethernet, 0) })
+    }
+
+    fn dispatch(&mut self, verdicts: &[Verdict]) -> Result<(), EngineError> {
+        let Received { from: (from, index), frames, offloads, count } = &self.received;
+        assert_eq!(verdicts.len(), *count, "a verdict for each packet");
+        let [lower, upper] = &mut self.sides;
+        let (ins, outs) = match from {
+            Side::Lower => (lower, upper),
+            Side::Upper => (upper, lower),
+        };
+        let out = *index % outs.len();
+        for ((verdict, frame), offload) in verdicts.iter().zip(frames).zip(offloads) {
+            let diverted = verdict.action() == Some(Action::Divert);
+            if verdict.action() == Some(Action::Accept) {
+                outs[out].outbox.add(frame, offload);
+            }
+            match &mut self.divert {
+                Some(divert) if diverted || verdict.sampled() => divert.outbox.add(frame, offload),
+                None if diverted => add(&ins[*index].counters.no_divert, 1),
+                _ => {}
+            }
+        }
+        for port in [Some(&mut outs[out]), self.divert.as_mut()].into_iter().flatten() {
+            port.outbox.send(&port.socket, &port.counters)?;
+        }
+        ins[*index].ring.release();
+        self.received.count = 0;
+        self.bursts = self.bursts.wrapping_add(1);
+        if self.bursts.is_multiple_of(MISSED_EVERY) {
+            self.count_missed();
+        }
+        Ok(())
+    }
+
+    fn wait(&mut self, timeout: Duration) -> Result<(), EngineError> {
+        self.count_missed();
+        let ports = self.sides.iter().flatten();
+        let mut polled: Vec<PollFd<'_>> = ports.map(|port| PollFd::new(&port.socket, PollFlags::IN)).collect();
+        let timeout = Timespec { tv_sec: timeout.as_secs() as i64, tv_nsec: timeout.subsec_nanos().into() };
+        match poll(&mut polled, Some(&timeout)) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(errno) => return Err(EngineError::Interface { interface: "poll".to_owned(), source: errno.into() }),
+        }
+        let failed: Vec<bool> = polled.iter().map(|fd| fd.revents().intersects(PollFlags::ERR)).collect();
+        let mut any = false;
+        for (port, failed) in self.sides.iter().flatten().zip(failed) {
+            // An interface that went down says so once; its packets come again when it is up.
+            if failed {
+                port.socket.clear_error();
+                any = true;
+            }
+        }
+        if any {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        Ok(())
+    }
+
+    fn ports(&self) -> Vec<Arc<PortCounters>> {
+        self.sides.iter().flatten().chain(&self.divert).map(|port| port.counters.clone()).collect()
+    }
+}

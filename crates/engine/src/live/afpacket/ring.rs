@@ -1,0 +1,205 @@
+//! The ring of blocks that the kernel writes received packets into (linux/if_packet.h, TPACKET_V3).
+//!
+//! ```text
+//! block   +------------------+----------+----------+-- ... --+
+//!         | block descriptor | packet 0 | packet 1 |         |
+//!         +------------------+----------+----------+-- ... --+
+//! packet  +--------------+-----+----------------+-------+
+//!         | tpacket3_hdr | ... | virtio_net_hdr | frame |      tp_mac: from the header to the frame
+//!         +--------------+-----+----------------+-------+      tp_next_offset: to the next packet
+//! ```
+//! A block is the kernel's until it sets `TP_STATUS_USER` in the descriptor, then ours until we set it back. The kernel hands a block over when
+//! it is full or [`RETIRE_MS`] old.
+
+use std::os::fd::AsFd;
+use std::ptr::null_mut;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use libc::{TP_STATUS_VLAN_TPID_VALID, TP_STATUS_VLAN_VALID, tpacket_block_desc, tpacket3_hdr};
+use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+use weir_abi::{BURST_MAX, Frame};
+
+use crate::EngineError;
+use crate::live::afpacket::socket::{RingRequest, Socket};
+
+/// Bytes of a block: several of the largest frames that can come (64 KiB).
+const BLOCK_BYTES: usize = 1 << 18;
+const BLOCKS: usize = 64;
+/// What frames would take if they had fixed slots; the kernel wants a divisor of the block.
+const FRAME_BYTES: usize = 1 << 11;
+/// The oldest that a packet in a block that does not fill up gets.
+const RETIRE_MS: u32 = 1;
+
+const VLAN_BYTES: u32 = 4;
+const MACS: usize = 12;
+const VNET_BYTES: usize = size_of::<VnetHeader>();
+
+/// `struct virtio_net_hdr`: what is left undone in a packet (virtio 1.2, section 5.1.6). In the machine's byte order.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub(super) struct VnetHeader {
+    flags: u8,
+    gso_type: u8,
+    hdr_len: u16,
+    gso_size: u16,
+    csum_start: u16,
+    csum_offset: u16,
+}
+
+const _: () = assert!(size_of::<VnetHeader>() == 10);
+
+/// What has to be known of a received packet to send it on.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Offload {
+    pub vnet: VnetHeader,
+}
+
+impl VnetHeader {
+    /// The packet's headers became so many bytes longer.
+    fn shift(&mut self, bytes: u16) {
+        const NEEDS_CSUM: u8 = 1;
+        if self.flags & NEEDS_CSUM != 0 {
+            self.csum_start += bytes;
+        }
+        if self.gso_type != 0 {
+            self.hdr_len += bytes;
+        }
+    }
+}
+
+/// The mapped ring, and how far we are.
+pub(super) struct Ring {
+    start: *mut u8,
+    blocks: usize,
+    /// The block that we read, or wait for.
+    block: usize,
+    /// Its next packet, in bytes from its start; and how many are left. 0 if the block is the kernel's.
+    at: usize,
+    left: u32,
+}
+
+impl Ring {
+    /// Sets the socket's ring up and maps it.
+    pub fn map(socket: &Socket) -> Result<Self, EngineError> {
+        let request = RingRequest {
+            tp_block_size: BLOCK_BYTES as u32,
+            tp_block_nr: BLOCKS as u32,
+            tp_frame_size: FRAME_BYTES as u32,
+            tp_frame_nr: (BLOCKS * BLOCK_BYTES / FRAME_BYTES) as u32,
+            tp_retire_blk_tov: RETIRE_MS,
+            tp_sizeof_priv: 0,
+            tp_feature_req_word: 0,
+        };
+        socket.request_ring(&request)?;
+        let (protection, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED);
+        // SAFETY: a new mapping at an address that the kernel chooses.
+        let start = unsafe { mmap(null_mut(), BLOCKS * BLOCK_BYTES, protection, flags, socket.as_fd(), 0) };
+        let start = start.map_err(|errno| EngineError::Interface {
+            interface: socket.interface().to_owned(),
+            source: errno.into(),
+        })?;
+        Ok(Ring { start: start.cast(), blocks: BLOCKS, block: 0, at: 0, left: 0 })
+    }
+
+    /// A ring of a socket that only sends.
+    pub fn none() -> Self {
+        Ring { start: null_mut(), blocks: 0, block: 0, at: 0, left: 0 }
+    }
+
+    /// Takes the next packets of a block; none if the kernel has none for us. They stay ours until [`Ring::release`].
+    pub fn receive(&mut self, frames: &mut [Frame; BURST_MAX], offloads: &mut [Offload; BURST_MAX]) -> usize {
+        if self.left == 0 && !self.take_block() {
+            return 0;
+        }
+        let count = BURST_MAX.min(self.left as usize);
+        for (frame, offload) in frames.iter_mut().zip(offloads).take(count) {
+            (*frame, *offload) = self.next_packet();
+        }
+        self.left -= count as u32;
+        count
+    }
+
+    /// The packets received last are no longer needed.
+    pub fn release(&mut self) {
+        if self.left == 0 && self.at != 0 {
+            self.status().store(libc::TP_STATUS_KERNEL, Ordering::Release);
+            self.block = (self.block + 1) % self.blocks;
+            self.at = 0;
+        }
+    }
+
+    /// Whether the next block is ours now; a block without packets is given back at once.
+    fn take_block(&mut self) -> bool {
+        while self.blocks > 0 && self.status().load(Ordering::Acquire) & libc::TP_STATUS_USER != 0 {
+            // SAFETY: the block is ours and begins with a descriptor, aligned as blocks are.
+            let header = unsafe { self.block_start().cast::<tpacket_block_desc>().read().hdr.bh1 };
+            self.at = header.offset_to_first_pkt as usize;
+            self.left = header.num_pkts;
+            if self.left > 0 {
+                return true;
+            }
+            self.at = self.at.max(1);
+            self.release();
+        }
+        false
+    }
+
+    fn next_packet(&mut self) -> (Frame, Offload) {
+        // SAFETY: `at` is where the kernel put a packet of this block, which is ours: from the block's descriptor or the packet before.
+        let packet = unsafe { self.block_start().add(self.at) };
+        // SAFETY: as above; a packet begins with its header, aligned to 16 bytes.
+        let header = unsafe { packet.cast::<tpacket3_hdr>().read() };
+        // SAFETY: the frame lies `tp_mac` bytes behind the header, `tp_snaplen` bytes of it.
+        let frame = unsafe { packet.add(usize::from(header.tp_mac)) };
+        // SAFETY: with PACKET_VNET_HDR the kernel puts this header right before the frame.
+        let vnet = unsafe { frame.sub(VNET_BYTES).cast::<VnetHeader>().read_unaligned() };
+        let mut offload = Offload { vnet };
+        let mut frame = Frame { data: frame, cap: header.tp_snaplen, len: header.tp_len };
+        let vlan = header.hv1;
+        if header.tp_status & TP_STATUS_VLAN_VALID != 0 && header.tp_snaplen as usize >= MACS {
+            let tpid = if header.tp_status & TP_STATUS_VLAN_TPID_VALID != 0 { vlan.tp_vlan_tpid } else { 0x8100 };
+            frame = put_tag_back(frame, tpid, vlan.tp_vlan_tci as u16);
+            offload.vnet.shift(VLAN_BYTES as u16);
+        }
+        self.at += header.tp_next_offset as usize;
+        (frame, offload)
+    }
+
+    fn block_start(&self) -> *mut u8 {
+        // SAFETY: `block` is below `blocks`, which is what was mapped.
+        unsafe { self.start.add(self.block * BLOCK_BYTES) }
+    }
+
+    fn status(&self) -> &AtomicU32 {
+        // SAFETY: a block begins with a descriptor, of which this word is shared with the kernel.
+        unsafe {
+            let block = self.block_start().cast::<tpacket_block_desc>();
+            AtomicU32::from_ptr(&raw mut (*block).hdr.bh1.block_status)
+        }
+    }
+}
+
+/// Moves the addresses up and puts the tag behind them. What was before the frame has been read.
+fn put_tag_back(frame: Frame, tpid: u16, tci: u16) -> Frame {
+    let [a, b] = tpid.to_be_bytes();
+    let [c, d] = tci.to_be_bytes();
+    let old = frame.data.cast_mut();
+    // SAFETY: the block is ours; before the frame lies the packet's header and more than 4 bytes of what nobody reads again, in the frame at
+    // least both addresses.
+    unsafe {
+        let new = old.sub(VLAN_BYTES as usize);
+        std::ptr::copy(old, new, MACS);
+        new.add(MACS).copy_from_nonoverlapping([a, b, c, d].as_ptr(), VLAN_BYTES as usize);
+        Frame { data: new, cap: frame.cap + VLAN_BYTES, len: frame.len + VLAN_BYTES }
+    }
+}
+
+impl Drop for Ring {
+    fn drop(&mut self) {
+        if !self.start.is_null() {
+            // SAFETY: mapped in `map` with this length, and nobody has a frame of it any more.
+            let unmapped = unsafe { munmap(self.start.cast(), self.blocks * BLOCK_BYTES) };
+            unmapped.expect("what was mapped can be unmapped");
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! A packet socket on one interface.
+
+use std::ffi::CString;
+use std::io;
+use std::mem::{size_of, size_of_val, zeroed};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+
+use libc::{c_int, sockaddr_ll, socklen_t};
+
+use crate::EngineError;
+
+/// The kernel's `struct tpacket_req3`.
+pub(super) use libc::tpacket_req3 as RingRequest;
+
+/// A socket that receives nothing until told.
+pub(super) struct Socket {
+    fd: OwnedFd,
+    interface: String,
+    index: c_int,
+}
+
+impl Socket {
+    /// A socket for an interface, not yet bound to it.
+    pub fn open(interface: &str) -> Result<Self, EngineError> {
+        let failed = |source| EngineError::Interface { interface: interface.to_owned(), source };
+        let index = index_of(interface).map_err(failed)?;
+        // SAFETY: no pointers.
+        let fd = unsafe { libc::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK, 0) };
+        if fd < 0 {
+            return Err(failed(io::Error::last_os_error()));
+        }
+        // SAFETY: the descriptor is new and nobody else's.
+        let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+        let socket = Socket { fd, interface: interface.to_owned(), index };
+        socket.set(libc::PACKET_VERSION, &(libc::tpacket_versions::TPACKET_V3 as c_int))?;
+        socket.set(libc::PACKET_VNET_HDR, &1)?;
+        socket.set(libc::PACKET_IGNORE_OUTGOING, &1)?;
+        socket.set(libc::PACKET_QDISC_BYPASS, &1)?;
+        Ok(socket)
+    }
+
+    /// Sets the receive ring up.
+    pub fn request_ring(&self, request: &RingRequest) -> Result<(), EngineError> {
+        self.set(libc::PACKET_RX_RING, request)
+    }
+
+    /// Receives all packets of the interface from now on, whomever they are for; until the socket is closed.
+    pub fn receive_all(&self) -> Result<(), EngineError> {
+        // SAFETY: zeros are a valid value of this plain structure.
+        let mut request: libc::packet_mreq = unsafe { zeroed() };
+        request.mr_ifindex = self.index;
+        request.mr_type = libc::PACKET_MR_PROMISC as u16;
+        self.set(libc::PACKET_ADD_MEMBERSHIP, &request)?;
+        self.bind(libc::ETH_P_ALL as u16)
+    }
+
+    /// Ready to send on the interface, without receiving.
+    pub fn bind_to_send(&self) -> Result<(), EngineError> {
+        self.bind(0)
+    }
+
+    /// Joins the group of sockets between which the kernel divides the interface's flows, or founds one. Returns its number.
+    pub fn join_fanout(&self, group: Option<u16>) -> Result<u16, EngineError> {
+        let mode = libc::PACKET_FANOUT_HASH;
+        let argument = match group {
+            Some(group) => mode << 16 | u32::from(group),
+            None => (mode | libc::PACKET_FANOUT_FLAG_UNIQUEID) << 16,
+        };
+        self.set(libc::PACKET_FANOUT, &argument)?;
+        let mut found = 0u32;
+        self.get(libc::PACKET_FANOUT, &mut found)?;
+        Ok(found as u16)
+    }
+
+    /// Packets that found no room in the ring since the last call.
+    pub fn missed(&self) -> u64 {
+        // SAFETY: zeros are a valid value of this plain structure.
+        let mut stats: libc::tpacket_stats_v3 = unsafe { zeroed() };
+        match self.get(libc::PACKET_STATISTICS, &mut stats) {
+            Ok(()) => stats.tp_drops.into(),
+            Err(_) => 0,
+        }
+    }
+
+    /// Forgets that the interface went down.
+    pub fn clear_error(&self) {
+        let _error = rustix::net::sockopt::socket_error(&self.fd);
+    }
+
+    /// The interface's name.
+    pub fn interface(&self) -> &str {
+        &self.interface
+    }
+
+    fn bind(&self, protocol: u16) -> Result<(), EngineError> {
+        // SAFETY: zeros are a valid value of this plain structure.
+        let mut address: sockaddr_ll = unsafe { zeroed() };
+        address.sll_family = libc::AF_PACKET as u16;
+        address.sll_protocol = protocol.to_be();
+        address.sll_ifindex = self.index;
+        // SAFETY: the address is a sockaddr_ll of the given size.
+        let failed = unsafe {
+            libc::bind(self.fd.as_raw_fd(), (&raw const address).cast(), size_of::<sockaddr_ll>() as socklen_t)
+        };
+        if failed == 0 { Ok(()) } else { Err(self.failed()) }
+    }
+
+    fn set<T>(&self, option: c_int, value: &T) -> Result<(), EngineError> {
+        let bytes = size_of_val(value) as socklen_t;
+        // SAFETY: `value` is readable for `bytes`.
+        let failed = unsafe {
+            libc::setsockopt(self.fd.as_raw_fd(), libc::SOL_PACKET, option, (&raw const *value).cast(), bytes)
+        };
+        if failed == 0 { Ok(()) } else { Err(self.failed()) }
+    }
+
+    /// `T` is plain: the kernel may write any bytes into it.
+    fn get<T: Copy>(&self, option: c_int, value: &mut T) -> Result<(), EngineError> {
+        let mut bytes = size_of::<T>() as socklen_t;
+        // SAFETY: `value` is writable for `bytes`, and any bytes are a value of it.
+        let failed = unsafe {
+            libc::getsockopt(self.fd.as_raw_fd(), libc::SOL_PACKET, option, (&raw mut *value).cast(), &raw mut bytes)
+        };
+        if failed == 0 { Ok(()) } else { Err(self.failed()) }
+    }
+
+    fn failed(&self) -> EngineError {
+        EngineError::Interface { interface: self.interface.clone(), source: io::Error::last_os_error() }
+    }
+}
+
+impl AsFd for Socket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+fn index_of(interface: &str) -> io::Result<c_int> {
+    let name = CString::new(interface).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;
+    // SAFETY: the name ends with a zero.
+    match unsafe { libc::if_nametoindex(name.as_ptr()) } {
+        0 => Err(io::Error::last_os_error()),
+        index => Ok(index as c_int),
+    }
+}

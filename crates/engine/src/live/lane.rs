@@ -1,0 +1,116 @@
+//! What a worker drives: the interface between the loop that all engines share and what each engine does its own way.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use weir_abi::Verdict;
+
+use crate::{EngineError, FrameBurst};
+
+/// Where packets come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Side {
+    /// The network: its packets go upstream.
+    Lower,
+    /// What is protected: its packets go downstream.
+    Upper,
+}
+
+impl Side {
+    /// Both.
+    pub const BOTH: [Side; 2] = [Side::Lower, Side::Upper];
+
+    /// Where accepted packets from this side go.
+    pub const fn other(self) -> Side {
+        match self {
+            Side::Lower => Side::Upper,
+            Side::Upper => Side::Lower,
+        }
+    }
+}
+
+/// A queue pair of each interface, owned by one worker.
+pub trait Lane: Send {
+    /// Takes up to [`weir_abi::BURST_MAX`] packets that came from a side; empty if none wait. The packets stay where they are until
+    /// [`Lane::dispatch`], which must come before the next call.
+    fn receive(&mut self, from: Side) -> Result<FrameBurst<'_>, EngineError>;
+
+    /// Acts on the verdicts of the burst received last, one a packet: sends accepted packets out on the other side, lets go of the others. A
+    /// packet that cannot be sent is dropped and counted with its reason.
+    ///
+    /// # Panics
+    /// If there are not as many verdicts as packets.
+    fn dispatch(&mut self, verdicts: &[Verdict]) -> Result<(), EngineError>;
+
+    /// Waits for packets, at most so long.
+    fn wait(&mut self, timeout: Duration) -> Result<(), EngineError>;
+
+    /// Counters of each interface that the lane has a queue of.
+    fn ports(&self) -> Vec<Arc<PortCounters>>;
+}
+
+macro_rules! port_counters {
+    ($($(#[$doc:meta])* $name:ident,)*) => {
+        /// What became of packets at a queue of an interface. The lane's worker counts, anyone reads.
+        #[derive(Debug)]
+        pub struct PortCounters {
+            /// The interface.
+            pub interface: String,
+            /// Where it is.
+            pub side: Side,
+            $($(#[$doc])* pub $name: AtomicU64,)*
+        }
+
+        /// [`PortCounters`] at one moment.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        pub struct PortReading {
+            $($(#[$doc])* pub $name: u64,)*
+        }
+
+        impl PortCounters {
+            /// Counters at 0.
+            pub fn new(interface: &str, side: Side) -> Arc<Self> {
+                Arc::new(PortCounters { interface: interface.to_owned(), side, $($name: AtomicU64::new(0),)* })
+            }
+
+            /// What was counted until now.
+            pub fn read(&self) -> PortReading {
+                PortReading { $($name: self.$name.load(Ordering::Relaxed),)* }
+            }
+        }
+
+        impl PortReading {
+            /// Both together.
+            pub fn plus(self, other: PortReading) -> PortReading {
+                PortReading { $($name: self.$name + other.$name,)* }
+            }
+        }
+    };
+}
+
+port_counters! {
+    /// Packets received.
+    rx_packets,
+    /// Their bytes, link header included.
+    rx_bytes,
+    /// Packets sent.
+    tx_packets,
+    /// Their bytes.
+    tx_bytes,
+    /// Packets that came while the receive queue was full; nobody decided about them.
+    rx_missed,
+    /// Accepted packets dropped because the transmit queue was full: reason `tx-full`.
+    tx_full,
+    /// Accepted packets dropped because the interface was down or gone: reason `link-down`.
+    tx_link_down,
+    /// Accepted packets dropped because the interface takes none so long: reason `tx-too-long`.
+    tx_too_long,
+    /// Packets to be diverted, dropped because there is nowhere to divert them to: reason `no-divert`.
+    no_divert,
+}
+
+/// Adds to a counter that only this thread writes.
+pub(crate) fn add(counter: &AtomicU64, more: u64) {
+    counter.store(counter.load(Ordering::Relaxed) + more, Ordering::Relaxed);
+}

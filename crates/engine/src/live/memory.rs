@@ -1,0 +1,97 @@
+//! A lane without interfaces: packets from memory, again and again, and a sink for what is accepted. For measuring workers, and for trying what
+//! changes under them.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use weir_abi::{Action, BURST_MAX, Frame, Verdict};
+
+use crate::live::lane::{Lane, PortCounters, Side, add};
+use crate::memory::FrameSet;
+use crate::{EngineError, FrameBurst};
+
+/// What a memory lane shows of the bursts that went through it, to those who check them.
+pub trait Witness: Send {
+    /// A burst from a side was decided.
+    fn decided(&mut self, from: Side, verdicts: &[Verdict]);
+}
+
+/// Looks away.
+impl Witness for () {
+    fn decided(&mut self, _: Side, _: &[Verdict]) {}
+}
+
+/// Frames that come from each side without end, or up to a number.
+pub struct MemoryLane<W> {
+    frames: [Arc<FrameSet>; 2],
+    /// Next burst of each side.
+    next: [usize; 2],
+    /// Packets that each side has left to give.
+    left: [Arc<AtomicU64>; 2],
+    ports: [Arc<PortCounters>; 2],
+    received: (Side, usize),
+    witness: W,
+}
+
+impl<W: Witness> MemoryLane<W> {
+    /// A lane that gives each side's frames in bursts, as many packets as `left` says.
+    ///
+    /// # Panics
+    /// If a side has no frames.
+    pub fn new(frames: [Arc<FrameSet>; 2], left: [Arc<AtomicU64>; 2], witness: W) -> Self {
+        assert!(frames.iter().all(|frames| !frames.is_empty()), "a side gives frames");
+        let ports = [PortCounters::new("memory-lower", Side::Lower), PortCounters::new("memory-upper", Side::Upper)];
+        MemoryLane { frames, next: [0; 2], left, ports, received: (Side::Lower, 0), witness }
+    }
+}
+
+fn bytes(frames: &[Frame]) -> u64 {
+    frames.iter().map(|frame| u64::from(frame.len)).sum()
+}
+
+impl<W: Witness> Lane for MemoryLane<W> {
+    fn receive(&mut self, from: Side) -> Result<FrameBurst<'_>, EngineError> {
+        let side = from as usize;
+        let bursts = self.frames[side].len().div_ceil(BURST_MAX);
+        let left = self.left[side].load(Ordering::Relaxed);
+        let burst = self.frames[side].burst(self.next[side] % bursts).first(left.min(BURST_MAX as u64) as usize);
+        self.next[side] += 1;
+        self.left[side].store(left - burst.len() as u64, Ordering::Relaxed);
+        self.received = (from, burst.len());
+        add(&self.ports[side].rx_packets, burst.len() as u64);
+        add(&self.ports[side].rx_bytes, bytes(burst.frames()));
+        Ok(burst)
+    }
+
+    fn dispatch(&mut self, verdicts: &[Verdict]) -> Result<(), EngineError> {
+        let (from, count) = self.received;
+        assert_eq!(verdicts.len(), count, "a verdict for each packet");
+        self.witness.decided(from, verdicts);
+        let side = from as usize;
+        let bursts = self.frames[side].len().div_ceil(BURST_MAX);
+        let burst = self.frames[side].burst((self.next[side] - 1) % bursts);
+        let (mut sent, mut length, mut diverted) = (0, 0, 0);
+        for (verdict, frame) in verdicts.iter().zip(burst.frames()) {
+            match verdict.action() {
+                Some(Action::Accept) => (sent, length) = (sent + 1, length + u64::from(frame.len)),
+                Some(Action::Divert) => diverted += 1,
+                Some(Action::Drop) | None => {}
+            }
+        }
+        let out = &self.ports[from.other() as usize];
+        add(&out.tx_packets, sent);
+        add(&out.tx_bytes, length);
+        add(&self.ports[side].no_divert, diverted);
+        Ok(())
+    }
+
+    fn wait(&mut self, timeout: Duration) -> Result<(), EngineError> {
+        std::thread::sleep(timeout.min(Duration::from_millis(1)));
+        Ok(())
+    }
+
+    fn ports(&self) -> Vec<Arc<PortCounters>> {
+        self.ports.to_vec()
+    }
+}

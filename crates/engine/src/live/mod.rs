@@ -1,0 +1,21 @@
+//! Policies on interfaces: workers that move packets between two sides, and the generations that they decide by.
+//!
+//! ```text
+//!            lower side                                    upper side
+//!   wire --- queue 0 ---+                             +--- queue 0 --- wire
+//!                       +--- lane 0 --- worker 0 -----+
+//!                                          |
+//!                                       handover  <--- the controller: generation 7, then 8, ...
+//! ```
+//! A [`Lane`] is a queue pair of each interface on both sides; a worker drives one lane and owns everything that it writes: nothing is
+//! shared but a word that says which generation is the latest. A worker looks at it between bursts, so that no burst is judged by two
+//! policies, and no packet waits or is lost while the policy changes.
+
+pub mod afpacket;
+pub mod lane;
+pub mod memory;
+mod worker;
+mod workers;
+
+pub use lane::{Lane, PortCounters, PortReading, Side};
+pub use workers::{Activation, Loaded, Workers};

@@ -1,0 +1,61 @@
+//! `agree`: every layout against the slow reference, ten million keys a table: each end of every prefix and its neighbours outside, and
+//! random and botnet keys up to the number. A layout that answers one key wrongly fails the scenario.
+
+use crate::bench::Row;
+use crate::bench::data::keys::{KeyMix, Keys};
+use crate::bench::data::{Data, Dataset};
+use crate::bench::tables::layouts::Lookups;
+use crate::bench::tables::race::{self, Oracle};
+use crate::bench::tables::{Peer, Selection, enter};
+use crate::cli::BenchOptions;
+use crate::failure::Failure;
+use weir_engine::cpu;
+
+/// Keys a table; more if its prefixes have more ends.
+const KEYS: usize = 10_000_000;
+/// Keys looked up at a time.
+const PART: usize = 1 << 20;
+
+/// Runs the scenario.
+///
+/// # Errors
+/// As `tables`; above all, a layout answers wrongly.
+pub fn run(options: &BenchOptions) -> Result<Vec<Row>, Failure> {
+    let selection = Selection::of(options)?;
+    let lookups = Lookups::compile()?;
+    let core = cpu::pin().map_err(|error| Failure::Runtime(format!("pinning to a core: {error}")))?;
+    let mut peer = Peer { core, fib: None };
+    let allowed = Dataset::ALLOW_100K.load(&options.data)?.addresses();
+    let mut rows = Vec::new();
+    for dataset in &selection.datasets {
+        let data = dataset.load(&options.data)?;
+        let mut facts = Vec::new();
+        let entrants = enter(&data, &selection, &lookups, &mut peer, &mut facts)?;
+        let oracle = Oracle::new(&data.table)?;
+        let (edges, mut checked) = (Keys::edges(&data, usize::MAX), 0);
+        let mut check = |keys: &Keys| -> Result<(), Failure> {
+            for part in keys.parts(PART) {
+                race::check(&data, &entrants, &part, &oracle.labels(&part, 1)?)?;
+                checked += part.len();
+            }
+            Ok(())
+        };
+        check(&edges)?;
+        let rest = KEYS.saturating_sub(edges.len());
+        for (mix, count) in [(KeyMix::Random, rest / 2), (KeyMix::Botnet, rest - rest / 2)] {
+            check(&Keys::of(mix, &data, &allowed, &blocked(&data), count))?;
+        }
+        rows.extend(facts.into_iter().filter(|row| row.text("limit").is_some()));
+        rows.extend(entrants.iter().map(|entrant| {
+            let row = Row::default().of("table", data.name).of("source", data.source);
+            let row = row.of("layout", entrant.layout).of("mode", &entrant.mode);
+            row.number("keys_checked", checked as f64).number("ends_checked", edges.len() as f64).number("wrong", 0.0)
+        }));
+    }
+    Ok(rows)
+}
+
+/// Sources of an attack that the table is about.
+fn blocked(data: &Data) -> Vec<u32> {
+    if data.table.family() == weir_abi::Family::Ipv4 { data.addresses() } else { vec![] }
+}

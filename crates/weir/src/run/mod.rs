@@ -1,0 +1,81 @@
+//! `weir run`: a policy between interfaces, in the foreground, until SIGINT or SIGTERM.
+
+pub mod controller;
+pub mod tally;
+
+use crate::cli::{LiveEngine, RunOptions};
+use crate::control::server::Server;
+use crate::failure::Failure;
+use controller::{Controller, Generation};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
+use weir_engine::live::afpacket::{AfPacketLane, Interfaces};
+use weir_engine::live::{Lane, Workers};
+
+/// How often the main thread looks whether something is due.
+const TICK: Duration = Duration::from_millis(50);
+
+/// Runs the command.
+///
+/// # Errors
+/// The policy is wrong, an interface cannot be used, or a worker fails.
+pub fn run(options: &RunOptions) -> Result<(), Failure> {
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+        signal_hook::flag::register(signal, stop.clone())
+            .map_err(|error| Failure::Runtime(format!("signal {signal}: {error}")))?;
+    }
+    let first = Generation::prepare(&options.policy)?;
+    let loaded = first.loaded(None)?;
+    let (workers, activation) = Workers::start(lanes(options)?, &loaded)?;
+    let controller = Arc::new(Mutex::new(Controller::new(workers, activation, first)));
+    let server = match Server::start(&options.control, controller.clone()) {
+        Ok(server) => server,
+        Err(failure) => {
+            end(&controller)?;
+            return Err(failure);
+        }
+    };
+    eprintln!(
+        "weir: {} between {} and {}, {} workers; control at {}",
+        options.policy.display(),
+        options.lower.join(", "),
+        options.upper.join(", "),
+        options.workers,
+        options.control.display()
+    );
+    let ended = watch(&controller, &stop);
+    drop(server);
+    end(&controller).and(ended)
+}
+
+/// Until told to stop, or a worker fails.
+fn watch(controller: &Mutex<Controller>, stop: &AtomicBool) -> Result<(), Failure> {
+    while !stop.load(Ordering::Relaxed) {
+        thread::sleep(TICK);
+        let mut controller = controller.lock().unwrap_or_else(PoisonError::into_inner);
+        if controller.has_failed() {
+            break;
+        }
+        if controller.tick()? {
+            eprintln!("weir: not confirmed in time: back to generation {}", controller.status().generation);
+        }
+    }
+    Ok(())
+}
+
+/// Stops the workers; says why one failed.
+fn end(controller: &Mutex<Controller>) -> Result<(), Failure> {
+    controller.lock().unwrap_or_else(PoisonError::into_inner).stop()
+}
+
+fn lanes(options: &RunOptions) -> Result<Vec<Box<dyn Lane>>, Failure> {
+    let interfaces =
+        Interfaces { lower: options.lower.clone(), upper: options.upper.clone(), divert: options.divert.clone() };
+    let lanes = match options.engine {
+        LiveEngine::Afpacket => AfPacketLane::open(&interfaces, options.workers)?,
+    };
+    Ok(lanes.into_iter().map(|lane| Box::new(lane) as Box<dyn Lane>).collect())
+}
