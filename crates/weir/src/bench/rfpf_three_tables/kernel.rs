@@ -158,3 +158,17 @@ fn plain(text: &str) -> Result<XdpFilter, Failure> {
 fn empty() -> Result<XdpFilter, Failure> {
     load(EMPTY_C, &Program { chains: vec!["upstream".to_owned()], rules: 0, tables: vec![] }, &[])
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn another_count_is_refused() {
+        let once = [Counter { packets: 2, bytes: 128 }, Counter::default()];
+        let mut streamed = [Counter { packets: 2 * STREAMS as u64, bytes: 128 * STREAMS as u64 }, Counter::default()];
+        assert!(compare(&streamed, &once).is_ok());
+        streamed[1].packets = 1;
+        assert!(compare(&streamed, &once).is_err());
+    }
+}
