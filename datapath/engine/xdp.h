@@ -28,13 +28,15 @@ struct xdp_md {
 
 /* Metadata of a replayed frame: struct ReplayHeader in crates/engine/src/xdp/replay.rs. */
 struct replay_header {
-	uint32_t cap; /* bytes of the frame that count, at most WEIR_WINDOW_BYTES; what follows is padding */
+	uint32_t cap; /* bytes of the frame, at most WEIR_WINDOW_BYTES */
 	uint32_t len; /* bytes on the wire */
 	uint32_t link;
-	uint32_t zero;
+	uint32_t padding; /* bytes in front of the frame: the kernel runs no packet of less than REPLAY_BYTES_MIN */
 };
 
 _Static_assert(sizeof(struct replay_header) == 16, "ReplayHeader");
+
+enum { REPLAY_BYTES_MIN = 14 };
 
 /*
  * Where the packet is parsed to: a map's value, of which the verifier tracks no contents, so that all ways through the
@@ -66,10 +68,10 @@ WEIR_INLINE bool replay_frame(const struct xdp_md *ctx, struct frame *frame)
 	const uint8_t *data = (const uint8_t *)(uintptr_t)ctx->data;
 	const struct replay_header *header = (const struct replay_header *)(uintptr_t)ctx->data_meta;
 
-	if ((const uint8_t *)(header + 1) > data)
+	if ((const uint8_t *)(header + 1) > data || header->padding > REPLAY_BYTES_MIN)
 		return false;
 	*frame = (struct frame){
-		.data = data,
+		.data = data + header->padding,
 		.end = (const uint8_t *)(uintptr_t)ctx->data_end,
 		.cap = header->cap,
 		.len = header->len,
@@ -78,9 +80,9 @@ WEIR_INLINE bool replay_frame(const struct xdp_md *ctx, struct frame *frame)
 	return true;
 }
 
-/* Defines weir_<chain>_replay. */
+/* Defines xdp_<chain>, what is done with a frame, and weir_<chain>_replay. */
 #define WEIR_XDP_CHAIN(chain)                                                                                          \
-	WEIR_SECTION("xdp") uint32_t weir_##chain##_replay(struct xdp_md *ctx)                                         \
+	WEIR_INLINE uint32_t xdp_##chain(const struct xdp_md *ctx)                                                     \
 	{                                                                                                              \
 		const struct env env = {.counters = weir_counters};                                                    \
 		const uint32_t zero = 0;                                                                               \
@@ -88,6 +90,11 @@ WEIR_INLINE bool replay_frame(const struct xdp_md *ctx, struct frame *frame)
 		struct frame frame;                                                                                    \
                                                                                                                        \
 		return packet && replay_frame(ctx, &frame) ? chain##_frame(&env, &frame, packet) : VERDICT_NONE;       \
+	}                                                                                                              \
+                                                                                                                       \
+	WEIR_SECTION("xdp") uint32_t weir_##chain##_replay(struct xdp_md *ctx)                                         \
+	{                                                                                                              \
+		return xdp_##chain(ctx);                                                                               \
 	}
 
 #endif

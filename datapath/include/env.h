@@ -80,9 +80,6 @@ struct frame {
  */
 #define WEIR_FRESH volatile
 
-/* A way of its own for the common packet would be one more for the verifier to follow. */
-enum { WEIR_SHORTCUTS = 0 };
-
 /*
  * One value a table, addressed directly: no helper call, no null check. The engine passes the capacities. A word may be
  * read from any byte on, so the last one has others after it.
@@ -106,6 +103,12 @@ WEIR_INLINE const uint8_t *table_at(struct table table, uint32_t offset)
 	return table.image + (offset & table.mask);
 }
 
+/* As table_at() for a block of `bytes` (a power of two), at a multiple of its size: one mask answers for all of it. */
+WEIR_INLINE const uint8_t *table_block(struct table table, uint32_t offset, uint32_t bytes)
+{
+	return table.image + (offset & table.mask & ~(bytes - 1));
+}
+
 /*
  * Makes the verifier forget what it knows of x. It follows every path through a loop as long as their states differ,
  * say in the range of an offset; once forgotten, the states are the same and the next round is followed once. Costs a
@@ -125,18 +128,24 @@ WEIR_INLINE void read_fence(void)
 
 /*
  * The `bytes` at `offset`, or NULL if the frame ends before them. What the verifier learns from a comparison it knows
- * of that one register; the compiler must not compute offset or address anew and read through those.
+ * of that one register; the compiler must not compute offset or address anew and read through those. `cap` need not be
+ * asked: memory ends where the frame does (xdp.h).
  */
 WEIR_INLINE const uint8_t *frame_at(const struct frame *frame, uint32_t offset, uint32_t bytes)
 {
 	const uint8_t *at;
 
-	__asm__ volatile("" : "+r"(offset));
-	if (offset > WEIR_WINDOW_BYTES || offset + bytes > forget(frame->cap))
+	if (!__builtin_constant_p(offset))
+		__asm__ volatile("" : "+r"(offset));
+	if (offset > WEIR_WINDOW_BYTES || offset + bytes > WEIR_WINDOW_BYTES)
 		return NULL;
 	at = frame->data + offset;
 	__asm__ volatile("" : "+r"(at));
-	return at + bytes > frame->end ? NULL : at;
+	if (at + bytes > frame->end)
+		return NULL;
+	if (!at)
+		__builtin_unreachable();
+	return at;
 }
 
 /* x86 and arm64 kernels read unaligned words; the BPF back end would otherwise read byte by byte. */
@@ -148,9 +157,9 @@ WEIR_INLINE uint16_t be16(const uint8_t *at)
 	return __builtin_bswap16(*(const unaligned16 *)at);
 }
 
-WEIR_INLINE uint32_t be32(const uint8_t *at)
+WEIR_INLINE uint32_t host32(const uint8_t *at)
 {
-	return __builtin_bswap32(*(const unaligned32 *)at);
+	return *(const unaligned32 *)at;
 }
 
 #else
@@ -158,7 +167,6 @@ WEIR_INLINE uint32_t be32(const uint8_t *at)
 /* Packets come in bursts, whose keys can be looked up together. In BPF there is one packet. */
 #define WEIR_BURSTS
 #define WEIR_FRESH
-enum { WEIR_SHORTCUTS = 1 };
 #define WEIR_TABLE(env, slot) ((struct table){(env)->tables[slot], UINT32_MAX})
 
 struct env {
@@ -173,6 +181,12 @@ WEIR_INLINE struct weir_counter *counter_at(const struct env *env, uint32_t inde
 
 WEIR_INLINE const uint8_t *table_at(struct table table, uint32_t offset)
 {
+	return table.image + offset;
+}
+
+WEIR_INLINE const uint8_t *table_block(struct table table, uint32_t offset, uint32_t bytes)
+{
+	(void)bytes;
 	return table.image + offset;
 }
 
@@ -264,15 +278,20 @@ WEIR_INLINE uint16_t be16(const uint8_t *at)
 	return __builtin_bswap16(word);
 }
 
-WEIR_INLINE uint32_t be32(const uint8_t *at)
+WEIR_INLINE uint32_t host32(const uint8_t *at)
 {
 	uint32_t word;
 
 	__builtin_memcpy(&word, at, sizeof(word));
-	return __builtin_bswap32(word);
+	return word;
 }
 
 #endif
+
+WEIR_INLINE uint32_t be32(const uint8_t *at)
+{
+	return __builtin_bswap32(host32(at));
+}
 
 WEIR_INLINE uint64_t be64(const uint8_t *at)
 {

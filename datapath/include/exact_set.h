@@ -47,29 +47,50 @@ WEIR_INLINE uint32_t exact_overflow_find(struct table table, uint32_t addr)
 	return members;
 }
 
+/* What is asked of a bucket. */
+enum exact_question {
+	EXACT_ANY,   /* whether it has the remainder */
+	EXACT_WORDS, /* which of its words have it */
+};
+
 /* What a bucket says. */
 struct exact_found {
-	uint32_t words; /* bit i: the remainder is in word i */
+	uint64_t hits;	/* EXACT_ANY: 0 if no slot has the remainder; EXACT_WORDS: bit i for word i, and others above 15
+			 */
 	bool overflows; /* the overflow is to be asked as well */
 };
 
-/* Compares a bucket of `words` (a constant) 64-bit words with the remainder of the address. */
-WEIR_INLINE struct exact_found exact_bucket(struct table table, uint32_t bucket, uint32_t words, uint32_t remainder)
+/*
+ * Compares the four slots of a word with `lanes`: the high bit of a slot is clear if it is equal, else set. Above a
+ * slot that is equal, another of the word may wrongly look so too.
+ */
+WEIR_INLINE uint64_t exact_misses(uint64_t word, uint64_t lanes)
 {
-	const uint32_t first = EXACT_BUCKETS / 8 + bucket * words;
-	const uint64_t lanes = remainder * EXACT_LANES;
-	struct exact_found found = {0, false};
-	uint64_t word = 0;
+	uint64_t differs = word ^ lanes;
+
+	return differs | (EXACT_LANES - 1 - differs);
+}
+
+/* Compares a bucket of `words` (a constant) 64-bit words with the remainder of the address. */
+WEIR_INLINE struct exact_found exact_bucket(struct table table, uint32_t bucket, uint32_t words, uint32_t remainder,
+					    enum exact_question question)
+{
+	const uint8_t *slots = table_block(table, EXACT_BUCKETS + bucket * words * 8, words * 8);
+	const uint64_t lanes = remainder * EXACT_LANES, high = EXACT_LANES << 15;
+	const uint64_t all = EXACT_LANES * ((1u << words) - 1);
+	uint64_t word = 0, misses = high, missing = 0;
+	struct exact_found found;
 
 	for (uint32_t i = 0; i < words; i++) {
-		uint64_t differs, hits;
-
-		word = image_u64(table, first + i);
-		differs = word ^ lanes;
-		/* The high bit of the lowest lane that is zero, and nothing if none is. */
-		hits = (differs - EXACT_LANES) & ~differs & EXACT_LANES << 15;
-		found.words |= (uint32_t)((hits | (0 - hits)) >> 63) << i;
+		word = block_u64(slots, i);
+		if (question == EXACT_ANY)
+			misses &= exact_misses(word, lanes);
+		else
+			missing |= (exact_misses(word, lanes) & high) >> (15 - i);
 	}
+	missing ^= all;
+	missing |= missing >> 32;
+	found.hits = question == EXACT_ANY ? misses ^ high : missing | missing >> 16;
 	found.overflows = word >> 48 == EXACT_OVERFLOWED;
 	return found;
 }
@@ -80,7 +101,7 @@ WEIR_INLINE uint32_t exact_bucket_of(uint32_t addr, uint32_t shift)
 }
 
 /* What the address's bucket says; nothing is in it if the remainder is not one of buckets. */
-WEIR_INLINE struct exact_found exact_find_in_bucket(struct table table, uint32_t addr)
+WEIR_INLINE struct exact_found exact_find_in_bucket(struct table table, uint32_t addr, enum exact_question question)
 {
 	uint32_t bucket = exact_bucket_of(addr, image_section(table, EXACT_SHIFT_FIELD));
 	uint32_t remainder = addr >> 16;
@@ -89,25 +110,25 @@ WEIR_INLINE struct exact_found exact_find_in_bucket(struct table table, uint32_t
 		return (struct exact_found){0, true};
 	switch (image_section(table, EXACT_ORDER_FIELD)) {
 	case 0:
-		return exact_bucket(table, bucket, 1, remainder);
+		return exact_bucket(table, bucket, 1, remainder, question);
 	case 1:
-		return exact_bucket(table, bucket, 2, remainder);
+		return exact_bucket(table, bucket, 2, remainder, question);
 	case 2:
-		return exact_bucket(table, bucket, 4, remainder);
+		return exact_bucket(table, bucket, 4, remainder, question);
 	default:
-		return exact_bucket(table, bucket, 8, remainder);
+		return exact_bucket(table, bucket, 8, remainder, question);
 	}
 }
 
 /* 1 if addr (host byte order) is in the set, 0 if not. */
 WEIR_INLINE uint32_t exact_set_find(struct table table, uint32_t addr)
 {
-	struct exact_found found = exact_find_in_bucket(table, addr);
+	struct exact_found found = exact_find_in_bucket(table, addr, EXACT_ANY);
 
 	if (WEIR_LIKELY(!found.overflows))
-		return found.words != 0;
+		return found.hits != 0;
 	read_fence();
-	return found.words != 0 ? 1 : exact_overflow_find(table, addr);
+	return found.hits != 0 ? 1 : exact_overflow_find(table, addr);
 }
 
 #ifdef WEIR_BURSTS

@@ -37,18 +37,32 @@ WEIR_INLINE struct exact_segments exact_segments(struct table table, uint32_t pe
 	return segments;
 }
 
+/* The members (a bit each) whose words are among those that have a hit (bits 0 to 7, others are ignored). */
+WEIR_INLINE uint32_t exact_members(struct table table, uint32_t words)
+{
+	uint32_t members = 0;
+
+	words &= 0xff;
+	if (WEIR_LIKELY(image_section(table, EXACT_SETS_MEMBERS_FIELD) <= 2)) {
+		uint32_t first_end = image_section(table, EXACT_SETS_ENDS_FIELD) & 15;
+		uint32_t first = words & ((1u << first_end) - 1), second = words >> first_end;
+
+		members = opaque(0 - first) >> 31 | opaque(0 - second) >> 31 << 1;
+	} else {
+		struct exact_segments segments = exact_segments(table, 1);
+
+		for (uint32_t member = 0; member < EXACT_SETS_MEMBERS_MAX; member++)
+			members |= opaque(0 - (words & segments.of[member])) >> 31 << member;
+	}
+	return members;
+}
+
 /* The members (a bit each) that hold addr (host byte order). */
 WEIR_INLINE uint32_t exact_sets_find(struct table table, uint32_t addr)
 {
-	struct exact_found found = exact_find_in_bucket(table, addr);
-	struct exact_segments segments = exact_segments(table, 1);
-	uint32_t members = 0;
+	struct exact_found found = exact_find_in_bucket(table, addr, EXACT_WORDS);
+	uint32_t members = exact_members(table, (uint32_t)found.hits);
 
-	for (uint32_t member = 0; member < EXACT_SETS_MEMBERS_MAX; member++) {
-		uint32_t hits = found.words & segments.of[member];
-
-		members |= opaque((hits | (0 - hits)) >> 31) << member;
-	}
 	if (WEIR_LIKELY(!found.overflows))
 		return members;
 	read_fence();

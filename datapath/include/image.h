@@ -60,6 +60,15 @@ WEIR_INLINE uint64_t image_u64(struct table table, uint32_t index)
 	return word;
 }
 
+/* Word `index` of a block. */
+WEIR_INLINE uint64_t block_u64(const uint8_t *block, uint32_t index)
+{
+	uint64_t word;
+
+	__builtin_memcpy(&word, __builtin_assume_aligned(block + (index << 3), 8), sizeof(word));
+	return word;
+}
+
 /* Word `index` of the header's section fields. */
 WEIR_INLINE uint32_t image_section(struct table table, uint32_t index)
 {

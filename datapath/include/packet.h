@@ -56,6 +56,7 @@ enum { FLAG_IP_OPTIONS = 1 };
 
 enum {
 	ETHERNET_BYTES = 14,
+	PLAIN_BYTES = ETHERNET_BYTES + 20 + 20, /* up to the end of a TCP header */
 	VLAN_TAGS_MAX = 2,
 	EXT_HEADERS_MAX = 8, /* more than RFC 8200 has uses for; RFC 7112 lets a middlebox drop longer chains */
 };
@@ -315,34 +316,51 @@ WEIR_INLINE enum reason check_fragment(struct packet *packet, uint32_t units, bo
 	return units == 1 && packet->proto == PROTO_TCP ? REASON_MALFORMED_FRAGMENT : REASON_NONE;
 }
 
-WEIR_INLINE enum reason parse_ipv4(const struct frame *frame, struct packet *packet, uint32_t offset)
-{
-	const uint8_t *at = frame_at(frame, offset, 20);
-	uint32_t header, end;
-	enum reason reason;
+/* What decides how an IPv4 packet is read; known beforehand of a plain one. */
+struct ipv4_shape {
+	uint32_t header;   /* bytes, as the header says */
+	uint32_t frag_off; /* flags and offset */
+};
 
-	if (!at || at[0] >> 4 != 4)
-		return REASON_MALFORMED_IPV4;
+/* The IPv4 packet at `offset`, whose first 20 bytes are at `at`. */
+WEIR_INLINE enum reason parse_ipv4_at(const struct frame *frame, struct packet *packet, uint32_t offset,
+				      const uint8_t *at, struct ipv4_shape shape)
+{
+	enum reason reason;
+	uint32_t end;
+
 	packet->l3 = L3_IPV4;
-	packet->hdrlength = at[0] & 0xf;
+	packet->hdrlength = (uint8_t)(shape.header / 4);
 	packet->tos = at[1];
 	packet->ip_length = be16(at + 2);
 	packet->ip_id = be16(at + 4);
-	packet->frag_off = be16(at + 6);
+	packet->frag_off = (uint16_t)shape.frag_off;
 	packet->ttl = at[8];
 	packet->proto = at[9];
 	packet->next_header = at[9];
 	packet->saddr = be32(at + 12);
 	packet->daddr = be32(at + 16);
-	header = packet->hdrlength * 4;
 	end = offset + packet->ip_length;
-	if (header < 20 || packet->ip_length < header || end > frame->len || !frame_at(frame, offset, header))
+	if (shape.header < 20 || packet->ip_length < shape.header || end > frame->len)
 		return REASON_MALFORMED_IPV4;
-	if (header > 20)
+	if (shape.header > 20) {
+		if (!frame_at(frame, offset, shape.header))
+			return REASON_MALFORMED_IPV4;
 		packet->flags |= FLAG_IP_OPTIONS;
-	set_transport(packet, offset + header, end);
-	reason = check_fragment(packet, packet->frag_off & 0x1fff, packet->frag_off & 0x2000, packet->l4_length);
+	}
+	set_transport(packet, offset + shape.header, end);
+	reason = check_fragment(packet, shape.frag_off & 0x1fff, shape.frag_off & 0x2000, packet->l4_length);
 	return reason == REASON_NONE ? parse_transport(frame, packet) : reason;
+}
+
+WEIR_INLINE enum reason parse_ipv4(const struct frame *frame, struct packet *packet, uint32_t offset)
+{
+	const uint8_t *at = frame_at(frame, offset, 20);
+
+	if (!at || at[0] >> 4 != 4)
+		return REASON_MALFORMED_IPV4;
+	return parse_ipv4_at(frame, packet, offset, at,
+			     (struct ipv4_shape){.header = (at[0] & 0xf) * 4, .frag_off = be16(at + 6)});
 }
 
 /* Bit of an extension header that the parser walks over, 0 for everything else. */
@@ -383,7 +401,7 @@ WEIR_INLINE enum reason parse_ext(const struct frame *frame, struct packet *pack
 	enum reason reason;
 
 	for (uint32_t i = 0; i < EXT_HEADERS_MAX; i++) {
-		uint8_t bit = ext_bit(packet->proto);
+		uint8_t bit = ext_bit(forget(packet->proto));
 		const uint8_t *at;
 		uint32_t bytes;
 
@@ -436,12 +454,11 @@ WEIR_INLINE enum reason parse_ipv6(const struct frame *frame, struct packet *pac
 
 /*
  * What almost every frame is: Ethernet without tags, IPv4 without options, no fragment, with room for a TCP header.
- * Asked first, this answers most of what the parser would ask later, and compilers leave those questions out.
+ * Asked first, this answers most of what the parser would ask later, and compilers leave those questions out. `at` has
+ * PLAIN_BYTES, or is NULL.
  */
-WEIR_INLINE bool is_plain(const struct frame *frame)
+WEIR_INLINE bool is_plain(const uint8_t *at)
 {
-	const uint8_t *at = frame->link == LINK_ETHERNET ? frame_at(frame, 0, ETHERNET_BYTES + 20 + 20) : NULL;
-
 	return at && be16(at + 12) == ETHER_IPV4 && at[14] == 0x45 && !(be16(at + 20) & 0x3fff);
 }
 
@@ -449,14 +466,17 @@ WEIR_INLINE bool is_plain(const struct frame *frame)
  * not. */
 WEIR_INLINE enum reason parse_packet(const struct frame *frame, struct packet *packet)
 {
+	const uint8_t *at = frame->link == LINK_ETHERNET ? frame_at(frame, 0, PLAIN_BYTES) : NULL;
 	uint32_t ether_type, offset;
 	enum reason reason;
 
 	*packet = (struct packet){.data = frame->data, .cap = frame->cap, .len = frame->len};
-	if (WEIR_SHORTCUTS && is_plain(frame)) {
+	if (is_plain(at)) {
+		const struct ipv4_shape shape = {.header = 20, .frag_off = be16(at + 20) & 0xc000};
+
 		packet->ether_type = ETHER_IPV4;
 		packet->l3_offset = ETHERNET_BYTES;
-		return parse_ipv4(frame, packet, ETHERNET_BYTES);
+		return parse_ipv4_at(frame, packet, ETHERNET_BYTES, at + ETHERNET_BYTES, shape);
 	}
 	reason = parse_link(frame, &ether_type, &offset);
 	if (reason != REASON_NONE)

@@ -68,12 +68,14 @@ WEIR_INLINE uint32_t rank_entry(struct table table, uint32_t word, uint32_t chun
 
 #ifndef WEIR_BURSTS
 
-/* The lane of the chunk's run, given its leaf. */
+/* The lane of the chunk's run, given its leaf. Most leaves of a table of countries have one. */
 WEIR_INLINE uint32_t rank_lane(struct table table, struct rank_lanes lanes, uint32_t entry, uint32_t chunk)
 {
 	uint32_t lane = entry >> RANK_NUMBER_SHIFT;
 	uint32_t count = (entry & RANK_LOW_MASK) + 1;
 
+	if (WEIR_LIKELY(count == 1))
+		return lane;
 	for (uint32_t step = 0; step < RANK_SEARCH_STEPS; step++) {
 		uint32_t half = count >> 1;
 		uint32_t start = image_u16(table, lanes.starts + lane + half);
@@ -102,10 +104,9 @@ WEIR_INLINE uint32_t rank_lane(struct table table, struct rank_lanes lanes, uint
 
 WEIR_INLINE uint32_t rank_value(struct table table, struct rank_lanes lanes, uint32_t lane)
 {
-	uint32_t word;
-
 	/* Four bytes are there for every lane; those of others are masked off. */
-	__builtin_memcpy(&word, table_at(table, lanes.values + lane * lanes.value_bytes), sizeof(word));
+	uint32_t word = host32(table_at(table, lanes.values + lane * lanes.value_bytes));
+
 	return word & UINT32_MAX >> (32 - 8 * lanes.value_bytes);
 }
 

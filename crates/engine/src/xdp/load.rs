@@ -103,7 +103,7 @@ fn check_version(name: &str, object: &libbpf_rs::OpenObject) -> Result<(), LoadE
 }
 
 /// The memory of the map that holds a section, at least `bytes` of it.
-fn map(object: &Object, section: &str, bytes: usize) -> Result<MmapRaw, EngineError> {
+pub(super) fn map(object: &Object, section: &str, bytes: usize) -> Result<MmapRaw, EngineError> {
     let map = object.maps().find(|map| map.name() == section);
     let map = map.ok_or_else(|| failed(section, "the object has no such section".to_owned()))?;
     if (map.value_size() as usize) < bytes {

@@ -8,6 +8,7 @@
 mod load;
 mod log;
 mod replay;
+pub mod stream;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -7,10 +7,11 @@ use weir_abi::{Verdict, WINDOW_BYTES};
 
 use crate::FrameBurst;
 
-/// `struct replay_header` in datapath/engine/xdp.h, as bytes: cap, len, link, 0.
+/// `struct replay_header` in datapath/engine/xdp.h, as bytes: cap, len, link, padding.
 const HEADER_BYTES: usize = 16;
 
-/// The shortest frame that the kernel's test run takes (`ETH_HLEN`); shorter ones are padded.
+/// The shortest frame that the kernel's test run takes (`ETH_HLEN`, `REPLAY_BYTES_MIN` in xdp.h). Shorter ones
+/// are padded in front: what proves a read to the verifier is where memory ends, so the frame ends there too.
 const FRAME_BYTES_MIN: usize = 14;
 
 /// `struct xdp_md` of the kernel: data, data_end, data_meta, ingress_ifindex, rx_queue_index, egress_ifindex.
@@ -19,7 +20,7 @@ const CONTEXT_WORDS: usize = 6;
 /// What xdp.h returns for a frame without header.
 const REFUSED: u32 = 0xff;
 
-/// The buffer that frames are laid out in: header, frame, padding.
+/// The buffer that frames are laid out in: header, padding, frame.
 pub(super) struct Replay {
     data: Box<[u8; HEADER_BYTES + WINDOW_BYTES]>,
 }
@@ -64,18 +65,18 @@ impl Replay {
         Ok(Ran { verdict: Verdict(output.return_value), took: output.duration })
     }
 
-    /// Writes header, frame and padding; returns how many bytes that is.
+    /// Writes header, padding and frame; returns how many bytes that is.
     fn lay_out(&mut self, burst: &FrameBurst<'_>, index: usize) -> usize {
         let bytes = burst.bytes(index);
         let bytes = &bytes[..bytes.len().min(WINDOW_BYTES)];
-        let header = [bytes.len() as u32, burst.wire_len(index), burst.link() as u32, 0];
+        let padding = FRAME_BYTES_MIN.saturating_sub(bytes.len());
+        let header = [bytes.len() as u32, burst.wire_len(index), burst.link() as u32, padding as u32];
         for (field, word) in self.data.chunks_exact_mut(4).zip(header) {
             field.copy_from_slice(&word.to_ne_bytes());
         }
-        let (frame, padding) = self.data[HEADER_BYTES..].split_at_mut(bytes.len());
-        frame.copy_from_slice(bytes);
-        let padded = bytes.len().max(FRAME_BYTES_MIN);
-        padding[..padded - bytes.len()].fill(0);
-        HEADER_BYTES + padded
+        let start = HEADER_BYTES + padding;
+        self.data[HEADER_BYTES..start].fill(0);
+        self.data[start..start + bytes.len()].copy_from_slice(bytes);
+        start + bytes.len()
     }
 }

@@ -73,10 +73,20 @@ impl Mix<'_> {
     }
 }
 
-/// `count` UDP packets of 64 bytes on the wire to one address, their sources drawn from the mix.
-pub fn small_packets(count: usize, mix: Mix<'_>, seed: u64) -> FrameSet {
+/// `count` addresses drawn from the mix.
+pub fn sources(count: usize, mix: Mix<'_>, seed: u64) -> Vec<u32> {
     let mut random = SplitMix::new(seed);
-    let packets: Vec<[u8; SMALL_FRAME_BYTES]> = (0..count).map(|_| small_packet(mix.source(&mut random))).collect();
+    (0..count).map(|_| mix.source(&mut random)).collect()
+}
+
+/// `count` packets as [`packets_from`] makes them, their sources drawn from the mix.
+pub fn small_packets(count: usize, mix: Mix<'_>, seed: u64) -> FrameSet {
+    packets_from(&sources(count, mix, seed))
+}
+
+/// A UDP packet of 64 bytes on the wire from each of the sources, all to one address.
+pub fn packets_from(sources: &[u32]) -> FrameSet {
+    let packets: Vec<[u8; SMALL_FRAME_BYTES]> = sources.iter().map(|&source| small_packet(source)).collect();
     FrameSet::new(Link::Ethernet, packets.iter().map(|packet| (packet.as_slice(), SMALL_FRAME_BYTES as u32)))
 }
 

@@ -2,7 +2,10 @@
 //! a block list and the country table, and each answer is counted.
 //!
 //! The paper drives eight 10 Gbps ports; here bursts come from memory, so that what is measured is parsing, lookups and rules. Random
-//! traffic has uniformly random sources, the botnet mix 10% random, 20% allowed and 70% blocked ones, as in the paper.
+//! traffic has uniformly random sources, the botnet mix 10% random, 20% allowed and 70% blocked ones, as in the paper. What the kernel
+//! takes for the same packets is in `kernel.rs`.
+
+mod kernel;
 
 use super::Row;
 use super::data::Dataset;
@@ -14,19 +17,16 @@ use std::fmt::Write;
 use std::fs;
 use std::net::Ipv4Addr;
 use std::path::Path;
-use std::time::Duration;
 use weir_abi::{BURST_MAX, Verdict};
-use weir_engine::clang::{BpfShape, Clang};
+use weir_engine::clang::Clang;
 use weir_engine::cpu::Cpu;
 use weir_engine::memory::{self, FrameSet, Spread};
 use weir_engine::native::{STAGE_CLOCK, STAGES};
-use weir_engine::{Filter, NativeFilter, Program, XdpFilter};
+use weir_engine::{Filter, NativeFilter};
 
 /// Packets in memory: 64 MB of frames, more than any cache holds of the tables' lines they touch.
 const PACKETS: usize = 1 << 18;
 const REPEATS: usize = 15;
-/// Frames timed one by one in the kernel.
-const BPF_FRAMES: usize = 1 << 14;
 
 const POLICY: &str = r#"
 table allow   { type ipv4; file "allow.txt" }
@@ -37,38 +37,6 @@ upstream {
   ip saddr @country { HR, SI, AT } counter
   ip saddr @allow counter
   ip saddr @block counter drop
-  accept
-}
-downstream { accept }
-"#;
-
-/// A program that does nothing: what the kernel and its clock take.
-const EMPTY_C: &str = r#"
-#include "env.h"
-#include "verdict.h"
-#include "packet.h"
-#include "xdp.h"
-
-WEIR_INLINE uint32_t empty_frame(const struct env *env, const struct frame *frame, struct packet *packet)
-{
-	(void)env;
-	(void)frame;
-	(void)packet;
-	return ACTION_ACCEPT;
-}
-
-WEIR_XDP_CHAIN(empty)
-"#;
-
-/// Parses and counts one rule.
-const PARSE: &str = "upstream { accept }\ndownstream { accept }\n";
-
-/// The rules of [`POLICY`] with answers that cost nothing.
-const RULES: &str = r#"
-upstream {
-  ip saddr 10.0.0.0/8 counter
-  ip saddr 192.0.2.0/24 counter
-  ip saddr 198.51.100.0/24 counter drop
   accept
 }
 downstream { accept }
@@ -89,10 +57,11 @@ pub fn run(options: &BenchOptions) -> Result<Vec<Row>, Failure> {
         let policy = write_policy(directory.path(), &country, &allowed, &blocked)?;
         let bytes: usize = policy.images()?.iter().map(|image| image.as_bytes().len()).sum();
         for mix in [Mix::Random, Mix::Botnet { allowed: &allowed, blocked: &blocked }] {
-            let frames = traffic::small_packets(PACKETS, mix, 11);
+            let sources = traffic::sources(PACKETS, mix, 11);
+            let frames = traffic::packets_from(&sources);
             let row = || Row::default().of("policy", name).of("keys", mix.name());
             rows.push(native(&policy, &frames, row().of("engine", "native"))?.number("bytes", bytes as f64));
-            rows.push(bpf(&policy, &frames, row().of("engine", "xdp"))?);
+            rows.push(kernel::run(&policy, &sources, &frames, row().of("engine", "xdp"))?);
         }
     }
     Ok(rows)
@@ -148,42 +117,4 @@ fn native(policy: &Policy, frames: &FrameSet, row: Row) -> Result<Row, Failure> 
         row = row.number(&format!("{stage}_cycles_per_packet"), cycles.median);
     }
     Ok(row)
-}
-
-/// Nanoseconds a packet in the kernel. Each frame is run once, so that tables are as cold as real traffic finds them. Four programs take turns:
-/// an empty one, one that parses, one that has rules too, and the policy; their differences are the shares of the stages.
-fn bpf(policy: &Policy, frames: &FrameSet, row: Row) -> Result<Row, Failure> {
-    let mut programs = [empty()?, plain(PARSE)?, plain(RULES)?, policy.xdp()?];
-    let mut samples: [Vec<f64>; 4] = Default::default();
-    for burst in frames.bursts().take(BPF_FRAMES / BURST_MAX) {
-        for (program, samples) in programs.iter_mut().zip(&mut samples) {
-            let mut took = Duration::ZERO;
-            for index in 0..burst.len() {
-                took += program.time_frame(0, &burst, index, 1)?;
-            }
-            samples.push(took.as_secs_f64() * 1e9 / burst.len() as f64);
-        }
-    }
-    let [empty, parse, rules, all] = samples.map(|samples| Spread::of(samples).expect("there are frames"));
-    Ok(row
-        .spread("ns_per_packet", all)
-        .number("empty_program_ns_per_packet", empty.median)
-        .number("ns_per_packet_beyond_empty", all.median - empty.median)
-        .number("parse_ns_per_packet", parse.median - empty.median)
-        .number("rules_ns_per_packet", rules.median - parse.median)
-        .number("lookup_ns_per_packet", all.median - rules.median))
-}
-
-fn empty() -> Result<XdpFilter, Failure> {
-    let program = Program { chains: vec!["empty".to_owned()], rules: 0, tables: vec![] };
-    let object = Clang::find()?.bpf("empty", EMPTY_C, &BpfShape::new(&program, &[]))?.object;
-    Ok(XdpFilter::load("empty", &object, &program, &[])?)
-}
-
-/// A policy without tables.
-fn plain(text: &str) -> Result<XdpFilter, Failure> {
-    let directory = tempfile::tempdir().map_err(|error| Failure::Runtime(format!("temporary directory: {error}")))?;
-    let path = directory.path().join("plain.weir");
-    fs::write(&path, text).map_err(|error| Failure::file(&path, error))?;
-    Policy::load(&path)?.xdp()
 }

@@ -1,0 +1,52 @@
+//! Packets one after the other, as a driver's receive loop hands them over: one system call for all, each from another source.
+//!
+//! For measuring. The object must have been made with datapath/engine/stream.h behind the policy's own code, which defines a
+//! program `weir_<chain>_stream` for each chain.
+
+use std::time::Duration;
+
+use super::load::map;
+use super::{XdpFilter, failed, find};
+use crate::{EngineError, FrameBurst};
+
+/// The most sources of a stream: `STREAM_SOURCES_MAX` in datapath/engine/stream.h.
+pub const SOURCES_MAX: usize = 1 << 18;
+
+/// Section of `struct stream`.
+const SECTION: &str = ".bss.stream";
+/// `offsetof(struct stream, sources)`; the first word is the source whose turn it is.
+const SOURCES_AT: usize = 64;
+
+impl XdpFilter {
+    /// Decides frame `index` of `burst`, Ethernet and IPv4 without tags, once from each of `sources` (host byte order), and says
+    /// what a packet took on the average, as the kernel measures it, in whole ns: from the first packet to the last, with no
+    /// system call in between. Every packet is counted.
+    ///
+    /// # Errors
+    /// The object has no such programs, or the kernel refuses to run them.
+    ///
+    /// # Panics
+    /// If there is no such chain or frame, no source, or more than [`SOURCES_MAX`].
+    pub fn stream(
+        &mut self,
+        chain: usize,
+        burst: &FrameBurst<'_>,
+        index: usize,
+        sources: &[u32],
+    ) -> Result<Duration, EngineError> {
+        assert!((1..=SOURCES_MAX).contains(&sources.len()), "1 to {SOURCES_MAX} sources");
+        let stream = map(&self.object, SECTION, SOURCES_AT + SOURCES_MAX * size_of::<u32>())?;
+        let network: Vec<u32> = sources.iter().map(|source| source.to_be()).collect();
+        // SAFETY: the mapping has room for the first word and all sources (checked by `map`, and above), is aligned to a page,
+        // and nothing else writes it: no program runs outside of calls with `&mut self`.
+        unsafe {
+            stream.as_mut_ptr().cast::<u32>().write_volatile(0);
+            let to = stream.as_mut_ptr().add(SOURCES_AT).cast::<u32>();
+            to.copy_from_nonoverlapping(network.as_ptr(), network.len());
+        }
+        let name = format!("weir_{}_stream", self.costs[chain].chain);
+        let program = find(&self.object, &name)?;
+        let ran = self.replay.run(&program, burst, index, sources.len() as u32);
+        Ok(ran.map_err(|problem| failed(&name, problem))?.took)
+    }
+}
