@@ -206,7 +206,8 @@ fn exact_set6_of_either_kind_and_both() {
         let image = check6_in(table(Family::Ipv6, Kind::Set, &list), Layout::ExactSet6, &edges6(&list));
         let sections = image.sections();
         assert!(sections[1].1 <= nets * 64 / 3 + 64 && sections[2].1 <= hosts * 64, "{sections:?}");
-        assert!(sections[3].1 <= list.len() * 16 + 256, "{sections:?}");
+        // One in twenty looks like a mark, which no real list has: all of these are in the overflow.
+        assert!(sections[3].1 <= list.len() * 24 + 256, "{sections:?}");
     }
 }
 

@@ -175,11 +175,14 @@ pub(crate) fn build(prefixes: &[Prefix6], room: Room) -> Result<Image, BuildErro
     let hosts = keys.len() - nets;
     let with_room = |count: usize| count + if count > 0 { room.beside(count, KEYS_SPARE_MIN) } else { 0 };
     let spare = room.beside(keys.len() / LEFT_SPARE_ONE_IN, LEFT_SPARE_MIN);
+    // No seed has a bucket for these.
+    let marks = keys.iter().filter(|key| key.looks_like_a_mark()).count();
+    let left_max = marks + LEFT_MIN.max(keys.len() / LEFT_ONE_IN);
     for attempt in 0..SEEDS {
         let mut filler = Filler::new(with_room(nets), with_room(hosts), seed(&keys, attempt));
         keys.iter().for_each(|&key| filler.insert(key));
         let last = attempt + 1 == SEEDS;
-        if filler.left.len() > LEFT_MIN.max(keys.len() / LEFT_ONE_IN) && !last {
+        if filler.left.len() > left_max && !last {
             continue;
         }
         let Some(overflow) = filler.overflow(spare) else { continue };
