@@ -4,7 +4,8 @@
  * crates/tables/src/layout/rank_leaf/mod.rs.
  *
  * User space ranks a key in its leaf with one comparison of a cache line; the kernel has no vectors and searches the
- * leaf's few lanes. Bursts of keys are looked up in rank_leaf_burst.h.
+ * leaf's few lanes. Bursts of keys are looked up in rank_leaf_burst.h. A writer may change the table meanwhile
+ * (crates/tables/src/live): each word on a key's way is read once, and what it leads to is there before it is.
  */
 #ifndef WEIR_RANK_LEAF_H
 #define WEIR_RANK_LEAF_H

@@ -119,4 +119,5 @@ fn layouts_follow_the_costs_of_the_machine() {
         desk.run(&format!("compile lists.weir -o x.bundle {line}")).fails(2, &[&format!("{name}.json"), problem]);
     }
     desk.run("check lists.weir --costs nothing.json").fails(2, &["nothing.json", "No such file"]);
+    desk.run("check lists.weir --costs /dev/zero").fails(2, &["/dev/zero", "longer than 1 MiB"]);
 }

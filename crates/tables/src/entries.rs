@@ -9,7 +9,7 @@ use std::net::IpAddr;
 use weir_abi::{Family, Layout};
 
 use crate::image::{BuildError, Image};
-use crate::layout::{dxr, exact_set, exact_set6, exact_sets, range6, rank_leaf};
+use crate::layout::{Room, dxr, exact_set, exact_set6, exact_sets, range6, rank_leaf};
 use crate::list::Problem;
 use crate::prefix::{Address, Element, Prefix, Prefix4, Prefix6};
 use crate::reference::Reference;
@@ -44,7 +44,7 @@ impl Prefixes {
         }
     }
 
-    fn family(&self) -> Family {
+    pub fn family(&self) -> Family {
         match self {
             Prefixes::V4(_) => Family::Ipv4,
             Prefixes::V6(_) => Family::Ipv6,
@@ -101,6 +101,27 @@ impl Labels {
     /// The label of an id.
     pub fn name(&self, id: u32) -> Option<&str> {
         self.names.get((id as usize).checked_sub(1)?).map(|name| &**name)
+    }
+
+    /// Labels by id, the first is 1.
+    pub fn names(&self) -> &[Box<str>] {
+        &self.names
+    }
+
+    /// The highest label in use, for tables of a kind.
+    pub fn count(&self, kind: Kind) -> u32 {
+        match kind {
+            Kind::Set => 1,
+            Kind::Labels => self.names.len() as u32,
+        }
+    }
+
+    /// As [`Labels::intern`]; `None` if the label is new and its id would not be below `max`.
+    pub fn intern_below(&mut self, name: &str, max: u32) -> Option<u32> {
+        match self.ids.get(name) {
+            Some(&id) => Some(id),
+            None => (self.names.len() as u32 + 1 < max).then(|| self.intern(name)),
+        }
     }
 
     /// The id of a label, new or known.
@@ -353,17 +374,31 @@ impl Table {
             Kind::Set => 1,
             Kind::Labels => self.labels.len() as u32,
         };
-        match (layout, &self.prefixes) {
-            (Layout::Dxr16x4, Prefixes::V4(prefixes)) => dxr::build(prefixes, labels),
-            (Layout::ExactSet, Prefixes::V4(_)) if self.kind == Kind::Labels => Err(BuildError::Labelled { layout }),
-            (Layout::ExactSet, Prefixes::V4(prefixes)) => exact_set::build(prefixes),
-            (Layout::ExactSets, _) => exact_sets::exact_sets(&[self]),
-            (Layout::ExactSet6, Prefixes::V6(_)) if self.kind == Kind::Labels => Err(BuildError::Labelled { layout }),
-            (Layout::ExactSet6, Prefixes::V6(prefixes)) => exact_set6::build(prefixes),
-            (Layout::Range6, Prefixes::V6(prefixes)) => range6::build(prefixes, labels),
-            (Layout::RankLeaf, Prefixes::V4(prefixes)) => rank_leaf::build4(prefixes, labels),
-            (Layout::RankLeaf6, Prefixes::V6(prefixes)) => rank_leaf::build6(prefixes, labels),
-            _ => Err(BuildError::Family { layout, family: self.family() }),
+        build(self.kind, labels, &self.prefixes, layout, Room::None)
+    }
+}
+
+/// Builds the image of prefixes that are sorted, none twice, with labels `1..=labels`.
+pub(crate) fn build(
+    kind: Kind,
+    labels: u32,
+    prefixes: &Prefixes,
+    layout: Layout,
+    room: Room,
+) -> Result<Image, BuildError> {
+    match (layout, prefixes) {
+        (Layout::ExactSet | Layout::ExactSets, Prefixes::V4(_)) | (Layout::ExactSet6, Prefixes::V6(_))
+            if kind == Kind::Labels =>
+        {
+            Err(BuildError::Labelled { layout })
         }
+        (Layout::Dxr16x4, Prefixes::V4(prefixes)) => dxr::build(prefixes, labels),
+        (Layout::ExactSet, Prefixes::V4(prefixes)) => exact_set::build(prefixes, room),
+        (Layout::ExactSets, Prefixes::V4(prefixes)) => exact_sets::build(&[prefixes], room),
+        (Layout::ExactSet6, Prefixes::V6(prefixes)) => exact_set6::build(prefixes, room),
+        (Layout::Range6, Prefixes::V6(prefixes)) => range6::build(prefixes, labels),
+        (Layout::RankLeaf, Prefixes::V4(prefixes)) => rank_leaf::build4(prefixes, labels, room),
+        (Layout::RankLeaf6, Prefixes::V6(prefixes)) => rank_leaf::build6(prefixes, labels, room),
+        _ => Err(BuildError::Family { layout, family: prefixes.family() }),
     }
 }

@@ -46,10 +46,18 @@ impl Image {
         &self.memory
     }
 
+    /// The first byte, for those who read what a writer changes meanwhile: no slice may be made of such bytes.
+    pub(crate) fn start(&self) -> *mut u8 {
+        self.memory.start()
+    }
+
+    pub(crate) fn header(&self) -> Header {
+        Header::read(self.as_bytes()).expect("an image is valid by construction")
+    }
+
     /// A view to look keys up with. Takes no time to make: the bytes are known to be valid.
     pub fn view(&self) -> ImageView<'_> {
-        let header = Header::read(self.as_bytes());
-        header.and_then(|header| ImageView::open(&header, self.as_bytes())).expect("an image is valid by construction")
+        ImageView::open(&self.header(), self.as_bytes()).expect("an image is valid by construction")
     }
 
     /// How it is laid out.
@@ -59,7 +67,7 @@ impl Image {
 
     /// Name and bytes of each section, the header first; padding between sections is not counted.
     pub fn sections(&self) -> Vec<(&'static str, usize)> {
-        let header = Header::read(self.as_bytes()).expect("an image is valid by construction");
+        let header = self.header();
         let names: &[&'static str] = match self.layout {
             Layout::Dxr16x4 => &dxr::SECTIONS,
             Layout::ExactSet | Layout::ExactSets => &exact_set::SECTIONS,

@@ -42,6 +42,11 @@ impl Memory {
         Memory { start, bytes }
     }
 
+    /// The first byte.
+    pub fn start(&self) -> *mut u8 {
+        self.start.as_ptr()
+    }
+
     fn layout(bytes: usize) -> Layout {
         let align = if bytes < HUGE_FROM_BYTES { PAGE_BYTES } else { HUGE_BYTES };
         let size = bytes.max(1).checked_next_multiple_of(align).expect("memory was not asked for by the exabyte");

@@ -2,139 +2,48 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+#[path = "support/guarded.rs"]
+mod guarded;
 mod support;
 
 use std::path::Path;
 use std::process::Command;
-use std::sync::OnceLock;
 
-use libloading::{Library, Symbol};
+use guarded::Guarded;
+use libloading::Symbol;
+use support::shim::{Datapath, Find4, Find6, FindBurst4, FindBurst6, is_ipv6, lookup, shim};
 use support::*;
 use weir_abi::{BURST_MAX, Family, Layout};
 use weir_tables::{Entries, Image, ImageView, Kind};
 
-/// The C lookup of a layout, and whether there is one for bursts.
-fn lookup(layout: Layout) -> (&'static str, bool) {
-    match layout {
-        Layout::Dxr16x4 => ("dxr16x4_find", false),
-        Layout::ExactSet => ("exact_set_find", true),
-        Layout::ExactSets => ("exact_sets_find", true),
-        Layout::ExactSet6 => ("exact_set6_find", true),
-        Layout::Range6 => ("range6_find", false),
-        Layout::RankLeaf => ("rank_leaf_find", true),
-        Layout::RankLeaf6 => ("rank_leaf6_find", true),
-    }
+/// The lookups of one compiler against those of Rust.
+trait Check {
+    fn check_bursts4(&self, image: &Image, keys: &[u32]);
+    fn check_bursts6(&self, image: &Image, keys: &[u128]);
+    fn check4(&self, image: &Image, keys: impl IntoIterator<Item = u32>);
+    fn check6(&self, image: &Image, keys: impl IntoIterator<Item = u128>);
 }
 
-fn is_ipv6(layout: Layout) -> bool {
-    matches!(layout, Layout::Range6 | Layout::RankLeaf6 | Layout::ExactSet6)
-}
-
-/// Functions that a loader finds: `shim_` and the name of the lookup.
-fn shim() -> String {
-    let mut text = "#include \"lookup.h\"\n#define TABLE(image) ((struct table){image, UINT32_MAX})\n".to_owned();
-    let mut define = |head: String, body: String| text.push_str(&format!("{head};\n{head}\n{{\n\t{body};\n}}\n"));
-    for layout in Layout::ALL {
-        let (name, _) = lookup(layout);
-        let (types, keys) = match is_ipv6(layout) {
-            true => ("uint64_t hi, uint64_t lo", "hi, lo"),
-            false => ("uint32_t addr", "addr"),
-        };
-        define(
-            format!("uint32_t shim_{name}(const uint8_t *image, {types})"),
-            format!("return {name}(TABLE(image), {keys})"),
-        );
-    }
-    text.push_str("#ifdef WEIR_BURSTS\n");
-    let mut define = |head: String, body: String| text.push_str(&format!("{head};\n{head}\n{{\n\t{body};\n}}\n"));
-    for layout in Layout::ALL.into_iter().filter(|&layout| lookup(layout).1) {
-        let (name, _) = lookup(layout);
-        let (types, keys) = match is_ipv6(layout) {
-            true => ("const uint64_t *hi, const uint64_t *lo", "hi, lo"),
-            false => ("const uint32_t *addrs", "addrs"),
-        };
-        define(
-            format!("void shim_{name}_burst(const uint8_t *image, {types}, uint32_t *labels, uint32_t count)"),
-            format!("{name}_burst(TABLE(image), {keys}, labels, count)"),
-        );
-    }
-    text + "#endif\n"
-}
-
-/// Compilers, each for this machine, for the one that bundles are compiled for (with the kernels that are chosen when the
-/// code runs, and without), and for one without AVX2.
-const COMPILERS: [(&str, &[&str]); 6] = [
-    ("clang-19", &["-march=native"]),
-    ("clang-19", &["-march=x86-64-v3"]),
-    ("clang-19", &["-march=x86-64-v3", "-DWEIR_NO_AVX512"]),
-    ("clang-19", &["-march=x86-64", "-DWEIR_NO_AVX512"]),
-    ("cc", &["-march=native"]),
-    ("cc", &["-march=x86-64-v3", "-DWEIR_NO_AVX512"]),
-];
-const FLAGS: [&str; 7] = ["-std=c11", "-O3", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC"];
-
-type Find4 = unsafe extern "C" fn(*const u8, u32) -> u32;
-type Find6 = unsafe extern "C" fn(*const u8, u64, u64) -> u32;
-type FindBurst4 = unsafe extern "C" fn(*const u8, *const u32, *mut u32, u32);
-type FindBurst6 = unsafe extern "C" fn(*const u8, *const u64, *const u64, *mut u32, u32);
-
-/// The lookups as one compiler made them.
-struct Datapath {
-    compiler: String,
-    library: Library,
-}
-
-impl Datapath {
-    /// One for each compiler found, at least one.
-    fn all() -> &'static [Self] {
-        static ALL: OnceLock<Vec<Datapath>> = OnceLock::new();
-        let all = ALL.get_or_init(|| COMPILERS.into_iter().filter_map(Self::compile).collect());
-        assert!(!all.is_empty(), "no C compiler: install one of {COMPILERS:?} to check the C lookups");
-        all
-    }
-
-    fn compile((compiler, machine): (&str, &[&str])) -> Option<Self> {
-        let dir = tempfile::tempdir().unwrap();
-        let (source, object) = (dir.path().join("shim.c"), dir.path().join("shim.so"));
-        std::fs::write(&source, shim()).unwrap();
-        let include = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../datapath/include");
-        let mut command = Command::new(compiler);
-        command.args(FLAGS).args(machine).arg("-I").arg(include).arg("-o").args([&object, &source]);
-        let run = command.output().ok()?;
-        let compiler = format!("{compiler} {}", machine.join(" "));
-        assert!(run.status.success(), "{compiler}: {}", String::from_utf8_lossy(&run.stderr));
-        // SAFETY: the library was just made from shim(), which has no constructors.
-        let library = unsafe { Library::new(object) }.unwrap();
-        Some(Datapath { compiler, library })
-    }
-
-    /// A function of the given type for the layout of the image.
-    ///
-    /// # Safety
-    /// `T` is the function's type: as [`shim`] defines it for the layout's family, `suffix` empty or `_burst`.
-    unsafe fn symbol<T>(&self, image: &Image, suffix: &str) -> Symbol<'_, T> {
-        let name = format!("shim_{}{suffix}", lookup(image.layout()).0);
-        // SAFETY: the caller says so.
-        unsafe { self.library.get(name.as_bytes()) }.unwrap()
-    }
-
+impl Check for Datapath {
     /// Bursts of all lengths, if the layout has them.
     fn check_bursts4(&self, image: &Image, keys: &[u32]) {
         if !lookup(image.layout()).1 {
             return;
         }
         // SAFETY: shim() defines it so.
-        let find: Symbol<'_, FindBurst4> = unsafe { self.symbol(image, "_burst") };
+        let find: Symbol<'_, FindBurst4> = unsafe { self.symbol(image.layout(), "_burst") };
         let (view, mut rest, mut count) = (image.view(), keys, 0);
+        let memory = at_the_edge(image);
         while !rest.is_empty() {
             count = count % BURST_MAX + 1;
             let (burst, after) = rest.split_at(count.min(rest.len()));
-            let mut labels = [u32::MAX; BURST_MAX];
+            let (keys, labels) = (Guarded::copy(burst, 4), Guarded::copy(&vec![u32::MAX; burst.len()], 4));
             // SAFETY: the image was checked, and as many keys and labels are there.
-            unsafe { find(image.as_bytes().as_ptr(), burst.as_ptr(), labels.as_mut_ptr(), burst.len() as u32) };
+            unsafe { find(memory.start(), keys.start(), labels.start(), burst.len() as u32) };
+            // SAFETY: as many labels were written there.
+            let labels = unsafe { std::slice::from_raw_parts(labels.start::<u32>(), burst.len()) };
             let found = burst.iter().map(|&key| view.find4(key));
-            assert!(found.eq(labels[..burst.len()].iter().copied()), "{}: {burst:x?}", self.compiler);
-            assert!(labels[burst.len()..].iter().all(|&label| label == u32::MAX), "written beyond the burst");
+            assert!(found.eq(labels.iter().copied()), "{}: {burst:x?}", self.compiler);
             rest = after;
         }
     }
@@ -145,19 +54,22 @@ impl Datapath {
             return;
         }
         // SAFETY: shim() defines it so.
-        let find: Symbol<'_, FindBurst6> = unsafe { self.symbol(image, "_burst") };
+        let find: Symbol<'_, FindBurst6> = unsafe { self.symbol(image.layout(), "_burst") };
         let (view, mut rest, mut count) = (image.view(), keys, 0);
+        let memory = at_the_edge(image);
         while !rest.is_empty() {
             count = count % BURST_MAX + 1;
             let (burst, after) = rest.split_at(count.min(rest.len()));
-            let mut labels = [u32::MAX; BURST_MAX];
             let hi: Vec<u64> = burst.iter().map(|key| (key >> 64) as u64).collect();
             let lo: Vec<u64> = burst.iter().map(|&key| key as u64).collect();
-            let image = image.as_bytes().as_ptr();
+            let [hi, lo] = [hi, lo].map(|half| Guarded::copy(&half, 8));
+            let labels = Guarded::copy(&vec![u32::MAX; burst.len()], 4);
             // SAFETY: the image was checked, and as many keys and labels are there.
-            unsafe { find(image, hi.as_ptr(), lo.as_ptr(), labels.as_mut_ptr(), burst.len() as u32) };
+            unsafe { find(memory.start(), hi.start(), lo.start(), labels.start(), burst.len() as u32) };
+            // SAFETY: as many labels were written there.
+            let labels = unsafe { std::slice::from_raw_parts(labels.start::<u32>(), burst.len()) };
             let found = burst.iter().map(|&key| view.find6(key));
-            assert!(found.eq(labels[..burst.len()].iter().copied()), "{}: {burst:x?}", self.compiler);
+            assert!(found.eq(labels.iter().copied()), "{}: {burst:x?}", self.compiler);
             rest = after;
         }
     }
@@ -166,11 +78,11 @@ impl Datapath {
         let keys: Vec<u32> = keys.into_iter().collect();
         self.check_bursts4(image, &keys);
         // SAFETY: shim() defines it so.
-        let find: Symbol<'_, Find4> = unsafe { self.symbol(image, "") };
-        let view = image.view();
+        let find: Symbol<'_, Find4> = unsafe { self.symbol(image.layout(), "") };
+        let (view, memory) = (image.view(), at_the_edge(image));
         for key in keys {
             // SAFETY: the image was checked, so that lookups stay inside its bytes.
-            let c = unsafe { find(image.as_bytes().as_ptr(), key) };
+            let c = unsafe { find(memory.start(), key) };
             assert_eq!(c, view.find4(key), "{} {} at {key:#010x}", self.compiler, image.layout().name());
         }
     }
@@ -179,14 +91,19 @@ impl Datapath {
         let keys: Vec<u128> = keys.into_iter().collect();
         self.check_bursts6(image, &keys);
         // SAFETY: shim() defines it so.
-        let find: Symbol<'_, Find6> = unsafe { self.symbol(image, "") };
-        let view = image.view();
+        let find: Symbol<'_, Find6> = unsafe { self.symbol(image.layout(), "") };
+        let (view, memory) = (image.view(), at_the_edge(image));
         for key in keys {
             // SAFETY: the image was checked, so that lookups stay inside its bytes.
-            let c = unsafe { find(image.as_bytes().as_ptr(), (key >> 64) as u64, key as u64) };
+            let c = unsafe { find(memory.start(), (key >> 64) as u64, key as u64) };
             assert_eq!(c, view.find6(key), "{} {} at {key:#034x}", self.compiler, image.layout().name());
         }
     }
+}
+
+/// The image where a read behind its last line, or before its first, is fatal.
+fn at_the_edge(image: &Image) -> Guarded {
+    Guarded::copy(image.as_bytes(), 64)
 }
 
 fn build(entries: Entries, layout: Layout) -> Image {
@@ -307,6 +224,25 @@ fn mutated_images_that_are_accepted_answer_alike() {
         assert!(ImageView::new(image.as_bytes()).is_ok());
     }
     assert!(accepted > 20, "mutations that change labels and starts only are accepted: {accepted}");
+}
+
+/// A value of a hostile image may be the block that it is in, or one further up.
+#[test]
+fn blocks_without_end_come_to_nothing() {
+    let bytes = build(table(Family::Ipv6, Kind::Labels, &crowd6()), Layout::RankLeaf6).as_bytes().to_vec();
+    let word = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap());
+    // Header words: offset and bytes of the values, the last of which ends three bytes before them.
+    let (values, end) = (word(24 + 4 * 6) as usize, bytes.len() - 3);
+    let host = word(64 + 4 * 0x2001) | 1 << 31;
+    let mut endless = bytes.clone();
+    for at in (values..end).step_by(4).filter(|&at| word(at) >> 31 != 0) {
+        endless[at..at + 4].copy_from_slice(&host.to_le_bytes());
+    }
+    let image = Image::from_bytes(&endless).unwrap();
+    for datapath in Datapath::all() {
+        datapath.check6(&image, (0..3000).map(|index| 0x2001_0db8_0001 << 80 | index));
+        datapath.check6(&image, (0..500).map(|index| 0x2001_0db8_0db8_0db8_0db8_0db8_0db8_0000 | index));
+    }
 }
 
 #[test]

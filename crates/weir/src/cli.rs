@@ -244,6 +244,8 @@ fn workers(text: &str) -> Result<usize, String> {
 pub enum LiveEngine {
     /// Raw packet sockets: works everywhere.
     Afpacket,
+    /// AF_XDP sockets.
+    Afxdp,
 }
 
 /// `weir ctl`

@@ -7,6 +7,7 @@ use crate::failure::Failure;
 use serde::Deserialize;
 use std::fs;
 use std::hint::black_box;
+use std::io::Read;
 use std::path::Path;
 use weir_engine::memory::Spread;
 use weir_engine::tsc;
@@ -24,6 +25,9 @@ const SIZES: usize = 13;
 /// Lines picked from each in a round, no two rounds the same.
 const PICKS: u32 = 1 << 20;
 const ROUNDS: u32 = 5;
+
+/// Longer than any file of costs.
+const FILE_BYTES_MAX: u64 = 1 << 20;
 
 /// A file of costs, as `weir bench line-costs --json` prints them.
 #[derive(Deserialize)]
@@ -44,7 +48,12 @@ struct Point {
 /// The file cannot be read, or is of something else.
 pub fn read(path: &Path) -> Result<CostModel, Failure> {
     let refuse = |what: String| Failure::Rejected(format!("weir: {}: {what}", path.display()));
-    let text = fs::read_to_string(path).map_err(|error| refuse(error.to_string()))?;
+    let mut text = String::new();
+    let file = fs::File::open(path).map_err(|error| refuse(error.to_string()))?;
+    file.take(FILE_BYTES_MAX + 1).read_to_string(&mut text).map_err(|error| refuse(error.to_string()))?;
+    if text.len() as u64 > FILE_BYTES_MAX {
+        return Err(refuse(format!("longer than {} MiB", FILE_BYTES_MAX >> 20)));
+    }
     let file: File = serde_json::from_str(&text).map_err(|error| {
         refuse(format!("line {}: not the JSON of `weir bench line-costs --json`: {error}", error.line()))
     })?;

@@ -14,11 +14,16 @@ use std::fmt::{self, Debug, Display, Formatter};
 /// Labels of every map.
 const LABELS: [&str; 4] = ["HR", "SI", "AT", "other"];
 /// Names of the IPv4 and IPv6 sets and maps that every policy has.
-const TABLES: [(&str, &str, bool); 6] = [
+const TABLES: [(&str, &str, bool); 11] = [
     ("hosts", "ipv4", false),
+    ("hosts-b", "ipv4", false),
+    ("hosts-c", "ipv4", false),
+    ("hosts-d", "ipv4", false),
+    ("hosts-e", "ipv4", false),
     ("nets", "ipv4", false),
     ("sites", "ipv4", true),
     ("hosts6", "ipv6", false),
+    ("whole6", "ipv6", false),
     ("nets6", "ipv6", false),
     ("sites6", "ipv6", true),
 ];
@@ -95,11 +100,21 @@ fn rules(pool: &Pool, size: Size) -> BoxedStrategy<Vec<String>> {
 /// `table nets { type ipv4; elements = { ... } }`
 fn table(pool: &Pool, name: &'static str, family: &'static str, labelled: bool) -> BoxedStrategy<String> {
     let element = match (family, name) {
-        ("ipv4", "hosts") => select(pool.v4.clone()).prop_map(|address| address.to_string()).boxed(),
+        ("ipv4", hosts) if hosts.starts_with("hosts") => matches::host4(pool),
         ("ipv4", _) => matches::element4(pool),
+        ("ipv6", "whole6") => matches::whole6(pool),
         _ => matches::element6(pool),
     };
-    let layout = if name == "hosts" { vec!["", "layout d16x4r; "] } else { vec![""] };
+    // Sets of addresses are fused where nothing keeps them apart.
+    let layout = match name {
+        "hosts" => vec!["", "", "layout d16x4r; ", "layout rank-leaf; "],
+        "hosts-b" => vec!["", "", "layout exact-set; ", "dynamic; "],
+        "hosts-c" | "hosts-d" => vec!["", "", "", "layout exact-sets; "],
+        "nets" => vec!["", "layout d16x4r; "],
+        "nets6" => vec!["", "layout rank-leaf6; ", "layout range6; "],
+        "whole6" => vec!["", "", "layout rank-leaf6; ", "dynamic; "],
+        _ => vec![""],
+    };
     if !labelled {
         return (select(layout), vec(element, 1..12))
             .prop_map(move |(layout, elements)| {

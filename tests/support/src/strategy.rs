@@ -35,9 +35,19 @@ impl Default for Pool {
             "203.0.113.1",
             "203.0.113.255",
             "0.0.0.0",
+            "255.254.0.1",
             "255.255.255.255",
         ];
-        let v6 = ["2001:db8::1", "2001:db8::2", "2001:db8:0:1::1", "2001:db8:ffff::", "::", "ff02::1"];
+        let v6 = [
+            "2001:db8::1",
+            "2001:db8::2",
+            "2001:db8:0:1::1",
+            "2001:db8:ffff::",
+            "::",
+            "ff02::1",
+            "ffff:ffff:ffff:fffe::1",
+            "ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff",
+        ];
         Pool {
             v4: v4.map(|text| text.parse().expect("an IPv4 address")).to_vec(),
             v6: v6.map(|text| text.parse().expect("an IPv6 address")).to_vec(),

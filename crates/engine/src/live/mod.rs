@@ -12,6 +12,7 @@
 //! policies, and no packet waits or is lost while the policy changes.
 
 pub mod afpacket;
+pub mod afxdp;
 pub mod lane;
 pub mod memory;
 mod worker;

@@ -246,7 +246,12 @@ impl<'a> Checker<'a> {
         kind: TableKind,
         facts: Option<&TableFacts>,
     ) {
-        let hosts_only = |facts: &TableFacts| facts.by_length.iter().take(32).all(|&prefixes| prefixes == 0);
+        let only = |lengths: &[usize]| {
+            let others = |facts: &TableFacts| {
+                (0..).zip(&facts.by_length).any(|(length, &prefixes)| prefixes > 0 && !lengths.contains(&length))
+            };
+            facts.is_none_or(|facts| !others(facts))
+        };
         let problem = match layout {
             Layout::Dxr16x4 | Layout::ExactSet | Layout::ExactSets | Layout::RankLeaf if family == Family::Ipv6 => {
                 Some("holds IPv4 only")
@@ -255,8 +260,11 @@ impl<'a> Checker<'a> {
             Layout::ExactSet | Layout::ExactSets | Layout::ExactSet6 if kind == TableKind::Labels => {
                 Some("holds no labels")
             }
-            Layout::ExactSet | Layout::ExactSets if facts.is_some_and(|facts| !hosts_only(facts)) => {
+            Layout::ExactSet | Layout::ExactSets if !only(&[32]) => {
                 Some("holds single addresses, and the table has prefixes")
+            }
+            Layout::ExactSet6 if !only(&[64, 128]) => {
+                Some("holds /64 networks and single addresses, and the table has other prefixes")
             }
             _ => None,
         };

@@ -30,7 +30,7 @@ use weir_abi::Layout;
 
 use crate::cells::Cells;
 use crate::image::{BuildError, HEADER_BYTES, Header, Image, ImageError, Section, Writer};
-use crate::layout::overflow;
+use crate::layout::{Room, overflow};
 use crate::prefix::Prefix4;
 
 pub(super) const BUCKET_BITS_MIN: u32 = 16;
@@ -54,6 +54,9 @@ pub(crate) const SECTIONS: [&str; 2] = ["buckets", "overflow"];
 
 /// At most one bucket in so many overflows.
 pub(super) const OVERFLOW_ONE_IN: usize = 256;
+/// Of a set that may change, one address in so many has room in the overflow, and [`OVERFLOW_SPARE_MIN`] have.
+const OVERFLOW_SPARE_ONE_IN: usize = 32;
+const OVERFLOW_SPARE_MIN: usize = 512;
 
 /// How buckets are laid out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -144,14 +147,19 @@ pub(super) fn addresses_only(layout: Layout, prefixes: &[Prefix4]) -> Result<(),
     }
 }
 
+/// Addresses that there is to be room for in the overflow of `count`.
+pub(super) fn overflow_spare(count: usize, room: Room) -> usize {
+    room.beside(count / OVERFLOW_SPARE_ONE_IN, OVERFLOW_SPARE_MIN)
+}
+
 /// Builds the image of /32 prefixes, sorted and none twice.
-pub(crate) fn build(prefixes: &[Prefix4]) -> Result<Image, BuildError> {
+pub(crate) fn build(prefixes: &[Prefix4], room: Room) -> Result<Image, BuildError> {
     let layout = Layout::ExactSet;
     addresses_only(layout, prefixes)?;
     let geometry = choose(prefixes);
     let mut filler = Filler::new(geometry);
     filler.insert(prefixes, 0, 0..geometry.slots(), 0);
-    let overflow = overflow::build(layout, &filler.overflow)?;
+    let overflow = overflow::build(layout, &filler.overflow, overflow_spare(prefixes.len(), room))?;
     let sections = [Section::U16(&filler.slots), Section::U64(&overflow.words)];
     let numbers = [(SHIFT, geometry.shift), (ORDER, geometry.order)];
     Writer { layout, entries: prefixes.len(), labels: 1 }.write(&sections, &[numbers, overflow.numbers].concat())

@@ -27,10 +27,13 @@
 //!
 //! Example: 2001:db8:1:2::/64 is the word `0x20010db800010002` in one of the 8 slots of its bucket.
 
+use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
+
 use weir_abi::Layout;
 
 use crate::cells::Cells;
 use crate::image::{BuildError, Header, Image, ImageError, Section, Writer};
+use crate::layout::Room;
 use crate::prefix::Prefix6;
 
 const M1: u64 = 0x9e37_79b9_7f4a_7c15;
@@ -53,14 +56,22 @@ pub(crate) const OVERFLOWED: u64 = u64::MAX - 1;
 const KIND_NET: u64 = 1;
 const KIND_HOST: u64 = 2;
 
-/// Seeds that the builder tries. Lists that defeat one by design do not defeat the next.
+/// Seeds that the builder tries.
 const SEEDS: u64 = 32;
+/// The first of them are the same for all tables, and a list can be made to defeat them all; the others hang on the whole
+/// list.
+const KNOWN_SEEDS: u64 = 8;
 /// The overflow is at most so many times the entries in it.
 const OVERFLOW_GROWTH_MAX: usize = 16;
 /// A seed is good if at most one key in so many is left over.
 const LEFT_ONE_IN: usize = 64;
 /// So few keys left over are always good.
 const LEFT_MIN: usize = 8;
+/// Of a set that may change, one key in so many has room in the overflow, and [`LEFT_SPARE_MIN`] have.
+const LEFT_SPARE_ONE_IN: usize = 16;
+const LEFT_SPARE_MIN: usize = 64;
+/// A kind that such a set has at all has room for so many more.
+const KEYS_SPARE_MIN: usize = 256;
 
 const NETS: usize = 0;
 const HOSTS: usize = 1;
@@ -120,6 +131,15 @@ impl Key {
         }
     }
 
+    /// The key of an entry of the overflow; `None` if it is free.
+    pub fn of_entry(entry: [u64; 3]) -> Option<Self> {
+        match entry {
+            [KIND_NET, high, _] => Some(Key::Net(high)),
+            [KIND_HOST, high, low] => Some(Key::Host(high, low)),
+            _ => None,
+        }
+    }
+
     /// Kind, high and low half, as the overflow has them.
     pub fn entry(self) -> [u64; 3] {
         match self {
@@ -134,8 +154,17 @@ fn reduce(half: u32, count: usize) -> usize {
     ((u64::from(half) * count as u64) >> 32) as usize
 }
 
+/// What an attempt hashes the keys with.
+fn seed(keys: &[Key], attempt: u64) -> u64 {
+    let known = (attempt + 1).wrapping_mul(M1).wrapping_mul(M2);
+    if attempt < KNOWN_SEEDS {
+        return known;
+    }
+    BuildHasherDefault::<DefaultHasher>::default().hash_one((known, keys))
+}
+
 /// Builds the image of prefixes, none twice.
-pub(crate) fn build(prefixes: &[Prefix6]) -> Result<Image, BuildError> {
+pub(crate) fn build(prefixes: &[Prefix6], room: Room) -> Result<Image, BuildError> {
     let layout = Layout::ExactSet6;
     let mut keys = Vec::with_capacity(prefixes.len());
     for prefix in prefixes {
@@ -144,14 +173,16 @@ pub(crate) fn build(prefixes: &[Prefix6]) -> Result<Image, BuildError> {
     }
     let nets = keys.iter().filter(|key| matches!(key, Key::Net(_))).count();
     let hosts = keys.len() - nets;
+    let with_room = |count: usize| count + if count > 0 { room.beside(count, KEYS_SPARE_MIN) } else { 0 };
+    let spare = room.beside(keys.len() / LEFT_SPARE_ONE_IN, LEFT_SPARE_MIN);
     for attempt in 0..SEEDS {
-        let mut filler = Filler::new(nets, hosts, (attempt + 1).wrapping_mul(M1).wrapping_mul(M2));
+        let mut filler = Filler::new(with_room(nets), with_room(hosts), seed(&keys, attempt));
         keys.iter().for_each(|&key| filler.insert(key));
         let last = attempt + 1 == SEEDS;
         if filler.left.len() > LEFT_MIN.max(keys.len() / LEFT_ONE_IN) && !last {
             continue;
         }
-        let Some(overflow) = filler.overflow() else { continue };
+        let Some(overflow) = filler.overflow(spare) else { continue };
         let sections = [Section::U64(&filler.nets), Section::U64(&filler.hosts), Section::U64(&overflow)];
         let seed = filler.seed;
         let writer = Writer { layout, entries: prefixes.len(), labels: 1 };
@@ -202,10 +233,11 @@ impl Filler {
         last[0] = OVERFLOWED;
     }
 
-    /// The groups of what is left over; `None` if keys of one group are too many.
-    fn overflow(&self) -> Option<Vec<u64>> {
-        let mut groups = self.left.len().max(2);
-        while groups <= self.left.len().max(2) * OVERFLOW_GROWTH_MAX {
+    /// The groups of what is left over and `spare` more; `None` if keys of one group are too many.
+    fn overflow(&self, spare: usize) -> Option<Vec<u64>> {
+        let least = (self.left.len() + spare).max(2);
+        let mut groups = least;
+        while groups <= least * OVERFLOW_GROWTH_MAX {
             if let Some(words) = self.overflow_of(groups) {
                 return Some(words);
             }
@@ -267,6 +299,11 @@ impl Place {
         }
     }
 
+    /// Buckets of both kinds.
+    pub fn buckets(&self) -> usize {
+        self.nets.count + self.hosts.count
+    }
+
     /// Byte offset of the key's bucket, if there are buckets of its kind.
     pub fn bucket(&self, key: Key) -> Option<usize> {
         let lines = match key {
@@ -275,6 +312,12 @@ impl Place {
         };
         let bucket = reduce((key.hash(self.seed) >> 32) as u32, lines.count);
         (lines.count > 0).then_some(lines.at + bucket * LINE_WORDS * WORD_BYTES)
+    }
+
+    /// Byte offsets of all entries of the overflow.
+    pub fn all_entries(&self) -> impl Iterator<Item = usize> + use<> {
+        let at = self.overflow.at;
+        (0..self.overflow.count * GROUP_ENTRIES).map(move |entry| at + entry * ENTRY_WORDS * WORD_BYTES)
     }
 
     /// Byte offsets of the slots of the bucket at `bucket`, of keys like `key`.
@@ -347,21 +390,35 @@ mod tests {
     #[test]
     fn keys_that_collide_get_another_seed() {
         // Hosts of one network whose hash differs in the low half alone, under the first seed: all in one bucket.
-        let seed = M1.wrapping_mul(M2);
-        let inverse = |odd: u64| (0..6).fold(odd, |x, _| x.wrapping_mul(2u64.wrapping_sub(odd.wrapping_mul(x))));
-        let unmix = |hash: u64| {
-            let x = (hash ^ hash >> 32).wrapping_mul(inverse(M3));
-            let x = (x ^ x >> 29 ^ x >> 58).wrapping_mul(inverse(M2));
-            x ^ x >> 32
-        };
+        let seed = seed(&[], 0);
         let high = 0x2001_0db8_0000_0000u64;
-        let base = (high ^ seed).wrapping_mul(M1).rotate_right(32);
-        let hosts = (0..1000u64).map(|low| unmix(low << 8).wrapping_sub(base));
-        let keys: Vec<_> = hosts.map(|low| Key::Host(high, low)).collect();
+        let keys: Vec<_> = (0..1000u64).map(|low| host(seed, high, low << 8)).collect();
         assert!(keys.iter().all(|key| key.hash(seed) >> 32 == 0), "the hash is undone");
-        let prefixes: Vec<_> =
-            keys.iter().map(|key| Prefix6::new(u128::from(high) << 64 | u128::from(key.entry()[2]), 128, 1)).collect();
-        let image = build(&prefixes).unwrap_or_else(|error| panic!("{error}"));
+        holds_all(&keys);
+    }
+
+    #[test]
+    fn keys_that_collide_under_every_known_seed_are_held() {
+        // Each seed has hosts of one and the same hash, more than a bucket and a group of the overflow hold.
+        let host_of = |attempt, network: u64| host(seed(&[], attempt), 0x2001_0db8_0000_0000 + network, 0);
+        let keys: Vec<_> =
+            (0..SEEDS).flat_map(|attempt| (0..9).map(move |network| host_of(attempt, network))).collect();
+        holds_all(&keys);
+    }
+
+    /// The host of a network that has the hash.
+    fn host(seed: u64, high: u64, hash: u64) -> Key {
+        let inverse = |odd: u64| (0..6).fold(odd, |x, _| x.wrapping_mul(2u64.wrapping_sub(odd.wrapping_mul(x))));
+        let x = (hash ^ hash >> 32).wrapping_mul(inverse(M3));
+        let x = (x ^ x >> 29 ^ x >> 58).wrapping_mul(inverse(M2));
+        let base = (high ^ seed).wrapping_mul(M1).rotate_right(32);
+        Key::Host(high, (x ^ x >> 32).wrapping_sub(base))
+    }
+
+    fn holds_all(keys: &[Key]) {
+        let address = |[_, high, low]: [u64; 3]| u128::from(high) << 64 | u128::from(low);
+        let prefixes: Vec<_> = keys.iter().map(|key| Prefix6::new(address(key.entry()), 128, 1)).collect();
+        let image = build(&prefixes, Room::None).unwrap_or_else(|error| panic!("{error}"));
         assert!(image.sections()[3].1 < 100 * GROUP_WORDS * WORD_BYTES, "{:?}", image.sections());
         assert!(prefixes.iter().all(|prefix| image.view().find6(prefix.addr) == 1));
     }

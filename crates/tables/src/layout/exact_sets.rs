@@ -29,9 +29,9 @@ use crate::entries::{Kind, Table};
 use crate::image::{BuildError, Header, Image, ImageError, Section, Writer};
 use crate::layout::exact_set::{
     BUCKET_BITS_MAX, BUCKET_BITS_MIN, Filler, Geometry, ORDER, ORDER_MAX, OVERFLOW_ONE_IN, Place, SHIFT, WORD_SLOTS,
-    addresses_only,
+    addresses_only, overflow_spare,
 };
-use crate::layout::overflow;
+use crate::layout::{Room, overflow};
 use crate::prefix::Prefix4;
 
 /// Sets in one table at most.
@@ -60,8 +60,13 @@ impl Ends {
         usize::from(start) * WORD_SLOTS..usize::from(self.ends[member]) * WORD_SLOTS
     }
 
+    /// All slots for the one member that there is.
+    pub fn whole(geometry: Geometry) -> Self {
+        Ends { ends: [1 << geometry.order; MEMBERS_MAX], members: 1 }
+    }
+
     /// The members (a bit each) of slots (a bit each).
-    fn members_of(&self, slots: u32) -> u32 {
+    pub fn members_of(&self, slots: u32) -> u32 {
         let has = |member: u32| {
             let segment = self.segment(member);
             u64::from(slots) >> segment.start & ((1 << segment.len()) - 1) != 0
@@ -137,6 +142,13 @@ fn overflow_share(mean: f64, slots: usize) -> f64 {
 /// # Errors
 /// There are none or more than [`MEMBERS_MAX`] tables, or one of them is no set of IPv4 addresses.
 pub fn exact_sets(tables: &[&Table]) -> Result<Image, BuildError> {
+    check(tables)?;
+    let sets: Vec<&[Prefix4]> = tables.iter().map(|table| table.prefixes4()).collect();
+    build(&sets, Room::None)
+}
+
+/// Refuses what cannot share buckets: tables of another family or with labels, none or too many.
+pub(crate) fn check(tables: &[&Table]) -> Result<(), BuildError> {
     let layout = Layout::ExactSets;
     if tables.is_empty() || tables.len() > MEMBERS_MAX {
         return Err(BuildError::Limit { layout, what: "sets, and at least one", max: MEMBERS_MAX });
@@ -148,19 +160,20 @@ pub fn exact_sets(tables: &[&Table]) -> Result<Image, BuildError> {
         if table.kind() == Kind::Labels {
             return Err(BuildError::Labelled { layout });
         }
-        addresses_only(layout, table.prefixes4())?;
     }
-    let sets: Vec<&[Prefix4]> = tables.iter().map(|table| table.prefixes4()).collect();
-    build(&sets)
+    Ok(())
 }
 
-fn build(sets: &[&[Prefix4]]) -> Result<Image, BuildError> {
+/// Builds the image of one to [`MEMBERS_MAX`] sets, each sorted and no prefix in it twice.
+pub(crate) fn build(sets: &[&[Prefix4]], room: Room) -> Result<Image, BuildError> {
+    sets.iter().try_for_each(|set| addresses_only(Layout::ExactSets, set))?;
     let (geometry, ends) = choose_for(sets);
     let mut filler = Filler::new(geometry);
     for (member, set) in sets.iter().enumerate() {
         filler.insert(set, member as u32, ends.segment(member as u32), ends.members - 1);
     }
-    let overflow = overflow::build(Layout::ExactSets, &filler.overflow)?;
+    let entries = sets.iter().map(|set| set.len()).sum();
+    let overflow = overflow::build(Layout::ExactSets, &filler.overflow, overflow_spare(entries, room))?;
     let sections = [Section::U16(&filler.slots), Section::U64(&overflow.words)];
     let numbers = [
         (SHIFT, geometry.shift),
@@ -168,7 +181,6 @@ fn build(sets: &[&[Prefix4]]) -> Result<Image, BuildError> {
         (ENDS, u32::from_le_bytes(ends.ends)),
         (MEMBERS, ends.members),
     ];
-    let entries = sets.iter().map(|set| set.len()).sum();
     let writer = Writer { layout: Layout::ExactSets, entries, labels: (1 << ends.members) - 1 };
     writer.write(&sections, &[&numbers[..], &overflow.numbers].concat())
 }

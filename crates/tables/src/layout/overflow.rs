@@ -13,6 +13,7 @@
 //! ```
 
 use std::collections::hash_map::{Entry, HashMap};
+use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 use std::ops::Range;
 
 use weir_abi::Layout;
@@ -25,8 +26,11 @@ const GROUP_WORDS: usize = 8;
 const WORD_BYTES: usize = 8;
 /// Of 32 bits, at least one is left for the group.
 const SHIFTS: Range<u32> = 1..32;
-/// Multipliers that the builder tries before it gives up. Lists that defeat one by design do not defeat the next.
+/// Multipliers that the builder tries before it gives up.
 const TRIES: u32 = 64;
+/// The first of them are the same for all tables, and a list can be made to defeat them all; the others hang on the whole
+/// list.
+const KNOWN_TRIES: u32 = TRIES_A_SIZE;
 /// Tries with so many groups before there are twice as many.
 const TRIES_A_SIZE: u32 = 4;
 /// Addresses a group at most, on average.
@@ -47,8 +51,9 @@ pub(crate) fn word(addr: u32, members: u32) -> u64 {
     u64::from(members) << 32 | u64::from(addr)
 }
 
-/// Builds the groups of addresses, each with the members that hold it; an address may come more than once.
-pub(super) fn build(layout: Layout, addresses: &[(u32, u32)]) -> Result<Built, BuildError> {
+/// Builds the groups of addresses, each with the members that hold it; an address may come more than once. There is room for
+/// `spare` more.
+pub(super) fn build(layout: Layout, addresses: &[(u32, u32)], spare: usize) -> Result<Built, BuildError> {
     let mut members = HashMap::with_capacity(addresses.len());
     for &(addr, bits) in addresses {
         match members.entry(addr) {
@@ -61,13 +66,13 @@ pub(super) fn build(layout: Layout, addresses: &[(u32, u32)]) -> Result<Built, B
     let mut addresses: Vec<(u32, u32)> = members.into_iter().collect();
     // The same table gives the same bytes.
     addresses.sort_unstable();
-    let mut groups = (addresses.len() / LOAD_MAX).next_power_of_two().max(2);
+    let mut groups = ((addresses.len() + spare) / LOAD_MAX).next_power_of_two().max(2);
     for attempt in 0..TRIES {
-        let place = Place { at: 0, shift: 32 - groups.ilog2(), multiplier: multiplier(attempt) };
+        let place = Place { at: 0, shift: 32 - groups.ilog2(), multiplier: multiplier(&addresses, attempt) };
         if let Some(words) = place.fill(&addresses) {
             return Ok(Built { words, numbers: [(SHIFT, place.shift), (MULTIPLIER, place.multiplier)] });
         }
-        if attempt % TRIES_A_SIZE == TRIES_A_SIZE - 1 && groups < addresses.len() * 8 {
+        if attempt % TRIES_A_SIZE == TRIES_A_SIZE - 1 && groups < (addresses.len() + spare) * 8 {
             groups *= 2;
         }
     }
@@ -75,7 +80,10 @@ pub(super) fn build(layout: Layout, addresses: &[(u32, u32)]) -> Result<Built, B
 }
 
 /// Odd numbers without a pattern (splitmix32); the first spreads runs of addresses evenly.
-fn multiplier(attempt: u32) -> u32 {
+fn multiplier(addresses: &[(u32, u32)], attempt: u32) -> u32 {
+    if attempt >= KNOWN_TRIES {
+        return BuildHasherDefault::<DefaultHasher>::default().hash_one((attempt, addresses)) as u32 | 1;
+    }
     let mut mixed = attempt.wrapping_mul(0x9e37_79b9);
     mixed = (mixed ^ mixed >> 16).wrapping_mul(0x85eb_ca6b);
     mixed = (mixed ^ mixed >> 13).wrapping_mul(0xc2b2_ae35);
@@ -133,6 +141,12 @@ impl Place {
         (0..GROUP_WORDS).map(move |index| group + index * WORD_BYTES)
     }
 
+    /// Byte offsets of all words.
+    pub fn all_words(&self) -> impl Iterator<Item = usize> + use<> {
+        let at = self.at;
+        (0..GROUP_WORDS << (32 - self.shift)).map(move |index| at + index * WORD_BYTES)
+    }
+
     /// The members (a bit each) that hold the address.
     pub fn find(&self, cells: &(impl Cells + ?Sized), addr: u32) -> u32 {
         let words = self.words(addr).map(|at| cells.u64(at));
@@ -144,13 +158,24 @@ impl Place {
 mod tests {
     use super::*;
 
+    /// Addresses all in group 0 of a multiplier, whatever the number of groups: multiples of its inverse.
+    fn colliding(multiplier: u32, count: u32) -> impl Iterator<Item = (u32, u32)> {
+        let inverse = (0..5).fold(multiplier, |x, _| x.wrapping_mul(2u32.wrapping_sub(multiplier.wrapping_mul(x))));
+        (1..=count).map(move |index| (inverse.wrapping_mul(index), 1))
+    }
+
+    #[test]
+    fn addresses_that_collide_under_every_known_multiplier_are_held() {
+        let addresses: Vec<_> = (0..TRIES).flat_map(|attempt| colliding(multiplier(&[], attempt), 9)).collect();
+        let built = build(Layout::ExactSet, &addresses, 0).unwrap_or_else(|error| panic!("{error}"));
+        assert!(built.words.len() <= 2 * addresses.len() * GROUP_WORDS, "{} words", built.words.len());
+    }
+
     #[test]
     fn addresses_that_collide_get_another_multiplier() {
-        // All in group 0 of the first multiplier, whatever the number of groups: multiples of its inverse.
-        let first = multiplier(0);
-        let inverse = (0..5).fold(first, |x, _| x.wrapping_mul(2u32.wrapping_sub(first.wrapping_mul(x))));
-        let addresses: Vec<_> = (0..1000u32).map(|index| (inverse.wrapping_mul(index), 1)).collect();
-        let built = build(Layout::ExactSet, &addresses).unwrap_or_else(|error| panic!("{error}"));
+        let first = multiplier(&[], 0);
+        let addresses: Vec<_> = colliding(first, 1000).collect();
+        let built = build(Layout::ExactSet, &addresses, 0).unwrap_or_else(|error| panic!("{error}"));
         assert_ne!(built.numbers[1].1, first);
         assert!(built.words.len() <= 1000 * GROUP_WORDS, "{} words", built.words.len());
     }

@@ -6,8 +6,9 @@ use std::collections::HashMap;
 pub(crate) struct Unique<T> {
     words: Vec<T>,
     words_max: usize,
-    /// Where the first run of each hash lies. A second run of the same hash is stored without being found again.
-    runs: HashMap<u64, usize>,
+    /// Where the first run of each hash lies and how long it is, so that runs do not overlap. A second run of the same hash is
+    /// stored without being found again.
+    runs: HashMap<u64, (usize, usize)>,
 }
 
 impl<T: Copy + PartialEq + Into<u64>> Unique<T> {
@@ -22,8 +23,8 @@ impl<T: Copy + PartialEq + Into<u64>> Unique<T> {
             (hash.rotate_left(5) ^ word.into()).wrapping_mul(0x9e37_79b9_7f4a_7c15)
         });
         let end = self.words.len();
-        let known = *self.runs.entry(hash).or_insert(end);
-        if self.words[known..].starts_with(run) {
+        let (known, len) = *self.runs.entry(hash).or_insert((end, run.len()));
+        if len == run.len() && self.words[known..].starts_with(run) {
             return Some(known);
         }
         if run.len() > self.words_max - end {

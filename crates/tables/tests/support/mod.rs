@@ -4,6 +4,9 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+pub mod live;
+pub mod shim;
+
 use proptest::prelude::*;
 use weir_abi::Family;
 use weir_tables::{Entries, Kind};

@@ -22,15 +22,21 @@ const SILENCE_MAX: Duration = Duration::from_secs(300);
 /// The socket. It is removed when dropped.
 pub struct Server {
     path: PathBuf,
+    listener: Option<UnixListener>,
 }
 
 impl Server {
-    /// Listens at `path` and answers from `controller`.
+    /// Listens at `path`. Clients wait until there is something to answer from.
     ///
     /// # Errors
     /// Another Weir listens there, or the path cannot be used.
-    pub fn start(path: &Path, controller: Arc<Mutex<Controller>>) -> Result<Self, Failure> {
-        let listener = listen(path)?;
+    pub fn listen(path: &Path) -> Result<Self, Failure> {
+        Ok(Server { path: path.to_owned(), listener: Some(listen(path)?) })
+    }
+
+    /// Answers from `controller`.
+    pub fn serve(&mut self, controller: Arc<Mutex<Controller>>) {
+        let Some(listener) = self.listener.take() else { return };
         let clients = Arc::new(AtomicUsize::new(0));
         thread::spawn(move || {
             for stream in listener.incoming().filter_map(Result::ok) {
@@ -50,7 +56,6 @@ impl Server {
                 });
             }
         });
-        Ok(Server { path: path.to_owned() })
     }
 }
 

@@ -312,13 +312,20 @@ impl Controller {
             total.add(&current);
             DirectionStats { current, total }
         };
+        // An interface has a port for each of its queues.
+        let mut sums: Vec<(&str, Side, PortReading)> = Vec::new();
+        for port in self.workers.ports().iter().flatten() {
+            let known = sums.iter_mut().find(|(name, side, _)| *name == port.interface && *side == port.side);
+            match known {
+                Some((_, _, sum)) => *sum = sum.plus(port.read()),
+                None => sums.push((&port.interface, port.side, port.read())),
+            }
+        }
         let mut interfaces: Vec<InterfaceStats> = Vec::new();
-        let workers = self.workers.ports();
-        for (index, port) in workers.first().into_iter().flatten().enumerate() {
-            let sum = workers.iter().map(|ports| ports[index].read()).fold(PortReading::default(), PortReading::plus);
+        for (name, side, sum) in sums {
             interfaces.push(InterfaceStats {
-                interface: port.interface.clone(),
-                side: if port.side == Side::Lower { "lower" } else { "upper" }.to_owned(),
+                interface: name.to_owned(),
+                side: if side == Side::Lower { "lower" } else { "upper" }.to_owned(),
                 rx_packets: sum.rx_packets,
                 rx_bytes: sum.rx_bytes,
                 tx_packets: sum.tx_packets,

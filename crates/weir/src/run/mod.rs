@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 use weir_engine::live::afpacket::{AfPacketLane, Interfaces};
+use weir_engine::live::afxdp::AfXdpLane;
 use weir_engine::live::{Lane, Workers};
 
 /// How often the main thread looks whether something is due.
@@ -29,15 +30,11 @@ pub fn run(options: &RunOptions) -> Result<(), Failure> {
     }
     let first = Generation::prepare(&options.policy)?;
     let loaded = first.loaded(None)?;
+    // Before any interface is touched: another Weir may hold them.
+    let mut server = Server::listen(&options.control)?;
     let (workers, activation) = Workers::start(lanes(options)?, &loaded)?;
     let controller = Arc::new(Mutex::new(Controller::new(workers, activation, first)));
-    let server = match Server::start(&options.control, controller.clone()) {
-        Ok(server) => server,
-        Err(failure) => {
-            end(&controller)?;
-            return Err(failure);
-        }
-    };
+    server.serve(controller.clone());
     eprintln!(
         "weir: {} between {} and {}, {} workers; control at {}",
         options.policy.display(),
@@ -74,8 +71,18 @@ fn end(controller: &Mutex<Controller>) -> Result<(), Failure> {
 fn lanes(options: &RunOptions) -> Result<Vec<Box<dyn Lane>>, Failure> {
     let interfaces =
         Interfaces { lower: options.lower.clone(), upper: options.upper.clone(), divert: options.divert.clone() };
-    let lanes = match options.engine {
-        LiveEngine::Afpacket => AfPacketLane::open(&interfaces, options.workers)?,
-    };
-    Ok(lanes.into_iter().map(|lane| Box::new(lane) as Box<dyn Lane>).collect())
+    Ok(match options.engine {
+        LiveEngine::Afpacket => boxed(AfPacketLane::open(&interfaces, options.workers)?),
+        LiveEngine::Afxdp => {
+            let opened = AfXdpLane::open(&interfaces, options.workers)?;
+            for interface in &opened.generic {
+                eprintln!("weir: the driver of {interface} knows no XDP: the kernel stands in for it, which is slow");
+            }
+            boxed(opened.lanes)
+        }
+    })
+}
+
+fn boxed<L: Lane + 'static>(lanes: Vec<L>) -> Vec<Box<dyn Lane>> {
+    lanes.into_iter().map(|lane| Box::new(lane) as Box<dyn Lane>).collect()
 }

@@ -81,6 +81,20 @@ const WORDS: &[&str] = &[
     "tcp flags & (fin | psh | urg) != 0",
 ];
 
+/// Raw bits of every width that columns have, and of those on either side.
+const SHARED_RAW: &[(&str, u16, u8)] = &[
+    ("nh", 96, 32),
+    ("nh", 64, 8),
+    ("nh", 71, 9),
+    ("th", 0, 16),
+    ("th", 15, 17),
+    ("th", 3, 33),
+    ("ll", 96, 16),
+    ("ll", 1, 64),
+    ("nh", 5, 65),
+    ("nh", 64, 128),
+];
+
 /// Any match.
 pub fn one(pool: &Pool) -> BoxedStrategy<String> {
     prop_oneof![
@@ -88,12 +102,27 @@ pub fn one(pool: &Pool) -> BoxedStrategy<String> {
         5 => ports(pool),
         4 => addresses("ip", element4(pool)),
         2 => addresses("ip6", element6(pool)),
-        3 => table("ip", &["hosts", "nets"], "sites"),
-        2 => table("ip6", &["hosts6", "nets6"], "sites6"),
+        3 => table("ip", &["hosts", "hosts-b", "hosts-c", "hosts-d", "hosts-e", "nets"], "sites"),
+        2 => table("ip6", &["hosts6", "whole6", "nets6"], "sites6"),
         5 => select(WORDS.to_vec()).prop_map(str::to_owned),
         3 => raw(),
     ]
     .boxed()
+}
+
+/// An address of the pool or next to one, each as a list may write it.
+pub fn host4(pool: &Pool) -> BoxedStrategy<String> {
+    let address = (select(pool.v4.clone()), select(vec![0, 0, 0, -1, 1]), any::<bool>());
+    let written = |address: Ipv4Addr, long| if long { format!("{address}/32") } else { address.to_string() };
+    address.prop_map(move |(a, by, long)| written(Ipv4Addr::from(near(u32::from(a), by)), long)).boxed()
+}
+
+/// A network of 64 bits or an address of the pool.
+pub fn whole6(pool: &Pool) -> BoxedStrategy<String> {
+    let address = (select(pool.v6.clone()), any::<bool>());
+    let net = |address: Ipv6Addr| Ipv6Addr::from(u128::from(address) >> 64 << 64);
+    let written = move |(a, whole)| if whole { format!("{}/64", net(a)) } else { a.to_string() };
+    address.prop_map(written).boxed()
 }
 
 /// An address, prefix or range of the pool.
@@ -209,8 +238,11 @@ fn raw() -> BoxedStrategy<String> {
     let aligned = (0..40u16, select(vec![8u8, 16, 32, 64, 128])).prop_map(|(byte, bits)| (byte * 8, bits));
     let offset = prop_oneof![3 => 0..200u16, 1 => 0..=2040u16];
     let odd = (offset, 1..=128u8);
-    (base, prop_oneof![aligned, odd])
-        .prop_flat_map(|(base, (offset, bits))| {
+    // What several rules look at is read once a packet.
+    let shared = select(SHARED_RAW.to_vec());
+    let place = (base, prop_oneof![aligned, odd]).prop_map(|(base, (offset, bits))| (base, offset, bits));
+    prop_oneof![1 => shared, 1 => place]
+        .prop_flat_map(|(base, offset, bits)| {
             let max = u128::MAX >> (128 - bits);
             let value = prop_oneof![
                 Just(0u128),
@@ -218,7 +250,7 @@ fn raw() -> BoxedStrategy<String> {
                 any::<u128>().prop_map(move |value| value & max),
             ];
             let operator = select(vec!["==", "!=", "<=", ">="]);
-            let many = vec(value.clone(), 1..9).prop_map(|values| {
+            let many = prop_oneof![4 => vec(value.clone(), 1..9), 1 => vec(value.clone(), 9..90)].prop_map(|values| {
                 let values: Vec<String> = values.iter().map(|value| format!("{value:#x}")).collect();
                 format!("{{ {} }}", values.join(", "))
             });

@@ -8,6 +8,7 @@
 mod ring;
 mod send;
 mod socket;
+pub mod wire;
 
 use std::sync::Arc;
 use std::time::Duration;

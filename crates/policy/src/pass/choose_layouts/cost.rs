@@ -99,7 +99,7 @@ impl CostModel {
             (Layout::ExactSet6, Family::Ipv6) => {
                 let (nets, hosts) = nets_and_hosts(table)?;
                 let kinds = f64::from(u8::from(nets > 0) + u8::from(hosts > 0));
-                (6.0 + 3.0 * kinds, kinds, 2 * (nets * 8 + hosts * 16))
+                (6.0 + 3.0 * kinds, kinds, buckets6_bytes(nets, hosts))
             }
             _ => return None,
         };
@@ -132,6 +132,11 @@ fn fused_bytes(sizes: &[usize]) -> usize {
         (slots <= SLOTS_MAX).then_some((2 * slots) << bits)
     };
     (16..=20).find_map(bytes).unwrap_or_else(|| 8 * sizes.iter().sum::<usize>())
+}
+
+/// Bytes of the buckets of an exact set of IPv6: a cache line for three networks, and one for each host.
+fn buckets6_bytes(nets: usize, hosts: usize) -> usize {
+    64 * (nets.div_ceil(3) + hosts)
 }
 
 /// Whether the table is a set of IPv4 addresses, and not empty.
@@ -186,5 +191,11 @@ mod tests {
         assert_eq!((mib(&[100_000, 178_000]), mib(&[100_000; 4])), (2.0, 4.0));
         assert_eq!((mib(&[100_000, 1_100_000]), mib(&[100_000]), mib(&[1_100_000])), (4.0, 1.0, 4.0));
         assert_eq!(mib(&[1]), 0.5);
+    }
+
+    #[test]
+    fn sets_of_ipv6_take_what_the_builder_makes() {
+        // Without the overflow, which is some hundredths.
+        assert_eq!((buckets6_bytes(100_000, 0), buckets6_bytes(0, 100_000)), (2_133_376, 6_400_000));
     }
 }

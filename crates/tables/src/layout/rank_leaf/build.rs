@@ -1,34 +1,27 @@
-//! From disjoint ranges to blocks and leaves.
+//! Images of rank leaves: equal leaves and equal blocks are stored once.
 
 use std::collections::HashMap;
 
 use weir_abi::Layout;
 
+use super::encode::{Chunk, Encoder, NoRoom, Run, Store};
 use super::*;
-use crate::flatten::{Range, flatten};
+use crate::flatten::flatten;
 use crate::image::{BuildError, Image, LABELS_MAX, Section, Writer};
+use crate::layout::Room;
 use crate::prefix::{Prefix4, Prefix6};
 use crate::scheme::blocks::Blocks;
 use crate::scheme::unique::Unique;
 
-/// What a second, nested step for the whole of a block is worth in bytes: it costs time, where traffic goes there.
-const NESTED_BYTES: usize = 32 << 10;
-/// Divisions that are tried for a block, from the coarsest that could do.
-const DIVISIONS: u32 = 4;
-
-/// Consecutive values of a chunk that lead to the same.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Run {
-    /// The first.
-    start: u16,
-    /// Label, or block of the next chunk.
-    value: u32,
-}
+/// Entries and lines that a table that may change has spare at least.
+const SPARE_ENTRIES_MIN: usize = 1 << 14;
+const SPARE_LINES_MIN: usize = 1 << 9;
 
 /// Builds the image of prefixes in [`crate::prefix::Address::order`] with labels `1..=labels`.
-pub(crate) fn build4(prefixes: &[Prefix4], labels: u32) -> Result<Image, BuildError> {
+pub(crate) fn build4(prefixes: &[Prefix4], labels: u32, room: Room) -> Result<Image, BuildError> {
     let value_bytes = label_bytes(labels, Layout::RankLeaf)?;
-    let mut builder = Builder::new(Layout::RankLeaf, value_bytes);
+    let mut encoder = Encoder::new(Builder::new(value_bytes));
+    let limit = |no_room| limit(Layout::RankLeaf, no_room);
     let mut root = Vec::with_capacity(ROOT_WORDS);
     let mut runs = Vec::new();
     for (first, ranges) in Blocks::new(&flatten(prefixes), 0, CHUNK_BITS) {
@@ -37,18 +30,20 @@ pub(crate) fn build4(prefixes: &[Prefix4], labels: u32) -> Result<Image, BuildEr
         runs.extend(
             ranges.iter().map(|range| Run { start: (range.start.max(first) - first) as u16, value: range.label }),
         );
-        root.push(builder.block(&runs)?);
+        root.push(encoder.block(&runs).map_err(limit)?);
     }
-    builder.write(&root, prefixes.len(), labels)
+    let writer = Writer { layout: Layout::RankLeaf, entries: prefixes.len(), labels };
+    encoder.store.write(writer, &root, room)
 }
 
 /// Builds the image of prefixes in [`crate::prefix::Address::order`] with labels `1..=labels`.
-pub(crate) fn build6(prefixes: &[Prefix6], labels: u32) -> Result<Image, BuildError> {
+pub(crate) fn build6(prefixes: &[Prefix6], labels: u32, room: Room) -> Result<Image, BuildError> {
     let longest = prefixes.iter().map(|prefix| prefix.len).max().unwrap_or(0);
     // Only blocks need the flag.
     let value_bytes = if longest <= 32 { label_bytes(labels, Layout::RankLeaf6)? } else { 4 };
     label_bytes(labels, Layout::RankLeaf6)?;
-    let mut builder = Builder::new(Layout::RankLeaf6, value_bytes);
+    let mut encoder = Encoder::new(Builder::new(value_bytes));
+    let limit = |no_room| limit(Layout::RankLeaf6, no_room);
     let flat = flatten(prefixes);
     let mut rest = &flat[..];
     let mut label = 0;
@@ -62,11 +57,13 @@ pub(crate) fn build6(prefixes: &[Prefix6], labels: u32) -> Result<Image, BuildEr
         {
             (label, ranges) = (range.label, others);
         }
-        root.push(builder.chunk(Chunk { first, shift: u128::BITS - 2 * CHUNK_BITS, label }, ranges)?);
+        let chunk = Chunk { first, shift: u128::BITS - 2 * CHUNK_BITS, label };
+        root.push(encoder.chunk(chunk, ranges).map_err(limit)?);
         label = ranges.last().map_or(label, |range| range.label);
         rest = after;
     }
-    builder.write(&root, prefixes.len(), labels)
+    let writer = Writer { layout: Layout::RankLeaf6, entries: prefixes.len(), labels };
+    encoder.store.write(writer, &root, room)
 }
 
 /// The bytes that labels take.
@@ -79,163 +76,57 @@ fn label_bytes(labels: u32, layout: Layout) -> Result<usize, BuildError> {
     }
 }
 
-/// A part of the IPv6 address space that a block divides.
-#[derive(Clone, Copy)]
-struct Chunk {
-    /// Its first address.
-    first: u128,
-    /// Bits below the chunk.
-    shift: u32,
-    /// Label of the first address.
-    label: u32,
+fn limit(layout: Layout, no_room: NoRoom) -> BuildError {
+    let (what, max) = match no_room {
+        NoRoom::Lanes => ("lanes", NUMBERS),
+        NoRoom::Entries => ("entries", NUMBERS),
+        NoRoom::Nested => ("entries before nested ones", NESTED_BASES),
+    };
+    BuildError::Limit { layout, what, max }
 }
 
 struct Builder {
-    layout: Layout,
     value_bytes: usize,
     entries: Unique<u32>,
     leaves: Leaves,
-    scratch: Vec<u32>,
+}
+
+impl Store for Builder {
+    fn value_bytes(&self) -> usize {
+        self.value_bytes
+    }
+
+    fn uniform(&mut self, value: u32) -> Option<u32> {
+        self.leaves.uniform(value)
+    }
+
+    fn leaf(&mut self, runs: &[Run]) -> Option<u32> {
+        self.leaves.store(runs)
+    }
+
+    fn entries(&mut self, entries: &[u32]) -> Option<usize> {
+        self.entries.store(entries)
+    }
 }
 
 impl Builder {
-    fn new(layout: Layout, value_bytes: usize) -> Self {
-        let entries = Unique::new(NUMBERS);
-        Builder { layout, value_bytes, entries, leaves: Leaves::new(), scratch: Vec::new() }
+    fn new(value_bytes: usize) -> Self {
+        Builder { value_bytes, entries: Unique::new(NUMBERS), leaves: Leaves::new() }
     }
 
-    /// The block of a chunk in which `ranges` start, none of them with its first address. Recurses to a depth of seven.
-    fn chunk(&mut self, chunk: Chunk, mut ranges: &[Range<u128>]) -> Result<u32, BuildError> {
-        let mut runs = vec![Run { start: 0, value: chunk.label }];
-        let mut label = chunk.label;
-        while let [range, ..] = ranges {
-            let start = (range.start >> chunk.shift) as u16;
-            let first = chunk.first | u128::from(start) << chunk.shift;
-            let last = first | !(u128::MAX << chunk.shift);
-            let (mut inside, after) = ranges.split_at(ranges.partition_point(|range| range.start <= last));
-            if range.start == first {
-                (label, inside) = (range.label, &inside[1..]);
-            }
-            if inside.is_empty() {
-                push(&mut runs, start, label);
-            } else {
-                let below = Chunk { first, shift: chunk.shift - CHUNK_BITS, label };
-                push(&mut runs, start, FLAG | self.chunk(below, inside)?);
-                label = inside[inside.len() - 1].label;
-                if let Some(next) = start.checked_add(1) {
-                    push(&mut runs, next, label);
-                }
-            }
-            ranges = after;
-        }
-        self.block(&runs)
-    }
-
-    /// The word that names the block of `runs`, which start with value 0 of the chunk.
-    fn block(&mut self, runs: &[Run]) -> Result<u32, BuildError> {
-        let bits = self.divide(runs);
-        let base = self.divided(runs, CHUNK_BITS, bits)?;
-        Ok((base as u32) << NUMBER_SHIFT | (CHUNK_BITS - bits))
-    }
-
-    /// The bits of a block's index, chosen for the fewest bytes.
-    fn divide(&self, runs: &[Run]) -> u32 {
-        let coarsest = runs.len().div_ceil(LINE_LANES).next_power_of_two().ilog2();
-        if coarsest == 0 {
-            return 0;
-        }
-        let lane_bytes = size_of::<u16>() + self.value_bytes;
-        let bytes = |&bits: &u32| {
-            let shift = CHUNK_BITS - bits;
-            let mut bytes = 4usize << bits;
-            for part in parts(&runs[1..], shift) {
-                let inside = part.len() - usize::from(u32::from(part[0].start) & !(u32::MAX << shift) == 0);
-                bytes += if inside > 0 { (inside + 1) * lane_bytes } else { 0 };
-                if inside >= LINE_LANES {
-                    bytes += (NESTED_BYTES >> bits) + 8 * inside.div_ceil(LINE_LANES).next_power_of_two();
-                }
-            }
-            bytes
-        };
-        (coarsest..=(coarsest + DIVISIONS).min(CHUNK_BITS)).min_by_key(bytes).expect("there is a coarsest")
-    }
-
-    /// Stores the entries that divide `runs`, all in one part of `2^part_bits` values of the chunk, by `bits` more bits.
-    fn divided(&mut self, runs: &[Run], part_bits: u32, bits: u32) -> Result<usize, BuildError> {
-        let shift = part_bits - bits;
-        let part = u32::from(runs[0].start) >> part_bits;
-        let from = self.scratch.len();
-        let mut rest = runs;
-        for index in part << bits..(part + 1) << bits {
-            let last = ((index + 1) << shift) - 1;
-            // The first run may start before this part.
-            let inside = rest[1..].iter().take_while(|run| u32::from(run.start) <= last).count();
-            let entry = match &rest[..=inside] {
-                [run] => self.leaves.uniform(run.value),
-                some if some.len() <= LINE_LANES => self.leaves.store(some),
-                many => self.nested(many, index << shift, shift)?,
-            };
-            self.scratch.push(entry.ok_or(self.limit("lanes", NUMBERS))?);
-            let next_starts = rest.get(inside + 1).is_some_and(|run| u32::from(run.start) == last + 1);
-            rest = &rest[inside + usize::from(next_starts)..];
-        }
-        let base = self.entries.store(&self.scratch[from..]);
-        self.scratch.truncate(from);
-        base.ok_or(self.limit("entries", NUMBERS))
-    }
-
-    /// Divides a part that is too much for one leaf so far that each piece is not.
-    fn nested(&mut self, runs: &[Run], first: u32, part_bits: u32) -> Result<Option<u32>, BuildError> {
-        let mut runs = runs.to_vec();
-        runs[0].start = first as u16;
-        let coarsest = runs.len().div_ceil(LINE_LANES).next_power_of_two().ilog2();
-        let fits = |&bits: &u32| {
-            let shift = part_bits - bits;
-            parts(&runs[1..], shift).all(|part| {
-                part.len() < LINE_LANES
-                    || part.len() == LINE_LANES && u32::from(part[0].start).is_multiple_of(1 << shift)
-            })
-        };
-        let bits = (coarsest..part_bits).find(fits).unwrap_or(part_bits);
-        let base = self.divided(&runs, part_bits, bits)?;
-        if base >= NESTED_BASES {
-            return Err(self.limit("entries before nested ones", NESTED_BASES));
-        }
-        Ok(Some(FLAG | (base as u32) << NESTED_BASE_SHIFT | (part_bits - bits) << NUMBER_SHIFT | bits))
-    }
-
-    fn limit(&self, what: &'static str, max: usize) -> BuildError {
-        BuildError::Limit { layout: self.layout, what, max }
-    }
-
-    fn write(self, root: &[u32], entries: usize, labels: u32) -> Result<Image, BuildError> {
+    fn write(self, writer: Writer, root: &[u32], room: Room) -> Result<Image, BuildError> {
         let width = self.value_bytes;
-        let mut values = Vec::with_capacity(self.leaves.values.len() * width + VALUES_PADDING);
+        let (mut entries, mut starts) = (self.entries.into_words(), self.leaves.starts);
+        entries.resize((entries.len() + room.beside(entries.len(), SPARE_ENTRIES_MIN)).min(NUMBERS), 0);
+        let lines = starts.len() / LINE_LANES;
+        let lanes = (starts.len() + room.beside(lines, SPARE_LINES_MIN) * LINE_LANES).min(NUMBERS);
+        starts.resize(lanes, u16::MAX);
+        let mut values = Vec::with_capacity(lanes * width + VALUES_PADDING);
         self.leaves.values.iter().for_each(|value| values.extend_from_slice(&value.to_le_bytes()[..width]));
-        values.extend([0; VALUES_PADDING]);
-        let sections = [
-            Section::U32(root),
-            Section::U32(&self.entries.into_words()),
-            Section::U16(&self.leaves.starts),
-            Section::U8(&values),
-        ];
-        Writer { layout: self.layout, entries, labels }.write(&sections, &[(VALUE_BYTES, width as u32)])
+        values.resize(lanes * width + VALUES_PADDING, 0);
+        let sections = [Section::U32(root), Section::U32(&entries), Section::U16(&starts), Section::U8(&values)];
+        writer.write(&sections, &[(VALUE_BYTES, width as u32)])
     }
-}
-
-/// Adds a run; one that starts with the same value replaces the last, one of the same value continues it.
-fn push(runs: &mut Vec<Run>, start: u16, value: u32) {
-    if runs.last().is_some_and(|last| last.start == start) {
-        runs.pop();
-    }
-    if runs.last().is_none_or(|last| last.value != value) {
-        runs.push(Run { start, value });
-    }
-}
-
-/// Groups runs by the part of `2^shift` values that they start in.
-fn parts(runs: &[Run], shift: u32) -> impl Iterator<Item = &[Run]> {
-    runs.chunk_by(move |a, b| u32::from(a.start) >> shift == u32::from(b.start) >> shift)
 }
 
 /// Lanes in lines, and where to find what is stored already.

@@ -29,18 +29,19 @@
 //! so the rank is 1 and the value is 1. All other words of the root name the block whose entry is the leaf of label 0.
 
 mod build;
+pub(crate) mod encode;
 mod view;
 
 pub(crate) use build::{build4, build6};
-pub(crate) use view::View;
+pub(crate) use view::{Place, View};
 
 use crate::image::HEADER_BYTES;
 
 /// Lanes of a line of starts: 64 bytes.
 pub(crate) const LINE_LANES: usize = 32;
-const CHUNK_BITS: u32 = 16;
-const ROOT_WORDS: usize = 1 << CHUNK_BITS;
-const ROOT_OFFSET: usize = HEADER_BYTES;
+pub(crate) const CHUNK_BITS: u32 = 16;
+pub(crate) const ROOT_WORDS: usize = 1 << CHUNK_BITS;
+pub(crate) const ROOT_OFFSET: usize = HEADER_BYTES;
 const ENTRIES_OFFSET: usize = ROOT_OFFSET + ROOT_WORDS * 4;
 /// Header field: bytes of a value.
 const VALUE_BYTES: usize = 8;
@@ -50,13 +51,13 @@ const VALUES_PADDING: usize = 3;
 /// Blocks and leaves are numbered with this many bits.
 const NUMBER_BITS: u32 = 26;
 const NUMBERS: usize = 1 << NUMBER_BITS;
-const NUMBER_SHIFT: u32 = 5;
-const LOW_MASK: u32 = (1 << NUMBER_SHIFT) - 1;
+pub(crate) const NUMBER_SHIFT: u32 = 5;
+pub(crate) const LOW_MASK: u32 = (1 << NUMBER_SHIFT) - 1;
 /// A nested entry, or a value that is a block.
-const FLAG: u32 = 1 << 31;
-const NESTED_BASE_SHIFT: u32 = 9;
+pub(crate) const FLAG: u32 = 1 << 31;
+pub(crate) const NESTED_BASE_SHIFT: u32 = 9;
 const NESTED_BASES: usize = 1 << 22;
-const NESTED_SHIFT_MASK: u32 = 15;
+pub(crate) const NESTED_SHIFT_MASK: u32 = 15;
 
 /// Chunks of an IPv6 address after the first.
 const STEPS_MAX: usize = 7;

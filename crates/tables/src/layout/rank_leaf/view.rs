@@ -1,28 +1,143 @@
 //! Checks and lookups.
 
 use super::*;
+use crate::cells::{Cells, CellsMut};
 use crate::image::{Header, ImageError};
+
+/// Where an image has its words, by byte offset.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Place {
+    pub starts: usize,
+    pub values: usize,
+    pub value_bytes: usize,
+    /// Entries and lanes that there are, those that are free included.
+    pub entries: usize,
+    pub lanes: usize,
+}
+
+impl Place {
+    /// Byte offset of a word of the root.
+    pub fn root_at(index: usize) -> usize {
+        ROOT_OFFSET + index * size_of::<u32>()
+    }
+
+    /// Byte offset of an entry.
+    pub fn entry_at(index: usize) -> usize {
+        ENTRIES_OFFSET + index * size_of::<u32>()
+    }
+
+    /// Byte offset of a lane's start.
+    pub fn start_at(&self, lane: usize) -> usize {
+        self.starts + lane * size_of::<u16>()
+    }
+
+    /// Byte offset of the first byte of a lane's value.
+    pub fn value_at(&self, lane: usize) -> usize {
+        self.values + lane * self.value_bytes
+    }
+
+    /// A lane's value.
+    pub fn value(&self, cells: &(impl Cells + ?Sized), lane: usize) -> u32 {
+        let at = self.value_at(lane);
+        let bytes =
+            || (0..self.value_bytes).fold(0, |value, byte| value | u32::from(cells.u8(at + byte)) << (8 * byte));
+        match self.value_bytes {
+            2 => cells.u16(at).into(),
+            4 => cells.u32(at),
+            _ => bytes(),
+        }
+    }
+
+    /// Writes the value of a lane whose value is 0. In between, it is never above `value`.
+    pub fn set_value(&self, cells: &impl CellsMut, lane: usize, value: u32) {
+        let at = self.value_at(lane);
+        match self.value_bytes {
+            2 => cells.set_u16(at, value as u16),
+            4 => cells.set_u32(at, value),
+            bytes => (0..bytes).for_each(|byte| cells.set_u8(at + byte, (value >> (8 * byte)) as u8)),
+        }
+    }
+
+    /// Makes a lane's value 0. In between, it is never above what it was.
+    pub fn clear_value(&self, cells: &impl CellsMut, lane: usize) {
+        let at = self.value_at(lane);
+        match self.value_bytes {
+            2 => cells.set_u16(at, 0),
+            4 => cells.set_u32(at, 0),
+            bytes => (0..bytes).rev().for_each(|byte| cells.set_u8(at + byte, 0)),
+        }
+    }
+
+    /// The leaf's entry for a chunk in the block of `word`.
+    pub fn leaf(cells: &(impl Cells + ?Sized), word: u32, chunk: u32) -> u32 {
+        let index = (word >> NUMBER_SHIFT) as usize + (chunk >> (word & LOW_MASK)) as usize;
+        let entry = cells.u32(Self::entry_at(index));
+        if entry & FLAG == 0 {
+            return entry;
+        }
+        let index = chunk >> (entry >> NUMBER_SHIFT & NESTED_SHIFT_MASK) & ((1 << (entry & LOW_MASK)) - 1);
+        cells.u32(Self::entry_at((((entry & !FLAG) >> NESTED_BASE_SHIFT) + index) as usize))
+    }
+
+    /// The lane of a leaf that the chunk is in.
+    pub fn lane(&self, cells: &(impl Cells + ?Sized), leaf: u32, chunk: u32) -> usize {
+        let lane = (leaf >> NUMBER_SHIFT) as usize;
+        let others = lane + 1..=lane + (leaf & LOW_MASK) as usize;
+        lane + others.filter(|&other| u32::from(cells.u16(self.start_at(other))) <= chunk).count()
+    }
+
+    /// What the block of `word` says of a chunk.
+    fn step(&self, cells: &(impl Cells + ?Sized), word: u32, chunk: u32) -> u32 {
+        self.value(cells, self.lane(cells, Self::leaf(cells, word, chunk), chunk))
+    }
+
+    /// The label of `addr`, 0 if none.
+    pub fn find4(&self, cells: &(impl Cells + ?Sized), addr: u32) -> u32 {
+        let word = cells.u32(Self::root_at((addr >> CHUNK_BITS) as usize));
+        self.step(cells, word, addr & 0xffff)
+    }
+
+    /// The label of `addr`, 0 if none.
+    pub fn find6(&self, cells: &(impl Cells + ?Sized), addr: u128) -> u32 {
+        let mut shift = u128::BITS - CHUNK_BITS;
+        let mut word = cells.u32(Self::root_at((addr >> shift) as usize));
+        for _ in 0..STEPS_MAX {
+            shift -= CHUNK_BITS;
+            let value = self.step(cells, word, (addr >> shift) as u32 & 0xffff);
+            if value & FLAG == 0 {
+                return value;
+            }
+            word = value & !FLAG;
+        }
+        // Only a hostile image has more steps than the address has chunks.
+        0
+    }
+}
 
 /// Checked sections of an image.
 #[derive(Clone, Copy)]
 pub(crate) struct View<'a> {
+    image: &'a [u8],
+    place: Place,
     root: &'a [[u8; 4]],
     entries: &'a [[u8; 4]],
     starts: &'a [[u8; 2]],
-    values: &'a [[u8; 1]],
-    value_bytes: usize,
 }
 
 impl<'a> View<'a> {
     /// The sections, their bounds checked.
     pub fn open(header: &Header, image: &'a [u8]) -> Result<Self, ImageError> {
-        let view = View {
-            root: header.section_at(image, 0, "root", ROOT_OFFSET)?,
-            entries: header.section_at(image, 1, "entries", ENTRIES_OFFSET)?,
-            starts: header.section(image, 2, "starts")?,
-            values: header.section(image, 3, "values")?,
+        let entries: &[[u8; 4]] = header.section_at(image, 1, "entries", ENTRIES_OFFSET)?;
+        let starts: &[[u8; 2]] = header.section(image, 2, "starts")?;
+        let values: &[[u8; 1]] = header.section(image, 3, "values")?;
+        let place = Place {
+            starts: header.section[4] as usize,
+            values: header.section[6] as usize,
             value_bytes: header.section[VALUE_BYTES] as usize,
+            entries: entries.len(),
+            lanes: starts.len(),
         };
+        let view = View { image, place, root: header.section_at(image, 0, "root", ROOT_OFFSET)?, entries, starts };
         if view.root.len() != ROOT_WORDS {
             return Err(header.corrupt("root", "section size"));
         }
@@ -32,12 +147,15 @@ impl<'a> View<'a> {
         if !view.starts.len().is_multiple_of(LINE_LANES) || view.starts.len() > NUMBERS {
             return Err(header.corrupt("starts", "section size"));
         }
-        if !(1..=4).contains(&view.value_bytes)
-            || view.values.len() != view.starts.len() * view.value_bytes + VALUES_PADDING
-        {
+        if !(1..=4).contains(&place.value_bytes) || values.len() != place.lanes * place.value_bytes + VALUES_PADDING {
             return Err(header.corrupt("values", "section size"));
         }
         Ok(view)
+    }
+
+    /// Where the words are.
+    pub fn place(&self) -> Place {
+        self.place
     }
 
     /// Checks every index and label inside of an IPv4 table.
@@ -114,48 +232,17 @@ impl<'a> View<'a> {
         }
     }
 
-    fn entry(&self, index: usize) -> u32 {
-        u32::from_le_bytes(self.entries[index])
-    }
-
     fn value(&self, lane: usize) -> u32 {
-        let at = lane * self.value_bytes;
-        let mut word = [0; 4];
-        word.iter_mut().zip(self.values[at..at + self.value_bytes].as_flattened()).for_each(|(to, &from)| *to = from);
-        u32::from_le_bytes(word)
-    }
-
-    /// What the block of `word` says of a chunk.
-    fn step(&self, word: u32, chunk: u32) -> u32 {
-        let mut entry = self.entry((word >> NUMBER_SHIFT) as usize + (chunk >> (word & LOW_MASK)) as usize);
-        if entry & FLAG != 0 {
-            let index = chunk >> (entry >> NUMBER_SHIFT & NESTED_SHIFT_MASK) & ((1 << (entry & LOW_MASK)) - 1);
-            entry = self.entry((((entry & !FLAG) >> NESTED_BASE_SHIFT) + index) as usize);
-        }
-        let lane = (entry >> NUMBER_SHIFT) as usize;
-        let others = &self.starts[lane + 1..=lane + (entry & LOW_MASK) as usize];
-        self.value(lane + others.iter().filter(|&&start| u32::from(u16::from_le_bytes(start)) <= chunk).count())
+        self.place.value(self.image, lane)
     }
 
     /// The label of `addr`, 0 if none.
     pub fn find4(&self, addr: u32) -> u32 {
-        let word = u32::from_le_bytes(self.root[(addr >> CHUNK_BITS) as usize]);
-        self.step(word, addr & 0xffff)
+        self.place.find4(self.image, addr)
     }
 
     /// The label of `addr`, 0 if none.
     pub fn find6(&self, addr: u128) -> u32 {
-        let mut shift = u128::BITS - CHUNK_BITS;
-        let mut word = u32::from_le_bytes(self.root[(addr >> shift) as usize]);
-        for _ in 0..STEPS_MAX {
-            shift -= CHUNK_BITS;
-            let value = self.step(word, (addr >> shift) as u32 & 0xffff);
-            if value & FLAG == 0 {
-                return value;
-            }
-            word = value & !FLAG;
-        }
-        // Only a hostile image has more steps than the address has chunks.
-        0
+        self.place.find6(self.image, addr)
     }
 }

@@ -14,6 +14,7 @@ mod layouts;
 mod race;
 mod rte_fib;
 mod three;
+mod updates;
 
 #[cfg(test)]
 mod tests;
@@ -149,7 +150,8 @@ fn enter(
                 continue;
             }
         };
-        rows.push(facts::layout(row, data, &built).spread("build_s", build_s));
+        let row = facts::layout(row, data, &built).spread("build_s", build_s);
+        rows.push(updates::add(row, builder, &data.table)?);
         let (bytes, built) = (built.size(), Rc::new(built));
         for way in ways {
             let find = lookups.find(&way, family)?;

@@ -1,0 +1,174 @@
+//! Exact sets of IPv6, changed in place. The steps are those of exact.rs; what is new is that a host takes two words, and an
+//! entry of the overflow three.
+//!
+//! A pair is free by its high half and a key by it, so the low half is written first when a host comes, and only the high
+//! half when it goes. A reader that took one half of the old pair and one of the new would see a host that never was; so a
+//! pair is used again in two steps, each when all readers have passed on:
+//!
+//! ```text
+//! remove           high = free               readers may have seen the old high half, and do not now
+//! readers passed   low  = ff..ff             no host in a pair has this low half
+//! readers passed   the pair may be used      nobody has the old low half any more
+//! insert           low, then high            a reader sees ff..ff or the new low half: the new host, or none
+//! ```
+//! An entry of the overflow is free by its kind, which is written last and read first; it may be used again when all
+//! readers have passed once. A network is one word, and free at once.
+
+use std::collections::{HashMap, HashSet};
+
+use crate::cells::CellsMut;
+use crate::layout::exact_set6::{FREE, Key, OVERFLOWED, Place, WORD_BYTES};
+use crate::live::epochs::{Quiescence, Unlinked};
+use crate::live::exact::{Full, MARKED_ONE_IN};
+
+/// What is to be done with a place when all readers have passed on.
+enum Step {
+    /// The pair's low half is to be forgotten.
+    Forget(usize),
+    /// The pair or the entry can be used again.
+    Reuse(usize),
+}
+
+/// What the writer knows of a set's image.
+pub(super) struct Exact6Writer {
+    place: Place,
+    /// Entries in the overflow of each bucket that has the mark, by the bucket's byte offset.
+    overflowed: HashMap<usize, u32>,
+    /// With more marks than this, lookups are faster in a new image.
+    marks_max: usize,
+    /// Byte offsets of pairs and entries that are free, but cannot be used yet.
+    resting: HashSet<usize>,
+    steps: Unlinked<Step>,
+}
+
+impl Exact6Writer {
+    pub fn new(cells: &impl CellsMut, place: Place) -> Self {
+        let mut overflowed = HashMap::new();
+        for at in place.all_entries() {
+            let entry = [0, 1, 2].map(|word| cells.u64(at + word * WORD_BYTES));
+            let bucket = Key::of_entry(entry).filter(|key| !key.looks_like_a_mark()).and_then(|key| place.bucket(key));
+            if let Some(bucket) = bucket {
+                *overflowed.entry(bucket).or_default() += 1;
+            }
+        }
+        let marks_max = (place.buckets() / MARKED_ONE_IN).max(2 * overflowed.len());
+        Exact6Writer { place, overflowed, marks_max, resting: HashSet::new(), steps: Unlinked::default() }
+    }
+
+    /// Inserts a key that the set does not hold.
+    pub fn insert(&mut self, cells: &impl CellsMut, readers: &impl Quiescence, key: Key) -> Result<(), Full> {
+        self.go_on(cells, readers);
+        // A set without keys of this kind has no bucket for them.
+        let bucket = self.place.bucket(key).ok_or(Full)?;
+        if key.looks_like_a_mark() {
+            return self.insert_overflow(cells, key);
+        }
+        let is_free = |&at: &usize| cells.u64(at) == FREE && !self.resting.contains(&at);
+        if let Some(free) = self.place.slots(bucket, key).find(is_free) {
+            let [_, high, low] = key.entry();
+            if key.words() == 2 {
+                cells.set_u64(free + WORD_BYTES, low);
+            }
+            cells.set_u64(free, high);
+            return Ok(());
+        }
+        let last = self.place.slots(bucket, key).next_back().expect("a bucket has slots");
+        if cells.u64(last) != OVERFLOWED && self.overflowed.len() >= self.marks_max {
+            return Err(Full);
+        }
+        let driven_out = match (cells.u64(last), key) {
+            (OVERFLOWED, _) => return self.insert_overflow(cells, key),
+            (FREE, _) => None,
+            (high, Key::Net(_)) => Some(Key::Net(high)),
+            (high, Key::Host(..)) => Some(Key::Host(high, cells.u64(last + WORD_BYTES))),
+        };
+        if let Some(driven_out) = driven_out {
+            self.insert_overflow(cells, driven_out)?;
+        }
+        if let Err(full) = self.insert_overflow(cells, key) {
+            if let Some(driven_out) = driven_out {
+                self.remove_overflow(cells, readers, driven_out);
+            }
+            return Err(full);
+        }
+        cells.set_u64(last, OVERFLOWED);
+        if driven_out.is_some() {
+            self.rest_slot(readers, last, key);
+        }
+        Ok(())
+    }
+
+    /// Removes a key that the set holds.
+    pub fn remove(&mut self, cells: &impl CellsMut, readers: &impl Quiescence, key: Key) {
+        self.go_on(cells, readers);
+        let Some(bucket) = self.place.bucket(key) else { return };
+        if !key.looks_like_a_mark() {
+            let [_, high, low] = key.entry();
+            let holds = |&at: &usize| cells.u64(at) == high && (key.words() == 1 || cells.u64(at + WORD_BYTES) == low);
+            if let Some(at) = self.place.slots(bucket, key).find(holds) {
+                cells.set_u64(at, FREE);
+                return self.rest_slot(readers, at, key);
+            }
+        }
+        self.remove_overflow(cells, readers, key);
+        if !key.looks_like_a_mark() && !self.overflowed.contains_key(&bucket) {
+            let last = self.place.slots(bucket, key).next_back().expect("a bucket has slots");
+            cells.set_u64(last, FREE);
+        }
+    }
+
+    /// Whether something waits for readers.
+    pub fn waits(&self) -> bool {
+        self.steps.len() > 0
+    }
+
+    /// Does what waited for readers.
+    pub fn go_on(&mut self, cells: &impl CellsMut, readers: &impl Quiescence) {
+        while let Some(step) = self.steps.pop(readers) {
+            match step {
+                Step::Forget(pair) => {
+                    cells.set_u64(pair + WORD_BYTES, FREE);
+                    self.steps.push(readers, Step::Reuse(pair));
+                }
+                Step::Reuse(at) => {
+                    self.resting.remove(&at);
+                }
+            }
+        }
+    }
+
+    fn rest_slot(&mut self, readers: &impl Quiescence, at: usize, key: Key) {
+        if key.words() == 2 {
+            self.resting.insert(at);
+            self.steps.push(readers, Step::Forget(at));
+        }
+    }
+
+    fn insert_overflow(&mut self, cells: &impl CellsMut, key: Key) -> Result<(), Full> {
+        let is_free = |&at: &usize| cells.u64(at) == 0 && !self.resting.contains(&at);
+        let free = self.place.entries(key).find(is_free).ok_or(Full)?;
+        let [kind, high, low] = key.entry();
+        cells.set_u64(free + WORD_BYTES, high);
+        cells.set_u64(free + 2 * WORD_BYTES, low);
+        cells.set_u64(free, kind);
+        if let Some(bucket) = self.place.bucket(key).filter(|_| !key.looks_like_a_mark()) {
+            *self.overflowed.entry(bucket).or_default() += 1;
+        }
+        Ok(())
+    }
+
+    fn remove_overflow(&mut self, cells: &impl CellsMut, readers: &impl Quiescence, key: Key) {
+        let Some(at) = self.place.entries(key).find(|&at| self.place.is(cells, at, key)) else { return };
+        cells.set_u64(at, 0);
+        self.resting.insert(at);
+        self.steps.push(readers, Step::Reuse(at));
+        if let Some(bucket) = self.place.bucket(key)
+            && let Some(entries) = self.overflowed.get_mut(&bucket)
+        {
+            *entries -= 1;
+            if *entries == 0 {
+                self.overflowed.remove(&bucket);
+            }
+        }
+    }
+}

@@ -1,0 +1,214 @@
+//! What a live table holds, as its writer knows it: ordered, so that a part of the address space can be rebuilt from it.
+//!
+//! About 20 bytes an IPv4 prefix and 50 an IPv6 prefix (a B-tree's nodes are two thirds full).
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use weir_abi::Family;
+
+use crate::entries::{Prefixes, Table};
+use crate::flatten::{Range, flatten};
+use crate::prefix::{Prefix, Prefix4};
+
+/// The prefix of `len` bits whose lowest address is `first`; the bits of IPv4 are the highest 32, so that both families
+/// are cut alike.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct Net {
+    pub first: u128,
+    pub len: u8,
+}
+
+/// What IPv4 addresses are shifted by.
+const V4_SHIFT: u32 = u128::BITS - u32::BITS;
+
+impl Net {
+    /// The prefix of `len` bits around `addr`.
+    pub fn new(addr: u128, len: u8) -> Self {
+        Net { first: addr & !host_mask(len), len }
+    }
+
+    pub fn of4(addr: u32, len: u8) -> Self {
+        Net::new(u128::from(addr) << V4_SHIFT, len)
+    }
+
+    pub fn last(self) -> u128 {
+        self.first | host_mask(self.len)
+    }
+
+    /// Whether `other` is the same or lies inside.
+    pub fn holds(self, other: Net) -> bool {
+        self.len <= other.len && other.first & !host_mask(self.len) == self.first
+    }
+
+    /// Its lowest IPv4 address.
+    pub fn addr4(self) -> u32 {
+        (self.first >> V4_SHIFT) as u32
+    }
+
+    fn key4(self) -> (u32, u8) {
+        (self.addr4(), self.len)
+    }
+
+    fn key6(self) -> (u128, u8) {
+        (self.first, self.len)
+    }
+
+    /// As it is written.
+    pub fn shown(self, family: Family) -> impl fmt::Display {
+        fmt::from_fn(move |f| match family {
+            Family::Ipv4 => write!(f, "{}/{}", Ipv4Addr::from(self.addr4()), self.len),
+            Family::Ipv6 => write!(f, "{}/{}", Ipv6Addr::from(self.first), self.len),
+        })
+    }
+}
+
+fn host_mask(len: u8) -> u128 {
+    u128::MAX.checked_shr(u32::from(len)).unwrap_or(0)
+}
+
+/// Prefixes with their labels, or of fused sets the sets (a bit each) that they are in.
+pub(super) struct Held {
+    map: Map,
+    /// Prefixes of each length.
+    by_length: [u32; 129],
+}
+
+enum Map {
+    V4(BTreeMap<(u32, u8), u32>),
+    V6(BTreeMap<(u128, u8), u32>),
+}
+
+impl Held {
+    /// What a table holds.
+    pub fn of(table: &Table) -> Self {
+        let of4 = || table.prefixes4().iter().map(|prefix| ((prefix.addr, prefix.len), prefix.label)).collect();
+        let of6 = || table.prefixes6().iter().map(|prefix| ((prefix.addr, prefix.len), prefix.label)).collect();
+        match table.family() {
+            Family::Ipv4 => Self::new(Map::V4(of4())),
+            Family::Ipv6 => Self::new(Map::V6(of6())),
+        }
+    }
+
+    /// What several sets of IPv4 prefixes hold.
+    pub fn of_sets(tables: &[&Table]) -> Self {
+        let mut masks: BTreeMap<(u32, u8), u32> = BTreeMap::new();
+        for (set, table) in tables.iter().enumerate() {
+            for prefix in table.prefixes4() {
+                *masks.entry((prefix.addr, prefix.len)).or_default() |= 1 << set;
+            }
+        }
+        Self::new(Map::V4(masks))
+    }
+
+    fn new(map: Map) -> Self {
+        let mut held = Held { map, by_length: [0; 129] };
+        let mut by_length = [0; 129];
+        held.iter().for_each(|(net, _)| by_length[usize::from(net.len)] += 1);
+        held.by_length = by_length;
+        held
+    }
+
+    pub fn family(&self) -> Family {
+        match &self.map {
+            Map::V4(_) => Family::Ipv4,
+            Map::V6(_) => Family::Ipv6,
+        }
+    }
+
+    pub fn len(&self) -> usize {
+        match &self.map {
+            Map::V4(map) => map.len(),
+            Map::V6(map) => map.len(),
+        }
+    }
+
+    /// The label of exactly this prefix; 0 if it is not held.
+    pub fn get(&self, net: Net) -> u32 {
+        let label = match &self.map {
+            Map::V4(map) => map.get(&net.key4()),
+            Map::V6(map) => map.get(&net.key6()),
+        };
+        label.copied().unwrap_or(0)
+    }
+
+    /// Gives a prefix a label; 0 removes it.
+    pub fn set(&mut self, net: Net, label: u32) {
+        let old = match (&mut self.map, label) {
+            (Map::V4(map), 0) => map.remove(&net.key4()),
+            (Map::V4(map), _) => map.insert(net.key4(), label),
+            (Map::V6(map), 0) => map.remove(&net.key6()),
+            (Map::V6(map), _) => map.insert(net.key6(), label),
+        };
+        let count = &mut self.by_length[usize::from(net.len)];
+        match (old, label) {
+            (Some(_), 0) => *count -= 1,
+            (None, 1..) => *count += 1,
+            _ => {}
+        }
+    }
+
+    /// All prefixes, in order.
+    pub fn iter(&self) -> Box<dyn Iterator<Item = (Net, u32)> + '_> {
+        match &self.map {
+            Map::V4(map) => Box::new(map.iter().map(|(&(addr, len), &label)| (Net::of4(addr, len), label))),
+            Map::V6(map) => Box::new(map.iter().map(|(&(first, len), &label)| (Net { first, len }, label))),
+        }
+    }
+
+    /// The prefixes in `net` that are longer than it, in order.
+    pub fn under(&self, net: Net) -> Box<dyn Iterator<Item = (Net, u32)> + '_> {
+        let last = Net { first: net.last(), len: u8::MAX };
+        let (first4, first6) = (net.key4(), net.key6());
+        let longer = move |(inside, _): &(Net, u32)| inside.len > net.len;
+        match &self.map {
+            Map::V4(map) => {
+                let inside = map.range(first4..=last.key4());
+                Box::new(inside.map(|(&(addr, len), &label)| (Net::of4(addr, len), label)).filter(longer))
+            }
+            Map::V6(map) => {
+                let inside = map.range(first6..=last.key6());
+                Box::new(inside.map(|(&(first, len), &label)| (Net { first, len }, label)).filter(longer))
+            }
+        }
+    }
+
+    /// The label that addresses of `net` have by prefixes that are not longer; 0 if there is none.
+    pub fn cover(&self, net: Net) -> u32 {
+        let lengths = (0..=net.len).rev().filter(|&len| self.by_length[usize::from(len)] > 0);
+        lengths.map(|len| self.get(Net::new(net.first, len))).find(|&label| label != 0).unwrap_or(0)
+    }
+
+    /// The label of the first address of `net`, and the ranges of other labels that start after it inside.
+    pub fn ranges(&self, net: Net) -> (u32, Vec<Range<u128>>) {
+        let prefix = |(net, label): (Net, u32)| Prefix { addr: net.first, len: net.len, label };
+        let around = prefix((net, self.cover(net)));
+        let prefixes: Vec<_> = std::iter::once(around).chain(self.under(net).map(prefix)).collect();
+        let mut ranges = flatten(&prefixes);
+        // Outside of `net` there is nothing, which merges with it if its own label is 0.
+        ranges.truncate(ranges.partition_point(|range| range.start <= net.last()));
+        let first = ranges.partition_point(|range| range.start <= net.first);
+        let label = ranges[first - 1].label;
+        ranges.drain(..first);
+        (label, ranges)
+    }
+
+    /// The addresses of one of several sets, for a builder, sorted.
+    pub fn prefixes_of(&self, set: usize) -> Vec<Prefix4> {
+        let of = self.iter().filter(|&(_, mask)| mask >> set & 1 != 0);
+        of.map(|(net, _)| Prefix { addr: net.addr4(), len: net.len, label: 1 }).collect()
+    }
+
+    /// The prefixes for a builder, sorted.
+    pub fn prefixes(&self) -> Prefixes {
+        match &self.map {
+            Map::V4(map) => {
+                Prefixes::V4(map.iter().map(|(&(addr, len), &label)| Prefix { addr, len, label }).collect())
+            }
+            Map::V6(map) => {
+                Prefixes::V6(map.iter().map(|(&(addr, len), &label)| Prefix { addr, len, label }).collect())
+            }
+        }
+    }
+}

@@ -1,0 +1,476 @@
+//! Tables that change while they are read.
+//!
+//! ```text
+//! LiveTable (one writer)                                     LiveImage (as many as there are threads)
+//!   insert, remove, change, replace                            open(&burst) -> LiveView: find4, find6, as_ptr for C
+//!        |                                                          |
+//!        |  one aligned store after another                         |  reads once in a burst
+//!        v                                                          v
+//!   +-- image -------------------------------+      +-- pointer to the image --+
+//!   | words that are written and read whole  | <----|  one aligned word        |
+//!   +----------------------------------------+      +--------------------------+
+//! ```
+//! A reader waits for nobody, and every lookup gives what the table held for the key before a change or after it, never
+//! anything else. How a change is made depends on the layout:
+//!
+//! | layout | way | file |
+//! | --- | --- | --- |
+//! | exact sets | in place, a slot at a time | exact.rs, exact6.rs |
+//! | rank leaves | the touched part is rebuilt in spare room, and linked by one word | rank.rs |
+//! | others | the image is built anew beside the old one, and the pointer swapped | here |
+//!
+//! What was unlinked (an image, a line, half a slot) is used again when every reader has begun another burst: epochs.rs,
+//! readers.rs. Several keys, and several tables, do not change at once: a burst may see a part of a batch.
+
+mod epochs;
+mod exact;
+mod exact6;
+mod held;
+mod pools;
+mod published;
+mod rank;
+mod readers;
+mod shared;
+
+#[cfg(test)]
+mod models;
+#[cfg(test)]
+mod noted;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use weir_abi::{Family, Layout};
+
+use crate::cells::CellsMut;
+use crate::entries::{self, Kind, LABEL_BYTES_MAX, Labels, PREFIXES_MAX, Table};
+use crate::image::{BuildError, Image, LABELS_MAX};
+use crate::layout::exact_set6::Key;
+use crate::layout::{Room, exact_sets};
+use crate::list::Problem;
+use crate::prefix::{Prefix4, Prefix6};
+use exact::{ExactWriter, Full};
+use exact6::Exact6Writer;
+use held::{Held, Net};
+use published::Publisher;
+pub use published::{LiveImage, LiveView};
+use rank::RankWriter;
+pub use readers::{Burst, READERS_MAX, Reader, Readers};
+use shared::{Place, SharedImage};
+
+/// Replaced images that readers may still hold, at most.
+pub const IMAGES_WAITING_MAX: usize = 8;
+/// A batch that changes more than one prefix in so many, and [`BATCH_MIN`], is not made in place: building is faster.
+const BATCH_ONE_IN: usize = 8;
+const BATCH_MIN: usize = 1024;
+
+/// Why a live table refuses a change, or cannot be made.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum LiveError {
+    /// The layout cannot hold the table, or not with the change.
+    #[error(transparent)]
+    Build(#[from] BuildError),
+    /// A change that is wrong by itself.
+    #[error("{prefix}: {problem}")]
+    Change {
+        /// Its prefix, as it was given.
+        prefix: String,
+        /// What is wrong.
+        problem: Problem,
+    },
+    /// A set that the fused table does not have.
+    #[error("there is no set {set}: the table has {sets}")]
+    NoSuchSet {
+        /// The number given.
+        set: usize,
+        /// How many there are.
+        sets: usize,
+    },
+    /// Readers have not begun another burst for long, and too much memory waits for them.
+    #[error("readers still hold {images} replaced images of the table; try again when they have gone on")]
+    ReadersBehind {
+        /// How many.
+        images: usize,
+    },
+}
+
+/// One change of one prefix.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Change<'a> {
+    set: usize,
+    addr: IpAddr,
+    len: u8,
+    to: To<'a>,
+}
+
+/// What a prefix becomes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum To<'a> {
+    Held(Option<&'a str>),
+    Gone,
+}
+
+impl<'a> Change<'a> {
+    /// The prefix of `len` bits around `addr` is to be held, with this label if the table has labels.
+    pub fn insert(addr: IpAddr, len: u8, label: Option<&'a str>) -> Self {
+        Change { set: 0, addr, len, to: To::Held(label) }
+    }
+
+    /// The prefix of `len` bits around `addr` is not to be held. Longer and shorter ones stay.
+    pub fn remove(addr: IpAddr, len: u8) -> Self {
+        Change { set: 0, addr, len, to: To::Gone }
+    }
+
+    /// The same in one of the sets of a fused table, counted from 0.
+    pub fn in_set(self, set: usize) -> Self {
+        Change { set, ..self }
+    }
+
+    fn wrong(&self, problem: Problem) -> LiveError {
+        LiveError::Change { prefix: format!("{}/{}", self.addr, self.len), problem }
+    }
+}
+
+/// What a change comes to: a prefix's label before and after, or of fused sets their bits.
+#[derive(Clone, Copy, Debug)]
+struct Step {
+    net: Net,
+    old: u32,
+    new: u32,
+}
+
+/// How an image is changed.
+enum Way {
+    Exact(ExactWriter),
+    Exact6(Exact6Writer),
+    RankLeaf(Box<RankWriter>),
+    Anew,
+}
+
+impl Way {
+    fn of(image: &SharedImage, labels: u32) -> Self {
+        match image.place() {
+            Place::RankLeaf(place) | Place::RankLeaf6(place) => {
+                Way::RankLeaf(Box::new(RankWriter::new(image, place, labels)))
+            }
+            Place::Exact(place, ends) => Way::Exact(ExactWriter::new(image, place, ends)),
+            Place::Exact6(place) => Way::Exact6(Exact6Writer::new(image, place)),
+            Place::Frozen => Way::Anew,
+        }
+    }
+
+    /// Makes the image say what is held of a step's prefix; `labels` are in use.
+    fn change(
+        &mut self,
+        cells: &impl CellsMut,
+        readers: &Readers,
+        held: &Held,
+        Step { net, old, new }: Step,
+        labels: u32,
+    ) -> Result<(), Full> {
+        match self {
+            Way::Exact(writer) => writer.change(cells, net.addr4(), old, new),
+            Way::Exact6(writer) => {
+                let key = Key::of(&Prefix6 { addr: net.first, len: net.len, label: 1 });
+                let key = key.expect("the prefix was checked");
+                match new {
+                    0 => writer.remove(cells, readers, key),
+                    _ => writer.insert(cells, readers, key)?,
+                }
+                Ok(())
+            }
+            Way::RankLeaf(writer) => writer.change(cells, readers, held, net, labels),
+            Way::Anew => Err(Full),
+        }
+    }
+
+    /// How many of the steps, first to last, are made by making the first of them: those inside of its prefix too, where
+    /// the whole of that is rebuilt.
+    fn together(&self, steps: &[Step]) -> usize {
+        match self {
+            Way::RankLeaf(_) => steps.iter().take_while(|step| steps[0].net.holds(step.net)).count(),
+            Way::Exact(_) | Way::Exact6(_) | Way::Anew => 1,
+        }
+    }
+}
+
+/// A table and its writer. It is read through [`LiveTable::image`], by other threads.
+pub struct LiveTable {
+    layout: Layout,
+    kind: Kind,
+    /// Of fused tables; one otherwise.
+    sets: usize,
+    held: Held,
+    labels: Labels,
+    readers: Readers,
+    published: Publisher,
+    way: Way,
+    built_anew: u64,
+}
+
+impl LiveTable {
+    /// A live table that holds what `table` does. Label ids are the table's, and stay.
+    ///
+    /// # Errors
+    /// As [`Table::build`].
+    pub fn new(readers: &Readers, table: &Table, layout: Layout) -> Result<Self, LiveError> {
+        let mut labels = Labels::default();
+        table.labels().iter().for_each(|name| {
+            labels.intern(name);
+        });
+        Self::make(readers, layout, (table.kind(), 1), Held::of(table), labels)
+    }
+
+    /// Up to [`crate::MEMBERS_MAX`] sets in one live table, in [`Layout::ExactSets`]: a lookup gives bit `m` for `tables[m]`.
+    ///
+    /// # Errors
+    /// As [`crate::exact_sets`].
+    pub fn fused(readers: &Readers, tables: &[&Table]) -> Result<Self, LiveError> {
+        exact_sets::check(tables)?;
+        Self::make(readers, Layout::ExactSets, (Kind::Set, tables.len()), Held::of_sets(tables), Labels::default())
+    }
+
+    fn make(
+        readers: &Readers,
+        layout: Layout,
+        (kind, sets): (Kind, usize),
+        held: Held,
+        labels: Labels,
+    ) -> Result<Self, LiveError> {
+        let image = SharedImage::new(build(layout, kind, sets, &held, &labels)?);
+        let way = Way::of(&image, labels.count(kind));
+        let published = Publisher::new(readers, image);
+        Ok(LiveTable { layout, kind, sets, held, labels, readers: readers.clone(), published, way, built_anew: 0 })
+    }
+
+    /// What readers are given.
+    pub fn image(&self) -> LiveImage {
+        self.published.handle()
+    }
+
+    /// How it is laid out.
+    pub fn layout(&self) -> Layout {
+        self.layout
+    }
+
+    /// Address family of the prefixes.
+    pub fn family(&self) -> Family {
+        self.held.family()
+    }
+
+    /// Changes so far for which the whole image was built anew, because there was no room or no other way.
+    pub fn built_anew(&self) -> u64 {
+        self.built_anew
+    }
+
+    /// Distinct prefixes that it holds.
+    pub fn len(&self) -> usize {
+        self.held.len()
+    }
+
+    /// Whether it holds nothing.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Label id `i + 1` is `labels()[i]`. Empty for a set.
+    pub fn labels(&self) -> &[Box<str>] {
+        self.labels.names()
+    }
+
+    /// Inserts the prefix of `len` bits around `addr`, or gives it another label. Whether that changed anything.
+    ///
+    /// # Errors
+    /// As [`LiveTable::change`].
+    pub fn insert(&mut self, addr: IpAddr, len: u8, label: Option<&str>) -> Result<bool, LiveError> {
+        Ok(self.change(&[Change::insert(addr, len, label)])? > 0)
+    }
+
+    /// Removes the prefix of `len` bits around `addr`. Whether it was there.
+    ///
+    /// # Errors
+    /// As [`LiveTable::change`].
+    pub fn remove(&mut self, addr: IpAddr, len: u8) -> Result<bool, LiveError> {
+        Ok(self.change(&[Change::remove(addr, len)])? > 0)
+    }
+
+    /// Makes several changes, of which the later of the same prefix counts, with the fewest stores; says how many prefixes
+    /// changed. When it returns, lookups that begin see all of them.
+    ///
+    /// # Errors
+    /// A change is wrong (family, length, label, a prefix that the layout cannot hold) and none is made; or the layout
+    /// reaches a limit, or readers are behind, and the changes of higher addresses are not made.
+    pub fn change(&mut self, changes: &[Change<'_>]) -> Result<usize, LiveError> {
+        let mut wanted: BTreeMap<Net, u32> = BTreeMap::new();
+        for change in changes {
+            let net = self.net(change)?;
+            let label = self.label(change)?;
+            let now = wanted.entry(net).or_insert_with(|| self.held.get(net));
+            *now = match (self.sets, label) {
+                (1, label) => label,
+                (_, 0) => *now & !(1 << change.set),
+                (_, _) => *now | 1 << change.set,
+            };
+        }
+        self.make_so(wanted)
+    }
+
+    /// Makes the table, or set `set` of a fused one, hold what `table` does and nothing else; says how many prefixes changed.
+    ///
+    /// # Errors
+    /// As [`LiveTable::change`]; `table` is of the other family or kind.
+    pub fn replace(&mut self, set: usize, table: &Table) -> Result<usize, LiveError> {
+        if table.family() != self.family() {
+            return Err(BuildError::Family { layout: self.layout, family: table.family() }.into());
+        }
+        if table.kind() != self.kind {
+            return Err(BuildError::Labelled { layout: self.layout }.into());
+        }
+        if set >= self.sets {
+            return Err(LiveError::NoSuchSet { set, sets: self.sets });
+        }
+        let (sets, bit) = (self.sets, 1u32 << set);
+        let without = |label: u32| if sets == 1 { 0 } else { label & !bit };
+        let mut wanted: BTreeMap<Net, u32> = self.held.iter().map(|(net, label)| (net, without(label))).collect();
+        let ids = table.labels().iter().map(|name| self.intern(name)).collect::<Result<Vec<u32>, _>>()?;
+        for (net, label) in Held::of(table).iter() {
+            self.suits(net)?;
+            let now = wanted.entry(net).or_default();
+            *now = match (sets, self.kind) {
+                (1, Kind::Labels) => ids[label as usize - 1],
+                (1, Kind::Set) => label,
+                _ => *now | bit,
+            };
+        }
+        self.make_so(wanted)
+    }
+
+    /// Frees what readers have let go. Changes do so too; whoever makes none for long calls this. Whether something still
+    /// waits for readers.
+    pub fn free(&mut self) -> bool {
+        let image = self.published.image();
+        let waits = match &mut self.way {
+            Way::Exact6(writer) => {
+                writer.go_on(image, &self.readers);
+                writer.waits()
+            }
+            Way::RankLeaf(writer) => {
+                writer.go_on(image, &self.readers);
+                writer.waits()
+            }
+            Way::Exact(_) | Way::Anew => false,
+        };
+        self.published.free() > 0 || waits
+    }
+
+    /// The prefix of a change, if this table can hold it.
+    fn net(&self, change: &Change<'_>) -> Result<Net, LiveError> {
+        if change.set >= self.sets {
+            return Err(LiveError::NoSuchSet { set: change.set, sets: self.sets });
+        }
+        let family = self.family();
+        let net = match (change.addr, family) {
+            (IpAddr::V4(_), Family::Ipv6) | (IpAddr::V6(_), Family::Ipv4) => {
+                return Err(change.wrong(Problem::OtherFamily(family)));
+            }
+            _ if change.len > family.bits() => return Err(change.wrong(Problem::LongLength(family))),
+            (IpAddr::V4(addr), Family::Ipv4) => Net::of4(addr.into(), change.len),
+            (IpAddr::V6(addr), Family::Ipv6) => Net::new(addr.into(), change.len),
+        };
+        // What it cannot hold is not there to be removed, either.
+        if change.to != To::Gone {
+            self.suits(net)?;
+        }
+        Ok(net)
+    }
+
+    fn suits(&self, net: Net) -> Result<(), BuildError> {
+        let (layout, prefix) = (self.layout, || net.shown(self.family()).to_string());
+        match layout {
+            Layout::ExactSet | Layout::ExactSets if net.len != 32 => {
+                Err(BuildError::NotAnAddress { layout, prefix: prefix() })
+            }
+            Layout::ExactSet6 if net.len != 64 && net.len != 128 => {
+                Err(BuildError::NotANetOrHost { layout, prefix: prefix() })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The label that a change wants, 0 if none.
+    fn label(&mut self, change: &Change<'_>) -> Result<u32, LiveError> {
+        match (change.to, self.kind) {
+            (To::Gone, _) => Ok(0),
+            (To::Held(_), Kind::Set) => Ok(1),
+            (To::Held(None | Some("")), Kind::Labels) => Err(change.wrong(Problem::NoLabel)),
+            (To::Held(Some(label)), Kind::Labels) if label.len() > LABEL_BYTES_MAX => {
+                Err(change.wrong(Problem::LongLabel))
+            }
+            (To::Held(Some(label)), Kind::Labels) => Ok(self.intern(label)?),
+        }
+    }
+
+    fn intern(&mut self, label: &str) -> Result<u32, BuildError> {
+        let limit = BuildError::Limit { layout: self.layout, what: "labels", max: LABELS_MAX as usize - 1 };
+        self.labels.intern_below(label, LABELS_MAX).ok_or(limit)
+    }
+
+    /// Makes prefixes have the labels that are wanted, 0 for none.
+    fn make_so(&mut self, wanted: BTreeMap<Net, u32>) -> Result<usize, LiveError> {
+        self.free();
+        let step = |(net, new)| Step { net, old: self.held.get(net), new };
+        let steps: Vec<Step> = wanted.into_iter().map(step).filter(|step| step.old != step.new).collect();
+        let more = steps.iter().filter(|step| step.old == 0).count();
+        if self.held.len() + more > PREFIXES_MAX {
+            return Err(BuildError::Limit { layout: self.layout, what: "prefixes", max: PREFIXES_MAX }.into());
+        }
+        let batch = steps.len() > BATCH_MIN.max(self.held.len() / BATCH_ONE_IN);
+        let mut done = 0;
+        while !batch && done < steps.len() {
+            let together = self.way.together(&steps[done..]);
+            steps[done..done + together].iter().for_each(|step| self.held.set(step.net, step.new));
+            let (image, labels) = (self.published.image(), self.labels.count(self.kind));
+            if self.way.change(image, &self.readers, &self.held, steps[done], labels).is_err() {
+                break;
+            }
+            done += together;
+        }
+        if done < steps.len() {
+            self.make_anew(&steps[done..])?;
+        }
+        Ok(steps.len())
+    }
+
+    /// Makes steps by building the image anew; none of them if that fails.
+    fn make_anew(&mut self, steps: &[Step]) -> Result<(), LiveError> {
+        steps.iter().for_each(|step| self.held.set(step.net, step.new));
+        let built = match self.published.free() {
+            images @ IMAGES_WAITING_MAX.. => Err(LiveError::ReadersBehind { images }),
+            _ => build(self.layout, self.kind, self.sets, &self.held, &self.labels).map_err(LiveError::Build),
+        };
+        match built {
+            Ok(image) => {
+                let image = SharedImage::new(image);
+                self.way = Way::of(&image, self.labels.count(self.kind));
+                self.published.swap(image);
+                self.built_anew += 1;
+                Ok(())
+            }
+            Err(error) => {
+                steps.iter().for_each(|step| self.held.set(step.net, step.old));
+                Err(error)
+            }
+        }
+    }
+}
+
+/// The image of what is held, with room for changes.
+fn build(layout: Layout, kind: Kind, sets: usize, held: &Held, labels: &Labels) -> Result<Image, BuildError> {
+    if layout == Layout::ExactSets && held.family() == Family::Ipv4 && kind == Kind::Set {
+        let members: Vec<Vec<Prefix4>> = (0..sets).map(|set| held.prefixes_of(set)).collect();
+        return exact_sets::build(&members.iter().map(Vec::as_slice).collect::<Vec<_>>(), Room::Spare);
+    }
+    entries::build(kind, labels.count(kind), &held.prefixes(), layout, Room::Spare)
+}

@@ -1,0 +1,365 @@
+//! The orders of stores and loads, tried in every interleaving and with every value that the memory model allows (loom; Norris
+//! and Demsky, "CDSChecker", OOPSLA 2013). The code under test is the tables' own; only its words are the checker's.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+
+use loom::cell::UnsafeCell;
+use loom::sync::atomic::{AtomicU64, Ordering, fence};
+use loom::thread;
+use weir_abi::Layout;
+
+use super::epochs::{self, IDLE, Quiescence, Word};
+use super::exact::ExactWriter;
+use super::exact6::Exact6Writer;
+use super::held::{Held, Net};
+use super::noted::Noted;
+use super::rank::RankWriter;
+use super::shared::{Place, SharedImage};
+use crate::cells::{Cells, CellsMut};
+use crate::entries::{Entries, Kind, Table};
+use crate::layout::exact_set::{FREE, OVERFLOWED};
+use crate::layout::exact_set6::Key;
+use crate::layout::{Room, exact_set6};
+use crate::prefix::Prefix6;
+
+/// Runs a model. So many times may a thread be interrupted that could go on: more find no more and take for ever.
+fn check(preemptions: usize, model: impl Fn() + Send + Sync + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(preemptions);
+    builder.check(model);
+}
+
+impl Word for AtomicU64 {
+    fn load(&self) -> u64 {
+        self.load(Ordering::Acquire)
+    }
+
+    fn store(&self, value: u64) {
+        self.store(value, Ordering::Release);
+    }
+
+    fn next(&self) -> u64 {
+        self.fetch_add(1, Ordering::AcqRel) + 1
+    }
+
+    fn full_fence() {
+        fence(Ordering::SeqCst);
+    }
+}
+
+/// An image of which some words are the checker's; the others stay as they are.
+struct Words {
+    shared: HashMap<usize, AtomicU64>,
+    rest: Arc<Vec<u8>>,
+}
+
+impl Words {
+    fn new(rest: &Arc<Vec<u8>>, shared: &BTreeSet<(usize, usize)>) -> Self {
+        let word = |&(at, bytes): &(usize, usize)| {
+            let mut word = [0; 8];
+            word[..bytes].copy_from_slice(&rest[at..at + bytes]);
+            (at, AtomicU64::new(u64::from_le_bytes(word)))
+        };
+        Words { shared: shared.iter().map(word).collect(), rest: rest.clone() }
+    }
+
+    fn load(&self, at: usize) -> Option<u64> {
+        self.shared.get(&at).map(|word| word.load(Ordering::Acquire))
+    }
+
+    fn store(&self, at: usize, word: u64) {
+        self.shared.get(&at).expect("the model shares all words that it writes").store(word, Ordering::Release);
+    }
+}
+
+impl Cells for Words {
+    fn u8(&self, at: usize) -> u8 {
+        self.load(at).map_or_else(|| self.rest.u8(at), |word| word as u8)
+    }
+    fn u16(&self, at: usize) -> u16 {
+        self.load(at).map_or_else(|| self.rest.u16(at), |word| word as u16)
+    }
+    fn u32(&self, at: usize) -> u32 {
+        self.load(at).map_or_else(|| self.rest.u32(at), |word| word as u32)
+    }
+    fn u64(&self, at: usize) -> u64 {
+        self.load(at).unwrap_or_else(|| self.rest.u64(at))
+    }
+}
+
+impl CellsMut for Words {
+    fn set_u8(&self, at: usize, word: u8) {
+        self.store(at, word.into());
+    }
+    fn set_u16(&self, at: usize, word: u16) {
+        self.store(at, word.into());
+    }
+    fn set_u32(&self, at: usize, word: u32) {
+        self.store(at, word.into());
+    }
+    fn set_u64(&self, at: usize, word: u64) {
+        self.store(at, word);
+    }
+}
+
+/// A registry with one reader.
+struct OneReader {
+    epoch: AtomicU64,
+    reader: AtomicU64,
+}
+
+impl OneReader {
+    fn new() -> Self {
+        OneReader { epoch: AtomicU64::new(1), reader: AtomicU64::new(IDLE) }
+    }
+
+    fn start_burst(&self, announced: &mut u64) {
+        *announced = epochs::announce(&self.epoch, &self.reader, *announced);
+    }
+}
+
+impl Quiescence for OneReader {
+    fn unlinked(&self) -> u64 {
+        epochs::unlinked(&self.epoch)
+    }
+
+    fn passed(&self, epoch: u64) -> bool {
+        epochs::passed([&self.reader], epoch)
+    }
+}
+
+/// A table of prefixes in text form, and its image.
+fn image(layout: Layout, prefixes: &[&str]) -> (Table, SharedImage) {
+    let family = if prefixes[0].contains(':') { weir_abi::Family::Ipv6 } else { weir_abi::Family::Ipv4 };
+    let mut entries = Entries::new(family, Kind::Set);
+    prefixes.iter().for_each(|prefix| entries.insert_text(prefix, None).unwrap());
+    let table = entries.settle();
+    let built = crate::entries::build(Kind::Set, 1, &Held::of(&table).prefixes(), layout, Room::Spare).unwrap();
+    (table, SharedImage::new(built))
+}
+
+fn bytes(image: &SharedImage) -> Arc<Vec<u8>> {
+    Arc::new((0..image.bytes()).map(|at| image.u8(at)).collect())
+}
+
+#[test]
+fn nobody_holds_what_is_freed() {
+    check(3, || {
+        let readers = Arc::new(OneReader::new());
+        let published = Arc::new(AtomicU64::new(0));
+        let things = loom::sync::Arc::new([0, 1, 2].map(UnsafeCell::new));
+        let reader = {
+            let (readers, published, things) = (readers.clone(), published.clone(), things.clone());
+            thread::spawn(move || {
+                let mut announced = IDLE;
+                for _ in 0..2 {
+                    readers.start_burst(&mut announced);
+                    let seen = published.load(Ordering::Acquire);
+                    // SAFETY: the checker finds whether the writer writes it meanwhile; that is what is tried.
+                    let thing = things[seen as usize].with(|thing| unsafe { *thing });
+                    assert_eq!(thing, seen, "freed");
+                }
+            })
+        };
+        for next in 1..=2 {
+            published.store(next, Ordering::Release);
+            let epoch = readers.unlinked();
+            if readers.passed(epoch) {
+                // SAFETY: as above.
+                things[next as usize - 1].with_mut(|thing| unsafe { *thing = u64::MAX });
+            }
+        }
+        reader.join().unwrap();
+    });
+}
+
+/// An exact set with a full bucket: its writer, its words, and the addresses of the bucket, those that are in and one more.
+fn full_bucket() -> (SharedImage, Vec<u32>) {
+    let geometry = crate::layout::exact_set::Geometry { shift: 16, order: 0 };
+    let addresses: Vec<u32> = (1..=5).map(|remainder| geometry.join(77, remainder)).collect();
+    let text: Vec<String> = addresses[..4].iter().map(|&addr| std::net::Ipv4Addr::from(addr).to_string()).collect();
+    let (_, image) = image(Layout::ExactSet, &text.iter().map(String::as_str).collect::<Vec<_>>());
+    (image, addresses)
+}
+
+#[test]
+fn whom_an_insertion_drives_out_is_found_all_the_while() {
+    let (image, addresses) = full_bucket();
+    let Place::Exact(place, ends) = image.place() else { panic!("an exact set") };
+    let rest = bytes(&image);
+    let slots = (0..4).map(|slot| (place.slot(77, slot), 2));
+    let overflow = addresses[3..].iter().flat_map(|&addr| place.overflow.words(addr)).map(|at| (at, 8));
+    let shared: BTreeSet<_> = slots.chain(overflow).collect();
+    let last = place.slot(77, 3);
+    let driven_out = place.geometry.join(77, image.u16(last));
+    let new = addresses[4];
+    check(3, move || {
+        let words = Arc::new(Words::new(&rest, &shared));
+        let reader = {
+            let words = words.clone();
+            thread::spawn(move || {
+                let holds = |addr| place.find(&*words, addr) != (0, 0);
+                assert!(holds(driven_out), "it is in the set all the while");
+                let first = holds(new);
+                assert!(!first || holds(new), "what was inserted stays");
+            })
+        };
+        let mut writer = ExactWriter::new(&*words, place, ends);
+        writer.change(&*words, new, 0, 1).unwrap();
+        reader.join().unwrap();
+        assert_ne!(place.find(&*words, new), (0, 0));
+    });
+}
+
+#[test]
+fn a_mark_that_goes_hides_nobody() {
+    let (image, addresses) = full_bucket();
+    let Place::Exact(place, ends) = image.place() else { panic!("an exact set") };
+    let mut writer = ExactWriter::new(&image, place, ends);
+    writer.change(&image, addresses[4], 0, 1).unwrap();
+    let rest = bytes(&image);
+    let slots = (0..4).map(|slot| (place.slot(77, slot), 2));
+    let overflow = addresses.iter().flat_map(|&addr| place.overflow.words(addr)).map(|at| (at, 8));
+    let shared: BTreeSet<_> = slots.chain(overflow).filter(|&(at, _)| image.u64(at / 8 * 8) != 0).collect();
+    let in_overflow: Vec<u32> =
+        addresses.iter().copied().filter(|&addr| place.overflow.find(&image, addr) != 0).collect();
+    let last = place.slot(77, 3);
+    check(3, move || {
+        let words = Arc::new(Words::new(&rest, &shared));
+        let (gone, stays, reader) = (in_overflow[0], in_overflow[1], words.clone());
+        let reader = thread::spawn(move || {
+            let holds = |addr| place.find(&*reader, addr) != (0, 0);
+            assert!(holds(stays), "it is in the set all the while");
+            let first = holds(gone);
+            assert!(first || !holds(gone), "what was removed stays away");
+        });
+        let mut writer = ExactWriter::new(&*words, place, ends);
+        writer.change(&*words, gone, 1, 0).unwrap();
+        reader.join().unwrap();
+        assert_eq!(words.u16(last), OVERFLOWED);
+        writer.change(&*words, stays, 1, 0).unwrap();
+        assert_eq!(words.u16(last), FREE, "the mark goes with the last one");
+    });
+}
+
+#[test]
+fn no_host_is_made_of_two_halves() {
+    let host = |text: &str| {
+        let addr: std::net::Ipv6Addr = text.parse().unwrap();
+        Key::of(&Prefix6 { addr: addr.into(), len: 128, label: 1 }).unwrap()
+    };
+    let built = exact_set6::build(&[Prefix6 { addr: 0x2001_0db8 << 96 | 1, len: 128, label: 1 }], Room::None).unwrap();
+    let image = SharedImage::new(built);
+    let Place::Exact6(place) = image.place() else { panic!("an exact set of IPv6") };
+    let (old, new) = (host("2001:db8::1"), host("2001:db8:0:9::2"));
+    let ghosts = [0x2001_0db8_0000_0000_0000_0000_0000_0002u128, 0x2001_0db8_0000_0009_0000_0000_0000_0001];
+    let rest = bytes(&image);
+    let bucket = place.bucket(old).unwrap();
+    let shared: BTreeSet<_> = (0..4).map(|word| (bucket + word * 8, 8)).collect();
+    check(3, move || {
+        let words = Arc::new(Words::new(&rest, &shared));
+        let readers = Arc::new(OneReader::new());
+        let reader = {
+            let (words, readers) = (words.clone(), readers.clone());
+            thread::spawn(move || {
+                let mut announced = IDLE;
+                for ghost in ghosts {
+                    readers.start_burst(&mut announced);
+                    assert_eq!(place.find(&*words, ghost), 0, "{ghost:#x} never was");
+                    // C compares the line at once, which reads its words in any order.
+                    let low = words.u64(bucket + 8);
+                    let high = words.u64(bucket);
+                    assert_ne!(u128::from(high) << 64 | u128::from(low), ghost, "never was");
+                }
+            })
+        };
+        let mut writer = Exact6Writer::new(&*words, place);
+        writer.remove(&*words, &*readers, old);
+        writer.go_on(&*words, &*readers);
+        writer.insert(&*words, &*readers, new).unwrap();
+        reader.join().unwrap();
+    });
+}
+
+/// Readers that have always passed, or never do.
+struct Constant(bool);
+
+impl Quiescence for Constant {
+    fn unlinked(&self) -> u64 {
+        0
+    }
+
+    fn passed(&self, _: u64) -> bool {
+        self.0
+    }
+}
+
+fn make_steps<Q: Quiescence>(
+    mut writer: RankWriter,
+    cells: &impl CellsMut,
+    readers: &Q,
+    table: &Table,
+    steps: &[(Net, u32)],
+) {
+    let mut held = Held::of(table);
+    for &(net, label) in steps {
+        held.set(net, label);
+        writer.change(cells, readers, &held, net, 1).unwrap();
+    }
+}
+
+/// One writer makes the steps; of each of `keys` (IPv4, with the label before and after) a reader finds the one label and then
+/// the other, never anything else.
+fn check_rank_leaf(prefixes: &[&str], steps: &'static [(Net, u32)], keys: &'static [(u32, u32, u32)]) {
+    let (table, image) = image(Layout::RankLeaf, prefixes);
+    let Place::RankLeaf(place) = image.place() else { panic!("a rank leaf") };
+    let writer = RankWriter::new(&image, place, 1);
+    let rest = bytes(&image);
+    // The words that are written, whether readers have passed on or not.
+    let mut shared = BTreeSet::new();
+    for passed in [false, true] {
+        let copy = SharedImage::new(crate::Image::from_bytes(&rest).unwrap());
+        let noted = Noted::new(&copy);
+        make_steps(writer.clone(), &noted, &Constant(passed), &table, steps);
+        shared.extend(noted.into_stores().into_iter().map(|(at, word)| (at, word.len())));
+    }
+    check(2, move || {
+        let words = Arc::new(Words::new(&rest, &shared));
+        let readers = Arc::new(OneReader::new());
+        let reader = {
+            let (words, readers) = (words.clone(), readers.clone());
+            thread::spawn(move || {
+                let mut announced = IDLE;
+                for &(key, before, after) in keys {
+                    readers.start_burst(&mut announced);
+                    let found = place.find4(&*words, key);
+                    assert!(found == before || found == after, "{key:#x}: {found}");
+                }
+            })
+        };
+        make_steps(writer.clone(), &*words, &*readers, &table, steps);
+        reader.join().unwrap();
+        keys.iter().for_each(|&(key, _, after)| assert_eq!(place.find4(&*words, key), after));
+    });
+}
+
+const fn net24(addr: u32) -> Net {
+    Net { first: (addr as u128) << 96, len: 24 }
+}
+
+#[test]
+fn a_leaf_is_linked_whole_and_used_again_when_it_is_left() {
+    // The third change would have the lanes of the first leaf.
+    const STEPS: &[(Net, u32)] = &[(net24(0x0a01_0400), 1), (net24(0x0a01_0200), 0), (net24(0x0a01_0800), 1)];
+    const KEYS: &[(u32, u32, u32)] = &[(0x0a01_0201, 1, 0), (0x0a01_0600, 0, 0)];
+    check_rank_leaf(&["10.1.2.0/24"], STEPS, KEYS);
+}
+
+#[test]
+fn a_shared_block_is_copied_until_nobody_shares_it() {
+    // 10.1.0.0/16 and 10.2.0.0/16 share a block. When the first has one of its own, readers may still be in the shared one.
+    const STEPS: &[(Net, u32)] = &[(net24(0x0a01_0400), 1), (net24(0x0a02_0600), 1)];
+    const KEYS: &[(u32, u32, u32)] = &[(0x0a01_0600, 0, 0), (0x0a02_0600, 0, 1)];
+    check_rank_leaf(&["10.1.2.0/24", "10.2.2.0/24"], STEPS, KEYS);
+}

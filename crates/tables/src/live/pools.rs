@@ -1,0 +1,205 @@
+//! Which entries and lanes of a rank leaf's image are free, and how many parents share what is taken.
+
+use std::collections::{BTreeSet, HashMap};
+
+use crate::layout::rank_leaf::LINE_LANES;
+
+/// Runs of entries have 2^0 to 2^16 of them.
+const SIZES: usize = 17;
+
+/// Free entries: those behind the last one ever used, and runs that were given back, by size.
+#[derive(Clone)]
+pub(super) struct Entries {
+    /// The first that was never used.
+    next: usize,
+    end: usize,
+    free: [Vec<u32>; SIZES],
+}
+
+impl Entries {
+    /// Entries `next..end` are free.
+    pub fn new(next: usize, end: usize) -> Self {
+        Entries { next, end, free: [const { Vec::new() }; SIZES] }
+    }
+
+    /// Takes `count` entries, a power of two: a run of that size, or new ones, or part of a larger run.
+    pub fn take(&mut self, count: usize) -> Option<usize> {
+        let size = count.ilog2() as usize;
+        if let Some(at) = self.free[size].pop() {
+            return Some(at as usize);
+        }
+        if count <= self.end - self.next {
+            self.next += count;
+            return Some(self.next - count);
+        }
+        let larger = (size + 1..SIZES).find(|&larger| !self.free[larger].is_empty())?;
+        let at = self.free[larger].pop()? as usize;
+        (size..larger).for_each(|half| self.free[half].push((at + (1 << half)) as u32));
+        Some(at)
+    }
+
+    /// Gives entries back.
+    pub fn give_back(&mut self, at: usize, count: usize) {
+        self.free[count.ilog2() as usize].push(at as u32);
+    }
+}
+
+/// Free lanes, line by line.
+#[derive(Clone)]
+pub(super) struct Lanes {
+    /// A bit for each lane of a line that is taken.
+    taken: Vec<u32>,
+    /// Lines by the longest run of free lanes in them, if there is one.
+    by_room: BTreeSet<(u8, u32)>,
+}
+
+impl Lanes {
+    /// Lines of which these lanes (a bit each) are taken.
+    pub fn new(taken: Vec<u32>) -> Self {
+        let rooms = taken.iter().zip(0u32..).map(|(&taken, line)| (room(taken), line));
+        Lanes { by_room: rooms.filter(|&(room, _)| room > 0).collect(), taken }
+    }
+
+    /// Takes `count` lanes next to each other, 1 to 32, of the line with the least room for them; gives the first.
+    pub fn take(&mut self, count: usize) -> Option<usize> {
+        let &(_, line) = self.by_room.range((count as u8, 0)..).next()?;
+        let mut starts = !self.taken[line as usize];
+        (1..count).for_each(|_| starts &= starts >> 1);
+        let lane = starts.trailing_zeros();
+        self.mark(line, run(count) << lane);
+        Some(line as usize * LINE_LANES + lane as usize)
+    }
+
+    /// Gives lanes back.
+    pub fn give_back(&mut self, lane: usize, count: usize) {
+        self.mark((lane / LINE_LANES) as u32, run(count) << (lane % LINE_LANES));
+    }
+
+    /// Takes free lanes of a line, or gives taken ones back.
+    fn mark(&mut self, line: u32, lanes: u32) {
+        let taken = &mut self.taken[line as usize];
+        self.by_room.remove(&(room(*taken), line));
+        *taken ^= lanes;
+        if room(*taken) > 0 {
+            self.by_room.insert((room(*taken), line));
+        }
+    }
+}
+
+/// The lowest `count` bits.
+pub(super) fn run(count: usize) -> u32 {
+    u32::MAX >> (LINE_LANES - count)
+}
+
+/// The longest run of bits that are not set.
+fn room(taken: u32) -> u8 {
+    let mut free = !taken;
+    let mut room = 0;
+    while free != 0 {
+        free &= free << 1;
+        room += 1;
+    }
+    room
+}
+
+/// How many parents lead to a thing. Most have one, and only the others are noted.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Parents {
+    not_one: HashMap<u32, u32>,
+}
+
+impl Parents {
+    /// A new thing, without a parent.
+    pub fn born(&mut self, thing: u32) {
+        self.not_one.insert(thing, 0);
+    }
+
+    /// Another parent leads to it.
+    pub fn add(&mut self, thing: u32) {
+        match self.not_one.get_mut(&thing) {
+            None => {
+                self.not_one.insert(thing, 2);
+            }
+            Some(0) => {
+                self.not_one.remove(&thing);
+            }
+            Some(parents) => *parents += 1,
+        }
+    }
+
+    /// A parent is gone. Whether it was the last one.
+    pub fn is_last_gone(&mut self, thing: u32) -> bool {
+        match self.not_one.get_mut(&thing) {
+            None => true,
+            Some(2) => {
+                self.not_one.remove(&thing);
+                false
+            }
+            Some(parents) => {
+                *parents -= 1;
+                false
+            }
+        }
+    }
+
+    /// Whether one parent leads to it.
+    pub fn is_one(&self, thing: u32) -> bool {
+        !self.not_one.contains_key(&thing)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    impl Entries {
+        /// How many are taken.
+        pub(in crate::live) fn taken(&self) -> usize {
+            self.next - self.free.iter().enumerate().map(|(size, runs)| runs.len() << size).sum::<usize>()
+        }
+    }
+
+    impl Lanes {
+        /// A bit for each lane of a line that is taken.
+        pub(in crate::live) fn taken(&self) -> &[u32] {
+            &self.taken
+        }
+    }
+
+    #[test]
+    fn entries_are_taken_given_back_and_split() {
+        let mut entries = Entries::new(10, 19);
+        assert_eq!([entries.take(8), entries.take(2), entries.take(1)], [Some(10), None, Some(18)]);
+        entries.give_back(10, 8);
+        assert_eq!(
+            [entries.take(2), entries.take(1), entries.take(4), entries.take(2)],
+            [Some(10), Some(12), Some(14), None]
+        );
+        assert_eq!([entries.take(1), entries.take(1)], [Some(13), None]);
+    }
+
+    #[test]
+    fn lanes_are_taken_where_they_fit_best() {
+        let mut lanes = Lanes::new(vec![0x0000_ff0f, 0xffff_fff0, u32::MAX]);
+        assert_eq!([lanes.take(4), lanes.take(3), lanes.take(16)], [Some(32), Some(4), Some(16)]);
+        assert_eq!([lanes.take(2), lanes.take(1), lanes.take(1)], [None, Some(7), None]);
+        lanes.give_back(33, 2);
+        lanes.give_back(16, 16);
+        assert_eq!([lanes.take(2), lanes.take(16), lanes.take(1)], [Some(33), Some(16), None]);
+        lanes.give_back(64, 32);
+        assert_eq!([lanes.take(32), lanes.take(1)], [Some(64), None]);
+    }
+
+    #[test]
+    fn parents_are_counted() {
+        let mut parents = Parents::default();
+        parents.born(7);
+        assert!(!parents.is_one(7));
+        parents.add(7);
+        assert!(parents.is_one(7));
+        parents.add(7);
+        parents.add(7);
+        assert_eq!([0; 3].map(|_| parents.is_last_gone(7)), [false, false, true]);
+        assert!(parents.is_one(8) && parents.not_one.is_empty());
+    }
+}

@@ -1,0 +1,124 @@
+//! Who reads live tables. One registry serves all tables that the same threads read.
+
+use std::fmt;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::live::epochs::{self, IDLE, Quiescence, Word};
+
+/// Readers at a time at most.
+pub const READERS_MAX: usize = 256;
+
+/// A word in cache lines of its own: two, because processors fetch pairs.
+#[repr(align(128))]
+struct Padded(AtomicU64);
+
+struct Registry {
+    epoch: Padded,
+    words: Box<[Padded]>,
+    /// Words beyond were never in use.
+    ever: AtomicUsize,
+    taken: Mutex<Vec<bool>>,
+}
+
+/// The registry of readers. Clones are the same registry.
+#[derive(Clone)]
+pub struct Readers(Arc<Registry>);
+
+impl Default for Readers {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Readers {
+    /// A registry without readers.
+    pub fn new() -> Self {
+        Readers(Arc::new(Registry {
+            epoch: Padded(AtomicU64::new(1)),
+            words: (0..READERS_MAX).map(|_| Padded(AtomicU64::new(IDLE))).collect(),
+            ever: AtomicUsize::new(0),
+            taken: Mutex::new(vec![false; READERS_MAX]),
+        }))
+    }
+
+    /// A new reader, idle. `None` if there are [`READERS_MAX`].
+    pub fn register(&self) -> Option<Reader> {
+        let mut taken = self.0.taken.lock().unwrap_or_else(PoisonError::into_inner);
+        let index = taken.iter().position(|&taken| !taken)?;
+        taken[index] = true;
+        // Before the reader's first announcement, whose fence makes it seen.
+        self.0.ever.fetch_max(index + 1, Ordering::SeqCst);
+        Some(Reader { readers: self.clone(), index, announced: IDLE })
+    }
+
+    /// Whether both are the same registry.
+    pub(super) fn is(&self, other: &Readers) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl fmt::Debug for Readers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Readers").field("epoch", &self.0.epoch.0).finish_non_exhaustive()
+    }
+}
+
+impl Quiescence for Readers {
+    fn unlinked(&self) -> u64 {
+        epochs::unlinked(&self.0.epoch.0)
+    }
+
+    fn passed(&self, epoch: u64) -> bool {
+        AtomicU64::full_fence();
+        let ever = self.0.ever.load(Ordering::SeqCst);
+        epochs::passed(self.0.words[..ever].iter().map(|word| &word.0), epoch)
+    }
+}
+
+/// One thread that reads tables, burst after burst. It gives its place back when dropped.
+#[derive(Debug)]
+pub struct Reader {
+    readers: Readers,
+    index: usize,
+    announced: u64,
+}
+
+impl Reader {
+    /// Starts a burst: what was read from tables before is let go, which the borrow checker sees to. Costs a load and, if
+    /// a writer was at work since the last burst, a store.
+    pub fn start_burst(&mut self) -> Burst<'_> {
+        self.announced = epochs::announce(&self.readers.0.epoch.0, self.word(), self.announced);
+        Burst { readers: &self.readers }
+    }
+
+    /// Lets go without going on: to be called before waiting for packets, so that writers do not wait too.
+    pub fn rest(&mut self) {
+        self.word().store(IDLE, Ordering::Release);
+        self.announced = IDLE;
+    }
+
+    fn word(&self) -> &AtomicU64 {
+        &self.readers.0.words[self.index].0
+    }
+}
+
+impl Drop for Reader {
+    fn drop(&mut self) {
+        self.rest();
+        self.readers.0.taken.lock().unwrap_or_else(PoisonError::into_inner)[self.index] = false;
+    }
+}
+
+/// A reader's burst, within which it may look into tables.
+#[derive(Debug)]
+pub struct Burst<'r> {
+    readers: &'r Readers,
+}
+
+impl Burst<'_> {
+    /// Whose burst it is.
+    pub(super) fn readers(&self) -> &Readers {
+        self.readers
+    }
+}

@@ -1,0 +1,145 @@
+//! Every store of every change, one by one: after each, the image is valid, and each key has its old or its new label.
+
+use weir_abi::{Family, Layout};
+
+use super::held::Net;
+use super::noted::{Noted, copy};
+use super::*;
+use crate::entries::Entries;
+use crate::image::ImageView;
+
+/// The same numbers every time (xorshift64).
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
+    }
+
+    fn below(&mut self, bound: u64) -> u64 {
+        (self.next() >> 11) % bound
+    }
+
+    /// A prefix that the layout can hold, in few places.
+    fn net(&mut self, layout: Layout) -> Net {
+        let low = u128::from(self.next());
+        match layout {
+            // Of 2^16 buckets of four slots, some overflow: those of a multiple of 256, by equal low halves.
+            Layout::ExactSet | Layout::ExactSets => Net::of4((low as u32 & 0xff_0000) << 8 | low as u32 & 0x30, 32),
+            Layout::ExactSet6 if low & 1 == 0 => Net::new(0x2001_0db8 << 96 | (low & 0xfe) << 63, 64),
+            Layout::ExactSet6 => Net::new(0x2001_0db8 << 96 | low >> 8 & 0x1ff, 128),
+            Layout::RankLeaf => {
+                let len = if self.below(16) == 0 { 10 + self.below(9) } else { 18 + self.below(15) };
+                Net::of4(0x0a01_0000 ^ low as u32 & 0x3ff | (low as u32 & 0x300_0000) >> 7, len as u8)
+            }
+            _ => {
+                let places = [0x2001_0db8 << 96, 0x2001_0db8_0001 << 80, 0x2001_0db8_0001_0002 << 64];
+                let place =
+                    places[self.below(3) as usize] | (low & 0x3f) << 90 | (low & 0x7f00) << 60 | low >> 20 & 0xfff;
+                Net::new(place, (12 + self.below(117)) as u8)
+            }
+        }
+    }
+}
+
+/// Keys around a prefix.
+fn edges(net: Net, family: Family) -> impl Iterator<Item = u128> {
+    let one = if family == Family::Ipv4 { 1 << 96 } else { 1 };
+    let last = net.last() & !(one - 1);
+    [net.first, net.first.wrapping_sub(one), net.first.wrapping_add(one), last, last.wrapping_add(one)]
+        .into_iter()
+        .map(move |key| key & !(one - 1))
+}
+
+fn find(view: &ImageView<'_>, family: Family, key: u128) -> u32 {
+    match family {
+        Family::Ipv4 => view.find4((key >> 96) as u32),
+        Family::Ipv6 => view.find6(key),
+    }
+}
+
+/// Makes one step in place, and looks at the image after each store.
+fn change_store_by_store(live: &mut LiveTable, step: Step, others: &[u128]) -> bool {
+    let family = live.family();
+    let before = copy(live.published.image());
+    live.held.set(step.net, step.new);
+    let noted = Noted::new(live.published.image());
+    let made = live.way.change(&noted, &live.readers, &live.held, step, live.labels.count(live.kind));
+    let stores = noted.into_stores();
+    if made.is_err() {
+        return false;
+    }
+    let after = copy(live.published.image());
+    let (old, new) = (ImageView::new(&before).unwrap(), ImageView::new(&after).unwrap());
+    let keys: Vec<u128> = edges(step.net, family).chain(others.iter().copied()).collect();
+    for &key in &keys {
+        assert_eq!(find(&new, family, key), live.held.cover(Net { first: key, len: family.bits() }), "{key:#034x}");
+    }
+    let mut bytes = before.clone();
+    for (at, word) in &stores {
+        bytes[*at..at + word.len()].copy_from_slice(word);
+        let now = ImageView::new(&bytes).unwrap();
+        for &key in &keys {
+            let found = find(&now, family, key);
+            assert!(found == find(&old, family, key) || found == find(&new, family, key), "{key:#034x}: {found}");
+        }
+    }
+    assert!(bytes == after, "the stores are all there is to a change");
+    true
+}
+
+fn table(family: Family, kind: Kind) -> Table {
+    Entries::new(family, kind).settle()
+}
+
+fn drive(layout: Layout, kind: Kind, start: usize, rounds: usize) {
+    let family = if matches!(layout, Layout::RankLeaf6 | Layout::ExactSet6) { Family::Ipv6 } else { Family::Ipv4 };
+    let mut random = Random(start as u64 + 7);
+    let mut live = LiveTable::new(&Readers::new(), &table(family, kind), layout).unwrap();
+    let label = |random: &mut Random| if kind == Kind::Set { 1 } else { 1 + random.below(5) as u32 };
+    if kind == Kind::Labels {
+        ["a", "b", "c", "d", "e"].iter().for_each(|name| assert!(live.intern(name).is_ok()));
+    }
+    let wanted = (0..start).map(|_| (random.net(layout), label(&mut random))).collect();
+    live.make_so(wanted).unwrap();
+    let steps: Vec<Step> = live.held.iter().map(|(net, new)| Step { net, old: 0, new }).collect();
+    live.make_anew(&steps).unwrap();
+    let mut in_place = 0;
+    for _ in 0..rounds {
+        let net = random.net(layout);
+        let held = live.held.under(Net { first: 0, len: 0 }).map(|(net, _)| net).find(|held| *held >= net);
+        let net = if random.below(3) == 0 { held.unwrap_or(net) } else { net };
+        let old = live.held.get(net);
+        let new = if old != 0 && random.below(3) > 0 { 0 } else { label(&mut random) };
+        if old == new {
+            continue;
+        }
+        let others: Vec<u128> = (0..20).flat_map(|_| edges(random.net(layout), family)).collect();
+        match change_store_by_store(&mut live, Step { net, old, new }, &others) {
+            true => in_place += 1,
+            false => live.make_anew(&[Step { net, old, new }]).unwrap(),
+        }
+        assert!(!live.free() || layout == Layout::ExactSet6, "there is no reader");
+        if let Way::RankLeaf(writer) = &live.way {
+            writer.assert_surveyed(live.published.image());
+        }
+    }
+    assert!(in_place > rounds / 2, "{}: {in_place} of {rounds}", layout.name());
+}
+
+#[test]
+fn every_store_of_an_exact_set_leaves_it_right() {
+    drive(Layout::ExactSet, Kind::Set, 300, 60);
+    drive(Layout::ExactSets, Kind::Set, 2000, 60);
+    drive(Layout::ExactSet6, Kind::Set, 500, 300);
+}
+
+#[test]
+fn every_store_of_a_rank_leaf_leaves_it_right() {
+    drive(Layout::RankLeaf, Kind::Labels, 0, 30);
+    drive(Layout::RankLeaf, Kind::Labels, 500, 30);
+    drive(Layout::RankLeaf6, Kind::Labels, 500, 30);
+}

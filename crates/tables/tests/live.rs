@@ -1,0 +1,328 @@
+//! Live tables of every layout against a plain model, after every change.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod support;
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use support::Random;
+use support::live::{LABELS, Model, Net, names};
+use weir_abi::{Family, Layout};
+use weir_tables::live::{Change, IMAGES_WAITING_MAX, Reader};
+use weir_tables::{BuildError, Entries, Kind, LiveError, LiveTable, Problem, Readers};
+
+/// A live table with its model.
+struct Driven {
+    model: Model,
+    live: LiveTable,
+    readers: Readers,
+    reader: Reader,
+    names: Vec<String>,
+    random: Random,
+}
+
+impl Driven {
+    fn new(layout: Layout, kind: Kind, count: usize, seed: u64) -> Self {
+        let mut random = Random(seed);
+        let model = Model::random(layout, kind, count, &mut random);
+        let readers = Readers::new();
+        let live = LiveTable::new(&readers, &model.table(), layout).unwrap();
+        let reader = readers.register().unwrap();
+        Driven { model, live, readers, reader, names: names(LABELS + 1), random }
+    }
+
+    /// Makes changes that the model was told of.
+    fn make(&mut self, wanted: &[(Net, u32)]) {
+        let changes: Vec<Change<'_>> = wanted.iter().map(|&one| self.model.as_change(one, &self.names)).collect();
+        let changed = self.live.change(&changes).unwrap();
+        assert!(changed <= wanted.len());
+        assert_eq!(self.live.len(), self.model.held.len());
+    }
+
+    /// Asks for the keys around prefixes, and for others.
+    fn check(&mut self, nets: impl IntoIterator<Item = Net>, others: usize) {
+        let mut keys: Vec<u128> = nets.into_iter().flat_map(|net| self.model.edges(net)).collect();
+        keys.extend((0..others).map(|_| self.model.key(&mut self.random)));
+        let image = self.live.image();
+        let burst = self.reader.start_burst();
+        let view = image.open(&burst);
+        for key in keys {
+            let (found, other) = match self.model.family {
+                Family::Ipv4 => (view.find4((key >> 96) as u32), view.find6(key)),
+                Family::Ipv6 => (view.find6(key), view.find4(key as u32)),
+            };
+            assert_eq!(other, 0, "of the other family");
+            let right = self.model.find(key);
+            let found = match (self.model.kind, found) {
+                (Kind::Set, _) | (_, 0) => found.to_string(),
+                (Kind::Labels, id) => self.live.labels()[id as usize - 1].to_string(),
+            };
+            let right = match (self.model.kind, right) {
+                (Kind::Set, _) | (_, 0) => right.to_string(),
+                (Kind::Labels, label) => format!("L{label}"),
+            };
+            assert_eq!(found, right, "{} at {key:#034x}", self.model.layout.name());
+        }
+    }
+
+    /// Changes and asks, in turn.
+    fn drive(&mut self, rounds: usize) {
+        for round in 0..rounds {
+            let batch = if round % 8 == 7 { 2 + self.random.below(60) } else { 1 };
+            let changes = self.model.change(&mut self.random, batch);
+            self.make(&changes);
+            self.check(changes.into_iter().map(|(net, _)| net), 20);
+        }
+        let all: Vec<Net> = self.model.held.keys().copied().collect();
+        self.check(all, 1000);
+    }
+
+    /// Removes everything, and puts some back.
+    fn empty(&mut self) {
+        let all: Vec<(Net, u32)> = self.model.held.keys().map(|&net| (net, 0)).collect();
+        for some in all.chunks(1 + all.len() / 20) {
+            some.iter().for_each(|&(net, gone)| self.model.set(net, gone));
+            self.make(some);
+            self.check(some.iter().map(|&(net, _)| net), 10);
+        }
+        assert!(self.live.is_empty());
+        self.drive(50);
+    }
+}
+
+const KINDS: [(Layout, Kind); 10] = [
+    (Layout::ExactSet, Kind::Set),
+    (Layout::ExactSets, Kind::Set),
+    (Layout::ExactSet6, Kind::Set),
+    (Layout::Dxr16x4, Kind::Labels),
+    (Layout::RankLeaf, Kind::Labels),
+    (Layout::RankLeaf, Kind::Set),
+    (Layout::RankLeaf6, Kind::Labels),
+    (Layout::RankLeaf6, Kind::Set),
+    (Layout::Range6, Kind::Labels),
+    (Layout::Range6, Kind::Set),
+];
+
+#[test]
+fn changed_tables_say_what_the_model_says() {
+    for (layout, kind) in KINDS {
+        let rounds = if matches!(layout, Layout::Dxr16x4 | Layout::Range6) { 200 } else { 2000 };
+        for (count, seed) in [(0, 1), (30, 2), (3000, 3)] {
+            let mut driven = Driven::new(layout, kind, count, seed);
+            driven.drive(rounds);
+            driven.empty();
+        }
+    }
+}
+
+#[test]
+fn replaced_tables_hold_the_new_and_nothing_of_the_old() {
+    for (layout, kind) in KINDS {
+        for (count, seed) in [(200, 5), (5000, 6)] {
+            let mut driven = Driven::new(layout, kind, count, seed);
+            let old: Vec<Net> = driven.model.held.keys().copied().collect();
+            // Another list, then one that differs in a few.
+            driven.model = Model::random(layout, kind, count, &mut driven.random);
+            driven.live.replace(0, &driven.model.table()).unwrap();
+            driven.check(old, 500);
+            let changes = driven.model.change(&mut driven.random, 10);
+            driven.live.replace(0, &driven.model.table()).unwrap();
+            driven.check(changes.into_iter().map(|(net, _)| net), 500);
+            assert_eq!(driven.live.replace(0, &driven.model.table()).unwrap(), 0, "nothing is new");
+            assert_eq!(driven.live.len(), driven.model.held.len());
+        }
+    }
+}
+
+#[test]
+fn fused_sets_change_apart() {
+    let mut random = Random(9);
+    let mut models: Vec<Model> =
+        [500, 40, 2000].map(|count| Model::random(Layout::ExactSets, Kind::Set, count, &mut random)).into();
+    let tables: Vec<_> = models.iter().map(Model::table).collect();
+    let readers = Readers::new();
+    let mut live = LiveTable::fused(&readers, &tables.iter().collect::<Vec<_>>()).unwrap();
+    let mut reader = readers.register().unwrap();
+    let names = names(LABELS + 1);
+    for round in 0..3000 {
+        let set = random.below(3);
+        let changes = models[set].change(&mut random, 1 + round % 3);
+        if round % 500 == 499 {
+            live.replace(set, &models[set].table()).unwrap();
+        } else {
+            let made: Vec<_> = changes.iter().map(|&one| models[set].as_change(one, &names).in_set(set)).collect();
+            live.change(&made).unwrap();
+        }
+        let image = live.image();
+        let burst = reader.start_burst();
+        let view = image.open(&burst);
+        let keys = changes.iter().flat_map(|&(net, _)| models[set].edges(net)).collect::<Vec<_>>();
+        for key in keys.into_iter().chain((0..20).map(|_| models[0].key(&mut random)).collect::<Vec<_>>()) {
+            let right: u32 = models.iter().enumerate().map(|(set, model)| model.find(key) << set).sum();
+            assert_eq!(view.find4((key >> 96) as u32), right, "{key:#034x} in round {round}");
+        }
+    }
+    let unknown = Change::remove(Ipv4Addr::LOCALHOST.into(), 32).in_set(3);
+    assert_eq!(live.change(&[unknown]), Err(LiveError::NoSuchSet { set: 3, sets: 3 }));
+    assert!(matches!(live.replace(3, &tables[0]), Err(LiveError::NoSuchSet { set: 3, sets: 3 })));
+}
+
+#[test]
+fn sets_grow_from_nothing_and_shrink_again() {
+    for (layout, count) in [(Layout::ExactSet, 200_000), (Layout::ExactSet6, 20_000)] {
+        let mut driven = Driven::new(layout, Kind::Set, 0, 4);
+        let mut random = Random(77);
+        let nets: Vec<Net> = (0..count)
+            .map(|index| match layout {
+                Layout::ExactSet => (u128::from(random.next() as u32) << 96, 32),
+                _ if index % 3 == 0 => (u128::from(random.next()) << 64, 64),
+                _ => (0x2001_0db8 << 96 | u128::from(random.next()), 128),
+            })
+            .collect();
+        for (to, step) in [(1, 1), (0, 1)] {
+            for &net in nets.iter().step_by(step) {
+                driven.model.set(net, to);
+                driven.make(&[(net, to)]);
+            }
+            driven.check(nets.iter().copied().step_by(7), 1000);
+        }
+        assert!(driven.live.is_empty());
+    }
+}
+
+#[test]
+fn changes_that_cannot_be_are_refused_and_change_nothing() {
+    let v4: IpAddr = Ipv4Addr::new(10, 0, 0, 1).into();
+    let v6: IpAddr = Ipv6Addr::LOCALHOST.into();
+    let wrong = |prefix: &str, problem| Err(LiveError::Change { prefix: prefix.into(), problem });
+    let readers = Readers::new();
+    let labelled = Entries::new(Family::Ipv4, Kind::Labels).settle();
+    let mut live = LiveTable::new(&readers, &labelled, Layout::RankLeaf).unwrap();
+    assert_eq!(live.insert(v6, 64, Some("a")), wrong("::1/64", Problem::OtherFamily(Family::Ipv4)));
+    assert_eq!(live.insert(v4, 33, Some("a")), wrong("10.0.0.1/33", Problem::LongLength(Family::Ipv4)));
+    assert_eq!(live.insert(v4, 8, None), wrong("10.0.0.1/8", Problem::NoLabel));
+    assert_eq!(live.insert(v4, 8, Some(&"a".repeat(256))), wrong("10.0.0.1/8", Problem::LongLabel));
+    let half = [Change::insert(v4, 8, Some("a")), Change::insert(v4, 9, None)];
+    assert_eq!(live.change(&half), Err(LiveError::Change { prefix: "10.0.0.1/9".into(), problem: Problem::NoLabel }));
+    assert_eq!((live.len(), live.remove(v4, 8)), (0, Ok(false)));
+    let set = Entries::new(Family::Ipv4, Kind::Set).settle();
+    assert!(matches!(live.replace(0, &set), Err(LiveError::Build(BuildError::Labelled { .. }))));
+
+    let mut live = LiveTable::new(&readers, &set, Layout::ExactSet).unwrap();
+    let refused = live.insert(v4, 24, None).unwrap_err();
+    assert_eq!(refused.to_string(), "layout exact-set holds /32 addresses only, the table has 10.0.0.0/24");
+    assert_eq!(live.remove(v4, 24), Ok(false), "it cannot be there");
+    let set6 = Entries::new(Family::Ipv6, Kind::Set).settle();
+    assert!(matches!(live.replace(0, &set6), Err(LiveError::Build(BuildError::Family { .. }))));
+    assert!(matches!(LiveTable::new(&readers, &set, Layout::ExactSet6), Err(LiveError::Build(_))));
+    let mut live = LiveTable::new(&readers, &set6, Layout::ExactSet6).unwrap();
+    let refused = live.insert(v6, 48, None).unwrap_err();
+    assert_eq!(refused.to_string(), "layout exact-set6 holds /64 and /128 prefixes only, the table has ::/48");
+}
+
+#[test]
+fn labels_keep_their_ids() {
+    let readers = Readers::new();
+    let mut entries = Entries::new(Family::Ipv4, Kind::Labels);
+    entries.insert_text("10.0.0.0/8", Some("b")).unwrap();
+    entries.insert_text("11.0.0.0/8", Some("a")).unwrap();
+    let mut live = LiveTable::new(&readers, &entries.settle(), Layout::RankLeaf).unwrap();
+    live.insert(Ipv4Addr::new(12, 0, 0, 0).into(), 8, Some("c")).unwrap();
+    live.remove(Ipv4Addr::new(10, 0, 0, 0).into(), 8).unwrap();
+    assert_eq!(live.labels().iter().map(|name| &**name).collect::<Vec<_>>(), ["b", "a", "c"]);
+    assert_eq!((live.layout(), live.family(), live.len()), (Layout::RankLeaf, Family::Ipv4, 2));
+}
+
+#[test]
+fn a_reader_that_stays_keeps_its_image_and_holds_the_writer_back_at_last() {
+    let mut driven = Driven::new(Layout::Dxr16x4, Kind::Labels, 10, 8);
+    let address = |index: u8| IpAddr::from(Ipv4Addr::new(192, 168, 0, index));
+    let image = driven.live.image();
+    let mut other = driven.readers.register().unwrap();
+    {
+        let burst = other.start_burst();
+        let view = image.open(&burst);
+        for index in 0..IMAGES_WAITING_MAX as u8 {
+            assert_eq!(driven.live.insert(address(index), 32, Some("L1")), Ok(true));
+        }
+        let behind = LiveError::ReadersBehind { images: IMAGES_WAITING_MAX };
+        assert_eq!(driven.live.insert(address(99), 32, Some("L1")), Err(behind));
+        assert!(driven.live.free(), "the reader has not gone on");
+        assert_eq!(view.find4(0xc0a8_0001), 0, "the reader sees what was there when it came");
+    }
+    let burst = other.start_burst();
+    assert_ne!(image.open(&burst).find4(0xc0a8_0001), 0);
+    assert_eq!(image.open(&burst).find4(0xc0a8_0000 + 99), 0, "what was refused was not half made");
+    assert!(!driven.live.free());
+    other.rest();
+    assert_eq!(driven.live.insert(address(99), 32, Some("L1")), Ok(true));
+    // Readers may look into the image when the table is gone.
+    drop(driven);
+    let burst = other.start_burst();
+    assert_ne!(image.open(&burst).find4(0xc0a8_0000 + 99), 0);
+}
+
+#[test]
+fn parts_outgrow_their_leaves_and_shrink_again() {
+    for layout in [Layout::RankLeaf, Layout::RankLeaf6] {
+        let mut driven = Driven::new(layout, Kind::Labels, 0, 1);
+        let net = |index: u32| match layout {
+            Layout::RankLeaf => (u128::from(0x0a01_0000 + 2 * index) << 96, 32),
+            _ => ((0x2001_0db8_0001_0000 + 2 * u128::from(index)) << 64, 64),
+        };
+        // From the middle outwards, so that leaves split on either side.
+        let order = (0..2000u32).map(|index| if index % 2 == 0 { 1000 + index / 2 } else { 1000 - index.div_ceil(2) });
+        for (turn, label) in [1, 2, 0].into_iter().enumerate() {
+            for index in order.clone() {
+                let change = (net(index), if label == 0 { 0 } else { 1 + (index + turn as u32) % 5 });
+                driven.model.set(change.0, change.1);
+                driven.make(&[change]);
+                driven.check([net(index)], 2);
+            }
+            driven.check((0..2000).map(net), 100);
+        }
+        assert!(driven.live.is_empty());
+        assert!(driven.live.built_anew() <= 3, "{} images for 6000 changes", driven.live.built_anew());
+    }
+}
+
+#[test]
+fn labels_and_steps_that_the_image_was_not_built_for() {
+    for layout in [Layout::RankLeaf, Layout::RankLeaf6] {
+        let mut driven = Driven::new(layout, Kind::Labels, 50, 2);
+        driven.names = names(70_001);
+        let net = |index: u128| match layout {
+            Layout::RankLeaf => (index << 108, 20),
+            _ => (0x2000 << 112 | index << 80, 48),
+        };
+        for label in 1..=70_000u32 {
+            let change = (net(label.into()), label);
+            driven.model.set(change.0, label);
+            if label % 1000 == 0 || (250..260).contains(&label) || (65_530..65_540).contains(&label) {
+                driven.make(&[change]);
+                driven.check([change.0, net(200), net(u128::from(label) - 1)], 10);
+            } else {
+                driven.live.change(&[driven.model.as_change(change, &driven.names)]).unwrap();
+                driven.reader.start_burst();
+            }
+        }
+        assert!(driven.live.labels().len() >= 70_000);
+    }
+}
+
+#[test]
+fn short_prefixes_lie_under_what_is_there() {
+    for layout in [Layout::RankLeaf, Layout::RankLeaf6, Layout::Dxr16x4, Layout::Range6] {
+        let mut driven = Driven::new(layout, Kind::Labels, 2000, 3);
+        for len in (0..=18).chain((0..=18).rev()) {
+            for label in [1 + u32::from(len) % 5, 0, 4] {
+                let first =
+                    if len == 0 { 0 } else { (0x0a01_u128 << 112) >> (128 - u32::from(len)) << (128 - u32::from(len)) };
+                driven.model.set((first, len), label);
+                driven.make(&[((first, len), label)]);
+                driven.check([(first, len), (0x0a01 << 112, 16)], 100);
+            }
+        }
+    }
+}

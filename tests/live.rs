@@ -1,0 +1,358 @@
+//! Policies on real interfaces: three hosts in a row, real connections, real packets, every one accounted for. Needs root and clang.
+
+#[path = "live/box_under_test.rs"]
+mod box_under_test;
+#[path = "live/hosts.rs"]
+mod hosts;
+
+use box_under_test::{PATIENCE, Running};
+use hosts::{Hosts, MTU, SERVER};
+use serde_json::Value;
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::Path;
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::channel;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+use weir::control::Request;
+use weir::run::controller::Stats;
+use weir_abi::Link;
+use weir_engine::capture::{CaptureReader, CaptureWriter};
+use weir_engine::live::afpacket::wire::Wire;
+use weir_engine::memory::FrameSet;
+
+/// The kernel holds a thousand packets for a host that has not looked at them, a virtual wire 256.
+const BETWEEN_BURSTS: Duration = Duration::from_micros(300);
+
+/// Every engine passes every test.
+const ENGINES: [&str; 2] = ["afpacket", "afxdp"];
+
+fn each_engine(test: impl Fn(&'static str, &Hosts, &Path)) {
+    for engine in ENGINES {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        test(engine, &Hosts::new(), folder.path());
+    }
+}
+
+fn put(folder: &Path, name: &str, text: &str) {
+    fs::write(folder.join(name), text).expect("files can be written");
+}
+
+/// What every packet came to: received is passed, dropped and diverted; passed is sent, or dropped by name.
+fn check_account(stats: &Stats) {
+    for (direction, from, to) in [(&stats.upstream, "lower", "upper"), (&stats.downstream, "upper", "lower")] {
+        let port = |side: &str| stats.interfaces.iter().find(|port| port.side == side).expect("both sides have one");
+        let total = &direction.total;
+        assert_eq!(total.packets, port(from).rx_packets, "{stats:#?}");
+        assert_eq!(total.packets, total.passed + total.dropped + total.diverted, "{stats:#?}");
+        assert_eq!(total.packets, total.reasons.values().sum::<u64>(), "{stats:#?}");
+        let out = port(to);
+        let lost = out.tx_dropped.tx_full + out.tx_dropped.link_down + out.tx_dropped.tx_too_long;
+        assert_eq!(total.passed, out.tx_packets + lost, "{stats:#?}");
+        assert_eq!(total.diverted, port(from).tx_dropped.no_divert, "{stats:#?}");
+    }
+}
+
+/// That all packets that were sent to the server arrived there, but for those that the wire counts as its own losses.
+fn check_arrived(engine: &str, hosts: &Hosts, stats: &Stats, arrived: u64) {
+    let upper = stats.interfaces.iter().find(|port| port.side == "upper").expect("there is one");
+    let lost = hosts.lost_on("upper");
+    let missing = upper.tx_packets.checked_sub(arrived);
+    assert!(
+        missing.is_some_and(|missing| missing <= lost),
+        "{engine}: {arrived} arrived, the wire lost {lost}: {stats:#?}"
+    );
+}
+
+/// What was counted, without what differs between a replay and a run.
+fn counted(report: &Value) -> [Value; 7] {
+    ["packets", "bytes", "passed", "dropped", "diverted", "rules", "reasons"].map(|field| report[field].clone())
+}
+
+#[test]
+fn connections_pass_as_the_policy_says() {
+    const BYTES: usize = 8 << 20;
+    each_engine(|engine, hosts, folder| {
+        put(folder, "web.weir", "upstream { tcp dport 8000 accept; drop }\ndownstream { accept }\n");
+        let running = Running::start(&hosts.weir, folder, "web.weir", engine, 1);
+        let (ready, is_ready) = channel();
+        let served = hosts.server.start(move || {
+            let listeners =
+                [8000, 8001].map(|port| TcpListener::bind((SERVER, port)).expect("the server has the address"));
+            ready.send(()).expect("somebody waits");
+            let (mut stream, _) = listeners[0].accept().expect("the client connects");
+            let mut received = Vec::new();
+            stream.read_to_end(&mut received).expect("the client sends");
+            stream.write_all(&received).expect("the client receives");
+            received.len()
+        });
+        is_ready.recv().expect("the server listens");
+        let (same, refused) = hosts.client.run(|| {
+            let sent: Vec<u8> = (0..BYTES).map(|at| (at ^ at >> 8 ^ at >> 16) as u8).collect();
+            let mut stream = TcpStream::connect((SERVER, 8000)).expect("the policy accepts");
+            stream.write_all(&sent).expect("the server receives");
+            stream.shutdown(std::net::Shutdown::Write).expect("the connection stands");
+            let mut received = Vec::new();
+            stream.read_to_end(&mut received).expect("the server sends");
+            let other = TcpStream::connect_timeout(&(SERVER, 8001).into(), Duration::from_millis(300));
+            (received == sent, other.is_err())
+        });
+        assert!(same && refused, "{engine}: the same bytes came back {same}, the other port was shut {refused}");
+        assert_eq!(served.join().expect("the server ends"), BYTES);
+        let stats = running.settled();
+        check_account(&stats);
+        let dropped = stats.upstream.total.rules.iter().find(|rule| rule.rule == "drop").expect("there is one");
+        assert!(dropped.packets >= 1, "{stats:#?}");
+        assert_eq!((running.stop(), folder.join("control.sock").exists()), (0, false), "{engine}");
+    });
+}
+
+#[test]
+fn a_capture_on_the_wire_is_counted_as_in_replay() {
+    each_engine(|engine, hosts, folder| {
+        let edge = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/edge");
+        let (policy, capture) = (edge.join("edge.weir"), folder.join("sendable.pcap"));
+        copy_sendable(&edge.join("attack.pcap"), &capture);
+        let replay = Command::new(env!("CARGO_BIN_EXE_weir"))
+            .args(["replay", "edge.weir", "--engine", "eval", "--json", "--in"])
+            .arg(&capture)
+            .current_dir(&edge)
+            .output()
+            .expect("the program was built");
+        let replayed: Value = serde_json::from_slice(&replay.stdout).expect("a report");
+
+        for workers in [1, 2] {
+            let running = Running::start(&hosts.weir, folder, policy.to_str().expect("a path"), engine, workers);
+            let capture = capture.clone();
+            let arrived = count_arrivals(hosts);
+            let sent = hosts.client.run(move || send_capture(&capture));
+            running.wait_for("all packets are counted", |stats| stats.upstream.current.packets >= sent);
+            let stats = running.settled();
+            check_account(&stats);
+            let run = serde_json::to_value(&stats.upstream).expect("stats are JSON");
+            assert_eq!(counted(&run), counted(&replayed), "{engine}, {workers} workers");
+            assert_eq!(stats.interfaces.iter().map(|port| port.rx_missed).sum::<u64>(), 0, "{stats:#?}");
+            check_arrived(engine, hosts, &stats, arrived.join().expect("it ends"));
+            assert_eq!(running.stop(), 0);
+        }
+    });
+}
+
+/// Copies the packets of a capture that the wire takes: whole, and no longer than its MTU.
+fn copy_sendable(from: &Path, to: &Path) {
+    let mut reader = CaptureReader::open(from).expect("a capture");
+    let mut writer = CaptureWriter::create(to, reader.form()).expect("the folder can be written to");
+    while let Some(burst) = reader.next_burst().expect("a capture") {
+        for (index, frame) in burst.frames().frames().iter().enumerate() {
+            if frame.cap == frame.len && frame.len <= MTU + 14 {
+                writer.write(&burst, index).expect("the folder can be written to");
+            }
+        }
+    }
+    writer.finish().expect("the folder can be written to");
+}
+
+/// Sends all Ethernet frames of a capture; their number.
+fn send_capture(path: &Path) -> u64 {
+    let mut wire = Wire::open("c").expect("the client has the wire");
+    let mut reader = CaptureReader::open(path).expect("a capture");
+    let mut sent = 0;
+    while let Some(burst) = reader.next_burst().expect("a capture") {
+        assert_eq!(burst.frames().link(), Link::Ethernet);
+        wire.send(burst.frames()).expect("the wire takes frames");
+        sent += burst.frames().len() as u64;
+        std::thread::sleep(BETWEEN_BURSTS);
+    }
+    assert_eq!(wire.counters().tx_packets, sent, "{:?}", wire.counters());
+    sent
+}
+
+/// Counts what arrives at the server from now on, until nothing has for a while.
+fn count_arrivals(hosts: &Hosts) -> JoinHandle<u64> {
+    let (ready, is_ready) = channel();
+    let counted = hosts.server.start(move || {
+        let mut wire = Wire::open("s").expect("the server has the wire");
+        ready.send(()).expect("somebody waits");
+        let (mut count, start) = (0, Instant::now());
+        let mut last = None;
+        loop {
+            let more = wire.receive(Duration::from_millis(20), |_| ()).expect("the wire gives frames");
+            count += more as u64;
+            if more > 0 {
+                last = Some(Instant::now());
+            }
+            let silent = last.is_some_and(|last: Instant| last.elapsed() > Duration::from_millis(700));
+            if silent || start.elapsed() > PATIENCE {
+                assert_eq!(wire.missed(), 0);
+                return count;
+            }
+        }
+    });
+    is_ready.recv().expect("the wire is open");
+    counted
+}
+
+#[test]
+fn changes_under_a_flood_lose_nothing() {
+    const CHANGES: u64 = 1000;
+    each_engine(|engine, hosts, folder| {
+        let policy =
+            |label: &str| format!("upstream {{ udp dport 9 accept # {label}\n drop }}\ndownstream {{ accept }}\n");
+        put(folder, "one.weir", &policy("one"));
+        put(folder, "two.weir", &format!("table t {{ type ipv4; elements = {{ 10.9.0.1 }} }}\n{}", policy("two")));
+        let running = Running::start(&hosts.weir, folder, "one.weir", engine, 2);
+        let two = running.load(&folder.join("two.weir"));
+        let (done, sent) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+        let arrived = count_arrivals(hosts);
+        let flood = {
+            let (done, sent) = (done.clone(), sent.clone());
+            hosts.client.start(move || flood(&done, &sent))
+        };
+        while sent.load(Ordering::Relaxed) == 0 {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        for change in 0..CHANGES {
+            let request = match change % 4 {
+                0 => Request::Activate { generation: two, confirm_s: None },
+                1 => Request::Rollback,
+                2 => Request::Activate { generation: two, confirm_s: Some(60.0) },
+                _ => Request::Activate { generation: 1, confirm_s: None },
+            };
+            running.ask(&request).unwrap_or_else(|failure| panic!("{engine}: {failure}: {}", running.log()));
+        }
+        done.store(true, Ordering::Relaxed);
+        flood.join().expect("it ends");
+        let sent = sent.load(Ordering::Relaxed);
+        running.wait_for("all packets are counted", |stats| stats.upstream.total.packets >= sent);
+        let stats = running.settled();
+        check_account(&stats);
+        assert_eq!((stats.upstream.total.packets, stats.upstream.total.passed), (sent, sent), "{engine}");
+        assert_eq!(running.status().activations, CHANGES + 1);
+        let by_policy: Vec<u64> =
+            stats.upstream.total.rules.iter().map(|rule| rule.packets).filter(|&n| n > 0).collect();
+        assert!(by_policy.len() == 2 && by_policy.iter().sum::<u64>() == sent, "{by_policy:?} of {sent}");
+        assert_eq!(stats.interfaces.iter().map(|port| port.rx_missed).sum::<u64>(), 0, "{stats:#?}");
+        check_arrived(engine, hosts, &stats, arrived.join().expect("it ends"));
+        assert_eq!(running.stop(), 0);
+    });
+}
+
+/// Sends packets that the policies accept, in bursts that the wire can take, until told to stop.
+fn flood(done: &AtomicBool, sent: &AtomicU64) {
+    let packets: Vec<_> = (1..=256u32)
+        .map(|sport| {
+            weir_test_support::packets(&format!("eth / ip saddr=10.9.0.1 daddr=10.9.0.2 / udp sport={sport} dport=9"))
+        })
+        .map(|packets| packets.expect("the notation reads").remove(0))
+        .collect();
+    let frames = FrameSet::new(Link::Ethernet, packets.iter().map(|packet| (packet.bytes.as_slice(), packet.wire)));
+    let mut wire = Wire::open("c").expect("the client has the wire");
+    while !done.load(Ordering::Relaxed) {
+        for burst in frames.bursts() {
+            wire.send(&burst).expect("the wire takes frames");
+            std::thread::sleep(BETWEEN_BURSTS);
+        }
+        sent.store(wire.counters().tx_packets, Ordering::Relaxed);
+    }
+    sent.store(wire.counters().tx_packets, Ordering::Relaxed);
+}
+
+#[test]
+fn what_is_refused_changes_nothing() {
+    each_engine(|engine, hosts, folder| {
+        put(
+            folder,
+            "good.weir",
+            "upstream { accept }\ndownstream { accept }\nposture high { upstream { drop } downstream { accept } }\n",
+        );
+        put(folder, "bad.weir", "upstream {\n  tcp dport htttp accept\n}\ndownstream { accept }\n");
+        put(folder, "later.weir", "upstream { tcp track accept; drop }\ndownstream { accept }\n");
+        let running = Running::start(&hosts.weir, folder, "good.weir", engine, 1);
+        let refused = |request: &Request, words: &[&str]| {
+            let before = running.status();
+            let failure = running.ask(request).expect_err("it is refused").to_string();
+            assert!(words.iter().all(|word| failure.contains(word)), "{words:?}: {failure}");
+            let after = running.status();
+            assert_eq!((after.generation, after.activations), (before.generation, before.activations));
+            assert_eq!(after.generations.len(), before.generations.len());
+        };
+        let load = |name: &str| Request::Load { policy: folder.join(name) };
+        refused(&load("bad.weir"), &["bad.weir:2", "htttp"]);
+        refused(&load("later.weir"), &["track"]);
+        refused(&load("none.weir"), &["none.weir"]);
+        refused(&Request::Load { policy: "good.weir".into() }, &["absolute"]);
+        refused(&Request::Activate { generation: 7, confirm_s: None }, &["no generation 7", "ready are 1"]);
+        refused(&Request::Activate { generation: 1, confirm_s: Some(-1.0) }, &["confirm"]);
+        refused(&Request::Posture { name: Some("low".into()) }, &["no posture low"]);
+        refused(&Request::Rollback, &["nothing to go back to"]);
+        refused(&Request::Confirm, &["nothing waits"]);
+        for line in ["{}\n", "[[[[\n", "\"status\"}\n", "{\"load\":{}}\n", "\n", "{\"activate\":{\"generation\":-1}}\n"]
+        {
+            let mut stream = std::os::unix::net::UnixStream::connect(running.control()).expect("it listens");
+            stream.write_all(line.as_bytes()).expect("it reads");
+            stream.shutdown(std::net::Shutdown::Write).expect("it stands");
+            let mut answer = String::new();
+            stream.read_to_string(&mut answer).expect("it answers");
+            assert!(answer.starts_with("{\"error\":\"weir: not a request"), "{line:?}: {answer}");
+        }
+
+        // A change that nobody confirms goes back.
+        running.ask(&Request::Posture { name: Some("high".into()) }).expect("there is one");
+        let second = running.load(&folder.join("good.weir"));
+        running.ask(&Request::Activate { generation: second, confirm_s: Some(0.2) }).expect("it is ready");
+        assert!(running.status().confirm_left_s.is_some());
+        let start = Instant::now();
+        while running.status().generation == second {
+            assert!(start.elapsed() < PATIENCE, "{engine}: it stays");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        let status = running.status();
+        assert_eq!((status.generation, status.posture.as_deref(), status.confirm_left_s), (1, Some("high"), None));
+        // One that is confirmed stays.
+        running.ask(&Request::Activate { generation: second, confirm_s: Some(0.2) }).expect("it is ready");
+        running.ask(&Request::Confirm).expect("it waits");
+        std::thread::sleep(Duration::from_millis(400));
+        assert_eq!(running.status().generation, second);
+    });
+}
+
+#[test]
+fn after_a_kill_it_starts_again_and_after_an_outage_it_goes_on() {
+    each_engine(|engine, hosts, folder| {
+        put(folder, "all.weir", "upstream { accept }\ndownstream { accept }\n");
+        let running = Running::start(&hosts.weir, folder, "all.weir", engine, 1);
+        // A second one is told that the first is there.
+        let second = Command::new(env!("CARGO_BIN_EXE_weir"))
+            .args(["run", "all.weir", "--engine", engine, "--lower", "lo", "--upper", "lo", "--control"])
+            .arg(running.control())
+            .current_dir(folder)
+            .output()
+            .expect("the program was built");
+        let said = String::from_utf8_lossy(&second.stderr);
+        assert!(second.status.code() == Some(1) && said.contains("another weir listens there"), "{said}");
+        running.kill();
+        assert!(folder.join("control.sock").exists(), "a killed process removes nothing");
+
+        let running = Running::start(&hosts.weir, folder, "all.weir", engine, 1);
+        hosts.set_link("upper", "down");
+        std::thread::sleep(Duration::from_millis(50));
+        hosts.set_link("upper", "up");
+        hosts.set_link("lower", "down");
+        hosts.set_link("lower", "up");
+        let arrived = count_arrivals(hosts);
+        let (done, sent) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+        let own = (done.clone(), sent.clone());
+        let flood = hosts.client.start(move || flood(&own.0, &own.1));
+        running.wait_for("packets flow again", |stats| {
+            stats.interfaces.iter().any(|port| port.side == "upper" && port.tx_packets > 1000)
+        });
+        done.store(true, Ordering::Relaxed);
+        flood.join().expect("it ends");
+        assert!(arrived.join().expect("it ends") > 1000);
+        assert_eq!(running.stop(), 0, "{engine}");
+    });
+}

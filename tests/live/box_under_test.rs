@@ -1,0 +1,119 @@
+//! `weir run` on the box, and its control socket.
+
+use crate::hosts::Host;
+use serde_json::Value;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+use weir::control::{Request, client};
+use weir::failure::Failure;
+use weir::run::controller::{Stats, Status};
+
+/// How long anything may take.
+pub const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A running Weir. It is killed when dropped.
+pub struct Running {
+    child: Child,
+    control: PathBuf,
+    log: PathBuf,
+}
+
+impl Running {
+    /// Starts it on the host, and waits until it answers.
+    pub fn start(host: &Host, folder: &Path, policy: &str, engine: &str, workers: usize) -> Self {
+        let (control, log) = (folder.join("control.sock"), folder.join("log"));
+        let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
+        command.args(["run", policy, "--engine", engine, "--lower", "lower", "--upper", "upper"]);
+        command.args(["--workers", &workers.to_string(), "--control"]).arg(&control).current_dir(folder);
+        let file = fs::File::create(&log).expect("the folder can be written to");
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(file).env("NO_COLOR", "1");
+        let child = host.run(move || command.spawn().expect("the program was built"));
+        let mut running = Running { child, control, log };
+        let start = Instant::now();
+        while running.ask(&Request::Status).is_err() {
+            let ended = running.child.try_wait().expect("it is our child");
+            assert!(ended.is_none() && start.elapsed() < PATIENCE, "{ended:?}: {}", running.log());
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        running
+    }
+
+    pub fn ask(&self, request: &Request) -> Result<Value, Failure> {
+        client::ask(&self.control, request)
+    }
+
+    pub fn status(&self) -> Status {
+        let value = self.ask(&Request::Status).unwrap_or_else(|failure| panic!("{failure}: {}", self.log()));
+        serde_json::from_value(value).expect("a status")
+    }
+
+    pub fn stats(&self) -> Stats {
+        let value = self.ask(&Request::Stats).unwrap_or_else(|failure| panic!("{failure}: {}", self.log()));
+        serde_json::from_value(value).expect("stats")
+    }
+
+    /// Stats once nothing moves any more: else what was read first is older than what was read last.
+    pub fn settled(&self) -> Stats {
+        let (mut last, start) = (self.stats(), Instant::now());
+        loop {
+            std::thread::sleep(Duration::from_millis(100));
+            let stats = self.stats();
+            if serde_json::to_value(&stats).expect("JSON") == serde_json::to_value(&last).expect("JSON") {
+                return stats;
+            }
+            assert!(start.elapsed() < PATIENCE, "{stats:#?}\n{}", self.log());
+            last = stats;
+        }
+    }
+
+    /// Waits until the stats say so.
+    pub fn wait_for(&self, what: &str, mut holds: impl FnMut(&Stats) -> bool) -> Stats {
+        let start = Instant::now();
+        loop {
+            let stats = self.stats();
+            if holds(&stats) {
+                return stats;
+            }
+            assert!(start.elapsed() < PATIENCE, "{what}: {stats:#?}\n{}", self.log());
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// Prepares a policy; its number.
+    pub fn load(&self, policy: &Path) -> u64 {
+        let loaded = self.ask(&Request::Load { policy: policy.to_owned() });
+        let loaded = loaded.unwrap_or_else(|failure| panic!("{failure}: {}", self.log()));
+        loaded["generation"].as_u64().expect("a number")
+    }
+
+    pub fn log(&self) -> String {
+        fs::read_to_string(&self.log).unwrap_or_default()
+    }
+
+    pub fn control(&self) -> &Path {
+        &self.control
+    }
+
+    /// Ends it as an operator does; its exit code.
+    pub fn stop(mut self) -> i32 {
+        let pid = nix::unistd::Pid::from_raw(self.child.id() as i32);
+        nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGTERM).expect("it runs");
+        self.child.wait().expect("it ends").code().unwrap_or(-1)
+    }
+
+    /// Ends it as nobody should.
+    pub fn kill(mut self) {
+        self.child.kill().expect("it runs");
+        self.child.wait().expect("it ends");
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ended = self.child.kill();
+        let _reaped = self.child.wait();
+    }
+}

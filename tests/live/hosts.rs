@@ -1,0 +1,111 @@
+//! Three hosts in a row: a client, the box that Weir runs on, a server. Each is a network namespace of a thread; all of it is gone when the
+//! threads are.
+//!
+//! ```text
+//! client 10.9.0.1 (c) ---- (lower) weir (upper) ---- (s) server 10.9.0.2
+//! ```
+
+use nix::sched::{CloneFlags, unshare};
+use std::net::Ipv4Addr;
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::mpsc::{Sender, channel};
+use std::thread;
+
+pub const CLIENT: Ipv4Addr = Ipv4Addr::new(10, 9, 0, 1);
+pub const SERVER: Ipv4Addr = Ipv4Addr::new(10, 9, 0, 2);
+/// The longest that fits AF_XDP's frames.
+pub const MTU: u32 = 3498;
+
+type Job = Box<dyn FnOnce() + Send>;
+
+/// A namespace, and the thread that lives in it.
+pub struct Host {
+    jobs: Sender<Job>,
+    namespace: PathBuf,
+}
+
+impl Host {
+    fn new() -> Self {
+        let (jobs, received) = channel::<Job>();
+        let (tell, told) = channel();
+        thread::spawn(move || {
+            unshare(CloneFlags::CLONE_NEWNET)
+                .unwrap_or_else(|error| panic!("this test makes network namespaces and needs root: {error}"));
+            // Else the kernel speaks IPv6 on the wires.
+            std::fs::write("/proc/sys/net/ipv6/conf/default/disable_ipv6", "1")
+                .expect("a fresh namespace can be set up");
+            let own = std::fs::canonicalize("/proc/thread-self").expect("a thread has a folder");
+            tell.send(own.join("ns/net")).expect("somebody waits");
+            received.into_iter().for_each(|job| job());
+        });
+        Host { jobs, namespace: told.recv().expect("the namespace can be made") }
+    }
+
+    /// Runs something there. What it starts, threads and processes, is there too.
+    pub fn run<R: Send + 'static>(&self, job: impl FnOnce() -> R + Send + 'static) -> R {
+        let (give, given) = channel();
+        let job = move || give.send(job()).expect("somebody waits");
+        self.jobs.send(Box::new(job)).expect("the host is there");
+        given.recv().expect("the job ended")
+    }
+
+    /// Starts something there.
+    pub fn start<R: Send + 'static>(&self, job: impl FnOnce() -> R + Send + 'static) -> thread::JoinHandle<R> {
+        self.run(move || thread::spawn(job))
+    }
+
+    /// Runs a program there with words parted by blanks; what it prints.
+    fn call(&self, program: &'static str, line: &str) -> String {
+        let line = line.to_owned();
+        self.run(move || {
+            let output = Command::new(program).args(line.split_whitespace()).output();
+            let output = output.unwrap_or_else(|error| panic!("{program}: {error}; see scripts/install-deps.sh"));
+            let said = String::from_utf8_lossy(&output.stderr);
+            assert!(output.status.success(), "{program} {line}: {said}");
+            String::from_utf8(output.stdout).expect("it prints text")
+        })
+    }
+
+    fn ip(&self, line: &str) {
+        self.call("ip", line);
+    }
+}
+
+/// The three of them.
+pub struct Hosts {
+    pub client: Host,
+    pub weir: Host,
+    pub server: Host,
+}
+
+impl Hosts {
+    pub fn new() -> Self {
+        let hosts = Hosts { client: Host::new(), weir: Host::new(), server: Host::new() };
+        for (own, far, host, address) in [("lower", "c", &hosts.client, CLIENT), ("upper", "s", &hosts.server, SERVER)]
+        {
+            hosts.weir.ip(&format!(
+                "link add {own} mtu {MTU} numrxqueues 2 numtxqueues 2 type veth peer name {far} mtu {MTU}"
+            ));
+            hosts.weir.ip(&format!("link set {far} netns {}", host.namespace.display()));
+            hosts.weir.ip(&format!("link set {own} arp off up"));
+            host.ip(&format!("addr add {address}/24 dev {far}"));
+            host.ip(&format!("link set {far} up"));
+            // On a real wire checksums are finished; on a virtual one the sender leaves that to nobody.
+            host.call("ethtool", &format!("-K {far} tx off"));
+        }
+        hosts
+    }
+
+    /// Packets that a wire of the box took and lost, because the host at its other end did not look at them in time.
+    pub fn lost_on(&self, name: &str) -> u64 {
+        let printed = self.weir.call("ip", &format!("-s -j link show {name}"));
+        let links: serde_json::Value = serde_json::from_str(&printed).expect("ip prints JSON");
+        links[0]["stats64"]["tx"]["dropped"].as_u64().expect("links count what they drop")
+    }
+
+    /// Takes a wire of the box down or up.
+    pub fn set_link(&self, name: &str, state: &str) {
+        self.weir.ip(&format!("link set {name} {state}"));
+    }
+}
