@@ -118,12 +118,21 @@ impl Lookup4 {
     /// # Panics
     /// If there are fewer labels than keys.
     pub fn run(&self, bytes: Bytes<'_>, keys: &[u32], labels: &mut [u32]) {
-        let table = bytes.table();
         let labels = &mut labels[..keys.len()];
         for (keys, labels) in keys.chunks(BURST_MAX).zip(labels.chunks_mut(BURST_MAX)) {
-            // SAFETY: both slices have `keys.len()` elements, the image is valid and fits the code (module comment).
-            unsafe { (self.find)(table, keys.as_ptr(), labels.as_mut_ptr(), keys.len() as u32) };
+            self.burst(bytes, keys, labels);
         }
+    }
+
+    /// The label of each key of one burst.
+    ///
+    /// # Panics
+    /// If there are fewer labels than keys, or more than [`BURST_MAX`] keys.
+    #[inline]
+    pub fn burst(&self, bytes: Bytes<'_>, keys: &[u32], labels: &mut [u32]) {
+        assert!(keys.len() <= BURST_MAX.min(labels.len()), "a burst, and room for its labels");
+        // SAFETY: both slices have `keys.len()` elements, the image is valid and fits the code (module comment).
+        unsafe { (self.find)(bytes.table(), keys.as_ptr(), labels.as_mut_ptr(), keys.len() as u32) };
     }
 }
 

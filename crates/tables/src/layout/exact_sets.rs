@@ -75,29 +75,37 @@ impl Ends {
     }
 
     /// Divides `words` among members that need at least so many each; `None` if they need more.
-    fn divide(words: usize, needs: &[usize]) -> Option<Self> {
+    /// What is left over goes, word by word, to whoever overflows most: `share(member, slots)` of its buckets.
+    fn divide(words: usize, needs: &[usize], mut share: impl FnMut(usize, usize) -> f64) -> Option<Self> {
         let spare = words.checked_sub(needs.iter().sum())?;
+        let mut shares = needs.to_vec();
+        for _ in 0..spare {
+            let mut lacks = |member: usize| share(member, shares[member] * WORD_SLOTS);
+            // Of equals the last: the mark takes a slot of it.
+            let most = (0..needs.len()).map(|member| (lacks(member), member)).max_by(|a, b| a.0.total_cmp(&b.0));
+            shares[most.expect("there are members").1] += 1;
+        }
         let mut ends = [words as u8; MEMBERS_MAX];
         let mut end = 0;
-        for (member, need) in needs.iter().enumerate() {
-            // The last gets what is left over: the mark takes a slot of it.
-            end += need + if member + 1 == needs.len() { spare } else { 0 };
+        for (member, words) in shares.iter().enumerate() {
+            end += words;
             ends[member] = end as u8;
         }
         Some(Ends { ends, members: needs.len() as u32 })
     }
 }
 
-/// The smallest buckets, then the fewest, in which every member finds room. `overflows(bits, member, slots)` says whether
-/// more buckets overflow than may.
-fn choose(members: usize, mut overflows: impl FnMut(u32, usize, usize) -> bool) -> Option<(Geometry, Ends)> {
+/// The smallest buckets, then the fewest, in which every member finds room. `share(bits, member, slots)` is the share of buckets
+/// that overflow.
+fn choose(members: usize, mut share: impl FnMut(u32, usize, usize) -> f64) -> Option<(Geometry, Ends)> {
+    let most = 1.0 / member_overflow_one_in(members) as f64;
     for bits in BUCKET_BITS_MIN..=BUCKET_BITS_MAX {
         let words = 1..=1usize << ORDER_MAX;
-        let need = |member| words.clone().find(|words| !overflows(bits, member, words * WORD_SLOTS));
-        let needs: Option<Vec<usize>> = (0..members).map(need).collect();
+        let mut need = |member| words.clone().find(|words| share(bits, member, words * WORD_SLOTS) <= most);
+        let needs: Option<Vec<usize>> = (0..members).map(&mut need).collect();
         let Some(needs) = needs else { continue };
         for order in 0..=ORDER_MAX {
-            if let Some(ends) = Ends::divide(1 << order, &needs) {
+            if let Some(ends) = Ends::divide(1 << order, &needs, |member, slots| share(bits, member, slots)) {
                 return Some((Geometry { shift: 32 - bits, order }, ends));
             }
         }
@@ -113,11 +121,8 @@ pub fn fused_bytes(sizes: &[usize]) -> Option<usize> {
     if sizes.is_empty() || sizes.len() > MEMBERS_MAX {
         return None;
     }
-    let overflows = |bits, member: usize, slots| {
-        let share = overflow_share(sizes[member] as f64 / f64::from(1u32 << bits), slots);
-        share > 1.0 / member_overflow_one_in(sizes.len()) as f64
-    };
-    let (geometry, _) = choose(sizes.len(), overflows)?;
+    let share = |bits, member: usize, slots| overflow_share(sizes[member] as f64 / f64::from(1u32 << bits), slots);
+    let (geometry, _) = choose(sizes.len(), share)?;
     Some(geometry.buckets() * geometry.slots() * size_of::<u16>())
 }
 
@@ -195,11 +200,11 @@ fn choose_for(sets: &[&[Prefix4]]) -> (Geometry, Ends) {
         }
         let used = &counted.1[member];
         let overflowing = used.iter().filter(|&&used| used as usize > slots).count();
-        overflowing > used.len() / member_overflow_one_in(sets.len())
+        overflowing as f64 / used.len() as f64
     });
     chosen.unwrap_or_else(|| {
         let words = 1 << ORDER_MAX;
-        let ends = Ends::divide(words, &vec![words / sets.len(); sets.len()]).expect("equal parts fit");
+        let ends = Ends::divide(words, &vec![words / sets.len(); sets.len()], |_, _| 0.0).expect("equal parts fit");
         (Geometry { shift: 32 - BUCKET_BITS_MAX, order: ORDER_MAX }, ends)
     })
 }

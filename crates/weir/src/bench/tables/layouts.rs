@@ -204,7 +204,7 @@ impl Find {
     pub fn run_bursts(&self, bytes: Bytes<'_>, keys: &Keys, labels: &mut [u32; BURST_MAX]) {
         match (self, keys) {
             (Find::V4(find), Keys::V4(keys)) => {
-                keys.chunks(BURST_MAX).for_each(|burst| find.run(bytes, burst, &mut labels[..burst.len()]));
+                keys.chunks(BURST_MAX).for_each(|burst| find.burst(bytes, burst, labels));
             }
             (Find::V6(find), Keys::V6 { hi, lo }) => {
                 for (hi, lo) in hi.chunks(BURST_MAX).zip(lo.chunks(BURST_MAX)) {

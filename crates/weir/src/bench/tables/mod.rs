@@ -4,7 +4,7 @@
 //! memory, and the cycles a lookup for each mix of keys. A layout that cannot hold a table has a row with the limit, the paper's
 //! (NC). Lookups are C, compiled as policies are, called with 64 keys at a time out of 2^20; labels are written out. All
 //! layouts of a table take turns, on one pinned core, so that their ratios hold even where the machine is shared; a turn starts
-//! with caches warm from 2^17 keys, and each figure is the median over the rounds. Before anything is timed, every layout must give the reference's answers.
+//! with caches warm from the same keys, and each figure is the median over the rounds. Before anything is timed, every layout must give the reference's answers.
 
 pub mod agree;
 mod chart;

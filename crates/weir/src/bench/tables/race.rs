@@ -19,7 +19,7 @@ use weir_tables::{Reference, Table};
 const ROUNDS: usize = 11;
 
 /// Keys looked up before each turn's clock starts, so that no turn pays for what the one before threw out of the caches.
-const WARM_UP_KEYS: usize = KEYS / 4;
+const WARM_UP_KEYS: usize = KEYS;
 
 /// Builds of a table, unless they take long.
 const BUILDS: usize = 5;

@@ -49,8 +49,8 @@ enum StepFind {
 impl Step {
     fn timed(&self, keys: &[u32], labels: &mut [u32]) {
         match &self.find {
-            StepFind::Built(find, built) => find.run(built.bytes(), keys, labels),
-            StepFind::Own(find, _) => find.run(Bytes::Own, keys, labels),
+            StepFind::Built(find, built) => find.burst(built.bytes(), keys, labels),
+            StepFind::Own(find, _) => find.burst(Bytes::Own, keys, labels),
         }
     }
 
