@@ -1,9 +1,12 @@
 //! What a worker drives: the interface between the loop that all engines share and what each engine does its own way.
 
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 use weir_abi::Verdict;
 
 use crate::{EngineError, FrameBurst};
@@ -108,6 +111,19 @@ port_counters! {
     tx_too_long,
     /// Packets to be diverted, dropped because there is nowhere to divert them to: reason `no-divert`.
     no_divert,
+}
+
+/// Waits until one of the sockets has packets or an error, at most so long. Returns what each has, in their order; nothing if interrupted.
+pub(crate) fn poll_sockets<'a>(
+    sockets: impl Iterator<Item = BorrowedFd<'a>>,
+    timeout: Duration,
+) -> Result<Vec<PollFlags>, EngineError> {
+    let mut polled: Vec<PollFd<'_>> = sockets.map(|socket| PollFd::from_borrowed_fd(socket, PollFlags::IN)).collect();
+    let timeout = Timespec { tv_sec: timeout.as_secs() as i64, tv_nsec: timeout.subsec_nanos().into() };
+    match poll(&mut polled, Some(&timeout)) {
+        Ok(_) | Err(Errno::INTR) => Ok(polled.iter().map(PollFd::revents).collect()),
+        Err(errno) => Err(EngineError::Interface { interface: "poll".to_owned(), source: errno.into() }),
+    }
 }
 
 /// Adds to a counter that only this thread writes.

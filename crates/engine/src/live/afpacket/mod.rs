@@ -10,14 +10,14 @@ mod send;
 mod socket;
 pub mod wire;
 
+use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::io::Errno;
+use rustix::event::PollFlags;
 use weir_abi::{Action, BURST_MAX, Frame, Link, Verdict};
 
-use crate::live::lane::{Lane, PortCounters, Side, add};
+use crate::live::lane::{Lane, PortCounters, Side, add, poll_sockets};
 use crate::{EngineError, FrameBurst};
 use ring::{Offload, Ring};
 use send::Outbox;
@@ -181,18 +181,11 @@ impl Lane for AfPacketLane {
 
     fn wait(&mut self, timeout: Duration) -> Result<(), EngineError> {
         self.count_missed();
-        let ports = self.sides.iter().flatten();
-        let mut polled: Vec<PollFd<'_>> = ports.map(|port| PollFd::new(&port.socket, PollFlags::IN)).collect();
-        let timeout = Timespec { tv_sec: timeout.as_secs() as i64, tv_nsec: timeout.subsec_nanos().into() };
-        match poll(&mut polled, Some(&timeout)) {
-            Ok(_) | Err(Errno::INTR) => {}
-            Err(errno) => return Err(EngineError::Interface { interface: "poll".to_owned(), source: errno.into() }),
-        }
-        let failed: Vec<bool> = polled.iter().map(|fd| fd.revents().intersects(PollFlags::ERR)).collect();
+        let found = poll_sockets(self.sides.iter().flatten().map(|port| port.socket.as_fd()), timeout)?;
         let mut any = false;
-        for (port, failed) in self.sides.iter().flatten().zip(failed) {
+        for (port, found) in self.sides.iter().flatten().zip(found) {
             // An interface that went down says so once; its packets come again when it is up.
-            if failed {
+            if found.intersects(PollFlags::ERR) {
                 port.socket.clear_error();
                 any = true;
             }

@@ -1,13 +1,13 @@
 //! An interface from the other end of the wire: what generators and tests send and receive with.
 
+use std::os::fd::AsFd;
 use std::time::Duration;
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use weir_abi::{BURST_MAX, Frame, Link};
 
 use super::Port;
 use super::ring::Offload;
-use crate::live::lane::{PortReading, Side};
+use crate::live::lane::{PortReading, Side, poll_sockets};
 use crate::{EngineError, FrameBurst};
 
 /// All frames of an interface, in and out.
@@ -44,9 +44,7 @@ impl Wire {
     pub fn receive(&mut self, timeout: Duration, see: impl FnOnce(&FrameBurst<'_>)) -> Result<usize, EngineError> {
         let mut count = self.port.ring.receive(&mut self.frames, &mut self.offloads);
         if count == 0 {
-            let timeout = Timespec { tv_sec: timeout.as_secs() as i64, tv_nsec: timeout.subsec_nanos().into() };
-            // What went wrong here goes wrong with the next frame as well.
-            let _interrupted = poll(&mut [PollFd::new(&self.port.socket, PollFlags::IN)], Some(&timeout));
+            poll_sockets([self.port.socket.as_fd()].into_iter(), timeout)?;
             count = self.port.ring.receive(&mut self.frames, &mut self.offloads);
         }
         if count > 0 {

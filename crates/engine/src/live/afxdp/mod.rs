@@ -11,11 +11,10 @@ mod queues;
 mod ring;
 mod umem;
 
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::xdp::SocketAddrXdpFlags;
 use weir_abi::{Action, BURST_MAX, Frame, Link, Verdict};
@@ -23,7 +22,7 @@ use weir_abi::{Action, BURST_MAX, Frame, Link, Verdict};
 pub use program::Mode;
 
 use crate::live::afpacket::Interfaces;
-use crate::live::lane::{Lane, PortCounters, Side, add};
+use crate::live::lane::{Lane, PortCounters, Side, add, poll_sockets};
 use crate::{EngineError, FrameBurst};
 use port::{Place, Port, RING};
 use program::Attached;
@@ -97,7 +96,7 @@ impl AfXdpLane {
             let ports = lanes.iter().flat_map(|lane| lane.sides.iter().flatten());
             let own: Vec<&Port> = ports.filter(|port| port.place.interface == *interface).collect();
             let sockets: Vec<(u32, BorrowedFd<'_>)> =
-                own.iter().map(|port| (port.place.queue, std::os::fd::AsFd::as_fd(&port.socket))).collect();
+                own.iter().map(|port| (port.place.queue, port.socket.as_fd())).collect();
             let index = own.first().expect("every interface has a queue").place.index;
             let attached = program::attach(interface, index, &sockets)?;
             if attached.mode == Mode::Generic {
@@ -256,13 +255,8 @@ impl Lane for AfXdpLane {
             port.refill(&mut self.umem, RING);
         }
         let timeout = if sent { timeout } else { timeout.min(UNSENT_WAIT) };
-        let ports = self.sides.iter().flatten();
-        let mut polled: Vec<PollFd<'_>> = ports.map(|port| PollFd::new(&port.socket, PollFlags::IN)).collect();
-        let timeout = Timespec { tv_sec: timeout.as_secs() as i64, tv_nsec: timeout.subsec_nanos().into() };
-        match poll(&mut polled, Some(&timeout)) {
-            Ok(_) | Err(Errno::INTR) => Ok(()),
-            Err(errno) => Err(EngineError::Interface { interface: "poll".to_owned(), source: errno.into() }),
-        }
+        poll_sockets(self.sides.iter().flatten().map(|port| port.socket.as_fd()), timeout)?;
+        Ok(())
     }
 
     fn ports(&self) -> Vec<Arc<PortCounters>> {
