@@ -327,7 +327,7 @@ fn after_a_kill_it_starts_again_and_after_an_outage_it_goes_on() {
         let running = Running::start(&hosts.weir, folder, "all.weir", engine, 1);
         // A second one is told that the first is there.
         let second = Command::new(env!("CARGO_BIN_EXE_weir"))
-            .args(["run", "all.weir", "--engine", engine, "--lower", "lo", "--upper", "lo", "--control"])
+            .args(["run", "all.weir", "--engine", engine, "--lower", "lower", "--upper", "upper", "--control"])
             .arg(running.control())
             .current_dir(folder)
             .output()

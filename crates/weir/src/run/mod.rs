@@ -7,6 +7,7 @@ use crate::cli::{LiveEngine, RunOptions};
 use crate::control::server::Server;
 use crate::failure::Failure;
 use controller::{Controller, Generation};
+use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -23,6 +24,7 @@ const TICK: Duration = Duration::from_millis(50);
 /// # Errors
 /// The policy is wrong, an interface cannot be used, or a worker fails.
 pub fn run(options: &RunOptions) -> Result<(), Failure> {
+    refuse_repeats(options)?;
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
         signal_hook::flag::register(signal, stop.clone())
@@ -46,6 +48,16 @@ pub fn run(options: &RunOptions) -> Result<(), Failure> {
     let ended = watch(&controller, &stop);
     drop(server);
     end(&controller).and(ended)
+}
+
+/// Packets that come back in where they went out would go round for ever.
+fn refuse_repeats(options: &RunOptions) -> Result<(), Failure> {
+    let mut known = HashSet::new();
+    let mut interfaces = options.lower.iter().chain(&options.upper).chain(&options.divert);
+    match interfaces.find(|name| !known.insert(name.as_str())) {
+        Some(repeated) => Err(Failure::Rejected(format!("weir: the interface {repeated} is given twice"))),
+        None => Ok(()),
+    }
 }
 
 /// Until told to stop, or a worker fails.

@@ -4,12 +4,10 @@
 use crate::bench::Row;
 use crate::bench::data::keys::{KeyMix, Keys};
 use crate::bench::data::{Data, Dataset};
-use crate::bench::tables::layouts::Lookups;
 use crate::bench::tables::race::{self, Oracle};
-use crate::bench::tables::{Peer, Selection, enter};
+use crate::bench::tables::{enter, prepare};
 use crate::cli::BenchOptions;
 use crate::failure::Failure;
-use weir_engine::cpu;
 
 /// Keys a table; more if its prefixes have more ends.
 const KEYS: usize = 10_000_000;
@@ -21,10 +19,7 @@ const PART: usize = 1 << 20;
 /// # Errors
 /// As `tables`; above all, a layout answers wrongly.
 pub fn run(options: &BenchOptions) -> Result<Vec<Row>, Failure> {
-    let selection = Selection::of(options)?;
-    let lookups = Lookups::compile()?;
-    let core = cpu::pin().map_err(|error| Failure::Runtime(format!("pinning to a core: {error}")))?;
-    let mut peer = Peer { core, fib: None };
+    let (selection, lookups, mut peer) = prepare(options)?;
     let allowed = Dataset::ALLOW_100K.load(&options.data)?.addresses();
     let mut rows = Vec::new();
     for dataset in &selection.datasets {

@@ -43,10 +43,7 @@ const REFERENCE_ONE_IN: usize = 16;
 /// # Errors
 /// An option names what there is not, a list cannot be read, there is no clang, or a layout answers wrongly.
 pub fn run(options: &BenchOptions) -> Result<Vec<Row>, Failure> {
-    let selection = Selection::of(options)?;
-    let lookups = Lookups::compile()?;
-    let core = cpu::pin().map_err(|error| Failure::Runtime(format!("pinning to a core: {error}")))?;
-    let mut peer = Peer { core, fib: None };
+    let (selection, lookups, mut peer) = prepare(options)?;
     let allowed = Dataset::ALLOW_100K.load(&options.data)?.addresses();
     let blocked = Dataset::BLOCK_178K.load(&options.data)?.addresses();
     let mut rows = Vec::new();
@@ -68,6 +65,14 @@ pub fn run(options: &BenchOptions) -> Result<Vec<Row>, Failure> {
         rows.extend(three::run(table, &options.data, &selection.mixes, &selection.layouts, &lookups, &mut peer)?);
     }
     Ok(rows)
+}
+
+/// What is asked for, and who answers, on one core.
+fn prepare(options: &BenchOptions) -> Result<(Selection, Lookups, Peer), Failure> {
+    let selection = Selection::of(options)?;
+    let lookups = Lookups::compile()?;
+    let core = cpu::pin().map_err(|error| Failure::Runtime(format!("pinning to a core: {error}")))?;
+    Ok((selection, lookups, Peer { core, fib: None }))
 }
 
 /// DPDK, started when it is first asked for.
