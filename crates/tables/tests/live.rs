@@ -326,3 +326,33 @@ fn short_prefixes_lie_under_what_is_there() {
         }
     }
 }
+
+/// A lookup asks for a network, then for a host: who asked before the network came, and asks after the host has gone, must not see neither.
+#[test]
+fn a_host_goes_in_place_only_after_readers_can_see_its_network() {
+    let mut entries = Entries::new(Family::Ipv6, Kind::Set);
+    for index in 0..100 {
+        entries.insert_text(&format!("2001:db8:{index}::/64"), None).unwrap();
+        entries.insert_text(&format!("2001:db8:0:1::{index}"), None).unwrap();
+    }
+    let readers = Readers::new();
+    let mut live = LiveTable::new(&readers, &entries.settle(), Layout::ExactSet6).unwrap();
+    let mut reader = readers.register().unwrap();
+    let network = "2001:db8:0:1::".parse().unwrap();
+    let host = |index: u32| format!("2001:db8:0:1::{index:x}").parse().unwrap();
+
+    reader.start_burst();
+    assert!(live.insert(network, 64, None).unwrap());
+    assert!(live.remove(host(1), 128).unwrap());
+    assert_eq!(live.built_anew(), 1, "the reader is in the burst that it began before");
+    reader.start_burst();
+    assert!(live.remove(host(2), 128).unwrap());
+    assert_eq!(live.built_anew(), 1, "everybody knows the network");
+    // The other way round: the network goes while a host has just come.
+    assert!(live.insert(host(0xffff), 128, None).unwrap());
+    assert!(live.remove(network, 64).unwrap());
+    assert_eq!(live.built_anew(), 2);
+    reader.rest();
+    assert!(live.insert(network, 64, None).unwrap() && live.remove(host(3), 128).unwrap());
+    assert_eq!(live.built_anew(), 2, "nobody reads");
+}

@@ -13,6 +13,10 @@
 //! ```
 //! An entry of the overflow is free by its kind, which is written last and read first; it may be used again when all
 //! readers have passed once. A network is one word, and free at once.
+//!
+//! A lookup asks for the network and for the host, one after the other. A host that goes while its network has just come would be
+//! in neither for a reader that asked for the network before and asks for the host afterwards; the same with the two
+//! exchanged. So a key goes only when all readers have passed since the other kind of it came; before, the table is built anew.
 
 use std::collections::{HashMap, HashSet};
 
@@ -27,7 +31,15 @@ enum Step {
     Forget(usize),
     /// The pair or the entry can be used again.
     Reuse(usize),
+    /// No reader began before a key came.
+    Settle(Young),
 }
+
+/// A key that came while readers that may not have seen it go on: its words (1 a network, 2 a host) and its high half.
+type Young = (usize, u64);
+
+/// So much may wait for readers. More comes of readers that do not go on.
+const STEPS_MAX: usize = 1 << 16;
 
 /// What the writer knows of a set's image.
 pub(super) struct Exact6Writer {
@@ -38,6 +50,8 @@ pub(super) struct Exact6Writer {
     marks_max: usize,
     /// Byte offsets of pairs and entries that are free, but cannot be used yet.
     resting: HashSet<usize>,
+    /// How many of each there are.
+    young: HashMap<Young, u32>,
     steps: Unlinked<Step>,
 }
 
@@ -52,12 +66,24 @@ impl Exact6Writer {
             }
         }
         let marks_max = (place.buckets() / MARKED_ONE_IN).max(2 * overflowed.len());
-        Exact6Writer { place, overflowed, marks_max, resting: HashSet::new(), steps: Unlinked::default() }
+        let (resting, young) = (HashSet::new(), HashMap::new());
+        Exact6Writer { place, overflowed, marks_max, resting, young, steps: Unlinked::default() }
     }
 
     /// Inserts a key that the set does not hold.
     pub fn insert(&mut self, cells: &impl CellsMut, readers: &impl Quiescence, key: Key) -> Result<(), Full> {
         self.go_on(cells, readers);
+        if self.steps.len() > STEPS_MAX {
+            return Err(Full);
+        }
+        self.place_key(cells, readers, key)?;
+        let young = (key.words(), key.entry()[1]);
+        *self.young.entry(young).or_default() += 1;
+        self.steps.push(readers, Step::Settle(young));
+        Ok(())
+    }
+
+    fn place_key(&mut self, cells: &impl CellsMut, readers: &impl Quiescence, key: Key) -> Result<(), Full> {
         // A set without keys of this kind has no bucket for them.
         let bucket = self.place.bucket(key).ok_or(Full)?;
         if key.looks_like_a_mark() {
@@ -99,8 +125,17 @@ impl Exact6Writer {
     }
 
     /// Removes a key that the set holds.
-    pub fn remove(&mut self, cells: &impl CellsMut, readers: &impl Quiescence, key: Key) {
+    pub fn remove(&mut self, cells: &impl CellsMut, readers: &impl Quiescence, key: Key) -> Result<(), Full> {
         self.go_on(cells, readers);
+        let other_kind = 3 - key.words();
+        if self.young.contains_key(&(other_kind, key.entry()[1])) {
+            return Err(Full);
+        }
+        self.take_key(cells, readers, key);
+        Ok(())
+    }
+
+    fn take_key(&mut self, cells: &impl CellsMut, readers: &impl Quiescence, key: Key) {
         let Some(bucket) = self.place.bucket(key) else { return };
         if !key.looks_like_a_mark() {
             let [_, high, low] = key.entry();
@@ -132,6 +167,14 @@ impl Exact6Writer {
                 }
                 Step::Reuse(at) => {
                     self.resting.remove(&at);
+                }
+                Step::Settle(young) => {
+                    if let Some(count) = self.young.get_mut(&young) {
+                        *count -= 1;
+                        if *count == 0 {
+                            self.young.remove(&young);
+                        }
+                    }
                 }
             }
         }

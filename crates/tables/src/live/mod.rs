@@ -177,9 +177,8 @@ impl Way {
                 let key = key.expect("the prefix was checked");
                 match new {
                     0 => writer.remove(cells, readers, key),
-                    _ => writer.insert(cells, readers, key)?,
+                    _ => writer.insert(cells, readers, key),
                 }
-                Ok(())
             }
             Way::RankLeaf(writer) => writer.change(cells, readers, held, net, labels),
             Way::Anew => Err(Full),

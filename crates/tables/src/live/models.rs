@@ -275,7 +275,7 @@ fn no_host_is_made_of_two_halves() {
             })
         };
         let mut writer = Exact6Writer::new(&*words, place);
-        writer.remove(&*words, &*readers, old);
+        writer.remove(&*words, &*readers, old).unwrap();
         writer.go_on(&*words, &*readers);
         writer.insert(&*words, &*readers, new).unwrap();
         reader.join().unwrap();
