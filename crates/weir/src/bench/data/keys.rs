@@ -113,15 +113,6 @@ impl Keys {
         })
     }
 
-    /// The first of them, at most `count`.
-    pub fn head(&self, count: usize) -> Self {
-        let head = |words: &[u64]| words[..count.min(words.len())].to_vec();
-        match self {
-            Keys::V4(keys) => Keys::V4(keys[..count.min(keys.len())].to_vec()),
-            Keys::V6 { hi, lo } => Keys::V6 { hi: head(hi), lo: head(lo) },
-        }
-    }
-
     /// Number of keys.
     pub fn len(&self) -> usize {
         match self {

@@ -2,7 +2,7 @@
 
 use crate::bench::Row;
 use crate::bench::data::Data;
-use crate::bench::data::keys::{KEYS, KeyMix, Keys};
+use crate::bench::data::keys::{KeyMix, Keys};
 use crate::bench::tables::layouts::{Builder, Built, Find};
 use crate::failure::Failure;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -17,9 +17,6 @@ use weir_tables::{Reference, Table};
 
 /// Rounds in which every layout has its turn.
 const ROUNDS: usize = 11;
-
-/// Keys looked up before each turn's clock starts, so that no turn pays for what the one before threw out of the caches.
-const WARM_UP_KEYS: usize = KEYS;
 
 /// Builds of a table, unless they take long.
 const BUILDS: usize = 5;
@@ -146,11 +143,11 @@ fn wrong(who: &str, keys: &Keys, index: usize, found: u32, right: u32) -> Failur
 
 /// Times a turn of each entrant, round after round, and gives the cycles a key; the first round counts for nothing.
 pub fn rounds<T>(entrants: &[T], keys: &Keys, mut turn: impl FnMut(&T, &Keys)) -> Vec<Spread> {
-    let warm_up = keys.head(WARM_UP_KEYS);
     let mut samples: Vec<Vec<f64>> = vec![Vec::with_capacity(ROUNDS); entrants.len()];
     for round in 0..=ROUNDS {
         for (entrant, samples) in entrants.iter().zip(&mut samples) {
-            turn(entrant, &warm_up);
+            // No turn pays for what the one before threw out of the caches.
+            turn(entrant, keys);
             let start = tsc::now();
             turn(entrant, keys);
             let cycles = (tsc::now() - start) as f64 / keys.len() as f64;
