@@ -33,6 +33,67 @@ impl Side {
     }
 }
 
+/// Which interfaces a policy stands between.
+#[derive(Clone, Debug, Default)]
+pub struct Interfaces {
+    /// Towards the network.
+    pub lower: Vec<String>,
+    /// Towards what is protected.
+    pub upper: Vec<String>,
+    /// Where diverted packets and samples go.
+    pub divert: Option<String>,
+}
+
+/// A lane's queues on both sides.
+pub(crate) struct Sides<P> {
+    ports: [Vec<P>; 2],
+    /// The port that is asked next, by side.
+    turn: [usize; 2],
+}
+
+impl<P> Sides<P> {
+    /// Lower, upper; each has a port.
+    pub fn new(ports: [Vec<P>; 2]) -> Self {
+        Sides { ports, turn: [0; 2] }
+    }
+
+    /// All ports.
+    pub fn iter(&self) -> impl Iterator<Item = &P> {
+        self.ports.iter().flatten()
+    }
+
+    /// All ports.
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut P> {
+        self.ports.iter_mut().flatten()
+    }
+
+    /// Asks each port of a side in turn for packets, until one has some: its number, and how many.
+    pub fn receive(&mut self, from: Side, mut ask: impl FnMut(&mut P) -> usize) -> Option<(usize, usize)> {
+        let side = from as usize;
+        let ports = &mut self.ports[side];
+        for _ in 0..ports.len() {
+            let index = self.turn[side];
+            self.turn[side] = (index + 1) % ports.len();
+            match ask(&mut ports[index]) {
+                0 => {}
+                count => return Some((index, count)),
+            }
+        }
+        None
+    }
+
+    /// The port `index` of a side, and the one opposite that its packets go out of.
+    pub fn facing(&mut self, from: Side, index: usize) -> (&mut P, &mut P) {
+        let [lower, upper] = &mut self.ports;
+        let (ins, outs) = match from {
+            Side::Lower => (lower, upper),
+            Side::Upper => (upper, lower),
+        };
+        let out = index % outs.len();
+        (&mut ins[index], &mut outs[out])
+    }
+}
+
 /// A queue pair of each interface, owned by one worker.
 pub trait Lane: Send {
     /// Takes up to [`weir_abi::BURST_MAX`] packets that came from a side; empty if none wait. The packets stay where they are until

@@ -18,5 +18,5 @@ pub mod memory;
 mod worker;
 mod workers;
 
-pub use lane::{Lane, PortCounters, PortReading, Side};
+pub use lane::{Interfaces, Lane, PortCounters, PortReading, Side};
 pub use workers::{Activation, Loaded, Workers};

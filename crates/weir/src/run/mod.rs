@@ -12,9 +12,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
-use weir_engine::live::afpacket::{AfPacketLane, Interfaces};
+use weir_engine::live::afpacket::AfPacketLane;
 use weir_engine::live::afxdp::AfXdpLane;
-use weir_engine::live::{Lane, Workers};
+use weir_engine::live::{Interfaces, Lane, Workers};
 
 /// How often the main thread looks whether something is due.
 const TICK: Duration = Duration::from_millis(50);

@@ -17,7 +17,7 @@ use std::time::Duration;
 use rustix::event::PollFlags;
 use weir_abi::{Action, BURST_MAX, Frame, Link, Verdict};
 
-use crate::live::lane::{Lane, PortCounters, Side, add, poll_sockets};
+use crate::live::lane::{Interfaces, Lane, PortCounters, Side, Sides, add, poll_sockets};
 use crate::{EngineError, FrameBurst};
 use ring::{Offload, Ring};
 use send::Outbox;
@@ -25,17 +25,6 @@ use socket::Socket;
 
 /// Bursts after which the kernel is asked how many packets it had no room for.
 const MISSED_EVERY: u32 = 1024;
-
-/// Which interfaces a policy stands between.
-#[derive(Clone, Debug, Default)]
-pub struct Interfaces {
-    /// Towards the network.
-    pub lower: Vec<String>,
-    /// Towards what is protected.
-    pub upper: Vec<String>,
-    /// Where diverted packets and samples go.
-    pub divert: Option<String>,
-}
 
 /// A queue of an interface.
 struct Port {
@@ -55,10 +44,8 @@ struct Received {
 
 /// A socket for each interface, driven by one worker.
 pub struct AfPacketLane {
-    sides: [Vec<Port>; 2],
+    sides: Sides<Port>,
     divert: Option<Port>,
-    /// The port that is asked next, by side.
-    turn: [usize; 2],
     received: Received,
     bursts: u32,
 }
@@ -85,7 +72,7 @@ impl AfPacketLane {
             });
             ports.collect()
         };
-        let sides = [open(&interfaces.lower, Side::Lower)?, open(&interfaces.upper, Side::Upper)?];
+        let sides = Sides::new([open(&interfaces.lower, Side::Lower)?, open(&interfaces.upper, Side::Upper)?]);
         let divert = interfaces.divert.as_deref().map(Port::open_to_send).transpose()?;
         let received = Received {
             from: (Side::Lower, 0),
@@ -93,11 +80,11 @@ impl AfPacketLane {
             offloads: [Offload::default(); BURST_MAX],
             count: 0,
         };
-        Ok(AfPacketLane { sides, divert, turn: [0; 2], received, bursts: 0 })
+        Ok(AfPacketLane { sides, divert, received, bursts: 0 })
     }
 
     fn count_missed(&mut self) {
-        for port in self.sides.iter().flatten() {
+        for port in self.sides.iter() {
             add(&port.counters.rx_missed, port.socket.missed());
         }
     }
@@ -124,23 +111,15 @@ impl Port {
 
 impl Lane for AfPacketLane {
     fn receive(&mut self, from: Side) -> Result<FrameBurst<'_>, EngineError> {
-        let side = from as usize;
-        let ports = self.sides[side].len();
-        self.received.count = 0;
-        for _ in 0..ports {
-            let index = self.turn[side];
-            self.turn[side] = (index + 1) % ports;
-            let Received { frames, offloads, .. } = &mut self.received;
-            let port = &mut self.sides[side][index];
+        let Received { frames, offloads, .. } = &mut self.received;
+        let found = self.sides.receive(from, |port| {
             let count = port.ring.receive(frames, offloads);
-            if count > 0 {
-                add(&port.counters.rx_packets, count as u64);
-                add(&port.counters.rx_bytes, frames[..count].iter().map(|frame| u64::from(frame.len)).sum());
-                self.received.count = count;
-                self.received.from = (from, index);
-                break;
-            }
-        }
+            add(&port.counters.rx_packets, count as u64);
+            add(&port.counters.rx_bytes, frames[..count].iter().map(|frame| u64::from(frame.len)).sum());
+            count
+        });
+        let (index, count) = found.unwrap_or_default();
+        (self.received.from, self.received.count) = ((from, index), count);
         let frames = &self.received.frames[..self.received.count];
         // SAFETY: the ring keeps the block of these frames from the kernel until dispatch(), which cannot be called while the burst is
         // borrowed, and each frame lies in it.
@@ -150,27 +129,22 @@ impl Lane for AfPacketLane {
     fn dispatch(&mut self, verdicts: &[Verdict]) -> Result<(), EngineError> {
         let Received { from: (from, index), frames, offloads, count } = &self.received;
         assert_eq!(verdicts.len(), *count, "a verdict for each packet");
-        let [lower, upper] = &mut self.sides;
-        let (ins, outs) = match from {
-            Side::Lower => (lower, upper),
-            Side::Upper => (upper, lower),
-        };
-        let out = *index % outs.len();
+        let (port, out) = self.sides.facing(*from, *index);
         for ((verdict, frame), offload) in verdicts.iter().zip(frames).zip(offloads) {
             let diverted = verdict.action() == Some(Action::Divert);
             if verdict.action() == Some(Action::Accept) {
-                outs[out].outbox.add(frame, offload);
+                out.outbox.add(frame, offload);
             }
             match &mut self.divert {
                 Some(divert) if diverted || verdict.sampled() => divert.outbox.add(frame, offload),
-                None if diverted => add(&ins[*index].counters.no_divert, 1),
+                None if diverted => add(&port.counters.no_divert, 1),
                 _ => {}
             }
         }
-        for port in [Some(&mut outs[out]), self.divert.as_mut()].into_iter().flatten() {
-            port.outbox.send(&port.socket, &port.counters)?;
+        for out in [Some(out), self.divert.as_mut()].into_iter().flatten() {
+            out.outbox.send(&out.socket, &out.counters)?;
         }
-        ins[*index].ring.release();
+        port.ring.release();
         self.received.count = 0;
         self.bursts = self.bursts.wrapping_add(1);
         if self.bursts.is_multiple_of(MISSED_EVERY) {
@@ -181,9 +155,9 @@ impl Lane for AfPacketLane {
 
     fn wait(&mut self, timeout: Duration) -> Result<(), EngineError> {
         self.count_missed();
-        let found = poll_sockets(self.sides.iter().flatten().map(|port| port.socket.as_fd()), timeout)?;
+        let found = poll_sockets(self.sides.iter().map(|port| port.socket.as_fd()), timeout)?;
         let mut any = false;
-        for (port, found) in self.sides.iter().flatten().zip(found) {
+        for (port, found) in self.sides.iter().zip(found) {
             // An interface that went down says so once; its packets come again when it is up.
             if found.intersects(PollFlags::ERR) {
                 port.socket.clear_error();
@@ -197,6 +171,6 @@ impl Lane for AfPacketLane {
     }
 
     fn ports(&self) -> Vec<Arc<PortCounters>> {
-        self.sides.iter().flatten().chain(&self.divert).map(|port| port.counters.clone()).collect()
+        self.sides.iter().chain(&self.divert).map(|port| port.counters.clone()).collect()
     }
 }

@@ -21,8 +21,7 @@ use weir_abi::{Action, BURST_MAX, Frame, Link, Verdict};
 
 pub use program::Mode;
 
-use crate::live::afpacket::Interfaces;
-use crate::live::lane::{Lane, PortCounters, Side, add, poll_sockets};
+use crate::live::lane::{Interfaces, Lane, PortCounters, Side, Sides, add, poll_sockets};
 use crate::{EngineError, FrameBurst};
 use port::{Place, Port, RING};
 use program::Attached;
@@ -47,11 +46,10 @@ struct Received {
 pub struct AfXdpLane {
     /// The programs, which other workers' lanes hold as well: detached when the last lane goes.
     _programs: Arc<Vec<Attached>>,
-    sides: [Vec<Port>; 2],
+    sides: Sides<Port>,
     divert: Option<Port>,
     /// After the sockets: they are closed first.
     umem: Umem,
-    turn: [usize; 2],
     received: Received,
     bursts: u32,
 }
@@ -93,7 +91,7 @@ impl AfXdpLane {
         let mut programs = Vec::new();
         let mut generic = Vec::new();
         for interface in interfaces.lower.iter().chain(&interfaces.upper) {
-            let ports = lanes.iter().flat_map(|lane| lane.sides.iter().flatten());
+            let ports = lanes.iter().flat_map(|lane| lane.sides.iter());
             let own: Vec<&Port> = ports.filter(|port| port.place.interface == *interface).collect();
             let sockets: Vec<(u32, BorrowedFd<'_>)> =
                 own.iter().map(|port| (port.place.queue, port.socket.as_fd())).collect();
@@ -135,16 +133,16 @@ impl AfXdpLane {
             addresses: [0; BURST_MAX],
             count: 0,
         };
-        let (divert, programs) = (divert.transpose()?, Arc::default());
-        let mut lane = AfXdpLane { _programs: programs, sides, divert, umem, turn: [0; 2], received, bursts: 0 };
-        for port in lane.sides.iter_mut().flatten() {
+        let (divert, programs, sides) = (divert.transpose()?, Arc::default(), Sides::new(sides));
+        let mut lane = AfXdpLane { _programs: programs, sides, divert, umem, received, bursts: 0 };
+        for port in lane.sides.iter_mut() {
             port.refill(&mut lane.umem, RING);
         }
         Ok(lane)
     }
 
     fn count_missed(&mut self) {
-        self.sides.iter_mut().flatten().for_each(Port::count_missed);
+        self.sides.iter_mut().for_each(Port::count_missed);
     }
 }
 
@@ -165,32 +163,25 @@ fn places(interfaces: &[String], workers: usize) -> Result<Vec<Place>, EngineErr
 
 impl Lane for AfXdpLane {
     fn receive(&mut self, from: Side) -> Result<FrameBurst<'_>, EngineError> {
-        let side = from as usize;
-        let ports = self.sides[side].len();
-        self.received.count = 0;
-        for _ in 0..ports {
-            let index = self.turn[side];
-            self.turn[side] = (index + 1) % ports;
-            let port = &mut self.sides[side][index];
+        let Received { frames, addresses, .. } = &mut self.received;
+        let found = self.sides.receive(from, |port| {
             let count = BURST_MAX.min(port.rx.ready() as usize);
-            if count == 0 {
-                continue;
-            }
-            let Received { frames, addresses, .. } = &mut self.received;
             let mut bytes = 0;
-            for (frame, address) in frames.iter_mut().zip(addresses).take(count) {
+            for (frame, address) in frames.iter_mut().zip(&mut *addresses).take(count) {
                 let packet = port.rx.take();
                 *frame = Frame { data: self.umem.at(packet.addr), cap: packet.len, len: packet.len };
                 *address = packet.addr;
                 bytes += u64::from(packet.len);
             }
-            port.rx.release();
-            add(&port.counters.rx_packets, count as u64);
-            add(&port.counters.rx_bytes, bytes);
-            self.received.count = count;
-            self.received.from = (from, index);
-            break;
-        }
+            if count > 0 {
+                port.rx.release();
+                add(&port.counters.rx_packets, count as u64);
+                add(&port.counters.rx_bytes, bytes);
+            }
+            count
+        });
+        let (index, count) = found.unwrap_or_default();
+        (self.received.from, self.received.count) = ((from, index), count);
         let frames = &self.received.frames[..self.received.count];
         // SAFETY: the packets' frames are ours until dispatch(), which cannot be called while the burst is borrowed.
         Ok(unsafe { FrameBurst::from_raw(frames, Link::Ethernet, 0) })
@@ -199,23 +190,18 @@ impl Lane for AfXdpLane {
     fn dispatch(&mut self, verdicts: &[Verdict]) -> Result<(), EngineError> {
         let Received { from: (from, index), frames, addresses, count } = &self.received;
         assert_eq!(verdicts.len(), *count, "a verdict for each packet");
-        let [lower, upper] = &mut self.sides;
-        let (ins, outs) = match from {
-            Side::Lower => (lower, upper),
-            Side::Upper => (upper, lower),
-        };
-        let out = *index % outs.len();
-        outs[out].reclaim(&mut self.umem);
+        let (port, out) = self.sides.facing(*from, *index);
+        out.reclaim(&mut self.umem);
         for ((verdict, frame), &address) in verdicts.iter().zip(frames).zip(addresses) {
-            let port = match verdict.action() {
-                Some(Action::Accept) => Some(&mut outs[out]),
+            let to = match verdict.action() {
+                Some(Action::Accept) => Some(&mut *out),
                 Some(Action::Divert) => self.divert.as_mut(),
                 Some(Action::Drop) | None => None,
             };
-            let sent = match port {
-                Some(port) => port.queue(address, frame.len),
+            let sent = match to {
+                Some(to) => to.queue(address, frame.len),
                 None => {
-                    add(&ins[*index].counters.no_divert, u64::from(verdict.action() == Some(Action::Divert)));
+                    add(&port.counters.no_divert, u64::from(verdict.action() == Some(Action::Divert)));
                     false
                 }
             };
@@ -230,12 +216,12 @@ impl Lane for AfXdpLane {
                 }
             }
         }
-        outs[out].send()?;
+        out.send()?;
         if let Some(divert) = &mut self.divert {
             divert.send()?;
             divert.reclaim(&mut self.umem);
         }
-        ins[*index].refill(&mut self.umem, BURST_MAX as u32);
+        port.refill(&mut self.umem, BURST_MAX as u32);
         self.received.count = 0;
         self.bursts = self.bursts.wrapping_add(1);
         if self.bursts.is_multiple_of(MISSED_EVERY) {
@@ -247,19 +233,19 @@ impl Lane for AfXdpLane {
     fn wait(&mut self, timeout: Duration) -> Result<(), EngineError> {
         self.count_missed();
         let mut sent = true;
-        for port in self.sides.iter_mut().flatten().chain(&mut self.divert) {
+        for port in self.sides.iter_mut().chain(&mut self.divert) {
             sent &= port.send()?;
             port.reclaim(&mut self.umem);
         }
-        for port in self.sides.iter_mut().flatten() {
+        for port in self.sides.iter_mut() {
             port.refill(&mut self.umem, RING);
         }
         let timeout = if sent { timeout } else { timeout.min(UNSENT_WAIT) };
-        poll_sockets(self.sides.iter().flatten().map(|port| port.socket.as_fd()), timeout)?;
+        poll_sockets(self.sides.iter().map(|port| port.socket.as_fd()), timeout)?;
         Ok(())
     }
 
     fn ports(&self) -> Vec<Arc<PortCounters>> {
-        self.sides.iter().flatten().chain(&self.divert).map(|port| port.counters.clone()).collect()
+        self.sides.iter().chain(&self.divert).map(|port| port.counters.clone()).collect()
     }
 }
