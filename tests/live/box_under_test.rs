@@ -13,6 +13,19 @@ use weir::run::controller::{Stats, Status};
 /// How long anything may take.
 pub const PATIENCE: Duration = Duration::from_secs(30);
 
+/// An engine between the wires of the box. DPDK is given a virtual port for each.
+pub fn between(engine: &str, workers: usize) -> Vec<String> {
+    let words = |lower: &str, upper: &str| ["--engine", engine, "--lower", lower, "--upper", upper].map(str::to_owned);
+    if engine != "dpdk" {
+        return words("lower", "upper").to_vec();
+    }
+    // Frames as long as the wires' MTU.
+    let queues = format!("qpairs={workers},blocksz=65536,framesz=4096,framecnt=2048");
+    let ports = ["lower", "upper"].map(|wire| format!("--vdev=net_af_packet_{wire},iface={wire},{queues}"));
+    let eal = format!("--no-huge -m 256 --no-pci {}", ports.join(" "));
+    [words("net_af_packet_lower", "net_af_packet_upper").as_slice(), &["--eal".to_owned(), eal]].concat()
+}
+
 /// A running Weir. It is killed when dropped.
 pub struct Running {
     child: Child,
@@ -25,7 +38,7 @@ impl Running {
     pub fn start(host: &Host, folder: &Path, policy: &str, engine: &str, workers: usize) -> Self {
         let (control, log) = (folder.join("control.sock"), folder.join("log"));
         let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
-        command.args(["run", policy, "--engine", engine, "--lower", "lower", "--upper", "upper"]);
+        command.args(["run", policy]).args(between(engine, workers));
         command.args(["--workers", &workers.to_string(), "--control"]).arg(&control).current_dir(folder);
         let file = fs::File::create(&log).expect("the folder can be written to");
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(file).env("NO_COLOR", "1");

@@ -71,6 +71,12 @@ pub enum EngineError {
         /// What the system said.
         source: io::Error,
     },
+    /// DPDK does not start, or has no memory.
+    #[error("dpdk: {problem}")]
+    Dpdk {
+        /// What is wrong.
+        problem: String,
+    },
     /// A worker's thread could not be started.
     #[error("worker {number}: {source}")]
     Worker {

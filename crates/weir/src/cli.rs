@@ -224,6 +224,11 @@ pub struct RunOptions {
     /// Threads that move packets, each with a queue of every interface.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = workers)]
     pub workers: usize,
+    /// Engine `dpdk`: what DPDK's environment is told, parted by blanks: `--vdev=net_memif0,role=client -a 0000:01:00.0`. Interfaces are the names
+    /// of DPDK's ports then. Weir adds `--in-memory` (`--no-shconf` with `--no-huge`), `--no-telemetry` and a core (`-l`) unless something else is said
+    /// about that.
+    #[arg(long, value_name = "ARGS", allow_hyphen_values = true)]
+    pub eal: Option<String>,
     /// The control socket.
     #[arg(long, value_name = "PATH", default_value = control::DEFAULT_PATH)]
     pub control: PathBuf,
@@ -246,6 +251,8 @@ pub enum LiveEngine {
     Afpacket,
     /// AF_XDP sockets.
     Afxdp,
+    /// DPDK's drivers: interfaces that the kernel has no part in.
+    Dpdk,
 }
 
 /// `weir ctl`

@@ -13,6 +13,8 @@
 
 pub mod afpacket;
 pub mod afxdp;
+#[cfg(feature = "dpdk")]
+pub mod dpdk;
 pub mod lane;
 pub mod memory;
 mod worker;

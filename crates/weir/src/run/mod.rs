@@ -1,6 +1,7 @@
 //! `weir run`: a policy between interfaces, in the foreground, until SIGINT or SIGTERM.
 
 pub mod controller;
+mod dpdk;
 pub mod tally;
 
 use crate::cli::{LiveEngine, RunOptions};
@@ -25,6 +26,7 @@ const TICK: Duration = Duration::from_millis(50);
 /// The policy is wrong, an interface cannot be used, or a worker fails.
 pub fn run(options: &RunOptions) -> Result<(), Failure> {
     refuse_repeats(options)?;
+    dpdk::refuse_misfits(options)?;
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
         signal_hook::flag::register(signal, stop.clone())
@@ -92,6 +94,7 @@ fn lanes(options: &RunOptions) -> Result<Vec<Box<dyn Lane>>, Failure> {
             }
             boxed(opened.lanes)
         }
+        LiveEngine::Dpdk => dpdk::lanes(options, &interfaces)?,
     })
 }
 
