@@ -29,6 +29,7 @@ pub enum Mode {
 pub struct Attached {
     link: OwnedFd,
     interface: String,
+    /// How the driver runs it.
     pub mode: Mode,
 }
 
