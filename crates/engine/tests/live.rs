@@ -78,7 +78,7 @@ fn sum(activations: &[Activation]) -> Counter {
 }
 
 fn ports(workers: &Workers, side: Side) -> PortReading {
-    let ports = workers.ports().iter().flatten().filter(|port| port.side == side);
+    let ports = workers.ports().iter().flatten().filter(|port| port.role == side.into());
     ports.fold(PortReading::default(), |sum, port| sum.plus(port.read()))
 }
 
@@ -109,7 +109,7 @@ fn a_thousand_changes_lose_no_packet_and_mix_no_burst() {
 
     assert_eq!(ledger.mixed.load(Ordering::Relaxed), 0);
     let [lower, upper] = Side::BOTH.map(|side| {
-        let ports = shared.iter().flatten().filter(|port| port.side == side);
+        let ports = shared.iter().flatten().filter(|port| port.role == side.into());
         ports.fold(PortReading::default(), |sum, port| sum.plus(port.read()))
     });
     let (received, sent) = (lower.rx_packets + upper.rx_packets, lower.tx_packets + upper.tx_packets);

@@ -14,10 +14,12 @@
 pub mod afpacket;
 pub mod afxdp;
 pub mod attach;
+mod device;
+mod divert;
 pub mod lane;
 pub mod memory;
 mod worker;
 mod workers;
 
-pub use lane::{Interfaces, Lane, PortCounters, PortReading, Side};
+pub use lane::{Interfaces, Lane, PortCounters, PortReading, Role, Side, facing_interface};
 pub use workers::{Activation, Loaded, Workers};

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use weir_abi::Counter;
 use weir_engine::NativeCode;
 use weir_engine::cpu::Cpu;
-use weir_engine::live::{Activation, Loaded, PortReading, Side, Workers};
+use weir_engine::live::{Activation, Loaded, PortReading, Role, Workers};
 use weir_policy::ir::Direction;
 
 /// Generations kept beside the active one and the one before it; the oldest go first.
@@ -147,7 +147,7 @@ pub struct DirectionStats {
 pub struct InterfaceStats {
     /// Its name.
     pub interface: String,
-    /// `lower`, `upper`.
+    /// `lower`, `upper`, `divert`.
     pub side: String,
     /// Packets received.
     pub rx_packets: u64,
@@ -159,6 +159,8 @@ pub struct InterfaceStats {
     pub tx_bytes: u64,
     /// Packets that nobody decided about, because the receive queue was full.
     pub rx_missed: u64,
+    /// Packets received of which a copy was handed to the divert interface. Those that are diverted themselves are none.
+    pub sampled: u64,
     /// Accepted packets that could not be sent, by reason.
     pub tx_dropped: TxDropped,
 }
@@ -313,24 +315,25 @@ impl Controller {
             DirectionStats { current, total }
         };
         // An interface has a port for each of its queues.
-        let mut sums: Vec<(&str, Side, PortReading)> = Vec::new();
+        let mut sums: Vec<(&str, Role, PortReading)> = Vec::new();
         for port in self.workers.ports().iter().flatten() {
-            let known = sums.iter_mut().find(|(name, side, _)| *name == port.interface && *side == port.side);
+            let known = sums.iter_mut().find(|(name, role, _)| *name == port.interface && *role == port.role);
             match known {
                 Some((_, _, sum)) => *sum = sum.plus(port.read()),
-                None => sums.push((&port.interface, port.side, port.read())),
+                None => sums.push((&port.interface, port.role, port.read())),
             }
         }
         let mut interfaces: Vec<InterfaceStats> = Vec::new();
-        for (name, side, sum) in sums {
+        for (name, role, sum) in sums {
             interfaces.push(InterfaceStats {
                 interface: name.to_owned(),
-                side: if side == Side::Lower { "lower" } else { "upper" }.to_owned(),
+                side: role.name().to_owned(),
                 rx_packets: sum.rx_packets,
                 rx_bytes: sum.rx_bytes,
                 tx_packets: sum.tx_packets,
                 tx_bytes: sum.tx_bytes,
                 rx_missed: sum.rx_missed,
+                sampled: sum.sampled,
                 tx_dropped: TxDropped {
                     tx_full: sum.tx_full,
                     link_down: sum.tx_link_down,

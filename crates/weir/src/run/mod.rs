@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 use weir_engine::live::afpacket::AfPacketLane;
-use weir_engine::live::afxdp::AfXdpLane;
+use weir_engine::live::afxdp::{AfXdpLane, Waiting};
 use weir_engine::live::{Interfaces, Lane, Workers};
 
 /// How often the main thread looks whether something is due.
@@ -86,9 +86,9 @@ fn lanes(options: &RunOptions) -> Result<Vec<Box<dyn Lane>>, Failure> {
     Ok(match options.engine {
         LiveEngine::Afpacket => boxed(AfPacketLane::open(&interfaces, options.workers)?),
         LiveEngine::Afxdp => {
-            let opened = AfXdpLane::open(&interfaces, options.workers)?;
-            for interface in &opened.generic {
-                eprintln!("weir: the driver of {interface} knows no XDP: the kernel stands in for it, which is slow");
+            let opened = AfXdpLane::open(&interfaces, options.workers, Waiting::Sleep)?;
+            for access in &opened.access {
+                eprintln!("weir: {access}");
             }
             boxed(opened.lanes)
         }
