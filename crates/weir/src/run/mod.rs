@@ -25,6 +25,9 @@ const TICK: Duration = Duration::from_millis(50);
 /// The policy is wrong, an interface cannot be used, or a worker fails.
 pub fn run(options: &RunOptions) -> Result<(), Failure> {
     refuse_repeats(options)?;
+    if options.busy_poll && options.engine != LiveEngine::Afxdp {
+        return Err(Failure::Rejected("weir: --busy-poll is of the engine afxdp".to_owned()));
+    }
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
         signal_hook::flag::register(signal, stop.clone())
@@ -86,7 +89,8 @@ fn lanes(options: &RunOptions) -> Result<Vec<Box<dyn Lane>>, Failure> {
     Ok(match options.engine {
         LiveEngine::Afpacket => boxed(AfPacketLane::open(&interfaces, options.workers)?),
         LiveEngine::Afxdp => {
-            let opened = AfXdpLane::open(&interfaces, options.workers, Waiting::Sleep)?;
+            let waiting = if options.busy_poll { Waiting::BusyPoll } else { Waiting::Sleep };
+            let opened = AfXdpLane::open(&interfaces, options.workers, waiting)?;
             for access in &opened.access {
                 eprintln!("weir: {access}");
             }
