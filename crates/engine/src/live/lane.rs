@@ -170,6 +170,11 @@ pub trait Lane: Send {
 
     /// Counters of each interface that the lane has a queue of.
     fn ports(&self) -> Vec<Arc<PortCounters>>;
+
+    /// How packets of each interface reach the lane, in words for the operator; nothing where there is only one way.
+    fn access(&self) -> Vec<String> {
+        Vec::new()
+    }
 }
 
 macro_rules! port_counters {

@@ -14,6 +14,7 @@
 pub mod afpacket;
 pub mod afxdp;
 pub mod attach;
+pub mod datapath;
 mod device;
 mod divert;
 pub mod lane;
@@ -21,5 +22,6 @@ pub mod memory;
 mod worker;
 mod workers;
 
+pub use datapath::{Counts, Datapath, Loaded, PortStatus};
 pub use lane::{Interfaces, Lane, PortCounters, PortReading, Role, Side, facing_interface};
-pub use workers::{Activation, Loaded, Workers};
+pub use workers::Workers;

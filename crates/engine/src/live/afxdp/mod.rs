@@ -22,7 +22,7 @@ use rustix::net::xdp::{XdpDesc, XdpDescOptions};
 use weir_abi::{Action, BURST_MAX, Frame, Link, Verdict};
 
 pub use busy::Waiting;
-pub use open::{Access, Buffers, Copying, Opened};
+use open::{Access, Buffers, How};
 
 use crate::live::afpacket::Offload;
 use crate::live::attach::Attached;
@@ -50,6 +50,7 @@ struct Received {
 pub struct AfXdpLane {
     /// The programs, which other workers' lanes hold as well: detached when the last lane goes.
     programs: Arc<Vec<Attached>>,
+    buffers: Buffers,
     sides: Sides<Port>,
     divert: Option<Divert>,
     /// After the sockets: they are closed first.
@@ -68,11 +69,11 @@ impl AfXdpLane {
     /// # Errors
     /// There is no such interface, it has fewer queues than there are workers, its MTU is too long, or there is no right to XDP (CAP_NET_ADMIN,
     /// CAP_BPF).
-    pub fn open(interfaces: &Interfaces, workers: usize, waiting: Waiting) -> Result<Opened, EngineError> {
+    pub fn open(interfaces: &Interfaces, workers: usize, waiting: Waiting) -> Result<Vec<Self>, EngineError> {
         open::open(interfaces, workers, waiting)
     }
 
-    fn new(sides: Sides<Port>, divert: Option<Divert>, umem: Umem, waiting: Waiting) -> Self {
+    fn new(sides: Sides<Port>, divert: Option<Divert>, umem: Umem, how: &How) -> Self {
         let received = Received {
             from: (Side::Lower, 0),
             frames: [Frame { data: std::ptr::null(), cap: 0, len: 0 }; BURST_MAX],
@@ -80,7 +81,8 @@ impl AfXdpLane {
             pieces: Vec::with_capacity(RING as usize),
             ends: [0; BURST_MAX],
         };
-        AfXdpLane { programs: Arc::default(), sides, divert, umem, received, rounds: Rounds::new(), waiting }
+        let How { buffers, waiting, .. } = *how;
+        AfXdpLane { programs: Arc::default(), buffers, sides, divert, umem, received, rounds: Rounds::new(), waiting }
     }
 
     /// Counts what the kernel had no room for, looks at the interfaces and gives them what memory is free.
@@ -196,5 +198,14 @@ impl Lane for AfXdpLane {
     fn ports(&self) -> Vec<Arc<PortCounters>> {
         let own = self.sides.iter().map(|port| &port.counters);
         own.chain(self.divert.as_ref().map(Divert::counters)).cloned().collect()
+    }
+
+    fn access(&self) -> Vec<String> {
+        let access = self.programs.iter().map(|program| {
+            let own = self.sides.iter().find(|port| port.place.device.name() == program.interface());
+            let copying = own.expect("a lane has queues of every interface").copying;
+            Access { program, copying, buffers: self.buffers }.to_string()
+        });
+        access.collect()
     }
 }

@@ -13,7 +13,7 @@ use super::port::{Port, RING};
 use super::program;
 use super::umem::{PACKET_BYTES, Umem};
 use crate::EngineError;
-use crate::live::attach::Mode;
+use crate::live::attach::{Attached, Mode};
 use crate::live::device::Device;
 use crate::live::divert::Divert;
 use crate::live::lane::{Interfaces, PortCounters, Side, Sides};
@@ -34,7 +34,7 @@ pub(super) struct Place {
 
 /// Who copies packets between the card and our memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Copying {
+pub(super) enum Copying {
     /// The card writes into our memory and reads from it.
     Nobody,
     /// The kernel, once each way.
@@ -43,7 +43,7 @@ pub enum Copying {
 
 /// How many frames of our memory a packet takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Buffers {
+pub(super) enum Buffers {
     /// One, whatever its length.
     One,
     /// As many as it needs (Linux 6.6). The first holds the headers.
@@ -70,21 +70,16 @@ impl How {
 }
 
 /// How packets of an interface reach the lanes.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Access {
-    /// The interface.
-    pub interface: String,
-    /// How its driver runs the program that hands packets to us.
-    pub mode: Mode,
-    /// Who copies them.
+pub(super) struct Access<'a> {
+    /// The program that hands them to us.
+    pub program: &'a Attached,
     pub copying: Copying,
-    /// How many buffers one takes.
     pub buffers: Buffers,
 }
 
-impl fmt::Display for Access {
+impl fmt::Display for Access<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mode = match self.mode {
+        let mode = match self.program.mode {
             Mode::Native => "native XDP",
             Mode::Generic => "generic XDP (its driver knows none, which is slow)",
         };
@@ -96,16 +91,8 @@ impl fmt::Display for Access {
             Buffers::One => "",
             Buffers::Several => ", several buffers a packet",
         };
-        write!(f, "{}: {mode}, {copying}{buffers}", self.interface)
+        write!(f, "{}: {mode}, {copying}{buffers}", self.program.interface())
     }
-}
-
-/// What [`AfXdpLane::open`] found.
-pub struct Opened {
-    /// A lane for each worker.
-    pub lanes: Vec<AfXdpLane>,
-    /// How packets of each interface reach them.
-    pub access: Vec<Access>,
 }
 
 /// Bytes of the longest packet that an interface sends.
@@ -114,7 +101,7 @@ pub(super) fn longest_packet(device: &Device) -> Result<u32, EngineError> {
 }
 
 /// Opens lanes; without copying, where all drivers can.
-pub(super) fn open(interfaces: &Interfaces, workers: usize, waiting: Waiting) -> Result<Opened, EngineError> {
+pub(super) fn open(interfaces: &Interfaces, workers: usize, waiting: Waiting) -> Result<Vec<AfXdpLane>, EngineError> {
     let sides = [places(&interfaces.lower, workers)?, places(&interfaces.upper, workers)?];
     let mut buffers = Buffers::One;
     for place in sides.iter().flatten() {
@@ -144,7 +131,12 @@ fn places(interfaces: &[String], workers: usize) -> Result<Vec<Place>, EngineErr
     Ok(places)
 }
 
-fn open_with(sides: &[Vec<Place>; 2], divert: Option<&str>, workers: usize, how: &How) -> Result<Opened, EngineError> {
+fn open_with(
+    sides: &[Vec<Place>; 2],
+    divert: Option<&str>,
+    workers: usize,
+    how: &How,
+) -> Result<Vec<AfXdpLane>, EngineError> {
     let mut lanes = Vec::new();
     for worker in 0..workers {
         let own = |places: &Vec<Place>| -> Vec<Place> {
@@ -153,22 +145,17 @@ fn open_with(sides: &[Vec<Place>; 2], divert: Option<&str>, workers: usize, how:
         lanes.push(open_lane(sides.each_ref().map(own), divert.map(Divert::open).transpose()?, how)?);
     }
     let mut programs = Vec::new();
-    let mut access = Vec::new();
     for first in sides.iter().flatten().filter(|place| place.queue == 0) {
         let device = &first.device;
         let ports = lanes.iter().flat_map(|lane| lane.sides.iter());
         let own: Vec<&Port> = ports.filter(|port| port.place.device.index() == device.index()).collect();
         let sockets: Vec<(u32, BorrowedFd<'_>)> =
             own.iter().map(|port| (port.place.queue, port.socket.as_fd())).collect();
-        let attached = program::attach(device.name(), device.index(), &sockets)?;
-        let copying = own.first().expect("every interface has a queue").copying;
-        let (interface, mode) = (device.name().to_owned(), attached.mode);
-        access.push(Access { interface, mode, copying, buffers: how.buffers });
-        programs.push(attached);
+        programs.push(program::attach(device.name(), device.index(), &sockets)?);
     }
     let programs = Arc::new(programs);
     lanes.iter_mut().for_each(|lane| lane.programs = programs.clone());
-    Ok(Opened { lanes, access })
+    Ok(lanes)
 }
 
 /// A lane of these queues. Its program is not there yet.
@@ -189,24 +176,5 @@ fn open_lane(places: [Vec<Place>; 2], divert: Option<Divert>, how: &How) -> Resu
             side[interface].push((queue, port));
         }
     }
-    Ok(AfXdpLane::new(Sides::new(sides), divert, umem, how.waiting))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn access_says_what_was_got() {
-        let mut access = Access {
-            interface: "eth0".to_owned(),
-            mode: Mode::Native,
-            copying: Copying::Nobody,
-            buffers: Buffers::One,
-        };
-        assert_eq!(access.to_string(), "eth0: native XDP, zero-copy");
-        (access.mode, access.copying, access.buffers) = (Mode::Generic, Copying::Kernel, Buffers::Several);
-        let said = access.to_string();
-        assert_eq!(said, "eth0: generic XDP (its driver knows none, which is slow), copied, several buffers a packet");
-    }
+    Ok(AfXdpLane::new(Sides::new(sides), divert, umem, how))
 }
