@@ -19,7 +19,7 @@ use std::sync::mpsc::channel;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use weir::control::Request;
-use weir::run::controller::Stats;
+use weir::run::stats::Stats;
 use weir_abi::Link;
 use weir_engine::capture::{CaptureReader, CaptureWriter};
 use weir_engine::live::afpacket::wire::Wire;
@@ -29,7 +29,8 @@ use weir_engine::memory::FrameSet;
 const BETWEEN_BURSTS: Duration = Duration::from_micros(300);
 
 /// Every engine passes every test.
-const ENGINES: &[&str] = if cfg!(feature = "dpdk") { &["afpacket", "afxdp", "dpdk"] } else { &["afpacket", "afxdp"] };
+const ENGINES: &[&str] =
+    if cfg!(feature = "dpdk") { &["afpacket", "afxdp", "xdp", "dpdk"] } else { &["afpacket", "afxdp", "xdp"] };
 
 fn each_engine(test: impl Fn(&'static str, &Hosts, &Path)) {
     for engine in ENGINES {
@@ -201,8 +202,8 @@ fn count_arrivals(hosts: &Hosts) -> JoinHandle<u64> {
             if more > 0 {
                 last = Some(Instant::now());
             }
-            let silent = last.is_some_and(|last: Instant| last.elapsed() > Duration::from_millis(700));
-            if silent || start.elapsed() > PATIENCE {
+            let silence = Duration::from_millis(700);
+            if last.map_or(start.elapsed() > PATIENCE, |last: Instant| last.elapsed() > silence) {
                 assert_eq!(wire.missed(), 0);
                 return count;
             }

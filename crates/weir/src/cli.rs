@@ -229,6 +229,9 @@ pub struct RunOptions {
     /// about that.
     #[arg(long, value_name = "ARGS", allow_hyphen_values = true)]
     pub eal: Option<String>,
+    /// Workers without packets ask the driver for some, again and again, instead of sleeping: less delay for a whole core each. Of afxdp.
+    #[arg(long)]
+    pub busy_poll: bool,
     /// The control socket.
     #[arg(long, value_name = "PATH", default_value = control::DEFAULT_PATH)]
     pub control: PathBuf,
@@ -253,6 +256,8 @@ pub enum LiveEngine {
     Afxdp,
     /// DPDK's drivers: interfaces that the kernel has no part in.
     Dpdk,
+    /// Programs in the kernel: no thread of ours touches a packet.
+    Xdp,
 }
 
 /// `weir ctl`

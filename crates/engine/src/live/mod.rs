@@ -13,12 +13,18 @@
 
 pub mod afpacket;
 pub mod afxdp;
+pub mod attach;
+pub mod datapath;
+mod device;
+mod divert;
 #[cfg(feature = "dpdk")]
 pub mod dpdk;
 pub mod lane;
 pub mod memory;
 mod worker;
 mod workers;
+pub mod xdp;
 
-pub use lane::{Interfaces, Lane, PortCounters, PortReading, Side};
-pub use workers::{Activation, Loaded, Workers};
+pub use datapath::{Counts, Datapath, Loaded, PortStatus};
+pub use lane::{Interfaces, Lane, PortCounters, PortReading, Role, Side, facing_interface};
+pub use workers::Workers;

@@ -2,20 +2,25 @@
 
 pub mod controller;
 mod dpdk;
+pub mod generation;
+pub mod stats;
 pub mod tally;
 
 use crate::cli::{LiveEngine, RunOptions};
 use crate::control::server::Server;
 use crate::failure::Failure;
-use controller::{Controller, Generation};
+use controller::Controller;
+use generation::{Generation, KernelLoader, Loader, NativeLoader};
+use stats::Status;
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 use weir_engine::live::afpacket::AfPacketLane;
-use weir_engine::live::afxdp::AfXdpLane;
-use weir_engine::live::{Interfaces, Lane, Workers};
+use weir_engine::live::afxdp::{AfXdpLane, Waiting};
+use weir_engine::live::xdp::{KernelPath, Ports};
+use weir_engine::live::{Datapath, Interfaces, Lane, Loaded, Workers};
 
 /// How often the main thread looks whether something is due.
 const TICK: Duration = Duration::from_millis(50);
@@ -27,27 +32,69 @@ const TICK: Duration = Duration::from_millis(50);
 pub fn run(options: &RunOptions) -> Result<(), Failure> {
     refuse_repeats(options)?;
     dpdk::refuse_misfits(options)?;
+    if options.busy_poll && options.engine != LiveEngine::Afxdp {
+        return Err(Failure::Rejected("weir: --busy-poll is of the engine afxdp".to_owned()));
+    }
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
         signal_hook::flag::register(signal, stop.clone())
             .map_err(|error| Failure::Runtime(format!("signal {signal}: {error}")))?;
     }
-    let first = Generation::prepare(&options.policy)?;
-    let loaded = first.loaded(None)?;
     // Before any interface is touched: another Weir may hold them.
-    let mut server = Server::listen(&options.control)?;
-    let (workers, activation) = Workers::start(lanes(options)?, &loaded)?;
-    let controller = Arc::new(Mutex::new(Controller::new(workers, activation, first)));
-    server.serve(controller.clone());
+    let server = Server::listen(&options.control)?;
+    let interfaces =
+        Interfaces { lower: options.lower.clone(), upper: options.upper.clone(), divert: options.divert.clone() };
+    match options.engine {
+        LiveEngine::Xdp => {
+            let ports = Arc::new(Ports::of(&interfaces)?);
+            let loader = KernelLoader { ports: ports.clone() };
+            run_on(options, server, &stop, loader, |first| Ok(KernelPath::start(ports, first)?))
+        }
+        LiveEngine::Afpacket => {
+            run_workers(options, server, &stop, || Ok(boxed(AfPacketLane::open(&interfaces, options.workers)?)))
+        }
+        LiveEngine::Afxdp => {
+            let waiting = if options.busy_poll { Waiting::BusyPoll } else { Waiting::Sleep };
+            let open = || AfXdpLane::open(&interfaces, options.workers, waiting);
+            run_workers(options, server, &stop, || Ok(boxed(open()?)))
+        }
+        LiveEngine::Dpdk => run_workers(options, server, &stop, || dpdk::lanes(options, &interfaces)),
+    }
+}
+
+/// Runs the command on workers in user space, each with a lane.
+fn run_workers(
+    options: &RunOptions,
+    server: Server,
+    stop: &AtomicBool,
+    open: impl FnOnce() -> Result<Vec<Box<dyn Lane>>, Failure>,
+) -> Result<(), Failure> {
+    run_on(options, server, stop, NativeLoader, |first| Ok(Workers::start(open()?, first)?))
+}
+
+/// Runs the command on one kind of datapath; `start` takes the interfaces.
+fn run_on<L: Loader>(
+    options: &RunOptions,
+    mut server: Server,
+    stop: &AtomicBool,
+    loader: L,
+    start: impl FnOnce(&Loaded<<L::Datapath as Datapath>::Code>) -> Result<L::Datapath, Failure>,
+) -> Result<(), Failure> {
+    let first = Generation::prepare(&options.policy, &loader)?;
+    let loaded = first.loaded(None)?;
+    let controller = Controller::new(start(&loaded)?, first);
+    let Status { workers, access, .. } = controller.status();
+    access.iter().for_each(|access| eprintln!("weir: {access}"));
+    let controller = Arc::new(Mutex::new(controller));
+    server.serve(controller.clone(), loader);
     eprintln!(
-        "weir: {} between {} and {}, {} workers; control at {}",
+        "weir: {} between {} and {}, {workers} workers; control at {}",
         options.policy.display(),
         options.lower.join(", "),
         options.upper.join(", "),
-        options.workers,
         options.control.display()
     );
-    let ended = watch(&controller, &stop);
+    let ended = watch(&controller, stop);
     drop(server);
     end(&controller).and(ended)
 }
@@ -63,7 +110,7 @@ fn refuse_repeats(options: &RunOptions) -> Result<(), Failure> {
 }
 
 /// Until told to stop, or a worker fails.
-fn watch(controller: &Mutex<Controller>, stop: &AtomicBool) -> Result<(), Failure> {
+fn watch<D: Datapath>(controller: &Mutex<Controller<D>>, stop: &AtomicBool) -> Result<(), Failure> {
     while !stop.load(Ordering::Relaxed) {
         thread::sleep(TICK);
         let mut controller = controller.lock().unwrap_or_else(PoisonError::into_inner);
@@ -78,24 +125,8 @@ fn watch(controller: &Mutex<Controller>, stop: &AtomicBool) -> Result<(), Failur
 }
 
 /// Stops the workers; says why one failed.
-fn end(controller: &Mutex<Controller>) -> Result<(), Failure> {
+fn end<D: Datapath>(controller: &Mutex<Controller<D>>) -> Result<(), Failure> {
     controller.lock().unwrap_or_else(PoisonError::into_inner).stop()
-}
-
-fn lanes(options: &RunOptions) -> Result<Vec<Box<dyn Lane>>, Failure> {
-    let interfaces =
-        Interfaces { lower: options.lower.clone(), upper: options.upper.clone(), divert: options.divert.clone() };
-    Ok(match options.engine {
-        LiveEngine::Afpacket => boxed(AfPacketLane::open(&interfaces, options.workers)?),
-        LiveEngine::Afxdp => {
-            let opened = AfXdpLane::open(&interfaces, options.workers)?;
-            for interface in &opened.generic {
-                eprintln!("weir: the driver of {interface} knows no XDP: the kernel stands in for it, which is slow");
-            }
-            boxed(opened.lanes)
-        }
-        LiveEngine::Dpdk => dpdk::lanes(options, &interfaces)?,
-    })
 }
 
 fn boxed<L: Lane + 'static>(lanes: Vec<L>) -> Vec<Box<dyn Lane>> {

@@ -22,7 +22,7 @@ use weir_abi::{Action, BURST_MAX, Frame, Link, Verdict};
 
 pub use eal::Eal;
 
-use crate::live::lane::{Interfaces, Lane, PortCounters, Side, Sides, add};
+use crate::live::lane::{Interfaces, Lane, PortCounters, Role, Rounds, Side, Sides, add};
 use crate::{EngineError, FrameBurst};
 use port::{Found, Ports};
 use queue::{Outgoing, Queue};
@@ -34,10 +34,6 @@ pub const POLL: Duration = Duration::from_micros(200);
 pub const NAP: Duration = Duration::from_micros(20);
 /// By how much the kernel may prolong a nap, in nanoseconds; else it is 50 µs.
 const NAP_SLACK_NS: u64 = 1000;
-/// How often a port is asked for its link and for packets that it had no room for, which takes some drivers long.
-const LOOK: Duration = Duration::from_millis(20);
-/// Bursts after which a busy worker looks at the clock for that.
-const LOOK_BURSTS: u32 = 256;
 
 /// The packets received last.
 struct Received {
@@ -73,11 +69,9 @@ pub struct DpdkLane {
     diverted: Outgoing,
     dropped: Outgoing,
     thread: Thread,
-    bursts: u32,
-    /// Bursts when the worker waited last, and when a wait last found new ones.
-    waited_at: u32,
-    last_busy: Instant,
-    last_look: Instant,
+    rounds: Rounds,
+    /// Since when no packet has come; nothing while some come.
+    idle_since: Option<Instant>,
     ports: Arc<Ports>,
 }
 
@@ -97,9 +91,9 @@ impl DpdkLane {
         let upper = interfaces.lower.len();
         let divert = upper + interfaces.upper.len();
         let lanes = (0..workers).map(|worker| {
-            let own = |ports: Range<usize>, side| queues(&found, ports, side, worker..workers);
-            let sides = Sides::new([own(0..upper, Side::Lower), own(upper..divert, Side::Upper)]);
-            let divert = own(divert..found.len(), Side::Upper).into_iter().next();
+            let own = |ports: Range<usize>, role| queues(&found, ports, role, worker, workers);
+            let sides = Sides::new([own(0..upper, Role::Lower), own(upper..divert, Role::Upper)]);
+            let divert = own(divert..found.len(), Role::Divert).into_iter().flatten().map(|(_, queue)| queue).next();
             Self::new(worker, sides, divert, ports.clone())
         });
         Ok(lanes.collect())
@@ -115,10 +109,8 @@ impl DpdkLane {
             diverted: Outgoing::NONE,
             dropped: Outgoing::NONE,
             thread: Thread::Unknown,
-            bursts: 0,
-            waited_at: 0,
-            last_busy: Instant::now(),
-            last_look: Instant::now(),
+            rounds: Rounds::new(),
+            idle_since: None,
             ports,
         }
     }
@@ -137,24 +129,24 @@ impl DpdkLane {
         Ok(())
     }
 
-    fn look(&mut self, now: Instant) {
-        if now.duration_since(self.last_look) >= LOOK {
-            self.last_look = now;
-            self.sides.iter_mut().chain(&mut self.divert).for_each(|queue| queue.look(&self.ports));
-        }
+    /// Asks ports for their links, and for packets that they had no room for.
+    fn make_round(&mut self) {
+        self.sides.iter_mut().chain(&mut self.divert).for_each(|queue| queue.look(&self.ports));
     }
 }
 
-/// The queues of some of the ports that are a worker's: every so many, as there are workers.
-fn queues(found: &[Found], ports: Range<usize>, side: Side, Range { start, end }: Range<usize>) -> Vec<Queue> {
-    let places = ports.flat_map(|port| (start..found[port].queues).step_by(end).map(move |queue| (port, queue)));
-    let queue = |(port, queue): (usize, usize)| Queue {
-        port,
-        id: (found[port].id, queue as u16),
-        counters: PortCounters::new(&found[port].name, side),
-        missed: 0,
+/// A worker's queues of some of the ports, port by port.
+fn queues(found: &[Found], ports: Range<usize>, role: Role, worker: usize, workers: usize) -> Vec<Vec<(u32, Queue)>> {
+    let port = |port: usize| {
+        let queue = |queue: usize| Queue {
+            port,
+            id: (found[port].id, queue as u16),
+            counters: PortCounters::new(&found[port].name, role),
+            missed: 0,
+        };
+        (worker..found[port].queues).step_by(workers).map(|number| (number as u32, queue(number))).collect()
     };
-    places.map(queue).collect()
+    ports.map(port).collect()
 }
 
 impl Lane for DpdkLane {
@@ -182,21 +174,22 @@ impl Lane for DpdkLane {
         assert_eq!(verdicts.len(), *count, "a verdict for each packet");
         let (queue, out) = self.sides.facing(*from, *index);
         for ((verdict, frame), &packet) in verdicts.iter().zip(&*frames).zip(&*packets) {
-            let diverted = verdict.action() == Some(Action::Divert);
-            if let (Some(divert), true, false) = (&self.divert, verdict.sampled(), diverted) {
-                // SAFETY: the packet is ours, and so is the pool.
+            match (verdict.action(), &self.divert) {
+                (Some(Action::Accept), _) => self.passed.add(packet, frame.len),
+                (Some(Action::Divert), Some(_)) => self.diverted.add(packet, frame.len),
+                (action, _) => {
+                    add(&queue.counters.no_divert, u64::from(action == Some(Action::Divert)));
+                    self.dropped.add(packet, frame.len);
+                }
+            }
+            if let (Some(divert), true) = (&self.divert, verdict.sampled() && verdict.action() != Some(Action::Divert))
+            {
+                add(&queue.counters.sampled, 1);
+                // SAFETY: the packet has not been sent or freed yet, and the pool is this worker's.
                 let copy = unsafe { shim::dpdk_copy(packet, self.ports.pools[self.worker].0) };
                 match copy.is_null() {
                     true => add(&divert.counters.tx_full, 1),
                     false => self.diverted.add(copy, frame.len),
-                }
-            }
-            match verdict.action() {
-                Some(Action::Accept) => self.passed.add(packet, frame.len),
-                Some(Action::Divert) if self.divert.is_some() => self.diverted.add(packet, frame.len),
-                _ => {
-                    add(&queue.counters.no_divert, u64::from(diverted));
-                    self.dropped.add(packet, frame.len);
                 }
             }
         }
@@ -206,20 +199,18 @@ impl Lane for DpdkLane {
             self.diverted.send(divert, &self.ports);
         }
         self.dropped.free();
-        self.bursts = self.bursts.wrapping_add(1);
-        if self.bursts.is_multiple_of(LOOK_BURSTS) {
-            self.look(Instant::now());
+        self.idle_since = None;
+        if self.rounds.due_after_burst() {
+            self.make_round();
         }
         Ok(())
     }
 
     fn wait(&mut self, timeout: Duration) -> Result<(), EngineError> {
-        let now = Instant::now();
-        self.look(now);
-        if self.bursts != self.waited_at {
-            (self.waited_at, self.last_busy) = (self.bursts, now);
+        if self.rounds.due_when_idle() {
+            self.make_round();
         }
-        if now.duration_since(self.last_busy) < POLL {
+        if self.idle_since.get_or_insert_with(Instant::now).elapsed() < POLL {
             thread::yield_now();
         } else {
             thread::sleep(NAP.min(timeout));
@@ -229,6 +220,10 @@ impl Lane for DpdkLane {
 
     fn ports(&self) -> Vec<Arc<PortCounters>> {
         self.sides.iter().chain(&self.divert).map(|queue| queue.counters.clone()).collect()
+    }
+
+    fn access(&self) -> Vec<String> {
+        self.ports.access.clone()
     }
 }
 

@@ -86,6 +86,12 @@ impl Found {
         Ok(port)
     }
 
+    /// How its packets are had, in words.
+    fn access(&self, room: u16) -> String {
+        let Found { name, facts, queues, .. } = self;
+        format!("{name}: driver {}, {queues} queue pairs, buffers of {room} bytes", facts.driver())
+    }
+
     fn failed(&self, step: i32, error: i32) -> EngineError {
         failed(&self.name, format!("{}: {}{}", opening::step(step), shim::error_text(error), kept_log()))
     }
@@ -158,6 +164,8 @@ pub(super) struct Ports {
     pub ports: Vec<Port>,
     /// After the ports: they give packets back when they are closed.
     pub pools: Vec<Pool>,
+    /// How packets of each port are had, in words.
+    pub access: Vec<String>,
     /// Last.
     _eal: Arc<Eal>,
 }
@@ -179,7 +187,8 @@ impl Ports {
             let pools: Vec<Pool> = (0..workers).map(|_| Pool::new(packets, room, node)).collect::<Result<_, _>>()?;
             match found.iter().try_for_each(|port| port.prepare(&pools)) {
                 Ok(()) => {
-                    let mut ports = Ports { ports: Vec::new(), pools, _eal: eal };
+                    let access = found.iter().map(|port| port.access(room)).collect();
+                    let mut ports = Ports { ports: Vec::new(), pools, access, _eal: eal };
                     found.iter().try_for_each(|port| port.open().map(|port| ports.ports.push(port)))?;
                     return Ok(ports);
                 }
