@@ -29,7 +29,7 @@ use queue::{Outgoing, Queue};
 use shim::Mbuf;
 
 /// How long after its last packet a worker looks for more without sleeping.
-pub const POLL: Duration = Duration::from_micros(200);
+pub const POLL: Duration = Duration::from_micros(50);
 /// How long it then sleeps between two looks. A queue has to hold what comes meanwhile.
 pub const NAP: Duration = Duration::from_micros(20);
 /// By how much the kernel may prolong a nap, in nanoseconds; else it is 50 µs.
