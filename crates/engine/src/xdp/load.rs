@@ -43,7 +43,7 @@ pub(super) fn load(
 }
 
 /// Opens and loads the object. Kernels that account BPF memory to RLIMIT_MEMLOCK (before 5.11) have it raised by libbpf.
-fn load_object(name: &str, object: &BpfObject) -> Result<Object, EngineError> {
+pub(super) fn load_object(name: &str, object: &BpfObject) -> Result<Object, EngineError> {
     let (loaded, heard) = log::listen(|| {
         let opened = ObjectBuilder::default().open_memory(object.bytes())?;
         check_version(name, &opened)?;
