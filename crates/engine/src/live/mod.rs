@@ -14,10 +14,12 @@
 pub mod afpacket;
 pub mod afxdp;
 pub mod attach;
+pub mod datapath;
 pub mod lane;
 pub mod memory;
 mod worker;
 mod workers;
 
+pub use datapath::{Counts, Datapath, Loaded, PortStatus};
 pub use lane::{Interfaces, Lane, PortCounters, PortReading, Side};
-pub use workers::{Activation, Loaded, Workers};
+pub use workers::Workers;
