@@ -87,10 +87,10 @@ fn a_thousand_changes_lose_no_packet_and_mix_no_burst() {
     const LANES: usize = 2;
     let codes: Vec<_> = (0..POLICIES).map(policy).collect();
     let ledger = Ledger::default();
-    let endless = || [Arc::new(AtomicU64::new(u64::MAX)), Arc::new(AtomicU64::new(u64::MAX))];
     let (lower, upper) = (frames(1000), frames(63));
-    let lane =
-        || -> Box<dyn Lane> { Box::new(MemoryLane::new([lower.clone(), upper.clone()], endless(), ledger.clone())) };
+    let lane = || -> Box<dyn Lane> {
+        Box::new(MemoryLane::new([lower.clone(), upper.clone()], [u64::MAX; 2], ledger.clone()))
+    };
     let mut workers = Workers::start((0..LANES).map(|_| lane()).collect(), &loaded(&codes[0])).unwrap();
     let mut counted: Vec<Counts> = Vec::new();
     for change in 1..=CHANGES {
@@ -126,8 +126,7 @@ fn a_thousand_changes_lose_no_packet_and_mix_no_burst() {
 
 #[test]
 fn counters_are_read_while_workers_count() {
-    let left = [Arc::new(AtomicU64::new(100_000)), Arc::new(AtomicU64::new(0))];
-    let lane = MemoryLane::new([frames(64), frames(1)], left.clone(), ());
+    let lane = MemoryLane::new([frames(64), frames(1)], [100_000, 0], ());
     let mut workers = Workers::start(vec![Box::new(lane)], &loaded(&policy(2))).unwrap();
     let read = |workers: &Workers| workers.counts()[0][0][usize::from(Reason::rule(2).0)].packets;
     let mut last = 0;

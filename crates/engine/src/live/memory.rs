@@ -2,7 +2,6 @@
 //! changes under them.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use weir_abi::{Action, BURST_MAX, Frame, Verdict};
@@ -22,13 +21,14 @@ impl Witness for () {
     fn decided(&mut self, _: Side, _: &[Verdict]) {}
 }
 
-/// Frames that come from each side without end, or up to a number.
+/// Frames that come from each side without end, or up to a number. Nothing that another worker writes is in its cache lines.
+#[repr(align(128))]
 pub struct MemoryLane<W> {
     frames: [Arc<FrameSet>; 2],
     /// Next burst of each side.
     next: [usize; 2],
     /// Packets that each side has left to give.
-    left: [Arc<AtomicU64>; 2],
+    left: [u64; 2],
     ports: [Arc<PortCounters>; 2],
     received: (Side, usize),
     witness: W,
@@ -39,7 +39,7 @@ impl<W: Witness> MemoryLane<W> {
     ///
     /// # Panics
     /// If a side has no frames.
-    pub fn new(frames: [Arc<FrameSet>; 2], left: [Arc<AtomicU64>; 2], witness: W) -> Self {
+    pub fn new(frames: [Arc<FrameSet>; 2], left: [u64; 2], witness: W) -> Self {
         assert!(frames.iter().all(|frames| !frames.is_empty()), "a side gives frames");
         let ports = [PortCounters::new("memory-lower", Side::Lower), PortCounters::new("memory-upper", Side::Upper)];
         MemoryLane { frames, next: [0; 2], left, ports, received: (Side::Lower, 0), witness }
@@ -54,10 +54,10 @@ impl<W: Witness> Lane for MemoryLane<W> {
     fn receive(&mut self, from: Side) -> Result<FrameBurst<'_>, EngineError> {
         let side = from as usize;
         let bursts = self.frames[side].len().div_ceil(BURST_MAX);
-        let left = self.left[side].load(Ordering::Relaxed);
+        let left = self.left[side];
         let burst = self.frames[side].burst(self.next[side] % bursts).first(left.min(BURST_MAX as u64) as usize);
         self.next[side] += 1;
-        self.left[side].store(left - burst.len() as u64, Ordering::Relaxed);
+        self.left[side] = left - burst.len() as u64;
         self.received = (from, burst.len());
         add(&self.ports[side].rx_packets, burst.len() as u64);
         add(&self.ports[side].rx_bytes, bytes(burst.frames()));

@@ -6,8 +6,10 @@
 
 mod contender;
 mod dropped;
+mod memory;
 mod nft;
 mod peers;
+mod rulesets;
 mod spent;
 mod wire;
 
@@ -18,28 +20,71 @@ use crate::cli::BenchOptions;
 use crate::failure::Failure;
 use contender::{Contender, XdpPeer};
 use nft::NftSet;
+use rulesets::Ruleset;
 use spent::Core;
+use std::sync::Arc;
 use weir_engine::clang::Clang;
 use weir_engine::cpu;
 use weir_engine::xdp::generate::Generator;
+use weir_engine::xdp::plain::PlainPrograms;
+
+/// Those who drop packets on a veth pair.
+const CONTENDERS: [&str; 5] = [dropped::DROP_ALL, "xdp-hash-map", "xdp-lpm-trie", "nft-hash", "nft-interval"];
+/// Those of Fig. 4.
+const ENGINES: [&str; 1] = ["memory"];
 
 /// Runs the scenario.
 ///
 /// # Errors
 /// There is no right to make interfaces, or something that it needs is missing.
 pub fn run(options: &BenchOptions) -> Result<Vec<Row>, Failure> {
-    let data = Dataset::BLOCK_178K.load(&options.data)?;
-    wire::in_namespace(|| dropped_rows(&data))
+    let selection = Selection::of(&options.only)?;
+    let mut rows = Vec::new();
+    if CONTENDERS.iter().any(|name| selection.has(name)) {
+        let data = Dataset::BLOCK_178K.load(&options.data)?;
+        rows.extend(wire::in_namespace(|| dropped_rows(&data, &selection))?);
+    }
+    rows.extend(figure4_rows(options, &selection)?);
+    Ok(rows)
+}
+
+/// What `--only` leaves.
+struct Selection<'a>(&'a [String]);
+
+impl<'a> Selection<'a> {
+    fn of(only: &'a [String]) -> Result<Self, Failure> {
+        let known: Vec<&str> = CONTENDERS.into_iter().chain(ENGINES).collect();
+        match only.iter().find(|name| !known.contains(&name.as_str())) {
+            Some(unknown) => Err(Failure::Rejected(format!("weir: --only {unknown}: there are {}", known.join(", ")))),
+            None => Ok(Selection(only)),
+        }
+    }
+
+    /// Whether all are asked for, or this one.
+    fn has(&self, name: &str) -> bool {
+        self.0.is_empty() || self.0.iter().any(|wanted| wanted == name)
+    }
+}
+
+/// Rows of Fig. 4.
+fn figure4_rows(options: &BenchOptions, selection: &Selection<'_>) -> Result<Vec<Row>, Failure> {
+    let mut rows = Vec::new();
+    for ruleset in [Ruleset::forward()?, Ruleset::drop()?, Ruleset::three_tables(options)?] {
+        if selection.has("memory") {
+            rows.extend(memory::rows(&ruleset, &Row::default())?);
+        }
+    }
+    Ok(rows)
 }
 
 /// Rows of what a dropped packet costs.
-fn dropped_rows(data: &Data) -> Result<Vec<Row>, Failure> {
+fn dropped_rows(data: &Data, selection: &Selection<'_>) -> Result<Vec<Row>, Failure> {
     let clang = Clang::find()?;
     let core = generating_core()?;
     let addresses = data.addresses();
     let [near, far] = wire::pair(["near", "far"], 1)?;
     let mut generator = Generator::load(&clang, near.index, &traffic::small_packet(0), &shuffled(&addresses))?;
-    let mut contenders = contenders(&clang, &addresses)?;
+    let mut contenders = contenders(&clang, &addresses, selection)?;
     let row = Row::default().of("table", data.name).of("source", data.source);
     dropped::race(&mut contenders, &mut generator, &far, &Core::new(core), &row)
 }
@@ -53,21 +98,28 @@ fn generating_core() -> Result<usize, Failure> {
     }
 }
 
-fn contenders(clang: &Clang, addresses: &[u32]) -> Result<Vec<Box<dyn Contender>>, Failure> {
+fn contenders(clang: &Clang, addresses: &[u32], selection: &Selection<'_>) -> Result<Vec<Box<dyn Contender>>, Failure> {
     let peers = peers::load(clang, addresses)?;
-    let xdp = |name, program| -> Box<dyn Contender> { Box::new(XdpPeer::new(name, program, &peers)) };
-    let mut contenders = vec![
-        xdp(dropped::DROP_ALL, "peer_drop_all"),
-        xdp("xdp-hash-map", "peer_hash_map"),
-        xdp("xdp-lpm-trie", "peer_lpm_trie"),
-    ];
-    for set in [NftSet::hash(addresses), NftSet::interval(addresses)] {
-        match set {
-            Ok(set) => contenders.push(Box::new(set)),
-            Err(failure) => eprintln!("weir: left out: {}", failure.message()),
+    let mut contenders = Vec::new();
+    for name in CONTENDERS.into_iter().filter(|name| selection.has(name)) {
+        match contender(name, &peers, addresses) {
+            Ok(contender) => contenders.push(contender),
+            Err(failure) if name.starts_with("nft") => eprintln!("weir: {name} is left out: {}", failure.message()),
+            Err(failure) => return Err(failure),
         }
     }
     Ok(contenders)
+}
+
+fn contender(name: &'static str, peers: &Arc<PlainPrograms>, addresses: &[u32]) -> Result<Box<dyn Contender>, Failure> {
+    Ok(match name {
+        dropped::DROP_ALL => Box::new(XdpPeer::new(name, "peer_drop_all", peers)),
+        "xdp-hash-map" => Box::new(XdpPeer::new(name, "peer_hash_map", peers)),
+        "xdp-lpm-trie" => Box::new(XdpPeer::new(name, "peer_lpm_trie", peers)),
+        "nft-hash" => Box::new(NftSet::hash(name, addresses)?),
+        "nft-interval" => Box::new(NftSet::interval(name, addresses)?),
+        unknown => unreachable!("there is no contender {unknown}"),
+    })
 }
 
 /// In random order.

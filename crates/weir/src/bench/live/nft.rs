@@ -22,16 +22,16 @@ impl NftSet {
     ///
     /// # Errors
     /// nft is missing or fails.
-    pub fn hash(addresses: &[u32]) -> Result<Self, Failure> {
-        NftSet::load("nft-hash", "weir_hash", "", addresses)
+    pub fn hash(name: &'static str, addresses: &[u32]) -> Result<Self, Failure> {
+        NftSet::load(name, "weir_hash", "", addresses)
     }
 
     /// A set that could hold ranges too, as lists of prefixes need: nftables' red-black tree, or its pipapo for more than one field.
     ///
     /// # Errors
     /// nft is missing or fails.
-    pub fn interval(addresses: &[u32]) -> Result<Self, Failure> {
-        NftSet::load("nft-interval", "weir_interval", "flags interval;", addresses)
+    pub fn interval(name: &'static str, addresses: &[u32]) -> Result<Self, Failure> {
+        NftSet::load(name, "weir_interval", "flags interval;", addresses)
     }
 
     fn load(name: &'static str, table: &'static str, flags: &str, addresses: &[u32]) -> Result<Self, Failure> {
