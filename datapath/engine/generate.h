@@ -10,16 +10,12 @@
 #ifndef WEIR_GENERATE_H
 #define WEIR_GENERATE_H
 
-#include "stream.h"
-
-enum {
-	GENERATE_ABORTED = 0, /* XDP_ABORTED */
-	GENERATE_TX = 3,      /* XDP_TX */
-};
+#include "plain.h"
+#include "sources.h"
 
 WEIR_SECTION("xdp") uint32_t weir_generate(struct xdp_md *ctx)
 {
-	return stream_next(ctx) ? GENERATE_TX : GENERATE_ABORTED;
+	return stream_next(ctx) ? XDP_TX : XDP_ABORTED;
 }
 
 #endif

@@ -246,6 +246,8 @@ pub enum LiveEngine {
     Afpacket,
     /// AF_XDP sockets.
     Afxdp,
+    /// Programs in the kernel: no thread of ours touches a packet.
+    Xdp,
 }
 
 /// `weir ctl`

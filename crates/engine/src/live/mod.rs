@@ -19,6 +19,7 @@ pub mod lane;
 pub mod memory;
 mod worker;
 mod workers;
+pub mod xdp;
 
 pub use datapath::{Counts, Datapath, Loaded, PortStatus};
 pub use lane::{Interfaces, Lane, PortCounters, PortReading, Side};

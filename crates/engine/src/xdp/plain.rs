@@ -4,7 +4,7 @@ use std::os::fd::AsFd;
 
 use libbpf_rs::{MapCore, MapFlags, Object, ProgramMut};
 
-use super::load::{load_object, map};
+use super::load::{Mode, Plan, load_object, map};
 use super::{failed, find, stream};
 use crate::EngineError;
 use crate::clang::BpfObject;
@@ -22,7 +22,8 @@ impl PlainPrograms {
     /// # Errors
     /// The kernel refuses it.
     pub fn load(name: &str, object: &BpfObject) -> Result<Self, EngineError> {
-        Ok(PlainPrograms { object: load_object(name, object)?, name: name.to_owned() })
+        let plan = Plan { mode: Mode::REPLAY, lengths: &[], program: &|_| true, map: &|_| true };
+        Ok(PlainPrograms { object: load_object(name, object, &plan)?, name: name.to_owned() })
     }
 
     /// Attaches a program to the interface of that index; `interface` is its name, for messages.

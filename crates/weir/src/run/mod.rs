@@ -9,7 +9,7 @@ use crate::cli::{LiveEngine, RunOptions};
 use crate::control::server::Server;
 use crate::failure::Failure;
 use controller::Controller;
-use generation::{Generation, Loader, NativeLoader};
+use generation::{Generation, KernelLoader, Loader, NativeLoader};
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -17,6 +17,7 @@ use std::thread;
 use std::time::Duration;
 use weir_engine::live::afpacket::AfPacketLane;
 use weir_engine::live::afxdp::AfXdpLane;
+use weir_engine::live::xdp::{KernelCode, KernelPath, Ports};
 use weir_engine::live::{Datapath, Interfaces, Lane, Loaded, Workers};
 
 /// How often the main thread looks whether something is due.
@@ -33,20 +34,44 @@ pub fn run(options: &RunOptions) -> Result<(), Failure> {
         signal_hook::flag::register(signal, stop.clone())
             .map_err(|error| Failure::Runtime(format!("signal {signal}: {error}")))?;
     }
-    run_on(options, &stop, NativeLoader, |first| Ok(Workers::start(lanes(options)?, first)?))
+    // Before any interface is touched: another Weir may hold them.
+    let server = Server::listen(&options.control)?;
+    let interfaces =
+        Interfaces { lower: options.lower.clone(), upper: options.upper.clone(), divert: options.divert.clone() };
+    match options.engine {
+        LiveEngine::Xdp => {
+            let ports = Arc::new(Ports::of(&interfaces)?);
+            run_on(options, server, &stop, KernelLoader { ports: ports.clone() }, |first| start_in_kernel(ports, first))
+        }
+        LiveEngine::Afpacket => {
+            run_workers(options, server, &stop, || Ok(boxed(AfPacketLane::open(&interfaces, options.workers)?)))
+        }
+        LiveEngine::Afxdp => {
+            run_workers(options, server, &stop, || open_afxdp(&interfaces, options.workers).map(boxed))
+        }
+    }
+}
+
+/// Runs the command on workers in user space, each with a lane.
+fn run_workers(
+    options: &RunOptions,
+    server: Server,
+    stop: &AtomicBool,
+    open: impl FnOnce() -> Result<Vec<Box<dyn Lane>>, Failure>,
+) -> Result<(), Failure> {
+    run_on(options, server, stop, NativeLoader, |first| Ok(Workers::start(open()?, first)?))
 }
 
 /// Runs the command on one kind of datapath; `start` takes the interfaces.
 fn run_on<L: Loader>(
     options: &RunOptions,
+    mut server: Server,
     stop: &AtomicBool,
     loader: L,
     start: impl FnOnce(&Loaded<<L::Datapath as Datapath>::Code>) -> Result<L::Datapath, Failure>,
 ) -> Result<(), Failure> {
     let first = Generation::prepare(&options.policy, &loader)?;
     let loaded = first.loaded(None)?;
-    // Before any interface is touched: another Weir may hold them.
-    let mut server = Server::listen(&options.control)?;
     let controller = Controller::new(start(&loaded)?, first);
     let workers = controller.status().workers;
     let controller = Arc::new(Mutex::new(controller));
@@ -93,19 +118,25 @@ fn end<D: Datapath>(controller: &Mutex<Controller<D>>) -> Result<(), Failure> {
     controller.lock().unwrap_or_else(PoisonError::into_inner).stop()
 }
 
-fn lanes(options: &RunOptions) -> Result<Vec<Box<dyn Lane>>, Failure> {
-    let interfaces =
-        Interfaces { lower: options.lower.clone(), upper: options.upper.clone(), divert: options.divert.clone() };
-    Ok(match options.engine {
-        LiveEngine::Afpacket => boxed(AfPacketLane::open(&interfaces, options.workers)?),
-        LiveEngine::Afxdp => {
-            let opened = AfXdpLane::open(&interfaces, options.workers)?;
-            for interface in &opened.generic {
-                eprintln!("weir: the driver of {interface} knows no XDP: the kernel stands in for it, which is slow");
-            }
-            boxed(opened.lanes)
-        }
-    })
+fn start_in_kernel(ports: Arc<Ports>, first: &Loaded<KernelCode>) -> Result<KernelPath, Failure> {
+    let started = KernelPath::start(ports, first)?;
+    warn_of_generic(&started.generic);
+    if let Some(error) = started.deaf {
+        eprintln!("weir: packets that an interface cannot send are counted as sent: {error}");
+    }
+    Ok(started.path)
+}
+
+fn open_afxdp(interfaces: &Interfaces, workers: usize) -> Result<Vec<AfXdpLane>, Failure> {
+    let opened = AfXdpLane::open(interfaces, workers)?;
+    warn_of_generic(&opened.generic);
+    Ok(opened.lanes)
+}
+
+fn warn_of_generic(interfaces: &[String]) {
+    for interface in interfaces {
+        eprintln!("weir: the driver of {interface} knows no XDP: the kernel stands in for it, which is slow");
+    }
 }
 
 fn boxed<L: Lane + 'static>(lanes: Vec<L>) -> Vec<Box<dyn Lane>> {

@@ -3,14 +3,11 @@
  * XDP programs that policies are measured against: one that drops everything, and blocklists in the kernel's own maps.
  * They look at as little of a packet as a blocklist needs, and count only what they let pass, which is nothing.
  */
-#include "env.h"
-#include "verdict.h"
+#include "kernel.h"
 #include "packet.h"
-#include "xdp.h"
+#include "plain.h"
 
 enum {
-	PEER_DROP = 1, /* XDP_DROP */
-	PEER_PASS = 2, /* XDP_PASS */
 	PEER_ENTRIES = 1 << 18,
 	PEER_SADDR_AT = ETHERNET_BYTES + 12,
 };
@@ -21,7 +18,7 @@ struct lpm_key {
 };
 
 struct {
-	int (*type)[11]; /* BPF_MAP_TYPE_LPM_TRIE */
+	int (*type)[BPF_MAP_TYPE_LPM_TRIE];
 	int (*max_entries)[PEER_ENTRIES];
 	int (*map_flags)[1]; /* BPF_F_NO_PREALLOC */
 	struct lpm_key *key;
@@ -29,7 +26,7 @@ struct {
 } peer_trie WEIR_SECTION(".maps");
 
 struct {
-	int (*type)[1]; /* BPF_MAP_TYPE_HASH */
+	int (*type)[BPF_MAP_TYPE_HASH];
 	int (*max_entries)[PEER_ENTRIES];
 	uint32_t *key; /* network byte order */
 	uint8_t *value;
@@ -50,15 +47,15 @@ WEIR_INLINE const uint8_t *peer_source(const struct xdp_md *ctx)
 WEIR_INLINE uint32_t peer_verdict(const void *found)
 {
 	if (found)
-		return PEER_DROP;
+		return XDP_DROP;
 	peer_passed++;
-	return PEER_PASS;
+	return XDP_PASS;
 }
 
 WEIR_SECTION("xdp") uint32_t peer_drop_all(struct xdp_md *ctx)
 {
 	(void)ctx;
-	return PEER_DROP;
+	return XDP_DROP;
 }
 
 WEIR_SECTION("xdp") uint32_t peer_lpm_trie(struct xdp_md *ctx)
