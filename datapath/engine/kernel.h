@@ -18,14 +18,19 @@ struct xdp_md {
 };
 
 enum xdp_action {
+	XDP_ABORTED = 0,
 	XDP_DROP = 1,
+	XDP_PASS = 2,
+	XDP_TX = 3,
 	XDP_REDIRECT = 4,
 };
 
 /* Maps are declared by pointers to arrays as long as the number meant. */
 enum map_type {
+	BPF_MAP_TYPE_HASH = 1,
 	BPF_MAP_TYPE_ARRAY = 2,
 	BPF_MAP_TYPE_PERCPU_ARRAY = 6,
+	BPF_MAP_TYPE_LPM_TRIE = 11,
 	BPF_MAP_TYPE_ARRAY_OF_MAPS = 12,
 	BPF_MAP_TYPE_DEVMAP = 14,
 };

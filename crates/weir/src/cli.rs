@@ -343,6 +343,9 @@ pub struct BenchOptions {
     /// Scenario `tables`: only these keys; may be given more than once.
     #[arg(long, value_name = "NAME")]
     pub keys: Vec<String>,
+    /// Scenario `live`: only this engine or contender; may be given more than once.
+    #[arg(long, value_name = "NAME")]
+    pub only: Vec<String>,
     /// Draw the result.
     #[arg(long, value_name = "SVG")]
     pub plot: Option<PathBuf>,

@@ -5,8 +5,10 @@
 //! once. Frames are decided by BPF_PROG_TEST_RUN, one system call each: this is the proof that the kernel decides as
 //! user space does, not a fast path. Nothing is pinned, no bpffs is needed.
 
+pub mod generate;
 pub(crate) mod load;
 mod log;
+pub mod plain;
 mod replay;
 pub mod stream;
 
