@@ -3,6 +3,7 @@
 use crate::hosts::Host;
 use serde_json::Value;
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -36,13 +37,24 @@ pub struct Running {
 impl Running {
     /// Starts it on the host, and waits until it answers.
     pub fn start(host: &Host, folder: &Path, policy: &str, engine: &str, workers: usize) -> Self {
+        let args = [between(engine, workers), vec!["--workers".to_owned(), workers.to_string()]].concat();
+        let spawn = |mut command: Command| host.run(move || command.spawn());
+        Self::start_with(folder, policy, &args, spawn)
+    }
+
+    /// Starts it with these arguments, and waits until it answers.
+    pub fn start_with(
+        folder: &Path,
+        policy: &str,
+        args: &[String],
+        spawn: impl FnOnce(Command) -> io::Result<Child>,
+    ) -> Self {
         let (control, log) = (folder.join("control.sock"), folder.join("log"));
         let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
-        command.args(["run", policy]).args(between(engine, workers));
-        command.args(["--workers", &workers.to_string(), "--control"]).arg(&control).current_dir(folder);
+        command.args(["run", policy]).args(args).arg("--control").arg(&control).current_dir(folder);
         let file = fs::File::create(&log).expect("the folder can be written to");
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(file).env("NO_COLOR", "1");
-        let child = host.run(move || command.spawn().expect("the program was built"));
+        let child = spawn(command).expect("the program was built");
         let mut running = Running { child, control, log };
         let start = Instant::now();
         while running.ask(&Request::Status).is_err() {

@@ -24,7 +24,7 @@ pub use eal::Eal;
 
 use crate::live::lane::{Interfaces, Lane, PortCounters, Role, Rounds, Side, Sides, add};
 use crate::{EngineError, FrameBurst};
-use port::{Found, Ports};
+use port::{Found, Ports, ROOMS};
 use queue::{Outgoing, Queue};
 use shim::Mbuf;
 
@@ -87,7 +87,7 @@ impl DpdkLane {
     pub fn open(eal: Arc<Eal>, interfaces: &Interfaces, workers: usize) -> Result<Vec<Self>, EngineError> {
         let names = interfaces.lower.iter().chain(&interfaces.upper).chain(&interfaces.divert);
         let found: Vec<Found> = names.map(|name| Found::find(name, workers)).collect::<Result<_, _>>()?;
-        let ports = Arc::new(Ports::open(eal, &found, workers)?);
+        let ports = Arc::new(Ports::open(eal, &found, workers, &ROOMS)?);
         let upper = interfaces.lower.len();
         let divert = upper + interfaces.upper.len();
         let lanes = (0..workers).map(|worker| {

@@ -12,7 +12,7 @@ use super::shim::{self, Facts, Mempool, opening};
 use crate::EngineError;
 
 /// Bytes for a packet, tried one after the other: what a driver needs that cannot part packets it says only by refusing.
-const ROOMS: [u16; 3] = [2048, 4096, 16384];
+pub(super) const ROOMS: [u16; 3] = [2048, 4096, 16384];
 
 /// Packets that a pool may hold back for a thread, and a few to copy.
 const POOL_SPARE: usize = 1024;
@@ -171,11 +171,12 @@ pub(super) struct Ports {
 }
 
 impl Ports {
-    /// Opens all ports that were found. Queue `q` of each takes packets from the pool of worker `q` modulo their number.
+    /// Opens all ports that were found, with the first of the rooms for a packet that all drivers take. Queue `q` of each takes packets from the pool of
+    /// worker `q` modulo their number.
     ///
     /// # Errors
     /// A port cannot be opened, or there is no memory for its packets.
-    pub fn open(eal: Arc<Eal>, found: &[Found], workers: usize) -> Result<Self, EngineError> {
+    pub fn open(eal: Arc<Eal>, found: &[Found], workers: usize, rooms: &[u16]) -> Result<Self, EngineError> {
         if let Some(twice) = found.iter().enumerate().find_map(|(at, one)| found[..at].iter().find(|o| o.id == one.id))
         {
             return Err(failed(&twice.name, "given twice".to_owned()));
@@ -183,7 +184,7 @@ impl Ports {
         let packets = POOL_SPARE + found.iter().map(|port| port.packets(workers)).sum::<usize>();
         let node = found.first().map_or(-1, |port| port.facts.node);
         let mut refused = None;
-        for room in ROOMS {
+        for &room in rooms {
             let pools: Vec<Pool> = (0..workers).map(|_| Pool::new(packets, room, node)).collect::<Result<_, _>>()?;
             match found.iter().try_for_each(|port| port.prepare(&pools)) {
                 Ok(()) => {

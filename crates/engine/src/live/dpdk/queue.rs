@@ -54,16 +54,14 @@ impl Outgoing {
             return;
         }
         let (port, queue) = to.id;
-        let up = ports.ports[to.port].is_up();
-        let sent = if up {
-            // SAFETY: the queue is this worker's; the packets are ours, and those that it takes are not looked at again.
-            unsafe { shim::dpdk_send(port, queue, self.packets.as_mut_ptr(), self.count as u32) as usize }
-        } else {
-            0
-        };
+        // SAFETY: the queue is this worker's; the packets are ours, and those that it takes are not looked at again.
+        let sent = unsafe { shim::dpdk_send(port, queue, self.packets.as_mut_ptr(), self.count as u32) as usize };
         add(&to.counters.tx_packets, sent as u64);
         add(&to.counters.tx_bytes, self.lengths[..sent].iter().map(|&length| u64::from(length)).sum());
-        add(if up { &to.counters.tx_full } else { &to.counters.tx_link_down }, (self.count - sent) as u64);
+        if sent < self.count {
+            let up = ports.ports[to.port].is_up();
+            add(if up { &to.counters.tx_full } else { &to.counters.tx_link_down }, (self.count - sent) as u64);
+        }
         self.free_from(sent);
     }
 

@@ -21,12 +21,12 @@ pub struct Wire {
 unsafe impl Send for Wire {}
 
 impl Wire {
-    /// Opens a port by DPDK's name for it.
+    /// Opens a port by DPDK's name for it, to send frames of at most `longest` bytes.
     ///
     /// # Errors
     /// There is no such port, or not enough memory.
-    pub fn open(eal: Arc<Eal>, name: &str) -> Result<Self, EngineError> {
-        let ports = Ports::open(eal, &[Found::find(name, 1)?], 1)?;
+    pub fn open(eal: Arc<Eal>, name: &str, longest: u16) -> Result<Self, EngineError> {
+        let ports = Ports::open(eal, &[Found::find(name, 1)?], 1, &[longest])?;
         Ok(Wire {
             port: ports.ports[0].id,
             packets: [std::ptr::null_mut(); BURST_MAX],
@@ -41,7 +41,7 @@ impl Wire {
         self.ports.ports[0].is_up()
     }
 
-    /// Sends the frames of a burst, which are shorter than 2 KB. Returns how many the port took: the first ones.
+    /// Sends the frames of a burst. Returns how many the port took: the first ones.
     pub fn send(&mut self, burst: &FrameBurst<'_>) -> usize {
         let (pool, frames) = (self.ports.pools[0].0, burst.frames());
         let packets = self.packets.as_mut_ptr();
