@@ -246,6 +246,11 @@ fn run_and_ctl_say_what_they_lack() {
     desk.put("plain", "no socket");
     desk.run("run edge.weir --engine afpacket --lower a --upper b --control plain").fails(1, &["plain", "no socket"]);
     assert!(desk.path("plain").exists() && !desk.path("weir.sock").exists());
+    desk.run("run edge.weir --engine afpacket --eal --no-pci --lower eth0 --upper eth1").fails(2, &["--engine dpdk"]);
+    if cfg!(not(feature = "dpdk")) {
+        let lacking = ["built without DPDK", "--features dpdk"];
+        desk.run("run edge.weir --engine dpdk --lower net_memif0 --upper net_memif1").fails(2, &lacking);
+    }
     desk.run("ctl status --control weir.sock").fails(1, &["weir.sock", "is `weir run` running there?"]);
     desk.run("ctl activate 1 --confirm soon --control weir.sock").fails(2, &["a time like"]);
 }

@@ -2,11 +2,11 @@
 
 #[path = "live/box_under_test.rs"]
 mod box_under_test;
+#[cfg(feature = "dpdk")]
+#[path = "live/dpdk.rs"]
+mod dpdk;
 #[path = "live/hosts.rs"]
 mod hosts;
-#[cfg(feature = "dpdk")]
-#[path = "live/memif.rs"]
-mod memif;
 
 use box_under_test::{PATIENCE, Running, between};
 use hosts::{Hosts, MTU, SERVER};
@@ -120,7 +120,7 @@ fn a_capture_on_the_wire_is_counted_as_in_replay() {
     each_engine(|engine, hosts, folder| {
         let edge = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/edge");
         let (policy, capture) = (edge.join("edge.weir"), folder.join("sendable.pcap"));
-        // DPDK's virtual port over a wire gets fragments put together by the kernel. `live/memif.rs` sends it some.
+        // DPDK's virtual port over a wire gets fragments put together by the kernel. `live/dpdk.rs` sends it some.
         let fragments = if engine == "dpdk" { Fragments::LeftOut } else { Fragments::Sent };
         copy_sendable(&edge.join("attack.pcap"), &capture, fragments);
         let replay = Command::new(env!("CARGO_BIN_EXE_weir"))

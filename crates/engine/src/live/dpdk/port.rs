@@ -41,7 +41,7 @@ impl Found {
         // SAFETY: a text of C.
         let id = unsafe { shim::dpdk_find(text.as_ptr()) };
         let Ok(id) = u16::try_from(id) else {
-            return Err(failed(name, format!("DPDK has no such port; it has: {}", names())));
+            return Err(failed(name, format!("DPDK has no such port; it has: {}{}", names(), kept_log())));
         };
         let mut facts = Facts::default();
         // SAFETY: the port exists, and the facts are written to.

@@ -1,5 +1,5 @@
-//! Weir and a generator in two processes, with shared memory between them for wires (DPDK's memif): every packet accounted for, and those that pass
-//! the same to the byte.
+//! What is DPDK's alone. Weir and a generator in two processes, with shared memory between them for wires (memif): every packet accounted for, and
+//! those that pass the same to the byte. And ports that cannot be used.
 
 use crate::box_under_test::{PATIENCE, Running};
 use crate::{counted, put};
@@ -248,4 +248,33 @@ fn check(before: &Stats, stats: &Stats, replayed: &Value, sent: u64) {
         let lost = more(side, |port| port.rx_missed + port.tx_dropped.tx_full + port.tx_dropped.link_down);
         assert_eq!(lost, 0, "{side}: {stats:#?}");
     }
+}
+
+#[test]
+fn ports_that_cannot_be_used_are_named() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    put(folder.path(), "policy.weir", POLICY);
+    let refused = |line: &str, eal: &str, words: &[&str]| {
+        let output = Command::new(env!("CARGO_BIN_EXE_weir"))
+            .args(["run", "policy.weir", "--engine", "dpdk", "--control", "weir.sock", "--eal", eal])
+            .args(line.split_whitespace())
+            .current_dir(folder.path())
+            .output()
+            .expect("the program was built");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.code() == Some(1) && words.iter().all(|word| said.contains(word)), "{words:?}: {said}");
+        // Only complaints: no page of DPDK's options, no log.
+        assert!(output.stdout.is_empty() && said.lines().count() < 16, "{said}");
+    };
+    let ring = "--no-huge -m 64 --no-pci --vdev=net_ring0 --vdev=net_null0";
+    refused("--lower net_ring0 --upper net_ring1", ring, &["net_ring1", "it has: net_ring0 net_null0"]);
+    refused("--lower net_null0 --upper net_ring0 --workers 17", ring, &["net_ring0", "16 receive", "17 queue pairs"]);
+    refused(
+        "--lower net_null0 --upper net_ring0",
+        "--no-huge -m 8 --no-pci --vdev=net_null0 --vdev=net_ring0",
+        &["-m"],
+    );
+    refused("--lower net_null0 --upper net_null1", "--no-such-option", &["does not start", "--no-such-option"]);
+    let wire = "--no-huge -m 64 --no-pci --vdev=net_null0 --vdev=net_af_packet0,iface=nowhere";
+    refused("--lower net_null0 --upper net_af_packet0", wire, &["has no such port", "has: net_null0", "SIOCGIFINDEX"]);
 }
