@@ -13,6 +13,7 @@
 
 pub mod afpacket;
 pub mod afxdp;
+pub mod attach;
 pub mod lane;
 pub mod memory;
 mod worker;

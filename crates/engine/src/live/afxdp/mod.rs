@@ -19,12 +19,10 @@ use rustix::io::Errno;
 use rustix::net::xdp::SocketAddrXdpFlags;
 use weir_abi::{Action, BURST_MAX, Frame, Link, Verdict};
 
-pub use program::Mode;
-
+use crate::live::attach::{Attached, Mode};
 use crate::live::lane::{Interfaces, Lane, PortCounters, Side, Sides, add, poll_sockets};
 use crate::{EngineError, FrameBurst};
 use port::{Place, Port, RING};
-use program::Attached;
 use umem::Umem;
 
 /// Bursts after which the kernel is asked how many packets it had no room for.

@@ -1,39 +1,21 @@
 //! The XDP program that hands an interface's packets to the sockets of its queues.
 //!
-//! Six instructions, so that a box without a compiler can load it. It is attached by a link, which goes with the process, however that ends.
+//! Six instructions, so that a box without a compiler can load it.
 
 use std::ffi::c_int;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd};
 
 use libbpf_rs::libbpf_sys::{
-    BPF_MAP_TYPE_XSKMAP, BPF_PROG_TYPE_XDP, BPF_XDP, bpf_link_create, bpf_link_create_opts, bpf_map_create,
-    bpf_map_update_elem, bpf_prog_load,
+    BPF_MAP_TYPE_XSKMAP, BPF_PROG_TYPE_XDP, bpf_map_create, bpf_map_update_elem, bpf_prog_load,
 };
 
 use crate::EngineError;
+use crate::live::attach::{Attached, owned};
 
-/// linux/if_link.h
-const XDP_FLAGS_SKB_MODE: u32 = 1 << 1;
-const XDP_FLAGS_DRV_MODE: u32 = 1 << 2;
 /// linux/bpf.h: what the helper returns for a queue without a socket.
 const XDP_DROP: u64 = 1;
 const REDIRECT_MAP: u64 = 51;
-
-/// How the driver runs the program.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mode {
-    /// Where packets are received, before the kernel makes anything of them.
-    Native,
-    /// On what the kernel has made of them already, because the driver knows no XDP: not faster than raw sockets.
-    Generic,
-}
-
-/// The program on one interface, detached when dropped.
-pub(super) struct Attached {
-    _link: OwnedFd,
-    pub mode: Mode,
-}
 
 /// Attaches a program that gives packets of queue `i` to `sockets[i]`.
 pub(super) fn attach(interface: &str, index: u32, sockets: &[(u32, impl AsFd)]) -> Result<Attached, EngineError> {
@@ -66,22 +48,7 @@ pub(super) fn attach(interface: &str, index: u32, sockets: &[(u32, impl AsFd)]) 
             std::ptr::null_mut(),
         )
     });
-    let program = program.map_err(failed)?;
-    let link = |flags| {
-        let options = bpf_link_create_opts {
-            sz: size_of::<bpf_link_create_opts>() as _,
-            flags,
-            ..bpf_link_create_opts::default()
-        };
-        // SAFETY: the options have their size.
-        owned(unsafe { bpf_link_create(program.as_raw_fd(), index as c_int, BPF_XDP, &raw const options) })
-    };
-    let not_known = |error: &io::Error| matches!(error.raw_os_error(), Some(libc::EOPNOTSUPP | libc::EINVAL));
-    let (link, mode) = match link(XDP_FLAGS_DRV_MODE) {
-        Err(error) if not_known(&error) => (link(XDP_FLAGS_SKB_MODE).map_err(failed)?, Mode::Generic),
-        attached => (attached.map_err(failed)?, Mode::Native),
-    };
-    Ok(Attached { _link: link, mode })
+    Attached::attach(interface, index, program.map_err(failed)?)
 }
 
 /// ```text
@@ -103,12 +70,4 @@ fn program(map: c_int) -> [u64; 6] {
         0x85 | REDIRECT_MAP << 32,
         0x95,
     ]
-}
-
-fn owned(fd: c_int) -> io::Result<OwnedFd> {
-    if fd < 0 {
-        return Err(io::Error::from_raw_os_error(-fd));
-    }
-    // SAFETY: the descriptor is new and nobody else's.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
