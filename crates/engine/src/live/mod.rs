@@ -14,8 +14,12 @@
 pub mod afpacket;
 pub mod afxdp;
 pub mod attach;
+pub mod bypass;
 pub mod lane;
+pub mod link;
 pub mod memory;
+mod redirect;
+mod resident;
 mod worker;
 mod workers;
 

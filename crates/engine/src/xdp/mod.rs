@@ -6,7 +6,7 @@
 //! user space does, not a fast path. Nothing is pinned, no bpffs is needed.
 
 mod load;
-mod log;
+pub(crate) mod log;
 mod replay;
 pub mod stream;
 
