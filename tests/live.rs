@@ -19,7 +19,7 @@ use std::sync::mpsc::channel;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use weir::control::Request;
-use weir::run::controller::Stats;
+use weir::run::stats::Stats;
 use weir_abi::Link;
 use weir_engine::capture::{CaptureReader, CaptureWriter};
 use weir_engine::live::afpacket::wire::Wire;

@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use weir::control::{Request, client};
 use weir::failure::Failure;
-use weir::run::controller::{Stats, Status};
+use weir::run::stats::{Stats, Status};
 
 /// How long anything may take.
 pub const PATIENCE: Duration = Duration::from_secs(30);

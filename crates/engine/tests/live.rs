@@ -9,7 +9,7 @@ use weir_abi::{Counter, Link, Reason, Verdict};
 use weir_engine::clang::Clang;
 use weir_engine::cpu::Cpu;
 use weir_engine::live::memory::{MemoryLane, Witness};
-use weir_engine::live::{Activation, Lane, Loaded, PortReading, Side, Workers};
+use weir_engine::live::{Counts, Datapath, Lane, Loaded, PortReading, Side, Workers};
 use weir_engine::memory::FrameSet;
 use weir_engine::{NativeCode, Program};
 
@@ -40,7 +40,7 @@ fn policy(rule: usize) -> Arc<NativeCode> {
     NativeCode::load("hand", &object, &program, vec![]).unwrap()
 }
 
-fn loaded(code: &Arc<NativeCode>) -> Loaded {
+fn loaded(code: &Arc<NativeCode>) -> Loaded<NativeCode> {
     Loaded { code: code.clone(), chains: [0, 1] }
 }
 
@@ -69,17 +69,16 @@ fn frames(count: usize) -> Arc<FrameSet> {
     Arc::new(FrameSet::new(Link::Ethernet, (0..count).map(|_| (&[0u8; 60][..], 64))))
 }
 
-fn sum(activations: &[Activation]) -> Counter {
-    let blocks = activations.iter().flat_map(|activation| activation.counters.iter().flatten());
-    blocks.flat_map(|block| block.read()).fold(Counter::default(), |sum, counter| Counter {
+fn sum<'a>(counted: impl Iterator<Item = &'a Vec<Counter>>) -> Counter {
+    counted.flatten().fold(Counter::default(), |sum, counter| Counter {
         packets: sum.packets + counter.packets,
         bytes: sum.bytes + counter.bytes,
     })
 }
 
 fn ports(workers: &Workers, side: Side) -> PortReading {
-    let ports = workers.ports().iter().flatten().filter(|port| port.side == side);
-    ports.fold(PortReading::default(), |sum, port| sum.plus(port.read()))
+    let ports = workers.ports().into_iter().filter(|port| port.side == side);
+    ports.fold(PortReading::default(), |sum, port| sum.plus(port.reading))
 }
 
 #[test]
@@ -92,57 +91,53 @@ fn a_thousand_changes_lose_no_packet_and_mix_no_burst() {
     let (lower, upper) = (frames(1000), frames(63));
     let lane =
         || -> Box<dyn Lane> { Box::new(MemoryLane::new([lower.clone(), upper.clone()], endless(), ledger.clone())) };
-    let (mut workers, first) = Workers::start((0..LANES).map(|_| lane()).collect(), &loaded(&codes[0])).unwrap();
-    let mut activations = vec![first];
+    let mut workers = Workers::start((0..LANES).map(|_| lane()).collect(), &loaded(&codes[0])).unwrap();
+    let mut counted: Vec<Counts> = Vec::new();
     for change in 1..=CHANGES {
         let before = ledger.bursts.load(Ordering::Relaxed);
-        activations.push(workers.switch(&loaded(&codes[change % POLICIES])).unwrap());
+        counted.push(workers.activate(&loaded(&codes[change % POLICIES])).unwrap());
         // What was switched to decides something before the next comes, now and then.
         while change % 10 == 0 && ledger.bursts.load(Ordering::Relaxed) < before + 4 {
             std::thread::sleep(Duration::from_micros(20));
         }
     }
-    let numbers: Vec<u64> = activations.iter().map(|activation| activation.number).collect();
-    assert_eq!(numbers, (1..=1 + CHANGES as u64).collect::<Vec<_>>());
-    let shared = workers.ports().to_vec();
     workers.stop().unwrap();
+    counted.push(workers.counts());
 
     assert_eq!(ledger.mixed.load(Ordering::Relaxed), 0);
-    let [lower, upper] = Side::BOTH.map(|side| {
-        let ports = shared.iter().flatten().filter(|port| port.side == side);
-        ports.fold(PortReading::default(), |sum, port| sum.plus(port.read()))
-    });
+    let [lower, upper] = Side::BOTH.map(|side| ports(&workers, side));
     let (received, sent) = (lower.rx_packets + upper.rx_packets, lower.tx_packets + upper.tx_packets);
     let by_rule = ledger.by_rule.each_ref().map(|packets| packets.load(Ordering::Relaxed));
     assert!(by_rule.iter().all(|&packets| packets > 0), "each policy was in office: {by_rule:?}");
     assert_eq!(by_rule.iter().sum::<u64>(), received);
     assert_eq!(sent, by_rule[0] + by_rule[2]);
-    let counted = sum(&activations);
-    assert_eq!((counted.packets, counted.bytes), (received, 64 * received));
+    let all = sum(counted.iter().flatten().flatten());
+    assert_eq!((all.packets, all.bytes), (received, 64 * received));
+    // Each stay in office counted what its own policy decided, and nothing else.
+    for (stay, counts) in counted.iter().enumerate() {
+        let others = counts.iter().flatten().flat_map(|counters| counters.iter().enumerate());
+        let own = usize::from(Reason::rule((stay % POLICIES) as u16).0);
+        assert!(others.filter(|&(at, _)| at != own).all(|(_, counter)| counter.packets == 0));
+    }
     // Directions are counted apart: only the lower side's packets are upstream.
-    let upstream: u64 = activations
-        .iter()
-        .flat_map(|activation| &activation.counters)
-        .flat_map(|[upstream, _]| upstream.read())
-        .map(|counter| counter.packets)
-        .sum();
-    assert_eq!(upstream, lower.rx_packets);
+    let upstream = sum(counted.iter().flatten().map(|[upstream, _]| upstream));
+    assert_eq!(upstream.packets, lower.rx_packets);
 }
 
 #[test]
 fn counters_are_read_while_workers_count() {
     let left = [Arc::new(AtomicU64::new(100_000)), Arc::new(AtomicU64::new(0))];
     let lane = MemoryLane::new([frames(64), frames(1)], left.clone(), ());
-    let (mut workers, activation) = Workers::start(vec![Box::new(lane)], &loaded(&policy(2))).unwrap();
-    let read = || activation.counters[0][0].read()[usize::from(Reason::rule(2).0)].packets;
+    let mut workers = Workers::start(vec![Box::new(lane)], &loaded(&policy(2))).unwrap();
+    let read = |workers: &Workers| workers.counts()[0][0][usize::from(Reason::rule(2).0)].packets;
     let mut last = 0;
     while last < 100_000 {
-        let now = read();
+        let now = read(&workers);
         assert!(now >= last, "{now} after {last}");
         last = now;
     }
     assert!(!workers.has_failed());
     assert_eq!(ports(&workers, Side::Upper).tx_packets, 100_000);
     workers.stop().unwrap();
-    assert_eq!(read(), 100_000);
+    assert_eq!(read(&workers), 100_000);
 }

@@ -4,7 +4,7 @@ use crate::cli::{CtlCommand, CtlOptions};
 use crate::control::{Request, client};
 use crate::failure::Failure;
 use crate::report;
-use crate::run::controller::{DirectionStats, Stats, Status};
+use crate::run::stats::{DirectionStats, Stats, Status};
 use serde_json::Value;
 use std::fmt::Write;
 

@@ -15,6 +15,7 @@ pub mod afpacket;
 pub mod afxdp;
 pub mod attach;
 pub mod bypass;
+pub mod datapath;
 pub mod lane;
 pub mod link;
 pub mod memory;
@@ -23,5 +24,6 @@ mod resident;
 mod worker;
 mod workers;
 
+pub use datapath::{Counts, Datapath, Loaded, PortStatus};
 pub use lane::{Interfaces, Lane, PortCounters, PortReading, Side};
-pub use workers::{Activation, Loaded, Workers};
+pub use workers::Workers;

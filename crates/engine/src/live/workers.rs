@@ -7,6 +7,7 @@ use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
 use crate::counters::CounterBlock;
+use crate::live::datapath::{Counts, Datapath, Loaded, PortStatus};
 use crate::live::lane::{Lane, PortCounters};
 use crate::live::worker::{self, Deciders, Handover};
 use crate::{EngineError, NativeCode, cpu};
@@ -14,24 +15,7 @@ use crate::{EngineError, NativeCode, cpu};
 /// How long a worker may take for the burst that it is in.
 const SWITCH_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A policy that workers can change to: code, and the chain for packets from each side, lower first.
-#[derive(Clone)]
-pub struct Loaded {
-    /// The code, with its tables.
-    pub code: Arc<NativeCode>,
-    /// Upstream, downstream.
-    pub chains: [usize; 2],
-}
-
-/// The counters of one stay in office: those of each worker, by the side that packets came from.
-#[derive(Clone, Debug)]
-pub struct Activation {
-    /// Its number, from 1.
-    pub number: u64,
-    /// Upstream and downstream of each worker.
-    pub counters: Vec<[CounterBlock; 2]>,
-}
-
+/// How long the controller sleeps before it asks again.
 const SWITCH_POLL: Duration = Duration::from_micros(20);
 
 struct Worker {
@@ -45,6 +29,8 @@ pub struct Workers {
     ports: Vec<Vec<Arc<PortCounters>>>,
     stop: Arc<AtomicBool>,
     activations: u64,
+    /// Of the policy that decides: of each worker, by side.
+    counters: Vec<[CounterBlock; 2]>,
 }
 
 impl Workers {
@@ -52,12 +38,12 @@ impl Workers {
     ///
     /// # Errors
     /// A thread cannot be started.
-    pub fn start(lanes: Vec<Box<dyn Lane>>, first: &Loaded) -> Result<(Self, Activation), EngineError> {
+    pub fn start(lanes: Vec<Box<dyn Lane>>, first: &Loaded<NativeCode>) -> Result<Self, EngineError> {
         let stop = Arc::new(AtomicBool::new(false));
         let ports = lanes.iter().map(|lane| lane.ports()).collect();
-        let mut workers = Workers { workers: Vec::new(), ports, stop, activations: 0 };
+        let mut workers = Workers { workers: Vec::new(), ports, stop, activations: 0, counters: Vec::new() };
         let handovers: Vec<Arc<Handover>> = lanes.iter().map(|_| Arc::default()).collect();
-        let activation = workers.give(&handovers, first);
+        workers.counters = workers.give(&handovers, first);
         for (number, (mut lane, handover)) in lanes.into_iter().zip(handovers).enumerate() {
             let (stop, own) = (workers.stop.clone(), handover.clone());
             let body = move || {
@@ -69,19 +55,25 @@ impl Workers {
             let thread = thread.map_err(|source| EngineError::Worker { number, source })?;
             workers.workers.push(Worker { thread, handover });
         }
-        Ok((workers, activation))
+        Ok(workers)
     }
 
-    /// Changes all workers to another policy, each between two bursts. Returns when all have changed.
-    ///
-    /// # Errors
-    /// A worker has ended; [`Workers::stop`] says why. Or it hangs.
-    pub fn switch(&mut self, to: &Loaded) -> Result<Activation, EngineError> {
-        let handovers: Vec<Arc<Handover>> = self.workers.iter().map(|worker| worker.handover.clone()).collect();
-        let activation = self.give(&handovers, to);
+    /// Leaves the policy to all workers. Returns the counters that they will count with.
+    fn give(&mut self, handovers: &[Arc<Handover>], to: &Loaded<NativeCode>) -> Vec<[CounterBlock; 2]> {
+        self.activations += 1;
+        let counters = handovers.iter().map(|handover| {
+            let filters = [to.code.filter(), to.code.filter()];
+            let blocks = filters.each_ref().map(|filter| filter.counter_block());
+            handover.give(Deciders { activation: self.activations, filters, chains: to.chains });
+            blocks
+        });
+        counters.collect()
+    }
+
+    fn wait_until_changed(&self) -> Result<(), EngineError> {
         let start = Instant::now();
         for (number, worker) in self.workers.iter().enumerate() {
-            while worker.handover.current() != activation.number {
+            while worker.handover.current() != self.activations {
                 if worker.thread.is_finished() || start.elapsed() > SWITCH_TIMEOUT {
                     return Err(EngineError::WorkerStuck { number });
                 }
@@ -90,36 +82,43 @@ impl Workers {
             }
             worker.handover.free_done();
         }
-        Ok(activation)
+        Ok(())
+    }
+}
+
+impl Datapath for Workers {
+    type Code = NativeCode;
+
+    /// Each worker changes between two bursts. Returns when all have; fails if one has ended or hangs.
+    fn activate(&mut self, policy: &Loaded<NativeCode>) -> Result<Counts, EngineError> {
+        let handovers: Vec<Arc<Handover>> = self.workers.iter().map(|worker| worker.handover.clone()).collect();
+        let next = self.give(&handovers, policy);
+        self.wait_until_changed()?;
+        let counted = self.counts();
+        self.counters = next;
+        Ok(counted)
     }
 
-    fn give(&mut self, handovers: &[Arc<Handover>], to: &Loaded) -> Activation {
-        self.activations += 1;
-        let number = self.activations;
-        let counters = handovers.iter().map(|handover| {
-            let filters = [to.code.filter(), to.code.filter()];
-            let blocks = filters.each_ref().map(|filter| filter.counter_block());
-            handover.give(Deciders { activation: number, filters, chains: to.chains });
-            blocks
-        });
-        Activation { number, counters: counters.collect() }
+    fn counts(&self) -> Counts {
+        self.counters.iter().map(|blocks| blocks.each_ref().map(CounterBlock::read)).collect()
     }
 
-    /// Counters of each worker's interfaces.
-    pub fn ports(&self) -> &[Vec<Arc<PortCounters>>] {
-        &self.ports
+    fn ports(&self) -> Vec<PortStatus> {
+        let status = |worker: usize, port: &Arc<PortCounters>| PortStatus {
+            worker,
+            interface: port.interface.clone(),
+            side: port.side,
+            reading: port.read(),
+        };
+        let workers = self.ports.iter().enumerate();
+        workers.flat_map(|(worker, ports)| ports.iter().map(move |port| status(worker, port))).collect()
     }
 
-    /// Whether a worker has ended, which only a failure makes it do before [`Workers::stop`].
-    pub fn has_failed(&self) -> bool {
+    fn has_failed(&self) -> bool {
         self.workers.iter().any(|worker| worker.thread.is_finished())
     }
 
-    /// Stops all workers and lets go of their lanes.
-    ///
-    /// # Errors
-    /// Why the first that failed did.
-    pub fn stop(&mut self) -> Result<(), EngineError> {
+    fn stop(&mut self) -> Result<(), EngineError> {
         self.stop.store(true, Ordering::Relaxed);
         let ended: Vec<_> = self.workers.drain(..).map(|worker| worker.thread.join()).collect();
         ended.into_iter().try_for_each(|ended| ended.unwrap_or_else(|panicked| panic::resume_unwind(panicked)))

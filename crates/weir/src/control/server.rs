@@ -2,7 +2,8 @@
 
 use super::{Answer, REQUEST_BYTES_MAX, Request};
 use crate::failure::Failure;
-use crate::run::controller::{Controller, Generation};
+use crate::run::controller::Controller;
+use crate::run::generation::{Generation, Loader};
 use serde_json::{Value, json};
 use std::fs;
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -34,8 +35,8 @@ impl Server {
         Ok(Server { path: path.to_owned(), listener: Some(listen(path)?) })
     }
 
-    /// Answers from `controller`.
-    pub fn serve(&mut self, controller: Arc<Mutex<Controller>>) {
+    /// Answers from `controller`; `loader` loads the policies that clients name.
+    pub fn serve<L: Loader>(&mut self, controller: Arc<Mutex<Controller<L::Datapath>>>, loader: L) {
         let Some(listener) = self.listener.take() else { return };
         let clients = Arc::new(AtomicUsize::new(0));
         thread::spawn(move || {
@@ -48,10 +49,10 @@ impl Server {
                     let _gone = answer(&stream, &Answer::Failed(format!("more than {CLIENTS_MAX} clients")));
                     continue;
                 }
-                let (controller, clients) = (controller.clone(), clients.clone());
+                let (controller, loader, clients) = (controller.clone(), loader.clone(), clients.clone());
                 thread::spawn(move || {
                     // A client that goes away needs no answer.
-                    let _gone = serve(&stream, &controller);
+                    let _gone = serve(&stream, &controller, &loader);
                     clients.fetch_sub(1, Ordering::Relaxed);
                 });
             }
@@ -89,7 +90,7 @@ fn may_connect(stream: &UnixStream) -> bool {
     peer.is_ok_and(|peer| peer.uid.is_root() || peer.uid == rustix::process::geteuid())
 }
 
-fn serve(stream: &UnixStream, controller: &Mutex<Controller>) -> io::Result<()> {
+fn serve<L: Loader>(stream: &UnixStream, controller: &Mutex<Controller<L::Datapath>>, loader: &L) -> io::Result<()> {
     stream.set_read_timeout(Some(SILENCE_MAX))?;
     let mut reader = BufReader::new(stream);
     loop {
@@ -99,7 +100,7 @@ fn serve(stream: &UnixStream, controller: &Mutex<Controller>) -> io::Result<()> 
             return Ok(());
         }
         let result = match serde_json::from_slice(&line) {
-            Ok(request) => perform(request, controller),
+            Ok(request) => perform(request, controller, loader),
             Err(error) => Err(Failure::Rejected(format!("weir: not a request: {error}"))),
         };
         answer(
@@ -122,9 +123,13 @@ fn answer(mut stream: &UnixStream, answer: &Answer) -> io::Result<()> {
     stream.write_all(&line)
 }
 
-fn perform(request: Request, controller: &Mutex<Controller>) -> Result<Value, Failure> {
+fn perform<L: Loader>(
+    request: Request,
+    controller: &Mutex<Controller<L::Datapath>>,
+    loader: &L,
+) -> Result<Value, Failure> {
     let lock = || controller.lock().unwrap_or_else(PoisonError::into_inner);
-    let status = |controller: &Controller| json!(controller.status());
+    let status = |controller: &Controller<L::Datapath>| json!(controller.status());
     match request {
         Request::Status => Ok(status(&lock())),
         Request::Stats => Ok(json!(lock().stats())),
@@ -133,7 +138,7 @@ fn perform(request: Request, controller: &Mutex<Controller>) -> Result<Value, Fa
                 return Err(Failure::Rejected(format!("weir: {}: not an absolute path", policy.display())));
             }
             // Compiled beside what runs; others are answered meanwhile.
-            let generation = Generation::prepare(&policy)?;
+            let generation = Generation::prepare(&policy, loader)?;
             Ok(json!({ "generation": lock().add(generation) }))
         }
         Request::Activate { generation, confirm_s } => {

@@ -1,12 +1,15 @@
 //! `weir run`: a policy between interfaces, in the foreground, until SIGINT or SIGTERM.
 
 pub mod controller;
+pub mod generation;
+pub mod stats;
 pub mod tally;
 
 use crate::cli::{LiveEngine, RunOptions};
 use crate::control::server::Server;
 use crate::failure::Failure;
-use controller::{Controller, Generation};
+use controller::Controller;
+use generation::{Generation, Loader, NativeLoader};
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,7 +17,7 @@ use std::thread;
 use std::time::Duration;
 use weir_engine::live::afpacket::AfPacketLane;
 use weir_engine::live::afxdp::AfXdpLane;
-use weir_engine::live::{Interfaces, Lane, Workers};
+use weir_engine::live::{Datapath, Interfaces, Lane, Loaded, Workers};
 
 /// How often the main thread looks whether something is due.
 const TICK: Duration = Duration::from_millis(50);
@@ -30,22 +33,32 @@ pub fn run(options: &RunOptions) -> Result<(), Failure> {
         signal_hook::flag::register(signal, stop.clone())
             .map_err(|error| Failure::Runtime(format!("signal {signal}: {error}")))?;
     }
-    let first = Generation::prepare(&options.policy)?;
+    run_on(options, &stop, NativeLoader, |first| Ok(Workers::start(lanes(options)?, first)?))
+}
+
+/// Runs the command on one kind of datapath; `start` takes the interfaces.
+fn run_on<L: Loader>(
+    options: &RunOptions,
+    stop: &AtomicBool,
+    loader: L,
+    start: impl FnOnce(&Loaded<<L::Datapath as Datapath>::Code>) -> Result<L::Datapath, Failure>,
+) -> Result<(), Failure> {
+    let first = Generation::prepare(&options.policy, &loader)?;
     let loaded = first.loaded(None)?;
     // Before any interface is touched: another Weir may hold them.
     let mut server = Server::listen(&options.control)?;
-    let (workers, activation) = Workers::start(lanes(options)?, &loaded)?;
-    let controller = Arc::new(Mutex::new(Controller::new(workers, activation, first)));
-    server.serve(controller.clone());
+    let controller = Controller::new(start(&loaded)?, first);
+    let workers = controller.status().workers;
+    let controller = Arc::new(Mutex::new(controller));
+    server.serve(controller.clone(), loader);
     eprintln!(
-        "weir: {} between {} and {}, {} workers; control at {}",
+        "weir: {} between {} and {}, {workers} workers; control at {}",
         options.policy.display(),
         options.lower.join(", "),
         options.upper.join(", "),
-        options.workers,
         options.control.display()
     );
-    let ended = watch(&controller, &stop);
+    let ended = watch(&controller, stop);
     drop(server);
     end(&controller).and(ended)
 }
@@ -61,7 +74,7 @@ fn refuse_repeats(options: &RunOptions) -> Result<(), Failure> {
 }
 
 /// Until told to stop, or a worker fails.
-fn watch(controller: &Mutex<Controller>, stop: &AtomicBool) -> Result<(), Failure> {
+fn watch<D: Datapath>(controller: &Mutex<Controller<D>>, stop: &AtomicBool) -> Result<(), Failure> {
     while !stop.load(Ordering::Relaxed) {
         thread::sleep(TICK);
         let mut controller = controller.lock().unwrap_or_else(PoisonError::into_inner);
@@ -76,7 +89,7 @@ fn watch(controller: &Mutex<Controller>, stop: &AtomicBool) -> Result<(), Failur
 }
 
 /// Stops the workers; says why one failed.
-fn end(controller: &Mutex<Controller>) -> Result<(), Failure> {
+fn end<D: Datapath>(controller: &Mutex<Controller<D>>) -> Result<(), Failure> {
     controller.lock().unwrap_or_else(PoisonError::into_inner).stop()
 }
 

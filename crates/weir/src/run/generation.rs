@@ -1,0 +1,87 @@
+//! Policies that stand ready: compiled and loaded for the datapath, to be activated at once.
+
+use crate::failure::Failure;
+use crate::policy::Policy;
+use crate::run::stats::GenerationStatus;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use weir_engine::NativeCode;
+use weir_engine::cpu::Cpu;
+use weir_engine::live::{Datapath, Loaded, Workers};
+use weir_policy::ir::{Direction, Program};
+
+/// How a policy gets into the form that a datapath takes.
+pub trait Loader: Clone + Send + 'static {
+    /// The datapath.
+    type Datapath: Datapath + 'static;
+
+    /// Compiles and loads a policy; what runs is not touched.
+    ///
+    /// # Errors
+    /// The compiler, the loader or the kernel refuses it.
+    fn load(&self, policy: &Policy) -> Result<Arc<<Self::Datapath as Datapath>::Code>, Failure>;
+}
+
+/// Native code, for workers.
+#[derive(Clone, Copy, Debug)]
+pub struct NativeLoader;
+
+impl Loader for NativeLoader {
+    type Datapath = Workers;
+
+    fn load(&self, policy: &Policy) -> Result<Arc<NativeCode>, Failure> {
+        policy.load_code(&policy.native_object(Cpu::Native)?.object)
+    }
+}
+
+/// A policy that was compiled and loaded, and can be activated at once. `C` is its code.
+pub struct Generation<C> {
+    /// Its number, from 1.
+    pub id: u64,
+    path: PathBuf,
+    policy: Policy,
+    code: Arc<C>,
+}
+
+impl<C> Generation<C> {
+    /// Reads, checks, compiles and loads a policy. What runs is not touched.
+    ///
+    /// # Errors
+    /// The policy is wrong, or cannot be compiled or loaded.
+    pub fn prepare<L: Loader<Datapath: Datapath<Code = C>>>(path: &Path, loader: &L) -> Result<Self, Failure> {
+        let policy = Policy::load(path)?;
+        policy.print_warnings();
+        let code = loader.load(&policy)?;
+        Ok(Generation { id: 0, path: path.to_owned(), policy, code })
+    }
+
+    /// What it means.
+    pub fn program(&self) -> &Program {
+        &self.policy.program
+    }
+
+    /// The code and the chains of a posture.
+    ///
+    /// # Errors
+    /// There is no such posture.
+    pub fn loaded(&self, posture: Option<&str>) -> Result<Loaded<C>, Failure> {
+        let chain = |direction| {
+            self.program().chain(posture, direction).ok_or_else(|| {
+                let posture = posture.unwrap_or_default();
+                Failure::Rejected(format!("weir: {} has no posture {posture}", self.path.display()))
+            })
+        };
+        Ok(Loaded { code: self.code.clone(), chains: [chain(Direction::Upstream)?, chain(Direction::Downstream)?] })
+    }
+
+    /// What `ctl status` says of it.
+    pub fn status(&self) -> GenerationStatus {
+        let postures = self.program().chains.iter().step_by(2).filter_map(|chain| chain.posture.clone());
+        GenerationStatus {
+            id: self.id,
+            policy: self.path.display().to_string(),
+            postures: postures.collect(),
+            rules: self.program().rules.len(),
+        }
+    }
+}

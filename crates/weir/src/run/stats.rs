@@ -1,0 +1,127 @@
+//! What a running Weir says of itself: `ctl status` and `ctl stats`.
+
+use crate::run::tally::Tally;
+use serde::{Deserialize, Serialize};
+use weir_engine::live::{PortReading, PortStatus, Side};
+
+/// `ctl status`
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Status {
+    /// Seconds since the start.
+    pub uptime_s: f64,
+    /// Threads that move packets.
+    pub workers: usize,
+    /// The generation that decides.
+    pub generation: u64,
+    /// Its posture; the base policy's if none.
+    pub posture: Option<String>,
+    /// How often who decides was changed.
+    pub activations: u64,
+    /// Seconds left to confirm the last change in.
+    pub confirm_left_s: Option<f64>,
+    /// What `rollback` goes back to.
+    pub rollback_to: Option<u64>,
+    /// All generations that stand ready.
+    pub generations: Vec<GenerationStatus>,
+}
+
+/// A generation that stands ready.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct GenerationStatus {
+    /// Its number.
+    pub id: u64,
+    /// The policy's file.
+    pub policy: String,
+    /// Its postures besides the base policy.
+    pub postures: Vec<String>,
+    /// Rules.
+    pub rules: usize,
+}
+
+/// `ctl stats`
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Stats {
+    /// Packets from the lower side.
+    pub upstream: DirectionStats,
+    /// Packets from the upper side.
+    pub downstream: DirectionStats,
+    /// Interfaces, over all workers.
+    pub interfaces: Vec<InterfaceStats>,
+}
+
+/// One direction since the last activation, and in total.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct DirectionStats {
+    /// Since the last activation.
+    #[serde(flatten)]
+    pub current: Tally,
+    /// Since the start.
+    pub total: Tally,
+}
+
+/// What became of packets at an interface.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct InterfaceStats {
+    /// Its name.
+    pub interface: String,
+    /// `lower`, `upper`.
+    pub side: String,
+    /// Packets received.
+    pub rx_packets: u64,
+    /// Their bytes.
+    pub rx_bytes: u64,
+    /// Packets sent.
+    pub tx_packets: u64,
+    /// Their bytes.
+    pub tx_bytes: u64,
+    /// Packets that nobody decided about, because the receive queue was full.
+    pub rx_missed: u64,
+    /// Accepted packets that could not be sent, by reason.
+    pub tx_dropped: TxDropped,
+}
+
+/// Accepted packets that could not be sent, by reason.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct TxDropped {
+    /// The transmit queue was full.
+    pub tx_full: u64,
+    /// The interface was down or gone.
+    pub link_down: u64,
+    /// The interface takes none so long.
+    pub tx_too_long: u64,
+    /// There is no interface to divert to.
+    pub no_divert: u64,
+}
+
+impl InterfaceStats {
+    /// Sums over all workers; an interface has ports of each of them.
+    pub fn sums(ports: &[PortStatus]) -> Vec<Self> {
+        let mut sums: Vec<(&PortStatus, PortReading)> = Vec::new();
+        for port in ports {
+            match sums.iter_mut().find(|(one, _)| one.interface == port.interface && one.side == port.side) {
+                Some((_, sum)) => *sum = sum.plus(port.reading),
+                None => sums.push((port, port.reading)),
+            }
+        }
+        sums.into_iter().map(|(port, sum)| Self::of(port, sum)).collect()
+    }
+
+    fn of(port: &PortStatus, sum: PortReading) -> Self {
+        InterfaceStats {
+            interface: port.interface.clone(),
+            side: if port.side == Side::Lower { "lower" } else { "upper" }.to_owned(),
+            rx_packets: sum.rx_packets,
+            rx_bytes: sum.rx_bytes,
+            tx_packets: sum.tx_packets,
+            tx_bytes: sum.tx_bytes,
+            rx_missed: sum.rx_missed,
+            tx_dropped: TxDropped {
+                tx_full: sum.tx_full,
+                link_down: sum.tx_link_down,
+                tx_too_long: sum.tx_too_long,
+                no_divert: sum.no_divert,
+            },
+        }
+    }
+}
