@@ -2,6 +2,8 @@
 
 #[path = "live/box_under_test.rs"]
 mod box_under_test;
+#[path = "live/exits.rs"]
+mod exits;
 #[path = "live/hosts.rs"]
 mod hosts;
 

@@ -1,6 +1,7 @@
 //! `weir run` on the box, and its control socket.
 
 use crate::hosts::Host;
+use nix::unistd::Pid;
 use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -24,11 +25,10 @@ impl Running {
     /// Starts it on the host, and waits until it answers.
     pub fn start(host: &Host, folder: &Path, policy: &str, engine: &str, workers: usize) -> Self {
         let (control, log) = (folder.join("control.sock"), folder.join("log"));
-        let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
-        command.args(["run", policy, "--engine", engine, "--lower", "lower", "--upper", "upper"]);
-        command.args(["--workers", &workers.to_string(), "--control"]).arg(&control).current_dir(folder);
+        let mut command = command(folder, policy, engine);
+        command.args(["--workers", &workers.to_string()]);
         let file = fs::File::create(&log).expect("the folder can be written to");
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(file).env("NO_COLOR", "1");
+        command.stdout(Stdio::null()).stderr(file);
         let child = host.run(move || command.spawn().expect("the program was built"));
         let mut running = Running { child, control, log };
         let start = Instant::now();
@@ -38,6 +38,17 @@ impl Running {
             std::thread::sleep(Duration::from_millis(10));
         }
         running
+    }
+
+    /// Starts it where it cannot be; its exit code, and what it says.
+    pub fn refused(host: &Host, folder: &Path, policy: &str, engine: &str) -> (i32, String) {
+        let mut command = command(folder, policy, engine);
+        let output = host.run(move || command.output().expect("the program was built"));
+        (output.status.code().unwrap_or(-1), String::from_utf8_lossy(&output.stderr).into_owned())
+    }
+
+    pub fn pid(&self) -> Pid {
+        Pid::from_raw(self.child.id() as i32)
     }
 
     pub fn ask(&self, request: &Request) -> Result<Value, Failure> {
@@ -98,8 +109,7 @@ impl Running {
 
     /// Ends it as an operator does; its exit code.
     pub fn stop(mut self) -> i32 {
-        let pid = nix::unistd::Pid::from_raw(self.child.id() as i32);
-        nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGTERM).expect("it runs");
+        nix::sys::signal::kill(self.pid(), nix::sys::signal::Signal::SIGTERM).expect("it runs");
         self.child.wait().expect("it ends").code().unwrap_or(-1)
     }
 
@@ -108,6 +118,14 @@ impl Running {
         self.child.kill().expect("it runs");
         self.child.wait().expect("it ends");
     }
+}
+
+/// `weir run` between the wires.
+fn command(folder: &Path, policy: &str, engine: &str) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
+    command.args(["run", policy, "--engine", engine, "--lower", "lower", "--upper", "upper", "--control"]);
+    command.arg(folder.join("control.sock")).current_dir(folder).stdin(Stdio::null()).env("NO_COLOR", "1");
+    command
 }
 
 impl Drop for Running {

@@ -30,6 +30,9 @@ pub enum Command {
     Diff(DiffOptions),
     /// Run a policy between interfaces, until SIGINT or SIGTERM.
     Run(RunOptions),
+    /// Wait for the end of the Weir that has started it.
+    #[command(hide = true)]
+    Guard(GuardOptions),
     /// Ask a running Weir, and change what it does.
     Ctl(CtlOptions),
     /// Measure: the tables and figures of the papers as named scenarios.
@@ -227,6 +230,17 @@ pub struct RunOptions {
     /// The control socket.
     #[arg(long, value_name = "PATH", default_value = control::DEFAULT_PATH)]
     pub control: PathBuf,
+}
+
+/// `weir guard`
+#[derive(Debug, Args)]
+pub struct GuardOptions {
+    /// Interfaces towards the network.
+    #[arg(long, value_name = "IF", value_delimiter = ',', required = true)]
+    pub lower: Vec<String>,
+    /// Interfaces towards what is protected.
+    #[arg(long, value_name = "IF", value_delimiter = ',', required = true)]
+    pub upper: Vec<String>,
 }
 
 /// Threads that move packets, at most.

@@ -2,6 +2,7 @@
 
 pub mod controller;
 pub mod generation;
+pub mod guard;
 pub mod stats;
 pub mod tally;
 
@@ -10,6 +11,7 @@ use crate::control::server::Server;
 use crate::failure::Failure;
 use controller::Controller;
 use generation::{Generation, Loader, NativeLoader};
+use guard::Guard;
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -47,10 +49,24 @@ fn run_on<L: Loader>(
     let loaded = first.loaded(None)?;
     // Before any interface is touched: another Weir may hold them.
     let mut server = Server::listen(&options.control)?;
-    let controller = Controller::new(start(&loaded)?, first);
-    let workers = controller.status().workers;
-    let controller = Arc::new(Mutex::new(controller));
-    server.serve(controller.clone(), loader);
+    let on_exit = first.program().on_exit;
+    let guard = Arc::new(Guard::start(interfaces(options), on_exit)?);
+    let ran = (|| {
+        let datapath = start(&loaded)?;
+        guard.take_over(on_exit)?;
+        let controller = Arc::new(Mutex::new(Controller::new(datapath, first, guard.clone())));
+        server.serve(controller.clone(), loader);
+        report_start(options, &controller);
+        let ended = watch(&controller, &guard, stop);
+        guard.open_early();
+        end(&controller).and(ended)
+    })();
+    drop(server);
+    ran.and(guard.end())
+}
+
+fn report_start<D: Datapath>(options: &RunOptions, controller: &Mutex<Controller<D>>) {
+    let workers = controller.lock().unwrap_or_else(PoisonError::into_inner).status().workers;
     eprintln!(
         "weir: {} between {} and {}, {workers} workers; control at {}",
         options.policy.display(),
@@ -58,9 +74,10 @@ fn run_on<L: Loader>(
         options.upper.join(", "),
         options.control.display()
     );
-    let ended = watch(&controller, stop);
-    drop(server);
-    end(&controller).and(ended)
+}
+
+fn interfaces(options: &RunOptions) -> Interfaces {
+    Interfaces { lower: options.lower.clone(), upper: options.upper.clone(), divert: options.divert.clone() }
 }
 
 /// Packets that come back in where they went out would go round for ever.
@@ -74,9 +91,10 @@ fn refuse_repeats(options: &RunOptions) -> Result<(), Failure> {
 }
 
 /// Until told to stop, or a worker fails.
-fn watch<D: Datapath>(controller: &Mutex<Controller<D>>, stop: &AtomicBool) -> Result<(), Failure> {
+fn watch<D: Datapath>(controller: &Mutex<Controller<D>>, guard: &Guard, stop: &AtomicBool) -> Result<(), Failure> {
     while !stop.load(Ordering::Relaxed) {
         thread::sleep(TICK);
+        guard.renew();
         let mut controller = controller.lock().unwrap_or_else(PoisonError::into_inner);
         if controller.has_failed() {
             break;
@@ -94,8 +112,7 @@ fn end<D: Datapath>(controller: &Mutex<Controller<D>>) -> Result<(), Failure> {
 }
 
 fn lanes(options: &RunOptions) -> Result<Vec<Box<dyn Lane>>, Failure> {
-    let interfaces =
-        Interfaces { lower: options.lower.clone(), upper: options.upper.clone(), divert: options.divert.clone() };
+    let interfaces = interfaces(options);
     Ok(match options.engine {
         LiveEngine::Afpacket => boxed(AfPacketLane::open(&interfaces, options.workers)?),
         LiveEngine::Afxdp => {
