@@ -24,9 +24,14 @@ pub struct Running {
 impl Running {
     /// Starts it on the host, and waits until it answers.
     pub fn start(host: &Host, folder: &Path, policy: &str, engine: &str, workers: usize) -> Self {
+        Self::start_with(host, folder, policy, engine, &["--workers", &workers.to_string()])
+    }
+
+    /// The same with options.
+    pub fn start_with(host: &Host, folder: &Path, policy: &str, engine: &str, options: &[&str]) -> Self {
         let (control, log) = (folder.join("control.sock"), folder.join("log"));
         let mut command = command(folder, policy, engine);
-        command.args(["--workers", &workers.to_string()]);
+        command.args(options);
         let file = fs::File::create(&log).expect("the folder can be written to");
         command.stdout(Stdio::null()).stderr(file);
         let child = host.run(move || command.spawn().expect("the program was built"));

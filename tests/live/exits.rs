@@ -268,3 +268,47 @@ fn programs_of_others_are_named_and_left_alone() {
         assert_eq!(Wires::of(hosts), before, "{engine}");
     });
 }
+
+#[test]
+fn a_dead_link_is_carried_across_and_up_again_in_the_end() {
+    each_engine(|engine, hosts, folder| {
+        put_both(folder);
+        let _echo = Echo::start(hosts);
+        let before = Wires::of(hosts);
+        let wires = |what: &str, wanted: [(bool, bool); 2]| {
+            let seen = || ["lower", "upper"].map(|name| Wire::of(hosts, name)).map(|wire| (wire.up, wire.carrier));
+            wait_until(&format!("{engine}: {what}: {wanted:?}"), || seen() == wanted);
+        };
+        let (all, left, right) = ([(true, true); 2], [(true, false), (false, false)], [(false, false), (true, false)]);
+        for end in [End::Told, End::Killed] {
+            let carry = || Running::start_with(&hosts.weir, folder, "block.weir", engine, &["--carry-link"]);
+            let running = carry();
+            assert!(passes(hosts, PATIENCE), "{engine}: {}", running.log());
+            for (host, wire, dead) in [(&hosts.client, "c", left), (&hosts.server, "s", right)] {
+                host.call("ip", &format!("link set {wire} down"));
+                wires("its neighbour has gone", dead);
+                host.call("ip", &format!("link set {wire} up"));
+                wires("its neighbour is back", all);
+            }
+            assert!(passes(hosts, PATIENCE), "{engine}: {}", running.log());
+            assert!(!running.log().contains("carry-link"), "{}", running.log());
+
+            // In the end it is up again, though its neighbour is not there.
+            hosts.client.call("ip", "link set c down");
+            wires("its neighbour has gone", left);
+            end.of(running);
+            wires("nobody carries", [(true, false), (true, true)]);
+            hosts.client.call("ip", "link set c up");
+            wait_until("nothing is left", || Wires::of(hosts) == before);
+
+            // What its owner has taken down stays so.
+            let running = carry();
+            hosts.set_link("lower", "down");
+            wires("its owner has taken it down", [(false, false); 2]);
+            end.of(running);
+            wires("nobody carries", [(false, false), (true, true)]);
+            hosts.set_link("lower", "up");
+            wait_until("nothing is left", || Wires::of(hosts) == before);
+        }
+    });
+}

@@ -227,6 +227,9 @@ pub struct RunOptions {
     /// Threads that move packets, each with a queue of every interface.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = workers)]
     pub workers: usize,
+    /// Take an interface down while there is no link opposite, so that its neighbour notices.
+    #[arg(long)]
+    pub carry_link: bool,
     /// The control socket.
     #[arg(long, value_name = "PATH", default_value = control::DEFAULT_PATH)]
     pub control: PathBuf,

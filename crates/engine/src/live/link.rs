@@ -17,6 +17,16 @@ pub struct LinkSwitch {
     any: OwnedFd,
 }
 
+/// `ETHTOOL_GLINK`
+const GET_LINK: u32 = 0xa;
+
+/// `struct ethtool_value`
+#[repr(C)]
+struct Link {
+    cmd: u32,
+    data: u32,
+}
+
 /// What the kernel says of an interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LinkState {
@@ -59,13 +69,23 @@ impl LinkSwitch {
     pub fn state(&self) -> Result<LinkState, EngineError> {
         let flags = self.flags()?;
         let has = |flag: i32| flags & flag != 0;
-        Ok(LinkState { up: has(libc::IFF_UP), carrier: has(libc::IFF_RUNNING), promiscuous: has(libc::IFF_PROMISC) })
+        // The flag comes up to a second late; there are drivers that cannot be asked.
+        let carrier = self.carrier().unwrap_or_else(|_| has(libc::IFF_RUNNING));
+        Ok(LinkState { up: has(libc::IFF_UP), carrier, promiscuous: has(libc::IFF_PROMISC) })
+    }
+
+    /// Whether it may be changed. Nothing of it is.
+    ///
+    /// # Errors
+    /// There is no such interface, or no right to change it (CAP_NET_ADMIN).
+    pub fn check_right(&self) -> Result<(), EngineError> {
+        self.set(self.flags()?)
     }
 
     /// Takes it down: its neighbour sees the wire go dead.
     ///
     /// # Errors
-    /// There is no such interface, or no right to change it (CAP_NET_ADMIN).
+    /// As [`LinkSwitch::check_right`].
     pub fn take_down(&self) -> Result<(), EngineError> {
         self.change(|flags| flags & !libc::IFF_UP)
     }
@@ -73,7 +93,7 @@ impl LinkSwitch {
     /// Puts it up.
     ///
     /// # Errors
-    /// As [`LinkSwitch::take_down`].
+    /// As [`LinkSwitch::check_right`].
     pub fn put_up(&self) -> Result<(), EngineError> {
         self.change(|flags| flags | libc::IFF_UP)
     }
@@ -81,7 +101,7 @@ impl LinkSwitch {
     /// Takes packets that are for others too, until [`LinkSwitch::take_own`]; no process has to stay for that.
     ///
     /// # Errors
-    /// As [`LinkSwitch::take_down`].
+    /// As [`LinkSwitch::check_right`].
     pub fn take_all(&self) -> Result<(), EngineError> {
         self.change(|flags| flags | libc::IFF_PROMISC)
     }
@@ -89,18 +109,19 @@ impl LinkSwitch {
     /// Ends [`LinkSwitch::take_all`].
     ///
     /// # Errors
-    /// As [`LinkSwitch::take_down`].
+    /// As [`LinkSwitch::check_right`].
     pub fn take_own(&self) -> Result<(), EngineError> {
         self.change(|flags| flags & !libc::IFF_PROMISC)
     }
 
     fn change(&self, change: impl Fn(i32) -> i32) -> Result<(), EngineError> {
         let flags = self.flags()?;
-        if change(flags) == flags {
-            return Ok(());
-        }
+        if change(flags) == flags { Ok(()) } else { self.set(change(flags)) }
+    }
+
+    fn set(&self, flags: i32) -> Result<(), EngineError> {
         let mut request = self.request()?;
-        request.ifr_ifru.ifru_flags = change(flags) as i16;
+        request.ifr_ifru.ifru_flags = flags as i16;
         self.ask(libc::SIOCSIFFLAGS, &mut request)
     }
 
@@ -109,6 +130,15 @@ impl LinkSwitch {
         self.ask(libc::SIOCGIFFLAGS, &mut request)?;
         // SAFETY: SIOCGIFFLAGS has filled the flags; and zeros, as which they began, are flags as well.
         Ok(i32::from(unsafe { request.ifr_ifru.ifru_flags }))
+    }
+
+    /// What the driver says of the wire.
+    fn carrier(&self) -> Result<bool, EngineError> {
+        let mut link = Link { cmd: GET_LINK, data: 0 };
+        let mut request = self.request()?;
+        request.ifr_ifru.ifru_data = (&raw mut link).cast();
+        self.ask(libc::SIOCETHTOOL as _, &mut request)?;
+        Ok(link.data != 0)
     }
 
     /// A request that names the interface, with a zero at its end.
@@ -125,7 +155,8 @@ impl LinkSwitch {
     }
 
     fn ask(&self, what: libc::Ioctl, request: &mut libc::ifreq) -> Result<(), EngineError> {
-        // SAFETY: the request is an ifreq that names an interface, with a zero at the end; the kernel writes into it alone.
+        // SAFETY: the request is an ifreq that names an interface, with a zero at the end; where `what` takes a pointer, it points to a
+        // structure of the kernel's, which outlives the call.
         let error = unsafe { libc::ioctl(self.any.as_raw_fd(), what, &raw mut *request) };
         if error == 0 { Ok(()) } else { Err(failed(&self.interface, io::Error::last_os_error())) }
     }

@@ -1,5 +1,6 @@
 //! `weir run`: a policy between interfaces, in the foreground, until SIGINT or SIGTERM.
 
+mod carry;
 pub mod controller;
 pub mod generation;
 pub mod guard;
@@ -9,6 +10,7 @@ pub mod tally;
 use crate::cli::{LiveEngine, RunOptions};
 use crate::control::server::Server;
 use crate::failure::Failure;
+use carry::CarriedLinks;
 use controller::Controller;
 use generation::{Generation, Loader, NativeLoader};
 use guard::Guard;
@@ -57,7 +59,8 @@ fn run_on<L: Loader>(
         let controller = Arc::new(Mutex::new(Controller::new(datapath, first, guard.clone())));
         server.serve(controller.clone(), loader);
         report_start(options, &controller);
-        let ended = watch(&controller, &guard, stop);
+        let carried = options.carry_link.then(|| CarriedLinks::watch(&interfaces(options))).transpose()?;
+        let ended = watch(&controller, &guard, carried, stop);
         guard.open_early();
         end(&controller).and(ended)
     })();
@@ -91,10 +94,18 @@ fn refuse_repeats(options: &RunOptions) -> Result<(), Failure> {
 }
 
 /// Until told to stop, or a worker fails.
-fn watch<D: Datapath>(controller: &Mutex<Controller<D>>, guard: &Guard, stop: &AtomicBool) -> Result<(), Failure> {
+fn watch<D: Datapath>(
+    controller: &Mutex<Controller<D>>,
+    guard: &Guard,
+    mut carried: Option<CarriedLinks>,
+    stop: &AtomicBool,
+) -> Result<(), Failure> {
     while !stop.load(Ordering::Relaxed) {
         thread::sleep(TICK);
         guard.renew();
+        if let Some(carried) = &mut carried {
+            carried.step(guard);
+        }
         let mut controller = controller.lock().unwrap_or_else(PoisonError::into_inner);
         if controller.has_failed() {
             break;
