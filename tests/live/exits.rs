@@ -151,11 +151,9 @@ fn the_link_forwards_or_blocks_as_the_policy_says_however_weir_ends() {
         // Between hosts that take packets from programs, and where the kernel has to carry them.
         for (end, receivers) in [(End::Told, "off"), (End::Killed, "on")] {
             let at = format!("{engine} {end:?}, gro {receivers}");
-            for (host, wire) in [(&hosts.client, "c"), (&hosts.server, "s")] {
-                host.call("ethtool", &format!("-K {wire} gro {receivers}"));
-            }
             let running = Running::start(&hosts.weir, folder, "forward.weir", engine, 1);
             assert!(passes(hosts, PATIENCE), "{at}: {}", running.log());
+            set_receivers(hosts, receivers);
             end.of(running);
             wait_until("everything passes", || Wires::of(hosts).programs() == ["weir_bypass_all"; 2]);
             assert!(passes(hosts, PATIENCE), "{at}: {:?}", Wires::of(hosts));
@@ -164,6 +162,7 @@ fn the_link_forwards_or_blocks_as_the_policy_says_however_weir_ends() {
             assert_eq!(native, receivers == "on", "{at}: {:?}", Wires::of(hosts));
 
             // The next one takes the place of what is there, and leaves nothing.
+            set_receivers(hosts, "on");
             let running = Running::start(&hosts.weir, folder, "block.weir", engine, 1);
             assert!(!Wires::of(hosts).programs().contains(&"weir_bypass_all"), "{at}: {}", running.log());
             assert!(passes(hosts, PATIENCE), "{at}: {}", running.log());
@@ -173,6 +172,13 @@ fn the_link_forwards_or_blocks_as_the_policy_says_however_weir_ends() {
             assert!(!passes(hosts, SILENCE), "{at}");
         }
     });
+}
+
+/// Whether the hosts take packets from programs.
+fn set_receivers(hosts: &Hosts, state: &str) {
+    for (host, wire) in [(&hosts.client, "c"), (&hosts.server, "s")] {
+        host.call("ethtool", &format!("-K {wire} gro {state}"));
+    }
 }
 
 #[test]

@@ -93,6 +93,8 @@ impl Hosts {
             host.ip(&format!("link set {far} up"));
             // On a real wire checksums are finished; on a virtual one the sender leaves that to nobody.
             host.call("ethtool", &format!("-K {far} tx off"));
+            // Packets that a driver redirects reach a virtual wire's other end only if that polls.
+            host.call("ethtool", &format!("-K {far} gro on"));
         }
         hosts
     }

@@ -230,6 +230,9 @@ pub struct RunOptions {
     /// Take an interface down while there is no link opposite, so that its neighbour notices.
     #[arg(long)]
     pub carry_link: bool,
+    /// Workers without packets ask the driver for some, again and again, instead of sleeping: less delay for a whole core each. Of afxdp.
+    #[arg(long)]
+    pub busy_poll: bool,
     /// The control socket.
     #[arg(long, value_name = "PATH", default_value = control::DEFAULT_PATH)]
     pub control: PathBuf,
@@ -263,6 +266,8 @@ pub enum LiveEngine {
     Afpacket,
     /// AF_XDP sockets.
     Afxdp,
+    /// Programs in the kernel: no thread of ours touches a packet.
+    Xdp,
 }
 
 /// `weir ctl`
@@ -348,6 +353,9 @@ pub struct BenchOptions {
     /// Scenario `tables`: only these keys; may be given more than once.
     #[arg(long, value_name = "NAME")]
     pub keys: Vec<String>,
+    /// Scenario `live`: only this engine or contender; may be given more than once.
+    #[arg(long, value_name = "NAME")]
+    pub only: Vec<String>,
     /// Draw the result.
     #[arg(long, value_name = "SVG")]
     pub plot: Option<PathBuf>,

@@ -16,6 +16,8 @@ pub mod afxdp;
 pub mod attach;
 pub mod bypass;
 pub mod datapath;
+mod device;
+mod divert;
 pub mod lane;
 pub mod link;
 pub mod memory;
@@ -23,7 +25,8 @@ mod redirect;
 mod resident;
 mod worker;
 mod workers;
+pub mod xdp;
 
 pub use datapath::{Counts, Datapath, Loaded, PortStatus};
-pub use lane::{Interfaces, Lane, PortCounters, PortReading, Side};
+pub use lane::{Interfaces, Lane, PortCounters, PortReading, Role, Side, facing_interface};
 pub use workers::Workers;

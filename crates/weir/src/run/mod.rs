@@ -12,15 +12,17 @@ use crate::control::server::Server;
 use crate::failure::Failure;
 use carry::CarriedLinks;
 use controller::Controller;
-use generation::{Generation, Loader, NativeLoader};
+use generation::{Generation, KernelLoader, Loader, NativeLoader};
 use guard::Guard;
+use stats::Status;
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 use weir_engine::live::afpacket::AfPacketLane;
-use weir_engine::live::afxdp::AfXdpLane;
+use weir_engine::live::afxdp::{AfXdpLane, Waiting};
+use weir_engine::live::xdp::{KernelPath, Ports};
 use weir_engine::live::{Datapath, Interfaces, Lane, Loaded, Workers};
 
 /// How often the main thread looks whether something is due.
@@ -32,44 +34,78 @@ const TICK: Duration = Duration::from_millis(50);
 /// The policy is wrong, an interface cannot be used, or a worker fails.
 pub fn run(options: &RunOptions) -> Result<(), Failure> {
     refuse_repeats(options)?;
+    if options.busy_poll && options.engine != LiveEngine::Afxdp {
+        return Err(Failure::Rejected("weir: --busy-poll is of the engine afxdp".to_owned()));
+    }
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
         signal_hook::flag::register(signal, stop.clone())
             .map_err(|error| Failure::Runtime(format!("signal {signal}: {error}")))?;
     }
-    run_on(options, &stop, NativeLoader, |first| Ok(Workers::start(lanes(options)?, first)?))
+    // Before any interface is touched: another Weir may hold them.
+    let server = Server::listen(&options.control)?;
+    let interfaces = interfaces(options);
+    match options.engine {
+        LiveEngine::Xdp => {
+            let ports = Arc::new(Ports::of(&interfaces)?);
+            let loader = KernelLoader { ports: ports.clone() };
+            run_on(options, server, &stop, loader, |first| Ok(KernelPath::start(ports, first)?))
+        }
+        LiveEngine::Afpacket => {
+            run_workers(options, server, &stop, || Ok(boxed(AfPacketLane::open(&interfaces, options.workers)?)))
+        }
+        LiveEngine::Afxdp => {
+            let waiting = if options.busy_poll { Waiting::BusyPoll } else { Waiting::Sleep };
+            let open = || AfXdpLane::open(&interfaces, options.workers, waiting);
+            run_workers(options, server, &stop, || Ok(boxed(open()?)))
+        }
+    }
+}
+
+/// Runs the command on workers in user space, each with a lane.
+fn run_workers(
+    options: &RunOptions,
+    server: Server,
+    stop: &AtomicBool,
+    open: impl FnOnce() -> Result<Vec<Box<dyn Lane>>, Failure>,
+) -> Result<(), Failure> {
+    run_on(options, server, stop, NativeLoader, |first| Ok(Workers::start(open()?, first)?))
 }
 
 /// Runs the command on one kind of datapath; `start` takes the interfaces.
 fn run_on<L: Loader>(
     options: &RunOptions,
+    mut server: Server,
     stop: &AtomicBool,
     loader: L,
     start: impl FnOnce(&Loaded<<L::Datapath as Datapath>::Code>) -> Result<L::Datapath, Failure>,
 ) -> Result<(), Failure> {
     let first = Generation::prepare(&options.policy, &loader)?;
     let loaded = first.loaded(None)?;
-    // Before any interface is touched: another Weir may hold them.
-    let mut server = Server::listen(&options.control)?;
     let on_exit = first.program().on_exit;
     let guard = Arc::new(Guard::start(interfaces(options), on_exit)?);
     let ran = (|| {
         let datapath = start(&loaded)?;
         guard.take_over(on_exit)?;
         let controller = Arc::new(Mutex::new(Controller::new(datapath, first, guard.clone())));
-        server.serve(controller.clone(), loader);
         report_start(options, &controller);
+        server.serve(controller.clone(), loader);
         let carried = options.carry_link.then(|| CarriedLinks::watch(&interfaces(options))).transpose()?;
         let ended = watch(&controller, &guard, carried, stop);
+        drop(server);
         guard.open_early();
         end(&controller).and(ended)
     })();
-    drop(server);
     ran.and(guard.end())
 }
 
+fn interfaces(options: &RunOptions) -> Interfaces {
+    Interfaces { lower: options.lower.clone(), upper: options.upper.clone(), divert: options.divert.clone() }
+}
+
 fn report_start<D: Datapath>(options: &RunOptions, controller: &Mutex<Controller<D>>) {
-    let workers = controller.lock().unwrap_or_else(PoisonError::into_inner).status().workers;
+    let Status { workers, access, .. } = controller.lock().unwrap_or_else(PoisonError::into_inner).status();
+    access.iter().for_each(|access| eprintln!("weir: {access}"));
     eprintln!(
         "weir: {} between {} and {}, {workers} workers; control at {}",
         options.policy.display(),
@@ -77,10 +113,6 @@ fn report_start<D: Datapath>(options: &RunOptions, controller: &Mutex<Controller
         options.upper.join(", "),
         options.control.display()
     );
-}
-
-fn interfaces(options: &RunOptions) -> Interfaces {
-    Interfaces { lower: options.lower.clone(), upper: options.upper.clone(), divert: options.divert.clone() }
 }
 
 /// Packets that come back in where they went out would go round for ever.
@@ -120,20 +152,6 @@ fn watch<D: Datapath>(
 /// Stops the workers; says why one failed.
 fn end<D: Datapath>(controller: &Mutex<Controller<D>>) -> Result<(), Failure> {
     controller.lock().unwrap_or_else(PoisonError::into_inner).stop()
-}
-
-fn lanes(options: &RunOptions) -> Result<Vec<Box<dyn Lane>>, Failure> {
-    let interfaces = interfaces(options);
-    Ok(match options.engine {
-        LiveEngine::Afpacket => boxed(AfPacketLane::open(&interfaces, options.workers)?),
-        LiveEngine::Afxdp => {
-            let opened = AfXdpLane::open(&interfaces, options.workers)?;
-            for interface in &opened.generic {
-                eprintln!("weir: the driver of {interface} knows no XDP: the kernel stands in for it, which is slow");
-            }
-            boxed(opened.lanes)
-        }
-    })
 }
 
 fn boxed<L: Lane + 'static>(lanes: Vec<L>) -> Vec<Box<dyn Lane>> {
