@@ -128,17 +128,17 @@ impl Datapath for KernelPath {
     }
 
     fn access(&self) -> Vec<String> {
-        let way = |attached: &Attached| match attached.mode {
-            Mode::Native => format!("{}: XDP in the driver", attached.interface()),
-            Mode::Generic => {
-                format!(
-                    "{}: XDP in the kernel's stead for a driver that knows none, which is slow",
-                    attached.interface()
-                )
-            }
-        };
+        let ways = self.ports.receiving().iter().zip(&self.attached).map(|(port, attached)| {
+            let mode = match attached.mode {
+                Mode::Native => "XDP in the driver",
+                Mode::Generic => "its driver knows no XDP and the kernel stands in for it, which is slow",
+            };
+            let interface = &port.interface;
+            let tags = format!("; VLAN tags that it takes off are not seen (`ethtool -K {interface} rxvlan off`)");
+            format!("{interface}: {mode}{}", if port.takes_tags_off { &tags } else { "" })
+        });
         let deaf = |error: &EngineError| format!("packets that an interface cannot send are counted as sent: {error}");
-        self.attached.iter().map(way).chain(self.losses.as_ref().err().map(deaf)).collect()
+        ways.chain(self.losses.as_ref().err().map(deaf)).collect()
     }
 
     fn has_failed(&self) -> bool {

@@ -41,6 +41,8 @@ pub(super) struct Port {
     pub interface: String,
     pub index: u32,
     pub role: Role,
+    /// Whether its card takes VLAN tags off.
+    pub takes_tags_off: bool,
 }
 
 /// All interfaces, and which is opposite which.
@@ -82,7 +84,8 @@ impl Ports {
             return Err(device.failed(io::Error::other(problem)));
         }
         self.jumbo |= device.mtu()? > PLAIN_MTU;
-        self.list.push(Port { interface: device.name().to_owned(), index, role });
+        let takes_tags_off = device.takes_tags_off();
+        self.list.push(Port { interface: device.name().to_owned(), index, role, takes_tags_off });
         Ok(())
     }
 
@@ -185,7 +188,10 @@ mod tests {
     use super::*;
 
     fn ports(lower: usize, upper: usize) -> Ports {
-        let port = |index: usize, role| Port { interface: format!("p{index}"), index: index as u32 + 10, role };
+        let port = |index: usize, role| {
+            let interface = format!("p{index}");
+            Port { interface, index: index as u32 + 10, role, takes_tags_off: false }
+        };
         let list =
             (0..lower).map(|at| port(at, Role::Lower)).chain((lower..lower + upper).map(|at| port(at, Role::Upper)));
         Ports { list: list.collect(), lower, upper, namespace: 7, jumbo: false }
