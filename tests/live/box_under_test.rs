@@ -13,6 +13,27 @@ use weir::run::stats::{Stats, Status};
 /// How long anything may take.
 pub const PATIENCE: Duration = Duration::from_secs(30);
 
+/// What it is started with.
+#[derive(Clone)]
+pub struct Setup {
+    pub engine: String,
+    pub workers: usize,
+    pub lower: Vec<String>,
+    pub upper: Vec<String>,
+    /// Other arguments.
+    pub more: Vec<String>,
+    pub environment: Vec<(String, String)>,
+}
+
+impl Setup {
+    /// One worker between one interface and another.
+    pub fn new(engine: &str) -> Self {
+        let one = |name: &str| vec![name.to_owned()];
+        let (lower, upper) = (one("lower"), one("upper"));
+        Setup { engine: engine.to_owned(), workers: 1, lower, upper, more: Vec::new(), environment: Vec::new() }
+    }
+}
+
 /// A running Weir. It is killed when dropped.
 pub struct Running {
     child: Child,
@@ -21,14 +42,21 @@ pub struct Running {
 }
 
 impl Running {
-    /// Starts it on the host, and waits until it answers.
+    /// Starts it on the host between one interface and another, and waits until it answers.
     pub fn start(host: &Host, folder: &Path, policy: &str, engine: &str, workers: usize) -> Self {
+        Self::start_as(host, folder, policy, &Setup { workers, ..Setup::new(engine) })
+    }
+
+    /// Starts it on the host, and waits until it answers.
+    pub fn start_as(host: &Host, folder: &Path, policy: &str, setup: &Setup) -> Self {
         let (control, log) = (folder.join("control.sock"), folder.join("log"));
         let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
-        command.args(["run", policy, "--engine", engine, "--lower", "lower", "--upper", "upper"]);
-        command.args(["--workers", &workers.to_string(), "--control"]).arg(&control).current_dir(folder);
+        command.args(["run", policy, "--engine", &setup.engine, "--workers", &setup.workers.to_string()]);
+        command.args(["--lower", &setup.lower.join(","), "--upper", &setup.upper.join(",")]);
+        command.args(&setup.more).arg("--control").arg(&control).current_dir(folder);
         let file = fs::File::create(&log).expect("the folder can be written to");
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(file).env("NO_COLOR", "1");
+        command.envs(setup.environment.clone());
         let child = host.run(move || command.spawn().expect("the program was built"));
         let mut running = Running { child, control, log };
         let start = Instant::now();
@@ -38,6 +66,22 @@ impl Running {
             std::thread::sleep(Duration::from_millis(10));
         }
         running
+    }
+
+    /// Waits until it ends by itself; its exit code.
+    pub fn ends(&mut self) -> Option<i32> {
+        let start = Instant::now();
+        loop {
+            if let Some(status) = self.child.try_wait().expect("it is our child") {
+                return status.code();
+            }
+            assert!(start.elapsed() < PATIENCE, "it goes on: {}", self.log());
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.child.id()
     }
 
     pub fn ask(&self, request: &Request) -> Result<Value, Failure> {

@@ -19,6 +19,7 @@ mod device;
 mod divert;
 pub mod lane;
 pub mod memory;
+pub mod tap;
 mod worker;
 mod workers;
 
