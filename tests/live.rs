@@ -4,6 +4,8 @@
 mod box_under_test;
 #[path = "live/bundles.rs"]
 mod bundles;
+#[path = "live/failures.rs"]
+mod failures;
 #[path = "live/frames.rs"]
 mod frames;
 #[path = "live/hosts.rs"]

@@ -125,6 +125,15 @@ impl Running {
         }
     }
 
+    /// Waits until something holds.
+    pub fn wait_until(&self, what: &str, mut holds: impl FnMut(&Self) -> bool) {
+        let start = Instant::now();
+        while !holds(self) {
+            assert!(start.elapsed() < PATIENCE, "{what}: {}", self.log());
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
     /// Prepares a policy; its number.
     pub fn load(&self, policy: &Path) -> u64 {
         let loaded = self.ask(&Request::Load { policy: policy.to_owned() });

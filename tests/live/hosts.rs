@@ -122,7 +122,8 @@ impl Hosts {
                 hosts.lay(wires, own, &far, host);
             }
         }
-        for (host, far, address) in [(&hosts.client, "c", CLIENT), (&hosts.server, "s", SERVER)] {
+        let ends = [(&hosts.client, "c", CLIENT, wires.lower), (&hosts.server, "s", SERVER, wires.upper)];
+        for (host, far, address, _) in ends.into_iter().filter(|(_, _, _, count)| *count > 0) {
             host.ip(&format!("addr add {address}/24 dev {far}"));
         }
         hosts
