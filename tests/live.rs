@@ -12,6 +12,8 @@ mod frames;
 mod hosts;
 #[path = "live/pressure.rs"]
 mod pressure;
+#[path = "live/soak.rs"]
+mod soak;
 #[path = "live/traffic.rs"]
 mod traffic;
 

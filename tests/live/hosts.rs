@@ -72,6 +72,13 @@ impl Host {
     pub fn ip(&self, line: &str) {
         self.call("ip", line);
     }
+
+    /// What `ip` knows of an interface.
+    pub fn link(&self, name: &str) -> serde_json::Value {
+        let printed = self.call("ip", &format!("-s -j link show dev {name}"));
+        let links: serde_json::Value = serde_json::from_str(&printed).expect("ip prints JSON");
+        links[0].clone()
+    }
 }
 
 /// What lies between the hosts.
@@ -142,9 +149,7 @@ impl Hosts {
 
     /// What `ip` knows of an interface of the box.
     pub fn link(&self, name: &str) -> serde_json::Value {
-        let printed = self.weir.call("ip", &format!("-s -j link show {name}"));
-        let links: serde_json::Value = serde_json::from_str(&printed).expect("ip prints JSON");
-        links[0].clone()
+        self.weir.link(name)
     }
 
     /// Whether an interface of the box is up, and so is its other end.
