@@ -70,7 +70,7 @@ fn garbage(count: usize) -> Vec<Vec<u8>> {
         let mut frame = whole[number % 2].clone();
         let length = 14 + next() as usize % (frame.len() - 13);
         frame.truncate(length);
-        let from = if number % 3 == 0 { 12 } else { length.min(18 + next() as usize % 40) };
+        let from = if number.is_multiple_of(3) { 12 } else { length.min(18 + next() as usize % 40) };
         frame[from..].iter_mut().for_each(|byte| *byte ^= (next() % 7 == 0) as u8 * next() as u8);
         frame
     };
