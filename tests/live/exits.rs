@@ -1,6 +1,6 @@
 //! What the link does when Weir has ended, and that nothing else of it stays.
 
-use crate::box_under_test::{PATIENCE, Running};
+use crate::box_under_test::{PATIENCE, Running, Setup};
 use crate::hosts::{Hosts, SERVER};
 use crate::{each_engine, put};
 use nix::sys::signal::{Signal, kill};
@@ -287,7 +287,8 @@ fn a_dead_link_is_carried_across_and_up_again_in_the_end() {
         };
         let (all, left, right) = ([(true, true); 2], [(true, false), (false, false)], [(false, false), (true, false)]);
         for end in [End::Told, End::Killed] {
-            let carry = || Running::start_with(&hosts.weir, folder, "block.weir", engine, &["--carry-link"]);
+            let setup = Setup { more: vec!["--carry-link".to_owned()], ..Setup::new(engine) };
+            let carry = || Running::start_as(&hosts.weir, folder, "block.weir", &setup);
             let running = carry();
             assert!(passes(hosts, PATIENCE), "{engine}: {}", running.log());
             for (host, wire, dead) in [(&hosts.client, "c", left), (&hosts.server, "s", right)] {
