@@ -1,7 +1,7 @@
 //! The way past Weir: what comes in at an interface goes out of the one opposite, unjudged and unchanged.
 //!
 //! An XDP program does it that no process holds, so that it stays when everything else has gone; it is found again by its name alone, without
-//! bpffs. Which interface is opposite another is as for [`crate::live::Lane`]s. What is attached and not known by that name is somebody else's,
+//! bpffs. Interfaces are opposite each other by their numbers, counted round where one side has more. What is attached and not known by that name is somebody else's,
 //! and is never taken away.
 
 use std::collections::BTreeMap;
@@ -30,18 +30,15 @@ pub struct Bypass {
 
 impl Bypass {
     /// Between the interfaces of both sides; nothing is looked at yet.
-    ///
-    /// # Errors
-    /// There are no descriptors left.
-    pub fn between(interfaces: &Interfaces) -> Result<Self, EngineError> {
+    pub fn between(interfaces: &Interfaces) -> Self {
         let Interfaces { lower, upper, .. } = interfaces;
         let mut ways = Vec::new();
         for (ins, outs) in [(lower, upper), (upper, lower)] {
             for (into, out) in ins.iter().zip(outs.iter().cycle()) {
-                ways.push([LinkSwitch::new(into)?, LinkSwitch::new(out)?]);
+                ways.push([LinkSwitch::new(into), LinkSwitch::new(out)]);
             }
         }
-        Ok(Bypass { ways })
+        Bypass { ways }
     }
 
     /// Whether a bypass stands on one of the interfaces.
@@ -115,7 +112,7 @@ pub(super) fn lift(interface: &str, index: u32) -> Result<bool, EngineError> {
     let Some(bypass) = own(interface, index)? else { return Ok(false) };
     bypass.detach().map_err(|source| failed(interface, source))?;
     if bypass.name.as_c_str() == NAME_TAKES_ALL {
-        LinkSwitch::new(interface)?.take_own()?;
+        LinkSwitch::new(interface).take_own()?;
     }
     Ok(true)
 }
@@ -143,7 +140,9 @@ impl Programs {
     /// For the interfaces of such indices, each with the one opposite.
     fn load(opposite: &[(u32, u32)]) -> Result<Self, EngineError> {
         let failed = |source: io::Error| EngineError::Xdp { object: "bypass".to_owned(), problem: source.to_string() };
-        let map = redirect::map(BPF_MAP_TYPE_DEVMAP_HASH, c"weir_opposite", opposite).map_err(failed)?;
+        let size = opposite.len() as u32;
+        let map = redirect::map(BPF_MAP_TYPE_DEVMAP_HASH, c"weir_opposite", size).map_err(failed)?;
+        opposite.iter().try_for_each(|&(from, to)| redirect::set(&map, from, to)).map_err(failed)?;
         let load = |name| redirect::program(name, &map, Key::IngressIndex).map_err(failed);
         Ok(Programs { plain: load(NAME)?, takes_all: load(NAME_TAKES_ALL)? })
     }

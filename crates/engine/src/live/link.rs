@@ -1,30 +1,14 @@
-//! What the kernel says of an interface, and the little that Weir changes there (netdevice(7)).
+//! Whether an interface runs, and the little that Weir changes there.
 //!
-//! Every change is one that the interface's owner could make, and is named so that it can be taken back.
-
-use std::io;
-use std::mem::zeroed;
-use std::os::fd::{AsRawFd, OwnedFd};
-
-use rustix::net::{AddressFamily, SocketFlags, SocketType, netdevice, socket_with};
+//! Every change is one that the interface's owner could make, and can be taken back.
 
 use crate::EngineError;
+use crate::live::device::Device;
 
-/// An interface, by name: it may go and come back with another index.
+/// An interface, by name: it may go and come back.
+#[derive(Clone, Debug)]
 pub struct LinkSwitch {
     interface: String,
-    /// Any socket will do: it says in which network namespace the name is looked for.
-    any: OwnedFd,
-}
-
-/// `ETHTOOL_GLINK`
-const GET_LINK: u32 = 0xa;
-
-/// `struct ethtool_value`
-#[repr(C)]
-struct Link {
-    cmd: u32,
-    data: u32,
 }
 
 /// What the kernel says of an interface.
@@ -39,17 +23,12 @@ pub struct LinkState {
 }
 
 impl LinkSwitch {
-    /// Looks at an interface; it need not be there.
-    ///
-    /// # Errors
-    /// There are no descriptors left.
-    pub fn new(interface: &str) -> Result<Self, EngineError> {
-        let any = socket_with(AddressFamily::UNIX, SocketType::DGRAM, SocketFlags::CLOEXEC, None);
-        let any = any.map_err(|errno| failed(interface, errno.into()))?;
-        Ok(LinkSwitch { interface: interface.to_owned(), any })
+    /// The interface of that name, which need not be there.
+    pub fn new(interface: &str) -> Self {
+        LinkSwitch { interface: interface.to_owned() }
     }
 
-    /// The interface's name.
+    /// Its name.
     pub fn interface(&self) -> &str {
         &self.interface
     }
@@ -57,20 +36,21 @@ impl LinkSwitch {
     /// Its index.
     ///
     /// # Errors
-    /// The kernel knows no such interface.
+    /// There is no such interface.
     pub fn index(&self) -> Result<u32, EngineError> {
-        netdevice::name_to_index(&self.any, &self.interface).map_err(|errno| failed(&self.interface, errno.into()))
+        Ok(Device::open(&self.interface)?.index())
     }
 
     /// What the kernel says of it now.
     ///
     /// # Errors
-    /// The kernel knows no such interface.
+    /// There is no such interface.
     pub fn state(&self) -> Result<LinkState, EngineError> {
-        let flags = self.flags()?;
+        let device = Device::open(&self.interface)?;
+        let flags = device.flags().map_err(|error| device.failed(error))?;
         let has = |flag: i32| flags & flag != 0;
         // The flag comes up to a second late; there are drivers that cannot be asked.
-        let carrier = self.carrier().unwrap_or_else(|_| has(libc::IFF_RUNNING));
+        let carrier = device.carrier().unwrap_or_else(|_| has(libc::IFF_RUNNING));
         Ok(LinkState { up: has(libc::IFF_UP), carrier, promiscuous: has(libc::IFF_PROMISC) })
     }
 
@@ -79,7 +59,7 @@ impl LinkSwitch {
     /// # Errors
     /// There is no such interface, or no right to change it (CAP_NET_ADMIN).
     pub fn check_right(&self) -> Result<(), EngineError> {
-        self.set(self.flags()?)
+        self.change(|flags| flags)
     }
 
     /// Takes it down: its neighbour sees the wire go dead.
@@ -115,55 +95,9 @@ impl LinkSwitch {
     }
 
     fn change(&self, change: impl Fn(i32) -> i32) -> Result<(), EngineError> {
-        let flags = self.flags()?;
-        if change(flags) == flags { Ok(()) } else { self.set(change(flags)) }
+        let device = Device::open(&self.interface)?;
+        device.flags().and_then(|flags| device.set_flags(change(flags))).map_err(|error| device.failed(error))
     }
-
-    fn set(&self, flags: i32) -> Result<(), EngineError> {
-        let mut request = self.request()?;
-        request.ifr_ifru.ifru_flags = flags as i16;
-        self.ask(libc::SIOCSIFFLAGS, &mut request)
-    }
-
-    fn flags(&self) -> Result<i32, EngineError> {
-        let mut request = self.request()?;
-        self.ask(libc::SIOCGIFFLAGS, &mut request)?;
-        // SAFETY: SIOCGIFFLAGS has filled the flags; and zeros, as which they began, are flags as well.
-        Ok(i32::from(unsafe { request.ifr_ifru.ifru_flags }))
-    }
-
-    /// What the driver says of the wire.
-    fn carrier(&self) -> Result<bool, EngineError> {
-        let mut link = Link { cmd: GET_LINK, data: 0 };
-        let mut request = self.request()?;
-        request.ifr_ifru.ifru_data = (&raw mut link).cast();
-        self.ask(libc::SIOCETHTOOL as _, &mut request)?;
-        Ok(link.data != 0)
-    }
-
-    /// A request that names the interface, with a zero at its end.
-    fn request(&self) -> Result<libc::ifreq, EngineError> {
-        if self.interface.len() >= libc::IFNAMSIZ {
-            return Err(failed(&self.interface, io::Error::from_raw_os_error(libc::ENODEV)));
-        }
-        // SAFETY: zeros are a valid value of this plain structure.
-        let mut request: libc::ifreq = unsafe { zeroed() };
-        for (to, from) in request.ifr_name.iter_mut().zip(self.interface.bytes()) {
-            *to = from as _;
-        }
-        Ok(request)
-    }
-
-    fn ask(&self, what: libc::Ioctl, request: &mut libc::ifreq) -> Result<(), EngineError> {
-        // SAFETY: the request is an ifreq that names an interface, with a zero at the end; where `what` takes a pointer, it points to a
-        // structure of the kernel's, which outlives the call.
-        let error = unsafe { libc::ioctl(self.any.as_raw_fd(), what, &raw mut *request) };
-        if error == 0 { Ok(()) } else { Err(failed(&self.interface, io::Error::last_os_error())) }
-    }
-}
-
-fn failed(interface: &str, source: io::Error) -> EngineError {
-    EngineError::Interface { interface: interface.to_owned(), source }
 }
 
 #[cfg(test)]
@@ -172,13 +106,13 @@ mod tests {
 
     #[test]
     fn loopback_is_up_and_what_is_not_there_is_named() {
-        let state = LinkSwitch::new("lo").and_then(|link| link.state()).expect("every machine has it");
+        let state = LinkSwitch::new("lo").state().expect("every machine has it");
         assert_eq!((state.carrier, state.promiscuous), (state.up, false));
         for missing in ["weir-none", "a-name-that-is-far-too-long", ""] {
-            let link = LinkSwitch::new(missing).expect("there are descriptors");
+            let link = LinkSwitch::new(missing);
             let problem = link.state().expect_err("there is no such interface").to_string();
             assert!(problem.starts_with(&format!("interface {missing}: ")), "{problem}");
-            assert!(link.index().is_err());
+            assert!(link.index().is_err() && link.check_right().is_err());
         }
     }
 }

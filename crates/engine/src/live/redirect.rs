@@ -1,9 +1,10 @@
 //! XDP programs that send each packet where a map says, by one word of its context. Six instructions, so that a box without a compiler can
-//! load them.
+//! load them. They look into no packet, so that it may lie in several buffers.
 
 use std::ffi::{CStr, c_int};
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::ptr::null;
 
 use libbpf_rs::libbpf_sys::{
     BPF_F_XDP_HAS_FRAGS, BPF_PROG_TYPE_XDP, bpf_map_create, bpf_map_type, bpf_map_update_elem, bpf_prog_load,
@@ -21,31 +22,35 @@ const REDIRECT_MAP: u64 = 51;
 pub(super) enum Key {
     /// The interface that the packet came in at.
     IngressIndex = 12,
+    /// The receive queue.
+    Queue = 16,
 }
 
-/// A map from words to words: sockets, or indices of interfaces.
-pub(super) fn map(kind: bpf_map_type, name: &CStr, entries: &[(u32, u32)]) -> io::Result<OwnedFd> {
+/// A map from words to words, for keys below `size` or for as many keys.
+pub(super) fn map(kind: bpf_map_type, name: &CStr, size: u32) -> io::Result<OwnedFd> {
     let words = size_of::<u32>() as u32;
     // SAFETY: the name ends with a zero, no options are given.
-    let map =
-        owned(unsafe { bpf_map_create(kind, name.as_ptr(), words, words, entries.len() as u32, std::ptr::null()) })?;
-    for (key, value) in entries {
-        // SAFETY: key and value are words, as the map was made for.
-        let error =
-            unsafe { bpf_map_update_elem(map.as_raw_fd(), (&raw const *key).cast(), (&raw const *value).cast(), 0) };
-        if error != 0 {
-            return Err(io::Error::from_raw_os_error(-error));
-        }
-    }
-    Ok(map)
+    owned(unsafe { bpf_map_create(kind, name.as_ptr(), words, words, size, null()) })
 }
 
-/// A program that redirects by the map, and drops what the map does not know. Packets in several pieces are packets like others.
-pub(super) fn program(name: &CStr, map: impl AsFd, key: Key) -> io::Result<OwnedFd> {
-    let code = code(map.as_fd().as_raw_fd(), key);
-    let mut options = bpf_prog_load_opts {
+/// Lets packets of that key go to a socket, by its descriptor, or to an interface, by its index.
+pub(super) fn set(map: &OwnedFd, key: u32, value: u32) -> io::Result<()> {
+    // SAFETY: key and value are words, as the map was made for.
+    let error = unsafe { bpf_map_update_elem(map.as_raw_fd(), (&raw const key).cast(), (&raw const value).cast(), 0) };
+    if error == 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(-error)) }
+}
+
+/// A program that redirects by the map, and drops what the map does not know.
+pub(super) fn program(name: &CStr, map: &OwnedFd, key: Key) -> io::Result<OwnedFd> {
+    let code = code(map.as_raw_fd(), key);
+    // Linux 5.18 and newer; drivers that take only short packets to a program of before are content with that.
+    load(name, &code, BPF_F_XDP_HAS_FRAGS).or_else(|_| load(name, &code, 0))
+}
+
+fn load(name: &CStr, code: &[u64], flags: u32) -> io::Result<OwnedFd> {
+    let options = bpf_prog_load_opts {
         sz: size_of::<bpf_prog_load_opts>() as _,
-        prog_flags: BPF_F_XDP_HAS_FRAGS,
+        prog_flags: flags,
         ..bpf_prog_load_opts::default()
     };
     // SAFETY: name and license end with zeros; the instructions are as many as said, 8 bytes each; the options have their size.
@@ -56,7 +61,7 @@ pub(super) fn program(name: &CStr, map: impl AsFd, key: Key) -> io::Result<Owned
             c"Dual MIT/GPL".as_ptr(),
             code.as_ptr().cast(),
             code.len() as _,
-            &raw mut options,
+            (&raw const options).cast_mut(),
         )
     })
 }

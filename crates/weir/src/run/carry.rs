@@ -57,7 +57,7 @@ impl CarriedLinks {
     pub fn watch(interfaces: &Interfaces) -> Result<Self, Failure> {
         let names = interfaces.lower.iter().chain(&interfaces.upper);
         let open = |name: &String| -> Result<LinkSwitch, EngineError> {
-            let link = LinkSwitch::new(name)?;
+            let link = LinkSwitch::new(name);
             link.check_right().map(|()| link)
         };
         let links = names.map(open).collect::<Result<Vec<_>, _>>();

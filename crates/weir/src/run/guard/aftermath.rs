@@ -29,13 +29,13 @@ pub(super) struct Aftermath {
 
 impl Aftermath {
     /// Nothing yet.
-    pub fn new(interfaces: &Interfaces) -> Result<Self, EngineError> {
-        Ok(Aftermath { bypass: Bypass::between(interfaces)?, no_bypass: None, on_exit: None, down: BTreeSet::new() })
+    pub fn new(interfaces: &Interfaces) -> Self {
+        Aftermath { bypass: Bypass::between(interfaces), no_bypass: None, on_exit: None, down: BTreeSet::new() }
     }
 
     /// That the link is as it was before. `on_exit` is what the first policy will want.
     pub fn found(interfaces: &Interfaces, on_exit: OnExit) -> Result<Self, Failure> {
-        let mut aftermath = Self::new(interfaces)?;
+        let mut aftermath = Self::new(interfaces);
         match aftermath.bypass.stands() {
             Ok(true) => aftermath.on_exit = Some(OnExit::Forward),
             Ok(false) => {}
@@ -93,7 +93,7 @@ impl Aftermath {
         };
         let mut put_up = Ok(());
         for interface in &self.down {
-            put_up = put_up.and(LinkSwitch::new(interface).and_then(|link| link.put_up()));
+            put_up = put_up.and(LinkSwitch::new(interface).put_up());
         }
         bypassed.and(put_up.map_err(Failure::from))
     }

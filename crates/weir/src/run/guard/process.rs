@@ -31,7 +31,7 @@ pub fn run(options: &GuardOptions) -> Result<(), Failure> {
             return Ok(());
         }
     };
-    let mut aftermath = Aftermath::new(&Interfaces { lower, upper, divert: None })?;
+    let mut aftermath = Aftermath::new(&Interfaces { lower, upper, divert: None });
     answer(READY);
     for line in std::io::stdin().lock().lines().map_while(Result::ok) {
         match serde_json::from_str(&line) {
