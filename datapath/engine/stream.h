@@ -9,38 +9,12 @@
 #ifndef WEIR_STREAM_H
 #define WEIR_STREAM_H
 
+#include "sources.h"
 #include "xdp.h"
 
-enum {
-	STREAM_SOURCES_MAX = 1 << 18,		/* the same in crates/engine/src/xdp/stream.rs */
-	STREAM_SOURCE_AT = ETHERNET_BYTES + 12, /* of an IPv4 packet in an Ethernet frame without tags */
-};
-
-/* What user space fills before it runs the program: crates/engine/src/xdp/stream.rs. */
-struct stream {
-	uint32_t next; /* source of the next packet */
-	uint32_t zero[15];
-	uint32_t sources[STREAM_SOURCES_MAX]; /* network byte order */
-};
-
-_Static_assert(offsetof(struct stream, sources) == 64, "Stream");
-
-struct stream weir_stream __attribute__((aligned(64))) WEIR_SECTION(".bss.stream");
-
-/* Gives the packet the next source. Returns false if it has no room for one. */
-WEIR_INLINE bool stream_next(const struct xdp_md *ctx)
-{
-	uint8_t *at = (uint8_t *)(uintptr_t)ctx->data + STREAM_SOURCE_AT;
-
-	if (at + sizeof(uint32_t) > (const uint8_t *)(uintptr_t)ctx->data_end)
-		return false;
-	*(unaligned32 *)at = weir_stream.sources[weir_stream.next++ & (STREAM_SOURCES_MAX - 1)];
-	return true;
-}
-
-/* Defines weir_<chain>_stream: weir_<chain>_replay for packets of changing sources. */
+/* Defines weir_<chain>_stream: weir_<chain> for packets of changing sources. */
 #define WEIR_XDP_STREAM(chain)                                                                                         \
-	WEIR_SECTION("xdp") uint32_t weir_##chain##_stream(struct xdp_md *ctx)                                         \
+	WEIR_SECTION("xdp.frags") uint32_t weir_##chain##_stream(struct xdp_md *ctx)                                   \
 	{                                                                                                              \
 		return stream_next(ctx) ? xdp_##chain(ctx) : VERDICT_NONE;                                             \
 	}

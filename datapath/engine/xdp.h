@@ -4,27 +4,23 @@
  *
  *	uint32_t <chain>_frame(const struct env *env, const struct frame *frame, struct packet *packet);
  *
- * with WEIR_XDP_CHAIN(<chain>).
+ * with WEIR_XDP_CHAIN(<chain>). One program does for both uses, and which it is does not change once it is loaded, so
+ * that the verifier leaves the other one out:
  *
- * A replay program is run by BPF_PROG_TEST_RUN on frames from a capture. What the capture knows and a received frame
- *does not need (bytes captured, bytes on the wire, link layer) comes as XDP metadata in front of the frame; the verdict
- *word is the return value. It never forwards anything.
+ * - live: attached to an interface, it acts on its verdict (ports.h);
+ * - replay: run by BPF_PROG_TEST_RUN on frames from a capture. What the capture knows and a received frame does not
+ *   need (bytes captured, bytes on the wire, link layer) comes as XDP metadata in front of the frame; the verdict word
+ *   is the return value. It never forwards anything.
  */
 #ifndef WEIR_XDP_H
 #define WEIR_XDP_H
 
 #include "env.h"
+#include "kernel.h"
+#include "losses.h"
+#include "mode.h"
 #include "packet.h"
-
-/* The kernel's context of an XDP program: linux/bpf.h, without needing that header. */
-struct xdp_md {
-	uint32_t data;
-	uint32_t data_end;
-	uint32_t data_meta;
-	uint32_t ingress_ifindex;
-	uint32_t rx_queue_index;
-	uint32_t egress_ifindex;
-};
+#include "ports.h"
 
 /* Metadata of a replayed frame: struct ReplayHeader in crates/engine/src/xdp/replay.rs. */
 struct replay_header {
@@ -43,26 +39,25 @@ enum { REPLAY_BYTES_MIN = 14 };
  * parser look the same to the rules behind it. One a CPU: an XDP program is not interrupted by another.
  */
 struct {
-	int (*type)[6]; /* BPF_MAP_TYPE_PERCPU_ARRAY */
+	int (*type)[BPF_MAP_TYPE_PERCPU_ARRAY];
 	int (*max_entries)[1];
 	uint32_t *key;
 	struct packet *value;
 } weir_packet WEIR_SECTION(".maps");
 
-static void *(*const bpf_map_lookup_elem)(const void *map, const void *key) = (void *)1;
-
 /*
- * One block of counters. A replay is one worker, whatever CPU the kernel runs it on: a sampled verdict depends on what
- * its worker has counted, and must not depend on where the thread is scheduled.
+ * Blocks of counters: for each CPU one for packets from the lower side, then one for those from the upper. The engine
+ * makes the section as long as that. A replay has one block, whatever CPU the kernel runs it on: a sampled verdict
+ * depends on what its worker has counted, and must not depend on where the thread is scheduled.
  */
 struct weir_counter weir_counters[WEIR_COUNTERS] WEIR_SECTION(".bss.counters");
 
 const uint32_t weir_abi_version WEIR_SECTION(".rodata.abi") = WEIR_ABI_VERSION;
 
-/* No helper reserved to GPL programs is called. */
-const char weir_license[] WEIR_SECTION("license") = "MIT OR Apache-2.0";
+/* What traces the kernel (losses.h) must be under a license that it knows as compatible. */
+const char weir_license[] WEIR_SECTION("license") = "Dual MIT/GPL";
 
-/* The frame that the context stands for, or false if it has no header. */
+/* The frame that a replay's context stands for, or false if it has no header. */
 WEIR_INLINE bool replay_frame(const struct xdp_md *ctx, struct frame *frame)
 {
 	const uint8_t *data = (const uint8_t *)(uintptr_t)ctx->data;
@@ -80,19 +75,58 @@ WEIR_INLINE bool replay_frame(const struct xdp_md *ctx, struct frame *frame)
 	return true;
 }
 
-/* Defines xdp_<chain>, what is done with a frame, and weir_<chain>_replay. */
+/* The frame that was received. */
+WEIR_INLINE struct frame live_frame(struct xdp_md *ctx)
+{
+	const uint8_t *data = (const uint8_t *)(uintptr_t)ctx->data;
+	const uint8_t *end = (const uint8_t *)(uintptr_t)ctx->data_end;
+	const uint32_t bytes = (uint32_t)(end - data);
+
+	return (struct frame){
+		.data = data,
+		.end = end,
+		.cap = bytes,
+		.len = weir_mode.jumbo ? (uint32_t)bpf_xdp_get_buff_len(ctx) : bytes,
+		.link = LINK_ETHERNET,
+	};
+}
+
+/* What a packet is decided with, and the memory to parse it to; NULL if it is no packet for us. */
+WEIR_INLINE struct packet *xdp_begin(struct xdp_md *ctx, struct env *env, struct frame *frame)
+{
+	const uint32_t zero = 0;
+	uint32_t block = 0;
+
+	if (weir_mode.live) {
+		block = live_cpu() * 2 + (port_of(ctx)->side & 1);
+		*frame = live_frame(ctx);
+	} else if (!replay_frame(ctx, frame)) {
+		return NULL;
+	}
+	env->counters = weir_counters + block * WEIR_COUNTERS;
+	return bpf_map_lookup_elem(&weir_packet, &zero);
+}
+
+/* What the program returns: the verdict word to a replay, what shall be done to the driver. */
+WEIR_INLINE uint32_t xdp_end(struct xdp_md *ctx, const struct frame *frame, uint32_t verdict)
+{
+	if (!weir_mode.live)
+		return verdict;
+	return verdict == VERDICT_NONE ? XDP_DROP : port_act(ctx, live_cpu(), verdict, frame->len);
+}
+
+/* Defines xdp_<chain>, what is done with a packet, and the program weir_<chain>. */
 #define WEIR_XDP_CHAIN(chain)                                                                                          \
-	WEIR_INLINE uint32_t xdp_##chain(const struct xdp_md *ctx)                                                     \
+	WEIR_INLINE uint32_t xdp_##chain(struct xdp_md *ctx)                                                           \
 	{                                                                                                              \
-		const struct env env = {.counters = weir_counters};                                                    \
-		const uint32_t zero = 0;                                                                               \
-		struct packet *packet = bpf_map_lookup_elem(&weir_packet, &zero);                                      \
 		struct frame frame;                                                                                    \
+		struct env env;                                                                                        \
+		struct packet *packet = xdp_begin(ctx, &env, &frame);                                                  \
                                                                                                                        \
-		return packet && replay_frame(ctx, &frame) ? chain##_frame(&env, &frame, packet) : VERDICT_NONE;       \
+		return xdp_end(ctx, &frame, packet ? chain##_frame(&env, &frame, packet) : VERDICT_NONE);              \
 	}                                                                                                              \
                                                                                                                        \
-	WEIR_SECTION("xdp") uint32_t weir_##chain##_replay(struct xdp_md *ctx)                                         \
+	WEIR_SECTION("xdp.frags") uint32_t weir_##chain(struct xdp_md *ctx)                                            \
 	{                                                                                                              \
 		return xdp_##chain(ctx);                                                                               \
 	}

@@ -145,6 +145,8 @@ impl Hosts {
         host.ip(&format!("link set dev {far} up"));
         // On a real wire checksums are finished; on a virtual one the sender leaves that to nobody.
         host.call("ethtool", &format!("-K {far} tx off"));
+        // Packets that a driver redirects reach a virtual wire's other end only if that polls.
+        host.call("ethtool", &format!("-K {far} gro on"));
     }
 
     /// What `ip` knows of an interface of the box.

@@ -296,7 +296,7 @@ fn an_object_of_another_shape_is_refused() {
     let more_rules = Program { rules: 5000, ..program.clone() };
     assert_eq!(load(&more_rules), "xdp: .bss.counters: 1024 bytes set aside, 80512 needed");
     let other_chain = Program { chains: vec!["sideways".to_owned()], ..program.clone() };
-    assert_eq!(load(&other_chain), "xdp: weir_sideways_replay: no such program");
+    assert_eq!(load(&other_chain), "xdp: weir_sideways: no such program");
     let c = chain::bpf_c().replace("#include \"xdp.h\"", "#define WEIR_ABI_VERSION 9\n#include \"xdp.h\"");
     let old = Clang::find().unwrap().bpf("old", &c, &BpfShape::new(&program, &[image()])).unwrap().object;
     let error = XdpFilter::load("old", &old, &program, &[image()]).err().unwrap().to_string();

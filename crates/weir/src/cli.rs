@@ -249,6 +249,8 @@ pub enum LiveEngine {
     Afpacket,
     /// AF_XDP sockets.
     Afxdp,
+    /// Programs in the kernel: no thread of ours touches a packet.
+    Xdp,
 }
 
 /// `weir ctl`
@@ -334,6 +336,9 @@ pub struct BenchOptions {
     /// Scenario `tables`: only these keys; may be given more than once.
     #[arg(long, value_name = "NAME")]
     pub keys: Vec<String>,
+    /// Scenario `live`: only this engine or contender; may be given more than once.
+    #[arg(long, value_name = "NAME")]
+    pub only: Vec<String>,
     /// Draw the result.
     #[arg(long, value_name = "SVG")]
     pub plot: Option<PathBuf>,

@@ -14,6 +14,7 @@ use weir_abi::ABI_VERSION;
 use weir_engine::bundle::{self, Bundle};
 use weir_engine::clang::{BpfObject, BpfShape, Clang, Compiled, NativeObject};
 use weir_engine::cpu::Cpu;
+use weir_engine::live::xdp::{KernelCode, Ports};
 use weir_engine::{Artifact, Filter, NativeCode, NativeFilter, TableSlot, XdpFilter};
 use weir_policy::backend::c::{self, Target};
 use weir_policy::checked::{Checked, TableId};
@@ -400,12 +401,20 @@ impl Policy {
         Ok(NativeFilter::load(&self.program.name, object, &self.shape(), self.images()?.to_vec())?)
     }
 
-    /// The program loaded into the kernel.
+    /// The program loaded into the kernel, to be run on frames.
     ///
     /// # Errors
     /// There is no right to load BPF, or the verifier refuses.
     pub fn load_xdp(&self, object: &BpfObject) -> Result<XdpFilter, Failure> {
         Ok(XdpFilter::load(&self.program.name, object, &self.shape(), self.images()?)?)
+    }
+
+    /// The program loaded into the kernel, to be attached to interfaces.
+    ///
+    /// # Errors
+    /// There is no right to load BPF, or the verifier refuses.
+    pub fn load_kernel(&self, object: &BpfObject, ports: &Ports) -> Result<Arc<KernelCode>, Failure> {
+        Ok(KernelCode::load(&self.program.name, object, &self.shape(), self.images()?, ports)?)
     }
 
     /// The program compiled and loaded as native code; clang and the table builders run at the same time.

@@ -12,6 +12,17 @@ use crate::EngineError;
 /// `ETHTOOL_GCHANNELS`
 const GET_CHANNELS: u32 = 0x3c;
 
+/// `ETHTOOL_GFLAGS`, and the flag of cards that take VLAN tags off what they receive.
+const GET_FLAGS: u32 = 0x25;
+const FLAG_RXVLAN: u32 = 1 << 8;
+
+/// `struct ethtool_value`
+#[repr(C)]
+struct Value {
+    cmd: u32,
+    data: u32,
+}
+
 /// `struct ethtool_channels`
 #[derive(Default)]
 #[repr(C)]
@@ -107,6 +118,16 @@ impl Device {
         queues.max(1)
     }
 
+    /// Whether it takes VLAN tags off packets, and notes them where XDP programs do not look.
+    pub fn takes_tags_off(&self) -> bool {
+        let mut flags = Value { cmd: GET_FLAGS, data: 0 };
+        let asked = self.request().and_then(|mut request| {
+            request.ifr_ifru.ifru_data = (&raw mut flags).cast();
+            self.ask(libc::SIOCETHTOOL as _, &mut request)
+        });
+        asked.is_ok() && flags.data & FLAG_RXVLAN != 0
+    }
+
     /// A request about the interface, under the name that it has now.
     fn request(&self) -> io::Result<libc::ifreq> {
         let name = netdevice::index_to_name_inlined(&self.asked, self.index)?;
@@ -128,6 +149,13 @@ impl Device {
     }
 }
 
+/// Whether there is an interface of that number.
+pub(crate) fn exists(index: u32) -> bool {
+    let any = socket(AddressFamily::INET, SocketType::DGRAM, None);
+    // Without a socket nobody knows; it was there when it was opened.
+    any.map_or(true, |any| netdevice::index_to_name_inlined(&any, index).is_ok())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -135,7 +163,7 @@ mod tests {
     #[test]
     fn every_machine_has_a_loopback() {
         let device = Device::open("lo").expect("there is one");
-        assert_eq!((device.name(), device.queues()), ("lo", 1));
+        assert_eq!((device.name(), device.queues(), device.takes_tags_off()), ("lo", 1, false));
         assert!(device.index() > 0 && device.mtu().expect("it is there") >= 576);
         assert!(Device::open("none").is_err());
         let gone = Device { name: "gone".to_owned(), index: i32::MAX as u32, asked: device.asked };

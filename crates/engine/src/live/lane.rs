@@ -179,8 +179,10 @@ pub trait Lane: Send {
 
 macro_rules! port_counters {
     ($($(#[$doc:meta])* $name:ident,)*) => {
-        /// What became of packets at a queue of an interface. The lane's worker counts, anyone reads.
+        /// What became of packets at a queue of an interface. The lane's worker counts, anyone reads. No other worker's counters are in the
+        /// same cache lines.
         #[derive(Debug)]
+        #[repr(align(128))]
         pub struct PortCounters {
             /// The interface.
             pub interface: String,

@@ -22,6 +22,7 @@ pub mod memory;
 pub mod tap;
 mod worker;
 mod workers;
+pub mod xdp;
 
 pub use datapath::{Counts, Datapath, Loaded, PortStatus};
 pub use lane::{Interfaces, Lane, PortCounters, PortReading, Role, Side, facing_interface};

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use libbpf_rs::libbpf_sys::{bpf_obj_get_info_by_fd, bpf_prog_info};
-use libbpf_rs::{ErrorKind, MapCore, Object, ObjectBuilder};
+use libbpf_rs::{ErrorKind, MapCore, Object, ObjectBuilder, OpenObject};
 use memmap2::{MmapOptions, MmapRaw};
 use weir_abi::{ABI_VERSION, Counter};
 
@@ -17,9 +17,41 @@ use crate::image::Image;
 use crate::{EngineError, Program};
 
 /// Section of the counters.
-const COUNTERS: &str = ".bss.counters";
+pub(crate) const COUNTERS: &str = ".bss.counters";
 /// Section of the abi version.
 const ABI: &str = ".rodata.abi";
+/// Section of `struct mode`.
+const MODE: &str = ".rodata.mode";
+/// What programs that count losses are called (datapath/engine/losses.h).
+pub(crate) const LOSSES: &str = "weir_lost_";
+
+/// What programs are loaded for: `struct mode` in datapath/engine/mode.h.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Mode {
+    pub live: u32,
+    pub cpu_mask: u32,
+    pub jumbo: u32,
+}
+
+impl Mode {
+    /// Frames of captures, one after the other.
+    pub const REPLAY: Mode = Mode { live: 0, cpu_mask: 0, jumbo: 0 };
+
+    fn bytes(self) -> Vec<u8> {
+        [self.live, self.cpu_mask, self.jumbo].iter().flat_map(|word| word.to_ne_bytes()).collect()
+    }
+}
+
+/// What of an object is loaded, and how.
+pub(crate) struct Plan<'a> {
+    pub mode: Mode,
+    /// Sections that are made as long as that.
+    pub lengths: &'a [(&'a str, usize)],
+    /// Whether a program is wanted, by its name.
+    pub program: &'a dyn Fn(&str) -> bool,
+    /// Whether a map is.
+    pub map: &'a dyn Fn(&str) -> bool,
+}
 
 pub(super) fn load(
     name: &str,
@@ -28,25 +60,38 @@ pub(super) fn load(
     images: &[Arc<Image>],
 ) -> Result<XdpFilter, EngineError> {
     let start = Instant::now();
-    let object = load_object(name, object)?;
+    let plan = Plan { mode: Mode::REPLAY, lengths: &[], program: &|name| !name.starts_with(LOSSES), map: &|_| true };
+    let object = load_object(name, object, &plan)?;
+    fill_tables(&object, images)?;
+    let counters = map(&object, COUNTERS, program.counters() * size_of::<Counter>())?;
+    let programs: Vec<String> = program.chains.iter().map(|chain| program_name(chain)).collect();
+    let costs = program.chains.iter().map(|chain| cost(&object, chain));
+    let costs = costs.collect::<Result<_, _>>()?;
+    let (counter_count, replay, load_took) = (program.counters(), Replay::new(), start.elapsed());
+    Ok(XdpFilter { object, programs, counters, counter_count, replay, costs, load_took })
+}
+
+/// What the program of a chain is called.
+pub(crate) fn program_name(chain: &str) -> String {
+    format!("weir_{chain}")
+}
+
+/// Copies images into the tables. No program runs yet.
+pub(crate) fn fill_tables(object: &Object, images: &[Arc<Image>]) -> Result<(), EngineError> {
     for (slot, image) in images.iter().enumerate() {
-        let table = map(&object, &format!(".bss.table{slot}"), image.as_bytes().len())?;
+        let table = map(object, &format!(".bss.table{slot}"), image.as_bytes().len())?;
         // SAFETY: the mapping is at least as long as the image and was made for us alone; no program runs yet.
         unsafe { table.as_mut_ptr().copy_from_nonoverlapping(image.as_bytes().as_ptr(), image.as_bytes().len()) };
     }
-    let counters = map(&object, COUNTERS, program.counters() * size_of::<Counter>())?;
-    let replays: Vec<String> = program.chains.iter().map(|chain| format!("weir_{chain}_replay")).collect();
-    let costs = program.chains.iter().zip(&replays).map(|(chain, replay)| cost(&object, chain, replay));
-    let costs = costs.collect::<Result<_, _>>()?;
-    let (counter_count, replay, load_took) = (program.counters(), Replay::new(), start.elapsed());
-    Ok(XdpFilter { object, replays, counters, counter_count, replay, costs, load_took })
+    Ok(())
 }
 
-/// Opens and loads the object. Kernels that account BPF memory to RLIMIT_MEMLOCK (before 5.11) have it raised by libbpf.
-fn load_object(name: &str, object: &BpfObject) -> Result<Object, EngineError> {
+/// Opens and loads an object. Kernels that account BPF memory to RLIMIT_MEMLOCK (before 5.11) have it raised by libbpf.
+pub(crate) fn load_object(name: &str, object: &BpfObject, plan: &Plan<'_>) -> Result<Object, EngineError> {
     let (loaded, heard) = log::listen(|| {
-        let opened = ObjectBuilder::default().open_memory(object.bytes())?;
+        let mut opened = ObjectBuilder::default().open_memory(object.bytes())?;
         check_version(name, &opened)?;
+        prepare(&mut opened, plan)?;
         Ok(opened.load()?)
     });
     loaded.map_err(|error| match error {
@@ -64,12 +109,36 @@ fn load_object(name: &str, object: &BpfObject) -> Result<Object, EngineError> {
     })
 }
 
+fn prepare(opened: &mut OpenObject, plan: &Plan<'_>) -> Result<(), LoadError> {
+    for mut program in opened.progs_mut() {
+        let wanted = (plan.program)(&program.name().to_string_lossy());
+        program.set_autoload(wanted);
+    }
+    if let Some((section, _)) = plan.lengths.iter().find(|(section, _)| opened.maps().all(|map| map.name() != *section))
+    {
+        return Err(LoadError::Engine(failed(section, "the object has no such section".to_owned())));
+    }
+    for mut map in opened.maps_mut() {
+        let name = map.name().to_string_lossy().into_owned();
+        if name == MODE {
+            map.set_initial_value(&plan.mode.bytes())?;
+        }
+        if let Some(&(_, bytes)) = plan.lengths.iter().find(|(section, _)| *section == name) {
+            map.set_value_size(bytes as u32)?;
+        }
+        if !(plan.map)(&name) {
+            map.set_autocreate(false)?;
+        }
+    }
+    Ok(())
+}
+
 /// What there is too much of, if the verifier gave up because of that and not because of what the program does (kernel/bpf/verifier.c).
 fn exceeded(log: &str) -> Option<&'static str> {
     const LIMITS: [(&str, &str); 3] = [
         ("BPF program is too large", "the verifier follows at most a million instructions"),
         ("jumps is too complex", "the verifier follows at most 8192 branches"),
-        ("maps per program has reached the limit", "a program has at most 64 maps, which leaves 60 tables"),
+        ("maps per program has reached the limit", "a program has at most 64 maps, which leaves 56 tables"),
     ];
     LIMITS.iter().find(|(complaint, _)| log.contains(complaint)).map(|&(_, limit)| limit)
 }
@@ -103,7 +172,7 @@ fn check_version(name: &str, object: &libbpf_rs::OpenObject) -> Result<(), LoadE
 }
 
 /// The memory of the map that holds a section, at least `bytes` of it.
-pub(super) fn map(object: &Object, section: &str, bytes: usize) -> Result<MmapRaw, EngineError> {
+pub(crate) fn map(object: &Object, section: &str, bytes: usize) -> Result<MmapRaw, EngineError> {
     let map = object.maps().find(|map| map.name() == section);
     let map = map.ok_or_else(|| failed(section, "the object has no such section".to_owned()))?;
     if (map.value_size() as usize) < bytes {
@@ -113,15 +182,16 @@ pub(super) fn map(object: &Object, section: &str, bytes: usize) -> Result<MmapRa
     mapped.map_err(|error| failed(section, format!("cannot be mapped: {error}")))
 }
 
-fn cost(object: &Object, chain: &str, replay: &str) -> Result<VerifierCost, EngineError> {
-    let program = find(object, replay)?;
+fn cost(object: &Object, chain: &str) -> Result<VerifierCost, EngineError> {
+    let name = program_name(chain);
+    let program = find(object, &name)?;
     let mut info = bpf_prog_info::default();
     let mut bytes = size_of_val(&info) as u32;
     // SAFETY: the kernel writes at most `bytes` bytes of `info`; its pointers are null, so it writes nothing else.
     let failure =
         unsafe { bpf_obj_get_info_by_fd(program.as_fd().as_raw_fd(), (&raw mut info).cast(), &raw mut bytes) };
     if failure != 0 {
-        return Err(failed(replay, format!("no program info: {}", io::Error::last_os_error())));
+        return Err(failed(&name, format!("no program info: {}", io::Error::last_os_error())));
     }
     Ok(VerifierCost {
         chain: chain.to_owned(),

@@ -5,8 +5,10 @@
 //! once. Frames are decided by BPF_PROG_TEST_RUN, one system call each: this is the proof that the kernel decides as
 //! user space does, not a fast path. Nothing is pinned, no bpffs is needed.
 
-mod load;
+pub mod generate;
+pub(crate) mod load;
 mod log;
+pub mod plain;
 mod replay;
 pub mod stream;
 
@@ -26,8 +28,8 @@ use replay::Replay;
 /// A program loaded into the kernel, with its tables and counters.
 pub struct XdpFilter {
     object: Object,
-    /// Names of the replay programs, one a chain.
-    replays: Vec<String>,
+    /// Names of the programs, one a chain.
+    programs: Vec<String>,
     counters: MmapRaw,
     counter_count: usize,
     replay: Replay,
@@ -78,7 +80,7 @@ impl XdpFilter {
         index: usize,
         repeat: u32,
     ) -> Result<Duration, EngineError> {
-        let name = &self.replays[chain];
+        let name = &self.programs[chain];
         let program = find(&self.object, name)?;
         let ran = self.replay.run(&program, burst, index, repeat.max(1)).map_err(|problem| failed(name, problem))?;
         Ok(ran.took)
@@ -108,11 +110,11 @@ impl XdpFilter {
     }
 }
 
-fn find<'a>(object: &'a Object, name: &str) -> Result<ProgramMut<'a>, EngineError> {
+pub(crate) fn find<'a>(object: &'a Object, name: &str) -> Result<ProgramMut<'a>, EngineError> {
     object.progs_mut().find(|program| program.name() == name).ok_or_else(|| failed(name, "no such program".to_owned()))
 }
 
-fn failed(object: &str, problem: String) -> EngineError {
+pub(crate) fn failed(object: &str, problem: String) -> EngineError {
     EngineError::Xdp { object: object.to_owned(), problem }
 }
 
@@ -122,7 +124,7 @@ impl Filter for XdpFilter {
     }
 
     fn decide(&mut self, chain: usize, burst: &FrameBurst<'_>, verdicts: &mut [Verdict]) -> Result<(), EngineError> {
-        let name = &self.replays[chain];
+        let name = &self.programs[chain];
         let program = find(&self.object, name)?;
         for (index, verdict) in verdicts[..burst.len()].iter_mut().enumerate() {
             *verdict = self.replay.run(&program, burst, index, 1).map_err(|problem| failed(name, problem))?.verdict;

@@ -5,6 +5,8 @@
 
 use std::time::Duration;
 
+use libbpf_rs::Object;
+
 use super::load::map;
 use super::{XdpFilter, failed, find};
 use crate::{EngineError, FrameBurst};
@@ -35,18 +37,28 @@ impl XdpFilter {
         sources: &[u32],
     ) -> Result<Duration, EngineError> {
         assert!((1..=SOURCES_MAX).contains(&sources.len()), "1 to {SOURCES_MAX} sources");
-        let stream = map(&self.object, SECTION, SOURCES_AT + SOURCES_MAX * size_of::<u32>())?;
-        let network: Vec<u32> = sources.iter().map(|source| source.to_be()).collect();
-        // SAFETY: the mapping has room for the first word and all sources (checked by `map`, and above), is aligned to a page,
-        // and nothing else writes it: no program runs outside of calls with `&mut self`.
-        unsafe {
-            stream.as_mut_ptr().cast::<u32>().write_volatile(0);
-            let to = stream.as_mut_ptr().add(SOURCES_AT).cast::<u32>();
-            to.copy_from_nonoverlapping(network.as_ptr(), network.len());
-        }
+        fill(&self.object, sources)?;
         let name = format!("weir_{}_stream", self.costs[chain].chain);
         let program = find(&self.object, &name)?;
         let ran = self.replay.run(&program, burst, index, sources.len() as u32);
         Ok(ran.map_err(|problem| failed(&name, problem))?.took)
     }
+}
+
+/// Writes the sources (host byte order) that the object's packets get, and starts with the first. No program of it runs meanwhile.
+///
+/// # Panics
+/// If there are more than [`SOURCES_MAX`].
+pub(super) fn fill(object: &Object, sources: &[u32]) -> Result<(), EngineError> {
+    assert!(sources.len() <= SOURCES_MAX, "at most {SOURCES_MAX} sources");
+    let stream = map(object, SECTION, SOURCES_AT + SOURCES_MAX * size_of::<u32>())?;
+    let network: Vec<u32> = sources.iter().map(|source| source.to_be()).collect();
+    // SAFETY: the mapping has room for the first word and all sources (checked by `map`, and above), is aligned to a page, and
+    // nothing else writes it: the programs run only in calls of those who own the object, and that is who calls this.
+    unsafe {
+        stream.as_mut_ptr().cast::<u32>().write_volatile(0);
+        let to = stream.as_mut_ptr().add(SOURCES_AT).cast::<u32>();
+        to.copy_from_nonoverlapping(network.as_ptr(), network.len());
+    }
+    Ok(())
 }

@@ -91,7 +91,7 @@ pub fn packets_from(sources: &[u32]) -> FrameSet {
 }
 
 /// Ethernet, IPv4, UDP, padding; checksums are left 0, nobody looks.
-fn small_packet(source: u32) -> [u8; SMALL_FRAME_BYTES] {
+pub fn small_packet(source: u32) -> [u8; SMALL_FRAME_BYTES] {
     let mut bytes = [0u8; SMALL_FRAME_BYTES];
     bytes[..14].copy_from_slice(&[2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 0x08, 0x00]);
     bytes[14..26].copy_from_slice(&[0x45, 0, 0, 46, 0, 0, 0, 0, 64, 17, 0, 0]);

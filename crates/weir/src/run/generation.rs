@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use weir_engine::NativeCode;
 use weir_engine::cpu::Cpu;
+use weir_engine::live::xdp::{KernelCode, KernelPath, Ports};
 use weir_engine::live::{Datapath, Loaded, Workers};
 use weir_policy::ir::{Direction, Program};
 
@@ -31,6 +32,21 @@ impl Loader for NativeLoader {
 
     fn load(&self, policy: &Policy) -> Result<Arc<NativeCode>, Failure> {
         policy.load_code(&policy.native_object(Cpu::Native)?.object)
+    }
+}
+
+/// Programs for the kernel that know the interfaces.
+#[derive(Clone, Debug)]
+pub struct KernelLoader {
+    /// The interfaces.
+    pub ports: Arc<Ports>,
+}
+
+impl Loader for KernelLoader {
+    type Datapath = KernelPath;
+
+    fn load(&self, policy: &Policy) -> Result<Arc<KernelCode>, Failure> {
+        policy.load_kernel(&policy.bpf_object()?.object, &self.ports)
     }
 }
 

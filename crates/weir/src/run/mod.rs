@@ -9,7 +9,7 @@ use crate::cli::{LiveEngine, RunOptions};
 use crate::control::server::Server;
 use crate::failure::Failure;
 use controller::Controller;
-use generation::{Generation, Loader, NativeLoader};
+use generation::{Generation, KernelLoader, Loader, NativeLoader};
 use stats::Status;
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,6 +18,7 @@ use std::thread;
 use std::time::Duration;
 use weir_engine::live::afpacket::AfPacketLane;
 use weir_engine::live::afxdp::{AfXdpLane, Waiting};
+use weir_engine::live::xdp::{KernelPath, Ports};
 use weir_engine::live::{Datapath, Interfaces, Lane, Loaded, Workers};
 
 /// How often the main thread looks whether something is due.
@@ -37,20 +38,47 @@ pub fn run(options: &RunOptions) -> Result<(), Failure> {
         signal_hook::flag::register(signal, stop.clone())
             .map_err(|error| Failure::Runtime(format!("signal {signal}: {error}")))?;
     }
-    run_on(options, &stop, NativeLoader, |first| Ok(Workers::start(lanes(options)?, first)?))
+    // Before any interface is touched: another Weir may hold them.
+    let server = Server::listen(&options.control)?;
+    let interfaces =
+        Interfaces { lower: options.lower.clone(), upper: options.upper.clone(), divert: options.divert.clone() };
+    match options.engine {
+        LiveEngine::Xdp => {
+            let ports = Arc::new(Ports::of(&interfaces)?);
+            let loader = KernelLoader { ports: ports.clone() };
+            run_on(options, server, &stop, loader, |first| Ok(KernelPath::start(ports, first)?))
+        }
+        LiveEngine::Afpacket => {
+            run_workers(options, server, &stop, || Ok(boxed(AfPacketLane::open(&interfaces, options.workers)?)))
+        }
+        LiveEngine::Afxdp => {
+            let waiting = if options.busy_poll { Waiting::BusyPoll } else { Waiting::Sleep };
+            let open = || AfXdpLane::open(&interfaces, options.workers, waiting);
+            run_workers(options, server, &stop, || Ok(boxed(open()?)))
+        }
+    }
+}
+
+/// Runs the command on workers in user space, each with a lane.
+fn run_workers(
+    options: &RunOptions,
+    server: Server,
+    stop: &AtomicBool,
+    open: impl FnOnce() -> Result<Vec<Box<dyn Lane>>, Failure>,
+) -> Result<(), Failure> {
+    run_on(options, server, stop, NativeLoader, |first| Ok(Workers::start(open()?, first)?))
 }
 
 /// Runs the command on one kind of datapath; `start` takes the interfaces.
 fn run_on<L: Loader>(
     options: &RunOptions,
+    mut server: Server,
     stop: &AtomicBool,
     loader: L,
     start: impl FnOnce(&Loaded<<L::Datapath as Datapath>::Code>) -> Result<L::Datapath, Failure>,
 ) -> Result<(), Failure> {
     let first = Generation::prepare(&options.policy, &loader)?;
     let loaded = first.loaded(None)?;
-    // Before any interface is touched: another Weir may hold them.
-    let mut server = Server::listen(&options.control)?;
     let controller = Controller::new(start(&loaded)?, first);
     let Status { workers, access, .. } = controller.status();
     access.iter().for_each(|access| eprintln!("weir: {access}"));
@@ -96,18 +124,6 @@ fn watch<D: Datapath>(controller: &Mutex<Controller<D>>, stop: &AtomicBool) -> R
 /// Stops the workers; says why one failed.
 fn end<D: Datapath>(controller: &Mutex<Controller<D>>) -> Result<(), Failure> {
     controller.lock().unwrap_or_else(PoisonError::into_inner).stop()
-}
-
-fn lanes(options: &RunOptions) -> Result<Vec<Box<dyn Lane>>, Failure> {
-    let interfaces =
-        Interfaces { lower: options.lower.clone(), upper: options.upper.clone(), divert: options.divert.clone() };
-    Ok(match options.engine {
-        LiveEngine::Afpacket => boxed(AfPacketLane::open(&interfaces, options.workers)?),
-        LiveEngine::Afxdp => {
-            let waiting = if options.busy_poll { Waiting::BusyPoll } else { Waiting::Sleep };
-            boxed(AfXdpLane::open(&interfaces, options.workers, waiting)?)
-        }
-    })
 }
 
 fn boxed<L: Lane + 'static>(lanes: Vec<L>) -> Vec<Box<dyn Lane>> {

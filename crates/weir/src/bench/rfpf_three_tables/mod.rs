@@ -67,7 +67,11 @@ pub fn run(options: &BenchOptions) -> Result<Vec<Row>, Failure> {
     Ok(rows)
 }
 
-fn write_policy(directory: &Path, country: &Path, allowed: &[u32], blocked: &[u32]) -> Result<Policy, Failure> {
+/// Writes the policy and its lists into a directory, and loads it. `country` is a path that does not depend on where it is read from.
+///
+/// # Errors
+/// A file cannot be written or read.
+pub fn write_policy(directory: &Path, country: &Path, allowed: &[u32], blocked: &[u32]) -> Result<Policy, Failure> {
     let write = |name: &str, text: String| {
         let path = directory.join(name);
         fs::write(&path, text).map_err(|error| Failure::file(&path, error))

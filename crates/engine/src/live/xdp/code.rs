@@ -1,0 +1,210 @@
+//! A policy in the kernel, ready to be attached to interfaces.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use libbpf_rs::libbpf_sys::bpf_map_create_opts;
+use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, MapType, Object};
+use memmap2::MmapRaw;
+use weir_abi::Counter;
+
+use super::ports::{PORT_WORDS, PORTS_BYTES, PORTS_MAX, PortCounts, Ports};
+use crate::clang::BpfObject;
+use crate::image::Image;
+use crate::live::datapath::Counts;
+use crate::xdp::load::{COUNTERS, LOSSES, Mode, Plan, fill_tables, load_object, map, program_name};
+use crate::xdp::{failed, find};
+use crate::{EngineError, Program};
+
+/// Sections and maps of datapath/engine/ports.h.
+const PORTS: &str = ".bss.ports";
+const PORT_COUNTERS: &str = ".bss.traffic";
+const DEVICES: &str = "weir_devices";
+const PAIRS: &str = "weir_pairs";
+
+/// Counters of every CPU at every port: by CPU, then by port.
+pub(super) type PortBlocks = Vec<[PortCounts; PORTS_MAX]>;
+
+/// CPUs that there are counters for: all that the machine can have, rounded up to a power of two.
+fn cpus() -> Result<usize, EngineError> {
+    let cpus = libbpf_rs::num_possible_cpus().map_err(|error| failed("number of CPUs", error.to_string()))?;
+    Ok(cpus.next_power_of_two())
+}
+
+fn mode(cpus: usize, ports: &Ports) -> Mode {
+    Mode { live: 1, cpu_mask: cpus as u32 - 1, jumbo: ports.jumbo().into() }
+}
+
+/// Programs of all chains with their tables and counters, which know the ports. They decide nothing until they are attached.
+pub struct KernelCode {
+    object: Object,
+    file: BpfObject,
+    programs: Vec<String>,
+    /// Counters that a program has.
+    counters: usize,
+    cpus: usize,
+    counter_memory: MmapRaw,
+    port_memory: MmapRaw,
+}
+
+// SAFETY: the mappings are of maps that the object owns; they are only read, word by word.
+unsafe impl Send for KernelCode {}
+// SAFETY: as above, and libbpf's object is not changed after loading.
+unsafe impl Sync for KernelCode {}
+
+impl KernelCode {
+    /// Loads an object that [`crate::clang`] made for these images, for packets of these ports; `name` is for messages. `images` are in slot
+    /// order.
+    ///
+    /// # Errors
+    /// There is no right to load BPF programs, the verifier refuses, or an interface is there no more.
+    pub fn load(
+        name: &str,
+        file: &BpfObject,
+        program: &Program,
+        images: &[Arc<Image>],
+        ports: &Ports,
+    ) -> Result<Arc<Self>, EngineError> {
+        program.check_images(images)?;
+        let cpus = cpus()?;
+        let stride = program.counters().next_power_of_two();
+        let counter_bytes = cpus * 2 * stride * size_of::<Counter>();
+        let port_bytes = cpus * PORTS_MAX * size_of::<PortCounts>();
+        let plan = Plan {
+            mode: mode(cpus, ports),
+            lengths: &[(COUNTERS, counter_bytes), (PORT_COUNTERS, port_bytes)],
+            program: &|name| !name.starts_with(LOSSES) && !name.ends_with("_stream"),
+            map: &|_| true,
+        };
+        let object = load_object(name, file, &plan)?;
+        fill_tables(&object, images)?;
+        set_ports(&object, ports)?;
+        set_devices(&object, ports)?;
+        let counter_memory = map(&object, COUNTERS, counter_bytes)?;
+        let port_memory = map(&object, PORT_COUNTERS, port_bytes)?;
+        let programs = program.chains.iter().map(|chain| program_name(chain)).collect();
+        let (counters, file) = (program.counters(), file.clone());
+        Ok(Arc::new(KernelCode { object, file, programs, counters, cpus, counter_memory, port_memory }))
+    }
+
+    /// The program of a chain.
+    pub(super) fn program(&self, chain: usize) -> Result<impl AsFd, EngineError> {
+        find(&self.object, &self.programs[chain])
+    }
+
+    /// What it was loaded from.
+    pub(super) fn file(&self) -> &BpfObject {
+        &self.file
+    }
+
+    /// Packets and bytes since loading, by CPU and side.
+    pub(super) fn counts(&self) -> Counts {
+        let stride = self.counters.next_power_of_two();
+        let words = words(&self.counter_memory, self.cpus * 2 * stride * 2);
+        let word = |at: usize| words[at].load(Ordering::Relaxed);
+        let block = |block: usize| {
+            let first = block * stride;
+            (first..first + self.counters)
+                .map(|at| Counter { packets: word(2 * at), bytes: word(2 * at + 1) })
+                .collect::<Vec<_>>()
+        };
+        (0..self.cpus).map(|cpu| [block(2 * cpu), block(2 * cpu + 1)]).collect()
+    }
+
+    /// What was done at the ports since loading.
+    pub(super) fn port_counts(&self) -> PortBlocks {
+        port_blocks(&self.port_memory, self.cpus)
+    }
+}
+
+/// Programs that count what the kernel could not send, at work until dropped.
+pub(super) struct Losses {
+    _links: Vec<Link>,
+    _object: Object,
+    cpus: usize,
+    memory: MmapRaw,
+}
+
+// SAFETY: the mapping is of a map that the object owns; it is only read, word by word.
+unsafe impl Send for Losses {}
+
+impl Losses {
+    /// Loads and attaches the programs, which every policy's object has.
+    ///
+    /// # Errors
+    /// The kernel says nothing of its own types (BTF), or there is no right to trace it.
+    pub fn listen(object: &BpfObject, ports: &Ports) -> Result<Self, EngineError> {
+        let cpus = cpus()?;
+        let bytes = cpus * PORTS_MAX * size_of::<PortCounts>();
+        let plan = Plan {
+            mode: mode(cpus, ports),
+            lengths: &[(PORT_COUNTERS, bytes)],
+            program: &|name| name.starts_with(LOSSES),
+            map: &|name| [PORTS, PORT_COUNTERS, ".rodata.mode"].contains(&name),
+        };
+        let object = load_object("losses", object, &plan)?;
+        set_ports(&object, ports)?;
+        let memory = map(&object, PORT_COUNTERS, bytes)?;
+        let mut links = Vec::new();
+        for program in object.progs_mut().filter(|program| program.autoload()) {
+            links.push(program.attach().map_err(|error| failed(&program.name().to_string_lossy(), error.to_string()))?);
+        }
+        Ok(Losses { _links: links, _object: object, cpus, memory })
+    }
+
+    /// What was lost at the ports.
+    pub fn port_counts(&self) -> PortBlocks {
+        port_blocks(&self.memory, self.cpus)
+    }
+}
+
+/// A map's memory as words that the kernel writes meanwhile.
+fn words(memory: &MmapRaw, count: usize) -> &[AtomicU64] {
+    assert!(count * size_of::<AtomicU64>() <= memory.len(), "the section was made as long");
+    // SAFETY: the mapping is as long, as just asserted, begins at a page, lives as long as the borrow, and any bits are a word.
+    unsafe { std::slice::from_raw_parts(memory.as_ptr().cast(), count) }
+}
+
+fn port_blocks(memory: &MmapRaw, cpus: usize) -> PortBlocks {
+    let words = words(memory, cpus * PORTS_MAX * PORT_WORDS);
+    let read = |cpu: usize, port: usize| {
+        let at = (cpu * PORTS_MAX + port) * PORT_WORDS;
+        PortCounts(std::array::from_fn(|word| words[at + word].load(Ordering::Relaxed)))
+    };
+    (0..cpus).map(|cpu| std::array::from_fn(|port| read(cpu, port))).collect()
+}
+
+fn set_ports(object: &Object, ports: &Ports) -> Result<(), EngineError> {
+    let memory = map(object, PORTS, PORTS_BYTES)?;
+    // SAFETY: the mapping is at least as long, and no program runs yet.
+    unsafe { memory.as_mut_ptr().copy_from_nonoverlapping(ports.bytes().as_ptr(), PORTS_BYTES) };
+    Ok(())
+}
+
+/// Tells the object which device each port is, and which pairs get a packet and its copy.
+fn set_devices(object: &Object, ports: &Ports) -> Result<(), EngineError> {
+    let find = |name: &str| {
+        let map = object.maps().find(|map| map.name() == name);
+        map.ok_or_else(|| failed(name, "the object has no such map".to_owned()))
+    };
+    let (devices, pairs) = (find(DEVICES)?, find(PAIRS)?);
+    let set = |map: &dyn MapCore, number: usize, value: u32, interface: &str| {
+        let set = map.update(&(number as u32).to_ne_bytes(), &value.to_ne_bytes(), MapFlags::ANY);
+        set.map_err(|error| EngineError::Interface { interface: interface.to_owned(), source: io::Error::other(error) })
+    };
+    for (number, port) in ports.all().iter().enumerate() {
+        set(&devices, number, port.index, &port.interface)?;
+    }
+    let Some(divert) = ports.divert() else { return Ok(()) };
+    for (number, port) in ports.receiving().iter().enumerate() {
+        let options = bpf_map_create_opts { sz: size_of::<bpf_map_create_opts>() as _, ..Default::default() };
+        let pair = MapHandle::create(MapType::Devmap, Some("weir_pair"), 4, 4, 2, &options)
+            .map_err(|error| failed(PAIRS, error.to_string()))?;
+        set(&pair, 0, port.index, &port.interface)?;
+        set(&pair, 1, ports.all()[divert].index, &ports.all()[divert].interface)?;
+        set(&pairs, number, pair.as_fd().as_raw_fd() as u32, &port.interface)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,213 @@
+//! The interfaces that programs stand between, as the programs see them: datapath/engine/ports.h.
+//!
+//! ```text
+//! struct ports     0        number[4096]    u8    port, by the low 12 bits of the interface's index
+//!               4096        index[64]       u32   interface index, by port
+//!               4352        port[64]        128   side (0 lower, 1 upper), 63 zeros, out[64]: port opposite by receive queue
+//!              12544        divert          u32   port that diverted packets go out of; 64 if none
+//!              12548        namespace       u32   inode of the network namespace
+//! ```
+//! Ports are numbered lower ones first, then upper, then divert.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+
+use crate::EngineError;
+use crate::live::device::{self, Device};
+use crate::live::lane::{Interfaces, PortReading, Role, facing_interface};
+
+/// The most interfaces: `PORTS_MAX`.
+pub(super) const PORTS_MAX: usize = 64;
+/// `PORT_INDICES`
+const INDICES: usize = 4096;
+/// `PORT_QUEUES`
+const QUEUES: usize = 64;
+const INDEX_AT: usize = INDICES;
+const PORT_AT: usize = INDEX_AT + PORTS_MAX * size_of::<u32>();
+const PORT_BYTES: usize = 128;
+const OUT_AT: usize = 64;
+const DIVERT_AT: usize = PORT_AT + PORTS_MAX * PORT_BYTES;
+const NAMESPACE_AT: usize = DIVERT_AT + size_of::<u32>();
+/// Bytes of `struct ports`.
+pub(super) const PORTS_BYTES: usize = NAMESPACE_AT + size_of::<u32>();
+
+/// The longest packets of an interface whose packets come in one buffer with every driver.
+const PLAIN_MTU: u32 = 1500;
+
+/// An interface.
+#[derive(Clone, Debug)]
+pub(super) struct Port {
+    pub interface: String,
+    pub index: u32,
+    pub role: Role,
+    /// Whether its card takes VLAN tags off.
+    pub takes_tags_off: bool,
+}
+
+/// All interfaces, and which is opposite which.
+#[derive(Clone, Debug)]
+pub struct Ports {
+    list: Vec<Port>,
+    lower: usize,
+    upper: usize,
+    namespace: u32,
+    jumbo: bool,
+}
+
+impl Ports {
+    /// Looks the interfaces up.
+    ///
+    /// # Errors
+    /// There is no such interface, or there are too many.
+    pub fn of(interfaces: &Interfaces) -> Result<Self, EngineError> {
+        let (lower, upper) = (interfaces.lower.len(), interfaces.upper.len());
+        let mut ports = Ports { list: Vec::new(), lower, upper, namespace: namespace()?, jumbo: false };
+        let roles = [(&interfaces.lower[..], Role::Lower), (&interfaces.upper, Role::Upper)];
+        let divert = (interfaces.divert.as_slice(), Role::Divert);
+        for (names, role) in roles.into_iter().chain([divert]) {
+            for name in names {
+                ports.add(Device::open(name)?, role)?;
+            }
+        }
+        Ok(ports)
+    }
+
+    fn add(&mut self, device: Device, role: Role) -> Result<(), EngineError> {
+        if self.list.len() == PORTS_MAX {
+            return Err(device.failed(io::Error::other(format!("more than {PORTS_MAX} interfaces"))));
+        }
+        let index = device.index();
+        if let Some(like) = self.list.iter().find(|port| port.index as usize % INDICES == index as usize % INDICES) {
+            let problem =
+                format!("its index {index} is that of {} plus or minus a multiple of {INDICES}", like.interface);
+            return Err(device.failed(io::Error::other(problem)));
+        }
+        self.jumbo |= device.mtu()? > PLAIN_MTU;
+        let takes_tags_off = device.takes_tags_off();
+        self.list.push(Port { interface: device.name().to_owned(), index, role, takes_tags_off });
+        Ok(())
+    }
+
+    /// All of them, by number.
+    pub(super) fn all(&self) -> &[Port] {
+        &self.list
+    }
+
+    /// Those that packets are received on.
+    pub(super) fn receiving(&self) -> &[Port] {
+        &self.list[..self.lower + self.upper]
+    }
+
+    /// Number of the port that diverted packets go out of.
+    pub(super) fn divert(&self) -> Option<usize> {
+        let receiving = self.lower + self.upper;
+        (receiving < self.list.len()).then_some(receiving)
+    }
+
+    /// Whether packets may be longer than their first buffer.
+    pub(super) fn jumbo(&self) -> bool {
+        self.jumbo
+    }
+
+    /// The port that packets go out of which came in on port `number`, receive queue `queue`.
+    fn opposite(&self, number: usize, queue: usize) -> usize {
+        match number.checked_sub(self.lower) {
+            None => self.lower + facing_interface(number, self.lower, queue, self.upper),
+            Some(number) => facing_interface(number, self.upper, queue, self.lower),
+        }
+    }
+
+    /// `struct ports`
+    pub(super) fn bytes(&self) -> Vec<u8> {
+        let mut bytes = vec![0; PORTS_BYTES];
+        let word = |bytes: &mut [u8], at: usize, word: u32| bytes[at..at + 4].copy_from_slice(&word.to_ne_bytes());
+        for (number, port) in self.list.iter().enumerate() {
+            bytes[port.index as usize % INDICES] = number as u8;
+            word(&mut bytes, INDEX_AT + number * size_of::<u32>(), port.index);
+            let at = PORT_AT + number * PORT_BYTES;
+            bytes[at] = port.role as u8;
+            if number < self.receiving().len() {
+                for queue in 0..QUEUES {
+                    bytes[at + OUT_AT + queue] = self.opposite(number, queue) as u8;
+                }
+            }
+        }
+        word(&mut bytes, DIVERT_AT, self.divert().unwrap_or(PORTS_MAX) as u32);
+        word(&mut bytes, NAMESPACE_AT, self.namespace);
+        bytes
+    }
+
+    /// The first interface that is there no more.
+    pub(super) fn gone(&self) -> Option<&Port> {
+        self.list.iter().find(|port| !device::exists(port.index))
+    }
+}
+
+/// Inode of this thread's network namespace.
+fn namespace() -> Result<u32, EngineError> {
+    const PATH: &str = "/proc/thread-self/ns/net";
+    let found = fs::metadata(PATH).map_err(|source| EngineError::Io { path: PATH.into(), source })?;
+    Ok(found.ino() as u32)
+}
+
+/// Words of [`PortCounts`].
+pub(super) const PORT_WORDS: usize = 16;
+
+/// What one CPU did at a port, in the order of `struct port_counters`. Packets that could not be sent after all are among those sent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct PortCounts(pub [u64; PORT_WORDS]);
+
+impl PortCounts {
+    /// What programs that send counted (`self`), and what those that listen for losses did.
+    pub fn reading(self, lost: PortCounts) -> PortReading {
+        let [rx_packets, rx_bytes, tx_packets, tx_bytes, _, gone, _, no_divert, sampled, ..] = self.0;
+        let [_, _, _, _, tx_full, link_down, tx_too_long, ..] = lost.0;
+        PortReading {
+            rx_packets,
+            rx_bytes,
+            tx_packets: tx_packets.saturating_sub(tx_full + link_down + tx_too_long),
+            tx_bytes,
+            rx_missed: 0,
+            tx_full,
+            tx_link_down: gone + link_down,
+            tx_too_long,
+            no_divert,
+            sampled,
+        }
+    }
+
+    /// Word by word.
+    pub fn with(self, other: PortCounts, both: impl Fn(u64, u64) -> u64) -> PortCounts {
+        PortCounts(std::array::from_fn(|word| both(self.0[word], other.0[word])))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ports(lower: usize, upper: usize) -> Ports {
+        let port = |index: usize, role| {
+            let interface = format!("p{index}");
+            Port { interface, index: index as u32 + 10, role, takes_tags_off: false }
+        };
+        let list =
+            (0..lower).map(|at| port(at, Role::Lower)).chain((lower..lower + upper).map(|at| port(at, Role::Upper)));
+        Ports { list: list.collect(), lower, upper, namespace: 7, jumbo: false }
+    }
+
+    #[test]
+    fn programs_read_what_was_written() {
+        let bytes = ports(2, 1).bytes();
+        assert_eq!(bytes.len(), 12_552);
+        assert_eq!((bytes[10], bytes[11], bytes[12]), (0, 1, 2));
+        assert_eq!(bytes[4096 + 4..4096 + 8], 11u32.to_ne_bytes());
+        // Both lower ports send to the upper one; packets of its queues go out of them in turn.
+        assert_eq!((bytes[PORT_AT], bytes[PORT_AT + OUT_AT], bytes[PORT_AT + PORT_BYTES + OUT_AT + 5]), (0, 2, 2));
+        let upper = PORT_AT + 2 * PORT_BYTES;
+        assert_eq!((bytes[upper], &bytes[upper + OUT_AT..upper + OUT_AT + 4]), (1, &[0, 1, 0, 1][..]));
+        assert_eq!(bytes[DIVERT_AT..DIVERT_AT + 4], 64u32.to_ne_bytes());
+        assert_eq!(bytes[NAMESPACE_AT..], 7u32.to_ne_bytes());
+    }
+}

@@ -1,0 +1,147 @@
+//! `live`: policies where packets come in, beside the RFPF paper's Fig. 4 and what an operator would use instead.
+//!
+//! * What a dropped packet costs on a veth pair (`dropped.rs`): Weir's in-kernel engine, nftables, the kernel's own maps, nothing at all.
+//!
+//! All of it lives in a network namespace of one thread, which is gone with it.
+
+mod contender;
+mod dropped;
+mod memory;
+mod nft;
+mod peers;
+mod rulesets;
+mod spent;
+mod wire;
+
+use super::data::{Data, Dataset};
+use super::traffic::SplitMix;
+use super::{Row, traffic};
+use crate::cli::BenchOptions;
+use crate::failure::Failure;
+use contender::{Contender, XdpPeer};
+use nft::NftSet;
+use rulesets::Ruleset;
+use spent::Core;
+use std::sync::Arc;
+use weir_engine::clang::Clang;
+use weir_engine::cpu;
+use weir_engine::xdp::generate::Generator;
+use weir_engine::xdp::plain::PlainPrograms;
+
+/// Those who drop packets on a veth pair.
+const CONTENDERS: [&str; 5] = [dropped::DROP_ALL, "xdp-hash-map", "xdp-lpm-trie", "nft-hash", "nft-interval"];
+/// Those of Fig. 4.
+const ENGINES: [&str; 1] = ["memory"];
+
+/// Runs the scenario.
+///
+/// # Errors
+/// There is no right to make interfaces, or something that it needs is missing.
+pub fn run(options: &BenchOptions) -> Result<Vec<Row>, Failure> {
+    let selection = Selection::of(&options.only)?;
+    let mut rows = Vec::new();
+    if CONTENDERS.iter().any(|name| selection.has(name)) {
+        let data = Dataset::BLOCK_178K.load(&options.data)?;
+        rows.extend(wire::in_namespace(|| dropped_rows(&data, &selection))?);
+    }
+    rows.extend(figure4_rows(options, &selection)?);
+    Ok(rows)
+}
+
+/// What `--only` leaves.
+struct Selection<'a>(&'a [String]);
+
+impl<'a> Selection<'a> {
+    fn of(only: &'a [String]) -> Result<Self, Failure> {
+        let known: Vec<&str> = CONTENDERS.into_iter().chain(ENGINES).collect();
+        match only.iter().find(|name| !known.contains(&name.as_str())) {
+            Some(unknown) => Err(Failure::Rejected(format!("weir: --only {unknown}: there are {}", known.join(", ")))),
+            None => Ok(Selection(only)),
+        }
+    }
+
+    /// Whether all are asked for, or this one.
+    fn has(&self, name: &str) -> bool {
+        self.0.is_empty() || self.0.iter().any(|wanted| wanted == name)
+    }
+}
+
+/// Rows of Fig. 4.
+fn figure4_rows(options: &BenchOptions, selection: &Selection<'_>) -> Result<Vec<Row>, Failure> {
+    let mut rows = Vec::new();
+    for ruleset in [Ruleset::forward()?, Ruleset::drop()?, Ruleset::three_tables(options)?] {
+        if selection.has("memory") {
+            rows.extend(memory::rows(&ruleset, &Row::default())?);
+        }
+    }
+    Ok(rows)
+}
+
+/// Rows of what a dropped packet costs.
+fn dropped_rows(data: &Data, selection: &Selection<'_>) -> Result<Vec<Row>, Failure> {
+    let clang = Clang::find()?;
+    let core = generating_core()?;
+    let addresses = data.addresses();
+    let [near, far] = wire::pair(["near", "far"], 1)?;
+    let mut generator = Generator::load(&clang, near.index, &traffic::small_packet(0), &shuffled(&addresses))?;
+    let mut contenders = contenders(&clang, &addresses, selection)?;
+    let row = Row::default().of("table", data.name).of("source", data.source);
+    dropped::race(&mut contenders, &mut generator, &far, &Core::new(core), &row)
+}
+
+/// Keeps this thread on the last core, because the first has more interrupts to answer; or on the one that it runs on.
+fn generating_core() -> Result<usize, Failure> {
+    let last = std::thread::available_parallelism().map_or(1, usize::from) - 1;
+    match cpu::pin_to(last) {
+        Ok(()) => Ok(last),
+        Err(_not_allowed) => cpu::pin().map_err(|error| Failure::Runtime(format!("pinning to a core: {error}"))),
+    }
+}
+
+fn contenders(clang: &Clang, addresses: &[u32], selection: &Selection<'_>) -> Result<Vec<Box<dyn Contender>>, Failure> {
+    let peers = peers::load(clang, addresses)?;
+    let mut contenders = Vec::new();
+    for name in CONTENDERS.into_iter().filter(|name| selection.has(name)) {
+        match contender(name, &peers, addresses) {
+            Ok(contender) => contenders.push(contender),
+            Err(failure) if name.starts_with("nft") => eprintln!("weir: {name} is left out: {}", failure.message()),
+            Err(failure) => return Err(failure),
+        }
+    }
+    Ok(contenders)
+}
+
+fn contender(name: &'static str, peers: &Arc<PlainPrograms>, addresses: &[u32]) -> Result<Box<dyn Contender>, Failure> {
+    Ok(match name {
+        dropped::DROP_ALL => Box::new(XdpPeer::new(name, "peer_drop_all", peers)),
+        "xdp-hash-map" => Box::new(XdpPeer::new(name, "peer_hash_map", peers)),
+        "xdp-lpm-trie" => Box::new(XdpPeer::new(name, "peer_lpm_trie", peers)),
+        "nft-hash" => Box::new(NftSet::hash(name, addresses)?),
+        "nft-interval" => Box::new(NftSet::interval(name, addresses)?),
+        unknown => unreachable!("there is no contender {unknown}"),
+    })
+}
+
+/// In random order.
+fn shuffled(addresses: &[u32]) -> Vec<u32> {
+    let mut random = SplitMix::new(29);
+    let mut addresses = addresses.to_vec();
+    for index in (1..addresses.len()).rev() {
+        addresses.swap(index, random.below(index as u64 + 1) as usize);
+    }
+    addresses
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shuffling_loses_nothing() {
+        let sorted: Vec<u32> = (0..1000).collect();
+        let mut shuffled = shuffled(&sorted);
+        assert_ne!(shuffled, sorted);
+        shuffled.sort_unstable();
+        assert_eq!(shuffled, sorted);
+    }
+}

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/*
+ * What the kernel provides to XDP programs, without needing its headers: linux/bpf.h.
+ */
+#ifndef WEIR_KERNEL_H
+#define WEIR_KERNEL_H
+
+#include "env.h"
+
+/* The context of an XDP program. */
+struct xdp_md {
+	uint32_t data;
+	uint32_t data_end;
+	uint32_t data_meta;
+	uint32_t ingress_ifindex;
+	uint32_t rx_queue_index;
+	uint32_t egress_ifindex;
+};
+
+enum xdp_action {
+	XDP_ABORTED = 0,
+	XDP_DROP = 1,
+	XDP_PASS = 2,
+	XDP_TX = 3,
+	XDP_REDIRECT = 4,
+};
+
+/* Maps are declared by pointers to arrays as long as the number meant. */
+enum map_type {
+	BPF_MAP_TYPE_HASH = 1,
+	BPF_MAP_TYPE_ARRAY = 2,
+	BPF_MAP_TYPE_PERCPU_ARRAY = 6,
+	BPF_MAP_TYPE_LPM_TRIE = 11,
+	BPF_MAP_TYPE_ARRAY_OF_MAPS = 12,
+	BPF_MAP_TYPE_DEVMAP = 14,
+};
+
+/* Of bpf_redirect_map(): a copy to each device of the map. */
+enum { BPF_F_BROADCAST = 1 << 3 };
+
+static void *(*const bpf_map_lookup_elem)(const void *map, const void *key) = (void *)1;
+static uint32_t (*const bpf_get_smp_processor_id)(void) = (void *)8;
+static long (*const bpf_redirect_map)(const void *map, uint64_t key, uint64_t flags) = (void *)51;
+static uint64_t (*const bpf_xdp_get_buff_len)(const struct xdp_md *ctx) = (void *)188;
+
+#endif

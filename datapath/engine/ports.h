@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/*
+ * The interfaces that live programs stand between: where a packet came from, where it goes, and what became of it.
+ *
+ * An interface is known by its port number. The engine fills `weir_ports` and the device maps before it attaches the
+ * programs, and reads the counters while they count: crates/engine/src/live/xdp.
+ */
+#ifndef WEIR_PORTS_H
+#define WEIR_PORTS_H
+
+#include "kernel.h"
+#include "verdict.h"
+
+enum {
+	PORTS_MAX = 64,	     /* the same in crates/engine/src/live/xdp/ports.rs, as all that follow */
+	PORT_INDICES = 4096, /* interfaces are told apart by so many low bits of their indices */
+	PORT_QUEUES = 64,    /* queues beyond are treated as those modulo this */
+};
+
+/* An interface: the side that it is on, and the port opposite that packets of each receive queue go out of. */
+struct port {
+	uint8_t side; /* 0 lower, 1 upper */
+	uint8_t zero[63];
+	uint8_t out[PORT_QUEUES];
+};
+
+struct ports {
+	uint8_t number[PORT_INDICES]; /* of the port, by the low bits of its interface's index */
+	uint32_t index[PORTS_MAX];    /* of the port's interface */
+	struct port port[PORTS_MAX];
+	uint32_t divert;    /* the port that diverted packets and samples go out of; PORTS_MAX if there is none */
+	uint32_t namespace; /* inode of the network namespace that the ports are in */
+};
+
+struct ports weir_ports __attribute__((aligned(64))) WEIR_SECTION(".bss.ports");
+
+/*
+ * What one CPU did at a port: struct PortCounts in crates/engine/src/live/xdp/ports.rs. Packets that the kernel could
+ * not send are among tx, and in the counters of losses.h.
+ */
+struct port_counters {
+	uint64_t rx_packets;
+	uint64_t rx_bytes;
+	uint64_t tx_packets;
+	uint64_t tx_bytes;
+	uint64_t tx_full;      /* the transmit queue was full */
+	uint64_t tx_link_down; /* the interface was down, or no more */
+	uint64_t tx_too_long;  /* the interface takes none so long */
+	uint64_t no_divert;    /* packets to be diverted when there is nowhere to divert them to */
+	uint64_t sampled;      /* packets that were not diverted, but of which a copy was */
+	uint64_t zero[7];
+};
+
+_Static_assert(sizeof(struct port) == 128, "Port");
+_Static_assert(sizeof(struct port_counters) == 128, "PortCounts");
+
+/* PORTS_MAX for each CPU; the engine makes the section as long as that. */
+struct port_counters weir_port_counters[PORTS_MAX] __attribute__((aligned(64))) WEIR_SECTION(".bss.traffic");
+
+/* By port number. */
+struct {
+	int (*type)[BPF_MAP_TYPE_DEVMAP];
+	int (*max_entries)[PORTS_MAX];
+	int (*key_size)[sizeof(uint32_t)];
+	int (*value_size)[sizeof(uint32_t)];
+} weir_devices WEIR_SECTION(".maps");
+
+/* For each port the pair of it and the divert port, for packets of which a copy is diverted. */
+struct device_pair {
+	int (*type)[BPF_MAP_TYPE_DEVMAP];
+	int (*max_entries)[2];
+	int (*key_size)[sizeof(uint32_t)];
+	int (*value_size)[sizeof(uint32_t)];
+};
+
+struct {
+	int (*type)[BPF_MAP_TYPE_ARRAY_OF_MAPS];
+	int (*max_entries)[PORTS_MAX];
+	int (*key_size)[sizeof(uint32_t)];
+	struct device_pair *values[];
+} weir_pairs WEIR_SECTION(".maps");
+
+WEIR_INLINE uint32_t port_number(const struct xdp_md *ctx)
+{
+	return weir_ports.number[ctx->ingress_ifindex & (PORT_INDICES - 1)] & (PORTS_MAX - 1);
+}
+
+/* The port that a packet came in on. */
+WEIR_INLINE const struct port *port_of(const struct xdp_md *ctx)
+{
+	return &weir_ports.port[port_number(ctx)];
+}
+
+/* The counters of a port. `cpu` is below the number of CPUs that there are counters for. */
+WEIR_INLINE struct port_counters *port_counters(uint32_t cpu, uint32_t port)
+{
+	return &weir_port_counters[cpu * PORTS_MAX + (port & (PORTS_MAX - 1))];
+}
+
+/* Sends a packet out of a port, and counts it there. Returns what the program shall return. */
+WEIR_INLINE uint32_t port_send(uint32_t cpu, uint32_t port, uint32_t len)
+{
+	struct port_counters *counters = port_counters(cpu, port);
+	const uint32_t action = (uint32_t)bpf_redirect_map(&weir_devices, port, XDP_DROP);
+
+	if (action == XDP_REDIRECT) {
+		counters->tx_packets++;
+		counters->tx_bytes += len;
+	} else {
+		counters->tx_link_down++;
+	}
+	return action;
+}
+
+/* As port_send(), with a copy out of the divert port. */
+WEIR_INLINE uint32_t port_send_both(uint32_t cpu, uint32_t port, uint32_t divert, uint32_t len)
+{
+	struct port_counters *counters = port_counters(cpu, port);
+	struct port_counters *copies = port_counters(cpu, divert);
+	void *pair = bpf_map_lookup_elem(&weir_pairs, &port);
+
+	if (!pair)
+		return XDP_DROP;
+	counters->tx_packets++;
+	counters->tx_bytes += len;
+	copies->tx_packets++;
+	copies->tx_bytes += len;
+	return (uint32_t)bpf_redirect_map(pair, 0, BPF_F_BROADCAST);
+}
+
+/* Acts on a verdict. Returns what the program shall return. `cpu` is as for port_counters(). */
+WEIR_INLINE uint32_t port_act(const struct xdp_md *ctx, uint32_t cpu, uint32_t verdict, uint32_t len)
+{
+	const uint32_t number = port_number(ctx);
+	const struct port *port = &weir_ports.port[number];
+	const enum action action = (enum action)(verdict & 0xff);
+	const uint32_t divert = weir_ports.divert;
+	const bool copied = (verdict & VERDICT_SAMPLED) && divert < PORTS_MAX;
+	struct port_counters *counters = port_counters(cpu, number);
+
+	counters->rx_packets++;
+	counters->rx_bytes += len;
+	if (copied && action != ACTION_DIVERT)
+		counters->sampled++;
+	if (action == ACTION_ACCEPT) {
+		const uint32_t out = port->out[ctx->rx_queue_index & (PORT_QUEUES - 1)];
+
+		return copied ? port_send_both(cpu, out, divert, len) : port_send(cpu, out, len);
+	}
+	if (action == ACTION_DIVERT && divert >= PORTS_MAX)
+		counters->no_divert++;
+	if (divert < PORTS_MAX && (action == ACTION_DIVERT || copied))
+		return port_send(cpu, divert, len);
+	return XDP_DROP;
+}
+
+#endif

@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/*
+ * Gives packets that are made for measuring one source after the other: IPv4 in Ethernet without tags. Checksums are
+ * left as they are: nobody who is measured looks at them.
+ */
+#ifndef WEIR_SOURCES_H
+#define WEIR_SOURCES_H
+
+#include "kernel.h"
+#include "packet.h"
+
+enum {
+	STREAM_SOURCES_MAX = 1 << 18,		/* the same in crates/engine/src/xdp/stream.rs */
+	STREAM_SOURCE_AT = ETHERNET_BYTES + 12, /* of an IPv4 packet in an Ethernet frame without tags */
+};
+
+/* What user space fills before it runs the program: crates/engine/src/xdp/stream.rs. */
+struct stream {
+	uint32_t next; /* source of the next packet */
+	uint32_t zero[15];
+	uint32_t sources[STREAM_SOURCES_MAX]; /* network byte order */
+};
+
+_Static_assert(offsetof(struct stream, sources) == 64, "Stream");
+
+struct stream weir_stream __attribute__((aligned(64))) WEIR_SECTION(".bss.stream");
+
+/* Gives the packet the next source. Returns false if it has no room for one. */
+WEIR_INLINE bool stream_next(const struct xdp_md *ctx)
+{
+	uint8_t *at = (uint8_t *)(uintptr_t)ctx->data + STREAM_SOURCE_AT;
+
+	if (at + sizeof(uint32_t) > (const uint8_t *)(uintptr_t)ctx->data_end)
+		return false;
+	*(unaligned32 *)at = weir_stream.sources[weir_stream.next++ & (STREAM_SOURCES_MAX - 1)];
+	return true;
+}
+
+#endif
