@@ -32,6 +32,7 @@ struct net_device {
 } KERNEL_STRUCT;
 
 enum {
+	KERNEL_ENXIO = 6, /* nobody at a virtual wire's other end */
 	KERNEL_ENETDOWN = 100,
 	KERNEL_EMSGSIZE = 90,
 };
@@ -54,7 +55,7 @@ WEIR_INLINE void lose(uint32_t port, int32_t error, uint64_t packets)
 
 	if (port >= PORTS_MAX)
 		return;
-	if (error == -KERNEL_ENETDOWN)
+	if (error == -KERNEL_ENETDOWN || error == -KERNEL_ENXIO)
 		counters->tx_link_down += packets;
 	else if (error == -KERNEL_EMSGSIZE)
 		counters->tx_too_long += packets;

@@ -135,7 +135,9 @@ WEIR_INLINE uint32_t port_act(const struct xdp_md *ctx, uint32_t cpu, uint32_t v
 	const struct port *port = &weir_ports.port[number];
 	const enum action action = (enum action)(verdict & 0xff);
 	const uint32_t divert = weir_ports.divert;
-	const bool copied = (verdict & VERDICT_SAMPLED) && divert < PORTS_MAX;
+	/* The kernel copies no packet that lies in several buffers: such a one goes on without leaving a sample. */
+	const bool copyable = action != ACTION_ACCEPT || len == ctx->data_end - ctx->data;
+	const bool copied = (verdict & VERDICT_SAMPLED) && divert < PORTS_MAX && copyable;
 	struct port_counters *counters = port_counters(cpu, number);
 
 	counters->rx_packets++;

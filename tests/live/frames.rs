@@ -163,7 +163,10 @@ fn jumbo_frames_pass_whole() {
             |frames: Vec<&[Vec<u8>]>| -> Vec<Vec<u8>> { std::iter::repeat_n(frames.concat(), 20).flatten().collect() };
         let [accepted, diverted, sampled, _] = &by_port;
         check_same(engine, &at_server.heard(), &repeat(vec![accepted, sampled, &tagged]));
-        check_same(engine, &at_analyser.heard(), &repeat(vec![diverted, sampled]));
+        // The kernel's own engine takes no sample of a packet that lies in several buffers.
+        let copied: Vec<Vec<u8>> =
+            sampled.iter().filter(|frame| engine != "xdp" || frame.len() <= 1514).cloned().collect();
+        check_same(engine, &at_analyser.heard(), &repeat(vec![diverted, &copied]));
         assert_eq!(running.stop(), 0);
     });
 }
