@@ -47,10 +47,12 @@ struct port_counters {
 	uint64_t tx_link_down; /* the interface was down, or no more */
 	uint64_t tx_too_long;  /* the interface takes none so long */
 	uint64_t no_divert;    /* packets to be diverted when there is nowhere to divert them to */
+	uint64_t sampled;      /* packets that were not diverted, but of which a copy was */
+	uint64_t zero[7];
 };
 
 _Static_assert(sizeof(struct port) == 128, "Port");
-_Static_assert(sizeof(struct port_counters) == 64, "PortCounters");
+_Static_assert(sizeof(struct port_counters) == 128, "PortCounts");
 
 /* PORTS_MAX for each CPU; the engine makes the section as long as that. */
 struct port_counters weir_port_counters[PORTS_MAX] __attribute__((aligned(64))) WEIR_SECTION(".bss.traffic");
@@ -138,6 +140,8 @@ WEIR_INLINE uint32_t port_act(const struct xdp_md *ctx, uint32_t cpu, uint32_t v
 
 	counters->rx_packets++;
 	counters->rx_bytes += len;
+	if (copied && action != ACTION_DIVERT)
+		counters->sampled++;
 	if (action == ACTION_ACCEPT) {
 		const uint32_t out = port->out[ctx->rx_queue_index & (PORT_QUEUES - 1)];
 

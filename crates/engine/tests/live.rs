@@ -77,7 +77,7 @@ fn sum<'a>(counted: impl Iterator<Item = &'a Vec<Counter>>) -> Counter {
 }
 
 fn ports(workers: &Workers, side: Side) -> PortReading {
-    let ports = workers.ports().into_iter().filter(|port| port.side == side);
+    let ports = workers.ports().into_iter().filter(|port| port.role == side.into());
     ports.fold(PortReading::default(), |sum, port| sum.plus(port.reading))
 }
 
@@ -139,4 +139,29 @@ fn counters_are_read_while_workers_count() {
     assert_eq!(ports(&workers, Side::Upper).tx_packets, 100_000);
     workers.stop().unwrap();
     assert_eq!(read(&workers), 100_000);
+}
+
+#[test]
+fn a_full_sink_drops_by_name_and_in_full() {
+    const ROOM: u64 = 1234;
+    const DOWN: u64 = 50_000;
+    let room = Arc::new(AtomicU64::new(ROOM));
+    let lane = MemoryLane::new([frames(64), frames(7)], [u64::MAX, DOWN], ()).with_room(Side::Upper, room.clone());
+    let mut workers = Workers::start(vec![Box::new(lane)], &loaded(&policy(2))).unwrap();
+    let wait_for = |workers: &Workers, sent: u64| {
+        let done = |port: PortReading| port.tx_packets == sent && port.tx_full > 0 && port.rx_packets == DOWN;
+        while !done(ports(workers, Side::Upper)) {
+            assert!(!workers.has_failed());
+            std::thread::sleep(Duration::from_micros(100));
+        }
+    };
+    wait_for(&workers, ROOM);
+    // As soon as there is room again, packets go out again.
+    room.store(10, Ordering::Relaxed);
+    wait_for(&workers, ROOM + 10);
+    workers.stop().unwrap();
+    let [lower, upper] = Side::BOTH.map(|side| ports(&workers, side));
+    assert_eq!((lower.tx_packets, lower.tx_full), (DOWN, 0));
+    assert_eq!((upper.tx_packets, upper.tx_full), (ROOM + 10, lower.rx_packets - ROOM - 10));
+    assert_eq!(sum(workers.counts().iter().flatten()).packets, lower.rx_packets + DOWN);
 }

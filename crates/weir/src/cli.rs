@@ -224,6 +224,9 @@ pub struct RunOptions {
     /// Threads that move packets, each with a queue of every interface.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = workers)]
     pub workers: usize,
+    /// Workers without packets ask the driver for some, again and again, instead of sleeping: less delay for a whole core each. Of afxdp.
+    #[arg(long)]
+    pub busy_poll: bool,
     /// The control socket.
     #[arg(long, value_name = "PATH", default_value = control::DEFAULT_PATH)]
     pub control: PathBuf,

@@ -48,6 +48,9 @@ fn status(status: &Status) -> String {
         "generation {}{posture}; {} workers, up {:.0} s, {} activations\n",
         status.generation, status.workers, status.uptime_s, status.activations
     );
+    for access in &status.access {
+        let _ = writeln!(text, "{access}");
+    }
     if let Some(left) = status.confirm_left_s {
         let _ = writeln!(text, "goes back in {left:.0} s unless confirmed");
     }

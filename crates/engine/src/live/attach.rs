@@ -58,6 +58,11 @@ impl Attached {
         Ok(Attached { link, interface: interface.to_owned(), mode })
     }
 
+    /// The interface.
+    pub fn interface(&self) -> &str {
+        &self.interface
+    }
+
     /// Puts another program in the place of the one that is there.
     pub fn replace(&self, program: impl AsFd) -> Result<(), EngineError> {
         // SAFETY: no options are given.

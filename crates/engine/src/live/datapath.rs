@@ -6,7 +6,7 @@ use std::sync::Arc;
 use weir_abi::Counter;
 
 use crate::EngineError;
-use crate::live::lane::{PortReading, Side};
+use crate::live::lane::{PortReading, Role};
 
 /// A policy in the form that a datapath takes, and the chain for packets from each side, lower first.
 #[derive(Debug)]
@@ -34,7 +34,7 @@ pub struct PortStatus {
     /// The interface.
     pub interface: String,
     /// Where it is.
-    pub side: Side,
+    pub role: Role,
     /// Since the start.
     pub reading: PortReading,
 }
@@ -56,6 +56,11 @@ pub trait Datapath: Send {
 
     /// What became of packets at the interfaces, since the start.
     fn ports(&self) -> Vec<PortStatus>;
+
+    /// How packets of each interface reach it, in words for the operator; nothing where there is only one way.
+    fn access(&self) -> Vec<String> {
+        Vec::new()
+    }
 
     /// Whether it has failed; [`Datapath::stop`] says why.
     fn has_failed(&self) -> bool;

@@ -3,7 +3,7 @@
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
@@ -33,6 +33,37 @@ impl Side {
     }
 }
 
+/// What an interface is to a policy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Role {
+    /// Of the lower side.
+    Lower,
+    /// Of the upper side.
+    Upper,
+    /// Takes diverted packets and samples; what comes from there is nobody's.
+    Divert,
+}
+
+impl Role {
+    /// Its name in reports.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Role::Lower => "lower",
+            Role::Upper => "upper",
+            Role::Divert => "divert",
+        }
+    }
+}
+
+impl From<Side> for Role {
+    fn from(side: Side) -> Self {
+        match side {
+            Side::Lower => Role::Lower,
+            Side::Upper => Role::Upper,
+        }
+    }
+}
+
 /// Which interfaces a policy stands between.
 #[derive(Clone, Debug, Default)]
 pub struct Interfaces {
@@ -44,17 +75,31 @@ pub struct Interfaces {
     pub divert: Option<String>,
 }
 
-/// A lane's queues on both sides.
+/// The interface that packets go out of: number of one of `facing` interfaces, for packets that came in on interface `from` of `of`, on receive
+/// queue `queue` (docs/decisions/0012-bundles.md).
+///
+/// Where both sides have as many, interfaces are pairs. Where the other side has more, flows spread over them by the queue that the card chose
+/// for them. Nothing else matters, so that a flow stays on one path.
+pub const fn facing_interface(from: usize, of: usize, queue: usize, facing: usize) -> usize {
+    (from + of * queue) % facing
+}
+
+/// A lane's ports on both sides: a port is a queue of an interface.
 pub(crate) struct Sides<P> {
     ports: [Vec<P>; 2],
+    /// By side and port: the port opposite that its packets go out of.
+    facing: [Vec<usize>; 2],
     /// The port that is asked next, by side.
     turn: [usize; 2],
 }
 
 impl<P> Sides<P> {
-    /// Lower, upper; each has a port.
-    pub fn new(ports: [Vec<P>; 2]) -> Self {
-        Sides { ports, turn: [0; 2] }
+    /// Lower, upper: each interface's queues that are the lane's, with their numbers. Every interface has one.
+    pub fn new(interfaces: [Vec<Vec<(u32, P)>>; 2]) -> Self {
+        let [lower, upper] = interfaces;
+        let facing = [facing_ports(&lower, &upper), facing_ports(&upper, &lower)];
+        let flat = |side: Vec<Vec<(u32, P)>>| side.into_iter().flatten().map(|(_, port)| port).collect();
+        Sides { ports: [flat(lower), flat(upper)], facing, turn: [0; 2] }
     }
 
     /// All ports.
@@ -89,9 +134,22 @@ impl<P> Sides<P> {
             Side::Lower => (lower, upper),
             Side::Upper => (upper, lower),
         };
-        let out = index % outs.len();
-        (&mut ins[index], &mut outs[out])
+        (&mut ins[index], &mut outs[self.facing[from as usize][index]])
     }
+}
+
+/// For each port of one side, interface by interface, the number of the one opposite. An interface's ports take turns on those of the interface
+/// that they face.
+fn facing_ports<P>(ins: &[Vec<(u32, P)>], outs: &[Vec<(u32, P)>]) -> Vec<usize> {
+    let mut facing = Vec::new();
+    for (from, ports) in ins.iter().enumerate() {
+        for (place, (queue, _)) in ports.iter().enumerate() {
+            let to = facing_interface(from, ins.len(), *queue as usize, outs.len());
+            let before: usize = outs[..to].iter().map(Vec::len).sum();
+            facing.push(before + place % outs[to].len());
+        }
+    }
+    facing
 }
 
 /// A queue pair of each interface, owned by one worker.
@@ -112,6 +170,11 @@ pub trait Lane: Send {
 
     /// Counters of each interface that the lane has a queue of.
     fn ports(&self) -> Vec<Arc<PortCounters>>;
+
+    /// How packets of each interface reach the lane, in words for the operator; nothing where there is only one way.
+    fn access(&self) -> Vec<String> {
+        Vec::new()
+    }
 }
 
 macro_rules! port_counters {
@@ -124,7 +187,7 @@ macro_rules! port_counters {
             /// The interface.
             pub interface: String,
             /// Where it is.
-            pub side: Side,
+            pub role: Role,
             $($(#[$doc])* pub $name: AtomicU64,)*
         }
 
@@ -136,8 +199,9 @@ macro_rules! port_counters {
 
         impl PortCounters {
             /// Counters at 0.
-            pub fn new(interface: &str, side: Side) -> Arc<Self> {
-                Arc::new(PortCounters { interface: interface.to_owned(), side, $($name: AtomicU64::new(0),)* })
+            pub fn new(interface: &str, role: impl Into<Role>) -> Arc<Self> {
+                let (interface, role) = (interface.to_owned(), role.into());
+                Arc::new(PortCounters { interface, role, $($name: AtomicU64::new(0),)* })
             }
 
             /// What was counted until now.
@@ -174,6 +238,8 @@ port_counters! {
     tx_too_long,
     /// Packets to be diverted, dropped because there is nowhere to divert them to: reason `no-divert`.
     no_divert,
+    /// Packets that were not diverted, but of which a copy was handed to the divert interface.
+    sampled,
 }
 
 /// Waits until one of the sockets has packets or an error, at most so long. Returns what each has, in their order; nothing if interrupted.
@@ -189,7 +255,107 @@ pub(crate) fn poll_sockets<'a>(
     }
 }
 
+/// Bursts after which a lane that is never idle makes its round.
+const ROUND_BURSTS: u32 = 1024;
+/// How old the last round of a lane that is idle gets.
+const ROUND_AGE: Duration = Duration::from_millis(20);
+
+/// When a lane looks after what is not part of a burst: what the kernel had no room for, interfaces that went.
+pub(crate) struct Rounds {
+    bursts: u32,
+    last: Instant,
+}
+
+impl Rounds {
+    /// The next one is due some time from now.
+    pub fn new() -> Self {
+        Rounds { bursts: 0, last: Instant::now() }
+    }
+
+    /// Whether one is due after a burst.
+    pub fn due_after_burst(&mut self) -> bool {
+        self.bursts = self.bursts.wrapping_add(1);
+        self.bursts.is_multiple_of(ROUND_BURSTS)
+    }
+
+    /// Whether one is due when there is nothing else to do.
+    pub fn due_when_idle(&mut self) -> bool {
+        let due = self.last.elapsed() >= ROUND_AGE;
+        if due {
+            self.last = Instant::now();
+        }
+        due
+    }
+}
+
 /// Adds to a counter that only this thread writes.
 pub(crate) fn add(counter: &AtomicU64, more: u64) {
     counter.store(counter.load(Ordering::Relaxed) + more, Ordering::Relaxed);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// For each queue of each interface of `n`, which of `m` it faces.
+    fn facing(n: usize, m: usize, queues: usize) -> Vec<Vec<usize>> {
+        (0..n).map(|from| (0..queues).map(|queue| facing_interface(from, n, queue, m)).collect()).collect()
+    }
+
+    #[test]
+    fn interfaces_are_pairs_and_flows_spread_where_there_are_more() {
+        for n in 1..=8 {
+            for from in 0..n {
+                for queue in 0..64 {
+                    assert_eq!(facing_interface(from, n, queue, n), from, "as many on both sides: pairs");
+                    assert_eq!(facing_interface(from, n, queue, 1), 0);
+                }
+            }
+        }
+        assert_eq!(facing(1, 2, 4), [[0, 1, 0, 1]]);
+        assert_eq!(facing(2, 4, 2), [[0, 2], [1, 3]]);
+        assert_eq!(facing(2, 3, 3), [[0, 2, 1], [1, 0, 2]]);
+        assert_eq!(facing(4, 2, 2), [[0, 0], [1, 1], [0, 0], [1, 1]]);
+        // Every interface is used as soon as there are queues enough.
+        for (n, m) in (1..=8).flat_map(|n| (1..=8).map(move |m| (n, m))) {
+            let mut used: Vec<usize> = facing(n, m, m).concat();
+            used.sort_unstable();
+            used.dedup();
+            assert_eq!(used.len(), m, "{n} to {m}");
+        }
+    }
+
+    #[test]
+    fn a_lane_sends_on_queues_of_its_own() {
+        // Queues 1, 3, 5 of an interface with six, 1 and 3 of two with four: what the second of two workers has.
+        let side = |name: &'static str, queues: &[u32]| -> Vec<(u32, String)> {
+            queues.iter().map(|&queue| (queue, format!("{name}{queue}"))).collect()
+        };
+        let lower = vec![side("a", &[1, 3, 5])];
+        let upper = vec![side("x", &[1, 3]), side("y", &[1, 3])];
+        let mut sides = Sides::new([lower, upper]);
+        let mut face = |from, index| {
+            let (own, out) = sides.facing(from, index);
+            (own.clone(), out.clone())
+        };
+        let pair = |own: &str, out: &str| (own.to_owned(), out.to_owned());
+        assert_eq!(
+            [0, 1, 2].map(|index| face(Side::Lower, index)),
+            [pair("a1", "y1"), pair("a3", "y3"), pair("a5", "y1")]
+        );
+        assert_eq!(
+            [0, 1, 2, 3].map(|index| face(Side::Upper, index)),
+            [pair("x1", "a1"), pair("x3", "a3"), pair("y1", "a1"), pair("y3", "a3")]
+        );
+    }
+
+    #[test]
+    fn ports_take_turns() {
+        let mut sides = Sides::new([vec![vec![(0, 5), (1, 0)], vec![(0, 1)]], vec![vec![(0, 9)]]]);
+        let mut one =
+            |side| sides.receive(side, |left: &mut usize| std::mem::replace(left, left.saturating_sub(1)).min(1));
+        let order: Vec<_> = (0..6).map(|_| one(Side::Lower).map(|(index, _)| index)).collect();
+        assert_eq!(order, [Some(0), Some(2), Some(0), Some(0), Some(0), Some(0)]);
+        assert_eq!((one(Side::Lower), one(Side::Upper)), (None, Some((0, 1))));
+    }
 }

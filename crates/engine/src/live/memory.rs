@@ -2,6 +2,7 @@
 //! changes under them.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use weir_abi::{Action, BURST_MAX, Frame, Verdict};
@@ -29,6 +30,8 @@ pub struct MemoryLane<W> {
     next: [usize; 2],
     /// Packets that each side has left to give.
     left: [u64; 2],
+    /// Packets that each side's sink has room for; `None`: as many as come.
+    room: [Option<Arc<AtomicU64>>; 2],
     ports: [Arc<PortCounters>; 2],
     received: (Side, usize),
     witness: W,
@@ -42,7 +45,14 @@ impl<W: Witness> MemoryLane<W> {
     pub fn new(frames: [Arc<FrameSet>; 2], left: [u64; 2], witness: W) -> Self {
         assert!(frames.iter().all(|frames| !frames.is_empty()), "a side gives frames");
         let ports = [PortCounters::new("memory-lower", Side::Lower), PortCounters::new("memory-upper", Side::Upper)];
-        MemoryLane { frames, next: [0; 2], left, ports, received: (Side::Lower, 0), witness }
+        MemoryLane { frames, next: [0; 2], left, room: [None, None], ports, received: (Side::Lower, 0), witness }
+    }
+
+    /// The sink of a side takes only as many packets as `room` says, which counts down to 0 and which others may raise.
+    #[must_use]
+    pub fn with_room(mut self, side: Side, room: Arc<AtomicU64>) -> Self {
+        self.room[side as usize] = Some(room);
+        self
     }
 }
 
@@ -71,17 +81,25 @@ impl<W: Witness> Lane for MemoryLane<W> {
         let side = from as usize;
         let bursts = self.frames[side].len().div_ceil(BURST_MAX);
         let burst = self.frames[side].burst((self.next[side] - 1) % bursts);
-        let (mut sent, mut length, mut diverted) = (0, 0, 0);
+        let to = from.other() as usize;
+        let room = self.room[to].as_ref().map_or(u64::MAX, |room| room.load(Ordering::Relaxed));
+        let (mut sent, mut length, mut full, mut diverted) = (0, 0, 0, 0);
         for (verdict, frame) in verdicts.iter().zip(burst.frames()) {
             // Without a branch: nobody can foretell verdicts.
             let accepted = u64::from(verdict.action() == Some(Action::Accept));
-            sent += accepted;
-            length += accepted * u64::from(frame.len);
+            let taken = accepted & u64::from(sent < room);
+            sent += taken;
+            full += accepted - taken;
+            length += taken * u64::from(frame.len);
             diverted += u64::from(verdict.action() == Some(Action::Divert));
         }
-        let out = &self.ports[from.other() as usize];
+        if let Some(room) = &self.room[to] {
+            room.fetch_sub(sent, Ordering::Relaxed);
+        }
+        let out = &self.ports[to];
         add(&out.tx_packets, sent);
         add(&out.tx_bytes, length);
+        add(&out.tx_full, full);
         add(&self.ports[side].no_divert, diverted);
         Ok(())
     }

@@ -15,6 +15,8 @@ pub mod afpacket;
 pub mod afxdp;
 pub mod attach;
 pub mod datapath;
+mod device;
+mod divert;
 pub mod lane;
 pub mod memory;
 mod worker;
@@ -22,5 +24,5 @@ mod workers;
 pub mod xdp;
 
 pub use datapath::{Counts, Datapath, Loaded, PortStatus};
-pub use lane::{Interfaces, Lane, PortCounters, PortReading, Side};
+pub use lane::{Interfaces, Lane, PortCounters, PortReading, Role, Side, facing_interface};
 pub use workers::Workers;

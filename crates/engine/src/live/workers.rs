@@ -27,6 +27,7 @@ struct Worker {
 pub struct Workers {
     workers: Vec<Worker>,
     ports: Vec<Vec<Arc<PortCounters>>>,
+    access: Vec<String>,
     stop: Arc<AtomicBool>,
     activations: u64,
     /// Of the policy that decides: of each worker, by side.
@@ -41,7 +42,8 @@ impl Workers {
     pub fn start(lanes: Vec<Box<dyn Lane>>, first: &Loaded<NativeCode>) -> Result<Self, EngineError> {
         let stop = Arc::new(AtomicBool::new(false));
         let ports = lanes.iter().map(|lane| lane.ports()).collect();
-        let mut workers = Workers { workers: Vec::new(), ports, stop, activations: 0, counters: Vec::new() };
+        let access = lanes.first().map(|lane| lane.access()).unwrap_or_default();
+        let mut workers = Workers { workers: Vec::new(), ports, access, stop, activations: 0, counters: Vec::new() };
         let handovers: Vec<Arc<Handover>> = lanes.iter().map(|_| Arc::default()).collect();
         workers.counters = workers.give(&handovers, first);
         for (number, (mut lane, handover)) in lanes.into_iter().zip(handovers).enumerate() {
@@ -107,11 +109,15 @@ impl Datapath for Workers {
         let status = |worker: usize, port: &Arc<PortCounters>| PortStatus {
             worker,
             interface: port.interface.clone(),
-            side: port.side,
+            role: port.role,
             reading: port.read(),
         };
         let workers = self.ports.iter().enumerate();
         workers.flat_map(|(worker, ports)| ports.iter().map(move |port| status(worker, port))).collect()
+    }
+
+    fn access(&self) -> Vec<String> {
+        self.access.clone()
     }
 
     fn has_failed(&self) -> bool {

@@ -151,6 +151,7 @@ impl<D: Datapath> Controller<D> {
         Status {
             uptime_s: self.started.elapsed().as_secs_f64(),
             workers: self.datapath.counts().len(),
+            access: self.datapath.access(),
             generation: self.active.generation.id,
             posture: self.active.posture.clone(),
             activations: self.activations,

@@ -10,14 +10,15 @@ use crate::control::server::Server;
 use crate::failure::Failure;
 use controller::Controller;
 use generation::{Generation, KernelLoader, Loader, NativeLoader};
+use stats::Status;
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 use weir_engine::live::afpacket::AfPacketLane;
-use weir_engine::live::afxdp::AfXdpLane;
-use weir_engine::live::xdp::{KernelCode, KernelPath, Ports};
+use weir_engine::live::afxdp::{AfXdpLane, Waiting};
+use weir_engine::live::xdp::{KernelPath, Ports};
 use weir_engine::live::{Datapath, Interfaces, Lane, Loaded, Workers};
 
 /// How often the main thread looks whether something is due.
@@ -29,6 +30,9 @@ const TICK: Duration = Duration::from_millis(50);
 /// The policy is wrong, an interface cannot be used, or a worker fails.
 pub fn run(options: &RunOptions) -> Result<(), Failure> {
     refuse_repeats(options)?;
+    if options.busy_poll && options.engine != LiveEngine::Afxdp {
+        return Err(Failure::Rejected("weir: --busy-poll is of the engine afxdp".to_owned()));
+    }
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
         signal_hook::flag::register(signal, stop.clone())
@@ -41,13 +45,16 @@ pub fn run(options: &RunOptions) -> Result<(), Failure> {
     match options.engine {
         LiveEngine::Xdp => {
             let ports = Arc::new(Ports::of(&interfaces)?);
-            run_on(options, server, &stop, KernelLoader { ports: ports.clone() }, |first| start_in_kernel(ports, first))
+            let loader = KernelLoader { ports: ports.clone() };
+            run_on(options, server, &stop, loader, |first| Ok(KernelPath::start(ports, first)?))
         }
         LiveEngine::Afpacket => {
             run_workers(options, server, &stop, || Ok(boxed(AfPacketLane::open(&interfaces, options.workers)?)))
         }
         LiveEngine::Afxdp => {
-            run_workers(options, server, &stop, || open_afxdp(&interfaces, options.workers).map(boxed))
+            let waiting = if options.busy_poll { Waiting::BusyPoll } else { Waiting::Sleep };
+            let open = || AfXdpLane::open(&interfaces, options.workers, waiting);
+            run_workers(options, server, &stop, || Ok(boxed(open()?)))
         }
     }
 }
@@ -73,7 +80,8 @@ fn run_on<L: Loader>(
     let first = Generation::prepare(&options.policy, &loader)?;
     let loaded = first.loaded(None)?;
     let controller = Controller::new(start(&loaded)?, first);
-    let workers = controller.status().workers;
+    let Status { workers, access, .. } = controller.status();
+    access.iter().for_each(|access| eprintln!("weir: {access}"));
     let controller = Arc::new(Mutex::new(controller));
     server.serve(controller.clone(), loader);
     eprintln!(
@@ -116,27 +124,6 @@ fn watch<D: Datapath>(controller: &Mutex<Controller<D>>, stop: &AtomicBool) -> R
 /// Stops the workers; says why one failed.
 fn end<D: Datapath>(controller: &Mutex<Controller<D>>) -> Result<(), Failure> {
     controller.lock().unwrap_or_else(PoisonError::into_inner).stop()
-}
-
-fn start_in_kernel(ports: Arc<Ports>, first: &Loaded<KernelCode>) -> Result<KernelPath, Failure> {
-    let started = KernelPath::start(ports, first)?;
-    warn_of_generic(&started.generic);
-    if let Some(error) = started.deaf {
-        eprintln!("weir: packets that an interface cannot send are counted as sent: {error}");
-    }
-    Ok(started.path)
-}
-
-fn open_afxdp(interfaces: &Interfaces, workers: usize) -> Result<Vec<AfXdpLane>, Failure> {
-    let opened = AfXdpLane::open(interfaces, workers)?;
-    warn_of_generic(&opened.generic);
-    Ok(opened.lanes)
-}
-
-fn warn_of_generic(interfaces: &[String]) {
-    for interface in interfaces {
-        eprintln!("weir: the driver of {interface} knows no XDP: the kernel stands in for it, which is slow");
-    }
 }
 
 fn boxed<L: Lane + 'static>(lanes: Vec<L>) -> Vec<Box<dyn Lane>> {

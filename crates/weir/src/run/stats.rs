@@ -2,7 +2,7 @@
 
 use crate::run::tally::Tally;
 use serde::{Deserialize, Serialize};
-use weir_engine::live::{PortReading, PortStatus, Side};
+use weir_engine::live::{PortReading, PortStatus};
 
 /// `ctl status`
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -11,6 +11,8 @@ pub struct Status {
     pub uptime_s: f64,
     /// Threads that move packets.
     pub workers: usize,
+    /// How packets of each interface reach them, in words; nothing where there is only one way.
+    pub access: Vec<String>,
     /// The generation that decides.
     pub generation: u64,
     /// Its posture; the base policy's if none.
@@ -64,7 +66,7 @@ pub struct DirectionStats {
 pub struct InterfaceStats {
     /// Its name.
     pub interface: String,
-    /// `lower`, `upper`.
+    /// `lower`, `upper`, `divert`.
     pub side: String,
     /// Packets received.
     pub rx_packets: u64,
@@ -76,6 +78,8 @@ pub struct InterfaceStats {
     pub tx_bytes: u64,
     /// Packets that nobody decided about, because the receive queue was full.
     pub rx_missed: u64,
+    /// Packets received of which a copy was handed to the divert interface. Those that are diverted themselves are none.
+    pub sampled: u64,
     /// Accepted packets that could not be sent, by reason.
     pub tx_dropped: TxDropped,
 }
@@ -99,7 +103,7 @@ impl InterfaceStats {
     pub fn sums(ports: &[PortStatus]) -> Vec<Self> {
         let mut sums: Vec<(&PortStatus, PortReading)> = Vec::new();
         for port in ports {
-            match sums.iter_mut().find(|(one, _)| one.interface == port.interface && one.side == port.side) {
+            match sums.iter_mut().find(|(one, _)| one.interface == port.interface && one.role == port.role) {
                 Some((_, sum)) => *sum = sum.plus(port.reading),
                 None => sums.push((port, port.reading)),
             }
@@ -110,12 +114,13 @@ impl InterfaceStats {
     fn of(port: &PortStatus, sum: PortReading) -> Self {
         InterfaceStats {
             interface: port.interface.clone(),
-            side: if port.side == Side::Lower { "lower" } else { "upper" }.to_owned(),
+            side: port.role.name().to_owned(),
             rx_packets: sum.rx_packets,
             rx_bytes: sum.rx_bytes,
             tx_packets: sum.tx_packets,
             tx_bytes: sum.tx_bytes,
             rx_missed: sum.rx_missed,
+            sampled: sum.sampled,
             tx_dropped: TxDropped {
                 tx_full: sum.tx_full,
                 link_down: sum.tx_link_down,

@@ -17,14 +17,13 @@ use std::time::Duration;
 use rustix::event::PollFlags;
 use weir_abi::{Action, BURST_MAX, Frame, Link, Verdict};
 
-use crate::live::lane::{Interfaces, Lane, PortCounters, Side, Sides, add, poll_sockets};
+use crate::live::divert::Divert;
+use crate::live::lane::{Interfaces, Lane, PortCounters, Rounds, Side, Sides, add, poll_sockets};
 use crate::{EngineError, FrameBurst};
-use ring::{Offload, Ring};
-use send::Outbox;
-use socket::Socket;
-
-/// Bursts after which the kernel is asked how many packets it had no room for.
-const MISSED_EVERY: u32 = 1024;
+pub(in crate::live) use ring::Offload;
+use ring::Ring;
+pub(in crate::live) use send::Outbox;
+pub(in crate::live) use socket::Socket;
 
 /// A queue of an interface.
 struct Port {
@@ -45,9 +44,9 @@ struct Received {
 /// A socket for each interface, driven by one worker.
 pub struct AfPacketLane {
     sides: Sides<Port>,
-    divert: Option<Port>,
+    divert: Option<Divert>,
     received: Received,
-    bursts: u32,
+    rounds: Rounds,
 }
 
 // SAFETY: the frames' pointers lead into the lane's own rings.
@@ -60,33 +59,42 @@ impl AfPacketLane {
     /// There is no such interface, or no right to raw sockets (CAP_NET_RAW).
     pub fn open(interfaces: &Interfaces, workers: usize) -> Result<Vec<Self>, EngineError> {
         let mut fanouts = vec![None; interfaces.lower.len() + interfaces.upper.len()];
-        (0..workers).map(|_| Self::open_one(interfaces, workers, &mut fanouts)).collect()
+        (0..workers).map(|worker| Self::open_one(interfaces, (worker, workers), &mut fanouts)).collect()
     }
 
-    fn open_one(interfaces: &Interfaces, workers: usize, fanouts: &mut [Option<u16>]) -> Result<Self, EngineError> {
+    fn open_one(
+        interfaces: &Interfaces,
+        (worker, workers): (usize, usize),
+        fanouts: &mut [Option<u16>],
+    ) -> Result<Self, EngineError> {
         let mut fanouts = fanouts.iter_mut();
-        let mut open = |names: &[String], side| -> Result<Vec<Port>, EngineError> {
+        let mut open = |names: &[String], side| -> Result<Vec<Vec<(u32, Port)>>, EngineError> {
             let ports = names.iter().map(|name| {
                 let group = fanouts.next().expect("one for each interface");
-                Port::open(name, side, (workers > 1).then_some(group))
+                let port = Port::open(name, side, (workers > 1).then_some(group))?;
+                // What a worker is given of an interface's flows is its queue.
+                Ok(vec![(worker as u32, port)])
             });
             ports.collect()
         };
         let sides = Sides::new([open(&interfaces.lower, Side::Lower)?, open(&interfaces.upper, Side::Upper)?]);
-        let divert = interfaces.divert.as_deref().map(Port::open_to_send).transpose()?;
+        let divert = interfaces.divert.as_deref().map(Divert::open).transpose()?;
         let received = Received {
             from: (Side::Lower, 0),
             frames: [Frame { data: std::ptr::null(), cap: 0, len: 0 }; BURST_MAX],
             offloads: [Offload::default(); BURST_MAX],
             count: 0,
         };
-        Ok(AfPacketLane { sides, divert, received, bursts: 0 })
+        Ok(AfPacketLane { sides, divert, received, rounds: Rounds::new() })
     }
 
-    fn count_missed(&mut self) {
+    /// Counts what the kernel had no room for; fails if an interface was removed.
+    fn make_round(&mut self) -> Result<(), EngineError> {
         for port in self.sides.iter() {
             add(&port.counters.rx_missed, port.socket.missed());
+            port.socket.device().state()?;
         }
+        Ok(())
     }
 }
 
@@ -99,13 +107,6 @@ impl Port {
             *group = Some(socket.join_fanout(*group)?);
         }
         Ok(Port { socket, ring, outbox: Outbox::default(), counters: PortCounters::new(name, side) })
-    }
-
-    fn open_to_send(name: &str) -> Result<Self, EngineError> {
-        let socket = Socket::open(name)?;
-        let ring = Ring::none();
-        socket.bind_to_send()?;
-        Ok(Port { socket, ring, outbox: Outbox::default(), counters: PortCounters::new(name, Side::Upper) })
     }
 }
 
@@ -131,30 +132,28 @@ impl Lane for AfPacketLane {
         assert_eq!(verdicts.len(), *count, "a verdict for each packet");
         let (port, out) = self.sides.facing(*from, *index);
         for ((verdict, frame), offload) in verdicts.iter().zip(frames).zip(offloads) {
-            let diverted = verdict.action() == Some(Action::Divert);
-            if verdict.action() == Some(Action::Accept) {
-                out.outbox.add(frame, offload);
-            }
-            match &mut self.divert {
-                Some(divert) if diverted || verdict.sampled() => divert.outbox.add(frame, offload),
-                None if diverted => add(&port.counters.no_divert, 1),
+            // A packet of which the ring has only the beginning cannot be sent.
+            let whole = frame.cap == frame.len;
+            match verdict.action() {
+                Some(Action::Accept) if whole => out.outbox.add([*frame], offload),
+                Some(Action::Accept) => add(&out.counters.tx_too_long, 1),
                 _ => {}
             }
+            Divert::take(self.divert.as_mut(), *verdict, &port.counters, [*frame], offload);
         }
-        for out in [Some(out), self.divert.as_mut()].into_iter().flatten() {
-            out.outbox.send(&out.socket, &out.counters)?;
+        out.outbox.send(&out.socket, &out.counters)?;
+        if let Some(divert) = &mut self.divert {
+            divert.send()?;
         }
         port.ring.release();
         self.received.count = 0;
-        self.bursts = self.bursts.wrapping_add(1);
-        if self.bursts.is_multiple_of(MISSED_EVERY) {
-            self.count_missed();
-        }
-        Ok(())
+        if self.rounds.due_after_burst() { self.make_round() } else { Ok(()) }
     }
 
     fn wait(&mut self, timeout: Duration) -> Result<(), EngineError> {
-        self.count_missed();
+        if self.rounds.due_when_idle() {
+            self.make_round()?;
+        }
         let found = poll_sockets(self.sides.iter().map(|port| port.socket.as_fd()), timeout)?;
         let mut any = false;
         for (port, found) in self.sides.iter().zip(found) {
@@ -171,6 +170,7 @@ impl Lane for AfPacketLane {
     }
 
     fn ports(&self) -> Vec<Arc<PortCounters>> {
-        self.sides.iter().chain(&self.divert).map(|port| port.counters.clone()).collect()
+        let own = self.sides.iter().map(|port| &port.counters);
+        own.chain(self.divert.as_ref().map(Divert::counters)).cloned().collect()
     }
 }

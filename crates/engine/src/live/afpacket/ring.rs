@@ -37,7 +37,7 @@ const VNET_BYTES: usize = size_of::<VnetHeader>();
 /// `struct virtio_net_hdr`: what is left undone in a packet (virtio 1.2, section 5.1.6). In the machine's byte order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
-pub(super) struct VnetHeader {
+pub(in crate::live) struct VnetHeader {
     flags: u8,
     gso_type: u8,
     hdr_len: u16,
@@ -50,7 +50,7 @@ const _: () = assert!(size_of::<VnetHeader>() == 10);
 
 /// What has to be known of a received packet to send it on.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Offload {
+pub(in crate::live) struct Offload {
     pub vnet: VnetHeader,
 }
 
@@ -70,7 +70,6 @@ impl VnetHeader {
 /// The mapped ring, and how far we are.
 pub(super) struct Ring {
     start: *mut u8,
-    blocks: usize,
     /// The block that we read, or wait for.
     block: usize,
     /// Its next packet, in bytes from its start; and how many are left. 0 if the block is the kernel's.
@@ -94,16 +93,8 @@ impl Ring {
         let (protection, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED);
         // SAFETY: a new mapping at an address that the kernel chooses.
         let start = unsafe { mmap(null_mut(), BLOCKS * BLOCK_BYTES, protection, flags, socket.as_fd(), 0) };
-        let start = start.map_err(|errno| EngineError::Interface {
-            interface: socket.interface().to_owned(),
-            source: errno.into(),
-        })?;
-        Ok(Ring { start: start.cast(), blocks: BLOCKS, block: 0, at: 0, left: 0 })
-    }
-
-    /// A ring of a socket that only sends.
-    pub fn none() -> Self {
-        Ring { start: null_mut(), blocks: 0, block: 0, at: 0, left: 0 }
+        let start = start.map_err(|errno| socket.device().failed(errno))?;
+        Ok(Ring { start: start.cast(), block: 0, at: 0, left: 0 })
     }
 
     /// Takes the next packets of a block; none if the kernel has none for us. They stay ours until [`Ring::release`].
@@ -123,14 +114,14 @@ impl Ring {
     pub fn release(&mut self) {
         if self.left == 0 && self.at != 0 {
             self.status().store(libc::TP_STATUS_KERNEL, Ordering::Release);
-            self.block = (self.block + 1) % self.blocks;
+            self.block = (self.block + 1) % BLOCKS;
             self.at = 0;
         }
     }
 
     /// Whether the next block is ours now; a block without packets is given back at once.
     fn take_block(&mut self) -> bool {
-        while self.blocks > 0 && self.status().load(Ordering::Acquire) & libc::TP_STATUS_USER != 0 {
+        while self.status().load(Ordering::Acquire) & libc::TP_STATUS_USER != 0 {
             // SAFETY: the block is ours and begins with a descriptor, aligned as blocks are.
             let header = unsafe { self.block_start().cast::<tpacket_block_desc>().read().hdr.bh1 };
             self.at = header.offset_to_first_pkt as usize;
@@ -166,7 +157,7 @@ impl Ring {
     }
 
     fn block_start(&self) -> *mut u8 {
-        // SAFETY: `block` is below `blocks`, which is what was mapped.
+        // SAFETY: `block` is below BLOCKS, which is what was mapped.
         unsafe { self.start.add(self.block * BLOCK_BYTES) }
     }
 
@@ -196,10 +187,8 @@ fn put_tag_back(frame: Frame, tpid: u16, tci: u16) -> Frame {
 
 impl Drop for Ring {
     fn drop(&mut self) {
-        if !self.start.is_null() {
-            // SAFETY: mapped in `map` with this length, and nobody has a frame of it any more.
-            let unmapped = unsafe { munmap(self.start.cast(), self.blocks * BLOCK_BYTES) };
-            unmapped.expect("what was mapped can be unmapped");
-        }
+        // SAFETY: mapped in `map` with this length, and nobody has a frame of it any more.
+        let unmapped = unsafe { munmap(self.start.cast(), BLOCKS * BLOCK_BYTES) };
+        unmapped.expect("what was mapped can be unmapped");
     }
 }

@@ -3,7 +3,6 @@
 use std::io;
 use std::mem::zeroed;
 use std::os::fd::{AsFd, AsRawFd};
-use std::ptr::null_mut;
 
 use libc::{iovec, mmsghdr};
 use weir_abi::{BURST_MAX, Frame};
@@ -11,49 +10,54 @@ use weir_abi::{BURST_MAX, Frame};
 use crate::EngineError;
 use crate::live::afpacket::ring::{Offload, VnetHeader};
 use crate::live::afpacket::socket::Socket;
+use crate::live::device::State;
 use crate::live::lane::{PortCounters, add};
+
+/// A packet's header for the kernel, how long it is, and where its pieces end in [`Outbox::pieces`].
+struct Packet {
+    vnet: VnetHeader,
+    bytes: u32,
+    end: usize,
+}
 
 /// Packets that wait for [`Outbox::send`]. Their bytes are in a ring that keeps them until then.
 #[derive(Default)]
-pub(super) struct Outbox {
-    packets: Vec<(VnetHeader, Frame)>,
+pub(in crate::live) struct Outbox {
+    packets: Vec<Packet>,
+    /// The packets' buffers, one after the other.
+    pieces: Vec<iovec>,
+    /// What the kernel is given: each packet's header and pieces. Kept for its room.
+    gather: Vec<iovec>,
 }
 
 impl Outbox {
-    /// Puts a packet in.
+    /// Puts a packet in, which lies in one piece or several.
     ///
     /// # Panics
     /// If a burst is in there already.
-    pub fn add(&mut self, frame: &Frame, offload: &Offload) {
+    pub fn add(&mut self, pieces: impl IntoIterator<Item = Frame>, offload: &Offload) {
         assert!(self.packets.len() < BURST_MAX, "at most a burst is sent at once");
-        self.packets.push((offload.vnet, *frame));
+        let mut bytes = 0;
+        for piece in pieces {
+            bytes += piece.cap;
+            self.pieces.push(iovec { iov_base: piece.data.cast_mut().cast(), iov_len: piece.cap as usize });
+        }
+        self.packets.push(Packet { vnet: offload.vnet, bytes, end: self.pieces.len() });
     }
 
     /// Sends all packets. What the interface does not take is dropped and counted.
     pub fn send(&mut self, socket: &Socket, counters: &PortCounters) -> Result<(), EngineError> {
-        if self.packets.is_empty() {
+        let count = self.packets.len();
+        if count == 0 {
             return Ok(());
         }
-        // A packet of which the ring has only the beginning cannot be sent.
-        self.packets.retain(|(_, frame)| {
-            let whole = frame.cap == frame.len;
-            add(&counters.tx_too_long, u64::from(!whole));
-            whole
-        });
-        let count = self.packets.len();
-        let mut pieces = [[iovec { iov_base: null_mut(), iov_len: 0 }; 2]; BURST_MAX];
         // SAFETY: zeros are a valid value of this plain structure: no address, no control data.
         let mut messages: [mmsghdr; BURST_MAX] = unsafe { zeroed() };
-        for ((pieces, message), (vnet, frame)) in pieces.iter_mut().zip(&mut messages).zip(&mut self.packets) {
-            pieces[0] = iovec { iov_base: (&raw mut *vnet).cast(), iov_len: size_of::<VnetHeader>() };
-            pieces[1] = iovec { iov_base: frame.data.cast_mut().cast(), iov_len: frame.cap as usize };
-            message.msg_hdr.msg_iov = pieces.as_mut_ptr();
-            message.msg_hdr.msg_iovlen = pieces.len();
-        }
+        self.fill(&mut messages);
         let mut at = 0;
         while at < count {
             let left = &mut messages[at..count];
-            // SAFETY: each message points to two pieces above, and those to a header in `self.packets` and a frame in a ring.
+            // SAFETY: each message points to its pieces in `gather`, and those to a header in `packets` and to frames in a ring.
             let sent = unsafe {
                 libc::sendmmsg(
                     socket.as_fd().as_raw_fd(),
@@ -63,38 +67,55 @@ impl Outbox {
                 )
             };
             if sent > 0 {
-                let bytes: u64 =
-                    self.packets[at..at + sent as usize].iter().map(|(_, frame)| u64::from(frame.len)).sum();
-                add(&counters.tx_packets, sent as u64);
-                add(&counters.tx_bytes, bytes);
-                at += sent as usize;
+                let sent = &self.packets[at..at + sent as usize];
+                add(&counters.tx_packets, sent.len() as u64);
+                add(&counters.tx_bytes, sent.iter().map(|packet| u64::from(packet.bytes)).sum());
+                at += sent.len();
             } else {
                 at += count_refused(socket, counters, count - at)?;
             }
         }
         self.packets.clear();
+        self.pieces.clear();
         Ok(())
+    }
+
+    /// Points a message to each packet.
+    fn fill(&mut self, messages: &mut [mmsghdr; BURST_MAX]) {
+        self.gather.clear();
+        // What was pointed to must not move.
+        self.gather.reserve(self.pieces.len() + self.packets.len());
+        let mut from = 0;
+        for (packet, message) in self.packets.iter_mut().zip(messages) {
+            let start = self.gather.len();
+            self.gather.push(iovec { iov_base: (&raw mut packet.vnet).cast(), iov_len: size_of::<VnetHeader>() });
+            self.gather.extend_from_slice(&self.pieces[from..packet.end]);
+            from = packet.end;
+            let own = &mut self.gather[start..];
+            message.msg_hdr.msg_iovlen = own.len();
+            message.msg_hdr.msg_iov = own.as_mut_ptr();
+        }
     }
 }
 
 /// Counts why the first of `left` packets was refused. Returns how many there is no use in trying.
 fn count_refused(socket: &Socket, counters: &PortCounters, left: usize) -> Result<usize, EngineError> {
     let source = io::Error::last_os_error();
-    match source.raw_os_error() {
-        Some(libc::EINTR) => Ok(0),
-        Some(libc::EAGAIN | libc::ENOBUFS) => {
-            add(&counters.tx_full, 1);
-            Ok(1)
-        }
-        Some(libc::ENETDOWN | libc::ENXIO | libc::ENODEV) => {
-            add(&counters.tx_link_down, left as u64);
-            Ok(left)
+    let (counter, refused) = match source.raw_os_error() {
+        Some(libc::EINTR) => return Ok(0),
+        // The socket remembers, once, that the interface was down; it is up again.
+        Some(libc::ENETDOWN) if socket.device().state()? == State::Up => return Ok(0),
+        Some(libc::EAGAIN | libc::ENOBUFS | libc::ENETDOWN | libc::ENXIO | libc::ENODEV) => {
+            // The kernel names a full queue and a wire without another end alike.
+            match socket.device().state()? {
+                State::Up => (&counters.tx_full, 1),
+                State::Down => (&counters.tx_link_down, left),
+            }
         }
         // Too long, or of a form that the kernel does not send (an empty one, say).
-        Some(libc::EMSGSIZE | libc::EINVAL) => {
-            add(&counters.tx_too_long, 1);
-            Ok(1)
-        }
-        _ => Err(EngineError::Interface { interface: socket.interface().to_owned(), source }),
-    }
+        Some(libc::EMSGSIZE | libc::EINVAL) => (&counters.tx_too_long, 1),
+        _ => return Err(socket.device().failed(source)),
+    };
+    add(counter, refused as u64);
+    Ok(refused)
 }

@@ -1,6 +1,5 @@
 //! A packet socket on one interface.
 
-use std::ffi::CString;
 use std::io;
 use std::mem::{size_of, size_of_val, zeroed};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -8,34 +7,39 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use libc::{c_int, sockaddr_ll, socklen_t};
 
 use crate::EngineError;
+use crate::live::device::Device;
 
 /// The kernel's `struct tpacket_req3`.
 pub(super) use libc::tpacket_req3 as RingRequest;
 
+/// Bytes of packets that may be on their way out of a socket: several bursts of packets of 64 KB. A card that is slow is asked to wait by its
+/// own queue, not by this.
+const SEND_BYTES: c_int = 32 << 20;
+
 /// A socket that receives nothing until told.
-pub(super) struct Socket {
+pub(in crate::live) struct Socket {
     fd: OwnedFd,
-    interface: String,
-    index: c_int,
+    device: Device,
 }
 
 impl Socket {
     /// A socket for an interface, not yet bound to it.
     pub fn open(interface: &str) -> Result<Self, EngineError> {
-        let failed = |source| EngineError::Interface { interface: interface.to_owned(), source };
-        let index = index_of(interface).map_err(failed)?;
+        let device = Device::open(interface)?;
         // SAFETY: no pointers.
         let fd = unsafe { libc::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK, 0) };
         if fd < 0 {
-            return Err(failed(io::Error::last_os_error()));
+            return Err(device.failed(io::Error::last_os_error()));
         }
         // SAFETY: the descriptor is new and nobody else's.
         let fd = unsafe { OwnedFd::from_raw_fd(fd) };
-        let socket = Socket { fd, interface: interface.to_owned(), index };
+        let socket = Socket { fd, device };
         socket.set(libc::PACKET_VERSION, &(libc::tpacket_versions::TPACKET_V3 as c_int))?;
         socket.set(libc::PACKET_VNET_HDR, &1)?;
         socket.set(libc::PACKET_IGNORE_OUTGOING, &1)?;
         socket.set(libc::PACKET_QDISC_BYPASS, &1)?;
+        // Without CAP_NET_ADMIN it stays as the system has it.
+        let _kept = socket.set_at(libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, &SEND_BYTES);
         Ok(socket)
     }
 
@@ -48,7 +52,7 @@ impl Socket {
     pub fn receive_all(&self) -> Result<(), EngineError> {
         // SAFETY: zeros are a valid value of this plain structure.
         let mut request: libc::packet_mreq = unsafe { zeroed() };
-        request.mr_ifindex = self.index;
+        request.mr_ifindex = self.device.index() as c_int;
         request.mr_type = libc::PACKET_MR_PROMISC as u16;
         self.set(libc::PACKET_ADD_MEMBERSHIP, &request)?;
         self.bind(libc::ETH_P_ALL as u16)
@@ -87,9 +91,9 @@ impl Socket {
         let _error = rustix::net::sockopt::socket_error(&self.fd);
     }
 
-    /// The interface's name.
-    pub fn interface(&self) -> &str {
-        &self.interface
+    /// The interface.
+    pub fn device(&self) -> &Device {
+        &self.device
     }
 
     fn bind(&self, protocol: u16) -> Result<(), EngineError> {
@@ -97,7 +101,7 @@ impl Socket {
         let mut address: sockaddr_ll = unsafe { zeroed() };
         address.sll_family = libc::AF_PACKET as u16;
         address.sll_protocol = protocol.to_be();
-        address.sll_ifindex = self.index;
+        address.sll_ifindex = self.device.index() as c_int;
         // SAFETY: the address is a sockaddr_ll of the given size.
         let failed = unsafe {
             libc::bind(self.fd.as_raw_fd(), (&raw const address).cast(), size_of::<sockaddr_ll>() as socklen_t)
@@ -106,11 +110,13 @@ impl Socket {
     }
 
     fn set<T>(&self, option: c_int, value: &T) -> Result<(), EngineError> {
+        self.set_at(libc::SOL_PACKET, option, value)
+    }
+
+    fn set_at<T>(&self, level: c_int, option: c_int, value: &T) -> Result<(), EngineError> {
         let bytes = size_of_val(value) as socklen_t;
         // SAFETY: `value` is readable for `bytes`.
-        let failed = unsafe {
-            libc::setsockopt(self.fd.as_raw_fd(), libc::SOL_PACKET, option, (&raw const *value).cast(), bytes)
-        };
+        let failed = unsafe { libc::setsockopt(self.fd.as_raw_fd(), level, option, (&raw const *value).cast(), bytes) };
         if failed == 0 { Ok(()) } else { Err(self.failed()) }
     }
 
@@ -125,21 +131,12 @@ impl Socket {
     }
 
     fn failed(&self) -> EngineError {
-        EngineError::Interface { interface: self.interface.clone(), source: io::Error::last_os_error() }
+        self.device.failed(io::Error::last_os_error())
     }
 }
 
 impl AsFd for Socket {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
-    }
-}
-
-fn index_of(interface: &str) -> io::Result<c_int> {
-    let name = CString::new(interface).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;
-    // SAFETY: the name ends with a zero.
-    match unsafe { libc::if_nametoindex(name.as_ptr()) } {
-        0 => Err(io::Error::last_os_error()),
-        index => Ok(index as c_int),
     }
 }

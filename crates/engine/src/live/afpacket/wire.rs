@@ -5,8 +5,7 @@ use std::time::Duration;
 
 use weir_abi::{BURST_MAX, Frame, Link};
 
-use super::Port;
-use super::ring::Offload;
+use super::{Offload, Port};
 use crate::live::lane::{PortReading, Side, poll_sockets};
 use crate::{EngineError, FrameBurst};
 
@@ -33,7 +32,9 @@ impl Wire {
     /// # Errors
     /// The interface fails.
     pub fn send(&mut self, burst: &FrameBurst<'_>) -> Result<(), EngineError> {
-        burst.frames().iter().for_each(|frame| self.port.outbox.add(frame, &Offload::default()));
+        for frame in burst.frames().iter().filter(|frame| frame.cap == frame.len) {
+            self.port.outbox.add([*frame], &Offload::default());
+        }
         self.port.outbox.send(&self.port.socket, &self.port.counters)
     }
 

@@ -6,59 +6,68 @@ use std::sync::Arc;
 use rustix::io::Errno;
 use rustix::net::sockopt::{
     set_xdp_rx_ring_size, set_xdp_tx_ring_size, set_xdp_umem_completion_ring_size, set_xdp_umem_fill_ring_size,
-    set_xdp_umem_reg, xdp_mmap_offsets, xdp_statistics,
+    set_xdp_umem_reg, xdp_mmap_offsets, xdp_options, xdp_statistics,
 };
 use rustix::net::xdp::{
     SocketAddrXdp, SocketAddrXdpFlags, SocketAddrXdpWithSharedUmem, XDP_PGOFF_RX_RING, XDP_PGOFF_TX_RING,
-    XDP_UMEM_PGOFF_COMPLETION_RING, XDP_UMEM_PGOFF_FILL_RING, XdpDesc, XdpDescOptions,
+    XDP_UMEM_PGOFF_COMPLETION_RING, XDP_UMEM_PGOFF_FILL_RING, XdpDesc, XdpDescOptions, XdpOptionsFlags,
 };
-use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType, bind, send, socket_with};
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, bind, recv, send, socket_with};
 
+use super::busy;
+use super::open::{Buffers, Copying, How, LINK_BYTES, Place, longest_packet};
 use super::ring::{Consumer, Producer};
-use super::umem::Umem;
+use super::umem::{PACKET_BYTES, Umem};
 use crate::EngineError;
+use crate::live::device::State;
 use crate::live::lane::{PortCounters, add};
 
 /// Entries of each ring.
 pub(super) const RING: u32 = 2048;
 /// Calls for one burst: the kernel sends 32 packets a call when it copies.
 const WAKEUPS_MAX: u32 = 16;
-
-/// Which queue of which interface.
-#[derive(Clone, Debug)]
-pub(super) struct Place {
-    pub interface: String,
-    pub index: u32,
-    pub queue: u32,
-}
+/// Stands in a transmit ring for what was dropped: no frame is there, so that the kernel passes over it.
+const NOTHING: u64 = u64::MAX;
 
 /// A bound socket.
 pub(super) struct Port {
     pub socket: OwnedFd,
     pub place: Place,
     pub counters: Arc<PortCounters>,
+    pub copying: Copying,
     pub rx: Consumer<XdpDesc>,
     fill: Producer<u64>,
     tx: Producer<XdpDesc>,
     completion: Consumer<u64>,
     /// What was already counted as missed.
     missed: u64,
-    /// Packets put into `tx` since the last wakeup.
-    unsent: u32,
+    /// Entries of `tx` that were already counted as sent or lost.
+    counted: u32,
+    /// Packets that the kernel took and threw away, and that are not yet among those entries. Before Linux 6.17 it says later what it took.
+    refused: u64,
+    state: State,
+    /// Bytes of the longest packet that the interface sends.
+    longest: u32,
 }
 
 impl Port {
-    /// A socket on the queue. The first of a lane registers the memory, the others share it. `copy` is what the first asks for.
+    /// A socket on the queue. The first of a lane registers the memory, the others share it, and do as the first was told.
     pub fn open(
         place: Place,
         counters: Arc<PortCounters>,
         umem: &Umem,
         first: Option<&Port>,
-        copy: SocketAddrXdpFlags,
+        how: &How,
     ) -> Result<Self, EngineError> {
-        let interface = place.interface.clone();
-        Self::try_open(place, counters, umem, first, copy)
-            .map_err(|errno| EngineError::Interface { interface, source: errno.into() })
+        let longest = longest_packet(&place.device)?;
+        let device = place.device.clone();
+        Self::try_open(place, counters, umem, first, how, longest).map_err(|errno| match (how.buffers, errno) {
+            (Buffers::Several, Errno::INVAL) => device.failed(std::io::Error::other(format!(
+                "packets of {longest} bytes take several buffers, which this kernel cannot (Linux 6.6 can); those of an MTU of {} take one",
+                PACKET_BYTES - LINK_BYTES
+            ))),
+            _ => device.failed(errno),
+        })
     }
 
     fn try_open(
@@ -66,7 +75,8 @@ impl Port {
         counters: Arc<PortCounters>,
         umem: &Umem,
         first: Option<&Port>,
-        copy: SocketAddrXdpFlags,
+        how: &How,
+        longest: u32,
     ) -> Result<Self, Errno> {
         let socket = socket_with(AddressFamily::XDP, SocketType::RAW, SocketFlags::CLOEXEC, None)?;
         if first.is_none() {
@@ -77,7 +87,7 @@ impl Port {
         set_xdp_rx_ring_size(&socket, RING)?;
         set_xdp_tx_ring_size(&socket, RING)?;
         let offsets = xdp_mmap_offsets(&socket)?;
-        let port = Port {
+        let mut port = Port {
             rx: Consumer::map(&socket, offsets.rx, XDP_PGOFF_RX_RING, RING)?,
             fill: Producer::map(&socket, offsets.fr, XDP_UMEM_PGOFF_FILL_RING, RING)?,
             tx: Producer::map(&socket, offsets.tx, XDP_PGOFF_TX_RING, RING)?,
@@ -85,20 +95,25 @@ impl Port {
             socket,
             place,
             counters,
+            copying: Copying::Kernel,
             missed: 0,
-            unsent: 0,
+            counted: 0,
+            refused: 0,
+            state: State::Up,
+            longest,
         };
-        let Place { index, queue, .. } = port.place;
+        busy::prefer(&port.socket, how.waiting)?;
+        let (index, queue) = (port.place.device.index(), port.place.queue);
         match first {
-            None => {
-                let flags = copy | SocketAddrXdpFlags::XDP_USE_NEED_WAKEUP;
-                bind(&port.socket, &SocketAddrXdp::new(flags, index, queue))?;
-            }
+            None => bind(&port.socket, &SocketAddrXdp::new(how.flags(), index, queue))?,
             Some(first) => {
                 let addr = SocketAddrXdp::new(SocketAddrXdpFlags::XDP_SHARED_UMEM, index, queue);
                 let shared_umem_fd = std::os::fd::AsFd::as_fd(&first.socket);
                 bind(&port.socket, &SocketAddrXdpWithSharedUmem { addr, shared_umem_fd })?;
             }
+        }
+        if xdp_options(&port.socket)?.contains(XdpOptionsFlags::XDP_OPTIONS_ZEROCOPY) {
+            port.copying = Copying::Nobody;
         }
         Ok(port)
     }
@@ -113,56 +128,140 @@ impl Port {
         }
         if given > 0 {
             self.fill.publish();
+            // A driver that ran out of frames sleeps until it is told that there are some.
+            if self.copying == Copying::Nobody && self.fill.needs_wakeup() {
+                self.poll_driver();
+            }
         }
     }
 
-    /// Queues a packet to be sent, and counts it. Returns whether there was room; else the packet is counted as dropped.
-    pub fn queue(&mut self, address: u64, length: u32) -> bool {
-        let room = self.tx.room() > 0;
-        if room {
-            self.tx.put(XdpDesc { addr: address, len: length, options: XdpDescOptions::empty() });
-            self.unsent += 1;
-            add(&self.counters.tx_packets, 1);
-            add(&self.counters.tx_bytes, length.into());
-        } else {
-            add(&self.counters.tx_full, 1);
+    /// Has the driver look for packets, on this core and now.
+    pub fn poll_driver(&self) {
+        // The answer is in the rings; an interface that is down or gone is found elsewhere.
+        let _none = recv(&self.socket, &mut [0u8; 0], RecvFlags::DONTWAIT);
+    }
+
+    /// Queues a packet to be sent, which lies in these pieces. Returns whether it will be; else it is counted as dropped.
+    pub fn queue(&mut self, pieces: &[XdpDesc], bytes: u32) -> bool {
+        let refused = match self.state {
+            State::Down => Some(&self.counters.tx_link_down),
+            State::Up if bytes > self.longest => Some(&self.counters.tx_too_long),
+            State::Up if (self.tx.room() as usize) < pieces.len() => Some(&self.counters.tx_full),
+            State::Up => None,
+        };
+        if let Some(refused) = refused {
+            add(refused, 1);
+            return false;
         }
-        room
+        for (piece, more) in pieces.iter().zip((0..pieces.len()).rev()) {
+            let options = if more > 0 { XdpDescOptions::XDP_PKT_CONTD } else { XdpDescOptions::empty() };
+            self.tx.put(XdpDesc { addr: piece.addr, len: piece.len, options });
+        }
+        true
     }
 
     /// Has the kernel send what was queued. Returns whether it has taken everything; if not, this is to be called again.
-    pub fn send(&mut self) -> Result<bool, EngineError> {
-        if self.unsent > 0 {
-            self.unsent = 0;
-            self.tx.publish();
-        }
+    pub fn send(&mut self, umem: &mut Umem) -> Result<bool, EngineError> {
+        self.tx.publish();
         for _ in 0..WAKEUPS_MAX {
             if self.tx.is_drained() || !self.tx.needs_wakeup() {
                 break;
             }
             match send(&self.socket, &[], SendFlags::DONTWAIT) {
-                // It sent some; or it is busy, or the queue of the card is full for the moment.
-                Ok(_) | Err(Errno::AGAIN | Errno::BUSY | Errno::NOBUFS | Errno::INTR) => {}
-                // What is queued goes out when the link is up again.
-                Err(Errno::NETDOWN | Errno::NXIO) => break,
-                Err(errno) => {
-                    let interface = self.place.interface.clone();
-                    return Err(EngineError::Interface { interface, source: errno.into() });
+                // It sent some; or the queue of the card is full for the moment.
+                Ok(_) | Err(Errno::AGAIN | Errno::NOBUFS | Errno::INTR) => {}
+                // The interface took a packet and threw it away.
+                Err(Errno::BUSY) if self.copying == Copying::Kernel => self.count_refused()?,
+                Err(Errno::BUSY) => {}
+                Err(Errno::NETDOWN | Errno::NXIO | Errno::NODEV) => {
+                    self.look()?;
+                    self.drop_unsent(umem);
+                    break;
                 }
+                Err(errno) => return Err(self.place.device.failed(errno)),
             }
         }
+        self.count_sent();
         Ok(self.tx.is_drained())
+    }
+
+    /// Counts what the kernel took since the last time as sent, but for what it refused. Of several packets the last is the one.
+    fn count_sent(&mut self) {
+        let consumed = self.tx.consumed();
+        let (mut packets, mut bytes, mut last) = (0, 0, 0);
+        let mut is_first = true;
+        while self.counted != consumed {
+            let piece = self.tx.entry(self.counted);
+            self.counted = self.counted.wrapping_add(1);
+            if piece.addr == NOTHING {
+                continue;
+            }
+            bytes += u64::from(piece.len);
+            last = if is_first { 0 } else { last } + u64::from(piece.len);
+            is_first = !piece.options.contains(XdpDescOptions::XDP_PKT_CONTD);
+            packets += u64::from(is_first);
+        }
+        while self.refused > 0 && packets > 0 {
+            self.refused -= 1;
+            packets -= 1;
+            bytes -= last.min(bytes);
+        }
+        add(&self.counters.tx_packets, packets);
+        add(&self.counters.tx_bytes, bytes);
+    }
+
+    /// The packet that the kernel took last was not sent.
+    fn count_refused(&mut self) -> Result<(), EngineError> {
+        self.refused += 1;
+        self.count_sent();
+        self.look()?;
+        let counter = match self.state {
+            State::Up => &self.counters.tx_full,
+            State::Down => &self.counters.tx_link_down,
+        };
+        add(counter, 1);
+        Ok(())
+    }
+
+    /// Drops what was queued for an interface that is down. The kernel only looks at the queue when it is called to; a driver that sends by itself
+    /// may look at any time, and keeps what is queued, less than a burst's packets, until the link is up.
+    fn drop_unsent(&mut self, umem: &mut Umem) {
+        self.count_sent();
+        if self.state == State::Up || self.copying == Copying::Nobody {
+            return;
+        }
+        let (mut packets, produced) = (0, self.tx.produced());
+        while self.counted != produced {
+            let piece = self.tx.entry(self.counted);
+            if piece.addr != NOTHING {
+                packets += u64::from(!piece.options.contains(XdpDescOptions::XDP_PKT_CONTD));
+                umem.give_back(piece.addr);
+                self.tx.overwrite(self.counted, XdpDesc { addr: NOTHING, len: 0, options: XdpDescOptions::empty() });
+            }
+            self.counted = self.counted.wrapping_add(1);
+        }
+        add(&self.counters.tx_link_down, packets);
     }
 
     /// Takes frames back that were sent.
     pub fn reclaim(&mut self, umem: &mut Umem) {
         let ready = self.completion.ready();
-        for _ in 0..ready {
-            umem.give_back(self.completion.take());
+        for place in 0..ready {
+            umem.give_back(self.completion.peek(place));
         }
         if ready > 0 {
-            self.completion.release();
+            self.completion.take(ready);
         }
+    }
+
+    /// Looks whether the interface is up, and how long its packets may be.
+    ///
+    /// # Errors
+    /// It was removed.
+    pub fn look(&mut self) -> Result<(), EngineError> {
+        self.state = self.place.device.state()?;
+        self.longest = longest_packet(&self.place.device)?;
+        Ok(())
     }
 
     /// Counts packets that the kernel had no room for.

@@ -1,13 +1,14 @@
 //! The XDP program that hands an interface's packets to the sockets of its queues.
 //!
-//! Six instructions, so that a box without a compiler can load it.
+//! Six instructions, so that a box without a compiler can load it. They look into no packet, so that it may lie in several buffers.
 
 use std::ffi::c_int;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 use libbpf_rs::libbpf_sys::{
-    BPF_MAP_TYPE_XSKMAP, BPF_PROG_TYPE_XDP, bpf_map_create, bpf_map_update_elem, bpf_prog_load,
+    BPF_F_XDP_HAS_FRAGS, BPF_MAP_TYPE_XSKMAP, BPF_PROG_TYPE_XDP, bpf_map_create, bpf_map_update_elem, bpf_prog_load,
+    bpf_prog_load_opts,
 };
 
 use crate::EngineError;
@@ -36,19 +37,29 @@ pub(super) fn attach(interface: &str, index: u32, sockets: &[(u32, impl AsFd)]) 
             return Err(failed(io::Error::from_raw_os_error(-error)));
         }
     }
-    let code = program(map.as_raw_fd());
-    // SAFETY: name and license end with zeros; the instructions are as many as said, 8 bytes each; no options are given.
-    let program = owned(unsafe {
+    // Linux 5.18 and newer; drivers that take only short packets to a program of before are content with that.
+    let program = load(map.as_raw_fd(), BPF_F_XDP_HAS_FRAGS).or_else(|_| load(map.as_raw_fd(), 0)).map_err(failed)?;
+    Attached::attach(interface, index, program)
+}
+
+fn load(map: c_int, flags: u32) -> io::Result<OwnedFd> {
+    let code = program(map);
+    let options = bpf_prog_load_opts {
+        sz: size_of::<bpf_prog_load_opts>() as _,
+        prog_flags: flags,
+        ..bpf_prog_load_opts::default()
+    };
+    // SAFETY: name and license end with zeros; the instructions are as many as said, 8 bytes each; the options have their size.
+    owned(unsafe {
         bpf_prog_load(
             BPF_PROG_TYPE_XDP,
             c"weir_afxdp".as_ptr(),
             c"Dual MIT/GPL".as_ptr(),
             code.as_ptr().cast(),
             code.len() as _,
-            std::ptr::null_mut(),
+            (&raw const options).cast_mut(),
         )
-    });
-    Attached::attach(interface, index, program.map_err(failed)?)
+    })
 }
 
 /// ```text

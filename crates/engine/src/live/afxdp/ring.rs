@@ -69,8 +69,7 @@ impl<T: Copy> Producer<T> {
 
     /// Entries that there is room for.
     pub fn room(&self) -> u32 {
-        let consumed = self.shared.word(self.shared.offset.consumer).load(Ordering::Acquire);
-        self.shared.size - self.produced.wrapping_sub(consumed)
+        self.shared.size - self.produced.wrapping_sub(self.consumed())
     }
 
     /// Puts an entry in, for which there is room.
@@ -83,6 +82,28 @@ impl<T: Copy> Producer<T> {
     /// Shows the kernel what was put in.
     pub fn publish(&self) {
         self.shared.word(self.shared.offset.producer).store(self.produced, Ordering::Release);
+    }
+
+    /// Entries that the kernel has consumed, since the beginning; the counter runs over.
+    pub fn consumed(&self) -> u32 {
+        self.shared.word(self.shared.offset.consumer).load(Ordering::Acquire)
+    }
+
+    /// Entries that were put in, since the beginning; the counter runs over.
+    pub fn produced(&self) -> u32 {
+        self.produced
+    }
+
+    /// The entry of that number, which is still there: not more than the ring's size were put in since.
+    pub fn entry(&self, number: u32) -> T {
+        // SAFETY: entries are written by us alone, on this thread.
+        unsafe { self.shared.entry(number).read() }
+    }
+
+    /// Puts another entry in the place of one that the kernel has not consumed and does not read now.
+    pub fn overwrite(&mut self, number: u32, entry: T) {
+        // SAFETY: the caller says that nobody reads it; an entry that is read half old is data, which the kernel checks.
+        unsafe { self.shared.entry(number).write(entry) };
     }
 
     /// Whether the kernel has consumed everything.
@@ -114,16 +135,15 @@ impl<T: Copy> Consumer<T> {
         self.shared.word(self.shared.offset.producer).load(Ordering::Acquire).wrapping_sub(self.consumed)
     }
 
-    /// Takes an entry that is ready.
-    pub fn take(&mut self) -> T {
-        // SAFETY: the kernel wrote it before it counted it (acquire in ready()), and does not write it again before release().
-        let entry = unsafe { self.shared.entry(self.consumed).read() };
-        self.consumed = self.consumed.wrapping_add(1);
-        entry
+    /// Looks at an entry that is ready; 0 is the next.
+    pub fn peek(&self, place: u32) -> T {
+        // SAFETY: the kernel wrote it before it counted it (acquire in ready()), and does not write it again before take().
+        unsafe { self.shared.entry(self.consumed.wrapping_add(place)).read() }
     }
 
-    /// Gives the places of what was taken back.
-    pub fn release(&self) {
+    /// Takes so many entries, which were looked at: their places are the kernel's again.
+    pub fn take(&mut self, entries: u32) {
+        self.consumed = self.consumed.wrapping_add(entries);
         self.shared.word(self.shared.offset.consumer).store(self.consumed, Ordering::Release);
     }
 }

@@ -1,4 +1,4 @@
-//! The memory that packets are in: frames of [`FRAME_BYTES`], all sockets of a lane share it, so that a packet goes from one interface to
+//! The memory that packets are in: frames of 4 KiB, all sockets of a lane share it, so that a packet goes from one interface to
 //! another without being copied.
 
 use std::ptr::null_mut;
@@ -6,10 +6,13 @@ use std::ptr::null_mut;
 use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 use rustix::net::xdp::{XdpUmemReg, XdpUmemRegFlags};
-use weir_abi::Frame;
 
-/// Bytes of a frame: a page, as drivers want it. 256 of them are headroom, so packets of 3,840 bytes fit.
-pub const FRAME_BYTES: usize = 4096;
+/// Bytes of a frame: a page, as drivers want it.
+const FRAME_BYTES: usize = 4096;
+/// Bytes before a packet that XDP programs may use (`XDP_PACKET_HEADROOM`).
+const HEADROOM: usize = 256;
+/// What is left of a frame for a packet, or for a piece of one that takes several frames.
+pub const PACKET_BYTES: u32 = (FRAME_BYTES - HEADROOM) as u32;
 
 /// The memory, and which frames are nobody's.
 pub(super) struct Umem {
@@ -49,15 +52,6 @@ impl Umem {
     /// The frame that the address lies in is nobody's any more.
     pub fn give_back(&mut self, address: u64) {
         self.free.push(address & !(FRAME_BYTES as u64 - 1));
-    }
-
-    /// Copies a packet into a frame that is nobody's; the copy's address. `None` if there is no such frame.
-    pub fn copy(&mut self, packet: &Frame) -> Option<u64> {
-        let copy = self.take()?;
-        assert!(packet.cap as usize <= FRAME_BYTES, "a packet lies in one frame");
-        // SAFETY: the packet is readable and in another frame than the free one, which has room for it.
-        unsafe { self.start.add(copy as usize).copy_from_nonoverlapping(packet.data, packet.cap as usize) };
-        Some(copy)
     }
 
     /// Where an address lies. It was received, so that it is inside.

@@ -10,7 +10,7 @@ use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, MapType, Object};
 use memmap2::MmapRaw;
 use weir_abi::Counter;
 
-use super::ports::{PORTS_BYTES, PORTS_MAX, PortCounts, Ports};
+use super::ports::{PORT_WORDS, PORTS_BYTES, PORTS_MAX, PortCounts, Ports};
 use crate::clang::BpfObject;
 use crate::image::Image;
 use crate::live::datapath::Counts;
@@ -168,13 +168,10 @@ fn words(memory: &MmapRaw, count: usize) -> &[AtomicU64] {
 }
 
 fn port_blocks(memory: &MmapRaw, cpus: usize) -> PortBlocks {
-    const WORDS: usize = size_of::<PortCounts>() / size_of::<u64>();
-    let words = words(memory, cpus * PORTS_MAX * WORDS);
+    let words = words(memory, cpus * PORTS_MAX * PORT_WORDS);
     let read = |cpu: usize, port: usize| {
-        let at = (cpu * PORTS_MAX + port) * WORDS;
-        let [rx_packets, rx_bytes, tx_packets, tx_bytes, tx_full, tx_link_down, tx_too_long, no_divert] =
-            std::array::from_fn(|word| words[at + word].load(Ordering::Relaxed));
-        PortCounts { rx_packets, rx_bytes, tx_packets, tx_bytes, tx_full, tx_link_down, tx_too_long, no_divert }
+        let at = (cpu * PORTS_MAX + port) * PORT_WORDS;
+        PortCounts(std::array::from_fn(|word| words[at + word].load(Ordering::Relaxed)))
     };
     (0..cpus).map(|cpu| std::array::from_fn(|port| read(cpu, port))).collect()
 }

@@ -42,17 +42,8 @@ pub struct KernelPath {
     stay: Stay,
     /// What was done at the ports by those who are out of office.
     past: PortBlocks,
-    losses: Option<Losses>,
-}
-
-/// What [`KernelPath::start`] found.
-pub struct Started {
-    /// The datapath.
-    pub path: KernelPath,
-    /// Interfaces whose drivers know no XDP.
-    pub generic: Vec<String>,
-    /// Why packets that cannot be sent are not counted as such.
-    pub deaf: Option<EngineError>,
+    /// Else why packets that cannot be sent are counted as sent.
+    losses: Result<Losses, EngineError>,
 }
 
 impl KernelPath {
@@ -60,26 +51,21 @@ impl KernelPath {
     ///
     /// # Errors
     /// A program is attached to an interface already, or there is no right to.
-    pub fn start(ports: Arc<Ports>, first: &Loaded<KernelCode>) -> Result<Started, EngineError> {
-        let (losses, deaf) = match Losses::listen(first.code.file(), &ports) {
-            Ok(losses) => (Some(losses), None),
-            Err(error) => (None, Some(error)),
-        };
+    pub fn start(ports: Arc<Ports>, first: &Loaded<KernelCode>) -> Result<Self, EngineError> {
+        let losses = Losses::listen(first.code.file(), &ports);
         let stay = Stay { policy: first.clone(), counts: first.code.counts(), ports: first.code.port_counts() };
         let mut attached = Vec::new();
         for port in ports.receiving() {
-            let program = first.code.program(first.chains[port.side as usize])?;
+            let program = first.code.program(first.chains[port.role as usize])?;
             attached.push(Attached::attach(&port.interface, port.index, program)?);
         }
-        let generic = ports.receiving().iter().zip(&attached).filter(|(_, attached)| attached.mode == Mode::Generic);
-        let generic = generic.map(|(port, _)| port.interface.clone()).collect();
-        Ok(Started { path: KernelPath { ports, attached, stay, past: Vec::new(), losses }, generic, deaf })
+        Ok(KernelPath { ports, attached, stay, past: Vec::new(), losses })
     }
 
     /// Puts the policy's programs in the place of others. Returns how many interfaces have them, and what went wrong with the next.
     fn replace(&self, policy: &Loaded<KernelCode>) -> (usize, Result<(), EngineError>) {
         for (number, (port, attached)) in self.ports.receiving().iter().zip(&self.attached).enumerate() {
-            let program = policy.code.program(policy.chains[port.side as usize]);
+            let program = policy.code.program(policy.chains[port.role as usize]);
             let replaced = program.and_then(|program| attached.replace(program));
             if replaced.is_err() {
                 return (number, replaced);
@@ -129,16 +115,30 @@ impl Datapath for KernelPath {
     fn ports(&self) -> Vec<PortStatus> {
         let current = self.port_counts();
         let total = if self.past.is_empty() { current } else { blocks(&self.past, &current, u64::wrapping_add) };
-        let lost = self.losses.as_ref().map(Losses::port_counts);
+        let lost = self.losses.as_ref().ok().map(Losses::port_counts);
         let mut statuses = Vec::new();
         for (worker, block) in total.iter().enumerate() {
             for (number, port) in self.ports.all().iter().enumerate() {
                 let lost = lost.as_ref().map_or_else(PortCounts::default, |lost| lost[worker][number]);
                 let reading = block[number].reading(lost);
-                statuses.push(PortStatus { worker, interface: port.interface.clone(), side: port.side, reading });
+                statuses.push(PortStatus { worker, interface: port.interface.clone(), role: port.role, reading });
             }
         }
         statuses
+    }
+
+    fn access(&self) -> Vec<String> {
+        let ways = self.ports.receiving().iter().zip(&self.attached).map(|(port, attached)| {
+            let mode = match attached.mode {
+                Mode::Native => "XDP in the driver",
+                Mode::Generic => "its driver knows no XDP and the kernel stands in for it, which is slow",
+            };
+            let interface = &port.interface;
+            let tags = format!("; VLAN tags that it takes off are not seen (`ethtool -K {interface} rxvlan off`)");
+            format!("{interface}: {mode}{}", if port.takes_tags_off { &tags } else { "" })
+        });
+        let deaf = |error: &EngineError| format!("packets that an interface cannot send are counted as sent: {error}");
+        ways.chain(self.losses.as_ref().err().map(deaf)).collect()
     }
 
     fn has_failed(&self) -> bool {
@@ -146,12 +146,10 @@ impl Datapath for KernelPath {
     }
 
     fn stop(&mut self) -> Result<(), EngineError> {
-        let gone = self.ports.gone().map(str::to_owned);
+        let gone = self.ports.gone().map(|port| port.interface.clone());
         self.attached.clear();
         match gone {
-            Some(interface) => {
-                Err(EngineError::Interface { interface, source: io::Error::from_raw_os_error(libc::ENODEV) })
-            }
+            Some(interface) => Err(EngineError::Interface { interface, source: io::Error::other("it was removed") }),
             None => Ok(()),
         }
     }

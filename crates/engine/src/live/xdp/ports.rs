@@ -11,14 +11,11 @@
 
 use std::fs;
 use std::io;
-use std::mem::zeroed;
-use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
 
-use rustix::net::{AddressFamily, SocketType, netdevice, socket};
-
 use crate::EngineError;
-use crate::live::lane::{Interfaces, PortReading, Side};
+use crate::live::device::{self, Device};
+use crate::live::lane::{Interfaces, PortReading, Role, facing_interface};
 
 /// The most interfaces: `PORTS_MAX`.
 pub(super) const PORTS_MAX: usize = 64;
@@ -43,7 +40,9 @@ const PLAIN_MTU: u32 = 1500;
 pub(super) struct Port {
     pub interface: String,
     pub index: u32,
-    pub side: Side,
+    pub role: Role,
+    /// Whether its card takes VLAN tags off.
+    pub takes_tags_off: bool,
 }
 
 /// All interfaces, and which is opposite which.
@@ -63,26 +62,31 @@ impl Ports {
     /// There is no such interface, or there are too many.
     pub fn of(interfaces: &Interfaces) -> Result<Self, EngineError> {
         let (lower, upper) = (interfaces.lower.len(), interfaces.upper.len());
-        let sides = [(&interfaces.lower[..], Side::Lower), (&interfaces.upper, Side::Upper)];
-        let names = sides.iter().flat_map(|(names, side)| names.iter().map(|name| (name, *side)));
         let mut ports = Ports { list: Vec::new(), lower, upper, namespace: namespace()?, jumbo: false };
-        for (name, side) in names.chain(interfaces.divert.iter().map(|name| (name, Side::Upper))) {
-            let failed = |source| EngineError::Interface { interface: name.clone(), source };
-            let (index, mtu) = look_up(name).map_err(failed)?;
-            if ports.list.len() == PORTS_MAX {
-                return Err(failed(io::Error::other(format!("more than {PORTS_MAX} interfaces"))));
+        let roles = [(&interfaces.lower[..], Role::Lower), (&interfaces.upper, Role::Upper)];
+        let divert = (interfaces.divert.as_slice(), Role::Divert);
+        for (names, role) in roles.into_iter().chain([divert]) {
+            for name in names {
+                ports.add(Device::open(name)?, role)?;
             }
-            if let Some(other) =
-                ports.list.iter().find(|port| port.index as usize % INDICES == index as usize % INDICES)
-            {
-                let problem =
-                    format!("its index {index} differs from that of {} by a multiple of {INDICES}", other.interface);
-                return Err(failed(io::Error::other(problem)));
-            }
-            ports.jumbo |= mtu > PLAIN_MTU;
-            ports.list.push(Port { interface: name.clone(), index, side });
         }
         Ok(ports)
+    }
+
+    fn add(&mut self, device: Device, role: Role) -> Result<(), EngineError> {
+        if self.list.len() == PORTS_MAX {
+            return Err(device.failed(io::Error::other(format!("more than {PORTS_MAX} interfaces"))));
+        }
+        let index = device.index();
+        if let Some(like) = self.list.iter().find(|port| port.index as usize % INDICES == index as usize % INDICES) {
+            let problem =
+                format!("its index {index} is that of {} plus or minus a multiple of {INDICES}", like.interface);
+            return Err(device.failed(io::Error::other(problem)));
+        }
+        self.jumbo |= device.mtu()? > PLAIN_MTU;
+        let takes_tags_off = device.takes_tags_off();
+        self.list.push(Port { interface: device.name().to_owned(), index, role, takes_tags_off });
+        Ok(())
     }
 
     /// All of them, by number.
@@ -109,8 +113,8 @@ impl Ports {
     /// The port that packets go out of which came in on port `number`, receive queue `queue`.
     fn opposite(&self, number: usize, queue: usize) -> usize {
         match number.checked_sub(self.lower) {
-            None => self.lower + (number + self.lower * queue) % self.upper,
-            Some(number) => (number + self.upper * queue) % self.lower,
+            None => self.lower + facing_interface(number, self.lower, queue, self.upper),
+            Some(number) => facing_interface(number, self.upper, queue, self.lower),
         }
     }
 
@@ -122,7 +126,7 @@ impl Ports {
             bytes[port.index as usize % INDICES] = number as u8;
             word(&mut bytes, INDEX_AT + number * size_of::<u32>(), port.index);
             let at = PORT_AT + number * PORT_BYTES;
-            bytes[at] = port.side as u8;
+            bytes[at] = port.role as u8;
             if number < self.receiving().len() {
                 for queue in 0..QUEUES {
                     bytes[at + OUT_AT + queue] = self.opposite(number, queue) as u8;
@@ -135,10 +139,8 @@ impl Ports {
     }
 
     /// The first interface that is there no more.
-    pub(super) fn gone(&self) -> Option<&str> {
-        let any = socket(AddressFamily::INET, SocketType::DGRAM, None).ok()?;
-        let gone = self.list.iter().find(|port| netdevice::index_to_name(&any, port.index).is_err());
-        gone.map(|port| port.interface.as_str())
+    pub(super) fn gone(&self) -> Option<&Port> {
+        self.list.iter().find(|port| !device::exists(port.index))
     }
 }
 
@@ -149,67 +151,35 @@ fn namespace() -> Result<u32, EngineError> {
     Ok(found.ino() as u32)
 }
 
-/// The interface's index and its MTU.
-fn look_up(interface: &str) -> io::Result<(u32, u32)> {
-    let any = socket(AddressFamily::INET, SocketType::DGRAM, None)?;
-    let index = netdevice::name_to_index(&any, interface)?;
-    // SAFETY: zeros are a valid value of this plain structure.
-    let mut request: libc::ifreq = unsafe { zeroed() };
-    for (to, from) in request.ifr_name.iter_mut().zip(interface.bytes()) {
-        *to = from as _;
-    }
-    // SAFETY: the request names an interface, with a zero at the end since the kernel knew the name.
-    if unsafe { libc::ioctl(any.as_raw_fd(), libc::SIOCGIFMTU as _, &raw mut request) } != 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: the kernel has filled this field.
-    Ok((index, unsafe { request.ifr_ifru.ifru_mtu } as u32))
-}
+/// Words of [`PortCounts`].
+pub(super) const PORT_WORDS: usize = 16;
 
-/// What one CPU did at a port: `struct port_counters`. Packets that could not be sent after all are among `tx`.
+/// What one CPU did at a port, in the order of `struct port_counters`. Packets that could not be sent after all are among those sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[repr(C)]
-pub(super) struct PortCounts {
-    pub rx_packets: u64,
-    pub rx_bytes: u64,
-    pub tx_packets: u64,
-    pub tx_bytes: u64,
-    pub tx_full: u64,
-    pub tx_link_down: u64,
-    pub tx_too_long: u64,
-    pub no_divert: u64,
-}
-
-const _: () = assert!(size_of::<PortCounts>() == 64);
+pub(super) struct PortCounts(pub [u64; PORT_WORDS]);
 
 impl PortCounts {
-    /// What a program that sends counted (`self`), and what those that listen for losses did.
+    /// What programs that send counted (`self`), and what those that listen for losses did.
     pub fn reading(self, lost: PortCounts) -> PortReading {
+        let [rx_packets, rx_bytes, tx_packets, tx_bytes, _, gone, _, no_divert, sampled, ..] = self.0;
+        let [_, _, _, _, tx_full, link_down, tx_too_long, ..] = lost.0;
         PortReading {
-            rx_packets: self.rx_packets,
-            rx_bytes: self.rx_bytes,
-            tx_packets: self.tx_packets.saturating_sub(lost.tx_full + lost.tx_link_down + lost.tx_too_long),
-            tx_bytes: self.tx_bytes,
+            rx_packets,
+            rx_bytes,
+            tx_packets: tx_packets.saturating_sub(tx_full + link_down + tx_too_long),
+            tx_bytes,
             rx_missed: 0,
-            tx_full: lost.tx_full,
-            tx_link_down: self.tx_link_down + lost.tx_link_down,
-            tx_too_long: lost.tx_too_long,
-            no_divert: self.no_divert,
+            tx_full,
+            tx_link_down: gone + link_down,
+            tx_too_long,
+            no_divert,
+            sampled,
         }
     }
 
-    /// Field by field.
+    /// Word by word.
     pub fn with(self, other: PortCounts, both: impl Fn(u64, u64) -> u64) -> PortCounts {
-        PortCounts {
-            rx_packets: both(self.rx_packets, other.rx_packets),
-            rx_bytes: both(self.rx_bytes, other.rx_bytes),
-            tx_packets: both(self.tx_packets, other.tx_packets),
-            tx_bytes: both(self.tx_bytes, other.tx_bytes),
-            tx_full: both(self.tx_full, other.tx_full),
-            tx_link_down: both(self.tx_link_down, other.tx_link_down),
-            tx_too_long: both(self.tx_too_long, other.tx_too_long),
-            no_divert: both(self.no_divert, other.no_divert),
-        }
+        PortCounts(std::array::from_fn(|word| both(self.0[word], other.0[word])))
     }
 }
 
@@ -218,9 +188,12 @@ mod tests {
     use super::*;
 
     fn ports(lower: usize, upper: usize) -> Ports {
-        let port = |index: usize, side| Port { interface: format!("p{index}"), index: index as u32 + 10, side };
+        let port = |index: usize, role| {
+            let interface = format!("p{index}");
+            Port { interface, index: index as u32 + 10, role, takes_tags_off: false }
+        };
         let list =
-            (0..lower).map(|at| port(at, Side::Lower)).chain((lower..lower + upper).map(|at| port(at, Side::Upper)));
+            (0..lower).map(|at| port(at, Role::Lower)).chain((lower..lower + upper).map(|at| port(at, Role::Upper)));
         Ports { list: list.collect(), lower, upper, namespace: 7, jumbo: false }
     }
 

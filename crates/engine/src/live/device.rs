@@ -1,0 +1,173 @@
+//! What the kernel says of an interface (netdevice(7), linux/ethtool.h).
+
+use std::io;
+use std::mem::zeroed;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketType, netdevice, socket};
+
+use crate::EngineError;
+
+/// `ETHTOOL_GCHANNELS`
+const GET_CHANNELS: u32 = 0x3c;
+
+/// `ETHTOOL_GFLAGS`, and the flag of cards that take VLAN tags off what they receive.
+const GET_FLAGS: u32 = 0x25;
+const FLAG_RXVLAN: u32 = 1 << 8;
+
+/// `struct ethtool_value`
+#[repr(C)]
+struct Value {
+    cmd: u32,
+    data: u32,
+}
+
+/// `struct ethtool_channels`
+#[derive(Default)]
+#[repr(C)]
+struct Channels {
+    cmd: u32,
+    max_rx: u32,
+    max_tx: u32,
+    max_other: u32,
+    max_combined: u32,
+    rx_count: u32,
+    tx_count: u32,
+    other_count: u32,
+    combined_count: u32,
+}
+
+/// Whether packets can be sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    /// They can.
+    Up,
+    /// It was taken down, or there is nobody at the other end.
+    Down,
+}
+
+/// An interface of the namespace.
+pub(crate) struct Device {
+    name: String,
+    index: u32,
+    /// Any socket: what interfaces are asked through.
+    asked: OwnedFd,
+}
+
+impl Device {
+    /// The interface of that name.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn open(name: &str) -> Result<Self, EngineError> {
+        let failed = |errno: Errno| EngineError::Interface { interface: name.to_owned(), source: errno.into() };
+        let asked = socket(AddressFamily::INET, SocketType::DGRAM, None).map_err(failed)?;
+        let index = netdevice::name_to_index(&asked, name).map_err(failed)?;
+        Ok(Device { name: name.to_owned(), index, asked })
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Its number.
+    pub fn index(&self) -> u32 {
+        self.index
+    }
+
+    /// What went wrong with it.
+    pub fn failed(&self, source: impl Into<io::Error>) -> EngineError {
+        EngineError::Interface { interface: self.name.clone(), source: source.into() }
+    }
+
+    /// Whether it is up.
+    ///
+    /// # Errors
+    /// It was removed.
+    pub fn state(&self) -> Result<State, EngineError> {
+        let mut request = self.request().map_err(|_| self.failed(io::Error::other("it was removed")))?;
+        let known = self.ask(libc::SIOCGIFFLAGS as _, &mut request);
+        known.map_err(|_| self.failed(io::Error::other("it was removed")))?;
+        const UP: i32 = libc::IFF_UP | libc::IFF_RUNNING;
+        // SAFETY: SIOCGIFFLAGS fills this field.
+        let flags = i32::from(unsafe { request.ifr_ifru.ifru_flags });
+        Ok(if flags & UP == UP { State::Up } else { State::Down })
+    }
+
+    /// Bytes that follow the link header, at most.
+    ///
+    /// # Errors
+    /// It was removed.
+    pub fn mtu(&self) -> Result<u32, EngineError> {
+        let mut request = self.request().map_err(|error| self.failed(error))?;
+        self.ask(libc::SIOCGIFMTU as _, &mut request).map_err(|error| self.failed(error))?;
+        // SAFETY: SIOCGIFMTU fills this field.
+        Ok(unsafe { request.ifr_ifru.ifru_mtu } as u32)
+    }
+
+    /// Its receive queues. Drivers that do not know the question have one.
+    pub fn queues(&self) -> u32 {
+        let mut channels = Channels { cmd: GET_CHANNELS, ..Channels::default() };
+        let asked = self.request().and_then(|mut request| {
+            request.ifr_ifru.ifru_data = (&raw mut channels).cast();
+            self.ask(libc::SIOCETHTOOL as _, &mut request)
+        });
+        let queues = if asked.is_ok() { channels.combined_count + channels.rx_count } else { 1 };
+        queues.max(1)
+    }
+
+    /// Whether it takes VLAN tags off packets, and notes them where XDP programs do not look.
+    pub fn takes_tags_off(&self) -> bool {
+        let mut flags = Value { cmd: GET_FLAGS, data: 0 };
+        let asked = self.request().and_then(|mut request| {
+            request.ifr_ifru.ifru_data = (&raw mut flags).cast();
+            self.ask(libc::SIOCETHTOOL as _, &mut request)
+        });
+        asked.is_ok() && flags.data & FLAG_RXVLAN != 0
+    }
+
+    /// A request about the interface, under the name that it has now.
+    fn request(&self) -> io::Result<libc::ifreq> {
+        let name = netdevice::index_to_name_inlined(&self.asked, self.index)?;
+        // SAFETY: zeros are a valid value of this plain structure.
+        let mut request: libc::ifreq = unsafe { zeroed() };
+        for (to, from) in request.ifr_name.iter_mut().zip(name.as_bytes()) {
+            *to = *from as _;
+        }
+        Ok(request)
+    }
+
+    fn ask(&self, what: libc::Ioctl, request: &mut libc::ifreq) -> io::Result<()> {
+        // SAFETY: the name ends with a zero, since names of the kernel have one byte less than there is room; a pointer in the request, if
+        // `what` has one, leads to what it fills.
+        match unsafe { libc::ioctl(self.asked.as_fd().as_raw_fd(), what, &raw mut *request) } {
+            0 => Ok(()),
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
+}
+
+/// Whether there is an interface of that number.
+pub(crate) fn exists(index: u32) -> bool {
+    let any = socket(AddressFamily::INET, SocketType::DGRAM, None);
+    // Without a socket nobody knows; it was there when it was opened.
+    any.map_or(true, |any| netdevice::index_to_name_inlined(&any, index).is_ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_machine_has_a_loopback() {
+        let device = Device::open("lo").expect("there is one");
+        assert_eq!((device.name(), device.queues(), device.takes_tags_off()), ("lo", 1, false));
+        assert!(device.index() > 0 && device.mtu().expect("it is there") >= 576);
+        assert!(Device::open("none").is_err());
+        let gone = Device { name: "gone".to_owned(), index: i32::MAX as u32, asked: device.asked };
+        let error = gone.state().expect_err("there is none").to_string();
+        assert_eq!(error, "interface gone: it was removed");
+    }
+}
