@@ -45,7 +45,9 @@ pub fn run(options: &BenchOptions) -> Result<Vec<Row>, Failure> {
         let data = Dataset::BLOCK_178K.load(&options.data)?;
         rows.extend(wire::in_namespace(|| dropped_rows(&data, &selection))?);
     }
-    rows.extend(figure4_rows(options, &selection)?);
+    if ENGINES.iter().any(|name| selection.has(name)) {
+        rows.extend(figure4_rows(options, &selection)?);
+    }
     Ok(rows)
 }
 

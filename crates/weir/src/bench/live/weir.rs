@@ -60,7 +60,7 @@ impl Contender for WeirXdp {
     }
 
     fn enter(&mut self, _: &Port) -> Result<(), Failure> {
-        self.path = Some(KernelPath::start(self.ports.clone(), &self.policy)?.path);
+        self.path = Some(KernelPath::start(self.ports.clone(), &self.policy)?);
         Ok(())
     }
 
