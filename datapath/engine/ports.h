@@ -133,7 +133,8 @@ WEIR_INLINE uint32_t port_send_both(uint32_t cpu, uint32_t port, uint32_t divert
 }
 
 /* Acts on a verdict. Returns what the program shall return. */
-WEIR_INLINE uint32_t port_act(const struct xdp_md *ctx, struct arrival arrival, uint32_t verdict, uint32_t len)
+WEIR_INLINE uint32_t port_act(const struct xdp_md *ctx, struct arrival arrival, uint32_t verdict,
+			      const struct frame *frame)
 {
 	const struct port *port = &weir_ports.port[arrival.port];
 	const enum action action = (enum action)(verdict & 0xff);
@@ -142,18 +143,23 @@ WEIR_INLINE uint32_t port_act(const struct xdp_md *ctx, struct arrival arrival, 
 	struct port_counters *counters = port_counters(arrival.cpu, arrival.port);
 
 	counters->rx_packets++;
-	counters->rx_bytes += len;
+	counters->rx_bytes += frame->len;
 	if (copied && action != ACTION_DIVERT)
 		counters->sampled++;
 	if (action == ACTION_ACCEPT) {
 		const uint32_t out = port->out[ctx->rx_queue_index & (PORT_QUEUES - 1)];
 
-		return copied ? port_send_both(arrival.cpu, out, divert, len) : port_send(arrival.cpu, out, len);
+		if (copied && frame->len == frame->cap)
+			return port_send_both(arrival.cpu, out, divert, frame->len);
+		/* The kernel copies no packet of several buffers. */
+		if (copied)
+			port_counters(arrival.cpu, divert)->tx_too_long++;
+		return port_send(arrival.cpu, out, frame->len);
 	}
 	if (action == ACTION_DIVERT && divert >= PORTS_MAX)
 		counters->no_divert++;
 	if (divert < PORTS_MAX && (action == ACTION_DIVERT || copied))
-		return port_send(arrival.cpu, divert, len);
+		return port_send(arrival.cpu, divert, frame->len);
 	return XDP_DROP;
 }
 

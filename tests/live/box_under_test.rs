@@ -1,6 +1,7 @@
 //! `weir run` on the box, and its control socket.
 
 use crate::hosts::Host;
+use nix::unistd::Pid;
 use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,6 +14,36 @@ use weir::run::stats::{Stats, Status};
 /// How long anything may take.
 pub const PATIENCE: Duration = Duration::from_secs(30);
 
+/// What it is started with.
+#[derive(Clone)]
+pub struct Setup {
+    pub engine: String,
+    pub workers: usize,
+    pub lower: Vec<String>,
+    pub upper: Vec<String>,
+    /// Other arguments.
+    pub more: Vec<String>,
+    pub environment: Vec<(String, String)>,
+}
+
+impl Setup {
+    /// One worker between one interface and another.
+    pub fn new(engine: &str) -> Self {
+        let one = |name: &str| vec![name.to_owned()];
+        let (lower, upper) = (one("lower"), one("upper"));
+        Setup { engine: engine.to_owned(), workers: 1, lower, upper, more: Vec::new(), environment: Vec::new() }
+    }
+
+    fn command(&self, folder: &Path, policy: &str) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
+        command.args(["run", policy, "--engine", &self.engine, "--workers", &self.workers.to_string()]);
+        command.args(["--lower", &self.lower.join(","), "--upper", &self.upper.join(",")]);
+        command.args(&self.more).arg("--control").arg(folder.join("control.sock")).current_dir(folder);
+        command.stdin(Stdio::null()).env("NO_COLOR", "1").envs(self.environment.clone());
+        command
+    }
+}
+
 /// A running Weir. It is killed when dropped.
 pub struct Running {
     child: Child,
@@ -21,14 +52,17 @@ pub struct Running {
 }
 
 impl Running {
-    /// Starts it on the host, and waits until it answers.
+    /// Starts it on the host between one interface and another, and waits until it answers.
     pub fn start(host: &Host, folder: &Path, policy: &str, engine: &str, workers: usize) -> Self {
+        Self::start_as(host, folder, policy, &Setup { workers, ..Setup::new(engine) })
+    }
+
+    /// Starts it on the host, and waits until it answers.
+    pub fn start_as(host: &Host, folder: &Path, policy: &str, setup: &Setup) -> Self {
         let (control, log) = (folder.join("control.sock"), folder.join("log"));
-        let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
-        command.args(["run", policy, "--engine", engine, "--lower", "lower", "--upper", "upper"]);
-        command.args(["--workers", &workers.to_string(), "--control"]).arg(&control).current_dir(folder);
+        let mut command = setup.command(folder, policy);
         let file = fs::File::create(&log).expect("the folder can be written to");
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(file).env("NO_COLOR", "1");
+        command.stdout(Stdio::null()).stderr(file);
         let child = host.run(move || command.spawn().expect("the program was built"));
         let mut running = Running { child, control, log };
         let start = Instant::now();
@@ -38,6 +72,29 @@ impl Running {
             std::thread::sleep(Duration::from_millis(10));
         }
         running
+    }
+
+    /// Starts it where it cannot be; its exit code, and what it says.
+    pub fn refused(host: &Host, folder: &Path, policy: &str, engine: &str) -> (i32, String) {
+        let mut command = Setup::new(engine).command(folder, policy);
+        let output = host.run(move || command.output().expect("the program was built"));
+        (output.status.code().unwrap_or(-1), String::from_utf8_lossy(&output.stderr).into_owned())
+    }
+
+    /// Waits until it ends by itself; its exit code.
+    pub fn ends(&mut self) -> Option<i32> {
+        let start = Instant::now();
+        loop {
+            if let Some(status) = self.child.try_wait().expect("it is our child") {
+                return status.code();
+            }
+            assert!(start.elapsed() < PATIENCE, "it goes on: {}", self.log());
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    pub fn pid(&self) -> Pid {
+        Pid::from_raw(self.child.id() as i32)
     }
 
     pub fn ask(&self, request: &Request) -> Result<Value, Failure> {
@@ -81,6 +138,15 @@ impl Running {
         }
     }
 
+    /// Waits until something holds.
+    pub fn wait_until(&self, what: &str, mut holds: impl FnMut(&Self) -> bool) {
+        let start = Instant::now();
+        while !holds(self) {
+            assert!(start.elapsed() < PATIENCE, "{what}: {}", self.log());
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
     /// Prepares a policy; its number.
     pub fn load(&self, policy: &Path) -> u64 {
         let loaded = self.ask(&Request::Load { policy: policy.to_owned() });
@@ -98,8 +164,7 @@ impl Running {
 
     /// Ends it as an operator does; its exit code.
     pub fn stop(mut self) -> i32 {
-        let pid = nix::unistd::Pid::from_raw(self.child.id() as i32);
-        nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGTERM).expect("it runs");
+        nix::sys::signal::kill(self.pid(), nix::sys::signal::Signal::SIGTERM).expect("it runs");
         self.child.wait().expect("it ends").code().unwrap_or(-1)
     }
 

@@ -10,7 +10,7 @@ pub mod parse;
 pub mod print;
 pub mod verify;
 
-pub use crate::checked::{Defaults, Fallback, LabelId, ValueSet};
+pub use crate::checked::{Defaults, Fallback, LabelId, OnExit, ValueSet};
 use crate::field::{Field, Guard, Subject};
 use weir_abi::{Action, Family, Layout};
 
@@ -33,6 +33,8 @@ pub struct Program {
     pub name: String,
     /// What happens before any rule.
     pub defaults: Defaults,
+    /// What the link does when Weir ends.
+    pub on_exit: OnExit,
     /// Tables.
     pub slots: Vec<Slot>,
     /// Rules of all chains.

@@ -2,6 +2,7 @@
 
 use crate::failure::Failure;
 use crate::run::generation::Generation;
+use crate::run::guard::Guard;
 use crate::run::stats::{DirectionStats, InterfaceStats, Stats, Status};
 use crate::run::tally::Tally;
 use std::sync::Arc;
@@ -33,6 +34,8 @@ struct Trial {
 /// Who decides, who stands ready, and what was counted.
 pub struct Controller<D: Datapath> {
     datapath: D,
+    /// Is told what happens to the link in the end.
+    guard: Arc<Guard>,
     started: Instant,
     next_id: u64,
     activations: u64,
@@ -47,11 +50,12 @@ pub struct Controller<D: Datapath> {
 
 impl<D: Datapath> Controller<D> {
     /// Takes over a datapath that was started with the generation and its base policy.
-    pub fn new(datapath: D, mut first: Generation<D::Code>) -> Self {
+    pub fn new(datapath: D, mut first: Generation<D::Code>, guard: Arc<Guard>) -> Self {
         first.id = 1;
         let generation = Arc::new(first);
         Controller {
             datapath,
+            guard,
             started: Instant::now(),
             next_id: 2,
             activations: 1,
@@ -141,6 +145,7 @@ impl<D: Datapath> Controller<D> {
         }
         self.activations += 1;
         self.before = Some(std::mem::replace(&mut self.active, office));
+        self.guard.heed(self.active.generation.program().on_exit);
         self.trial = None;
         Ok(())
     }
