@@ -4,6 +4,8 @@
 mod box_under_test;
 #[path = "live/bundles.rs"]
 mod bundles;
+#[path = "live/exits.rs"]
+mod exits;
 #[path = "live/failures.rs"]
 mod failures;
 #[path = "live/frames.rs"]
@@ -32,6 +34,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use weir::control::{Request, client};
 use weir::run::stats::{InterfaceStats, Stats, TxDropped};
+use weir::run::tally::Outcome;
 use weir_abi::Link;
 use weir_engine::capture::{CaptureReader, CaptureWriter};
 use weir_engine::live::afpacket::wire::Wire;
@@ -77,6 +80,33 @@ fn check_account(stats: &Stats) {
     let diverted = stats.upstream.total.diverted + stats.downstream.total.diverted;
     let (nowhere, sampled) = (sum(|port| port.tx_dropped.no_divert), sum(|port| port.sampled));
     assert_eq!(diverted + sampled, nowhere + out("divert"), "{stats:#?}");
+    assert_eq!(sampled, stats.upstream.total.sampled + stats.downstream.total.sampled, "{stats:#?}");
+    check_workers(stats);
+}
+
+/// Every packet is some worker's, in the same counters.
+fn check_workers(stats: &Stats) {
+    let upstream = stats.workers.iter().map(|worker| worker.upstream);
+    let downstream = stats.workers.iter().map(|worker| worker.downstream);
+    for (direction, workers) in
+        [(&stats.upstream, upstream.collect::<Vec<_>>()), (&stats.downstream, downstream.collect())]
+    {
+        for (tally, outcome) in [
+            (&direction.current, workers.iter().fold(Outcome::default(), |sum, worker| sum.plus(worker.current))),
+            (&direction.total, workers.iter().fold(Outcome::default(), |sum, worker| sum.plus(worker.total))),
+        ] {
+            let Outcome { packets, bytes, passed, dropped, diverted } = outcome;
+            let all = (tally.packets, tally.bytes, tally.passed, tally.dropped, tally.diverted);
+            assert_eq!((packets, bytes, passed, dropped, diverted), all, "{stats:#?}");
+        }
+    }
+    for port in &stats.interfaces {
+        let own = stats.workers.iter().flat_map(|worker| &worker.interfaces);
+        let own = own.filter(|part| part.interface == port.interface);
+        let sent_and_received = own.map(|part| (part.rx_packets, part.tx_packets));
+        let sums = sent_and_received.fold((0, 0), |sum, part| (sum.0 + part.0, sum.1 + part.1));
+        assert_eq!(sums, (port.rx_packets, port.tx_packets), "{stats:#?}");
+    }
 }
 
 /// That all packets that were sent to the server arrived there, but for those that the wire counts as its own losses.

@@ -32,9 +32,9 @@ struct net_device {
 } KERNEL_STRUCT;
 
 enum {
-	KERNEL_ENXIO = 6, /* nobody at a virtual wire's other end */
-	KERNEL_ENETDOWN = 100,
+	KERNEL_ENXIO = 6, /* a veth whose other end is down says so */
 	KERNEL_EMSGSIZE = 90,
+	KERNEL_ENETDOWN = 100,
 };
 
 /* The port's number, or PORTS_MAX if the device is none of ours. */

@@ -129,30 +129,33 @@ WEIR_INLINE uint32_t port_send_both(uint32_t cpu, uint32_t port, uint32_t divert
 }
 
 /* Acts on a verdict. Returns what the program shall return. `cpu` is as for port_counters(). */
-WEIR_INLINE uint32_t port_act(const struct xdp_md *ctx, uint32_t cpu, uint32_t verdict, uint32_t len)
+WEIR_INLINE uint32_t port_act(const struct xdp_md *ctx, uint32_t cpu, uint32_t verdict, const struct frame *frame)
 {
 	const uint32_t number = port_number(ctx);
 	const struct port *port = &weir_ports.port[number];
 	const enum action action = (enum action)(verdict & 0xff);
 	const uint32_t divert = weir_ports.divert;
-	/* The kernel copies no packet that lies in several buffers: such a one goes on without leaving a sample. */
-	const bool copyable = action != ACTION_ACCEPT || len == ctx->data_end - ctx->data;
-	const bool copied = (verdict & VERDICT_SAMPLED) && divert < PORTS_MAX && copyable;
+	const bool copied = (verdict & VERDICT_SAMPLED) && divert < PORTS_MAX;
 	struct port_counters *counters = port_counters(cpu, number);
 
 	counters->rx_packets++;
-	counters->rx_bytes += len;
+	counters->rx_bytes += frame->len;
 	if (copied && action != ACTION_DIVERT)
 		counters->sampled++;
 	if (action == ACTION_ACCEPT) {
 		const uint32_t out = port->out[ctx->rx_queue_index & (PORT_QUEUES - 1)];
 
-		return copied ? port_send_both(cpu, out, divert, len) : port_send(cpu, out, len);
+		if (copied && frame->len == frame->cap)
+			return port_send_both(cpu, out, divert, frame->len);
+		/* The kernel copies no packet of several buffers. */
+		if (copied)
+			port_counters(cpu, divert)->tx_too_long++;
+		return port_send(cpu, out, frame->len);
 	}
 	if (action == ACTION_DIVERT && divert >= PORTS_MAX)
 		counters->no_divert++;
 	if (divert < PORTS_MAX && (action == ACTION_DIVERT || copied))
-		return port_send(cpu, divert, len);
+		return port_send(cpu, divert, frame->len);
 	return XDP_DROP;
 }
 

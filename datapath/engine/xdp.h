@@ -112,7 +112,7 @@ WEIR_INLINE uint32_t xdp_end(struct xdp_md *ctx, const struct frame *frame, uint
 {
 	if (!weir_mode.live)
 		return verdict;
-	return verdict == VERDICT_NONE ? XDP_DROP : port_act(ctx, live_cpu(), verdict, frame->len);
+	return verdict == VERDICT_NONE ? XDP_DROP : port_act(ctx, live_cpu(), verdict, frame);
 }
 
 /* Defines xdp_<chain>, what is done with a packet, and the program weir_<chain>. */

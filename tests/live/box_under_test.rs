@@ -1,6 +1,7 @@
 //! `weir run` on the box, and its control socket.
 
 use crate::hosts::Host;
+use nix::unistd::Pid;
 use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -32,6 +33,15 @@ impl Setup {
         let (lower, upper) = (one("lower"), one("upper"));
         Setup { engine: engine.to_owned(), workers: 1, lower, upper, more: Vec::new(), environment: Vec::new() }
     }
+
+    fn command(&self, folder: &Path, policy: &str) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
+        command.args(["run", policy, "--engine", &self.engine, "--workers", &self.workers.to_string()]);
+        command.args(["--lower", &self.lower.join(","), "--upper", &self.upper.join(",")]);
+        command.args(&self.more).arg("--control").arg(folder.join("control.sock")).current_dir(folder);
+        command.stdin(Stdio::null()).env("NO_COLOR", "1").envs(self.environment.clone());
+        command
+    }
 }
 
 /// A running Weir. It is killed when dropped.
@@ -50,13 +60,9 @@ impl Running {
     /// Starts it on the host, and waits until it answers.
     pub fn start_as(host: &Host, folder: &Path, policy: &str, setup: &Setup) -> Self {
         let (control, log) = (folder.join("control.sock"), folder.join("log"));
-        let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
-        command.args(["run", policy, "--engine", &setup.engine, "--workers", &setup.workers.to_string()]);
-        command.args(["--lower", &setup.lower.join(","), "--upper", &setup.upper.join(",")]);
-        command.args(&setup.more).arg("--control").arg(&control).current_dir(folder);
+        let mut command = setup.command(folder, policy);
         let file = fs::File::create(&log).expect("the folder can be written to");
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(file).env("NO_COLOR", "1");
-        command.envs(setup.environment.clone());
+        command.stdout(Stdio::null()).stderr(file);
         let child = host.run(move || command.spawn().expect("the program was built"));
         let mut running = Running { child, control, log };
         let start = Instant::now();
@@ -66,6 +72,13 @@ impl Running {
             std::thread::sleep(Duration::from_millis(10));
         }
         running
+    }
+
+    /// Starts it where it cannot be; its exit code, and what it says.
+    pub fn refused(host: &Host, folder: &Path, policy: &str, engine: &str) -> (i32, String) {
+        let mut command = Setup::new(engine).command(folder, policy);
+        let output = host.run(move || command.output().expect("the program was built"));
+        (output.status.code().unwrap_or(-1), String::from_utf8_lossy(&output.stderr).into_owned())
     }
 
     /// Waits until it ends by itself; its exit code.
@@ -80,8 +93,8 @@ impl Running {
         }
     }
 
-    pub fn pid(&self) -> u32 {
-        self.child.id()
+    pub fn pid(&self) -> Pid {
+        Pid::from_raw(self.child.id() as i32)
     }
 
     pub fn ask(&self, request: &Request) -> Result<Value, Failure> {
@@ -153,8 +166,7 @@ impl Running {
 
     /// Ends it as an operator does; its exit code.
     pub fn stop(mut self) -> i32 {
-        let pid = nix::unistd::Pid::from_raw(self.child.id() as i32);
-        nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGTERM).expect("it runs");
+        nix::sys::signal::kill(self.pid(), nix::sys::signal::Signal::SIGTERM).expect("it runs");
         self.child.wait().expect("it ends").code().unwrap_or(-1)
     }
 

@@ -7,6 +7,7 @@ use crate::box_under_test::{PATIENCE, Running, Setup};
 use crate::hosts::{Hosts, SERVER, Wires};
 use crate::traffic::{flows, frames};
 use crate::{BETWEEN_BURSTS, check_account, copy_sendable, each_engine_with, put, send_capture};
+use nix::unistd::Pid;
 use std::fmt;
 use std::fs;
 use std::io::{Read, Write};
@@ -146,7 +147,7 @@ struct Footprint {
 
 impl Footprint {
     /// The least of a few looks: a client that just went may still have its thread.
-    fn of(pid: u32) -> Self {
+    fn of(pid: Pid) -> Self {
         let looks = (0..5).map(|_| {
             thread::sleep(Duration::from_millis(4));
             let count = |what: &str| fs::read_dir(format!("/proc/{pid}/{what}")).expect("it runs").count();

@@ -71,6 +71,19 @@ pub enum EngineError {
         /// What the system said.
         source: io::Error,
     },
+    /// Another XDP program is attached where one of Weir's shall be.
+    #[error(
+        "interface {interface}: the XDP program {program} ({name}) is attached there, which is not Weir's to remove; \
+         `ip link set dev {interface} xdp off` detaches it"
+    )]
+    ForeignXdp {
+        /// The interface.
+        interface: String,
+        /// Its number in the kernel.
+        program: u32,
+        /// Its name there; empty if it has none, or there is no right to ask.
+        name: String,
+    },
     /// A worker's thread could not be started.
     #[error("worker {number}: {source}")]
     Worker {

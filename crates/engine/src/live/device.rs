@@ -5,12 +5,15 @@ use std::mem::zeroed;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 use rustix::io::Errno;
-use rustix::net::{AddressFamily, SocketType, netdevice, socket};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, netdevice, socket_with};
 
 use crate::EngineError;
 
 /// `ETHTOOL_GCHANNELS`
 const GET_CHANNELS: u32 = 0x3c;
+
+/// `ETHTOOL_GLINK`
+const GET_LINK: u32 = 0xa;
 
 /// `ETHTOOL_GFLAGS`, and the flag of cards that take VLAN tags off what they receive.
 const GET_FLAGS: u32 = 0x25;
@@ -62,7 +65,7 @@ impl Device {
     /// There is none.
     pub fn open(name: &str) -> Result<Self, EngineError> {
         let failed = |errno: Errno| EngineError::Interface { interface: name.to_owned(), source: errno.into() };
-        let asked = socket(AddressFamily::INET, SocketType::DGRAM, None).map_err(failed)?;
+        let asked = any_socket().map_err(failed)?;
         let index = netdevice::name_to_index(&asked, name).map_err(failed)?;
         Ok(Device { name: name.to_owned(), index, asked })
     }
@@ -87,13 +90,29 @@ impl Device {
     /// # Errors
     /// It was removed.
     pub fn state(&self) -> Result<State, EngineError> {
-        let mut request = self.request().map_err(|_| self.failed(io::Error::other("it was removed")))?;
-        let known = self.ask(libc::SIOCGIFFLAGS as _, &mut request);
-        known.map_err(|_| self.failed(io::Error::other("it was removed")))?;
         const UP: i32 = libc::IFF_UP | libc::IFF_RUNNING;
-        // SAFETY: SIOCGIFFLAGS fills this field.
-        let flags = i32::from(unsafe { request.ifr_ifru.ifru_flags });
+        let flags = self.flags().map_err(|_| self.failed(io::Error::other("it was removed")))?;
         Ok(if flags & UP == UP { State::Up } else { State::Down })
+    }
+
+    /// Its flags, as netdevice(7) has them.
+    pub fn flags(&self) -> io::Result<i32> {
+        let mut request = self.request()?;
+        self.ask(libc::SIOCGIFFLAGS as _, &mut request)?;
+        // SAFETY: SIOCGIFFLAGS fills this field.
+        Ok(i32::from(unsafe { request.ifr_ifru.ifru_flags }))
+    }
+
+    /// Sets its flags.
+    pub fn set_flags(&self, flags: i32) -> io::Result<()> {
+        let mut request = self.request()?;
+        request.ifr_ifru.ifru_flags = flags as i16;
+        self.ask(libc::SIOCSIFFLAGS as _, &mut request)
+    }
+
+    /// What the driver says of its wire; not all can be asked.
+    pub fn carrier(&self) -> io::Result<bool> {
+        self.value(GET_LINK).map(|link| link != 0)
     }
 
     /// Bytes that follow the link header, at most.
@@ -120,12 +139,16 @@ impl Device {
 
     /// Whether it takes VLAN tags off packets, and notes them where XDP programs do not look.
     pub fn takes_tags_off(&self) -> bool {
-        let mut flags = Value { cmd: GET_FLAGS, data: 0 };
-        let asked = self.request().and_then(|mut request| {
-            request.ifr_ifru.ifru_data = (&raw mut flags).cast();
-            self.ask(libc::SIOCETHTOOL as _, &mut request)
-        });
-        asked.is_ok() && flags.data & FLAG_RXVLAN != 0
+        self.value(GET_FLAGS).is_ok_and(|flags| flags & FLAG_RXVLAN != 0)
+    }
+
+    /// The driver's answer to a question that has a word for an answer.
+    fn value(&self, cmd: u32) -> io::Result<u32> {
+        let mut value = Value { cmd, data: 0 };
+        let mut request = self.request()?;
+        request.ifr_ifru.ifru_data = (&raw mut value).cast();
+        self.ask(libc::SIOCETHTOOL as _, &mut request)?;
+        Ok(value.data)
     }
 
     /// A request about the interface, under the name that it has now.
@@ -149,11 +172,15 @@ impl Device {
     }
 }
 
+/// Programs that this one starts do not inherit it.
+fn any_socket() -> Result<OwnedFd, Errno> {
+    socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)
+}
+
 /// Whether there is an interface of that number.
 pub(crate) fn exists(index: u32) -> bool {
-    let any = socket(AddressFamily::INET, SocketType::DGRAM, None);
     // Without a socket nobody knows; it was there when it was opened.
-    any.map_or(true, |any| netdevice::index_to_name_inlined(&any, index).is_ok())
+    any_socket().map_or(true, |any| netdevice::index_to_name_inlined(&any, index).is_ok())
 }
 
 #[cfg(test)]

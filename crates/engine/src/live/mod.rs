@@ -14,11 +14,15 @@
 pub mod afpacket;
 pub mod afxdp;
 pub mod attach;
+pub mod bypass;
 pub mod datapath;
 mod device;
 mod divert;
 pub mod lane;
+pub mod link;
 pub mod memory;
+mod redirect;
+mod resident;
 pub mod tap;
 mod worker;
 mod workers;
