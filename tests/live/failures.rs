@@ -85,6 +85,19 @@ fn a_compiler_that_fails_changes_nothing() {
 }
 
 #[test]
+fn a_policy_too_large_for_the_kernel_changes_nothing() {
+    const RULES: usize = 6000;
+    let (hosts, folder) = (Hosts::new(), tempfile::tempdir().expect("a temporary folder"));
+    let folder = folder.path();
+    put(folder, "all.weir", ALL);
+    let rules: String = (0..RULES).map(|n| format!("udp dport {} udp sport {} drop\n", 10 + n, n + 1)).collect();
+    put(folder, "large.weir", &format!("upstream {{\n{rules}accept\n}}\ndownstream {{ accept }}\n"));
+    let running = Running::start(&hosts.weir, folder, "all.weir", "xdp", 1);
+    check_refused(&hosts, &running, &folder.join("large.weir"), &["too large for one BPF program"]);
+    assert_eq!(running.stop(), 0);
+}
+
+#[test]
 fn a_damaged_bundle_changes_nothing() {
     each_engine(|engine, hosts, folder| {
         put(folder, "all.weir", ALL);
