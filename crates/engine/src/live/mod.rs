@@ -25,6 +25,7 @@ pub mod link;
 pub mod memory;
 mod redirect;
 mod resident;
+mod rss;
 pub mod tap;
 mod worker;
 mod workers;
