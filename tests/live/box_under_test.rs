@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use weir::control::{Request, client};
 use weir::failure::Failure;
-use weir::run::stats::{Stats, Status};
+use weir::run::stats::{Stats, Status, TxDropped};
 
 /// How long anything may take.
 pub const PATIENCE: Duration = Duration::from_secs(30);
@@ -111,16 +111,18 @@ impl Running {
         serde_json::from_value(value).expect("stats")
     }
 
-    /// Stats once nothing moves any more: else what was read first is older than what was read last.
+    /// Stats once nothing moves any more, and nothing is on its way between receiving and sending; else what was read first is older than what was
+    /// read last. As they are, if that never comes.
     pub fn settled(&self) -> Stats {
         let (mut last, start) = (self.stats(), Instant::now());
         loop {
             std::thread::sleep(Duration::from_millis(100));
             let stats = self.stats();
-            if serde_json::to_value(&stats).expect("JSON") == serde_json::to_value(&last).expect("JSON") {
+            let still = serde_json::to_value(&stats).expect("JSON") == serde_json::to_value(&last).expect("JSON");
+            if still && (start.elapsed() > PATIENCE || on_their_way(&stats) == 0) {
                 return stats;
             }
-            assert!(start.elapsed() < PATIENCE, "{stats:#?}\n{}", self.log());
+            assert!(start.elapsed() < 2 * PATIENCE, "{stats:#?}\n{}", self.log());
             last = stats;
         }
     }
@@ -181,4 +183,12 @@ impl Drop for Running {
         let _ended = self.child.kill();
         let _reaped = self.child.wait();
     }
+}
+
+/// Packets that were accepted, and neither sent nor dropped yet.
+fn on_their_way(stats: &Stats) -> i64 {
+    let lost = |lost: &TxDropped| lost.tx_full + lost.link_down + lost.tx_too_long;
+    let ports = stats.interfaces.iter().filter(|port| port.side != "divert");
+    let out: u64 = ports.map(|port| port.tx_packets + lost(&port.tx_dropped)).sum();
+    (stats.upstream.total.passed + stats.downstream.total.passed) as i64 - out as i64
 }

@@ -311,7 +311,7 @@ fn a_dead_link_is_carried_across_and_up_again_in_the_end() {
             // What its owner has taken down stays so.
             let running = carry();
             hosts.set_link("lower", "down");
-            wires("its owner has taken it down", [(false, false); 2]);
+            wires(&format!("its owner has taken it down: {}", running.log()), [(false, false); 2]);
             end.of(running);
             wires("nobody carries", [(false, false), (true, true)]);
             hosts.set_link("lower", "up");

@@ -66,7 +66,7 @@ impl Traffic {
             hosts.server.start(move || flood("s", &down, &down_flag)),
             hosts.client.start(move || {
                 while !replay_flag.load(Ordering::Relaxed) {
-                    send_capture(&capture);
+                    send_capture(&capture, |_| thread::sleep(BETWEEN_BURSTS));
                 }
             }),
             hosts.server.start(move || serve(&server_flag)),

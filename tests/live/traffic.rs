@@ -31,7 +31,8 @@ pub fn flows(count: u32, times: usize, dport: u16) -> Vec<Vec<u8>> {
 /// Sends frames out of an interface of a host, no faster than the other end looks at them.
 pub fn send(host: &Host, interface: &str, frames: &[Vec<u8>]) {
     let (interface, frames) = (interface.to_owned(), frames.to_vec());
-    host.start(move || put_on(&interface, &frames)).join().expect("all are sent");
+    let sent = host.start(move || put_on(&interface, &frames));
+    sent.join().expect("all are sent");
 }
 
 /// Sends frames as a card with several queues receives them: what is sent from a core travels on the queue of its number.
@@ -44,7 +45,8 @@ pub fn send_on_queue(host: &Host, interface: &str, queue: usize, frames: &[Vec<u
     sent.join().expect("all are sent");
 }
 
-fn put_on(interface: &str, frames: &[Vec<u8>]) {
+/// Sends frames out of an interface of the host that this thread is on; their number.
+pub fn put_on(interface: &str, frames: &[Vec<u8>]) -> u64 {
     let mut wire = Wire::open(interface).expect("the host has the wire");
     let set = FrameSet::new(Link::Ethernet, frames.iter().map(|frame| (frame.as_slice(), frame.len() as u32)));
     for burst in set.bursts() {
@@ -52,6 +54,7 @@ fn put_on(interface: &str, frames: &[Vec<u8>]) {
         std::thread::sleep(BETWEEN_BURSTS);
     }
     assert_eq!(wire.counters().tx_packets, frames.len() as u64, "{:?}", wire.counters());
+    frames.len() as u64
 }
 
 /// Somebody who notes what arrives at an interface.

@@ -5,12 +5,17 @@ use std::mem::zeroed;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 use rustix::io::Errno;
-use rustix::net::{AddressFamily, SocketFlags, SocketType, netdevice, socket_with};
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, netdevice, recv, send, socket_with};
 
 use crate::EngineError;
 
 /// `ETHTOOL_GCHANNELS`
 const GET_CHANNELS: u32 = 0x3c;
+
+/// Bytes of `struct nlmsghdr`.
+const HEADER_BYTES: usize = 16;
+/// More than the kernel answers with: an error, the message that it is about, and a few words.
+const ANSWER_BYTES_MAX: usize = 1024;
 
 /// `ETHTOOL_GLINK`
 const GET_LINK: u32 = 0xa;
@@ -103,11 +108,20 @@ impl Device {
         Ok(i32::from(unsafe { request.ifr_ifru.ifru_flags }))
     }
 
-    /// Sets its flags.
-    pub fn set_flags(&self, flags: i32) -> io::Result<()> {
-        let mut request = self.request()?;
-        request.ifr_ifru.ifru_flags = flags as i16;
-        self.ask(libc::SIOCSIFFLAGS as _, &mut request)
+    /// Sets those of its flags that are in `mask`, and touches no other: whoever else changes some in this moment is not undone.
+    /// With no mask, only the right to is asked for.
+    pub fn set_flags(&self, flags: i32, mask: i32) -> io::Result<()> {
+        let route = socket_with(AddressFamily::NETLINK, SocketType::RAW, SocketFlags::CLOEXEC, None)?;
+        send(&route, &set_link(self.index, flags, mask), SendFlags::empty())?;
+        let mut answer = [0; ANSWER_BYTES_MAX];
+        let (bytes, _) = recv(&route, &mut answer, RecvFlags::empty())?;
+        match answer[..bytes].get(HEADER_BYTES..HEADER_BYTES + size_of::<i32>()) {
+            Some(&[a, b, c, d]) => match i32::from_ne_bytes([a, b, c, d]) {
+                0 => Ok(()),
+                error => Err(io::Error::from_raw_os_error(-error)),
+            },
+            _ => Err(io::Error::from(io::ErrorKind::UnexpectedEof)),
+        }
     }
 
     /// What the driver says of its wire; not all can be asked.
@@ -170,6 +184,29 @@ impl Device {
             _ => Err(io::Error::last_os_error()),
         }
     }
+}
+
+/// A message to the kernel (rtnetlink(7)) that sets some of an interface's flags, to be answered with an error of 0 or another.
+///
+/// ```text
+/// struct nlmsghdr   u32 length | u16 type | u16 flags | u32 sequence | u32 port
+/// struct ifinfomsg  u8 family | u8 - | u16 type | i32 index | u32 flags | u32 mask
+/// ```
+fn set_link(index: u32, flags: i32, mask: i32) -> [u8; HEADER_BYTES + 16] {
+    const KIND_AND_FLAGS: u32 =
+        u32::from_ne_bytes(pair(libc::RTM_NEWLINK, (libc::NLM_F_REQUEST | libc::NLM_F_ACK) as u16));
+    let mut message = [0; HEADER_BYTES + 16];
+    let words = [message.len() as u32, KIND_AND_FLAGS, 1, 0, 0, index, (flags & mask) as u32, mask as u32];
+    for (to, word) in message.chunks_exact_mut(4).zip(words) {
+        to.copy_from_slice(&word.to_ne_bytes());
+    }
+    message
+}
+
+/// Two half words as they lie in memory.
+const fn pair(first: u16, second: u16) -> [u8; 4] {
+    let ([a, b], [c, d]) = (first.to_ne_bytes(), second.to_ne_bytes());
+    [a, b, c, d]
 }
 
 /// Programs that this one starts do not inherit it.

@@ -4,6 +4,7 @@
 //! the rule's effects and, if it has a verdict, ends the chain. Tests read the packet and change nothing, so passes may merge, move
 //! and drop them; `eval` runs the tree as it stands and is what every backend answers to.
 
+mod asked;
 pub mod eval;
 pub mod lower;
 pub mod parse;

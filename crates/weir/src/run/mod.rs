@@ -1,5 +1,6 @@
 //! `weir run`: a policy between interfaces, in the foreground, until SIGINT or SIGTERM.
 
+mod account;
 mod carry;
 pub mod controller;
 pub mod generation;

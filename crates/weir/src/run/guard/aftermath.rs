@@ -65,6 +65,11 @@ impl Aftermath {
         self.on_exit.map(Word::from).into_iter().chain(down).collect()
     }
 
+    /// Interfaces to be put up.
+    pub fn down(&self) -> Vec<String> {
+        self.down.iter().cloned().collect()
+    }
+
     /// Why everything shall pass, and cannot.
     pub fn cannot_forward(&self) -> Option<&str> {
         self.no_bypass.as_deref().filter(|_| self.on_exit == Some(OnExit::Forward))

@@ -114,6 +114,11 @@ impl Guard {
         self.post().tell(&Word::PutUp(interface.to_owned()));
     }
 
+    /// Interfaces that Weir has taken down.
+    pub fn down(&self) -> Vec<String> {
+        self.post().aftermath.down()
+    }
+
     /// Starts another guard if the one before has ended.
     pub fn renew(&self) {
         let mut post = self.post();
