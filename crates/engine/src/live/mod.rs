@@ -21,6 +21,7 @@ mod divert;
 pub mod lane;
 pub mod link;
 pub mod memory;
+mod promiscuous;
 mod redirect;
 mod resident;
 pub mod tap;
