@@ -270,7 +270,7 @@ fn programs_of_others_are_named_and_left_alone() {
         let before = Wires::of(hosts);
         assert_eq!(before.programs(), ["other"]);
         let (code, said) = Running::refused(&hosts.weir, folder, "forward.weir", engine);
-        let words = ["interface upper", "XDP program", "(other)", "not Weir's to remove"];
+        let words = ["interface upper", "XDP program", "(other)", "not Weir's to remove", "`ip link set dev upper xdp"];
         assert!(code == 1 && words.iter().all(|word| said.contains(word)), "{engine}: {code}: {said}");
         assert_eq!(Wires::of(hosts), before, "{engine}");
     });
