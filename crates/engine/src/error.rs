@@ -86,6 +86,12 @@ pub enum EngineError {
         /// Where it runs, as ip-link(8) calls it.
         mode: &'static str,
     },
+    /// DPDK does not start, or has no memory.
+    #[error("dpdk: {problem}")]
+    Dpdk {
+        /// What is wrong.
+        problem: String,
+    },
     /// A worker's thread could not be started.
     #[error("worker {number}: {source}")]
     Worker {
