@@ -153,6 +153,7 @@ fn the_link_forwards_or_blocks_as_the_policy_says_however_weir_ends() {
             let at = format!("{engine} {end:?}, gro {receivers}");
             let running = Running::start(&hosts.weir, folder, "forward.weir", engine, 1);
             assert!(passes(hosts, PATIENCE), "{at}: {}", running.log());
+            assert!(Wires::of(hosts).0.iter().all(|wire| wire.promiscuity > 0), "{at}: {:?}", Wires::of(hosts));
             set_receivers(hosts, receivers);
             end.of(running);
             wait_until("everything passes", || Wires::of(hosts).programs() == ["weir_bypass_all"; 2]);
@@ -269,7 +270,7 @@ fn programs_of_others_are_named_and_left_alone() {
         let before = Wires::of(hosts);
         assert_eq!(before.programs(), ["other"]);
         let (code, said) = Running::refused(&hosts.weir, folder, "forward.weir", engine);
-        let words = ["interface upper", "XDP program", "(other)", "not Weir's to remove"];
+        let words = ["interface upper", "XDP program", "(other)", "not Weir's to remove", "`ip link set dev upper xdp"];
         assert!(code == 1 && words.iter().all(|word| said.contains(word)), "{engine}: {code}: {said}");
         assert_eq!(Wires::of(hosts), before, "{engine}");
     });

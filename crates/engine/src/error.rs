@@ -74,7 +74,7 @@ pub enum EngineError {
     /// Another XDP program is attached where one of Weir's shall be.
     #[error(
         "interface {interface}: the XDP program {program} ({name}) is attached there, which is not Weir's to remove; \
-         `ip link set dev {interface} xdp off` detaches it"
+         `ip link set dev {interface} {mode} off` detaches it"
     )]
     ForeignXdp {
         /// The interface.
@@ -83,6 +83,8 @@ pub enum EngineError {
         program: u32,
         /// Its name there; empty if it has none, or there is no right to ask.
         name: String,
+        /// Where it runs, as ip-link(8) calls it.
+        mode: &'static str,
     },
     /// DPDK does not start, or has no memory.
     #[error("dpdk: {problem}")]

@@ -11,7 +11,7 @@ use std::ptr::null;
 use libbpf_rs::libbpf_sys::{BPF_XDP, bpf_link_create, bpf_link_create_opts, bpf_link_update};
 
 use crate::EngineError;
-use crate::live::bypass;
+use crate::live::{bypass, promiscuous};
 
 /// linux/if_link.h
 const XDP_FLAGS_SKB_MODE: u32 = 1 << 1;
@@ -29,18 +29,23 @@ pub enum Mode {
 /// A program on one interface, detached when dropped.
 pub struct Attached {
     link: OwnedFd,
+    /// Drivers run programs on what the card takes.
+    _promiscuous: OwnedFd,
     interface: String,
     /// How the driver runs it.
     pub mode: Mode,
 }
 
 impl Attached {
-    /// Attaches a program to the interface of that index; `interface` is its name, for messages. A bypass that stands there goes.
+    /// Attaches a program to the interface of that index, which takes packets for others then; `interface` is its name, for messages. A
+    /// bypass that stands there goes.
     ///
     /// # Errors
     /// Another program is attached there, or there is no right to.
     pub fn attach(interface: &str, index: u32, program: impl AsFd) -> Result<Self, EngineError> {
         let program = program.as_fd().as_raw_fd();
+        // Before a bypass that sees to it goes.
+        let promiscuous = promiscuous::hold(index).map_err(|source| failed(interface, source))?;
         let link = |flags| {
             let options = bpf_link_create_opts {
                 sz: size_of::<bpf_link_create_opts>() as _,
@@ -62,7 +67,7 @@ impl Attached {
             attached => attached,
         };
         let (link, mode) = attached.map_err(|source| failed(interface, source))?;
-        Ok(Attached { link, interface: interface.to_owned(), mode })
+        Ok(Attached { link, _promiscuous: promiscuous, interface: interface.to_owned(), mode })
     }
 
     /// The interface.

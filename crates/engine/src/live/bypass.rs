@@ -125,6 +125,7 @@ fn own(interface: &str, index: u32) -> Result<Option<Resident>, EngineError> {
             interface: interface.to_owned(),
             program: found.id,
             name: found.name.to_string_lossy().into_owned(),
+            mode: found.place.name(),
         }),
         own => Ok(own),
     }

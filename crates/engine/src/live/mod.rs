@@ -23,6 +23,7 @@ pub mod dpdk;
 pub mod lane;
 pub mod link;
 pub mod memory;
+mod promiscuous;
 mod redirect;
 mod resident;
 mod rss;

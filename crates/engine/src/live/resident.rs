@@ -33,6 +33,15 @@ pub(super) enum Place {
 }
 
 impl Place {
+    /// As ip-link(8) calls it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Place::Driver => "xdpdrv",
+            Place::Kernel => "xdpgeneric",
+            Place::Card => "xdpoffload",
+        }
+    }
+
     fn flags(self) -> u32 {
         match self {
             Place::Driver => XDP_FLAGS_DRV_MODE,

@@ -97,8 +97,11 @@ fn run_on<L: Loader>(
         let carried = options.carry_link.then(|| CarriedLinks::watch(&interfaces(options))).transpose()?;
         let ended = watch(&controller, &guard, carried, stop);
         drop(server);
-        guard.open_early();
-        end(&controller).and(ended)
+        let stopped = thread::scope(|scope| {
+            scope.spawn(|| guard.open_early());
+            end(&controller)
+        });
+        stopped.and(ended)
     })();
     ran.and(guard.end())
 }

@@ -4,8 +4,8 @@
 //! A packet longer than a frame lies in several, where the interface's MTU says that there may be such; what decides sees the first.
 //!
 //! A lane has a socket on its queues of every interface, and one memory for all of them. A packet keeps its frame from reception to the other
-//! interface's completion ring. Neither addresses nor routes of the interfaces are looked at, and nothing of them is changed: the XDP program goes
-//! with the process.
+//! interface's completion ring. Neither addresses nor routes of the interfaces are looked at, and nothing of them is changed for longer than the
+//! process lives.
 
 mod busy;
 mod open;

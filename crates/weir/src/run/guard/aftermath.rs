@@ -23,6 +23,8 @@ pub(super) struct Aftermath {
     no_bypass: Option<String>,
     /// `None`: the link stays as it is.
     on_exit: Option<OnExit>,
+    /// Whether everything passes already.
+    open: bool,
     /// Interfaces to be put up.
     down: BTreeSet<String>,
 }
@@ -30,7 +32,8 @@ pub(super) struct Aftermath {
 impl Aftermath {
     /// Nothing yet.
     pub fn new(interfaces: &Interfaces) -> Self {
-        Aftermath { bypass: Bypass::between(interfaces), no_bypass: None, on_exit: None, down: BTreeSet::new() }
+        let bypass = Bypass::between(interfaces);
+        Aftermath { bypass, no_bypass: None, on_exit: None, open: false, down: BTreeSet::new() }
     }
 
     /// That the link is as it was before. `on_exit` is what the first policy will want.
@@ -80,21 +83,20 @@ impl Aftermath {
         self.bypass.lift().map(drop).map_err(Failure::from)
     }
 
-    /// Lets everything pass that an engine has not seen yet, if that is how it ends. Engines with a program of their own on the interfaces have
-    /// to let go of them first.
-    pub fn open_early(&self) {
+    /// Lets everything pass, if that is how it ends. Engines with a program of their own on the interfaces have to let go of them first.
+    pub fn open_early(&mut self) {
         if self.on_exit == Some(OnExit::Forward) && self.no_bypass.is_none() {
-            // It is tried again, with patience.
-            let _later = self.bypass.raise();
+            // What fails now is tried again in the end.
+            self.open = self.forward().is_ok();
         }
     }
 
     /// Does it.
     pub fn carry_out(&self) -> Result<(), Failure> {
         let bypassed = match (self.on_exit, &self.no_bypass) {
-            (Some(OnExit::Forward), None) => self.forward(),
+            (Some(OnExit::Forward), None) if !self.open => self.forward(),
             (Some(OnExit::Block), _) => self.lift_bypass(),
-            (Some(OnExit::Forward), Some(_)) | (None, _) => Ok(()),
+            (Some(OnExit::Forward) | None, _) => Ok(()),
         };
         let mut put_up = Ok(());
         for interface in &self.down {
@@ -120,5 +122,27 @@ impl Aftermath {
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ports_that_the_kernel_does_not_know_have_no_bypass() {
+        let of = |name: &str| vec![name.to_owned()];
+        let interfaces = Interfaces { lower: of("weir-none"), upper: of("weir-nor-this"), divert: None };
+        let mut aftermath = Aftermath::found(&interfaces, OnExit::Forward).expect("nobody's program stands there");
+        assert_eq!((aftermath.words(), aftermath.cannot_forward()), (vec![], None));
+        assert!(aftermath.heed(&Word::Forward) && !aftermath.heed(&Word::Forward));
+        assert!(aftermath.cannot_forward().expect("there is a reason").contains("interface weir-none"));
+        assert!(aftermath.heed(&Word::TakenDown("weir-none".to_owned())));
+        assert_eq!(aftermath.words(), [Word::Forward, Word::TakenDown("weir-none".to_owned())]);
+        aftermath.open_early();
+        let missing = aftermath.carry_out().expect_err("it cannot be put up").to_string();
+        assert!(missing.contains("weir-none"), "{missing}");
+        assert!(aftermath.heed(&Word::PutUp("weir-none".to_owned())) && aftermath.heed(&Word::Block));
+        assert!(aftermath.carry_out().is_ok() && aftermath.cannot_forward().is_none());
     }
 }

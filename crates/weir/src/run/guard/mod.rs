@@ -140,7 +140,8 @@ impl Guard {
         }
     }
 
-    /// Lets everything pass, if that is how it ends and can be done beside the engine: packets that it has not seen yet pass it by.
+    /// Lets everything pass, if that is how it ends, as soon as the engine leaves room for it: letting go of the rest takes an engine longer than
+    /// letting go of the interfaces. What it has not seen by then passes it by.
     pub fn open_early(&self) {
         self.post().aftermath.open_early();
     }
