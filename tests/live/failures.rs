@@ -3,7 +3,7 @@
 use crate::box_under_test::{Running, Setup};
 use crate::hosts::Hosts;
 use crate::traffic::{Listener, flows, send, send_on_queue};
-use crate::{check_account, each_engine, put};
+use crate::{check_account, each_engine, each_kernel_engine, put};
 use std::fs;
 use std::io::{Read, Write};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -23,7 +23,7 @@ const CLIENTS_MAX: usize = 32;
 #[test]
 fn an_interface_that_is_removed_ends_it_and_leaves_nothing() {
     for gone in ["lower", "upper"] {
-        each_engine(|engine, hosts, folder| {
+        each_kernel_engine(|engine, hosts, folder| {
             put(folder, "all.weir", ALL);
             let mut running = Running::start(&hosts.weir, folder, "all.weir", engine, 2);
             send(&hosts.client, "c", &flows(10, 1, 9));

@@ -18,6 +18,8 @@ pub mod bypass;
 pub mod datapath;
 mod device;
 mod divert;
+#[cfg(feature = "dpdk")]
+pub mod dpdk;
 pub mod lane;
 pub mod link;
 pub mod memory;

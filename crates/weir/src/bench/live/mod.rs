@@ -1,13 +1,18 @@
 //! `live`: policies where packets come in, beside the RFPF paper's Fig. 4 and what an operator would use instead.
 //!
 //! * What a dropped packet costs on a veth pair (`dropped.rs`): Weir's in-kernel engine, nftables, the kernel's own maps, nothing at all.
+//! * Forward and drop by engine and number of workers: from memory (`memory.rs`) and on interfaces (`engines.rs`), with the paper's figures
+//!   (`paper.rs`).
 //!
 //! All of it lives in a network namespace of one thread, which is gone with it.
 
+mod chart;
 mod contender;
 mod dropped;
+mod engines;
 mod memory;
 mod nft;
+mod paper;
 mod peers;
 mod rulesets;
 mod spent;
@@ -20,6 +25,7 @@ use super::{Row, traffic};
 use crate::cli::BenchOptions;
 use crate::failure::Failure;
 use contender::{Contender, XdpPeer};
+use engines::Wires;
 use nft::NftSet;
 use rulesets::Ruleset;
 use spent::Core;
@@ -32,7 +38,12 @@ use weir_engine::xdp::generate::Generator;
 const CONTENDERS: [&str; 6] =
     [dropped::DROP_ALL, dropped::WEIR, "xdp-hash-map", "xdp-lpm-trie", "nft-hash", "nft-interval"];
 /// Those of Fig. 4.
-const ENGINES: [&str; 1] = ["memory"];
+const ENGINES: [&str; 4] = ["memory", engines::ENGINES[0], engines::ENGINES[1], engines::ENGINES[2]];
+
+/// Draws the rows.
+pub fn plot(title: &str, rows: &[Row]) -> String {
+    chart::svg(title, rows)
+}
 
 /// Runs the scenario.
 ///
@@ -71,12 +82,29 @@ impl<'a> Selection<'a> {
 
 /// Rows of Fig. 4.
 fn figure4_rows(options: &BenchOptions, selection: &Selection<'_>) -> Result<Vec<Row>, Failure> {
+    let baselines = [Ruleset::forward()?, Ruleset::drop()?];
     let mut rows = Vec::new();
-    for ruleset in [Ruleset::forward()?, Ruleset::drop()?, Ruleset::three_tables(options)?] {
-        if selection.has("memory") {
-            rows.extend(memory::rows(&ruleset, &Row::default())?);
+    if selection.has("memory") {
+        for ruleset in baselines.iter().chain(&[Ruleset::three_tables(options)?]) {
+            rows.extend(memory::rows(ruleset, &Row::default())?);
         }
     }
+    for engine in engines::ENGINES.into_iter().filter(|name| selection.has(name)) {
+        // A namespace for each: nothing of the engine before is left.
+        rows.extend(
+            wire::in_namespace(|| {
+                let queues = engines::WORKERS[engines::WORKERS.len() - 1];
+                let [source, lower] = wire::pair(["source", "lower"], queues)?;
+                let [upper, sink] = wire::pair(["upper", "sink"], queues)?;
+                let wires = Wires { source, lower, upper, sink, generator: Generator::compile(&Clang::find()?)? };
+                let rows = baselines.iter().map(|ruleset| engines::rows(engine, ruleset, &wires, &Row::default()));
+                rows.collect::<Result<Vec<_>, Failure>>()
+            })?
+            .into_iter()
+            .flatten(),
+        );
+    }
+    rows.extend(paper::rows());
     Ok(rows)
 }
 
@@ -87,7 +115,8 @@ fn dropped_rows(data: &Data, selection: &Selection<'_>) -> Result<Vec<Row>, Fail
     let addresses = data.addresses();
     let [near, far] = wire::pair(["near", "far"], 1)?;
     let [upper, _] = wire::pair(["upper", "beyond"], 1)?;
-    let mut generator = Generator::load(&clang, near.index, &traffic::small_packet(0), &shuffled(&addresses))?;
+    let mut generator =
+        Generator::load(&Generator::compile(&clang)?, near.index, &traffic::small_packet(0), &shuffled(&addresses))?;
     let peers = peers::load(&clang, &addresses)?;
     let mut contenders = Vec::new();
     for name in CONTENDERS.into_iter().filter(|name| selection.has(name)) {
