@@ -1,4 +1,5 @@
-//! Lists the datapath's headers, so that the binary carries them all and a new one needs no mention anywhere.
+//! Lists the datapath's headers, so that the binary carries them all and a new one needs no mention anywhere. With the feature `dpdk`, compiles the C
+//! around DPDK and links DPDK.
 
 use std::path::{Path, PathBuf};
 use std::{env, fs};
@@ -21,6 +22,34 @@ fn main() {
     let table = format!("pub(super) const HEADERS: &[(&str, &str)] = &[\n{rows}];\n");
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR")).join("headers.rs");
     fs::write(&out, table).expect("OUT_DIR is writable");
+    #[cfg(feature = "dpdk")]
+    dpdk(&datapath);
+}
+
+/// The C around DPDK, against the system's DPDK.
+#[cfg(feature = "dpdk")]
+fn dpdk(datapath: &Path) {
+    /// Debian's, the only one that is tested.
+    const VERSION_MIN: &str = "22.11";
+    let library = pkg_config::Config::new()
+        .atleast_version(VERSION_MIN)
+        .probe("libdpdk")
+        .unwrap_or_else(|error| panic!("the feature `dpdk` needs `apt-get install libdpdk-dev pkg-config`: {error}"));
+    let shim = datapath.join("engine/dpdk");
+    println!("cargo::rerun-if-changed={}", shim.display());
+    let mut build = cc::Build::new();
+    build.files(["eal.c", "port.c", "burst.c"].map(|name| shim.join(name)));
+    build.includes(["include", "engine"].map(|folder| datapath.join(folder)));
+    // Others' headers: their warnings are not ours.
+    for path in &library.include_paths {
+        build.flag("-isystem").flag(path);
+    }
+    if env::var("CARGO_CFG_TARGET_ARCH").is_ok_and(|arch| arch == "x86_64") {
+        // What Debian's DPDK is compiled for, and its inline functions ask for.
+        build.flag("-march=corei7");
+    }
+    build.std("gnu11").opt_level(3).warnings(true).extra_warnings(true).warnings_into_errors(true);
+    build.compile("weir_dpdk");
 }
 
 fn headers_in(folder: &Path) -> Vec<PathBuf> {

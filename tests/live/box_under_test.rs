@@ -4,6 +4,7 @@ use crate::hosts::Host;
 use nix::unistd::Pid;
 use serde_json::Value;
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -21,6 +22,7 @@ pub struct Setup {
     pub workers: usize,
     pub lower: Vec<String>,
     pub upper: Vec<String>,
+    pub divert: Option<String>,
     /// Other arguments.
     pub more: Vec<String>,
     pub environment: Vec<(String, String)>,
@@ -31,16 +33,37 @@ impl Setup {
     pub fn new(engine: &str) -> Self {
         let one = |name: &str| vec![name.to_owned()];
         let (lower, upper) = (one("lower"), one("upper"));
-        Setup { engine: engine.to_owned(), workers: 1, lower, upper, more: Vec::new(), environment: Vec::new() }
+        let (engine, more, environment) = (engine.to_owned(), Vec::new(), Vec::new());
+        Setup { engine, workers: 1, lower, upper, divert: None, more, environment }
     }
 
-    fn command(&self, folder: &Path, policy: &str) -> Command {
+    pub fn command(&self, folder: &Path, policy: &str) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
         command.args(["run", policy, "--engine", &self.engine, "--workers", &self.workers.to_string()]);
-        command.args(["--lower", &self.lower.join(","), "--upper", &self.upper.join(",")]);
+        let names = |wires: &[String]| wires.iter().map(|wire| self.port(wire)).collect::<Vec<_>>().join(",");
+        command.args(["--lower", &names(&self.lower), "--upper", &names(&self.upper)]);
+        if let Some(divert) = &self.divert {
+            command.args(["--divert", &self.port(divert)]);
+        }
+        if self.engine == "dpdk" {
+            command.args(["--eal", &self.eal()]);
+        }
         command.args(&self.more).arg("--control").arg(folder.join("control.sock")).current_dir(folder);
         command.stdin(Stdio::null()).env("NO_COLOR", "1").envs(self.environment.clone());
         command
+    }
+
+    /// What the engine calls a wire.
+    fn port(&self, wire: &str) -> String {
+        if self.engine == "dpdk" { format!("net_af_packet_{wire}") } else { wire.to_owned() }
+    }
+
+    /// A virtual port of DPDK for each wire, with frames as long as any here.
+    fn eal(&self) -> String {
+        let queues = format!("qpairs={},blocksz=65536,framesz=16384,framecnt=1024", self.workers);
+        let wires = self.lower.iter().chain(&self.upper).chain(&self.divert);
+        let ports = wires.map(|wire| format!("--vdev={},iface={wire},{queues}", self.port(wire)));
+        format!("--no-huge -m 512 --no-pci {}", ports.collect::<Vec<_>>().join(" "))
     }
 }
 
@@ -59,11 +82,15 @@ impl Running {
 
     /// Starts it on the host, and waits until it answers.
     pub fn start_as(host: &Host, folder: &Path, policy: &str, setup: &Setup) -> Self {
+        Self::spawn(folder, setup.command(folder, policy), |mut command| host.run(move || command.spawn()))
+    }
+
+    /// Starts a command, and waits until it answers.
+    pub fn spawn(folder: &Path, mut command: Command, spawn: impl FnOnce(Command) -> io::Result<Child>) -> Self {
         let (control, log) = (folder.join("control.sock"), folder.join("log"));
-        let mut command = setup.command(folder, policy);
         let file = fs::File::create(&log).expect("the folder can be written to");
         command.stdout(Stdio::null()).stderr(file);
-        let child = host.run(move || command.spawn().expect("the program was built"));
+        let child = spawn(command).expect("the program was built");
         let mut running = Running { child, control, log };
         let start = Instant::now();
         while running.ask(&Request::Status).is_err() {

@@ -2,7 +2,7 @@
 
 use crate::box_under_test::{PATIENCE, Running, Setup};
 use crate::hosts::{Hosts, SERVER};
-use crate::{each_engine, put};
+use crate::{each_kernel_engine, put};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::fs;
@@ -143,7 +143,7 @@ fn put_both(folder: &Path) {
 
 #[test]
 fn the_link_forwards_or_blocks_as_the_policy_says_however_weir_ends() {
-    each_engine(|engine, hosts, folder| {
+    each_kernel_engine(|engine, hosts, folder| {
         put_both(folder);
         let _echo = Echo::start(hosts);
         let before = Wires::of(hosts);
@@ -183,7 +183,7 @@ fn set_receivers(hosts: &Hosts, state: &str) {
 
 #[test]
 fn the_policy_that_was_active_last_has_the_say() {
-    each_engine(|engine, hosts, folder| {
+    each_kernel_engine(|engine, hosts, folder| {
         put_both(folder);
         let _echo = Echo::start(hosts);
         let before = Wires::of(hosts);
@@ -205,7 +205,7 @@ fn the_policy_that_was_active_last_has_the_say() {
 
 #[test]
 fn a_guard_that_is_killed_has_a_successor() {
-    each_engine(|engine, hosts, folder| {
+    each_kernel_engine(|engine, hosts, folder| {
         put_both(folder);
         let _echo = Echo::start(hosts);
         let running = Running::start(&hosts.weir, folder, "forward.weir", engine, 1);
@@ -257,7 +257,7 @@ fn descriptors(pid: Pid) -> Vec<(String, usize)> {
 
 #[test]
 fn programs_of_others_are_named_and_left_alone() {
-    each_engine(|engine, hosts, folder| {
+    each_kernel_engine(|engine, hosts, folder| {
         put_both(folder);
         put(folder, "other.c", "__attribute__((section(\"xdp\"), used)) int other(void *ctx) { return 2; }\n");
         let object = folder.join("other.o");
@@ -277,7 +277,7 @@ fn programs_of_others_are_named_and_left_alone() {
 
 #[test]
 fn a_dead_link_is_carried_across_and_up_again_in_the_end() {
-    each_engine(|engine, hosts, folder| {
+    each_kernel_engine(|engine, hosts, folder| {
         put_both(folder);
         let _echo = Echo::start(hosts);
         let before = Wires::of(hosts);

@@ -2,8 +2,8 @@
 
 use crate::box_under_test::{Running, Setup};
 use crate::hosts::Hosts;
-use crate::traffic::{Listener, flows, send};
-use crate::{check_account, each_engine, put};
+use crate::traffic::{Listener, flows, send, send_on_queue};
+use crate::{check_account, each_engine, each_kernel_engine, put};
 use std::fs;
 use std::io::{Read, Write};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -23,7 +23,7 @@ const CLIENTS_MAX: usize = 32;
 #[test]
 fn an_interface_that_is_removed_ends_it_and_leaves_nothing() {
     for gone in ["lower", "upper"] {
-        each_engine(|engine, hosts, folder| {
+        each_kernel_engine(|engine, hosts, folder| {
             put(folder, "all.weir", ALL);
             let mut running = Running::start(&hosts.weir, folder, "all.weir", engine, 2);
             send(&hosts.client, "c", &flows(10, 1, 9));
@@ -82,6 +82,19 @@ fn a_compiler_that_fails_changes_nothing() {
         running.ask(&Request::Activate { generation: new, confirm_s: None }).expect("it is ready");
         assert_eq!(running.stop(), 0);
     });
+}
+
+#[test]
+fn a_policy_too_large_for_the_kernel_changes_nothing() {
+    const RULES: usize = 6000;
+    let (hosts, folder) = (Hosts::new(), tempfile::tempdir().expect("a temporary folder"));
+    let folder = folder.path();
+    put(folder, "all.weir", ALL);
+    let rules: String = (0..RULES).map(|n| format!("udp dport {} udp sport {} drop\n", 10 + n, n + 1)).collect();
+    put(folder, "large.weir", &format!("upstream {{\n{rules}accept\n}}\ndownstream {{ accept }}\n"));
+    let running = Running::start(&hosts.weir, folder, "all.weir", "xdp", 1);
+    check_refused(&hosts, &running, &folder.join("large.weir"), &["too large for one BPF program"]);
+    assert_eq!(running.stop(), 0);
 }
 
 #[test]
@@ -182,4 +195,34 @@ fn only_the_owner_and_root_are_answered() {
         assert_eq!(refused.status.code(), Some(1), "{}", String::from_utf8_lossy(&refused.stdout));
         assert_eq!(running.stop(), 0);
     });
+}
+
+#[test]
+fn a_worker_that_polls_passes_what_one_that_sleeps_does() {
+    let busy = |engine: &str| Setup { more: vec!["--busy-poll".to_owned()], workers: 2, ..Setup::new(engine) };
+    let (hosts, folder) = (Hosts::new(), tempfile::tempdir().expect("a temporary folder"));
+    let folder = folder.path();
+    put(folder, "all.weir", ALL);
+    let running = Running::start_as(&hosts.weir, folder, "all.weir", &busy("afxdp"));
+    let (at_server, at_client) = (Listener::at(&hosts.server, "s"), Listener::at(&hosts.client, "c"));
+    let sent = flows(16, 64, 9);
+    for queue in 0..2 {
+        send_on_queue(&hosts.client, "c", queue, &sent);
+        send_on_queue(&hosts.server, "s", queue, &sent);
+    }
+    let all = 2 * sent.len() as u64;
+    running.wait_for("all are counted", |stats| {
+        stats.upstream.total.packets >= all && stats.downstream.total.packets >= all
+    });
+    check_account(&running.settled());
+    assert_eq!((at_server.heard().len(), at_client.heard().len()), (2 * sent.len(), 2 * sent.len()));
+    assert_eq!(running.stop(), 0);
+
+    let other = Command::new(env!("CARGO_BIN_EXE_weir"))
+        .args(["run", "all.weir", "--engine", "afpacket", "--lower", "a", "--upper", "b", "--busy-poll"])
+        .current_dir(folder)
+        .output()
+        .expect("the program was built");
+    let said = String::from_utf8_lossy(&other.stderr);
+    assert!(other.status.code() == Some(2) && said.contains("--busy-poll is of the engine afxdp"), "{said}");
 }

@@ -141,9 +141,8 @@ fn jumbo_frames_pass_whole() {
     each_engine_with(wires, |engine, hosts, folder| {
         let policy = "upstream { udp dport 1 accept; udp dport 2 divert; udp dport 3 sample 1/1 accept; drop }\ndownstream { accept }\n";
         put(folder, "long.weir", policy);
-        let divert = ["--divert", "divert"].map(str::to_owned).to_vec();
-        let running =
-            Running::start_as(&hosts.weir, folder, "long.weir", &Setup { more: divert, ..Setup::new(engine) });
+        let divert = Some("divert".to_owned());
+        let running = Running::start_as(&hosts.weir, folder, "long.weir", &Setup { divert, ..Setup::new(engine) });
         let said = running.status().access.concat();
         assert!(engine != "afxdp" || said.contains("several buffers a packet"), "{said}");
         let at_server = Listener::at(&hosts.server, "s");
@@ -196,8 +195,8 @@ downstream { udp dport 25 divert; accept }
 }
 
 fn run_with_divert(engine: &str, hosts: &Hosts, folder: &Path, sent: &[Vec<u8>]) {
-    let divert = ["--divert", "divert"].map(str::to_owned).to_vec();
-    let running = Running::start_as(&hosts.weir, folder, "divert.weir", &Setup { more: divert, ..Setup::new(engine) });
+    let divert = Some("divert".to_owned());
+    let running = Running::start_as(&hosts.weir, folder, "divert.weir", &Setup { divert, ..Setup::new(engine) });
     let [at_server, at_client] =
         [(&hosts.server, "s"), (&hosts.client, "c")].map(|(host, name)| Listener::at(host, name));
     let at_analyser = Listener::at(&hosts.analyser, "d");

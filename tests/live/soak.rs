@@ -6,7 +6,7 @@
 use crate::box_under_test::{PATIENCE, Running, Setup};
 use crate::hosts::{Hosts, SERVER, Wires};
 use crate::traffic::{flows, frames};
-use crate::{BETWEEN_BURSTS, check_account, copy_sendable, each_engine_with, put, send_capture};
+use crate::{BETWEEN_BURSTS, Fragments, check_account, copy_sendable, each_engine_with, put, send_capture};
 use nix::unistd::Pid;
 use std::fmt;
 use std::fs;
@@ -232,9 +232,9 @@ fn mixed_traffic_for_long_leaks_nothing_and_loses_nothing() {
         put(folder, "first.weir", &policy(0));
         let capture = folder.join("sendable.pcap");
         let attack = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/edge/attack.pcap");
-        copy_sendable(&attack, &capture);
-        let more = ["--divert", "divert"].map(str::to_owned).to_vec();
-        let setup = Setup { workers: 2, more, ..Setup::new(engine) };
+        copy_sendable(&attack, &capture, Fragments::of(engine));
+        let divert = Some("divert".to_owned());
+        let setup = Setup { workers: 2, divert, ..Setup::new(engine) };
         let running = Running::start_as(&hosts.weir, folder, "first.weir", &setup);
         assert_eq!(running.settled().upstream.total.packets, 0);
         let before = wires(hosts);

@@ -84,6 +84,12 @@ pub enum EngineError {
         /// Its name there; empty if it has none, or there is no right to ask.
         name: String,
     },
+    /// DPDK does not start, or has no memory.
+    #[error("dpdk: {problem}")]
+    Dpdk {
+        /// What is wrong.
+        problem: String,
+    },
     /// A worker's thread could not be started.
     #[error("worker {number}: {source}")]
     Worker {

@@ -33,6 +33,11 @@ impl<'a> FrameBurst<'a> {
         FrameBurst { frames: &self.frames[..count.min(self.frames.len())], ..self }
     }
 
+    /// The frames but the first `count`.
+    pub fn after(self, count: usize) -> Self {
+        FrameBurst { frames: &self.frames[count.min(self.frames.len())..], ..self }
+    }
+
     /// The frames as C reads them.
     pub fn frames(&self) -> &'a [Frame] {
         self.frames

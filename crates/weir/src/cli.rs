@@ -230,6 +230,11 @@ pub struct RunOptions {
     /// Take an interface down while there is no link opposite, so that its neighbour notices.
     #[arg(long)]
     pub carry_link: bool,
+    /// Engine `dpdk`: what DPDK's environment is told, parted by blanks: `--vdev=net_memif0,role=client -a 0000:01:00.0`. Interfaces are the names
+    /// of DPDK's ports then. Weir adds `--in-memory` (`--no-shconf` with `--no-huge`), `--no-telemetry` and a core (`-l`) unless something else is said
+    /// about that.
+    #[arg(long, value_name = "ARGS", allow_hyphen_values = true)]
+    pub eal: Option<String>,
     /// Workers without packets ask the driver for some, again and again, instead of sleeping: less delay for a whole core each. Of afxdp.
     #[arg(long)]
     pub busy_poll: bool,
@@ -266,6 +271,8 @@ pub enum LiveEngine {
     Afpacket,
     /// AF_XDP sockets.
     Afxdp,
+    /// DPDK's drivers: interfaces that the kernel has no part in.
+    Dpdk,
     /// Programs in the kernel: no thread of ours touches a packet.
     Xdp,
 }

@@ -143,11 +143,12 @@ impl Device {
     /// Its receive queues. Drivers that do not know the question have one.
     pub fn queues(&self) -> u32 {
         let mut channels = Channels { cmd: GET_CHANNELS, ..Channels::default() };
-        let asked = self.request().and_then(|mut request| {
-            request.ifr_ifru.ifru_data = (&raw mut channels).cast();
-            self.ask(libc::SIOCETHTOOL as _, &mut request)
-        });
-        let queues = if asked.is_ok() { channels.combined_count + channels.rx_count } else { 1 };
+        // SAFETY: the structure of this question.
+        let queues = if unsafe { self.ask_ethtool(&mut channels) }.is_ok() {
+            channels.combined_count + channels.rx_count
+        } else {
+            1
+        };
         queues.max(1)
     }
 
@@ -159,10 +160,19 @@ impl Device {
     /// The driver's answer to a question that has a word for an answer.
     fn value(&self, cmd: u32) -> io::Result<u32> {
         let mut value = Value { cmd, data: 0 };
-        let mut request = self.request()?;
-        request.ifr_ifru.ifru_data = (&raw mut value).cast();
-        self.ask(libc::SIOCETHTOOL as _, &mut request)?;
+        // SAFETY: the structure of questions that have a word for an answer.
+        unsafe { self.ask_ethtool(&mut value)? };
         Ok(value.data)
+    }
+
+    /// Asks the driver.
+    ///
+    /// # Safety
+    /// The question is a structure of linux/ethtool.h that begins with the word that says which, and has room for all that the answer fills.
+    pub(super) unsafe fn ask_ethtool<T>(&self, question: &mut T) -> io::Result<()> {
+        let mut request = self.request()?;
+        request.ifr_ifru.ifru_data = (&raw mut *question).cast();
+        self.ask(libc::SIOCETHTOOL as _, &mut request)
     }
 
     /// A request about the interface, under the name that it has now.

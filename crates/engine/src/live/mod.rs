@@ -18,11 +18,14 @@ pub mod bypass;
 pub mod datapath;
 mod device;
 mod divert;
+#[cfg(feature = "dpdk")]
+pub mod dpdk;
 pub mod lane;
 pub mod link;
 pub mod memory;
 mod redirect;
 mod resident;
+mod rss;
 pub mod tap;
 mod worker;
 mod workers;

@@ -3,6 +3,7 @@
 mod account;
 mod carry;
 pub mod controller;
+mod dpdk;
 pub mod generation;
 pub mod guard;
 pub mod stats;
@@ -35,6 +36,7 @@ const TICK: Duration = Duration::from_millis(50);
 /// The policy is wrong, an interface cannot be used, or a worker fails.
 pub fn run(options: &RunOptions) -> Result<(), Failure> {
     refuse_repeats(options)?;
+    dpdk::refuse_misfits(options)?;
     if options.busy_poll && options.engine != LiveEngine::Afxdp {
         return Err(Failure::Rejected("weir: --busy-poll is of the engine afxdp".to_owned()));
     }
@@ -60,6 +62,7 @@ pub fn run(options: &RunOptions) -> Result<(), Failure> {
             let open = || AfXdpLane::open(&interfaces, options.workers, waiting);
             run_workers(options, server, &stop, || Ok(boxed(open()?)))
         }
+        LiveEngine::Dpdk => run_workers(options, server, &stop, || dpdk::lanes(options, &interfaces)),
     }
 }
 

@@ -1,0 +1,241 @@
+//! DPDK: packets are polled from the ports' queues, without the kernel, and go from port to port where they lie.
+//!
+//! A lane has a queue pair of every port, and a pool of memory for its packets that no other lane touches. Rust decides what becomes of a packet; the
+//! C in `datapath/engine/dpdk` moves bursts. Workers are Weir's own threads, made known to DPDK so that pools keep packets at hand for them.
+//!
+//! Nobody wakes a worker up: it looks again and again, yielding its core to whom else wants it, until [`POLL`] after the last packet, and from then on
+//! naps for [`NAP`] between two looks.
+
+mod eal;
+mod port;
+mod queue;
+mod shim;
+pub mod wire;
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::thread::set_current_timer_slack;
+use weir_abi::{Action, BURST_MAX, Frame, Link, Verdict};
+
+pub use eal::Eal;
+
+use crate::live::lane::{Interfaces, Lane, PortCounters, Role, Rounds, Side, Sides, add};
+use crate::{EngineError, FrameBurst};
+use port::{Found, Ports, ROOMS};
+use queue::{Outgoing, Queue};
+use shim::Mbuf;
+
+/// How long after its last packet a worker looks for more without sleeping.
+pub const POLL: Duration = Duration::from_micros(50);
+/// How long it then sleeps between two looks. A queue has to hold what comes meanwhile.
+pub const NAP: Duration = Duration::from_micros(20);
+/// By how much the kernel may prolong a nap, in nanoseconds; else it is 50 µs.
+const NAP_SLACK_NS: u64 = 1000;
+
+/// The packets received last.
+struct Received {
+    from: (Side, usize),
+    frames: [Frame; BURST_MAX],
+    packets: [*mut Mbuf; BURST_MAX],
+    count: usize,
+}
+
+impl Received {
+    const NONE: Received = Received {
+        from: (Side::Lower, 0),
+        frames: [Frame { data: std::ptr::null(), cap: 0, len: 0 }; BURST_MAX],
+        packets: [std::ptr::null_mut(); BURST_MAX],
+        count: 0,
+    };
+}
+
+/// Whether DPDK knows the thread that drives a lane.
+#[derive(PartialEq, Eq)]
+enum Thread {
+    Unknown,
+    Entered,
+}
+
+/// Queue pairs of all ports, driven by one worker.
+pub struct DpdkLane {
+    worker: usize,
+    sides: Sides<Queue>,
+    divert: Option<Queue>,
+    received: Received,
+    passed: Outgoing,
+    diverted: Outgoing,
+    dropped: Outgoing,
+    thread: Thread,
+    rounds: Rounds,
+    /// Since when no packet has come; nothing while some come.
+    idle_since: Option<Instant>,
+    ports: Arc<Ports>,
+}
+
+// SAFETY: packets are the lane's own and queues are no other lane's; ports and pools may be used by all threads.
+unsafe impl Send for DpdkLane {}
+
+impl DpdkLane {
+    /// A lane for each of `workers`, each of which one thread must drive and drop. Interfaces are names of DPDK's ports. Queue `q` of each port goes
+    /// to worker `q` modulo their number; where the driver can, flows are spread over them, both directions of one alike.
+    ///
+    /// # Errors
+    /// There is no such port, it has fewer queues than there are workers, or there is not enough memory.
+    pub fn open(eal: Arc<Eal>, interfaces: &Interfaces, workers: usize) -> Result<Vec<Self>, EngineError> {
+        let names = interfaces.lower.iter().chain(&interfaces.upper).chain(&interfaces.divert);
+        let found: Vec<Found> = names.map(|name| Found::find(name, workers)).collect::<Result<_, _>>()?;
+        let ports = Arc::new(Ports::open(eal, &found, workers, &ROOMS)?);
+        let upper = interfaces.lower.len();
+        let divert = upper + interfaces.upper.len();
+        let lanes = (0..workers).map(|worker| {
+            let own = |ports: Range<usize>, role| queues(&found, ports, role, worker, workers);
+            let sides = Sides::new([own(0..upper, Role::Lower), own(upper..divert, Role::Upper)]);
+            let divert = own(divert..found.len(), Role::Divert).into_iter().flatten().map(|(_, queue)| queue).next();
+            Self::new(worker, sides, divert, ports.clone())
+        });
+        Ok(lanes.collect())
+    }
+
+    fn new(worker: usize, sides: Sides<Queue>, divert: Option<Queue>, ports: Arc<Ports>) -> Self {
+        DpdkLane {
+            worker,
+            sides,
+            divert,
+            received: Received::NONE,
+            passed: Outgoing::NONE,
+            diverted: Outgoing::NONE,
+            dropped: Outgoing::NONE,
+            thread: Thread::Unknown,
+            rounds: Rounds::new(),
+            idle_since: None,
+            ports,
+        }
+    }
+
+    /// Makes the thread known to DPDK.
+    fn enter(&mut self) -> Result<(), EngineError> {
+        // SAFETY: DPDK runs: the ports own it. drop() leaves.
+        let error = unsafe { shim::dpdk_enter() };
+        if error < 0 {
+            let problem = format!("worker {} cannot enter: {}", self.worker, shim::error_text(error));
+            return Err(EngineError::Dpdk { problem });
+        }
+        self.thread = Thread::Entered;
+        // Longer naps than asked for do no harm but where a queue is short.
+        let _default = set_current_timer_slack(std::num::NonZeroU64::new(NAP_SLACK_NS));
+        Ok(())
+    }
+
+    /// Asks ports for their links, and for packets that they had no room for.
+    fn make_round(&mut self) {
+        self.sides.iter_mut().chain(&mut self.divert).for_each(|queue| queue.look(&self.ports));
+    }
+}
+
+/// A worker's queues of some of the ports, port by port.
+fn queues(found: &[Found], ports: Range<usize>, role: Role, worker: usize, workers: usize) -> Vec<Vec<(u32, Queue)>> {
+    let port = |port: usize| {
+        let queue = |queue: usize| Queue {
+            port,
+            id: (found[port].id, queue as u16),
+            counters: PortCounters::new(&found[port].name, role),
+            missed: 0,
+        };
+        (worker..found[port].queues).step_by(workers).map(|number| (number as u32, queue(number))).collect()
+    };
+    ports.map(port).collect()
+}
+
+impl Lane for DpdkLane {
+    fn receive(&mut self, from: Side) -> Result<FrameBurst<'_>, EngineError> {
+        if self.thread == Thread::Unknown {
+            self.enter()?;
+        }
+        let Received { frames, packets, .. } = &mut self.received;
+        let found = self.sides.receive(from, |queue| {
+            let (port, number) = queue.id;
+            // SAFETY: the port is open, the queue is this worker's, and there is room for a burst of packets and frames.
+            let count = unsafe { shim::dpdk_receive(port, number, packets.as_mut_ptr(), frames.as_mut_ptr()) as usize };
+            add(&queue.counters.rx_packets, count as u64);
+            add(&queue.counters.rx_bytes, frames[..count].iter().map(|frame| u64::from(frame.len)).sum());
+            count
+        });
+        let (index, count) = found.unwrap_or_default();
+        (self.received.from, self.received.count) = ((from, index), count);
+        // SAFETY: the packets are ours until dispatch(), which cannot be called while the burst is borrowed, and their first pieces are `cap` long.
+        Ok(unsafe { FrameBurst::from_raw(&self.received.frames[..count], Link::Ethernet, 0) })
+    }
+
+    fn dispatch(&mut self, verdicts: &[Verdict]) -> Result<(), EngineError> {
+        let Received { from: (from, index), frames, packets, count } = &mut self.received;
+        assert_eq!(verdicts.len(), *count, "a verdict for each packet");
+        let (queue, out) = self.sides.facing(*from, *index);
+        for ((verdict, frame), &packet) in verdicts.iter().zip(&*frames).zip(&*packets) {
+            match (verdict.action(), &self.divert) {
+                (Some(Action::Accept), _) => self.passed.add(packet, frame.len),
+                (Some(Action::Divert), Some(_)) => self.diverted.add(packet, frame.len),
+                (action, _) => {
+                    add(&queue.counters.no_divert, u64::from(action == Some(Action::Divert)));
+                    self.dropped.add(packet, frame.len);
+                }
+            }
+            if let (Some(divert), true) = (&self.divert, verdict.sampled() && verdict.action() != Some(Action::Divert))
+            {
+                add(&queue.counters.sampled, 1);
+                // SAFETY: the packet has not been sent or freed yet, and the pool is this worker's.
+                let copy = unsafe { shim::dpdk_copy(packet, self.ports.pools[self.worker].0) };
+                match copy.is_null() {
+                    true => add(&divert.counters.tx_full, 1),
+                    false => self.diverted.add(copy, frame.len),
+                }
+            }
+        }
+        *count = 0;
+        self.passed.send(out, &self.ports);
+        if let Some(divert) = &self.divert {
+            self.diverted.send(divert, &self.ports);
+        }
+        self.dropped.free();
+        self.idle_since = None;
+        if self.rounds.due_after_burst() {
+            self.make_round();
+        }
+        Ok(())
+    }
+
+    fn wait(&mut self, timeout: Duration) -> Result<(), EngineError> {
+        if self.rounds.due_when_idle() {
+            self.make_round();
+        }
+        if self.idle_since.get_or_insert_with(Instant::now).elapsed() < POLL {
+            thread::yield_now();
+        } else {
+            thread::sleep(NAP.min(timeout));
+        }
+        Ok(())
+    }
+
+    fn ports(&self) -> Vec<Arc<PortCounters>> {
+        self.sides.iter().chain(&self.divert).map(|queue| queue.counters.clone()).collect()
+    }
+
+    fn access(&self) -> Vec<String> {
+        self.ports.access.clone()
+    }
+}
+
+impl Drop for DpdkLane {
+    fn drop(&mut self) {
+        let undecided = &mut self.received.packets[..self.received.count];
+        // SAFETY: nobody decided about these packets, so that they are still ours; the thread that drops a lane is the one that entered.
+        unsafe {
+            shim::dpdk_free(undecided.as_mut_ptr(), undecided.len() as u32);
+            if self.thread == Thread::Entered {
+                shim::dpdk_leave();
+            }
+        }
+    }
+}

@@ -1,0 +1,217 @@
+//! Ports of DPDK and the memory that their packets lie in, opened together and closed together.
+
+use std::ffi::CString;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use weir_abi::BURST_MAX;
+
+use super::eal::{Eal, kept_log};
+use super::shim::{self, Facts, Mempool, opening};
+use crate::EngineError;
+
+/// Bytes for a packet, tried one after the other: what a driver needs that cannot part packets it says only by refusing.
+pub(super) const ROOMS: [u16; 3] = [2048, 4096, 16384];
+
+/// Packets that a pool may hold back for a thread, and a few to copy.
+const POOL_SPARE: usize = 1024;
+
+/// Virtual drivers whose queues all get packets, whether they are asked for or not.
+const ALL_QUEUES: [&str; 4] = ["net_af_packet", "net_af_xdp", "net_pcap", "net_ring"];
+
+/// Pools so far: each has a name of its own.
+static POOLS: AtomicU64 = AtomicU64::new(0);
+
+/// A port of DPDK that nobody has opened yet.
+pub(super) struct Found {
+    pub name: String,
+    pub id: u16,
+    facts: Facts,
+    /// Queue pairs that it gets.
+    pub queues: usize,
+}
+
+impl Found {
+    /// Looks a port up and sees how many queue pairs it shall have.
+    ///
+    /// # Errors
+    /// There is no such port, or it has too few queues.
+    pub fn find(name: &str, workers: usize) -> Result<Self, EngineError> {
+        let text = CString::new(name).map_err(|_| failed(name, "a name has no zero in it".to_owned()))?;
+        // SAFETY: a text of C.
+        let id = unsafe { shim::dpdk_find(text.as_ptr()) };
+        let Ok(id) = u16::try_from(id) else {
+            return Err(failed(name, format!("DPDK has no such port; it has: {}", names())));
+        };
+        let mut facts = Facts::default();
+        // SAFETY: the port exists, and the facts are written to.
+        let error = unsafe { shim::dpdk_facts(id, &raw mut facts) };
+        if error < 0 {
+            return Err(failed(name, shim::error_text(error)));
+        }
+        let (rx, tx) = (usize::from(facts.rx_queues), usize::from(facts.tx_queues));
+        let queues = if ALL_QUEUES.contains(&facts.driver().as_str()) { rx.max(workers) } else { workers };
+        if rx.min(tx) < queues {
+            let problem = format!("{rx} receive and {tx} transmit queues, too few for {queues} queue pairs");
+            return Err(failed(name, problem));
+        }
+        Ok(Found { name: name.to_owned(), id, facts, queues })
+    }
+
+    /// Packets that its queues of one worker hold at most.
+    fn packets(&self, workers: usize) -> usize {
+        let pair = usize::from(self.facts.rx_packets) + usize::from(self.facts.tx_packets) + 2 * BURST_MAX;
+        self.queues.div_ceil(workers) * pair
+    }
+
+    /// Gives it queues; how far it got, and why no further.
+    fn prepare(&self, pools: &[Pool]) -> Result<(), (i32, EngineError)> {
+        let pools: Vec<*mut Mempool> = (0..self.queues).map(|queue| pools[queue % pools.len()].0).collect();
+        let mut error = 0;
+        // SAFETY: there is a pool for each queue; Ports frees them after the port, and no packet is taken from them before it is opened.
+        let step = unsafe { shim::dpdk_prepare(self.id, self.queues as u16, pools.as_ptr(), &raw mut error) };
+        if step == opening::DONE { Ok(()) } else { Err((step, self.failed(step, error))) }
+    }
+
+    fn open(&self) -> Result<Port, EngineError> {
+        let mut error = 0;
+        // SAFETY: it was prepared.
+        let step = unsafe { shim::dpdk_open(self.id, &raw mut error) };
+        if step != opening::DONE {
+            return Err(self.failed(step, error));
+        }
+        let port = Port { id: self.id, up: AtomicBool::new(false) };
+        port.look();
+        Ok(port)
+    }
+
+    /// How its packets are had, in words.
+    fn access(&self, room: u16) -> String {
+        let Found { name, facts, queues, .. } = self;
+        format!("{name}: driver {}, {queues} queue pairs, buffers of {room} bytes", facts.driver())
+    }
+
+    fn failed(&self, step: i32, error: i32) -> EngineError {
+        failed(&self.name, format!("{}: {}{}", opening::step(step), shim::error_text(error), kept_log()))
+    }
+}
+
+/// An open port.
+pub(super) struct Port {
+    pub id: u16,
+    /// Whether something is at its other end, as of the last look.
+    up: AtomicBool,
+}
+
+impl Port {
+    pub fn is_up(&self) -> bool {
+        self.up.load(Ordering::Relaxed)
+    }
+
+    /// Looks whether something is at the other end. Returns how many packets it had no room for since it was opened.
+    pub fn look(&self) -> u64 {
+        // SAFETY: the port is open.
+        let (up, missed) = unsafe { (shim::dpdk_is_up(self.id) != 0, shim::dpdk_missed(self.id)) };
+        if up != self.is_up() {
+            self.up.store(up, Ordering::Relaxed);
+        }
+        missed
+    }
+}
+
+impl Drop for Port {
+    fn drop(&mut self) {
+        // SAFETY: it was opened, and nobody uses a queue any more: lanes own the ports together.
+        unsafe { shim::dpdk_close(self.id) };
+    }
+}
+
+/// Memory for the packets of one worker.
+pub(super) struct Pool(pub *mut Mempool);
+
+// SAFETY: a pool may be used by all threads.
+unsafe impl Send for Pool {}
+// SAFETY: as above.
+unsafe impl Sync for Pool {}
+
+impl Pool {
+    fn new(packets: usize, room: u16, node: i32) -> Result<Self, EngineError> {
+        let name = format!("weir-{}", POOLS.fetch_add(1, Ordering::Relaxed));
+        let text = CString::new(name.as_str()).expect("a name without zeros");
+        let packets = u32::try_from(packets).expect("a port has few queues");
+        let mut error = 0;
+        // SAFETY: a text of C, and a number to write to.
+        let pool = unsafe { shim::dpdk_pool(text.as_ptr(), packets, room, node, &raw mut error) };
+        if pool.is_null() {
+            let memory = (packets as usize * usize::from(room)) >> 20;
+            let problem = format!("no memory for {packets} packets (about {memory} MB, see `-m`)");
+            return Err(EngineError::Dpdk { problem: format!("{problem}: {}{}", shim::error_text(error), kept_log()) });
+        }
+        Ok(Pool(pool))
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        // SAFETY: it was made, and ports that take packets from it are closed.
+        unsafe { shim::dpdk_free_pool(self.0) };
+    }
+}
+
+/// Open ports, and a pool for each worker.
+pub(super) struct Ports {
+    pub ports: Vec<Port>,
+    /// After the ports: they give packets back when they are closed.
+    pub pools: Vec<Pool>,
+    /// How packets of each port are had, in words.
+    pub access: Vec<String>,
+    /// Last.
+    _eal: Arc<Eal>,
+}
+
+impl Ports {
+    /// Opens all ports that were found, with the first of the rooms for a packet that all drivers take. Queue `q` of each takes packets from the pool of
+    /// worker `q` modulo their number.
+    ///
+    /// # Errors
+    /// A port cannot be opened, or there is no memory for its packets.
+    pub fn open(eal: Arc<Eal>, found: &[Found], workers: usize, rooms: &[u16]) -> Result<Self, EngineError> {
+        if let Some(twice) = found.iter().enumerate().find_map(|(at, one)| found[..at].iter().find(|o| o.id == one.id))
+        {
+            return Err(failed(&twice.name, "given twice".to_owned()));
+        }
+        let packets = POOL_SPARE + found.iter().map(|port| port.packets(workers)).sum::<usize>();
+        let node = found.first().map_or(-1, |port| port.facts.node);
+        let mut refused = None;
+        for &room in rooms {
+            let pools: Vec<Pool> = (0..workers).map(|_| Pool::new(packets, room, node)).collect::<Result<_, _>>()?;
+            match found.iter().try_for_each(|port| port.prepare(&pools)) {
+                Ok(()) => {
+                    let access = found.iter().map(|port| port.access(room)).collect();
+                    let mut ports = Ports { ports: Vec::new(), pools, access, _eal: eal };
+                    found.iter().try_for_each(|port| port.open().map(|port| ports.ports.push(port)))?;
+                    return Ok(ports);
+                }
+                Err((opening::NO_RX_QUEUE, error)) => refused = Some(error),
+                Err((_, error)) => return Err(error),
+            }
+        }
+        Err(refused.expect("there are rooms"))
+    }
+}
+
+/// All ports that DPDK knows.
+fn names() -> String {
+    let mut bytes = vec![0; 4096];
+    // SAFETY: it fills at most as many bytes as there are.
+    let length = unsafe { shim::dpdk_names(bytes.as_mut_ptr(), bytes.len()) };
+    match length {
+        0 => "none (virtual ones are made with --eal \"--vdev=...\")".to_owned(),
+        length => String::from_utf8_lossy(&bytes[..length]).into_owned(),
+    }
+}
+
+fn failed(port: &str, problem: String) -> EngineError {
+    EngineError::Interface { interface: port.to_owned(), source: io::Error::other(problem) }
+}

@@ -1,0 +1,96 @@
+//! The C around DPDK (datapath/engine/dpdk), as Rust sees it.
+
+use std::ffi::{CStr, c_char, c_int};
+
+use weir_abi::Frame;
+
+/// A packet's buffer: `struct rte_mbuf`, known by its address only.
+#[repr(C)]
+pub(super) struct Mbuf {
+    _opaque: [u8; 0],
+}
+
+/// Memory for packets: `struct rte_mempool`.
+#[repr(C)]
+pub(super) struct Mempool {
+    _opaque: [u8; 0],
+}
+
+/// What a port is: `struct dpdk_facts`.
+#[derive(Clone, Debug, Default)]
+#[repr(C)]
+pub(super) struct Facts {
+    driver: [u8; 32],
+    /// Receive queues that it can have.
+    pub rx_queues: u16,
+    /// Transmit queues that it can have.
+    pub tx_queues: u16,
+    /// Packets that a receive queue of ours holds.
+    pub rx_packets: u16,
+    /// Packets that a transmit queue of ours holds.
+    pub tx_packets: u16,
+    /// Where its memory should be; -1 if anywhere.
+    pub node: i32,
+}
+
+const _: () = assert!(size_of::<Facts>() == 44);
+
+impl Facts {
+    /// The driver's name.
+    pub fn driver(&self) -> String {
+        CStr::from_bytes_until_nul(&self.driver).map(CStr::to_string_lossy).unwrap_or_default().into_owned()
+    }
+}
+
+/// How far a port got: `enum dpdk_opening`.
+pub(super) mod opening {
+    /// As far as it was to get.
+    pub const DONE: i32 = 0;
+    /// No receive queue could be set up.
+    pub const NO_RX_QUEUE: i32 = 2;
+
+    /// What failed.
+    pub fn step(opening: i32) -> &'static str {
+        match opening {
+            1 => "cannot be configured",
+            NO_RX_QUEUE => "no receive queue",
+            3 => "no transmit queue",
+            4 => "cannot be started",
+            _ => "cannot receive what is not addressed to it",
+        }
+    }
+}
+
+unsafe extern "C" {
+    pub(super) fn dpdk_start(argc: c_int, argv: *mut *mut c_char) -> c_int;
+    pub(super) fn dpdk_start_quietly(argc: c_int, argv: *mut *mut c_char) -> c_int;
+    pub(super) fn dpdk_kept_log(to: *mut u8, size: usize) -> usize;
+    pub(super) fn dpdk_end();
+    pub(super) fn dpdk_enter() -> c_int;
+    pub(super) fn dpdk_leave();
+    fn dpdk_error(error: c_int) -> *const c_char;
+
+    pub(super) fn dpdk_find(name: *const c_char) -> c_int;
+    pub(super) fn dpdk_names(to: *mut u8, size: usize) -> usize;
+    pub(super) fn dpdk_facts(port: u16, facts: *mut Facts) -> c_int;
+    pub(super) fn dpdk_pool(name: *const c_char, packets: u32, room: u16, node: i32, error: *mut c_int)
+    -> *mut Mempool;
+    pub(super) fn dpdk_free_pool(pool: *mut Mempool);
+    pub(super) fn dpdk_prepare(port: u16, queues: u16, pools: *const *mut Mempool, error: *mut c_int) -> c_int;
+    pub(super) fn dpdk_open(port: u16, error: *mut c_int) -> c_int;
+    pub(super) fn dpdk_close(port: u16);
+    pub(super) fn dpdk_is_up(port: u16) -> c_int;
+    pub(super) fn dpdk_missed(port: u16) -> u64;
+
+    pub(super) fn dpdk_receive(port: u16, queue: u16, packets: *mut *mut Mbuf, frames: *mut Frame) -> u32;
+    pub(super) fn dpdk_send(port: u16, queue: u16, packets: *mut *mut Mbuf, count: u32) -> u32;
+    pub(super) fn dpdk_free(packets: *mut *mut Mbuf, count: u32);
+    pub(super) fn dpdk_copy(packet: *mut Mbuf, pool: *mut Mempool) -> *mut Mbuf;
+    pub(super) fn dpdk_make(pool: *mut Mempool, frames: *const Frame, packets: *mut *mut Mbuf, count: u32) -> u32;
+}
+
+/// What an error number of DPDK's means.
+pub(super) fn error_text(error: c_int) -> String {
+    // SAFETY: rte_strerror gives a text of the calling thread that stays until it is called again.
+    unsafe { CStr::from_ptr(dpdk_error(error)) }.to_string_lossy().into_owned()
+}

@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* Packets by the burst: received, sent, copied, freed. */
+#include <stdint.h>
+#include <string.h>
+
+#include <rte_config.h>
+#include <rte_ethdev.h>
+#include <rte_mbuf.h>
+#include <rte_prefetch.h>
+
+#include "dpdk/shim.h"
+
+/* Packets whose first bytes are fetched ahead of the one that is looked at. */
+enum { AHEAD = 4 };
+
+/* Takes up to WEIR_BURST_MAX packets. A frame is the first piece of its packet. */
+uint32_t dpdk_receive(uint16_t port, uint16_t queue, struct rte_mbuf **packets, struct weir_frame *frames)
+{
+	uint32_t count = rte_eth_rx_burst(port, queue, packets, WEIR_BURST_MAX);
+
+	for (uint32_t i = 0; i < count && i < AHEAD; i++)
+		rte_prefetch0(packets[i]);
+	for (uint32_t i = 0; i < count; i++) {
+		const struct rte_mbuf *packet = packets[i];
+		uint32_t here = rte_pktmbuf_data_len(packet), all = rte_pktmbuf_pkt_len(packet);
+
+		if (i + AHEAD < count)
+			rte_prefetch0(packets[i + AHEAD]);
+		frames[i].data = rte_pktmbuf_mtod(packet, const uint8_t *);
+		rte_prefetch0(frames[i].data);
+		frames[i].cap = here < all ? here : all;
+		frames[i].len = all;
+	}
+	return count;
+}
+
+/* How many of them the port took; the others stay ours. */
+uint32_t dpdk_send(uint16_t port, uint16_t queue, struct rte_mbuf **packets, uint32_t count)
+{
+	return rte_eth_tx_burst(port, queue, packets, (uint16_t)count);
+}
+
+void dpdk_free(struct rte_mbuf **packets, uint32_t count)
+{
+	rte_pktmbuf_free_bulk(packets, count);
+}
+
+/* A packet of its own with the same bytes, all of them; NULL if the pool is empty. */
+struct rte_mbuf *dpdk_copy(struct rte_mbuf *packet, struct rte_mempool *pool)
+{
+	return rte_pktmbuf_copy(packet, pool, 0, UINT32_MAX);
+}
+
+/* Packets with the bytes of frames, as many as fit into one piece each and the pool has; how many. */
+uint32_t dpdk_make(struct rte_mempool *pool, const struct weir_frame *frames, struct rte_mbuf **packets, uint32_t count)
+{
+	if (rte_pktmbuf_alloc_bulk(pool, packets, count))
+		return 0;
+	for (uint32_t i = 0; i < count; i++) {
+		char *to = NULL;
+
+		if (frames[i].cap <= UINT16_MAX)
+			to = rte_pktmbuf_append(packets[i], (uint16_t)frames[i].cap);
+		if (!to) {
+			rte_pktmbuf_free_bulk(packets + i, count - i);
+			return i;
+		}
+		memcpy(to, frames[i].data, frames[i].cap);
+	}
+	return count;
+}

@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/*
+ * DPDK for the `dpdk` engine: what Rust calls, and nothing that decides. Compiled and linked only with the Cargo
+ * feature `dpdk`; crates/engine/src/live/dpdk/shim.rs has the same declarations.
+ *
+ * DPDK's functions for packets are inline and its structures change with its version, so that Rust knows a port by its
+ * number, a packet and a pool by their addresses, and asks here for all else. One call moves a burst. Functions that
+ * can fail return a negative error number.
+ */
+#ifndef WEIR_DPDK_SHIM_H
+#define WEIR_DPDK_SHIM_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "env.h"
+
+struct rte_mbuf;
+struct rte_mempool;
+
+enum { DPDK_DRIVER_BYTES = 32 };
+
+/* What a port is: struct Facts in Rust. */
+struct dpdk_facts {
+	char driver[DPDK_DRIVER_BYTES]; /* ends with 0 */
+	uint16_t rx_queues;		/* at most */
+	uint16_t tx_queues;
+	uint16_t rx_packets; /* that a receive queue of ours holds */
+	uint16_t tx_packets;
+	int32_t node; /* of memory, -1 if any */
+};
+
+_Static_assert(sizeof(struct dpdk_facts) == 44, "Facts");
+
+/* How far a port got. */
+enum dpdk_opening {
+	DPDK_DONE,
+	DPDK_NOT_CONFIGURED,
+	DPDK_NO_RX_QUEUE, /* often because the pool's buffers are too short */
+	DPDK_NO_TX_QUEUE,
+	DPDK_NOT_STARTED,
+	DPDK_NOT_PROMISCUOUS,
+};
+
+/* eal.c */
+int dpdk_start(int argc, char **argv);
+int dpdk_start_quietly(int argc, char **argv);
+size_t dpdk_kept_log(char *to, size_t size);
+void dpdk_end(void);
+int dpdk_enter(void);
+void dpdk_leave(void);
+const char *dpdk_error(int error);
+
+/* port.c */
+int dpdk_find(const char *name);
+size_t dpdk_names(char *to, size_t size);
+int dpdk_facts(uint16_t port, struct dpdk_facts *facts);
+struct rte_mempool *dpdk_pool(const char *name, uint32_t packets, uint16_t room, int32_t node, int *error);
+void dpdk_free_pool(struct rte_mempool *pool);
+enum dpdk_opening dpdk_prepare(uint16_t port, uint16_t queues, struct rte_mempool *const *pools, int *error);
+enum dpdk_opening dpdk_open(uint16_t port, int *error);
+void dpdk_close(uint16_t port);
+int dpdk_is_up(uint16_t port);
+uint64_t dpdk_missed(uint16_t port);
+
+/* burst.c */
+uint32_t dpdk_receive(uint16_t port, uint16_t queue, struct rte_mbuf **packets, struct weir_frame *frames);
+uint32_t dpdk_send(uint16_t port, uint16_t queue, struct rte_mbuf **packets, uint32_t count);
+void dpdk_free(struct rte_mbuf **packets, uint32_t count);
+struct rte_mbuf *dpdk_copy(struct rte_mbuf *packet, struct rte_mempool *pool);
+uint32_t dpdk_make(struct rte_mempool *pool, const struct weir_frame *frames, struct rte_mbuf **packets,
+		   uint32_t count);
+
+#endif

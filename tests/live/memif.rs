@@ -1,0 +1,250 @@
+//! Weir and a generator in two processes, with shared memory between them for wires (DPDK's memif): every packet accounted for, and those that pass
+//! the same to the byte.
+
+use crate::box_under_test::{PATIENCE, Running};
+use crate::{counted, put};
+use serde_json::Value;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use weir::control::Request;
+use weir::run::stats::{InterfaceStats, Stats};
+use weir_abi::Link;
+use weir_engine::capture::{CaptureReader, CaptureWriter};
+use weir_engine::live::dpdk::Eal;
+use weir_engine::live::dpdk::wire::Wire;
+use weir_engine::memory::FrameSet;
+
+/// Longer than any frame of the capture, so that a frame is one piece on the wire. Weir's memory has 2 KB for a piece.
+const LONGEST: u16 = 8192;
+
+const POLICY: &str = "upstream {
+  udp sport { 53, 123 } divert
+  tcp sample 1/7
+  tcp dport 443 drop
+  accept
+}
+downstream { accept }
+";
+
+/// Three wires, and who makes their memory.
+struct Wires {
+    name: &'static str,
+    /// What Weir's ends are told.
+    weir: &'static str,
+    generator: &'static str,
+    /// Frames to send, at most so long.
+    longest: u16,
+    /// How often Weir is killed, and found again by the generator: a server can do that.
+    kills: usize,
+}
+
+/// Weir copies packets from the generator's memory and to it. Long ones come to lie in several pieces.
+const COPIED: Wires = Wires { name: "copied", weir: "server", generator: "client", longest: LONGEST, kills: 0 };
+/// The wires' memory is that of Weir's packets. (DPDK 22.11 parts long ones wrongly.)
+const SHARED: Wires =
+    Wires { name: "shared", weir: "client,zero-copy=yes", generator: "server", longest: 2048, kills: 1 };
+
+impl Wires {
+    fn port(&self, wire: &str) -> String {
+        format!("net_memif_{}_{wire}", self.name)
+    }
+
+    /// DPDK's arguments for one end.
+    fn eal(&self, folder: &Path, role: &str) -> String {
+        // A socket without a file.
+        let socket = folder.join(self.name);
+        // What is not taken away in time would be dropped: the ways out are longer than the way in.
+        let port = |(id, (wire, rsize)): (usize, (&str, u32))| {
+            let memif = format!("--vdev={},id={id},role={role}", self.port(wire));
+            format!("{memif},socket={},bsize={LONGEST},rsize={rsize} ", socket.display())
+        };
+        [("lower", 10), ("upper", 12), ("divert", 12)].into_iter().enumerate().map(port).collect()
+    }
+
+    /// Starts Weir between the wires.
+    fn start_weir(&self, folder: &Path) -> Running {
+        let eal = format!("--no-huge -m 256 --no-pci --single-file-segments {}", self.eal(folder, self.weir));
+        let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
+        command.args(["run", "policy.weir", "--engine", "dpdk", "--eal", &eal]).current_dir(folder);
+        for wire in ["lower", "upper", "divert"] {
+            command.args([format!("--{wire}"), self.port(wire)]);
+        }
+        command.arg("--control").arg(folder.join("control.sock")).stdin(Stdio::null()).env("NO_COLOR", "1");
+        Running::spawn(folder, command, |mut command| command.spawn())
+    }
+}
+
+/// The wires' other ends.
+struct Generator {
+    lower: Wire,
+    upper: Wire,
+    divert: Wire,
+    /// What came out of the upper wire.
+    passed: u64,
+    diverted: u64,
+}
+
+impl Generator {
+    fn open(eal: &Arc<Eal>, wires: &Wires) -> Self {
+        let open = |wire: &str| Wire::open(eal.clone(), &wires.port(wire), LONGEST).expect("there is such a port");
+        let (lower, upper, divert) = (open("lower"), open("upper"), open("divert"));
+        Generator { lower, upper, divert, passed: 0, diverted: 0 }
+    }
+
+    /// Waits until packets come through on all wires, and forgets those.
+    fn wait_for(&mut self, weir: &Running) {
+        let ways = ["sport=53 dport=9", "sport=9 dport=9"].map(|ports| {
+            let packet = format!("eth / ip saddr=10.9.0.1 daddr=10.9.0.2 / udp {ports}");
+            weir_test_support::packets(&packet).expect("the notation reads").remove(0)
+        });
+        let probes = FrameSet::new(Link::Ethernet, ways.iter().map(|packet| (packet.bytes.as_slice(), packet.wire)));
+        let (start, mut upper, mut divert) = (Instant::now(), 0, 0);
+        while upper == 0 || divert == 0 {
+            assert!(start.elapsed() < PATIENCE, "nothing comes through: {}", weir.log());
+            // Asking is what makes DPDK look for the other end again.
+            let up = [&self.lower, &self.upper, &self.divert].map(Wire::is_up);
+            if up == [true; 3] {
+                self.lower.send(&probes.burst(0));
+            }
+            std::thread::sleep(Duration::from_millis(1));
+            upper += self.upper.receive(|_| ());
+            divert += self.divert.receive(|_| ());
+        }
+        weir.settled();
+        while self.upper.receive(|_| ()) + self.divert.receive(|_| ()) > 0 {}
+        (self.passed, self.diverted) = (0, 0);
+    }
+
+    /// Takes what has come. On the upper wire it must be these frames, in this order.
+    fn take(&mut self, expected: &[Vec<u8>]) {
+        let next = self.passed as usize;
+        self.passed += self.upper.receive(|burst| {
+            for index in 0..burst.len() {
+                assert!(
+                    expected.get(next + index).is_some_and(|frame| frame == burst.bytes(index)),
+                    "{}",
+                    next + index
+                );
+            }
+        }) as u64;
+        self.diverted += self.divert.receive(|_| ()) as u64;
+    }
+
+    /// Sends a capture into the lower wire, and takes what comes out elsewhere.
+    fn send(&mut self, capture: &Path, expected: &[Vec<u8>]) -> u64 {
+        let mut reader = CaptureReader::open(capture).expect("a capture");
+        let mut sent = 0;
+        while let Some(burst) = reader.next_burst().expect("a capture") {
+            let (mut left, start) = (*burst.frames(), Instant::now());
+            while !left.is_empty() {
+                left = left.after(self.lower.send(&left));
+                self.take(expected);
+                assert!(start.elapsed() < PATIENCE, "nobody takes packets");
+            }
+            sent += burst.frames().len() as u64;
+        }
+        sent
+    }
+}
+
+/// The bytes of a capture's frames.
+fn frames(capture: &Path) -> Vec<Vec<u8>> {
+    let mut reader = CaptureReader::open(capture).expect("a capture");
+    let mut frames = Vec::new();
+    while let Some(burst) = reader.next_burst().expect("a capture") {
+        frames.extend((0..burst.frames().len()).map(|index| burst.frames().bytes(index).to_vec()));
+    }
+    frames
+}
+
+/// Copies the packets of a capture that are not too long.
+fn copy_short(from: &Path, to: &Path, longest: u16) {
+    let mut reader = CaptureReader::open(from).expect("a capture");
+    let mut writer = CaptureWriter::create(to, reader.form()).expect("the folder can be written to");
+    while let Some(burst) = reader.next_burst().expect("a capture") {
+        for (index, frame) in burst.frames().frames().iter().enumerate() {
+            if frame.len <= longest.into() {
+                writer.write(&burst, index).expect("the folder can be written to");
+            }
+        }
+    }
+    writer.finish().expect("the folder can be written to");
+}
+
+#[test]
+fn packets_over_shared_memory_are_counted_as_in_replay() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let folder = folder.path();
+    put(folder, "policy.weir", POLICY);
+    let wires = [COPIED, SHARED];
+    let ports: String = wires.iter().map(|wires| wires.eal(folder, wires.generator)).collect();
+    let eal = Eal::start(&format!("--no-huge -m 512 --no-pci {ports}")).expect("DPDK starts");
+    for wires in wires {
+        let attack = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/edge/attack.pcap");
+        let (capture, passed) = (folder.join("sendable.pcap"), folder.join("passed.pcap"));
+        copy_short(&attack, &capture, wires.longest);
+        let replay = Command::new(env!("CARGO_BIN_EXE_weir"))
+            .args([
+                "replay",
+                "policy.weir",
+                "--engine",
+                "eval",
+                "--json",
+                "--in",
+                "sendable.pcap",
+                "--out",
+                "passed.pcap",
+            ])
+            .current_dir(folder)
+            .output()
+            .expect("the program was built");
+        let replayed: Value = serde_json::from_slice(&replay.stdout).expect("a report");
+        let expected = frames(&passed);
+        let to_divert = replayed["diverted"].as_u64().expect("a number") + replayed["sampled"].as_u64().expect("one");
+
+        // A server must be there before its client.
+        let first = (wires.generator == "server").then(|| Generator::open(&eal, &wires));
+        let mut weir = wires.start_weir(folder);
+        let mut generator = first.unwrap_or_else(|| Generator::open(&eal, &wires));
+        for round in 0..=wires.kills {
+            generator.wait_for(&weir);
+            // What is counted from here on is counted anew.
+            let generation = weir.load(&folder.join("policy.weir"));
+            weir.ask(&Request::Activate { generation, confirm_s: None }).expect("it is ready");
+            let before = weir.settled();
+            let sent = generator.send(&capture, &expected);
+            let start = Instant::now();
+            while (generator.passed, generator.diverted) != (expected.len() as u64, to_divert) {
+                generator.take(&expected);
+                assert!(start.elapsed() < PATIENCE, "{}: {:#?}", wires.name, weir.stats());
+            }
+            check(&before, &weir.settled(), &replayed, sent);
+            if round < wires.kills {
+                weir.kill();
+                weir = wires.start_weir(folder);
+            }
+        }
+        assert_eq!(weir.stop(), 0);
+    }
+}
+
+/// What was counted since `before` is what was replayed, and nothing was lost.
+fn check(before: &Stats, stats: &Stats, replayed: &Value, sent: u64) {
+    let run = serde_json::to_value(&stats.upstream).expect("stats are JSON");
+    assert_eq!(counted(&run), counted(replayed), "{stats:#?}");
+    let more = |side: &str, count: fn(&InterfaceStats) -> u64| {
+        let at = |stats: &Stats| count(stats.interfaces.iter().find(|port| port.side == side).expect("all are there"));
+        at(stats) - at(before)
+    };
+    let current = &stats.upstream.current;
+    let sampled = more("lower", |port| port.sampled);
+    assert_eq!((more("lower", |port| port.rx_packets), Value::from(sampled)), (sent, replayed["sampled"].clone()));
+    assert_eq!(more("upper", |port| port.tx_packets), current.passed);
+    assert_eq!(more("divert", |port| port.tx_packets), current.diverted + sampled);
+    for side in ["lower", "upper", "divert"] {
+        let lost = more(side, |port| port.rx_missed + port.tx_dropped.tx_full + port.tx_dropped.link_down);
+        assert_eq!(lost, 0, "{side}: {stats:#?}");
+    }
+}
