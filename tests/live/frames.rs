@@ -3,7 +3,7 @@
 use crate::box_under_test::{Running, Setup};
 use crate::hosts::{Hosts, Wires};
 use crate::traffic::{Listener, frames, judged, send};
-use crate::{check_account, counted, each_engine_with, put};
+use crate::{check_account, counted, each_engine_with, each_kernel_engine_with, put};
 use std::path::Path;
 
 /// One of each kind; most of them are on the wire of any provider.
