@@ -2,14 +2,28 @@
 
 #[path = "live/box_under_test.rs"]
 mod box_under_test;
+#[path = "live/bundles.rs"]
+mod bundles;
 #[cfg(feature = "dpdk")]
 #[path = "live/dpdk.rs"]
 mod dpdk;
+#[path = "live/exits.rs"]
+mod exits;
+#[path = "live/failures.rs"]
+mod failures;
+#[path = "live/frames.rs"]
+mod frames;
 #[path = "live/hosts.rs"]
 mod hosts;
+#[path = "live/pressure.rs"]
+mod pressure;
+#[path = "live/soak.rs"]
+mod soak;
+#[path = "live/traffic.rs"]
+mod traffic;
 
-use box_under_test::{PATIENCE, Running, between};
-use hosts::{Hosts, MTU, SERVER};
+use box_under_test::{PATIENCE, Running, Setup};
+use hosts::{Hosts, MTU, SERVER, Wires};
 use serde_json::Value;
 use std::fs;
 use std::io::{Read, Write};
@@ -21,8 +35,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::channel;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
-use weir::control::Request;
-use weir::run::stats::Stats;
+use weir::control::{Request, client};
+use weir::run::stats::{InterfaceStats, Stats, TxDropped};
+use weir::run::tally::Outcome;
 use weir_abi::Link;
 use weir_engine::capture::{CaptureReader, CaptureWriter};
 use weir_engine::live::afpacket::wire::Wire;
@@ -31,14 +46,33 @@ use weir_engine::memory::FrameSet;
 /// The kernel holds a thousand packets for a host that has not looked at them, a virtual wire 256.
 const BETWEEN_BURSTS: Duration = Duration::from_micros(300);
 
-/// Every engine passes every test.
-const ENGINES: &[&str] =
-    if cfg!(feature = "dpdk") { &["afpacket", "afxdp", "xdp", "dpdk"] } else { &["afpacket", "afxdp", "xdp"] };
+/// Engines on interfaces of the kernel.
+const KERNEL_ENGINES: &[&str] = &["afpacket", "afxdp", "xdp"];
+/// Every engine passes every test, but for those of interfaces, which ports of DPDK are not. Its virtual ports over wires get fragments put together
+/// by the kernel, and do not hear of packets that it refuses, so that the tests of those are for the kernel's interfaces as well; ports that are
+/// DPDK's own are in `live/dpdk.rs`.
+const ENGINES: &[&str] = if cfg!(feature = "dpdk") { &["afpacket", "afxdp", "xdp", "dpdk"] } else { KERNEL_ENGINES };
 
 fn each_engine(test: impl Fn(&'static str, &Hosts, &Path)) {
-    for engine in ENGINES {
+    each_of(ENGINES, Wires::default(), test);
+}
+
+fn each_kernel_engine(test: impl Fn(&'static str, &Hosts, &Path)) {
+    each_kernel_engine_with(Wires::default(), test);
+}
+
+fn each_kernel_engine_with(wires: Wires, test: impl Fn(&'static str, &Hosts, &Path)) {
+    each_of(KERNEL_ENGINES, wires, test);
+}
+
+fn each_engine_with(wires: Wires, test: impl Fn(&'static str, &Hosts, &Path)) {
+    each_of(ENGINES, wires, test);
+}
+
+fn each_of(engines: &[&'static str], wires: Wires, test: impl Fn(&'static str, &Hosts, &Path)) {
+    for engine in engines {
         let folder = tempfile::tempdir().expect("a temporary folder");
-        test(engine, &Hosts::new(), folder.path());
+        test(engine, &Hosts::with(wires), folder.path());
     }
 }
 
@@ -46,18 +80,51 @@ fn put(folder: &Path, name: &str, text: &str) {
     fs::write(folder.join(name), text).expect("files can be written");
 }
 
-/// What every packet came to: received is passed, dropped and diverted; passed is sent, or dropped by name.
+/// What every packet came to: received is passed, dropped and diverted; passed is sent, or dropped by name; what is diverted or sampled is
+/// sent, or dropped by name.
 fn check_account(stats: &Stats) {
+    let ports = |side: &'static str| stats.interfaces.iter().filter(move |port| port.side == side);
+    let out = |side: &'static str| -> u64 {
+        let lost = |lost: &TxDropped| lost.tx_full + lost.link_down + lost.tx_too_long;
+        ports(side).map(|port| port.tx_packets + lost(&port.tx_dropped)).sum()
+    };
     for (direction, from, to) in [(&stats.upstream, "lower", "upper"), (&stats.downstream, "upper", "lower")] {
-        let port = |side: &str| stats.interfaces.iter().find(|port| port.side == side).expect("both sides have one");
         let total = &direction.total;
-        assert_eq!(total.packets, port(from).rx_packets, "{stats:#?}");
+        assert_eq!(total.packets, ports(from).map(|port| port.rx_packets).sum::<u64>(), "{stats:#?}");
         assert_eq!(total.packets, total.passed + total.dropped + total.diverted, "{stats:#?}");
         assert_eq!(total.packets, total.reasons.values().sum::<u64>(), "{stats:#?}");
-        let out = port(to);
-        let lost = out.tx_dropped.tx_full + out.tx_dropped.link_down + out.tx_dropped.tx_too_long;
-        assert_eq!(total.passed, out.tx_packets + lost, "{stats:#?}");
-        assert_eq!(total.diverted, port(from).tx_dropped.no_divert, "{stats:#?}");
+        assert_eq!(total.passed, out(to), "{stats:#?}");
+    }
+    let sum = |of: fn(&InterfaceStats) -> u64| stats.interfaces.iter().map(of).sum::<u64>();
+    let diverted = stats.upstream.total.diverted + stats.downstream.total.diverted;
+    let (nowhere, sampled) = (sum(|port| port.tx_dropped.no_divert), sum(|port| port.sampled));
+    assert_eq!(diverted + sampled, nowhere + out("divert"), "{stats:#?}");
+    assert_eq!(sampled, stats.upstream.total.sampled + stats.downstream.total.sampled, "{stats:#?}");
+    check_workers(stats);
+}
+
+/// Every packet is some worker's, in the same counters.
+fn check_workers(stats: &Stats) {
+    let upstream = stats.workers.iter().map(|worker| worker.upstream);
+    let downstream = stats.workers.iter().map(|worker| worker.downstream);
+    for (direction, workers) in
+        [(&stats.upstream, upstream.collect::<Vec<_>>()), (&stats.downstream, downstream.collect())]
+    {
+        for (tally, outcome) in [
+            (&direction.current, workers.iter().fold(Outcome::default(), |sum, worker| sum.plus(worker.current))),
+            (&direction.total, workers.iter().fold(Outcome::default(), |sum, worker| sum.plus(worker.total))),
+        ] {
+            let Outcome { packets, bytes, passed, dropped, diverted } = outcome;
+            let all = (tally.packets, tally.bytes, tally.passed, tally.dropped, tally.diverted);
+            assert_eq!((packets, bytes, passed, dropped, diverted), all, "{stats:#?}");
+        }
+    }
+    for port in &stats.interfaces {
+        let own = stats.workers.iter().flat_map(|worker| &worker.interfaces);
+        let own = own.filter(|part| part.interface == port.interface);
+        let sent_and_received = own.map(|part| (part.rx_packets, part.tx_packets));
+        let sums = sent_and_received.fold((0, 0), |sum, part| (sum.0 + part.0, sum.1 + part.1));
+        assert_eq!(sums, (port.rx_packets, port.tx_packets), "{stats:#?}");
     }
 }
 
@@ -120,9 +187,7 @@ fn a_capture_on_the_wire_is_counted_as_in_replay() {
     each_engine(|engine, hosts, folder| {
         let edge = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/edge");
         let (policy, capture) = (edge.join("edge.weir"), folder.join("sendable.pcap"));
-        // DPDK's virtual port over a wire gets fragments put together by the kernel. `live/dpdk.rs` sends it some.
-        let fragments = if engine == "dpdk" { Fragments::LeftOut } else { Fragments::Sent };
-        copy_sendable(&edge.join("attack.pcap"), &capture, fragments);
+        copy_sendable(&edge.join("attack.pcap"), &capture, Fragments::of(engine));
         let replay = Command::new(env!("CARGO_BIN_EXE_weir"))
             .args(["replay", "edge.weir", "--engine", "eval", "--json", "--in"])
             .arg(&capture)
@@ -135,7 +200,8 @@ fn a_capture_on_the_wire_is_counted_as_in_replay() {
             let running = Running::start(&hosts.weir, folder, policy.to_str().expect("a path"), engine, workers);
             let capture = capture.clone();
             let arrived = count_arrivals(hosts);
-            let sent = hosts.client.run(move || send_capture(&capture));
+            let control = running.control().to_owned();
+            let sent = hosts.client.run(move || send_capture(&capture, |sent| wait_until_counted(&control, sent)));
             running.wait_for("all packets are counted", |stats| stats.upstream.current.packets >= sent);
             let stats = running.settled();
             check_account(&stats);
@@ -152,6 +218,13 @@ fn a_capture_on_the_wire_is_counted_as_in_replay() {
 enum Fragments {
     Sent,
     LeftOut,
+}
+
+impl Fragments {
+    /// DPDK's virtual port over a wire gets fragments put together by the kernel. `live/dpdk.rs` sends it some.
+    fn of(engine: &str) -> Self {
+        if engine == "dpdk" { Fragments::LeftOut } else { Fragments::Sent }
+    }
 }
 
 /// Whether an Ethernet frame carries a fragment of an IPv4 packet.
@@ -176,19 +249,30 @@ fn copy_sendable(from: &Path, to: &Path, fragments: Fragments) {
     writer.finish().expect("the folder can be written to");
 }
 
-/// Sends all Ethernet frames of a capture; their number.
-fn send_capture(path: &Path) -> u64 {
+/// Waits until the box has counted so many packets from below: a machine that has no time for it must not be sent more.
+fn wait_until_counted(control: &Path, packets: u64) {
+    let start = Instant::now();
+    loop {
+        let stats = client::ask(control, &Request::Stats).expect("it answers");
+        let stats: Stats = serde_json::from_value(stats).expect("stats");
+        if stats.upstream.total.packets >= packets {
+            return;
+        }
+        assert!(start.elapsed() < PATIENCE, "{packets} were sent: {stats:#?}");
+        std::thread::sleep(BETWEEN_BURSTS);
+    }
+}
+
+/// Sends all Ethernet frames of a capture; how many the wire took. After each burst, `pace` is told how many until then.
+fn send_capture(path: &Path, pace: impl Fn(u64)) -> u64 {
     let mut wire = Wire::open("c").expect("the client has the wire");
     let mut reader = CaptureReader::open(path).expect("a capture");
-    let mut sent = 0;
     while let Some(burst) = reader.next_burst().expect("a capture") {
         assert_eq!(burst.frames().link(), Link::Ethernet);
         wire.send(burst.frames()).expect("the wire takes frames");
-        sent += burst.frames().len() as u64;
-        std::thread::sleep(BETWEEN_BURSTS);
+        pace(wire.counters().tx_packets);
     }
-    assert_eq!(wire.counters().tx_packets, sent, "{:?}", wire.counters());
-    sent
+    wire.counters().tx_packets
 }
 
 /// Counts what arrives at the server from now on, until nothing has for a while.
@@ -207,8 +291,8 @@ fn count_arrivals(hosts: &Hosts) -> JoinHandle<u64> {
             }
             let silence = Duration::from_millis(700);
             if last.map_or(start.elapsed() > PATIENCE, |last: Instant| last.elapsed() > silence) {
-                assert_eq!(wire.missed(), 0);
-                return count;
+                // What found no room at our socket did arrive.
+                return count + wire.missed();
             }
         }
     });
@@ -229,8 +313,8 @@ fn changes_under_a_flood_lose_nothing() {
         let (done, sent) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
         let arrived = count_arrivals(hosts);
         let flood = {
-            let (done, sent) = (done.clone(), sent.clone());
-            hosts.client.start(move || flood(&done, &sent))
+            let (done, sent, control) = (done.clone(), sent.clone(), running.control().to_owned());
+            hosts.client.start(move || flood(&done, &sent, |sent| wait_until_counted(&control, sent)))
         };
         while sent.load(Ordering::Relaxed) == 0 {
             std::thread::sleep(Duration::from_millis(1));
@@ -261,8 +345,8 @@ fn changes_under_a_flood_lose_nothing() {
     });
 }
 
-/// Sends packets that the policies accept, in bursts that the wire can take, until told to stop.
-fn flood(done: &AtomicBool, sent: &AtomicU64) {
+/// Sends packets that the policies accept, in bursts that the wire can take, until told to stop. Now and then, `pace` is told how many.
+fn flood(done: &AtomicBool, sent: &AtomicU64, pace: impl Fn(u64)) {
     let packets: Vec<_> = (1..=256u32)
         .map(|sport| {
             weir_test_support::packets(&format!("eth / ip saddr=10.9.0.1 daddr=10.9.0.2 / udp sport={sport} dport=9"))
@@ -277,8 +361,8 @@ fn flood(done: &AtomicBool, sent: &AtomicU64) {
             std::thread::sleep(BETWEEN_BURSTS);
         }
         sent.store(wire.counters().tx_packets, Ordering::Relaxed);
+        pace(wire.counters().tx_packets);
     }
-    sent.store(wire.counters().tx_packets, Ordering::Relaxed);
 }
 
 #[test]
@@ -346,14 +430,7 @@ fn after_a_kill_it_starts_again_and_after_an_outage_it_goes_on() {
         put(folder, "all.weir", "upstream { accept }\ndownstream { accept }\n");
         let running = Running::start(&hosts.weir, folder, "all.weir", engine, 1);
         // A second one is told that the first is there.
-        let second = Command::new(env!("CARGO_BIN_EXE_weir"))
-            .args(["run", "all.weir"])
-            .args(between(engine, 1))
-            .arg("--control")
-            .arg(running.control())
-            .current_dir(folder)
-            .output()
-            .expect("the program was built");
+        let second = Setup::new(engine).command(folder, "all.weir").output().expect("the program was built");
         let said = String::from_utf8_lossy(&second.stderr);
         assert!(second.status.code() == Some(1) && said.contains("another weir listens there"), "{said}");
         running.kill();
@@ -368,7 +445,7 @@ fn after_a_kill_it_starts_again_and_after_an_outage_it_goes_on() {
         let arrived = count_arrivals(hosts);
         let (done, sent) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
         let own = (done.clone(), sent.clone());
-        let flood = hosts.client.start(move || flood(&own.0, &own.1));
+        let flood = hosts.client.start(move || flood(&own.0, &own.1, |_| ()));
         running.wait_for("packets flow again", |stats| {
             stats.interfaces.iter().any(|port| port.side == "upper" && port.tx_packets > 1000)
         });

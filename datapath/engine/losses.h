@@ -32,8 +32,9 @@ struct net_device {
 } KERNEL_STRUCT;
 
 enum {
-	KERNEL_ENETDOWN = 100,
+	KERNEL_ENXIO = 6, /* a veth whose other end is down says so */
 	KERNEL_EMSGSIZE = 90,
+	KERNEL_ENETDOWN = 100,
 };
 
 /* The port's number, or PORTS_MAX if the device is none of ours. */
@@ -54,7 +55,7 @@ WEIR_INLINE void lose(uint32_t port, int32_t error, uint64_t packets)
 
 	if (port >= PORTS_MAX)
 		return;
-	if (error == -KERNEL_ENETDOWN)
+	if (error == -KERNEL_ENETDOWN || error == -KERNEL_ENXIO)
 		counters->tx_link_down += packets;
 	else if (error == -KERNEL_EMSGSIZE)
 		counters->tx_too_long += packets;

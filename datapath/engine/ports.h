@@ -9,6 +9,7 @@
 #define WEIR_PORTS_H
 
 #include "kernel.h"
+#include "mode.h"
 #include "verdict.h"
 
 enum {
@@ -80,15 +81,18 @@ struct {
 	struct device_pair *values[];
 } weir_pairs WEIR_SECTION(".maps");
 
-WEIR_INLINE uint32_t port_number(const struct xdp_md *ctx)
-{
-	return weir_ports.number[ctx->ingress_ifindex & (PORT_INDICES - 1)] & (PORTS_MAX - 1);
-}
+/* What had a packet and where it came in. */
+struct arrival {
+	uint32_t cpu; /* that has it: below the number of CPUs that there are counters for */
+	uint32_t port;
+};
 
-/* The port that a packet came in on. */
-WEIR_INLINE const struct port *port_of(const struct xdp_md *ctx)
+WEIR_INLINE struct arrival port_arrival(const struct xdp_md *ctx)
 {
-	return &weir_ports.port[port_number(ctx)];
+	return (struct arrival){
+		.cpu = live_cpu(),
+		.port = weir_ports.number[ctx->ingress_ifindex & (PORT_INDICES - 1)] & (PORTS_MAX - 1),
+	};
 }
 
 /* The counters of a port. `cpu` is below the number of CPUs that there are counters for. */
@@ -128,29 +132,34 @@ WEIR_INLINE uint32_t port_send_both(uint32_t cpu, uint32_t port, uint32_t divert
 	return (uint32_t)bpf_redirect_map(pair, 0, BPF_F_BROADCAST);
 }
 
-/* Acts on a verdict. Returns what the program shall return. `cpu` is as for port_counters(). */
-WEIR_INLINE uint32_t port_act(const struct xdp_md *ctx, uint32_t cpu, uint32_t verdict, uint32_t len)
+/* Acts on a verdict. Returns what the program shall return. */
+WEIR_INLINE uint32_t port_act(const struct xdp_md *ctx, struct arrival arrival, uint32_t verdict,
+			      const struct frame *frame)
 {
-	const uint32_t number = port_number(ctx);
-	const struct port *port = &weir_ports.port[number];
+	const struct port *port = &weir_ports.port[arrival.port];
 	const enum action action = (enum action)(verdict & 0xff);
 	const uint32_t divert = weir_ports.divert;
 	const bool copied = (verdict & VERDICT_SAMPLED) && divert < PORTS_MAX;
-	struct port_counters *counters = port_counters(cpu, number);
+	struct port_counters *counters = port_counters(arrival.cpu, arrival.port);
 
 	counters->rx_packets++;
-	counters->rx_bytes += len;
+	counters->rx_bytes += frame->len;
 	if (copied && action != ACTION_DIVERT)
 		counters->sampled++;
 	if (action == ACTION_ACCEPT) {
 		const uint32_t out = port->out[ctx->rx_queue_index & (PORT_QUEUES - 1)];
 
-		return copied ? port_send_both(cpu, out, divert, len) : port_send(cpu, out, len);
+		if (copied && frame->len == frame->cap)
+			return port_send_both(arrival.cpu, out, divert, frame->len);
+		/* The kernel copies no packet of several buffers. */
+		if (copied)
+			port_counters(arrival.cpu, divert)->tx_too_long++;
+		return port_send(arrival.cpu, out, frame->len);
 	}
 	if (action == ACTION_DIVERT && divert >= PORTS_MAX)
 		counters->no_divert++;
 	if (divert < PORTS_MAX && (action == ACTION_DIVERT || copied))
-		return port_send(cpu, divert, len);
+		return port_send(arrival.cpu, divert, frame->len);
 	return XDP_DROP;
 }
 

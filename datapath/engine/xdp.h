@@ -35,15 +35,17 @@ _Static_assert(sizeof(struct replay_header) == 16, "ReplayHeader");
 enum { REPLAY_BYTES_MIN = 14 };
 
 /*
- * Where the packet is parsed to: a map's value, of which the verifier tracks no contents, so that all ways through the
- * parser look the same to the rules behind it. One a CPU: an XDP program is not interrupted by another.
+ * Where what rules look at is kept: a map's value, of which the verifier tracks no contents, so that all ways through
+ * the parser look the same to the rules behind it. One a CPU, because an XDP program is not interrupted by another; the
+ * engine makes the section as long as that. A replay has one.
  */
-struct {
-	int (*type)[BPF_MAP_TYPE_PERCPU_ARRAY];
-	int (*max_entries)[1];
-	uint32_t *key;
-	struct packet *value;
-} weir_packet WEIR_SECTION(".maps");
+struct packet_slot {
+	struct packet packet;
+} __attribute__((aligned(128)));
+
+_Static_assert(sizeof(struct packet_slot) == 128, "PACKET_SLOT_BYTES in crates/engine/src/live/xdp/code.rs");
+
+struct packet_slot weir_packets[1] WEIR_SECTION(".bss.packets");
 
 /*
  * Blocks of counters: for each CPU one for packets from the lower side, then one for those from the upper. The engine
@@ -91,39 +93,43 @@ WEIR_INLINE struct frame live_frame(struct xdp_md *ctx)
 	};
 }
 
-/* What a packet is decided with, and the memory to parse it to; NULL if it is no packet for us. */
-WEIR_INLINE struct packet *xdp_begin(struct xdp_md *ctx, struct env *env, struct frame *frame)
+/* What a packet is decided with, and the memory to keep it in; NULL if it is no packet for us. */
+WEIR_INLINE struct packet *xdp_begin(struct xdp_md *ctx, struct arrival *arrival, struct env *env, struct frame *frame)
 {
-	const uint32_t zero = 0;
 	uint32_t block = 0;
 
+	*arrival = (struct arrival){0, 0};
+	*frame = (struct frame){.data = NULL};
 	if (weir_mode.live) {
-		block = live_cpu() * 2 + (port_of(ctx)->side & 1);
+		*arrival = port_arrival(ctx);
+		block = arrival->cpu * 2 + (weir_ports.port[arrival->port].side & 1);
 		*frame = live_frame(ctx);
 	} else if (!replay_frame(ctx, frame)) {
 		return NULL;
 	}
 	env->counters = weir_counters + block * WEIR_COUNTERS;
-	return bpf_map_lookup_elem(&weir_packet, &zero);
+	return &weir_packets[arrival->cpu].packet;
 }
 
 /* What the program returns: the verdict word to a replay, what shall be done to the driver. */
-WEIR_INLINE uint32_t xdp_end(struct xdp_md *ctx, const struct frame *frame, uint32_t verdict)
+WEIR_INLINE uint32_t xdp_end(struct xdp_md *ctx, struct arrival arrival, const struct frame *frame, uint32_t verdict)
 {
 	if (!weir_mode.live)
 		return verdict;
-	return verdict == VERDICT_NONE ? XDP_DROP : port_act(ctx, live_cpu(), verdict, frame->len);
+	return verdict == VERDICT_NONE ? XDP_DROP : port_act(ctx, arrival, verdict, frame);
 }
 
 /* Defines xdp_<chain>, what is done with a packet, and the program weir_<chain>. */
 #define WEIR_XDP_CHAIN(chain)                                                                                          \
 	WEIR_INLINE uint32_t xdp_##chain(struct xdp_md *ctx)                                                           \
 	{                                                                                                              \
+		struct arrival arrival;                                                                                \
 		struct frame frame;                                                                                    \
 		struct env env;                                                                                        \
-		struct packet *packet = xdp_begin(ctx, &env, &frame);                                                  \
+		struct packet *packet = xdp_begin(ctx, &arrival, &env, &frame);                                        \
+		uint32_t verdict = packet ? chain##_frame(&env, &frame, packet) : VERDICT_NONE;                        \
                                                                                                                        \
-		return xdp_end(ctx, &frame, packet ? chain##_frame(&env, &frame, packet) : VERDICT_NONE);              \
+		return xdp_end(ctx, arrival, &frame, verdict);                                                         \
 	}                                                                                                              \
                                                                                                                        \
 	WEIR_SECTION("xdp.frags") uint32_t weir_##chain(struct xdp_md *ctx)                                            \

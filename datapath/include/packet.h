@@ -462,22 +462,32 @@ WEIR_INLINE bool is_plain(const uint8_t *at)
 	return at && be16(at + 12) == ETHER_IPV4 && at[14] == 0x45 && !(be16(at + 20) & 0x3fff);
 }
 
-/* Parses the frame into `*packet`: REASON_NONE if the rules can judge it (also when it is not IP: look at l3), else why
- * not. */
-WEIR_INLINE enum reason parse_packet(const struct frame *frame, struct packet *packet)
+/* The first bytes of a plain frame, PLAIN_BYTES of them; NULL if it is none. */
+WEIR_INLINE const uint8_t *plain_frame(const struct frame *frame)
 {
 	const uint8_t *at = frame->link == LINK_ETHERNET ? frame_at(frame, 0, PLAIN_BYTES) : NULL;
+
+	return is_plain(at) ? at : NULL;
+}
+
+/* Parses a plain frame that starts at `at`, as parse_packet() does. */
+WEIR_INLINE enum reason parse_plain(const struct frame *frame, struct packet *packet, const uint8_t *at)
+{
+	const struct ipv4_shape shape = {.header = 20, .frag_off = be16(at + 20) & 0xc000};
+
+	*packet = (struct packet){.data = frame->data, .cap = frame->cap, .len = frame->len};
+	packet->ether_type = ETHER_IPV4;
+	packet->l3_offset = ETHERNET_BYTES;
+	return parse_ipv4_at(frame, packet, ETHERNET_BYTES, at + ETHERNET_BYTES, shape);
+}
+
+/* Parses any frame, as parse_packet() does. */
+WEIR_INLINE enum reason parse_any(const struct frame *frame, struct packet *packet)
+{
 	uint32_t ether_type, offset;
 	enum reason reason;
 
 	*packet = (struct packet){.data = frame->data, .cap = frame->cap, .len = frame->len};
-	if (is_plain(at)) {
-		const struct ipv4_shape shape = {.header = 20, .frag_off = be16(at + 20) & 0xc000};
-
-		packet->ether_type = ETHER_IPV4;
-		packet->l3_offset = ETHERNET_BYTES;
-		return parse_ipv4_at(frame, packet, ETHERNET_BYTES, at + ETHERNET_BYTES, shape);
-	}
 	reason = parse_link(frame, &ether_type, &offset);
 	if (reason != REASON_NONE)
 		return reason;
@@ -499,6 +509,15 @@ WEIR_INLINE enum reason parse_packet(const struct frame *frame, struct packet *p
 	default:
 		return REASON_NONE;
 	}
+}
+
+/* Parses the frame into `*packet`: REASON_NONE if the rules can judge it (also when it is not IP: look at l3), else why
+ * not. */
+WEIR_INLINE enum reason parse_packet(const struct frame *frame, struct packet *packet)
+{
+	const uint8_t *at = plain_frame(frame);
+
+	return at ? parse_plain(frame, packet, at) : parse_any(frame, packet);
 }
 
 #endif

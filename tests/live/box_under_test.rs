@@ -1,6 +1,7 @@
 //! `weir run` on the box, and its control socket.
 
 use crate::hosts::Host;
+use nix::unistd::Pid;
 use serde_json::Value;
 use std::fs;
 use std::io;
@@ -9,22 +10,61 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use weir::control::{Request, client};
 use weir::failure::Failure;
-use weir::run::stats::{Stats, Status};
+use weir::run::stats::{Stats, Status, TxDropped};
 
 /// How long anything may take.
 pub const PATIENCE: Duration = Duration::from_secs(30);
 
-/// An engine between the wires of the box. DPDK is given a virtual port for each.
-pub fn between(engine: &str, workers: usize) -> Vec<String> {
-    let words = |lower: &str, upper: &str| ["--engine", engine, "--lower", lower, "--upper", upper].map(str::to_owned);
-    if engine != "dpdk" {
-        return words("lower", "upper").to_vec();
+/// What it is started with.
+#[derive(Clone)]
+pub struct Setup {
+    pub engine: String,
+    pub workers: usize,
+    pub lower: Vec<String>,
+    pub upper: Vec<String>,
+    pub divert: Option<String>,
+    /// Other arguments.
+    pub more: Vec<String>,
+    pub environment: Vec<(String, String)>,
+}
+
+impl Setup {
+    /// One worker between one interface and another.
+    pub fn new(engine: &str) -> Self {
+        let one = |name: &str| vec![name.to_owned()];
+        let (lower, upper) = (one("lower"), one("upper"));
+        let (engine, more, environment) = (engine.to_owned(), Vec::new(), Vec::new());
+        Setup { engine, workers: 1, lower, upper, divert: None, more, environment }
     }
-    // Frames as long as the wires' MTU.
-    let queues = format!("qpairs={workers},blocksz=65536,framesz=4096,framecnt=2048");
-    let ports = ["lower", "upper"].map(|wire| format!("--vdev=net_af_packet_{wire},iface={wire},{queues}"));
-    let eal = format!("--no-huge -m 256 --no-pci {}", ports.join(" "));
-    [words("net_af_packet_lower", "net_af_packet_upper").as_slice(), &["--eal".to_owned(), eal]].concat()
+
+    pub fn command(&self, folder: &Path, policy: &str) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
+        command.args(["run", policy, "--engine", &self.engine, "--workers", &self.workers.to_string()]);
+        let names = |wires: &[String]| wires.iter().map(|wire| self.port(wire)).collect::<Vec<_>>().join(",");
+        command.args(["--lower", &names(&self.lower), "--upper", &names(&self.upper)]);
+        if let Some(divert) = &self.divert {
+            command.args(["--divert", &self.port(divert)]);
+        }
+        if self.engine == "dpdk" {
+            command.args(["--eal", &self.eal()]);
+        }
+        command.args(&self.more).arg("--control").arg(folder.join("control.sock")).current_dir(folder);
+        command.stdin(Stdio::null()).env("NO_COLOR", "1").envs(self.environment.clone());
+        command
+    }
+
+    /// What the engine calls a wire.
+    fn port(&self, wire: &str) -> String {
+        if self.engine == "dpdk" { format!("net_af_packet_{wire}") } else { wire.to_owned() }
+    }
+
+    /// A virtual port of DPDK for each wire, with frames as long as any here.
+    fn eal(&self) -> String {
+        let queues = format!("qpairs={},blocksz=65536,framesz=16384,framecnt=1024", self.workers);
+        let wires = self.lower.iter().chain(&self.upper).chain(&self.divert);
+        let ports = wires.map(|wire| format!("--vdev={},iface={wire},{queues}", self.port(wire)));
+        format!("--no-huge -m 512 --no-pci {}", ports.collect::<Vec<_>>().join(" "))
+    }
 }
 
 /// A running Weir. It is killed when dropped.
@@ -35,25 +75,21 @@ pub struct Running {
 }
 
 impl Running {
-    /// Starts it on the host, and waits until it answers.
+    /// Starts it on the host between one interface and another, and waits until it answers.
     pub fn start(host: &Host, folder: &Path, policy: &str, engine: &str, workers: usize) -> Self {
-        let args = [between(engine, workers), vec!["--workers".to_owned(), workers.to_string()]].concat();
-        let spawn = |mut command: Command| host.run(move || command.spawn());
-        Self::start_with(folder, policy, &args, spawn)
+        Self::start_as(host, folder, policy, &Setup { workers, ..Setup::new(engine) })
     }
 
-    /// Starts it with these arguments, and waits until it answers.
-    pub fn start_with(
-        folder: &Path,
-        policy: &str,
-        args: &[String],
-        spawn: impl FnOnce(Command) -> io::Result<Child>,
-    ) -> Self {
+    /// Starts it on the host, and waits until it answers.
+    pub fn start_as(host: &Host, folder: &Path, policy: &str, setup: &Setup) -> Self {
+        Self::spawn(folder, setup.command(folder, policy), |mut command| host.run(move || command.spawn()))
+    }
+
+    /// Starts a command, and waits until it answers.
+    pub fn spawn(folder: &Path, mut command: Command, spawn: impl FnOnce(Command) -> io::Result<Child>) -> Self {
         let (control, log) = (folder.join("control.sock"), folder.join("log"));
-        let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
-        command.args(["run", policy]).args(args).arg("--control").arg(&control).current_dir(folder);
         let file = fs::File::create(&log).expect("the folder can be written to");
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(file).env("NO_COLOR", "1");
+        command.stdout(Stdio::null()).stderr(file);
         let child = spawn(command).expect("the program was built");
         let mut running = Running { child, control, log };
         let start = Instant::now();
@@ -63,6 +99,29 @@ impl Running {
             std::thread::sleep(Duration::from_millis(10));
         }
         running
+    }
+
+    /// Starts it where it cannot be; its exit code, and what it says.
+    pub fn refused(host: &Host, folder: &Path, policy: &str, engine: &str) -> (i32, String) {
+        let mut command = Setup::new(engine).command(folder, policy);
+        let output = host.run(move || command.output().expect("the program was built"));
+        (output.status.code().unwrap_or(-1), String::from_utf8_lossy(&output.stderr).into_owned())
+    }
+
+    /// Waits until it ends by itself; its exit code.
+    pub fn ends(&mut self) -> Option<i32> {
+        let start = Instant::now();
+        loop {
+            if let Some(status) = self.child.try_wait().expect("it is our child") {
+                return status.code();
+            }
+            assert!(start.elapsed() < PATIENCE, "it goes on: {}", self.log());
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    pub fn pid(&self) -> Pid {
+        Pid::from_raw(self.child.id() as i32)
     }
 
     pub fn ask(&self, request: &Request) -> Result<Value, Failure> {
@@ -79,16 +138,18 @@ impl Running {
         serde_json::from_value(value).expect("stats")
     }
 
-    /// Stats once nothing moves any more: else what was read first is older than what was read last.
+    /// Stats once nothing moves any more, and nothing is on its way between receiving and sending; else what was read first is older than what was
+    /// read last. As they are, if that never comes.
     pub fn settled(&self) -> Stats {
         let (mut last, start) = (self.stats(), Instant::now());
         loop {
             std::thread::sleep(Duration::from_millis(100));
             let stats = self.stats();
-            if serde_json::to_value(&stats).expect("JSON") == serde_json::to_value(&last).expect("JSON") {
+            let still = serde_json::to_value(&stats).expect("JSON") == serde_json::to_value(&last).expect("JSON");
+            if still && (start.elapsed() > PATIENCE || on_their_way(&stats) == 0) {
                 return stats;
             }
-            assert!(start.elapsed() < PATIENCE, "{stats:#?}\n{}", self.log());
+            assert!(start.elapsed() < 2 * PATIENCE, "{stats:#?}\n{}", self.log());
             last = stats;
         }
     }
@@ -102,6 +163,15 @@ impl Running {
                 return stats;
             }
             assert!(start.elapsed() < PATIENCE, "{what}: {stats:#?}\n{}", self.log());
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// Waits until something holds.
+    pub fn wait_until(&self, what: &str, mut holds: impl FnMut(&Self) -> bool) {
+        let start = Instant::now();
+        while !holds(self) {
+            assert!(start.elapsed() < PATIENCE, "{what}: {}", self.log());
             std::thread::sleep(Duration::from_millis(5));
         }
     }
@@ -123,8 +193,7 @@ impl Running {
 
     /// Ends it as an operator does; its exit code.
     pub fn stop(mut self) -> i32 {
-        let pid = nix::unistd::Pid::from_raw(self.child.id() as i32);
-        nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGTERM).expect("it runs");
+        nix::sys::signal::kill(self.pid(), nix::sys::signal::Signal::SIGTERM).expect("it runs");
         self.child.wait().expect("it ends").code().unwrap_or(-1)
     }
 
@@ -141,4 +210,12 @@ impl Drop for Running {
         let _ended = self.child.kill();
         let _reaped = self.child.wait();
     }
+}
+
+/// Packets that were accepted, and neither sent nor dropped yet.
+fn on_their_way(stats: &Stats) -> i64 {
+    let lost = |lost: &TxDropped| lost.tx_full + lost.link_down + lost.tx_too_long;
+    let ports = stats.interfaces.iter().filter(|port| port.side != "divert");
+    let out: u64 = ports.map(|port| port.tx_packets + lost(&port.tx_dropped)).sum();
+    (stats.upstream.total.passed + stats.downstream.total.passed) as i64 - out as i64
 }

@@ -5,7 +5,7 @@ use crate::box_under_test::{PATIENCE, Running};
 use crate::{counted, put};
 use serde_json::Value;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 use weir::control::Request;
 use weir::run::stats::{InterfaceStats, Stats};
@@ -71,9 +71,13 @@ impl Wires {
     /// Starts Weir between the wires.
     fn start_weir(&self, folder: &Path) -> Running {
         let eal = format!("--no-huge -m 256 --no-pci --single-file-segments {}", self.eal(folder, self.weir));
-        let ports = ["lower", "upper", "divert"].map(|wire| [format!("--{wire}"), self.port(wire)]);
-        let args = [["--engine", "dpdk", "--eal", &eal].map(str::to_owned).as_slice(), &ports.concat()].concat();
-        Running::start_with(folder, "policy.weir", &args, |mut command| command.spawn())
+        let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
+        command.args(["run", "policy.weir", "--engine", "dpdk", "--eal", &eal]).current_dir(folder);
+        for wire in ["lower", "upper", "divert"] {
+            command.args([format!("--{wire}"), self.port(wire)]);
+        }
+        command.arg("--control").arg(folder.join("control.sock")).stdin(Stdio::null()).env("NO_COLOR", "1");
+        Running::spawn(folder, command, |mut command| command.spawn())
     }
 }
 

@@ -3,6 +3,8 @@
 //!
 //! ```text
 //! client 10.9.0.1 (c) ---- (lower) weir (upper) ---- (s) server 10.9.0.2
+//!                 (c1) --- (lower1)    (upper1) --- (s1)                      where there are two
+//!                               (divert) ---- (d) analyser
 //! ```
 
 use nix::sched::{CloneFlags, unshare};
@@ -56,7 +58,7 @@ impl Host {
     }
 
     /// Runs a program there with words parted by blanks; what it prints.
-    fn call(&self, program: &'static str, line: &str) -> String {
+    pub fn call(&self, program: &'static str, line: &str) -> String {
         let line = line.to_owned();
         self.run(move || {
             let output = Command::new(program).args(line.split_whitespace()).output();
@@ -67,43 +69,99 @@ impl Host {
         })
     }
 
-    fn ip(&self, line: &str) {
+    pub fn ip(&self, line: &str) {
         self.call("ip", line);
+    }
+
+    /// What `ip` knows of an interface.
+    pub fn link(&self, name: &str) -> serde_json::Value {
+        let printed = self.call("ip", &format!("-s -j link show dev {name}"));
+        let links: serde_json::Value = serde_json::from_str(&printed).expect("ip prints JSON");
+        links[0].clone()
     }
 }
 
-/// The three of them.
+/// What lies between the hosts.
+#[derive(Clone, Copy)]
+pub struct Wires {
+    /// From the client to the box, from the box to the server, from the box to the analyser.
+    pub lower: usize,
+    pub upper: usize,
+    pub divert: usize,
+    pub mtu: u32,
+    /// Queues of each interface, both ways.
+    pub queues: usize,
+}
+
+impl Default for Wires {
+    fn default() -> Self {
+        Wires { lower: 1, upper: 1, divert: 0, mtu: MTU, queues: 2 }
+    }
+}
+
+/// The names of so many interfaces.
+pub fn names(first: &str, count: usize) -> Vec<String> {
+    (0..count).map(|number| if number == 0 { first.to_owned() } else { format!("{first}{number}") }).collect()
+}
+
+/// All of them.
 pub struct Hosts {
     pub client: Host,
     pub weir: Host,
     pub server: Host,
+    pub analyser: Host,
 }
 
 impl Hosts {
     pub fn new() -> Self {
-        let hosts = Hosts { client: Host::new(), weir: Host::new(), server: Host::new() };
-        for (own, far, host, address) in [("lower", "c", &hosts.client, CLIENT), ("upper", "s", &hosts.server, SERVER)]
-        {
-            hosts.weir.ip(&format!(
-                "link add {own} mtu {MTU} numrxqueues 2 numtxqueues 2 type veth peer name {far} mtu {MTU}"
-            ));
-            hosts.weir.ip(&format!("link set {far} netns {}", host.namespace.display()));
-            hosts.weir.ip(&format!("link set {own} arp off up"));
+        Self::with(Wires::default())
+    }
+
+    pub fn with(wires: Wires) -> Self {
+        let hosts = Hosts { client: Host::new(), weir: Host::new(), server: Host::new(), analyser: Host::new() };
+        let ends = [
+            ("lower", "c", &hosts.client, wires.lower),
+            ("upper", "s", &hosts.server, wires.upper),
+            ("divert", "d", &hosts.analyser, wires.divert),
+        ];
+        for (own, far, host, count) in ends {
+            for (own, far) in names(own, count).iter().zip(names(far, count)) {
+                hosts.lay(wires, own, &far, host);
+            }
+        }
+        let ends = [(&hosts.client, "c", CLIENT, wires.lower), (&hosts.server, "s", SERVER, wires.upper)];
+        for (host, far, address, _) in ends.into_iter().filter(|(_, _, _, count)| *count > 0) {
             host.ip(&format!("addr add {address}/24 dev {far}"));
-            host.ip(&format!("link set {far} up"));
-            // On a real wire checksums are finished; on a virtual one the sender leaves that to nobody.
-            host.call("ethtool", &format!("-K {far} tx off"));
-            // Packets that a driver redirects reach a virtual wire's other end only if that polls.
-            host.call("ethtool", &format!("-K {far} gro on"));
         }
         hosts
     }
 
+    fn lay(&self, wires: Wires, own: &str, far: &str, host: &Host) {
+        let Wires { mtu, queues, .. } = wires;
+        let queues = format!("numrxqueues {queues} numtxqueues {queues}");
+        self.weir.ip(&format!("link add name {own} mtu {mtu} {queues} type veth peer name {far} mtu {mtu} {queues}"));
+        self.weir.ip(&format!("link set dev {far} netns {}", host.namespace.display()));
+        self.weir.ip(&format!("link set dev {own} arp off up"));
+        host.ip(&format!("link set dev {far} up"));
+        // On a real wire checksums are finished; on a virtual one the sender leaves that to nobody.
+        host.call("ethtool", &format!("-K {far} tx off"));
+        // Packets that a driver redirects reach a virtual wire's other end only if that polls.
+        host.call("ethtool", &format!("-K {far} gro on"));
+    }
+
+    /// What `ip` knows of an interface of the box.
+    pub fn link(&self, name: &str) -> serde_json::Value {
+        self.weir.link(name)
+    }
+
+    /// Whether an interface of the box is up, and so is its other end.
+    pub fn is_up(&self, name: &str) -> bool {
+        self.link(name)["operstate"] == "UP"
+    }
+
     /// Packets that a wire of the box took and lost, because the host at its other end did not look at them in time.
     pub fn lost_on(&self, name: &str) -> u64 {
-        let printed = self.weir.call("ip", &format!("-s -j link show {name}"));
-        let links: serde_json::Value = serde_json::from_str(&printed).expect("ip prints JSON");
-        links[0]["stats64"]["tx"]["dropped"].as_u64().expect("links count what they drop")
+        self.link(name)["stats64"]["tx"]["dropped"].as_u64().expect("links count what they drop")
     }
 
     /// Takes a wire of the box down or up.

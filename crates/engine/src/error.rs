@@ -71,6 +71,21 @@ pub enum EngineError {
         /// What the system said.
         source: io::Error,
     },
+    /// Another XDP program is attached where one of Weir's shall be.
+    #[error(
+        "interface {interface}: the XDP program {program} ({name}) is attached there, which is not Weir's to remove; \
+         `ip link set dev {interface} {mode} off` detaches it"
+    )]
+    ForeignXdp {
+        /// The interface.
+        interface: String,
+        /// Its number in the kernel.
+        program: u32,
+        /// Its name there; empty if it has none, or there is no right to ask.
+        name: String,
+        /// Where it runs, as ip-link(8) calls it.
+        mode: &'static str,
+    },
     /// DPDK does not start, or has no memory.
     #[error("dpdk: {problem}")]
     Dpdk {

@@ -17,6 +17,8 @@ pub struct Checked {
     pub limits: Vec<Limits>,
     /// What happens to packets before any rule.
     pub defaults: Defaults,
+    /// What the link does when Weir ends.
+    pub on_exit: OnExit,
     /// The base policy first, then the named postures.
     pub postures: Vec<Posture>,
     /// What is probably not meant.
@@ -118,6 +120,34 @@ pub enum Fallback {
     Decide(Action),
     /// The rules decide.
     Rules,
+}
+
+/// What the link does when nobody judges its packets any more, however that came.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OnExit {
+    /// Nothing passes.
+    #[default]
+    Block,
+    /// Everything passes, unjudged.
+    Forward,
+}
+
+impl OnExit {
+    /// Both.
+    pub const ALL: [OnExit; 2] = [OnExit::Block, OnExit::Forward];
+
+    /// The policy keyword.
+    pub const fn name(self) -> &'static str {
+        match self {
+            OnExit::Block => "block",
+            OnExit::Forward => "forward",
+        }
+    }
+
+    /// What the policy keyword means.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|on_exit| on_exit.name() == name)
+    }
 }
 
 /// A complete variant of the policy.

@@ -3,7 +3,7 @@
 mod check_support;
 
 use check_support::front;
-use weir_policy::checked::{Checked, Defaults, Effect, Fallback, Match};
+use weir_policy::checked::{Checked, Defaults, Effect, Fallback, Match, OnExit};
 use weir_policy::diag::render::{Style, render};
 use weir_policy::field::Subject;
 use weir_policy::syntax::NoIncludes;
@@ -196,4 +196,12 @@ fn bounds_are_errors() {
     let long = "#".repeat(weir_policy::syntax::TEXT_BYTES_MAX);
     assert_eq!(codes(&long), [""; 0]);
     assert_eq!(codes(&(long + "#")), ["E0112"]);
+}
+
+#[test]
+fn the_link_blocks_in_the_end_unless_told_to_forward() {
+    let said = |text: &str| policy(&format!("{text}\nupstream {{ drop }}\ndownstream {{ accept }}\n")).on_exit;
+    assert_eq!(said(""), OnExit::Block);
+    assert_eq!(said("on-exit block"), OnExit::Block);
+    assert_eq!(said("on-exit forward"), OnExit::Forward);
 }

@@ -56,6 +56,8 @@ struct Message {
 #[derive(Debug, Serialize)]
 struct Certificate {
     rules: usize,
+    /// What the link does when Weir ends: `forward`, `block`.
+    on_exit: &'static str,
     /// The file that layouts were chosen by, if not the compiler's own figures.
     costs: Option<String>,
     table_bytes: u64,
@@ -202,6 +204,7 @@ fn certify(policy: &Policy, options: &CheckOptions) -> Result<Certificate, Failu
     let tables: Vec<TableCost> = (0..).zip(&text.checked.tables).map(table).collect();
     let mut certificate = Certificate {
         rules: policy.program.rules.len(),
+        on_exit: policy.program.on_exit.name(),
         costs: options.costs.as_ref().map(|path| path.display().to_string()),
         table_bytes: images.iter().map(|image| image.as_bytes().len() as u64).sum(),
         tables,
@@ -314,11 +317,12 @@ fn describe(report: &Report) -> String {
     };
     let _ = writeln!(
         text,
-        "{}: valid{warnings}; {} rules, {} tables, {} in memory",
+        "{}: valid{warnings}; {} rules, {} tables, {} in memory; on exit {}",
         report.policy,
         certificate.rules,
         certificate.tables.len(),
-        report::bytes(certificate.table_bytes)
+        report::bytes(certificate.table_bytes),
+        certificate.on_exit
     );
     if !certificate.tables.is_empty() {
         let _ = writeln!(text, "\n  {:<20} {:>10} {:>7}  {:<10} {:>9}", "table", "entries", "labels", "layout", "size");

@@ -30,6 +30,9 @@ pub enum Command {
     Diff(DiffOptions),
     /// Run a policy between interfaces, until SIGINT or SIGTERM.
     Run(RunOptions),
+    /// Wait for the end of the Weir that has started it.
+    #[command(hide = true)]
+    Guard(GuardOptions),
     /// Ask a running Weir, and change what it does.
     Ctl(CtlOptions),
     /// Measure: the tables and figures of the papers as named scenarios.
@@ -224,6 +227,9 @@ pub struct RunOptions {
     /// Threads that move packets, each with a queue of every interface.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = workers)]
     pub workers: usize,
+    /// Take an interface down while there is no link opposite, so that its neighbour notices.
+    #[arg(long)]
+    pub carry_link: bool,
     /// Engine `dpdk`: what DPDK's environment is told, parted by blanks: `--vdev=net_memif0,role=client -a 0000:01:00.0`. Interfaces are the names
     /// of DPDK's ports then. Weir adds `--in-memory` (`--no-shconf` with `--no-huge`), `--no-telemetry` and a core (`-l`) unless something else is said
     /// about that.
@@ -235,6 +241,17 @@ pub struct RunOptions {
     /// The control socket.
     #[arg(long, value_name = "PATH", default_value = control::DEFAULT_PATH)]
     pub control: PathBuf,
+}
+
+/// `weir guard`
+#[derive(Debug, Args)]
+pub struct GuardOptions {
+    /// Interfaces towards the network.
+    #[arg(long, value_name = "IF", value_delimiter = ',', required = true)]
+    pub lower: Vec<String>,
+    /// Interfaces towards what is protected.
+    #[arg(long, value_name = "IF", value_delimiter = ',', required = true)]
+    pub upper: Vec<String>,
 }
 
 /// Threads that move packets, at most.

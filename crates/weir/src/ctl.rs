@@ -4,7 +4,7 @@ use crate::cli::{CtlCommand, CtlOptions};
 use crate::control::{Request, client};
 use crate::failure::Failure;
 use crate::report;
-use crate::run::stats::{DirectionStats, Stats, Status};
+use crate::run::stats::{DirectionStats, InterfaceStats, Stats, Status, TxDropped, WorkerStats};
 use serde_json::Value;
 use std::fmt::Write;
 
@@ -51,6 +51,10 @@ fn status(status: &Status) -> String {
     for access in &status.access {
         let _ = writeln!(text, "{access}");
     }
+    let _ = writeln!(text, "on exit {}", status.on_exit);
+    for interface in &status.taken_down {
+        let _ = writeln!(text, "{interface} is down, for there is no link opposite");
+    }
     if let Some(left) = status.confirm_left_s {
         let _ = writeln!(text, "goes back in {left:.0} s unless confirmed");
     }
@@ -69,30 +73,105 @@ fn stats(stats: &Stats) -> String {
         let DirectionStats { current, total } = direction;
         let _ = writeln!(
             text,
-            "{name}: {} packets ({} in total), {} passed, {} dropped, {} diverted",
+            "{name}: {} packets ({} in total), {} passed, {} dropped, {} diverted, {} sampled",
             report::grouped(current.packets),
             report::grouped(total.packets),
             report::grouped(current.passed),
             report::grouped(current.dropped),
-            report::grouped(current.diverted)
+            report::grouped(current.diverted),
+            report::grouped(current.sampled)
         );
         for (reason, packets) in &current.reasons {
             let _ = writeln!(text, "  {:>14}  {reason}", report::grouped(*packets));
         }
+        for table in &current.tables {
+            let _ = writeln!(text, "  {:>14}  by rules with @{}", report::grouped(table.packets), table.table);
+        }
     }
-    for port in &stats.interfaces {
-        let dropped = &port.tx_dropped;
-        let lost = dropped.tx_full + dropped.link_down + dropped.tx_too_long + dropped.no_divert;
+    let busy = |worker: &&WorkerStats| worker.upstream.current.packets + worker.downstream.current.packets > 0;
+    // One worker has everything.
+    for worker in stats.workers.iter().filter(|_| stats.workers.len() > 1).filter(busy) {
         let _ = writeln!(
             text,
-            "{} ({}): {} received, {} sent, {} missed, {} not sent",
-            port.interface,
-            port.side,
-            report::grouped(port.rx_packets),
-            report::grouped(port.tx_packets),
-            report::grouped(port.rx_missed),
-            report::grouped(lost)
+            "worker {}: {} packets upstream, {} downstream",
+            worker.worker,
+            report::grouped(worker.upstream.current.packets),
+            report::grouped(worker.downstream.current.packets)
         );
     }
+    stats.interfaces.iter().for_each(|port| text += &interface(port));
     text
+}
+
+fn interface(port: &InterfaceStats) -> String {
+    let TxDropped { tx_full, link_down, tx_too_long, no_divert } = port.tx_dropped;
+    let mut text = format!(
+        "{} ({}): {} received, {} sent",
+        port.interface,
+        port.side,
+        report::grouped(port.rx_packets),
+        report::grouped(port.tx_packets)
+    );
+    let losses = [
+        ("missed", port.rx_missed),
+        ("not sent: tx-full", tx_full),
+        ("not sent: link-down", link_down),
+        ("not sent: tx-too-long", tx_too_long),
+        ("not diverted: no-divert", no_divert),
+    ];
+    for (what, packets) in losses.into_iter().filter(|(_, packets)| *packets > 0) {
+        let _ = write!(text, ", {} {what}", report::grouped(packets));
+    }
+    text + "\n"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::stats;
+    use serde_json::json;
+
+    #[test]
+    fn stats_are_told_in_words() {
+        let outcome = json!({ "packets": 1234, "bytes": 99, "passed": 1000, "dropped": 234, "diverted": 0 });
+        let tally = |packets: u64| {
+            json!({ "packets": packets, "bytes": 99, "passed": 1000, "dropped": 234, "diverted": 0, "sampled": 7, "rules": [],
+                "reasons": { "no-match": 1000, "edge.weir:9": 234 }, "tables": [{ "table": "bad", "packets": 234, "bytes": 9 }] })
+        };
+        let both = |current: &serde_json::Value, total: serde_json::Value| {
+            let mut both = current.clone();
+            both["total"] = total;
+            both
+        };
+        let worker = |number: u64| {
+            let share = both(&outcome, outcome.clone());
+            json!({ "worker": number, "upstream": share, "downstream": share, "interfaces": [] })
+        };
+        let direction = both(&tally(1234), tally(5000));
+        let value = json!({
+            "upstream": direction, "downstream": direction, "workers": [worker(0), worker(1)],
+            "interfaces": [{
+                "interface": "eth0", "side": "lower", "rx_packets": 1234, "rx_bytes": 99, "tx_packets": 5, "tx_bytes": 6, "rx_missed": 2,
+                "sampled": 0, "tx_dropped": { "tx-full": 0, "link-down": 3, "tx-too-long": 0, "no-divert": 0 },
+            }],
+        });
+        let text = stats(&serde_json::from_value(value).expect("stats"));
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(
+            lines[..4],
+            [
+                "upstream: 1,234 packets (5,000 in total), 1,000 passed, 234 dropped, 0 diverted, 7 sampled",
+                "             234  edge.weir:9",
+                "           1,000  no-match",
+                "             234  by rules with @bad",
+            ]
+        );
+        assert_eq!(
+            lines[8..],
+            [
+                "worker 0: 1,234 packets upstream, 1,234 downstream",
+                "worker 1: 1,234 packets upstream, 1,234 downstream",
+                "eth0 (lower): 1,234 received, 5 sent, 2 missed, 3 not sent: link-down",
+            ]
+        );
+    }
 }

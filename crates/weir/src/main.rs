@@ -14,6 +14,7 @@ fn main() -> ExitCode {
         Command::Why(options) => why::run(&options),
         Command::Diff(options) => diff::run(&options),
         Command::Run(options) => run::run(&options),
+        Command::Guard(options) => run::guard::process::run(&options),
         Command::Ctl(options) => ctl::run(&options),
         Command::Bench(options) => bench::run(&options),
     };

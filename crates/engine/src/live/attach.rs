@@ -11,6 +11,7 @@ use std::ptr::null;
 use libbpf_rs::libbpf_sys::{BPF_XDP, bpf_link_create, bpf_link_create_opts, bpf_link_update};
 
 use crate::EngineError;
+use crate::live::{bypass, promiscuous};
 
 /// linux/if_link.h
 const XDP_FLAGS_SKB_MODE: u32 = 1 << 1;
@@ -28,18 +29,23 @@ pub enum Mode {
 /// A program on one interface, detached when dropped.
 pub struct Attached {
     link: OwnedFd,
+    /// Drivers run programs on what the card takes.
+    _promiscuous: OwnedFd,
     interface: String,
     /// How the driver runs it.
     pub mode: Mode,
 }
 
 impl Attached {
-    /// Attaches a program to the interface of that index; `interface` is its name, for messages.
+    /// Attaches a program to the interface of that index, which takes packets for others then; `interface` is its name, for messages. A
+    /// bypass that stands there goes.
     ///
     /// # Errors
-    /// Another program is attached there (EBUSY), or there is no right to.
+    /// Another program is attached there, or there is no right to.
     pub fn attach(interface: &str, index: u32, program: impl AsFd) -> Result<Self, EngineError> {
         let program = program.as_fd().as_raw_fd();
+        // Before a bypass that sees to it goes.
+        let promiscuous = promiscuous::hold(index).map_err(|source| failed(interface, source))?;
         let link = |flags| {
             let options = bpf_link_create_opts {
                 sz: size_of::<bpf_link_create_opts>() as _,
@@ -50,12 +56,18 @@ impl Attached {
             owned(unsafe { bpf_link_create(program, index as c_int, BPF_XDP, &raw const options) })
         };
         let not_known = |error: &io::Error| matches!(error.raw_os_error(), Some(libc::EOPNOTSUPP | libc::EINVAL));
-        let attached = match link(XDP_FLAGS_DRV_MODE) {
+        let attach = || match link(XDP_FLAGS_DRV_MODE) {
             Err(error) if not_known(&error) => link(XDP_FLAGS_SKB_MODE).map(|link| (link, Mode::Generic)),
             attached => attached.map(|link| (link, Mode::Native)),
         };
+        let taken = |error: &io::Error| matches!(error.raw_os_error(), Some(libc::EBUSY | libc::EEXIST));
+        let attached = match attach() {
+            // At the last moment: until then everything passed.
+            Err(error) if taken(&error) && bypass::lift(interface, index)? => attach(),
+            attached => attached,
+        };
         let (link, mode) = attached.map_err(|source| failed(interface, source))?;
-        Ok(Attached { link, interface: interface.to_owned(), mode })
+        Ok(Attached { link, _promiscuous: promiscuous, interface: interface.to_owned(), mode })
     }
 
     /// The interface.

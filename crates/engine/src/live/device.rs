@@ -5,12 +5,20 @@ use std::mem::zeroed;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 use rustix::io::Errno;
-use rustix::net::{AddressFamily, SocketType, netdevice, socket};
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, netdevice, recv, send, socket_with};
 
 use crate::EngineError;
 
 /// `ETHTOOL_GCHANNELS`
 const GET_CHANNELS: u32 = 0x3c;
+
+/// Bytes of `struct nlmsghdr`.
+const HEADER_BYTES: usize = 16;
+/// More than the kernel answers with: an error, the message that it is about, and a few words.
+const ANSWER_BYTES_MAX: usize = 1024;
+
+/// `ETHTOOL_GLINK`
+const GET_LINK: u32 = 0xa;
 
 /// `ETHTOOL_GFLAGS`, and the flag of cards that take VLAN tags off what they receive.
 const GET_FLAGS: u32 = 0x25;
@@ -62,7 +70,7 @@ impl Device {
     /// There is none.
     pub fn open(name: &str) -> Result<Self, EngineError> {
         let failed = |errno: Errno| EngineError::Interface { interface: name.to_owned(), source: errno.into() };
-        let asked = socket(AddressFamily::INET, SocketType::DGRAM, None).map_err(failed)?;
+        let asked = any_socket().map_err(failed)?;
         let index = netdevice::name_to_index(&asked, name).map_err(failed)?;
         Ok(Device { name: name.to_owned(), index, asked })
     }
@@ -87,13 +95,38 @@ impl Device {
     /// # Errors
     /// It was removed.
     pub fn state(&self) -> Result<State, EngineError> {
-        let mut request = self.request().map_err(|_| self.failed(io::Error::other("it was removed")))?;
-        let known = self.ask(libc::SIOCGIFFLAGS as _, &mut request);
-        known.map_err(|_| self.failed(io::Error::other("it was removed")))?;
         const UP: i32 = libc::IFF_UP | libc::IFF_RUNNING;
-        // SAFETY: SIOCGIFFLAGS fills this field.
-        let flags = i32::from(unsafe { request.ifr_ifru.ifru_flags });
+        let flags = self.flags().map_err(|_| self.failed(io::Error::other("it was removed")))?;
         Ok(if flags & UP == UP { State::Up } else { State::Down })
+    }
+
+    /// Its flags, as netdevice(7) has them.
+    pub fn flags(&self) -> io::Result<i32> {
+        let mut request = self.request()?;
+        self.ask(libc::SIOCGIFFLAGS as _, &mut request)?;
+        // SAFETY: SIOCGIFFLAGS fills this field.
+        Ok(i32::from(unsafe { request.ifr_ifru.ifru_flags }))
+    }
+
+    /// Sets those of its flags that are in `mask`, and touches no other: whoever else changes some in this moment is not undone.
+    /// With no mask, only the right to is asked for.
+    pub fn set_flags(&self, flags: i32, mask: i32) -> io::Result<()> {
+        let route = socket_with(AddressFamily::NETLINK, SocketType::RAW, SocketFlags::CLOEXEC, None)?;
+        send(&route, &set_link(self.index, flags, mask), SendFlags::empty())?;
+        let mut answer = [0; ANSWER_BYTES_MAX];
+        let (bytes, _) = recv(&route, &mut answer, RecvFlags::empty())?;
+        match answer[..bytes].get(HEADER_BYTES..HEADER_BYTES + size_of::<i32>()) {
+            Some(&[a, b, c, d]) => match i32::from_ne_bytes([a, b, c, d]) {
+                0 => Ok(()),
+                error => Err(io::Error::from_raw_os_error(-error)),
+            },
+            _ => Err(io::Error::from(io::ErrorKind::UnexpectedEof)),
+        }
+    }
+
+    /// What the driver says of its wire; not all can be asked.
+    pub fn carrier(&self) -> io::Result<bool> {
+        self.value(GET_LINK).map(|link| link != 0)
     }
 
     /// Bytes that follow the link header, at most.
@@ -110,22 +143,36 @@ impl Device {
     /// Its receive queues. Drivers that do not know the question have one.
     pub fn queues(&self) -> u32 {
         let mut channels = Channels { cmd: GET_CHANNELS, ..Channels::default() };
-        let asked = self.request().and_then(|mut request| {
-            request.ifr_ifru.ifru_data = (&raw mut channels).cast();
-            self.ask(libc::SIOCETHTOOL as _, &mut request)
-        });
-        let queues = if asked.is_ok() { channels.combined_count + channels.rx_count } else { 1 };
+        // SAFETY: the structure of this question.
+        let queues = if unsafe { self.ask_ethtool(&mut channels) }.is_ok() {
+            channels.combined_count + channels.rx_count
+        } else {
+            1
+        };
         queues.max(1)
     }
 
     /// Whether it takes VLAN tags off packets, and notes them where XDP programs do not look.
     pub fn takes_tags_off(&self) -> bool {
-        let mut flags = Value { cmd: GET_FLAGS, data: 0 };
-        let asked = self.request().and_then(|mut request| {
-            request.ifr_ifru.ifru_data = (&raw mut flags).cast();
-            self.ask(libc::SIOCETHTOOL as _, &mut request)
-        });
-        asked.is_ok() && flags.data & FLAG_RXVLAN != 0
+        self.value(GET_FLAGS).is_ok_and(|flags| flags & FLAG_RXVLAN != 0)
+    }
+
+    /// The driver's answer to a question that has a word for an answer.
+    fn value(&self, cmd: u32) -> io::Result<u32> {
+        let mut value = Value { cmd, data: 0 };
+        // SAFETY: the structure of questions that have a word for an answer.
+        unsafe { self.ask_ethtool(&mut value)? };
+        Ok(value.data)
+    }
+
+    /// Asks the driver.
+    ///
+    /// # Safety
+    /// The question is a structure of linux/ethtool.h that begins with the word that says which, and has room for all that the answer fills.
+    pub(super) unsafe fn ask_ethtool<T>(&self, question: &mut T) -> io::Result<()> {
+        let mut request = self.request()?;
+        request.ifr_ifru.ifru_data = (&raw mut *question).cast();
+        self.ask(libc::SIOCETHTOOL as _, &mut request)
     }
 
     /// A request about the interface, under the name that it has now.
@@ -149,11 +196,38 @@ impl Device {
     }
 }
 
+/// A message to the kernel (rtnetlink(7)) that sets some of an interface's flags, to be answered with an error of 0 or another.
+///
+/// ```text
+/// struct nlmsghdr   u32 length | u16 type | u16 flags | u32 sequence | u32 port
+/// struct ifinfomsg  u8 family | u8 - | u16 type | i32 index | u32 flags | u32 mask
+/// ```
+fn set_link(index: u32, flags: i32, mask: i32) -> [u8; HEADER_BYTES + 16] {
+    const KIND_AND_FLAGS: u32 =
+        u32::from_ne_bytes(pair(libc::RTM_NEWLINK, (libc::NLM_F_REQUEST | libc::NLM_F_ACK) as u16));
+    let mut message = [0; HEADER_BYTES + 16];
+    let words = [message.len() as u32, KIND_AND_FLAGS, 1, 0, 0, index, (flags & mask) as u32, mask as u32];
+    for (to, word) in message.chunks_exact_mut(4).zip(words) {
+        to.copy_from_slice(&word.to_ne_bytes());
+    }
+    message
+}
+
+/// Two half words as they lie in memory.
+const fn pair(first: u16, second: u16) -> [u8; 4] {
+    let ([a, b], [c, d]) = (first.to_ne_bytes(), second.to_ne_bytes());
+    [a, b, c, d]
+}
+
+/// Programs that this one starts do not inherit it.
+fn any_socket() -> Result<OwnedFd, Errno> {
+    socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)
+}
+
 /// Whether there is an interface of that number.
 pub(crate) fn exists(index: u32) -> bool {
-    let any = socket(AddressFamily::INET, SocketType::DGRAM, None);
     // Without a socket nobody knows; it was there when it was opened.
-    any.map_or(true, |any| netdevice::index_to_name_inlined(&any, index).is_ok())
+    any_socket().map_or(true, |any| netdevice::index_to_name_inlined(&any, index).is_ok())
 }
 
 #[cfg(test)]

@@ -14,13 +14,20 @@
 pub mod afpacket;
 pub mod afxdp;
 pub mod attach;
+pub mod bypass;
 pub mod datapath;
 mod device;
 mod divert;
 #[cfg(feature = "dpdk")]
 pub mod dpdk;
 pub mod lane;
+pub mod link;
 pub mod memory;
+mod promiscuous;
+mod redirect;
+mod resident;
+mod rss;
+pub mod tap;
 mod worker;
 mod workers;
 pub mod xdp;

@@ -13,7 +13,7 @@ use super::failed;
 use super::plain::PlainPrograms;
 use super::stream::SOURCES_MAX;
 use crate::EngineError;
-use crate::clang::{BpfShape, Clang};
+use crate::clang::{BpfObject, BpfShape, Clang};
 
 /// The program.
 const NAME: &str = "weir_generate";
@@ -30,20 +30,27 @@ pub struct Generator {
 }
 
 impl Generator {
-    /// A generator of `frame`, Ethernet and IPv4 without tags, that goes through `sources` (host byte order) again and again and sends out of
-    /// the interface of that index.
+    /// Compiles the program.
     ///
     /// # Errors
-    /// clang or the kernel refuses the program.
+    /// clang fails.
+    pub fn compile(clang: &Clang) -> Result<BpfObject, EngineError> {
+        let shape = BpfShape { table_bytes: vec![], counters: 1 };
+        Ok(clang.bpf("generate", "#include \"generate.h\"\n", &shape)?.object)
+    }
+
+    /// A generator of `frame`, Ethernet and IPv4 without tags, that goes through `sources` (host byte order) again and again and sends out of
+    /// the interface of that index. `object` is what [`Generator::compile`] made.
+    ///
+    /// # Errors
+    /// The kernel refuses the program.
     ///
     /// # Panics
     /// If the frame is longer than 2048 bytes, or there is no source or more than [`SOURCES_MAX`].
-    pub fn load(clang: &Clang, interface: u32, frame: &[u8], sources: &[u32]) -> Result<Self, EngineError> {
+    pub fn load(object: &BpfObject, interface: u32, frame: &[u8], sources: &[u32]) -> Result<Self, EngineError> {
         assert!(frame.len() <= FRAME_BYTES_MAX, "a frame has at most {FRAME_BYTES_MAX} bytes");
         assert!((1..=SOURCES_MAX).contains(&sources.len()), "1 to {SOURCES_MAX} sources");
-        let shape = BpfShape { table_bytes: vec![], counters: 64 };
-        let object = clang.bpf("generate", "#include \"generate.h\"\n", &shape)?.object;
-        let programs = PlainPrograms::load("generate", &object)?;
+        let programs = PlainPrograms::load("generate", object)?;
         programs.fill_stream(sources)?;
         let context = [0, frame.len() as u32, 0, interface, 0, 0];
         Ok(Generator { programs, frame: frame.to_owned(), context })

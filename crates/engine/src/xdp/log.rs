@@ -16,7 +16,7 @@ thread_local! {
 }
 
 /// Runs `load` and returns what was said on this thread meanwhile. Nothing reaches stderr.
-pub(super) fn listen<T>(load: impl FnOnce() -> T) -> (T, String) {
+pub(crate) fn listen<T>(load: impl FnOnce() -> T) -> (T, String) {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         set_print(Some((PrintLevel::Warn, |_, message| {

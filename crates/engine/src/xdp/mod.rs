@@ -7,7 +7,7 @@
 
 pub mod generate;
 pub(crate) mod load;
-mod log;
+pub(crate) mod log;
 pub mod plain;
 mod replay;
 pub mod stream;

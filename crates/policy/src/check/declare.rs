@@ -1,8 +1,8 @@
 //! Names first: what the policy declares, once each, and the parts that are not rules.
 
 use super::define::Definition;
-use super::{Checker, Declared, POSTURES_MAX, TABLES_MAX, Tables};
-use crate::checked::{Defaults, Fallback, LimitsId, Posture, Rule, TableId};
+use super::{Checker, Declared, POSTURES_MAX, TABLES_MAX, Tables, nearest};
+use crate::checked::{Defaults, Fallback, LimitsId, OnExit, Posture, Rule, TableId};
 use crate::diag::Diagnostic;
 use crate::source::{FileId, SourceMap, Span};
 use crate::syntax::tree::{self, Direction, Item, Name, Way};
@@ -89,6 +89,11 @@ impl<'a> Checker<'a> {
             "fragment" => fallback.map(|fallback| defaults.fragment = fallback),
             "ip-options" => fallback.map(|fallback| defaults.ip_options = fallback),
             "no-match" => action.map(|action| defaults.no_match = action),
+            "on-exit" => {
+                let diagnostic = Diagnostic::error("E0113", kind.span, "`on-exit` is no default");
+                self.report(diagnostic.help(format!("write `on-exit {}` outside of `defaults`", what.text)));
+                return;
+            }
             other => {
                 let message = format!("there is no default for `{other}`");
                 let help = format!("there are defaults for {}", DEFAULT_KINDS.join(", "));
@@ -106,6 +111,26 @@ impl<'a> Checker<'a> {
             };
             self.report(Diagnostic::error("E0317", what.span, message).help(help));
         }
+    }
+
+    /// What happens to the link in the end, which is said once.
+    pub(super) fn on_exit(&mut self) -> OnExit {
+        let mut said: Option<(Span, OnExit)> = None;
+        for item in self.items.clone() {
+            let Item::OnExit(tree::OnExit { span, what }) = item else { continue };
+            if let Some((first, _)) = said {
+                let diagnostic = Diagnostic::error("E0210", *span, "`on-exit` is said twice").note(first, "first here");
+                self.report(diagnostic.help("all directions and postures share one: keep the one that is meant"));
+                continue;
+            }
+            let meant = OnExit::from_name(&what.text);
+            if meant.is_none() {
+                let message = format!("`on-exit` cannot be `{}`", what.text);
+                self.report(Diagnostic::error("E0319", what.span, message).help(meant_by(&what.text)));
+            }
+            said = Some((*span, meant.unwrap_or_default()));
+        }
+        said.map(|(_, on_exit)| on_exit).unwrap_or_default()
     }
 
     /// The base policy and the named postures, with their rules.
@@ -177,6 +202,19 @@ impl<'a> Checker<'a> {
             self.warn_of_reach(direction, &rules);
         }
         rules
+    }
+}
+
+/// What somebody who wrote `on-exit word` may have meant.
+fn meant_by(word: &str) -> String {
+    let known = match word {
+        "accept" | "pass" | "open" | "bypass" => Some(OnExit::Forward.name()),
+        "drop" | "deny" | "close" | "closed" => Some(OnExit::Block.name()),
+        _ => nearest(word, OnExit::ALL.map(OnExit::name)),
+    };
+    match known {
+        Some(known) => format!("did you mean `{known}`?"),
+        None => "write `forward`: everything passes unjudged when Weir ends; or `block`: nothing does".to_owned(),
     }
 }
 

@@ -59,6 +59,7 @@ pub fn check(parsed: &Parsed, sources: &SourceMap, catalog: &dyn Catalog) -> Res
     let tables = checker.tables(catalog);
     let limits = checker.limits();
     let defaults = checker.defaults();
+    let on_exit = checker.on_exit();
     let postures = checker.postures(sources, &tables);
     if !checker.has_errors() {
         checker.warn_of_unused();
@@ -75,7 +76,7 @@ pub fn check(parsed: &Parsed, sources: &SourceMap, catalog: &dyn Catalog) -> Res
     if diagnostics.iter().any(|d| d.severity == Severity::Error) {
         return Err(diagnostics);
     }
-    Ok(Checked { name: policy_name(sources), tables, limits, defaults, postures, warnings: diagnostics })
+    Ok(Checked { name: policy_name(sources), tables, limits, defaults, on_exit, postures, warnings: diagnostics })
 }
 
 /// The main file's name without directory and extension.

@@ -28,6 +28,7 @@ pub fn lower(policy: &Checked, sources: &SourceMap, model: &CostModel) -> Lowere
     let mut program = Program {
         name: policy.name.clone(),
         defaults: policy.defaults,
+        on_exit: policy.on_exit,
         slots: slots.collect(),
         rules: Vec::new(),
         chains: Vec::new(),

@@ -4,13 +4,14 @@
 //! the rule's effects and, if it has a verdict, ends the chain. Tests read the packet and change nothing, so passes may merge, move
 //! and drop them; `eval` runs the tree as it stands and is what every backend answers to.
 
+mod asked;
 pub mod eval;
 pub mod lower;
 pub mod parse;
 pub mod print;
 pub mod verify;
 
-pub use crate::checked::{Defaults, Fallback, LabelId, ValueSet};
+pub use crate::checked::{Defaults, Fallback, LabelId, OnExit, ValueSet};
 use crate::field::{Field, Guard, Subject};
 use weir_abi::{Action, Family, Layout};
 
@@ -33,6 +34,8 @@ pub struct Program {
     pub name: String,
     /// What happens before any rule.
     pub defaults: Defaults,
+    /// What the link does when Weir ends.
+    pub on_exit: OnExit,
     /// Tables.
     pub slots: Vec<Slot>,
     /// Rules of all chains.

@@ -1,7 +1,7 @@
 //! Reads printed IR back. For tests and for those who want to hand a backend a program of their own.
 
-use super::{Chain, Defaults, Direction, Effect, Fallback, Find, FindId, LabelId, Node, Program, Rule, RuleId, Slot};
-use super::{SlotId, Test, ValueSet, Wanted, print, verify};
+use super::{Chain, Defaults, Direction, Effect, Fallback, Find, FindId, LabelId, Node, OnExit, Program, Rule, RuleId};
+use super::{Slot, SlotId, Test, ValueSet, Wanted, print, verify};
 use crate::field::{Field, Guard, Raw, RawBase, Subject};
 use std::net::{Ipv4Addr, Ipv6Addr};
 use weir_abi::{Action, Family, Layout};
@@ -11,8 +11,14 @@ use weir_abi::{Action, Family, Layout};
 /// # Errors
 /// `line N: what is wrong`, or what `verify` found.
 pub fn parse(text: &str) -> Result<Program, String> {
-    let mut program =
-        Program { name: String::new(), defaults: Defaults::default(), slots: vec![], rules: vec![], chains: vec![] };
+    let mut program = Program {
+        name: String::new(),
+        defaults: Defaults::default(),
+        on_exit: OnExit::default(),
+        slots: vec![],
+        rules: vec![],
+        chains: vec![],
+    };
     let mut lines = Vec::new();
     for (index, line) in text.split_terminator('\n').enumerate() {
         let content = line.trim_start_matches(' ');
@@ -34,6 +40,7 @@ pub fn parse(text: &str) -> Result<Program, String> {
                 Some(())
             }
             "defaults" => defaults(words).map(|defaults| program.defaults = defaults),
+            "on-exit" => OnExit::from_name(words).map(|on_exit| program.on_exit = on_exit),
             "slot" => slot(words).map(|slot| program.slots.push(slot)),
             "rule" => rule(words).map(|rule| program.rules.push(rule)),
             "chain" => chain(words, &mut rest)?.map(|chain| program.chains.push(chain)),

@@ -3,6 +3,7 @@
 //! ```text
 //! program edge
 //! defaults malformed drop, arp accept, not-ip drop, fragment rules, ip-options rules, no-match accept
+//! on-exit block
 //! slot 0 admin ip4 exact-set
 //! slot 1 allowed+bad ip4 exact-sets
 //! rule 0 edge.weir:12 [accept] ip saddr @admin tcp dport { 22, 443 } accept
@@ -36,6 +37,7 @@ impl Display for Program {
             fallback(defaults.ip_options),
             defaults.no_match.name()
         )?;
+        writeln!(f, "on-exit {}", self.on_exit.name())?;
         for (index, slot) in self.slots.iter().enumerate() {
             writeln!(f, "slot {index} {} {} {}", slot.name(), family(slot.family), slot.layout.name())?;
         }

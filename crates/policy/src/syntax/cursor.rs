@@ -14,8 +14,8 @@ pub(super) struct Reported;
 pub(super) type Parse<T> = Result<T, Reported>;
 
 /// Words that begin an item or a direction and stand nowhere else at the beginning of a line.
-pub(super) const ITEM_WORDS: [&str; 8] =
-    ["table", "limits", "define", "include", "defaults", "upstream", "downstream", "posture"];
+pub(super) const ITEM_WORDS: [&str; 9] =
+    ["table", "limits", "define", "include", "defaults", "on-exit", "upstream", "downstream", "posture"];
 
 pub(super) struct Cursor<'a> {
     file: FileId,
@@ -128,6 +128,7 @@ impl<'a> Cursor<'a> {
             "define" => self.kind_ahead(1) == TokenKind::Word && self.kind_ahead(2) == TokenKind::Assign,
             "include" => self.kind_ahead(1) == TokenKind::String,
             "upstream" | "downstream" | "defaults" => self.kind_ahead(1) == TokenKind::OpenBrace,
+            "on-exit" => self.kind_ahead(1) == TokenKind::Word,
             _ => self.kind_ahead(1) == TokenKind::Word && self.kind_ahead(2) == TokenKind::OpenBrace,
         }
     }

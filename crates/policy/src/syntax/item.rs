@@ -1,9 +1,10 @@
-//! Items: tables, limits, definitions, defaults, directions, postures.
+//! Items: tables, limits, definitions, defaults, what happens in the end, directions, postures.
 
 use super::cursor::{Cursor, ITEM_WORDS, Parse, Reported};
 use super::token::TokenKind;
 use super::tree::{
-    Defaults, Define, Direction, Element, Include, Item, Limits, ListFile, Name, Posture, Table, TableSetting, Way,
+    Defaults, Define, Direction, Element, Include, Item, Limits, ListFile, Name, OnExit, Posture, Table, TableSetting,
+    Way,
 };
 use super::{foreign, rule, value};
 use crate::diag::Diagnostic;
@@ -43,6 +44,7 @@ fn item(cursor: &mut Cursor) -> Parse<Item> {
         Some("table") => table(cursor).map(Item::Table),
         Some("limits") => limits(cursor).map(Item::Limits),
         Some("defaults") => defaults(cursor).map(Item::Defaults),
+        Some("on-exit") => on_exit(cursor).map(Item::OnExit),
         Some("upstream" | "downstream") => direction(cursor).map(Item::Direction),
         Some("posture") => posture(cursor).map(Item::Posture),
         Some(word) => Err(unknown_item(cursor, word)),
@@ -224,7 +226,8 @@ fn defaults(cursor: &mut Cursor) -> Parse<Defaults> {
     let keyword = cursor.bump();
     let open = cursor.open_block("`defaults`")?;
     let mut entries = Vec::new();
-    while cursor.block_goes_on(open, &[]) {
+    // `on-exit` is taken for a default, and refused as one.
+    while cursor.block_goes_on(open, &["on-exit"]) {
         match default_entry(cursor) {
             Ok(entry) => {
                 entries.push(entry);
@@ -239,6 +242,12 @@ fn defaults(cursor: &mut Cursor) -> Parse<Defaults> {
 fn default_entry(cursor: &mut Cursor) -> Parse<(Name, Name)> {
     let kind = cursor.name("a kind of packet")?;
     Ok((kind, cursor.name("accept, drop, divert or rules")?))
+}
+
+fn on_exit(cursor: &mut Cursor) -> Parse<OnExit> {
+    let keyword = cursor.bump();
+    let what = cursor.name("`forward` or `block` after `on-exit`")?;
+    Ok(OnExit { span: keyword.to(what.span), what })
 }
 
 fn direction(cursor: &mut Cursor) -> Parse<Direction> {
@@ -257,7 +266,13 @@ fn posture(cursor: &mut Cursor) -> Parse<Posture> {
     let name = cursor.name("a name after `posture`")?;
     let open = cursor.open_block("the posture's name")?;
     let mut directions = Vec::new();
-    while cursor.block_goes_on(open, &["upstream", "downstream"]) {
+    while cursor.block_goes_on(open, &["upstream", "downstream", "on-exit"]) {
+        if cursor.is_word("on-exit") {
+            let diagnostic = cursor.unexpected_here("`upstream { ... }` or `downstream { ... }`");
+            cursor.report(diagnostic.help("one `on-exit` holds for all postures: write it outside of them"));
+            cursor.skip_statement();
+            continue;
+        }
         if !matches!(cursor.word(), Some("upstream" | "downstream")) {
             cursor.unexpected("`upstream { ... }` or `downstream { ... }`");
             cursor.skip_statement();

@@ -62,6 +62,8 @@ pub enum Item {
     Limits(Limits),
     /// `defaults { ... }`
     Defaults(Defaults),
+    /// `on-exit forward`
+    OnExit(OnExit),
     /// `upstream { ... }`
     Direction(Direction),
     /// `posture calm { ... }`
@@ -293,6 +295,15 @@ pub struct Defaults {
     pub span: Span,
     /// Kind of packet and what happens to it.
     pub entries: Vec<(Name, Name)>,
+}
+
+/// `on-exit forward`
+#[derive(Clone, Debug)]
+pub struct OnExit {
+    /// The whole item.
+    pub span: Span,
+    /// What the link does then: `forward` or `block`, or anything else that was written.
+    pub what: Name,
 }
 
 /// The two ways through the box.

@@ -68,7 +68,7 @@ const SCENARIOS: &[Scenario] = &[
         name: "live",
         paper: "RFPF Fig. 4: 28 Mpps forwarded and 29.8 dropped on one core of 3.6 GHz, 7.3 and 11.5 by the paper's XDP programs",
         run: live::run,
-        plot: |title, rows| plot::bars(title, "cpu_ns_per_packet", rows),
+        plot: live::plot,
         picks: Picks::Engines,
     },
     Scenario {

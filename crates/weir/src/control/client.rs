@@ -3,7 +3,7 @@
 use super::{Answer, Request};
 use crate::failure::Failure;
 use serde_json::Value;
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, ErrorKind, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 
@@ -18,7 +18,11 @@ pub fn ask(path: &Path, request: &Request) -> Result<Value, Failure> {
     let mut stream = UnixStream::connect(path).map_err(|error| failed(&error))?;
     let mut line = serde_json::to_string(request).expect("a request is JSON");
     line.push('\n');
-    stream.write_all(line.as_bytes()).map_err(|error| failed(&error))?;
+    match stream.write_all(line.as_bytes()) {
+        // Whoever does not let us ask says why, and hangs up.
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => {}
+        written => written.map_err(|error| failed(&error))?,
+    }
     let mut answer = String::new();
     BufReader::new(stream).read_line(&mut answer).map_err(|error| failed(&error))?;
     match serde_json::from_str(&answer) {

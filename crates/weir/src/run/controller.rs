@@ -1,14 +1,13 @@
 //! The generations of a running policy: one decides, others stand ready.
 
 use crate::failure::Failure;
+use crate::run::account::Account;
 use crate::run::generation::Generation;
-use crate::run::stats::{DirectionStats, InterfaceStats, Stats, Status};
-use crate::run::tally::Tally;
+use crate::run::guard::Guard;
+use crate::run::stats::{Stats, Status};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use weir_abi::Counter;
-use weir_engine::live::{Counts, Datapath};
-use weir_policy::ir::Direction;
+use weir_engine::live::Datapath;
 
 /// Generations kept beside the active one and the one before it; the oldest go first.
 const READY_MAX: usize = 8;
@@ -33,6 +32,8 @@ struct Trial {
 /// Who decides, who stands ready, and what was counted.
 pub struct Controller<D: Datapath> {
     datapath: D,
+    /// Is told what happens to the link in the end.
+    guard: Arc<Guard>,
     started: Instant,
     next_id: u64,
     activations: u64,
@@ -41,17 +42,17 @@ pub struct Controller<D: Datapath> {
     /// Who decided before: what `rollback` goes back to.
     before: Option<Office<D::Code>>,
     trial: Option<Trial>,
-    /// What was counted by those who are out of office.
-    past: [Tally; 2],
+    account: Account,
 }
 
 impl<D: Datapath> Controller<D> {
     /// Takes over a datapath that was started with the generation and its base policy.
-    pub fn new(datapath: D, mut first: Generation<D::Code>) -> Self {
+    pub fn new(datapath: D, mut first: Generation<D::Code>, guard: Arc<Guard>) -> Self {
         first.id = 1;
         let generation = Arc::new(first);
         Controller {
             datapath,
+            guard,
             started: Instant::now(),
             next_id: 2,
             activations: 1,
@@ -59,7 +60,7 @@ impl<D: Datapath> Controller<D> {
             active: Office { generation, posture: None },
             before: None,
             trial: None,
-            past: Default::default(),
+            account: Account::default(),
         }
     }
 
@@ -136,11 +137,10 @@ impl<D: Datapath> Controller<D> {
 
     fn change(&mut self, office: Office<D::Code>) -> Result<(), Failure> {
         let counted = self.datapath.activate(&office.generation.loaded(office.posture.as_deref())?)?;
-        for direction in Direction::BOTH {
-            self.past[direction as usize].add(&tally(&self.active, &counted, direction));
-        }
+        self.account.close(self.active.generation.program(), &counted, &self.datapath.ports());
         self.activations += 1;
         self.before = Some(std::mem::replace(&mut self.active, office));
+        self.guard.heed(self.active.generation.program().on_exit);
         self.trial = None;
         Ok(())
     }
@@ -154,6 +154,8 @@ impl<D: Datapath> Controller<D> {
             access: self.datapath.access(),
             generation: self.active.generation.id,
             posture: self.active.posture.clone(),
+            on_exit: self.active.generation.program().on_exit.name().to_owned(),
+            taken_down: self.guard.down(),
             activations: self.activations,
             confirm_left_s: self.trial.as_ref().map(left),
             rollback_to: self.before.as_ref().map(|before| before.generation.id),
@@ -163,18 +165,7 @@ impl<D: Datapath> Controller<D> {
 
     /// What was counted.
     pub fn stats(&self) -> Stats {
-        let counts = self.datapath.counts();
-        let direction = |direction: Direction| {
-            let current = tally(&self.active, &counts, direction);
-            let mut total = self.past[direction as usize].clone();
-            total.add(&current);
-            DirectionStats { current, total }
-        };
-        Stats {
-            upstream: direction(Direction::Upstream),
-            downstream: direction(Direction::Downstream),
-            interfaces: InterfaceStats::sums(&self.datapath.ports()),
-        }
+        self.account.stats(self.active.generation.program(), &self.datapath.counts(), &self.datapath.ports())
     }
 
     /// Whether the datapath has failed.
@@ -189,17 +180,4 @@ impl<D: Datapath> Controller<D> {
     pub fn stop(&mut self) -> Result<(), Failure> {
         Ok(self.datapath.stop()?)
     }
-}
-
-/// What all workers counted of a direction.
-fn tally<C>(office: &Office<C>, counts: &Counts, direction: Direction) -> Tally {
-    let mut sums: Vec<Counter> = Vec::new();
-    for worker in counts {
-        let counters = &worker[direction as usize];
-        sums.resize(counters.len(), Counter::default());
-        for (sum, counter) in sums.iter_mut().zip(counters) {
-            *sum = Counter { packets: sum.packets + counter.packets, bytes: sum.bytes + counter.bytes };
-        }
-    }
-    Tally::of(office.generation.program(), &sums)
 }

@@ -1,16 +1,21 @@
 //! `weir run`: a policy between interfaces, in the foreground, until SIGINT or SIGTERM.
 
+mod account;
+mod carry;
 pub mod controller;
 mod dpdk;
 pub mod generation;
+pub mod guard;
 pub mod stats;
 pub mod tally;
 
 use crate::cli::{LiveEngine, RunOptions};
 use crate::control::server::Server;
 use crate::failure::Failure;
+use carry::CarriedLinks;
 use controller::Controller;
 use generation::{Generation, KernelLoader, Loader, NativeLoader};
+use guard::Guard;
 use stats::Status;
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -42,8 +47,7 @@ pub fn run(options: &RunOptions) -> Result<(), Failure> {
     }
     // Before any interface is touched: another Weir may hold them.
     let server = Server::listen(&options.control)?;
-    let interfaces =
-        Interfaces { lower: options.lower.clone(), upper: options.upper.clone(), divert: options.divert.clone() };
+    let interfaces = interfaces(options);
     match options.engine {
         LiveEngine::Xdp => {
             let ports = Arc::new(Ports::of(&interfaces)?);
@@ -82,11 +86,33 @@ fn run_on<L: Loader>(
 ) -> Result<(), Failure> {
     let first = Generation::prepare(&options.policy, &loader)?;
     let loaded = first.loaded(None)?;
-    let controller = Controller::new(start(&loaded)?, first);
-    let Status { workers, access, .. } = controller.status();
+    let on_exit = first.program().on_exit;
+    let guard = Arc::new(Guard::start(interfaces(options), on_exit)?);
+    let ran = (|| {
+        let datapath = start(&loaded)?;
+        guard.take_over(on_exit)?;
+        let controller = Arc::new(Mutex::new(Controller::new(datapath, first, guard.clone())));
+        report_start(options, &controller);
+        server.serve(controller.clone(), loader);
+        let carried = options.carry_link.then(|| CarriedLinks::watch(&interfaces(options))).transpose()?;
+        let ended = watch(&controller, &guard, carried, stop);
+        drop(server);
+        let stopped = thread::scope(|scope| {
+            scope.spawn(|| guard.open_early());
+            end(&controller)
+        });
+        stopped.and(ended)
+    })();
+    ran.and(guard.end())
+}
+
+fn interfaces(options: &RunOptions) -> Interfaces {
+    Interfaces { lower: options.lower.clone(), upper: options.upper.clone(), divert: options.divert.clone() }
+}
+
+fn report_start<D: Datapath>(options: &RunOptions, controller: &Mutex<Controller<D>>) {
+    let Status { workers, access, .. } = controller.lock().unwrap_or_else(PoisonError::into_inner).status();
     access.iter().for_each(|access| eprintln!("weir: {access}"));
-    let controller = Arc::new(Mutex::new(controller));
-    server.serve(controller.clone(), loader);
     eprintln!(
         "weir: {} between {} and {}, {workers} workers; control at {}",
         options.policy.display(),
@@ -94,9 +120,6 @@ fn run_on<L: Loader>(
         options.upper.join(", "),
         options.control.display()
     );
-    let ended = watch(&controller, stop);
-    drop(server);
-    end(&controller).and(ended)
 }
 
 /// Packets that come back in where they went out would go round for ever.
@@ -110,9 +133,18 @@ fn refuse_repeats(options: &RunOptions) -> Result<(), Failure> {
 }
 
 /// Until told to stop, or a worker fails.
-fn watch<D: Datapath>(controller: &Mutex<Controller<D>>, stop: &AtomicBool) -> Result<(), Failure> {
+fn watch<D: Datapath>(
+    controller: &Mutex<Controller<D>>,
+    guard: &Guard,
+    mut carried: Option<CarriedLinks>,
+    stop: &AtomicBool,
+) -> Result<(), Failure> {
     while !stop.load(Ordering::Relaxed) {
         thread::sleep(TICK);
+        guard.renew();
+        if let Some(carried) = &mut carried {
+            carried.step(guard);
+        }
         let mut controller = controller.lock().unwrap_or_else(PoisonError::into_inner);
         if controller.has_failed() {
             break;

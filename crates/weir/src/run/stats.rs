@@ -1,6 +1,6 @@
 //! What a running Weir says of itself: `ctl status` and `ctl stats`.
 
-use crate::run::tally::Tally;
+use crate::run::tally::{Outcome, Tally};
 use serde::{Deserialize, Serialize};
 use weir_engine::live::{PortReading, PortStatus};
 
@@ -17,6 +17,10 @@ pub struct Status {
     pub generation: u64,
     /// Its posture; the base policy's if none.
     pub posture: Option<String>,
+    /// What the link does when Weir ends: `forward`, `block`.
+    pub on_exit: String,
+    /// Interfaces that are down because there is no link opposite.
+    pub taken_down: Vec<String>,
     /// How often who decides was changed.
     pub activations: u64,
     /// Seconds left to confirm the last change in.
@@ -47,8 +51,33 @@ pub struct Stats {
     pub upstream: DirectionStats,
     /// Packets from the upper side.
     pub downstream: DirectionStats,
+    /// What each worker had of it.
+    pub workers: Vec<WorkerStats>,
     /// Interfaces, over all workers.
     pub interfaces: Vec<InterfaceStats>,
+}
+
+/// A worker's part; of an engine in the kernel a processor's.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct WorkerStats {
+    /// Its number, from 0.
+    pub worker: usize,
+    /// Packets from the lower side.
+    pub upstream: OutcomeStats,
+    /// Packets from the upper side.
+    pub downstream: OutcomeStats,
+    /// Its queues of each interface.
+    pub interfaces: Vec<InterfaceStats>,
+}
+
+/// What became of a worker's packets of one direction.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub struct OutcomeStats {
+    /// Since the last activation.
+    #[serde(flatten)]
+    pub current: Outcome,
+    /// Since the start.
+    pub total: Outcome,
 }
 
 /// One direction since the last activation, and in total.

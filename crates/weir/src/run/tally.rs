@@ -19,53 +19,140 @@ pub struct Tally {
     pub dropped: u64,
     /// Packets diverted.
     pub diverted: u64,
+    /// Packets of which a copy went to the divert interface. Those that went there themselves are none.
+    pub sampled: u64,
     /// Every rule that a policy of the time had, with what matched it.
     pub rules: Vec<RuleCount>,
     /// Packets by the reason of their verdict.
     pub reasons: BTreeMap<String, u64>,
+    /// Every table that a policy of the time had, with what the rules counted that ask it.
+    pub tables: Vec<TableCount>,
+}
+
+/// What the rules counted that ask a table, whichever answer they wanted. A rule that asks two counts for both.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TableCount {
+    /// Its name.
+    pub table: String,
+    /// Packets.
+    pub packets: u64,
+    /// Their bytes.
+    pub bytes: u64,
+}
+
+/// What became of packets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Outcome {
+    /// Packets received: the sum of `passed`, `dropped` and `diverted`.
+    pub packets: u64,
+    /// Their bytes on the wire.
+    pub bytes: u64,
+    /// Packets accepted.
+    pub passed: u64,
+    /// Packets dropped.
+    pub dropped: u64,
+    /// Packets diverted.
+    pub diverted: u64,
+}
+
+impl Outcome {
+    /// Of one program's counters.
+    pub fn of(program: &Program, counters: &[Counter]) -> Self {
+        let mut outcome = Outcome::default();
+        for (index, counter) in counters.iter().enumerate() {
+            let Some(action) = action(program, Reason(index as u16)) else { continue };
+            outcome.packets += counter.packets;
+            outcome.bytes += counter.bytes;
+            *match action {
+                Action::Accept => &mut outcome.passed,
+                Action::Drop => &mut outcome.dropped,
+                Action::Divert => &mut outcome.diverted,
+            } += counter.packets;
+        }
+        outcome
+    }
+
+    /// Both together.
+    pub fn plus(self, other: Outcome) -> Self {
+        Outcome {
+            packets: self.packets + other.packets,
+            bytes: self.bytes + other.bytes,
+            passed: self.passed + other.passed,
+            dropped: self.dropped + other.dropped,
+            diverted: self.diverted + other.diverted,
+        }
+    }
 }
 
 impl Tally {
-    /// Of one program's counters.
+    /// Of one program's counters, which do not say what was sampled.
     pub fn of(program: &Program, counters: &[Counter]) -> Self {
-        let mut tally = Tally {
+        let Outcome { packets, bytes, passed, dropped, diverted } = Outcome::of(program, counters);
+        Tally {
+            packets,
+            bytes,
+            passed,
+            dropped,
+            diverted,
+            sampled: 0,
             rules: report::rule_counts(program, counters),
             reasons: report::reason_counts(program, counters),
-            ..Tally::default()
-        };
-        for (index, counter) in counters.iter().enumerate() {
-            let Some(action) = action(program, Reason(index as u16)) else { continue };
-            tally.packets += counter.packets;
-            tally.bytes += counter.bytes;
-            *match action {
-                Action::Accept => &mut tally.passed,
-                Action::Drop => &mut tally.dropped,
-                Action::Divert => &mut tally.diverted,
-            } += counter.packets;
+            tables: table_counts(program, counters),
         }
-        tally
     }
 
-    /// Adds what another counted. Rules are the same where place and text are.
+    /// Adds what another counted. Rules are the same where place and text are, tables where the name is.
     pub fn add(&mut self, other: &Tally) {
         self.packets += other.packets;
         self.bytes += other.bytes;
         self.passed += other.passed;
         self.dropped += other.dropped;
         self.diverted += other.diverted;
-        for rule in &other.rules {
-            match self.rules.iter_mut().find(|known| known.at == rule.at && known.rule == rule.rule) {
-                Some(known) => {
-                    known.packets += rule.packets;
-                    known.bytes += rule.bytes;
+        self.sampled += other.sampled;
+        for (place, rule) in other.rules.iter().enumerate() {
+            let same = |known: &RuleCount| known.at == rule.at && known.rule == rule.rule;
+            // Of the same policy they stand in the same places.
+            let found = match self.rules.get(place) {
+                Some(known) if same(known) => Some(place),
+                _ => self.rules.iter().position(same),
+            };
+            match found {
+                Some(place) => {
+                    self.rules[place].packets += rule.packets;
+                    self.rules[place].bytes += rule.bytes;
                 }
                 None => self.rules.push(rule.clone()),
+            }
+        }
+        for table in &other.tables {
+            match self.tables.iter_mut().find(|known| known.table == table.table) {
+                Some(known) => {
+                    known.packets += table.packets;
+                    known.bytes += table.bytes;
+                }
+                None => self.tables.push(table.clone()),
             }
         }
         for (reason, packets) in &other.reasons {
             *self.reasons.entry(reason.clone()).or_default() += packets;
         }
     }
+}
+
+/// Every table of the program, in order of its slots.
+fn table_counts(program: &Program, counters: &[Counter]) -> Vec<TableCount> {
+    let names = program.slots.iter().flat_map(|slot| &slot.tables);
+    let mut counts: Vec<TableCount> =
+        names.map(|table| TableCount { table: table.clone(), packets: 0, bytes: 0 }).collect();
+    let places: BTreeMap<String, usize> = counts.iter().map(|count| count.table.clone()).zip(0..).collect();
+    for (tables, counter) in program.tables_asked().iter().zip(&counters[usize::from(Reason::RULE_BASE)..]) {
+        for &table in tables {
+            let count = &mut counts[places[table]];
+            count.packets += counter.packets;
+            count.bytes += counter.bytes;
+        }
+    }
+    counts
 }
 
 /// What a reason does to a packet; `None` if it decides nothing.
@@ -97,7 +184,9 @@ mod tests {
     fn packets_are_the_sum_of_what_became_of_them() {
         let program = parse(
             "program p\ndefaults malformed drop, arp accept, not-ip drop, fragment rules, ip-options rules, no-match divert\n\
-             rule 0 p:1 [] tcp counter\nrule 1 p:2 [accept] udp accept\nrule 2 p:2 [accept] icmp accept\nchain upstream\n",
+             slot 0 bad ip4 exact-set\nslot 1 good ip4 exact-set\n\
+             rule 0 p:1 [] ip saddr @bad counter\nrule 1 p:2 [accept] ip saddr @bad accept\nrule 2 p:2 [accept] icmp accept\n\
+             chain upstream\n  ask 0 slot 0 ip saddr\n  when ip4\n    find 0\n    when found 0\n      rule 0\n      rule 1\n",
         )
         .expect("a program");
         let mut counters = vec![Counter::default(); 35];
@@ -115,8 +204,11 @@ mod tests {
         assert_eq!((tally.passed, tally.dropped, tally.diverted), (26, 4, 1));
         let reasons: Vec<(&str, u64)> = tally.reasons.iter().map(|(name, &packets)| (name.as_str(), packets)).collect();
         assert_eq!(reasons, [("arp", 2), ("malformed-tcp", 4), ("no-match", 1), ("p:2", 24)]);
+        let tables: Vec<(&str, u64)> = tally.tables.iter().map(|count| (count.table.as_str(), count.packets)).collect();
+        assert_eq!(tables, [("bad", 108), ("good", 0)]);
         let once = tally.clone();
         tally.add(&once);
+        assert_eq!((tally.tables.len(), tally.tables[0].bytes), (2, 21600));
         assert_eq!((tally.packets, tally.rules.len(), tally.rules[0].packets), (62, 3, 200));
     }
 }

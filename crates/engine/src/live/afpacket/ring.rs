@@ -22,9 +22,10 @@ use weir_abi::{BURST_MAX, Frame};
 use crate::EngineError;
 use crate::live::afpacket::socket::{RingRequest, Socket};
 
-/// Bytes of a block: several of the largest frames that can come (64 KiB).
-const BLOCK_BYTES: usize = 1 << 18;
-const BLOCKS: usize = 64;
+/// Bytes of a block: more than the largest frame that can come (64 KiB).
+const BLOCK_BYTES: usize = 1 << 17;
+/// As the kernel goes on to the next block when one is old, these are also the milliseconds that a worker may be kept from its core.
+const BLOCKS: usize = 128;
 /// What frames would take if they had fixed slots; the kernel wants a divisor of the block.
 const FRAME_BYTES: usize = 1 << 11;
 /// The oldest that a packet in a block that does not fill up gets.

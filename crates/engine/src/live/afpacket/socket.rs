@@ -8,6 +8,7 @@ use libc::{c_int, sockaddr_ll, socklen_t};
 
 use crate::EngineError;
 use crate::live::device::Device;
+use crate::live::promiscuous;
 
 /// The kernel's `struct tpacket_req3`.
 pub(super) use libc::tpacket_req3 as RingRequest;
@@ -50,11 +51,7 @@ impl Socket {
 
     /// Receives all packets of the interface from now on, whomever they are for; until the socket is closed.
     pub fn receive_all(&self) -> Result<(), EngineError> {
-        // SAFETY: zeros are a valid value of this plain structure.
-        let mut request: libc::packet_mreq = unsafe { zeroed() };
-        request.mr_ifindex = self.device.index() as c_int;
-        request.mr_type = libc::PACKET_MR_PROMISC as u16;
-        self.set(libc::PACKET_ADD_MEMBERSHIP, &request)?;
+        promiscuous::join(self, self.device.index()).map_err(|error| self.device.failed(error))?;
         self.bind(libc::ETH_P_ALL as u16)
     }
 

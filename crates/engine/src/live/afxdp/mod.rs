@@ -4,8 +4,8 @@
 //! A packet longer than a frame lies in several, where the interface's MTU says that there may be such; what decides sees the first.
 //!
 //! A lane has a socket on its queues of every interface, and one memory for all of them. A packet keeps its frame from reception to the other
-//! interface's completion ring. Neither addresses nor routes of the interfaces are looked at, and nothing of them is changed: the XDP program goes
-//! with the process.
+//! interface's completion ring. Neither addresses nor routes of the interfaces are looked at, and nothing of them is changed for longer than the
+//! process lives.
 
 mod busy;
 mod open;
@@ -28,6 +28,7 @@ use crate::live::afpacket::Offload;
 use crate::live::attach::Attached;
 use crate::live::divert::Divert;
 use crate::live::lane::{Interfaces, Lane, PortCounters, Rounds, Side, Sides, add, poll_sockets};
+use crate::live::rss;
 use crate::{EngineError, FrameBurst};
 use port::{Port, RING};
 use umem::Umem;
@@ -51,6 +52,8 @@ pub struct AfXdpLane {
     /// The programs, which other workers' lanes hold as well: detached when the last lane goes.
     programs: Arc<Vec<Attached>>,
     buffers: Buffers,
+    /// Lanes that share the interfaces.
+    workers: usize,
     sides: Sides<Port>,
     divert: Option<Divert>,
     /// After the sockets: they are closed first.
@@ -81,8 +84,18 @@ impl AfXdpLane {
             pieces: Vec::with_capacity(RING as usize),
             ends: [0; BURST_MAX],
         };
-        let How { buffers, waiting, .. } = *how;
-        AfXdpLane { programs: Arc::default(), buffers, sides, divert, umem, received, rounds: Rounds::new(), waiting }
+        let How { workers, buffers, waiting, .. } = *how;
+        AfXdpLane {
+            programs: Arc::default(),
+            buffers,
+            workers,
+            sides,
+            divert,
+            umem,
+            received,
+            rounds: Rounds::new(),
+            waiting,
+        }
     }
 
     /// Counts what the kernel had no room for, looks at the interfaces and gives them what memory is free.
@@ -203,8 +216,9 @@ impl Lane for AfXdpLane {
     fn access(&self) -> Vec<String> {
         let access = self.programs.iter().map(|program| {
             let own = self.sides.iter().find(|port| port.place.device.name() == program.interface());
-            let copying = own.expect("a lane has queues of every interface").copying;
-            Access { program, copying, buffers: self.buffers }.to_string()
+            let own = own.expect("a lane has queues of every interface");
+            let symmetric = if self.workers > 1 { rss::is_symmetric(&own.place.device) } else { None };
+            Access { program, copying: own.copying, buffers: self.buffers, symmetric }.to_string()
         });
         access.collect()
     }

@@ -53,6 +53,7 @@ pub(super) enum Buffers {
 /// What is asked of the kernel.
 #[derive(Clone, Copy)]
 pub(super) struct How {
+    pub workers: usize,
     pub buffers: Buffers,
     pub waiting: Waiting,
     copy: SocketAddrXdpFlags,
@@ -75,6 +76,8 @@ pub(super) struct Access<'a> {
     pub program: &'a Attached,
     pub copying: Copying,
     pub buffers: Buffers,
+    /// Whether it gives both directions of a flow to one worker, if that matters and is known.
+    pub symmetric: Option<bool>,
 }
 
 impl fmt::Display for Access<'_> {
@@ -91,7 +94,15 @@ impl fmt::Display for Access<'_> {
             Buffers::One => "",
             Buffers::Several => ", several buffers a packet",
         };
-        write!(f, "{}: {mode}, {copying}{buffers}", self.program.interface())
+        let interface = self.program.interface();
+        write!(f, "{interface}: {mode}, {copying}{buffers}")?;
+        if self.symmetric == Some(false) {
+            write!(
+                f,
+                "; a flow's two directions may come to different workers (`ethtool -X {interface} xfrm symmetric-xor`)"
+            )?;
+        }
+        Ok(())
     }
 }
 
@@ -110,10 +121,10 @@ pub(super) fn open(interfaces: &Interfaces, workers: usize, waiting: Waiting) ->
         }
     }
     // Some drivers can do without copying, and others of the same lane cannot: then all copy.
-    let free = How { buffers, waiting, copy: SocketAddrXdpFlags::empty() };
+    let free = How { workers, buffers, waiting, copy: SocketAddrXdpFlags::empty() };
     let copied = How { copy: SocketAddrXdpFlags::XDP_COPY, ..free };
     let divert = interfaces.divert.as_deref();
-    open_with(&sides, divert, workers, &free).or_else(|_| open_with(&sides, divert, workers, &copied))
+    open_with(&sides, divert, &free).or_else(|_| open_with(&sides, divert, &copied))
 }
 
 /// All queues of a side's interfaces.
@@ -131,16 +142,11 @@ fn places(interfaces: &[String], workers: usize) -> Result<Vec<Place>, EngineErr
     Ok(places)
 }
 
-fn open_with(
-    sides: &[Vec<Place>; 2],
-    divert: Option<&str>,
-    workers: usize,
-    how: &How,
-) -> Result<Vec<AfXdpLane>, EngineError> {
+fn open_with(sides: &[Vec<Place>; 2], divert: Option<&str>, how: &How) -> Result<Vec<AfXdpLane>, EngineError> {
     let mut lanes = Vec::new();
-    for worker in 0..workers {
+    for worker in 0..how.workers {
         let own = |places: &Vec<Place>| -> Vec<Place> {
-            places.iter().filter(|place| place.queue as usize % workers == worker).cloned().collect()
+            places.iter().filter(|place| place.queue as usize % how.workers == worker).cloned().collect()
         };
         lanes.push(open_lane(sides.each_ref().map(own), divert.map(Divert::open).transpose()?, how)?);
     }

@@ -24,8 +24,6 @@ use crate::live::lane::{PortCounters, add};
 
 /// Entries of each ring.
 pub(super) const RING: u32 = 2048;
-/// Calls for one burst: the kernel sends 32 packets a call when it copies.
-const WAKEUPS_MAX: u32 = 16;
 /// Stands in a transmit ring for what was dropped: no frame is there, so that the kernel passes over it.
 const NOTHING: u64 = u64::MAX;
 
@@ -120,12 +118,8 @@ impl Port {
 
     /// Gives the kernel frames to receive into, at most `most`, as long as there are free ones.
     pub fn refill(&mut self, umem: &mut Umem, most: u32) {
-        let mut given = 0;
-        while given < self.fill.room().min(most) {
-            let Some(frame) = umem.take() else { break };
-            self.fill.put(frame);
-            given += 1;
-        }
+        let room = self.fill.room().min(most);
+        let given = (0..room).map_while(|_| umem.take()).map(|frame| self.fill.put(frame)).count();
         if given > 0 {
             self.fill.publish();
             // A driver that ran out of frames sleeps until it is told that there are some.
@@ -163,22 +157,31 @@ impl Port {
     /// Has the kernel send what was queued. Returns whether it has taken everything; if not, this is to be called again.
     pub fn send(&mut self, umem: &mut Umem) -> Result<bool, EngineError> {
         self.tx.publish();
-        for _ in 0..WAKEUPS_MAX {
-            if self.tx.is_drained() || !self.tx.needs_wakeup() {
-                break;
-            }
-            match send(&self.socket, &[], SendFlags::DONTWAIT) {
-                // It sent some; or the queue of the card is full for the moment.
-                Ok(_) | Err(Errno::AGAIN | Errno::NOBUFS | Errno::INTR) => {}
+        let mut looked = false;
+        // The kernel takes some packets a call when it copies.
+        while !self.tx.is_drained() && self.tx.needs_wakeup() {
+            let before = self.tx.consumed();
+            let refused = match send(&self.socket, &[], SendFlags::DONTWAIT) {
+                Ok(_) | Err(Errno::AGAIN | Errno::NOBUFS | Errno::INTR) => false,
                 // The interface took a packet and threw it away.
-                Err(Errno::BUSY) if self.copying == Copying::Kernel => self.count_refused()?,
-                Err(Errno::BUSY) => {}
+                Err(Errno::BUSY) => self.copying == Copying::Kernel,
                 Err(Errno::NETDOWN | Errno::NXIO | Errno::NODEV) => {
                     self.look()?;
                     self.drop_unsent(umem);
                     break;
                 }
                 Err(errno) => return Err(self.place.device.failed(errno)),
+            };
+            if refused {
+                if !looked {
+                    self.look()?;
+                    looked = true;
+                }
+                self.count_refused();
+            }
+            // Its queue is full for the moment.
+            if self.tx.consumed() == before && !refused {
+                break;
             }
         }
         self.count_sent();
@@ -187,10 +190,11 @@ impl Port {
 
     /// Counts what the kernel took since the last time as sent, but for what it refused. Of several packets the last is the one.
     fn count_sent(&mut self) {
-        let consumed = self.tx.consumed();
         let (mut packets, mut bytes, mut last) = (0, 0, 0);
         let mut is_first = true;
-        while self.counted != consumed {
+        // What was dropped is counted before the kernel passes over it.
+        let fresh = (self.tx.consumed().wrapping_sub(self.counted) as i32).max(0);
+        for _ in 0..fresh {
             let piece = self.tx.entry(self.counted);
             self.counted = self.counted.wrapping_add(1);
             if piece.addr == NOTHING {
@@ -211,16 +215,14 @@ impl Port {
     }
 
     /// The packet that the kernel took last was not sent.
-    fn count_refused(&mut self) -> Result<(), EngineError> {
+    fn count_refused(&mut self) {
         self.refused += 1;
         self.count_sent();
-        self.look()?;
         let counter = match self.state {
             State::Up => &self.counters.tx_full,
             State::Down => &self.counters.tx_link_down,
         };
         add(counter, 1);
-        Ok(())
     }
 
     /// Drops what was queued for an interface that is down. The kernel only looks at the queue when it is called to; a driver that sends by itself

@@ -21,6 +21,9 @@ use crate::{EngineError, Program};
 /// Sections and maps of datapath/engine/ports.h.
 const PORTS: &str = ".bss.ports";
 const PORT_COUNTERS: &str = ".bss.traffic";
+/// Section and slots of `struct packet_slot` (datapath/engine/xdp.h).
+const PACKETS: &str = ".bss.packets";
+const PACKET_SLOT_BYTES: usize = 128;
 const DEVICES: &str = "weir_devices";
 const PAIRS: &str = "weir_pairs";
 
@@ -74,7 +77,7 @@ impl KernelCode {
         let port_bytes = cpus * PORTS_MAX * size_of::<PortCounts>();
         let plan = Plan {
             mode: mode(cpus, ports),
-            lengths: &[(COUNTERS, counter_bytes), (PORT_COUNTERS, port_bytes)],
+            lengths: &[(COUNTERS, counter_bytes), (PORT_COUNTERS, port_bytes), (PACKETS, cpus * PACKET_SLOT_BYTES)],
             program: &|name| !name.starts_with(LOSSES) && !name.ends_with("_stream"),
             map: &|_| true,
         };

@@ -159,19 +159,23 @@ pub(super) const PORT_WORDS: usize = 16;
 pub(super) struct PortCounts(pub [u64; PORT_WORDS]);
 
 impl PortCounts {
-    /// What programs that send counted (`self`), and what those that listen for losses did.
+    /// What programs that send counted (`self`), and what those that listen for losses did. Nobody says how long lost packets were: they are
+    /// taken to have been as long as others.
     pub fn reading(self, lost: PortCounts) -> PortReading {
-        let [rx_packets, rx_bytes, tx_packets, tx_bytes, _, gone, _, no_divert, sampled, ..] = self.0;
-        let [_, _, _, _, tx_full, link_down, tx_too_long, ..] = lost.0;
+        let [rx_packets, rx_bytes, handed_over, handed_over_bytes, _, gone, not_copied, no_divert, sampled, ..] =
+            self.0;
+        let [_, _, _, _, tx_full, link_down, too_long, ..] = lost.0;
+        let tx_packets = handed_over.saturating_sub(tx_full + link_down + too_long);
+        let tx_bytes = u128::from(handed_over_bytes) * u128::from(tx_packets) / u128::from(handed_over.max(1));
         PortReading {
             rx_packets,
             rx_bytes,
-            tx_packets: tx_packets.saturating_sub(tx_full + link_down + tx_too_long),
-            tx_bytes,
+            tx_packets,
+            tx_bytes: tx_bytes as u64,
             rx_missed: 0,
             tx_full,
             tx_link_down: gone + link_down,
-            tx_too_long,
+            tx_too_long: not_copied + too_long,
             no_divert,
             sampled,
         }
@@ -195,6 +199,18 @@ mod tests {
         let list =
             (0..lower).map(|at| port(at, Role::Lower)).chain((lower..lower + upper).map(|at| port(at, Role::Upper)));
         Ports { list: list.collect(), lower, upper, namespace: 7, jumbo: false }
+    }
+
+    #[test]
+    fn what_was_lost_was_not_sent() {
+        let mut counts = PortCounts::default();
+        counts.0[2..4].copy_from_slice(&[10, 1000]);
+        counts.0[5] = 1;
+        let mut lost = PortCounts::default();
+        lost.0[4..7].copy_from_slice(&[2, 3, 1]);
+        let reading = counts.reading(lost);
+        assert_eq!((reading.tx_packets, reading.tx_bytes), (4, 400));
+        assert_eq!((reading.tx_full, reading.tx_link_down, reading.tx_too_long), (2, 4, 1));
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! One chain as C: what its rules look at, its rules, its entry.
 
-use super::column::{Column, Width, columns, raw_name};
+use super::column::{Column, Width, columns, fields, raw_name};
 use super::condition::Conditions;
+use super::defaults::Defaulted;
 use super::writer::Writer;
 use super::{Target, rules};
 use crate::ir::{Chain, Effect, FindId, Node, Program};
@@ -91,6 +92,22 @@ impl<'a> ChainEmitter<'a> {
             None => self.chain.direction.name().to_owned(),
             Some(posture) => format!("{} in posture {posture}", self.chain.direction.name()),
         }
+    }
+
+    /// The fields of a packet that are looked at, in BPF: by rules, for tables, by `defaults`.
+    pub(super) fn kept_fields(&self, defaults: &Defaulted) -> BTreeSet<&'static str> {
+        let keys = self.chain.finds.iter().map(|find| Column::of(find.key));
+        let columns = self.columns.iter().copied().chain(keys);
+        let mut kept: BTreeSet<_> = columns.flat_map(|column| fields(column.expression)).collect();
+        kept.extend(defaults.fields());
+        kept.insert("len");
+        // Of two that share memory the longer has the other in it.
+        for (part, whole) in [("saddr", "saddr6"), ("daddr", "daddr6")] {
+            if kept.contains(whole) {
+                kept.remove(part);
+            }
+        }
+        kept
     }
 
     /// The statement that asks a table about all packets of a burst, if the layout has a way to.

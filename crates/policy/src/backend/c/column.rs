@@ -162,6 +162,12 @@ impl Column {
     }
 }
 
+/// The fields of `packet` that an expression reads.
+pub(super) fn fields(expression: &'static str) -> impl Iterator<Item = &'static str> {
+    let reads = expression.split("packet->").skip(1);
+    reads.map(|read| read.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').next().unwrap_or_default())
+}
+
 /// An expression without the parentheses that it needs inside another.
 fn bare(expression: &str) -> &str {
     expression.strip_prefix('(').and_then(|rest| rest.strip_suffix(')')).unwrap_or(expression)

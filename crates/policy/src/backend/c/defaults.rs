@@ -1,6 +1,7 @@
 //! What is decided of packets that the rules do not get to see.
 
 use super::action;
+use super::column::fields;
 use super::writer::Writer;
 use crate::ir::{Fallback, Program};
 use weir_abi::Action;
@@ -31,6 +32,11 @@ impl Defaulted {
     /// Whether anything but what is malformed is kept from the rules.
     pub(super) fn look_at_packets(&self) -> bool {
         !self.cases.is_empty()
+    }
+
+    /// The fields of a packet that are looked at.
+    pub(super) fn fields(&self) -> impl Iterator<Item = &'static str> {
+        self.cases.iter().flat_map(|(test, _, _)| fields(test))
     }
 
     /// Why the rules do not get to see the packet that `parsed` parses; `REASON_NONE` if they do.

@@ -110,15 +110,31 @@ impl ChainEmitter<'_> {
         out.close();
     }
 
-    /// BPF: one frame, parsed into `packet`, and the programs around it.
+    /// BPF: one frame, and the programs around it. What almost every frame is gets parsed on the stack, so that compilers leave out what nobody
+    /// looks at, and what is looked at is kept in `packet`. All others are parsed there from the start: that is a map's value, of which the
+    /// verifier tracks no contents, so that all ways through the parser look the same to the rules.
     pub(super) fn frame(&self, out: &mut Writer) {
         let name = &self.name;
         let defaults = Defaulted::of(self.program);
         let parameters = ["const struct env *env", "const struct frame *frame", "struct packet *packet"];
         out.blank();
         out.function(&format!("WEIR_INLINE uint32_t {name}_frame"), &parameters.map(str::to_owned));
-        out.line(&format!("const enum reason reason = {};", defaults.reason("parse_packet(frame, packet)")));
+        out.line("const uint8_t *plain = plain_frame(frame);");
+        out.line("enum reason reason;");
         out.blank();
+        out.open("if (WEIR_LIKELY(plain))");
+        out.line("struct packet parsed;");
+        out.blank();
+        out.line("reason = parse_plain(frame, &parsed, plain);");
+        for field in self.kept_fields(&defaults) {
+            out.line(&format!("packet->{field} = parsed.{field};"));
+        }
+        out.close_with(" else {");
+        out.inner("reason = parse_any(frame, packet);");
+        out.line("}");
+        if defaults.look_at_packets() {
+            out.line(&format!("reason = {};", defaults.reason("reason")));
+        }
         out.line("if (WEIR_UNLIKELY(reason != REASON_NONE))");
         out.inner(&format!("return decide(env, {}, reason, packet->len);", defaults.action()));
         let frame = if self.conditions.uses_raw() { ", frame" } else { "" };

@@ -1,6 +1,6 @@
 use super::*;
 use crate::catalog::TableFacts;
-use crate::checked::{Defaults, Dynamic, Posture, Rule, TableKind};
+use crate::checked::{Defaults, Dynamic, OnExit, Posture, Rule, TableKind};
 use crate::source::{FileId, Span};
 use weir_abi::Family;
 
@@ -31,6 +31,7 @@ fn policy(tables: Vec<Table>, asked: &[(u16, Field)]) -> Checked {
         tables,
         limits: vec![],
         defaults: Defaults::default(),
+        on_exit: OnExit::default(),
         postures: vec![Posture { name: None, span: SPAN, upstream, downstream: None }],
         warnings: vec![],
     }

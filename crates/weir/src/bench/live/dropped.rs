@@ -19,10 +19,10 @@ use weir_engine::xdp::generate::Generator;
 /// Turns that each contender takes.
 const ROUNDS: usize = 11;
 /// Processor time of a turn, and a part of it more to warm up.
-const TURN: Duration = Duration::from_millis(60);
+const TURN: Duration = Duration::from_millis(100);
 const WARM_UP_PART: u32 = 4;
 /// Packets of a turn: enough that what a call of the kernel takes is no part of the figure, few enough for the slowest.
-const PACKETS_MIN: u32 = 1 << 16;
+const PACKETS_MIN: u32 = 1 << 17;
 const PACKETS_MAX: u32 = 1 << 21;
 /// The contender that costs nothing but the drop, and Weir.
 pub const DROP_ALL: &str = "xdp-drop-all";
@@ -181,7 +181,7 @@ mod tests {
     #[test]
     fn a_turn_has_enough_packets_and_not_too_many() {
         assert_eq!(packets_of_turn(1.0), PACKETS_MAX);
-        assert_eq!(packets_of_turn(200.0), 300_032);
+        assert_eq!(packets_of_turn(200.0), 500_032);
         assert_eq!(packets_of_turn(1e9), PACKETS_MIN);
     }
 }

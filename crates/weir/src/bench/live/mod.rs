@@ -1,16 +1,22 @@
 //! `live`: policies where packets come in, beside the RFPF paper's Fig. 4 and what an operator would use instead.
 //!
 //! * What a dropped packet costs on a veth pair (`dropped.rs`): Weir's in-kernel engine, nftables, the kernel's own maps, nothing at all.
+//! * Forward and drop by engine and number of workers: from memory (`memory.rs`) and on interfaces (`engines.rs`), with the paper's figures
+//!   (`paper.rs`).
 //!
 //! All of it lives in a network namespace of one thread, which is gone with it.
 
+mod chart;
 mod contender;
 mod dropped;
+mod engines;
 mod memory;
 mod nft;
+mod paper;
 mod peers;
 mod rulesets;
 mod spent;
+mod weir;
 mod wire;
 
 use super::data::{Data, Dataset};
@@ -19,19 +25,25 @@ use super::{Row, traffic};
 use crate::cli::BenchOptions;
 use crate::failure::Failure;
 use contender::{Contender, XdpPeer};
+use engines::Wires;
 use nft::NftSet;
 use rulesets::Ruleset;
 use spent::Core;
-use std::sync::Arc;
+use weir::WeirXdp;
 use weir_engine::clang::Clang;
 use weir_engine::cpu;
 use weir_engine::xdp::generate::Generator;
-use weir_engine::xdp::plain::PlainPrograms;
 
 /// Those who drop packets on a veth pair.
-const CONTENDERS: [&str; 5] = [dropped::DROP_ALL, "xdp-hash-map", "xdp-lpm-trie", "nft-hash", "nft-interval"];
+const CONTENDERS: [&str; 6] =
+    [dropped::DROP_ALL, dropped::WEIR, "xdp-hash-map", "xdp-lpm-trie", "nft-hash", "nft-interval"];
 /// Those of Fig. 4.
-const ENGINES: [&str; 1] = ["memory"];
+const ENGINES: [&str; 4] = ["memory", engines::ENGINES[0], engines::ENGINES[1], engines::ENGINES[2]];
+
+/// Draws the rows.
+pub fn plot(title: &str, rows: &[Row]) -> String {
+    chart::svg(title, rows)
+}
 
 /// Runs the scenario.
 ///
@@ -44,7 +56,9 @@ pub fn run(options: &BenchOptions) -> Result<Vec<Row>, Failure> {
         let data = Dataset::BLOCK_178K.load(&options.data)?;
         rows.extend(wire::in_namespace(|| dropped_rows(&data, &selection))?);
     }
-    rows.extend(figure4_rows(options, &selection)?);
+    if ENGINES.iter().any(|name| selection.has(name)) {
+        rows.extend(figure4_rows(options, &selection)?);
+    }
     Ok(rows)
 }
 
@@ -68,12 +82,29 @@ impl<'a> Selection<'a> {
 
 /// Rows of Fig. 4.
 fn figure4_rows(options: &BenchOptions, selection: &Selection<'_>) -> Result<Vec<Row>, Failure> {
+    let baselines = [Ruleset::forward()?, Ruleset::drop()?];
     let mut rows = Vec::new();
-    for ruleset in [Ruleset::forward()?, Ruleset::drop()?, Ruleset::three_tables(options)?] {
-        if selection.has("memory") {
-            rows.extend(memory::rows(&ruleset, &Row::default())?);
+    if selection.has("memory") {
+        for ruleset in baselines.iter().chain(&[Ruleset::three_tables(options)?]) {
+            rows.extend(memory::rows(ruleset, &Row::default())?);
         }
     }
+    for engine in engines::ENGINES.into_iter().filter(|name| selection.has(name)) {
+        // A namespace for each: nothing of the engine before is left.
+        rows.extend(
+            wire::in_namespace(|| {
+                let queues = engines::WORKERS[engines::WORKERS.len() - 1];
+                let [source, lower] = wire::pair(["source", "lower"], queues)?;
+                let [upper, sink] = wire::pair(["upper", "sink"], queues)?;
+                let wires = Wires { source, lower, upper, sink, generator: Generator::compile(&Clang::find()?)? };
+                let rows = baselines.iter().map(|ruleset| engines::rows(engine, ruleset, &wires, &Row::default()));
+                rows.collect::<Result<Vec<_>, Failure>>()
+            })?
+            .into_iter()
+            .flatten(),
+        );
+    }
+    rows.extend(paper::rows());
     Ok(rows)
 }
 
@@ -83,8 +114,27 @@ fn dropped_rows(data: &Data, selection: &Selection<'_>) -> Result<Vec<Row>, Fail
     let core = generating_core()?;
     let addresses = data.addresses();
     let [near, far] = wire::pair(["near", "far"], 1)?;
-    let mut generator = Generator::load(&clang, near.index, &traffic::small_packet(0), &shuffled(&addresses))?;
-    let mut contenders = contenders(&clang, &addresses, selection)?;
+    let [upper, _] = wire::pair(["upper", "beyond"], 1)?;
+    let mut generator =
+        Generator::load(&Generator::compile(&clang)?, near.index, &traffic::small_packet(0), &shuffled(&addresses))?;
+    let peers = peers::load(&clang, &addresses)?;
+    let mut contenders = Vec::new();
+    for name in CONTENDERS.into_iter().filter(|name| selection.has(name)) {
+        let contender: Result<Box<dyn Contender>, Failure> = match name {
+            dropped::WEIR => WeirXdp::load(name, &far, &upper, &addresses).map(boxed),
+            dropped::DROP_ALL => Ok(boxed(XdpPeer::new(name, "peer_drop_all", &peers))),
+            "xdp-hash-map" => Ok(boxed(XdpPeer::new(name, "peer_hash_map", &peers))),
+            "xdp-lpm-trie" => Ok(boxed(XdpPeer::new(name, "peer_lpm_trie", &peers))),
+            "nft-hash" => NftSet::hash(name, &addresses).map(boxed),
+            "nft-interval" => NftSet::interval(name, &addresses).map(boxed),
+            unknown => unreachable!("there is no contender {unknown}"),
+        };
+        match contender {
+            Ok(contender) => contenders.push(contender),
+            Err(failure) if name.starts_with("nft") => eprintln!("weir: {name} is left out: {}", failure.message()),
+            Err(failure) => return Err(failure),
+        }
+    }
     let row = Row::default().of("table", data.name).of("source", data.source);
     dropped::race(&mut contenders, &mut generator, &far, &Core::new(core), &row)
 }
@@ -98,28 +148,8 @@ fn generating_core() -> Result<usize, Failure> {
     }
 }
 
-fn contenders(clang: &Clang, addresses: &[u32], selection: &Selection<'_>) -> Result<Vec<Box<dyn Contender>>, Failure> {
-    let peers = peers::load(clang, addresses)?;
-    let mut contenders = Vec::new();
-    for name in CONTENDERS.into_iter().filter(|name| selection.has(name)) {
-        match contender(name, &peers, addresses) {
-            Ok(contender) => contenders.push(contender),
-            Err(failure) if name.starts_with("nft") => eprintln!("weir: {name} is left out: {}", failure.message()),
-            Err(failure) => return Err(failure),
-        }
-    }
-    Ok(contenders)
-}
-
-fn contender(name: &'static str, peers: &Arc<PlainPrograms>, addresses: &[u32]) -> Result<Box<dyn Contender>, Failure> {
-    Ok(match name {
-        dropped::DROP_ALL => Box::new(XdpPeer::new(name, "peer_drop_all", peers)),
-        "xdp-hash-map" => Box::new(XdpPeer::new(name, "peer_hash_map", peers)),
-        "xdp-lpm-trie" => Box::new(XdpPeer::new(name, "peer_lpm_trie", peers)),
-        "nft-hash" => Box::new(NftSet::hash(name, addresses)?),
-        "nft-interval" => Box::new(NftSet::interval(name, addresses)?),
-        unknown => unreachable!("there is no contender {unknown}"),
-    })
+fn boxed(contender: impl Contender + 'static) -> Box<dyn Contender> {
+    Box::new(contender)
 }
 
 /// In random order.

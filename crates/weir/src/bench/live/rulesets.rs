@@ -69,6 +69,11 @@ impl Ruleset {
         Ok(Ruleset { name, policy: Policy::load(&path)?, sources: Sources::Random, _directory: directory })
     }
 
+    /// Whether its packets are to arrive on the other side.
+    pub fn forwards(&self) -> bool {
+        self.name != "drop"
+    }
+
     /// So many sources, others for each seed.
     pub fn sources(&self, count: usize, seed: u64) -> Vec<u32> {
         let mix = match &self.sources {

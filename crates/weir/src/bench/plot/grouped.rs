@@ -76,30 +76,61 @@ pub struct Chart {
 
 /// The chart as an SVG.
 pub fn svg(chart: &Chart) -> String {
+    svg_of_all(std::slice::from_ref(chart))
+}
+
+/// Charts below each other as one SVG.
+pub fn svg_of_all(charts: &[Chart]) -> String {
     let mut svg = String::new();
-    draw(&mut svg, chart).expect("drawing into a string does not fail");
+    draw(&mut svg, charts).expect("drawing into a string does not fail");
     svg
 }
 
-fn draw(svg: &mut String, chart: &Chart) -> Drawn {
-    let groups: i32 = (0..chart.groups.len()).map(|group| group_width(chart, group) + GROUP_GAP).sum();
-    let width = (LEFT + groups + GROUP_GAP).max(WIDTH_MIN);
-    let per_line = ((width - LEFT) / LEGEND_WIDTH).max(1);
-    let legend = (chart.bars.len() as i32 + per_line - 1) / per_line * 20;
-    let height = HEAD_HEIGHT + legend + PANEL_HEIGHT * chart.panels.len() as i32;
-    let area = SVGBackend::with_string(svg, (width as u32, height as u32)).into_drawing_area();
+fn draw(svg: &mut String, charts: &[Chart]) -> Drawn {
+    let width = charts.iter().map(width_of).max().unwrap_or(WIDTH_MIN);
+    let height: i32 = charts.iter().map(|chart| height_of(chart, width)).sum();
+    let area = SVGBackend::with_string(svg, (width as u32, height.max(1) as u32)).into_drawing_area();
     area.fill(&WHITE)?;
-    area.draw(&Text::new(chart.title.clone(), (16, 16), ("sans-serif", 20).into_font()))?;
+    let mut top = 0;
+    for chart in charts {
+        draw_chart(&area, chart, top, width)?;
+        top += height_of(chart, width);
+    }
+    area.present()?;
+    Ok(())
+}
+
+fn width_of(chart: &Chart) -> i32 {
+    let groups: i32 = (0..chart.groups.len()).map(|group| group_width(chart, group) + GROUP_GAP).sum();
+    (LEFT + groups + GROUP_GAP).max(WIDTH_MIN)
+}
+
+/// Bars whose names stand in one line.
+fn names_per_line(width: i32) -> i32 {
+    ((width - LEFT) / LEGEND_WIDTH).max(1)
+}
+
+fn legend_height(chart: &Chart, width: i32) -> i32 {
+    let per_line = names_per_line(width);
+    (chart.bars.len() as i32 + per_line - 1) / per_line * 20
+}
+
+fn height_of(chart: &Chart, width: i32) -> i32 {
+    HEAD_HEIGHT + legend_height(chart, width) + PANEL_HEIGHT * chart.panels.len() as i32
+}
+
+fn draw_chart(area: &Area<'_>, chart: &Chart, top: i32, width: i32) -> Drawn {
+    area.draw(&Text::new(chart.title.clone(), (16, top + 16), ("sans-serif", 20).into_font()))?;
+    let per_line = names_per_line(width);
     for (index, name) in (0..).zip(&chart.bars) {
-        let at = (LEFT + index % per_line * LEGEND_WIDTH, 52 + index / per_line * 20);
+        let at = (LEFT + index % per_line * LEGEND_WIDTH, top + 52 + index / per_line * 20);
         area.draw(&Rectangle::new([at, (at.0 + 12, at.1 + 12)], colour(index as usize).filled()))?;
         area.draw(&Text::new(name.clone(), (at.0 + 18, at.1), ("sans-serif", 13).into_font()))?;
     }
     for (index, panel) in (0..).zip(&chart.panels) {
-        let top = HEAD_HEIGHT + legend + index * PANEL_HEIGHT;
-        draw_panel(&area, chart, panel, top, width)?;
+        let top = top + HEAD_HEIGHT + legend_height(chart, width) + index * PANEL_HEIGHT;
+        draw_panel(area, chart, panel, top, width)?;
     }
-    area.present()?;
     Ok(())
 }
 

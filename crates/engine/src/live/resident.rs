@@ -1,0 +1,150 @@
+//! XDP programs that no process holds: attached by netlink, they stay until somebody takes them away.
+
+use std::ffi::{CString, c_int};
+use std::io;
+use std::mem::size_of;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+
+use libbpf_rs::libbpf_sys::{
+    bpf_prog_get_fd_by_id, bpf_prog_get_info_by_fd, bpf_prog_info, bpf_xdp_attach, bpf_xdp_attach_opts, bpf_xdp_query,
+    bpf_xdp_query_opts,
+};
+
+use crate::live::attach::owned;
+use crate::xdp::log;
+
+/// linux/if_link.h
+const XDP_FLAGS_UPDATE_IF_NOEXIST: u32 = 1 << 0;
+const XDP_FLAGS_SKB_MODE: u32 = 1 << 1;
+const XDP_FLAGS_DRV_MODE: u32 = 1 << 2;
+const XDP_FLAGS_HW_MODE: u32 = 1 << 3;
+/// linux/netdev.h
+const NETDEV_XDP_ACT_NDO_XMIT: u64 = 1 << 2;
+
+/// Where a program runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    /// In the driver.
+    Driver,
+    /// Behind it, in the kernel.
+    Kernel,
+    /// In the card.
+    Card,
+}
+
+impl Place {
+    /// As ip-link(8) calls it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Place::Driver => "xdpdrv",
+            Place::Kernel => "xdpgeneric",
+            Place::Card => "xdpoffload",
+        }
+    }
+
+    fn flags(self) -> u32 {
+        match self {
+            Place::Driver => XDP_FLAGS_DRV_MODE,
+            Place::Kernel => XDP_FLAGS_SKB_MODE,
+            Place::Card => XDP_FLAGS_HW_MODE,
+        }
+    }
+}
+
+/// A program that is attached to an interface, by whomever, netlink or link.
+pub(super) struct Resident {
+    /// Index of the interface.
+    index: u32,
+    pub id: u32,
+    /// As its author called it; empty without the right to ask (CAP_SYS_ADMIN).
+    pub name: CString,
+    pub place: Place,
+    program: Option<OwnedFd>,
+}
+
+impl Resident {
+    /// The program on the interface of that index, the driver's if there are several.
+    pub fn on(index: u32) -> io::Result<Option<Self>> {
+        let found = query(index)?;
+        let places =
+            [(Place::Driver, found.drv_prog_id), (Place::Kernel, found.skb_prog_id), (Place::Card, found.hw_prog_id)];
+        let Some((place, id)) = places.into_iter().find(|(_, id)| *id != 0) else { return Ok(None) };
+        // SAFETY: no pointers.
+        let program = match owned(unsafe { bpf_prog_get_fd_by_id(id) }) {
+            Ok(program) => Some(program),
+            // It went in this moment.
+            Err(error) if error.raw_os_error() == Some(libc::ENOENT) => return Ok(None),
+            Err(_) => None,
+        };
+        let name = program.as_ref().map(name_of).transpose()?.unwrap_or_default();
+        Ok(Some(Resident { index, id, name, place, program }))
+    }
+
+    /// Lets another program stand in its place, from one packet to the next.
+    pub fn replace(&self, program: impl AsFd) -> io::Result<()> {
+        self.change(program.as_fd().as_raw_fd())
+    }
+
+    /// Takes it away.
+    pub fn detach(&self) -> io::Result<()> {
+        self.change(-1)
+    }
+
+    /// Lets it run elsewhere; there is a moment in which it does not run.
+    pub fn move_to(&self, place: Place) -> io::Result<()> {
+        self.detach()?;
+        match &self.program {
+            Some(program) => attach(self.index, program, place),
+            None => Ok(()),
+        }
+    }
+
+    /// Fails if it stands there no more, and if a link holds it.
+    fn change(&self, to: c_int) -> io::Result<()> {
+        let old = self.program.as_ref().ok_or_else(|| io::Error::from_raw_os_error(libc::EPERM))?;
+        set(self.index, to, self.place.flags(), old.as_raw_fd())
+    }
+}
+
+/// Attaches a program where none is.
+pub(super) fn attach(index: u32, program: impl AsFd, place: Place) -> io::Result<()> {
+    set(index, program.as_fd().as_raw_fd(), place.flags() | XDP_FLAGS_UPDATE_IF_NOEXIST, 0)
+}
+
+/// Whether the driver of an interface takes packets that programs of other interfaces redirect to it.
+pub(super) fn takes_redirected(index: u32) -> io::Result<bool> {
+    Ok(query(index)?.feature_flags & NETDEV_XDP_ACT_NDO_XMIT != 0)
+}
+
+/// `old` of 0 is none.
+fn set(index: u32, program: c_int, flags: u32, old: c_int) -> io::Result<()> {
+    let options = bpf_xdp_attach_opts {
+        sz: size_of::<bpf_xdp_attach_opts>() as _,
+        old_prog_fd: old,
+        ..bpf_xdp_attach_opts::default()
+    };
+    // SAFETY: the options have their size.
+    let (error, _) = log::listen(|| unsafe { bpf_xdp_attach(index as c_int, program, flags, &raw const options) });
+    result(error)
+}
+
+fn query(index: u32) -> io::Result<bpf_xdp_query_opts> {
+    let mut found = bpf_xdp_query_opts { sz: size_of::<bpf_xdp_query_opts>() as _, ..bpf_xdp_query_opts::default() };
+    // SAFETY: the kernel's answer is written into `found`, which has its size.
+    let (error, _) = log::listen(|| unsafe { bpf_xdp_query(index as c_int, 0, &raw mut found) });
+    result(error).map(|()| found)
+}
+
+fn name_of(program: &OwnedFd) -> io::Result<CString> {
+    let mut info = bpf_prog_info::default();
+    let mut bytes = size_of::<bpf_prog_info>() as u32;
+    // SAFETY: `info` is writable for `bytes`; as it is all zeros, nothing that it would point to is asked for.
+    let error = unsafe { bpf_prog_get_info_by_fd(program.as_raw_fd(), &raw mut info, &raw mut bytes) };
+    result(error)?;
+    let name: Vec<u8> = info.name.iter().map(|&c| c as u8).take_while(|&c| c != 0).collect();
+    Ok(CString::new(name).expect("it was cut at the first zero"))
+}
+
+fn result(error: c_int) -> io::Result<()> {
+    if error == 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(-error)) }
+}

@@ -1,0 +1,74 @@
+//! An interface whose other end is this process (Documentation/networking/tuntap.rst): a far side that reads as slowly as a test wants, or not at
+//! all.
+
+use std::ffi::c_int;
+use std::fs::{File, OpenOptions};
+use std::io::{self, ErrorKind, Read, Write};
+use std::mem::zeroed;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+use crate::EngineError;
+
+const DEVICE: &str = "/dev/net/tun";
+/// The longest frame that [`Tap::read`] gives whole.
+const FRAME_BYTES: usize = 1 << 16;
+
+/// The other end. The interface goes with it.
+pub struct Tap {
+    file: File,
+    interface: String,
+}
+
+impl Tap {
+    /// Makes the interface, which is down yet.
+    ///
+    /// # Errors
+    /// There is one of that name, or no right to make one (CAP_NET_ADMIN), or the kernel has no such interfaces.
+    pub fn create(interface: &str) -> Result<Self, EngineError> {
+        let failed = |source| EngineError::Interface { interface: interface.to_owned(), source };
+        if interface.len() >= libc::IFNAMSIZ {
+            return Err(failed(io::Error::from(ErrorKind::InvalidInput)));
+        }
+        let file = OpenOptions::new().read(true).write(true).custom_flags(libc::O_NONBLOCK).open(DEVICE);
+        let file = file.map_err(|source| EngineError::Io { path: Path::new(DEVICE).to_owned(), source })?;
+        // SAFETY: zeros are a valid value of this plain structure.
+        let mut request: libc::ifreq = unsafe { zeroed() };
+        for (to, from) in request.ifr_name.iter_mut().zip(interface.bytes()) {
+            *to = from as _;
+        }
+        request.ifr_ifru.ifru_flags = (libc::IFF_TAP | libc::IFF_NO_PI | libc::IFF_TUN_EXCL) as _;
+        // SAFETY: the request has a name that ends with a zero, and flags, as TUNSETIFF takes them.
+        let error: c_int = unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNSETIFF as _, &raw mut request) };
+        match error {
+            0 => Ok(Tap { file, interface: interface.to_owned() }),
+            _ => Err(failed(io::Error::last_os_error())),
+        }
+    }
+
+    /// The next frame that was sent out of the interface; `None` if there is none now.
+    ///
+    /// # Errors
+    /// The interface fails.
+    pub fn read(&mut self) -> Result<Option<Vec<u8>>, EngineError> {
+        let mut frame = vec![0; FRAME_BYTES];
+        match self.file.read(&mut frame) {
+            Ok(length) => {
+                frame.truncate(length);
+                Ok(Some(frame))
+            }
+            Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(None),
+            Err(source) => Err(EngineError::Interface { interface: self.interface.clone(), source }),
+        }
+    }
+
+    /// Lets a frame come in at the interface.
+    ///
+    /// # Errors
+    /// It is down, or has no room.
+    pub fn write(&mut self, frame: &[u8]) -> Result<(), EngineError> {
+        let written = self.file.write(frame);
+        written.map(|_| ()).map_err(|source| EngineError::Interface { interface: self.interface.clone(), source })
+    }
+}

@@ -1,0 +1,134 @@
+//! What was counted since the start, by those who decide and by those who decided before.
+
+use crate::run::stats::{DirectionStats, InterfaceStats, OutcomeStats, Stats, WorkerStats};
+use crate::run::tally::{Outcome, Tally};
+use weir_abi::Counter;
+use weir_engine::live::{Counts, PortStatus, Role};
+use weir_policy::ir::{Direction, Program};
+
+/// The books: closed for those who are out of office, open for those who decide.
+#[derive(Default)]
+pub struct Account {
+    /// By direction.
+    past: [Tally; 2],
+    /// By worker and direction.
+    past_workers: Vec<[Outcome; 2]>,
+}
+
+impl Account {
+    /// Closes the books of those who decided by `program`. Counters are exact; `ports` was read a moment after them.
+    pub fn close(&mut self, program: &Program, counts: &Counts, ports: &[PortStatus]) {
+        self.past = Direction::BOTH.map(|direction| self.direction(program, counts, ports, direction).total);
+        self.past_workers = (0..counts.len())
+            .map(|worker| Direction::BOTH.map(|direction| self.worker(program, counts, worker, direction).total))
+            .collect();
+    }
+
+    /// All that is known, with what was counted by `program` since the books were closed.
+    pub fn stats(&self, program: &Program, counts: &Counts, ports: &[PortStatus]) -> Stats {
+        let worker = |worker: usize| {
+            let [upstream, downstream] =
+                Direction::BOTH.map(|direction| self.worker(program, counts, worker, direction));
+            let own: Vec<PortStatus> = ports.iter().filter(|port| port.worker == worker).cloned().collect();
+            WorkerStats { worker, upstream, downstream, interfaces: InterfaceStats::sums(&own) }
+        };
+        let [upstream, downstream] = Direction::BOTH.map(|direction| self.direction(program, counts, ports, direction));
+        Stats {
+            upstream,
+            downstream,
+            workers: (0..counts.len()).map(worker).collect(),
+            interfaces: InterfaceStats::sums(ports),
+        }
+    }
+
+    fn direction(
+        &self,
+        program: &Program,
+        counts: &Counts,
+        ports: &[PortStatus],
+        direction: Direction,
+    ) -> DirectionStats {
+        let past = &self.past[direction as usize];
+        let mut current = Tally::of(program, &sums(counts, direction));
+        // Ports count from the start on.
+        let from = if direction == Direction::Upstream { Role::Lower } else { Role::Upper };
+        let sampled: u64 = ports.iter().filter(|port| port.role == from).map(|port| port.reading.sampled).sum();
+        current.sampled = sampled.saturating_sub(past.sampled);
+        let mut total = past.clone();
+        total.add(&current);
+        DirectionStats { current, total }
+    }
+
+    fn worker(&self, program: &Program, counts: &Counts, worker: usize, direction: Direction) -> OutcomeStats {
+        let current = Outcome::of(program, &counts[worker][direction as usize]);
+        let past = self.past_workers.get(worker).map(|past| past[direction as usize]).unwrap_or_default();
+        OutcomeStats { current, total: past.plus(current) }
+    }
+}
+
+/// What all workers counted of a direction.
+fn sums(counts: &Counts, direction: Direction) -> Vec<Counter> {
+    let mut sums: Vec<Counter> = Vec::new();
+    for worker in counts {
+        let counters = &worker[direction as usize];
+        sums.resize(counters.len(), Counter::default());
+        for (sum, counter) in sums.iter_mut().zip(counters) {
+            *sum = Counter { packets: sum.packets + counter.packets, bytes: sum.bytes + counter.bytes };
+        }
+    }
+    sums
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weir_abi::Reason;
+    use weir_engine::live::PortReading;
+    use weir_policy::ir::parse::parse;
+
+    const UP: usize = Direction::Upstream as usize;
+
+    /// What two workers counted of a program with one rule, which accepts.
+    fn counted(upstream: [u64; 2]) -> Counts {
+        let block = |packets: u64| {
+            let mut counters = vec![Counter::default(); usize::from(Reason::RULE_BASE) + 1];
+            counters[usize::from(Reason::rule(0).0)] = Counter { packets, bytes: 60 * packets };
+            counters
+        };
+        upstream.map(|packets| [block(packets), block(0)]).to_vec()
+    }
+
+    fn ports(sampled: u64) -> Vec<PortStatus> {
+        let port = |worker, interface: &str, role, sampled| PortStatus {
+            worker,
+            interface: interface.to_owned(),
+            role,
+            reading: PortReading { sampled, rx_packets: sampled, ..PortReading::default() },
+        };
+        vec![port(0, "lower", Role::Lower, sampled), port(1, "lower", Role::Lower, 1), port(1, "upper", Role::Upper, 5)]
+    }
+
+    #[test]
+    fn what_was_counted_before_a_change_stays_in_the_total_of_each() {
+        let one = parse("program p\nrule 0 p:1 [accept] accept\nchain upstream\n  rule 0\n").expect("a program");
+        let two = parse("program p\nrule 0 p:9 [drop] drop\nchain upstream\n  rule 0\n").expect("a program");
+        let mut account = Account::default();
+        account.close(&one, &counted([10, 20]), &ports(3));
+        account.close(&two, &counted([1, 0]), &ports(3));
+        let stats = account.stats(&one, &counted([100, 200]), &ports(7));
+        let DirectionStats { current, total } = &stats.upstream;
+        assert_eq!((current.packets, current.sampled, total.packets, total.sampled), (300, 4, 331, 8));
+        assert_eq!((total.passed, total.dropped, total.bytes), (330, 1, 331 * 60));
+        assert_eq!(stats.downstream.total.sampled, 5);
+        let workers: Vec<(u64, u64)> = stats
+            .workers
+            .iter()
+            .map(|worker| (worker.upstream.current.packets, worker.upstream.total.packets))
+            .collect();
+        assert_eq!(workers, [(100, 111), (200, 220)]);
+        assert_eq!(stats.workers[0].upstream.total.dropped, 1);
+        assert_eq!((stats.workers[1].interfaces.len(), stats.interfaces.len()), (2, 2));
+        assert_eq!(stats.interfaces[0].rx_packets, 8);
+        assert_eq!(account.past[UP].packets, 31);
+    }
+}

@@ -1,0 +1,136 @@
+//! Several interfaces on a side: which one a packet leaves by.
+
+use crate::box_under_test::{Running, Setup};
+use crate::hosts::{Hosts, Wires, names};
+use crate::traffic::{Listener, flows, send, send_on_queue};
+use crate::{ENGINES, check_account, put};
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+use weir_abi::verdict::Sampled;
+use weir_abi::{Action, Reason, Verdict};
+use weir_engine::live::afpacket::AfPacketLane;
+use weir_engine::live::{Interfaces, Lane, Side, facing_interface};
+
+const POLICY: &str = "upstream { udp dport 7 drop; accept }\ndownstream { accept }\n";
+
+fn start(engine: &str, hosts: &Hosts, folder: &std::path::Path, wires: Wires, workers: usize) -> Running {
+    put(folder, "bundle.weir", POLICY);
+    let (lower, upper) = (names("lower", wires.lower), names("upper", wires.upper));
+    Running::start_as(&hosts.weir, folder, "bundle.weir", &Setup { workers, lower, upper, ..Setup::new(engine) })
+}
+
+#[test]
+fn packets_leave_by_the_interface_that_the_rule_says() {
+    for (lower, upper) in [(2, 2), (2, 1), (1, 2)] {
+        // One queue: where a packet leaves follows from where it came in alone.
+        let wires = Wires { lower, upper, queues: 1, ..Wires::default() };
+        for engine in ENGINES {
+            let folder = tempfile::tempdir().expect("a temporary folder");
+            let hosts = Hosts::with(wires);
+            let running = start(engine, &hosts, folder.path(), wires, 1);
+            let (client, server) = (names("c", lower), names("s", upper));
+            let sides =
+                [(&hosts.client, &client, &hosts.server, &server), (&hosts.server, &server, &hosts.client, &client)];
+            for (from, ins, to, outs) in sides {
+                let listeners: Vec<Listener> = outs.iter().map(|name| Listener::at(to, name)).collect();
+                let sent: Vec<_> = (0..ins.len()).map(|number| flows(40, 3, 1000 + number as u16)).collect();
+                ins.iter().zip(&sent).for_each(|(name, frames)| send(from, name, frames));
+                running.settled();
+                for (number, listener) in listeners.into_iter().enumerate() {
+                    let own = (0..ins.len()).filter(|&i| facing_interface(i, ins.len(), 0, outs.len()) == number);
+                    let expected: Vec<Vec<u8>> = own.flat_map(|i| sent[i].clone()).collect();
+                    assert_eq!(
+                        sorted(listener.heard()),
+                        sorted(expected),
+                        "{engine}, {lower} x {upper}, out of {number}"
+                    );
+                }
+            }
+            let stats = running.settled();
+            check_account(&stats);
+            assert_eq!(stats.interfaces.len(), lower + upper, "{stats:#?}");
+            assert_eq!(running.stop(), 0);
+        }
+    }
+}
+
+fn sorted(mut frames: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
+    frames.sort();
+    frames
+}
+
+#[test]
+fn flows_spread_over_more_interfaces_and_each_keeps_its_own() {
+    let wires = Wires { lower: 1, upper: 2, ..Wires::default() };
+    for engine in ENGINES {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let hosts = Hosts::with(wires);
+        let running = start(engine, &hosts, folder.path(), wires, 2);
+        let listeners: Vec<Listener> = names("s", 2).iter().map(|name| Listener::at(&hosts.server, name)).collect();
+        for queue in 0..2 {
+            send_on_queue(&hosts.client, "c", queue, &flows(32, 10, 9 + queue as u16));
+        }
+        running.wait_for("all are counted", |stats| stats.upstream.total.packets >= 640);
+        check_account(&running.settled());
+        let mut paths: BTreeMap<Vec<u8>, Vec<usize>> = BTreeMap::new();
+        for (number, listener) in listeners.into_iter().enumerate() {
+            listener.heard().into_iter().for_each(|frame| paths.entry(frame).or_default().push(number));
+        }
+        assert_eq!(paths.len(), 64, "{engine}");
+        assert!(
+            paths.values().all(|path| path.len() == 10 && path.windows(2).all(|pair| pair[0] == pair[1])),
+            "{engine}"
+        );
+        let used: BTreeSet<usize> = paths.values().map(|path| path[0]).collect();
+        assert_eq!(used.len(), 2, "{engine}: both are used");
+        assert_eq!(running.stop(), 0);
+    }
+}
+
+/// Takes what waits at a lane, and says which source ports it came from.
+fn ports_seen(lane: &mut AfPacketLane, from: Side) -> BTreeSet<u16> {
+    let mut seen = BTreeSet::new();
+    for _ in 0..50 {
+        loop {
+            let burst = lane.receive(from).expect("the interfaces are there");
+            let count = burst.len();
+            for index in 0..count {
+                let bytes = burst.bytes(index);
+                let at = if from == Side::Lower { 34 } else { 36 };
+                seen.insert(u16::from_be_bytes([bytes[at], bytes[at + 1]]));
+            }
+            if count == 0 {
+                break;
+            }
+            let drop = Verdict::new(Action::Drop, Reason::NO_MATCH, Sampled::No);
+            lane.dispatch(&vec![drop; count]).expect("the interfaces are there");
+        }
+        lane.wait(Duration::from_millis(2)).expect("the interfaces are there");
+    }
+    seen
+}
+
+#[test]
+fn raw_sockets_give_both_directions_of_a_flow_to_one_worker() {
+    let hosts = Hosts::new();
+    let mut lanes = hosts.weir.run(|| {
+        let interfaces = Interfaces { lower: names("lower", 1), upper: names("upper", 1), divert: None };
+        AfPacketLane::open(&interfaces, 2).expect("the interfaces are there")
+    });
+    let flow = |n: u16, back: bool| {
+        let (a, b) = (format!("10.9.0.1 {n}"), "10.9.0.2 80".to_owned());
+        let (from, to) = if back { (b, a) } else { (a, b) };
+        let ((saddr, sport), (daddr, dport)) = (from.split_once(' ').expect("two"), to.split_once(' ').expect("two"));
+        format!("eth / ip saddr={saddr} daddr={daddr} / udp sport={sport} dport={dport}\n")
+    };
+    let all = |back: bool| crate::traffic::frames(&(2000..2100).map(|n| flow(n, back)).collect::<String>());
+    send(&hosts.client, "c", &all(false));
+    send(&hosts.server, "s", &all(true));
+    let seen: Vec<[BTreeSet<u16>; 2]> =
+        lanes.iter_mut().map(|lane| Side::BOTH.map(|side| ports_seen(lane, side))).collect();
+    for [up, down] in &seen {
+        assert_eq!(up, down, "both directions are the same worker's");
+        assert!(!up.is_empty(), "each has some");
+    }
+    assert_eq!(seen.iter().map(|[up, _]| up.len()).sum::<usize>(), 100);
+}

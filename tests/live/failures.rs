@@ -1,0 +1,233 @@
+//! What fails around a running policy: interfaces that go, compilers that do not compile, bundles that are no bundles, clients that may not ask.
+
+use crate::box_under_test::{Running, Setup};
+use crate::hosts::Hosts;
+use crate::traffic::{Listener, flows, send, send_on_queue};
+use crate::{check_account, each_engine, each_kernel_engine, put};
+use std::fs;
+use std::io::{Read, Write};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::Command;
+use std::thread;
+use weir::control::Request;
+use weir::failure::Failure;
+
+const ALL: &str =
+    "upstream { accept }\ndownstream { accept }\nposture shut { upstream { drop } downstream { drop } }\n";
+/// Clients that are served at a time.
+const CLIENTS_MAX: usize = 32;
+
+#[test]
+fn an_interface_that_is_removed_ends_it_and_leaves_nothing() {
+    for gone in ["lower", "upper"] {
+        each_kernel_engine(|engine, hosts, folder| {
+            put(folder, "all.weir", ALL);
+            let mut running = Running::start(&hosts.weir, folder, "all.weir", engine, 2);
+            send(&hosts.client, "c", &flows(10, 1, 9));
+            running.wait_for("packets pass", |stats| stats.upstream.total.packets >= 10);
+            hosts.weir.ip(&format!("link del dev {gone}"));
+            assert_eq!(running.ends(), Some(1), "{engine}, {gone}: {}", running.log());
+            let log = running.log();
+            assert!(log.contains(&format!("interface {gone}: it was removed")), "{engine}: {log}");
+            assert!(!folder.join("control.sock").exists(), "{engine}, {gone}");
+            let other = if gone == "lower" { "upper" } else { "lower" };
+            let link = hosts.link(other);
+            assert!(link["xdp"].is_null() && link["promiscuity"].as_u64().unwrap_or(0) == 0, "{engine}: {link:#}");
+        });
+    }
+}
+
+/// That a policy is refused with these words, nothing changes, and packets pass as before.
+fn check_refused(hosts: &Hosts, running: &Running, policy: &Path, words: &[&str]) {
+    let before = running.status();
+    let failure = running.ask(&Request::Load { policy: policy.to_owned() }).expect_err("it is refused").to_string();
+    assert!(words.iter().all(|word| failure.contains(word)), "{words:?}: {failure}");
+    let after = running.status();
+    assert_eq!((after.generation, after.activations), (before.generation, before.activations));
+    assert_eq!(after.generations.len(), before.generations.len());
+    let (at_server, sent) = (Listener::at(&hosts.server, "s"), flows(10, 2, 9));
+    let counted = running.stats().upstream.total.packets;
+    send(&hosts.client, "c", &sent);
+    let stats = running.wait_for("all are counted", |stats| stats.upstream.total.packets >= counted + 20);
+    assert_eq!(stats.upstream.total.dropped, 0);
+    check_account(&running.settled());
+    assert_eq!(at_server.heard(), sent);
+}
+
+#[test]
+fn a_compiler_that_fails_changes_nothing() {
+    each_engine(|engine, hosts, folder| {
+        put(folder, "all.weir", ALL);
+        // Works until it is told not to.
+        let broken = folder.join("broken");
+        let clang = folder.join("clang");
+        let script = format!(
+            "#!/bin/sh\nif [ $1 != --version -a -e {} ]; then echo broken on purpose >&2; exit 1; fi\nexec clang-19 \"$@\"\n",
+            broken.display()
+        );
+        fs::write(&clang, script).expect("the folder can be written to");
+        fs::set_permissions(&clang, fs::Permissions::from_mode(0o755)).expect("the folder can be written to");
+        let environment = vec![("WEIR_CLANG".to_owned(), clang.display().to_string())];
+        let setup = Setup { environment, ..Setup::new(engine) };
+        let running = Running::start_as(&hosts.weir, folder, "all.weir", &setup);
+        fs::write(&broken, "").expect("the folder can be written to");
+        put(folder, "new.weir", "upstream { udp dport 9 drop; accept }\ndownstream { accept }\n");
+        check_refused(hosts, &running, &folder.join("new.weir"), &["broken on purpose"]);
+        // A compiler that works again is all it takes.
+        fs::remove_file(&broken).expect("it is there");
+        let new = running.load(&folder.join("new.weir"));
+        running.ask(&Request::Activate { generation: new, confirm_s: None }).expect("it is ready");
+        assert_eq!(running.stop(), 0);
+    });
+}
+
+#[test]
+fn a_policy_too_large_for_the_kernel_changes_nothing() {
+    const RULES: usize = 6000;
+    let (hosts, folder) = (Hosts::new(), tempfile::tempdir().expect("a temporary folder"));
+    let folder = folder.path();
+    put(folder, "all.weir", ALL);
+    let rules: String = (0..RULES).map(|n| format!("udp dport {} udp sport {} drop\n", 10 + n, n + 1)).collect();
+    put(folder, "large.weir", &format!("upstream {{\n{rules}accept\n}}\ndownstream {{ accept }}\n"));
+    let running = Running::start(&hosts.weir, folder, "all.weir", "xdp", 1);
+    check_refused(&hosts, &running, &folder.join("large.weir"), &["too large for one BPF program"]);
+    assert_eq!(running.stop(), 0);
+}
+
+#[test]
+fn a_damaged_bundle_changes_nothing() {
+    each_engine(|engine, hosts, folder| {
+        put(folder, "all.weir", ALL);
+        let running = Running::start(&hosts.weir, folder, "all.weir", engine, 1);
+        let bundle = folder.join("all.weirb");
+        let compiled = Command::new(env!("CARGO_BIN_EXE_weir"))
+            .args(["compile", "all.weir", "-o"])
+            .arg(&bundle)
+            .current_dir(folder)
+            .output()
+            .expect("the program was built");
+        assert!(compiled.status.success(), "{}", String::from_utf8_lossy(&compiled.stderr));
+        let whole = fs::read(&bundle).expect("it was written");
+        let damaged = folder.join("damaged.weirb");
+        let mut flipped = whole.clone();
+        flipped[whole.len() / 2] ^= 0x40;
+        for bytes in [&whole[..whole.len() / 2], &flipped, &whole[..600]] {
+            fs::write(&damaged, bytes).expect("the folder can be written to");
+            check_refused(hosts, &running, &damaged, &["damaged.weirb"]);
+        }
+        running.load(&bundle);
+        assert_eq!(running.stop(), 0);
+    });
+}
+
+#[test]
+fn several_clients_are_answered_at_once() {
+    const CLIENTS: usize = 8;
+    const REQUESTS: usize = 40;
+    each_engine(|engine, hosts, folder| {
+        put(folder, "all.weir", ALL);
+        let running = Running::start(&hosts.weir, folder, "all.weir", engine, 1);
+        thread::scope(|scope| {
+            for client in 0..CLIENTS {
+                let running = &running;
+                scope.spawn(move || {
+                    for number in 0..REQUESTS {
+                        let request = match (client + number) % 4 {
+                            0 => Request::Status,
+                            1 => Request::Stats,
+                            2 => Request::Posture { name: Some("shut".to_owned()) },
+                            _ => Request::Posture { name: None },
+                        };
+                        running.ask(&request).unwrap_or_else(|failure| panic!("{engine}: {failure}"));
+                    }
+                });
+            }
+        });
+        assert_eq!(running.status().activations, 1 + (CLIENTS * REQUESTS / 2) as u64);
+
+        // Those that only hold the line are limited, and give way when they go.
+        let mut idle = Vec::new();
+        running.wait_until("those that are done have gone", |running| {
+            idle.extend(connect(running.control()));
+            idle.len() == CLIENTS_MAX
+        });
+        let failure = running.ask(&Request::Status).expect_err("there are too many");
+        assert!(matches!(&failure, Failure::Runtime(said) if said.contains("more than 32 clients")), "{failure}");
+        drop(idle);
+        running.wait_until("there is room again", |running| running.ask(&Request::Status).is_ok());
+        assert_eq!(running.stop(), 0);
+    });
+}
+
+/// A client that was answered once, so that it counts as one, and holds the line; none if there are too many.
+fn connect(control: &Path) -> Option<UnixStream> {
+    let mut stream = UnixStream::connect(control).expect("it listens");
+    // Who is turned away may not get to ask.
+    let _hung_up = stream.write_all(b"\"status\"\n");
+    let mut start = [0; 5];
+    stream.read_exact(&mut start).expect("it answers");
+    (&start == b"{\"ok\"").then_some(stream)
+}
+
+#[test]
+fn only_the_owner_and_root_are_answered() {
+    const NOBODY: u32 = 65534;
+    each_engine(|engine, hosts, folder| {
+        put(folder, "all.weir", ALL);
+        let running = Running::start(&hosts.weir, folder, "all.weir", engine, 1);
+        let control = running.control().to_owned();
+        let own = fs::metadata(folder).expect("it is there").uid();
+        let socket = fs::metadata(&control).expect("it is there");
+        assert_eq!((socket.mode() & 0o777, socket.uid()), (0o600, own));
+        let program = folder.join("weir");
+        fs::copy(env!("CARGO_BIN_EXE_weir"), &program).expect("the program was built");
+        fs::set_permissions(folder, fs::Permissions::from_mode(0o755)).expect("it is ours");
+        let ask = |uid: u32| {
+            let mut command = Command::new(&program);
+            command.args(["ctl", "--control"]).arg(&control).arg("status").uid(uid).gid(uid);
+            command.output().expect("it was copied")
+        };
+        assert_eq!(ask(0).status.code(), Some(0));
+        let refused = ask(NOBODY);
+        let said = String::from_utf8_lossy(&refused.stderr);
+        assert!(refused.status.code() == Some(1) && said.contains("Permission denied"), "{engine}: {said}");
+        // Even where somebody made the socket everybody's.
+        fs::set_permissions(&control, fs::Permissions::from_mode(0o777)).expect("it is ours");
+        let refused = ask(NOBODY);
+        assert_eq!(refused.status.code(), Some(1), "{}", String::from_utf8_lossy(&refused.stdout));
+        assert_eq!(running.stop(), 0);
+    });
+}
+
+#[test]
+fn a_worker_that_polls_passes_what_one_that_sleeps_does() {
+    let busy = |engine: &str| Setup { more: vec!["--busy-poll".to_owned()], workers: 2, ..Setup::new(engine) };
+    let (hosts, folder) = (Hosts::new(), tempfile::tempdir().expect("a temporary folder"));
+    let folder = folder.path();
+    put(folder, "all.weir", ALL);
+    let running = Running::start_as(&hosts.weir, folder, "all.weir", &busy("afxdp"));
+    let (at_server, at_client) = (Listener::at(&hosts.server, "s"), Listener::at(&hosts.client, "c"));
+    let sent = flows(16, 64, 9);
+    for queue in 0..2 {
+        send_on_queue(&hosts.client, "c", queue, &sent);
+        send_on_queue(&hosts.server, "s", queue, &sent);
+    }
+    let all = 2 * sent.len() as u64;
+    running.wait_for("all are counted", |stats| {
+        stats.upstream.total.packets >= all && stats.downstream.total.packets >= all
+    });
+    check_account(&running.settled());
+    assert_eq!((at_server.heard().len(), at_client.heard().len()), (2 * sent.len(), 2 * sent.len()));
+    assert_eq!(running.stop(), 0);
+
+    let other = Command::new(env!("CARGO_BIN_EXE_weir"))
+        .args(["run", "all.weir", "--engine", "afpacket", "--lower", "a", "--upper", "b", "--busy-poll"])
+        .current_dir(folder)
+        .output()
+        .expect("the program was built");
+    let said = String::from_utf8_lossy(&other.stderr);
+    assert!(other.status.code() == Some(2) && said.contains("--busy-poll is of the engine afxdp"), "{said}");
+}

@@ -1,0 +1,264 @@
+//! Mixed traffic for a long time, with a change of policy every second: every packet accounted for, memory, descriptors and threads flat.
+//!
+//! Ten seconds an engine; as many as wanted with `WEIR_SOAK_SECONDS=1800 cargo test -p weir --test live soak -- --nocapture`, which says every
+//! minute how it goes.
+
+use crate::box_under_test::{PATIENCE, Running, Setup};
+use crate::hosts::{Hosts, SERVER, Wires};
+use crate::traffic::{flows, frames};
+use crate::{BETWEEN_BURSTS, Fragments, check_account, copy_sendable, each_engine_with, put, send_capture};
+use nix::unistd::Pid;
+use std::fmt;
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+use weir::control::Request;
+use weir_abi::Link;
+use weir_engine::live::afpacket::wire::Wire;
+use weir_engine::memory::FrameSet;
+
+const SECONDS: u64 = 10;
+/// Policies loaded before anything is compared: more than stand ready at a time.
+const WARM_UP_LOADS: u64 = 10;
+/// What memory may differ by: what the allocator keeps.
+const MEMORY_SLACK_KB: u64 = 6 << 10;
+const PORT: u16 = 8000;
+
+/// The text of a policy; there are three of them, so that what is counted by rule does not grow.
+fn policy(number: u64) -> String {
+    let more: String = (0..200).map(|last| format!(", 203.0.{}.{last}", number % 3)).collect();
+    format!(
+        "table bad {{ type ipv4; elements = {{ 198.51.100.0/24{more} }} }}
+upstream {{ ip saddr @bad counter drop; udp dport 10 drop; udp dport 11 sample 1/16 accept; udp dport 12 divert; accept }}
+downstream {{ udp dport 10 drop; accept }}
+posture high {{ upstream {{ udp drop; accept }} downstream {{ accept }} }}
+"
+    )
+}
+
+/// Everything that is sent, until told that it is enough.
+struct Traffic {
+    enough: Arc<AtomicBool>,
+    connections: Arc<AtomicU64>,
+    senders: Vec<JoinHandle<()>>,
+}
+
+impl Traffic {
+    fn start(hosts: &Hosts, capture: PathBuf) -> Self {
+        let enough = Arc::new(AtomicBool::new(false));
+        let connections = Arc::new(AtomicU64::new(0));
+        let flag = || enough.clone();
+        let mut up: Vec<Vec<u8>> = (9..13).flat_map(|dport| flows(48, 1, dport)).collect();
+        up.extend(frames(
+            "eth / ip saddr=198.51.100.7 / tcp dport=80 flags=syn\neth / vlan id=9 / ip6 / udp\neth / arp",
+        ));
+        let down: Vec<Vec<u8>> = (9..11).flat_map(|dport| flows(64, 1, dport)).collect();
+        let (up_flag, down_flag, replay_flag, server_flag, client_flag) = (flag(), flag(), flag(), flag(), flag());
+        let counted = connections.clone();
+        let senders = vec![
+            hosts.client.start(move || flood("c", &up, &up_flag)),
+            hosts.server.start(move || flood("s", &down, &down_flag)),
+            hosts.client.start(move || {
+                while !replay_flag.load(Ordering::Relaxed) {
+                    send_capture(&capture, |_| thread::sleep(BETWEEN_BURSTS));
+                }
+            }),
+            hosts.server.start(move || serve(&server_flag)),
+            hosts.client.start(move || connect(&client_flag, &counted)),
+        ];
+        Traffic { enough, connections, senders }
+    }
+
+    /// Ends it; how many connections there were.
+    fn stop(self) -> u64 {
+        self.enough.store(true, Ordering::Relaxed);
+        self.senders.into_iter().for_each(|sender| sender.join().expect("traffic flows as long as it should"));
+        self.connections.load(Ordering::Relaxed)
+    }
+}
+
+fn flood(interface: &str, frames: &[Vec<u8>], enough: &AtomicBool) {
+    let set = FrameSet::new(Link::Ethernet, frames.iter().map(|frame| (frame.as_slice(), frame.len() as u32)));
+    let mut wire = Wire::open(interface).expect("the host has the wire");
+    while !enough.load(Ordering::Relaxed) {
+        for burst in set.bursts() {
+            wire.send(&burst).expect("the wire takes frames");
+            thread::sleep(BETWEEN_BURSTS);
+        }
+    }
+}
+
+/// Sends back what clients send.
+fn serve(enough: &AtomicBool) {
+    let listener = TcpListener::bind((SERVER, PORT)).expect("the server has the address");
+    listener.set_nonblocking(true).expect("sockets can be asked");
+    while !enough.load(Ordering::Relaxed) {
+        let Ok((mut stream, _)) = listener.accept() else {
+            thread::sleep(Duration::from_millis(2));
+            continue;
+        };
+        stream.set_nonblocking(false).expect("sockets can wait");
+        stream.set_read_timeout(Some(PATIENCE)).expect("sockets can wait");
+        let mut received = Vec::new();
+        // A client that comes when it is enough may go without an answer.
+        let _gone = stream.read_to_end(&mut received).and_then(|_| stream.write_all(&received));
+    }
+}
+
+fn connect(enough: &AtomicBool, connections: &AtomicU64) {
+    let sent: Vec<u8> = (0..64 << 10).map(|at| (at ^ at >> 8) as u8).collect();
+    while !enough.load(Ordering::Relaxed) {
+        let Ok(mut stream) = TcpStream::connect((SERVER, PORT)) else {
+            // The server has not begun to listen, or has stopped.
+            let listens = connections.load(Ordering::Relaxed) > 0 && !enough.load(Ordering::Relaxed);
+            assert!(!listens, "the server listens");
+            thread::sleep(Duration::from_millis(5));
+            continue;
+        };
+        let begun = Instant::now();
+        stream.set_read_timeout(Some(PATIENCE)).expect("sockets can wait");
+        let answered = stream.write_all(&sent).and_then(|()| stream.shutdown(Shutdown::Write)).and_then(|()| {
+            let mut received = Vec::new();
+            stream.read_to_end(&mut received).map(|_| received)
+        });
+        if !enough.load(Ordering::Relaxed) {
+            let (number, took) = (connections.load(Ordering::Relaxed), begun.elapsed());
+            let received = answered.unwrap_or_else(|error| panic!("connection {number}, after {took:?}: {error}"));
+            assert!(received == sent, "connection {number}: {} of {} bytes came back", received.len(), sent.len());
+            connections.fetch_add(1, Ordering::Relaxed);
+        }
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// What a process takes.
+#[derive(Clone, Copy, Debug)]
+struct Footprint {
+    memory_kb: u64,
+    descriptors: usize,
+    threads: usize,
+}
+
+impl Footprint {
+    /// The least of a few looks: a client that just went may still have its thread.
+    fn of(pid: Pid) -> Self {
+        let looks = (0..5).map(|_| {
+            thread::sleep(Duration::from_millis(4));
+            let count = |what: &str| fs::read_dir(format!("/proc/{pid}/{what}")).expect("it runs").count();
+            let status = fs::read_to_string(format!("/proc/{pid}/status")).expect("it runs");
+            let memory = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("it has some");
+            let memory_kb = memory.trim().trim_end_matches(" kB").parse().expect("a number");
+            Footprint { memory_kb, descriptors: count("fd"), threads: count("task") }
+        });
+        let least = looks.reduce(|a, b| Footprint {
+            memory_kb: a.memory_kb.min(b.memory_kb),
+            descriptors: a.descriptors.min(b.descriptors),
+            threads: a.threads.min(b.threads),
+        });
+        least.expect("there were some")
+    }
+}
+
+impl fmt::Display for Footprint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} kB, {} descriptors, {} threads", self.memory_kb, self.descriptors, self.threads)
+    }
+}
+
+/// As many loads as it takes until each puts an older generation away, most from a bundle, which takes no compiler; and a change of each kind.
+fn warm_up(running: &Running, folder: &Path) {
+    let bundle = folder.join("first.weirb");
+    let mut compile = Command::new(env!("CARGO_BIN_EXE_weir"));
+    compile.args(["compile", "first.weir", "-o"]).arg(&bundle).current_dir(folder);
+    assert!(compile.output().expect("the program was built").status.success());
+    (0..WARM_UP_LOADS).for_each(|_| _ = running.load(&bundle));
+    (0..=6).for_each(|number| change(running, folder, number));
+}
+
+/// One change of who decides; the kinds come in turn.
+fn change(running: &Running, folder: &Path, number: u64) {
+    let ask = |request: Request| {
+        running.ask(&request).unwrap_or_else(|failure| panic!("{number}: {failure}: {}", running.log()));
+    };
+    match number % 6 {
+        0 => {
+            put(folder, "next.weir", &policy(number / 6));
+            let generation = running.load(&folder.join("next.weir"));
+            ask(Request::Activate { generation, confirm_s: None });
+        }
+        1 => ask(Request::Posture { name: Some("high".to_owned()) }),
+        2 => ask(Request::Posture { name: None }),
+        3 | 5 => ask(Request::Rollback),
+        _ => {
+            let generation = running.status().generation;
+            ask(Request::Activate { generation, confirm_s: Some(60.0) });
+            ask(Request::Confirm);
+        }
+    }
+}
+
+/// Packets that the far ends of the wires have sent and received, and that the wires have lost on the box's way out: client, then server.
+fn wires(hosts: &Hosts) -> [[u64; 3]; 2] {
+    [(&hosts.client, "c", "lower"), (&hosts.server, "s", "upper")].map(|(host, far, own)| {
+        let stats = host.link(far)["stats64"].clone();
+        let count = |way: &str| stats[way]["packets"].as_u64().expect("links count");
+        [count("tx"), count("rx"), hosts.lost_on(own)]
+    })
+}
+
+/// What the box received is what was sent to it, and what it sent arrived.
+fn check_wires(hosts: &Hosts, running: &Running, before: [[u64; 3]; 2]) {
+    let stats = running.settled();
+    check_account(&stats);
+    let now = wires(hosts);
+    for (side, (now, before)) in ["lower", "upper"].into_iter().zip(now.iter().zip(before)) {
+        let port = stats.interfaces.iter().find(|port| port.side == side).expect("there is one");
+        let [sent, received, lost] = [0, 1, 2].map(|at| now[at] - before[at]);
+        assert_eq!(port.rx_packets + port.rx_missed, sent, "{side}: {stats:#?}");
+        assert_eq!(port.tx_packets, received + lost, "{side}: {stats:#?}");
+    }
+}
+
+#[test]
+fn mixed_traffic_for_long_leaks_nothing_and_loses_nothing() {
+    let seconds = std::env::var("WEIR_SOAK_SECONDS").ok().and_then(|text| text.parse().ok()).unwrap_or(SECONDS);
+    each_engine_with(Wires { divert: 1, ..Wires::default() }, |engine, hosts, folder| {
+        put(folder, "first.weir", &policy(0));
+        let capture = folder.join("sendable.pcap");
+        let attack = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/edge/attack.pcap");
+        copy_sendable(&attack, &capture, Fragments::of(engine));
+        let divert = Some("divert".to_owned());
+        let setup = Setup { workers: 2, divert, ..Setup::new(engine) };
+        let running = Running::start_as(&hosts.weir, folder, "first.weir", &setup);
+        assert_eq!(running.settled().upstream.total.packets, 0);
+        let before = wires(hosts);
+        warm_up(&running, folder);
+        let traffic = Traffic::start(hosts, capture);
+        running.wait_for("packets flow both ways", |stats| {
+            [&stats.upstream, &stats.downstream].iter().all(|direction| direction.total.packets > 10_000)
+        });
+        let warm = Footprint::of(running.pid());
+        let start = Instant::now();
+        for second in 1..=seconds {
+            change(&running, folder, second);
+            let now = Footprint::of(running.pid());
+            if second % 60 == 0 || second == seconds {
+                let packets = running.stats().upstream.total.packets;
+                eprintln!("soak: {engine}, {second} s: {packets} packets upstream, {now}; began with {warm}");
+            }
+            assert!(now.memory_kb <= warm.memory_kb + MEMORY_SLACK_KB, "{engine}, {second} s: {now}; {warm}");
+            assert_eq!((now.descriptors, now.threads), (warm.descriptors, warm.threads), "{engine}, {second} s");
+            thread::sleep((start + Duration::from_secs(second)).saturating_duration_since(Instant::now()));
+        }
+        let connections = traffic.stop();
+        assert!(connections > seconds, "{engine}: {connections} connections");
+        check_wires(hosts, &running, before);
+        assert_eq!(running.stop(), 0);
+    });
+}

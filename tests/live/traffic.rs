@@ -1,0 +1,132 @@
+//! Frames put on the wires, and what comes out of them again, byte for byte.
+
+use crate::BETWEEN_BURSTS;
+use crate::box_under_test::PATIENCE;
+use crate::hosts::Host;
+use std::path::Path;
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::channel;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+use weir_abi::Link;
+use weir_engine::live::afpacket::wire::Wire;
+use weir_engine::memory::FrameSet;
+
+/// Frames written as text, one a line.
+pub fn frames(text: &str) -> Vec<Vec<u8>> {
+    let packets = weir_test_support::packets(text).unwrap_or_else(|error| panic!("{error}"));
+    packets.into_iter().map(|packet| packet.bytes).collect()
+}
+
+/// A packet of each of so many flows, `times` times, to a port.
+pub fn flows(count: u32, times: usize, dport: u16) -> Vec<Vec<u8>> {
+    let flow = |n: u32| {
+        format!("eth / ip saddr=10.9.0.1 daddr=10.9.0.2 / udp sport={} dport={dport} / payload 32\n", 1000 + n)
+    };
+    let once = frames(&(0..count).map(flow).collect::<String>());
+    std::iter::repeat_n(once, times).flatten().collect()
+}
+
+/// Sends frames out of an interface of a host, no faster than the other end looks at them.
+pub fn send(host: &Host, interface: &str, frames: &[Vec<u8>]) {
+    let (interface, frames) = (interface.to_owned(), frames.to_vec());
+    let sent = host.start(move || put_on(&interface, &frames));
+    sent.join().expect("all are sent");
+}
+
+/// Sends frames as a card with several queues receives them: what is sent from a core travels on the queue of its number.
+pub fn send_on_queue(host: &Host, interface: &str, queue: usize, frames: &[Vec<u8>]) {
+    let (interface, frames) = (interface.to_owned(), frames.to_vec());
+    let sent = host.start(move || {
+        weir_engine::cpu::pin_to(queue).expect("there are as many cores");
+        put_on(&interface, &frames);
+    });
+    sent.join().expect("all are sent");
+}
+
+/// Sends frames out of an interface of the host that this thread is on; their number.
+pub fn put_on(interface: &str, frames: &[Vec<u8>]) -> u64 {
+    let mut wire = Wire::open(interface).expect("the host has the wire");
+    let start = Instant::now();
+    for (number, frame) in frames.iter().enumerate() {
+        let one = FrameSet::new(Link::Ethernet, [(frame.as_slice(), frame.len() as u32)]);
+        // A wire that is full takes it later.
+        while wire.counters().tx_packets == number as u64 {
+            wire.send(&one.burst(0)).expect("the wire takes frames");
+            assert!(start.elapsed() < PATIENCE, "{:?}", wire.counters());
+        }
+        if number % 64 == 63 || number + 1 == frames.len() {
+            std::thread::sleep(BETWEEN_BURSTS);
+        }
+    }
+    frames.len() as u64
+}
+
+/// Somebody who notes what arrives at an interface.
+pub struct Listener {
+    enough: Arc<AtomicBool>,
+    notes: JoinHandle<Vec<Vec<u8>>>,
+}
+
+impl Listener {
+    pub fn at(host: &Host, interface: &str) -> Self {
+        let interface = interface.to_owned();
+        let enough = Arc::new(AtomicBool::new(false));
+        let (ready, is_ready) = channel();
+        let told = enough.clone();
+        let notes = host.start(move || {
+            let mut wire = Wire::open(&interface).expect("the host has the wire");
+            ready.send(()).expect("somebody waits");
+            let mut notes = Vec::new();
+            loop {
+                // Looked at before the wire is: what arrived until then is there.
+                let enough = told.load(Ordering::Relaxed);
+                let more = wire.receive(Duration::from_millis(20), |burst| {
+                    notes.extend((0..burst.len()).map(|index| burst.bytes(index).to_vec()));
+                });
+                if more.expect("the wire gives frames") == 0 && enough {
+                    assert_eq!(wire.missed(), 0);
+                    return notes;
+                }
+            }
+        });
+        is_ready.recv().expect("the wire is open");
+        Listener { enough, notes }
+    }
+
+    /// What arrived, once nothing is on its way any more.
+    pub fn heard(self) -> Vec<Vec<u8>> {
+        self.enough.store(true, Ordering::Relaxed);
+        self.notes.join().expect("it listened")
+    }
+}
+
+/// What the interpreter makes of frames: the verdict of each, and the report.
+pub fn judged(folder: &Path, policy: &str, direction: &str, frames: &[Vec<u8>]) -> (Vec<String>, serde_json::Value) {
+    let capture = folder.join(format!("{direction}.pcap"));
+    std::fs::write(&capture, pcap(frames)).expect("the folder can be written to");
+    let replay = Command::new(env!("CARGO_BIN_EXE_weir"))
+        .args(["replay", policy, "--engine", "eval", "--json", "--verdicts", "--direction", direction, "--in"])
+        .arg(&capture)
+        .current_dir(folder)
+        .output()
+        .expect("the program was built");
+    let said = String::from_utf8_lossy(&replay.stderr);
+    let report: serde_json::Value = serde_json::from_slice(&replay.stdout).unwrap_or_else(|_| panic!("{said}"));
+    let verdicts = report["verdicts"].as_array().expect("asked for").iter();
+    (verdicts.map(|verdict| verdict.as_str().expect("a word").to_owned()).collect(), report)
+}
+
+/// A capture of whole Ethernet frames (draft-ietf-opsawg-pcap).
+fn pcap(frames: &[Vec<u8>]) -> Vec<u8> {
+    let words = |words: &[u32]| words.iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<u8>>();
+    let mut bytes = words(&[0xa1b2_c3d4, 2 | 4 << 16, 0, 0, 1 << 16, 1]);
+    for frame in frames {
+        let length = frame.len() as u32;
+        bytes.extend(words(&[0, 0, length, length]));
+        bytes.extend(frame);
+    }
+    bytes
+}
