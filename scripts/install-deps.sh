@@ -9,7 +9,8 @@ set -eu
 # pkg-config       finds them
 # nftables, ip     the second oracle of the tests, and their network namespaces
 # ethtool          tests' hosts finish checksums themselves, as hosts behind real wires do
-PACKAGES="clang-19 libclang-rt-19-dev clang-format-19 libelf-dev zlib1g-dev pkg-config nftables iproute2 ethtool"
+# libdpdk-dev      the dpdk engine, which tests are built with
+PACKAGES="clang-19 libclang-rt-19-dev clang-format-19 libelf-dev zlib1g-dev pkg-config nftables iproute2 ethtool libdpdk-dev"
 COMPONENTS="rustfmt clippy"
 LOCK_WAIT_SECONDS=600
 

@@ -8,6 +8,7 @@ mod tables;
 mod weir;
 
 use serde_json::{Value, json};
+use std::fs;
 use weir::Desk;
 
 const EDGE: &str = "table bad { type ipv4; elements = { 198.51.100.0/24 } }
@@ -271,6 +272,8 @@ fn exit_codes_tell_mistakes_from_failures() {
     desk.run("replay edge.weir --in traffic.pcap --verdicts").fails(2, &["--json"]);
     desk.run("diff edge.weir none.weir --in traffic.pcap").fails(2, &["none.weir"]);
     desk.run("bench no-such-scenario").fails(2, &["no-such-scenario"]);
+    desk.run("bench live --only no-such-engine").fails(2, &["no-such-engine", "xdp-drop-all", "afpacket"]);
+    desk.run("bench line-costs --only memory").fails(2, &["--only"]);
     // What was read before the damage is reported all the same.
     let ran = desk.run("replay edge.weir --in short.pcap --engine eval --json");
     ran.fails(1, &["short.pcap"]);
@@ -279,4 +282,22 @@ fn exit_codes_tell_mistakes_from_failures() {
         let ran = desk.run(&format!("replay limit.weir --in traffic.pcap --engine {engine}"));
         ran.fails(2, &["E0501", "not yet supported by this engine", "limit.weir:2", "`limit`", "`track`"]);
     }
+}
+
+/// Needs root. Figures are of packets that were judged, or they are none: each packet that is sent arrives and is dropped.
+#[test]
+fn what_a_dropped_packet_costs_is_measured_of_all_packets() {
+    let desk = Desk::new();
+    let ran = desk.run("bench live --only xdp-drop-all --only weir-xdp --only xdp-lpm-trie --json --plot live.svg");
+    let report = ran.json();
+    let rows = report["rows"].as_array().expect("rows");
+    assert_eq!(rows.len(), 3, "{report:#}");
+    for row in rows {
+        let number = |field: &str| row[field].as_f64().unwrap_or_else(|| panic!("{field}: {row:#}"));
+        assert_eq!((number("lost_share"), number("passed_share")), (0.0, 0.0), "{row:#}");
+        assert_eq!(number("packets_sent"), number("packets_received"), "{row:#}");
+        assert!(number("cpu_ns_per_packet_min") > 0.0 && number("packets_sent") > 1e6, "{row:#}");
+    }
+    assert_eq!(rows[0]["times_drop_all"], 1.0);
+    assert!(fs::read_to_string(desk.path("live.svg")).expect("it was drawn").contains("weir-xdp"));
 }

@@ -3,7 +3,7 @@
 use crate::box_under_test::{Running, Setup};
 use crate::hosts::{Hosts, Wires};
 use crate::traffic::{Listener, frames, judged, send};
-use crate::{check_account, counted, each_engine_with, put};
+use crate::{check_account, counted, each_engine_with, each_kernel_engine_with, put};
 use std::path::Path;
 
 /// One of each kind; most of them are on the wire of any provider.
@@ -88,7 +88,7 @@ fn passing(verdicts: &[String], frames: &[Vec<u8>]) -> Vec<Vec<u8>> {
 #[test]
 fn what_passes_is_untouched_and_the_rest_is_counted() {
     let wires = Wires { queues: 1, ..Wires::default() };
-    each_engine_with(wires, |engine, hosts, folder| {
+    each_kernel_engine_with(wires, |engine, hosts, folder| {
         for (name, text) in [("open.weir", OPEN), ("strict.weir", STRICT), ("middle.weir", MIDDLE)] {
             put(folder, name, text);
             let mut sent = frames(KINDS);

@@ -6,7 +6,6 @@ use crate::{counted, put};
 use serde_json::Value;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 use weir::control::Request;
 use weir::run::stats::{InterfaceStats, Stats};
@@ -28,36 +27,42 @@ const POLICY: &str = "upstream {
 downstream { accept }
 ";
 
-/// Three wires, and who makes their memory.
+/// The lower, the upper and the divert wire, and who makes their memory.
 struct Wires {
     name: &'static str,
-    /// What Weir's ends are told.
-    weir: &'static str,
-    generator: &'static str,
+    /// What each end is: a server, or a client of one that is there before it.
+    weir: [&'static str; 3],
+    generator: [&'static str; 3],
     /// Frames to send, at most so long.
     longest: u16,
-    /// How often Weir is killed, and found again by the generator: a server can do that.
+    /// How often Weir is killed, and found again by the generator: servers can do that.
     kills: usize,
 }
 
 /// Weir copies packets from the generator's memory and to it. Long ones come to lie in several pieces.
-const COPIED: Wires = Wires { name: "copied", weir: "server", generator: "client", longest: LONGEST, kills: 0 };
-/// The wires' memory is that of Weir's packets. (DPDK 22.11 parts long ones wrongly.)
-const SHARED: Wires =
-    Wires { name: "shared", weir: "client,zero-copy=yes", generator: "server", longest: 2048, kills: 1 };
+const COPIED: Wires =
+    Wires { name: "copied", weir: ["server"; 3], generator: ["client"; 3], longest: LONGEST, kills: 0 };
+/// The lower wire's memory is that of Weir's packets. DPDK 22.11 can do that for one port only, and parts long packets wrongly.
+const SHARED: Wires = Wires {
+    name: "shared",
+    weir: ["client,zero-copy=yes", "client", "client"],
+    generator: ["server"; 3],
+    longest: 2048,
+    kills: 1,
+};
 
 impl Wires {
     fn port(&self, wire: &str) -> String {
         format!("net_memif_{}_{wire}", self.name)
     }
 
-    /// DPDK's arguments for one end.
-    fn eal(&self, folder: &Path, role: &str) -> String {
+    /// DPDK's arguments for one end of each.
+    fn eal(&self, folder: &Path, roles: [&str; 3]) -> String {
         // A socket without a file.
         let socket = folder.join(self.name);
         // What is not taken away in time would be dropped: the ways out are longer than the way in.
         let port = |(id, (wire, rsize)): (usize, (&str, u32))| {
-            let memif = format!("--vdev={},id={id},role={role}", self.port(wire));
+            let memif = format!("--vdev={},id={id},role={}", self.port(wire), roles[id]);
             format!("{memif},socket={},bsize={LONGEST},rsize={rsize} ", socket.display())
         };
         [("lower", 10), ("upper", 12), ("divert", 12)].into_iter().enumerate().map(port).collect()
@@ -87,8 +92,8 @@ struct Generator {
 }
 
 impl Generator {
-    fn open(eal: &Arc<Eal>, wires: &Wires) -> Self {
-        let open = |wire: &str| Wire::open(eal.clone(), &wires.port(wire), LONGEST).expect("there is such a port");
+    fn open(eal: &Eal, wires: &Wires) -> Self {
+        let open = |wire: &str| Wire::open(eal, &wires.port(wire), LONGEST).expect("there is such a port");
         let (lower, upper, divert) = (open("lower"), open("upper"), open("divert"));
         Generator { lower, upper, divert, passed: 0, diverted: 0 }
     }
@@ -205,7 +210,7 @@ fn packets_over_shared_memory_are_counted_as_in_replay() {
         let to_divert = replayed["diverted"].as_u64().expect("a number") + replayed["sampled"].as_u64().expect("one");
 
         // A server must be there before its client.
-        let first = (wires.generator == "server").then(|| Generator::open(&eal, &wires));
+        let first = (wires.generator == ["server"; 3]).then(|| Generator::open(&eal, &wires));
         let mut weir = wires.start_weir(folder);
         let mut generator = first.unwrap_or_else(|| Generator::open(&eal, &wires));
         for round in 0..=wires.kills {

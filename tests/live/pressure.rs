@@ -3,7 +3,7 @@
 use crate::box_under_test::Running;
 use crate::hosts::{Hosts, MTU, Wires};
 use crate::traffic::{Listener, flows, frames, put_on, send};
-use crate::{check_account, each_engine, each_engine_with, put};
+use crate::{check_account, each_kernel_engine, each_kernel_engine_with, put};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use weir::run::stats::{InterfaceStats, Stats};
@@ -29,7 +29,7 @@ fn send_up(hosts: &Hosts, running: &Running, frames: &[Vec<u8>]) -> Stats {
 fn a_far_side_that_does_not_read_is_tx_full() {
     const SENT: u64 = 2000;
     let wires = Wires { upper: 0, ..Wires::default() };
-    each_engine_with(wires, |engine, hosts, folder| {
+    each_kernel_engine_with(wires, |engine, hosts, folder| {
         put(folder, "all.weir", ALL);
         let mut tap = hosts.weir.run(|| Tap::create("upper").expect("the kernel has such interfaces"));
         hosts.weir.ip(&format!("link set dev upper arp off mtu {MTU} txqueuelen 64 up"));
@@ -63,7 +63,7 @@ fn a_far_side_that_does_not_read_is_tx_full() {
 
 #[test]
 fn an_interface_that_is_down_or_alone_is_link_down() {
-    each_engine(|engine, hosts, folder| {
+    each_kernel_engine(|engine, hosts, folder| {
         put(folder, "all.weir", ALL);
         let running = Running::start(&hosts.weir, folder, "all.weir", engine, 1);
         let sent = flows(100, 10, 9);
@@ -103,7 +103,7 @@ fn an_interface_that_is_down_or_alone_is_link_down() {
 #[test]
 fn a_link_that_flaps_under_a_flood_loses_none_unnamed() {
     const FLAPS: usize = 10;
-    each_engine(|engine, hosts, folder| {
+    each_kernel_engine(|engine, hosts, folder| {
         put(folder, "all.weir", ALL);
         let running = Running::start(&hosts.weir, folder, "all.weir", engine, 2);
         let enough = Arc::new(AtomicBool::new(false));
@@ -137,7 +137,7 @@ fn a_link_that_flaps_under_a_flood_loses_none_unnamed() {
 
 #[test]
 fn a_packet_that_the_interface_takes_no_longer_is_tx_too_long() {
-    each_engine(|engine, hosts, folder| {
+    each_kernel_engine(|engine, hosts, folder| {
         put(folder, "all.weir", ALL);
         hosts.weir.ip("link set dev upper mtu 1500");
         let running = Running::start(&hosts.weir, folder, "all.weir", engine, 1);

@@ -89,11 +89,6 @@ int dpdk_start_quietly(int argc, char **argv)
 	return failed;
 }
 
-void dpdk_end(void)
-{
-	rte_eal_cleanup();
-}
-
 /* Makes the calling thread one that DPDK knows: pools keep packets at hand for those. */
 int dpdk_enter(void)
 {

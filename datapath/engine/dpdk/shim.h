@@ -46,7 +46,6 @@ enum dpdk_opening {
 int dpdk_start(int argc, char **argv);
 int dpdk_start_quietly(int argc, char **argv);
 size_t dpdk_kept_log(char *to, size_t size);
-void dpdk_end(void);
 int dpdk_enter(void);
 void dpdk_leave(void);
 const char *dpdk_error(int error);

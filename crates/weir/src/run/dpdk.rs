@@ -23,7 +23,7 @@ pub(super) fn lanes(options: &RunOptions, interfaces: &Interfaces) -> Result<Vec
     use weir_engine::live::dpdk::{DpdkLane, Eal};
 
     let eal = Eal::start(options.eal.as_deref().unwrap_or_default())?;
-    Ok(super::boxed(DpdkLane::open(eal, interfaces, options.workers)?))
+    Ok(super::boxed(DpdkLane::open(&eal, interfaces, options.workers)?))
 }
 
 /// Never called: [`refuse_misfits`] comes before.

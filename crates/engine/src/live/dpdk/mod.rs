@@ -84,10 +84,10 @@ impl DpdkLane {
     ///
     /// # Errors
     /// There is no such port, it has fewer queues than there are workers, or there is not enough memory.
-    pub fn open(eal: Arc<Eal>, interfaces: &Interfaces, workers: usize) -> Result<Vec<Self>, EngineError> {
+    pub fn open(eal: &Eal, interfaces: &Interfaces, workers: usize) -> Result<Vec<Self>, EngineError> {
         let names = interfaces.lower.iter().chain(&interfaces.upper).chain(&interfaces.divert);
-        let found: Vec<Found> = names.map(|name| Found::find(name, workers)).collect::<Result<_, _>>()?;
-        let ports = Arc::new(Ports::open(eal, &found, workers, &ROOMS)?);
+        let found: Vec<Found> = names.map(|name| Found::find(eal, name, workers)).collect::<Result<_, _>>()?;
+        let ports = Arc::new(Ports::open(&found, workers, &ROOMS)?);
         let upper = interfaces.lower.len();
         let divert = upper + interfaces.upper.len();
         let lanes = (0..workers).map(|worker| {

@@ -2,7 +2,6 @@
 
 use std::ffi::CString;
 use std::io;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use weir_abi::BURST_MAX;
@@ -37,7 +36,7 @@ impl Found {
     ///
     /// # Errors
     /// There is no such port, or it has too few queues.
-    pub fn find(name: &str, workers: usize) -> Result<Self, EngineError> {
+    pub fn find(_: &Eal, name: &str, workers: usize) -> Result<Self, EngineError> {
         let text = CString::new(name).map_err(|_| failed(name, "a name has no zero in it".to_owned()))?;
         // SAFETY: a text of C.
         let id = unsafe { shim::dpdk_find(text.as_ptr()) };
@@ -166,8 +165,6 @@ pub(super) struct Ports {
     pub pools: Vec<Pool>,
     /// How packets of each port are had, in words.
     pub access: Vec<String>,
-    /// Last.
-    _eal: Arc<Eal>,
 }
 
 impl Ports {
@@ -176,7 +173,7 @@ impl Ports {
     ///
     /// # Errors
     /// A port cannot be opened, or there is no memory for its packets.
-    pub fn open(eal: Arc<Eal>, found: &[Found], workers: usize, rooms: &[u16]) -> Result<Self, EngineError> {
+    pub fn open(found: &[Found], workers: usize, rooms: &[u16]) -> Result<Self, EngineError> {
         if let Some(twice) = found.iter().enumerate().find_map(|(at, one)| found[..at].iter().find(|o| o.id == one.id))
         {
             return Err(failed(&twice.name, "given twice".to_owned()));
@@ -189,7 +186,7 @@ impl Ports {
             match found.iter().try_for_each(|port| port.prepare(&pools)) {
                 Ok(()) => {
                     let access = found.iter().map(|port| port.access(room)).collect();
-                    let mut ports = Ports { ports: Vec::new(), pools, access, _eal: eal };
+                    let mut ports = Ports { ports: Vec::new(), pools, access };
                     found.iter().try_for_each(|port| port.open().map(|port| ports.ports.push(port)))?;
                     return Ok(ports);
                 }

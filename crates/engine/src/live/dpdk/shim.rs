@@ -65,7 +65,6 @@ unsafe extern "C" {
     pub(super) fn dpdk_start(argc: c_int, argv: *mut *mut c_char) -> c_int;
     pub(super) fn dpdk_start_quietly(argc: c_int, argv: *mut *mut c_char) -> c_int;
     pub(super) fn dpdk_kept_log(to: *mut u8, size: usize) -> usize;
-    pub(super) fn dpdk_end();
     pub(super) fn dpdk_enter() -> c_int;
     pub(super) fn dpdk_leave();
     fn dpdk_error(error: c_int) -> *const c_char;

@@ -1,7 +1,5 @@
 //! A port from the other end of the wire: what generators and tests send and receive with, in a process of their own.
 
-use std::sync::Arc;
-
 use weir_abi::{BURST_MAX, Frame, Link};
 
 use super::eal::Eal;
@@ -25,8 +23,8 @@ impl Wire {
     ///
     /// # Errors
     /// There is no such port, or not enough memory.
-    pub fn open(eal: Arc<Eal>, name: &str, longest: u16) -> Result<Self, EngineError> {
-        let ports = Ports::open(eal, &[Found::find(name, 1)?], 1, &[longest])?;
+    pub fn open(eal: &Eal, name: &str, longest: u16) -> Result<Self, EngineError> {
+        let ports = Ports::open(&[Found::find(eal, name, 1)?], 1, &[longest])?;
         Ok(Wire {
             port: ports.ports[0].id,
             packets: [std::ptr::null_mut(); BURST_MAX],
