@@ -1,5 +1,6 @@
 #!/bin/sh
-# Installs what Weir needs from Debian and rustup. Says nothing and needs no rights when nothing is missing.
+# Installs what Weir needs from Debian and rustup; with --tests also what only its tests and its feature dpdk need. Says
+# nothing and needs no rights when nothing is missing.
 set -eu
 
 # clang-19         compiles policies, for this machine and for BPF
@@ -9,8 +10,9 @@ set -eu
 # pkg-config       finds them
 # nftables, ip     the second oracle of the tests, and their network namespaces
 # ethtool          tests' hosts finish checksums themselves, as hosts behind real wires do
-# libdpdk-dev      the dpdk engine, which tests are built with
-PACKAGES="clang-19 libclang-rt-19-dev clang-format-19 libelf-dev zlib1g-dev pkg-config nftables iproute2 ethtool libdpdk-dev"
+PACKAGES="clang-19 libclang-rt-19-dev clang-format-19 libelf-dev zlib1g-dev pkg-config nftables iproute2 ethtool"
+# libdpdk-dev      headers, libraries and drivers of DPDK, in one
+TEST_PACKAGES="libdpdk-dev"
 COMPONENTS="rustfmt clippy"
 LOCK_WAIT_SECONDS=600
 
@@ -70,5 +72,10 @@ install_components() {
 	done
 }
 
+case ${1:-} in
+--tests) PACKAGES="$PACKAGES $TEST_PACKAGES" ;;
+"") ;;
+*) fail "usage: install-deps.sh [--tests]" ;;
+esac
 install_packages
 install_components
