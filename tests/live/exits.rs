@@ -320,3 +320,22 @@ fn a_dead_link_is_carried_across_and_up_again_in_the_end() {
         }
     });
 }
+
+/// Ports of DPDK are no interfaces of the kernel.
+#[cfg(feature = "dpdk")]
+#[test]
+fn where_nothing_can_be_forwarded_in_the_end_weir_says_so() {
+    let (hosts, folder) = (Hosts::new(), tempfile::tempdir().expect("a temporary folder"));
+    put_both(folder.path());
+    let _echo = Echo::start(&hosts);
+    let running = Running::start(&hosts.weir, folder.path(), "block.weir", "dpdk", 1);
+    assert!(!running.log().contains("on-exit"), "{}", running.log());
+    let forward = running.load(&folder.path().join("forward.weir"));
+    running.ask(&Request::Activate { generation: forward, confirm_s: None }).expect("it is ready");
+    let said = running.log();
+    let words = ["on-exit forward cannot be kept", "the link will block", "net_af_packet_lower"];
+    assert!(words.iter().all(|word| said.contains(word)), "{said}");
+    assert!(passes(&hosts, PATIENCE), "{}", running.log());
+    assert_eq!(running.stop(), 0);
+    assert!(Wires::of(&hosts).programs().is_empty() && !passes(&hosts, SILENCE));
+}
