@@ -69,3 +69,16 @@ uint32_t dpdk_make(struct rte_mempool *pool, const struct weir_frame *frames, st
 	}
 	return count;
 }
+
+/* As dpdk_send(), but the packets stay ours, to be sent again. */
+uint32_t dpdk_send_again(uint16_t port, uint16_t queue, struct rte_mbuf **packets, uint32_t count)
+{
+	uint32_t sent;
+
+	for (uint32_t i = 0; i < count; i++)
+		rte_mbuf_refcnt_update(packets[i], 1);
+	sent = rte_eth_tx_burst(port, queue, packets, (uint16_t)count);
+	for (uint32_t i = sent; i < count; i++)
+		rte_mbuf_refcnt_update(packets[i], -1);
+	return sent;
+}

@@ -65,6 +65,7 @@ uint64_t dpdk_missed(uint16_t port);
 /* burst.c */
 uint32_t dpdk_receive(uint16_t port, uint16_t queue, struct rte_mbuf **packets, struct weir_frame *frames);
 uint32_t dpdk_send(uint16_t port, uint16_t queue, struct rte_mbuf **packets, uint32_t count);
+uint32_t dpdk_send_again(uint16_t port, uint16_t queue, struct rte_mbuf **packets, uint32_t count);
 void dpdk_free(struct rte_mbuf **packets, uint32_t count);
 struct rte_mbuf *dpdk_copy(struct rte_mbuf *packet, struct rte_mempool *pool);
 uint32_t dpdk_make(struct rte_mempool *pool, const struct weir_frame *frames, struct rte_mbuf **packets,

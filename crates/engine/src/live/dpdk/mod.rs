@@ -24,7 +24,7 @@ pub use eal::Eal;
 
 use crate::live::lane::{Interfaces, Lane, PortCounters, Role, Rounds, Side, Sides, add};
 use crate::{EngineError, FrameBurst};
-use port::{Found, Ports, ROOMS};
+use port::{Found, Pool, Ports, ROOMS};
 use queue::{Outgoing, Queue};
 use shim::Mbuf;
 
@@ -129,6 +129,32 @@ impl DpdkLane {
         Ok(())
     }
 
+    /// Diverts a packet, or a copy of it, as its verdict says. Returns whether the packet itself is taken.
+    fn take(
+        divert: Option<&Queue>,
+        diverted: &mut Outgoing,
+        from: &Queue,
+        verdict: Verdict,
+        (packet, length): (*mut Mbuf, u32),
+        pool: &Pool,
+    ) -> bool {
+        let whole = verdict.action() == Some(Action::Divert);
+        match divert {
+            Some(_) if whole => diverted.put(packet, length, 1),
+            Some(divert) => {
+                add(&from.counters.sampled, 1);
+                // SAFETY: the packet was neither sent nor freed yet, and the pool is this worker's.
+                let copy = unsafe { shim::dpdk_copy(packet, pool.0) };
+                match copy.is_null() {
+                    true => add(&divert.counters.tx_full, 1),
+                    false => diverted.put(copy, length, 1),
+                }
+            }
+            None => add(&from.counters.no_divert, u64::from(whole)),
+        }
+        whole && divert.is_some()
+    }
+
     /// Asks ports for their links, and for packets that they had no room for.
     fn make_round(&mut self) {
         self.sides.iter_mut().chain(&mut self.divert).for_each(|queue| queue.look(&self.ports));
@@ -170,35 +196,29 @@ impl Lane for DpdkLane {
     }
 
     fn dispatch(&mut self, verdicts: &[Verdict]) -> Result<(), EngineError> {
-        let Received { from: (from, index), frames, packets, count } = &mut self.received;
-        assert_eq!(verdicts.len(), *count, "a verdict for each packet");
-        let (queue, out) = self.sides.facing(*from, *index);
-        for ((verdict, frame), &packet) in verdicts.iter().zip(&*frames).zip(&*packets) {
-            match (verdict.action(), &self.divert) {
-                (Some(Action::Accept), _) => self.passed.add(packet, frame.len),
-                (Some(Action::Divert), Some(_)) => self.diverted.add(packet, frame.len),
-                (action, _) => {
-                    add(&queue.counters.no_divert, u64::from(action == Some(Action::Divert)));
-                    self.dropped.add(packet, frame.len);
+        let DpdkLane { sides, divert, received, passed, diverted, dropped, .. } = self;
+        assert_eq!(verdicts.len(), received.count, "a verdict for each packet");
+        let (from, index) = received.from;
+        let (queue, out) = sides.facing(from, index);
+        for ((verdict, frame), &packet) in verdicts.iter().zip(&received.frames).zip(&received.packets) {
+            let action = verdict.action();
+            if action == Some(Action::Divert) || verdict.sampled() {
+                let pool = &self.ports.pools[self.worker];
+                if Self::take(divert.as_ref(), diverted, queue, *verdict, (packet, frame.len), pool) {
+                    continue;
                 }
             }
-            if let (Some(divert), true) = (&self.divert, verdict.sampled() && verdict.action() != Some(Action::Divert))
-            {
-                add(&queue.counters.sampled, 1);
-                // SAFETY: the packet has not been sent or freed yet, and the pool is this worker's.
-                let copy = unsafe { shim::dpdk_copy(packet, self.ports.pools[self.worker].0) };
-                match copy.is_null() {
-                    true => add(&divert.counters.tx_full, 1),
-                    false => self.diverted.add(copy, frame.len),
-                }
-            }
+            // Both, and then one of them counts: which it is nobody could guess.
+            let accepted = action == Some(Action::Accept);
+            passed.put(packet, frame.len, usize::from(accepted));
+            dropped.put(packet, frame.len, usize::from(!accepted));
         }
-        *count = 0;
-        self.passed.send(out, &self.ports);
-        if let Some(divert) = &self.divert {
-            self.diverted.send(divert, &self.ports);
+        received.count = 0;
+        passed.send(out, &self.ports);
+        if let Some(divert) = divert {
+            diverted.send(divert, &self.ports);
         }
-        self.dropped.free();
+        dropped.free();
         self.idle_since = None;
         if self.rounds.due_after_burst() {
             self.make_round();

@@ -32,20 +32,22 @@ impl Queue {
 
 /// Packets on their way out, at most a burst.
 pub(super) struct Outgoing {
-    pub packets: [*mut Mbuf; BURST_MAX],
-    pub lengths: [u32; BURST_MAX],
-    pub count: usize,
+    packets: [*mut Mbuf; BURST_MAX],
+    lengths: [u32; BURST_MAX],
+    count: usize,
 }
 
 impl Outgoing {
     pub const NONE: Outgoing =
         Outgoing { packets: [std::ptr::null_mut(); BURST_MAX], lengths: [0; BURST_MAX], count: 0 };
 
-    /// Adds a packet, which nobody else holds from now on.
-    pub fn add(&mut self, packet: *mut Mbuf, length: u32) {
-        self.packets[self.count] = packet;
-        self.lengths[self.count] = length;
-        self.count += 1;
+    /// Puts a packet behind the others, and counts it `times` times: once, and nobody else holds it from now on, or not at all. There is room for
+    /// a burst.
+    pub fn put(&mut self, packet: *mut Mbuf, length: u32, times: usize) {
+        let place = self.count % BURST_MAX;
+        self.packets[place] = packet;
+        self.lengths[place] = length;
+        self.count += times;
     }
 
     /// Gives the packets to a port. What it does not take is freed and counted.

@@ -5,6 +5,7 @@ use weir_abi::{BURST_MAX, Frame, Link};
 use super::eal::Eal;
 use super::port::{Found, Ports};
 use super::shim::{self, Mbuf};
+use crate::memory::FrameSet;
 use crate::{EngineError, FrameBurst};
 
 /// A queue pair of a port.
@@ -12,6 +13,8 @@ pub struct Wire {
     port: u16,
     packets: [*mut Mbuf; BURST_MAX],
     frames: [Frame; BURST_MAX],
+    /// Packets that are sent again and again.
+    stock: Vec<*mut Mbuf>,
     ports: Ports,
 }
 
@@ -29,6 +32,7 @@ impl Wire {
             port: ports.ports[0].id,
             packets: [std::ptr::null_mut(); BURST_MAX],
             frames: [Frame { data: std::ptr::null(), cap: 0, len: 0 }; BURST_MAX],
+            stock: Vec::new(),
             ports,
         })
     }
@@ -52,6 +56,39 @@ impl Wire {
         }
     }
 
+    /// Keeps packets with the bytes of these frames, to be sent again and again. Returns how many bursts that is; there may be no memory for
+    /// all.
+    pub fn stock(&mut self, frames: &FrameSet) -> usize {
+        self.empty();
+        for burst in frames.bursts() {
+            let (pool, frames, packets) = (self.ports.pools[0].0, burst.frames(), self.packets.as_mut_ptr());
+            // SAFETY: there is room for a burst, and frames are readable as their burst says.
+            let made = unsafe { shim::dpdk_make(pool, frames.as_ptr(), packets, frames.len() as u32) };
+            self.stock.extend(&self.packets[..made as usize]);
+            if (made as usize) < frames.len() {
+                break;
+            }
+        }
+        self.stock.len().div_ceil(BURST_MAX)
+    }
+
+    /// Sends a burst of the stock. Returns how many packets the port took: the first ones.
+    ///
+    /// # Panics
+    /// If there is none of this number.
+    pub fn send_stock(&mut self, burst: usize) -> usize {
+        let end = self.stock.len().min((burst + 1) * BURST_MAX);
+        let packets = &mut self.stock[burst * BURST_MAX..end];
+        // SAFETY: the packets are ours, and stay so.
+        unsafe { shim::dpdk_send_again(self.port, 0, packets.as_mut_ptr(), packets.len() as u32) as usize }
+    }
+
+    fn empty(&mut self) {
+        // SAFETY: the packets are ours, and nobody looks at them again.
+        unsafe { shim::dpdk_free(self.stock.as_mut_ptr(), self.stock.len() as u32) };
+        self.stock.clear();
+    }
+
     /// Hands what has come to `see`. Returns the number of frames.
     pub fn receive(&mut self, see: impl FnOnce(&FrameBurst<'_>)) -> usize {
         // SAFETY: there is room for a burst of packets and frames.
@@ -63,5 +100,11 @@ impl Wire {
             unsafe { shim::dpdk_free(self.packets.as_mut_ptr(), count) };
         }
         count as usize
+    }
+}
+
+impl Drop for Wire {
+    fn drop(&mut self) {
+        self.empty();
     }
 }

@@ -8,6 +8,8 @@
 
 mod chart;
 mod contender;
+#[cfg(feature = "dpdk")]
+mod dpdk;
 mod dropped;
 mod engines;
 mod memory;
@@ -39,6 +41,11 @@ const CONTENDERS: [&str; 6] =
     [dropped::DROP_ALL, dropped::WEIR, "xdp-hash-map", "xdp-lpm-trie", "nft-hash", "nft-interval"];
 /// Those of Fig. 4.
 const ENGINES: [&str; 4] = ["memory", engines::ENGINES[0], engines::ENGINES[1], engines::ENGINES[2]];
+/// Those of Fig. 4 on DPDK's ports, where it was built in.
+#[cfg(feature = "dpdk")]
+const DPDK_ENGINES: &[&str] = &dpdk::ENGINES;
+#[cfg(not(feature = "dpdk"))]
+const DPDK_ENGINES: &[&str] = &[];
 
 /// Draws the rows.
 pub fn plot(title: &str, rows: &[Row]) -> String {
@@ -56,7 +63,7 @@ pub fn run(options: &BenchOptions) -> Result<Vec<Row>, Failure> {
         let data = Dataset::BLOCK_178K.load(&options.data)?;
         rows.extend(wire::in_namespace(|| dropped_rows(&data, &selection))?);
     }
-    if ENGINES.iter().any(|name| selection.has(name)) {
+    if ENGINES.iter().chain(DPDK_ENGINES).any(|name| selection.has(name)) {
         rows.extend(figure4_rows(options, &selection)?);
     }
     Ok(rows)
@@ -67,7 +74,7 @@ struct Selection<'a>(&'a [String]);
 
 impl<'a> Selection<'a> {
     fn of(only: &'a [String]) -> Result<Self, Failure> {
-        let known: Vec<&str> = CONTENDERS.into_iter().chain(ENGINES).collect();
+        let known: Vec<&str> = CONTENDERS.into_iter().chain(ENGINES).chain(DPDK_ENGINES.iter().copied()).collect();
         match only.iter().find(|name| !known.contains(&name.as_str())) {
             Some(unknown) => Err(Failure::Rejected(format!("weir: --only {unknown}: there are {}", known.join(", ")))),
             None => Ok(Selection(only)),
@@ -104,6 +111,8 @@ fn figure4_rows(options: &BenchOptions, selection: &Selection<'_>) -> Result<Vec
             .flatten(),
         );
     }
+    #[cfg(feature = "dpdk")]
+    rows.extend(dpdk::rows(&baselines, |name| selection.has(name), &Row::default())?);
     rows.extend(paper::rows());
     Ok(rows)
 }

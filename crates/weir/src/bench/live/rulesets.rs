@@ -7,6 +7,7 @@ use crate::cli::BenchOptions;
 use crate::failure::Failure;
 use crate::policy::Policy;
 use std::fs;
+use std::path::PathBuf;
 use tempfile::TempDir;
 
 /// Fig. 4: the EtherType is looked at, IPv4 and everything else are counted apart.
@@ -19,6 +20,9 @@ pub struct Ruleset {
     pub name: &'static str,
     /// The rules.
     pub policy: Policy,
+    /// Their file, for those who start another Weir.
+    #[cfg_attr(not(feature = "dpdk"), expect(dead_code, reason = "only DPDK's ports want another process"))]
+    pub path: PathBuf,
     /// Draws so many sources with a seed.
     sources: Sources,
     /// Where the policy's lists lie.
@@ -59,14 +63,15 @@ impl Ruleset {
         let directory = directory()?;
         let policy = rfpf_three_tables::write_policy(directory.path(), &country, &allowed, &blocked)?;
         let sources = Sources::Botnet { allowed, blocked };
-        Ok(Ruleset { name: "three-tables", policy, sources, _directory: directory })
+        let path = directory.path().join(rfpf_three_tables::POLICY_FILE);
+        Ok(Ruleset { name: "three-tables", policy, path, sources, _directory: directory })
     }
 
     fn plain(name: &'static str, text: &str) -> Result<Self, Failure> {
         let directory = directory()?;
         let path = directory.path().join(format!("{name}.weir"));
         fs::write(&path, text).map_err(|error| Failure::file(&path, error))?;
-        Ok(Ruleset { name, policy: Policy::load(&path)?, sources: Sources::Random, _directory: directory })
+        Ok(Ruleset { name, policy: Policy::load(&path)?, path, sources: Sources::Random, _directory: directory })
     }
 
     /// Whether its packets are to arrive on the other side.

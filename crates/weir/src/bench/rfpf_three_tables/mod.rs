@@ -42,6 +42,9 @@ upstream {
 downstream { accept }
 "#;
 
+/// Where the policy is written.
+pub const POLICY_FILE: &str = "three.weir";
+
 /// Runs the scenario.
 pub fn run(options: &BenchOptions) -> Result<Vec<Row>, Failure> {
     let country = options.data.join("country.csv");
@@ -78,8 +81,8 @@ pub fn write_policy(directory: &Path, country: &Path, allowed: &[u32], blocked: 
     };
     write("allow.txt", list(allowed))?;
     write("block.txt", list(blocked))?;
-    write("three.weir", POLICY.replace("COUNTRY", &country.display().to_string()))?;
-    Policy::load(&directory.join("three.weir"))
+    write(POLICY_FILE, POLICY.replace("COUNTRY", &country.display().to_string()))?;
+    Policy::load(&directory.join(POLICY_FILE))
 }
 
 fn list(addresses: &[u32]) -> String {
