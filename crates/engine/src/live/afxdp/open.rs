@@ -3,6 +3,8 @@
 use std::fmt;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 use rustix::net::xdp::SocketAddrXdpFlags;
@@ -22,6 +24,10 @@ use crate::live::lane::{Interfaces, PortCounters, Side, Sides};
 pub(super) const LINK_BYTES: u32 = 18;
 /// Frames of the memory for each socket: what its rings hold, and a burst in our hands.
 const FRAMES_A_PORT: usize = 2 * RING as usize + weir_abi::BURST_MAX;
+
+/// How long a queue may be taken: the kernel takes its time to free that of a socket that was closed, by a Weir that was killed, say.
+const BUSY_MAX: Duration = Duration::from_secs(5);
+const BUSY_POLL: Duration = Duration::from_millis(20);
 
 /// Which queue of which interface.
 #[derive(Clone)]
@@ -124,7 +130,18 @@ pub(super) fn open(interfaces: &Interfaces, workers: usize, waiting: Waiting) ->
     let free = How { workers, buffers, waiting, copy: SocketAddrXdpFlags::empty() };
     let copied = How { copy: SocketAddrXdpFlags::XDP_COPY, ..free };
     let divert = interfaces.divert.as_deref();
-    open_with(&sides, divert, &free).or_else(|_| open_with(&sides, divert, &copied))
+    let start = Instant::now();
+    loop {
+        match open_with(&sides, divert, &free).or_else(|_| open_with(&sides, divert, &copied)) {
+            Err(error) if is_busy(&error) && start.elapsed() < BUSY_MAX => thread::sleep(BUSY_POLL),
+            opened => return opened,
+        }
+    }
+}
+
+/// Whether another socket has a queue.
+fn is_busy(error: &EngineError) -> bool {
+    matches!(error, EngineError::Interface { source, .. } if source.raw_os_error() == Some(libc::EBUSY))
 }
 
 /// All queues of a side's interfaces.

@@ -13,12 +13,12 @@ use crate::bench::{Row, traffic};
 use crate::failure::Failure;
 use crate::run::generation::{KernelLoader, Loader, NativeLoader};
 use rustix::time::{ClockId, clock_gettime};
-use std::io::ErrorKind;
 use std::panic;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
+use weir_engine::NativeCode;
 use weir_engine::clang::BpfObject;
 use weir_engine::cpu;
 use weir_engine::live::afpacket::AfPacketLane;
@@ -27,7 +27,6 @@ use weir_engine::live::xdp::{KernelCode, KernelPath, Ports};
 use weir_engine::live::{Datapath, Interfaces, Lane, Loaded, Role, Workers};
 use weir_engine::memory::Spread;
 use weir_engine::xdp::generate::Generator;
-use weir_engine::{EngineError, NativeCode};
 
 /// The engines on interfaces.
 pub const ENGINES: [&str; 3] = ["xdp", "afxdp", "afpacket"];
@@ -42,8 +41,6 @@ const TURN: Duration = Duration::from_millis(500);
 const PACKETS_MAX: u32 = 1 << 23;
 /// How long engines have afterwards for what waits in their queues.
 const SETTLE: Duration = Duration::from_millis(30);
-/// How long a queue may stay busy after the turn before.
-const PATIENCE: Duration = Duration::from_secs(5);
 /// Sources of a generator.
 const SOURCES: usize = 1 << 16;
 /// Turns of each number of workers.
@@ -115,25 +112,10 @@ impl Code {
             Code::Kernel(ports, policy) => return Ok(Running::Kernel(KernelPath::start(ports.clone(), policy)?)),
         };
         let lanes = match engine {
-            "afxdp" => boxed(patiently(|| AfXdpLane::open(&interfaces(wires), workers, Waiting::Sleep))?),
+            "afxdp" => boxed(AfXdpLane::open(&interfaces(wires), workers, Waiting::Sleep)?),
             _ => boxed(AfPacketLane::open(&interfaces(wires), workers)?),
         };
         Ok(Running::Workers(Workers::start(lanes, policy)?))
-    }
-}
-
-/// The kernel lets go of a queue some time after its socket is closed: until then it is busy.
-fn patiently<R>(mut open: impl FnMut() -> Result<R, EngineError>) -> Result<R, EngineError> {
-    let start = Instant::now();
-    loop {
-        match open() {
-            Err(EngineError::Interface { source, .. })
-                if source.kind() == ErrorKind::ResourceBusy && start.elapsed() < PATIENCE =>
-            {
-                thread::sleep(SETTLE);
-            }
-            result => return result,
-        }
     }
 }
 
