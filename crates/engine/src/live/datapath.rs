@@ -51,6 +51,9 @@ pub trait Datapath: Send {
     /// Something failed outside; the policy before may still decide, in part.
     fn activate(&mut self, policy: &Loaded<Self::Code>) -> Result<Counts, EngineError>;
 
+    /// How many count, each for itself: workers, or CPUs.
+    fn workers(&self) -> usize;
+
     /// What was counted since the last change, or the start.
     fn counts(&self) -> Counts;
 

@@ -101,6 +101,10 @@ impl Datapath for Workers {
         Ok(counted)
     }
 
+    fn workers(&self) -> usize {
+        self.counters.len()
+    }
+
     fn counts(&self) -> Counts {
         self.counters.iter().map(|blocks| blocks.each_ref().map(CounterBlock::read)).collect()
     }

@@ -150,7 +150,7 @@ impl<D: Datapath> Controller<D> {
         let left = |trial: &Trial| trial.ends.saturating_duration_since(Instant::now()).as_secs_f64();
         Status {
             uptime_s: self.started.elapsed().as_secs_f64(),
-            workers: self.datapath.counts().len(),
+            workers: self.datapath.workers(),
             access: self.datapath.access(),
             generation: self.active.generation.id,
             posture: self.active.posture.clone(),

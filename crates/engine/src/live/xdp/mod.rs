@@ -20,8 +20,8 @@ use weir_abi::Counter;
 
 pub use code::KernelCode;
 use code::{Losses, PortBlocks};
-use ports::PortCounts;
 pub use ports::Ports;
+use ports::{PORTS_MAX, PortCounts};
 
 use crate::EngineError;
 use crate::live::attach::{Attached, Mode};
@@ -59,7 +59,8 @@ impl KernelPath {
             let program = first.code.program(first.chains[port.role as usize])?;
             attached.push(Attached::attach(&port.interface, port.index, program)?);
         }
-        Ok(KernelPath { ports, attached, stay, past: Vec::new(), losses })
+        let past = vec![[PortCounts::default(); PORTS_MAX]; stay.ports.len()];
+        Ok(KernelPath { ports, attached, stay, past, losses })
     }
 
     /// Puts the policy's programs in the place of others. Returns how many interfaces have them, and what went wrong with the next.
@@ -100,7 +101,7 @@ impl Datapath for KernelPath {
         let (end, end_ports) = (self.stay.policy.code.counts(), self.stay.policy.code.port_counts());
         let counted = difference(&end, &self.stay.counts);
         let ports = blocks(&end_ports, &self.stay.ports, u64::wrapping_sub);
-        self.past = if self.past.is_empty() { ports } else { blocks(&self.past, &ports, u64::wrapping_add) };
+        self.past = blocks(&self.past, &ports, u64::wrapping_add);
         // Another posture of the same generation counts on where the one before stopped being looked at.
         let same = Arc::ptr_eq(&self.stay.policy.code, &policy.code);
         let (counts, ports) = if same { (end, end_ports) } else { (fresh, fresh_ports) };
@@ -108,13 +109,16 @@ impl Datapath for KernelPath {
         Ok(counted)
     }
 
+    fn workers(&self) -> usize {
+        self.stay.counts.len()
+    }
+
     fn counts(&self) -> Counts {
         difference(&self.stay.policy.code.counts(), &self.stay.counts)
     }
 
     fn ports(&self) -> Vec<PortStatus> {
-        let current = self.port_counts();
-        let total = if self.past.is_empty() { current } else { blocks(&self.past, &current, u64::wrapping_add) };
+        let total = blocks(&self.past, &self.port_counts(), u64::wrapping_add);
         let lost = self.losses.as_ref().ok().map(Losses::port_counts);
         let mut statuses = Vec::new();
         for (worker, block) in total.iter().enumerate() {
