@@ -69,8 +69,12 @@ fn each_engine_with(wires: Wires, test: impl Fn(&'static str, &Hosts, &Path)) {
     each_of(ENGINES, wires, test);
 }
 
+/// On those of the engines that `WEIR_TEST_ENGINES` names (`afxdp,xdp`), if it is set: for looking at one, or soaking them side by side.
 fn each_of(engines: &[&'static str], wires: Wires, test: impl Fn(&'static str, &Hosts, &Path)) {
-    for engine in engines {
+    let only = std::env::var("WEIR_TEST_ENGINES").ok();
+    let only: Vec<&str> = only.as_deref().map_or(engines.to_vec(), |names| names.split(',').collect());
+    assert!(only.iter().all(|name| ENGINES.contains(name)), "WEIR_TEST_ENGINES: there are {ENGINES:?}");
+    for engine in engines.iter().filter(|engine| only.contains(engine)) {
         let folder = tempfile::tempdir().expect("a temporary folder");
         test(engine, &Hosts::with(wires), folder.path());
     }

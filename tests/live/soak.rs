@@ -1,7 +1,7 @@
 //! Mixed traffic for a long time, with a change of policy every second: every packet accounted for, memory, descriptors and threads flat.
 //!
 //! Ten seconds an engine; as many as wanted with `WEIR_SOAK_SECONDS=1800 cargo test -p weir --test live soak -- --nocapture`, which says every
-//! minute how it goes.
+//! minute how it goes; with `WEIR_TEST_ENGINES=xdp` on one engine alone.
 
 use crate::box_under_test::{PATIENCE, Running, Setup};
 use crate::hosts::{Hosts, SERVER, Wires};

@@ -17,7 +17,7 @@ use weir_engine::memory::Spread;
 use weir_engine::xdp::generate::Generator;
 
 /// Turns that each contender takes.
-const ROUNDS: usize = 11;
+const ROUNDS: usize = 21;
 /// Processor time of a turn, and a part of it more to warm up.
 const TURN: Duration = Duration::from_millis(100);
 const WARM_UP_PART: u32 = 4;
@@ -115,14 +115,18 @@ fn to_row(row: Row, names: &[&str], turns: &[Vec<Turn>], own: &[Turn]) -> Row {
         spent: sum.spent.plus(turn.spent),
         kernel: sum.kernel + turn.kernel,
     });
-    let costs: Vec<f64> = own.iter().map(Turn::ns_per_packet).collect();
+    let costs_of = |turns: &[Turn]| turns.iter().map(Turn::ns_per_packet).collect::<Vec<f64>>();
+    let least = |costs: &[f64]| costs.iter().copied().fold(f64::INFINITY, f64::min);
+    let costs = costs_of(own);
     let wall = sum.spent.wall.as_secs_f64();
     let mut row = row.spread("cpu_ns_per_packet", spread(costs.clone()));
     // Turn by turn: what disturbs the machine disturbs neighbours in time alike.
     for (field, other) in [("times_drop_all", DROP_ALL), ("times_weir", WEIR)] {
         let Some(other) = names.iter().position(|name| *name == other) else { continue };
-        let times = costs.iter().zip(&turns[other]).map(|(cost, other)| cost / other.ns_per_packet());
+        let others = costs_of(&turns[other]);
+        let times = costs.iter().zip(&others).map(|(cost, other)| cost / other);
         row = row.spread(field, spread(times.collect()));
+        row = row.number(&format!("{field}_of_least"), least(&costs) / least(&others));
     }
     row.number("kernel_ns_per_packet", sum.kernel.as_nanos() as f64 / own.len() as f64)
         .number("wall_ns_per_packet", wall * 1e9 / sum.received as f64)
@@ -164,10 +168,18 @@ mod tests {
         let row = to_row(Row::default(), &names, &turns, &turns[2]);
         assert_eq!(row.get("times_weir_min"), Some(4.0));
         assert_eq!(row.get("times_weir_max"), Some(4.0));
-        assert_eq!(row.get("times_drop_all"), Some(4.8));
+        assert_eq!((row.get("times_drop_all"), row.get("times_drop_all_of_least")), (Some(4.8), Some(4.8)));
         assert_eq!((row.get("cpu_ns_per_packet_min"), row.get("cpu_ns_per_packet_max")), (Some(480.0), Some(1440.0)));
         assert_eq!((row.get("lost_share"), row.get("core_busy_share")), (Some(0.0), Some(0.5)));
-        let alone = to_row(Row::default(), &names[2..], &turns[2..], &turns[2]);
+        // One was disturbed in the first round, the other in the second.
+        let turns = [[100, 300], [800, 400]].map(|costs| costs.map(|ns| turn_of(ns, 1000, 0)).to_vec());
+        let disturbed = to_row(Row::default(), &[DROP_ALL, "other"], &turns, &turns[1]);
+        assert_eq!(
+            (disturbed.get("times_drop_all_max"), disturbed.get("times_drop_all_of_least")),
+            (Some(8.0), Some(4.0))
+        );
+        let turns = vec![turns[1].clone()];
+        let alone = to_row(Row::default(), &names[2..], &turns, &turns[0]);
         assert_eq!(alone.get("times_weir"), None);
     }
 
