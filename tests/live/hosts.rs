@@ -28,7 +28,7 @@ pub struct Host {
 }
 
 impl Host {
-    fn new() -> Self {
+    pub fn new() -> Self {
         let (jobs, received) = channel::<Job>();
         let (tell, told) = channel();
         thread::spawn(move || {

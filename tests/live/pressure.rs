@@ -1,12 +1,14 @@
 //! Packets that cannot be sent: each is dropped with its name, and none is forgotten.
 
 use crate::box_under_test::Running;
-use crate::hosts::{Hosts, MTU, Wires};
-use crate::traffic::{Listener, flows, frames, put_on, send};
+use crate::hosts::{Host, Hosts, MTU, Wires};
+use crate::traffic::{Listener, Sender, flows, frames, put_on, send};
 use crate::{check_account, each_kernel_engine, each_kernel_engine_with, put};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
 use weir::run::stats::{InterfaceStats, Stats};
+use weir_engine::live::link::LinkSwitch;
 use weir_engine::live::tap::Tap;
 
 const ALL: &str = "upstream { accept }\ndownstream { accept }\n";
@@ -17,9 +19,16 @@ fn port<'a>(stats: &'a Stats, side: &str) -> &'a InterfaceStats {
 
 /// Sends frames upstream, and waits until all of them are counted.
 fn send_up(hosts: &Hosts, running: &Running, frames: &[Vec<u8>]) -> Stats {
+    send_up_after(hosts, running, frames, || ())
+}
+
+/// As [`send_up`], the moment after something happened.
+fn send_up_after(hosts: &Hosts, running: &Running, frames: &[Vec<u8>], happens: impl FnOnce()) -> Stats {
     let before = running.stats().upstream.total.packets;
-    send(&hosts.client, "c", frames);
-    running.wait_for("all are counted", |stats| stats.upstream.total.packets >= before + frames.len() as u64);
+    let sender = Sender::ready(&hosts.client, "c", frames);
+    happens();
+    let sent = sender.send();
+    running.wait_for("all are counted", |stats| stats.upstream.total.packets >= before + sent);
     let stats = running.settled();
     check_account(&stats);
     stats
@@ -71,8 +80,9 @@ fn an_interface_that_is_down_or_alone_is_link_down() {
         // Down itself, then with nobody at the other end.
         for (host, interface) in [(&hosts.weir, "upper"), (&hosts.server, "s")] {
             let before = port(&running.settled(), "upper").clone();
-            host.ip(&format!("link set dev {interface} down"));
-            let stats = send_up(hosts, &running, &sent);
+            let switch = LinkSwitch::new(interface);
+            let take_down = || host.run(move || switch.take_down().expect("it is ours"));
+            let stats = send_up_after(hosts, &running, &sent, take_down);
             let after = port(&stats, "upper");
             assert_eq!(after.tx_packets, before.tx_packets, "{engine}, {interface}: {stats:#?}");
             let dropped = after.tx_dropped.link_down - before.tx_dropped.link_down;
@@ -96,6 +106,69 @@ fn an_interface_that_is_down_or_alone_is_link_down() {
             heard.retain(|frame| frame[36..38] != 5000_u16.to_be_bytes());
             assert_eq!(heard, fresh, "{engine}, {interface}");
         }
+        assert_eq!(running.stop(), 0);
+    });
+}
+
+/// Others who change interfaces all the time, so that everyone waits for the kernel's lock on those, and the flags follow a wire late.
+struct Churn {
+    enough: Arc<AtomicBool>,
+    others: Vec<JoinHandle<()>>,
+}
+
+impl Churn {
+    fn start() -> Self {
+        const OTHERS: usize = 4;
+        let enough = Arc::new(AtomicBool::new(false));
+        let other = |told: Arc<AtomicBool>| {
+            let host = Host::new();
+            move || {
+                while !told.load(Ordering::Relaxed) {
+                    host.ip("link add one type veth peer name other");
+                    host.ip("link del one");
+                }
+            }
+        };
+        let others = (0..OTHERS).map(|_| thread::spawn(other(enough.clone())));
+        Churn { others: others.collect(), enough }
+    }
+
+    fn stop(mut self) {
+        self.enough.store(true, Ordering::Relaxed);
+        std::mem::take(&mut self.others).into_iter().for_each(|other| other.join().expect("it ends"));
+    }
+}
+
+impl Drop for Churn {
+    fn drop(&mut self) {
+        self.enough.store(true, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn a_wire_that_goes_dead_is_link_down_before_the_flags_say_so() {
+    const TIMES: usize = 10;
+    each_kernel_engine(|engine, hosts, folder| {
+        put(folder, "all.weir", ALL);
+        let running = Running::start(&hosts.weir, folder, "all.weir", engine, 1);
+        let sent = flows(100, 1, 9);
+        let churn = Churn::start();
+        for time in 0..TIMES {
+            let before = port(&running.stats(), "upper").clone();
+            let switch = LinkSwitch::new("s");
+            let take_down = || hosts.server.run(move || switch.take_down().expect("it is ours"));
+            let stats = send_up_after(hosts, &running, &sent, take_down);
+            let after = port(&stats, "upper");
+            let lost = after.tx_dropped.link_down - before.tx_dropped.link_down;
+            assert_eq!(
+                (after.tx_packets, lost),
+                (before.tx_packets, sent.len() as u64),
+                "{engine}, {time}: {stats:#?}"
+            );
+            hosts.server.ip("link set dev s up");
+            running.wait_until("it is up", |_| hosts.is_up("upper"));
+        }
+        churn.stop();
         assert_eq!(running.stop(), 0);
     });
 }

@@ -49,6 +49,10 @@ pub fn send_on_queue(host: &Host, interface: &str, queue: usize, frames: &[Vec<u
 /// Sends frames out of an interface of the host that this thread is on; their number.
 pub fn put_on(interface: &str, frames: &[Vec<u8>]) -> u64 {
     let mut wire = Wire::open(interface).expect("the host has the wire");
+    put_through(&mut wire, frames)
+}
+
+fn put_through(wire: &mut Wire, frames: &[Vec<u8>]) -> u64 {
     let start = Instant::now();
     for (number, frame) in frames.iter().enumerate() {
         let one = FrameSet::new(Link::Ethernet, [(frame.as_slice(), frame.len() as u32)]);
@@ -62,6 +66,35 @@ pub fn put_on(interface: &str, frames: &[Vec<u8>]) -> u64 {
         }
     }
     frames.len() as u64
+}
+
+/// Somebody who holds a wire open, to send at once when told: opening one takes the kernel's lock on all interfaces.
+pub struct Sender {
+    go: Sent,
+    sends: JoinHandle<u64>,
+}
+
+type Sent = std::sync::mpsc::Sender<()>;
+
+impl Sender {
+    pub fn ready(host: &Host, interface: &str, frames: &[Vec<u8>]) -> Self {
+        let (interface, frames) = (interface.to_owned(), frames.to_vec());
+        let ((go, told), (ready, is_ready)) = (channel(), channel());
+        let sends = host.start(move || {
+            let mut wire = Wire::open(&interface).expect("the host has the wire");
+            ready.send(()).expect("somebody waits");
+            told.recv().expect("somebody tells");
+            put_through(&mut wire, &frames)
+        });
+        is_ready.recv().expect("the wire is open");
+        Sender { go, sends }
+    }
+
+    /// Sends all of it; the number of frames.
+    pub fn send(self) -> u64 {
+        self.go.send(()).expect("it waits");
+        self.sends.join().expect("all are sent")
+    }
 }
 
 /// Somebody who notes what arrives at an interface.

@@ -3,6 +3,7 @@
 use std::io;
 use std::mem::zeroed;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, netdevice, recv, send, socket_with};
@@ -55,6 +56,34 @@ pub(crate) enum State {
     Down,
 }
 
+/// How long a driver's word that its wire is in use is believed.
+const CARRIER_AGE: Duration = Duration::from_millis(100);
+
+/// Why an interface takes no packet. Its flags tell of a wire that went dead up to a second late (the kernel's link watch), its driver tells at
+/// once, but only under the kernel's lock on all interfaces: it is asked about packets that were refused, and not about each of a full queue.
+#[derive(Default)]
+pub(crate) struct Refusals {
+    in_use: Option<Instant>,
+}
+
+impl Refusals {
+    /// What the interface is that refused a packet just now.
+    ///
+    /// # Errors
+    /// It was removed.
+    pub fn state(&mut self, device: &Device) -> Result<State, EngineError> {
+        let by_flags = device.state()?;
+        if by_flags == State::Down || self.in_use.is_some_and(|since| since.elapsed() < CARRIER_AGE) {
+            return Ok(by_flags);
+        }
+        if device.carrier().is_ok_and(|carrier| !carrier) {
+            return Ok(State::Down);
+        }
+        self.in_use = Some(Instant::now());
+        Ok(State::Up)
+    }
+}
+
 /// An interface of the namespace.
 pub(crate) struct Device {
     name: String,
@@ -90,7 +119,7 @@ impl Device {
         EngineError::Interface { interface: self.name.clone(), source: source.into() }
     }
 
-    /// Whether it is up.
+    /// Whether it is up, as its flags have it. [`Refusals`] knows earlier.
     ///
     /// # Errors
     /// It was removed.

@@ -10,7 +10,7 @@ use weir_abi::{BURST_MAX, Frame};
 use crate::EngineError;
 use crate::live::afpacket::ring::{Offload, VnetHeader};
 use crate::live::afpacket::socket::Socket;
-use crate::live::device::State;
+use crate::live::device::{Refusals, State};
 use crate::live::lane::{PortCounters, add};
 
 /// A packet's header for the kernel, how long it is, and where its pieces end in [`Outbox::pieces`].
@@ -28,6 +28,7 @@ pub(in crate::live) struct Outbox {
     pieces: Vec<iovec>,
     /// What the kernel is given: each packet's header and pieces. Kept for its room.
     gather: Vec<iovec>,
+    refusals: Refusals,
 }
 
 impl Outbox {
@@ -72,7 +73,7 @@ impl Outbox {
                 add(&counters.tx_bytes, sent.iter().map(|packet| u64::from(packet.bytes)).sum());
                 at += sent.len();
             } else {
-                at += count_refused(socket, counters, count - at)?;
+                at += self.count_refused(socket, counters, count - at)?;
             }
         }
         self.packets.clear();
@@ -96,26 +97,26 @@ impl Outbox {
             message.msg_hdr.msg_iov = own.as_mut_ptr();
         }
     }
-}
 
-/// Counts why the first of `left` packets was refused. Returns how many there is no use in trying.
-fn count_refused(socket: &Socket, counters: &PortCounters, left: usize) -> Result<usize, EngineError> {
-    let source = io::Error::last_os_error();
-    let (counter, refused) = match source.raw_os_error() {
-        Some(libc::EINTR) => return Ok(0),
-        // The socket remembers, once, that the interface was down; it is up again.
-        Some(libc::ENETDOWN) if socket.device().state()? == State::Up => return Ok(0),
-        Some(libc::EAGAIN | libc::ENOBUFS | libc::ENETDOWN | libc::ENXIO | libc::ENODEV) => {
-            // The kernel names a full queue and a wire without another end alike.
-            match socket.device().state()? {
-                State::Up => (&counters.tx_full, 1),
-                State::Down => (&counters.tx_link_down, left),
+    /// Counts why the first of `left` packets was refused. Returns how many there is no use in trying.
+    fn count_refused(&mut self, socket: &Socket, counters: &PortCounters, left: usize) -> Result<usize, EngineError> {
+        let source = io::Error::last_os_error();
+        let (counter, refused) = match source.raw_os_error() {
+            Some(libc::EINTR) => return Ok(0),
+            // The socket remembers, once, that the interface was down; it is up again.
+            Some(libc::ENETDOWN) if socket.device().state()? == State::Up => return Ok(0),
+            Some(libc::EAGAIN | libc::ENOBUFS | libc::ENETDOWN | libc::ENXIO | libc::ENODEV) => {
+                // The kernel names a full queue and a wire without another end alike.
+                match self.refusals.state(socket.device())? {
+                    State::Up => (&counters.tx_full, 1),
+                    State::Down => (&counters.tx_link_down, left),
+                }
             }
-        }
-        // Too long, or of a form that the kernel does not send (an empty one, say).
-        Some(libc::EMSGSIZE | libc::EINVAL) => (&counters.tx_too_long, 1),
-        _ => return Err(socket.device().failed(source)),
-    };
-    add(counter, refused as u64);
-    Ok(refused)
+            // Too long, or of a form that the kernel does not send (an empty one, say).
+            Some(libc::EMSGSIZE | libc::EINVAL) => (&counters.tx_too_long, 1),
+            _ => return Err(socket.device().failed(source)),
+        };
+        add(counter, refused as u64);
+        Ok(refused)
+    }
 }

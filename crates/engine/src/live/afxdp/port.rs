@@ -2,6 +2,7 @@
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 use rustix::io::Errno;
 use rustix::net::sockopt::{
@@ -19,7 +20,7 @@ use super::open::{Buffers, Copying, How, LINK_BYTES, Place, longest_packet};
 use super::ring::{Consumer, Producer};
 use super::umem::{PACKET_BYTES, Umem};
 use crate::EngineError;
-use crate::live::device::State;
+use crate::live::device::{Refusals, State};
 use crate::live::lane::{PortCounters, add};
 
 /// Entries of each ring.
@@ -44,6 +45,7 @@ pub(super) struct Port {
     /// Packets that the kernel took and threw away, and that are not yet among those entries. Before Linux 6.17 it says later what it took.
     refused: u64,
     state: State,
+    refusals: Refusals,
     /// Bytes of the longest packet that the interface sends.
     longest: u32,
 }
@@ -98,6 +100,7 @@ impl Port {
             counted: 0,
             refused: 0,
             state: State::Up,
+            refusals: Refusals::default(),
             longest,
         };
         busy::prefer(&port.socket, how.waiting)?;
@@ -140,7 +143,11 @@ impl Port {
         let refused = match self.state {
             State::Down => Some(&self.counters.tx_link_down),
             State::Up if bytes > self.longest => Some(&self.counters.tx_too_long),
-            State::Up if (self.tx.room() as usize) < pieces.len() => Some(&self.counters.tx_full),
+            State::Up if (self.tx.room() as usize) < pieces.len() => {
+                // One that was removed is down, and found in the next round.
+                self.state = self.refusals.state(&self.place.device).unwrap_or(State::Down);
+                Some(self.why_refused())
+            }
             State::Up => None,
         };
         if let Some(refused) = refused {
@@ -174,7 +181,7 @@ impl Port {
             };
             if refused {
                 if !looked {
-                    self.look()?;
+                    self.state = self.refusals.state(&self.place.device)?;
                     looked = true;
                 }
                 self.count_refused();
@@ -218,11 +225,15 @@ impl Port {
     fn count_refused(&mut self) {
         self.refused += 1;
         self.count_sent();
-        let counter = match self.state {
+        add(self.why_refused(), 1);
+    }
+
+    /// The counter of packets that the interface does not take in the state that it is in.
+    fn why_refused(&self) -> &AtomicU64 {
+        match self.state {
             State::Up => &self.counters.tx_full,
             State::Down => &self.counters.tx_link_down,
-        };
-        add(counter, 1);
+        }
     }
 
     /// Drops what was queued for an interface that is down. The kernel only looks at the queue when it is called to; a driver that sends by itself
