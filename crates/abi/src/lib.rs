@@ -2,14 +2,17 @@
 //!
 //! A policy's way (compiler) and a packet's way (engines) meet here and nowhere else. Every type is plain
 //! bytes in host byte order unless its name says otherwise (`Be16`); its size and offsets are asserted here and,
-//! with the same numbers, in `datapath/include`. Nothing in this crate computes: it is layout and names only.
+//! with the same numbers, in `datapath/include`. This crate is layout and names; the one thing that it computes is what all engines must
+//! compute alike, limits.
 
 pub mod burst;
 pub mod counter;
 pub mod family;
 pub mod image;
+pub mod limit;
 pub mod link;
 pub mod packet;
+pub mod rate;
 pub mod reason;
 pub mod verdict;
 
@@ -17,8 +20,10 @@ pub use burst::{BURST_MAX, Burst, Frame};
 pub use counter::Counter;
 pub use family::Family;
 pub use image::{ImageHeader, Layout};
+pub use limit::{LimitEntries, LimitEntry, LimitProfile};
 pub use link::Link;
 pub use packet::PacketView;
+pub use rate::{Limit, LimitProblem, Rate};
 pub use reason::Reason;
 pub use verdict::{Action, Verdict};
 

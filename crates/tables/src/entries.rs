@@ -51,7 +51,7 @@ impl Prefixes {
         }
     }
 
-    fn reference(&self) -> Reference {
+    pub fn reference(&self) -> Reference {
         match self {
             Prefixes::V4(prefixes) => Reference::new4(prefixes),
             Prefixes::V6(prefixes) => Reference::new6(prefixes),
@@ -293,7 +293,7 @@ impl Repeats {
     }
 }
 
-fn count_lengths<A: Address>(prefixes: &[Prefix<A>]) -> Vec<usize> {
+pub(crate) fn count_lengths<A: Address>(prefixes: &[Prefix<A>]) -> Vec<usize> {
     let mut by_length = vec![0; usize::from(A::FAMILY.bits()) + 1];
     for prefix in prefixes {
         by_length[usize::from(prefix.len)] += 1;

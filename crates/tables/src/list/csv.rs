@@ -47,10 +47,10 @@ fn range_end<A: TableAddress>(element: Element<A>, first: &[u8], second: &[u8]) 
 }
 
 /// A field and what follows its comma, `None` after the last.
-type Field<'a> = (Cow<'a, [u8]>, Option<&'a [u8]>);
+pub(crate) type Field<'a> = (Cow<'a, [u8]>, Option<&'a [u8]>);
 
 /// Splits off a field, without blanks around it and without its quotes.
-fn take_field(text: &[u8]) -> Result<Field<'_>, Problem> {
+pub(crate) fn take_field(text: &[u8]) -> Result<Field<'_>, Problem> {
     let text = text.trim_ascii_start();
     if let Some(quoted) = text.strip_prefix(b"\"") {
         return take_quoted(quoted);

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use weir_abi::Family;
+use weir_abi::{Family, LimitProblem};
 
 use crate::entries::{LABEL_BYTES_MAX, PREFIXES_MAX};
 use crate::prefix::family_name;
@@ -49,6 +49,15 @@ pub enum Problem {
     /// A set that holds more than addresses or nets.
     #[error("set type `{0}` not supported: only hash:ip, hash:net and bitmap:ip are lists of addresses")]
     SetType(String),
+    /// A line of a list of limits without a rate.
+    #[error("rate missing after `,`")]
+    NoRate,
+    /// A rate or burst that cannot be.
+    #[error(transparent)]
+    Limit(#[from] LimitProblem),
+    /// A range in a list of limits.
+    #[error("a range is no prefix: give each of its prefixes a limit")]
+    RangeLimited,
     /// An exception within a set of nets.
     #[error("`nomatch` entries are not supported: a table has no exceptions")]
     Nomatch,
@@ -112,6 +121,13 @@ pub enum ListError {
         /// The list.
         name: String,
     },
+    /// Limits contradict each other.
+    Limits {
+        /// The first [`ERRORS_MAX`] contradictions, each naming both places.
+        conflicts: Vec<String>,
+        /// How many there are.
+        total: u64,
+    },
     /// A MaxMind DB is broken or not what the table needs.
     Database {
         /// The list.
@@ -135,6 +151,13 @@ impl fmt::Display for ListError {
                 match total - lines.len() as u64 {
                     0 => Ok(()),
                     more => write!(f, "\n{name}: {more} more bad lines"),
+                }
+            }
+            ListError::Limits { conflicts, total } => {
+                f.write_str(&conflicts.join("\n"))?;
+                match total - conflicts.len() as u64 {
+                    0 => Ok(()),
+                    more => write!(f, "\n{more} more limits contradict each other"),
                 }
             }
             ListError::TooMany { name } => write!(f, "{name}: more than {PREFIXES_MAX} prefixes"),

@@ -11,10 +11,10 @@
 //! an address that was meant and is not in the table is a hole, so it is never passed over in silence. Text formats are
 //! read in parallel, in chunks cut at line ends; the result is the same as read in one. No reader opens a file.
 
-mod csv;
+pub(crate) mod csv;
 mod error;
 mod ipset;
-mod lines;
+pub(crate) mod lines;
 mod mmdb;
 mod plain;
 

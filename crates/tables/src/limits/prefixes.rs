@@ -1,0 +1,240 @@
+//! Limits of prefixes of both families.
+
+use std::net::IpAddr;
+
+use weir_abi::{Family, Layout, Limit, LimitEntries, LimitEntry};
+
+use super::read::{self, BadLines};
+use super::{Conflicts, Nesting, Origin, Origins, Profiles};
+use crate::entries::{Kind, PREFIXES_MAX, Prefixes, build, count_lengths};
+use crate::image::{BuildError, Image};
+use crate::layout::Room;
+use crate::list::{ListError, Problem, ReadReport};
+use crate::prefix::{Address, Element, Prefix};
+use crate::reference::Reference;
+
+/// What a list was given so far, in order.
+#[derive(Clone, Debug, Default)]
+pub struct PrefixLimits {
+    origins: Origins,
+    profiles: Profiles,
+    v4: Vec<Given<u32>>,
+    v6: Vec<Given<u128>>,
+}
+
+/// A prefix, whose label is the number of its limit.
+#[derive(Clone, Copy, Debug)]
+struct Given<A> {
+    prefix: Prefix<A>,
+    origin: Origin,
+}
+
+impl PrefixLimits {
+    /// Adds the limit of a prefix, written at `place`.
+    ///
+    /// # Errors
+    /// `len` is too long for the family.
+    pub fn insert(&mut self, addr: IpAddr, len: u8, limit: Limit, place: &str) -> Result<(), Problem> {
+        let origin = Origin { source: self.origins.add(place), line: 0 };
+        let label = self.profiles.intern(limit);
+        match addr {
+            IpAddr::V4(addr) if len <= 32 => {
+                self.v4.push(Given { prefix: Prefix::new(addr.into(), len, label), origin })
+            }
+            IpAddr::V6(addr) if len <= 128 => {
+                self.v6.push(Given { prefix: Prefix::new(addr.into(), len, label), origin })
+            }
+            IpAddr::V4(_) => return Err(Problem::LongLength(Family::Ipv4)),
+            IpAddr::V6(_) => return Err(Problem::LongLength(Family::Ipv6)),
+        }
+        Ok(())
+    }
+
+    /// Adds a list of `prefix,rate[,burst]`. `name` is for messages.
+    ///
+    /// # Errors
+    /// Bad lines, unless they are skipped, or too many. The list then has what it had before.
+    pub fn read(&mut self, name: &str, bytes: &[u8], bad_lines: BadLines) -> Result<ReadReport, ListError> {
+        let source = self.origins.add(name);
+        let before = (self.v4.len(), self.v6.len());
+        let mut cleared = (0, None);
+        let (v4, v6) = (&mut self.v4, &mut self.v6);
+        let outcome = read::read(name, bytes, bad_lines, &mut self.profiles, |line, what, label| {
+            let origin = Origin { source, line: u32::try_from(line).unwrap_or(u32::MAX) };
+            let host_bits = match what.contains(&b':') {
+                true => take(v6, what, label, origin)?,
+                false => take(v4, what, label, origin)?,
+            };
+            if host_bits {
+                cleared = (cleared.0 + 1, cleared.1.or(Some(line)));
+            }
+            Ok(())
+        });
+        let total = self.v4.len() + self.v6.len();
+        let outcome = outcome.and_then(|report| match total > PREFIXES_MAX {
+            true => Err(ListError::TooMany { name: name.to_owned() }),
+            false => Ok(report),
+        });
+        match outcome {
+            Ok(mut report) => {
+                report.prefixes = (total - before.0 - before.1) as u64;
+                (report.host_bits, report.host_bits_line) = cleared;
+                Ok(report)
+            }
+            Err(error) => {
+                self.v4.truncate(before.0);
+                self.v6.truncate(before.1);
+                Err(error)
+            }
+        }
+    }
+
+    /// Sorts the entries; the same one given again adds nothing.
+    ///
+    /// # Errors
+    /// A prefix has two limits.
+    pub fn settle(self) -> Result<LimitTable, ListError> {
+        let mut settling =
+            Settling { origins: &self.origins, profiles: &self.profiles, conflicts: Conflicts::default() };
+        let (v4, v6) = (settling.sorted(self.v4), settling.sorted(self.v6));
+        settling.conflicts.into_result()?;
+        let families = [Labelled::new(v4, Prefixes::V4), Labelled::new(v6, Prefixes::V6)];
+        Ok(LimitTable { profiles: self.profiles, families })
+    }
+}
+
+/// Reads a prefix whole; whether it had host bits, which are cleared.
+fn take<A: Address>(into: &mut Vec<Given<A>>, what: &[u8], label: u32, origin: Origin) -> Result<bool, Problem> {
+    let (element, taken) = Element::<A>::take(what)?;
+    if taken != what.len() {
+        return Err(Problem::NotAnAddress(A::FAMILY));
+    }
+    let Element::Prefix { addr, len } = element else { return Err(Problem::RangeLimited) };
+    into.push(Given { prefix: Prefix::new(addr, len, label), origin });
+    Ok(element.has_host_bits())
+}
+
+struct Settling<'a> {
+    origins: &'a Origins,
+    profiles: &'a Profiles,
+    conflicts: Conflicts,
+}
+
+impl Settling<'_> {
+    /// By address and length, each prefix once.
+    fn sorted<A: Address>(&mut self, mut given: Vec<Given<A>>) -> Vec<Prefix<A>>
+    where
+        Prefix<A>: std::fmt::Display,
+    {
+        // Stable, so that what is reported as the earlier one is.
+        given.sort_by_key(|given| given.prefix.addr.order(given.prefix.len));
+        given.dedup_by(|later, kept| {
+            let same = (later.prefix.addr, later.prefix.len) == (kept.prefix.addr, kept.prefix.len);
+            if same && later.prefix.label != kept.prefix.label {
+                let side =
+                    |given: &Given<A>| (self.origins.text(given.origin), self.profiles.limit(given.prefix.label));
+                self.conflicts.add(&later.prefix, side(later), side(kept));
+            }
+            same
+        });
+        given.into_iter().map(|given| given.prefix).collect()
+    }
+}
+
+/// The prefixes of one family, labelled by their place from 1.
+#[derive(Clone, Debug)]
+pub(super) struct Labelled {
+    pub(super) prefixes: Prefixes,
+    /// The number of each prefix's limit.
+    pub(super) limits: Vec<u32>,
+    by_length: Vec<usize>,
+}
+
+impl Labelled {
+    fn new<A: Address>(mut prefixes: Vec<Prefix<A>>, of_family: impl Fn(Vec<Prefix<A>>) -> Prefixes) -> Self {
+        let limits = prefixes.iter().map(|prefix| prefix.label).collect();
+        for (prefix, label) in prefixes.iter_mut().zip(1..) {
+            prefix.label = label;
+        }
+        Labelled { by_length: count_lengths(&prefixes), prefixes: of_family(prefixes), limits }
+    }
+
+    fn parents(&self) -> Vec<u32> {
+        match &self.prefixes {
+            Prefixes::V4(prefixes) => parents(prefixes),
+            Prefixes::V6(prefixes) => parents(prefixes),
+        }
+    }
+}
+
+/// The label of the next enclosing prefix of each, 0 for none. The prefixes are sorted.
+fn parents<A: Address>(prefixes: &[Prefix<A>]) -> Vec<u32> {
+    // The prefixes around the current one, innermost last: at most one for each length.
+    let mut open: Vec<&Prefix<A>> = Vec::with_capacity(usize::from(A::FAMILY.bits()) + 1);
+    let mut parents = Vec::with_capacity(prefixes.len());
+    for prefix in prefixes {
+        while open.last().is_some_and(|outer| outer.last() < prefix.addr) {
+            open.pop();
+        }
+        parents.push(open.last().map_or(0, |outer| outer.label));
+        open.push(prefix);
+    }
+    parents
+}
+
+/// What a list holds: distinct prefixes, each with its limit.
+#[derive(Clone, Debug)]
+pub struct LimitTable {
+    pub(super) profiles: Profiles,
+    /// IPv4, IPv6.
+    pub(super) families: [Labelled; 2],
+}
+
+impl LimitTable {
+    pub(super) fn family(&self, family: Family) -> &Labelled {
+        match family {
+            Family::Ipv4 => &self.families[0],
+            Family::Ipv6 => &self.families[1],
+        }
+    }
+
+    /// Prefixes of a family; the highest label in its image.
+    pub fn len(&self, family: Family) -> usize {
+        self.family(family).limits.len()
+    }
+
+    /// Prefixes of each length, index 0 to the family's bits.
+    pub fn by_length(&self, family: Family) -> &[usize] {
+        &self.family(family).by_length
+    }
+
+    /// Limits that differ, over both families.
+    pub fn rates(&self) -> usize {
+        self.profiles.limits.len()
+    }
+
+    /// What limiters of this family's addresses police by.
+    pub fn entries(&self, family: Family, nesting: Nesting, default: Option<Limit>) -> LimitEntries {
+        let labelled = self.family(family);
+        let parents = match nesting {
+            Nesting::Flat => vec![0; labelled.limits.len()],
+            Nesting::Nested => labelled.parents(),
+        };
+        let entries = labelled.limits.iter().zip(parents);
+        self.profiles.entries(default, entries.map(|(&profile, parent)| LimitEntry { profile, parent }))
+    }
+
+    /// The ground truth to check images against.
+    pub fn reference(&self, family: Family) -> Reference {
+        self.family(family).prefixes.reference()
+    }
+
+    /// Builds the image that finds the label of an address.
+    ///
+    /// # Errors
+    /// The layout does not suit the family, holds no labels, or one of its limits is exceeded.
+    pub fn build(&self, family: Family, layout: Layout) -> Result<Image, BuildError> {
+        let labelled = self.family(family);
+        build(Kind::Labels, labelled.limits.len() as u32, &labelled.prefixes, layout, Room::None)
+    }
+}
