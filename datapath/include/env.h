@@ -18,7 +18,7 @@
 #define WEIR_UNLIKELY(x) __builtin_expect(!!(x), 0)
 
 enum {
-	WEIR_ABI_VERSION = 1,
+	WEIR_ABI_VERSION = 2,
 	WEIR_BURST_MAX = 64,
 	WEIR_WINDOW_BYTES = 2048, /* no byte of a frame beyond this is ever read */
 	WEIR_RULE_BASE = 32,	  /* counters and reasons below are built in, above are rules */
@@ -42,12 +42,15 @@ struct weir_burst {
 	struct weir_counter *counters;
 	uint64_t now_ns;
 	uint32_t count;
-	uint32_t link; /* enum link */
+	uint32_t link;		  /* enum link */
+	const uint64_t *times_ns; /* of each frame; NULL: now_ns is that of all */
+	const uint8_t *limits;	  /* image of the limiters */
+	uint64_t *buckets;	  /* that they charge, shared by all workers */
 };
 
 _Static_assert(sizeof(struct weir_frame) == 16, "abi: Frame");
 _Static_assert(sizeof(struct weir_counter) == 16, "abi: Counter");
-_Static_assert(sizeof(struct weir_burst) == 48, "abi: Burst");
+_Static_assert(sizeof(struct weir_burst) == 72, "abi: Burst");
 
 /*
  * A table image as lookup.h sees it. Every index is taken through table_at(), which in BPF masks it to the capacity (a
@@ -91,7 +94,25 @@ struct frame {
 
 struct env {
 	struct weir_counter *counters; /* this CPU's, WEIR_COUNTERS of them (a power of two) */
+	uint64_t now_ns;	       /* of a replayed frame */
 };
+
+/* What programs with limiters have: their image, and the buckets. The engine passes the sizes; bucket 0 is nobody's. */
+#define WEIR_LIMITS_STORAGE()                                                                                          \
+	uint8_t weir_limits[WEIR_LIMITS_BYTES + 64] __attribute__((aligned(64))) WEIR_SECTION(".bss.limits");          \
+	uint64_t weir_buckets[WEIR_BUCKETS] __attribute__((aligned(64))) WEIR_SECTION(".bss.buckets");                 \
+                                                                                                                       \
+	WEIR_INLINE struct table env_limits(const struct env *env)                                                     \
+	{                                                                                                              \
+		(void)env;                                                                                             \
+		return (struct table){weir_limits, WEIR_LIMITS_BYTES - 1};                                             \
+	}                                                                                                              \
+                                                                                                                       \
+	WEIR_INLINE uint64_t *env_bucket(const struct env *env, uint32_t slot)                                         \
+	{                                                                                                              \
+		(void)env;                                                                                             \
+		return &weir_buckets[slot < WEIR_BUCKETS ? slot : 0];                                                  \
+	}
 
 WEIR_INLINE struct weir_counter *counter_at(const struct env *env, uint32_t index)
 {
@@ -172,7 +193,19 @@ WEIR_INLINE uint32_t host32(const uint8_t *at)
 struct env {
 	struct weir_counter *counters;
 	const uint8_t *const *tables;
+	const uint8_t *limits;
+	uint64_t *buckets;
 };
+
+WEIR_INLINE struct table env_limits(const struct env *env)
+{
+	return (struct table){env->limits, UINT32_MAX};
+}
+
+WEIR_INLINE uint64_t *env_bucket(const struct env *env, uint32_t slot)
+{
+	return env->buckets + slot;
+}
 
 WEIR_INLINE struct weir_counter *counter_at(const struct env *env, uint32_t index)
 {

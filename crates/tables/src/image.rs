@@ -18,6 +18,8 @@ use crate::prefix::family_name;
 
 /// Labels `0..LABELS_MAX` fit every layout (20 bits); 0 is "no entry".
 pub const LABELS_MAX: u32 = 1 << 20;
+/// What rank leaves can answer with is below this: the tickets of limits (crate::limits::image).
+pub(crate) const TICKETS_END: u32 = 1 << 31;
 
 /// Bytes of the header, and the alignment of every section.
 pub(crate) const HEADER_BYTES: usize = size_of::<ImageHeader>();
@@ -201,7 +203,7 @@ impl Header {
         if header.bytes != image.len() as u64 || image.len() > u32::MAX as usize {
             return Err(ImageError::Length { header: header.bytes, bytes: image.len() });
         }
-        if header.labels >= LABELS_MAX {
+        if header.labels >= TICKETS_END {
             return Err(header.corrupt("header", "label count"));
         }
         Ok(header)
@@ -388,6 +390,14 @@ pub enum BuildError {
     Limit {
         /// The layout.
         layout: Layout,
+        /// What there is too much of.
+        what: &'static str,
+        /// The limit.
+        max: usize,
+    },
+    /// More of something than limiters can have.
+    #[error("there are at most {max} {what}")]
+    Limits {
         /// What there is too much of.
         what: &'static str,
         /// The limit.

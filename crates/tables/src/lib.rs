@@ -24,6 +24,7 @@ pub mod scheme;
 pub use entries::{Entries, Facts, Kind, Table};
 pub use image::{BuildError, Image, ImageError, ImageView};
 pub use layout::exact_sets::{MEMBERS_MAX, exact_sets, fused_bytes};
+pub use limits::image::{self as limit_image, LimitImage, Limiter};
 pub use limits::{BadLines, LabelLimits, LimitTable, Nesting, PrefixLimits, RateOfLabel};
 pub use list::{BadLine, Format, ListError, Problem, ReadOptions, ReadReport};
 pub use live::{LiveError, LiveImage, LiveTable, Readers};

@@ -69,6 +69,9 @@ impl<'a> View<'a> {
             extension: header.section_at(image, 1, "extension", EXTENSION_OFFSET)?,
             ranges: header.section(image, 2, "ranges")?,
         };
+        if header.labels >= LABELS_MAX {
+            return Err(header.corrupt("header", "label count"));
+        }
         if sections.direct.len() != DIRECT_ENTRIES {
             return Err(header.corrupt("direct", "section size"));
         }

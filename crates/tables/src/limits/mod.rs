@@ -7,6 +7,7 @@
 //! One list holds prefixes of both families. A prefix's label in the image is its place among the sorted prefixes of its family, from 1.
 //! The same prefix twice with different limits is an error that names both places: which one is meant, nobody can guess.
 
+pub mod image;
 mod labels;
 mod prefixes;
 mod read;

@@ -167,6 +167,18 @@ impl Labelled {
     }
 }
 
+/// Merges two sorted lists.
+fn shared<A: Address>(own: &[Prefix<A>], others: &[Prefix<A>], same: &mut impl FnMut(u32, u32)) {
+    let mut others = others.iter().peekable();
+    for prefix in own {
+        let at = prefix.addr.order(prefix.len);
+        while others.next_if(|other| other.addr.order(other.len) < at).is_some() {}
+        if let Some(other) = others.peek().filter(|other| other.addr.order(other.len) == at) {
+            same(prefix.label, other.label);
+        }
+    }
+}
+
 /// The label of the next enclosing prefix of each, 0 for none. The prefixes are sorted.
 fn parents<A: Address>(prefixes: &[Prefix<A>]) -> Vec<u32> {
     // The prefixes around the current one, innermost last: at most one for each length.
@@ -224,6 +236,15 @@ impl LimitTable {
         self.profiles.entries(default, entries.map(|(&profile, parent)| LimitEntry { profile, parent }))
     }
 
+    /// Calls with each pair of labels, of this list and of another, that stand for the same prefix.
+    pub fn shared(&self, other: &LimitTable, family: Family, mut same: impl FnMut(u32, u32)) {
+        match (&self.family(family).prefixes, &other.family(family).prefixes) {
+            (Prefixes::V4(own), Prefixes::V4(others)) => shared(own, others, &mut same),
+            (Prefixes::V6(own), Prefixes::V6(others)) => shared(own, others, &mut same),
+            _ => unreachable!("a family has prefixes of its own"),
+        }
+    }
+
     /// The ground truth to check images against.
     pub fn reference(&self, family: Family) -> Reference {
         self.family(family).prefixes.reference()
@@ -236,5 +257,26 @@ impl LimitTable {
     pub fn build(&self, family: Family, layout: Layout) -> Result<Image, BuildError> {
         let labelled = self.family(family);
         build(Kind::Labels, labelled.limits.len() as u32, &labelled.prefixes, layout, Room::None)
+    }
+
+    /// As [`LimitTable::build`], with `tickets[label]` in the place of each label.
+    ///
+    /// # Errors
+    /// As there.
+    ///
+    /// # Panics
+    /// If there is no ticket for a label.
+    pub fn build_tickets(&self, family: Family, layout: Layout, tickets: &[u32]) -> Result<Image, BuildError> {
+        let mut prefixes = self.family(family).prefixes.clone();
+        match &mut prefixes {
+            Prefixes::V4(prefixes) => {
+                prefixes.iter_mut().for_each(|prefix| prefix.label = tickets[prefix.label as usize])
+            }
+            Prefixes::V6(prefixes) => {
+                prefixes.iter_mut().for_each(|prefix| prefix.label = tickets[prefix.label as usize])
+            }
+        }
+        let highest = tickets.iter().copied().max().unwrap_or(0);
+        build(Kind::Labels, highest, &prefixes, layout, Room::None)
     }
 }

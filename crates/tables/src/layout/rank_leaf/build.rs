@@ -7,7 +7,7 @@ use weir_abi::Layout;
 use super::encode::{Chunk, Encoder, NoRoom, Run, Store};
 use super::*;
 use crate::flatten::flatten;
-use crate::image::{BuildError, Image, LABELS_MAX, Section, Writer};
+use crate::image::{BuildError, Image, Section, TICKETS_END, Writer};
 use crate::layout::Room;
 use crate::prefix::{Prefix4, Prefix6};
 use crate::scheme::blocks::Blocks;
@@ -71,8 +71,9 @@ fn label_bytes(labels: u32, layout: Layout) -> Result<usize, BuildError> {
     match labels {
         0..=0xff => Ok(1),
         0x100..=0xffff => Ok(2),
-        0x1_0000..LABELS_MAX => Ok(3),
-        _ => Err(BuildError::Limit { layout, what: "labels", max: LABELS_MAX as usize - 1 }),
+        0x1_0000..=0xff_ffff => Ok(3),
+        0x100_0000..TICKETS_END => Ok(4),
+        _ => Err(BuildError::Limit { layout, what: "labels", max: TICKETS_END as usize - 1 }),
     }
 }
 

@@ -1,0 +1,130 @@
+//! Buckets of limiters, which outlive the policies that charge them.
+//!
+//! A policy's rates are an image of its own ([`weir_tables::LimitImage`]) that nobody writes. Its buckets are words of one array that all workers
+//! and all generations share ([`Buckets`]); which word is whose, the [`pool`] keeps. So a rate or a list changes by a new image, and the
+//! buckets that stay go on as if nothing had happened.
+
+pub mod pool;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use memmap2::{MmapOptions, MmapRaw};
+use weir_abi::limit::{DEBT_MAX, ticks};
+use weir_tables::LimitImage;
+
+use crate::EngineError;
+
+/// The most buckets: 512 MiB of them.
+pub const BUCKETS_MAX: usize = 1 << 26;
+
+/// Words, one a bucket. The first is nobody's: a ticket of 0 is no limit.
+pub struct Buckets {
+    memory: MmapRaw,
+    count: usize,
+}
+
+// SAFETY: the words are only read and written as atomics, here and by compiled code.
+unsafe impl Send for Buckets {}
+// SAFETY: as above.
+unsafe impl Sync for Buckets {}
+
+impl Buckets {
+    /// Room for so many in memory of this process; what is not touched takes none.
+    ///
+    /// # Errors
+    /// There is no such memory, or more than [`BUCKETS_MAX`] are asked for.
+    pub fn reserve(count: usize) -> Result<Self, EngineError> {
+        let failed = |problem: String| EngineError::Buckets { count, problem };
+        if count > BUCKETS_MAX {
+            return Err(failed(format!("there are at most {BUCKETS_MAX}")));
+        }
+        let mapped = MmapOptions::new().len(count.max(1) * size_of::<u64>()).no_reserve_swap().map_anon();
+        let memory: MmapRaw = mapped.map_err(|error| failed(error.to_string()))?.into();
+        // A kernel may have no huge pages; then random buckets cost a walk of the page tables each.
+        let _no_huge_pages = memory.advise(memmap2::Advice::HugePage);
+        Ok(Buckets { memory, count })
+    }
+
+    /// Those in the memory of a map.
+    pub(crate) fn of_map(memory: MmapRaw) -> Self {
+        let count = memory.len() / size_of::<u64>();
+        Buckets { memory, count }
+    }
+
+    /// How many there is room for.
+    pub fn count(&self) -> usize {
+        self.count
+    }
+
+    /// What compiled code charges.
+    pub(crate) fn as_ptr(&self) -> *mut u64 {
+        self.memory.as_mut_ptr().cast()
+    }
+
+    fn words(&self) -> &[AtomicU64] {
+        // SAFETY: the mapping has as many words, begins at a page and lives as long as the borrow; everyone else's access is atomic too.
+        unsafe { std::slice::from_raw_parts(self.memory.as_ptr().cast(), self.count) }
+    }
+
+    /// The word of a bucket: its theoretical arrival time, in ticks.
+    pub fn word(&self, slot: u32) -> u64 {
+        self.words()[slot as usize].load(Ordering::Relaxed)
+    }
+
+    /// Fills a bucket that nobody charges yet.
+    pub fn fill(&self, slot: u32, now_ns: u64) {
+        self.words()[slot as usize].store(ticks(now_ns), Ordering::Relaxed);
+    }
+
+    /// Brings words that the clock has passed to the present, so that none comes round: to be done now and then, within the 2.28 years that
+    /// a word takes to.
+    pub fn refresh(&self, up_to: u32, now_ns: u64) {
+        let now = ticks(now_ns);
+        for word in &self.words()[..up_to as usize] {
+            let found = word.load(Ordering::Relaxed);
+            if found.wrapping_sub(now) > DEBT_MAX {
+                // Whoever charged it meanwhile has done it.
+                let _charged = word.compare_exchange(found, now, Ordering::Relaxed, Ordering::Relaxed);
+            }
+        }
+    }
+}
+
+/// What a program polices by: rates, and the buckets that they are kept in.
+#[derive(Clone)]
+pub struct Limits {
+    /// Rates and tickets.
+    pub image: Arc<LimitImage>,
+    /// Words.
+    pub buckets: Arc<Buckets>,
+    /// Which of them this program charges, held as long as it can.
+    pub held: Arc<pool::Held>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bucket_nobody_charges_stays_full_for_years() {
+        const YEAR_NS: u64 = 365 * 24 * 3600 * 1_000_000_000;
+        let buckets = Buckets::reserve(3).expect("it is little");
+        buckets.fill(1, 0);
+        buckets.fill(2, YEAR_NS);
+        buckets.refresh(3, YEAR_NS / 2);
+        // In debt by half a year is impossible, so that was taken for past; brought to the present like the other.
+        assert_eq!([1, 2].map(|slot| buckets.word(slot)), [ticks(YEAR_NS / 2); 2]);
+        buckets.fill(2, YEAR_NS / 2 + 1000);
+        buckets.refresh(3, YEAR_NS / 2);
+        assert_eq!(buckets.word(2), ticks(YEAR_NS / 2 + 1000), "a debt stays");
+    }
+
+    #[test]
+    fn memory_that_nobody_touches_is_not_taken() {
+        let buckets = Buckets::reserve(BUCKETS_MAX).expect("it is only set aside");
+        assert_eq!(buckets.word(BUCKETS_MAX as u32 - 1), 0);
+        let refused = Buckets::reserve(BUCKETS_MAX + 1).err().map(|error| error.to_string());
+        assert_eq!(refused.as_deref(), Some("67108865 buckets: there are at most 67108864"));
+    }
+}

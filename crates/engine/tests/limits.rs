@@ -1,0 +1,103 @@
+//! Buckets from generation to generation: what stays is the same word, what goes is free again.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use weir_abi::Family;
+use weir_abi::limit::ticks;
+use weir_engine::limits::Buckets;
+use weir_engine::limits::pool::{Held, Names, Pool, Wanted};
+use weir_tables::{BadLines, LimitTable, PrefixLimits};
+
+fn list(text: &str) -> Arc<LimitTable> {
+    let mut limits = PrefixLimits::default();
+    limits.read("l.csv", text.as_bytes(), BadLines::Refuse).unwrap();
+    Arc::new(limits.settle().unwrap())
+}
+
+fn prefixes(name: &str, text: &str) -> Wanted {
+    Wanted { name: name.to_owned(), names: Names::Prefixes(list(text), Family::Ipv4) }
+}
+
+fn pool(count: usize) -> Pool {
+    Pool::new(Buckets::reserve(count).unwrap())
+}
+
+fn slots(held: &Held, limiter: usize) -> Vec<u32> {
+    held.slots(limiter).to_vec()
+}
+
+#[test]
+fn a_prefix_that_stays_keeps_its_bucket_whatever_its_rate() {
+    let pool = pool(100);
+    let first =
+        pool.hold(vec![prefixes("customers/upstream/0", "10.0.0.0/8,5\n10.1.0.0/16,5\n192.0.2.0/24,9\n")], 7).unwrap();
+    let old = slots(&first, 0);
+    assert_eq!(old.iter().collect::<HashSet<_>>().len(), 4, "one each, and one for all others");
+    assert!(!old.contains(&0), "a ticket of 0 is no limit");
+    assert!(old.iter().all(|&slot| pool.buckets().word(slot) == ticks(7)), "they are full");
+
+    let changed = "10.0.0.0/9,5\n10.1.0.0/16,20kpps\n192.0.2.0/24,1mbit\n203.0.113.0/24,3\n";
+    let second = pool.hold(vec![prefixes("customers/upstream/0", changed)], 9).unwrap();
+    let new = slots(&second, 0);
+    assert_eq!((new[0], new[2], new[3]), (old[0], old[2], old[3]));
+    assert!(![new[1], new[4]].iter().any(|slot| old.contains(slot)), "a longer prefix is another");
+    assert_eq!((pool.buckets().word(new[1]), pool.buckets().word(new[2])), (ticks(9), ticks(7)));
+
+    // Another statement, direction or list has buckets of its own.
+    let third = pool.hold(vec![prefixes("customers/downstream/0", changed)], 9).unwrap();
+    assert!(slots(&third, 0).iter().all(|slot| !old.contains(slot) && !new.contains(slot)));
+}
+
+#[test]
+fn a_bucket_is_free_when_nobody_holds_it() {
+    // Nobody's bucket, and five.
+    let pool = pool(6);
+    let text = "10.0.0.0/8,5\n11.0.0.0/8,5\n";
+    let first = pool.hold(vec![prefixes("a", text)], 1).unwrap();
+    let again = pool.hold(vec![prefixes("a", text)], 2).unwrap();
+    assert_eq!(slots(&first, 0), slots(&again, 0));
+    let more = "12.0.0.0/8,5\n13.0.0.0/8,5\n";
+    let refused = pool.hold(vec![prefixes("b", more)], 3).err().unwrap().to_string();
+    assert_eq!(refused, "6 buckets: 2 are left, 3 more are needed");
+    drop(first);
+    assert!(pool.hold(vec![prefixes("b", more)], 3).is_err(), "the other still holds them");
+    let kept = slots(&again, 0);
+    drop(again);
+    let other = pool.hold(vec![prefixes("b", more)], 4).unwrap();
+    assert_eq!(other.slots(0).len(), 3);
+    // What was charged before is as good as new.
+    assert!(other.slots(0).iter().all(|&slot| pool.buckets().word(slot) == ticks(4)), "{kept:?}");
+}
+
+#[test]
+fn labels_keep_their_buckets_when_their_table_changes() {
+    let pool = pool(100);
+    let labels = |all: &[&str]| {
+        let names = all.iter().map(|label| Box::from(*label)).collect::<Vec<_>>();
+        vec![Wanted { name: "countries".to_owned(), names: Names::Labels(names.into()) }]
+    };
+    let first = pool.hold(labels(&["HR", "SI", "AT"]), 0).unwrap();
+    let second = pool.hold(labels(&["AT", "DE", "HR"]), 0).unwrap();
+    let (old, new) = (slots(&first, 0), slots(&second, 0));
+    assert_eq!((new[1], new[3]), (old[3], old[1]));
+    assert!(!old.contains(&new[2]));
+}
+
+#[test]
+fn a_hundred_thousand_changed_limits_leave_the_others_alone() {
+    let text = |changed: u32| -> String {
+        (0..300_000u32)
+            .map(|net| {
+                let rate = if net < changed { 77 } else { 5 };
+                format!("{}.{}.{}.0/24,{rate}\n", 1 + (net >> 16), net >> 8 & 255, net & 255)
+            })
+            .collect()
+    };
+    let pool = pool(1 << 20);
+    let first = pool.hold(vec![prefixes("customers", &text(0))], 0).unwrap();
+    let second = pool.hold(vec![prefixes("customers", &text(100_000))], 1).unwrap();
+    assert_eq!(first.slots(0), second.slots(0));
+}

@@ -1,0 +1,284 @@
+//! The image of a program's limiters: the rates of all of them, and what a lookup's answer means.
+//!
+//! What a packet's lookup finds is a *ticket*: which bucket, and which rate it is charged by. Buckets are words of one array that outlives
+//! policies; a list that changes gives the prefixes that stay the same buckets, and tickets that name other rates.
+//!
+//! ```text
+//! limiters   32 bytes each, at byte 64       struct limiter in datapath/include/limit.h
+//! profiles   32 bytes each, a limiter's together, the first of them "no limit"
+//! entries    64 bits a bucket: profile, and the bucket of the enclosing prefix; only of limiters whose tickets cannot say it
+//! tickets    32 bits a label, for limiters that police by the labels of a table
+//!
+//! ticket   30         slot_bits            0
+//!         +----------------+---------------+
+//!         |    profile     |     bucket    |       0: no limit; limiters with entries: the bucket alone
+//!         +----------------+---------------+
+//! ```
+//! The labels of a list's own image *are* its tickets, so that between the lookup and the bucket there is nothing to wait for. They hold
+//! both as long as bucket and profile have 31 bits together: a million buckets and a thousand rates. Lists with more rates, and nested ones,
+//! keep 8 bytes a bucket in `entries`.
+//!
+//! Example: 300,000 prefixes at two rates have buckets below 2^19, and tickets of 19 + 2 bits: label `2 << 19 | 77` is bucket 77 at the second rate.
+
+use weir_abi::{LimitEntries, LimitEntry, LimitProfile};
+
+use crate::image::{BuildError, HEADER_BYTES};
+use crate::memory::Memory;
+
+/// Bits of a ticket; layouts of tables need the highest one.
+const TICKET_BITS: u32 = 31;
+/// Bytes of a limiter.
+const LIMITER_BYTES: usize = 32;
+/// Bytes that lookups may read behind the last word.
+const PADDING: usize = 64;
+/// Prefixes of a nested list that enclose each other.
+pub const NESTING_MAX: usize = 8;
+
+/// What of a limiter's packets is counted for each bucket.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Logged {
+    /// Nothing.
+    #[default]
+    Nothing = 0,
+    /// Packets that had no room.
+    Exceeded = 1,
+    /// All.
+    All = 2,
+}
+
+/// How a limiter's buckets are found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Found {
+    /// By a list's own image, whose labels are made tickets; or there is one bucket, and nothing to look up.
+    ByTicket,
+    /// By the labels of a table, which others look up too.
+    ByLabel,
+}
+
+/// A limiter to be laid out.
+#[derive(Clone, Copy, Debug)]
+pub struct Limiter<'a> {
+    /// Rates, and the rate of each entry.
+    pub limits: &'a LimitEntries,
+    /// The bucket of each entry, none of them 0; looked at only where there is a limit.
+    pub slots: &'a [u32],
+    /// How an entry is found.
+    pub found: Found,
+    /// What is counted.
+    pub logged: Logged,
+}
+
+impl Limiter<'_> {
+    fn slots_end(&self) -> u32 {
+        let limited = self.limits.entries.iter().zip(self.slots).filter(|(entry, _)| entry.profile != 0);
+        limited.map(|(_, &slot)| slot + 1).max().unwrap_or(1)
+    }
+
+    /// Bits of a ticket that name the bucket; `None` if the limiter needs entries.
+    fn slot_bits(&self) -> Option<u32> {
+        let bits = |end: usize| end.next_power_of_two().ilog2();
+        let (slots, profiles) = (bits(self.slots_end() as usize), bits(self.limits.profiles.len()));
+        let is_nested = self.limits.entries.iter().any(|entry| entry.parent != 0);
+        (!is_nested && slots + profiles <= TICKET_BITS).then_some(slots)
+    }
+
+    /// The tickets of the entries.
+    fn tickets(&self) -> Vec<u32> {
+        let slot_bits = self.slot_bits();
+        let ticket = |(entry, &slot): (&LimitEntry, &u32)| match (entry.profile, slot_bits) {
+            (0, _) => 0,
+            (profile, Some(bits)) => profile << bits | slot,
+            (_, None) => slot,
+        };
+        self.limits.entries.iter().zip(self.slots).map(ticket).collect()
+    }
+
+    /// Prefixes around the entry, itself included; more than [`NESTING_MAX`] are not counted.
+    fn depth(&self, entry: &LimitEntry) -> usize {
+        let mut depth = 1;
+        let mut parent = entry.parent;
+        while parent != 0 && depth <= NESTING_MAX {
+            parent = self.limits.entries[parent as usize].parent;
+            depth += 1;
+        }
+        depth
+    }
+}
+
+/// A laid-out image, and the tickets of each limiter's entries: what the labels of its list's image are to be.
+#[derive(Debug)]
+pub struct LimitImage {
+    memory: Memory,
+    tickets: Vec<Vec<u32>>,
+}
+
+impl LimitImage {
+    /// Lays limiters out, in the order of their numbers.
+    ///
+    /// # Errors
+    /// There are more bytes than lookups can count, or prefixes nested deeper than [`NESTING_MAX`].
+    pub fn build(limiters: &[Limiter<'_>]) -> Result<Self, BuildError> {
+        let tickets: Vec<Vec<u32>> = limiters.iter().map(Limiter::tickets).collect();
+        let mut image = Words::zeroed(HEADER_BYTES + limiters.len() * LIMITER_BYTES);
+        for (number, (limiter, tickets)) in limiters.iter().zip(&tickets).enumerate() {
+            let (profiles, entries) = (image.profiles(&limiter.limits.profiles), image.entries(limiter)?);
+            let by_label = match limiter.found {
+                Found::ByTicket => 0,
+                Found::ByLabel => image.tickets(tickets),
+            };
+            let slot_bits = limiter.slot_bits().unwrap_or(0);
+            let fields = [profiles, entries, slot_bits, tickets[0], by_label, limiter.logged as u32];
+            image.write(HEADER_BYTES + number * LIMITER_BYTES, fields);
+        }
+        let bytes = image.0.len() * size_of::<u32>() + PADDING;
+        if bytes > u32::MAX as usize {
+            return Err(BuildError::Limits { what: "bytes in the image of the limits", max: u32::MAX as usize });
+        }
+        let mut memory = Memory::zeroed(bytes);
+        let (words, _) = memory.as_chunks_mut();
+        words.iter_mut().zip(&image.0).for_each(|(to, word)| *to = word.to_le_bytes());
+        Ok(LimitImage { memory, tickets })
+    }
+
+    /// The image, padding included; its address is a multiple of 4096.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.memory
+    }
+
+    /// Tickets of a limiter's entries, by label; the first is what is charged where nothing is found.
+    pub fn tickets(&self, limiter: usize) -> &[u32] {
+        &self.tickets[limiter]
+    }
+}
+
+/// An image while it grows, in words of 32 bits.
+struct Words(Vec<u32>);
+
+impl Words {
+    fn zeroed(bytes: usize) -> Self {
+        Words(vec![0; bytes / size_of::<u32>()])
+    }
+
+    fn write(&mut self, at: usize, fields: [u32; 6]) {
+        self.0[at / size_of::<u32>()..][..fields.len()].copy_from_slice(&fields);
+    }
+
+    /// Index of the next thing of so many bytes.
+    fn begin(&mut self, bytes: usize) -> u32 {
+        let words = bytes / size_of::<u32>();
+        self.0.resize(self.0.len().next_multiple_of(words), 0);
+        (self.0.len() / words) as u32
+    }
+
+    fn push(&mut self, word: u64) {
+        self.0.extend([word as u32, (word >> 32) as u32]);
+    }
+
+    fn profiles(&mut self, profiles: &[LimitProfile]) -> u32 {
+        let first = self.begin(size_of::<LimitProfile>());
+        for profile in profiles {
+            let words = [profile.per_packet, profile.per_byte, profile.room, profile.zero];
+            words.into_iter().for_each(|word| self.push(word));
+        }
+        first
+    }
+
+    /// Index of the entry that bucket 0 would have; 0 if there are none.
+    fn entries(&mut self, limiter: &Limiter<'_>) -> Result<u32, BuildError> {
+        if limiter.slot_bits().is_some() {
+            return Ok(0);
+        }
+        let first = self.begin(size_of::<LimitEntry>());
+        let mut by_slot = vec![LimitEntry::default(); limiter.slots_end() as usize];
+        for (entry, &slot) in limiter.limits.entries.iter().zip(limiter.slots).filter(|(entry, _)| entry.profile != 0) {
+            if limiter.depth(entry) > NESTING_MAX {
+                return Err(BuildError::Limits { what: "prefixes that enclose each other", max: NESTING_MAX });
+            }
+            let parent = if entry.parent == 0 { 0 } else { limiter.slots[entry.parent as usize] };
+            by_slot[slot as usize] = LimitEntry { profile: entry.profile, parent };
+        }
+        by_slot.iter().for_each(|entry| self.push(u64::from(entry.profile) | u64::from(entry.parent) << 32));
+        Ok(first)
+    }
+
+    fn tickets(&mut self, tickets: &[u32]) -> u32 {
+        let first = self.begin(size_of::<u32>());
+        self.0.extend(tickets);
+        first
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn word(image: &LimitImage, at: usize) -> u32 {
+        let (words, _) = image.as_bytes().as_chunks::<4>();
+        u32::from_le_bytes(words[at])
+    }
+
+    fn limits(profiles: u64, entries: &[(u32, u32)]) -> LimitEntries {
+        let profile = |number| LimitProfile { per_packet: number, per_byte: 0, room: 10 * number, zero: 0 };
+        let entries = entries.iter().map(|&(profile, parent)| LimitEntry { profile, parent }).collect();
+        LimitEntries { profiles: (0..=profiles).map(profile).collect(), entries }
+    }
+
+    #[test]
+    fn a_ticket_names_bucket_and_rate() {
+        let (one, two) = (limits(2, &[(0, 0), (1, 0), (2, 0)]), LimitEntries::single(LimitProfile::CLOSED));
+        let limiter = |limits, slots| Limiter { limits, slots, found: Found::ByTicket, logged: Logged::Exceeded };
+        let image = LimitImage::build(&[limiter(&one, &[9, 5, 6]), limiter(&two, &[7])]).expect("it is small");
+        assert_eq!(image.tickets(0), [0, 1 << 3 | 5, 2 << 3 | 6]);
+        assert_eq!(image.tickets(1), [1 << 3 | 7]);
+        let fields = |limiter: usize| (0..6).map(|field| word(&image, 16 + 8 * limiter + field)).collect::<Vec<_>>();
+        assert_eq!((fields(0), fields(1)), (vec![4, 0, 3, 0, 0, 1], vec![7, 0, 3, 15, 0, 1]));
+        // Per packet and room of the first limiter's second rate.
+        assert_eq!((word(&image, 8 * 6), word(&image, 8 * 6 + 4)), (2, 20));
+        assert_eq!(image.as_bytes().len(), 32 * 9 + PADDING);
+    }
+
+    #[test]
+    fn labels_have_tickets_of_their_own() {
+        let countries = limits(1, &[(0, 0), (1, 0), (0, 0), (1, 0)]);
+        let limiter =
+            Limiter { limits: &countries, slots: &[0, 1, 0, 2], found: Found::ByLabel, logged: Logged::Nothing };
+        let image = LimitImage::build(&[limiter]).expect("it is small");
+        let first = word(&image, 16 + 4) as usize;
+        assert_eq!((0..4).map(|label| word(&image, first + label)).collect::<Vec<_>>(), [0, 1 << 2 | 1, 0, 1 << 2 | 2]);
+    }
+
+    #[test]
+    fn nested_prefixes_and_very_many_rates_have_entries() {
+        let nested = limits(1, &[(0, 0), (1, 0), (1, 1), (1, 2)]);
+        let limiter = |limits, slots| Limiter { limits, slots, found: Found::ByTicket, logged: Logged::Nothing };
+        let image = LimitImage::build(&[limiter(&nested, &[0, 11, 12, 13])]).expect("it is small");
+        assert_eq!(image.tickets(0), [0, 11, 12, 13]);
+        let first = word(&image, 16 + 1) as usize;
+        let entry = |slot: usize| (word(&image, 2 * (first + slot)), word(&image, 2 * (first + slot) + 1));
+        assert_eq!([10, 11, 12, 13].map(entry), [(0, 0), (1, 0), (1, 11), (1, 12)]);
+
+        let count = 1 << 16;
+        let varied = limits(count, &(0..=count as u32).map(|rate| (rate, 0)).collect::<Vec<_>>());
+        let slots: Vec<u32> = (0..=count as u32).collect();
+        let image = LimitImage::build(&[limiter(&varied, &slots)]).expect("it is small");
+        assert_eq!(image.tickets(0), slots);
+        let first = word(&image, 16 + 1) as usize;
+        assert_eq!(word(&image, 2 * (first + 777)), 777);
+    }
+
+    #[test]
+    fn what_is_nested_too_deep_is_refused() {
+        let chain = |depth: u32| {
+            limits(1, &(0..=depth).map(|entry| (entry.min(1), entry.saturating_sub(1))).collect::<Vec<_>>())
+        };
+        let slots: Vec<u32> = (0..20).collect();
+        let build = |limits: &LimitEntries| {
+            let slots = &slots[..limits.entries.len()];
+            LimitImage::build(&[Limiter { limits, slots, found: Found::ByTicket, logged: Logged::Nothing }])
+        };
+        assert!(build(&chain(NESTING_MAX as u32)).is_ok());
+        let refused = build(&chain(NESTING_MAX as u32 + 1)).err().map(|error| error.to_string());
+        assert_eq!(refused.as_deref(), Some("there are at most 8 prefixes that enclose each other"));
+    }
+}

@@ -1,0 +1,254 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/*
+ * Limits: token buckets as virtual scheduling (GCRA). The arithmetic and its worked example stand in
+ * crates/abi/src/limit.rs, the image to the bit in crates/tables/src/limits/image.rs.
+ *
+ * Rates belong to a generation and never change; buckets outlive it. One image has the rates of all limiters of a
+ * program, one array the buckets of all generations. What a lookup finds for an address says which bucket and which
+ * rate: the *ticket*. A bucket is charged in one atomic step, so that a rate holds however many workers charge it.
+ */
+#ifndef WEIR_LIMIT_H
+#define WEIR_LIMIT_H
+
+#include "image.h"
+
+enum {
+	TICK_SHIFT = 8,		    /* ticks of 2^-8 ns */
+	CHARGED_BYTES_MAX = 65535,
+	BYTE_SHIFT = 16,	    /* fractional bits of limit_profile.per_byte */
+	LIMIT_TRIES = 64,	    /* a bucket that so many others changed first has no room */
+	LIMIT_DEPTH = 8,	    /* prefixes that enclose each other */
+	LIMITERS_AT = 64,	    /* byte offset of the limiters in their image */
+	LIMIT_TICKET_BITS = 31,	    /* bit 31 is left to the layouts of tables */
+};
+
+#define DEBT_MAX (UINT64_C(1) << 57)
+
+/* A rate and a burst: struct LimitProfile. */
+struct limit_profile {
+	uint64_t per_packet; /* ticks */
+	uint64_t per_byte;   /* ticks, with BYTE_SHIFT fractional bits */
+	uint64_t room;	     /* ticks */
+	uint64_t zero;
+};
+
+/* One limiter of a program: struct Limiter in crates/tables/src/limits/image.rs. */
+struct limiter {
+	uint32_t profiles;  /* index of its first profile, in profiles from the image's start */
+	uint32_t entries;   /* index of the entry of bucket 0, in 64-bit words from the image's start; 0: tickets name the profile */
+	uint32_t slot_bits; /* of a ticket that name the bucket; the bits above name the profile */
+	uint32_t otherwise; /* ticket for what the lookup does not find; 0: no limit */
+	uint32_t tickets;   /* index of the ticket of label 0, in 32-bit words; 0: labels are tickets */
+	uint32_t logged;    /* enum limit_logged */
+	uint32_t zero[2];
+};
+
+enum limit_logged {
+	LOGGED_NOTHING = 0,
+	LOGGED_EXCEEDED = 1,
+	LOGGED_ALL = 2,
+};
+
+/* What is known of a bucket beside its word, if a ticket cannot say it: struct LimitEntry. */
+struct limit_entry {
+	uint32_t profile;
+	uint32_t parent; /* the bucket of the next enclosing prefix, 0 if there is none */
+};
+
+_Static_assert(sizeof(struct limit_profile) == 32, "abi: LimitProfile");
+_Static_assert(sizeof(struct limiter) == 32, "tables: Limiter");
+_Static_assert(sizeof(struct limit_entry) == 8, "abi: LimitEntry");
+
+/* A bucket and how it is charged. */
+struct limit_bucket {
+	uint32_t slot; /* 0: there is no limit */
+	uint32_t profile;
+	uint32_t parent;
+};
+
+WEIR_INLINE uint32_t limiter_field(struct table limits, uint32_t limiter, uint32_t offset)
+{
+	return image_u32(limits, (LIMITERS_AT + limiter * (uint32_t)sizeof(struct limiter) + offset) / 4);
+}
+
+#define LIMITER_FIELD(limits, limiter, field)                                                                          \
+	limiter_field(limits, limiter, (uint32_t)offsetof(struct limiter, field))
+
+WEIR_INLINE struct limit_profile limit_profile(struct table limits, uint32_t index)
+{
+	const uint8_t *at = table_block(limits, index * (uint32_t)sizeof(struct limit_profile), 32);
+
+	return (struct limit_profile){
+		.per_packet = block_u64(at, 0), .per_byte = block_u64(at, 1), .room = block_u64(at, 2)};
+}
+
+/* The bucket `slot`, whose limiter has entries. */
+WEIR_INLINE struct limit_bucket limit_entry(struct table limits, uint32_t entries, uint32_t slot)
+{
+	const uint64_t entry = image_u64(limits, entries + slot);
+
+	if (slot == 0)
+		return (struct limit_bucket){0, 0, 0};
+	return (struct limit_bucket){.slot = slot, .profile = (uint32_t)entry, .parent = (uint32_t)(entry >> 32)};
+}
+
+/* The bucket of what a lookup found. */
+WEIR_INLINE struct limit_bucket limit_bucket(struct table limits, uint32_t limiter, uint32_t found)
+{
+	const uint32_t tickets = LIMITER_FIELD(limits, limiter, tickets);
+	const uint32_t entries = LIMITER_FIELD(limits, limiter, entries);
+	const uint32_t bits = LIMITER_FIELD(limits, limiter, slot_bits) & 31;
+	uint32_t ticket = tickets ? image_u32(limits, tickets + found) : found;
+
+	if (ticket == 0)
+		ticket = LIMITER_FIELD(limits, limiter, otherwise);
+	if (entries)
+		return limit_entry(limits, entries, ticket);
+	return (struct limit_bucket){
+		.slot = ticket & ((1u << bits) - 1),
+		.profile = ticket >> bits,
+		.parent = 0,
+	};
+}
+
+/* Ticks that a packet of so many bytes costs. */
+WEIR_INLINE uint64_t limit_cost(struct limit_profile profile, uint32_t bytes)
+{
+	const uint64_t charged = bytes < CHARGED_BYTES_MAX ? bytes : CHARGED_BYTES_MAX;
+
+	return profile.per_packet + ((charged * profile.per_byte + ((1 << BYTE_SHIFT) - 1)) >> BYTE_SHIFT);
+}
+
+/* How far the word is ahead of the clock. */
+WEIR_INLINE uint64_t limit_debt(uint64_t word, uint64_t now)
+{
+	const uint64_t ahead = word - now;
+
+	return ahead > DEBT_MAX ? 0 : ahead;
+}
+
+/*
+ * Charges a bucket; false if it has no room, and then it stays as it is. Of a bucket that has none only the word is
+ * read: a flood writes nothing.
+ */
+WEIR_INLINE bool limit_charge(uint64_t *bucket, uint64_t now, uint64_t cost, uint64_t room)
+{
+	uint64_t word = *(volatile uint64_t *)bucket;
+
+	for (uint32_t try = 0; try < LIMIT_TRIES; try++) {
+		const uint64_t debt = limit_debt(word, now) + cost;
+		uint64_t found;
+
+		if (debt > room)
+			return false;
+		found = __sync_val_compare_and_swap(bucket, word, now + debt);
+		if (WEIR_LIKELY(found == word))
+			return true;
+		word = found;
+	}
+	return false;
+}
+
+/* Charges a packet of `bytes` to one bucket. */
+WEIR_INLINE bool limit_charge_one(const struct env *env, uint32_t profiles, struct limit_bucket bucket, uint64_t now,
+				  uint32_t bytes)
+{
+	const struct limit_profile profile = limit_profile(env_limits(env), profiles + bucket.profile);
+
+	return limit_charge(env_bucket(env, bucket.slot), now, limit_cost(profile, bytes), profile.room);
+}
+
+/*
+ * Charges a packet to a bucket and all that enclose it, or to none. All are looked at before the first is charged; if
+ * another worker was faster with one of them, what was charged is given back, so that a packet may be refused that
+ * would have had room, but never one passes that has none.
+ */
+static bool __attribute__((noinline, unused)) limit_charge_nested(const struct env *env, uint32_t limiter,
+								  struct limit_bucket bucket, uint64_t now,
+								  uint32_t bytes)
+{
+	const struct table limits = env_limits(env);
+	const uint32_t profiles = LIMITER_FIELD(limits, limiter, profiles);
+	const uint32_t entries = LIMITER_FIELD(limits, limiter, entries);
+	struct limit_bucket each = bucket;
+	uint32_t charged = 0, depth = 0;
+
+	for (; depth < LIMIT_DEPTH && each.slot; depth++) {
+		const struct limit_profile profile = limit_profile(limits, profiles + each.profile);
+		const uint64_t word = *(volatile uint64_t *)env_bucket(env, each.slot);
+
+		if (limit_debt(word, now) + limit_cost(profile, bytes) > profile.room)
+			return false;
+		each = limit_entry(limits, entries, each.parent);
+	}
+	each = bucket;
+	for (; charged < LIMIT_DEPTH && each.slot; charged++) {
+		if (!limit_charge_one(env, profiles, each, now, bytes))
+			break;
+		each = limit_entry(limits, entries, each.parent);
+	}
+	if (WEIR_LIKELY(charged == depth))
+		return true;
+	each = bucket;
+	for (uint32_t i = 0; i < LIMIT_DEPTH && i < charged; i++) {
+		const struct limit_profile profile = limit_profile(limits, profiles + each.profile);
+
+		__sync_fetch_and_sub(env_bucket(env, each.slot), limit_cost(profile, bytes));
+		each = limit_entry(limits, entries, each.parent);
+	}
+	return false;
+}
+
+/* Charges a packet of `bytes` to the bucket of what its lookup found; false if it has no room. */
+WEIR_INLINE bool limit_has_room(const struct env *env, uint32_t limiter, uint32_t found, uint64_t now_ns,
+				uint32_t bytes)
+{
+	const struct table limits = env_limits(env);
+	const struct limit_bucket bucket = limit_bucket(limits, limiter, found);
+	const uint64_t now = now_ns << TICK_SHIFT;
+
+	if (bucket.slot == 0)
+		return true;
+	if (bucket.parent)
+		return limit_charge_nested(env, limiter, bucket, now, bytes);
+	return limit_charge_one(env, LIMITER_FIELD(limits, limiter, profiles), bucket, now, bytes);
+}
+
+#ifdef WEIR_BURSTS
+
+/*
+ * limit_has_room() for each of the hits, in their order: those without. `found` holds what the lookups of the burst
+ * found; NULL if there was nothing to look up. All buckets are on their way from memory before the first is charged.
+ */
+static uint64_t __attribute__((noinline, unused)) limit_exceeding(const struct env *env,
+								  const struct weir_burst *burst, uint32_t limiter,
+								  const uint32_t *found, uint64_t hits)
+{
+	const struct table limits = env_limits(env);
+	const uint32_t profiles = LIMITER_FIELD(limits, limiter, profiles);
+	struct limit_bucket buckets[WEIR_BURST_MAX];
+	uint64_t exceeding = 0;
+
+	for (uint64_t left = hits; left; left &= left - 1) {
+		const uint32_t i = (uint32_t)__builtin_ctzll(left);
+
+		buckets[i] = limit_bucket(limits, limiter, found ? found[i] : 0);
+		__builtin_prefetch(env_bucket(env, buckets[i].slot), 1);
+	}
+	for (uint64_t left = hits; left; left &= left - 1) {
+		const uint32_t i = (uint32_t)__builtin_ctzll(left);
+		const uint64_t now = (burst->times_ns ? burst->times_ns[i] : burst->now_ns) << TICK_SHIFT;
+		const uint32_t bytes = burst->frames[i].len;
+		bool room = true;
+
+		if (WEIR_UNLIKELY(buckets[i].parent))
+			room = limit_charge_nested(env, limiter, buckets[i], now, bytes);
+		else if (WEIR_LIKELY(buckets[i].slot))
+			room = limit_charge_one(env, profiles, buckets[i], now, bytes);
+		exceeding |= (uint64_t)!room << i;
+	}
+	return exceeding;
+}
+
+#endif
+#endif
