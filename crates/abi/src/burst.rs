@@ -35,7 +35,13 @@ pub struct Burst {
     pub count: u32,
     /// A [`crate::Link`].
     pub link: u32,
+    /// Time of each frame in ns, never falling; null if all are of `now_ns`.
+    pub times_ns: *const u64,
+    /// The image of the program's limiters, aligned to 64 bytes; null if it has none.
+    pub limits: *const u8,
+    /// The buckets that they charge; other workers charge them too.
+    pub buckets: *mut u64,
 }
 
 const _: () = assert!(size_of::<Frame>() == 16);
-const _: () = assert!(size_of::<Burst>() == 48);
+const _: () = assert!(size_of::<Burst>() == 72);
