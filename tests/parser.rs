@@ -50,8 +50,8 @@ const RANDOM_PACKETS: usize = 150_000;
 fn c_parser() -> NativeFilter {
     let object = Clang::find().expect("clang is there").native("parser", SHIM, Cpu::Native).expect("the shim compiles");
     let rules = BURST_MAX * COUNTERS - usize::from(Reason::RULE_BASE);
-    let program = Program { chains: vec!["parse".to_owned()], rules, tables: vec![] };
-    NativeFilter::load("parser", &object.object, &program, vec![]).expect("the shim loads")
+    let program = Program { chains: vec!["parse".to_owned()], rules, ..Program::default() };
+    NativeFilter::load("parser", &object.object, &program, vec![], None).expect("the shim loads")
 }
 
 /// Parses packets by both and compares.

@@ -38,6 +38,7 @@ enum map_type {
 enum { BPF_F_BROADCAST = 1 << 3 };
 
 static void *(*const bpf_map_lookup_elem)(const void *map, const void *key) = (void *)1;
+static uint64_t (*const bpf_ktime_get_ns)(void) = (void *)5;
 static uint32_t (*const bpf_get_smp_processor_id)(void) = (void *)8;
 static long (*const bpf_redirect_map)(const void *map, uint64_t key, uint64_t flags) = (void *)51;
 static uint64_t (*const bpf_xdp_get_buff_len)(const struct xdp_md *ctx) = (void *)188;

@@ -28,9 +28,10 @@ struct replay_header {
 	uint32_t len; /* bytes on the wire */
 	uint32_t link;
 	uint32_t padding; /* bytes in front of the frame: the kernel runs no packet of less than REPLAY_BYTES_MIN */
+	uint32_t now_ns[2]; /* low half first: metadata is aligned to four bytes */
 };
 
-_Static_assert(sizeof(struct replay_header) == 16, "ReplayHeader");
+_Static_assert(sizeof(struct replay_header) == 24, "ReplayHeader");
 
 enum { REPLAY_BYTES_MIN = 14 };
 
@@ -59,8 +60,14 @@ const uint32_t weir_abi_version WEIR_SECTION(".rodata.abi") = WEIR_ABI_VERSION;
 /* What traces the kernel (losses.h) must be under a license that it knows as compatible. */
 const char weir_license[] WEIR_SECTION("license") = "Dual MIT/GPL";
 
-/* The frame that a replay's context stands for, or false if it has no header. */
-WEIR_INLINE bool replay_frame(const struct xdp_md *ctx, struct frame *frame)
+/* The time that limits go by. */
+WEIR_INLINE uint64_t env_now(const struct env *env)
+{
+	return weir_mode.live ? bpf_ktime_get_ns() : env->now_ns;
+}
+
+/* The frame that a replay's context stands for and its time, or false if it has no header. */
+WEIR_INLINE bool replay_frame(const struct xdp_md *ctx, struct env *env, struct frame *frame)
 {
 	const uint8_t *data = (const uint8_t *)(uintptr_t)ctx->data;
 	const struct replay_header *header = (const struct replay_header *)(uintptr_t)ctx->data_meta;
@@ -74,6 +81,7 @@ WEIR_INLINE bool replay_frame(const struct xdp_md *ctx, struct frame *frame)
 		.len = header->len,
 		.link = header->link,
 	};
+	env->now_ns = (uint64_t)header->now_ns[1] << 32 | header->now_ns[0];
 	return true;
 }
 
@@ -100,11 +108,12 @@ WEIR_INLINE struct packet *xdp_begin(struct xdp_md *ctx, struct arrival *arrival
 
 	*arrival = (struct arrival){0, 0};
 	*frame = (struct frame){.data = NULL};
+	env->now_ns = 0;
 	if (weir_mode.live) {
 		*arrival = port_arrival(ctx);
 		block = arrival->cpu * 2 + (weir_ports.port[arrival->port].side & 1);
 		*frame = live_frame(ctx);
-	} else if (!replay_frame(ctx, frame)) {
+	} else if (!replay_frame(ctx, env, frame)) {
 		return NULL;
 	}
 	env->counters = weir_counters + block * WEIR_COUNTERS;

@@ -173,6 +173,17 @@ static bool __attribute__((noinline, unused)) settle(struct verdicts *verdicts, 
 	return verdicts->open;
 }
 
+/* Ends the way of packets that have no room; `beside` counts what the limits of that rule ended. */
+static void __attribute__((noinline, unused)) end_exceeding(const struct env *env, struct verdicts *verdicts,
+							    uint64_t exceeding, enum action action, uint32_t beside)
+{
+	if (!exceeding)
+		return;
+	count_hits(env, REASON_LIMIT, exceeding, verdicts);
+	count_hits(env, beside, exceeding, verdicts);
+	settle(verdicts, exceeding, (uint32_t)action | (uint32_t)REASON_LIMIT << 16);
+}
+
 /* sample() for each of the hits, which have been counted. Packets are taken in their order, as the rule counts them. */
 WEIR_INLINE void sample_hits(const struct env *env, struct verdicts *verdicts, uint32_t rule, uint64_t hits,
 			     uint64_t below)

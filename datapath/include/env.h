@@ -142,6 +142,11 @@ WEIR_INLINE uint32_t forget(uint32_t x)
 	return x + weir_zero;
 }
 
+WEIR_INLINE uint64_t forget64(uint64_t x)
+{
+	return x + weir_zero;
+}
+
 /* Reads below are not made before reads above. What BPF reads is not changed while it runs: its map is replaced. */
 WEIR_INLINE void read_fence(void)
 {
@@ -224,6 +229,11 @@ WEIR_INLINE const uint8_t *table_block(struct table table, uint32_t offset, uint
 }
 
 WEIR_INLINE uint32_t forget(uint32_t x)
+{
+	return x;
+}
+
+WEIR_INLINE uint64_t forget64(uint64_t x)
 {
 	return x;
 }

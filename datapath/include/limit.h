@@ -40,7 +40,8 @@ struct limiter {
 	uint32_t otherwise; /* ticket for what the lookup does not find; 0: no limit */
 	uint32_t tickets;   /* index of the ticket of label 0, in 32-bit words; 0: labels are tickets */
 	uint32_t logged;    /* enum limit_logged */
-	uint32_t zero[2];
+	uint32_t offset;    /* of its buckets among those of the limiters that share its list */
+	uint32_t zero;
 };
 
 enum limit_logged {
@@ -63,7 +64,7 @@ _Static_assert(sizeof(struct limit_entry) == 8, "abi: LimitEntry");
 struct limit_bucket {
 	uint32_t slot; /* 0: there is no limit */
 	uint32_t profile;
-	uint32_t parent;
+	uint32_t parent; /* the entry of the next enclosing prefix, 0 if there is none */
 };
 
 WEIR_INLINE uint32_t limiter_field(struct table limits, uint32_t limiter, uint32_t offset)
@@ -82,30 +83,35 @@ WEIR_INLINE struct limit_profile limit_profile(struct table limits, uint32_t ind
 		.per_packet = block_u64(at, 0), .per_byte = block_u64(at, 1), .room = block_u64(at, 2)};
 }
 
-/* The bucket `slot`, whose limiter has entries. */
-WEIR_INLINE struct limit_bucket limit_entry(struct table limits, uint32_t entries, uint32_t slot)
+/* The bucket of a ticket that names an entry. */
+WEIR_INLINE struct limit_bucket limit_entry(struct table limits, uint32_t limiter, uint32_t ticket)
 {
-	const uint64_t entry = image_u64(limits, entries + slot);
+	const uint64_t entry = image_u64(limits, LIMITER_FIELD(limits, limiter, entries) + ticket);
 
-	if (slot == 0)
+	if (ticket == 0)
 		return (struct limit_bucket){0, 0, 0};
-	return (struct limit_bucket){.slot = slot, .profile = (uint32_t)entry, .parent = (uint32_t)(entry >> 32)};
+	return (struct limit_bucket){
+		.slot = ticket + LIMITER_FIELD(limits, limiter, offset),
+		.profile = (uint32_t)entry,
+		.parent = (uint32_t)(entry >> 32),
+	};
 }
 
 /* The bucket of what a lookup found. */
 WEIR_INLINE struct limit_bucket limit_bucket(struct table limits, uint32_t limiter, uint32_t found)
 {
 	const uint32_t tickets = LIMITER_FIELD(limits, limiter, tickets);
-	const uint32_t entries = LIMITER_FIELD(limits, limiter, entries);
 	const uint32_t bits = LIMITER_FIELD(limits, limiter, slot_bits) & 31;
 	uint32_t ticket = tickets ? image_u32(limits, tickets + found) : found;
 
 	if (ticket == 0)
 		ticket = LIMITER_FIELD(limits, limiter, otherwise);
-	if (entries)
-		return limit_entry(limits, entries, ticket);
+	if (ticket == 0)
+		return (struct limit_bucket){0, 0, 0};
+	if (LIMITER_FIELD(limits, limiter, entries))
+		return limit_entry(limits, limiter, ticket);
 	return (struct limit_bucket){
-		.slot = ticket & ((1u << bits) - 1),
+		.slot = (ticket & ((1u << bits) - 1)) + LIMITER_FIELD(limits, limiter, offset),
 		.profile = ticket >> bits,
 		.parent = 0,
 	};
@@ -124,7 +130,7 @@ WEIR_INLINE uint64_t limit_debt(uint64_t word, uint64_t now)
 {
 	const uint64_t ahead = word - now;
 
-	return ahead > DEBT_MAX ? 0 : ahead;
+	return forget64(ahead > DEBT_MAX ? 0 : ahead);
 }
 
 /*
@@ -149,13 +155,41 @@ WEIR_INLINE bool limit_charge(uint64_t *bucket, uint64_t now, uint64_t cost, uin
 	return false;
 }
 
+#ifdef __bpf__
+
+/*
+ * Global functions, so that the verifier follows each once and by itself, and not anew with all that is known at each
+ * place that calls it: there are many ways through their loops.
+ */
+#define WEIR_LIMIT_FUNCTION __attribute__((noinline))
+
+WEIR_LIMIT_FUNCTION uint32_t weir_limit_charge(uint32_t slot, uint64_t now, uint64_t cost, uint64_t room)
+{
+	return limit_charge(env_bucket(NULL, slot), now, cost, room);
+}
+
+WEIR_INLINE bool limit_charge_slot(const struct env *env, uint32_t slot, uint64_t now, uint64_t cost, uint64_t room)
+{
+	(void)env;
+	return weir_limit_charge(slot, now, cost, room);
+}
+
+#else
+
+WEIR_INLINE bool limit_charge_slot(const struct env *env, uint32_t slot, uint64_t now, uint64_t cost, uint64_t room)
+{
+	return limit_charge(env_bucket(env, slot), now, cost, room);
+}
+
+#endif
+
 /* Charges a packet of `bytes` to one bucket. */
 WEIR_INLINE bool limit_charge_one(const struct env *env, uint32_t profiles, struct limit_bucket bucket, uint64_t now,
 				  uint32_t bytes)
 {
 	const struct limit_profile profile = limit_profile(env_limits(env), profiles + bucket.profile);
 
-	return limit_charge(env_bucket(env, bucket.slot), now, limit_cost(profile, bytes), profile.room);
+	return limit_charge_slot(env, bucket.slot, now, limit_cost(profile, bytes), profile.room);
 }
 
 /*
@@ -169,7 +203,6 @@ static bool __attribute__((noinline, unused)) limit_charge_nested(const struct e
 {
 	const struct table limits = env_limits(env);
 	const uint32_t profiles = LIMITER_FIELD(limits, limiter, profiles);
-	const uint32_t entries = LIMITER_FIELD(limits, limiter, entries);
 	struct limit_bucket each = bucket;
 	uint32_t charged = 0, depth = 0;
 
@@ -179,13 +212,13 @@ static bool __attribute__((noinline, unused)) limit_charge_nested(const struct e
 
 		if (limit_debt(word, now) + limit_cost(profile, bytes) > profile.room)
 			return false;
-		each = limit_entry(limits, entries, each.parent);
+		each = limit_entry(limits, limiter, each.parent);
 	}
 	each = bucket;
 	for (; charged < LIMIT_DEPTH && each.slot; charged++) {
 		if (!limit_charge_one(env, profiles, each, now, bytes))
 			break;
-		each = limit_entry(limits, entries, each.parent);
+		each = limit_entry(limits, limiter, each.parent);
 	}
 	if (WEIR_LIKELY(charged == depth))
 		return true;
@@ -194,13 +227,13 @@ static bool __attribute__((noinline, unused)) limit_charge_nested(const struct e
 		const struct limit_profile profile = limit_profile(limits, profiles + each.profile);
 
 		__sync_fetch_and_sub(env_bucket(env, each.slot), limit_cost(profile, bytes));
-		each = limit_entry(limits, entries, each.parent);
+		each = limit_entry(limits, limiter, each.parent);
 	}
 	return false;
 }
 
 /* Charges a packet of `bytes` to the bucket of what its lookup found; false if it has no room. */
-WEIR_INLINE bool limit_has_room(const struct env *env, uint32_t limiter, uint32_t found, uint64_t now_ns,
+WEIR_INLINE bool limit_settle(const struct env *env, uint32_t limiter, uint32_t found, uint64_t now_ns,
 				uint32_t bytes)
 {
 	const struct table limits = env_limits(env);
@@ -214,10 +247,28 @@ WEIR_INLINE bool limit_has_room(const struct env *env, uint32_t limiter, uint32_
 	return limit_charge_one(env, LIMITER_FIELD(limits, limiter, profiles), bucket, now, bytes);
 }
 
+#ifdef __bpf__
+
+WEIR_LIMIT_FUNCTION uint32_t weir_limit_has_room(uint32_t limiter, uint32_t found, uint64_t now_ns, uint32_t bytes)
+{
+	const struct env env = {.counters = NULL};
+
+	return limit_settle(&env, limiter, found, now_ns, bytes);
+}
+
+WEIR_INLINE bool limit_has_room(const struct env *env, uint32_t limiter, uint32_t found, uint64_t now_ns,
+				uint32_t bytes)
+{
+	(void)env;
+	return weir_limit_has_room(limiter, found, now_ns, bytes);
+}
+
+#endif
+
 #ifdef WEIR_BURSTS
 
 /*
- * limit_has_room() for each of the hits, in their order: those without. `found` holds what the lookups of the burst
+ * limit_settle() for each of the hits, in their order: those without. `found` holds what the lookups of the burst
  * found; NULL if there was nothing to look up. All buckets are on their way from memory before the first is charged.
  */
 static uint64_t __attribute__((noinline, unused)) limit_exceeding(const struct env *env,

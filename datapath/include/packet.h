@@ -52,7 +52,10 @@ enum ext {
 	EXT_MH = 32,
 };
 
-enum { FLAG_IP_OPTIONS = 1 };
+enum {
+	FLAG_IP_OPTIONS = 1,
+	FLAG_EXCEEDED = 2, /* set by rules */
+};
 
 enum {
 	ETHERNET_BYTES = 14,

@@ -59,6 +59,13 @@ WEIR_INLINE uint32_t decide(const struct env *env, enum action action, enum reas
 	return (uint32_t)action | (uint32_t)reason << 16;
 }
 
+/* A limit has no room: counted by reason, and `beside` what the limits of that rule ended. */
+WEIR_INLINE uint32_t decide_exceeding(const struct env *env, enum action action, uint32_t beside, uint32_t len)
+{
+	count(env, beside, len);
+	return decide(env, action, REASON_LIMIT, len);
+}
+
 WEIR_INLINE uint32_t rule_verdict(enum action action, uint32_t rule, uint32_t sampled)
 {
 	return (uint32_t)action | sampled | (REASON_RULE + rule) << 16;

@@ -25,6 +25,7 @@ fn constants() -> Vec<(String, u64)> {
         ("REASON_RULE".into(), Reason::RULE_BASE.into()),
         ("VERDICT_SAMPLED".into(), Verdict::SAMPLED.into()),
         ("FLAG_IP_OPTIONS".into(), flag::IP_OPTIONS.into()),
+        ("FLAG_EXCEEDED".into(), flag::EXCEEDED.into()),
         ("IMAGE_MAGIC".into(), IMAGE_MAGIC.into()),
     ];
     let mut add = |name: &str, value: u64| constants.push((name.to_owned(), value));
@@ -150,7 +151,7 @@ fn structures_have_the_same_layout() {
     }
     layout!("weir_frame", Frame, data, cap, len);
     layout!("weir_counter", Counter, packets, bytes);
-    layout!("weir_burst", Burst, frames, verdicts, tables, counters, now_ns, count, link);
+    layout!("weir_burst", Burst, frames, verdicts, tables, counters, now_ns, count, link, times_ns, limits, buckets);
     layout!("image_header", ImageHeader, magic, layout, entries, labels, bytes, section);
     layout!("packet", PacketView, data, cap, len, saddr, daddr, l3_offset, l4_offset, ether_type, vlan_id);
     layout!("packet", PacketView, inner_vlan_id, ip_length, ip_id, sport, dport, window, seq, ack, l3, l4, proto);

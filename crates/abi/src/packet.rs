@@ -61,6 +61,8 @@ pub mod ext {
 pub mod flag {
     /// IPv4 options, or an IPv6 hop-by-hop options header.
     pub const IP_OPTIONS: u8 = 1;
+    /// A limit that marks had no room for the packet. Set by rules, not by the parser.
+    pub const EXCEEDED: u8 = 2;
 }
 
 /// A parsed packet. Fields that a packet does not have are 0.

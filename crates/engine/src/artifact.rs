@@ -19,6 +19,10 @@ pub struct Artifact {
     pub rules: usize,
     /// Tables in slot order.
     pub tables: Vec<TableSlot>,
+    /// Number of limiters.
+    pub limiters: usize,
+    /// Counters of what the limits of rules ended.
+    pub limited: usize,
     /// C for user space.
     pub native_c: String,
     /// C for BPF.
@@ -46,7 +50,13 @@ const CHAIN_BYTES_MAX: usize = 200;
 impl Artifact {
     /// The program's shape.
     pub fn program(&self) -> Program {
-        Program { chains: self.chains.clone(), rules: self.rules, tables: self.tables.clone() }
+        Program {
+            chains: self.chains.clone(),
+            rules: self.rules,
+            tables: self.tables.clone(),
+            limiters: self.limiters,
+            limited: self.limited,
+        }
     }
 
     /// Refuses what no engine could load: another abi version, or counts and names out of bounds.

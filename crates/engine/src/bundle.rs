@@ -209,6 +209,9 @@ fn read(path: &Path) -> Result<Bundle, EngineError> {
         chains: manifest.chains,
         rules: manifest.rules,
         tables: manifest.tables,
+        // Bundles carry no lists of limits.
+        limiters: 0,
+        limited: 0,
         native_c: text(native_c)?,
         bpf_c: text(bpf_c)?,
         report: manifest.report,

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use crate::cpu::Cpu;
 use crate::image::{Image, capacity_bytes};
+use crate::limits::Limits;
 use crate::{EngineError, Program};
 
 mod headers {
@@ -78,6 +79,8 @@ pub struct BpfShape {
     pub table_bytes: Vec<u32>,
     /// Counters a CPU, a power of two.
     pub counters: usize,
+    /// Bytes for the image of limiters, a power of two, and the number of buckets; both 0 if there are no limiters.
+    pub limits: (u32, usize),
 }
 
 /// What C includes and links with besides the runtime headers. A policy needs none of it.
@@ -91,10 +94,15 @@ pub struct Extras<'a> {
 
 impl BpfShape {
     /// Room for the given program and images.
-    pub fn new(program: &Program, images: &[Arc<Image>]) -> Self {
+    pub fn new(program: &Program, images: &[Arc<Image>], limits: Option<&Limits>) -> Self {
+        let limits = limits.map_or((0, 0), |limits| {
+            let bytes = u32::try_from(limits.image.as_bytes().len().next_power_of_two());
+            (bytes.expect("an image of limits has less than 4 GiB"), limits.buckets.count())
+        });
         BpfShape {
             table_bytes: images.iter().map(|image| capacity_bytes(image)).collect(),
             counters: program.counters().next_power_of_two(),
+            limits,
         }
     }
 }
@@ -161,6 +169,10 @@ impl Clang {
     pub fn bpf(&self, name: &str, c: &str, shape: &BpfShape) -> Result<Compiled<BpfObject>, EngineError> {
         let mut flags = BPF_FLAGS.map(str::to_owned).to_vec();
         flags.push(format!("-DWEIR_COUNTERS={}", shape.counters));
+        if let (bytes @ 1.., buckets) = shape.limits {
+            flags.push(format!("-DWEIR_LIMITS_BYTES={bytes}"));
+            flags.push(format!("-DWEIR_BUCKETS={buckets}"));
+        }
         let tables = shape.table_bytes.iter().enumerate();
         flags.extend(tables.map(|(slot, bytes)| format!("-DWEIR_TABLE_{slot}_BYTES={bytes}")));
         let (object, took) = self.compile(name, "bpf", c, &flags, &[])?;
@@ -241,8 +253,8 @@ mod tests {
 
     #[test]
     fn counters_are_a_power_of_two_that_holds_all_rules() {
-        let program = Program { chains: vec![], rules: 40, tables: vec![] };
-        let shape = BpfShape::new(&program, &[]);
+        let program = Program { chains: vec![], rules: 40, ..Program::default() };
+        let shape = BpfShape::new(&program, &[], None);
         assert_eq!(shape.counters, 128);
         assert!(shape.counters >= usize::from(Reason::RULE_BASE) + program.rules);
     }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use weir_abi::{Counter, Reason, Verdict};
 
 use crate::image::{IMAGE_BYTES_MAX, Image};
+use crate::limits::Limits;
 use crate::{EngineError, FrameBurst, TableSlot};
 
 /// Decides bursts and counts what it decided. One worker owns it.
@@ -26,7 +27,7 @@ pub trait Filter {
 pub const RULES_MAX: usize = Reason::RULES_MAX;
 
 /// What a loader must know of a compiled program, whichever machine it runs on.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Program {
     /// Chain names: suffixes of the compiled functions, and of the indices that [`Filter::decide`] takes.
     pub chains: Vec<String>,
@@ -34,12 +35,28 @@ pub struct Program {
     pub rules: usize,
     /// Its tables, in slot order.
     pub tables: Vec<TableSlot>,
+    /// Number of limiters.
+    pub limiters: usize,
+    /// Counters of what the limits of rules ended.
+    pub limited: usize,
 }
 
 impl Program {
-    /// Counters that the program needs: the built-in reasons, then one a rule.
+    /// Counters that the program needs: the built-in reasons, then one a rule, then those of what limits ended.
     pub fn counters(&self) -> usize {
-        usize::from(Reason::RULE_BASE) + self.rules
+        usize::from(Reason::RULE_BASE) + self.rules + self.limited
+    }
+
+    /// Refuses limits of another program.
+    pub(crate) fn check_limits(&self, limits: Option<&Limits>) -> Result<(), EngineError> {
+        let found = limits.map_or(0, |limits| limits.image.limiters());
+        match found == self.limiters {
+            true => Ok(()),
+            false => Err(EngineError::Image {
+                table: "limits".to_owned(),
+                problem: format!("of {found} limiters, the program has {}", self.limiters),
+            }),
+        }
     }
 
     /// Refuses images that are not what the slots expect: one each, laid out alike, within [`IMAGE_BYTES_MAX`].

@@ -39,6 +39,11 @@ impl<'a> FrameBurst<'a> {
         FrameBurst { times_ns, ..self }
     }
 
+    /// The same frames, all received at `now_ns`.
+    pub fn received_at(self, now_ns: u64) -> Self {
+        FrameBurst { now_ns, times_ns: &[], ..self }
+    }
+
     /// The first frames, at most `count`.
     pub fn first(self, count: usize) -> Self {
         let count = count.min(self.frames.len());
@@ -84,6 +89,11 @@ impl<'a> FrameBurst<'a> {
     /// The link layer of all of them.
     pub fn link(&self) -> Link {
         self.link
+    }
+
+    /// When each frame was received, if they have times of their own.
+    pub fn times_ns(&self) -> Option<&'a [u64]> {
+        (!self.times_ns.is_empty()).then_some(self.times_ns)
     }
 
     /// When frame `index` was received, ns. Limits go by it.

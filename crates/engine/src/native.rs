@@ -5,6 +5,7 @@ use std::ffi::c_void;
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::ptr;
 use std::sync::Arc;
 
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
@@ -14,6 +15,7 @@ use weir_abi::{ABI_VERSION, Burst, Counter, Verdict};
 use crate::clang::NativeObject;
 use crate::counters::CounterBlock;
 use crate::image::Image;
+use crate::limits::Limits;
 use crate::{EngineError, Filter, FrameBurst, Program};
 
 /// `void weir_<chain>(const struct weir_burst *)`.
@@ -25,6 +27,8 @@ pub struct NativeCode {
     tables: Vec<*const u8>,
     /// Counters that a filter needs.
     counters: usize,
+    /// What limiters police by, if the program has any.
+    limits: Option<Limits>,
     /// What `tables` point into.
     _images: Vec<Arc<Image>>,
     /// What `chains` point into.
@@ -44,6 +48,8 @@ unsafe impl Sync for NativeCode {}
 pub struct NativeFilter {
     code: Arc<NativeCode>,
     counters: CounterBlock,
+    /// Whether the first burst brings the time at which all buckets are full.
+    fills_buckets: bool,
 }
 
 /// Stages of a burst that code compiled with [`STAGE_CLOCK`] takes the time of: parse, lookup, rules.
@@ -59,8 +65,10 @@ impl NativeCode {
         object: &NativeObject,
         program: &Program,
         images: Vec<Arc<Image>>,
+        limits: Option<Limits>,
     ) -> Result<Arc<Self>, EngineError> {
         program.check_images(&images)?;
+        program.check_limits(limits.as_ref())?;
         let refuse = |problem: String| EngineError::Native { object: name.to_owned(), problem };
         let (library, file) = open(name, object)?;
         check_version(name, &library)?;
@@ -73,12 +81,12 @@ impl NativeCode {
         }
         let tables = images.iter().map(|image| image.as_bytes().as_ptr()).collect();
         let counters = program.counters();
-        Ok(Arc::new(NativeCode { chains, tables, counters, _images: images, library, _file: file }))
+        Ok(Arc::new(NativeCode { chains, tables, counters, limits, _images: images, library, _file: file }))
     }
 
     /// A filter of its own counters, at 0.
     pub fn filter(self: &Arc<Self>) -> NativeFilter {
-        NativeFilter { code: self.clone(), counters: CounterBlock::new(self.counters) }
+        NativeFilter { code: self.clone(), counters: CounterBlock::new(self.counters), fills_buckets: false }
     }
 }
 
@@ -99,14 +107,21 @@ fn loader_message(error: &libloading::Error) -> String {
 }
 
 impl NativeFilter {
-    /// Loads code for one filter ([`NativeCode::load`]).
+    /// Loads code for one filter ([`NativeCode::load`]), which alone charges its buckets: they are full at the time of its first burst.
     pub fn load(
         name: &str,
         object: &NativeObject,
         program: &Program,
         images: Vec<Arc<Image>>,
+        limits: Option<Limits>,
     ) -> Result<Self, EngineError> {
-        Ok(NativeCode::load(name, object, program, images)?.filter())
+        let filter = NativeCode::load(name, object, program, images, limits)?.filter();
+        Ok(NativeFilter { fills_buckets: true, ..filter })
+    }
+
+    /// Whether it needs to know when packets were received.
+    pub(crate) fn has_limits(&self) -> bool {
+        self.code.limits.is_some()
     }
 
     /// Its counters, to be read while it counts.
@@ -156,6 +171,16 @@ impl Filter for NativeFilter {
     fn decide(&mut self, chain: usize, burst: &FrameBurst<'_>, verdicts: &mut [Verdict]) -> Result<(), EngineError> {
         let function = self.code.chains[chain];
         let verdicts = &mut verdicts[..burst.len()];
+        if std::mem::take(&mut self.fills_buckets)
+            && !burst.is_empty()
+            && let Some(limits) = &self.code.limits
+        {
+            limits.buckets.fill_all(burst.time_ns(0));
+        }
+        let (limits, buckets) = match &self.code.limits {
+            Some(limits) => (limits.image.as_bytes().as_ptr(), limits.buckets.as_ptr()),
+            None => (ptr::null(), ptr::null_mut()),
+        };
         let arguments = Burst {
             frames: burst.frames().as_ptr(),
             verdicts: verdicts.as_mut_ptr().cast(),
@@ -164,9 +189,13 @@ impl Filter for NativeFilter {
             now_ns: burst.now_ns(),
             count: burst.len() as u32,
             link: burst.link() as u32,
+            times_ns: burst.times_ns().map_or(ptr::null(), <[u64]>::as_ptr),
+            limits,
+            buckets,
         };
         // SAFETY: frames are readable (FrameBurst), `verdicts` has room for all of them and is a transparent u32 each,
-        // `tables` are checked images in slot order, `counters` has one for every reason the program can give.
+        // `tables` are checked images in slot order, `counters` has one for every reason the program can give, `times_ns` one for each frame;
+        // the tickets in the tables name buckets that there are (Limits::of).
         unsafe { function(&arguments) };
         Ok(())
     }

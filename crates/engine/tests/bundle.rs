@@ -32,7 +32,7 @@ fn compile() -> Bundle {
     let images: Vec<Arc<Image>> = vec![Arc::new(entries.settle().build(Layout::ExactSet).unwrap())];
     let clang = Clang::find().unwrap();
     let native = clang.native(&artifact.name, &artifact.native_c, Cpu::X86_64V3).unwrap().object;
-    let shape = BpfShape::new(&artifact.program(), &images);
+    let shape = BpfShape::new(&artifact.program(), &images, None);
     let bpf = clang.bpf(&artifact.name, &artifact.bpf_c, &shape).unwrap().object;
     Bundle { artifact, images, native, bpf, cpu: Cpu::X86_64V3 }
 }
@@ -67,8 +67,8 @@ fn a_bundle_runs_without_a_compiler() {
     let program = bundle.program();
     let frames = FrameSet::new(Link::Ethernet, [(&[0xff; 60][..], 60), (&[1; 60][..], 60)]);
     let mut native =
-        NativeFilter::load(&path.display().to_string(), &bundle.native, &program, bundle.images.clone()).unwrap();
-    let mut xdp = XdpFilter::load("edge", &bundle.bpf, &program, &bundle.images)
+        NativeFilter::load(&path.display().to_string(), &bundle.native, &program, bundle.images.clone(), None).unwrap();
+    let mut xdp = XdpFilter::load("edge", &bundle.bpf, &program, &bundle.images, None)
         .unwrap_or_else(|error| panic!("this test needs root (BPF_PROG_TEST_RUN): {error}"));
     let burst = frames.bursts().next().unwrap();
     let (mut by_native, mut by_xdp) = ([Verdict(0); 2], [Verdict(0); 2]);

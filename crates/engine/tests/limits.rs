@@ -18,7 +18,7 @@ fn list(text: &str) -> Arc<LimitTable> {
 }
 
 fn prefixes(name: &str, text: &str) -> Wanted {
-    Wanted { name: name.to_owned(), names: Names::Prefixes(list(text), Family::Ipv4) }
+    Wanted { name: name.to_owned(), names: Names::Prefixes(list(text), Family::Ipv4), width: 1 }
 }
 
 fn pool(count: usize) -> Pool {
@@ -77,7 +77,7 @@ fn labels_keep_their_buckets_when_their_table_changes() {
     let pool = pool(100);
     let labels = |all: &[&str]| {
         let names = all.iter().map(|label| Box::from(*label)).collect::<Vec<_>>();
-        vec![Wanted { name: "countries".to_owned(), names: Names::Labels(names.into()) }]
+        vec![Wanted { name: "countries".to_owned(), names: Names::Labels(names.into()), width: 1 }]
     };
     let first = pool.hold(labels(&["HR", "SI", "AT"]), 0).unwrap();
     let second = pool.hold(labels(&["AT", "DE", "HR"]), 0).unwrap();
@@ -100,4 +100,20 @@ fn a_hundred_thousand_changed_limits_leave_the_others_alone() {
     let first = pool.hold(vec![prefixes("customers", &text(0))], 0).unwrap();
     let second = pool.hold(vec![prefixes("customers", &text(100_000))], 1).unwrap();
     assert_eq!(first.slots(0), second.slots(0));
+}
+
+#[test]
+fn limiters_of_one_list_have_neighbouring_buckets() {
+    let pool = pool(100);
+    let both = |text: &str| Wanted { width: 2, ..prefixes("customers/ipv4", text) };
+    let first = pool.hold(vec![both("10.0.0.0/8,5\n11.0.0.0/8,5\n")], 3).unwrap();
+    let slots: Vec<u32> = first.slots(0).to_vec();
+    let all: HashSet<u32> = slots.iter().flat_map(|&slot| [slot, slot + 1]).collect();
+    assert_eq!(all.len(), 6);
+    assert!(all.iter().all(|&slot| pool.buckets().word(slot) == ticks(3)));
+    let second = pool.hold(vec![both("11.0.0.0/8,7\n")], 4).unwrap();
+    assert_eq!(second.slots(0), [slots[0], slots[2]]);
+    // One limiter less is another arrangement.
+    let alone = pool.hold(vec![prefixes("customers/ipv4", "11.0.0.0/8,7\n")], 5).unwrap();
+    assert!(alone.slots(0).iter().all(|slot| !all.contains(slot)));
 }

@@ -36,8 +36,8 @@ fn policy(rule: usize) -> Arc<NativeCode> {
         chain("downstream")
     );
     let object = Clang::find().unwrap().native("hand", &c, Cpu::Native).unwrap().object;
-    let program = Program { chains: vec!["upstream".into(), "downstream".into()], rules: POLICIES, tables: vec![] };
-    NativeCode::load("hand", &object, &program, vec![]).unwrap()
+    let program = Program { chains: vec!["upstream".into(), "downstream".into()], rules: POLICIES, ..Program::default() };
+    NativeCode::load("hand", &object, &program, vec![], None).unwrap()
 }
 
 fn loaded(code: &Arc<NativeCode>) -> Loaded<NativeCode> {

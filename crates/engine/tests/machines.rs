@@ -27,18 +27,18 @@ fn native_object() -> NativeObject {
 }
 
 fn bpf_object(program: &Program) -> BpfObject {
-    let shape = BpfShape::new(program, &[image()]);
+    let shape = BpfShape::new(program, &[image()], None);
     Clang::find().unwrap().bpf("hand", &chain::bpf_c(), &shape).unwrap().object
 }
 
 fn native() -> NativeFilter {
     let program = chain::artifact().program();
-    NativeFilter::load("hand", &native_object(), &program, vec![image()]).unwrap()
+    NativeFilter::load("hand", &native_object(), &program, vec![image()], None).unwrap()
 }
 
 fn xdp() -> XdpFilter {
     let program = chain::artifact().program();
-    XdpFilter::load("hand", &bpf_object(&program), &program, &[image()])
+    XdpFilter::load("hand", &bpf_object(&program), &program, &[image()], None)
         .unwrap_or_else(|error| panic!("this test needs root (BPF_PROG_TEST_RUN): {error}"))
 }
 
@@ -78,10 +78,10 @@ WEIR_XDP_CHAIN(odd)
 "#;
 
 fn odd_and_even(extra: &str) -> XdpFilter {
-    let program = Program { chains: vec!["odd".to_owned()], rules: 2, tables: vec![] };
-    let shape = BpfShape::new(&program, &[]);
+    let program = Program { chains: vec!["odd".to_owned()], rules: 2, ..Program::default() };
+    let shape = BpfShape::new(&program, &[], None);
     let object = Clang::find().unwrap().bpf("odd", &format!("{ODD_AND_EVEN}{extra}"), &shape).unwrap().object;
-    XdpFilter::load("odd", &object, &program, &[]).unwrap()
+    XdpFilter::load("odd", &object, &program, &[], None).unwrap()
 }
 
 /// A UDP packet from 0.0.0.0.
@@ -203,7 +203,7 @@ fn without_rights_the_error_names_them() {
     let load = std::thread::spawn(move || {
         let none = CapabilitySet::empty();
         set_capabilities(None, CapabilitySets { effective: none, permitted: none, inheritable: none }).unwrap();
-        XdpFilter::load("hand", &object, &program, &[image()]).err().unwrap().to_string()
+        XdpFilter::load("hand", &object, &program, &[image()], None).err().unwrap().to_string()
     });
     assert_eq!(
         load.join().unwrap(),
@@ -234,7 +234,7 @@ fn compiling_twice_gives_the_same_bytes() {
 fn code_of_another_abi_version_is_refused() {
     let c = chain::native_c().replace("= WEIR_ABI_VERSION", "= 77");
     let object = Clang::find().unwrap().native("old", &c, Cpu::X86_64V3).unwrap().object;
-    let error = NativeFilter::load("old", &object, &chain::artifact().program(), vec![image()]).err().unwrap();
+    let error = NativeFilter::load("old", &object, &chain::artifact().program(), vec![image()], None).err().unwrap();
     assert_eq!(error.to_string(), "old: compiled for abi version 77, this weir has 1; compile the policy again");
 }
 
@@ -244,7 +244,7 @@ fn code_without_version_or_chain_is_refused() {
     let program = chain::artifact().program();
     let load = |c: &str| {
         let object = clang.native("odd", c, Cpu::Native).unwrap().object;
-        NativeFilter::load("odd", &object, &program, vec![image()]).err().unwrap().to_string()
+        NativeFilter::load("odd", &object, &program, vec![image()], None).err().unwrap().to_string()
     };
     assert_eq!(load("int x;\n"), "native code of odd: does not say its abi version");
     let c = chain::native_c().replace("weir_downstream", "weir_sideways");
@@ -257,7 +257,7 @@ fn code_without_version_or_chain_is_refused() {
 #[test]
 fn images_must_be_there_and_laid_out_as_expected() {
     let program = chain::artifact().program();
-    let load = |images| NativeFilter::load("hand", &native_object(), &program, images).err().unwrap().to_string();
+    let load = |images| NativeFilter::load("hand", &native_object(), &program, images, None).err().unwrap().to_string();
     assert_eq!(load(vec![]), "table short: its image is missing");
     let mut entries = Entries::new(weir_abi::Family::Ipv4, Kind::Set);
     entries.insert_text("192.0.2.0/24", None).unwrap();
@@ -280,8 +280,8 @@ fn what_clang_refuses_is_kept() {
 fn what_the_verifier_refuses_shows_the_end_of_its_log() {
     let program = chain::artifact().program();
     let c = chain::bpf_c().replace("\treturn judge(env, frame);", "\treturn judge(env, frame) + frame->data[3000];");
-    let object = Clang::find().unwrap().bpf("bad", &c, &BpfShape::new(&program, &[image()])).unwrap().object;
-    let error = XdpFilter::load("bad", &object, &program, &[image()]).err().unwrap().to_string();
+    let object = Clang::find().unwrap().bpf("bad", &c, &BpfShape::new(&program, &[image()], None)).unwrap().object;
+    let error = XdpFilter::load("bad", &object, &program, &[image()], None).err().unwrap().to_string();
     assert!(error.starts_with("compiler bug: the kernel's verifier refuses bad:\n"), "{error}");
     assert!(error.contains("invalid access to packet"), "{error}");
     assert!(error.lines().count() <= 22, "{error}");
@@ -292,13 +292,13 @@ fn an_object_of_another_shape_is_refused() {
     let artifact = chain::artifact();
     let program = artifact.program();
     let object = bpf_object(&program);
-    let load = |program: &Program| XdpFilter::load("hand", &object, program, &[image()]).err().unwrap().to_string();
+    let load = |program: &Program| XdpFilter::load("hand", &object, program, &[image()], None).err().unwrap().to_string();
     let more_rules = Program { rules: 5000, ..program.clone() };
     assert_eq!(load(&more_rules), "xdp: .bss.counters: 1024 bytes set aside, 80512 needed");
     let other_chain = Program { chains: vec!["sideways".to_owned()], ..program.clone() };
     assert_eq!(load(&other_chain), "xdp: weir_sideways: no such program");
     let c = chain::bpf_c().replace("#include \"xdp.h\"", "#define WEIR_ABI_VERSION 9\n#include \"xdp.h\"");
-    let old = Clang::find().unwrap().bpf("old", &c, &BpfShape::new(&program, &[image()])).unwrap().object;
-    let error = XdpFilter::load("old", &old, &program, &[image()]).err().unwrap().to_string();
+    let old = Clang::find().unwrap().bpf("old", &c, &BpfShape::new(&program, &[image()], None)).unwrap().object;
+    let error = XdpFilter::load("old", &old, &program, &[image()], None).err().unwrap().to_string();
     assert_eq!(error, "old: compiled for abi version 9, this weir has 1; compile the policy again");
 }

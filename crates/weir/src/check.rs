@@ -328,9 +328,10 @@ fn measure_native(policy: &Policy, certificate: &mut Certificate) -> Result<(), 
 }
 
 fn measure_bpf(policy: &Policy, certificate: &mut Certificate) -> Result<(), Failure> {
-    let compiled = policy.bpf_object()?;
+    let data = policy.data(None)?;
+    let compiled = policy.bpf_object(&data)?;
     let start = Instant::now();
-    let mut filter = policy.load_xdp(&compiled.object)?;
+    let mut filter = policy.load_xdp(&compiled.object, &data)?;
     certificate.seconds.clang_bpf = compiled.took.as_secs_f64();
     certificate.seconds.load_bpf = start.elapsed().as_secs_f64();
     let frames = traffic::small_packets(BPF_FRAMES, Mix::Random, 1);

@@ -42,6 +42,9 @@ pub fn run(options: &CompileOptions) -> Result<(), Failure> {
         return Err(Failure::Rejected("weir: the bundle would take the place of the policy".to_owned()));
     }
     policy.print_warnings();
+    if !policy.program.limiters.is_empty() {
+        return Err(Failure::Rejected("weir: a bundle cannot carry limits yet: load the policy as text".to_owned()));
+    }
     let artifact = policy.artifact()?;
     if let Some(directory) = &options.emit {
         emit(directory, &artifact, &policy)?;
@@ -50,11 +53,11 @@ pub fn run(options: &CompileOptions) -> Result<(), Failure> {
         CpuName::Native => Cpu::Native,
         CpuName::X86_64V3 => Cpu::X86_64V3,
     };
-    let images = policy.images()?.to_vec();
+    let data = policy.data(None)?;
     let native = policy.native_object(cpu)?;
-    let bpf = policy.bpf_object()?;
+    let bpf = policy.bpf_object(&data)?;
     let clang_took = native.took + bpf.took;
-    let bundle = Bundle { artifact, images, native: native.object, bpf: bpf.object, cpu };
+    let bundle = Bundle { artifact, images: data.images, native: native.object, bpf: bpf.object, cpu };
     bundle.write(&options.output)?;
     let bytes = fs::metadata(&options.output).map_err(|error| Failure::file(&options.output, error))?.len();
     let compiled = Compiled {

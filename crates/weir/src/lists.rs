@@ -5,6 +5,7 @@ use std::fs::File;
 use std::io::Read;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::Path;
+use std::sync::Arc;
 use weir_abi::Family;
 use weir_policy::catalog::{Catalog, LimitsFacts, PrefixCounts, TableFacts};
 use weir_policy::check::{LimitKey, LimitsSource, ListSource, Members, TableSource};
@@ -20,7 +21,7 @@ const LIST_BYTES_MAX: u64 = 1 << 30;
 #[derive(Clone, Debug)]
 pub enum ListOfLimits {
     /// Of prefixes.
-    Prefixes(LimitTable),
+    Prefixes(Arc<LimitTable>),
     /// Of a table's labels.
     Labels(RateOfLabel),
 }
@@ -138,7 +139,7 @@ fn load_limits(source: &LimitsSource) -> Loaded<(ListOfLimits, LimitsFacts)> {
     if loaded.errors.is_empty() {
         let settled = match source.of_labels {
             true => of_labels.settle().map(ListOfLimits::Labels),
-            false => of_prefixes.settle().map(ListOfLimits::Prefixes),
+            false => of_prefixes.settle().map(|table| ListOfLimits::Prefixes(Arc::new(table))),
         };
         match settled {
             Ok(held) => {

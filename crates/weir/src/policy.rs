@@ -3,6 +3,7 @@
 use crate::cli::{ChainOptions, EngineName};
 use crate::eval::{Answers, EvalFilter, SlotAnswers};
 use crate::failure::Failure;
+use crate::limits;
 use crate::lists::{ListOfLimits, Lists};
 pub use crate::text::Text;
 use crate::text::unknown_labels;
@@ -16,10 +17,12 @@ use weir_abi::ABI_VERSION;
 use weir_engine::bundle::{self, Bundle};
 use weir_engine::clang::{BpfObject, BpfShape, Clang, Compiled, NativeObject};
 use weir_engine::cpu::Cpu;
+use weir_engine::limits::Limits;
+use weir_engine::limits::pool::Pool;
 use weir_engine::live::xdp::{KernelCode, Ports};
 use weir_engine::{Artifact, Filter, NativeCode, NativeFilter, TableSlot, XdpFilter};
 use weir_policy::backend::c::{self, Target};
-use weir_policy::checked::Limits;
+use weir_policy::checked;
 use weir_policy::diag::Diagnostic;
 use weir_policy::diag::render::{self, Style};
 use weir_policy::ir::{self, Chain, Direction, FindId, Machine, Program};
@@ -107,6 +110,14 @@ pub fn style() -> Style {
     if wanted { Style::Coloured } else { Style::Plain }
 }
 
+/// What code is loaded with.
+pub struct Data {
+    /// In slot order.
+    pub images: Vec<Arc<Image>>,
+    /// What limiters police by, if there are any.
+    pub limits: Option<Limits>,
+}
+
 /// What a bundle carries for reports and for the interpreter.
 #[derive(Serialize, Deserialize)]
 struct Report {
@@ -172,7 +183,7 @@ impl Policy {
         let take =
             |table: &weir_policy::checked::Table| lists.take(&table.name).expect("check asked the catalog for it");
         let tables: Vec<Table> = checked.tables.iter().map(take).collect();
-        let take = |list: &Limits| lists.take_limits(&list.name).expect("check asked the catalog for it");
+        let take = |list: &checked::Limits| lists.take_limits(&list.name).expect("check asked the catalog for it");
         let limits: Vec<ListOfLimits> = checked.limits.iter().map(take).collect();
         lists.notices.extend(unknown_labels(&checked, &limits, &tables));
         let labels = |image: &Planned| match image.tables() {
@@ -317,6 +328,29 @@ impl Policy {
         Ok(self.images.get_or_init(|| images))
     }
 
+    /// What code is loaded with: images, and what limiters police by. Buckets come from `pool`; without one, the limiters have buckets of their
+    /// own.
+    ///
+    /// # Errors
+    /// A table or list does not fit its layout, or there are not enough buckets.
+    pub fn data(&self, pool: Option<&Pool>) -> Result<Data, Failure> {
+        let Some(text) = self.text().filter(|_| !self.program.limiters.is_empty()) else {
+            return Ok(Data { images: self.images()?.to_vec(), limits: None });
+        };
+        let assembled = limits::assemble(text, &self.program, pool, weir_engine::limits::now_ns())?.expect("there are limiters");
+        let of_tables = self.images()?.iter().cloned();
+        let images = assembled.images.into_iter().zip(of_tables).map(|(tickets, of_table)| match tickets {
+            Some(image) => Arc::new(image),
+            None => of_table,
+        });
+        Ok(Data { images: images.collect(), limits: Some(assembled.limits) })
+    }
+
+    /// Buckets that its limiters need.
+    pub fn buckets(&self) -> usize {
+        self.text().map_or(0, |text| 1 + limits::buckets(text, &self.program))
+    }
+
     /// What a loader must know of the program; its C is not needed for that.
     fn shape(&self) -> weir_engine::Program {
         let slots = self.program.slots.iter();
@@ -324,6 +358,8 @@ impl Policy {
             chains: c::chain_symbols(&self.program),
             rules: self.program.rules.len(),
             tables: slots.map(|slot| TableSlot { name: slot.name(), layout: slot.layout }).collect(),
+            limiters: self.program.limiters.len(),
+            limited: self.program.limited().len(),
         }
     }
 
@@ -344,6 +380,8 @@ impl Policy {
             chains: shape.chains,
             rules: shape.rules,
             tables: shape.tables,
+            limiters: shape.limiters,
+            limited: shape.limited,
             native_c: c::emit(&self.program, Target::Native),
             bpf_c: c::emit(&self.program, Target::Bpf),
             report: serde_json::to_value(report).expect("strings are JSON"),
@@ -362,16 +400,16 @@ impl Policy {
         Ok(Clang::find()?.native(&artifact.name, &artifact.native_c, cpu)?)
     }
 
-    /// BPF code, and clang's own time; a bundle's is at hand.
+    /// BPF code for the data, and clang's own time; a bundle's is at hand.
     ///
     /// # Errors
     /// There is no clang, or a rule is not supported.
-    pub fn bpf_object(&self) -> Result<Compiled<BpfObject>, Failure> {
+    pub fn bpf_object(&self, data: &Data) -> Result<Compiled<BpfObject>, Failure> {
         if let Origin::Bundle(bundle) = &self.origin {
             return Ok(Compiled { object: bundle.bpf.clone(), took: Duration::ZERO });
         }
         let artifact = self.artifact()?;
-        let shape = BpfShape::new(&artifact.program(), self.images()?);
+        let shape = BpfShape::new(&artifact.program(), &data.images, data.limits.as_ref());
         Ok(Clang::find()?.bpf(&artifact.name, &artifact.bpf_c, &shape)?)
     }
 
@@ -379,8 +417,8 @@ impl Policy {
     ///
     /// # Errors
     /// The code is not this machine's, or a table does not fit its layout.
-    pub fn load_code(&self, object: &NativeObject) -> Result<Arc<NativeCode>, Failure> {
-        Ok(NativeCode::load(&self.program.name, object, &self.shape(), self.images()?.to_vec())?)
+    pub fn load_code(&self, object: &NativeObject, data: Data) -> Result<Arc<NativeCode>, Failure> {
+        Ok(NativeCode::load(&self.program.name, object, &self.shape(), data.images, data.limits)?)
     }
 
     /// The program loaded as native code.
@@ -388,23 +426,25 @@ impl Policy {
     /// # Errors
     /// A rule is not supported, or the code is not this machine's.
     pub fn load_native(&self, object: &NativeObject) -> Result<NativeFilter, Failure> {
-        Ok(NativeFilter::load(&self.program.name, object, &self.shape(), self.images()?.to_vec())?)
+        let data = self.data(None)?;
+        Ok(NativeFilter::load(&self.program.name, object, &self.shape(), data.images, data.limits)?)
     }
 
     /// The program loaded into the kernel, to be run on frames.
     ///
     /// # Errors
     /// There is no right to load BPF, or the verifier refuses.
-    pub fn load_xdp(&self, object: &BpfObject) -> Result<XdpFilter, Failure> {
-        Ok(XdpFilter::load(&self.program.name, object, &self.shape(), self.images()?)?)
+    pub fn load_xdp(&self, object: &BpfObject, data: &Data) -> Result<XdpFilter, Failure> {
+        Ok(XdpFilter::load(&self.program.name, object, &self.shape(), &data.images, data.limits.as_ref())?)
     }
 
     /// The program loaded into the kernel, to be attached to interfaces.
     ///
     /// # Errors
     /// There is no right to load BPF, or the verifier refuses.
-    pub fn load_kernel(&self, object: &BpfObject, ports: &Ports) -> Result<Arc<KernelCode>, Failure> {
-        Ok(KernelCode::load(&self.program.name, object, &self.shape(), self.images()?, ports)?)
+    pub fn load_kernel(&self, object: &BpfObject, data: &Data, ports: &Ports) -> Result<Arc<KernelCode>, Failure> {
+        let (name, limits) = (&self.program.name, data.limits.as_ref());
+        Ok(KernelCode::load(name, object, &self.shape(), &data.images, limits, ports)?)
     }
 
     /// The program compiled and loaded as native code; clang and the table builders run at the same time.
@@ -412,13 +452,14 @@ impl Policy {
     /// # Errors
     /// There is no clang, a rule is not supported, or a table does not fit its layout.
     pub fn native(&self) -> Result<NativeFilter, Failure> {
-        let (object, images) = std::thread::scope(|scope| {
+        let (object, data) = std::thread::scope(|scope| {
             let object = scope.spawn(|| self.native_object(Cpu::Native));
-            let images = self.images().map(drop);
-            (object.join().expect("compiling does not panic"), images)
+            let data = self.data(None);
+            (object.join().expect("compiling does not panic"), data)
         });
-        images?;
-        self.load_native(&object?.object)
+        let data = data?;
+        let (name, object) = (&self.program.name, object?.object);
+        Ok(NativeFilter::load(name, &object, &self.shape(), data.images, data.limits)?)
     }
 
     /// The program compiled and loaded into the kernel.
@@ -426,7 +467,8 @@ impl Policy {
     /// # Errors
     /// There is no clang, no right to load BPF, or the verifier refuses.
     pub fn xdp(&self) -> Result<XdpFilter, Failure> {
-        self.load_xdp(&self.bpf_object()?.object)
+        let data = self.data(None)?;
+        self.load_xdp(&self.bpf_object(&data)?.object, &data)
     }
 
     /// The program in an engine.

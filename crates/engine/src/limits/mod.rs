@@ -6,9 +6,12 @@
 
 pub mod pool;
 
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use libbpf_rs::libbpf_sys::{BPF_F_MMAPABLE, bpf_map_create_opts};
+use libbpf_rs::{MapHandle, MapType};
 use memmap2::{MmapOptions, MmapRaw};
 use weir_abi::limit::{DEBT_MAX, ticks};
 use weir_tables::LimitImage;
@@ -18,10 +21,18 @@ use crate::EngineError;
 /// The most buckets: 512 MiB of them.
 pub const BUCKETS_MAX: usize = 1 << 26;
 
+/// The time that limits go by on interfaces: what the kernel's programs read.
+pub fn now_ns() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
+
 /// Words, one a bucket. The first is nobody's: a ticket of 0 is no limit.
 pub struct Buckets {
     memory: MmapRaw,
     count: usize,
+    /// What the kernel knows them as, if its programs charge them.
+    map: Option<MapHandle>,
 }
 
 // SAFETY: the words are only read and written as atomics, here and by compiled code.
@@ -43,13 +54,40 @@ impl Buckets {
         let memory: MmapRaw = mapped.map_err(|error| failed(error.to_string()))?.into();
         // A kernel may have no huge pages; then random buckets cost a walk of the page tables each.
         let _no_huge_pages = memory.advise(memmap2::Advice::HugePage);
-        Ok(Buckets { memory, count })
+        Ok(Buckets { memory, count, map: None })
     }
 
     /// Those in the memory of a map.
     pub(crate) fn of_map(memory: MmapRaw) -> Self {
         let count = memory.len() / size_of::<u64>();
-        Buckets { memory, count }
+        Buckets { memory, count, map: None }
+    }
+
+    /// Room for so many that programs of all generations in the kernel charge.
+    ///
+    /// # Errors
+    /// The kernel has no such memory for us, or more than [`BUCKETS_MAX`] are asked for.
+    pub fn in_kernel(count: usize) -> Result<Self, EngineError> {
+        let failed = |problem: String| EngineError::Buckets { count, problem };
+        if count > BUCKETS_MAX {
+            return Err(failed(format!("there are at most {BUCKETS_MAX}")));
+        }
+        let bytes = count.max(1) * size_of::<u64>();
+        let options = bpf_map_create_opts {
+            sz: size_of::<bpf_map_create_opts>() as _,
+            map_flags: BPF_F_MMAPABLE,
+            ..Default::default()
+        };
+        let map = MapHandle::create(MapType::Array, Some("weir_buckets"), 4, bytes as u32, 1, &options)
+            .map_err(|error| failed(error.to_string()))?;
+        let memory = MmapOptions::new().len(bytes).map_raw(map.as_fd().as_raw_fd());
+        let memory = memory.map_err(|error| failed(error.to_string()))?;
+        Ok(Buckets { memory, count, map: Some(map) })
+    }
+
+    /// The map that they are in, if it is one for programs of all generations.
+    pub(crate) fn map(&self) -> Option<BorrowedFd<'_>> {
+        self.map.as_ref().map(|map| map.as_fd())
     }
 
     /// How many there is room for.
@@ -70,6 +108,11 @@ impl Buckets {
     /// The word of a bucket: its theoretical arrival time, in ticks.
     pub fn word(&self, slot: u32) -> u64 {
         self.words()[slot as usize].load(Ordering::Relaxed)
+    }
+
+    /// Fills all buckets, which nobody charges meanwhile.
+    pub(crate) fn fill_all(&self, now_ns: u64) {
+        self.words().iter().for_each(|word| word.store(ticks(now_ns), Ordering::Relaxed));
     }
 
     /// Fills a bucket that nobody charges yet.

@@ -4,6 +4,7 @@
 //! under the same name (the list, the direction, the place among statements, and the prefix or label) it is given again; the rest is new and
 //! full. A bucket is free again when no generation holds it.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use weir_abi::Family;
@@ -20,6 +21,13 @@ pub enum Names {
     Prefixes(Arc<LimitTable>, Family),
     /// One a label, after one that nobody uses.
     Labels(Arc<[Box<str>]>),
+}
+
+impl Wanted {
+    /// Buckets that they need.
+    pub fn buckets(&self) -> usize {
+        self.names.len() * self.width as usize
+    }
 }
 
 impl Names {
@@ -58,16 +66,18 @@ impl Names {
     }
 }
 
-/// A limiter that asks for buckets.
+/// Limiters of one list that ask for buckets.
 #[derive(Clone, Debug)]
 pub struct Wanted {
-    /// What it is called, the same in every generation that has it.
+    /// What they are called, the same in every generation that has them.
     pub name: String,
-    /// Its entries.
+    /// Their entries.
     pub names: Names,
+    /// How many limiters there are: each entry has as many neighbouring buckets.
+    pub width: u32,
 }
 
-/// Buckets of a limiter, by entry.
+/// The first bucket of each entry.
 #[derive(Debug)]
 struct HeldBy {
     wanted: Wanted,
@@ -82,14 +92,14 @@ pub struct Held {
 }
 
 impl Held {
-    /// The buckets of a limiter, by entry.
-    pub fn slots(&self, limiter: usize) -> &[u32] {
-        &self.limiters[limiter].slots
+    /// The first bucket of each entry of what was wanted at this place.
+    pub fn slots(&self, wanted: usize) -> &[u32] {
+        &self.limiters[wanted].slots
     }
 
-    /// What a limiter's entries are.
-    pub fn names(&self, limiter: usize) -> &Names {
-        &self.limiters[limiter].wanted.names
+    /// What the entries there are.
+    pub fn names(&self, wanted: usize) -> &Names {
+        &self.limiters[wanted].wanted.names
     }
 }
 
@@ -97,7 +107,9 @@ impl Drop for Held {
     fn drop(&mut self) {
         let Some(state) = self.state.upgrade() else { return };
         let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
-        self.limiters.iter().flat_map(|limiter| &limiter.slots).for_each(|&slot| state.give_back(slot));
+        for limiter in &self.limiters {
+            limiter.slots.iter().for_each(|&slot| state.give_back(slot, limiter.wanted.width));
+        }
     }
 }
 
@@ -110,27 +122,50 @@ pub struct Pool {
 
 #[derive(Debug)]
 struct State {
-    /// By slot, below the highest ever given: how many generations hold it.
+    /// By slot, below the highest ever given: how many generations hold it and its neighbours. Counted at the first of them.
     holders: Vec<u16>,
-    free: Vec<u32>,
+    /// By width, the first of neighbours that nobody holds.
+    free: BTreeMap<u32, Vec<u32>>,
     /// Oldest first.
     standing: Vec<Weak<Held>>,
 }
 
 impl State {
-    fn give_back(&mut self, slot: u32) {
+    fn give_back(&mut self, slot: u32, width: u32) {
         let holders = &mut self.holders[slot as usize];
         *holders -= 1;
         if *holders == 0 {
-            self.free.push(slot);
+            self.free.entry(width).or_default().push(slot);
         }
+    }
+
+    /// The first of so many neighbours that nobody holds.
+    fn take(&mut self, width: u32) -> u32 {
+        self.free.get_mut(&width).and_then(Vec::pop).unwrap_or_else(|| {
+            let first = self.holders.len();
+            self.holders.resize(first + width as usize, 0);
+            first as u32
+        })
+    }
+
+    /// How many more buckets limiters need than are free in their width.
+    fn missing(&self, limiters: &[HeldBy]) -> usize {
+        let mut wanted: BTreeMap<u32, usize> = BTreeMap::new();
+        for limiter in limiters {
+            *wanted.entry(limiter.wanted.width).or_default() += limiter.slots.iter().filter(|&&slot| slot == 0).count();
+        }
+        let beyond = |(width, count): (u32, usize)| {
+            let free = self.free.get(&width).map_or(0, Vec::len);
+            count.saturating_sub(free) * width as usize
+        };
+        wanted.into_iter().map(beyond).sum()
     }
 }
 
 impl Pool {
     /// Gives out these buckets, all but the first.
     pub fn new(buckets: Buckets) -> Self {
-        let state = State { holders: vec![1], free: vec![], standing: vec![] };
+        let state = State { holders: vec![1], free: BTreeMap::new(), standing: vec![] };
         Pool { buckets: Arc::new(buckets), state: Arc::new(Mutex::new(state)) }
     }
 
@@ -148,22 +183,22 @@ impl Pool {
         state.standing.retain(|held| held.strong_count() > 0);
         let standing: Vec<Arc<Held>> = state.standing.iter().rev().filter_map(Weak::upgrade).collect();
         let mut limiters: Vec<HeldBy> = wanted.into_iter().map(|wanted| inherit(wanted, &standing)).collect();
-        let missing = limiters.iter().flat_map(|limiter| &limiter.slots).filter(|&&slot| slot == 0).count();
-        let left = state.free.len() + self.buckets.count().saturating_sub(state.holders.len());
+        let missing = state.missing(&limiters);
+        let left = self.buckets.count().saturating_sub(state.holders.len());
         if missing > left {
             let problem = format!("{left} are left, {missing} more are needed");
             drop(state);
             return Err(EngineError::Buckets { count: self.buckets.count(), problem });
         }
-        for slot in limiters.iter_mut().flat_map(|limiter| &mut limiter.slots) {
-            if *slot == 0 {
-                *slot = state.free.pop().unwrap_or_else(|| {
-                    state.holders.push(0);
-                    state.holders.len() as u32 - 1
-                });
-                self.buckets.fill(*slot, now_ns);
+        for limiter in &mut limiters {
+            let width = limiter.wanted.width;
+            for slot in &mut limiter.slots {
+                if *slot == 0 {
+                    *slot = state.take(width);
+                    (*slot..*slot + width).for_each(|slot| self.buckets.fill(slot, now_ns));
+                }
+                state.holders[*slot as usize] += 1;
             }
-            state.holders[*slot as usize] += 1;
         }
         let held = Arc::new(Held { limiters, state: Arc::downgrade(&self.state) });
         state.standing.push(Arc::downgrade(&held));
@@ -184,7 +219,8 @@ impl Pool {
 fn inherit(wanted: Wanted, standing: &[Arc<Held>]) -> HeldBy {
     let mut slots = vec![0; wanted.names.len()];
     for older in standing {
-        let Some(of_older) = older.limiters.iter().find(|limiter| limiter.wanted.name == wanted.name) else { continue };
+        let same = |limiter: &&HeldBy| limiter.wanted.name == wanted.name && limiter.wanted.width == wanted.width;
+        let Some(of_older) = older.limiters.iter().find(same) else { continue };
         wanted.names.shared(&of_older.wanted.names, |own, other| {
             if slots[own] == 0 {
                 slots[own] = of_older.slots[other];

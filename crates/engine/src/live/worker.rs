@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use weir_abi::{BURST_MAX, Verdict};
 
+use crate::limits::now_ns;
 use crate::live::lane::{Lane, Side};
 use crate::{EngineError, Filter, FrameBurst, NativeFilter};
 
@@ -25,7 +26,11 @@ pub(super) struct Deciders {
 impl Deciders {
     fn decide(&mut self, from: Side, burst: &FrameBurst<'_>, verdicts: &mut [Verdict]) -> Result<(), EngineError> {
         let index = from as usize;
-        self.filters[index].decide(self.chains[index], burst, verdicts)
+        let filter = &mut self.filters[index];
+        match filter.has_limits() {
+            true => filter.decide(self.chains[index], &burst.received_at(now_ns()), verdicts),
+            false => filter.decide(self.chains[index], burst, verdicts),
+        }
     }
 }
 

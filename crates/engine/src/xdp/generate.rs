@@ -35,7 +35,7 @@ impl Generator {
     /// # Errors
     /// clang fails.
     pub fn compile(clang: &Clang) -> Result<BpfObject, EngineError> {
-        let shape = BpfShape { table_bytes: vec![], counters: 1 };
+        let shape = BpfShape { table_bytes: vec![], counters: 1, limits: (0, 0) };
         Ok(clang.bpf("generate", "#include \"generate.h\"\n", &shape)?.object)
     }
 

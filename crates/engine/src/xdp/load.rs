@@ -1,7 +1,7 @@
 //! From a BPF object to programs in the kernel with filled tables.
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -14,12 +14,16 @@ use super::replay::Replay;
 use super::{VerifierCost, XdpFilter, failed, find, log};
 use crate::clang::BpfObject;
 use crate::image::Image;
+use crate::limits::{Buckets, Limits};
 use crate::{EngineError, Program};
 
 /// Section of the counters.
 pub(crate) const COUNTERS: &str = ".bss.counters";
 /// Section of the abi version.
 const ABI: &str = ".rodata.abi";
+/// Section of the limiters' image, and of the buckets.
+const LIMITS: &str = ".bss.limits";
+const BUCKETS: &str = ".bss.buckets";
 /// Section of `struct mode`.
 const MODE: &str = ".rodata.mode";
 /// What programs that count losses are called (datapath/engine/losses.h).
@@ -47,6 +51,8 @@ pub(crate) struct Plan<'a> {
     pub mode: Mode,
     /// Sections that are made as long as that.
     pub lengths: &'a [(&'a str, usize)],
+    /// Buckets that programs share with those of other objects, instead of having their own.
+    pub buckets: Option<BorrowedFd<'a>>,
     /// Whether a program is wanted, by its name.
     pub program: &'a dyn Fn(&str) -> bool,
     /// Whether a map is.
@@ -58,17 +64,19 @@ pub(super) fn load(
     object: &BpfObject,
     program: &Program,
     images: &[Arc<Image>],
+    limits: Option<&Limits>,
 ) -> Result<XdpFilter, EngineError> {
     let start = Instant::now();
-    let plan = Plan { mode: Mode::REPLAY, lengths: &[], program: &|name| !name.starts_with(LOSSES), map: &|_| true };
+    let plan = Plan { mode: Mode::REPLAY, lengths: &[], buckets: None, program: &|name| !name.starts_with(LOSSES), map: &|_| true };
     let object = load_object(name, object, &plan)?;
-    fill_tables(&object, images)?;
+    fill_tables(&object, images, limits)?;
+    let buckets = limits.map(|limits| buckets(&object, limits)).transpose()?;
     let counters = map(&object, COUNTERS, program.counters() * size_of::<Counter>())?;
     let programs: Vec<String> = program.chains.iter().map(|chain| program_name(chain)).collect();
     let costs = program.chains.iter().map(|chain| cost(&object, chain));
     let costs = costs.collect::<Result<_, _>>()?;
     let (counter_count, replay, load_took) = (program.counters(), Replay::new(), start.elapsed());
-    Ok(XdpFilter { object, programs, counters, counter_count, replay, costs, load_took })
+    Ok(XdpFilter { object, programs, counters, counter_count, unfilled: buckets, replay, costs, load_took })
 }
 
 /// What the program of a chain is called.
@@ -77,13 +85,23 @@ pub(crate) fn program_name(chain: &str) -> String {
 }
 
 /// Copies images into the tables. No program runs yet.
-pub(crate) fn fill_tables(object: &Object, images: &[Arc<Image>]) -> Result<(), EngineError> {
+pub(crate) fn fill_tables(object: &Object, images: &[Arc<Image>], limits: Option<&Limits>) -> Result<(), EngineError> {
     for (slot, image) in images.iter().enumerate() {
-        let table = map(object, &format!(".bss.table{slot}"), image.as_bytes().len())?;
-        // SAFETY: the mapping is at least as long as the image and was made for us alone; no program runs yet.
-        unsafe { table.as_mut_ptr().copy_from_nonoverlapping(image.as_bytes().as_ptr(), image.as_bytes().len()) };
+        fill(object, &format!(".bss.table{slot}"), image.as_bytes())?;
     }
+    limits.map_or(Ok(()), |limits| fill(object, LIMITS, limits.image.as_bytes()))
+}
+
+fn fill(object: &Object, section: &str, bytes: &[u8]) -> Result<(), EngineError> {
+    let memory = map(object, section, bytes.len())?;
+    // SAFETY: the mapping is at least as long as the image and was made for us alone; no program runs yet.
+    unsafe { memory.as_mut_ptr().copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
     Ok(())
+}
+
+/// The buckets that the object's programs charge, as many as the limits have.
+fn buckets(object: &Object, limits: &Limits) -> Result<Buckets, EngineError> {
+    Ok(Buckets::of_map(map(object, BUCKETS, limits.buckets.count() * size_of::<u64>())?))
 }
 
 /// Opens and loads an object. Kernels that account BPF memory to RLIMIT_MEMLOCK (before 5.11) have it raised by libbpf.
@@ -125,6 +143,9 @@ fn prepare(opened: &mut OpenObject, plan: &Plan<'_>) -> Result<(), LoadError> {
         }
         if let Some(&(_, bytes)) = plan.lengths.iter().find(|(section, _)| *section == name) {
             map.set_value_size(bytes as u32)?;
+        }
+        if let (BUCKETS, Some(shared)) = (name.as_str(), plan.buckets) {
+            map.reuse_fd(shared)?;
         }
         if !(plan.map)(&name) {
             map.set_autocreate(false)?;

@@ -21,6 +21,7 @@ use weir_abi::{Counter, Verdict};
 
 use crate::clang::BpfObject;
 use crate::image::Image;
+use crate::limits::{Buckets, Limits};
 use crate::memory::{Cost, FrameSet, Spread};
 use crate::{EngineError, Filter, FrameBurst, Program, tsc};
 use replay::Replay;
@@ -32,6 +33,8 @@ pub struct XdpFilter {
     programs: Vec<String>,
     counters: MmapRaw,
     counter_count: usize,
+    /// Buckets, until the first frame brings the time at which they are full.
+    unfilled: Option<Buckets>,
     replay: Replay,
     costs: Vec<VerifierCost>,
     load_took: Duration,
@@ -52,9 +55,23 @@ pub struct VerifierCost {
 
 impl XdpFilter {
     /// Loads an object that [`crate::clang`] made for these images; `name` is for messages. `images` are in slot order.
-    pub fn load(name: &str, object: &BpfObject, program: &Program, images: &[Arc<Image>]) -> Result<Self, EngineError> {
+    pub fn load(
+        name: &str,
+        object: &BpfObject,
+        program: &Program,
+        images: &[Arc<Image>],
+        limits: Option<&Limits>,
+    ) -> Result<Self, EngineError> {
         program.check_images(images)?;
-        load::load(name, object, program, images)
+        program.check_limits(limits)?;
+        load::load(name, object, program, images, limits)
+    }
+
+    /// All buckets are full at the first frame.
+    fn fill_buckets(&mut self, burst: &FrameBurst<'_>) {
+        if let Some(buckets) = self.unfilled.take_if(|_| !burst.is_empty()) {
+            buckets.fill_all(burst.time_ns(0));
+        }
     }
 
     /// What the verifier spent, one entry a chain.
@@ -80,6 +97,7 @@ impl XdpFilter {
         index: usize,
         repeat: u32,
     ) -> Result<Duration, EngineError> {
+        self.fill_buckets(burst);
         let name = &self.programs[chain];
         let program = find(&self.object, name)?;
         let ran = self.replay.run(&program, burst, index, repeat.max(1)).map_err(|problem| failed(name, problem))?;
@@ -124,6 +142,7 @@ impl Filter for XdpFilter {
     }
 
     fn decide(&mut self, chain: usize, burst: &FrameBurst<'_>, verdicts: &mut [Verdict]) -> Result<(), EngineError> {
+        self.fill_buckets(burst);
         let name = &self.programs[chain];
         let program = find(&self.object, name)?;
         for (index, verdict) in verdicts[..burst.len()].iter_mut().enumerate() {

@@ -7,8 +7,8 @@ use weir_abi::{Verdict, WINDOW_BYTES};
 
 use crate::FrameBurst;
 
-/// `struct replay_header` in datapath/engine/xdp.h, as bytes: cap, len, link, padding.
-const HEADER_BYTES: usize = 16;
+/// `struct replay_header` in datapath/engine/xdp.h, as bytes: cap, len, link, padding, now_ns.
+const HEADER_BYTES: usize = 24;
 
 /// The shortest frame that the kernel's test run takes (`ETH_HLEN`, `REPLAY_BYTES_MIN` in xdp.h). Shorter ones
 /// are padded in front: what proves a read to the verifier is where memory ends, so the frame ends there too.
@@ -70,7 +70,10 @@ impl Replay {
         let bytes = burst.bytes(index);
         let bytes = &bytes[..bytes.len().min(WINDOW_BYTES)];
         let padding = FRAME_BYTES_MIN.saturating_sub(bytes.len());
+        let now_ns = burst.time_ns(index);
         let header = [bytes.len() as u32, burst.wire_len(index), burst.link() as u32, padding as u32];
+        // The low half first, as this machine and the kernel's keep it.
+        let header = header.into_iter().chain([now_ns as u32, (now_ns >> 32) as u32]);
         for (field, word) in self.data.chunks_exact_mut(4).zip(header) {
             field.copy_from_slice(&word.to_ne_bytes());
         }

@@ -89,6 +89,8 @@ pub fn artifact() -> Artifact {
         chains: vec!["upstream".to_owned(), "downstream".to_owned()],
         rules: 2,
         tables: vec![TableSlot { name: "short".to_owned(), layout: Layout::ExactSet }],
+        limiters: 0,
+        limited: 0,
         native_c: native_c(),
         bpf_c: bpf_c(),
         report: json!({"rules": ["hand.weir:1", "hand.weir:2"]}),

@@ -327,12 +327,11 @@ pub struct Unsupported {
 
 impl Program {
     /// Rules with effects that the machine does not have yet. Empty: it takes the program.
-    pub fn unsupported(&self, machine: Machine) -> Vec<Unsupported> {
+    pub fn unsupported(&self, _machine: Machine) -> Vec<Unsupported> {
         let mut found = Vec::new();
         for (index, rule) in self.rules.iter().enumerate() {
             for effect in &rule.effects {
                 let what = match effect {
-                    Effect::Limit { .. } if machine == Machine::Compiled => "limit",
                     Effect::Track => "track",
                     Effect::Limit { .. } | Effect::Sample { .. } | Effect::Verdict(_) => continue,
                 };

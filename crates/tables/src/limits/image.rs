@@ -18,7 +18,12 @@
 //! both as long as bucket and profile have 31 bits together: a million buckets and a thousand rates. Lists with more rates, and nested ones,
 //! keep 8 bytes a bucket in `entries`.
 //!
+//! Several limiters may police by one list, upstream and downstream say. They share its image and its tickets; a ticket then names the first of as many
+//! neighbouring buckets, of which each limiter has its own (`offset`).
+//!
 //! Example: 300,000 prefixes at two rates have buckets below 2^19, and tickets of 19 + 2 bits: label `2 << 19 | 77` is bucket 77 at the second rate.
+
+use std::ptr;
 
 use weir_abi::{LimitEntries, LimitEntry, LimitProfile};
 
@@ -61,8 +66,10 @@ pub enum Found {
 pub struct Limiter<'a> {
     /// Rates, and the rate of each entry.
     pub limits: &'a LimitEntries,
-    /// The bucket of each entry, none of them 0; looked at only where there is a limit.
+    /// The bucket of each entry, none of them 0; looked at only where there is a limit. Limiters of the same list share them.
     pub slots: &'a [u32],
+    /// How far behind those its own buckets are: limiters of the same list have neighbouring ones.
+    pub offset: u32,
     /// How an entry is found.
     pub found: Found,
     /// What is counted.
@@ -121,14 +128,17 @@ impl LimitImage {
     pub fn build(limiters: &[Limiter<'_>]) -> Result<Self, BuildError> {
         let tickets: Vec<Vec<u32>> = limiters.iter().map(Limiter::tickets).collect();
         let mut image = Words::zeroed(HEADER_BYTES + limiters.len() * LIMITER_BYTES);
+        let mut shared: Vec<[u32; 3]> = Vec::with_capacity(limiters.len());
         for (number, (limiter, tickets)) in limiters.iter().zip(&tickets).enumerate() {
-            let (profiles, entries) = (image.profiles(&limiter.limits.profiles), image.entries(limiter)?);
-            let by_label = match limiter.found {
-                Found::ByTicket => 0,
-                Found::ByLabel => image.tickets(tickets),
+            let same = |other: &Limiter<'_>| ptr::eq(other.limits, limiter.limits) && ptr::eq(other.slots, limiter.slots);
+            let parts = match limiters[..number].iter().position(same) {
+                Some(before) => shared[before],
+                None => [image.profiles(&limiter.limits.profiles), image.entries(limiter)?, image.tickets(limiter, tickets)],
             };
+            shared.push(parts);
+            let [profiles, entries, by_label] = parts;
             let slot_bits = limiter.slot_bits().unwrap_or(0);
-            let fields = [profiles, entries, slot_bits, tickets[0], by_label, limiter.logged as u32];
+            let fields = [profiles, entries, slot_bits, tickets[0], by_label, limiter.logged as u32, limiter.offset];
             image.write(HEADER_BYTES + number * LIMITER_BYTES, fields);
         }
         let bytes = image.0.len() * size_of::<u32>() + PADDING;
@@ -146,6 +156,11 @@ impl LimitImage {
         &self.memory
     }
 
+    /// Number of limiters.
+    pub fn limiters(&self) -> usize {
+        self.tickets.len()
+    }
+
     /// Tickets of a limiter's entries, by label; the first is what is charged where nothing is found.
     pub fn tickets(&self, limiter: usize) -> &[u32] {
         &self.tickets[limiter]
@@ -160,7 +175,7 @@ impl Words {
         Words(vec![0; bytes / size_of::<u32>()])
     }
 
-    fn write(&mut self, at: usize, fields: [u32; 6]) {
+    fn write(&mut self, at: usize, fields: [u32; 7]) {
         self.0[at / size_of::<u32>()..][..fields.len()].copy_from_slice(&fields);
     }
 
@@ -202,7 +217,11 @@ impl Words {
         Ok(first)
     }
 
-    fn tickets(&mut self, tickets: &[u32]) -> u32 {
+    /// Index of the ticket of label 0; 0 if labels are tickets.
+    fn tickets(&mut self, limiter: &Limiter<'_>, tickets: &[u32]) -> u32 {
+        if limiter.found == Found::ByTicket {
+            return 0;
+        }
         let first = self.begin(size_of::<u32>());
         self.0.extend(tickets);
         first
@@ -227,12 +246,12 @@ mod tests {
     #[test]
     fn a_ticket_names_bucket_and_rate() {
         let (one, two) = (limits(2, &[(0, 0), (1, 0), (2, 0)]), LimitEntries::single(LimitProfile::CLOSED));
-        let limiter = |limits, slots| Limiter { limits, slots, found: Found::ByTicket, logged: Logged::Exceeded };
+        let limiter = |limits, slots| Limiter { limits, slots, offset: 3, found: Found::ByTicket, logged: Logged::Exceeded };
         let image = LimitImage::build(&[limiter(&one, &[9, 5, 6]), limiter(&two, &[7])]).expect("it is small");
         assert_eq!(image.tickets(0), [0, 1 << 3 | 5, 2 << 3 | 6]);
         assert_eq!(image.tickets(1), [1 << 3 | 7]);
-        let fields = |limiter: usize| (0..6).map(|field| word(&image, 16 + 8 * limiter + field)).collect::<Vec<_>>();
-        assert_eq!((fields(0), fields(1)), (vec![4, 0, 3, 0, 0, 1], vec![7, 0, 3, 15, 0, 1]));
+        let fields = |limiter: usize| (0..7).map(|field| word(&image, 16 + 8 * limiter + field)).collect::<Vec<_>>();
+        assert_eq!((fields(0), fields(1)), (vec![4, 0, 3, 0, 0, 1, 3], vec![7, 0, 3, 15, 0, 1, 3]));
         // Per packet and room of the first limiter's second rate.
         assert_eq!((word(&image, 8 * 6), word(&image, 8 * 6 + 4)), (2, 20));
         assert_eq!(image.as_bytes().len(), 32 * 9 + PADDING);
@@ -242,7 +261,7 @@ mod tests {
     fn labels_have_tickets_of_their_own() {
         let countries = limits(1, &[(0, 0), (1, 0), (0, 0), (1, 0)]);
         let limiter =
-            Limiter { limits: &countries, slots: &[0, 1, 0, 2], found: Found::ByLabel, logged: Logged::Nothing };
+            Limiter { limits: &countries, slots: &[0, 1, 0, 2], offset: 0, found: Found::ByLabel, logged: Logged::Nothing };
         let image = LimitImage::build(&[limiter]).expect("it is small");
         let first = word(&image, 16 + 4) as usize;
         assert_eq!((0..4).map(|label| word(&image, first + label)).collect::<Vec<_>>(), [0, 1 << 2 | 1, 0, 1 << 2 | 2]);
@@ -251,7 +270,7 @@ mod tests {
     #[test]
     fn nested_prefixes_and_very_many_rates_have_entries() {
         let nested = limits(1, &[(0, 0), (1, 0), (1, 1), (1, 2)]);
-        let limiter = |limits, slots| Limiter { limits, slots, found: Found::ByTicket, logged: Logged::Nothing };
+        let limiter = |limits, slots| Limiter { limits, slots, offset: 0, found: Found::ByTicket, logged: Logged::Nothing };
         let image = LimitImage::build(&[limiter(&nested, &[0, 11, 12, 13])]).expect("it is small");
         assert_eq!(image.tickets(0), [0, 11, 12, 13]);
         let first = word(&image, 16 + 1) as usize;
@@ -275,7 +294,7 @@ mod tests {
         let slots: Vec<u32> = (0..20).collect();
         let build = |limits: &LimitEntries| {
             let slots = &slots[..limits.entries.len()];
-            LimitImage::build(&[Limiter { limits, slots, found: Found::ByTicket, logged: Logged::Nothing }])
+            LimitImage::build(&[Limiter { limits, slots, offset: 0, found: Found::ByTicket, logged: Logged::Nothing }])
         };
         assert!(build(&chain(NESTING_MAX as u32)).is_ok());
         let refused = build(&chain(NESTING_MAX as u32 + 1)).err().map(|error| error.to_string());

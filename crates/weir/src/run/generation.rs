@@ -4,8 +4,10 @@ use crate::failure::Failure;
 use crate::policy::Policy;
 use crate::run::stats::GenerationStatus;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use weir_engine::NativeCode;
+use std::sync::{Arc, OnceLock};
+use weir_engine::limits::pool::Pool;
+use weir_engine::limits::{BUCKETS_MAX, Buckets};
+use weir_engine::{EngineError, NativeCode};
 use weir_engine::cpu::Cpu;
 use weir_engine::live::xdp::{KernelCode, KernelPath, Ports};
 use weir_engine::live::{Datapath, Loaded, Workers};
@@ -23,32 +25,74 @@ pub trait Loader: Clone + Send + 'static {
     fn load(&self, policy: &Policy) -> Result<Arc<<Self::Datapath as Datapath>::Code>, Failure>;
 }
 
+/// Buckets of all generations, made when the first policy with limits comes.
+#[derive(Clone, Default)]
+struct SharedPool(Arc<OnceLock<Pool>>);
+
+impl SharedPool {
+    /// The pool, with room for `policy` in buckets that `reserve` sets aside; `None` if it has no limits.
+    fn of(
+        &self,
+        policy: &Policy,
+        reserve: impl FnOnce(usize) -> Result<Buckets, EngineError>,
+    ) -> Result<Option<&Pool>, Failure> {
+        if policy.program.limiters.is_empty() {
+            return Ok(None);
+        }
+        if self.0.get().is_none() {
+            let pool = Pool::new(reserve(policy.buckets())?);
+            // Who was faster has as good a one.
+            let _other = self.0.set(pool);
+        }
+        Ok(self.0.get())
+    }
+}
+
 /// Native code, for workers.
-#[derive(Clone, Copy, Debug)]
-pub struct NativeLoader;
+#[derive(Clone, Default)]
+pub struct NativeLoader {
+    pool: SharedPool,
+}
 
 impl Loader for NativeLoader {
     type Datapath = Workers;
 
     fn load(&self, policy: &Policy) -> Result<Arc<NativeCode>, Failure> {
-        policy.load_code(&policy.native_object(Cpu::Native)?.object)
+        // What is not touched takes no memory.
+        let pool = self.pool.of(policy, |_| Buckets::reserve(BUCKETS_MAX))?;
+        let data = policy.data(pool)?;
+        policy.load_code(&policy.native_object(Cpu::Native)?.object, data)
     }
 }
 
 /// Programs for the kernel that know the interfaces.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct KernelLoader {
-    /// The interfaces.
-    pub ports: Arc<Ports>,
+    ports: Arc<Ports>,
+    pool: SharedPool,
+}
+
+impl KernelLoader {
+    /// For these interfaces.
+    pub fn new(ports: Arc<Ports>) -> Self {
+        KernelLoader { ports, pool: SharedPool::default() }
+    }
 }
 
 impl Loader for KernelLoader {
     type Datapath = KernelPath;
 
     fn load(&self, policy: &Policy) -> Result<Arc<KernelCode>, Failure> {
-        policy.load_kernel(&policy.bpf_object()?.object, &self.ports)
+        // The kernel's memory is taken whole: lists may grow by a quarter while older ones still stand ready.
+        let reserve = |needed: usize| Buckets::in_kernel(needed + (needed / 4).max(BUCKETS_SPARE_MIN));
+        let pool = self.pool.of(policy, reserve)?;
+        let data = policy.data(pool)?;
+        policy.load_kernel(&policy.bpf_object(&data)?.object, &data, &self.ports)
     }
 }
+
+/// Buckets that the kernel sets aside at least beside those that the first policy needs: 512 KiB.
+const BUCKETS_SPARE_MIN: usize = 1 << 16;
 
 /// A policy that was compiled and loaded, and can be activated at once. `C` is its code.
 pub struct Generation<C> {

@@ -51,7 +51,7 @@ pub fn run(options: &RunOptions) -> Result<(), Failure> {
     match options.engine {
         LiveEngine::Xdp => {
             let ports = Arc::new(Ports::of(&interfaces)?);
-            let loader = KernelLoader { ports: ports.clone() };
+            let loader = KernelLoader::new(ports.clone());
             run_on(options, server, &stop, loader, |first| Ok(KernelPath::start(ports, first)?))
         }
         LiveEngine::Afpacket => {
@@ -73,7 +73,7 @@ fn run_workers(
     stop: &AtomicBool,
     open: impl FnOnce() -> Result<Vec<Box<dyn Lane>>, Failure>,
 ) -> Result<(), Failure> {
-    run_on(options, server, stop, NativeLoader, |first| Ok(Workers::start(open()?, first)?))
+    run_on(options, server, stop, NativeLoader::default(), |first| Ok(Workers::start(open()?, first)?))
 }
 
 /// Runs the command on one kind of datapath; `start` takes the interfaces.

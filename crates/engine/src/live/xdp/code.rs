@@ -13,6 +13,7 @@ use weir_abi::Counter;
 use super::ports::{PORT_WORDS, PORTS_BYTES, PORTS_MAX, PortCounts, Ports};
 use crate::clang::BpfObject;
 use crate::image::Image;
+use crate::limits::Limits;
 use crate::live::datapath::Counts;
 use crate::xdp::load::{COUNTERS, LOSSES, Mode, Plan, fill_tables, load_object, map, program_name};
 use crate::xdp::{failed, find};
@@ -68,9 +69,11 @@ impl KernelCode {
         file: &BpfObject,
         program: &Program,
         images: &[Arc<Image>],
+        limits: Option<&Limits>,
         ports: &Ports,
     ) -> Result<Arc<Self>, EngineError> {
         program.check_images(images)?;
+        program.check_limits(limits)?;
         let cpus = cpus()?;
         let stride = program.counters().next_power_of_two();
         let counter_bytes = cpus * 2 * stride * size_of::<Counter>();
@@ -78,11 +81,12 @@ impl KernelCode {
         let plan = Plan {
             mode: mode(cpus, ports),
             lengths: &[(COUNTERS, counter_bytes), (PORT_COUNTERS, port_bytes), (PACKETS, cpus * PACKET_SLOT_BYTES)],
+            buckets: limits.and_then(|limits| limits.buckets.map()),
             program: &|name| !name.starts_with(LOSSES) && !name.ends_with("_stream"),
             map: &|_| true,
         };
         let object = load_object(name, file, &plan)?;
-        fill_tables(&object, images)?;
+        fill_tables(&object, images, limits)?;
         set_ports(&object, ports)?;
         set_devices(&object, ports)?;
         let counter_memory = map(&object, COUNTERS, counter_bytes)?;
@@ -144,6 +148,7 @@ impl Losses {
         let plan = Plan {
             mode: mode(cpus, ports),
             lengths: &[(PORT_COUNTERS, bytes)],
+            buckets: None,
             program: &|name| name.starts_with(LOSSES),
             map: &|name| [PORTS, PORT_COUNTERS, ".rodata.mode"].contains(&name),
         };

@@ -6,10 +6,11 @@
 
 use super::action;
 use super::chain::ChainEmitter;
-use super::rules::{cite, ends, joined, may_be_unused};
+use super::rules::{cite, described, ends, joined, limits, may_be_unused};
 use super::writer::Writer;
+use crate::checked::Exceed;
 use crate::field::Subject;
-use crate::ir::{Effect, Node, RuleId, Test, eval};
+use crate::ir::{Effect, FindId, LimiterId, Node, RuleId, Test, eval};
 use crate::pass::hoist_guards::rules_in;
 
 /// Writes the parts and the function that calls them.
@@ -46,11 +47,12 @@ pub(super) fn emit(chain: &ChainEmitter<'_>, parts: &[&[Node]], out: &mut Writer
 
 fn parameters(chain: &ChainEmitter<'_>) -> Vec<String> {
     let mut parameters = vec!["const struct env *env".to_owned()];
-    if chain.conditions.uses_raw() {
+    if chain.needs_burst() {
         parameters.push("const struct weir_burst *burst".to_owned());
     }
     if chain.has_columns() {
-        parameters.push(format!("const struct {}_packets *packets", chain.name));
+        let access = if chain.marks() { "" } else { "const " };
+        parameters.push(format!("{access}struct {}_packets *packets", chain.name));
     }
     parameters.push("struct verdicts *verdicts".to_owned());
     parameters
@@ -59,7 +61,7 @@ fn parameters(chain: &ChainEmitter<'_>) -> Vec<String> {
 /// What the parameters are called in a function that has them itself.
 fn arguments(chain: &ChainEmitter<'_>) -> Vec<&'static str> {
     let mut arguments = vec!["env"];
-    if chain.conditions.uses_raw() {
+    if chain.needs_burst() {
         arguments.push("burst");
     }
     if chain.has_columns() {
@@ -80,6 +82,9 @@ impl Rules<'_, '_> {
         let mut variables: Vec<String> = (1..=groups(nodes)).map(group).collect();
         if nodes.iter().any(|node| rules_in(node) > 0) {
             variables.push("hits".to_owned());
+        }
+        if limits(self.chain.program, nodes) {
+            variables.push("exceeding".to_owned());
         }
         if !variables.is_empty() {
             self.out.line(&format!("uint64_t {};", variables.join(", ")));
@@ -175,8 +180,33 @@ impl Rules<'_, '_> {
                         }
                     }
                 }
-                Effect::Limit { .. } | Effect::Track => unreachable!("compiler bug: refused by emit"),
+                Effect::Limit { limiter, find, exceed } => self.limit(id, *limiter, *find, *exceed),
+                Effect::Track => unreachable!("compiler bug: refused by emit"),
             }
+        }
+    }
+
+    /// Charges the hits, and does with those that have no room what the rule says.
+    fn limit(&mut self, rule: RuleId, limiter: LimiterId, find: Option<FindId>, exceed: Exceed) {
+        let found = match find {
+            Some(find) => format!("packets->{}", self.chain.conditions.find_name(find)),
+            None => "NULL".to_owned(),
+        };
+        let call = format!("limit_exceeding(env, burst, {}, {found}, hits)", limiter.0);
+        let comment = format!(" /* {} */", described(self.chain.program, limiter));
+        self.out.assign("exceeding", &call, &comment);
+        match exceed.verdict() {
+            Some(verdict) => {
+                let (action, beside) = (action(verdict), self.chain.limited_counter(rule, verdict));
+                self.out.line(&format!("end_exceeding(env, verdicts, exceeding, {action}, {beside});"));
+                self.out.line("hits &= ~exceeding;");
+            }
+            None if self.chain.marks() => {
+                self.out.line("for (uint64_t left = exceeding; left; left &= left - 1)");
+                self.out.inner("packets->exceeded[first_of(left)] = 1;");
+            }
+            // Nobody asks.
+            None => {}
         }
     }
 }

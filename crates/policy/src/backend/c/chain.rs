@@ -5,9 +5,10 @@ use super::condition::Conditions;
 use super::defaults::Defaulted;
 use super::writer::Writer;
 use super::{Target, rules};
-use crate::ir::{Chain, Effect, FindId, Node, Program};
+use crate::field::Field;
+use crate::ir::{Chain, Effect, FindId, Holds, Node, Program, RuleId};
 use std::collections::BTreeSet;
-use weir_abi::Layout;
+use weir_abi::{Action, Layout};
 
 /// Writes one chain.
 pub(super) struct ChainEmitter<'a> {
@@ -55,6 +56,23 @@ impl<'a> ChainEmitter<'a> {
         !self.chain.staged.is_empty()
     }
 
+    /// Whether rules need what a burst is called with.
+    pub(super) fn needs_burst(&self) -> bool {
+        self.conditions.uses_raw() || rules::limits(self.program, &self.chain.body)
+    }
+
+    /// Whether rules ask whether a limit was exceeded.
+    pub(super) fn marks(&self) -> bool {
+        self.columns.contains(&Column::of(Field::MetaExceeded))
+    }
+
+    /// Counts what the limits of a rule ended with a verdict, beside the rule's own counter.
+    pub(super) fn limited_counter(&self, rule: RuleId, verdict: Action) -> String {
+        let place = self.program.limited().iter().position(|&known| known == (rule, verdict));
+        let place = place.expect("compiler bug: a limit that ends a packet's way is not among them");
+        format!("REASON_RULE + {}", self.program.rules.len() + place)
+    }
+
     /// Whether rules look at anything at all.
     pub(super) fn has_columns(&self) -> bool {
         !self.columns.is_empty() || !self.conditions.raw_columns().is_empty() || self.is_staged()
@@ -78,9 +96,10 @@ impl<'a> ChainEmitter<'a> {
         for &id in &self.chain.staged {
             let find = self.chain.finds[usize::from(id.0)];
             let (slot, key) = (self.program.slot(find.slot), find.key.name());
-            let said = match slot.tables() {
-                [table] => format!("label of {key} in @{table}, 0 for none"),
-                tables => format!("a bit for each of @{} that holds {key}", tables.join(", @")),
+            let said = match (&slot.holds, slot.tables()) {
+                (Holds::Limits(list), _) => format!("ticket of {key} in @{list}, 0 for none"),
+                (_, [table]) => format!("label of {key} in @{table}, 0 for none"),
+                (_, tables) => format!("a bit for each of @{} that holds {key}", tables.join(", @")),
             };
             out.line(&format!("uint32_t {}[WEIR_BURST_MAX]; /* {said} */", self.conditions.find_name(id)));
         }

@@ -14,7 +14,15 @@ impl ChainEmitter<'_> {
         out.blank();
         out.line(&format!("void weir_{name}(const struct weir_burst *burst)"));
         out.open("");
-        out.line("const struct env env = {.counters = burst->counters, .tables = burst->tables};");
+        if self.program.limiters.is_empty() {
+            out.line("const struct env env = {.counters = burst->counters, .tables = burst->tables};");
+        } else {
+            out.open("const struct env env =");
+            for field in ["counters", "tables", "limits", "buckets"] {
+                out.line(&format!(".{field} = burst->{field},"));
+            }
+            out.close_with(";");
+        }
         if self.has_columns() {
             out.line(&format!("struct {name}_packets packets;"));
         }
@@ -27,7 +35,7 @@ impl ChainEmitter<'_> {
             out.line(&format!("{name}_lookups(&env, burst->count, &packets);"));
             out.line("started = stage_end(STAGE_LOOKUP, started);");
         }
-        let burst = if self.conditions.uses_raw() { "burst, " } else { "" };
+        let burst = if self.needs_burst() { "burst, " } else { "" };
         out.line(&format!("{name}_rules(&env, {burst}{}&verdicts);", packets("&packets, ")));
         out.line("give_verdicts(burst, &verdicts);");
         out.line("stage_end(STAGE_RULES, started);");

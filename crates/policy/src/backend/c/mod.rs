@@ -16,7 +16,7 @@ mod rules;
 mod set;
 mod writer;
 
-use crate::ir::{Machine, Program};
+use crate::ir::{Holds, Machine, Program};
 use crate::pass::{self, Placement};
 use chain::ChainEmitter;
 use defaults::Defaulted;
@@ -75,14 +75,25 @@ fn includes(program: &Program, target: Target, out: &mut Writer) {
         out.blank();
         out.line("const uint32_t weir_abi_version = WEIR_ABI_VERSION;");
     }
+    if !program.limiters.is_empty() {
+        out.blank();
+        if target == Target::Bpf {
+            out.line("WEIR_LIMITS_STORAGE()");
+        }
+        out.line("#include \"limit.h\"");
+    }
     if !program.slots.is_empty() {
         out.blank();
     }
     for (index, slot) in program.slots.iter().enumerate() {
-        let (name, layout) = (slot.tables().join(", @"), slot.layout.name());
+        let name = match &slot.holds {
+            Holds::Tables(names) => format!("@{}", names.join(", @")),
+            Holds::Limits(name) => format!("limits @{name}"),
+        };
+        let layout = slot.layout.name();
         out.line(&match target {
-            Target::Native => format!("/* Table {index}: @{name}, {layout} */"),
-            Target::Bpf => format!("WEIR_TABLE_STORAGE({index}); /* @{name}, {layout} */"),
+            Target::Native => format!("/* Table {index}: {name}, {layout} */"),
+            Target::Bpf => format!("WEIR_TABLE_STORAGE({index}); /* {name}, {layout} */"),
         });
     }
 }

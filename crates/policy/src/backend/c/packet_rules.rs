@@ -2,9 +2,10 @@
 
 use super::action;
 use super::chain::ChainEmitter;
-use super::rules::{cite, ends, joined, may_be_unused};
+use super::rules::{cite, described, ends, joined, may_be_unused};
 use super::writer::Writer;
-use crate::ir::{Effect, Node, RuleId, eval};
+use crate::checked::Exceed;
+use crate::ir::{Effect, FindId, Holds, LimiterId, Node, RuleId, eval};
 
 /// Where a function keeps whether the packet was sampled.
 #[derive(Clone, Copy)]
@@ -41,7 +42,8 @@ pub(super) fn emit(chain: &ChainEmitter<'_>, parts: &[&[Node]], out: &mut Writer
 }
 
 fn parameters(chain: &ChainEmitter<'_>) -> Vec<String> {
-    let mut parameters = vec!["const struct env *env".to_owned(), "packet_view *packet".to_owned()];
+    let packet = if chain.marks() { "WEIR_FRESH struct packet *packet" } else { "packet_view *packet" };
+    let mut parameters = vec!["const struct env *env".to_owned(), packet.to_owned()];
     if chain.conditions.uses_raw() {
         parameters.push("const struct frame *frame".to_owned());
     }
@@ -135,8 +137,11 @@ impl Rules<'_, '_> {
                     let find = self.chain.chain.finds[usize::from(id.0)];
                     let call = self.chain.find_call(*id);
                     let name = format!("uint32_t {}", self.chain.conditions.find_name(*id));
-                    let tables = self.chain.program.slot(find.slot).tables().join(", @");
-                    self.out.assign(&name, &call, &format!(" /* @{tables} */"));
+                    let asked = match &self.chain.program.slot(find.slot).holds {
+                        Holds::Tables(names) => names.join(", @"),
+                        Holds::Limits(name) => name.clone(),
+                    };
+                    self.out.assign(&name, &call, &format!(" /* @{asked} */"));
                 }
                 Node::When { test, body } => {
                     let (tests, body) = joined(test, body);
@@ -176,8 +181,30 @@ impl Rules<'_, '_> {
                 Effect::Verdict(verdict) => {
                     self.out.line(&format!("return rule_verdict({}, {index}, {sampled});", action(*verdict)));
                 }
-                Effect::Limit { .. } | Effect::Track => unreachable!("compiler bug: refused by emit"),
+                Effect::Limit { limiter, find, exceed } => self.limit(id, *limiter, *find, *exceed),
+                Effect::Track => unreachable!("compiler bug: refused by emit"),
             }
+        }
+    }
+
+    /// Charges the packet, and does what the rule says if there is no room.
+    fn limit(&mut self, rule: RuleId, limiter: LimiterId, find: Option<FindId>, exceed: Exceed) {
+        let found = find.map_or("0", |find| self.chain.conditions.find_name(find));
+        self.out.line(&format!("/* {} */", described(self.chain.program, limiter)));
+        let charged = format!("limit_has_room(env, {}, {found}, env_now(env), packet->len)", limiter.0);
+        match exceed.verdict() {
+            Some(verdict) => {
+                self.out.line(&format!("if (!{charged})"));
+                let (action, beside) = (action(verdict), self.chain.limited_counter(rule, verdict));
+                let sampled = if self.chain.samples { format!(" | {}", self.sampled.expression()) } else { String::new() };
+                self.out.inner(&format!("return decide_exceeding(env, {action}, {beside}, packet->len){sampled};"));
+            }
+            None if self.chain.marks() => {
+                self.out.line(&format!("if (!{charged})"));
+                self.out.inner("packet->flags |= FLAG_EXCEEDED;");
+            }
+            // Nobody asks.
+            None => self.out.line(&format!("{charged};")),
         }
     }
 }

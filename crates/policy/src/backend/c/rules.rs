@@ -6,7 +6,7 @@
 use super::chain::ChainEmitter;
 use super::writer::{self, Writer};
 use super::{Target, burst_rules, packet_rules};
-use crate::ir::{Node, Program, RuleId, Test};
+use crate::ir::{Effect, LimiterId, LimiterKind, Node, Program, RuleId, Test};
 use crate::pass::hoist_guards::rules_in;
 
 /// Rules of a part.
@@ -56,6 +56,24 @@ pub(super) fn joined<'n>(test: &'n Test, mut body: &'n [Node]) -> (Vec<&'n Test>
 /// Whether the block always ends the chain.
 pub(super) fn ends(program: &Program, nodes: &[Node]) -> bool {
     matches!(nodes.last(), Some(Node::Rule(id)) if program.rule(*id).verdict().is_some())
+}
+
+/// Whether a rule in the block has a limit.
+pub(super) fn limits(program: &Program, nodes: &[Node]) -> bool {
+    nodes.iter().any(|node| match node {
+        Node::Rule(id) => program.rule(*id).effects.iter().any(|effect| matches!(effect, Effect::Limit { .. })),
+        Node::When { body, .. } => limits(program, body),
+        Node::Find(_) => false,
+    })
+}
+
+/// Whose limits they are, for a comment.
+pub(super) fn described(program: &Program, id: LimiterId) -> String {
+    let limiter = program.limiter(id);
+    match limiter.kind {
+        LimiterKind::Rate(limit) => limit.to_string(),
+        LimiterKind::Prefixes { .. } | LimiterKind::Labels => format!("@{}", limiter.name),
+    }
 }
 
 /// The comment that stands before a rule's code.

@@ -138,8 +138,8 @@ fn compare(streamed: &[Counter], once: &[Counter]) -> Result<(), Failure> {
 }
 
 fn load(c: &str, program: &Program, images: &[Arc<Image>]) -> Result<XdpFilter, Failure> {
-    let object = Clang::find()?.bpf("stream", &format!("{c}{STREAM_C}"), &BpfShape::new(program, images))?.object;
-    Ok(XdpFilter::load("stream", &object, program, images)?)
+    let object = Clang::find()?.bpf("stream", &format!("{c}{STREAM_C}"), &BpfShape::new(program, images, None))?.object;
+    Ok(XdpFilter::load("stream", &object, program, images, None)?)
 }
 
 fn filter(policy: &Policy) -> Result<XdpFilter, Failure> {
@@ -156,7 +156,7 @@ fn plain(text: &str) -> Result<XdpFilter, Failure> {
 }
 
 fn empty() -> Result<XdpFilter, Failure> {
-    load(EMPTY_C, &Program { chains: vec!["upstream".to_owned()], rules: 0, tables: vec![] }, &[])
+    load(EMPTY_C, &Program { chains: vec!["upstream".to_owned()], rules: 0, ..Program::default() }, &[])
 }
 
 #[cfg(test)]
