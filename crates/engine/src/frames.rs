@@ -12,6 +12,8 @@ pub struct FrameBurst<'a> {
     frames: &'a [Frame],
     link: Link,
     now_ns: u64,
+    /// One a frame, never falling; empty if all frames are of `now_ns`.
+    times_ns: &'a [u64],
     bytes: PhantomData<&'a [u8]>,
 }
 
@@ -25,17 +27,28 @@ impl<'a> FrameBurst<'a> {
     /// For all of `'a`, each frame's `data` must be valid for reads of `cap` bytes that nothing writes, and `cap <= len`.
     pub unsafe fn from_raw(frames: &'a [Frame], link: Link, now_ns: u64) -> Self {
         assert!(frames.len() <= BURST_MAX, "a burst has at most {BURST_MAX} frames");
-        FrameBurst { frames, link, now_ns, bytes: PhantomData }
+        FrameBurst { frames, link, now_ns, times_ns: &[], bytes: PhantomData }
+    }
+
+    /// The same frames, each received at a time of its own.
+    ///
+    /// # Panics
+    /// If there are not as many times as frames, or they fall.
+    pub fn with_times(self, times_ns: &'a [u64]) -> Self {
+        assert!(times_ns.len() == self.frames.len() && times_ns.is_sorted(), "a time for each frame, in order");
+        FrameBurst { times_ns, ..self }
     }
 
     /// The first frames, at most `count`.
     pub fn first(self, count: usize) -> Self {
-        FrameBurst { frames: &self.frames[..count.min(self.frames.len())], ..self }
+        let count = count.min(self.frames.len());
+        FrameBurst { frames: &self.frames[..count], times_ns: &self.times_ns[..count.min(self.times_ns.len())], ..self }
     }
 
     /// The frames but the first `count`.
     pub fn after(self, count: usize) -> Self {
-        FrameBurst { frames: &self.frames[count.min(self.frames.len())..], ..self }
+        let count = count.min(self.frames.len());
+        FrameBurst { frames: &self.frames[count..], times_ns: &self.times_ns[count.min(self.times_ns.len())..], ..self }
     }
 
     /// The frames as C reads them.
@@ -71,6 +84,11 @@ impl<'a> FrameBurst<'a> {
     /// The link layer of all of them.
     pub fn link(&self) -> Link {
         self.link
+    }
+
+    /// When frame `index` was received, ns. Limits go by it.
+    pub fn time_ns(&self, index: usize) -> u64 {
+        self.times_ns.get(index).copied().unwrap_or(self.now_ns)
     }
 
     /// Time of the burst in ns: since 1970 for a capture, which lends its own time.

@@ -13,6 +13,8 @@ pub struct FrameSet {
     /// What `frames` point into.
     _bytes: AlignedBytes,
     frames: Vec<Frame>,
+    /// When each frame is received, ns; never falling.
+    times_ns: Vec<u64>,
     link: Link,
 }
 
@@ -33,8 +35,29 @@ impl FrameSet {
             bytes.resize(bytes.len().next_multiple_of(FRAME_ALIGN), 0);
         }
         let bytes = AlignedBytes::copy_of(&bytes);
-        let frames = spans.iter().map(|&(at, cap, len)| Frame { data: bytes[at..].as_ptr(), cap, len }).collect();
-        FrameSet { _bytes: bytes, frames, link }
+        let frame = |&(at, cap, len): &(usize, u32, u32)| Frame { data: bytes[at..].as_ptr(), cap, len };
+        let frames: Vec<Frame> = spans.iter().map(frame).collect();
+        FrameSet { _bytes: bytes, times_ns: vec![0; frames.len()], frames, link }
+    }
+
+    /// The same frames, each received at a time of its own, or with the one before it if that was later.
+    ///
+    /// # Panics
+    /// If there are not as many times as frames.
+    pub fn with_times(self, times_ns: impl IntoIterator<Item = u64>) -> Self {
+        let mut last = 0;
+        let mut risen = |time_ns: u64| {
+            last = time_ns.max(last);
+            last
+        };
+        let times_ns: Vec<u64> = times_ns.into_iter().map(&mut risen).collect();
+        assert_eq!(times_ns.len(), self.frames.len(), "a time for each frame");
+        FrameSet { times_ns, ..self }
+    }
+
+    /// All frames again, so much later.
+    pub fn delay(&mut self, by_ns: u64) {
+        self.times_ns.iter_mut().for_each(|time_ns| *time_ns += by_ns);
     }
 
     /// Number of frames.
@@ -47,7 +70,7 @@ impl FrameSet {
         self.frames.is_empty()
     }
 
-    /// The frames in bursts of [`BURST_MAX`], the last one shorter, all at time 0.
+    /// The frames in bursts of [`BURST_MAX`], the last one shorter.
     pub fn bursts(&self) -> impl Iterator<Item = FrameBurst<'_>> {
         (0..self.frames.len().div_ceil(BURST_MAX)).map(|index| self.burst(index))
     }
@@ -58,10 +81,12 @@ impl FrameSet {
     /// If there is none.
     pub fn burst(&self, index: usize) -> FrameBurst<'_> {
         let start = index * BURST_MAX;
-        let frames = &self.frames[start..self.frames.len().min(start + BURST_MAX)];
+        let range = start..self.frames.len().min(start + BURST_MAX);
+        let (frames, times_ns) = (&self.frames[range.clone()], &self.times_ns[range]);
         // SAFETY: `new` made every frame point to `cap` bytes of `_bytes`, which lives as long as this borrow and is never
         // written; `cap <= len`.
-        unsafe { FrameBurst::from_raw(frames, self.link, 0) }
+        let burst = unsafe { FrameBurst::from_raw(frames, self.link, times_ns[0]) };
+        burst.with_times(times_ns)
     }
 }
 

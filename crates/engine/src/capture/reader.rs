@@ -104,9 +104,13 @@ pub struct CaptureReader {
     interfaces: Vec<Interface>,
     frames: Vec<Frame>,
     stamps_ns: Vec<u64>,
+    /// The stamps as a clock that never goes back.
+    times_ns: Vec<u64>,
     interface_ids: Vec<u32>,
     packets: u64,
     last_ns: u64,
+    /// The highest stamp so far.
+    clock_ns: u64,
 }
 
 // SAFETY: the pointers in `frames` lead into `buffer`, which the reader owns, and are only used through a burst that
@@ -143,9 +147,11 @@ impl CaptureReader {
             interfaces,
             frames: Vec::with_capacity(BURST_MAX),
             stamps_ns: Vec::with_capacity(BURST_MAX),
+            times_ns: Vec::with_capacity(BURST_MAX),
             interface_ids: Vec::with_capacity(BURST_MAX),
             packets: 0,
             last_ns: 0,
+            clock_ns: 0,
         })
     }
 
@@ -176,6 +182,7 @@ impl CaptureReader {
     pub fn next_burst(&mut self) -> Result<Option<CaptureBurst<'_>>, EngineError> {
         self.frames.clear();
         self.stamps_ns.clear();
+        self.times_ns.clear();
         self.interface_ids.clear();
         let mut link = None;
         while self.frames.len() < BURST_MAX {
@@ -205,7 +212,7 @@ impl CaptureReader {
         Ok(Some(CaptureBurst {
             // SAFETY: every frame points to `cap` bytes of the window, `cap <= len` (see `step`); the window does not
             // move before the next call, which needs the borrow that this burst holds.
-            frames: unsafe { FrameBurst::from_raw(&self.frames, link, self.stamps_ns[0]) },
+            frames: unsafe { FrameBurst::from_raw(&self.frames, link, self.stamps_ns[0]) }.with_times(&self.times_ns),
             stamps_ns: &self.stamps_ns,
             interface_ids: &self.interface_ids,
             interfaces: &self.interfaces,
@@ -240,6 +247,8 @@ impl CaptureReader {
         self.frames.push(Frame { data, cap: packet.cap, len: packet.len.max(packet.cap) });
         self.last_ns = packet.stamp_ns.unwrap_or(self.last_ns);
         self.stamps_ns.push(self.last_ns);
+        self.clock_ns = self.clock_ns.max(self.last_ns);
+        self.times_ns.push(self.clock_ns);
         self.interface_ids.push(packet.interface);
         self.buffer.consume(packet.bytes as u64);
         Ok(Step::Taken)
