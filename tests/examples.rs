@@ -31,8 +31,12 @@ fn packets(capture: &Path) -> Vec<Packet> {
     while let Some(burst) = reader.next_burst().expect("an example's capture is whole") {
         let frames = burst.frames();
         assert_eq!(frames.link(), weir_abi::Link::Ethernet);
-        let packet =
-            |index| Packet { link: Link::Ethernet, bytes: frames.bytes(index).to_vec(), wire: frames.wire_len(index) };
+        let packet = |index| Packet {
+            link: Link::Ethernet,
+            bytes: frames.bytes(index).to_vec(),
+            wire: frames.wire_len(index),
+            time_ns: frames.time_ns(index),
+        };
         packets.extend((0..frames.len()).map(packet));
     }
     packets

@@ -32,7 +32,7 @@ const EXTENSIONS: [u8; 4] = [0, 43, 44, 60];
 const NAMED: usize = 3;
 
 fn frame(packet: &Packet) -> Frame<'_> {
-    Frame { bytes: &packet.bytes, wire_len: packet.wire, link: weir_abi::Link::Ethernet }
+    Frame { bytes: &packet.bytes, wire_len: packet.wire, link: weir_abi::Link::Ethernet, time_ns: 0 }
 }
 
 /// Packets that can be put on a wire and that are not malformed: the kernel does not say what it makes of those.
@@ -62,7 +62,7 @@ fn on_ethernet(packet: Packet) -> Packet {
     let mut bytes = vec![2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1];
     bytes.extend(ether_type);
     bytes.extend(&packet.bytes);
-    Packet { link: Link::Ethernet, wire: packet.wire + 14, bytes }
+    Packet { link: Link::Ethernet, wire: packet.wire + 14, bytes, ..packet }
 }
 
 /// Packets of all features and random ones.
@@ -97,7 +97,7 @@ fn policy(rules: &[String]) -> Policy {
 /// Packets that matched each rule in the interpreter.
 fn weir(policy: &Policy, packets: &[Packet]) -> Vec<u64> {
     let mut filter = EvalFilter::new(&policy.program, policy.answers());
-    let decided = engines::decide(&mut filter, &policy.program, &frame_sets(packets)).expect("it does not fail");
+    let decided = engines::decide(&mut filter, &policy.program, &mut frame_sets(packets)).expect("it does not fail");
     // The last rule is downstream's.
     let rules = &decided.counters[usize::from(Reason::RULE_BASE)..];
     rules[..rules.len() - 1].iter().map(|counter| counter.packets).collect()

@@ -63,7 +63,7 @@ fn compare(c: &mut NativeFilter, packets: &[support::Packet]) {
         let counters = c.counters();
         for index in 0..burst.len() {
             let packet = &packets[at + index];
-            let frame = Frame { bytes: &packet.bytes, wire_len: packet.wire, link: link_of(packet.link) };
+            let frame = Frame { bytes: &packet.bytes, wire_len: packet.wire, link: link_of(packet.link), time_ns: 0 };
             let (expected, malformed) = packet::parse(frame);
             assert_eq!(reasons[index].0, malformed.map_or(REASON_NONE, |reason| reason.0.into()), "{packet}");
             if malformed.is_none() {

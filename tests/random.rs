@@ -106,7 +106,8 @@ fn interpret(program: &Program, tables: SlotAnswers, packets: &[Packet]) -> Deci
     let mut verdicts = Vec::new();
     for chain in 0..program.chains.len() {
         let mut decide = |packet: &Packet| {
-            let frame = Frame { bytes: &packet.bytes, wire_len: packet.wire, link: engines::link_of(packet.link) };
+            let (link, time_ns) = (engines::link_of(packet.link), packet.time_ns);
+            let frame = Frame { bytes: &packet.bytes, wire_len: packet.wire, link, time_ns };
             evaluator.decide(chain, frame, &mut ())
         };
         verdicts.push(packets.iter().map(&mut decide).collect());

@@ -29,7 +29,7 @@ pub(crate) fn packet_reference(data: &[u8]) {
     let [link, longer, bytes @ ..] = data else { return };
     let link = [Link::Ethernet, Link::RawIp, Link::Cooked, Link::Cooked2][usize::from(link % 4)];
     let wire_len = bytes.len() as u32 + u32::from(*longer);
-    let (packet, reason) = parse(Frame { bytes, wire_len, link });
+    let (packet, reason) = parse(Frame { bytes, wire_len, link, time_ns: 0 });
     assert!(reason.is_none_or(|reason| reason.0 < Reason::RULE_BASE), "a parser finds no rule");
     assert!(packet.l3_offset <= bytes.len().min(WINDOW_BYTES), "the network header starts in the frame");
     if reason.is_none() {

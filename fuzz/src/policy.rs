@@ -1,8 +1,9 @@
 //! Policies and their intermediate form.
 
 use weir_policy::backend::c::{Target, emit};
-use weir_policy::catalog::{Catalog, TableFacts};
+use weir_policy::catalog::{Catalog, LimitsFacts, PrefixCounts, TableFacts};
 use weir_policy::diag::render::{Style, render};
+use weir_policy::ir::Machine;
 use weir_policy::pass::choose_layouts::CostModel;
 use weir_policy::source::{Source, SourceMap};
 use weir_policy::{ir, pipeline};
@@ -10,12 +11,16 @@ use weir_policy::{ir, pipeline};
 /// What a policy can include.
 const INCLUDED: &str = "define web = { 80, 443 }\ntable more { type ipv4; elements = { 192.0.2.1 } }\n";
 
-/// Every table that a policy names was read and holds this.
-struct AnyTable(TableFacts);
+/// Every table and list that a policy names was read and holds this.
+struct AnyTable(TableFacts, LimitsFacts);
 
 impl Catalog for AnyTable {
     fn table(&self, _: &str) -> Option<&TableFacts> {
         Some(&self.0)
+    }
+
+    fn limits(&self, _: &str) -> Option<&LimitsFacts> {
+        Some(&self.1)
     }
 }
 
@@ -30,7 +35,9 @@ pub(crate) fn policy_parser(data: &[u8]) {
     let main = Source::new("fuzz.weir", text);
     let (sources, parsed) = pipeline::parse(main, &includes);
     let labels = ["HR", "SI", "AT"].map(str::to_owned).to_vec();
-    let catalog = AnyTable(TableFacts { entries: 3, by_length: vec![0, 0, 0, 0, 0, 0, 0, 0, 3], labels });
+    let counts = PrefixCounts { entries: 3, by_length: vec![0, 0, 0, 0, 0, 0, 0, 0, 3] };
+    let limits = LimitsFacts { v4: counts.clone(), v6: counts.clone(), labels: 1, rates: 3 };
+    let catalog = AnyTable(TableFacts { entries: 3, by_length: counts.by_length, labels }, limits);
     match pipeline::check(&parsed, &sources, &catalog) {
         Ok(policy) => {
             let _ = render(&policy.warnings, &sources, Style::Plain);
@@ -48,7 +55,7 @@ fn compile(lowered: &ir::lower::Lowered, sources: &SourceMap) {
     ir::verify::verify(program).expect("lowering keeps the invariants");
     let printed = program.to_string();
     assert_eq!(ir::parse::parse(&printed).as_ref(), Ok(program), "{printed}");
-    let refused = pipeline::unsupported(lowered, "fuzz");
+    let refused = pipeline::unsupported(lowered, Machine::Compiled, "fuzz");
     if refused.is_empty() {
         let _ = (pipeline::emit(lowered, Target::Native), pipeline::emit(lowered, Target::Bpf));
     } else {
@@ -62,7 +69,7 @@ pub(crate) fn ir_parser(data: &[u8]) {
     let Ok(program) = ir::parse::parse(text) else { return };
     let printed = program.to_string();
     assert_eq!(ir::parse::parse(&printed).as_ref(), Ok(&program), "{printed}");
-    if program.unsupported().is_empty() {
+    if program.unsupported(Machine::Compiled).is_empty() {
         let _ = (emit(&program, Target::Native), emit(&program, Target::Bpf));
     }
 }

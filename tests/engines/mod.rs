@@ -8,7 +8,7 @@ use weir_abi::{BURST_MAX, Counter, Link, Reason, Verdict};
 use weir_engine::memory::FrameSet;
 use weir_engine::{Filter, NativeFilter, XdpFilter};
 use weir_policy::diag::render::{Style, render};
-use weir_policy::ir::Program;
+use weir_policy::ir::{Machine, Program};
 use weir_policy::pass::choose_layouts::CostModel;
 use weir_test_support as support;
 
@@ -30,16 +30,17 @@ pub fn load(path: &Path) -> Result<Policy, String> {
 
 /// The same packets as engines take them, in order: one set for each run of packets with one link layer.
 pub fn frame_sets<'a>(packets: impl IntoIterator<Item = &'a support::Packet>) -> Vec<FrameSet> {
-    type Run<'a> = (support::Link, Vec<(&'a [u8], u32)>);
+    type Run<'a> = (support::Link, Vec<(&'a [u8], u32)>, Vec<u64>);
     let mut runs: Vec<Run<'_>> = Vec::new();
     for packet in packets {
-        if runs.last().is_none_or(|(link, _)| *link != packet.link) {
-            runs.push((packet.link, Vec::new()));
+        if runs.last().is_none_or(|(link, ..)| *link != packet.link) {
+            runs.push((packet.link, Vec::new(), Vec::new()));
         }
-        let (_, run) = runs.last_mut().expect("pushed above");
+        let (_, run, times) = runs.last_mut().expect("pushed above");
         run.push((&packet.bytes, packet.wire));
+        times.push(packet.time_ns);
     }
-    runs.into_iter().map(|(link, run)| FrameSet::new(link_of(link), run)).collect()
+    runs.into_iter().map(|(link, run, times)| FrameSet::new(link_of(link), run).with_times(times)).collect()
 }
 
 /// Weir's number of a link layer.
@@ -61,8 +62,11 @@ pub struct Decided {
     pub counters: Vec<Counter>,
 }
 
+/// Time between the packets of a chain and the same ones of the next, ns: buckets that chains share are full again.
+const CHAIN_NS: u64 = 3600 * 1_000_000_000;
+
 /// Runs packets through every chain of a program, one chain after the other.
-pub fn decide(filter: &mut dyn Filter, program: &Program, sets: &[FrameSet]) -> Result<Decided, String> {
+pub fn decide(filter: &mut dyn Filter, program: &Program, sets: &mut [FrameSet]) -> Result<Decided, String> {
     let before = filter.counters();
     let mut verdicts = Vec::with_capacity(program.chains.len());
     for chain in 0..program.chains.len() {
@@ -72,6 +76,7 @@ pub fn decide(filter: &mut dyn Filter, program: &Program, sets: &[FrameSet]) -> 
             filter.decide(chain, &burst, &mut words).map_err(|error| format!("{}: {error}", filter.name()))?;
             all.extend_from_slice(&words[..burst.len()]);
         }
+        sets.iter_mut().for_each(|set| set.delay(CHAIN_NS));
         verdicts.push(all);
     }
     let since = |(after, before): (&Counter, &Counter)| Counter {
@@ -81,37 +86,46 @@ pub fn decide(filter: &mut dyn Filter, program: &Program, sets: &[FrameSet]) -> 
     Ok(Decided { verdicts, counters: filter.counters().iter().zip(&before).map(since).collect() })
 }
 
+/// Another engine's name, and what it made of packets.
+pub type Other = (&'static str, Decided);
+
 /// A policy compiled for both machines and loaded into all engines.
 pub struct Engines<'a> {
     policy: &'a Policy,
-    native: NativeFilter,
-    xdp: XdpFilter,
+    /// None for a policy that is not compiled yet.
+    compiled: Option<(NativeFilter, XdpFilter)>,
 }
 
 impl<'a> Engines<'a> {
     /// Compiles and loads. Needs clang, and root for the kernel.
     pub fn load(policy: &'a Policy) -> Result<Self, String> {
+        if !policy.program.unsupported(Machine::Compiled).is_empty() {
+            return Ok(Engines { policy, compiled: None });
+        }
         let native = policy.native().map_err(|failure| format!("native: {failure}"))?;
         let xdp = policy.xdp().map_err(|failure| format!("xdp (needs root): {failure}"))?;
-        Ok(Engines { policy, native, xdp })
+        Ok(Engines { policy, compiled: Some((native, xdp)) })
     }
 
-    /// What eval, native and xdp make of the packets. Each starts with the counters it had, so load anew where rules sample.
-    pub fn decide(&mut self, sets: &[FrameSet]) -> Result<[Decided; 3], String> {
+    /// What eval, then native and xdp if they can run the policy, make of the packets. Each starts with the counters it had, so load anew
+    /// where rules sample.
+    pub fn decide(&mut self, sets: &mut [FrameSet]) -> Result<(Decided, Vec<Other>), String> {
         let program = &self.policy.program;
         let mut eval = EvalFilter::new(program, self.policy.answers());
-        Ok([
-            decide(&mut eval, program, sets)?,
-            decide(&mut self.native, program, sets)?,
-            decide(&mut self.xdp, program, sets)?,
-        ])
+        let decided = decide(&mut eval, program, sets)?;
+        let mut others = Vec::new();
+        if let Some((native, xdp)) = &mut self.compiled {
+            others.push(("native", decide(native, program, sets)?));
+            others.push(("xdp", decide(xdp, program, sets)?));
+        }
+        Ok((decided, others))
     }
 
     /// Decides by all engines; what eval made of the packets if all agree, else the first difference.
     pub fn agree(&mut self, packets: &[support::Packet]) -> Result<Decided, String> {
-        let [eval, native, xdp] = self.decide(&frame_sets(packets))?;
-        for (name, other) in [("native", &native), ("xdp", &xdp)] {
-            if let Some(difference) = difference(&self.policy.program, packets, &eval, other) {
+        let (eval, others) = self.decide(&mut frame_sets(packets))?;
+        for (name, other) in others {
+            if let Some(difference) = difference(&self.policy.program, packets, &eval, &other) {
                 return Err(format!("eval and {name} differ: {difference}"));
             }
         }
@@ -137,13 +151,10 @@ pub fn difference(program: &Program, packets: &[support::Packet], one: &Decided,
     })
 }
 
-/// The counters of built-in reasons and of rules with a verdict must add up to the packets and bytes received.
+/// What decided packets must add up to the packets and bytes received.
 fn adds_up(program: &Program, decided: &Decided, packets: &[support::Packet]) -> Result<(), String> {
-    let deciding = decided.counters.iter().enumerate().filter(|(index, _)| match Reason(*index as u16).rule_index() {
-        Some(rule) => program.rules[usize::from(rule)].verdict().is_some(),
-        None => true,
-    });
-    let sum = deciding.fold((0, 0), |sum, (_, counter)| (sum.0 + counter.packets, sum.1 + counter.bytes));
+    let deciding = weir::report::decided(program, &decided.counters);
+    let sum = deciding.iter().fold((0, 0), |sum, by| (sum.0 + by.counter.packets, sum.1 + by.counter.bytes));
     let chains = program.chains.len() as u64;
     let bytes: u64 = packets.iter().map(|packet| u64::from(packet.wire)).sum();
     let expected = (chains * packets.len() as u64, chains * bytes);

@@ -3,7 +3,7 @@
 use crate::engines::{Decided, verdict};
 use std::fmt::Write;
 use weir::policy::Policy;
-use weir_abi::Reason;
+use weir_abi::{Counter, Reason};
 use weir_policy::ir::{Node, Program};
 use weir_policy::source::Span;
 
@@ -28,15 +28,20 @@ pub fn report(program: &Program, lines: &[&str], decided: &Decided) -> String {
         text.push('\n');
     }
     let _ = writeln!(text, "counters");
-    for (index, counter) in decided.counters.iter().enumerate() {
+    let mut line = |counter: &Counter, name: &str, rule: &str| {
+        let line = format!("  {:>5} {:>7}  {name:<20} {rule}", counter.packets, counter.bytes);
+        let _ = writeln!(text, "{}", line.trim_end());
+    };
+    let (reasons, limited) = decided.counters.split_at(usize::from(Reason::RULE_BASE) + program.rules.len());
+    for (index, counter) in reasons.iter().enumerate() {
         let reason = Reason(index as u16);
         let rule = reason.rule_index().map(|rule| &program.rules[usize::from(rule)]);
         if counter.packets > 0 || rule.is_some() {
-            let name = weir::report::reason_name(program, reason);
-            let rule = rule.map_or("", |rule| &rule.text);
-            let line = format!("  {:>5} {:>7}  {name:<20} {rule}", counter.packets, counter.bytes);
-            let _ = writeln!(text, "{}", line.trim_end());
+            line(counter, &weir::report::reason_name(program, reason), rule.map_or("", |rule| &rule.text));
         }
+    }
+    for ((rule, action), counter) in program.limited().into_iter().zip(limited) {
+        line(counter, &format!("limit of {}", program.rule(rule).at), action.name());
     }
     text
 }

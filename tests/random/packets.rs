@@ -28,7 +28,8 @@ pub fn captured() -> &'static [Packet] {
             let frames = burst.frames();
             for index in 0..frames.len() {
                 let wire = frames.wire_len(index);
-                packets.push(Packet { link: Link::Ethernet, bytes: frames.bytes(index).to_vec(), wire });
+                let (bytes, time_ns) = (frames.bytes(index).to_vec(), frames.time_ns(index));
+                packets.push(Packet { link: Link::Ethernet, bytes, wire, time_ns });
             }
         }
         packets.into_iter().step_by(STRIDE).collect()
@@ -46,6 +47,7 @@ pub fn pool() -> &'static Pool {
                 bytes: &packet.bytes,
                 wire_len: packet.wire,
                 link: weir_abi::Link::Ethernet,
+                time_ns: 0,
             };
             let (parsed, _) = parse(frame);
             if parsed.l3 == L3::Ipv4 {

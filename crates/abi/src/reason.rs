@@ -50,6 +50,8 @@ builtin! {
     MALFORMED_ICMP = 13, "malformed-icmp";
     /// Header of another transport with ports (SCTP, DCCP, UDP-Lite) cut short.
     MALFORMED_TRANSPORT = 14, "malformed-transport";
+    /// A limit had no room for it.
+    LIMIT = 15, "limit";
 }
 
 impl Reason {

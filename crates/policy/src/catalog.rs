@@ -1,4 +1,4 @@
-//! What the caller knows of the tables: the compiler opens no file, it asks the catalog.
+//! What the caller knows of the tables and lists of limits: the compiler opens no file, it asks the catalog.
 
 pub use weir_abi::Family;
 
@@ -13,8 +13,43 @@ pub struct TableFacts {
     pub labels: Vec<String>,
 }
 
-/// Answers what each table holds.
+/// What one list of limits holds, once its files have been read.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LimitsFacts {
+    /// Its IPv4 prefixes.
+    pub v4: PrefixCounts,
+    /// Its IPv6 prefixes.
+    pub v6: PrefixCounts,
+    /// Labels with a limit of their own.
+    pub labels: usize,
+    /// Limits that differ.
+    pub rates: usize,
+}
+
+impl LimitsFacts {
+    /// The prefixes of a family.
+    pub fn of(&self, family: Family) -> &PrefixCounts {
+        match family {
+            Family::Ipv4 => &self.v4,
+            Family::Ipv6 => &self.v6,
+        }
+    }
+}
+
+/// Prefixes of one family.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PrefixCounts {
+    /// Distinct prefixes.
+    pub entries: usize,
+    /// Prefixes of each length, index 0 to the family's bits; shorter when the rest is 0.
+    pub by_length: Vec<usize>,
+}
+
+/// Answers what each table and each list of limits holds.
 pub trait Catalog {
     /// The facts of a table, or `None` if it could not be read, which the caller has reported.
     fn table(&self, name: &str) -> Option<&TableFacts>;
+
+    /// The facts of a list of limits, or `None` if it could not be read, which the caller has reported.
+    fn limits(&self, name: &str) -> Option<&LimitsFacts>;
 }

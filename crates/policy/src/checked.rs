@@ -1,10 +1,11 @@
 //! The second stage: a policy whose names, types and bounds are right. What it means, without how it was written.
 
-use crate::catalog::{Family, TableFacts};
+use crate::catalog::{Family, LimitsFacts, TableFacts};
 use crate::diag::Diagnostic;
 use crate::field::{Field, Subject};
 use crate::source::Span;
-use weir_abi::{Action, Layout};
+pub use crate::syntax::tree::{Exceed, Log};
+use weir_abi::{Action, Layout, Limit};
 
 /// A checked policy.
 #[derive(Clone, Debug)]
@@ -81,6 +82,26 @@ pub struct Limits {
     pub name: String,
     /// Where it was declared.
     pub span: Span,
+    /// What has limits in it.
+    pub of: LimitsOf,
+    /// The limit of what is not listed: of all other addresses together, or of each other label.
+    pub default: Option<Limit>,
+    /// What is counted for each limit.
+    pub log: Log,
+    /// What it holds; empty if it could not be read.
+    pub facts: LimitsFacts,
+}
+
+/// What has limits in a list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LimitsOf {
+    /// Prefixes of both families.
+    Prefixes {
+        /// Whether a packet is charged to all enclosing prefixes too.
+        nested: bool,
+    },
+    /// Labels of a table.
+    Labels(TableId),
 }
 
 /// What happens to packets that rules cannot, or should not, judge.
@@ -240,6 +261,20 @@ impl ValueSet {
     }
 }
 
+/// Where a packet's limit comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum LimitBy {
+    /// The most specific prefix of a list, or the address's label.
+    List {
+        /// An address field.
+        key: Field,
+        /// The list.
+        limits: LimitsId,
+    },
+    /// One for all packets of the rule.
+    Rate(Limit),
+}
+
 /// What a rule does.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Effect {
@@ -250,12 +285,12 @@ pub enum Effect {
         /// At least 1.
         one_in: u32,
     },
-    /// Polices by the limit of the most specific prefix.
+    /// Polices.
     Limit {
-        /// An address field.
-        key: Field,
-        /// The list.
-        limits: LimitsId,
+        /// By which limits.
+        by: LimitBy,
+        /// What happens to what has no room.
+        exceed: Exceed,
     },
     /// Follows the TCP connection.
     Track,

@@ -3,6 +3,8 @@
 //! Names and meanings are nftables' own (`nft(8)`, "PAYLOAD EXPRESSIONS"). A field's guard is what must hold of the packet for the
 //! field to exist; a match on a field whose guard fails does not match, negated or not.
 
+use weir_abi::Family;
+
 /// What must hold for a field to exist. Implied before every match on the field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Guard {
@@ -161,6 +163,8 @@ fields! {
     MetaL4proto = "meta l4proto", 8, Ip, Protocol;
     /// Place in a fragmented datagram: 0 none, 1 first, 2 later.
     MetaFragment = "meta fragment", 2, Ip, Fragment;
+    /// Whether a limit that marks had no room for the packet, in a rule before.
+    MetaExceeded = "meta exceeded", 1, Any, Presence;
     /// EtherType after all VLAN tags.
     EtherType = "ether type", 16, Any, EtherType;
     /// VLAN id of the outermost tag.
@@ -252,6 +256,14 @@ fields! {
 }
 
 impl Field {
+    /// The family of an address field; IPv6 for what is none.
+    pub const fn family(self) -> Family {
+        match self.notation() {
+            Notation::Ipv4Address => Family::Ipv4,
+            _ => Family::Ipv6,
+        }
+    }
+
     /// The field with the given name (`"tcp dport"`).
     pub fn from_name(name: &str) -> Option<Field> {
         Field::ALL.iter().copied().find(|field| field.name() == name)

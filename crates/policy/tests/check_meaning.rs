@@ -174,7 +174,7 @@ fn what_the_caller_loads() {
     let file = &tables[0].files[0];
     assert_eq!((file.path.as_str(), file.field.as_deref(), file.lenient), ("etc/l/geo.mmdb", Some("x.y"), true));
     assert_eq!((tables[1].files[0].path.as_str(), tables[1].dynamic), ("/abs.txt", true));
-    assert_eq!(parsed.limits(&sources)[0].1[0].path, "etc/slow.csv");
+    assert_eq!(parsed.limits(&sources)[0].files[0].path, "etc/slow.csv");
 }
 
 #[test]

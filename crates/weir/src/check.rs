@@ -7,18 +7,21 @@ use crate::bench::traffic::{self, Mix};
 use crate::cli::CheckOptions;
 use crate::costs;
 use crate::failure::Failure;
-use crate::policy::{Policy, Rejected, Timing};
+use crate::policy::{Policy, Rejected, Text, Timing};
 use crate::report;
 use serde::Serialize;
 use std::fmt::Write;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use weir_abi::{Family, Layout};
 use weir_engine::cpu::Cpu;
 use weir_engine::memory;
-use weir_policy::checked::{Table, TableId, TableKind};
+use weir_policy::checked::{Limits, LimitsOf, Table, TableId, TableKind};
 use weir_policy::diag::Diagnostic;
+use weir_policy::ir::{Holds, LimiterKind, Machine};
 use weir_policy::pass::choose_layouts::CostModel;
 use weir_policy::source::SourceMap;
+use weir_tables::Image;
 
 /// Packets of the measurement: more than branch predictors learn by heart, fewer than the cache holds.
 const PACKETS: usize = 4096;
@@ -62,6 +65,7 @@ struct Certificate {
     costs: Option<String>,
     table_bytes: u64,
     tables: Vec<TableCost>,
+    limits: Vec<LimitsCost>,
     chains: Vec<ChainCost>,
     /// Why code was not compiled or measured, if it was not.
     not_measured: Vec<String>,
@@ -82,6 +86,30 @@ struct TableCost {
     fused_with: Vec<String>,
     /// Bytes of the image, whole where several tables share it.
     bytes: u64,
+}
+
+#[derive(Debug, Serialize)]
+struct LimitsCost {
+    name: String,
+    /// What has limits: `prefixes`, `nested` prefixes, `labels`.
+    of: &'static str,
+    /// The table whose labels have limits.
+    table: Option<String>,
+    ipv4: usize,
+    ipv6: usize,
+    labels: usize,
+    /// Limits that differ.
+    rates: usize,
+    /// The limit of what is not listed.
+    default: Option<String>,
+    /// What is counted for each limit: `off`, `exceeded`, `all`.
+    log: &'static str,
+    /// Statements with buckets of their own, all directions together.
+    limiters: usize,
+    /// Bytes of the images that find prefixes.
+    bytes: u64,
+    /// Bytes of all its buckets.
+    bucket_bytes: u64,
 }
 
 /// One direction of one posture. Costs are those of random 64-byte packets.
@@ -184,7 +212,7 @@ fn certify(policy: &Policy, options: &CheckOptions) -> Result<Certificate, Failu
     let table = |(id, table): (u16, &Table)| {
         let (slot, index) = plan.place(TableId(id));
         let (slot, planned, image) = (&policy.program.slots[slot], &plan.images[slot], &images[slot]);
-        let mut fused_with = slot.tables.clone();
+        let mut fused_with = slot.tables().to_vec();
         fused_with.remove(index);
         TableCost {
             name: table.name.clone(),
@@ -208,11 +236,12 @@ fn certify(policy: &Policy, options: &CheckOptions) -> Result<Certificate, Failu
         costs: options.costs.as_ref().map(|path| path.display().to_string()),
         table_bytes: images.iter().map(|image| image.as_bytes().len() as u64).sum(),
         tables,
+        limits: limits(policy, text, images),
         chains: chains(policy),
         not_measured: vec![],
         seconds,
     };
-    let unsupported = policy.program.unsupported();
+    let unsupported = policy.program.unsupported(Machine::Compiled);
     if let Some(first) = unsupported.first() {
         let at = &policy.program.rule(first.rule).at;
         certificate.not_measured.push(format!("code: `{}` ({at}) is not yet supported by the engines", first.what));
@@ -225,6 +254,38 @@ fn certify(policy: &Policy, options: &CheckOptions) -> Result<Certificate, Failu
         }
     }
     Ok(certificate)
+}
+
+fn limits(policy: &Policy, text: &Text, images: &[Arc<Image>]) -> Vec<LimitsCost> {
+    let entries = text.limit_entries(&policy.program);
+    let cost = |list: &Limits| {
+        let (of, table) = match list.of {
+            LimitsOf::Prefixes { nested: false } => ("prefixes", None),
+            LimitsOf::Prefixes { nested: true } => ("nested", None),
+            LimitsOf::Labels(table) => ("labels", Some(text.checked.tables[usize::from(table.0)].name.clone())),
+        };
+        let limiters = policy.program.limiters.iter().zip(&entries);
+        let own =
+            limiters.filter(|(limiter, _)| limiter.name == list.name && !matches!(limiter.kind, LimiterKind::Rate(_)));
+        let buckets: Vec<usize> = own.map(|(_, entries)| entries.entries.len()).collect();
+        let slots = policy.program.slots.iter().zip(images);
+        let holds = slots.filter(|(slot, _)| slot.holds == Holds::Limits(list.name.clone()));
+        LimitsCost {
+            name: list.name.clone(),
+            of,
+            table,
+            ipv4: list.facts.v4.entries,
+            ipv6: list.facts.v6.entries,
+            labels: list.facts.labels,
+            rates: list.facts.rates,
+            default: list.default.map(|limit| limit.to_string()),
+            log: list.log.name(),
+            limiters: buckets.len(),
+            bytes: holds.map(|(_, image)| image.as_bytes().len() as u64).sum(),
+            bucket_bytes: buckets.iter().map(|&buckets| 8 * buckets as u64).sum(),
+        }
+    };
+    text.checked.limits.iter().map(cost).collect()
 }
 
 fn chains(policy: &Policy) -> Vec<ChainCost> {
@@ -340,6 +401,7 @@ fn describe(report: &Report) -> String {
             sharing.map_or_else(|| report::bytes(table.bytes), |other| format!("in {}'s", other.name))
         );
     }
+    describe_limits(&mut text, &certificate.limits);
     let _ = writeln!(
         text,
         "\n  {:<24} {:>5} {:>14} {:>12} {:>10} {:>15}",
@@ -371,4 +433,27 @@ fn describe(report: &Report) -> String {
         );
     }
     text
+}
+
+fn describe_limits(text: &mut String, limits: &[LimitsCost]) {
+    if limits.is_empty() {
+        return;
+    }
+    let _ = writeln!(
+        text,
+        "\n  {:<20} {:>10} {:>10} {:>7}  {:>9} {:>9}",
+        "limits", "entries", "of", "rates", "size", "buckets"
+    );
+    for list in limits {
+        let _ = writeln!(
+            text,
+            "  {:<20} {:>10} {:>10} {:>7}  {:>9} {:>9}",
+            list.name,
+            report::grouped((list.ipv4 + list.ipv6 + list.labels) as u64),
+            list.of,
+            list.rates,
+            report::bytes(list.bytes),
+            report::bytes(list.bucket_bytes)
+        );
+    }
 }

@@ -1,29 +1,34 @@
 //! The reference interpreter as a filter, so that it runs wherever an engine does.
 
 use std::sync::Arc;
-use weir_abi::{Counter, Family, Verdict};
+use weir_abi::{Counter, Family, LimitEntries, Verdict};
 use weir_engine::{EngineError, Filter, FrameBurst};
 use weir_policy::ir::eval::packet::Frame;
 use weir_policy::ir::eval::{Evaluator, Tables};
-use weir_policy::ir::{Program, SlotId};
+use weir_policy::ir::{LimiterId, Program, SlotId};
 use weir_tables::{Image, Reference};
 
 /// What a table answers with.
 #[derive(Clone, Debug)]
 pub enum Answers {
-    /// The slow ground truth, from the entries of each of the slot's tables.
+    /// The slow ground truth, from the entries of each of the slot's tables, or of its list.
     References(Vec<Arc<Reference>>),
     /// A bundle has no entries: its image.
     Image(Arc<Image>),
 }
 
-/// Tables in slot order, each with the family of its keys.
+/// What a program's slots and limiters hold.
 #[derive(Clone, Debug)]
-pub struct SlotAnswers(pub Vec<(Family, Answers)>);
+pub struct SlotAnswers {
+    /// Tables and lists in slot order, each with the family of its keys.
+    pub slots: Vec<(Family, Answers)>,
+    /// What each limiter polices by; nothing for `limit rate`, which says it itself.
+    pub limits: Vec<Arc<LimitEntries>>,
+}
 
 impl Tables for SlotAnswers {
     fn find(&self, slot: SlotId, key: u128) -> u32 {
-        let (family, answers) = &self.0[usize::from(slot.0)];
+        let (family, answers) = &self.slots[usize::from(slot.0)];
         let ask = |reference: &Reference| match family {
             Family::Ipv4 => reference.find4(key as u32),
             Family::Ipv6 => reference.find6(key),
@@ -36,6 +41,10 @@ impl Tables for SlotAnswers {
             (Family::Ipv4, Answers::Image(image)) => image.view().find4(key as u32),
             (Family::Ipv6, Answers::Image(image)) => image.view().find6(key),
         }
+    }
+
+    fn limits(&self, limiter: LimiterId) -> Arc<LimitEntries> {
+        Arc::clone(&self.limits[usize::from(limiter.0)])
     }
 }
 
@@ -71,5 +80,6 @@ impl Filter for EvalFilter<'_> {
 
 /// Frame `index` of a burst as the interpreter takes it.
 pub fn frame<'a>(burst: &FrameBurst<'a>, index: usize) -> Frame<'a> {
-    Frame { bytes: burst.bytes(index), wire_len: burst.wire_len(index), link: burst.link() }
+    let (wire_len, time_ns) = (burst.wire_len(index), burst.time_ns(index));
+    Frame { bytes: burst.bytes(index), wire_len, link: burst.link(), time_ns }
 }

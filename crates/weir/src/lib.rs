@@ -19,4 +19,5 @@ pub mod policy;
 pub mod replay;
 pub mod report;
 pub mod run;
+mod text;
 pub mod why;

@@ -1,4 +1,4 @@
-//! Reads the list files that a policy's tables name.
+//! Reads the list files that a policy's tables and limits name.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -6,18 +6,30 @@ use std::io::Read;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::Path;
 use weir_abi::Family;
-use weir_policy::catalog::{Catalog, TableFacts};
-use weir_policy::check::{ListSource, Members, TableSource};
+use weir_policy::catalog::{Catalog, LimitsFacts, PrefixCounts, TableFacts};
+use weir_policy::check::{LimitKey, LimitsSource, ListSource, Members, TableSource};
 use weir_policy::checked::TableKind;
-use weir_tables::{Entries, Kind, ReadOptions, Table};
+use weir_tables::{
+    BadLines, Entries, Kind, LabelLimits, LimitTable, PrefixLimits, RateOfLabel, ReadOptions, ReadReport, Table,
+};
 
 /// Bytes of one list file.
 const LIST_BYTES_MAX: u64 = 1 << 30;
 
-/// The tables of a policy, or what is wrong with their lists.
+/// A list of limits, read.
+#[derive(Clone, Debug)]
+pub enum ListOfLimits {
+    /// Of prefixes.
+    Prefixes(LimitTable),
+    /// Of a table's labels.
+    Labels(RateOfLabel),
+}
+
+/// The tables and limits of a policy, or what is wrong with their lists.
 #[derive(Debug, Default)]
 pub struct Lists {
     tables: HashMap<String, (Table, TableFacts)>,
+    limits: HashMap<String, (ListOfLimits, LimitsFacts)>,
     /// Errors, each naming its file and line.
     pub errors: Vec<String>,
     /// What lenient reading skipped and other things worth knowing.
@@ -25,21 +37,40 @@ pub struct Lists {
 }
 
 impl Lists {
-    /// Reads the files of all tables, those of different tables at the same time.
-    pub fn read(sources: &[TableSource]) -> Self {
+    /// Reads the files of all tables and limits, those of different ones at the same time.
+    pub fn read(tables: &[TableSource], limits: &[LimitsSource]) -> Self {
         let mut lists = Lists::default();
-        let read: Vec<Loaded> = std::thread::scope(|scope| {
-            let threads: Vec<_> = sources.iter().map(|source| scope.spawn(move || load(source))).collect();
-            threads.into_iter().map(|thread| thread.join().expect("reading a list does not panic")).collect()
+        let (read_tables, read_limits): (Vec<_>, Vec<_>) = std::thread::scope(|scope| {
+            let tables: Vec<_> = tables.iter().map(|source| scope.spawn(move || load(source))).collect();
+            let limits: Vec<_> = limits.iter().map(|source| scope.spawn(move || load_limits(source))).collect();
+            (
+                tables.into_iter().map(|thread| thread.join().expect("reading a list does not panic")).collect(),
+                limits.into_iter().map(|thread| thread.join().expect("reading a list does not panic")).collect(),
+            )
         });
-        for (source, loaded) in sources.iter().zip(read) {
-            lists.errors.extend(loaded.errors);
-            lists.notices.extend(loaded.notices);
-            if let Some(table) = loaded.table {
+        for (source, loaded) in tables.iter().zip(read_tables) {
+            if let Some(table) = lists.note(loaded) {
                 lists.tables.insert(source.name.clone(), table);
             }
         }
+        for (source, loaded) in limits.iter().zip(read_limits) {
+            if let Some(limits) = lists.note(loaded) {
+                lists.limits.insert(source.name.clone(), limits);
+            }
+        }
         lists
+    }
+
+    /// Keeps what there is to say; gives what was read.
+    fn note<T>(&mut self, loaded: Loaded<T>) -> Option<T> {
+        self.errors.extend(loaded.errors);
+        self.notices.extend(loaded.notices);
+        loaded.held
+    }
+
+    /// Takes a list of limits out.
+    pub fn take_limits(&mut self, name: &str) -> Option<ListOfLimits> {
+        self.limits.remove(name).map(|(limits, _)| limits)
     }
 
     /// Takes a table out.
@@ -52,17 +83,89 @@ impl Catalog for Lists {
     fn table(&self, name: &str) -> Option<&TableFacts> {
         self.tables.get(name).map(|(_, facts)| facts)
     }
+
+    fn limits(&self, name: &str) -> Option<&LimitsFacts> {
+        self.limits.get(name).map(|(_, facts)| facts)
+    }
 }
 
-/// One table, read.
-#[derive(Default)]
-struct Loaded {
-    table: Option<(Table, TableFacts)>,
+/// One table or list, read, with its facts.
+struct Loaded<T> {
+    held: Option<T>,
     errors: Vec<String>,
     notices: Vec<String>,
 }
 
-fn load(source: &TableSource) -> Loaded {
+impl<T> Default for Loaded<T> {
+    fn default() -> Self {
+        Loaded { held: None, errors: vec![], notices: vec![] }
+    }
+}
+
+fn load_limits(source: &LimitsSource) -> Loaded<(ListOfLimits, LimitsFacts)> {
+    let mut loaded = Loaded::default();
+    let (mut of_prefixes, mut of_labels) = (PrefixLimits::default(), LabelLimits::default());
+    for member in &source.members {
+        let inserted = match &member.key {
+            &LimitKey::Prefix { family, first, length } => {
+                of_prefixes.insert(address(family, first), length, member.limit, &member.place)
+            }
+            LimitKey::Label(label) => of_labels.insert(label, member.limit, &member.place),
+        };
+        if let Err(problem) = inserted {
+            loaded.errors.push(format!("{}: {problem}", member.place));
+        }
+    }
+    for file in &source.files {
+        let bad_lines = if file.lenient { BadLines::Skip } else { BadLines::Refuse };
+        if file.field.is_some() {
+            loaded.errors.push(format!("{}: a list of limits has no field", file.path));
+            continue;
+        }
+        let read = read_bytes(Path::new(&file.path)).map_err(|error| format!("{}: {error}", file.path));
+        let read = read.and_then(|bytes| {
+            let read = match source.of_labels {
+                true => of_labels.read(&file.path, &bytes, bad_lines),
+                false => of_prefixes.read(&file.path, &bytes, bad_lines),
+            };
+            read.map_err(|error| error.to_string())
+        });
+        match read {
+            Ok(report) => notices(file, &report, &mut loaded.notices),
+            Err(error) => loaded.errors.push(error),
+        }
+    }
+    if loaded.errors.is_empty() {
+        let settled = match source.of_labels {
+            true => of_labels.settle().map(ListOfLimits::Labels),
+            false => of_prefixes.settle().map(ListOfLimits::Prefixes),
+        };
+        match settled {
+            Ok(held) => {
+                let facts = limits_facts(&held);
+                loaded.held = Some((held, facts));
+            }
+            Err(error) => loaded.errors.push(error.to_string()),
+        }
+    }
+    loaded
+}
+
+fn limits_facts(held: &ListOfLimits) -> LimitsFacts {
+    match held {
+        ListOfLimits::Prefixes(table) => {
+            let counts =
+                |family| PrefixCounts { entries: table.len(family), by_length: table.by_length(family).to_vec() };
+            let (v4, v6) = (counts(Family::Ipv4), counts(Family::Ipv6));
+            LimitsFacts { v4, v6, labels: 0, rates: table.rates() }
+        }
+        ListOfLimits::Labels(rates) => {
+            LimitsFacts { labels: rates.len(), rates: rates.rates(), ..LimitsFacts::default() }
+        }
+    }
+}
+
+fn load(source: &TableSource) -> Loaded<(Table, TableFacts)> {
     let kind = match source.kind {
         TableKind::Set => Kind::Set,
         TableKind::Labels => Kind::Labels,
@@ -92,20 +195,23 @@ fn load(source: &TableSource) -> Loaded {
                 table.facts().relabelled
             ));
         }
-        loaded.table = Some((table, facts));
+        loaded.held = Some((table, facts));
     }
     loaded
 }
 
 fn ends(family: Family, members: &Members) -> (IpAddr, IpAddr) {
-    let address = |number: u128| match family {
-        Family::Ipv4 => IpAddr::from(Ipv4Addr::from(number as u32)),
-        Family::Ipv6 => IpAddr::from(Ipv6Addr::from(number)),
-    };
-    (address(members.first), address(members.last))
+    (address(family, members.first), address(family, members.last))
 }
 
-fn read_file(file: &ListSource, entries: &mut Entries, loaded: &mut Loaded) {
+fn address(family: Family, number: u128) -> IpAddr {
+    match family {
+        Family::Ipv4 => IpAddr::from(Ipv4Addr::from(number as u32)),
+        Family::Ipv6 => IpAddr::from(Ipv6Addr::from(number)),
+    }
+}
+
+fn read_file<T>(file: &ListSource, entries: &mut Entries, loaded: &mut Loaded<T>) {
     let bytes = match read_bytes(Path::new(&file.path)) {
         Ok(bytes) => bytes,
         Err(error) => return loaded.errors.push(format!("{}: {error}", file.path)),
@@ -113,19 +219,22 @@ fn read_file(file: &ListSource, entries: &mut Entries, loaded: &mut Loaded) {
     let options = ReadOptions { field_path: file.field.clone(), lenient: file.lenient, ..ReadOptions::default() };
     match entries.read(&file.path, &bytes, &options) {
         Err(error) => loaded.errors.push(error.to_string()),
-        Ok(report) => {
-            if report.skipped > 0 {
-                let first = report.first_skipped.first().map(|line| format!(", the first: {line}")).unwrap_or_default();
-                loaded.notices.push(format!("{}: {} bad lines skipped{first}", file.path, report.skipped));
-            }
-            if report.host_bits > 0 {
-                let first = report.host_bits_line.map(|line| format!(", the first in line {line}")).unwrap_or_default();
-                loaded.notices.push(format!(
-                    "{}: {} prefixes with host bits set, which were cleared{first}",
-                    file.path, report.host_bits
-                ));
-            }
-        }
+        Ok(report) => notices(file, &report, &mut loaded.notices),
+    }
+}
+
+/// What is worth knowing of a list that was read.
+fn notices(file: &ListSource, report: &ReadReport, notices: &mut Vec<String>) {
+    if report.skipped > 0 {
+        let first = report.first_skipped.first().map(|line| format!(", the first: {line}")).unwrap_or_default();
+        notices.push(format!("{}: {} bad lines skipped{first}", file.path, report.skipped));
+    }
+    if report.host_bits > 0 {
+        let first = report.host_bits_line.map(|line| format!(", the first in line {line}")).unwrap_or_default();
+        notices.push(format!(
+            "{}: {} prefixes with host bits set, which were cleared{first}",
+            file.path, report.host_bits
+        ));
     }
 }
 

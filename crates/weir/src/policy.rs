@@ -3,7 +3,9 @@
 use crate::cli::{ChainOptions, EngineName};
 use crate::eval::{Answers, EvalFilter, SlotAnswers};
 use crate::failure::Failure;
-use crate::lists::Lists;
+use crate::lists::{ListOfLimits, Lists};
+pub use crate::text::Text;
+use crate::text::unknown_labels;
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::io::Read;
@@ -17,11 +19,10 @@ use weir_engine::cpu::Cpu;
 use weir_engine::live::xdp::{KernelCode, Ports};
 use weir_engine::{Artifact, Filter, NativeCode, NativeFilter, TableSlot, XdpFilter};
 use weir_policy::backend::c::{self, Target};
-use weir_policy::checked::{Checked, TableId};
+use weir_policy::checked::Limits;
 use weir_policy::diag::Diagnostic;
 use weir_policy::diag::render::{self, Style};
-use weir_policy::ir::lower::Lowered;
-use weir_policy::ir::{self, Chain, Direction, FindId, Program};
+use weir_policy::ir::{self, Chain, Direction, FindId, Machine, Program};
 use weir_policy::pass::choose_layouts::{CostModel, Planned};
 use weir_policy::pipeline;
 use weir_policy::source::{Source, SourceMap};
@@ -65,20 +66,6 @@ impl Content {
 enum Origin {
     Text(Box<Text>),
     Bundle(Box<Bundle>),
-}
-
-/// A policy that was read as text.
-pub struct Text {
-    /// Its files.
-    pub sources: SourceMap,
-    /// What it means.
-    pub checked: Checked,
-    /// Its program, with the rules' places.
-    pub lowered: Lowered,
-    /// Its tables, in order of declaration; `lowered.plan` says which slot has which.
-    pub tables: Vec<Table>,
-    /// What reading the lists had to say.
-    pub notices: Vec<String>,
 }
 
 /// How long each part of loading took.
@@ -170,7 +157,7 @@ impl Policy {
         timing.parse = start.elapsed();
 
         let start = Instant::now();
-        let mut lists = Lists::read(&parsed.tables(&sources));
+        let mut lists = Lists::read(&parsed.tables(&sources), &parsed.limits(&sources));
         timing.lists = start.elapsed();
 
         let start = Instant::now();
@@ -185,12 +172,15 @@ impl Policy {
         let take =
             |table: &weir_policy::checked::Table| lists.take(&table.name).expect("check asked the catalog for it");
         let tables: Vec<Table> = checked.tables.iter().map(take).collect();
-        let labels = |image: &Planned| match image.tables.as_slice() {
+        let take = |list: &Limits| lists.take_limits(&list.name).expect("check asked the catalog for it");
+        let limits: Vec<ListOfLimits> = checked.limits.iter().map(take).collect();
+        lists.notices.extend(unknown_labels(&checked, &limits, &tables));
+        let labels = |image: &Planned| match image.tables() {
             [one] => checked.tables[usize::from(one.0)].facts.labels.clone(),
             _ => vec![],
         };
         let labels = lowered.plan.images.iter().map(labels).collect();
-        let text = Text { sources, checked, lowered, tables, notices: lists.notices };
+        let text = Text { sources, checked, lowered, tables, limits, notices: lists.notices };
         Ok(Policy {
             program: text.lowered.program.clone(),
             labels,
@@ -209,6 +199,7 @@ impl Policy {
         let same = program.rules.len() == bundle.artifact.rules
             && c::chain_symbols(&program) == bundle.artifact.chains
             && program.slots.len() == bundle.images.len()
+            && program.limiters.is_empty()
             && report.labels.len() == program.slots.len()
             && program.slots.iter().zip(&bundle.images).all(|(slot, image)| answers_for(image, slot));
         if !same {
@@ -247,14 +238,22 @@ impl Policy {
     ///
     /// # Errors
     /// One diagnostic a rule.
-    pub fn refuse_unsupported(&self, engine: &str) -> Result<(), Failure> {
-        let unsupported = self.program.unsupported();
+    pub fn refuse_unsupported(&self, engine: EngineName) -> Result<(), Failure> {
+        let machine = match engine {
+            EngineName::Eval => Machine::Interpreter,
+            EngineName::Native | EngineName::Xdp | EngineName::P4 => Machine::Compiled,
+        };
+        self.refuse(machine, engine.name())
+    }
+
+    fn refuse(&self, machine: Machine, engine: &str) -> Result<(), Failure> {
+        let unsupported = self.program.unsupported(machine);
         if unsupported.is_empty() {
             return Ok(());
         }
         Err(match &self.origin {
             Origin::Text(text) => {
-                let diagnostics = pipeline::unsupported(&text.lowered, engine);
+                let diagnostics = pipeline::unsupported(&text.lowered, machine, engine);
                 Failure::Rejected(render::render(&diagnostics, &text.sources, style()).trim_end().to_owned())
             }
             Origin::Bundle(_) => Failure::Rejected("weir: the bundle has rules that this weir cannot run".to_owned()),
@@ -285,16 +284,17 @@ impl Policy {
     /// What the interpreter asks: the entries themselves, or a bundle's images.
     pub fn answers(&self) -> SlotAnswers {
         let families = self.program.slots.iter().map(|slot| slot.family);
-        SlotAnswers(match &self.origin {
+        match &self.origin {
             Origin::Text(text) => {
-                let references = |image: &Planned| {
-                    let tables = image.tables.iter().map(|id| &text.tables[usize::from(id.0)]);
-                    Answers::References(tables.map(|table| Arc::new(table.reference())).collect())
-                };
-                families.zip(text.lowered.plan.images.iter().map(references)).collect()
+                let references =
+                    text.lowered.plan.images.iter().map(|image| Answers::References(text.references(image)));
+                SlotAnswers { slots: families.zip(references).collect(), limits: text.limit_entries(&self.program) }
             }
-            Origin::Bundle(bundle) => families.zip(bundle.images.iter().cloned().map(Answers::Image)).collect(),
-        })
+            Origin::Bundle(bundle) => {
+                let images = bundle.images.iter().cloned().map(Answers::Image);
+                SlotAnswers { slots: families.zip(images).collect(), limits: vec![] }
+            }
+        }
     }
 
     /// The tables' images, built at the first call.
@@ -307,17 +307,7 @@ impl Policy {
         }
         let text = self.text().expect("a bundle comes with its images");
         let built: Vec<Result<Image, String>> = std::thread::scope(|scope| {
-            let build = |image: &Planned| {
-                let tables: Vec<&Table> = image.tables.iter().map(|id| &text.tables[usize::from(id.0)]).collect();
-                let built = match tables.as_slice() {
-                    [one] => one.build(image.layout),
-                    fused => weir_tables::exact_sets(fused),
-                };
-                let name = |id: &TableId| text.checked.tables[usize::from(id.0)].name.as_str();
-                built.map_err(|error| {
-                    format!("table {}: {error}", image.tables.iter().map(name).collect::<Vec<_>>().join("+"))
-                })
-            };
+            let build = |image: &Planned| text.build(image);
             let threads: Vec<_> =
                 text.lowered.plan.images.iter().map(|image| scope.spawn(move || build(image))).collect();
             threads.into_iter().map(|thread| thread.join().expect("building a table does not panic")).collect()
@@ -342,7 +332,7 @@ impl Policy {
     /// # Errors
     /// A rule is not supported yet.
     pub fn artifact(&self) -> Result<Artifact, Failure> {
-        self.refuse_unsupported("native, xdp")?;
+        self.refuse(Machine::Compiled, "native, xdp")?;
         if let Origin::Bundle(bundle) = &self.origin {
             return Ok(bundle.artifact.clone());
         }
@@ -444,7 +434,7 @@ impl Policy {
     /// # Errors
     /// As the engine's.
     pub fn filter(&self, engine: EngineName) -> Result<Box<dyn Filter + '_>, Failure> {
-        self.refuse_unsupported(engine.name())?;
+        self.refuse_unsupported(engine)?;
         Ok(match engine {
             EngineName::Eval => Box::new(EvalFilter::new(&self.program, self.answers())),
             EngineName::Native => Box::new(self.native()?),
@@ -456,7 +446,7 @@ impl Policy {
 
 /// Whether an image is of as many tables as the slot has.
 fn answers_for(image: &Image, slot: &ir::Slot) -> bool {
-    !slot.is_fused() || image.view().labels() == (1 << slot.tables.len()) - 1
+    !slot.is_fused() || image.view().labels() == (1 << slot.tables().len()) - 1
 }
 
 fn text_of(failure: Failure) -> String {

@@ -4,7 +4,7 @@ use crate::cli::{EngineName, ReplayOptions};
 use crate::engine;
 use crate::failure::Failure;
 use crate::policy::Policy;
-use crate::report::{self, RuleCount};
+use crate::report::{self, Decided, RuleCount};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -14,7 +14,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 use weir_abi::{Action, BURST_MAX, Counter, Reason, Verdict};
 use weir_engine::capture::{CaptureBurst, CaptureReader, CaptureWriter};
-use weir_policy::ir::Program;
+use weir_policy::ir::{Program, RuleId};
 
 /// What became of a capture, as `--json` prints it.
 #[derive(Debug, Serialize)]
@@ -282,47 +282,37 @@ fn describe(replayed: &Replayed, program: &Program, counters: &[Counter], input:
     text
 }
 
-/// The reasons and rules with one outcome, the busiest first. `None`: rules without a verdict.
+/// What decided packets so, the busiest first. `None`: rules without a verdict.
 fn section(text: &mut String, title: &str, wanted: Option<Action>, program: &Program, counters: &[Counter], all: u64) {
-    let mut rows: Vec<(Reason, Counter)> = counters
-        .iter()
-        .enumerate()
-        .map(|(index, counter)| (Reason(index as u16), *counter))
-        .filter(|&(reason, counter)| counter.packets > 0 && outcome(program, reason) == wanted)
-        .collect();
+    let rule_text = |id: RuleId| {
+        let rule = program.rule(id);
+        format!("{}  {}", rule.at, report::cut(&rule.text, 72))
+    };
+    let mut rows: Vec<(String, Counter)> = match wanted {
+        Some(action) => {
+            let decided = report::decided(program, counters).into_iter().filter(|decided| decided.action == action);
+            let what = |decided: &Decided| match (decided.rule, decided.reason) {
+                (Some(rule), Reason::LIMIT) => format!("(limit) {}", rule_text(rule)),
+                (Some(rule), _) => rule_text(rule),
+                (None, reason) => format!("({})", report::reason_name(program, reason)),
+            };
+            decided.map(|decided| (what(&decided), decided.counter)).collect()
+        }
+        None => {
+            let rules = (0..).map(RuleId).zip(&counters[usize::from(Reason::RULE_BASE)..]).take(program.rules.len());
+            let going_on = rules.filter(|(id, _)| program.rule(*id).verdict().is_none());
+            going_on.map(|(id, counter)| (rule_text(id), *counter)).collect()
+        }
+    };
+    rows.retain(|(_, counter)| counter.packets > 0);
     if rows.is_empty() {
         return;
     }
-    rows.sort_by_key(|&(reason, counter)| (std::cmp::Reverse(counter.packets), reason));
+    rows.sort_by_key(|(_, counter)| std::cmp::Reverse(counter.packets));
     let _ = writeln!(text, "\n  {title}");
-    for (reason, counter) in rows {
-        let what = match reason.rule_index() {
-            Some(index) => {
-                let rule = &program.rules[usize::from(index)];
-                format!("{}  {}", rule.at, report::cut(&rule.text, 72))
-            }
-            None => format!("({})", report::reason_name(program, reason)),
-        };
+    for (what, counter) in rows {
         let (packets, share) = (report::grouped(counter.packets), report::share(counter.packets, all));
         let _ = writeln!(text, "  {packets:>13} {share:>8} {:>9}  {what}", report::bytes(counter.bytes));
-    }
-}
-
-/// What a reason leads to; `None` for a rule without a verdict.
-fn outcome(program: &Program, reason: Reason) -> Option<Action> {
-    use weir_policy::ir::Fallback;
-    let decided = |fallback: Fallback| match fallback {
-        Fallback::Decide(action) => Some(action),
-        Fallback::Rules => None,
-    };
-    match (reason.rule_index(), reason) {
-        (Some(index), _) => program.rules[usize::from(index)].verdict(),
-        (None, Reason::NO_MATCH) => Some(program.defaults.no_match),
-        (None, Reason::NOT_IP) => decided(program.defaults.not_ip),
-        (None, Reason::ARP) => decided(program.defaults.arp),
-        (None, Reason::FRAGMENT) => decided(program.defaults.fragment),
-        (None, Reason::IP_OPTIONS) => decided(program.defaults.ip_options),
-        (None, _) => Some(program.defaults.malformed),
     }
 }
 

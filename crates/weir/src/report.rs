@@ -4,8 +4,8 @@ use crate::failure::Failure;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::io::{ErrorKind, Write};
-use weir_abi::{Counter, Reason};
-use weir_policy::ir::Program;
+use weir_abi::{Action, Counter, Reason};
+use weir_policy::ir::{Fallback, Program, RuleId};
 
 /// A rule's counter in JSON.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -40,17 +40,68 @@ pub fn reason_name(program: &Program, reason: Reason) -> String {
     }
 }
 
-/// Packets by the reason of their verdict. Built-in reasons and rules with a verdict decide, and nothing else does, so the
-/// packets add up to those received.
+/// What decided packets, and how many.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Decided {
+    /// Why.
+    pub reason: Reason,
+    /// The rule that decided, or whose limit had no room.
+    pub rule: Option<RuleId>,
+    /// What became of them.
+    pub action: Action,
+    /// The packets.
+    pub counter: Counter,
+}
+
+/// Everything that decided packets. Built-in reasons, rules with a verdict and limits decide, and nothing else does, so the packets add up
+/// to those received.
+pub fn decided(program: &Program, counters: &[Counter]) -> Vec<Decided> {
+    let (builtin, rest) = counters.split_at(usize::from(Reason::RULE_BASE));
+    let (rules, ended) = rest.split_at(program.rules.len());
+    let mut decided = Vec::new();
+    for (counter, reason) in builtin.iter().zip((0..).map(Reason)) {
+        if let Some(action) = builtin_action(program, reason) {
+            decided.push(Decided { reason, rule: None, action, counter: *counter });
+        }
+    }
+    let mut went_on = rules.to_vec();
+    for ((rule, action), counter) in program.limited().into_iter().zip(ended) {
+        let matched = &mut went_on[usize::from(rule.0)];
+        matched.packets -= counter.packets;
+        matched.bytes -= counter.bytes;
+        decided.push(Decided { reason: Reason::LIMIT, rule: Some(rule), action, counter: *counter });
+    }
+    for (index, (rule, counter)) in (0..).zip(program.rules.iter().zip(went_on)) {
+        if let Some(action) = rule.verdict() {
+            decided.push(Decided { reason: Reason::rule(index), rule: Some(RuleId(index)), action, counter });
+        }
+    }
+    decided
+}
+
+/// What a built-in reason does to packets; `None` if the rules are asked, or a rule's limit says it.
+fn builtin_action(program: &Program, reason: Reason) -> Option<Action> {
+    let defaults = &program.defaults;
+    let decided = |fallback| match fallback {
+        Fallback::Decide(action) => Some(action),
+        Fallback::Rules => None,
+    };
+    match reason {
+        Reason::NO_MATCH => Some(defaults.no_match),
+        Reason::ARP => decided(defaults.arp),
+        Reason::NOT_IP => decided(defaults.not_ip),
+        Reason::FRAGMENT => decided(defaults.fragment),
+        Reason::IP_OPTIONS => decided(defaults.ip_options),
+        Reason::LIMIT => None,
+        reason => reason.builtin_name().map(|_| defaults.malformed),
+    }
+}
+
+/// Packets by the reason of their verdict.
 pub fn reason_counts(program: &Program, counters: &[Counter]) -> BTreeMap<String, u64> {
     let mut reasons = BTreeMap::new();
-    for (index, counter) in counters.iter().enumerate().filter(|(_, counter)| counter.packets > 0) {
-        let reason = Reason(index as u16);
-        let decides = match reason.rule_index() {
-            Some(rule) => program.rules[usize::from(rule)].verdict().is_some(),
-            None => true,
-        };
-        if decides {
+    for Decided { reason, counter, .. } in decided(program, counters) {
+        if counter.packets > 0 {
             *reasons.entry(reason_name(program, reason)).or_insert(0) += counter.packets;
         }
     }

@@ -1,6 +1,6 @@
 //! `weir why`: which rule decided a packet, and what each rule before it saw.
 
-use crate::cli::WhyOptions;
+use crate::cli::{EngineName, WhyOptions};
 use crate::eval;
 use crate::failure::Failure;
 use crate::policy::Policy;
@@ -13,8 +13,8 @@ use weir_policy::check::name_of;
 use weir_policy::field::{Notation, Subject};
 use weir_policy::ir::eval::explain::{Explanation, Step, explain};
 use weir_policy::ir::eval::packet::Packet;
-use weir_policy::ir::eval::{Evaluator, Saw};
-use weir_policy::ir::{Chain, FindId, Program, Test, Wanted, print};
+use weir_policy::ir::eval::{Charge, Evaluator, Saw};
+use weir_policy::ir::{Chain, FindId, LimiterKind, Program, Test, Wanted, print};
 
 /// The story of a packet, as `--json` prints it.
 #[derive(Debug, Serialize)]
@@ -44,6 +44,17 @@ pub struct Asked {
     pub matched: bool,
     /// The tests made, the failing one last.
     pub tests: Vec<Tested>,
+    /// The limits that it charged, in order.
+    pub limits: Vec<Charged>,
+}
+
+/// One limit.
+#[derive(Debug, Serialize)]
+pub struct Charged {
+    /// `@customers`, or `rate`.
+    pub limit: String,
+    /// Whether there was no room.
+    pub exceeded: bool,
 }
 
 /// One test.
@@ -64,16 +75,15 @@ pub struct Tested {
 pub fn run(options: &WhyOptions) -> Result<(), Failure> {
     let policy = Policy::load(&options.policy)?;
     policy.print_warnings();
-    policy.refuse_unsupported("eval")?;
+    policy.refuse_unsupported(EngineName::Eval)?;
     let chain = policy.chain(&options.chain)?;
     let story = find_packet(options, &policy, chain)?;
     if options.json { report::print_json(&story) } else { report::print(&describe(&story)) }
 }
 
-/// Reads up to the packet. Those before it are decided too: sampling depends on how many there were.
+/// Reads up to the packet. Those before it are decided too: sampling depends on how many there were, limits on when.
 fn find_packet(options: &WhyOptions, policy: &Policy, chain: usize) -> Result<Story, Failure> {
-    let answers = policy.answers();
-    let mut before = Evaluator::new(&policy.program, answers.clone());
+    let mut evaluator = Evaluator::new(&policy.program, policy.answers());
     let mut reader = CaptureReader::open(&options.input)?;
     let mut last = 0;
     while let Some(burst) = reader.next_burst()? {
@@ -81,11 +91,9 @@ fn find_packet(options: &WhyOptions, policy: &Policy, chain: usize) -> Result<St
             let number = burst.first_packet() + index as u64;
             let frame = eval::frame(burst.frames(), index);
             if number == options.packet {
-                let mut explanation = explain(&policy.program, answers.clone(), chain, frame);
-                explanation.verdict = before.decide(chain, frame, &mut ());
-                return Ok(tell(policy, chain, number, &explanation));
+                return Ok(tell(policy, chain, number, &explain(&mut evaluator, chain, frame)));
             }
-            before.decide(chain, frame, &mut ());
+            evaluator.decide(chain, frame, &mut ());
             last = number;
         }
     }
@@ -111,7 +119,21 @@ fn asked(policy: &Policy, chain: &Chain, step: &Step) -> Asked {
         saw: saw_text(policy, chain, test, *saw, *held),
         held: *held,
     });
-    Asked { at: rule.at.clone(), rule: rule.text.clone(), matched: step.matched, tests: tests.collect() }
+    let limits = step.charged.iter().map(|(limiter, _, outcome)| {
+        let limiter = policy.program.limiter(*limiter);
+        let limit = match limiter.kind {
+            LimiterKind::Rate(_) => limiter.name.clone(),
+            LimiterKind::Prefixes { .. } | LimiterKind::Labels => format!("@{}", limiter.name),
+        };
+        Charged { limit, exceeded: *outcome == Charge::Exceeded }
+    });
+    Asked {
+        at: rule.at.clone(),
+        rule: rule.text.clone(),
+        matched: step.matched,
+        tests: tests.collect(),
+        limits: limits.collect(),
+    }
 }
 
 /// `ip saddr in @bad`, `meta fragment in later`.
@@ -148,7 +170,7 @@ fn question<'a>(program: &'a Program, chain: &Chain, find: FindId, wanted: &Want
         Wanted::Table(index) => usize::from(*index),
         Wanted::Any | Wanted::Labels(_) => 0,
     };
-    (find.key.name(), &program.slot(find.slot).tables[index])
+    (find.key.name(), &program.slot(find.slot).tables()[index])
 }
 
 /// What the packet had.
@@ -213,12 +235,17 @@ fn describe(story: &Story) -> String {
         let outcome = if asked.matched { "matched" } else { "no match" };
         text += &format!("  {}  {}\n    {outcome}", asked.at, asked.rule);
         // What held needs no words, except for the rule that matched; that a header is there goes without saying.
-        let told: Vec<String> = asked
+        let mut told: Vec<String> = asked
             .tests
             .iter()
             .filter(|tested| if asked.matched { tested.saw != "present" } else { !tested.held })
             .map(|tested| format!("{}: {}", tested.test, tested.saw))
             .collect();
+        told.extend(
+            asked.limits.iter().map(|charged| {
+                format!("limit {}: {}", charged.limit, if charged.exceeded { "exceeded" } else { "room" })
+            }),
+        );
         text += &if told.is_empty() { "\n".to_owned() } else { format!(" ({})\n", told.join("; ")) };
     }
     if !story.rules.is_empty() {

@@ -75,13 +75,15 @@ pub struct Packet {
     pub bytes: Vec<u8>,
     /// Bytes that it had on the wire, never fewer than were captured.
     pub wire: u32,
+    /// When it came, ns.
+    pub time_ns: u64,
 }
 
 impl Packet {
-    /// A packet captured whole.
+    /// A packet captured whole, at time 0.
     pub fn new(link: Link, bytes: Vec<u8>) -> Self {
         let wire = u32::try_from(bytes.len()).expect("a packet is smaller than 4 GiB");
-        Packet { link, bytes, wire }
+        Packet { link, bytes, wire, time_ns: 0 }
     }
 }
 
@@ -90,7 +92,11 @@ impl std::fmt::Display for Packet {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("raw ")?;
         self.bytes.iter().try_for_each(|byte| write!(f, "{byte:02x}"))?;
-        write!(f, " / link={} wire={}", self.link.name(), self.wire)
+        write!(f, " / link={} wire={}", self.link.name(), self.wire)?;
+        match self.time_ns {
+            0 => Ok(()),
+            time => write!(f, " at={}.{:09}", time / 1_000_000_000, time % 1_000_000_000),
+        }
     }
 }
 

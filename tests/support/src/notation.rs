@@ -27,7 +27,7 @@
 //! | `payload N` | N bytes counting up; `fill` for one value |
 //! | `raw HEX` | these bytes |
 //! | `pad N` | N zeros that no length counts; last |
-//! | `cut=N wire=N link=L` | capture only N bytes; length on the wire; link layer of a `raw` packet; last |
+//! | `cut=N wire=N link=L at=S` | capture only N bytes; length on the wire; link layer of a `raw` packet; seconds; last |
 //!
 //! Numbers are decimal or `0x`; `off` is in bytes; `options`, `data` and `icv` are hexadecimal and padded to their unit.
 //! Lengths, checksums and next protocols are what they should be unless given. `#` starts a comment.
@@ -206,10 +206,25 @@ fn apply_capture(packet: &mut Packet, segment: &str) -> Result<(), String> {
     if let Some(wire) = args.number::<u32>("wire")? {
         packet.wire = wire;
     }
+    if let Some(seconds) = args.value("at")? {
+        let time_ns = nanoseconds(seconds);
+        packet.time_ns = time_ns.ok_or_else(|| format!("capture: at={seconds} is no time such as 1.25"))?;
+    }
     if (packet.wire as usize) < packet.bytes.len() {
         return Err(format!("capture: wire={} is less than the {} bytes captured", packet.wire, packet.bytes.len()));
     }
     args.finish()
+}
+
+/// `1.25` in nanoseconds; at most nine digits after the point.
+fn nanoseconds(seconds: &str) -> Option<u64> {
+    let (whole, fraction) = seconds.split_once('.').unwrap_or((seconds, ""));
+    let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+    if !digits(whole) || !digits(fraction) || fraction.len() > 9 {
+        return None;
+    }
+    let fraction: u64 = format!("{fraction:0<9}").parse().ok()?;
+    whole.parse::<u64>().ok()?.checked_mul(1_000_000_000)?.checked_add(fraction)
 }
 
 #[cfg(test)]
@@ -291,6 +306,7 @@ mod tests {
         assert_eq!((packet.bytes.len(), packet.wire), (20, 200));
         let padded = bytes("eth / ip / udp / pad 18");
         assert_eq!((padded.len(), padded[17]), (60, 28), "padding is not counted");
+        assert_eq!(super::packet("ip / at=2.0105").map(|packet| packet.time_ns), Ok(2_010_500_000));
     }
 
     #[test]
@@ -307,7 +323,9 @@ mod tests {
 
     #[test]
     fn a_printed_packet_reads_as_itself() {
-        for line in ["sll / ip / tcp / cut=30", "ip6 / udp / payload 3", "raw", "eth / arp / wire=1000"] {
+        for line in
+            ["sll / ip / tcp / cut=30", "ip / at=1.000000007", "ip6 / udp / payload 3", "raw", "eth / arp / wire=1000"]
+        {
             let packet = packet(line).expect("it reads");
             assert_eq!(super::packet(&packet.to_string()), Ok(packet), "{line}");
         }
@@ -327,6 +345,7 @@ mod tests {
         assert_eq!(error("ip / / tcp"), "line 1: a layer is empty");
         assert_eq!(error("ip ttl"), "line 1: ip: ttl needs a value, ttl=...");
         assert_eq!(error("raw 0"), "line 1: raw: 0 is not hexadecimal");
+        assert_eq!(error("ip / at=.5s"), "line 1: capture: at=.5s is no time such as 1.25");
         assert_eq!(error("ip / wire=5"), "line 1: capture: wire=5 is less than the 20 bytes captured");
         assert_eq!(error("vlan id=4096"), "line 1: vlan: id=4096 is not below 4096");
         assert_eq!(error("payload 99999999999"), "line 1: payload needs a number of bytes up to 65536");

@@ -1,7 +1,7 @@
 //! Names first: what the policy declares, once each, and the parts that are not rules.
 
 use super::define::Definition;
-use super::{Checker, Declared, POSTURES_MAX, TABLES_MAX, Tables, nearest};
+use super::{Checker, Declared, POSTURES_MAX, Scope, TABLES_MAX, nearest};
 use crate::checked::{Defaults, Fallback, LimitsId, OnExit, Posture, Rule, TableId};
 use crate::diag::Diagnostic;
 use crate::source::{FileId, SourceMap, Span};
@@ -134,7 +134,7 @@ impl<'a> Checker<'a> {
     }
 
     /// The base policy and the named postures, with their rules.
-    pub(super) fn postures(&mut self, sources: &SourceMap, tables: &Tables) -> Vec<Posture> {
+    pub(super) fn postures(&mut self, sources: &SourceMap, scope: Scope) -> Vec<Posture> {
         let end = u32::try_from(sources.file(FileId(0)).text.len()).expect("texts are bounded by TEXT_BYTES_MAX");
         let whole = Span { file: FileId(0), start: 0, end };
         let items = self.items.clone();
@@ -142,7 +142,7 @@ impl<'a> Checker<'a> {
             Item::Direction(direction) => Some(direction),
             _ => None,
         });
-        let mut postures = vec![self.posture(None, whole, &base.collect::<Vec<_>>(), tables)];
+        let mut postures = vec![self.posture(None, whole, &base.collect::<Vec<_>>(), scope)];
         let mut names: HashMap<&str, Span> = HashMap::new();
         for item in &items {
             let Item::Posture(posture) = item else { continue };
@@ -156,17 +156,17 @@ impl<'a> Checker<'a> {
             }
             names.entry(&posture.name.text).or_insert(posture.name.span);
             let directions: Vec<&'a Direction> = posture.directions.iter().collect();
-            postures.push(self.posture(Some(posture.name.text.clone()), posture.name.span, &directions, tables));
+            postures.push(self.posture(Some(posture.name.text.clone()), posture.name.span, &directions, scope));
         }
         postures
     }
 
-    fn posture(&mut self, name: Option<String>, span: Span, directions: &[&'a Direction], tables: &Tables) -> Posture {
+    fn posture(&mut self, name: Option<String>, span: Span, directions: &[&'a Direction], scope: Scope) -> Posture {
         let mut posture = Posture { name, span, upstream: None, downstream: None };
         let mut keywords: HashMap<Way, Span> = HashMap::new();
         let mut count = 0;
         for direction in directions {
-            let rules = self.direction(direction, tables, &mut count);
+            let rules = self.direction(direction, scope, &mut count);
             if let Some(first) = keywords.insert(direction.way, direction.keyword) {
                 let message = format!("`{}` is written twice", direction.way.name());
                 self.report(
@@ -183,7 +183,7 @@ impl<'a> Checker<'a> {
         posture
     }
 
-    fn direction(&mut self, direction: &'a Direction, tables: &Tables, count: &mut usize) -> Vec<Rule> {
+    fn direction(&mut self, direction: &'a Direction, scope: Scope, count: &mut usize) -> Vec<Rule> {
         let mut rules = Vec::new();
         for rule in &direction.rules {
             *count += 1;
@@ -194,7 +194,7 @@ impl<'a> Checker<'a> {
                 );
                 break;
             }
-            let rule = self.rule(rule, tables);
+            let rule = self.rule(rule, scope);
             assert!(rule.is_some() || self.has_errors(), "compiler bug: a rule is left out without an error");
             rules.extend(rule);
         }

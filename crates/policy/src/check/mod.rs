@@ -6,6 +6,7 @@
 mod constants;
 mod declare;
 mod define;
+mod limits;
 mod nearest;
 mod overlap;
 mod reach;
@@ -19,18 +20,20 @@ mod value;
 pub use constants::name_of;
 pub(crate) use nearest::nearest;
 pub(crate) use rule::unknown_header;
-pub use sources::{ListSource, Members, TableSource};
+pub use sources::{LimitKey, LimitMembers, LimitsSource, ListSource, Members, TableSource};
 
 use crate::catalog::Catalog;
 use crate::checked::{Checked, LabelId, Limits, LimitsId, Table, TableId};
 use crate::diag::{Diagnostic, Severity};
 use crate::source::{SourceMap, Span};
 use crate::syntax::Parsed;
-use crate::syntax::tree::{self, Item};
+use crate::syntax::tree::Item;
 use std::collections::{HashMap, HashSet};
 
 /// Tables, and lists of limits, of a policy.
 pub const TABLES_MAX: usize = 1024;
+/// Limit statements that have buckets of their own: those of different postures share them.
+pub const LIMITERS_MAX: usize = 1024;
 /// Named postures of a policy.
 pub const POSTURES_MAX: usize = 64;
 /// Matches of one rule.
@@ -57,10 +60,11 @@ pub fn check(parsed: &Parsed, sources: &SourceMap, catalog: &dyn Catalog) -> Res
     let mut checker = Checker::new(parsed);
     checker.declare_names();
     let tables = checker.tables(catalog);
-    let limits = checker.limits();
+    let limits = checker.limits(catalog, &tables);
     let defaults = checker.defaults();
     let on_exit = checker.on_exit();
-    let postures = checker.postures(sources, &tables);
+    let postures = checker.postures(sources, Scope { tables: &tables, limits: &limits });
+    checker.bound_limiters(&postures);
     if !checker.has_errors() {
         checker.warn_of_unused();
         let keyword = checker.items.iter().find_map(|item| match item {
@@ -190,24 +194,6 @@ impl<'a> Checker<'a> {
         })
     }
 
-    fn limits(&mut self) -> Vec<Limits> {
-        let mut limits = Vec::new();
-        for item in self.items.clone() {
-            let Item::Limits(tree::Limits { name, files, .. }) = item else { continue };
-            if self.limits.get(name.text.as_str()).is_none_or(|declared| declared.span != name.span) {
-                continue;
-            }
-            if files.is_empty() && !self.parsed.has_errors() {
-                self.report(
-                    Diagnostic::error("E0311", name.span, format!("the limits `{}` have no file", name.text))
-                        .help("write `file \"limits.csv\"`; its lines are prefix,packets per second[,burst]"),
-                );
-            }
-            limits.push(Limits { name: name.text.clone(), span: name.span });
-        }
-        limits
-    }
-
     fn warn_of_unused(&mut self) {
         let unused = |span: Span, code, what: String| {
             Diagnostic::warning(code, span, format!("{what} is never used")).help("refer to it in a rule, or remove it")
@@ -227,5 +213,9 @@ impl<'a> Checker<'a> {
     }
 }
 
-/// The tables as the rules see them.
-type Tables = [Table];
+/// What rules can refer to.
+#[derive(Clone, Copy)]
+struct Scope<'s> {
+    tables: &'s [Table],
+    limits: &'s [Limits],
+}

@@ -2,9 +2,9 @@
 
 use super::Checker;
 use super::shadow::Decisions;
-use crate::checked::{Effect, Match, Posture, Rule};
+use crate::checked::{Effect, Exceed, Match, Posture, Rule};
 use crate::diag::Diagnostic;
-use crate::field::Guard;
+use crate::field::{Field, Guard, Subject};
 use crate::source::Span;
 use crate::syntax::tree::{Direction, Way};
 
@@ -22,6 +22,7 @@ fn decides_all(rule: &Rule) -> bool {
 impl Checker<'_> {
     /// Warns of the rules of a direction that are never reached, and of a direction that does not decide.
     pub(super) fn warn_of_reach(&mut self, direction: &Direction, rules: &[Rule]) {
+        self.warn_of_unmarked(rules);
         let mut decisions = Decisions::default();
         for (i, rule) in rules.iter().enumerate() {
             if decides_all(rule) {
@@ -48,6 +49,28 @@ impl Checker<'_> {
                 None => warning.label("all packets are accepted"),
             };
             self.warn(warning.help("end it with `accept` or `drop`, or say `defaults { no-match accept }`"));
+        }
+    }
+
+    /// Warns of rules that ask for a mark before anything marks.
+    fn warn_of_unmarked(&mut self, rules: &[Rule]) {
+        let asks =
+            |condition: &Match| matches!(condition, Match::Value { subject: Subject::Field(Field::MetaExceeded), .. });
+        let marks = |effect: &Effect| matches!(effect, Effect::Limit { exceed: Exceed::Mark, .. });
+        for rule in rules {
+            if rule.matches.iter().any(asks) {
+                self.warn(
+                    Diagnostic::warning(
+                        "W0413",
+                        rule.span,
+                        "this rule asks `meta exceeded`, and nothing before it marks",
+                    )
+                    .help("a limit marks if it says so: `limit rate 20kpps exceed mark`"),
+                );
+            }
+            if rule.effects.iter().any(marks) {
+                return;
+            }
         }
     }
 

@@ -3,10 +3,10 @@
 use super::constants::a_noun;
 use super::value::{Domain, Range};
 use super::{
-    Check, Checker, MATCHES_MAX, Reported, SET_RANGES_MAX, STATEMENTS_MAX, Tables, WIDE_SET_RANGES_MAX, nearest,
+    Check, Checker, MATCHES_MAX, Reported, SET_RANGES_MAX, STATEMENTS_MAX, Scope, WIDE_SET_RANGES_MAX, nearest,
 };
 use crate::catalog::Family;
-use crate::checked::{Effect, LabelId, Match, Rule, Table, TableId, TableKind, ValueSet};
+use crate::checked::{Effect, LabelId, LimitBy, Match, Rule, Table, TableId, TableKind, ValueSet};
 use crate::diag::Diagnostic;
 use crate::field::{Field, Guard, Notation, Raw, RawBase, Subject};
 use crate::source::Span;
@@ -15,17 +15,25 @@ use crate::syntax::tree::{self, Atom, Name, Operator, Statement, Value, Values};
 
 impl<'a> Checker<'a> {
     /// A rule, or `None` if anything is wrong with it.
-    pub(super) fn rule(&mut self, rule: &'a tree::Rule, tables: &Tables) -> Option<Rule> {
+    pub(super) fn rule(&mut self, rule: &'a tree::Rule, scope: Scope) -> Option<Rule> {
         if rule.matches.len() > MATCHES_MAX || rule.statements.len() > STATEMENTS_MAX {
             let message = format!("a rule has at most {MATCHES_MAX} matches and {STATEMENTS_MAX} statements");
             self.report(Diagnostic::error("E0314", rule.span, message));
             return None;
         }
-        let matches: Vec<_> = rule.matches.iter().map(|m| self.condition(m, tables)).collect();
-        let effects: Vec<_> = rule.statements.iter().map(|statement| self.statement(statement)).collect();
-        let matches = matches.into_iter().collect::<Check<Vec<_>>>().ok()?;
+        let matches: Vec<_> = rule.matches.iter().map(|m| self.condition(m, scope.tables)).collect();
+        let effects: Vec<_> = rule.statements.iter().map(|statement| self.statement(statement, scope)).collect();
+        let mut matches = matches.into_iter().collect::<Check<Vec<_>>>().ok()?;
         let effects = effects.into_iter().collect::<Check<Vec<_>>>().ok()?;
-        self.warn_of_contradiction(rule, &matches);
+        let mut spans: Vec<Span> = rule.matches.iter().map(tree::Match::span).collect();
+        // As a match on an address, the limit of one implies its header.
+        for (effect, statement) in effects.iter().zip(&rule.statements) {
+            if let Effect::Limit { by: LimitBy::List { key, .. }, .. } = effect {
+                matches.push(Match::Guard(key.guard()));
+                spans.push(statement.span());
+            }
+        }
+        self.warn_of_contradiction(rule.span, &matches, &spans);
         if effects.is_empty() {
             self.warn(
                 Diagnostic::warning("W0411", rule.span, "this rule decides nothing")
@@ -35,7 +43,7 @@ impl<'a> Checker<'a> {
         Some(Rule { span: rule.span, matches, effects })
     }
 
-    fn condition(&mut self, condition: &'a tree::Match, tables: &Tables) -> Check<Match> {
+    fn condition(&mut self, condition: &'a tree::Match, tables: &[Table]) -> Check<Match> {
         match condition {
             tree::Match::Guard(name) => Ok(Match::Guard(match name.text.as_str() {
                 "tcp" => Guard::Tcp,
@@ -55,7 +63,7 @@ impl<'a> Checker<'a> {
     }
 
     /// What a match looks at, and how messages call it.
-    fn subject(&mut self, subject: &tree::Subject) -> Check<(Subject, String)> {
+    pub(super) fn subject(&mut self, subject: &tree::Subject) -> Check<(Subject, String)> {
         match subject {
             tree::Subject::Named { layer, field } => {
                 let name = format!("{} {}", layer.text, field.text);
@@ -271,7 +279,7 @@ impl<'a> Checker<'a> {
         name: &Name,
         labels: Option<&[Atom]>,
         negated: bool,
-        tables: &Tables,
+        tables: &[Table],
     ) -> Check<Match> {
         let span = subject.span();
         let subject = self.subject(subject);
@@ -288,26 +296,24 @@ impl<'a> Checker<'a> {
         let id = declared.what;
         let table = &tables[usize::from(id.0)];
         let key = self.address_field(subject?, span, "looked up in a table")?;
-        let family = family(key);
-        if family != table.family {
-            let (is, holds) = match family {
-                Family::Ipv4 => ("an IPv4", "IPv6"),
-                Family::Ipv6 => ("an IPv6", "IPv4"),
-            };
-            let message =
-                format!("`{}` is {is} field, and the table `{}` holds {holds} prefixes", key.name(), table.name);
-            let other = other_family(key);
-            return Err(self.report(
-                Diagnostic::error("E0303", span.to(name.span), message)
-                    .note(table.span, "declared here")
-                    .help(format!("write `{} @{}`, or declare a table of the other family", other, table.name)),
-            ));
-        }
+        self.same_family(key, table, span.to(name.span), &format!("@{}", table.name))?;
         let labels = match labels {
             Some(labels) => Some(self.labels(labels, table, id)?),
             None => None,
         };
         Ok(Match::Table { key, table: id, labels, negated })
+    }
+
+    /// Refuses a table that holds no addresses like the key. `asked` is what follows the key.
+    pub(super) fn same_family(&mut self, key: Field, table: &Table, span: Span, asked: &str) -> Check<()> {
+        let (is, holds) = match key.family() {
+            family if family == table.family => return Ok(()),
+            Family::Ipv4 => ("an IPv4", "IPv6"),
+            Family::Ipv6 => ("an IPv6", "IPv4"),
+        };
+        let message = format!("`{}` is {is} field, and the table `{}` holds {holds} prefixes", key.name(), table.name);
+        let help = format!("write `{} {asked}`, or declare a table of the other family", other_family(key));
+        Err(self.report(Diagnostic::error("E0303", span, message).note(table.span, "declared here").help(help)))
     }
 
     fn labels(&mut self, written: &[Atom], table: &Table, id: TableId) -> Check<Vec<LabelId>> {
@@ -349,7 +355,7 @@ impl<'a> Checker<'a> {
         if failed { Err(Reported) } else { Ok(labels) }
     }
 
-    fn address_field(&mut self, (subject, name): (Subject, String), span: Span, what: &str) -> Check<Field> {
+    pub(super) fn address_field(&mut self, (subject, name): (Subject, String), span: Span, what: &str) -> Check<Field> {
         match subject {
             Subject::Field(field) if matches!(field.notation(), Notation::Ipv4Address | Notation::Ipv6Address) => {
                 Ok(field)
@@ -368,25 +374,19 @@ impl<'a> Checker<'a> {
         }
     }
 
-    fn statement(&mut self, statement: &Statement) -> Check<Effect> {
+    fn statement(&mut self, statement: &Statement, scope: Scope) -> Check<Effect> {
         match statement {
             Statement::Counter(_) => Ok(Effect::Counter),
             Statement::Track(_) => Ok(Effect::Track),
             Statement::Verdict(action, _) => Ok(Effect::Verdict(*action)),
             Statement::Sample { copies, packets } => self.sample(copies, packets),
-            Statement::Limit { subject, limits } => {
-                let span = subject.span();
-                let subject = self.subject(subject);
-                let Some(declared) = self.limits.get_mut(limits.text.as_str()) else {
-                    let known: Vec<&str> = self.limits.keys().copied().collect();
-                    let message = format!("there is no list of limits `{}`", limits.text);
-                    let help = format!("declare it: `limits {} {{ file \"limits.csv\" }}`", limits.text);
-                    let diagnostic = Diagnostic::error("E0202", limits.span, message).help(help);
-                    return Err(self.unknown(diagnostic, &limits.text, "@", known.into_iter()));
-                };
-                declared.used = true;
-                let limits = declared.what;
-                Ok(Effect::Limit { key: self.address_field(subject?, span, "limited")?, limits })
+            Statement::Limit { subject, limits, exceed, span } => {
+                let by = self.limit_by_list(subject, limits, *span, scope)?;
+                Ok(Effect::Limit { by, exceed: exceed.unwrap_or_default() })
+            }
+            Statement::LimitRate { limit, exceed, .. } => {
+                let by = LimitBy::Rate(self.limit(limit)?);
+                Ok(Effect::Limit { by, exceed: exceed.unwrap_or_default() })
             }
         }
     }
@@ -437,15 +437,8 @@ fn ordered(operator: Operator, value: u128, max: u128) -> ValueSet {
     ValueSet::new(range)
 }
 
-fn family(key: Field) -> Family {
-    match key.notation() {
-        Notation::Ipv4Address => Family::Ipv4,
-        _ => Family::Ipv6,
-    }
-}
-
 fn other_family(key: Field) -> String {
-    match family(key) {
+    match key.family() {
         Family::Ipv4 => key.name().replacen("ip ", "ip6 ", 1),
         Family::Ipv6 => key.name().replacen("ip6 ", "ip ", 1),
     }

@@ -4,7 +4,7 @@ use super::Checker;
 use crate::checked::{Match, ValueSet};
 use crate::diag::Diagnostic;
 use crate::field::{Field, Guard, Subject};
-use crate::syntax::tree;
+use crate::source::Span;
 
 /// Inclusive ranges, sorted, disjoint.
 pub(super) type Ranges = Vec<(u128, u128)>;
@@ -147,8 +147,8 @@ fn next_submask(start: u128, mask: u128) -> Option<u128> {
 }
 
 impl Checker<'_> {
-    /// Warns of a rule whose matches cannot all hold.
-    pub(super) fn warn_of_contradiction(&mut self, rule: &tree::Rule, matches: &[Match]) {
+    /// Warns of a rule whose matches, each written at its place of `spans`, cannot all hold.
+    pub(super) fn warn_of_contradiction(&mut self, rule: Span, matches: &[Match], spans: &[Span]) {
         let all: Vec<&Match> = matches.iter().collect();
         if domains(&all).is_some() {
             return;
@@ -156,17 +156,17 @@ impl Checker<'_> {
         let warning = |span| Diagnostic::warning("W0401", span, "this rule can never match");
         let alone = (0..matches.len()).find(|&i| domains(&all[i..=i]).is_none());
         if let Some(i) = alone {
-            self.warn(warning(rule.matches[i].span()).label("no packet is like this"));
+            self.warn(warning(spans[i]).label("no packet is like this"));
             return;
         }
         let pairs = (0..matches.len()).flat_map(|j| (0..j).map(move |i| (i, j)));
         let pair = pairs.into_iter().find(|&(i, j)| domains(&[&matches[i], &matches[j]]).is_none());
         self.warn(match pair {
-            Some((i, j)) => warning(rule.matches[j].span())
+            Some((i, j)) => warning(spans[j])
                 .label("no packet is like this")
-                .note(rule.matches[i].span(), "and like this")
+                .note(spans[i], "and like this")
                 .help("all matches of a rule must hold; for either of them write two rules"),
-            None => warning(rule.span)
+            None => warning(rule)
                 .label("these matches exclude each other")
                 .help("all matches of a rule must hold; for either of them write two rules"),
         });

@@ -49,6 +49,8 @@ impl Decisions {
                     rules.push((labels.clone(), rule.span));
                 }
             }
+            // A limit in between may change the answer.
+            Match::Value { subject: Subject::Field(Field::MetaExceeded), .. } => {}
             Match::Value { subject, .. } => {
                 // Wide fields under a mask are not in the domains: nothing is remembered of them.
                 let Some(domains) = domains(&[condition]) else { return };

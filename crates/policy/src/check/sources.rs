@@ -5,8 +5,9 @@ use super::table::table_type;
 use crate::catalog::Family;
 use crate::checked::TableKind;
 use crate::source::{SourceMap, Span};
-use crate::syntax::tree::{Item, ListFile, TableSetting};
+use crate::syntax::tree::{Item, LimitsSetting, ListFile, TableSetting};
 use crate::syntax::{Parsed, resolve};
+use weir_abi::Limit;
 
 /// A table as declared.
 #[derive(Clone, Debug)]
@@ -47,6 +48,48 @@ impl Members {
         let is_prefix = host & host.wrapping_add(1) == 0 && self.first & host == 0;
         is_prefix.then(|| family.bits() - u8::try_from(128 - host.leading_zeros()).expect("at most 128"))
     }
+}
+
+/// A list of limits as declared.
+#[derive(Clone, Debug)]
+pub struct LimitsSource {
+    /// Its name.
+    pub name: String,
+    /// Whether labels have the limits, not prefixes.
+    pub of_labels: bool,
+    /// The elements in the policy.
+    pub members: Vec<LimitMembers>,
+    /// Its list files.
+    pub files: Vec<ListSource>,
+}
+
+/// A limit in the policy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LimitMembers {
+    /// Whose.
+    pub key: LimitKey,
+    /// The limit.
+    pub limit: Limit,
+    /// Where it is written.
+    pub span: Span,
+    /// The same as `edge.weir:12`.
+    pub place: String,
+}
+
+/// Who has a limit.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum LimitKey {
+    /// A prefix.
+    Prefix {
+        /// Its family.
+        family: Family,
+        /// Its first address, the low bits of the number.
+        first: u128,
+        /// Its length.
+        length: u8,
+    },
+    /// A label of a table.
+    Label(String),
 }
 
 /// A list file.
@@ -99,17 +142,31 @@ impl Parsed {
         tables
     }
 
-    /// The lists of limits to load: name and files.
-    pub fn limits(&self, sources: &SourceMap) -> Vec<(String, Vec<ListSource>)> {
-        let limits = self.items().into_iter().filter_map(|item| match item {
-            Item::Limits(limits) => Some(limits),
-            _ => None,
-        });
-        limits
-            .map(|limits| {
-                (limits.name.text.clone(), limits.files.iter().map(|file| list_source(file, sources)).collect())
-            })
-            .collect()
+    /// The lists of limits to load, each name once. What is wrong is left out; [`super::check`] reports it.
+    pub fn limits(&self, sources: &SourceMap) -> Vec<LimitsSource> {
+        let mut checker = Checker::new(self);
+        checker.declare_names();
+        let mut lists: Vec<LimitsSource> = Vec::new();
+        for item in checker.items.clone() {
+            let Item::Limits(limits) = item else { continue };
+            if checker.limits.get(limits.name.text.as_str()).is_none_or(|d| d.span != limits.name.span) {
+                continue;
+            }
+            let members = checker.limit_members(limits);
+            let files = limits.settings.iter().filter_map(|setting| match setting {
+                LimitsSetting::File(file) => Some(list_source(file, sources)),
+                _ => None,
+            });
+            let of_labels = limits.settings.iter().any(|setting| matches!(setting, LimitsSetting::Table(_)));
+            let members = members.into_iter().map(|member| LimitMembers { place: sources.cite(member.span), ..member });
+            lists.push(LimitsSource {
+                name: limits.name.text.clone(),
+                of_labels,
+                members: members.collect(),
+                files: files.collect(),
+            });
+        }
+        lists
     }
 }
 

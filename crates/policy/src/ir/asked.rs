@@ -47,7 +47,7 @@ impl<'p> Walk<'p, '_> {
             Wanted::Table(index) => usize::from(*index),
             Wanted::Any | Wanted::Labels(_) => 0,
         };
-        slot.tables.get(index).map(String::as_str)
+        slot.tables().get(index).map(String::as_str)
     }
 }
 

@@ -1,9 +1,12 @@
 //! Checked -> IR: rules become nested tests, guards become explicit, each question to a table gets a number.
 
-use super::{Chain, Direction, Effect, Find, FindId, Node, Program, Rule, RuleId, Slot, SlotId, Test, Wanted};
-use crate::checked::{self, Checked, Match};
-use crate::pass::choose_layouts::{self, CostModel, Plan, Planned};
+use super::{Chain, Direction, Effect, Find, FindId, Holds, Limiter, LimiterId, LimiterKind, Log, Node, Program, Rule};
+use super::{RuleId, Slot, SlotId, Test, Wanted};
+use crate::catalog::Family;
+use crate::checked::{self, Checked, Exceed, LimitBy, LimitsId, LimitsOf, Match};
+use crate::pass::choose_layouts::{self, CostModel, Plan, Planned, Planning};
 use crate::source::{SourceMap, Span};
+use std::collections::HashMap;
 
 /// The third stage: a program as written, one top node a rule, and where each rule stands in the text.
 #[derive(Clone, Debug)]
@@ -19,17 +22,12 @@ pub struct Lowered {
 /// Lowers a checked policy. It cannot fail: what has no meaning was rejected by `check`.
 pub fn lower(policy: &Checked, sources: &SourceMap, model: &CostModel) -> Lowered {
     let plan = choose_layouts::plan(policy, model);
-    let table = |id: &checked::TableId| &policy.tables[usize::from(id.0)];
-    let slots = plan.images.iter().map(|Planned { tables, layout, .. }| Slot {
-        tables: tables.iter().map(|id| table(id).name.clone()).collect(),
-        family: table(&tables[0]).family,
-        layout: *layout,
-    });
     let mut program = Program {
         name: policy.name.clone(),
         defaults: policy.defaults,
         on_exit: policy.on_exit,
-        slots: slots.collect(),
+        slots: plan.images.iter().map(|planned| slot(policy, planned)).collect(),
+        limiters: Vec::new(),
         rules: Vec::new(),
         chains: Vec::new(),
     };
@@ -39,7 +37,9 @@ pub fn lower(policy: &Checked, sources: &SourceMap, model: &CostModel) -> Lowere
             let chain = match rules_of(posture, direction) {
                 Some(rules) => {
                     let (program, spans) = (&mut program, &mut spans);
-                    let mut chain = Lowering { policy, plan: &plan, sources, program, spans, finds: vec![] };
+                    let (finds, ordinals) = (vec![], HashMap::new());
+                    let plan = &plan;
+                    let mut chain = Lowering { policy, plan, sources, program, spans, direction, finds, ordinals };
                     let body = rules.iter().map(|rule| chain.rule(rule)).collect();
                     Chain { posture: None, direction, finds: chain.finds, staged: vec![], body }
                 }
@@ -53,6 +53,17 @@ pub fn lower(policy: &Checked, sources: &SourceMap, model: &CostModel) -> Lowere
         }
     }
     Lowered { program, plan, spans }
+}
+
+fn slot(policy: &Checked, planned: &Planned) -> Slot {
+    let table = |id: &checked::TableId| &policy.tables[usize::from(id.0)];
+    let (holds, family) = match &planned.holds {
+        Planning::Tables(tables) => {
+            (Holds::Tables(tables.iter().map(|id| table(id).name.clone()).collect()), table(&tables[0]).family)
+        }
+        Planning::Limits(list, family) => (Holds::Limits(policy.limits[usize::from(list.0)].name.clone()), *family),
+    };
+    Slot { holds, family, layout: planned.layout }
 }
 
 fn rules_of(posture: &checked::Posture, direction: Direction) -> Option<&Vec<checked::Rule>> {
@@ -69,19 +80,25 @@ struct Lowering<'a> {
     sources: &'a SourceMap,
     program: &'a mut Program,
     spans: &'a mut Vec<Span>,
+    direction: Direction,
     finds: Vec<Find>,
+    /// Limit statements so far of each list and family, and of `limit rate`.
+    ordinals: HashMap<Option<(LimitsId, Family)>, u16>,
 }
 
 impl Lowering<'_> {
     fn rule(&mut self, rule: &checked::Rule) -> Node {
         let id = RuleId(u16::try_from(self.program.rules.len()).expect("check bounds the number of rules"));
-        self.program.rules.push(Rule {
-            at: self.sources.cite(rule.span),
-            text: one_line(self.sources.text(rule.span)),
-            effects: rule.effects.iter().filter_map(|effect| self.effect(effect)).collect(),
-        });
+        let mut steps: Vec<Step> = rule.matches.iter().flat_map(|m| self.steps(m)).collect();
+        let effects: Vec<Effect> = rule.effects.iter().filter_map(|effect| self.effect(effect)).collect();
+        // The guards of the keys stand among the matches.
+        steps.extend(effects.iter().filter_map(|effect| match effect {
+            Effect::Limit { find, .. } => find.map(Step::Find),
+            _ => None,
+        }));
+        let (at, text) = (self.sources.cite(rule.span), one_line(self.sources.text(rule.span)));
+        self.program.rules.push(Rule { at, text, effects });
         self.spans.push(rule.span);
-        let steps: Vec<Step> = rule.matches.iter().flat_map(|m| self.steps(m)).collect();
         let mut body = vec![Node::Rule(id)];
         for step in steps.into_iter().rev() {
             match step {
@@ -92,16 +109,47 @@ impl Lowering<'_> {
         body.remove(0)
     }
 
-    fn effect(&self, effect: &checked::Effect) -> Option<Effect> {
+    fn effect(&mut self, effect: &checked::Effect) -> Option<Effect> {
         Some(match effect {
             checked::Effect::Counter => return None,
             checked::Effect::Sample { one_in } => Effect::Sample { one_in: *one_in },
-            checked::Effect::Limit { key, limits } => {
-                Effect::Limit { key: *key, limits: self.policy.limits[usize::from(limits.0)].name.clone() }
-            }
+            checked::Effect::Limit { by, exceed } => self.limit(by, *exceed),
             checked::Effect::Track => Effect::Track,
             checked::Effect::Verdict(action) => Effect::Verdict(*action),
         })
+    }
+
+    fn limit(&mut self, by: &LimitBy, exceed: Exceed) -> Effect {
+        let (owner, find, name, kind, log) = match *by {
+            LimitBy::Rate(limit) => (None, None, "rate".to_owned(), LimiterKind::Rate(limit), Log::Off),
+            LimitBy::List { key, limits } => {
+                let (list, family) = (&self.policy.limits[usize::from(limits.0)], key.family());
+                let (slot, kind) = match list.of {
+                    LimitsOf::Prefixes { nested } => {
+                        (self.plan.limits(limits, family), LimiterKind::Prefixes { family, nested })
+                    }
+                    LimitsOf::Labels(table) => (self.plan.place(table).0, LimiterKind::Labels),
+                };
+                let find = self.find(Find { slot: SlotId(slot as u16), key });
+                (Some((limits, family)), Some(find), list.name.clone(), kind, list.log)
+            }
+        };
+        let next = self.ordinals.entry(owner).or_default();
+        let nth = *next;
+        *next += 1;
+        let limiter = self.limiter(Limiter { name, direction: self.direction, nth, kind, log });
+        Effect::Limit { limiter, find, exceed }
+    }
+
+    /// The limiter; what another posture has in the same place is the same.
+    fn limiter(&mut self, limiter: Limiter) -> LimiterId {
+        let limiters = &mut self.program.limiters;
+        let known = limiters.iter().position(|known| *known == limiter);
+        let index = known.unwrap_or_else(|| {
+            limiters.push(limiter);
+            limiters.len() - 1
+        });
+        LimiterId(u16::try_from(index).expect("check bounds the number of limiters"))
     }
 
     /// What a match asks, its guard first.

@@ -11,9 +11,9 @@ pub mod parse;
 pub mod print;
 pub mod verify;
 
-pub use crate::checked::{Defaults, Fallback, LabelId, OnExit, ValueSet};
+pub use crate::checked::{Defaults, Exceed, Fallback, LabelId, Log, OnExit, ValueSet};
 use crate::field::{Field, Guard, Subject};
-use weir_abi::{Action, Family, Layout};
+use weir_abi::{Action, Family, Layout, Limit, Reason};
 
 /// Index into [`Program::slots`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -22,6 +22,10 @@ pub struct SlotId(pub u16);
 /// Index into [`Program::rules`]; `Reason::rule` of it is the rule's reason and counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct RuleId(pub u16);
+
+/// Index into [`Program::limiters`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct LimiterId(pub u16);
 
 /// Index into [`Chain::finds`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -36,8 +40,10 @@ pub struct Program {
     pub defaults: Defaults,
     /// What the link does when Weir ends.
     pub on_exit: OnExit,
-    /// Tables.
+    /// Images of tables and lists of limits.
     pub slots: Vec<Slot>,
+    /// What has buckets.
+    pub limiters: Vec<Limiter>,
     /// Rules of all chains.
     pub rules: Vec<Rule>,
     /// Two a posture, upstream first; the base policy's come first.
@@ -47,24 +53,76 @@ pub struct Program {
 /// An image as rules see it: whose it is and how it is laid out, never its bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Slot {
-    /// Names of the tables in it. Of several, all sets, it answers with a bit for each.
-    pub tables: Vec<String>,
+    /// What is in it.
+    pub holds: Holds,
     /// Family of its keys.
     pub family: Family,
     /// How it is laid out.
     pub layout: Layout,
 }
 
+/// What an image holds. Tables and lists of limits each have their own names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Holds {
+    /// The tables of these names. Of several, all sets, it answers with a bit for each.
+    Tables(Vec<String>),
+    /// The prefixes of the list of limits of this name; a label is the place of a prefix among them, from 1.
+    Limits(String),
+}
+
 impl Slot {
     /// What it is called: `bad`, or `allowed+bad`.
     pub fn name(&self) -> String {
-        self.tables.join("+")
+        match &self.holds {
+            Holds::Tables(names) => names.join("+"),
+            Holds::Limits(name) => name.clone(),
+        }
+    }
+
+    /// The names of its tables; none if it holds limits.
+    pub fn tables(&self) -> &[String] {
+        match &self.holds {
+            Holds::Tables(names) => names,
+            Holds::Limits(_) => &[],
+        }
     }
 
     /// Whether one lookup answers for several tables.
     pub fn is_fused(&self) -> bool {
-        self.tables.len() > 1
+        self.tables().len() > 1
     }
+}
+
+/// Buckets, one for each label of what they police by. Each limit statement of a chain has its own; the chains of postures share
+/// those of statements that are the same in order and kind.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Limiter {
+    /// The list's name, or `rate`.
+    pub name: String,
+    /// The direction of its statements.
+    pub direction: Direction,
+    /// How many statements of the chain with the same list and family, or of the same kind, stand before.
+    pub nth: u16,
+    /// What it polices by.
+    pub kind: LimiterKind,
+    /// What is counted for each bucket.
+    pub log: Log,
+}
+
+/// What a limiter polices by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LimiterKind {
+    /// The most specific prefix of a list.
+    Prefixes {
+        /// The family of its addresses.
+        family: Family,
+        /// Whether all enclosing prefixes are charged too.
+        nested: bool,
+    },
+    /// The label that a table has for the address.
+    Labels,
+    /// One bucket for all packets.
+    Rate(Limit),
 }
 
 /// A rule, apart from the tests that lead to it.
@@ -96,17 +154,29 @@ pub enum Effect {
         /// At least 1.
         one_in: u32,
     },
-    /// Polices by the limit of the most specific prefix of `key`.
+    /// Charges the packet to a bucket.
     Limit {
-        /// An address field.
-        key: Field,
-        /// Name of the list of limits.
-        limits: String,
+        /// Whose buckets.
+        limiter: LimiterId,
+        /// What finds the bucket, done on every way here; `None` where there is only one.
+        find: Option<FindId>,
+        /// What happens to what has no room.
+        exceed: Exceed,
     },
     /// Follows the TCP connection.
     Track,
     /// Ends the chain.
     Verdict(Action),
+}
+
+impl Effect {
+    /// The verdict on what has no room, if it is a limit that ends its way.
+    pub fn exceeded_verdict(&self) -> Option<Action> {
+        match self {
+            Effect::Limit { exceed, .. } => exceed.verdict(),
+            Effect::Sample { .. } | Effect::Track | Effect::Verdict(_) => None,
+        }
+    }
 }
 
 /// Which way packets go.
@@ -237,7 +307,16 @@ impl Wanted {
     }
 }
 
-/// Something that an engine does not do yet.
+/// What runs a program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Machine {
+    /// [`eval`].
+    Interpreter,
+    /// Compiled code, native or BPF.
+    Compiled,
+}
+
+/// Something that a machine does not do yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unsupported {
     /// The rule that asks for it.
@@ -247,20 +326,45 @@ pub struct Unsupported {
 }
 
 impl Program {
-    /// Rules with effects that no engine has yet. Empty: every backend takes the program.
-    pub fn unsupported(&self) -> Vec<Unsupported> {
+    /// Rules with effects that the machine does not have yet. Empty: it takes the program.
+    pub fn unsupported(&self, machine: Machine) -> Vec<Unsupported> {
         let mut found = Vec::new();
         for (index, rule) in self.rules.iter().enumerate() {
             for effect in &rule.effects {
                 let what = match effect {
-                    Effect::Limit { .. } => "limit",
+                    Effect::Limit { .. } if machine == Machine::Compiled => "limit",
                     Effect::Track => "track",
-                    Effect::Sample { .. } | Effect::Verdict(_) => continue,
+                    Effect::Limit { .. } | Effect::Sample { .. } | Effect::Verdict(_) => continue,
                 };
                 found.push(Unsupported { rule: RuleId(index as u16), what });
             }
         }
         found
+    }
+
+    /// Rules whose limits end the way of what has no room, each with the verdict; in order of the rules. The counters of what they
+    /// ended stand behind those of the rules, in this order: a rule's own counter counts all that matched it.
+    pub fn limited(&self) -> Vec<(RuleId, Action)> {
+        let mut limited = Vec::new();
+        for (index, rule) in (0..).zip(&self.rules) {
+            let first = limited.len();
+            for action in rule.effects.iter().filter_map(Effect::exceeded_verdict) {
+                if !limited[first..].contains(&(RuleId(index), action)) {
+                    limited.push((RuleId(index), action));
+                }
+            }
+        }
+        limited
+    }
+
+    /// Counters that the program needs: built-in reasons, rules, what limits of rules ended.
+    pub fn counters(&self) -> usize {
+        usize::from(Reason::RULE_BASE) + self.rules.len() + self.limited().len()
+    }
+
+    /// The limiter.
+    pub fn limiter(&self, id: LimiterId) -> &Limiter {
+        &self.limiters[usize::from(id.0)]
     }
 
     /// Index of the chain of a posture and direction.

@@ -1,7 +1,7 @@
 //! Reads printed IR back. For tests and for those who want to hand a backend a program of their own.
 
 use super::{Chain, Defaults, Direction, Effect, Fallback, Find, FindId, LabelId, Node, OnExit, Program, Rule, RuleId};
-use super::{Slot, SlotId, Test, ValueSet, Wanted, print, verify};
+use super::{Exceed, Holds, Limiter, LimiterId, LimiterKind, Log, Slot, SlotId, Test, ValueSet, Wanted, print, verify};
 use crate::field::{Field, Guard, Raw, RawBase, Subject};
 use std::net::{Ipv4Addr, Ipv6Addr};
 use weir_abi::{Action, Family, Layout};
@@ -16,6 +16,7 @@ pub fn parse(text: &str) -> Result<Program, String> {
         defaults: Defaults::default(),
         on_exit: OnExit::default(),
         slots: vec![],
+        limiters: vec![],
         rules: vec![],
         chains: vec![],
     };
@@ -42,6 +43,7 @@ pub fn parse(text: &str) -> Result<Program, String> {
             "defaults" => defaults(words).map(|defaults| program.defaults = defaults),
             "on-exit" => OnExit::from_name(words).map(|on_exit| program.on_exit = on_exit),
             "slot" => slot(words).map(|slot| program.slots.push(slot)),
+            "limiter" => limiter(words).map(|limiter| program.limiters.push(limiter)),
             "rule" => rule(words).map(|rule| program.rules.push(rule)),
             "chain" => chain(words, &mut rest)?.map(|chain| program.chains.push(chain)),
             _ => None,
@@ -91,11 +93,37 @@ fn action(name: &str) -> Option<Action> {
 }
 
 fn slot(text: &str) -> Option<Slot> {
-    let mut words = text.split(' ').skip(1);
-    let (names, family, layout) = (words.next()?, words.next()?, words.next()?);
-    let family = [Family::Ipv4, Family::Ipv6].into_iter().find(|&f| print::family(f) == family)?;
-    let tables = names.split('+').map(str::to_owned).collect();
-    Some(Slot { tables, family, layout: Layout::from_name(layout)? })
+    let words: Vec<&str> = text.split(' ').skip(1).collect();
+    // A table may be called `limits`: what holds limits has a word more.
+    let (holds, of, layout) = match words[..] {
+        ["limits", name, family, layout] => (Holds::Limits(name.to_owned()), family, layout),
+        [names, family, layout] => (Holds::Tables(names.split('+').map(str::to_owned).collect()), family, layout),
+        _ => return None,
+    };
+    Some(Slot { holds, family: family(of)?, layout: Layout::from_name(layout)? })
+}
+
+fn family(name: &str) -> Option<Family> {
+    [Family::Ipv4, Family::Ipv6].into_iter().find(|&family| print::family(family) == name)
+}
+
+fn limiter(text: &str) -> Option<Limiter> {
+    let (text, log) = text.rsplit_once(" log ")?;
+    let mut words = text.splitn(5, ' ').skip(1);
+    let (name, direction, nth, kind) = (words.next()?, words.next()?, words.next()?, words.next()?);
+    let kind = match kind.split(' ').collect::<Vec<_>>()[..] {
+        ["prefixes", of] => LimiterKind::Prefixes { family: family(of)?, nested: false },
+        ["prefixes", of, "nested"] => LimiterKind::Prefixes { family: family(of)?, nested: true },
+        ["labels"] => LimiterKind::Labels,
+        _ => LimiterKind::Rate(kind.strip_prefix("rate ")?.parse().ok()?),
+    };
+    Some(Limiter {
+        name: name.to_owned(),
+        direction: Direction::BOTH.into_iter().find(|known| known.name() == direction)?,
+        nth: nth.parse().ok()?,
+        kind,
+        log: Log::ALL.into_iter().find(|known| known.name() == log)?,
+    })
 }
 
 fn rule(text: &str) -> Option<Rule> {
@@ -110,8 +138,14 @@ fn effect(text: &str) -> Option<Effect> {
     if let Some(one_in) = text.strip_prefix("sample 1/") {
         return Some(Effect::Sample { one_in: one_in.parse().ok()? });
     }
-    if let Some((key, limits)) = text.split_once(" limit ") {
-        return Some(Effect::Limit { key: Field::from_name(key)?, limits: limits.to_owned() });
+    if let Some(limit) = text.strip_prefix("limit ") {
+        let (whose, exceed) = limit.split_once(" exceed ")?;
+        let exceed = Exceed::ALL.into_iter().find(|known| known.name() == exceed)?;
+        let (limiter, find) = match whose.split_once(" find ") {
+            Some((limiter, find)) => (limiter, Some(FindId(find.parse().ok()?))),
+            None => (whose, None),
+        };
+        return Some(Effect::Limit { limiter: LimiterId(limiter.parse().ok()?), find, exceed });
     }
     if text == "track" { Some(Effect::Track) } else { Some(Effect::Verdict(action(text)?)) }
 }

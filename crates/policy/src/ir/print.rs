@@ -6,6 +6,9 @@
 //! on-exit block
 //! slot 0 admin ip4 exact-set
 //! slot 1 allowed+bad ip4 exact-sets
+//! slot 2 limits customers ip4 rank-leaf
+//! limiter 0 customers upstream 0 prefixes ip4 nested log exceeded
+//! limiter 1 rate upstream 0 rate 1mpps burst 10kpackets log off
 //! rule 0 edge.weir:12 [accept] ip saddr @admin tcp dport { 22, 443 } accept
 //! chain upstream
 //!   ask 0 slot 0 ip saddr
@@ -17,7 +20,7 @@
 //!           rule 0
 //! ```
 
-use super::{Chain, Effect, Fallback, Node, Program, Test, Wanted};
+use super::{Chain, Effect, Fallback, Holds, Limiter, LimiterKind, Node, Program, Test, Wanted};
 use crate::field::{Field, Notation, Raw, RawBase, Subject};
 use std::fmt::{self, Display, Formatter, Write};
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -39,7 +42,18 @@ impl Display for Program {
         )?;
         writeln!(f, "on-exit {}", self.on_exit.name())?;
         for (index, slot) in self.slots.iter().enumerate() {
-            writeln!(f, "slot {index} {} {} {}", slot.name(), family(slot.family), slot.layout.name())?;
+            let limits = if matches!(slot.holds, Holds::Limits(_)) { "limits " } else { "" };
+            writeln!(f, "slot {index} {limits}{} {} {}", slot.name(), family(slot.family), slot.layout.name())?;
+        }
+        for (index, limiter) in self.limiters.iter().enumerate() {
+            let Limiter { name, direction, nth, kind, log } = limiter;
+            let kind = match kind {
+                LimiterKind::Prefixes { family: of, nested: false } => format!("prefixes {}", family(*of)),
+                LimiterKind::Prefixes { family: of, nested: true } => format!("prefixes {} nested", family(*of)),
+                LimiterKind::Labels => "labels".to_owned(),
+                LimiterKind::Rate(limit) => format!("rate {limit}"),
+            };
+            writeln!(f, "limiter {index} {name} {} {nth} {kind} log {}", direction.name(), log.name())?;
         }
         for (index, rule) in self.rules.iter().enumerate() {
             let effects: Vec<String> = rule.effects.iter().map(effect).collect();
@@ -159,7 +173,10 @@ fn fallback(fallback: Fallback) -> &'static str {
 fn effect(effect: &Effect) -> String {
     match effect {
         Effect::Sample { one_in } => format!("sample 1/{one_in}"),
-        Effect::Limit { key, limits } => format!("{} limit {limits}", key.name()),
+        Effect::Limit { limiter, find, exceed } => {
+            let find = find.map(|find| format!(" find {}", find.0)).unwrap_or_default();
+            format!("limit {}{find} exceed {}", limiter.0, exceed.name())
+        }
         Effect::Track => "track".to_owned(),
         Effect::Verdict(action) => action.name().to_owned(),
     }

@@ -1,6 +1,6 @@
 //! What must hold of every program between passes. A violation is a compiler bug, or a hand-written IR that means nothing.
 
-use super::{Chain, FindId, Node, Program, Test, Wanted};
+use super::{Chain, Effect, FindId, Holds, LimiterId, LimiterKind, Node, Program, RuleId, Test, Wanted};
 use crate::field::Guard;
 use crate::pass::choose_layouts::FUSED_MAX;
 use weir_abi::{Layout, Reason};
@@ -17,19 +17,20 @@ pub fn verify(program: &Program) -> Result<(), String> {
         return Err(format!("{} rules, at most {}", program.rules.len(), Reason::RULES_MAX));
     }
     for (index, rule) in program.rules.iter().enumerate() {
-        let verdicts = rule.effects.iter().filter(|effect| matches!(effect, super::Effect::Verdict(_))).count();
+        let verdicts = rule.effects.iter().filter(|effect| matches!(effect, Effect::Verdict(_))).count();
         if verdicts > 1 || (verdicts == 1 && rule.verdict().is_none()) {
             return Err(format!("rule {index}: a verdict that is not the last effect"));
         }
     }
     for (index, slot) in program.slots.iter().enumerate() {
-        let fits = slot.layout == Layout::ExactSets && slot.tables.len() <= FUSED_MAX;
-        if slot.tables.is_empty() || slot.is_fused() && !fits {
-            return Err(format!("slot {index}: {} tables in {}", slot.tables.len(), slot.layout.name()));
+        let fits = slot.layout == Layout::ExactSets && slot.tables().len() <= FUSED_MAX;
+        let empty = matches!(&slot.holds, Holds::Tables(names) if names.is_empty());
+        if empty || slot.is_fused() && !fits {
+            return Err(format!("slot {index}: {} tables in {}", slot.tables().len(), slot.layout.name()));
         }
     }
     for chain in &program.chains {
-        let mut walk = Walk { program, chain, guards: vec![Guard::Any], found: chain.staged.clone() };
+        let mut walk = Walk { program, chain, guards: vec![Guard::Any], found: chain.staged.clone(), limiters: vec![] };
         walk.chain().map_err(|what| format!("chain {}: {what}", chain.symbol()))?;
     }
     Ok(())
@@ -42,6 +43,8 @@ struct Walk<'a> {
     guards: Vec<Guard>,
     /// Finds done on the way here.
     found: Vec<FindId>,
+    /// Limiters that had a statement.
+    limiters: Vec<LimiterId>,
 }
 
 impl Walk<'_> {
@@ -68,7 +71,7 @@ impl Walk<'_> {
                 Node::Rule(id) if usize::from(id.0) >= self.program.rules.len() => {
                     return Err(format!("rule {} is not there", id.0));
                 }
-                Node::Rule(_) => {}
+                Node::Rule(id) => self.limits(*id)?,
                 Node::Find(id) => {
                     let find = self.chain.finds.get(usize::from(id.0));
                     let find = find.ok_or_else(|| format!("find {} is not there", id.0))?;
@@ -90,6 +93,36 @@ impl Walk<'_> {
         Ok(())
     }
 
+    /// The limits of a rule police by what was found, each by buckets of its own.
+    fn limits(&mut self, rule: RuleId) -> Result<(), String> {
+        for effect in &self.program.rule(rule).effects {
+            let Effect::Limit { limiter: id, find, .. } = effect else { continue };
+            let limiter = self.program.limiters.get(usize::from(id.0));
+            let limiter = limiter.ok_or_else(|| format!("limiter {} is not there", id.0))?;
+            if limiter.direction != self.chain.direction {
+                return Err(format!("limiter {} is of the other direction", id.0));
+            }
+            if self.limiters.contains(id) {
+                return Err(format!("limiter {} has two statements", id.0));
+            }
+            self.limiters.push(*id);
+            let found = find.filter(|find| self.found.contains(find));
+            let slot = found.map(|find| self.program.slot(self.chain.finds[usize::from(find.0)].slot));
+            let fits = match (limiter.kind, slot) {
+                (LimiterKind::Prefixes { family, .. }, Some(slot)) => {
+                    slot.family == family && slot.holds == Holds::Limits(limiter.name.clone())
+                }
+                (LimiterKind::Labels, Some(slot)) => slot.tables().len() == 1,
+                (LimiterKind::Rate(_), None) => find.is_none(),
+                _ => false,
+            };
+            if !fits {
+                return Err(format!("rule {}: limiter {} is asked by the wrong find", rule.0, id.0));
+            }
+        }
+        Ok(())
+    }
+
     fn test(&self, test: &Test) -> Result<(), String> {
         match test {
             Test::Guard(_) => Ok(()),
@@ -100,11 +133,14 @@ impl Walk<'_> {
                 }
                 let slot = self.program.slot(self.chain.finds[usize::from(find.0)].slot);
                 match wanted {
-                    Wanted::Table(index) if usize::from(*index) >= slot.tables.len() => {
+                    _ if matches!(slot.holds, Holds::Limits(_)) => {
+                        Err(format!("find {} is of limits, which are no test", find.0))
+                    }
+                    Wanted::Table(index) if usize::from(*index) >= slot.tables().len() => {
                         Err(format!("find {} has no table {index}", find.0))
                     }
                     Wanted::Any | Wanted::Labels(_) if slot.is_fused() => {
-                        Err(format!("find {} is of {} tables, and no one is named", find.0, slot.tables.len()))
+                        Err(format!("find {} is of {} tables, and no one is named", find.0, slot.tables().len()))
                     }
                     Wanted::Labels(labels) if labels.is_empty() || !labels.is_sorted_by(|a, b| a < b) => {
                         Err(format!("labels of find {} are not a sorted set", find.0))

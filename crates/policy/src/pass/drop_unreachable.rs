@@ -1,7 +1,7 @@
 //! Drops what cannot run or decides nothing: tests that the guards around them settle, empty bodies, nodes behind an unconditional verdict.
 
 use crate::field::Guard;
-use crate::ir::{Chain, FindId, Node, Rule, Test};
+use crate::ir::{Chain, Effect, FindId, Node, Rule, Test};
 
 /// Runs the pass over a chain.
 pub fn run(chain: &mut Chain, rules: &[Rule]) {
@@ -37,7 +37,7 @@ fn block(nodes: Vec<Node>, rules: &[Rule], guards: &mut Vec<Guard>) -> Vec<Node>
             break;
         }
     }
-    drop_unused_finds(&mut kept);
+    drop_unused_finds(&mut kept, rules);
     kept
 }
 
@@ -61,20 +61,22 @@ fn settle(test: &Test, guards: &[Guard]) -> Option<bool> {
     }
 }
 
-fn drop_unused_finds(nodes: &mut Vec<Node>) {
+fn drop_unused_finds(nodes: &mut Vec<Node>, rules: &[Rule]) {
     for at in (0..nodes.len()).rev() {
         if let Node::Find(id) = nodes[at]
-            && !nodes[at + 1..].iter().any(|node| uses(node, id))
+            && !nodes[at + 1..].iter().any(|node| uses(node, id, rules))
         {
             nodes.remove(at);
         }
     }
 }
 
-fn uses(node: &Node, id: FindId) -> bool {
+fn uses(node: &Node, id: FindId, rules: &[Rule]) -> bool {
+    let polices = |effect: &Effect| matches!(effect, Effect::Limit { find: Some(find), .. } if *find == id);
     match node {
         Node::When { test: Test::Found { find, .. }, .. } if *find == id => true,
-        Node::When { body, .. } => body.iter().any(|node| uses(node, id)),
-        _ => false,
+        Node::When { body, .. } => body.iter().any(|node| uses(node, id, rules)),
+        Node::Rule(rule) => rules[usize::from(rule.0)].effects.iter().any(polices),
+        Node::Find(_) => false,
     }
 }

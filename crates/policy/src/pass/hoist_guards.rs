@@ -1,7 +1,8 @@
 //! Merges neighbours that ask the same: `when A { x } when A { y }` becomes `when A { x y }`. Tests change nothing, so the second
-//! time the answer is the same.
+//! time the answer is the same; but for `meta exceeded`, which a limit in the first body may change.
 
-use crate::ir::{Chain, Node};
+use crate::field::{Field, Subject};
+use crate::ir::{Chain, Node, Test};
 
 /// Rules that merged tests may hold together; a longer body would make a function that compilers take too long for.
 const MERGED_RULES_MAX: usize = 64;
@@ -21,6 +22,11 @@ pub fn run(chain: &mut Chain) {
     chain.body = block(body);
 }
 
+/// Whether the answer depends on what rules did.
+fn may_change(test: &Test) -> bool {
+    matches!(test, Test::Value { subject: Subject::Field(Field::MetaExceeded), .. })
+}
+
 fn block(nodes: Vec<Node>) -> Vec<Node> {
     let mut merged: Vec<Node> = Vec::with_capacity(nodes.len());
     let mut rules = 0;
@@ -28,7 +34,7 @@ fn block(nodes: Vec<Node>) -> Vec<Node> {
         let more = rules_in(&node);
         match (merged.last_mut(), node) {
             (Some(Node::When { test: last, body: into }), Node::When { test, body })
-                if *last == test && rules + more <= MERGED_RULES_MAX =>
+                if *last == test && !may_change(&test) && rules + more <= MERGED_RULES_MAX =>
             {
                 into.extend(body);
                 rules += more;

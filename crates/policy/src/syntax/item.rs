@@ -3,10 +3,9 @@
 use super::cursor::{Cursor, ITEM_WORDS, Parse, Reported};
 use super::token::TokenKind;
 use super::tree::{
-    Defaults, Define, Direction, Element, Include, Item, Limits, ListFile, Name, OnExit, Posture, Table, TableSetting,
-    Way,
+    Defaults, Define, Direction, Element, Include, Item, ListFile, Name, OnExit, Posture, Table, TableSetting, Way,
 };
-use super::{foreign, rule, value};
+use super::{foreign, limit, rule, value};
 use crate::diag::Diagnostic;
 
 /// All items of a file.
@@ -42,7 +41,7 @@ fn item(cursor: &mut Cursor) -> Parse<Item> {
         Some("include") => include(cursor).map(Item::Include),
         Some("define") => define(cursor).map(Item::Define),
         Some("table") => table(cursor).map(Item::Table),
-        Some("limits") => limits(cursor).map(Item::Limits),
+        Some("limits") => limit::limits(cursor).map(Item::Limits),
         Some("defaults") => defaults(cursor).map(Item::Defaults),
         Some("on-exit") => on_exit(cursor).map(Item::OnExit),
         Some("upstream" | "downstream") => direction(cursor).map(Item::Direction),
@@ -182,7 +181,7 @@ fn element(cursor: &mut Cursor) -> Parse<Element> {
     Ok(Element { value, label })
 }
 
-fn list_file(cursor: &mut Cursor) -> Parse<ListFile> {
+pub(super) fn list_file(cursor: &mut Cursor) -> Parse<ListFile> {
     let keyword = cursor.bump();
     let path = cursor.string("a path in quotes after `file`")?;
     let mut file = ListFile { span: keyword, path, field: None, lenient: None };
@@ -198,28 +197,6 @@ fn list_file(cursor: &mut Cursor) -> Parse<ListFile> {
     }
     file.span = keyword.to(cursor.last_span());
     Ok(file)
-}
-
-fn limits(cursor: &mut Cursor) -> Parse<Limits> {
-    let keyword = cursor.bump();
-    let name = cursor.name("a name after `limits`")?;
-    let open = cursor.open_block("the name of the limits")?;
-    let mut files = Vec::new();
-    while cursor.block_goes_on(open, &[]) {
-        if !cursor.is_word("file") {
-            cursor.unexpected("`file \"limits.csv\"`");
-            cursor.skip_statement();
-            continue;
-        }
-        match list_file(cursor) {
-            Ok(file) => {
-                files.push(file);
-                cursor.end_of_statement("the file");
-            }
-            Err(Reported) => cursor.skip_statement(),
-        }
-    }
-    Ok(Limits { span: keyword.to(cursor.last_span()), name, files })
 }
 
 fn defaults(cursor: &mut Cursor) -> Parse<Defaults> {

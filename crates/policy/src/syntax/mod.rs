@@ -7,6 +7,7 @@
 mod cursor;
 mod foreign;
 mod item;
+mod limit;
 mod load;
 pub mod print;
 mod rule;

@@ -1,8 +1,8 @@
 //! Prints a syntax tree. What is printed parses to the same tree.
 
 use super::tree::{
-    Atom, AtomKind, Direction, File, Item, ListFile, Match, Operand, Operator, Rule, Statement, Subject, TableSetting,
-    Value, Values,
+    Atom, AtomKind, Direction, Exceed, File, Item, Limit, LimitsSetting, ListFile, Match, Operand, Operator, Rule,
+    Statement, Subject, TableSetting, Value, Values,
 };
 use std::fmt::{self, Display, Formatter};
 
@@ -27,7 +27,7 @@ impl Display for Item {
             }
             Item::Limits(limits) => {
                 writeln!(f, "limits {} {{", limits.name.text)?;
-                limits.files.iter().try_for_each(|file| writeln!(f, "  {file}"))?;
+                limits.settings.iter().try_for_each(|setting| writeln!(f, "  {setting}"))?;
                 write!(f, "}}")
             }
             Item::Defaults(defaults) => {
@@ -76,6 +76,36 @@ impl Display for TableSetting {
             TableSetting::Layout(layout) => write!(f, "layout {}", layout.text),
         }
     }
+}
+
+impl Display for LimitsSetting {
+    fn fmt(&self, f: &mut Formatter) -> fmt::Result {
+        match self {
+            LimitsSetting::File(file) => write!(f, "{file}"),
+            LimitsSetting::Elements(elements, _) => {
+                write!(f, "elements = {{ ")?;
+                for (i, element) in elements.iter().enumerate() {
+                    write!(f, "{}{} : {}", if i == 0 { "" } else { ", " }, element.key, element.limit)?;
+                }
+                write!(f, " }}")
+            }
+            LimitsSetting::Default(limit) => write!(f, "default {limit}"),
+            LimitsSetting::Table(table) => write!(f, "table {}", table.text),
+            LimitsSetting::Nested(_) => write!(f, "nested"),
+            LimitsSetting::Log(log, _) => write!(f, "log {}", log.name()),
+        }
+    }
+}
+
+impl Display for Limit {
+    fn fmt(&self, f: &mut Formatter) -> fmt::Result {
+        write!(f, "{}", self.rate.text)?;
+        self.burst.iter().try_for_each(|burst| write!(f, " burst {}", burst.text))
+    }
+}
+
+fn exceeds(f: &mut Formatter, exceed: Option<Exceed>) -> fmt::Result {
+    exceed.iter().try_for_each(|exceed| write!(f, " exceed {}", exceed.name()))
 }
 
 impl Display for ListFile {
@@ -187,7 +217,14 @@ impl Display for Statement {
         match self {
             Statement::Counter(_) => write!(f, "counter"),
             Statement::Sample { copies, packets } => write!(f, "sample {copies}/{packets}"),
-            Statement::Limit { subject, limits } => write!(f, "{subject} limit @{}", limits.text),
+            Statement::Limit { subject, limits, exceed, .. } => {
+                write!(f, "{subject} limit @{}", limits.text)?;
+                exceeds(f, *exceed)
+            }
+            Statement::LimitRate { limit, exceed, .. } => {
+                write!(f, "limit rate {limit}")?;
+                exceeds(f, *exceed)
+            }
             Statement::Track(_) => write!(f, "track"),
             Statement::Verdict(action, _) => write!(f, "{}", action.name()),
         }

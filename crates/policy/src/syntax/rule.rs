@@ -3,7 +3,7 @@
 use super::cursor::{Cursor, Parse, Reported};
 use super::token::TokenKind;
 use super::tree::{Match, Name, Operator, Rule, Statement, Subject};
-use super::{foreign, value};
+use super::{foreign, limit, value};
 use crate::check::unknown_header;
 use crate::diag::Diagnostic;
 use crate::field::Field;
@@ -53,7 +53,7 @@ fn part(cursor: &mut Cursor, rule: &mut Rule) -> Parse<()> {
         }
         Some("sample") => rule.statements.push(sample(cursor)?),
         Some("track") => rule.statements.push(Statement::Track(cursor.bump())),
-        Some("limit") => return Err(limit_without_key(cursor)),
+        Some("limit") => rule.statements.push(limit::of_rule(cursor)?),
         Some(word) => {
             unsupported(cursor, word)?;
             condition(cursor, rule)?;
@@ -101,19 +101,6 @@ fn sample(cursor: &mut Cursor) -> Parse<Statement> {
     Ok(Statement::Sample { copies, packets })
 }
 
-fn limit_without_key(cursor: &mut Cursor) -> Reported {
-    let span = cursor.bump();
-    let diagnostic = if matches!(cursor.word(), Some("rate" | "name")) {
-        Diagnostic::error("E0106", span.to(cursor.span()), "Weir does not have one limit for a whole rule")
-            .help("limits belong to prefixes: `limits NAME { file \"limits.csv\" }` and `ip saddr limit @NAME`")
-    } else {
-        Diagnostic::error("E0103", span, "`limit` does not say whose limit")
-            .label("expected an address field before it")
-            .help("write `ip saddr limit @NAME`")
-    };
-    cursor.report(diagnostic)
-}
-
 /// A match, or a statement that begins like one (`ip saddr limit @customers`).
 fn condition(cursor: &mut Cursor, rule: &mut Rule) -> Parse<()> {
     let start = cursor.span();
@@ -124,9 +111,7 @@ fn condition(cursor: &mut Cursor, rule: &mut Rule) -> Parse<()> {
     }
     let subject = subject(cursor)?;
     if cursor.is_word("limit") {
-        cursor.bump();
-        let limits = referred(cursor, "`@` and the name of a `limits` list")?;
-        rule.statements.push(Statement::Limit { subject, limits });
+        rule.statements.push(limit::of_list(cursor, subject)?);
         return Ok(());
     }
     after_statement(cursor, rule, start)?;
@@ -141,17 +126,9 @@ fn after_statement(cursor: &mut Cursor, rule: &Rule, start: crate::source::Span)
     Err(cursor.report(
         Diagnostic::error("E0107", start, "a match stands after a statement")
             .label("this is tested too late")
-            .note(statement_span(rule), "the statements begin here")
+            .note(rule.statements[0].span(), "the statements begin here")
             .help("write all matches first, then `counter`, `sample`, `limit`, `track` and the verdict"),
     ))
-}
-
-fn statement_span(rule: &Rule) -> crate::source::Span {
-    match &rule.statements[0] {
-        Statement::Counter(span) | Statement::Track(span) | Statement::Verdict(_, span) => *span,
-        Statement::Sample { copies, packets } => copies.span.to(packets.span),
-        Statement::Limit { subject, limits } => subject.span().to(limits.span),
-    }
 }
 
 /// `tcp` where no field follows.
@@ -159,7 +136,9 @@ fn guard(cursor: &mut Cursor) -> Parse<Option<Name>> {
     let Some(word) = cursor.word().filter(|word| GUARD_WORDS.contains(word)) else { return Ok(None) };
     let next = cursor.kind_ahead(1);
     let ends = matches!(next, TokenKind::Newline | TokenKind::Semicolon | TokenKind::CloseBrace | TokenKind::End);
-    let statement = next == TokenKind::Word && STATEMENT_WORDS.contains(&cursor.slice_ahead(1));
+    let field = || Field::from_name(&format!("{} {}", cursor.slice_ahead(1), cursor.slice_ahead(2)));
+    let statement = next == TokenKind::Word
+        && (STATEMENT_WORDS.contains(&cursor.slice_ahead(1)) || cursor.slice_ahead(3) == "limit" && field().is_some());
     Ok((ends || statement).then(|| Name { text: word.to_owned(), span: cursor.bump() }))
 }
 

@@ -1,5 +1,9 @@
 //! The syntax tree: what was written, where. It knows no names and no types; [`crate::check`] does.
 
+mod limits;
+
+pub use limits::{Exceed, Limit, LimitElement, Limits, LimitsSetting, Log};
+
 use crate::diag::{Diagnostic, Severity};
 use crate::source::{FileId, Span};
 use weir_abi::Action;
@@ -277,17 +281,6 @@ pub struct ListFile {
     pub lenient: Option<Span>,
 }
 
-/// `limits NAME { ... }`
-#[derive(Clone, Debug)]
-pub struct Limits {
-    /// The whole item.
-    pub span: Span,
-    /// The name.
-    pub name: Name,
-    /// Its lists.
-    pub files: Vec<ListFile>,
-}
-
 /// `defaults { ... }`
 #[derive(Clone, Debug)]
 pub struct Defaults {
@@ -479,6 +472,17 @@ impl Match {
     }
 }
 
+impl Statement {
+    /// Where.
+    pub fn span(&self) -> Span {
+        match self {
+            Statement::Counter(span) | Statement::Track(span) | Statement::Verdict(_, span) => *span,
+            Statement::Sample { copies, packets } => copies.span.to(packets.span),
+            Statement::Limit { span, .. } | Statement::LimitRate { span, .. } => *span,
+        }
+    }
+}
+
 /// What a rule does.
 #[derive(Clone, Debug)]
 pub enum Statement {
@@ -491,12 +495,25 @@ pub enum Statement {
         /// `1000`
         packets: Atom,
     },
-    /// `ip saddr limit @customers`
+    /// `ip saddr limit @customers exceed divert`
     Limit {
         /// What is looked up.
         subject: Subject,
         /// The limits; the span covers the `@`.
         limits: Name,
+        /// What happens to what has no room; `None` if nothing is said.
+        exceed: Option<Exceed>,
+        /// From the subject to the last word.
+        span: Span,
+    },
+    /// `limit rate 1mpps burst 100 exceed mark`
+    LimitRate {
+        /// The limit.
+        limit: Limit,
+        /// What happens to what has no room; `None` if nothing is said.
+        exceed: Option<Exceed>,
+        /// From `limit` to the last word.
+        span: Span,
     },
     /// `track`
     Track(Span),

@@ -3,8 +3,8 @@
 
 use std::collections::HashMap;
 use std::path::PathBuf;
-use weir_policy::catalog::{Catalog, TableFacts};
-use weir_policy::check::{Members, TableSource, check};
+use weir_policy::catalog::{Catalog, Family, LimitsFacts, PrefixCounts, TableFacts};
+use weir_policy::check::{LimitKey, LimitsSource, Members, TableSource, check};
 use weir_policy::checked::{Checked, TableKind};
 use weir_policy::diag::Diagnostic;
 use weir_policy::source::{Source, SourceMap};
@@ -13,18 +13,29 @@ use weir_policy::syntax::{Includes, Parsed, parse};
 /// Labels of every table that has a list file.
 const FILE_LABELS: [&str; 4] = ["HR", "SI", "AT", "DE"];
 
-/// Facts of the elements in the policy, and of 1000 made-up entries for each list file: single addresses, in maps /24s.
-pub struct Fixture(HashMap<String, TableFacts>);
+/// Facts of the elements in the policy, and of 1000 made-up entries for each list file: single addresses, in maps /24s, in lists of limits
+/// 500 /24s and 500 /48s.
+pub struct Fixture {
+    tables: HashMap<String, TableFacts>,
+    limits: HashMap<String, LimitsFacts>,
+}
 
 impl Fixture {
-    pub fn of(tables: &[TableSource]) -> Self {
-        Fixture(tables.iter().map(|table| (table.name.clone(), facts(table))).collect())
+    pub fn of(tables: &[TableSource], limits: &[LimitsSource]) -> Self {
+        Fixture {
+            tables: tables.iter().map(|table| (table.name.clone(), facts(table))).collect(),
+            limits: limits.iter().map(|limits| (limits.name.clone(), limits_facts(limits))).collect(),
+        }
     }
 }
 
 impl Catalog for Fixture {
     fn table(&self, name: &str) -> Option<&TableFacts> {
-        self.0.get(name)
+        self.tables.get(name)
+    }
+
+    fn limits(&self, name: &str) -> Option<&LimitsFacts> {
+        self.limits.get(name)
     }
 }
 
@@ -47,6 +58,22 @@ fn facts(table: &TableSource) -> TableFacts {
     facts
 }
 
+fn limits_facts(limits: &LimitsSource) -> LimitsFacts {
+    let counts = |family: Family, length: usize| {
+        let mut by_length = vec![0; usize::from(family.bits()) + 1];
+        for member in &limits.members {
+            match member.key {
+                LimitKey::Prefix { family: of, length, .. } if of == family => by_length[usize::from(length)] += 1,
+                _ => {}
+            }
+        }
+        by_length[length] += 500 * limits.files.len();
+        PrefixCounts { entries: by_length.iter().sum(), by_length }
+    };
+    let rates = limits.members.len() + limits.files.len();
+    LimitsFacts { v4: counts(Family::Ipv4, 24), v6: counts(Family::Ipv6, 48), labels: 0, rates }
+}
+
 /// The repository's root.
 pub fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -67,7 +94,7 @@ impl Includes for Directory {
 /// Everything from text to checked policy.
 pub fn front(name: &str, text: &str, includes: &dyn Includes) -> (SourceMap, Parsed, Result<Checked, Vec<Diagnostic>>) {
     let (sources, parsed) = parse(Source::new(name, text), includes);
-    let catalog = Fixture::of(&parsed.tables(&sources));
+    let catalog = Fixture::of(&parsed.tables(&sources), &parsed.limits(&sources));
     let checked = check(&parsed, &sources, &catalog);
     (sources, parsed, checked)
 }

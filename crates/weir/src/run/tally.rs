@@ -1,10 +1,10 @@
 //! What became of the packets of one direction, from its counters.
 
-use crate::report::{self, RuleCount};
+use crate::report::{self, Decided, RuleCount};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use weir_abi::{Action, Counter, Reason};
-use weir_policy::ir::{Fallback, Program};
+use weir_policy::ir::Program;
 
 /// The packets of one direction, in a stay in office or in all of them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -59,8 +59,7 @@ impl Outcome {
     /// Of one program's counters.
     pub fn of(program: &Program, counters: &[Counter]) -> Self {
         let mut outcome = Outcome::default();
-        for (index, counter) in counters.iter().enumerate() {
-            let Some(action) = action(program, Reason(index as u16)) else { continue };
+        for Decided { action, counter, .. } in report::decided(program, counters) {
             outcome.packets += counter.packets;
             outcome.bytes += counter.bytes;
             *match action {
@@ -141,7 +140,7 @@ impl Tally {
 
 /// Every table of the program, in order of its slots.
 fn table_counts(program: &Program, counters: &[Counter]) -> Vec<TableCount> {
-    let names = program.slots.iter().flat_map(|slot| &slot.tables);
+    let names = program.slots.iter().flat_map(|slot| slot.tables());
     let mut counts: Vec<TableCount> =
         names.map(|table| TableCount { table: table.clone(), packets: 0, bytes: 0 }).collect();
     let places: BTreeMap<String, usize> = counts.iter().map(|count| count.table.clone()).zip(0..).collect();
@@ -153,26 +152,6 @@ fn table_counts(program: &Program, counters: &[Counter]) -> Vec<TableCount> {
         }
     }
     counts
-}
-
-/// What a reason does to a packet; `None` if it decides nothing.
-fn action(program: &Program, reason: Reason) -> Option<Action> {
-    if let Some(rule) = reason.rule_index() {
-        return program.rules.get(usize::from(rule))?.verdict();
-    }
-    let defaults = &program.defaults;
-    let decided = |fallback| match fallback {
-        Fallback::Decide(action) => Some(action),
-        Fallback::Rules => None,
-    };
-    match reason {
-        Reason::NO_MATCH => Some(defaults.no_match),
-        Reason::ARP => decided(defaults.arp),
-        Reason::NOT_IP => decided(defaults.not_ip),
-        Reason::FRAGMENT => decided(defaults.fragment),
-        Reason::IP_OPTIONS => decided(defaults.ip_options),
-        reason => reason.builtin_name().map(|_| defaults.malformed),
-    }
 }
 
 #[cfg(test)]

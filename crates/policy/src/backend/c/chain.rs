@@ -78,7 +78,7 @@ impl<'a> ChainEmitter<'a> {
         for &id in &self.chain.staged {
             let find = self.chain.finds[usize::from(id.0)];
             let (slot, key) = (self.program.slot(find.slot), find.key.name());
-            let said = match slot.tables.as_slice() {
+            let said = match slot.tables() {
                 [table] => format!("label of {key} in @{table}, 0 for none"),
                 tables => format!("a bit for each of @{} that holds {key}", tables.join(", @")),
             };

@@ -102,6 +102,8 @@ impl Column {
             Field::MetaNfproto => column!(U8, "nfproto", "(packet->l3 == L3_IPV4 ? 2 : 10)"),
             Field::MetaL4proto => column!(U8, "proto"),
             Field::MetaFragment => column!(U8, "fragment"),
+            // Nothing marks before limits are compiled.
+            Field::MetaExceeded => column!(U8, "exceeded", "0"),
             Field::EtherType => column!(U16, "ether_type"),
             Field::VlanId => column!(U16, "vlan_id"),
             Field::VlanPcp => column!(U8, "vlan_pcp"),

@@ -135,7 +135,7 @@ impl Rules<'_, '_> {
                     let find = self.chain.chain.finds[usize::from(id.0)];
                     let call = self.chain.find_call(*id);
                     let name = format!("uint32_t {}", self.chain.conditions.find_name(*id));
-                    let tables = self.chain.program.slot(find.slot).tables.join(", @");
+                    let tables = self.chain.program.slot(find.slot).tables().join(", @");
                     self.out.assign(&name, &call, &format!(" /* @{tables} */"));
                 }
                 Node::When { test, body } => {

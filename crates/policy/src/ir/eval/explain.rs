@@ -1,8 +1,8 @@
 //! Why a packet got its verdict: what every rule before the deciding one saw.
 
 use super::packet::{self, Frame, Packet};
-use super::{Evaluator, Observer, Saw, Tables};
-use crate::ir::{Node, Program, RuleId, Test};
+use super::{Charge, Evaluator, Observer, Saw, Tables};
+use crate::ir::{LimiterId, Node, RuleId, Test};
 use weir_abi::Verdict;
 
 /// The story of one packet.
@@ -25,13 +25,15 @@ pub struct Step {
     pub tests: Vec<(Test, Saw, bool)>,
     /// Whether the rule matched.
     pub matched: bool,
+    /// The buckets that it charged, each with the label that was found.
+    pub charged: Vec<(LimiterId, u32, Charge)>,
 }
 
-/// Explains a frame. The program must be as lowered: one top node a rule.
-pub fn explain(program: &Program, tables: impl Tables, chain: usize, frame: Frame<'_>) -> Explanation {
-    let rules: Vec<RuleId> = program.chains[chain].body.iter().filter_map(rule_of).collect();
+/// Explains a frame to an evaluator that has decided those before it. Its program must be as lowered: one top node a rule.
+pub fn explain(evaluator: &mut Evaluator<'_, impl Tables>, chain: usize, frame: Frame<'_>) -> Explanation {
+    let rules: Vec<RuleId> = evaluator.program.chains[chain].body.iter().filter_map(rule_of).collect();
     let mut witness = Witness { rules, steps: Vec::new(), current: 0 };
-    let verdict = Evaluator::new(program, tables).decide(chain, frame, &mut witness);
+    let verdict = evaluator.decide(chain, frame, &mut witness);
     Explanation { packet: packet::parse(frame).0, verdict, steps: witness.steps }
 }
 
@@ -55,7 +57,7 @@ impl Witness {
     fn step(&mut self) -> &mut Step {
         let rule = self.rules[self.current];
         if self.steps.last().is_none_or(|step| step.rule != rule) {
-            self.steps.push(Step { rule, tests: Vec::new(), matched: false });
+            self.steps.push(Step { rule, tests: Vec::new(), matched: false, charged: Vec::new() });
         }
         self.steps.last_mut().expect("pushed above")
     }
@@ -72,5 +74,10 @@ impl Observer for Witness {
     fn matched(&mut self, _: RuleId) {
         self.step().matched = true;
         self.current += 1;
+    }
+
+    fn charged(&mut self, limiter: LimiterId, label: u32, outcome: Charge) {
+        let step = self.steps.last_mut().expect("a rule that charges has matched");
+        step.charged.push((limiter, label, outcome));
     }
 }

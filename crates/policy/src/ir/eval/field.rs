@@ -26,6 +26,8 @@ pub fn value(field: Field, packet: &Packet) -> u128 {
         }
         Field::MetaL4proto => packet.proto.into(),
         Field::MetaFragment => packet.fragment as u128,
+        // The packet itself does not know: the interpreter answers.
+        Field::MetaExceeded => 0,
         Field::EtherType => packet.ether_type.into(),
         Field::VlanId => (packet.vlan[0] & 0xfff).into(),
         Field::VlanPcp => (packet.vlan[0] >> 13).into(),

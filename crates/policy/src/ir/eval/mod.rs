@@ -3,22 +3,28 @@
 //! Every backend and engine answers to this. It favours no speed: it parses with `packet`, asks tables through [`Tables`] and walks the
 //! tree as it stands.
 
+mod buckets;
 pub mod explain;
 pub mod field;
 pub mod packet;
 
-use super::{Chain, Effect, Fallback, FindId, Node, Program, RuleId, SlotId, Test};
-use crate::field::Guard;
+use super::{Chain, Effect, Fallback, FindId, LimiterId, Node, Program, RuleId, SlotId, Test};
+use crate::field::{Field, Guard, Subject};
+use buckets::Buckets;
 use packet::{Frame, Packet};
+use std::sync::Arc;
 use weir_abi::packet::{Fragment, L3, L4};
 use weir_abi::verdict::Sampled;
-use weir_abi::{Action, Counter, Reason, Verdict};
+use weir_abi::{Action, Counter, LimitEntries, Reason, Verdict};
 
-/// Answers questions to tables.
+/// Answers questions to tables and lists of limits.
 pub trait Tables {
     /// The label of the longest prefix of the slot that holds the key, 0 if there is none; of a fused slot, a bit for each table that
     /// holds it.
     fn find(&self, slot: SlotId, key: u128) -> u32;
+
+    /// What a limiter polices by, for each label that its find can find. Asked once, and only of limiters of lists.
+    fn limits(&self, limiter: LimiterId) -> Arc<LimitEntries>;
 }
 
 /// Is told of every test as it is made.
@@ -27,6 +33,17 @@ pub trait Observer {
     fn tested(&mut self, test: &Test, saw: Saw, held: bool);
     /// A rule matched.
     fn matched(&mut self, rule: RuleId);
+    /// The rule that matched charged the bucket of a label.
+    fn charged(&mut self, limiter: LimiterId, label: u32, outcome: Charge);
+}
+
+/// Whether a bucket had room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Charge {
+    /// It had.
+    Fits,
+    /// It had not.
+    Exceeded,
 }
 
 /// What a test saw.
@@ -46,6 +63,7 @@ pub enum Saw {
 impl Observer for () {
     fn tested(&mut self, _: &Test, _: Saw, _: bool) {}
     fn matched(&mut self, _: RuleId) {}
+    fn charged(&mut self, _: LimiterId, _: u32, _: Charge) {}
 }
 
 /// Decides packets by a program and counts.
@@ -53,35 +71,40 @@ pub struct Evaluator<'a, T> {
     program: &'a Program,
     tables: T,
     counters: Vec<Counter>,
+    /// Whose limits the last counters are of ([`Program::limited`]).
+    limited: Vec<(RuleId, Action)>,
+    buckets: Buckets,
 }
 
 impl<'a, T: Tables> Evaluator<'a, T> {
-    /// An evaluator with counters at 0. The program must have no unsupported effects ([`Program::unsupported`]): they do
-    /// nothing here.
+    /// An evaluator with counters at 0 and full buckets. The program must have no effects that the interpreter does not support
+    /// ([`Program::unsupported`]): they do nothing here.
     pub fn new(program: &'a Program, tables: T) -> Self {
-        let counters = vec![Counter::default(); usize::from(Reason::RULE_BASE) + program.rules.len()];
-        Evaluator { program, tables, counters }
+        let counters = vec![Counter::default(); program.counters()];
+        let buckets = Buckets::new(program, &tables);
+        Evaluator { program, tables, counters, limited: program.limited(), buckets }
     }
 
-    /// One counter a reason, [`Reason`] being the index.
+    /// One counter a reason, [`Reason`] being the index; then one for each of [`Program::limited`].
     pub fn counters(&self) -> &[Counter] {
         &self.counters
     }
 
     /// Decides a frame by chain `chain` of the program.
     pub fn decide(&mut self, chain: usize, frame: Frame<'_>, observer: &mut impl Observer) -> Verdict {
+        self.buckets.tick(frame.time_ns);
         let (packet, malformed) = packet::parse(frame);
         let decided = match malformed {
             Some(reason) => Some((self.program.defaults.malformed, reason)),
             None => before_rules(self.program, &packet),
         };
         if let Some((action, reason)) = decided {
-            self.count(reason, frame.wire_len);
+            self.count(usize::from(reason.0), frame.wire_len);
             return Verdict::new(action, reason, Sampled::No);
         }
         let chain = &self.program.chains[chain];
-        let mut run =
-            Run { eval: self, chain, frame, packet: &packet, found: vec![0; chain.finds.len()], sampled: Sampled::No };
+        let found = vec![0; chain.finds.len()];
+        let mut run = Run { eval: self, chain, frame, packet: &packet, found, exceeded: false, sampled: Sampled::No };
         for &id in &chain.staged {
             run.find(id);
         }
@@ -89,12 +112,12 @@ impl<'a, T: Tables> Evaluator<'a, T> {
             return Verdict::new(action, reason, run.sampled);
         }
         let sampled = run.sampled;
-        self.count(Reason::NO_MATCH, frame.wire_len);
+        self.count(usize::from(Reason::NO_MATCH.0), frame.wire_len);
         Verdict::new(self.program.defaults.no_match, Reason::NO_MATCH, sampled)
     }
 
-    fn count(&mut self, reason: Reason, bytes: u32) {
-        let counter = &mut self.counters[usize::from(reason.0)];
+    fn count(&mut self, index: usize, bytes: u32) {
+        let counter = &mut self.counters[index];
         counter.packets += 1;
         counter.bytes += u64::from(bytes);
     }
@@ -122,6 +145,8 @@ struct Run<'r, 'a, T> {
     frame: Frame<'r>,
     packet: &'r Packet,
     found: Vec<u32>,
+    /// Whether a limit that marks had no room.
+    exceeded: bool,
     sampled: Sampled,
 }
 
@@ -139,7 +164,7 @@ impl<T: Tables> Run<'_, '_, T> {
             }
             Node::Rule(id) => {
                 observer.matched(*id);
-                self.rule(*id)
+                self.rule(*id, observer)
             }
         })
     }
@@ -157,6 +182,10 @@ impl<T: Tables> Run<'_, '_, T> {
     fn test(&self, test: &Test) -> (Saw, bool) {
         match test {
             Test::Guard(guard) => (Saw::Header, guard_holds(*guard, self.packet)),
+            Test::Value { subject: Subject::Field(Field::MetaExceeded), mask, set, negated } => {
+                let value = u128::from(self.exceeded);
+                (Saw::Value(value), set.contains(value & mask.unwrap_or(u128::MAX)) != *negated)
+            }
             Test::Value { subject, mask, set, negated } => match field::subject(*subject, self.frame, self.packet) {
                 Some(value) => (Saw::Value(value), set.contains(value & mask.unwrap_or(u128::MAX)) != *negated),
                 None => (Saw::Nothing, false),
@@ -168,10 +197,10 @@ impl<T: Tables> Run<'_, '_, T> {
         }
     }
 
-    fn rule(&mut self, id: RuleId) -> Option<(Action, Reason)> {
+    fn rule(&mut self, id: RuleId, observer: &mut impl Observer) -> Option<(Action, Reason)> {
         let program = self.eval.program;
         let reason = Reason::rule(id.0);
-        self.eval.count(reason, self.frame.wire_len);
+        self.eval.count(usize::from(reason.0), self.frame.wire_len);
         for effect in &program.rule(id).effects {
             match effect {
                 Effect::Sample { one_in } => {
@@ -181,11 +210,33 @@ impl<T: Tables> Run<'_, '_, T> {
                     }
                 }
                 Effect::Verdict(action) => return Some((*action, reason)),
-                // Programs with these are refused before they run.
-                Effect::Limit { .. } | Effect::Track => {}
+                Effect::Limit { limiter, find, exceed } => {
+                    let label = find.map_or(0, |find| self.found[usize::from(find.0)]);
+                    if self.eval.buckets.has_room(*limiter, label, self.frame.wire_len) {
+                        observer.charged(*limiter, label, Charge::Fits);
+                        continue;
+                    }
+                    observer.charged(*limiter, label, Charge::Exceeded);
+                    match exceed.verdict() {
+                        Some(action) => return Some(self.end_by_limit(id, action)),
+                        None => self.exceeded = true,
+                    }
+                }
+                // Programs with it are refused before they run.
+                Effect::Track => {}
             }
         }
         None
+    }
+
+    /// The reason is built in, and what each rule's limits ended is counted beside.
+    fn end_by_limit(&mut self, rule: RuleId, action: Action) -> (Action, Reason) {
+        let limited = self.eval.limited.iter().position(|&known| known == (rule, action));
+        let place = limited.expect("every limit that ends a packet's way is among them");
+        let rules = usize::from(Reason::RULE_BASE) + self.eval.program.rules.len();
+        self.eval.count(usize::from(Reason::LIMIT.0), self.frame.wire_len);
+        self.eval.count(rules + place, self.frame.wire_len);
+        (action, Reason::LIMIT)
     }
 }
 

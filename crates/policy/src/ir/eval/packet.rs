@@ -15,6 +15,8 @@ pub struct Frame<'a> {
     pub wire_len: u32,
     /// How it starts.
     pub link: Link,
+    /// When it was received, ns. Limits go by it; a frame from before another counts as received with it.
+    pub time_ns: u64,
 }
 
 /// What was found. Fields that the packet does not have are 0.

@@ -3,11 +3,29 @@
 //! Instructions are those of `weir bench tables` with bursts of keys from tables that the nearest caches hold; what a line costs is the
 //! machine's own ([`CostModel`]). The estimates need to put layouts in the right order, not to foretell cycles.
 
+use crate::catalog::TableFacts;
 use crate::checked::{Table, TableKind};
 use weir_abi::{Family, Layout};
 
 /// Sets in one image at most.
 pub const FUSED_MAX: usize = 4;
+
+/// What an image is to hold.
+#[derive(Clone, Copy)]
+pub(super) struct Holding<'t> {
+    pub(super) family: Family,
+    pub(super) kind: TableKind,
+    pub(super) entries: usize,
+    pub(super) labels: usize,
+    pub(super) by_length: &'t [usize],
+}
+
+impl<'t> From<&'t Table> for Holding<'t> {
+    fn from(table: &'t Table) -> Self {
+        let TableFacts { entries, by_length, labels } = &table.facts;
+        Holding { family: table.family, kind: table.kind, entries: *entries, labels: labels.len(), by_length }
+    }
+}
 
 /// What a table is expected to cost in a layout.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -81,10 +99,10 @@ impl CostModel {
         }
     }
 
-    /// What a table would cost in a layout; `None` if it does not fit.
-    pub(super) fn estimate(&self, table: &Table, layout: Layout) -> Option<Estimate> {
-        let entries = table.facts.entries;
-        let labels = table.facts.labels.len();
+    /// What a table or list would cost in a layout; `None` if it does not fit.
+    pub(super) fn estimate<'t>(&self, of: impl Into<Holding<'t>>, layout: Layout) -> Option<Estimate> {
+        let table: Holding = of.into();
+        let Holding { entries, labels, .. } = table;
         // A set's prefixes mostly stand alone: a run for each and one for the gap behind it. Labelled ones mostly have neighbours.
         let runs = if table.kind == TableKind::Set { 2 * entries + 1 } else { entries + 1 };
         let (instructions, lines, bytes) = match (layout, table.family) {
@@ -93,7 +111,7 @@ impl CostModel {
             (Layout::RankLeaf, Family::Ipv4) => (3.0, 3.0, (256 << 10) + runs * (3 + value_bytes(labels))),
             (Layout::Range6, Family::Ipv6) => (40.0, 6.0, (1 << 20) + runs * 24),
             (Layout::RankLeaf6, Family::Ipv6) => {
-                let steps = rank_steps(&table.facts.by_length);
+                let steps = rank_steps(table.by_length);
                 (5.0 * steps, 3.0 * steps, (256 << 10) + (runs as f64 * steps) as usize * 8)
             }
             (Layout::ExactSet6, Family::Ipv6) => {
@@ -140,19 +158,17 @@ fn buckets6_bytes(nets: usize, hosts: usize) -> usize {
 }
 
 /// Whether the table is a set of IPv4 addresses, and not empty.
-pub(super) fn is_addresses(table: &Table) -> bool {
-    let addresses = table.facts.by_length.get(32).copied().unwrap_or(0);
-    table.family == Family::Ipv4
-        && table.kind == TableKind::Set
-        && table.facts.entries > 0
-        && table.facts.entries == addresses
+pub(super) fn is_addresses<'t>(of: impl Into<Holding<'t>>) -> bool {
+    let table: Holding = of.into();
+    let addresses = table.by_length.get(32).copied().unwrap_or(0);
+    table.family == Family::Ipv4 && table.kind == TableKind::Set && table.entries > 0 && table.entries == addresses
 }
 
 /// How many /64s and /128s a set has; `None` if it is no set of these, or empty.
-fn nets_and_hosts(table: &Table) -> Option<(usize, usize)> {
-    let of_length = |length: usize| table.facts.by_length.get(length).copied().unwrap_or(0);
+fn nets_and_hosts(table: Holding) -> Option<(usize, usize)> {
+    let of_length = |length: usize| table.by_length.get(length).copied().unwrap_or(0);
     let (nets, hosts) = (of_length(64), of_length(128));
-    let fits = table.kind == TableKind::Set && table.facts.entries > 0 && table.facts.entries == nets + hosts;
+    let fits = table.kind == TableKind::Set && table.entries > 0 && table.entries == nets + hosts;
     fits.then_some((nets, hosts))
 }
 

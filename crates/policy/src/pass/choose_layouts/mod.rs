@@ -5,14 +5,16 @@
 
 mod cost;
 
+use cost::Holding;
 pub use cost::{CostModel, Estimate, FUSED_MAX};
 
-use crate::checked::{Checked, Match, Table, TableId};
+use crate::catalog::PrefixCounts;
+use crate::checked::{Checked, Effect, LimitBy, LimitsId, LimitsOf, Match, Table, TableId, TableKind};
 use crate::field::Field;
 use crate::ir::Direction;
 use std::collections::BTreeSet;
 use std::fmt::{self, Display, Formatter};
-use weir_abi::Layout;
+use weir_abi::{Family, Layout};
 
 /// What a policy's tables become.
 #[derive(Clone, Debug, PartialEq)]
@@ -24,12 +26,31 @@ pub struct Plan {
 /// One image.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Planned {
-    /// The tables in it; several of them have a bit each in its answers.
-    pub tables: Vec<TableId>,
+    /// What is in it.
+    pub holds: Planning,
     /// Its layout.
     pub layout: Layout,
     /// Why.
     pub reason: Reason,
+}
+
+/// What an image is planned for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Planning {
+    /// Tables; several of them have a bit each in its answers.
+    Tables(Vec<TableId>),
+    /// The prefixes of a list of limits, of one family.
+    Limits(LimitsId, Family),
+}
+
+impl Planned {
+    /// The tables in it, none if it holds limits.
+    pub fn tables(&self) -> &[TableId] {
+        match &self.holds {
+            Planning::Tables(tables) => tables,
+            Planning::Limits(..) => &[],
+        }
+    }
 }
 
 /// Why a layout was chosen.
@@ -52,9 +73,15 @@ impl Plan {
     /// The image of a table, and the table's place in it.
     pub fn place(&self, table: TableId) -> (usize, usize) {
         let place = self.images.iter().enumerate().find_map(|(image, planned)| {
-            planned.tables.iter().position(|&member| member == table).map(|member| (image, member))
+            planned.tables().iter().position(|&member| member == table).map(|member| (image, member))
         });
         place.expect("every table has an image")
+    }
+
+    /// The image of a list's prefixes.
+    pub fn limits(&self, list: LimitsId, family: Family) -> usize {
+        let place = self.images.iter().position(|planned| planned.holds == Planning::Limits(list, family));
+        place.expect("every list that is asked has an image")
     }
 }
 
@@ -112,23 +139,48 @@ pub fn plan(policy: &Checked, model: &CostModel) -> Plan {
         alike.sort_by_key(|&other| policy.tables[other].facts.entries.abs_diff(table.facts.entries));
         let planned = if alike.contains(&index) { fuse(policy, &questions, &alike, model) } else { None };
         let planned = planned.unwrap_or_else(|| alone(table, TableId(index as u16), model));
-        planned.tables.iter().for_each(|table| fused[usize::from(table.0)] = true);
+        planned.tables().iter().for_each(|table| fused[usize::from(table.0)] = true);
         images.push(planned);
     }
+    images.extend(lists(policy).into_iter().map(|(list, family)| list_alone(policy, list, family, model)));
     Plan { images }
 }
 
 /// The layout that the policy insists on, or the cheapest.
 fn alone(table: &Table, id: TableId, model: &CostModel) -> Planned {
-    let mut estimates: Vec<Estimate> =
-        Layout::ALL.into_iter().filter_map(|layout| model.estimate(table, layout)).collect();
-    estimates.sort_by_key(Estimate::rank);
-    let cheapest = estimates.first().expect("each family has a layout that holds everything").layout;
+    let (cheapest, estimates) = cheapest(table.into(), model);
     let (layout, reason) = match table.layout {
         Some(layout) => (layout, Reason::Forced(estimates)),
         None => (cheapest, Reason::Cheapest(estimates)),
     };
-    Planned { tables: vec![id], layout, reason }
+    Planned { holds: Planning::Tables(vec![id]), layout, reason }
+}
+
+fn cheapest(holding: Holding, model: &CostModel) -> (Layout, Vec<Estimate>) {
+    let mut estimates: Vec<Estimate> =
+        Layout::ALL.into_iter().filter_map(|layout| model.estimate(holding, layout)).collect();
+    estimates.sort_by_key(Estimate::rank);
+    (estimates.first().expect("each family has a layout that holds everything").layout, estimates)
+}
+
+/// A list of limits, in which every prefix has a label of its own.
+fn list_alone(policy: &Checked, list: LimitsId, family: Family, model: &CostModel) -> Planned {
+    let PrefixCounts { entries, by_length } = policy.limits[usize::from(list.0)].facts.of(family);
+    let (entries, labels) = (*entries, *entries);
+    let (layout, estimates) = cheapest(Holding { family, kind: TableKind::Labels, entries, labels, by_length }, model);
+    Planned { holds: Planning::Limits(list, family), layout, reason: Reason::Cheapest(estimates) }
+}
+
+/// The lists whose prefixes are asked for, each with the family.
+fn lists(policy: &Checked) -> BTreeSet<(LimitsId, Family)> {
+    let chains = policy.postures.iter().flat_map(|posture| [&posture.upstream, &posture.downstream]);
+    let effects = chains.flatten().flatten().flat_map(|rule| &rule.effects);
+    let asked = effects.filter_map(|effect| match effect {
+        Effect::Limit { by: LimitBy::List { key, limits }, .. } => Some((*limits, *key)),
+        _ => None,
+    });
+    let of_prefixes = |list: &LimitsId| matches!(policy.limits[usize::from(list.0)].of, LimitsOf::Prefixes { .. });
+    asked.filter(|(list, _)| of_prefixes(list)).map(|(list, key)| (list, key.family())).collect()
 }
 
 /// The first of the tables, with as many others as pay.
@@ -157,7 +209,7 @@ fn fuse(policy: &Checked, questions: &[BTreeSet<Question>], tables: &[usize], mo
     }
     members.sort_unstable();
     (members.len() > 1).then(|| Planned {
-        tables: members.iter().map(|&member| TableId(member as u16)).collect(),
+        holds: Planning::Tables(members.iter().map(|&member| TableId(member as u16)).collect()),
         layout: Layout::ExactSets,
         reason: Reason::Fused { together: cost, apart: members.iter().map(|&member| apart(member)).collect() },
     })

@@ -40,7 +40,7 @@ fn policy(tables: Vec<Table>, asked: &[(u16, Field)]) -> Checked {
 /// Numbers of the tables in each image, and its layout.
 fn planned(tables: Vec<Table>, asked: &[(u16, Field)]) -> Vec<(Vec<u16>, Layout)> {
     let plan = plan(&policy(tables, asked), &CostModel::default());
-    plan.images.into_iter().map(|image| (image.tables.iter().map(|table| table.0).collect(), image.layout)).collect()
+    plan.images.into_iter().map(|image| (image.tables().iter().map(|table| table.0).collect(), image.layout)).collect()
 }
 
 fn layout(family: Family, kind: TableKind, lengths: &[(usize, usize)], labels: usize) -> Layout {

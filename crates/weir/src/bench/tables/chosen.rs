@@ -5,7 +5,7 @@ use crate::costs;
 use crate::failure::Failure;
 use std::sync::OnceLock;
 use weir_abi::Family;
-use weir_policy::catalog::{Catalog, TableFacts};
+use weir_policy::catalog::{Catalog, LimitsFacts, TableFacts};
 use weir_policy::pass::choose_layouts::{CostModel, Planned};
 use weir_policy::pipeline;
 use weir_policy::source::Source;
@@ -16,6 +16,10 @@ struct Facts(Vec<(String, TableFacts)>);
 impl Catalog for Facts {
     fn table(&self, name: &str) -> Option<&TableFacts> {
         self.0.iter().find(|(known, _)| known == name).map(|(_, facts)| facts)
+    }
+
+    fn limits(&self, _: &str) -> Option<&LimitsFacts> {
+        None
     }
 }
 

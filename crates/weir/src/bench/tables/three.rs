@@ -115,7 +115,7 @@ fn chosen(data: &[Data], lookups: &Lookups) -> Result<Entrant, Failure> {
     let mut entrant = Entrant { layout: "chosen", mode: String::new(), picked: None, bytes: 0, steps: Vec::new() };
     let (mut modes, mut picked) = (Vec::new(), Vec::new());
     for image in chosen::images(&tables)? {
-        let members: Vec<usize> = image.tables.iter().map(|id| usize::from(id.0)).collect();
+        let members: Vec<usize> = image.tables().iter().map(|id| usize::from(id.0)).collect();
         let built = match members.as_slice() {
             &[one] => tables[one].build(image.layout),
             several => weir_tables::exact_sets(&several.iter().map(|&one| tables[one]).collect::<Vec<_>>()),

@@ -1,0 +1,184 @@
+//! Lists of limits, and the limits of rules.
+
+use super::cursor::{Cursor, Parse, Reported};
+use super::token::TokenKind;
+use super::tree::{Exceed, Limit, LimitElement, Limits, LimitsSetting, Log, Name, Operand, Statement, Subject, Value};
+use super::{item, value};
+use crate::diag::Diagnostic;
+
+/// The settings of a list of limits.
+const LIMITS_WORDS: [&str; 6] = ["file", "elements", "default", "table", "nested", "log"];
+
+/// `limits NAME { ... }`
+pub(super) fn limits(cursor: &mut Cursor) -> Parse<Limits> {
+    let keyword = cursor.bump();
+    let name = cursor.name("a name after `limits`")?;
+    let open = cursor.open_block("the name of the limits")?;
+    let mut settings = Vec::new();
+    // `table NAME` without a block is a setting, with one an item that begins too early.
+    while cursor.block_goes_on(open, &[]) {
+        match setting(cursor) {
+            Ok(setting) => {
+                settings.push(setting);
+                cursor.end_of_statement("the setting");
+            }
+            Err(Reported) => cursor.skip_statement(),
+        }
+    }
+    Ok(Limits { span: keyword.to(cursor.last_span()), name, settings })
+}
+
+fn setting(cursor: &mut Cursor) -> Parse<LimitsSetting> {
+    let keyword = cursor.span();
+    Ok(match cursor.word() {
+        Some("file") => LimitsSetting::File(item::list_file(cursor)?),
+        Some("elements") => {
+            cursor.bump();
+            cursor.expect(TokenKind::Assign, "`=` after `elements`")?;
+            let (elements, span) = value::set(cursor, "an element", &mut |cursor| element(cursor))?;
+            LimitsSetting::Elements(elements, keyword.to(span))
+        }
+        Some("default") => {
+            cursor.bump();
+            LimitsSetting::Default(limit(cursor)?)
+        }
+        Some("table") => {
+            cursor.bump();
+            LimitsSetting::Table(cursor.name("the name of a table with labels after `table`")?)
+        }
+        Some("nested") => LimitsSetting::Nested(cursor.bump()),
+        Some("log") => {
+            cursor.bump();
+            let word =
+                one_of(cursor, &Log::ALL.map(|log| (log.name(), log)), "`off`, `exceeded` or `all` after `log`")?;
+            LimitsSetting::Log(word, keyword.to(cursor.last_span()))
+        }
+        Some(word) => return Err(unknown_setting(cursor, word)),
+        None => return Err(cursor.unexpected("a setting of the limits")),
+    })
+}
+
+fn unknown_setting(cursor: &mut Cursor, word: &str) -> Reported {
+    let diagnostic = Diagnostic::error("E0113", cursor.span(), format!("a list of limits has no setting `{word}`"));
+    let diagnostic = match (word, crate::check::nearest(word, LIMITS_WORDS)) {
+        ("type", _) => diagnostic.help("a list of limits holds prefixes of both families: it needs no type"),
+        ("rate" | "limit", _) => diagnostic.help("write `default 100pps`, or `elements = { 192.0.2.0/24 : 100pps }`"),
+        (_, Some(near)) => diagnostic.help(format!("did you mean `{near}`?")),
+        (_, None) => diagnostic.help(format!("the settings are {}", LIMITS_WORDS.join(", "))),
+    };
+    cursor.report(diagnostic)
+}
+
+/// `192.0.2.0/24 : 10mbit burst 64kbytes`, `HR : 100kpps`
+fn element(cursor: &mut Cursor) -> Parse<LimitElement> {
+    let key = match cursor.kind() {
+        TokenKind::Word | TokenKind::Number | TokenKind::String => {
+            Value::Single(Operand::Atom(value::atom(cursor, "a prefix or a label")?))
+        }
+        _ => value::value(cursor, "a prefix or a label")?,
+    };
+    cursor.expect(TokenKind::Colon, "`:` and a rate")?;
+    Ok(LimitElement { key, limit: limit(cursor)? })
+}
+
+/// `10mbit burst 64kbytes`, `400/second burst 100 packets`
+fn limit(cursor: &mut Cursor) -> Parse<Limit> {
+    let mut rate = number(cursor, "a rate such as `500`, `20kpps`, `400/minute` or `10mbit`")?;
+    in_bytes(cursor, &rate)?;
+    if cursor.eat(TokenKind::Slash) {
+        let per = cursor.name("`second`, `minute` or `hour` after `/`")?;
+        rate = Name { text: format!("{}/{}", rate.text, per.text), span: rate.span.to(per.span) };
+    }
+    let burst = match cursor.is_word("burst") {
+        true => {
+            cursor.bump();
+            Some(burst(cursor)?)
+        }
+        false => None,
+    };
+    Ok(Limit { rate, burst })
+}
+
+fn number(cursor: &mut Cursor, expected: &str) -> Parse<Name> {
+    let atom = value::number(cursor, expected)?;
+    Ok(Name { text: atom.text, span: atom.span })
+}
+
+/// nftables' `10 mbytes/second`.
+fn in_bytes(cursor: &mut Cursor, rate: &Name) -> Parse<()> {
+    let Some(word) = cursor.word().filter(|word| word.ends_with("bytes")) else { return Ok(()) };
+    Err(cursor.report(
+        Diagnostic::error("E0106", rate.span.to(cursor.span()), "Weir does not have rates in bytes")
+            .label(format!("`{word}` is nftables' own"))
+            .help("write bits a second: `80mbit` is 10 mbytes/second"),
+    ))
+}
+
+fn burst(cursor: &mut Cursor) -> Parse<Name> {
+    let burst = number(cursor, "a burst such as `100`, `100 packets` or `64kbytes` after `burst`")?;
+    let unit = cursor.word().filter(|word| word.ends_with("packets") || word.ends_with("bytes"));
+    Ok(match unit {
+        Some(unit) => Name { text: format!("{}{unit}", burst.text), span: burst.span.to(cursor.bump()) },
+        None => burst,
+    })
+}
+
+/// `exceed drop`, `exceed divert`, `exceed mark`, or nothing.
+fn exceed(cursor: &mut Cursor) -> Parse<Option<Exceed>> {
+    if !cursor.is_word("exceed") {
+        return Ok(None);
+    }
+    cursor.bump();
+    let words = Exceed::ALL.map(|exceed| (exceed.name(), exceed));
+    one_of(cursor, &words, "`drop`, `divert` or `mark` after `exceed`").map(Some)
+}
+
+fn one_of<T: Copy>(cursor: &mut Cursor, words: &[(&str, T)], expected: &str) -> Parse<T> {
+    let Some(&(_, what)) = words.iter().find(|(word, _)| cursor.is_word(word)) else {
+        return Err(cursor.unexpected(expected));
+    };
+    cursor.bump();
+    Ok(what)
+}
+
+/// What follows `ip saddr`: `limit @customers exceed divert`.
+pub(super) fn of_list(cursor: &mut Cursor, subject: Subject) -> Parse<Statement> {
+    cursor.bump();
+    let at = cursor.expect(TokenKind::At, "`@` and the name of a `limits` list")?;
+    let name = cursor.name("a name after `@`")?;
+    let limits = Name { span: at.to(name.span), ..name };
+    let exceed = exceed(cursor)?;
+    let span = subject.span().to(cursor.last_span());
+    Ok(Statement::Limit { subject, limits, exceed, span })
+}
+
+/// `limit rate 1mpps burst 100 exceed mark`
+pub(super) fn of_rule(cursor: &mut Cursor) -> Parse<Statement> {
+    let keyword = cursor.bump();
+    match cursor.word() {
+        Some("rate") => _ = cursor.bump(),
+        Some("name") => {
+            return Err(cursor.report(
+                Diagnostic::error("E0106", keyword.to(cursor.span()), "Weir does not have named limits")
+                    .help("write `limit rate 20kpps`, or police addresses by a list: `ip saddr limit @NAME`"),
+            ));
+        }
+        _ => {
+            return Err(cursor.report(
+                Diagnostic::error("E0103", keyword, "`limit` does not say whose limit")
+                    .label("expected an address field before it, or `rate` after it")
+                    .help("write `ip saddr limit @NAME` or `limit rate 20kpps`"),
+            ));
+        }
+    }
+    if let Some(word @ ("over" | "until")) = cursor.word() {
+        return Err(cursor.report(
+            Diagnostic::error("E0106", cursor.span(), format!("Weir does not have `limit rate {word}`"))
+                .label("in nftables it matches, here it drops what exceeds the rate")
+                .help("write `limit rate 20kpps`; with `exceed mark` later rules can ask `meta exceeded exists`"),
+        ));
+    }
+    let limit = limit(cursor)?;
+    let exceed = exceed(cursor)?;
+    Ok(Statement::LimitRate { limit, exceed, span: keyword.to(cursor.last_span()) })
+}
