@@ -283,10 +283,76 @@ fn exit_codes_tell_mistakes_from_failures() {
     let ran = desk.run("replay edge.weir --in short.pcap --engine eval --json");
     ran.fails(1, &["short.pcap"]);
     assert_eq!(serde_json::from_str::<Value>(&ran.out).unwrap()["packets"], 2);
-    for engine in ["eval", "native", "xdp"] {
+    let ran = desk.run("replay limit.weir --in traffic.pcap --engine eval");
+    ran.fails(2, &["E0501", "(eval)", "limit.weir:2", "`track`"]);
+    for engine in ["native", "xdp"] {
         let ran = desk.run(&format!("replay limit.weir --in traffic.pcap --engine {engine}"));
         ran.fails(2, &["E0501", "not yet supported by this engine", "limit.weir:2", "`limit`", "`track`"]);
     }
+}
+
+/// A second and a half of packets, ten a second each from two addresses.
+fn limited() -> Desk {
+    let desk = Desk::new();
+    let packet = |at: usize| {
+        format!(
+            "eth / ip saddr=192.0.2.1 / udp / at={0}.{1}\neth / ip saddr=198.51.100.7 / tcp / at={0}.{1}\n",
+            at / 10,
+            at % 10
+        )
+    };
+    desk.put(
+        "limit.weir",
+        "limits slow { file \"slow.csv\"; default 2 burst 1; log all }\nupstream {\n  ip saddr limit @slow accept\n  udp limit rate 5 burst 1 \
+         exceed divert\n  drop\n}\ndownstream { accept }\n",
+    );
+    desk.put("slow.csv", "prefix,rate,burst\n192.0.2.0/24,1,3\n203.0.113.0/24,10mbit\n2001:db8::/32,5\n");
+    desk.put_capture("traffic.pcap", &(0..15).map(packet).collect::<String>());
+    desk
+}
+
+#[test]
+fn limits_go_by_the_time_of_the_capture() {
+    let desk = limited();
+    let run = || desk.run("replay limit.weir --in traffic.pcap --engine eval --json").json();
+    let report = run();
+    // 3 at once and 1 after a second; 1 at once and then one each half second.
+    assert_eq!((&report["passed"], &report["dropped"]), (&json!(7), &json!(23)));
+    assert_eq!(report["reasons"], json!({"limit": 23, "limit.weir:3": 7}));
+    assert_eq!(rule(&report["rules"][0]), ("limit.weir:3", 30, 15 * 42 + 15 * 54));
+    assert_eq!(lasting(run()), lasting(report));
+    let ran = desk.run("replay limit.weir --in traffic.pcap --engine eval");
+    assert!(ran.out.contains("(limit) limit.weir:3  ip saddr limit @slow accept"), "{ran:?}");
+    desk.run("replay limit.weir --in traffic.pcap --engine native").fails(2, &["E0501", "limit.weir:3"]);
+
+    let why = |packet: u32| desk.run(&format!("why limit.weir --in traffic.pcap --packet {packet} --json")).json();
+    let (first, fourth) = (why(1), why(7));
+    assert_eq!((&first["verdict"], &first["reason"]), (&json!("accept"), &json!("limit.weir:3")));
+    assert_eq!((&fourth["verdict"], &fourth["reason"]), (&json!("drop"), &json!("limit")));
+    assert_eq!(fourth["rules"][0]["limits"], json!([{"limit": "@slow", "exceeded": true}]));
+    let told = desk.run("why limit.weir --in traffic.pcap --packet 7");
+    assert!(told.out.contains("limit @slow: exceeded"), "{told:?}");
+}
+
+#[test]
+fn check_shows_lists_of_limits() {
+    let desk = limited();
+    let report = desk.run("check limit.weir --quick --json").json();
+    let list = &report["limits"][0];
+    let numbers = ["ipv4", "ipv6", "rates", "limiters", "bucket_bytes"].map(|name| list[name].as_u64().unwrap());
+    // Three prefixes, and two buckets for IPv4 besides the default's.
+    assert_eq!(numbers, [2, 1, 3, 1, 24]);
+    assert_eq!(
+        (&list["default"], &list["log"], &list["of"]),
+        (&json!("2pps burst 1packets"), &json!("all"), &json!("prefixes"))
+    );
+    let ran = desk.run("check limit.weir --quick");
+    assert!(ran.out.contains("slow") && ran.out.contains("24 B"), "{ran:?}");
+    desk.put("slow.csv", "192.0.2.0/24,1\n192.0.2.0/24,fast\n");
+    desk.run("check limit.weir --quick").fails(2, &["slow.csv:2: `192.0.2.0/24,fast`: not a rate"]);
+    desk.put("slow.csv", "192.0.2.0/24,1\n192.0.2.0/24,2\n");
+    desk.run("check limit.weir --quick")
+        .fails(2, &["slow.csv:2: 192.0.2.0/24 is limited to 2pps", "in ", "slow.csv:1 to 1pps"]);
 }
 
 /// Needs root. Figures are of packets that were judged, or they are none: each packet that is sent arrives and is dropped.

@@ -16,6 +16,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("ir_parser", policy::ir_parser),
     ("list_csv", table::list_csv),
     ("list_ipset", table::list_ipset),
+    ("list_limits", table::list_limits),
     ("list_mmdb", table::list_mmdb),
     ("list_plain", table::list_plain),
     ("packet_reference", packet::packet_reference),

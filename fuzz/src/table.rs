@@ -2,8 +2,9 @@
 
 use std::num::NonZero;
 use std::sync::OnceLock;
+use weir_abi::limit::ROOM_MAX;
 use weir_abi::{Family, Layout};
-use weir_tables::{Entries, ImageView, Kind, ReadOptions};
+use weir_tables::{BadLines, Entries, ImageView, Kind, LabelLimits, Nesting, PrefixLimits, ReadOptions};
 
 /// One element a line.
 pub(crate) fn list_plain(data: &[u8]) {
@@ -18,6 +19,40 @@ pub(crate) fn list_csv(data: &[u8]) {
 /// `ipset save`.
 pub(crate) fn list_ipset(data: &[u8]) {
     list("list.ipset", data);
+}
+
+/// `prefix,rate,burst` and `label,rate,burst`: what a strict reader takes, a lenient one takes alike.
+pub(crate) fn list_limits(data: &[u8]) {
+    for bad_lines in [BadLines::Refuse, BadLines::Skip] {
+        let mut prefixes = PrefixLimits::default();
+        if let Ok(report) = prefixes.read("limits.csv", data, bad_lines) {
+            assert!(bad_lines == BadLines::Skip || report.skipped == 0, "a strict reader skips nothing");
+            if let Ok(table) = prefixes.settle() {
+                for family in [Family::Ipv4, Family::Ipv6] {
+                    let entries = table.entries(family, Nesting::Nested, None);
+                    assert_eq!(
+                        entries.entries.len(),
+                        table.len(family) + 1,
+                        "an entry for each prefix, and one for none"
+                    );
+                    let numbers = entries.entries.iter().enumerate().all(|(label, entry)| {
+                        (entry.parent as usize) < label.max(1) && (entry.profile as usize) < entries.profiles.len()
+                    });
+                    assert!(numbers, "parents stand before, profiles are there");
+                    assert!(
+                        entries.profiles.iter().all(|profile| profile.room <= ROOM_MAX),
+                        "limits are within their bounds"
+                    );
+                }
+            }
+        }
+        let mut labels = LabelLimits::default();
+        if labels.read("limits.csv", data, bad_lines).is_ok()
+            && let Ok(rates) = labels.settle()
+        {
+            assert_eq!(rates.entries(&["HR", "SI"], None).entries.len(), 3);
+        }
+    }
 }
 
 /// MaxMind DB, with two field paths that databases have.

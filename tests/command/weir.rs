@@ -80,16 +80,19 @@ impl Desk {
     }
 }
 
-/// Packets, all with one link layer, as a classic capture in little-endian microseconds.
+/// Packets, all with one link layer, as a classic capture in little-endian microseconds; a second apart if none says when it came.
 pub fn capture(notation: &str) -> Vec<u8> {
     let packets = packets(notation).expect("the test's packets read");
     let link = packets.first().map_or(Link::Ethernet, |packet| packet.link);
+    let timed = packets.iter().any(|packet| packet.time_ns > 0);
     let mut bytes = Vec::new();
     let words = [0xa1b2_c3d4, 0x0004_0002, 0, 0, 0x0004_0000, u32::from(link.linktype())];
     bytes.extend(words.into_iter().flat_map(u32::to_le_bytes));
     for (at, packet) in packets.iter().enumerate() {
         assert_eq!(packet.link, link, "a capture has one link layer");
-        let head = [at as u32, 0, packet.bytes.len() as u32, packet.wire];
+        let time_ns = if timed { packet.time_ns } else { at as u64 * 1_000_000_000 };
+        let (seconds, micros) = ((time_ns / 1_000_000_000) as u32, (time_ns / 1000 % 1_000_000) as u32);
+        let head = [seconds, micros, packet.bytes.len() as u32, packet.wire];
         bytes.extend(head.into_iter().flat_map(u32::to_le_bytes));
         bytes.extend(&packet.bytes);
     }

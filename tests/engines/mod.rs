@@ -86,6 +86,9 @@ pub fn decide(filter: &mut dyn Filter, program: &Program, sets: &mut [FrameSet])
     Ok(Decided { verdicts, counters: filter.counters().iter().zip(&before).map(since).collect() })
 }
 
+/// Another engine's name, and what it made of packets.
+pub type Other = (&'static str, Decided);
+
 /// A policy compiled for both machines and loaded into all engines.
 pub struct Engines<'a> {
     policy: &'a Policy,
@@ -106,7 +109,7 @@ impl<'a> Engines<'a> {
 
     /// What eval, then native and xdp if they can run the policy, make of the packets. Each starts with the counters it had, so load anew
     /// where rules sample.
-    pub fn decide(&mut self, sets: &mut [FrameSet]) -> Result<(Decided, Vec<(&'static str, Decided)>), String> {
+    pub fn decide(&mut self, sets: &mut [FrameSet]) -> Result<(Decided, Vec<Other>), String> {
         let program = &self.policy.program;
         let mut eval = EvalFilter::new(program, self.policy.answers());
         let decided = decide(&mut eval, program, sets)?;

@@ -1,0 +1,119 @@
+//! Lists of limits, rates, and what happens to what exceeds them.
+
+use super::{ListFile, Name, Value};
+use crate::source::Span;
+use weir_abi::Action;
+
+/// `limits NAME { ... }`
+#[derive(Clone, Debug)]
+pub struct Limits {
+    /// The whole item.
+    pub span: Span,
+    /// The name.
+    pub name: Name,
+    /// What is said of it, in order.
+    pub settings: Vec<LimitsSetting>,
+}
+
+/// A line of a list of limits.
+#[derive(Clone, Debug)]
+pub enum LimitsSetting {
+    /// `file "limits.csv"`
+    File(ListFile),
+    /// `elements = { 192.0.2.0/24 : 10kpps }`
+    Elements(Vec<LimitElement>, Span),
+    /// `default 100pps`
+    Default(Limit),
+    /// `table geo`
+    Table(Name),
+    /// `nested`
+    Nested(Span),
+    /// `log exceeded`
+    Log(Log, Span),
+}
+
+/// An element of a list of limits.
+#[derive(Clone, Debug)]
+pub struct LimitElement {
+    /// A prefix, or a label.
+    pub key: Value,
+    /// Its limit.
+    pub limit: Limit,
+}
+
+/// `10mbit burst 64kbytes`. The texts are without blanks.
+#[derive(Clone, Debug)]
+pub struct Limit {
+    /// `10mbit`, `400/second`
+    pub rate: Name,
+    /// `64kbytes`
+    pub burst: Option<Name>,
+}
+
+impl Limit {
+    /// Where.
+    pub fn span(&self) -> Span {
+        self.burst.as_ref().map_or(self.rate.span, |burst| self.rate.span.to(burst.span))
+    }
+}
+
+/// What is counted for each limit of a list.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Log {
+    /// Nothing.
+    #[default]
+    Off,
+    /// What exceeded it.
+    Exceeded,
+    /// That, and what passed.
+    All,
+}
+
+impl Log {
+    /// All of them.
+    pub const ALL: [Log; 3] = [Log::Off, Log::Exceeded, Log::All];
+
+    /// The policy keyword.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Log::Off => "off",
+            Log::Exceeded => "exceeded",
+            Log::All => "all",
+        }
+    }
+}
+
+/// What happens to a packet for which a limit has no room.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Exceed {
+    /// It is dropped.
+    #[default]
+    Drop,
+    /// It is diverted.
+    Divert,
+    /// The rule goes on; later ones can ask for `meta exceeded`.
+    Mark,
+}
+
+impl Exceed {
+    /// All of them.
+    pub const ALL: [Exceed; 3] = [Exceed::Drop, Exceed::Divert, Exceed::Mark];
+
+    /// The policy keyword.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Exceed::Drop => "drop",
+            Exceed::Divert => "divert",
+            Exceed::Mark => "mark",
+        }
+    }
+
+    /// The verdict, if the packet's way ends.
+    pub const fn verdict(self) -> Option<Action> {
+        match self {
+            Exceed::Drop => Some(Action::Drop),
+            Exceed::Divert => Some(Action::Divert),
+            Exceed::Mark => None,
+        }
+    }
+}
