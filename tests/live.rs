@@ -22,7 +22,7 @@ mod soak;
 #[path = "live/traffic.rs"]
 mod traffic;
 
-use box_under_test::{PATIENCE, Running, Setup};
+use box_under_test::{PATIENCE, Running, Setup, wait_until};
 use hosts::{Hosts, MTU, SERVER, Wires};
 use serde_json::Value;
 use std::fs;
@@ -268,16 +268,12 @@ fn copy_sendable(from: &Path, to: &Path, fragments: Fragments) {
 
 /// Waits until the box has counted so many packets from below: a machine that has no time for it must not be sent more.
 fn wait_until_counted(control: &Path, packets: u64) {
-    let start = Instant::now();
-    loop {
+    let counted = || {
         let stats = client::ask(control, &Request::Stats).expect("it answers");
         let stats: Stats = serde_json::from_value(stats).expect("stats");
-        if stats.upstream.total.packets >= packets {
-            return;
-        }
-        assert!(start.elapsed() < PATIENCE, "{packets} were sent: {stats:#?}");
-        std::thread::sleep(BETWEEN_BURSTS);
-    }
+        stats.upstream.total.packets >= packets
+    };
+    wait_until(&format!("{packets} are counted"), counted);
 }
 
 /// Sends all Ethernet frames of a capture; how many the wire took. After each burst, `pace` is told how many until then.
