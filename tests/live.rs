@@ -22,7 +22,7 @@ mod soak;
 #[path = "live/traffic.rs"]
 mod traffic;
 
-use box_under_test::{PATIENCE, Running, Setup};
+use box_under_test::{PATIENCE, Running, Setup, wait_until};
 use hosts::{Hosts, MTU, SERVER, Wires};
 use serde_json::Value;
 use std::fs;
@@ -33,8 +33,8 @@ use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::channel;
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
+use traffic::Listener;
 use weir::control::{Request, client};
 use weir::run::stats::{InterfaceStats, Stats, TxDropped};
 use weir::run::tally::Outcome;
@@ -132,15 +132,28 @@ fn check_workers(stats: &Stats) {
     }
 }
 
-/// That all packets that were sent to the server arrived there, but for those that the wire counts as its own losses.
-fn check_arrived(engine: &str, hosts: &Hosts, stats: &Stats, arrived: u64) {
-    let upper = stats.interfaces.iter().find(|port| port.side == "upper").expect("there is one");
-    let lost = hosts.lost_on("upper");
-    let missing = upper.tx_packets.checked_sub(arrived);
-    assert!(
-        missing.is_some_and(|missing| missing <= lost),
-        "{engine}: {arrived} arrived, the wire lost {lost}: {stats:#?}"
-    );
+/// Somebody at the server who counts what arrives there, and what the wire there lost before.
+struct Arrivals {
+    listener: Listener<usize>,
+    lost: u64,
+}
+
+impl Arrivals {
+    fn count(hosts: &Hosts) -> Self {
+        Arrivals { listener: Listener::counting(&hosts.server, "s"), lost: hosts.lost_on("upper") }
+    }
+
+    /// That all packets that were sent to the server since then arrived, but for those that the wire counts as its own losses.
+    fn check(self, engine: &str, hosts: &Hosts, stats: &Stats) {
+        let upper = stats.interfaces.iter().find(|port| port.side == "upper").expect("there is one");
+        let lost = hosts.lost_on("upper") - self.lost;
+        let arrived = self.listener.count(upper.tx_packets.saturating_sub(lost) as usize);
+        let missing = upper.tx_packets.checked_sub(arrived);
+        assert!(
+            missing.is_some_and(|missing| missing <= lost),
+            "{engine}: {arrived} arrived, the wire lost {lost}: {stats:#?}"
+        );
+    }
 }
 
 /// What was counted, without what differs between a replay and a run.
@@ -203,7 +216,7 @@ fn a_capture_on_the_wire_is_counted_as_in_replay() {
         for workers in [1, 2] {
             let running = Running::start(&hosts.weir, folder, policy.to_str().expect("a path"), engine, workers);
             let capture = capture.clone();
-            let arrived = count_arrivals(hosts);
+            let arrivals = Arrivals::count(hosts);
             let control = running.control().to_owned();
             let sent = hosts.client.run(move || send_capture(&capture, |sent| wait_until_counted(&control, sent)));
             running.wait_for("all packets are counted", |stats| stats.upstream.current.packets >= sent);
@@ -212,7 +225,7 @@ fn a_capture_on_the_wire_is_counted_as_in_replay() {
             let run = serde_json::to_value(&stats.upstream).expect("stats are JSON");
             assert_eq!(counted(&run), counted(&replayed), "{engine}, {workers} workers");
             assert_eq!(stats.interfaces.iter().map(|port| port.rx_missed).sum::<u64>(), 0, "{stats:#?}");
-            check_arrived(engine, hosts, &stats, arrived.join().expect("it ends"));
+            arrivals.check(engine, hosts, &stats);
             assert_eq!(running.stop(), 0);
         }
     });
@@ -255,16 +268,12 @@ fn copy_sendable(from: &Path, to: &Path, fragments: Fragments) {
 
 /// Waits until the box has counted so many packets from below: a machine that has no time for it must not be sent more.
 fn wait_until_counted(control: &Path, packets: u64) {
-    let start = Instant::now();
-    loop {
+    let counted = || {
         let stats = client::ask(control, &Request::Stats).expect("it answers");
         let stats: Stats = serde_json::from_value(stats).expect("stats");
-        if stats.upstream.total.packets >= packets {
-            return;
-        }
-        assert!(start.elapsed() < PATIENCE, "{packets} were sent: {stats:#?}");
-        std::thread::sleep(BETWEEN_BURSTS);
-    }
+        stats.upstream.total.packets >= packets
+    };
+    wait_until(&format!("{packets} are counted"), counted);
 }
 
 /// Sends all Ethernet frames of a capture; how many the wire took. After each burst, `pace` is told how many until then.
@@ -279,31 +288,6 @@ fn send_capture(path: &Path, pace: impl Fn(u64)) -> u64 {
     wire.counters().tx_packets
 }
 
-/// Counts what arrives at the server from now on, until nothing has for a while.
-fn count_arrivals(hosts: &Hosts) -> JoinHandle<u64> {
-    let (ready, is_ready) = channel();
-    let counted = hosts.server.start(move || {
-        let mut wire = Wire::open("s").expect("the server has the wire");
-        ready.send(()).expect("somebody waits");
-        let (mut count, start) = (0, Instant::now());
-        let mut last = None;
-        loop {
-            let more = wire.receive(Duration::from_millis(20), |_| ()).expect("the wire gives frames");
-            count += more as u64;
-            if more > 0 {
-                last = Some(Instant::now());
-            }
-            let silence = Duration::from_millis(700);
-            if last.map_or(start.elapsed() > PATIENCE, |last: Instant| last.elapsed() > silence) {
-                // What found no room at our socket did arrive.
-                return count + wire.missed();
-            }
-        }
-    });
-    is_ready.recv().expect("the wire is open");
-    counted
-}
-
 #[test]
 fn changes_under_a_flood_lose_nothing() {
     const CHANGES: u64 = 1000;
@@ -315,7 +299,7 @@ fn changes_under_a_flood_lose_nothing() {
         let running = Running::start(&hosts.weir, folder, "one.weir", engine, 2);
         let two = running.load(&folder.join("two.weir"));
         let (done, sent) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
-        let arrived = count_arrivals(hosts);
+        let arrivals = Arrivals::count(hosts);
         let flood = {
             let (done, sent, control) = (done.clone(), sent.clone(), running.control().to_owned());
             hosts.client.start(move || flood(&done, &sent, |sent| wait_until_counted(&control, sent)))
@@ -344,7 +328,7 @@ fn changes_under_a_flood_lose_nothing() {
             stats.upstream.total.rules.iter().map(|rule| rule.packets).filter(|&n| n > 0).collect();
         assert!(by_policy.len() == 2 && by_policy.iter().sum::<u64>() == sent, "{by_policy:?} of {sent}");
         assert_eq!(stats.interfaces.iter().map(|port| port.rx_missed).sum::<u64>(), 0, "{stats:#?}");
-        check_arrived(engine, hosts, &stats, arrived.join().expect("it ends"));
+        arrivals.check(engine, hosts, &stats);
         assert_eq!(running.stop(), 0);
     });
 }
@@ -446,7 +430,7 @@ fn after_a_kill_it_starts_again_and_after_an_outage_it_goes_on() {
         hosts.set_link("upper", "up");
         hosts.set_link("lower", "down");
         hosts.set_link("lower", "up");
-        let arrived = count_arrivals(hosts);
+        let arrivals = Arrivals::count(hosts);
         let (done, sent) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
         let own = (done.clone(), sent.clone());
         let flood = hosts.client.start(move || flood(&own.0, &own.1, |_| ()));
@@ -455,7 +439,7 @@ fn after_a_kill_it_starts_again_and_after_an_outage_it_goes_on() {
         });
         done.store(true, Ordering::Relaxed);
         flood.join().expect("it ends");
-        assert!(arrived.join().expect("it ends") > 1000);
+        assert!(arrivals.listener.count(1001) > 1000);
         assert_eq!(running.stop(), 0, "{engine}");
     });
 }

@@ -123,8 +123,11 @@ WEIR_INLINE uint32_t port_send_both(uint32_t cpu, uint32_t port, uint32_t divert
 	struct port_counters *copies = port_counters(cpu, divert);
 	void *pair = bpf_map_lookup_elem(&weir_pairs, &port);
 
-	if (!pair)
-		return XDP_DROP;
+	/* The engine makes one for each port; without it, the packet itself can still go. */
+	if (!pair) {
+		copies->tx_link_down++;
+		return port_send(cpu, port, len);
+	}
 	counters->tx_packets++;
 	counters->tx_bytes += len;
 	copies->tx_packets++;

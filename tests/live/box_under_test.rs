@@ -92,12 +92,12 @@ impl Running {
         command.stdout(Stdio::null()).stderr(file);
         let child = spawn(command).expect("the program was built");
         let mut running = Running { child, control, log };
-        let start = Instant::now();
-        while running.ask(&Request::Status).is_err() {
+        let answers = || {
             let ended = running.child.try_wait().expect("it is our child");
-            assert!(ended.is_none() && start.elapsed() < PATIENCE, "{ended:?}: {}", running.log());
-            std::thread::sleep(Duration::from_millis(10));
-        }
+            assert!(ended.is_none(), "{ended:?}: {}", read_log(&running.log));
+            running.ask(&Request::Status).ok()
+        };
+        wait("it answers", answers, || read_log(&folder.join("log")));
         running
     }
 
@@ -110,14 +110,8 @@ impl Running {
 
     /// Waits until it ends by itself; its exit code.
     pub fn ends(&mut self) -> Option<i32> {
-        let start = Instant::now();
-        loop {
-            if let Some(status) = self.child.try_wait().expect("it is our child") {
-                return status.code();
-            }
-            assert!(start.elapsed() < PATIENCE, "it goes on: {}", self.log());
-            std::thread::sleep(Duration::from_millis(10));
-        }
+        let log = self.log.clone();
+        wait("it ends", || self.child.try_wait().expect("it is our child"), || read_log(&log)).code()
     }
 
     pub fn pid(&self) -> Pid {
@@ -156,24 +150,13 @@ impl Running {
 
     /// Waits until the stats say so.
     pub fn wait_for(&self, what: &str, mut holds: impl FnMut(&Stats) -> bool) -> Stats {
-        let start = Instant::now();
-        loop {
-            let stats = self.stats();
-            if holds(&stats) {
-                return stats;
-            }
-            assert!(start.elapsed() < PATIENCE, "{what}: {stats:#?}\n{}", self.log());
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        let found = || Some(self.stats()).filter(|stats| holds(stats));
+        wait(what, found, || format!("{:#?}\n{}", self.stats(), self.log()))
     }
 
     /// Waits until something holds.
     pub fn wait_until(&self, what: &str, mut holds: impl FnMut(&Self) -> bool) {
-        let start = Instant::now();
-        while !holds(self) {
-            assert!(start.elapsed() < PATIENCE, "{what}: {}", self.log());
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        wait(what, || holds(self).then_some(()), || self.log());
     }
 
     /// Prepares a policy; its number.
@@ -184,7 +167,7 @@ impl Running {
     }
 
     pub fn log(&self) -> String {
-        fs::read_to_string(&self.log).unwrap_or_default()
+        read_log(&self.log)
     }
 
     pub fn control(&self) -> &Path {
@@ -210,6 +193,27 @@ impl Drop for Running {
         let _ended = self.child.kill();
         let _reaped = self.child.wait();
     }
+}
+
+fn read_log(path: &Path) -> String {
+    fs::read_to_string(path).unwrap_or_default()
+}
+
+/// Looks again until there is something to be found; if that never comes, says what is there instead.
+fn wait<T>(what: &str, mut look: impl FnMut() -> Option<T>, instead: impl Fn() -> String) -> T {
+    let start = Instant::now();
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(start.elapsed() < PATIENCE, "{what}: {}", instead());
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Looks again until it is so.
+pub fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
+    wait(what, || holds().then_some(()), String::new);
 }
 
 /// Packets that were accepted, and neither sent nor dropped yet.

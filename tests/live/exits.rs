@@ -1,6 +1,6 @@
 //! What the link does when Weir has ended, and that nothing else of it stays.
 
-use crate::box_under_test::{PATIENCE, Running, Setup};
+use crate::box_under_test::{PATIENCE, Running, Setup, wait_until};
 use crate::hosts::{Hosts, SERVER};
 use crate::{each_kernel_engine, put};
 use nix::sys::signal::{Signal, kill};
@@ -105,15 +105,6 @@ impl Wire {
                 .as_str()
                 .map(|name| (name.to_owned(), program["mode"].as_u64().expect("a program has a mode"))),
         }
-    }
-}
-
-/// Looks again until it is so.
-fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
-    let start = Instant::now();
-    while !holds() {
-        assert!(start.elapsed() < PATIENCE, "{what}");
-        std::thread::sleep(Duration::from_millis(5));
     }
 }
 

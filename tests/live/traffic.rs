@@ -5,12 +5,11 @@ use crate::box_under_test::PATIENCE;
 use crate::hosts::Host;
 use std::path::Path;
 use std::process::Command;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::channel;
+use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use weir_abi::Link;
+use weir_engine::FrameBurst;
 use weir_engine::live::afpacket::wire::Wire;
 use weir_engine::memory::FrameSet;
 
@@ -69,15 +68,13 @@ fn put_through(wire: &mut Wire, frames: &[Vec<u8>]) -> u64 {
 }
 
 /// Somebody who holds a wire open, to send at once when told: opening one takes the kernel's lock on all interfaces.
-pub struct Sender {
-    go: Sent,
+pub struct Ready {
+    go: Sender<()>,
     sends: JoinHandle<u64>,
 }
 
-type Sent = std::sync::mpsc::Sender<()>;
-
-impl Sender {
-    pub fn ready(host: &Host, interface: &str, frames: &[Vec<u8>]) -> Self {
+impl Ready {
+    pub fn to_send(host: &Host, interface: &str, frames: &[Vec<u8>]) -> Self {
         let (interface, frames) = (interface.to_owned(), frames.to_vec());
         let ((go, told), (ready, is_ready)) = (channel(), channel());
         let sends = host.start(move || {
@@ -87,7 +84,7 @@ impl Sender {
             put_through(&mut wire, &frames)
         });
         is_ready.recv().expect("the wire is open");
-        Sender { go, sends }
+        Ready { go, sends }
     }
 
     /// Sends all of it; the number of frames.
@@ -98,30 +95,69 @@ impl Sender {
 }
 
 /// Somebody who notes what arrives at an interface.
-pub struct Listener {
-    enough: Arc<AtomicBool>,
-    notes: JoinHandle<Vec<Vec<u8>>>,
+pub struct Listener<N = Vec<Vec<u8>>> {
+    /// How much has to arrive before it may stop.
+    enough: Sender<usize>,
+    notes: JoinHandle<(N, u64)>,
 }
 
+/// As long as nothing comes, it listens on.
+const SILENCE: Duration = Duration::from_millis(20);
+
 impl Listener {
+    /// Notes every frame.
     pub fn at(host: &Host, interface: &str) -> Self {
+        Self::listen(host, interface, |notes, burst| {
+            notes.extend((0..burst.len()).map(|index| burst.bytes(index).to_vec()));
+            notes.len()
+        })
+    }
+
+    /// What arrived, once `least` frames did and nothing else is on its way. A machine that has no time for it may deliver late.
+    pub fn heard(self, least: usize) -> Vec<Vec<u8>> {
+        let (notes, missed) = self.stop(least);
+        assert_eq!(missed, 0, "the listener was kept from its core for too long");
+        notes
+    }
+}
+
+impl Listener<usize> {
+    /// Counts frames.
+    pub fn counting(host: &Host, interface: &str) -> Self {
+        Self::listen(host, interface, |count, burst| {
+            *count += burst.len();
+            *count
+        })
+    }
+
+    /// How many arrived, once `least` did and nothing else is on its way.
+    pub fn count(self, least: usize) -> u64 {
+        // What found no room at our socket did arrive.
+        let (count, missed) = self.stop(least);
+        count as u64 + missed
+    }
+}
+
+impl<N: Default + Send + 'static> Listener<N> {
+    /// `note` says how many it has noted.
+    fn listen(host: &Host, interface: &str, note: fn(&mut N, &FrameBurst<'_>) -> usize) -> Self {
         let interface = interface.to_owned();
-        let enough = Arc::new(AtomicBool::new(false));
-        let (ready, is_ready) = channel();
-        let told = enough.clone();
+        let ((enough, told), (ready, is_ready)) = (channel(), channel());
         let notes = host.start(move || {
             let mut wire = Wire::open(&interface).expect("the host has the wire");
             ready.send(()).expect("somebody waits");
-            let mut notes = Vec::new();
+            let (mut notes, mut noted, mut missed) = (N::default(), 0, 0);
+            let mut least = None;
             loop {
                 // Looked at before the wire is: what arrived until then is there.
-                let enough = told.load(Ordering::Relaxed);
-                let more = wire.receive(Duration::from_millis(20), |burst| {
-                    notes.extend((0..burst.len()).map(|index| burst.bytes(index).to_vec()));
-                });
-                if more.expect("the wire gives frames") == 0 && enough {
-                    assert_eq!(wire.missed(), 0);
-                    return notes;
+                least = least.or_else(|| told.try_recv().ok().map(|least: usize| (least, Instant::now())));
+                let more = wire.receive(SILENCE, |burst| noted = note(&mut notes, burst));
+                missed += wire.missed();
+                let all = |(least, since): (usize, Instant)| {
+                    noted as u64 + missed >= least as u64 || since.elapsed() > PATIENCE
+                };
+                if more.expect("the wire gives frames") == 0 && least.is_some_and(all) {
+                    return (notes, missed);
                 }
             }
         });
@@ -129,9 +165,8 @@ impl Listener {
         Listener { enough, notes }
     }
 
-    /// What arrived, once nothing is on its way any more.
-    pub fn heard(self) -> Vec<Vec<u8>> {
-        self.enough.store(true, Ordering::Relaxed);
+    fn stop(self, least: usize) -> (N, u64) {
+        self.enough.send(least).expect("it listens");
         self.notes.join().expect("it listened")
     }
 }

@@ -253,10 +253,25 @@ fn any_socket() -> Result<OwnedFd, Errno> {
     socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)
 }
 
-/// Whether there is an interface of that number.
-pub(crate) fn exists(index: u32) -> bool {
-    // Without a socket nobody knows; it was there when it was opened.
-    any_socket().map_or(true, |any| netdevice::index_to_name_inlined(&any, index).is_ok())
+/// The interfaces of a namespace, to be asked after again and again.
+#[derive(Debug)]
+pub(crate) struct Presence {
+    asked: OwnedFd,
+}
+
+impl Presence {
+    /// Those of this thread's namespace.
+    ///
+    /// # Errors
+    /// There are too many open files.
+    pub fn open() -> io::Result<Self> {
+        Ok(Presence { asked: any_socket()? })
+    }
+
+    /// Whether there is an interface of that number.
+    pub fn has(&self, index: u32) -> bool {
+        netdevice::index_to_name_inlined(&self.asked, index).is_ok()
+    }
 }
 
 #[cfg(test)]
@@ -269,6 +284,8 @@ mod tests {
         assert_eq!((device.name(), device.queues(), device.takes_tags_off()), ("lo", 1, false));
         assert!(device.index() > 0 && device.mtu().expect("it is there") >= 576);
         assert!(Device::open("none").is_err());
+        let presence = Presence::open().expect("a socket");
+        assert!(presence.has(device.index()) && !presence.has(i32::MAX as u32));
         let gone = Device { name: "gone".to_owned(), index: i32::MAX as u32, asked: device.asked };
         let error = gone.state().expect_err("there is none").to_string();
         assert_eq!(error, "interface gone: it was removed");

@@ -1,7 +1,7 @@
 //! What was counted since the start, by those who decide and by those who decided before.
 
 use crate::run::stats::{DirectionStats, InterfaceStats, OutcomeStats, Stats, WorkerStats};
-use crate::run::tally::{Outcome, Tally};
+use crate::run::tally::{GONE_RULES_MAX, Outcome, Standing, Tally};
 use weir_abi::Counter;
 use weir_engine::live::{Counts, PortStatus, Role};
 use weir_policy::ir::{Direction, Program};
@@ -22,6 +22,15 @@ impl Account {
         self.past_workers = (0..counts.len())
             .map(|worker| Direction::BOTH.map(|direction| self.worker(program, counts, worker, direction).total))
             .collect();
+    }
+
+    /// Lists nothing one by one any more of policies that are gone, if it has become too much.
+    pub fn forget<'a>(&mut self, standing: impl IntoIterator<Item = &'a Program>) {
+        let listed = self.past.iter().map(|past| past.rules.len()).max();
+        if listed.is_some_and(|listed| listed > GONE_RULES_MAX) {
+            let standing = Standing::of(standing);
+            self.past.iter_mut().for_each(|past| past.forget(&standing));
+        }
     }
 
     /// All that is known, with what was counted by `program` since the books were closed.

@@ -142,6 +142,9 @@ impl<D: Datapath> Controller<D> {
         self.before = Some(std::mem::replace(&mut self.active, office));
         self.guard.heed(self.active.generation.program().on_exit);
         self.trial = None;
+        let in_use = [Some(&self.active.generation), self.before.as_ref().map(|before| &before.generation)];
+        let standing = self.ready.iter().chain(in_use.into_iter().flatten());
+        self.account.forget(standing.map(|generation| generation.program()));
         Ok(())
     }
 

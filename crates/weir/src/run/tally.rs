@@ -2,7 +2,7 @@
 
 use crate::report::{self, Decided, RuleCount};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use weir_abi::{Action, Counter, Reason};
 use weir_policy::ir::Program;
 
@@ -27,6 +27,41 @@ pub struct Tally {
     pub reasons: BTreeMap<String, u64>,
     /// Every table that a policy of the time had, with what the rules counted that ask it.
     pub tables: Vec<TableCount>,
+}
+
+/// Rules of policies that are gone that a tally still lists one by one.
+pub const GONE_RULES_MAX: usize = 1024;
+/// What stands for those that it lists no more, among rules, reasons and tables.
+pub const GONE: &str = "(policies that are gone)";
+
+/// Rules and tables of the policies that stand ready.
+#[derive(Default)]
+pub struct Standing<'a> {
+    rules: HashSet<(&'a str, &'a str)>,
+    places: HashSet<&'a str>,
+    tables: HashSet<&'a str>,
+}
+
+impl<'a> Standing<'a> {
+    /// Those of the programs.
+    pub fn of(programs: impl IntoIterator<Item = &'a Program>) -> Self {
+        let mut standing = Standing::default();
+        for program in programs {
+            standing.rules.extend(program.rules.iter().map(|rule| (rule.at.as_str(), rule.text.as_str())));
+            standing.places.extend(program.rules.iter().map(|rule| rule.at.as_str()));
+            standing.tables.extend(program.slots.iter().flat_map(|slot| &slot.tables).map(String::as_str));
+        }
+        standing
+    }
+
+    fn has_rule(&self, rule: &RuleCount) -> bool {
+        self.rules.contains(&(rule.at.as_str(), rule.rule.as_str()))
+    }
+
+    /// Reasons that are no rule's stay as well.
+    fn has_reason(&self, reason: &str) -> bool {
+        self.places.contains(reason) || (0..Reason::RULE_BASE).any(|n| Reason(n).builtin_name() == Some(reason))
+    }
 }
 
 /// What the rules counted that ask a table, whichever answer they wanted. A rule that asks two counts for both.
@@ -100,6 +135,34 @@ impl Tally {
         }
     }
 
+    /// Lists nothing one by one any more of policies that are gone, if there are more such rules than [`GONE_RULES_MAX`]: policies may be loaded
+    /// for ever. What they counted stays in the sums.
+    pub fn forget(&mut self, standing: &Standing<'_>) {
+        if self.rules.iter().filter(|rule| !standing.has_rule(rule)).count() <= GONE_RULES_MAX {
+            return;
+        }
+        let zero = RuleCount { at: GONE.to_owned(), rule: GONE.to_owned(), packets: 0, bytes: 0 };
+        let (mut rules, gone) = parted(&mut self.rules, |rule| standing.has_rule(rule));
+        rules.push(gone.into_iter().fold(zero, |sum, rule| RuleCount {
+            packets: sum.packets + rule.packets,
+            bytes: sum.bytes + rule.bytes,
+            ..sum
+        }));
+        self.rules = rules;
+        let zero = TableCount { table: GONE.to_owned(), packets: 0, bytes: 0 };
+        let (mut tables, gone) = parted(&mut self.tables, |table| standing.tables.contains(table.table.as_str()));
+        tables.push(gone.into_iter().fold(zero, |sum, table| TableCount {
+            packets: sum.packets + table.packets,
+            bytes: sum.bytes + table.bytes,
+            ..sum
+        }));
+        self.tables = tables;
+        let (stay, gone): (BTreeMap<_, _>, BTreeMap<_, _>) =
+            std::mem::take(&mut self.reasons).into_iter().partition(|(reason, _)| standing.has_reason(reason));
+        self.reasons = stay;
+        self.reasons.insert(GONE.to_owned(), gone.into_values().sum());
+    }
+
     /// Adds what another counted. Rules are the same where place and text are, tables where the name is.
     pub fn add(&mut self, other: &Tally) {
         self.packets += other.packets;
@@ -136,6 +199,11 @@ impl Tally {
             *self.reasons.entry(reason.clone()).or_default() += packets;
         }
     }
+}
+
+/// Those that stay, and those that do not.
+fn parted<T>(all: &mut Vec<T>, stays: impl Fn(&T) -> bool) -> (Vec<T>, Vec<T>) {
+    std::mem::take(all).into_iter().partition(stays)
 }
 
 /// Every table of the program, in order of its slots.
@@ -185,9 +253,41 @@ mod tests {
         assert_eq!(reasons, [("arp", 2), ("malformed-tcp", 4), ("no-match", 1), ("p:2", 24)]);
         let tables: Vec<(&str, u64)> = tally.tables.iter().map(|count| (count.table.as_str(), count.packets)).collect();
         assert_eq!(tables, [("bad", 108), ("good", 0)]);
+        tally.forget(&Standing::default());
+        assert_eq!(tally.rules.len(), 3, "few that are gone are still listed");
         let once = tally.clone();
         tally.add(&once);
         assert_eq!((tally.tables.len(), tally.tables[0].bytes), (2, 21600));
         assert_eq!((tally.packets, tally.rules.len(), tally.rules[0].packets), (62, 3, 200));
+    }
+
+    #[test]
+    fn policies_that_are_gone_are_one_entry_and_stay_in_the_sums() {
+        let policy = |number: usize| {
+            let text = format!(
+                "program p\nslot 0 t{number} ip4 exact-set\nrule 0 p:{number} [accept] ip saddr @t{number} accept\n\
+                 chain upstream\n  ask 0 slot 0 ip saddr\n  when ip4\n    find 0\n    when found 0\n      rule 0\n"
+            );
+            parse(&text).expect("a program")
+        };
+        let mut counters = vec![Counter::default(); usize::from(Reason::RULE_BASE) + 1];
+        counters[usize::from(Reason::rule(0).0)] = Counter { packets: 2, bytes: 120 };
+        counters[usize::from(Reason::ARP.0)] = Counter { packets: 1, bytes: 60 };
+        let mut tally = Tally::default();
+        let loads = 3 * GONE_RULES_MAX;
+        for number in 0..loads {
+            let program = policy(number);
+            tally.add(&Tally::of(&program, &counters));
+            tally.forget(&Standing::of([&program]));
+            assert!(tally.rules.len() <= GONE_RULES_MAX + 2 && tally.reasons.len() <= GONE_RULES_MAX + 3);
+            assert!(tally.tables.len() <= GONE_RULES_MAX + 2);
+        }
+        let loads = loads as u64;
+        assert_eq!((tally.packets, tally.reasons["arp"]), (3 * loads, loads));
+        assert_eq!(tally.reasons.values().sum::<u64>(), tally.packets);
+        assert_eq!(tally.rules.iter().map(|rule| rule.packets).sum::<u64>(), 2 * loads);
+        assert_eq!(tally.tables.iter().map(|table| table.bytes).sum::<u64>(), 120 * loads);
+        assert!(tally.rules.iter().any(|rule| rule.at == GONE && rule.packets > 0));
+        assert!(tally.rules.iter().any(|rule| rule.at == format!("p:{}", loads - 1)), "it stands");
     }
 }

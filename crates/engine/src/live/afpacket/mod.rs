@@ -71,7 +71,7 @@ impl AfPacketLane {
         let mut open = |names: &[String], side| -> Result<Vec<Vec<(u32, Port)>>, EngineError> {
             let ports = names.iter().map(|name| {
                 let group = fanouts.next().expect("one for each interface");
-                let port = Port::open(name, side, (workers > 1).then_some(group))?;
+                let port = Port::open(name, side, (workers > 1).then_some(group), ring::SOON_MS)?;
                 // What a worker is given of an interface's flows is its queue.
                 Ok(vec![(worker as u32, port)])
             });
@@ -99,9 +99,9 @@ impl AfPacketLane {
 }
 
 impl Port {
-    fn open(name: &str, side: Side, fanout: Option<&mut Option<u16>>) -> Result<Self, EngineError> {
+    fn open(name: &str, side: Side, fanout: Option<&mut Option<u16>>, retire_ms: u32) -> Result<Self, EngineError> {
         let socket = Socket::open(name)?;
-        let ring = Ring::map(&socket)?;
+        let ring = Ring::map(&socket, retire_ms)?;
         socket.receive_all()?;
         if let Some(group) = fanout {
             *group = Some(socket.join_fanout(*group)?);

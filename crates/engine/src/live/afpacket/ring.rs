@@ -9,7 +9,7 @@
 //!         +--------------+-----+----------------+-------+      tp_next_offset: to the next packet
 //! ```
 //! A block is the kernel's until it sets `TP_STATUS_USER` in the descriptor, then ours until we set it back. The kernel hands a block over when
-//! it is full or [`RETIRE_MS`] old.
+//! it is full or so old as was asked for.
 
 use std::os::fd::AsFd;
 use std::ptr::null_mut;
@@ -24,12 +24,14 @@ use crate::live::afpacket::socket::{RingRequest, Socket};
 
 /// Bytes of a block: more than the largest frame that can come (64 KiB).
 const BLOCK_BYTES: usize = 1 << 17;
-/// As the kernel goes on to the next block when one is old, these are also the milliseconds that a worker may be kept from its core.
+/// As the kernel goes on to the next block when one is old, so many times that age is what a worker may be kept from its core.
 const BLOCKS: usize = 128;
 /// What frames would take if they had fixed slots; the kernel wants a divisor of the block.
 const FRAME_BYTES: usize = 1 << 11;
-/// The oldest that a packet in a block that does not fill up gets.
-const RETIRE_MS: u32 = 1;
+/// The oldest that a packet in a block that does not fill up gets, in milliseconds: where others wait for it.
+pub(super) const SOON_MS: u32 = 1;
+/// The same where it may wait, and none may be missed.
+pub(super) const LATE_MS: u32 = 8;
 
 const VLAN_BYTES: u32 = 4;
 const MACS: usize = 12;
@@ -79,14 +81,14 @@ pub(super) struct Ring {
 }
 
 impl Ring {
-    /// Sets the socket's ring up and maps it.
-    pub fn map(socket: &Socket) -> Result<Self, EngineError> {
+    /// Sets the socket's ring up and maps it. No packet waits in a block for longer than `retire_ms`.
+    pub fn map(socket: &Socket, retire_ms: u32) -> Result<Self, EngineError> {
         let request = RingRequest {
             tp_block_size: BLOCK_BYTES as u32,
             tp_block_nr: BLOCKS as u32,
             tp_frame_size: FRAME_BYTES as u32,
             tp_frame_nr: (BLOCKS * BLOCK_BYTES / FRAME_BYTES) as u32,
-            tp_retire_blk_tov: RETIRE_MS,
+            tp_retire_blk_tov: retire_ms,
             tp_sizeof_priv: 0,
             tp_feature_req_word: 0,
         };

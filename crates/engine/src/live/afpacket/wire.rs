@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use weir_abi::{BURST_MAX, Frame, Link};
 
-use super::{Offload, Port};
+use super::{Offload, Port, ring};
 use crate::live::lane::{PortReading, Side, poll_sockets};
 use crate::{EngineError, FrameBurst};
 
@@ -22,7 +22,7 @@ impl Wire {
     /// # Errors
     /// There is none, or no right to raw sockets (CAP_NET_RAW).
     pub fn open(interface: &str) -> Result<Self, EngineError> {
-        let port = Port::open(interface, Side::Lower, None)?;
+        let port = Port::open(interface, Side::Lower, None, ring::LATE_MS)?;
         let frames = [Frame { data: std::ptr::null(), cap: 0, len: 0 }; BURST_MAX];
         Ok(Wire { port, frames, offloads: [Offload::default(); BURST_MAX] })
     }

@@ -12,9 +12,10 @@
 use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
+use std::sync::Arc;
 
 use crate::EngineError;
-use crate::live::device::{self, Device};
+use crate::live::device::{Device, Presence};
 use crate::live::lane::{Interfaces, PortReading, Role, facing_interface};
 
 /// The most interfaces: `PORTS_MAX`.
@@ -52,6 +53,7 @@ pub struct Ports {
     lower: usize,
     upper: usize,
     namespace: u32,
+    presence: Arc<Presence>,
     jumbo: bool,
 }
 
@@ -62,7 +64,9 @@ impl Ports {
     /// There is no such interface, or there are too many.
     pub fn of(interfaces: &Interfaces) -> Result<Self, EngineError> {
         let (lower, upper) = (interfaces.lower.len(), interfaces.upper.len());
-        let mut ports = Ports { list: Vec::new(), lower, upper, namespace: namespace()?, jumbo: false };
+        let presence = Presence::open().map_err(|source| EngineError::Io { path: "a socket".into(), source })?;
+        let (list, namespace, presence) = (Vec::new(), namespace()?, Arc::new(presence));
+        let mut ports = Ports { list, lower, upper, namespace, presence, jumbo: false };
         let roles = [(&interfaces.lower[..], Role::Lower), (&interfaces.upper, Role::Upper)];
         let divert = (interfaces.divert.as_slice(), Role::Divert);
         for (names, role) in roles.into_iter().chain([divert]) {
@@ -140,7 +144,7 @@ impl Ports {
 
     /// The first interface that is there no more.
     pub(super) fn gone(&self) -> Option<&Port> {
-        self.list.iter().find(|port| !device::exists(port.index))
+        self.list.iter().find(|port| !self.presence.has(port.index))
     }
 }
 
@@ -198,7 +202,8 @@ mod tests {
         };
         let list =
             (0..lower).map(|at| port(at, Role::Lower)).chain((lower..lower + upper).map(|at| port(at, Role::Upper)));
-        Ports { list: list.collect(), lower, upper, namespace: 7, jumbo: false }
+        let presence = Arc::new(Presence::open().expect("a socket"));
+        Ports { list: list.collect(), lower, upper, namespace: 7, presence, jumbo: false }
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! One Weir an interface, and one guard.
 //!
 //! A claim is a socket with a name in the kernel and no place in the file system: it belongs to a network namespace, as interfaces do, and goes
-//! with its process.
+//! with its process. Virtual ports of DPDK are their process's own: two of one name have nothing to do with each other, and are not claimed.
 
 use crate::failure::Failure;
 use std::io::ErrorKind;
@@ -9,6 +9,7 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::thread;
 use std::time::{Duration, Instant};
+use weir_engine::live::link::LinkSwitch;
 
 /// Between two attempts.
 const PAUSE: Duration = Duration::from_millis(2);
@@ -23,11 +24,18 @@ impl Claims {
     pub fn make<'a>(interfaces: impl Iterator<Item = &'a String>, patience: Duration) -> Result<Self, Failure> {
         let start = Instant::now();
         let mut sockets = Vec::new();
-        for interface in interfaces {
+        for interface in interfaces.filter(|interface| !is_private(interface)) {
             sockets.extend(claim(interface, start, patience)?);
         }
         Ok(Claims { _sockets: sockets })
     }
+}
+
+/// Whether it is a virtual port of DPDK, whose names begin with those of their drivers (`net_memif0`). An interface of the kernel may be called
+/// like that as well.
+fn is_private(port: &str) -> bool {
+    const VIRTUAL: &str = "net_";
+    port.starts_with(VIRTUAL) && LinkSwitch::new(port).index().is_err()
 }
 
 fn claim(interface: &str, start: Instant, patience: Duration) -> Result<Option<UnixListener>, Failure> {
@@ -66,5 +74,17 @@ mod tests {
         let waiting = thread::spawn(move || Claims::make(interfaces.iter(), Duration::from_secs(30)).is_ok());
         drop(held);
         assert!(waiting.join().expect("it ends"));
+    }
+
+    #[test]
+    fn virtual_ports_of_dpdk_are_private_and_cards_are_not() {
+        let claims = |ports: &[&str]| {
+            let ports: Vec<String> = ports.iter().map(|&port| port.to_owned()).collect();
+            Claims::make(ports.iter(), Duration::ZERO)
+        };
+        let _one = claims(&["net_memif0", "0000:fe:1f.7"]).expect("nobody else uses the names");
+        let _other = claims(&["net_memif0", "net_af_packet1"]).expect("ports of another process");
+        let refused = claims(&["net_memif0", "0000:fe:1f.7"]).err().expect("there is one such card");
+        assert_eq!(refused.message(), "interface 0000:fe:1f.7: another weir has it");
     }
 }
