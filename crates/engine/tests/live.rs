@@ -36,7 +36,8 @@ fn policy(rule: usize) -> Arc<NativeCode> {
         chain("downstream")
     );
     let object = Clang::find().unwrap().native("hand", &c, Cpu::Native).unwrap().object;
-    let program = Program { chains: vec!["upstream".into(), "downstream".into()], rules: POLICIES, ..Program::default() };
+    let program =
+        Program { chains: vec!["upstream".into(), "downstream".into()], rules: POLICIES, ..Program::default() };
     NativeCode::load("hand", &object, &program, vec![], None).unwrap()
 }
 

@@ -292,7 +292,8 @@ fn an_object_of_another_shape_is_refused() {
     let artifact = chain::artifact();
     let program = artifact.program();
     let object = bpf_object(&program);
-    let load = |program: &Program| XdpFilter::load("hand", &object, program, &[image()], None).err().unwrap().to_string();
+    let load =
+        |program: &Program| XdpFilter::load("hand", &object, program, &[image()], None).err().unwrap().to_string();
     let more_rules = Program { rules: 5000, ..program.clone() };
     assert_eq!(load(&more_rules), "xdp: .bss.counters: 1024 bytes set aside, 80512 needed");
     let other_chain = Program { chains: vec!["sideways".to_owned()], ..program.clone() };

@@ -34,7 +34,12 @@ pub struct Assembled {
 ///
 /// # Errors
 /// There are not as many buckets, or a list does not fit an image.
-pub fn assemble(text: &Text, program: &Program, pool: Option<&Pool>, now_ns: u64) -> Result<Option<Assembled>, Failure> {
+pub fn assemble(
+    text: &Text,
+    program: &Program,
+    pool: Option<&Pool>,
+    now_ns: u64,
+) -> Result<Option<Assembled>, Failure> {
     if program.limiters.is_empty() {
         return Ok(None);
     }
@@ -67,7 +72,12 @@ pub fn buckets(text: &Text, program: &Program) -> usize {
 fn groups(text: &Text, program: &Program) -> Vec<Group> {
     let mut groups: Vec<Group> = Vec::new();
     for (index, (limiter, entries)) in program.limiters.iter().zip(text.limit_entries(program)).enumerate() {
-        let name = name(limiter);
+        let mut name = name(limiter);
+        if matches!(limiter.kind, LimiterKind::Rate(_)) {
+            // Postures may have other rates at the same place, and have buckets of their own then.
+            let others = groups.iter().filter(|group| group.wanted.name.trim_end_matches('+') == name).count();
+            name.extend(std::iter::repeat_n('+', others));
+        }
         match groups.iter_mut().find(|group| group.wanted.name == name) {
             Some(group) => {
                 group.members.push(index);
@@ -139,8 +149,7 @@ fn laid_out<'a>(program: &Program, groups: &'a [Group], held: &'a Held, index: u
 fn ticket_image(text: &Text, program: &Program, slot: &Slot, limits: &LimitImage) -> Result<Option<Image>, Failure> {
     let Holds::Limits(list) = &slot.holds else { return Ok(None) };
     let polices = |limiter: &Limiter| {
-        limiter.name == *list
-            && matches!(limiter.kind, LimiterKind::Prefixes { family, .. } if family == slot.family)
+        limiter.name == *list && matches!(limiter.kind, LimiterKind::Prefixes { family, .. } if family == slot.family)
     };
     let limiter = program.limiters.iter().position(polices).expect("a list with an image has a limiter");
     let index = text.checked.limits.iter().position(|known| known.name == *list).expect("a slot's list is declared");

@@ -337,7 +337,8 @@ impl Policy {
         let Some(text) = self.text().filter(|_| !self.program.limiters.is_empty()) else {
             return Ok(Data { images: self.images()?.to_vec(), limits: None });
         };
-        let assembled = limits::assemble(text, &self.program, pool, weir_engine::limits::now_ns())?.expect("there are limiters");
+        let assembled =
+            limits::assemble(text, &self.program, pool, weir_engine::limits::now_ns())?.expect("there are limiters");
         let of_tables = self.images()?.iter().cloned();
         let images = assembled.images.into_iter().zip(of_tables).map(|(tickets, of_table)| match tickets {
             Some(image) => Arc::new(image),

@@ -67,7 +67,13 @@ pub(super) fn load(
     limits: Option<&Limits>,
 ) -> Result<XdpFilter, EngineError> {
     let start = Instant::now();
-    let plan = Plan { mode: Mode::REPLAY, lengths: &[], buckets: None, program: &|name| !name.starts_with(LOSSES), map: &|_| true };
+    let plan = Plan {
+        mode: Mode::REPLAY,
+        lengths: &[],
+        buckets: None,
+        program: &|name| !name.starts_with(LOSSES),
+        map: &|_| true,
+    };
     let object = load_object(name, object, &plan)?;
     fill_tables(&object, images, limits)?;
     let buckets = limits.map(|limits| buckets(&object, limits)).transpose()?;

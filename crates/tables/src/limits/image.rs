@@ -130,10 +130,13 @@ impl LimitImage {
         let mut image = Words::zeroed(HEADER_BYTES + limiters.len() * LIMITER_BYTES);
         let mut shared: Vec<[u32; 3]> = Vec::with_capacity(limiters.len());
         for (number, (limiter, tickets)) in limiters.iter().zip(&tickets).enumerate() {
-            let same = |other: &Limiter<'_>| ptr::eq(other.limits, limiter.limits) && ptr::eq(other.slots, limiter.slots);
+            let same =
+                |other: &Limiter<'_>| ptr::eq(other.limits, limiter.limits) && ptr::eq(other.slots, limiter.slots);
             let parts = match limiters[..number].iter().position(same) {
                 Some(before) => shared[before],
-                None => [image.profiles(&limiter.limits.profiles), image.entries(limiter)?, image.tickets(limiter, tickets)],
+                None => {
+                    [image.profiles(&limiter.limits.profiles), image.entries(limiter)?, image.tickets(limiter, tickets)]
+                }
             };
             shared.push(parts);
             let [profiles, entries, by_label] = parts;
@@ -246,7 +249,8 @@ mod tests {
     #[test]
     fn a_ticket_names_bucket_and_rate() {
         let (one, two) = (limits(2, &[(0, 0), (1, 0), (2, 0)]), LimitEntries::single(LimitProfile::CLOSED));
-        let limiter = |limits, slots| Limiter { limits, slots, offset: 3, found: Found::ByTicket, logged: Logged::Exceeded };
+        let limiter =
+            |limits, slots| Limiter { limits, slots, offset: 3, found: Found::ByTicket, logged: Logged::Exceeded };
         let image = LimitImage::build(&[limiter(&one, &[9, 5, 6]), limiter(&two, &[7])]).expect("it is small");
         assert_eq!(image.tickets(0), [0, 1 << 3 | 5, 2 << 3 | 6]);
         assert_eq!(image.tickets(1), [1 << 3 | 7]);
@@ -260,8 +264,13 @@ mod tests {
     #[test]
     fn labels_have_tickets_of_their_own() {
         let countries = limits(1, &[(0, 0), (1, 0), (0, 0), (1, 0)]);
-        let limiter =
-            Limiter { limits: &countries, slots: &[0, 1, 0, 2], offset: 0, found: Found::ByLabel, logged: Logged::Nothing };
+        let limiter = Limiter {
+            limits: &countries,
+            slots: &[0, 1, 0, 2],
+            offset: 0,
+            found: Found::ByLabel,
+            logged: Logged::Nothing,
+        };
         let image = LimitImage::build(&[limiter]).expect("it is small");
         let first = word(&image, 16 + 4) as usize;
         assert_eq!((0..4).map(|label| word(&image, first + label)).collect::<Vec<_>>(), [0, 1 << 2 | 1, 0, 1 << 2 | 2]);
@@ -270,7 +279,8 @@ mod tests {
     #[test]
     fn nested_prefixes_and_very_many_rates_have_entries() {
         let nested = limits(1, &[(0, 0), (1, 0), (1, 1), (1, 2)]);
-        let limiter = |limits, slots| Limiter { limits, slots, offset: 0, found: Found::ByTicket, logged: Logged::Nothing };
+        let limiter =
+            |limits, slots| Limiter { limits, slots, offset: 0, found: Found::ByTicket, logged: Logged::Nothing };
         let image = LimitImage::build(&[limiter(&nested, &[0, 11, 12, 13])]).expect("it is small");
         assert_eq!(image.tickets(0), [0, 11, 12, 13]);
         let first = word(&image, 16 + 1) as usize;

@@ -5,12 +5,12 @@ use crate::policy::Policy;
 use crate::run::stats::GenerationStatus;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
+use weir_engine::cpu::Cpu;
 use weir_engine::limits::pool::Pool;
 use weir_engine::limits::{BUCKETS_MAX, Buckets};
-use weir_engine::{EngineError, NativeCode};
-use weir_engine::cpu::Cpu;
 use weir_engine::live::xdp::{KernelCode, KernelPath, Ports};
 use weir_engine::live::{Datapath, Loaded, Workers};
+use weir_engine::{EngineError, NativeCode};
 use weir_policy::ir::{Direction, Program};
 
 /// How a policy gets into the form that a datapath takes.

@@ -49,7 +49,7 @@ impl<'a> Standing<'a> {
         for program in programs {
             standing.rules.extend(program.rules.iter().map(|rule| (rule.at.as_str(), rule.text.as_str())));
             standing.places.extend(program.rules.iter().map(|rule| rule.at.as_str()));
-            standing.tables.extend(program.slots.iter().flat_map(|slot| &slot.tables).map(String::as_str));
+            standing.tables.extend(program.slots.iter().flat_map(|slot| slot.tables()).map(String::as_str));
         }
         standing
     }

@@ -196,7 +196,8 @@ impl Rules<'_, '_> {
             Some(verdict) => {
                 self.out.line(&format!("if (!{charged})"));
                 let (action, beside) = (action(verdict), self.chain.limited_counter(rule, verdict));
-                let sampled = if self.chain.samples { format!(" | {}", self.sampled.expression()) } else { String::new() };
+                let sampled =
+                    if self.chain.samples { format!(" | {}", self.sampled.expression()) } else { String::new() };
                 self.out.inner(&format!("return decide_exceeding(env, {action}, {beside}, packet->len){sampled};"));
             }
             None if self.chain.marks() => {
