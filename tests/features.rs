@@ -19,7 +19,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use weir_abi::Reason;
 use weir_policy::backend::c::{self, Target};
-use weir_policy::ir::Machine;
 
 /// Folders tried at the same time. Each spends its time in clang, of which native and BPF run one after the other.
 const WORKERS: usize = 2;
@@ -79,7 +78,7 @@ fn every_engine_decides_as_the_snapshots_say() {
         settings.set_omit_expression(true);
         settings.bind(|| {
             assert_snapshot!("ir", &policy.program);
-            if policy.program.unsupported(Machine::Compiled).is_empty() {
+            if policy.program.unsupported().is_empty() {
                 assert_snapshot!("native.c", c::emit(&policy.program, Target::Native));
                 assert_snapshot!("bpf.c", c::emit(&policy.program, Target::Bpf));
             }

@@ -3,7 +3,6 @@
 use weir_policy::backend::c::{Target, emit};
 use weir_policy::catalog::{Catalog, LimitsFacts, PrefixCounts, TableFacts};
 use weir_policy::diag::render::{Style, render};
-use weir_policy::ir::Machine;
 use weir_policy::pass::choose_layouts::CostModel;
 use weir_policy::source::{Source, SourceMap};
 use weir_policy::{ir, pipeline};
@@ -55,7 +54,7 @@ fn compile(lowered: &ir::lower::Lowered, sources: &SourceMap) {
     ir::verify::verify(program).expect("lowering keeps the invariants");
     let printed = program.to_string();
     assert_eq!(ir::parse::parse(&printed).as_ref(), Ok(program), "{printed}");
-    let refused = pipeline::unsupported(lowered, Machine::Compiled, "fuzz");
+    let refused = pipeline::unsupported(lowered, "fuzz");
     if refused.is_empty() {
         let _ = (pipeline::emit(lowered, Target::Native), pipeline::emit(lowered, Target::Bpf));
     } else {
@@ -69,7 +68,7 @@ pub(crate) fn ir_parser(data: &[u8]) {
     let Ok(program) = ir::parse::parse(text) else { return };
     let printed = program.to_string();
     assert_eq!(ir::parse::parse(&printed).as_ref(), Ok(&program), "{printed}");
-    if program.unsupported(Machine::Compiled).is_empty() {
+    if program.unsupported().is_empty() {
         let _ = (emit(&program, Target::Native), emit(&program, Target::Bpf));
     }
 }

@@ -8,7 +8,7 @@ use weir_abi::{BURST_MAX, Counter, Link, Reason, Verdict};
 use weir_engine::memory::FrameSet;
 use weir_engine::{Filter, NativeFilter, XdpFilter};
 use weir_policy::diag::render::{Style, render};
-use weir_policy::ir::{Machine, Program};
+use weir_policy::ir::Program;
 use weir_policy::pass::choose_layouts::CostModel;
 use weir_test_support as support;
 
@@ -99,7 +99,7 @@ pub struct Engines<'a> {
 impl<'a> Engines<'a> {
     /// Compiles and loads. Needs clang, and root for the kernel.
     pub fn load(policy: &'a Policy) -> Result<Self, String> {
-        if !policy.program.unsupported(Machine::Compiled).is_empty() {
+        if !policy.program.unsupported().is_empty() {
             return Ok(Engines { policy, compiled: None });
         }
         let native = policy.native().map_err(|failure| format!("native: {failure}"))?;

@@ -13,7 +13,6 @@ use crate::backend::c::{self, Target};
 use crate::catalog::Catalog;
 use crate::checked::Checked;
 use crate::diag::Diagnostic;
-use crate::ir::Machine;
 use crate::ir::lower::{self, Lowered};
 use crate::pass::choose_layouts::CostModel;
 use crate::source::{Source, SourceMap};
@@ -37,15 +36,15 @@ pub fn lower(policy: &Checked, sources: &SourceMap, model: &CostModel) -> Lowere
     lower::lower(policy, sources, model)
 }
 
-/// What the machine of an engine cannot do yet, each with its rule. Empty: the interpreter or [`emit`] takes the program.
-pub fn unsupported(lowered: &Lowered, machine: Machine, engine: &str) -> Vec<Diagnostic> {
+/// What no engine can do yet, each with its rule. Empty: [`emit`] takes the program.
+pub fn unsupported(lowered: &Lowered, engine: &str) -> Vec<Diagnostic> {
     let refuse = |unsupported: crate::ir::Unsupported| {
         let span = lowered.spans[usize::from(unsupported.rule.0)];
         let what = unsupported.what;
         Diagnostic::error("E0501", span, format!("`{what}` is not yet supported by this engine ({engine})"))
             .help("`weir check` accepts the rule; take it out, or comment it out, to run the policy today")
     };
-    lowered.program.unsupported(machine).into_iter().map(refuse).collect()
+    lowered.program.unsupported().into_iter().map(refuse).collect()
 }
 
 /// The program as C for a target, optimised for it.

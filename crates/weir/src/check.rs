@@ -18,7 +18,7 @@ use weir_engine::cpu::Cpu;
 use weir_engine::memory;
 use weir_policy::checked::{Limits, LimitsOf, Table, TableId, TableKind};
 use weir_policy::diag::Diagnostic;
-use weir_policy::ir::{Holds, LimiterKind, Machine};
+use weir_policy::ir::{Holds, LimiterKind};
 use weir_policy::pass::choose_layouts::CostModel;
 use weir_policy::source::SourceMap;
 use weir_tables::Image;
@@ -241,7 +241,7 @@ fn certify(policy: &Policy, options: &CheckOptions) -> Result<Certificate, Failu
         not_measured: vec![],
         seconds,
     };
-    let unsupported = policy.program.unsupported(Machine::Compiled);
+    let unsupported = policy.program.unsupported();
     if let Some(first) = unsupported.first() {
         let at = &policy.program.rule(first.rule).at;
         certificate.not_measured.push(format!("code: `{}` ({at}) is not yet supported by the engines", first.what));

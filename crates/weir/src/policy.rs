@@ -25,7 +25,7 @@ use weir_policy::backend::c::{self, Target};
 use weir_policy::checked;
 use weir_policy::diag::Diagnostic;
 use weir_policy::diag::render::{self, Style};
-use weir_policy::ir::{self, Chain, Direction, FindId, Machine, Program};
+use weir_policy::ir::{self, Chain, Direction, FindId, Program};
 use weir_policy::pass::choose_layouts::{CostModel, Planned};
 use weir_policy::pipeline;
 use weir_policy::source::{Source, SourceMap};
@@ -250,21 +250,17 @@ impl Policy {
     /// # Errors
     /// One diagnostic a rule.
     pub fn refuse_unsupported(&self, engine: EngineName) -> Result<(), Failure> {
-        let machine = match engine {
-            EngineName::Eval => Machine::Interpreter,
-            EngineName::Native | EngineName::Xdp | EngineName::P4 => Machine::Compiled,
-        };
-        self.refuse(machine, engine.name())
+        self.refuse(engine.name())
     }
 
-    fn refuse(&self, machine: Machine, engine: &str) -> Result<(), Failure> {
-        let unsupported = self.program.unsupported(machine);
+    fn refuse(&self, engine: &str) -> Result<(), Failure> {
+        let unsupported = self.program.unsupported();
         if unsupported.is_empty() {
             return Ok(());
         }
         Err(match &self.origin {
             Origin::Text(text) => {
-                let diagnostics = pipeline::unsupported(&text.lowered, machine, engine);
+                let diagnostics = pipeline::unsupported(&text.lowered, engine);
                 Failure::Rejected(render::render(&diagnostics, &text.sources, style()).trim_end().to_owned())
             }
             Origin::Bundle(_) => Failure::Rejected("weir: the bundle has rules that this weir cannot run".to_owned()),
@@ -369,7 +365,7 @@ impl Policy {
     /// # Errors
     /// A rule is not supported yet.
     pub fn artifact(&self) -> Result<Artifact, Failure> {
-        self.refuse(Machine::Compiled, "native, xdp")?;
+        self.refuse("native, xdp")?;
         if let Origin::Bundle(bundle) = &self.origin {
             return Ok(bundle.artifact.clone());
         }

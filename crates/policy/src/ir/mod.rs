@@ -307,16 +307,7 @@ impl Wanted {
     }
 }
 
-/// What runs a program.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Machine {
-    /// [`eval`].
-    Interpreter,
-    /// Compiled code, native or BPF.
-    Compiled,
-}
-
-/// Something that a machine does not do yet.
+/// Something that no engine does yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unsupported {
     /// The rule that asks for it.
@@ -326,8 +317,8 @@ pub struct Unsupported {
 }
 
 impl Program {
-    /// Rules with effects that the machine does not have yet. Empty: it takes the program.
-    pub fn unsupported(&self, _machine: Machine) -> Vec<Unsupported> {
+    /// Rules with effects that no engine has yet. Empty: every one takes the program.
+    pub fn unsupported(&self) -> Vec<Unsupported> {
         let mut found = Vec::new();
         for (index, rule) in self.rules.iter().enumerate() {
             for effect in &rule.effects {

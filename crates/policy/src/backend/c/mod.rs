@@ -16,7 +16,7 @@ mod rules;
 mod set;
 mod writer;
 
-use crate::ir::{Holds, Machine, Program};
+use crate::ir::{Holds, Program};
 use crate::pass::{self, Placement};
 use chain::ChainEmitter;
 use defaults::Defaulted;
@@ -44,7 +44,7 @@ impl Target {
 
 /// Emits the program for a target. The program has no unsupported effects ([`Program::unsupported`]).
 pub fn emit(program: &Program, target: Target) -> String {
-    assert!(program.unsupported(Machine::Compiled).is_empty(), "compiler bug: the caller refuses unsupported effects");
+    assert!(program.unsupported().is_empty(), "compiler bug: the caller refuses unsupported effects");
     let program = pass::optimise(program, target.placement());
     let mut out = Writer::default();
     includes(&program, target, &mut out);
