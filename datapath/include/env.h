@@ -45,12 +45,13 @@ struct weir_burst {
 	uint32_t link;		  /* enum link */
 	const uint64_t *times_ns; /* of each frame; NULL: now_ns is that of all */
 	const uint8_t *limits;	  /* image of the limiters */
-	uint64_t *buckets;	  /* that they charge, shared by all workers */
+	uint64_t *buckets;	  /* that they charge */
+	uint64_t buckets_shared;  /* whether other workers charge them too */
 };
 
 _Static_assert(sizeof(struct weir_frame) == 16, "abi: Frame");
 _Static_assert(sizeof(struct weir_counter) == 16, "abi: Counter");
-_Static_assert(sizeof(struct weir_burst) == 72, "abi: Burst");
+_Static_assert(sizeof(struct weir_burst) == 80, "abi: Burst");
 
 /*
  * A table image as lookup.h sees it. Every index is taken through table_at(), which in BPF masks it to the capacity (a
@@ -97,22 +98,31 @@ struct env {
 	uint64_t now_ns;	       /* of a replayed frame */
 };
 
-/* What programs with limiters have: their image, and the buckets. The engine passes the sizes; bucket 0 is nobody's. */
-#define WEIR_LIMITS_STORAGE()                                                                                          \
+/* What programs with limiters have (limit.h): their image, and the buckets. The engine passes the sizes. */
+#ifndef WEIR_LIMITS_BYTES
+#define WEIR_LIMITS_BYTES 64
+#define WEIR_BUCKETS 1
+#endif
+
+#define WEIR_LIMITS_STORAGE                                                                                            \
 	uint8_t weir_limits[WEIR_LIMITS_BYTES + 64] __attribute__((aligned(64))) WEIR_SECTION(".bss.limits");          \
-	uint64_t weir_buckets[WEIR_BUCKETS] __attribute__((aligned(64))) WEIR_SECTION(".bss.buckets");                 \
-                                                                                                                       \
-	WEIR_INLINE struct table env_limits(const struct env *env)                                                     \
-	{                                                                                                              \
-		(void)env;                                                                                             \
-		return (struct table){weir_limits, WEIR_LIMITS_BYTES - 1};                                             \
-	}                                                                                                              \
-                                                                                                                       \
-	WEIR_INLINE uint64_t *env_bucket(const struct env *env, uint32_t slot)                                         \
-	{                                                                                                              \
-		(void)env;                                                                                             \
-		return &weir_buckets[slot < WEIR_BUCKETS ? slot : 0];                                                  \
-	}
+	uint64_t weir_buckets[WEIR_BUCKETS] __attribute__((aligned(64))) WEIR_SECTION(".bss.buckets");
+
+extern uint8_t weir_limits[WEIR_LIMITS_BYTES + 64];
+extern uint64_t weir_buckets[WEIR_BUCKETS];
+
+WEIR_INLINE struct table env_limits(const struct env *env)
+{
+	(void)env;
+	return (struct table){weir_limits, WEIR_LIMITS_BYTES - 1};
+}
+
+/* Bucket 0 is nobody's. */
+WEIR_INLINE uint64_t *env_bucket(const struct env *env, uint32_t slot)
+{
+	(void)env;
+	return &weir_buckets[slot < WEIR_BUCKETS ? slot : 0];
+}
 
 WEIR_INLINE struct weir_counter *counter_at(const struct env *env, uint32_t index)
 {
@@ -192,6 +202,7 @@ WEIR_INLINE uint32_t host32(const uint8_t *at)
 
 /* Packets come in bursts, whose keys can be looked up together. In BPF there is one packet. */
 #define WEIR_BURSTS
+#define WEIR_LIMITS_STORAGE
 #define WEIR_FRESH
 #define WEIR_TABLE(env, slot) ((struct table){(env)->tables[slot], UINT32_MAX})
 
@@ -200,6 +211,7 @@ struct env {
 	const uint8_t *const *tables;
 	const uint8_t *limits;
 	uint64_t *buckets;
+	uint64_t buckets_shared;
 };
 
 WEIR_INLINE struct table env_limits(const struct env *env)

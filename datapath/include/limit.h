@@ -13,13 +13,13 @@
 #include "image.h"
 
 enum {
-	TICK_SHIFT = 8,		    /* ticks of 2^-8 ns */
+	TICK_SHIFT = 8, /* ticks of 2^-8 ns */
 	CHARGED_BYTES_MAX = 65535,
-	BYTE_SHIFT = 16,	    /* fractional bits of limit_profile.per_byte */
-	LIMIT_TRIES = 64,	    /* a bucket that so many others changed first has no room */
-	LIMIT_DEPTH = 8,	    /* prefixes that enclose each other */
-	LIMITERS_AT = 64,	    /* byte offset of the limiters in their image */
-	LIMIT_TICKET_BITS = 31,	    /* bit 31 is left to the layouts of tables */
+	BYTE_SHIFT = 16,	/* fractional bits of limit_profile.per_byte */
+	LIMIT_TRIES = 64,	/* a bucket that so many others changed first has no room */
+	LIMIT_DEPTH = 8,	/* prefixes that enclose each other */
+	LIMITERS_AT = 64,	/* byte offset of the limiters in their image */
+	LIMIT_TICKET_BITS = 31, /* bit 31 is left to the layouts of tables */
 };
 
 #define DEBT_MAX (UINT64_C(1) << 57)
@@ -34,8 +34,9 @@ struct limit_profile {
 
 /* One limiter of a program: struct Limiter in crates/tables/src/limits/image.rs. */
 struct limiter {
-	uint32_t profiles;  /* index of its first profile, in profiles from the image's start */
-	uint32_t entries;   /* index of the entry of bucket 0, in 64-bit words from the image's start; 0: tickets name the profile */
+	uint32_t profiles; /* index of its first profile, in profiles from the image's start */
+	uint32_t entries; /* index of the entry of bucket 0, in 64-bit words from the image's start; 0: tickets name the
+			     profile */
 	uint32_t slot_bits; /* of a ticket that name the bucket; the bits above name the profile */
 	uint32_t otherwise; /* ticket for what the lookup does not find; 0: no limit */
 	uint32_t tickets;   /* index of the ticket of label 0, in 32-bit words; 0: labels are tickets */
@@ -60,6 +61,8 @@ _Static_assert(sizeof(struct limit_profile) == 32, "abi: LimitProfile");
 _Static_assert(sizeof(struct limiter) == 32, "tables: Limiter");
 _Static_assert(sizeof(struct limit_entry) == 8, "abi: LimitEntry");
 
+WEIR_LIMITS_STORAGE
+
 /* A bucket and how it is charged. */
 struct limit_bucket {
 	uint32_t slot; /* 0: there is no limit */
@@ -72,8 +75,7 @@ WEIR_INLINE uint32_t limiter_field(struct table limits, uint32_t limiter, uint32
 	return image_u32(limits, (LIMITERS_AT + limiter * (uint32_t)sizeof(struct limiter) + offset) / 4);
 }
 
-#define LIMITER_FIELD(limits, limiter, field)                                                                          \
-	limiter_field(limits, limiter, (uint32_t)offsetof(struct limiter, field))
+#define LIMITER_FIELD(limits, limiter, field) limiter_field(limits, limiter, (uint32_t)offsetof(struct limiter, field))
 
 WEIR_INLINE struct limit_profile limit_profile(struct table limits, uint32_t index)
 {
@@ -155,7 +157,24 @@ WEIR_INLINE bool limit_charge(uint64_t *bucket, uint64_t now, uint64_t cost, uin
 	return false;
 }
 
-#ifdef __bpf__
+#ifdef WEIR_BURSTS
+
+WEIR_INLINE bool limit_charge_slot(const struct env *env, uint32_t slot, uint64_t now, uint64_t cost, uint64_t room)
+{
+	uint64_t *bucket = env_bucket(env, slot);
+	uint64_t debt;
+
+	if (env->buckets_shared)
+		return limit_charge(bucket, now, cost, room);
+	/* Nobody else charges it. An atomic step would keep the core from waiting for several buckets at once. */
+	debt = limit_debt(*bucket, now) + cost;
+	if (debt > room)
+		return false;
+	*(volatile uint64_t *)bucket = now + debt;
+	return true;
+}
+
+#else
 
 /*
  * Global functions, so that the verifier follows each once and by itself, and not anew with all that is known at each
@@ -174,13 +193,6 @@ WEIR_INLINE bool limit_charge_slot(const struct env *env, uint32_t slot, uint64_
 	return weir_limit_charge(slot, now, cost, room);
 }
 
-#else
-
-WEIR_INLINE bool limit_charge_slot(const struct env *env, uint32_t slot, uint64_t now, uint64_t cost, uint64_t room)
-{
-	return limit_charge(env_bucket(env, slot), now, cost, room);
-}
-
 #endif
 
 /* Charges a packet of `bytes` to one bucket. */
@@ -197,9 +209,8 @@ WEIR_INLINE bool limit_charge_one(const struct env *env, uint32_t profiles, stru
  * another worker was faster with one of them, what was charged is given back, so that a packet may be refused that
  * would have had room, but never one passes that has none.
  */
-static bool __attribute__((noinline, unused)) limit_charge_nested(const struct env *env, uint32_t limiter,
-								  struct limit_bucket bucket, uint64_t now,
-								  uint32_t bytes)
+static bool __attribute__((noinline, unused))
+limit_charge_nested(const struct env *env, uint32_t limiter, struct limit_bucket bucket, uint64_t now, uint32_t bytes)
 {
 	const struct table limits = env_limits(env);
 	const uint32_t profiles = LIMITER_FIELD(limits, limiter, profiles);
@@ -233,8 +244,7 @@ static bool __attribute__((noinline, unused)) limit_charge_nested(const struct e
 }
 
 /* Charges a packet of `bytes` to the bucket of what its lookup found; false if it has no room. */
-WEIR_INLINE bool limit_settle(const struct env *env, uint32_t limiter, uint32_t found, uint64_t now_ns,
-				uint32_t bytes)
+WEIR_INLINE bool limit_settle(const struct env *env, uint32_t limiter, uint32_t found, uint64_t now_ns, uint32_t bytes)
 {
 	const struct table limits = env_limits(env);
 	const struct limit_bucket bucket = limit_bucket(limits, limiter, found);
@@ -247,7 +257,79 @@ WEIR_INLINE bool limit_settle(const struct env *env, uint32_t limiter, uint32_t 
 	return limit_charge_one(env, LIMITER_FIELD(limits, limiter, profiles), bucket, now, bytes);
 }
 
-#ifdef __bpf__
+#ifdef WEIR_BURSTS
+
+/* The buckets of a burst. */
+struct limit_buckets {
+	uint32_t slots[WEIR_BURST_MAX]; /* 0: there is no limit */
+	uint32_t profiles[WEIR_BURST_MAX];
+	uint32_t parents[WEIR_BURST_MAX];
+};
+
+/*
+ * limit_bucket() for the whole burst, hits or not: where tickets say all, that is some operations for many packets at
+ * once.
+ */
+WEIR_INLINE void limit_buckets(struct table limits, uint32_t limiter, const uint32_t *found, uint32_t count,
+			       uint64_t hits, struct limit_buckets *buckets)
+{
+	const uint32_t bits = LIMITER_FIELD(limits, limiter, slot_bits) & 31;
+	const uint32_t offset = LIMITER_FIELD(limits, limiter, offset);
+	const uint32_t otherwise = LIMITER_FIELD(limits, limiter, otherwise);
+
+	if (LIMITER_FIELD(limits, limiter, tickets) || LIMITER_FIELD(limits, limiter, entries)) {
+		for (uint64_t left = hits; left; left &= left - 1) {
+			const uint32_t i = (uint32_t)__builtin_ctzll(left);
+			const struct limit_bucket bucket = limit_bucket(limits, limiter, found ? found[i] : 0);
+
+			buckets->slots[i] = bucket.slot;
+			buckets->profiles[i] = bucket.profile;
+			buckets->parents[i] = bucket.parent;
+		}
+		return;
+	}
+	for (uint32_t i = 0; i < count; i++) {
+		const uint32_t ticket = found && found[i] ? found[i] : otherwise;
+
+		buckets->slots[i] = ticket ? (ticket & ((1u << bits) - 1)) + offset : 0;
+		buckets->profiles[i] = ticket >> bits;
+		buckets->parents[i] = 0;
+	}
+}
+
+/*
+ * limit_settle() for each of the hits, in their order: those without room. `found` holds what the lookups of the burst
+ * found; NULL if there was nothing to look up. All buckets are on their way from memory before the first is charged.
+ */
+static uint64_t __attribute__((noinline, unused)) limit_exceeding(const struct env *env, const struct weir_burst *burst,
+								  uint32_t limiter, const uint32_t *found,
+								  uint64_t hits)
+{
+	const struct table limits = env_limits(env);
+	const uint32_t profiles = LIMITER_FIELD(limits, limiter, profiles);
+	struct limit_buckets buckets;
+	uint64_t exceeding = 0;
+
+	limit_buckets(limits, limiter, found, burst->count, hits, &buckets);
+	for (uint64_t left = hits; left; left &= left - 1)
+		__builtin_prefetch(env_bucket(env, buckets.slots[__builtin_ctzll(left)]), 1);
+	for (uint64_t left = hits; left; left &= left - 1) {
+		const uint32_t i = (uint32_t)__builtin_ctzll(left);
+		const uint64_t now = (burst->times_ns ? burst->times_ns[i] : burst->now_ns) << TICK_SHIFT;
+		const struct limit_bucket bucket = {buckets.slots[i], buckets.profiles[i], buckets.parents[i]};
+		const uint32_t bytes = burst->frames[i].len;
+		bool room = true;
+
+		if (WEIR_UNLIKELY(bucket.parent))
+			room = limit_charge_nested(env, limiter, bucket, now, bytes);
+		else if (WEIR_LIKELY(bucket.slot))
+			room = limit_charge_one(env, profiles, bucket, now, bytes);
+		exceeding |= (uint64_t)!room << i;
+	}
+	return exceeding;
+}
+
+#else
 
 WEIR_LIMIT_FUNCTION uint32_t weir_limit_has_room(uint32_t limiter, uint32_t found, uint64_t now_ns, uint32_t bytes)
 {
@@ -261,44 +343,6 @@ WEIR_INLINE bool limit_has_room(const struct env *env, uint32_t limiter, uint32_
 {
 	(void)env;
 	return weir_limit_has_room(limiter, found, now_ns, bytes);
-}
-
-#endif
-
-#ifdef WEIR_BURSTS
-
-/*
- * limit_settle() for each of the hits, in their order: those without. `found` holds what the lookups of the burst
- * found; NULL if there was nothing to look up. All buckets are on their way from memory before the first is charged.
- */
-static uint64_t __attribute__((noinline, unused)) limit_exceeding(const struct env *env,
-								  const struct weir_burst *burst, uint32_t limiter,
-								  const uint32_t *found, uint64_t hits)
-{
-	const struct table limits = env_limits(env);
-	const uint32_t profiles = LIMITER_FIELD(limits, limiter, profiles);
-	struct limit_bucket buckets[WEIR_BURST_MAX];
-	uint64_t exceeding = 0;
-
-	for (uint64_t left = hits; left; left &= left - 1) {
-		const uint32_t i = (uint32_t)__builtin_ctzll(left);
-
-		buckets[i] = limit_bucket(limits, limiter, found ? found[i] : 0);
-		__builtin_prefetch(env_bucket(env, buckets[i].slot), 1);
-	}
-	for (uint64_t left = hits; left; left &= left - 1) {
-		const uint32_t i = (uint32_t)__builtin_ctzll(left);
-		const uint64_t now = (burst->times_ns ? burst->times_ns[i] : burst->now_ns) << TICK_SHIFT;
-		const uint32_t bytes = burst->frames[i].len;
-		bool room = true;
-
-		if (WEIR_UNLIKELY(buckets[i].parent))
-			room = limit_charge_nested(env, limiter, buckets[i], now, bytes);
-		else if (WEIR_LIKELY(buckets[i].slot))
-			room = limit_charge_one(env, profiles, buckets[i], now, bytes);
-		exceeding |= (uint64_t)!room << i;
-	}
-	return exceeding;
 }
 
 #endif

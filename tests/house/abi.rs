@@ -8,7 +8,10 @@ use std::mem::offset_of;
 use std::process::{Command, Stdio};
 use weir_abi::image::IMAGE_MAGIC;
 use weir_abi::packet::{Fragment, L3, L4, PacketView, ext, flag};
-use weir_abi::{Action, Burst, Counter, Frame, ImageHeader, Layout, Link, Reason, Verdict};
+use weir_abi::{
+    Action, Burst, Counter, Frame, ImageHeader, Layout, LimitEntry, LimitProfile, Link, Reason, Verdict, limit,
+};
+use weir_tables::limit_image::{Logged, NESTING_MAX};
 
 const WARNINGS: &[&str] = &["-std=c11", "-ffreestanding", "-Wall", "-Wextra", "-Werror", "-fsyntax-only"];
 /// The compilers that must take the headers. BPF is told how many counters there are by the engine.
@@ -27,6 +30,13 @@ fn constants() -> Vec<(String, u64)> {
         ("FLAG_IP_OPTIONS".into(), flag::IP_OPTIONS.into()),
         ("FLAG_EXCEEDED".into(), flag::EXCEEDED.into()),
         ("IMAGE_MAGIC".into(), IMAGE_MAGIC.into()),
+        ("TICK_SHIFT".into(), limit::TICK_SHIFT.into()),
+        ("BYTE_SHIFT".into(), limit::BYTE_SHIFT.into()),
+        ("CHARGED_BYTES_MAX".into(), limit::CHARGED_BYTES_MAX.into()),
+        ("DEBT_MAX".into(), limit::DEBT_MAX),
+        ("LIMIT_DEPTH".into(), NESTING_MAX as u64),
+        ("LOGGED_EXCEEDED".into(), Logged::Exceeded as u64),
+        ("LOGGED_ALL".into(), Logged::All as u64),
     ];
     let mut add = |name: &str, value: u64| constants.push((name.to_owned(), value));
     for action in [Action::Accept, Action::Drop, Action::Divert] {
@@ -151,7 +161,23 @@ fn structures_have_the_same_layout() {
     }
     layout!("weir_frame", Frame, data, cap, len);
     layout!("weir_counter", Counter, packets, bytes);
-    layout!("weir_burst", Burst, frames, verdicts, tables, counters, now_ns, count, link, times_ns, limits, buckets);
+    layout!("limit_profile", LimitProfile, per_packet, per_byte, room);
+    layout!("limit_entry", LimitEntry, profile, parent);
+    layout!(
+        "weir_burst",
+        Burst,
+        frames,
+        verdicts,
+        tables,
+        counters,
+        now_ns,
+        count,
+        link,
+        times_ns,
+        limits,
+        buckets,
+        buckets_shared
+    );
     layout!("image_header", ImageHeader, magic, layout, entries, labels, bytes, section);
     layout!("packet", PacketView, data, cap, len, saddr, daddr, l3_offset, l4_offset, ether_type, vlan_id);
     layout!("packet", PacketView, inner_vlan_id, ip_length, ip_id, sport, dport, window, seq, ack, l3, l4, proto);

@@ -39,9 +39,11 @@ pub struct Burst {
     pub times_ns: *const u64,
     /// The image of the program's limiters, aligned to 64 bytes; null if it has none.
     pub limits: *const u8,
-    /// The buckets that they charge; other workers charge them too.
+    /// The buckets that they charge.
     pub buckets: *mut u64,
+    /// Whether other workers charge them too: 0 or 1.
+    pub buckets_shared: u64,
 }
 
 const _: () = assert!(size_of::<Frame>() == 16);
-const _: () = assert!(size_of::<Burst>() == 72);
+const _: () = assert!(size_of::<Burst>() == 80);

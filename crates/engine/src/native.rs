@@ -50,6 +50,17 @@ pub struct NativeFilter {
     counters: CounterBlock,
     /// Whether the first burst brings the time at which all buckets are full.
     fills_buckets: bool,
+    /// Who else charges the buckets.
+    sharing: Sharing,
+}
+
+/// Who charges a program's buckets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sharing {
+    /// One worker, which then needs no atomic steps.
+    Alone,
+    /// Several.
+    Shared,
 }
 
 /// Stages of a burst that code compiled with [`STAGE_CLOCK`] takes the time of: parse, lookup, rules.
@@ -85,8 +96,8 @@ impl NativeCode {
     }
 
     /// A filter of its own counters, at 0.
-    pub fn filter(self: &Arc<Self>) -> NativeFilter {
-        NativeFilter { code: self.clone(), counters: CounterBlock::new(self.counters), fills_buckets: false }
+    pub fn filter(self: &Arc<Self>, sharing: Sharing) -> NativeFilter {
+        NativeFilter { code: self.clone(), counters: CounterBlock::new(self.counters), fills_buckets: false, sharing }
     }
 }
 
@@ -115,7 +126,7 @@ impl NativeFilter {
         images: Vec<Arc<Image>>,
         limits: Option<Limits>,
     ) -> Result<Self, EngineError> {
-        let filter = NativeCode::load(name, object, program, images, limits)?.filter();
+        let filter = NativeCode::load(name, object, program, images, limits)?.filter(Sharing::Alone);
         Ok(NativeFilter { fills_buckets: true, ..filter })
     }
 
@@ -192,6 +203,7 @@ impl Filter for NativeFilter {
             times_ns: burst.times_ns().map_or(ptr::null(), <[u64]>::as_ptr),
             limits,
             buckets,
+            buckets_shared: (self.sharing == Sharing::Shared).into(),
         };
         // SAFETY: frames are readable (FrameBurst), `verdicts` has room for all of them and is a transparent u32 each,
         // `tables` are checked images in slot order, `counters` has one for every reason the program can give, `times_ns` one for each frame;

@@ -10,6 +10,7 @@ use crate::counters::CounterBlock;
 use crate::live::datapath::{Counts, Datapath, Loaded, PortStatus};
 use crate::live::lane::{Lane, PortCounters};
 use crate::live::worker::{self, Deciders, Handover};
+use crate::native::Sharing;
 use crate::{EngineError, NativeCode, cpu};
 
 /// How long a worker may take for the burst that it is in.
@@ -63,8 +64,9 @@ impl Workers {
     /// Leaves the policy to all workers. Returns the counters that they will count with.
     fn give(&mut self, handovers: &[Arc<Handover>], to: &Loaded<NativeCode>) -> Vec<[CounterBlock; 2]> {
         self.activations += 1;
+        let sharing = if handovers.len() > 1 { Sharing::Shared } else { Sharing::Alone };
         let counters = handovers.iter().map(|handover| {
-            let filters = [to.code.filter(), to.code.filter()];
+            let filters = [to.code.filter(sharing), to.code.filter(sharing)];
             let blocks = filters.each_ref().map(|filter| filter.counter_block());
             handover.give(Deciders { activation: self.activations, filters, chains: to.chains });
             blocks

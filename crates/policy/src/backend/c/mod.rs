@@ -77,9 +77,6 @@ fn includes(program: &Program, target: Target, out: &mut Writer) {
     }
     if !program.limiters.is_empty() {
         out.blank();
-        if target == Target::Bpf {
-            out.line("WEIR_LIMITS_STORAGE()");
-        }
         out.line("#include \"limit.h\"");
     }
     if !program.slots.is_empty() {
