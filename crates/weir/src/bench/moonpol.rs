@@ -33,6 +33,9 @@ const PAPER: [(f64, f64); 2] = [(2.0, 432.0), (1_048_576.0, 492.0)];
 /// Bytes of a bucket.
 const BUCKET_BYTES: f64 = 8.0;
 
+/// Whether a country is among those that are limited.
+type Countries<'a> = &'a dyn Fn(&str) -> bool;
+
 /// Runs the scenario.
 ///
 /// # Errors
@@ -49,12 +52,12 @@ pub fn run(options: &BenchOptions) -> Result<Vec<Row>, Failure> {
     let row = Row::default().of("figure", "3").of("limits", "over");
     rows.push(measure(&mut baseline, &frames, &subnets(LONGEST, CLOSED), row)?);
     let countries = Dataset::COUNTRY.load(&options.data)?;
-    let all = |of: &dyn Fn(&str) -> bool| -> String {
+    let all = |of: Countries<'_>| -> String {
         let labels = countries.table.labels();
         let prefixes = countries.table.prefixes4().iter().filter(|prefix| of(&labels[prefix.label as usize - 1]));
         prefixes.map(|prefix| format!("{prefix},{WIDE}\n")).collect()
     };
-    let cases: [(&str, &dyn Fn(&str) -> bool); 2] =
+    let cases: [(&str, Countries<'_>); 2] =
         [("russia+china", &|label| label == "RU" || label == "CN"), ("all-countries", &|_| true)];
     for (name, of) in cases {
         let list = all(of);
