@@ -191,7 +191,7 @@ fn another_abi_version_is_refused() {
     let mut old = bundle();
     old.artifact.abi_version = 9;
     let (_folder, path) = written(&old);
-    assert_eq!(refusal(&path), "compiled for abi version 9, this weir has 1; compile the policy again");
+    assert_eq!(refusal(&path), "compiled for abi version 9, this weir has 2; compile the policy again");
 }
 
 #[test]
