@@ -15,6 +15,8 @@ mod failures;
 mod frames;
 #[path = "live/hosts.rs"]
 mod hosts;
+#[path = "live/limits.rs"]
+mod limits;
 #[path = "live/pressure.rs"]
 mod pressure;
 #[path = "live/soak.rs"]

@@ -14,6 +14,7 @@ use super::ports::{PORT_WORDS, PORTS_BYTES, PORTS_MAX, PortCounts, Ports};
 use crate::clang::BpfObject;
 use crate::image::Image;
 use crate::limits::Limits;
+use crate::limits::pool::Held;
 use crate::live::datapath::Counts;
 use crate::xdp::load::{COUNTERS, LOSSES, Mode, Plan, fill_tables, load_object, map, program_name};
 use crate::xdp::{failed, find};
@@ -51,6 +52,8 @@ pub struct KernelCode {
     cpus: usize,
     counter_memory: MmapRaw,
     port_memory: MmapRaw,
+    /// So that nobody else is given the buckets that the programs charge, and those who come later find them.
+    _held: Option<Arc<Held>>,
 }
 
 // SAFETY: the mappings are of maps that the object owns; they are only read, word by word.
@@ -93,7 +96,8 @@ impl KernelCode {
         let port_memory = map(&object, PORT_COUNTERS, port_bytes)?;
         let programs = program.chains.iter().map(|chain| program_name(chain)).collect();
         let (counters, file) = (program.counters(), file.clone());
-        Ok(Arc::new(KernelCode { object, file, programs, counters, cpus, counter_memory, port_memory }))
+        let held = limits.map(|limits| limits.held.clone());
+        Ok(Arc::new(KernelCode { object, file, programs, counters, cpus, counter_memory, port_memory, _held: held }))
     }
 
     /// The program of a chain.

@@ -1,0 +1,333 @@
+//! Limits on interfaces: the rate that passes, changes of lists under traffic, and what becomes of what exceeds.
+
+use crate::box_under_test::{PATIENCE, Running, Setup};
+use crate::hosts::{Host, Hosts, Wires};
+use crate::traffic::{Listener, frames, put_through, send};
+use crate::{check_account, each_engine_with, put};
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+use weir::control::Request;
+use weir::run::stats::Stats;
+use weir_engine::live::afpacket::wire::Wire;
+
+/// Senders, each on a core and with it a queue of its own, so that several workers charge a bucket.
+const SENDERS: usize = 2;
+
+/// The /24 that an Ethernet frame's IPv4 source is in.
+fn subnet(frame: &[u8]) -> [u8; 3] {
+    [frame[26], frame[27], frame[28]]
+}
+
+/// How many frames came from each /24.
+fn by_subnet(frames: &[Vec<u8>]) -> BTreeMap<[u8; 3], u64> {
+    let mut counts = BTreeMap::new();
+    frames.iter().for_each(|frame| *counts.entry(subnet(frame)).or_default() += 1);
+    counts
+}
+
+/// Frames to the server from hosts `hosts` of a /24.
+fn from_hosts(subnet: [u8; 3], hosts: std::ops::Range<usize>, dport: u16) -> Vec<Vec<u8>> {
+    let [a, b, c] = subnet;
+    let one = |host: usize| {
+        format!("eth / ip saddr={a}.{b}.{c}.{host} daddr=10.9.0.2 / udp sport={} dport={dport}\n", 1000 + host)
+    };
+    frames(&hosts.map(one).collect::<String>())
+}
+
+fn exceeded(stats: &Stats) -> u64 {
+    stats.upstream.total.reasons.get("limit").copied().unwrap_or(0)
+}
+
+/// Senders at work until told that it is enough.
+struct Stream {
+    enough: Arc<AtomicBool>,
+    senders: Vec<JoinHandle<u64>>,
+}
+
+impl Stream {
+    /// Each sends its round of frames again and again; one that comes late makes up for it.
+    fn start(host: &Host, every: Duration, rounds: [Vec<Vec<u8>>; SENDERS]) -> Self {
+        let enough = Arc::new(AtomicBool::new(false));
+        let sender = |(core, round): (usize, Vec<Vec<u8>>)| {
+            let told = enough.clone();
+            host.start(move || {
+                weir_engine::cpu::pin_to(core).expect("there are as many cores");
+                let mut wire = Wire::open("c").expect("the host has the wire");
+                let (start, mut rounds) = (Instant::now(), 0_u32);
+                while !told.load(Ordering::Relaxed) {
+                    put_through(&mut wire, &round);
+                    rounds += 1;
+                    thread::sleep((start + every * rounds).saturating_duration_since(Instant::now()));
+                }
+                rounds.into()
+            })
+        };
+        let senders = rounds.into_iter().enumerate().map(sender).collect();
+        Stream { enough, senders }
+    }
+
+    /// Ends it; the rounds that each has sent.
+    fn stop(self) -> Vec<u64> {
+        self.enough.store(true, Ordering::Relaxed);
+        self.senders.into_iter().map(|sender| sender.join().expect("all are sent")).collect()
+    }
+}
+
+/// Stats once all of so many packets are counted, every one of them received and none lost between receiving and sending.
+fn all_of(running: &Running, sent: u64) -> Stats {
+    running.wait_for("all are counted", |stats| stats.upstream.total.packets >= sent);
+    let stats = running.settled();
+    check_account(&stats);
+    assert_eq!(stats.upstream.total.packets, sent, "{stats:#?}");
+    let lost = stats.interfaces.iter().map(|port| {
+        let dropped = &port.tx_dropped;
+        port.rx_missed + dropped.tx_full + dropped.link_down + dropped.tx_too_long + dropped.no_divert
+    });
+    assert_eq!(lost.sum::<u64>(), 0, "{stats:#?}");
+    stats
+}
+
+/// What arrived at an interface, by /24; nothing may have been lost on the wire to it.
+fn arrived(hosts: &Hosts, listener: Listener, own: &str, count: u64) -> BTreeMap<[u8; 3], u64> {
+    let heard = listener.heard(count as usize);
+    assert_eq!((heard.len() as u64, hosts.lost_on(own)), (count, 0), "{own}");
+    by_subnet(&heard)
+}
+
+const RATE_PPS: f64 = 1000.0;
+/// What passes at once: half a second's, so that senders may be kept from their cores for as long and nothing is forfeit.
+const BURST: u64 = 500;
+const LIMITED: [u8; 3] = [10, 20, 1];
+const FREE: [u8; 3] = [10, 20, 2];
+
+/// A moment at which the limited subnet's bucket was empty.
+struct Reading {
+    at: Instant,
+    passed: u64,
+}
+
+impl Reading {
+    /// How much time reading may take, and what the moment is unsure by: 0.1% of the time between two.
+    const BLUR: Duration = Duration::from_millis(5);
+
+    /// Looks twice, until a packet exceeded the limit in between: then there was no room, and what the rate has brought since is less than it
+    /// brings in [`Reading::BLUR`].
+    fn take(running: &Running) -> Self {
+        let look = || (Instant::now(), running.stats(), Instant::now());
+        let (start, mut last) = (Instant::now(), look());
+        loop {
+            let next = look();
+            if exceeded(&next.1) > exceeded(&last.1) && next.2 - last.0 <= Self::BLUR {
+                return Reading { at: next.2, passed: passed(&next.1, LIMITED) };
+            }
+            assert!(start.elapsed() < PATIENCE, "nothing exceeds, or reading takes too long: {:#?}", next.1);
+            last = next;
+        }
+    }
+}
+
+/// Packets that the rule for a /24 accepted.
+fn passed(stats: &Stats, [a, b, c]: [u8; 3]) -> u64 {
+    let start = format!("ip saddr {a}.{b}.{c}.0/24 ");
+    let mut rules = stats.upstream.total.rules.iter().filter(|rule| rule.rule.starts_with(&start));
+    rules.next().expect("there is one").packets
+}
+
+#[test]
+fn a_limit_passes_its_rate_whoever_charges_it() {
+    /// Between readings.
+    const WINDOW: Duration = Duration::from_secs(5);
+    /// Of 8 ms a sender: ten times the rate in all.
+    const ROUND: [usize; 2] = [40, 8];
+    const POLICY: &str = "
+limits customers { elements = { 10.20.1.0/24 : 1000pps burst 500 } }
+upstream {
+  ip saddr limit @customers
+  ip saddr 10.20.1.0/24 accept
+  ip saddr 10.20.2.0/24 accept
+  drop
+}
+downstream { accept }
+";
+    each_engine_with(Wires::default(), |engine, hosts, folder| {
+        put(folder, "rate.weir", POLICY);
+        let running = Running::start(&hosts.weir, folder, "rate.weir", engine, 2);
+        let at_server = Listener::at(&hosts.server, "s");
+        let rounds = std::array::from_fn(|sender| {
+            let hosts_of = |count: usize| 1 + sender * count..1 + (sender + 1) * count;
+            [from_hosts(LIMITED, hosts_of(ROUND[0]), 9), from_hosts(FREE, hosts_of(ROUND[1]), 9)].concat()
+        });
+        let begun = Instant::now();
+        let stream = Stream::start(&hosts.client, Duration::from_millis(8), rounds);
+        let first = Reading::take(&running);
+        thread::sleep(WINDOW);
+        let last = Reading::take(&running);
+        let rounds: u64 = stream.stop().iter().sum();
+        let stats = all_of(&running, rounds * (ROUND[0] + ROUND[1]) as u64);
+        let took_s = begun.elapsed().as_secs_f64();
+
+        let (window_s, counted) = ((last.at - first.at).as_secs_f64(), (last.passed - first.passed) as f64);
+        let (expected, offered) = (RATE_PPS * window_s, rounds * ROUND[0] as u64);
+        let off = counted / expected - 1.0;
+        eprintln!(
+            "limits: {engine}: {counted} in {window_s:.3} s, {:+.2}%, of {offered} in {took_s:.1} s",
+            100.0 * off
+        );
+        assert!(off.abs() <= 0.005, "{engine}: {counted} in {window_s} s");
+        assert!(offered as f64 > 8.0 * expected, "{engine}: {offered} are not enough to try it");
+
+        let [limited, free] = [LIMITED, FREE].map(|subnet| passed(&stats, subnet));
+        assert!(limited as f64 <= BURST as f64 + RATE_PPS * took_s, "{engine}: {limited} in {took_s} s");
+        assert_eq!((limited + exceeded(&stats), free), (offered, rounds * ROUND[1] as u64), "{engine}: {stats:#?}");
+        let several = stats.workers.iter().filter(|worker| worker.upstream.total.packets > 0).count();
+        assert!(several >= 2, "{engine}: one worker alone charged the bucket: {stats:#?}");
+        let heard = arrived(hosts, at_server, "upper", limited + free);
+        assert_eq!(heard, BTreeMap::from([(LIMITED, limited), (FREE, free)]), "{engine}");
+        assert_eq!(running.stop(), 0);
+    });
+}
+
+const PREFIXES: u32 = 100_000;
+
+/// The /24 of a line of the list: from 20.0.0.0 on.
+fn listed(line: u32) -> [u8; 3] {
+    let [a, b, c, _] = ((20 << 24) + (line << 8)).to_be_bytes();
+    [a, b, c]
+}
+
+/// A list in which every second prefix has another limit.
+fn list(even: &str, odd: &str) -> String {
+    let one = |line: u32| {
+        let ([a, b, c], limit) = (listed(line), [even, odd][line as usize % 2]);
+        format!("{a}.{b}.{c}.0/24,{limit}\n")
+    };
+    (0..PREFIXES).map(one).collect()
+}
+
+fn policy_of(folder: &Path, name: &str, list: &str) {
+    put(folder, &format!("{name}.csv"), list);
+    let text = format!(
+        "limits customers {{ file \"{name}.csv\" }}\nupstream {{ ip saddr limit @customers; accept }}\ndownstream {{ accept }}\n"
+    );
+    put(folder, &format!("{name}.weir"), &text);
+}
+
+#[test]
+fn buckets_outlive_a_change_of_their_list() {
+    /// Lines whose packets come all the time, the first two with the limit that stays, the others with the one that changes.
+    const ASKED: [u32; 4] = [0, 77_776, 1, 99_999];
+    /// A line whose limit stays, of which a few packets come now and then: 4 that pass, 3 that pass, 10 of which 3 do.
+    const SPARING: u32 = 50_000;
+    const SPARINGLY: [usize; 3] = [4, 3, 10];
+    /// A line whose limit changes and from which nothing comes before.
+    const LATE: u32 = 33_333;
+    each_engine_with(Wires::default(), |engine, hosts, folder| {
+        policy_of(folder, "first", &list("1/minute,10", "1/minute,10"));
+        // Of ten hours' room ten minutes are used: that is nine packets.
+        policy_of(folder, "second", &list("1/minute,10", "1/hour,10"));
+        let running = Running::start(&hosts.weir, folder, "first.weir", engine, 2);
+        let at_server = Listener::at(&hosts.server, "s");
+        let begun = Instant::now();
+        let round = |sender: usize| {
+            let asked = ASKED.iter().flat_map(|&line| from_hosts(listed(line), sender + 1..sender + 2, 9));
+            asked.chain(from_hosts(FREE, 10 * sender + 1..10 * sender + 3, 9)).collect::<Vec<_>>()
+        };
+        let length = round(0).len() as u64;
+        let stream = Stream::start(&hosts.client, Duration::from_millis(4), [round(0), round(1)]);
+        let sparingly = |time: usize| send(&hosts.client, "c", &from_hosts(listed(SPARING), 1..1 + SPARINGLY[time], 9));
+        let late = |count: usize| send(&hosts.client, "c", &from_hosts(listed(LATE), 1..1 + count, 9));
+        // Long enough for every bucket to be asked for more than it has.
+        let ask_more = || {
+            let before = exceeded(&running.stats());
+            running.wait_for("packets exceed their limits", |stats| exceeded(stats) > before + 400);
+        };
+        let ask = |request: &Request| {
+            running.ask(request).unwrap_or_else(|failure| panic!("{engine}: {failure}: {}", running.log()));
+        };
+        sparingly(0);
+        ask_more();
+        let second = running.load(&folder.join("second.weir"));
+        ask_more();
+        ask(&Request::Activate { generation: second, confirm_s: None });
+        sparingly(1);
+        late(2);
+        ask_more();
+        ask(&Request::Rollback);
+        sparingly(2);
+        // Two hours of debt are more than ten minutes of room.
+        late(5);
+        ask_more();
+
+        let rounds: u64 = stream.stop().iter().sum();
+        let sent = rounds * length + (SPARINGLY.iter().sum::<usize>() + 7) as u64;
+        let stats = all_of(&running, sent);
+        let passed = [(ASKED[0], 10), (ASKED[1], 10), (ASKED[2], 19), (ASKED[3], 19), (SPARING, 10), (LATE, 2)];
+        let mut expected: BTreeMap<[u8; 3], u64> = passed.iter().map(|&(line, count)| (listed(line), count)).collect();
+        expected.insert(FREE, 2 * rounds);
+        assert!(begun.elapsed() < Duration::from_secs(60), "{engine}: after a minute a bucket has room for one more");
+        let heard = arrived(hosts, at_server, "upper", stats.upstream.total.passed);
+        assert_eq!(heard, expected, "{engine}");
+        let all: u64 = expected.values().sum();
+        assert_eq!((stats.upstream.total.passed, exceeded(&stats)), (all, sent - all), "{engine}");
+        assert_eq!(running.stop(), 0);
+    });
+}
+
+#[test]
+fn what_exceeds_is_diverted_dropped_or_marked() {
+    const POLICY: &str = "
+limits customers { elements = { 10.20.1.0/24 : 1/minute burst 7 } }
+upstream {
+  udp dport 1 limit rate 1/minute burst 10 exceed divert accept
+  udp dport 2 limit rate 1/minute burst 20 accept
+  udp dport 3 limit rate 1/minute burst 30 exceed mark
+  udp dport 3 meta exceeded exists divert
+  udp dport 3 accept
+  udp dport 4 ip saddr limit @customers exceed divert accept
+  drop
+}
+downstream { accept }
+";
+    /// Ports, and how many packets of each pass and are diverted.
+    const PORTS: [(u16, u64, u64); 4] = [(1, 10, 50), (2, 20, 0), (3, 30, 30), (4, 7, 53)];
+    const OF_EACH: usize = 60;
+    let wires = Wires { divert: 1, ..Wires::default() };
+    each_engine_with(wires, |engine, hosts, folder| {
+        put(folder, "exceed.weir", POLICY);
+        let setup = Setup { workers: 2, divert: Some("divert".to_owned()), ..Setup::new(engine) };
+        let running = Running::start_as(&hosts.weir, folder, "exceed.weir", &setup);
+        let (at_server, at_analyser) = (Listener::at(&hosts.server, "s"), Listener::at(&hosts.analyser, "d"));
+        let sent: Vec<Vec<u8>> =
+            PORTS.iter().flat_map(|&(dport, ..)| from_hosts(LIMITED, 1..1 + OF_EACH, dport)).collect();
+        send(&hosts.client, "c", &sent);
+        let stats = all_of(&running, sent.len() as u64);
+        let total = &stats.upstream.total;
+        assert_eq!((total.passed, total.dropped, total.diverted), (67, 40, 133), "{engine}: {stats:#?}");
+        // What is diverted because it was marked has its rule for a reason.
+        assert_eq!(exceeded(&stats), 50 + 40 + 53, "{engine}: {stats:#?}");
+        let matched: Vec<u64> = total.rules.iter().map(|rule| rule.packets).collect();
+        assert_eq!(matched, [60, 60, 60, 30, 30, 60, 0, 0], "{engine}: {stats:#?}");
+
+        let (mut passed, mut diverted) = (at_server.heard(67), at_analyser.heard(133));
+        assert_eq!((hosts.lost_on("upper"), hosts.lost_on("divert")), (0, 0), "{engine}");
+        let of_port = |frames: &[Vec<u8>], dport: u16| {
+            frames.iter().filter(|frame| frame[36..38] == dport.to_be_bytes()).count() as u64
+        };
+        for (dport, passes, diverts) in PORTS {
+            let counts = (of_port(&passed, dport), of_port(&diverted, dport));
+            assert_eq!(counts, (passes, diverts), "{engine}, port {dport}");
+        }
+        // Each frame went one way, untouched.
+        let mut expected: Vec<Vec<u8>> = sent.iter().filter(|frame| frame[36..38] != [0, 2]).cloned().collect();
+        passed.retain(|frame| frame[36..38] != [0, 2]);
+        passed.append(&mut diverted);
+        passed.sort();
+        expected.sort();
+        assert_eq!(passed, expected, "{engine}");
+        assert_eq!(running.stop(), 0);
+    });
+}
