@@ -6,7 +6,7 @@ use crate::failure::Failure;
 use crate::limits;
 use crate::lists::{ListOfLimits, Lists};
 pub use crate::text::Text;
-use crate::text::unknown_labels;
+use crate::text::{too_deep, unknown_labels};
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::io::Read;
@@ -185,6 +185,10 @@ impl Policy {
         let tables: Vec<Table> = checked.tables.iter().map(take).collect();
         let take = |list: &checked::Limits| lists.take_limits(&list.name).expect("check asked the catalog for it");
         let limits: Vec<ListOfLimits> = checked.limits.iter().map(take).collect();
+        let deep = too_deep(&checked, &limits);
+        if !deep.is_empty() {
+            return Err(Rejected { sources, diagnostics: vec![], lists: deep });
+        }
         lists.notices.extend(unknown_labels(&checked, &limits, &tables));
         let labels = |image: &Planned| match image.tables() {
             [one] => checked.tables[usize::from(one.0)].facts.labels.clone(),

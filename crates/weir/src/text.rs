@@ -2,12 +2,13 @@
 
 use crate::lists::ListOfLimits;
 use std::sync::Arc;
-use weir_abi::LimitEntries;
+use weir_abi::{Family, LimitEntries};
 use weir_policy::checked::{Checked, LimitsId, LimitsOf, TableId};
 use weir_policy::ir::lower::Lowered;
 use weir_policy::ir::{LimiterKind, Program};
 use weir_policy::pass::choose_layouts::{Planned, Planning};
 use weir_policy::source::SourceMap;
+use weir_tables::limit_image::NESTING_MAX;
 use weir_tables::{Image, LimitTable, Nesting, Reference, Table};
 
 /// A policy that was read as text.
@@ -108,6 +109,20 @@ impl Text {
             }
         }
     }
+}
+
+/// Nested lists whose prefixes enclose each other more often than engines follow.
+pub(crate) fn too_deep(checked: &Checked, limits: &[ListOfLimits]) -> Vec<String> {
+    let too_deep = |(list, held): (&weir_policy::checked::Limits, &ListOfLimits)| match (list.of, held) {
+        (LimitsOf::Prefixes { nested: true }, ListOfLimits::Prefixes(table)) => {
+            let depth = [Family::Ipv4, Family::Ipv6].map(|family| table.depth(family)).into_iter().max().unwrap_or(0);
+            let problem =
+                format!("limits {}: {depth} of its prefixes enclose each other, at most {NESTING_MAX} may", list.name);
+            (depth > NESTING_MAX).then_some(problem)
+        }
+        _ => None,
+    };
+    checked.limits.iter().zip(limits).filter_map(too_deep).collect()
 }
 
 /// Labels that lists limit and their tables do not hold.

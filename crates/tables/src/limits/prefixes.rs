@@ -236,6 +236,16 @@ impl LimitTable {
         self.profiles.entries(default, entries.map(|(&profile, parent)| LimitEntry { profile, parent }))
     }
 
+    /// The most prefixes of a family that enclose each other.
+    pub fn depth(&self, family: Family) -> usize {
+        let parents = self.family(family).parents();
+        // A prefix comes after those around it.
+        let mut depths: Vec<usize> = Vec::with_capacity(parents.len() + 1);
+        depths.push(0);
+        parents.iter().for_each(|&parent| depths.push(depths[parent as usize] + 1));
+        depths.into_iter().max().unwrap_or(0)
+    }
+
     /// Calls with each pair of labels, of this list and of another, that stand for the same prefix.
     pub fn shared(&self, other: &LimitTable, family: Family, mut same: impl FnMut(u32, u32)) {
         match (&self.family(family).prefixes, &other.family(family).prefixes) {

@@ -119,6 +119,7 @@ fn entries_follow_labels() {
         let pairs: Vec<(u32, u32)> = entries.entries.iter().map(|entry| (entry.profile, entry.parent)).collect();
         (entries.profiles, pairs)
     };
+    assert_eq!((table.depth(Family::Ipv4), table.depth(Family::Ipv6)), (3, 0));
     let (given, entries) = pairs(Nesting::Nested, Some(limit("6")));
     assert_eq!(given, [LimitProfile::default(), profiles[0], profiles[1], profiles[2]]);
     assert_eq!(entries, [(2, 0), (1, 0), (2, 1), (1, 2), (3, 1), (1, 0)]);

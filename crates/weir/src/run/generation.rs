@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use weir_engine::cpu::Cpu;
 use weir_engine::limits::pool::Pool;
-use weir_engine::limits::{BUCKETS_MAX, Buckets};
+use weir_engine::limits::{self, BUCKETS_MAX, Buckets};
 use weir_engine::live::xdp::{KernelCode, KernelPath, Ports};
 use weir_engine::live::{Datapath, Loaded, Workers};
 use weir_engine::{EngineError, NativeCode};
@@ -23,6 +23,9 @@ pub trait Loader: Clone + Send + 'static {
     /// # Errors
     /// The compiler, the loader or the kernel refuses it.
     fn load(&self, policy: &Policy) -> Result<Arc<<Self::Datapath as Datapath>::Code>, Failure>;
+
+    /// Brings buckets that nobody charges to the present: to be done every few months.
+    fn refresh(&self);
 }
 
 /// Buckets of all generations, made when the first policy with limits comes.
@@ -30,6 +33,12 @@ pub trait Loader: Clone + Send + 'static {
 struct SharedPool(Arc<OnceLock<Pool>>);
 
 impl SharedPool {
+    fn refresh(&self) {
+        if let Some(pool) = self.0.get() {
+            pool.refresh(limits::now_ns());
+        }
+    }
+
     /// The pool, with room for `policy` in buckets that `reserve` sets aside; `None` if it has no limits.
     fn of(
         &self,
@@ -63,6 +72,10 @@ impl Loader for NativeLoader {
         let data = policy.data(pool)?;
         policy.load_code(&policy.native_object(Cpu::Native)?.object, data)
     }
+
+    fn refresh(&self) {
+        self.pool.refresh();
+    }
 }
 
 /// Programs for the kernel that know the interfaces.
@@ -88,6 +101,10 @@ impl Loader for KernelLoader {
         let pool = self.pool.of(policy, reserve)?;
         let data = policy.data(pool)?;
         policy.load_kernel(&policy.bpf_object(&data)?.object, &data, &self.ports)
+    }
+
+    fn refresh(&self) {
+        self.pool.refresh();
     }
 }
 

@@ -21,12 +21,14 @@ use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use weir_engine::live::afpacket::AfPacketLane;
 use weir_engine::live::afxdp::{AfXdpLane, Waiting};
 use weir_engine::live::xdp::{KernelPath, Ports};
 use weir_engine::live::{Datapath, Interfaces, Lane, Loaded, Workers};
 
+/// How often buckets that nobody charges are brought to the present; every few months would do.
+const REFRESH: Duration = Duration::from_secs(24 * 3600);
 /// How often the main thread looks whether something is due.
 const TICK: Duration = Duration::from_millis(50);
 
@@ -93,9 +95,9 @@ fn run_on<L: Loader>(
         guard.take_over(on_exit)?;
         let controller = Arc::new(Mutex::new(Controller::new(datapath, first, guard.clone())));
         report_start(options, &controller);
-        server.serve(controller.clone(), loader);
+        server.serve(controller.clone(), loader.clone());
         let carried = options.carry_link.then(|| CarriedLinks::watch(&interfaces(options))).transpose()?;
-        let ended = watch(&controller, &guard, carried, stop);
+        let ended = watch(&controller, &guard, carried, &loader, stop);
         drop(server);
         let stopped = thread::scope(|scope| {
             scope.spawn(|| guard.open_early());
@@ -133,13 +135,19 @@ fn refuse_repeats(options: &RunOptions) -> Result<(), Failure> {
 }
 
 /// Until told to stop, or a worker fails.
-fn watch<D: Datapath>(
-    controller: &Mutex<Controller<D>>,
+fn watch<L: Loader>(
+    controller: &Mutex<Controller<L::Datapath>>,
     guard: &Guard,
     mut carried: Option<CarriedLinks>,
+    loader: &L,
     stop: &AtomicBool,
 ) -> Result<(), Failure> {
+    let mut refreshed = Instant::now();
     while !stop.load(Ordering::Relaxed) {
+        if refreshed.elapsed() > REFRESH {
+            loader.refresh();
+            refreshed = Instant::now();
+        }
         thread::sleep(TICK);
         guard.renew();
         if let Some(carried) = &mut carried {
