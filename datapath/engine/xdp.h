@@ -27,7 +27,7 @@ struct replay_header {
 	uint32_t cap; /* bytes of the frame, at most WEIR_WINDOW_BYTES */
 	uint32_t len; /* bytes on the wire */
 	uint32_t link;
-	uint32_t padding; /* bytes in front of the frame: the kernel runs no packet of less than REPLAY_BYTES_MIN */
+	uint32_t padding;   /* bytes in front of the frame: the kernel runs no packet of less than REPLAY_BYTES_MIN */
 	uint32_t now_ns[2]; /* low half first: metadata is aligned to four bytes */
 };
 

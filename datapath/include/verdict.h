@@ -39,7 +39,7 @@ enum reason {
 	REASON_MALFORMED_UDP = 12,
 	REASON_MALFORMED_ICMP = 13,
 	REASON_MALFORMED_TRANSPORT = 14,
-	REASON_LIMIT = 15, /* a limit had no room for it */
+	REASON_LIMIT = 15,	      /* a limit had no room for it */
 	REASON_NONE = 31,	      /* none yet: the rules decide */
 	REASON_RULE = WEIR_RULE_BASE, /* REASON_RULE + r: rule r */
 };
