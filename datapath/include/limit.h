@@ -15,11 +15,10 @@
 enum {
 	TICK_SHIFT = 8, /* ticks of 2^-8 ns */
 	CHARGED_BYTES_MAX = 65535,
-	BYTE_SHIFT = 16,	/* fractional bits of limit_profile.per_byte */
-	LIMIT_TRIES = 64,	/* a bucket that so many others changed first has no room */
-	LIMIT_DEPTH = 8,	/* prefixes that enclose each other */
-	LIMITERS_AT = 64,	/* byte offset of the limiters in their image */
-	LIMIT_TICKET_BITS = 31, /* bit 31 is left to the layouts of tables */
+	BYTE_SHIFT = 16,  /* fractional bits of limit_profile.per_byte */
+	LIMIT_TRIES = 64, /* a bucket that so many others changed first has no room */
+	LIMIT_DEPTH = 8,  /* prefixes that enclose each other */
+	LIMITERS_AT = 64, /* byte offset of the limiters in their image */
 };
 
 #define DEBT_MAX (UINT64_C(1) << 57)

@@ -47,14 +47,19 @@ impl Buckets {
     /// There is no such memory, or more than [`BUCKETS_MAX`] are asked for.
     pub fn reserve(count: usize) -> Result<Self, EngineError> {
         let failed = |problem: String| EngineError::Buckets { count, problem };
-        if count > BUCKETS_MAX {
-            return Err(failed(format!("there are at most {BUCKETS_MAX}")));
-        }
-        let mapped = MmapOptions::new().len(count.max(1) * size_of::<u64>()).no_reserve_swap().map_anon();
+        let mapped = MmapOptions::new().len(Self::bytes(count)?).no_reserve_swap().map_anon();
         let memory: MmapRaw = mapped.map_err(|error| failed(error.to_string()))?.into();
         // A kernel may have no huge pages; then random buckets cost a walk of the page tables each.
         let _no_huge_pages = memory.advise(memmap2::Advice::HugePage);
         Ok(Buckets { memory, count, map: None })
+    }
+
+    /// Bytes of so many; no memory has none.
+    fn bytes(count: usize) -> Result<usize, EngineError> {
+        match count > BUCKETS_MAX {
+            true => Err(EngineError::Buckets { count, problem: format!("there are at most {BUCKETS_MAX}") }),
+            false => Ok(count.max(1) * size_of::<u64>()),
+        }
     }
 
     /// Those in the memory of a map.
@@ -69,10 +74,7 @@ impl Buckets {
     /// The kernel has no such memory for us, or more than [`BUCKETS_MAX`] are asked for.
     pub fn in_kernel(count: usize) -> Result<Self, EngineError> {
         let failed = |problem: String| EngineError::Buckets { count, problem };
-        if count > BUCKETS_MAX {
-            return Err(failed(format!("there are at most {BUCKETS_MAX}")));
-        }
-        let bytes = count.max(1) * size_of::<u64>();
+        let bytes = Self::bytes(count)?;
         let options = bpf_map_create_opts {
             sz: size_of::<bpf_map_create_opts>() as _,
             map_flags: BPF_F_MMAPABLE,
