@@ -28,7 +28,7 @@ struct limit_profile {
 	uint64_t per_packet; /* ticks */
 	uint64_t per_byte;   /* ticks, with BYTE_SHIFT fractional bits */
 	uint64_t room;	     /* ticks */
-	uint64_t zero;
+	uint64_t coarse;     /* a tick is 2^coarse usual ones: 0 but in limit_each.h */
 };
 
 /* One limiter of a program: struct Limiter in crates/tables/src/limits/image.rs. */
@@ -36,12 +36,13 @@ struct limiter {
 	uint32_t profiles; /* index of its first profile, in profiles from the image's start */
 	uint32_t entries; /* index of the entry of bucket 0, in 64-bit words from the image's start; 0: tickets name the
 			     profile */
-	uint32_t slot_bits; /* of a ticket that name the bucket; the bits above name the profile */
+	uint32_t slot_bits; /* of a ticket that name the bucket; the bits above name the profile. Or of a hash that name
+			       the set (limit_each.h) */
 	uint32_t otherwise; /* ticket for what the lookup does not find; 0: no limit */
 	uint32_t tickets;   /* index of the ticket of label 0, in 32-bit words; 0: labels are tickets */
 	uint32_t logged;    /* enum limit_logged */
-	uint32_t offset;    /* of its buckets among those of the limiters that share its list */
-	uint32_t zero;
+	uint32_t offset;    /* of its buckets among those of the limiters that share its list; or its first bucket */
+	uint32_t seed;	    /* of the hash of addresses */
 };
 
 enum limit_logged {
@@ -81,7 +82,11 @@ WEIR_INLINE struct limit_profile limit_profile(struct table limits, uint32_t ind
 	const uint8_t *at = table_block(limits, index * (uint32_t)sizeof(struct limit_profile), 32);
 
 	return (struct limit_profile){
-		.per_packet = block_u64(at, 0), .per_byte = block_u64(at, 1), .room = block_u64(at, 2)};
+		.per_packet = block_u64(at, 0),
+		.per_byte = block_u64(at, 1),
+		.room = block_u64(at, 2),
+		.coarse = block_u64(at, 3),
+	};
 }
 
 /* The bucket of a ticket that names an entry. */

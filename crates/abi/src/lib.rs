@@ -7,6 +7,7 @@
 
 pub mod burst;
 pub mod counter;
+pub mod each;
 pub mod family;
 pub mod image;
 pub mod limit;

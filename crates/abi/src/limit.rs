@@ -39,7 +39,7 @@ pub const fn ticks(now_ns: u64) -> u64 {
 /// A rate and a burst as buckets are charged by them: `struct limit_profile`. Equal limits share one.
 ///
 /// ```text
-///   0 per_packet    8 per_byte   16 room   24 zero   32
+///   0 per_packet    8 per_byte   16 room   24 coarse   32
 /// ```
 /// All zero, it lets everything pass and charges nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -51,13 +51,13 @@ pub struct LimitProfile {
     pub per_byte: u64,
     /// Ticks that a bucket may be in debt, at most [`ROOM_MAX`].
     pub room: u64,
-    /// Room for later; 0.
-    pub zero: u64,
+    /// A tick of the buckets is 2^`coarse` usual ones; 0 but in tables of addresses ([`crate::each`]).
+    pub coarse: u64,
 }
 
 impl LimitProfile {
     /// Nothing passes: a packet costs more than there is room.
-    pub const CLOSED: LimitProfile = LimitProfile { per_packet: 1, per_byte: 0, room: 0, zero: 0 };
+    pub const CLOSED: LimitProfile = LimitProfile { per_packet: 1, per_byte: 0, room: 0, coarse: 0 };
 
     /// Ticks that a packet of so many bytes on the wire costs: below 2^50 for every limit within its bounds.
     pub const fn cost(&self, bytes: u32) -> u64 {

@@ -205,7 +205,7 @@ impl Limit {
             Unit::Packets => (self.cost(), 0),
             Unit::Bits => (0, self.cost()),
         };
-        LimitProfile { per_packet, per_byte, room, zero: 0 }
+        LimitProfile { per_packet, per_byte, room, coarse: 0 }
     }
 
     /// Whether nothing passes.
@@ -394,7 +394,7 @@ mod tests {
     #[test]
     fn profiles_never_allow_more_than_the_rate() {
         let profile = |text: &str| limit(text).profile();
-        let packets = |per_packet, room| LimitProfile { per_packet, per_byte: 0, room, zero: 0 };
+        let packets = |per_packet, room| LimitProfile { per_packet, per_byte: 0, room, coarse: 0 };
         assert_eq!(profile("1000"), packets(256_000_000, 2_560_000_000));
         assert_eq!(profile("60/minute burst 1"), packets(TICKS_PER_S, TICKS_PER_S));
         assert_eq!(profile("250mpps burst 1"), packets(1024, 1024));

@@ -22,7 +22,7 @@ fn prefixes(name: &str, text: &str) -> Wanted {
 }
 
 fn pool(count: usize) -> Pool {
-    Pool::new(Buckets::reserve(count).unwrap())
+    Pool::new(7, Buckets::reserve(count).unwrap())
 }
 
 fn slots(held: &Held, limiter: usize) -> Vec<u32> {

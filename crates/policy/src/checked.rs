@@ -273,6 +273,66 @@ pub enum LimitBy {
     },
     /// One for all packets of the rule.
     Rate(Limit),
+    /// One for each address.
+    Each(LimitEach),
+}
+
+impl LimitBy {
+    /// The address field that it looks at.
+    pub fn key(&self) -> Option<Field> {
+        match self {
+            LimitBy::List { key, .. } | LimitBy::Each(LimitEach { key, .. }) => Some(*key),
+            LimitBy::Rate(_) => None,
+        }
+    }
+
+    /// Whose buckets it takes.
+    pub fn owner(&self) -> LimitOwner {
+        match self {
+            LimitBy::List { key, limits } => LimitOwner::List(*limits, key.family()),
+            LimitBy::Rate(_) => LimitOwner::Rate,
+            LimitBy::Each(_) => LimitOwner::Each,
+        }
+    }
+}
+
+/// Whose buckets a statement takes. Statements of a chain are numbered for each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum LimitOwner {
+    /// A list's, for a family.
+    List(LimitsId, Family),
+    /// Of `limit rate`.
+    Rate,
+    /// Of `limit each`.
+    Each,
+}
+
+/// A bucket for each address, in a table of bounded size ([`weir_abi::each`]).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct LimitEach {
+    /// An address field.
+    pub key: Field,
+    /// Bits of it that count: addresses with the same prefix have a bucket together.
+    pub length: u8,
+    /// The limit of each, with a burst that [`weir_abi::each::profile`] takes.
+    pub limit: Limit,
+    /// For how many addresses there is room, from [`weir_abi::each::SIZE_MIN`] to [`weir_abi::each::SIZE_MAX`]; a power of two.
+    pub size: u32,
+}
+
+impl LimitEach {
+    /// The bits of an address that count.
+    pub fn mask(&self) -> u128 {
+        let all = u128::MAX >> (128 - self.key.bits());
+        all << (self.key.bits() - self.length) & all
+    }
+}
+
+/// `each ip saddr/24 50pps burst 10packets size 524288`
+impl std::fmt::Display for LimitEach {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "each {}/{} {} size {}", self.key.name(), self.length, self.limit, self.size)
+    }
 }
 
 /// What a rule does.

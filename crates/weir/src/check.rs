@@ -18,7 +18,7 @@ use weir_engine::cpu::Cpu;
 use weir_engine::memory;
 use weir_policy::checked::{Limits, LimitsOf, Table, TableId, TableKind};
 use weir_policy::diag::Diagnostic;
-use weir_policy::ir::{Holds, LimiterKind};
+use weir_policy::ir::{Holds, LimitEach, LimiterKind, Log};
 use weir_policy::pass::choose_layouts::CostModel;
 use weir_policy::source::SourceMap;
 use weir_tables::Image;
@@ -91,7 +91,7 @@ struct TableCost {
 #[derive(Debug, Serialize)]
 struct LimitsCost {
     name: String,
-    /// What has limits: `prefixes`, `nested` prefixes, `labels`.
+    /// What has limits: `prefixes`, `nested` prefixes, `labels`, `addresses` that no list names.
     of: &'static str,
     /// The table whose labels have limits.
     table: Option<String>,
@@ -265,8 +265,10 @@ fn limits(policy: &Policy, text: &Text, images: &[Arc<Image>]) -> Vec<LimitsCost
             LimitsOf::Labels(table) => ("labels", Some(text.checked.tables[usize::from(table.0)].name.clone())),
         };
         let limiters = policy.program.limiters.iter().zip(&entries);
-        let own =
-            limiters.filter(|(limiter, _)| limiter.name == list.name && !matches!(limiter.kind, LimiterKind::Rate(_)));
+        let own = limiters.filter(|(limiter, _)| {
+            let is_listed = !matches!(limiter.kind, LimiterKind::Rate(_) | LimiterKind::Each(_));
+            is_listed && limiter.name == list.name
+        });
         let buckets: Vec<usize> = own.map(|(_, entries)| entries.entries.len()).collect();
         let slots = policy.program.slots.iter().zip(images);
         let holds = slots.filter(|(slot, _)| slot.holds == Holds::Limits(list.name.clone()));
@@ -285,7 +287,28 @@ fn limits(policy: &Policy, text: &Text, images: &[Arc<Image>]) -> Vec<LimitsCost
             bucket_bytes: buckets.iter().map(|&buckets| 8 * buckets as u64).sum(),
         }
     };
-    text.checked.limits.iter().map(cost).collect()
+    let addresses = policy.program.limiters.iter().filter_map(|limiter| match limiter.kind {
+        LimiterKind::Each(each) => Some(table_of_addresses(&each)),
+        LimiterKind::Rate(_) | LimiterKind::Prefixes { .. } | LimiterKind::Labels => None,
+    });
+    text.checked.limits.iter().map(cost).chain(addresses).collect()
+}
+
+fn table_of_addresses(each: &LimitEach) -> LimitsCost {
+    LimitsCost {
+        name: format!("each {}/{}", each.key.name(), each.length),
+        of: "addresses",
+        table: None,
+        ipv4: 0,
+        ipv6: 0,
+        labels: 0,
+        rates: 1,
+        default: Some(each.limit.to_string()),
+        log: Log::Off.name(),
+        limiters: 1,
+        bytes: 0,
+        bucket_bytes: 8 * u64::from(each.size),
+    }
 }
 
 fn chains(policy: &Policy) -> Vec<ChainCost> {

@@ -4,13 +4,16 @@ use crate::failure::Failure;
 use crate::lists::ListOfLimits;
 use crate::text::Text;
 use std::sync::Arc;
-use weir_abi::LimitEntries;
-use weir_engine::limits::pool::{Held, Names, Pool, Wanted};
+use weir_abi::{LimitEntries, LimitProfile};
+use weir_engine::limits::pool::{Held, Names, Pool, Wanted, Words};
 use weir_engine::limits::{Buckets, Limits};
 use weir_policy::checked::LimitsOf;
-use weir_policy::ir::{Holds, Limiter, LimiterKind, Log, Program, Slot};
+use weir_policy::ir::{Holds, LimitEach, Limiter, LimiterKind, Log, Program, Slot};
 use weir_tables::Image;
 use weir_tables::limit_image::{self, Found, LimitImage, Logged};
+
+/// Where recorded packets are replayed, addresses have the same places every time.
+const SEED: u32 = 0;
 
 /// Limiters that police by the same list, and the list.
 struct Group {
@@ -18,7 +21,6 @@ struct Group {
     members: Vec<usize>,
     entries: Arc<LimitEntries>,
     wanted: Wanted,
-    found: Found,
 }
 
 /// What a program polices by, and the images that find its tickets.
@@ -48,11 +50,11 @@ pub fn assemble(
     let pool = match pool {
         Some(pool) => pool.clone(),
         // One is nobody's.
-        None => Pool::new(Buckets::reserve(1 + wanted.iter().map(Wanted::buckets).sum::<usize>())?),
+        None => Pool::new(SEED, Buckets::reserve(1 + wanted.iter().map(Wanted::buckets).sum::<usize>())?),
     };
     let held = pool.hold(wanted, now_ns)?;
     let limiters: Vec<limit_image::Limiter<'_>> =
-        (0..program.limiters.len()).map(|index| laid_out(program, &groups, &held, index)).collect();
+        (0..program.limiters.len()).map(|index| laid_out(program, &groups, &held, pool.seed(), index)).collect();
     let rejected = |error: weir_tables::BuildError| Failure::Rejected(format!("weir: {error}"));
     let image = LimitImage::build(&limiters).map_err(rejected)?;
     let mut images = Vec::with_capacity(program.slots.len());
@@ -73,7 +75,7 @@ fn groups(text: &Text, program: &Program) -> Vec<Group> {
     let mut groups: Vec<Group> = Vec::new();
     for (index, (limiter, entries)) in program.limiters.iter().zip(text.limit_entries(program)).enumerate() {
         let mut name = name(limiter);
-        if matches!(limiter.kind, LimiterKind::Rate(_)) {
+        if matches!(limiter.kind, LimiterKind::Rate(_) | LimiterKind::Each(_)) {
             // Postures may have other rates at the same place, and have buckets of their own then.
             let others = groups.iter().filter(|group| group.wanted.name.trim_end_matches('+') == name).count();
             name.extend(std::iter::repeat_n('+', others));
@@ -83,12 +85,7 @@ fn groups(text: &Text, program: &Program) -> Vec<Group> {
                 group.members.push(index);
                 group.wanted.width += 1;
             }
-            None => groups.push(Group {
-                members: vec![index],
-                entries,
-                wanted: Wanted { name, names: names(text, limiter), width: 1 },
-                found: if limiter.kind == LimiterKind::Labels { Found::ByLabel } else { Found::ByTicket },
-            }),
+            None => groups.push(Group { members: vec![index], entries, wanted: wanted(text, limiter, name) }),
         }
     }
     groups
@@ -101,7 +98,28 @@ fn name(limiter: &Limiter) -> String {
         LimiterKind::Prefixes { family, .. } => format!("{name} {family:?}"),
         LimiterKind::Labels => name.clone(),
         LimiterKind::Rate(_) => format!("{name} {} {nth}", direction.name()),
+        LimiterKind::Each(LimitEach { key, length, .. }) => {
+            format!("{name} {}/{length} {} {nth}", key.name(), direction.name())
+        }
     }
+}
+
+fn wanted(text: &Text, limiter: &Limiter, name: String) -> Wanted {
+    let names = names(text, limiter);
+    match limiter.kind {
+        LimiterKind::Each(each) => {
+            let coarse = each_profile(&each).coarse;
+            Wanted { name, names, width: each.size, words: Words::Each { coarse } }
+        }
+        LimiterKind::Rate(_) | LimiterKind::Prefixes { .. } | LimiterKind::Labels => {
+            Wanted { name, names, width: 1, words: Words::Buckets }
+        }
+    }
+}
+
+/// How the buckets of a table of addresses are charged.
+pub fn each_profile(each: &LimitEach) -> LimitProfile {
+    weir_abi::each::profile(each.limit).expect("compiler bug: a burst that check refuses")
 }
 
 fn names(text: &Text, limiter: &Limiter) -> Names {
@@ -111,7 +129,7 @@ fn names(text: &Text, limiter: &Limiter) -> Names {
         (&text.checked.limits[index].of, &text.limits[index])
     };
     match limiter.kind {
-        LimiterKind::Rate(_) => Names::One,
+        LimiterKind::Rate(_) | LimiterKind::Each(_) => Names::One,
         LimiterKind::Prefixes { family, .. } => match list().1 {
             ListOfLimits::Prefixes(table) => Names::Prefixes(table.clone(), family),
             ListOfLimits::Labels(_) => panic!("compiler bug: `{}` is a list of labels", limiter.name),
@@ -127,7 +145,13 @@ fn names(text: &Text, limiter: &Limiter) -> Names {
 }
 
 /// A limiter for the image.
-fn laid_out<'a>(program: &Program, groups: &'a [Group], held: &'a Held, index: usize) -> limit_image::Limiter<'a> {
+fn laid_out<'a>(
+    program: &Program,
+    groups: &'a [Group],
+    held: &'a Held,
+    seed: u32,
+    index: usize,
+) -> limit_image::Limiter<'a> {
     let place = groups.iter().enumerate().find_map(|(group, of)| {
         of.members.iter().position(|&member| member == index).map(|offset| (group, offset as u32))
     });
@@ -136,7 +160,11 @@ fn laid_out<'a>(program: &Program, groups: &'a [Group], held: &'a Held, index: u
         limits: &groups[group].entries,
         slots: held.slots(group),
         offset,
-        found: groups[group].found,
+        found: match program.limiters[index].kind {
+            LimiterKind::Labels => Found::ByLabel,
+            LimiterKind::Each(each) => Found::ByHash { set_bits: weir_abi::each::set_bits(each.size), seed },
+            LimiterKind::Rate(_) | LimiterKind::Prefixes { .. } => Found::ByTicket,
+        },
         logged: match program.limiters[index].log {
             Log::Off => Logged::Nothing,
             Log::Exceeded => Logged::Exceeded,

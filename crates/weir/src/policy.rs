@@ -25,7 +25,7 @@ use weir_policy::backend::c::{self, Target};
 use weir_policy::checked;
 use weir_policy::diag::Diagnostic;
 use weir_policy::diag::render::{self, Style};
-use weir_policy::ir::{self, Chain, Direction, FindId, Program};
+use weir_policy::ir::{self, Chain, Direction, FindId, Limiter, LimiterKind, Program};
 use weir_policy::pass::choose_layouts::{CostModel, Planned};
 use weir_policy::pipeline;
 use weir_policy::source::{Source, SourceMap};
@@ -345,6 +345,15 @@ impl Policy {
             None => of_table,
         });
         Ok(Data { images: images.collect(), limits: Some(assembled.limits) })
+    }
+
+    /// Words of the largest table of addresses (`limit each`); 0 if there is none.
+    pub fn largest_table_of_addresses(&self) -> usize {
+        let size = |limiter: &Limiter| match limiter.kind {
+            LimiterKind::Each(each) => each.size as usize,
+            LimiterKind::Rate(_) | LimiterKind::Prefixes { .. } | LimiterKind::Labels => 0,
+        };
+        self.program.limiters.iter().map(size).max().unwrap_or(0)
     }
 
     /// Buckets that its limiters need.

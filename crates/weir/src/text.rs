@@ -1,5 +1,6 @@
 //! A policy that was read as text, with its lists: what images are built of, and what interpreters ask.
 
+use crate::limits;
 use crate::lists::ListOfLimits;
 use std::sync::Arc;
 use weir_abi::{Family, LimitEntries};
@@ -94,6 +95,7 @@ impl Text {
         };
         match kind {
             LimiterKind::Rate(limit) => LimitEntries::single(limit.profile()),
+            LimiterKind::Each(each) => LimitEntries::single(limits::each_profile(&each)),
             LimiterKind::Prefixes { family, nested } => {
                 let (checked, ListOfLimits::Prefixes(table)) = list() else {
                     panic!("compiler bug: `{name}` is a list of labels")

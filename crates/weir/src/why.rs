@@ -124,6 +124,7 @@ fn asked(policy: &Policy, chain: &Chain, step: &Step) -> Asked {
         let limit = match limiter.kind {
             LimiterKind::Rate(_) => limiter.name.clone(),
             LimiterKind::Prefixes { .. } | LimiterKind::Labels => format!("@{}", limiter.name),
+            LimiterKind::Each(each) => each.to_string(),
         };
         Charged { limit, exceeded: *outcome == Charge::Exceeded }
     });

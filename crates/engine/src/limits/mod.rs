@@ -6,6 +6,7 @@
 
 pub mod pool;
 
+use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,6 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use libbpf_rs::libbpf_sys::{BPF_F_MMAPABLE, bpf_map_create_opts};
 use libbpf_rs::{MapHandle, MapType};
 use memmap2::{MmapOptions, MmapRaw};
+use weir_abi::each;
 use weir_abi::limit::{DEBT_MAX, ticks};
 use weir_tables::LimitImage;
 
@@ -117,20 +119,32 @@ impl Buckets {
         self.words().iter().for_each(|word| word.store(ticks(now_ns), Ordering::Relaxed));
     }
 
-    /// Fills a bucket that nobody charges yet.
-    pub fn fill(&self, slot: u32, now_ns: u64) {
-        self.words()[slot as usize].store(ticks(now_ns), Ordering::Relaxed);
+    /// Sets the word of a bucket that nobody charges yet.
+    pub(crate) fn set(&self, slot: u32, word: u64) {
+        self.words()[slot as usize].store(word, Ordering::Relaxed);
     }
 
     /// Brings words that the clock has passed to the present, so that none comes round: to be done now and then, within the 2.28 years that
     /// a word takes to.
-    pub fn refresh(&self, up_to: u32, now_ns: u64) {
+    pub(crate) fn refresh(&self, slots: Range<u32>, now_ns: u64) {
         let now = ticks(now_ns);
-        for word in &self.words()[..up_to as usize] {
+        self.bring_forward(slots, |word| if word.wrapping_sub(now) > DEBT_MAX { now } else { word });
+    }
+
+    /// The same for tables of addresses ([`weir_abi::each`]), whose words come round sooner: within nine minutes, if their limit is the highest
+    /// that there is.
+    pub(crate) fn refresh_addresses(&self, slots: Range<u32>, now_ns: u64, coarse: u64) {
+        let now = each::ticks(now_ns, coarse);
+        self.bring_forward(slots, |word| each::refreshed(word, now));
+    }
+
+    fn bring_forward(&self, slots: Range<u32>, refreshed: impl Fn(u64) -> u64) {
+        for word in &self.words()[slots.start as usize..slots.end as usize] {
             let found = word.load(Ordering::Relaxed);
-            if found.wrapping_sub(now) > DEBT_MAX {
+            let new = refreshed(found);
+            if new != found {
                 // Whoever charged it meanwhile has done it.
-                let _charged = word.compare_exchange(found, now, Ordering::Relaxed, Ordering::Relaxed);
+                let _charged = word.compare_exchange(found, new, Ordering::Relaxed, Ordering::Relaxed);
             }
         }
     }
@@ -155,13 +169,13 @@ mod tests {
     fn a_bucket_nobody_charges_stays_full_for_years() {
         const YEAR_NS: u64 = 365 * 24 * 3600 * 1_000_000_000;
         let buckets = Buckets::reserve(3).expect("it is little");
-        buckets.fill(1, 0);
-        buckets.fill(2, YEAR_NS);
-        buckets.refresh(3, YEAR_NS / 2);
+        buckets.set(1, ticks(0));
+        buckets.set(2, ticks(YEAR_NS));
+        buckets.refresh(1..3, YEAR_NS / 2);
         // In debt by half a year is impossible, so that was taken for past; brought to the present like the other.
         assert_eq!([1, 2].map(|slot| buckets.word(slot)), [ticks(YEAR_NS / 2); 2]);
-        buckets.fill(2, YEAR_NS / 2 + 1000);
-        buckets.refresh(3, YEAR_NS / 2);
+        buckets.set(2, ticks(YEAR_NS / 2 + 1000));
+        buckets.refresh(1..3, YEAR_NS / 2);
         assert_eq!(buckets.word(2), ticks(YEAR_NS / 2 + 1000), "a debt stays");
     }
 

@@ -5,9 +5,11 @@
 //! full. A bucket is free again when no generation holds it.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use weir_abi::Family;
+use weir_abi::limit::ticks;
+use weir_abi::{Family, each};
 use weir_tables::LimitTable;
 
 use super::{Buckets, EngineError};
@@ -24,9 +26,9 @@ pub enum Names {
 }
 
 impl Wanted {
-    /// Buckets that they need.
+    /// Buckets that they need, and those that stay unused before them.
     pub fn buckets(&self) -> usize {
-        self.names.len() * self.width as usize
+        self.names.len() * self.width as usize + self.words.alignment() - 1
     }
 }
 
@@ -66,6 +68,36 @@ impl Names {
     }
 }
 
+/// What the words of buckets mean.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Words {
+    /// One bucket each ([`weir_abi::limit`]).
+    Buckets,
+    /// A table for addresses ([`weir_abi::each`]), whose ticks are 2^`coarse` usual ones.
+    Each {
+        /// As [`weir_abi::LimitProfile::coarse`].
+        coarse: u64,
+    },
+}
+
+impl Words {
+    /// The word of a full bucket.
+    fn full(self, now_ns: u64) -> u64 {
+        match self {
+            Words::Buckets => ticks(now_ns),
+            Words::Each { coarse } => each::empty(each::ticks(now_ns, coarse)),
+        }
+    }
+
+    /// Where such buckets may begin: sets are cache lines.
+    fn alignment(self) -> usize {
+        match self {
+            Words::Buckets => 1,
+            Words::Each { .. } => each::WAYS,
+        }
+    }
+}
+
 /// Limiters of one list that ask for buckets.
 #[derive(Clone, Debug)]
 pub struct Wanted {
@@ -73,8 +105,10 @@ pub struct Wanted {
     pub name: String,
     /// Their entries.
     pub names: Names,
-    /// How many limiters there are: each entry has as many neighbouring buckets.
+    /// How many limiters there are: each entry has as many neighbouring buckets. Of a table for addresses, its words.
     pub width: u32,
+    /// What the buckets' words mean.
+    pub words: Words,
 }
 
 /// The first bucket of each entry.
@@ -116,6 +150,7 @@ impl Drop for Held {
 /// Buckets and their holders.
 #[derive(Clone)]
 pub struct Pool {
+    seed: u32,
     buckets: Arc<Buckets>,
     state: Arc<Mutex<State>>,
 }
@@ -140,33 +175,45 @@ impl State {
     }
 
     /// The first of so many neighbours that nobody holds.
-    fn take(&mut self, width: u32) -> u32 {
-        self.free.get_mut(&width).and_then(Vec::pop).unwrap_or_else(|| {
-            let first = self.holders.len();
-            self.holders.resize(first + width as usize, 0);
+    fn take(&mut self, Wanted { width, words, .. }: &Wanted) -> u32 {
+        let free = self.free.get_mut(width).and_then(|free| {
+            let fits = free.iter().rposition(|first| first.is_multiple_of(words.alignment() as u32))?;
+            Some(free.swap_remove(fits))
+        });
+        free.unwrap_or_else(|| {
+            let first = self.holders.len().next_multiple_of(words.alignment());
+            self.holders.resize(first + *width as usize, 0);
             first as u32
         })
     }
 
-    /// How many more buckets limiters need than are free in their width.
+    /// How many more buckets limiters need than are free in their width and as they must begin.
     fn missing(&self, limiters: &[HeldBy]) -> usize {
-        let mut wanted: BTreeMap<u32, usize> = BTreeMap::new();
-        for limiter in limiters {
-            *wanted.entry(limiter.wanted.width).or_default() += limiter.slots.iter().filter(|&&slot| slot == 0).count();
+        let mut wanted: BTreeMap<(u32, u32), usize> = BTreeMap::new();
+        for HeldBy { wanted: of, slots } in limiters {
+            let key = (of.width, of.words.alignment() as u32);
+            *wanted.entry(key).or_default() += slots.iter().filter(|&&slot| slot == 0).count();
         }
-        let beyond = |(width, count): (u32, usize)| {
-            let free = self.free.get(&width).map_or(0, Vec::len);
-            count.saturating_sub(free) * width as usize
+        let beyond = |((width, alignment), count): ((u32, u32), usize)| {
+            let fits = |free: &Vec<u32>| free.iter().filter(|first| first.is_multiple_of(alignment)).count();
+            let more = count.saturating_sub(self.free.get(&width).map_or(0, fits));
+            // What is left out before the first of them, and then nothing.
+            more * width as usize + if more > 0 { alignment as usize - 1 } else { 0 }
         };
         wanted.into_iter().map(beyond).sum()
     }
 }
 
 impl Pool {
-    /// Gives out these buckets, all but the first.
-    pub fn new(buckets: Buckets) -> Self {
+    /// Gives out these buckets, all but the first. Addresses are hashed with the seed, which nobody outside should know.
+    pub fn new(seed: u32, buckets: Buckets) -> Self {
         let state = State { holders: vec![1], free: BTreeMap::new(), standing: vec![] };
-        Pool { buckets: Arc::new(buckets), state: Arc::new(Mutex::new(state)) }
+        Pool { seed, buckets: Arc::new(buckets), state: Arc::new(Mutex::new(state)) }
+    }
+
+    /// What addresses are hashed with.
+    pub fn seed(&self) -> u32 {
+        self.seed
     }
 
     /// The buckets.
@@ -191,11 +238,12 @@ impl Pool {
             return Err(EngineError::Buckets { count: self.buckets.count(), problem });
         }
         for limiter in &mut limiters {
-            let width = limiter.wanted.width;
-            for slot in &mut limiter.slots {
+            let HeldBy { wanted, slots } = limiter;
+            let full = wanted.words.full(now_ns);
+            for slot in slots {
                 if *slot == 0 {
-                    *slot = state.take(width);
-                    (*slot..*slot + width).for_each(|slot| self.buckets.fill(slot, now_ns));
+                    *slot = state.take(wanted);
+                    (*slot..*slot + wanted.width).for_each(|slot| self.buckets.set(slot, full));
                 }
                 state.holders[*slot as usize] += 1;
             }
@@ -210,16 +258,40 @@ impl Pool {
 
     /// Brings buckets that nobody charges to the present ([`Buckets::refresh`]).
     pub fn refresh(&self, now_ns: u64) {
-        let given = self.state.lock().unwrap_or_else(PoisonError::into_inner).holders.len();
-        self.buckets.refresh(given as u32, now_ns);
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let given = state.holders.len() as u32;
+        let standing: Vec<Arc<Held>> = state.standing.iter().filter_map(Weak::upgrade).collect();
+        drop(state);
+        // What nobody holds is filled anew when it is given.
+        let mut begin = 0;
+        for (addresses, coarse) in tables(&standing) {
+            self.buckets.refresh(begin..addresses.start, now_ns);
+            self.buckets.refresh_addresses(addresses.clone(), now_ns, coarse);
+            begin = addresses.end;
+        }
+        self.buckets.refresh(begin..given, now_ns);
     }
+}
+
+/// Tables for addresses that standing generations have, in the order of their buckets, and how coarse their ticks are.
+fn tables(standing: &[Arc<Held>]) -> Vec<(Range<u32>, u64)> {
+    let mut tables = Vec::new();
+    for HeldBy { wanted, slots } in standing.iter().flat_map(|held| &held.limiters) {
+        let Words::Each { coarse } = wanted.words else { continue };
+        tables.extend(slots.iter().map(|&first| (first..first + wanted.width, coarse)));
+    }
+    tables.sort_unstable_by_key(|(slots, _)| slots.start);
+    tables.dedup();
+    tables
 }
 
 /// The buckets that standing generations, the newest first, have under the same names; 0 for those that none has.
 fn inherit(wanted: Wanted, standing: &[Arc<Held>]) -> HeldBy {
     let mut slots = vec![0; wanted.names.len()];
     for older in standing {
-        let same = |limiter: &&HeldBy| limiter.wanted.name == wanted.name && limiter.wanted.width == wanted.width;
+        let same = |HeldBy { wanted: of, .. }: &&HeldBy| {
+            of.name == wanted.name && of.width == wanted.width && of.words == wanted.words
+        };
         let Some(of_older) = older.limiters.iter().find(same) else { continue };
         wanted.names.shared(&of_older.wanted.names, |own, other| {
             if slots[own] == 0 {

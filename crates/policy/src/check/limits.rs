@@ -5,13 +5,15 @@ use super::table::domain_of;
 use super::value::{Range, address_text};
 use super::{Check, Checker, LIMITERS_MAX, Reported, Scope};
 use crate::catalog::{Catalog, Family};
-use crate::checked::{Effect, LimitBy, Limits, LimitsOf, Posture, Rule, Table, TableId, TableKind};
+use crate::checked::{
+    Effect, LimitBy, LimitEach, LimitOwner, Limits, LimitsOf, Posture, Rule, Table, TableId, TableKind,
+};
 use crate::diag::Diagnostic;
 use crate::field::Field;
 use crate::source::Span;
 use crate::syntax::tree::{self, AtomKind, Item, LimitsSetting, Log, Name, Operand, Value, Values, Way};
 use std::collections::{HashMap, HashSet};
-use weir_abi::{Limit, LimitProblem, Rate};
+use weir_abi::{Limit, LimitProblem, Rate, each};
 
 /// A list's settings, each taken once.
 #[derive(Default)]
@@ -297,6 +299,41 @@ impl<'a> Checker<'a> {
         Ok(LimitBy::List { key, limits: id })
     }
 
+    /// `limit each ip saddr/24 50pps size 100000`
+    pub(super) fn limit_each(&mut self, written: &tree::LimitEach) -> Check<LimitEach> {
+        let span = written.subject.span();
+        let subject = self.subject(&written.subject);
+        let limit = self.limit(&written.limit);
+        let size = written.size.as_ref().map_or(Ok(each::SIZE_DEFAULT), |size| self.each_size(size));
+        let key = self.address_field(subject?, span, "limited")?;
+        let bits = u32::from(key.bits());
+        let length = match &written.length {
+            None => bits,
+            Some(length) => length.text.parse().ok().filter(|length| (1..=bits).contains(length)).ok_or_else(|| {
+                let message = format!("`{}` is not the length of a prefix of `{}`", length.text, key.name());
+                self.report(Diagnostic::error("E0315", length.span, message).help(format!("it goes from 1 to {bits}")))
+            })?,
+        };
+        let limit = limit?;
+        if each::profile(limit).is_none() {
+            let at = written.limit.burst.as_ref().unwrap_or(&written.limit.rate);
+            let message = format!("`{}` cannot be the burst of each address", at.text);
+            let label = format!("it takes longer than 2^{} ticks to earn", each::ROOM_MAX.ilog2());
+            return Err(self.report(Diagnostic::error("E0320", at.span, message).label(label)));
+        }
+        Ok(LimitEach { key, length: length as u8, limit, size: size?.next_power_of_two() })
+    }
+
+    fn each_size(&mut self, size: &tree::Atom) -> Check<u32> {
+        let (least, most) = (each::SIZE_MIN, each::SIZE_MAX);
+        size.text.parse().ok().filter(|size| (least..=most).contains(size)).ok_or_else(|| {
+            let message = format!("`{}` cannot be the size of a table of addresses", size.text);
+            let help =
+                format!("it goes from {least} to {most} addresses; what has no room shares a limit with another");
+            self.report(Diagnostic::error("E0301", size.span, message).help(help))
+        })
+    }
+
     /// Warns of a list that has nothing for the addresses that it is asked for.
     fn warn_of_no_limits(&mut self, list: &Limits, key: Field, span: Span) {
         let family = key.family();
@@ -331,20 +368,14 @@ impl<'a> Checker<'a> {
     }
 }
 
-/// Whose buckets a statement uses: a list's for a family, or `limit rate`'s.
-type Owner = Option<(u16, Family)>;
-
 /// The limit statements of a chain: where, whose buckets, and how many of the same owner stand before.
-fn ordinals(rules: &[Rule]) -> Vec<(Span, Owner, usize)> {
-    let mut before: HashMap<Owner, usize> = HashMap::new();
+fn ordinals(rules: &[Rule]) -> Vec<(Span, LimitOwner, usize)> {
+    let mut before: HashMap<LimitOwner, usize> = HashMap::new();
     let mut all = Vec::new();
     for rule in rules {
         for effect in &rule.effects {
             let Effect::Limit { by, .. } = effect else { continue };
-            let owner = match by {
-                LimitBy::List { key, limits } => Some((limits.0, key.family())),
-                LimitBy::Rate(_) => None,
-            };
+            let owner = by.owner();
             let nth = before.entry(owner).or_default();
             all.push((rule.span, owner, *nth));
             *nth += 1;

@@ -28,7 +28,8 @@ impl<'a> Checker<'a> {
         let mut spans: Vec<Span> = rule.matches.iter().map(tree::Match::span).collect();
         // As a match on an address, the limit of one implies its header.
         for (effect, statement) in effects.iter().zip(&rule.statements) {
-            if let Effect::Limit { by: LimitBy::List { key, .. }, .. } = effect {
+            let Effect::Limit { by, .. } = effect else { continue };
+            if let Some(key) = by.key() {
                 matches.push(Match::Guard(key.guard()));
                 spans.push(statement.span());
             }
@@ -387,6 +388,10 @@ impl<'a> Checker<'a> {
             Statement::LimitRate { limit, exceed, .. } => {
                 let by = LimitBy::Rate(self.limit(limit)?);
                 Ok(Effect::Limit { by, exceed: exceed.unwrap_or_default() })
+            }
+            Statement::LimitEach(each) => {
+                let by = LimitBy::Each(self.limit_each(each)?);
+                Ok(Effect::Limit { by, exceed: each.exceed.unwrap_or_default() })
             }
         }
     }

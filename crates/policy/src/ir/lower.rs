@@ -2,8 +2,7 @@
 
 use super::{Chain, Direction, Effect, Find, FindId, Holds, Limiter, LimiterId, LimiterKind, Log, Node, Program, Rule};
 use super::{RuleId, Slot, SlotId, Test, Wanted};
-use crate::catalog::Family;
-use crate::checked::{self, Checked, Exceed, LimitBy, LimitsId, LimitsOf, Match};
+use crate::checked::{self, Checked, Exceed, LimitBy, LimitOwner, LimitsOf, Match};
 use crate::pass::choose_layouts::{self, CostModel, Plan, Planned, Planning};
 use crate::source::{SourceMap, Span};
 use std::collections::HashMap;
@@ -82,8 +81,8 @@ struct Lowering<'a> {
     spans: &'a mut Vec<Span>,
     direction: Direction,
     finds: Vec<Find>,
-    /// Limit statements so far of each list and family, and of `limit rate`.
-    ordinals: HashMap<Option<(LimitsId, Family)>, u16>,
+    /// Limit statements so far of each list and family, of `limit rate` and of `limit each`.
+    ordinals: HashMap<LimitOwner, u16>,
 }
 
 impl Lowering<'_> {
@@ -91,7 +90,7 @@ impl Lowering<'_> {
         let id = RuleId(u16::try_from(self.program.rules.len()).expect("check bounds the number of rules"));
         let mut steps: Vec<Step> = rule.matches.iter().flat_map(|m| self.steps(m)).collect();
         let effects: Vec<Effect> = rule.effects.iter().filter_map(|effect| self.effect(effect)).collect();
-        // The guards of the keys stand among the matches.
+        // The guards of addresses stand among the matches.
         steps.extend(effects.iter().filter_map(|effect| match effect {
             Effect::Limit { find, .. } => find.map(Step::Find),
             _ => None,
@@ -120,8 +119,9 @@ impl Lowering<'_> {
     }
 
     fn limit(&mut self, by: &LimitBy, exceed: Exceed) -> Effect {
-        let (owner, find, name, kind, log) = match *by {
-            LimitBy::Rate(limit) => (None, None, "rate".to_owned(), LimiterKind::Rate(limit), Log::Off),
+        let (find, name, kind, log) = match *by {
+            LimitBy::Rate(limit) => (None, "rate".to_owned(), LimiterKind::Rate(limit), Log::Off),
+            LimitBy::Each(each) => (None, "each".to_owned(), LimiterKind::Each(each), Log::Off),
             LimitBy::List { key, limits } => {
                 let (list, family) = (&self.policy.limits[usize::from(limits.0)], key.family());
                 let (slot, kind) = match list.of {
@@ -131,10 +131,10 @@ impl Lowering<'_> {
                     LimitsOf::Labels(table) => (self.plan.place(table).0, LimiterKind::Labels),
                 };
                 let find = self.find(Find { slot: SlotId(slot as u16), key });
-                (Some((limits, family)), Some(find), list.name.clone(), kind, list.log)
+                (Some(find), list.name.clone(), kind, list.log)
             }
         };
-        let next = self.ordinals.entry(owner).or_default();
+        let next = self.ordinals.entry(by.owner()).or_default();
         let nth = *next;
         *next += 1;
         let limiter = self.limiter(Limiter { name, direction: self.direction, nth, kind, log });

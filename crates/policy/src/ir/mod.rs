@@ -11,7 +11,7 @@ pub mod parse;
 pub mod print;
 pub mod verify;
 
-pub use crate::checked::{Defaults, Exceed, Fallback, LabelId, Log, OnExit, ValueSet};
+pub use crate::checked::{Defaults, Exceed, Fallback, LabelId, LimitEach, Log, OnExit, ValueSet};
 use crate::field::{Field, Guard, Subject};
 use weir_abi::{Action, Family, Layout, Limit, Reason};
 
@@ -97,7 +97,7 @@ impl Slot {
 /// those of statements that are the same in order and kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limiter {
-    /// The list's name, or `rate`.
+    /// The list's name, `rate` or `each`.
     pub name: String,
     /// The direction of its statements.
     pub direction: Direction,
@@ -123,6 +123,8 @@ pub enum LimiterKind {
     Labels,
     /// One bucket for all packets.
     Rate(Limit),
+    /// A table of buckets for addresses.
+    Each(LimitEach),
 }
 
 /// A rule, apart from the tests that lead to it.
@@ -158,7 +160,7 @@ pub enum Effect {
     Limit {
         /// Whose buckets.
         limiter: LimiterId,
-        /// What finds the bucket, done on every way here; `None` where there is only one.
+        /// What finds the bucket, done on every way here; `None` where no table does.
         find: Option<FindId>,
         /// What happens to what has no room.
         exceed: Exceed,
@@ -345,6 +347,17 @@ impl Program {
             }
         }
         limited
+    }
+
+    /// Addresses that a rule's limits look at themselves.
+    pub fn limited_addresses(&self, rule: RuleId) -> impl Iterator<Item = Field> {
+        self.rule(rule).effects.iter().filter_map(|effect| match effect {
+            Effect::Limit { limiter, .. } => match self.limiter(*limiter).kind {
+                LimiterKind::Each(each) => Some(each.key),
+                LimiterKind::Prefixes { .. } | LimiterKind::Labels | LimiterKind::Rate(_) => None,
+            },
+            Effect::Sample { .. } | Effect::Track | Effect::Verdict(_) => None,
+        })
     }
 
     /// Counters that the program needs: built-in reasons, rules, what limits of rules ended.

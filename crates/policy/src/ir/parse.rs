@@ -1,7 +1,9 @@
 //! Reads printed IR back. For tests and for those who want to hand a backend a program of their own.
 
 use super::{Chain, Defaults, Direction, Effect, Fallback, Find, FindId, LabelId, Node, OnExit, Program, Rule, RuleId};
-use super::{Exceed, Holds, Limiter, LimiterId, LimiterKind, Log, Slot, SlotId, Test, ValueSet, Wanted, print, verify};
+use super::{
+    Exceed, Holds, LimitEach, Limiter, LimiterId, LimiterKind, Log, Slot, SlotId, Test, ValueSet, Wanted, print, verify,
+};
 use crate::field::{Field, Guard, Raw, RawBase, Subject};
 use std::net::{Ipv4Addr, Ipv6Addr};
 use weir_abi::{Action, Family, Layout};
@@ -115,6 +117,7 @@ fn limiter(text: &str) -> Option<Limiter> {
         ["prefixes", of] => LimiterKind::Prefixes { family: family(of)?, nested: false },
         ["prefixes", of, "nested"] => LimiterKind::Prefixes { family: family(of)?, nested: true },
         ["labels"] => LimiterKind::Labels,
+        ["each", ..] => LimiterKind::Each(each(kind)?),
         _ => LimiterKind::Rate(kind.strip_prefix("rate ")?.parse().ok()?),
     };
     Some(Limiter {
@@ -123,6 +126,19 @@ fn limiter(text: &str) -> Option<Limiter> {
         nth: nth.parse().ok()?,
         kind,
         log: Log::ALL.into_iter().find(|known| known.name() == log)?,
+    })
+}
+
+/// `each ip saddr/24 50pps burst 10packets size 524288`
+fn each(text: &str) -> Option<LimitEach> {
+    let (text, size) = text.strip_prefix("each ")?.rsplit_once(" size ")?;
+    let (key, rest) = text.split_once('/')?;
+    let (length, limit) = rest.split_once(' ')?;
+    Some(LimitEach {
+        key: Field::from_name(key)?,
+        length: length.parse().ok()?,
+        limit: limit.parse().ok()?,
+        size: size.parse().ok()?,
     })
 }
 

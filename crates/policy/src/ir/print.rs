@@ -9,6 +9,7 @@
 //! slot 2 limits customers ip4 rank-leaf
 //! limiter 0 customers upstream 0 prefixes ip4 nested log exceeded
 //! limiter 1 rate upstream 0 rate 1mpps burst 10kpackets log off
+//! limiter 2 each upstream 0 each ip saddr/24 50pps burst 10packets size 524288 log off
 //! rule 0 edge.weir:12 [accept] ip saddr @admin tcp dport { 22, 443 } accept
 //! chain upstream
 //!   ask 0 slot 0 ip saddr
@@ -52,6 +53,7 @@ impl Display for Program {
                 LimiterKind::Prefixes { family: of, nested: true } => format!("prefixes {} nested", family(*of)),
                 LimiterKind::Labels => "labels".to_owned(),
                 LimiterKind::Rate(limit) => format!("rate {limit}"),
+                LimiterKind::Each(each) => each.to_string(),
             };
             writeln!(f, "limiter {index} {name} {} {nth} {kind} log {}", direction.name(), log.name())?;
         }

@@ -1,9 +1,9 @@
 //! What must hold of every program between passes. A violation is a compiler bug, or a hand-written IR that means nothing.
 
-use super::{Chain, Effect, FindId, Holds, LimiterId, LimiterKind, Node, Program, RuleId, Test, Wanted};
-use crate::field::Guard;
+use super::{Chain, Effect, FindId, Holds, LimitEach, LimiterId, LimiterKind, Node, Program, RuleId, Test, Wanted};
+use crate::field::{Guard, Notation};
 use crate::pass::choose_layouts::FUSED_MAX;
-use weir_abi::{Layout, Reason};
+use weir_abi::{Layout, Reason, each};
 
 /// Deepest nesting of tests; a rule has at most as many matches.
 pub const DEPTH_MAX: usize = 256;
@@ -114,6 +114,10 @@ impl Walk<'_> {
                 }
                 (LimiterKind::Labels, Some(slot)) => slot.tables().len() == 1,
                 (LimiterKind::Rate(_), None) => find.is_none(),
+                (LimiterKind::Each(each), None) => {
+                    self.needs(each.key.guard())?;
+                    find.is_none() && is_sound(&each)
+                }
                 _ => false,
             };
             if !fits {
@@ -158,4 +162,14 @@ impl Walk<'_> {
             Err(format!("a test stands outside its guard '{}'", guard.name()))
         }
     }
+}
+
+/// Whether there can be such a table of addresses.
+fn is_sound(LimitEach { key, length, limit, size }: &LimitEach) -> bool {
+    let sizes = each::SIZE_MIN..=each::SIZE_MAX;
+    matches!(key.notation(), Notation::Ipv4Address | Notation::Ipv6Address)
+        && (1..=key.bits()).contains(length)
+        && size.is_power_of_two()
+        && sizes.contains(size)
+        && each::profile(*limit).is_some()
 }

@@ -2,9 +2,12 @@
 
 use super::cursor::{Cursor, Parse, Reported};
 use super::token::TokenKind;
-use super::tree::{Exceed, Limit, LimitElement, Limits, LimitsSetting, Log, Name, Operand, Statement, Subject, Value};
-use super::{item, value};
+use super::tree::{
+    Exceed, Limit, LimitEach, LimitElement, Limits, LimitsSetting, Log, Name, Operand, Statement, Subject, Value,
+};
+use super::{item, rule, value};
 use crate::diag::Diagnostic;
+use crate::source::Span;
 
 /// The settings of a list of limits.
 const LIMITS_WORDS: [&str; 6] = ["file", "elements", "default", "table", "nested", "log"];
@@ -152,11 +155,12 @@ pub(super) fn of_list(cursor: &mut Cursor, subject: Subject) -> Parse<Statement>
     Ok(Statement::Limit { subject, limits, exceed, span })
 }
 
-/// `limit rate 1mpps burst 100 exceed mark`
+/// `limit rate 1mpps burst 100 exceed mark`, `limit each ip saddr 50pps`
 pub(super) fn of_rule(cursor: &mut Cursor) -> Parse<Statement> {
     let keyword = cursor.bump();
     match cursor.word() {
         Some("rate") => _ = cursor.bump(),
+        Some("each") => return each(cursor, keyword),
         Some("name") => {
             return Err(cursor.report(
                 Diagnostic::error("E0106", keyword.to(cursor.span()), "Weir does not have named limits")
@@ -166,8 +170,8 @@ pub(super) fn of_rule(cursor: &mut Cursor) -> Parse<Statement> {
         _ => {
             return Err(cursor.report(
                 Diagnostic::error("E0103", keyword, "`limit` does not say whose limit")
-                    .label("expected an address field before it, or `rate` after it")
-                    .help("write `ip saddr limit @NAME` or `limit rate 20kpps`"),
+                    .label("expected an address field before it, or `each` or `rate` after it")
+                    .help("write `ip saddr limit @NAME`, `limit each ip saddr 50pps` or `limit rate 20kpps`"),
             ));
         }
     }
@@ -181,4 +185,25 @@ pub(super) fn of_rule(cursor: &mut Cursor) -> Parse<Statement> {
     let limit = limit(cursor)?;
     let exceed = exceed(cursor)?;
     Ok(Statement::LimitRate { limit, exceed, span: keyword.to(cursor.last_span()) })
+}
+
+/// What follows `limit`: `each ip saddr/24 50pps burst 10 size 100000 exceed mark`
+fn each(cursor: &mut Cursor, keyword: Span) -> Parse<Statement> {
+    cursor.bump();
+    let subject = rule::subject(cursor)?;
+    let length = match cursor.eat(TokenKind::Slash) {
+        true => Some(value::number(cursor, "the length of a prefix after `/`")?),
+        false => None,
+    };
+    let limit = limit(cursor)?;
+    let size = match cursor.is_word("size") {
+        true => {
+            cursor.bump();
+            Some(value::number(cursor, "a number of addresses after `size`")?)
+        }
+        false => None,
+    };
+    let exceed = exceed(cursor)?;
+    let span = keyword.to(cursor.last_span());
+    Ok(Statement::LimitEach(LimitEach { subject, length, limit, size, exceed, span }))
 }

@@ -1,8 +1,8 @@
 //! Prints a syntax tree. What is printed parses to the same tree.
 
 use super::tree::{
-    Atom, AtomKind, Direction, Exceed, File, Item, Limit, LimitsSetting, ListFile, Match, Operand, Operator, Rule,
-    Statement, Subject, TableSetting, Value, Values,
+    Atom, AtomKind, Direction, Exceed, File, Item, Limit, LimitEach, LimitsSetting, ListFile, Match, Operand, Operator,
+    Rule, Statement, Subject, TableSetting, Value, Values,
 };
 use std::fmt::{self, Display, Formatter};
 
@@ -223,6 +223,13 @@ impl Display for Statement {
             }
             Statement::LimitRate { limit, exceed, .. } => {
                 write!(f, "limit rate {limit}")?;
+                exceeds(f, *exceed)
+            }
+            Statement::LimitEach(LimitEach { subject, length, limit, size, exceed, .. }) => {
+                write!(f, "limit each {subject}")?;
+                length.iter().try_for_each(|length| write!(f, "/{length}"))?;
+                write!(f, " {limit}")?;
+                size.iter().try_for_each(|size| write!(f, " size {size}"))?;
                 exceeds(f, *exceed)
             }
             Statement::Track(_) => write!(f, "track"),

@@ -143,7 +143,7 @@ fn guard(cursor: &mut Cursor) -> Parse<Option<Name>> {
 }
 
 /// `tcp dport` or `@nh,96,32`.
-fn subject(cursor: &mut Cursor) -> Parse<Subject> {
+pub(super) fn subject(cursor: &mut Cursor) -> Parse<Subject> {
     if cursor.is(TokenKind::At) {
         let at = cursor.bump();
         let base = cursor.name("`ll`, `nh` or `th` after `@`")?;

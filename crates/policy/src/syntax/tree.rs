@@ -2,7 +2,7 @@
 
 mod limits;
 
-pub use limits::{Exceed, Limit, LimitElement, Limits, LimitsSetting, Log};
+pub use limits::{Exceed, Limit, LimitEach, LimitElement, Limits, LimitsSetting, Log};
 
 use crate::diag::{Diagnostic, Severity};
 use crate::source::{FileId, Span};
@@ -479,6 +479,7 @@ impl Statement {
             Statement::Counter(span) | Statement::Track(span) | Statement::Verdict(_, span) => *span,
             Statement::Sample { copies, packets } => copies.span.to(packets.span),
             Statement::Limit { span, .. } | Statement::LimitRate { span, .. } => *span,
+            Statement::LimitEach(limit) => limit.span,
         }
     }
 }
@@ -515,6 +516,8 @@ pub enum Statement {
         /// From `limit` to the last word.
         span: Span,
     },
+    /// `limit each ip saddr/24 50pps size 100000 exceed mark`
+    LimitEach(LimitEach),
     /// `track`
     Track(Span),
     /// `accept`, `drop`, `divert`

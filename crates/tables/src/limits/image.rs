@@ -59,6 +59,13 @@ pub enum Found {
     ByTicket,
     /// By the labels of a table, which others look up too.
     ByLabel,
+    /// By the hash of an address, in a table of 2^`set_bits` sets ([`weir_abi::each`]) that begins with the only slot.
+    ByHash {
+        /// log2 of the sets.
+        set_bits: u32,
+        /// What addresses are hashed with.
+        seed: u32,
+    },
 }
 
 /// A limiter to be laid out.
@@ -140,8 +147,14 @@ impl LimitImage {
             };
             shared.push(parts);
             let [profiles, entries, by_label] = parts;
-            let slot_bits = limiter.slot_bits().unwrap_or(0);
-            let fields = [profiles, entries, slot_bits, tickets[0], by_label, limiter.logged as u32, limiter.offset];
+            let logged = limiter.logged as u32;
+            let fields = match limiter.found {
+                Found::ByHash { set_bits, seed } => [profiles, 0, set_bits, 0, 0, logged, limiter.slots[0], seed],
+                Found::ByTicket | Found::ByLabel => {
+                    let slot_bits = limiter.slot_bits().unwrap_or(0);
+                    [profiles, entries, slot_bits, tickets[0], by_label, logged, limiter.offset, 0]
+                }
+            };
             image.write(HEADER_BYTES + number * LIMITER_BYTES, fields);
         }
         let bytes = image.0.len() * size_of::<u32>() + PADDING;
@@ -178,7 +191,7 @@ impl Words {
         Words(vec![0; bytes / size_of::<u32>()])
     }
 
-    fn write(&mut self, at: usize, fields: [u32; 7]) {
+    fn write(&mut self, at: usize, fields: [u32; 8]) {
         self.0[at / size_of::<u32>()..][..fields.len()].copy_from_slice(&fields);
     }
 
@@ -196,7 +209,7 @@ impl Words {
     fn profiles(&mut self, profiles: &[LimitProfile]) -> u32 {
         let first = self.begin(size_of::<LimitProfile>());
         for profile in profiles {
-            let words = [profile.per_packet, profile.per_byte, profile.room, profile.zero];
+            let words = [profile.per_packet, profile.per_byte, profile.room, profile.coarse];
             words.into_iter().for_each(|word| self.push(word));
         }
         first
@@ -204,7 +217,7 @@ impl Words {
 
     /// Index of the entry that bucket 0 would have; 0 if there are none.
     fn entries(&mut self, limiter: &Limiter<'_>) -> Result<u32, BuildError> {
-        if limiter.slot_bits().is_some() {
+        if limiter.slot_bits().is_some() || matches!(limiter.found, Found::ByHash { .. }) {
             return Ok(0);
         }
         let first = self.begin(size_of::<LimitEntry>());
@@ -222,7 +235,7 @@ impl Words {
 
     /// Index of the ticket of label 0; 0 if labels are tickets.
     fn tickets(&mut self, limiter: &Limiter<'_>, tickets: &[u32]) -> u32 {
-        if limiter.found == Found::ByTicket {
+        if limiter.found != Found::ByLabel {
             return 0;
         }
         let first = self.begin(size_of::<u32>());
@@ -241,7 +254,7 @@ mod tests {
     }
 
     fn limits(profiles: u64, entries: &[(u32, u32)]) -> LimitEntries {
-        let profile = |number| LimitProfile { per_packet: number, per_byte: 0, room: 10 * number, zero: 0 };
+        let profile = |number| LimitProfile { per_packet: number, per_byte: 0, room: 10 * number, coarse: 0 };
         let entries = entries.iter().map(|&(profile, parent)| LimitEntry { profile, parent }).collect();
         LimitEntries { profiles: (0..=profiles).map(profile).collect(), entries }
     }

@@ -3,6 +3,7 @@
 use crate::failure::Failure;
 use crate::policy::Policy;
 use crate::run::stats::GenerationStatus;
+use std::hash::{BuildHasher, RandomState};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use weir_engine::cpu::Cpu;
@@ -24,7 +25,7 @@ pub trait Loader: Clone + Send + 'static {
     /// The compiler, the loader or the kernel refuses it.
     fn load(&self, policy: &Policy) -> Result<Arc<<Self::Datapath as Datapath>::Code>, Failure>;
 
-    /// Brings buckets that nobody charges to the present: to be done every few months.
+    /// Brings buckets that nobody charges to the present: to be done every few minutes.
     fn refresh(&self);
 }
 
@@ -49,7 +50,9 @@ impl SharedPool {
             return Ok(None);
         }
         if self.0.get().is_none() {
-            let pool = Pool::new(reserve(policy.buckets())?);
+            // Nobody outside may know which addresses share a set of a table.
+            let seed = RandomState::new().hash_one(()) as u32;
+            let pool = Pool::new(seed, reserve(policy.buckets())?);
             // Who was faster has as good a one.
             let _other = self.0.set(pool);
         }
@@ -96,8 +99,10 @@ impl Loader for KernelLoader {
     type Datapath = KernelPath;
 
     fn load(&self, policy: &Policy) -> Result<Arc<KernelCode>, Failure> {
-        // The kernel's memory is taken whole: lists may grow by a quarter while older ones still stand ready.
-        let reserve = |needed: usize| Buckets::in_kernel(needed + (needed / 4).max(BUCKETS_SPARE_MIN));
+        // The kernel's memory is taken whole: lists may grow by a quarter, or a table of addresses get another limit, while older ones
+        // still stand ready.
+        let spare = BUCKETS_SPARE_MIN.max(policy.largest_table_of_addresses());
+        let reserve = |needed: usize| Buckets::in_kernel(needed + (needed / 4).max(spare));
         let pool = self.pool.of(policy, reserve)?;
         let data = policy.data(pool)?;
         policy.load_kernel(&policy.bpf_object(&data)?.object, &data, &self.ports)

@@ -27,8 +27,8 @@ use weir_engine::live::afxdp::{AfXdpLane, Waiting};
 use weir_engine::live::xdp::{KernelPath, Ports};
 use weir_engine::live::{Datapath, Interfaces, Lane, Loaded, Workers};
 
-/// How often buckets that nobody charges are brought to the present; every few months would do.
-const REFRESH: Duration = Duration::from_secs(24 * 3600);
+/// How often buckets that nobody charges are brought to the present: those of addresses come round in nine minutes at the earliest.
+const REFRESH: Duration = Duration::from_secs(60);
 /// How often the main thread looks whether something is due.
 const TICK: Duration = Duration::from_millis(50);
 

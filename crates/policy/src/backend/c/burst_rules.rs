@@ -6,12 +6,14 @@
 
 use super::action;
 use super::chain::ChainEmitter;
+use super::column::Column;
 use super::rules::{cite, described, ends, joined, limits, may_be_unused};
 use super::writer::Writer;
 use crate::checked::Exceed;
 use crate::field::Subject;
-use crate::ir::{Effect, FindId, LimiterId, Node, RuleId, Test, eval};
+use crate::ir::{Effect, FindId, LimiterId, LimiterKind, Node, RuleId, Test, eval};
 use crate::pass::hoist_guards::rules_in;
+use weir_abi::Family;
 
 /// Writes the parts and the function that calls them.
 pub(super) fn emit(chain: &ChainEmitter<'_>, parts: &[&[Node]], out: &mut Writer) {
@@ -186,13 +188,30 @@ impl Rules<'_, '_> {
         }
     }
 
-    /// Charges the hits, and does with those that have no room what the rule says.
-    fn limit(&mut self, rule: RuleId, limiter: LimiterId, find: Option<FindId>, exceed: Exceed) {
+    /// The call that charges the hits and tells which have no room.
+    fn exceeding(&self, limiter: LimiterId, find: Option<FindId>) -> String {
+        if let LimiterKind::Each(each) = self.chain.program.limiter(limiter).kind {
+            let (key, mask) = (Column::of(each.key).name, each.mask());
+            let addresses = match each.key.family() {
+                Family::Ipv4 => format!("4_exceeding(env, burst, {}, packets->{key}, {mask:#x}u", limiter.0),
+                Family::Ipv6 => {
+                    let [hi, lo] = [mask >> 64, mask & u128::from(u64::MAX)].map(|half| format!("{half:#x}ULL"));
+                    let halves = format!("packets->{key}.hi, {hi}, packets->{key}.lo, {lo}");
+                    format!("6_exceeding(env, burst, {}, {halves}", limiter.0)
+                }
+            };
+            return format!("limit_each{addresses}, hits)");
+        }
         let found = match find {
             Some(find) => format!("packets->{}", self.chain.conditions.find_name(find)),
             None => "NULL".to_owned(),
         };
-        let call = format!("limit_exceeding(env, burst, {}, {found}, hits)", limiter.0);
+        format!("limit_exceeding(env, burst, {}, {found}, hits)", limiter.0)
+    }
+
+    /// Charges the hits, and does with those that have no room what the rule says.
+    fn limit(&mut self, rule: RuleId, limiter: LimiterId, find: Option<FindId>, exceed: Exceed) {
+        let call = self.exceeding(limiter, find);
         let comment = format!(" /* {} */", described(self.chain.program, limiter));
         self.out.assign("exceeding", &call, &comment);
         match exceed.verdict() {

@@ -28,7 +28,7 @@ impl<'a> ChainEmitter<'a> {
     pub(super) fn new(program: &'a Program, chain: &'a Chain, name: String, target: Target) -> Self {
         let conditions = Conditions::new(program, chain, &name, target);
         let samples = samples(program, &chain.body);
-        let columns = columns(chain, &conditions);
+        let columns = columns(program, chain, &conditions);
         ChainEmitter { program, chain, target, name, conditions, columns, samples }
     }
 

@@ -2,7 +2,7 @@
 
 use super::condition::{Conditions, raw_bits};
 use crate::field::{Field, Guard, Raw, RawBase, Subject};
-use crate::ir::{Chain, Node, Test};
+use crate::ir::{Chain, Node, Program, Test};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Columns of raw bits in a burst, at most 2 KB each.
@@ -214,7 +214,7 @@ fn count_raw(nodes: &[Node], uses: &mut BTreeMap<Raw, usize>) {
 }
 
 /// Every column but those of raw bits that the chain's rules and staged finds look at.
-pub(super) fn columns(chain: &Chain, conditions: &Conditions<'_>) -> BTreeSet<Column> {
+pub(super) fn columns(program: &Program, chain: &Chain, conditions: &Conditions<'_>) -> BTreeSet<Column> {
     let mut columns = BTreeSet::new();
     for id in &chain.staged {
         let key = chain.finds[usize::from(id.0)].key;
@@ -222,19 +222,26 @@ pub(super) fn columns(chain: &Chain, conditions: &Conditions<'_>) -> BTreeSet<Co
         // An IPv4 table may be asked about any packet, an IPv6 table is asked about IPv6 only.
         columns.extend((key.guard() == Guard::Ipv6).then_some(L3));
     }
-    collect(&chain.body, conditions, &mut columns);
+    collect(program, &chain.body, conditions, &mut columns);
     columns
 }
 
-fn collect(nodes: &[Node], conditions: &Conditions<'_>, columns: &mut BTreeSet<Column>) {
+fn collect(program: &Program, nodes: &[Node], conditions: &Conditions<'_>, columns: &mut BTreeSet<Column>) {
     for node in nodes {
-        let Node::When { test, body } = node else { continue };
+        let (test, body) = match node {
+            Node::When { test, body } => (test, body),
+            Node::Rule(id) => {
+                columns.extend(program.limited_addresses(*id).map(Column::of));
+                continue;
+            }
+            Node::Find(_) => continue,
+        };
         columns.extend(match test {
             Test::Guard(guard) => Column::of_guard(*guard),
             Test::Value { subject: Subject::Raw(raw), .. } if conditions.asks_each(test) => Column::of_raw(*raw),
             Test::Value { subject: Subject::Field(field), .. } => Some(Column::of(*field)),
             Test::Value { subject: Subject::Raw(_), .. } | Test::Found { .. } => None,
         });
-        collect(body, conditions, columns);
+        collect(program, body, conditions, columns);
     }
 }

@@ -16,7 +16,7 @@ mod rules;
 mod set;
 mod writer;
 
-use crate::ir::{Holds, Program};
+use crate::ir::{Holds, LimiterKind, Program};
 use crate::pass::{self, Placement};
 use chain::ChainEmitter;
 use defaults::Defaulted;
@@ -78,6 +78,9 @@ fn includes(program: &Program, target: Target, out: &mut Writer) {
     if !program.limiters.is_empty() {
         out.blank();
         out.line("#include \"limit.h\"");
+        if program.limiters.iter().any(|limiter| matches!(limiter.kind, LimiterKind::Each(_))) {
+            out.line("#include \"limit_each.h\"");
+        }
     }
     if !program.slots.is_empty() {
         out.blank();

@@ -2,10 +2,12 @@
 
 use super::action;
 use super::chain::ChainEmitter;
+use super::column::Column;
 use super::rules::{cite, described, ends, joined, may_be_unused};
 use super::writer::Writer;
 use crate::checked::Exceed;
-use crate::ir::{Effect, FindId, Holds, LimiterId, Node, RuleId, eval};
+use crate::ir::{Effect, FindId, Holds, LimiterId, LimiterKind, Node, RuleId, eval};
+use weir_abi::Family;
 
 /// Where a function keeps whether the packet was sampled.
 #[derive(Clone, Copy)]
@@ -187,11 +189,31 @@ impl Rules<'_, '_> {
         }
     }
 
+    /// The call that charges the packet and tells whether it has room.
+    fn has_room(&self, limiter: LimiterId, find: Option<FindId>) -> String {
+        let bucket = match self.chain.program.limiter(limiter).kind {
+            LimiterKind::Each(each) => {
+                let (key, mask) = (Column::of(each.key).expression, each.mask());
+                match each.key.family() {
+                    Family::Ipv4 => format!("limit_each4_has_room(env, {}, {key} & {mask:#x}u", limiter.0),
+                    Family::Ipv6 => {
+                        let [hi, lo] = [mask >> 64, mask & u128::from(u64::MAX)].map(|half| format!("{half:#x}ULL"));
+                        format!("limit_each6_has_room(env, {}, {key}.hi & {hi}, {key}.lo & {lo}", limiter.0)
+                    }
+                }
+            }
+            _ => {
+                let found = find.map_or("0", |find| self.chain.conditions.find_name(find));
+                format!("limit_has_room(env, {}, {found}", limiter.0)
+            }
+        };
+        format!("{bucket}, env_now(env), packet->len)")
+    }
+
     /// Charges the packet, and does what the rule says if there is no room.
     fn limit(&mut self, rule: RuleId, limiter: LimiterId, find: Option<FindId>, exceed: Exceed) {
-        let found = find.map_or("0", |find| self.chain.conditions.find_name(find));
         self.out.line(&format!("/* {} */", described(self.chain.program, limiter)));
-        let charged = format!("limit_has_room(env, {}, {found}, env_now(env), packet->len)", limiter.0);
+        let charged = self.has_room(limiter, find);
         match exceed.verdict() {
             Some(verdict) => {
                 self.out.line(&format!("if (!{charged})"));

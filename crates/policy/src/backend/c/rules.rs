@@ -73,6 +73,7 @@ pub(super) fn described(program: &Program, id: LimiterId) -> String {
     match limiter.kind {
         LimiterKind::Rate(limit) => limit.to_string(),
         LimiterKind::Prefixes { .. } | LimiterKind::Labels => format!("@{}", limiter.name),
+        LimiterKind::Each(each) => each.to_string(),
     }
 }
 

@@ -1,10 +1,14 @@
 //! The buckets of a program's limiters, and the clock that they go by.
 
 use super::Tables;
-use crate::ir::{LimiterId, LimiterKind, Program};
+use crate::ir::{LimitEach, LimiterId, LimiterKind, Program};
 use std::sync::Arc;
-use weir_abi::LimitEntries;
+use weir_abi::each::{self, Place, WAYS};
 use weir_abi::limit::{charge, ticks};
+use weir_abi::{Family, LimitEntries, LimitProfile};
+
+/// Where recorded packets are replayed, addresses have the same places every time.
+const SEED: u32 = 0;
 
 /// The buckets of all limiters.
 pub(super) struct Buckets {
@@ -13,30 +17,42 @@ pub(super) struct Buckets {
     clock_ns: Option<u64>,
 }
 
-struct Limiter {
+enum Limiter {
+    Listed(Listed),
+    Each(Each),
+}
+
+struct Listed {
     entries: Arc<LimitEntries>,
     /// One a label, as the entries.
     words: Vec<u64>,
 }
 
+/// A table of addresses.
+struct Each {
+    each: LimitEach,
+    profile: LimitProfile,
+    sets: Vec<[u64; WAYS]>,
+}
+
 impl Buckets {
     pub(super) fn new(program: &Program, tables: &impl Tables) -> Self {
-        let entries = |(id, limiter): (u16, &crate::ir::Limiter)| match limiter.kind {
-            LimiterKind::Rate(limit) => Arc::new(LimitEntries::single(limit.profile())),
-            LimiterKind::Prefixes { .. } | LimiterKind::Labels => tables.limits(LimiterId(id)),
-        };
-        let limiters = (0..).zip(&program.limiters).map(entries).map(|entries| {
+        let listed = |entries: Arc<LimitEntries>| {
             let words = vec![0; entries.entries.len()];
-            Limiter { entries, words }
-        });
-        Buckets { limiters: limiters.collect(), clock_ns: None }
+            Limiter::Listed(Listed { entries, words })
+        };
+        let limiter = |(id, limiter): (u16, &crate::ir::Limiter)| match limiter.kind {
+            LimiterKind::Rate(limit) => listed(Arc::new(LimitEntries::single(limit.profile()))),
+            LimiterKind::Prefixes { .. } | LimiterKind::Labels => listed(tables.limits(LimiterId(id))),
+            LimiterKind::Each(each) => Limiter::Each(Each::new(each)),
+        };
+        Buckets { limiters: (0..).zip(&program.limiters).map(limiter).collect(), clock_ns: None }
     }
 
     /// Sets the clock, which never goes back. At the first packet all buckets are full.
     pub(super) fn tick(&mut self, time_ns: u64) {
         if self.clock_ns.is_none() {
-            let full = ticks(time_ns);
-            self.limiters.iter_mut().for_each(|limiter| limiter.words.fill(full));
+            self.limiters.iter_mut().for_each(|limiter| limiter.fill(time_ns));
         }
         self.clock_ns = self.clock_ns.max(Some(time_ns));
     }
@@ -44,8 +60,42 @@ impl Buckets {
     /// Charges a packet to the bucket of a label and, if limits are nested, to those around it: to all of them, or to none. Whether
     /// there was room.
     pub(super) fn has_room(&mut self, limiter: LimiterId, label: u32, bytes: u32) -> bool {
-        let now = ticks(self.clock_ns.expect("the clock is set before a packet is judged"));
-        let Limiter { entries, words } = &mut self.limiters[usize::from(limiter.0)];
+        let now_ns = self.now_ns();
+        match &mut self.limiters[usize::from(limiter.0)] {
+            Limiter::Listed(listed) => listed.has_room(label, ticks(now_ns), bytes),
+            Limiter::Each(_) => unreachable!("compiler bug: a table of addresses has no labels"),
+        }
+    }
+
+    /// Charges a packet to the bucket of an address.
+    pub(super) fn has_room_for(&mut self, limiter: LimiterId, address: u128, bytes: u32) -> bool {
+        let now_ns = self.now_ns();
+        match &mut self.limiters[usize::from(limiter.0)] {
+            Limiter::Listed(_) => unreachable!("compiler bug: a list is asked for an address"),
+            Limiter::Each(each) => each.has_room(address, now_ns, bytes),
+        }
+    }
+
+    fn now_ns(&self) -> u64 {
+        self.clock_ns.expect("the clock is set before a packet is judged")
+    }
+}
+
+impl Limiter {
+    fn fill(&mut self, now_ns: u64) {
+        match self {
+            Limiter::Listed(listed) => listed.words.fill(ticks(now_ns)),
+            Limiter::Each(each) => {
+                let word = each::empty(each::ticks(now_ns, each.profile.coarse));
+                each.sets.fill([word; WAYS]);
+            }
+        }
+    }
+}
+
+impl Listed {
+    fn has_room(&mut self, label: u32, now: u64, bytes: u32) -> bool {
+        let Listed { entries, words } = self;
         let mut charged = Vec::new();
         let mut bucket = label as usize;
         loop {
@@ -62,5 +112,23 @@ impl Buckets {
         }
         charged.into_iter().for_each(|(bucket, word)| words[bucket] = word);
         true
+    }
+}
+
+impl Each {
+    fn new(each: LimitEach) -> Self {
+        let profile = each::profile(each.limit).expect("compiler bug: a burst that check refuses");
+        Each { each, profile, sets: vec![[0; WAYS]; 1 << each::set_bits(each.size)] }
+    }
+
+    fn has_room(&mut self, address: u128, now_ns: u64, bytes: u32) -> bool {
+        let (address, set_bits) = (address & self.each.mask(), each::set_bits(self.each.size));
+        let place = match self.each.key.family() {
+            Family::Ipv4 => Place::of_ipv4(address as u32, SEED, set_bits),
+            Family::Ipv6 => Place::of_ipv6(address, SEED, set_bits),
+        };
+        let LimitProfile { coarse, room, .. } = self.profile;
+        let set = &mut self.sets[place.set as usize];
+        each::charge(set, place.tag, each::ticks(now_ns, coarse), self.profile.cost(bytes), room)
     }
 }

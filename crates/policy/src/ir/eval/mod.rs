@@ -8,7 +8,7 @@ pub mod explain;
 pub mod field;
 pub mod packet;
 
-use super::{Chain, Effect, Fallback, FindId, LimiterId, Node, Program, RuleId, SlotId, Test};
+use super::{Chain, Effect, Fallback, FindId, LimiterId, LimiterKind, Node, Program, RuleId, SlotId, Test};
 use crate::field::{Field, Guard, Subject};
 use buckets::Buckets;
 use packet::{Frame, Packet};
@@ -212,11 +212,18 @@ impl<T: Tables> Run<'_, '_, T> {
                 Effect::Verdict(action) => return Some((*action, reason)),
                 Effect::Limit { limiter, find, exceed } => {
                     let label = find.map_or(0, |find| self.found[usize::from(find.0)]);
-                    if self.eval.buckets.has_room(*limiter, label, self.frame.wire_len) {
-                        observer.charged(*limiter, label, Charge::Fits);
+                    let bytes = self.frame.wire_len;
+                    let has_room = match program.limiter(*limiter).kind {
+                        LimiterKind::Each(each) => {
+                            let address = field::value(each.key, self.packet);
+                            self.eval.buckets.has_room_for(*limiter, address, bytes)
+                        }
+                        _ => self.eval.buckets.has_room(*limiter, label, bytes),
+                    };
+                    observer.charged(*limiter, label, if has_room { Charge::Fits } else { Charge::Exceeded });
+                    if has_room {
                         continue;
                     }
-                    observer.charged(*limiter, label, Charge::Exceeded);
                     match exceed.verdict() {
                         Some(action) => return Some(self.end_by_limit(id, action)),
                         None => self.exceeded = true,

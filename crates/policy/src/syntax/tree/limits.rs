@@ -1,6 +1,6 @@
 //! Lists of limits, rates, and what happens to what exceeds them.
 
-use super::{ListFile, Name, Value};
+use super::{Atom, ListFile, Name, Subject, Value};
 use crate::source::Span;
 use weir_abi::Action;
 
@@ -55,6 +55,23 @@ impl Limit {
     pub fn span(&self) -> Span {
         self.burst.as_ref().map_or(self.rate.span, |burst| self.rate.span.to(burst.span))
     }
+}
+
+/// `limit each ip saddr/24 50pps burst 10 size 100000 exceed mark`: a bucket for each address.
+#[derive(Clone, Debug)]
+pub struct LimitEach {
+    /// Whose address.
+    pub subject: Subject,
+    /// `24`, if not each address is on its own.
+    pub length: Option<Atom>,
+    /// The limit of each.
+    pub limit: Limit,
+    /// For how many addresses there is room; `None` if nothing is said.
+    pub size: Option<Atom>,
+    /// What happens to what has no room; `None` if nothing is said.
+    pub exceed: Option<Exceed>,
+    /// From `limit` to the last word.
+    pub span: Span,
 }
 
 /// What is counted for each limit of a list.

@@ -1,0 +1,195 @@
+//! Tables of addresses: no address ever passes more than its limit, however many there are; each gets its own while there is room.
+
+#![allow(missing_docs, reason = "a test")]
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+use std::collections::{HashMap, HashSet};
+use weir_abi::each::{self, Place, SIZE_DEFAULT, TIME_BITS, WAYS};
+use weir_abi::{Limit, limit};
+
+fn limit(text: &str) -> Limit {
+    text.parse().unwrap_or_else(|problem| panic!("{text}: {problem}"))
+}
+
+/// A table of few sets and what limits it.
+struct Table {
+    profile: weir_abi::LimitProfile,
+    set_bits: u32,
+    sets: Vec<[u64; WAYS]>,
+}
+
+impl Table {
+    fn new(limit: Limit, set_bits: u32, now_ns: u64) -> Self {
+        let profile = each::profile(limit).expect("a burst that fits");
+        let word = each::empty(each::ticks(now_ns, profile.coarse));
+        Table { profile, set_bits, sets: vec![[word; WAYS]; 1 << set_bits] }
+    }
+
+    fn passes(&mut self, address: u32, now_ns: u64, bytes: u32) -> bool {
+        let Place { set, tag } = Place::of_ipv4(address, 0, self.set_bits);
+        let now = each::ticks(now_ns, self.profile.coarse);
+        each::charge(&mut self.sets[set as usize], tag, now, self.profile.cost(bytes), self.profile.room)
+    }
+}
+
+/// A fluid bucket of one address that leaks exactly as the limit says: packets, or bytes, times ns times the seconds that the rate counts in.
+#[derive(Default)]
+struct Exact {
+    level: u128,
+    last_ns: u64,
+}
+
+impl Exact {
+    /// Takes a packet; whether what came is within burst + rate * time of every window.
+    fn holds(&mut self, limit: Limit, now_ns: u64, bytes: u32) -> bool {
+        let (rate, unit) = match limit.rate() {
+            weir_abi::Rate::Packets { count, per: weir_abi::rate::Per::Second } => (u128::from(count), 1_000_000_000),
+            weir_abi::Rate::Bits(bits) => (u128::from(bits), 8_000_000_000 * u128::from(bytes)),
+            weir_abi::Rate::Packets { .. } => panic!("not asked here"),
+        };
+        let scale = if unit == 1_000_000_000 { 1_000_000_000 } else { 8_000_000_000 };
+        self.level = self.level.saturating_sub(u128::from(now_ns - self.last_ns) * rate) + unit;
+        self.last_ns = now_ns;
+        self.level <= u128::from(limit.burst()) * scale
+    }
+}
+
+fn limits() -> BoxedStrategy<Limit> {
+    let packets = (1..5_000_000_u64, 1..200_u64).prop_map(|(rate, burst)| limit(&format!("{rate} burst {burst}")));
+    let bits = (8_000..40_000_000_000_u64, 1514..100_000_u64)
+        .prop_map(|(rate, burst)| limit(&format!("{rate}bit burst {burst}")));
+    prop_oneof![packets, bits].boxed()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Up to 200 addresses share a set of eight words: each is held to its limit, in every window.
+    #[test]
+    fn no_address_passes_more_than_its_limit(
+        limit in limits(),
+        start in 0..u64::MAX / 4,
+        arrivals in vec((0..200_u32, 0..300_u64, 60..1514_u32), 1..3000),
+    ) {
+        let mut table = Table::new(limit, 0, start);
+        let mut exact: HashMap<u32, Exact> = HashMap::new();
+        let (mut elapsed, cost) = (0, limit.profile().cost(60) >> limit::TICK_SHIFT);
+        for (address, gap, bytes) in arrivals {
+            elapsed += cost * gap / 1000;
+            if table.passes(address, start + elapsed, bytes) {
+                let holds = exact.entry(address).or_default().holds(limit, elapsed, bytes);
+                prop_assert!(holds, "{limit} let {address} have too much at {elapsed}");
+            }
+        }
+    }
+
+    /// Eight addresses of a set each have a bucket of their own, whatever the others do.
+    #[test]
+    fn while_there_is_room_each_has_its_own(
+        limit in limits(),
+        start in 0..u64::MAX / 4,
+        arrivals in vec((0..8_u32, 0..300_u64, 60..1514_u32), 1..2000),
+    ) {
+        let mut table = Table::new(limit, 0, start);
+        let mut alone: HashMap<u32, Table> = HashMap::new();
+        let (mut elapsed, cost) = (0, limit.profile().cost(60) >> limit::TICK_SHIFT);
+        for (address, gap, bytes) in arrivals {
+            elapsed += cost * gap / 1000;
+            let own = alone.entry(address).or_insert_with(|| Table::new(limit, 0, start));
+            prop_assert_eq!(table.passes(address, start + elapsed, bytes), own.passes(address, start + elapsed, bytes));
+        }
+    }
+
+    /// Ten times as much is offered as may pass.
+    #[test]
+    fn a_saturated_address_gets_its_rate(limit in limits(), start in 0..u64::MAX / 4) {
+        let mut table = Table::new(limit, 7, start);
+        let cost = table.profile.cost(1000);
+        prop_assume!(table.profile.room >= 2 * cost);
+        // Ticks of the table; a tenth of a packet each.
+        let place = Place::of_ipv4(77, 0, 7);
+        let set = &mut table.sets[place.set as usize];
+        let begin = each::ticks(start, table.profile.coarse);
+        while each::charge(set, place.tag, begin, cost, table.profile.room) {}
+        let (mut now, mut passed) = (0, 0_u64);
+        while passed < 2000 {
+            now += (cost / 10).max(1);
+            passed += u64::from(each::charge(set, place.tag, begin.wrapping_add(now), cost, table.profile.room));
+        }
+        // What the limit itself would have let pass in that time, in its own ticks.
+        let earned = (u128::from(now) << table.profile.coarse) / u128::from(limit.profile().cost(1000));
+        prop_assert!(u128::from(passed).abs_diff(earned) <= earned / 1000 + 2, "{limit}: {passed} of {earned}");
+    }
+}
+
+#[test]
+fn ipv4_addresses_share_no_word_in_the_default_table() {
+    let bits = each::set_bits(SIZE_DEFAULT);
+    for seed in [0, 1, 0xdead_beef] {
+        let addresses = (0..1 << 16).chain((0..1 << 16).map(|host| host << 16)).chain((1..1 << 20).map(|a| a * 4093));
+        let addresses: HashSet<u32> = addresses.collect();
+        let places: HashSet<(u32, u16)> = addresses
+            .iter()
+            .map(|&address| Place::of_ipv4(address, seed, bits))
+            .map(|place| (place.set, place.tag))
+            .collect();
+        assert_eq!(places.len(), addresses.len());
+    }
+}
+
+/// Neighbours, strides and hosts of many networks: no set gets many more of them than another.
+#[test]
+fn addresses_spread_over_sets() {
+    let spread = |places: &mut dyn Iterator<Item = Place>| {
+        let mut counts = vec![0_u32; 1 << 10];
+        places.for_each(|place| counts[place.set as usize] += 1);
+        *counts.iter().max().expect("there are sets")
+    };
+    // 64 a set on average: 8 standard deviations more.
+    for stride in [1, 256, 65536, 4093, 1 << 12] {
+        let mut ipv4 = (0..1u32 << 16).map(|n| Place::of_ipv4(n.wrapping_mul(stride) ^ n >> 20, 5, 10));
+        let most = spread(&mut ipv4);
+        // A stride of 2^16 repeats itself.
+        assert!(most <= 128 || stride == 65536 || stride == 1 << 12, "{stride}: {most}");
+        let mut ipv6 = (0..1u128 << 16).map(|n| Place::of_ipv6(0x2001_0db8 << 96 | n << stride.ilog2(), 5, 10));
+        assert!(spread(&mut ipv6) <= 128, "{stride}");
+        let mut networks = (0..1u128 << 16).map(|n| Place::of_ipv6(n << (64 + stride.ilog2()), 5, 10));
+        assert!(spread(&mut networks) <= 128, "{stride}");
+    }
+}
+
+#[test]
+fn words_come_round_unless_they_are_refreshed() {
+    let mut table = Table::new(limit("250mpps burst 1000"), 0, 0);
+    let coarse = table.profile.coarse;
+    assert_eq!(coarse, 0, "the shortest ticks there are");
+    let range_ns = 1_u64 << (TIME_BITS - limit::TICK_SHIFT);
+    (0..1000).for_each(|_| assert!(table.passes(7, 0, 60)));
+    assert!(!table.passes(7, 0, 60));
+    // Behind by less than half of what a time can say, a bucket is full.
+    assert!(
+        table.sets[0].iter().all(|&word| each::refreshed(word, each::ticks(range_ns / 2 - 10_000, coarse)) != word)
+    );
+    let now = each::ticks(range_ns * 3 / 4, coarse);
+    for word in &mut table.sets[0] {
+        *word = each::refreshed(each::refreshed(*word, each::ticks(range_ns * 3 / 8, coarse)), now);
+    }
+    (0..1000).for_each(|_| assert!(table.passes(7, range_ns * 3 / 4, 60)));
+    assert!(!table.passes(7, range_ns * 3 / 4, 60));
+    // What is ahead stays as it is.
+    let word = table.sets[0];
+    assert_eq!(word.map(|word| each::refreshed(word, now)), word);
+}
+
+#[test]
+fn extremes_fit_or_are_refused() {
+    for text in ["1/hour burst 78", "8kbit burst 10000000", "1tbit burst 100000000", "250mpps burst 1000000", "0"] {
+        let limit = limit(text);
+        let profile = each::profile(limit).unwrap_or_else(|| panic!("{text}"));
+        assert!(profile.room <= each::ROOM_MAX && profile.cost(u32::MAX) < 1 << 46, "{text}");
+        let mut table = Table::new(limit, 1, u64::MAX);
+        assert_eq!(table.passes(9, u64::MAX, 60), text != "0", "{text}");
+    }
+    assert_eq!(each::profile(limit("250mpps burst 99999999999")), None);
+}

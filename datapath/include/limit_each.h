@@ -1,0 +1,255 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/*
+ * A bucket for each address, in a table of bounded size. What the words mean, and why no address ever passes more than
+ * its limit, stands in crates/abi/src/each.rs.
+ */
+#ifndef WEIR_LIMIT_EACH_H
+#define WEIR_LIMIT_EACH_H
+
+#include "limit.h"
+
+enum {
+	EACH_WAYS = 8, /* words of a set */
+	EACH_TIME_BITS = 48,
+};
+
+#define EACH_TIME_MASK ((UINT64_C(1) << EACH_TIME_BITS) - 1)
+
+/* What an address is hashed to: the highest bits say which set, the tag is told apart within it. */
+struct each_hash {
+	uint32_t hash;
+	uint32_t tag; /* 16 bits */
+};
+
+/* Place::of_ipv4() */
+WEIR_INLINE struct each_hash each_hash4(uint32_t address, uint32_t seed)
+{
+	uint32_t hash = (address ^ seed) * 0x9e3779b1u;
+
+	hash = ((hash ^ hash >> 15) + (seed << 13 | seed >> 19)) * 0x85ebca77u;
+	hash = (hash ^ hash >> 13) * 0xc2b2ae3du;
+	hash ^= hash >> 16;
+	return (struct each_hash){hash, hash & 0xffff};
+}
+
+/* Place::of_ipv6() */
+WEIR_INLINE struct each_hash each_hash6(uint64_t hi, uint64_t lo, uint32_t seed)
+{
+	const uint64_t twice = (uint64_t)seed << 32 | seed;
+	uint64_t hash = (hi ^ twice) * 0x9e3779b185ebca87u;
+
+	hash = ((hash ^ hash >> 29) + (lo ^ (twice << 17 | twice >> 47))) * 0xc2b2ae3d27d4eb4fu;
+	hash = (hash ^ hash >> 32) * 0x165667b19e3779f9u;
+	hash ^= hash >> 29;
+	return (struct each_hash){(uint32_t)(hash >> 32), (uint32_t)hash & 0xffff};
+}
+
+/* The first bucket of the address's set. */
+WEIR_INLINE uint32_t each_slot(struct table limits, uint32_t limiter, uint32_t hash)
+{
+	const uint32_t set_bits = LIMITER_FIELD(limits, limiter, slot_bits);
+
+	return LIMITER_FIELD(limits, limiter, offset) + (hash >> ((32 - set_bits) & 31)) * EACH_WAYS;
+}
+
+WEIR_INLINE uint64_t each_ticks(uint64_t now_ns, uint64_t coarse)
+{
+	return coarse < TICK_SHIFT ? now_ns << ((TICK_SHIFT - coarse) & 63) : now_ns >> ((coarse - TICK_SHIFT) & 63);
+}
+
+/* How far a word is ahead of the clock, 2^16 times the ticks; negative if it lies behind. */
+WEIR_INLINE int64_t each_ahead(uint64_t word, uint64_t now)
+{
+	return (int64_t)((word - now) << (64 - EACH_TIME_BITS));
+}
+
+/* The debt of a word, and what a packet adds. */
+WEIR_INLINE uint64_t each_debt(uint64_t word, uint64_t now, uint64_t cost)
+{
+	const int64_t ahead = each_ahead(word, now);
+
+	return (ahead > 0 ? (uint64_t)ahead >> (64 - EACH_TIME_BITS) : 0) + cost;
+}
+
+WEIR_INLINE uint64_t each_charged(uint32_t tag, uint64_t now, uint64_t debt)
+{
+	return (uint64_t)tag << EACH_TIME_BITS | ((now + debt) & EACH_TIME_MASK);
+}
+
+/* A word of a set. */
+struct each_way {
+	uint32_t way;
+	uint64_t word;
+};
+
+#ifdef WEIR_BURSTS
+
+/* The first word with the tag, or the first of the earliest. */
+WEIR_INLINE struct each_way each_find(const uint64_t *set, uint32_t tag, uint64_t now)
+{
+	uint64_t words[EACH_WAYS];
+	struct each_way found = {0, 0};
+	uint32_t same = 0;
+
+	/* Others may write them meanwhile, each as a whole. */
+	__builtin_memcpy(words, set, sizeof(words));
+	for (uint32_t i = 0; i < EACH_WAYS; i++)
+		same |= (uint32_t)(words[i] >> EACH_TIME_BITS == tag) << i;
+	if (same) {
+		found.way = (uint32_t)__builtin_ctz(same);
+	} else {
+		for (uint32_t i = 1; i < EACH_WAYS; i++)
+			found.way = each_ahead(words[i], now) < each_ahead(words[found.way], now) ? i : found.way;
+	}
+	found.word = words[found.way];
+	return found;
+}
+
+/* Charges the address with the tag; false if its bucket has no room, and then nothing is written. */
+WEIR_INLINE bool each_charge(const struct env *env, uint64_t *set, uint32_t tag, uint64_t now, uint64_t cost,
+			     uint64_t room)
+{
+	for (uint32_t try = 0; try < LIMIT_TRIES; try++) {
+		const struct each_way found = each_find(set, tag, now);
+		const uint64_t debt = each_debt(found.word, now, cost);
+		uint64_t *word = &set[found.way];
+
+		if (debt > room)
+			return false;
+		if (!env->buckets_shared) {
+			*(volatile uint64_t *)word = each_charged(tag, now, debt);
+			return true;
+		}
+		if (__sync_bool_compare_and_swap(word, found.word, each_charged(tag, now, debt)))
+			return true;
+		/* Someone charged it, or took it for another address: the set is looked at anew. */
+	}
+	return false;
+}
+
+/* The sets of a burst's addresses, and their tags. */
+struct each_places {
+	uint32_t slots[WEIR_BURST_MAX];
+	uint32_t tags[WEIR_BURST_MAX];
+};
+
+/* Charges each of the hits, in their order; those without room. All sets are on their way before the first is charged.
+ */
+static uint64_t __attribute__((noinline, unused)) limit_each_exceeding(const struct env *env,
+								       const struct weir_burst *burst, uint32_t limiter,
+								       const struct each_places *places, uint64_t hits)
+{
+	const struct table limits = env_limits(env);
+	const struct limit_profile profile = limit_profile(limits, LIMITER_FIELD(limits, limiter, profiles) + 1);
+	uint64_t exceeding = 0;
+
+	for (uint64_t left = hits; left; left &= left - 1)
+		__builtin_prefetch(env_bucket(env, places->slots[__builtin_ctzll(left)]), 1);
+	for (uint64_t left = hits; left; left &= left - 1) {
+		const uint32_t i = (uint32_t)__builtin_ctzll(left);
+		const uint64_t now_ns = burst->times_ns ? burst->times_ns[i] : burst->now_ns;
+		const uint64_t now = each_ticks(now_ns, profile.coarse);
+		const uint64_t cost = limit_cost(profile, burst->frames[i].len);
+		uint64_t *set = env_bucket(env, places->slots[i]);
+
+		exceeding |= (uint64_t)!each_charge(env, set, places->tags[i], now, cost, profile.room) << i;
+	}
+	return exceeding;
+}
+
+WEIR_INLINE uint64_t limit_each4_exceeding(const struct env *env, const struct weir_burst *burst, uint32_t limiter,
+					   const uint32_t *addresses, uint32_t mask, uint64_t hits)
+{
+	const struct table limits = env_limits(env);
+	const uint32_t seed = LIMITER_FIELD(limits, limiter, seed);
+	struct each_places places;
+
+	for (uint32_t i = 0; i < WEIR_BURST_MAX; i++) {
+		const struct each_hash hash = each_hash4(addresses[i] & mask, seed);
+
+		places.slots[i] = each_slot(limits, limiter, hash.hash);
+		places.tags[i] = hash.tag;
+	}
+	return limit_each_exceeding(env, burst, limiter, &places, hits);
+}
+
+WEIR_INLINE uint64_t limit_each6_exceeding(const struct env *env, const struct weir_burst *burst, uint32_t limiter,
+					   const uint64_t *hi, uint64_t mask_hi, const uint64_t *lo, uint64_t mask_lo,
+					   uint64_t hits)
+{
+	const struct table limits = env_limits(env);
+	const uint32_t seed = LIMITER_FIELD(limits, limiter, seed);
+	struct each_places places;
+
+	for (uint32_t i = 0; i < WEIR_BURST_MAX; i++) {
+		const struct each_hash hash = each_hash6(hi[i] & mask_hi, lo[i] & mask_lo, seed);
+
+		places.slots[i] = each_slot(limits, limiter, hash.hash);
+		places.tags[i] = hash.tag;
+	}
+	return limit_each_exceeding(env, burst, limiter, &places, hits);
+}
+
+#else
+
+/* The first word with the tag, or the first of the earliest. */
+WEIR_INLINE struct each_way each_find(uint32_t slot, uint32_t tag, uint64_t now)
+{
+	struct each_way found = {0, 0};
+	int64_t earliest = INT64_MAX;
+
+	for (uint32_t i = 0; i < EACH_WAYS; i++) {
+		const uint64_t word = *(volatile uint64_t *)env_bucket(NULL, slot + i);
+		const int64_t ahead = each_ahead(word, now);
+
+		if (word >> EACH_TIME_BITS == tag)
+			return (struct each_way){i, word};
+		if (ahead < earliest) {
+			found = (struct each_way){i, word};
+			earliest = ahead;
+		}
+	}
+	return found;
+}
+
+/* Charges a packet of `bytes` to an address; false if its bucket has no room. */
+WEIR_LIMIT_FUNCTION uint32_t weir_limit_each(uint32_t limiter, uint32_t hash, uint32_t tag, uint64_t now_ns,
+					     uint32_t bytes)
+{
+	const struct table limits = env_limits(NULL);
+	const struct limit_profile profile = limit_profile(limits, LIMITER_FIELD(limits, limiter, profiles) + 1);
+	const uint32_t slot = each_slot(limits, limiter, hash);
+	const uint64_t now = each_ticks(now_ns, profile.coarse);
+	const uint64_t cost = limit_cost(profile, bytes);
+
+	for (uint32_t try = 0; try < LIMIT_TRIES; try++) {
+		const struct each_way found = each_find(slot, tag, now);
+		const uint64_t debt = each_debt(found.word, now, cost);
+		uint64_t *word = env_bucket(NULL, slot + forget(found.way));
+
+		if (debt > profile.room)
+			return false;
+		if (__sync_val_compare_and_swap(word, found.word, each_charged(tag, now, debt)) == found.word)
+			return true;
+	}
+	return false;
+}
+
+WEIR_INLINE bool limit_each4_has_room(const struct env *env, uint32_t limiter, uint32_t address, uint64_t now_ns,
+				      uint32_t bytes)
+{
+	const struct each_hash hash = each_hash4(address, LIMITER_FIELD(env_limits(env), limiter, seed));
+
+	return weir_limit_each(limiter, hash.hash, hash.tag, now_ns, bytes);
+}
+
+WEIR_INLINE bool limit_each6_has_room(const struct env *env, uint32_t limiter, uint64_t hi, uint64_t lo,
+				      uint64_t now_ns, uint32_t bytes)
+{
+	const struct each_hash hash = each_hash6(hi, lo, LIMITER_FIELD(env_limits(env), limiter, seed));
+
+	return weir_limit_each(limiter, hash.hash, hash.tag, now_ns, bytes);
+}
+
+#endif
+#endif
