@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 use weir_abi::image::IMAGE_MAGIC;
 use weir_abi::packet::{Fragment, L3, L4, PacketView, ext, flag};
 use weir_abi::{
-    Action, Burst, Counter, Frame, ImageHeader, Layout, LimitEntry, LimitProfile, Link, Reason, Verdict, limit,
+    Action, Burst, Counter, Frame, ImageHeader, Layout, LimitEntry, LimitProfile, Link, Reason, Verdict, each, limit,
 };
 use weir_tables::limit_image::{Logged, NESTING_MAX};
 
@@ -35,6 +35,8 @@ fn constants() -> Vec<(String, u64)> {
         ("CHARGED_BYTES_MAX".into(), limit::CHARGED_BYTES_MAX.into()),
         ("DEBT_MAX".into(), limit::DEBT_MAX),
         ("LIMIT_DEPTH".into(), NESTING_MAX as u64),
+        ("EACH_WAYS".into(), each::WAYS as u64),
+        ("EACH_TIME_BITS".into(), each::TIME_BITS.into()),
         ("LOGGED_EXCEEDED".into(), Logged::Exceeded as u64),
         ("LOGGED_ALL".into(), Logged::All as u64),
     ];
