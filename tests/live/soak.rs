@@ -10,7 +10,7 @@ use crate::{BETWEEN_BURSTS, Fragments, check_account, copy_sendable, each_engine
 use nix::unistd::Pid;
 use std::fmt;
 use std::fs;
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -29,6 +29,8 @@ const WARM_UP_LOADS: u64 = 10;
 /// What memory may differ by: what the allocator keeps.
 const MEMORY_SLACK_KB: u64 = 6 << 10;
 const PORT: u16 = 8000;
+/// Connections that may not fail in a row.
+const FAILURES_MAX: u32 = 3;
 
 /// The text of a policy; there are three of them, so that what is counted by rule does not grow.
 fn policy(number: u64) -> String {
@@ -111,30 +113,41 @@ fn serve(enough: &AtomicBool) {
     }
 }
 
+/// Sends to the server and takes back what it sent, again and again. On a machine whose cores are taken packets are lost, and a connection may give
+/// up over it, but not several in a row; what comes back is what was sent.
 fn connect(enough: &AtomicBool, connections: &AtomicU64) {
     let sent: Vec<u8> = (0..64 << 10).map(|at| (at ^ at >> 8) as u8).collect();
+    let mut failures = 0;
     while !enough.load(Ordering::Relaxed) {
-        let Ok(mut stream) = TcpStream::connect((SERVER, PORT)) else {
-            // The server has not begun to listen, or has stopped.
-            let listens = connections.load(Ordering::Relaxed) > 0 && !enough.load(Ordering::Relaxed);
-            assert!(!listens, "the server listens");
-            thread::sleep(Duration::from_millis(5));
-            continue;
-        };
         let begun = Instant::now();
-        stream.set_read_timeout(Some(PATIENCE)).expect("sockets can wait");
-        let answered = stream.write_all(&sent).and_then(|()| stream.shutdown(Shutdown::Write)).and_then(|()| {
-            let mut received = Vec::new();
-            stream.read_to_end(&mut received).map(|_| received)
-        });
-        if !enough.load(Ordering::Relaxed) {
-            let (number, took) = (connections.load(Ordering::Relaxed), begun.elapsed());
-            let received = answered.unwrap_or_else(|error| panic!("connection {number}, after {took:?}: {error}"));
-            assert!(received == sent, "connection {number}: {} of {} bytes came back", received.len(), sent.len());
-            connections.fetch_add(1, Ordering::Relaxed);
+        match exchange(&sent) {
+            Ok(received) => {
+                let (number, count) = (connections.fetch_add(1, Ordering::Relaxed), received.len());
+                assert!(received == sent, "connection {number}: {count} of {} bytes came back", sent.len());
+                failures = 0;
+            }
+            // The server has not begun to listen, or has stopped.
+            Err(_) if connections.load(Ordering::Relaxed) == 0 || enough.load(Ordering::Relaxed) => {}
+            Err(error) => {
+                failures += 1;
+                let (number, took) = (connections.load(Ordering::Relaxed), begun.elapsed());
+                eprintln!("soak: connection {number}, after {took:?}: {error}");
+                assert!(failures < FAILURES_MAX, "{failures} connections in a row");
+            }
         }
         thread::sleep(Duration::from_millis(5));
     }
+}
+
+/// What the server sends back.
+fn exchange(sent: &[u8]) -> io::Result<Vec<u8>> {
+    let mut stream = TcpStream::connect((SERVER, PORT))?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.write_all(sent)?;
+    stream.shutdown(Shutdown::Write)?;
+    let mut received = Vec::new();
+    stream.read_to_end(&mut received)?;
+    Ok(received)
 }
 
 /// What a process takes.

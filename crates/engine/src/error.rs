@@ -108,7 +108,13 @@ pub enum EngineError {
         /// What the system said.
         source: io::Error,
     },
-    /// A worker does not change to another policy: it has failed, or it hangs.
+    /// A worker has failed, which it says itself when it is joined.
+    #[error("worker {number} has ended")]
+    WorkerEnded {
+        /// The worker, from 0.
+        number: usize,
+    },
+    /// A worker does not change to another policy: it hangs, or it gets no core.
     #[error("worker {number} does not answer")]
     WorkerStuck {
         /// The worker, from 0.

@@ -28,9 +28,10 @@ struct dpdk_facts {
 	uint16_t rx_packets; /* that a receive queue of ours holds */
 	uint16_t tx_packets;
 	int32_t node; /* of memory, -1 if any */
+	uint32_t interface; /* of the kernel, 0 if none */
 };
 
-_Static_assert(sizeof(struct dpdk_facts) == 44, "Facts");
+_Static_assert(sizeof(struct dpdk_facts) == 48, "Facts");
 
 /* How far a port got. */
 enum dpdk_opening {

@@ -13,8 +13,9 @@ use crate::live::worker::{self, Deciders, Handover};
 use crate::native::Sharing;
 use crate::{EngineError, NativeCode, cpu};
 
-/// How long a worker may take for the burst that it is in.
-const SWITCH_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long a worker may take for the burst that it is in. On a machine with several times more to run than it has cores, one that was ready
+/// to run was seen to wait for a core for six seconds.
+const SWITCH_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// How long the controller sleeps before it asks again.
 const SWITCH_POLL: Duration = Duration::from_micros(20);
@@ -78,7 +79,10 @@ impl Workers {
         let start = Instant::now();
         for (number, worker) in self.workers.iter().enumerate() {
             while worker.handover.current() != self.activations {
-                if worker.thread.is_finished() || start.elapsed() > SWITCH_TIMEOUT {
+                if worker.thread.is_finished() {
+                    return Err(EngineError::WorkerEnded { number });
+                }
+                if start.elapsed() > SWITCH_TIMEOUT {
                     return Err(EngineError::WorkerStuck { number });
                 }
                 // The worker may need this core to get to its burst's end.

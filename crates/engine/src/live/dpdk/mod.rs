@@ -10,6 +10,7 @@ mod eal;
 mod port;
 mod queue;
 mod shim;
+mod sockets;
 pub mod wire;
 
 use std::ops::Range;

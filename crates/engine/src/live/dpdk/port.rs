@@ -8,6 +8,7 @@ use weir_abi::BURST_MAX;
 
 use super::eal::{Eal, kept_log};
 use super::shim::{self, Facts, Mempool, opening};
+use super::sockets::Sockets;
 use crate::EngineError;
 
 /// Bytes for a packet, tried one after the other: what a driver needs that cannot part packets it says only by refusing.
@@ -80,7 +81,8 @@ impl Found {
         if step != opening::DONE {
             return Err(self.failed(step, error));
         }
-        let port = Port { id: self.id, up: AtomicBool::new(false) };
+        let sockets = (self.facts.driver() == "net_af_packet").then(|| Sockets::of_interface(self.facts.interface));
+        let port = Port { id: self.id, up: AtomicBool::new(false), sockets };
         port.look();
         Ok(port)
     }
@@ -101,6 +103,8 @@ pub(super) struct Port {
     pub id: u16,
     /// Whether something is at its other end, as of the last look.
     up: AtomicBool,
+    /// What is behind it, if its driver does not say what that loses.
+    sockets: Option<Sockets>,
 }
 
 impl Port {
@@ -115,7 +119,7 @@ impl Port {
         if up != self.is_up() {
             self.up.store(up, Ordering::Relaxed);
         }
-        missed
+        missed + self.sockets.as_ref().map_or(0, Sockets::lost)
     }
 }
 

@@ -31,9 +31,11 @@ pub(super) struct Facts {
     pub tx_packets: u16,
     /// Where its memory should be; -1 if anywhere.
     pub node: i32,
+    /// Number of the kernel's interface behind it; 0 if there is none.
+    pub interface: u32,
 }
 
-const _: () = assert!(size_of::<Facts>() == 44);
+const _: () = assert!(size_of::<Facts>() == 48);
 
 impl Facts {
     /// The driver's name.
