@@ -35,6 +35,7 @@ fn constants() -> Vec<(String, u64)> {
         ("CHARGED_BYTES_MAX".into(), limit::CHARGED_BYTES_MAX.into()),
         ("DEBT_MAX".into(), limit::DEBT_MAX),
         ("LIMIT_DEPTH".into(), NESTING_MAX as u64),
+        ("LOGGED_NOTHING".into(), Logged::Nothing as u64),
         ("LOGGED_EXCEEDED".into(), Logged::Exceeded as u64),
         ("LOGGED_ALL".into(), Logged::All as u64),
     ];
@@ -176,7 +177,9 @@ fn structures_have_the_same_layout() {
         times_ns,
         limits,
         buckets,
-        buckets_shared
+        buckets_shared,
+        exceeded,
+        passed
     );
     layout!("image_header", ImageHeader, magic, layout, entries, labels, bytes, section);
     layout!("packet", PacketView, data, cap, len, saddr, daddr, l3_offset, l4_offset, ether_type, vlan_id);

@@ -5,6 +5,7 @@ use crate::lists::ListOfLimits;
 use crate::text::Text;
 use std::sync::Arc;
 use weir_abi::LimitEntries;
+use weir_engine::limits::counts::Place;
 use weir_engine::limits::pool::{Held, Names, Pool, Wanted};
 use weir_engine::limits::{Buckets, Limits};
 use weir_policy::checked::LimitsOf;
@@ -51,15 +52,16 @@ pub fn assemble(
         None => Pool::new(Buckets::reserve(1 + wanted.iter().map(Wanted::buckets).sum::<usize>())?),
     };
     let held = pool.hold(wanted, now_ns)?;
-    let limiters: Vec<limit_image::Limiter<'_>> =
-        (0..program.limiters.len()).map(|index| laid_out(program, &groups, &held, index)).collect();
+    let places: Vec<Place> = (0..program.limiters.len()).map(|index| place(program, &groups, index)).collect();
+    let limiters: Vec<limit_image::Limiter<'_>> = places.iter().map(|place| laid_out(&groups, &held, *place)).collect();
     let rejected = |error: weir_tables::BuildError| Failure::Rejected(format!("weir: {error}"));
     let image = LimitImage::build(&limiters).map_err(rejected)?;
     let mut images = Vec::with_capacity(program.slots.len());
     for slot in &program.slots {
         images.push(ticket_image(text, program, slot, &image)?);
     }
-    let limits = Limits { image: Arc::new(image), buckets: pool.buckets().clone(), held };
+    let counted = pool.count(&held, places)?;
+    let limits = Limits { image: Arc::new(image), buckets: pool.buckets().clone(), held, counted };
     Ok(Some(Assembled { limits, images }))
 }
 
@@ -126,23 +128,25 @@ fn names(text: &Text, limiter: &Limiter) -> Names {
     }
 }
 
-/// A limiter for the image.
-fn laid_out<'a>(program: &Program, groups: &'a [Group], held: &'a Held, index: usize) -> limit_image::Limiter<'a> {
+/// Where a limiter's buckets are: in those of its group, the members' own one behind the other.
+fn place(program: &Program, groups: &[Group], index: usize) -> Place {
     let place = groups.iter().enumerate().find_map(|(group, of)| {
         of.members.iter().position(|&member| member == index).map(|offset| (group, offset as u32))
     });
-    let (group, offset) = place.expect("each limiter is in a group");
-    limit_image::Limiter {
-        limits: &groups[group].entries,
-        slots: held.slots(group),
-        offset,
-        found: groups[group].found,
-        logged: match program.limiters[index].log {
-            Log::Off => Logged::Nothing,
-            Log::Exceeded => Logged::Exceeded,
-            Log::All => Logged::All,
-        },
-    }
+    let (wanted, offset) = place.expect("each limiter is in a group");
+    let logged = match program.limiters[index].log {
+        Log::Off => Logged::Nothing,
+        Log::Exceeded => Logged::Exceeded,
+        Log::All => Logged::All,
+    };
+    Place { wanted, offset, logged }
+}
+
+/// A limiter for the image.
+fn laid_out<'a>(groups: &'a [Group], held: &'a Held, place: Place) -> limit_image::Limiter<'a> {
+    let Place { wanted, offset, logged } = place;
+    let Group { entries, found, .. } = &groups[wanted];
+    limit_image::Limiter { limits: entries, slots: held.slots(wanted), offset, found: *found, logged }
 }
 
 /// The image of a list's prefixes, whose labels are the tickets of its limiters; `None` for a slot of tables.

@@ -9,7 +9,9 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use weir_abi::Family;
 use weir_tables::LimitTable;
+use weir_tables::limit_image::Logged;
 
+use super::counts::{Counted, Counts, Place};
 use super::{Buckets, EngineError};
 
 /// What tells the buckets of a limiter from each other, in the order of its entries.
@@ -117,6 +119,7 @@ impl Drop for Held {
 #[derive(Clone)]
 pub struct Pool {
     buckets: Arc<Buckets>,
+    counts: Arc<Counts>,
     state: Arc<Mutex<State>>,
 }
 
@@ -166,7 +169,7 @@ impl Pool {
     /// Gives out these buckets, all but the first.
     pub fn new(buckets: Buckets) -> Self {
         let state = State { holders: vec![1], free: BTreeMap::new(), standing: vec![] };
-        Pool { buckets: Arc::new(buckets), state: Arc::new(Mutex::new(state)) }
+        Pool { buckets: Arc::new(buckets), counts: Arc::default(), state: Arc::new(Mutex::new(state)) }
     }
 
     /// The buckets.
@@ -195,7 +198,10 @@ impl Pool {
             for slot in &mut limiter.slots {
                 if *slot == 0 {
                     *slot = state.take(width);
-                    (*slot..*slot + width).for_each(|slot| self.buckets.fill(slot, now_ns));
+                    (*slot..*slot + width).for_each(|slot| {
+                        self.buckets.fill(slot, now_ns);
+                        self.counts.clear(slot);
+                    });
                 }
                 state.holders[*slot as usize] += 1;
             }
@@ -206,6 +212,19 @@ impl Pool {
         drop(state);
         drop(standing);
         Ok(held)
+    }
+
+    /// What limiters of a generation count for the buckets that it holds, by their numbers; `None` if none of them counts.
+    ///
+    /// # Errors
+    /// There is no memory for counts.
+    pub fn count(&self, held: &Arc<Held>, limiters: Vec<Place>) -> Result<Option<Counted>, EngineError> {
+        let counted = Counted::new(self.counts.clone(), held.clone(), limiters);
+        if counted.logged() == Logged::Nothing {
+            return Ok(None);
+        }
+        self.counts.make(&self.buckets.0, counted.logged())?;
+        Ok(Some(counted))
     }
 
     /// Brings buckets that nobody charges to the present ([`Buckets::refresh`]).
