@@ -87,8 +87,9 @@ pub fn decide(filter: &mut dyn Filter, program: &Program, sets: &mut [FrameSet])
         bytes: after.bytes - before.bytes,
     };
     let counters = filter.counters().iter().zip(&before).map(since).collect();
-    let limits = limit_counts(filter, program).iter().zip(&limits_before).map(|(now, then)| counted_since(now, then));
-    Ok(Decided { verdicts, counters, limits: limits.collect() })
+    let limits_after = limit_counts(filter, program);
+    let limits = limits_after.iter().zip(&limits_before).map(|(now, then)| counted_since(now, then)).collect();
+    Ok(Decided { verdicts, counters, limits })
 }
 
 /// What was counted for a limiter's entries; those for which nothing was may be left out.

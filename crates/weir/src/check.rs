@@ -18,7 +18,7 @@ use weir_engine::cpu::Cpu;
 use weir_engine::memory;
 use weir_policy::checked::{Limits, LimitsOf, Table, TableId, TableKind};
 use weir_policy::diag::Diagnostic;
-use weir_policy::ir::{Holds, LimiterKind};
+use weir_policy::ir::{Holds, LimiterKind, Log};
 use weir_policy::pass::choose_layouts::CostModel;
 use weir_policy::source::SourceMap;
 use weir_tables::Image;
@@ -110,6 +110,8 @@ struct LimitsCost {
     bytes: u64,
     /// Bytes of all its buckets.
     bucket_bytes: u64,
+    /// Bytes of what is counted for them.
+    count_bytes: u64,
 }
 
 /// One direction of one posture. Costs are those of random 64-byte packets.
@@ -268,6 +270,11 @@ fn limits(policy: &Policy, text: &Text, images: &[Arc<Image>]) -> Vec<LimitsCost
         let own =
             limiters.filter(|(limiter, _)| limiter.name == list.name && !matches!(limiter.kind, LimiterKind::Rate(_)));
         let buckets: Vec<usize> = own.map(|(_, entries)| entries.entries.len()).collect();
+        let counts = match list.log {
+            Log::Off => 0,
+            Log::Exceeded => 1,
+            Log::All => 2,
+        };
         let slots = policy.program.slots.iter().zip(images);
         let holds = slots.filter(|(slot, _)| slot.holds == Holds::Limits(list.name.clone()));
         LimitsCost {
@@ -283,6 +290,7 @@ fn limits(policy: &Policy, text: &Text, images: &[Arc<Image>]) -> Vec<LimitsCost
             limiters: buckets.len(),
             bytes: holds.map(|(_, image)| image.as_bytes().len() as u64).sum(),
             bucket_bytes: buckets.iter().map(|&buckets| 8 * buckets as u64).sum(),
+            count_bytes: buckets.iter().map(|&buckets| counts * 8 * buckets as u64).sum(),
         }
     };
     text.checked.limits.iter().map(cost).collect()

@@ -53,7 +53,7 @@ pub fn assemble(
     };
     let held = pool.hold(wanted, now_ns)?;
     let places: Vec<Place> = (0..program.limiters.len()).map(|index| place(program, &groups, index)).collect();
-    let limiters: Vec<limit_image::Limiter<'_>> = places.iter().map(|place| laid_out(&groups, &held, *place)).collect();
+    let limiters: Vec<limit_image::Limiter<'_>> = places.iter().map(|place| laid_out(&groups, &held, place)).collect();
     let rejected = |error: weir_tables::BuildError| Failure::Rejected(format!("weir: {error}"));
     let image = LimitImage::build(&limiters).map_err(rejected)?;
     let mut images = Vec::with_capacity(program.slots.len());
@@ -139,12 +139,15 @@ fn place(program: &Program, groups: &[Group], index: usize) -> Place {
         Log::Exceeded => Logged::Exceeded,
         Log::All => Logged::All,
     };
-    Place { wanted, offset, logged }
+    let entries = groups[wanted].entries.entries.iter().zip(0..);
+    let unlimited =
+        entries.filter(|(entry, _)| logged != Logged::Nothing && entry.profile == 0).map(|(_, index)| index);
+    Place { wanted, offset, logged, unlimited: unlimited.collect() }
 }
 
 /// A limiter for the image.
-fn laid_out<'a>(groups: &'a [Group], held: &'a Held, place: Place) -> limit_image::Limiter<'a> {
-    let Place { wanted, offset, logged } = place;
+fn laid_out<'a>(groups: &'a [Group], held: &'a Held, place: &Place) -> limit_image::Limiter<'a> {
+    let &Place { wanted, offset, logged, .. } = place;
     let Group { entries, found, .. } = &groups[wanted];
     limit_image::Limiter { limits: entries, slots: held.slots(wanted), offset, found: *found, logged }
 }

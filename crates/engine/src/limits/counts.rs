@@ -107,7 +107,7 @@ impl Counts {
 }
 
 /// Where a limiter's buckets are, and what it counts for them.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Place {
     /// Among what is held.
     pub wanted: usize,
@@ -115,6 +115,8 @@ pub struct Place {
     pub offset: u32,
     /// What it counts.
     pub logged: Logged,
+    /// Entries that have no limit, in order: their buckets may have counted for another generation that has one there.
+    pub unlimited: Arc<[u32]>,
 }
 
 /// What the limiters of a program count. It holds their buckets.
@@ -174,11 +176,15 @@ impl Counted {
         (exceeded, passed): (&Counter, &Counter),
         visit: &mut dyn FnMut(usize, LimitCount),
     ) {
-        let Place { wanted, offset, logged } = self.limiters[limiter];
+        let Place { wanted, offset, logged, ref unlimited } = self.limiters[limiter];
         if logged == Logged::Nothing {
             return;
         }
+        let mut unlimited = unlimited.iter().peekable();
         for (entry, first) in self.held.slots(wanted).iter().enumerate() {
+            if unlimited.next_if(|&&none| none as usize == entry).is_some() {
+                continue;
+            }
             let slot = first + offset;
             let passed = if logged == Logged::All { read(passed, slot) } else { 0 };
             let count = LimitCount { exceeded: read(exceeded, slot), passed };
@@ -199,11 +205,13 @@ mod tests {
         Pool::new(Buckets::reserve(16).expect("it is little"))
     }
 
-    /// A generation with two limiters that police by these labels, of which the second logs.
+    /// A generation with two limiters that police by these labels, of which the second logs. Labels in capitals have no limit.
     fn generation(pool: &Pool, labels: &[&str], logged: Logged) -> Option<Counted> {
         let names = Names::Labels(labels.iter().map(|&label| Box::from(label)).collect());
         let held = pool.hold(vec![Wanted { name: "l".to_owned(), names, width: 2 }], 0).expect("there is room");
-        let place = |offset: u32, logged: Logged| Place { wanted: 0, offset, logged };
+        let none = (1..).zip(labels).filter(|(_, label)| label.chars().all(char::is_uppercase)).map(|(entry, _)| entry);
+        let unlimited: Arc<[u32]> = std::iter::once(0).chain(none).collect();
+        let place = |offset: u32, logged: Logged| Place { wanted: 0, offset, logged, unlimited: unlimited.clone() };
         let limiters = vec![place(0, Logged::Nothing), place(1, logged)];
         pool.count(&held, limiters).expect("there is memory")
     }
@@ -259,6 +267,26 @@ mod tests {
         assert_eq!(since(&second), [(1, 0, 1)]);
         assert_eq!(since(&first), [(2, 1, 0)], "the rest");
         assert_eq!(counts(|visit| first.each(1, visit)), [(1, 3, 5), (2, 1, 0)], "the sums stay");
+    }
+
+    #[test]
+    fn what_has_no_limit_any_more_is_left_to_who_had_one() {
+        let pool = pool();
+        let first = generation(&pool, &["a", "B"], Logged::All).expect("it logs");
+        let second = generation(&pool, &["a", "B"], Logged::All).expect("it logs");
+        assert_eq!(first.held.slots(0), second.held.slots(0));
+        count(&first, 1, 1, 1);
+        count(&first, 2, 1, 1);
+        assert_eq!(counts(|visit| second.each(1, visit)), [(1, 1, 1)]);
+        assert_eq!(since(&second), [(1, 1, 1)]);
+        let had = Counted {
+            limiters: Arc::new([
+                first.limiters[0].clone(),
+                Place { unlimited: [].into(), ..first.limiters[1].clone() },
+            ]),
+            ..first
+        };
+        assert_eq!(since(&had), [(2, 1, 1)]);
     }
 
     #[test]
