@@ -147,17 +147,26 @@ WEIR_INLINE uint64_t *env_bucket(const struct env *env, uint32_t slot)
 	return &weir_buckets[slot < WEIR_BUCKETS ? slot : 0];
 }
 
+/* The place of a bucket's words. The compiler must not compare one copy of it and use another, see frame_at(). */
+WEIR_INLINE uint64_t bucket_place(uint32_t slot)
+{
+	uint64_t place = slot;
+
+	__asm__ volatile("" : "+r"(place));
+	return place < WEIR_BUCKETS ? place : 0;
+}
+
 /* What is counted for a bucket; NULL if no limiter counts that. */
 WEIR_INLINE uint64_t *env_exceeded(const struct env *env, uint32_t slot)
 {
 	(void)env;
-	return WEIR_LOGGED >= 1 ? &weir_exceeded[slot < WEIR_BUCKETS ? slot : 0] : NULL;
+	return WEIR_LOGGED >= 1 ? &weir_exceeded[bucket_place(slot)] : NULL;
 }
 
 WEIR_INLINE uint64_t *env_passed(const struct env *env, uint32_t slot)
 {
 	(void)env;
-	return WEIR_LOGGED >= 2 ? &weir_passed[slot < WEIR_BUCKETS ? slot : 0] : NULL;
+	return WEIR_LOGGED >= 2 ? &weir_passed[bucket_place(slot)] : NULL;
 }
 
 WEIR_INLINE struct weir_counter *counter_at(const struct env *env, uint32_t index)

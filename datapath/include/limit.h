@@ -197,30 +197,44 @@ WEIR_INLINE bool limit_charge_slot(const struct env *env, uint32_t slot, uint64_
 
 #endif
 
-/* Counts one more, beside whoever else counts. */
-WEIR_INLINE void limit_add(const struct env *env, uint64_t *word)
-{
 #ifdef WEIR_BURSTS
-	if (!env->buckets_shared) {
+
+/* Counts a packet at a bucket that had room or had none. */
+WEIR_INLINE void limit_add(const struct env *env, uint32_t slot, bool room)
+{
+	uint64_t *word = room ? env_passed(env, slot) : env_exceeded(env, slot);
+
+	if (env->buckets_shared)
+		__sync_fetch_and_add(word, 1);
+	else
 		*(volatile uint64_t *)word += 1;
-		return;
-	}
-#else
-	(void)env;
-#endif
-	__sync_fetch_and_add(word, 1);
 }
+
+#else
+
+WEIR_LIMIT_FUNCTION uint32_t weir_limit_add(uint32_t slot, uint32_t room)
+{
+	uint64_t *word = room ? env_passed(NULL, slot) : env_exceeded(NULL, slot);
+
+	if (word)
+		__sync_fetch_and_add(word, 1);
+	return 0;
+}
+
+WEIR_INLINE void limit_add(const struct env *env, uint32_t slot, bool room)
+{
+	(void)env;
+	if (WEIR_LOGGED)
+		weir_limit_add(slot, room);
+}
+
+#endif
 
 /* Counts what became of a packet at a bucket, as far as its limiter does; `logged` is that limiter's. */
 WEIR_INLINE void limit_count(const struct env *env, uint32_t logged, uint32_t slot, bool room)
 {
-	uint64_t *word;
-
-	if (logged == LOGGED_NOTHING || (room && logged != LOGGED_ALL))
-		return;
-	word = room ? env_passed(env, slot) : env_exceeded(env, slot);
-	if (word)
-		limit_add(env, word);
+	if (logged == LOGGED_ALL || (logged == LOGGED_EXCEEDED && !room))
+		limit_add(env, slot, room);
 }
 
 /* Charges a packet of `bytes` to one bucket. */
