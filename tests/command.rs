@@ -341,9 +341,10 @@ fn check_shows_lists_of_limits() {
     let desk = limited();
     let report = desk.run("check limit.weir --quick --json").json();
     let list = &report["limits"][0];
-    let numbers = ["ipv4", "ipv6", "rates", "limiters", "bucket_bytes"].map(|name| list[name].as_u64().unwrap());
+    let names = ["ipv4", "ipv6", "rates", "limiters", "bucket_bytes", "count_bytes"];
+    let numbers = names.map(|name| list[name].as_u64().unwrap());
     // Three prefixes, and two buckets for IPv4 besides the default's.
-    assert_eq!(numbers, [2, 1, 3, 1, 24]);
+    assert_eq!(numbers, [2, 1, 3, 1, 24, 48]);
     assert_eq!(
         (&list["default"], &list["log"], &list["of"]),
         (&json!("2pps burst 1packets"), &json!("all"), &json!("prefixes"))

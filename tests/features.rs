@@ -82,7 +82,7 @@ fn every_engine_decides_as_the_snapshots_say() {
                 assert_snapshot!("native.c", c::emit(&policy.program, Target::Native));
                 assert_snapshot!("bpf.c", c::emit(&policy.program, Target::Bpf));
             }
-            assert_snapshot!("verdicts", verdicts::report(&policy.program, &lines, &decided));
+            assert_snapshot!("verdicts", verdicts::report(&policy, &lines, &decided));
         });
         verdicts::every_rule_is_hit(&policy, &decided)
     });

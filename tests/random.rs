@@ -15,9 +15,10 @@ use std::cell::Cell;
 use weir::eval::SlotAnswers;
 use weir::policy::Policy;
 use weir_abi::Reason;
+use weir_engine::limits::counts::LimitCount;
 use weir_policy::ir::eval::Evaluator;
 use weir_policy::ir::eval::packet::Frame;
-use weir_policy::ir::{self, Program};
+use weir_policy::ir::{self, LimiterId, Program};
 use weir_policy::pass::{Placement, optimise};
 use weir_test_support::Packet;
 use weir_test_support::policy::{Policy as Text, Size, policies};
@@ -112,7 +113,11 @@ fn interpret(program: &Program, tables: SlotAnswers, packets: &[Packet]) -> Deci
         };
         verdicts.push(packets.iter().map(&mut decide).collect());
     }
-    Decided { verdicts, counters: evaluator.counters().to_vec() }
+    let limits = (0..).map(LimiterId).zip(&program.limiters).map(|(limiter, _)| {
+        let counts = evaluator.limit_counts(limiter).iter().enumerate();
+        counts.map(|(entry, count)| (entry, LimitCount { exceeded: count.exceeded, passed: count.passed })).collect()
+    });
+    Decided { verdicts, counters: evaluator.counters().to_vec(), limits: limits.collect() }
 }
 
 #[test]

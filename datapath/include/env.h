@@ -18,7 +18,7 @@
 #define WEIR_UNLIKELY(x) __builtin_expect(!!(x), 0)
 
 enum {
-	WEIR_ABI_VERSION = 2,
+	WEIR_ABI_VERSION = 3,
 	WEIR_BURST_MAX = 64,
 	WEIR_WINDOW_BYTES = 2048, /* no byte of a frame beyond this is ever read */
 	WEIR_RULE_BASE = 32,	  /* counters and reasons below are built in, above are rules */
@@ -47,11 +47,13 @@ struct weir_burst {
 	const uint8_t *limits;	  /* image of the limiters */
 	uint64_t *buckets;	  /* that they charge */
 	uint64_t buckets_shared;  /* whether other workers charge them too */
+	uint64_t *exceeded;	  /* packets that each bucket had no room for; NULL if no limiter counts */
+	uint64_t *passed;	  /* packets that were charged to each; NULL if no limiter counts them */
 };
 
 _Static_assert(sizeof(struct weir_frame) == 16, "abi: Frame");
 _Static_assert(sizeof(struct weir_counter) == 16, "abi: Counter");
-_Static_assert(sizeof(struct weir_burst) == 80, "abi: Burst");
+_Static_assert(sizeof(struct weir_burst) == 96, "abi: Burst");
 
 /*
  * A table image as lookup.h sees it. Every index is taken through table_at(), which in BPF masks it to the capacity (a
@@ -98,18 +100,39 @@ struct env {
 	uint64_t now_ns;	       /* of a replayed frame */
 };
 
-/* What programs with limiters have (limit.h): their image, and the buckets. The engine passes the sizes. */
+/*
+ * What programs with limiters have (limit.h): their image, the buckets, and what is counted for each bucket, if a
+ * limiter counts (WEIR_LOGGED: the highest enum limit_logged). The engine passes the sizes.
+ */
 #ifndef WEIR_LIMITS_BYTES
 #define WEIR_LIMITS_BYTES 64
 #define WEIR_BUCKETS 1
+#define WEIR_LOGGED 0
 #endif
+
+#define WEIR_BUCKET_WORDS(name)                                                                                        \
+	uint64_t weir_##name[WEIR_BUCKETS] __attribute__((aligned(64))) WEIR_SECTION(".bss." #name);
 
 #define WEIR_LIMITS_STORAGE                                                                                            \
 	uint8_t weir_limits[WEIR_LIMITS_BYTES + 64] __attribute__((aligned(64))) WEIR_SECTION(".bss.limits");          \
-	uint64_t weir_buckets[WEIR_BUCKETS] __attribute__((aligned(64))) WEIR_SECTION(".bss.buckets");
+	WEIR_BUCKET_WORDS(buckets)                                                                                     \
+	WEIR_EXCEEDED_STORAGE                                                                                          \
+	WEIR_PASSED_STORAGE
+
+#if WEIR_LOGGED >= 1
+#define WEIR_EXCEEDED_STORAGE WEIR_BUCKET_WORDS(exceeded)
+#else
+#define WEIR_EXCEEDED_STORAGE
+#endif
+
+#if WEIR_LOGGED >= 2
+#define WEIR_PASSED_STORAGE WEIR_BUCKET_WORDS(passed)
+#else
+#define WEIR_PASSED_STORAGE
+#endif
 
 extern uint8_t weir_limits[WEIR_LIMITS_BYTES + 64];
-extern uint64_t weir_buckets[WEIR_BUCKETS];
+extern uint64_t weir_buckets[WEIR_BUCKETS], weir_exceeded[WEIR_BUCKETS], weir_passed[WEIR_BUCKETS];
 
 WEIR_INLINE struct table env_limits(const struct env *env)
 {
@@ -122,6 +145,28 @@ WEIR_INLINE uint64_t *env_bucket(const struct env *env, uint32_t slot)
 {
 	(void)env;
 	return &weir_buckets[slot < WEIR_BUCKETS ? slot : 0];
+}
+
+/* The place of a bucket's words. The compiler must not compare one copy of it and use another, see frame_at(). */
+WEIR_INLINE uint64_t bucket_place(uint32_t slot)
+{
+	uint64_t place = slot;
+
+	__asm__ volatile("" : "+r"(place));
+	return place < WEIR_BUCKETS ? place : 0;
+}
+
+/* What is counted for a bucket; NULL if no limiter counts that. */
+WEIR_INLINE uint64_t *env_exceeded(const struct env *env, uint32_t slot)
+{
+	(void)env;
+	return WEIR_LOGGED >= 1 ? &weir_exceeded[bucket_place(slot)] : NULL;
+}
+
+WEIR_INLINE uint64_t *env_passed(const struct env *env, uint32_t slot)
+{
+	(void)env;
+	return WEIR_LOGGED >= 2 ? &weir_passed[bucket_place(slot)] : NULL;
 }
 
 WEIR_INLINE struct weir_counter *counter_at(const struct env *env, uint32_t index)
@@ -212,6 +257,8 @@ struct env {
 	const uint8_t *limits;
 	uint64_t *buckets;
 	uint64_t buckets_shared;
+	uint64_t *exceeded;
+	uint64_t *passed;
 };
 
 WEIR_INLINE struct table env_limits(const struct env *env)
@@ -222,6 +269,17 @@ WEIR_INLINE struct table env_limits(const struct env *env)
 WEIR_INLINE uint64_t *env_bucket(const struct env *env, uint32_t slot)
 {
 	return env->buckets + slot;
+}
+
+/* What is counted for a bucket, of limiters that count it. */
+WEIR_INLINE uint64_t *env_exceeded(const struct env *env, uint32_t slot)
+{
+	return env->exceeded + slot;
+}
+
+WEIR_INLINE uint64_t *env_passed(const struct env *env, uint32_t slot)
+{
+	return env->passed + slot;
 }
 
 WEIR_INLINE struct weir_counter *counter_at(const struct env *env, uint32_t index)

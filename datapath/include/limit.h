@@ -6,6 +6,9 @@
  * Rates belong to a generation and never change; buckets outlive it. One image has the rates of all limiters of a
  * program, one array the buckets of all generations. What a lookup finds for an address says which bucket and which
  * rate: the *ticket*. A bucket is charged in one atomic step, so that a rate holds however many workers charge it.
+ *
+ * Limiters may count for each bucket the packets that it had no room for, and those that were charged to it; the words
+ * lie in arrays of their own.
  */
 #ifndef WEIR_LIMIT_H
 #define WEIR_LIMIT_H
@@ -199,6 +202,46 @@ WEIR_INLINE bool limit_charge_slot(const struct env *env, uint32_t slot, uint64_
 
 #endif
 
+#ifdef WEIR_BURSTS
+
+/* Counts a packet at a bucket that had room or had none. */
+WEIR_INLINE void limit_add(const struct env *env, uint32_t slot, bool room)
+{
+	uint64_t *word = room ? env_passed(env, slot) : env_exceeded(env, slot);
+
+	if (env->buckets_shared)
+		__sync_fetch_and_add(word, 1);
+	else
+		*(volatile uint64_t *)word += 1;
+}
+
+#else
+
+WEIR_LIMIT_FUNCTION uint32_t weir_limit_add(uint32_t slot, uint32_t room)
+{
+	uint64_t *word = room ? env_passed(NULL, slot) : env_exceeded(NULL, slot);
+
+	if (word)
+		__sync_fetch_and_add(word, 1);
+	return 0;
+}
+
+WEIR_INLINE void limit_add(const struct env *env, uint32_t slot, bool room)
+{
+	(void)env;
+	if (WEIR_LOGGED)
+		weir_limit_add(slot, room);
+}
+
+#endif
+
+/* Counts what became of a packet at a bucket, as far as its limiter does; `logged` is that limiter's. */
+WEIR_INLINE void limit_count(const struct env *env, uint32_t logged, uint32_t slot, bool room)
+{
+	if (logged == LOGGED_ALL || (logged == LOGGED_EXCEEDED && !room))
+		limit_add(env, slot, room);
+}
+
 /* Charges a packet of `bytes` to one bucket. */
 WEIR_INLINE bool limit_charge_one(const struct env *env, uint32_t profiles, struct limit_bucket bucket, uint64_t now,
 				  uint32_t bytes)
@@ -208,16 +251,29 @@ WEIR_INLINE bool limit_charge_one(const struct env *env, uint32_t profiles, stru
 	return limit_charge_slot(env, bucket.slot, now, limit_cost(profile, bytes), profile.room);
 }
 
+/* A packet was charged to a bucket and all that enclose it. */
+WEIR_INLINE void limit_count_nested(const struct env *env, uint32_t limiter, uint32_t logged,
+				    struct limit_bucket bucket)
+{
+	if (logged != LOGGED_ALL)
+		return;
+	for (uint32_t depth = 0; depth < LIMIT_DEPTH && bucket.slot; depth++) {
+		limit_count(env, logged, bucket.slot, true);
+		bucket = limit_entry(env_limits(env), limiter, bucket.parent);
+	}
+}
+
 /*
  * Charges a packet to a bucket and all that enclose it, or to none. All are looked at before the first is charged; if
  * another worker was faster with one of them, what was charged is given back, so that a packet may be refused that
- * would have had room, but never one passes that has none.
+ * would have had room, but never one passes that has none. The bucket without room counts it, or all that were charged.
  */
 static bool __attribute__((noinline, unused))
 limit_charge_nested(const struct env *env, uint32_t limiter, struct limit_bucket bucket, uint64_t now, uint32_t bytes)
 {
 	const struct table limits = env_limits(env);
 	const uint32_t profiles = LIMITER_FIELD(limits, limiter, profiles);
+	const uint32_t logged = LIMITER_FIELD(limits, limiter, logged);
 	struct limit_bucket each = bucket;
 	uint32_t charged = 0, depth = 0;
 
@@ -225,8 +281,10 @@ limit_charge_nested(const struct env *env, uint32_t limiter, struct limit_bucket
 		const struct limit_profile profile = limit_profile(limits, profiles + each.profile);
 		const uint64_t word = *(volatile uint64_t *)env_bucket(env, each.slot);
 
-		if (limit_debt(word, now) + limit_cost(profile, bytes) > profile.room)
+		if (limit_debt(word, now) + limit_cost(profile, bytes) > profile.room) {
+			limit_count(env, logged, each.slot, false);
 			return false;
+		}
 		each = limit_entry(limits, limiter, each.parent);
 	}
 	each = bucket;
@@ -235,8 +293,11 @@ limit_charge_nested(const struct env *env, uint32_t limiter, struct limit_bucket
 			break;
 		each = limit_entry(limits, limiter, each.parent);
 	}
-	if (WEIR_LIKELY(charged == depth))
+	if (WEIR_LIKELY(charged == depth)) {
+		limit_count_nested(env, limiter, logged, bucket);
 		return true;
+	}
+	limit_count(env, logged, each.slot, false);
 	each = bucket;
 	for (uint32_t i = 0; i < LIMIT_DEPTH && i < charged; i++) {
 		const struct limit_profile profile = limit_profile(limits, profiles + each.profile);
@@ -253,12 +314,15 @@ WEIR_INLINE bool limit_settle(const struct env *env, uint32_t limiter, uint32_t 
 	const struct table limits = env_limits(env);
 	const struct limit_bucket bucket = limit_bucket(limits, limiter, found);
 	const uint64_t now = now_ns << TICK_SHIFT;
+	bool room;
 
 	if (bucket.slot == 0)
 		return true;
 	if (bucket.parent)
 		return limit_charge_nested(env, limiter, bucket, now, bytes);
-	return limit_charge_one(env, LIMITER_FIELD(limits, limiter, profiles), bucket, now, bytes);
+	room = limit_charge_one(env, LIMITER_FIELD(limits, limiter, profiles), bucket, now, bytes);
+	limit_count(env, LIMITER_FIELD(limits, limiter, logged), bucket.slot, room);
+	return room;
 }
 
 #ifdef WEIR_BURSTS
@@ -301,6 +365,27 @@ WEIR_INLINE void limit_buckets(struct table limits, uint32_t limiter, const uint
 	}
 }
 
+/* limit_count() for the hits of a burst, but for nested buckets, which have counted. */
+static void __attribute__((noinline, unused)) limit_count_hits(const struct env *env, uint32_t logged,
+							       const struct limit_buckets *buckets, uint64_t hits,
+							       uint64_t exceeding)
+{
+	if (logged != LOGGED_ALL)
+		hits = exceeding;
+	for (uint64_t left = hits; left; left &= left - 1) {
+		const uint32_t i = (uint32_t)__builtin_ctzll(left);
+		const uint32_t slot = buckets->slots[i];
+
+		__builtin_prefetch(exceeding >> i & 1 ? env_exceeded(env, slot) : env_passed(env, slot), 1);
+	}
+	for (uint64_t left = hits; left; left &= left - 1) {
+		const uint32_t i = (uint32_t)__builtin_ctzll(left);
+
+		if (buckets->slots[i] && !buckets->parents[i])
+			limit_count(env, logged, buckets->slots[i], !(exceeding >> i & 1));
+	}
+}
+
 /*
  * limit_settle() for each of the hits, in their order: those without room. `found` holds what the lookups of the burst
  * found; NULL if there was nothing to look up. All buckets are on their way from memory before the first is charged.
@@ -311,6 +396,7 @@ static uint64_t __attribute__((noinline, unused)) limit_exceeding(const struct e
 {
 	const struct table limits = env_limits(env);
 	const uint32_t profiles = LIMITER_FIELD(limits, limiter, profiles);
+	const uint32_t logged = LIMITER_FIELD(limits, limiter, logged);
 	struct limit_buckets buckets;
 	uint64_t exceeding = 0;
 
@@ -330,6 +416,8 @@ static uint64_t __attribute__((noinline, unused)) limit_exceeding(const struct e
 			room = limit_charge_one(env, profiles, bucket, now, bytes);
 		exceeding |= (uint64_t)!room << i;
 	}
+	if (WEIR_UNLIKELY(logged))
+		limit_count_hits(env, logged, &buckets, hits, exceeding);
 	return exceeding;
 }
 

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use weir::eval::EvalFilter;
 use weir::policy::Policy;
 use weir_abi::{BURST_MAX, Counter, Link, Reason, Verdict};
+use weir_engine::limits::counts::LimitCount;
 use weir_engine::memory::FrameSet;
 use weir_engine::{Filter, NativeFilter, XdpFilter};
 use weir_policy::diag::render::{Style, render};
@@ -60,6 +61,8 @@ pub struct Decided {
     pub verdicts: Vec<Vec<Verdict>>,
     /// The counters after all of that.
     pub counters: Vec<Counter>,
+    /// What was counted for each limiter's entries, of those that log.
+    pub limits: Vec<LimitCounts>,
 }
 
 /// Time between the packets of a chain and the same ones of the next, ns: buckets that chains share are full again.
@@ -67,7 +70,7 @@ const CHAIN_NS: u64 = 3600 * 1_000_000_000;
 
 /// Runs packets through every chain of a program, one chain after the other.
 pub fn decide(filter: &mut dyn Filter, program: &Program, sets: &mut [FrameSet]) -> Result<Decided, String> {
-    let before = filter.counters();
+    let (before, limits_before) = (filter.counters(), limit_counts(filter, program));
     let mut verdicts = Vec::with_capacity(program.chains.len());
     for chain in 0..program.chains.len() {
         let mut all = Vec::new();
@@ -83,7 +86,32 @@ pub fn decide(filter: &mut dyn Filter, program: &Program, sets: &mut [FrameSet])
         packets: after.packets - before.packets,
         bytes: after.bytes - before.bytes,
     };
-    Ok(Decided { verdicts, counters: filter.counters().iter().zip(&before).map(since).collect() })
+    let counters = filter.counters().iter().zip(&before).map(since).collect();
+    let limits_after = limit_counts(filter, program);
+    let limits = limits_after.iter().zip(&limits_before).map(|(now, then)| counted_since(now, then)).collect();
+    Ok(Decided { verdicts, counters, limits })
+}
+
+/// What was counted for a limiter's entries; those for which nothing was may be left out.
+pub type LimitCounts = Vec<(usize, LimitCount)>;
+
+fn limit_counts(filter: &dyn Filter, program: &Program) -> Vec<LimitCounts> {
+    let of = |limiter: usize| {
+        let mut counts = Vec::new();
+        filter.limit_counts(limiter, &mut |entry, count| counts.push((entry, count)));
+        counts
+    };
+    (0..program.limiters.len()).map(of).collect()
+}
+
+fn counted_since(now: &LimitCounts, then: &LimitCounts) -> LimitCounts {
+    let earlier =
+        |entry: usize| then.iter().find(|(of, _)| *of == entry).map_or(LimitCount::default(), |(_, count)| *count);
+    let since = |&(entry, now): &(usize, LimitCount)| {
+        let then = earlier(entry);
+        (entry, LimitCount { exceeded: now.exceeded - then.exceeded, passed: now.passed - then.passed })
+    };
+    now.iter().map(since).filter(|(_, count)| *count != LimitCount::default()).collect()
 }
 
 /// Another engine's name, and what it made of packets.
@@ -144,6 +172,9 @@ pub fn difference(program: &Program, packets: &[support::Packet], one: &Decided,
                 return Some(format!("{symbol}: packet {index}: {one}, {other}\n  {}", packets[index]));
             }
         }
+    }
+    if one.limits != other.limits {
+        return Some(format!("what was counted for limits: {:?}, {:?}", one.limits, other.limits));
     }
     let counters = one.counters.iter().zip(&other.counters).enumerate();
     counters.into_iter().find(|(_, (one, other))| one != other).map(|(index, (one, other))| {

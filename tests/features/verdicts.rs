@@ -2,9 +2,10 @@
 
 use crate::engines::{Decided, verdict};
 use std::fmt::Write;
+use weir::limit_counts::{self, Counting, TOP_MAX};
 use weir::policy::Policy;
 use weir_abi::{Counter, Reason};
-use weir_policy::ir::{Node, Program};
+use weir_policy::ir::Node;
 use weir_policy::source::Span;
 
 /// The lines of packets.txt that are packets.
@@ -13,8 +14,9 @@ pub fn lines(text: &str) -> Vec<&str> {
     lines.filter(|line| !line.is_empty()).collect()
 }
 
-/// Every packet's verdict in every chain that says more than one, then every counter that is not 0 and every rule's.
-pub fn report(program: &Program, lines: &[&str], decided: &Decided) -> String {
+/// Every packet's verdict in every chain that says more than one, then every counter that is not 0 and every rule's, then limits that log.
+pub fn report(policy: &Policy, lines: &[&str], decided: &Decided) -> String {
+    let program = &policy.program;
     let mut text = String::new();
     for (chain, words) in program.chains.iter().zip(&decided.verdicts) {
         if matches!(chain.body[..], [Node::Rule(_)]) {
@@ -43,7 +45,14 @@ pub fn report(program: &Program, lines: &[&str], decided: &Decided) -> String {
     for ((rule, action), counter) in program.limited().into_iter().zip(limited) {
         line(counter, &format!("limit of {}", program.rule(rule).at), action.name());
     }
-    text
+    let top = Counting::of(policy, None).and_then(|counting| {
+        counting.top(TOP_MAX, |limiter, visit| {
+            decided.limits[limiter].iter().for_each(|&(entry, count)| visit(entry, count));
+            Ok(())
+        })
+    });
+    let limits = top.expect("all lists are asked").limits;
+    if limits.is_empty() { text } else { format!("{text}\nlimits\n{}", limit_counts::describe(&limits)) }
 }
 
 /// A rule that no packet matches tests nothing, unless the checker warns that none can.

@@ -37,6 +37,7 @@ fn constants() -> Vec<(String, u64)> {
         ("LIMIT_DEPTH".into(), NESTING_MAX as u64),
         ("EACH_WAYS".into(), each::WAYS as u64),
         ("EACH_TIME_BITS".into(), each::TIME_BITS.into()),
+        ("LOGGED_NOTHING".into(), Logged::Nothing as u64),
         ("LOGGED_EXCEEDED".into(), Logged::Exceeded as u64),
         ("LOGGED_ALL".into(), Logged::All as u64),
     ];
@@ -178,7 +179,9 @@ fn structures_have_the_same_layout() {
         times_ns,
         limits,
         buckets,
-        buckets_shared
+        buckets_shared,
+        exceeded,
+        passed
     );
     layout!("image_header", ImageHeader, magic, layout, entries, labels, bytes, section);
     layout!("packet", PacketView, data, cap, len, saddr, daddr, l3_offset, l4_offset, ether_type, vlan_id);

@@ -43,7 +43,11 @@ pub struct Burst {
     pub buckets: *mut u64,
     /// Whether other workers charge them too: 0 or 1.
     pub buckets_shared: u64,
+    /// Packets that each bucket had no room for, counted for limiters that log; null if none does.
+    pub exceeded: *mut u64,
+    /// Packets that were charged to each bucket, counted for limiters that log all; null if none does.
+    pub passed: *mut u64,
 }
 
 const _: () = assert!(size_of::<Frame>() == 16);
-const _: () = assert!(size_of::<Burst>() == 80);
+const _: () = assert!(size_of::<Burst>() == 96);

@@ -11,9 +11,12 @@ use std::process::{Command, Output};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use weir_tables::limit_image::Logged;
+
 use crate::cpu::Cpu;
 use crate::image::{Image, capacity_bytes};
 use crate::limits::Limits;
+use crate::limits::counts::Counted;
 use crate::{EngineError, Program};
 
 mod headers {
@@ -81,6 +84,8 @@ pub struct BpfShape {
     pub counters: usize,
     /// Bytes for the image of limiters, a power of two, and the number of buckets; both 0 if there are no limiters.
     pub limits: (u32, usize),
+    /// The most that a limiter counts for its buckets.
+    pub logged: Logged,
 }
 
 /// What C includes and links with besides the runtime headers. A policy needs none of it.
@@ -95,6 +100,7 @@ pub struct Extras<'a> {
 impl BpfShape {
     /// Room for the given program and images.
     pub fn new(program: &Program, images: &[Arc<Image>], limits: Option<&Limits>) -> Self {
+        let logged = limits.and_then(|limits| limits.counted.as_ref()).map(Counted::logged).unwrap_or_default();
         let limits = limits.map_or((0, 0), |limits| {
             let bytes = u32::try_from(limits.image.as_bytes().len().next_power_of_two());
             (bytes.expect("an image of limits has less than 4 GiB"), limits.buckets.count())
@@ -103,6 +109,7 @@ impl BpfShape {
             table_bytes: images.iter().map(|image| capacity_bytes(image)).collect(),
             counters: program.counters().next_power_of_two(),
             limits,
+            logged,
         }
     }
 }
@@ -172,6 +179,7 @@ impl Clang {
         if let (bytes @ 1.., buckets) = shape.limits {
             flags.push(format!("-DWEIR_LIMITS_BYTES={bytes}"));
             flags.push(format!("-DWEIR_BUCKETS={buckets}"));
+            flags.push(format!("-DWEIR_LOGGED={}", shape.logged as u32));
         }
         let tables = shape.table_bytes.iter().enumerate();
         flags.extend(tables.map(|(slot, bytes)| format!("-DWEIR_TABLE_{slot}_BYTES={bytes}")));

@@ -6,6 +6,7 @@ use weir_abi::{Counter, Reason, Verdict};
 
 use crate::image::{IMAGE_BYTES_MAX, Image};
 use crate::limits::Limits;
+use crate::limits::counts::LimitCount;
 use crate::{EngineError, FrameBurst, TableSlot};
 
 /// Decides bursts and counts what it decided. One worker owns it.
@@ -21,6 +22,12 @@ pub trait Filter {
 
     /// Packets and bytes since it was loaded, indexed by [`Reason`]: the built-in ones, then one a rule.
     fn counters(&self) -> Vec<Counter>;
+
+    /// Calls with each entry of a limiter for which something was counted since the first burst, in their order; with none if it does not log.
+    ///
+    /// # Panics
+    /// If the program logs and has no such limiter.
+    fn limit_counts(&self, limiter: usize, visit: &mut dyn FnMut(usize, LimitCount));
 }
 
 /// The most rules that a program can have.

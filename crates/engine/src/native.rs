@@ -15,7 +15,8 @@ use weir_abi::{ABI_VERSION, Burst, Counter, Verdict};
 use crate::clang::NativeObject;
 use crate::counters::CounterBlock;
 use crate::image::Image;
-use crate::limits::Limits;
+use crate::limits::counts::{Counted, Counts, LimitCount};
+use crate::limits::{Limits, Words};
 use crate::{EngineError, Filter, FrameBurst, Program};
 
 /// `void weir_<chain>(const struct weir_burst *)`.
@@ -192,6 +193,8 @@ impl Filter for NativeFilter {
             Some(limits) => (limits.image.as_bytes().as_ptr(), limits.buckets.as_ptr()),
             None => (ptr::null(), ptr::null_mut()),
         };
+        let counts = self.code.limits.as_ref().and_then(|limits| limits.counted.as_ref()).map(Counted::counts);
+        let words = |words: Option<&Words>| words.map_or(ptr::null_mut(), Words::as_ptr);
         let arguments = Burst {
             frames: burst.frames().as_ptr(),
             verdicts: verdicts.as_mut_ptr().cast(),
@@ -204,15 +207,23 @@ impl Filter for NativeFilter {
             limits,
             buckets,
             buckets_shared: (self.sharing == Sharing::Shared).into(),
+            exceeded: words(counts.and_then(Counts::exceeded)),
+            passed: words(counts.and_then(Counts::passed)),
         };
         // SAFETY: frames are readable (FrameBurst), `verdicts` has room for all of them and is a transparent u32 each,
         // `tables` are checked images in slot order, `counters` has one for every reason the program can give, `times_ns` one for each frame;
-        // the tickets in the tables name buckets that there are (Limits::of).
+        // the tickets in the tables name buckets that there are, and what is counted for them has as many words (Pool::hold, Pool::count).
         unsafe { function(&arguments) };
         Ok(())
     }
 
     fn counters(&self) -> Vec<Counter> {
         self.counters.read()
+    }
+
+    fn limit_counts(&self, limiter: usize, visit: &mut dyn FnMut(usize, LimitCount)) {
+        if let Some(counted) = self.code.limits.as_ref().and_then(|limits| limits.counted.as_ref()) {
+            counted.each(limiter, visit);
+        }
     }
 }

@@ -110,6 +110,8 @@ struct LimitsCost {
     bytes: u64,
     /// Bytes of all its buckets.
     bucket_bytes: u64,
+    /// Bytes of what is counted for them.
+    count_bytes: u64,
 }
 
 /// One direction of one posture. Costs are those of random 64-byte packets.
@@ -270,6 +272,11 @@ fn limits(policy: &Policy, text: &Text, images: &[Arc<Image>]) -> Vec<LimitsCost
             is_listed && limiter.name == list.name
         });
         let buckets: Vec<usize> = own.map(|(_, entries)| entries.entries.len()).collect();
+        let counts = match list.log {
+            Log::Off => 0,
+            Log::Exceeded => 1,
+            Log::All => 2,
+        };
         let slots = policy.program.slots.iter().zip(images);
         let holds = slots.filter(|(slot, _)| slot.holds == Holds::Limits(list.name.clone()));
         LimitsCost {
@@ -285,6 +292,7 @@ fn limits(policy: &Policy, text: &Text, images: &[Arc<Image>]) -> Vec<LimitsCost
             limiters: buckets.len(),
             bytes: holds.map(|(_, image)| image.as_bytes().len() as u64).sum(),
             bucket_bytes: buckets.iter().map(|&buckets| 8 * buckets as u64).sum(),
+            count_bytes: buckets.iter().map(|&buckets| counts * 8 * buckets as u64).sum(),
         }
     };
     let addresses = policy.program.limiters.iter().filter_map(|limiter| match limiter.kind {
@@ -308,6 +316,7 @@ fn table_of_addresses(each: &LimitEach) -> LimitsCost {
         limiters: 1,
         bytes: 0,
         bucket_bytes: 8 * u64::from(each.size),
+        count_bytes: 0,
     }
 }
 

@@ -1,6 +1,7 @@
 //! The command line. Its shape is stable: scripts rely on it.
 
 use crate::control;
+use crate::limit_counts::TOP_MAX;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -241,6 +242,15 @@ pub struct RunOptions {
     /// The control socket.
     #[arg(long, value_name = "PATH", default_value = control::DEFAULT_PATH)]
     pub control: PathBuf,
+    /// Append what limits count to this file, as JSON lines: those of lists with `log exceeded` or `log all`.
+    #[arg(long, value_name = "FILE")]
+    pub limits_log: Option<PathBuf>,
+    /// How often.
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = interval, requires = "limits_log")]
+    pub limits_interval: Duration,
+    /// Limits that get a line each time, the most exceeded first; all are in the sums.
+    #[arg(long, value_name = "N", default_value_t = 100, value_parser = top, requires = "limits_log")]
+    pub limits_top: usize,
 }
 
 /// `weir guard`
@@ -298,6 +308,15 @@ pub enum CtlCommand {
     Status,
     /// What was counted.
     Stats,
+    /// What was counted for limits, of lists with `log exceeded` or `log all`.
+    Limits {
+        /// So many, the most exceeded first.
+        #[arg(long, value_name = "N", default_value_t = 20, value_parser = top)]
+        top: usize,
+        /// Of this list only.
+        #[arg(long, value_name = "NAME")]
+        list: Option<String>,
+    },
     /// Prepare a policy or bundle beside the one that runs.
     Load {
         /// The policy.
@@ -320,6 +339,21 @@ pub enum CtlCommand {
         /// Its name; the base policy's if none.
         name: Option<String>,
     },
+}
+
+/// The shortest interval of a log.
+const INTERVAL_MIN: Duration = Duration::from_millis(100);
+
+fn interval(text: &str) -> Result<Duration, String> {
+    let interval = time(text)?;
+    if interval < INTERVAL_MIN { Err(format!("at least {} ms", INTERVAL_MIN.as_millis())) } else { Ok(interval) }
+}
+
+fn top(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(top) if (1..=TOP_MAX).contains(&top) => Ok(top),
+        _ => Err(format!("a number from 1 to {TOP_MAX}")),
+    }
 }
 
 /// `500ms`, `60s`, `5m`, `1h`.

@@ -3,8 +3,9 @@
 use crate::cli::{CtlCommand, CtlOptions};
 use crate::control::{Request, client};
 use crate::failure::Failure;
+use crate::limit_counts;
 use crate::report;
-use crate::run::stats::{DirectionStats, InterfaceStats, Stats, Status, TxDropped, WorkerStats};
+use crate::run::stats::{DirectionStats, InterfaceStats, LimitsStatus, Stats, Status, TxDropped, WorkerStats};
 use serde_json::Value;
 use std::fmt::Write;
 
@@ -16,6 +17,7 @@ pub fn run(options: &CtlOptions) -> Result<(), Failure> {
     let request = match &options.command {
         CtlCommand::Status => Request::Status,
         CtlCommand::Stats => Request::Stats,
+        CtlCommand::Limits { top, list } => Request::Limits { top: *top, list: list.clone() },
         CtlCommand::Load { policy } => {
             let policy = std::path::absolute(policy).map_err(|error| Failure::file(policy, error))?;
             Request::Load { policy }
@@ -33,6 +35,7 @@ pub fn run(options: &CtlOptions) -> Result<(), Failure> {
     }
     report::print(&match request {
         Request::Stats => stats(&read(value)?),
+        Request::Limits { .. } => limits(&read(value)?),
         Request::Load { .. } => format!("generation {} stands ready\n", value["generation"]),
         _ => status(&read(value)?),
     })
@@ -101,6 +104,14 @@ fn stats(stats: &Stats) -> String {
     }
     stats.interfaces.iter().for_each(|port| text += &interface(port));
     text
+}
+
+fn limits(status: &LimitsStatus) -> String {
+    if status.total.limits == 0 {
+        return "nothing is counted for limits: no list that a rule asks has `log exceeded` or `log all`\n".to_owned();
+    }
+    let (limits, exceeded) = (report::grouped(status.total.limits), report::grouped(status.total.exceeded));
+    format!("{limits} limits, {exceeded} of them exceeded\n{}", limit_counts::describe(&status.limits))
 }
 
 fn interface(port: &InterfaceStats) -> String {

@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 use weir_abi::{Counter, Family, LimitEntries, Verdict};
+use weir_engine::limits::counts::LimitCount;
 use weir_engine::{EngineError, Filter, FrameBurst};
 use weir_policy::ir::eval::packet::Frame;
-use weir_policy::ir::eval::{Evaluator, Tables};
+use weir_policy::ir::eval::{Charged, Evaluator, Tables};
 use weir_policy::ir::{LimiterId, Program, SlotId};
 use weir_tables::{Image, Reference};
 
@@ -75,6 +76,15 @@ impl Filter for EvalFilter<'_> {
 
     fn counters(&self) -> Vec<Counter> {
         self.evaluator.counters().to_vec()
+    }
+
+    fn limit_counts(&self, limiter: usize, visit: &mut dyn FnMut(usize, LimitCount)) {
+        let counts = self.evaluator.limit_counts(LimiterId(limiter as u16));
+        for (entry, &Charged { exceeded, passed }) in counts.iter().enumerate() {
+            if exceeded + passed > 0 {
+                visit(entry, LimitCount { exceeded, passed });
+            }
+        }
     }
 }
 

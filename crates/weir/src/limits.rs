@@ -5,6 +5,7 @@ use crate::lists::ListOfLimits;
 use crate::text::Text;
 use std::sync::Arc;
 use weir_abi::{LimitEntries, LimitProfile};
+use weir_engine::limits::counts::Place;
 use weir_engine::limits::pool::{Held, Names, Pool, Wanted, Words};
 use weir_engine::limits::{Buckets, Limits};
 use weir_policy::checked::LimitsOf;
@@ -53,15 +54,17 @@ pub fn assemble(
         None => Pool::new(SEED, Buckets::reserve(1 + wanted.iter().map(Wanted::buckets).sum::<usize>())?),
     };
     let held = pool.hold(wanted, now_ns)?;
-    let limiters: Vec<limit_image::Limiter<'_>> =
-        (0..program.limiters.len()).map(|index| laid_out(program, &groups, &held, pool.seed(), index)).collect();
+    let places: Vec<Place> = (0..program.limiters.len()).map(|index| place(program, &groups, index)).collect();
+    let laid_out = |(limiter, place)| laid_out(limiter, &groups, &held, pool.seed(), place);
+    let limiters: Vec<limit_image::Limiter<'_>> = program.limiters.iter().zip(&places).map(laid_out).collect();
     let rejected = |error: weir_tables::BuildError| Failure::Rejected(format!("weir: {error}"));
     let image = LimitImage::build(&limiters).map_err(rejected)?;
     let mut images = Vec::with_capacity(program.slots.len());
     for slot in &program.slots {
         images.push(ticket_image(text, program, slot, &image)?);
     }
-    let limits = Limits { image: Arc::new(image), buckets: pool.buckets().clone(), held };
+    let counted = pool.count(&held, places)?;
+    let limits = Limits { image: Arc::new(image), buckets: pool.buckets().clone(), held, counted };
     Ok(Some(Assembled { limits, images }))
 }
 
@@ -144,33 +147,38 @@ fn names(text: &Text, limiter: &Limiter) -> Names {
     }
 }
 
-/// A limiter for the image.
-fn laid_out<'a>(
-    program: &Program,
-    groups: &'a [Group],
-    held: &'a Held,
-    seed: u32,
-    index: usize,
-) -> limit_image::Limiter<'a> {
+/// Where a limiter's buckets are: in those of its group, the members' own one behind the other.
+fn place(program: &Program, groups: &[Group], index: usize) -> Place {
     let place = groups.iter().enumerate().find_map(|(group, of)| {
         of.members.iter().position(|&member| member == index).map(|offset| (group, offset as u32))
     });
-    let (group, offset) = place.expect("each limiter is in a group");
-    limit_image::Limiter {
-        limits: &groups[group].entries,
-        slots: held.slots(group),
-        offset,
-        found: match program.limiters[index].kind {
-            LimiterKind::Labels => Found::ByLabel,
-            LimiterKind::Each(each) => Found::ByHash { set_bits: weir_abi::each::set_bits(each.size), seed },
-            LimiterKind::Rate(_) | LimiterKind::Prefixes { .. } => Found::ByTicket,
-        },
-        logged: match program.limiters[index].log {
-            Log::Off => Logged::Nothing,
-            Log::Exceeded => Logged::Exceeded,
-            Log::All => Logged::All,
-        },
-    }
+    let (wanted, offset) = place.expect("each limiter is in a group");
+    let logged = match program.limiters[index].log {
+        Log::Off => Logged::Nothing,
+        Log::Exceeded => Logged::Exceeded,
+        Log::All => Logged::All,
+    };
+    let entries = groups[wanted].entries.entries.iter().zip(0..);
+    let unlimited =
+        entries.filter(|(entry, _)| logged != Logged::Nothing && entry.profile == 0).map(|(_, index)| index);
+    Place { wanted, offset, logged, unlimited: unlimited.collect() }
+}
+
+/// A limiter for the image.
+fn laid_out<'a>(
+    limiter: &Limiter,
+    groups: &'a [Group],
+    held: &'a Held,
+    seed: u32,
+    place: &Place,
+) -> limit_image::Limiter<'a> {
+    let &Place { wanted, offset, logged, .. } = place;
+    let found = match limiter.kind {
+        LimiterKind::Labels => Found::ByLabel,
+        LimiterKind::Each(each) => Found::ByHash { set_bits: weir_abi::each::set_bits(each.size), seed },
+        LimiterKind::Rate(_) | LimiterKind::Prefixes { .. } => Found::ByTicket,
+    };
+    limit_image::Limiter { limits: &groups[wanted].entries, slots: held.slots(wanted), offset, found, logged }
 }
 
 /// The image of a list's prefixes, whose labels are the tickets of its limiters; `None` for a slot of tables.

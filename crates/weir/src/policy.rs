@@ -18,6 +18,7 @@ use weir_engine::bundle::{self, Bundle};
 use weir_engine::clang::{BpfObject, BpfShape, Clang, Compiled, NativeObject};
 use weir_engine::cpu::Cpu;
 use weir_engine::limits::Limits;
+use weir_engine::limits::counts::Counted;
 use weir_engine::limits::pool::Pool;
 use weir_engine::live::xdp::{KernelCode, Ports};
 use weir_engine::{Artifact, Filter, NativeCode, NativeFilter, TableSlot, XdpFilter};
@@ -116,6 +117,13 @@ pub struct Data {
     pub images: Vec<Arc<Image>>,
     /// What limiters police by, if there are any.
     pub limits: Option<Limits>,
+}
+
+impl Data {
+    /// What limiters count, if they do.
+    pub fn counted(&self) -> Option<Counted> {
+        self.limits.as_ref().and_then(|limits| limits.counted.clone())
+    }
 }
 
 /// What a bundle carries for reports and for the interpreter.

@@ -3,6 +3,7 @@
 use crate::cli::{EngineName, ReplayOptions};
 use crate::engine;
 use crate::failure::Failure;
+use crate::limit_counts::{self, CountedLimit, Counting};
 use crate::policy::Policy;
 use crate::report::{self, Decided, RuleCount};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -15,6 +16,9 @@ use std::time::{Duration, Instant};
 use weir_abi::{Action, BURST_MAX, Counter, Reason, Verdict};
 use weir_engine::capture::{CaptureBurst, CaptureReader, CaptureWriter};
 use weir_policy::ir::{Program, RuleId};
+
+/// Limits that a report shows.
+const LIMITS_SHOWN: usize = 20;
 
 /// What became of a capture, as `--json` prints it.
 #[derive(Debug, Serialize)]
@@ -43,6 +47,8 @@ pub struct Replayed {
     pub rules: Vec<RuleCount>,
     /// Packets by the reason of their verdict; they add up to `packets`.
     pub reasons: BTreeMap<String, u64>,
+    /// Limits that log and for which something was counted: the most exceeded first, 20 at most.
+    pub limits: Vec<CountedLimit>,
     /// Each packet's verdict, if asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub verdicts: Option<Vec<&'static str>>,
@@ -89,7 +95,11 @@ pub fn run(options: &ReplayOptions) -> Result<(), Failure> {
     sinks.finish()?;
     let counters = filter.counters();
     check_counters(&policy.program, &counters, tally.packets)?;
-    let replayed = summary(options, &policy, engine, &counters, tally, took);
+    let limits = Counting::of(&policy, None)?.top(LIMITS_SHOWN, |limiter, visit| {
+        filter.limit_counts(limiter, visit);
+        Ok(())
+    })?;
+    let replayed = Replayed { limits: limits.limits, ..summary(options, &policy, engine, &counters, tally, took) };
     if options.json {
         report::print_json(&replayed)?;
     } else {
@@ -232,6 +242,7 @@ fn summary(
         sampled: tally.sampled,
         rules: report::rule_counts(&policy.program, counters),
         reasons: report::reason_counts(&policy.program, counters),
+        limits: vec![],
         verdicts: tally.verdicts,
         seconds,
         mpps: if seconds > 0.0 { tally.packets as f64 / seconds / 1e6 } else { 0.0 },
@@ -278,6 +289,9 @@ fn describe(replayed: &Replayed, program: &Program, counters: &[Counter], input:
         section(&mut text, title, wanted, program, counters, replayed.packets);
     }
     section(&mut text, "Seen by rules that go on", None, program, counters, replayed.packets);
+    if !replayed.limits.is_empty() {
+        let _ = write!(text, "\n  Limits, the most exceeded first\n{}", limit_counts::describe(&replayed.limits));
+    }
     let _ = writeln!(text, "\n  {:.3} s, {:.2} million packets a second on one core", replayed.seconds, replayed.mpps);
     text
 }

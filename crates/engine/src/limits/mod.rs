@@ -2,23 +2,25 @@
 //!
 //! A policy's rates are an image of its own ([`weir_tables::LimitImage`]) that nobody writes. Its buckets are words of one array that all workers
 //! and all generations share ([`Buckets`]); which word is whose, the [`pool`] keeps. So a rate or a list changes by a new image, and the
-//! buckets that stay go on as if nothing had happened.
+//! buckets that stay go on as if nothing had happened. What policies count for each bucket ([`counts`]) lies beside them.
 
+pub mod counts;
 pub mod pool;
+mod words;
 
 use std::ops::Range;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use libbpf_rs::libbpf_sys::{BPF_F_MMAPABLE, bpf_map_create_opts};
-use libbpf_rs::{MapHandle, MapType};
-use memmap2::{MmapOptions, MmapRaw};
+use memmap2::MmapRaw;
 use weir_abi::each;
 use weir_abi::limit::{DEBT_MAX, ticks};
 use weir_tables::LimitImage;
 
 use crate::EngineError;
+use counts::Counted;
+pub(crate) use words::Words;
 
 /// The most buckets: 512 MiB of them.
 pub const BUCKETS_MAX: usize = 1 << 26;
@@ -30,17 +32,7 @@ pub fn now_ns() -> u64 {
 }
 
 /// Words, one a bucket. The first is nobody's: a ticket of 0 is no limit.
-pub struct Buckets {
-    memory: MmapRaw,
-    count: usize,
-    /// What the kernel knows them as, if its programs charge them.
-    map: Option<MapHandle>,
-}
-
-// SAFETY: the words are only read and written as atomics, here and by compiled code.
-unsafe impl Send for Buckets {}
-// SAFETY: as above.
-unsafe impl Sync for Buckets {}
+pub struct Buckets(Words);
 
 impl Buckets {
     /// Room for so many in memory of this process; what is not touched takes none.
@@ -48,26 +40,7 @@ impl Buckets {
     /// # Errors
     /// There is no such memory, or more than [`BUCKETS_MAX`] are asked for.
     pub fn reserve(count: usize) -> Result<Self, EngineError> {
-        let failed = |problem: String| EngineError::Buckets { count, problem };
-        let mapped = MmapOptions::new().len(Self::bytes(count)?).no_reserve_swap().map_anon();
-        let memory: MmapRaw = mapped.map_err(|error| failed(error.to_string()))?.into();
-        // A kernel may have no huge pages; then random buckets cost a walk of the page tables each.
-        let _no_huge_pages = memory.advise(memmap2::Advice::HugePage);
-        Ok(Buckets { memory, count, map: None })
-    }
-
-    /// Bytes of so many; no memory has none.
-    fn bytes(count: usize) -> Result<usize, EngineError> {
-        match count > BUCKETS_MAX {
-            true => Err(EngineError::Buckets { count, problem: format!("there are at most {BUCKETS_MAX}") }),
-            false => Ok(count.max(1) * size_of::<u64>()),
-        }
-    }
-
-    /// Those in the memory of a map.
-    pub(crate) fn of_map(memory: MmapRaw) -> Self {
-        let count = memory.len() / size_of::<u64>();
-        Buckets { memory, count, map: None }
+        Words::reserve(count).map(Buckets)
     }
 
     /// Room for so many that programs of all generations in the kernel charge.
@@ -75,38 +48,31 @@ impl Buckets {
     /// # Errors
     /// The kernel has no such memory for us, or more than [`BUCKETS_MAX`] are asked for.
     pub fn in_kernel(count: usize) -> Result<Self, EngineError> {
-        let failed = |problem: String| EngineError::Buckets { count, problem };
-        let bytes = Self::bytes(count)?;
-        let options = bpf_map_create_opts {
-            sz: size_of::<bpf_map_create_opts>() as _,
-            map_flags: BPF_F_MMAPABLE,
-            ..Default::default()
-        };
-        let map = MapHandle::create(MapType::Array, Some("weir_buckets"), 4, bytes as u32, 1, &options)
-            .map_err(|error| failed(error.to_string()))?;
-        let memory = MmapOptions::new().len(bytes).map_raw(map.as_fd().as_raw_fd());
-        let memory = memory.map_err(|error| failed(error.to_string()))?;
-        Ok(Buckets { memory, count, map: Some(map) })
+        Words::in_kernel("weir_buckets", count).map(Buckets)
+    }
+
+    /// Those in the memory of a map.
+    pub(crate) fn of_map(memory: MmapRaw) -> Self {
+        Buckets(Words::of_map(memory))
     }
 
     /// The map that they are in, if it is one for programs of all generations.
     pub(crate) fn map(&self) -> Option<BorrowedFd<'_>> {
-        self.map.as_ref().map(|map| map.as_fd())
+        self.0.map()
     }
 
     /// How many there is room for.
     pub fn count(&self) -> usize {
-        self.count
+        self.0.all().len()
     }
 
     /// What compiled code charges.
     pub(crate) fn as_ptr(&self) -> *mut u64 {
-        self.memory.as_mut_ptr().cast()
+        self.0.as_ptr()
     }
 
     fn words(&self) -> &[AtomicU64] {
-        // SAFETY: the mapping has as many words, begins at a page and lives as long as the borrow; everyone else's access is atomic too.
-        unsafe { std::slice::from_raw_parts(self.memory.as_ptr().cast(), self.count) }
+        self.0.all()
     }
 
     /// The word of a bucket: its theoretical arrival time, in ticks.
@@ -159,6 +125,8 @@ pub struct Limits {
     pub buckets: Arc<Buckets>,
     /// Which of them this program charges, held as long as it can.
     pub held: Arc<pool::Held>,
+    /// What it counts for them, if it does.
+    pub counted: Option<Counted>,
 }
 
 #[cfg(test)]

@@ -11,7 +11,9 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use weir_abi::limit::ticks;
 use weir_abi::{Family, each};
 use weir_tables::LimitTable;
+use weir_tables::limit_image::Logged;
 
+use super::counts::{Counted, Counts, Place};
 use super::{Buckets, EngineError};
 
 /// What tells the buckets of a limiter from each other, in the order of its entries.
@@ -152,6 +154,7 @@ impl Drop for Held {
 pub struct Pool {
     seed: u32,
     buckets: Arc<Buckets>,
+    counts: Arc<Counts>,
     state: Arc<Mutex<State>>,
 }
 
@@ -208,7 +211,7 @@ impl Pool {
     /// Gives out these buckets, all but the first. Addresses are hashed with the seed, which nobody outside should know.
     pub fn new(seed: u32, buckets: Buckets) -> Self {
         let state = State { holders: vec![1], free: BTreeMap::new(), standing: vec![] };
-        Pool { seed, buckets: Arc::new(buckets), state: Arc::new(Mutex::new(state)) }
+        Pool { seed, buckets: Arc::new(buckets), counts: Arc::default(), state: Arc::new(Mutex::new(state)) }
     }
 
     /// What addresses are hashed with.
@@ -243,7 +246,10 @@ impl Pool {
             for slot in slots {
                 if *slot == 0 {
                     *slot = state.take(wanted);
-                    (*slot..*slot + wanted.width).for_each(|slot| self.buckets.set(slot, full));
+                    (*slot..*slot + wanted.width).for_each(|slot| {
+                        self.buckets.set(slot, full);
+                        self.counts.clear(slot);
+                    });
                 }
                 state.holders[*slot as usize] += 1;
             }
@@ -254,6 +260,19 @@ impl Pool {
         drop(state);
         drop(standing);
         Ok(held)
+    }
+
+    /// What limiters of a generation count for the buckets that it holds, by their numbers; `None` if none of them counts.
+    ///
+    /// # Errors
+    /// There is no memory for counts.
+    pub fn count(&self, held: &Arc<Held>, limiters: Vec<Place>) -> Result<Option<Counted>, EngineError> {
+        let counted = Counted::new(self.counts.clone(), held.clone(), limiters);
+        if counted.logged() == Logged::Nothing {
+            return Ok(None);
+        }
+        self.counts.make(&self.buckets.0, counted.logged())?;
+        Ok(Some(counted))
     }
 
     /// Brings buckets that nobody charges to the present ([`Buckets::refresh`]).

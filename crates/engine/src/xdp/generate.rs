@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use libbpf_rs::ProgramInput;
 use libbpf_rs::libbpf_sys::BPF_F_TEST_XDP_LIVE_FRAMES;
+use weir_tables::limit_image::Logged;
 
 use super::failed;
 use super::plain::PlainPrograms;
@@ -35,7 +36,7 @@ impl Generator {
     /// # Errors
     /// clang fails.
     pub fn compile(clang: &Clang) -> Result<BpfObject, EngineError> {
-        let shape = BpfShape { table_bytes: vec![], counters: 1, limits: (0, 0) };
+        let shape = BpfShape { table_bytes: vec![], counters: 1, limits: (0, 0), logged: Logged::Nothing };
         Ok(clang.bpf("generate", "#include \"generate.h\"\n", &shape)?.object)
     }
 

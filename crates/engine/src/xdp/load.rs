@@ -14,16 +14,19 @@ use super::replay::Replay;
 use super::{VerifierCost, XdpFilter, failed, find, log};
 use crate::clang::BpfObject;
 use crate::image::Image;
-use crate::limits::{Buckets, Limits};
+use crate::limits::counts::Counted;
+use crate::limits::{Buckets, Limits, Words};
 use crate::{EngineError, Program};
 
 /// Section of the counters.
 pub(crate) const COUNTERS: &str = ".bss.counters";
 /// Section of the abi version.
 const ABI: &str = ".rodata.abi";
-/// Section of the limiters' image, and of the buckets.
+/// Section of the limiters' image, of the buckets, and of what is counted for them.
 const LIMITS: &str = ".bss.limits";
 const BUCKETS: &str = ".bss.buckets";
+const EXCEEDED: &str = ".bss.exceeded";
+const PASSED: &str = ".bss.passed";
 /// Section of `struct mode`.
 const MODE: &str = ".rodata.mode";
 /// What programs that count losses are called (datapath/engine/losses.h).
@@ -51,8 +54,8 @@ pub(crate) struct Plan<'a> {
     pub mode: Mode,
     /// Sections that are made as long as that.
     pub lengths: &'a [(&'a str, usize)],
-    /// Buckets that programs share with those of other objects, instead of having their own.
-    pub buckets: Option<BorrowedFd<'a>>,
+    /// Maps that programs share with those of other objects, instead of having their own, by section.
+    pub shared: &'a [(&'static str, BorrowedFd<'a>)],
     /// Whether a program is wanted, by its name.
     pub program: &'a dyn Fn(&str) -> bool,
     /// Whether a map is.
@@ -70,19 +73,21 @@ pub(super) fn load(
     let plan = Plan {
         mode: Mode::REPLAY,
         lengths: &[],
-        buckets: None,
+        shared: &[],
         program: &|name| !name.starts_with(LOSSES),
         map: &|_| true,
     };
     let object = load_object(name, object, &plan)?;
     fill_tables(&object, images, limits)?;
     let buckets = limits.map(|limits| buckets(&object, limits)).transpose()?;
+    let counted = limits.map_or(Ok(None), |limits| counted(&object, limits))?;
     let counters = map(&object, COUNTERS, program.counters() * size_of::<Counter>())?;
     let programs: Vec<String> = program.chains.iter().map(|chain| program_name(chain)).collect();
     let costs = program.chains.iter().map(|chain| cost(&object, chain));
     let costs = costs.collect::<Result<_, _>>()?;
     let (counter_count, replay, load_took) = (program.counters(), Replay::new(), start.elapsed());
-    Ok(XdpFilter { object, programs, counters, counter_count, unfilled: buckets, replay, costs, load_took })
+    let unfilled = buckets;
+    Ok(XdpFilter { object, programs, counters, counter_count, unfilled, counted, replay, costs, load_took })
 }
 
 /// What the program of a chain is called.
@@ -108,6 +113,30 @@ fn fill(object: &Object, section: &str, bytes: &[u8]) -> Result<(), EngineError>
 /// The buckets that the object's programs charge, as many as the limits have.
 fn buckets(object: &Object, limits: &Limits) -> Result<Buckets, EngineError> {
     Ok(Buckets::of_map(map(object, BUCKETS, limits.buckets.count() * size_of::<u64>())?))
+}
+
+/// What the object's programs count for their buckets.
+fn counted(object: &Object, limits: &Limits) -> Result<Option<Counted>, EngineError> {
+    let Some(counted) = &limits.counted else { return Ok(None) };
+    let words = |section: &str, wanted: Option<&Words>| {
+        let mapped = wanted.map(|_| map(object, section, limits.buckets.count() * size_of::<u64>()));
+        mapped.transpose().map(|memory| memory.map(Words::of_map))
+    };
+    let counts = counted.counts();
+    Ok(Some(counted.in_maps(words(EXCEEDED, counts.exceeded())?, words(PASSED, counts.passed())?)))
+}
+
+/// The maps of buckets and counts that programs of all generations share.
+pub(crate) fn shared_maps(limits: Option<&Limits>) -> Vec<(&'static str, BorrowedFd<'_>)> {
+    let Some(limits) = limits else { return Vec::new() };
+    let counts = limits.counted.as_ref().map(Counted::counts);
+    let [exceeded, passed] = [counts.and_then(|counts| counts.exceeded()), counts.and_then(|counts| counts.passed())];
+    let maps = [
+        (BUCKETS, limits.buckets.map()),
+        (EXCEEDED, exceeded.and_then(Words::map)),
+        (PASSED, passed.and_then(Words::map)),
+    ];
+    maps.into_iter().filter_map(|(section, map)| map.map(|map| (section, map))).collect()
 }
 
 /// Opens and loads an object. Kernels that account BPF memory to RLIMIT_MEMLOCK (before 5.11) have it raised by libbpf.
@@ -150,7 +179,7 @@ fn prepare(opened: &mut OpenObject, plan: &Plan<'_>) -> Result<(), LoadError> {
         if let Some(&(_, bytes)) = plan.lengths.iter().find(|(section, _)| *section == name) {
             map.set_value_size(bytes as u32)?;
         }
-        if let (BUCKETS, Some(shared)) = (name.as_str(), plan.buckets) {
+        if let Some(&(_, shared)) = plan.shared.iter().find(|(section, _)| *section == name) {
             map.reuse_fd(shared)?;
         }
         if !(plan.map)(&name) {

@@ -21,6 +21,7 @@ use weir_abi::{Counter, Verdict};
 
 use crate::clang::BpfObject;
 use crate::image::Image;
+use crate::limits::counts::{Counted, LimitCount};
 use crate::limits::{Buckets, Limits};
 use crate::memory::{Cost, FrameSet, Spread};
 use crate::{EngineError, Filter, FrameBurst, Program, tsc};
@@ -35,6 +36,7 @@ pub struct XdpFilter {
     counter_count: usize,
     /// Buckets, until the first frame brings the time at which they are full.
     unfilled: Option<Buckets>,
+    counted: Option<Counted>,
     replay: Replay,
     costs: Vec<VerifierCost>,
     load_took: Duration,
@@ -157,5 +159,11 @@ impl Filter for XdpFilter {
         // kernel writes them only inside `decide` and `time_frame`, which need `&mut self`; volatile all the same,
         // because the compiler cannot see those writes.
         (0..self.counter_count).map(|index| unsafe { counters.add(index).read_volatile() }).collect()
+    }
+
+    fn limit_counts(&self, limiter: usize, visit: &mut dyn FnMut(usize, LimitCount)) {
+        if let Some(counted) = &self.counted {
+            counted.each(limiter, visit);
+        }
     }
 }

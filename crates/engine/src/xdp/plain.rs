@@ -22,7 +22,7 @@ impl PlainPrograms {
     /// # Errors
     /// The kernel refuses it.
     pub fn load(name: &str, object: &BpfObject) -> Result<Self, EngineError> {
-        let plan = Plan { mode: Mode::REPLAY, lengths: &[], buckets: None, program: &|_| true, map: &|_| true };
+        let plan = Plan { mode: Mode::REPLAY, lengths: &[], shared: &[], program: &|_| true, map: &|_| true };
         Ok(PlainPrograms { object: load_object(name, object, &plan)?, name: name.to_owned() })
     }
 

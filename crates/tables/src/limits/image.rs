@@ -40,7 +40,7 @@ const PADDING: usize = 64;
 pub const NESTING_MAX: usize = 8;
 
 /// What of a limiter's packets is counted for each bucket.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u32)]
 pub enum Logged {
     /// Nothing.

@@ -100,6 +100,11 @@ impl RateOfLabel {
         self.profiles.limits.len()
     }
 
+    /// The limit of a label as it was first written, if it has one of its own.
+    pub fn limit(&self, label: &str) -> Option<Limit> {
+        self.limits.get(label).map(|&number| self.profiles.limit(number))
+    }
+
     /// Labels of the list that are none of the table's, sorted.
     pub fn unknown<'a>(&'a self, of_table: &[impl AsRef<str>]) -> Vec<&'a str> {
         let known: std::collections::HashSet<&str> = of_table.iter().map(AsRef::as_ref).collect();

@@ -1,5 +1,6 @@
 //! Limits of prefixes of both families.
 
+use std::fmt::Display;
 use std::net::IpAddr;
 
 use weir_abi::{Family, Layout, Limit, LimitEntries, LimitEntry};
@@ -223,6 +224,19 @@ impl LimitTable {
     /// Limits that differ, over both families.
     pub fn rates(&self) -> usize {
         self.profiles.limits.len()
+    }
+
+    /// The prefix of a label, from 1, and its limit as it was first written.
+    ///
+    /// # Panics
+    /// If there is no such label.
+    pub fn limit(&self, family: Family, label: u32) -> (Box<dyn Display>, Limit) {
+        let (labelled, index) = (self.family(family), label as usize - 1);
+        let prefix: Box<dyn Display> = match &labelled.prefixes {
+            Prefixes::V4(prefixes) => Box::new(prefixes[index]),
+            Prefixes::V6(prefixes) => Box::new(prefixes[index]),
+        };
+        (prefix, self.profiles.limit(labelled.limits[index]))
     }
 
     /// What limiters of this family's addresses police by.

@@ -27,6 +27,14 @@ pub enum Request {
     Status,
     /// What was counted.
     Stats,
+    /// What was counted for limits.
+    Limits {
+        /// So many at most, the most exceeded first.
+        top: usize,
+        /// Of this list only.
+        #[serde(default)]
+        list: Option<String>,
+    },
     /// Prepares a policy or bundle.
     Load {
         /// Its absolute path.

@@ -2,6 +2,7 @@
 
 use super::{Answer, REQUEST_BYTES_MAX, Request};
 use crate::failure::Failure;
+use crate::limit_counts::TOP_MAX;
 use crate::run::controller::Controller;
 use crate::run::generation::{Generation, Loader};
 use serde_json::{Value, json};
@@ -133,6 +134,11 @@ fn perform<L: Loader>(
     match request {
         Request::Status => Ok(status(&lock())),
         Request::Stats => Ok(json!(lock().stats())),
+        Request::Limits { top, list } => {
+            // Reading may take a while; others are answered meanwhile.
+            let active = lock().active();
+            Ok(json!(active.limits(top.min(TOP_MAX), list.as_deref())?))
+        }
         Request::Load { policy } => {
             if !policy.is_absolute() {
                 return Err(Failure::Rejected(format!("weir: {}: not an absolute path", policy.display())));

@@ -43,6 +43,8 @@ pub struct Controller<D: Datapath> {
     before: Option<Office<D::Code>>,
     trial: Option<Trial>,
     account: Account,
+    /// Who left office since somebody looked last, the oldest first; `None` if nobody looks.
+    left: Option<Vec<Arc<Generation<D::Code>>>>,
 }
 
 impl<D: Datapath> Controller<D> {
@@ -61,6 +63,7 @@ impl<D: Datapath> Controller<D> {
             before: None,
             trial: None,
             account: Account::default(),
+            left: None,
         }
     }
 
@@ -139,13 +142,41 @@ impl<D: Datapath> Controller<D> {
         let counted = self.datapath.activate(&office.generation.loaded(office.posture.as_deref())?)?;
         self.account.close(self.active.generation.program(), &counted, &self.datapath.ports());
         self.activations += 1;
-        self.before = Some(std::mem::replace(&mut self.active, office));
+        let before = std::mem::replace(&mut self.active, office);
+        self.leave(before);
         self.guard.heed(self.active.generation.program().on_exit);
         self.trial = None;
         let in_use = [Some(&self.active.generation), self.before.as_ref().map(|before| &before.generation)];
         let standing = self.ready.iter().chain(in_use.into_iter().flatten());
         self.account.forget(standing.map(|generation| generation.program()));
         Ok(())
+    }
+
+    /// Somebody left office.
+    fn leave(&mut self, office: Office<D::Code>) {
+        let known = |left: &&mut Vec<Arc<_>>| !left.iter().any(|known| Arc::ptr_eq(known, &office.generation));
+        if let Some(left) = self.left.as_mut().filter(known) {
+            left.push(office.generation.clone());
+            if left.len() > READY_MAX {
+                left.remove(0);
+            }
+        }
+        self.before = Some(office);
+    }
+
+    /// From now on, who leaves office is remembered for [`Controller::take_left`]: so many as stand ready at most.
+    pub fn remember_left(&mut self) {
+        self.left.get_or_insert_default();
+    }
+
+    /// Who left office since the last call, the oldest first.
+    pub fn take_left(&mut self) -> Vec<Arc<Generation<D::Code>>> {
+        self.left.as_mut().map(std::mem::take).unwrap_or_default()
+    }
+
+    /// Who decides.
+    pub fn active(&self) -> Arc<Generation<D::Code>> {
+        self.active.generation.clone()
     }
 
     /// Who decides, and who stands ready.

@@ -1,12 +1,14 @@
 //! Policies that stand ready: compiled and loaded for the datapath, to be activated at once.
 
 use crate::failure::Failure;
+use crate::limit_counts::{Counting, Top, Visit};
 use crate::policy::Policy;
-use crate::run::stats::GenerationStatus;
+use crate::run::stats::{GenerationStatus, LimitsStatus, LimitsTotal};
 use std::hash::{BuildHasher, RandomState};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use weir_engine::cpu::Cpu;
+use weir_engine::limits::counts::Counted;
 use weir_engine::limits::pool::Pool;
 use weir_engine::limits::{self, BUCKETS_MAX, Buckets};
 use weir_engine::live::xdp::{KernelCode, KernelPath, Ports};
@@ -23,10 +25,18 @@ pub trait Loader: Clone + Send + 'static {
     ///
     /// # Errors
     /// The compiler, the loader or the kernel refuses it.
-    fn load(&self, policy: &Policy) -> Result<Arc<<Self::Datapath as Datapath>::Code>, Failure>;
+    fn load(&self, policy: &Policy) -> Result<Prepared<<Self::Datapath as Datapath>::Code>, Failure>;
 
     /// Brings buckets that nobody charges to the present: to be done every few minutes.
     fn refresh(&self);
+}
+
+/// A policy as its loader leaves it.
+pub struct Prepared<C> {
+    /// For the datapath.
+    pub code: Arc<C>,
+    /// What its limiters count, if they do.
+    counted: Option<Counted>,
 }
 
 /// Buckets of all generations, made when the first policy with limits comes.
@@ -69,11 +79,12 @@ pub struct NativeLoader {
 impl Loader for NativeLoader {
     type Datapath = Workers;
 
-    fn load(&self, policy: &Policy) -> Result<Arc<NativeCode>, Failure> {
+    fn load(&self, policy: &Policy) -> Result<Prepared<NativeCode>, Failure> {
         // What is not touched takes no memory.
         let pool = self.pool.of(policy, |_| Buckets::reserve(BUCKETS_MAX))?;
         let data = policy.data(pool)?;
-        policy.load_code(&policy.native_object(Cpu::Native)?.object, data)
+        let counted = data.counted();
+        Ok(Prepared { code: policy.load_code(&policy.native_object(Cpu::Native)?.object, data)?, counted })
     }
 
     fn refresh(&self) {
@@ -98,14 +109,15 @@ impl KernelLoader {
 impl Loader for KernelLoader {
     type Datapath = KernelPath;
 
-    fn load(&self, policy: &Policy) -> Result<Arc<KernelCode>, Failure> {
+    fn load(&self, policy: &Policy) -> Result<Prepared<KernelCode>, Failure> {
         // The kernel's memory is taken whole: lists may grow by a quarter, or a table of addresses get another limit, while older ones
         // still stand ready.
         let spare = BUCKETS_SPARE_MIN.max(policy.largest_table_of_addresses());
         let reserve = |needed: usize| Buckets::in_kernel(needed + (needed / 4).max(spare));
         let pool = self.pool.of(policy, reserve)?;
         let data = policy.data(pool)?;
-        policy.load_kernel(&policy.bpf_object(&data)?.object, &data, &self.ports)
+        let code = policy.load_kernel(&policy.bpf_object(&data)?.object, &data, &self.ports)?;
+        Ok(Prepared { code, counted: data.counted() })
     }
 
     fn refresh(&self) {
@@ -122,7 +134,7 @@ pub struct Generation<C> {
     pub id: u64,
     path: PathBuf,
     policy: Policy,
-    code: Arc<C>,
+    prepared: Prepared<C>,
 }
 
 impl<C> Generation<C> {
@@ -133,8 +145,8 @@ impl<C> Generation<C> {
     pub fn prepare<L: Loader<Datapath: Datapath<Code = C>>>(path: &Path, loader: &L) -> Result<Self, Failure> {
         let policy = Policy::load(path)?;
         policy.print_warnings();
-        let code = loader.load(&policy)?;
-        Ok(Generation { id: 0, path: path.to_owned(), policy, code })
+        let prepared = loader.load(&policy)?;
+        Ok(Generation { id: 0, path: path.to_owned(), policy, prepared })
     }
 
     /// What it means.
@@ -153,7 +165,36 @@ impl<C> Generation<C> {
                 Failure::Rejected(format!("weir: {} has no posture {posture}", self.path.display()))
             })
         };
-        Ok(Loaded { code: self.code.clone(), chains: [chain(Direction::Upstream)?, chain(Direction::Downstream)?] })
+        Ok(Loaded {
+            code: self.prepared.code.clone(),
+            chains: [chain(Direction::Upstream)?, chain(Direction::Downstream)?],
+        })
+    }
+
+    /// What was counted for its limits, of the list of that name or all: those that were exceeded most, at most `wanted`.
+    ///
+    /// # Errors
+    /// There is no such list, or it counts nothing.
+    pub fn limits(&self, wanted: usize, list: Option<&str>) -> Result<LimitsStatus, Failure> {
+        let counting = Counting::of(&self.policy, list)?;
+        let top = counting.top(wanted, |limiter, visit| {
+            self.prepared.counted.iter().for_each(|counted| counted.each(limiter, visit));
+            Ok(())
+        })?;
+        let total = LimitsTotal { limits: counting.limits(), exceeded: top.exceeded_limits };
+        Ok(LimitsStatus { generation: self.id, limits: top.limits, total })
+    }
+
+    /// As [`Generation::limits`] of all lists, since whoever asked last, of this generation or another that has the same limits. One thread asks.
+    ///
+    /// # Errors
+    /// There is no memory to remember what was read.
+    pub fn limits_since(&self, wanted: usize) -> Result<Top, Failure> {
+        let since = |limiter: usize, visit: &mut Visit<'_>| match &self.prepared.counted {
+            Some(counted) => Ok(counted.each_since(limiter, visit)?),
+            None => Ok(()),
+        };
+        Counting::of(&self.policy, None)?.top(wanted, since)
     }
 
     /// What `ctl status` says of it.

@@ -6,6 +6,7 @@ pub mod controller;
 mod dpdk;
 pub mod generation;
 pub mod guard;
+mod limits_log;
 pub mod stats;
 pub mod tally;
 
@@ -16,6 +17,7 @@ use carry::CarriedLinks;
 use controller::Controller;
 use generation::{Generation, KernelLoader, Loader, NativeLoader};
 use guard::Guard;
+use limits_log::LimitsLog;
 use stats::Status;
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -48,44 +50,53 @@ pub fn run(options: &RunOptions) -> Result<(), Failure> {
             .map_err(|error| Failure::Runtime(format!("signal {signal}: {error}")))?;
     }
     // Before any interface is touched: another Weir may hold them.
+    let log = LimitsLog::open(options)?;
     let server = Server::listen(&options.control)?;
+    let outlets = Outlets { server, log };
     let interfaces = interfaces(options);
     match options.engine {
         LiveEngine::Xdp => {
             let ports = Arc::new(Ports::of(&interfaces)?);
             let loader = KernelLoader::new(ports.clone());
-            run_on(options, server, &stop, loader, |first| Ok(KernelPath::start(ports, first)?))
+            run_on(options, outlets, &stop, loader, |first| Ok(KernelPath::start(ports, first)?))
         }
         LiveEngine::Afpacket => {
-            run_workers(options, server, &stop, || Ok(boxed(AfPacketLane::open(&interfaces, options.workers)?)))
+            run_workers(options, outlets, &stop, || Ok(boxed(AfPacketLane::open(&interfaces, options.workers)?)))
         }
         LiveEngine::Afxdp => {
             let waiting = if options.busy_poll { Waiting::BusyPoll } else { Waiting::Sleep };
             let open = || AfXdpLane::open(&interfaces, options.workers, waiting);
-            run_workers(options, server, &stop, || Ok(boxed(open()?)))
+            run_workers(options, outlets, &stop, || Ok(boxed(open()?)))
         }
-        LiveEngine::Dpdk => run_workers(options, server, &stop, || dpdk::lanes(options, &interfaces)),
+        LiveEngine::Dpdk => run_workers(options, outlets, &stop, || dpdk::lanes(options, &interfaces)),
     }
+}
+
+/// Where a running Weir says what it does.
+struct Outlets {
+    server: Server,
+    log: Option<LimitsLog>,
 }
 
 /// Runs the command on workers in user space, each with a lane.
 fn run_workers(
     options: &RunOptions,
-    server: Server,
+    outlets: Outlets,
     stop: &AtomicBool,
     open: impl FnOnce() -> Result<Vec<Box<dyn Lane>>, Failure>,
 ) -> Result<(), Failure> {
-    run_on(options, server, stop, NativeLoader::default(), |first| Ok(Workers::start(open()?, first)?))
+    run_on(options, outlets, stop, NativeLoader::default(), |first| Ok(Workers::start(open()?, first)?))
 }
 
 /// Runs the command on one kind of datapath; `start` takes the interfaces.
 fn run_on<L: Loader>(
     options: &RunOptions,
-    mut server: Server,
+    outlets: Outlets,
     stop: &AtomicBool,
     loader: L,
     start: impl FnOnce(&Loaded<<L::Datapath as Datapath>::Code>) -> Result<L::Datapath, Failure>,
 ) -> Result<(), Failure> {
+    let Outlets { mut server, log } = outlets;
     let first = Generation::prepare(&options.policy, &loader)?;
     let loaded = first.loaded(None)?;
     let on_exit = first.program().on_exit;
@@ -95,6 +106,7 @@ fn run_on<L: Loader>(
         guard.take_over(on_exit)?;
         let controller = Arc::new(Mutex::new(Controller::new(datapath, first, guard.clone())));
         report_start(options, &controller);
+        let log = log.map(|log| log.start(controller.clone()));
         server.serve(controller.clone(), loader.clone());
         let carried = options.carry_link.then(|| CarriedLinks::watch(&interfaces(options))).transpose()?;
         let ended = watch(&controller, &guard, carried, &loader, stop);
@@ -103,6 +115,9 @@ fn run_on<L: Loader>(
             scope.spawn(|| guard.open_early());
             end(&controller)
         });
+        if let Some(log) = log {
+            log.end();
+        }
         stopped.and(ended)
     })();
     ran.and(guard.end())

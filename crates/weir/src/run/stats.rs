@@ -1,5 +1,6 @@
 //! What a running Weir says of itself: `ctl status` and `ctl stats`.
 
+use crate::limit_counts::CountedLimit;
 use crate::run::tally::{Outcome, Tally};
 use serde::{Deserialize, Serialize};
 use weir_engine::live::{PortReading, PortStatus};
@@ -78,6 +79,26 @@ pub struct OutcomeStats {
     pub current: Outcome,
     /// Since the start.
     pub total: Outcome,
+}
+
+/// `ctl limits`: what was counted for limits since their buckets are theirs.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct LimitsStatus {
+    /// The generation that decides.
+    pub generation: u64,
+    /// Those that were exceeded most first.
+    pub limits: Vec<CountedLimit>,
+    /// All of them.
+    pub total: LimitsTotal,
+}
+
+/// How many limits there are for which is counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LimitsTotal {
+    /// Limits.
+    pub limits: u64,
+    /// Those that were exceeded.
+    pub exceeded: u64,
 }
 
 /// One direction since the last activation, and in total.

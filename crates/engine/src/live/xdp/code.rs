@@ -16,7 +16,7 @@ use crate::image::Image;
 use crate::limits::Limits;
 use crate::limits::pool::Held;
 use crate::live::datapath::Counts;
-use crate::xdp::load::{COUNTERS, LOSSES, Mode, Plan, fill_tables, load_object, map, program_name};
+use crate::xdp::load::{COUNTERS, LOSSES, Mode, Plan, fill_tables, load_object, map, program_name, shared_maps};
 use crate::xdp::{failed, find};
 use crate::{EngineError, Program};
 
@@ -81,10 +81,11 @@ impl KernelCode {
         let stride = program.counters().next_power_of_two();
         let counter_bytes = cpus * 2 * stride * size_of::<Counter>();
         let port_bytes = cpus * PORTS_MAX * size_of::<PortCounts>();
+        let shared = shared_maps(limits);
         let plan = Plan {
             mode: mode(cpus, ports),
             lengths: &[(COUNTERS, counter_bytes), (PORT_COUNTERS, port_bytes), (PACKETS, cpus * PACKET_SLOT_BYTES)],
-            buckets: limits.and_then(|limits| limits.buckets.map()),
+            shared: &shared,
             program: &|name| !name.starts_with(LOSSES) && !name.ends_with("_stream"),
             map: &|_| true,
         };
@@ -152,7 +153,7 @@ impl Losses {
         let plan = Plan {
             mode: mode(cpus, ports),
             lengths: &[(PORT_COUNTERS, bytes)],
-            buckets: None,
+            shared: &[],
             program: &|name| name.starts_with(LOSSES),
             map: &|name| [PORTS, PORT_COUNTERS, ".rodata.mode"].contains(&name),
         };

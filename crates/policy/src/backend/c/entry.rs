@@ -18,7 +18,7 @@ impl ChainEmitter<'_> {
             out.line("const struct env env = {.counters = burst->counters, .tables = burst->tables};");
         } else {
             out.open("const struct env env =");
-            for field in ["counters", "tables", "limits", "buckets", "buckets_shared"] {
+            for field in ["counters", "tables", "limits", "buckets", "buckets_shared", "exceeded", "passed"] {
                 out.line(&format!(".{field} = burst->{field},"));
             }
             out.close_with(";");

@@ -1,7 +1,7 @@
 //! The buckets of a program's limiters, and the clock that they go by.
 
 use super::Tables;
-use crate::ir::{LimitEach, LimiterId, LimiterKind, Program};
+use crate::ir::{LimitEach, LimiterId, LimiterKind, Log, Program};
 use std::sync::Arc;
 use weir_abi::each::{self, Place, WAYS};
 use weir_abi::limit::{charge, ticks};
@@ -26,6 +26,18 @@ struct Listed {
     entries: Arc<LimitEntries>,
     /// One a label, as the entries.
     words: Vec<u64>,
+    log: Log,
+    /// One a label.
+    counts: Vec<Charged>,
+}
+
+/// What was counted for a bucket.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Charged {
+    /// Packets that it had no room for.
+    pub exceeded: u64,
+    /// Packets that were charged to it.
+    pub passed: u64,
 }
 
 /// A table of addresses.
@@ -37,13 +49,13 @@ struct Each {
 
 impl Buckets {
     pub(super) fn new(program: &Program, tables: &impl Tables) -> Self {
-        let listed = |entries: Arc<LimitEntries>| {
-            let words = vec![0; entries.entries.len()];
-            Limiter::Listed(Listed { entries, words })
+        let listed = |entries: Arc<LimitEntries>, log| {
+            let count = entries.entries.len();
+            Limiter::Listed(Listed { entries, words: vec![0; count], log, counts: vec![Charged::default(); count] })
         };
         let limiter = |(id, limiter): (u16, &crate::ir::Limiter)| match limiter.kind {
-            LimiterKind::Rate(limit) => listed(Arc::new(LimitEntries::single(limit.profile()))),
-            LimiterKind::Prefixes { .. } | LimiterKind::Labels => listed(tables.limits(LimiterId(id))),
+            LimiterKind::Rate(limit) => listed(Arc::new(LimitEntries::single(limit.profile())), limiter.log),
+            LimiterKind::Prefixes { .. } | LimiterKind::Labels => listed(tables.limits(LimiterId(id)), limiter.log),
             LimiterKind::Each(each) => Limiter::Each(Each::new(each)),
         };
         Buckets { limiters: (0..).zip(&program.limiters).map(limiter).collect(), clock_ns: None }
@@ -58,7 +70,7 @@ impl Buckets {
     }
 
     /// Charges a packet to the bucket of a label and, if limits are nested, to those around it: to all of them, or to none. Whether
-    /// there was room.
+    /// there was room. The innermost bucket without room counts the packet, or all that were charged.
     pub(super) fn has_room(&mut self, limiter: LimiterId, label: u32, bytes: u32) -> bool {
         let now_ns = self.now_ns();
         match &mut self.limiters[usize::from(limiter.0)] {
@@ -73,6 +85,14 @@ impl Buckets {
         match &mut self.limiters[usize::from(limiter.0)] {
             Limiter::Listed(_) => unreachable!("compiler bug: a list is asked for an address"),
             Limiter::Each(each) => each.has_room(address, now_ns, bytes),
+        }
+    }
+
+    /// What was counted for the buckets of a limiter, by label; a table of addresses counts nothing.
+    pub(super) fn counts(&self, limiter: LimiterId) -> &[Charged] {
+        match &self.limiters[usize::from(limiter.0)] {
+            Limiter::Listed(listed) => &listed.counts,
+            Limiter::Each(_) => &[],
         }
     }
 
@@ -95,7 +115,7 @@ impl Limiter {
 
 impl Listed {
     fn has_room(&mut self, label: u32, now: u64, bytes: u32) -> bool {
-        let Listed { entries, words } = self;
+        let Listed { entries, words, log, counts } = self;
         let mut charged = Vec::new();
         let mut bucket = label as usize;
         loop {
@@ -103,14 +123,20 @@ impl Listed {
             let profile = entries.profiles[entry.profile as usize];
             match charge(words[bucket], now, profile.cost(bytes), profile.room) {
                 Some(word) => charged.push((bucket, word)),
-                None => return false,
+                None => {
+                    counts[bucket].exceeded += u64::from(entry.profile != 0 && *log != Log::Off);
+                    return false;
+                }
             }
             if entry.parent == 0 {
                 break;
             }
             bucket = entry.parent as usize;
         }
-        charged.into_iter().for_each(|(bucket, word)| words[bucket] = word);
+        for (bucket, word) in charged {
+            words[bucket] = word;
+            counts[bucket].passed += u64::from(entries.entries[bucket].profile != 0 && *log == Log::All);
+        }
         true
     }
 }

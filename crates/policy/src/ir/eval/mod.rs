@@ -11,6 +11,7 @@ pub mod packet;
 use super::{Chain, Effect, Fallback, FindId, LimiterId, LimiterKind, Node, Program, RuleId, SlotId, Test};
 use crate::field::{Field, Guard, Subject};
 use buckets::Buckets;
+pub use buckets::Charged;
 use packet::{Frame, Packet};
 use std::sync::Arc;
 use weir_abi::packet::{Fragment, L3, L4};
@@ -88,6 +89,11 @@ impl<'a, T: Tables> Evaluator<'a, T> {
     /// One counter a reason, [`Reason`] being the index; then one for each of [`Program::limited`].
     pub fn counters(&self) -> &[Counter] {
         &self.counters
+    }
+
+    /// What was counted for the buckets of a limiter, by the labels that its find can find; nothing if it does not log.
+    pub fn limit_counts(&self, limiter: LimiterId) -> &[Charged] {
+        self.buckets.counts(limiter)
     }
 
     /// Decides a frame by chain `chain` of the program.

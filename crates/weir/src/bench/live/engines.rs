@@ -99,10 +99,10 @@ impl Code {
     fn load(engine: &str, ruleset: &Ruleset, wires: &Wires) -> Result<Self, Failure> {
         let chains = [0, 1];
         if engine != "xdp" {
-            return Ok(Code::Native(Loaded { code: NativeLoader::default().load(&ruleset.policy)?, chains }));
+            return Ok(Code::Native(Loaded { code: NativeLoader::default().load(&ruleset.policy)?.code, chains }));
         }
         let ports = Arc::new(Ports::of(&interfaces(wires))?);
-        let code = KernelLoader::new(ports.clone()).load(&ruleset.policy)?;
+        let code = KernelLoader::new(ports.clone()).load(&ruleset.policy)?.code;
         Ok(Code::Kernel(ports, Loaded { code, chains }))
     }
 

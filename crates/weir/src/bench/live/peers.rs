@@ -4,6 +4,7 @@ use crate::failure::Failure;
 use std::sync::Arc;
 use weir_engine::clang::{BpfShape, Clang};
 use weir_engine::xdp::plain::PlainPrograms;
+use weir_tables::limit_image::Logged;
 
 /// Where the programs count what they let pass.
 pub const PASSED: &str = ".bss.passed";
@@ -13,7 +14,7 @@ pub const PASSED: &str = ".bss.passed";
 /// # Errors
 /// clang or the kernel refuses it.
 pub fn load(clang: &Clang, addresses: &[u32]) -> Result<Arc<PlainPrograms>, Failure> {
-    let shape = BpfShape { table_bytes: vec![], counters: 64, limits: (0, 0) };
+    let shape = BpfShape { table_bytes: vec![], counters: 64, limits: (0, 0), logged: Logged::Nothing };
     let programs = PlainPrograms::load("peers", &clang.bpf("peers", include_str!("peers.c"), &shape)?.object)?;
     let found = [1u8];
     programs.fill("peer_trie", addresses.iter().map(|&address| (lpm_key(address), found)))?;

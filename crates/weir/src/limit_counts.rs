@@ -1,0 +1,363 @@
+//! What was counted for limits, as reports show it: those that were exceeded most, by name.
+//!
+//! A list may have a million limits. They are looked at one after the other and only as many are kept as are wanted; only these get names.
+
+use crate::failure::Failure;
+use crate::lists::ListOfLimits;
+use crate::policy::Policy;
+use crate::report;
+use crate::text::Text;
+use serde::{Deserialize, Serialize};
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::fmt::Write;
+use weir_abi::{Family, Limit};
+use weir_engine::limits::counts::LimitCount;
+use weir_policy::checked::{Limits, LimitsOf};
+use weir_policy::ir::{Effect, LimiterKind, Log, Program};
+use weir_tables::{LimitTable, RateOfLabel};
+
+/// The most limits that a report shows.
+pub const TOP_MAX: usize = 100_000;
+
+/// One limit with what was counted for it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CountedLimit {
+    /// The list.
+    pub list: String,
+    /// `upstream`, `downstream`
+    pub direction: String,
+    /// Where the first rule that charges it stands: `edge.weir:12`.
+    pub at: String,
+    /// What is limited; nothing if it is all packets of a rule.
+    #[serde(flatten)]
+    pub what: Option<Limited>,
+    /// `10mbit burst 64kbytes`
+    pub rate: String,
+    /// Packets that were charged to it; `None` if they are not counted.
+    pub passed: Option<u64>,
+    /// Packets that it had no room for.
+    pub exceeded: u64,
+}
+
+/// What a limit of a list limits.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Limited {
+    /// The addresses of a prefix.
+    Prefix(String),
+    /// The addresses that a table has this label for.
+    Label(String),
+    /// All addresses of a family, `ipv4` or `ipv6`, that are in no prefix of the list.
+    Default(String),
+}
+
+/// The limits that were exceeded most, and what all have in common.
+#[derive(Debug, Default)]
+pub struct Top {
+    /// Those that were exceeded most first, then those that were charged most.
+    pub limits: Vec<CountedLimit>,
+    /// Limits for which something was counted.
+    pub counted: u64,
+    /// Limits that were exceeded.
+    pub exceeded_limits: u64,
+    /// Packets charged, to all limits that count them.
+    pub passed: u64,
+    /// Packets without room.
+    pub exceeded: u64,
+}
+
+/// Is called with an entry of a limiter and what was counted for it.
+pub type Visit<'v> = dyn FnMut(usize, LimitCount) + 'v;
+
+/// A limiter that counts, and where the names and rates of its entries are.
+struct Source<'p> {
+    /// Its number in the program.
+    limiter: usize,
+    list: &'p str,
+    direction: &'static str,
+    at: &'p str,
+    log: Log,
+    default: Option<Limit>,
+    entries: Entries<'p>,
+}
+
+enum Entries<'p> {
+    One(Limit),
+    Prefixes(&'p LimitTable, Family),
+    Labels(&'p [Box<str>], &'p RateOfLabel),
+}
+
+/// A limit that may be among the first. What is greater stands before others.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct Ranked<'p> {
+    exceeded: u64,
+    passed: u64,
+    /// By list, statement and name; prefixes are numbered in order.
+    name: Reverse<(&'p str, usize, Option<&'p str>, usize)>,
+}
+
+/// The limits of a policy that are counted for.
+pub struct Counting<'p> {
+    sources: Vec<Source<'p>>,
+}
+
+impl<'p> Counting<'p> {
+    /// Those of all lists, or of one.
+    ///
+    /// # Errors
+    /// There is no such list, or it counts nothing.
+    pub fn of(policy: &'p Policy, list: Option<&str>) -> Result<Self, Failure> {
+        let text = policy.text();
+        if let Some(name) = list {
+            let declared = text.and_then(|text| text.checked.limits.iter().find(|known| known.name == name));
+            match declared.map(|known| known.log) {
+                None => return Err(Failure::Rejected(format!("weir: the policy has no list of limits {name}"))),
+                Some(Log::Off) => {
+                    let problem =
+                        format!("weir: limits {name}: nothing is counted without `log exceeded` or `log all`");
+                    return Err(Failure::Rejected(problem));
+                }
+                Some(Log::Exceeded | Log::All) => {}
+            }
+        }
+        let sources = text.map(|text| sources(text, &policy.program)).unwrap_or_default();
+        let wanted = |source: &Source<'_>| list.is_none_or(|name| source.list == name);
+        Ok(Counting { sources: sources.into_iter().filter(wanted).collect() })
+    }
+
+    /// How many there are.
+    pub fn limits(&self) -> u64 {
+        self.sources.iter().map(Source::limits).sum()
+    }
+
+    /// The first `wanted` of them; `each` calls with all entries of a limiter for which something was counted.
+    ///
+    /// # Errors
+    /// What `each` says.
+    pub fn top(
+        &self,
+        wanted: usize,
+        mut each: impl FnMut(usize, &mut Visit<'_>) -> Result<(), Failure>,
+    ) -> Result<Top, Failure> {
+        let mut top = Top::default();
+        // The least of them is on top.
+        let mut first: BinaryHeap<Reverse<Ranked<'_>>> = BinaryHeap::new();
+        for (place, source) in self.sources.iter().enumerate() {
+            each(source.limiter, &mut |entry, LimitCount { exceeded, passed }| {
+                top.counted += 1;
+                top.exceeded_limits += u64::from(exceeded > 0);
+                top.exceeded += exceeded;
+                top.passed += passed;
+                let ranked =
+                    Ranked { exceeded, passed, name: Reverse((source.list, place, source.label(entry), entry)) };
+                let is_full = first.len() >= wanted;
+                if !is_full || first.peek().is_some_and(|Reverse(least)| *least < ranked) {
+                    first.push(Reverse(ranked));
+                    if is_full {
+                        first.pop();
+                    }
+                }
+            })?;
+        }
+        let named = |Reverse(Ranked { exceeded, passed, name: Reverse((_, place, _, entry)) })| {
+            self.sources[place].named(entry, LimitCount { exceeded, passed })
+        };
+        top.limits = first.into_sorted_vec().into_iter().map(named).collect();
+        Ok(top)
+    }
+}
+
+impl Top {
+    /// Both together, the first `wanted` of them.
+    pub fn add(&mut self, other: Top, wanted: usize) {
+        self.limits.extend(other.limits);
+        self.limits.sort_by_key(|limit| Reverse((limit.exceeded, limit.passed)));
+        self.limits.truncate(wanted);
+        self.counted += other.counted;
+        self.exceeded_limits += other.exceeded_limits;
+        self.passed += other.passed;
+        self.exceeded += other.exceeded;
+    }
+}
+
+fn family_name(family: Family) -> &'static str {
+    match family {
+        Family::Ipv4 => "ipv4",
+        Family::Ipv6 => "ipv6",
+    }
+}
+
+/// The limiters of the program that count, in order of their lists.
+fn sources<'p>(text: &'p Text, program: &'p Program) -> Vec<Source<'p>> {
+    let mut sources = Vec::new();
+    for (index, limiter) in program.limiters.iter().enumerate().filter(|(_, limiter)| limiter.log != Log::Off) {
+        let charges =
+            |effect: &Effect| matches!(effect, Effect::Limit { limiter, .. } if usize::from(limiter.0) == index);
+        let rule = program.rules.iter().find(|rule| rule.effects.iter().any(charges));
+        let declared = text.checked.limits.iter().zip(&text.limits).find(|(list, _)| list.name == limiter.name);
+        let entries = match (limiter.kind, declared) {
+            (LimiterKind::Rate(limit), _) => Entries::One(limit),
+            (LimiterKind::Prefixes { family, .. }, Some((_, ListOfLimits::Prefixes(table)))) => {
+                Entries::Prefixes(table, family)
+            }
+            (LimiterKind::Labels, Some((Limits { of: LimitsOf::Labels(table), .. }, ListOfLimits::Labels(rates)))) => {
+                Entries::Labels(text.tables[usize::from(table.0)].labels(), rates)
+            }
+            _ => panic!("compiler bug: limiter {index} has no list of its kind"),
+        };
+        sources.push(Source {
+            limiter: index,
+            list: &limiter.name,
+            direction: limiter.direction.name(),
+            at: rule.map_or("", |rule| &rule.at),
+            log: limiter.log,
+            default: declared.and_then(|(list, _)| list.default),
+            entries,
+        });
+    }
+    sources.sort_by_key(|source| source.list);
+    sources
+}
+
+impl<'p> Source<'p> {
+    /// How many limits it has.
+    fn limits(&self) -> u64 {
+        let count = match self.entries {
+            Entries::One(_) => 1,
+            Entries::Prefixes(table, family) => table.len(family) + usize::from(self.default.is_some()),
+            Entries::Labels(labels, _) if self.default.is_some() => labels.len(),
+            Entries::Labels(labels, rates) => labels.iter().filter(|label| rates.limit(label).is_some()).count(),
+        };
+        count as u64
+    }
+
+    /// The label of an entry, if labels are limited.
+    fn label(&self, entry: usize) -> Option<&'p str> {
+        match self.entries {
+            Entries::Labels(labels, _) => labels.get(entry.checked_sub(1)?).map(|label| &**label),
+            Entries::One(_) | Entries::Prefixes(..) => None,
+        }
+    }
+
+    fn named(&self, entry: usize, count: LimitCount) -> CountedLimit {
+        let default = || self.default.expect("a bucket that counts has a limit");
+        let (what, limit) = match self.entries {
+            Entries::One(limit) => (None, limit),
+            Entries::Prefixes(_, family) if entry == 0 => {
+                (Some(Limited::Default(family_name(family).to_owned())), default())
+            }
+            Entries::Prefixes(table, family) => {
+                let (prefix, limit) = table.limit(family, entry as u32);
+                (Some(Limited::Prefix(prefix.to_string())), limit)
+            }
+            Entries::Labels(labels, rates) => {
+                let label = &*labels[entry - 1];
+                (Some(Limited::Label(label.to_owned())), rates.limit(label).unwrap_or_else(default))
+            }
+        };
+        CountedLimit {
+            list: self.list.to_owned(),
+            direction: self.direction.to_owned(),
+            at: self.at.to_owned(),
+            what,
+            rate: limit.to_string(),
+            passed: (self.log == Log::All).then_some(count.passed),
+            exceeded: count.exceeded,
+        }
+    }
+}
+
+/// A table of limits for people; nothing of none.
+pub fn describe(limits: &[CountedLimit]) -> String {
+    let mut text = String::new();
+    if !limits.is_empty() {
+        let _ = writeln!(text, "  {:>13} {:>13}  limit", "exceeded", "passed");
+    }
+    for limit in limits {
+        let CountedLimit { list, direction, at, what, rate, passed, exceeded } = limit;
+        let what = match what {
+            None => String::new(),
+            Some(Limited::Prefix(name) | Limited::Label(name)) => format!(" {name}"),
+            Some(Limited::Default(family)) => format!(" default {family}"),
+        };
+        let passed = passed.map_or_else(|| "-".to_owned(), report::grouped);
+        let _ = writeln!(
+            text,
+            "  {:>13} {passed:>13}  @{list}{what}: {rate}  ({direction}, {at})",
+            report::grouped(*exceeded)
+        );
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use weir_policy::pass::choose_layouts::CostModel;
+
+    const POLICY: &str = "table geo { type ipv4 : label; elements = { 10.0.0.0/8 : SI, 11.0.0.0/8 : AT, 12.0.0.0/8 : HR } }
+limits b { elements = { 10.0.0.0/8 : 1kpps, 10.1.0.0/16 : 10mbit burst 64kbytes, 2001:db8::/32 : 5 }; default 7; log exceeded }
+limits a { table geo; default 2; elements = { AT : 3 }; log all }
+limits quiet { elements = { 10.0.0.0/8 : 1 } }
+upstream { ip saddr limit @b; ip6 saddr limit @b; ip saddr limit @a; ip saddr limit @quiet; accept }
+downstream { accept }
+";
+
+    fn policy() -> Policy {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("p.weir");
+        fs::write(&path, POLICY).expect("a file");
+        Policy::from_text(&path, &CostModel::default()).ok().and_then(Result::ok).expect("it is right")
+    }
+
+    fn top(counting: &Counting<'_>, wanted: usize, counts: &[(usize, usize, u64, u64)]) -> Vec<String> {
+        let top = counting.top(wanted, |limiter, visit| {
+            let own = counts.iter().filter(|(of, ..)| *of == limiter);
+            own.for_each(|&(_, entry, exceeded, passed)| visit(entry, LimitCount { exceeded, passed }));
+            Ok(())
+        });
+        let top = top.expect("nothing fails");
+        assert_eq!(top.counted, counts.len() as u64);
+        assert_eq!(top.exceeded, counts.iter().map(|(_, _, exceeded, _)| exceeded).sum::<u64>());
+        let one = |limit: &CountedLimit| {
+            let what = serde_json::to_value(&limit.what).expect("JSON");
+            format!("{} {what} {} {:?} {}", limit.list, limit.rate, limit.passed, limit.exceeded)
+        };
+        top.limits.iter().map(one).collect()
+    }
+
+    #[test]
+    fn the_most_exceeded_come_first_with_their_names() {
+        let policy = policy();
+        let counting = Counting::of(&policy, None).expect("all of them");
+        // Prefixes and the default of both families, three labels.
+        assert_eq!(counting.limits(), 3 + 2 + 3);
+        // Limiters 0 and 1 are of b, 2 of a.
+        let counts = [(0, 0, 5, 0), (0, 2, 5, 0), (1, 1, 6, 0), (2, 1, 5, 1), (2, 2, 5, 0), (2, 3, 5, 0)];
+        let all = [
+            r#"b {"prefix":"2001:db8::/32"} 5pps burst 10packets None 6"#,
+            r#"a {"label":"SI"} 2pps burst 10packets Some(1) 5"#,
+            r#"a {"label":"AT"} 3pps burst 10packets Some(0) 5"#,
+            r#"a {"label":"HR"} 2pps burst 10packets Some(0) 5"#,
+            r#"b {"default":"ipv4"} 7pps burst 10packets None 5"#,
+            r#"b {"prefix":"10.1.0.0/16"} 10mbit burst 64kbytes None 5"#,
+        ];
+        for wanted in [0, 1, 2, 3, 5, 6, 20] {
+            assert_eq!(top(&counting, wanted, &counts), all[..wanted.min(6)], "{wanted}");
+        }
+    }
+
+    #[test]
+    fn lists_are_asked_by_name() {
+        let policy = policy();
+        let refused = |list: &str| Counting::of(&policy, Some(list)).err().map(|failure| failure.message().to_owned());
+        assert_eq!(Counting::of(&policy, Some("a")).expect("it counts").limits(), 3);
+        assert_eq!(refused("c").as_deref(), Some("the policy has no list of limits c"));
+        assert_eq!(
+            refused("quiet").as_deref(),
+            Some("limits quiet: nothing is counted without `log exceeded` or `log all`")
+        );
+    }
+}
