@@ -101,7 +101,7 @@ impl LimitsLog {
     fn step<D: Datapath>(&mut self, controller: &Mutex<Controller<D>>) {
         let written = self.reopen().and_then(|()| {
             let now = Instant::now();
-            let interval_s = (now - self.since).as_secs_f64();
+            let interval_s = ((now - self.since).as_secs_f64() * 1e3).round() / 1e3;
             let top = self.read(controller).map_err(|failure| io::Error::other(failure.message().to_owned()))?;
             self.since = now;
             self.write(&top, interval_s)
