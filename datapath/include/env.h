@@ -106,7 +106,7 @@ struct env {
  */
 #ifndef WEIR_LIMITS_BYTES
 #define WEIR_LIMITS_BYTES 64
-#define WEIR_BUCKETS 1
+#define WEIR_BUCKETS 64
 #define WEIR_LOGGED 0
 #endif
 
@@ -145,6 +145,13 @@ WEIR_INLINE uint64_t *env_bucket(const struct env *env, uint32_t slot)
 {
 	(void)env;
 	return &weir_buckets[slot < WEIR_BUCKETS ? slot : 0];
+}
+
+/* As env_bucket() for the first of `count` neighbours: one comparison answers for all of them. */
+WEIR_INLINE uint64_t *env_buckets(const struct env *env, uint32_t slot, uint32_t count)
+{
+	(void)env;
+	return &weir_buckets[slot <= WEIR_BUCKETS - count ? slot : 0];
 }
 
 /* The place of a bucket's words. The compiler must not compare one copy of it and use another, see frame_at(). */
@@ -268,6 +275,12 @@ WEIR_INLINE struct table env_limits(const struct env *env)
 
 WEIR_INLINE uint64_t *env_bucket(const struct env *env, uint32_t slot)
 {
+	return env->buckets + slot;
+}
+
+WEIR_INLINE uint64_t *env_buckets(const struct env *env, uint32_t slot, uint32_t count)
+{
+	(void)count;
 	return env->buckets + slot;
 }
 

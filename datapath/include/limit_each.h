@@ -144,13 +144,13 @@ static uint64_t __attribute__((noinline, unused)) limit_each_exceeding(const str
 	uint64_t exceeding = 0;
 
 	for (uint64_t left = hits; left; left &= left - 1)
-		__builtin_prefetch(env_bucket(env, places->slots[__builtin_ctzll(left)]), 1);
+		__builtin_prefetch(env_buckets(env, places->slots[__builtin_ctzll(left)], EACH_WAYS), 1);
 	for (uint64_t left = hits; left; left &= left - 1) {
 		const uint32_t i = (uint32_t)__builtin_ctzll(left);
 		const uint64_t now_ns = burst->times_ns ? burst->times_ns[i] : burst->now_ns;
 		const uint64_t now = each_ticks(now_ns, profile.coarse);
 		const uint64_t cost = limit_cost(profile, burst->frames[i].len);
-		uint64_t *set = env_bucket(env, places->slots[i]);
+		uint64_t *set = env_buckets(env, places->slots[i], EACH_WAYS);
 
 		exceeding |= (uint64_t)!each_charge(env, set, places->tags[i], now, cost, profile.room) << i;
 	}
@@ -193,23 +193,34 @@ WEIR_INLINE uint64_t limit_each6_exceeding(const struct env *env, const struct w
 #else
 
 /* The first word with the tag, or the first of the earliest. */
-WEIR_INLINE struct each_way each_find(uint32_t slot, uint32_t tag, uint64_t now)
+WEIR_INLINE uint64_t each_find(volatile const uint64_t *set, uint32_t tag, uint64_t now)
 {
-	struct each_way found = {0, 0};
+	uint64_t found = 0;
 	int64_t earliest = INT64_MAX;
 
 	for (uint32_t i = 0; i < EACH_WAYS; i++) {
-		const uint64_t word = *(volatile uint64_t *)env_bucket(NULL, slot + i);
+		const uint64_t word = set[i];
 		const int64_t ahead = each_ahead(word, now);
 
 		if (word >> EACH_TIME_BITS == tag)
-			return (struct each_way){i, word};
-		if (ahead < earliest) {
-			found = (struct each_way){i, word};
-			earliest = ahead;
-		}
+			return word;
+		found = ahead < earliest ? word : found;
+		earliest = ahead < earliest ? ahead : earliest;
 	}
 	return found;
+}
+
+/*
+ * Changes the first of a set's words that is `old`; false if none is. Which one it is the verifier learns here and
+ * forgets again: carried along from where it was found, it would tell the paths apart.
+ */
+WEIR_INLINE bool each_exchange(volatile uint64_t *set, uint64_t old, uint64_t new)
+{
+	for (uint32_t i = 0; i < EACH_WAYS; i++) {
+		if (set[i] == old)
+			return __sync_val_compare_and_swap(&set[i], old, new) == old;
+	}
+	return false;
 }
 
 /* Charges a packet of `bytes` to an address; false if its bucket has no room. */
@@ -218,18 +229,17 @@ WEIR_LIMIT_FUNCTION uint32_t weir_limit_each(uint32_t limiter, uint32_t hash, ui
 {
 	const struct table limits = env_limits(NULL);
 	const struct limit_profile profile = limit_profile(limits, LIMITER_FIELD(limits, limiter, profiles) + 1);
-	const uint32_t slot = each_slot(limits, limiter, hash);
+	volatile uint64_t *set = env_buckets(NULL, each_slot(limits, limiter, hash), EACH_WAYS);
 	const uint64_t now = each_ticks(now_ns, profile.coarse);
 	const uint64_t cost = limit_cost(profile, bytes);
 
 	for (uint32_t try = 0; try < LIMIT_TRIES; try++) {
-		const struct each_way found = each_find(slot, tag, now);
-		const uint64_t debt = each_debt(found.word, now, cost);
-		uint64_t *word = env_bucket(NULL, slot + forget(found.way));
+		const uint64_t word = each_find(set, tag, now);
+		const uint64_t debt = each_debt(word, now, cost);
 
 		if (debt > profile.room)
 			return false;
-		if (__sync_val_compare_and_swap(word, found.word, each_charged(tag, now, debt)) == found.word)
+		if (each_exchange(set, word, each_charged(tag, now, debt)))
 			return true;
 	}
 	return false;
