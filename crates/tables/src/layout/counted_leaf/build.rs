@@ -23,7 +23,7 @@ const BELOW_MAX: u32 = 1 << 15;
 /// Builds the image of prefixes in [`crate::prefix::Address::order`] with labels `1..=labels`: rank leaves, if they are smaller.
 pub(crate) fn build4(prefixes: &[Prefix4], labels: u32, room: Room) -> Result<Image, BuildError> {
     let leaves = rank_leaf::build4(prefixes, labels, room);
-    // What changes while it is read is changed in place, and few changes leave labels that count.
+    // What changes while it is read is changed in place, and labels that count do not outlast that.
     if room == Room::Spare {
         return leaves;
     }
@@ -34,7 +34,8 @@ pub(crate) fn build4(prefixes: &[Prefix4], labels: u32, room: Room) -> Result<Im
     }
 }
 
-fn counted4(prefixes: &[Prefix4], labels: u32) -> Result<Image, BuildError> {
+/// The same, whatever the size.
+pub(super) fn counted4(prefixes: &[Prefix4], labels: u32) -> Result<Image, BuildError> {
     let width = label_bytes(labels, Layout::CountedLeaf)?;
     let mut encoder = Encoder::new(Builder::new(width));
     let mut root = Vec::with_capacity(ROOT_WORDS);

@@ -30,6 +30,8 @@
 //! Where that saves nothing, because few labels count or the table is small, the builder makes a rank leaf, and lookups see to that.
 
 mod build;
+#[cfg(test)]
+mod tests;
 mod view;
 
 pub(crate) use build::build4;
