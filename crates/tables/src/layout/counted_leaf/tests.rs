@@ -92,7 +92,9 @@ fn what_is_divided_alike_is_stored_once() {
     let prefixes = counting(given, 1 << 21 | 1);
     let image = build4(&prefixes, 1 << 22, Room::None).expect("it is small");
     assert_eq!(image.sections()[1..], [("root", 1 << 19), ("entries", 4), ("starts", 64), ("values", 3)]);
-    check(&image, &prefixes[..100], [0x0a01_4207]);
+    for key in [0, 0xfff, 0x1000, 0x0a01_4207, u32::MAX] {
+        assert_eq!(image.view().find4(key), (1 << 21 | 1) + (key >> 12));
+    }
     assert_eq!(image.view().find4(0x0a01_4207), (1 << 21) + 41_045);
     let before = rank_leaf::build4(&prefixes, 1 << 22, Room::None).expect("it is small");
     assert!(before.as_bytes().len() > 5 << 20, "rank leaves list every label");
@@ -104,14 +106,16 @@ fn a_label_out_of_turn_is_listed_with_its_leaf() {
     (0..100).for_each(|index| given[500 * index + index].2 = Some(1 << 19 | index as u32));
     let prefixes = counting(given, 1);
     let image = build4(&prefixes, 1 << 20, Room::None).expect("it is small");
-    check(&image, &prefixes, []);
+    let view = image.view();
+    assert!(prefixes.iter().all(|prefix| [prefix.addr, prefix.last()].map(|key| view.find4(key)) == [prefix.label; 2]));
     assert_eq!((image.layout(), bytes(&image, 3)), (Layout::CountedLeaf, 416 * 3 + 3), "four lanes for each of them");
 }
 
 #[test]
 fn labels_without_order_are_rank_leaves() {
-    let given: Vec<Given> =
-        (0..1u32 << 18).map(|index| (index << 14, 18, Some(1 + index * 77_777 % (1 << 18)))).collect();
+    let given: Vec<Given> = (0..1u32 << 18)
+        .map(|index| (index << 14, 18, Some(1 + (u64::from(index) * 77_777 % (1 << 18)) as u32)))
+        .collect();
     let prefixes = counting(given, 1);
     let (image, leaves) = (build4(&prefixes, 1 << 18, Room::None), rank_leaf::build4(&prefixes, 1 << 18, Room::None));
     assert_eq!(image.expect("it is small").as_bytes(), leaves.expect("it is small").as_bytes());
