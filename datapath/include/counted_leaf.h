@@ -41,9 +41,9 @@ WEIR_INLINE uint32_t counted_label(struct table table, struct rank_lanes lanes, 
 	/* The runs from the leaf's first to the chunk's, whose bit becomes the highest. */
 	labelled = image_u32(table, (line + COUNTED_LABELLED) >> 2) >> (first & RANK_LINE_MASK);
 	labelled <<= RANK_LINE_MASK - ((lane - first) & RANK_LINE_MASK);
-	if (!(labelled >> 31))
-		return 0;
-	return before + image_u16(table, lanes.starts + first) + (uint32_t)__builtin_popcount(labelled);
+	before += image_u16(table, lanes.starts + first) + (uint32_t)__builtin_popcount(labelled);
+	/* Nothing if its run has no label; no branch, because gaps are as frequent as not. */
+	return before & (uint32_t)((int32_t)labelled >> 31);
 }
 
 /* The label of the longest prefix that holds addr (host byte order), 0 if none does. */
