@@ -20,12 +20,12 @@
 //! values    1 to 4 bytes a lane of listed leaves
 //! ```
 //! Bit `i` of `labelled` says that the run of lane `i` has a label: `before + offset +` the number of such runs from the leaf's first to
-//! this one. Two lookups in one table read three cache lines each, root, entry and starts, and a /16 that is divided as another one shares all but the word in the
+//! this one. A lookup reads three cache lines, root, entry and starts, and a /16 that is divided as another one shares all but the word in the
 //! root with it, whatever their labels.
 //!
 //! Example: all /20s, labelled 1, 2, 3 and so on, are one leaf of 16 lanes (starts 0x1000, 0x2000 and so on; offset 0, `labelled` 0xffff)
-//! and one entry. `root[0x0a01]` says `before` = 16 * 0x0a01 = 41,040. For 10.1.0x42.7 (chunk 0x4207) four starts after the first are not above it, five of
-//! the runs up to there have labels, and the label is 41,045.
+//! and one entry. `root[0x0a01]` says `before` = 16 * 0x0a01 = 40,976. For 10.1.66.7 (chunk 0x4207) four starts after the first are not above it, five of
+//! the runs up to there have labels, and the label is 40,981.
 //!
 //! Where that saves nothing, because few labels count or the table is small, the builder makes a rank leaf, and lookups see to that.
 
