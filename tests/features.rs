@@ -7,6 +7,8 @@
 //!
 //! `cargo xtask bless` writes the snapshots; read them as code before committing. `WEIR_FEATURE=vlan` runs one folder.
 
+#[path = "features/counted.rs"]
+mod counted;
 mod engines;
 #[path = "features/printing.rs"]
 mod printing;

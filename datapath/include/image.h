@@ -18,6 +18,7 @@ enum layout {
 	LAYOUT_RANK_LEAF = 5,
 	LAYOUT_RANK_LEAF6 = 6,
 	LAYOUT_EXACT_SET6 = 7,
+	LAYOUT_COUNTED_LEAF = 8,
 };
 
 enum { IMAGE_MAGIC = 0x52494557 }; /* "WEIR" in memory */

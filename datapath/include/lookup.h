@@ -9,8 +9,9 @@
  *	range6_find(table, hi, lo)	IPv6 address -> label, 0 if no prefix holds it
  *	rank_leaf_find(table, addr)	IPv4 address -> label, 0 if no prefix holds it
  *	rank_leaf6_find(table, hi, lo)	IPv6 address -> label, 0 if no prefix holds it
+ *	counted_leaf_find(table, addr)	IPv4 address -> label, 0 if no prefix holds it
  *
- * Where packets come in bursts, sets and rank leaves have <name>_find_burst() as well, which looks up to WEIR_BURST_MAX
+ * Where packets come in bursts, sets and leaves have <name>_find_burst() as well, which looks up to WEIR_BURST_MAX
  * keys up together.
  *
  * The image was checked when it was loaded (ImageView in crates/tables), so that no index leaves it. In BPF every index
@@ -19,6 +20,7 @@
 #ifndef WEIR_LOOKUP_H
 #define WEIR_LOOKUP_H
 
+#include "counted_leaf.h"
 #include "dxr.h"
 #include "exact_set.h"
 #include "exact_set6.h"

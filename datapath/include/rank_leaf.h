@@ -50,18 +50,18 @@ WEIR_INLINE struct rank_lanes rank_lanes(struct table table)
 	};
 }
 
-/* The entry for a 16-bit chunk of the key in the block that `word` names. */
-WEIR_INLINE uint32_t rank_entry(struct table table, uint32_t word, uint32_t chunk)
+/* The entry for a 16-bit chunk of the key in the block that `word` names; entry 0 is 32-bit word `entries`. */
+WEIR_INLINE uint32_t rank_entry(struct table table, uint32_t entries, uint32_t word, uint32_t chunk)
 {
 	uint32_t base = word >> RANK_NUMBER_SHIFT & RANK_NUMBER_MASK;
-	uint32_t entry = image_u32(table, RANK_ENTRIES + base + (chunk >> (word & RANK_LOW_MASK)));
+	uint32_t entry = image_u32(table, entries + base + (chunk >> (word & RANK_LOW_MASK)));
 
 	if (WEIR_UNLIKELY(entry & RANK_FLAG)) {
 		uint32_t index = chunk >> (entry >> RANK_NUMBER_SHIFT & RANK_NESTED_SHIFT_MASK);
 
 		base = entry >> RANK_NESTED_BASE_SHIFT & RANK_NESTED_BASE_MASK;
 		index &= (1u << (entry & RANK_LOW_MASK)) - 1;
-		entry = image_u32(table, RANK_ENTRIES + base + index);
+		entry = image_u32(table, entries + base + index);
 	}
 	return entry;
 }
@@ -113,7 +113,7 @@ WEIR_INLINE uint32_t rank_value(struct table table, struct rank_lanes lanes, uin
 /* The value that the block of `word` has for a chunk. */
 WEIR_INLINE uint32_t rank_step(struct table table, struct rank_lanes lanes, uint32_t word, uint32_t chunk)
 {
-	return rank_value(table, lanes, rank_lane(table, lanes, rank_entry(table, word, chunk), chunk));
+	return rank_value(table, lanes, rank_lane(table, lanes, rank_entry(table, RANK_ENTRIES, word, chunk), chunk));
 }
 
 /* The label of the longest prefix that holds addr (host byte order), 0 if none does. */

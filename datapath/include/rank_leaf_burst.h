@@ -70,7 +70,7 @@ WEIR_INLINE void rank_leaf_kernel(struct table table, const uint32_t *addrs, uin
 		chunks[i] = (uint16_t)addrs[i];
 	}
 	for (uint32_t i = 0; i < count; i++)
-		labels[i] = rank_entry(table, labels[i], chunks[i]);
+		labels[i] = rank_entry(table, RANK_ENTRIES, labels[i], chunks[i]);
 	rank_values_of(table, labels, chunks, count);
 }
 
@@ -113,10 +113,10 @@ struct rank_words {
 	uint32_t of[WEIR_BURST_MAX] __attribute__((aligned(64)));
 };
 
-/* The entries of 16 keys in the blocks that `words` name. */
-SIMD_AVX512 WEIR_INLINE __m512i rank_entries_avx512(struct table table, __m512i words, __m512i chunks)
+/* The entries of 16 keys in the blocks that `words` name; entry 0 is 32-bit word `first`. */
+SIMD_AVX512 WEIR_INLINE __m512i rank_entries_avx512(struct table table, uint32_t first, __m512i words, __m512i chunks)
 {
-	const uint8_t *all = table_at(table, RANK_ENTRIES * 4);
+	const uint8_t *all = table_at(table, first * 4);
 	__m512i base = simd_bits(words, RANK_NUMBER_SHIFT, RANK_NUMBER_MASK);
 	__m512i index = _mm512_srlv_epi32(chunks, simd_bits(words, 0, RANK_LOW_MASK));
 	__m512i entries = _mm512_i32gather_epi32(_mm512_add_epi32(base, index), all, 4);
@@ -151,7 +151,7 @@ SIMD_AVX512 WEIR_INLINE void rank_steps_avx512(struct table table, struct rank_l
 
 	for (uint32_t i = 0; i < whole; i += SIMD_GROUP) {
 		__m512i blocks = _mm512_mask_load_epi32(stand_in, simd_first(count - i), words->of + i);
-		__m512i entries = rank_entries_avx512(table, blocks, _mm512_load_si512(chunks->of + i));
+		__m512i entries = rank_entries_avx512(table, RANK_ENTRIES, blocks, _mm512_load_si512(chunks->of + i));
 		__m512i lane = _mm512_srli_epi32(entries, RANK_NUMBER_SHIFT);
 		__m512i in_line = simd_bits(lane, 0, RANK_LINE_MASK);
 		/* The leaf's lanes behind its first. Bit 31 may be shifted out, but it is not set then. */

@@ -1,5 +1,6 @@
 //! Lists and table images.
 
+use std::net::Ipv4Addr;
 use std::num::NonZero;
 use std::sync::OnceLock;
 use weir_abi::limit::ROOM_MAX;
@@ -131,6 +132,8 @@ fn whole_images() -> &'static [Vec<u8>] {
         entries.read("list", list.as_bytes(), &ReadOptions::default()).expect("a good list");
         entries.settle().build(layout).expect("the layout takes the list").as_bytes().to_vec()
     };
+    // Fewer would be rank leaves.
+    let halves = || (0..1u32 << 17).map(|net| format!("{}/17,L{net}\n", Ipv4Addr::from(net << 15))).collect::<String>();
     IMAGES.get_or_init(|| {
         vec![
             image(Family::Ipv4, Layout::ExactSet, "192.0.2.1\n198.51.100.7\n10.0.0.1\n"),
@@ -144,6 +147,7 @@ fn whole_images() -> &'static [Vec<u8>] {
             ),
             image(Family::Ipv6, Layout::RankLeaf6, "2001:db8::/32,AT\n2001:db8:1::/48,HR\n2001:db8:1::7/128,SI\n"),
             image(Family::Ipv6, Layout::ExactSet6, "2001:db8::/64\n2001:db8:1::7/128\nffff:ffff:ffff:ffff::/64\n"),
+            image(Family::Ipv4, Layout::CountedLeaf, &halves()),
         ]
     })
 }

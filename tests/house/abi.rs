@@ -66,6 +66,7 @@ fn constants() -> Vec<(String, u64)> {
             Layout::ExactSet6 => "LAYOUT_EXACT_SET6",
             Layout::RankLeaf => "LAYOUT_RANK_LEAF",
             Layout::RankLeaf6 => "LAYOUT_RANK_LEAF6",
+            Layout::CountedLeaf => "LAYOUT_COUNTED_LEAF",
         };
         add(name, layout as u64);
     }

@@ -25,11 +25,13 @@ pub enum Layout {
     RankLeaf6 = 6,
     /// IPv6 /64 and /128 prefixes only, no labels: exact set of whole keys.
     ExactSet6 = 7,
+    /// IPv4 prefixes to labels that count up from prefix to prefix: rank leaves whose labels are computed, not stored.
+    CountedLeaf = 8,
 }
 
 impl Layout {
     /// All layouts.
-    pub const ALL: [Layout; 7] = [
+    pub const ALL: [Layout; 8] = [
         Layout::Dxr16x4,
         Layout::ExactSet,
         Layout::Range6,
@@ -37,6 +39,7 @@ impl Layout {
         Layout::RankLeaf,
         Layout::RankLeaf6,
         Layout::ExactSet6,
+        Layout::CountedLeaf,
     ];
 
     /// The name that reports and benchmarks use.
@@ -49,7 +52,13 @@ impl Layout {
             Layout::RankLeaf => "rank-leaf",
             Layout::RankLeaf6 => "rank-leaf6",
             Layout::ExactSet6 => "exact-set6",
+            Layout::CountedLeaf => "counted-leaf",
         }
+    }
+
+    /// Whether lookups of this layout read images of another: where labels do not count, a builder of counted leaves makes rank leaves.
+    pub fn reads(self, image: Layout) -> bool {
+        self == image || self == Layout::CountedLeaf && image == Layout::RankLeaf
     }
 
     /// The layout with the given name.

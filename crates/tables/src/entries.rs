@@ -9,7 +9,7 @@ use std::net::IpAddr;
 use weir_abi::{Family, Layout};
 
 use crate::image::{BuildError, Image};
-use crate::layout::{Room, dxr, exact_set, exact_set6, exact_sets, range6, rank_leaf};
+use crate::layout::{Room, counted_leaf, dxr, exact_set, exact_set6, exact_sets, range6, rank_leaf};
 use crate::list::Problem;
 use crate::prefix::{Address, Element, Prefix, Prefix4, Prefix6};
 use crate::reference::Reference;
@@ -398,6 +398,7 @@ pub(crate) fn build(
         (Layout::ExactSet6, Prefixes::V6(prefixes)) => exact_set6::build(prefixes, room),
         (Layout::Range6, Prefixes::V6(prefixes)) => range6::build(prefixes, labels),
         (Layout::RankLeaf, Prefixes::V4(prefixes)) => rank_leaf::build4(prefixes, labels, room),
+        (Layout::CountedLeaf, Prefixes::V4(prefixes)) => counted_leaf::build4(prefixes, labels, room),
         (Layout::RankLeaf6, Prefixes::V6(prefixes)) => rank_leaf::build6(prefixes, labels, room),
         _ => Err(BuildError::Family { layout, family: prefixes.family() }),
     }

@@ -12,7 +12,7 @@ use std::fmt;
 use weir_abi::image::IMAGE_MAGIC;
 use weir_abi::{Family, ImageHeader, Layout};
 
-use crate::layout::{dxr, exact_set, exact_set6, exact_sets, range6, rank_leaf};
+use crate::layout::{counted_leaf, dxr, exact_set, exact_set6, exact_sets, range6, rank_leaf};
 use crate::memory::Memory;
 use crate::prefix::family_name;
 
@@ -75,7 +75,7 @@ impl Image {
             Layout::ExactSet | Layout::ExactSets => &exact_set::SECTIONS,
             Layout::ExactSet6 => &exact_set6::SECTIONS,
             Layout::Range6 => &range6::SECTIONS,
-            Layout::RankLeaf | Layout::RankLeaf6 => &rank_leaf::SECTIONS,
+            Layout::RankLeaf | Layout::RankLeaf6 | Layout::CountedLeaf => &rank_leaf::SECTIONS,
         };
         let sections = names.iter().enumerate().map(|(index, &name)| (name, header.section[2 * index + 1] as usize));
         std::iter::once(("header", HEADER_BYTES)).chain(sections).collect()
@@ -271,6 +271,7 @@ enum Lookup<'a> {
     Range6(range6::View<'a>),
     RankLeaf(rank_leaf::View<'a>),
     RankLeaf6(rank_leaf::View<'a>),
+    CountedLeaf(counted_leaf::View<'a>),
 }
 
 impl<'a> ImageView<'a> {
@@ -289,6 +290,7 @@ impl<'a> ImageView<'a> {
             Lookup::Range6(range6) => range6.check(&header)?,
             Lookup::RankLeaf(leaves) => leaves.check4(&header)?,
             Lookup::RankLeaf6(leaves) => leaves.check6(&header)?,
+            Lookup::CountedLeaf(leaves) => leaves.check(&header)?,
         }
         Ok(view)
     }
@@ -303,6 +305,7 @@ impl<'a> ImageView<'a> {
             Layout::Range6 => Lookup::Range6(range6::View::open(header, bytes)?),
             Layout::RankLeaf => Lookup::RankLeaf(rank_leaf::View::open(header, bytes)?),
             Layout::RankLeaf6 => Lookup::RankLeaf6(rank_leaf::View::open(header, bytes)?),
+            Layout::CountedLeaf => Lookup::CountedLeaf(counted_leaf::View::open(header, bytes)?),
         };
         Ok(ImageView { lookup, entries: header.entries, labels: header.labels })
     }
@@ -317,6 +320,7 @@ impl<'a> ImageView<'a> {
             Lookup::Range6(_) => Layout::Range6,
             Lookup::RankLeaf(_) => Layout::RankLeaf,
             Lookup::RankLeaf6(_) => Layout::RankLeaf6,
+            Lookup::CountedLeaf(_) => Layout::CountedLeaf,
         }
     }
 
@@ -337,6 +341,7 @@ impl<'a> ImageView<'a> {
             Lookup::ExactSet(view) => view.find(addr),
             Lookup::ExactSets(view) => view.find(addr),
             Lookup::RankLeaf(view) => view.find4(addr),
+            Lookup::CountedLeaf(view) => view.find4(addr),
             Lookup::Range6(_) | Lookup::RankLeaf6(_) | Lookup::ExactSet6(_) => 0,
         }
     }
@@ -344,7 +349,11 @@ impl<'a> ImageView<'a> {
     /// The label of the longest prefix that holds `addr`; 0 if none does, or if the table is of the other family.
     pub fn find6(&self, addr: u128) -> u32 {
         match &self.lookup {
-            Lookup::Dxr(_) | Lookup::ExactSet(_) | Lookup::ExactSets(_) | Lookup::RankLeaf(_) => 0,
+            Lookup::Dxr(_)
+            | Lookup::ExactSet(_)
+            | Lookup::ExactSets(_)
+            | Lookup::RankLeaf(_)
+            | Lookup::CountedLeaf(_) => 0,
             Lookup::Range6(view) => view.find(addr),
             Lookup::ExactSet6(view) => view.find(addr),
             Lookup::RankLeaf6(view) => view.find6(addr),

@@ -138,6 +138,35 @@ fn rank_leaf_values_of_every_width_in_c() {
 }
 
 #[test]
+fn counted_leaves_in_c_are_what_they_are_in_rust() {
+    let list = counting4().0;
+    let image = build(table(Family::Ipv4, Kind::Labels, &list), Layout::CountedLeaf);
+    assert_eq!(image.layout(), Layout::CountedLeaf);
+    let leaves = build(table(Family::Ipv4, Kind::Labels, &list[..2000]), Layout::CountedLeaf);
+    assert_eq!(leaves.layout(), Layout::RankLeaf, "few are smaller so");
+    let sample: Vec<_> = list.iter().copied().step_by(7).chain(list[list.len() - 40..].iter().copied()).collect();
+    for datapath in Datapath::all() {
+        datapath.check4(&image, edges4(&sample));
+        datapath.check4(&image, 0x0a06_0fff..0x0a06_2000);
+        // The lookup of counted leaves reads an image of rank leaves too.
+        // SAFETY: shim() defines it so.
+        let find: Symbol<'_, Find4> = unsafe { datapath.symbol(Layout::CountedLeaf, "") };
+        // SAFETY: as above.
+        let find_burst: Symbol<'_, FindBurst4> = unsafe { datapath.symbol(Layout::CountedLeaf, "_burst") };
+        for keys in edges4(&list[..2000]).chunks(BURST_MAX) {
+            let (memory, mut labels) = (leaves.as_bytes().as_ptr(), [0; BURST_MAX]);
+            // SAFETY: the image was built here, and there is room for as many labels.
+            unsafe { find_burst(memory, keys.as_ptr(), labels.as_mut_ptr(), keys.len() as u32) };
+            for (&key, label) in keys.iter().zip(labels) {
+                // SAFETY: the image was built here.
+                let one = unsafe { find(memory, key) };
+                assert_eq!((label, one), (leaves.view().find4(key), label), "{} at {key:#010x}", datapath.compiler);
+            }
+        }
+    }
+}
+
+#[test]
 fn exact_sets_in_c_hold_what_rust_ones_hold() {
     let tail: Vec<_> = (0..100).map(|index| (0xfffe_0000 + index * 1000, 32, 1)).collect();
     for count in [0, 10_000, 150_000, 400_000, 1_000_000] {
@@ -204,6 +233,7 @@ fn mutated_images_that_are_accepted_answer_alike() {
         build(table(Family::Ipv6, Kind::Labels, &crowd6()), Layout::RankLeaf6),
         fused(&[crowd4(3000, 5), crowd4(20_000, 6), crowd4(100, 7)]),
         build(table(Family::Ipv6, Kind::Set, &nets_and_hosts6(500, 300, 3)), Layout::ExactSet6),
+        build(table(Family::Ipv4, Kind::Labels, &counting4().0), Layout::CountedLeaf),
     ];
     let datapaths = Datapath::all();
     let mut random = Random(99);

@@ -8,7 +8,7 @@ use support::*;
 use weir_abi::{Family, Layout};
 use weir_tables::{Entries, Image, ImageError, ImageView, Kind};
 
-fn images() -> [Image; 8] {
+fn images() -> [Image; 9] {
     let build = |entries: Entries, layout| entries.settle().build(layout).unwrap();
     [
         build(table(Family::Ipv4, Kind::Labels, &comb4()), Layout::Dxr16x4),
@@ -19,6 +19,7 @@ fn images() -> [Image; 8] {
         build(table(Family::Ipv6, Kind::Labels, &crowd6()), Layout::RankLeaf6),
         fused(&[crowd4(30_000, 5), crowd4(3000, 6), comb4()]),
         build(table(Family::Ipv6, Kind::Set, &nets_and_hosts6(2000, 2000, 5)), Layout::ExactSet6),
+        build(table(Family::Ipv4, Kind::Labels, &counting4().0), Layout::CountedLeaf),
     ]
 }
 
@@ -87,7 +88,7 @@ fn an_image_survives_a_copy() {
 
 #[test]
 fn reasons_are_named() {
-    let [dxr, set, range6, _, _, _, sets, set6] = images();
+    let [dxr, set, range6, _, _, _, sets, set6, _] = images();
     assert_eq!(error(b"WEIR"), "table image of 4 bytes is shorter than its header");
     assert_eq!(error(&with_word(&dxr, 0, 0x1234)), "not a table image: starts with 0x00001234");
     assert_eq!(error(&with_word(&dxr, 1, 9)), "table image of unknown layout 9");

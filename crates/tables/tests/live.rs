@@ -91,13 +91,14 @@ impl Driven {
     }
 }
 
-const KINDS: [(Layout, Kind); 10] = [
+const KINDS: [(Layout, Kind); 11] = [
     (Layout::ExactSet, Kind::Set),
     (Layout::ExactSets, Kind::Set),
     (Layout::ExactSet6, Kind::Set),
     (Layout::Dxr16x4, Kind::Labels),
     (Layout::RankLeaf, Kind::Labels),
     (Layout::RankLeaf, Kind::Set),
+    (Layout::CountedLeaf, Kind::Labels),
     (Layout::RankLeaf6, Kind::Labels),
     (Layout::RankLeaf6, Kind::Set),
     (Layout::Range6, Kind::Labels),

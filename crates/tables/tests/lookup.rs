@@ -148,6 +148,17 @@ fn rank_leaf_values_of_every_width() {
 }
 
 #[test]
+fn counted_leaves_of_all_kinds() {
+    let (list, special) = counting4();
+    let keys = edges4(&list[..special + 2000]).into_iter().chain(edges4(&list[list.len() - 500..]));
+    let image = check4(table(Family::Ipv4, Kind::Labels, &list), Layout::CountedLeaf, keys);
+    assert_eq!(image.layout(), Layout::CountedLeaf);
+    assert!(image.sections()[4].1 > 3 * 32, "leaves of both kinds");
+    let few = check4(table(Family::Ipv4, Kind::Labels, &list[..2000]), Layout::CountedLeaf, edges4(&list[..2000]));
+    assert_eq!(few.layout(), Layout::RankLeaf, "few are smaller so");
+}
+
+#[test]
 fn exact_sets_of_all_bucket_sizes() {
     // Bytes of the buckets that each count of random addresses is expected to need.
     for (count, buckets) in
@@ -223,6 +234,7 @@ fn empty_tables_are_legal() {
     for kind in [Kind::Set, Kind::Labels] {
         check4(Entries::new(Family::Ipv4, kind), Layout::Dxr16x4, [0, 1, u32::MAX]);
         check4(Entries::new(Family::Ipv4, kind), Layout::RankLeaf, [0, 1, u32::MAX]);
+        check4(Entries::new(Family::Ipv4, kind), Layout::CountedLeaf, [0, 1, u32::MAX]);
         check6(Entries::new(Family::Ipv6, kind), [0, 1, u128::MAX]);
     }
     check4(Entries::new(Family::Ipv4, Kind::Set), Layout::ExactSet, [0, 1, u32::MAX]);

@@ -110,7 +110,7 @@ fn table(pool: &Pool, name: &'static str, family: &'static str, labelled: bool) 
         "hosts" => vec!["", "", "layout d16x4r; ", "layout rank-leaf; "],
         "hosts-b" => vec!["", "", "layout exact-set; ", "dynamic; "],
         "hosts-c" | "hosts-d" => vec!["", "", "", "layout exact-sets; "],
-        "nets" => vec!["", "layout d16x4r; "],
+        "nets" => vec!["", "layout d16x4r; ", "layout counted-leaf; "],
         "nets6" => vec!["", "layout rank-leaf6; ", "layout range6; "],
         "whole6" => vec!["", "", "layout rank-leaf6; ", "dynamic; "],
         _ => vec![""],

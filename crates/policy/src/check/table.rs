@@ -253,7 +253,9 @@ impl<'a> Checker<'a> {
             facts.is_none_or(|facts| !others(facts))
         };
         let problem = match layout {
-            Layout::Dxr16x4 | Layout::ExactSet | Layout::ExactSets | Layout::RankLeaf if family == Family::Ipv6 => {
+            Layout::Dxr16x4 | Layout::ExactSet | Layout::ExactSets | Layout::RankLeaf | Layout::CountedLeaf
+                if family == Family::Ipv6 =>
+            {
                 Some("holds IPv4 only")
             }
             Layout::Range6 | Layout::RankLeaf6 | Layout::ExactSet6 if family == Family::Ipv4 => Some("holds IPv6 only"),

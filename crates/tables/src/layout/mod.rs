@@ -1,8 +1,9 @@
 //! Table layouts, one a file: its bit diagrams, its builder, and the same lookup that `datapath/include` has in C.
 //!
-//! A layout file never sees text and never sees another layout. To add one: a number in `weir_abi::Layout`, a file here
+//! A layout file never sees text and never sees another layout, but for counted leaves, which are rank leaves where labels do not count. To add one: a number in `weir_abi::Layout`, a file here
 //! with `build`, `View::{open, check, find}`, and its C twin.
 
+pub(crate) mod counted_leaf;
 pub(crate) mod dxr;
 pub(crate) mod exact_set;
 pub(crate) mod exact_set6;

@@ -52,7 +52,7 @@ impl SharedImage {
             }
             Layout::RankLeaf => Place::RankLeaf(leaves()),
             Layout::RankLeaf6 => Place::RankLeaf6(leaves()),
-            Layout::Dxr16x4 | Layout::Range6 => Place::Frozen,
+            Layout::Dxr16x4 | Layout::Range6 | Layout::CountedLeaf => Place::Frozen,
         };
         SharedImage { bytes: bytes.len(), place, image }
     }

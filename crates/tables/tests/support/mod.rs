@@ -158,6 +158,34 @@ pub fn comb4() -> Vec<Entry<u32>> {
     (0..4096).map(|index| (0x0a01_0000 + 2 * index, 32, 1 + index % 5)).collect()
 }
 
+/// Prefixes whose labels count up but for some, and so many that an image of counted leaves is smaller than one of rank leaves. The first
+/// lie in 10.0.0.0/8 and are of all kinds; their number.
+pub fn counting4() -> (Vec<Entry<u32>>, usize) {
+    let (mut list, mut late) = (Vec::new(), Vec::new());
+    for net in 0..240u32 {
+        let first = 0x0a00_0000 + (net << 16);
+        let mut add = |low: u32, len: u8| list.push((first + low, len, 0));
+        match net % 6 {
+            0 => (0..8 * net).for_each(|index| add(0x1000 + 2 * index, 32)),
+            1 => (0..256).filter(|index| index % 3 > 0).for_each(|index| add(index << 8, 24)),
+            2 => {
+                [(0, 16)].into_iter().chain((0..net).map(|index| (index << 8, 24))).for_each(|(low, len)| add(low, len))
+            }
+            3 => (0..24 + net / 12).for_each(|index| add(0x4242 + index, 32)),
+            4 => late.push((first + 0x8000, 20, 0)),
+            _ => {}
+        }
+    }
+    let special = list.len();
+    let nets = (0..1 << 16)
+        .filter(|net| net >> 8 != 10)
+        .flat_map(|net| (0..4).map(move |part| (net << 16 | part << 14, 18, 0)));
+    list.extend(nets.filter(|&(addr, ..)| addr >> 14 & 63 != 5));
+    list.extend(late);
+    list.iter_mut().zip(1..).for_each(|(entry, label)| entry.2 = label);
+    (list, special)
+}
+
 /// A /48 with a thousand hosts (blocks whose count stands at the head) and a crowd of /48s that needs nodes.
 pub fn crowd6() -> Vec<Entry<u128>> {
     let hosts = (0..1000u128).map(|index| ((0x2001_0db8_0001 << 80) + index * 3, 128, 1 + index as u32 % 5));

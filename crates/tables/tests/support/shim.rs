@@ -17,6 +17,7 @@ pub fn lookup(layout: Layout) -> (&'static str, bool) {
         Layout::Range6 => ("range6_find", false),
         Layout::RankLeaf => ("rank_leaf_find", true),
         Layout::RankLeaf6 => ("rank_leaf6_find", true),
+        Layout::CountedLeaf => ("counted_leaf_find", true),
     }
 }
 

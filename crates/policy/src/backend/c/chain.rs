@@ -140,6 +140,7 @@ impl<'a> ChainEmitter<'a> {
             Layout::ExactSet6 => format!("exact_set6_find_burst({table}, packets->{key}.hi, packets->{key}.lo"),
             Layout::RankLeaf => format!("rank_leaf_find_burst({table}, packets->{key}"),
             Layout::RankLeaf6 => format!("rank_leaf6_find_burst({table}, packets->{key}.hi, packets->{key}.lo"),
+            Layout::CountedLeaf => format!("counted_leaf_find_burst({table}, packets->{key}"),
             Layout::Dxr16x4 | Layout::Range6 => return None,
         };
         Some(format!("{keys}, packets->{}, count);", self.conditions.find_name(id)))
@@ -162,6 +163,7 @@ impl<'a> ChainEmitter<'a> {
             Layout::Range6 => format!("range6_find({table}, {hi}, {lo})"),
             Layout::RankLeaf => format!("rank_leaf_find({table}, {whole})"),
             Layout::RankLeaf6 => format!("rank_leaf6_find({table}, {hi}, {lo})"),
+            Layout::CountedLeaf => format!("counted_leaf_find({table}, {whole})"),
         }
     }
 }

@@ -18,12 +18,21 @@ pub(super) struct Holding<'t> {
     pub(super) entries: usize,
     pub(super) labels: usize,
     pub(super) by_length: &'t [usize],
+    /// Whether labels count up from prefix to prefix, as the buckets of a list of limits do.
+    pub(super) counts: bool,
 }
 
 impl<'t> From<&'t Table> for Holding<'t> {
     fn from(table: &'t Table) -> Self {
         let TableFacts { entries, by_length, labels } = &table.facts;
-        Holding { family: table.family, kind: table.kind, entries: *entries, labels: labels.len(), by_length }
+        Holding {
+            family: table.family,
+            kind: table.kind,
+            entries: *entries,
+            labels: labels.len(),
+            by_length,
+            counts: false,
+        }
     }
 }
 
@@ -109,6 +118,11 @@ impl CostModel {
             (Layout::Dxr16x4, Family::Ipv4) => (10.0, 4.0, (128 << 10) + runs * 5),
             (Layout::ExactSet, Family::Ipv4) if is_addresses(table) => (2.5, 1.0, fused_bytes(&[entries])),
             (Layout::RankLeaf, Family::Ipv4) => (3.0, 3.0, (256 << 10) + runs * (3 + value_bytes(labels))),
+            // Rank leaves where that is smaller; three bytes a run are two for its start and a share of an entry.
+            (Layout::CountedLeaf, Family::Ipv4) if table.counts => {
+                let leaves = (256 << 10) + runs * (3 + value_bytes(labels));
+                (3.4, 3.0, leaves.min((512 << 10) + runs * 3))
+            }
             (Layout::Range6, Family::Ipv6) => (40.0, 6.0, (1 << 20) + runs * 24),
             (Layout::RankLeaf6, Family::Ipv6) => {
                 let steps = rank_steps(table.by_length);

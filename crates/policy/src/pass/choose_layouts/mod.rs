@@ -167,7 +167,8 @@ fn cheapest(holding: Holding, model: &CostModel) -> (Layout, Vec<Estimate>) {
 fn list_alone(policy: &Checked, list: LimitsId, family: Family, model: &CostModel) -> Planned {
     let PrefixCounts { entries, by_length } = policy.limits[usize::from(list.0)].facts.of(family);
     let (entries, labels) = (*entries, *entries);
-    let (layout, estimates) = cheapest(Holding { family, kind: TableKind::Labels, entries, labels, by_length }, model);
+    let holding = Holding { family, kind: TableKind::Labels, entries, labels, by_length, counts: true };
+    let (layout, estimates) = cheapest(holding, model);
     Planned { holds: Planning::Limits(list, family), layout, reason: Reason::Cheapest(estimates) }
 }
 

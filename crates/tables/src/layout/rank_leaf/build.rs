@@ -67,7 +67,7 @@ pub(crate) fn build6(prefixes: &[Prefix6], labels: u32, room: Room) -> Result<Im
 }
 
 /// The bytes that labels take.
-fn label_bytes(labels: u32, layout: Layout) -> Result<usize, BuildError> {
+pub(crate) fn label_bytes(labels: u32, layout: Layout) -> Result<usize, BuildError> {
     match labels {
         0..=0xff => Ok(1),
         0x100..=0xffff => Ok(2),
@@ -77,7 +77,7 @@ fn label_bytes(labels: u32, layout: Layout) -> Result<usize, BuildError> {
     }
 }
 
-fn limit(layout: Layout, no_room: NoRoom) -> BuildError {
+pub(crate) fn limit(layout: Layout, no_room: NoRoom) -> BuildError {
     let (what, max) = match no_room {
         NoRoom::Lanes => ("lanes", NUMBERS),
         NoRoom::Entries => ("entries", NUMBERS),
@@ -112,7 +112,7 @@ impl Store for Builder {
 
 impl Builder {
     fn new(value_bytes: usize) -> Self {
-        Builder { value_bytes, entries: Unique::new(NUMBERS), leaves: Leaves::new() }
+        Builder { value_bytes, entries: Unique::new(NUMBERS), leaves: Leaves::new(LINE_LANES, NUMBERS) }
     }
 
     fn write(self, writer: Writer, root: &[u32], room: Room) -> Result<Image, BuildError> {
@@ -131,9 +131,12 @@ impl Builder {
 }
 
 /// Lanes in lines, and where to find what is stored already.
-struct Leaves {
-    starts: Vec<u16>,
-    values: Vec<u32>,
+pub(crate) struct Leaves {
+    pub starts: Vec<u16>,
+    pub values: Vec<u32>,
+    /// Lanes that are used of each line, and lanes at most.
+    line_lanes: usize,
+    lanes_max: usize,
     /// Lines by the lanes that are free at their end.
     open: [Vec<u32>; LINE_LANES + 1],
     /// Leaves of one run by its value.
@@ -143,10 +146,13 @@ struct Leaves {
 }
 
 impl Leaves {
-    fn new() -> Self {
+    /// None yet, and never more than `lanes_max` lanes, of which the first `line_lanes` of each line are used.
+    pub fn new(line_lanes: usize, lanes_max: usize) -> Self {
         Leaves {
             starts: Vec::new(),
             values: Vec::new(),
+            line_lanes,
+            lanes_max,
             open: [const { Vec::new() }; LINE_LANES + 1],
             uniform: HashMap::new(),
             known: HashMap::new(),
@@ -154,7 +160,7 @@ impl Leaves {
     }
 
     /// The entry of a leaf that is all one value; `None` if lanes run out.
-    fn uniform(&mut self, value: u32) -> Option<u32> {
+    pub fn uniform(&mut self, value: u32) -> Option<u32> {
         if let Some(&entry) = self.uniform.get(&value) {
             return Some(entry);
         }
@@ -163,8 +169,8 @@ impl Leaves {
         Some(entry)
     }
 
-    /// The entry of a leaf of 2 to 32 runs, the first of which counts from the leaf's beginning.
-    fn store(&mut self, runs: &[Run]) -> Option<u32> {
+    /// The entry of a leaf of two runs to a line's, the first of which counts from the leaf's beginning.
+    pub fn store(&mut self, runs: &[Run]) -> Option<u32> {
         let hash = runs[1..].iter().fold(u64::from(runs[0].value), |hash, run| {
             let word = u64::from(run.value) << 16 | u64::from(run.start);
             (hash.rotate_left(5) ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15)
@@ -189,20 +195,20 @@ impl Leaves {
 
     /// Puts runs into the fullest line with room for them.
     fn place(&mut self, runs: &[Run]) -> Option<u32> {
-        let fitting = (runs.len()..=LINE_LANES).find(|&free| !self.open[free].is_empty());
+        let fitting = (runs.len()..=self.line_lanes).find(|&free| !self.open[free].is_empty());
         let (line, free) = match fitting.and_then(|free| Some((self.open[free].pop()?, free))) {
             Some(found) => found,
             None => {
                 let lanes = self.starts.len();
-                if lanes >= NUMBERS {
+                if lanes >= self.lanes_max {
                     return None;
                 }
                 self.starts.resize(lanes + LINE_LANES, u16::MAX);
                 self.values.resize(lanes + LINE_LANES, 0);
-                ((lanes / LINE_LANES) as u32, LINE_LANES)
+                ((lanes / LINE_LANES) as u32, self.line_lanes)
             }
         };
-        let lane = (line as usize + 1) * LINE_LANES - free;
+        let lane = line as usize * LINE_LANES + self.line_lanes - free;
         for (index, run) in runs.iter().enumerate() {
             self.starts[lane + index] = if index == 0 { 0 } else { run.start };
             self.values[lane + index] = run.value;

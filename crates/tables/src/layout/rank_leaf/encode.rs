@@ -50,9 +50,13 @@ pub(crate) enum NoRoom {
 pub(crate) trait Store {
     /// Bytes of a value.
     fn value_bytes(&self) -> usize;
+    /// Lanes that a leaf has at most.
+    fn lanes_max(&self) -> usize {
+        LINE_LANES
+    }
     /// The entry of a leaf that is all one value; `None` if there is no room.
     fn uniform(&mut self, value: u32) -> Option<u32>;
-    /// The entry of a leaf of 2 to 32 runs, the first of which counts from the leaf's beginning; `None` if there is no room.
+    /// The entry of a leaf of two to so many runs, the first of which counts from the leaf's beginning; `None` if there is no room.
     fn leaf(&mut self, runs: &[Run]) -> Option<u32>;
     /// Where these entries are, a power of two of them; `None` if there is no room.
     fn entries(&mut self, entries: &[u32]) -> Option<usize>;
@@ -112,7 +116,8 @@ impl<S: Store> Encoder<S> {
 
     /// The bits of a block's index, chosen for the fewest bytes.
     fn divide(&self, runs: &[Run]) -> u32 {
-        let coarsest = runs.len().div_ceil(LINE_LANES).next_power_of_two().ilog2();
+        let lanes_max = self.store.lanes_max();
+        let coarsest = runs.len().div_ceil(lanes_max).next_power_of_two().ilog2();
         if coarsest == 0 {
             return 0;
         }
@@ -123,8 +128,8 @@ impl<S: Store> Encoder<S> {
             for part in parts(&runs[1..], shift) {
                 let inside = part.len() - usize::from(u32::from(part[0].start) & !(u32::MAX << shift) == 0);
                 bytes += if inside > 0 { (inside + 1) * lane_bytes } else { 0 };
-                if inside >= LINE_LANES {
-                    bytes += (NESTED_BYTES >> bits) + 8 * inside.div_ceil(LINE_LANES).next_power_of_two();
+                if inside >= lanes_max {
+                    bytes += (NESTED_BYTES >> bits) + 8 * inside.div_ceil(lanes_max).next_power_of_two();
                 }
             }
             bytes
@@ -156,7 +161,7 @@ impl<S: Store> Encoder<S> {
     pub fn part(&mut self, runs: &[Run], first: u32, part_bits: u32) -> Result<u32, NoRoom> {
         match runs {
             [run] => self.store.uniform(run.value).ok_or(NoRoom::Lanes),
-            some if some.len() <= LINE_LANES => self.store.leaf(some).ok_or(NoRoom::Lanes),
+            some if some.len() <= self.store.lanes_max() => self.store.leaf(some).ok_or(NoRoom::Lanes),
             many => self.nested(many, first, part_bits),
         }
     }
@@ -165,12 +170,12 @@ impl<S: Store> Encoder<S> {
     fn nested(&mut self, runs: &[Run], first: u32, part_bits: u32) -> Result<u32, NoRoom> {
         let mut runs = runs.to_vec();
         runs[0].start = first as u16;
-        let coarsest = runs.len().div_ceil(LINE_LANES).next_power_of_two().ilog2();
+        let lanes_max = self.store.lanes_max();
+        let coarsest = runs.len().div_ceil(lanes_max).next_power_of_two().ilog2();
         let fits = |&bits: &u32| {
             let shift = part_bits - bits;
             parts(&runs[1..], shift).all(|part| {
-                part.len() < LINE_LANES
-                    || part.len() == LINE_LANES && u32::from(part[0].start).is_multiple_of(1 << shift)
+                part.len() < lanes_max || part.len() == lanes_max && u32::from(part[0].start).is_multiple_of(1 << shift)
             })
         };
         let bits = (coarsest..part_bits).find(fits).unwrap_or(part_bits);

@@ -28,9 +28,9 @@
 //! starts 0, 0x0203, 0x0204 and values 0, 1, 0. For 10.1.2.3 the chunk is 0x0203; one start after the first is not above it,
 //! so the rank is 1 and the value is 1. All other words of the root name the block whose entry is the leaf of label 0.
 
-mod build;
+pub(crate) mod build;
 pub(crate) mod encode;
-mod view;
+pub(crate) mod view;
 
 pub(crate) use build::{build4, build6};
 pub(crate) use view::{Place, View};
@@ -44,13 +44,13 @@ pub(crate) const ROOT_WORDS: usize = 1 << CHUNK_BITS;
 pub(crate) const ROOT_OFFSET: usize = HEADER_BYTES;
 const ENTRIES_OFFSET: usize = ROOT_OFFSET + ROOT_WORDS * 4;
 /// Header field: bytes of a value.
-const VALUE_BYTES: usize = 8;
+pub(crate) const VALUE_BYTES: usize = 8;
 /// Bytes after the last value: lookups read four at once.
-const VALUES_PADDING: usize = 3;
+pub(crate) const VALUES_PADDING: usize = 3;
 
 /// Blocks and leaves are numbered with this many bits.
 const NUMBER_BITS: u32 = 26;
-const NUMBERS: usize = 1 << NUMBER_BITS;
+pub(crate) const NUMBERS: usize = 1 << NUMBER_BITS;
 pub(crate) const NUMBER_SHIFT: u32 = 5;
 pub(crate) const LOW_MASK: u32 = (1 << NUMBER_SHIFT) - 1;
 /// A nested entry, or a value that is a block.

@@ -70,13 +70,19 @@ impl Place {
 
     /// The leaf's entry for a chunk in the block of `word`.
     pub fn leaf(cells: &(impl Cells + ?Sized), word: u32, chunk: u32) -> u32 {
-        let index = (word >> NUMBER_SHIFT) as usize + (chunk >> (word & LOW_MASK)) as usize;
-        let entry = cells.u32(Self::entry_at(index));
-        if entry & FLAG == 0 {
-            return entry;
+        Self::leaf_from(cells, ENTRIES_OFFSET, word, chunk)
+    }
+
+    /// The same where entry 0 is at byte `entries`.
+    pub fn leaf_from(cells: &(impl Cells + ?Sized), entries: usize, word: u32, chunk: u32) -> u32 {
+        let entry = |index: u32| cells.u32(entries + index as usize * size_of::<u32>());
+        match entry((word >> NUMBER_SHIFT) + (chunk >> (word & LOW_MASK))) {
+            nested if nested & FLAG != 0 => {
+                let index = chunk >> (nested >> NUMBER_SHIFT & NESTED_SHIFT_MASK) & ((1 << (nested & LOW_MASK)) - 1);
+                entry(((nested & !FLAG) >> NESTED_BASE_SHIFT) + index)
+            }
+            leaf => leaf,
         }
-        let index = chunk >> (entry >> NUMBER_SHIFT & NESTED_SHIFT_MASK) & ((1 << (entry & LOW_MASK)) - 1);
-        cells.u32(Self::entry_at((((entry & !FLAG) >> NESTED_BASE_SHIFT) + index) as usize))
     }
 
     /// The lane of a leaf that the chunk is in.
@@ -120,33 +126,28 @@ pub(crate) struct View<'a> {
     image: &'a [u8],
     place: Place,
     root: &'a [[u8; 4]],
-    entries: &'a [[u8; 4]],
-    starts: &'a [[u8; 2]],
+    entries: Entries<'a>,
 }
 
 impl<'a> View<'a> {
     /// The sections, their bounds checked.
     pub fn open(header: &Header, image: &'a [u8]) -> Result<Self, ImageError> {
-        let entries: &[[u8; 4]] = header.section_at(image, 1, "entries", ENTRIES_OFFSET)?;
+        let words: &[[u8; 4]] = header.section_at(image, 1, "entries", ENTRIES_OFFSET)?;
         let starts: &[[u8; 2]] = header.section(image, 2, "starts")?;
         let values: &[[u8; 1]] = header.section(image, 3, "values")?;
         let place = Place {
             starts: header.section[4] as usize,
             values: header.section[6] as usize,
             value_bytes: header.section[VALUE_BYTES] as usize,
-            entries: entries.len(),
+            entries: words.len(),
             lanes: starts.len(),
         };
-        let view = View { image, place, root: header.section_at(image, 0, "root", ROOT_OFFSET)?, entries, starts };
+        let entries = Entries { words, lanes: starts.len() };
+        let view = View { image, place, root: header.section_at(image, 0, "root", ROOT_OFFSET)?, entries };
         if view.root.len() != ROOT_WORDS {
             return Err(header.corrupt("root", "section size"));
         }
-        if view.entries.len() > NUMBERS {
-            return Err(header.corrupt("entries", "section size"));
-        }
-        if !view.starts.len().is_multiple_of(LINE_LANES) || view.starts.len() > NUMBERS {
-            return Err(header.corrupt("starts", "section size"));
-        }
+        entries.check_sizes(header)?;
         if !(1..=4).contains(&place.value_bytes) || values.len() != place.lanes * place.value_bytes + VALUES_PADDING {
             return Err(header.corrupt("values", "section size"));
         }
@@ -161,7 +162,7 @@ impl<'a> View<'a> {
     /// Checks every index and label inside of an IPv4 table.
     pub fn check4(&self, header: &Header) -> Result<(), ImageError> {
         self.check(header)?;
-        match (0..self.starts.len()).all(|lane| self.value(lane) <= header.labels) {
+        match (0..self.place.lanes).all(|lane| self.value(lane) <= header.labels) {
             true => Ok(()),
             false => Err(header.corrupt("values", "label")),
         }
@@ -170,10 +171,10 @@ impl<'a> View<'a> {
     /// Checks every index and label inside of an IPv6 table.
     pub fn check6(&self, header: &Header) -> Result<(), ImageError> {
         self.check(header)?;
-        for lane in 0..self.starts.len() {
+        for lane in 0..self.place.lanes {
             match self.value(lane) {
                 word if word & FLAG != 0 => {
-                    self.check_block(word & !FLAG).map_err(|what| header.corrupt("values", what))?
+                    self.entries.check_block(word & !FLAG).map_err(|what| header.corrupt("values", what))?
                 }
                 label if label <= header.labels => {}
                 _ => return Err(header.corrupt("values", "label")),
@@ -184,52 +185,9 @@ impl<'a> View<'a> {
 
     fn check(&self, header: &Header) -> Result<(), ImageError> {
         for &word in self.root {
-            self.check_block(u32::from_le_bytes(word)).map_err(|what| header.corrupt("root", what))?;
+            self.entries.check_block(u32::from_le_bytes(word)).map_err(|what| header.corrupt("root", what))?;
         }
-        // How many nested entries stand before each, so that many nested blocks take no longer to check than few.
-        let mut nested = Vec::with_capacity(self.entries.len() + 1);
-        nested.push(0u32);
-        for &entry in self.entries {
-            let before = nested[nested.len() - 1];
-            nested.push(before + (u32::from_le_bytes(entry) >> 31));
-        }
-        for &entry in self.entries {
-            self.check_entry(u32::from_le_bytes(entry), &nested).map_err(|what| header.corrupt("entries", what))?;
-        }
-        Ok(())
-    }
-
-    /// Whether the entries that a block's word leads to are there.
-    fn check_block(&self, word: u32) -> Result<(), &'static str> {
-        let shift = word & LOW_MASK;
-        let base = (word >> NUMBER_SHIFT) as usize;
-        if shift > CHUNK_BITS {
-            return Err("shift");
-        }
-        match base + (1 << (CHUNK_BITS - shift)) <= self.entries.len() {
-            true => Ok(()),
-            false => Err("block"),
-        }
-    }
-
-    fn check_entry(&self, entry: u32, nested_before: &[u32]) -> Result<(), &'static str> {
-        if entry & FLAG == 0 {
-            let lane = (entry >> NUMBER_SHIFT) as usize;
-            let fits = lane % LINE_LANES + ((entry & LOW_MASK) as usize) < LINE_LANES && lane < self.starts.len();
-            return if fits { Ok(()) } else { Err("leaf") };
-        }
-        let (base, width) = ((entry & !FLAG) >> NESTED_BASE_SHIFT, entry & LOW_MASK);
-        if width > CHUNK_BITS {
-            return Err("width");
-        }
-        let (base, end) = (base as usize, base as usize + (1 << width));
-        if end > self.entries.len() {
-            return Err("nested block");
-        }
-        match nested_before[end] - nested_before[base] {
-            0 => Ok(()),
-            _ => Err("nested block in a nested one"),
-        }
+        self.entries.check(header)
     }
 
     fn value(&self, lane: usize) -> u32 {
@@ -244,5 +202,73 @@ impl<'a> View<'a> {
     /// The label of `addr`, 0 if none.
     pub fn find6(&self, addr: u128) -> u32 {
         self.place.find6(self.image, addr)
+    }
+}
+
+/// The entries of an image, and how many lanes they may lead to.
+#[derive(Clone, Copy)]
+pub(crate) struct Entries<'a> {
+    pub words: &'a [[u8; 4]],
+    pub lanes: usize,
+}
+
+impl Entries<'_> {
+    /// Whether there are not too many entries and lanes.
+    pub fn check_sizes(&self, header: &Header) -> Result<(), ImageError> {
+        if self.words.len() > NUMBERS {
+            return Err(header.corrupt("entries", "section size"));
+        }
+        match self.lanes.is_multiple_of(LINE_LANES) && self.lanes <= NUMBERS {
+            true => Ok(()),
+            false => Err(header.corrupt("starts", "section size")),
+        }
+    }
+
+    /// Checks every entry.
+    pub fn check(&self, header: &Header) -> Result<(), ImageError> {
+        // How many nested entries stand before each, so that many nested blocks take no longer to check than few.
+        let mut nested = Vec::with_capacity(self.words.len() + 1);
+        nested.push(0u32);
+        for &entry in self.words {
+            let before = nested[nested.len() - 1];
+            nested.push(before + (u32::from_le_bytes(entry) >> 31));
+        }
+        for &entry in self.words {
+            self.check_entry(u32::from_le_bytes(entry), &nested).map_err(|what| header.corrupt("entries", what))?;
+        }
+        Ok(())
+    }
+
+    /// Whether the entries that a block's word leads to are there.
+    pub fn check_block(&self, word: u32) -> Result<(), &'static str> {
+        let shift = word & LOW_MASK;
+        let base = (word >> NUMBER_SHIFT) as usize;
+        if shift > CHUNK_BITS {
+            return Err("shift");
+        }
+        match base + (1 << (CHUNK_BITS - shift)) <= self.words.len() {
+            true => Ok(()),
+            false => Err("block"),
+        }
+    }
+
+    fn check_entry(&self, entry: u32, nested_before: &[u32]) -> Result<(), &'static str> {
+        if entry & FLAG == 0 {
+            let lane = (entry >> NUMBER_SHIFT) as usize;
+            let fits = lane % LINE_LANES + ((entry & LOW_MASK) as usize) < LINE_LANES && lane < self.lanes;
+            return if fits { Ok(()) } else { Err("leaf") };
+        }
+        let (base, width) = ((entry & !FLAG) >> NESTED_BASE_SHIFT, entry & LOW_MASK);
+        if width > CHUNK_BITS {
+            return Err("width");
+        }
+        let (base, end) = (base as usize, base as usize + (1 << width));
+        if end > self.words.len() {
+            return Err("nested block");
+        }
+        match nested_before[end] - nested_before[base] {
+            0 => Ok(()),
+            _ => Err("nested block in a nested one"),
+        }
     }
 }

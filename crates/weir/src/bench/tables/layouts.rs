@@ -89,6 +89,7 @@ pub const CONTENDERS: &[Contender] = &[
     layout(Layout::ExactSet, Family::Ipv4, &[Way::single("exact_set.h", "exact_set_find"), Way::burst("exact_set.h", "exact_set_find_burst")]),
     layout(Layout::ExactSets, Family::Ipv4, &[Way::single("exact_sets.h", "exact_sets_find"), Way::burst("exact_sets.h", "exact_sets_find_burst")]),
     layout(Layout::RankLeaf, Family::Ipv4, &[Way::single("rank_leaf.h", "rank_leaf_find"), Way::burst("rank_leaf_burst.h", "rank_leaf_find_burst")]),
+    layout(Layout::CountedLeaf, Family::Ipv4, &[Way::single("counted_leaf.h", "counted_leaf_find"), Way::burst("counted_leaf.h", "counted_leaf_find_burst")]),
     layout(Layout::Range6, Family::Ipv6, &[Way::single("range6.h", "range6_find")]),
     layout(Layout::RankLeaf6, Family::Ipv6, &[Way::single("rank_leaf.h", "rank_leaf6_find"), Way::burst("rank_leaf_burst.h", "rank_leaf6_find_burst")]),
     layout(Layout::ExactSet6, Family::Ipv6, &[Way::single("exact_set6.h", "exact_set6_find"), Way::burst("exact_set6.h", "exact_set6_find_burst")]),

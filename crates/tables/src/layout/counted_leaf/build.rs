@@ -1,0 +1,161 @@
+//! Images of counted leaves.
+
+use weir_abi::Layout;
+
+use super::*;
+use crate::flatten::{Range, flatten};
+use crate::image::{BuildError, Image, Section, Writer};
+use crate::layout::Room;
+use crate::layout::rank_leaf::build::{Leaves, label_bytes, limit};
+use crate::layout::rank_leaf::encode::{Encoder, Run, Store};
+use crate::layout::rank_leaf::{self, CHUNK_BITS, FLAG, LOW_MASK, NUMBER_SHIFT, NUMBERS, VALUE_BYTES, VALUES_PADDING};
+use crate::prefix::Prefix4;
+use crate::scheme::blocks::Blocks;
+use crate::scheme::unique::Unique;
+
+/// Lanes of each kind of leaf: half of all, so that a bit of their number tells them apart until there is an image.
+const LANES_MAX: usize = NUMBERS / 2;
+/// Entries of counted leaves, until it is known how many lanes the listed ones take.
+const IS_COUNTED: u32 = (LANES_MAX as u32) << NUMBER_SHIFT;
+/// How far below the first label of the most that count the others of a block may be, if they shall be counted too.
+const BELOW_MAX: u32 = 1 << 15;
+
+/// Builds the image of prefixes in [`crate::prefix::Address::order`] with labels `1..=labels`: rank leaves, if they are smaller.
+pub(crate) fn build4(prefixes: &[Prefix4], labels: u32, room: Room) -> Result<Image, BuildError> {
+    let leaves = rank_leaf::build4(prefixes, labels, room);
+    // What changes while it is read is changed in place, and labels that count do not outlast that.
+    if room == Room::Spare {
+        return leaves;
+    }
+    match (counted4(prefixes, labels), leaves) {
+        (Ok(counted), Ok(leaves)) if leaves.as_bytes().len() <= counted.as_bytes().len() => Ok(leaves),
+        (Err(_), leaves) => leaves,
+        (counted, _) => counted,
+    }
+}
+
+/// The same, whatever the size.
+pub(super) fn counted4(prefixes: &[Prefix4], labels: u32) -> Result<Image, BuildError> {
+    let width = label_bytes(labels, Layout::CountedLeaf)?;
+    let mut encoder = Encoder::new(Builder::new(width));
+    let mut root = Vec::with_capacity(ROOT_WORDS);
+    let mut runs = Vec::new();
+    for (first, ranges) in Blocks::new(&flatten(prefixes), 0, CHUNK_BITS) {
+        runs.clear();
+        // The first range may start before the block.
+        runs.extend(
+            ranges.iter().map(|range| Run { start: (range.start.max(first) - first) as u16, value: range.label }),
+        );
+        encoder.store.begin(ranges);
+        let block = encoder.block(&runs).map_err(|no_room| limit(Layout::CountedLeaf, no_room))?;
+        root.push(u64::from(encoder.store.before) << 32 | u64::from(block));
+    }
+    let writer = Writer { layout: Layout::CountedLeaf, entries: prefixes.len(), labels };
+    encoder.store.write(writer, &root)
+}
+
+/// Where leaves and entries go.
+struct Builder {
+    width: usize,
+    entries: Unique<u32>,
+    listed: Leaves,
+    /// Values are labels less `before`, and 0 for gaps. First starts are offsets.
+    counted: Leaves,
+    /// Of the block under way: from which label on its leaves count.
+    before: u32,
+    /// Whether all its leaves do.
+    all_count: bool,
+}
+
+impl Builder {
+    fn new(width: usize) -> Self {
+        Builder {
+            width,
+            entries: Unique::new(NUMBERS),
+            listed: Leaves::new(LINE_LANES, LANES_MAX),
+            counted: Leaves::new(COUNTED_LANES, LANES_MAX),
+            before: 0,
+            all_count: true,
+        }
+    }
+
+    /// A block of these ranges comes next.
+    fn begin(&mut self, ranges: &[Range<u32>]) {
+        let labels = ranges.iter().map(|range| range.label).filter(|&label| label != 0);
+        // The first label of the most that count, and how many they are.
+        let (mut longest, mut current) = ((0, 0), (0, 0));
+        for label in labels.clone() {
+            current = if current.0 + current.1 == label { (current.0, current.1 + 1) } else { (label, 1) };
+            longest = if current.1 > longest.1 { current } else { longest };
+        }
+        let (from, count) = longest;
+        let lowest = labels.clone().filter(|&label| label.saturating_add(BELOW_MAX) >= from).min();
+        self.before = lowest.map_or(0, |label| label - 1);
+        self.all_count = labels.count() == count as usize;
+    }
+
+    /// The entry of a counted leaf: `None` if it does not count, `Some(None)` if there is no room.
+    fn counted(&mut self, runs: &[Run]) -> Option<Option<u32>> {
+        let labelled = runs.iter().filter(|run| run.value != 0);
+        let first = labelled.clone().next().map_or(self.before + 1, |run| run.value);
+        let offset = u16::try_from(first.checked_sub(self.before + 1)?).ok()?;
+        if !labelled.zip(first..).all(|(run, label)| run.value == label) {
+            return None;
+        }
+        let relative = |run: &Run| Run { value: run.value.saturating_sub(self.before), ..*run };
+        let runs: Vec<Run> = runs.iter().map(relative).collect();
+        let entry = match &runs[..] {
+            [run] => self.counted.uniform(run.value),
+            runs => self.counted.store(runs),
+        };
+        Some(entry.map(|entry| {
+            self.counted.starts[(entry >> NUMBER_SHIFT) as usize] = offset;
+            entry | IS_COUNTED
+        }))
+    }
+
+    fn write(mut self, writer: Writer, root: &[u64]) -> Result<Image, BuildError> {
+        let listed = self.listed.starts.len();
+        let mut entries = self.entries.into_words();
+        for entry in entries.iter_mut().filter(|entry| **entry & FLAG == 0 && **entry & IS_COUNTED != 0) {
+            *entry = (*entry & !IS_COUNTED) + ((listed as u32) << NUMBER_SHIFT);
+        }
+        let (lines, _) = self.counted.starts.as_chunks_mut::<LINE_LANES>();
+        let (values, _) = self.counted.values.as_chunks::<LINE_LANES>();
+        for (starts, values) in lines.iter_mut().zip(values) {
+            let labelled = (0..COUNTED_LANES).fold(0u32, |bits, lane| bits | u32::from(values[lane] != 0) << lane);
+            starts[COUNTED_LANES] = labelled as u16;
+            starts[COUNTED_LANES + 1] = (labelled >> 16) as u16;
+        }
+        let starts = [self.listed.starts, self.counted.starts].concat();
+        let mut values = Vec::with_capacity(listed * self.width + VALUES_PADDING);
+        self.listed.values.iter().for_each(|value| values.extend_from_slice(&value.to_le_bytes()[..self.width]));
+        values.resize(listed * self.width + VALUES_PADDING, 0);
+        let sections = [Section::U64(root), Section::U32(&entries), Section::U16(&starts), Section::U8(&values)];
+        writer.write(&sections, &[(VALUE_BYTES, self.width as u32), (COUNTED, listed as u32)])
+    }
+}
+
+impl Store for Builder {
+    fn value_bytes(&self) -> usize {
+        if self.all_count { 0 } else { self.width }
+    }
+
+    fn lanes_max(&self) -> usize {
+        COUNTED_LANES
+    }
+
+    fn uniform(&mut self, value: u32) -> Option<u32> {
+        self.counted(&[Run { start: 0, value }]).unwrap_or_else(|| self.listed.uniform(value))
+    }
+
+    fn leaf(&mut self, runs: &[Run]) -> Option<u32> {
+        self.counted(runs).unwrap_or_else(|| self.listed.store(runs))
+    }
+
+    fn entries(&mut self, entries: &[u32]) -> Option<usize> {
+        self.entries.store(entries)
+    }
+}
+
+const _: () = assert!(LOW_MASK as usize == LINE_LANES - 1);

@@ -1,0 +1,158 @@
+//! Checks and lookups.
+
+use super::*;
+use crate::cells::Cells;
+use crate::image::{Header, ImageError};
+use crate::layout::rank_leaf::view::{Entries, Place};
+use crate::layout::rank_leaf::{
+    CHUNK_BITS, FLAG, LOW_MASK, NESTED_BASE_SHIFT, NUMBER_SHIFT, VALUE_BYTES, VALUES_PADDING,
+};
+
+/// Checked sections of an image.
+#[derive(Clone, Copy)]
+pub(crate) struct View<'a> {
+    image: &'a [u8],
+    place: Place,
+    /// The first lane of counted leaves.
+    counted: usize,
+    root: &'a [[u8; 8]],
+    entries: Entries<'a>,
+}
+
+impl<'a> View<'a> {
+    /// The sections, their bounds checked.
+    pub fn open(header: &Header, image: &'a [u8]) -> Result<Self, ImageError> {
+        let words: &[[u8; 4]] = header.section_at(image, 1, "entries", ENTRIES_OFFSET)?;
+        let starts: &[[u8; 2]] = header.section(image, 2, "starts")?;
+        let values: &[[u8; 1]] = header.section(image, 3, "values")?;
+        let place = Place {
+            starts: header.section[4] as usize,
+            values: header.section[6] as usize,
+            value_bytes: header.section[VALUE_BYTES] as usize,
+            entries: words.len(),
+            lanes: starts.len(),
+        };
+        let counted = header.section[COUNTED] as usize;
+        let entries = Entries { words, lanes: starts.len() };
+        let view = View { image, place, counted, root: header.section_at(image, 0, "root", ROOT_OFFSET)?, entries };
+        if view.root.len() != ROOT_WORDS {
+            return Err(header.corrupt("root", "section size"));
+        }
+        entries.check_sizes(header)?;
+        if counted > place.lanes || !counted.is_multiple_of(LINE_LANES) {
+            return Err(header.corrupt("starts", "first lane of counted leaves"));
+        }
+        if !(1..=4).contains(&place.value_bytes) || values.len() != counted * place.value_bytes + VALUES_PADDING {
+            return Err(header.corrupt("values", "section size"));
+        }
+        Ok(view)
+    }
+
+    /// Checks every index and label inside.
+    pub fn check(&self, header: &Header) -> Result<(), ImageError> {
+        for &word in self.root {
+            let block = u64::from_le_bytes(word) as u32;
+            self.entries.check_block(block).map_err(|what| header.corrupt("root", what))?;
+        }
+        self.entries.check(header)?;
+        if !(0..self.counted).all(|lane| self.place.value(self.image, lane) <= header.labels) {
+            return Err(header.corrupt("values", "label"));
+        }
+        let leaves =
+            || self.entries.words.iter().map(|&word| u32::from_le_bytes(word)).filter(|entry| entry & FLAG == 0);
+        let is_counted = |entry: &u32| (*entry >> NUMBER_SHIFT) as usize >= self.counted;
+        if !leaves().filter(is_counted).all(|entry| last_lane(entry) < COUNTED_LANES) {
+            return Err(header.corrupt("entries", "counted leaf"));
+        }
+        self.check_labels(header)
+    }
+
+    /// Whether no block that counts from somewhere has a leaf that counts too far.
+    fn check_labels(&self, header: &Header) -> Result<(), ImageError> {
+        let entries = || self.entries.words.iter().map(|&word| u32::from_le_bytes(word));
+        let own = entries().map(|entry| if entry & FLAG == 0 { self.reach(entry) } else { 0 }).collect();
+        let of_blocks = entries().map(|entry| match entry & FLAG {
+            0 => None,
+            _ => Some(((entry & !FLAG) >> NESTED_BASE_SHIFT, entry & LOW_MASK)),
+        });
+        let mut reaches: Vec<u32> = Vec::with_capacity(self.entries.words.len());
+        let nested: Vec<Option<(u32, u32)>> = of_blocks.collect();
+        reaches.extend(&own);
+        furthest(own, |bits, reach| {
+            for (index, nested) in nested.iter().enumerate() {
+                if let Some((base, width)) = *nested
+                    && width == bits
+                {
+                    reaches[index] = reach[base as usize];
+                }
+            }
+        });
+        let mut is_right = true;
+        furthest(reaches, |bits, reach| {
+            for &word in self.root {
+                let (before, block) = split(u64::from_le_bytes(word));
+                if CHUNK_BITS - (block & LOW_MASK) == bits {
+                    let reach = reach[(block >> NUMBER_SHIFT) as usize];
+                    is_right &= reach == 0 || u64::from(before) + u64::from(reach) <= header.labels.into();
+                }
+            }
+        });
+        if is_right { Ok(()) } else { Err(header.corrupt("root", "label")) }
+    }
+
+    /// The highest label of a leaf less its block's `before`; 0 if it is not counted, or has none.
+    fn reach(&self, leaf: u32) -> u32 {
+        let first = (leaf >> NUMBER_SHIFT) as usize;
+        if first < self.counted {
+            return 0;
+        }
+        match self.labelled(first, first + (leaf & LOW_MASK) as usize).count_ones() {
+            0 => 0,
+            count => u32::from(self.image.u16(self.place.start_at(first))) + count,
+        }
+    }
+
+    /// A bit for each lane from `first` to `last` of one line, the highest bit of the last, whose run has a label.
+    fn labelled(&self, first: usize, last: usize) -> u32 {
+        let line = first / LINE_LANES * LINE_LANES;
+        let labelled = self.image.u32(self.place.start_at(line + COUNTED_LANES));
+        labelled >> (first - line) << (LINE_LANES - 1 - (last - first))
+    }
+
+    /// The label of `addr`, 0 if none.
+    pub fn find4(&self, addr: u32) -> u32 {
+        let chunk = addr & 0xffff;
+        let (before, block) = split(self.image.u64(ROOT_OFFSET + (addr >> CHUNK_BITS) as usize * 8));
+        let leaf = Place::leaf_from(self.image, ENTRIES_OFFSET, block, chunk);
+        let (first, lane) = ((leaf >> NUMBER_SHIFT) as usize, self.place.lane(self.image, leaf, chunk));
+        if first < self.counted {
+            return self.place.value(self.image, lane);
+        }
+        let labelled = self.labelled(first, lane);
+        match labelled >> (LINE_LANES - 1) {
+            0 => 0,
+            _ => before + u32::from(self.image.u16(self.place.start_at(first))) + labelled.count_ones(),
+        }
+    }
+}
+
+/// `before` and the block of a word of the root.
+fn split(word: u64) -> (u32, u32) {
+    ((word >> 32) as u32, word as u32)
+}
+
+/// The last lane of a leaf in its line.
+fn last_lane(leaf: u32) -> usize {
+    (leaf >> NUMBER_SHIFT) as usize % LINE_LANES + (leaf & LOW_MASK) as usize
+}
+
+/// Calls `see` with bits from 0 to 16 and the highest of so many (2 to the power of the bits) words from each on; where there are fewer, of these.
+/// Takes the same time however many blocks share entries.
+fn furthest(mut words: Vec<u32>, mut see: impl FnMut(u32, &[u32])) {
+    for bits in 0..=CHUNK_BITS {
+        see(bits, &words);
+        for index in 0..words.len().saturating_sub(1 << bits) {
+            words[index] = words[index].max(words[index + (1 << bits)]);
+        }
+    }
+}
