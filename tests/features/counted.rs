@@ -31,7 +31,8 @@ fn each_of_many_prefixes_has_its_own_bucket() {
 
     // Two packets from each source: the second has no room where there is a limit.
     let nets = (0..1 << 18).step_by(1021).chain(0x0a01 << 2..0x0a02 << 2);
-    let mut sources: Vec<(Ipv4Addr, bool)> = nets.map(|net| (addr(net, net * 37 & 0x3fff), is_limited(net))).collect();
+    let mut sources: Vec<(Ipv4Addr, bool)> =
+        nets.map(|net| (addr(net, (net * 37) & 0x3fff), is_limited(net))).collect();
     sources.extend(["10.1.66.200", "10.1.67.1"].map(|source| (source.parse().expect("an address"), true)));
     let mut lines = String::new();
     for (source, _) in &sources {

@@ -187,7 +187,7 @@ impl Filter for NativeFilter {
             && !burst.is_empty()
             && let Some(limits) = &self.code.limits
         {
-            limits.buckets.fill_all(burst.time_ns(0));
+            limits.held.fill(&limits.buckets, burst.time_ns(0));
         }
         let (limits, buckets) = match &self.code.limits {
             Some(limits) => (limits.image.as_bytes().as_ptr(), limits.buckets.as_ptr()),

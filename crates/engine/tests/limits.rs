@@ -5,10 +5,10 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use weir_abi::Family;
 use weir_abi::limit::ticks;
+use weir_abi::{Family, each};
 use weir_engine::limits::Buckets;
-use weir_engine::limits::pool::{Held, Names, Pool, Wanted};
+use weir_engine::limits::pool::{Held, Kind, Names, Pool, Wanted};
 use weir_tables::{BadLines, LimitTable, PrefixLimits};
 
 fn list(text: &str) -> Arc<LimitTable> {
@@ -18,7 +18,7 @@ fn list(text: &str) -> Arc<LimitTable> {
 }
 
 fn prefixes(name: &str, text: &str) -> Wanted {
-    Wanted { name: name.to_owned(), names: Names::Prefixes(list(text), Family::Ipv4), width: 1 }
+    Wanted { name: name.to_owned(), names: Names::Prefixes(list(text), Family::Ipv4), width: 1, kind: Kind::Buckets }
 }
 
 fn pool(count: usize) -> Pool {
@@ -77,7 +77,7 @@ fn labels_keep_their_buckets_when_their_table_changes() {
     let pool = pool(100);
     let labels = |all: &[&str]| {
         let names = all.iter().map(|label| Box::from(*label)).collect::<Vec<_>>();
-        vec![Wanted { name: "countries".to_owned(), names: Names::Labels(names.into()), width: 1 }]
+        vec![Wanted { name: "countries".to_owned(), names: Names::Labels(names.into()), width: 1, kind: Kind::Buckets }]
     };
     let first = pool.hold(labels(&["HR", "SI", "AT"]), 0).unwrap();
     let second = pool.hold(labels(&["AT", "DE", "HR"]), 0).unwrap();
@@ -116,4 +116,39 @@ fn limiters_of_one_list_have_neighbouring_buckets() {
     // One limiter less is another arrangement.
     let alone = pool.hold(vec![prefixes("customers/ipv4", "11.0.0.0/8,7\n")], 5).unwrap();
     assert!(alone.slots(0).iter().all(|slot| !all.contains(slot)));
+}
+
+#[test]
+fn tables_of_addresses_begin_at_cache_lines_and_are_refreshed_in_their_own_ticks() {
+    let pool = pool(5000);
+    let table = |name: &str, coarse| Wanted {
+        name: name.to_owned(),
+        names: Names::One,
+        width: 1024,
+        kind: Kind::Each { coarse },
+    };
+    let held =
+        pool.hold(vec![prefixes("l", "10.0.0.0/8,5\n"), table("a", 9), prefixes("m", "10.0.0.0/8,5\n")], 700).unwrap();
+    let first = held.slots(1)[0];
+    assert!(first.is_multiple_of(8));
+    let word = |slot: u32| pool.buckets().word(slot);
+    assert!((first..first + 1024).all(|slot| word(slot) == each::ticks(700, 9)));
+    let others: Vec<u32> = [0, 2].iter().flat_map(|&wanted| held.slots(wanted).to_vec()).collect();
+    assert!(others.iter().all(|slot| !(first..first + 1024).contains(slot) && word(*slot) == ticks(700)));
+
+    pool.refresh(90_000);
+    assert!((first..first + 1024).all(|slot| word(slot) == each::ticks(90_000, 9)));
+    assert!(others.iter().all(|&slot| word(slot) == ticks(90_000)));
+
+    // The same table stays; one whose ticks are others is new.
+    let again = pool.hold(vec![table("a", 9), table("a", 10)], 95_000).unwrap();
+    assert_eq!(again.slots(0)[0], first);
+    let other = again.slots(1)[0];
+    assert!(other.is_multiple_of(8) && word(other) == each::ticks(95_000, 10));
+    let refused = pool.hold(vec![table("b", 0), table("c", 0), table("d", 0)], 0).err().unwrap().to_string();
+    assert!(refused.ends_with("3079 more are needed"), "{refused}");
+    // What nobody holds any more another table may have.
+    drop((held, again));
+    let last = pool.hold(vec![table("e", 3)], 96_000).unwrap().slots(0)[0];
+    assert!(last == first || last == other);
 }

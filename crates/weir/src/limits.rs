@@ -6,7 +6,7 @@ use crate::text::Text;
 use std::sync::Arc;
 use weir_abi::{LimitEntries, LimitProfile};
 use weir_engine::limits::counts::Place;
-use weir_engine::limits::pool::{Held, Names, Pool, Wanted, Words};
+use weir_engine::limits::pool::{Held, Kind, Names, Pool, Wanted};
 use weir_engine::limits::{Buckets, Limits};
 use weir_policy::checked::LimitsOf;
 use weir_policy::ir::{Holds, LimitEach, Limiter, LimiterKind, Log, Program, Slot};
@@ -112,10 +112,10 @@ fn wanted(text: &Text, limiter: &Limiter, name: String) -> Wanted {
     match limiter.kind {
         LimiterKind::Each(each) => {
             let coarse = each_profile(&each).coarse;
-            Wanted { name, names, width: each.size, words: Words::Each { coarse } }
+            Wanted { name, names, width: each.size, kind: Kind::Each { coarse } }
         }
         LimiterKind::Rate(_) | LimiterKind::Prefixes { .. } | LimiterKind::Labels => {
-            Wanted { name, names, width: 1, words: Words::Buckets }
+            Wanted { name, names, width: 1, kind: Kind::Buckets }
         }
     }
 }

@@ -198,17 +198,19 @@ impl Counted {
 #[cfg(test)]
 mod tests {
     use super::super::Buckets;
-    use super::super::pool::{Names, Pool, Wanted};
+    use super::super::pool::{Kind, Names, Pool, Wanted};
     use super::*;
 
     fn pool() -> Pool {
-        Pool::new(Buckets::reserve(16).expect("it is little"))
+        Pool::new(7, Buckets::reserve(16).expect("it is little"))
     }
 
     /// A generation with two limiters that police by these labels, of which the second logs. Labels in capitals have no limit.
     fn generation(pool: &Pool, labels: &[&str], logged: Logged) -> Option<Counted> {
         let names = Names::Labels(labels.iter().map(|&label| Box::from(label)).collect());
-        let held = pool.hold(vec![Wanted { name: "l".to_owned(), names, width: 2 }], 0).expect("there is room");
+        let held = pool
+            .hold(vec![Wanted { name: "l".to_owned(), names, width: 2, kind: Kind::Buckets }], 0)
+            .expect("there is room");
         let none = (1..).zip(labels).filter(|(_, label)| label.chars().all(char::is_uppercase)).map(|(entry, _)| entry);
         let unlimited: Arc<[u32]> = std::iter::once(0).chain(none).collect();
         let place = |offset: u32, logged: Logged| Place { wanted: 0, offset, logged, unlimited: unlimited.clone() };

@@ -80,11 +80,6 @@ impl Buckets {
         self.words()[slot as usize].load(Ordering::Relaxed)
     }
 
-    /// Fills all buckets, which nobody charges meanwhile.
-    pub(crate) fn fill_all(&self, now_ns: u64) {
-        self.words().iter().for_each(|word| word.store(ticks(now_ns), Ordering::Relaxed));
-    }
-
     /// Sets the word of a bucket that nobody charges yet.
     pub(crate) fn set(&self, slot: u32, word: u64) {
         self.words()[slot as usize].store(word, Ordering::Relaxed);

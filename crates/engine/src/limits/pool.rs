@@ -30,7 +30,7 @@ pub enum Names {
 impl Wanted {
     /// Buckets that they need, and those that stay unused before them.
     pub fn buckets(&self) -> usize {
-        self.names.len() * self.width as usize + self.words.alignment() - 1
+        self.names.len() * self.width as usize + self.kind.alignment() - 1
     }
 }
 
@@ -72,7 +72,7 @@ impl Names {
 
 /// What the words of buckets mean.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Words {
+pub enum Kind {
     /// One bucket each ([`weir_abi::limit`]).
     Buckets,
     /// A table for addresses ([`weir_abi::each`]), whose ticks are 2^`coarse` usual ones.
@@ -82,20 +82,20 @@ pub enum Words {
     },
 }
 
-impl Words {
+impl Kind {
     /// The word of a full bucket.
     fn full(self, now_ns: u64) -> u64 {
         match self {
-            Words::Buckets => ticks(now_ns),
-            Words::Each { coarse } => each::empty(each::ticks(now_ns, coarse)),
+            Kind::Buckets => ticks(now_ns),
+            Kind::Each { coarse } => each::empty(each::ticks(now_ns, coarse)),
         }
     }
 
     /// Where such buckets may begin: sets are cache lines.
     fn alignment(self) -> usize {
         match self {
-            Words::Buckets => 1,
-            Words::Each { .. } => each::WAYS,
+            Kind::Buckets => 1,
+            Kind::Each { .. } => each::WAYS,
         }
     }
 }
@@ -110,7 +110,7 @@ pub struct Wanted {
     /// How many limiters there are: each entry has as many neighbouring buckets. Of a table for addresses, its words.
     pub width: u32,
     /// What the buckets' words mean.
-    pub words: Words,
+    pub kind: Kind,
 }
 
 /// The first bucket of each entry.
@@ -131,6 +131,15 @@ impl Held {
     /// The first bucket of each entry of what was wanted at this place.
     pub fn slots(&self, wanted: usize) -> &[u32] {
         &self.limiters[wanted].slots
+    }
+
+    /// Fills all buckets that it holds, among `buckets`; nobody charges them meanwhile.
+    pub(crate) fn fill(&self, buckets: &Buckets, now_ns: u64) {
+        for HeldBy { wanted, slots } in &self.limiters {
+            let full = wanted.kind.full(now_ns);
+            let all = slots.iter().flat_map(|&first| first..first + wanted.width);
+            all.for_each(|slot| buckets.set(slot, full));
+        }
     }
 
     /// What the entries there are.
@@ -178,13 +187,13 @@ impl State {
     }
 
     /// The first of so many neighbours that nobody holds.
-    fn take(&mut self, Wanted { width, words, .. }: &Wanted) -> u32 {
+    fn take(&mut self, Wanted { width, kind, .. }: &Wanted) -> u32 {
         let free = self.free.get_mut(width).and_then(|free| {
-            let fits = free.iter().rposition(|first| first.is_multiple_of(words.alignment() as u32))?;
+            let fits = free.iter().rposition(|first| first.is_multiple_of(kind.alignment() as u32))?;
             Some(free.swap_remove(fits))
         });
         free.unwrap_or_else(|| {
-            let first = self.holders.len().next_multiple_of(words.alignment());
+            let first = self.holders.len().next_multiple_of(kind.alignment());
             self.holders.resize(first + *width as usize, 0);
             first as u32
         })
@@ -194,7 +203,7 @@ impl State {
     fn missing(&self, limiters: &[HeldBy]) -> usize {
         let mut wanted: BTreeMap<(u32, u32), usize> = BTreeMap::new();
         for HeldBy { wanted: of, slots } in limiters {
-            let key = (of.width, of.words.alignment() as u32);
+            let key = (of.width, of.kind.alignment() as u32);
             *wanted.entry(key).or_default() += slots.iter().filter(|&&slot| slot == 0).count();
         }
         let beyond = |((width, alignment), count): ((u32, u32), usize)| {
@@ -242,7 +251,7 @@ impl Pool {
         }
         for limiter in &mut limiters {
             let HeldBy { wanted, slots } = limiter;
-            let full = wanted.words.full(now_ns);
+            let full = wanted.kind.full(now_ns);
             for slot in slots {
                 if *slot == 0 {
                     *slot = state.take(wanted);
@@ -296,7 +305,7 @@ impl Pool {
 fn tables(standing: &[Arc<Held>]) -> Vec<(Range<u32>, u64)> {
     let mut tables = Vec::new();
     for HeldBy { wanted, slots } in standing.iter().flat_map(|held| &held.limiters) {
-        let Words::Each { coarse } = wanted.words else { continue };
+        let Kind::Each { coarse } = wanted.kind else { continue };
         tables.extend(slots.iter().map(|&first| (first..first + wanted.width, coarse)));
     }
     tables.sort_unstable_by_key(|(slots, _)| slots.start);
@@ -309,7 +318,7 @@ fn inherit(wanted: Wanted, standing: &[Arc<Held>]) -> HeldBy {
     let mut slots = vec![0; wanted.names.len()];
     for older in standing {
         let same = |HeldBy { wanted: of, .. }: &&HeldBy| {
-            of.name == wanted.name && of.width == wanted.width && of.words == wanted.words
+            of.name == wanted.name && of.width == wanted.width && of.kind == wanted.kind
         };
         let Some(of_older) = older.limiters.iter().find(same) else { continue };
         wanted.names.shared(&of_older.wanted.names, |own, other| {

@@ -86,7 +86,7 @@ pub(super) fn load(
     let costs = program.chains.iter().map(|chain| cost(&object, chain));
     let costs = costs.collect::<Result<_, _>>()?;
     let (counter_count, replay, load_took) = (program.counters(), Replay::new(), start.elapsed());
-    let unfilled = buckets;
+    let unfilled = buckets.zip(limits.map(|limits| limits.held.clone()));
     Ok(XdpFilter { object, programs, counters, counter_count, unfilled, counted, replay, costs, load_took })
 }
 

@@ -22,6 +22,7 @@ use weir_abi::{Counter, Verdict};
 use crate::clang::BpfObject;
 use crate::image::Image;
 use crate::limits::counts::{Counted, LimitCount};
+use crate::limits::pool::Held;
 use crate::limits::{Buckets, Limits};
 use crate::memory::{Cost, FrameSet, Spread};
 use crate::{EngineError, Filter, FrameBurst, Program, tsc};
@@ -35,7 +36,7 @@ pub struct XdpFilter {
     counters: MmapRaw,
     counter_count: usize,
     /// Buckets, until the first frame brings the time at which they are full.
-    unfilled: Option<Buckets>,
+    unfilled: Option<(Buckets, Arc<Held>)>,
     counted: Option<Counted>,
     replay: Replay,
     costs: Vec<VerifierCost>,
@@ -71,8 +72,8 @@ impl XdpFilter {
 
     /// All buckets are full at the first frame.
     fn fill_buckets(&mut self, burst: &FrameBurst<'_>) {
-        if let Some(buckets) = self.unfilled.take_if(|_| !burst.is_empty()) {
-            buckets.fill_all(burst.time_ns(0));
+        if let Some((buckets, held)) = self.unfilled.take_if(|_| !burst.is_empty()) {
+            held.fill(&buckets, burst.time_ns(0));
         }
     }
 
