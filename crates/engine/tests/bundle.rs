@@ -10,7 +10,7 @@ use std::thread;
 
 use sha2::{Digest, Sha256};
 use tempfile::TempDir;
-use weir_abi::{Family, Layout, Link, Verdict};
+use weir_abi::{ABI_VERSION, Family, Layout, Link, Verdict};
 use weir_engine::bundle::{HEAD_BYTES, is_bundle};
 use weir_engine::clang::{BpfShape, Clang};
 use weir_engine::cpu::Cpu;
@@ -191,7 +191,10 @@ fn another_abi_version_is_refused() {
     let mut old = bundle();
     old.artifact.abi_version = 9;
     let (_folder, path) = written(&old);
-    assert_eq!(refusal(&path), "compiled for abi version 9, this weir has 2; compile the policy again");
+    assert_eq!(
+        refusal(&path),
+        format!("compiled for abi version 9, this weir has {ABI_VERSION}; compile the policy again")
+    );
 }
 
 #[test]

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use rustix::thread::{CapabilitySet, CapabilitySets, set_capabilities};
-use weir_abi::{Action, Counter, Layout, Link, Reason, Verdict};
+use weir_abi::{ABI_VERSION, Action, Counter, Layout, Link, Reason, Verdict};
 use weir_engine::clang::{BpfObject, BpfShape, Clang, NativeObject};
 use weir_engine::cpu::Cpu;
 use weir_engine::memory::{FrameSet, measure};
@@ -235,7 +235,10 @@ fn code_of_another_abi_version_is_refused() {
     let c = chain::native_c().replace("= WEIR_ABI_VERSION", "= 77");
     let object = Clang::find().unwrap().native("old", &c, Cpu::X86_64V3).unwrap().object;
     let error = NativeFilter::load("old", &object, &chain::artifact().program(), vec![image()], None).err().unwrap();
-    assert_eq!(error.to_string(), "old: compiled for abi version 77, this weir has 2; compile the policy again");
+    assert_eq!(
+        error.to_string(),
+        format!("old: compiled for abi version 77, this weir has {ABI_VERSION}; compile the policy again")
+    );
 }
 
 #[test]
@@ -301,5 +304,8 @@ fn an_object_of_another_shape_is_refused() {
     let c = chain::bpf_c().replace("#include \"xdp.h\"", "#define WEIR_ABI_VERSION 9\n#include \"xdp.h\"");
     let old = Clang::find().unwrap().bpf("old", &c, &BpfShape::new(&program, &[image()], None)).unwrap().object;
     let error = XdpFilter::load("old", &old, &program, &[image()], None).err().unwrap().to_string();
-    assert_eq!(error, "old: compiled for abi version 9, this weir has 2; compile the policy again");
+    assert_eq!(
+        error,
+        format!("old: compiled for abi version 9, this weir has {ABI_VERSION}; compile the policy again")
+    );
 }
