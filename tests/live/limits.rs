@@ -142,22 +142,33 @@ fn passed(stats: &Stats, [a, b, c]: [u8; 3]) -> u64 {
 
 #[test]
 fn a_limit_passes_its_rate_whoever_charges_it() {
+    gives_its_rate("limits customers { elements = { 10.20.1.0/24 : 1000pps burst 500 } }", "ip saddr limit @customers");
+}
+
+#[test]
+fn an_address_that_no_list_names_gets_its_rate() {
+    gives_its_rate("", "ip saddr { 10.20.1.0/24 } limit each ip saddr/24 1000pps burst 500 size 1024");
+}
+
+/// A policy with this list and this rule lets 1000 packets a second of the limited subnet pass, on every engine and over several workers.
+fn gives_its_rate(list: &str, rule: &str) {
     /// Between readings.
     const WINDOW: Duration = Duration::from_secs(5);
     /// Of 8 ms a sender: ten times the rate in all.
     const ROUND: [usize; 2] = [40, 8];
-    const POLICY: &str = "
-limits customers { elements = { 10.20.1.0/24 : 1000pps burst 500 } }
-upstream {
-  ip saddr limit @customers
+    let policy = format!(
+        "{list}
+upstream {{
+  {rule}
   ip saddr 10.20.1.0/24 accept
   ip saddr 10.20.2.0/24 accept
   drop
-}
-downstream { accept }
-";
+}}
+downstream {{ accept }}
+"
+    );
     each_engine_with(Wires::default(), |engine, hosts, folder| {
-        put(folder, "rate.weir", POLICY);
+        put(folder, "rate.weir", &policy);
         let running = Running::start(&hosts.weir, folder, "rate.weir", engine, 2);
         let at_server = Listener::at(&hosts.server, "s");
         let rounds = std::array::from_fn(|sender| {
