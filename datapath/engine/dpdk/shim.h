@@ -27,7 +27,7 @@ struct dpdk_facts {
 	uint16_t tx_queues;
 	uint16_t rx_packets; /* that a receive queue of ours holds */
 	uint16_t tx_packets;
-	int32_t node; /* of memory, -1 if any */
+	int32_t node;	    /* of memory, -1 if any */
 	uint32_t interface; /* of the kernel, 0 if none */
 };
 
