@@ -38,6 +38,9 @@ pub const SIZE_MAX: u32 = 1 << 24;
 /// As above.
 pub const SIZE_DEFAULT: u32 = 1 << 19;
 
+/// What addresses are hashed with where recorded packets are replayed: they have the same places every time.
+pub const REPLAY_SEED: u32 = 0;
+
 /// Bits of the ticks that the smallest packet costs, at least, less one.
 const COST_BITS: u32 = 11;
 /// The smallest packet: an Ethernet frame without its checksum.

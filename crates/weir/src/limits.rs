@@ -4,7 +4,7 @@ use crate::failure::Failure;
 use crate::lists::ListOfLimits;
 use crate::text::Text;
 use std::sync::Arc;
-use weir_abi::{LimitEntries, LimitProfile};
+use weir_abi::{LimitEntries, LimitProfile, each};
 use weir_engine::limits::counts::Place;
 use weir_engine::limits::pool::{Held, Kind, Names, Pool, Wanted};
 use weir_engine::limits::{Buckets, Limits};
@@ -12,9 +12,6 @@ use weir_policy::checked::LimitsOf;
 use weir_policy::ir::{Holds, LimitEach, Limiter, LimiterKind, Log, Program, Slot};
 use weir_tables::Image;
 use weir_tables::limit_image::{self, Found, LimitImage, Logged};
-
-/// Where recorded packets are replayed, addresses have the same places every time.
-const SEED: u32 = 0;
 
 /// Limiters that police by the same list, and the list.
 struct Group {
@@ -51,7 +48,7 @@ pub fn assemble(
     let pool = match pool {
         Some(pool) => pool.clone(),
         // One is nobody's.
-        None => Pool::new(SEED, Buckets::reserve(1 + wanted.iter().map(Wanted::buckets).sum::<usize>())?),
+        None => Pool::new(each::REPLAY_SEED, Buckets::reserve(1 + wanted.iter().map(Wanted::buckets).sum::<usize>())?),
     };
     let held = pool.hold(wanted, now_ns)?;
     let places: Vec<Place> = (0..program.limiters.len()).map(|index| place(program, &groups, index)).collect();
@@ -122,7 +119,7 @@ fn wanted(text: &Text, limiter: &Limiter, name: String) -> Wanted {
 
 /// How the buckets of a table of addresses are charged.
 pub fn each_profile(each: &LimitEach) -> LimitProfile {
-    weir_abi::each::profile(each.limit).expect("compiler bug: a burst that check refuses")
+    each::profile(each.limit).expect("compiler bug: a burst that check refuses")
 }
 
 fn names(text: &Text, limiter: &Limiter) -> Names {
@@ -175,7 +172,7 @@ fn laid_out<'a>(
     let &Place { wanted, offset, logged, .. } = place;
     let found = match limiter.kind {
         LimiterKind::Labels => Found::ByLabel,
-        LimiterKind::Each(each) => Found::ByHash { set_bits: weir_abi::each::set_bits(each.size), seed },
+        LimiterKind::Each(each) => Found::ByHash { set_bits: each::set_bits(each.size), seed },
         LimiterKind::Rate(_) | LimiterKind::Prefixes { .. } => Found::ByTicket,
     };
     limit_image::Limiter { limits: &groups[wanted].entries, slots: held.slots(wanted), offset, found, logged }

@@ -3,12 +3,9 @@
 use super::Tables;
 use crate::ir::{LimitEach, LimiterId, LimiterKind, Log, Program};
 use std::sync::Arc;
-use weir_abi::each::{self, Place, WAYS};
+use weir_abi::each::{self, Place, REPLAY_SEED, WAYS};
 use weir_abi::limit::{charge, ticks};
 use weir_abi::{Family, LimitEntries, LimitProfile};
-
-/// Where recorded packets are replayed, addresses have the same places every time.
-const SEED: u32 = 0;
 
 /// The buckets of all limiters.
 pub(super) struct Buckets {
@@ -150,8 +147,8 @@ impl Each {
     fn has_room(&mut self, address: u128, now_ns: u64, bytes: u32) -> bool {
         let (address, set_bits) = (address & self.each.mask(), each::set_bits(self.each.size));
         let place = match self.each.key.family() {
-            Family::Ipv4 => Place::of_ipv4(address as u32, SEED, set_bits),
-            Family::Ipv6 => Place::of_ipv6(address, SEED, set_bits),
+            Family::Ipv4 => Place::of_ipv4(address as u32, REPLAY_SEED, set_bits),
+            Family::Ipv6 => Place::of_ipv6(address, REPLAY_SEED, set_bits),
         };
         let LimitProfile { coarse, room, .. } = self.profile;
         let set = &mut self.sets[place.set as usize];

@@ -6,7 +6,7 @@ use super::*;
 use crate::flatten::{Range, flatten};
 use crate::image::{BuildError, Image, Section, Writer};
 use crate::layout::Room;
-use crate::layout::rank_leaf::build::{Leaves, label_bytes, limit};
+use crate::layout::rank_leaf::build::{Leaves, label_bytes, limit, set_runs};
 use crate::layout::rank_leaf::encode::{Encoder, Run, Store};
 use crate::layout::rank_leaf::{self, CHUNK_BITS, FLAG, LOW_MASK, NUMBER_SHIFT, NUMBERS, VALUE_BYTES, VALUES_PADDING};
 use crate::prefix::Prefix4;
@@ -41,11 +41,7 @@ pub(super) fn counted4(prefixes: &[Prefix4], labels: u32) -> Result<Image, Build
     let mut root = Vec::with_capacity(ROOT_WORDS);
     let mut runs = Vec::new();
     for (first, ranges) in Blocks::new(&flatten(prefixes), 0, CHUNK_BITS) {
-        runs.clear();
-        // The first range may start before the block.
-        runs.extend(
-            ranges.iter().map(|range| Run { start: (range.start.max(first) - first) as u16, value: range.label }),
-        );
+        set_runs(&mut runs, first, ranges);
         encoder.store.begin(ranges);
         let block = encoder.block(&runs).map_err(|no_room| limit(Layout::CountedLeaf, no_room))?;
         root.push(u64::from(encoder.store.before) << 32 | u64::from(block));

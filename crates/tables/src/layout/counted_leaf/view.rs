@@ -4,9 +4,7 @@ use super::*;
 use crate::cells::Cells;
 use crate::image::{Header, ImageError};
 use crate::layout::rank_leaf::view::{Entries, Place};
-use crate::layout::rank_leaf::{
-    CHUNK_BITS, FLAG, LOW_MASK, NESTED_BASE_SHIFT, NUMBER_SHIFT, VALUE_BYTES, VALUES_PADDING,
-};
+use crate::layout::rank_leaf::{CHUNK_BITS, FLAG, LOW_MASK, NESTED_BASE_SHIFT, NUMBER_SHIFT};
 
 /// Checked sections of an image.
 #[derive(Clone, Copy)]
@@ -22,18 +20,8 @@ pub(crate) struct View<'a> {
 impl<'a> View<'a> {
     /// The sections, their bounds checked.
     pub fn open(header: &Header, image: &'a [u8]) -> Result<Self, ImageError> {
-        let words: &[[u8; 4]] = header.section_at(image, 1, "entries", ENTRIES_OFFSET)?;
-        let starts: &[[u8; 2]] = header.section(image, 2, "starts")?;
-        let values: &[[u8; 1]] = header.section(image, 3, "values")?;
-        let place = Place {
-            starts: header.section[4] as usize,
-            values: header.section[6] as usize,
-            value_bytes: header.section[VALUE_BYTES] as usize,
-            entries: words.len(),
-            lanes: starts.len(),
-        };
+        let (place, entries) = Place::open(header, image, ENTRIES_OFFSET)?;
         let counted = header.section[COUNTED] as usize;
-        let entries = Entries { words, lanes: starts.len() };
         let view = View { image, place, counted, root: header.section_at(image, 0, "root", ROOT_OFFSET)?, entries };
         if view.root.len() != ROOT_WORDS {
             return Err(header.corrupt("root", "section size"));
@@ -42,9 +30,7 @@ impl<'a> View<'a> {
         if counted > place.lanes || !counted.is_multiple_of(LINE_LANES) {
             return Err(header.corrupt("starts", "first lane of counted leaves"));
         }
-        if !(1..=4).contains(&place.value_bytes) || values.len() != counted * place.value_bytes + VALUES_PADDING {
-            return Err(header.corrupt("values", "section size"));
-        }
+        place.check_values(header, counted)?;
         Ok(view)
     }
 

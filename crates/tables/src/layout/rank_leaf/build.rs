@@ -6,7 +6,7 @@ use weir_abi::Layout;
 
 use super::encode::{Chunk, Encoder, NoRoom, Run, Store};
 use super::*;
-use crate::flatten::flatten;
+use crate::flatten::{Range, flatten};
 use crate::image::{BuildError, Image, Section, TICKETS_END, Writer};
 use crate::layout::Room;
 use crate::prefix::{Prefix4, Prefix6};
@@ -25,15 +25,17 @@ pub(crate) fn build4(prefixes: &[Prefix4], labels: u32, room: Room) -> Result<Im
     let mut root = Vec::with_capacity(ROOT_WORDS);
     let mut runs = Vec::new();
     for (first, ranges) in Blocks::new(&flatten(prefixes), 0, CHUNK_BITS) {
-        runs.clear();
-        // The first range may start before the block.
-        runs.extend(
-            ranges.iter().map(|range| Run { start: (range.start.max(first) - first) as u16, value: range.label }),
-        );
+        set_runs(&mut runs, first, ranges);
         root.push(encoder.block(&runs).map_err(limit)?);
     }
     let writer = Writer { layout: Layout::RankLeaf, entries: prefixes.len(), labels };
     encoder.store.write(writer, &root, room)
+}
+
+/// Sets `runs` to those of the block that begins at `first`, of which the first range may start before it.
+pub(in crate::layout) fn set_runs(runs: &mut Vec<Run>, first: u32, ranges: &[Range<u32>]) {
+    runs.clear();
+    runs.extend(ranges.iter().map(|range| Run { start: (range.start.max(first) - first) as u16, value: range.label }));
 }
 
 /// Builds the image of prefixes in [`crate::prefix::Address::order`] with labels `1..=labels`.

@@ -16,6 +16,34 @@ pub(crate) struct Place {
 }
 
 impl Place {
+    /// Where the sections after the root are, which end inside the image, and the entries among them.
+    pub fn open<'a>(
+        header: &Header,
+        image: &'a [u8],
+        entries_offset: usize,
+    ) -> Result<(Self, Entries<'a>), ImageError> {
+        let words: &[[u8; 4]] = header.section_at(image, 1, "entries", entries_offset)?;
+        let starts: &[[u8; 2]] = header.section(image, 2, "starts")?;
+        let _values: &[[u8; 1]] = header.section(image, 3, "values")?;
+        let place = Place {
+            starts: header.section[4] as usize,
+            values: header.section[6] as usize,
+            value_bytes: header.section[VALUE_BYTES] as usize,
+            entries: words.len(),
+            lanes: starts.len(),
+        };
+        Ok((place, Entries { words, lanes: starts.len() }))
+    }
+
+    /// Checks that there are values of so many lanes.
+    pub fn check_values(&self, header: &Header, lanes: usize) -> Result<(), ImageError> {
+        let bytes = header.section[7] as usize;
+        match (1..=4).contains(&self.value_bytes) && bytes == lanes * self.value_bytes + VALUES_PADDING {
+            true => Ok(()),
+            false => Err(header.corrupt("values", "section size")),
+        }
+    }
+
     /// Byte offset of a word of the root.
     pub fn root_at(index: usize) -> usize {
         ROOT_OFFSET + index * size_of::<u32>()
@@ -132,25 +160,13 @@ pub(crate) struct View<'a> {
 impl<'a> View<'a> {
     /// The sections, their bounds checked.
     pub fn open(header: &Header, image: &'a [u8]) -> Result<Self, ImageError> {
-        let words: &[[u8; 4]] = header.section_at(image, 1, "entries", ENTRIES_OFFSET)?;
-        let starts: &[[u8; 2]] = header.section(image, 2, "starts")?;
-        let values: &[[u8; 1]] = header.section(image, 3, "values")?;
-        let place = Place {
-            starts: header.section[4] as usize,
-            values: header.section[6] as usize,
-            value_bytes: header.section[VALUE_BYTES] as usize,
-            entries: words.len(),
-            lanes: starts.len(),
-        };
-        let entries = Entries { words, lanes: starts.len() };
+        let (place, entries) = Place::open(header, image, ENTRIES_OFFSET)?;
         let view = View { image, place, root: header.section_at(image, 0, "root", ROOT_OFFSET)?, entries };
         if view.root.len() != ROOT_WORDS {
             return Err(header.corrupt("root", "section size"));
         }
         entries.check_sizes(header)?;
-        if !(1..=4).contains(&place.value_bytes) || values.len() != place.lanes * place.value_bytes + VALUES_PADDING {
-            return Err(header.corrupt("values", "section size"));
-        }
+        place.check_values(header, place.lanes)?;
         Ok(view)
     }
 
