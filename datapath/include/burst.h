@@ -184,15 +184,20 @@ static void __attribute__((noinline, unused)) end_exceeding(const struct env *en
 	settle(verdicts, exceeding, (uint32_t)action | (uint32_t)REASON_LIMIT << 16);
 }
 
-/* sample() for each of the hits, which have been counted. Packets are taken in their order, as the rule counts them. */
-WEIR_INLINE void sample_hits(const struct env *env, struct verdicts *verdicts, uint32_t rule, uint64_t hits,
-			     uint64_t below)
+/*
+ * sample() for each of the hits: of the packets that the rule matched, and has counted, those that its limits have
+ * left. Packets are taken in their order, as the rule counts them.
+ */
+WEIR_INLINE void sample_hits(const struct env *env, struct verdicts *verdicts, uint32_t rule, uint64_t matched,
+			     uint64_t hits, uint64_t below)
 {
-	uint32_t nth = (uint32_t)counter_at(env, REASON_RULE + rule)->packets - (uint32_t)__builtin_popcountll(hits);
+	uint32_t nth = (uint32_t)counter_at(env, REASON_RULE + rule)->packets - (uint32_t)__builtin_popcountll(matched);
 
-	for (uint64_t left = hits; left; left &= left - 1) {
+	for (uint64_t left = matched; left; left &= left - 1) {
+		const uint64_t packet = left & -left;
+
 		if (is_sampled(nth++, below))
-			verdicts->sampled |= 1ULL << first_of(left);
+			verdicts->sampled |= packet & hits;
 	}
 }
 

@@ -7,7 +7,7 @@
 use super::action;
 use super::chain::ChainEmitter;
 use super::column::Column;
-use super::rules::{cite, described, ends, joined, limits, may_be_unused};
+use super::rules::{any_rule, cite, described, ends, joined, limits, may_be_unused, samples_what_is_left};
 use super::writer::Writer;
 use crate::checked::Exceed;
 use crate::field::Subject;
@@ -88,6 +88,9 @@ impl Rules<'_, '_> {
         if limits(self.chain.program, nodes) {
             variables.push("exceeding".to_owned());
         }
+        if any_rule(nodes, &|id| samples_what_is_left(self.chain.program.rule(id))) {
+            variables.push("matched".to_owned());
+        }
         if !variables.is_empty() {
             self.out.line(&format!("uint64_t {};", variables.join(", ")));
             self.out.blank();
@@ -165,11 +168,17 @@ impl Rules<'_, '_> {
     fn rule(&mut self, id: RuleId, last: Last) {
         let (rule, index) = (self.chain.program.rule(id), id.0);
         self.out.line(&format!("count_hits(env, REASON_RULE + {index}, hits, verdicts);"));
+        let matched = if samples_what_is_left(rule) {
+            self.out.line("matched = hits;");
+            "matched"
+        } else {
+            "hits"
+        };
         for effect in &rule.effects {
             match effect {
                 Effect::Sample { one_in } => {
                     let below = eval::sample_below(*one_in);
-                    let call = format!("sample_hits(env, verdicts, {index}, hits, {below:#x}ULL);");
+                    let call = format!("sample_hits(env, verdicts, {index}, {matched}, hits, {below:#x}ULL);");
                     self.out.line(&format!("{call} /* 1/{one_in} */"));
                 }
                 Effect::Verdict(verdict) => {
@@ -224,8 +233,7 @@ impl Rules<'_, '_> {
                 self.out.line("for (uint64_t left = exceeding; left; left &= left - 1)");
                 self.out.inner("packets->exceeded[first_of(left)] = 1;");
             }
-            // Nobody asks.
-            None => {}
+            None => self.out.line("(void)exceeding; /* nobody asks */"),
         }
     }
 }

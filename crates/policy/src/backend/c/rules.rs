@@ -6,7 +6,7 @@
 use super::chain::ChainEmitter;
 use super::writer::{self, Writer};
 use super::{Target, burst_rules, packet_rules};
-use crate::ir::{Effect, LimiterId, LimiterKind, Node, Program, RuleId, Test};
+use crate::ir::{Effect, LimiterId, LimiterKind, Node, Program, Rule, RuleId, Test};
 use crate::pass::hoist_guards::rules_in;
 
 /// Rules of a part.
@@ -60,11 +60,23 @@ pub(super) fn ends(program: &Program, nodes: &[Node]) -> bool {
 
 /// Whether a rule in the block has a limit.
 pub(super) fn limits(program: &Program, nodes: &[Node]) -> bool {
+    any_rule(nodes, &|id| program.rule(id).effects.iter().any(|effect| matches!(effect, Effect::Limit { .. })))
+}
+
+/// Whether one of the rules is such.
+pub(super) fn any_rule(nodes: &[Node], is_such: &dyn Fn(RuleId) -> bool) -> bool {
     nodes.iter().any(|node| match node {
-        Node::Rule(id) => program.rule(*id).effects.iter().any(|effect| matches!(effect, Effect::Limit { .. })),
-        Node::When { body, .. } => limits(program, body),
+        Node::Rule(id) => is_such(*id),
+        Node::When { body, .. } => any_rule(body, is_such),
         Node::Find(_) => false,
     })
+}
+
+/// Whether the rule samples what its limits have left of the packets that it matched.
+pub(super) fn samples_what_is_left(rule: &Rule) -> bool {
+    let ends = |effect: &Effect| matches!(effect, Effect::Limit { exceed, .. } if exceed.verdict().is_some());
+    let behind = rule.effects.iter().skip_while(|effect| !ends(effect));
+    behind.into_iter().any(|effect| matches!(effect, Effect::Sample { .. }))
 }
 
 /// Whose limits they are, for a comment.
