@@ -84,6 +84,32 @@ proptest! {
         }
     }
 
+    /// Packets come a little too fast all the time, so that each is judged at the edge.
+    #[test]
+    fn an_address_at_its_limit_stays_within_it(
+        // Some cost whole ticks, so that no rounding hides a packet that is early.
+        limit in prop_oneof![limits(), prop::sample::select(vec!["2kpps burst 3", "20kpps burst 50", "100 burst 1"]).prop_map(limit)],
+        start in 0..u64::MAX / 4,
+        gaps in vec(0..1_000_000_u64, 500),
+        bytes in 60..1514_u32,
+    ) {
+        let mut table = Table::new(limit, 0, start);
+        let (mut exact, mut elapsed) = (Exact::default(), 0);
+        // At once all that it has room for.
+        while table.passes(7, start, bytes) {
+            prop_assert!(exact.holds(limit, 0, bytes));
+        }
+        let mut later = 0;
+        for gap in gaps {
+            elapsed += (limit.profile().cost(bytes) >> limit::TICK_SHIFT) * gap / 1_000_000;
+            if table.passes(7, start + elapsed, bytes) {
+                later += 1;
+                prop_assert!(exact.holds(limit, elapsed, bytes), "{limit} let too much through at {elapsed}");
+            }
+        }
+        prop_assert!(later > 0 || table.profile.room < 2 * table.profile.cost(bytes), "{limit}: nothing was tried");
+    }
+
     /// Eight addresses of a set each have a bucket of their own, whatever the others do.
     #[test]
     fn while_there_is_room_each_has_its_own(
