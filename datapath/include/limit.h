@@ -25,6 +25,7 @@ enum {
 };
 
 #define DEBT_MAX (UINT64_C(1) << 57)
+#define LIMIT_NO_ROOM UINT64_MAX /* no bucket owes as much */
 
 /* A rate and a burst: struct LimitProfile. */
 struct limit_profile {
@@ -143,10 +144,10 @@ WEIR_INLINE uint64_t limit_debt(uint64_t word, uint64_t now)
 }
 
 /*
- * Charges a bucket; false if it has no room, and then it stays as it is. Of a bucket that has none only the word is
- * read: a flood writes nothing.
+ * Charges a bucket: what it owes then, or LIMIT_NO_ROOM, and then it stays as it is. Of a bucket that has none only the
+ * word is read: a flood writes nothing.
  */
-WEIR_INLINE bool limit_charge(uint64_t *bucket, uint64_t now, uint64_t cost, uint64_t room)
+WEIR_INLINE uint64_t limit_charge(uint64_t *bucket, uint64_t now, uint64_t cost, uint64_t room)
 {
 	uint64_t word = *(volatile uint64_t *)bucket;
 
@@ -155,18 +156,18 @@ WEIR_INLINE bool limit_charge(uint64_t *bucket, uint64_t now, uint64_t cost, uin
 		uint64_t found;
 
 		if (debt > room)
-			return false;
+			return LIMIT_NO_ROOM;
 		found = __sync_val_compare_and_swap(bucket, word, now + debt);
 		if (WEIR_LIKELY(found == word))
-			return true;
+			return debt;
 		word = found;
 	}
-	return false;
+	return LIMIT_NO_ROOM;
 }
 
 #ifdef WEIR_BURSTS
 
-WEIR_INLINE bool limit_charge_slot(const struct env *env, uint32_t slot, uint64_t now, uint64_t cost, uint64_t room)
+WEIR_INLINE uint64_t limit_charge_slot(const struct env *env, uint32_t slot, uint64_t now, uint64_t cost, uint64_t room)
 {
 	uint64_t *bucket = env_bucket(env, slot);
 	uint64_t debt;
@@ -176,9 +177,9 @@ WEIR_INLINE bool limit_charge_slot(const struct env *env, uint32_t slot, uint64_
 	/* Nobody else charges it. An atomic step would keep the core from waiting for several buckets at once. */
 	debt = limit_debt(*bucket, now) + cost;
 	if (debt > room)
-		return false;
+		return LIMIT_NO_ROOM;
 	*(volatile uint64_t *)bucket = now + debt;
-	return true;
+	return debt;
 }
 
 #else
@@ -189,12 +190,12 @@ WEIR_INLINE bool limit_charge_slot(const struct env *env, uint32_t slot, uint64_
  */
 #define WEIR_LIMIT_FUNCTION __attribute__((noinline))
 
-WEIR_LIMIT_FUNCTION uint32_t weir_limit_charge(uint32_t slot, uint64_t now, uint64_t cost, uint64_t room)
+WEIR_LIMIT_FUNCTION uint64_t weir_limit_charge(uint32_t slot, uint64_t now, uint64_t cost, uint64_t room)
 {
 	return limit_charge(env_bucket(NULL, slot), now, cost, room);
 }
 
-WEIR_INLINE bool limit_charge_slot(const struct env *env, uint32_t slot, uint64_t now, uint64_t cost, uint64_t room)
+WEIR_INLINE uint64_t limit_charge_slot(const struct env *env, uint32_t slot, uint64_t now, uint64_t cost, uint64_t room)
 {
 	(void)env;
 	return weir_limit_charge(slot, now, cost, room);
@@ -242,9 +243,9 @@ WEIR_INLINE void limit_count(const struct env *env, uint32_t logged, uint32_t sl
 		limit_add(env, slot, room);
 }
 
-/* Charges a packet of `bytes` to one bucket. */
-WEIR_INLINE bool limit_charge_one(const struct env *env, uint32_t profiles, struct limit_bucket bucket, uint64_t now,
-				  uint32_t bytes)
+/* Charges a packet of `bytes` to one bucket: what it owes then, or LIMIT_NO_ROOM. */
+WEIR_INLINE uint64_t limit_charge_one(const struct env *env, uint32_t profiles, struct limit_bucket bucket,
+				      uint64_t now, uint32_t bytes)
 {
 	const struct limit_profile profile = limit_profile(env_limits(env), profiles + bucket.profile);
 
@@ -264,6 +265,15 @@ WEIR_INLINE void limit_count_nested(const struct env *env, uint32_t limiter, uin
 }
 
 /*
+ * Gives back what a packet was charged at `now`, if the bucket has not changed since. Another worker may have found the
+ * clock ahead of the word and charged from there on: taken from its word, the cost would be given back twice.
+ */
+WEIR_INLINE void limit_give_back(uint64_t *bucket, uint64_t now, uint64_t owed, uint64_t cost)
+{
+	__sync_val_compare_and_swap(bucket, now + owed, now + owed - cost);
+}
+
+/*
  * Charges a packet to a bucket and all that enclose it, or to none. All are looked at before the first is charged; if
  * another worker was faster with one of them, what was charged is given back, so that a packet may be refused that
  * would have had room, but never one passes that has none. The bucket without room counts it, or all that were charged.
@@ -275,6 +285,7 @@ limit_charge_nested(const struct env *env, uint32_t limiter, struct limit_bucket
 	const uint32_t profiles = LIMITER_FIELD(limits, limiter, profiles);
 	const uint32_t logged = LIMITER_FIELD(limits, limiter, logged);
 	struct limit_bucket each = bucket;
+	uint64_t owed[LIMIT_DEPTH] = {0};
 	uint32_t charged = 0, depth = 0;
 
 	for (; depth < LIMIT_DEPTH && each.slot; depth++) {
@@ -289,7 +300,8 @@ limit_charge_nested(const struct env *env, uint32_t limiter, struct limit_bucket
 	}
 	each = bucket;
 	for (; charged < LIMIT_DEPTH && each.slot; charged++) {
-		if (!limit_charge_one(env, profiles, each, now, bytes))
+		owed[charged] = limit_charge_one(env, profiles, each, now, bytes);
+		if (owed[charged] == LIMIT_NO_ROOM)
 			break;
 		each = limit_entry(limits, limiter, each.parent);
 	}
@@ -302,7 +314,7 @@ limit_charge_nested(const struct env *env, uint32_t limiter, struct limit_bucket
 	for (uint32_t i = 0; i < LIMIT_DEPTH && i < charged; i++) {
 		const struct limit_profile profile = limit_profile(limits, profiles + each.profile);
 
-		__sync_fetch_and_sub(env_bucket(env, each.slot), limit_cost(profile, bytes));
+		limit_give_back(env_bucket(env, each.slot), now, owed[i], limit_cost(profile, bytes));
 		each = limit_entry(limits, limiter, each.parent);
 	}
 	return false;
@@ -320,12 +332,21 @@ WEIR_INLINE bool limit_settle(const struct env *env, uint32_t limiter, uint32_t 
 		return true;
 	if (bucket.parent)
 		return limit_charge_nested(env, limiter, bucket, now, bytes);
-	room = limit_charge_one(env, LIMITER_FIELD(limits, limiter, profiles), bucket, now, bytes);
+	room = limit_charge_one(env, LIMITER_FIELD(limits, limiter, profiles), bucket, now, bytes) != LIMIT_NO_ROOM;
 	limit_count(env, LIMITER_FIELD(limits, limiter, logged), bucket.slot, room);
 	return room;
 }
 
 #ifdef WEIR_BURSTS
+
+/*
+ * Has words of buckets on their way into the second-level cache, which waits for more of them at once than the first.
+ * Asked into the first, or to be written, those of a million buckets take twice as long.
+ */
+WEIR_INLINE void limit_prefetch(const uint64_t *words)
+{
+	__builtin_prefetch(words, 0, 2);
+}
 
 /* The buckets of a burst. */
 struct limit_buckets {
@@ -376,7 +397,7 @@ static void __attribute__((noinline, unused)) limit_count_hits(const struct env 
 		const uint32_t i = (uint32_t)__builtin_ctzll(left);
 		const uint32_t slot = buckets->slots[i];
 
-		__builtin_prefetch(exceeding >> i & 1 ? env_exceeded(env, slot) : env_passed(env, slot), 1);
+		limit_prefetch(exceeding >> i & 1 ? env_exceeded(env, slot) : env_passed(env, slot));
 	}
 	for (uint64_t left = hits; left; left &= left - 1) {
 		const uint32_t i = (uint32_t)__builtin_ctzll(left);
@@ -402,7 +423,7 @@ static uint64_t __attribute__((noinline, unused)) limit_exceeding(const struct e
 
 	limit_buckets(limits, limiter, found, burst->count, hits, &buckets);
 	for (uint64_t left = hits; left; left &= left - 1)
-		__builtin_prefetch(env_bucket(env, buckets.slots[__builtin_ctzll(left)]), 1);
+		limit_prefetch(env_bucket(env, buckets.slots[__builtin_ctzll(left)]));
 	for (uint64_t left = hits; left; left &= left - 1) {
 		const uint32_t i = (uint32_t)__builtin_ctzll(left);
 		const uint64_t now = (burst->times_ns ? burst->times_ns[i] : burst->now_ns) << TICK_SHIFT;
@@ -413,7 +434,7 @@ static uint64_t __attribute__((noinline, unused)) limit_exceeding(const struct e
 		if (WEIR_UNLIKELY(bucket.parent))
 			room = limit_charge_nested(env, limiter, bucket, now, bytes);
 		else if (WEIR_LIKELY(bucket.slot))
-			room = limit_charge_one(env, profiles, bucket, now, bytes);
+			room = limit_charge_one(env, profiles, bucket, now, bytes) != LIMIT_NO_ROOM;
 		exceeding |= (uint64_t)!room << i;
 	}
 	if (WEIR_UNLIKELY(logged))

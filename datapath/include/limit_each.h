@@ -144,7 +144,7 @@ static uint64_t __attribute__((noinline, unused)) limit_each_exceeding(const str
 	uint64_t exceeding = 0;
 
 	for (uint64_t left = hits; left; left &= left - 1)
-		__builtin_prefetch(env_buckets(env, places->slots[__builtin_ctzll(left)], EACH_WAYS), 1);
+		limit_prefetch(env_buckets(env, places->slots[__builtin_ctzll(left)], EACH_WAYS));
 	for (uint64_t left = hits; left; left &= left - 1) {
 		const uint32_t i = (uint32_t)__builtin_ctzll(left);
 		const uint64_t now_ns = burst->times_ns ? burst->times_ns[i] : burst->now_ns;

@@ -10,6 +10,9 @@ use memmap2::{MmapOptions, MmapRaw};
 use super::BUCKETS_MAX;
 use crate::EngineError;
 
+/// Bytes of a huge page.
+const HUGE_BYTES: usize = 2 << 20;
+
 /// Words of 64 bits, all 0 at first.
 pub struct Words {
     memory: MmapRaw,
@@ -30,7 +33,10 @@ impl Words {
     /// There is no such memory, or more than [`BUCKETS_MAX`] are asked for.
     pub(super) fn reserve(count: usize) -> Result<Self, EngineError> {
         let failed = |problem: String| EngineError::Buckets { count, problem };
-        let mapped = MmapOptions::new().len(Self::bytes(count)?).no_reserve_swap().map_anon();
+        let bytes = Self::bytes(count)?;
+        // The kernel puts what is whole huge pages where huge pages begin.
+        let bytes = if bytes < HUGE_BYTES / 2 { bytes } else { bytes.next_multiple_of(HUGE_BYTES) };
+        let mapped = MmapOptions::new().len(bytes).no_reserve_swap().map_anon();
         let memory: MmapRaw = mapped.map_err(|error| failed(error.to_string()))?.into();
         // A kernel may have no huge pages; then random buckets cost a walk of the page tables each.
         let _no_huge_pages = memory.advise(memmap2::Advice::HugePage);
