@@ -70,23 +70,26 @@ pub(super) fn load(
     limits: Option<&Limits>,
 ) -> Result<XdpFilter, EngineError> {
     let start = Instant::now();
+    let shared = shared_maps(limits);
     let plan = Plan {
         mode: Mode::REPLAY,
         lengths: &[],
-        shared: &[],
+        shared: &shared,
         program: &|name| !name.starts_with(LOSSES),
         map: &|_| true,
     };
     let object = load_object(name, object, &plan)?;
     fill_tables(&object, images, limits)?;
-    let buckets = limits.map(|limits| buckets(&object, limits)).transpose()?;
+    // Those that it shares with other programs are full already.
+    let own = limits.filter(|_| shared.is_empty());
+    let buckets = own.map(|limits| buckets(&object, limits)).transpose()?;
     let counted = limits.map_or(Ok(None), |limits| counted(&object, limits))?;
     let counters = map(&object, COUNTERS, program.counters() * size_of::<Counter>())?;
     let programs: Vec<String> = program.chains.iter().map(|chain| program_name(chain)).collect();
     let costs = program.chains.iter().map(|chain| cost(&object, chain));
     let costs = costs.collect::<Result<_, _>>()?;
     let (counter_count, replay, load_took) = (program.counters(), Replay::new(), start.elapsed());
-    let unfilled = buckets.zip(limits.map(|limits| limits.held.clone()));
+    let unfilled = buckets.zip(own.map(|limits| limits.held.clone()));
     Ok(XdpFilter { object, programs, counters, counter_count, unfilled, counted, replay, costs, load_took })
 }
 

@@ -57,7 +57,8 @@ pub struct VerifierCost {
 }
 
 impl XdpFilter {
-    /// Loads an object that [`crate::clang`] made for these images; `name` is for messages. `images` are in slot order.
+    /// Loads an object that [`crate::clang`] made for these images; `name` is for messages. `images` are in slot order. Buckets in the kernel
+    /// ([`Buckets::in_kernel`]) are shared with all others that charge them.
     pub fn load(
         name: &str,
         object: &BpfObject,

@@ -1,0 +1,222 @@
+//! Buckets that many workers charge at once, in threads and in the kernel, by the real clock: whatever the order in which they come to it, no window
+//! sees more than burst + rate * time, and a limit that is asked for more gives its rate.
+
+mod engines;
+
+use std::ops::Range;
+use std::sync::{Barrier, OnceLock};
+use std::thread;
+use std::time::Duration;
+use weir::policy::Policy;
+use weir_abi::{Action, BURST_MAX, Link, Verdict, each};
+use weir_engine::cpu::Cpu;
+use weir_engine::limits::pool::Pool;
+use weir_engine::limits::{self, Buckets};
+use weir_engine::memory::FrameSet;
+use weir_engine::native::Sharing;
+use weir_engine::{EngineError, Filter};
+
+/// More than there are cores, so that some hold a time that has long passed when they come to charge.
+const WORKERS: usize = 4;
+const LENGTH: Duration = Duration::from_millis(1000);
+/// Addresses that packets come from, in turns: 10.0.0.1, 10.1.0.1, ...
+const SOURCES: usize = 4;
+/// Of an Ethernet frame.
+const FRAME_BYTES: u64 = 60;
+
+/// What passed of a burst.
+#[derive(Clone, Copy, Debug, Default)]
+struct Passed {
+    at_ns: u64,
+    by_source: [u8; SOURCES],
+}
+
+/// A bucket, as the policy has it: what it lets through is bounded, and given if it is asked for that much all the time.
+struct Expected {
+    /// Sources that are charged to it.
+    sources: Range<usize>,
+    /// A second, of packets or bytes.
+    rate: u64,
+    burst: u64,
+    /// What a packet counts for.
+    packet: u64,
+    is_given: bool,
+}
+
+impl Expected {
+    fn packets(sources: Range<usize>, rate: u64, burst: u64) -> Self {
+        Expected { sources, rate, burst, packet: 1, is_given: true }
+    }
+
+    fn check(&self, engine: &str, passed: &[Passed], length_ns: u64) {
+        const NS_PER_S: u64 = 1_000_000_000;
+        // The exact leaky bucket, in billionths of a packet or byte.
+        let (mut level, mut last_ns, mut all) = (0_u64, 0, 0_u64);
+        for burst in passed {
+            let count: u64 = burst.by_source[self.sources.clone()].iter().copied().map(u64::from).sum();
+            level = level.saturating_sub((burst.at_ns - last_ns) * self.rate) + count * self.packet * NS_PER_S;
+            last_ns = burst.at_ns;
+            all += count * self.packet;
+            assert!(
+                level <= self.burst * NS_PER_S,
+                "{engine}: {level} billionths at {last_ns} ns, burst {}",
+                self.burst
+            );
+        }
+        let earned = self.burst + length_ns * self.rate / NS_PER_S;
+        eprintln!("contention: {engine}, sources {:?}: {all} of {earned}", self.sources);
+        // The last bursts of the others may have come before the end.
+        let given = earned - earned / 1000 - (WORKERS * BURST_MAX) as u64 * self.packet;
+        let least = if self.is_given { given } else { self.burst };
+        assert!(all >= least, "{engine}: {all} passed, at least {least} were to");
+    }
+}
+
+/// Bursts from all sources, as fast as can be.
+fn frames() -> FrameSet {
+    let packet = |source: usize| {
+        let mut bytes = [0_u8; FRAME_BYTES as usize];
+        bytes[12..15].copy_from_slice(&[0x08, 0, 0x45]);
+        bytes[16..18].copy_from_slice(&46_u16.to_be_bytes());
+        bytes[22..24].copy_from_slice(&[64, 17]);
+        bytes[26..34].copy_from_slice(&[10, source as u8, 0, 1, 10, 9, 0, 2]);
+        bytes[38..40].copy_from_slice(&26_u16.to_be_bytes());
+        bytes
+    };
+    let packets: Vec<_> = (0..BURST_MAX).map(|index| packet(index % SOURCES)).collect();
+    FrameSet::new(Link::Ethernet, packets.iter().map(|packet| (packet.as_slice(), FRAME_BYTES as u32)))
+}
+
+/// One worker, from the first burst on; its times are since `start_ns`.
+fn work(filter: &mut dyn Filter, start_ns: u64) -> Result<Vec<Passed>, EngineError> {
+    let frames = frames();
+    let mut passed = Vec::new();
+    loop {
+        let now_ns = limits::now_ns();
+        let at_ns = now_ns - start_ns;
+        if at_ns >= LENGTH.as_nanos() as u64 {
+            return Ok(passed);
+        }
+        let mut verdicts = [Verdict(0); BURST_MAX];
+        filter.decide(0, &frames.burst(0).received_at(now_ns), &mut verdicts)?;
+        let mut burst = Passed { at_ns, ..Passed::default() };
+        for (index, verdict) in verdicts.iter().enumerate() {
+            burst.by_source[index % SOURCES] += u8::from(verdict.action() == Some(Action::Accept));
+        }
+        if burst.by_source != [0; SOURCES] {
+            passed.push(burst);
+        }
+    }
+}
+
+/// Workers with a filter each, all at once.
+fn all_work<'a>(filter: &(dyn Fn() -> Box<dyn Filter + 'a> + Sync)) -> Vec<Passed> {
+    let (ready, start_ns) = (Barrier::new(WORKERS), OnceLock::new());
+    let mut passed = thread::scope(|scope| {
+        let worker = || {
+            // Buckets are full while programs are loaded.
+            let mut filter = filter();
+            ready.wait();
+            work(&mut *filter, *start_ns.get_or_init(limits::now_ns)).expect("packets are decided")
+        };
+        let workers: Vec<_> = (0..WORKERS).map(|_| scope.spawn(worker)).collect();
+        workers.into_iter().flat_map(|worker| worker.join().expect("a worker ends")).collect::<Vec<_>>()
+    });
+    passed.sort_by_key(|burst| burst.at_ns);
+    passed
+}
+
+/// The policy by native code and in the kernel.
+fn check(policy: &str, expected: &[Expected]) {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let path = folder.path().join("contention.weir");
+    std::fs::write(&path, policy).expect("the policy can be written");
+    let policy = engines::load(&path).unwrap_or_else(|error| panic!("{error}"));
+    let end = |engine: &str, passed: Vec<Passed>| {
+        expected.iter().for_each(|expected| expected.check(engine, &passed, LENGTH.as_nanos() as u64));
+    };
+    end("native", natively(&policy));
+    end("kernel", in_kernel(&policy));
+}
+
+fn natively(policy: &Policy) -> Vec<Passed> {
+    let object = policy.native_object(Cpu::Native).expect("it compiles").object;
+    let data = policy.data(None).expect("there is memory");
+    let code = policy.load_code(&object, data).expect("it loads");
+    all_work(&|| Box::new(code.filter(Sharing::Shared)))
+}
+
+fn in_kernel(policy: &Policy) -> Vec<Passed> {
+    let buckets = Buckets::in_kernel(policy.buckets()).expect("the kernel has memory");
+    let pool = Pool::new(each::REPLAY_SEED, buckets);
+    let data = policy.data(Some(&pool)).expect("there are buckets");
+    let object = policy.bpf_object(&data).expect("it compiles").object;
+    all_work(&|| Box::new(policy.load_xdp(&object, &data).expect("the verifier takes it")))
+}
+
+#[test]
+fn one_bucket_for_all() {
+    check(
+        "upstream { limit rate 50kpps burst 25000; accept }\ndownstream { accept }\n",
+        &[Expected::packets(0..SOURCES, 50_000, 25_000)],
+    );
+}
+
+#[test]
+fn a_rate_that_workers_race_for() {
+    // A packet in 100 ns: whoever is kept from its core for a moment finds the bucket ahead of its time.
+    let expected = Expected { is_given: false, ..Expected::packets(0..SOURCES, 10_000_000, 100) };
+    check("upstream { limit rate 10mpps burst 100; accept }\ndownstream { accept }\n", &[expected]);
+}
+
+#[test]
+fn bytes_of_subnets() {
+    let bytes = |sources| Expected { sources, rate: 1_000_000, burst: 500_000, packet: FRAME_BYTES, is_given: true };
+    check(
+        "limits nets { elements = { 10.0.0.0/15 : 8mbit burst 500000, 10.2.0.0/15 : 8mbit burst 500000 } }
+upstream { ip saddr limit @nets; accept }
+downstream { accept }
+",
+        &[bytes(0..2), bytes(2..4)],
+    );
+}
+
+#[test]
+fn a_table_of_addresses() {
+    // One set of eight words for four addresses.
+    let one = |source| Expected::packets(source..source + 1, 20_000, 10_000);
+    check(
+        "upstream { limit each ip saddr 20kpps burst 10000 size 1024; accept }\ndownstream { accept }\n",
+        &[one(0), one(1), one(2), one(3)],
+    );
+}
+
+#[test]
+fn a_limit_inside_another() {
+    let inner = |sources| Expected { is_given: false, ..Expected::packets(sources, 30_000, 15_000) };
+    check(
+        "limits nets {
+  nested
+  elements = { 10.0.0.0/8 : 40kpps burst 20000, 10.0.0.0/15 : 30kpps burst 15000, 10.2.0.0/15 : 30kpps burst 15000 }
+}
+upstream { ip saddr limit @nets; accept }
+downstream { accept }
+",
+        &[inner(0..2), inner(2..4), Expected::packets(0..4, 40_000, 20_000)],
+    );
+}
+
+#[test]
+fn limits_inside_each_other_that_workers_race_for() {
+    let racing = |sources, rate, burst| Expected { is_given: false, ..Expected::packets(sources, rate, burst) };
+    check(
+        "limits nets {
+  nested
+  elements = { 10.0.0.0/8 : 5mpps burst 40, 10.0.0.0/15 : 4mpps burst 20, 10.2.0.0/15 : 4mpps burst 20 }
+}
+upstream { ip saddr limit @nets; accept }
+downstream { accept }
+",
+        &[racing(0..2, 4_000_000, 20), racing(2..4, 4_000_000, 20), racing(0..4, 5_000_000, 40)],
+    );
+}
