@@ -2,6 +2,7 @@
 //!
 //! A policy is kept as lines until it is printed, so that proptest shrinks it rule by rule.
 
+mod limits;
 mod matches;
 
 use crate::strategy::Pool;
@@ -41,6 +42,7 @@ pub struct Size {
 #[derive(Clone, PartialEq, Eq)]
 pub struct Policy {
     tables: Vec<String>,
+    limits: Vec<String>,
     defaults: Vec<String>,
     /// Upstream and downstream of the base policy, then of each posture. A posture may lack one.
     directions: Vec<Option<Vec<String>>>,
@@ -48,7 +50,7 @@ pub struct Policy {
 
 impl Display for Policy {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        self.tables.iter().try_for_each(|table| writeln!(f, "{table}"))?;
+        self.tables.iter().chain(&self.limits).try_for_each(|table| writeln!(f, "{table}"))?;
         writeln!(f, "defaults {{ {} }}", self.defaults.join("; "))?;
         for (at, pair) in self.directions.chunks(2).enumerate() {
             if at > 0 {
@@ -80,9 +82,10 @@ pub fn policies(pool: &Pool, size: Size) -> BoxedStrategy<Policy> {
     let tables: Vec<_> = TABLES.iter().map(|&(name, family, labelled)| table(pool, name, family, labelled)).collect();
     let base = [some(rules(pool, size)), some(rules(pool, size))];
     let postures = vec([option::weighted(0.8, rules(pool, size)).boxed(), some(rules(pool, size))], 0..=size.postures);
-    (tables, defaults(), base, postures)
-        .prop_map(|(tables, defaults, base, postures)| Policy {
+    (tables, limits::lists(pool), defaults(), base, postures)
+        .prop_map(|(tables, limits, defaults, base, postures)| Policy {
             tables,
+            limits,
             defaults,
             directions: base.into_iter().chain(postures.into_iter().flatten()).collect(),
         })
@@ -172,20 +175,20 @@ fn rule(pool: &Pool) -> BoxedStrategy<String> {
         12 => vec(matches::one(pool), 1..3),
         3 => vec(matches::one(pool), 3..5),
     ];
+    let limit = prop_oneof![3 => Just(String::new()), 1 => limits::statement()];
     let sample = select(vec!["", "", "", "", "sample 1/1", "sample 1/2", "sample 1/7", "sample 1/4294967295"]);
     let verdict = select(vec!["", "", "", "accept", "drop", "divert"]);
     let guard = select(vec!["", "", "", "", "tcp", "udp", "icmp", "icmpv6"]);
-    (matches, guard, select(vec!["", "counter"]), sample, verdict)
-        .prop_map(|(mut words, guard, counter, sample, verdict)| {
+    (matches, guard, limit, select(vec!["", "counter"]), sample, verdict)
+        .prop_map(|(mut words, guard, limit, counter, sample, verdict)| {
             // An end like `accept` would leave nothing to the rules behind it.
             if words.is_empty() && guard.is_empty() {
                 words.push("meta length > 60".to_owned());
             }
             // A rule does something.
-            let counter = if guard.is_empty() && sample.is_empty() && verdict.is_empty() { "counter" } else { counter };
-            let counter =
-                if !guard.is_empty() && sample.is_empty() && verdict.is_empty() { "counter" } else { counter };
-            let statements = [guard, counter, sample, verdict].map(str::to_owned);
+            let does_nothing = limit.is_empty() && sample.is_empty() && verdict.is_empty();
+            let counter = if does_nothing { "counter" } else { counter };
+            let statements = [guard, limit.as_str(), counter, sample, verdict].map(str::to_owned);
             let words: Vec<String> = words.into_iter().chain(statements).filter(|word| !word.is_empty()).collect();
             words.join(" ")
         })

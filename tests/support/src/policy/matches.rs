@@ -67,6 +67,8 @@ const WORDS: &[&str] = &[
     "ip6 ecn { ect0, ce }",
     "icmp type { echo-request, echo-reply }",
     "icmpv6 type != nd-neighbor-solicit",
+    "meta exceeded exists",
+    "meta exceeded missing",
     "tcp flags syn",
     "tcp flags syn,ack",
     "tcp flags ! syn,rst",
