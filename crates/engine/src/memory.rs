@@ -1,4 +1,5 @@
-//! A burst source in memory: frames loaded beforehand and run through a filter again and again, for cycles a packet.
+//! A burst source in memory, for cycles a packet: frames loaded beforehand and run through a filter again and again, or a ring of few that are
+//! written anew before each burst, as a card does.
 
 use weir_abi::{BURST_MAX, Frame, Link, Verdict};
 
@@ -34,8 +35,10 @@ impl FrameSet {
             bytes.extend_from_slice(packet);
             bytes.resize(bytes.len().next_multiple_of(FRAME_ALIGN), 0);
         }
-        let bytes = AlignedBytes::copy_of(&bytes);
-        let frame = |&(at, cap, len): &(usize, u32, u32)| Frame { data: bytes[at..].as_ptr(), cap, len };
+        let mut bytes = AlignedBytes::copy_of(&bytes);
+        // One pointer that may write, for `frame_mut`, from which those of all frames come.
+        let start = bytes.as_mut_ptr();
+        let frame = |&(at, cap, len): &(usize, u32, u32)| Frame { data: start.wrapping_add(at), cap, len };
         let frames: Vec<Frame> = spans.iter().map(frame).collect();
         FrameSet { _bytes: bytes, times_ns: vec![0; frames.len()], frames, link }
     }
@@ -68,6 +71,17 @@ impl FrameSet {
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.frames.is_empty()
+    }
+
+    /// The captured bytes of a frame, to be changed.
+    ///
+    /// # Panics
+    /// If there is none of this index.
+    pub fn frame_mut(&mut self, index: usize) -> &mut [u8] {
+        let Frame { data, cap, .. } = self.frames[index];
+        // SAFETY: `new` made `data` of a pointer that may write `cap` bytes of `_bytes`, which nobody else reaches; bursts, which read them, cannot
+        // outlive the shared borrow that they come from.
+        unsafe { std::slice::from_raw_parts_mut(data.cast_mut(), cap as usize) }
     }
 
     /// The frames in bursts of [`BURST_MAX`], the last one shorter.
@@ -142,6 +156,40 @@ pub fn measure(filter: &mut dyn Filter, chain: usize, frames: &FrameSet, repeats
     let cycles_per_packet = Spread::of(samples).expect("there was at least one repeat");
     let ns_per_packet = cycles_per_packet.scaled(1e9 / tsc::frequency_hz());
     Ok(Cost { cycles_per_packet, ns_per_packet, packets: frames.len() })
+}
+
+/// Takes frames as a card gives them: a ring of few, each written by `write` before it is decided. TSC cycles a packet for so many packets (or a
+/// burst more), without what writing took, after as many that are not counted.
+///
+/// # Panics
+/// If the ring is empty or no packets are wanted.
+pub fn measure_ring(
+    filter: &mut dyn Filter,
+    chain: usize,
+    ring: &mut FrameSet,
+    packets: usize,
+    mut write: impl FnMut(&mut [u8]),
+) -> Result<f64, EngineError> {
+    assert!(!ring.is_empty() && packets > 0, "nothing to measure");
+    let mut verdicts = [Verdict(0); BURST_MAX];
+    let bursts = ring.len().div_ceil(BURST_MAX);
+    let mut cycles_of = |packets: usize| {
+        let (mut cycles, mut decided, mut next) = (0, 0, 0);
+        while decided < packets {
+            let first = next * BURST_MAX;
+            (first..ring.len().min(first + BURST_MAX)).for_each(|index| write(ring.frame_mut(index)));
+            let burst = ring.burst(next);
+            let start = tsc::now();
+            filter.decide(chain, &burst, &mut verdicts)?;
+            cycles += tsc::now() - start;
+            decided += burst.len();
+            next = (next + 1) % bursts;
+        }
+        std::hint::black_box(&verdicts);
+        Ok::<_, EngineError>(cycles as f64 / decided as f64)
+    };
+    cycles_of(packets)?;
+    cycles_of(packets)
 }
 
 fn run(filter: &mut dyn Filter, chain: usize, frames: &FrameSet) -> Result<(), EngineError> {

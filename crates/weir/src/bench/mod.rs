@@ -8,6 +8,7 @@ mod line_costs;
 mod live;
 mod moonpol;
 pub mod plot;
+mod rate_accuracy;
 mod rfpf_three_tables;
 mod tables;
 pub mod traffic;
@@ -74,9 +75,16 @@ const SCENARIOS: &[Scenario] = &[
     },
     Scenario {
         name: "moonpol",
-        paper: "MoonPol Fig. 3 and Table I: 432 cycles a packet with 2 limited subnets, 492 with 1M, I/O included (7.4 to 6.5 Mpps); 186 MB for all countries",
+        paper: "MoonPol Fig. 3, Fig. 6 and Table I: 432 cycles a packet with 2 limited subnets, 492 with 1M, I/O included (7.4 to 6.5 Mpps); 186 MB for all countries",
         run: moonpol::run,
         plot: moonpol::plot,
+        picks: Picks::Nothing,
+    },
+    Scenario {
+        name: "rate-accuracy",
+        paper: "MoonPol section IV-E: tokens are added after every millionth packet, and a limit is to be a horizontal line, not a square wave",
+        run: rate_accuracy::run,
+        plot: rate_accuracy::plot,
         picks: Picks::Nothing,
     },
     Scenario {

@@ -86,17 +86,37 @@ pub fn small_packets(count: usize, mix: Mix<'_>, seed: u64) -> FrameSet {
 
 /// A UDP packet of 64 bytes on the wire from each of the sources, all to one address.
 pub fn packets_from(sources: &[u32]) -> FrameSet {
-    let packets: Vec<[u8; SMALL_FRAME_BYTES]> = sources.iter().map(|&source| small_packet(source)).collect();
-    FrameSet::new(Link::Ethernet, packets.iter().map(|packet| (packet.as_slice(), SMALL_FRAME_BYTES as u32)))
+    packets_of(SMALL_FRAME_BYTES, sources)
 }
 
-/// Ethernet, IPv4, UDP, padding; checksums are left 0, nobody looks.
+/// A UDP packet from each of the sources, of so many bytes without the frame check sequence.
+pub fn packets_of(bytes: usize, sources: &[u32]) -> FrameSet {
+    let mut packets = vec![0; bytes * sources.len()];
+    for (packet, &source) in packets.chunks_exact_mut(bytes).zip(sources) {
+        write_packet(packet, source);
+    }
+    FrameSet::new(Link::Ethernet, packets.chunks_exact(bytes).map(|packet| (packet, bytes as u32)))
+}
+
+/// A UDP packet of 64 bytes on the wire.
 pub fn small_packet(source: u32) -> [u8; SMALL_FRAME_BYTES] {
-    let mut bytes = [0u8; SMALL_FRAME_BYTES];
-    bytes[..14].copy_from_slice(&[2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 0x08, 0x00]);
-    bytes[14..26].copy_from_slice(&[0x45, 0, 0, 46, 0, 0, 0, 0, 64, 17, 0, 0]);
-    bytes[26..30].copy_from_slice(&source.to_be_bytes());
-    bytes[30..34].copy_from_slice(&[203, 0, 113, 1]);
-    bytes[34..42].copy_from_slice(&[0x9c, 0x40, 0x1f, 0x90, 0, 26, 0, 0]);
-    bytes
+    let mut packet = [0u8; SMALL_FRAME_BYTES];
+    write_packet(&mut packet, source);
+    packet
+}
+
+/// Gives a packet of ours another source.
+pub fn set_source(packet: &mut [u8], source: u32) {
+    packet[26..30].copy_from_slice(&source.to_be_bytes());
+}
+
+/// Ethernet, IPv4, UDP, zeros; checksums are left 0, nobody looks.
+fn write_packet(packet: &mut [u8], source: u32) {
+    let behind = |header: usize| u16::try_from(packet.len() - header).expect("a packet fits a frame").to_be_bytes();
+    let (ip_bytes, udp_bytes) = (behind(14), behind(34));
+    packet[..14].copy_from_slice(&[2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 0x08, 0x00]);
+    packet[14..26].copy_from_slice(&[0x45, 0, ip_bytes[0], ip_bytes[1], 0, 0, 0, 0, 64, 17, 0, 0]);
+    set_source(packet, source);
+    packet[30..34].copy_from_slice(&[203, 0, 113, 1]);
+    packet[34..42].copy_from_slice(&[0x9c, 0x40, 0x1f, 0x90, udp_bytes[0], udp_bytes[1], 0, 0]);
 }

@@ -3,6 +3,7 @@
 use super::dropped::{DROP_ALL, WEIR};
 use crate::bench::Row;
 use crate::bench::plot::grouped::{self, Cell, Chart, Panel};
+use crate::bench::plot::names;
 
 /// Millions of packets a second beyond which bars are cut.
 const CUT_MPPS: f64 = 250.0;
@@ -34,15 +35,7 @@ fn costs(title: &str, rows: &[Row]) -> Chart {
 /// A panel for each ruleset, a group for each engine, a bar for each number of workers.
 fn rates(title: &str, rows: &[Row]) -> Chart {
     let rows: Vec<&Row> = rows.iter().filter(|row| row.text("ruleset").is_some()).collect();
-    let names = |field: &str| {
-        let mut names: Vec<&str> = Vec::new();
-        for name in rows.iter().filter_map(|row| row.text(field)) {
-            if !names.contains(&name) {
-                names.push(name);
-            }
-        }
-        names
-    };
+    let names = |field: &str| names(rows.iter().copied(), field);
     let (groups, mut bars) = (names("engine"), names("workers"));
     bars.sort_by_key(|workers| workers.parse::<usize>().unwrap_or_default());
     let cell = |ruleset: &str, engine: &str, workers: &str| {

@@ -102,7 +102,7 @@ impl Code {
             return Ok(Code::Native(Loaded { code: NativeLoader::default().load(&ruleset.policy)?.code, chains }));
         }
         let ports = Arc::new(Ports::of(&interfaces(wires))?);
-        let code = KernelLoader::new(ports.clone()).load(&ruleset.policy)?.code;
+        let code = KernelLoader::new(ports.clone(), None).load(&ruleset.policy)?.code;
         Ok(Code::Kernel(ports, Loaded { code, chains }))
     }
 

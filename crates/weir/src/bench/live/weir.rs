@@ -49,7 +49,8 @@ impl WeirXdp {
         let interfaces =
             Interfaces { lower: vec![lower.name.to_owned()], upper: vec![upper.name.to_owned()], divert: None };
         let ports = Arc::new(Ports::of(&interfaces)?);
-        let prepared = KernelLoader::new(ports.clone()).load(&Policy::load(&directory.path().join("block.weir"))?)?;
+        let prepared =
+            KernelLoader::new(ports.clone(), None).load(&Policy::load(&directory.path().join("block.weir"))?)?;
         Ok(WeirXdp { name, ports, policy: Loaded { code: prepared.code, chains: [0, 1] }, path: None })
     }
 }

@@ -10,6 +10,17 @@ const ROW_HEIGHT: u32 = 34;
 const HEAD_HEIGHT: u32 = 60;
 const TITLE_WIDTH: i32 = 380;
 
+/// The texts that rows have in a field, each once, in their order.
+pub fn names<'a>(rows: impl IntoIterator<Item = &'a Row>, field: &str) -> Vec<&'a str> {
+    let mut names = Vec::new();
+    for name in rows.into_iter().filter_map(|row| row.text(field)) {
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    names
+}
+
 /// An SVG with one bar a row that has the field.
 pub fn bars(title: &str, field: &str, rows: &[Row]) -> String {
     let bars: Vec<(String, f64)> = rows.iter().filter_map(|row| Some((row.title(), row.get(field)?))).collect();

@@ -2,28 +2,27 @@
 
 use crate::bench::Row;
 use crate::bench::plot::grouped::{self, Cell, Chart, Panel};
+use crate::bench::plot::names;
 
 /// Cycles beyond which bars are cut: the radix tree takes hundreds.
 const CUT: f64 = 120.0;
 
 /// Draws the rows.
 pub fn svg(title: &str, rows: &[Row]) -> String {
-    let names = |field: &str| {
-        let mut names: Vec<String> = Vec::new();
-        for name in rows.iter().filter_map(|row| row.text(field)) {
-            if !names.iter().any(|known| known == name) {
-                names.push(name.to_owned());
-            }
-        }
-        names
-    };
-    let (groups, bars) = (names("table"), names("layout"));
-    let panel = |keys: &String| {
-        let cells = |table: &String| bars.iter().map(|layout| cell(rows, table, layout, keys)).collect();
+    let (groups, bars) = (names(rows, "table"), names(rows, "layout"));
+    let panel = |keys: &&str| {
+        let cells = |table: &&str| bars.iter().map(|layout| cell(rows, table, layout, keys)).collect();
         Panel { title: format!("{keys} keys"), cells: groups.iter().map(cells).collect() }
     };
-    let panels = names("keys").iter().map(panel).collect();
-    grouped::svg(&Chart { title: format!("{title}: TSC cycles a lookup"), groups, bars, panels, cut: CUT })
+    let panels = names(rows, "keys").iter().map(panel).collect();
+    let owned = |names: Vec<&str>| names.into_iter().map(str::to_owned).collect();
+    grouped::svg(&Chart {
+        title: format!("{title}: TSC cycles a lookup"),
+        panels,
+        groups: owned(groups),
+        bars: owned(bars),
+        cut: CUT,
+    })
 }
 
 /// The least of a layout's modes.
