@@ -146,7 +146,15 @@ fn one_of<T: Copy>(cursor: &mut Cursor, words: &[(&str, T)], expected: &str) -> 
 
 /// What follows `ip saddr`: `limit @customers exceed divert`.
 pub(super) fn of_list(cursor: &mut Cursor, subject: Subject) -> Parse<Statement> {
-    cursor.bump();
+    let keyword = cursor.bump();
+    if cursor.is_word("each")
+        && let Subject::Named { layer, field } = &subject
+    {
+        return Err(cursor.report(
+            Diagnostic::error("E0103", keyword.to(cursor.span()), "`limit each` stands before the address")
+                .help(format!("write `limit each {} {} 50pps`", layer.text, field.text)),
+        ));
+    }
     let at = cursor.expect(TokenKind::At, "`@` and the name of a `limits` list")?;
     let name = cursor.name("a name after `@`")?;
     let limits = Name { span: at.to(name.span), ..name };
