@@ -150,6 +150,13 @@ fn an_address_that_no_list_names_gets_its_rate() {
     gives_its_rate("", "ip saddr { 10.20.1.0/24 } limit each ip saddr/24 1000pps burst 500 size 1024");
 }
 
+#[test]
+fn a_limit_of_bits_around_another_gives_its_rate() {
+    // Frames of 42 bytes.
+    let list = "limits customers { nested; elements = { 10.20.0.0/23 : 336kbit burst 21000, 10.20.1.0/24 : 5kpps burst 600 } }";
+    gives_its_rate(list, "ip saddr limit @customers");
+}
+
 /// A policy with this list and this rule lets 1000 packets a second of the limited subnet pass, on every engine and over several workers.
 fn gives_its_rate(list: &str, rule: &str) {
     /// Between readings.
@@ -292,6 +299,33 @@ fn buckets_outlive_a_change_of_their_list() {
     });
 }
 
+#[test]
+fn the_kernel_keeps_room_for_lists_that_grow() {
+    let (hosts, folder) = (Hosts::new(), tempfile::tempdir().expect("a temporary folder"));
+    let folder = folder.path();
+    policy_of(folder, "small", "10.20.1.0/24,1/hour,7\n");
+    policy_of(folder, "large", &list("1/minute,10", "1/hour,10"));
+    let load = |running: &Running| running.ask(&Request::Load { policy: folder.join("large.weir") });
+    let running = Running::start(&hosts.weir, folder, "small.weir", "xdp", 1);
+    let refused = load(&running).expect_err("it has far more limits than the first").to_string();
+    assert!(refused.contains("buckets") && refused.contains("--limits-room"), "{refused}");
+    assert_eq!(running.stop(), 0);
+
+    let roomy = |engine: &str| Setup {
+        more: vec!["--limits-room".to_owned(), (PREFIXES + 10).to_string()],
+        ..Setup::new(engine)
+    };
+    let running = Running::start_as(&hosts.weir, folder, "small.weir", &roomy("xdp"));
+    let taken = load(&running).unwrap_or_else(|failure| panic!("{failure}: {}", running.log()));
+    assert_eq!(taken["generation"], 2, "{taken}");
+    assert_eq!(running.stop(), 0);
+
+    let mut other = roomy("afpacket").command(folder, "small.weir");
+    let other = hosts.weir.run(move || other.output().expect("the program was built"));
+    let said = String::from_utf8_lossy(&other.stderr);
+    assert!(other.status.code() == Some(2) && said.contains("--limits-room is of the engine xdp"), "{said}");
+}
+
 /// What was counted for prefixes: packets that passed, and that exceeded.
 type PrefixCounts = BTreeMap<String, (u64, u64)>;
 
@@ -386,6 +420,76 @@ fn what_limits_count_is_told_and_logged() {
         let all = prefix_counts(&[("10.20.1.0/24", 11, 297), ("10.20.2.0/24", 20, 85), ("10.20.3.0/24", 15, 45)]);
         let sums = all.values().fold((0, 0), |sum, count| (sum.0 + count.0, sum.1 + count.1));
         assert_eq!(logged(&logs), (all, sums), "{engine}");
+    });
+}
+
+/// IPv4 and IPv6 sources of each kind of list, none of which earns a packet while the test runs.
+const KINDS: &str = "
+table sites { type ipv4 : label; elements = { 10.40.1.0/24 : HR, 10.40.2.0/24 : HR, 10.41.0.0/16 : SI } }
+limits customers {
+  nested
+  elements = { 10.20.0.0/16 : 1/hour burst 25, 10.20.1.0/24 : 1/hour burst 20, 10.20.2.0/24 : 1/hour burst 15, 2001:db8:1::/48 : 1/hour burst 9 }
+  default 1/hour burst 30
+}
+limits countries { table sites; elements = { HR : 1/hour burst 12 }; default 1/hour burst 7 }
+upstream {
+  ip saddr 10.40.0.0/15 ip saddr limit @countries accept
+  ip6 saddr 2001:db8:2::/48 limit each ip6 saddr/64 1/hour burst 5 accept
+  ip saddr limit @customers
+  ip6 saddr limit @customers
+  accept
+}
+downstream { accept }
+";
+
+#[test]
+fn limits_of_every_kind_pass_what_they_have() {
+    /// Sources in the order in which they send, and how many packets of 40 each pass.
+    const SENT: usize = 40;
+    const SOURCES: [(&str, u64); 12] = [
+        ("10.20.1.1", 20),
+        // Five are left of what encloses both.
+        ("10.20.2.1", 5),
+        ("10.20.3.1", 0),
+        ("10.30.1.1", 30),
+        ("2001:db8:1::1", 9),
+        ("2001:db8:3::1", 30),
+        ("10.40.1.1", 12),
+        ("10.40.2.1", 0),
+        ("10.41.1.1", 7),
+        ("2001:db8:2:1::1", 5),
+        ("2001:db8:2:1::2", 0),
+        ("2001:db8:2:2::1", 5),
+    ];
+    let frame = |source: &str, sport: usize| {
+        let (layer, server) = if source.contains(':') { ("ip6", "2001:db8:9::2") } else { ("ip", "10.9.0.2") };
+        format!("eth / {layer} saddr={source} daddr={server} / udp sport={sport} dport=9\n")
+    };
+    each_engine_with(Wires::default(), |engine, hosts, folder| {
+        put(folder, "kinds.weir", KINDS);
+        let running = Running::start(&hosts.weir, folder, "kinds.weir", engine, 2);
+        let at_server = Listener::at(&hosts.server, "s");
+        let mut sent = 0;
+        for (source, _) in SOURCES {
+            let all = frames(&(0..SENT).map(|index| frame(source, 1000 + index)).collect::<String>());
+            send(&hosts.client, "c", &all);
+            sent += SENT as u64;
+            // What comes next may be another worker's.
+            all_of(&running, sent);
+        }
+        let stats = all_of(&running, sent);
+        let passed: u64 = SOURCES.iter().map(|(_, passed)| passed).sum();
+        assert_eq!((stats.upstream.total.passed, exceeded(&stats)), (passed, sent - passed), "{engine}: {stats:#?}");
+        let heard = at_server.heard(passed as usize);
+        for (source, passed) in SOURCES {
+            let sample = frames(&frame(source, 1000)).remove(0);
+            // The source address, wherever the header has it.
+            let place = if source.contains(':') { 22..38 } else { 26..30 };
+            let of_source =
+                heard.iter().filter(|one| one[12..14] == sample[12..14] && one[place.clone()] == sample[place.clone()]);
+            assert_eq!(of_source.count() as u64, passed, "{engine}: {source}");
+        }
+        assert_eq!(running.stop(), 0);
     });
 }
 

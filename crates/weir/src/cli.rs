@@ -5,6 +5,7 @@ use crate::limit_counts::TOP_MAX;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
 use std::time::Duration;
+use weir_engine::limits::BUCKETS_MAX;
 use weir_policy::ir;
 
 /// Weir, a software DDoS scrubber: one policy, compiled and enforced wherever a packet can be stopped.
@@ -242,6 +243,10 @@ pub struct RunOptions {
     /// The control socket.
     #[arg(long, value_name = "PATH", default_value = control::DEFAULT_PATH)]
     pub control: PathBuf,
+    /// Engine `xdp`: keep room for so many limits of all policies that stand ready, 8 bytes each. Lists that grow beyond the room are refused. The first
+    /// policy's and a quarter more, unless said otherwise.
+    #[arg(long, value_name = "N", value_parser = limits_room)]
+    pub limits_room: Option<usize>,
     /// Append what limits count to this file, as JSON lines: those of lists with `log exceeded` or `log all`.
     #[arg(long, value_name = "FILE")]
     pub limits_log: Option<PathBuf>,
@@ -262,6 +267,11 @@ pub struct GuardOptions {
     /// Interfaces towards what is protected.
     #[arg(long, value_name = "IF", value_delimiter = ',', required = true)]
     pub upper: Vec<String>,
+}
+
+fn limits_room(text: &str) -> Result<usize, String> {
+    let room = text.parse().ok().filter(|room| (1..BUCKETS_MAX).contains(room));
+    room.ok_or_else(|| format!("a number from 1 to {} is expected", BUCKETS_MAX - 1))
 }
 
 /// Threads that move packets, at most.

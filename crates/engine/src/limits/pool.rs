@@ -245,7 +245,8 @@ impl Pool {
         let missing = state.missing(&limiters);
         let left = self.buckets.count().saturating_sub(state.holders.len());
         if missing > left {
-            let problem = format!("{left} are left, {missing} more are needed");
+            let advice = if self.buckets.map().is_some() { "; start Weir with a larger --limits-room" } else { "" };
+            let problem = format!("{left} are left, {missing} more are needed{advice}");
             drop(state);
             return Err(EngineError::Buckets { count: self.buckets.count(), problem });
         }

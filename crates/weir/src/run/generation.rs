@@ -96,13 +96,15 @@ impl Loader for NativeLoader {
 #[derive(Clone)]
 pub struct KernelLoader {
     ports: Arc<Ports>,
+    /// Limits that there is to be room for.
+    room: Option<usize>,
     pool: SharedPool,
 }
 
 impl KernelLoader {
-    /// For these interfaces.
-    pub fn new(ports: Arc<Ports>) -> Self {
-        KernelLoader { ports, pool: SharedPool::default() }
+    /// For these interfaces, with room for so many limits.
+    pub fn new(ports: Arc<Ports>, room: Option<usize>) -> Self {
+        KernelLoader { ports, room, pool: SharedPool::default() }
     }
 }
 
@@ -110,10 +112,11 @@ impl Loader for KernelLoader {
     type Datapath = KernelPath;
 
     fn load(&self, policy: &Policy) -> Result<Prepared<KernelCode>, Failure> {
-        // The kernel's memory is taken whole: lists may grow by a quarter, or a table of addresses get another limit, while older ones
-        // still stand ready.
+        // The kernel's memory is taken whole: unless said otherwise, lists may grow by a quarter, or a table of addresses get another limit,
+        // while older ones still stand ready. One bucket is nobody's.
         let spare = BUCKETS_SPARE_MIN.max(policy.largest_table_of_addresses());
-        let reserve = |needed: usize| Buckets::in_kernel(needed + (needed / 4).max(spare));
+        let usual = |needed: usize| (needed + (needed / 4).max(spare)).min(BUCKETS_MAX.max(needed));
+        let reserve = |needed| Buckets::in_kernel(self.room.map_or_else(|| usual(needed), |room| needed.max(room + 1)));
         let pool = self.pool.of(policy, reserve)?;
         let data = policy.data(pool)?;
         let code = policy.load_kernel(&policy.bpf_object(&data)?.object, &data, &self.ports)?;

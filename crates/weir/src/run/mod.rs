@@ -44,6 +44,11 @@ pub fn run(options: &RunOptions) -> Result<(), Failure> {
     if options.busy_poll && options.engine != LiveEngine::Afxdp {
         return Err(Failure::Rejected("weir: --busy-poll is of the engine afxdp".to_owned()));
     }
+    if options.limits_room.is_some() && options.engine != LiveEngine::Xdp {
+        return Err(Failure::Rejected(
+            "weir: --limits-room is of the engine xdp; others have all the room there is".to_owned(),
+        ));
+    }
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
         signal_hook::flag::register(signal, stop.clone())
@@ -57,7 +62,7 @@ pub fn run(options: &RunOptions) -> Result<(), Failure> {
     match options.engine {
         LiveEngine::Xdp => {
             let ports = Arc::new(Ports::of(&interfaces)?);
-            let loader = KernelLoader::new(ports.clone());
+            let loader = KernelLoader::new(ports.clone(), options.limits_room);
             run_on(options, outlets, &stop, loader, |first| Ok(KernelPath::start(ports, first)?))
         }
         LiveEngine::Afpacket => {
