@@ -18,11 +18,11 @@
 //! Tags have 16 bits. The hash of IPv4 addresses is a permutation, so that from 2^16 sets on no two addresses share a word; in smaller tables, and
 //! of IPv6 addresses, two of a set may by chance (2^-16), and then have one limit together.
 //!
-//! As a time has but 48 bits, a tick is not that of other limits: it is as many times longer as lets the smallest packet cost 2^11 ticks or more
+//! As a time has but 48 bits, a tick is not that of other limits: it is as many times longer as lets the smallest packet cost 2^12 ticks or more
 //! ([`LimitProfile::coarse`]). Rounding takes less than 0.1% of a rate. Words that lie behind are brought to the present before they come round, which
-//! takes nine minutes at 250 Mpps and 1.5 days at 1 Mpps: [`refreshed`].
+//! takes nine minutes at 250 Mpps and 18 hours at 1 Mpps: [`refreshed`].
 
-use crate::limit::{BYTE_SHIFT, LimitProfile, TICK_SHIFT};
+use crate::limit::{LimitProfile, TICK_SHIFT, room_of_bytes};
 use crate::rate::{Limit, Unit};
 
 /// Words of a set.
@@ -42,7 +42,7 @@ pub const SIZE_DEFAULT: u32 = 1 << 19;
 pub const REPLAY_SEED: u32 = 0;
 
 /// Bits of the ticks that the smallest packet costs, at least, less one.
-const COST_BITS: u32 = 11;
+const COST_BITS: u32 = 12;
 /// The smallest packet: an Ethernet frame without its checksum.
 const SMALLEST_BYTES: u32 = 60;
 const TIME_MASK: u64 = (1 << TIME_BITS) - 1;
@@ -55,13 +55,14 @@ pub fn profile(limit: Limit) -> Option<LimitProfile> {
     }
     let coarse = fine.cost(SMALLEST_BYTES).ilog2().saturating_sub(COST_BITS);
     // A clock that is read in whole ticks may say that a time is one tick longer than it was: each packet costs one more.
-    let blur = u64::from(coarse > TICK_SHIFT);
-    let per_packet = fine.per_packet.div_ceil(1 << coarse) + blur;
+    let clock = u64::from(coarse > TICK_SHIFT);
     let per_byte = u128::from(fine.per_byte).div_ceil(1 << coarse);
-    let room = match limit.rate().unit() {
-        Unit::Packets => u128::from(limit.burst()) * u128::from(per_packet),
-        // A packet as long as the burst has room.
-        Unit::Bits => ((u128::from(limit.burst()) * per_byte) >> BYTE_SHIFT) + u128::from(blur),
+    let (per_packet, room) = match limit.rate().unit() {
+        Unit::Packets => {
+            let per_packet = fine.per_packet.div_ceil(1 << coarse) + clock;
+            (per_packet, u128::from(limit.burst()) * u128::from(per_packet))
+        }
+        Unit::Bits => room_of_bytes(limit.burst(), per_byte, clock),
     };
     let room = u64::try_from(room).ok().filter(|&room| room <= ROOM_MAX)?;
     Some(LimitProfile { per_packet, per_byte: per_byte as u64, room, coarse: coarse.into() })

@@ -13,9 +13,9 @@
 //! Example: 1000 packets a second, burst 10. A packet costs 256,000,000 ticks (1 ms), the room is 2,560,000,000. Ten packets
 //! pass at once, the eleventh does not; 1 ms later one more does.
 //!
-//! Costs are rounded up and rooms down, so that no window of any length sees more than burst + rate * time. What rounding takes is
-//! less than one tick a packet, and at most 1/1024 of a packet rate: a saturated limit keeps within 0.1% wherever a packet costs
-//! at least 1000 ticks (4 ns), which frames of 60 bytes do up to 122 Gbit/s.
+//! Costs are rounded up, so that no window of any length sees more than burst + rate * time. What rounding takes is
+//! less than two ticks a packet, and at most 1/1024 of a packet rate: a saturated limit keeps within 0.1% wherever a packet costs
+//! at least 2000 ticks (8 ns), which frames of 60 bytes do up to 61 Gbit/s.
 
 /// Ticks of a nanosecond, as a shift.
 pub const TICK_SHIFT: u32 = 8;
@@ -64,6 +64,18 @@ impl LimitProfile {
         let bytes = if bytes < CHARGED_BYTES_MAX { bytes } else { CHARGED_BYTES_MAX };
         self.per_packet + ((bytes as u64 * self.per_byte + ((1 << BYTE_SHIFT) - 1)) >> BYTE_SHIFT)
     }
+}
+
+/// Ticks that each packet costs beside its bytes, and the room of a burst of bytes, by the ticks of a byte (with [`BYTE_SHIFT`] fractional bits) and
+/// those that the clock may be ahead.
+///
+/// If the cost of the burst is rounded up, so is its room: a packet as long as the burst has room. What the room has too much, each packet costs more,
+/// so that two have no more of it than one.
+pub(crate) fn room_of_bytes(burst: u64, per_byte: u128, clock: u64) -> (u64, u128) {
+    let ticks = u128::from(burst) * per_byte;
+    let cost = ticks.div_ceil(1 << BYTE_SHIFT);
+    let more = u64::from(cost << BYTE_SHIFT != ticks) + clock;
+    (more, cost + u128::from(more))
 }
 
 /// What is left of a bucket after a packet of that cost: its new word, or `None` if there is no room and the bucket stays as it is.

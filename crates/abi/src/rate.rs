@@ -1,6 +1,6 @@
 //! Rates and bursts as people write them, in policies and in lists alike: `20kpps`, `400/minute`, `10mbit`, burst `64kbytes`.
 
-use crate::limit::{BYTE_SHIFT, LimitProfile, ROOM_MAX, TICKS_PER_S};
+use crate::limit::{BYTE_SHIFT, LimitProfile, ROOM_MAX, TICKS_PER_S, room_of_bytes};
 use std::fmt::{self, Display, Formatter};
 
 /// Most packets a second.
@@ -182,7 +182,7 @@ impl Limit {
             None => rate.burst_default(),
         };
         let limit = Limit { rate, burst };
-        if limit.room() > u128::from(ROOM_MAX) { Err(LimitProblem::LongBurst) } else { Ok(limit) }
+        if limit.charges().2 > u128::from(ROOM_MAX) { Err(LimitProblem::LongBurst) } else { Ok(limit) }
     }
 
     /// The rate.
@@ -200,11 +200,8 @@ impl Limit {
         if self.is_closed() {
             return LimitProfile::CLOSED;
         }
-        let room = u64::try_from(self.room()).expect("Limit::new bounds the room");
-        let (per_packet, per_byte) = match self.rate.unit() {
-            Unit::Packets => (self.cost(), 0),
-            Unit::Bits => (0, self.cost()),
-        };
+        let (per_packet, per_byte, room) = self.charges();
+        let room = u64::try_from(room).expect("Limit::new bounds the room");
         LimitProfile { per_packet, per_byte, room, coarse: 0 }
     }
 
@@ -222,15 +219,18 @@ impl Limit {
         u64::try_from(ticks.div_ceil(u128::from(events))).expect("the slowest rate costs less than 2^50 ticks")
     }
 
-    /// Ticks that the burst takes, rounded down.
-    fn room(self) -> u128 {
+    /// Ticks of a packet, of a byte, and the room.
+    fn charges(self) -> (u64, u64, u128) {
         if self.is_closed() {
-            return 0;
+            return (0, 0, 0);
         }
-        let room = u128::from(self.burst) * u128::from(self.cost());
+        let cost = self.cost();
         match self.rate.unit() {
-            Unit::Packets => room,
-            Unit::Bits => room >> BYTE_SHIFT,
+            Unit::Packets => (cost, 0, u128::from(self.burst) * u128::from(cost)),
+            Unit::Bits => {
+                let (per_packet, room) = room_of_bytes(self.burst, cost.into(), 0);
+                (per_packet, cost, room)
+            }
         }
     }
 }

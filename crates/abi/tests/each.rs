@@ -208,6 +208,30 @@ fn words_come_round_unless_they_are_refreshed() {
     assert_eq!(word.map(|word| each::refreshed(word, now)), word);
 }
 
+/// What rounding takes of a rate, by the smallest packets.
+#[test]
+fn rounding_takes_less_than_a_thousandth() {
+    let worst = |text: &str| {
+        let limit = limit(text);
+        let profile = each::profile(limit).expect("it is short");
+        let exact = match limit.rate() {
+            weir_abi::Rate::Packets { count, .. } => limit::TICKS_PER_S as f64 / count as f64,
+            weir_abi::Rate::Bits(bits) => limit::TICKS_PER_S as f64 * 480.0 / bits as f64,
+        };
+        (profile.cost(60) << profile.coarse) as f64 / exact - 1.0
+    };
+    for rate in (0..20_000_u64).map(|nth| 8_000 + nth * nth * 149 + nth) {
+        for text in [
+            format!("{rate}bit"),
+            format!("{rate}bit burst {}", 1514 + rate % 50_000),
+            format!("{}pps", 1 + rate % 1_000_000),
+        ] {
+            let taken = worst(&text);
+            assert!((-1e-12..0.001).contains(&taken), "{text}: {taken}");
+        }
+    }
+}
+
 #[test]
 fn extremes_fit_or_are_refused() {
     for text in ["1/hour burst 78", "8kbit burst 10000000", "1tbit burst 100000000", "250mpps burst 1000000", "0"] {
