@@ -7,7 +7,6 @@ use std::ops::Range;
 use std::sync::{Barrier, OnceLock};
 use std::thread;
 use std::time::Duration;
-use weir::policy::Policy;
 use weir_abi::{Action, BURST_MAX, Link, Verdict, each};
 use weir_engine::cpu::Cpu;
 use weir_engine::limits::pool::Pool;
@@ -72,18 +71,22 @@ impl Expected {
     }
 }
 
-/// Bursts from all sources, as fast as can be.
+/// A packet of the address so far behind another.
+fn packet_of(from: [u8; 4], behind: u32) -> [u8; FRAME_BYTES as usize] {
+    let mut bytes = [0_u8; FRAME_BYTES as usize];
+    bytes[12..15].copy_from_slice(&[0x08, 0, 0x45]);
+    bytes[16..18].copy_from_slice(&46_u16.to_be_bytes());
+    bytes[22..24].copy_from_slice(&[64, 17]);
+    bytes[26..30].copy_from_slice(&(u32::from_be_bytes(from) + behind).to_be_bytes());
+    bytes[30..34].copy_from_slice(&[10, 9, 0, 2]);
+    bytes[38..40].copy_from_slice(&26_u16.to_be_bytes());
+    bytes
+}
+
+/// A burst from all sources.
 fn frames() -> FrameSet {
-    let packet = |source: usize| {
-        let mut bytes = [0_u8; FRAME_BYTES as usize];
-        bytes[12..15].copy_from_slice(&[0x08, 0, 0x45]);
-        bytes[16..18].copy_from_slice(&46_u16.to_be_bytes());
-        bytes[22..24].copy_from_slice(&[64, 17]);
-        bytes[26..34].copy_from_slice(&[10, source as u8, 0, 1, 10, 9, 0, 2]);
-        bytes[38..40].copy_from_slice(&26_u16.to_be_bytes());
-        bytes
-    };
-    let packets: Vec<_> = (0..BURST_MAX).map(|index| packet(index % SOURCES)).collect();
+    let source = |index: usize| packet_of([10, (index % SOURCES) as u8, 0, 1], 0);
+    let packets: Vec<_> = (0..BURST_MAX).map(source).collect();
     FrameSet::new(Link::Ethernet, packets.iter().map(|packet| (packet.as_slice(), FRAME_BYTES as u32)))
 }
 
@@ -109,8 +112,11 @@ fn work(filter: &mut dyn Filter, start_ns: u64) -> Result<Vec<Passed>, EngineErr
     }
 }
 
+/// Makes a filter of its own for each worker, which charge the same buckets.
+type Filters<'a> = dyn Fn() -> Box<dyn Filter + 'a> + Sync + 'a;
+
 /// Workers with a filter each, all at once.
-fn all_work<'a>(filter: &(dyn Fn() -> Box<dyn Filter + 'a> + Sync)) -> Vec<Passed> {
+fn all_work(filter: &Filters<'_>) -> Vec<Passed> {
     let (ready, start_ns) = (Barrier::new(WORKERS), OnceLock::new());
     let mut passed = thread::scope(|scope| {
         let worker = || {
@@ -126,32 +132,30 @@ fn all_work<'a>(filter: &(dyn Fn() -> Box<dyn Filter + 'a> + Sync)) -> Vec<Passe
     passed
 }
 
-/// The policy by native code and in the kernel.
+/// What the policy lets through by native code and in the kernel.
 fn check(policy: &str, expected: &[Expected]) {
+    with_policy(policy, &|engine, filter| {
+        let passed = all_work(filter);
+        expected.iter().for_each(|expected| expected.check(engine, &passed, LENGTH.as_nanos() as u64));
+    });
+}
+
+/// Tries the policy as native code and in the kernel.
+fn with_policy(policy: &str, test: &dyn Fn(&str, &Filters<'_>)) {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let path = folder.path().join("contention.weir");
     std::fs::write(&path, policy).expect("the policy can be written");
     let policy = engines::load(&path).unwrap_or_else(|error| panic!("{error}"));
-    let end = |engine: &str, passed: Vec<Passed>| {
-        expected.iter().for_each(|expected| expected.check(engine, &passed, LENGTH.as_nanos() as u64));
-    };
-    end("native", natively(&policy));
-    end("kernel", in_kernel(&policy));
-}
-
-fn natively(policy: &Policy) -> Vec<Passed> {
     let object = policy.native_object(Cpu::Native).expect("it compiles").object;
     let data = policy.data(None).expect("there is memory");
     let code = policy.load_code(&object, data).expect("it loads");
-    all_work(&|| Box::new(code.filter(Sharing::Shared)))
-}
+    test("native", &|| Box::new(code.filter(Sharing::Shared)));
 
-fn in_kernel(policy: &Policy) -> Vec<Passed> {
     let buckets = Buckets::in_kernel(policy.buckets()).expect("the kernel has memory");
     let pool = Pool::new(each::REPLAY_SEED, buckets);
     let data = policy.data(Some(&pool)).expect("there are buckets");
     let object = policy.bpf_object(&data).expect("it compiles").object;
-    all_work(&|| Box::new(policy.load_xdp(&object, &data).expect("the verifier takes it")))
+    test("kernel", &|| Box::new(policy.load_xdp(&object, &data).expect("the verifier takes it")));
 }
 
 #[test]
@@ -188,6 +192,39 @@ fn a_table_of_addresses() {
     check(
         "upstream { limit each ip saddr 20kpps burst 10000 size 1024; accept }\ndownstream { accept }\n",
         &[one(0), one(1), one(2), one(3)],
+    );
+}
+
+/// Workers bring in the same addresses at the same time, each of which has room for one packet.
+#[test]
+fn an_address_that_several_bring_in_has_one_bucket() {
+    const ADDRESSES: usize = 1 << 15;
+    let packets: Vec<_> = (0..ADDRESSES as u32).map(|address| packet_of([10, 0, 0, 0], address)).collect();
+    let frames = FrameSet::new(Link::Ethernet, packets.iter().map(|packet| (packet.as_slice(), FRAME_BYTES as u32)));
+    with_policy(
+        "upstream { limit each ip saddr 1/hour burst 1; accept }\ndownstream { accept }\n",
+        &|engine, filter| {
+            let now_ns = limits::now_ns();
+            let ready = Barrier::new(WORKERS);
+            let worker = || {
+                let (mut filter, mut passed) = (filter(), Vec::new());
+                ready.wait();
+                for burst in frames.bursts() {
+                    let mut verdicts = [Verdict(0); BURST_MAX];
+                    filter.decide(0, &burst.received_at(now_ns), &mut verdicts).expect("packets are decided");
+                    passed
+                        .extend(verdicts[..burst.len()].iter().map(|verdict| verdict.action() == Some(Action::Accept)));
+                }
+                passed
+            };
+            let passed: Vec<Vec<bool>> = thread::scope(|scope| {
+                let workers: Vec<_> = (0..WORKERS).map(|_| scope.spawn(worker)).collect();
+                workers.into_iter().map(|worker| worker.join().expect("a worker ends")).collect()
+            });
+            let counts = (0..ADDRESSES).map(|address| passed.iter().filter(|passed| passed[address]).count());
+            let others: Vec<usize> = counts.filter(|&count| count != 1).collect();
+            assert!(others.is_empty(), "{engine}: {} of {ADDRESSES} addresses passed {others:?} packets", others.len());
+        },
     );
 }
 

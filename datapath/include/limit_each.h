@@ -91,8 +91,9 @@ WEIR_INLINE struct each_way each_find(const uint64_t *set, uint32_t tag, uint64_
 	struct each_way found = {0, 0};
 	uint32_t same = 0;
 
-	/* Others may write them meanwhile, each as a whole. */
+	/* Others may write them meanwhile, each as a whole: what was read here is what is gone by. */
 	__builtin_memcpy(words, set, sizeof(words));
+	__asm__("" : "+m"(words));
 	for (uint32_t i = 0; i < EACH_WAYS; i++)
 		same |= (uint32_t)(words[i] >> EACH_TIME_BITS == tag) << i;
 	if (same) {
@@ -211,14 +212,20 @@ WEIR_INLINE uint64_t each_find(volatile const uint64_t *set, uint32_t tag, uint6
 }
 
 /*
- * Changes the first of a set's words that is `old`; false if none is. Which one it is the verifier learns here and
- * forgets again: carried along from where it was found, it would tell the paths apart.
+ * Changes the first of a set's words that is `old` to one with the tag; false if none is, or if another worker has
+ * brought in the tag meanwhile: words that were never charged are alike, and a second of them would be a second bucket.
+ * Which one it is the verifier learns here and forgets again: carried along from where it was found, it would tell the
+ * paths apart.
  */
-WEIR_INLINE bool each_exchange(volatile uint64_t *set, uint64_t old, uint64_t new)
+WEIR_INLINE bool each_exchange(volatile uint64_t *set, uint64_t old, uint32_t tag, uint64_t new)
 {
 	for (uint32_t i = 0; i < EACH_WAYS; i++) {
-		if (set[i] == old)
+		const uint64_t word = set[i];
+
+		if (word == old)
 			return __sync_val_compare_and_swap(&set[i], old, new) == old;
+		if (word >> EACH_TIME_BITS == tag)
+			return false;
 	}
 	return false;
 }
@@ -239,7 +246,7 @@ WEIR_LIMIT_FUNCTION uint32_t weir_limit_each(uint32_t limiter, uint32_t hash, ui
 
 		if (debt > profile.room)
 			return false;
-		if (each_exchange(set, word, each_charged(tag, now, debt)))
+		if (each_exchange(set, word, tag, each_charged(tag, now, debt)))
 			return true;
 	}
 	return false;
