@@ -37,9 +37,9 @@ struct limit_profile {
 
 /* One limiter of a program: struct Limiter in crates/tables/src/limits/image.rs. */
 struct limiter {
-	uint32_t profiles; /* index of its first profile, in profiles from the image's start */
-	uint32_t entries; /* index of the entry of bucket 0, in 64-bit words from the image's start; 0: tickets name the
-			     profile */
+	uint32_t profiles;  /* index of its first profile, in profiles from the image's start */
+	uint32_t entries;   /* index of the entry of bucket 0, in 64-bit words from the image's start, modulo 2^32; 0:
+			       tickets name the profile */
 	uint32_t slot_bits; /* of a ticket that name the bucket; the bits above name the profile. Or of a hash that name
 			       the set (limit_each.h) */
 	uint32_t otherwise; /* ticket for what the lookup does not find; 0: no limit */
@@ -96,10 +96,12 @@ WEIR_INLINE struct limit_profile limit_profile(struct table limits, uint32_t ind
 /* The bucket of a ticket that names an entry. */
 WEIR_INLINE struct limit_bucket limit_entry(struct table limits, uint32_t limiter, uint32_t ticket)
 {
-	const uint64_t entry = image_u64(limits, LIMITER_FIELD(limits, limiter, entries) + ticket);
+	uint64_t entry;
 
+	/* There are entries from the first bucket of a limit on. */
 	if (ticket == 0)
 		return (struct limit_bucket){0, 0, 0};
+	entry = image_u64(limits, LIMITER_FIELD(limits, limiter, entries) + ticket);
 	return (struct limit_bucket){
 		.slot = ticket + LIMITER_FIELD(limits, limiter, offset),
 		.profile = (uint32_t)entry,

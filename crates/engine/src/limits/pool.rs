@@ -209,8 +209,8 @@ impl State {
         let beyond = |((width, alignment), count): ((u32, u32), usize)| {
             let fits = |free: &Vec<u32>| free.iter().filter(|first| first.is_multiple_of(alignment)).count();
             let more = count.saturating_sub(self.free.get(&width).map_or(0, fits));
-            // What is left out before the first of them, and then nothing.
-            more * width as usize + if more > 0 { alignment as usize - 1 } else { 0 }
+            // With what may be left out before each.
+            more * (width as usize + alignment as usize - 1)
         };
         wanted.into_iter().map(beyond).sum()
     }
@@ -285,13 +285,12 @@ impl Pool {
         Ok(Some(counted))
     }
 
-    /// Brings buckets that nobody charges to the present ([`Buckets::refresh`]).
+    /// Brings buckets that nobody charges to the present ([`Buckets::refresh`]). None is given out meanwhile: what nobody holds is filled
+    /// when it is given, and only who gives it out knows what its words mean.
     pub fn refresh(&self, now_ns: u64) {
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let given = state.holders.len() as u32;
         let standing: Vec<Arc<Held>> = state.standing.iter().filter_map(Weak::upgrade).collect();
-        drop(state);
-        // What nobody holds is filled anew when it is given.
         let mut begin = 0;
         for (addresses, coarse) in tables(&standing) {
             self.buckets.refresh(begin..addresses.start, now_ns);
@@ -299,6 +298,9 @@ impl Pool {
             begin = addresses.end;
         }
         self.buckets.refresh(begin..given, now_ns);
+        // Last owners of generations must not give back while the lock is held.
+        drop(state);
+        drop(standing);
     }
 }
 

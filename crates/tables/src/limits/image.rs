@@ -6,7 +6,8 @@
 //! ```text
 //! limiters   32 bytes each, at byte 64       struct limiter in datapath/include/limit.h
 //! profiles   32 bytes each, a limiter's together, the first of them "no limit"
-//! entries    64 bits a bucket: profile, and the bucket of the enclosing prefix; only of limiters whose tickets cannot say it
+//! entries    64 bits a bucket from the first of a limit on: profile, and the bucket of the enclosing prefix; only of limiters
+//!            whose tickets cannot say it
 //! tickets    32 bits a label, for limiters that police by the labels of a table
 //!
 //! ticket   30         slot_bits            0
@@ -23,6 +24,7 @@
 //!
 //! Example: 300,000 prefixes at two rates have buckets below 2^19, and tickets of 19 + 2 bits: label `2 << 19 | 77` is bucket 77 at the second rate.
 
+use std::ops::Range;
 use std::ptr;
 
 use weir_abi::{LimitEntries, LimitEntry, LimitProfile};
@@ -38,6 +40,9 @@ const LIMITER_BYTES: usize = 32;
 const PADDING: usize = 64;
 /// Prefixes of a nested list that enclose each other.
 pub const NESTING_MAX: usize = 8;
+
+/// Bytes at most: in the kernel there is room for a power of two of them, and places have 32 bits.
+const BYTES_MAX: usize = 1 << 31;
 
 /// What of a limiter's packets is counted for each bucket.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -84,15 +89,17 @@ pub struct Limiter<'a> {
 }
 
 impl Limiter<'_> {
-    fn slots_end(&self) -> u32 {
+    /// From the first to the last bucket that a limit has.
+    fn limited_slots(&self) -> Range<u32> {
         let limited = self.limits.entries.iter().zip(self.slots).filter(|(entry, _)| entry.profile != 0);
-        limited.map(|(_, &slot)| slot + 1).max().unwrap_or(1)
+        let slots = limited.map(|(_, &slot)| slot..slot + 1);
+        slots.reduce(|all, one| all.start.min(one.start)..all.end.max(one.end)).unwrap_or(0..1)
     }
 
     /// Bits of a ticket that name the bucket; `None` if the limiter needs entries.
     fn slot_bits(&self) -> Option<u32> {
         let bits = |end: usize| end.next_power_of_two().ilog2();
-        let (slots, profiles) = (bits(self.slots_end() as usize), bits(self.limits.profiles.len()));
+        let (slots, profiles) = (bits(self.limited_slots().end as usize), bits(self.limits.profiles.len()));
         let is_nested = self.limits.entries.iter().any(|entry| entry.parent != 0);
         (!is_nested && slots + profiles <= TICKET_BITS).then_some(slots)
     }
@@ -158,8 +165,8 @@ impl LimitImage {
             image.write(HEADER_BYTES + number * LIMITER_BYTES, fields);
         }
         let bytes = image.0.len() * size_of::<u32>() + PADDING;
-        if bytes > u32::MAX as usize {
-            return Err(BuildError::Limits { what: "bytes in the image of the limits", max: u32::MAX as usize });
+        if bytes > BYTES_MAX {
+            return Err(BuildError::Limits { what: "bytes in the image of the limits", max: BYTES_MAX });
         }
         let mut memory = Memory::zeroed(bytes);
         let (words, _) = memory.as_chunks_mut();
@@ -215,22 +222,27 @@ impl Words {
         first
     }
 
-    /// Index of the entry that bucket 0 would have; 0 if there are none.
+    /// Index of the entry that bucket 0 would have, modulo 2^32: there are entries from the first bucket of a limit on. 0 if there are none.
     fn entries(&mut self, limiter: &Limiter<'_>) -> Result<u32, BuildError> {
         if limiter.slot_bits().is_some() || matches!(limiter.found, Found::ByHash { .. }) {
             return Ok(0);
         }
-        let first = self.begin(size_of::<LimitEntry>());
-        let mut by_slot = vec![LimitEntry::default(); limiter.slots_end() as usize];
+        let Range { start, end } = limiter.limited_slots();
+        let mut first = self.begin(size_of::<LimitEntry>());
+        if first == start {
+            self.push(0);
+            first += 1;
+        }
+        let mut by_slot = vec![LimitEntry::default(); (end - start) as usize];
         for (entry, &slot) in limiter.limits.entries.iter().zip(limiter.slots).filter(|(entry, _)| entry.profile != 0) {
             if limiter.depth(entry) > NESTING_MAX {
                 return Err(BuildError::Limits { what: "prefixes that enclose each other", max: NESTING_MAX });
             }
             let parent = if entry.parent == 0 { 0 } else { limiter.slots[entry.parent as usize] };
-            by_slot[slot as usize] = LimitEntry { profile: entry.profile, parent };
+            by_slot[(slot - start) as usize] = LimitEntry { profile: entry.profile, parent };
         }
         by_slot.iter().for_each(|entry| self.push(u64::from(entry.profile) | u64::from(entry.parent) << 32));
-        Ok(first)
+        Ok(first.wrapping_sub(start))
     }
 
     /// Index of the ticket of label 0; 0 if labels are tickets.
@@ -296,17 +308,24 @@ mod tests {
             |limits, slots| Limiter { limits, slots, offset: 0, found: Found::ByTicket, logged: Logged::Nothing };
         let image = LimitImage::build(&[limiter(&nested, &[0, 11, 12, 13])]).expect("it is small");
         assert_eq!(image.tickets(0), [0, 11, 12, 13]);
-        let first = word(&image, 16 + 1) as usize;
-        let entry = |slot: usize| (word(&image, 2 * (first + slot)), word(&image, 2 * (first + slot) + 1));
-        assert_eq!([10, 11, 12, 13].map(entry), [(0, 0), (1, 0), (1, 11), (1, 12)]);
+        let entry = |slot: u32| {
+            let at = 2 * word(&image, 16 + 1).wrapping_add(slot) as usize;
+            (word(&image, at), word(&image, at + 1))
+        };
+        assert_eq!([11, 12, 13].map(entry), [(1, 0), (1, 11), (1, 12)]);
+        // Buckets far behind those of others take no more.
+        let far = LimitImage::build(&[limiter(&nested, &[0, 1 << 20, 1 << 20 | 1, 1 << 20 | 2])]).expect("it is small");
+        assert_eq!(far.as_bytes().len(), image.as_bytes().len());
+        let first = word(&far, 16 + 1);
+        assert_eq!(word(&far, 2 * first.wrapping_add(1 << 20 | 2) as usize + 1), 1 << 20 | 1);
 
         let count = 1 << 16;
         let varied = limits(count, &(0..=count as u32).map(|rate| (rate, 0)).collect::<Vec<_>>());
         let slots: Vec<u32> = (0..=count as u32).collect();
         let image = LimitImage::build(&[limiter(&varied, &slots)]).expect("it is small");
         assert_eq!(image.tickets(0), slots);
-        let first = word(&image, 16 + 1) as usize;
-        assert_eq!(word(&image, 2 * (first + 777)), 777);
+        let first = word(&image, 16 + 1);
+        assert_eq!(word(&image, 2 * first.wrapping_add(777) as usize), 777);
     }
 
     #[test]
