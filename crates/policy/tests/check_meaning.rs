@@ -193,6 +193,13 @@ fn bounds_are_errors() {
         |n: usize| -> String { (0..n).map(|i| format!("posture p{i} {{ upstream {{ drop }} }}\n")).collect() };
     assert_eq!(codes(&postures(64)), [""; 0]);
     assert_eq!(codes(&postures(65)), ["E0314"]);
+    // Of another rate in each posture, they are others.
+    let limits = |n: usize| -> String {
+        let rules = |i: usize| format!("limit rate {}pps\n", 100 + i).repeat(32);
+        (0..n).map(|i| format!("posture p{i} {{ upstream {{\n{}}} }}\n", rules(i))).collect()
+    };
+    assert_eq!(codes(&limits(32)), [""; 0]);
+    assert_eq!(codes(&limits(33)), ["E0314"]);
     let long = "#".repeat(weir_policy::syntax::TEXT_BYTES_MAX);
     assert_eq!(codes(&long), [""; 0]);
     assert_eq!(codes(&(long + "#")), ["E0112"]);

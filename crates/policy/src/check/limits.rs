@@ -355,8 +355,8 @@ impl<'a> Checker<'a> {
             .flat_map(|posture| [(Way::Upstream, &posture.upstream), (Way::Downstream, &posture.downstream)]);
         for (way, rules) in chains {
             let rules: &[Rule] = rules.as_deref().unwrap_or_default();
-            for (span, list, nth) in ordinals(rules) {
-                limiters.insert((way, list, nth));
+            for (span, by, nth) in ordinals(rules) {
+                limiters.insert((way, by, nth));
                 if limiters.len() > LIMITERS_MAX {
                     let message = format!("the policy has more than {LIMITERS_MAX} limits");
                     let help = "limit addresses by lists: one statement serves millions of prefixes";
@@ -368,16 +368,15 @@ impl<'a> Checker<'a> {
     }
 }
 
-/// The limit statements of a chain: where, whose buckets, and how many of the same owner stand before.
-fn ordinals(rules: &[Rule]) -> Vec<(Span, LimitOwner, usize)> {
+/// The limit statements of a chain: where, by what, and how many of the same owner stand before.
+fn ordinals(rules: &[Rule]) -> Vec<(Span, LimitBy, usize)> {
     let mut before: HashMap<LimitOwner, usize> = HashMap::new();
     let mut all = Vec::new();
     for rule in rules {
         for effect in &rule.effects {
             let Effect::Limit { by, .. } = effect else { continue };
-            let owner = by.owner();
-            let nth = before.entry(owner).or_default();
-            all.push((rule.span, owner, *nth));
+            let nth = before.entry(by.owner()).or_default();
+            all.push((rule.span, *by, *nth));
             *nth += 1;
         }
     }
