@@ -32,6 +32,8 @@ pub struct LimitsLog {
     interval: Duration,
     /// Limits that have a line in an interval.
     top: usize,
+    /// Lines that the file has not taken yet.
+    pending: Vec<u8>,
     /// Whether it was said that the file cannot be written.
     complained: bool,
     /// End of the last interval.
@@ -73,7 +75,7 @@ impl LimitsLog {
         let Some(path) = options.limits_log.clone() else { return Ok(None) };
         let file = open(&path).map_err(|error| Failure::file(&path, error))?;
         let (interval, top, since) = (options.limits_interval, options.limits_top, Instant::now());
-        Ok(Some(LimitsLog { path, file: Some(file), interval, top, complained: false, since }))
+        Ok(Some(LimitsLog { path, file: Some(file), interval, top, pending: Vec::new(), complained: false, since }))
     }
 
     /// Writes what is counted from now on.
@@ -100,6 +102,8 @@ impl LimitsLog {
     /// Ends an interval.
     fn step<D: Datapath>(&mut self, controller: &Mutex<Controller<D>>) {
         let written = self.reopen().and_then(|()| {
+            // What could not be written goes first; until it is, the interval goes on.
+            self.write_pending()?;
             let now = Instant::now();
             let interval_s = ((now - self.since).as_secs_f64() * 1e3).round() / 1e3;
             let top = self.read(controller).map_err(|failure| io::Error::other(failure.message().to_owned()))?;
@@ -145,14 +149,26 @@ impl LimitsLog {
     }
 
     fn write(&mut self, top: &Top, interval_s: f64) -> io::Result<()> {
-        let Some(mut file) = self.file.as_ref() else { return Ok(()) };
         let time = humantime::format_rfc3339_millis(SystemTime::now()).to_string();
         for limit in &top.limits {
-            file.write_all(&line(&Line { time: &time, limit }))?;
+            self.pending.extend(line(&Line { time: &time, limit }));
         }
         let Top { ref limits, counted, passed, exceeded, .. } = *top;
         let left_out = counted - limits.len() as u64;
-        file.write_all(&line(&Sum { time: &time, interval_s, limits: counted, passed, exceeded, left_out }))
+        self.pending.extend(line(&Sum { time: &time, interval_s, limits: counted, passed, exceeded, left_out }));
+        self.write_pending()
+    }
+
+    /// Writes what is to be written; what a full disk did not take stays.
+    fn write_pending(&mut self) -> io::Result<()> {
+        let Some(mut file) = self.file.as_ref() else { return Ok(()) };
+        while !self.pending.is_empty() {
+            match file.write(&self.pending)? {
+                0 => return Err(io::ErrorKind::WriteZero.into()),
+                written => drop(self.pending.drain(..written)),
+            }
+        }
+        Ok(())
     }
 }
 
@@ -191,19 +207,38 @@ mod tests {
         text.lines().map(|line| serde_json::from_str(line).expect("a line is an object")).collect()
     }
 
+    fn log(path: &Path) -> LimitsLog {
+        LimitsLog {
+            path: path.to_owned(),
+            file: Some(open(path).expect("it can be written")),
+            interval: Duration::from_secs(1),
+            top: 1,
+            pending: Vec::new(),
+            complained: false,
+            since: Instant::now(),
+        }
+    }
+
+    #[test]
+    fn what_a_full_disk_did_not_take_is_written_later() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("log");
+        let mut log = LimitsLog { path: path.clone(), ..log(Path::new("/dev/full")) };
+        let top = Top { limits: vec![limit(7)], counted: 1, exceeded_limits: 1, passed: 0, exceeded: 7 };
+        assert!(log.write(&top, 1.0).is_err());
+        log.reopen().expect("it can be opened");
+        log.write_pending().expect("there is room now");
+        assert_eq!(lines(&path).len(), 2);
+        log.write_pending().expect("there is nothing");
+        assert_eq!(lines(&path).len(), 2, "once");
+    }
+
     #[test]
     fn a_file_that_was_renamed_is_opened_anew() {
         let folder = tempfile::tempdir().expect("a folder");
         let (path, old) = (folder.path().join("log"), folder.path().join("log.1"));
         fs::write(&path, "{}\n").expect("a file");
-        let mut log = LimitsLog {
-            path: path.clone(),
-            file: Some(open(&path).expect("it can be written")),
-            interval: Duration::from_secs(1),
-            top: 1,
-            complained: false,
-            since: Instant::now(),
-        };
+        let mut log = log(&path);
         let top = Top { limits: vec![limit(7)], counted: 3, exceeded_limits: 3, passed: 1, exceeded: 9 };
         let mut write = |interval_s: f64| {
             log.reopen().expect("it can be opened");
