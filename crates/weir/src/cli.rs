@@ -244,7 +244,7 @@ pub struct RunOptions {
     #[arg(long, value_name = "PATH", default_value = control::DEFAULT_PATH)]
     pub control: PathBuf,
     /// Engine `xdp`: keep room for so many limits of all policies that stand ready, 8 bytes each. Lists that grow beyond the room are refused. The first
-    /// policy's and a quarter more, unless said otherwise.
+    /// policy's and a quarter more, at least 65,536 or the largest table of addresses, unless said otherwise.
     #[arg(long, value_name = "N", value_parser = limits_room)]
     pub limits_room: Option<usize>,
     /// Append what limits count to this file, as JSON lines: those of lists with `log exceeded` or `log all`.

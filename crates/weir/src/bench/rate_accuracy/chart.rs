@@ -4,9 +4,6 @@ use crate::bench::Row;
 use crate::bench::plot::grouped::{self, Cell, Chart, Panel};
 use crate::bench::plot::names;
 
-/// The models' bars: what they are called, and what their fields begin with.
-const MODELS: [(&str, &str); 2] = [("exact", "exact_"), ("refill (paper)", "refilled_")];
-
 /// Draws the rows.
 pub fn svg(title: &str, rows: &[Row]) -> String {
     let (groups, workers) = (names(rows, "offered"), names(rows, "workers"));
@@ -17,9 +14,9 @@ pub fn svg(title: &str, rows: &[Row]) -> String {
     };
     let panel = |pattern: &str, title: &str, field: &str| {
         let cells = |offered: &&str| {
-            let own = workers.iter().map(|workers| cell(pattern, offered, workers, field));
-            let model = |(_, start): (_, &str)| cell(pattern, offered, workers[0], &format!("{start}{field}"));
-            own.chain(MODELS.map(model)).collect()
+            let of = |workers: &str, start: &str| cell(pattern, offered, workers, &format!("{start}{field}"));
+            let own_and_exact = workers.iter().flat_map(|workers| [of(workers, ""), of(workers, "exact_")]);
+            own_and_exact.chain(workers.first().map(|workers| of(workers, "refilled_"))).collect()
         };
         Panel { title: format!("{pattern}: {title}"), cells: groups.iter().map(cells).collect() }
     };
@@ -30,10 +27,10 @@ pub fn svg(title: &str, rows: &[Row]) -> String {
         ]
     });
     let panels = panels.collect();
-    let bars = workers.iter().map(|workers| format!("{workers} workers"));
+    let bars = workers.iter().flat_map(|workers| [format!("{workers} workers"), format!("exact, {workers}")]);
     grouped::svg(&Chart {
         title: format!("{title}: by what is offered, times the limit"),
-        bars: bars.chain(MODELS.map(|(name, _)| name.to_owned())).collect(),
+        bars: bars.chain(workers.first().map(|_| "refill (paper)".to_owned())).collect(),
         groups: groups.into_iter().map(str::to_owned).collect(),
         panels,
         cut: f64::INFINITY,
@@ -51,7 +48,7 @@ mod tests {
             row.number("kpps", kpps).number("exact_kpps", 100.5).number("refilled_kpps", 12.5)
         };
         let svg = svg("rate-accuracy", &[row("1", 99.5), row("2", 98.5)]);
-        for wanted in ["even", "2 x", "2 workers", "exact", "99.5", "98.5", "100.5", "12.5"] {
+        for wanted in ["even", "2 x", "2 workers", "exact, 2", "99.5", "98.5", "100.5", "12.5"] {
             assert!(svg.contains(wanted), "{wanted} is missing");
         }
     }
