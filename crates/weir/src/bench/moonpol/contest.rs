@@ -68,20 +68,32 @@ impl Contest {
         Ok(Contest { packets, accepting: accepting.native()?, entrants: Vec::new() })
     }
 
-    /// Adds a policy that limits sources by a list. What it was given it is named by.
+    /// Adds a policy that limits sources by a list.
     ///
     /// # Errors
     /// Files cannot be written, or there is no compiler.
     pub fn enter(&mut self, row: Row, list: &str) -> Result<(), Failure> {
         const LIMITED: &str = "limits subnets { file \"limits.csv\" }\n\
             upstream { ip saddr limit @subnets; accept }\ndownstream { accept }\n";
-        let limited = policy(LIMITED, list)?;
+        let row = row.number("subnets", list.lines().count() as f64);
+        self.enter_policy(row, &policy(LIMITED, list)?)
+    }
+
+    /// Adds a policy that limits each source, in a table for so many that are in debt at once.
+    ///
+    /// # Errors
+    /// Files cannot be written, or there is no compiler.
+    pub fn enter_each(&mut self, row: Row, limit: &str, size: u32) -> Result<(), Failure> {
+        let text = format!("upstream {{ limit each ip saddr {limit} size {size}; accept }}\ndownstream {{ accept }}\n");
+        self.enter_policy(row.number("addresses", size.into()), &policy(&text, "")?)
+    }
+
+    fn enter_policy(&mut self, row: Row, limited: &Policy) -> Result<(), Failure> {
         let table_bytes: usize = limited.images()?.iter().map(|image| image.as_bytes().len()).sum();
         // The first bucket is nobody's, and one is for sources that no subnet has.
         let bucket_bytes = limited.buckets() as f64 * BUCKET_BYTES;
         let row = row
             .of("engine", "native")
-            .number("subnets", list.lines().count() as f64)
             .number("table_bytes", table_bytes as f64)
             .number("bucket_bytes", bucket_bytes)
             .number("bytes", table_bytes as f64 + bucket_bytes);
