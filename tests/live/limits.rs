@@ -114,7 +114,7 @@ struct Reading {
 }
 
 impl Reading {
-    /// How much time reading may take, and what the moment is unsure by: 0.1% of the time between two.
+    /// How much time reading may take, and what the moment is unsure by: less than 0.2% of the time between two.
     const BLUR: Duration = Duration::from_millis(5);
 
     /// Looks twice, until a packet exceeded the limit in between: then there was no room, and what the rate has brought since is less than it
@@ -160,7 +160,7 @@ fn a_limit_of_bits_around_another_gives_its_rate() {
 /// A policy with this list and this rule lets 1000 packets a second of the limited subnet pass, on every engine and over several workers.
 fn gives_its_rate(list: &str, rule: &str) {
     /// Between readings.
-    const WINDOW: Duration = Duration::from_secs(5);
+    const WINDOW: Duration = Duration::from_secs(3);
     /// Of 8 ms a sender: ten times the rate in all.
     const ROUND: [usize; 2] = [40, 8];
     let policy = format!(

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Seconds that CI gives each target.
-pub const CI_SECONDS: u32 = 10;
+pub const CI_SECONDS: u32 = 7;
 
 /// Longest input that libFuzzer makes up, in bytes. Longer seeds are cut.
 const INPUT_MAX_BYTES: u32 = 4096;
