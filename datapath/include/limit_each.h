@@ -84,28 +84,30 @@ struct each_way {
 
 #ifdef WEIR_BURSTS
 
-typedef uint64_t each_words __attribute__((vector_size(EACH_WAYS * sizeof(uint64_t))));
-typedef int64_t each_order __attribute__((vector_size(EACH_WAYS * sizeof(int64_t))));
-
 /*
  * The first word with the tag, or the first of the earliest: the least of numbers of which each says in its highest bit
  * whether the tag is another, then how early the word is, then where it stands. A processor would guess half of the
- * comparisons wrong.
+ * comparisons wrong: they are made for half of what is left at once.
  */
 WEIR_INLINE struct each_way each_find(const uint64_t *set, uint32_t tag, uint64_t now)
 {
-	const each_order ways = {0, 1, 2, 3, 4, 5, 6, 7};
-	each_order order, same;
-	each_words words;
+	uint64_t words[EACH_WAYS];
+	int64_t order[EACH_WAYS];
 	uint32_t way;
 
 	/* Others may write them meanwhile, each as a whole: what was read here is what is gone by. */
-	__builtin_memcpy(&words, set, sizeof(words));
+	__builtin_memcpy(words, set, sizeof(words));
 	__atomic_signal_fence(__ATOMIC_SEQ_CST);
-	same = (each_order)(words >> EACH_TIME_BITS == tag);
-	order = (each_order)((words - now) << (64 - EACH_TIME_BITS)) >> 1;
-	order = ((same & INT64_MIN) | (~same & order)) | ways;
-	way = (uint32_t)__builtin_reduce_min(order) % EACH_WAYS;
+	for (uint32_t i = 0; i < EACH_WAYS; i++) {
+		const int64_t ahead = each_ahead(words[i], now) >> 1;
+
+		order[i] = (words[i] >> EACH_TIME_BITS == tag ? INT64_MIN : ahead) | i;
+	}
+	for (uint32_t left = EACH_WAYS / 2; left; left /= 2) {
+		for (uint32_t i = 0; i < left; i++)
+			order[i] = order[i + left] < order[i] ? order[i + left] : order[i];
+	}
+	way = (uint32_t)order[0] % EACH_WAYS;
 	return (struct each_way){way, words[way]};
 }
 
