@@ -8,9 +8,7 @@ mod engines;
 mod packets;
 
 use engines::{Decided, Engines, difference, load, root};
-use proptest::collection::vec;
 use proptest::prelude::*;
-use proptest::sample::select;
 use proptest::test_runner::{Config, FileFailurePersistence, TestCaseError, TestRunner};
 use std::cell::Cell;
 use weir::eval::SlotAnswers;
@@ -26,11 +24,10 @@ use weir_test_support::policy::{Policy as Text, Size, policies};
 
 /// Packets that go through every chain of a policy.
 const PACKETS: usize = 250;
-/// When the first packet comes, and how long after each the next may come: at once, and so that some limits have earned a packet.
-const START_NS: u64 = 1_700_000_000_000_000_000;
-const GAPS_NS: [u64; 6] = [0, 0, 0, 1_000, 250_000_000, 7_000_000_000];
 /// Policies tried in the engines, half with well-formed packets. Each costs clang a second or two.
 const POLICIES: u32 = 24;
+/// Rules of a part, where the kernel has a chain in parts.
+const PART_RULES: usize = 3;
 /// Programs that only the interpreter runs.
 const PROGRAMS: u32 = 2500;
 
@@ -49,18 +46,6 @@ fn policies_wanted() -> u32 {
     wanted.map_or(POLICIES, |text| text.parse().expect("WEIR_RANDOM_POLICIES is a number"))
 }
 
-/// So many packets, each some time after the last one.
-fn in_time(packet: impl Strategy<Value = Packet>, count: usize) -> impl Strategy<Value = Vec<Packet>> {
-    vec((packet, select(GAPS_NS.to_vec())), count).prop_map(|packets| {
-        let mut time_ns = START_NS;
-        let next = |(packet, gap_ns): (Packet, u64)| {
-            time_ns += gap_ns;
-            Packet { time_ns, ..packet }
-        };
-        packets.into_iter().map(next).collect()
-    })
-}
-
 /// The policy through the whole front end, as a file.
 fn front_end(text: &Text) -> Result<Policy, TestCaseError> {
     let folder = tempfile::tempdir().expect("a temporary folder");
@@ -71,11 +56,11 @@ fn front_end(text: &Text) -> Result<Policy, TestCaseError> {
 
 /// Policies of up to four chains in all engines.
 fn engines_agree(packets: BoxedStrategy<Packet>) {
-    let size = Size { postures: 1, rules: 14 };
-    let case = (in_time(packets, PACKETS), policies(packets::pool(), size));
+    let size = Size { postures: 1, rules: [0, 14] };
+    let case = (packets::in_time(packets, PACKETS), policies(packets::pool(), size));
     let outcome = runner(policies_wanted().div_ceil(2), 64).run(&case, |(packets, text)| {
         let policy = front_end(&text)?;
-        let mut engines = Engines::load(&policy).map_err(TestCaseError::fail)?;
+        let mut engines = Engines::load_with_parts(&policy, PART_RULES).map_err(TestCaseError::fail)?;
         engines.agree(&packets).map(|_| ()).map_err(TestCaseError::fail)
     });
     outcome.unwrap_or_else(|failure| panic!("{failure}"));
@@ -93,9 +78,9 @@ fn engines_agree_on_broken_and_real_packets() {
 
 #[test]
 fn optimised_programs_decide_as_they_were_written() {
-    let size = Size { postures: 1, rules: 20 };
+    let size = Size { postures: 1, rules: [0, 20] };
     let packet = prop_oneof![3 => packets::well_formed(), 1 => packets::broken(), 1 => packets::real()];
-    let case = (in_time(packet, 40), policies(packets::pool(), size));
+    let case = (packets::in_time(packet, 40), policies(packets::pool(), size));
     let hits = Cell::new(0);
     let outcome = runner(PROGRAMS, 2000).run(&case, |(packets, text)| {
         let policy = front_end(&text)?;

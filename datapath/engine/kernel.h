@@ -29,6 +29,7 @@ enum xdp_action {
 enum map_type {
 	BPF_MAP_TYPE_HASH = 1,
 	BPF_MAP_TYPE_ARRAY = 2,
+	BPF_MAP_TYPE_PROG_ARRAY = 3,
 	BPF_MAP_TYPE_LPM_TRIE = 11,
 	BPF_MAP_TYPE_ARRAY_OF_MAPS = 12,
 	BPF_MAP_TYPE_DEVMAP = 14,
@@ -40,6 +41,7 @@ enum { BPF_F_BROADCAST = 1 << 3 };
 static void *(*const bpf_map_lookup_elem)(const void *map, const void *key) = (void *)1;
 static uint64_t (*const bpf_ktime_get_ns)(void) = (void *)5;
 static uint32_t (*const bpf_get_smp_processor_id)(void) = (void *)8;
+static long (*const bpf_tail_call)(struct xdp_md *ctx, const void *map, uint32_t index) = (void *)12;
 static long (*const bpf_redirect_map)(const void *map, uint64_t key, uint64_t flags) = (void *)51;
 static uint64_t (*const bpf_xdp_get_buff_len)(const struct xdp_md *ctx) = (void *)188;
 

@@ -42,6 +42,7 @@ enum { REPLAY_BYTES_MIN = 14 };
  */
 struct packet_slot {
 	struct packet packet;
+	uint32_t sampled; /* what rules in parts say of it (parts.h) */
 } __attribute__((aligned(128)));
 
 _Static_assert(sizeof(struct packet_slot) == 128, "PACKET_SLOT_BYTES in crates/engine/src/live/xdp/code.rs");
@@ -80,6 +81,8 @@ WEIR_INLINE bool replay_frame(const struct xdp_md *ctx, struct env *env, struct 
 		.cap = header->cap,
 		.len = header->len,
 		.link = header->link,
+		.context = ctx,
+		.padding = header->padding,
 	};
 	env->now_ns = (uint64_t)header->now_ns[1] << 32 | header->now_ns[0];
 	return true;
@@ -98,11 +101,13 @@ WEIR_INLINE struct frame live_frame(struct xdp_md *ctx)
 		.cap = bytes,
 		.len = weir_mode.jumbo ? (uint32_t)bpf_xdp_get_buff_len(ctx) : bytes,
 		.link = LINK_ETHERNET,
+		.context = ctx,
 	};
 }
 
 /* What a packet is decided with, and the memory to keep it in; NULL if it is no packet for us. */
-WEIR_INLINE struct packet *xdp_begin(struct xdp_md *ctx, struct arrival *arrival, struct env *env, struct frame *frame)
+WEIR_INLINE struct packet_slot *xdp_begin(struct xdp_md *ctx, struct arrival *arrival, struct env *env,
+					  struct frame *frame)
 {
 	uint32_t block = 0;
 
@@ -117,7 +122,7 @@ WEIR_INLINE struct packet *xdp_begin(struct xdp_md *ctx, struct arrival *arrival
 		return NULL;
 	}
 	env->counters = weir_counters + block * WEIR_COUNTERS;
-	return &weir_packets[arrival->cpu].packet;
+	return &weir_packets[arrival->cpu];
 }
 
 /* What the program returns: the verdict word to a replay, what shall be done to the driver. */
@@ -135,8 +140,8 @@ WEIR_INLINE uint32_t xdp_end(struct xdp_md *ctx, struct arrival arrival, const s
 		struct arrival arrival;                                                                                \
 		struct frame frame;                                                                                    \
 		struct env env;                                                                                        \
-		struct packet *packet = xdp_begin(ctx, &arrival, &env, &frame);                                        \
-		uint32_t verdict = packet ? chain##_frame(&env, &frame, packet) : VERDICT_NONE;                        \
+		struct packet_slot *slot = xdp_begin(ctx, &arrival, &env, &frame);                                     \
+		uint32_t verdict = slot ? chain##_frame(&env, &frame, &slot->packet) : VERDICT_NONE;                   \
                                                                                                                        \
 		return xdp_end(ctx, arrival, &frame, verdict);                                                         \
 	}                                                                                                              \

@@ -64,6 +64,8 @@ struct table {
 	uint32_t mask; /* capacity in bytes - 1; all ones in user space */
 };
 
+struct xdp_md;
+
 /*
  * A frame that is being read. `cap` is cut to the window by whoever makes it; in the kernel `end` is what proves a read
  * to the verifier, in user space it is not looked at.
@@ -74,11 +76,19 @@ struct frame {
 	uint32_t cap;
 	uint32_t len;
 	uint32_t link; /* enum link */
+#ifdef __bpf__
+	const struct xdp_md *context; /* which says where the packet's memory lies */
+	uint32_t padding;	      /* bytes of it before the frame */
+#endif
 };
 
 #ifdef __bpf__
 
 #define WEIR_SECTION(name) __attribute__((section(name), used))
+
+/* A function that the verifier follows once a program, knowing nothing of its arguments, and not at each of its calls.
+ */
+#define WEIR_GLOBAL __attribute__((noinline))
 
 /*
  * Rules read a packet's fields afresh each time. What is kept in registers the verifier tells apart by value, and the
@@ -181,15 +191,28 @@ WEIR_INLINE struct weir_counter *counter_at(const struct env *env, uint32_t inde
 	return &env->counters[index & (WEIR_COUNTERS - 1)];
 }
 
+/*
+ * Images larger than this hide their offsets from the compiler, which may know from how an offset was made that it is
+ * inside, and leave the mask out; the verifier does not know.
+ */
+#define WEIR_PLAIN_BYTES (UINT32_C(1) << 24)
+
+WEIR_INLINE uint32_t table_offset(struct table table, uint32_t offset)
+{
+	if (table.mask >= WEIR_PLAIN_BYTES && !__builtin_constant_p(offset))
+		__asm__ volatile("" : "+r"(offset));
+	return offset;
+}
+
 WEIR_INLINE const uint8_t *table_at(struct table table, uint32_t offset)
 {
-	return table.image + (offset & table.mask);
+	return table.image + (table_offset(table, offset) & table.mask);
 }
 
 /* As table_at() for a block of `bytes` (a power of two), at a multiple of its size: one mask answers for all of it. */
 WEIR_INLINE const uint8_t *table_block(struct table table, uint32_t offset, uint32_t bytes)
 {
-	return table.image + (offset & table.mask & ~(bytes - 1));
+	return table.image + (table_offset(table, offset) & table.mask & ~(bytes - 1));
 }
 
 /*
@@ -234,6 +257,25 @@ WEIR_INLINE const uint8_t *frame_at(const struct frame *frame, uint32_t offset, 
 	if (!at)
 		__builtin_unreachable();
 	return at;
+}
+
+/*
+ * frame_at() for rules. What the verifier learns of a packet's length it would tell apart in all rules that follow;
+ * rules in parts have it forget that: they begin anew at the memory's start.
+ */
+WEIR_INLINE const uint8_t *frame_at_again(const struct frame *frame, uint32_t offset, uint32_t bytes)
+{
+#ifdef WEIR_PARTS
+	const volatile uint32_t *context = (const volatile uint32_t *)frame->context;
+	const struct frame again = {
+		.data = (const uint8_t *)(uintptr_t)context[0] + frame->padding,
+		.end = (const uint8_t *)(uintptr_t)context[1],
+	};
+
+	return frame_at(&again, offset, bytes);
+#else
+	return frame_at(frame, offset, bytes);
+#endif
 }
 
 /* x86 and arm64 kernels read unaligned words; the BPF back end would otherwise read byte by byte. */
@@ -394,6 +436,11 @@ WEIR_INLINE void prefetch_frame(const struct weir_burst *burst, uint32_t i)
 WEIR_INLINE const uint8_t *frame_at(const struct frame *frame, uint32_t offset, uint32_t bytes)
 {
 	return offset + bytes > frame->cap ? NULL : frame->data + offset;
+}
+
+WEIR_INLINE const uint8_t *frame_at_again(const struct frame *frame, uint32_t offset, uint32_t bytes)
+{
+	return frame_at(frame, offset, bytes);
 }
 
 WEIR_INLINE uint16_t be16(const uint8_t *at)

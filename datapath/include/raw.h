@@ -17,7 +17,7 @@ WEIR_INLINE bool raw_bits(const struct frame *frame, uint32_t offset, uint32_t f
 {
 	uint32_t bytes = (first + bits + 7) / 8;
 	uint32_t tail = bytes * 8 - first - bits; /* bits of the last byte that are not wanted */
-	const uint8_t *at = frame_at(frame, offset, bytes);
+	const uint8_t *at = frame_at_again(frame, offset, bytes);
 
 	if (!at)
 		return false;

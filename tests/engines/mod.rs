@@ -122,17 +122,27 @@ pub struct Engines<'a> {
     policy: &'a Policy,
     /// None for a policy that is not compiled yet.
     compiled: Option<(NativeFilter, XdpFilter)>,
+    /// The kernel's programs once more, of a few rules each.
+    parts: Option<XdpFilter>,
 }
 
 impl<'a> Engines<'a> {
     /// Compiles and loads. Needs clang, and root for the kernel.
     pub fn load(policy: &'a Policy) -> Result<Self, String> {
         if !policy.program.unsupported().is_empty() {
-            return Ok(Engines { policy, compiled: None });
+            return Ok(Engines { policy, compiled: None, parts: None });
         }
         let native = policy.native().map_err(|failure| format!("native: {failure}"))?;
         let xdp = policy.xdp().map_err(|failure| format!("xdp (needs root): {failure}"))?;
-        Ok(Engines { policy, compiled: Some((native, xdp)) })
+        Ok(Engines { policy, compiled: Some((native, xdp)), parts: None })
+    }
+
+    /// As [`Engines::load`], and once more into the kernel in parts of `rules` rules.
+    pub fn load_with_parts(policy: &'a Policy, rules: usize) -> Result<Self, String> {
+        let data = policy.data(None).map_err(|failure| failure.to_string())?;
+        let parts = policy.in_parts(&data, rules, |object| policy.load_xdp(object, &data));
+        let (parts, _) = parts.map_err(|error| format!("xdp in parts: {error}"))?;
+        Ok(Engines { parts: Some(parts), ..Engines::load(policy)? })
     }
 
     /// What eval, then native and xdp if they can run the policy, make of the packets. Each starts with the counters it had, so load anew
@@ -145,6 +155,9 @@ impl<'a> Engines<'a> {
         if let Some((native, xdp)) = &mut self.compiled {
             others.push(("native", decide(native, program, sets)?));
             others.push(("xdp", decide(xdp, program, sets)?));
+        }
+        if let Some(parts) = &mut self.parts {
+            others.push(("xdp in parts", decide(parts, program, sets)?));
         }
         Ok((decided, others))
     }

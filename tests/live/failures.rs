@@ -2,7 +2,7 @@
 
 use crate::box_under_test::{Running, Setup};
 use crate::hosts::Hosts;
-use crate::traffic::{Listener, flows, send, send_on_queue};
+use crate::traffic::{Listener, flows, frames, send, send_on_queue};
 use crate::{check_account, each_engine, each_kernel_engine, put};
 use std::fs;
 use std::io::{Read, Write};
@@ -85,15 +85,29 @@ fn a_compiler_that_fails_changes_nothing() {
 }
 
 #[test]
-fn a_policy_too_large_for_the_kernel_changes_nothing() {
-    const RULES: usize = 6000;
+fn rules_that_are_too_much_for_one_program_run_in_parts() {
+    const RULES: usize = 4000;
     let (hosts, folder) = (Hosts::new(), tempfile::tempdir().expect("a temporary folder"));
     let folder = folder.path();
     put(folder, "all.weir", ALL);
     let rules: String = (0..RULES).map(|n| format!("udp dport {} udp sport {} drop\n", 10 + n, n + 1)).collect();
-    put(folder, "large.weir", &format!("upstream {{\n{rules}accept\n}}\ndownstream {{ accept }}\n"));
+    put(folder, "long.weir", &format!("upstream {{\n{rules}accept\n}}\ndownstream {{ accept }}\n"));
     let running = Running::start(&hosts.weir, folder, "all.weir", "xdp", 1);
-    check_refused(&hosts, &running, &folder.join("large.weir"), &["too large for one BPF program"]);
+    let long = running.load(&folder.join("long.weir"));
+    running.ask(&Request::Activate { generation: long, confirm_s: None }).expect("it is ready");
+    let packet = |sport: usize, dport: usize| {
+        frames(&format!("eth / ip saddr=10.9.0.1 daddr=10.9.0.2 / udp sport={sport} dport={dport}\n"))
+    };
+    // The first rule, the last one, and one that every rule lets pass.
+    for (sport, dport) in [(1, 10), (RULES, 9 + RULES), (9, 9)] {
+        send(&hosts.client, "c", &packet(sport, dport));
+    }
+    let stats = running.wait_for("all are counted", |stats| stats.upstream.current.packets >= 3);
+    let current = &stats.upstream.current;
+    assert_eq!((current.dropped, current.passed), (2, 1), "{stats:#?}");
+    let hits = |rule: usize| current.rules[rule].packets;
+    assert_eq!((hits(0), hits(RULES - 1), hits(RULES)), (1, 1, 1), "{stats:#?}");
+    check_account(&running.settled());
     assert_eq!(running.stop(), 0);
 }
 

@@ -2,7 +2,9 @@
 #![allow(dead_code, reason = "each test uses its part")]
 
 use crate::engines::root;
+use proptest::collection::vec;
 use proptest::prelude::*;
+use proptest::sample::select;
 use std::sync::OnceLock;
 use weir_abi::packet::L3;
 use weir_engine::capture::CaptureReader;
@@ -17,6 +19,10 @@ pub const CAPTURE: &str = "examples/edge/attack.pcap";
 const STRIDE: usize = 7;
 /// Addresses of real packets that policies speak of.
 const REAL_ADDRESSES: usize = 6;
+
+/// When the first packet comes, and how long after each the next may come: at once, and so that some limits have earned a packet.
+const START_NS: u64 = 1_700_000_000_000_000_000;
+const GAPS_NS: [u64; 6] = [0, 0, 0, 1_000, 250_000_000, 7_000_000_000];
 
 /// Real packets.
 pub fn captured() -> &'static [Packet] {
@@ -76,4 +82,16 @@ pub fn real() -> BoxedStrategy<Packet> {
 /// Captured, and broken since.
 pub fn broken_real() -> BoxedStrategy<Packet> {
     mutated(real()).boxed()
+}
+
+/// So many packets, each some time after the last one.
+pub fn in_time(packet: impl Strategy<Value = Packet>, count: usize) -> impl Strategy<Value = Vec<Packet>> {
+    vec((packet, select(GAPS_NS.to_vec())), count).prop_map(|packets| {
+        let mut time_ns = START_NS;
+        let next = |(packet, gap_ns): (Packet, u64)| {
+            time_ns += gap_ns;
+            Packet { time_ns, ..packet }
+        };
+        packets.into_iter().map(next).collect()
+    })
 }

@@ -35,7 +35,10 @@ const FLAGS: [&str; 7] =
     ["-std=c11", "-ffreestanding", "-Wall", "-Wextra", "-Werror", "-Wno-tautological-compare", "-fno-stack-protector"];
 const NATIVE_FLAGS: [&str; 6] = ["-O3", "-shared", "-fPIC", "-nostdlib", "-fvisibility=default", "-Wl,--build-id=none"];
 /// `-g` for BTF, from which the loader knows maps and functions.
-const BPF_FLAGS: [&str; 5] = ["--target=bpf", "-mcpu=v3", "-O2", "-g", "-c"];
+/// Code that is too long for a jump is no crash to be reported.
+const BPF_FLAGS: [&str; 6] = ["--target=bpf", "-mcpu=v3", "-O2", "-g", "-c", "-fno-crash-diagnostics"];
+/// What clang says of a function that is longer than its jumps reach.
+const TOO_FAR: &str = "Branch target out of insn range";
 
 /// A compiler that answered.
 #[derive(Clone, Debug)]
@@ -211,9 +214,14 @@ impl Clang {
         let output = self.run(folder.path(), &source, &object, flags)?;
         let took = start.elapsed();
         if !output.status.success() {
+            let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+            if stderr.contains(TOO_FAR) {
+                let limit = "a jump of BPF reaches 32,767 instructions";
+                return Err(EngineError::TooLarge { object: name.to_owned(), limit });
+            }
             // Kept, so that whoever reports the bug has the file that clang's message speaks of.
             let file = folder.keep().join(source.file_name().expect("the source has a name"));
-            return Err(EngineError::Refused { file, stderr: String::from_utf8_lossy(&output.stderr).into_owned() });
+            return Err(EngineError::Refused { file, stderr });
         }
         let bytes = fs::read(&object).map_err(|source| EngineError::Io { path: object, source })?;
         Ok((bytes, took))

@@ -163,7 +163,7 @@ pub enum EngineError {
     },
     /// The policy is right, but too large for the kernel.
     #[error(
-        "{object}: too large for one BPF program: {limit}; have fewer rules or tables, or put addresses into tables"
+        "{object}: too large for the kernel: {limit}; have fewer rules or tables, or put the addresses of large sets into tables"
     )]
     TooLarge {
         /// The artifact.

@@ -123,6 +123,8 @@ struct ChainCost {
     cycles_per_packet_min: Option<f64>,
     cycles_per_packet_max: Option<f64>,
     bpf_ns_per_packet: Option<f64>,
+    /// Programs that the rules are divided into where one is too much for the verifier; 0 if it is not.
+    bpf_parts: Option<usize>,
     verifier_instructions: Option<u32>,
     bpf_instructions: Option<u32>,
 }
@@ -331,6 +333,7 @@ fn chains(policy: &Policy) -> Vec<ChainCost> {
         cycles_per_packet_min: None,
         cycles_per_packet_max: None,
         bpf_ns_per_packet: None,
+        bpf_parts: None,
         verifier_instructions: None,
         bpf_instructions: None,
     };
@@ -361,14 +364,13 @@ fn measure_native(policy: &Policy, certificate: &mut Certificate) -> Result<(), 
 
 fn measure_bpf(policy: &Policy, certificate: &mut Certificate) -> Result<(), Failure> {
     let data = policy.data(None)?;
-    let compiled = policy.bpf_object(&data)?;
-    let start = Instant::now();
-    let mut filter = policy.load_xdp(&compiled.object, &data)?;
-    certificate.seconds.clang_bpf = compiled.took.as_secs_f64();
-    certificate.seconds.load_bpf = start.elapsed().as_secs_f64();
+    let (mut filter, clang_took) = policy.in_kernel(&data, |object| policy.load_xdp(object, &data))?;
+    certificate.seconds.clang_bpf = clang_took.as_secs_f64();
+    certificate.seconds.load_bpf = filter.load_took().as_secs_f64();
     let frames = traffic::small_packets(BPF_FRAMES, Mix::Random, 1);
     for (index, chain) in certificate.chains.iter_mut().enumerate() {
         let cost = &filter.verifier_costs()[index];
+        chain.bpf_parts = Some(cost.parts);
         chain.verifier_instructions = Some(cost.verified_insns);
         chain.bpf_instructions = Some(cost.insns);
         let mut took = Duration::ZERO;

@@ -3,7 +3,7 @@
 use crate::cli::{CompileOptions, CpuName};
 use crate::costs;
 use crate::failure::Failure;
-use crate::policy::Policy;
+use crate::policy::{PART_RULES, Policy};
 use crate::replay::is_same_file;
 use crate::report;
 use serde::Serialize;
@@ -13,6 +13,7 @@ use std::time::Instant;
 use weir_engine::Artifact;
 use weir_engine::bundle::Bundle;
 use weir_engine::cpu::Cpu;
+use weir_policy::backend::c::{self, Target};
 use weir_policy::pass::choose_layouts::CostModel;
 
 /// What was written, as `--json` prints it.
@@ -91,6 +92,7 @@ fn emit(directory: &Path, artifact: &Artifact, policy: &Policy) -> Result<(), Fa
         ("ir", policy.program.to_string()),
         ("native.c", artifact.native_c.clone()),
         ("bpf.c", artifact.bpf_c.clone()),
+        ("bpf-parts.c", c::emit(&policy.program, Target::BpfParts { rules: PART_RULES[0] })),
     ];
     for (ending, text) in files {
         let path = directory.join(format!("{}.{ending}", artifact.name));

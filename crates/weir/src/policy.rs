@@ -21,7 +21,7 @@ use weir_engine::limits::Limits;
 use weir_engine::limits::counts::Counted;
 use weir_engine::limits::pool::Pool;
 use weir_engine::live::xdp::{KernelCode, Ports};
-use weir_engine::{Artifact, Filter, NativeCode, NativeFilter, TableSlot, XdpFilter};
+use weir_engine::{Artifact, EngineError, Filter, NativeCode, NativeFilter, TableSlot, XdpFilter};
 use weir_policy::backend::c::{self, Target};
 use weir_policy::checked;
 use weir_policy::diag::Diagnostic;
@@ -34,6 +34,9 @@ use weir_tables::{Image, Table};
 
 /// Bytes of a file that tell a bundle from a policy's text.
 const HEAD_BYTES: u64 = 512;
+
+/// Rules of a BPF program where a chain is too much for one: the second figure if the first is still too much.
+pub const PART_RULES: [usize; 2] = [32, 4];
 
 /// A policy, ready for engines.
 pub struct Policy {
@@ -418,7 +421,7 @@ impl Policy {
         Ok(Clang::find()?.native(&artifact.name, &artifact.native_c, cpu)?)
     }
 
-    /// BPF code for the data, and clang's own time; a bundle's is at hand.
+    /// BPF code for the data, a program a chain, and clang's own time; a bundle's is at hand.
     ///
     /// # Errors
     /// There is no clang, or a rule is not supported.
@@ -426,9 +429,50 @@ impl Policy {
         if let Origin::Bundle(bundle) = &self.origin {
             return Ok(Compiled { object: bundle.bpf.clone(), took: Duration::ZERO });
         }
-        let artifact = self.artifact()?;
-        let shape = BpfShape::new(&artifact.program(), &data.images, data.limits.as_ref());
-        Ok(Clang::find()?.bpf(&artifact.name, &artifact.bpf_c, &shape)?)
+        Ok(self.compile_bpf(data, &self.artifact()?.bpf_c)?)
+    }
+
+    fn compile_bpf(&self, data: &Data, c: &str) -> Result<Compiled<BpfObject>, EngineError> {
+        let shape = BpfShape::new(&self.shape(), &data.images, data.limits.as_ref());
+        Clang::find()?.bpf(&self.program.name, c, &shape)
+    }
+
+    /// What `load` makes of BPF code for the data, and clang's own time. A chain that is too much for one program is compiled in parts.
+    ///
+    /// # Errors
+    /// There is no clang, no right to load BPF, a rule is not supported, or even the parts are too much.
+    pub fn in_kernel<T>(
+        &self,
+        data: &Data,
+        load: impl Fn(&BpfObject) -> Result<T, EngineError>,
+    ) -> Result<(T, Duration), Failure> {
+        self.refuse_unsupported(EngineName::Xdp)?;
+        let whole = match &self.origin {
+            Origin::Bundle(bundle) => return Ok((load(&bundle.bpf)?, Duration::ZERO)),
+            Origin::Text(_) => self.compile_bpf(data, &c::emit(&self.program, Target::Bpf)),
+        };
+        let mut loaded = whole.and_then(|whole| Ok((load(&whole.object)?, whole.took)));
+        for rules in PART_RULES {
+            if !matches!(loaded, Err(EngineError::TooLarge { .. })) {
+                break;
+            }
+            loaded = self.in_parts(data, rules, &load);
+        }
+        Ok(loaded?)
+    }
+
+    /// As [`Policy::in_kernel`], in parts of so many rules.
+    ///
+    /// # Errors
+    /// There is no clang, no right to load BPF, or even the parts are too much.
+    pub fn in_parts<T>(
+        &self,
+        data: &Data,
+        rules: usize,
+        load: impl Fn(&BpfObject) -> Result<T, EngineError>,
+    ) -> Result<(T, Duration), EngineError> {
+        let parts = self.compile_bpf(data, &c::emit(&self.program, Target::BpfParts { rules }))?;
+        Ok((load(&parts.object)?, parts.took))
     }
 
     /// The program loaded as native code that filters of many workers share.
@@ -452,17 +496,18 @@ impl Policy {
     ///
     /// # Errors
     /// There is no right to load BPF, or the verifier refuses.
-    pub fn load_xdp(&self, object: &BpfObject, data: &Data) -> Result<XdpFilter, Failure> {
-        Ok(XdpFilter::load(&self.program.name, object, &self.shape(), &data.images, data.limits.as_ref())?)
+    pub fn load_xdp(&self, object: &BpfObject, data: &Data) -> Result<XdpFilter, EngineError> {
+        XdpFilter::load(&self.program.name, object, &self.shape(), &data.images, data.limits.as_ref())
     }
 
-    /// The program loaded into the kernel, to be attached to interfaces.
+    /// The program compiled and loaded into the kernel, to be attached to interfaces.
     ///
     /// # Errors
-    /// There is no right to load BPF, or the verifier refuses.
-    pub fn load_kernel(&self, object: &BpfObject, data: &Data, ports: &Ports) -> Result<Arc<KernelCode>, Failure> {
+    /// There is no clang, no right to load BPF, or the verifier refuses.
+    pub fn kernel(&self, data: &Data, ports: &Ports) -> Result<Arc<KernelCode>, Failure> {
         let (name, limits) = (&self.program.name, data.limits.as_ref());
-        Ok(KernelCode::load(name, object, &self.shape(), &data.images, limits, ports)?)
+        let load = |object: &BpfObject| KernelCode::load(name, object, &self.shape(), &data.images, limits, ports);
+        Ok(self.in_kernel(data, load)?.0)
     }
 
     /// The program compiled and loaded as native code; clang and the table builders run at the same time.
@@ -486,7 +531,7 @@ impl Policy {
     /// There is no clang, no right to load BPF, or the verifier refuses.
     pub fn xdp(&self) -> Result<XdpFilter, Failure> {
         let data = self.data(None)?;
-        self.load_xdp(&self.bpf_object(&data)?.object, &data)
+        Ok(self.in_kernel(&data, |object| self.load_xdp(object, &data))?.0)
     }
 
     /// The program in an engine.

@@ -34,8 +34,8 @@ const TABLES: [(&str, &str, bool); 11] = [
 pub struct Size {
     /// Named postures, at most.
     pub postures: usize,
-    /// Rules of a direction, at most.
-    pub rules: usize,
+    /// Rules of a direction, at least and at most.
+    pub rules: [usize; 2],
 }
 
 /// A policy. Printed, it is the text.
@@ -97,7 +97,8 @@ fn some(rules: BoxedStrategy<Vec<String>>) -> BoxedStrategy<Option<Vec<String>>>
 }
 
 fn rules(pool: &Pool, size: Size) -> BoxedStrategy<Vec<String>> {
-    vec(rule(pool), 0..=size.rules).boxed()
+    let [least, most] = size.rules;
+    vec(rule(pool), least..=most).boxed()
 }
 
 /// `table nets { type ipv4; elements = { ... } }`

@@ -6,12 +6,12 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use libbpf_rs::libbpf_sys::{bpf_obj_get_info_by_fd, bpf_prog_info};
-use libbpf_rs::{ErrorKind, MapCore, Object, ObjectBuilder, OpenObject};
+use libbpf_rs::{ErrorKind, MapCore, MapFlags, Object, ObjectBuilder, OpenObject};
 use memmap2::{MmapOptions, MmapRaw};
 use weir_abi::{ABI_VERSION, Counter};
 
 use super::replay::Replay;
-use super::{VerifierCost, XdpFilter, failed, find, log};
+use super::{VerifierCost, XdpFilter, failed, log};
 use crate::clang::BpfObject;
 use crate::image::Image;
 use crate::limits::counts::Counted;
@@ -31,6 +31,8 @@ const PASSED: &str = ".bss.passed";
 const MODE: &str = ".rodata.mode";
 /// What programs that count losses are called (datapath/engine/losses.h).
 pub(crate) const LOSSES: &str = "weir_lost_";
+/// The map of programs that are parts of chains (datapath/engine/parts.h).
+const PARTS: &str = "weir_parts";
 
 /// What programs are loaded for: `struct mode` in datapath/engine/mode.h.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,6 +81,7 @@ pub(super) fn load(
         map: &|_| true,
     };
     let object = load_object(name, object, &plan)?;
+    join_parts(&object)?;
     fill_tables(&object, images, limits)?;
     // Those that it shares with other programs are full already.
     let own = limits.filter(|_| shared.is_empty());
@@ -96,6 +99,27 @@ pub(super) fn load(
 /// What the program of a chain is called.
 pub(crate) fn program_name(chain: &str) -> String {
     format!("weir_{chain}")
+}
+
+/// The number of a program that is a part of a chain, and the chain: of `weir_7_upstream_part_2` 7 and `upstream`.
+fn part_of(program: &str) -> Option<(u32, &str)> {
+    let (number, part) = program.strip_prefix("weir_")?.split_once('_')?;
+    let (chain, _) = part.rsplit_once("_part_")?;
+    Some((number.parse().ok()?, chain))
+}
+
+/// Tells the programs of chains in parts where the parts are; other objects have none.
+pub(crate) fn join_parts(object: &Object) -> Result<(), EngineError> {
+    let Some(parts) = object.maps().find(|map| map.name() == PARTS) else { return Ok(()) };
+    for program in object.progs() {
+        let name = program.name().to_string_lossy();
+        let Some((number, _)) = part_of(&name) else { continue };
+        let descriptor = program.as_fd().as_raw_fd() as u32;
+        parts
+            .update(&number.to_ne_bytes(), &descriptor.to_ne_bytes(), MapFlags::ANY)
+            .map_err(|error| failed(&name, format!("cannot be jumped to: {error}")))?;
+    }
+    Ok(())
 }
 
 /// Copies images into the tables. No program runs yet.
@@ -142,12 +166,25 @@ pub(crate) fn shared_maps(limits: Option<&Limits>) -> Vec<(&'static str, Borrowe
     maps.into_iter().filter_map(|(section, map)| map.map(|map| (section, map))).collect()
 }
 
+/// What the verifier is to say of programs that it refuses (BPF_LOG_STATS, BPF_LOG_LEVEL1 of the kernel). libbpf loads a program anew each time
+/// that the log outgrows its buffer, which takes seconds if the verifier gives up only after a million instructions.
+const LOG_REFUSAL: u32 = 4;
+const LOG_TRACE: u32 = 1;
+
 /// Opens and loads an object. Kernels that account BPF memory to RLIMIT_MEMLOCK (before 5.11) have it raised by libbpf.
 pub(crate) fn load_object(name: &str, object: &BpfObject, plan: &Plan<'_>) -> Result<Object, EngineError> {
+    match load_logged(name, object, plan, LOG_REFUSAL) {
+        // Our bug: whoever mends it needs the way that led there.
+        Err(EngineError::Verifier { .. }) => load_logged(name, object, plan, LOG_TRACE),
+        loaded => loaded,
+    }
+}
+
+fn load_logged(name: &str, object: &BpfObject, plan: &Plan<'_>, log_level: u32) -> Result<Object, EngineError> {
     let (loaded, heard) = log::listen(|| {
         let mut opened = ObjectBuilder::default().open_memory(object.bytes())?;
         check_version(name, &opened)?;
-        prepare(&mut opened, plan)?;
+        prepare(&mut opened, plan, log_level)?;
         Ok(opened.load()?)
     });
     loaded.map_err(|error| match error {
@@ -165,10 +202,11 @@ pub(crate) fn load_object(name: &str, object: &BpfObject, plan: &Plan<'_>) -> Re
     })
 }
 
-fn prepare(opened: &mut OpenObject, plan: &Plan<'_>) -> Result<(), LoadError> {
+fn prepare(opened: &mut OpenObject, plan: &Plan<'_>, log_level: u32) -> Result<(), LoadError> {
     for mut program in opened.progs_mut() {
         let wanted = (plan.program)(&program.name().to_string_lossy());
         program.set_autoload(wanted);
+        program.set_log_level(log_level);
     }
     if let Some((section, _)) = plan.lengths.iter().find(|(section, _)| opened.maps().all(|map| map.name() != *section))
     {
@@ -241,21 +279,32 @@ pub(crate) fn map(object: &Object, section: &str, bytes: usize) -> Result<MmapRa
     mapped.map_err(|error| failed(section, format!("cannot be mapped: {error}")))
 }
 
+/// What the verifier spent on a chain: on its program, and on its parts if it has any.
 fn cost(object: &Object, chain: &str) -> Result<VerifierCost, EngineError> {
-    let name = program_name(chain);
-    let program = find(object, &name)?;
+    let mut cost = VerifierCost { chain: chain.to_owned(), ..VerifierCost::default() };
+    let whole = program_name(chain);
+    for program in object.progs() {
+        let name = program.name().to_string_lossy();
+        let is_part = part_of(&name).is_some_and(|(_, of)| of == chain);
+        if !is_part && name != whole {
+            continue;
+        }
+        let info = program_info(&name, program.as_fd())?;
+        cost.parts += usize::from(is_part);
+        cost.verified_insns += info.verified_insns;
+        cost.insns += info.xlated_prog_len / 8;
+        cost.jited_bytes += info.jited_prog_len;
+    }
+    Ok(cost)
+}
+
+fn program_info(name: &str, program: BorrowedFd<'_>) -> Result<bpf_prog_info, EngineError> {
     let mut info = bpf_prog_info::default();
     let mut bytes = size_of_val(&info) as u32;
     // SAFETY: the kernel writes at most `bytes` bytes of `info`; its pointers are null, so it writes nothing else.
-    let failure =
-        unsafe { bpf_obj_get_info_by_fd(program.as_fd().as_raw_fd(), (&raw mut info).cast(), &raw mut bytes) };
+    let failure = unsafe { bpf_obj_get_info_by_fd(program.as_raw_fd(), (&raw mut info).cast(), &raw mut bytes) };
     if failure != 0 {
-        return Err(failed(&name, format!("no program info: {}", io::Error::last_os_error())));
+        return Err(failed(name, format!("no program info: {}", io::Error::last_os_error())));
     }
-    Ok(VerifierCost {
-        chain: chain.to_owned(),
-        verified_insns: info.verified_insns,
-        insns: info.xlated_prog_len / 8,
-        jited_bytes: info.jited_prog_len,
-    })
+    Ok(info)
 }

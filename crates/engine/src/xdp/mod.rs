@@ -44,13 +44,15 @@ pub struct XdpFilter {
 }
 
 /// What the verifier spent on a program, and what came of it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct VerifierCost {
     /// The chain.
     pub chain: String,
-    /// Instructions that the verifier walked, over all paths; the kernel's limit is a million.
+    /// Programs that its rules are divided into; 0 if they are not.
+    pub parts: usize,
+    /// Instructions that the verifier walked, over all paths; the kernel's limit is a million a program.
     pub verified_insns: u32,
-    /// Instructions of the program.
+    /// Instructions of all its programs.
     pub insns: u32,
     /// Bytes of machine code.
     pub jited_bytes: u32,

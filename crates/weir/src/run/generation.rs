@@ -119,7 +119,7 @@ impl Loader for KernelLoader {
         let reserve = |needed| Buckets::in_kernel(self.room.map_or_else(|| usual(needed), |room| needed.max(room + 1)));
         let pool = self.pool.of(policy, reserve)?;
         let data = policy.data(pool)?;
-        let code = policy.load_kernel(&policy.bpf_object(&data)?.object, &data, &self.ports)?;
+        let code = policy.kernel(&data, &self.ports)?;
         Ok(Prepared { code, counted: data.counted() })
     }
 

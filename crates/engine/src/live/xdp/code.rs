@@ -16,7 +16,9 @@ use crate::image::Image;
 use crate::limits::Limits;
 use crate::limits::pool::Held;
 use crate::live::datapath::Counts;
-use crate::xdp::load::{COUNTERS, LOSSES, Mode, Plan, fill_tables, load_object, map, program_name, shared_maps};
+use crate::xdp::load::{
+    COUNTERS, LOSSES, Mode, Plan, fill_tables, join_parts, load_object, map, program_name, shared_maps,
+};
 use crate::xdp::{failed, find};
 use crate::{EngineError, Program};
 
@@ -90,6 +92,7 @@ impl KernelCode {
             map: &|_| true,
         };
         let object = load_object(name, file, &plan)?;
+        join_parts(&object)?;
         fill_tables(&object, images, limits)?;
         set_ports(&object, ports)?;
         set_devices(&object, ports)?;

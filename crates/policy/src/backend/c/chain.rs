@@ -4,11 +4,11 @@ use super::column::{Column, Width, columns, fields, raw_name};
 use super::condition::Conditions;
 use super::defaults::Defaulted;
 use super::writer::Writer;
-use super::{Target, rules};
+use super::{Target, parts, rules};
 use crate::field::Field;
 use crate::ir::{Chain, Effect, FindId, Holds, Node, Program, RuleId};
 use std::collections::BTreeSet;
-use weir_abi::{Action, Layout};
+use weir_abi::{Action, Family, Layout};
 
 /// Writes one chain.
 pub(super) struct ChainEmitter<'a> {
@@ -32,10 +32,20 @@ impl<'a> ChainEmitter<'a> {
         ChainEmitter { program, chain, target, name, conditions, columns, samples }
     }
 
+    /// The rules of `part`, some of the chain's. What one part leaves behind, such as marks, others may look at.
+    pub(super) fn part(&self, program: &'a Program, part: &'a Chain, name: String) -> Self {
+        let conditions = Conditions::new(program, part, &name, self.target);
+        let (columns, samples) = (self.columns.clone(), self.samples);
+        ChainEmitter { program, chain: part, target: self.target, name, conditions, columns, samples }
+    }
+
+    /// Sets that are not compared in place.
+    pub(super) fn sets(&self, out: &mut Writer) {
+        self.conditions.sets().iter().for_each(|line| out.line(line));
+    }
+
     pub(super) fn emit(&self, out: &mut Writer) {
-        for line in self.conditions.sets() {
-            out.line(&line);
-        }
+        self.sets(out);
         match self.target {
             Target::Native => {
                 self.packets_struct(out);
@@ -44,9 +54,9 @@ impl<'a> ChainEmitter<'a> {
                 rules::emit(self, out);
                 self.burst(out);
             }
-            Target::Bpf => {
+            Target::Bpf | Target::BpfParts { .. } => {
                 rules::emit(self, out);
-                self.frame(out);
+                self.xdp(out);
             }
         }
     }
@@ -152,19 +162,31 @@ impl<'a> ChainEmitter<'a> {
         let key = Column::of(find.key);
         let [whole, hi, lo] = match self.target {
             Target::Native => ["[i]", ".hi[i]", ".lo[i]"].map(|part| format!("packets->{}{part}", key.name)),
-            Target::Bpf => ["", ".hi", ".lo"].map(|part| format!("{}{part}", key.expression)),
+            Target::Bpf | Target::BpfParts { .. } => ["", ".hi", ".lo"].map(|part| format!("{}{part}", key.expression)),
         };
-        let table = format!("WEIR_TABLE(env, {})", find.slot.0);
-        match self.program.slot(find.slot).layout {
-            Layout::Dxr16x4 => format!("dxr16x4_find({table}, {whole})"),
-            Layout::ExactSet => format!("exact_set_find({table}, {whole})"),
-            Layout::ExactSets => format!("exact_sets_find({table}, {whole})"),
-            Layout::ExactSet6 => format!("exact_set6_find({table}, {hi}, {lo})"),
-            Layout::Range6 => format!("range6_find({table}, {hi}, {lo})"),
-            Layout::RankLeaf => format!("rank_leaf_find({table}, {whole})"),
-            Layout::RankLeaf6 => format!("rank_leaf6_find({table}, {hi}, {lo})"),
-            Layout::CountedLeaf => format!("counted_leaf_find({table}, {whole})"),
+        let slot = self.program.slot(find.slot);
+        if matches!(self.target, Target::BpfParts { .. }) {
+            let function = parts::find_name(find.slot);
+            return match slot.family {
+                Family::Ipv4 => format!("{function}({whole})"),
+                Family::Ipv6 => format!("{function}({hi}, {lo})"),
+            };
         }
+        lookup(slot.layout, &format!("WEIR_TABLE(env, {})", find.slot.0), [&whole, &hi, &lo])
+    }
+}
+
+/// The call that asks a table of a layout about a key: the address, or the halves of it if it is IPv6.
+pub(super) fn lookup(layout: Layout, table: &str, [whole, hi, lo]: [&str; 3]) -> String {
+    match layout {
+        Layout::Dxr16x4 => format!("dxr16x4_find({table}, {whole})"),
+        Layout::ExactSet => format!("exact_set_find({table}, {whole})"),
+        Layout::ExactSets => format!("exact_sets_find({table}, {whole})"),
+        Layout::ExactSet6 => format!("exact_set6_find({table}, {hi}, {lo})"),
+        Layout::Range6 => format!("range6_find({table}, {hi}, {lo})"),
+        Layout::RankLeaf => format!("rank_leaf_find({table}, {whole})"),
+        Layout::RankLeaf6 => format!("rank_leaf6_find({table}, {hi}, {lo})"),
+        Layout::CountedLeaf => format!("counted_leaf_find({table}, {whole})"),
     }
 }
 

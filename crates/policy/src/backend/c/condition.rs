@@ -39,7 +39,11 @@ impl<'a> Conditions<'a> {
 
     /// What large sets are looked up in, line by line.
     pub fn sets(&self) -> Vec<String> {
-        self.sets.iter().flat_map(LargeSet::define).collect()
+        let function = match self.target {
+            Target::Native | Target::Bpf => "WEIR_INLINE bool",
+            Target::BpfParts { .. } => "WEIR_GLOBAL uint32_t",
+        };
+        self.sets.iter().flat_map(|set| set.define(function)).collect()
     }
 
     /// Whether rules read raw bits of frames.
@@ -105,7 +109,7 @@ impl<'a> Conditions<'a> {
     fn read(&self, column: Column) -> String {
         match self.target {
             Target::Native => format!("packets->{}[i]", column.name),
-            Target::Bpf => column.expression.to_owned(),
+            Target::Bpf | Target::BpfParts { .. } => column.expression.to_owned(),
         }
     }
 
@@ -113,7 +117,7 @@ impl<'a> Conditions<'a> {
         let offset = Column::of_raw(raw).map(|offset| self.read(offset));
         match self.target {
             Target::Native => raw_bits(raw, "&frame", offset.as_deref()),
-            Target::Bpf => raw_bits(raw, "frame", offset.as_deref()),
+            Target::Bpf | Target::BpfParts { .. } => raw_bits(raw, "frame", offset.as_deref()),
         }
     }
 
@@ -127,10 +131,8 @@ impl<'a> Conditions<'a> {
 
     /// Whether a test is made of each packet by itself: in BPF, and where no comparison of a column answers it.
     pub(super) fn asks_each(&self, test: &Test) -> bool {
-        let Test::Value { subject, mask, set, .. } = test else { return self.target == Target::Bpf };
-        self.target == Target::Bpf
-            || self.column(*subject).is_none()
-            || self.form(*subject, *mask, set) == Some(Form::Switch)
+        let Test::Value { subject, mask, set, .. } = test else { return self.target.is_bpf() };
+        self.target.is_bpf() || self.column(*subject).is_none() || self.form(*subject, *mask, set) == Some(Form::Switch)
     }
 
     fn form(&self, subject: Subject, mask: Option<u128>, set: &ValueSet) -> Option<Form> {

@@ -118,10 +118,10 @@ impl ChainEmitter<'_> {
         out.close();
     }
 
-    /// BPF: one frame, and the programs around it. What almost every frame is gets parsed on the stack, so that compilers leave out what nobody
+    /// BPF: one frame, on which `rules` is the verdict if nothing else decides. What almost every frame is gets parsed on the stack, so that compilers leave out what nobody
     /// looks at, and what is looked at is kept in `packet`. All others are parsed there from the start: that is a map's value, of which the
     /// verifier tracks no contents, so that all ways through the parser look the same to the rules.
-    pub(super) fn frame(&self, out: &mut Writer) {
+    pub(super) fn frame(&self, rules: &str, out: &mut Writer) {
         let name = &self.name;
         let defaults = Defaulted::of(self.program);
         let parameters = ["const struct env *env", "const struct frame *frame", "struct packet *packet"];
@@ -145,9 +145,15 @@ impl ChainEmitter<'_> {
         }
         out.line("if (WEIR_UNLIKELY(reason != REASON_NONE))");
         out.inner(&format!("return decide(env, {}, reason, packet->len);", defaults.action()));
-        let frame = if self.conditions.uses_raw() { ", frame" } else { "" };
-        out.line(&format!("return {name}_rules(env, packet{frame});"));
+        out.line(&format!("return {rules};"));
         out.close();
+    }
+
+    /// BPF: the chain as one program.
+    pub(super) fn xdp(&self, out: &mut Writer) {
+        let name = &self.name;
+        let frame = if self.conditions.uses_raw() { ", frame" } else { "" };
+        self.frame(&format!("{name}_rules(env, packet{frame})"), out);
         out.blank();
         out.line(&format!("WEIR_XDP_CHAIN({name})"));
     }

@@ -2,7 +2,8 @@
 //!
 //! For user space each chain becomes `void weir_<chain>(const struct weir_burst *)`: `<chain>_parse()` reads all headers of a burst and keeps
 //! what rules look at in columns, `<chain>_lookups()` asks the staged tables, `<chain>_rules()` decides rule by rule. For BPF it becomes
-//! `<chain>_frame()`, which decides one frame, and the wrappers of `xdp.h`. Same program, same bytes.
+//! `<chain>_frame()`, which decides one frame, and the wrappers of `xdp.h`. Where that is too much for the verifier, the rules become programs of
+//! their own, which jump to one another (`parts`, `parts.h`). Same program, same bytes.
 
 mod burst_rules;
 mod chain;
@@ -12,6 +13,7 @@ mod defaults;
 mod entry;
 mod mask;
 mod packet_rules;
+mod parts;
 mod rules;
 mod set;
 mod writer;
@@ -30,6 +32,11 @@ pub enum Target {
     Native,
     /// An XDP program.
     Bpf,
+    /// XDP programs of some rules each, which the verifier follows one by one. Slower: for chains that are too much for one program.
+    BpfParts {
+        /// Rules of a part; more where there would be more parts than the kernel can jump to.
+        rules: usize,
+    },
 }
 
 impl Target {
@@ -37,20 +44,28 @@ impl Target {
     fn placement(self) -> Placement {
         match self {
             Target::Native => Placement::Staged,
-            Target::Bpf => Placement::Lazy,
+            Target::Bpf | Target::BpfParts { .. } => Placement::Lazy,
         }
+    }
+
+    /// Whether the kernel runs it, a packet at a time.
+    fn is_bpf(self) -> bool {
+        self != Target::Native
     }
 }
 
 /// Emits the program for a target. The program has no unsupported effects ([`Program::unsupported`]).
 pub fn emit(program: &Program, target: Target) -> String {
     assert!(program.unsupported().is_empty(), "compiler bug: the caller refuses unsupported effects");
-    let program = pass::optimise(program, target.placement());
+    let optimised = pass::optimise(program, target.placement());
     let mut out = Writer::default();
-    includes(&program, target, &mut out);
-    Defaulted::of(&program).emit(&mut out);
-    for (chain, symbol) in program.chains.iter().zip(chain_symbols(&program)) {
-        ChainEmitter::new(&program, chain, symbol, target).emit(&mut out);
+    includes(program, target, &mut out);
+    Defaulted::of(&optimised).emit(&mut out);
+    let chains = optimised.chains.iter().zip(chain_symbols(&optimised));
+    let chains = chains.map(|(chain, symbol)| ChainEmitter::new(&optimised, chain, symbol, target));
+    match target {
+        Target::Native | Target::Bpf => chains.for_each(|chain| chain.emit(&mut out)),
+        Target::BpfParts { rules } => parts::emit(program, rules, &chains.collect::<Vec<_>>(), &mut out),
     }
     out.finish()
 }
@@ -60,16 +75,20 @@ fn includes(program: &Program, target: Target, out: &mut Writer) {
     let what = match target {
         Target::Native => "user space",
         Target::Bpf => "BPF",
+        Target::BpfParts { .. } => "BPF, to be verified in parts",
     };
     out.line(&format!(
         "/* Policy {}, compiled by Weir for {what}. Do not edit: change the policy. */",
         writer::comment(&program.name)
     ));
+    if let Target::BpfParts { rules } = target {
+        out.line(&format!("#define WEIR_PARTS {}", parts::count(program, rules)));
+    }
     for header in ["env.h", "verdict.h", "packet.h", "raw.h", "lookup.h"] {
         out.line(&format!("#include \"{header}\""));
     }
-    if target == Target::Bpf {
-        out.line("#include \"xdp.h\"");
+    if target.is_bpf() {
+        out.line(if target == Target::Bpf { "#include \"xdp.h\"" } else { "#include \"parts.h\"" });
     } else {
         out.line("#include \"burst.h\"");
         out.blank();
@@ -93,7 +112,7 @@ fn includes(program: &Program, target: Target, out: &mut Writer) {
         let layout = slot.layout.name();
         out.line(&match target {
             Target::Native => format!("/* Table {index}: {name}, {layout} */"),
-            Target::Bpf => format!("WEIR_TABLE_STORAGE({index}); /* {name}, {layout} */"),
+            Target::Bpf | Target::BpfParts { .. } => format!("WEIR_TABLE_STORAGE({index}); /* {name}, {layout} */"),
         });
     }
 }

@@ -43,6 +43,26 @@ pub(super) fn emit(chain: &ChainEmitter<'_>, parts: &[&[Node]], out: &mut Writer
     calls(chain, parts.len(), out);
 }
 
+/// Writes a part of a chain that is a program of its own: `<name>()`, which decides the packet or, unless it is the last, leaves it to the next.
+pub(super) fn emit_part(chain: &ChainEmitter<'_>, is_last: bool, out: &mut Writer) {
+    let mut parameters = parameters(chain);
+    parameters.truncate(2);
+    parameters.extend(["const struct frame *frame".to_owned(), "uint32_t *sampled".to_owned()]);
+    let sampled = if chain.samples { Sampled::Pointer } else { Sampled::Never };
+    out.blank();
+    out.function(&format!("WEIR_INLINE uint32_t {}", chain.name), &parameters);
+    may_be_unused(&parameters[2..], out);
+    let mut rules = Rules { chain, out, sampled };
+    rules.variables(false);
+    rules.block(&chain.chain.body);
+    match (ends(chain.program, &chain.chain.body), is_last) {
+        (true, _) => {}
+        (false, true) => no_match(chain, sampled, out),
+        (false, false) => out.line("return VERDICT_NONE;"),
+    }
+    out.close();
+}
+
 fn parameters(chain: &ChainEmitter<'_>) -> Vec<String> {
     let packet = if chain.marks() { "WEIR_FRESH struct packet *packet" } else { "packet_view *packet" };
     let mut parameters = vec!["const struct env *env".to_owned(), packet.to_owned()];
@@ -74,14 +94,14 @@ fn calls(chain: &ChainEmitter<'_>, parts: usize, out: &mut Writer) {
         out.line("if (verdict != VERDICT_NONE)");
         out.inner("return verdict;");
     }
-    no_match(chain, out);
+    no_match(chain, Sampled::Variable, out);
     out.close();
 }
 
 /// What becomes of packets that no rule decided.
-fn no_match(chain: &ChainEmitter<'_>, out: &mut Writer) {
+fn no_match(chain: &ChainEmitter<'_>, sampled: Sampled, out: &mut Writer) {
     let no_match = action(chain.program.defaults.no_match);
-    let sampled = if chain.samples { " | sampled" } else { "" };
+    let sampled = if chain.samples { format!(" | {}", sampled.expression()) } else { String::new() };
     out.line(&format!("return decide(env, {no_match}, REASON_NO_MATCH, packet->len){sampled};"));
 }
 
@@ -99,7 +119,7 @@ impl Rules<'_, '_> {
         self.variables(self.chain.samples);
         self.block(body);
         if !ends(self.chain.program, body) {
-            no_match(self.chain, self.out);
+            no_match(self.chain, self.sampled, self.out);
         }
         self.out.close();
     }

@@ -19,7 +19,7 @@ pub(super) fn emit(chain: &ChainEmitter<'_>, out: &mut Writer) {
     let parts = parts(&chain.chain.body);
     match chain.target {
         Target::Native => burst_rules::emit(chain, &parts, out),
-        Target::Bpf => packet_rules::emit(chain, &parts, out),
+        Target::Bpf | Target::BpfParts { .. } => packet_rules::emit(chain, &parts, out),
     }
 }
 

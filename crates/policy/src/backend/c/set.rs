@@ -43,14 +43,14 @@ pub(super) struct LargeSet<'a> {
 }
 
 impl LargeSet<'_> {
-    /// The declaration, line by line.
-    pub(super) fn define(&self) -> Vec<String> {
+    /// The declaration, line by line; of a function, what begins it.
+    pub(super) fn define(&self, function: &str) -> Vec<String> {
         let LargeSet { subject, set, form, name } = self;
         let cited = format!("/* {} in {} ranges */", print::subject_name(*subject), set.ranges().len());
         let mut lines = vec![String::new(), cited];
         lines.extend(match form {
             Form::Ranges => ranges(name, *subject, set),
-            Form::Switch => switch(name, *subject, set),
+            Form::Switch => switch(&format!("{function} {name}"), *subject, set),
         });
         lines
     }
@@ -67,11 +67,10 @@ fn ranges(name: &str, subject: Subject, set: &ValueSet) -> Vec<String> {
     lines
 }
 
-fn switch(name: &str, subject: Subject, set: &ValueSet) -> Vec<String> {
+fn switch(head: &str, subject: Subject, set: &ValueSet) -> Vec<String> {
     let scale = Scale::of(subject, None);
     let kind = if subject.bits() > 32 { "uint64_t" } else { "uint32_t" };
-    let mut lines =
-        vec![format!("WEIR_INLINE bool {name}({kind} value)"), "{".to_owned(), "\tswitch (value) {".to_owned()];
+    let mut lines = vec![format!("{head}({kind} value)"), "{".to_owned(), "\tswitch (value) {".to_owned()];
     for &(start, end) in set.ranges() {
         lines.push(match start == end {
             true => format!("\tcase {}:", scale.constant(start)),

@@ -1,0 +1,102 @@
+//! A chain as several BPF programs, for rules that are too much for one.
+//!
+//! The verifier follows every path whose register states differ, a million instructions and 8192 open branches a program. Here each program
+//! has a few dozen rules and jumps to the next by a tail call (`datapath/engine/parts.h`). What the parser found lies in a map's value, so that
+//! a part begins with nothing known. Tables and large sets are asked by global functions, which the verifier follows once a program however
+//! often they are called. Each jump and each call costs a packet nanoseconds (docs/decisions/0020-bpf-in-parts.md).
+
+use super::chain::{self, ChainEmitter};
+use super::packet_rules;
+use super::writer::Writer;
+use crate::ir::{Chain, Node, Program, SlotId};
+use crate::pass::hoist_guards::rules_in;
+use crate::pass::{self, Placement};
+use weir_abi::Family;
+
+/// Parts of a chain, at most. The kernel takes 33 tail calls, the first of which enters the first part.
+const PARTS_MAX: usize = 32;
+
+/// What the function is called that asks a slot's table.
+pub(super) fn find_name(slot: SlotId) -> String {
+    format!("weir_find_{}", slot.0)
+}
+
+/// Writes everything behind the declarations of tables. `chains` are those of `program`, optimised.
+pub(super) fn emit(program: &Program, rules: usize, chains: &[ChainEmitter<'_>], out: &mut Writer) {
+    for slot in 0..program.slots.len() {
+        find_function(program, SlotId(slot as u16), out);
+    }
+    let mut first = 0;
+    for (lowered, chain) in program.chains.iter().zip(chains) {
+        let bodies = split(&lowered.body, rules);
+        if bodies.is_empty() {
+            chain.emit(out);
+        } else {
+            emit_chain(program, lowered, chain, &bodies, first, out);
+        }
+        first += bodies.len();
+    }
+}
+
+/// Writes a chain whose rules are programs of their own, numbered from `first` on.
+fn emit_chain(
+    program: &Program,
+    lowered: &Chain,
+    chain: &ChainEmitter<'_>,
+    bodies: &[&[Node]],
+    first: usize,
+    out: &mut Writer,
+) {
+    let part = |body: &&[Node]| Chain { body: body.to_vec(), ..lowered.clone() };
+    let parts = Program { chains: bodies.iter().map(part).collect(), ..program.clone() };
+    let parts = pass::optimise(&parts, Placement::Lazy);
+    for (index, part) in parts.chains.iter().enumerate() {
+        let is_last = index + 1 == parts.chains.len();
+        let part = chain.part(&parts, part, format!("{}_part_{index}", chain.name));
+        part.sets(out);
+        packet_rules::emit_part(&part, is_last, out);
+        out.blank();
+        out.line(&format!("WEIR_XDP_PART({}, {})", part.name, first + index));
+    }
+    chain.frame("VERDICT_NONE", out);
+    out.blank();
+    out.line(&format!("WEIR_XDP_CHAIN_IN_PARTS({}, {first})", chain.name));
+}
+
+/// Parts of all chains.
+pub(super) fn count(program: &Program, rules: usize) -> usize {
+    program.chains.iter().map(|chain| split(&chain.body, rules).len()).sum()
+}
+
+/// Neighbouring top nodes, each part with about `wanted` rules. None if one program is enough: there may be nothing to divide, or another chain
+/// of the policy was too much.
+fn split(body: &[Node], wanted: usize) -> Vec<&[Node]> {
+    let all: usize = body.iter().map(rules_in).sum();
+    let limit = wanted.max(all.div_ceil(PARTS_MAX));
+    let (mut parts, mut start, mut rules) = (Vec::new(), 0, 0);
+    for (index, node) in body.iter().enumerate() {
+        rules += rules_in(node);
+        if rules >= limit {
+            parts.push(&body[start..=index]);
+            (start, rules) = (index + 1, 0);
+        }
+    }
+    if start < body.len() {
+        parts.push(&body[start..]);
+    }
+    if parts.len() == 1 { vec![] } else { parts }
+}
+
+/// The global function that asks a slot's table.
+fn find_function(program: &Program, id: SlotId, out: &mut Writer) {
+    let slot = program.slot(id);
+    let (parameters, keys) = match slot.family {
+        Family::Ipv4 => (vec!["uint32_t addr"], ["addr", "", ""]),
+        Family::Ipv6 => (vec!["uint64_t hi", "uint64_t lo"], ["", "hi", "lo"]),
+    };
+    let parameters: Vec<String> = parameters.into_iter().map(str::to_owned).collect();
+    out.blank();
+    out.function(&format!("WEIR_GLOBAL uint32_t {}", find_name(id)), &parameters);
+    out.line(&format!("return {};", chain::lookup(slot.layout, &format!("WEIR_TABLE(NULL, {})", id.0), keys)));
+    out.close();
+}

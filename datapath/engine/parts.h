@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/*
+ * Chains in parts: the XDP programs of rules that are too much for one (crates/policy/src/backend/c/parts.rs). Included
+ * instead of xdp.h by generated BPF code, which says how many parts its chains have together (WEIR_PARTS).
+ *
+ * weir_<chain> parses the packet and jumps to the chain's first part; each part decides the packet or jumps to the
+ * next. What the parser found stays where it is, in the CPU's slot. Everything else a part asks for anew.
+ */
+#ifndef WEIR_PARTS_H
+#define WEIR_PARTS_H
+
+#include "xdp.h"
+
+/* The programs of WEIR_PARTS parts, filled in by the engine: weir_<number>_<part> has the key <number>. */
+struct {
+	int (*type)[BPF_MAP_TYPE_PROG_ARRAY];
+	int (*max_entries)[WEIR_PARTS ? WEIR_PARTS : 1];
+	int (*key_size)[sizeof(uint32_t)];
+	int (*value_size)[sizeof(uint32_t)];
+} weir_parts WEIR_SECTION(".maps");
+
+/* Leaves the packet to a part. A kernel that cannot jump, which none does, drops it and reports an XDP exception. */
+WEIR_INLINE uint32_t part_enter(struct xdp_md *ctx, uint32_t number)
+{
+	bpf_tail_call(ctx, &weir_parts, number);
+	return weir_mode.live ? XDP_ABORTED : VERDICT_NONE;
+}
+
+/* Defines the program weir_<chain>. */
+#define WEIR_XDP_CHAIN_IN_PARTS(chain, first)                                                                          \
+	WEIR_SECTION("xdp.frags") uint32_t weir_##chain(struct xdp_md *ctx)                                            \
+	{                                                                                                              \
+		struct arrival arrival;                                                                                \
+		struct frame frame;                                                                                    \
+		struct env env;                                                                                        \
+		struct packet_slot *slot = xdp_begin(ctx, &arrival, &env, &frame);                                     \
+		uint32_t verdict;                                                                                      \
+                                                                                                                       \
+		if (!slot)                                                                                             \
+			return xdp_end(ctx, arrival, &frame, VERDICT_NONE);                                            \
+		slot->sampled = 0;                                                                                     \
+		verdict = chain##_frame(&env, &frame, &slot->packet);                                                  \
+		if (verdict == VERDICT_NONE)                                                                           \
+			return part_enter(ctx, first);                                                                 \
+		return xdp_end(ctx, arrival, &frame, verdict);                                                         \
+	}
+
+/* Defines the program weir_<number>_<part>. */
+#define WEIR_XDP_PART(part, number)                                                                                    \
+	WEIR_SECTION("xdp.frags") uint32_t weir_##number##_##part(struct xdp_md *ctx)                                  \
+	{                                                                                                              \
+		struct arrival arrival;                                                                                \
+		struct frame frame;                                                                                    \
+		struct env env;                                                                                        \
+		struct packet_slot *slot = xdp_begin(ctx, &arrival, &env, &frame);                                     \
+		uint32_t verdict = slot ? part(&env, &slot->packet, &frame, &slot->sampled) : VERDICT_NONE;            \
+                                                                                                                       \
+		if (slot && verdict == VERDICT_NONE)                                                                   \
+			return part_enter(ctx, number + 1);                                                            \
+		return xdp_end(ctx, arrival, &frame, verdict);                                                         \
+	}
+
+#endif

@@ -1,0 +1,151 @@
+//! Large policies in the kernel: rules that are too much for one BPF program a chain, and tables beyond what its verifier takes without help.
+//! The kernel takes them all the same, and decides as the interpreter does.
+
+mod engines;
+#[path = "random/packets.rs"]
+mod packets;
+
+use engines::{decide, difference, frame_sets, load, root};
+use proptest::prelude::*;
+use proptest::strategy::ValueTree;
+use proptest::test_runner::TestRunner;
+use std::net::Ipv4Addr;
+use weir::eval::EvalFilter;
+use weir::policy::{PART_RULES, Policy};
+use weir_engine::clang::{BpfObject, BpfShape, Clang};
+use weir_engine::{EngineError, Filter, XdpFilter};
+use weir_test_support::Packet;
+use weir_test_support::policy::{Size, policies};
+
+/// Packets that go through every chain.
+const PACKETS: usize = 400;
+
+/// The same every time.
+fn packets(runner: &mut TestRunner) -> Vec<Packet> {
+    let packet = prop_oneof![3 => packets::well_formed(), 1 => packets::broken(), 1 => packets::real()];
+    packets::in_time(packet, PACKETS).new_tree(runner).expect("packets can be made up").current()
+}
+
+/// A policy of so many random rules upstream, the same every time.
+fn random(rules: usize, runner: &mut TestRunner) -> String {
+    let size = Size { postures: 0, rules: [rules, rules] };
+    let text = policies(packets::pool(), size).new_tree(runner).expect("policies can be made up").current().to_string();
+    let (upstream, _) = text.split_once("\ndownstream {").expect("it has both directions");
+    format!("{upstream}\ndownstream {{ accept }}\n")
+}
+
+fn written(text: &str) -> Policy {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let path = folder.path().join("large.weir");
+    std::fs::write(&path, text).expect("the policy can be written");
+    load(&path).unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// Fails unless the filter decides packets as the interpreter does.
+fn agrees(policy: &Policy, filter: &mut dyn Filter, packets: &[Packet]) {
+    let program = &policy.program;
+    let eval = decide(&mut EvalFilter::new(program, policy.answers()), program, &mut frame_sets(packets));
+    let eval = eval.expect("the interpreter takes every policy");
+    let other = decide(filter, program, &mut frame_sets(packets)).unwrap_or_else(|error| panic!("{error}"));
+    if let Some(difference) = difference(program, packets, &eval, &other) {
+        panic!("eval and xdp differ: {difference}");
+    }
+}
+
+/// Parts of each chain.
+fn parts(filter: &XdpFilter) -> Vec<usize> {
+    filter.verifier_costs().iter().map(|cost| cost.parts).collect()
+}
+
+/// The policy whose rules are in `tests/kernel`, with all its rules so many times.
+fn repeated(times: usize) -> Policy {
+    let text = std::fs::read_to_string(root().join("tests/kernel/payload-and-ipv6.weir")).expect("the policy is there");
+    let (before, rules) = text.split_once("upstream {\n").expect("it has rules");
+    let (rules, after) = rules.split_once("  drop\n}").expect("they end with a verdict");
+    written(&format!("{before}upstream {{\n{}  drop\n}}{after}", rules.repeat(times)))
+}
+
+#[test]
+fn forty_rules_twice() {
+    let policy = repeated(2);
+    let data = policy.data(None).expect("there is memory");
+    let whole = policy.bpf_object(&data).expect("it compiles").object;
+    let refused = policy.load_xdp(&whole, &data).err().expect("the verifier gives up");
+    assert!(matches!(refused, EngineError::TooLarge { .. }), "{refused}");
+
+    let mut filter = policy.xdp().unwrap_or_else(|failure| panic!("{failure}"));
+    assert_eq!(parts(&filter), [3, 0]);
+    agrees(&policy, &mut filter, &packets(&mut TestRunner::deterministic()));
+}
+
+#[test]
+fn two_thousand_rules_of_any_shape() {
+    let mut runner = TestRunner::deterministic();
+    let policy = written(&random(2000, &mut runner));
+    let data = policy.data(None).expect("there is memory");
+    let load = |object: &BpfObject| policy.load_xdp(object, &data);
+    let (mut filter, _) = policy.in_parts(&data, PART_RULES[0], load).unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(parts(&filter), [32, 0]);
+    agrees(&policy, &mut filter, &packets(&mut runner));
+}
+
+/// A clang that is asked for more than BPF's jumps can reach; in parts they are shorter.
+#[test]
+fn sets_of_thousands_in_several_rules() {
+    // Scattered, so that the search for an address is a tree and not a bit map.
+    let address = |number: u32| Ipv4Addr::from((number.wrapping_mul(0x9e37_79b1) >> 1) + 0x0100_0000);
+    let set = |rule: u32| (0..4000).map(|at| address(4 * at + rule).to_string()).collect::<Vec<_>>().join(", ");
+    let rules: Vec<String> = (0..4).map(|rule| format!("ip saddr {{ {} }} counter drop\n", set(rule))).collect();
+    let policy = written(&format!("upstream {{\n{}accept\n}}\ndownstream {{ accept }}\n", rules.concat()));
+    let data = policy.data(None).expect("there is memory");
+    let refused = policy.bpf_object(&data).expect_err("one program is too long").to_string();
+    assert!(refused.contains("a jump of BPF reaches 32,767 instructions"), "{refused}");
+    let mut filter = policy.xdp().unwrap_or_else(|failure| panic!("{failure}"));
+    agrees(&policy, &mut filter, &packets(&mut TestRunner::deterministic()));
+}
+
+/// Every layout in as much memory as 3 million prefixes, or ten times the largest table of cities, would take.
+#[test]
+fn tables_of_every_layout_in_128_mebibytes() {
+    const BYTES: u32 = 1 << 27;
+    let four = "type ipv4; elements = { 10.0.0.0/8, 192.0.2.1, 198.51.100.7 }";
+    let hosts = "type ipv4; elements = { 192.0.2.1, 198.51.100.7 }";
+    let six = "type ipv6; elements = { 2001:db8::/48, 2001:db8:1::/64 }";
+    let policy = written(&format!(
+        "table d16 {{ layout d16x4r; {four} }}
+table leaf {{ layout rank-leaf; {four} }}
+table counted {{ layout counted-leaf; {four} }}
+table one {{ layout exact-set; {hosts} }}
+table fused-a {{ layout exact-sets; {hosts} }}
+table fused-b {{ layout exact-sets; {hosts} }}
+table leaf6 {{ layout rank-leaf6; {six} }}
+table range6 {{ layout range6; {six} }}
+table exact6 {{ layout exact-set6; type ipv6; elements = {{ 2001:db8:1::/64, 2001:db8::1 }} }}
+limits each {{ elements = {{ 10.1.0.0/16 : 1pps, 2001:db8::/64 : 2pps }}; log all }}
+upstream {{
+  ip saddr @d16 counter
+  ip saddr @leaf counter
+  ip saddr @counted counter
+  ip saddr @one counter
+  ip saddr @fused-a counter
+  ip daddr @fused-b counter
+  ip6 saddr @leaf6 counter
+  ip6 saddr @range6 counter
+  ip6 daddr @exact6 counter
+  ip saddr limit @each
+  ip6 saddr limit @each
+  accept
+}}
+downstream {{ accept }}
+"
+    ));
+    let data = policy.data(None).expect("there is memory");
+    let artifact = policy.artifact().unwrap_or_else(|failure| panic!("{failure}"));
+    let mut shape = BpfShape::new(&artifact.program(), &data.images, data.limits.as_ref());
+    shape.table_bytes.fill(BYTES);
+    shape.limits.0 = BYTES;
+    let clang = Clang::find().unwrap_or_else(|error| panic!("{error}"));
+    let object = clang.bpf("large", &artifact.bpf_c, &shape).unwrap_or_else(|error| panic!("{error}")).object;
+    let mut filter = policy.load_xdp(&object, &data).unwrap_or_else(|error| panic!("{error}"));
+    agrees(&policy, &mut filter, &packets(&mut TestRunner::deterministic()));
+}
