@@ -4,6 +4,8 @@
 mod box_under_test;
 #[path = "live/bundles.rs"]
 mod bundles;
+#[path = "live/control.rs"]
+mod control;
 #[cfg(feature = "dpdk")]
 #[path = "live/dpdk.rs"]
 mod dpdk;

@@ -207,11 +207,15 @@ fn only_the_owner_and_root_are_answered() {
         assert_eq!(ask(0).status.code(), Some(0));
         let refused = ask(NOBODY);
         let said = String::from_utf8_lossy(&refused.stderr);
-        assert!(refused.status.code() == Some(1) && said.contains("Permission denied"), "{engine}: {said}");
+        let help =
+            format!("Permission denied (os error 13); the socket belongs to user {own}: run as root or as that user");
+        assert!(refused.status.code() == Some(1) && said.contains(&help), "{engine}: {said}");
         // Even where somebody made the socket everybody's.
         fs::set_permissions(&control, fs::Permissions::from_mode(0o777)).expect("it is ours");
         let refused = ask(NOBODY);
-        assert_eq!(refused.status.code(), Some(1), "{}", String::from_utf8_lossy(&refused.stdout));
+        let said = String::from_utf8_lossy(&refused.stderr);
+        let told = format!("permission denied to user {NOBODY}: ask as root or as user {own}, whose Weir it is");
+        assert!(refused.status.code() == Some(1) && said.contains(&told), "{engine}: {said}");
         assert_eq!(running.stop(), 0);
     });
 }

@@ -114,7 +114,10 @@ pub enum EngineError {
         /// The worker, from 0.
         number: usize,
     },
-    /// A worker does not change to another policy: it hangs, or it gets no core.
+    /// The datapath is being stopped.
+    #[error("weir is about to end")]
+    Stopping,
+    /// A worker does not change to another policy, or does not end: it hangs, or it gets no core.
     #[error("worker {number} does not answer")]
     WorkerStuck {
         /// The worker, from 0.

@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used)] // helpers of tests are tests
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use weir_abi::{Counter, Link, Reason, Verdict};
@@ -92,11 +92,14 @@ fn a_thousand_changes_lose_no_packet_and_mix_no_burst() {
     let lane = || -> Box<dyn Lane> {
         Box::new(MemoryLane::new([lower.clone(), upper.clone()], [u64::MAX; 2], ledger.clone()))
     };
-    let mut workers = Workers::start((0..LANES).map(|_| lane()).collect(), &loaded(&codes[0])).unwrap();
+    let workers = Workers::start((0..LANES).map(|_| lane()).collect(), &loaded(&codes[0])).unwrap();
     let mut counted: Vec<Counts> = Vec::new();
     for change in 1..=CHANGES {
         let before = ledger.bursts.load(Ordering::Relaxed);
-        counted.push(workers.activate(&loaded(&codes[change % POLICIES])).unwrap());
+        workers.activate(&loaded(&codes[change % POLICIES])).unwrap();
+        let ended = workers.take_final();
+        assert_eq!(ended.len(), 1, "the one before");
+        counted.extend(ended.into_iter().map(|reading| reading.counts));
         // What was switched to decides something before the next comes, now and then.
         while change % 10 == 0 && ledger.bursts.load(Ordering::Relaxed) < before + 4 {
             std::thread::sleep(Duration::from_micros(20));
@@ -125,10 +128,111 @@ fn a_thousand_changes_lose_no_packet_and_mix_no_burst() {
     assert_eq!(upstream.packets, lower.rx_packets);
 }
 
+/// Hangs in a burst while it is told to.
+#[derive(Clone, Default)]
+struct Gate(Arc<[AtomicBool; 2]>);
+
+impl Gate {
+    fn shut(&self) {
+        self.0[0].store(true, Ordering::Relaxed);
+        while !self.0[1].load(Ordering::Relaxed) {
+            std::thread::sleep(Duration::from_micros(100));
+        }
+    }
+
+    fn open(&self) {
+        self.0[0].store(false, Ordering::Relaxed);
+    }
+}
+
+impl Witness for Gate {
+    fn decided(&mut self, _: Side, _: &[Verdict]) {
+        while self.0[0].load(Ordering::Relaxed) {
+            self.0[1].store(true, Ordering::Relaxed);
+            std::thread::sleep(Duration::from_micros(100));
+        }
+        self.0[1].store(false, Ordering::Relaxed);
+    }
+}
+
+/// Two workers with policy 0, of which the second hangs when its gate is shut.
+fn workers_with_a_gate(gate: &Gate, timeout: Duration) -> (Workers, Vec<Arc<NativeCode>>) {
+    let codes: Vec<_> = (0..2).map(|rule| policy(2 * rule)).collect();
+    let lanes: [Box<dyn Lane>; 2] = [
+        Box::new(MemoryLane::new([frames(64), frames(64)], [u64::MAX; 2], ())),
+        Box::new(MemoryLane::new([frames(64), frames(64)], [u64::MAX; 2], gate.clone())),
+    ];
+    let workers = Workers::start(Vec::from(lanes), &loaded(&codes[0])).unwrap();
+    (workers.with_timeouts(timeout, timeout), codes)
+}
+
+#[test]
+fn a_worker_that_hangs_keeps_nobody_else_waiting_and_the_old_policy_comes_back() {
+    let gate = Gate::default();
+    let (workers, codes) = workers_with_a_gate(&gate, Duration::from_millis(500));
+    let by_rule = |workers: &Workers, rule: usize| {
+        let all = workers.readings();
+        let readings = [all.active].into_iter().chain(all.others);
+        let counter = usize::from(Reason::rule(rule as u16).0);
+        readings.flat_map(|reading| reading.counts).map(|[up, down]| up[counter].packets + down[counter].packets).sum()
+    };
+    gate.shut();
+    std::thread::scope(|scope| {
+        let change = scope.spawn(|| workers.activate(&loaded(&codes[1])));
+        // Meanwhile everything is told; the first worker has changed, and both policies count.
+        let mut both: u64 = 0;
+        while both == 0 {
+            both = by_rule(&workers, 2);
+            assert_eq!((workers.workers(), workers.has_failed(), workers.ports().len()), (2, false, 4));
+        }
+        let told: Vec<String> = workers.strays().into_iter().map(|stray| stray.part).collect();
+        assert!(told.is_empty() || told == ["worker 0"], "{told:?}");
+        let error = change.join().unwrap().expect_err("it hangs");
+        assert_eq!(error.to_string(), "worker 1 does not answer");
+    });
+    // The first worker has gone back; the other never left.
+    assert!(workers.strays().is_empty());
+    assert!(Arc::ptr_eq(&workers.readings().active.code, &codes[0]));
+    let (new, old): (u64, u64) = (by_rule(&workers, 2), by_rule(&workers, 0));
+    while by_rule(&workers, 0) <= old {
+        std::thread::sleep(Duration::from_micros(100));
+    }
+    assert_eq!(by_rule(&workers, 2), new);
+    // One that goes on decides by what all others decide by, and changes again.
+    gate.open();
+    workers.activate(&loaded(&codes[1])).unwrap();
+    workers.activate(&loaded(&codes[0])).unwrap();
+    workers.stop().unwrap();
+    let received: u64 = workers.ports().iter().map(|port| port.reading.rx_packets).sum();
+    let ended = workers.take_final();
+    assert_eq!(ended.len(), 4, "two of them failed, and were restored");
+    let all = ended.into_iter().chain([workers.readings().active]).map(|reading| reading.counts);
+    let all: Vec<Counts> = all.collect();
+    assert_eq!(sum(all.iter().flatten().flatten()).packets, received);
+}
+
+#[test]
+fn the_end_waits_neither_for_a_worker_that_hangs_nor_for_a_change() {
+    let gate = Gate::default();
+    let (workers, codes) = workers_with_a_gate(&gate, Duration::from_secs(1000));
+    let workers = workers.with_timeouts(Duration::from_secs(1000), Duration::from_millis(100));
+    gate.shut();
+    std::thread::scope(|scope| {
+        let change = scope.spawn(|| workers.activate(&loaded(&codes[1])));
+        let given = || !workers.readings().others.is_empty();
+        while !given() {
+            std::thread::sleep(Duration::from_micros(100));
+        }
+        assert_eq!(workers.stop().expect_err("it hangs").to_string(), "worker 1 does not answer");
+        assert_eq!(change.join().unwrap().expect_err("it ends").to_string(), "weir is about to end");
+    });
+    gate.open();
+}
+
 #[test]
 fn counters_are_read_while_workers_count() {
     let lane = MemoryLane::new([frames(64), frames(1)], [100_000, 0], ());
-    let mut workers = Workers::start(vec![Box::new(lane)], &loaded(&policy(2))).unwrap();
+    let workers = Workers::start(vec![Box::new(lane)], &loaded(&policy(2))).unwrap();
     let read = |workers: &Workers| workers.counts()[0][0][usize::from(Reason::rule(2).0)].packets;
     let mut last = 0;
     while last < 100_000 {
@@ -148,7 +252,7 @@ fn a_full_sink_drops_by_name_and_in_full() {
     const DOWN: u64 = 50_000;
     let room = Arc::new(AtomicU64::new(ROOM));
     let lane = MemoryLane::new([frames(64), frames(7)], [u64::MAX, DOWN], ()).with_room(Side::Upper, room.clone());
-    let mut workers = Workers::start(vec![Box::new(lane)], &loaded(&policy(2))).unwrap();
+    let workers = Workers::start(vec![Box::new(lane)], &loaded(&policy(2))).unwrap();
     let wait_for = |workers: &Workers, sent: u64| {
         let done = |port: PortReading| port.tx_packets == sent && port.tx_full > 0 && port.rx_packets == DOWN;
         while !done(ports(workers, Side::Upper)) {

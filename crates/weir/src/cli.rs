@@ -340,9 +340,9 @@ pub enum CtlCommand {
         #[arg(long, value_name = "TIME", value_parser = time)]
         confirm: Option<Duration>,
     },
-    /// The last activation stays.
+    /// What is on trial stays.
     Confirm,
-    /// Go back to the generation and posture before.
+    /// Go back: on trial to what was confirmed last, else to what was confirmed before.
     Rollback,
     /// Let a posture of the active generation decide.
     Posture {

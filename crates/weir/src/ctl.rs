@@ -5,7 +5,10 @@ use crate::control::{Request, client};
 use crate::failure::Failure;
 use crate::limit_counts;
 use crate::report;
-use crate::run::stats::{DirectionStats, InterfaceStats, LimitsStatus, Stats, Status, TxDropped, WorkerStats};
+use crate::run::stats::{
+    Activating, DirectionStats, InterfaceStats, LimitsStatus, Stats, Status, TxDropped, WorkerStats,
+};
+use crate::run::succession::Active;
 use serde_json::Value;
 use std::fmt::Write;
 
@@ -46,10 +49,13 @@ fn read<T: serde::de::DeserializeOwned>(value: Value) -> Result<T, Failure> {
 }
 
 fn status(status: &Status) -> String {
-    let posture = status.posture.as_deref().map(|name| format!(", posture {name}")).unwrap_or_default();
+    let active = |generation: u64, posture: &Option<String>| Active { generation, posture: posture.clone() };
     let mut text = format!(
-        "generation {}{posture}; {} workers, up {:.0} s, {} activations\n",
-        status.generation, status.workers, status.uptime_s, status.activations
+        "{}; {} workers, up {:.0} s, {} activations\n",
+        active(status.generation, &status.posture),
+        status.workers,
+        status.uptime_s,
+        status.activations
     );
     for access in &status.access {
         let _ = writeln!(text, "{access}");
@@ -58,14 +64,22 @@ fn status(status: &Status) -> String {
     for interface in &status.taken_down {
         let _ = writeln!(text, "{interface} is down, for there is no link opposite");
     }
-    if let Some(left) = status.confirm_left_s {
-        let _ = writeln!(text, "goes back in {left:.0} s unless confirmed");
+    if let Some(Activating { generation, posture, since_s }) = &status.activating {
+        let _ = writeln!(text, "activating {} for {since_s:.0} s", active(*generation, posture));
+    }
+    for stray in &status.mixed {
+        let _ = writeln!(text, "mixed: {stray}");
+    }
+    let back = status.rollback_to.map(|generation| active(generation, &status.rollback_posture));
+    match (status.confirm_left_s, back) {
+        (Some(left), Some(back)) => _ = writeln!(text, "on trial: back to {back} in {left:.0} s unless confirmed"),
+        (_, Some(back)) => _ = writeln!(text, "rollback leads to {back}"),
+        (_, None) => {}
     }
     for generation in &status.generations {
-        let marks =
-            [(generation.id == status.generation, " active"), (status.rollback_to == Some(generation.id), " rollback")];
-        let marks: String = marks.iter().filter(|(is, _)| *is).map(|(_, mark)| *mark).collect();
-        let _ = writeln!(text, "  {:>4}  {} ({} rules){marks}", generation.id, generation.policy, generation.rules);
+        let active = if status.confirm_left_s.is_some() { " on trial" } else { " active" };
+        let mark = if generation.id == status.generation { active } else { "" };
+        let _ = writeln!(text, "  {:>4}  {} ({} rules){mark}", generation.id, generation.policy, generation.rules);
     }
     text
 }
@@ -138,8 +152,38 @@ fn interface(port: &InterfaceStats) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::stats;
+    use super::{stats, status};
     use serde_json::json;
+
+    #[test]
+    fn status_says_what_is_on_trial_and_where_it_leads() {
+        let generation =
+            |id: u64| json!({ "id": id, "policy": format!("/p{id}.weir"), "postures": ["high"], "rules": 2 });
+        let mut value = json!({
+            "uptime_s": 7.0, "workers": 2, "access": [], "generation": 1, "posture": null, "on_exit": "block", "taken_down": [],
+            "activations": 3, "confirm_left_s": null, "rollback_to": 1, "rollback_posture": "high", "activating": null, "mixed": [],
+            "generations": [generation(1), generation(2)],
+        });
+        let mut said = |changes: serde_json::Value| {
+            value.as_object_mut().expect("an object").extend(changes.as_object().expect("an object").clone());
+            status(&serde_json::from_value(value.clone()).expect("a status"))
+        };
+        // The way back from the base policy is a posture of the same generation.
+        assert_eq!(
+            said(json!({})),
+            "generation 1; 2 workers, up 7 s, 3 activations\non exit block\nrollback leads to generation 1, posture high\n     \
+             1  /p1.weir (2 rules) active\n     2  /p2.weir (2 rules)\n"
+        );
+        let activating = json!({ "generation": 1, "posture": null, "since_s": 12.3 });
+        assert_eq!(
+            said(
+                json!({ "generation": 2, "confirm_left_s": 30.2, "activating": activating, "mixed": ["worker 1 decides by generation 1"] })
+            ),
+            "generation 2; 2 workers, up 7 s, 3 activations\non exit block\nactivating generation 1 for 12 s\n\
+             mixed: worker 1 decides by generation 1\non trial: back to generation 1, posture high in 30 s unless confirmed\n     \
+             1  /p1.weir (2 rules)\n     2  /p2.weir (2 rules) on trial\n"
+        );
+    }
 
     #[test]
     fn stats_are_told_in_words() {

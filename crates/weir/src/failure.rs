@@ -1,6 +1,7 @@
 //! How a command can fail, and the exit code that says so.
 
 use std::fmt::{self, Display, Formatter};
+use std::panic::{self, AssertUnwindSafe};
 use std::path::Path;
 use std::process::ExitCode;
 use weir_engine::EngineError;
@@ -18,6 +19,18 @@ impl Failure {
     /// A runtime failure of a file.
     pub fn file(path: &Path, error: impl Display) -> Self {
         Failure::Runtime(format!("{}: {error}", path.display()))
+    }
+
+    /// Does something; a panic is a failure as well.
+    ///
+    /// # Errors
+    /// Those of `work`, and its panic's message.
+    pub fn catch<T>(work: impl FnOnce() -> Result<T, Failure>) -> Result<T, Failure> {
+        panic::catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panicked| {
+            let text = panicked.downcast_ref::<String>().map(String::as_str);
+            let text = text.or_else(|| panicked.downcast_ref::<&str>().copied()).unwrap_or("a panic");
+            Err(Failure::Runtime(format!("compiler bug: {}", text.strip_prefix("compiler bug: ").unwrap_or(text))))
+        })
     }
 
     /// What is wrong, without the program's name.

@@ -1,7 +1,7 @@
 //! Reads the list files that a policy's tables and limits name.
 
+use crate::file;
 use std::collections::HashMap;
-use std::fs::File;
 use std::io::Read;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::Path;
@@ -241,12 +241,17 @@ fn notices(file: &ListSource, report: &ReadReport, notices: &mut Vec<String>) {
 
 /// The whole file, unless it is too long to be a list.
 fn read_bytes(path: &Path) -> Result<Vec<u8>, String> {
-    let file = File::open(path).map_err(|error| error.to_string())?;
+    let file = file::open_regular(path).map_err(|error| error.to_string())?;
     let length = file.metadata().map_err(|error| error.to_string())?.len();
+    let too_long = || format!("longer than {} MiB", LIST_BYTES_MAX >> 20);
+    // Before it is read: a sparse file of any length costs its author nothing.
+    if length > LIST_BYTES_MAX {
+        return Err(too_long());
+    }
     let mut bytes = Vec::with_capacity(usize::try_from(length.min(LIST_BYTES_MAX)).unwrap_or(0));
     file.take(LIST_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(|error| error.to_string())?;
     if bytes.len() as u64 > LIST_BYTES_MAX {
-        return Err(format!("longer than {} MiB", LIST_BYTES_MAX >> 20));
+        return Err(too_long());
     }
     Ok(bytes)
 }

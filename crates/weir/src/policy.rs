@@ -3,6 +3,7 @@
 use crate::cli::{ChainOptions, EngineName};
 use crate::eval::{Answers, EvalFilter, SlotAnswers};
 use crate::failure::Failure;
+use crate::file;
 use crate::limits;
 use crate::lists::{ListOfLimits, Lists};
 pub use crate::text::Text;
@@ -564,7 +565,7 @@ fn unread(path: &Path, error: std::io::Error) -> Failure {
 
 /// A policy's text.
 fn read_text(path: &Path) -> Result<String, Failure> {
-    text_from(path, fs::File::open(path).map_err(|error| unread(path, error))?)
+    text_from(path, file::open_regular(path).map_err(|error| unread(path, error))?)
 }
 
 /// The text that `reader` gives; `path` is for messages.

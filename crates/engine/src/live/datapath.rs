@@ -26,6 +26,33 @@ impl<C> Clone for Loaded<C> {
 /// Counters of each worker, by the side that packets came from, lower first; each array is indexed by [`weir_abi::Reason`].
 pub type Counts = Vec<[Vec<Counter>; 2]>;
 
+/// What was counted by a policy.
+#[derive(Debug)]
+pub struct Reading<C> {
+    /// Its code.
+    pub code: Arc<C>,
+    /// Since it was activated.
+    pub counts: Counts,
+}
+
+/// What was counted by all policies that decide packets, or whose counts were not taken yet.
+#[derive(Debug)]
+pub struct Readings<C> {
+    /// By the policy that was activated last.
+    pub active: Reading<C>,
+    /// By those before it, and by one that is about to be activated or could not be.
+    pub others: Vec<Reading<C>>,
+}
+
+/// A part of a datapath that decides by another policy than the one that was activated last.
+#[derive(Debug)]
+pub struct Stray<C> {
+    /// A worker or an interface.
+    pub part: String,
+    /// What it decides by.
+    pub policy: Loaded<C>,
+}
+
 /// What became of packets at an interface's queues that one worker has.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PortStatus {
@@ -39,23 +66,35 @@ pub struct PortStatus {
     pub reading: PortReading,
 }
 
-/// Interfaces with a policy between them, from the start until it is stopped.
-pub trait Datapath: Send {
+/// Interfaces with a policy between them, from the start until it is stopped. Everything but [`Datapath::activate`] and [`Datapath::stop`]
+/// returns at once, also while these wait.
+pub trait Datapath: Send + Sync {
     /// A policy, compiled and loaded for this datapath.
     type Code: Send + Sync + 'static;
 
-    /// Changes to another policy, without a packet lost or judged by both. Returns what was counted since the last change, or the start; every
-    /// packet is in the counts of one stay in office.
+    /// Changes to another policy, without a packet lost or judged by both. One change at a time; another waits.
     ///
     /// # Errors
-    /// Something failed outside; the policy before may still decide, in part.
-    fn activate(&mut self, policy: &Loaded<Self::Code>) -> Result<Counts, EngineError>;
+    /// Something failed outside. Packets are decided by the policy before again; [`Datapath::strays`] names the parts where that was not
+    /// possible.
+    fn activate(&self, policy: &Loaded<Self::Code>) -> Result<(), EngineError>;
 
     /// How many count, each for itself: workers, or CPUs.
     fn workers(&self) -> usize;
 
-    /// What was counted since the last change, or the start.
-    fn counts(&self) -> Counts;
+    /// What was counted and was not taken yet. Every packet is in the counts of one policy.
+    fn readings(&self) -> Readings<Self::Code>;
+
+    /// Takes the counts of policies that decide nothing any more: each is returned once.
+    fn take_final(&self) -> Vec<Reading<Self::Code>>;
+
+    /// What was counted by the policy that was activated last.
+    fn counts(&self) -> Counts {
+        self.readings().active.counts
+    }
+
+    /// Parts that decide by another policy than the one that was activated last: while a change is under way, or after one failed.
+    fn strays(&self) -> Vec<Stray<Self::Code>>;
 
     /// What became of packets at the interfaces, since the start.
     fn ports(&self) -> Vec<PortStatus>;
@@ -68,9 +107,9 @@ pub trait Datapath: Send {
     /// Whether it has failed; [`Datapath::stop`] says why.
     fn has_failed(&self) -> bool;
 
-    /// Stops it and lets go of the interfaces.
+    /// Stops it and lets go of the interfaces. A change that is under way fails.
     ///
     /// # Errors
-    /// What failed before.
-    fn stop(&mut self) -> Result<(), EngineError>;
+    /// What failed before, or a part that does not stop.
+    fn stop(&self) -> Result<(), EngineError>;
 }

@@ -32,6 +32,6 @@ mod worker;
 mod workers;
 pub mod xdp;
 
-pub use datapath::{Counts, Datapath, Loaded, PortStatus};
+pub use datapath::{Counts, Datapath, Loaded, PortStatus, Reading, Readings, Stray};
 pub use lane::{Interfaces, Lane, PortCounters, PortReading, Role, Side, facing_interface};
 pub use workers::Workers;

@@ -1,7 +1,7 @@
 //! A worker: one thread, one lane, one generation at a time.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use weir_abi::{BURST_MAX, Verdict};
@@ -37,45 +37,60 @@ impl Deciders {
 /// Where the controller leaves what a worker shall decide by next, and the worker what it has done with.
 #[derive(Default)]
 pub(super) struct Handover {
-    /// Number of the activation that waits in `next`. The only word that a worker reads for each burst.
+    /// Number of the activation that waits. The only word that a worker reads for each burst.
     latest: AtomicU64,
-    /// Number of the activation that the worker decides by.
-    current: AtomicU64,
-    next: Mutex<Option<Deciders>>,
+    state: Mutex<HandoverState>,
+}
+
+#[derive(Default)]
+struct HandoverState {
+    /// Number of the activation that the worker decides by; 0 before the first.
+    current: u64,
+    next: Option<Deciders>,
     /// For the controller to free: unloading code would make packets wait.
-    done: Mutex<Vec<Deciders>>,
+    done: Vec<Deciders>,
 }
 
 impl Handover {
-    /// The worker's next burst is decided by these.
+    /// The worker's next burst is decided by these. What waits and was not taken is never decided by.
     pub fn give(&self, deciders: Deciders) {
-        let activation = deciders.activation;
-        *self.next.lock().unwrap_or_else(PoisonError::into_inner) = Some(deciders);
-        self.latest.store(activation, Ordering::Release);
+        let mut state = self.state();
+        self.latest.store(deciders.activation, Ordering::Release);
+        let _never_taken = state.next.replace(deciders);
     }
 
     /// Number of the activation that the worker decides by; 0 before the first.
     pub fn current(&self) -> u64 {
-        self.current.load(Ordering::Acquire)
+        self.state().current
+    }
+
+    /// Whether the worker decides by this activation, or may.
+    pub fn holds(&self, activation: u64) -> bool {
+        let state = self.state();
+        state.current == activation || state.next.as_ref().is_some_and(|next| next.activation == activation)
     }
 
     /// Frees what the worker is done with.
     pub fn free_done(&self) {
-        self.done.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        let done = std::mem::take(&mut self.state().done);
+        drop(done);
     }
 
-    /// At a burst's border: changes to what waits, if something does. The locks are free but for the moment in which the controller gives.
+    /// At a burst's border: changes to what waits, if something does. The lock is free but for the moments in which the controller gives or looks.
     fn take(&self, current: &mut Option<Deciders>) {
         let latest = self.latest.load(Ordering::Acquire);
         if current.as_ref().is_some_and(|deciders| deciders.activation == latest) {
             return;
         }
-        let Some(next) = self.next.lock().unwrap_or_else(PoisonError::into_inner).take() else { return };
-        let activation = next.activation;
-        if let Some(done) = current.replace(next) {
-            self.done.lock().unwrap_or_else(PoisonError::into_inner).push(done);
-        }
-        self.current.store(activation, Ordering::Release);
+        let mut state = self.state();
+        let Some(next) = state.next.take() else { return };
+        state.current = next.activation;
+        let done = current.replace(next);
+        state.done.extend(done);
+    }
+
+    fn state(&self) -> MutexGuard<'_, HandoverState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -1,13 +1,13 @@
 //! The workers of a running policy, as their controller sees them.
 
 use std::panic;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::{Builder, JoinHandle};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
 use crate::counters::CounterBlock;
-use crate::live::datapath::{Counts, Datapath, Loaded, PortStatus};
+use crate::live::datapath::{Datapath, Loaded, PortStatus, Reading, Readings, Stray};
 use crate::live::lane::{Lane, PortCounters};
 use crate::live::worker::{self, Deciders, Handover};
 use crate::native::Sharing;
@@ -17,23 +17,59 @@ use crate::{EngineError, NativeCode, cpu};
 /// to run was seen to wait for a core for six seconds.
 const SWITCH_TIMEOUT: Duration = Duration::from_secs(60);
 
+/// How long workers that have changed may take to change back, once another did not change.
+const RESTORE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// How long workers may take to end. One that hangs is left to the end of the process.
+const STOP_TIMEOUT: Duration = Duration::from_secs(10);
+
 /// How long the controller sleeps before it asks again.
 const SWITCH_POLL: Duration = Duration::from_micros(20);
 
+/// As [`SWITCH_POLL`], for the end.
+const STOP_POLL: Duration = Duration::from_millis(1);
+
+/// An activation, and the counters that its deciders count with: of each worker, by side.
+struct Stay {
+    activation: u64,
+    policy: Loaded<NativeCode>,
+    counters: Vec<[CounterBlock; 2]>,
+}
+
+impl Stay {
+    fn reading(&self) -> Reading<NativeCode> {
+        let counts = self.counters.iter().map(|blocks| blocks.each_ref().map(CounterBlock::read)).collect();
+        Reading { code: self.policy.code.clone(), counts }
+    }
+}
+
+/// The activation that all workers decide by, or shall again, and others that some worker still counts for.
+struct Stays {
+    /// Number of the last activation.
+    last: u64,
+    active: Stay,
+    others: Vec<Stay>,
+}
+
+/// A thread, as long as it was not waited for.
 struct Worker {
+    number: usize,
     thread: JoinHandle<Result<(), EngineError>>,
-    handover: Arc<Handover>,
 }
 
 /// Threads that move packets.
 pub struct Workers {
-    workers: Vec<Worker>,
+    threads: Mutex<Vec<Worker>>,
+    /// One for each worker.
+    handovers: Vec<Arc<Handover>>,
     ports: Vec<Vec<Arc<PortCounters>>>,
     access: Vec<String>,
     stop: Arc<AtomicBool>,
-    activations: u64,
-    /// Of the policy that decides: of each worker, by side.
-    counters: Vec<[CounterBlock; 2]>,
+    stays: Mutex<Stays>,
+    /// Held during a change.
+    changing: Mutex<()>,
+    switch_timeout: Duration,
+    stop_timeout: Duration,
 }
 
 impl Workers {
@@ -42,13 +78,19 @@ impl Workers {
     /// # Errors
     /// A thread cannot be started.
     pub fn start(lanes: Vec<Box<dyn Lane>>, first: &Loaded<NativeCode>) -> Result<Self, EngineError> {
-        let stop = Arc::new(AtomicBool::new(false));
-        let ports = lanes.iter().map(|lane| lane.ports()).collect();
-        let access = lanes.first().map(|lane| lane.access()).unwrap_or_default();
-        let mut workers = Workers { workers: Vec::new(), ports, access, stop, activations: 0, counters: Vec::new() };
         let handovers: Vec<Arc<Handover>> = lanes.iter().map(|_| Arc::default()).collect();
-        workers.counters = workers.give(&handovers, first);
-        for (number, (mut lane, handover)) in lanes.into_iter().zip(handovers).enumerate() {
+        let workers = Workers {
+            threads: Mutex::default(),
+            ports: lanes.iter().map(|lane| lane.ports()).collect(),
+            access: lanes.first().map(|lane| lane.access()).unwrap_or_default(),
+            stop: Arc::new(AtomicBool::new(false)),
+            stays: Mutex::new(Stays { last: 1, active: give(&handovers, 1, first), others: Vec::new() }),
+            handovers,
+            changing: Mutex::default(),
+            switch_timeout: SWITCH_TIMEOUT,
+            stop_timeout: STOP_TIMEOUT,
+        };
+        for (number, (mut lane, handover)) in lanes.into_iter().zip(&workers.handovers).enumerate() {
             let (stop, own) = (workers.stop.clone(), handover.clone());
             let body = move || {
                 // Better unpinned than not at all: a container may not be allowed that core.
@@ -57,62 +99,131 @@ impl Workers {
             };
             let thread = Builder::new().name(format!("weir-{number}")).spawn(body);
             let thread = thread.map_err(|source| EngineError::Worker { number, source })?;
-            workers.workers.push(Worker { thread, handover });
+            lock(&workers.threads).push(Worker { number, thread });
         }
         Ok(workers)
     }
 
-    /// Leaves the policy to all workers. Returns the counters that they will count with.
-    fn give(&mut self, handovers: &[Arc<Handover>], to: &Loaded<NativeCode>) -> Vec<[CounterBlock; 2]> {
-        self.activations += 1;
-        let sharing = if handovers.len() > 1 { Sharing::Shared } else { Sharing::Alone };
-        let counters = handovers.iter().map(|handover| {
-            let filters = [to.code.filter(sharing), to.code.filter(sharing)];
-            let blocks = filters.each_ref().map(|filter| filter.counter_block());
-            handover.give(Deciders { activation: self.activations, filters, chains: to.chains });
-            blocks
-        });
-        counters.collect()
+    /// Other limits for a worker that hangs: how long a change waits for it, and the end.
+    #[must_use]
+    pub fn with_timeouts(mut self, switch: Duration, stop: Duration) -> Self {
+        (self.switch_timeout, self.stop_timeout) = (switch, stop);
+        self
     }
 
-    fn wait_until_changed(&self) -> Result<(), EngineError> {
+    /// Leaves the policy to all workers. Returns the number of the activation.
+    fn give(&self, policy: &Loaded<NativeCode>) -> u64 {
+        let mut stays = lock(&self.stays);
+        stays.last += 1;
+        let stay = give(&self.handovers, stays.last, policy);
+        stays.others.push(stay);
+        stays.last
+    }
+
+    /// All workers decide by this activation from now on, but for those that hang.
+    fn make_active(&self, activation: u64) {
+        let Stays { active, others, .. } = &mut *lock(&self.stays);
+        let given = others.iter_mut().find(|stay| stay.activation == activation);
+        std::mem::swap(active, given.expect("it was given"));
+    }
+
+    /// Waits until `changed` is true of every worker.
+    fn wait_until(&self, changed: impl Fn(&Handover) -> bool, timeout: Duration) -> Result<(), EngineError> {
         let start = Instant::now();
-        for (number, worker) in self.workers.iter().enumerate() {
-            while worker.handover.current() != self.activations {
-                if worker.thread.is_finished() {
+        for (number, handover) in self.handovers.iter().enumerate() {
+            while !changed(handover) {
+                if self.stop.load(Ordering::Relaxed) {
+                    return Err(EngineError::Stopping);
+                }
+                if lock(&self.threads).iter().any(|worker| worker.number == number && worker.thread.is_finished()) {
                     return Err(EngineError::WorkerEnded { number });
                 }
-                if start.elapsed() > SWITCH_TIMEOUT {
+                if start.elapsed() > timeout {
                     return Err(EngineError::WorkerStuck { number });
                 }
                 // The worker may need this core to get to its burst's end.
-                std::thread::sleep(SWITCH_POLL);
+                thread::sleep(SWITCH_POLL);
             }
-            worker.handover.free_done();
+            handover.free_done();
         }
         Ok(())
     }
+
+    /// Ends a worker's thread; fails if it hangs, or did before.
+    fn join(worker: Worker, deadline: Instant) -> Result<(), EngineError> {
+        while !worker.thread.is_finished() {
+            if Instant::now() > deadline {
+                return Err(EngineError::WorkerStuck { number: worker.number });
+            }
+            thread::sleep(STOP_POLL);
+        }
+        worker.thread.join().unwrap_or_else(|panicked| panic::resume_unwind(panicked))
+    }
+}
+
+/// Leaves a policy to workers.
+fn give(handovers: &[Arc<Handover>], activation: u64, policy: &Loaded<NativeCode>) -> Stay {
+    let sharing = if handovers.len() > 1 { Sharing::Shared } else { Sharing::Alone };
+    let counters = handovers.iter().map(|handover| {
+        let filters = [policy.code.filter(sharing), policy.code.filter(sharing)];
+        let blocks = filters.each_ref().map(|filter| filter.counter_block());
+        handover.give(Deciders { activation, filters, chains: policy.chains });
+        blocks
+    });
+    Stay { activation, policy: policy.clone(), counters: counters.collect() }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Datapath for Workers {
     type Code = NativeCode;
 
-    /// Each worker changes between two bursts. Returns when all have; fails if one has ended or hangs.
-    fn activate(&mut self, policy: &Loaded<NativeCode>) -> Result<Counts, EngineError> {
-        let handovers: Vec<Arc<Handover>> = self.workers.iter().map(|worker| worker.handover.clone()).collect();
-        let next = self.give(&handovers, policy);
-        self.wait_until_changed()?;
-        let counted = self.counts();
-        self.counters = next;
-        Ok(counted)
+    /// Each worker changes between two bursts. Returns when all have; fails if one has ended or hangs, after those that had changed were given the
+    /// policy before again. A worker that hangs takes it up as soon as it goes on.
+    fn activate(&self, policy: &Loaded<NativeCode>) -> Result<(), EngineError> {
+        let _one_at_a_time = lock(&self.changing);
+        let given = self.give(policy);
+        let changed = self.wait_until(|handover| handover.current() == given, self.switch_timeout);
+        if changed.is_ok() {
+            self.make_active(given);
+            return changed;
+        }
+        let before = lock(&self.stays).active.policy.clone();
+        let again = self.give(&before);
+        // Whoever hangs now has changed before: it is a stray, which `strays` tells.
+        let _hangs = self.wait_until(|handover| handover.current() != given, self.switch_timeout.min(RESTORE_TIMEOUT));
+        self.make_active(again);
+        changed
     }
 
     fn workers(&self) -> usize {
-        self.counters.len()
+        self.handovers.len()
     }
 
-    fn counts(&self) -> Counts {
-        self.counters.iter().map(|blocks| blocks.each_ref().map(CounterBlock::read)).collect()
+    fn readings(&self) -> Readings<NativeCode> {
+        let stays = lock(&self.stays);
+        Readings { active: stays.active.reading(), others: stays.others.iter().map(Stay::reading).collect() }
+    }
+
+    fn take_final(&self) -> Vec<Reading<NativeCode>> {
+        let is_final = |stay: &mut Stay| !self.handovers.iter().any(|handover| handover.holds(stay.activation));
+        lock(&self.stays).others.extract_if(.., is_final).map(|stay| stay.reading()).collect()
+    }
+
+    fn strays(&self) -> Vec<Stray<NativeCode>> {
+        let stays = lock(&self.stays);
+        let differs = |stay: &&Stay| {
+            let (one, other) = (&stay.policy, &stays.active.policy);
+            !Arc::ptr_eq(&one.code, &other.code) || one.chains != other.chains
+        };
+        let stray = |(number, handover): (usize, &Arc<Handover>)| {
+            let current = handover.current();
+            let stay = stays.others.iter().find(|stay| stay.activation == current).filter(differs)?;
+            Some(Stray { part: format!("worker {number}"), policy: stay.policy.clone() })
+        };
+        self.handovers.iter().enumerate().filter_map(stray).collect()
     }
 
     fn ports(&self) -> Vec<PortStatus> {
@@ -131,12 +242,15 @@ impl Datapath for Workers {
     }
 
     fn has_failed(&self) -> bool {
-        self.workers.iter().any(|worker| worker.thread.is_finished())
+        lock(&self.threads).iter().any(|worker| worker.thread.is_finished())
     }
 
-    fn stop(&mut self) -> Result<(), EngineError> {
+    /// Waits for workers, but not for one that hangs.
+    fn stop(&self) -> Result<(), EngineError> {
         self.stop.store(true, Ordering::Relaxed);
-        let ended: Vec<_> = self.workers.drain(..).map(|worker| worker.thread.join()).collect();
-        ended.into_iter().try_for_each(|ended| ended.unwrap_or_else(|panicked| panic::resume_unwind(panicked)))
+        let threads = std::mem::take(&mut *lock(&self.threads));
+        let deadline = Instant::now() + self.stop_timeout;
+        let ended: Vec<_> = threads.into_iter().map(|worker| Self::join(worker, deadline)).collect();
+        ended.into_iter().collect()
     }
 }

@@ -5,19 +5,33 @@
 //! {"activate":{"generation":2,"confirm_s":60}}    {"ok":{...status...}}
 //! {"activate":{"generation":9}}                   {"error":"weir: no generation 9; ready are 1, 2"}
 //! ```
-//! Only the owner of the process and root may connect: the socket has mode 0600, and each client's credentials are looked at.
+//! Only the owner of the process and root may connect: the socket has mode 0600, and each client's credentials are looked at. Another is told so.
+//!
+//! A client may stay and ask again. It is let go once it has said nothing for five minutes; for ten seconds, where others wait for its slot.
 
 pub mod client;
+pub mod requests;
 pub mod server;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// Where the socket is unless `--control` says otherwise.
 pub const DEFAULT_PATH: &str = "/run/weir.sock";
 /// Bytes of a request at most.
-pub const REQUEST_BYTES_MAX: u64 = 64 << 10;
+pub const REQUEST_BYTES_MAX: usize = 64 << 10;
+/// Clients at a time.
+pub const CLIENTS_MAX: usize = 32;
+/// A client that says nothing for so long is let go.
+pub const SILENCE_MAX: Duration = Duration::from_secs(300);
+/// A client that says nothing for so long is let go if its slot is wanted.
+pub const GIVE_WAY: Duration = Duration::from_secs(10);
+/// A request's bytes come within this time from the first on.
+pub const REQUEST_TIME_MAX: Duration = Duration::from_secs(10);
+/// A client takes an answer within this time.
+pub const ANSWER_TIME_MAX: Duration = Duration::from_secs(10);
 
 /// What a client asks for.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -48,9 +62,9 @@ pub enum Request {
         #[serde(default)]
         confirm_s: Option<f64>,
     },
-    /// The last activation stays.
+    /// What is on trial stays.
     Confirm,
-    /// Goes back to who decided before.
+    /// Goes back: on trial to what was confirmed last, else to what was confirmed before.
     Rollback,
     /// Lets a posture decide.
     Posture {

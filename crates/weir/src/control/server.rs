@@ -1,25 +1,27 @@
-//! Answers clients while packets flow. A thread for each client; one change at a time.
+//! Answers clients while packets flow: a socket, a thread for each client, a line for each request. What requests mean is not known here.
+//!
+//! No client keeps another waiting: slots are few, and those of clients that say nothing are given to others; requests and answers have a time
+//! to be transferred in; whatever happens to a client's thread, its slot is released.
 
-use super::{Answer, REQUEST_BYTES_MAX, Request};
+use super::{
+    ANSWER_TIME_MAX, Answer, CLIENTS_MAX, GIVE_WAY, REQUEST_BYTES_MAX, REQUEST_TIME_MAX, Request, SILENCE_MAX,
+};
 use crate::failure::Failure;
-use crate::limit_counts::TOP_MAX;
-use crate::run::controller::Controller;
-use crate::run::generation::{Generation, Loader};
-use serde_json::{Value, json};
-use std::fs;
-use std::io::{self, BufRead, BufReader, Read, Write};
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+use serde_json::Value;
+use std::fs::{self, File};
+use std::io::{self, BufRead, BufReader, ErrorKind, Write};
+use std::net::Shutdown;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-/// Clients at a time.
-const CLIENTS_MAX: usize = 32;
-/// A client that says nothing for so long is let go.
-const SILENCE_MAX: Duration = Duration::from_secs(300);
+/// How long nobody is accepted after the system could not.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// The socket. It is removed when dropped.
 pub struct Server {
@@ -36,28 +38,27 @@ impl Server {
         Ok(Server { path: path.to_owned(), listener: Some(listen(path)?) })
     }
 
-    /// Answers from `controller`; `loader` loads the policies that clients name.
-    pub fn serve<L: Loader>(&mut self, controller: Arc<Mutex<Controller<L::Datapath>>>, loader: L) {
-        let Some(listener) = self.listener.take() else { return };
-        let clients = Arc::new(AtomicUsize::new(0));
-        thread::spawn(move || {
-            for stream in listener.incoming().filter_map(Result::ok) {
-                if !may_connect(&stream) {
-                    continue;
+    /// Answers requests by `handler`, several at once. A panic of `handler` is an answer as well.
+    ///
+    /// # Errors
+    /// There is no thread to be had.
+    pub fn serve(
+        &mut self,
+        handler: impl Fn(Request) -> Result<Value, Failure> + Send + Sync + 'static,
+    ) -> Result<(), Failure> {
+        let Some(listener) = self.listener.take() else { return Ok(()) };
+        let (clients, handler) = (Arc::new(Clients::default()), Arc::new(handler));
+        let mut door = Door { listener, spare: spare() };
+        let accept = move || {
+            loop {
+                let Some(stream) = door.next() else { continue };
+                if let Err(why) = admit(stream, &clients, &handler) {
+                    eprintln!("weir: control: {why}");
                 }
-                if clients.fetch_add(1, Ordering::Relaxed) >= CLIENTS_MAX {
-                    clients.fetch_sub(1, Ordering::Relaxed);
-                    let _gone = answer(&stream, &Answer::Failed(format!("more than {CLIENTS_MAX} clients")));
-                    continue;
-                }
-                let (controller, loader, clients) = (controller.clone(), loader.clone(), clients.clone());
-                thread::spawn(move || {
-                    // A client that goes away needs no answer.
-                    let _gone = serve(&stream, &controller, &loader);
-                    clients.fetch_sub(1, Ordering::Relaxed);
-                });
             }
-        });
+        };
+        let started = thread::Builder::new().name("weir-control".to_owned()).spawn(accept);
+        started.map(drop).map_err(|error| Failure::Runtime(format!("control: {error}")))
     }
 }
 
@@ -75,7 +76,7 @@ fn listen(path: &Path) -> Result<UnixListener, Failure> {
         if !found.file_type().is_socket() {
             return Err(Failure::file(path, "is there already, and no socket"));
         }
-        if UnixStream::connect(path).is_ok() {
+        if is_listened_at(path) {
             return Err(Failure::file(path, "another weir listens there; --control names another path"));
         }
         fs::remove_file(path).map_err(failed)?;
@@ -85,89 +86,246 @@ fn listen(path: &Path) -> Result<UnixListener, Failure> {
     Ok(listener)
 }
 
-/// Whether the client is root or who we are.
-fn may_connect(stream: &UnixStream) -> bool {
-    let peer = rustix::net::sockopt::socket_peercred(stream);
-    peer.is_ok_and(|peer| peer.uid.is_root() || peer.uid == rustix::process::geteuid())
+/// Asks without waiting: whoever listens may have no time, and a queue of clients that is full.
+fn is_listened_at(path: &Path) -> bool {
+    let connect = || -> rustix::io::Result<()> {
+        let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+        let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+        rustix::net::connect(&socket, &SocketAddrUnix::new(path)?)
+    };
+    matches!(connect(), Ok(()) | Err(Errno::AGAIN))
 }
 
-fn serve<L: Loader>(stream: &UnixStream, controller: &Mutex<Controller<L::Datapath>>, loader: &L) -> io::Result<()> {
-    stream.set_read_timeout(Some(SILENCE_MAX))?;
-    let mut reader = BufReader::new(stream);
-    loop {
-        let mut line = Vec::new();
-        reader.by_ref().take(REQUEST_BYTES_MAX).read_until(b'\n', &mut line)?;
-        if line.is_empty() {
-            return Ok(());
-        }
-        let result = match serde_json::from_slice(&line) {
-            Ok(request) => perform(request, controller, loader),
-            Err(error) => Err(Failure::Rejected(format!("weir: not a request: {error}"))),
+/// Where clients come in.
+struct Door {
+    listener: UnixListener,
+    /// A descriptor that is given up where there is no other, to tell a client so.
+    spare: Option<File>,
+}
+
+fn spare() -> Option<File> {
+    File::open("/dev/null").ok()
+}
+
+impl Door {
+    /// The next client. Without descriptors, it waits a little: the client is still there, and asking at once would take a whole core.
+    fn next(&mut self) -> Option<UnixStream> {
+        let error = match self.listener.accept() {
+            Ok((stream, _)) => return Some(stream),
+            Err(error) => error,
         };
-        answer(
-            stream,
-            &match result {
-                Ok(value) => Answer::Ok(value),
-                Err(Failure::Rejected(text)) => Answer::Error(text),
-                Err(Failure::Runtime(text)) => Answer::Failed(text),
-            },
-        )?;
-        if !line.ends_with(b"\n") {
-            return Ok(());
+        let none_left =
+            [Errno::MFILE, Errno::NFILE].iter().any(|none| Some(none.raw_os_error()) == error.raw_os_error());
+        if none_left && self.spare.take().is_some() {
+            // Somebody else may have taken it meanwhile; then there is nobody to tell. That it does not wait for another client, the kernel sees to:
+            // the one that could not be accepted is still in the queue.
+            if let Ok((stream, _)) = self.listener.accept() {
+                turn_away(&stream, &format!("no room for another client: {error}"));
+            }
+            self.spare = spare();
+        }
+        thread::sleep(ACCEPT_PAUSE);
+        None
+    }
+}
+
+/// Answers one client in a thread of its own, if it may ask and there is room. Returns why there is no thread.
+fn admit<H>(stream: UnixStream, clients: &Arc<Clients>, handler: &Arc<H>) -> io::Result<()>
+where
+    H: Fn(Request) -> Result<Value, Failure> + Send + Sync + 'static,
+{
+    if let Err(why) = may_connect(&stream) {
+        turn_away(&stream, &why);
+        return Ok(());
+    }
+    let Some(slot) = Clients::enter(clients, stream) else { return Ok(()) };
+    let handler = handler.clone();
+    let answer_all = move || {
+        // A client that goes away needs no answer.
+        let _gone = slot.serve(&*handler);
+    };
+    thread::Builder::new().name("weir-client".to_owned()).spawn(answer_all).map(drop)
+}
+
+/// Whether the client is root or who we are; else what to tell it.
+fn may_connect(stream: &UnixStream) -> Result<(), String> {
+    let own = rustix::process::geteuid();
+    match rustix::net::sockopt::socket_peercred(stream) {
+        Ok(peer) if peer.uid.is_root() || peer.uid == own => Ok(()),
+        Ok(peer) => {
+            Err(format!("permission denied to user {}: ask as root or as user {own}, whose Weir it is", peer.uid))
+        }
+        Err(error) => Err(format!("permission denied: who asks is not known: {error}")),
+    }
+}
+
+/// Tells a client that it is not served. It has not been read from, so that this fits into its queue.
+fn turn_away(stream: &UnixStream, why: &str) {
+    let _gone = answer(stream, &Answer::Failed(why.to_owned()));
+}
+
+/// The clients that have a slot.
+#[derive(Default)]
+struct Clients(Mutex<Vec<Arc<Client>>>);
+
+struct Client {
+    stream: UnixStream,
+    /// Since when nothing was asked; none while a request is performed.
+    silent_since: Mutex<Option<Instant>>,
+}
+
+/// A client's place among [`CLIENTS_MAX`], until dropped.
+struct Slot {
+    clients: Arc<Clients>,
+    client: Arc<Client>,
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        self.clients.lock().retain(|one| !Arc::ptr_eq(one, &self.client));
+        // A thread that is still told to read from it has an end.
+        let _gone = self.client.stream.shutdown(Shutdown::Both);
+    }
+}
+
+impl Clients {
+    fn lock(&self) -> MutexGuard<'_, Vec<Arc<Client>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes a slot, if need be that of the client that has been silent for longest. Without one, the client is told.
+    fn enter(clients: &Arc<Self>, stream: UnixStream) -> Option<Slot> {
+        let mut list = clients.lock();
+        if list.len() >= CLIENTS_MAX {
+            let silent = list.iter().enumerate().filter_map(|(at, one)| Some((one.silent_since()?, at))).min();
+            match silent.filter(|(since, _)| since.elapsed() >= GIVE_WAY) {
+                Some((_, at)) => _ = list.remove(at).stream.shutdown(Shutdown::Both),
+                None => {
+                    drop(list);
+                    turn_away(&stream, &format!("more than {CLIENTS_MAX} clients"));
+                    return None;
+                }
+            }
+        }
+        let client = Arc::new(Client { stream, silent_since: Mutex::new(Some(Instant::now())) });
+        list.push(client.clone());
+        Some(Slot { clients: clients.clone(), client })
+    }
+}
+
+impl Client {
+    fn silent_since(&self) -> Option<Instant> {
+        *self.silent_since.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn set_silent_since(&self, since: Option<Instant>) {
+        *self.silent_since.lock().unwrap_or_else(PoisonError::into_inner) = since;
+    }
+}
+
+/// What a client said.
+#[derive(Debug, PartialEq, Eq)]
+enum Said {
+    Request(Vec<u8>),
+    /// It has hung up, or said nothing for too long.
+    Nothing,
+    /// What is no request, and nothing can follow.
+    Nonsense(String),
+}
+
+impl Slot {
+    /// Answers requests until there are no more.
+    fn serve(&self, handler: &impl Fn(Request) -> Result<Value, Failure>) -> io::Result<()> {
+        let stream = &self.client.stream;
+        let mut reader = BufReader::new(stream);
+        loop {
+            let line = match read_line(&mut reader, SILENCE_MAX, REQUEST_TIME_MAX)? {
+                Said::Request(line) => line,
+                Said::Nothing => return Ok(()),
+                Said::Nonsense(why) => return answer(stream, &Answer::Error(format!("weir: not a request: {why}"))),
+            };
+            self.client.set_silent_since(None);
+            let result = match serde_json::from_slice(&line) {
+                Ok(request) => Failure::catch(|| handler(request)),
+                Err(error) => Err(Failure::Rejected(format!("weir: not a request: {error}"))),
+            };
+            answer(
+                stream,
+                &match result {
+                    Ok(value) => Answer::Ok(value),
+                    Err(Failure::Rejected(text)) => Answer::Error(text),
+                    Err(Failure::Runtime(text)) => Answer::Failed(text),
+                },
+            )?;
+            self.client.set_silent_since(Some(Instant::now()));
+            if !line.ends_with(b"\n") {
+                return Ok(());
+            }
         }
     }
 }
 
+/// Reads a line, which may lack its end if the client says no more. It has to begin within `silence`, and to be whole within `time` then.
+fn read_line(reader: &mut BufReader<&UnixStream>, silence: Duration, time: Duration) -> io::Result<Said> {
+    let mut line = Vec::new();
+    let mut deadline = Instant::now() + silence;
+    loop {
+        let left = deadline.saturating_duration_since(Instant::now());
+        let late = || match line.is_empty() {
+            true => Said::Nothing,
+            false => Said::Nonsense(format!("not whole after {} s", time.as_secs_f64())),
+        };
+        if left.is_zero() {
+            return Ok(late());
+        }
+        reader.get_ref().set_read_timeout(Some(left))?;
+        let bytes = match reader.fill_buf() {
+            Ok(bytes) => bytes,
+            Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+            Err(error) if [ErrorKind::WouldBlock, ErrorKind::TimedOut].contains(&error.kind()) => return Ok(late()),
+            Err(error) => return Err(error),
+        };
+        if bytes.is_empty() {
+            return Ok(if line.is_empty() { Said::Nothing } else { Said::Request(line) });
+        }
+        if line.is_empty() {
+            deadline = Instant::now() + time;
+        }
+        let end = bytes.iter().position(|&byte| byte == b'\n').map(|at| at + 1);
+        let length = end.unwrap_or(bytes.len());
+        if line.len() + length > REQUEST_BYTES_MAX {
+            return Ok(Said::Nonsense(format!("longer than {REQUEST_BYTES_MAX} bytes")));
+        }
+        line.extend_from_slice(&bytes[..length]);
+        reader.consume(length);
+        if end.is_some() {
+            return Ok(Said::Request(line));
+        }
+    }
+}
+
+/// Sends an answer to a client that takes it within [`ANSWER_TIME_MAX`].
 fn answer(mut stream: &UnixStream, answer: &Answer) -> io::Result<()> {
     let mut line = serde_json::to_vec(answer).expect("an answer is JSON");
     line.push(b'\n');
-    stream.write_all(&line)
-}
-
-fn perform<L: Loader>(
-    request: Request,
-    controller: &Mutex<Controller<L::Datapath>>,
-    loader: &L,
-) -> Result<Value, Failure> {
-    let lock = || controller.lock().unwrap_or_else(PoisonError::into_inner);
-    let status = |controller: &Controller<L::Datapath>| json!(controller.status());
-    match request {
-        Request::Status => Ok(status(&lock())),
-        Request::Stats => Ok(json!(lock().stats())),
-        Request::Limits { top, list } => {
-            // Reading may take a while; others are answered meanwhile.
-            let active = lock().active();
-            Ok(json!(active.limits(top.min(TOP_MAX), list.as_deref())?))
+    let deadline = Instant::now() + ANSWER_TIME_MAX;
+    let mut rest = &line[..];
+    while !rest.is_empty() {
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(ErrorKind::TimedOut.into());
         }
-        Request::Load { policy } => {
-            if !policy.is_absolute() {
-                return Err(Failure::Rejected(format!("weir: {}: not an absolute path", policy.display())));
-            }
-            // Compiled beside what runs; others are answered meanwhile.
-            let generation = Generation::prepare(&policy, loader)?;
-            Ok(json!({ "generation": lock().add(generation) }))
-        }
-        Request::Activate { generation, confirm_s } => {
-            let confirm = confirm_s.map(Duration::try_from_secs_f64).transpose();
-            let confirm = confirm.map_err(|error| Failure::Rejected(format!("weir: --confirm: {error}")))?;
-            let mut controller = lock();
-            controller.activate(generation, confirm)?;
-            Ok(status(&controller))
-        }
-        Request::Confirm => {
-            let mut controller = lock();
-            controller.confirm()?;
-            Ok(status(&controller))
-        }
-        Request::Rollback => {
-            let mut controller = lock();
-            controller.rollback()?;
-            Ok(status(&controller))
-        }
-        Request::Posture { name } => {
-            let mut controller = lock();
-            controller.posture(name.as_deref())?;
-            Ok(status(&controller))
+        stream.set_write_timeout(Some(left))?;
+        match stream.write(rest) {
+            Ok(0) => return Err(ErrorKind::WriteZero.into()),
+            Ok(written) => rest = &rest[written..],
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
         }
     }
+    Ok(())
 }
+
+#[cfg(test)]
+#[path = "server/tests.rs"]
+mod tests;

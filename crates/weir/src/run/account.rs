@@ -6,6 +6,15 @@ use weir_abi::Counter;
 use weir_engine::live::{Counts, PortStatus, Role};
 use weir_policy::ir::{Direction, Program};
 
+/// What a policy counted, and what its counters mean.
+#[derive(Clone, Copy)]
+pub struct Counted<'a> {
+    /// The policy.
+    pub program: &'a Program,
+    /// By worker and direction.
+    pub counts: &'a Counts,
+}
+
 /// The books: closed for those who are out of office, open for those who decide.
 #[derive(Default)]
 pub struct Account {
@@ -16,11 +25,11 @@ pub struct Account {
 }
 
 impl Account {
-    /// Closes the books of those who decided by `program`. Counters are exact; `ports` was read a moment after them.
-    pub fn close(&mut self, program: &Program, counts: &Counts, ports: &[PortStatus]) {
-        self.past = Direction::BOTH.map(|direction| self.direction(program, counts, ports, direction).total);
-        self.past_workers = (0..counts.len())
-            .map(|worker| Direction::BOTH.map(|direction| self.worker(program, counts, worker, direction).total))
+    /// Closes the books of a policy that decides nothing any more. Counters are exact; `ports` was read a moment after them.
+    pub fn close(&mut self, counted: Counted<'_>, ports: &[PortStatus]) {
+        self.past = Direction::BOTH.map(|direction| self.direction(counted, &[], ports, direction).total);
+        self.past_workers = (0..counted.counts.len())
+            .map(|worker| Direction::BOTH.map(|direction| self.worker(counted, &[], worker, direction).total))
             .collect();
     }
 
@@ -33,45 +42,49 @@ impl Account {
         }
     }
 
-    /// All that is known, with what was counted by `program` since the books were closed.
-    pub fn stats(&self, program: &Program, counts: &Counts, ports: &[PortStatus]) -> Stats {
+    /// All that is known: what the active policy counts, and `others` that were not closed, which are in the total.
+    pub fn stats(&self, active: Counted<'_>, others: &[Counted<'_>], ports: &[PortStatus]) -> Stats {
         let worker = |worker: usize| {
             let [upstream, downstream] =
-                Direction::BOTH.map(|direction| self.worker(program, counts, worker, direction));
+                Direction::BOTH.map(|direction| self.worker(active, others, worker, direction));
             let own: Vec<PortStatus> = ports.iter().filter(|port| port.worker == worker).cloned().collect();
             WorkerStats { worker, upstream, downstream, interfaces: InterfaceStats::sums(&own) }
         };
-        let [upstream, downstream] = Direction::BOTH.map(|direction| self.direction(program, counts, ports, direction));
+        let [upstream, downstream] = Direction::BOTH.map(|direction| self.direction(active, others, ports, direction));
         Stats {
             upstream,
             downstream,
-            workers: (0..counts.len()).map(worker).collect(),
+            workers: (0..active.counts.len()).map(worker).collect(),
             interfaces: InterfaceStats::sums(ports),
         }
     }
 
     fn direction(
         &self,
-        program: &Program,
-        counts: &Counts,
+        active: Counted<'_>,
+        others: &[Counted<'_>],
         ports: &[PortStatus],
         direction: Direction,
     ) -> DirectionStats {
         let past = &self.past[direction as usize];
-        let mut current = Tally::of(program, &sums(counts, direction));
+        let tally = |counted: &Counted<'_>| Tally::of(counted.program, &sums(counted.counts, direction));
+        let mut current = tally(&active);
         // Ports count from the start on.
         let from = if direction == Direction::Upstream { Role::Lower } else { Role::Upper };
         let sampled: u64 = ports.iter().filter(|port| port.role == from).map(|port| port.reading.sampled).sum();
         current.sampled = sampled.saturating_sub(past.sampled);
         let mut total = past.clone();
+        others.iter().for_each(|other| total.add(&tally(other)));
         total.add(&current);
         DirectionStats { current, total }
     }
 
-    fn worker(&self, program: &Program, counts: &Counts, worker: usize, direction: Direction) -> OutcomeStats {
-        let current = Outcome::of(program, &counts[worker][direction as usize]);
+    fn worker(&self, active: Counted<'_>, others: &[Counted<'_>], worker: usize, direction: Direction) -> OutcomeStats {
+        let outcome = |counted: &Counted<'_>| Outcome::of(counted.program, &counted.counts[worker][direction as usize]);
+        let current = outcome(&active);
         let past = self.past_workers.get(worker).map(|past| past[direction as usize]).unwrap_or_default();
-        OutcomeStats { current, total: past.plus(current) }
+        let others = others.iter().fold(past, |sum, other| sum.plus(outcome(other)));
+        OutcomeStats { current, total: others.plus(current) }
     }
 }
 
@@ -91,6 +104,7 @@ fn sums(counts: &Counts, direction: Direction) -> Vec<Counter> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
     use weir_abi::Reason;
     use weir_engine::live::PortReading;
     use weir_policy::ir::parse::parse;
@@ -122,9 +136,13 @@ mod tests {
         let one = parse("program p\nrule 0 p:1 [accept] accept\nchain upstream\n  rule 0\n").expect("a program");
         let two = parse("program p\nrule 0 p:9 [drop] drop\nchain upstream\n  rule 0\n").expect("a program");
         let mut account = Account::default();
-        account.close(&one, &counted([10, 20]), &ports(3));
-        account.close(&two, &counted([1, 0]), &ports(3));
-        let stats = account.stats(&one, &counted([100, 200]), &ports(7));
+        account.close(Counted { program: &one, counts: &counted([10, 20]) }, &ports(3));
+        let (of_two, of_one) = (counted([1, 0]), counted([100, 200]));
+        let (of_two, of_one) = (Counted { program: &two, counts: &of_two }, Counted { program: &one, counts: &of_one });
+        // What still counts for another policy is in the total as well, before its books are closed and after.
+        let stats = account.stats(of_one, &[of_two], &ports(7));
+        account.close(of_two, &ports(3));
+        assert_eq!(json!(stats), json!(account.stats(of_one, &[], &ports(7))));
         let DirectionStats { current, total } = &stats.upstream;
         assert_eq!((current.packets, current.sampled, total.packets, total.sampled), (300, 4, 331, 8));
         assert_eq!((total.passed, total.dropped, total.bytes), (330, 1, 331 * 60));

@@ -1,205 +1,245 @@
 //! The generations of a running policy: one decides, others stand ready.
+//!
+//! Nothing waits for a change but another change: what is asked about Weir is answered from what it is at the moment.
 
 use crate::failure::Failure;
-use crate::run::account::Account;
+use crate::run::account::{Account, Counted};
 use crate::run::generation::Generation;
 use crate::run::guard::Guard;
-use crate::run::stats::{Stats, Status};
-use std::sync::Arc;
+use crate::run::stats::{Activating, Stats, Status};
+use crate::run::succession::{Active, Change, READY_MAX, Refusal, Succession};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-use weir_engine::live::Datapath;
+use weir_engine::live::{Datapath, Loaded, Reading, Stray};
 
-/// Generations kept beside the active one and the one before it; the oldest go first.
-const READY_MAX: usize = 8;
-
-/// A generation and one of its postures.
-struct Office<C> {
-    generation: Arc<Generation<C>>,
-    posture: Option<String>,
-}
-
-impl<C> Clone for Office<C> {
-    fn clone(&self) -> Self {
-        Office { generation: self.generation.clone(), posture: self.posture.clone() }
-    }
-}
-
-/// A change that goes back by itself unless it is confirmed.
-struct Trial {
-    ends: Instant,
-}
-
-/// Who decides, who stands ready, and what was counted.
+/// Which generation decides, which stand ready, and what was counted.
 pub struct Controller<D: Datapath> {
     datapath: D,
     /// Is told what happens to the link in the end.
     guard: Arc<Guard>,
     started: Instant,
-    next_id: u64,
+    /// Held during a change, and never asked for by who holds `state`.
+    changing: Mutex<()>,
+    /// Held for moments.
+    state: Mutex<State<D::Code>>,
+}
+
+/// A generation that several hold.
+type Shared<C> = Arc<Generation<C>>;
+
+struct State<C> {
+    succession: Succession,
+    /// Those of `succession`.
+    ready: Vec<Shared<C>>,
+    /// Those of which the datapath may hold code.
+    counting: Vec<Shared<C>>,
     activations: u64,
-    ready: Vec<Arc<Generation<D::Code>>>,
-    active: Office<D::Code>,
-    /// Who decided before: what `rollback` goes back to.
-    before: Option<Office<D::Code>>,
-    trial: Option<Trial>,
+    /// When the change that is under way began.
+    changing_since: Instant,
     account: Account,
-    /// Who left office since somebody looked last, the oldest first; `None` if nobody looks.
-    left: Option<Vec<Arc<Generation<D::Code>>>>,
+    /// Generations that decided since somebody looked last, the oldest first; `None` if nobody looks.
+    left: Option<Vec<Shared<C>>>,
+}
+
+/// A change that has begun. Dropped, it is abandoned if it was not committed, also by a panic.
+struct Begun<'a, D: Datapath> {
+    controller: &'a Controller<D>,
+    generation: Shared<D::Code>,
+    policy: Loaded<D::Code>,
+}
+
+impl<D: Datapath> Drop for Begun<'_, D> {
+    fn drop(&mut self) {
+        self.controller.state().succession.abandon();
+        self.controller.close_final();
+    }
 }
 
 impl<D: Datapath> Controller<D> {
     /// Takes over a datapath that was started with the generation and its base policy.
     pub fn new(datapath: D, mut first: Generation<D::Code>, guard: Arc<Guard>) -> Self {
-        first.id = 1;
+        let (succession, started) = (Succession::default(), Instant::now());
+        first.id = succession.active().generation;
         let generation = Arc::new(first);
-        Controller {
-            datapath,
-            guard,
-            started: Instant::now(),
-            next_id: 2,
-            activations: 1,
+        let state = State {
+            succession,
             ready: vec![generation.clone()],
-            active: Office { generation, posture: None },
-            before: None,
-            trial: None,
+            counting: vec![generation],
+            activations: 1,
+            changing_since: started,
             account: Account::default(),
             left: None,
-        }
+        };
+        Controller { datapath, guard, started, changing: Mutex::default(), state: Mutex::new(state) }
     }
 
     /// Lets a prepared generation stand ready. Returns its number.
-    pub fn add(&mut self, mut generation: Generation<D::Code>) -> u64 {
-        generation.id = self.next_id;
-        self.next_id += 1;
-        let id = generation.id;
-        self.ready.push(Arc::new(generation));
-        let in_use = [Some(self.active.generation.id), self.before.as_ref().map(|before| before.generation.id)];
-        while self.ready.len() > READY_MAX {
-            let oldest = self.ready.iter().position(|one| !in_use.contains(&Some(one.id)));
-            self.ready.remove(oldest.expect("more stand ready than are in use"));
-        }
+    pub fn add(&self, mut generation: Generation<D::Code>) -> u64 {
+        let mut state = self.state();
+        let (id, gone) = state.succession.add();
+        generation.id = id;
+        state.ready.push(Arc::new(generation));
+        let gone: Vec<_> = state.ready.extract_if(.., |one| gone.contains(&one.id)).collect();
+        drop(state);
+        // Unloading takes longer than anybody should wait for the state.
+        drop(gone);
         id
     }
 
-    /// Lets a generation decide, with its base policy. With `confirm`, only for so long unless [`Controller::confirm`] comes.
+    /// Activates a generation with its base policy; with `trial`, for so long unless [`Controller::confirm`] comes.
     ///
     /// # Errors
     /// There is no such generation, or a worker failed.
-    pub fn activate(&mut self, id: u64, confirm: Option<Duration>) -> Result<(), Failure> {
-        let Some(generation) = self.ready.iter().find(|one| one.id == id).cloned() else {
-            let known: Vec<String> = self.ready.iter().map(|one| one.id.to_string()).collect();
-            return Err(Failure::Rejected(format!("weir: no generation {id}; ready are {}", known.join(", "))));
-        };
-        self.change(Office { generation, posture: None })?;
-        self.trial = confirm.map(|time| Trial { ends: Instant::now() + time });
-        Ok(())
+    pub fn activate(&self, generation: u64, trial: Option<Duration>) -> Result<(), Failure> {
+        self.change(Change::Activate { generation, trial })
     }
 
-    /// Lets another posture of the active generation decide; `None`: its base policy.
+    /// Activates another posture of the active generation; `None`: its base policy.
     ///
     /// # Errors
     /// There is no such posture, or a worker failed.
-    pub fn posture(&mut self, posture: Option<&str>) -> Result<(), Failure> {
-        let office = Office { generation: self.active.generation.clone(), posture: posture.map(str::to_owned) };
-        self.change(office)
+    pub fn posture(&self, posture: Option<&str>) -> Result<(), Failure> {
+        self.change(Change::Posture(posture.map(str::to_owned)))
     }
 
-    /// Goes back to who decided before.
+    /// Reactivates what was confirmed last, on trial; else what was confirmed before.
     ///
     /// # Errors
-    /// Nobody did, or a worker failed.
-    pub fn rollback(&mut self) -> Result<(), Failure> {
-        match self.before.clone() {
-            Some(before) => self.change(before),
-            None => Err(Failure::Rejected("weir: there is nothing to go back to".to_owned())),
-        }
+    /// Nothing was, or a worker failed.
+    pub fn rollback(&self) -> Result<(), Failure> {
+        self.change(Change::Rollback)
     }
 
-    /// The last change stays.
+    /// What is on trial stays.
     ///
     /// # Errors
-    /// It needs no confirmation.
-    pub fn confirm(&mut self) -> Result<(), Failure> {
-        match self.trial.take() {
-            Some(_) => Ok(()),
-            None => Err(Failure::Rejected("weir: nothing waits to be confirmed".to_owned())),
-        }
+    /// Nothing is on trial, or something else is being activated.
+    pub fn confirm(&self) -> Result<(), Failure> {
+        self.state().succession.confirm().map_err(rejected)
     }
 
-    /// Does what is due: goes back if a change was not confirmed in time. Returns whether it did.
+    /// Reactivates what was confirmed last if a trial's time is over. Returns whether it was.
     ///
     /// # Errors
     /// A worker failed.
-    pub fn tick(&mut self) -> Result<bool, Failure> {
-        if self.trial.as_ref().is_none_or(|trial| Instant::now() < trial.ends) {
+    pub fn tick(&self) -> Result<bool, Failure> {
+        if self.state().succession.trial_ends().is_none_or(|ends| Instant::now() < ends) {
             return Ok(false);
         }
-        self.rollback()?;
-        Ok(true)
+        match self.change(Change::Timeout) {
+            Ok(()) => Ok(true),
+            // Confirmed at the last moment.
+            Err(Failure::Rejected(_)) => Ok(false),
+            Err(failure) => Err(failure),
+        }
     }
 
-    fn change(&mut self, office: Office<D::Code>) -> Result<(), Failure> {
-        let counted = self.datapath.activate(&office.generation.loaded(office.posture.as_deref())?)?;
-        self.account.close(self.active.generation.program(), &counted, &self.datapath.ports());
-        self.activations += 1;
-        let before = std::mem::replace(&mut self.active, office);
-        self.leave(before);
-        self.guard.heed(self.active.generation.program().on_exit);
-        self.trial = None;
-        let in_use = [Some(&self.active.generation), self.before.as_ref().map(|before| &before.generation)];
-        let standing = self.ready.iter().chain(in_use.into_iter().flatten());
-        self.account.forget(standing.map(|generation| generation.program()));
+    fn change(&self, change: Change) -> Result<(), Failure> {
+        let _one_at_a_time = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        let begun = self.begin(change)?;
+        self.datapath.activate(&begun.policy)?;
+        self.state().commit(&begun.generation);
+        self.guard.heed(begun.generation.program().on_exit);
         Ok(())
     }
 
-    /// Somebody left office.
-    fn leave(&mut self, office: Office<D::Code>) {
-        let known = |left: &&mut Vec<Arc<_>>| !left.iter().any(|known| Arc::ptr_eq(known, &office.generation));
-        if let Some(left) = self.left.as_mut().filter(known) {
-            left.push(office.generation.clone());
-            if left.len() > READY_MAX {
-                left.remove(0);
+    fn begin(&self, change: Change) -> Result<Begun<'_, D>, Failure> {
+        let mut state = self.state();
+        let to = state.succession.begin(change, Instant::now()).map_err(rejected)?;
+        let generation = state.ready(to.generation);
+        let policy = match generation.loaded(to.posture.as_deref()) {
+            Ok(policy) => policy,
+            Err(failure) => {
+                state.succession.abandon();
+                return Err(failure);
             }
+        };
+        state.changing_since = Instant::now();
+        if !state.counting.iter().any(|one| Arc::ptr_eq(one, &generation)) {
+            state.counting.push(generation.clone());
         }
-        self.before = Some(office);
+        Ok(Begun { controller: self, generation, policy })
     }
 
-    /// From now on, who leaves office is remembered for [`Controller::take_left`]: so many as stand ready at most.
-    pub fn remember_left(&mut self) {
-        self.left.get_or_insert_default();
+    /// Closes the books of generations that decide nothing any more.
+    fn close_final(&self) {
+        let mut state = self.state();
+        let ports = self.datapath.ports();
+        for Reading { code, counts } in self.datapath.take_final() {
+            let generation = state.counting(&code);
+            state.account.close(Counted { program: generation.program(), counts: &counts }, &ports);
+        }
+        let readings = self.datapath.readings();
+        let open = || std::iter::once(&readings.active).chain(&readings.others);
+        state.counting.retain(|one| open().any(|reading| one.has_code(&reading.code)));
+        let State { account, ready, counting, .. } = &mut *state;
+        account.forget(ready.iter().chain(counting.iter()).map(|generation| generation.program()));
     }
 
-    /// Who left office since the last call, the oldest first.
-    pub fn take_left(&mut self) -> Vec<Arc<Generation<D::Code>>> {
-        self.left.as_mut().map(std::mem::take).unwrap_or_default()
+    fn state(&self) -> MutexGuard<'_, State<D::Code>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Who decides.
-    pub fn active(&self) -> Arc<Generation<D::Code>> {
-        self.active.generation.clone()
+    /// From now on, generations that decided are remembered for [`Controller::take_left`]: so many as stand ready at most.
+    pub fn remember_left(&self) {
+        self.state().left.get_or_insert_default();
     }
 
-    /// Who decides, and who stands ready.
+    /// The generation that decides, and those that did since the last call, the oldest first.
+    pub fn take_left(&self) -> (Shared<D::Code>, Vec<Shared<D::Code>>) {
+        let mut state = self.state();
+        let left = state.left.as_mut().map(std::mem::take).unwrap_or_default();
+        (state.active(), left)
+    }
+
+    /// The generation that decides.
+    pub fn active(&self) -> Shared<D::Code> {
+        self.state().active()
+    }
+
+    /// What decides, and what stands ready.
     pub fn status(&self) -> Status {
-        let left = |trial: &Trial| trial.ends.saturating_duration_since(Instant::now()).as_secs_f64();
+        let taken_down = self.guard.down();
+        let state = self.state();
+        let succession = &state.succession;
+        let now = Instant::now();
+        let left = |ends: Instant| ends.saturating_duration_since(now).as_secs_f64();
+        let activating = |to: &Active| Activating {
+            generation: to.generation,
+            posture: to.posture.clone(),
+            since_s: now.saturating_duration_since(state.changing_since).as_secs_f64(),
+        };
+        let Active { generation, posture } = succession.active().clone();
         Status {
             uptime_s: self.started.elapsed().as_secs_f64(),
             workers: self.datapath.workers(),
             access: self.datapath.access(),
-            generation: self.active.generation.id,
-            posture: self.active.posture.clone(),
-            on_exit: self.active.generation.program().on_exit.name().to_owned(),
-            taken_down: self.guard.down(),
-            activations: self.activations,
-            confirm_left_s: self.trial.as_ref().map(left),
-            rollback_to: self.before.as_ref().map(|before| before.generation.id),
-            generations: self.ready.iter().map(|generation| generation.status()).collect(),
+            generation,
+            posture,
+            on_exit: state.active().program().on_exit.name().to_owned(),
+            taken_down,
+            activations: state.activations,
+            confirm_left_s: succession.trial_ends().map(left),
+            rollback_to: succession.way_back().map(|back| back.generation),
+            rollback_posture: succession.way_back().and_then(|back| back.posture.clone()),
+            activating: succession.pending().map(activating),
+            mixed: self.datapath.strays().iter().map(|stray| state.describe(stray)).collect(),
+            generations: state.ready.iter().map(|generation| generation.status()).collect(),
         }
     }
 
     /// What was counted.
     pub fn stats(&self) -> Stats {
-        self.account.stats(self.active.generation.program(), &self.datapath.counts(), &self.datapath.ports())
+        let state = self.state();
+        let readings = self.datapath.readings();
+        let generation = |reading: &Reading<D::Code>| state.counting(&reading.code);
+        let (active, others) = (generation(&readings.active), readings.others.iter().map(generation));
+        let others: Vec<_> = others.collect();
+        let pairs = others.iter().zip(&readings.others);
+        let others: Vec<_> =
+            pairs.map(|(one, reading)| Counted { program: one.program(), counts: &reading.counts }).collect();
+        let active = Counted { program: active.program(), counts: &readings.active.counts };
+        state.account.stats(active, &others, &self.datapath.ports())
     }
 
     /// Whether the datapath has failed.
@@ -207,11 +247,51 @@ impl<D: Datapath> Controller<D> {
         self.datapath.has_failed()
     }
 
-    /// Stops the datapath; nothing can be changed afterwards.
+    /// Stops the datapath; nothing can be changed afterwards, and a change that is under way fails.
     ///
     /// # Errors
-    /// Why it failed before.
-    pub fn stop(&mut self) -> Result<(), Failure> {
+    /// Why it failed before, or does not stop.
+    pub fn stop(&self) -> Result<(), Failure> {
         Ok(self.datapath.stop()?)
     }
+}
+
+impl<C> State<C> {
+    fn active(&self) -> Shared<C> {
+        self.ready(self.succession.active().generation)
+    }
+
+    fn ready(&self, id: u64) -> Shared<C> {
+        self.ready.iter().find(|one| one.id == id).expect("what is in use stands ready").clone()
+    }
+
+    /// The generation that has this code.
+    fn counting(&self, code: &Arc<C>) -> Shared<C> {
+        self.counting.iter().find(|one| one.has_code(code)).expect("the datapath was given it").clone()
+    }
+
+    /// What had begun decides.
+    fn commit(&mut self, generation: &Shared<C>) {
+        let before = self.active();
+        self.succession.commit(Instant::now());
+        self.activations += 1;
+        // Another posture counts on for the same limits.
+        let is_known = |left: &[Arc<_>]| left.iter().any(|known| Arc::ptr_eq(known, &before));
+        if let Some(left) = self.left.as_mut().filter(|left| !is_known(left) && !Arc::ptr_eq(&before, generation)) {
+            left.push(before);
+            if left.len() > READY_MAX {
+                left.remove(0);
+            }
+        }
+    }
+
+    fn describe(&self, stray: &Stray<C>) -> String {
+        let generation = self.counting(&stray.policy.code);
+        let posture = generation.posture_of(stray.policy.chains).map(str::to_owned);
+        format!("{} decides by {}", stray.part, Active { generation: generation.id, posture })
+    }
+}
+
+fn rejected(refusal: Refusal) -> Failure {
+    Failure::Rejected(format!("weir: {refusal}"))
 }

@@ -17,7 +17,7 @@ use weir_engine::{EngineError, NativeCode};
 use weir_policy::ir::{Direction, Program};
 
 /// How a policy gets into the form that a datapath takes.
-pub trait Loader: Clone + Send + 'static {
+pub trait Loader: Clone + Send + Sync + 'static {
     /// The datapath.
     type Datapath: Datapath + 'static;
 
@@ -172,6 +172,18 @@ impl<C> Generation<C> {
             code: self.prepared.code.clone(),
             chains: [chain(Direction::Upstream)?, chain(Direction::Downstream)?],
         })
+    }
+
+    /// Whether this is its code.
+    pub fn has_code(&self, code: &Arc<C>) -> bool {
+        Arc::ptr_eq(&self.prepared.code, code)
+    }
+
+    /// The posture that has these chains; none if it is the base policy.
+    pub fn posture_of(&self, chains: [usize; 2]) -> Option<&str> {
+        let postures = self.program().chains.iter().filter_map(|chain| chain.posture.as_deref());
+        let has = |posture: &&str| self.loaded(Some(posture)).is_ok_and(|loaded| loaded.chains == chains);
+        if self.loaded(None).is_ok_and(|base| base.chains == chains) { None } else { postures.into_iter().find(has) }
     }
 
     /// What was counted for its limits, of the list of that name or all: those that were exceeded most, at most `wanted`.

@@ -16,8 +16,8 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 use weir_engine::live::Datapath;
@@ -79,8 +79,8 @@ impl LimitsLog {
     }
 
     /// Writes what is counted from now on.
-    pub fn start<D: Datapath + 'static>(mut self, controller: Arc<Mutex<Controller<D>>>) -> Writing {
-        controller.lock().unwrap_or_else(PoisonError::into_inner).remember_left();
+    pub fn start<D: Datapath + 'static>(mut self, controller: Arc<Controller<D>>) -> Writing {
+        controller.remember_left();
         let (told_to_end, told) = channel();
         let (ends, ended) = channel();
         thread::spawn(move || {
@@ -100,7 +100,7 @@ impl LimitsLog {
     }
 
     /// Ends an interval.
-    fn step<D: Datapath>(&mut self, controller: &Mutex<Controller<D>>) {
+    fn step<D: Datapath>(&mut self, controller: &Controller<D>) {
         let written = self.reopen().and_then(|()| {
             // What could not be written goes first; until it is, the interval goes on.
             self.write_pending()?;
@@ -134,11 +134,8 @@ impl LimitsLog {
     }
 
     /// What was counted since the last time, by those who decide and those who did.
-    fn read<D: Datapath>(&self, controller: &Mutex<Controller<D>>) -> Result<Top, Failure> {
-        let (active, left) = {
-            let mut controller = controller.lock().unwrap_or_else(PoisonError::into_inner);
-            (controller.active(), controller.take_left())
-        };
+    fn read<D: Datapath>(&self, controller: &Controller<D>) -> Result<Top, Failure> {
+        let (active, left) = controller.take_left();
         // What stays is the active one's; what left has the rest.
         let mut sum = active.limits_since(self.top)?;
         for generation in left.iter().rev() {

@@ -8,9 +8,11 @@ pub mod generation;
 pub mod guard;
 mod limits_log;
 pub mod stats;
+pub mod succession;
 pub mod tally;
 
 use crate::cli::{LiveEngine, RunOptions};
+use crate::control::requests;
 use crate::control::server::Server;
 use crate::failure::Failure;
 use carry::CarriedLinks;
@@ -21,9 +23,10 @@ use limits_log::LimitsLog;
 use stats::Status;
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
+use succession::Active;
 use weir_engine::live::afpacket::AfPacketLane;
 use weir_engine::live::afxdp::{AfXdpLane, Waiting};
 use weir_engine::live::xdp::{KernelPath, Ports};
@@ -33,6 +36,8 @@ use weir_engine::live::{Datapath, Interfaces, Lane, Loaded, Workers};
 const REFRESH: Duration = Duration::from_secs(60);
 /// How often the main thread looks whether something is due.
 const TICK: Duration = Duration::from_millis(50);
+/// How long after a trial could not be ended it is tried again.
+const TRIAL_PAUSE: Duration = Duration::from_secs(1);
 
 /// Runs the command.
 ///
@@ -49,11 +54,7 @@ pub fn run(options: &RunOptions) -> Result<(), Failure> {
             "weir: --limits-room is of the engine xdp; others have all the room there is".to_owned(),
         ));
     }
-    let stop = Arc::new(AtomicBool::new(false));
-    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-        signal_hook::flag::register(signal, stop.clone())
-            .map_err(|error| Failure::Runtime(format!("signal {signal}: {error}")))?;
-    }
+    let signals = Signals::register()?;
     // Before any interface is touched: another Weir may hold them.
     let log = LimitsLog::open(options)?;
     let server = Server::listen(&options.control)?;
@@ -63,17 +64,38 @@ pub fn run(options: &RunOptions) -> Result<(), Failure> {
         LiveEngine::Xdp => {
             let ports = Arc::new(Ports::of(&interfaces)?);
             let loader = KernelLoader::new(ports.clone(), options.limits_room);
-            run_on(options, outlets, &stop, loader, |first| Ok(KernelPath::start(ports, first)?))
+            run_on(options, outlets, &signals, loader, |first| Ok(KernelPath::start(ports, first)?))
         }
         LiveEngine::Afpacket => {
-            run_workers(options, outlets, &stop, || Ok(boxed(AfPacketLane::open(&interfaces, options.workers)?)))
+            run_workers(options, outlets, &signals, || Ok(boxed(AfPacketLane::open(&interfaces, options.workers)?)))
         }
         LiveEngine::Afxdp => {
             let waiting = if options.busy_poll { Waiting::BusyPoll } else { Waiting::Sleep };
             let open = || AfXdpLane::open(&interfaces, options.workers, waiting);
-            run_workers(options, outlets, &stop, || Ok(boxed(open()?)))
+            run_workers(options, outlets, &signals, || Ok(boxed(open()?)))
         }
-        LiveEngine::Dpdk => run_workers(options, outlets, &stop, || dpdk::lanes(options, &interfaces)),
+        LiveEngine::Dpdk => run_workers(options, outlets, &signals, || dpdk::lanes(options, &interfaces)),
+    }
+}
+
+/// What the system told us.
+#[derive(Clone, Default)]
+struct Signals {
+    /// SIGINT or SIGTERM.
+    stop: Arc<AtomicBool>,
+    /// SIGHUP, which others take for a request to read their files again: a link must not end by it.
+    hang_up: Arc<AtomicBool>,
+}
+
+impl Signals {
+    fn register() -> Result<Self, Failure> {
+        use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+        let signals = Signals::default();
+        for (signal, flag) in [(SIGINT, &signals.stop), (SIGTERM, &signals.stop), (SIGHUP, &signals.hang_up)] {
+            signal_hook::flag::register(signal, flag.clone())
+                .map_err(|error| Failure::Runtime(format!("signal {signal}: {error}")))?;
+        }
+        Ok(signals)
     }
 }
 
@@ -87,17 +109,17 @@ struct Outlets {
 fn run_workers(
     options: &RunOptions,
     outlets: Outlets,
-    stop: &AtomicBool,
+    signals: &Signals,
     open: impl FnOnce() -> Result<Vec<Box<dyn Lane>>, Failure>,
 ) -> Result<(), Failure> {
-    run_on(options, outlets, stop, NativeLoader::default(), |first| Ok(Workers::start(open()?, first)?))
+    run_on(options, outlets, signals, NativeLoader::default(), |first| Ok(Workers::start(open()?, first)?))
 }
 
 /// Runs the command on one kind of datapath; `start` takes the interfaces.
 fn run_on<L: Loader>(
     options: &RunOptions,
     outlets: Outlets,
-    stop: &AtomicBool,
+    signals: &Signals,
     loader: L,
     start: impl FnOnce(&Loaded<<L::Datapath as Datapath>::Code>) -> Result<L::Datapath, Failure>,
 ) -> Result<(), Failure> {
@@ -109,21 +131,23 @@ fn run_on<L: Loader>(
     let ran = (|| {
         let datapath = start(&loaded)?;
         guard.take_over(on_exit)?;
-        let controller = Arc::new(Mutex::new(Controller::new(datapath, first, guard.clone())));
+        let controller = Arc::new(Controller::new(datapath, first, guard.clone()));
         report_start(options, &controller);
         let log = log.map(|log| log.start(controller.clone()));
-        server.serve(controller.clone(), loader.clone());
+        end_trials(Arc::downgrade(&controller))?;
+        let (asked, its_loader) = (controller.clone(), loader.clone());
+        server.serve(move |request| requests::perform(request, &asked, &its_loader))?;
         let carried = options.carry_link.then(|| CarriedLinks::watch(&interfaces(options))).transpose()?;
-        let ended = watch(&controller, &guard, carried, &loader, stop);
+        watch(&controller, &guard, carried, &loader, signals);
         drop(server);
         let stopped = thread::scope(|scope| {
             scope.spawn(|| guard.open_early());
-            end(&controller)
+            controller.stop()
         });
         if let Some(log) = log {
             log.end();
         }
-        stopped.and(ended)
+        stopped
     })();
     ran.and(guard.end())
 }
@@ -132,8 +156,8 @@ fn interfaces(options: &RunOptions) -> Interfaces {
     Interfaces { lower: options.lower.clone(), upper: options.upper.clone(), divert: options.divert.clone() }
 }
 
-fn report_start<D: Datapath>(options: &RunOptions, controller: &Mutex<Controller<D>>) {
-    let Status { workers, access, .. } = controller.lock().unwrap_or_else(PoisonError::into_inner).status();
+fn report_start<D: Datapath>(options: &RunOptions, controller: &Controller<D>) {
+    let Status { workers, access, .. } = controller.status();
     access.iter().for_each(|access| eprintln!("weir: {access}"));
     eprintln!(
         "weir: {} between {} and {}, {workers} workers; control at {}",
@@ -154,16 +178,19 @@ fn refuse_repeats(options: &RunOptions) -> Result<(), Failure> {
     }
 }
 
-/// Until told to stop, or a worker fails.
+/// Until told to stop, or a worker fails. Nothing here waits for an activation.
 fn watch<L: Loader>(
-    controller: &Mutex<Controller<L::Datapath>>,
+    controller: &Controller<L::Datapath>,
     guard: &Guard,
     mut carried: Option<CarriedLinks>,
     loader: &L,
-    stop: &AtomicBool,
-) -> Result<(), Failure> {
+    signals: &Signals,
+) {
     let mut refreshed = Instant::now();
-    while !stop.load(Ordering::Relaxed) {
+    while !signals.stop.load(Ordering::Relaxed) && !controller.has_failed() {
+        if signals.hang_up.swap(false, Ordering::Relaxed) {
+            eprintln!("weir: SIGHUP changes nothing: `weir ctl load` and `weir ctl activate` change the policy");
+        }
         if refreshed.elapsed() > REFRESH {
             loader.refresh();
             refreshed = Instant::now();
@@ -173,20 +200,30 @@ fn watch<L: Loader>(
         if let Some(carried) = &mut carried {
             carried.step(guard);
         }
-        let mut controller = controller.lock().unwrap_or_else(PoisonError::into_inner);
-        if controller.has_failed() {
-            break;
-        }
-        if controller.tick()? {
-            eprintln!("weir: not confirmed in time: back to generation {}", controller.status().generation);
-        }
     }
-    Ok(())
 }
 
-/// Stops the workers; says why one failed.
-fn end<D: Datapath>(controller: &Mutex<Controller<D>>) -> Result<(), Failure> {
-    controller.lock().unwrap_or_else(PoisonError::into_inner).stop()
+/// Starts a thread that ends trials whose time is over, as long as there is a controller.
+fn end_trials<D: Datapath + 'static>(controller: Weak<Controller<D>>) -> Result<(), Failure> {
+    let watch = move || {
+        while let Some(controller) = controller.upgrade() {
+            match Failure::catch(|| controller.tick()) {
+                Ok(true) => {
+                    let Status { generation, posture, .. } = controller.status();
+                    eprintln!("weir: not confirmed in time: back to {}", Active { generation, posture });
+                }
+                Ok(false) => {}
+                Err(failure) => {
+                    eprintln!("weir: not confirmed in time, but what was confirmed cannot be activated: {failure}");
+                    thread::sleep(TRIAL_PAUSE);
+                }
+            }
+            drop(controller);
+            thread::sleep(TICK);
+        }
+    };
+    let started = thread::Builder::new().name("weir-trials".to_owned()).spawn(watch);
+    started.map(drop).map_err(|error| Failure::Runtime(format!("a thread for trials: {error}")))
 }
 
 fn boxed<L: Lane + 'static>(lanes: Vec<L>) -> Vec<Box<dyn Lane>> {

@@ -24,12 +24,29 @@ pub struct Status {
     pub taken_down: Vec<String>,
     /// How often who decides was changed.
     pub activations: u64,
-    /// Seconds left to confirm the last change in.
+    /// Seconds left to confirm what decides in, if it is on trial.
     pub confirm_left_s: Option<f64>,
-    /// What `rollback` goes back to.
+    /// The generation that `rollback` activates, and the end of a trial.
     pub rollback_to: Option<u64>,
+    /// Its posture then; the base policy's if none.
+    pub rollback_posture: Option<String>,
+    /// The activation that is under way.
+    pub activating: Option<Activating>,
+    /// Workers or interfaces that decide by another policy than the active one: while an activation is under way, or after one failed.
+    pub mixed: Vec<String>,
     /// All generations that stand ready.
     pub generations: Vec<GenerationStatus>,
+}
+
+/// An activation that is under way.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Activating {
+    /// The generation.
+    pub generation: u64,
+    /// Its posture; the base policy's if none.
+    pub posture: Option<String>,
+    /// Seconds since it began.
+    pub since_s: f64,
 }
 
 /// A generation that stands ready.

@@ -2,23 +2,75 @@
 //!
 //! An XDP program runs where nothing else can be scheduled until the driver's receive loop is through. So a thread that has run on every
 //! CPU since the programs were replaced knows that each of them has ended: a grace period, as RCU calls it, but tens of microseconds long
-//! where the kernel's own takes tens of milliseconds. Where threads can interrupt receive loops (PREEMPT_RT), or CPUs are not ours to run on,
-//! the kernel is asked to wait.
+//! where the kernel's own takes tens of milliseconds. Where threads can interrupt receive loops (PREEMPT_RT), CPUs are not ours to run on, or one
+//! is taken by a thread of higher priority, the kernel waits.
+//!
+//! The kernel waits for running programs before it returns from changing a map of maps (`maybe_wait_bpf_programs`, kernel/bpf/syscall.c). Unlike
+//! membarrier(2), it does so with `nohz_full=` as well, and without `CONFIG_MEMBARRIER`.
 
-use std::{fs, io, thread};
+use std::os::fd::{AsFd, AsRawFd};
+use std::sync::mpsc::sync_channel;
+use std::time::Duration;
+use std::{fs, thread};
 
+use libbpf_rs::libbpf_sys::bpf_map_create_opts;
+use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType};
 use rustix::thread::{CpuSet, sched_setaffinity};
 
 use crate::EngineError;
 use crate::xdp::failed;
 
-/// linux/membarrier.h: waits for all that RCU protects.
-const MEMBARRIER_CMD_GLOBAL: libc::c_int = 1;
+/// How long a thread may take to run on every CPU.
+const VISIT_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Returns when every program that was replaced before the call has ended.
-pub(super) fn wait_for_programs() -> Result<(), EngineError> {
-    let visited = !is_realtime() && thread::scope(|scope| scope.spawn(visit_all_cpus).join()).unwrap_or(false);
-    if visited { Ok(()) } else { membarrier() }
+/// How long it waits if the kernel does not: a receive loop takes milliseconds.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// What waiting takes; made beforehand, so that it takes no memory or descriptor when it matters.
+pub(super) struct Grace {
+    inner: MapHandle,
+    outer: MapHandle,
+}
+
+impl Grace {
+    /// Makes the maps.
+    ///
+    /// # Errors
+    /// There is no right to make maps, or no memory.
+    pub fn prepare() -> Result<Self, EngineError> {
+        let create = |kind, options: &bpf_map_create_opts| {
+            MapHandle::create(kind, Some("weir_grace"), 4, 4, 1, options)
+                .map_err(|error| failed("weir_grace", error.to_string()))
+        };
+        let sized = bpf_map_create_opts { sz: size_of::<bpf_map_create_opts>() as _, ..Default::default() };
+        let inner = create(MapType::Array, &sized)?;
+        let of_inner = bpf_map_create_opts { inner_map_fd: inner.as_fd().as_raw_fd() as u32, ..sized };
+        let outer = create(MapType::ArrayOfMaps, &of_inner)?;
+        Ok(Grace { inner, outer })
+    }
+
+    /// Returns when every program that was replaced before the call has ended.
+    pub fn wait(&self) {
+        let visited = !is_realtime() && visit_in_time();
+        if !visited && self.wait_in_kernel().is_err() {
+            thread::sleep(PAUSE);
+        }
+    }
+
+    /// Has the kernel wait.
+    fn wait_in_kernel(&self) -> Result<(), EngineError> {
+        let inner = (self.inner.as_fd().as_raw_fd() as u32).to_ne_bytes();
+        let changed = self.outer.update(&0u32.to_ne_bytes(), &inner, MapFlags::ANY);
+        changed.map_err(|error| failed("weir_grace", error.to_string()))
+    }
+}
+
+/// Whether a thread ran on each CPU. One that does not get there in time is left to itself.
+fn visit_in_time() -> bool {
+    let (done, is_done) = sync_channel(1);
+    let visit = move || _ = done.send(visit_all_cpus());
+    let started = thread::Builder::new().name("weir-grace".to_owned()).spawn(visit);
+    started.is_ok() && is_done.recv_timeout(VISIT_TIMEOUT).unwrap_or(false)
 }
 
 fn is_realtime() -> bool {
@@ -51,12 +103,6 @@ fn cpus(text: &str) -> Option<Vec<usize>> {
     Some(cpus)
 }
 
-fn membarrier() -> Result<(), EngineError> {
-    // SAFETY: no pointers.
-    let status = unsafe { libc::syscall(libc::SYS_membarrier, MEMBARRIER_CMD_GLOBAL, 0, 0) };
-    if status == 0 { Ok(()) } else { Err(failed("membarrier", io::Error::last_os_error().to_string())) }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -70,7 +116,11 @@ mod tests {
 
     #[test]
     fn both_ways_come_to_an_end() {
-        membarrier().expect("the kernel knows it");
-        assert!(visit_all_cpus());
+        let grace = Grace::prepare().expect("there is a right to make maps");
+        for _ in 0..3 {
+            grace.wait_in_kernel().expect("the kernel waits");
+        }
+        assert!(visit_in_time());
+        grace.wait();
     }
 }

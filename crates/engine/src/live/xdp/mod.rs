@@ -12,36 +12,126 @@
 mod code;
 mod grace;
 mod ports;
+mod replace;
 
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use weir_abi::Counter;
 
 pub use code::KernelCode;
 use code::{Losses, PortBlocks};
+use grace::Grace;
 pub use ports::Ports;
 use ports::{PORTS_MAX, PortCounts};
+use replace::{Outcome, replace_all};
 
 use crate::EngineError;
 use crate::live::attach::{Attached, Mode};
-use crate::live::datapath::{Counts, Datapath, Loaded, PortStatus};
+use crate::live::datapath::{Counts, Datapath, Loaded, PortStatus, Reading, Readings, Stray};
 
-/// A policy in office, and what its counters said when it came there.
-struct Stay {
-    policy: Loaded<KernelCode>,
+/// Code of which programs decide packets or may, and what its counters said before they did.
+struct Counting {
+    code: Arc<KernelCode>,
     counts: Counts,
     ports: PortBlocks,
+}
+
+impl Counting {
+    /// From now on.
+    fn of(code: &Arc<KernelCode>) -> Self {
+        Counting { code: code.clone(), counts: code.counts(), ports: code.port_counts() }
+    }
+
+    fn reading(&self) -> Reading<KernelCode> {
+        Reading { code: self.code.clone(), counts: difference(&self.code.counts(), &self.counts) }
+    }
+
+    fn port_counts(&self) -> PortBlocks {
+        blocks(&self.code.port_counts(), &self.ports, u64::wrapping_sub)
+    }
+
+    /// Ends an account and begins the next with the same numbers: nothing is counted twice, and nothing is lost between both.
+    fn renew(&mut self) -> (Reading<KernelCode>, PortBlocks) {
+        let next = Counting::of(&self.code);
+        let counted = difference(&next.counts, &self.counts);
+        let ports = blocks(&next.ports, &self.ports, u64::wrapping_sub);
+        *self = next;
+        (Reading { code: self.code.clone(), counts: counted }, ports)
+    }
+}
+
+/// What decides, and what was counted.
+struct Books {
+    active: Loaded<KernelCode>,
+    /// The active code's, and others' of which programs are attached. One for each code.
+    open: Vec<Counting>,
+    /// What was counted by code of which no program is attached any more, and was not taken.
+    closed: Vec<Reading<KernelCode>>,
+    /// What was done at the ports by all accounts that were closed.
+    past: PortBlocks,
+    /// Receiving ports that have programs of another policy than the active one.
+    strays: Vec<(usize, Loaded<KernelCode>)>,
+}
+
+impl Books {
+    /// Opens an account for code before its programs are attached. Returns whether it had none.
+    fn open(&mut self, code: &Arc<KernelCode>) -> bool {
+        let is_new = !self.open.iter().any(|one| Arc::ptr_eq(&one.code, code));
+        if is_new {
+            self.open.push(Counting::of(code));
+        }
+        is_new
+    }
+
+    /// Closes some accounts. Code of which programs are attached has another from now on.
+    fn close(&mut self, ends: impl Fn(&Counting) -> bool) {
+        for one in self.open.iter_mut().filter(|one| ends(one)) {
+            let (reading, ports) = one.renew();
+            self.past = blocks(&self.past, &ports, u64::wrapping_add);
+            self.closed.push(reading);
+        }
+        let attached = self.attached();
+        self.open.retain(|one| attached.iter().any(|code| Arc::ptr_eq(&one.code, code)));
+    }
+
+    /// All interfaces have the programs of a policy, and others have ended. It counts from its activation on, also as another posture of the
+    /// policy before.
+    fn replaced(&mut self, policy: &Loaded<KernelCode>, is_new: bool) {
+        (self.active, self.strays) = (policy.clone(), Vec::new());
+        self.close(|one| !(is_new && Arc::ptr_eq(&one.code, &policy.code)));
+    }
+
+    /// The interfaces have the programs that they had, but for strays, and others have ended.
+    fn not_replaced(&mut self, strays: Vec<(usize, Loaded<KernelCode>)>) {
+        self.strays = strays;
+        let attached = self.attached();
+        self.close(|one| !attached.iter().any(|code| Arc::ptr_eq(&one.code, code)));
+    }
+
+    /// Code of which programs are attached.
+    fn attached(&self) -> Vec<Arc<KernelCode>> {
+        let strays = self.strays.iter().map(|(_, stray)| stray.code.clone());
+        [self.active.code.clone()].into_iter().chain(strays).collect()
+    }
+
+    fn is_active(&self, one: &Counting) -> bool {
+        Arc::ptr_eq(&one.code, &self.active.code)
+    }
 }
 
 /// Programs between interfaces.
 pub struct KernelPath {
     ports: Arc<Ports>,
-    /// One for each port that receives, in their order.
-    attached: Vec<Attached>,
-    stay: Stay,
-    /// What was done at the ports by those who are out of office.
-    past: PortBlocks,
+    /// One for each port that receives, in their order; none once it was stopped.
+    attached: Mutex<Arc<Vec<Attached>>>,
+    /// How each is attached.
+    modes: Vec<Mode>,
+    cpus: usize,
+    books: Mutex<Books>,
+    /// Held during a change.
+    changing: Mutex<()>,
+    grace: Grace,
     /// Else why packets that cannot be sent are counted as sent.
     losses: Result<Losses, EngineError>,
 }
@@ -53,32 +143,28 @@ impl KernelPath {
     /// A program is attached to an interface already, or there is no right to.
     pub fn start(ports: Arc<Ports>, first: &Loaded<KernelCode>) -> Result<Self, EngineError> {
         let losses = Losses::listen(first.code.file(), &ports);
-        let stay = Stay { policy: first.clone(), counts: first.code.counts(), ports: first.code.port_counts() };
+        let (counting, grace) = (Counting::of(&first.code), Grace::prepare()?);
         let mut attached = Vec::new();
         for port in ports.receiving() {
             let program = first.code.program(first.chains[port.role as usize])?;
             attached.push(Attached::attach(&port.interface, port.index, program)?);
         }
-        let past = vec![[PortCounts::default(); PORTS_MAX]; stay.ports.len()];
-        Ok(KernelPath { ports, attached, stay, past, losses })
+        let modes = attached.iter().map(|attached| attached.mode).collect();
+        let cpus = counting.counts.len();
+        let past = vec![[PortCounts::default(); PORTS_MAX]; cpus];
+        let (active, strays) = (first.clone(), Vec::new());
+        let books = Mutex::new(Books { active, open: vec![counting], closed: Vec::new(), past, strays });
+        let (attached, changing) = (Mutex::new(Arc::new(attached)), Mutex::default());
+        Ok(KernelPath { ports, attached, modes, cpus, books, changing, grace, losses })
     }
 
-    /// Puts the policy's programs in the place of others. Returns how many interfaces have them, and what went wrong with the next.
-    fn replace(&self, policy: &Loaded<KernelCode>) -> (usize, Result<(), EngineError>) {
-        for (number, (port, attached)) in self.ports.receiving().iter().zip(&self.attached).enumerate() {
-            let program = policy.code.program(policy.chains[port.role as usize]);
-            let replaced = program.and_then(|program| attached.replace(program));
-            if replaced.is_err() {
-                return (number, replaced);
-            }
-        }
-        (self.attached.len(), Ok(()))
+    fn books(&self) -> MutexGuard<'_, Books> {
+        lock(&self.books)
     }
+}
 
-    /// What was done at the ports by the policy in office.
-    fn port_counts(&self) -> PortBlocks {
-        blocks(&self.stay.policy.code.port_counts(), &self.stay.ports, u64::wrapping_sub)
-    }
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Datapath for KernelPath {
@@ -87,38 +173,65 @@ impl Datapath for KernelPath {
     /// Replaces the program of each interface. A packet that a program before had begun with is decided and counted by it.
     ///
     /// If one cannot be replaced, the others get theirs back.
-    fn activate(&mut self, policy: &Loaded<KernelCode>) -> Result<Counts, EngineError> {
-        let (fresh, fresh_ports) = (policy.code.counts(), policy.code.port_counts());
-        let (replaced, result) = self.replace(policy);
-        if let Err(error) = result {
-            if replaced > 0 {
-                // It was there a moment ago; if it cannot be put back, the error that made us is the one to tell.
-                let _failed = self.replace(&self.stay.policy);
-            }
-            return Err(error);
+    fn activate(&self, policy: &Loaded<KernelCode>) -> Result<(), EngineError> {
+        let _one_at_a_time = lock(&self.changing);
+        let attached = lock(&self.attached).clone();
+        if attached.is_empty() {
+            return Err(EngineError::Stopping);
         }
-        grace::wait_for_programs()?;
-        let (end, end_ports) = (self.stay.policy.code.counts(), self.stay.policy.code.port_counts());
-        let counted = difference(&end, &self.stay.counts);
-        let ports = blocks(&end_ports, &self.stay.ports, u64::wrapping_sub);
-        self.past = blocks(&self.past, &ports, u64::wrapping_add);
-        // Another posture of the same generation counts on where the one before stopped being looked at.
-        let same = Arc::ptr_eq(&self.stay.policy.code, &policy.code);
-        let (counts, ports) = if same { (end, end_ports) } else { (fresh, fresh_ports) };
-        self.stay = Stay { policy: policy.clone(), counts, ports };
-        Ok(counted)
+        let (before, strays, is_new) = {
+            let mut books = self.books();
+            let is_new = books.open(&policy.code);
+            (books.active.clone(), books.strays.clone(), is_new)
+        };
+        let put = |number: usize, policy: &Loaded<KernelCode>| {
+            let program = policy.code.program(policy.chains[self.ports.receiving()[number].role as usize])?;
+            attached[number].replace(program)
+        };
+        let outcome = replace_all(attached.len(), policy, &before, strays, put);
+        // Programs that were replaced may still be at work.
+        self.grace.wait();
+        match outcome {
+            Outcome::Replaced => {
+                self.books().replaced(policy, is_new);
+                Ok(())
+            }
+            Outcome::Failed { strays, error } => {
+                self.books().not_replaced(strays);
+                Err(error)
+            }
+        }
     }
 
     fn workers(&self) -> usize {
-        self.stay.counts.len()
+        self.cpus
     }
 
-    fn counts(&self) -> Counts {
-        difference(&self.stay.policy.code.counts(), &self.stay.counts)
+    fn readings(&self) -> Readings<KernelCode> {
+        let books = self.books();
+        let (mut active, mut others): (Vec<_>, Vec<_>) = books.open.iter().partition(|one| books.is_active(one));
+        let active = active.pop().expect("the active code has an account").reading();
+        let closed = books.closed.iter().map(|one| Reading { code: one.code.clone(), counts: one.counts.clone() });
+        Readings { active, others: others.drain(..).map(Counting::reading).chain(closed).collect() }
+    }
+
+    fn take_final(&self) -> Vec<Reading<KernelCode>> {
+        std::mem::take(&mut self.books().closed)
+    }
+
+    fn strays(&self) -> Vec<Stray<KernelCode>> {
+        let interface = |number: usize| format!("interface {}", self.ports.receiving()[number].interface);
+        let books = self.books();
+        let strays = books.strays.iter();
+        strays.map(|(number, policy)| Stray { part: interface(*number), policy: policy.clone() }).collect()
     }
 
     fn ports(&self) -> Vec<PortStatus> {
-        let total = blocks(&self.past, &self.port_counts(), u64::wrapping_add);
+        let total = {
+            let books = self.books();
+            let open = books.open.iter().map(Counting::port_counts);
+            open.fold(books.past.clone(), |sum, ports| blocks(&sum, &ports, u64::wrapping_add))
+        };
         let lost = self.losses.as_ref().ok().map(Losses::port_counts);
         let mut statuses = Vec::new();
         for (worker, block) in total.iter().enumerate() {
@@ -132,8 +245,8 @@ impl Datapath for KernelPath {
     }
 
     fn access(&self) -> Vec<String> {
-        let ways = self.ports.receiving().iter().zip(&self.attached).map(|(port, attached)| {
-            let mode = match attached.mode {
+        let ways = self.ports.receiving().iter().zip(&self.modes).map(|(port, mode)| {
+            let mode = match mode {
                 Mode::Native => "XDP in the driver",
                 Mode::Generic => "its driver knows no XDP and the kernel stands in for it, which is slow",
             };
@@ -149,9 +262,11 @@ impl Datapath for KernelPath {
         self.ports.gone().is_some()
     }
 
-    fn stop(&mut self) -> Result<(), EngineError> {
+    /// Detaches the programs; a change that is under way keeps them until it is through.
+    fn stop(&self) -> Result<(), EngineError> {
         let gone = self.ports.gone().map(|port| port.interface.clone());
-        self.attached.clear();
+        let attached = std::mem::take(&mut *lock(&self.attached));
+        drop(attached);
         match gone {
             Some(interface) => Err(EngineError::Interface { interface, source: io::Error::other("it was removed") }),
             None => Ok(()),

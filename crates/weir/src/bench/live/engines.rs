@@ -144,8 +144,8 @@ impl Running {
         ports.iter().filter(|port| port.role == Role::Lower).map(|port| port.reading.rx_packets).sum()
     }
 
-    fn stop(mut self) -> Result<(), Failure> {
-        match &mut self {
+    fn stop(self) -> Result<(), Failure> {
+        match &self {
             Running::Workers(workers) => workers.stop()?,
             Running::Kernel(path) => path.stop()?,
         }

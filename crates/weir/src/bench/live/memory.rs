@@ -83,7 +83,7 @@ fn turn(loaded: &Loaded<weir_engine::NativeCode>, frames: &[Arc<FrameSet>]) -> R
         let clock = Clock { windows: windows.clone(), packets: 0, began: None };
         Box::new(MemoryLane::new([frames.clone(), idle.clone()], [u64::MAX, 0], clock))
     });
-    let mut workers = Workers::start(lanes.collect(), loaded)?;
+    let workers = Workers::start(lanes.collect(), loaded)?;
     let start = Instant::now();
     let count = |windows: &Windows| windows.lock().unwrap_or_else(PoisonError::into_inner).len();
     while windows.iter().any(|windows| count(windows) < WINDOWS) && start.elapsed() < TURN_MAX && !workers.has_failed()

@@ -66,7 +66,7 @@ impl Contender for WeirXdp {
     }
 
     fn leave(&mut self) -> Result<u64, Failure> {
-        let mut path = self.path.take().expect("who leaves has entered");
+        let path = self.path.take().expect("who leaves has entered");
         let counts = path.counts();
         path.stop()?;
         // Beside the accepted, what the program could not read: packets made for this are whole.

@@ -1,0 +1,178 @@
+//! Clients that do what they should not.
+
+use super::*;
+use serde_json::json;
+use std::io::Read;
+use tempfile::TempDir;
+
+/// A server that knows one word, and what it does at others.
+fn serve() -> (TempDir, PathBuf, Server) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("socket");
+    let mut server = Server::listen(&path).expect("it can be bound");
+    let handler = |request| match request {
+        Request::Status => Ok(json!("fine")),
+        Request::Stats => Ok(json!("x".repeat(1 << 20))),
+        Request::Confirm => panic!("on purpose {}", 1),
+        _ => Err(Failure::Rejected("weir: no".to_owned())),
+    };
+    server.serve(handler).expect("there are threads");
+    (folder, path, server)
+}
+
+fn connect(path: &Path) -> UnixStream {
+    let stream = UnixStream::connect(path).expect("it listens");
+    stream.set_read_timeout(Some(Duration::from_secs(30))).expect("a socket has one");
+    stream
+}
+
+fn line(stream: &UnixStream) -> String {
+    let mut line = String::new();
+    // Who was turned away before it asked may be told so by the system as well.
+    let _hung_up = BufReader::new(stream).read_line(&mut line);
+    line
+}
+
+fn say(mut stream: &UnixStream, bytes: &[u8]) -> String {
+    let _hung_up = stream.write_all(bytes);
+    line(stream)
+}
+
+const FINE: &str = "{\"ok\":\"fine\"}\n";
+
+#[test]
+fn a_panic_is_an_answer_and_takes_no_slot() {
+    let (_folder, path, _server) = serve();
+    for _ in 0..2 * CLIENTS_MAX {
+        let stream = connect(&path);
+        assert_eq!(say(&stream, b"\"confirm\"\n"), "{\"failed\":\"compiler bug: on purpose 1\"}\n");
+        // And the line stands.
+        assert_eq!(say(&stream, b"\"status\"\n"), FINE);
+    }
+}
+
+#[test]
+fn what_is_no_request_is_answered() {
+    let (_folder, path, _server) = serve();
+    let deep = [vec![b'['; 60_000], vec![b'\n']].concat();
+    let long = vec![b' '; REQUEST_BYTES_MAX + 1];
+    let in_object = [b"{\"limits\":".repeat(1000), vec![b'\n']].concat();
+    let cases: [(&[u8], &str); 8] = [
+        (b"\n", "not a request: EOF"),
+        (b"\xff\xfe\n", "not a request: expected value"),
+        (b"{\"load\":{\"policy\":\"\xff\"}}\n", "not a request: invalid unicode"),
+        (b"{\"activate\":{\"generation\":1,\"confirm_s\":NaN}}\n", "not a request: expected value"),
+        (b"{\"activate\":{\"generation\":1,\"confirm_s\":1e999}}\n", "not a request: number out of range"),
+        (&deep, "not a request: expected value"),
+        (&in_object, "not a request: unknown field"),
+        (&long, "not a request: longer than 65536 bytes"),
+    ];
+    for (bytes, words) in cases {
+        let said = say(&connect(&path), bytes);
+        assert!(said.starts_with("{\"error\":\"weir: ") && said.contains(words), "{words}: {said}");
+    }
+    // A line as long as may be, and many in one write, each answered in turn.
+    let padded = [vec![b' '; REQUEST_BYTES_MAX - 9], b"\"status\"\n".to_vec()].concat();
+    assert_eq!(say(&connect(&path), &padded), FINE);
+    let stream = connect(&path);
+    (&stream).write_all(&b"\"status\"\n".repeat(500)).expect("it reads");
+    stream.shutdown(Shutdown::Write).expect("it stands");
+    let mut all = String::new();
+    (&stream).read_to_string(&mut all).expect("it answers");
+    assert_eq!(all, FINE.repeat(500));
+}
+
+#[test]
+fn clients_that_stay_are_counted_and_those_that_go_are_not() {
+    let (_folder, path, _server) = serve();
+    for _ in 0..3 {
+        // Those of the round before may not be gone yet; in the end, all of them are.
+        let start = Instant::now();
+        let staying = loop {
+            let staying: Vec<UnixStream> = (0..CLIENTS_MAX).map(|_| connect(&path)).collect();
+            if staying.iter().all(|stream| say(stream, b"\"status\"\n") == FINE) {
+                break staying;
+            }
+            assert!(start.elapsed() < Duration::from_secs(30), "slots are lost");
+            drop(staying);
+            thread::sleep(Duration::from_millis(5));
+        };
+        assert_eq!(line(&connect(&path)), "{\"failed\":\"more than 32 clients\"}\n");
+        assert!(staying.iter().all(|stream| say(stream, b"\"status\"\n") == FINE), "they still have theirs");
+    }
+}
+
+#[test]
+fn the_client_that_was_silent_for_longest_gives_way() {
+    let clients = Arc::new(Clients::default());
+    let enter = || {
+        let (near, far) = UnixStream::pair().expect("a pair");
+        (Clients::enter(&clients, near), far)
+    };
+    let mut all: Vec<_> = (0..CLIENTS_MAX).map(|_| enter()).collect();
+    assert!(all.iter().all(|(slot, _)| slot.is_some()));
+    let (refused, far) = enter();
+    assert!(refused.is_none());
+    assert_eq!(line(&far), "{\"failed\":\"more than 32 clients\"}\n");
+    // One is performing, and has for long; two have been silent for long, the third for longest.
+    let set = |at: usize, since: Option<Instant>| {
+        all[at].0.as_ref().expect("it has a slot").client.set_silent_since(since);
+    };
+    let now = Instant::now();
+    set(1, None);
+    set(2, now.checked_sub(GIVE_WAY));
+    set(3, now.checked_sub(2 * GIVE_WAY));
+    let (entered, _far) = enter();
+    assert!(entered.is_some());
+    assert_eq!(line(&all[3].1), "", "it was hung up on");
+    assert_eq!(clients.lock().len(), CLIENTS_MAX);
+    drop(all.drain(..4).collect::<Vec<_>>());
+    assert_eq!(clients.lock().len(), CLIENTS_MAX - 3, "it had no slot any more");
+}
+
+#[test]
+fn requests_and_answers_have_a_time() {
+    let read = |far: &UnixStream, near: &UnixStream, bytes: &[u8], silence: u64, time: u64| {
+        let mut far = far;
+        far.write_all(bytes).expect("it has room");
+        let (silence, time) = (Duration::from_millis(silence), Duration::from_millis(time));
+        read_line(&mut BufReader::new(near), silence, time).expect("it stands")
+    };
+    let (near, far) = UnixStream::pair().expect("a pair");
+    assert_eq!(read(&far, &near, b"", 20, 20), Said::Nothing);
+    assert_eq!(read(&far, &near, b"\"status", 10_000, 20), Said::Nonsense("not whole after 0.02 s".to_owned()));
+    // Nor do single bytes, however often they come, make it last.
+    let (near, far) = UnixStream::pair().expect("a pair");
+    let dripping = thread::spawn(move || while (&far).write_all(b" ").is_ok() {});
+    let said = read_line(&mut BufReader::new(&near), Duration::from_secs(10), Duration::from_millis(5));
+    assert!(matches!(said, Ok(Said::Nonsense(_))), "{said:?}");
+    drop(near);
+    dripping.join().expect("it ends when nobody reads");
+}
+
+#[test]
+fn a_client_that_takes_no_answers_hinders_no_other() {
+    let (_folder, path, server) = serve();
+    let lazy: Vec<UnixStream> = (0..CLIENTS_MAX - 1).map(|_| connect(&path)).collect();
+    for mut stream in &lazy {
+        stream.write_all(&b"\"stats\"\n".repeat(20)).expect("it reads");
+    }
+    assert_eq!(say(&connect(&path), b"\"status\"\n"), FINE);
+    drop(server);
+    assert!(!path.exists());
+}
+
+#[test]
+fn who_is_listened_to_is_found_without_waiting() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("socket");
+    let listener = UnixListener::bind(&path).expect("it can be bound");
+    assert!(is_listened_at(&path));
+    // Nobody accepts; in the end the queue is full, and connecting would wait for ever.
+    rustix::net::listen(&listener, 0).expect("it listens");
+    assert!((0..10).all(|_| is_listened_at(&path)));
+    assert!(Server::listen(&path).is_err());
+    drop(listener);
+    assert!(!is_listened_at(&path));
+    Server::listen(&path).expect("nobody listens there");
+}

@@ -1,0 +1,67 @@
+//! Opens files that must end: what gives its bytes when it likes, or for ever, is refused before it is opened.
+
+use rustix::fs::OFlags;
+use std::fs::{self, File, FileType, OpenOptions};
+use std::io;
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::path::Path;
+
+/// Opens a regular file for reading, without waiting for anybody.
+///
+/// # Errors
+/// It is something else, or cannot be opened.
+pub fn open_regular(path: &Path) -> io::Result<File> {
+    // Opening a device may do something already.
+    check_regular(path)?;
+    let file = OpenOptions::new().read(true).custom_flags(OFlags::NONBLOCK.bits() as i32).open(path)?;
+    // There may be something else by now.
+    check(file.metadata()?.file_type())?;
+    Ok(file)
+}
+
+/// That there is a regular file.
+///
+/// # Errors
+/// It is something else, or not there.
+pub fn check_regular(path: &Path) -> io::Result<()> {
+    check(fs::metadata(path)?.file_type())
+}
+
+fn check(kind: FileType) -> io::Result<()> {
+    let what = match kind {
+        kind if kind.is_file() => return Ok(()),
+        kind if kind.is_dir() => "a directory",
+        kind if kind.is_fifo() => "a pipe",
+        kind if kind.is_socket() => "a socket",
+        _ => "a device",
+    };
+    Err(io::Error::other(format!("is {what}, not a regular file")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::net::UnixListener;
+    use std::process::Command;
+
+    #[test]
+    fn only_regular_files_are_opened() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let at = |name: &str| folder.path().join(name);
+        fs::write(at("file"), "x").expect("the folder can be written to");
+        std::os::unix::fs::symlink("file", at("link")).expect("the folder can be written to");
+        std::os::unix::fs::symlink("loop", at("loop")).expect("the folder can be written to");
+        let _socket = UnixListener::bind(at("socket")).expect("the folder can be written to");
+        assert!(Command::new("mkfifo").arg(at("pipe")).status().expect("coreutils").success());
+        for name in ["file", "link"] {
+            open_regular(&at(name)).expect("it is a file");
+        }
+        let said = |path: &Path| open_regular(path).expect_err("it is no file").to_string();
+        assert_eq!(said(&at("pipe")), "is a pipe, not a regular file");
+        assert_eq!(said(&at("socket")), "is a socket, not a regular file");
+        assert_eq!(said(folder.path()), "is a directory, not a regular file");
+        assert_eq!(said(Path::new("/dev/zero")), "is a device, not a regular file");
+        assert!(said(&at("loop")).contains("symbolic links"), "{}", said(&at("loop")));
+        assert!(said(&at("none")).contains("No such file"), "{}", said(&at("none")));
+    }
+}

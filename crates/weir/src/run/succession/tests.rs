@@ -1,0 +1,261 @@
+//! Every short sequence of requests, and long random ones, against a model that remembers everything.
+
+use super::*;
+use proptest::prelude::*;
+
+/// What may happen.
+#[derive(Clone, Debug)]
+enum Event {
+    Load,
+    /// A generation by its place among those that were ever loaded.
+    Activate(u64, Option<Duration>),
+    Posture(Option<&'static str>),
+    Confirm,
+    Rollback,
+    /// Time passes, and what is due happens.
+    Wait(Duration),
+}
+
+/// What becomes of a change that has begun.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fate {
+    Done,
+    Failed,
+}
+
+/// A plain account of what happened.
+struct Model {
+    now: Instant,
+    /// Everything that was confirmed, each once in a row, the latest last.
+    confirmed: Vec<Active>,
+    trial: Option<(Active, Instant)>,
+    loaded: u64,
+}
+
+impl Model {
+    fn new() -> Self {
+        let first = Active { generation: 1, posture: None };
+        Model { now: Instant::now(), confirmed: vec![first], trial: None, loaded: 1 }
+    }
+
+    fn last(&self) -> &Active {
+        self.confirmed.last().expect("the first generation is confirmed")
+    }
+
+    fn active(&self) -> &Active {
+        self.trial.as_ref().map_or(self.last(), |(active, _)| active)
+    }
+
+    fn confirm(&mut self, active: Active) {
+        if active != *self.last() {
+            self.confirmed.push(active);
+        }
+    }
+
+    /// Where a rollback leads.
+    fn way_back(&self) -> Option<Active> {
+        match (&self.trial, &self.confirmed[..]) {
+            (Some(_), [.., last]) => Some(last.clone()),
+            (None, [.., before, _]) => Some(before.clone()),
+            _ => None,
+        }
+    }
+}
+
+/// Lets something happen to both; whether it was allowed.
+fn step(succession: &mut Succession, model: &mut Model, event: &Event, fate: Fate) {
+    let before = succession.clone();
+    let change = match event.clone() {
+        Event::Load => {
+            let (added, gone) = succession.add();
+            model.loaded += 1;
+            assert_eq!(added, model.loaded);
+            for one in gone {
+                assert!(!before.is_in_use(one) && !succession.is_in_use(one), "{one} went: {before:?}");
+            }
+            return;
+        }
+        Event::Confirm => {
+            assert_eq!(succession.confirm().is_ok(), model.trial.is_some());
+            if let Some((active, _)) = model.trial.take() {
+                model.confirm(active);
+            }
+            return;
+        }
+        Event::Activate(generation, trial) => Change::Activate { generation: 1 + generation % model.loaded, trial },
+        Event::Posture(name) => Change::Posture(name.map(str::to_owned)),
+        Event::Rollback => Change::Rollback,
+        Event::Wait(time) => {
+            model.now += time;
+            Change::Timeout
+        }
+    };
+    let now = model.now;
+    let to = match succession.begin(change.clone(), now) {
+        Ok(to) => to,
+        Err(refusal) => {
+            assert_eq!(*succession, before, "what is refused changes nothing");
+            match refusal {
+                Refusal::Unknown { generation, ready } => assert!(!ready.contains(&generation)),
+                Refusal::NothingBefore => assert_eq!(model.way_back(), None),
+                Refusal::NothingOnTrial => assert!(model.trial.is_none()),
+                Refusal::NotDue => assert!(model.trial.as_ref().is_some_and(|(_, ends)| now < *ends)),
+                Refusal::TrialLength | Refusal::Busy(_) => panic!("{refusal}"),
+            }
+            return;
+        }
+    };
+    // What has begun is in use until it is done or abandoned, and nothing else can begin.
+    assert!(succession.is_in_use(to.generation) && succession.ready.contains(&to.generation));
+    assert_eq!(succession.begin(Change::Rollback, now), Err(Refusal::Busy(to.clone())));
+    assert_eq!(succession.confirm(), Err(Refusal::Busy(to.clone())));
+    assert_eq!(succession.active(), model.active(), "what has begun decides nothing");
+    if fate == Fate::Failed {
+        succession.abandon();
+        assert_eq!(*succession, before);
+        return;
+    }
+    succession.commit(now);
+    apply(model, change, to);
+}
+
+/// A change that was done, in the model's words.
+fn apply(model: &mut Model, change: Change, to: Active) {
+    match change {
+        Change::Rollback | Change::Timeout => {
+            assert_eq!(Some(&to), model.way_back().as_ref());
+            assert!(model.confirmed.contains(&to), "only what was confirmed comes back");
+            if model.trial.take().is_none() {
+                model.confirm(to);
+            }
+        }
+        Change::Activate { trial: Some(time), .. } => model.trial = Some((to, model.now + time)),
+        Change::Activate { trial: None, .. } | Change::Posture(_) => match &mut model.trial {
+            Some((active, _)) => *active = to,
+            None => model.confirm(to),
+        },
+    }
+}
+
+/// What holds at any time.
+fn check(succession: &Succession, model: &Model) {
+    assert_eq!(succession.active(), model.active());
+    assert_eq!(succession.way_back(), model.way_back().as_ref());
+    assert_eq!(succession.trial_ends(), model.trial.as_ref().map(|(_, ends)| *ends));
+    assert!(succession.ready.len() <= READY_MAX);
+    let back = succession.way_back().map(|back| back.generation);
+    for kept in [Some(succession.active().generation), Some(model.last().generation), back].into_iter().flatten() {
+        assert!(succession.ready.contains(&kept), "{kept} is in use and gone: {succession:?}");
+    }
+    if model.trial.is_none() {
+        assert_ne!(succession.way_back(), Some(succession.active()), "the way back leads somewhere");
+    }
+}
+
+fn run(events: &[(Event, Fate)]) {
+    let (mut succession, mut model) = (Succession::default(), Model::new());
+    for (event, fate) in events {
+        step(&mut succession, &mut model, event, *fate);
+        check(&succession, &model);
+    }
+}
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn event() -> impl Strategy<Value = Event> {
+    let trial = prop_oneof![Just(None), (1u32..5).prop_map(|seconds| Some(seconds * SECOND))];
+    prop_oneof![
+        3 => Just(Event::Load),
+        4 => (0u64..20, trial).prop_map(|(generation, trial)| Event::Activate(generation, trial)),
+        2 => prop_oneof![Just(None), Just(Some("high")), Just(Some("low"))].prop_map(Event::Posture),
+        1 => Just(Event::Confirm),
+        2 => Just(Event::Rollback),
+        2 => (0u32..4).prop_map(|seconds| Event::Wait(seconds * SECOND)),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2000))]
+    #[test]
+    fn long_sequences_do_as_the_model_does(
+        events in prop::collection::vec((event(), prop_oneof![4 => Just(Fate::Done), 1 => Just(Fate::Failed)]), 0..60)
+    ) {
+        run(&events);
+    }
+}
+
+#[test]
+fn every_sequence_of_six_does_as_the_model_does() {
+    const LENGTH: u32 = 6;
+    let kinds = [
+        (Event::Activate(0, None), Fate::Done),
+        (Event::Activate(1, None), Fate::Done),
+        (Event::Activate(1, Some(SECOND)), Fate::Done),
+        (Event::Activate(2, Some(2 * SECOND)), Fate::Done),
+        (Event::Posture(Some("high")), Fate::Done),
+        (Event::Confirm, Fate::Done),
+        (Event::Rollback, Fate::Done),
+        (Event::Wait(SECOND), Fate::Done),
+    ];
+    for number in 0..kinds.len().pow(LENGTH) {
+        let mut events = vec![(Event::Load, Fate::Done), (Event::Load, Fate::Done)];
+        events.extend((0..LENGTH).map(|place| kinds[number / kinds.len().pow(place) % kinds.len()].clone()));
+        run(&events);
+    }
+}
+
+fn base(generation: u64) -> Active {
+    Active { generation, posture: None }
+}
+
+fn change(succession: &mut Succession, change: Change, now: Instant) -> Active {
+    let to = succession.begin(change, now).expect("it can be");
+    succession.commit(now);
+    to
+}
+
+#[test]
+fn a_posture_and_a_second_activation_are_on_trial_too() {
+    let (mut succession, now) = (Succession::default(), Instant::now());
+    succession.add();
+    succession.add();
+    change(&mut succession, Change::Activate { generation: 2, trial: Some(SECOND) }, now);
+    change(&mut succession, Change::Posture(Some("high".to_owned())), now);
+    assert_eq!(succession.trial_ends(), Some(now + SECOND));
+    change(&mut succession, Change::Activate { generation: 3, trial: None }, now);
+    assert_eq!((succession.active(), succession.trial_ends()), (&base(3), Some(now + SECOND)));
+    assert_eq!(succession.begin(Change::Timeout, now), Err(Refusal::NotDue));
+    assert_eq!(change(&mut succession, Change::Timeout, now + SECOND), base(1));
+    assert_eq!((succession.way_back(), succession.trial_ends()), (None, None));
+}
+
+#[test]
+fn what_decides_already_leaves_the_way_back() {
+    let (mut succession, now) = (Succession::default(), Instant::now());
+    succession.add();
+    for _ in 0..2 {
+        change(&mut succession, Change::Activate { generation: 2, trial: None }, now);
+        assert_eq!(succession.way_back(), Some(&base(1)));
+    }
+    change(&mut succession, Change::Activate { generation: 2, trial: Some(SECOND) }, now);
+    succession.confirm().expect("it is on trial");
+    assert_eq!(succession.way_back(), Some(&base(1)));
+}
+
+#[test]
+fn trials_have_a_length() {
+    let (mut succession, now) = (Succession::default(), Instant::now());
+    for time in [Duration::ZERO, TRIAL_MAX + Duration::from_nanos(1), Duration::MAX] {
+        let change = Change::Activate { generation: 1, trial: Some(time) };
+        assert_eq!(succession.begin(change, now), Err(Refusal::TrialLength));
+    }
+    change(&mut succession, Change::Activate { generation: 1, trial: Some(TRIAL_MAX) }, now);
+}
+
+#[test]
+fn a_trial_counts_from_when_it_decides() {
+    let (mut succession, now) = (Succession::default(), Instant::now());
+    succession.begin(Change::Activate { generation: 1, trial: Some(SECOND) }, now).expect("it stands ready");
+    succession.commit(now + 60 * SECOND);
+    assert_eq!(succession.trial_ends(), Some(now + 61 * SECOND));
+}

@@ -1,0 +1,210 @@
+//! Trials on a running Weir, and everything that must not keep its operator waiting: workers that hang, requests that mean nothing, files that never
+//! end, descriptors that are gone.
+
+use crate::box_under_test::{Running, wait_until};
+use crate::hosts::Hosts;
+use crate::{each_of, put};
+use nix::sys::ptrace;
+use nix::sys::signal::{Signal, kill};
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+use nix::unistd::Pid;
+use rustix::process::{Resource, Rlimit, prlimit};
+use std::fs;
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::process::Command;
+use weir::control::Request;
+use weir::failure::Failure;
+use weir::run::succession::Active;
+
+/// One in user space, and the kernel.
+const BOTH_KINDS: &[&str] = &["afpacket", "xdp"];
+const ALL: &str =
+    "upstream { accept }\ndownstream { accept }\nposture shut { upstream { drop } downstream { drop } }\n";
+
+fn activate(generation: u64, confirm_s: impl Into<Option<f64>>) -> Request {
+    Request::Activate { generation, confirm_s: confirm_s.into() }
+}
+
+fn shut() -> Request {
+    Request::Posture { name: Some("shut".to_owned()) }
+}
+
+/// What decides, and where a rollback leads.
+fn state(running: &Running) -> (Active, Option<Active>) {
+    let status = running.status();
+    let posture = status.rollback_posture;
+    let back = status.rollback_to.map(|generation| Active { generation, posture });
+    (Active { generation: status.generation, posture: status.posture }, back)
+}
+
+#[test]
+fn a_trial_ends_only_where_something_was_confirmed() {
+    each_of(BOTH_KINDS, crate::Wires::default(), |engine, hosts, folder| {
+        put(folder, "all.weir", ALL);
+        let running = Running::start(&hosts.weir, folder, "all.weir", engine, 1);
+        let [two, three] = [(), ()].map(|()| running.load(&folder.join("all.weir")));
+        let ask = |request: &Request| running.ask(request).unwrap_or_else(|failure| panic!("{engine}: {failure}"));
+        let base = |generation| Active { generation, posture: None };
+        let closed = |generation| Active { generation, posture: Some("shut".to_owned()) };
+        // Neither a posture nor another activation confirms what is on trial.
+        for second in [shut(), activate(three, None), activate(two, None), activate(three, 300.0)] {
+            ask(&activate(two, 600.0));
+            ask(&second);
+            let (status, (_, back)) = (running.status(), state(&running));
+            assert!(status.confirm_left_s.is_some() && back == Some(base(1)), "{engine}: {second:?}");
+            ask(&activate(two, 0.05));
+            running.wait_until("it goes back", |running| running.status().confirm_left_s.is_none());
+            assert_eq!(state(&running), (base(1), None), "{engine}: {second:?}");
+        }
+        // What decides already leaves the way back as it is.
+        ask(&activate(two, None));
+        ask(&activate(two, None));
+        assert_eq!(state(&running), (base(2), Some(base(1))), "{engine}");
+        // A rollback leads to what was confirmed, never to what was on trial.
+        ask(&shut());
+        assert_eq!(state(&running), (closed(2), Some(base(2))), "{engine}");
+        ask(&activate(three, 600.0));
+        ask(&Request::Rollback);
+        assert_eq!(state(&running), (closed(2), Some(base(2))), "{engine}");
+        ask(&Request::Rollback);
+        assert_eq!(state(&running), (base(2), Some(closed(2))), "{engine}");
+        // What is confirmed has a way back to what was confirmed before.
+        ask(&activate(three, 600.0));
+        ask(&Request::Confirm);
+        assert_eq!(state(&running), (base(3), Some(base(2))), "{engine}");
+        ask(&Request::Rollback);
+        assert_eq!(state(&running), (base(2), Some(base(3))), "{engine}");
+        assert_eq!(running.stop(), 0);
+    });
+}
+
+/// Sends bytes, and returns the first line of the answer.
+fn raw(running: &Running, bytes: &[u8]) -> String {
+    let mut stream = UnixStream::connect(running.control()).expect("it listens");
+    let _hung_up = stream.write_all(bytes);
+    let _hung_up = stream.shutdown(std::net::Shutdown::Write);
+    let mut answer = String::new();
+    let _hung_up = stream.read_to_string(&mut answer);
+    answer
+}
+
+#[test]
+fn requests_that_mean_nothing_take_nothing() {
+    let (hosts, folder) = (Hosts::new(), tempfile::tempdir().expect("a temporary folder"));
+    let folder = folder.path();
+    put(folder, "all.weir", ALL);
+    let running = Running::start(&hosts.weir, folder, "all.weir", "afpacket", 1);
+    let activations = running.status().activations;
+    for seconds in ["1e19", "1e300", "0", "-1", "-0.0", "1e-300", "2592001"].iter().cycle().take(70) {
+        let request = format!("{{\"activate\":{{\"generation\":1,\"confirm_s\":{seconds}}}}}\n");
+        let said = raw(&running, request.as_bytes());
+        assert!(said.contains("--confirm: a time above 0 and up to 30 days"), "{seconds}: {said}");
+    }
+    assert_eq!(running.status().activations, activations, "nothing was activated");
+    check_files_that_never_end(&running, folder);
+    // It is no request to end.
+    kill(running.pid(), Signal::SIGHUP).expect("it runs");
+    running.wait_until("it says so", |running| running.log().contains("SIGHUP changes nothing"));
+    assert_eq!(running.status().generation, 1);
+    check_no_descriptors(&running);
+    assert_eq!(running.stop(), 0);
+}
+
+/// That policies, includes and lists which are no files are refused at once.
+fn check_files_that_never_end(running: &Running, folder: &Path) {
+    let pipe = folder.join("pipe");
+    assert!(Command::new("mkfifo").arg(&pipe).status().expect("coreutils").success());
+    std::os::unix::fs::symlink("loop", folder.join("loop")).expect("the folder can be written to");
+    fs::File::create(folder.join("sparse")).and_then(|file| file.set_len(1 << 40)).expect("files may have holes");
+    let refused = |path: &Path, words: &str| {
+        let failure = running.ask(&Request::Load { policy: path.to_owned() }).expect_err("it is refused");
+        assert!(matches!(&failure, Failure::Rejected(said) if said.contains(words)), "{words}: {failure}");
+    };
+    refused(&pipe, "is a pipe, not a regular file");
+    refused(Path::new("/dev/zero"), "is a device, not a regular file");
+    refused(folder, "is a directory, not a regular file");
+    refused(&folder.join("loop"), "symbolic links");
+    refused(&folder.join("sparse"), "longer than 8 MiB");
+    refused(running.control(), "is a socket, not a regular file");
+    for (name, what) in [("pipe", "a pipe"), ("/dev/zero", "a device"), ("sparse", "longer than")] {
+        put(
+            folder,
+            "list.weir",
+            &format!("table t {{ type ipv4; file \"{name}\" }}\nupstream {{ ip saddr @t drop; accept }}\n"),
+        );
+        refused(&folder.join("list.weir"), what);
+        if name != "sparse" {
+            put(folder, "include.weir", &format!("include \"{name}\"\nupstream {{ accept }}\n"));
+            refused(&folder.join("include.weir"), what);
+        }
+    }
+}
+
+/// That clients are told when there are no descriptors left, and served when there are again.
+fn check_no_descriptors(running: &Running) {
+    let pid = rustix::process::Pid::from_raw(running.pid().as_raw());
+    let folder = format!("/proc/{}/fd", running.pid());
+    let open = fs::read_dir(folder).expect("it runs").filter_map(|entry| Some(entry.ok()?.path()));
+    // The last one that was opened is the one that is given up for a client who is told.
+    let null = open.filter(|path| fs::read_link(path).is_ok_and(|to| to == Path::new("/dev/null")));
+    let numbers = null.filter_map(|path| path.file_name()?.to_str()?.parse::<u64>().ok());
+    let spare = numbers.max().expect("there is one");
+    let limit = |current| prlimit(pid, Resource::Nofile, Rlimit { current: Some(current), maximum: Some(4096) });
+    limit(spare + 1).expect("it is ours");
+    // Numbers that were given back are taken first.
+    let mut holding = Vec::new();
+    running.wait_until("there are none left", |running| {
+        holding.push(UnixStream::connect(running.control()).expect("it listens"));
+        let failure = running.ask(&Request::Status).err();
+        failure.is_some_and(|failure| failure.message().contains("no room for another client: Too many open files"))
+    });
+    limit(4096).expect("it is ours");
+    drop(holding);
+    running.wait_until("it answers again", |running| running.ask(&Request::Status).is_ok());
+}
+
+/// The thread of that name.
+fn thread_of(running: &Running, name: &str) -> Pid {
+    let tasks = fs::read_dir(format!("/proc/{}/task", running.pid())).expect("it runs");
+    let is_it = |path: &Path| fs::read_to_string(path.join("comm")).is_ok_and(|comm| comm.trim() == name);
+    let found = tasks.filter_map(Result::ok).map(|task| task.path()).find(|path| is_it(path)).expect("there is one");
+    let number = found.file_name().and_then(|name| name.to_str()?.parse().ok());
+    Pid::from_raw(number.expect("a number"))
+}
+
+#[test]
+fn a_worker_that_hangs_keeps_neither_status_nor_the_end_waiting() {
+    let (hosts, folder) = (Hosts::new(), tempfile::tempdir().expect("a temporary folder"));
+    let folder = folder.path();
+    put(folder, "all.weir", ALL);
+    let mut running = Running::start(&hosts.weir, folder, "all.weir", "afpacket", 2);
+    let worker = thread_of(&running, "weir-1");
+    ptrace::seize(worker, ptrace::Options::empty()).expect("it is our child's");
+    ptrace::interrupt(worker).expect("it is seized");
+    let all = WaitPidFlag::__WALL;
+    waitpid(worker, Some(all)).expect("it stops");
+    let control = running.control().to_owned();
+    let change = std::thread::spawn(move || weir::control::client::ask(&control, &shut()));
+    // Everything is answered while the change waits, and says that it does.
+    running.wait_until("it is activating", |running| running.status().activating.is_some());
+    assert!(running.status().activating.is_some_and(|to| to.posture.as_deref() == Some("shut")));
+    running.wait_until("the other worker has changed", |running| {
+        running.status().mixed == ["worker 0 decides by generation 1, posture shut"]
+    });
+    let _answered = running.stats();
+    let failure = running.ask(&Request::Confirm).expect_err("something is being activated");
+    assert!(failure.message().contains("generation 1, posture shut is being activated"), "{failure}");
+    running.load(&folder.join("all.weir"));
+    assert!(!change.is_finished(), "{}", running.log());
+
+    kill(running.pid(), Signal::SIGTERM).expect("it runs");
+    let ended = |status| matches!(status, Ok(WaitStatus::Signaled(..) | WaitStatus::Exited(..)) | Err(_));
+    wait_until("the worker goes with its process", || ended(waitpid(worker, Some(all | WaitPidFlag::WNOHANG))));
+    assert_eq!(running.ends(), Some(1), "{}", running.log());
+    assert!(running.log().contains("worker 1 does not answer"), "{}", running.log());
+    let failure = change.join().expect("no panic").expect_err("it did not take place");
+    let said = failure.message();
+    assert!(said.contains("about to end") || said.contains("hung up"), "{said}");
+}
