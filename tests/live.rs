@@ -11,6 +11,8 @@ mod dpdk;
 mod exits;
 #[path = "live/failures.rs"]
 mod failures;
+#[path = "live/flaps.rs"]
+mod flaps;
 #[path = "live/frames.rs"]
 mod frames;
 #[path = "live/hosts.rs"]

@@ -3,7 +3,6 @@
 use std::io;
 use std::mem::zeroed;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, netdevice, recv, send, socket_with};
@@ -47,43 +46,6 @@ struct Channels {
     combined_count: u32,
 }
 
-/// Whether packets can be sent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum State {
-    /// They can.
-    Up,
-    /// It was taken down, or there is nobody at the other end.
-    Down,
-}
-
-/// How long a driver's word that its wire is in use is believed.
-const CARRIER_AGE: Duration = Duration::from_millis(100);
-
-/// Why an interface takes no packet. Its flags tell of a wire that went dead up to a second late (the kernel's link watch), its driver tells at
-/// once, but only under the kernel's lock on all interfaces: it is asked about packets that were refused, and not about each of a full queue.
-#[derive(Default)]
-pub(crate) struct Refusals {
-    in_use: Option<Instant>,
-}
-
-impl Refusals {
-    /// What the interface is that refused a packet just now.
-    ///
-    /// # Errors
-    /// It was removed.
-    pub fn state(&mut self, device: &Device) -> Result<State, EngineError> {
-        let by_flags = device.state()?;
-        if by_flags == State::Down || self.in_use.is_some_and(|since| since.elapsed() < CARRIER_AGE) {
-            return Ok(by_flags);
-        }
-        if device.carrier().is_ok_and(|carrier| !carrier) {
-            return Ok(State::Down);
-        }
-        self.in_use = Some(Instant::now());
-        Ok(State::Up)
-    }
-}
-
 /// An interface of the namespace.
 pub(crate) struct Device {
     name: String,
@@ -119,14 +81,20 @@ impl Device {
         EngineError::Interface { interface: self.name.clone(), source: source.into() }
     }
 
-    /// Whether it is up, as its flags have it. [`Refusals`] knows earlier.
+    /// That it is there.
     ///
     /// # Errors
     /// It was removed.
-    pub fn state(&self) -> Result<State, EngineError> {
-        const UP: i32 = libc::IFF_UP | libc::IFF_RUNNING;
-        let flags = self.flags().map_err(|_| self.failed(io::Error::other("it was removed")))?;
-        Ok(if flags & UP == UP { State::Up } else { State::Down })
+    pub fn check(&self) -> Result<(), EngineError> {
+        self.present_flags().map(|_| ())
+    }
+
+    /// Its flags.
+    ///
+    /// # Errors
+    /// It was removed.
+    pub fn present_flags(&self) -> Result<i32, EngineError> {
+        self.flags().map_err(|_| self.failed(io::Error::other("it was removed")))
     }
 
     /// Its flags, as netdevice(7) has them.
@@ -287,7 +255,7 @@ mod tests {
         let presence = Presence::open().expect("a socket");
         assert!(presence.has(device.index()) && !presence.has(i32::MAX as u32));
         let gone = Device { name: "gone".to_owned(), index: i32::MAX as u32, asked: device.asked };
-        let error = gone.state().expect_err("there is none").to_string();
+        let error = gone.check().expect_err("there is none").to_string();
         assert_eq!(error, "interface gone: it was removed");
     }
 }

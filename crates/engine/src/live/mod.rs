@@ -15,6 +15,7 @@ pub mod afpacket;
 pub mod afxdp;
 pub mod attach;
 pub mod bypass;
+mod carrier;
 pub mod datapath;
 mod device;
 mod divert;

@@ -92,7 +92,7 @@ impl AfPacketLane {
     fn make_round(&mut self) -> Result<(), EngineError> {
         for port in self.sides.iter() {
             add(&port.counters.rx_missed, port.socket.missed());
-            port.socket.device().state()?;
+            port.socket.device().check()?;
         }
         Ok(())
     }
