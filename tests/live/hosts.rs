@@ -92,6 +92,18 @@ pub struct Wires {
     /// Queues of each interface, both ways.
     pub queues: usize,
     pub flags: Flags,
+    pub settings: Settings,
+}
+
+/// How the far ends of wires are set up.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Settings {
+    /// As cards behave: checksums are finished, and the far end polls.
+    LikeCards,
+    /// The far end polls, but leaves checksums to a card that is not there.
+    Polling,
+    /// As the kernel makes them.
+    AsTheyCome,
 }
 
 /// How the flags of a wire's interfaces follow its state.
@@ -104,7 +116,15 @@ pub enum Flags {
 
 impl Default for Wires {
     fn default() -> Self {
-        Wires { lower: 1, upper: 1, divert: 0, mtu: MTU, queues: 2, flags: Flags::AtOnce }
+        Wires {
+            lower: 1,
+            upper: 1,
+            divert: 0,
+            mtu: MTU,
+            queues: 2,
+            flags: Flags::AtOnce,
+            settings: Settings::LikeCards,
+        }
     }
 }
 
@@ -146,7 +166,7 @@ impl Hosts {
     }
 
     fn lay(&self, wires: Wires, own: &str, far: &str, host: &Host) {
-        let Wires { mtu, queues, flags, .. } = wires;
+        let Wires { mtu, queues, flags, settings, .. } = wires;
         let queues = format!("numrxqueues {queues} numtxqueues {queues}");
         let index = match flags {
             Flags::AtOnce => String::new(),
@@ -158,9 +178,12 @@ impl Hosts {
         self.weir.ip(&format!("link set dev {own} arp off up"));
         host.ip(&format!("link set dev {far} up"));
         // On a real wire checksums are finished; on a virtual one the sender leaves that to nobody.
-        host.call("ethtool", &format!("-K {far} tx off"));
+        if settings == Settings::LikeCards {
+            host.call("ethtool", &format!("-K {far} tx off"));
+        }
         // Packets that a driver redirects reach a virtual wire's other end only if that polls.
-        host.call("ethtool", &format!("-K {far} gro on"));
+        let polls = if settings == Settings::AsTheyCome { "off" } else { "on" };
+        host.call("ethtool", &format!("-K {far} gro {polls}"));
     }
 
     /// What `ip` knows of an interface of the box.

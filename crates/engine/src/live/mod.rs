@@ -16,6 +16,7 @@ pub mod afxdp;
 pub mod attach;
 pub mod bypass;
 mod carrier;
+mod checksum;
 pub mod datapath;
 mod device;
 mod divert;

@@ -106,7 +106,8 @@ impl Port {
         if let Some(group) = fanout {
             *group = Some(socket.join_fanout(*group)?);
         }
-        Ok(Port { socket, ring, outbox: Outbox::default(), counters: PortCounters::new(name, side) })
+        let counters = PortCounters::new(name, socket.device().index(), side);
+        Ok(Port { socket, ring, outbox: Outbox::default(), counters })
     }
 }
 

@@ -35,6 +35,8 @@ pub(super) struct Port {
     pub place: Place,
     pub counters: Arc<PortCounters>,
     pub copying: Copying,
+    /// Whether senders leave checksums to a card that is not there.
+    pub unfinished: bool,
     pub rx: Consumer<XdpDesc>,
     fill: Producer<u64>,
     tx: Producer<XdpDesc>,
@@ -90,7 +92,9 @@ impl Port {
         set_xdp_rx_ring_size(&socket, RING)?;
         set_xdp_tx_ring_size(&socket, RING)?;
         let offsets = xdp_mmap_offsets(&socket)?;
+        let unfinished = place.device.driver().is_virtual();
         let mut port = Port {
+            unfinished,
             rx: Consumer::map(&socket, offsets.rx, XDP_PGOFF_RX_RING, RING)?,
             fill: Producer::map(&socket, offsets.fr, XDP_UMEM_PGOFF_FILL_RING, RING)?,
             tx: Producer::map(&socket, offsets.tx, XDP_PGOFF_TX_RING, RING)?,
