@@ -1,7 +1,7 @@
 //! What is DPDK's alone. Weir and a generator in two processes, with shared memory between them for wires (memif): every packet accounted for, and
 //! those that pass the same to the byte. And ports that cannot be used.
 
-use crate::box_under_test::{PATIENCE, Running};
+use crate::box_under_test::{PATIENCE, Running, Setup};
 use crate::hosts::Hosts;
 use crate::traffic::{flows, send};
 use crate::{counted, put};
@@ -283,6 +283,52 @@ fn ports_that_cannot_be_used_are_named() {
     refused("--lower net_null0 --upper net_null1", "--no-such-option", &["does not start", "--no-such-option"]);
     let wire = "--no-huge -m 64 --no-pci --vdev=net_null0 --vdev=net_af_packet0,iface=nowhere";
     refused("--lower net_null0 --upper net_af_packet0", wire, &["has no such port", "has: net_null0", "SIOCGIFINDEX"]);
+}
+
+#[test]
+fn an_interface_behind_a_port_is_claimed() {
+    let (hosts, folder) = (Hosts::new(), tempfile::tempdir().expect("a temporary folder"));
+    let folder = folder.path();
+    put(folder, "policy.weir", "upstream { accept }\ndownstream { accept }\n");
+    let refused = |setup: &Setup, words: &str| {
+        let other = folder.join("other");
+        std::fs::create_dir_all(&other).expect("the folder can be written to");
+        put(&other, "policy.weir", "upstream { accept }\ndownstream { accept }\n");
+        let mut command = setup.command(&other, "policy.weir");
+        let output = hosts.weir.run(move || command.output().expect("the program was built"));
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!output.status.success() && said.contains(words), "{words}: {said}");
+    };
+    // Ports of other names, other engines.
+    let renamed = |dpdk: &Setup| {
+        let line = "--no-huge -m 512 --no-pci --vdev=net_af_packet8,iface=upper --vdev net_af_packet9,iface=lower";
+        let one = |name: &str| vec![name.to_owned()];
+        let more = vec!["--eal".to_owned(), line.to_owned()];
+        Setup {
+            engine: "dpdk-named".to_owned(),
+            lower: one("net_af_packet8"),
+            upper: one("net_af_packet9"),
+            more,
+            ..dpdk.clone()
+        }
+    };
+    let dpdk = Setup::new("dpdk");
+    let running = Running::start_as(&hosts.weir, folder, "policy.weir", &dpdk);
+    refused(&dpdk, "interface lower: another weir has it");
+    refused(&renamed(&dpdk), "interface lower: another weir has it");
+    refused(&Setup::new("afpacket"), "interface lower: another weir has it");
+    assert_eq!(running.stop(), 0);
+    let running = Running::start_as(&hosts.weir, folder, "policy.weir", &Setup::new("afpacket"));
+    refused(&dpdk, "interface lower: another weir has it");
+    assert_eq!(running.stop(), 0);
+    let twice = Setup {
+        more: vec![
+            "--eal".to_owned(),
+            "--no-huge -m 64 --no-pci --vdev=net_af_packet8,iface=upper --vdev=net_af_packet9,iface=upper".to_owned(),
+        ],
+        ..renamed(&dpdk)
+    };
+    refused(&twice, "the interface upper is behind both net_af_packet8 and net_af_packet9");
 }
 
 #[test]
