@@ -46,11 +46,11 @@ struct port_counters {
 	uint64_t rx_bytes;
 	uint64_t tx_packets;
 	uint64_t tx_bytes;
-	uint64_t tx_full;      /* the transmit queue was full */
-	uint64_t tx_link_down; /* the interface was down, or no more */
-	uint64_t tx_too_long;  /* the interface takes none so long */
-	uint64_t no_divert;    /* packets to be diverted when there is nowhere to divert them to */
-	uint64_t sampled;      /* packets that were not diverted, but of which a copy was */
+	uint64_t tx_full;	 /* the transmit queue was full */
+	uint64_t tx_link_down;	 /* the interface was down, or no more */
+	uint64_t tx_too_long;	 /* the interface takes none so long */
+	uint64_t no_divert;	 /* packets to be diverted when there is nowhere to divert them to */
+	uint64_t sampled;	 /* packets that were not diverted, but of which a copy was */
 	uint64_t tx_unsupported; /* the interface takes none from programs */
 	uint64_t zero[6];
 };

@@ -162,7 +162,8 @@ impl Datapath for KernelPath {
                 "veth" => "switch GRO on at its other end (`ethtool -K PEER gro on`)",
                 _ => "its driver cannot: use the engine afxdp or afpacket",
             };
-            format!("warning: {} takes no packets from XDP programs, all that it is sent are dropped as tx-unsupported: {help}", self.ports.name(port))
+            let (name, why) = (self.ports.name(port), "all that it is sent are dropped as tx-unsupported");
+            format!("warning: {name} takes no packets from XDP programs, {why}: {help}")
         });
         let native = self.attached.iter().any(|attached| attached.mode == Mode::Native);
         let ways = ways.chain(closed.filter(|_| native));
