@@ -13,12 +13,16 @@ mod dpdk;
 mod exits;
 #[path = "live/failures.rs"]
 mod failures;
+#[path = "live/flaps.rs"]
+mod flaps;
 #[path = "live/frames.rs"]
 mod frames;
 #[path = "live/hosts.rs"]
 mod hosts;
 #[path = "live/limits.rs"]
 mod limits;
+#[path = "live/offloads.rs"]
+mod offloads;
 #[path = "live/pressure.rs"]
 mod pressure;
 #[path = "live/soak.rs"]
@@ -40,7 +44,7 @@ use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 use traffic::Listener;
 use weir::control::{Request, client};
-use weir::run::stats::{InterfaceStats, Stats, TxDropped};
+use weir::run::stats::{InterfaceStats, Stats};
 use weir::run::tally::Outcome;
 use weir_abi::Link;
 use weir_engine::capture::{CaptureReader, CaptureWriter};
@@ -92,10 +96,7 @@ fn put(folder: &Path, name: &str, text: &str) {
 /// sent, or dropped by name.
 fn check_account(stats: &Stats) {
     let ports = |side: &'static str| stats.interfaces.iter().filter(move |port| port.side == side);
-    let out = |side: &'static str| -> u64 {
-        let lost = |lost: &TxDropped| lost.tx_full + lost.link_down + lost.tx_too_long;
-        ports(side).map(|port| port.tx_packets + lost(&port.tx_dropped)).sum()
-    };
+    let out = |side: &'static str| -> u64 { ports(side).map(|port| port.tx_packets + port.tx_dropped.unsent()).sum() };
     for (direction, from, to) in [(&stats.upstream, "lower", "upper"), (&stats.downstream, "upper", "lower")] {
         let total = &direction.total;
         assert_eq!(total.packets, ports(from).map(|port| port.rx_packets).sum::<u64>(), "{stats:#?}");
@@ -228,7 +229,7 @@ fn a_capture_on_the_wire_is_counted_as_in_replay() {
             check_account(&stats);
             let run = serde_json::to_value(&stats.upstream).expect("stats are JSON");
             assert_eq!(counted(&run), counted(&replayed), "{engine}, {workers} workers");
-            assert_eq!(stats.interfaces.iter().map(|port| port.rx_missed).sum::<u64>(), 0, "{stats:#?}");
+            assert_eq!(stats.interfaces.iter().filter_map(|port| port.rx_missed).sum::<u64>(), 0, "{stats:#?}");
             arrivals.check(engine, hosts, &stats);
             assert_eq!(running.stop(), 0);
         }
@@ -331,7 +332,7 @@ fn changes_under_a_flood_lose_nothing() {
         let by_policy: Vec<u64> =
             stats.upstream.total.rules.iter().map(|rule| rule.packets).filter(|&n| n > 0).collect();
         assert!(by_policy.len() == 2 && by_policy.iter().sum::<u64>() == sent, "{by_policy:?} of {sent}");
-        assert_eq!(stats.interfaces.iter().map(|port| port.rx_missed).sum::<u64>(), 0, "{stats:#?}");
+        assert_eq!(stats.interfaces.iter().filter_map(|port| port.rx_missed).sum::<u64>(), 0, "{stats:#?}");
         arrivals.check(engine, hosts, &stats);
         assert_eq!(running.stop(), 0);
     });

@@ -34,6 +34,7 @@ struct net_device {
 enum {
 	KERNEL_ENXIO = 6, /* a veth whose other end is down says so */
 	KERNEL_EMSGSIZE = 90,
+	KERNEL_EOPNOTSUPP = 95, /* a veth whose other end does not poll says so, and drivers that know no XDP */
 	KERNEL_ENETDOWN = 100,
 };
 
@@ -59,6 +60,8 @@ WEIR_INLINE void lose(uint32_t port, int32_t error, uint64_t packets)
 		counters->tx_link_down += packets;
 	else if (error == -KERNEL_EMSGSIZE)
 		counters->tx_too_long += packets;
+	else if (error == -KERNEL_EOPNOTSUPP)
+		counters->tx_unsupported += packets;
 	else
 		counters->tx_full += packets;
 }

@@ -12,6 +12,7 @@ struct mode {
 	uint32_t live;	   /* on interfaces, or a replay */
 	uint32_t cpu_mask; /* CPUs that there are counters for, a power of two, - 1 */
 	uint32_t jumbo;	   /* packets may be longer than their first buffer */
+	uint32_t finish;   /* some port's senders leave checksums to a card that is not there */
 };
 
 static const volatile struct mode weir_mode WEIR_SECTION(".rodata.mode");

@@ -8,6 +8,7 @@
 #ifndef WEIR_PORTS_H
 #define WEIR_PORTS_H
 
+#include "checksum.h"
 #include "kernel.h"
 #include "mode.h"
 #include "verdict.h"
@@ -20,8 +21,9 @@ enum {
 
 /* An interface: the side that it is on, and the port opposite that packets of each receive queue go out of. */
 struct port {
-	uint8_t side; /* 0 lower, 1 upper */
-	uint8_t zero[63];
+	uint8_t side;	    /* 0 lower, 1 upper */
+	uint8_t unfinished; /* whether senders may leave checksums to a card that is not there (checksum.h) */
+	uint8_t zero[62];
 	uint8_t out[PORT_QUEUES];
 };
 
@@ -44,12 +46,13 @@ struct port_counters {
 	uint64_t rx_bytes;
 	uint64_t tx_packets;
 	uint64_t tx_bytes;
-	uint64_t tx_full;      /* the transmit queue was full */
-	uint64_t tx_link_down; /* the interface was down, or no more */
-	uint64_t tx_too_long;  /* the interface takes none so long */
-	uint64_t no_divert;    /* packets to be diverted when there is nowhere to divert them to */
-	uint64_t sampled;      /* packets that were not diverted, but of which a copy was */
-	uint64_t zero[7];
+	uint64_t tx_full;	 /* the transmit queue was full */
+	uint64_t tx_link_down;	 /* the interface was down, or no more */
+	uint64_t tx_too_long;	 /* the interface takes none so long */
+	uint64_t no_divert;	 /* packets to be diverted when there is nowhere to divert them to */
+	uint64_t sampled;	 /* packets that were not diverted, but of which a copy was */
+	uint64_t tx_unsupported; /* the interface takes none from programs */
+	uint64_t zero[6];
 };
 
 _Static_assert(sizeof(struct port) == 128, "Port");
@@ -136,8 +139,7 @@ WEIR_INLINE uint32_t port_send_both(uint32_t cpu, uint32_t port, uint32_t divert
 }
 
 /* Acts on a verdict. Returns what the program shall return. */
-WEIR_INLINE uint32_t port_act(const struct xdp_md *ctx, struct arrival arrival, uint32_t verdict,
-			      const struct frame *frame)
+WEIR_INLINE uint32_t port_act(struct xdp_md *ctx, struct arrival arrival, uint32_t verdict, const struct frame *frame)
 {
 	const struct port *port = &weir_ports.port[arrival.port];
 	const enum action action = (enum action)(verdict & 0xff);
@@ -149,6 +151,8 @@ WEIR_INLINE uint32_t port_act(const struct xdp_md *ctx, struct arrival arrival, 
 	counters->rx_bytes += frame->len;
 	if (copied && action != ACTION_DIVERT)
 		counters->sampled++;
+	if (weir_mode.finish && WEIR_UNLIKELY(port->unfinished) && (action != ACTION_DROP || copied))
+		weir_finish_checksum(ctx);
 	if (action == ACTION_ACCEPT) {
 		const uint32_t out = port->out[ctx->rx_queue_index & (PORT_QUEUES - 1)];
 

@@ -10,7 +10,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use weir::control::{Request, client};
 use weir::failure::Failure;
-use weir::run::stats::{Stats, Status, TxDropped};
+use weir::run::stats::{Stats, Status};
 
 /// How long anything may take.
 pub const PATIENCE: Duration = Duration::from_secs(30);
@@ -39,7 +39,9 @@ impl Setup {
 
     pub fn command(&self, folder: &Path, policy: &str) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
-        command.args(["run", policy, "--engine", &self.engine, "--workers", &self.workers.to_string()]);
+        // With ports of names of their own.
+        let engine = self.engine.strip_suffix("-named").unwrap_or(&self.engine);
+        command.args(["run", policy, "--engine", engine, "--workers", &self.workers.to_string()]);
         let names = |wires: &[String]| wires.iter().map(|wire| self.port(wire)).collect::<Vec<_>>().join(",");
         command.args(["--lower", &names(&self.lower), "--upper", &names(&self.upper)]);
         if let Some(divert) = &self.divert {
@@ -218,8 +220,7 @@ pub fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
 
 /// Packets that were accepted, and neither sent nor dropped yet.
 fn on_their_way(stats: &Stats) -> i64 {
-    let lost = |lost: &TxDropped| lost.tx_full + lost.link_down + lost.tx_too_long;
     let ports = stats.interfaces.iter().filter(|port| port.side != "divert");
-    let out: u64 = ports.map(|port| port.tx_packets + lost(&port.tx_dropped)).sum();
+    let out: u64 = ports.map(|port| port.tx_packets + port.tx_dropped.unsent()).sum();
     (stats.upstream.total.passed + stats.downstream.total.passed) as i64 - out as i64
 }

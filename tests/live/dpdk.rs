@@ -1,7 +1,9 @@
 //! What is DPDK's alone. Weir and a generator in two processes, with shared memory between them for wires (memif): every packet accounted for, and
 //! those that pass the same to the byte. And ports that cannot be used.
 
-use crate::box_under_test::{PATIENCE, Running};
+use crate::box_under_test::{PATIENCE, Running, Setup};
+use crate::hosts::Hosts;
+use crate::traffic::{flows, send};
 use crate::{counted, put};
 use serde_json::Value;
 use std::path::Path;
@@ -249,7 +251,7 @@ fn check(before: &Stats, stats: &Stats, replayed: &Value, sent: u64) {
     assert_eq!(more("upper", |port| port.tx_packets), current.passed);
     assert_eq!(more("divert", |port| port.tx_packets), current.diverted + sampled);
     for side in ["lower", "upper", "divert"] {
-        let lost = more(side, |port| port.rx_missed + port.tx_dropped.tx_full + port.tx_dropped.link_down);
+        let lost = more(side, |port| port.rx_missed.unwrap_or_default() + port.tx_dropped.unsent());
         assert_eq!(lost, 0, "{side}: {stats:#?}");
     }
 }
@@ -281,4 +283,70 @@ fn ports_that_cannot_be_used_are_named() {
     refused("--lower net_null0 --upper net_null1", "--no-such-option", &["does not start", "--no-such-option"]);
     let wire = "--no-huge -m 64 --no-pci --vdev=net_null0 --vdev=net_af_packet0,iface=nowhere";
     refused("--lower net_null0 --upper net_af_packet0", wire, &["has no such port", "has: net_null0", "SIOCGIFINDEX"]);
+}
+
+#[test]
+fn an_interface_behind_a_port_is_claimed() {
+    let (hosts, folder) = (Hosts::new(), tempfile::tempdir().expect("a temporary folder"));
+    let folder = folder.path();
+    put(folder, "policy.weir", "upstream { accept }\ndownstream { accept }\n");
+    let refused = |setup: &Setup, words: &str| {
+        let other = folder.join("other");
+        std::fs::create_dir_all(&other).expect("the folder can be written to");
+        put(&other, "policy.weir", "upstream { accept }\ndownstream { accept }\n");
+        let mut command = setup.command(&other, "policy.weir");
+        let output = hosts.weir.run(move || command.output().expect("the program was built"));
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!output.status.success() && said.contains(words), "{words}: {said}");
+    };
+    // Ports of other names, other engines.
+    let renamed = |dpdk: &Setup| {
+        let line = "--no-huge -m 512 --no-pci --vdev=net_af_packet8,iface=upper --vdev net_af_packet9,iface=lower";
+        let one = |name: &str| vec![name.to_owned()];
+        let more = vec!["--eal".to_owned(), line.to_owned()];
+        Setup {
+            engine: "dpdk-named".to_owned(),
+            lower: one("net_af_packet8"),
+            upper: one("net_af_packet9"),
+            more,
+            ..dpdk.clone()
+        }
+    };
+    let dpdk = Setup::new("dpdk");
+    let running = Running::start_as(&hosts.weir, folder, "policy.weir", &dpdk);
+    refused(&dpdk, "interface lower: another weir has it");
+    refused(&renamed(&dpdk), "interface lower: another weir has it");
+    refused(&Setup::new("afpacket"), "interface lower: another weir has it");
+    assert_eq!(running.stop(), 0);
+    let running = Running::start_as(&hosts.weir, folder, "policy.weir", &Setup::new("afpacket"));
+    refused(&dpdk, "interface lower: another weir has it");
+    assert_eq!(running.stop(), 0);
+    let twice = Setup {
+        more: vec![
+            "--eal".to_owned(),
+            "--no-huge -m 64 --no-pci --vdev=net_af_packet8,iface=upper --vdev=net_af_packet9,iface=upper".to_owned(),
+        ],
+        ..renamed(&dpdk)
+    };
+    refused(&twice, "the interface upper is behind both net_af_packet8 and net_af_packet9");
+}
+
+#[test]
+fn what_a_driver_took_and_could_not_send_is_told() {
+    let (hosts, folder) = (Hosts::new(), tempfile::tempdir().expect("a temporary folder"));
+    let folder = folder.path();
+    put(folder, "policy.weir", "upstream { accept }\ndownstream { accept }\n");
+    let running = Running::start(&hosts.weir, folder, "policy.weir", "dpdk", 1);
+    hosts.set_link("upper", "down");
+    let sent = flows(100, 1, 9);
+    send(&hosts.client, "c", &sent);
+    running.wait_for("all are counted", |stats| stats.upstream.total.packets >= sent.len() as u64);
+    let stats = running.settled();
+    crate::check_account(&stats);
+    let upper = stats.interfaces.iter().find(|port| port.side == "upper").expect("there is one");
+    assert!(
+        upper.tx_dropped.tx_error > 0 && upper.tx_dropped.unsent() + upper.tx_packets == stats.upstream.total.passed,
+        "{stats:#?}"
+    );
+    assert_eq!(running.stop(), 0);
 }

@@ -91,11 +91,40 @@ pub struct Wires {
     pub mtu: u32,
     /// Queues of each interface, both ways.
     pub queues: usize,
+    pub flags: Flags,
+    pub settings: Settings,
+}
+
+/// How the far ends of wires are set up.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Settings {
+    /// As cards behave: checksums are finished, and the far end polls.
+    LikeCards,
+    /// The far end polls, but leaves checksums to a card that is not there.
+    Polling,
+    /// As the kernel makes them.
+    AsTheyCome,
+}
+
+/// How the flags of a wire's interfaces follow its state.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Flags {
+    AtOnce,
+    /// Up to a second later. The kernel does so where both ends have the same index, as the first wire between two namespaces has.
+    Late,
 }
 
 impl Default for Wires {
     fn default() -> Self {
-        Wires { lower: 1, upper: 1, divert: 0, mtu: MTU, queues: 2 }
+        Wires {
+            lower: 1,
+            upper: 1,
+            divert: 0,
+            mtu: MTU,
+            queues: 2,
+            flags: Flags::AtOnce,
+            settings: Settings::LikeCards,
+        }
     }
 }
 
@@ -137,16 +166,24 @@ impl Hosts {
     }
 
     fn lay(&self, wires: Wires, own: &str, far: &str, host: &Host) {
-        let Wires { mtu, queues, .. } = wires;
+        let Wires { mtu, queues, flags, settings, .. } = wires;
         let queues = format!("numrxqueues {queues} numtxqueues {queues}");
-        self.weir.ip(&format!("link add name {own} mtu {mtu} {queues} type veth peer name {far} mtu {mtu} {queues}"));
-        self.weir.ip(&format!("link set dev {far} netns {}", host.namespace.display()));
+        let index = match flags {
+            Flags::AtOnce => String::new(),
+            Flags::Late => format!("index {}", 100 + own.bytes().map(u32::from).sum::<u32>()),
+        };
+        let end = |name: &str| format!("name {name} {index} mtu {mtu} {queues}");
+        let netns = host.namespace.display();
+        self.weir.ip(&format!("link add {} type veth peer {} netns {netns}", end(own), end(far)));
         self.weir.ip(&format!("link set dev {own} arp off up"));
         host.ip(&format!("link set dev {far} up"));
         // On a real wire checksums are finished; on a virtual one the sender leaves that to nobody.
-        host.call("ethtool", &format!("-K {far} tx off"));
+        if settings == Settings::LikeCards {
+            host.call("ethtool", &format!("-K {far} tx off"));
+        }
         // Packets that a driver redirects reach a virtual wire's other end only if that polls.
-        host.call("ethtool", &format!("-K {far} gro on"));
+        let polls = if settings == Settings::AsTheyCome { "off" } else { "on" };
+        host.call("ethtool", &format!("-K {far} gro {polls}"));
     }
 
     /// What `ip` knows of an interface of the box.

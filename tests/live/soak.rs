@@ -246,7 +246,7 @@ fn check_wires(hosts: &Hosts, running: &Running, before: [[u64; 3]; 2]) {
     for (side, (now, before)) in ["lower", "upper"].into_iter().zip(now.iter().zip(before)) {
         let port = stats.interfaces.iter().find(|port| port.side == side).expect("there is one");
         let [sent, received, lost] = [0, 1, 2].map(|at| now[at] - before[at]);
-        assert_eq!(port.rx_packets + port.rx_missed, sent, "{side}: {stats:#?}");
+        assert_eq!(port.rx_packets + port.rx_missed.unwrap_or_default(), sent, "{side}: {stats:#?}");
         assert_eq!(port.tx_packets, received + lost, "{side}: {stats:#?}");
     }
 }

@@ -129,7 +129,7 @@ fn limits(status: &LimitsStatus) -> String {
 }
 
 fn interface(port: &InterfaceStats) -> String {
-    let TxDropped { tx_full, link_down, tx_too_long, no_divert } = port.tx_dropped;
+    let TxDropped { tx_full, link_down, tx_too_long, tx_unsupported, tx_error, no_divert } = port.tx_dropped;
     let mut text = format!(
         "{} ({}): {} received, {} sent",
         port.interface,
@@ -138,10 +138,12 @@ fn interface(port: &InterfaceStats) -> String {
         report::grouped(port.tx_packets)
     );
     let losses = [
-        ("missed", port.rx_missed),
+        ("missed", port.rx_missed.unwrap_or_default()),
         ("not sent: tx-full", tx_full),
         ("not sent: link-down", link_down),
         ("not sent: tx-too-long", tx_too_long),
+        ("not sent: tx-unsupported", tx_unsupported),
+        ("not sent: tx-error", tx_error),
         ("not diverted: no-divert", no_divert),
     ];
     for (what, packets) in losses.into_iter().filter(|(_, packets)| *packets > 0) {
@@ -206,7 +208,8 @@ mod tests {
             "upstream": direction, "downstream": direction, "workers": [worker(0), worker(1)],
             "interfaces": [{
                 "interface": "eth0", "side": "lower", "rx_packets": 1234, "rx_bytes": 99, "tx_packets": 5, "tx_bytes": 6, "rx_missed": 2,
-                "sampled": 0, "tx_dropped": { "tx-full": 0, "link-down": 3, "tx-too-long": 0, "no-divert": 0 },
+                "sampled": 0, "tx_dropped": { "tx-full": 0, "link-down": 3, "tx-too-long": 0, "tx-unsupported": 0, "tx-error": 0,
+                                "no-divert": 0 },
             }],
         });
         let text = stats(&serde_json::from_value(value).expect("stats"));

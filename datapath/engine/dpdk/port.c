@@ -186,10 +186,14 @@ int dpdk_is_up(uint16_t port)
 	return rte_eth_link_get_nowait(port, &link) == 0 && link.link_status == RTE_ETH_LINK_UP;
 }
 
-/* Packets that came and found no room, since the port was opened. */
-uint64_t dpdk_missed(uint16_t port)
+/* Packets that were lost since the port was opened. */
+void dpdk_lost(uint16_t port, struct dpdk_lost *lost)
 {
 	struct rte_eth_stats stats;
 
-	return rte_eth_stats_get(port, &stats) ? 0 : stats.imissed + stats.rx_nombuf;
+	*lost = (struct dpdk_lost){0};
+	if (rte_eth_stats_get(port, &stats))
+		return;
+	lost->missed = stats.imissed + stats.rx_nombuf;
+	lost->unsent = stats.oerrors;
 }

@@ -33,6 +33,12 @@ struct dpdk_facts {
 
 _Static_assert(sizeof(struct dpdk_facts) == 48, "Facts");
 
+/* What a port lost: Lost in crates/engine/src/live/dpdk/shim.rs. */
+struct dpdk_lost {
+	uint64_t missed; /* came and found no room */
+	uint64_t unsent; /* the driver took it and could not send it */
+};
+
 /* How far a port got. */
 enum dpdk_opening {
 	DPDK_DONE,
@@ -61,7 +67,7 @@ enum dpdk_opening dpdk_prepare(uint16_t port, uint16_t queues, struct rte_mempoo
 enum dpdk_opening dpdk_open(uint16_t port, int *error);
 void dpdk_close(uint16_t port);
 int dpdk_is_up(uint16_t port);
-uint64_t dpdk_missed(uint16_t port);
+void dpdk_lost(uint16_t port, struct dpdk_lost *lost);
 
 /* burst.c */
 uint32_t dpdk_receive(uint16_t port, uint16_t queue, struct rte_mbuf **packets, struct weir_frame *frames);

@@ -58,12 +58,14 @@ pub struct Stray<C> {
 pub struct PortStatus {
     /// The worker, from 0.
     pub worker: usize,
-    /// The interface.
+    /// The interface, by the name that it has now.
     pub interface: String,
     /// Where it is.
     pub role: Role,
     /// Since the start.
     pub reading: PortReading,
+    /// Whether anybody counts the packets that it had no room for.
+    pub knows_missed: bool,
 }
 
 /// Interfaces with a policy between them, from the start until it is stopped. Everything but [`Datapath::activate`] and [`Datapath::stop`]

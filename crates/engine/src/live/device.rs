@@ -3,7 +3,6 @@
 use std::io;
 use std::mem::zeroed;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, netdevice, recv, send, socket_with};
@@ -17,6 +16,12 @@ const GET_CHANNELS: u32 = 0x3c;
 const HEADER_BYTES: usize = 16;
 /// More than the kernel answers with: an error, the message that it is about, and a few words.
 const ANSWER_BYTES_MAX: usize = 1024;
+
+/// `ETHTOOL_GDRVINFO`
+const GET_DRIVER: u32 = 0x3;
+
+/// Drivers of cards that a hypervisor imitates. What comes from a neighbour on the same machine may have been on no wire.
+const IMITATED: [&str; 4] = ["virtio_net", "vif", "vmxnet3", "hv_netvsc"];
 
 /// `ETHTOOL_GLINK`
 const GET_LINK: u32 = 0xa;
@@ -32,6 +37,35 @@ struct Value {
     data: u32,
 }
 
+/// `struct ethtool_drvinfo`
+#[repr(C)]
+struct DriverInfo {
+    cmd: u32,
+    driver: [u8; 32],
+    version: [u8; 32],
+    firmware: [u8; 32],
+    bus: [u8; 32],
+    rest: [u32; 16],
+}
+
+const _: () = assert!(size_of::<DriverInfo>() == 196);
+
+/// What drives an interface.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Driver {
+    /// Its name; empty if the kernel does not say.
+    pub name: String,
+    /// Where the card is plugged in; empty if there is none.
+    bus: String,
+}
+
+impl Driver {
+    /// Whether its packets may come from another sender on this machine without having been on a wire.
+    pub fn is_virtual(&self) -> bool {
+        self.bus.is_empty() || IMITATED.contains(&self.name.as_str())
+    }
+}
+
 /// `struct ethtool_channels`
 #[derive(Default)]
 #[repr(C)]
@@ -45,43 +79,6 @@ struct Channels {
     tx_count: u32,
     other_count: u32,
     combined_count: u32,
-}
-
-/// Whether packets can be sent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum State {
-    /// They can.
-    Up,
-    /// It was taken down, or there is nobody at the other end.
-    Down,
-}
-
-/// How long a driver's word that its wire is in use is believed.
-const CARRIER_AGE: Duration = Duration::from_millis(100);
-
-/// Why an interface takes no packet. Its flags tell of a wire that went dead up to a second late (the kernel's link watch), its driver tells at
-/// once, but only under the kernel's lock on all interfaces: it is asked about packets that were refused, and not about each of a full queue.
-#[derive(Default)]
-pub(crate) struct Refusals {
-    in_use: Option<Instant>,
-}
-
-impl Refusals {
-    /// What the interface is that refused a packet just now.
-    ///
-    /// # Errors
-    /// It was removed.
-    pub fn state(&mut self, device: &Device) -> Result<State, EngineError> {
-        let by_flags = device.state()?;
-        if by_flags == State::Down || self.in_use.is_some_and(|since| since.elapsed() < CARRIER_AGE) {
-            return Ok(by_flags);
-        }
-        if device.carrier().is_ok_and(|carrier| !carrier) {
-            return Ok(State::Down);
-        }
-        self.in_use = Some(Instant::now());
-        Ok(State::Up)
-    }
 }
 
 /// An interface of the namespace.
@@ -119,14 +116,20 @@ impl Device {
         EngineError::Interface { interface: self.name.clone(), source: source.into() }
     }
 
-    /// Whether it is up, as its flags have it. [`Refusals`] knows earlier.
+    /// That it is there.
     ///
     /// # Errors
     /// It was removed.
-    pub fn state(&self) -> Result<State, EngineError> {
-        const UP: i32 = libc::IFF_UP | libc::IFF_RUNNING;
-        let flags = self.flags().map_err(|_| self.failed(io::Error::other("it was removed")))?;
-        Ok(if flags & UP == UP { State::Up } else { State::Down })
+    pub fn check(&self) -> Result<(), EngineError> {
+        self.present_flags().map(|_| ())
+    }
+
+    /// Its flags.
+    ///
+    /// # Errors
+    /// It was removed.
+    pub fn present_flags(&self) -> Result<i32, EngineError> {
+        self.flags().map_err(|_| self.failed(io::Error::other("it was removed")))
     }
 
     /// Its flags, as netdevice(7) has them.
@@ -181,6 +184,17 @@ impl Device {
         queues.max(1)
     }
 
+    /// What drives it.
+    pub fn driver(&self) -> Driver {
+        let (text, rest) = ([0; 32], [0; 16]);
+        let mut info = DriverInfo { cmd: GET_DRIVER, driver: text, version: text, firmware: text, bus: text, rest };
+        // SAFETY: the structure of this question.
+        match unsafe { self.ask_ethtool(&mut info) } {
+            Ok(()) => Driver { name: text_of(&info.driver), bus: text_of(&info.bus) },
+            Err(_) => Driver::default(),
+        }
+    }
+
     /// Whether it takes VLAN tags off packets, and notes them where XDP programs do not look.
     pub fn takes_tags_off(&self) -> bool {
         self.value(GET_FLAGS).is_ok_and(|flags| flags & FLAG_RXVLAN != 0)
@@ -225,6 +239,12 @@ impl Device {
     }
 }
 
+/// The text of a field that ends with a zero.
+fn text_of(bytes: &[u8]) -> String {
+    let end = bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len());
+    String::from_utf8_lossy(&bytes[..end]).into_owned()
+}
+
 /// A message to the kernel (rtnetlink(7)) that sets some of an interface's flags, to be answered with an error of 0 or another.
 ///
 /// ```text
@@ -236,6 +256,29 @@ fn set_link(index: u32, flags: i32, mask: i32) -> [u8; HEADER_BYTES + 16] {
         u32::from_ne_bytes(pair(libc::RTM_NEWLINK, (libc::NLM_F_REQUEST | libc::NLM_F_ACK) as u16));
     let mut message = [0; HEADER_BYTES + 16];
     let words = [message.len() as u32, KIND_AND_FLAGS, 1, 0, 0, index, (flags & mask) as u32, mask as u32];
+    for (to, word) in message.chunks_exact_mut(4).zip(words) {
+        to.copy_from_slice(&word.to_ne_bytes());
+    }
+    message
+}
+
+/// Where the answer to [`get_statistics`] has `rx_missed_errors`: the 16th word of `struct rtnl_link_stats64`, behind the headers of message,
+/// statistics and attribute.
+const MISSED_AT: usize = HEADER_BYTES + 12 + 4 + 15 * size_of::<u64>();
+
+/// A message to the kernel that asks for an interface's statistics.
+///
+/// ```text
+/// struct nlmsghdr      u32 length | u16 type | u16 flags | u32 sequence | u32 port
+/// struct if_stats_msg  u8 family | u8 - | u16 - | u32 index | u32 which
+/// ```
+fn get_statistics(index: u32) -> [u8; HEADER_BYTES + 12] {
+    /// `RTM_GETSTATS` and `IFLA_STATS_LINK_64` (linux/rtnetlink.h, linux/if_link.h).
+    const GET_STATISTICS: u16 = 94;
+    const LINK_64: u32 = 1;
+    const KIND_AND_FLAGS: u32 = u32::from_ne_bytes(pair(GET_STATISTICS, libc::NLM_F_REQUEST as u16));
+    let mut message = [0; HEADER_BYTES + 12];
+    let words = [message.len() as u32, KIND_AND_FLAGS, 1, 0, 0, index, LINK_64];
     for (to, word) in message.chunks_exact_mut(4).zip(words) {
         to.copy_from_slice(&word.to_ne_bytes());
     }
@@ -272,6 +315,46 @@ impl Presence {
     pub fn has(&self, index: u32) -> bool {
         netdevice::index_to_name_inlined(&self.asked, index).is_ok()
     }
+
+    /// The name that the interface of that number has now.
+    pub fn name(&self, index: u32) -> Option<String> {
+        let name = netdevice::index_to_name_inlined(&self.asked, index).ok()?;
+        Some(name.as_str().to_owned())
+    }
+
+    /// The names that interfaces have now, for one look at all of them.
+    pub fn names(&self) -> Names<'_> {
+        Names { presence: self, known: Vec::new() }
+    }
+
+    /// Packets that a card had no room for, since it is there, as its driver says (`rx_missed_errors`).
+    pub fn missed(&self, index: u32) -> io::Result<u64> {
+        let route = socket_with(AddressFamily::NETLINK, SocketType::RAW, SocketFlags::CLOEXEC, None)?;
+        send(&route, &get_statistics(index), SendFlags::empty())?;
+        let mut answer = [0; ANSWER_BYTES_MAX];
+        let (bytes, _) = recv(&route, &mut answer, RecvFlags::empty())?;
+        let word = answer[..bytes].get(MISSED_AT..MISSED_AT + size_of::<u64>());
+        let word = word.and_then(|word| word.try_into().ok()).map(u64::from_ne_bytes);
+        word.ok_or_else(|| io::Error::from(io::ErrorKind::UnexpectedEof))
+    }
+}
+
+/// Names of interfaces, each looked up once: one that is renamed meanwhile has one name all the same.
+pub(crate) struct Names<'a> {
+    presence: &'a Presence,
+    known: Vec<(u32, String)>,
+}
+
+impl Names<'_> {
+    /// The name of the interface of that number; what it was called before, if it is gone.
+    pub fn of(&mut self, index: u32, before: &str) -> String {
+        if let Some((_, name)) = self.known.iter().find(|(known, _)| index != 0 && *known == index) {
+            return name.clone();
+        }
+        let name = self.presence.name(index).unwrap_or_else(|| before.to_owned());
+        self.known.push((index, name.clone()));
+        name
+    }
 }
 
 #[cfg(test)]
@@ -286,8 +369,13 @@ mod tests {
         assert!(Device::open("none").is_err());
         let presence = Presence::open().expect("a socket");
         assert!(presence.has(device.index()) && !presence.has(i32::MAX as u32));
+        let mut names = presence.names();
+        assert_eq!([names.of(device.index(), "old"), names.of(0, "net_ring0")], ["lo", "net_ring0"]);
+        assert_eq!(presence.name(device.index()).as_deref(), Some("lo"));
+        assert_eq!((presence.missed(device.index()).ok(), presence.missed(i32::MAX as u32).is_err()), (Some(0), true));
+        assert!(device.driver().is_virtual());
         let gone = Device { name: "gone".to_owned(), index: i32::MAX as u32, asked: device.asked };
-        let error = gone.state().expect_err("there is none").to_string();
+        let error = gone.check().expect_err("there is none").to_string();
         assert_eq!(error, "interface gone: it was removed");
     }
 }

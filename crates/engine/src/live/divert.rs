@@ -26,7 +26,8 @@ impl Divert {
     pub fn open(interface: &str) -> Result<Self, EngineError> {
         let socket = Socket::open(interface)?;
         socket.bind_to_send()?;
-        Ok(Divert { socket, outbox: Outbox::default(), counters: PortCounters::new(interface, Role::Divert) })
+        let counters = PortCounters::new(interface, socket.device().index(), Role::Divert);
+        Ok(Divert { socket, outbox: Outbox::default(), counters })
     }
 
     /// Takes a packet that came in at a port, if its verdict says so. One that is diverted is a sample already and not taken twice.

@@ -152,6 +152,17 @@ fn facing_ports<P>(ins: &[Vec<(u32, P)>], outs: &[Vec<(u32, P)>]) -> Vec<usize> 
     facing
 }
 
+/// How packets of an interface reach a lane.
+#[derive(Clone, Debug)]
+pub struct Access {
+    /// The interface, as it was called in the beginning.
+    pub interface: String,
+    /// Its index; 0 if the kernel has no such interface.
+    pub index: u32,
+    /// In words for the operator.
+    pub way: String,
+}
+
 /// A queue pair of each interface, owned by one worker.
 pub trait Lane: Send {
     /// Takes up to [`weir_abi::BURST_MAX`] packets that came from a side; empty if none wait. The packets stay where they are until
@@ -171,8 +182,8 @@ pub trait Lane: Send {
     /// Counters of each interface that the lane has a queue of.
     fn ports(&self) -> Vec<Arc<PortCounters>>;
 
-    /// How packets of each interface reach the lane, in words for the operator; nothing where there is only one way.
-    fn access(&self) -> Vec<String> {
+    /// How packets of each interface reach the lane; nothing where there is only one way.
+    fn access(&self) -> Vec<Access> {
         Vec::new()
     }
 }
@@ -184,8 +195,10 @@ macro_rules! port_counters {
         #[derive(Debug)]
         #[repr(align(128))]
         pub struct PortCounters {
-            /// The interface.
+            /// The interface, as it was called in the beginning.
             pub interface: String,
+            /// Its index; 0 if the kernel has no such interface.
+            pub index: u32,
             /// Where it is.
             pub role: Role,
             $($(#[$doc])* pub $name: AtomicU64,)*
@@ -198,10 +211,10 @@ macro_rules! port_counters {
         }
 
         impl PortCounters {
-            /// Counters at 0.
-            pub fn new(interface: &str, role: impl Into<Role>) -> Arc<Self> {
+            /// Counters at 0; `index` is 0 if the kernel has no such interface.
+            pub fn new(interface: &str, index: u32, role: impl Into<Role>) -> Arc<Self> {
                 let (interface, role) = (interface.to_owned(), role.into());
-                Arc::new(PortCounters { interface, role, $($name: AtomicU64::new(0),)* })
+                Arc::new(PortCounters { interface, index, role, $($name: AtomicU64::new(0),)* })
             }
 
             /// What was counted until now.
@@ -236,10 +249,23 @@ port_counters! {
     tx_link_down,
     /// Accepted packets dropped because the interface takes none so long: reason `tx-too-long`.
     tx_too_long,
+    /// Accepted packets dropped because the interface takes none from programs: reason `tx-unsupported`.
+    tx_unsupported,
+    /// Accepted packets that a driver took and could not send: reason `tx-error`.
+    tx_error,
     /// Packets to be diverted, dropped because there is nowhere to divert them to: reason `no-divert`.
     no_divert,
     /// Packets that were not diverted, but of which a copy was handed to the divert interface.
     sampled,
+}
+
+impl PortReading {
+    /// Packets that a driver took and could not send are not among those sent. It does not say how long they were: as long as others.
+    pub fn without_errors(self) -> PortReading {
+        let tx_packets = self.tx_packets.saturating_sub(self.tx_error);
+        let tx_bytes = u128::from(self.tx_bytes) * u128::from(tx_packets) / u128::from(self.tx_packets.max(1));
+        PortReading { tx_packets, tx_bytes: tx_bytes as u64, ..self }
+    }
 }
 
 /// Waits until one of the sockets has packets or an error, at most so long. Returns what each has, in their order; nothing if interrupted.

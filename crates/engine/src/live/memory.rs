@@ -44,7 +44,8 @@ impl<W: Witness> MemoryLane<W> {
     /// If a side has no frames.
     pub fn new(frames: [Arc<FrameSet>; 2], left: [u64; 2], witness: W) -> Self {
         assert!(frames.iter().all(|frames| !frames.is_empty()), "a side gives frames");
-        let ports = [PortCounters::new("memory-lower", Side::Lower), PortCounters::new("memory-upper", Side::Upper)];
+        let ports =
+            [PortCounters::new("memory-lower", 0, Side::Lower), PortCounters::new("memory-upper", 0, Side::Upper)];
         MemoryLane { frames, next: [0; 2], left, room: [None, None], ports, received: (Side::Lower, 0), witness }
     }
 

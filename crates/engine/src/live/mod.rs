@@ -15,6 +15,8 @@ pub mod afpacket;
 pub mod afxdp;
 pub mod attach;
 pub mod bypass;
+mod carrier;
+mod checksum;
 pub mod datapath;
 mod device;
 mod divert;

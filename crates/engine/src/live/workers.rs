@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 
 use crate::counters::CounterBlock;
 use crate::live::datapath::{Datapath, Loaded, PortStatus, Reading, Readings, Stray};
-use crate::live::lane::{Lane, PortCounters};
+use crate::live::device::Presence;
+use crate::live::lane::{Access, Lane, PortCounters};
 use crate::live::worker::{self, Deciders, Handover};
 use crate::native::Sharing;
 use crate::{EngineError, NativeCode, cpu};
@@ -63,7 +64,8 @@ pub struct Workers {
     /// One for each worker.
     handovers: Vec<Arc<Handover>>,
     ports: Vec<Vec<Arc<PortCounters>>>,
-    access: Vec<String>,
+    access: Vec<Access>,
+    presence: Presence,
     stop: Arc<AtomicBool>,
     stays: Mutex<Stays>,
     /// Held during a change.
@@ -76,13 +78,14 @@ impl Workers {
     /// Starts a worker for each lane, pinned to the core of its number if there are as many.
     ///
     /// # Errors
-    /// A thread cannot be started.
+    /// A thread cannot be started, or there are too many open files.
     pub fn start(lanes: Vec<Box<dyn Lane>>, first: &Loaded<NativeCode>) -> Result<Self, EngineError> {
         let handovers: Vec<Arc<Handover>> = lanes.iter().map(|_| Arc::default()).collect();
         let workers = Workers {
             threads: Mutex::default(),
             ports: lanes.iter().map(|lane| lane.ports()).collect(),
             access: lanes.first().map(|lane| lane.access()).unwrap_or_default(),
+            presence: Presence::open().map_err(|source| EngineError::Io { path: "a socket".into(), source })?,
             stop: Arc::new(AtomicBool::new(false)),
             stays: Mutex::new(Stays { last: 1, active: give(&handovers, 1, first), others: Vec::new() }),
             handovers,
@@ -227,18 +230,22 @@ impl Datapath for Workers {
     }
 
     fn ports(&self) -> Vec<PortStatus> {
-        let status = |worker: usize, port: &Arc<PortCounters>| PortStatus {
+        let mut names = self.presence.names();
+        let mut status = |worker: usize, port: &Arc<PortCounters>| PortStatus {
             worker,
-            interface: port.interface.clone(),
+            interface: names.of(port.index, &port.interface),
             role: port.role,
-            reading: port.read(),
+            reading: port.read().without_errors(),
+            knows_missed: true,
         };
         let workers = self.ports.iter().enumerate();
-        workers.flat_map(|(worker, ports)| ports.iter().map(move |port| status(worker, port))).collect()
+        let ports = workers.flat_map(|(worker, ports)| ports.iter().map(move |port| (worker, port)));
+        ports.map(|(worker, port)| status(worker, port)).collect()
     }
 
     fn access(&self) -> Vec<String> {
-        self.access.clone()
+        let mut names = self.presence.names();
+        self.access.iter().map(|one| format!("{}: {}", names.of(one.index, &one.interface), one.way)).collect()
     }
 
     fn has_failed(&self) -> bool {

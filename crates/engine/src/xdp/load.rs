@@ -40,14 +40,15 @@ pub(crate) struct Mode {
     pub live: u32,
     pub cpu_mask: u32,
     pub jumbo: u32,
+    pub finish: u32,
 }
 
 impl Mode {
     /// Frames of captures, one after the other.
-    pub const REPLAY: Mode = Mode { live: 0, cpu_mask: 0, jumbo: 0 };
+    pub const REPLAY: Mode = Mode { live: 0, cpu_mask: 0, jumbo: 0, finish: 0 };
 
     fn bytes(self) -> Vec<u8> {
-        [self.live, self.cpu_mask, self.jumbo].iter().flat_map(|word| word.to_ne_bytes()).collect()
+        [self.live, self.cpu_mask, self.jumbo, self.finish].iter().flat_map(|word| word.to_ne_bytes()).collect()
     }
 }
 

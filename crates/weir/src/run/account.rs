@@ -127,6 +127,7 @@ mod tests {
             interface: interface.to_owned(),
             role,
             reading: PortReading { sampled, rx_packets: sampled, ..PortReading::default() },
+            knows_missed: true,
         };
         vec![port(0, "lower", Role::Lower, sampled), port(1, "lower", Role::Lower, 1), port(1, "upper", Role::Upper, 5)]
     }

@@ -17,6 +17,52 @@ pub(super) fn refuse_misfits(options: &RunOptions) -> Result<(), Failure> {
     Err(Failure::Rejected(format!("weir: {problem}")))
 }
 
+/// Arguments of virtual ports that name an interface of the kernel (`net_af_packet`, `net_af_xdp`, `net_pcap`, `net_tap`).
+const INTERFACE_ARGUMENTS: [&str; 5] = ["iface", "rx_iface", "rx_iface_in", "tx_iface", "remote"];
+
+/// The kernel's interfaces behind virtual ports of DPDK that are given, which are claimed as those of other engines are.
+///
+/// # Errors
+/// One of them is behind two ports: its packets would come in twice.
+pub(super) fn kernel_interfaces(options: &RunOptions) -> Result<Vec<String>, Failure> {
+    let ports: Vec<&String> = options.lower.iter().chain(&options.upper).chain(&options.divert).collect();
+    let mut found: Vec<(&str, String)> = Vec::new();
+    for (port, interface) in interfaces_behind(options.eal.as_deref().unwrap_or_default()) {
+        if !ports.iter().any(|given| *given == port) {
+            continue;
+        }
+        if let Some((other, _)) = found.iter().find(|(other, known)| *other != port && *known == interface) {
+            let problem = format!("weir: the interface {interface} is behind both {other} and {port}");
+            return Err(Failure::Rejected(problem));
+        }
+        found.push((port, interface));
+    }
+    let mut interfaces: Vec<String> = found.into_iter().map(|(_, interface)| interface).collect();
+    interfaces.sort();
+    interfaces.dedup();
+    Ok(interfaces)
+}
+
+/// Virtual ports that arguments for DPDK's environment make, and the kernel's interfaces behind them: `--vdev=net_af_packet0,iface=eth0`.
+fn interfaces_behind(eal: &str) -> impl Iterator<Item = (&str, String)> {
+    let mut words = eal.split_whitespace();
+    let devices = std::iter::from_fn(move || {
+        words
+            .by_ref()
+            .find_map(|word| match word.strip_prefix("--vdev")? {
+                "" => Some(None),
+                device => Some(device.strip_prefix('=')),
+            })
+            .map(|device| device.or_else(|| words.next()).unwrap_or_default())
+    });
+    devices.flat_map(|device| {
+        let (port, arguments) = device.split_once(',').unwrap_or((device, ""));
+        let named = arguments.split(',').filter_map(|argument| argument.split_once('='));
+        let named = named.filter(|(name, _)| INTERFACE_ARGUMENTS.contains(name));
+        named.map(move |(_, interface)| (port, interface.to_owned())).collect::<Vec<_>>()
+    })
+}
+
 /// Starts DPDK; a lane for each worker.
 #[cfg(feature = "dpdk")]
 pub(super) fn lanes(options: &RunOptions, interfaces: &Interfaces) -> Result<Vec<Box<dyn Lane>>, Failure> {
@@ -30,4 +76,23 @@ pub(super) fn lanes(options: &RunOptions, interfaces: &Interfaces) -> Result<Vec
 #[cfg(not(feature = "dpdk"))]
 pub(super) fn lanes(options: &RunOptions, _: &Interfaces) -> Result<Vec<Box<dyn Lane>>, Failure> {
     refuse_misfits(options).map(|()| Vec::new())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::interfaces_behind;
+
+    #[test]
+    fn interfaces_behind_virtual_ports_are_found() {
+        let found = |eal: &str| interfaces_behind(eal).map(|(port, name)| format!("{port}:{name}")).collect::<Vec<_>>();
+        let eal =
+            "--no-huge --vdev=net_af_packet0,iface=eth0,qpairs=2 -m 64 --vdev net_af_xdp1,start_queue=1,iface=eth1";
+        assert_eq!(found(eal), ["net_af_packet0:eth0", "net_af_xdp1:eth1"]);
+        assert_eq!(found("--vdev=net_pcap0,rx_iface=a,tx_iface=b"), ["net_pcap0:a", "net_pcap0:b"]);
+        for none in
+            ["", "--vdev", "--vdev=", "--vdev=net_ring0", "--vdevs=net_x,iface=y", "--vdev=net_memif0,socket=/iface=x"]
+        {
+            assert_eq!(found(none), Vec::<String>::new(), "{none}");
+        }
+    }
 }

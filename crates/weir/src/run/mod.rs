@@ -19,6 +19,8 @@ use carry::CarriedLinks;
 use controller::Controller;
 use generation::{Generation, KernelLoader, Loader, NativeLoader};
 use guard::Guard;
+use guard::claim::Claims;
+use guard::process::CLAIM_PATIENCE;
 use limits_log::LimitsLog;
 use stats::Status;
 use std::collections::HashSet;
@@ -127,6 +129,7 @@ fn run_on<L: Loader>(
     let first = Generation::prepare(&options.policy, &loader)?;
     let loaded = first.loaded(None)?;
     let on_exit = first.program().on_exit;
+    let _behind_ports = Claims::make(dpdk::kernel_interfaces(options)?.iter(), CLAIM_PATIENCE)?;
     let guard = Arc::new(Guard::start(interfaces(options), on_exit)?);
     let ran = (|| {
         let datapath = start(&loaded)?;

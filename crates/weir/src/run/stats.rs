@@ -143,8 +143,8 @@ pub struct InterfaceStats {
     pub tx_packets: u64,
     /// Their bytes.
     pub tx_bytes: u64,
-    /// Packets that nobody decided about, because the receive queue was full.
-    pub rx_missed: u64,
+    /// Packets that nobody decided about, because the receive queue was full; null where nobody counts them (engine `xdp` on virtual wires).
+    pub rx_missed: Option<u64>,
     /// Packets received of which a copy was handed to the divert interface. Those that are diverted themselves are none.
     pub sampled: u64,
     /// Accepted packets that could not be sent, by reason.
@@ -161,8 +161,19 @@ pub struct TxDropped {
     pub link_down: u64,
     /// The interface takes none so long.
     pub tx_too_long: u64,
+    /// The interface takes none from XDP programs.
+    pub tx_unsupported: u64,
+    /// The driver took it, and could not send it.
+    pub tx_error: u64,
     /// There is no interface to divert to.
     pub no_divert: u64,
+}
+
+impl TxDropped {
+    /// Accepted packets that were to go out of the interface and did not.
+    pub fn unsent(&self) -> u64 {
+        self.tx_full + self.link_down + self.tx_too_long + self.tx_unsupported + self.tx_error
+    }
 }
 
 impl InterfaceStats {
@@ -186,12 +197,14 @@ impl InterfaceStats {
             rx_bytes: sum.rx_bytes,
             tx_packets: sum.tx_packets,
             tx_bytes: sum.tx_bytes,
-            rx_missed: sum.rx_missed,
+            rx_missed: port.knows_missed.then_some(sum.rx_missed),
             sampled: sum.sampled,
             tx_dropped: TxDropped {
                 tx_full: sum.tx_full,
                 link_down: sum.tx_link_down,
                 tx_too_long: sum.tx_too_long,
+                tx_unsupported: sum.tx_unsupported,
+                tx_error: sum.tx_error,
                 no_divert: sum.no_divert,
             },
         }

@@ -92,7 +92,7 @@ impl AfPacketLane {
     fn make_round(&mut self) -> Result<(), EngineError> {
         for port in self.sides.iter() {
             add(&port.counters.rx_missed, port.socket.missed());
-            port.socket.device().state()?;
+            port.socket.device().check()?;
         }
         Ok(())
     }
@@ -106,7 +106,8 @@ impl Port {
         if let Some(group) = fanout {
             *group = Some(socket.join_fanout(*group)?);
         }
-        Ok(Port { socket, ring, outbox: Outbox::default(), counters: PortCounters::new(name, side) })
+        let counters = PortCounters::new(name, socket.device().index(), side);
+        Ok(Port { socket, ring, outbox: Outbox::default(), counters })
     }
 }
 

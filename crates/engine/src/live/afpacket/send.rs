@@ -10,7 +10,7 @@ use weir_abi::{BURST_MAX, Frame};
 use crate::EngineError;
 use crate::live::afpacket::ring::{Offload, VnetHeader};
 use crate::live::afpacket::socket::Socket;
-use crate::live::device::{Refusals, State};
+use crate::live::carrier::{Carrier, State};
 use crate::live::lane::{PortCounters, add};
 
 /// A packet's header for the kernel, how long it is, and where its pieces end in [`Outbox::pieces`].
@@ -28,7 +28,7 @@ pub(in crate::live) struct Outbox {
     pieces: Vec<iovec>,
     /// What the kernel is given: each packet's header and pieces. Kept for its room.
     gather: Vec<iovec>,
-    refusals: Refusals,
+    carrier: Carrier,
 }
 
 impl Outbox {
@@ -104,10 +104,10 @@ impl Outbox {
         let (counter, refused) = match source.raw_os_error() {
             Some(libc::EINTR) => return Ok(0),
             // The socket remembers, once, that the interface was down; it is up again.
-            Some(libc::ENETDOWN) if socket.device().state()? == State::Up => return Ok(0),
+            Some(libc::ENETDOWN) if self.carrier.look(socket.device())? == State::Up => return Ok(0),
             Some(libc::EAGAIN | libc::ENOBUFS | libc::ENETDOWN | libc::ENXIO | libc::ENODEV) => {
                 // The kernel names a full queue and a wire without another end alike.
-                match self.refusals.state(socket.device())? {
+                match self.carrier.after_refusal(socket.device())? {
                     State::Up => (&counters.tx_full, 1),
                     State::Down => (&counters.tx_link_down, left),
                 }

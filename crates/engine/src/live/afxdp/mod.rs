@@ -22,12 +22,12 @@ use rustix::net::xdp::{XdpDesc, XdpDescOptions};
 use weir_abi::{Action, BURST_MAX, Frame, Link, Verdict};
 
 pub use busy::Waiting;
-use open::{Access, Buffers, How};
+use open::{Buffers, How, Way};
 
 use crate::live::afpacket::Offload;
 use crate::live::attach::Attached;
 use crate::live::divert::Divert;
-use crate::live::lane::{Interfaces, Lane, PortCounters, Rounds, Side, Sides, add, poll_sockets};
+use crate::live::lane::{Access, Interfaces, Lane, PortCounters, Rounds, Side, Sides, add, poll_sockets};
 use crate::live::rss;
 use crate::{EngineError, FrameBurst};
 use port::{Port, RING};
@@ -168,6 +168,9 @@ impl Lane for AfXdpLane {
         let (port, out) = sides.facing(from, index);
         out.reclaim(umem);
         for (verdict, (frame, pieces)) in verdicts.iter().zip(received.packets()) {
+            if port.unfinished && (verdict.action() != Some(Action::Drop) || verdict.sampled()) {
+                umem.finish_checksum(pieces, frame.len);
+            }
             let whole = pieces.iter().map(|piece| Frame { data: umem.at(piece.addr), cap: piece.len, len: piece.len });
             Divert::take(divert.as_mut(), *verdict, &port.counters, whole, &Offload::default());
             let sent = verdict.action() == Some(Action::Accept) && out.queue(pieces, frame.len);
@@ -213,12 +216,15 @@ impl Lane for AfXdpLane {
         own.chain(self.divert.as_ref().map(Divert::counters)).cloned().collect()
     }
 
-    fn access(&self) -> Vec<String> {
+    fn access(&self) -> Vec<Access> {
         let access = self.programs.iter().map(|program| {
             let own = self.sides.iter().find(|port| port.place.device.name() == program.interface());
             let own = own.expect("a lane has queues of every interface");
             let symmetric = if self.workers > 1 { rss::is_symmetric(&own.place.device) } else { None };
-            Access { program, copying: own.copying, buffers: self.buffers, symmetric }.to_string()
+            let (copying, unfinished) = (own.copying, own.unfinished);
+            let way = Way { program, copying, buffers: self.buffers, unfinished, symmetric };
+            let (interface, index) = (program.interface().to_owned(), own.place.device.index());
+            Access { interface, index, way: way.to_string() }
         });
         access.collect()
     }

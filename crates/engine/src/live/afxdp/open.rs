@@ -16,6 +16,7 @@ use super::program;
 use super::umem::{PACKET_BYTES, Umem};
 use crate::EngineError;
 use crate::live::attach::{Attached, Mode};
+use crate::live::checksum;
 use crate::live::device::Device;
 use crate::live::divert::Divert;
 use crate::live::lane::{Interfaces, PortCounters, Side, Sides};
@@ -77,16 +78,18 @@ impl How {
 }
 
 /// How packets of an interface reach the lanes.
-pub(super) struct Access<'a> {
+pub(super) struct Way<'a> {
     /// The program that hands them to us.
     pub program: &'a Attached,
     pub copying: Copying,
     pub buffers: Buffers,
+    /// Whether senders leave checksums to a card that is not there.
+    pub unfinished: bool,
     /// Whether it gives both directions of a flow to one worker, if that matters and is known.
     pub symmetric: Option<bool>,
 }
 
-impl fmt::Display for Access<'_> {
+impl fmt::Display for Way<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mode = match self.program.mode {
             Mode::Native => "native XDP",
@@ -101,7 +104,8 @@ impl fmt::Display for Access<'_> {
             Buffers::Several => ", several buffers a packet",
         };
         let interface = self.program.interface();
-        write!(f, "{interface}: {mode}, {copying}{buffers}")?;
+        let finished = if self.unfinished { checksum::FINISHED } else { "" };
+        write!(f, "{mode}, {copying}{buffers}{finished}")?;
         if self.symmetric == Some(false) {
             write!(
                 f,
@@ -189,7 +193,7 @@ fn open_lane(places: [Vec<Place>; 2], divert: Option<Divert>, how: &How) -> Resu
     let mut sides: [Vec<Vec<(u32, Port)>>; 2] = Default::default();
     for (side, places) in Side::BOTH.into_iter().zip(places) {
         for place in places {
-            let counters = PortCounters::new(place.device.name(), side);
+            let counters = PortCounters::new(place.device.name(), place.device.index(), side);
             let first = sides.iter().flatten().flatten().next().map(|(_, port)| port);
             let (interface, queue) = (place.interface, place.queue);
             let mut port = Port::open(place, counters, &umem, first, how)?;

@@ -3,6 +3,7 @@
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+use std::time::Instant;
 
 use rustix::io::Errno;
 use rustix::net::sockopt::{
@@ -20,7 +21,7 @@ use super::open::{Buffers, Copying, How, LINK_BYTES, Place, longest_packet};
 use super::ring::{Consumer, Producer};
 use super::umem::{PACKET_BYTES, Umem};
 use crate::EngineError;
-use crate::live::device::{Refusals, State};
+use crate::live::carrier::{Carrier, DOWN_AGE, State};
 use crate::live::lane::{PortCounters, add};
 
 /// Entries of each ring.
@@ -34,6 +35,8 @@ pub(super) struct Port {
     pub place: Place,
     pub counters: Arc<PortCounters>,
     pub copying: Copying,
+    /// Whether senders leave checksums to a card that is not there.
+    pub unfinished: bool,
     pub rx: Consumer<XdpDesc>,
     fill: Producer<u64>,
     tx: Producer<XdpDesc>,
@@ -45,7 +48,9 @@ pub(super) struct Port {
     /// Packets that the kernel took and threw away, and that are not yet among those entries. Before Linux 6.17 it says later what it took.
     refused: u64,
     state: State,
-    refusals: Refusals,
+    /// When that was last looked at.
+    looked: Instant,
+    carrier: Carrier,
     /// Bytes of the longest packet that the interface sends.
     longest: u32,
 }
@@ -87,7 +92,9 @@ impl Port {
         set_xdp_rx_ring_size(&socket, RING)?;
         set_xdp_tx_ring_size(&socket, RING)?;
         let offsets = xdp_mmap_offsets(&socket)?;
+        let unfinished = place.device.driver().is_virtual();
         let mut port = Port {
+            unfinished,
             rx: Consumer::map(&socket, offsets.rx, XDP_PGOFF_RX_RING, RING)?,
             fill: Producer::map(&socket, offsets.fr, XDP_UMEM_PGOFF_FILL_RING, RING)?,
             tx: Producer::map(&socket, offsets.tx, XDP_PGOFF_TX_RING, RING)?,
@@ -100,7 +107,8 @@ impl Port {
             counted: 0,
             refused: 0,
             state: State::Up,
-            refusals: Refusals::default(),
+            looked: Instant::now(),
+            carrier: Carrier::default(),
             longest,
         };
         busy::prefer(&port.socket, how.waiting)?;
@@ -140,12 +148,15 @@ impl Port {
 
     /// Queues a packet to be sent, which lies in these pieces. Returns whether it will be; else it is counted as dropped.
     pub fn queue(&mut self, pieces: &[XdpDesc], bytes: u32) -> bool {
+        if self.state == State::Down && self.looked.elapsed() >= DOWN_AGE {
+            // One that was removed stays down, and is found in the next round.
+            let _removed = self.look();
+        }
         let refused = match self.state {
             State::Down => Some(&self.counters.tx_link_down),
             State::Up if bytes > self.longest => Some(&self.counters.tx_too_long),
             State::Up if (self.tx.room() as usize) < pieces.len() => {
-                // One that was removed is down, and found in the next round.
-                self.state = self.refusals.state(&self.place.device).unwrap_or(State::Down);
+                let _removed = self.look_after_refusal();
                 Some(self.why_refused())
             }
             State::Up => None,
@@ -181,7 +192,7 @@ impl Port {
             };
             if refused {
                 if !looked {
-                    self.state = self.refusals.state(&self.place.device)?;
+                    self.look_after_refusal()?;
                     looked = true;
                 }
                 self.count_refused();
@@ -272,8 +283,18 @@ impl Port {
     /// # Errors
     /// It was removed.
     pub fn look(&mut self) -> Result<(), EngineError> {
-        self.state = self.place.device.state()?;
+        self.looked = Instant::now();
+        self.state = State::Down;
+        self.state = self.carrier.look(&self.place.device)?;
         self.longest = longest_packet(&self.place.device)?;
+        Ok(())
+    }
+
+    /// As [`Port::look`], after it refused a packet.
+    fn look_after_refusal(&mut self) -> Result<(), EngineError> {
+        self.looked = Instant::now();
+        self.state = State::Down;
+        self.state = self.carrier.after_refusal(&self.place.device)?;
         Ok(())
     }
 

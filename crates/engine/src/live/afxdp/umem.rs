@@ -5,7 +5,9 @@ use std::ptr::null_mut;
 
 use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
-use rustix::net::xdp::{XdpUmemReg, XdpUmemRegFlags};
+use rustix::net::xdp::{XdpDesc, XdpUmemReg, XdpUmemRegFlags};
+
+use crate::live::checksum::Unfinished;
 
 /// Bytes of a frame: a page, as drivers want it.
 const FRAME_BYTES: usize = 4096;
@@ -52,6 +54,23 @@ impl Umem {
     /// The frame that the address lies in is nobody's any more.
     pub fn give_back(&mut self, address: u64) {
         self.free.push(address & !(FRAME_BYTES as u64 - 1));
+    }
+
+    /// Finishes the checksum of a packet of so many bytes, which lies in these pieces, if its sender did not. They were received, and are ours.
+    pub fn finish_checksum(&mut self, pieces: &[XdpDesc], length: u32) {
+        let bytes = |piece: &XdpDesc| {
+            let (start, length) = (self.at(piece.addr), piece.len as usize);
+            assert!(piece.addr as usize + length <= self.bytes, "the kernel gives pieces of the memory");
+            // SAFETY: inside, as just asserted; the kernel writes to it no more, and nobody else does meanwhile.
+            unsafe { std::slice::from_raw_parts(start, length) }
+        };
+        let Some(found) = pieces.first().and_then(|first| Unfinished::find(bytes(first), length as usize)) else {
+            return;
+        };
+        let checksum = found.checksum(pieces.iter().map(bytes));
+        let field = self.at(pieces[0].addr + found.field as u64).cast_mut();
+        // SAFETY: both bytes are of the first piece, in which they were found; no reference to it is left.
+        unsafe { field.copy_from_nonoverlapping(checksum.as_ptr(), checksum.len()) };
     }
 
     /// Where an address lies. It was received, so that it is inside.

@@ -23,10 +23,10 @@ use weir_abi::{Action, BURST_MAX, Frame, Link, Verdict};
 
 pub use eal::Eal;
 
-use crate::live::lane::{Interfaces, Lane, PortCounters, Role, Rounds, Side, Sides, add};
+use crate::live::lane::{Access, Interfaces, Lane, PortCounters, Role, Rounds, Side, Sides, add};
 use crate::{EngineError, FrameBurst};
 use port::{Found, Pool, Ports, ROOMS};
-use queue::{Outgoing, Queue};
+use queue::{Outgoing, Queue, finish_checksums};
 use shim::Mbuf;
 
 /// How long after its last packet a worker looks for more without sleeping.
@@ -168,8 +168,10 @@ fn queues(found: &[Found], ports: Range<usize>, role: Role, worker: usize, worke
         let queue = |queue: usize| Queue {
             port,
             id: (found[port].id, queue as u16),
-            counters: PortCounters::new(&found[port].name, role),
+            counters: PortCounters::new(&found[port].name, 0, role),
+            unfinished: found[port].is_virtual,
             missed: 0,
+            unsent: 0,
         };
         (worker..found[port].queues).step_by(workers).map(|number| (number as u32, queue(number))).collect()
     };
@@ -201,6 +203,10 @@ impl Lane for DpdkLane {
         assert_eq!(verdicts.len(), received.count, "a verdict for each packet");
         let (from, index) = received.from;
         let (queue, out) = sides.facing(from, index);
+        if queue.unfinished {
+            // SAFETY: the packets were received and are ours until they are sent or freed.
+            unsafe { finish_checksums(&received.frames[..received.count]) };
+        }
         for ((verdict, frame), &packet) in verdicts.iter().zip(&received.frames).zip(&received.packets) {
             let action = verdict.action();
             if action == Some(Action::Divert) || verdict.sampled() {
@@ -243,7 +249,7 @@ impl Lane for DpdkLane {
         self.sides.iter().chain(&self.divert).map(|queue| queue.counters.clone()).collect()
     }
 
-    fn access(&self) -> Vec<String> {
+    fn access(&self) -> Vec<Access> {
         self.ports.access.clone()
     }
 }

@@ -7,9 +7,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use weir_abi::BURST_MAX;
 
 use super::eal::{Eal, kept_log};
-use super::shim::{self, Facts, Mempool, opening};
+use super::shim::{self, Facts, Lost, Mempool, opening};
 use super::sockets::Sockets;
 use crate::EngineError;
+use crate::live::checksum;
+use crate::live::device::{Device, Presence};
+use crate::live::lane::Access;
 
 /// Bytes for a packet, tried one after the other: what a driver needs that cannot part packets it says only by refusing.
 pub(super) const ROOMS: [u16; 3] = [2048, 4096, 16384];
@@ -19,6 +22,13 @@ const POOL_SPARE: usize = 1024;
 
 /// Virtual drivers whose queues all get packets, whether they are asked for or not.
 const ALL_QUEUES: [&str; 4] = ["net_af_packet", "net_af_xdp", "net_pcap", "net_ring"];
+
+/// What becomes of packets that a sender leaves to a card to part, where there is none.
+const UNPARTED: &str = "warning: packets that senders leave to a card to part are lost, and connections are slow: switch that off at its other end \
+     (`ethtool -K PEER tso off gso off`)";
+
+/// Drivers whose packets come from another machine of this one.
+const VIRTUAL: [&str; 3] = ["net_virtio", "net_virtio_user", "net_vhost"];
 
 /// Pools so far: each has a name of its own.
 static POOLS: AtomicU64 = AtomicU64::new(0);
@@ -30,6 +40,8 @@ pub(super) struct Found {
     facts: Facts,
     /// Queue pairs that it gets.
     pub queues: usize,
+    /// Whether its packets may come from another sender on this machine without having been on a wire.
+    pub is_virtual: bool,
 }
 
 impl Found {
@@ -56,7 +68,8 @@ impl Found {
             let problem = format!("{rx} receive and {tx} transmit queues, too few for {queues} queue pairs");
             return Err(failed(name, problem));
         }
-        Ok(Found { name: name.to_owned(), id, facts, queues })
+        let is_virtual = VIRTUAL.contains(&facts.driver().as_str()) || is_virtual(facts.interface);
+        Ok(Found { name: name.to_owned(), id, facts, queues, is_virtual })
     }
 
     /// Packets that its queues of one worker hold at most.
@@ -87,10 +100,15 @@ impl Found {
         Ok(port)
     }
 
-    /// How its packets are had, in words.
-    fn access(&self, room: u16) -> String {
+    /// How its packets are had.
+    fn access(&self, room: u16) -> Vec<Access> {
         let Found { name, facts, queues, .. } = self;
-        format!("{name}: driver {}, {queues} queue pairs, buffers of {room} bytes", facts.driver())
+        let line = |way: String| Access { interface: name.clone(), index: 0, way };
+        let finished = if self.is_virtual { checksum::FINISHED } else { "" };
+        let way = format!("driver {}, {queues} queue pairs, buffers of {room} bytes{finished}", facts.driver());
+        // A program that is attached to a virtual wire has the kernel part packets beforehand; a socket does not.
+        let warned = self.is_virtual && facts.driver() == "net_af_packet";
+        [line(way)].into_iter().chain(warned.then(|| line(UNPARTED.to_owned()))).collect()
     }
 
     fn failed(&self, step: i32, error: i32) -> EngineError {
@@ -112,14 +130,19 @@ impl Port {
         self.up.load(Ordering::Relaxed)
     }
 
-    /// Looks whether something is at the other end. Returns how many packets it had no room for since it was opened.
-    pub fn look(&self) -> u64 {
-        // SAFETY: the port is open.
-        let (up, missed) = unsafe { (shim::dpdk_is_up(self.id) != 0, shim::dpdk_missed(self.id)) };
+    /// Looks whether something is at the other end. Returns how many packets were lost since it was opened.
+    pub fn look(&self) -> Lost {
+        let mut lost = Lost::default();
+        // SAFETY: the port is open, and what it lost is written to.
+        let up = unsafe {
+            shim::dpdk_lost(self.id, &raw mut lost);
+            shim::dpdk_is_up(self.id) != 0
+        };
         if up != self.is_up() {
             self.up.store(up, Ordering::Relaxed);
         }
-        missed + self.sockets.as_ref().map_or(0, Sockets::lost)
+        lost.missed += self.sockets.as_ref().map_or(0, Sockets::lost);
+        lost
     }
 }
 
@@ -167,8 +190,8 @@ pub(super) struct Ports {
     pub ports: Vec<Port>,
     /// After the ports: they give packets back when they are closed.
     pub pools: Vec<Pool>,
-    /// How packets of each port are had, in words.
-    pub access: Vec<String>,
+    /// How packets of each port are had.
+    pub access: Vec<Access>,
 }
 
 impl Ports {
@@ -189,7 +212,7 @@ impl Ports {
             let pools: Vec<Pool> = (0..workers).map(|_| Pool::new(packets, room, node)).collect::<Result<_, _>>()?;
             match found.iter().try_for_each(|port| port.prepare(&pools)) {
                 Ok(()) => {
-                    let access = found.iter().map(|port| port.access(room)).collect();
+                    let access = found.iter().flat_map(|port| port.access(room)).collect();
                     let mut ports = Ports { ports: Vec::new(), pools, access };
                     found.iter().try_for_each(|port| port.open().map(|port| ports.ports.push(port)))?;
                     return Ok(ports);
@@ -200,6 +223,12 @@ impl Ports {
         }
         Err(refused.expect("there are rooms"))
     }
+}
+
+/// Whether there is an interface of the kernel behind a port, and it is virtual.
+fn is_virtual(interface: u32) -> bool {
+    let name = Presence::open().ok().and_then(|presence| presence.name(interface));
+    name.and_then(|name| Device::open(&name).ok()).is_some_and(|device| device.driver().is_virtual())
 }
 
 /// All ports that DPDK knows.

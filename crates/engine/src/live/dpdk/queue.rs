@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
-use weir_abi::BURST_MAX;
+use weir_abi::{BURST_MAX, Frame};
 
 use super::port::Ports;
-use super::shim::{self, Mbuf};
+use super::shim::{self, Lost, Mbuf};
+use crate::live::checksum::Unfinished;
 use crate::live::lane::{PortCounters, add};
 
 /// A queue pair of a port, owned by one worker.
@@ -15,17 +16,38 @@ pub(super) struct Queue {
     /// The port's number and the queue's.
     pub id: (u16, u16),
     pub counters: Arc<PortCounters>,
+    /// Whether senders leave checksums to a card that is not there.
+    pub unfinished: bool,
     /// Packets that the port had no room for, as of the last look. Its first queue counts them.
     pub missed: u64,
+    /// Packets that the port took and could not send, likewise.
+    pub unsent: u64,
 }
 
 impl Queue {
     /// Looks after the port, if this is its first queue.
     pub fn look(&mut self, ports: &Ports) {
         if self.id.1 == 0 {
-            let missed = ports.ports[self.port].look();
+            let Lost { missed, unsent } = ports.ports[self.port].look();
             add(&self.counters.rx_missed, missed.saturating_sub(self.missed));
-            self.missed = missed;
+            add(&self.counters.tx_error, unsent.saturating_sub(self.unsent));
+            (self.missed, self.unsent) = (missed, unsent);
+        }
+    }
+}
+
+/// Finishes the checksums of packets that were received and lie in one piece each, where their senders did not.
+///
+/// # Safety
+/// The packets are the caller's alone.
+pub(super) unsafe fn finish_checksums(frames: &[Frame]) {
+    for frame in frames.iter().filter(|frame| frame.cap == frame.len) {
+        let length = frame.len as usize;
+        // SAFETY: a received frame is readable for its length, and nobody else's.
+        let bytes = unsafe { std::slice::from_raw_parts_mut(frame.data.cast_mut(), length) };
+        if let Some(found) = Unfinished::find(bytes, length) {
+            let checksum = found.checksum([&*bytes].into_iter());
+            bytes[found.field..found.field + checksum.len()].copy_from_slice(&checksum);
         }
     }
 }

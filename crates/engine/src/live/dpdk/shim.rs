@@ -44,6 +44,16 @@ impl Facts {
     }
 }
 
+/// What a port lost: `struct dpdk_lost`.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+pub(super) struct Lost {
+    /// Packets that came and found no room.
+    pub missed: u64,
+    /// Packets that the driver took and could not send.
+    pub unsent: u64,
+}
+
 /// How far a port got: `enum dpdk_opening`.
 pub(super) mod opening {
     /// As far as it was to get.
@@ -81,7 +91,7 @@ unsafe extern "C" {
     pub(super) fn dpdk_open(port: u16, error: *mut c_int) -> c_int;
     pub(super) fn dpdk_close(port: u16);
     pub(super) fn dpdk_is_up(port: u16) -> c_int;
-    pub(super) fn dpdk_missed(port: u16) -> u64;
+    pub(super) fn dpdk_lost(port: u16, lost: *mut Lost);
 
     pub(super) fn dpdk_receive(port: u16, queue: u16, packets: *mut *mut Mbuf, frames: *mut Frame) -> u32;
     pub(super) fn dpdk_send(port: u16, queue: u16, packets: *mut *mut Mbuf, count: u32) -> u32;

@@ -28,6 +28,9 @@ const PORT_COUNTERS: &str = ".bss.traffic";
 /// Section and slots of `struct packet_slot` (datapath/engine/xdp.h).
 const PACKETS: &str = ".bss.packets";
 const PACKET_SLOT_BYTES: usize = 128;
+/// Section and slots of `struct checksum_slot` (datapath/engine/checksum.h).
+const CHECKSUMS: &str = ".bss.checksums";
+const CHECKSUM_SLOT_BYTES: usize = 256;
 const DEVICES: &str = "weir_devices";
 const PAIRS: &str = "weir_pairs";
 
@@ -41,7 +44,8 @@ fn cpus() -> Result<usize, EngineError> {
 }
 
 fn mode(cpus: usize, ports: &Ports) -> Mode {
-    Mode { live: 1, cpu_mask: cpus as u32 - 1, jumbo: ports.jumbo().into() }
+    let finish = ports.all().iter().any(|port| port.driver.is_virtual());
+    Mode { live: 1, cpu_mask: cpus as u32 - 1, jumbo: ports.jumbo().into(), finish: finish.into() }
 }
 
 /// Programs of all chains with their tables and counters, which know the ports. They decide nothing until they are attached.
@@ -86,7 +90,12 @@ impl KernelCode {
         let shared = shared_maps(limits);
         let plan = Plan {
             mode: mode(cpus, ports),
-            lengths: &[(COUNTERS, counter_bytes), (PORT_COUNTERS, port_bytes), (PACKETS, cpus * PACKET_SLOT_BYTES)],
+            lengths: &[
+                (COUNTERS, counter_bytes),
+                (PORT_COUNTERS, port_bytes),
+                (PACKETS, cpus * PACKET_SLOT_BYTES),
+                (CHECKSUMS, cpus * CHECKSUM_SLOT_BYTES),
+            ],
             shared: &shared,
             program: &|name| !name.starts_with(LOSSES) && !name.ends_with("_stream"),
             map: &|_| true,

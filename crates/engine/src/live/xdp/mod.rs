@@ -29,6 +29,7 @@ use replace::{Outcome, replace_all};
 use crate::EngineError;
 use crate::live::attach::{Attached, Mode};
 use crate::live::datapath::{Counts, Datapath, Loaded, PortStatus, Reading, Readings, Stray};
+use crate::live::{checksum, resident};
 
 /// Code of which programs decide packets or may, and what its counters said before they did.
 struct Counting {
@@ -234,11 +235,24 @@ impl Datapath for KernelPath {
         };
         let lost = self.losses.as_ref().ok().map(Losses::port_counts);
         let mut statuses = Vec::new();
+        let mut names = self.ports.presence().names();
         for (worker, block) in total.iter().enumerate() {
             for (number, port) in self.ports.all().iter().enumerate() {
                 let lost = lost.as_ref().map_or_else(PortCounts::default, |lost| lost[worker][number]);
-                let reading = block[number].reading(lost);
-                statuses.push(PortStatus { worker, interface: port.interface.clone(), role: port.role, reading });
+                let mut reading = block[number].reading(lost);
+                // Cards do not know of processors.
+                if let Some(then) = port.missed.filter(|_| worker == 0) {
+                    let now = self.ports.presence().missed(port.index);
+                    reading.rx_missed = now.map_or(0, |now| now.saturating_sub(then));
+                }
+                let interface = names.of(port.index, &port.interface);
+                statuses.push(PortStatus {
+                    worker,
+                    interface,
+                    role: port.role,
+                    reading,
+                    knows_missed: port.missed.is_some(),
+                });
             }
         }
         statuses
@@ -250,10 +264,22 @@ impl Datapath for KernelPath {
                 Mode::Native => "XDP in the driver",
                 Mode::Generic => "its driver knows no XDP and the kernel stands in for it, which is slow",
             };
-            let interface = &port.interface;
+            let interface = self.ports.name(port);
             let tags = format!("; VLAN tags that it takes off are not seen (`ethtool -K {interface} rxvlan off`)");
-            format!("{interface}: {mode}{}", if port.takes_tags_off { &tags } else { "" })
+            let finished = if port.driver.is_virtual() { checksum::FINISHED } else { "" };
+            format!("{interface}: {mode}{finished}{}", if port.takes_tags_off { &tags } else { "" })
         });
+        let closed = self.ports.all().iter().filter(|port| matches!(resident::takes_redirected(port.index), Ok(false)));
+        let closed = closed.map(|port| {
+            let help = match port.driver.name.as_str() {
+                "veth" => "switch GRO on at its other end (`ethtool -K PEER gro on`)",
+                _ => "its driver cannot: use the engine afxdp or afpacket",
+            };
+            let (name, why) = (self.ports.name(port), "all that it is sent are dropped as tx-unsupported");
+            format!("warning: {name} takes no packets from XDP programs, {why}: {help}")
+        });
+        let native = self.modes.contains(&Mode::Native);
+        let ways = ways.chain(closed.filter(|_| native));
         let deaf = |error: &EngineError| format!("packets that an interface cannot send are counted as sent: {error}");
         ways.chain(self.losses.as_ref().err().map(deaf)).collect()
     }

@@ -3,7 +3,7 @@
 //! ```text
 //! struct ports     0        number[4096]    u8    port, by the low 12 bits of the interface's index
 //!               4096        index[64]       u32   interface index, by port
-//!               4352        port[64]        128   side (0 lower, 1 upper), 63 zeros, out[64]: port opposite by receive queue
+//!               4352        port[64]        128   side (0 lower, 1 upper), unfinished (0 or 1), 62 zeros, out[64]: port opposite by receive queue
 //!              12544        divert          u32   port that diverted packets go out of; 64 if none
 //!              12548        namespace       u32   inode of the network namespace
 //! ```
@@ -15,7 +15,7 @@ use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
 
 use crate::EngineError;
-use crate::live::device::{Device, Presence};
+use crate::live::device::{Device, Driver, Presence};
 use crate::live::lane::{Interfaces, PortReading, Role, facing_interface};
 
 /// The most interfaces: `PORTS_MAX`.
@@ -27,6 +27,7 @@ const QUEUES: usize = 64;
 const INDEX_AT: usize = INDICES;
 const PORT_AT: usize = INDEX_AT + PORTS_MAX * size_of::<u32>();
 const PORT_BYTES: usize = 128;
+const UNFINISHED_AT: usize = 1;
 const OUT_AT: usize = 64;
 const DIVERT_AT: usize = PORT_AT + PORTS_MAX * PORT_BYTES;
 const NAMESPACE_AT: usize = DIVERT_AT + size_of::<u32>();
@@ -44,6 +45,9 @@ pub(super) struct Port {
     pub role: Role,
     /// Whether its card takes VLAN tags off.
     pub takes_tags_off: bool,
+    pub driver: Driver,
+    /// What its driver said in the beginning of packets that found no room; nothing if it does not count them.
+    pub missed: Option<u64>,
 }
 
 /// All interfaces, and which is opposite which.
@@ -89,7 +93,10 @@ impl Ports {
         }
         self.jumbo |= device.mtu()? > PLAIN_MTU;
         let takes_tags_off = device.takes_tags_off();
-        self.list.push(Port { interface: device.name().to_owned(), index, role, takes_tags_off });
+        let driver = device.driver();
+        // What a virtual wire has no room for is counted by its other end.
+        let missed = if driver.is_virtual() { None } else { self.presence.missed(index).ok() };
+        self.list.push(Port { interface: device.name().to_owned(), index, role, takes_tags_off, driver, missed });
         Ok(())
     }
 
@@ -131,6 +138,7 @@ impl Ports {
             word(&mut bytes, INDEX_AT + number * size_of::<u32>(), port.index);
             let at = PORT_AT + number * PORT_BYTES;
             bytes[at] = port.role as u8;
+            bytes[at + UNFINISHED_AT] = port.driver.is_virtual().into();
             if number < self.receiving().len() {
                 for queue in 0..QUEUES {
                     bytes[at + OUT_AT + queue] = self.opposite(number, queue) as u8;
@@ -140,6 +148,16 @@ impl Ports {
         word(&mut bytes, DIVERT_AT, self.divert().unwrap_or(PORTS_MAX) as u32);
         word(&mut bytes, NAMESPACE_AT, self.namespace);
         bytes
+    }
+
+    /// The name that one has now.
+    pub(super) fn name(&self, port: &Port) -> String {
+        self.presence.name(port.index).unwrap_or_else(|| port.interface.clone())
+    }
+
+    /// For asking after them.
+    pub(super) fn presence(&self) -> &Presence {
+        &self.presence
     }
 
     /// The first interface that is there no more.
@@ -168,8 +186,8 @@ impl PortCounts {
     pub fn reading(self, lost: PortCounts) -> PortReading {
         let [rx_packets, rx_bytes, handed_over, handed_over_bytes, _, gone, not_copied, no_divert, sampled, ..] =
             self.0;
-        let [_, _, _, _, tx_full, link_down, too_long, ..] = lost.0;
-        let tx_packets = handed_over.saturating_sub(tx_full + link_down + too_long);
+        let [_, _, _, _, tx_full, link_down, too_long, _, _, tx_unsupported, ..] = lost.0;
+        let tx_packets = handed_over.saturating_sub(tx_full + link_down + too_long + tx_unsupported);
         let tx_bytes = u128::from(handed_over_bytes) * u128::from(tx_packets) / u128::from(handed_over.max(1));
         PortReading {
             rx_packets,
@@ -180,6 +198,8 @@ impl PortCounts {
             tx_full,
             tx_link_down: gone + link_down,
             tx_too_long: not_copied + too_long,
+            tx_unsupported,
+            tx_error: 0,
             no_divert,
             sampled,
         }
@@ -198,7 +218,8 @@ mod tests {
     fn ports(lower: usize, upper: usize) -> Ports {
         let port = |index: usize, role| {
             let interface = format!("p{index}");
-            Port { interface, index: index as u32 + 10, role, takes_tags_off: false }
+            let (index, driver) = (index as u32 + 10, Driver::default());
+            Port { interface, index, role, takes_tags_off: false, driver, missed: None }
         };
         let list =
             (0..lower).map(|at| port(at, Role::Lower)).chain((lower..lower + upper).map(|at| port(at, Role::Upper)));
@@ -212,10 +233,11 @@ mod tests {
         counts.0[2..4].copy_from_slice(&[10, 1000]);
         counts.0[5] = 1;
         let mut lost = PortCounts::default();
-        lost.0[4..7].copy_from_slice(&[2, 3, 1]);
+        lost.0[4..7].copy_from_slice(&[2, 2, 1]);
+        lost.0[9] = 1;
         let reading = counts.reading(lost);
-        assert_eq!((reading.tx_packets, reading.tx_bytes), (4, 400));
-        assert_eq!((reading.tx_full, reading.tx_link_down, reading.tx_too_long), (2, 4, 1));
+        assert_eq!((reading.tx_packets, reading.tx_bytes, reading.tx_unsupported), (4, 400, 1));
+        assert_eq!((reading.tx_full, reading.tx_link_down, reading.tx_too_long), (2, 3, 1));
     }
 
     #[test]
@@ -227,6 +249,7 @@ mod tests {
         // Both lower ports send to the upper one; packets of its queues go out of them in turn.
         assert_eq!((bytes[PORT_AT], bytes[PORT_AT + OUT_AT], bytes[PORT_AT + PORT_BYTES + OUT_AT + 5]), (0, 2, 2));
         let upper = PORT_AT + 2 * PORT_BYTES;
+        assert_eq!(bytes[upper + UNFINISHED_AT], 1, "it is no card");
         assert_eq!((bytes[upper], &bytes[upper + OUT_AT..upper + OUT_AT + 4]), (1, &[0, 1, 0, 1][..]));
         assert_eq!(bytes[DIVERT_AT..DIVERT_AT + 4], 64u32.to_ne_bytes());
         assert_eq!(bytes[NAMESPACE_AT..], 7u32.to_ne_bytes());

@@ -15,7 +15,7 @@ use weir_engine::live::link::LinkSwitch;
 const PAUSE: Duration = Duration::from_millis(2);
 
 /// Claims on interfaces, given up when dropped.
-pub(super) struct Claims {
+pub(in crate::run) struct Claims {
     _sockets: Vec<UnixListener>,
 }
 

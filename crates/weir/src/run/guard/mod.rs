@@ -11,7 +11,7 @@
 //! killed, another is started; what cannot be mended is both killed at once, after which nothing passes.
 
 mod aftermath;
-mod claim;
+pub(super) mod claim;
 pub mod process;
 
 use crate::failure::Failure;

@@ -12,7 +12,7 @@ use std::time::Duration;
 use weir_engine::live::Interfaces;
 
 /// How long the guard of a Weir that was killed may still have its claim.
-const CLAIM_PATIENCE: Duration = PATIENCE.saturating_add(Duration::from_secs(1));
+pub(in crate::run) const CLAIM_PATIENCE: Duration = PATIENCE.saturating_add(Duration::from_secs(1));
 
 /// Runs the command.
 ///

@@ -1,0 +1,162 @@
+//! Virtual wires as they come, with nothing switched off: their senders leave checksums to a card that is not there, and their far ends do not
+//! poll. Connections pass, or Weir says at the start what helps.
+
+use crate::box_under_test::Running;
+use crate::hosts::{Host, Hosts, SERVER, Settings, Wires};
+use crate::traffic::{Listener, flows, send};
+use crate::{check_account, each_engine_with, each_of, put};
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream, UdpSocket};
+use std::sync::mpsc::channel;
+use std::time::Duration;
+
+const ALL: &str = "upstream { accept }\ndownstream { accept }\n";
+const BYTES: usize = 1 << 20;
+const PORT: u16 = 8000;
+/// How long a connection may stand still: several retransmissions, which a checksum that is wrong does not outlive either.
+const STILL: Duration = Duration::from_secs(5);
+
+/// That nothing is warned of; with DPDK's sockets, that senders must part packets themselves, which is then done.
+fn heed_warnings(engine: &str, hosts: &Hosts, running: &Running) {
+    let said = running.status().access.join("\n");
+    if engine == "dpdk" {
+        let warning = "warning: packets that senders leave to a card to part are lost";
+        assert!(said.matches(warning).count() == 2 && running.log().contains(warning), "{said}");
+        for (host, far) in [(&hosts.server, "s"), (&hosts.client, "c")] {
+            host.call("ethtool", &format!("-K {far} tso off gso off"));
+        }
+    } else {
+        assert!(!said.contains("warning"), "{engine}: {said}");
+    }
+}
+
+/// Sends `BYTES` to a server and takes them back, over IPv4, where both hosts leave checksums to their cards.
+fn exchange(client: &Host, server: &Host) -> std::io::Result<usize> {
+    let (ready, is_ready) = channel();
+    let served = server.start(move || -> std::io::Result<()> {
+        let listener = TcpListener::bind((SERVER, PORT))?;
+        ready.send(()).expect("somebody waits");
+        let (mut stream, _) = listener.accept()?;
+        stream.set_read_timeout(Some(STILL))?;
+        let mut received = Vec::new();
+        stream.read_to_end(&mut received)?;
+        stream.write_all(&received)
+    });
+    is_ready.recv().expect("the server listens");
+    let exchanged = client.run(|| {
+        let sent: Vec<u8> = (0..BYTES).map(|at| (at ^ at >> 8 ^ at >> 16) as u8).collect();
+        let mut stream = TcpStream::connect_timeout(&(SERVER, PORT).into(), STILL)?;
+        stream.set_read_timeout(Some(STILL))?;
+        stream.set_write_timeout(Some(STILL))?;
+        stream.write_all(&sent)?;
+        stream.shutdown(Shutdown::Write)?;
+        let mut received = Vec::new();
+        stream.read_to_end(&mut received)?;
+        assert!(received == sent, "{} of {BYTES} bytes came back as they were sent", received.len());
+        Ok(received.len())
+    });
+    // A server that nobody reached waits for ever.
+    if exchanged.is_ok() {
+        served.join().expect("the server ends")?;
+    }
+    exchanged
+}
+
+#[test]
+fn connections_pass_between_virtual_wires_as_they_come() {
+    let wires = Wires { settings: Settings::Polling, ..Wires::default() };
+    each_engine_with(wires, |engine, hosts, folder| {
+        put(folder, "all.weir", ALL);
+        let running = Running::start(&hosts.weir, folder, "all.weir", engine, 1);
+        heed_warnings(engine, hosts, &running);
+        let exchanged = exchange(&hosts.client, &hosts.server);
+        assert_eq!(exchanged.map_err(|error| error.to_string()), Ok(BYTES), "{engine}: {}", running.log());
+        // Datagrams, one of an odd length.
+        let heard = hosts.server.run(|| UdpSocket::bind((SERVER, PORT)).expect("it has the address"));
+        heard.set_read_timeout(Some(STILL)).expect("sockets wait");
+        for length in [1, 2, 999, 1400] {
+            hosts.client.run(move || {
+                let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).expect("any port");
+                socket.send_to(&vec![7; length], (SERVER, PORT)).expect("there is a way");
+            });
+            let mut datagram = [0; 2000];
+            assert_eq!(heard.recv(&mut datagram).ok(), Some(length), "{engine}");
+        }
+        let said = running.status().access.join("\n");
+        assert_eq!(
+            said.matches("checksums that senders leave to a card are finished").count(),
+            if engine == "afpacket" { 0 } else { 2 },
+            "{said}"
+        );
+        check_account(&running.settled());
+        assert_eq!(running.stop(), 0);
+    });
+}
+
+#[test]
+fn long_packets_pass_between_virtual_wires_as_they_come() {
+    let wires = Wires { settings: Settings::Polling, mtu: 9000, ..Wires::default() };
+    each_of(&["afpacket", "afxdp", "xdp"], wires, |engine, hosts, folder| {
+        put(folder, "all.weir", ALL);
+        let running = Running::start(&hosts.weir, folder, "all.weir", engine, 1);
+        let exchanged = exchange(&hosts.client, &hosts.server);
+        assert_eq!(exchanged.map_err(|error| error.to_string()), Ok(BYTES), "{engine}: {}", running.log());
+        check_account(&running.settled());
+        assert_eq!(running.stop(), 0);
+    });
+}
+
+#[test]
+fn a_far_end_that_does_not_poll_is_named_with_what_helps() {
+    let wires = Wires { settings: Settings::AsTheyCome, ..Wires::default() };
+    each_engine_with(wires, |engine, hosts, folder| {
+        put(folder, "all.weir", ALL);
+        let running = Running::start(&hosts.weir, folder, "all.weir", engine, 1);
+        if engine == "xdp" {
+            let warning = "warning: upper takes no packets from XDP programs, all that it is sent are dropped as tx-unsupported: switch GRO on at its other end (`ethtool -K PEER gro on`)";
+            for said in [running.log(), running.status().access.join("\n")] {
+                assert!(said.contains(warning) && said.contains("warning: lower takes"), "{said}");
+            }
+            send(&hosts.client, "c", &flows(10, 1, 9));
+            let stats = running.wait_for("they are counted", |stats| stats.upstream.total.packets >= 10);
+            let upper = stats.interfaces.iter().find(|port| port.side == "upper").expect("there is one");
+            assert_eq!(
+                (upper.tx_packets, upper.tx_dropped.tx_unsupported),
+                (0, stats.upstream.total.passed),
+                "{stats:#?}"
+            );
+            check_account(&running.settled());
+            // What it says helps.
+            for (host, far) in [(&hosts.server, "s"), (&hosts.client, "c")] {
+                host.call("ethtool", &format!("-K {far} gro on"));
+            }
+            let heard = Listener::at(&hosts.server, "s");
+            send(&hosts.client, "c", &flows(10, 1, 9));
+            assert_eq!(heard.heard(10), flows(10, 1, 9));
+        }
+        heed_warnings(engine, hosts, &running);
+        let exchanged = exchange(&hosts.client, &hosts.server);
+        assert_eq!(exchanged.map_err(|error| error.to_string()), Ok(BYTES), "{engine}: {}", running.log());
+        check_account(&running.settled());
+        assert_eq!(running.stop(), 0);
+    });
+}
+
+#[test]
+fn a_renamed_interface_has_its_new_name() {
+    each_of(&["afpacket", "afxdp", "xdp"], Wires::default(), |engine, hosts, folder| {
+        put(folder, "all.weir", ALL);
+        let running = Running::start(&hosts.weir, folder, "all.weir", engine, 2);
+        hosts.weir.ip("link set dev upper name uplink");
+        send(&hosts.client, "c", &flows(10, 1, 9));
+        let stats = running.wait_for("they are counted", |stats| stats.upstream.total.packets >= 10);
+        let names = |ports: &[weir::run::stats::InterfaceStats]| -> Vec<String> {
+            ports.iter().map(|port| port.interface.clone()).collect()
+        };
+        assert_eq!(names(&stats.interfaces), ["lower", "uplink"], "{engine}");
+        assert!(stats.workers.iter().all(|worker| names(&worker.interfaces) == ["lower", "uplink"]), "{engine}");
+        let said = running.status().access.join("\n");
+        assert!(!said.contains("upper"), "{engine}: {said}");
+        assert_eq!(running.stop(), 0);
+    });
+}
