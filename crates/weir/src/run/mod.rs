@@ -2,6 +2,7 @@
 
 mod account;
 mod carry;
+pub mod claim;
 pub mod controller;
 mod dpdk;
 pub mod generation;
@@ -14,6 +15,7 @@ use crate::cli::{LiveEngine, RunOptions};
 use crate::control::server::Server;
 use crate::failure::Failure;
 use carry::CarriedLinks;
+use claim::{Claimant, Claims, Place, PortsOf};
 use controller::Controller;
 use generation::{Generation, KernelLoader, Loader, NativeLoader};
 use guard::Guard;
@@ -54,31 +56,36 @@ pub fn run(options: &RunOptions) -> Result<(), Failure> {
         signal_hook::flag::register(signal, stop.clone())
             .map_err(|error| Failure::Runtime(format!("signal {signal}: {error}")))?;
     }
-    // Before any interface is touched: another Weir may hold them.
+    // Before anything is read or touched: another Weir may have the interfaces.
+    let ports = if options.engine == LiveEngine::Dpdk { PortsOf::Dpdk } else { PortsOf::Kernel };
+    let places = Place::of(options.lower.iter().chain(&options.upper), ports)?;
+    let claims = Claims::take(&places, Claimant::Weir, Duration::ZERO)?;
     let log = LimitsLog::open(options)?;
     let server = Server::listen(&options.control)?;
-    let outlets = Outlets { server, log };
+    let held = Held { places, claims, server, log };
     let interfaces = interfaces(options);
     match options.engine {
         LiveEngine::Xdp => {
             let ports = Arc::new(Ports::of(&interfaces)?);
             let loader = KernelLoader::new(ports.clone(), options.limits_room);
-            run_on(options, outlets, &stop, loader, |first| Ok(KernelPath::start(ports, first)?))
+            run_on(options, held, &stop, loader, |first| Ok(KernelPath::start(ports, first)?))
         }
         LiveEngine::Afpacket => {
-            run_workers(options, outlets, &stop, || Ok(boxed(AfPacketLane::open(&interfaces, options.workers)?)))
+            run_workers(options, held, &stop, || Ok(boxed(AfPacketLane::open(&interfaces, options.workers)?)))
         }
         LiveEngine::Afxdp => {
             let waiting = if options.busy_poll { Waiting::BusyPoll } else { Waiting::Sleep };
             let open = || AfXdpLane::open(&interfaces, options.workers, waiting);
-            run_workers(options, outlets, &stop, || Ok(boxed(open()?)))
+            run_workers(options, held, &stop, || Ok(boxed(open()?)))
         }
-        LiveEngine::Dpdk => run_workers(options, outlets, &stop, || dpdk::lanes(options, &interfaces)),
+        LiveEngine::Dpdk => run_workers(options, held, &stop, || dpdk::lanes(options, &interfaces)),
     }
 }
 
-/// Where a running Weir says what it does.
-struct Outlets {
+/// What a running Weir has to itself beside the interfaces.
+struct Held {
+    places: Vec<Place>,
+    claims: Claims,
     server: Server,
     log: Option<LimitsLog>,
 }
@@ -86,26 +93,26 @@ struct Outlets {
 /// Runs the command on workers in user space, each with a lane.
 fn run_workers(
     options: &RunOptions,
-    outlets: Outlets,
+    held: Held,
     stop: &AtomicBool,
     open: impl FnOnce() -> Result<Vec<Box<dyn Lane>>, Failure>,
 ) -> Result<(), Failure> {
-    run_on(options, outlets, stop, NativeLoader::default(), |first| Ok(Workers::start(open()?, first)?))
+    run_on(options, held, stop, NativeLoader::default(), |first| Ok(Workers::start(open()?, first)?))
 }
 
 /// Runs the command on one kind of datapath; `start` takes the interfaces.
 fn run_on<L: Loader>(
     options: &RunOptions,
-    outlets: Outlets,
+    held: Held,
     stop: &AtomicBool,
     loader: L,
     start: impl FnOnce(&Loaded<<L::Datapath as Datapath>::Code>) -> Result<L::Datapath, Failure>,
 ) -> Result<(), Failure> {
-    let Outlets { mut server, log } = outlets;
+    let Held { places, claims, mut server, log } = held;
     let first = Generation::prepare(&options.policy, &loader)?;
     let loaded = first.loaded(None)?;
     let on_exit = first.program().on_exit;
-    let guard = Arc::new(Guard::start(interfaces(options), on_exit)?);
+    let guard = Arc::new(Guard::start(interfaces(options), places, on_exit)?);
     let ran = (|| {
         let datapath = start(&loaded)?;
         guard.take_over(on_exit)?;
@@ -116,6 +123,8 @@ fn run_on<L: Loader>(
         let carried = options.carry_link.then(|| CarriedLinks::watch(&interfaces(options))).transpose()?;
         let ended = watch(&controller, &guard, carried, &loader, stop);
         drop(server);
+        // A Weir that is started from now on waits for the guard and is not refused.
+        drop(claims);
         let stopped = thread::scope(|scope| {
             scope.spawn(|| guard.open_early());
             end(&controller)
