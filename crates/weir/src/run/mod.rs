@@ -8,6 +8,7 @@ mod dpdk;
 pub mod generation;
 pub mod guard;
 mod limits_log;
+mod log_file;
 pub mod stats;
 pub mod tally;
 
