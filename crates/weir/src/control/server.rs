@@ -5,10 +5,12 @@ use crate::failure::Failure;
 use crate::limit_counts::TOP_MAX;
 use crate::run::controller::Controller;
 use crate::run::generation::{Generation, Loader};
+use rustix::fs::{Mode, fchmod};
+use rustix::net::{self, AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use serde_json::{Value, json};
 use std::fs;
 use std::io::{self, BufRead, BufReader, Read, Write};
-use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -18,6 +20,8 @@ use std::time::Duration;
 
 /// Clients at a time.
 const CLIENTS_MAX: usize = 32;
+/// Clients that wait to be accepted.
+const QUEUE_MAX: i32 = 128;
 /// A client that says nothing for so long is let go.
 const SILENCE_MAX: Duration = Duration::from_secs(300);
 
@@ -75,14 +79,27 @@ fn listen(path: &Path) -> Result<UnixListener, Failure> {
         if !found.file_type().is_socket() {
             return Err(Failure::file(path, "is there already, and no socket"));
         }
+        if ![0, rustix::process::geteuid().as_raw()].contains(&found.uid()) {
+            let problem =
+                format!("a socket of another user (uid {}) lies there; --control names another path", found.uid());
+            return Err(Failure::file(path, problem));
+        }
         if UnixStream::connect(path).is_ok() {
             return Err(Failure::file(path, "another weir listens there; --control names another path"));
         }
         fs::remove_file(path).map_err(failed)?;
     }
-    let listener = UnixListener::bind(path).map_err(failed)?;
-    fs::set_permissions(path, fs::Permissions::from_mode(0o600)).map_err(failed)?;
-    Ok(listener)
+    bind_private(path).map_err(failed)
+}
+
+/// Binds a socket that others cannot connect to, not even for a moment. Changing its mode afterwards would follow a link.
+fn bind_private(path: &Path) -> io::Result<UnixListener> {
+    let socket = net::socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+    // The file gets the mode of its socket (unix(7)).
+    fchmod(&socket, Mode::from_raw_mode(0o600))?;
+    net::bind(&socket, &SocketAddrUnix::new(path)?)?;
+    net::listen(&socket, QUEUE_MAX)?;
+    Ok(socket.into())
 }
 
 /// Whether the client is root or who we are.
