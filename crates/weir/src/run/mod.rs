@@ -4,6 +4,7 @@ mod account;
 mod carry;
 pub mod claim;
 pub mod controller;
+mod descriptors;
 mod dpdk;
 pub mod generation;
 pub mod guard;
@@ -42,6 +43,11 @@ const TICK: Duration = Duration::from_millis(50);
 /// # Errors
 /// The policy is wrong, an interface cannot be used, or a worker fails.
 pub fn run(options: &RunOptions) -> Result<(), Failure> {
+    descriptors::raise()?;
+    run_with(options).map_err(descriptors::explain)
+}
+
+fn run_with(options: &RunOptions) -> Result<(), Failure> {
     refuse_repeats(options)?;
     dpdk::refuse_misfits(options)?;
     if options.busy_poll && options.engine != LiveEngine::Afxdp {
