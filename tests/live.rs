@@ -13,6 +13,8 @@ mod exits;
 mod failures;
 #[path = "live/frames.rs"]
 mod frames;
+#[path = "live/hostile.rs"]
+mod hostile;
 #[path = "live/hosts.rs"]
 mod hosts;
 #[path = "live/limits.rs"]
