@@ -32,10 +32,11 @@ pub(super) fn raise() -> Result<(), Failure> {
 /// Says which limit it was, if it was this one and nobody has said so.
 pub(super) fn explain(failure: Failure) -> Failure {
     let none_left = std::io::Error::from(Errno::MFILE).to_string();
-    match (failure, getrlimit(Resource::Nofile).current) {
-        (Failure::Runtime(text), Some(limit)) if text.contains(&none_left) && !text.contains(REMEDY) => {
+    let text = failure.message();
+    match getrlimit(Resource::Nofile).current {
+        Some(limit) if text.contains(&none_left) && !text.contains(REMEDY) => {
             Failure::Runtime(format!("{text}: this process may have {limit} files open, which are too few ({REMEDY})"))
         }
-        (failure, _) => failure,
+        _ => failure,
     }
 }
