@@ -17,6 +17,8 @@ mod failures;
 mod flaps;
 #[path = "live/frames.rs"]
 mod frames;
+#[path = "live/hostile.rs"]
+mod hostile;
 #[path = "live/hosts.rs"]
 mod hosts;
 #[path = "live/limits.rs"]
@@ -422,10 +424,12 @@ fn after_a_kill_it_starts_again_and_after_an_outage_it_goes_on() {
     each_engine(|engine, hosts, folder| {
         put(folder, "all.weir", "upstream { accept }\ndownstream { accept }\n");
         let running = Running::start(&hosts.weir, folder, "all.weir", engine, 1);
-        // A second one is told that the first is there.
-        let second = Setup::new(engine).command(folder, "all.weir").output().expect("the program was built");
-        let said = String::from_utf8_lossy(&second.stderr);
-        assert!(second.status.code() == Some(1) && said.contains("another weir listens there"), "{said}");
+        // A second one, between other interfaces, is told that the first listens there.
+        hosts.weir.ip("link add name third type veth peer name fourth");
+        let [lower, upper] = ["third", "fourth"].map(|name| vec![name.to_owned()]);
+        let others = Setup { lower, upper, ..Setup::new(engine) };
+        let (code, said) = Running::refused_as(&hosts.weir, folder, "all.weir", &others);
+        assert!(code == 1 && said.contains("another weir listens there"), "{said}");
         running.kill();
         assert!(folder.join("control.sock").exists(), "a killed process removes nothing");
 

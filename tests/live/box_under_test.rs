@@ -26,6 +26,8 @@ pub struct Setup {
     /// Other arguments.
     pub more: Vec<String>,
     pub environment: Vec<(String, String)>,
+    /// Descriptors that it may have at a time. All tests run with few if `WEIR_TEST_DESCRIPTORS=64` says so.
+    pub descriptors: Option<u64>,
 }
 
 impl Setup {
@@ -34,11 +36,13 @@ impl Setup {
         let one = |name: &str| vec![name.to_owned()];
         let (lower, upper) = (one("lower"), one("upper"));
         let (engine, more, environment) = (engine.to_owned(), Vec::new(), Vec::new());
-        Setup { engine, workers: 1, lower, upper, divert: None, more, environment }
+        let descriptors = std::env::var("WEIR_TEST_DESCRIPTORS").ok();
+        let descriptors = descriptors.map(|text| text.parse().expect("WEIR_TEST_DESCRIPTORS is a number"));
+        Setup { engine, workers: 1, lower, upper, divert: None, more, environment, descriptors }
     }
 
     pub fn command(&self, folder: &Path, policy: &str) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
+        let mut command = self.program();
         // With ports of names of their own.
         let engine = self.engine.strip_suffix("-named").unwrap_or(&self.engine);
         command.args(["run", policy, "--engine", engine, "--workers", &self.workers.to_string()]);
@@ -53,6 +57,15 @@ impl Setup {
         command.args(&self.more).arg("--control").arg(folder.join("control.sock")).current_dir(folder);
         command.stdin(Stdio::null()).env("NO_COLOR", "1").envs(self.environment.clone());
         command
+    }
+
+    /// The program, and what it may have.
+    fn program(&self) -> Command {
+        const PROGRAM: &str = env!("CARGO_BIN_EXE_weir");
+        let Some(descriptors) = self.descriptors else { return Command::new(PROGRAM) };
+        let mut shell = Command::new("sh");
+        shell.args(["-c", "ulimit -n \"$0\" && exec \"$@\"", &descriptors.to_string(), PROGRAM]);
+        shell
     }
 
     /// What the engine calls a wire.
@@ -105,7 +118,12 @@ impl Running {
 
     /// Starts it where it cannot be; its exit code, and what it says.
     pub fn refused(host: &Host, folder: &Path, policy: &str, engine: &str) -> (i32, String) {
-        let mut command = Setup::new(engine).command(folder, policy);
+        Self::refused_as(host, folder, policy, &Setup::new(engine))
+    }
+
+    /// As [`Running::refused`], with more said.
+    pub fn refused_as(host: &Host, folder: &Path, policy: &str, setup: &Setup) -> (i32, String) {
+        let mut command = setup.command(folder, policy);
         let output = host.run(move || command.output().expect("the program was built"));
         (output.status.code().unwrap_or(-1), String::from_utf8_lossy(&output.stderr).into_owned())
     }

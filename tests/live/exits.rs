@@ -218,7 +218,7 @@ fn a_guard_that_is_killed_has_a_successor() {
 }
 
 /// The guard of a Weir: the one process that it has started and that is called so.
-fn guard_of(running: &Running) -> Pid {
+pub fn guard_of(running: &Running) -> Pid {
     let is_guard = |pid: i32| {
         let read = |name: &str| fs::read_to_string(format!("/proc/{pid}/{name}")).unwrap_or_default();
         let parent = read("stat").rsplit(')').next().and_then(|rest| rest.split_whitespace().nth(1)?.parse().ok());

@@ -5,7 +5,8 @@
 
 use std::env;
 use std::ffi::OsString;
-use std::fs;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::Arc;
@@ -198,7 +199,8 @@ impl Clang {
         flags: &[String],
         more_headers: &[(&str, &str)],
     ) -> Result<(Vec<u8>, Duration), EngineError> {
-        let folder = tempfile::Builder::new().prefix("weir-").tempdir();
+        // Others may neither read a policy there nor, whatever the umask, put an object in the place of ours.
+        let folder = tempfile::Builder::new().prefix("weir-").permissions(Permissions::from_mode(0o700)).tempdir();
         let folder = folder.map_err(|source| EngineError::Io { path: env::temp_dir(), source })?;
         for (header, text) in headers::HEADERS.iter().chain(more_headers) {
             let path = folder.path().join(header);
@@ -233,7 +235,8 @@ impl Clang {
         command.arg(source).args(FLAGS).args(flags).arg("-I").arg(folder);
         // The same text gives the same bytes, wherever the temporary folder is.
         command.arg(format!("-ffile-prefix-map={}=.", folder.display()));
-        command.arg("-o").arg(object).env("LC_ALL", "C");
+        // What clang writes besides is nobody else's to read either.
+        command.arg("-o").arg(object).env("LC_ALL", "C").env("TMPDIR", folder);
         command.output().map_err(|source| EngineError::Io { path: self.program.clone(), source })
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::control;
 use crate::limit_counts::TOP_MAX;
+use crate::run::claim::Place;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -267,6 +268,9 @@ pub struct GuardOptions {
     /// Interfaces towards what is protected.
     #[arg(long, value_name = "IF", value_delimiter = ',', required = true)]
     pub upper: Vec<String>,
+    /// What it claims.
+    #[arg(long = "claim", value_name = "CLAIM")]
+    pub claims: Vec<Place>,
 }
 
 fn limits_room(text: &str) -> Result<usize, String> {

@@ -7,13 +7,14 @@ use super::{
     ANSWER_TIME_MAX, Answer, CLIENTS_MAX, GIVE_WAY, REQUEST_BYTES_MAX, REQUEST_TIME_MAX, Request, SILENCE_MAX,
 };
 use crate::failure::Failure;
+use rustix::fs::{Mode, fchmod};
 use rustix::io::Errno;
-use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+use rustix::net::{self, AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use serde_json::Value;
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, ErrorKind, Write};
 use std::net::Shutdown;
-use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -22,6 +23,8 @@ use std::time::{Duration, Instant};
 
 /// How long nobody is accepted after the system could not.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// Clients that wait to be accepted.
+const QUEUE_MAX: i32 = 128;
 
 /// The socket. It is removed when dropped.
 pub struct Server {
@@ -76,22 +79,35 @@ fn listen(path: &Path) -> Result<UnixListener, Failure> {
         if !found.file_type().is_socket() {
             return Err(Failure::file(path, "is there already, and no socket"));
         }
+        if ![0, rustix::process::geteuid().as_raw()].contains(&found.uid()) {
+            let problem =
+                format!("a socket of another user (uid {}) lies there; --control names another path", found.uid());
+            return Err(Failure::file(path, problem));
+        }
         if is_listened_at(path) {
             return Err(Failure::file(path, "another weir listens there; --control names another path"));
         }
         fs::remove_file(path).map_err(failed)?;
     }
-    let listener = UnixListener::bind(path).map_err(failed)?;
-    fs::set_permissions(path, fs::Permissions::from_mode(0o600)).map_err(failed)?;
-    Ok(listener)
+    bind_private(path).map_err(failed)
+}
+
+/// Binds a socket that others cannot connect to, not even for a moment. Changing its mode afterwards would follow a link.
+fn bind_private(path: &Path) -> io::Result<UnixListener> {
+    let socket = net::socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+    // The file gets the mode of its socket (unix(7)).
+    fchmod(&socket, Mode::from_raw_mode(0o600))?;
+    net::bind(&socket, &SocketAddrUnix::new(path)?)?;
+    net::listen(&socket, QUEUE_MAX)?;
+    Ok(socket.into())
 }
 
 /// Asks without waiting: whoever listens may have no time, and a queue of clients that is full.
 fn is_listened_at(path: &Path) -> bool {
     let connect = || -> rustix::io::Result<()> {
         let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
-        let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
-        rustix::net::connect(&socket, &SocketAddrUnix::new(path)?)
+        let socket = net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+        net::connect(&socket, &SocketAddrUnix::new(path)?)
     };
     matches!(connect(), Ok(()) | Err(Errno::AGAIN))
 }

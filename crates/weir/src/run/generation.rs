@@ -3,6 +3,7 @@
 use crate::failure::Failure;
 use crate::limit_counts::{Counting, Top, Visit};
 use crate::policy::Policy;
+use crate::run::descriptors;
 use crate::run::stats::{GenerationStatus, LimitsStatus, LimitsTotal};
 use std::hash::{BuildHasher, RandomState};
 use std::path::{Path, PathBuf};
@@ -146,9 +147,9 @@ impl<C> Generation<C> {
     /// # Errors
     /// The policy is wrong, or cannot be compiled or loaded.
     pub fn prepare<L: Loader<Datapath: Datapath<Code = C>>>(path: &Path, loader: &L) -> Result<Self, Failure> {
-        let policy = Policy::load(path)?;
+        let policy = Policy::load(path).map_err(descriptors::explain)?;
         policy.print_warnings();
-        let prepared = loader.load(&policy)?;
+        let prepared = loader.load(&policy).map_err(descriptors::explain)?;
         Ok(Generation { id: 0, path: path.to_owned(), policy, prepared })
     }
 

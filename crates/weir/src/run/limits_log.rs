@@ -11,11 +11,12 @@ use crate::cli::RunOptions;
 use crate::failure::Failure;
 use crate::limit_counts::{CountedLimit, Top};
 use crate::run::controller::Controller;
+use crate::run::log_file;
 use serde::Serialize;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{self, Write};
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
@@ -73,7 +74,7 @@ impl LimitsLog {
     /// It cannot be written.
     pub fn open(options: &RunOptions) -> Result<Option<Self>, Failure> {
         let Some(path) = options.limits_log.clone() else { return Ok(None) };
-        let file = open(&path).map_err(|error| Failure::file(&path, error))?;
+        let file = log_file::open(&path).map_err(|error| Failure::file(&path, error))?;
         let (interval, top, since) = (options.limits_interval, options.limits_top, Instant::now());
         Ok(Some(LimitsLog { path, file: Some(file), interval, top, pending: Vec::new(), complained: false, since }))
     }
@@ -128,7 +129,7 @@ impl LimitsLog {
         };
         if !self.file.as_ref().is_some_and(|file| same(file).unwrap_or(false)) {
             self.file = None;
-            self.file = Some(open(&self.path)?);
+            self.file = Some(log_file::open(&self.path)?);
         }
         Ok(())
     }
@@ -178,10 +179,6 @@ impl Writing {
     }
 }
 
-fn open(path: &Path) -> io::Result<File> {
-    OpenOptions::new().append(true).create(true).open(path)
-}
-
 fn line(of: &impl Serialize) -> Vec<u8> {
     let mut line = serde_json::to_vec(of).expect("lines have string keys");
     line.push(b'\n');
@@ -192,6 +189,7 @@ fn line(of: &impl Serialize) -> Vec<u8> {
 mod tests {
     use super::*;
     use serde_json::Value;
+    use std::path::Path;
 
     fn limit(exceeded: u64) -> CountedLimit {
         let text = |text: &str| text.to_owned();
@@ -207,7 +205,7 @@ mod tests {
     fn log(path: &Path) -> LimitsLog {
         LimitsLog {
             path: path.to_owned(),
-            file: Some(open(path).expect("it can be written")),
+            file: Some(log_file::open(path).expect("it can be written")),
             interval: Duration::from_secs(1),
             top: 1,
             pending: Vec::new(),

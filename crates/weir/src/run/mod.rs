@@ -2,11 +2,14 @@
 
 mod account;
 mod carry;
+pub mod claim;
 pub mod controller;
+mod descriptors;
 mod dpdk;
 pub mod generation;
 pub mod guard;
 mod limits_log;
+mod log_file;
 pub mod stats;
 pub mod succession;
 pub mod tally;
@@ -16,11 +19,10 @@ use crate::control::requests;
 use crate::control::server::Server;
 use crate::failure::Failure;
 use carry::CarriedLinks;
+use claim::{Claimant, Claims, Place, PortsOf};
 use controller::Controller;
 use generation::{Generation, KernelLoader, Loader, NativeLoader};
 use guard::Guard;
-use guard::claim::Claims;
-use guard::process::CLAIM_PATIENCE;
 use limits_log::LimitsLog;
 use stats::Status;
 use std::collections::HashSet;
@@ -46,6 +48,11 @@ const TRIAL_PAUSE: Duration = Duration::from_secs(1);
 /// # Errors
 /// The policy is wrong, an interface cannot be used, or a worker fails.
 pub fn run(options: &RunOptions) -> Result<(), Failure> {
+    descriptors::raise()?;
+    run_with(options).map_err(descriptors::explain)
+}
+
+fn run_with(options: &RunOptions) -> Result<(), Failure> {
     refuse_repeats(options)?;
     dpdk::refuse_misfits(options)?;
     if options.busy_poll && options.engine != LiveEngine::Afxdp {
@@ -57,27 +64,36 @@ pub fn run(options: &RunOptions) -> Result<(), Failure> {
         ));
     }
     let signals = Signals::register()?;
-    // Before any interface is touched: another Weir may hold them.
+    // Before anything is read or touched: another Weir may have the interfaces.
+    let places = places(options)?;
+    let claims = Claims::take(&places, Claimant::Weir, Duration::ZERO)?;
     let log = LimitsLog::open(options)?;
     let server = Server::listen(&options.control)?;
-    let outlets = Outlets { server, log };
+    let held = Held { places, claims, server, log };
     let interfaces = interfaces(options);
     match options.engine {
         LiveEngine::Xdp => {
             let ports = Arc::new(Ports::of(&interfaces)?);
             let loader = KernelLoader::new(ports.clone(), options.limits_room);
-            run_on(options, outlets, &signals, loader, |first| Ok(KernelPath::start(ports, first)?))
+            run_on(options, held, &signals, loader, |first| Ok(KernelPath::start(ports, first)?))
         }
         LiveEngine::Afpacket => {
-            run_workers(options, outlets, &signals, || Ok(boxed(AfPacketLane::open(&interfaces, options.workers)?)))
+            run_workers(options, held, &signals, || Ok(boxed(AfPacketLane::open(&interfaces, options.workers)?)))
         }
         LiveEngine::Afxdp => {
             let waiting = if options.busy_poll { Waiting::BusyPoll } else { Waiting::Sleep };
             let open = || AfXdpLane::open(&interfaces, options.workers, waiting);
-            run_workers(options, outlets, &signals, || Ok(boxed(open()?)))
+            run_workers(options, held, &signals, || Ok(boxed(open()?)))
         }
-        LiveEngine::Dpdk => run_workers(options, outlets, &signals, || dpdk::lanes(options, &interfaces)),
+        LiveEngine::Dpdk => run_workers(options, held, &signals, || dpdk::lanes(options, &interfaces)),
     }
+}
+
+/// What is claimed: the interfaces, and those of the kernel behind virtual ports of DPDK.
+fn places(options: &RunOptions) -> Result<Vec<Place>, Failure> {
+    let behind = dpdk::kernel_interfaces(options)?;
+    let ports = if options.engine == LiveEngine::Dpdk { PortsOf::Dpdk } else { PortsOf::Kernel };
+    Place::of(options.lower.iter().chain(&options.upper).chain(&behind), ports)
 }
 
 /// What the system told us.
@@ -101,8 +117,10 @@ impl Signals {
     }
 }
 
-/// Where a running Weir says what it does.
-struct Outlets {
+/// What a running Weir has to itself beside the interfaces.
+struct Held {
+    places: Vec<Place>,
+    claims: Claims,
     server: Server,
     log: Option<LimitsLog>,
 }
@@ -110,27 +128,26 @@ struct Outlets {
 /// Runs the command on workers in user space, each with a lane.
 fn run_workers(
     options: &RunOptions,
-    outlets: Outlets,
+    held: Held,
     signals: &Signals,
     open: impl FnOnce() -> Result<Vec<Box<dyn Lane>>, Failure>,
 ) -> Result<(), Failure> {
-    run_on(options, outlets, signals, NativeLoader::default(), |first| Ok(Workers::start(open()?, first)?))
+    run_on(options, held, signals, NativeLoader::default(), |first| Ok(Workers::start(open()?, first)?))
 }
 
 /// Runs the command on one kind of datapath; `start` takes the interfaces.
 fn run_on<L: Loader>(
     options: &RunOptions,
-    outlets: Outlets,
+    held: Held,
     signals: &Signals,
     loader: L,
     start: impl FnOnce(&Loaded<<L::Datapath as Datapath>::Code>) -> Result<L::Datapath, Failure>,
 ) -> Result<(), Failure> {
-    let Outlets { mut server, log } = outlets;
+    let Held { places, claims, mut server, log } = held;
     let first = Generation::prepare(&options.policy, &loader)?;
     let loaded = first.loaded(None)?;
     let on_exit = first.program().on_exit;
-    let _behind_ports = Claims::make(dpdk::kernel_interfaces(options)?.iter(), CLAIM_PATIENCE)?;
-    let guard = Arc::new(Guard::start(interfaces(options), on_exit)?);
+    let guard = Arc::new(Guard::start(interfaces(options), places, on_exit)?);
     let ran = (|| {
         let datapath = start(&loaded)?;
         guard.take_over(on_exit)?;
@@ -143,6 +160,8 @@ fn run_on<L: Loader>(
         let carried = options.carry_link.then(|| CarriedLinks::watch(&interfaces(options))).transpose()?;
         watch(&controller, &guard, carried, &loader, signals);
         drop(server);
+        // A Weir that is started from now on waits for the guard and is not refused.
+        drop(claims);
         let stopped = thread::scope(|scope| {
             scope.spawn(|| guard.open_early());
             controller.stop()

@@ -7,14 +7,14 @@
 //!   killed: the pipe ends                                         does it
 //! ```
 //! The guard is a small process of the same program, started before any interface is touched. It holds nothing of what moves packets. While it
-//! is there, so is its claim on the interfaces: a Weir that is started again waits for the guard of the one before. If the guard itself is
+//! is there, so is its claim on the interfaces (`claim.rs`): a Weir that is started again waits for the guard of the one before. If the guard itself is
 //! killed, another is started; what cannot be mended is both killed at once, after which nothing passes.
 
 mod aftermath;
-pub(super) mod claim;
 pub mod process;
 
 use crate::failure::Failure;
+use crate::run::claim::Place;
 use aftermath::Aftermath;
 use serde::{Deserialize, Serialize};
 use std::io::{BufRead, BufReader, Write};
@@ -61,6 +61,7 @@ impl From<OnExit> for Word {
 /// The guard, as the process sees it that it guards. Dropped without [`Guard::end`], the guard does what is to be done.
 pub struct Guard {
     interfaces: Interfaces,
+    places: Vec<Place>,
     post: Mutex<Post>,
 }
 
@@ -73,17 +74,17 @@ struct Post {
 }
 
 impl Guard {
-    /// Starts a guard and claims the interfaces. Until [`Guard::take_over`] it leaves the link as it is now.
+    /// Starts a guard, which claims the places. Until [`Guard::take_over`] it leaves the link as it is now.
     ///
     /// # Errors
-    /// Another Weir has the interfaces, or somebody else's program stands where the policy wants everything to pass in the end.
-    pub fn start(interfaces: Interfaces, on_exit: OnExit) -> Result<Self, Failure> {
-        let child = spawn(&interfaces)?;
+    /// The guard of a Weir that has ended does not leave, or somebody else's program stands where the policy wants everything to pass in the end.
+    pub fn start(interfaces: Interfaces, places: Vec<Place>, on_exit: OnExit) -> Result<Self, Failure> {
+        let child = spawn(&interfaces, &places)?;
         // What was left by a Weir whose guard was not done until now.
         let aftermath = Aftermath::found(&interfaces, on_exit)?;
         let mut post = Post { child, aftermath, tried: None };
         post.tell_all();
-        Ok(Guard { interfaces, post: Mutex::new(post) })
+        Ok(Guard { interfaces, places, post: Mutex::new(post) })
     }
 
     /// The policy decides from now on: nothing passes it by any more.
@@ -126,7 +127,7 @@ impl Guard {
         if post.tried.is_some_and(|tried| tried.elapsed() < RENEW_PAUSE) {
             return;
         }
-        match spawn(&self.interfaces) {
+        match spawn(&self.interfaces, &self.places) {
             Ok(child) => {
                 eprintln!("weir: the guard has ended ({status}): another stands in");
                 post.child = child;
@@ -195,12 +196,13 @@ impl Post {
 }
 
 /// Starts a guard and waits until it has its claim.
-fn spawn(interfaces: &Interfaces) -> Result<Child, Failure> {
+fn spawn(interfaces: &Interfaces, places: &[Place]) -> Result<Child, Failure> {
     let failed = |error: std::io::Error| Failure::Runtime(format!("guard: {error}"));
     // This very program, though a newer one may lie in its place by now. Signals for the terminal's group are not for the guard.
     let mut command = Command::new("/proc/self/exe");
     command.arg0("weir").args(["guard", "--lower", &interfaces.lower.join(",")]);
     command.args(["--upper", &interfaces.upper.join(",")]).current_dir("/").process_group(0);
+    command.args(places.iter().map(|place| format!("--claim={place}")));
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().map_err(failed)?;
     let mut answer = String::new();
     let mut stdout = BufReader::new(child.stdout.take().expect("it is piped"));

@@ -1,10 +1,10 @@
 //! The guard's own process: `weir guard`, which `weir run` starts.
 
 use super::aftermath::{Aftermath, PATIENCE};
-use super::claim::Claims;
 use super::{READY, Word};
 use crate::cli::GuardOptions;
 use crate::failure::Failure;
+use crate::run::claim::{Claimant, Claims};
 use std::io::{BufRead, Write};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -12,7 +12,7 @@ use std::time::Duration;
 use weir_engine::live::Interfaces;
 
 /// How long the guard of a Weir that was killed may still have its claim.
-pub(in crate::run) const CLAIM_PATIENCE: Duration = PATIENCE.saturating_add(Duration::from_secs(1));
+const CLAIM_PATIENCE: Duration = PATIENCE.saturating_add(Duration::from_secs(1));
 
 /// Runs the command.
 ///
@@ -23,7 +23,7 @@ pub fn run(options: &GuardOptions) -> Result<(), Failure> {
     // As which it is seen by `ps`; nothing hangs on it.
     let _unnamed = rustix::thread::set_name(c"weir-guard");
     let (lower, upper) = (options.lower.clone(), options.upper.clone());
-    let _claims = match Claims::make(lower.iter().chain(&upper), CLAIM_PATIENCE) {
+    let _claims = match Claims::take(&options.claims, Claimant::Guard, CLAIM_PATIENCE) {
         Ok(claims) => claims,
         // Who started it says why.
         Err(failure) => {

@@ -1,0 +1,413 @@
+//! One Weir an interface, and one guard.
+//!
+//! A claim is an exclusive lock (flock(2)) on a file in a folder that only Weir's own user may enter. The kernel releases it when its holder ends,
+//! however that happens.
+//!
+//! ```text
+//!   /run/weir/net-4026531840-if-3          locked by `weir run`, from before it reads its policy until it begins to end
+//!   /run/weir/net-4026531840-if-3.guard    locked by its guard, until the link is as it should be
+//!   /run/weir/port-0000:01:00.0            a card of DPDK
+//! ```
+//! An interface is known by its network namespace and its index, so that no other name of it evades a claim. Each file holds the process ID of its
+//! holder, which removes it. Virtual ports of DPDK belong to their process: two of one name have nothing to do with each other, and are not claimed.
+//! Reasons and limits are in `docs/decisions/0018-claims.md`.
+
+use crate::failure::Failure;
+use rustix::fs::OFlags;
+use std::fmt::{self, Display, Formatter};
+use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
+use std::io::{self, ErrorKind, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::thread;
+use std::time::{Duration, Instant};
+use weir_engine::live::link::LinkSwitch;
+
+/// Where claims lie.
+const FOLDER: &str = "/run/weir";
+/// Between two attempts.
+const PAUSE: Duration = Duration::from_millis(2);
+/// How long a holder may take between its lock and its process ID.
+const UNNAMED_MAX: Duration = Duration::from_millis(200);
+/// Mode bits by which others write.
+const OTHERS_WRITE: u32 = 0o022;
+/// Mode bit by which only owners of files rename them.
+const STICKY: u32 = 0o1000;
+
+/// An interface that can be claimed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    file: String,
+    interface: String,
+}
+
+impl Place {
+    /// Places of all the interfaces. Only ports of DPDK may be unknown to the kernel.
+    ///
+    /// # Errors
+    /// There is no such interface, or two of the names are one interface's.
+    pub fn of<'a>(interfaces: impl Iterator<Item = &'a String>, ports: PortsOf) -> Result<Vec<Self>, Failure> {
+        let mut places: Vec<Place> = Vec::new();
+        for interface in interfaces {
+            let file = match (LinkSwitch::new(interface).index(), ports) {
+                (Ok(index), _) => format!("net-{}-if-{index}", network_namespace()?),
+                (Err(_), PortsOf::Dpdk) if is_private(interface) => continue,
+                (Err(_), PortsOf::Dpdk) => format!("port-{}", interface.replace(|c| !is_plain(c), "_")),
+                (Err(error), PortsOf::Kernel) => return Err(error.into()),
+            };
+            if let Some(same) = places.iter().find(|place| place.file == file) {
+                return Err(Failure::Rejected(format!("weir: {} and {interface} are one interface", same.interface)));
+            }
+            places.push(Place { file, interface: interface.clone() });
+        }
+        Ok(places)
+    }
+}
+
+/// Whose ports are claimed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PortsOf {
+    /// All are interfaces of the kernel.
+    Kernel,
+    /// Some are cards that the kernel has let go of.
+    Dpdk,
+}
+
+/// As the guard is told: `net-4026531840-if-3=eth0`.
+impl Display for Place {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "{}={}", self.file, self.interface)
+    }
+}
+
+impl FromStr for Place {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.split_once('=') {
+            Some((file, interface)) if !file.is_empty() && file.chars().all(is_plain) => {
+                Ok(Place { file: file.to_owned(), interface: interface.to_owned() })
+            }
+            _ => Err("a claim is expected".to_owned()),
+        }
+    }
+}
+
+/// Whether a character may be in the name of a claim's file.
+fn is_plain(c: char) -> bool {
+    c.is_ascii_alphanumeric() || matches!(c, '-' | ':' | '.' | '_')
+}
+
+/// Whether it is a virtual port of DPDK, whose names begin with those of their drivers (`net_memif0`). An interface of the kernel may be called
+/// like that as well.
+fn is_private(port: &str) -> bool {
+    port.starts_with("net_")
+}
+
+/// The number of this thread's network namespace, which no other has at the same time.
+fn network_namespace() -> Result<u64, Failure> {
+    const OWN: &str = "/proc/thread-self/ns/net";
+    fs::metadata(OWN).map(|namespace| namespace.ino()).map_err(|error| Failure::file(Path::new(OWN), error))
+}
+
+/// Who claims.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Claimant {
+    /// `weir run`
+    Weir,
+    /// `weir guard`
+    Guard,
+}
+
+impl Claimant {
+    fn suffix(self) -> &'static str {
+        match self {
+            Claimant::Weir => "",
+            Claimant::Guard => ".guard",
+        }
+    }
+
+    fn refusal(self) -> &'static str {
+        match self {
+            Claimant::Weir => "another weir has it",
+            Claimant::Guard => "the guard of another weir still has it",
+        }
+    }
+}
+
+/// Claims on interfaces, released when dropped.
+pub struct Claims {
+    _held: Vec<Claim>,
+}
+
+impl Claims {
+    /// Claims the places; waits so long for those who have them.
+    ///
+    /// # Errors
+    /// Another process has one of them, or there is no folder that only this user may write to.
+    pub fn take(places: &[Place], claimant: Claimant, patience: Duration) -> Result<Self, Failure> {
+        Self::take_in(Path::new(FOLDER), places, claimant, patience)
+    }
+
+    fn take_in(folder: &Path, places: &[Place], claimant: Claimant, patience: Duration) -> Result<Self, Failure> {
+        if places.is_empty() {
+            return Ok(Claims { _held: Vec::new() });
+        }
+        prepare(folder)?;
+        // Of two that start at once, the same one gets all.
+        let mut places: Vec<&Place> = places.iter().collect();
+        places.sort_by(|a, b| a.file.cmp(&b.file));
+        let start = Instant::now();
+        let held = places.into_iter().map(|place| {
+            let path = folder.join(format!("{}{}", place.file, claimant.suffix()));
+            loop {
+                match Claim::attempt(&path).map_err(|error| Failure::file(&path, error))? {
+                    Attempt::Claimed(claim) => return Ok(claim),
+                    Attempt::Held { by: Some(pid) } if start.elapsed() >= patience => {
+                        return Err(refused(place, claimant, &format!(" (pid {pid})")));
+                    }
+                    Attempt::Held { by: None } if start.elapsed() >= patience.max(UNNAMED_MAX) => {
+                        return Err(refused(place, claimant, ""));
+                    }
+                    Attempt::Held { .. } => thread::sleep(PAUSE),
+                }
+            }
+        });
+        Ok(Claims { _held: held.collect::<Result<_, _>>()? })
+    }
+}
+
+fn refused(place: &Place, claimant: Claimant, holder: &str) -> Failure {
+    Failure::Runtime(format!("interface {}: {}{holder}", place.interface, claimant.refusal()))
+}
+
+/// Makes the folder if there is none. Whoever else could write to it could hold every claim.
+fn prepare(folder: &Path) -> Result<(), Failure> {
+    let own = rustix::process::geteuid().as_raw();
+    let refused = |problem: &dyn Display| {
+        let remedy = format!("claims on interfaces need a directory of uid {own} alone");
+        Failure::file(folder, format!("{problem}; {remedy}: `install -d -m 700 -o {own} {}`", folder.display()))
+    };
+    match DirBuilder::new().mode(0o700).create(folder) {
+        Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(refused(&error)),
+        Ok(()) | Err(_) => {}
+    }
+    let parent = folder.parent().unwrap_or(Path::new("/"));
+    let above = fs::metadata(parent).map_err(|error| Failure::file(parent, error))?;
+    let others_rename = above.mode() & OTHERS_WRITE != 0 && above.mode() & STICKY == 0;
+    if others_rename || ![0, own].contains(&above.uid()) {
+        return Err(refused(&format_args!("others may put another in its place (in {})", parent.display())));
+    }
+    let found = fs::symlink_metadata(folder).map_err(|error| refused(&error))?;
+    if !found.is_dir() {
+        return Err(refused(&"it is no directory"));
+    }
+    if found.uid() != own {
+        return Err(refused(&format_args!("it belongs to uid {}", found.uid())));
+    }
+    if found.mode() & OTHERS_WRITE != 0 {
+        return Err(refused(&format_args!("others may write to it (mode {:04o})", found.mode() & 0o7777)));
+    }
+    Ok(())
+}
+
+/// One claim. The file is removed while it is locked.
+struct Claim {
+    path: PathBuf,
+    _locked: File,
+}
+
+/// What came of an attempt.
+enum Attempt {
+    Claimed(Claim),
+    /// Somebody has it: this process, if it has said so already.
+    Held {
+        by: Option<u32>,
+    },
+}
+
+impl Claim {
+    fn attempt(path: &Path) -> io::Result<Attempt> {
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(false).mode(0o600);
+        let mut file = options.custom_flags(OFlags::NOFOLLOW.bits() as i32).open(path)?;
+        match file.try_lock() {
+            Ok(()) if is_at(&file, path) => {
+                file.set_len(0)?;
+                file.write_all(format!("{}\n", std::process::id()).as_bytes())?;
+                Ok(Attempt::Claimed(Claim { path: path.to_owned(), _locked: file }))
+            }
+            // Who had it has removed it since it was opened.
+            Ok(()) => Ok(Attempt::Held { by: None }),
+            Err(TryLockError::WouldBlock) => {
+                Ok(Attempt::Held { by: io::read_to_string(&file)?.trim_end().parse().ok() })
+            }
+            Err(TryLockError::Error(error)) => Err(error),
+        }
+    }
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        // A file that stays is taken over by whoever claims next.
+        let _stays = fs::remove_file(&self.path);
+    }
+}
+
+/// Whether the file is the one at the path.
+fn is_at(file: &File, path: &Path) -> bool {
+    let (Ok(open), Ok(found)) = (file.metadata(), fs::symlink_metadata(path)) else { return false };
+    (open.dev(), open.ino()) == (found.dev(), found.ino())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::Permissions;
+    use std::os::unix::fs::{PermissionsExt, chown, symlink};
+    use tempfile::TempDir;
+
+    fn place(file: &str, interface: &str) -> Place {
+        Place { file: file.to_owned(), interface: interface.to_owned() }
+    }
+
+    fn take(folder: &Path, places: &[Place]) -> Result<Claims, Failure> {
+        Claims::take_in(folder, places, Claimant::Weir, Duration::ZERO)
+    }
+
+    fn refusal(folder: &Path, places: &[Place]) -> String {
+        take(folder, places).err().expect("it is refused").message().to_owned()
+    }
+
+    /// A folder for claims, and what it lies in.
+    fn folder() -> (TempDir, PathBuf) {
+        let above = tempfile::tempdir().expect("a folder");
+        let folder = above.path().join("weir");
+        (above, folder)
+    }
+
+    #[test]
+    fn a_claim_stands_until_it_is_released() {
+        let (_above, folder) = folder();
+        let (one, both) = ([place("net-1-if-3", "b")], [place("net-1-if-3", "b"), place("net-1-if-2", "a")]);
+        let held = take(&folder, &one).expect("nobody has it");
+        assert_eq!(fs::metadata(&folder).expect("it was made").mode() & 0o7777, 0o700);
+        assert_eq!(refusal(&folder, &both), format!("interface b: another weir has it (pid {})", std::process::id()));
+        assert!(!folder.join("net-1-if-2").exists(), "nothing of the other is left");
+        let _guard = Claims::take_in(&folder, &one, Claimant::Guard, Duration::ZERO).expect("guards have their own");
+        let (own, long) = (folder.clone(), Duration::from_secs(30));
+        let waiting = thread::spawn(move || Claims::take_in(&own, &both, Claimant::Weir, long).is_ok());
+        drop(held);
+        assert!(waiting.join().expect("it ends"));
+        let left: Vec<_> =
+            fs::read_dir(&folder).expect("it is there").flatten().map(|entry| entry.file_name()).collect();
+        assert_eq!(left, ["net-1-if-3.guard"]);
+        let guard = Claims::take_in(&folder, &one, Claimant::Guard, Duration::ZERO).err().expect("there is one");
+        assert!(guard.message().starts_with("interface b: the guard of another weir still has it (pid "), "{guard}");
+    }
+
+    #[test]
+    fn what_a_killed_process_left_is_taken_over() {
+        let (_above, folder) = folder();
+        DirBuilder::new().mode(0o755).create(&folder).expect("it can be made");
+        fs::write(folder.join("net-1-if-3"), "4194304\n").expect("a file");
+        let held = take(&folder, &[place("net-1-if-3", "b")]).expect("nobody has a lock");
+        let text = fs::read_to_string(folder.join("net-1-if-3")).expect("it is there");
+        assert_eq!(text, format!("{}\n", std::process::id()));
+        drop(held);
+    }
+
+    #[test]
+    fn one_gets_it_of_many_that_come_and_go() {
+        let (_above, folder) = folder();
+        let held = std::sync::atomic::AtomicUsize::new(0);
+        thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for _ in 0..200 {
+                        let Ok(claims) = take(&folder, &[place("net-1-if-3", "b")]) else { continue };
+                        assert_eq!(held.fetch_add(1, std::sync::atomic::Ordering::SeqCst), 0);
+                        held.fetch_sub(1, std::sync::atomic::Ordering::SeqCst);
+                        drop(claims);
+                    }
+                });
+            }
+        });
+    }
+
+    #[test]
+    fn a_folder_that_others_could_write_to_is_refused() {
+        let (above, folder) = folder();
+        let set = |path: &Path, mode: u32| fs::set_permissions(path, Permissions::from_mode(mode)).expect("it is ours");
+        let one = [place("net-1-if-3", "b")];
+        let says = |words: &str| {
+            let said = refusal(&folder, &one);
+            let remedy = format!("install -d -m 700 -o {} ", rustix::process::geteuid());
+            assert!(said.contains(words) && said.contains(&remedy), "{said}");
+        };
+        drop(take(&folder, &one).expect("it can be made"));
+        for mode in [0o777, 0o720, 0o1777, 0o702] {
+            set(&folder, mode);
+            says(&format!("others may write to it (mode {mode:04o})"));
+        }
+        set(&folder, 0o755);
+        drop(take(&folder, &one).expect("others may only look"));
+        for mode in [0o777, 0o775] {
+            set(above.path(), mode);
+            says("others may put another in its place");
+        }
+        set(above.path(), 0o1777);
+        drop(take(&folder, &one).expect("as in /tmp, nobody may rename what is ours"));
+        if rustix::process::geteuid().is_root() {
+            chown(&folder, Some(65534), None).expect("root may");
+            says("it belongs to uid 65534");
+            chown(&folder, Some(0), None).expect("root may");
+        }
+        let elsewhere = above.path().join("elsewhere");
+        fs::rename(&folder, &elsewhere).expect("it is ours");
+        symlink(&elsewhere, &folder).expect("it is ours");
+        says("it is no directory");
+        fs::remove_file(&folder).expect("it is ours");
+        fs::write(&folder, "").expect("it is ours");
+        says("it is no directory");
+    }
+
+    #[test]
+    fn no_link_is_followed_to_a_lock() {
+        let (above, folder) = folder();
+        DirBuilder::new().mode(0o700).create(&folder).expect("it can be made");
+        let victim = above.path().join("victim");
+        fs::write(&victim, "untouched").expect("a file");
+        symlink(&victim, folder.join("net-1-if-3")).expect("it is ours");
+        assert!(refusal(&folder, &[place("net-1-if-3", "b")]).contains("net-1-if-3: "));
+        assert_eq!(fs::read_to_string(&victim).expect("it is there"), "untouched");
+    }
+
+    #[test]
+    fn an_interface_is_known_by_namespace_and_index() {
+        let of = |ports: &[&str], whose: PortsOf| {
+            let ports: Vec<String> = ports.iter().map(|&port| port.to_owned()).collect();
+            Place::of(ports.iter(), whose)
+        };
+        let lo = of(&["lo"], PortsOf::Kernel).expect("every machine has it");
+        let namespace = network_namespace().expect("there is one");
+        assert_eq!(lo, [place(&format!("net-{namespace}-if-1"), "lo")]);
+        assert_eq!(lo[0].to_string().parse(), Ok(lo[0].clone()));
+        let twice = of(&["lo", "lo"], PortsOf::Kernel).expect_err("it is one").to_string();
+        assert_eq!(twice, "weir: lo and lo are one interface");
+        let missing = of(&["weir-none"], PortsOf::Kernel).expect_err("there is none").to_string();
+        assert!(missing.starts_with("weir: interface weir-none: "), "{missing}");
+        for text in ["", "=lo", "lo", "../x=lo"] {
+            assert!(text.parse::<Place>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn virtual_ports_of_dpdk_are_private_and_cards_are_not() {
+        let ports = ["net_memif0", "0000:fe:1f.7", "a/b", "lo"].map(str::to_owned);
+        let places = Place::of(ports.iter(), PortsOf::Dpdk).expect("each is another");
+        assert_eq!(places[..2], [place("port-0000:fe:1f.7", "0000:fe:1f.7"), place("port-a_b", "a/b")]);
+        assert!(places[2].file.starts_with("net-"), "{places:?}");
+    }
+}

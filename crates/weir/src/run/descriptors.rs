@@ -1,0 +1,42 @@
+//! How many files Weir may have open: sockets, rings, maps and programs of the kernel are all files.
+
+use crate::failure::Failure;
+use rustix::io::Errno;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+/// What Weir asks for at most; none of its engines needs more.
+const WANTED: u64 = 1 << 16;
+/// What it takes to run a policy between two interfaces, to load others beside it and to answer clients.
+const NEEDED: u64 = 64;
+const REMEDY: &str = "`ulimit -n`, `LimitNOFILE=` of systemd";
+
+/// Takes as many as the system allows: usual limits are for programs that wait with select(2).
+///
+/// # Errors
+/// They are too few for anything.
+pub(super) fn raise() -> Result<(), Failure> {
+    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    let wanted = maximum.map_or(WANTED, |maximum| maximum.min(WANTED));
+    if current.is_some_and(|current| current < wanted) {
+        // What there is may do. If not, it is said when it is known.
+        let _stays = setrlimit(Resource::Nofile, Rlimit { current: Some(wanted), maximum });
+    }
+    match getrlimit(Resource::Nofile).current {
+        Some(limit) if limit < NEEDED => Err(Failure::Runtime(format!(
+            "this process may have {limit} files open and needs at least {NEEDED} ({REMEDY})"
+        ))),
+        _ => Ok(()),
+    }
+}
+
+/// Says which limit it was, if it was this one and nobody has said so.
+pub(super) fn explain(failure: Failure) -> Failure {
+    let none_left = std::io::Error::from(Errno::MFILE).to_string();
+    let text = failure.message();
+    match getrlimit(Resource::Nofile).current {
+        Some(limit) if text.contains(&none_left) && !text.contains(REMEDY) => {
+            Failure::Runtime(format!("{text}: this process may have {limit} files open, which are too few ({REMEDY})"))
+        }
+        _ => failure,
+    }
+}
