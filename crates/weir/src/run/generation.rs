@@ -7,6 +7,7 @@ use crate::run::stats::{GenerationStatus, LimitsStatus, LimitsTotal};
 use std::hash::{BuildHasher, RandomState};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
+use weir_engine::bundle::trust::Trust;
 use weir_engine::cpu::Cpu;
 use weir_engine::limits::counts::Counted;
 use weir_engine::limits::pool::Pool;
@@ -26,6 +27,9 @@ pub trait Loader: Clone + Send + 'static {
     /// # Errors
     /// The compiler, the loader or the kernel refuses it.
     fn load(&self, policy: &Policy) -> Result<Prepared<<Self::Datapath as Datapath>::Code>, Failure>;
+
+    /// Whose bundles it takes.
+    fn trust(&self) -> &Trust;
 
     /// Brings buckets that nobody charges to the present: to be done every few minutes.
     fn refresh(&self);
@@ -73,7 +77,15 @@ impl SharedPool {
 /// Native code, for workers.
 #[derive(Clone, Default)]
 pub struct NativeLoader {
+    trust: Trust,
     pool: SharedPool,
+}
+
+impl NativeLoader {
+    /// The same, for bundles that are trusted.
+    pub fn trusting(self, trust: Trust) -> Self {
+        NativeLoader { trust, ..self }
+    }
 }
 
 impl Loader for NativeLoader {
@@ -87,6 +99,10 @@ impl Loader for NativeLoader {
         Ok(Prepared { code: policy.load_code(&policy.native_object(Cpu::Native)?.object, data)?, counted })
     }
 
+    fn trust(&self) -> &Trust {
+        &self.trust
+    }
+
     fn refresh(&self) {
         self.pool.refresh();
     }
@@ -95,6 +111,7 @@ impl Loader for NativeLoader {
 /// Programs for the kernel that know the interfaces.
 #[derive(Clone)]
 pub struct KernelLoader {
+    trust: Trust,
     ports: Arc<Ports>,
     /// Limits that there is to be room for.
     room: Option<usize>,
@@ -104,7 +121,12 @@ pub struct KernelLoader {
 impl KernelLoader {
     /// For these interfaces, with room for so many limits.
     pub fn new(ports: Arc<Ports>, room: Option<usize>) -> Self {
-        KernelLoader { ports, room, pool: SharedPool::default() }
+        KernelLoader { trust: Trust::default(), ports, room, pool: SharedPool::default() }
+    }
+
+    /// The same, for bundles that are trusted.
+    pub fn trusting(self, trust: Trust) -> Self {
+        KernelLoader { trust, ..self }
     }
 }
 
@@ -121,6 +143,10 @@ impl Loader for KernelLoader {
         let data = policy.data(pool)?;
         let code = policy.load_kernel(&policy.bpf_object(&data)?.object, &data, &self.ports)?;
         Ok(Prepared { code, counted: data.counted() })
+    }
+
+    fn trust(&self) -> &Trust {
+        &self.trust
     }
 
     fn refresh(&self) {
@@ -146,7 +172,7 @@ impl<C> Generation<C> {
     /// # Errors
     /// The policy is wrong, or cannot be compiled or loaded.
     pub fn prepare<L: Loader<Datapath: Datapath<Code = C>>>(path: &Path, loader: &L) -> Result<Self, Failure> {
-        let policy = Policy::load(path)?;
+        let policy = Policy::load_trusting(path, loader.trust())?;
         policy.print_warnings();
         let prepared = loader.load(&policy)?;
         Ok(Generation { id: 0, path: path.to_owned(), policy, prepared })

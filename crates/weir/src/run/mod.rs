@@ -24,6 +24,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
+use weir_engine::bundle::trust::Trust;
 use weir_engine::live::afpacket::AfPacketLane;
 use weir_engine::live::afxdp::{AfXdpLane, Waiting};
 use weir_engine::live::xdp::{KernelPath, Ports};
@@ -49,6 +50,7 @@ pub fn run(options: &RunOptions) -> Result<(), Failure> {
             "weir: --limits-room is of the engine xdp; others have all the room there is".to_owned(),
         ));
     }
+    let trust = options.trust.read()?;
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
         signal_hook::flag::register(signal, stop.clone())
@@ -62,18 +64,19 @@ pub fn run(options: &RunOptions) -> Result<(), Failure> {
     match options.engine {
         LiveEngine::Xdp => {
             let ports = Arc::new(Ports::of(&interfaces)?);
-            let loader = KernelLoader::new(ports.clone(), options.limits_room);
+            let loader = KernelLoader::new(ports.clone(), options.limits_room).trusting(trust);
             run_on(options, outlets, &stop, loader, |first| Ok(KernelPath::start(ports, first)?))
         }
         LiveEngine::Afpacket => {
-            run_workers(options, outlets, &stop, || Ok(boxed(AfPacketLane::open(&interfaces, options.workers)?)))
+            let open = || AfPacketLane::open(&interfaces, options.workers);
+            run_workers(options, trust, outlets, &stop, || Ok(boxed(open()?)))
         }
         LiveEngine::Afxdp => {
             let waiting = if options.busy_poll { Waiting::BusyPoll } else { Waiting::Sleep };
             let open = || AfXdpLane::open(&interfaces, options.workers, waiting);
-            run_workers(options, outlets, &stop, || Ok(boxed(open()?)))
+            run_workers(options, trust, outlets, &stop, || Ok(boxed(open()?)))
         }
-        LiveEngine::Dpdk => run_workers(options, outlets, &stop, || dpdk::lanes(options, &interfaces)),
+        LiveEngine::Dpdk => run_workers(options, trust, outlets, &stop, || dpdk::lanes(options, &interfaces)),
     }
 }
 
@@ -86,11 +89,12 @@ struct Outlets {
 /// Runs the command on workers in user space, each with a lane.
 fn run_workers(
     options: &RunOptions,
+    trust: Trust,
     outlets: Outlets,
     stop: &AtomicBool,
     open: impl FnOnce() -> Result<Vec<Box<dyn Lane>>, Failure>,
 ) -> Result<(), Failure> {
-    run_on(options, outlets, stop, NativeLoader::default(), |first| Ok(Workers::start(open()?, first)?))
+    run_on(options, outlets, stop, NativeLoader::default().trusting(trust), |first| Ok(Workers::start(open()?, first)?))
 }
 
 /// Runs the command on one kind of datapath; `start` takes the interfaces.
