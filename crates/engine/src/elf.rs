@@ -1,7 +1,7 @@
 //! What the objects of a bundle may contain, checked before the dynamic loader or libbpf sees them.
 //!
 //! Opening a shared object can run code: constructors, resolvers of indirect functions, and whatever a relocation overwrites. The code that Weir
-//! generates needs none of that. So this is a list of what is allowed, and everything else is refused: four kinds of segments, the symbol table and
+//! generates needs none of that. So this is a list of what is allowed, and everything else is refused: a few kinds of segments, the symbol table and
 //! its hash, and the chains' functions. The loader reads an object by its segments, never by its sections, and so does this.
 //!
 //! This says nothing about the code itself: a chain that is called can do what Weir can do. Who may write the code is [`crate::bundle::trust`].
@@ -53,7 +53,7 @@ const BPF_CODE_ALLOWED: [&str; 3] = [".text", "xdp", "tp_btf/xdp_"];
 /// What is wrong with it.
 pub fn check_native(bytes: &[u8], chains: &[String]) -> Result<(), String> {
     let header = header(bytes, elf::ET_DYN, elf::EM_X86_64, "a shared object for x86-64")?;
-    let segments = header.program_headers(Le, bytes).map_err(|error| error.to_string())?;
+    let segments = header.program_headers(Le, bytes).map_err(damaged)?;
     if segments.len() > SEGMENTS_MAX {
         return Err(format!("has {} segments, at most {SEGMENTS_MAX} are possible", segments.len()));
     }
@@ -78,16 +78,20 @@ pub fn check_native(bytes: &[u8], chains: &[String]) -> Result<(), String> {
 /// What is wrong with it.
 pub fn check_bpf(bytes: &[u8]) -> Result<(), String> {
     let header = header(bytes, elf::ET_REL, elf::EM_BPF, "a BPF object")?;
-    let sections = header.sections(Le, bytes).map_err(|error| error.to_string())?;
+    let sections = header.sections(Le, bytes).map_err(damaged)?;
     for section in sections.iter() {
-        section.data(Le, bytes).map_err(|error| error.to_string())?;
-        let name = sections.section_name(Le, section).map_err(|error| error.to_string())?;
+        section.data(Le, bytes).map_err(damaged)?;
+        let name = sections.section_name(Le, section).map_err(damaged)?;
         let is_code = section.sh_flags(Le).0 & elf::SHF_EXECINSTR.0 != 0;
         if is_code && !BPF_CODE_ALLOWED.iter().any(|allowed| name.starts_with(allowed.as_bytes())) {
             return Err(format!("has a program of another kind in section {}", name.escape_ascii()));
         }
     }
     Ok(())
+}
+
+fn damaged(error: object::read::Error) -> String {
+    format!("is damaged: {error}")
 }
 
 fn header<'a>(
@@ -288,7 +292,7 @@ impl Dynamic {
         let is_code = segment.flags.0 & elf::PF_X.0 != 0;
         match symbol.st_type() {
             elf::STT_FUNC if is_code => Ok(name),
-            elf::STT_OBJECT if !is_code && symbol.st_size.get(Le) == 4 => Ok(name),
+            elf::STT_OBJECT if symbol.st_size.get(Le) == 4 => Ok(name),
             kind => Err(format!("exports {name} as {kind:?}")),
         }
     }

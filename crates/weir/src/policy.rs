@@ -224,7 +224,10 @@ impl Policy {
 
     fn from_bundle(path: &Path, file: fs::File, trust: &Trust) -> Result<Self, Failure> {
         let bundle = Bundle::read_file(path, file, trust)?;
-        let broken = |what: String| Failure::file(path, format_args!("not a bundle of this weir: {what}"));
+        let broken = |what: String| {
+            let what = what.replace(|c: char| c.is_control(), "?");
+            Failure::file(path, format_args!("not a bundle of this weir: {what}"))
+        };
         let report: Report =
             serde_json::from_value(bundle.artifact.report.clone()).map_err(|error| broken(error.to_string()))?;
         let program = ir::parse::parse(&report.ir).map_err(broken)?;

@@ -303,6 +303,10 @@ fn read(path: &Path, input: impl Read, bytes: u64, trust: &Trust) -> Result<Bund
         report: manifest.report,
     };
     artifact.check().map_err(refuse)?;
+    let shown = artifact.tables.iter().map(|slot| &slot.name).chain(&manifest.cpu_features).chain([&artifact.name]);
+    if let Some(name) = shown.into_iter().find(|name| name.chars().any(char::is_control)) {
+        return Err(refuse(format!("the name {} is not printable", printable(name))));
+    }
     let native = NativeObject(next(NATIVE_SO, CODE_BYTES_MAX)?);
     let bpf = BpfObject(next(BPF_O, CODE_BYTES_MAX)?);
     let images = artifact.tables.iter().enumerate().map(|(index, slot)| {
