@@ -1,5 +1,7 @@
 //! The program from outside: what it prints, how it ends, and that nothing makes it panic.
 
+#[path = "command/bundles.rs"]
+mod bundles;
 #[path = "command/hostile.rs"]
 mod hostile;
 #[path = "command/limits.rs"]

@@ -3,6 +3,7 @@
 //! `src/bin` hands each to libFuzzer; `tests/corpus.rs` replays seeds and past crashes through them under `cargo test`.
 #![forbid(unsafe_code)]
 
+mod bundle;
 mod packet;
 mod policy;
 mod table;
@@ -12,6 +13,7 @@ pub type Target = fn(&[u8]);
 
 /// All Rust targets by name. `src/bin` has a file for each.
 pub const TARGETS: &[(&str, Target)] = &[
+    ("bundle", bundle::bundle),
     ("capture", packet::capture),
     ("ir_parser", policy::ir_parser),
     ("list_csv", table::list_csv),

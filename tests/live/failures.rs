@@ -137,6 +137,38 @@ fn a_damaged_bundle_changes_nothing() {
     });
 }
 
+/// What `run --trust` says holds for `ctl load`, and whose file a bundle is matters without.
+#[test]
+fn only_trusted_bundles_are_loaded() {
+    let public = "-----BEGIN PUBLIC KEY-----\nMCowBQYDK2VwAyEA3B3suLY3rC/fMiyuuS9bUSQR5QniSXxieq/L31A4BVg=\n-----END PUBLIC KEY-----\n";
+    let private = "-----BEGIN PRIVATE KEY-----\nMC4CAQAwBQYDK2VwBCIEIAvXjbCCml6XIxcjWFG8xW9xL4jwXft+6MSSXTWOjLst\n-----END PRIVATE KEY-----\n";
+    let compile = |folder: &Path, more: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
+        let compiled = command.args(["compile", "all.weir"]).args(more).current_dir(folder).output();
+        assert!(compiled.expect("the program was built").status.success(), "{more:?}");
+    };
+    each_kernel_engine(|engine, hosts, folder| {
+        put(folder, "all.weir", ALL);
+        put(folder, "weir.pub", public);
+        put(folder, "weir.key", private);
+        compile(folder, &["-o", "signed.weirb", "--sign", "weir.key"]);
+        compile(folder, &["-o", "plain.weirb"]);
+        let more = vec!["--trust".to_owned(), "weir.pub".to_owned()];
+        let setup = Setup { more, ..Setup::new(engine) };
+        let running = Running::start_as(&hosts.weir, folder, "signed.weirb", &setup);
+        check_refused(hosts, &running, &folder.join("plain.weirb"), &["plain.weirb: is not signed"]);
+        let loaded = running.load(&folder.join("signed.weirb"));
+        running.ask(&Request::Activate { generation: loaded, confirm_s: None }).expect("it is ready");
+        assert_eq!(running.stop(), 0);
+
+        let running = Running::start(&hosts.weir, folder, "plain.weirb", engine, 1);
+        let opened = fs::Permissions::from_mode(0o666);
+        fs::set_permissions(folder.join("plain.weirb"), opened).expect("it is ours");
+        check_refused(hosts, &running, &folder.join("plain.weirb"), &["its code is not run", "mode 0666"]);
+        assert_eq!(running.stop(), 0);
+    });
+}
+
 #[test]
 fn several_clients_are_answered_at_once() {
     const CLIENTS: usize = 8;

@@ -68,7 +68,7 @@ impl Artifact {
             return Err(format!("{} tables, at most {TABLES_MAX} are possible", self.tables.len()));
         }
         if let Some(chain) = self.chains.iter().find(|chain| !is_identifier(chain)) {
-            return Err(format!("chain `{chain}` is no C identifier"));
+            return Err(format!("chain `{}` is no C identifier", chain.escape_debug()));
         }
         Ok(())
     }

@@ -57,7 +57,7 @@ pub struct Compiled<T> {
     pub took: Duration,
 }
 
-/// A shared object that our compiler made: running it is as safe as running this program.
+/// A shared object that our compiler made: running it is as safe as running this program. A bundle gives its own away only if it is trusted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NativeObject(pub(crate) Vec<u8>);
 

@@ -37,6 +37,25 @@ pub enum EngineError {
         /// What is wrong.
         problem: String,
     },
+    /// A bundle whose code somebody else may have written.
+    #[error(
+        "{}: its code is not run: {why}; have the bundle signed (`weir compile --sign KEY`, then `--trust KEY`), \
+         or let only root and who runs weir write it", path.display()
+    )]
+    Untrusted {
+        /// The bundle.
+        path: PathBuf,
+        /// Who may have written it.
+        why: String,
+    },
+    /// A file that is no key, or not the one expected.
+    #[error("{}: {problem}", path.display())]
+    Key {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        problem: String,
+    },
     /// Code or a bundle made for another version of the shared memory layouts.
     #[error("{object}: compiled for abi version {found}, this weir has {expected}; compile the policy again")]
     AbiVersion {

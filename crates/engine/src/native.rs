@@ -107,8 +107,8 @@ pub(crate) fn open(name: &str, object: &NativeObject) -> Result<(Library, OwnedF
     let refuse = |problem: String| EngineError::Native { object: name.to_owned(), problem };
     let file = memory_file(object.bytes()).map_err(|error| refuse(format!("cannot be put into memory: {error}")))?;
     let path = format!("/proc/self/fd/{}", file.as_raw_fd());
-    // SAFETY: the object comes from our own compiler, directly or through a bundle whose digest was checked; it has no
-    // initialisers.
+    // SAFETY: the object comes from our own compiler, directly or through a bundle that `Bundle::native` vouches for; it has no
+    // initialisers, which `elf::check_native` has seen to for bundles.
     let library = unsafe { Library::open(Some(&path), RTLD_NOW | RTLD_LOCAL) };
     Ok((library.map_err(|error| refuse(loader_message(&error)))?, file))
 }

@@ -11,11 +11,12 @@ use std::thread;
 use sha2::{Digest, Sha256};
 use tempfile::TempDir;
 use weir_abi::{ABI_VERSION, Family, Layout, Link, Verdict};
+use weir_engine::bundle::trust::Trust;
 use weir_engine::bundle::{HEAD_BYTES, is_bundle};
 use weir_engine::clang::{BpfShape, Clang};
 use weir_engine::cpu::Cpu;
 use weir_engine::memory::FrameSet;
-use weir_engine::{Bundle, Filter, Image, NativeFilter, XdpFilter};
+use weir_engine::{Bundle, EngineError, Filter, Image, NativeFilter, XdpFilter};
 use weir_tables::{Entries, Kind};
 
 mod chain;
@@ -34,41 +35,55 @@ fn compile() -> Bundle {
     let native = clang.native(&artifact.name, &artifact.native_c, Cpu::X86_64V3).unwrap().object;
     let shape = BpfShape::new(&artifact.program(), &images, None);
     let bpf = clang.bpf(&artifact.name, &artifact.bpf_c, &shape).unwrap().object;
-    Bundle { artifact, images, native, bpf, cpu: Cpu::X86_64V3 }
+    Bundle::new(artifact, images, native, bpf, Cpu::X86_64V3).unwrap()
 }
 
 fn written(bundle: &Bundle) -> (TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("edge.weirb");
-    bundle.write(&path).unwrap();
+    bundle.write(&path, None).unwrap();
     (folder, path)
+}
+
+fn read(path: &Path) -> Result<Bundle, EngineError> {
+    Bundle::read(path, &Trust::default())
 }
 
 /// What reading the file says is wrong, without the file's name.
 fn refusal(path: &Path) -> String {
-    let message = Bundle::read(path).err().expect("the bundle is damaged").to_string();
+    without_path(path, read(path).err().expect("the bundle is damaged"))
+}
+
+fn without_path(path: &Path, error: EngineError) -> String {
+    let message = error.to_string();
     message.strip_prefix(&format!("{}: ", path.display())).expect("errors name the file").to_owned()
+}
+
+/// The two objects, as bytes.
+fn code(bundle: &Bundle) -> [&[u8]; 2] {
+    [bundle.native().unwrap().bytes(), bundle.bpf().unwrap().bytes()]
 }
 
 #[test]
 fn a_bundle_comes_back_whole() {
     let before = bundle();
     let (_folder, path) = written(&before);
-    let after = Bundle::read(&path).unwrap();
+    let after = read(&path).unwrap();
     assert_eq!(serde_json::to_value(&after.artifact).unwrap(), serde_json::to_value(&before.artifact).unwrap());
-    assert_eq!((&after.native, &after.bpf, after.cpu), (&before.native, &before.bpf, before.cpu));
+    assert_eq!(code(&after), code(&before));
+    assert_eq!(after.cpu, before.cpu);
     assert_eq!(after.images[0].as_bytes(), before.images[0].as_bytes());
 }
 
 #[test]
 fn a_bundle_runs_without_a_compiler() {
     let (_folder, path) = written(&bundle());
-    let bundle = Bundle::read(&path).unwrap();
+    let bundle = read(&path).unwrap();
     let program = bundle.program();
     let frames = FrameSet::new(Link::Ethernet, [(&[0xff; 60][..], 60), (&[1; 60][..], 60)]);
     let mut native =
-        NativeFilter::load(&path.display().to_string(), &bundle.native, &program, bundle.images.clone(), None).unwrap();
-    let mut xdp = XdpFilter::load("edge", &bundle.bpf, &program, &bundle.images, None)
+        NativeFilter::load("edge", bundle.native().unwrap(), &program, bundle.images.clone(), None).unwrap();
+    let mut xdp = XdpFilter::load("edge", bundle.bpf().unwrap(), &program, &bundle.images, None)
         .unwrap_or_else(|error| panic!("this test needs root (BPF_PROG_TEST_RUN): {error}"));
     let burst = frames.bursts().next().unwrap();
     let (mut by_native, mut by_xdp) = ([Verdict(0); 2], [Verdict(0); 2]);
@@ -109,29 +124,20 @@ fn a_bundle_is_a_tar_archive_of_its_parts() {
 fn every_altered_byte_is_found() {
     let (_folder, path) = written(&bundle());
     let whole = fs::read(&path).unwrap();
-    // Hits each member many times; what tar itself does not look at (padding, owner) may change.
-    let (mut altered, mut ignored) = (0, 0);
-    for at in (0..4096).step_by(7).chain((4096..whole.len()).step_by(2039)) {
-        altered += 1;
+    // Hits each member many times, their headers and what fills their last blocks.
+    for at in (0..4096).step_by(7).chain((4096..whole.len()).step_by(2039)).chain(whole.len() - 1030..whole.len()) {
         let mut bytes = whole.clone();
         bytes[at] ^= 0x40;
         fs::write(&path, &bytes).unwrap();
-        if let Ok(read) = Bundle::read(&path) {
-            let before = bundle();
-            assert_eq!((&read.native, &read.bpf), (&before.native, &before.bpf), "byte {at}");
-            assert_eq!(serde_json::to_value(&read.artifact).unwrap(), serde_json::to_value(&before.artifact).unwrap());
-            ignored += 1;
-        }
+        assert!(read(&path).is_err(), "byte {at} of {} is not looked at", whole.len());
     }
-    assert!(ignored < altered / 3, "{ignored} of {altered} alterations went unnoticed");
 }
 
 #[test]
 fn every_truncation_is_found() {
     let (_folder, path) = written(&bundle());
     let whole = fs::read(&path).unwrap();
-    // The archive ends with two empty blocks, which carry nothing.
-    for at in (0..whole.len() - 1024).step_by(4093) {
+    for at in (0..whole.len()).step_by(4093).chain([whole.len() - 1024, whole.len() - 1]) {
         fs::write(&path, &whole[..at]).unwrap();
         let problem = refusal(&path);
         assert!(problem.contains("truncated") || problem == "not a weir bundle", "{at}: {problem}");
@@ -146,7 +152,8 @@ fn what_is_not_a_bundle() {
         fs::write(&path, content).unwrap();
         assert_eq!(refusal(&path), "not a weir bundle");
     }
-    fs::write(&path, archive(&[("manifest.json", b"{\"format\":\"other\",\"abi_version\":1}")])).unwrap();
+    let other = b"{\"format\":\"other\",\"abi_version\":1}";
+    fs::write(&path, archive(&[("manifest.json", other), ("manifest.sha256", hex_digest(other).as_bytes())])).unwrap();
     assert_eq!(refusal(&path), "not a weir bundle");
     assert_eq!(refusal(&folder.path().join("absent")), "No such file or directory (os error 2)");
 }
@@ -202,11 +209,13 @@ fn code_for_another_processor_is_refused() {
     let (_folder, path) = written(&bundle());
     let mut members = unpacked(&path);
     let manifest = String::from_utf8(members[0].1.clone()).unwrap().replace("\"avx2\"", "\"avx9\"");
-    members[1].1 = Sha256::digest(&manifest).iter().flat_map(|byte| format!("{byte:02x}").into_bytes()).collect();
+    members[1].1 = hex_digest(manifest.as_bytes()).into_bytes();
     members[0].1 = manifest.into_bytes();
     fs::write(&path, repacked(&members)).unwrap();
     let expected = "compiled for a processor with avx9, which this one lacks; compile with --cpu x86-64-v3";
-    assert_eq!(refusal(&path), expected);
+    let bundle = read(&path).expect("whoever does not run its native code may read it");
+    assert_eq!(without_path(&path, bundle.native().unwrap_err()), expected);
+    bundle.bpf().expect("the kernel's code is for any processor");
 }
 
 #[test]
@@ -220,7 +229,7 @@ fn contents_that_no_engine_could_load() {
     let mut odd = bundle();
     odd.artifact.tables[0].layout = Layout::Dxr16x4;
     let (_folder, path) = written(&odd);
-    let problem = Bundle::read(&path).err().unwrap().to_string();
+    let problem = read(&path).err().unwrap().to_string();
     assert_eq!(problem, "table short: laid out as exact-set, the program expects d16x4r");
 }
 
@@ -233,15 +242,117 @@ fn a_device_is_written_to_and_not_replaced() {
         let path = path.clone();
         move || fs::read(path).unwrap()
     });
-    bundle().write(&path).unwrap();
+    bundle().write(&path, None).unwrap();
     assert!(is_bundle(&reader.join().unwrap()));
     assert!(!fs::metadata(&path).unwrap().is_file());
 }
 
 #[test]
 fn a_folder_that_is_not_there_is_named() {
-    let error = bundle().write(Path::new("/nonexistent/edge.weirb")).unwrap_err().to_string();
+    let error = bundle().write(Path::new("/nonexistent/edge.weirb"), None).unwrap_err().to_string();
     assert!(error.starts_with("/nonexistent/edge.weirb: No such file or directory"), "{error}");
+}
+
+#[test]
+fn an_archive_that_says_more_than_weir_writes() {
+    let (_folder, path) = written(&bundle());
+    let members = unpacked(&path);
+    let whole = fs::read(&path).unwrap();
+    let with = |change: &dyn Fn(&mut Vec<u8>)| {
+        let mut bytes = whole.clone();
+        change(&mut bytes);
+        fs::write(&path, bytes).unwrap();
+        refusal(&path)
+    };
+    let more = |bytes: &mut Vec<u8>| bytes.extend([0; 8192]);
+    assert_eq!(with(&more), "has 8192 bytes after its end");
+    assert_eq!(with(&|bytes| bytes.truncate(bytes.len() - 512)), "truncated at its end");
+    // A header of tar's own extensions, which would override what the next one says.
+    let mut header = tar::Header::new_ustar();
+    header.set_path("PaxHeaders/native.c").unwrap();
+    header.set_entry_type(tar::EntryType::XHeader);
+    header.set_size(512);
+    header.set_cksum();
+    let at = archive(&[("manifest.json", &members[0].1), ("manifest.sha256", &members[1].1)]).len() - 1024;
+    let extended = |bytes: &mut Vec<u8>| _ = bytes.splice(at..at, [&header.as_bytes()[..], &[b' '; 512]].concat());
+    assert_eq!(with(&extended), "has PaxHeaders/native.c where native.c should be");
+    // The right name and size on a link, on a sparse file, with another owner.
+    for (place, value) in [(at + 156, b'2'), (at + 156, b'S'), (at + 114, b'7')] {
+        assert_eq!(with(&|bytes| bytes[place] = value), "native.c has a header that weir does not write");
+    }
+    let names = ["../native.c", "/etc/passwd", "native.c\u{1b}[2J", "", "NATIVE.C"];
+    let told = ["../native.c", "/etc/passwd", "native.c\\x1b[2J", "", "NATIVE.C"];
+    for (name, told) in names.iter().zip(told) {
+        let renamed = |bytes: &mut Vec<u8>| {
+            bytes[at..at + 100].fill(0);
+            bytes[at..at + name.len()].copy_from_slice(name.as_bytes());
+        };
+        assert_eq!(with(&renamed), format!("has {told} where native.c should be"));
+    }
+}
+
+#[test]
+fn absurd_sizes_take_no_memory() {
+    let (_folder, path) = written(&bundle());
+    let whole = fs::read(&path).unwrap();
+    let members = unpacked(&path);
+    let at = archive(&[("manifest.json", &members[0].1), ("manifest.sha256", &members[1].1)]).len() - 1024;
+    for bytes in [1 << 20, 256 << 20, 257 << 20, 7 << 30] {
+        let mut header = tar::Header::new_ustar();
+        header.set_path("native.c").unwrap();
+        header.set_size(bytes);
+        header.set_mode(0o644);
+        header.set_cksum();
+        let mut altered = whole.clone();
+        altered[at..at + 512].copy_from_slice(header.as_bytes());
+        fs::write(&path, &altered).unwrap();
+        let expected = match bytes > 256 << 20 {
+            true => format!("native.c of {bytes} bytes is over the limit of 268435456 bytes"),
+            false => "truncated inside native.c".to_owned(),
+        };
+        assert_eq!(refusal(&path), expected);
+    }
+    // A file of holes is as long as it says.
+    let file = fs::File::options().write(true).open(&path).unwrap();
+    file.set_len(5 << 30).unwrap();
+    assert_eq!(refusal(&path), "5368709120 bytes are over the limit of 4294967296 bytes");
+}
+
+#[test]
+fn members_twice_or_listed_in_vain() {
+    let (_folder, path) = written(&bundle());
+    let members = unpacked(&path);
+    let mut twice = members.clone();
+    twice.insert(3, members[2].clone());
+    fs::write(&path, repacked(&twice)).unwrap();
+    assert_eq!(refusal(&path), "has native.c where bpf.c should be");
+    let with_manifest = |change: &dyn Fn(String) -> String| {
+        let mut parts = members.clone();
+        parts[0].1 = change(String::from_utf8(parts[0].1.clone()).unwrap()).into_bytes();
+        parts[1].1 = hex_digest(&parts[0].1).into_bytes();
+        fs::write(&path, repacked(&parts)).unwrap();
+        refusal(&path)
+    };
+    let vain = |text: String| {
+        text.replacen("\"members\": [", "\"members\": [{\"name\": \"x\", \"bytes\": 0, \"sha256\": \"\"},", 1)
+    };
+    assert_eq!(with_manifest(&vain), "manifest.json does not list native.c in its place");
+    let last = |text: String| {
+        let end = text.rfind(']').unwrap();
+        format!("{},{{\"name\": \"x\", \"bytes\": 0, \"sha256\": \"\"}}{}", &text[..end], &text[end..])
+    };
+    assert_eq!(with_manifest(&last), "manifest.json lists more members than a bundle has");
+    let unknown = |text: String| text.replacen('{', "{\"a\u{7f}\": 1,", 1);
+    let problem = with_manifest(&unknown);
+    assert!(problem.starts_with("manifest.json: unknown field `a\\u{7f}`"), "{problem}");
+    let again = |text: String| text.replacen('{', "{\"rules\": 7,", 1);
+    assert!(with_manifest(&again).starts_with("manifest.json: duplicate field `rules`"));
+    let deep = |text: String| text.replacen("\"report\": ", &format!("\"report\": {}", "[".repeat(200_000)), 1);
+    assert_eq!(with_manifest(&deep), "not a weir bundle");
+}
+
+fn hex_digest(bytes: &[u8]) -> String {
+    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 type Parts = Vec<(String, Vec<u8>)>;
@@ -266,6 +377,7 @@ fn archive(parts: &[(&str, &[u8])]) -> Vec<u8> {
     for (name, content) in parts {
         let mut header = tar::Header::new_ustar();
         header.set_size(content.len() as u64);
+        header.set_mode(0o644);
         builder.append_data(&mut header, name, *content).unwrap();
     }
     builder.into_inner().unwrap()

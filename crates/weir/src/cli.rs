@@ -1,11 +1,13 @@
 //! The command line. Its shape is stable: scripts rely on it.
 
 use crate::control;
+use crate::failure::Failure;
 use crate::limit_counts::TOP_MAX;
 use crate::run::claim::Place;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
 use std::time::Duration;
+use weir_engine::bundle::trust::Trust;
 use weir_engine::limits::BUCKETS_MAX;
 use weir_policy::ir;
 
@@ -69,6 +71,9 @@ pub struct CompileOptions {
     /// The processor that native code is for.
     #[arg(long, value_enum, default_value_t = CpuName::Native)]
     pub cpu: CpuName,
+    /// Sign the bundle with this private key: Ed25519 in PEM, as `openssl genpkey -algorithm ed25519` makes it.
+    #[arg(long, value_name = "KEY")]
+    pub sign: Option<PathBuf>,
     /// Choose table layouts for the machine on which `weir bench line-costs --json` printed this.
     #[arg(long, value_name = "FILE")]
     pub costs: Option<PathBuf>,
@@ -145,6 +150,25 @@ pub struct ChainOptions {
     pub posture: Option<String>,
 }
 
+/// Whose bundles are opened.
+#[derive(Clone, Debug, Args)]
+pub struct TrustOptions {
+    /// Open a bundle only if this public key's owner signed it: Ed25519 in PEM, as `openssl pkey -in KEY -pubout` makes it. May be given more than
+    /// once; one of the keys is enough.
+    #[arg(long, value_name = "KEY")]
+    pub trust: Vec<PathBuf>,
+}
+
+impl TrustOptions {
+    /// The keys.
+    ///
+    /// # Errors
+    /// A file is no public key, or can be changed by others.
+    pub fn read(&self) -> Result<Trust, Failure> {
+        Ok(Trust::read(&self.trust)?)
+    }
+}
+
 /// `weir replay`
 #[derive(Debug, Args)]
 pub struct ReplayOptions {
@@ -159,6 +183,9 @@ pub struct ReplayOptions {
     /// Write the packets that are dropped here.
     #[arg(long, value_name = "CAPTURE")]
     pub dropped: Option<PathBuf>,
+    /// Whose bundles are opened.
+    #[command(flatten)]
+    pub trust: TrustOptions,
     /// Direction and posture.
     #[command(flatten)]
     pub chain: ChainOptions,
@@ -184,6 +211,9 @@ pub struct WhyOptions {
     /// Number of the packet, from 1.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub packet: u64,
+    /// Whose bundles are opened.
+    #[command(flatten)]
+    pub trust: TrustOptions,
     /// Direction and posture.
     #[command(flatten)]
     pub chain: ChainOptions,
@@ -202,6 +232,9 @@ pub struct DiffOptions {
     /// The capture.
     #[arg(long = "in", value_name = "CAPTURE")]
     pub input: PathBuf,
+    /// Whose bundles are opened.
+    #[command(flatten)]
+    pub trust: TrustOptions,
     /// Direction and posture.
     #[command(flatten)]
     pub chain: ChainOptions,
@@ -215,6 +248,9 @@ pub struct DiffOptions {
 pub struct RunOptions {
     /// The policy, or a bundle.
     pub policy: PathBuf,
+    /// Whose bundles are opened, by `ctl load` too.
+    #[command(flatten)]
+    pub trust: TrustOptions,
     /// How packets are received and sent.
     #[arg(long, value_enum)]
     pub engine: LiveEngine,

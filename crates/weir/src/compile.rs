@@ -3,16 +3,18 @@
 use crate::cli::{CompileOptions, CpuName};
 use crate::costs;
 use crate::failure::Failure;
-use crate::policy::{PART_RULES, Policy};
+use crate::policy::{Data, PART_RULES, Policy};
 use crate::replay::is_same_file;
 use crate::report;
 use serde::Serialize;
 use std::fs;
 use std::path::Path;
 use std::time::Instant;
-use weir_engine::Artifact;
 use weir_engine::bundle::Bundle;
+use weir_engine::bundle::key::Signer;
+use weir_engine::clang::BpfObject;
 use weir_engine::cpu::Cpu;
+use weir_engine::{Artifact, EngineError};
 use weir_policy::backend::c::{self, Target};
 use weir_policy::pass::choose_layouts::CostModel;
 
@@ -22,6 +24,7 @@ struct Compiled {
     bundle: String,
     bytes: u64,
     cpu: &'static str,
+    signed: bool,
     rules: usize,
     tables: usize,
     seconds: f64,
@@ -35,14 +38,15 @@ struct Compiled {
 pub fn run(options: &CompileOptions) -> Result<(), Failure> {
     let start = Instant::now();
     let model = options.costs.as_deref().map_or_else(|| Ok(CostModel::default()), costs::read)?;
-    let policy = Policy::load_for(&options.policy, &model)?;
-    if policy.is_bundle() {
-        return Err(Failure::Rejected(format!("weir: {}: is a bundle already", options.policy.display())));
-    }
+    let policy = Policy::from_text(&options.policy, &model)??;
     if is_same_file(&options.output, &options.policy) {
         return Err(Failure::Rejected("weir: the bundle would take the place of the policy".to_owned()));
     }
     policy.print_warnings();
+    let signer = options.sign.as_deref().map(Signer::read).transpose()?;
+    if let Some(notice) = signer.as_ref().and_then(Signer::notice) {
+        eprintln!("warning: {notice}");
+    }
     if !policy.program.limiters.is_empty() {
         return Err(Failure::Rejected("weir: a bundle cannot carry limits yet: load the policy as text".to_owned()));
     }
@@ -56,15 +60,16 @@ pub fn run(options: &CompileOptions) -> Result<(), Failure> {
     };
     let data = policy.data(None)?;
     let native = policy.native_object(cpu)?;
-    let bpf = policy.bpf_object(&data)?;
-    let clang_took = native.took + bpf.took;
-    let bundle = Bundle { artifact, images: data.images, native: native.object, bpf: bpf.object, cpu };
-    bundle.write(&options.output)?;
+    let (bpf, bpf_took) = policy.in_kernel(&data, |object| tried(&policy, object, &data))?;
+    let clang_took = native.took + bpf_took;
+    let bundle = Bundle::new(artifact, data.images, native.object, bpf, cpu)?;
+    bundle.write(&options.output, signer.as_ref())?;
     let bytes = fs::metadata(&options.output).map_err(|error| Failure::file(&options.output, error))?.len();
     let compiled = Compiled {
         bundle: options.output.display().to_string(),
         bytes,
         cpu: cpu.name(),
+        signed: signer.is_some(),
         rules: bundle.artifact.rules,
         tables: bundle.images.len(),
         seconds: start.elapsed().as_secs_f64(),
@@ -74,15 +79,30 @@ pub fn run(options: &CompileOptions) -> Result<(), Failure> {
         return report::print_json(&compiled);
     }
     report::print(&format!(
-        "{}: {} for {}, {} rules, {} tables; {:.2} s, of which clang {:.2} s\n",
+        "{}: {} for {}, {}, {} rules, {} tables; {:.2} s, of which clang {:.2} s\n",
         compiled.bundle,
         report::bytes(bytes),
         compiled.cpu,
+        if compiled.signed { "signed" } else { "not signed" },
         compiled.rules,
         compiled.tables,
         compiled.seconds,
         compiled.clang_seconds
     ))
+}
+
+/// The object, unless it is too much for this machine's kernel. Who may not ask the kernel takes it as it is.
+fn tried(policy: &Policy, object: &BpfObject, data: &Data) -> Result<BpfObject, EngineError> {
+    match policy.load_xdp(object, data) {
+        Ok(_) => Ok(object.clone()),
+        Err(EngineError::NotPermitted) => {
+            eprintln!(
+                "note: not tried in the kernel, which takes root: a policy that is too large for it is found when it is loaded"
+            );
+            Ok(object.clone())
+        }
+        Err(error) => Err(error),
+    }
 }
 
 /// Writes what the compiler made, to be read.

@@ -82,7 +82,8 @@ pub struct SourceChange {
 /// # Errors
 /// A policy is rejected, or the capture fails.
 pub fn run(options: &DiffOptions) -> Result<(), Failure> {
-    let (old, new) = (Policy::load(&options.old)?, Policy::load(&options.new)?);
+    let trust = options.trust.read()?;
+    let (old, new) = (Policy::load_trusting(&options.old, &trust)?, Policy::load_trusting(&options.new, &trust)?);
     old.print_warnings();
     new.print_warnings();
     let chains = (old.chain(&options.chain)?, new.chain(&options.chain)?);

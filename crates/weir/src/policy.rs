@@ -15,6 +15,7 @@ use std::path::Path;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 use weir_abi::ABI_VERSION;
+use weir_engine::bundle::trust::Trust;
 use weir_engine::bundle::{self, Bundle};
 use weir_engine::clang::{BpfObject, BpfShape, Clang, Compiled, NativeObject};
 use weir_engine::cpu::Cpu;
@@ -47,6 +48,8 @@ pub struct Policy {
     labels: Vec<Vec<String>>,
     images: OnceLock<Vec<Arc<Image>>>,
     origin: Origin,
+    /// What `--trust` does not reach of it.
+    trust_notice: Option<String>,
     /// Where the time went.
     pub timing: Timing,
 }
@@ -54,7 +57,8 @@ pub struct Policy {
 /// What a file named on the command line holds.
 enum Content {
     Text(String),
-    Bundle,
+    /// Opened already: what the first bytes were read from is what is loaded.
+    Bundle(fs::File),
 }
 
 impl Content {
@@ -63,7 +67,7 @@ impl Content {
         let mut head = Vec::with_capacity(HEAD_BYTES as usize);
         (&mut file).take(HEAD_BYTES).read_to_end(&mut head).map_err(|error| unread(path, error))?;
         if bundle::is_bundle(&head) {
-            return Ok(Content::Bundle);
+            return Ok(Content::Bundle(file));
         }
         // A pipe gives its bytes only once: what was read is part of the text.
         Ok(Content::Text(text_from(path, head.as_slice().chain(file))?))
@@ -138,22 +142,26 @@ struct Report {
 }
 
 impl Policy {
-    /// Loads a policy or a bundle; the file's first bytes tell which.
+    /// Loads a policy or a bundle; the file's first bytes tell which. Bundles have no signature to show.
     ///
     /// # Errors
     /// The policy is wrong, or a file cannot be read.
     pub fn load(path: &Path) -> Result<Self, Failure> {
-        Self::load_for(path, &CostModel::default())
+        Self::load_trusting(path, &Trust::default())
     }
 
-    /// As [`Policy::load`], with table layouts for the machine that `model` describes; a bundle has its layouts.
+    /// As [`Policy::load`]; a bundle must be signed by who is trusted.
     ///
     /// # Errors
-    /// The policy is wrong, or a file cannot be read.
-    pub fn load_for(path: &Path, model: &CostModel) -> Result<Self, Failure> {
+    /// The policy is wrong, the bundle is not signed, or a file cannot be read.
+    pub fn load_trusting(path: &Path, trust: &Trust) -> Result<Self, Failure> {
         match Content::read(path)? {
-            Content::Bundle => Self::from_bundle(path),
-            Content::Text(text) => Self::from_main(path, text, model).map_err(Failure::from),
+            Content::Bundle(file) => Self::from_bundle(path, file, trust),
+            Content::Text(text) => {
+                let policy = Self::from_main(path, text, &CostModel::default()).map_err(Failure::from)?;
+                let unsigned = || format!("{}: is text, which nobody signs; --trust is about bundles", path.display());
+                Ok(Policy { trust_notice: trust.wants_signatures().then(unsigned), ..policy })
+            }
         }
     }
 
@@ -164,8 +172,8 @@ impl Policy {
     pub fn from_text(path: &Path, model: &CostModel) -> Result<Result<Self, Rejected>, Failure> {
         match Content::read(path)? {
             Content::Text(text) => Ok(Self::from_main(path, text, model)),
-            Content::Bundle => Err(Failure::Rejected(format!(
-                "weir: {}: is a bundle, which was checked when it was compiled; check its policy",
+            Content::Bundle(_) => Err(Failure::Rejected(format!(
+                "weir: {}: is a bundle already: it was checked when it was compiled; give its policy",
                 path.display()
             ))),
         }
@@ -213,28 +221,31 @@ impl Policy {
             labels,
             images: OnceLock::new(),
             origin: Origin::Text(Box::new(text)),
+            trust_notice: None,
             timing,
         })
     }
 
-    fn from_bundle(path: &Path) -> Result<Self, Failure> {
-        let bundle = Bundle::read(path)?;
-        let broken = |what: String| Failure::file(path, format_args!("not a bundle of this weir: {what}"));
+    fn from_bundle(path: &Path, file: fs::File, trust: &Trust) -> Result<Self, Failure> {
+        let bundle = Bundle::read_file(path, file, trust)?;
+        let broken = |what: String| {
+            let what = what.replace(|c: char| c.is_control(), "?");
+            Failure::file(path, format_args!("not a bundle of this weir: {what}"))
+        };
         let report: Report =
             serde_json::from_value(bundle.artifact.report.clone()).map_err(|error| broken(error.to_string()))?;
         let program = ir::parse::parse(&report.ir).map_err(broken)?;
-        let same = program.rules.len() == bundle.artifact.rules
-            && c::chain_symbols(&program) == bundle.artifact.chains
-            && program.slots.len() == bundle.images.len()
-            && program.limiters.is_empty()
+        let same = shape(&program) == bundle.program()
             && report.labels.len() == program.slots.len()
             && program.slots.iter().zip(&bundle.images).all(|(slot, image)| answers_for(image, slot));
         if !same {
             return Err(broken("its IR and its code are of different policies".to_owned()));
         }
         let images = OnceLock::from(bundle.images.clone());
+        let unverified = || format!("{}: its signature is not verified: no --trust KEY is given", path.display());
+        let trust_notice = bundle.is_unverified().then(unverified);
         let origin = Origin::Bundle(Box::new(bundle));
-        Ok(Policy { program, labels: report.labels, images, origin, timing: Timing::default() })
+        Ok(Policy { program, labels: report.labels, images, origin, trust_notice, timing: Timing::default() })
     }
 
     /// The policy as text, if it is one.
@@ -252,6 +263,9 @@ impl Policy {
 
     /// Prints warnings and notices on standard error.
     pub fn print_warnings(&self) {
+        if let Some(notice) = &self.trust_notice {
+            eprintln!("note: {notice}");
+        }
         let Some(text) = self.text() else { return };
         if !text.checked.warnings.is_empty() {
             eprintln!("{}", render::render(&text.checked.warnings, &text.sources, style()).trim_end());
@@ -373,16 +387,8 @@ impl Policy {
         self.text().map_or(0, |text| 1 + limits::buckets(text, &self.program))
     }
 
-    /// What a loader must know of the program; its C is not needed for that.
     fn shape(&self) -> weir_engine::Program {
-        let slots = self.program.slots.iter();
-        weir_engine::Program {
-            chains: c::chain_symbols(&self.program),
-            rules: self.program.rules.len(),
-            tables: slots.map(|slot| TableSlot { name: slot.name(), layout: slot.layout }).collect(),
-            limiters: self.program.limiters.len(),
-            limited: self.program.limited().len(),
-        }
+        shape(&self.program)
     }
 
     /// The program as C, with what reports need.
@@ -413,10 +419,10 @@ impl Policy {
     /// Native code, and clang's own time; a bundle's is at hand.
     ///
     /// # Errors
-    /// There is no clang, or a rule is not supported.
+    /// There is no clang, a rule is not supported, or nobody vouches for a bundle's code.
     pub fn native_object(&self, cpu: Cpu) -> Result<Compiled<NativeObject>, Failure> {
         if let Origin::Bundle(bundle) = &self.origin {
-            return Ok(Compiled { object: bundle.native.clone(), took: Duration::ZERO });
+            return Ok(Compiled { object: bundle.native()?.clone(), took: Duration::ZERO });
         }
         let artifact = self.artifact()?;
         Ok(Clang::find()?.native(&artifact.name, &artifact.native_c, cpu)?)
@@ -425,10 +431,10 @@ impl Policy {
     /// BPF code for the data, a program a chain, and clang's own time; a bundle's is at hand.
     ///
     /// # Errors
-    /// There is no clang, or a rule is not supported.
+    /// There is no clang, a rule is not supported, or nobody vouches for a bundle's code.
     pub fn bpf_object(&self, data: &Data) -> Result<Compiled<BpfObject>, Failure> {
         if let Origin::Bundle(bundle) = &self.origin {
-            return Ok(Compiled { object: bundle.bpf.clone(), took: Duration::ZERO });
+            return Ok(Compiled { object: bundle.bpf()?.clone(), took: Duration::ZERO });
         }
         Ok(self.compile_bpf(data, &self.artifact()?.bpf_c)?)
     }
@@ -449,7 +455,7 @@ impl Policy {
     ) -> Result<(T, Duration), Failure> {
         self.refuse_unsupported(EngineName::Xdp)?;
         let whole = match &self.origin {
-            Origin::Bundle(bundle) => return Ok((load(&bundle.bpf)?, Duration::ZERO)),
+            Origin::Bundle(bundle) => return Ok((load(bundle.bpf()?)?, Duration::ZERO)),
             Origin::Text(_) => self.compile_bpf(data, &c::emit(&self.program, Target::Bpf)),
         };
         let mut loaded = whole.and_then(|whole| Ok((load(&whole.object)?, whole.took)));
@@ -547,6 +553,18 @@ impl Policy {
             EngineName::Xdp => Box::new(self.xdp()?),
             EngineName::P4 => return Err(Failure::Runtime("the p4 engine is not there yet".to_owned())),
         })
+    }
+}
+
+/// What a loader must know of a program; its C is not needed for that.
+fn shape(program: &Program) -> weir_engine::Program {
+    let slots = program.slots.iter();
+    weir_engine::Program {
+        chains: c::chain_symbols(program),
+        rules: program.rules.len(),
+        tables: slots.map(|slot| TableSlot { name: slot.name(), layout: slot.layout }).collect(),
+        limiters: program.limiters.len(),
+        limited: program.limited().len(),
     }
 }
 

@@ -63,7 +63,7 @@ pub struct Replayed {
 /// # Errors
 /// The policy is rejected, or the capture or an output fails.
 pub fn run(options: &ReplayOptions) -> Result<(), Failure> {
-    let policy = Policy::load(&options.policy)?;
+    let policy = Policy::load_trusting(&options.policy, &options.trust.read()?)?;
     policy.print_warnings();
     let chain = policy.chain(&options.chain)?;
     let engine = engine::choose(&policy, options.engine)?;

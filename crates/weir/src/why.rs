@@ -73,7 +73,7 @@ pub struct Tested {
 /// # Errors
 /// The policy is rejected, or the capture has no such packet.
 pub fn run(options: &WhyOptions) -> Result<(), Failure> {
-    let policy = Policy::load(&options.policy)?;
+    let policy = Policy::load_trusting(&options.policy, &options.trust.read()?)?;
     policy.print_warnings();
     policy.refuse_unsupported(EngineName::Eval)?;
     let chain = policy.chain(&options.chain)?;

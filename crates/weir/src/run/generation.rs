@@ -8,6 +8,7 @@ use crate::run::stats::{GenerationStatus, LimitsStatus, LimitsTotal};
 use std::hash::{BuildHasher, RandomState};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
+use weir_engine::bundle::trust::Trust;
 use weir_engine::cpu::Cpu;
 use weir_engine::limits::counts::Counted;
 use weir_engine::limits::pool::Pool;
@@ -27,6 +28,9 @@ pub trait Loader: Clone + Send + Sync + 'static {
     /// # Errors
     /// The compiler, the loader or the kernel refuses it.
     fn load(&self, policy: &Policy) -> Result<Prepared<<Self::Datapath as Datapath>::Code>, Failure>;
+
+    /// Whose bundles it takes.
+    fn trust(&self) -> &Trust;
 
     /// Brings buckets that nobody charges to the present: to be done every few minutes.
     fn refresh(&self);
@@ -74,7 +78,15 @@ impl SharedPool {
 /// Native code, for workers.
 #[derive(Clone, Default)]
 pub struct NativeLoader {
+    trust: Trust,
     pool: SharedPool,
+}
+
+impl NativeLoader {
+    /// The same, for bundles that are trusted.
+    pub fn trusting(self, trust: Trust) -> Self {
+        NativeLoader { trust, ..self }
+    }
 }
 
 impl Loader for NativeLoader {
@@ -88,6 +100,10 @@ impl Loader for NativeLoader {
         Ok(Prepared { code: policy.load_code(&policy.native_object(Cpu::Native)?.object, data)?, counted })
     }
 
+    fn trust(&self) -> &Trust {
+        &self.trust
+    }
+
     fn refresh(&self) {
         self.pool.refresh();
     }
@@ -96,6 +112,7 @@ impl Loader for NativeLoader {
 /// Programs for the kernel that know the interfaces.
 #[derive(Clone)]
 pub struct KernelLoader {
+    trust: Trust,
     ports: Arc<Ports>,
     /// Limits that there is to be room for.
     room: Option<usize>,
@@ -105,7 +122,12 @@ pub struct KernelLoader {
 impl KernelLoader {
     /// For these interfaces, with room for so many limits.
     pub fn new(ports: Arc<Ports>, room: Option<usize>) -> Self {
-        KernelLoader { ports, room, pool: SharedPool::default() }
+        KernelLoader { trust: Trust::default(), ports, room, pool: SharedPool::default() }
+    }
+
+    /// The same, for bundles that are trusted.
+    pub fn trusting(self, trust: Trust) -> Self {
+        KernelLoader { trust, ..self }
     }
 }
 
@@ -122,6 +144,10 @@ impl Loader for KernelLoader {
         let data = policy.data(pool)?;
         let code = policy.kernel(&data, &self.ports)?;
         Ok(Prepared { code, counted: data.counted() })
+    }
+
+    fn trust(&self) -> &Trust {
+        &self.trust
     }
 
     fn refresh(&self) {
@@ -147,7 +173,7 @@ impl<C> Generation<C> {
     /// # Errors
     /// The policy is wrong, or cannot be compiled or loaded.
     pub fn prepare<L: Loader<Datapath: Datapath<Code = C>>>(path: &Path, loader: &L) -> Result<Self, Failure> {
-        let policy = Policy::load(path).map_err(descriptors::explain)?;
+        let policy = Policy::load_trusting(path, loader.trust()).map_err(descriptors::explain)?;
         policy.print_warnings();
         let prepared = loader.load(&policy).map_err(descriptors::explain)?;
         Ok(Generation { id: 0, path: path.to_owned(), policy, prepared })

@@ -31,6 +31,7 @@ use std::sync::{Arc, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 use succession::Active;
+use weir_engine::bundle::trust::Trust;
 use weir_engine::live::afpacket::AfPacketLane;
 use weir_engine::live::afxdp::{AfXdpLane, Waiting};
 use weir_engine::live::xdp::{KernelPath, Ports};
@@ -63,6 +64,7 @@ fn run_with(options: &RunOptions) -> Result<(), Failure> {
             "weir: --limits-room is of the engine xdp; others have all the room there is".to_owned(),
         ));
     }
+    let trust = options.trust.read()?;
     let signals = Signals::register()?;
     // Before anything is read or touched: another Weir may have the interfaces.
     let places = places(options)?;
@@ -74,18 +76,19 @@ fn run_with(options: &RunOptions) -> Result<(), Failure> {
     match options.engine {
         LiveEngine::Xdp => {
             let ports = Arc::new(Ports::of(&interfaces)?);
-            let loader = KernelLoader::new(ports.clone(), options.limits_room);
+            let loader = KernelLoader::new(ports.clone(), options.limits_room).trusting(trust);
             run_on(options, held, &signals, loader, |first| Ok(KernelPath::start(ports, first)?))
         }
         LiveEngine::Afpacket => {
-            run_workers(options, held, &signals, || Ok(boxed(AfPacketLane::open(&interfaces, options.workers)?)))
+            let open = || AfPacketLane::open(&interfaces, options.workers);
+            run_workers(options, trust, held, &signals, || Ok(boxed(open()?)))
         }
         LiveEngine::Afxdp => {
             let waiting = if options.busy_poll { Waiting::BusyPoll } else { Waiting::Sleep };
             let open = || AfXdpLane::open(&interfaces, options.workers, waiting);
-            run_workers(options, held, &signals, || Ok(boxed(open()?)))
+            run_workers(options, trust, held, &signals, || Ok(boxed(open()?)))
         }
-        LiveEngine::Dpdk => run_workers(options, held, &signals, || dpdk::lanes(options, &interfaces)),
+        LiveEngine::Dpdk => run_workers(options, trust, held, &signals, || dpdk::lanes(options, &interfaces)),
     }
 }
 
@@ -128,11 +131,13 @@ struct Held {
 /// Runs the command on workers in user space, each with a lane.
 fn run_workers(
     options: &RunOptions,
+    trust: Trust,
     held: Held,
     signals: &Signals,
     open: impl FnOnce() -> Result<Vec<Box<dyn Lane>>, Failure>,
 ) -> Result<(), Failure> {
-    run_on(options, held, signals, NativeLoader::default(), |first| Ok(Workers::start(open()?, first)?))
+    let loader = NativeLoader::default().trusting(trust);
+    run_on(options, held, signals, loader, |first| Ok(Workers::start(open()?, first)?))
 }
 
 /// Runs the command on one kind of datapath; `start` takes the interfaces.

@@ -1,0 +1,385 @@
+//! A compiled policy in one file, for a box without a compiler.
+//!
+//! The file is a tar archive (`tar tf` lists it) that starts with small members and then holds the rest:
+//!
+//! ```text
+//! manifest.json     what the artifact is, and each member's size and SHA-256
+//! manifest.sha256   SHA-256 of manifest.json, in hexadecimal
+//! manifest.sig      Ed25519 signature of manifest.json, 64 bytes; only if the bundle is signed
+//! native.c bpf.c native.so bpf.o table0.image table1.image ...
+//! ```
+//! Digests find damage, not forgery: whoever can write the file can write its digests. Signatures find both ([`trust`]). The manifest decides every
+//! other byte of the file, and what follows from no manifest is refused, so that a signature of the manifest is one of the whole file. The same
+//! artifact gives the same bytes. Nothing is unpacked to disk, and reading a bundle runs nothing of it.
+
+mod archive;
+pub mod key;
+mod owner;
+pub mod trust;
+
+use std::fs::{self, File};
+use std::io::{self, BufReader, BufWriter, Read, Seek};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+use weir_abi::ABI_VERSION;
+
+use crate::artifact::{Artifact, TABLES_MAX, TableSlot};
+use crate::clang::{BpfObject, NativeObject};
+use crate::cpu::{self, Cpu};
+use crate::image::{IMAGE_BYTES_MAX, Image};
+use crate::{EngineError, Program, elf};
+use archive::Reader;
+use key::{SIGNATURE_BYTES, Signer};
+use trust::{Standing, Trust};
+
+const FORMAT: &str = "weir-bundle";
+const NOT_A_BUNDLE: &str = "not a weir bundle";
+const MANIFEST: &str = "manifest.json";
+const MANIFEST_DIGEST: &str = "manifest.sha256";
+const MANIFEST_SIGNATURE: &str = "manifest.sig";
+const NATIVE_C: &str = "native.c";
+const BPF_C: &str = "bpf.c";
+const NATIVE_SO: &str = "native.so";
+const BPF_O: &str = "bpf.o";
+
+/// The most bytes of the manifest; rule citations make up most of it.
+const MANIFEST_BYTES_MAX: u64 = 64 << 20;
+/// A SHA-256 in hexadecimal.
+const DIGEST_BYTES: u64 = 64;
+/// The most bytes of a C text or an object.
+const CODE_BYTES_MAX: u64 = 256 << 20;
+/// The most bytes of a bundle: a few of the largest tables.
+const BUNDLE_BYTES_MAX: u64 = 4 << 30;
+
+/// Bytes from which [`is_bundle`] can tell.
+pub const HEAD_BYTES: usize = archive::BLOCK_BYTES;
+
+/// Everything that an engine needs.
+#[derive(Clone)]
+pub struct Bundle {
+    /// What was compiled.
+    pub artifact: Artifact,
+    /// Its tables, in slot order.
+    pub images: Vec<Arc<Image>>,
+    /// The processor that the native code was compiled for.
+    pub cpu: Cpu,
+    /// The instruction sets that the native code may use.
+    cpu_features: Vec<String>,
+    /// Code for user space. Whoever takes it runs it: see [`Bundle::native`].
+    native: NativeObject,
+    /// Code for the kernel.
+    bpf: BpfObject,
+    /// Where it was read from, for messages.
+    path: PathBuf,
+    standing: Standing,
+    /// Whether it has a signature that nobody looked at.
+    unverified: bool,
+}
+
+/// manifest.json.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Manifest {
+    format: String,
+    abi_version: u32,
+    name: String,
+    chains: Vec<String>,
+    rules: usize,
+    tables: Vec<TableSlot>,
+    cpu: Cpu,
+    cpu_features: Vec<String>,
+    report: serde_json::Value,
+    members: Vec<Member>,
+}
+
+/// What is read of any manifest before the rest, so that a bundle of another version is called that and not damaged.
+#[derive(Deserialize)]
+struct ManifestHead {
+    format: String,
+    abi_version: u32,
+}
+
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Member {
+    name: String,
+    bytes: u64,
+    sha256: String,
+}
+
+impl Member {
+    fn of(name: &str, content: &[u8]) -> Self {
+        Member { name: name.to_owned(), bytes: content.len() as u64, sha256: hex_digest(content) }
+    }
+}
+
+impl Bundle {
+    /// What was just compiled for `cpu`, whose code may be run.
+    ///
+    /// # Errors
+    /// The compiler or its linker made an object that no Weir would load from a bundle.
+    pub fn new(
+        artifact: Artifact,
+        images: Vec<Arc<Image>>,
+        native: NativeObject,
+        bpf: BpfObject,
+        cpu: Cpu,
+    ) -> Result<Self, EngineError> {
+        let path = PathBuf::from(&artifact.name);
+        let (cpu_features, standing, unverified) = (cpu::features(cpu), Standing::Trusted, false);
+        let bundle = Bundle { artifact, images, cpu, cpu_features, native, bpf, path, standing, unverified };
+        bundle.check_native()?;
+        bundle.check_bpf()?;
+        Ok(bundle)
+    }
+
+    /// The program's shape.
+    pub fn program(&self) -> Program {
+        self.artifact.program()
+    }
+
+    /// Its code for user space, if it may be run here.
+    ///
+    /// # Errors
+    /// Nobody vouches for the code, it is not what the compiler makes, or this processor lacks instructions that it needs.
+    pub fn native(&self) -> Result<&NativeObject, EngineError> {
+        self.check_standing()?;
+        cpu::check(&self.cpu_features, &self.path.display().to_string())?;
+        self.check_native()?;
+        Ok(&self.native)
+    }
+
+    /// Its code for the kernel, if it may be run here.
+    ///
+    /// # Errors
+    /// Nobody vouches for the code, or it is not what the compiler makes.
+    pub fn bpf(&self) -> Result<&BpfObject, EngineError> {
+        self.check_standing()?;
+        self.check_bpf()?;
+        Ok(&self.bpf)
+    }
+
+    /// Whether it has a signature that nobody looked at, for want of a key.
+    pub fn is_unverified(&self) -> bool {
+        self.unverified
+    }
+
+    fn check_standing(&self) -> Result<(), EngineError> {
+        match &self.standing {
+            Standing::Trusted => Ok(()),
+            Standing::Distrusted(why) => Err(EngineError::Untrusted { path: self.path.clone(), why: why.clone() }),
+        }
+    }
+
+    fn check_native(&self) -> Result<(), EngineError> {
+        let checked = elf::check_native(self.native.bytes(), &self.artifact.chains);
+        checked.map_err(|problem| self.refuse(NATIVE_SO, problem))
+    }
+
+    fn check_bpf(&self) -> Result<(), EngineError> {
+        elf::check_bpf(self.bpf.bytes()).map_err(|problem| self.refuse(BPF_O, problem))
+    }
+
+    fn refuse(&self, member: &str, problem: String) -> EngineError {
+        EngineError::Bundle { path: self.path.clone(), problem: format!("{member} {problem}") }
+    }
+
+    /// Writes the bundle, signed if there is a signer; a file appears whole or not at all.
+    pub fn write(&self, path: &Path, signer: Option<&Signer>) -> Result<(), EngineError> {
+        let io = |source| EngineError::Io { path: path.to_owned(), source };
+        if fs::metadata(path).is_ok_and(|there| !there.is_file()) {
+            // A device or a pipe takes the bytes; renaming a file onto it would be its end.
+            return File::create(path).and_then(|mut file| self.write_to(&mut file, signer)).map_err(io);
+        }
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let mut file = tempfile::Builder::new().prefix(".weir-").tempfile_in(folder).map_err(io)?;
+        self.write_to(file.as_file_mut(), signer).map_err(io)?;
+        fs::set_permissions(file.path(), std::os::unix::fs::PermissionsExt::from_mode(0o644)).map_err(io)?;
+        file.persist(path).map_err(|error| io(error.error))?;
+        Ok(())
+    }
+
+    fn write_to(&self, file: &mut File, signer: Option<&Signer>) -> io::Result<()> {
+        let members = self.members();
+        let artifact = &self.artifact;
+        let manifest = Manifest {
+            format: FORMAT.to_owned(),
+            abi_version: artifact.abi_version,
+            name: artifact.name.clone(),
+            chains: artifact.chains.clone(),
+            rules: artifact.rules,
+            tables: artifact.tables.clone(),
+            cpu: self.cpu,
+            cpu_features: self.cpu_features.clone(),
+            report: artifact.report.clone(),
+            members: members.iter().map(|(name, content)| Member::of(name, content)).collect(),
+        };
+        let manifest = serde_json::to_vec_pretty(&manifest)?;
+        let digest = hex_digest(&manifest);
+        let signature = signer.map(|signer| signer.sign(&manifest));
+        let head = [(MANIFEST, manifest.as_slice()), (MANIFEST_DIGEST, digest.as_bytes())].into_iter();
+        let signed = signature.iter().map(|signature| (MANIFEST_SIGNATURE, signature.as_slice()));
+        let rest = members.iter().map(|(name, content)| (name.as_str(), *content));
+        archive::write(BufWriter::new(file), head.chain(signed).chain(rest))
+    }
+
+    /// Name and content of every member besides the manifest, in order.
+    fn members(&self) -> Vec<(String, &[u8])> {
+        let mut members: Vec<(String, &[u8])> = vec![
+            (NATIVE_C.to_owned(), self.artifact.native_c.as_bytes()),
+            (BPF_C.to_owned(), self.artifact.bpf_c.as_bytes()),
+            (NATIVE_SO.to_owned(), self.native.bytes()),
+            (BPF_O.to_owned(), self.bpf.bytes()),
+        ];
+        members.extend(self.images.iter().enumerate().map(|(slot, image)| (image_name(slot), image.as_bytes())));
+        members
+    }
+
+    /// Reads a bundle and checks it: the signature, every member's digest, the abi version and the tables' images. None of its code is looked at or
+    /// run before it is asked for.
+    pub fn read(path: &Path, trust: &Trust) -> Result<Self, EngineError> {
+        let file = File::open(path).map_err(|source| EngineError::Io { path: path.to_owned(), source })?;
+        Self::read_file(path, file, trust)
+    }
+
+    /// As [`Bundle::read`], of the file that was opened at `path`: what was looked at before is what is read.
+    pub fn read_file(path: &Path, mut file: File, trust: &Trust) -> Result<Self, EngineError> {
+        let io = |source| EngineError::Io { path: path.to_owned(), source };
+        let metadata = file.metadata().map_err(io)?;
+        if !metadata.is_file() {
+            let problem = "not a regular file, as a bundle must be".to_owned();
+            return Err(EngineError::Bundle { path: path.to_owned(), problem });
+        }
+        file.rewind().map_err(io)?;
+        let mut bundle = read(path, BufReader::new(&file), metadata.len(), trust)?;
+        bundle.standing = trust.standing(path, &file);
+        Ok(bundle)
+    }
+
+    /// As [`Bundle::read`], of bytes that came from nowhere: without a signature their code is not run.
+    pub fn read_bytes(path: &Path, bytes: &[u8], trust: &Trust) -> Result<Self, EngineError> {
+        read(path, bytes, bytes.len() as u64, trust)
+    }
+}
+
+/// Whether a file that starts like this is a bundle, whole or damaged; [`HEAD_BYTES`] of it are enough.
+pub fn is_bundle(start: &[u8]) -> bool {
+    archive::starts_with(start, MANIFEST)
+}
+
+fn image_name(slot: usize) -> String {
+    format!("table{slot}.image")
+}
+
+fn hex_digest(content: &[u8]) -> String {
+    Sha256::digest(content).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Reads a bundle of so many bytes, for whose code only a signature vouches so far.
+fn read(path: &Path, input: impl Read, bytes: u64, trust: &Trust) -> Result<Bundle, EngineError> {
+    let mut archive = Reader::new(path, input, bytes);
+    if bytes > BUNDLE_BYTES_MAX {
+        return Err(archive.refuse(format!("{bytes} bytes are over the limit of {BUNDLE_BYTES_MAX} bytes")));
+    }
+    let (manifest, unverified) = read_manifest(&mut archive, trust)?;
+    let mut listed = manifest.members.iter();
+    let mut next = |name: &str, limit: u64| read_listed(&mut archive, listed.next(), name, limit);
+    let refuse = |problem: String| EngineError::Bundle { path: path.to_owned(), problem };
+    let text = |bytes| String::from_utf8(bytes).map_err(|_| refuse("its C is not UTF-8".to_owned()));
+    let artifact = Artifact {
+        name: manifest.name,
+        abi_version: manifest.abi_version,
+        chains: manifest.chains,
+        rules: manifest.rules,
+        tables: manifest.tables,
+        // Bundles carry no lists of limits.
+        limiters: 0,
+        limited: 0,
+        native_c: text(next(NATIVE_C, CODE_BYTES_MAX)?)?,
+        bpf_c: text(next(BPF_C, CODE_BYTES_MAX)?)?,
+        report: manifest.report,
+    };
+    artifact.check().map_err(refuse)?;
+    let shown = artifact.tables.iter().map(|slot| &slot.name).chain(&manifest.cpu_features).chain([&artifact.name]);
+    if let Some(name) = shown.into_iter().find(|name| name.chars().any(char::is_control)) {
+        return Err(refuse(format!("the name {} is not printable", printable(name))));
+    }
+    let native = NativeObject(next(NATIVE_SO, CODE_BYTES_MAX)?);
+    let bpf = BpfObject(next(BPF_O, CODE_BYTES_MAX)?);
+    let images = artifact.tables.iter().enumerate().map(|(index, slot)| {
+        let bytes = next(&image_name(index), IMAGE_BYTES_MAX as u64)?;
+        let image = Image::from_bytes(&bytes);
+        Ok(Arc::new(image.map_err(|error| refuse(format!("table {}: {error}", slot.name)))?))
+    });
+    let images = images.collect::<Result<Vec<_>, EngineError>>()?;
+    if listed.next().is_some() {
+        return Err(refuse(format!("{MANIFEST} lists more members than a bundle has")));
+    }
+    archive.end()?;
+    artifact.program().check_images(&images)?;
+    let standing = match trust.wants_signatures() {
+        true => Standing::Trusted,
+        false => Standing::Distrusted("nobody signed it".to_owned()),
+    };
+    let (cpu, cpu_features, path) = (manifest.cpu, manifest.cpu_features, path.to_owned());
+    Ok(Bundle { artifact, images, cpu, cpu_features, native, bpf, path, standing, unverified })
+}
+
+/// Reads and checks the manifest, from which all else follows, and says whether it has a signature that was not looked at. Nothing in it is
+/// interpreted before it is known to be signed by who is trusted.
+fn read_manifest(archive: &mut Reader<'_, impl Read>, trust: &Trust) -> Result<(Manifest, bool), EngineError> {
+    if !archive.comes(MANIFEST) {
+        return Err(archive.refuse(NOT_A_BUNDLE.to_owned()));
+    }
+    let bytes = archive.next(MANIFEST, MANIFEST_BYTES_MAX)?;
+    let digest = archive.next(MANIFEST_DIGEST, DIGEST_BYTES)?;
+    let signed = archive.comes(MANIFEST_SIGNATURE);
+    let signature = signed.then(|| archive.next(MANIFEST_SIGNATURE, SIGNATURE_BYTES as u64)).transpose()?;
+    trust.verify(&bytes, signature.as_deref()).map_err(|problem| archive.refuse(problem))?;
+    let unverified = signature.is_some() && !trust.wants_signatures();
+    let head: Option<ManifestHead> = serde_json::from_slice(&bytes).ok();
+    let Some(head) = head.filter(|head| head.format == FORMAT) else {
+        return Err(archive.refuse(NOT_A_BUNDLE.to_owned()));
+    };
+    if digest != hex_digest(&bytes).as_bytes() {
+        let problem = format!("{MANIFEST} was altered: it does not have the digest in {MANIFEST_DIGEST}");
+        return Err(archive.refuse(problem));
+    }
+    if head.abi_version != ABI_VERSION {
+        let object = archive.path().display().to_string();
+        return Err(EngineError::AbiVersion { object, found: head.abi_version, expected: ABI_VERSION });
+    }
+    let manifest = serde_json::from_slice::<Manifest>(&bytes);
+    let manifest =
+        manifest.map_err(|error| archive.refuse(format!("{MANIFEST}: {}", printable(&error.to_string()))))?;
+    if manifest.tables.len() > TABLES_MAX {
+        let problem = format!("{} tables, at most {TABLES_MAX} are possible", manifest.tables.len());
+        return Err(archive.refuse(problem));
+    }
+    Ok((manifest, unverified))
+}
+
+/// The next member, which must be the one that the manifest lists next, with the size and digest that it gives.
+fn read_listed(
+    archive: &mut Reader<'_, impl Read>,
+    listed: Option<&Member>,
+    name: &str,
+    limit: u64,
+) -> Result<Vec<u8>, EngineError> {
+    let Some(listed) = listed.filter(|listed| listed.name == name) else {
+        return Err(archive.refuse(format!("{MANIFEST} does not list {name} in its place")));
+    };
+    let bytes = archive.next(name, limit)?;
+    if Member::of(name, &bytes) != *listed {
+        return Err(archive.refuse(format!("{name} was altered: it does not have the digest in {MANIFEST}")));
+    }
+    Ok(bytes)
+}
+
+/// Text from a file, fit for a terminal.
+fn printable(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { c.escape_default().to_string() } else { c.to_string() }).collect()
+}
