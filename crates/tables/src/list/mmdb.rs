@@ -59,8 +59,9 @@ fn read_as<A: TableAddress>(
     let mut prefixes = Vec::new();
     Tree::new(&reader, bytes).walk(A::FAMILY, |network| {
         report.lines += 1;
-        if let Some(label) = labeller.label(&network)? {
-            prefixes.push(Prefix::new(addr(network.bits), network.len, label));
+        match labeller.label(&network)? {
+            Some(label) => prefixes.push(Prefix::new(addr(network.bits), network.len, label)),
+            None => report.without_field += 1,
         }
         match entries.len() + prefixes.len() > PREFIXES_MAX {
             true => Err(format!("more than {PREFIXES_MAX} prefixes")),
@@ -71,7 +72,7 @@ fn read_as<A: TableAddress>(
         return Err(format!("no network has the field `{}`", options.field_path.as_deref().unwrap_or_default()));
     }
     report.prefixes = prefixes.len() as u64;
-    entries.absorb(prefixes, &labeller.labels);
+    entries.absorb(prefixes, Vec::new(), &labeller.labels);
     Ok(report)
 }
 

@@ -108,12 +108,18 @@ fn bad_plain_lines() {
 fn host_bits_are_cleared_and_counted() {
     let (prefixes, report) = read4(Kind::Set, "a", "10.0.0.0/8\n10.1.2.3/8\n10.1.2.3/24\n").unwrap();
     assert_eq!(prefixes, ["10.0.0.0/8", "10.1.2.0/24"]);
-    assert_eq!((report.host_bits, report.host_bits_line), (2, Some(2)));
+    assert_eq!((report.host_bits.count, report.host_bits.line), (2, Some(2)));
 }
 
 #[test]
 fn nothing_is_a_list_too() {
-    for text in ["", "\n", "# only\n;comments\n\n", "\u{feff}", "\u{feff}# x", "  \t\r\n"] {
+    for text in ["", "\n", "\u{feff}", "  \t\r\n"] {
+        for name in ["a.txt", "a.csv"] {
+            let said = "the file is empty; a list that is meant to be says so in a comment, such as `# none`";
+            assert_eq!(read4(Kind::Set, name, text).unwrap_err(), format!("{name}: {said}"));
+        }
+    }
+    for text in ["# only\n;comments\n\n", "\u{feff}# x", "#"] {
         for name in ["a.txt", "a.csv"] {
             let (prefixes, report) = read4(Kind::Labels, name, text).unwrap();
             assert_eq!((prefixes.len(), report.prefixes), (0, 0), "{text:?}");
@@ -125,13 +131,15 @@ fn nothing_is_a_list_too() {
 fn csv_lists() {
     let text = "\u{feff}# made today\r\nstart_ip,end_ip,country\r\n1.0.0.0,1.0.0.255,AU\r\n\"1.0.4.0\",\"1.0.7.255\",\"CN\"\r\n";
     assert_eq!(labels("geo.csv", text), ["1.0.0.0/24 AU", "1.0.4.0/22 CN"]);
-    let text = "network,label,more\n1.0.0.0/24, Bosnia and Herzegovina ,x\n10.0.0.1,\"a, \"\"b\"\"\"\n1.1.0.0-1.1.0.255,AS13335,\"x\"\n";
+    let text = "network,label,more\n1.0.0.0/24, Bosnia and Herzegovina ,x\n10.0.0.1,\"a, \"\"b\"\"\",\n1.1.0.0-1.1.0.255,AS13335,\"x\"\n";
     assert_eq!(
         labels("a.csv", text),
         ["1.0.0.0/24 Bosnia and Herzegovina", "1.1.0.0/24 AS13335", "10.0.0.1/32 a, \"b\""]
     );
     assert_eq!(labels("no-extension", "1.0.0.0/8,x"), ["1.0.0.0/8 x"]);
-    assert_eq!(set("a.csv", "1.0.0.0,1.0.0.255,AU\n2.0.0.0/8\n3.0.0.0,3.0.0.1\n4.0.0.0/8,x\n5.0.0.1,\n").len(), 5);
+    assert_eq!(set("a.csv", "1.0.0.0,1.0.0.255,AU\n2.0.0.0,2.255.255.255,\n"), ["1.0.0.0/24", "2.0.0.0/8"]);
+    assert_eq!(set("a.csv", "1.0.0.0\n2.0.0.0/8\n"), ["1.0.0.0/32", "2.0.0.0/8"]);
+    assert_eq!(set("a.csv", "first,last\n1.0.0.0,1.0.0.255\n2.0.0.0,2.255.255.255\n"), ["1.0.0.0/24", "2.0.0.0/8"]);
 }
 
 #[test]
@@ -156,7 +164,7 @@ fn bad_csv_lines() {
 #[test]
 fn ipset_lists() {
     let text = "create a hash:ip family inet hashsize 1024 maxelem 65536\nadd a 1.2.3.4 timeout 9\n\
-                create b hash:net family inet hashsize 1024\nadd b 10.0.0.0/8 comment \"nomatch here\"\n";
+                add a 10.0.0.0/8 comment \"nomatch here\"\n";
     assert_eq!(set("x", text), ["1.2.3.4/32", "10.0.0.0/8"]);
     assert_eq!(
         set6("x", "create c hash:ip family inet6 hashsize 1024\nadd c 2001:db8::1").unwrap(),
@@ -352,5 +360,40 @@ proptest! {
             next = u64::from(prefix.last()) + 1;
         }
         prop_assert_eq!(next, u64::from(last) + 1);
+    }
+}
+
+/// The example of the rule, and what it is by longest prefix match.
+#[test]
+fn of_ranges_that_overlap_the_smaller_decides_in_every_format() {
+    let expected =
+        ["1.2.3.0/29 AA", "1.2.3.8/31 AA", "1.2.3.10/31 BB", "1.2.3.12/30 BB", "1.2.3.16/30 BB", "1.2.3.20/32 BB"];
+    let orders = [["1.2.3.0,1.2.3.9,AA", "1.2.3.5,1.2.3.20,BB"], ["1.2.3.5,1.2.3.20,BB", "1.2.3.0,1.2.3.9,AA"]];
+    for lines in orders {
+        assert_eq!(labels("a.csv", &lines.join("\n")), expected);
+        let dashes = lines.map(|line| line.replacen(',', "-", 1));
+        assert_eq!(labels("a.csv", &dashes.join("\n")), expected);
+        let mut entries = Entries::new(Family::Ipv4, Kind::Labels);
+        for line in dashes {
+            let (range, label) = line.split_once(',').unwrap();
+            entries.insert_text(range, Some(label)).unwrap();
+        }
+        let crossings = entries.clone().settle().facts().crossings.clone();
+        let first = ["1.2.3.0-1.2.3.9", "1.2.3.5-1.2.3.20"].map(str::to_owned);
+        assert_eq!((crossings.count, crossings.first), (1, Some(first)));
+        assert_eq!(shown4(entries), expected);
+    }
+    // A set has no labels to choose from.
+    let union = ["1.2.3.0/29", "1.2.3.5/32", "1.2.3.6/31", "1.2.3.8/29", "1.2.3.8/31", "1.2.3.16/30", "1.2.3.20/32"];
+    assert_eq!(set("a.csv", "1.2.3.0,1.2.3.9,AA\n1.2.3.5,1.2.3.20,BB"), union);
+    assert_eq!(set("a.txt", "1.2.3.0-1.2.3.9\n1.2.3.5 - 1.2.3.20"), union);
+    assert_eq!(set("a", "create a hash:ip\nadd a 1.2.3.0-1.2.3.9\nadd a 1.2.3.5-1.2.3.20"), union);
+}
+
+/// A range within another counts, though both may come to the same prefix, in whatever order they are given.
+#[test]
+fn the_inner_range_decides_in_any_order() {
+    for lines in ["10.0.0.1,10.0.0.6,OUT\n10.0.0.2,10.0.0.3,IN", "10.0.0.2,10.0.0.3,IN\n10.0.0.1,10.0.0.6,OUT"] {
+        assert_eq!(labels("a.csv", lines), ["10.0.0.1/32 OUT", "10.0.0.2/31 IN", "10.0.0.4/31 OUT", "10.0.0.6/32 OUT"]);
     }
 }
