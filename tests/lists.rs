@@ -90,10 +90,12 @@ fn put(folder: &Path, seed: &Seed, bytes: &[u8], lenient: bool) {
     std::fs::write(folder.join("p.weir"), policy(seed, lenient)).expect("files can be written");
 }
 
-/// Every damaged list; every other one is read leniently.
+/// Every third damaged list, every other of them to be read leniently; every one with `WEIR_ALL_LISTS=1`.
 fn all() -> impl Iterator<Item = (&'static Seed, Damaged, bool)> {
+    let step = if std::env::var_os("WEIR_ALL_LISTS").is_some() { 1 } else { 3 };
     let of_seed = |seed: &'static Seed| damage::all(seed).into_iter().map(move |damaged| (seed, damaged));
-    SEEDS.iter().flat_map(of_seed).enumerate().map(|(at, (seed, damaged))| (seed, damaged, at % 2 == 1))
+    let sample = SEEDS.iter().flat_map(of_seed).step_by(step).enumerate();
+    sample.map(|(at, (seed, damaged))| (seed, damaged, at % 2 == 1))
 }
 
 /// Seeds are read whole and without remark: else what follows would prove little.
@@ -132,7 +134,7 @@ fn no_damaged_list_is_smaller_in_silence() {
 fn the_program_agrees() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let mut tried = 0;
-    for (seed, damaged, lenient) in all().step_by(21) {
+    for (seed, damaged, lenient) in all().step_by(11) {
         put(folder.path(), seed, &damaged.bytes, lenient);
         let outcome = check_by_program(folder.path());
         assert_eq!(silent(seed, &damaged, &outcome), None);

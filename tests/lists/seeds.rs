@@ -144,6 +144,6 @@ pub const SEEDS: &[Seed] = &[
         "198.51.100.0/24,20kpps\n203.0.113.0/25,10mbit\n192.0.2.0/28,500\n",
     ),
     Seed::database("database", "geo.mmdb", "ipv4 : label", "fuzz/seeds/list_mmdb/ipv4", 2),
-    Seed::database("database set", "geo", "ipv4", "fuzz/seeds/list_mmdb/ipv4", 2),
+    Seed { field: None, ..Seed::database("database set", "geo", "ipv4", "fuzz/seeds/list_mmdb/ipv4", 2) },
     Seed::database("database6", "geo6.mmdb", "ipv6 : label", "fuzz/seeds/list_mmdb/ipv6", 1),
 ];

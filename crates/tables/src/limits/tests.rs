@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::entries::Prefixes;
-use crate::list::ReadReport;
+use crate::list::{Problem, ReadReport};
 use proptest::prelude::*;
 use weir_abi::{Family, Layout};
 
@@ -101,6 +101,20 @@ fn two_limits_of_a_prefix_name_both_places() {
         error,
         "l.csv:1: 2001:db8::/32 is limited to 6pps burst 10packets, and in edge.weir:4 to 5pps burst 10packets"
     );
+}
+
+/// What is ignored is no other limit.
+#[test]
+fn one_limit_a_line() {
+    for line in
+        ["10.0.0.0/8,5;11.0.0.0/8,6", "10.0.0.0/8,5,10,11.0.0.0/8,6", "10.0.0.0/8,5,10 ; HR,6", "10.0.0.0/8,5,10,x,::1"]
+    {
+        assert_eq!(read(line).unwrap_err(), format!("l.csv:1: `{line}`: {}", Problem::SecondLimit));
+    }
+    assert_eq!(read("10.0.0.0/8,5,10,x ; y # 11.0.0.0/8,5\n").unwrap().1.commented.count, 1);
+    assert!(read("").unwrap_err().contains("the file is empty"));
+    assert_eq!(read("# none").unwrap().0.len(Family::Ipv4), 0);
+    assert_eq!(read("10.0.0.0/8,5\r11.0.0.0/8,6\r").unwrap().0.len(Family::Ipv4), 2);
 }
 
 #[test]

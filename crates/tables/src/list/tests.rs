@@ -397,3 +397,78 @@ fn the_inner_range_decides_in_any_order() {
         assert_eq!(labels("a.csv", lines), ["10.0.0.1/32 OUT", "10.0.0.2/31 IN", "10.0.0.4/31 OUT", "10.0.0.6/32 OUT"]);
     }
 }
+
+#[test]
+fn what_looks_like_an_entry_and_would_be_none() {
+    let bad = |line: &str| set_error("l", &format!("1.1.1.1\n{line}")).split("`: ").last().unwrap().to_owned();
+    let second = Problem::SecondAddress.to_string();
+    for line in [
+        "1.2.3.4 5.6.7.8",
+        "1.2.3.4\t5.6.7.0/24 x",
+        "1.2.3.4;5.6.7.8",
+        "1.2.3.4 - 5.6.7.256",
+        "10.0.0.0 255.0.0.0",
+        "1.2.3.4 ::1",
+    ] {
+        assert_eq!(bad(line), second, "{line}");
+    }
+    assert_eq!(bad("10.0.0.0 /8"), "a blank before `/`");
+    assert_eq!(bad("1.2.3.4 \u{2028}x"), Problem::Control.to_string());
+    assert_eq!(bad("# x\u{c}1.2.3.4"), Problem::Control.to_string());
+    let csv = |text: &str| set_error("l.csv", text).split("`: ").last().unwrap().to_owned();
+    assert_eq!(csv("1.1.1.1,2.2.2.2"), Problem::TwoAddresses.to_string());
+    assert_eq!(csv("1.1.1.1,x\n2.2.2.2,3.3.3.3"), second);
+    assert_eq!(csv("1.1.1.0/24,2.2.2.0/24"), second);
+    assert_eq!(csv("1.1.1.1,2.2.2.2,x\n3.3.3.3,y,z"), Problem::NotAnAddress(Family::Ipv4).to_string());
+    assert_eq!(csv("1.1.1.1,2.2.2.2,x\n3.3.3.3,4.4"), "2 fields, where the first line has 3");
+    assert_eq!(set("l", "1.1.1.1\r2.2.2.2\r\n3.3.3.3\r").len(), 3);
+    assert_eq!(set("l", "1.1.1.0/24 1.1.1.9\n2.2.2.2 # 9.9.9.9\n").len(), 2);
+}
+
+#[test]
+fn a_file_holds_one_set() {
+    let error = set_error("s", "create a hash:ip\nadd a 1.2.3.4\ncreate b hash:ip\nadd b 5.6.7.8\n");
+    assert_eq!(error, "s: holds 2 sets, and a table is one: a, b; save each to a file (`ipset save NAME`)");
+    let bad = |line: &str| set_error("s", line).split("`: ").last().unwrap().to_owned();
+    assert_eq!(bad("create a hash:ip netmask 24"), Problem::SetMask.to_string());
+    assert_eq!(bad("add a 1.2.3.4 5.6.7.8"), "`5.6.7.8` is no option of `ipset save`");
+    assert_eq!(bad("add a 1.2.3.4 comment \"x"), "unbalanced quotes");
+    assert_eq!(set("s", "create a bitmap:ip range 10.0.0.0-10.0.0.9 timeout 5\nadd a 10.0.0.1 timeout 3").len(), 1);
+}
+
+#[test]
+fn what_is_no_list_is_refused_however_lenient() {
+    let read = |bytes: &[u8]| {
+        let read = Entries::new(Family::Ipv4, Kind::Set).read("l", bytes, &LENIENT);
+        read.map(|report| report.prefixes).map_err(|error| error.to_string())
+    };
+    let utf16: Vec<u8> = "1.2.3.4\n".encode_utf16().flat_map(u16::to_be_bytes).collect();
+    for (bytes, what) in [
+        (&b"\x1f\x8b\x08\0\n1.2.3.4\n"[..], "l: not a list but gzip data: unpack it first"),
+        (&utf16, "l: not a list but text of two or four bytes a character: convert it to UTF-8"),
+        (b"\n <html>\n1.2.3.4\n", "l: not a list but an HTML or XML page"),
+        (b"[\n1.2.3.4\n]", "l: not a list but JSON"),
+        (b"", "l: the file is empty; a list that is meant to be says so in a comment, such as `# none`"),
+        (
+            b"# x\n\0\n::1\n",
+            "l: none of its lines is an entry (2 are bad), which `lenient` does not excuse; the first: line 2: `\u{fffd}`: not an IPv4 address, prefix or range",
+        ),
+    ] {
+        assert_eq!(read(bytes).unwrap_err(), what);
+    }
+    assert_eq!(read(b"\0\n1.2.3.4\n"), Ok(1));
+    let error = Entries::new(Family::Ipv4, Kind::Set).read(
+        "l",
+        b"1.2.3.4",
+        &ReadOptions { field_path: Some("x".to_owned()), ..LENIENT },
+    );
+    assert_eq!(error.unwrap_err().to_string(), "l: a plain list has no fields to choose; only a MaxMind DB has");
+}
+
+#[test]
+fn what_is_ignored_is_counted() {
+    let (_, report) = read4(Kind::Set, "l", "# x\n# 1.2.3.4\n1.1.1.1 # and 2.2.2.2\n3.3.3.3 # 3.3.3.3").unwrap();
+    assert_eq!((report.commented, report.unended), (Remark { count: 2, line: Some(2) }, Some(4)));
+    let (_, report) = read4(Kind::Set, "l", "add a 1.1.1.1\nadd a 2.2.2.2 timeout 3\n").unwrap();
+    assert_eq!((report.timeouts, report.unended), (Remark { count: 1, line: Some(2) }, None));
+}
