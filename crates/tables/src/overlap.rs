@@ -65,10 +65,10 @@ impl<A: Address> fmt::Display for Span<A> {
     }
 }
 
-/// Ranges that overlap one of another label, neither holding the other.
+/// Ranges that overlap others, neither holding the other, where not all have one label.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Crossings {
-    /// How many reach over another's end.
+    /// How many reach over the ends of others.
     pub count: usize,
     /// The first and the one that it crosses.
     pub first: Option<[String; 2]>,

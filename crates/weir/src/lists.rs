@@ -199,7 +199,7 @@ fn load(source: &TableSource) -> Loaded<(Table, TableFacts)> {
         if let Some([one, other]) = &table.facts().crossings.first {
             let count = table.facts().crossings.count;
             loaded.notices.push(format!(
-                "table {}: {count} ranges overlap one of another label, neither holding the other; the smaller decides; the first: {one} and {other}",
+                "table {}: {count} ranges cross others where labels differ; the smaller decides; the first: {one} and {other}",
                 source.name
             ));
         }
