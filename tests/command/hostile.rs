@@ -49,8 +49,19 @@ fn files_of_another_kind() {
             desk.run(&line.replace("POLICY", not_a_policy)).fails(2, &[not_a_policy]);
         }
     }
-    // An empty policy is one that decides nothing.
-    assert_eq!(desk.run("replay empty --in t.pcap --engine eval --json").json()["packets"], 3);
+    desk.put("none", "# nothing\n").put("tables", "table t { type ipv4; elements = { 192.0.2.1 } }\n");
+    for empty in ["empty", "none", "tables"] {
+        for line in [
+            "check POLICY --quick",
+            "replay POLICY --in t.pcap --engine eval",
+            "compile POLICY -o b",
+            "diff p.weir POLICY --in t.pcap",
+        ] {
+            desk.run(&line.replace("POLICY", empty)).fails(2, &["E0322", "everything would pass"]);
+        }
+    }
+    desk.put("meant", "upstream { accept }\ndownstream { accept }\n");
+    assert_eq!(desk.run("replay meant --in t.pcap --engine eval --json").json()["passed"], 3);
     for not_a_capture in ["noise", "p.weir", "empty", "folder"] {
         desk.run(&format!("replay p.weir --in {not_a_capture} --engine eval")).fails(1, &[not_a_capture]);
         desk.run(&format!("why p.weir --in {not_a_capture} --packet 1")).fails(1, &[not_a_capture]);

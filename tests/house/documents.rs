@@ -91,3 +91,20 @@ fn make_targets_in_documents_exist() {
     }
     assert_none(missing, "documents name make targets that exist");
 }
+
+/// `"E0601"` in the sources of the program, tests left out.
+#[test]
+fn every_code_is_documented() {
+    let manual = std::fs::read_to_string(root().join("docs/language.md")).expect("there is a manual");
+    let mut codes = std::collections::BTreeSet::new();
+    for file in files(&["rs"]) {
+        if !file.path.starts_with("crates/") || file.path.contains("/tests") {
+            continue;
+        }
+        let quoted = file.text.split('"').filter(|part| part.len() == 5 && part.starts_with(['E', 'W']));
+        codes.extend(quoted.filter(|part| part[1..].bytes().all(|byte| byte.is_ascii_digit())).map(str::to_owned));
+    }
+    assert!(codes.len() > 50 && codes.contains("E0601"), "{codes:?}");
+    let missing = codes.into_iter().filter(|code| !manual.contains(&format!("| `{code}` |"))).collect();
+    assert_none(missing, "docs/language.md explains every code");
+}

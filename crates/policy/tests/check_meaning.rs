@@ -186,7 +186,12 @@ fn bounds_are_errors() {
     let rules = |n: usize| format!("upstream {{\n{}}}\ndownstream {{ accept }}", "counter\n".repeat(n));
     assert_eq!(codes(&rules(65_502)), [""; 0]);
     assert_eq!(codes(&rules(65_503)), ["E0314"]);
-    let tables = |n: usize| -> String { (0..n).map(|i| format!("table t{i} {{ type ipv4; dynamic }}\n")).collect() };
+    let tables = |n: usize| -> String {
+        (0..n)
+            .map(|i| format!("table t{i} {{ type ipv4; dynamic }}\n"))
+            .chain(["upstream { accept }".to_owned()])
+            .collect()
+    };
     assert_eq!(codes(&tables(1024)), [""; 0]);
     assert_eq!(codes(&tables(1025)), ["E0314"]);
     let postures =

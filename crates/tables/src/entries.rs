@@ -11,6 +11,7 @@ use weir_abi::{Family, Layout};
 use crate::image::{BuildError, Image};
 use crate::layout::{Room, counted_leaf, dxr, exact_set, exact_set6, exact_sets, range6, rank_leaf};
 use crate::list::Problem;
+use crate::overlap::{Crossings, Span, Spans, resolve};
 use crate::prefix::{Address, Element, Prefix, Prefix4, Prefix6};
 use crate::reference::Reference;
 
@@ -70,6 +71,8 @@ impl Prefixes {
 pub(crate) trait TableAddress: Address {
     /// The prefixes, if they are of this family.
     fn of(prefixes: &mut Prefixes) -> Option<&mut Vec<Prefix<Self>>>;
+    /// The spans, if they are of this family.
+    fn spans(spans: &mut Spans) -> Option<&mut Vec<Span<Self>>>;
 }
 
 impl TableAddress for u32 {
@@ -79,6 +82,13 @@ impl TableAddress for u32 {
             Prefixes::V6(_) => None,
         }
     }
+
+    fn spans(spans: &mut Spans) -> Option<&mut Vec<Span<u32>>> {
+        match spans {
+            Spans::V4(spans) => Some(spans),
+            Spans::V6(_) => None,
+        }
+    }
 }
 
 impl TableAddress for u128 {
@@ -86,6 +96,13 @@ impl TableAddress for u128 {
         match prefixes {
             Prefixes::V4(_) => None,
             Prefixes::V6(prefixes) => Some(prefixes),
+        }
+    }
+
+    fn spans(spans: &mut Spans) -> Option<&mut Vec<Span<u128>>> {
+        match spans {
+            Spans::V4(_) => None,
+            Spans::V6(spans) => Some(spans),
         }
     }
 }
@@ -141,13 +158,21 @@ impl Labels {
 pub struct Entries {
     kind: Kind,
     pub(crate) prefixes: Prefixes,
+    /// With labels, ranges that are not one prefix: which of them decides depends on their sizes. A set has their prefixes.
+    spans: Spans,
+    /// Prefixes that the spans come to, each on its own.
+    span_prefixes: usize,
     pub(crate) labels: Labels,
 }
 
 impl Entries {
     /// A table without entries.
     pub fn new(family: Family, kind: Kind) -> Self {
-        Entries { kind, prefixes: Prefixes::new(family), labels: Labels::default() }
+        let spans = match family {
+            Family::Ipv4 => Spans::V4(Vec::new()),
+            Family::Ipv6 => Spans::V6(Vec::new()),
+        };
+        Entries { kind, prefixes: Prefixes::new(family), spans, span_prefixes: 0, labels: Labels::default() }
     }
 
     /// Address family of the prefixes.
@@ -162,7 +187,7 @@ impl Entries {
 
     /// Prefixes so far, duplicates included.
     pub fn len(&self) -> usize {
-        self.prefixes.len()
+        self.prefixes.len() + self.span_prefixes
     }
 
     /// Whether nothing was inserted yet.
@@ -221,7 +246,13 @@ impl Entries {
         let family = self.family();
         let label = self.label_id(label)?;
         let prefixes = A::of(&mut self.prefixes).ok_or(Problem::OtherFamily(family))?;
-        element.prefixes(label, |prefix| prefixes.push(prefix));
+        match Span::of_element(&element, label).filter(|_| self.kind == Kind::Labels) {
+            Some((span, count)) => {
+                A::spans(&mut self.spans).ok_or(Problem::OtherFamily(family))?.push(span);
+                self.span_prefixes += count;
+            }
+            None => element.prefixes(label, |prefix| prefixes.push(prefix)),
+        }
         Ok(())
     }
 
@@ -235,9 +266,14 @@ impl Entries {
     }
 
     /// Appends what a part of a list held, whose labels have ids of their own.
-    pub(crate) fn absorb<A: TableAddress>(&mut self, part: Vec<Prefix<A>>, labels: &Labels) {
+    pub(crate) fn absorb<A: TableAddress>(&mut self, part: Vec<Prefix<A>>, spans: Vec<Span<A>>, labels: &Labels) {
         let ids: Vec<u32> = labels.names.iter().map(|name| self.labels.intern(name)).collect();
         let relabelled = |prefix: Prefix<A>| Prefix { label: ids[prefix.label as usize - 1], ..prefix };
+        let relabelled_span = |span: Span<A>| Span { label: ids[span.label as usize - 1], ..span };
+        self.span_prefixes += spans.iter().map(|span| span.element().prefix_count()).sum::<usize>();
+        if let Some(own) = A::spans(&mut self.spans) {
+            own.extend(spans.into_iter().map(relabelled_span));
+        }
         let Some(prefixes) = A::of(&mut self.prefixes) else { return };
         match self.kind {
             Kind::Set if prefixes.is_empty() => *prefixes = part,
@@ -248,27 +284,37 @@ impl Entries {
 
     /// The ground truth to check images against; the later of two equal prefixes wins.
     pub fn reference(&self) -> Reference {
-        self.prefixes.reference()
+        if self.span_prefixes > 0 { self.clone().settle().reference() } else { self.prefixes.reference() }
     }
 
-    /// Sorts the entries; of equal prefixes the later wins.
+    /// Sorts the entries; of equal prefixes and ranges the later wins, of others that overlap the smaller.
     pub fn settle(mut self) -> Table {
         let mut repeats = Repeats::default();
         match &mut self.prefixes {
             Prefixes::V4(prefixes) => repeats.remove(prefixes),
             Prefixes::V6(prefixes) => repeats.remove(prefixes),
         }
+        let crossings = match (&mut self.prefixes, self.spans) {
+            (Prefixes::V4(prefixes), Spans::V4(spans)) => repeats.resolve(prefixes, spans),
+            (Prefixes::V6(prefixes), Spans::V6(spans)) => repeats.resolve(prefixes, spans),
+            _ => unreachable!("spans are of the family of the prefixes"),
+        };
         let by_length = match &self.prefixes {
             Prefixes::V4(prefixes) => count_lengths(prefixes),
             Prefixes::V6(prefixes) => count_lengths(prefixes),
         };
-        let facts =
-            Facts { entries: self.prefixes.len(), by_length, repeated: repeats.same, relabelled: repeats.relabelled };
+        let facts = Facts {
+            entries: self.prefixes.len(),
+            by_length,
+            repeated: repeats.same,
+            relabelled: repeats.relabelled,
+            crossings,
+        };
         Table { kind: self.kind, prefixes: self.prefixes, labels: self.labels.names, facts }
     }
 }
 
-/// Prefixes given more than once.
+/// Prefixes and ranges given more than once.
 #[derive(Default)]
 struct Repeats {
     same: usize,
@@ -291,6 +337,26 @@ impl Repeats {
             true
         });
     }
+
+    /// Joins spans and prefixes, which are sorted.
+    fn resolve<A: Address>(&mut self, prefixes: &mut Vec<Prefix<A>>, mut spans: Vec<Span<A>>) -> Crossings {
+        if spans.is_empty() {
+            return Crossings::default();
+        }
+        spans.sort_by_key(|span| (span.first, span.last));
+        spans.dedup_by(|later, kept| {
+            if (later.first, later.last) != (kept.first, kept.last) {
+                return false;
+            }
+            match later.label == kept.label {
+                true => self.same += 1,
+                false => self.relabelled += 1,
+            }
+            kept.label = later.label;
+            true
+        });
+        resolve(prefixes, spans)
+    }
 }
 
 pub(crate) fn count_lengths<A: Address>(prefixes: &[Prefix<A>]) -> Vec<usize> {
@@ -310,8 +376,10 @@ pub struct Facts {
     pub by_length: Vec<usize>,
     /// Prefixes given again with the same label, and dropped.
     pub repeated: usize,
-    /// Prefixes given again with another label, which won.
+    /// Prefixes and ranges given again with another label, which won.
     pub relabelled: usize,
+    /// Ranges with labels that reach over each other's ends. The smaller one decides.
+    pub crossings: Crossings,
 }
 
 /// What a table holds: distinct prefixes, sorted by address and from short to long.

@@ -5,7 +5,7 @@
 //!                         |                  |
 //!                         +----reference-----+--> Reference, which every lookup is checked against
 //! ```
-//! Overlapping prefixes resolve by longest match, label 0 is "no entry", members of a set have label 1. The crate opens no
+//! Overlapping prefixes resolve by longest match, overlapping ranges by the smallest; label 0 is "no entry", members of a set have label 1. The crate opens no
 //! file and knows no policy: it gets bytes and gives bytes.
 
 mod cells;
@@ -17,6 +17,7 @@ pub mod limits;
 pub mod list;
 pub mod live;
 pub mod memory;
+mod overlap;
 pub mod prefix;
 pub mod reference;
 pub mod scheme;
@@ -26,7 +27,8 @@ pub use image::{BuildError, Image, ImageError, ImageView};
 pub use layout::exact_sets::{MEMBERS_MAX, exact_sets, fused_bytes};
 pub use limits::image::{self as limit_image, LimitImage, Limiter};
 pub use limits::{BadLines, LabelLimits, LimitTable, Nesting, PrefixLimits, RateOfLabel};
-pub use list::{BadLine, Format, ListError, Problem, ReadOptions, ReadReport};
+pub use list::{BadLine, Format, ListError, Problem, ReadOptions, ReadReport, Remark};
 pub use live::{LiveError, LiveImage, LiveTable, Readers};
+pub use overlap::Crossings;
 pub use prefix::{Prefix4, Prefix6};
 pub use reference::Reference;

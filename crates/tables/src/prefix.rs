@@ -38,6 +38,10 @@ pub trait Address: Copy + Ord + Hash + fmt::Debug + Send + Sync + 'static {
     fn with(self, mask: Self) -> Self;
     /// The following address; `None` after the last.
     fn next(self) -> Option<Self>;
+    /// The address before, of one that is not the lowest.
+    fn before(self) -> Self;
+    /// The address as a number.
+    fn wide(self) -> u128;
     /// Number of zero bits at the low end.
     fn trailing_zeros(self) -> u8;
     /// The number of bits of the largest power of two that is at most `last - self + 1`, for `self <= last`.
@@ -69,6 +73,12 @@ impl Address for u32 {
     #[inline]
     fn next(self) -> Option<Self> {
         self.checked_add(1)
+    }
+    fn before(self) -> Self {
+        self - 1
+    }
+    fn wide(self) -> u128 {
+        self.into()
     }
     #[inline]
     fn trailing_zeros(self) -> u8 {
@@ -133,6 +143,12 @@ impl Address for u128 {
     #[inline]
     fn next(self) -> Option<Self> {
         self.checked_add(1)
+    }
+    fn before(self) -> Self {
+        self - 1
+    }
+    fn wide(self) -> u128 {
+        self
     }
     #[inline]
     fn trailing_zeros(self) -> u8 {
@@ -249,6 +265,15 @@ impl<A: Address> Element<A> {
         if first <= last { Ok(Element::Range(first, last)) } else { Err(Problem::RangeBackwards) }
     }
 
+    /// The first and the last address.
+    #[inline]
+    pub fn ends(&self) -> (A, A) {
+        match *self {
+            Element::Prefix { addr, len } => (addr.without(A::host_mask(len)), addr.with(A::host_mask(len))),
+            Element::Range(first, last) => (first, last),
+        }
+    }
+
     /// Calls `push` with the fewest prefixes that cover the element exactly, lowest first.
     #[inline]
     pub fn prefixes(self, label: u32, mut push: impl FnMut(Prefix<A>)) {
@@ -267,6 +292,13 @@ impl<A: Address> Element<A> {
                 }
             }
         }
+    }
+
+    /// How many prefixes cover the element exactly.
+    pub fn prefix_count(&self) -> usize {
+        let mut count = 0;
+        self.prefixes(0, |_| count += 1);
+        count
     }
 
     /// Whether a prefix is written with bits set that do not count.

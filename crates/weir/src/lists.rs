@@ -11,7 +11,7 @@ use weir_policy::catalog::{Catalog, LimitsFacts, PrefixCounts, TableFacts};
 use weir_policy::check::{LimitKey, LimitsSource, ListSource, Members, TableSource};
 use weir_policy::checked::TableKind;
 use weir_tables::{
-    BadLines, Entries, Kind, LabelLimits, LimitTable, PrefixLimits, RateOfLabel, ReadOptions, ReadReport, Table,
+    BadLines, Entries, Kind, LabelLimits, LimitTable, PrefixLimits, RateOfLabel, ReadOptions, ReadReport, Remark, Table,
 };
 
 /// Bytes of one list file.
@@ -191,9 +191,16 @@ fn load(source: &TableSource) -> Loaded<(Table, TableFacts)> {
         };
         if table.facts().relabelled > 0 {
             loaded.notices.push(format!(
-                "table {}: {} prefixes were given again with another label; the last one counts",
+                "table {}: {} prefixes or ranges were given again with another label; the last one counts",
                 source.name,
                 table.facts().relabelled
+            ));
+        }
+        if let Some([one, other]) = &table.facts().crossings.first {
+            let count = table.facts().crossings.count;
+            loaded.notices.push(format!(
+                "table {}: {count} ranges cross others where labels differ; the smaller decides; the first: {one} and {other}",
+                source.name
             ));
         }
         loaded.held = Some((table, facts));
@@ -224,18 +231,31 @@ fn read_file<T>(file: &ListSource, entries: &mut Entries, loaded: &mut Loaded<T>
     }
 }
 
-/// What is worth knowing of a list that was read.
+/// What is worth knowing of a list that was read: what was passed over, and what looks as if it was not meant.
 fn notices(file: &ListSource, report: &ReadReport, notices: &mut Vec<String>) {
+    let path = &file.path;
     if report.skipped > 0 {
         let first = report.first_skipped.first().map(|line| format!(", the first: {line}")).unwrap_or_default();
-        notices.push(format!("{}: {} bad lines skipped{first}", file.path, report.skipped));
+        notices.push(format!("{path}: {} bad lines skipped{first}", report.skipped));
     }
-    if report.host_bits > 0 {
-        let first = report.host_bits_line.map(|line| format!(", the first in line {line}")).unwrap_or_default();
-        notices.push(format!(
-            "{}: {} prefixes with host bits set, which were cleared{first}",
-            file.path, report.host_bits
-        ));
+    let remarks = [
+        (report.host_bits, "prefixes with host bits set, which were cleared"),
+        (report.commented, "comments name an address, which is no entry there"),
+        (report.timeouts, "entries have a timeout, which is ignored"),
+    ];
+    for (Remark { count, line }, what) in remarks.into_iter().filter(|(remark, _)| remark.count > 0) {
+        let first = line.map(|line| format!(", the first in line {line}")).unwrap_or_default();
+        notices.push(format!("{path}: {count} {what}{first}"));
+    }
+    if report.without_field > 0 {
+        let field = file.field.as_deref().unwrap_or_default();
+        notices.push(format!("{path}: {} networks have no field `{field}` and were left out", report.without_field));
+    }
+    if let Some(line) = report.unended {
+        notices.push(format!("{path}: nothing ends line {line}, the last: the file may be cut short"));
+    }
+    if report.prefixes == 0 {
+        notices.push(format!("{path}: has no entries"));
     }
 }
 

@@ -64,6 +64,7 @@ pub fn check(parsed: &Parsed, sources: &SourceMap, catalog: &dyn Catalog) -> Res
     let defaults = checker.defaults();
     let on_exit = checker.on_exit();
     let postures = checker.postures(sources, Scope { tables: &tables, limits: &limits });
+    checker.refuse_empty(&postures);
     checker.bound_limiters(&postures);
     if !checker.has_errors() {
         checker.warn_of_unused();

@@ -89,6 +89,23 @@ impl Checker<'_> {
         );
     }
 
+    /// Refuses a policy that says nothing of any packet: an empty file would let everything pass.
+    pub(super) fn refuse_empty(&mut self, postures: &[Posture]) {
+        let has_rules = postures.iter().any(|posture| posture.upstream.is_some() || posture.downstream.is_some());
+        let Some(base) = postures.first() else { return };
+        if has_rules || self.declared_no_match || self.parsed.incomplete || self.has_errors() {
+            return;
+        }
+        let span = Span { end: base.span.start, ..base.span };
+        let error =
+            Diagnostic::error("E0322", span, "the policy has neither `upstream` nor `downstream`, in no posture");
+        self.report(
+            error
+                .label("everything would pass")
+                .help("write `upstream { accept }` and `downstream { accept }` if that is meant"),
+        );
+    }
+
     /// Warns of directions that are not written.
     pub(super) fn warn_of_missing(&mut self, postures: &[Posture], keyword: Option<Span>) {
         let Some((base, named)) = postures.split_first() else { return };

@@ -10,7 +10,7 @@ use super::{Conflicts, Nesting, Origin, Origins, Profiles};
 use crate::entries::{Kind, PREFIXES_MAX, Prefixes, build, count_lengths};
 use crate::image::{BuildError, Image};
 use crate::layout::Room;
-use crate::list::{ListError, Problem, ReadReport};
+use crate::list::{ListError, Problem, ReadReport, Remark};
 use crate::prefix::{Address, Element, Prefix};
 use crate::reference::Reference;
 
@@ -58,7 +58,7 @@ impl PrefixLimits {
     pub fn read(&mut self, name: &str, bytes: &[u8], bad_lines: BadLines) -> Result<ReadReport, ListError> {
         let source = self.origins.add(name);
         let before = (self.v4.len(), self.v6.len());
-        let mut cleared = (0, None);
+        let mut cleared = Remark::default();
         let (v4, v6) = (&mut self.v4, &mut self.v6);
         let outcome = read::read(name, bytes, bad_lines, &mut self.profiles, |line, what, label| {
             let origin = Origin { source, line: u32::try_from(line).unwrap_or(u32::MAX) };
@@ -67,7 +67,7 @@ impl PrefixLimits {
                 false => take(v4, what, label, origin)?,
             };
             if host_bits {
-                cleared = (cleared.0 + 1, cleared.1.or(Some(line)));
+                cleared.note(line);
             }
             Ok(())
         });
@@ -79,7 +79,7 @@ impl PrefixLimits {
         match outcome {
             Ok(mut report) => {
                 report.prefixes = (total - before.0 - before.1) as u64;
-                (report.host_bits, report.host_bits_line) = cleared;
+                report.host_bits = cleared;
                 Ok(report)
             }
             Err(error) => {

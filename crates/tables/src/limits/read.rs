@@ -1,7 +1,7 @@
 //! The lines of a list of limits: what is limited, its rate and perhaps its burst, parted by commas.
 //!
 //! Blank lines, `#` and `;` comments and a header are passed over; `#` and `;` end a rate or burst too. Fields may be quoted as in other CSV
-//! lists, fields after the burst are ignored.
+//! lists, fields after the burst are ignored. What is ignored before a `#` holds no other limit.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -10,8 +10,9 @@ use weir_abi::{Limit, Rate};
 
 use super::Profiles;
 use crate::list::csv::take_field;
-use crate::list::lines::{content, split_line, without_mark};
-use crate::list::{BadLine, ERRORS_MAX, Format, ListError, Problem, ReadReport};
+use crate::list::lines::{judge, split_line, unended, without_mark};
+use crate::list::stray::{check_characters, names_address};
+use crate::list::{BadLine, ERRORS_MAX, Format, ListError, Problem, ReadReport, recognise};
 
 /// Whether bad lines are an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,6 +31,7 @@ pub(super) fn read(
     profiles: &mut Profiles,
     mut take: impl FnMut(u64, &[u8], u32) -> Result<(), Problem>,
 ) -> Result<ReadReport, ListError> {
+    recognise(name, bytes)?;
     let mut report = ReadReport { format: Format::Csv, ..ReadReport::default() };
     // Lists have few rates and many lines: what stands behind a prefix is read once.
     let mut known: HashMap<&[u8], u32> = HashMap::new();
@@ -39,11 +41,19 @@ pub(super) fn read(
         let (line, after) = split_line(rest);
         rest = after;
         report.lines += 1;
-        let content = content(line);
+        let content = line.trim_ascii();
         if content.is_empty() {
             continue;
         }
-        let taken = split(content).and_then(|(what, tail)| {
+        let comment = content.iter().position(|&byte| byte == b'#').unwrap_or(content.len());
+        if content.starts_with(b";") && names_address(content) || names_address(&content[comment..]) {
+            report.commented.note(report.lines);
+        }
+        let taken = check_characters(content).and_then(|()| {
+            if content.starts_with(b"#") || content.starts_with(b";") {
+                return Ok(());
+            }
+            let (what, tail) = split(content)?;
             let number = match known.get(tail) {
                 Some(&number) => number,
                 None => {
@@ -52,22 +62,22 @@ pub(super) fn read(
                     number
                 }
             };
-            take(report.lines, &what, number)
+            take(report.lines, &what, number)?;
+            report.prefixes += 1;
+            header_possible = false;
+            Ok(())
         });
         if let Err(problem) = taken
-            && !(header_possible && is_header(content))
+            && !(std::mem::take(&mut header_possible) && is_header(content))
         {
             report.skipped += 1;
             if report.first_skipped.len() < ERRORS_MAX {
                 report.first_skipped.push(BadLine::new(report.lines, content, problem));
             }
         }
-        header_possible = false;
     }
-    if report.skipped > 0 && bad_lines == BadLines::Refuse {
-        let (lines, total) = (report.first_skipped, report.skipped);
-        return Err(ListError::Lines { name: name.to_owned(), lines, total });
-    }
+    report.unended = unended(bytes, report.lines);
+    judge(name, bytes, &report, bad_lines == BadLines::Skip)?;
     Ok(report)
 }
 
@@ -82,8 +92,16 @@ fn split(content: &[u8]) -> Result<(Cow<'_, [u8]>, &[u8]), Problem> {
 /// `10mbit,64kbytes`
 fn limit(tail: &[u8]) -> Result<Limit, Problem> {
     let end = tail.iter().position(|byte| matches!(byte, b'#' | b';')).unwrap_or(tail.len());
-    let (rate, tail) = take_field(&tail[..end])?;
-    let burst = tail.map(take_field).transpose()?.map(|(burst, _)| burst);
+    let (tail, text) = tail.split_at(end);
+    let (rate, tail) = take_field(tail)?;
+    let (burst, ignored) = match tail.map(take_field).transpose()? {
+        Some((burst, ignored)) => (Some(burst), ignored),
+        None => (None, None),
+    };
+    let text = text.split(|&byte| byte == b'#').next().unwrap_or_default();
+    if ignored.is_some_and(names_address) || names_address(text) || text.split(|&byte| byte == b';').any(is_limit) {
+        return Err(Problem::SecondLimit);
+    }
     if rate.is_empty() {
         return Err(Problem::NoRate);
     }
@@ -92,10 +110,17 @@ fn limit(tail: &[u8]) -> Result<Limit, Problem> {
     Ok(Limit::new(Rate::parse(&text(&rate))?, burst.as_deref())?)
 }
 
+/// Whether the text reads as a line of such a list.
+fn is_limit(text: &[u8]) -> bool {
+    let rate = |tail| take_field(tail).is_ok_and(|(rate, _)| Rate::parse(&String::from_utf8_lossy(&rate)).is_ok());
+    split(text).is_ok_and(|(_, tail)| rate(tail))
+}
+
 /// `prefix,rate,burst`: two words at least, and rates begin with a digit.
 fn is_header(content: &[u8]) -> bool {
     let is_word = |field: &[u8]| field.first().is_some_and(u8::is_ascii_alphabetic);
     match take_field(content) {
+        _ if names_address(content) => false,
         Ok((first, Some(tail))) => is_word(&first) && take_field(tail).is_ok_and(|(second, _)| is_word(&second)),
         _ => false,
     }

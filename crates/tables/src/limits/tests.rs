@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::entries::Prefixes;
-use crate::list::ReadReport;
+use crate::list::{Problem, ReadReport};
 use proptest::prelude::*;
 use weir_abi::{Family, Layout};
 
@@ -103,10 +103,24 @@ fn two_limits_of_a_prefix_name_both_places() {
     );
 }
 
+/// What is ignored is no other limit.
+#[test]
+fn one_limit_a_line() {
+    for line in
+        ["10.0.0.0/8,5;11.0.0.0/8,6", "10.0.0.0/8,5,10,11.0.0.0/8,6", "10.0.0.0/8,5,10 ; HR,6", "10.0.0.0/8,5,10,x,::1"]
+    {
+        assert_eq!(read(line).unwrap_err(), format!("l.csv:1: `{line}`: {}", Problem::SecondLimit));
+    }
+    assert_eq!(read("10.0.0.0/8,5,10,x ; y # 11.0.0.0/8,5\n").unwrap().1.commented.count, 1);
+    assert!(read("").unwrap_err().contains("the file is empty"));
+    assert_eq!(read("# none").unwrap().0.len(Family::Ipv4), 0);
+    assert_eq!(read("10.0.0.0/8,5\r11.0.0.0/8,6\r").unwrap().0.len(Family::Ipv4), 2);
+}
+
 #[test]
 fn host_bits_are_cleared_and_counted() {
     let (table, report) = read("10.0.0.0/8,5\n10.1.2.3/16,5\n").unwrap();
-    assert_eq!((report.host_bits, report.host_bits_line), (1, Some(2)));
+    assert_eq!((report.host_bits.count, report.host_bits.line), (1, Some(2)));
     assert_eq!(shown(&table, Family::Ipv4)[1], "2 10.1.0.0/16 5pps burst 10packets");
 }
 
@@ -187,8 +201,9 @@ proptest! {
     fn any_bytes_are_survived(lines in prop::collection::vec("[0-9a-z./:,# \"-]{0,30}", 0..20)) {
         let text = lines.join("\n");
         let mut lenient = PrefixLimits::default();
-        lenient.read("l.csv", text.as_bytes(), BadLines::Skip).unwrap();
+        let lenient_report = lenient.read("l.csv", text.as_bytes(), BadLines::Skip);
         if let Ok((table, report)) = read(&text) {
+            prop_assert!(lenient_report.is_ok());
             prop_assert!(report.skipped == 0 && (table.len(Family::Ipv4) + table.len(Family::Ipv6)) as u64 <= report.prefixes);
             prop_assert_eq!(shown(&lenient.settle().unwrap(), Family::Ipv4), shown(&table, Family::Ipv4));
         }

@@ -1,25 +1,79 @@
-//! Comma-separated values: `start,end,label` or `cidr,label`, told apart line by line; further fields are ignored.
+//! Comma-separated values: `start,end,label` or `cidr,label`, told apart by the first line; further fields are ignored.
 //!
-//! Fields may be quoted, with `""` for a quote (RFC 4180), but not span lines. The first line may be a header.
+//! Fields may be quoted, with `""` for a quote (RFC 4180), but not span lines. The first line may be a header. All lines have as many fields as
+//! the first after it: one that was cut has fewer. `start,end` alone is a range where a header names the columns, else two addresses on a line.
 
 use std::borrow::Cow;
 
 use super::Problem;
-use super::lines::{Sink, content, split_line};
+use super::lines::{Sink, content, first_line, split_line};
+use super::stray::names_address;
 use crate::entries::{Kind, TableAddress};
 use crate::prefix::Element;
+
+/// What the lines of a file look like; all are like the first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Shape {
+    columns: usize,
+    /// Whether the first two columns are the ends of a range.
+    ranges: bool,
+    /// Whether two addresses may be all that a line has.
+    bare_ranges: bool,
+}
+
+impl Shape {
+    /// The shape of the lines that follow a header, if there is one.
+    pub fn of(body: &[u8], header: Header) -> Self {
+        let first = first_line(body);
+        let ranges = match take_field(first) {
+            Ok((first, Some(rest))) => {
+                !first.contains(&b'/')
+                    && is_address_like(&first)
+                    && take_field(rest).is_ok_and(|(second, _)| is_address_like(&second))
+            }
+            _ => false,
+        };
+        Shape { columns: columns(first), ranges, bare_ranges: header == Header::Present }
+    }
+}
+
+/// Whether a file begins with the names of its columns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Header {
+    Present,
+    Absent,
+}
 
 /// Reads a line.
 pub(crate) fn line<A: TableAddress>(text: &[u8], sink: &mut Sink<A>) -> Result<(), Problem> {
     let (first, rest) = take_field(text)?;
     let element = whole::<A>(&first)?;
+    let Shape { columns: expected, ranges, bare_ranges } = sink.shape;
+    let found = columns(text);
+    if found != expected {
+        return Err(Problem::Columns { found, expected });
+    }
     let Some(rest) = rest else { return sink.push(element) };
+    if !ranges {
+        sink.check(rest, &element)?;
+        return sink.push_labelled(element, &take_field(rest)?.0);
+    }
     let (second, rest) = take_field(rest)?;
-    let Some((first, last)) = range_end(element, &first, &second)? else { return sink.push_labelled(element, &second) };
-    let range = Element::range(first, last)?;
-    match (rest, sink.kind) {
-        (Some(rest), Kind::Labels) => sink.push_labelled(range, &take_field(rest)?.0),
-        _ => sink.push(range),
+    let range = match (element, whole::<A>(&second)?) {
+        (Element::Prefix { addr, len }, Element::Prefix { addr: last, len: last_len })
+            if len == A::FAMILY.bits() && last_len == len =>
+        {
+            Element::range(addr, last)?
+        }
+        _ => return Err(Problem::NotARange),
+    };
+    match rest {
+        Some(rest) => {
+            sink.check(rest, &range)?;
+            sink.push_labelled(range, &take_field(rest)?.0)
+        }
+        None if bare_ranges || sink.kind == Kind::Labels => sink.push(range),
+        None => Err(Problem::TwoAddresses),
     }
 }
 
@@ -30,20 +84,24 @@ fn whole<A: TableAddress>(field: &[u8]) -> Result<Element<A>, Problem> {
     }
 }
 
-/// Both ends of a range if the first field is an address and the second is meant as one.
-///
-/// A second field that looks like an address but is none is an error: as a label it would hide the mistake.
-fn range_end<A: TableAddress>(element: Element<A>, first: &[u8], second: &[u8]) -> Result<Option<(A, A)>, Problem> {
-    let Element::Prefix { addr, .. } = element else { return Ok(None) };
+/// Whether a field is meant as an address: as a label it would hide a mistake.
+fn is_address_like(field: &[u8]) -> bool {
     let of_address = |byte: &u8| byte.is_ascii_hexdigit() || matches!(byte, b'.' | b':');
-    let address_like = second.iter().all(of_address) && second.iter().any(|byte| matches!(byte, b'.' | b':'));
-    if first.contains(&b'/') || !address_like {
-        return Ok(None);
+    field.iter().all(of_address) && field.iter().any(|byte| matches!(byte, b'.' | b':'))
+}
+
+/// How many fields a line has.
+fn columns(text: &[u8]) -> usize {
+    if !text.contains(&b'"') {
+        return 1 + text.iter().filter(|byte| **byte == b',').count();
     }
-    match whole(second)? {
-        Element::Prefix { addr: last, .. } => Ok(Some((addr, last))),
-        Element::Range(..) => Ok(None),
+    let mut columns = 1;
+    let mut rest = text;
+    while let Ok((_, Some(after))) = take_field(rest) {
+        columns += 1;
+        rest = after;
     }
+    columns
 }
 
 /// A field and what follows its comma, `None` after the last.
@@ -86,7 +144,7 @@ fn take_quoted(text: &[u8]) -> Result<Field<'_>, Problem> {
 
 /// Skips everything up to a header, if there is one, and tells how many lines that were.
 ///
-/// A header's first field is a word: it starts with a letter and has nothing of an address.
+/// A header's first field is a word: it starts with a letter and has nothing of an address. No other field names one.
 pub(crate) fn skip_header(bytes: &[u8]) -> (u64, &[u8]) {
     let mut rest = bytes;
     let mut lines = 0;
@@ -99,7 +157,7 @@ pub(crate) fn skip_header(bytes: &[u8]) -> (u64, &[u8]) {
             continue;
         }
         return match take_field(content) {
-            Ok((field, _)) if is_word(&field) => (lines, rest),
+            Ok((field, _)) if is_word(&field) && !names_address(content) => (lines, rest),
             _ => (0, bytes),
         };
     }

@@ -4,6 +4,7 @@ use std::fmt;
 
 use weir_abi::{Family, LimitProblem};
 
+use super::Format;
 use crate::entries::{LABEL_BYTES_MAX, PREFIXES_MAX};
 use crate::prefix::family_name;
 
@@ -43,18 +44,50 @@ pub enum Problem {
     /// A quoted field that does not end on its line, or goes on after its end.
     #[error("unbalanced quotes")]
     Quotes,
+    /// Another address where text may stand.
+    #[error("a second address on the line: an entry has a line of its own, a comment begins with `#`")]
+    SecondAddress,
+    /// `start,end` in a set, without a header that says so.
+    #[error("two addresses on the line: write a range as `first-last`, or name the columns in a header (`start,end`)")]
+    TwoAddresses,
+    /// A file of ranges has a line that is none.
+    #[error("not the first and last address of a range, which the first line has")]
+    NotARange,
+    /// A line of a CSV file is longer or shorter than the first.
+    #[error("{found} fields, where the first line has {expected}")]
+    Columns {
+        /// Fields of this line.
+        found: usize,
+        /// Fields of the first line that is no header.
+        expected: usize,
+    },
+    /// `10.0.0.0 /8`
+    #[error("a blank before `/`")]
+    BlankInPrefix,
+    /// A character that other programs take for a line end, or that shows as nothing.
+    #[error("a control character, or a line end that is neither LF, CR LF nor CR")]
+    Control,
     /// A line of an ipset file that is neither `create` nor `add`.
     #[error("not a `create` or `add` line of `ipset save`")]
     NotIpset,
     /// A set that holds more than addresses or nets.
     #[error("set type `{0}` not supported: only hash:ip, hash:net and bitmap:ip are lists of addresses")]
     SetType(String),
+    /// A set whose entries stand for networks of which the file does not say the length beside them.
+    #[error("`netmask` and `bitmask` are not supported: each address of such a set stands for more than itself")]
+    SetMask,
+    /// An option of `create` or `add` that is not known, or another entry on the line.
+    #[error("`{0}` is no option of `ipset save`")]
+    SetOption(String),
     /// A line of a list of limits without a rate.
     #[error("rate missing after `,`")]
     NoRate,
     /// A rate or burst that cannot be.
     #[error(transparent)]
     Limit(#[from] LimitProblem),
+    /// Another limit where text may stand.
+    #[error("a second limit on the line: each has a line of its own, a comment begins with `#`")]
+    SecondLimit,
     /// A range in a list of limits.
     #[error("a range is no prefix: give each of its prefixes a limit")]
     RangeLimited,
@@ -116,6 +149,41 @@ pub enum ListError {
         /// How many there are.
         total: u64,
     },
+    /// Lines are bad, which the reader was told to pass over, and no other has an entry.
+    NothingUnderstood {
+        /// The list.
+        name: String,
+        /// The first bad line.
+        first: BadLine,
+        /// How many there are.
+        total: u64,
+    },
+    /// The file is empty, and no comment says that it is meant to be.
+    Empty {
+        /// The list.
+        name: String,
+    },
+    /// The file is of a kind that is no list.
+    NoList {
+        /// The list.
+        name: String,
+        /// What it is.
+        what: &'static str,
+    },
+    /// Several sets of `ipset save`.
+    Sets {
+        /// The list.
+        name: String,
+        /// Their names, the first [`ERRORS_MAX`].
+        sets: Vec<String>,
+    },
+    /// A field was asked for, and the list is no MaxMind DB.
+    NoField {
+        /// The list.
+        name: String,
+        /// Its format.
+        format: Format,
+    },
     /// More prefixes than a table can have.
     TooMany {
         /// The list.
@@ -159,6 +227,30 @@ impl fmt::Display for ListError {
                     0 => Ok(()),
                     more => write!(f, "\n{more} more limits contradict each other"),
                 }
+            }
+            ListError::NothingUnderstood { name, first, total } => {
+                write!(
+                    f,
+                    "{name}: none of its lines is an entry ({total} are bad), which `lenient` does not excuse; the first: {first}"
+                )
+            }
+            ListError::Empty { name } => {
+                write!(
+                    f,
+                    "{name}: the file is empty; a list that is meant to be says so in a comment, such as `# none`"
+                )
+            }
+            ListError::NoList { name, what } => write!(f, "{name}: not a list but {what}"),
+            ListError::Sets { name, sets } => {
+                write!(
+                    f,
+                    "{name}: holds {} sets, and a table is one: {}; save each to a file (`ipset save NAME`)",
+                    sets.len(),
+                    sets.join(", ")
+                )
+            }
+            ListError::NoField { name, format } => {
+                write!(f, "{name}: a {} list has no fields to choose; only a MaxMind DB has", format.name())
             }
             ListError::TooMany { name } => write!(f, "{name}: more than {PREFIXES_MAX} prefixes"),
             ListError::Database { name, problem } => write!(f, "{name}: {problem}"),

@@ -1,43 +1,112 @@
-//! What `ipset save` prints: `create NAME TYPE OPTIONS` and `add NAME ELEMENT OPTIONS`. All sets of a file become one table.
+//! What `ipset save` prints of one set: `create NAME TYPE OPTIONS` and `add NAME ELEMENT OPTIONS`.
 
 use super::Problem;
 use super::error::shown;
 use super::lines::Sink;
+use super::stray::names_address;
 use crate::entries::TableAddress;
 use crate::prefix::Element;
 use weir_abi::Family;
 
+/// Options of `create` that a word follows.
+const CREATE_VALUES: &[&[u8]] = &[b"family", b"hashsize", b"maxelem", b"timeout", b"bucketsize", b"initval"];
+/// Options of `create` that stand alone.
+const CREATE_FLAGS: &[&[u8]] = &[b"counters", b"comment", b"forceadd", b"skbinfo", b"-exist", b"-!"];
+/// Options of `add` that a word follows.
+const ADD_VALUES: &[&[u8]] = &[b"timeout", b"packets", b"bytes", b"comment", b"skbmark", b"skbprio", b"skbqueue"];
+/// Options of `add` that stand alone.
+const ADD_FLAGS: &[&[u8]] = &[b"-exist", b"-!"];
+
 /// Reads a line.
 pub(crate) fn line<A: TableAddress>(text: &[u8], sink: &mut Sink<A>) -> Result<(), Problem> {
-    let mut words = text.split(|byte| matches!(byte, b' ' | b'\t')).filter(|word| !word.is_empty());
+    if text.iter().filter(|byte| **byte == b'"').count() % 2 == 1 {
+        return Err(Problem::Quotes);
+    }
+    let mut words = Words(text);
     match (words.next(), words.next(), words.next()) {
-        (Some(b"create"), Some(_name), Some(set_type)) => create(set_type, words, A::FAMILY),
-        (Some(b"add"), Some(_name), Some(element)) => {
-            if has_option(text, b"nomatch") {
-                return Err(Problem::Nomatch);
-            }
+        (Some(b"create"), Some(name), Some(set_type)) => {
+            create(set_type, words, A::FAMILY)?;
+            sink.set(name);
+            Ok(())
+        }
+        (Some(b"add"), Some(name), Some(element)) => {
+            let has_timeout = add_options(words)?;
             match Element::take(element)? {
-                (parsed, taken) if taken == element.len() => sink.push(parsed),
-                _ => Err(Problem::NotAnAddress(A::FAMILY)),
+                (parsed, taken) if taken == element.len() => sink.push(parsed)?,
+                _ => return Err(Problem::NotAnAddress(A::FAMILY)),
             }
+            if has_timeout {
+                sink.timeout();
+            }
+            sink.set(name);
+            Ok(())
         }
         _ => Err(Problem::NotIpset),
     }
 }
 
-fn create<'a>(set_type: &[u8], options: impl Iterator<Item = &'a [u8]>, family: Family) -> Result<(), Problem> {
+fn create(set_type: &[u8], mut options: Words, family: Family) -> Result<(), Problem> {
     if !matches!(set_type, b"hash:ip" | b"hash:net" | b"bitmap:ip") {
         return Err(Problem::SetType(shown(set_type)));
     }
-    let created = match options.skip_while(|option| option != b"family").nth(1) {
-        Some(b"inet6") => Family::Ipv6,
-        _ => Family::Ipv4,
-    };
+    let mut created = Family::Ipv4;
+    while let Some(option) = options.next() {
+        match option {
+            b"family" if options.next() == Some(b"inet6") => created = Family::Ipv6,
+            b"family" => {}
+            // Every address of such a set stands for a network.
+            b"netmask" | b"bitmask" => return Err(Problem::SetMask),
+            b"range" => value(options.next(), |value| {
+                !names_address(value) || Element::<u32>::take(value).is_ok_and(|(_, taken)| taken == value.len())
+            })?,
+            option if CREATE_VALUES.contains(&option) => value(options.next(), |value| !names_address(value))?,
+            option if CREATE_FLAGS.contains(&option) => {}
+            option => return Err(Problem::SetOption(shown(option))),
+        }
+    }
     if created == family { Ok(()) } else { Err(Problem::OtherFamily(family)) }
 }
 
-/// Whether a word stands in the line, quoted comments left out.
-fn has_option(text: &[u8], option: &[u8]) -> bool {
-    let outside = text.split(|&byte| byte == b'"').step_by(2);
-    outside.flat_map(|part| part.split(|byte| matches!(byte, b' ' | b'\t'))).any(|word| word == option)
+/// Checks the options of an entry; whether it has a timeout.
+fn add_options(mut options: Words) -> Result<bool, Problem> {
+    let mut has_timeout = false;
+    while let Some(option) = options.next() {
+        match option {
+            b"nomatch" => return Err(Problem::Nomatch),
+            option if ADD_VALUES.contains(&option) => {
+                has_timeout |= option == b"timeout";
+                value(options.next(), |value| option == b"comment" || !names_address(value))?;
+            }
+            option if ADD_FLAGS.contains(&option) => {}
+            option => return Err(Problem::SetOption(shown(option))),
+        }
+    }
+    Ok(has_timeout)
+}
+
+/// Refuses the value of an option that is not there, or is none.
+fn value(value: Option<&[u8]>, is_value: impl Fn(&[u8]) -> bool) -> Result<(), Problem> {
+    match value {
+        Some(value) if is_value(value) => Ok(()),
+        other => Err(Problem::SetOption(shown(other.unwrap_or_default()))),
+    }
+}
+
+/// The words of a line; one in quotes may have blanks in it.
+struct Words<'a>(&'a [u8]);
+
+impl<'a> Iterator for Words<'a> {
+    type Item = &'a [u8];
+
+    fn next(&mut self) -> Option<&'a [u8]> {
+        let text = self.0.trim_ascii_start();
+        let length = match text {
+            [] => return None,
+            [b'"', quoted @ ..] => quoted.iter().position(|byte| *byte == b'"').map(|end| end + 2),
+            _ => text.iter().position(|byte| matches!(byte, b' ' | b'\t')),
+        };
+        let (word, rest) = text.split_at(length.unwrap_or(text.len()));
+        self.0 = rest;
+        Some(word)
+    }
 }

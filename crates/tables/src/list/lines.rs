@@ -5,8 +5,12 @@ use std::thread;
 
 use weir_abi::Family;
 
-use super::{BadLine, ERRORS_MAX, Format, ListError, Problem, ReadOptions, ReadReport, csv, ipset, plain};
+use super::csv::{Header, Shape};
+use super::error::shown;
+use super::stray::{check_characters, names_address, names_another};
+use super::{BadLine, ERRORS_MAX, Format, ListError, Problem, ReadOptions, ReadReport, Remark, csv, ipset, plain};
 use crate::entries::{Entries, Kind, LABEL_BYTES_MAX, Labels, PREFIXES_MAX, TableAddress};
+use crate::overlap::Span;
 use crate::prefix::{Element, Prefix};
 
 /// A thread is not worth starting for less.
@@ -42,24 +46,62 @@ fn read_as<A: TableAddress>(
         Format::Csv => csv::skip_header(without_mark(bytes)),
         _ => (0, without_mark(bytes)),
     };
+    let header = if header_lines > 0 { Header::Present } else { Header::Absent };
+    let shape = Shape::of(body, header);
     let line_reader: LineReader<A> = match format {
         Format::Csv => csv::line,
         Format::Ipset => ipset::line,
         Format::Plain | Format::Mmdb => plain::line,
     };
     let kind = entries.kind();
-    let parts = read_chunks(body, threads(options, body.len()), |chunk| Part::read(chunk, kind, line_reader));
+    let parts = read_chunks(body, threads(options, body.len()), |chunk| {
+        let mut part = Part::new(chunk, kind, shape);
+        part.read(chunk, line_reader);
+        part
+    });
 
     let mut report = ReadReport { format, lines: header_lines, ..ReadReport::default() };
     parts.iter().for_each(|part| part.add_to(&mut report));
-    if report.skipped > 0 && !options.lenient {
-        return Err(ListError::Lines { name: name.to_owned(), lines: report.first_skipped, total: report.skipped });
-    }
+    report.unended = unended(bytes, report.lines);
+    judge(name, bytes, &report, options.lenient)?;
+    one_set(name, &parts)?;
     if entries.len() as u64 + report.prefixes > PREFIXES_MAX as u64 {
         return Err(ListError::TooMany { name: name.to_owned() });
     }
-    parts.into_iter().for_each(|part| entries.absorb(part.sink.prefixes, &part.sink.labels));
+    parts.into_iter().for_each(|part| entries.absorb(part.sink.prefixes, part.sink.spans, &part.sink.labels));
     Ok(report)
+}
+
+/// Refuses a list with bad lines, unless they are to be passed over and something is left; and one in which nothing is said at all.
+pub(crate) fn judge(name: &str, bytes: &[u8], report: &ReadReport, lenient: bool) -> Result<(), ListError> {
+    let name = || name.to_owned();
+    match (report.skipped, report.first_skipped.first()) {
+        (total, Some(_)) if !lenient => {
+            Err(ListError::Lines { name: name(), lines: report.first_skipped.clone(), total })
+        }
+        (total, Some(first)) if report.prefixes == 0 => {
+            Err(ListError::NothingUnderstood { name: name(), first: first.clone(), total })
+        }
+        _ if without_mark(bytes).trim_ascii().is_empty() => Err(ListError::Empty { name: name() }),
+        _ => Ok(()),
+    }
+}
+
+/// The last line, if it has content and nothing ends it.
+pub(crate) fn unended(bytes: &[u8], lines: u64) -> Option<u64> {
+    let last = bytes.rsplit(|byte| is_line_end(*byte)).next().unwrap_or_default();
+    (!content(last).is_empty()).then_some(lines)
+}
+
+/// Refuses the sets of several names, which would become one table.
+fn one_set<A>(name: &str, parts: &[Part<A>]) -> Result<(), ListError> {
+    let mut sets: Vec<String> = Vec::new();
+    for set in parts.iter().flat_map(|part| &part.sink.sets).map(|set| shown(set)) {
+        if sets.len() < ERRORS_MAX && !sets.contains(&set) {
+            sets.push(set);
+        }
+    }
+    if sets.len() > 1 { Err(ListError::Sets { name: name.to_owned(), sets }) } else { Ok(()) }
 }
 
 fn threads(options: &ReadOptions, bytes: usize) -> usize {
@@ -67,7 +109,7 @@ fn threads(options: &ReadOptions, bytes: usize) -> usize {
     threads.min(bytes / CHUNK_BYTES_MIN).max(1)
 }
 
-/// Cuts `bytes` at line ends into `count` chunks of about the same size and reads each on a thread.
+/// Cuts `bytes` after line feeds into `count` chunks of about the same size and reads each on a thread.
 fn read_chunks<T: Send>(bytes: &[u8], count: usize, read: impl Fn(&[u8]) -> T + Sync) -> Vec<T> {
     if count == 1 {
         return vec![read(bytes)];
@@ -76,8 +118,8 @@ fn read_chunks<T: Send>(bytes: &[u8], count: usize, read: impl Fn(&[u8]) -> T + 
     let chunks = (1..=count).map(|index| {
         let consumed = bytes.len() - rest.len();
         let aim = (bytes.len() / count * index).saturating_sub(consumed).min(rest.len());
-        let cut =
-            if index == count { rest.len() } else { line_end(&rest[aim..]).map_or(rest.len(), |end| aim + end + 1) };
+        let line_feed = rest[aim..].iter().position(|&byte| byte == b'\n');
+        let cut = if index == count { rest.len() } else { line_feed.map_or(rest.len(), |end| aim + end + 1) };
         let (chunk, after) = rest.split_at(cut);
         rest = after;
         chunk
@@ -88,17 +130,19 @@ fn read_chunks<T: Send>(bytes: &[u8], count: usize, read: impl Fn(&[u8]) -> T + 
     })
 }
 
-fn line_end(bytes: &[u8]) -> Option<usize> {
-    bytes.iter().position(|&byte| byte == b'\n')
+/// CR alone ends a line as well.
+fn is_line_end(byte: u8) -> bool {
+    matches!(byte, b'\n' | b'\r')
 }
 
 pub(crate) fn without_mark(bytes: &[u8]) -> &[u8] {
     bytes.strip_prefix(BYTE_ORDER_MARK).unwrap_or(bytes)
 }
 
-/// Splits off the first line, without its end.
+/// Splits off the first line, without its end: LF, CR LF or CR.
 pub(crate) fn split_line(bytes: &[u8]) -> (&[u8], &[u8]) {
-    match line_end(bytes) {
+    match bytes.iter().position(|&byte| is_line_end(byte)) {
+        Some(end) if bytes[end..].starts_with(b"\r\n") => (&bytes[..end], &bytes[end + 2..]),
         Some(end) => (&bytes[..end], &bytes[end + 1..]),
         None => (bytes, &[]),
     }
@@ -133,12 +177,20 @@ type LineReader<A> = fn(&[u8], &mut Sink<A>) -> Result<(), Problem>;
 pub(crate) struct Sink<A> {
     pub kind: Kind,
     prefixes: Vec<Prefix<A>>,
+    /// Ranges with labels that are not one prefix, and the prefixes that they come to.
+    spans: Vec<Span<A>>,
+    span_prefixes: usize,
     labels: Labels,
     /// The label of the line before: neighbours often share it.
     last_label: u32,
     line: u64,
-    host_bits: u64,
-    host_bits_line: Option<u64>,
+    /// What CSV lines look like.
+    pub shape: Shape,
+    /// Names of the sets of `ipset save`, each once; no more than are reported.
+    sets: Vec<Box<[u8]>>,
+    host_bits: Remark,
+    commented: Remark,
+    timeouts: Remark,
 }
 
 impl<A: TableAddress> Sink<A> {
@@ -153,6 +205,55 @@ impl<A: TableAddress> Sink<A> {
             Kind::Labels => return Err(Problem::NoLabel),
         }
         Ok(())
+    }
+
+    /// Prefixes so far, those of ranges included.
+    fn prefix_count(&self) -> usize {
+        self.prefixes.len() + self.span_prefixes
+    }
+
+    /// Passes over the text behind an element: words, then perhaps a comment.
+    ///
+    /// # Errors
+    /// The words name another address, or there are characters that hide lines.
+    pub fn ignore(&mut self, text: &[u8], element: &Element<A>) -> Result<(), Problem> {
+        let words = text.iter().position(|&byte| byte == b'#').unwrap_or(text.len());
+        self.check(&text[..words], element)?;
+        check_characters(&text[words..])?;
+        if names_another(&text[words..], element) {
+            self.commented.note(self.line);
+        }
+        Ok(())
+    }
+
+    /// Passes over fields behind an element.
+    ///
+    /// # Errors
+    /// They name another address, or there are characters that hide lines.
+    pub fn check(&self, text: &[u8], element: &Element<A>) -> Result<(), Problem> {
+        check_characters(text)?;
+        if names_another(text, element) { Err(Problem::SecondAddress) } else { Ok(()) }
+    }
+
+    /// Passes over a line that is a comment.
+    fn comment(&mut self, text: &[u8]) -> Result<(), Problem> {
+        check_characters(text)?;
+        if names_address(text) {
+            self.commented.note(self.line);
+        }
+        Ok(())
+    }
+
+    /// The line belongs to the set.
+    pub fn set(&mut self, name: &[u8]) {
+        if self.sets.len() < ERRORS_MAX && !self.sets.iter().any(|known| **known == *name) {
+            self.sets.push(name.into());
+        }
+    }
+
+    /// The line's element has a timeout.
+    pub fn timeout(&mut self) {
+        self.timeouts.note(self.line);
     }
 
     /// Takes an element and its label, which a set ignores.
@@ -172,10 +273,15 @@ impl<A: TableAddress> Sink<A> {
     #[inline]
     fn take(&mut self, element: Element<A>, label: u32) {
         if element.has_host_bits() {
-            self.host_bits += 1;
-            self.host_bits_line.get_or_insert(self.line);
+            self.host_bits.note(self.line);
         }
-        element.prefixes(label, |prefix| self.prefixes.push(prefix));
+        match Span::of_element(&element, label).filter(|_| self.kind == Kind::Labels) {
+            Some((span, count)) => {
+                self.spans.push(span);
+                self.span_prefixes += count;
+            }
+            None => element.prefixes(label, |prefix| self.prefixes.push(prefix)),
+        }
     }
 
     fn label(&mut self, label: &[u8]) -> Result<u32, Problem> {
@@ -202,37 +308,45 @@ struct Part<A> {
 }
 
 impl<A: TableAddress> Part<A> {
-    fn read(chunk: &[u8], kind: Kind, line_reader: LineReader<A>) -> Self {
+    fn new(chunk: &[u8], kind: Kind, shape: Shape) -> Self {
         // A line has about 16 bytes. A guess too low costs a copy, one too high memory that is never touched.
         let prefixes = Vec::with_capacity((chunk.len() / 16).min(GUESS_MAX));
         let sink = Sink {
             kind,
             prefixes,
+            spans: Vec::new(),
+            span_prefixes: 0,
             labels: Labels::default(),
             last_label: 0,
             line: 0,
-            host_bits: 0,
-            host_bits_line: None,
+            shape,
+            sets: Vec::new(),
+            host_bits: Remark::default(),
+            commented: Remark::default(),
+            timeouts: Remark::default(),
         };
-        let mut part = Part { sink, bad: 0, first_bad: Vec::new() };
+        Part { sink, bad: 0, first_bad: Vec::new() }
+    }
+
+    fn read(&mut self, chunk: &[u8], line_reader: LineReader<A>) {
         let mut rest = chunk;
         // Beyond the limit the list is refused whatever follows.
-        while !rest.is_empty() && part.sink.prefixes.len() <= PREFIXES_MAX {
+        while !rest.is_empty() && self.sink.prefix_count() <= PREFIXES_MAX {
             let (line, after) = split_line(rest);
             rest = after;
-            part.sink.line += 1;
-            let content = content(line);
-            if content.is_empty() {
-                continue;
-            }
-            if let Err(problem) = line_reader(content, &mut part.sink) {
-                part.bad += 1;
-                if part.first_bad.len() < ERRORS_MAX {
-                    part.first_bad.push(BadLine::new(part.sink.line, content, problem));
+            self.sink.line += 1;
+            let read = match line.trim_ascii() {
+                [] => continue,
+                comment @ [b'#' | b';', ..] => self.sink.comment(comment),
+                line => line_reader(line, &mut self.sink),
+            };
+            if let Err(problem) = read {
+                self.bad += 1;
+                if self.first_bad.len() < ERRORS_MAX {
+                    self.first_bad.push(BadLine::new(self.sink.line, line.trim_ascii(), problem));
                 }
             }
         }
-        part
     }
 
     /// Adds up, part after part; `report.lines` is what the lines of this part count from.
@@ -241,9 +355,10 @@ impl<A: TableAddress> Part<A> {
         let bad = self.first_bad.iter().take(room);
         report.first_skipped.extend(bad.map(|bad| BadLine { line: bad.line + report.lines, ..bad.clone() }));
         report.skipped += self.bad;
-        report.host_bits += self.sink.host_bits;
-        report.host_bits_line = report.host_bits_line.or(self.sink.host_bits_line.map(|line| line + report.lines));
-        report.prefixes += self.sink.prefixes.len() as u64;
+        report.host_bits.add(self.sink.host_bits, report.lines);
+        report.commented.add(self.sink.commented, report.lines);
+        report.timeouts.add(self.sink.timeouts, report.lines);
+        report.prefixes += self.sink.prefix_count() as u64;
         report.lines += self.sink.line;
     }
 }

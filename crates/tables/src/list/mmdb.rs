@@ -17,6 +17,8 @@ use crate::entries::{Entries, Kind, LABEL_BYTES_MAX, Labels, PREFIXES_MAX, Table
 use crate::prefix::Prefix;
 
 const MARKER: &[u8] = b"\xab\xcd\xefMaxMind.com";
+/// Between the search tree and the data.
+const SEPARATOR: [u8; 16] = [0; 16];
 /// The metadata are in the last bytes of the file (format 2.0).
 const METADATA_BYTES_MAX: usize = 128 * 1024;
 /// Tree nodes and leaves visited; a city database has about ten million.
@@ -57,10 +59,12 @@ fn read_as<A: TableAddress>(
         Labeller { reader: &reader, kind: entries.kind(), path, labels: Labels::default(), known: HashMap::new() };
     let mut report = ReadReport { format: Format::Mmdb, ..ReadReport::default() };
     let mut prefixes = Vec::new();
-    Tree::new(&reader, bytes).walk(A::FAMILY, |network| {
+    let tree = Tree::new(&reader, bytes)?;
+    tree.walk(A::FAMILY, |network| {
         report.lines += 1;
-        if let Some(label) = labeller.label(&network)? {
-            prefixes.push(Prefix::new(addr(network.bits), network.len, label));
+        match labeller.label(&network)? {
+            Some(label) => prefixes.push(Prefix::new(addr(network.bits), network.len, label)),
+            None => report.without_field += 1,
         }
         match entries.len() + prefixes.len() > PREFIXES_MAX {
             true => Err(format!("more than {PREFIXES_MAX} prefixes")),
@@ -71,7 +75,7 @@ fn read_as<A: TableAddress>(
         return Err(format!("no network has the field `{}`", options.field_path.as_deref().unwrap_or_default()));
     }
     report.prefixes = prefixes.len() as u64;
-    entries.absorb(prefixes, &labeller.labels);
+    entries.absorb(prefixes, Vec::new(), &labeller.labels);
     Ok(report)
 }
 
@@ -98,15 +102,24 @@ struct Network {
 struct Tree<'a> {
     bytes: &'a [u8],
     nodes: u32,
+    /// Bytes of the data section, in which records stand.
+    data_bytes: usize,
     record_bits: u16,
     is_ipv6: bool,
 }
 
 impl<'a> Tree<'a> {
-    fn new(reader: &Reader<&[u8]>, bytes: &'a [u8]) -> Self {
+    fn new(reader: &Reader<&[u8]>, bytes: &'a [u8]) -> Result<Self, String> {
         let metadata = reader.metadata();
         let (nodes, record_bits) = (metadata.node_count, metadata.record_size);
-        Tree { bytes, nodes, record_bits, is_ipv6: metadata.ip_version == 6 }
+        let data_start = (nodes as usize).saturating_mul(usize::from(record_bits) / 4).saturating_add(SEPARATOR.len());
+        let data_end = bytes.windows(MARKER.len()).rposition(|window| window == MARKER).unwrap_or(0);
+        let separator = bytes.get(data_start.saturating_sub(SEPARATOR.len())..data_start);
+        if data_start > data_end || separator != Some(&SEPARATOR) {
+            return Err("damaged: no data section follows the search tree".to_owned());
+        }
+        let is_ipv6 = metadata.ip_version == 6;
+        Ok(Tree { bytes, nodes, data_bytes: data_end - data_start, record_bits, is_ipv6 })
     }
 
     /// The record of a node for the next address bit.
@@ -158,6 +171,11 @@ impl<'a> Tree<'a> {
                 continue;
             }
             if node > self.nodes {
+                // Beyond the nodes, the separator counts as well.
+                let offset = ((node - self.nodes) as usize).checked_sub(SEPARATOR.len());
+                if offset.is_none_or(|offset| offset >= self.data_bytes) {
+                    return Err("damaged: a record lies outside of the data section".to_owned());
+                }
                 visit(Network { bits, len, record: node, family })?;
                 continue;
             }

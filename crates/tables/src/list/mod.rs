@@ -3,20 +3,23 @@
 //! | format | a line or record | as written by |
 //! | --- | --- | --- |
 //! | plain | address, CIDR or `a-b`; `#` and `;` comments, text after a blank ignored | FireHOL netsets, Spamhaus DROP, ipsum |
-//! | ipset | `add NAME ELEMENT ...` of sets of addresses or nets | `ipset save` |
+//! | ipset | `add NAME ELEMENT ...` of one set of addresses or nets | `ipset save NAME` |
 //! | CSV | `start,end,label` or `cidr,label`, for a set also without label | ip-location-db, IPinfo |
 //! | MaxMind DB | networks with data, the label at a field path | GeoLite2, DB-IP |
 //!
 //! The format is taken from the name and the content. A bad line is an error with its number unless the reader is lenient:
-//! an address that was meant and is not in the table is a hole, so it is never passed over in silence. Text formats are
-//! read in parallel, in chunks cut at line ends; the result is the same as read in one. No reader opens a file.
+//! an address that was meant and is not in the table is a hole, so it is never passed over in silence. What is ignored and
+//! could be meant is counted in the report. `docs/lists.md` says all rules. Text formats are read in parallel, in chunks cut
+//! at line ends; the result is the same as read in one. No reader opens a file.
 
 pub(crate) mod csv;
 mod error;
+mod foreign;
 mod ipset;
 pub(crate) mod lines;
 mod mmdb;
 mod plain;
+pub(crate) mod stray;
 
 #[cfg(test)]
 mod tests;
@@ -25,6 +28,7 @@ use std::num::NonZero;
 
 use crate::entries::Entries;
 pub use error::{BadLine, ERRORS_MAX, ListError, Problem};
+pub(crate) use foreign::recognise;
 
 /// How to read a list.
 #[derive(Clone, Debug, Default)]
@@ -48,13 +52,42 @@ pub struct ReadReport {
     /// Prefixes that were added, duplicates included.
     pub prefixes: u64,
     /// CIDRs with host bits set (`10.1.2.3/8`), which were cleared.
-    pub host_bits: u64,
-    /// Line of the first of them.
-    pub host_bits_line: Option<u64>,
+    pub host_bits: Remark,
+    /// Comments that name an address, which is not in the table for that.
+    pub commented: Remark,
+    /// Entries with a timeout (ipset), which a table does not know.
+    pub timeouts: Remark,
+    /// The last line, if nothing ends it: the file may be cut short.
+    pub unended: Option<u64>,
+    /// Networks of a MaxMind DB without the field that was asked for. They were left out.
+    pub without_field: u64,
     /// Bad lines that were passed over, as the reader was lenient.
     pub skipped: u64,
     /// The first [`ERRORS_MAX`] of them.
     pub first_skipped: Vec<BadLine>,
+}
+
+/// Something that lines have in common and that is worth knowing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Remark {
+    /// How many lines.
+    pub count: u64,
+    /// The first of them.
+    pub line: Option<u64>,
+}
+
+impl Remark {
+    /// One more line.
+    pub(crate) fn note(&mut self, line: u64) {
+        self.count += 1;
+        self.line.get_or_insert(line);
+    }
+
+    /// Adds what a later part of the list has, whose lines count from `before`.
+    fn add(&mut self, later: Remark, before: u64) {
+        self.count += later.count;
+        self.line = self.line.or(later.line.map(|line| line + before));
+    }
 }
 
 /// Format of a list.
@@ -105,11 +138,15 @@ impl Entries {
     /// Adds a list's prefixes. `name` is for messages and for the format.
     ///
     /// # Errors
-    /// All bad lines (the first [`ERRORS_MAX`] with their text) unless `options` is lenient, or a database that cannot be
-    /// read. The table then has what it had before.
+    /// All bad lines (the first [`ERRORS_MAX`] with their text) unless `options` is lenient, a database that cannot be read,
+    /// or a file that is no list, however lenient the reader. The table then has what it had before.
     pub fn read(&mut self, name: &str, bytes: &[u8], options: &ReadOptions) -> Result<ReadReport, ListError> {
+        if !mmdb::is_mmdb(bytes) {
+            recognise(name, bytes)?;
+        }
         match Format::detect(name, bytes) {
             Format::Mmdb => mmdb::read(self, name, bytes, options),
+            format if options.field_path.is_some() => Err(ListError::NoField { name: name.to_owned(), format }),
             format => lines::read(self, format, name, bytes, options),
         }
     }

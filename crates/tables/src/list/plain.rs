@@ -1,7 +1,10 @@
-//! One address, CIDR or `a-b` range a line; what follows a blank, `#` or `;` is comment (FireHOL netset, Spamhaus DROP, ipsum).
+//! One address, CIDR or `a-b` range a line; what follows a blank, `#` or `;` is text (FireHOL netset, Spamhaus DROP, ipsum).
+//!
+//! Behind `#` anything may stand. Before it text names no other address: it would look like an entry and be none.
 
 use super::Problem;
 use super::lines::Sink;
+use super::stray::check_characters;
 use crate::entries::TableAddress;
 use crate::prefix::Element;
 
@@ -16,17 +19,24 @@ pub(crate) fn line<A: TableAddress>(text: &[u8], sink: &mut Sink<A>) -> Result<(
     if rest.starts_with(b",") {
         return Err(Problem::NotAnAddress(A::FAMILY));
     }
-    sink.push(spaced_range(element, rest)?.unwrap_or(element))
+    check_characters(rest)?;
+    let (element, rest) = spaced_range(element, rest)?;
+    if matches!(rest.trim_ascii_start(), [b'/', b'0'..=b'9', ..]) {
+        return Err(Problem::BlankInPrefix);
+    }
+    sink.ignore(rest, &element)?;
+    sink.push(element)
 }
 
-/// The range, if `a - b` is what the line says. Taking only `a` would leave a hole that nobody notices.
-fn spaced_range<A: TableAddress>(element: Element<A>, rest: &[u8]) -> Result<Option<Element<A>>, Problem> {
-    let Element::Prefix { addr, len } = element else { return Ok(None) };
-    let Some(end) = rest.trim_ascii_start().strip_prefix(b"-") else { return Ok(None) };
-    match Element::take(end.trim_ascii_start()) {
-        Ok((Element::Prefix { addr: last, len: last_len }, _)) if len == last_len && len == A::FAMILY.bits() => {
-            Element::range(addr, last).map(Some)
+/// The range, if `a - b` is what the line says, and what is left. Taking only `a` would leave a hole that nobody notices.
+fn spaced_range<A: TableAddress>(element: Element<A>, rest: &[u8]) -> Result<(Element<A>, &[u8]), Problem> {
+    let Element::Prefix { addr, len } = element else { return Ok((element, rest)) };
+    let Some(end) = rest.trim_ascii_start().strip_prefix(b"-") else { return Ok((element, rest)) };
+    let end = end.trim_ascii_start();
+    match Element::take(end) {
+        Ok((Element::Prefix { addr: last, len: last_len }, taken)) if len == last_len && len == A::FAMILY.bits() => {
+            Ok((Element::range(addr, last)?, &end[taken..]))
         }
-        _ => Ok(None),
+        _ => Ok((element, rest)),
     }
 }

@@ -108,12 +108,18 @@ fn bad_plain_lines() {
 fn host_bits_are_cleared_and_counted() {
     let (prefixes, report) = read4(Kind::Set, "a", "10.0.0.0/8\n10.1.2.3/8\n10.1.2.3/24\n").unwrap();
     assert_eq!(prefixes, ["10.0.0.0/8", "10.1.2.0/24"]);
-    assert_eq!((report.host_bits, report.host_bits_line), (2, Some(2)));
+    assert_eq!((report.host_bits.count, report.host_bits.line), (2, Some(2)));
 }
 
 #[test]
 fn nothing_is_a_list_too() {
-    for text in ["", "\n", "# only\n;comments\n\n", "\u{feff}", "\u{feff}# x", "  \t\r\n"] {
+    for text in ["", "\n", "\u{feff}", "  \t\r\n"] {
+        for name in ["a.txt", "a.csv"] {
+            let said = "the file is empty; a list that is meant to be says so in a comment, such as `# none`";
+            assert_eq!(read4(Kind::Set, name, text).unwrap_err(), format!("{name}: {said}"));
+        }
+    }
+    for text in ["# only\n;comments\n\n", "\u{feff}# x", "#"] {
         for name in ["a.txt", "a.csv"] {
             let (prefixes, report) = read4(Kind::Labels, name, text).unwrap();
             assert_eq!((prefixes.len(), report.prefixes), (0, 0), "{text:?}");
@@ -125,13 +131,15 @@ fn nothing_is_a_list_too() {
 fn csv_lists() {
     let text = "\u{feff}# made today\r\nstart_ip,end_ip,country\r\n1.0.0.0,1.0.0.255,AU\r\n\"1.0.4.0\",\"1.0.7.255\",\"CN\"\r\n";
     assert_eq!(labels("geo.csv", text), ["1.0.0.0/24 AU", "1.0.4.0/22 CN"]);
-    let text = "network,label,more\n1.0.0.0/24, Bosnia and Herzegovina ,x\n10.0.0.1,\"a, \"\"b\"\"\"\n1.1.0.0-1.1.0.255,AS13335,\"x\"\n";
+    let text = "network,label,more\n1.0.0.0/24, Bosnia and Herzegovina ,x\n10.0.0.1,\"a, \"\"b\"\"\",\n1.1.0.0-1.1.0.255,AS13335,\"x\"\n";
     assert_eq!(
         labels("a.csv", text),
         ["1.0.0.0/24 Bosnia and Herzegovina", "1.1.0.0/24 AS13335", "10.0.0.1/32 a, \"b\""]
     );
     assert_eq!(labels("no-extension", "1.0.0.0/8,x"), ["1.0.0.0/8 x"]);
-    assert_eq!(set("a.csv", "1.0.0.0,1.0.0.255,AU\n2.0.0.0/8\n3.0.0.0,3.0.0.1\n4.0.0.0/8,x\n5.0.0.1,\n").len(), 5);
+    assert_eq!(set("a.csv", "1.0.0.0,1.0.0.255,AU\n2.0.0.0,2.255.255.255,\n"), ["1.0.0.0/24", "2.0.0.0/8"]);
+    assert_eq!(set("a.csv", "1.0.0.0\n2.0.0.0/8\n"), ["1.0.0.0/32", "2.0.0.0/8"]);
+    assert_eq!(set("a.csv", "first,last\n1.0.0.0,1.0.0.255\n2.0.0.0,2.255.255.255\n"), ["1.0.0.0/24", "2.0.0.0/8"]);
 }
 
 #[test]
@@ -156,7 +164,7 @@ fn bad_csv_lines() {
 #[test]
 fn ipset_lists() {
     let text = "create a hash:ip family inet hashsize 1024 maxelem 65536\nadd a 1.2.3.4 timeout 9\n\
-                create b hash:net family inet hashsize 1024\nadd b 10.0.0.0/8 comment \"nomatch here\"\n";
+                add a 10.0.0.0/8 comment \"nomatch here\"\n";
     assert_eq!(set("x", text), ["1.2.3.4/32", "10.0.0.0/8"]);
     assert_eq!(
         set6("x", "create c hash:ip family inet6 hashsize 1024\nadd c 2001:db8::1").unwrap(),
@@ -353,4 +361,114 @@ proptest! {
         }
         prop_assert_eq!(next, u64::from(last) + 1);
     }
+}
+
+/// The example of the rule, and what it is by longest prefix match.
+#[test]
+fn of_ranges_that_overlap_the_smaller_decides_in_every_format() {
+    let expected =
+        ["1.2.3.0/29 AA", "1.2.3.8/31 AA", "1.2.3.10/31 BB", "1.2.3.12/30 BB", "1.2.3.16/30 BB", "1.2.3.20/32 BB"];
+    let orders = [["1.2.3.0,1.2.3.9,AA", "1.2.3.5,1.2.3.20,BB"], ["1.2.3.5,1.2.3.20,BB", "1.2.3.0,1.2.3.9,AA"]];
+    for lines in orders {
+        assert_eq!(labels("a.csv", &lines.join("\n")), expected);
+        let dashes = lines.map(|line| line.replacen(',', "-", 1));
+        assert_eq!(labels("a.csv", &dashes.join("\n")), expected);
+        let mut entries = Entries::new(Family::Ipv4, Kind::Labels);
+        for line in dashes {
+            let (range, label) = line.split_once(',').unwrap();
+            entries.insert_text(range, Some(label)).unwrap();
+        }
+        let crossings = entries.clone().settle().facts().crossings.clone();
+        let first = ["1.2.3.0-1.2.3.9", "1.2.3.5-1.2.3.20"].map(str::to_owned);
+        assert_eq!((crossings.count, crossings.first), (1, Some(first)));
+        assert_eq!(shown4(entries), expected);
+    }
+    // A set has no labels to choose from.
+    let union = ["1.2.3.0/29", "1.2.3.5/32", "1.2.3.6/31", "1.2.3.8/29", "1.2.3.8/31", "1.2.3.16/30", "1.2.3.20/32"];
+    assert_eq!(set("a.csv", "1.2.3.0,1.2.3.9,AA\n1.2.3.5,1.2.3.20,BB"), union);
+    assert_eq!(set("a.txt", "1.2.3.0-1.2.3.9\n1.2.3.5 - 1.2.3.20"), union);
+    assert_eq!(set("a", "create a hash:ip\nadd a 1.2.3.0-1.2.3.9\nadd a 1.2.3.5-1.2.3.20"), union);
+}
+
+/// A range within another counts, though both may come to the same prefix, in whatever order they are given.
+#[test]
+fn the_inner_range_decides_in_any_order() {
+    for lines in ["10.0.0.1,10.0.0.6,OUT\n10.0.0.2,10.0.0.3,IN", "10.0.0.2,10.0.0.3,IN\n10.0.0.1,10.0.0.6,OUT"] {
+        assert_eq!(labels("a.csv", lines), ["10.0.0.1/32 OUT", "10.0.0.2/31 IN", "10.0.0.4/31 OUT", "10.0.0.6/32 OUT"]);
+    }
+}
+
+#[test]
+fn what_looks_like_an_entry_and_would_be_none() {
+    let bad = |line: &str| set_error("l", &format!("1.1.1.1\n{line}")).split("`: ").last().unwrap().to_owned();
+    let second = Problem::SecondAddress.to_string();
+    for line in [
+        "1.2.3.4 5.6.7.8",
+        "1.2.3.4\t5.6.7.0/24 x",
+        "1.2.3.4;5.6.7.8",
+        "1.2.3.4 - 5.6.7.256",
+        "10.0.0.0 255.0.0.0",
+        "1.2.3.4 ::1",
+    ] {
+        assert_eq!(bad(line), second, "{line}");
+    }
+    assert_eq!(bad("10.0.0.0 /8"), "a blank before `/`");
+    assert_eq!(bad("1.2.3.4 \u{2028}x"), Problem::Control.to_string());
+    assert_eq!(bad("# x\u{c}1.2.3.4"), Problem::Control.to_string());
+    let csv = |text: &str| set_error("l.csv", text).split("`: ").last().unwrap().to_owned();
+    assert_eq!(csv("1.1.1.1,2.2.2.2"), Problem::TwoAddresses.to_string());
+    assert_eq!(csv("1.1.1.1,x\n2.2.2.2,3.3.3.3"), second);
+    assert_eq!(csv("1.1.1.0/24,2.2.2.0/24"), second);
+    assert_eq!(csv("1.1.1.1,2.2.2.2,x\n3.3.3.3,y,z"), Problem::NotAnAddress(Family::Ipv4).to_string());
+    assert_eq!(csv("1.1.1.1,2.2.2.2,x\n3.3.3.3,4.4"), "2 fields, where the first line has 3");
+    assert_eq!(set("l", "1.1.1.1\r2.2.2.2\r\n3.3.3.3\r").len(), 3);
+    assert_eq!(set("l", "1.1.1.0/24 1.1.1.9\n2.2.2.2 # 9.9.9.9\n").len(), 2);
+}
+
+#[test]
+fn a_file_holds_one_set() {
+    let error = set_error("s", "create a hash:ip\nadd a 1.2.3.4\ncreate b hash:ip\nadd b 5.6.7.8\n");
+    assert_eq!(error, "s: holds 2 sets, and a table is one: a, b; save each to a file (`ipset save NAME`)");
+    let bad = |line: &str| set_error("s", line).split("`: ").last().unwrap().to_owned();
+    assert_eq!(bad("create a hash:ip netmask 24"), Problem::SetMask.to_string());
+    assert_eq!(bad("add a 1.2.3.4 5.6.7.8"), "`5.6.7.8` is no option of `ipset save`");
+    assert_eq!(bad("add a 1.2.3.4 comment \"x"), "unbalanced quotes");
+    assert_eq!(set("s", "create a bitmap:ip range 10.0.0.0-10.0.0.9 timeout 5\nadd a 10.0.0.1 timeout 3").len(), 1);
+}
+
+#[test]
+fn what_is_no_list_is_refused_however_lenient() {
+    let read = |bytes: &[u8]| {
+        let read = Entries::new(Family::Ipv4, Kind::Set).read("l", bytes, &LENIENT);
+        read.map(|report| report.prefixes).map_err(|error| error.to_string())
+    };
+    let utf16: Vec<u8> = "1.2.3.4\n".encode_utf16().flat_map(u16::to_be_bytes).collect();
+    for (bytes, what) in [
+        (&b"\x1f\x8b\x08\0\n1.2.3.4\n"[..], "l: not a list but gzip data: unpack it first"),
+        (&utf16, "l: not a list but text of two or four bytes a character: convert it to UTF-8"),
+        (b"\n <html>\n1.2.3.4\n", "l: not a list but an HTML or XML page"),
+        (b"[\n1.2.3.4\n]", "l: not a list but JSON"),
+        (b"", "l: the file is empty; a list that is meant to be says so in a comment, such as `# none`"),
+        (
+            b"# x\n\0\n::1\n",
+            "l: none of its lines is an entry (2 are bad), which `lenient` does not excuse; the first: line 2: `\u{fffd}`: not an IPv4 address, prefix or range",
+        ),
+    ] {
+        assert_eq!(read(bytes).unwrap_err(), what);
+    }
+    assert_eq!(read(b"\0\n1.2.3.4\n"), Ok(1));
+    let error = Entries::new(Family::Ipv4, Kind::Set).read(
+        "l",
+        b"1.2.3.4",
+        &ReadOptions { field_path: Some("x".to_owned()), ..LENIENT },
+    );
+    assert_eq!(error.unwrap_err().to_string(), "l: a plain list has no fields to choose; only a MaxMind DB has");
+}
+
+#[test]
+fn what_is_ignored_is_counted() {
+    let (_, report) = read4(Kind::Set, "l", "# x\n# 1.2.3.4\n1.1.1.1 # and 2.2.2.2\n3.3.3.3 # 3.3.3.3").unwrap();
+    assert_eq!((report.commented, report.unended), (Remark { count: 2, line: Some(2) }, Some(4)));
+    let (_, report) = read4(Kind::Set, "l", "add a 1.1.1.1\nadd a 2.2.2.2 timeout 3\n").unwrap();
+    assert_eq!((report.timeouts, report.unended), (Remark { count: 1, line: Some(2) }, None));
 }

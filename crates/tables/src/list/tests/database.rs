@@ -131,6 +131,8 @@ fn sets_take_networks_with_data_or_with_the_field() {
     };
     assert_eq!(read(&ReadOptions::default()), (4, 4));
     assert_eq!(read(&with_path("country.iso_code")), (4, 3));
+    let mut entries = Entries::new(Family::Ipv4, Kind::Set);
+    assert_eq!(entries.read("c", &bytes, &with_path("country.iso_code")).unwrap().without_field, 1);
 }
 
 #[test]
@@ -167,6 +169,22 @@ fn what_a_database_lacks_is_named() {
     let error = Entries::new(Family::Ipv6, Kind::Set).read("c", &bytes, &ReadOptions::default()).unwrap_err();
     assert_eq!(error.to_string(), "c: an IPv4 database for an IPv6 table");
     assert!(labels(b"", "x").unwrap_err().starts_with("c.mmdb: "));
+}
+
+/// Also where nothing asks for the records themselves.
+#[test]
+fn a_database_with_a_hole_is_refused() {
+    let whole = sample().write(24, 4);
+    let read = |bytes: &[u8]| {
+        let read = Entries::new(Family::Ipv4, Kind::Set).read("c", bytes, &ReadOptions::default());
+        read.map_err(|error| error.to_string())
+    };
+    assert_eq!(read(&whole).unwrap().without_field, 0);
+    let data = sample().nodes.len() * 6;
+    let without = |from: usize, to: usize| [&whole[..from], &whole[to..]].concat();
+    assert_eq!(read(&without(6, 30)).unwrap_err(), "c: damaged: no data section follows the search tree");
+    let marker = whole.windows(14).position(|window| window == b"\xab\xcd\xefMaxMind.com").unwrap();
+    assert_eq!(read(&without(data + 20, marker)).unwrap_err(), "c: damaged: a record lies outside of the data section");
 }
 
 #[test]

@@ -1,0 +1,273 @@
+//! Ranges of a labelled table that overlap: the smallest that holds an address decides (`docs/decisions/0016-overlapping-ranges.md`).
+//!
+//! Of prefixes the smallest is the longest. Ranges that lie apart or within one another are that many prefixes, looked up by longest match; where one
+//! reaches over another's end, everything between their ends is cut into pieces of one label first.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::fmt;
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use weir_abi::Family;
+
+use crate::prefix::{Address, Element, Prefix};
+
+/// Addresses `first..=last` of one label.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Span<A> {
+    pub first: A,
+    pub last: A,
+    pub label: u32,
+}
+
+/// The spans of one family that are not one prefix.
+#[derive(Clone, Debug)]
+pub(crate) enum Spans {
+    V4(Vec<Span<u32>>),
+    V6(Vec<Span<u128>>),
+}
+
+impl<A: Address> Span<A> {
+    /// A range that is not one prefix, and how many prefixes it comes to.
+    pub fn of_element(element: &Element<A>, label: u32) -> Option<(Self, usize)> {
+        let Element::Range(first, last) = *element else { return None };
+        Some((Span { first, last, label }, element.prefix_count())).filter(|(_, count)| *count > 1)
+    }
+
+    /// The addresses.
+    pub fn element(&self) -> Element<A> {
+        Element::Range(self.first, self.last)
+    }
+
+    /// Addresses, less one.
+    fn size(&self) -> u128 {
+        self.last.wide() - self.first.wide()
+    }
+
+    fn prefixes(&self, push: impl FnMut(Prefix<A>)) {
+        self.element().prefixes(self.label, push);
+    }
+}
+
+impl<A: Address> From<&Prefix<A>> for Span<A> {
+    fn from(prefix: &Prefix<A>) -> Self {
+        Span { first: prefix.addr, last: prefix.last(), label: prefix.label }
+    }
+}
+
+impl<A: Address> fmt::Display for Span<A> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (first, last) = (self.first.wide(), self.last.wide());
+        match A::FAMILY {
+            Family::Ipv4 => write!(f, "{}-{}", Ipv4Addr::from(first as u32), Ipv4Addr::from(last as u32)),
+            Family::Ipv6 => write!(f, "{}-{}", Ipv6Addr::from(first), Ipv6Addr::from(last)),
+        }
+    }
+}
+
+/// Ranges that overlap others, neither holding the other, where not all have one label.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Crossings {
+    /// How many reach over the ends of others.
+    pub count: usize,
+    /// The first and the one that it crosses.
+    pub first: Option<[String; 2]>,
+}
+
+/// Turns prefixes (sorted, none twice) and spans (none twice) into prefixes whose longest match is the smallest of them.
+pub(crate) fn resolve<A: Address>(prefixes: &mut Vec<Prefix<A>>, mut spans: Vec<Span<A>>) -> Crossings {
+    let mut all: Vec<Span<A>> = prefixes.iter().map(Span::from).chain(spans.iter().copied()).collect();
+    all.sort_by_key(|span| (span.first, Reverse(span.last)));
+    let (tangles, crossings) = tangles(&all);
+    let mut pieces = Vec::new();
+    if !tangles.is_empty() {
+        prefixes.clear();
+        spans.clear();
+        let mut apart = 0;
+        for &(start, end) in tangles.iter().chain([&(all.len(), all.len())]) {
+            for span in &all[apart..start] {
+                match as_prefix(span) {
+                    Some(prefix) => prefixes.push(prefix),
+                    None => spans.push(*span),
+                }
+            }
+            pieces.extend(untangle(&all[start..end]));
+            apart = end;
+        }
+    }
+    // The same prefix may come of several. The last one stays, which is that of the smallest.
+    spans.sort_by_key(|span| Reverse(span.size()));
+    let mut resolved = Vec::with_capacity(prefixes.len() + 2 * spans.len());
+    spans.iter().for_each(|span| span.prefixes(|prefix| resolved.push(prefix)));
+    resolved.append(prefixes);
+    pieces.iter().for_each(|piece| piece.prefixes(|prefix| resolved.push(prefix)));
+    resolved.sort_by_key(|prefix| prefix.addr.order(prefix.len));
+    resolved.dedup_by(|later, kept| {
+        let same = (later.addr, later.len) == (kept.addr, kept.len);
+        if same {
+            kept.label = later.label;
+        }
+        same
+    });
+    *prefixes = resolved;
+    crossings
+}
+
+/// The prefix that the span is, if it is one.
+fn as_prefix<A: Address>(span: &Span<A>) -> Option<Prefix<A>> {
+    let mut end = None;
+    span.prefixes(|prefix| end = Some(prefix));
+    end.filter(|prefix| prefix.addr == span.first)
+}
+
+/// A span around the current one, or several that cross: all that follow the first until the last ends.
+struct Open<A> {
+    latest: Span<A>,
+    start: usize,
+    crosses: bool,
+    mixed: bool,
+}
+
+/// The runs of spans (sorted by start, then from large to small) in which some cross; none within another.
+fn tangles<A: Address>(all: &[Span<A>]) -> (Vec<(usize, usize)>, Crossings) {
+    let mut runs = Vec::new();
+    let mut crossings = Crossings::default();
+    // The innermost last, which ends first.
+    let mut open: Vec<Open<A>> = Vec::new();
+    for (at, &span) in all.iter().enumerate() {
+        while let Some(ended) = open.pop_if(|open| open.latest.last < span.first) {
+            runs.extend(ended.crosses.then_some((ended.start, at)));
+        }
+        let mut own = Open { latest: span, start: at, crosses: false, mixed: false };
+        while let Some(crossed) = open.pop_if(|open| open.latest.last < span.last) {
+            own.start = crossed.start;
+            own.crosses = true;
+            own.mixed |= crossed.mixed || crossed.latest.label != span.label;
+            if own.mixed {
+                crossings.count += 1;
+                crossings.first.get_or_insert_with(|| [crossed.latest.to_string(), span.to_string()]);
+            }
+        }
+        open.push(own);
+    }
+    runs.extend(open.iter().filter(|open| open.crosses).map(|open| (open.start, all.len())));
+    runs.sort_by_key(|&(start, end)| (start, Reverse(end)));
+    let mut covered = 0;
+    runs.retain(|&(start, end)| {
+        let outermost = start >= covered;
+        covered = covered.max(end);
+        outermost
+    });
+    (runs, crossings)
+}
+
+/// Cuts spans at each other's ends: every piece has the label of the smallest span there, of equal ones that of the highest.
+fn untangle<A: Address>(spans: &[Span<A>]) -> Vec<Span<A>> {
+    let mut ends: Vec<A> = spans.iter().flat_map(|span| [Some(span.first), span.last.next()]).flatten().collect();
+    ends.sort_unstable();
+    ends.dedup();
+    let mut waiting = spans.iter().peekable();
+    let mut here = BinaryHeap::new();
+    let mut pieces: Vec<Span<A>> = Vec::new();
+    for (at, &first) in ends.iter().enumerate() {
+        while let Some(span) = waiting.next_if(|span| span.first == first) {
+            here.push((Reverse(span.size()), span.first, span.last, span.label));
+        }
+        while here.peek().is_some_and(|&(_, _, last, _)| last < first) {
+            here.pop();
+        }
+        let Some(&(_, _, last, label)) = here.peek() else { continue };
+        let last = ends.get(at + 1).map_or(last, |next| next.before());
+        match pieces.last_mut() {
+            Some(piece) if piece.label == label && piece.last.next() == Some(first) => piece.last = last,
+            _ => pieces.push(Span { first, last, label }),
+        }
+    }
+    pieces
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::entries::{Entries, Kind};
+    use proptest::prelude::*;
+    use std::net::Ipv4Addr;
+    use weir_abi::{Family, Layout};
+
+    fn addr(number: u32) -> std::net::IpAddr {
+        Ipv4Addr::from(number).into()
+    }
+
+    /// The label of an address as the rule says it: of the smallest span that holds it, of equal ones of the highest, of the same one the latest.
+    fn expected(spans: &[(u32, u32, u32)], at: u32) -> u32 {
+        let holds = spans.iter().enumerate().filter(|(_, (first, last, _))| *first <= at && at <= *last);
+        let smallest = holds.min_by_key(|(order, (first, last, _))| (last - first, !first, usize::MAX - order));
+        smallest.map_or(0, |(_, (_, _, label))| *label)
+    }
+
+    fn checked(spans: &[(u32, u32, u32)], space: std::ops::Range<u32>) -> Result<usize, TestCaseError> {
+        let mut entries = Entries::new(Family::Ipv4, Kind::Labels);
+        for label in 1..=9 {
+            // Ids in order.
+            entries.insert_text("255.255.255.255", Some(&label.to_string())).unwrap();
+        }
+        for &(first, last, label) in spans {
+            entries.insert_range(addr(first), addr(last), Some(&label.to_string())).unwrap();
+        }
+        let of_entries = entries.reference();
+        let table = entries.settle();
+        let image = table.build(Layout::RankLeaf).unwrap();
+        for at in space {
+            let label = expected(spans, at);
+            prop_assert_eq!(table.reference().find4(at), label, "{:x}", at);
+            prop_assert_eq!(of_entries.find4(at), label, "{:x}", at);
+            prop_assert_eq!(image.view().find4(at), label, "{:x}", at);
+        }
+        Ok(table.facts().crossings.count)
+    }
+
+    proptest! {
+        #[test]
+        fn the_smallest_decides(spans in prop::collection::vec((0u32..80, 0u32..40, 1u32..5), 0..14)) {
+            let base = 0x0a00_0000;
+            let spans: Vec<_> = spans.iter().map(|&(first, size, label)| (base + first, base + first + size, label)).collect();
+            checked(&spans, base..base + 130)?;
+        }
+
+        #[test]
+        fn also_among_prefixes(spans in prop::collection::vec((0u32..8, 0u32..5, 1u32..5, any::<bool>()), 0..14)) {
+            let span = |&(first, host, label, cut): &(u32, u32, u32, bool)| {
+                let first = first << host;
+                (first + u32::from(cut && host > 0), first + (1 << host) - 1, label)
+            };
+            checked(&spans.iter().map(span).collect::<Vec<_>>(), 0..130)?;
+        }
+    }
+
+    #[test]
+    fn at_both_ends_of_the_space() {
+        let spans = [
+            (0, 9, 1),
+            (5, 20, 2),
+            (u32::MAX - 30, u32::MAX - 2, 3),
+            (u32::MAX - 9, u32::MAX - 1, 4),
+            (1, u32::MAX - 1, 5),
+        ];
+        assert_eq!(checked(&spans, 0..40).unwrap(), 2);
+        assert_eq!(checked(&spans, u32::MAX - 40..u32::MAX).unwrap(), 2);
+        assert_eq!(checked(&[(0, u32::MAX - 1, 1), (1, u32::MAX, 2)], 0..9).unwrap(), 1);
+    }
+
+    #[test]
+    fn ranges_of_one_label_may_cross() {
+        assert_eq!(checked(&[(0, 9, 1), (5, 20, 1), (8, 30, 1), (6, 7, 2)], 0..40).unwrap(), 0);
+    }
+
+    /// As many crossings as ranges, and as many levels: neither takes long.
+    #[test]
+    fn many_crossings_take_no_time() {
+        let stairs: Vec<_> = (0..20_000).map(|step| (3 * step, 3 * step + 70_000, 1 + step % 4)).collect();
+        let onion: Vec<_> = (0..20_000).map(|level| (level + 1, 100_000 - level, 1 + level % 4)).collect();
+        assert!(checked(&stairs, 0..9).unwrap() > 10_000);
+        assert_eq!(checked(&onion, 0..9).unwrap(), 0);
+    }
+}
