@@ -21,6 +21,19 @@ const ANSWER_BYTES_MAX: usize = 1024;
 /// `ETHTOOL_GLINK`
 const GET_LINK: u32 = 0xa;
 
+/// `ETHTOOL_GDRVINFO`
+const GET_DRIVER: u32 = 0x3;
+
+/// `struct ethtool_drvinfo`, of which only the driver's name is looked at.
+#[repr(C)]
+struct DriverInfo {
+    cmd: u32,
+    driver: [u8; 32],
+    rest: [u8; 160],
+}
+
+const _: () = assert!(size_of::<DriverInfo>() == 196);
+
 /// `ETHTOOL_GFLAGS`, and the flag of cards that take VLAN tags off what they receive.
 const GET_FLAGS: u32 = 0x25;
 const FLAG_RXVLAN: u32 = 1 << 8;
@@ -179,6 +192,15 @@ impl Device {
             1
         };
         queues.max(1)
+    }
+
+    /// What its driver calls itself; not all can be asked.
+    pub fn driver(&self) -> io::Result<String> {
+        let mut info = DriverInfo { cmd: GET_DRIVER, driver: [0; 32], rest: [0; 160] };
+        // SAFETY: the structure of this question.
+        unsafe { self.ask_ethtool(&mut info)? };
+        let name = info.driver.split(|&byte| byte == 0).next().unwrap_or_default();
+        Ok(String::from_utf8_lossy(name).into_owned())
     }
 
     /// Whether it takes VLAN tags off packets, and notes them where XDP programs do not look.
