@@ -42,5 +42,7 @@ static uint64_t (*const bpf_ktime_get_ns)(void) = (void *)5;
 static uint32_t (*const bpf_get_smp_processor_id)(void) = (void *)8;
 static long (*const bpf_redirect_map)(const void *map, uint64_t key, uint64_t flags) = (void *)51;
 static uint64_t (*const bpf_xdp_get_buff_len)(const struct xdp_md *ctx) = (void *)188;
+static long (*const bpf_xdp_load_bytes)(const struct xdp_md *ctx, uint32_t offset, void *to,
+					uint32_t bytes) = (void *)189;
 
 #endif

@@ -65,12 +65,14 @@ struct table {
 };
 
 /*
- * A frame that is being read. `cap` is cut to the window by whoever makes it; in the kernel `end` is what proves a read
- * to the verifier, in user space it is not looked at.
+ * A frame that is being read: `cap` bytes of it, and none beyond the window. In the kernel it may lie in several
+ * buffers: `end` is where the first one ends, which proves a read to the verifier, and what lies in others is copied
+ * from `ctx`. User space has neither; there the window is in one piece, and `cap` is cut to it by whoever makes it.
  */
 struct frame {
 	const uint8_t *data;
 	const uint8_t *end;
+	void *ctx; /* the program's context; NULL if the first buffer is all that is read */
 	uint32_t cap;
 	uint32_t len;
 	uint32_t link; /* enum link */
@@ -215,9 +217,19 @@ WEIR_INLINE void read_fence(void)
 }
 
 /*
+ * A copy of the `bytes` at `offset` of a frame that does not hold them in its first buffer, or NULL if it ends before
+ * them. The next call overwrites it. Programs that read frames define it (xdp.h); hidden, since the verifier then
+ * follows its pointer to the caller.
+ */
+__attribute__((visibility("hidden"))) const uint8_t *frame_copy(void *ctx, uint32_t offset, uint32_t bytes);
+
+/* The most that is asked for at a time: an IPv6 header. */
+enum { FRAME_COPY_BYTES = 40 };
+
+/*
  * The `bytes` at `offset`, or NULL if the frame ends before them. What the verifier learns from a comparison it knows
  * of that one register; the compiler must not compute offset or address anew and read through those. `cap` need not be
- * asked: memory ends where the frame does (xdp.h).
+ * asked: memory ends where the frame does (xdp.h). What is read is read before the next call: it may be a copy.
  */
 WEIR_INLINE const uint8_t *frame_at(const struct frame *frame, uint32_t offset, uint32_t bytes)
 {
@@ -229,11 +241,25 @@ WEIR_INLINE const uint8_t *frame_at(const struct frame *frame, uint32_t offset, 
 		return NULL;
 	at = frame->data + offset;
 	__asm__ volatile("" : "+r"(at));
-	if (at + bytes > frame->end)
-		return NULL;
+	if (WEIR_UNLIKELY(at + bytes > frame->end))
+		return frame->ctx ? frame_copy(frame->ctx, offset, bytes) : NULL;
 	if (!at)
 		__builtin_unreachable();
 	return at;
+}
+
+/* Whether the bytes before `end` can be read. */
+WEIR_INLINE bool frame_has(const struct frame *frame, uint32_t end)
+{
+	return end <= WEIR_WINDOW_BYTES && end <= frame->cap;
+}
+
+/* The first `bytes`, or NULL if the first buffer ends before them. */
+WEIR_INLINE const uint8_t *frame_start(const struct frame *frame, uint32_t bytes)
+{
+	const struct frame first = {.data = frame->data, .end = frame->end};
+
+	return frame_at(&first, 0, bytes);
 }
 
 /* x86 and arm64 kernels read unaligned words; the BPF back end would otherwise read byte by byte. */
@@ -394,6 +420,18 @@ WEIR_INLINE void prefetch_frame(const struct weir_burst *burst, uint32_t i)
 WEIR_INLINE const uint8_t *frame_at(const struct frame *frame, uint32_t offset, uint32_t bytes)
 {
 	return offset + bytes > frame->cap ? NULL : frame->data + offset;
+}
+
+/* Whether the bytes before `end` can be read. */
+WEIR_INLINE bool frame_has(const struct frame *frame, uint32_t end)
+{
+	return end <= frame->cap;
+}
+
+/* The first `bytes`, or NULL if the frame is shorter. */
+WEIR_INLINE const uint8_t *frame_start(const struct frame *frame, uint32_t bytes)
+{
+	return frame_at(frame, 0, bytes);
 }
 
 WEIR_INLINE uint16_t be16(const uint8_t *at)

@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 use weir_abi::Counter;
 
-pub use code::KernelCode;
+pub use code::{KernelCode, Received};
 use code::{Losses, PortBlocks};
 pub use ports::Ports;
 use ports::{PORTS_MAX, PortCounts};
