@@ -99,11 +99,13 @@ __attribute__((noinline)) uint64_t weir_sum(struct xdp_md *ctx, uint32_t at, uin
 /* Parses the packet into the slot: enum reason. */
 __attribute__((noinline)) int weir_parse_sums(struct xdp_md *ctx)
 {
+	const uint32_t len = (uint32_t)bpf_xdp_get_buff_len(ctx);
 	const struct frame frame = {
-		.data = (const uint8_t *)(uintptr_t)ctx->data,
-		.end = (const uint8_t *)(uintptr_t)ctx->data_end,
-		.cap = ctx->data_end - ctx->data,
-		.len = (uint32_t)bpf_xdp_get_buff_len(ctx),
+		.data = context_data(ctx),
+		.end = context_end(ctx),
+		.ctx = ctx,
+		.cap = len,
+		.len = len,
 		.link = LINK_ETHERNET,
 	};
 

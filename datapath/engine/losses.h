@@ -42,7 +42,7 @@ enum {
 WEIR_INLINE uint32_t loss_port(const struct net_device *device)
 {
 	const uint32_t index = (uint32_t)device->ifindex;
-	const uint32_t number = weir_ports.number[index & (PORT_INDICES - 1)] & (PORTS_MAX - 1);
+	const uint32_t number = port_number(index);
 
 	if (weir_ports.index[number] != index || device->nd_net.net->ns.inum != weir_ports.namespace)
 		return PORTS_MAX;

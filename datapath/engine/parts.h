@@ -19,16 +19,22 @@ struct {
 	int (*value_size)[sizeof(uint32_t)];
 } weir_parts WEIR_SECTION(".maps");
 
-/* Leaves the packet to a part. A kernel that cannot jump, which none does, drops it and reports an XDP exception. */
+/* What no program decided, which does not happen: the kernel drops it and reports an XDP exception. */
+WEIR_INLINE uint32_t part_lost(void)
+{
+	return weir_mode.live ? XDP_ABORTED : VERDICT_NONE;
+}
+
+/* Leaves the packet to a part. */
 WEIR_INLINE uint32_t part_enter(struct xdp_md *ctx, uint32_t number)
 {
 	bpf_tail_call(ctx, &weir_parts, number);
-	return weir_mode.live ? XDP_ABORTED : VERDICT_NONE;
+	return part_lost();
 }
 
 /* Defines the program weir_<chain>. */
 #define WEIR_XDP_CHAIN_IN_PARTS(chain, first)                                                                          \
-	WEIR_SECTION("xdp.frags") uint32_t weir_##chain(struct xdp_md *ctx)                                            \
+	WEIR_SECTION("xdp") uint32_t weir_##chain(struct xdp_md *ctx)                                                  \
 	{                                                                                                              \
 		struct arrival arrival;                                                                                \
 		struct frame frame;                                                                                    \
@@ -36,8 +42,8 @@ WEIR_INLINE uint32_t part_enter(struct xdp_md *ctx, uint32_t number)
 		struct packet_slot *slot = xdp_begin(ctx, &arrival, &env, &frame);                                     \
 		uint32_t verdict;                                                                                      \
                                                                                                                        \
-		if (!slot)                                                                                             \
-			return xdp_end(ctx, arrival, &frame, VERDICT_NONE);                                            \
+		if (WEIR_UNLIKELY(!slot))                                                                              \
+			return xdp_refuse(ctx, CHAIN_SIDE(chain));                                                     \
 		slot->sampled = 0;                                                                                     \
 		verdict = chain##_frame(&env, &frame, &slot->packet);                                                  \
 		if (verdict == VERDICT_NONE)                                                                           \
@@ -47,15 +53,18 @@ WEIR_INLINE uint32_t part_enter(struct xdp_md *ctx, uint32_t number)
 
 /* Defines the program weir_<number>_<part>. */
 #define WEIR_XDP_PART(part, number)                                                                                    \
-	WEIR_SECTION("xdp.frags") uint32_t weir_##number##_##part(struct xdp_md *ctx)                                  \
+	WEIR_SECTION("xdp") uint32_t weir_##number##_##part(struct xdp_md *ctx)                                        \
 	{                                                                                                              \
 		struct arrival arrival;                                                                                \
 		struct frame frame;                                                                                    \
 		struct env env;                                                                                        \
 		struct packet_slot *slot = xdp_begin(ctx, &arrival, &env, &frame);                                     \
-		uint32_t verdict = slot ? part(&env, &slot->packet, &frame, &slot->sampled) : VERDICT_NONE;            \
+		uint32_t verdict;                                                                                      \
                                                                                                                        \
-		if (slot && verdict == VERDICT_NONE)                                                                   \
+		if (WEIR_UNLIKELY(!slot))                                                                              \
+			return part_lost();                                                                            \
+		verdict = part(&env, &slot->packet, &frame, &slot->sampled);                                           \
+		if (verdict == VERDICT_NONE)                                                                           \
 			return part_enter(ctx, number + 1);                                                            \
 		return xdp_end(ctx, arrival, &frame, verdict);                                                         \
 	}

@@ -23,7 +23,9 @@ enum {
 struct port {
 	uint8_t side;	    /* 0 lower, 1 upper */
 	uint8_t unfinished; /* whether senders may leave checksums to a card that is not there (checksum.h) */
-	uint8_t zero[62];
+	uint8_t zero[2];
+	uint32_t receives; /* its index, if packets that are received there are ours; else 0 */
+	uint8_t zeros[56];
 	uint8_t out[PORT_QUEUES];
 };
 
@@ -90,12 +92,23 @@ struct arrival {
 	uint32_t port;
 };
 
-WEIR_INLINE struct arrival port_arrival(const struct xdp_md *ctx)
+/* The port that an interface would be, by its index. */
+WEIR_INLINE uint32_t port_number(uint32_t index)
 {
-	return (struct arrival){
-		.cpu = live_cpu(),
-		.port = weir_ports.number[ctx->ingress_ifindex & (PORT_INDICES - 1)] & (PORTS_MAX - 1),
-	};
+	return weir_ports.number[index & (PORT_INDICES - 1)] & (PORTS_MAX - 1);
+}
+
+/*
+ * Where a packet came in; false if that is no port. A program is given packets of other interfaces too: one on a bond
+ * those of the bond's members, under their indices.
+ */
+WEIR_INLINE bool port_arrival(const struct xdp_md *ctx, struct arrival *arrival)
+{
+	arrival->port = port_number(ctx->ingress_ifindex);
+	if (WEIR_UNLIKELY(weir_ports.port[arrival->port].receives != ctx->ingress_ifindex))
+		return false;
+	arrival->cpu = live_cpu();
+	return true;
 }
 
 /* The counters of a port. `cpu` is below the number of CPUs that there are counters for. */
@@ -156,7 +169,7 @@ WEIR_INLINE uint32_t port_act(struct xdp_md *ctx, struct arrival arrival, uint32
 	if (action == ACTION_ACCEPT) {
 		const uint32_t out = port->out[ctx->rx_queue_index & (PORT_QUEUES - 1)];
 
-		if (copied && frame->len == frame->cap)
+		if (copied && frame->len == (uint32_t)(frame->end - frame->data))
 			return port_send_both(arrival.cpu, out, divert, frame->len);
 		/* The kernel copies no packet of several buffers. */
 		if (copied)

@@ -14,7 +14,7 @@
 
 /* Defines weir_<chain>_stream: weir_<chain> for packets of changing sources. */
 #define WEIR_XDP_STREAM(chain)                                                                                         \
-	WEIR_SECTION("xdp.frags") uint32_t weir_##chain##_stream(struct xdp_md *ctx)                                   \
+	WEIR_SECTION("xdp") uint32_t weir_##chain##_stream(struct xdp_md *ctx)                                         \
 	{                                                                                                              \
 		return stream_next(ctx) ? xdp_##chain(ctx) : VERDICT_NONE;                                             \
 	}

@@ -11,6 +11,9 @@
  * - replay: run by BPF_PROG_TEST_RUN on frames from a capture. What the capture knows and a received frame does not
  *   need (bytes captured, bytes on the wire, link layer) comes as XDP metadata in front of the frame; the verdict word
  *   is the return value. It never forwards anything.
+ *
+ * Programs are loaded to take packets of several buffers (BPF_F_XDP_HAS_FRAGS) where the ports' MTU says that there may
+ * be such. Where not, the kernel gives them none, and drivers refuse an MTU that would need several.
  */
 #ifndef WEIR_XDP_H
 #define WEIR_XDP_H
@@ -42,10 +45,11 @@ enum { REPLAY_BYTES_MIN = 14 };
  */
 struct packet_slot {
 	struct packet packet;
-	uint32_t sampled; /* what rules in parts say of it (parts.h) */
-} __attribute__((aligned(128)));
+	uint32_t sampled;					      /* what rules in parts say of it (parts.h) */
+	uint8_t copy[FRAME_COPY_BYTES] __attribute__((aligned(128))); /* of a header, see frame_copy() */
+};
 
-_Static_assert(sizeof(struct packet_slot) == 128, "PACKET_SLOT_BYTES in crates/engine/src/live/xdp/code.rs");
+_Static_assert(sizeof(struct packet_slot) == 256, "PACKET_SLOT_BYTES in crates/engine/src/live/xdp/code.rs");
 
 struct packet_slot weir_packets[1] WEIR_SECTION(".bss.packets");
 
@@ -67,21 +71,35 @@ WEIR_INLINE uint64_t env_now(const struct env *env)
 	return weir_mode.live ? bpf_ktime_get_ns() : env->now_ns;
 }
 
-/* The frame that a replay's context stands for and its time, or false if it has no header. */
-WEIR_INLINE bool replay_frame(const struct xdp_md *ctx, struct env *env, struct frame *frame)
+/*
+ * Drivers begin a packet's next buffer wherever theirs ends: behind the headers (header split), inside one, or far
+ * behind the window. The verifier lets a program read the first buffer alone, so that a header in others is copied,
+ * each when it is asked for. Packets whose headers are in the first buffer, which are almost all, pay nothing.
+ */
+__attribute__((noinline)) const uint8_t *frame_copy(void *ctx, uint32_t offset, uint32_t bytes)
 {
-	const uint8_t *data = (const uint8_t *)(uintptr_t)ctx->data;
+	uint8_t *copy = weir_packets[live_cpu()].copy;
+
+	if (!weir_mode.jumbo || bytes > FRAME_COPY_BYTES || bpf_xdp_load_bytes(ctx, offset, copy, bytes))
+		return NULL;
+	return copy;
+}
+
+/* The frame that a replay's context stands for and its time, or false if it has no header. */
+WEIR_INLINE bool replay_frame(struct xdp_md *ctx, struct env *env, struct frame *frame)
+{
+	const uint8_t *data = context_data(ctx);
 	const struct replay_header *header = (const struct replay_header *)(uintptr_t)ctx->data_meta;
 
 	if ((const uint8_t *)(header + 1) > data || header->padding > REPLAY_BYTES_MIN)
 		return false;
 	*frame = (struct frame){
 		.data = data + header->padding,
-		.end = (const uint8_t *)(uintptr_t)ctx->data_end,
+		.end = context_end(ctx),
+		.ctx = ctx,
 		.cap = header->cap,
 		.len = header->len,
 		.link = header->link,
-		.context = ctx,
 		.padding = header->padding,
 	};
 	env->now_ns = (uint64_t)header->now_ns[1] << 32 | header->now_ns[0];
@@ -91,17 +109,17 @@ WEIR_INLINE bool replay_frame(const struct xdp_md *ctx, struct env *env, struct 
 /* The frame that was received. */
 WEIR_INLINE struct frame live_frame(struct xdp_md *ctx)
 {
-	const uint8_t *data = (const uint8_t *)(uintptr_t)ctx->data;
-	const uint8_t *end = (const uint8_t *)(uintptr_t)ctx->data_end;
-	const uint32_t bytes = (uint32_t)(end - data);
+	const uint8_t *data = context_data(ctx);
+	const uint8_t *end = context_end(ctx);
+	const uint32_t len = weir_mode.jumbo ? (uint32_t)bpf_xdp_get_buff_len(ctx) : (uint32_t)(end - data);
 
 	return (struct frame){
 		.data = data,
 		.end = end,
-		.cap = bytes,
-		.len = weir_mode.jumbo ? (uint32_t)bpf_xdp_get_buff_len(ctx) : bytes,
+		.ctx = ctx,
+		.cap = len,
+		.len = len,
 		.link = LINK_ETHERNET,
-		.context = ctx,
 	};
 }
 
@@ -115,7 +133,8 @@ WEIR_INLINE struct packet_slot *xdp_begin(struct xdp_md *ctx, struct arrival *ar
 	*frame = (struct frame){.data = NULL};
 	env->now_ns = 0;
 	if (weir_mode.live) {
-		*arrival = port_arrival(ctx);
+		if (!port_arrival(ctx, arrival))
+			return NULL;
 		block = arrival->cpu * 2 + (weir_ports.port[arrival->port].side & 1);
 		*frame = live_frame(ctx);
 	} else if (!replay_frame(ctx, env, frame)) {
@@ -128,9 +147,21 @@ WEIR_INLINE struct packet_slot *xdp_begin(struct xdp_md *ctx, struct arrival *ar
 /* What the program returns: the verdict word to a replay, what shall be done to the driver. */
 WEIR_INLINE uint32_t xdp_end(struct xdp_md *ctx, struct arrival arrival, const struct frame *frame, uint32_t verdict)
 {
+	return weir_mode.live ? port_act(ctx, arrival, verdict, frame) : verdict;
+}
+
+/* The side that a chain is for: names of chains end in "upstream" (0, from the lower) or "downstream" (1). */
+#define CHAIN_SIDE(chain) (#chain[sizeof(#chain) - sizeof("nstream")] == 'n')
+
+/* Drops a packet that came in at no port, and counts it for the side that the program is for, but at no port. */
+WEIR_NOINLINE uint32_t xdp_refuse(struct xdp_md *ctx, uint32_t side)
+{
+	const struct env env = {.counters = weir_counters + (live_cpu() * 2 + (side & 1)) * WEIR_COUNTERS};
+
 	if (!weir_mode.live)
-		return verdict;
-	return verdict == VERDICT_NONE ? XDP_DROP : port_act(ctx, arrival, verdict, frame);
+		return VERDICT_NONE;
+	count(&env, REASON_UNKNOWN_INTERFACE, live_frame(ctx).len);
+	return XDP_DROP;
 }
 
 /* Defines xdp_<chain>, what is done with a packet, and the program weir_<chain>. */
@@ -141,12 +172,13 @@ WEIR_INLINE uint32_t xdp_end(struct xdp_md *ctx, struct arrival arrival, const s
 		struct frame frame;                                                                                    \
 		struct env env;                                                                                        \
 		struct packet_slot *slot = xdp_begin(ctx, &arrival, &env, &frame);                                     \
-		uint32_t verdict = slot ? chain##_frame(&env, &frame, &slot->packet) : VERDICT_NONE;                   \
                                                                                                                        \
-		return xdp_end(ctx, arrival, &frame, verdict);                                                         \
+		if (WEIR_UNLIKELY(!slot))                                                                              \
+			return xdp_refuse(ctx, CHAIN_SIDE(chain));                                                     \
+		return xdp_end(ctx, arrival, &frame, chain##_frame(&env, &frame, &slot->packet));                      \
 	}                                                                                                              \
                                                                                                                        \
-	WEIR_SECTION("xdp.frags") uint32_t weir_##chain(struct xdp_md *ctx)                                            \
+	WEIR_SECTION("xdp") uint32_t weir_##chain(struct xdp_md *ctx)                                                  \
 	{                                                                                                              \
 		return xdp_##chain(ctx);                                                                               \
 	}

@@ -64,22 +64,19 @@ struct table {
 	uint32_t mask; /* capacity in bytes - 1; all ones in user space */
 };
 
-struct xdp_md;
-
 /*
- * A frame that is being read. `cap` is cut to the window by whoever makes it; in the kernel `end` is what proves a read
- * to the verifier, in user space it is not looked at.
+ * A frame that is being read: `cap` bytes of it, and none beyond the window. In the kernel it may lie in several
+ * buffers: `end` is where the first one ends, which proves a read to the verifier, and what lies in others is copied
+ * from `ctx`. User space has neither; there the window is in one piece, and `cap` is cut to it by whoever makes it.
  */
 struct frame {
 	const uint8_t *data;
 	const uint8_t *end;
+	void *ctx; /* the program's context; NULL if the first buffer is all that is read */
 	uint32_t cap;
 	uint32_t len;
-	uint32_t link; /* enum link */
-#ifdef __bpf__
-	const struct xdp_md *context; /* which says where the packet's memory lies */
-	uint32_t padding;	      /* bytes of it before the frame */
-#endif
+	uint32_t link;	  /* enum link */
+	uint32_t padding; /* in the kernel: bytes of the packet's memory before the frame */
 };
 
 #ifdef __bpf__
@@ -238,9 +235,42 @@ WEIR_INLINE void read_fence(void)
 }
 
 /*
+ * Where a packet's first buffer begins and ends: words 0 and 1 of a program's context (struct xdp_md), which the
+ * verifier knows as pointers. By assembly, because the compiler would keep what C reads as 32 bits in 32 bits of the
+ * stack when it runs out of registers, and the verifier takes no such pointer back.
+ */
+WEIR_INLINE const uint8_t *context_data(const void *ctx)
+{
+	const uint8_t *data;
+
+	__asm__ volatile("%0 = *(u32 *)(%1 + 0)" : "=r"(data) : "r"(ctx));
+	return data;
+}
+
+WEIR_INLINE const uint8_t *context_end(const void *ctx)
+{
+	const uint8_t *end;
+
+	__asm__ volatile("%0 = *(u32 *)(%1 + 4)" : "=r"(end) : "r"(ctx));
+	return end;
+}
+
+/*
+ * A copy of the `bytes` at `offset` of a frame that does not hold them in its first buffer, or NULL if it ends before
+ * them. The next call overwrites it. Programs that read frames define it (xdp.h); hidden, since the verifier then
+ * follows its pointer to the caller.
+ */
+__attribute__((visibility("hidden"))) const uint8_t *frame_copy(void *ctx, uint32_t offset, uint32_t bytes);
+
+enum {
+	FRAME_COPY_BYTES = 40,	 /* the most that is asked for at a time: an IPv6 header */
+	FRAME_PADDING_MASK = 15, /* there is less than that before a frame */
+};
+
+/*
  * The `bytes` at `offset`, or NULL if the frame ends before them. What the verifier learns from a comparison it knows
  * of that one register; the compiler must not compute offset or address anew and read through those. `cap` need not be
- * asked: memory ends where the frame does (xdp.h).
+ * asked: memory ends where the frame does (xdp.h). What is read is read before the next call: it may be a copy.
  */
 WEIR_INLINE const uint8_t *frame_at(const struct frame *frame, uint32_t offset, uint32_t bytes)
 {
@@ -252,8 +282,8 @@ WEIR_INLINE const uint8_t *frame_at(const struct frame *frame, uint32_t offset, 
 		return NULL;
 	at = frame->data + offset;
 	__asm__ volatile("" : "+r"(at));
-	if (at + bytes > frame->end)
-		return NULL;
+	if (WEIR_UNLIKELY(at + bytes > frame->end))
+		return frame->ctx ? frame_copy(frame->ctx, offset, bytes) : NULL;
 	if (!at)
 		__builtin_unreachable();
 	return at;
@@ -266,16 +296,34 @@ WEIR_INLINE const uint8_t *frame_at(const struct frame *frame, uint32_t offset, 
 WEIR_INLINE const uint8_t *frame_at_again(const struct frame *frame, uint32_t offset, uint32_t bytes)
 {
 #ifdef WEIR_PARTS
-	const volatile uint32_t *context = (const volatile uint32_t *)frame->context;
+	uint32_t padding = frame->padding;
+
+	/* It has been compared with its bound, in another register. */
+	__asm__ volatile("" : "+r"(padding));
 	const struct frame again = {
-		.data = (const uint8_t *)(uintptr_t)context[0] + frame->padding,
-		.end = (const uint8_t *)(uintptr_t)context[1],
+		.data = context_data(frame->ctx) + (padding & FRAME_PADDING_MASK),
+		.end = context_end(frame->ctx),
+		.ctx = frame->ctx,
 	};
 
 	return frame_at(&again, offset, bytes);
 #else
 	return frame_at(frame, offset, bytes);
 #endif
+}
+
+/* Whether the bytes before `end` can be read. */
+WEIR_INLINE bool frame_has(const struct frame *frame, uint32_t end)
+{
+	return end <= WEIR_WINDOW_BYTES && end <= frame->cap;
+}
+
+/* The first `bytes`, or NULL if the first buffer ends before them. */
+WEIR_INLINE const uint8_t *frame_start(const struct frame *frame, uint32_t bytes)
+{
+	const struct frame first = {.data = frame->data, .end = frame->end};
+
+	return frame_at(&first, 0, bytes);
 }
 
 /* x86 and arm64 kernels read unaligned words; the BPF back end would otherwise read byte by byte. */
@@ -441,6 +489,18 @@ WEIR_INLINE const uint8_t *frame_at(const struct frame *frame, uint32_t offset, 
 WEIR_INLINE const uint8_t *frame_at_again(const struct frame *frame, uint32_t offset, uint32_t bytes)
 {
 	return frame_at(frame, offset, bytes);
+}
+
+/* Whether the bytes before `end` can be read. */
+WEIR_INLINE bool frame_has(const struct frame *frame, uint32_t end)
+{
+	return end <= frame->cap;
+}
+
+/* The first `bytes`, or NULL if the frame is shorter. */
+WEIR_INLINE const uint8_t *frame_start(const struct frame *frame, uint32_t bytes)
+{
+	return frame_at(frame, 0, bytes);
 }
 
 WEIR_INLINE uint16_t be16(const uint8_t *at)

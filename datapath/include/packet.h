@@ -347,7 +347,7 @@ WEIR_INLINE enum reason parse_ipv4_at(const struct frame *frame, struct packet *
 	if (shape.header < 20 || packet->ip_length < shape.header || end > frame->len)
 		return REASON_MALFORMED_IPV4;
 	if (shape.header > 20) {
-		if (!frame_at(frame, offset, shape.header))
+		if (!frame_has(frame, offset + shape.header))
 			return REASON_MALFORMED_IPV4;
 		packet->flags |= FLAG_IP_OPTIONS;
 	}
@@ -414,7 +414,7 @@ WEIR_INLINE enum reason parse_ext(const struct frame *frame, struct packet *pack
 		if (!at || (bit == EXT_HBH && i > 0))
 			return REASON_MALFORMED_IPV6_EXT;
 		bytes = ext_bytes(bit, at[1]);
-		if (offset + bytes > end || offset + bytes > frame->cap)
+		if (offset + bytes > end || !frame_has(frame, offset + bytes))
 			return REASON_MALFORMED_IPV6_EXT;
 		packet->ext = (uint8_t)forget(packet->ext | bit);
 		packet->proto = at[0];
@@ -468,20 +468,22 @@ WEIR_INLINE bool is_plain(const uint8_t *at)
 /* The first bytes of a plain frame, PLAIN_BYTES of them; NULL if it is none. */
 WEIR_INLINE const uint8_t *plain_frame(const struct frame *frame)
 {
-	const uint8_t *at = frame->link == LINK_ETHERNET ? frame_at(frame, 0, PLAIN_BYTES) : NULL;
+	const uint8_t *at = frame->link == LINK_ETHERNET ? frame_start(frame, PLAIN_BYTES) : NULL;
 
 	return is_plain(at) ? at : NULL;
 }
 
-/* Parses a plain frame that starts at `at`, as parse_packet() does. */
+/* Parses a plain frame that starts at `at`, as parse_packet() does. All headers are in its first buffer. */
 WEIR_INLINE enum reason parse_plain(const struct frame *frame, struct packet *packet, const uint8_t *at)
 {
 	const struct ipv4_shape shape = {.header = 20, .frag_off = be16(at + 20) & 0xc000};
+	struct frame first = *frame;
 
+	first.ctx = NULL;
 	*packet = (struct packet){.data = frame->data, .cap = frame->cap, .len = frame->len};
 	packet->ether_type = ETHER_IPV4;
 	packet->l3_offset = ETHERNET_BYTES;
-	return parse_ipv4_at(frame, packet, ETHERNET_BYTES, at + ETHERNET_BYTES, shape);
+	return parse_ipv4_at(&first, packet, ETHERNET_BYTES, at + ETHERNET_BYTES, shape);
 }
 
 /* Parses any frame, as parse_packet() does. */

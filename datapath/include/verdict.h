@@ -39,9 +39,10 @@ enum reason {
 	REASON_MALFORMED_UDP = 12,
 	REASON_MALFORMED_ICMP = 13,
 	REASON_MALFORMED_TRANSPORT = 14,
-	REASON_LIMIT = 15,	      /* a limit had no room for it */
-	REASON_NONE = 31,	      /* none yet: the rules decide */
-	REASON_RULE = WEIR_RULE_BASE, /* REASON_RULE + r: rule r */
+	REASON_LIMIT = 15,	       /* a limit had no room for it */
+	REASON_UNKNOWN_INTERFACE = 16, /* it came in at no port (ports.h); always dropped */
+	REASON_NONE = 31,	       /* none yet: the rules decide */
+	REASON_RULE = WEIR_RULE_BASE,  /* REASON_RULE + r: rule r */
 };
 
 WEIR_INLINE void count(const struct env *env, uint32_t reason, uint32_t len)

@@ -175,6 +175,64 @@ fn jumbo_frames_pass_whole() {
     });
 }
 
+/// Headers around byte 2048 of a frame, where the window ends: whole before it, cut by it, behind it.
+fn around_the_window() -> Vec<Vec<u8>> {
+    const TCP: &str = "0001005000000000000000005002000000000000";
+    const UDP: &str = "0001005000080000";
+    let mut text = String::new();
+    // A header of destination options of `units` and 8 more bytes, and who follows: TCP, UDP, ESP, nobody, SCTP, somebody unknown.
+    for units in 0xf4..=0xff {
+        for (next, header) in [("06", TCP), ("11", UDP), ("32", ""), ("3b", ""), ("84", UDP), ("fd", "")] {
+            let options = (units + 1) * 8 - 2;
+            text += &format!(
+                "eth / ip6 nh=dst / raw {next}{units:02x} / payload {options} / raw {header} / payload 6800\n"
+            );
+            text += &format!("eth / ip6 nh=dst / raw {next}{units:02x} / payload {options} / raw {header}\n");
+        }
+    }
+    // Two headers of options, the second far behind the window, and of several buffers.
+    for (first, second) in [("f8", "00"), ("f9", "ff"), ("ff", "ff"), ("10", "ff")] {
+        let options = |units: &str| usize::from_str_radix(units, 16).expect("a number") * 8 + 6;
+        let (one, two) = (options(first), options(second));
+        text += &format!(
+            "eth / ip6 nh=dst / raw 3c{first} / payload {one} / raw 06{second} / payload {two} / raw {TCP} / payload 4000\n"
+        );
+    }
+    frames(&text)
+}
+
+#[test]
+fn headers_across_the_window_are_judged_alike() {
+    const POLICY: &str = "upstream {
+  @th,16,16 80 counter
+  @th,0,8 0xff counter
+  @th,56,16 != 0 counter
+  @th,1024,128 != 0 counter
+  tcp dport 80 accept
+  udp dport 80 drop
+  exthdr dst exists accept
+}
+downstream { accept }
+";
+    let wires = Wires { mtu: 9000, queues: 1, ..Wires::default() };
+    each_engine_with(wires, |engine, hosts, folder| {
+        put(folder, "window.weir", POLICY);
+        let sent = around_the_window();
+        let (verdicts, replayed) = judged(folder, "window.weir", "upstream", &sent);
+        let expected = passing(&verdicts, &sent);
+        let running = Running::start(&hosts.weir, folder, "window.weir", engine, 1);
+        let at_server = Listener::at(&hosts.server, "s");
+        send(&hosts.client, "c", &sent);
+        running.wait_for("all are counted", |stats| stats.upstream.total.packets >= sent.len() as u64);
+        let stats = running.settled();
+        check_account(&stats);
+        let live = serde_json::to_value(&stats.upstream).expect("stats are JSON");
+        assert_eq!(counted(&live), counted(&replayed), "{engine}");
+        check_same(engine, &at_server.heard(expected.len()), &expected);
+        assert_eq!(running.stop(), 0);
+    });
+}
+
 #[test]
 fn what_is_diverted_or_sampled_arrives_once() {
     let wires = Wires { divert: 1, queues: 1, ..Wires::default() };

@@ -52,6 +52,8 @@ builtin! {
     MALFORMED_TRANSPORT = 14, "malformed-transport";
     /// A limit had no room for it.
     LIMIT = 15, "limit";
+    /// In the kernel: received at an interface that is no port, such as a bond's member. Always dropped.
+    UNKNOWN_INTERFACE = 16, "unknown-interface";
 }
 
 impl Reason {

@@ -507,14 +507,21 @@ impl Policy {
         XdpFilter::load(&self.program.name, object, &self.shape(), &data.images, data.limits.as_ref())
     }
 
+    /// The program loaded into the kernel, to be attached to interfaces.
+    ///
+    /// # Errors
+    /// There is no right to load BPF, or the verifier refuses.
+    pub fn load_kernel(&self, object: &BpfObject, data: &Data, ports: &Ports) -> Result<Arc<KernelCode>, EngineError> {
+        let limits = data.limits.as_ref();
+        KernelCode::load(&self.program.name, object, &self.shape(), &data.images, limits, ports)
+    }
+
     /// The program compiled and loaded into the kernel, to be attached to interfaces.
     ///
     /// # Errors
     /// There is no clang, no right to load BPF, or the verifier refuses.
     pub fn kernel(&self, data: &Data, ports: &Ports) -> Result<Arc<KernelCode>, Failure> {
-        let (name, limits) = (&self.program.name, data.limits.as_ref());
-        let load = |object: &BpfObject| KernelCode::load(name, object, &self.shape(), &data.images, limits, ports);
-        Ok(self.in_kernel(data, load)?.0)
+        Ok(self.in_kernel(data, |object| self.load_kernel(object, data, ports))?.0)
     }
 
     /// The program compiled and loaded as native code; clang and the table builders run at the same time.

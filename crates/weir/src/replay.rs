@@ -2,6 +2,7 @@
 
 use crate::cli::{EngineName, ReplayOptions};
 use crate::engine;
+use crate::eval;
 use crate::failure::Failure;
 use crate::limit_counts::{self, CountedLimit, Counting};
 use crate::policy::Policy;
@@ -15,6 +16,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 use weir_abi::{Action, BURST_MAX, Counter, Reason, Verdict};
 use weir_engine::capture::{CaptureBurst, CaptureReader, CaptureWriter};
+use weir_policy::ir::eval::packet::{self, Frame};
 use weir_policy::ir::{Program, RuleId};
 
 /// Limits that a report shows.
@@ -47,6 +49,9 @@ pub struct Replayed {
     pub rules: Vec<RuleCount>,
     /// Packets by the reason of their verdict; they add up to `packets`.
     pub reasons: BTreeMap<String, u64>,
+    /// What the capture lacks, if it has not all of each packet.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cut: Option<Cut>,
     /// Limits that log and for which something was counted: the most exceeded first, 20 at most.
     pub limits: Vec<CountedLimit>,
     /// Each packet's verdict, if asked for.
@@ -56,6 +61,54 @@ pub struct Replayed {
     pub seconds: f64,
     /// Millions of packets a second.
     pub mpps: f64,
+}
+
+/// Packets of which a capture has only the beginning, because it was taken with a snaplen.
+#[derive(Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Cut {
+    /// How many.
+    pub packets: u64,
+    /// Bytes captured of the packet with the fewest.
+    pub bytes_min: u32,
+    /// Those that are malformed only because the capture ends inside a header, by reason. They are among the reasons of all.
+    pub malformed: BTreeMap<&'static str, u64>,
+}
+
+impl Cut {
+    /// Adds a packet, if it is cut.
+    fn add(this: &mut Option<Cut>, frame: Frame<'_>, verdict: Verdict) {
+        let captured = frame.bytes.len() as u32;
+        if captured >= frame.wire_len {
+            return;
+        }
+        let cut = this.get_or_insert(Cut { bytes_min: captured, ..Cut::default() });
+        cut.packets += 1;
+        cut.bytes_min = cut.bytes_min.min(captured);
+        if let Some(reason) = cut_short(frame, verdict) {
+            *cut.malformed.entry(reason).or_insert(0) += 1;
+        }
+    }
+
+    /// The note for people.
+    fn describe(&self) -> String {
+        let Cut { packets, bytes_min, malformed } = self;
+        let packets = report::grouped(*packets);
+        let mut text = format!(
+            "\n  The capture has only the beginning of {packets} packets (snaplen), {bytes_min} bytes and more of each; matches that look further fail.\n"
+        );
+        for (reason, packets) in malformed {
+            let packets = report::grouped(*packets);
+            let _ = writeln!(text, "  {packets:>13} of them are {reason} because the capture ends inside the header");
+        }
+        text
+    }
+}
+
+/// The reason of a packet that is malformed only because its capture ends inside a header.
+pub fn cut_short(frame: Frame<'_>, verdict: Verdict) -> Option<&'static str> {
+    let reason = verdict.reason();
+    let malformed = (Reason::MALFORMED_LINK..=Reason::MALFORMED_TRANSPORT).contains(&reason);
+    if malformed && packet::is_cut_short(frame) { reason.builtin_name() } else { None }
 }
 
 /// Runs the command.
@@ -127,6 +180,7 @@ struct Tally {
     dropped: u64,
     diverted: u64,
     sampled: u64,
+    cut: Option<Cut>,
     verdicts: Option<Vec<&'static str>>,
 }
 
@@ -143,6 +197,7 @@ impl Tally {
                 Action::Divert => self.diverted += 1,
             }
             self.sampled += u64::from(verdict.sampled());
+            Cut::add(&mut self.cut, eval::frame(frames, index), *verdict);
             if let Some(names) = &mut self.verdicts {
                 names.push(action.name());
             }
@@ -242,6 +297,7 @@ fn summary(
         sampled: tally.sampled,
         rules: report::rule_counts(&policy.program, counters),
         reasons: report::reason_counts(&policy.program, counters),
+        cut: tally.cut,
         limits: vec![],
         verdicts: tally.verdicts,
         seconds,
@@ -289,6 +345,7 @@ fn describe(replayed: &Replayed, program: &Program, counters: &[Counter], input:
         section(&mut text, title, wanted, program, counters, replayed.packets);
     }
     section(&mut text, "Seen by rules that go on", None, program, counters, replayed.packets);
+    text += &replayed.cut.as_ref().map(Cut::describe).unwrap_or_default();
     if !replayed.limits.is_empty() {
         let _ = write!(text, "\n  Limits, the most exceeded first\n{}", limit_counts::describe(&replayed.limits));
     }

@@ -93,6 +93,7 @@ fn builtin_action(program: &Program, reason: Reason) -> Option<Action> {
         Reason::FRAGMENT => decided(defaults.fragment),
         Reason::IP_OPTIONS => decided(defaults.ip_options),
         Reason::LIMIT => None,
+        Reason::UNKNOWN_INTERFACE => Some(Action::Drop),
         reason => reason.builtin_name().map(|_| defaults.malformed),
     }
 }

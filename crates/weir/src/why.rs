@@ -12,7 +12,7 @@ use weir_engine::capture::CaptureReader;
 use weir_policy::check::name_of;
 use weir_policy::field::{Notation, Subject};
 use weir_policy::ir::eval::explain::{Explanation, Step, explain};
-use weir_policy::ir::eval::packet::Packet;
+use weir_policy::ir::eval::packet::{Frame, Packet};
 use weir_policy::ir::eval::{Charge, Evaluator, Saw};
 use weir_policy::ir::{Chain, FindId, LimiterKind, Program, Test, Wanted, print};
 
@@ -29,8 +29,22 @@ pub struct Story {
     pub reason: String,
     /// Whether a copy was sampled.
     pub sampled: bool,
+    /// What of the packet was captured, if not all of it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cut: Option<Cut>,
     /// The rules asked, in order; the last one decided, if a rule did.
     pub rules: Vec<Asked>,
+}
+
+/// A packet of which the capture has only the beginning.
+#[derive(Debug, Serialize)]
+pub struct Cut {
+    /// Bytes captured.
+    pub captured: usize,
+    /// Bytes on the wire.
+    pub of: u32,
+    /// Whether that alone is why it is malformed: the capture ends inside a header.
+    pub malformed: bool,
 }
 
 /// What one rule made of the packet.
@@ -91,7 +105,7 @@ fn find_packet(options: &WhyOptions, policy: &Policy, chain: usize) -> Result<St
             let number = burst.first_packet() + index as u64;
             let frame = eval::frame(burst.frames(), index);
             if number == options.packet {
-                return Ok(tell(policy, chain, number, &explain(&mut evaluator, chain, frame)));
+                return Ok(tell(policy, chain, number, frame, &explain(&mut evaluator, chain, frame)));
             }
             evaluator.decide(chain, frame, &mut ());
             last = number;
@@ -100,14 +114,18 @@ fn find_packet(options: &WhyOptions, policy: &Policy, chain: usize) -> Result<St
     Err(Failure::file(&options.input, format_args!("there is no packet {}, the last is {last}", options.packet)))
 }
 
-fn tell(policy: &Policy, chain: usize, packet: u64, explanation: &Explanation) -> Story {
+fn tell(policy: &Policy, chain: usize, packet: u64, frame: Frame<'_>, explanation: &Explanation) -> Story {
     let program = &policy.program;
+    let (captured, of) = (frame.bytes.len(), frame.wire_len);
+    let malformed = crate::replay::cut_short(frame, explanation.verdict).is_some();
+    let cut = (captured < of as usize).then_some(Cut { captured, of, malformed });
     Story {
         packet,
         summary: summary(&explanation.packet),
         verdict: crate::replay::action(explanation.verdict).name(),
         reason: report::reason_name(program, explanation.verdict.reason()),
         sampled: explanation.verdict.sampled(),
+        cut,
         rules: explanation.steps.iter().map(|step| asked(policy, &program.chains[chain], step)).collect(),
     }
 }
@@ -178,7 +196,7 @@ fn question<'a>(program: &'a Program, chain: &Chain, find: FindId, wanted: &Want
 fn saw_text(policy: &Policy, chain: &Chain, test: &Test, saw: Saw, held: bool) -> String {
     match (saw, test) {
         (Saw::Header, _) => if held { "present" } else { "absent" }.to_owned(),
-        (Saw::Nothing, _) => "beyond the end of the packet".to_owned(),
+        (Saw::Nothing, _) => "beyond the end of what was captured".to_owned(),
         (Saw::Found(found), Test::Found { wanted: wanted @ Wanted::Table(_), .. }) => {
             if wanted.is(found) { "found" } else { "no entry" }.to_owned()
         }
@@ -254,5 +272,9 @@ fn describe(story: &Story) -> String {
     }
     let sampled = if story.sampled { ", a copy sampled" } else { "" };
     text += &format!("verdict: {}, reason: {}{sampled}\n", story.verdict, story.reason);
+    if let Some(Cut { captured, of, malformed }) = story.cut {
+        let why = if malformed { "; it is malformed only because the capture ends inside a header" } else { "" };
+        text += &format!("the capture has {captured} of the packet's {of} bytes (snaplen){why}\n");
+    }
     text
 }

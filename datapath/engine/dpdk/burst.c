@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* Packets by the burst: received, sent, copied, freed. */
+#include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -13,8 +14,12 @@
 /* Packets whose first bytes are fetched ahead of the one that is looked at. */
 enum { AHEAD = 4 };
 
-/* Takes up to WEIR_BURST_MAX packets. A frame is the first piece of its packet. */
-uint32_t dpdk_receive(uint16_t port, uint16_t queue, struct rte_mbuf **packets, struct weir_frame *frames)
+/*
+ * Takes up to WEIR_BURST_MAX packets. A frame is the first piece of its packet; where that ends before the window, it
+ * is a copy of the window, at its place in `windows`.
+ */
+uint32_t dpdk_receive(uint16_t port, uint16_t queue, struct rte_mbuf **packets, struct weir_frame *frames,
+		      uint8_t (*windows)[WEIR_WINDOW_BYTES])
 {
 	uint32_t count = rte_eth_rx_burst(port, queue, packets, WEIR_BURST_MAX);
 
@@ -30,6 +35,10 @@ uint32_t dpdk_receive(uint16_t port, uint16_t queue, struct rte_mbuf **packets, 
 		rte_prefetch0(frames[i].data);
 		frames[i].cap = here < all ? here : all;
 		frames[i].len = all;
+		if (here < all && here < WEIR_WINDOW_BYTES) {
+			frames[i].cap = all < WEIR_WINDOW_BYTES ? all : WEIR_WINDOW_BYTES;
+			frames[i].data = rte_pktmbuf_read(packet, 0, frames[i].cap, windows[i]);
+		}
 	}
 	return count;
 }
@@ -51,21 +60,36 @@ struct rte_mbuf *dpdk_copy(struct rte_mbuf *packet, struct rte_mempool *pool)
 	return rte_pktmbuf_copy(packet, pool, 0, UINT32_MAX);
 }
 
-/* Packets with the bytes of frames, as many as fit into one piece each and the pool has; how many. */
+/* Puts bytes into an empty packet, in as many pieces as they take; false if the pool has no more. */
+static bool fill(struct rte_mempool *pool, struct rte_mbuf *packet, const uint8_t *from, uint32_t bytes)
+{
+	for (struct rte_mbuf *piece = packet; piece; piece = piece->next) {
+		uint16_t room = rte_pktmbuf_tailroom(piece);
+		uint16_t here = bytes < room ? (uint16_t)bytes : room;
+
+		memcpy(rte_pktmbuf_mtod(piece, uint8_t *), from, here);
+		piece->data_len = here;
+		packet->pkt_len += here;
+		from += here;
+		bytes -= here;
+		if (!bytes)
+			return true;
+		piece->next = rte_pktmbuf_alloc(pool);
+		packet->nb_segs += piece->next != NULL;
+	}
+	return false;
+}
+
+/* Packets with the bytes of frames, as many as the pool has pieces for; how many. */
 uint32_t dpdk_make(struct rte_mempool *pool, const struct weir_frame *frames, struct rte_mbuf **packets, uint32_t count)
 {
 	if (rte_pktmbuf_alloc_bulk(pool, packets, count))
 		return 0;
 	for (uint32_t i = 0; i < count; i++) {
-		char *to = NULL;
-
-		if (frames[i].cap <= UINT16_MAX)
-			to = rte_pktmbuf_append(packets[i], (uint16_t)frames[i].cap);
-		if (!to) {
+		if (!fill(pool, packets[i], frames[i].data, frames[i].cap)) {
 			rte_pktmbuf_free_bulk(packets + i, count - i);
 			return i;
 		}
-		memcpy(to, frames[i].data, frames[i].cap);
 	}
 	return count;
 }

@@ -70,7 +70,8 @@ int dpdk_is_up(uint16_t port);
 void dpdk_lost(uint16_t port, struct dpdk_lost *lost);
 
 /* burst.c */
-uint32_t dpdk_receive(uint16_t port, uint16_t queue, struct rte_mbuf **packets, struct weir_frame *frames);
+uint32_t dpdk_receive(uint16_t port, uint16_t queue, struct rte_mbuf **packets, struct weir_frame *frames,
+		      uint8_t (*windows)[WEIR_WINDOW_BYTES]);
 uint32_t dpdk_send(uint16_t port, uint16_t queue, struct rte_mbuf **packets, uint32_t count);
 uint32_t dpdk_send_again(uint16_t port, uint16_t queue, struct rte_mbuf **packets, uint32_t count);
 void dpdk_free(struct rte_mbuf **packets, uint32_t count);

@@ -12,6 +12,8 @@ use std::os::fd::OwnedFd;
 use libbpf_rs::libbpf_sys::BPF_MAP_TYPE_DEVMAP_HASH;
 
 use crate::EngineError;
+use crate::live::bond;
+use crate::live::device::Device;
 use crate::live::lane::Interfaces;
 use crate::live::link::LinkSwitch;
 use crate::live::redirect::{self, Key};
@@ -151,6 +153,7 @@ impl Programs {
     /// Lets one of them stand on an interface, in the driver if that knows how.
     fn attach(&self, link: &LinkSwitch, index: u32) -> Result<(), EngineError> {
         let failed = |source| failed(link.interface(), source);
+        bond::refuse(&Device::open(link.interface())?)?;
         if let Some(standing) = own(link.interface(), index)? {
             let same = if standing.name.as_c_str() == NAME_TAKES_ALL { &self.takes_all } else { &self.plain };
             return standing.replace(same).map_err(failed);

@@ -14,6 +14,7 @@
 pub mod afpacket;
 pub mod afxdp;
 pub mod attach;
+mod bond;
 pub mod bypass;
 mod carrier;
 mod checksum;

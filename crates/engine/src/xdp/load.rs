@@ -5,8 +5,8 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::Instant;
 
-use libbpf_rs::libbpf_sys::{bpf_obj_get_info_by_fd, bpf_prog_info};
-use libbpf_rs::{ErrorKind, MapCore, MapFlags, Object, ObjectBuilder, OpenObject};
+use libbpf_rs::libbpf_sys::{BPF_F_XDP_HAS_FRAGS, bpf_obj_get_info_by_fd, bpf_prog_info};
+use libbpf_rs::{ErrorKind, MapCore, MapFlags, Object, ObjectBuilder, OpenObject, ProgramType};
 use memmap2::{MmapOptions, MmapRaw};
 use weir_abi::{ABI_VERSION, Counter};
 
@@ -208,6 +208,9 @@ fn prepare(opened: &mut OpenObject, plan: &Plan<'_>, log_level: u32) -> Result<(
         let wanted = (plan.program)(&program.name().to_string_lossy());
         program.set_autoload(wanted);
         program.set_log_level(log_level);
+        if plan.mode.jumbo != 0 && program.prog_type() == ProgramType::Xdp {
+            program.set_flags(BPF_F_XDP_HAS_FRAGS);
+        }
     }
     if let Some((section, _)) = plan.lengths.iter().find(|(section, _)| opened.maps().all(|map| map.name() != *section))
     {

@@ -1,7 +1,7 @@
 //! AF_XDP sockets: packets go from the card's queue into memory that is ours, are decided there, and leave from where they lie. Where the driver
 //! can, nothing is copied; on others (veth) the kernel copies once each way.
 //!
-//! A packet longer than a frame lies in several, where the interface's MTU says that there may be such; what decides sees the first.
+//! A packet longer than a frame lies in several, where the interface's MTU says that there may be such; what decides sees its window.
 //!
 //! A lane has a socket on its queues of every interface, and one memory for all of them. A packet keeps its frame from reception to the other
 //! interface's completion ring. Neither addresses nor routes of the interfaces are looked at, and nothing of them is changed for longer than the
@@ -13,6 +13,7 @@ mod port;
 mod program;
 mod ring;
 mod umem;
+mod window;
 
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -32,6 +33,7 @@ use crate::live::rss;
 use crate::{EngineError, FrameBurst};
 use port::{Port, RING};
 use umem::Umem;
+use window::Windows;
 
 /// How long a worker without packets waits to try again what the kernel would not send.
 const UNSENT_WAIT: Duration = Duration::from_millis(1);
@@ -39,8 +41,9 @@ const UNSENT_WAIT: Duration = Duration::from_millis(1);
 /// The packets received last.
 struct Received {
     from: (Side, usize),
-    /// Of each packet, where it begins and how long all of it is.
+    /// Of each packet, its window and how long all of it is.
     frames: [Frame; BURST_MAX],
+    windows: Windows,
     count: usize,
     /// The packets' pieces, one after the other, and where those of each end.
     pieces: Vec<XdpDesc>,
@@ -80,6 +83,7 @@ impl AfXdpLane {
         let received = Received {
             from: (Side::Lower, 0),
             frames: [Frame { data: std::ptr::null(), cap: 0, len: 0 }; BURST_MAX],
+            windows: Windows::new(),
             count: 0,
             pieces: Vec::with_capacity(RING as usize),
             ends: [0; BURST_MAX],
@@ -117,11 +121,10 @@ impl Received {
         self.pieces.clear();
         let (ready, mut bytes) = (port.rx.ready(), 0);
         while self.count < BURST_MAX {
-            let (first, mut length) = (self.pieces.len(), 0);
+            let first = self.pieces.len();
             let whole = (first as u32..ready).any(|place| {
                 let piece = port.rx.peek(place);
                 self.pieces.push(piece);
-                length += piece.len;
                 !piece.options.contains(XdpDescOptions::XDP_PKT_CONTD)
             });
             if !whole {
@@ -129,11 +132,14 @@ impl Received {
                 self.pieces.truncate(first);
                 break;
             }
-            let piece = self.pieces[first];
-            self.frames[self.count] = Frame { data: umem.at(piece.addr), cap: piece.len, len: length };
+            let pieces = self.pieces[first..].iter();
+            let pieces = pieces.map(|piece| Frame { data: umem.at(piece.addr), cap: piece.len, len: piece.len });
+            // SAFETY: the kernel wrote the pieces into our memory; they are ours until they are sent or given back.
+            let frame = unsafe { self.windows.frame(self.count, pieces) };
+            self.frames[self.count] = frame;
             self.ends[self.count] = self.pieces.len();
             self.count += 1;
-            bytes += u64::from(length);
+            bytes += u64::from(frame.len);
         }
         if self.count > 0 {
             port.rx.take(self.pieces.len() as u32);

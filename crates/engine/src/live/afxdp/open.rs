@@ -16,6 +16,7 @@ use super::program;
 use super::umem::{PACKET_BYTES, Umem};
 use crate::EngineError;
 use crate::live::attach::{Attached, Mode};
+use crate::live::bond;
 use crate::live::checksum;
 use crate::live::device::Device;
 use crate::live::divert::Divert;
@@ -153,6 +154,7 @@ fn places(interfaces: &[String], workers: usize) -> Result<Vec<Place>, EngineErr
     let mut places = Vec::new();
     for (interface, name) in interfaces.iter().enumerate() {
         let device = Arc::new(Device::open(name)?);
+        bond::refuse(&device)?;
         let queues = device.queues();
         if (queues as usize) < workers {
             let problem = format!("{queues} receive queues, too few for {workers} workers");

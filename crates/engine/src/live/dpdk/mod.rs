@@ -19,7 +19,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::thread::set_current_timer_slack;
-use weir_abi::{Action, BURST_MAX, Frame, Link, Verdict};
+use weir_abi::{Action, BURST_MAX, Frame, Link, Verdict, WINDOW_BYTES};
 
 pub use eal::Eal;
 
@@ -66,6 +66,7 @@ pub struct DpdkLane {
     sides: Sides<Queue>,
     divert: Option<Queue>,
     received: Received,
+    windows: Box<[[u8; WINDOW_BYTES]]>,
     passed: Outgoing,
     diverted: Outgoing,
     dropped: Outgoing,
@@ -106,6 +107,7 @@ impl DpdkLane {
             sides,
             divert,
             received: Received::NONE,
+            windows: shim::windows(),
             passed: Outgoing::NONE,
             diverted: Outgoing::NONE,
             dropped: Outgoing::NONE,
@@ -184,10 +186,12 @@ impl Lane for DpdkLane {
             self.enter()?;
         }
         let Received { frames, packets, .. } = &mut self.received;
+        let windows = self.windows.as_mut_ptr();
         let found = self.sides.receive(from, |queue| {
             let (port, number) = queue.id;
-            // SAFETY: the port is open, the queue is this worker's, and there is room for a burst of packets and frames.
-            let count = unsafe { shim::dpdk_receive(port, number, packets.as_mut_ptr(), frames.as_mut_ptr()) as usize };
+            let (packets, taken) = (packets.as_mut_ptr(), frames.as_mut_ptr());
+            // SAFETY: the port is open, the queue is this worker's, and there is room for a burst of packets, frames and windows.
+            let count = unsafe { shim::dpdk_receive(port, number, packets, taken, windows) as usize };
             add(&queue.counters.rx_packets, count as u64);
             add(&queue.counters.rx_bytes, frames[..count].iter().map(|frame| u64::from(frame.len)).sum());
             count

@@ -2,12 +2,17 @@
 
 use std::ffi::{CStr, c_char, c_int};
 
-use weir_abi::Frame;
+use weir_abi::{BURST_MAX, Frame, WINDOW_BYTES};
 
 /// A packet's buffer: `struct rte_mbuf`, known by its address only.
 #[repr(C)]
 pub(super) struct Mbuf {
     _opaque: [u8; 0],
+}
+
+/// Room for the windows of a burst whose packets lie in several pieces.
+pub(super) fn windows() -> Box<[[u8; WINDOW_BYTES]]> {
+    vec![[0; WINDOW_BYTES]; BURST_MAX].into_boxed_slice()
 }
 
 /// Memory for packets: `struct rte_mempool`.
@@ -93,7 +98,13 @@ unsafe extern "C" {
     pub(super) fn dpdk_is_up(port: u16) -> c_int;
     pub(super) fn dpdk_lost(port: u16, lost: *mut Lost);
 
-    pub(super) fn dpdk_receive(port: u16, queue: u16, packets: *mut *mut Mbuf, frames: *mut Frame) -> u32;
+    pub(super) fn dpdk_receive(
+        port: u16,
+        queue: u16,
+        packets: *mut *mut Mbuf,
+        frames: *mut Frame,
+        windows: *mut [u8; WINDOW_BYTES],
+    ) -> u32;
     pub(super) fn dpdk_send(port: u16, queue: u16, packets: *mut *mut Mbuf, count: u32) -> u32;
     pub(super) fn dpdk_send_again(port: u16, queue: u16, packets: *mut *mut Mbuf, count: u32) -> u32;
     pub(super) fn dpdk_free(packets: *mut *mut Mbuf, count: u32);

@@ -1,6 +1,6 @@
 //! A port from the other end of the wire: what generators and tests send and receive with, in a process of their own.
 
-use weir_abi::{BURST_MAX, Frame, Link};
+use weir_abi::{BURST_MAX, Frame, Link, WINDOW_BYTES};
 
 use super::eal::Eal;
 use super::port::{Found, Ports};
@@ -13,6 +13,7 @@ pub struct Wire {
     port: u16,
     packets: [*mut Mbuf; BURST_MAX],
     frames: [Frame; BURST_MAX],
+    windows: Box<[[u8; WINDOW_BYTES]]>,
     /// Packets that are sent again and again.
     stock: Vec<*mut Mbuf>,
     ports: Ports,
@@ -32,6 +33,7 @@ impl Wire {
             port: ports.ports[0].id,
             packets: [std::ptr::null_mut(); BURST_MAX],
             frames: [Frame { data: std::ptr::null(), cap: 0, len: 0 }; BURST_MAX],
+            windows: shim::windows(),
             stock: Vec::new(),
             ports,
         })
@@ -91,8 +93,9 @@ impl Wire {
 
     /// Hands what has come to `see`. Returns the number of frames.
     pub fn receive(&mut self, see: impl FnOnce(&FrameBurst<'_>)) -> usize {
-        // SAFETY: there is room for a burst of packets and frames.
-        let count = unsafe { shim::dpdk_receive(self.port, 0, self.packets.as_mut_ptr(), self.frames.as_mut_ptr()) };
+        let (packets, frames) = (self.packets.as_mut_ptr(), self.frames.as_mut_ptr());
+        // SAFETY: there is room for a burst of packets, frames and windows.
+        let count = unsafe { shim::dpdk_receive(self.port, 0, packets, frames, self.windows.as_mut_ptr()) };
         if count > 0 {
             // SAFETY: the packets are ours until they are freed, after the burst is gone.
             see(&unsafe { FrameBurst::from_raw(&self.frames[..count as usize], Link::Ethernet, 0) });
@@ -106,5 +109,29 @@ impl Wire {
 impl Drop for Wire {
     fn drop(&mut self) {
         self.empty();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_window_of_a_packet_of_several_pieces_is_in_one() {
+        const PIECE: usize = 200;
+        let eal = Eal::start("--no-huge -m 64 --no-pci --vdev=net_ring0").expect("DPDK starts");
+        let mut wire = Wire::open(&eal, "net_ring0", PIECE as u16).expect("a ring that gives back what it takes");
+        let bytes: Vec<u8> = (0..9000).map(|at| (at ^ at >> 8) as u8).collect();
+        for length in [60, PIECE, PIECE + 1, 1500, WINDOW_BYTES - 1, WINDOW_BYTES, WINDOW_BYTES + 1, 9000] {
+            let set = FrameSet::new(Link::Ethernet, [(&bytes[..length], length as u32)]);
+            assert_eq!(wire.send(&set.burst(0)), 1, "{length}");
+            let received = wire.receive(|burst| {
+                assert_eq!(burst.wire_len(0) as usize, length);
+                let window = length.min(WINDOW_BYTES);
+                assert!(burst.bytes(0).len() >= window, "{length}: {} bytes", burst.bytes(0).len());
+                assert_eq!(&burst.bytes(0)[..window], &bytes[..window], "{length}");
+            });
+            assert_eq!(received, 1, "{length}");
+        }
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use libbpf_rs::libbpf_sys::bpf_map_create_opts;
-use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, MapType, Object};
+use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, MapType, Object, ProgramInput};
 use memmap2::MmapRaw;
 use weir_abi::Counter;
 
@@ -27,7 +27,7 @@ const PORTS: &str = ".bss.ports";
 const PORT_COUNTERS: &str = ".bss.traffic";
 /// Section and slots of `struct packet_slot` (datapath/engine/xdp.h).
 const PACKETS: &str = ".bss.packets";
-const PACKET_SLOT_BYTES: usize = 128;
+const PACKET_SLOT_BYTES: usize = 256;
 /// Section and slots of `struct checksum_slot` (datapath/engine/checksum.h).
 const CHECKSUMS: &str = ".bss.checksums";
 const CHECKSUM_SLOT_BYTES: usize = 256;
@@ -66,6 +66,17 @@ pub struct KernelCode {
 unsafe impl Send for KernelCode {}
 // SAFETY: as above, and libbpf's object is not changed after loading.
 unsafe impl Sync for KernelCode {}
+
+/// A packet as a driver hands it to a program.
+#[derive(Clone, Copy, Debug)]
+pub struct Received<'a> {
+    /// All of it.
+    pub bytes: &'a [u8],
+    /// Bytes of it that are in its first buffer.
+    pub first: usize,
+    /// Index of the interface that it came in at.
+    pub index: u32,
+}
 
 impl KernelCode {
     /// Loads an object that [`crate::clang`] made for these images, for packets of these ports; `name` is for messages. `images` are in slot
@@ -118,13 +129,30 @@ impl KernelCode {
         find(&self.object, &self.programs[chain])
     }
 
+    /// Runs the program of a chain on a packet as if it had been received, without sending it anywhere (BPF_PROG_TEST_RUN): what it would have
+    /// the driver do (`enum xdp_action`). It is counted as any.
+    ///
+    /// # Errors
+    /// The kernel runs no such packet. Linux 6.18 is the first to run packets whose first buffer is shorter than it could be.
+    pub fn receive(&self, chain: usize, received: &Received<'_>) -> Result<u32, EngineError> {
+        let name = &self.programs[chain];
+        let first = received.first.min(received.bytes.len()) as u32;
+        // `struct xdp_md`: data, data_end, data_meta, ingress_ifindex, rx_queue_index, egress_ifindex.
+        let words = [0, first, 0, received.index, 0, 0];
+        let mut context: Vec<u8> = words.iter().flat_map(|word: &u32| word.to_ne_bytes()).collect();
+        let input =
+            ProgramInput { context_in: Some(&mut context), data_in: Some(received.bytes), ..ProgramInput::default() };
+        let ran = find(&self.object, name)?.test_run(input);
+        Ok(ran.map_err(|error| failed(name, format!("test run of a packet: {error}")))?.return_value)
+    }
+
     /// What it was loaded from.
     pub(super) fn file(&self) -> &BpfObject {
         &self.file
     }
 
     /// Packets and bytes since loading, by CPU and side.
-    pub(super) fn counts(&self) -> Counts {
+    pub fn counts(&self) -> Counts {
         let stride = self.counters.next_power_of_two();
         let words = words(&self.counter_memory, self.cpus * 2 * stride * 2);
         let word = |at: usize| words[at].load(Ordering::Relaxed);

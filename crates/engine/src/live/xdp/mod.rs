@@ -19,7 +19,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use weir_abi::Counter;
 
-pub use code::KernelCode;
+pub use code::{KernelCode, Received};
 use code::{Losses, PortBlocks};
 use grace::Grace;
 pub use ports::Ports;

@@ -3,7 +3,8 @@
 //! ```text
 //! struct ports     0        number[4096]    u8    port, by the low 12 bits of the interface's index
 //!               4096        index[64]       u32   interface index, by port
-//!               4352        port[64]        128   side (0 lower, 1 upper), unfinished (0 or 1), 62 zeros, out[64]: port opposite by receive queue
+//!               4352        port[64]        128   side (0 lower, 1 upper), unfinished (0 or 1), 2 zeros, index of the interface if packets are
+//!                                                 received there, 56 zeros, out[64]: port opposite by receive queue
 //!              12544        divert          u32   port that diverted packets go out of; 64 if none
 //!              12548        namespace       u32   inode of the network namespace
 //! ```
@@ -15,6 +16,7 @@ use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
 
 use crate::EngineError;
+use crate::live::bond;
 use crate::live::device::{Device, Driver, Presence};
 use crate::live::lane::{Interfaces, PortReading, Role, facing_interface};
 
@@ -28,6 +30,7 @@ const INDEX_AT: usize = INDICES;
 const PORT_AT: usize = INDEX_AT + PORTS_MAX * size_of::<u32>();
 const PORT_BYTES: usize = 128;
 const UNFINISHED_AT: usize = 1;
+const RECEIVES_AT: usize = 4;
 const OUT_AT: usize = 64;
 const DIVERT_AT: usize = PORT_AT + PORTS_MAX * PORT_BYTES;
 const NAMESPACE_AT: usize = DIVERT_AT + size_of::<u32>();
@@ -85,6 +88,10 @@ impl Ports {
         if self.list.len() == PORTS_MAX {
             return Err(device.failed(io::Error::other(format!("more than {PORTS_MAX} interfaces"))));
         }
+        // Out of a bond packets can be sent.
+        if role != Role::Divert {
+            bond::refuse(&device)?;
+        }
         let index = device.index();
         if let Some(like) = self.list.iter().find(|port| port.index as usize % INDICES == index as usize % INDICES) {
             let problem =
@@ -140,6 +147,7 @@ impl Ports {
             bytes[at] = port.role as u8;
             bytes[at + UNFINISHED_AT] = port.driver.is_virtual().into();
             if number < self.receiving().len() {
+                word(&mut bytes, at + RECEIVES_AT, port.index);
                 for queue in 0..QUEUES {
                     bytes[at + OUT_AT + queue] = self.opposite(number, queue) as u8;
                 }
@@ -246,6 +254,7 @@ mod tests {
         assert_eq!(bytes.len(), 12_552);
         assert_eq!((bytes[10], bytes[11], bytes[12]), (0, 1, 2));
         assert_eq!(bytes[4096 + 4..4096 + 8], 11u32.to_ne_bytes());
+        assert_eq!(bytes[PORT_AT + PORT_BYTES + 4..PORT_AT + PORT_BYTES + 8], 11u32.to_ne_bytes());
         // Both lower ports send to the upper one; packets of its queues go out of them in turn.
         assert_eq!((bytes[PORT_AT], bytes[PORT_AT + OUT_AT], bytes[PORT_AT + PORT_BYTES + OUT_AT + 5]), (0, 2, 2));
         let upper = PORT_AT + 2 * PORT_BYTES;

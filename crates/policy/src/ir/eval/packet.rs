@@ -63,56 +63,74 @@ const EXT_HEADERS_MAX: usize = 8;
 
 /// Parses a frame: what it says, and why the rules must not see it if they must not.
 pub fn parse(frame: Frame<'_>) -> (Packet, Option<Reason>) {
-    let mut parser = Parser {
-        bytes: &frame.bytes[..frame.bytes.len().min(WINDOW_BYTES)],
-        packet: Packet {
-            wire_len: frame.wire_len,
-            l3_offset: 0,
-            l4_offset: 0,
-            l4_length: 0,
-            ether_type: 0,
-            vlan: Vec::new(),
-            l3: L3::None,
-            l4: L4::None,
-            proto: 0,
-            next_header: 0,
-            fragment: Fragment::None,
-            frag_off: 0,
-            saddr: 0,
-            daddr: 0,
-            ip_length: 0,
-            ip_id: 0,
-            hdrlength: 0,
-            ttl: 0,
-            tos: 0,
-            ip_options: false,
-            ext: 0,
-            sport: 0,
-            dport: 0,
-            seq: 0,
-            ack: 0,
-            doff: 0,
-            tcp_flags: 0,
-            window: 0,
-            udp_length: 0,
-            icmp_type: 0,
-            icmp_code: 0,
-        },
-    };
+    let mut parser = Parser::new(frame);
     let reason = parser.link(frame.link).err();
     (parser.packet, reason)
+}
+
+/// Whether a frame is malformed because its capture ends before a header does that was on the wire (a capture's snaplen).
+pub fn is_cut_short(frame: Frame<'_>) -> bool {
+    let mut parser = Parser::new(frame);
+    parser.link(frame.link).is_err() && parser.not_captured
+}
+
+/// A packet of which nothing is known.
+fn nothing(wire_len: u32) -> Packet {
+    Packet {
+        wire_len,
+        l3_offset: 0,
+        l4_offset: 0,
+        l4_length: 0,
+        ether_type: 0,
+        vlan: Vec::new(),
+        l3: L3::None,
+        l4: L4::None,
+        proto: 0,
+        next_header: 0,
+        fragment: Fragment::None,
+        frag_off: 0,
+        saddr: 0,
+        daddr: 0,
+        ip_length: 0,
+        ip_id: 0,
+        hdrlength: 0,
+        ttl: 0,
+        tos: 0,
+        ip_options: false,
+        ext: 0,
+        sport: 0,
+        dport: 0,
+        seq: 0,
+        ack: 0,
+        doff: 0,
+        tcp_flags: 0,
+        window: 0,
+        udp_length: 0,
+        icmp_type: 0,
+        icmp_code: 0,
+    }
 }
 
 struct Parser<'a> {
     bytes: &'a [u8],
     packet: Packet,
+    /// Bytes were asked for that the frame has inside the window, and the capture has not.
+    not_captured: bool,
 }
 
 type Outcome = Result<(), Reason>;
 
 impl<'a> Parser<'a> {
-    fn at(&self, offset: usize, count: usize) -> Option<&'a [u8]> {
-        self.bytes.get(offset..offset.checked_add(count)?)
+    fn new(frame: Frame<'a>) -> Self {
+        let bytes = &frame.bytes[..frame.bytes.len().min(WINDOW_BYTES)];
+        Parser { bytes, packet: nothing(frame.wire_len), not_captured: false }
+    }
+
+    fn at(&mut self, offset: usize, count: usize) -> Option<&'a [u8]> {
+        let end = offset.checked_add(count)?;
+        let found = self.bytes.get(offset..end);
+        self.not_captured |= found.is_none() && end <= WINDOW_BYTES.min(self.packet.wire_len as usize);
+        found
     }
 
     fn link(&mut self, link: Link) -> Outcome {
@@ -213,7 +231,8 @@ impl<'a> Parser<'a> {
             if self.packet.fragment == Fragment::Later {
                 break;
             }
-            let header = self.at(offset, 8).filter(|_| offset + 8 <= end).ok_or(Reason::MALFORMED_IPV6_EXT)?;
+            let inside = offset + 8 <= end;
+            let header = inside.then(|| self.at(offset, 8)).flatten().ok_or(Reason::MALFORMED_IPV6_EXT)?;
             let count = match bit {
                 ext::FRAG => 8,
                 ext::AH => (usize::from(header[1]) + 2) * 4,
@@ -279,7 +298,7 @@ impl<'a> Parser<'a> {
             _ => (8, Reason::MALFORMED_ICMP),
         };
         let inside = usize::from(self.packet.l4_length) >= count;
-        let header = self.at(self.packet.l4_offset, count).filter(|_| inside).ok_or(reason)?;
+        let header = inside.then(|| self.at(self.packet.l4_offset, count)).flatten().ok_or(reason)?;
         let packet = &mut self.packet;
         packet.l4 = l4;
         if matches!(l4, L4::Icmp | L4::Icmp6) {
