@@ -12,6 +12,7 @@ use crate::image::{BuildError, Image};
 use crate::layout::{Room, counted_leaf, dxr, exact_set, exact_set6, exact_sets, range6, rank_leaf};
 use crate::list::Problem;
 use crate::prefix::{Address, Element, Prefix, Prefix4, Prefix6};
+use crate::reads::Reads;
 use crate::reference::Reference;
 
 /// Longest label in bytes.
@@ -375,6 +376,11 @@ impl Table {
             Kind::Labels => self.labels.len() as u32,
         };
         build(self.kind, labels, &self.prefixes, layout, Room::None)
+    }
+
+    /// What lookups of the table's addresses read of an image of it.
+    pub fn reads(&self, image: &Image) -> Reads {
+        Reads::of(&self.prefixes, image)
     }
 }
 

@@ -18,6 +18,7 @@ pub mod list;
 pub mod live;
 pub mod memory;
 pub mod prefix;
+pub mod reads;
 pub mod reference;
 pub mod scheme;
 
@@ -29,4 +30,5 @@ pub use limits::{BadLines, LabelLimits, LimitTable, Nesting, PrefixLimits, RateO
 pub use list::{BadLine, Format, ListError, Problem, ReadOptions, ReadReport};
 pub use live::{LiveError, LiveImage, LiveTable, Readers};
 pub use prefix::{Prefix4, Prefix6};
+pub use reads::Reads;
 pub use reference::Reference;

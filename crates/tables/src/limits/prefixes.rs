@@ -12,6 +12,7 @@ use crate::image::{BuildError, Image};
 use crate::layout::Room;
 use crate::list::{ListError, Problem, ReadReport};
 use crate::prefix::{Address, Element, Prefix};
+use crate::reads::Reads;
 use crate::reference::Reference;
 
 /// What a list was given so far, in order.
@@ -281,6 +282,11 @@ impl LimitTable {
     pub fn build(&self, family: Family, layout: Layout) -> Result<Image, BuildError> {
         let labelled = self.family(family);
         build(Kind::Labels, labelled.limits.len() as u32, &labelled.prefixes, layout, Room::None)
+    }
+
+    /// What lookups of the list's addresses read of an image of the family.
+    pub fn reads(&self, family: Family, image: &Image) -> Reads {
+        Reads::of(&self.family(family).prefixes, image)
     }
 
     /// As [`LimitTable::build`], with `tickets[label]` in the place of each label.
