@@ -14,6 +14,7 @@ pub mod diff;
 pub mod engine;
 pub mod eval;
 pub mod failure;
+mod image_facts;
 pub mod limit_counts;
 pub mod limits;
 mod lists;

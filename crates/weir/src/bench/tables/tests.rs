@@ -139,7 +139,8 @@ fn layouts_of_both_families_are_compared() {
 /// A table of these prefixes, labelled with so many labels in turn; with none it is a set.
 fn made_up(prefixes: impl Iterator<Item = (IpAddr, u8)>, labels: usize) -> Table {
     let mut prefixes = prefixes.peekable();
-    let family = if prefixes.peek().is_some_and(|(address, _)| address.is_ipv6()) { Family::Ipv6 } else { Family::Ipv4 };
+    let family =
+        if prefixes.peek().is_some_and(|(address, _)| address.is_ipv6()) { Family::Ipv6 } else { Family::Ipv4 };
     let mut entries = Entries::new(family, if labels == 0 { Kind::Set } else { Kind::Labels });
     for (index, (address, length)) in prefixes.enumerate() {
         let label = (labels > 0).then(|| (index % labels).to_string());
