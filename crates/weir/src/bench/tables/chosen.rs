@@ -38,7 +38,7 @@ impl Catalog for Known<'_> {
 }
 
 /// The machine's own costs, measured once.
-fn model() -> &'static CostModel {
+pub fn model() -> &'static CostModel {
     static MODEL: OnceLock<CostModel> = OnceLock::new();
     MODEL.get_or_init(costs::model)
 }
@@ -51,7 +51,7 @@ pub fn expected_cycles(builder: Builder, table: &Table) -> Result<Option<f64>, F
     if builder != Builder::Chosen {
         return Ok(None);
     }
-    let images = images(&[table])?;
+    let images = images(&[table], model())?;
     Ok(images.first().and_then(|image| image.reason.expected_cycles(image.layout)))
 }
 
@@ -59,7 +59,7 @@ pub fn expected_cycles(builder: Builder, table: &Table) -> Result<Option<f64>, F
 ///
 /// # Errors
 /// The compiler refuses the policy.
-pub fn images(tables: &[&Table]) -> Result<Vec<Planned>, Failure> {
+pub fn images(tables: &[&Table], model: &CostModel) -> Result<Vec<Planned>, Failure> {
     let (mut declarations, mut rules, mut known) = (String::new(), String::new(), Vec::new());
     for (index, table) in tables.iter().enumerate() {
         let (ip, family) = match table.family() {
@@ -88,5 +88,5 @@ pub fn images(tables: &[&Table]) -> Result<Vec<Planned>, Failure> {
         let first = diagnostics.first().map(|diagnostic| diagnostic.message.clone()).unwrap_or_default();
         Failure::Runtime(format!("bench tables: the compiler refuses the table: {first}"))
     })?;
-    Ok(pipeline::lower(&checked, &sources, &catalog, model()).plan.images)
+    Ok(pipeline::lower(&checked, &sources, &catalog, model).plan.images)
 }

@@ -2,7 +2,7 @@
 
 use super::layouts::{Builder, Built, CONTENDERS, Lookups};
 use super::race::{Entrant, Oracle};
-use super::{Selection, chosen, race, run};
+use super::{Selection, choice, chosen, race, run};
 use crate::bench::Row;
 use crate::bench::data::Dataset;
 use crate::bench::data::keys::Keys;
@@ -13,7 +13,7 @@ use std::path::Path;
 use std::rc::Rc;
 use weir_abi::{Family, Layout};
 use weir_engine::memory::Spread;
-use weir_policy::pass::choose_layouts::Reason;
+use weir_policy::pass::choose_layouts::{CostModel, Reason};
 use weir_tables::scheme::Scheme;
 use weir_tables::{Entries, Kind, Table};
 
@@ -42,7 +42,7 @@ fn unknown_names_are_refused_with_the_known_ones() {
     }
     let selection = Selection::of(&options(&["--table", "city", "--table", "three-tables-178k"])).unwrap();
     assert_eq!((selection.datasets.len(), selection.threes.len()), (1, 1));
-    assert_eq!((selection.mixes.len(), selection.layouts.len()), (3, CONTENDERS.len() - 1));
+    assert_eq!((selection.mixes.len(), selection.layouts.len()), (4, CONTENDERS.len() - 1));
 }
 
 #[test]
@@ -179,7 +179,7 @@ fn what_the_compiler_expects_of_a_layout_is_what_is_built() {
     ];
     let mut wrong = Vec::new();
     for (name, table) in invented.into_iter().chain(shapes) {
-        let images = chosen::images(&[&table]).unwrap();
+        let images = chosen::images(&[&table], &CostModel::default()).unwrap();
         let Reason::Cheapest(estimates) = &images[0].reason else { panic!("{:?}", images[0].reason) };
         assert!(!estimates.is_empty());
         for estimate in estimates {
@@ -191,4 +191,37 @@ fn what_the_compiler_expects_of_a_layout_is_what_is_built() {
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn a_choice_is_judged_against_every_other_layout() {
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::write(directory.path().join("own-ipv6.csv"), "2001:db8::/32,HR\n2001:db8:1::/48,SI\n").unwrap();
+    let of = |arguments: &[&str]| {
+        let mut options = options(arguments);
+        options.data = directory.path().to_owned();
+        choice::run(&options)
+    };
+    let rows = of(&["--table", "own-ipv6", "--table", "few4"]).unwrap();
+    for (table, source, layouts) in
+        [("own-ipv6", "file", ["rank-leaf6", "range6"]), ("few4", "synthetic", ["rank-leaf", "d16x4r"])]
+    {
+        for keys in ["entries", "random", "both"] {
+            let of_cell = |row: &&Row| (row.text("table"), row.text("keys")) == (Some(table), Some(keys));
+            let cell: Vec<&Row> = rows.iter().filter(of_cell).collect();
+            let mut found: Vec<&str> = cell.iter().map(|row| row.text("layout").unwrap()).collect();
+            found.sort_unstable_by(|one, other| other.cmp(one));
+            assert_eq!(found, layouts, "{table} {keys}");
+            assert_eq!(cell.iter().filter(|row| row.text("chosen") == Some("yes")).count(), 1);
+            assert!(cell.iter().any(|row| row.get("over_best") == Some(1.0)));
+            for row in cell {
+                assert_eq!(row.text("source"), Some(source));
+                assert!(row.get("bytes").is_none_or(|bytes| row.get("expected_bytes") == Some(bytes)));
+            }
+        }
+    }
+    for (arguments, complaint) in [(["--table", "own"], "own-ipv6"), (["--layout", "range6"], "takes no --layout")] {
+        let failure = of(&arguments).unwrap_err().to_string();
+        assert!(failure.contains(complaint), "{failure}");
+    }
 }
