@@ -148,9 +148,11 @@ mod tests {
     #[test]
     fn a_search_that_waits_for_each_line_is_not_cheap() {
         // The registries' IPv6 countries, and what a busy server measured of itself.
-        let lines = [(32 << 10, 0.3), (512 << 10, 0.6), (2 << 20, 2.4), (4 << 20, 3.1), (8 << 20, 15.0), (128 << 20, 25.0)];
+        let lines =
+            [(32 << 10, 0.3), (512 << 10, 0.6), (2 << 20, 2.4), (4 << 20, 3.1), (8 << 20, 15.0), (128 << 20, 25.0)];
         for model in [CostModel::default(), CostModel::measured(lines.to_vec()).expect("there are points")] {
-            let cycles = |layout, bytes, words, lines| model.estimate(ImageFacts { layout, bytes, words, lines }).cycles;
+            let cycles =
+                |layout, bytes, words, lines| model.estimate(ImageFacts { layout, bytes, words, lines }).cycles;
             let range6 = cycles(Layout::Range6, 6_062_300, 14.0, 9.0);
             let rank_leaf6 = cycles(Layout::RankLeaf6, 2_001_027, 9.0, 9.0);
             assert!(range6 > 4.0 * rank_leaf6, "{range6} and {rank_leaf6}");
