@@ -1,7 +1,8 @@
 //! Policies and their intermediate form.
 
+use weir_abi::Layout;
 use weir_policy::backend::c::{Target, emit};
-use weir_policy::catalog::{Catalog, LimitsFacts, PrefixCounts, TableFacts};
+use weir_policy::catalog::{Catalog, Family, ImageFacts, LimitsFacts, PrefixCounts, TableFacts};
 use weir_policy::diag::render::{Style, render};
 use weir_policy::pass::choose_layouts::CostModel;
 use weir_policy::source::{Source, SourceMap};
@@ -20,6 +21,14 @@ impl Catalog for AnyTable {
 
     fn limits(&self, _: &str) -> Option<&LimitsFacts> {
         Some(&self.1)
+    }
+
+    fn image(&self, _: &[&str], layout: Layout) -> Option<ImageFacts> {
+        Some(ImageFacts { layout, bytes: 1 << 20, words: 4.0, lines: 4.0 })
+    }
+
+    fn limits_image(&self, _: &str, _: Family, layout: Layout) -> Option<ImageFacts> {
+        Some(ImageFacts { layout, bytes: 1 << 20, words: 4.0, lines: 4.0 })
     }
 }
 
@@ -40,7 +49,7 @@ pub(crate) fn policy_parser(data: &[u8]) {
     match pipeline::check(&parsed, &sources, &catalog) {
         Ok(policy) => {
             let _ = render(&policy.warnings, &sources, Style::Plain);
-            compile(&pipeline::lower(&policy, &sources, &CostModel::default()), &sources);
+            compile(&pipeline::lower(&policy, &sources, &catalog, &CostModel::default()), &sources);
         }
         Err(mistakes) => {
             assert!(!mistakes.is_empty(), "a refusal says why");

@@ -2,8 +2,8 @@
 //!
 //! ```text
 //!   text --parse--> Parsed --check--> Checked --lower--> Lowered --emit--> C
-//!                     |         ^                           |
-//!                     |         | Catalog                   +--- ir::eval, the reference
+//!                     |         ^                ^          |
+//!                     |         +--- Catalog ----+          +--- ir::eval, the reference
 //!                     +-- tables to load --> the caller
 //! ```
 //! `syntax` knows what was written, `check` what it means, `ir` what is done with a packet, `pass` how to do it with less, `backend` how to
@@ -32,8 +32,8 @@ pub fn check(parsed: &Parsed, sources: &SourceMap, catalog: &dyn Catalog) -> Res
 }
 
 /// Rules to a tree of tests, tables to images that suit the machine that `model` describes.
-pub fn lower(policy: &Checked, sources: &SourceMap, model: &CostModel) -> Lowered {
-    lower::lower(policy, sources, model)
+pub fn lower(policy: &Checked, sources: &SourceMap, catalog: &dyn Catalog, model: &CostModel) -> Lowered {
+    lower::lower(policy, sources, catalog, model)
 }
 
 /// What no engine can do yet, each with its rule. Empty: [`emit`] takes the program.

@@ -13,6 +13,7 @@ use crate::layout::{Room, counted_leaf, dxr, exact_set, exact_set6, exact_sets, 
 use crate::list::Problem;
 use crate::overlap::{Crossings, Span, Spans, resolve};
 use crate::prefix::{Address, Element, Prefix, Prefix4, Prefix6};
+use crate::reads::Reads;
 use crate::reference::Reference;
 
 /// Longest label in bytes.
@@ -443,6 +444,11 @@ impl Table {
             Kind::Labels => self.labels.len() as u32,
         };
         build(self.kind, labels, &self.prefixes, layout, Room::None)
+    }
+
+    /// What lookups of the table's addresses read of an image of it.
+    pub fn reads(&self, image: &Image) -> Reads {
+        Reads::of(&self.prefixes, image)
     }
 }
 

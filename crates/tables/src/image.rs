@@ -15,6 +15,7 @@ use weir_abi::{Family, ImageHeader, Layout};
 use crate::layout::{counted_leaf, dxr, exact_set, exact_set6, exact_sets, range6, rank_leaf};
 use crate::memory::Memory;
 use crate::prefix::family_name;
+use crate::reads::Trace;
 
 /// Labels `0..LABELS_MAX` fit every layout (20 bits); 0 is "no entry".
 pub const LABELS_MAX: u32 = 1 << 20;
@@ -357,6 +358,34 @@ impl<'a> ImageView<'a> {
             Lookup::Range6(view) => view.find(addr),
             Lookup::ExactSet6(view) => view.find(addr),
             Lookup::RankLeaf6(view) => view.find6(addr),
+        }
+    }
+}
+
+impl ImageView<'_> {
+    /// Notes what [`ImageView::find4`] reads; nothing if the table is of the other family.
+    pub(crate) fn trace4(&self, addr: u32, trace: &mut Trace) {
+        match &self.lookup {
+            Lookup::Dxr(view) => view.trace(addr, trace),
+            Lookup::ExactSet(view) => view.trace(addr, trace),
+            Lookup::ExactSets(view) => view.trace(addr, trace),
+            Lookup::RankLeaf(view) => view.trace4(addr, trace),
+            Lookup::CountedLeaf(view) => view.trace4(addr, trace),
+            Lookup::Range6(_) | Lookup::RankLeaf6(_) | Lookup::ExactSet6(_) => {}
+        }
+    }
+
+    /// Notes what [`ImageView::find6`] reads; nothing if the table is of the other family.
+    pub(crate) fn trace6(&self, addr: u128, trace: &mut Trace) {
+        match &self.lookup {
+            Lookup::Range6(view) => view.trace(addr, trace),
+            Lookup::ExactSet6(view) => view.trace(addr, trace),
+            Lookup::RankLeaf6(view) => view.trace6(addr, trace),
+            Lookup::Dxr(_)
+            | Lookup::ExactSet(_)
+            | Lookup::ExactSets(_)
+            | Lookup::RankLeaf(_)
+            | Lookup::CountedLeaf(_) => {}
         }
     }
 }

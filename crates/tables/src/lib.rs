@@ -19,6 +19,7 @@ pub mod live;
 pub mod memory;
 mod overlap;
 pub mod prefix;
+pub mod reads;
 pub mod reference;
 pub mod scheme;
 
@@ -31,4 +32,5 @@ pub use list::{BadLine, Format, ListError, Problem, ReadOptions, ReadReport, Rem
 pub use live::{LiveError, LiveImage, LiveTable, Readers};
 pub use overlap::Crossings;
 pub use prefix::{Prefix4, Prefix6};
+pub use reads::Reads;
 pub use reference::Reference;

@@ -15,6 +15,7 @@ pub mod engine;
 pub mod eval;
 pub mod failure;
 mod file;
+mod image_facts;
 pub mod limit_counts;
 pub mod limits;
 mod lists;

@@ -1,13 +1,14 @@
 //! Reads the list files that a policy's tables and limits name.
 
 use crate::file;
+use crate::image_facts::{self, Images};
 use std::collections::HashMap;
 use std::io::Read;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::Path;
 use std::sync::Arc;
-use weir_abi::Family;
-use weir_policy::catalog::{Catalog, LimitsFacts, PrefixCounts, TableFacts};
+use weir_abi::{Family, Layout};
+use weir_policy::catalog::{Catalog, ImageFacts, LimitsFacts, PrefixCounts, TableFacts};
 use weir_policy::check::{LimitKey, LimitsSource, ListSource, Members, TableSource};
 use weir_policy::checked::TableKind;
 use weir_tables::{
@@ -29,8 +30,8 @@ pub enum ListOfLimits {
 /// The tables and limits of a policy, or what is wrong with their lists.
 #[derive(Debug, Default)]
 pub struct Lists {
-    tables: HashMap<String, (Table, TableFacts)>,
-    limits: HashMap<String, (ListOfLimits, LimitsFacts)>,
+    tables: HashMap<String, (Table, TableFacts, Images)>,
+    limits: HashMap<String, (ListOfLimits, LimitsFacts, [Images; 2])>,
     /// Errors, each naming its file and line.
     pub errors: Vec<String>,
     /// What lenient reading skipped and other things worth knowing.
@@ -71,22 +72,38 @@ impl Lists {
 
     /// Takes a list of limits out.
     pub fn take_limits(&mut self, name: &str) -> Option<ListOfLimits> {
-        self.limits.remove(name).map(|(limits, _)| limits)
+        self.limits.remove(name).map(|(limits, ..)| limits)
     }
 
     /// Takes a table out.
     pub fn take(&mut self, name: &str) -> Option<Table> {
-        self.tables.remove(name).map(|(table, _)| table)
+        self.tables.remove(name).map(|(table, ..)| table)
     }
 }
 
 impl Catalog for Lists {
     fn table(&self, name: &str) -> Option<&TableFacts> {
-        self.tables.get(name).map(|(_, facts)| facts)
+        self.tables.get(name).map(|(_, facts, _)| facts)
     }
 
     fn limits(&self, name: &str) -> Option<&LimitsFacts> {
-        self.limits.get(name).map(|(_, facts)| facts)
+        self.limits.get(name).map(|(_, facts, _)| facts)
+    }
+
+    fn image(&self, tables: &[&str], layout: Layout) -> Option<ImageFacts> {
+        if let [table] = tables {
+            let (_, _, images) = self.tables.get(*table)?;
+            return images.iter().find(|image| image.layout == layout).copied();
+        }
+        let tables: Vec<&Table> =
+            tables.iter().map(|name| self.tables.get(*name).map(|(table, ..)| table)).collect::<Option<_>>()?;
+        (layout == Layout::ExactSets).then(|| image_facts::of_sets(&tables)).flatten()
+    }
+
+    fn limits_image(&self, list: &str, family: Family, layout: Layout) -> Option<ImageFacts> {
+        let (_, _, [v4, v6]) = self.limits.get(list)?;
+        let images = if family == Family::Ipv4 { v4 } else { v6 };
+        images.iter().find(|image| image.layout == layout).copied()
     }
 }
 
@@ -103,7 +120,7 @@ impl<T> Default for Loaded<T> {
     }
 }
 
-fn load_limits(source: &LimitsSource) -> Loaded<(ListOfLimits, LimitsFacts)> {
+fn load_limits(source: &LimitsSource) -> Loaded<(ListOfLimits, LimitsFacts, [Images; 2])> {
     let mut loaded = Loaded::default();
     let (mut of_prefixes, mut of_labels) = (PrefixLimits::default(), LabelLimits::default());
     for member in &source.members {
@@ -144,7 +161,13 @@ fn load_limits(source: &LimitsSource) -> Loaded<(ListOfLimits, LimitsFacts)> {
         match settled {
             Ok(held) => {
                 let facts = limits_facts(&held);
-                loaded.held = Some((held, facts));
+                let images = match &held {
+                    ListOfLimits::Prefixes(table) => {
+                        [Family::Ipv4, Family::Ipv6].map(|family| image_facts::of_limits(table, family))
+                    }
+                    ListOfLimits::Labels(_) => <[Images; 2]>::default(),
+                };
+                loaded.held = Some((held, facts, images));
             }
             Err(error) => loaded.errors.push(error.to_string()),
         }
@@ -166,7 +189,7 @@ fn limits_facts(held: &ListOfLimits) -> LimitsFacts {
     }
 }
 
-fn load(source: &TableSource) -> Loaded<(Table, TableFacts)> {
+fn load(source: &TableSource) -> Loaded<(Table, TableFacts, Images)> {
     let kind = match source.kind {
         TableKind::Set => Kind::Set,
         TableKind::Labels => Kind::Labels,
@@ -203,7 +226,8 @@ fn load(source: &TableSource) -> Loaded<(Table, TableFacts)> {
                 source.name
             ));
         }
-        loaded.held = Some((table, facts));
+        let images = image_facts::of_table(&table);
+        loaded.held = Some((table, facts, images));
     }
     loaded
 }

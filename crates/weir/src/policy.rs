@@ -197,7 +197,7 @@ impl Policy {
             Ok(_) => return Err(Rejected { sources, diagnostics: vec![], lists: lists.errors }),
             Err(diagnostics) => return Err(Rejected { sources, diagnostics, lists: lists.errors }),
         };
-        let lowered = pipeline::lower(&checked, &sources, model);
+        let lowered = pipeline::lower(&checked, &sources, &lists, model);
         timing.check = start.elapsed();
 
         let take =

@@ -2,6 +2,7 @@
 
 use super::{Chain, Direction, Effect, Find, FindId, Holds, Limiter, LimiterId, LimiterKind, Log, Node, Program, Rule};
 use super::{RuleId, Slot, SlotId, Test, Wanted};
+use crate::catalog::Catalog;
 use crate::checked::{self, Checked, Exceed, LimitBy, LimitOwner, LimitsOf, Match};
 use crate::pass::choose_layouts::{self, CostModel, Plan, Planned, Planning};
 use crate::source::{SourceMap, Span};
@@ -19,8 +20,8 @@ pub struct Lowered {
 }
 
 /// Lowers a checked policy. It cannot fail: what has no meaning was rejected by `check`.
-pub fn lower(policy: &Checked, sources: &SourceMap, model: &CostModel) -> Lowered {
-    let plan = choose_layouts::plan(policy, model);
+pub fn lower(policy: &Checked, sources: &SourceMap, catalog: &dyn Catalog, model: &CostModel) -> Lowered {
+    let plan = choose_layouts::plan(policy, catalog, model);
     let mut program = Program {
         name: policy.name.clone(),
         defaults: policy.defaults,

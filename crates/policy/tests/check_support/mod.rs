@@ -3,7 +3,8 @@
 
 use std::collections::HashMap;
 use std::path::PathBuf;
-use weir_policy::catalog::{Catalog, Family, LimitsFacts, PrefixCounts, TableFacts};
+use weir_abi::Layout;
+use weir_policy::catalog::{Catalog, Family, ImageFacts, LimitsFacts, PrefixCounts, TableFacts};
 use weir_policy::check::{LimitKey, LimitsSource, Members, TableSource, check};
 use weir_policy::checked::{Checked, TableKind};
 use weir_policy::diag::Diagnostic;
@@ -37,6 +38,19 @@ impl Catalog for Fixture {
     fn limits(&self, name: &str) -> Option<&LimitsFacts> {
         self.limits.get(name)
     }
+
+    fn image(&self, _: &[&str], layout: Layout) -> Option<ImageFacts> {
+        Some(image(layout))
+    }
+
+    fn limits_image(&self, _: &str, _: Family, layout: Layout) -> Option<ImageFacts> {
+        Some(image(layout))
+    }
+}
+
+/// Of a small image.
+fn image(layout: Layout) -> ImageFacts {
+    ImageFacts { layout, bytes: 1 << 19, words: 4.0, lines: 4.0 }
 }
 
 fn facts(table: &TableSource) -> TableFacts {

@@ -34,6 +34,7 @@ use weir_abi::Layout;
 
 use crate::image::{BuildError, HEADER_BYTES, Header, Image, ImageError, LABELS_MAX, Section, Writer};
 use crate::prefix::Prefix4;
+use crate::reads::Trace;
 use crate::scheme::Limit;
 use crate::scheme::dxr::{self, D16X4R};
 
@@ -105,5 +106,10 @@ impl<'a> View<'a> {
     /// The label of `addr`, 0 if none.
     pub fn find(&self, addr: u32) -> u32 {
         self.sections.find(D16X4R, addr)
+    }
+
+    /// Notes what a lookup reads.
+    pub fn trace(&self, addr: u32, trace: &mut Trace) {
+        self.sections.trace(D16X4R, addr, trace);
     }
 }

@@ -32,6 +32,7 @@ use crate::cells::Cells;
 use crate::image::{BuildError, HEADER_BYTES, Header, Image, ImageError, Section, Writer};
 use crate::layout::{Room, overflow};
 use crate::prefix::Prefix4;
+use crate::reads::{Trace, TracedLines};
 
 pub(super) const BUCKET_BITS_MIN: u32 = 16;
 /// 256 MB of buckets of 64 bytes: room for 80 million addresses.
@@ -246,5 +247,10 @@ impl<'a> View<'a> {
     pub fn find(&self, addr: u32) -> u32 {
         let (hits, overflow) = self.place.find(self.image, addr);
         u32::from(hits != 0 || overflow != 0)
+    }
+
+    /// Notes what a lookup reads.
+    pub fn trace(&self, addr: u32, trace: &mut Trace) {
+        self.place.find(&TracedLines::new(self.image, trace), addr);
     }
 }

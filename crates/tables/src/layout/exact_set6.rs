@@ -35,6 +35,7 @@ use crate::cells::Cells;
 use crate::image::{BuildError, Header, Image, ImageError, Section, Writer};
 use crate::layout::Room;
 use crate::prefix::Prefix6;
+use crate::reads::{Trace, TracedLines};
 
 const M1: u64 = 0x9e37_79b9_7f4a_7c15;
 const M2: u64 = 0xbf58_476d_1ce4_e5b9;
@@ -383,6 +384,14 @@ impl<'a> View<'a> {
     /// 1 if `addr` is in a prefix of the set, 0 if not.
     pub fn find(&self, addr: u128) -> u32 {
         self.place.find(self.image, addr)
+    }
+
+    /// Notes what a lookup in C reads, which asks both kinds without waiting for the first.
+    pub fn trace(&self, addr: u128, trace: &mut Trace) {
+        let (high, low) = ((addr >> 64) as u64, addr as u64);
+        let cells = TracedLines::new(self.image, trace);
+        self.place.holds(&cells, Key::Net(high));
+        self.place.holds(&cells, Key::Host(high, low));
     }
 }
 

@@ -33,6 +33,7 @@ use crate::layout::exact_set::{
 };
 use crate::layout::{Room, overflow};
 use crate::prefix::Prefix4;
+use crate::reads::{Trace, TracedLines};
 
 /// Sets in one table at most.
 pub const MEMBERS_MAX: usize = 4;
@@ -233,6 +234,11 @@ impl<'a> View<'a> {
     pub fn find(&self, addr: u32) -> u32 {
         let (hits, overflow) = self.place.find(self.image, addr);
         self.ends.members_of(hits) | overflow
+    }
+
+    /// Notes what a lookup reads.
+    pub fn trace(&self, addr: u32, trace: &mut Trace) {
+        self.place.find(&TracedLines::new(self.image, trace), addr);
     }
 }
 

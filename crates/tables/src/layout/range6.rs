@@ -18,11 +18,14 @@
 //! Example: a set of 2001:db8::/32 alone. `root[0x2001]` is `2 << 30 | 3 << 24 | 0`; starts are 2001::, 2001:db8:: and 2001:db9::,
 //! labels 0, 1, 0. There is no node.
 
+use std::cell::RefCell;
+
 use weir_abi::Layout;
 
 use crate::flatten::{Range, flatten};
 use crate::image::{BuildError, HEADER_BYTES, Header, Image, ImageError, LABELS_MAX, Section, Writer};
 use crate::prefix::{Address, Prefix6};
+use crate::reads::Trace;
 
 const ROOT_BITS: u8 = 16;
 const ROOT_ENTRIES: usize = 1 << ROOT_BITS;
@@ -224,13 +227,29 @@ impl<'a> View<'a> {
 
     /// The label of `addr`, 0 if none.
     pub fn find(&self, addr: u128) -> u32 {
-        let mut entry = u32::from_le_bytes(self.root[(addr >> (u128::BITS - u32::from(ROOT_BITS))) as usize]);
+        self.follow(addr, |_| {}, |_| {})
+    }
+
+    /// Notes what a lookup reads.
+    pub fn trace(&self, addr: u128, trace: &mut Trace) {
+        let trace = RefCell::new(trace);
+        self.follow(addr, |word| trace.borrow_mut().word(word), |start| trace.borrow_mut().word(start));
+    }
+
+    /// The label of `addr`; `word` and `start` see each word of tables and each start of a range that is read on the way.
+    #[inline]
+    fn follow(&self, addr: u128, word: impl Fn(&[u8; 4]), start: impl Fn(&[u8; 16])) -> u32 {
+        let read = |cell: &[u8; 4]| {
+            word(cell);
+            u32::from_le_bytes(*cell)
+        };
+        let mut entry = read(&self.root[(addr >> (u128::BITS - u32::from(ROOT_BITS))) as usize]);
         let mut shift = u128::BITS - u32::from(ROOT_BITS);
         // A hostile image may chain more nodes than the builder does; deeper ones are not followed.
         while entry >> KIND_SHIFT == KIND_NODE && shift > u128::BITS - u32::from(NODES_TO) {
             shift -= u32::from(NODE_BITS);
             let index = (addr >> shift) as usize % NODE_ENTRIES;
-            entry = u32::from_le_bytes(self.nodes[(entry & VALUE_MASK) as usize * NODE_ENTRIES + index]);
+            entry = read(&self.nodes[(entry & VALUE_MASK) as usize * NODE_ENTRIES + index]);
         }
         if entry >> KIND_SHIFT == KIND_HIT {
             return entry;
@@ -239,12 +258,13 @@ impl<'a> View<'a> {
         let mut block = base..base + count;
         while block.len() > 1 {
             let half = block.len() / 2;
+            self.starts.get(block.start + half).into_iter().for_each(&start);
             match self.start(block.start + half).is_some_and(|start| start <= addr) {
                 true => block.start += half,
                 // As many steps as the C lookup takes, whose loop does not depend on what it reads.
                 false => block.end -= half,
             }
         }
-        u32::from_le_bytes(self.labels[block.start])
+        read(&self.labels[block.start])
     }
 }

@@ -33,7 +33,7 @@ use crate::image::{BuildError, HEADER_BYTES};
 use crate::memory::Memory;
 
 /// Bits of a ticket; layouts of tables need the highest one.
-const TICKET_BITS: u32 = 31;
+pub(super) const TICKET_BITS: u32 = 31;
 /// Bytes of a limiter.
 const LIMITER_BYTES: usize = 32;
 /// Bytes that lookups may read behind the last word.

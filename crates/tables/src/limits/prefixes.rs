@@ -5,6 +5,7 @@ use std::net::IpAddr;
 
 use weir_abi::{Family, Layout, Limit, LimitEntries, LimitEntry};
 
+use super::image::TICKET_BITS;
 use super::read::{self, BadLines};
 use super::{Conflicts, Nesting, Origin, Origins, Profiles};
 use crate::entries::{Kind, PREFIXES_MAX, Prefixes, build, count_lengths};
@@ -12,6 +13,7 @@ use crate::image::{BuildError, Image};
 use crate::layout::Room;
 use crate::list::{ListError, Problem, ReadReport, Remark};
 use crate::prefix::{Address, Element, Prefix};
+use crate::reads::Reads;
 use crate::reference::Reference;
 
 /// What a list was given so far, in order.
@@ -281,6 +283,27 @@ impl LimitTable {
     pub fn build(&self, family: Family, layout: Layout) -> Result<Image, BuildError> {
         let labelled = self.family(family);
         build(Kind::Labels, labelled.limits.len() as u32, &labelled.prefixes, layout, Room::None)
+    }
+
+    /// As [`LimitTable::build`], with the labels that the list has when all its buckets are new: one after the other, and of several rates the rate's
+    /// number above them.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn build_new(&self, family: Family, layout: Layout) -> Result<Image, BuildError> {
+        let limits = &self.family(family).limits;
+        let bits = (limits.len() + 1).next_power_of_two().ilog2();
+        if self.rates() < 2 || bits + self.rates().next_power_of_two().ilog2() >= TICKET_BITS {
+            return self.build(family, layout);
+        }
+        let tickets = limits.iter().zip(1..).map(|(&rate, slot)| rate << bits | slot);
+        let tickets: Vec<u32> = std::iter::once(0).chain(tickets).collect();
+        self.build_tickets(family, layout, &tickets)
+    }
+
+    /// What lookups of the list's addresses read of an image of the family.
+    pub fn reads(&self, family: Family, image: &Image) -> Reads {
+        Reads::of(&self.family(family).prefixes, image)
     }
 
     /// As [`LimitTable::build`], with `tickets[label]` in the place of each label.

@@ -30,8 +30,11 @@
 //! 10.1.2.3 the key is 0x203; the search in three ranges ends at the second. In D16X4R, `direct[0x0a01]` is 1, block 1
 //! has that entry first of 16 (as `0 << 10 | 3`), and the ranges are the same.
 
+use std::cell::RefCell;
+
 use crate::flatten::{Range, flatten};
 use crate::prefix::Prefix4;
+use crate::reads::Trace;
 use crate::scheme::Limit;
 use crate::scheme::blocks::Blocks;
 use crate::scheme::unique::Unique;
@@ -232,15 +235,32 @@ impl View<'_> {
     /// The label of `addr`, 0 if none.
     #[inline]
     pub fn find(&self, shape: Shape, addr: u32) -> u32 {
+        self.follow(shape, addr, |_| {}, |_| {})
+    }
+
+    /// Notes what a lookup reads.
+    pub fn trace(&self, shape: Shape, addr: u32, trace: &mut Trace) {
+        let trace = RefCell::new(trace);
+        self.follow(shape, addr, |block| trace.borrow_mut().word(block), |word| trace.borrow_mut().word(word));
+    }
+
+    /// The label of `addr`; `direct` and `word` see each word that is read on the way, those of the direct table and the others.
+    #[inline]
+    fn follow(&self, shape: Shape, addr: u32, direct: impl Fn(&[u8; 2]), word: impl Fn(&[u8; 4])) -> u32 {
+        let read = |cell: &[u8; 4]| {
+            word(cell);
+            u32::from_le_bytes(*cell)
+        };
         let index = (addr >> shape.range_bits()) as usize;
         let index = match shape.extension_bits {
             0 => index,
             bits => {
+                direct(&self.direct[index >> bits]);
                 let block = u16::from_le_bytes(self.direct[index >> bits]);
                 (usize::from(block) << bits) + index % shape.block_entries()
             }
         };
-        let entry = u32::from_le_bytes(self.extension[index]);
+        let entry = read(&self.extension[index]);
         let base = (entry >> shape.count_bits) as usize;
         let mut block = match entry & shape.count_mask() {
             0 => return base as u32,
@@ -252,13 +272,13 @@ impl View<'_> {
         let key = addr % (1 << shape.range_bits());
         while block.len() > 1 {
             let half = block.len() / 2;
-            block = match u32::from_le_bytes(block[half]) >> shape.label_bits() <= key {
+            block = match read(&block[half]) >> shape.label_bits() <= key {
                 true => &block[half..],
                 // As many steps as the C lookup takes, whose loop does not depend on what it reads.
                 false => &block[..block.len() - half],
             };
         }
-        u32::from_le_bytes(block[0]) & shape.label_mask()
+        read(&block[0]) & shape.label_mask()
     }
 
     /// The share of all keys that an entry answers without a search: mu of the paper's Table 1.

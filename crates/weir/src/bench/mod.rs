@@ -60,6 +60,13 @@ const SCENARIOS: &[Scenario] = &[
         picks: Picks::Cells,
     },
     Scenario {
+        name: "layout-choice",
+        paper: "RFPF section IV: which scheme is the fastest depends on what the table holds",
+        run: tables::choice::run,
+        plot: |title, rows| plot::bars(title, "cycles_per_lookup", rows),
+        picks: Picks::Cells,
+    },
+    Scenario {
         name: "line-costs",
         paper: "RFPF section II: a lookup costs the memory accesses of its scheme, each by the cache that its table fits in",
         run: line_costs::run,

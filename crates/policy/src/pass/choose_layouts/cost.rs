@@ -1,40 +1,15 @@
-//! What a lookup costs in each layout that can hold a table: the instructions of its layout and the cache lines that it waits for.
+//! What a lookup costs in an image: the instructions of its layout and the cache lines that it waits for.
 //!
-//! Instructions are those of `weir bench tables` with bursts of keys from tables that the nearest caches hold; what a line costs is the
-//! machine's own ([`CostModel`]). The estimates need to put layouts in the right order, not to foretell cycles.
+//! Which words and lines a lookup reads, the image's facts say; what a line costs is the machine's own ([`CostModel`]); what is left is a layout's
+//! own, measured by `weir bench layout-choice`. The estimates need to put layouts in the right order, not to foretell cycles.
+//!
+//! Most lookups take a burst of keys through one step after the other, and what the keys wait for, they wait for together: a line costs what it costs
+//! among many. A search through sorted ranges is made for one key at a time, each probe where the one before sent it, and is of another length
+//! for the next key, so that the processor mispredicts its end and nothing overlaps: there a line costs what it costs alone. Searches of D16X4R are
+//! short, and the next key's first lines are on their way meanwhile.
 
-use crate::catalog::TableFacts;
-use crate::checked::{Table, TableKind};
-use weir_abi::{Family, Layout};
-
-/// Sets in one image at most.
-pub const FUSED_MAX: usize = 4;
-
-/// What an image is to hold.
-#[derive(Clone, Copy)]
-pub(super) struct Holding<'t> {
-    pub(super) family: Family,
-    pub(super) kind: TableKind,
-    pub(super) entries: usize,
-    pub(super) labels: usize,
-    pub(super) by_length: &'t [usize],
-    /// Whether labels count up from prefix to prefix, as the buckets of a list of limits do.
-    pub(super) counts: bool,
-}
-
-impl<'t> From<&'t Table> for Holding<'t> {
-    fn from(table: &'t Table) -> Self {
-        let TableFacts { entries, by_length, labels } = &table.facts;
-        Holding {
-            family: table.family,
-            kind: table.kind,
-            entries: *entries,
-            labels: labels.len(),
-            by_length,
-            counts: false,
-        }
-    }
-}
+use crate::catalog::ImageFacts;
+use weir_abi::Layout;
 
 /// What a table is expected to cost in a layout.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -83,10 +58,49 @@ impl Default for CostModel {
     }
 }
 
+/// What lookups of a layout cost beside what the machine takes for lines, in cycles.
+struct Way {
+    /// A lookup.
+    start: f64,
+    /// Each word that it reads.
+    word: f64,
+    /// How many times what a line costs among many.
+    line: f64,
+}
+
+/// Lines that are on their way to a core at once. A line that is waited for alone costs as many times more than one among many.
+const LINES_AT_ONCE: f64 = 10.0;
+/// The same where half of a lookup's lines are.
+const LINES_HALF_AT_ONCE: f64 = 5.0;
+
+impl Way {
+    /// Of a layout.
+    fn of(layout: Layout) -> Self {
+        let staged = |start: f64, word: f64| Way { start, word, line: 1.0 };
+        match layout {
+            Layout::ExactSet => staged(2.5, 0.0),
+            Layout::ExactSets => staged(3.2, 0.0),
+            Layout::ExactSet6 => staged(6.0, 3.0),
+            Layout::RankLeaf => staged(0.0, 0.8),
+            Layout::CountedLeaf => staged(0.4, 0.8),
+            Layout::RankLeaf6 => staged(0.0, 5.0),
+            Layout::Dxr16x4 => Way { start: 2.0, word: 2.0, line: LINES_HALF_AT_ONCE },
+            Layout::Range6 => Way { start: 4.0, word: 8.0, line: LINES_AT_ONCE },
+        }
+    }
+}
+
 impl CostModel {
     /// A model of measured points: bytes that lines were picked from at random, and TSC cycles a line. `None` if there are none.
+    ///
+    /// A line of less memory never costs more than one of more memory: where a point says so, somebody else was busy while it was measured.
     pub fn measured(mut points: Vec<(usize, f64)>) -> Option<Self> {
         points.sort_by_key(|&(bytes, _)| bytes);
+        let mut least = f64::INFINITY;
+        for (_, cycles) in points.iter_mut().rev() {
+            least = least.min(*cycles);
+            *cycles = least;
+        }
         (!points.is_empty()).then_some(CostModel { lines: points })
     }
 
@@ -108,98 +122,13 @@ impl CostModel {
         }
     }
 
-    /// What a table or list would cost in a layout; `None` if it does not fit.
-    pub(super) fn estimate<'t>(&self, of: impl Into<Holding<'t>>, layout: Layout) -> Option<Estimate> {
-        let table: Holding = of.into();
-        let Holding { entries, labels, .. } = table;
-        // A set's prefixes mostly stand alone: a run for each and one for the gap behind it. Labelled ones mostly have neighbours.
-        let runs = if table.kind == TableKind::Set { 2 * entries + 1 } else { entries + 1 };
-        let (instructions, lines, bytes) = match (layout, table.family) {
-            (Layout::Dxr16x4, Family::Ipv4) => (10.0, 4.0, (128 << 10) + runs * 5),
-            (Layout::ExactSet, Family::Ipv4) if is_addresses(table) => (2.5, 1.0, fused_bytes(&[entries])),
-            (Layout::RankLeaf, Family::Ipv4) => (3.0, 3.0, (256 << 10) + runs * (3 + value_bytes(labels))),
-            // Rank leaves where that is smaller; three bytes a run are two for its start and a share of an entry.
-            (Layout::CountedLeaf, Family::Ipv4) if table.counts => {
-                let leaves = (256 << 10) + runs * (3 + value_bytes(labels));
-                (3.4, 3.0, leaves.min((512 << 10) + runs * 3))
-            }
-            (Layout::Range6, Family::Ipv6) => (40.0, 6.0, (1 << 20) + runs * 24),
-            (Layout::RankLeaf6, Family::Ipv6) => {
-                let steps = rank_steps(table.by_length);
-                (5.0 * steps, 3.0 * steps, (256 << 10) + (runs as f64 * steps) as usize * 8)
-            }
-            (Layout::ExactSet6, Family::Ipv6) => {
-                let (nets, hosts) = nets_and_hosts(table)?;
-                let kinds = f64::from(u8::from(nets > 0) + u8::from(hosts > 0));
-                (6.0 + 3.0 * kinds, kinds, buckets6_bytes(nets, hosts))
-            }
-            _ => return None,
-        };
-        Some(Estimate { layout, cycles: instructions + lines * self.line_cycles(bytes), bytes })
+    /// What an image would cost.
+    pub(super) fn estimate(&self, image: ImageFacts) -> Estimate {
+        let ImageFacts { layout, bytes, words, lines } = image;
+        let way = Way::of(layout);
+        let cycles = way.start + words * way.word + lines * way.line * self.line_cycles(bytes);
+        Estimate { layout, cycles, bytes }
     }
-
-    /// What sets of so many addresses would cost together.
-    pub(super) fn fused(&self, sizes: &[usize]) -> Estimate {
-        let bytes = fused_bytes(sizes);
-        Estimate { layout: Layout::ExactSets, cycles: 3.2 + self.line_cycles(bytes), bytes }
-    }
-}
-
-/// Bytes of buckets in which sets of random addresses have room: a multiple of four slots of two bytes for each, a power of two together,
-/// at most 32, in as few of the smallest buckets as hold the mean and three standard deviations; two to 2.3 of sets that share a bucket, more of
-/// which may overflow.
-fn fused_bytes(sizes: &[usize]) -> usize {
-    const SLOTS_MAX: usize = 32;
-    let deviations = match sizes.len() {
-        1 => 3.0,
-        2 => 2.0,
-        _ => 2.3,
-    };
-    let slots = |size: usize, bits: u32| {
-        let mean = size as f64 / f64::from(1u32 << bits);
-        ((mean + deviations * mean.sqrt()) / 4.0).ceil().max(1.0) as usize * 4
-    };
-    let bytes = |bits: u32| {
-        let slots = sizes.iter().map(|&size| slots(size, bits)).sum::<usize>().next_power_of_two();
-        (slots <= SLOTS_MAX).then_some((2 * slots) << bits)
-    };
-    (16..=20).find_map(bytes).unwrap_or_else(|| 8 * sizes.iter().sum::<usize>())
-}
-
-/// Bytes of the buckets of an exact set of IPv6: a cache line for three networks, and one for each host.
-fn buckets6_bytes(nets: usize, hosts: usize) -> usize {
-    64 * (nets.div_ceil(3) + hosts)
-}
-
-/// Whether the table is a set of IPv4 addresses, and not empty.
-pub(super) fn is_addresses<'t>(of: impl Into<Holding<'t>>) -> bool {
-    let table: Holding = of.into();
-    let addresses = table.by_length.get(32).copied().unwrap_or(0);
-    table.family == Family::Ipv4 && table.kind == TableKind::Set && table.entries > 0 && table.entries == addresses
-}
-
-/// How many /64s and /128s a set has; `None` if it is no set of these, or empty.
-fn nets_and_hosts(table: Holding) -> Option<(usize, usize)> {
-    let of_length = |length: usize| table.by_length.get(length).copied().unwrap_or(0);
-    let (nets, hosts) = (of_length(64), of_length(128));
-    let fits = table.kind == TableKind::Set && table.entries > 0 && table.entries == nets + hosts;
-    fits.then_some((nets, hosts))
-}
-
-fn value_bytes(labels: usize) -> usize {
-    match labels {
-        0..0x100 => 1,
-        0x100..0x1_0000 => 2,
-        _ => 3,
-    }
-}
-
-/// Steps of 16 bits that the mean prefix takes after the first.
-fn rank_steps(by_length: &[usize]) -> f64 {
-    let total: usize = by_length.iter().sum();
-    let steps = |bits: usize| bits.div_ceil(16).clamp(2, 8) - 1;
-    let steps: usize = by_length.iter().enumerate().map(|(bits, &count)| steps(bits) * count).sum();
-    if total == 0 { 1.0 } else { steps as f64 / total as f64 }
 }
 
 #[cfg(test)]
@@ -212,20 +141,23 @@ mod tests {
         let cycles = [1, 1 << 20, 2 << 20, 4 << 20, 1 << 30].map(|bytes| model.line_cycles(bytes));
         assert_eq!(cycles, [1.0, 1.0, 2.0, 3.0, 3.0]);
         assert_eq!(CostModel::measured(vec![]), None);
+        let disturbed = CostModel::measured(vec![(1, 1.0), (2, 35.0), (4, 16.0), (8, 16.5)]).expect("there are points");
+        assert_eq!(disturbed.lines(), [(1, 1.0), (2, 16.0), (4, 16.0), (8, 16.5)]);
     }
 
     #[test]
-    fn fused_sets_take_what_the_builder_makes() {
-        // What `exact_sets()` of random addresses comes to.
-        let mib = |sizes: &[usize]| fused_bytes(sizes) as f64 / f64::from(1 << 20);
-        assert_eq!((mib(&[100_000, 178_000]), mib(&[100_000; 4])), (2.0, 4.0));
-        assert_eq!((mib(&[100_000, 1_100_000]), mib(&[100_000]), mib(&[1_100_000])), (4.0, 1.0, 4.0));
-        assert_eq!(mib(&[1]), 0.5);
-    }
-
-    #[test]
-    fn sets_of_ipv6_take_what_the_builder_makes() {
-        // Without the overflow, which is some hundredths.
-        assert_eq!((buckets6_bytes(100_000, 0), buckets6_bytes(0, 100_000)), (2_133_376, 6_400_000));
+    fn a_search_that_waits_for_each_line_is_not_cheap() {
+        // The registries' IPv6 countries, and what a busy server measured of itself.
+        let lines =
+            [(32 << 10, 0.3), (512 << 10, 0.6), (2 << 20, 2.4), (4 << 20, 3.1), (8 << 20, 15.0), (128 << 20, 25.0)];
+        for model in [CostModel::default(), CostModel::measured(lines.to_vec()).expect("there are points")] {
+            let cycles =
+                |layout, bytes, words, lines| model.estimate(ImageFacts { layout, bytes, words, lines }).cycles;
+            let range6 = cycles(Layout::Range6, 6_062_300, 14.0, 9.0);
+            let rank_leaf6 = cycles(Layout::RankLeaf6, 2_001_027, 9.0, 9.0);
+            assert!(range6 > 4.0 * rank_leaf6, "{range6} and {rank_leaf6}");
+            // A key that the root answers takes no search.
+            assert!(cycles(Layout::Range6, 262_280, 1.0, 1.0) < cycles(Layout::RankLeaf6, 262_371, 4.0, 4.0));
+        }
     }
 }

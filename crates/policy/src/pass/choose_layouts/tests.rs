@@ -1,5 +1,5 @@
 use super::*;
-use crate::catalog::TableFacts;
+use crate::catalog::{LimitsFacts, TableFacts};
 use crate::checked::{Defaults, Dynamic, OnExit, Posture, Rule, TableKind};
 use crate::source::{FileId, Span};
 use weir_abi::Family;
@@ -18,8 +18,40 @@ fn addresses(count: usize) -> Table {
     table(Family::Ipv4, TableKind::Set, &[(32, count)], 0)
 }
 
+/// Answers with images as large as those of lists that people have; a search in ranges takes as many words as halvings.
+struct Typical<'p>(&'p [Table]);
+
+impl Catalog for Typical<'_> {
+    fn table(&self, name: &str) -> Option<&TableFacts> {
+        self.0.iter().find(|table| table.name == name).map(|table| &table.facts)
+    }
+
+    fn limits(&self, _: &str) -> Option<&LimitsFacts> {
+        None
+    }
+
+    fn image(&self, tables: &[&str], layout: Layout) -> Option<ImageFacts> {
+        let entries: usize = tables.iter().map(|name| self.table(name).map_or(0, |facts| facts.entries)).sum();
+        let halvings = f64::from(entries.max(1).ilog2());
+        let (bytes, words, lines) = match layout {
+            Layout::ExactSet | Layout::ExactSets => ((4 * entries).next_power_of_two().max(1 << 19), 1.0, 1.0),
+            Layout::ExactSet6 => (40 * entries, 1.5, 1.5),
+            Layout::RankLeaf | Layout::CountedLeaf => ((256 << 10) + 5 * entries, 4.0, 4.0),
+            Layout::RankLeaf6 => ((256 << 10) + 5 * entries, 7.0, 7.0),
+            Layout::Dxr16x4 => ((128 << 10) + 10 * entries, 2.0 + halvings / 3.0, 4.0),
+            Layout::Range6 => ((256 << 10) + 24 * entries, 2.0 + halvings / 2.0, 2.0 + halvings / 3.0),
+        };
+        Some(ImageFacts { layout, bytes, words, lines })
+    }
+
+    fn limits_image(&self, _: &str, _: Family, _: Layout) -> Option<ImageFacts> {
+        None
+    }
+}
+
 /// A policy whose rules ask the tables for the given keys.
-fn policy(tables: Vec<Table>, asked: &[(u16, Field)]) -> Checked {
+fn policy(mut tables: Vec<Table>, asked: &[(u16, Field)]) -> Checked {
+    tables.iter_mut().enumerate().for_each(|(index, table)| table.name = format!("t{index}"));
     let rule = |&(table, key): &(u16, Field)| Rule {
         span: SPAN,
         matches: vec![Match::Table { key, table: TableId(table), labels: None, negated: false }],
@@ -37,9 +69,13 @@ fn policy(tables: Vec<Table>, asked: &[(u16, Field)]) -> Checked {
     }
 }
 
+fn plan_of(policy: &Checked) -> Plan {
+    plan(policy, &Typical(&policy.tables), &CostModel::default())
+}
+
 /// Numbers of the tables in each image, and its layout.
 fn planned(tables: Vec<Table>, asked: &[(u16, Field)]) -> Vec<(Vec<u16>, Layout)> {
-    let plan = plan(&policy(tables, asked), &CostModel::default());
+    let plan = plan_of(&policy(tables, asked));
     plan.images.into_iter().map(|image| (image.tables().iter().map(|table| table.0).collect(), image.layout)).collect()
 }
 
@@ -61,14 +97,14 @@ fn addresses_are_an_exact_set_and_prefixes_rank_leaves() {
 fn ipv6_prefixes_are_rank_leaves_and_whole_networks_and_hosts_exact_sets() {
     assert_eq!(layout(Family::Ipv6, TableKind::Labels, &[(32, 60_000), (48, 90_000)], 250), Layout::RankLeaf6);
     assert_eq!(layout(Family::Ipv6, TableKind::Set, &[(64, 1000), (128, 2_000_000)], 0), Layout::ExactSet6);
-    assert_eq!(layout(Family::Ipv6, TableKind::Set, &[(56, 1), (128, 2_000_000)], 0), Layout::Range6);
+    assert_eq!(layout(Family::Ipv6, TableKind::Set, &[(56, 1), (64, 1000)], 0), Layout::RankLeaf6);
 }
 
 #[test]
 fn the_policy_has_the_last_word_and_is_told_the_cost() {
     let mut table = addresses(178_000);
     table.layout = Some(Layout::Dxr16x4);
-    let plan = plan(&policy(vec![table], &[]), &CostModel::default());
+    let plan = plan_of(&policy(vec![table], &[]));
     assert_eq!(plan.images[0].layout, Layout::Dxr16x4);
     let reason = plan.images[0].reason.to_string();
     assert!(reason.starts_with("the policy says so; expected exact-set 3 cycles 1.00 MiB, rank-leaf "), "{reason}");
@@ -79,7 +115,7 @@ fn sets_that_are_asked_for_the_same_key_are_fused() {
     let both = [(0, Field::IpSaddr), (1, Field::IpSaddr)];
     let tables = || vec![addresses(100_000), addresses(178_000)];
     assert_eq!(planned(tables(), &both), [(vec![0, 1], Layout::ExactSets)]);
-    let plan = plan(&policy(tables(), &both), &CostModel::default());
+    let plan = plan_of(&policy(tables(), &both));
     assert_eq!((plan.place(TableId(0)), plan.place(TableId(1))), ((0, 0), (0, 1)));
     let reason = plan.images[0].reason.to_string();
     assert!(
@@ -103,4 +139,33 @@ fn as_many_are_fused_as_an_image_holds() {
     let asked: Vec<(u16, Field)> = (0..6).map(|table| (table, Field::IpSaddr)).collect();
     let images = planned((0..6).map(|_| addresses(1000)).collect(), &asked);
     assert_eq!(images, [(vec![0, 1, 2, 3], Layout::ExactSets), (vec![4, 5], Layout::ExactSets)]);
+}
+
+#[test]
+fn a_layout_that_cannot_hold_a_table_is_not_chosen() {
+    struct Without(Layout);
+    impl Catalog for Without {
+        fn table(&self, _: &str) -> Option<&TableFacts> {
+            None
+        }
+
+        fn limits(&self, _: &str) -> Option<&LimitsFacts> {
+            None
+        }
+
+        fn image(&self, _: &[&str], layout: Layout) -> Option<ImageFacts> {
+            (layout != self.0).then_some(ImageFacts { layout, bytes: 1 << 20, words: 4.0, lines: 4.0 })
+        }
+
+        fn limits_image(&self, _: &str, _: Family, _: Layout) -> Option<ImageFacts> {
+            None
+        }
+    }
+    let of = |table: Table, without: Layout| {
+        plan(&policy(vec![table], &[]), &Without(without), &CostModel::default()).images[0].layout
+    };
+    assert_eq!(of(addresses(1000), Layout::ExactSet), Layout::RankLeaf);
+    let prefixes = || table(Family::Ipv6, TableKind::Set, &[(48, 10)], 0);
+    assert_eq!(of(prefixes(), Layout::ExactSet6), Layout::RankLeaf6);
+    assert_eq!(of(prefixes(), Layout::RankLeaf6), Layout::Range6);
 }

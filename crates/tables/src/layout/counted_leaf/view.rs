@@ -5,6 +5,7 @@ use crate::cells::Cells;
 use crate::image::{Header, ImageError};
 use crate::layout::rank_leaf::view::{Entries, Place};
 use crate::layout::rank_leaf::{CHUNK_BITS, FLAG, LOW_MASK, NESTED_BASE_SHIFT, NUMBER_SHIFT};
+use crate::reads::{Trace, TracedLines};
 
 /// Checked sections of an image.
 #[derive(Clone, Copy)]
@@ -92,32 +93,41 @@ impl<'a> View<'a> {
         if first < self.counted {
             return 0;
         }
-        match self.labelled(first, first + (leaf & LOW_MASK) as usize).count_ones() {
+        match self.labelled(self.image, first, first + (leaf & LOW_MASK) as usize).count_ones() {
             0 => 0,
             count => u32::from(self.image.u16(self.place.start_at(first))) + count,
         }
     }
 
     /// A bit for each lane from `first` to `last` of one line, the highest bit of the last, whose run has a label.
-    fn labelled(&self, first: usize, last: usize) -> u32 {
+    fn labelled(&self, cells: &(impl Cells + ?Sized), first: usize, last: usize) -> u32 {
         let line = first / LINE_LANES * LINE_LANES;
-        let labelled = self.image.u32(self.place.start_at(line + COUNTED_LANES));
+        let labelled = cells.u32(self.place.start_at(line + COUNTED_LANES));
         labelled >> (first - line) << (LINE_LANES - 1 - (last - first))
     }
 
     /// The label of `addr`, 0 if none.
     pub fn find4(&self, addr: u32) -> u32 {
+        self.find4_in(self.image, addr)
+    }
+
+    /// Notes what a lookup reads.
+    pub fn trace4(&self, addr: u32, trace: &mut Trace) {
+        self.find4_in(&TracedLines::new(self.image, trace), addr);
+    }
+
+    fn find4_in(&self, cells: &(impl Cells + ?Sized), addr: u32) -> u32 {
         let chunk = addr & 0xffff;
-        let (before, block) = split(self.image.u64(ROOT_OFFSET + (addr >> CHUNK_BITS) as usize * 8));
-        let leaf = Place::leaf_from(self.image, ENTRIES_OFFSET, block, chunk);
-        let (first, lane) = ((leaf >> NUMBER_SHIFT) as usize, self.place.lane(self.image, leaf, chunk));
+        let (before, block) = split(cells.u64(ROOT_OFFSET + (addr >> CHUNK_BITS) as usize * 8));
+        let leaf = Place::leaf_from(cells, ENTRIES_OFFSET, block, chunk);
+        let (first, lane) = ((leaf >> NUMBER_SHIFT) as usize, self.place.lane(cells, leaf, chunk));
         if first < self.counted {
-            return self.place.value(self.image, lane);
+            return self.place.value(cells, lane);
         }
-        let labelled = self.labelled(first, lane);
+        let labelled = self.labelled(cells, first, lane);
         match labelled >> (LINE_LANES - 1) {
             0 => 0,
-            _ => before + u32::from(self.image.u16(self.place.start_at(first))) + labelled.count_ones(),
+            _ => before + u32::from(cells.u16(self.place.start_at(first))) + labelled.count_ones(),
         }
     }
 }

@@ -3,6 +3,7 @@
 use super::*;
 use crate::cells::{Cells, CellsMut};
 use crate::image::{Header, ImageError};
+use crate::reads::{Trace, TracedLines};
 
 /// Where an image has its words, by byte offset.
 #[derive(Clone, Copy, Debug)]
@@ -218,6 +219,16 @@ impl<'a> View<'a> {
     /// The label of `addr`, 0 if none.
     pub fn find6(&self, addr: u128) -> u32 {
         self.place.find6(self.image, addr)
+    }
+
+    /// Notes what a lookup of an IPv4 key reads.
+    pub fn trace4(&self, addr: u32, trace: &mut Trace) {
+        self.place.find4(&TracedLines::new(self.image, trace), addr);
+    }
+
+    /// Notes what a lookup of an IPv6 key reads.
+    pub fn trace6(&self, addr: u128, trace: &mut Trace) {
+        self.place.find6(&TracedLines::new(self.image, trace), addr);
     }
 }
 

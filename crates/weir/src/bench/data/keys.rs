@@ -19,11 +19,13 @@ pub enum KeyMix {
     Botnet,
     /// Ascending neighbours: runs of addresses that begin at prefixes spread over the table.
     Sequential,
+    /// Random addresses in random prefixes of the table.
+    Entries,
 }
 
 impl KeyMix {
     /// All mixes.
-    pub const ALL: [KeyMix; 3] = [KeyMix::Random, KeyMix::Botnet, KeyMix::Sequential];
+    pub const ALL: [KeyMix; 4] = [KeyMix::Random, KeyMix::Botnet, KeyMix::Sequential, KeyMix::Entries];
 
     /// The name in benchmark rows.
     pub const fn name(self) -> &'static str {
@@ -31,6 +33,7 @@ impl KeyMix {
             KeyMix::Random => "random",
             KeyMix::Botnet => "botnet",
             KeyMix::Sequential => "sequential",
+            KeyMix::Entries => "entries",
         }
     }
 }
@@ -64,6 +67,7 @@ impl Keys {
                     let starts: Vec<u128> = data.table.prefixes4().iter().map(|prefix| prefix.addr.into()).collect();
                     runs(&starts, count).map(|key| key as u32).collect()
                 }
+                KeyMix::Entries => (0..count).map(|_| entry4(data, &mut random)).collect(),
             }),
             Family::Ipv6 => Keys::split(match mix {
                 KeyMix::Random => (0..count).map(|_| random6(&mut random)).collect(),
@@ -72,6 +76,7 @@ impl Keys {
                     let starts: Vec<u128> = data.table.prefixes6().iter().map(|prefix| prefix.addr).collect();
                     runs(&starts, count).collect()
                 }
+                KeyMix::Entries => (0..count).map(|_| entry6(data, &mut random)).collect(),
             }),
         }
     }
@@ -133,8 +138,25 @@ fn random6(random: &mut SplitMix) -> u128 {
 }
 
 fn botnet6(data: &Data, random: &mut SplitMix) -> u128 {
+    if random.below(10) == 0 { random6(random) } else { entry6(data, random) }
+}
+
+/// An address in a prefix of the table, anywhere if it has none.
+fn entry4(data: &Data, random: &mut SplitMix) -> u32 {
+    let prefixes = data.table.prefixes4();
+    let drawn = Mix::Random.source(random);
+    match prefixes.len() {
+        0 => drawn,
+        count => {
+            let prefix = &prefixes[random.below(count as u64) as usize];
+            prefix.addr | drawn & (prefix.last() ^ prefix.addr)
+        }
+    }
+}
+
+fn entry6(data: &Data, random: &mut SplitMix) -> u128 {
     let prefixes = data.table.prefixes6();
-    if random.below(10) == 0 || prefixes.is_empty() {
+    if prefixes.is_empty() {
         return random6(random);
     }
     let prefix = &prefixes[random.below(prefixes.len() as u64) as usize];

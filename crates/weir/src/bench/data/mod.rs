@@ -109,7 +109,7 @@ impl Dataset {
             self.invent(&mut entries);
             "synthetic"
         };
-        Ok(Data { name: self.name, source, table: entries.settle() })
+        Ok(Data { name: self.name.to_owned(), source, table: entries.settle() })
     }
 
     fn invent(&self, entries: &mut Entries) {
@@ -155,8 +155,8 @@ fn insert(entries: &mut Entries, addr: IpAddr, len: u8, label: Option<&str>) {
 /// A list, ready to be built from.
 #[derive(Debug)]
 pub struct Data {
-    /// The data set's name.
-    pub name: &'static str,
+    /// The data set's name, or the file's.
+    pub name: String,
     /// `file` or `synthetic`.
     pub source: &'static str,
     /// What it holds.
@@ -164,6 +164,42 @@ pub struct Data {
 }
 
 impl Data {
+    /// A list of any name: the file's ending says whether it has labels, and the name the family.
+    ///
+    /// # Errors
+    /// The file cannot be read, or is no list.
+    pub fn read(name: &str, path: &Path) -> Result<Self, Failure> {
+        let is_ending = |ending: &str| path.extension().is_some_and(|extension| extension == ending);
+        let is_ipv6 = name.contains("ipv6") || name.ends_with('6');
+        let family = if is_ipv6 { Family::Ipv6 } else { Family::Ipv4 };
+        let mut entries = Entries::new(family, if is_ending("txt") { Kind::Set } else { Kind::Labels });
+        let bytes = fs::read(path).map_err(|error| Failure::file(path, error))?;
+        let options = match is_ending("mmdb") {
+            true => ReadOptions { field_path: Some("city".to_owned()), lenient: true, ..ReadOptions::default() },
+            false => ReadOptions::default(),
+        };
+        let read = entries.read(&path.display().to_string(), &bytes, &options);
+        read.map_err(|error| Failure::Rejected(format!("weir: {error}")))?;
+        Ok(Data { name: name.to_owned(), source: "file", table: entries.settle() })
+    }
+
+    /// A made-up set of so many prefixes of a length, of IPv6 if the name ends with 6: neighbours of each other and far ones.
+    pub fn small(name: &str, count: usize, length: u8) -> Self {
+        let family = if name.ends_with('6') { Family::Ipv6 } else { Family::Ipv4 };
+        let mut entries = Entries::new(family, Kind::Set);
+        let mut random = SplitMix::new(7);
+        for _ in 0..count {
+            let drawn = random.draw();
+            let address = match family {
+                Family::Ipv4 => Ipv4Addr::from(drawn as u32).into(),
+                // Below 2001:db0::/28: 16 allocations with many networks each.
+                Family::Ipv6 => Ipv6Addr::from(0x2001_0db0 << 96 | u128::from(drawn) << 36 | u128::from(drawn)).into(),
+            };
+            insert(&mut entries, address, length, None);
+        }
+        Data { name: name.to_owned(), source: "synthetic", table: entries.settle() }
+    }
+
     /// First address of each IPv4 prefix, sorted.
     pub fn addresses(&self) -> Vec<u32> {
         self.table.prefixes4().iter().map(|prefix| prefix.addr).collect()

@@ -144,7 +144,7 @@ fn dropped_rows(data: &Data, selection: &Selection<'_>) -> Result<Vec<Row>, Fail
             Err(failure) => return Err(failure),
         }
     }
-    let row = Row::default().of("table", data.name).of("source", data.source);
+    let row = Row::default().of("table", &data.name).of("source", data.source);
     dropped::race(&mut contenders, &mut generator, &far, &Core::new(core), &row)
 }
 

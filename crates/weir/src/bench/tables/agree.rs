@@ -42,7 +42,7 @@ pub fn run(options: &BenchOptions) -> Result<Vec<Row>, Failure> {
         }
         rows.extend(facts.into_iter().filter(|row| row.text("limit").is_some()));
         rows.extend(entrants.iter().map(|entrant| {
-            let row = Row::default().of("table", data.name).of("source", data.source);
+            let row = Row::default().of("table", &data.name).of("source", data.source);
             let row = row.of("layout", entrant.layout).of("mode", &entrant.mode);
             row.number("keys_checked", checked as f64).number("ends_checked", edges.len() as f64).number("wrong", 0.0)
         }));

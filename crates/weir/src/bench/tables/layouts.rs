@@ -144,7 +144,7 @@ impl Contender {
     pub fn resolve(&self, table: &Table) -> Result<(Builder, Vec<Way>), Failure> {
         match self.builder {
             Builder::Chosen => {
-                let layout = chosen::images(&[table])?[0].layout;
+                let layout = chosen::images(&[table], chosen::model())?[0].layout;
                 Ok((Builder::Layout(layout), vec![*best_way(layout)]))
             }
             builder => Ok((builder, self.ways.to_vec())),

@@ -8,6 +8,7 @@
 
 pub mod agree;
 mod chart;
+pub mod choice;
 mod chosen;
 mod facts;
 mod layouts;
@@ -112,10 +113,10 @@ impl Selection {
 }
 
 /// Those whose name is among `names`, or all if there are none.
-fn select<T: Copy>(
+fn select<'n, T: Copy>(
     what: &str,
     all: &[T],
-    name: impl Fn(T) -> &'static str,
+    name: impl Fn(T) -> &'n str,
     names: &[String],
 ) -> Result<Vec<T>, Failure> {
     if let Some(unknown) = names.iter().find(|wanted| all.iter().all(|&one| name(one) != **wanted)) {
@@ -137,7 +138,7 @@ fn enter(
     let mut entrants: Vec<Entrant> = Vec::new();
     let suits = |contender: &&Contender| contender.family == family && selection.layouts.contains(&contender.name);
     for contender in CONTENDERS.iter().filter(suits) {
-        let row = Row::default().of("table", data.name).of("source", data.source).of("layout", contender.name);
+        let row = Row::default().of("table", &data.name).of("source", data.source).of("layout", contender.name);
         let row = facts::table(row, data);
         if contender.builder == Builder::RteFib {
             entrants.extend(enter_peer(data, peer, row, rows)?);

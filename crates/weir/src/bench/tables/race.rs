@@ -165,7 +165,7 @@ pub fn run(data: &Data, mix: KeyMix, entrants: &[Entrant], keys: &Keys) -> Vec<R
     let spreads = rounds(entrants, keys, |entrant, keys| entrant.find.run_bursts(entrant.table(), keys, &mut labels));
     let row = |(entrant, spread): (&Entrant, Spread)| {
         Row::default()
-            .of("table", data.name)
+            .of("table", &data.name)
             .of("source", data.source)
             .of("layout", entrant.layout)
             .of("keys", mix.name())

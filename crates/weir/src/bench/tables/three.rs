@@ -114,7 +114,7 @@ fn chosen(data: &[Data], lookups: &Lookups) -> Result<Entrant, Failure> {
     let tables: Vec<&Table> = data.iter().map(|data| &data.table).collect();
     let mut entrant = Entrant { layout: "chosen", mode: String::new(), picked: None, bytes: 0, steps: Vec::new() };
     let (mut modes, mut picked) = (Vec::new(), Vec::new());
-    for image in chosen::images(&tables)? {
+    for image in chosen::images(&tables, chosen::model())? {
         let members: Vec<usize> = image.tables().iter().map(|id| usize::from(id.0)).collect();
         let built = match members.as_slice() {
             &[one] => tables[one].build(image.layout),

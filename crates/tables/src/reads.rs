@@ -1,0 +1,163 @@
+//! What a lookup reads of an image: the same lookups as everywhere, followed word by word for a sample of the table's own addresses.
+//!
+//! The policy compiler weighs layouts by it. A layout's description says what a lookup reads at most; how much of that the addresses of
+//! a real table need (nodes on their way, ranges in their block, chunks of 16 bits) only its image knows.
+//!
+//! Example: a set of 2001:db8::/32 alone as `range6`. The root names a block of three ranges, two of which the search reads, and the label is
+//! the fourth word; the two starts lie in one line, so that `words` is 4 and `lines` 3.
+
+use std::cell::RefCell;
+
+use crate::cells::Cells;
+use crate::entries::Prefixes;
+use crate::image::Image;
+
+/// Lookups that are followed, of addresses in prefixes that are spread evenly over the table.
+const SAMPLES: usize = 2048;
+/// Bytes of a cache line.
+const LINE_BYTES: usize = 64;
+
+/// What the mean lookup of an address in the table's prefixes reads.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Reads {
+    /// Words, one after the other; a line that is compared as a whole is one.
+    pub words: f64,
+    /// Cache lines that differ.
+    pub lines: f64,
+}
+
+/// What one lookup read.
+#[derive(Default)]
+pub(crate) struct Trace {
+    words: usize,
+    lines: Vec<usize>,
+}
+
+impl Trace {
+    /// A word was read.
+    pub fn word<T>(&mut self, word: &T) {
+        self.words += 1;
+        let line = std::ptr::from_ref(word).addr() / LINE_BYTES;
+        if !self.lines.contains(&line) {
+            self.lines.push(line);
+        }
+    }
+}
+
+/// An image's words, and what was read of them: each line once, because user space compares whole lines.
+pub(crate) struct TracedLines<'a> {
+    image: &'a [u8],
+    trace: RefCell<&'a mut Trace>,
+}
+
+impl<'a> TracedLines<'a> {
+    /// Nothing was read yet.
+    pub fn new(image: &'a [u8], trace: &'a mut Trace) -> Self {
+        TracedLines { image, trace: RefCell::new(trace) }
+    }
+
+    fn line(&self, at: usize) {
+        let mut trace = self.trace.borrow_mut();
+        if !trace.lines.contains(&(at / LINE_BYTES)) {
+            trace.words += 1;
+            trace.lines.push(at / LINE_BYTES);
+        }
+    }
+}
+
+impl Cells for TracedLines<'_> {
+    fn u8(&self, at: usize) -> u8 {
+        self.line(at);
+        self.image.u8(at)
+    }
+
+    fn u16(&self, at: usize) -> u16 {
+        self.line(at);
+        self.image.u16(at)
+    }
+
+    fn u32(&self, at: usize) -> u32 {
+        self.line(at);
+        self.image.u32(at)
+    }
+
+    fn u64(&self, at: usize) -> u64 {
+        self.line(at);
+        self.image.u64(at)
+    }
+}
+
+impl Reads {
+    /// Of an image of the prefixes; nothing if there are none.
+    pub(crate) fn of(prefixes: &Prefixes, image: &Image) -> Self {
+        let view = image.view();
+        match prefixes {
+            Prefixes::V4(prefixes) => mean(prefixes, |prefix, scattered, trace| {
+                view.trace4(prefix.addr | scattered as u32 & (prefix.last() ^ prefix.addr), trace);
+            }),
+            Prefixes::V6(prefixes) => mean(prefixes, |prefix, scattered, trace| {
+                view.trace6(prefix.addr | scattered & (prefix.last() ^ prefix.addr), trace);
+            }),
+        }
+    }
+}
+
+/// The mean of lookups that `follow` makes: of an address in a prefix, picked by bits without a pattern.
+fn mean<P>(prefixes: &[P], follow: impl Fn(&P, u128, &mut Trace)) -> Reads {
+    let (mut words, mut lines, mut samples) = (0, 0, 0);
+    for index in (0..prefixes.len()).step_by(prefixes.len().div_ceil(SAMPLES).max(1)) {
+        let scattered = (index as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let scattered = u128::from(scattered) << 64 | u128::from(scattered.rotate_left(32));
+        let mut trace = Trace::default();
+        follow(&prefixes[index], scattered, &mut trace);
+        (words, lines, samples) = (words + trace.words, lines + trace.lines.len(), samples + 1);
+    }
+    let share = |sum: usize| sum as f64 / f64::from(samples.max(1));
+    Reads { words: share(words), lines: share(lines) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::entries::{Entries, Kind};
+    use weir_abi::{Family, Layout};
+
+    fn reads(family: Family, prefixes: &[&str], layout: Layout) -> (f64, f64) {
+        let mut entries = Entries::new(family, Kind::Set);
+        prefixes.iter().for_each(|prefix| entries.insert_text(prefix, None).expect("a prefix"));
+        let table = entries.settle();
+        let image = table.build(layout).expect("the layout holds it");
+        let Reads { words, lines } = table.reads(&image);
+        (words, lines)
+    }
+
+    #[test]
+    fn reads_of_layouts_with_a_short_way() {
+        let (v4, v6) = (Family::Ipv4, Family::Ipv6);
+        assert_eq!(reads(v6, &["2001:db8::/32"], Layout::Range6), (4.0, 3.0));
+        // Root, entry, starts, value; of a /48 the last three again, of which a small table has some in one line.
+        assert_eq!(reads(v6, &["2001:db8::/32"], Layout::RankLeaf6), (4.0, 4.0));
+        let (words, lines) = reads(v6, &["2001:db8:7::/48"], Layout::RankLeaf6);
+        assert!(words == lines && (4.0..=7.0).contains(&lines), "{words} words, {lines} lines");
+        assert_eq!(reads(v6, &["2001:db8::/64", "2001:db8::1/128"], Layout::ExactSet6), (2.0, 2.0));
+        assert_eq!(reads(v6, &["2001:db8::/64"], Layout::ExactSet6), (1.0, 1.0));
+        assert_eq!(reads(v4, &["192.0.2.1/32"], Layout::ExactSet), (1.0, 1.0));
+        assert_eq!(reads(v4, &["192.0.2.0/24"], Layout::RankLeaf), (4.0, 4.0));
+        // Direct, extension, and of three ranges the second and the third, which is the answer's too.
+        assert_eq!(reads(v4, &["192.0.2.0/24"], Layout::Dxr16x4).1, 3.0);
+    }
+
+    #[test]
+    fn a_search_in_many_ranges_takes_words_and_lines() {
+        let hosts: Vec<String> = (0..3000).map(|host| format!("2001:db8::{:x}/128", host * 3)).collect();
+        let hosts: Vec<&str> = hosts.iter().map(String::as_str).collect();
+        let (words, lines) = reads(Family::Ipv6, &hosts, Layout::Range6);
+        // Root and three nodes, then 6,000 ranges in 12 or 13 halvings, the last two of them in one line.
+        assert!((17.0..=20.0).contains(&words) && lines < words && lines > 12.0, "{words} words, {lines} lines");
+    }
+
+    #[test]
+    fn nothing_is_read_for_nothing() {
+        assert_eq!(reads(Family::Ipv6, &[], Layout::Range6), (0.0, 0.0));
+    }
+}
