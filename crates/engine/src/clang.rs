@@ -17,6 +17,7 @@ use crate::cpu::Cpu;
 use crate::image::{Image, capacity_bytes};
 use crate::limits::Limits;
 use crate::limits::counts::Counted;
+use crate::scratch;
 use crate::{EngineError, Program};
 
 mod headers {
@@ -35,7 +36,8 @@ const FLAGS: [&str; 7] =
     ["-std=c11", "-ffreestanding", "-Wall", "-Wextra", "-Werror", "-Wno-tautological-compare", "-fno-stack-protector"];
 const NATIVE_FLAGS: [&str; 6] = ["-O3", "-shared", "-fPIC", "-nostdlib", "-fvisibility=default", "-Wl,--build-id=none"];
 /// `-g` for BTF, from which the loader knows maps and functions.
-const BPF_FLAGS: [&str; 5] = ["--target=bpf", "-mcpu=v3", "-O2", "-g", "-c"];
+const BPF_FLAGS: [&str; 5] = ["--target=bpf", "-mcpu=v3", "-O2", "-g", COMPILE_ONLY];
+const COMPILE_ONLY: &str = "-c";
 
 /// A compiler that answered.
 #[derive(Clone, Debug)]
@@ -132,7 +134,7 @@ impl Clang {
     }
 
     fn probe(program: &Path) -> Result<Self, String> {
-        let output = Command::new(program).arg("--version").output().map_err(|error| error.to_string())?;
+        let output = scratch::output(Command::new(program).arg("--version")).map_err(|error| error.to_string())?;
         let text = String::from_utf8_lossy(&output.stdout);
         match text.lines().next() {
             Some(version) if output.status.success() && version.contains("clang") => {
@@ -195,8 +197,7 @@ impl Clang {
         flags: &[String],
         more_headers: &[(&str, &str)],
     ) -> Result<(Vec<u8>, Duration), EngineError> {
-        let folder = tempfile::Builder::new().prefix("weir-").tempdir();
-        let folder = folder.map_err(|source| EngineError::Io { path: env::temp_dir(), source })?;
+        let folder = scratch::Folder::new().map_err(|source| EngineError::Io { path: env::temp_dir(), source })?;
         for (header, text) in headers::HEADERS.iter().chain(more_headers) {
             let path = folder.path().join(header);
             let parent = path.parent().expect("a header lies in the folder");
@@ -208,7 +209,7 @@ impl Clang {
         let object = folder.path().join("object");
         write(&source, c)?;
         let start = Instant::now();
-        let output = self.run(folder.path(), &source, &object, flags)?;
+        let output = self.build(folder.path(), &source, &object, flags)?;
         let took = start.elapsed();
         if !output.status.success() {
             // Kept, so that whoever reports the bug has the file that clang's message speaks of.
@@ -219,14 +220,27 @@ impl Clang {
         Ok((bytes, took))
     }
 
+    /// Compiles and links one after the other: clang does a single job itself, but starts a process for each of several, which lives on if
+    /// it is killed.
+    fn build(&self, folder: &Path, source: &Path, object: &Path, flags: &[String]) -> Result<Output, EngineError> {
+        if flags.iter().any(|flag| flag == COMPILE_ONLY) {
+            return self.run(folder, source, object, flags);
+        }
+        let unlinked = folder.join("unlinked.o");
+        let compile = [flags, &[COMPILE_ONLY.to_owned()]].concat();
+        let output = self.run(folder, source, &unlinked, &compile)?;
+        if output.status.success() { self.run(folder, &unlinked, object, flags) } else { Ok(output) }
+    }
+
     fn run(&self, folder: &Path, source: &Path, object: &Path, flags: &[String]) -> Result<Output, EngineError> {
         let mut command = Command::new(&self.program);
         // The source comes before the flags: among these may be libraries, which linkers take for what came before them.
         command.arg(source).args(FLAGS).args(flags).arg("-I").arg(folder);
         // The same text gives the same bytes, wherever the temporary folder is.
         command.arg(format!("-ffile-prefix-map={}=.", folder.display()));
-        command.arg("-o").arg(object).env("LC_ALL", "C");
-        command.output().map_err(|source| EngineError::Io { path: self.program.clone(), source })
+        // Flags of the linker mean nothing to the compiler, and the other way round. What clang writes besides goes with the folder.
+        command.arg("-Qunused-arguments").arg("-o").arg(object).env("LC_ALL", "C").env("TMPDIR", folder);
+        scratch::output(&mut command).map_err(|source| EngineError::Io { path: self.program.clone(), source })
     }
 }
 
