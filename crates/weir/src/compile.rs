@@ -1,10 +1,10 @@
 //! `weir compile`: a policy as one file for a box without clang.
 
+use crate::captures;
 use crate::cli::{CompileOptions, CpuName};
 use crate::costs;
 use crate::failure::Failure;
 use crate::policy::Policy;
-use crate::replay::is_same_file;
 use crate::report;
 use serde::Serialize;
 use std::fs;
@@ -38,9 +38,7 @@ pub fn run(options: &CompileOptions) -> Result<(), Failure> {
     if policy.is_bundle() {
         return Err(Failure::Rejected(format!("weir: {}: is a bundle already", options.policy.display())));
     }
-    if is_same_file(&options.output, &options.policy) {
-        return Err(Failure::Rejected("weir: the bundle would take the place of the policy".to_owned()));
-    }
+    captures::refuse_input(&options.output, &policy, &[&options.policy])?;
     policy.print_warnings();
     if !policy.program.limiters.is_empty() {
         return Err(Failure::Rejected("weir: a bundle cannot carry limits yet: load the policy as text".to_owned()));

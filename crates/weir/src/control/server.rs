@@ -110,6 +110,7 @@ fn serve<L: Loader>(stream: &UnixStream, controller: &Mutex<Controller<L::Datapa
                 Ok(value) => Answer::Ok(value),
                 Err(Failure::Rejected(text)) => Answer::Error(text),
                 Err(Failure::Runtime(text)) => Answer::Failed(text),
+                Err(failure @ (Failure::Mistakes { .. } | Failure::Told(_))) => Answer::Error(failure.to_string()),
             },
         )?;
         if !line.ends_with(b"\n") {

@@ -13,6 +13,7 @@ pub mod tally;
 use crate::cli::{LiveEngine, RunOptions};
 use crate::control::server::Server;
 use crate::failure::Failure;
+use crate::signals;
 use carry::CarriedLinks;
 use controller::Controller;
 use generation::{Generation, KernelLoader, Loader, NativeLoader};
@@ -54,6 +55,7 @@ pub fn run(options: &RunOptions) -> Result<(), Failure> {
         signal_hook::flag::register(signal, stop.clone())
             .map_err(|error| Failure::Runtime(format!("signal {signal}: {error}")))?;
     }
+    signals::clean_up()?;
     // Before any interface is touched: another Weir may hold them.
     let log = LimitsLog::open(options)?;
     let server = Server::listen(&options.control)?;
@@ -102,7 +104,11 @@ fn run_on<L: Loader>(
     start: impl FnOnce(&Loaded<<L::Datapath as Datapath>::Code>) -> Result<L::Datapath, Failure>,
 ) -> Result<(), Failure> {
     let Outlets { mut server, log } = outlets;
-    let first = Generation::prepare(&options.policy, &loader)?;
+    let first = match Generation::prepare(&options.policy, &loader) {
+        // Told to end before it has begun.
+        Err(_) if stop.load(Ordering::Relaxed) => return Ok(()),
+        prepared => prepared?,
+    };
     let loaded = first.loaded(None)?;
     let on_exit = first.program().on_exit;
     let guard = Arc::new(Guard::start(interfaces(options), on_exit)?);
