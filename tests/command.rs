@@ -4,10 +4,20 @@
 mod bundles;
 #[path = "command/hostile.rs"]
 mod hostile;
+#[path = "command/json.rs"]
+mod json;
 #[path = "command/limits.rs"]
 mod limits;
+#[path = "command/outputs.rs"]
+mod outputs;
+#[path = "command/postures.rs"]
+mod postures;
+#[path = "command/signals.rs"]
+mod signals;
 #[path = "command/tables.rs"]
 mod tables;
+#[path = "command/terminal.rs"]
+mod terminal;
 #[path = "command/weir.rs"]
 mod weir;
 

@@ -5,8 +5,7 @@
 
 use std::env;
 use std::ffi::OsString;
-use std::fs::{self, Permissions};
-use std::os::unix::fs::PermissionsExt;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::Arc;
@@ -18,6 +17,7 @@ use crate::cpu::Cpu;
 use crate::image::{Image, capacity_bytes};
 use crate::limits::Limits;
 use crate::limits::counts::Counted;
+use crate::scratch;
 use crate::{EngineError, Program};
 
 mod headers {
@@ -37,7 +37,8 @@ const FLAGS: [&str; 7] =
 const NATIVE_FLAGS: [&str; 6] = ["-O3", "-shared", "-fPIC", "-nostdlib", "-fvisibility=default", "-Wl,--build-id=none"];
 /// `-g` for BTF, from which the loader knows maps and functions.
 /// Code that is too long for a jump is no crash to be reported.
-const BPF_FLAGS: [&str; 6] = ["--target=bpf", "-mcpu=v3", "-O2", "-g", "-c", "-fno-crash-diagnostics"];
+const BPF_FLAGS: [&str; 6] = ["--target=bpf", "-mcpu=v3", "-O2", "-g", "-fno-crash-diagnostics", COMPILE_ONLY];
+const COMPILE_ONLY: &str = "-c";
 /// What clang says of a function that is longer than its jumps reach.
 const TOO_FAR: &str = "Branch target out of insn range";
 
@@ -136,7 +137,7 @@ impl Clang {
     }
 
     fn probe(program: &Path) -> Result<Self, String> {
-        let output = Command::new(program).arg("--version").output().map_err(|error| error.to_string())?;
+        let output = scratch::output(Command::new(program).arg("--version")).map_err(|error| error.to_string())?;
         let text = String::from_utf8_lossy(&output.stdout);
         match text.lines().next() {
             Some(version) if output.status.success() && version.contains("clang") => {
@@ -199,9 +200,7 @@ impl Clang {
         flags: &[String],
         more_headers: &[(&str, &str)],
     ) -> Result<(Vec<u8>, Duration), EngineError> {
-        // Others may neither read a policy there nor, whatever the umask, put an object in the place of ours.
-        let folder = tempfile::Builder::new().prefix("weir-").permissions(Permissions::from_mode(0o700)).tempdir();
-        let folder = folder.map_err(|source| EngineError::Io { path: env::temp_dir(), source })?;
+        let folder = scratch::Folder::new().map_err(|source| EngineError::Io { path: env::temp_dir(), source })?;
         for (header, text) in headers::HEADERS.iter().chain(more_headers) {
             let path = folder.path().join(header);
             let parent = path.parent().expect("a header lies in the folder");
@@ -213,7 +212,7 @@ impl Clang {
         let object = folder.path().join("object");
         write(&source, c)?;
         let start = Instant::now();
-        let output = self.run(folder.path(), &source, &object, flags)?;
+        let output = self.build(folder.path(), &source, &object, flags)?;
         let took = start.elapsed();
         if !output.status.success() {
             let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -229,15 +228,28 @@ impl Clang {
         Ok((bytes, took))
     }
 
+    /// Compiles and links one after the other: clang does a single job itself, but starts a process for each of several, which lives on if
+    /// it is killed.
+    fn build(&self, folder: &Path, source: &Path, object: &Path, flags: &[String]) -> Result<Output, EngineError> {
+        if flags.iter().any(|flag| flag == COMPILE_ONLY) {
+            return self.run(folder, source, object, flags);
+        }
+        let unlinked = folder.join("unlinked.o");
+        let compile = [flags, &[COMPILE_ONLY.to_owned()]].concat();
+        let output = self.run(folder, source, &unlinked, &compile)?;
+        if output.status.success() { self.run(folder, &unlinked, object, flags) } else { Ok(output) }
+    }
+
     fn run(&self, folder: &Path, source: &Path, object: &Path, flags: &[String]) -> Result<Output, EngineError> {
         let mut command = Command::new(&self.program);
         // The source comes before the flags: among these may be libraries, which linkers take for what came before them.
         command.arg(source).args(FLAGS).args(flags).arg("-I").arg(folder);
         // The same text gives the same bytes, wherever the temporary folder is.
         command.arg(format!("-ffile-prefix-map={}=.", folder.display()));
-        // What clang writes besides is nobody else's to read either.
-        command.arg("-o").arg(object).env("LC_ALL", "C").env("TMPDIR", folder);
-        command.output().map_err(|source| EngineError::Io { path: self.program.clone(), source })
+        // Flags of the linker mean nothing to the compiler, and the other way round. What clang writes besides goes with the folder, and is
+        // nobody else's to read.
+        command.arg("-Qunused-arguments").arg("-o").arg(object).env("LC_ALL", "C").env("TMPDIR", folder);
+        scratch::output(&mut command).map_err(|source| EngineError::Io { path: self.program.clone(), source })
     }
 }
 

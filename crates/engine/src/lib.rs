@@ -22,6 +22,8 @@ pub mod live;
 pub mod lookup;
 pub mod memory;
 pub mod native;
+pub mod output;
+pub mod scratch;
 pub mod tsc;
 pub mod xdp;
 

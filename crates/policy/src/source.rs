@@ -66,6 +66,11 @@ impl SourceMap {
         id
     }
 
+    /// The names of all files.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.files.iter().map(|source| source.name.as_str())
+    }
+
     /// The file.
     pub fn file(&self, id: FileId) -> &Source {
         &self.files[id.0 as usize]

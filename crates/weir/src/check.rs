@@ -4,10 +4,10 @@
 //! costs on this machine, all before anything is put in front of a network.
 
 use crate::bench::traffic::{self, Mix};
-use crate::cli::CheckOptions;
+use crate::cli::{ChainOptions, CheckOptions, DirectionName};
 use crate::costs;
-use crate::failure::Failure;
-use crate::policy::{Policy, Rejected, Text, Timing};
+use crate::failure::{Failed, Failure, Message, messages};
+use crate::policy::{Policy, Text, Timing};
 use crate::report;
 use serde::Serialize;
 use std::fmt::Write;
@@ -17,10 +17,8 @@ use weir_abi::{Family, Layout};
 use weir_engine::cpu::Cpu;
 use weir_engine::memory;
 use weir_policy::checked::{Limits, LimitsOf, Table, TableId, TableKind};
-use weir_policy::diag::Diagnostic;
 use weir_policy::ir::{Holds, LimitEach, LimiterKind, Log};
 use weir_policy::pass::choose_layouts::CostModel;
-use weir_policy::source::SourceMap;
 use weir_tables::Image;
 
 /// Packets of the measurement: more than branch predictors learn by heart, fewer than the cache holds.
@@ -30,6 +28,9 @@ const REPEATS: usize = 51;
 /// Frames that are timed inside the kernel, and how often each.
 const BPF_FRAMES: usize = 64;
 const BPF_REPEATS: u32 = 2000;
+
+/// What the report says of the chains that were compiled, at most.
+const COMPILED_CHARACTERS: usize = 200;
 
 /// What `--json` prints.
 #[derive(Debug, Serialize)]
@@ -43,16 +44,15 @@ struct Report {
     certificate: Option<Certificate>,
 }
 
-/// A diagnostic in JSON.
+/// What `--json` prints of a policy that is wrong, or cannot be read.
 #[derive(Debug, Serialize)]
-struct Message {
-    severity: &'static str,
-    code: &'static str,
-    message: String,
-    file: Option<String>,
-    line: Option<u32>,
-    column: Option<u32>,
-    help: Option<String>,
+struct Invalid {
+    policy: String,
+    valid: bool,
+    #[serde(flatten)]
+    failed: Failed,
+    warnings: Vec<Message>,
+    notices: Vec<String>,
 }
 
 /// What a policy costs.
@@ -67,6 +67,8 @@ struct Certificate {
     tables: Vec<TableCost>,
     limits: Vec<LimitsCost>,
     chains: Vec<ChainCost>,
+    /// The chains that were compiled, by name: those of the base policy unless postures were asked for.
+    compiled: Vec<String>,
     /// Why code was not compiled or measured, if it was not.
     not_measured: Vec<String>,
     seconds: Seconds,
@@ -150,18 +152,25 @@ struct Seconds {
 /// # Errors
 /// The policy is wrong, or cannot be read.
 pub fn run(options: &CheckOptions) -> Result<(), Failure> {
+    let checked = check(options);
+    let Err(failure) = checked else { return Ok(()) };
+    if !options.json {
+        return Err(failure);
+    }
+    let policy = options.policy.display().to_string();
+    let failed = failure.to_json();
+    report::print_json(&Invalid { policy, valid: false, failed, warnings: vec![], notices: vec![] })?;
+    Err(failure.told())
+}
+
+fn check(options: &CheckOptions) -> Result<(), Failure> {
     let model = options.costs.as_deref().map_or_else(|| Ok(CostModel::default()), costs::read)?;
-    let policy = match Policy::from_text(&options.policy, &model)? {
-        Ok(policy) => policy,
-        Err(rejected) => {
-            if options.json {
-                report::print_json(&rejection(options, &rejected))?;
-            }
-            return Err(rejected.into());
-        }
-    };
+    let mut policy = Policy::from_text(&options.policy, &model)??;
     policy.print_warnings();
-    let certificate = certify(&policy, options)?;
+    let wanted = wanted_chains(&policy, options)?;
+    let chains = chains(&policy);
+    policy.keep_chains(&wanted);
+    let certificate = certify(&policy, options, chains, &wanted)?;
     let text = policy.text().expect("it was read as text");
     let report = Report {
         policy: options.policy.display().to_string(),
@@ -174,39 +183,13 @@ pub fn run(options: &CheckOptions) -> Result<(), Failure> {
     if options.json { report::print_json(&report) } else { report::print(&describe(&report)) }
 }
 
-fn rejection(options: &CheckOptions, rejected: &Rejected) -> Report {
-    let mut errors = messages(&rejected.diagnostics, &rejected.sources);
-    errors.extend(rejected.lists.iter().map(|error| Message {
-        severity: "error",
-        code: "E0601",
-        message: error.clone(),
-        file: None,
-        line: None,
-        column: None,
-        help: None,
-    }));
-    let policy = options.policy.display().to_string();
-    Report { policy, valid: false, errors, warnings: vec![], notices: vec![], certificate: None }
-}
-
-fn messages(diagnostics: &[Diagnostic], sources: &SourceMap) -> Vec<Message> {
-    let message = |diagnostic: &Diagnostic| {
-        let place = diagnostic.place(sources);
-        Message {
-            severity: diagnostic.severity.name(),
-            code: diagnostic.code,
-            message: diagnostic.message.clone(),
-            file: Some(place.file.to_owned()),
-            line: Some(place.line),
-            column: Some(place.column),
-            help: diagnostic.help.clone(),
-        }
-    };
-    diagnostics.iter().map(message).collect()
-}
-
 /// Builds, compiles, loads and measures.
-fn certify(policy: &Policy, options: &CheckOptions) -> Result<Certificate, Failure> {
+fn certify(
+    policy: &Policy,
+    options: &CheckOptions,
+    chains: Vec<ChainCost>,
+    wanted: &[usize],
+) -> Result<Certificate, Failure> {
     let mut seconds = Seconds::from(policy.timing);
     let start = Instant::now();
     let images = policy.images()?;
@@ -241,7 +224,8 @@ fn certify(policy: &Policy, options: &CheckOptions) -> Result<Certificate, Failu
         table_bytes: images.iter().map(|image| image.as_bytes().len() as u64).sum(),
         tables,
         limits: limits(policy, text, images),
-        chains: chains(policy),
+        chains,
+        compiled: vec![],
         not_measured: vec![],
         seconds,
     };
@@ -250,10 +234,11 @@ fn certify(policy: &Policy, options: &CheckOptions) -> Result<Certificate, Failu
         let at = &policy.program.rule(first.rule).at;
         certificate.not_measured.push(format!("code: `{}` ({at}) is not yet supported by the engines", first.what));
     } else if !options.quick {
-        if let Err(failure) = measure_native(policy, &mut certificate) {
+        certificate.compiled = wanted.iter().map(|&index| certificate.chains[index].name.clone()).collect();
+        if let Err(failure) = measure_native(policy, wanted, &mut certificate) {
             certificate.not_measured.push(format!("native: {}", failure.message()));
         }
-        if let Err(failure) = measure_bpf(policy, &mut certificate) {
+        if let Err(failure) = measure_bpf(policy, wanted, &mut certificate) {
             certificate.not_measured.push(format!("bpf: {}", failure.message()));
         }
     }
@@ -322,6 +307,24 @@ fn table_of_addresses(each: &LimitEach) -> LimitsCost {
     }
 }
 
+/// Indices of the chains that are compiled: the meaning of all is checked, but clang takes its time for each.
+fn wanted_chains(policy: &Policy, options: &CheckOptions) -> Result<Vec<usize>, Failure> {
+    let chains = &policy.program.chains;
+    for posture in &options.posture {
+        let direction = DirectionName::Upstream;
+        policy.chain(&ChainOptions { direction, posture: Some(posture.clone()) })?;
+    }
+    let is_wanted = |posture: Option<&String>| {
+        options.all_postures
+            || match posture {
+                None => options.posture.is_empty(),
+                Some(name) => options.posture.contains(name),
+            }
+    };
+    let wanted = chains.iter().enumerate().filter(|(_, chain)| is_wanted(chain.posture.as_ref()));
+    Ok(wanted.map(|(index, _)| index).collect())
+}
+
 fn chains(policy: &Policy) -> Vec<ChainCost> {
     let chain = |chain: &weir_policy::ir::Chain| ChainCost {
         name: match &chain.posture {
@@ -340,7 +343,7 @@ fn chains(policy: &Policy) -> Vec<ChainCost> {
     policy.program.chains.iter().map(chain).collect()
 }
 
-fn measure_native(policy: &Policy, certificate: &mut Certificate) -> Result<(), Failure> {
+fn measure_native(policy: &Policy, wanted: &[usize], certificate: &mut Certificate) -> Result<(), Failure> {
     let start = Instant::now();
     policy.artifact()?;
     certificate.seconds.emit = start.elapsed().as_secs_f64();
@@ -353,7 +356,8 @@ fn measure_native(policy: &Policy, certificate: &mut Certificate) -> Result<(), 
     seconds.native_without_clang =
         seconds.parse + seconds.lists + seconds.check + seconds.build + seconds.emit + seconds.load_native;
     let frames = traffic::small_packets(PACKETS, Mix::Random, 1);
-    for (index, chain) in certificate.chains.iter_mut().enumerate() {
+    for (index, &chain) in wanted.iter().enumerate() {
+        let chain = &mut certificate.chains[chain];
         let cost = memory::measure(&mut filter, index, &frames, REPEATS)?.cycles_per_packet;
         chain.cycles_per_packet = Some(cost.median);
         chain.cycles_per_packet_min = Some(cost.min);
@@ -362,13 +366,14 @@ fn measure_native(policy: &Policy, certificate: &mut Certificate) -> Result<(), 
     Ok(())
 }
 
-fn measure_bpf(policy: &Policy, certificate: &mut Certificate) -> Result<(), Failure> {
+fn measure_bpf(policy: &Policy, wanted: &[usize], certificate: &mut Certificate) -> Result<(), Failure> {
     let data = policy.data(None)?;
     let (mut filter, clang_took) = policy.in_kernel(&data, |object| policy.load_xdp(object, &data))?;
     certificate.seconds.clang_bpf = clang_took.as_secs_f64();
     certificate.seconds.load_bpf = filter.load_took().as_secs_f64();
     let frames = traffic::small_packets(BPF_FRAMES, Mix::Random, 1);
-    for (index, chain) in certificate.chains.iter_mut().enumerate() {
+    for (index, &chain) in wanted.iter().enumerate() {
+        let chain = &mut certificate.chains[chain];
         let cost = &filter.verifier_costs()[index];
         chain.bpf_parts = Some(cost.parts);
         chain.verifier_instructions = Some(cost.verified_insns);
@@ -456,6 +461,7 @@ fn describe(report: &Report) -> String {
             whole(chain.verifier_instructions)
         );
     }
+    describe_compiled(&mut text, certificate);
     for reason in &certificate.not_measured {
         let _ = writeln!(text, "\n  not measured: {reason}");
     }
@@ -468,6 +474,18 @@ fn describe(report: &Report) -> String {
         );
     }
     text
+}
+
+/// What was compiled, unless it was all or nothing.
+fn describe_compiled(text: &mut String, certificate: &Certificate) {
+    let left_out = certificate.chains.len() - certificate.compiled.len();
+    if !certificate.compiled.is_empty() && left_out > 0 {
+        let _ = writeln!(
+            text,
+            "\n  compiled: {}; the other {left_out} chains were checked and not compiled (--posture NAME, --all-postures)",
+            report::cut(&certificate.compiled.join(", "), COMPILED_CHARACTERS)
+        );
+    }
 }
 
 fn describe_limits(text: &mut String, limits: &[LimitsCost]) {

@@ -3,8 +3,10 @@
 use crate::control;
 use crate::failure::Failure;
 use crate::limit_counts::TOP_MAX;
+use crate::report::Format;
 use crate::run::claim::Place;
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 use weir_engine::bundle::trust::Trust;
@@ -44,6 +46,34 @@ pub enum Command {
     Bench(BenchOptions),
 }
 
+impl Command {
+    /// How the command is to report.
+    pub fn format(&self) -> Format {
+        let json = match self {
+            Command::Check(options) => options.json,
+            Command::Compile(options) => options.json,
+            Command::Replay(options) => options.json,
+            Command::Why(options) => options.json,
+            Command::Diff(options) => options.json,
+            Command::Ctl(options) => options.json,
+            Command::Bench(options) => options.json,
+            Command::Run(_) | Command::Guard(_) => false,
+        };
+        if json { Format::Json } else { Format::Text }
+    }
+}
+
+/// How a command line that cannot be read wants its failure reported.
+pub fn format_asked_for(words: impl IntoIterator<Item = OsString>) -> Format {
+    let mut options = words.into_iter().take_while(|word| word != "--");
+    if options.any(|word| word == "--json") { Format::Json } else { Format::Text }
+}
+
+/// Why a command line cannot be read.
+pub fn refusal(error: &clap::Error) -> Failure {
+    Failure::Rejected(error.render().to_string().trim_end().to_owned())
+}
+
 /// `weir check`
 #[derive(Debug, Args)]
 pub struct CheckOptions {
@@ -55,6 +85,12 @@ pub struct CheckOptions {
     /// Only check: do not compile, load and measure.
     #[arg(long)]
     pub quick: bool,
+    /// Compile, load and measure this posture, instead of the base policy; may be given more than once. All postures are checked in any case.
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["all_postures", "quick"])]
+    pub posture: Vec<String>,
+    /// Compile, load and measure the base policy and all postures.
+    #[arg(long, conflicts_with = "quick")]
+    pub all_postures: bool,
     /// Choose table layouts for the machine on which `weir bench line-costs --json` printed this.
     #[arg(long, value_name = "FILE")]
     pub costs: Option<PathBuf>,
@@ -174,13 +210,13 @@ impl TrustOptions {
 pub struct ReplayOptions {
     /// The policy, or a bundle.
     pub policy: PathBuf,
-    /// The capture: pcap or pcapng; Ethernet, raw IP or Linux cooked.
+    /// The capture: pcap or pcapng; Ethernet, raw IP or Linux cooked. `-` is standard input.
     #[arg(long = "in", value_name = "CAPTURE")]
     pub input: PathBuf,
-    /// Write the packets that pass here.
+    /// Write the packets that pass here. `-` is standard output; the report goes to standard error then.
     #[arg(long, value_name = "CAPTURE")]
     pub out: Option<PathBuf>,
-    /// Write the packets that are dropped here.
+    /// Write the packets that are dropped here, or to standard output (`-`).
     #[arg(long, value_name = "CAPTURE")]
     pub dropped: Option<PathBuf>,
     /// Whose bundles are opened.
@@ -205,7 +241,7 @@ pub struct ReplayOptions {
 pub struct WhyOptions {
     /// The policy, or a bundle.
     pub policy: PathBuf,
-    /// The capture.
+    /// The capture; `-` is standard input.
     #[arg(long = "in", value_name = "CAPTURE")]
     pub input: PathBuf,
     /// Number of the packet, from 1.
@@ -229,7 +265,7 @@ pub struct DiffOptions {
     pub old: PathBuf,
     /// The policy, or bundle, as it will be.
     pub new: PathBuf,
-    /// The capture.
+    /// The capture; `-` is standard input.
     #[arg(long = "in", value_name = "CAPTURE")]
     pub input: PathBuf,
     /// Whose bundles are opened.

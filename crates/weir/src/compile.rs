@@ -1,10 +1,10 @@
 //! `weir compile`: a policy as one file for a box without clang.
 
+use crate::captures;
 use crate::cli::{CompileOptions, CpuName};
 use crate::costs;
 use crate::failure::Failure;
 use crate::policy::{Data, PART_RULES, Policy};
-use crate::replay::is_same_file;
 use crate::report;
 use serde::Serialize;
 use std::fs;
@@ -39,9 +39,7 @@ pub fn run(options: &CompileOptions) -> Result<(), Failure> {
     let start = Instant::now();
     let model = options.costs.as_deref().map_or_else(|| Ok(CostModel::default()), costs::read)?;
     let policy = Policy::from_text(&options.policy, &model)??;
-    if is_same_file(&options.output, &options.policy) {
-        return Err(Failure::Rejected("weir: the bundle would take the place of the policy".to_owned()));
-    }
+    captures::refuse_input(&options.output, &policy, &[&options.policy])?;
     policy.print_warnings();
     let signer = options.sign.as_deref().map(Signer::read).transpose()?;
     if let Some(notice) = signer.as_ref().and_then(Signer::notice) {

@@ -1,9 +1,10 @@
 //! `weir diff`: the packets whose verdict differs between two policies, by rule and by source.
 
+use crate::captures::{self, Damage};
 use crate::cli::DiffOptions;
 use crate::engine;
 use crate::eval;
-use crate::failure::Failure;
+use crate::failure::{self, Failure};
 use crate::policy::Policy;
 use crate::replay::action;
 use crate::report;
@@ -13,7 +14,6 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use weir_abi::packet::L3;
 use weir_abi::{BURST_MAX, Verdict};
-use weir_engine::capture::CaptureReader;
 use weir_policy::ir::eval::packet;
 
 /// Sources that are told apart; what comes beyond is counted together.
@@ -40,6 +40,14 @@ pub struct Difference {
     pub more_sources: u64,
     /// The first packets that change, by number.
     pub first_packets: Vec<u64>,
+    /// Whether the capture could not be read to its end: all figures are of the packets before.
+    pub truncated: bool,
+    /// Where, if the capture is damaged there.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub truncated_at: Option<Damage>,
+    /// Why.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<failure::Error>,
 }
 
 /// Packets that one rule decided before and another does now.
@@ -83,15 +91,21 @@ pub struct SourceChange {
 /// A policy is rejected, or the capture fails.
 pub fn run(options: &DiffOptions) -> Result<(), Failure> {
     let trust = options.trust.read()?;
-    let (old, new) = (Policy::load_trusting(&options.old, &trust)?, Policy::load_trusting(&options.new, &trust)?);
+    let mut old = Policy::load_trusting(&options.old, &trust)?;
+    let mut new = Policy::load_trusting(&options.new, &trust)?;
     old.print_warnings();
     new.print_warnings();
-    let chains = (old.chain(&options.chain)?, new.chain(&options.chain)?);
+    let chains = (old.only_chain(&options.chain)?, new.only_chain(&options.chain)?);
     let engines = (engine::choose(&old, None)?, engine::choose(&new, None)?);
+    let mut reader = captures::open(&options.input)?;
     let (mut old_filter, mut new_filter) = (old.filter(engines.0)?, new.filter(engines.1)?);
-    let mut reader = CaptureReader::open(&options.input)?;
     let mut changes = Changes::default();
-    while let Some(burst) = reader.next_burst()? {
+    let outcome = loop {
+        let burst = match reader.next_burst() {
+            Ok(Some(burst)) => burst,
+            Ok(None) => break Ok(()),
+            Err(error) => break Err(error),
+        };
         let (mut before, mut after) = ([Verdict(0); BURST_MAX], [Verdict(0); BURST_MAX]);
         old_filter.decide(chains.0, burst.frames(), &mut before)?;
         new_filter.decide(chains.1, burst.frames(), &mut after)?;
@@ -103,9 +117,22 @@ pub fn run(options: &DiffOptions) -> Result<(), Failure> {
                 changes.add(before[index], after[index], source, bytes, burst.first_packet() + index as u64);
             }
         }
+    };
+    let damage = outcome.as_ref().err().and_then(Damage::of);
+    // As in `replay`: what was read before the damage is reported.
+    let failure = outcome.err().map(Failure::from);
+    let difference = Difference {
+        truncated: failure.is_some(),
+        truncated_at: damage,
+        error: failure.as_ref().map(Failure::error),
+        ..changes.finish(&old, &new)
+    };
+    if options.json {
+        report::print_json(&difference)?;
+        return failure.map_or(Ok(()), |failure| Err(failure.told()));
     }
-    let difference = changes.finish(&old, &new);
-    if options.json { report::print_json(&difference) } else { report::print(&describe(&difference, &old, &new)) }
+    report::print(&describe(&difference, &old, &new))?;
+    failure.map_or(Ok(()), Err)
 }
 
 fn source(packet: packet::Packet) -> Option<IpAddr> {
@@ -187,6 +214,9 @@ impl Changes {
             by_source: by_source.collect(),
             more_sources,
             first_packets: self.first,
+            truncated: false,
+            truncated_at: None,
+            error: None,
         }
     }
 }
@@ -202,6 +232,9 @@ fn describe(difference: &Difference, old: &Policy, new: &Policy) -> String {
         report::grouped(difference.newly_passed),
         report::grouped(difference.newly_dropped)
     );
+    if let Some(damage) = &difference.truncated_at {
+        text += &damage.describe();
+    }
     if difference.changed == 0 {
         return text;
     }

@@ -1,18 +1,134 @@
 //! How a command can fail, and the exit code that says so.
 
+use crate::report::{self, Format};
+use serde::Serialize;
 use std::fmt::{self, Display, Formatter};
 use std::panic::{self, AssertUnwindSafe};
 use std::path::Path;
 use std::process::ExitCode;
 use weir_engine::EngineError;
+use weir_policy::diag::Diagnostic;
+use weir_policy::diag::printable::printable;
+use weir_policy::diag::render::{self, Style};
+use weir_policy::source::SourceMap;
+
+/// Characters of a list's error that are shown.
+const LIST_ERROR_CHARACTERS: usize = 1000;
 
 /// Why a command failed.
 #[derive(Debug)]
 pub enum Failure {
     /// The policy, its lists or the command line mean nothing: exit code 2. The text is shown as it is.
     Rejected(String),
+    /// Mistakes in a policy or its lists: exit code 2.
+    Mistakes {
+        /// All of them.
+        rejected: Box<Rejected>,
+        /// The first, and how many there are.
+        summary: String,
+    },
     /// Something outside failed: exit code 1.
     Runtime(String),
+    /// A failure that the JSON on standard output tells already.
+    Told(Box<Failure>),
+}
+
+/// What a rejected policy has to say.
+#[derive(Debug)]
+pub struct Rejected {
+    /// Its files.
+    pub sources: SourceMap,
+    /// All errors, in order.
+    pub diagnostics: Vec<Diagnostic>,
+    /// Errors in lists, each naming file and line.
+    pub lists: Vec<String>,
+}
+
+/// A diagnostic in JSON.
+#[derive(Debug, Serialize)]
+pub struct Message {
+    severity: &'static str,
+    code: &'static str,
+    message: String,
+    file: Option<String>,
+    line: Option<u32>,
+    column: Option<u32>,
+    help: Option<String>,
+}
+
+/// What `--json` prints of any failure.
+#[derive(Debug, Serialize)]
+pub struct Failed {
+    error: Error,
+    /// The mistakes in the policy and its lists, if those are what is wrong.
+    errors: Vec<Message>,
+}
+
+/// What is wrong, in short.
+#[derive(Clone, Debug, Serialize)]
+pub struct Error {
+    /// 1: something outside failed. 2: the policy or the command line is wrong.
+    pub exit_code: u8,
+    /// What is wrong.
+    pub message: String,
+}
+
+impl Rejected {
+    fn render(&self, style: Style) -> String {
+        let mut texts = Vec::new();
+        if !self.diagnostics.is_empty() {
+            texts.push(render::render(&self.diagnostics, &self.sources, style).trim_end().to_owned());
+        }
+        let list =
+            |error: &String| format!("error: {}", report::cut(&printable(error.trim_end()), LIST_ERROR_CHARACTERS));
+        texts.extend(self.lists.iter().map(list));
+        texts.join("\n\n")
+    }
+
+    /// Every mistake.
+    fn messages(&self) -> Vec<Message> {
+        let mut errors = messages(&self.diagnostics, &self.sources);
+        errors.extend(self.lists.iter().map(|error| Message {
+            severity: "error",
+            code: "E0601",
+            message: error.clone(),
+            file: None,
+            line: None,
+            column: None,
+            help: None,
+        }));
+        errors
+    }
+
+    /// The first mistake, and how many there are.
+    fn summary(&self) -> String {
+        let first = self.diagnostics.first().map(|diagnostic| {
+            let place = diagnostic.place(&self.sources);
+            format!("{}:{}:{}: {}", place.file, place.line, place.column, diagnostic.message)
+        });
+        let first = first.or_else(|| self.lists.first().cloned()).unwrap_or_default();
+        match self.diagnostics.len() + self.lists.len() {
+            0 | 1 => first,
+            count => format!("{first} (and {} more)", count - 1),
+        }
+    }
+}
+
+/// Diagnostics in JSON.
+pub fn messages(diagnostics: &[Diagnostic], sources: &SourceMap) -> Vec<Message> {
+    let message = |diagnostic: &Diagnostic| {
+        let place = diagnostic.place(sources);
+        Message {
+            severity: diagnostic.severity.name(),
+            code: diagnostic.code,
+            message: diagnostic.message.clone(),
+            file: Some(place.file.to_owned()),
+            line: Some(place.line),
+            column: Some(place.column),
+            help: diagnostic.help.clone(),
+        }
+    };
+    diagnostics.iter().map(message).collect()
 }
 
 impl Failure {
@@ -35,15 +151,60 @@ impl Failure {
 
     /// What is wrong, without the program's name.
     pub fn message(&self) -> &str {
-        let (Failure::Rejected(text) | Failure::Runtime(text)) = self;
-        text.strip_prefix("weir: ").unwrap_or(text)
+        match self {
+            Failure::Rejected(text) | Failure::Runtime(text) => {
+                // How the command is used stands below what is wrong with a command line.
+                let text = text.split("\n\nUsage: ").next().unwrap_or(text);
+                ["weir: ", "error: "].iter().find_map(|name| text.strip_prefix(name)).unwrap_or(text)
+            }
+            Failure::Mistakes { summary, .. } => summary,
+            Failure::Told(failure) => failure.message(),
+        }
     }
 
     /// 1 or 2.
-    pub fn exit_code(&self) -> ExitCode {
+    pub fn exit_code(&self) -> u8 {
         match self {
-            Failure::Rejected(_) => ExitCode::from(2),
-            Failure::Runtime(_) => ExitCode::FAILURE,
+            Failure::Rejected(_) | Failure::Mistakes { .. } => 2,
+            Failure::Runtime(_) => 1,
+            Failure::Told(failure) => failure.exit_code(),
+        }
+    }
+
+    /// The same, told already by the JSON on standard output.
+    pub fn told(self) -> Self {
+        Failure::Told(Box::new(self))
+    }
+
+    /// As a part of a report in JSON.
+    pub fn error(&self) -> Error {
+        Error { exit_code: self.exit_code(), message: self.message().to_owned() }
+    }
+
+    /// As JSON.
+    pub fn to_json(&self) -> Failed {
+        let errors = match self {
+            Failure::Mistakes { rejected, .. } => rejected.messages(),
+            _ => vec![],
+        };
+        Failed { error: self.error(), errors }
+    }
+
+    /// Tells the user, on standard output too if JSON was asked for, and gives the program's exit code.
+    pub fn tell(&self, format: Format) -> ExitCode {
+        if format == Format::Json && !matches!(self, Failure::Told(_)) {
+            // Where standard output is what failed, standard error must do.
+            let _ = report::print_json(&self.to_json());
+        }
+        self.say();
+        ExitCode::from(self.exit_code())
+    }
+
+    fn say(&self) {
+        match self {
+            Failure::Mistakes { rejected, .. } => report::say_rendered(&rejected.render(report::style())),
+            Failure::Told(failure) => failure.say(),
+            Failure::Rejected(_) | Failure::Runtime(_) => report::say(&self.to_string()),
         }
     }
 }
@@ -52,8 +213,16 @@ impl Display for Failure {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self {
             Failure::Rejected(text) => f.write_str(text),
+            Failure::Mistakes { rejected, .. } => f.write_str(&rejected.render(Style::Plain)),
             Failure::Runtime(text) => write!(f, "weir: {text}"),
+            Failure::Told(failure) => failure.fmt(f),
         }
+    }
+}
+
+impl From<Rejected> for Failure {
+    fn from(rejected: Rejected) -> Self {
+        Failure::Mistakes { summary: rejected.summary(), rejected: Box::new(rejected) }
     }
 }
 

@@ -3,7 +3,14 @@
 //! `policy` brings a policy or bundle from disk to something that engines take; each command is a module named for it.
 #![forbid(unsafe_code)]
 
+/// In place of the standard library's, so that no message of this crate is forgotten: what messages hold from outside is escaped, and a
+/// closed standard error is no panic.
+macro_rules! eprintln {
+    ($($text:tt)*) => { $crate::report::say(&format!($($text)*)) };
+}
+
 pub mod bench;
+pub mod captures;
 pub mod check;
 pub mod cli;
 pub mod compile;
@@ -23,5 +30,6 @@ pub mod policy;
 pub mod replay;
 pub mod report;
 pub mod run;
+pub mod signals;
 mod text;
 pub mod why;

@@ -3,15 +3,17 @@
 use crate::cli::{ChainOptions, EngineName};
 use crate::eval::{Answers, EvalFilter, SlotAnswers};
 use crate::failure::Failure;
+pub use crate::failure::Rejected;
 use crate::file;
 use crate::limits;
 use crate::lists::{ListOfLimits, Lists};
+use crate::report;
 pub use crate::text::Text;
 use crate::text::{too_deep, unknown_labels};
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::io::Read;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 use weir_abi::ABI_VERSION;
@@ -26,12 +28,11 @@ use weir_engine::live::xdp::{KernelCode, Ports};
 use weir_engine::{Artifact, EngineError, Filter, NativeCode, NativeFilter, TableSlot, XdpFilter};
 use weir_policy::backend::c::{self, Target};
 use weir_policy::checked;
-use weir_policy::diag::Diagnostic;
-use weir_policy::diag::render::{self, Style};
+use weir_policy::diag::render;
 use weir_policy::ir::{self, Chain, Direction, FindId, Limiter, LimiterKind, Program};
 use weir_policy::pass::choose_layouts::{CostModel, Planned};
 use weir_policy::pipeline;
-use weir_policy::source::{Source, SourceMap};
+use weir_policy::source::Source;
 use weir_tables::{Image, Table};
 
 /// Bytes of a file that tell a bundle from a policy's text.
@@ -89,34 +90,6 @@ pub struct Timing {
     pub lists: Duration,
     /// Checking and lowering.
     pub check: Duration,
-}
-
-/// What a rejected policy has to say.
-pub struct Rejected {
-    /// Its files.
-    pub sources: SourceMap,
-    /// All errors, in order.
-    pub diagnostics: Vec<Diagnostic>,
-    /// Errors in lists, each naming file and line.
-    pub lists: Vec<String>,
-}
-
-impl From<Rejected> for Failure {
-    fn from(rejected: Rejected) -> Self {
-        let mut texts = Vec::new();
-        if !rejected.diagnostics.is_empty() {
-            texts.push(render::render(&rejected.diagnostics, &rejected.sources, style()).trim_end().to_owned());
-        }
-        texts.extend(rejected.lists.iter().map(|error| format!("error: {}", error.trim_end())));
-        Failure::Rejected(texts.join("\n\n"))
-    }
-}
-
-/// Colours where a person reads.
-pub fn style() -> Style {
-    use std::io::IsTerminal;
-    let wanted = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
-    if wanted { Style::Coloured } else { Style::Plain }
 }
 
 /// What code is loaded with.
@@ -188,7 +161,12 @@ impl Policy {
         timing.parse = start.elapsed();
 
         let start = Instant::now();
-        let mut lists = Lists::read(&parsed.tables(&sources), &parsed.limits(&sources));
+        let (of_tables, of_limits) = (parsed.tables(&sources), parsed.limits(&sources));
+        let mut lists = Lists::read(&of_tables, &of_limits);
+        let list_files =
+            of_tables.iter().flat_map(|table| &table.files).chain(of_limits.iter().flat_map(|list| &list.files));
+        let mut files: Vec<PathBuf> = list_files.map(|file| PathBuf::from(&file.path)).collect();
+        files.extend(sources.names().map(PathBuf::from));
         timing.lists = start.elapsed();
 
         let start = Instant::now();
@@ -215,7 +193,7 @@ impl Policy {
             _ => vec![],
         };
         let labels = lowered.plan.images.iter().map(labels).collect();
-        let text = Text { sources, checked, lowered, tables, limits, notices: lists.notices };
+        let text = Text { sources, checked, lowered, tables, limits, files, notices: lists.notices };
         Ok(Policy {
             program: text.lowered.program.clone(),
             labels,
@@ -256,6 +234,11 @@ impl Policy {
         }
     }
 
+    /// The files that it was read from besides the one that was named: nothing may be written there.
+    pub fn files(&self) -> &[PathBuf] {
+        self.text().map_or(&[], |text| &text.files)
+    }
+
     /// Whether code is at hand without a compiler.
     pub fn is_bundle(&self) -> bool {
         matches!(self.origin, Origin::Bundle(_))
@@ -268,7 +251,8 @@ impl Policy {
         }
         let Some(text) = self.text() else { return };
         if !text.checked.warnings.is_empty() {
-            eprintln!("{}", render::render(&text.checked.warnings, &text.sources, style()).trim_end());
+            let warnings = render::render(&text.checked.warnings, &text.sources, report::style());
+            report::say_rendered(warnings.trim_end());
         }
         for notice in &text.notices {
             eprintln!("note: {notice}");
@@ -291,7 +275,7 @@ impl Policy {
         Err(match &self.origin {
             Origin::Text(text) => {
                 let diagnostics = pipeline::unsupported(&text.lowered, engine);
-                Failure::Rejected(render::render(&diagnostics, &text.sources, style()).trim_end().to_owned())
+                Rejected { sources: text.sources.clone(), diagnostics, lists: vec![] }.into()
             }
             Origin::Bundle(_) => Failure::Rejected("weir: the bundle has rules that this weir cannot run".to_owned()),
         })
@@ -309,6 +293,28 @@ impl Policy {
                 if known.is_empty() { "it has none".to_owned() } else { format!("it has {}", known.join(", ")) };
             Failure::Rejected(format!("weir: the policy has no posture {}; {known}", posture.unwrap_or_default()))
         })
+    }
+
+    /// As [`Policy::chain`], and no other chain is compiled from now on, nor has an index. Rules and their counters stay. A bundle is
+    /// compiled already: it keeps its chains.
+    ///
+    /// # Errors
+    /// There is no such posture.
+    pub fn only_chain(&mut self, options: &ChainOptions) -> Result<usize, Failure> {
+        let chain = self.chain(options)?;
+        if self.is_bundle() {
+            return Ok(chain);
+        }
+        self.keep_chains(&[chain]);
+        Ok(0)
+    }
+
+    /// Leaves all chains of a policy's text but these out of what is compiled; those that stay are numbered anew, in order.
+    pub fn keep_chains(&mut self, wanted: &[usize]) {
+        assert!(!self.is_bundle(), "compiler bug: a bundle's code has the chains that it has");
+        let chains = std::mem::take(&mut self.program.chains);
+        let kept = chains.into_iter().enumerate().filter(|(index, _)| wanted.contains(index));
+        self.program.chains = kept.map(|(_, chain)| chain).collect();
     }
 
     /// Name of a label that a find found; its number if it has none (a set's members).

@@ -1,9 +1,10 @@
 //! `weir replay`: a policy over a capture, at full speed, with every packet accounted for.
 
+use crate::captures::{self, Damage, Sinks};
 use crate::cli::{EngineName, ReplayOptions};
 use crate::engine;
 use crate::eval;
-use crate::failure::Failure;
+use crate::failure::{self, Failure};
 use crate::limit_counts::{self, CountedLimit, Counting};
 use crate::policy::Policy;
 use crate::report::{self, Decided, RuleCount};
@@ -11,11 +12,10 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt::Write;
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 use weir_abi::{Action, BURST_MAX, Counter, Reason, Verdict};
-use weir_engine::capture::{CaptureBurst, CaptureReader, CaptureWriter};
+use weir_engine::capture::{CaptureBurst, CaptureReader};
 use weir_policy::ir::eval::packet::{self, Frame};
 use weir_policy::ir::{Program, RuleId};
 
@@ -54,6 +54,14 @@ pub struct Replayed {
     pub cut: Option<Cut>,
     /// Limits that log and for which something was counted: the most exceeded first, 20 at most.
     pub limits: Vec<CountedLimit>,
+    /// Whether the capture could not be read to its end: all figures are of the packets before.
+    pub truncated: bool,
+    /// Where, if the capture is damaged there.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub truncated_at: Option<Damage>,
+    /// Why.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<failure::Error>,
     /// Each packet's verdict, if asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub verdicts: Option<Vec<&'static str>>,
@@ -116,13 +124,20 @@ pub fn cut_short(frame: Frame<'_>, verdict: Verdict) -> Option<&'static str> {
 /// # Errors
 /// The policy is rejected, or the capture or an output fails.
 pub fn run(options: &ReplayOptions) -> Result<(), Failure> {
-    let policy = Policy::load_trusting(&options.policy, &options.trust.read()?)?;
+    let mut policy = Policy::load_trusting(&options.policy, &options.trust.read()?)?;
     policy.print_warnings();
-    let chain = policy.chain(&options.chain)?;
+    let chain = policy.only_chain(&options.chain)?;
+    let outputs = [options.out.as_deref(), options.dropped.as_deref()];
+    let stdout_is_taken = Sinks::take_standard_output(outputs);
+    if stdout_is_taken && options.json {
+        let message =
+            "weir: --json and a capture cannot both go to standard output: name a file with --out or --dropped";
+        return Err(Failure::Rejected(message.to_owned()));
+    }
     let engine = engine::choose(&policy, options.engine)?;
+    let mut reader = captures::open(&options.input)?;
+    let mut sinks = Sinks::create(outputs, &policy, &[&options.input, &options.policy], reader.form())?;
     let mut filter = policy.filter(engine)?;
-    let mut reader = CaptureReader::open(&options.input)?;
-    let mut sinks = Sinks::create(options, &reader)?;
     let mut tally = Tally { verdicts: options.verdicts.then(Vec::new), ..Tally::default() };
     let progress = progress(&reader);
     let started = Instant::now();
@@ -152,14 +167,27 @@ pub fn run(options: &ReplayOptions) -> Result<(), Failure> {
         filter.limit_counts(limiter, visit);
         Ok(())
     })?;
-    let replayed = Replayed { limits: limits.limits, ..summary(options, &policy, engine, &counters, tally, took) };
+    let damage = outcome.as_ref().err().and_then(Damage::of);
+    // What was read before the damage is reported; the damage decides the exit code.
+    let failure = outcome.err().map(Failure::from);
+    let replayed = Replayed {
+        limits: limits.limits,
+        truncated: failure.is_some(),
+        truncated_at: damage,
+        error: failure.as_ref().map(Failure::error),
+        ..summary(options, &policy, engine, &counters, tally, took)
+    };
     if options.json {
         report::print_json(&replayed)?;
-    } else {
-        report::print(&describe(&replayed, &policy.program, &counters, &options.input))?;
+        return failure.map_or(Ok(()), |failure| Err(failure.told()));
     }
-    // What was read before the damage is reported; the damage decides the exit code.
-    outcome.map_err(Failure::from)
+    let told = describe(&replayed, &policy.program, &counters, &captures::name(&options.input));
+    if stdout_is_taken {
+        report::say(told.trim_end())
+    } else {
+        report::print(&told)?
+    }
+    failure.map_or(Ok(()), Err)
 }
 
 /// Progress on standard error, if that is a terminal and the file is long enough to be waited for.
@@ -210,62 +238,6 @@ pub fn action(verdict: Verdict) -> Action {
     verdict.action().unwrap_or_else(|| panic!("compiler bug: verdict {:#x} has no action", verdict.0))
 }
 
-/// The captures being written.
-struct Sinks {
-    passed: Option<CaptureWriter>,
-    dropped: Option<CaptureWriter>,
-}
-
-/// Whether two paths lead to the same file, or would if it were there. Devices and pipes are no files.
-pub fn is_same_file(a: &Path, b: &Path) -> bool {
-    match (a.metadata(), b.metadata()) {
-        (Ok(a), Ok(b)) => a.is_file() && (a.dev(), a.ino()) == (b.dev(), b.ino()),
-        (Err(_), Err(_)) => std::path::absolute(a).ok() == std::path::absolute(b).ok(),
-        _ => false,
-    }
-}
-
-impl Sinks {
-    fn create(options: &ReplayOptions, reader: &CaptureReader) -> Result<Self, Failure> {
-        let outputs: Vec<&Path> = [&options.out, &options.dropped].into_iter().flatten().map(|p| p.as_path()).collect();
-        let inputs = [options.input.as_path(), options.policy.as_path()];
-        let taken = |out: &&Path| inputs.iter().any(|input| is_same_file(out, input));
-        if outputs.iter().any(taken) || matches!(outputs[..], [a, b] if is_same_file(a, b)) {
-            let message = "weir: the policy, --in, --out and --dropped must be different files";
-            return Err(Failure::Rejected(message.to_owned()));
-        }
-        let create = |path: &Option<std::path::PathBuf>| match path {
-            Some(path) => CaptureWriter::create(path, reader.form()).map(Some),
-            None => Ok(None),
-        };
-        Ok(Sinks { passed: create(&options.out)?, dropped: create(&options.dropped)? })
-    }
-
-    fn write(&mut self, burst: &CaptureBurst<'_>, verdicts: &[Verdict]) -> Result<(), Failure> {
-        if self.passed.is_none() && self.dropped.is_none() {
-            return Ok(());
-        }
-        for (index, verdict) in verdicts.iter().enumerate().take(burst.frames().len()) {
-            let sink = match action(*verdict) {
-                Action::Accept => &mut self.passed,
-                Action::Drop => &mut self.dropped,
-                Action::Divert => &mut None,
-            };
-            if let Some(writer) = sink {
-                writer.write(burst, index)?;
-            }
-        }
-        Ok(())
-    }
-
-    fn finish(self) -> Result<(), Failure> {
-        for writer in [self.passed, self.dropped].into_iter().flatten() {
-            writer.finish()?;
-        }
-        Ok(())
-    }
-}
-
 /// The reasons of an engine's counters must add up to the packets that it was given.
 fn check_counters(program: &Program, counters: &[Counter], packets: u64) -> Result<(), Failure> {
     let sum: u64 = report::reason_counts(program, counters).values().sum();
@@ -299,6 +271,9 @@ fn summary(
         reasons: report::reason_counts(&policy.program, counters),
         cut: tally.cut,
         limits: vec![],
+        truncated: false,
+        truncated_at: None,
+        error: None,
         verdicts: tally.verdicts,
         seconds,
         mpps: if seconds > 0.0 { tally.packets as f64 / seconds / 1e6 } else { 0.0 },
@@ -349,6 +324,9 @@ fn describe(replayed: &Replayed, program: &Program, counters: &[Counter], input:
     if !replayed.limits.is_empty() {
         let _ = write!(text, "\n  Limits, the most exceeded first\n{}", limit_counts::describe(&replayed.limits));
     }
+    if let Some(damage) = &replayed.truncated_at {
+        text += &damage.describe();
+    }
     let _ = writeln!(text, "\n  {:.3} s, {:.2} million packets a second on one core", replayed.seconds, replayed.mpps);
     text
 }
@@ -384,29 +362,5 @@ fn section(text: &mut String, title: &str, wanted: Option<Action>, program: &Pro
     for (what, counter) in rows {
         let (packets, share) = (report::grouped(counter.packets), report::share(counter.packets, all));
         let _ = writeln!(text, "  {packets:>13} {share:>8} {:>9}  {what}", report::bytes(counter.bytes));
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::is_same_file;
-    use std::fs;
-    use std::path::Path;
-
-    #[test]
-    fn the_same_file_by_other_names() {
-        let folder = tempfile::tempdir().unwrap();
-        let at = |name: &str| folder.path().join(name);
-        fs::write(at("a"), "").unwrap();
-        fs::write(at("b"), "").unwrap();
-        fs::hard_link(at("a"), at("hard")).unwrap();
-        std::os::unix::fs::symlink("a", at("soft")).unwrap();
-        for name in ["a", "./a", "hard", "soft"] {
-            assert!(is_same_file(&at("a"), &at(name)), "{name}");
-        }
-        assert!(!is_same_file(&at("a"), &at("b")));
-        assert!(!is_same_file(&at("a"), &at("new")));
-        assert!(is_same_file(&at("new"), &at("./new")));
-        assert!(!is_same_file(Path::new("/dev/null"), Path::new("/dev/null")));
     }
 }

@@ -3,9 +3,21 @@
 use crate::failure::Failure;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::io::{ErrorKind, Write};
+use std::fmt::Write as _;
+use std::io::{ErrorKind, IsTerminal, Write};
 use weir_abi::{Action, Counter, Reason};
+use weir_policy::diag::printable::{is_unprintable, printable};
+use weir_policy::diag::render::Style;
 use weir_policy::ir::{Fallback, Program, RuleId};
+
+/// How a command reports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// For people.
+    Text,
+    /// One JSON object on standard output, whether the command succeeds or fails.
+    Json,
+}
 
 /// A rule's counter in JSON.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -155,14 +167,48 @@ pub fn cut(text: &str, characters: usize) -> String {
 /// The output cannot be written.
 pub fn print_json(object: &impl Serialize) -> Result<(), Failure> {
     let text = serde_json::to_string_pretty(object).expect("reports have string keys");
-    print(&format!("{text}\n"))
+    write_out(&(ascii_controls(&text) + "\n"))
 }
 
-/// Prints text on standard output. Whoever closes it before the end has read enough.
+/// JSON in which no character does something to a terminal: outside strings there is none but line ends.
+fn ascii_controls(json: &str) -> String {
+    let mut text = String::with_capacity(json.len());
+    for c in json.chars() {
+        if c == '\n' || !is_unprintable(c) {
+            text.push(c);
+        } else {
+            let _ = write!(text, "\\u{:04x}", u32::from(c));
+        }
+    }
+    text
+}
+
+/// Prints text on standard output, escaped where it would do more than be read.
 ///
 /// # Errors
 /// The output cannot be written.
 pub fn print(text: &str) -> Result<(), Failure> {
+    write_out(&printable(text))
+}
+
+/// Says something on standard error, in a line or several, escaped as in [`print`].
+pub fn say(text: &str) {
+    say_rendered(&printable(text));
+}
+
+/// Says something that is escaped already, and may be coloured. Whoever closes standard error has read enough.
+pub fn say_rendered(text: &str) {
+    let _ = std::io::stderr().lock().write_all(format!("{text}\n").as_bytes());
+}
+
+/// Colours where a person reads.
+pub fn style() -> Style {
+    let wanted = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+    if wanted { Style::Coloured } else { Style::Plain }
+}
+
+/// Whoever closes standard output before the end has read enough.
+fn write_out(text: &str) -> Result<(), Failure> {
     let mut out = std::io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => {
@@ -174,7 +220,14 @@ pub fn print(text: &str) -> Result<(), Failure> {
 
 #[cfg(test)]
 mod tests {
-    use super::{bytes, cut, grouped, share};
+    use super::{ascii_controls, bytes, cut, grouped, share};
+
+    #[test]
+    fn json_does_nothing_to_a_terminal() {
+        let json = ascii_controls("{\n  \"a\": \"\u{9b}31m\u{7f}\u{202e}\"\n}");
+        assert_eq!(json, "{\n  \"a\": \"\\u009b31m\\u007f\\u202e\"\n}");
+        assert_eq!(serde_json::from_str::<serde_json::Value>(&json).unwrap()["a"], "\u{9b}31m\u{7f}\u{202e}");
+    }
 
     #[test]
     fn numbers_for_people() {

@@ -2,6 +2,7 @@
 
 use crate::limits;
 use crate::lists::ListOfLimits;
+use std::path::PathBuf;
 use std::sync::Arc;
 use weir_abi::{Family, LimitEntries};
 use weir_policy::checked::{Checked, LimitsId, LimitsOf, TableId};
@@ -24,6 +25,8 @@ pub struct Text {
     pub tables: Vec<Table>,
     /// Its lists of limits, in order of declaration.
     pub limits: Vec<ListOfLimits>,
+    /// Its files, those of its lists among them.
+    pub files: Vec<PathBuf>,
     /// What reading the lists had to say.
     pub notices: Vec<String>,
 }

@@ -1,5 +1,6 @@
 //! `weir why`: which rule decided a packet, and what each rule before it saw.
 
+use crate::captures;
 use crate::cli::{EngineName, WhyOptions};
 use crate::eval;
 use crate::failure::Failure;
@@ -8,8 +9,8 @@ use crate::report;
 use serde::Serialize;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use weir_abi::packet::{Fragment, L3, L4};
-use weir_engine::capture::CaptureReader;
 use weir_policy::check::name_of;
+use weir_policy::diag::printable::printable_line;
 use weir_policy::field::{Notation, Subject};
 use weir_policy::ir::eval::explain::{Explanation, Step, explain};
 use weir_policy::ir::eval::packet::{Frame, Packet};
@@ -98,7 +99,7 @@ pub fn run(options: &WhyOptions) -> Result<(), Failure> {
 /// Reads up to the packet. Those before it are decided too: sampling depends on how many there were, limits on when.
 fn find_packet(options: &WhyOptions, policy: &Policy, chain: usize) -> Result<Story, Failure> {
     let mut evaluator = Evaluator::new(&policy.program, policy.answers());
-    let mut reader = CaptureReader::open(&options.input)?;
+    let mut reader = captures::open(&options.input)?;
     let mut last = 0;
     while let Some(burst) = reader.next_burst()? {
         for index in 0..burst.frames().len() {
@@ -111,7 +112,10 @@ fn find_packet(options: &WhyOptions, policy: &Policy, chain: usize) -> Result<St
             last = number;
         }
     }
-    Err(Failure::file(&options.input, format_args!("there is no packet {}, the last is {last}", options.packet)))
+    Err(Failure::file(
+        &captures::name(&options.input),
+        format_args!("there is no packet {}, the last is {last}", options.packet),
+    ))
 }
 
 fn tell(policy: &Policy, chain: usize, packet: u64, frame: Frame<'_>, explanation: &Explanation) -> Story {
@@ -252,7 +256,8 @@ fn describe(story: &Story) -> String {
     let mut text = format!("packet {}: {}\n\n", story.packet, story.summary);
     for asked in &story.rules {
         let outcome = if asked.matched { "matched" } else { "no match" };
-        text += &format!("  {}  {}\n    {outcome}", asked.at, asked.rule);
+        text += &printable_line(&format!("  {}  {}", asked.at, asked.rule));
+        text += &format!("\n    {outcome}");
         // What held needs no words, except for the rule that matched; that a header is there goes without saying.
         let mut told: Vec<String> = asked
             .tests
@@ -265,7 +270,7 @@ fn describe(story: &Story) -> String {
                 format!("limit {}: {}", charged.limit, if charged.exceeded { "exceeded" } else { "room" })
             }),
         );
-        text += &if told.is_empty() { "\n".to_owned() } else { format!(" ({})\n", told.join("; ")) };
+        text += &if told.is_empty() { "\n".to_owned() } else { format!(" ({})\n", printable_line(&told.join("; "))) };
     }
     if !story.rules.is_empty() {
         text.push('\n');

@@ -1,6 +1,5 @@
 //! Writes the packets of a capture that were passed or dropped to a capture of the same kind.
 
-use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
@@ -8,6 +7,7 @@ use super::interface::NS_PER_S;
 use super::pcapng::{BYTE_ORDER_MAGIC, block, option};
 use super::{CAPTURED_BYTES_MAX, CaptureBurst, CaptureForm, Interface, Resolution, pcap};
 use crate::EngineError;
+use crate::output::OutputFile;
 
 /// Bytes gathered before they go to the file.
 const BUFFER_BYTES: usize = 256 * 1024;
@@ -15,19 +15,24 @@ const BUFFER_BYTES: usize = 256 * 1024;
 /// Writes pcap or pcapng, little-endian. Link types, interfaces and the precision of times stay those of the input.
 pub struct CaptureWriter {
     path: PathBuf,
-    out: BufWriter<File>,
+    out: BufWriter<OutputFile>,
     form: CaptureForm,
     /// Interfaces described so far; pcapng only.
     described: usize,
 }
 
 impl CaptureWriter {
-    /// Creates the file; a capture without packets is valid.
+    /// Creates the file, which is there when it is finished and not before; a capture without packets is valid.
     pub fn create(path: &Path, form: CaptureForm) -> Result<Self, EngineError> {
-        let io = |source| EngineError::Io { path: path.to_owned(), source };
-        let out = BufWriter::with_capacity(BUFFER_BYTES, File::create(path).map_err(io)?);
-        let mut writer = CaptureWriter { path: path.to_owned(), out, form, described: 0 };
-        writer.write_header().map_err(io)?;
+        let output = OutputFile::create(path);
+        Self::to_output(path, output.map_err(|source| EngineError::Io { path: path.to_owned(), source })?, form)
+    }
+
+    /// Writes to what is open already; `name` is for messages.
+    pub fn to_output(name: &Path, output: OutputFile, form: CaptureForm) -> Result<Self, EngineError> {
+        let out = BufWriter::with_capacity(BUFFER_BYTES, output);
+        let mut writer = CaptureWriter { path: name.to_owned(), out, form, described: 0 };
+        writer.write_header().map_err(|source| EngineError::Io { path: name.to_owned(), source })?;
         Ok(writer)
     }
 
@@ -41,8 +46,15 @@ impl CaptureWriter {
     }
 
     /// Writes what is still held back.
-    pub fn finish(mut self) -> Result<(), EngineError> {
+    pub fn flush(&mut self) -> Result<(), EngineError> {
         self.out.flush().map_err(|source| EngineError::Io { path: self.path.clone(), source })
+    }
+
+    /// Writes what is still held back, and gives the file its name.
+    pub fn finish(self) -> Result<(), EngineError> {
+        let CaptureWriter { path, out, .. } = self;
+        let output = out.into_inner().map_err(io::IntoInnerError::into_error);
+        output.and_then(OutputFile::finish).map_err(|source| EngineError::Io { path, source })
     }
 
     fn write_header(&mut self) -> io::Result<()> {

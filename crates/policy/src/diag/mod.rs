@@ -1,5 +1,7 @@
 //! Diagnostics: what is wrong with a policy, where, and what to do about it.
 
+mod excerpt;
+pub mod printable;
 pub mod render;
 
 use crate::source::{SourceMap, Span};

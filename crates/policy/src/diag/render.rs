@@ -1,9 +1,21 @@
-//! Renders diagnostics for a terminal: what, where with the place underlined, and what to do.
+//! Renders diagnostics for a terminal: what, where with the place underlined, and what to do. What comes from outside is escaped, long
+//! lines are quoted in part, and of many warnings of a kind the first are shown.
 
+use super::excerpt::Excerpt;
+use super::printable::printable_line;
 use super::{Diagnostic, Severity};
 use crate::source::{FileId, SourceMap, Span};
-use annotate_snippets::{Annotation, AnnotationKind, Group, Level, Renderer, Snippet};
+use annotate_snippets::{Annotation, AnnotationKind, Group, Level, Origin, Renderer, Snippet};
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::fmt::Write;
 use std::ops::Range;
+
+/// Warnings of one code that are shown; the others are counted.
+pub const WARNINGS_OF_A_CODE_MAX: usize = 10;
+/// Characters of a message that are shown: the first and the last.
+const MESSAGE_HEAD: usize = 240;
+const MESSAGE_TAIL: usize = 120;
 
 /// With or without colours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,61 +26,137 @@ pub enum Style {
     Coloured,
 }
 
-/// All diagnostics, one after the other, each followed by an empty line.
+/// All errors and the first warnings of each code, one after the other, each followed by an empty line.
 pub fn render(diagnostics: &[Diagnostic], sources: &SourceMap, style: Style) -> String {
     let renderer = match style {
         Style::Plain => Renderer::plain(),
         Style::Coloured => Renderer::styled(),
     };
     let mut text = String::new();
+    let mut warnings: BTreeMap<&str, usize> = BTreeMap::new();
     for diagnostic in diagnostics {
-        text.push_str(&renderer.render(&[group(diagnostic, sources)]));
+        if diagnostic.severity == Severity::Warning {
+            let count = warnings.entry(diagnostic.code).or_default();
+            *count += 1;
+            if *count > WARNINGS_OF_A_CODE_MAX {
+                continue;
+            }
+        }
+        text.push_str(&rendered(diagnostic, sources, &renderer));
         text.push_str("\n\n");
+    }
+    for (code, count) in warnings {
+        if count > WARNINGS_OF_A_CODE_MAX {
+            let more = count - WARNINGS_OF_A_CODE_MAX;
+            let warnings = if more == 1 { "warning" } else { "warnings" };
+            let _ = writeln!(text, "warning: {more} more {warnings} {code} (`weir check --json` lists them)\n");
+        }
     }
     text
 }
 
-fn group<'a>(diagnostic: &'a Diagnostic, sources: &'a SourceMap) -> Group<'a> {
-    let level = match diagnostic.severity {
-        Severity::Error => Level::ERROR,
-        Severity::Warning => Level::WARNING,
-    };
-    let mut group = Group::with_title(level.primary_title(&diagnostic.message).id(diagnostic.code));
+fn rendered(diagnostic: &Diagnostic, sources: &SourceMap, renderer: &Renderer) -> String {
     let mut files: Vec<FileId> = vec![diagnostic.span.file];
     for (span, _) in &diagnostic.notes {
         if !files.contains(&span.file) {
             files.push(span.file);
         }
     }
-    for file in files {
-        group = group.element(snippet(diagnostic, file, sources));
+    let quotes: Vec<Quote<'_>> = files.into_iter().map(|file| Quote::new(diagnostic, file, sources)).collect();
+    let level = match diagnostic.severity {
+        Severity::Error => Level::ERROR,
+        Severity::Warning => Level::WARNING,
+    };
+    let mut group = Group::with_title(level.primary_title(line(&diagnostic.message)).id(diagnostic.code));
+    for quote in &quotes {
+        if let Some(origin) = quote.origin() {
+            group = group.element(origin);
+        }
+        group = group.element(quote.snippet());
     }
-    match &diagnostic.help {
-        Some(help) => group.element(Level::HELP.message(help)),
-        None => group,
+    if let Some(help) = &diagnostic.help {
+        group = group.element(Level::HELP.message(line(help)));
     }
+    let text = renderer.render(&[group]);
+    // A place of its own is followed by a mark for the file of the quotation, which is the same.
+    let lines: Vec<&str> = text.lines().filter(|line| !is_mark_of_a_file(line)).collect();
+    lines.join("\n")
+}
+
+/// Whether a line is ` ::: ` and nothing else but colours (`ESC [ ... m`).
+fn is_mark_of_a_file(line: &str) -> bool {
+    let mut pieces = line.split('\u{1b}');
+    let plain: String =
+        pieces.next().into_iter().chain(pieces.filter_map(|piece| Some(piece.split_once('m')?.1))).collect();
+    plain.trim() == ":::"
+}
+
+/// A message on one line, escaped; of a long one the middle is left out.
+fn line(text: &str) -> Cow<'_, str> {
+    let shown = printable_line(text);
+    let count = shown.chars().count();
+    if count <= MESSAGE_HEAD + MESSAGE_TAIL {
+        return shown;
+    }
+    let head: String = shown.chars().take(MESSAGE_HEAD).collect();
+    let tail: String = shown.chars().skip(count - MESSAGE_TAIL).collect();
+    Cow::Owned(format!("{head}...{tail}"))
 }
 
 /// The lines of a file from the first annotated one to the last: long files are not looked through for each message.
-fn snippet<'a>(diagnostic: &'a Diagnostic, file: FileId, sources: &'a SourceMap) -> Snippet<'a, Annotation<'a>> {
-    let source = sources.file(file);
-    let primary = (diagnostic.span, diagnostic.label.as_str(), AnnotationKind::Primary);
-    let notes = diagnostic.notes.iter().map(|(span, text)| (*span, text.as_str(), AnnotationKind::Context));
-    let places: Vec<_> = std::iter::once(primary)
-        .chain(notes)
-        .filter(|(span, ..)| span.file == file)
-        .map(|(span, label, kind)| (bytes(span, &source.text), label, kind))
-        .collect();
-    let first = places.iter().map(|(range, ..)| range.start).min().unwrap_or(0);
-    let last = places.iter().map(|(range, ..)| range.end).max().unwrap_or(0);
-    let start = source.text[..first].rfind('\n').map_or(0, |newline| newline + 1);
-    let end = source.text[last..].find('\n').map_or(source.text.len(), |newline| last + newline);
-    let line = 1 + source.text.as_bytes()[..start].iter().filter(|&&byte| byte == b'\n').count();
-    let annotations = places.into_iter().map(|(range, label, kind)| {
-        let annotation = kind.span(range.start - start..range.end - start);
-        if label.is_empty() { annotation } else { annotation.label(label) }
-    });
-    Snippet::source(&source.text[start..end]).path(&source.name).line_start(line).annotations(annotations)
+struct Quote<'a> {
+    path: Cow<'a, str>,
+    /// Of the first line that is quoted.
+    line: usize,
+    /// Line and column of the first place.
+    origin: (u32, u32),
+    excerpt: Excerpt<'a>,
+    /// In bytes of the excerpt.
+    places: Vec<(Range<usize>, Cow<'a, str>, AnnotationKind)>,
+}
+
+impl<'a> Quote<'a> {
+    fn new(diagnostic: &'a Diagnostic, file: FileId, sources: &'a SourceMap) -> Self {
+        let source = sources.file(file);
+        let primary = (diagnostic.span, diagnostic.label.as_str(), AnnotationKind::Primary);
+        let notes = diagnostic.notes.iter().map(|(span, text)| (*span, text.as_str(), AnnotationKind::Context));
+        let places: Vec<_> = std::iter::once(primary)
+            .chain(notes)
+            .filter(|(span, ..)| span.file == file)
+            .map(|(span, label, kind)| (bytes(span, &source.text), label, kind))
+            .collect();
+        let first = places.iter().map(|(range, ..)| range.start).min().unwrap_or(0);
+        let last = places.iter().map(|(range, ..)| range.end).max().unwrap_or(0);
+        let start = source.text[..first].rfind('\n').map_or(0, |newline| newline + 1);
+        let end = source.text[last..].find('\n').map_or(source.text.len(), |newline| last + newline);
+        let inside = |range: &Range<usize>| range.start - start..range.end - start;
+        let marked: Vec<_> = places.iter().map(|(range, ..)| inside(range)).collect();
+        let excerpt = Excerpt::new(&source.text[start..end], &marked);
+        let origin =
+            source.line_column(u32::try_from(places.first().map_or(0, |(range, ..)| range.start)).unwrap_or(0));
+        let places = marked.iter().zip(places).map(|(range, (_, label, kind))| {
+            (excerpt.place(range.start)..excerpt.place(range.end), self::line(label), kind)
+        });
+        let places = places.collect();
+        let line = 1 + source.text.as_bytes()[..start].iter().filter(|&&byte| byte == b'\n').count();
+        Quote { path: self::line(&source.name), line, origin, excerpt, places }
+    }
+
+    /// Where the place is, unless the columns of what is quoted say so.
+    fn origin(&self) -> Option<Origin<'_>> {
+        let (line, column) = self.origin;
+        let origin = || Origin::path(self.path.as_ref()).line(line as usize).char_column(column as usize);
+        (!self.excerpt.is_whole()).then(origin)
+    }
+
+    fn snippet(&self) -> Snippet<'_, Annotation<'_>> {
+        let annotations = self.places.iter().map(|(range, label, kind)| {
+            let annotation = kind.span(range.clone());
+            if label.is_empty() { annotation } else { annotation.label(label.as_ref()) }
+        });
+        let snippet = Snippet::source(self.excerpt.text.as_str()).line_start(self.line).annotations(annotations);
+        if self.excerpt.is_whole() { snippet.path(self.path.as_ref()) } else { snippet }
+    }
 }
 
 /// The span as a range of whole characters of the text.

@@ -271,6 +271,7 @@ impl Slot {
                     Ok(value) => Answer::Ok(value),
                     Err(Failure::Rejected(text)) => Answer::Error(text),
                     Err(Failure::Runtime(text)) => Answer::Failed(text),
+                    Err(failure @ (Failure::Mistakes { .. } | Failure::Told(_))) => Answer::Error(failure.to_string()),
                 },
             )?;
             self.client.set_silent_since(Some(Instant::now()));

@@ -18,6 +18,7 @@ use crate::cli::{LiveEngine, RunOptions};
 use crate::control::requests;
 use crate::control::server::Server;
 use crate::failure::Failure;
+use crate::signals;
 use carry::CarriedLinks;
 use claim::{Claimant, Claims, Place, PortsOf};
 use controller::Controller;
@@ -66,6 +67,7 @@ fn run_with(options: &RunOptions) -> Result<(), Failure> {
     }
     let trust = options.trust.read()?;
     let signals = Signals::register()?;
+    signals::clean_up()?;
     // Before anything is read or touched: another Weir may have the interfaces.
     let places = places(options)?;
     let claims = Claims::take(&places, Claimant::Weir, Duration::ZERO)?;
@@ -149,7 +151,11 @@ fn run_on<L: Loader>(
     start: impl FnOnce(&Loaded<<L::Datapath as Datapath>::Code>) -> Result<L::Datapath, Failure>,
 ) -> Result<(), Failure> {
     let Held { places, claims, mut server, log } = held;
-    let first = Generation::prepare(&options.policy, &loader)?;
+    let first = match Generation::prepare(&options.policy, &loader) {
+        // Told to end before it has begun.
+        Err(_) if signals.stop.load(Ordering::Relaxed) => return Ok(()),
+        prepared => prepared?,
+    };
     let loaded = first.loaded(None)?;
     let on_exit = first.program().on_exit;
     let guard = Arc::new(Guard::start(interfaces(options), places, on_exit)?);

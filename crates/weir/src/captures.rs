@@ -1,0 +1,174 @@
+//! The captures that commands read and write: files, pipes, and `-` for standard input and output.
+
+use crate::failure::Failure;
+use crate::policy::Policy;
+use crate::replay::action;
+use serde::Serialize;
+use std::io::{self, IsTerminal};
+use std::path::{Path, PathBuf};
+use weir_abi::{Action, Verdict};
+use weir_engine::EngineError;
+use weir_engine::capture::{CaptureBurst, CaptureForm, CaptureReader, CaptureWriter};
+use weir_engine::output::{OutputFile, is_same_file, is_stream};
+
+/// Standard input or output on the command line. A file of this name is `./-`.
+const STREAM: &str = "-";
+
+/// Where a capture could not be read on. Reports are of the packets before.
+#[derive(Clone, Debug, Serialize)]
+pub struct Damage {
+    /// The packet that could not be read, from 1.
+    pub packet: u64,
+    /// Where its record starts in the capture.
+    pub byte: u64,
+    /// What is wrong there.
+    pub problem: String,
+}
+
+impl Damage {
+    /// Where an error says that the capture is damaged.
+    pub fn of(error: &EngineError) -> Option<Self> {
+        match error {
+            EngineError::Capture { packet, offset, fault, .. } => {
+                Some(Damage { packet: *packet, byte: *offset, problem: fault.to_string() })
+            }
+            _ => None,
+        }
+    }
+
+    /// In a report for people.
+    pub fn describe(&self) -> String {
+        let Damage { packet, byte, problem } = self;
+        format!(
+            "\n  The capture is not whole: at packet {packet}, byte {byte}, {problem}. All figures are of the packets before.\n"
+        )
+    }
+}
+
+/// Opens a capture.
+///
+/// # Errors
+/// It cannot be read, or a person would have to type it.
+pub fn open(input: &Path) -> Result<CaptureReader, Failure> {
+    if input.as_os_str() != STREAM {
+        return Ok(CaptureReader::open(input)?);
+    }
+    if io::stdin().is_terminal() {
+        return Err(Failure::Rejected("weir: --in -: standard input is a terminal, not a capture".to_owned()));
+    }
+    Ok(CaptureReader::from_stream(&name(input), Box::new(io::stdin()))?)
+}
+
+/// What messages call a capture that is read.
+pub fn name(input: &Path) -> PathBuf {
+    if input.as_os_str() == STREAM { PathBuf::from("standard input") } else { input.to_owned() }
+}
+
+/// Refuses to write where something is read from: the policy, its lists and included files, the capture.
+///
+/// # Errors
+/// `output` is one of them.
+pub fn refuse_input(output: &Path, policy: &Policy, inputs: &[&Path]) -> Result<(), Failure> {
+    let files = policy.files().iter().map(PathBuf::as_path);
+    match files.chain(inputs.iter().copied()).find(|input| is_same_file(output, input)) {
+        Some(input) => {
+            let (output, input) = (output.display(), input.display());
+            Err(Failure::Rejected(format!(
+                "weir: {output} is read from ({input}): outputs and inputs must be different files"
+            )))
+        }
+        None => Ok(()),
+    }
+}
+
+/// The captures being written.
+pub struct Sinks {
+    passed: Option<CaptureWriter>,
+    dropped: Option<CaptureWriter>,
+}
+
+impl Sinks {
+    /// Whether a capture goes to standard output, so that a report cannot. `/dev/stdout` is standard output by another name.
+    pub fn take_standard_output(outputs: [Option<&Path>; 2]) -> bool {
+        outputs.into_iter().flatten().any(is_standard_output)
+    }
+
+    /// Creates the outputs for packets that pass and that are dropped, like the capture `input`.
+    ///
+    /// # Errors
+    /// Two of the files are one, an output cannot be written, or a terminal would be shown it.
+    pub fn create(
+        outputs: [Option<&Path>; 2],
+        policy: &Policy,
+        inputs: &[&Path],
+        form: CaptureForm,
+    ) -> Result<Self, Failure> {
+        for output in outputs.into_iter().flatten().filter(|output| output.as_os_str() != STREAM) {
+            refuse_input(output, policy, inputs)?;
+            if inputs.iter().any(|input| input.as_os_str() == STREAM) && is_stream(output, io::stdin()) {
+                let message =
+                    format!("weir: {} is standard input: --in and outputs must be different files", output.display());
+                return Err(Failure::Rejected(message));
+            }
+        }
+        if let [Some(passed), Some(dropped)] = outputs
+            && (is_same_file(passed, dropped) || is_standard_output(passed) && is_standard_output(dropped))
+        {
+            return Err(Failure::Rejected("weir: --out and --dropped must be different files".to_owned()));
+        }
+        let create = |output: Option<&Path>| output.map(|output| create(output, form)).transpose();
+        let [passed, dropped] = outputs;
+        Ok(Sinks { passed: create(passed)?, dropped: create(dropped)? })
+    }
+
+    /// Writes the frames of a burst where their verdicts send them.
+    ///
+    /// # Errors
+    /// An output cannot be written.
+    pub fn write(&mut self, burst: &CaptureBurst<'_>, verdicts: &[Verdict]) -> Result<(), Failure> {
+        if self.passed.is_none() && self.dropped.is_none() {
+            return Ok(());
+        }
+        for (index, verdict) in verdicts.iter().enumerate().take(burst.frames().len()) {
+            let sink = match action(*verdict) {
+                Action::Accept => &mut self.passed,
+                Action::Drop => &mut self.dropped,
+                Action::Divert => &mut None,
+            };
+            if let Some(writer) = sink {
+                writer.write(burst, index)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends the outputs. Neither file is there before both are written.
+    ///
+    /// # Errors
+    /// An output cannot be written.
+    pub fn finish(mut self) -> Result<(), Failure> {
+        for writer in [&mut self.passed, &mut self.dropped].into_iter().flatten() {
+            writer.flush()?;
+        }
+        for writer in [self.passed, self.dropped].into_iter().flatten() {
+            writer.finish()?;
+        }
+        Ok(())
+    }
+}
+
+fn is_standard_output(output: &Path) -> bool {
+    output.as_os_str() == STREAM || is_stream(output, io::stdout())
+}
+
+fn create(output: &Path, form: CaptureForm) -> Result<CaptureWriter, Failure> {
+    let (name, opened) = match is_standard_output(output) {
+        true => (Path::new("standard output"), OutputFile::standard_output()),
+        false => (output, OutputFile::create(output)),
+    };
+    let opened = opened.map_err(|error| Failure::file(name, error))?;
+    if opened.is_terminal() {
+        return Err(Failure::Rejected(format!("weir: {}: a capture is not written to a terminal", name.display())));
+    }
+    Ok(CaptureWriter::to_output(name, opened, form)?)
+}

@@ -1,0 +1,122 @@
+//! Commands that are ended from outside while clang compiles for them: nothing that they have started or written stays.
+
+use crate::weir::Desk;
+use std::fs;
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A desk with a policy that clang takes seconds for, and a folder for temporary files.
+fn desk() -> Desk {
+    let desk = Desk::new();
+    let rule = |n: u32| format!("  tcp dport {} tcp sport {} ip ttl {} drop\n", n + 1, n + 2000, n % 200 + 1);
+    let rules: String = (0..1500).map(rule).collect();
+    desk.put("p.weir", format!("upstream {{\n{rules}  accept\n}}\ndownstream {{ accept }}\n"));
+    desk.put_capture("t.pcap", "eth / arp");
+    fs::create_dir(desk.path("tmp")).expect("the desk can be written");
+    desk
+}
+
+fn start(desk: &Desk, line: &str) -> Child {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
+    command.args(line.split_whitespace()).current_dir(desk.path("")).env("TMPDIR", desk.path("tmp"));
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("the program was built")
+}
+
+/// Processes whose command line names the folder.
+fn compilers(folder: &Path) -> Vec<String> {
+    let folder = folder.to_str().expect("a plain name");
+    let processes = fs::read_dir("/proc").expect("/proc is there").flatten();
+    let command_line = |process: fs::DirEntry| fs::read(process.path().join("cmdline")).ok();
+    let lines = processes.filter_map(command_line).map(|line| String::from_utf8_lossy(&line).replace('\0', " "));
+    lines.filter(|line| line.contains(folder)).collect()
+}
+
+fn entries(folder: &Path) -> usize {
+    fs::read_dir(folder).expect("it is there").count()
+}
+
+#[track_caller]
+fn wait_for(what: &str, is_so: impl Fn() -> bool) {
+    let start = Instant::now();
+    while !is_so() {
+        assert!(start.elapsed() < PATIENCE, "not so in time: {what}");
+        thread::sleep(Duration::from_millis(2));
+    }
+}
+
+fn send(signal: &str, child: &Child) {
+    let sent = Command::new("kill").args([signal, &child.id().to_string()]).status();
+    assert!(sent.expect("kill is there").success());
+}
+
+/// Ends the command as soon as clang runs for it.
+fn end(desk: &Desk, line: &str, signal: &str) -> std::process::ExitStatus {
+    let tmp = desk.path("tmp");
+    let mut child = start(desk, line);
+    wait_for("clang runs", || compilers(&tmp).iter().any(|line| line.contains(".c ")));
+    send(signal, &child);
+    child.wait().expect("it ends")
+}
+
+#[test]
+fn a_signal_ends_compilers_and_removes_their_folders() {
+    let desk = desk();
+    let tmp = desk.path("tmp");
+    let run = "run p.weir --engine afpacket --lower nosuch0 --upper nosuch1 --control weir.sock";
+    for (line, signal, number) in [
+        ("check p.weir", "-TERM", Some(15)),
+        ("check p.weir", "-INT", Some(2)),
+        ("check p.weir", "-HUP", Some(1)),
+        ("replay p.weir --in t.pcap --engine native --out out.pcap", "-TERM", Some(15)),
+        ("replay p.weir --in t.pcap --engine xdp", "-INT", Some(2)),
+        ("diff p.weir p.weir --in t.pcap", "-TERM", Some(15)),
+        ("compile p.weir -o b", "-TERM", Some(15)),
+        // It leaves in order.
+        (run, "-TERM", None),
+        (run, "-INT", None),
+    ] {
+        let status = end(&desk, line, signal);
+        assert_eq!(status.signal(), number, "{line} {signal}: {status}");
+        assert_eq!(entries(&tmp), 0, "{line} {signal}");
+        assert_eq!(compilers(&tmp), Vec::<String>::new(), "{line} {signal}");
+    }
+    let left: Vec<bool> = ["out.pcap", "b", "weir.sock"].iter().map(|name| desk.path(name).exists()).collect();
+    assert_eq!(left, [false; 3]);
+}
+
+/// Nobody can clean up then: the kernel ends the compiler, the next command removes the folder.
+#[test]
+fn what_a_killed_command_leaves_goes_with_the_next() {
+    let desk = desk();
+    let tmp = desk.path("tmp");
+    for line in ["check p.weir", "replay p.weir --in t.pcap --engine xdp"] {
+        end(&desk, line, "-KILL");
+        wait_for("the compiler ends", || compilers(&tmp).is_empty());
+        assert_eq!(entries(&tmp), 1);
+        desk.put("small.weir", "upstream { accept }\ndownstream { accept }\n");
+        assert!(start(&desk, "replay small.weir --in t.pcap --engine native").wait().unwrap().success());
+        assert_eq!(entries(&tmp), 0, "{line}");
+    }
+}
+
+/// `nohup weir check` outlives its terminal.
+#[test]
+fn an_ignored_signal_stays_ignored() {
+    let desk = desk();
+    desk.put("small.weir", "upstream { accept }\ndownstream { accept }\n");
+    desk.put("slow", "#!/bin/sh\ncase $1 in *.c) touch started; sleep 1;; esac\nexec clang-19 \"$@\"\n");
+    fs::set_permissions(desk.path("slow"), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let script =
+        format!("trap '' HUP; exec {} replay small.weir --in t.pcap --engine native", env!("CARGO_BIN_EXE_weir"));
+    let mut command = Command::new("sh");
+    command.args(["-c", &script]).current_dir(desk.path("")).env("WEIR_CLANG", desk.path("slow")).stdout(Stdio::null());
+    let mut child = command.spawn().expect("sh is there");
+    wait_for("clang runs", || desk.path("started").exists());
+    send("-HUP", &child);
+    assert!(child.wait().unwrap().success());
+}
