@@ -88,3 +88,26 @@ fn check_compiles_the_base_policy_or_the_postures_asked_for() {
     desk.run("check p.weir --posture calm --quick").fails(2, &["--quick"]);
     assert_eq!(desk.run("check p.weir --quick --json").json()["compiled"], json!([]));
 }
+
+/// An engine that is asked for must be able to run all of the policy; others are not looked at.
+#[test]
+fn check_fails_if_an_engine_that_is_asked_for_cannot_run_the_policy() {
+    let desk = watched();
+    let (report, chains) = compiled(&desk, "check p.weir --engine xdp --json");
+    assert_eq!(chains.len(), 6, "{chains:?}");
+    assert!(
+        report["chains"][0]["verifier_instructions"].is_u64() && report["chains"][0]["cycles_per_packet"].is_null()
+    );
+    assert_eq!(report["not_measured"], json!([]));
+
+    let broken =
+        |line: &str| desk.run_with(line.split_whitespace(), |command| _ = command.env("WEIR_CLANG", "/bin/none"));
+    let noted = broken("check p.weir --json");
+    assert_eq!((noted.code, noted.json()["not_measured"].as_array().map(Vec::len)), (0, Some(2)));
+    for engine in ["native", "xdp", "p4"] {
+        let refused = broken(&format!("check p.weir --engine {engine} --json"));
+        let report: Value = serde_json::from_str(&refused.out).expect("a failure is an object too");
+        assert_eq!((refused.code, &report["valid"]), (1, &json!(false)), "{engine}");
+    }
+    assert_eq!(broken("check p.weir --engine eval --json").code, 0);
+}

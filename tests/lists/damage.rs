@@ -227,7 +227,8 @@ fn wrapped(bytes: &[u8]) -> Vec<Damaged> {
 /// Single lines changed: columns lost, changed places, more of them.
 fn lines_changed(text: &str) -> Vec<Damaged> {
     let lines: Vec<&str> = text.lines().collect();
-    let changes: &[(&str, fn(&str) -> String)] = &[
+    type Change = fn(&str) -> String;
+    let changes: &[(&str, Change)] = &[
         ("its first column alone", |line| line.split(',').next().unwrap_or_default().to_owned()),
         ("without its last column", |line| line.rsplit_once(',').map_or("", |(head, _)| head).to_owned()),
         ("one column more", |line| format!("{line},x")),

@@ -4,7 +4,7 @@
 //! costs on this machine, all before anything is put in front of a network.
 
 use crate::bench::traffic::{self, Mix};
-use crate::cli::{ChainOptions, CheckOptions, DirectionName};
+use crate::cli::{ChainOptions, CheckOptions, DirectionName, EngineName};
 use crate::costs;
 use crate::failure::{Failed, Failure, Message, messages};
 use crate::policy::{Policy, Text, Timing};
@@ -229,20 +229,45 @@ fn certify(
         not_measured: vec![],
         seconds,
     };
+    for &engine in &options.engine {
+        policy.refuse_unsupported(engine)?;
+    }
     let unsupported = policy.program.unsupported();
     if let Some(first) = unsupported.first() {
         let at = &policy.program.rule(first.rule).at;
         certificate.not_measured.push(format!("code: `{}` ({at}) is not yet supported by the engines", first.what));
     } else if !options.quick {
         certificate.compiled = wanted.iter().map(|&index| certificate.chains[index].name.clone()).collect();
-        if let Err(failure) = measure_native(policy, wanted, &mut certificate) {
-            certificate.not_measured.push(format!("native: {}", failure.message()));
-        }
-        if let Err(failure) = measure_bpf(policy, wanted, &mut certificate) {
-            certificate.not_measured.push(format!("bpf: {}", failure.message()));
-        }
+        measure(policy, options, wanted, &mut certificate)?;
     }
     Ok(certificate)
+}
+
+/// Measures the engines that are asked for, which must be able to run the policy, or all that are.
+fn measure(
+    policy: &Policy,
+    options: &CheckOptions,
+    wanted: &[usize],
+    certificate: &mut Certificate,
+) -> Result<(), Failure> {
+    if options.engine.contains(&EngineName::P4) {
+        return Err(policy.filter(EngineName::P4).err().expect("compiler bug: check does not measure the p4 engine"));
+    }
+    type Measure = fn(&Policy, &[usize], &mut Certificate) -> Result<(), Failure>;
+    let engines: [(EngineName, &str, Measure); 2] =
+        [(EngineName::Native, "native", measure_native), (EngineName::Xdp, "bpf", measure_bpf)];
+    for (engine, code, measure) in engines {
+        let is_asked = options.engine.contains(&engine);
+        if !is_asked && !options.engine.is_empty() {
+            continue;
+        }
+        match measure(policy, wanted, certificate) {
+            Err(failure) if is_asked => return Err(failure),
+            Err(failure) => certificate.not_measured.push(format!("{code}: {}", failure.message())),
+            Ok(()) => {}
+        }
+    }
+    Ok(())
 }
 
 fn limits(policy: &Policy, text: &Text, images: &[Arc<Image>]) -> Vec<LimitsCost> {
@@ -315,11 +340,11 @@ fn wanted_chains(policy: &Policy, options: &CheckOptions) -> Result<Vec<usize>, 
         policy.chain(&ChainOptions { direction, posture: Some(posture.clone()) })?;
     }
     let is_wanted = |posture: Option<&String>| {
-        options.all_postures
-            || match posture {
-                None => options.posture.is_empty(),
-                Some(name) => options.posture.contains(name),
-            }
+        let all = options.all_postures || !options.engine.is_empty();
+        all || match posture {
+            None => options.posture.is_empty(),
+            Some(name) => options.posture.contains(name),
+        }
     };
     let wanted = chains.iter().enumerate().filter(|(_, chain)| is_wanted(chain.posture.as_ref()));
     Ok(wanted.map(|(index, _)| index).collect())

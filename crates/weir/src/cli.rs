@@ -91,6 +91,9 @@ pub struct CheckOptions {
     /// Compile, load and measure the base policy and all postures.
     #[arg(long, conflicts_with = "quick")]
     pub all_postures: bool,
+    /// Fail unless this engine can run the policy, with all its postures; may be given more than once. No other engine is measured.
+    #[arg(long, value_enum, conflicts_with_all = ["posture", "quick"])]
+    pub engine: Vec<EngineName>,
     /// Choose table layouts for the machine on which `weir bench line-costs --json` printed this.
     #[arg(long, value_name = "FILE")]
     pub costs: Option<PathBuf>,

@@ -228,6 +228,9 @@ impl From<Rejected> for Failure {
 
 impl From<EngineError> for Failure {
     fn from(error: EngineError) -> Self {
-        Failure::Runtime(error.to_string())
+        match error {
+            EngineError::TooLarge { .. } => Failure::Rejected(format!("weir: {error}")),
+            error => Failure::Runtime(error.to_string()),
+        }
     }
 }
