@@ -311,20 +311,22 @@ fn run_and_ctl_say_what_they_lack() {
     let desk = edge();
     let run = |line: &str| desk.run(&format!("run edge.weir --control none/weir.sock {line}"));
     run("--engine afpacket --lower a,b --upper c,a").fails(2, &["interface a is given twice"]);
-    run("--engine afpacket --lower a --upper b").fails(1, &["none/weir.sock", "No such file"]);
+    desk.run_between("run edge.weir --engine afpacket --lower lower --upper upper --control none/weir.sock")
+        .fails(1, &["none/weir.sock", "No such file"]);
     run("--engine smoke --lower a --upper b").fails(2, &["smoke", "afpacket", "afxdp"]);
     run("--engine afpacket --lower a --upper b --workers 0").fails(2, &["from 1 to 256"]);
     desk.run("run edge.weir --engine afpacket --lower nosuch0 --upper nosuch1 --control weir.sock")
         .fails(1, &["interface nosuch0", "No such"]);
     desk.put("plain", "no socket");
-    desk.run("run edge.weir --engine afpacket --lower a --upper b --control plain").fails(1, &["plain", "no socket"]);
+    desk.run_between("run edge.weir --engine afpacket --lower lower --upper upper --control plain")
+        .fails(1, &["plain", "no socket"]);
     assert!(desk.path("plain").exists() && !desk.path("weir.sock").exists());
     desk.run("run edge.weir --engine afpacket --eal --no-pci --lower eth0 --upper eth1").fails(2, &["--engine dpdk"]);
     if cfg!(not(feature = "dpdk")) {
         let lacking = ["built without DPDK", "--features dpdk"];
         desk.run("run edge.weir --engine dpdk --lower net_memif0 --upper net_memif1").fails(2, &lacking);
     }
-    desk.run("ctl status --control weir.sock").fails(1, &["weir.sock", "is `weir run` running there?"]);
+    desk.run("ctl status --control weir.sock").fails(1, &["weir.sock", "no `weir run` has its socket there"]);
     desk.run("ctl activate 1 --confirm soon --control weir.sock").fails(2, &["a time like"]);
 }
 

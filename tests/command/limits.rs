@@ -89,7 +89,7 @@ fn a_log_of_limits_that_cannot_be_is_refused_before_interfaces_are_touched() {
     let desk = Desk::new();
     desk.put("p.weir", "upstream { accept }\ndownstream { accept }\n");
     let run = |line: &str| {
-        desk.run(&format!("run p.weir --engine afpacket --lower nosuch0 --upper nosuch1 --control c {line}"))
+        desk.run_between(&format!("run p.weir --engine afpacket --lower lower --upper upper --control c {line}"))
     };
     run("--limits-log none/limits.json").fails(1, &["none/limits.json", "No such file"]);
     run("--limits-log .").fails(1, &["directory"]);

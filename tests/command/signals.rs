@@ -1,6 +1,6 @@
 //! Commands that are ended from outside while clang compiles for them: nothing that they have started or written stays.
 
-use crate::weir::Desk;
+use crate::weir::{Desk, between};
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
@@ -22,8 +22,8 @@ fn desk() -> Desk {
 }
 
 fn start(desk: &Desk, line: &str) -> Child {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
-    command.args(line.split_whitespace()).current_dir(desk.path("")).env("TMPDIR", desk.path("tmp"));
+    let mut command = between(line);
+    command.current_dir(desk.path("")).env("TMPDIR", desk.path("tmp"));
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("the program was built")
 }
 
@@ -67,7 +67,7 @@ fn end(desk: &Desk, line: &str, signal: &str) -> std::process::ExitStatus {
 fn a_signal_ends_compilers_and_removes_their_folders() {
     let desk = desk();
     let tmp = desk.path("tmp");
-    let run = "run p.weir --engine afpacket --lower nosuch0 --upper nosuch1 --control weir.sock";
+    let run = "run p.weir --engine afpacket --lower lower --upper upper --control weir.sock";
     for (line, signal, number) in [
         ("check p.weir", "-TERM", Some(15)),
         ("check p.weir", "-INT", Some(2)),

@@ -14,16 +14,17 @@ fn is_harmless(text: &str) -> bool {
 #[test]
 fn nothing_from_outside_controls_the_terminal() {
     let desk = Desk::new();
-    let labelled = format!(
-        "table t {{ type ipv4 : label; file \"geo.csv\" }}\nupstream {{ ip saddr @t {{ \"{EVIL}\" }} drop; accept }}\ndownstream {{ accept }}\n"
-    );
-    desk.put("geo.csv", format!("10.0.0.0/8,{EVIL}\n"))
-        .put("p.weir", &labelled)
-        .put("evil.weir", format!("upstream {{ {EVIL} drop }}\n"));
+    let with = |entries: &str| {
+        format!(
+            "table t {{ type ipv4 : label; {entries} }}\nupstream {{ ip saddr @t {{ \"{EVIL}\" }} drop; accept }}\ndownstream {{ accept }}\n"
+        )
+    };
+    let labelled = with(&format!("elements = {{ 10.0.0.0/8 : \"{EVIL}\" }}"));
+    desk.put("p.weir", &labelled).put("evil.weir", format!("upstream {{ {EVIL} drop }}\n"));
     desk.put("unknown.weir", labelled.replace("drop", "drop; ip saddr @t { other } drop"));
-    desk.put("bad.csv", format!("10.0.0.0/8,a\n{EVIL}\n")).put("bad.weir", labelled.replace("geo.csv", "bad.csv"));
-    desk.put("missing.weir", labelled.replace("geo.csv", &format!("no-{EVIL}")));
-    desk.put("skipped.weir", labelled.replace("\"geo.csv\"", "\"bad.csv\" lenient"));
+    desk.put("bad.csv", format!("10.0.0.0/8,a\n{EVIL}\n")).put("bad.weir", with("file \"bad.csv\""));
+    desk.put("missing.weir", with(&format!("file \"no-{EVIL}\"")));
+    desk.put("skipped.weir", with("file \"bad.csv\" lenient"));
     desk.put("t.pcap", capture("eth / ip saddr=10.0.0.1 / tcp dport=80\neth / ip / tcp"));
     desk.put(EVIL, "upstream { accept }\ndownstream { accept }\n");
     let mut lines: Vec<Vec<&str>> = Vec::new();

@@ -63,6 +63,11 @@ impl Desk {
         self.run_with(line.split_whitespace(), |_| {})
     }
 
+    /// Runs the program in a network namespace of its own, which has the two ends of a wire, `lower` and `upper`. Needs root.
+    pub fn run_between(&self, line: &str) -> Ran {
+        self.finish(between(line))
+    }
+
     /// Runs the program with a command that is set up further.
     pub fn run_with<A: AsRef<OsStr>>(
         &self,
@@ -70,14 +75,27 @@ impl Desk {
         set_up: impl FnOnce(&mut Command),
     ) -> Ran {
         let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
-        command.args(words).current_dir(self.folder.path()).stdin(Stdio::null()).env("NO_COLOR", "1");
+        command.args(words);
         set_up(&mut command);
+        self.finish(command)
+    }
+
+    fn finish(&self, mut command: Command) -> Ran {
+        command.current_dir(self.folder.path()).stdin(Stdio::null()).env("NO_COLOR", "1");
         let output = command.output().expect("the program was built");
         let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
         let ran = Ran { code: output.status.code().unwrap_or(-1), out: text(output.stdout), err: text(output.stderr) };
         assert!((0..=2).contains(&ran.code) && !ran.err.contains("panicked"), "{command:?}: {ran:?}");
         ran
     }
+}
+
+/// The program with words parted by blanks, in a network namespace of its own that has the two ends of a wire.
+pub fn between(line: &str) -> Command {
+    let mut command = Command::new("unshare");
+    let script = "ip link add lower type veth peer name upper && exec \"$0\" \"$@\"";
+    command.args(["-n", "sh", "-c", script, env!("CARGO_BIN_EXE_weir")]).args(line.split_whitespace());
+    command
 }
 
 /// Packets, all with one link layer, as a classic capture in little-endian microseconds; a second apart if none says when it came.
