@@ -60,7 +60,7 @@ const ODD_AND_EVEN: &str = r#"
 #include "packet.h"
 #include "xdp.h"
 
-WEIR_INLINE uint32_t odd_frame(const struct env *env, const struct frame *frame, struct packet *packet)
+WEIR_INLINE uint32_t odd_upstream_frame(const struct env *env, const struct frame *frame, struct packet *packet)
 {
 	enum reason reason = parse_packet(frame, packet);
 
@@ -74,11 +74,11 @@ WEIR_INLINE uint32_t odd_frame(const struct env *env, const struct frame *frame,
 	return rule_verdict(ACTION_ACCEPT, 0, 0);
 }
 
-WEIR_XDP_CHAIN(odd)
+WEIR_XDP_CHAIN(odd_upstream)
 "#;
 
 fn odd_and_even(extra: &str) -> XdpFilter {
-    let program = Program { chains: vec!["odd".to_owned()], rules: 2, ..Program::default() };
+    let program = Program { chains: vec!["odd_upstream".to_owned()], rules: 2, ..Program::default() };
     let shape = BpfShape::new(&program, &[], None);
     let object = Clang::find().unwrap().bpf("odd", &format!("{ODD_AND_EVEN}{extra}"), &shape).unwrap().object;
     XdpFilter::load("odd", &object, &program, &[], None).unwrap()
@@ -94,7 +94,7 @@ fn udp() -> FrameSet {
 
 #[test]
 fn a_stream_has_every_source_once() {
-    let mut filter = odd_and_even("#include \"stream.h\"\nWEIR_XDP_STREAM(odd)\n");
+    let mut filter = odd_and_even("#include \"stream.h\"\nWEIR_XDP_STREAM(odd_upstream)\n");
     let frames = udp();
     let burst = frames.bursts().next().unwrap();
     let counted = |filter: &XdpFilter| {

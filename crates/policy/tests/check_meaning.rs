@@ -205,7 +205,8 @@ fn bounds_are_errors() {
     };
     assert_eq!(codes(&limits(32)), [""; 0]);
     assert_eq!(codes(&limits(33)), ["E0314"]);
-    let long = "#".repeat(weir_policy::syntax::TEXT_BYTES_MAX);
+    let rules = "upstream { accept }\n";
+    let long = rules.to_owned() + &"#".repeat(weir_policy::syntax::TEXT_BYTES_MAX - rules.len());
     assert_eq!(codes(&long), [""; 0]);
     assert_eq!(codes(&(long + "#")), ["E0112"]);
 }

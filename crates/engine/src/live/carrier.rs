@@ -28,6 +28,8 @@ pub(crate) const DOWN_AGE: Duration = Duration::from_millis(20);
 pub(crate) struct Carrier {
     /// What the driver said last, and when.
     said: Option<(State, Instant)>,
+    /// When it last said after a refusal that the wire is in use. What it said before a refusal is too old to explain it.
+    used: Option<Instant>,
 }
 
 impl Carrier {
@@ -51,7 +53,13 @@ impl Carrier {
     pub fn after_refusal(&mut self, device: &Device) -> Result<State, EngineError> {
         match by_flags(device.present_flags()?) {
             Some(State::Down) => Ok(State::Down),
-            state => Ok(self.ask(device, state.unwrap_or(State::Down))),
+            _ if self.used.is_some_and(|at| at.elapsed() < UP_AGE) => Ok(State::Up),
+            state => {
+                self.said = self.said.filter(|(said, _)| *said == State::Down);
+                let state = self.ask(device, state.unwrap_or(State::Down));
+                self.used = (state == State::Up).then(Instant::now);
+                Ok(state)
+            }
         }
     }
 
@@ -100,7 +108,7 @@ mod tests {
     #[test]
     fn a_dead_wire_is_asked_again_soon() {
         let device = Device::open("lo").expect("every machine has it");
-        let mut carrier = Carrier { said: Some((State::Down, Instant::now())) };
+        let mut carrier = Carrier { said: Some((State::Down, Instant::now())), used: None };
         assert_eq!(carrier.after_refusal(&device).ok(), Some(State::Down));
         std::thread::sleep(DOWN_AGE);
         // Who asks for the flags alone, and who asks the driver.

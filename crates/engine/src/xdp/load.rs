@@ -1,7 +1,7 @@
 //! From a BPF object to programs in the kernel with filled tables.
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -109,9 +109,10 @@ fn part_of(program: &str) -> Option<(u32, &str)> {
     Some((number.parse().ok()?, chain))
 }
 
-/// Tells the programs of chains in parts where the parts are; other objects have none.
-pub(crate) fn join_parts(object: &Object) -> Result<(), EngineError> {
-    let Some(parts) = object.maps().find(|map| map.name() == PARTS) else { return Ok(()) };
+/// Tells the programs of chains in parts where the parts are: their map, which objects of whole chains do not have. It is to be kept open as long
+/// as the programs run.
+pub(crate) fn join_parts(object: &Object) -> Result<Option<OwnedFd>, EngineError> {
+    let Some(parts) = object.maps().find(|map| map.name() == PARTS) else { return Ok(None) };
     for program in object.progs() {
         let name = program.name().to_string_lossy();
         let Some((number, _)) = part_of(&name) else { continue };
@@ -120,7 +121,7 @@ pub(crate) fn join_parts(object: &Object) -> Result<(), EngineError> {
             .update(&number.to_ne_bytes(), &descriptor.to_ne_bytes(), MapFlags::ANY)
             .map_err(|error| failed(&name, format!("cannot be jumped to: {error}")))?;
     }
-    Ok(())
+    Ok(Some(parts.as_fd().try_clone_to_owned().map_err(|error| failed(PARTS, error.to_string()))?))
 }
 
 /// Copies images into the tables. No program runs yet.
@@ -198,7 +199,7 @@ fn load_logged(name: &str, object: &BpfObject, plan: &Plan<'_>, log_level: u32) 
                 Some(limit) => EngineError::TooLarge { object: name.to_owned(), limit },
                 None => EngineError::Verifier { object: name.to_owned(), log },
             },
-            None => failed(name, format!("cannot be loaded: {error}\n{}", heard.trim_end())),
+            None => failed(name, format!("cannot be loaded: {error:#}\n{}", heard.trim_end())),
         },
     })
 }
@@ -298,6 +299,9 @@ fn cost(object: &Object, chain: &str) -> Result<VerifierCost, EngineError> {
         cost.verified_insns += info.verified_insns;
         cost.insns += info.xlated_prog_len / 8;
         cost.jited_bytes += info.jited_prog_len;
+    }
+    if cost.insns == 0 {
+        return Err(failed(&whole, "no such program".to_owned()));
     }
     Ok(cost)
 }

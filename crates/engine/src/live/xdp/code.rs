@@ -1,12 +1,12 @@
 //! A policy in the kernel, ready to be attached to interfaces.
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use libbpf_rs::libbpf_sys::bpf_map_create_opts;
-use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, MapType, Object, ProgramInput};
+use libbpf_rs::libbpf_sys::{bpf_map_create_opts, bpf_prog_test_run_opts, bpf_test_run_opts};
+use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, MapType, Object};
 use memmap2::MmapRaw;
 use weir_abi::Counter;
 
@@ -50,9 +50,12 @@ fn mode(cpus: usize, ports: &Ports) -> Mode {
 
 /// Programs of all chains with their tables and counters, which know the ports. They decide nothing until they are attached.
 pub struct KernelCode {
-    object: Object,
+    /// What it was loaded from.
     file: BpfObject,
-    programs: Vec<String>,
+    /// One for each chain. They hold their maps; the object, which has a descriptor for each of those, is closed after loading.
+    programs: Vec<OwnedFd>,
+    /// The kernel empties a map of programs when nobody has it open any more.
+    _parts: Option<OwnedFd>,
     /// Counters that a program has.
     counters: usize,
     cpus: usize,
@@ -62,9 +65,9 @@ pub struct KernelCode {
     _held: Option<Arc<Held>>,
 }
 
-// SAFETY: the mappings are of maps that the object owns; they are only read, word by word.
+// SAFETY: the mappings keep their maps; they are only read, word by word.
 unsafe impl Send for KernelCode {}
-// SAFETY: as above, and libbpf's object is not changed after loading.
+// SAFETY: as above.
 unsafe impl Sync for KernelCode {}
 
 /// A packet as a driver hands it to a program.
@@ -112,21 +115,27 @@ impl KernelCode {
             map: &|_| true,
         };
         let object = load_object(name, file, &plan)?;
-        join_parts(&object)?;
+        let parts = join_parts(&object)?;
         fill_tables(&object, images, limits)?;
         set_ports(&object, ports)?;
         set_devices(&object, ports)?;
         let counter_memory = map(&object, COUNTERS, counter_bytes)?;
         let port_memory = map(&object, PORT_COUNTERS, port_bytes)?;
-        let programs = program.chains.iter().map(|chain| program_name(chain)).collect();
+        let own = |chain: &String| {
+            let name = program_name(chain);
+            let descriptor = find(&object, &name)?.as_fd().try_clone_to_owned();
+            descriptor.map_err(|error| failed(&name, error.to_string()))
+        };
+        let programs = program.chains.iter().map(own).collect::<Result<_, _>>()?;
         let (counters, file) = (program.counters(), file.clone());
         let held = limits.map(|limits| limits.held.clone());
-        Ok(Arc::new(KernelCode { object, file, programs, counters, cpus, counter_memory, port_memory, _held: held }))
+        let _parts = parts;
+        Ok(Arc::new(KernelCode { file, programs, _parts, counters, cpus, counter_memory, port_memory, _held: held }))
     }
 
     /// The program of a chain.
-    pub(super) fn program(&self, chain: usize) -> Result<impl AsFd, EngineError> {
-        find(&self.object, &self.programs[chain])
+    pub(super) fn program(&self, chain: usize) -> BorrowedFd<'_> {
+        self.programs[chain].as_fd()
     }
 
     /// Runs the program of a chain on a packet as if it had been received, without sending it anywhere (BPF_PROG_TEST_RUN): what it would have
@@ -135,15 +144,22 @@ impl KernelCode {
     /// # Errors
     /// The kernel runs no such packet. Linux 6.18 is the first to run packets whose first buffer is shorter than it could be.
     pub fn receive(&self, chain: usize, received: &Received<'_>) -> Result<u32, EngineError> {
-        let name = &self.programs[chain];
         let first = received.first.min(received.bytes.len()) as u32;
         // `struct xdp_md`: data, data_end, data_meta, ingress_ifindex, rx_queue_index, egress_ifindex.
-        let words = [0, first, 0, received.index, 0, 0];
-        let mut context: Vec<u8> = words.iter().flat_map(|word: &u32| word.to_ne_bytes()).collect();
-        let input =
-            ProgramInput { context_in: Some(&mut context), data_in: Some(received.bytes), ..ProgramInput::default() };
-        let ran = find(&self.object, name)?.test_run(input);
-        Ok(ran.map_err(|error| failed(name, format!("test run of a packet: {error}")))?.return_value)
+        let words: [u32; 6] = [0, first, 0, received.index, 0, 0];
+        let mut run = bpf_test_run_opts {
+            sz: size_of::<bpf_test_run_opts>() as _,
+            data_in: received.bytes.as_ptr().cast(),
+            data_size_in: received.bytes.len() as u32,
+            ctx_in: words.as_ptr().cast(),
+            ctx_size_in: size_of_val(&words) as u32,
+            ..Default::default()
+        };
+        // SAFETY: the kernel reads the packet and the context, which outlive the call, and writes the options alone.
+        match unsafe { bpf_prog_test_run_opts(self.programs[chain].as_raw_fd(), &raw mut run) } {
+            0 => Ok(run.retval),
+            _ => Err(failed("test run of a packet", io::Error::last_os_error().to_string())),
+        }
     }
 
     /// What it was loaded from.

@@ -147,7 +147,7 @@ impl KernelPath {
         let (counting, grace) = (Counting::of(&first.code), Grace::prepare()?);
         let mut attached = Vec::new();
         for port in ports.receiving() {
-            let program = first.code.program(first.chains[port.role as usize])?;
+            let program = first.code.program(first.chains[port.role as usize]);
             attached.push(Attached::attach(&port.interface, port.index, program)?);
         }
         let modes = attached.iter().map(|attached| attached.mode).collect();
@@ -186,7 +186,7 @@ impl Datapath for KernelPath {
             (books.active.clone(), books.strays.clone(), is_new)
         };
         let put = |number: usize, policy: &Loaded<KernelCode>| {
-            let program = policy.code.program(policy.chains[self.ports.receiving()[number].role as usize])?;
+            let program = policy.code.program(policy.chains[self.ports.receiving()[number].role as usize]);
             attached[number].replace(program)
         };
         let outcome = replace_all(attached.len(), policy, &before, strays, put);

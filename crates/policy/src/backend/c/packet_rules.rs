@@ -51,7 +51,7 @@ pub(super) fn emit_part(chain: &ChainEmitter<'_>, is_last: bool, out: &mut Write
     let sampled = if chain.samples { Sampled::Pointer } else { Sampled::Never };
     out.blank();
     out.function(&format!("WEIR_INLINE uint32_t {}", chain.name), &parameters);
-    may_be_unused(&parameters[2..], out);
+    may_be_unused(&parameters, out);
     let mut rules = Rules { chain, out, sampled };
     rules.variables(false);
     rules.block(&chain.chain.body);
