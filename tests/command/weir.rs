@@ -65,7 +65,9 @@ impl Desk {
 
     /// Runs the program in a network namespace of its own, which has the two ends of a wire, `lower` and `upper`. Needs root.
     pub fn run_between(&self, line: &str) -> Ran {
-        self.finish(between(line))
+        let mut command = between(line);
+        command.stdin(Stdio::null());
+        self.finish(command)
     }
 
     /// Runs the program with a command that is set up further.
@@ -75,13 +77,13 @@ impl Desk {
         set_up: impl FnOnce(&mut Command),
     ) -> Ran {
         let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
-        command.args(words);
+        command.args(words).stdin(Stdio::null());
         set_up(&mut command);
         self.finish(command)
     }
 
     fn finish(&self, mut command: Command) -> Ran {
-        command.current_dir(self.folder.path()).stdin(Stdio::null()).env("NO_COLOR", "1");
+        command.current_dir(self.folder.path()).env("NO_COLOR", "1");
         let output = command.output().expect("the program was built");
         let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
         let ran = Ran { code: output.status.code().unwrap_or(-1), out: text(output.stdout), err: text(output.stderr) };
