@@ -194,6 +194,10 @@ fn load_logged(name: &str, object: &BpfObject, plan: &Plan<'_>, log_level: u32) 
         LoadError::Libbpf(error) if error.kind() == ErrorKind::PermissionDenied && !is_verdict(&heard) => {
             EngineError::NotPermitted
         }
+        // The verifier may have been content: a program gets its descriptor after that.
+        LoadError::Libbpf(error) if error.to_string().contains(&no_descriptors()) => {
+            failed(name, format!("cannot be loaded: {}", no_descriptors()))
+        }
         LoadError::Libbpf(error) => match log::verifier_log(&heard) {
             Some(log) => match exceeded(&log) {
                 Some(limit) => EngineError::TooLarge { object: name.to_owned(), limit },
@@ -202,6 +206,11 @@ fn load_logged(name: &str, object: &BpfObject, plan: &Plan<'_>, log_level: u32) 
             None => failed(name, format!("cannot be loaded: {error:#}\n{}", heard.trim_end())),
         },
     })
+}
+
+/// What the system says if the process may not have more files open.
+fn no_descriptors() -> String {
+    io::Error::from_raw_os_error(libc::EMFILE).to_string()
 }
 
 fn prepare(opened: &mut OpenObject, plan: &Plan<'_>, log_level: u32) -> Result<(), LoadError> {
