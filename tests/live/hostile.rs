@@ -330,7 +330,9 @@ fn with_64_descriptors_everything_works() {
         assert!(refused.is_empty() || engine == "xdp", "{engine}: {refused:?}");
         for failure in refused.into_iter().filter_map(Result::err) {
             let said = failure.message();
-            assert!(said.contains("this process may have 64 files open, which are too few"), "{engine}: {said}");
+            // libbpf does not always say why it could not open an object.
+            let named = ["this process may have 64 files open, which are too few", "failed to open object from memory"];
+            assert!(named.iter().any(|words| said.contains(words)), "{engine}: {said}");
         }
         let loaded = loaded.into_iter().flatten().map(|loaded| loaded["generation"].as_u64().expect("a number"));
         let ready: Vec<u64> = [1].into_iter().chain(loaded).collect();

@@ -195,7 +195,9 @@ fn load_logged(name: &str, object: &BpfObject, plan: &Plan<'_>, log_level: u32) 
             EngineError::NotPermitted
         }
         // The verifier may have been content: a program gets its descriptor after that.
-        LoadError::Libbpf(error) if error.to_string().contains(&no_descriptors()) => {
+        LoadError::Libbpf(error)
+            if format!("{error:#}\n{heard}").contains(&no_descriptors()) || heard.contains("EMFILE") =>
+        {
             failed(name, format!("cannot be loaded: {}", no_descriptors()))
         }
         LoadError::Libbpf(error) => match log::verifier_log(&heard) {
