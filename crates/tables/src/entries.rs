@@ -323,6 +323,14 @@ struct Repeats {
 }
 
 impl Repeats {
+    /// Counts an entry that was given before, with the same label or another.
+    fn count(&mut self, is_same: bool) {
+        match is_same {
+            true => self.same += 1,
+            false => self.relabelled += 1,
+        }
+    }
+
     fn remove<A: Address>(&mut self, prefixes: &mut Vec<Prefix<A>>) {
         // Stable, so that the later of two equal prefixes comes later; lists are often sorted, which this sort notices.
         prefixes.sort_by_key(|prefix| prefix.addr.order(prefix.len));
@@ -330,10 +338,7 @@ impl Repeats {
             if (later.addr, later.len) != (kept.addr, kept.len) {
                 return false;
             }
-            match later.label == kept.label {
-                true => self.same += 1,
-                false => self.relabelled += 1,
-            }
+            self.count(later.label == kept.label);
             kept.label = later.label;
             true
         });
@@ -349,10 +354,7 @@ impl Repeats {
             if (later.first, later.last) != (kept.first, kept.last) {
                 return false;
             }
-            match later.label == kept.label {
-                true => self.same += 1,
-                false => self.relabelled += 1,
-            }
+            self.count(later.label == kept.label);
             kept.label = later.label;
             true
         });

@@ -115,7 +115,7 @@ impl KernelCode {
             map: &|_| true,
         };
         let object = load_object(name, file, &plan)?;
-        let parts = join_parts(&object)?;
+        let _parts = join_parts(&object)?;
         fill_tables(&object, images, limits)?;
         set_ports(&object, ports)?;
         set_devices(&object, ports)?;
@@ -129,7 +129,6 @@ impl KernelCode {
         let programs = program.chains.iter().map(own).collect::<Result<_, _>>()?;
         let (counters, file) = (program.counters(), file.clone());
         let held = limits.map(|limits| limits.held.clone());
-        let _parts = parts;
         Ok(Arc::new(KernelCode { file, programs, _parts, counters, cpus, counter_memory, port_memory, _held: held }))
     }
 
