@@ -15,7 +15,6 @@ use weir_tables::Kind;
 use weir_tables::scheme::Scheme;
 
 const COMPILERS: [&str; 2] = ["clang-19", "cc"];
-const FLAGS: [&str; 8] = ["-std=c11", "-O3", "-march=native", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC"];
 
 type Find = unsafe extern "C" fn(*const u8, u32) -> u32;
 
@@ -56,7 +55,14 @@ impl Datapath {
         let (source, object) = (dir.path().join("shim.c"), dir.path().join("shim.so"));
         std::fs::write(&source, shim()).unwrap();
         let include = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../datapath/include");
-        let run = Command::new(compiler).args(FLAGS).arg("-I").arg(include).arg("-o").args([&object, &source]).output();
+        let run = Command::new(compiler)
+            .args(FLAGS)
+            .arg("-march=native")
+            .arg("-I")
+            .arg(include)
+            .arg("-o")
+            .args([&object, &source])
+            .output();
         let run = run.ok()?;
         assert!(run.status.success(), "{compiler}: {}", String::from_utf8_lossy(&run.stderr));
         // SAFETY: the library was just made from the shim, which has no constructors.

@@ -66,7 +66,18 @@ const COMPILERS: [(&str, &[&str]); 6] = [
     ("cc", &["-march=native"]),
     ("cc", &["-march=x86-64-v3", "-DWEIR_NO_AVX512"]),
 ];
-const FLAGS: [&str; 7] = ["-std=c11", "-O3", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC"];
+/// clang 19 warns of processors that it only half knows, and not every compiler knows that warning.
+pub const FLAGS: [&str; 9] = [
+    "-std=c11",
+    "-O3",
+    "-Wall",
+    "-Wextra",
+    "-Werror",
+    "-Wno-unknown-warning-option",
+    "-Wno-invalid-feature-combination",
+    "-shared",
+    "-fPIC",
+];
 
 pub type Find4 = unsafe extern "C" fn(*const u8, u32) -> u32;
 pub type Find6 = unsafe extern "C" fn(*const u8, u64, u64) -> u32;
