@@ -151,7 +151,14 @@ fn check_no_descriptors(running: &Running) {
     let null = open.filter(|path| fs::read_link(path).is_ok_and(|to| to == Path::new("/dev/null")));
     let numbers = null.filter_map(|path| path.file_name()?.to_str()?.parse::<u64>().ok());
     let spare = numbers.max().expect("there is one");
-    let limit = |current| prlimit(pid, Resource::Nofile, Rlimit { current: Some(current), maximum: Some(4096) });
+    let limits = fs::read_to_string(format!("/proc/{}/limits", running.pid())).expect("it runs");
+    let of_files =
+        limits.lines().find_map(|line| line.strip_prefix("Max open files")).expect("a process has all limits");
+    let [usual, maximum]: [u64; 2] = {
+        let numbers: Vec<u64> = of_files.split_whitespace().filter_map(|number| number.parse().ok()).collect();
+        numbers.try_into().expect("both limits are numbers")
+    };
+    let limit = |current| prlimit(pid, Resource::Nofile, Rlimit { current: Some(current), maximum: Some(maximum) });
     limit(spare + 1).expect("it is ours");
     // Numbers that were given back are taken first.
     let mut holding = Vec::new();
@@ -160,7 +167,7 @@ fn check_no_descriptors(running: &Running) {
         let failure = running.ask(&Request::Status).err();
         failure.is_some_and(|failure| failure.message().contains("no room for another client: Too many open files"))
     });
-    limit(4096).expect("it is ours");
+    limit(usual).expect("it is ours");
     drop(holding);
     running.wait_until("it answers again", |running| running.ask(&Request::Status).is_ok());
 }

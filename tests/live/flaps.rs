@@ -99,9 +99,12 @@ impl Chaos<'_> {
     }
 }
 
+/// The destination port of the packets that pass while links flap; those sent afterwards have another.
+const FLOOD_PORT: u16 = 7;
+
 /// Sends upstream as long as told, whether the wire is there or not; packets that it took.
 fn flood_through(enough: &AtomicBool) -> u64 {
-    let frames = flows(64, 1, 9);
+    let frames = flows(64, 1, FLOOD_PORT);
     let set = FrameSet::new(Link::Ethernet, frames.iter().map(|frame| (frame.as_slice(), frame.len() as u32)));
     let mut wire = Wire::open("c").expect("the client has the wire");
     while !enough.load(Ordering::Relaxed) {
@@ -120,7 +123,7 @@ fn links_that_flap_at_random_while_policies_change_lose_none_unnamed() {
     let seconds = std::env::var("WEIR_SOAK_SECONDS").ok().and_then(|text| text.parse().ok()).unwrap_or(SECONDS);
     each_engine_with(Wires { flags: Flags::Late, ..Wires::default() }, |engine, hosts, folder| {
         put(folder, "one.weir", ALL);
-        put(folder, "two.weir", "upstream { udp dport 9 accept; drop }\ndownstream { accept }\n");
+        put(folder, "two.weir", "upstream { udp dport { 7, 9 } accept; drop }\ndownstream { accept }\n");
         let running = Running::start(&hosts.weir, folder, "one.weir", engine, 2);
         let generations = [1, running.load(&folder.join("two.weir"))];
         let enough = Arc::new(AtomicBool::new(false));
@@ -155,8 +158,10 @@ fn links_that_flap_at_random_while_policies_change_lose_none_unnamed() {
         check_account(&stats);
         let (before, after) = (port(&before, "upper").tx_dropped.unsent(), port(&stats, "upper").tx_dropped.unsent());
         assert_eq!(after, before, "{engine}: {stats:#?}");
-        // Two workers do not keep the order.
+        // DPDK's driver for raw sockets sends what it could not send while a link was down together with the next packets. And two workers do
+        // not keep the order.
         let (mut heard, mut last) = (heard.heard(last.len()), last);
+        heard.retain(|frame| last.contains(frame));
         heard.sort();
         last.sort();
         assert!(heard == last, "{engine}: {} of {} arrived", heard.len(), last.len());

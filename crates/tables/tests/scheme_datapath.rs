@@ -9,6 +9,7 @@ use std::path::Path;
 use std::process::Command;
 
 use libloading::{Library, Symbol};
+use support::shim::FLAGS;
 use support::*;
 use weir_abi::Family;
 use weir_tables::Kind;

@@ -5,10 +5,13 @@ use crate::failure::Failure;
 use crate::file;
 use crate::limit_counts::TOP_MAX;
 use crate::run::controller::Controller;
+use crate::run::descriptors;
 use crate::run::generation::{Generation, Loader};
 use crate::run::succession::Refusal;
 use serde_json::{Value, json};
+use std::path::Path;
 use std::time::Duration;
+use weir_engine::live::Datapath;
 
 /// Does what is asked for; `loader` loads the policies that clients name.
 ///
@@ -33,7 +36,7 @@ pub fn perform<L: Loader>(
             file::check_regular(&policy)
                 .map_err(|error| Failure::Rejected(format!("weir: {}: {error}", policy.display())))?;
             // Compiled beside what runs.
-            let generation = Generation::prepare(&policy, loader)?;
+            let generation = prepare(&policy, controller, loader)?;
             return Ok(json!({ "generation": controller.add(generation) }));
         }
         Request::Activate { generation, confirm_s } => controller.activate(generation, trial(confirm_s)?)?,
@@ -42,6 +45,27 @@ pub fn perform<L: Loader>(
         Request::Posture { name } => controller.posture(name.as_deref())?,
     }
     Ok(json!(controller.status()))
+}
+
+/// Prepares a generation. If that takes more descriptors than there are, older generations that are not in use go, as they do when too many
+/// stand ready.
+fn prepare<L: Loader>(
+    policy: &Path,
+    controller: &Controller<L::Datapath>,
+    loader: &L,
+) -> Result<Generation<<L::Datapath as Datapath>::Code>, Failure> {
+    loop {
+        let prepared = Generation::prepare(policy, loader).and_then(|generation| {
+            descriptors::check_left()?;
+            Ok(generation)
+        });
+        let failure = match prepared {
+            Err(failure) if descriptors::are_too_few(&failure) => failure,
+            prepared => return prepared,
+        };
+        let Some(gone) = controller.remove_oldest() else { return Err(failure) };
+        eprintln!("weir: generation {gone} no longer stands ready: {}", failure.message());
+    }
 }
 
 /// The length of a trial. Whether it is one that trials may have, is said where generations are activated.

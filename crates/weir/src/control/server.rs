@@ -9,7 +9,7 @@ use super::{
 use crate::failure::Failure;
 use rustix::fs::{Mode, fchmod};
 use rustix::io::Errno;
-use rustix::net::{self, AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+use rustix::net::{self, AddressFamily, RecvFlags, SocketAddrUnix, SocketFlags, SocketType};
 use serde_json::Value;
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, ErrorKind, Write};
@@ -124,8 +124,13 @@ fn spare() -> Option<File> {
 }
 
 impl Door {
-    /// The next client. Without descriptors, it waits a little: the client is still there, and asking at once would take a whole core.
+    /// The next client. Without descriptors, it waits a little: the client is still there, clients that have hung up give theirs back, and asking
+    /// at once would take a whole core.
     fn next(&mut self) -> Option<UnixStream> {
+        if let Ok((stream, _)) = self.listener.accept() {
+            return Some(stream);
+        }
+        thread::sleep(ACCEPT_PAUSE);
         let error = match self.listener.accept() {
             Ok((stream, _)) => return Some(stream),
             Err(error) => error,
@@ -209,12 +214,15 @@ impl Clients {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes a slot, if need be that of the client that has been silent for longest. Without one, the client is told.
+    /// Takes a slot, if need be that of a client that has hung up or been silent for long, the longest first. Without one, the client is told.
     fn enter(clients: &Arc<Self>, stream: UnixStream) -> Option<Slot> {
         let mut list = clients.lock();
         if list.len() >= CLIENTS_MAX {
-            let silent = list.iter().enumerate().filter_map(|(at, one)| Some((one.silent_since()?, at))).min();
-            match silent.filter(|(since, _)| since.elapsed() >= GIVE_WAY) {
+            let gives_way = |one: &Client| {
+                one.silent_since().filter(|since| since.elapsed() >= GIVE_WAY || has_hung_up(&one.stream))
+            };
+            let silent = list.iter().enumerate().filter_map(|(at, one)| Some((gives_way(one)?, at))).min();
+            match silent {
                 Some((_, at)) => _ = list.remove(at).stream.shutdown(Shutdown::Both),
                 None => {
                     drop(list);
@@ -227,6 +235,11 @@ impl Clients {
         list.push(client.clone());
         Some(Slot { clients: clients.clone(), client })
     }
+}
+
+/// Whether a client has gone and left nothing to be read. Its thread may not have had the time to find out.
+fn has_hung_up(stream: &UnixStream) -> bool {
+    matches!(net::recv(stream, &mut [0; 1], RecvFlags::PEEK | RecvFlags::DONTWAIT), Ok((0, _)))
 }
 
 impl Client {

@@ -86,6 +86,16 @@ impl<D: Datapath> Controller<D> {
         id
     }
 
+    /// Unloads the oldest generation that is not in use. Returns its number; `None` if all are in use.
+    pub fn remove_oldest(&self) -> Option<u64> {
+        let mut state = self.state();
+        let oldest = state.succession.remove_oldest()?;
+        let gone: Vec<_> = state.ready.extract_if(.., |one| one.id == oldest).collect();
+        drop(state);
+        drop(gone);
+        Some(oldest)
+    }
+
     /// Activates a generation with its base policy; with `trial`, for so long unless [`Controller::confirm`] comes.
     ///
     /// # Errors

@@ -3,11 +3,14 @@
 use crate::failure::Failure;
 use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use std::{fs, io};
 
 /// What Weir asks for at most; none of its engines needs more.
 const WANTED: u64 = 1 << 16;
 /// What it takes to run a policy between two interfaces, to load others beside it and to answer clients.
 const NEEDED: u64 = 64;
+/// What a new generation leaves free, for clients and for what the next change takes.
+const SPARE: usize = 16;
 const REMEDY: &str = "`ulimit -n`, `LimitNOFILE=` of systemd";
 
 /// Takes as many as the system allows: usual limits are for programs that wait with select(2).
@@ -29,14 +32,34 @@ pub(super) fn raise() -> Result<(), Failure> {
     }
 }
 
-/// Says which limit it was, if it was this one and nobody has said so.
+/// Adds which limit it was, if it was this one and nobody has said so.
 pub(super) fn explain(failure: Failure) -> Failure {
-    let none_left = std::io::Error::from(Errno::MFILE).to_string();
     let text = failure.message();
     match getrlimit(Resource::Nofile).current {
-        Some(limit) if text.contains(&none_left) && !text.contains(REMEDY) => {
+        Some(limit) if text.contains(&none_left()) && !text.contains(REMEDY) => {
             Failure::Runtime(format!("{text}: this process may have {limit} files open, which are too few ({REMEDY})"))
         }
         _ => failure,
     }
+}
+
+/// Whether something failed because this process may not have more files open.
+pub fn are_too_few(failure: &Failure) -> bool {
+    failure.message().contains(&none_left())
+}
+
+/// Checks that [`SPARE`] more files can be opened.
+///
+/// # Errors
+/// They cannot.
+pub fn check_left() -> Result<(), Failure> {
+    let spare: Result<Vec<_>, _> = (0..SPARE).map(|_| fs::File::open("/dev/null")).collect();
+    match spare {
+        Ok(_) => Ok(()),
+        Err(error) => Err(explain(Failure::Runtime(format!("no descriptors would be left for clients: {error}")))),
+    }
+}
+
+fn none_left() -> String {
+    io::Error::from(Errno::MFILE).to_string()
 }

@@ -4,7 +4,7 @@ mod account;
 mod carry;
 pub mod claim;
 pub mod controller;
-mod descriptors;
+pub mod descriptors;
 mod dpdk;
 pub mod generation;
 pub mod guard;

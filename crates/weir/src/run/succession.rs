@@ -169,10 +169,15 @@ impl Succession {
         self.ready.push(added);
         let mut gone = Vec::new();
         while self.ready.len() > READY_MAX {
-            let oldest = self.ready.iter().position(|&one| !self.is_in_use(one));
-            gone.push(self.ready.remove(oldest.expect("fewer are in use than stand ready")));
+            gone.push(self.remove_oldest().expect("fewer are in use than stand ready"));
         }
         (added, gone)
+    }
+
+    /// Removes the oldest generation that is not in use. Returns its number; `None` if all are in use.
+    pub fn remove_oldest(&mut self) -> Option<u64> {
+        let oldest = self.ready.iter().position(|&one| !self.is_in_use(one))?;
+        Some(self.ready.remove(oldest))
     }
 
     /// Begins a change. Returns what is to decide.

@@ -188,13 +188,13 @@ impl KernelCode {
 
 /// Programs that count what the kernel could not send, at work until dropped.
 pub(super) struct Losses {
+    /// They hold their programs, and these hold their maps. The object, which has a descriptor for each of those, is closed after loading.
     _links: Vec<Link>,
-    _object: Object,
     cpus: usize,
     memory: MmapRaw,
 }
 
-// SAFETY: the mapping is of a map that the object owns; it is only read, word by word.
+// SAFETY: the mapping keeps its map; it is only read, word by word.
 unsafe impl Send for Losses {}
 
 impl Losses {
@@ -219,7 +219,7 @@ impl Losses {
         for program in object.progs_mut().filter(|program| program.autoload()) {
             links.push(program.attach().map_err(|error| failed(&program.name().to_string_lossy(), error.to_string()))?);
         }
-        Ok(Losses { _links: links, _object: object, cpus, memory })
+        Ok(Losses { _links: links, cpus, memory })
     }
 
     /// What was lost at the ports.

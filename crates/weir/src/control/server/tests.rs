@@ -131,6 +131,23 @@ fn the_client_that_was_silent_for_longest_gives_way() {
 }
 
 #[test]
+fn a_client_that_has_hung_up_gives_way_at_once() {
+    let clients = Arc::new(Clients::default());
+    let pairs = (0..CLIENTS_MAX).map(|_| UnixStream::pair().expect("a pair"));
+    let (slots, mut far): (Vec<_>, Vec<_>) = pairs.map(|(near, far)| (Clients::enter(&clients, near), far)).unzip();
+    // One asked before it went: that is still to be answered.
+    let asked = far.remove(0);
+    assert_eq!((&asked).write(b"\"status\"\n").expect("it fits"), 9);
+    drop((asked, far.remove(0)));
+    let enter = || Clients::enter(&clients, UnixStream::pair().expect("a pair").0);
+    assert!(enter().is_some());
+    let list = clients.lock();
+    let has_slot =
+        |at: usize| list.iter().any(|one| slots[at].as_ref().is_some_and(|slot| Arc::ptr_eq(one, &slot.client)));
+    assert_eq!((has_slot(0), has_slot(1), has_slot(2)), (true, false, true));
+}
+
+#[test]
 fn requests_and_answers_have_a_time() {
     let read = |far: &UnixStream, near: &UnixStream, bytes: &[u8], silence: u64, time: u64| {
         let mut far = far;
