@@ -23,6 +23,7 @@ mod weir;
 
 use serde_json::{Value, json};
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use weir::Desk;
 
 const EDGE: &str = "table bad { type ipv4; elements = { 198.51.100.0/24 } }
@@ -350,9 +351,6 @@ fn exit_codes_tell_mistakes_from_failures() {
     desk.run("replay edge.weir --in traffic.pcap --engine quantum").fails(2, &["quantum"]);
     desk.run("replay edge.weir --in traffic.pcap --verdicts").fails(2, &["--json"]);
     desk.run("diff edge.weir none.weir --in traffic.pcap").fails(2, &["none.weir"]);
-    desk.run("bench no-such-scenario").fails(2, &["no-such-scenario"]);
-    desk.run("bench live --only no-such-engine").fails(2, &["no-such-engine", "xdp-drop-all", "afpacket"]);
-    desk.run("bench line-costs --only memory").fails(2, &["--only"]);
     // What was read before the damage is reported all the same.
     let ran = desk.run("replay edge.weir --in short.pcap --engine eval --json");
     ran.fails(1, &["short.pcap"]);
@@ -430,20 +428,26 @@ fn check_shows_lists_of_limits() {
         .fails(2, &["slow.csv:2: 192.0.2.0/24 is limited to 2pps", "in ", "slow.csv:1 to 1pps"]);
 }
 
-/// Needs root. Figures are of packets that were judged, or they are none: each packet that is sent arrives and is dropped.
+/// `weir bench` is a program of its own.
 #[test]
-fn what_a_dropped_packet_costs_is_measured_of_all_packets() {
+fn bench_hands_its_words_on() {
     let desk = Desk::new();
-    let ran = desk.run("bench live --only xdp-drop-all --only weir-xdp --only xdp-lpm-trie --json --plot live.svg");
-    let report = ran.json();
-    let rows = report["rows"].as_array().expect("rows");
-    assert_eq!(rows.len(), 3, "{report:#}");
-    for row in rows {
-        let number = |field: &str| row[field].as_f64().unwrap_or_else(|| panic!("{field}: {row:#}"));
-        assert_eq!((number("lost_share"), number("passed_share")), (0.0, 0.0), "{row:#}");
-        assert_eq!(number("packets_sent"), number("packets_received"), "{row:#}");
-        assert!(number("cpu_ns_per_packet_min") > 0.0 && number("packets_sent") > 1e6, "{row:#}");
+    let weir = desk.path("weir");
+    fs::copy(env!("CARGO_BIN_EXE_weir"), &weir).expect("the folder can be written to");
+    let run = |words: &[&str]| {
+        let mut command = std::process::Command::new(&weir);
+        let output = command.arg("bench").args(words).env("PATH", "").output().expect("the program was built");
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        (output.status.code(), text(&output.stdout), text(&output.stderr))
+    };
+    let (code, _, said) = run(&["live"]);
+    assert!(code == Some(1) && said.contains("weir-bench, which is neither beside this one nor in PATH"), "{said}");
+    let (code, told, _) = run(&["live", "--json"]);
+    assert!(code == Some(1) && serde_json::from_str::<Value>(&told).is_ok(), "{told}");
+    desk.put("weir-bench", "#!/bin/sh\necho \"$#: $*\"\nexit 3\n");
+    fs::set_permissions(desk.path("weir-bench"), fs::Permissions::from_mode(0o755)).expect("it is ours");
+    for words in [&["--help"][..], &["live", "--only", "xdp", "--json", "--", "--list"], &[]] {
+        let (code, told, said) = run(words);
+        assert_eq!((code, told), (Some(3), format!("{}: {}\n", words.len(), words.join(" "))), "{said}");
     }
-    assert_eq!(rows[0]["times_drop_all"], 1.0);
-    assert!(fs::read_to_string(desk.path("live.svg")).expect("it was drawn").contains("weir-xdp"));
 }

@@ -164,7 +164,8 @@ WEIR_INLINE uint32_t port_act(struct xdp_md *ctx, struct arrival arrival, uint32
 	counters->rx_bytes += frame->len;
 	if (copied && action != ACTION_DIVERT)
 		counters->sampled++;
-	if (weir_mode.finish && WEIR_UNLIKELY(port->unfinished) && (action != ACTION_DROP || copied))
+	if (weir_mode.finish && WEIR_UNLIKELY(port->unfinished) && (action != ACTION_DROP || copied) &&
+	    WEIR_UNLIKELY(may_be_unfinished(ctx)))
 		weir_finish_checksum(ctx);
 	if (action == ACTION_ACCEPT) {
 		const uint32_t out = port->out[ctx->rx_queue_index & (PORT_QUEUES - 1)];

@@ -63,7 +63,6 @@ fn every_failure_is_one_object() {
         ("compile p.weir -o p.weir", 2, "different files"),
         ("ctl status --control none.sock", 1, "none.sock"),
         ("ctl frob", 2, "frob"),
-        ("bench no-such-scenario", 2, "no-such-scenario"),
     ] {
         let ran = desk.run(&format!("{line} --json"));
         let (_, told, message) = failure(&ran);

@@ -3,9 +3,10 @@
 use crate::assert_none;
 use crate::tree::{File, files, paths, root};
 use serde_json::Value;
+use std::path::Path;
 use std::process::Command;
 
-/// What each crate may use of Weir. `weir` may use all.
+/// What each crate may use of Weir. The joints may use all.
 const ALLOWED: &[(&str, &[&str])] = &[
     ("weir-abi", &[]),
     ("weir-tables", &["weir-abi"]),
@@ -16,7 +17,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("xtask", &[]),
 ];
 /// What joins the crates and may use them all.
-const JOINTS: &[&str] = &["weir", "weir-fuzz"];
+const JOINTS: &[&str] = &["weir", "weir-bench", "weir-fuzz"];
 /// Crates that touch files, processes or the network. The compiler is pure.
 const IMPURE: &[&str] = &["tempfile", "memmap2", "libloading", "libbpf-rs", "rustix", "libc", "tokio"];
 
@@ -63,6 +64,30 @@ fn crates_use_only_what_they_may() {
         offences.extend(impure.map(|used| format!("{name} is pure and uses {used}")));
     }
     assert_none(offences, "dependency rules of docs/ARCHITECTURE.md");
+}
+
+/// So that nothing stays in the product that only benchmarks or tests need.
+#[test]
+fn crates_use_what_they_depend_on() {
+    let (sources, root) = (files(&["rs"]), root().canonicalize().expect("it is there"));
+    let mut offences = Vec::new();
+    for package in metadata() {
+        let manifest = Path::new(text(&package, "manifest_path")).strip_prefix(&root).expect("a crate of ours");
+        let folder = manifest.parent().expect("a manifest lies in a folder");
+        let is_product = |file: &&File| {
+            let path = Path::new(&file.path);
+            path.starts_with(folder.join("src")) || path == folder.join("build.rs")
+        };
+        let code: String = sources.iter().filter(is_product).map(|file| without_tests(&file.text)).collect();
+        let unused = dependencies(&package).into_iter().filter(|used| !code.contains(&used.replace('-', "_")));
+        offences.extend(unused.map(|unused| format!("{}: {unused}", manifest.display())));
+    }
+    assert_none(offences, "what a crate depends on is named outside of its tests");
+}
+
+/// The file without the modules of tests, which come last.
+fn without_tests(text: &str) -> &str {
+    text.split("#[cfg(test)]").next().unwrap_or_default()
 }
 
 #[test]

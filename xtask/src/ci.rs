@@ -8,7 +8,7 @@ use std::process::Command;
 use std::time::Instant;
 
 /// What is off unless asked for, and is tested all the same.
-const FEATURES: &str = "--features=weir/dpdk";
+const FEATURES: &str = "--features=weir/dpdk,weir-bench/dpdk";
 
 /// Runs every step and prints the sum of all tests as the last line.
 pub fn run(fuzz_seconds: u32) -> Result<(), String> {

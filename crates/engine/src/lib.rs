@@ -24,6 +24,7 @@ pub mod memory;
 pub mod native;
 pub mod output;
 pub mod scratch;
+pub mod traffic;
 pub mod tsc;
 pub mod xdp;
 

@@ -75,49 +75,29 @@ pub struct Crossings {
 }
 
 /// Turns prefixes (sorted, none twice) and spans (none twice) into prefixes whose longest match is the smallest of them.
-pub(crate) fn resolve<A: Address>(prefixes: &mut Vec<Prefix<A>>, mut spans: Vec<Span<A>>) -> Crossings {
-    let mut all: Vec<Span<A>> = prefixes.iter().map(Span::from).chain(spans.iter().copied()).collect();
+pub(crate) fn resolve<A: Address>(prefixes: &mut Vec<Prefix<A>>, spans: Vec<Span<A>>) -> Crossings {
+    let mut all: Vec<Span<A>> = prefixes.iter().map(Span::from).chain(spans).collect();
     all.sort_by_key(|span| (span.first, Reverse(span.last)));
     let (tangles, crossings) = tangles(&all);
-    let mut pieces = Vec::new();
-    if !tangles.is_empty() {
-        prefixes.clear();
-        spans.clear();
-        let mut apart = 0;
-        for &(start, end) in tangles.iter().chain([&(all.len(), all.len())]) {
-            for span in &all[apart..start] {
-                match as_prefix(span) {
-                    Some(prefix) => prefixes.push(prefix),
-                    None => spans.push(*span),
-                }
-            }
-            pieces.extend(untangle(&all[start..end]));
-            apart = end;
-        }
+    prefixes.clear();
+    let mut push = |span: &Span<A>| span.prefixes(|prefix| prefixes.push(prefix));
+    let mut apart = 0;
+    for &(start, end) in tangles.iter().chain([&(all.len(), all.len())]) {
+        all[apart..start].iter().for_each(&mut push);
+        untangle(&all[start..end]).iter().for_each(&mut push);
+        apart = end;
     }
-    // The same prefix may come of several. The last one stays, which is that of the smallest.
-    spans.sort_by_key(|span| Reverse(span.size()));
-    let mut resolved = Vec::with_capacity(prefixes.len() + 2 * spans.len());
-    spans.iter().for_each(|span| span.prefixes(|prefix| resolved.push(prefix)));
-    resolved.append(prefixes);
-    pieces.iter().for_each(|piece| piece.prefixes(|prefix| resolved.push(prefix)));
-    resolved.sort_by_key(|prefix| prefix.addr.order(prefix.len));
-    resolved.dedup_by(|later, kept| {
+    // The same prefix may come of several spans, one within the other: the inner one comes later, and the sort is stable. It takes little time,
+    // because spans that lie apart are in order.
+    prefixes.sort_by_key(|prefix| prefix.addr.order(prefix.len));
+    prefixes.dedup_by(|later, kept| {
         let same = (later.addr, later.len) == (kept.addr, kept.len);
         if same {
             kept.label = later.label;
         }
         same
     });
-    *prefixes = resolved;
     crossings
-}
-
-/// The prefix that the span is, if it is one.
-fn as_prefix<A: Address>(span: &Span<A>) -> Option<Prefix<A>> {
-    let mut end = None;
-    span.prefixes(|prefix| end = Some(prefix));
-    end.filter(|prefix| prefix.addr == span.first)
 }
 
 /// A span around the current one, or several that cross: all that follow the first until the last ends.

@@ -3,7 +3,6 @@
 //! The answer to the second question is the policy's certificate: what its tables hold and take, what the verifier walks, what a packet
 //! costs on this machine, all before anything is put in front of a network.
 
-use crate::bench::traffic::{self, Mix};
 use crate::cli::{ChainOptions, CheckOptions, DirectionName, EngineName};
 use crate::costs;
 use crate::failure::{Failed, Failure, Message, messages};
@@ -16,6 +15,7 @@ use std::time::{Duration, Instant};
 use weir_abi::{Family, Layout};
 use weir_engine::cpu::Cpu;
 use weir_engine::memory;
+use weir_engine::traffic::{self, Mix};
 use weir_policy::checked::{Limits, LimitsOf, Table, TableId, TableKind};
 use weir_policy::ir::{Holds, LimitEach, LimiterKind, Log};
 use weir_policy::pass::choose_layouts::CostModel;

@@ -56,7 +56,7 @@ impl Command {
             Command::Why(options) => options.json,
             Command::Diff(options) => options.json,
             Command::Ctl(options) => options.json,
-            Command::Bench(options) => options.json,
+            Command::Bench(options) => return format_asked_for(options.words.iter().cloned()),
             Command::Run(_) | Command::Guard(_) => false,
         };
         if json { Format::Json } else { Format::Text }
@@ -461,32 +461,9 @@ fn time(text: &str) -> Result<Duration, String> {
 
 /// `weir bench`
 #[derive(Debug, Args)]
+#[command(disable_help_flag = true)]
 pub struct BenchOptions {
-    /// The scenario.
-    #[arg(required_unless_present = "list")]
-    pub scenario: Option<String>,
-    /// Name the scenarios with the papers' figures.
-    #[arg(long)]
-    pub list: bool,
-    /// Print one JSON object.
-    #[arg(long)]
-    pub json: bool,
-    /// Directory of the lists that scenarios use (`country.csv`, `block-178k.txt`, ...); what it lacks is made up.
-    #[arg(long, value_name = "DIR", default_value = "examples/edge/lists")]
-    pub data: PathBuf,
-    /// Scenario `tables`: only this table; may be given more than once.
-    #[arg(long, value_name = "NAME")]
-    pub table: Vec<String>,
-    /// Scenario `tables`: only this layout; may be given more than once.
-    #[arg(long, value_name = "NAME")]
-    pub layout: Vec<String>,
-    /// Scenario `tables`: only these keys; may be given more than once.
-    #[arg(long, value_name = "NAME")]
-    pub keys: Vec<String>,
-    /// Scenario `live`: only this engine or contender; may be given more than once.
-    #[arg(long, value_name = "NAME")]
-    pub only: Vec<String>,
-    /// Draw the result.
-    #[arg(long, value_name = "SVG")]
-    pub plot: Option<PathBuf>,
+    /// What `weir-bench` is given.
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "OPTIONS")]
+    pub words: Vec<OsString>,
 }

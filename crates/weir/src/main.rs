@@ -1,32 +1,13 @@
 //! The binary: reads the command line, runs a command, turns its outcome into an exit code.
 #![forbid(unsafe_code)]
 
-use clap::Parser;
 use std::process::ExitCode;
-use weir::cli::{self, Cli, Command};
+use weir::cli::{Cli, Command};
 use weir::failure::Failure;
-use weir::{bench, check, compile, ctl, diff, replay, run, signals, why};
+use weir::{bench, check, compile, ctl, diff, program, replay, run, signals, why};
 
 fn main() -> ExitCode {
-    let cli = match Cli::try_parse() {
-        Ok(cli) => cli,
-        Err(error) if error.use_stderr() => {
-            return cli::refusal(&error).tell(cli::format_asked_for(std::env::args_os()));
-        }
-        // The help or the version that was asked for; whoever closes standard output has read enough.
-        Err(text) => {
-            let _ = text.print();
-            return ExitCode::SUCCESS;
-        }
-    };
-    let format = cli.command.format();
-    let outcome = run_command(&cli.command);
-    // Threads that still compile end here, and so do their compilers.
-    weir_engine::scratch::abandon();
-    match outcome {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => failure.tell(format),
-    }
+    program::main(|cli: &Cli| cli.command.format(), |cli| run_command(&cli.command))
 }
 
 fn run_command(command: &Command) -> Result<(), Failure> {

@@ -1,0 +1,207 @@
+//! The lists that scenarios look up in: real ones where the data directory has them, else made up, and a row says which.
+//!
+//! What is made up is the same in every run on every machine, and shaped like the lists of the RFPF paper: its Table 1 is
+//! what the shapes in [`shapes`] were tuned against. Uniformly random addresses would be harsher than any real list.
+
+pub mod geo;
+pub mod hosts;
+pub mod keys;
+pub mod shapes;
+
+#[cfg(test)]
+mod tests;
+
+use geo::GeoShape;
+use hosts::HostShape;
+use std::fs;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::path::Path;
+use weir::failure::Failure;
+use weir_abi::Family;
+use weir_engine::traffic::SplitMix;
+use weir_tables::{Entries, Kind, ReadOptions, Table};
+
+/// A list with a stable name.
+#[derive(Clone, Copy, Debug)]
+pub struct Dataset {
+    /// Its name in benchmark rows, and that of its file.
+    pub name: &'static str,
+    /// Ending of its file.
+    extension: &'static str,
+    family: Family,
+    kind: Kind,
+    recipe: Recipe,
+}
+
+/// How a list is made up.
+#[derive(Clone, Copy, Debug)]
+enum Recipe {
+    Hosts(&'static HostShape),
+    /// So many /64s and /128s.
+    Hosts6(usize),
+    Geo(&'static GeoShape),
+    Reserved,
+}
+
+impl Dataset {
+    /// The paper's blacklist_1.
+    pub const BLOCK_178K: Dataset = Dataset::hosts("block-178k", &shapes::BLOCK_178K);
+    /// The paper's blacklist_3.
+    pub const BLOCK_1_1M: Dataset = Dataset::hosts("block-1.1m", &shapes::BLOCK_1_1M);
+    /// Between the paper's whitelist_1 and whitelist_2.
+    pub const ALLOW_100K: Dataset = Dataset::hosts("allow-100k", &shapes::ALLOW_100K);
+    /// The paper's gl2_country.
+    pub const COUNTRY: Dataset = Dataset::geo("country", Family::Ipv4, &shapes::COUNTRY);
+    /// The paper's gl2_asn.
+    pub const ASN: Dataset = Dataset::geo("asn", Family::Ipv4, &shapes::ASN);
+    /// The paper's gl2_city.
+    pub const CITY: Dataset = Dataset::geo("city", Family::Ipv4, &shapes::CITY);
+    /// What IANA reserves.
+    pub const PRIVATE: Dataset =
+        Dataset { name: "private", extension: "txt", family: Family::Ipv4, kind: Kind::Set, recipe: Recipe::Reserved };
+    /// As country, for IPv6, which the paper leaves out.
+    pub const COUNTRY6: Dataset = Dataset::geo("country6", Family::Ipv6, &shapes::COUNTRY6);
+
+    /// A block list of IPv6: as many networks and hosts as the paper's blacklist_1 has addresses.
+    pub const BLOCK6_178K: Dataset = Dataset {
+        name: "block6-178k",
+        extension: "txt",
+        family: Family::Ipv6,
+        kind: Kind::Set,
+        recipe: Recipe::Hosts6(177_935),
+    };
+
+    /// All of them.
+    pub const ALL: [Dataset; 9] = [
+        Dataset::BLOCK_178K,
+        Dataset::BLOCK_1_1M,
+        Dataset::ALLOW_100K,
+        Dataset::COUNTRY,
+        Dataset::ASN,
+        Dataset::CITY,
+        Dataset::PRIVATE,
+        Dataset::COUNTRY6,
+        Dataset::BLOCK6_178K,
+    ];
+
+    const fn hosts(name: &'static str, shape: &'static HostShape) -> Self {
+        Dataset { name, extension: "txt", family: Family::Ipv4, kind: Kind::Set, recipe: Recipe::Hosts(shape) }
+    }
+
+    const fn geo(name: &'static str, family: Family, shape: &'static GeoShape) -> Self {
+        Dataset { name, extension: "csv", family, kind: Kind::Labels, recipe: Recipe::Geo(shape) }
+    }
+
+    /// The list from `directory`, or made up if it has none.
+    ///
+    /// # Errors
+    /// There is a file and it cannot be read, or is no list.
+    pub fn load(&self, directory: &Path) -> Result<Data, Failure> {
+        let path = directory.join(format!("{}.{}", self.name, self.extension));
+        let mut entries = Entries::new(self.family, self.kind);
+        let source = if path.exists() {
+            let bytes = fs::read(&path).map_err(|error| Failure::file(&path, error))?;
+            let name = path.display().to_string();
+            let read = entries.read(&name, &bytes, &ReadOptions::default());
+            read.map_err(|error| Failure::Rejected(format!("weir: {error}")))?;
+            "file"
+        } else {
+            self.invent(&mut entries);
+            "synthetic"
+        };
+        Ok(Data { name: self.name.to_owned(), source, table: entries.settle() })
+    }
+
+    fn invent(&self, entries: &mut Entries) {
+        match self.recipe {
+            Recipe::Hosts(shape) => {
+                for host in hosts::invent(shape, &mut self.random()) {
+                    insert(entries, Ipv4Addr::from(host).into(), 32, None);
+                }
+            }
+            Recipe::Hosts6(count) => {
+                for (addr, len) in hosts::invent6(count, &mut self.random()) {
+                    insert(entries, Ipv6Addr::from(addr).into(), len, None);
+                }
+            }
+            Recipe::Geo(shape) => {
+                let labels: Vec<String> = (1..=shape.labels).map(|label| label.to_string()).collect();
+                geo::invent(shape, &mut self.random(), |addr, len, label| {
+                    let address = match self.family {
+                        Family::Ipv4 => Ipv4Addr::from(addr as u32).into(),
+                        Family::Ipv6 => Ipv6Addr::from(u128::from(addr) << 64).into(),
+                    };
+                    insert(entries, address, len, Some(&labels[label as usize - 1]));
+                });
+            }
+            Recipe::Reserved => {
+                shapes::RESERVED
+                    .into_iter()
+                    .for_each(|(addr, len)| insert(entries, Ipv4Addr::from(addr).into(), len, None));
+            }
+        }
+    }
+
+    /// A sequence of its own for each list.
+    fn random(&self) -> SplitMix {
+        SplitMix::new(self.name.bytes().fold(7u64, |seed, byte| seed.wrapping_mul(131).wrapping_add(byte.into())))
+    }
+}
+
+fn insert(entries: &mut Entries, addr: IpAddr, len: u8, label: Option<&str>) {
+    entries.insert_prefix(addr, len, label).expect("what is made up is valid");
+}
+
+/// A list, ready to be built from.
+#[derive(Debug)]
+pub struct Data {
+    /// The data set's name, or the file's.
+    pub name: String,
+    /// `file` or `synthetic`.
+    pub source: &'static str,
+    /// What it holds.
+    pub table: Table,
+}
+
+impl Data {
+    /// A list of any name: the file's ending says whether it has labels, and the name the family.
+    ///
+    /// # Errors
+    /// The file cannot be read, or is no list.
+    pub fn read(name: &str, path: &Path) -> Result<Self, Failure> {
+        let is_ending = |ending: &str| path.extension().is_some_and(|extension| extension == ending);
+        let is_ipv6 = name.contains("ipv6") || name.ends_with('6');
+        let family = if is_ipv6 { Family::Ipv6 } else { Family::Ipv4 };
+        let mut entries = Entries::new(family, if is_ending("txt") { Kind::Set } else { Kind::Labels });
+        let bytes = fs::read(path).map_err(|error| Failure::file(path, error))?;
+        let options = match is_ending("mmdb") {
+            true => ReadOptions { field_path: Some("city".to_owned()), lenient: true, ..ReadOptions::default() },
+            false => ReadOptions::default(),
+        };
+        let read = entries.read(&path.display().to_string(), &bytes, &options);
+        read.map_err(|error| Failure::Rejected(format!("weir: {error}")))?;
+        Ok(Data { name: name.to_owned(), source: "file", table: entries.settle() })
+    }
+
+    /// A made-up set of so many prefixes of a length, of IPv6 if the name ends with 6: neighbours of each other and far ones.
+    pub fn small(name: &str, count: usize, length: u8) -> Self {
+        let family = if name.ends_with('6') { Family::Ipv6 } else { Family::Ipv4 };
+        let mut entries = Entries::new(family, Kind::Set);
+        let mut random = SplitMix::new(7);
+        for _ in 0..count {
+            let drawn = random.draw();
+            let address = match family {
+                Family::Ipv4 => Ipv4Addr::from(drawn as u32).into(),
+                // Below 2001:db0::/28: 16 allocations with many networks each.
+                Family::Ipv6 => Ipv6Addr::from(0x2001_0db0 << 96 | u128::from(drawn) << 36 | u128::from(drawn)).into(),
+            };
+            insert(&mut entries, address, length, None);
+        }
+        Data { name: name.to_owned(), source: "synthetic", table: entries.settle() }
+    }
+
+    /// First address of each IPv4 prefix, sorted.
+    pub fn addresses(&self) -> Vec<u32> {
+        self.table.prefixes4().iter().map(|prefix| prefix.addr).collect()
+    }
+}

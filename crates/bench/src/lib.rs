@@ -1,0 +1,227 @@
+//! `weir bench`: the tables and figures of the papers as scenarios with stable names.
+//!
+//! A scenario fills rows: strings say what was run, numbers are named with their unit, each the median with `_min` and `_max` beside
+//! it. Timings decide no test; they are for comparing within one run.
+#![forbid(unsafe_code)]
+
+/// In place of the standard library's: what messages hold from outside is escaped, and a closed standard error is no panic.
+macro_rules! eprintln {
+    ($($text:tt)*) => { weir::report::say(&format!($($text)*)) };
+}
+
+pub mod data;
+mod line_costs;
+mod live;
+mod moonpol;
+pub mod options;
+pub mod plot;
+mod rate_accuracy;
+mod rfpf_three_tables;
+mod tables;
+
+use crate::options::Options;
+use serde::Serialize;
+use serde_json::{Map, Value};
+use std::fs;
+use weir::failure::Failure;
+use weir::report;
+use weir_engine::memory::Spread;
+
+/// A named experiment.
+struct Scenario {
+    name: &'static str,
+    /// The figure that it answers to.
+    paper: &'static str,
+    run: fn(&Options) -> Result<Vec<Row>, Failure>,
+    /// Draws the rows, if a plot is asked for, under the scenario's name.
+    plot: fn(&str, &[Row]) -> String,
+    /// What can be picked from it.
+    picks: Picks,
+}
+
+/// What the command line can pick from a scenario.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Picks {
+    /// Nothing: all of it is run.
+    Nothing,
+    /// Cells, by `--table`, `--layout` and `--keys`.
+    Cells,
+    /// Engines, by `--only`.
+    Engines,
+}
+
+const SCENARIOS: &[Scenario] = &[
+    Scenario {
+        name: "rfpf-three-tables",
+        paper: "RFPF Fig. 5-6: three lookups on the source, 67 Mpps on 6 cores of 3.6 GHz with I/O (about 320 cycles a packet)",
+        run: rfpf_three_tables::run,
+        plot: |title, rows| plot::bars(title, "ns_per_packet", rows),
+        picks: Picks::Nothing,
+    },
+    Scenario {
+        name: "agree",
+        paper: "RFPF section IV: every scheme gives the same answers",
+        run: tables::agree::run,
+        plot: |title, rows| plot::bars(title, "keys_checked", rows),
+        picks: Picks::Cells,
+    },
+    Scenario {
+        name: "layout-choice",
+        paper: "RFPF section IV: which scheme is the fastest depends on what the table holds",
+        run: tables::choice::run,
+        plot: |title, rows| plot::bars(title, "cycles_per_lookup", rows),
+        picks: Picks::Cells,
+    },
+    Scenario {
+        name: "line-costs",
+        paper: "RFPF section II: a lookup costs the memory accesses of its scheme, each by the cache that its table fits in",
+        run: line_costs::run,
+        plot: |title, rows| plot::bars(title, "cycles_per_line", rows),
+        picks: Picks::Nothing,
+    },
+    Scenario {
+        name: "live",
+        paper: "RFPF Fig. 4: 28 Mpps forwarded and 29.8 dropped on one core of 3.6 GHz, 7.3 and 11.5 by the paper's XDP programs",
+        run: live::run,
+        plot: live::plot,
+        picks: Picks::Engines,
+    },
+    Scenario {
+        name: "moonpol",
+        paper: "MoonPol Fig. 3, Fig. 6 and Table I: 432 cycles a packet with 2 limited subnets, 492 with 1M, I/O included (7.4 to 6.5 Mpps); 186 MB for all countries",
+        run: moonpol::run,
+        plot: moonpol::plot,
+        picks: Picks::Nothing,
+    },
+    Scenario {
+        name: "rate-accuracy",
+        paper: "MoonPol section IV-E: tokens are added after every millionth packet, and a limit is to be a horizontal line, not a square wave",
+        run: rate_accuracy::run,
+        plot: rate_accuracy::plot,
+        picks: Picks::Nothing,
+    },
+    Scenario {
+        name: "tables",
+        paper: "RFPF Table 1: size of each table in each lookup scheme (D16X4R: 2.41 MB for 178k addresses, 9.40 MB for 1.1M)",
+        run: tables::run,
+        plot: tables::plot,
+        picks: Picks::Cells,
+    },
+];
+
+/// One line of a result.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Row(Map<String, Value>);
+
+impl Row {
+    /// Says what was run.
+    pub fn of(mut self, field: &str, value: &str) -> Self {
+        self.0.insert(field.to_owned(), value.into());
+        self
+    }
+
+    /// Adds a figure that has no spread.
+    pub fn number(mut self, field: &str, value: f64) -> Self {
+        self.0.insert(field.to_owned(), rounded(value));
+        self
+    }
+
+    /// Adds a median with its spread.
+    pub fn spread(self, field: &str, spread: Spread) -> Self {
+        self.number(field, spread.median)
+            .number(&format!("{field}_min"), spread.min)
+            .number(&format!("{field}_max"), spread.max)
+    }
+
+    /// The text that says what was run.
+    pub fn title(&self) -> String {
+        let texts = self.0.values().filter_map(Value::as_str);
+        texts.collect::<Vec<_>>().join(", ")
+    }
+
+    /// Something that was run.
+    pub fn text(&self, field: &str) -> Option<&str> {
+        self.0.get(field).and_then(Value::as_str)
+    }
+
+    /// A figure.
+    pub fn get(&self, field: &str) -> Option<f64> {
+        self.0.get(field).and_then(Value::as_f64)
+    }
+}
+
+/// Three decimals are more than any measurement here holds.
+fn rounded(value: f64) -> Value {
+    serde_json::Number::from_f64((value * 1000.0).round() / 1000.0).map_or(Value::Null, Value::Number)
+}
+
+#[derive(Serialize)]
+struct Outcome<'a> {
+    scenario: &'a str,
+    machine: Machine,
+    rows: Vec<Row>,
+}
+
+#[derive(Serialize)]
+struct Machine {
+    cpu: String,
+    kernel: String,
+    tsc_ghz: Value,
+}
+
+impl Machine {
+    fn this() -> Self {
+        let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+        let model = cpuinfo.lines().find_map(|line| line.strip_prefix("model name")?.split_once(':'));
+        let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+        Machine {
+            cpu: model.map_or("unknown", |(_, name)| name.trim()).to_owned(),
+            kernel: kernel.trim().to_owned(),
+            tsc_ghz: rounded(weir_engine::tsc::frequency_hz() / 1e9),
+        }
+    }
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// There is no such scenario, or it lacks what it needs.
+pub fn run(options: &Options) -> Result<(), Failure> {
+    if options.list {
+        let lines = SCENARIOS.iter().map(|scenario| format!("{:<20} {}\n", scenario.name, scenario.paper));
+        return report::print(&lines.collect::<String>());
+    }
+    let name = options.scenario.as_deref().unwrap_or_default();
+    let Some(scenario) = SCENARIOS.iter().find(|scenario| scenario.name == name) else {
+        return Err(Failure::Rejected(format!("weir: no scenario `{name}`; `weir bench --list` names them")));
+    };
+    let cells = [&options.table, &options.layout, &options.keys].iter().any(|names| !names.is_empty());
+    if cells && scenario.picks != Picks::Cells {
+        return Err(Failure::Rejected(format!("weir: {name} takes no --table, --layout or --keys")));
+    }
+    if !options.only.is_empty() && scenario.picks != Picks::Engines {
+        return Err(Failure::Rejected(format!("weir: {name} takes no --only")));
+    }
+    let rows = (scenario.run)(options)?;
+    if let Some(path) = &options.plot {
+        fs::write(path, (scenario.plot)(scenario.name, &rows)).map_err(|error| Failure::file(path, error))?;
+    }
+    let outcome = Outcome { scenario: scenario.name, machine: Machine::this(), rows };
+    if options.json { report::print_json(&outcome) } else { report::print(&describe(scenario, &outcome)) }
+}
+
+/// The result for people.
+fn describe(scenario: &Scenario, outcome: &Outcome<'_>) -> String {
+    let mut text = format!("{}\n  the paper: {}\n  here: {}\n\n", scenario.name, scenario.paper, outcome.machine.cpu);
+    for row in &outcome.rows {
+        text += &format!("  {}\n", row.title());
+        for (field, value) in row.0.iter().filter(|(field, value)| value.is_number() && !is_bound(field)) {
+            text += &format!("    {field:<28} {value}\n");
+        }
+    }
+    text
+}
+
+fn is_bound(field: &str) -> bool {
+    field.ends_with("_min") || field.ends_with("_max")
+}

@@ -1,0 +1,59 @@
+//! Who judges packets at an interface.
+
+use super::wire::Port;
+use crate::live::peers;
+use std::sync::Arc;
+use weir::failure::Failure;
+use weir_engine::live::attach::Attached;
+use weir_engine::xdp::plain::PlainPrograms;
+
+/// Drops packets of blocked sources at an interface.
+pub trait Contender {
+    /// Its name in rows.
+    fn name(&self) -> &'static str;
+
+    /// Judges what the interface receives from now on.
+    ///
+    /// # Errors
+    /// It cannot.
+    fn enter(&mut self, port: &Port) -> Result<(), Failure>;
+
+    /// Judges no longer. Returns how many packets it let pass since it entered.
+    ///
+    /// # Errors
+    /// It cannot tell.
+    fn leave(&mut self) -> Result<u64, Failure>;
+}
+
+/// An XDP program of peers.c.
+pub struct XdpPeer {
+    name: &'static str,
+    program: &'static str,
+    programs: Arc<PlainPrograms>,
+    passed: u64,
+    attached: Option<Attached>,
+}
+
+impl XdpPeer {
+    /// A program by its name in peers.c.
+    pub fn new(name: &'static str, program: &'static str, programs: &Arc<PlainPrograms>) -> Self {
+        XdpPeer { name, program, programs: programs.clone(), passed: 0, attached: None }
+    }
+}
+
+impl Contender for XdpPeer {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn enter(&mut self, port: &Port) -> Result<(), Failure> {
+        self.passed = self.programs.number(peers::PASSED)?;
+        self.attached = Some(self.programs.attach(self.program, port.name, port.index)?);
+        Ok(())
+    }
+
+    fn leave(&mut self) -> Result<u64, Failure> {
+        self.attached = None;
+        Ok(self.programs.number(peers::PASSED)? - self.passed)
+    }
+}

@@ -1,0 +1,76 @@
+//! Weir in a process of its own.
+
+use rustix::process::{Pid, Signal, kill_process};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+use weir::control::{Request, client};
+use weir::failure::Failure;
+use weir::run::stats::Stats;
+
+/// How long it may take to start.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A `weir run`. It ends when dropped.
+pub struct Process {
+    child: Child,
+    control: PathBuf,
+}
+
+impl Process {
+    /// Starts one, and waits until it answers. What it writes is kept in the folder.
+    ///
+    /// # Errors
+    /// It does not start.
+    pub fn start(folder: &Path, policy: &Path, arguments: &[String]) -> Result<Self, Failure> {
+        let (control, log) = (folder.join("control.sock"), folder.join("log"));
+        let program = std::env::current_exe().map_err(|error| Failure::Runtime(format!("this program: {error}")))?;
+        let said = fs::File::create(&log).map_err(|error| Failure::file(&log, error))?;
+        let mut command = Command::new(&program);
+        command.arg("run").arg(policy).args(arguments).arg("--control").arg(&control);
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(said);
+        let child = command.spawn().map_err(|error| Failure::file(&program, error))?;
+        let mut process = Process { child, control };
+        let start = Instant::now();
+        while client::ask(&process.control, &Request::Status).is_err() {
+            let ended = process.child.try_wait().map_err(|error| Failure::file(&program, error))?;
+            if ended.is_some() || start.elapsed() > PATIENCE {
+                let said = fs::read_to_string(&log).unwrap_or_default();
+                return Err(Failure::Runtime(format!("weir run does not start:\n{}", said.trim_end())));
+            }
+            thread::sleep(Duration::from_millis(10));
+        }
+        Ok(process)
+    }
+
+    /// What it has counted.
+    pub fn stats(&self) -> Result<Stats, Failure> {
+        let stats = client::ask(&self.control, &Request::Stats)?;
+        serde_json::from_value(stats).map_err(|error| Failure::Runtime(format!("weir ctl stats: {error}")))
+    }
+
+    /// Processor time of its threads.
+    pub fn processor(&self) -> Result<Duration, Failure> {
+        let tasks = PathBuf::from(format!("/proc/{}/task", self.child.id()));
+        let entries = fs::read_dir(&tasks).map_err(|error| Failure::file(&tasks, error))?;
+        let mut ns = 0;
+        for entry in entries.flatten() {
+            // A thread that has just ended has no file any more.
+            let text = fs::read_to_string(entry.path().join("schedstat")).unwrap_or_default();
+            ns += text.split(' ').next().and_then(|ns| ns.parse::<u64>().ok()).unwrap_or_default();
+        }
+        Ok(Duration::from_nanos(ns))
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        if let Some(pid) = Pid::from_raw(self.child.id() as i32) {
+            // It may have ended by itself.
+            let _ended = kill_process(pid, Signal::TERM);
+        }
+        let _reaped = self.child.wait();
+    }
+}

@@ -1,0 +1,282 @@
+//! Forward and drop on interfaces: each engine between two veth pairs, under more packets than it can take.
+//!
+//! ```text
+//!   generators -> source ==veth== lower -> engine -> upper ==veth== sink
+//! ```
+//! As many generators as workers, each on a core of its own if there are so many, and so far from the workers' cores as they can be. On a
+//! machine with as many cores as workers both share the cores: then the rates hold the generators' share as well. Where the kernel decides,
+//! it does so on the generators' cores, and there are no workers.
+
+use super::rulesets::Ruleset;
+use super::wire::Port;
+use crate::Row;
+use rustix::time::{ClockId, clock_gettime};
+use std::panic;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+use weir::failure::Failure;
+use weir::run::generation::{KernelLoader, Loader, NativeLoader};
+use weir_engine::NativeCode;
+use weir_engine::clang::BpfObject;
+use weir_engine::cpu;
+use weir_engine::live::afpacket::AfPacketLane;
+use weir_engine::live::afxdp::{AfXdpLane, Waiting};
+use weir_engine::live::xdp::{KernelCode, KernelPath, Ports};
+use weir_engine::live::{Datapath, Interfaces, Lane, Loaded, Role, Workers};
+use weir_engine::memory::Spread;
+use weir_engine::traffic;
+use weir_engine::xdp::generate::Generator;
+
+/// The engines on interfaces.
+pub const ENGINES: [&str; 3] = ["xdp", "afxdp", "afpacket"];
+
+/// Workers, and queues of each interface.
+pub const WORKERS: [usize; 2] = [1, 2];
+
+/// Packets that a generator warms up with, which say how many make a turn of so long: a call of the kernel takes 20 ms beside its packets.
+const WARM_UP_PACKETS: u32 = 1 << 17;
+const CALL: Duration = Duration::from_millis(20);
+const TURN: Duration = Duration::from_millis(500);
+const PACKETS_MAX: u32 = 1 << 23;
+/// How long engines have afterwards for what waits in their queues.
+const SETTLE: Duration = Duration::from_millis(30);
+/// Sources of a generator.
+const SOURCES: usize = 1 << 16;
+/// Turns of each number of workers.
+const ROUNDS: usize = 3;
+
+/// The interfaces.
+pub struct Wires {
+    /// What generators send into.
+    pub source: Port,
+    /// What the engine stands between.
+    pub lower: Port,
+    /// The other.
+    pub upper: Port,
+    /// Where what is forwarded arrives.
+    pub sink: Port,
+    /// What packets are made with.
+    pub generator: BpfObject,
+}
+
+/// What was counted in a turn.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Turn {
+    /// From the first packet to the last.
+    seconds: f64,
+    /// Processor time of the whole process: generators, workers, and the kernel on their behalf.
+    processor_s: f64,
+    offered: u64,
+    judged: u64,
+    arrived: u64,
+}
+
+/// Rows of a ruleset for one engine, one for each number of workers.
+///
+/// # Errors
+/// The engine cannot be started, or fails.
+pub fn rows(engine: &str, ruleset: &Ruleset, wires: &Wires, row: &Row) -> Result<Vec<Row>, Failure> {
+    let code = Code::load(engine, ruleset, wires)?;
+    let mut turns: [Vec<Turn>; WORKERS.len()] = Default::default();
+    for _ in 0..ROUNDS {
+        for (workers, turns) in WORKERS.into_iter().zip(&mut turns) {
+            turns.push(turn(engine, &code, workers, ruleset, wires)?);
+        }
+    }
+    let row = row.clone().of("engine", engine).of("ruleset", ruleset.name);
+    let rows = WORKERS.into_iter().zip(&turns);
+    Ok(rows.map(|(workers, turns)| to_row(row.clone().of("workers", &workers.to_string()), ruleset, turns)).collect())
+}
+
+/// A ruleset, loaded for the engine.
+enum Code {
+    Native(Loaded<NativeCode>),
+    Kernel(Arc<Ports>, Loaded<KernelCode>),
+}
+
+impl Code {
+    fn load(engine: &str, ruleset: &Ruleset, wires: &Wires) -> Result<Self, Failure> {
+        let chains = [0, 1];
+        if engine != "xdp" {
+            return Ok(Code::Native(Loaded { code: NativeLoader::default().load(&ruleset.policy)?.code, chains }));
+        }
+        let ports = Arc::new(Ports::of(&interfaces(wires))?);
+        let code = KernelLoader::new(ports.clone(), None).load(&ruleset.policy)?.code;
+        Ok(Code::Kernel(ports, Loaded { code, chains }))
+    }
+
+    fn start(&self, engine: &str, workers: usize, wires: &Wires) -> Result<Running, Failure> {
+        let policy = match self {
+            Code::Native(policy) => policy,
+            Code::Kernel(ports, policy) => return Ok(Running::Kernel(KernelPath::start(ports.clone(), policy)?)),
+        };
+        let lanes = match engine {
+            "afxdp" => boxed(AfXdpLane::open(&interfaces(wires), workers, Waiting::Sleep)?),
+            _ => boxed(AfPacketLane::open(&interfaces(wires), workers)?),
+        };
+        Ok(Running::Workers(Workers::start(lanes, policy)?))
+    }
+}
+
+fn boxed<L: Lane + 'static>(lanes: Vec<L>) -> Vec<Box<dyn Lane>> {
+    lanes.into_iter().map(|lane| Box::new(lane) as Box<dyn Lane>).collect()
+}
+
+fn interfaces(wires: &Wires) -> Interfaces {
+    let one = |port: &Port| vec![port.name.to_owned()];
+    Interfaces { lower: one(&wires.lower), upper: one(&wires.upper), divert: None }
+}
+
+/// An engine at work.
+enum Running {
+    Workers(Workers),
+    Kernel(KernelPath),
+}
+
+impl Running {
+    /// Packets from the lower side that were decided.
+    fn judged(&self) -> u64 {
+        let ports = match self {
+            Running::Workers(workers) => workers.ports(),
+            Running::Kernel(path) => path.ports(),
+        };
+        ports.iter().filter(|port| port.role == Role::Lower).map(|port| port.reading.rx_packets).sum()
+    }
+
+    fn stop(self) -> Result<(), Failure> {
+        match &self {
+            Running::Workers(workers) => workers.stop()?,
+            Running::Kernel(path) => path.stop()?,
+        }
+        Ok(())
+    }
+}
+
+fn turn(engine: &str, code: &Code, workers: usize, ruleset: &Ruleset, wires: &Wires) -> Result<Turn, Failure> {
+    let running = code.start(engine, workers, wires)?;
+    let counted = under_load(workers, ruleset, wires, &running);
+    running.stop()?;
+    counted
+}
+
+/// Counters and the process's clock at one moment.
+struct Reading {
+    processor: Duration,
+    offered: u64,
+    judged: u64,
+    arrived: u64,
+}
+
+impl Reading {
+    fn now(running: &Running, wires: &Wires) -> Result<Self, Failure> {
+        let processor = clock_gettime(ClockId::ProcessCPUTime);
+        Ok(Reading {
+            processor: Duration::new(processor.tv_sec.unsigned_abs(), processor.tv_nsec.unsigned_abs() as u32),
+            offered: wires.source.count()?.sent,
+            judged: running.judged(),
+            arrived: wires.sink.count()?.received,
+        })
+    }
+}
+
+/// Lets so many generators send at once, and counts.
+fn under_load(generators: usize, ruleset: &Ruleset, wires: &Wires, running: &Running) -> Result<Turn, Failure> {
+    thread::scope(|scope| {
+        let (tell, warm) = channel();
+        let (begin, threads): (Vec<Sender<()>>, Vec<_>) = (0..generators)
+            .map(|number| {
+                let (begin, begun) = channel();
+                let tell = tell.clone();
+                (begin, scope.spawn(move || generate(number, ruleset, wires, &tell, &begun)))
+            })
+            .unzip();
+        drop(tell);
+        // Fewer than all are warm if one has failed.
+        let all_warm = warm.iter().take(generators).count() == generators;
+        let before = Reading::now(running, wires)?;
+        let start = Instant::now();
+        for begin in begin.iter().filter(|_| all_warm) {
+            let _failed_since = begin.send(());
+        }
+        drop(begin);
+        let ended: Vec<_> = threads.into_iter().map(|thread| thread.join()).collect();
+        let seconds = (start.elapsed().saturating_sub(CALL)).as_secs_f64();
+        for ended in ended {
+            ended.unwrap_or_else(|panicked| panic::resume_unwind(panicked))?;
+        }
+        thread::sleep(SETTLE);
+        let after = Reading::now(running, wires)?;
+        Ok(Turn {
+            seconds,
+            processor_s: (after.processor - before.processor).as_secs_f64(),
+            offered: after.offered - before.offered,
+            judged: after.judged - before.judged,
+            arrived: after.arrived - before.arrived,
+        })
+    })
+}
+
+/// Warms up, tells so, and sends a turn's packets once it may begin; nothing if it may not.
+fn generate(
+    number: usize,
+    ruleset: &Ruleset,
+    wires: &Wires,
+    tell: &Sender<()>,
+    begun: &Receiver<()>,
+) -> Result<(), Failure> {
+    let cores = thread::available_parallelism().map_or(1, usize::from);
+    // Better unpinned than not at all: a container may not be allowed that core.
+    let _not_allowed = cpu::pin_to(cores - 1 - number % cores);
+    let sources = ruleset.sources(SOURCES, 31 + number as u64);
+    let mut generator = Generator::load(&wires.generator, wires.source.index, &traffic::small_packet(0), &sources)?;
+    let start = Instant::now();
+    generator.send(WARM_UP_PACKETS)?;
+    let packets = packets_of_turn(start.elapsed().saturating_sub(CALL) / WARM_UP_PACKETS);
+    // Nobody waits if another has failed.
+    let _nobody = tell.send(());
+    if begun.recv().is_ok() {
+        generator.send(packets)?;
+    }
+    Ok(())
+}
+
+fn packets_of_turn(a_packet: Duration) -> u32 {
+    let packets = TURN.as_nanos() / a_packet.as_nanos().max(1);
+    u32::try_from(packets).unwrap_or(u32::MAX).clamp(WARM_UP_PACKETS, PACKETS_MAX)
+}
+
+fn to_row(row: Row, ruleset: &Ruleset, turns: &[Turn]) -> Row {
+    let spread =
+        |figure: &dyn Fn(&Turn) -> f64| Spread::of(turns.iter().map(figure).collect()).expect("there were turns");
+    let done = |turn: &Turn| if ruleset.forwards() { turn.arrived } else { turn.judged };
+    let share = |part: u64, whole: u64| part as f64 / whole.max(1) as f64;
+    row.spread("mpps", spread(&|turn| done(turn) as f64 / turn.seconds / 1e6))
+        .spread("cpu_ns_per_packet", spread(&|turn| turn.processor_s * 1e9 / done(turn).max(1) as f64))
+        .number("offered_mpps", spread(&|turn| turn.offered as f64 / turn.seconds / 1e6).median)
+        .number("unjudged_share", spread(&|turn| 1.0 - share(turn.judged, turn.offered)).median)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TURN: Turn = Turn { seconds: 0.5, processor_s: 1.0, offered: 4_000_000, judged: 1_000_000, arrived: 500_000 };
+
+    #[test]
+    fn what_is_forwarded_counts_where_it_arrives() {
+        let forward = to_row(Row::default(), &Ruleset::forward().expect("files can be written"), &[TURN]);
+        let drop = to_row(Row::default(), &Ruleset::drop().expect("files can be written"), &[TURN]);
+        assert_eq!((forward.get("mpps"), forward.get("cpu_ns_per_packet")), (Some(1.0), Some(2000.0)));
+        assert_eq!((drop.get("mpps"), drop.get("cpu_ns_per_packet")), (Some(2.0), Some(1000.0)));
+        assert_eq!((drop.get("offered_mpps"), drop.get("unjudged_share")), (Some(8.0), Some(0.75)));
+    }
+
+    #[test]
+    fn slow_engines_get_fewer_packets() {
+        assert_eq!(packets_of_turn(Duration::from_nanos(500)), 1_000_000);
+        assert_eq!(packets_of_turn(Duration::ZERO), PACKETS_MAX);
+        assert_eq!(packets_of_turn(Duration::from_millis(1)), WARM_UP_PACKETS);
+    }
+}

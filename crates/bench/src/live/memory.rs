@@ -1,0 +1,141 @@
+//! What workers do when packets cost nothing to receive and to send: the memory engine.
+//!
+//! Each worker has a core and packets of its own. It clocks itself: the processor time of its thread for every million packets, so that what
+//! others take of the core is not in the figure; what workers cost each other (caches, memory) is. One worker and two take turns.
+
+use super::rulesets::Ruleset;
+use crate::Row;
+use rustix::time::{ClockId, clock_gettime};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+use weir::failure::Failure;
+use weir_abi::Verdict;
+use weir_engine::cpu::Cpu;
+use weir_engine::live::memory::{MemoryLane, Witness};
+use weir_engine::live::{Datapath, Lane, Loaded, Side, Workers};
+use weir_engine::memory::{FrameSet, Spread};
+use weir_engine::traffic;
+
+/// Packets of each worker: with their descriptors 5 MB, which is more than the caches of a core hold.
+const PACKETS: usize = 1 << 16;
+/// Packets that are clocked together.
+const WINDOW: u64 = 1 << 20;
+/// Windows of each worker that make a turn, and how long they may take.
+const WINDOWS: usize = 9;
+const TURN_MAX: Duration = Duration::from_secs(20);
+/// Turns of each number of workers.
+const ROUNDS: usize = 7;
+/// Workers.
+const WORKERS: [usize; 2] = [1, 2];
+
+/// Nanoseconds a packet, of each window.
+type Windows = Arc<Mutex<Vec<f64>>>;
+
+/// Clocks the worker that it goes with.
+struct Clock {
+    windows: Windows,
+    packets: u64,
+    /// Processor time of the thread when the window began; none before the first packet.
+    began: Option<Duration>,
+}
+
+impl Witness for Clock {
+    fn decided(&mut self, _: Side, verdicts: &[Verdict]) {
+        self.packets += verdicts.len() as u64;
+        if self.packets < WINDOW && self.began.is_some() {
+            return;
+        }
+        let now = clock_gettime(ClockId::ThreadCPUTime);
+        let now = Duration::new(now.tv_sec.unsigned_abs(), now.tv_nsec.unsigned_abs() as u32);
+        if let Some(began) = self.began {
+            let ns = (now - began).as_secs_f64() * 1e9 / self.packets as f64;
+            self.windows.lock().unwrap_or_else(PoisonError::into_inner).push(ns);
+        }
+        (self.began, self.packets) = (Some(now), 0);
+    }
+}
+
+/// Rows of a ruleset, one for each number of workers.
+///
+/// # Errors
+/// The policy cannot be compiled, or a worker fails.
+pub fn rows(ruleset: &Ruleset, row: &Row) -> Result<Vec<Row>, Failure> {
+    let code =
+        ruleset.policy.load_code(&ruleset.policy.native_object(Cpu::Native)?.object, ruleset.policy.data(None)?)?;
+    let loaded = Loaded { code, chains: [0, 1] };
+    let frames = |seed| Arc::new(traffic::packets_from(&ruleset.sources(PACKETS, seed)));
+    let frames: Vec<Arc<FrameSet>> = (0..WORKERS[1]).map(|worker| frames(11 + worker as u64)).collect();
+    let mut samples: [Vec<f64>; WORKERS.len()] = Default::default();
+    for _ in 0..ROUNDS {
+        for (workers, samples) in WORKERS.into_iter().zip(&mut samples) {
+            samples.push(turn(&loaded, &frames[..workers])?);
+        }
+    }
+    let row = row.clone().of("engine", "memory").of("ruleset", ruleset.name);
+    Ok(to_rows(&row, &samples))
+}
+
+/// Lets a worker go through each of the sets of frames for a while; millions of packets a second of all together.
+fn turn(loaded: &Loaded<weir_engine::NativeCode>, frames: &[Arc<FrameSet>]) -> Result<f64, Failure> {
+    let windows: Vec<Windows> = frames.iter().map(|_| Windows::default()).collect();
+    let idle = Arc::new(traffic::packets_from(&[0]));
+    let lanes = frames.iter().zip(&windows).map(|(frames, windows)| -> Box<dyn Lane> {
+        let clock = Clock { windows: windows.clone(), packets: 0, began: None };
+        Box::new(MemoryLane::new([frames.clone(), idle.clone()], [u64::MAX, 0], clock))
+    });
+    let workers = Workers::start(lanes.collect(), loaded)?;
+    let start = Instant::now();
+    let count = |windows: &Windows| windows.lock().unwrap_or_else(PoisonError::into_inner).len();
+    while windows.iter().any(|windows| count(windows) < WINDOWS) && start.elapsed() < TURN_MAX && !workers.has_failed()
+    {
+        thread::sleep(Duration::from_millis(5));
+    }
+    workers.stop()?;
+    windows.iter().try_fold(0.0, |sum, windows| {
+        let windows = windows.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let ns =
+            Spread::of(windows).ok_or_else(|| Failure::Runtime("a memory worker did not get to run".to_owned()))?;
+        Ok(sum + 1e3 / ns.median)
+    })
+}
+
+/// `samples`: millions of packets a second, of each turn of each number of workers.
+fn to_rows(row: &Row, samples: &[Vec<f64>; WORKERS.len()]) -> Vec<Row> {
+    let spread = |samples: Vec<f64>| Spread::of(samples).expect("there were turns");
+    let times = samples[1].iter().zip(&samples[0]).map(|(two, one)| two / one);
+    let times = spread(times.collect());
+    let to_row = |(index, workers): (usize, usize)| {
+        let mpps = spread(samples[index].clone());
+        let row = row.clone().of("workers", &workers.to_string()).spread("mpps", mpps);
+        let row = row.number("cpu_ns_per_packet", workers as f64 * 1e3 / mpps.median);
+        if index == 0 { row } else { row.spread("times_one_worker", times) }
+    };
+    WORKERS.into_iter().enumerate().map(to_row).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_workers_are_compared_with_one_turn_by_turn() {
+        let rows = to_rows(&Row::default(), &[vec![100.0, 50.0, 80.0], vec![190.0, 90.0, 160.0]]);
+        assert_eq!((rows[0].get("mpps"), rows[0].get("cpu_ns_per_packet")), (Some(80.0), Some(12.5)));
+        assert_eq!((rows[1].get("mpps"), rows[1].get("cpu_ns_per_packet")), (Some(160.0), Some(12.5)));
+        assert_eq!((rows[1].get("times_one_worker_min"), rows[1].get("times_one_worker")), (Some(1.8), Some(1.9)));
+        assert_eq!(rows[0].get("times_one_worker"), None);
+    }
+
+    #[test]
+    fn a_clock_sees_whole_windows() {
+        let windows = Windows::default();
+        let mut clock = Clock { windows: windows.clone(), packets: 0, began: None };
+        let burst = [Verdict(0); 64];
+        // The first burst starts the clock.
+        for _ in 0..1 + 2 * WINDOW / 64 {
+            clock.decided(Side::Lower, &burst);
+        }
+        assert_eq!(windows.lock().unwrap().len(), 2);
+    }
+}

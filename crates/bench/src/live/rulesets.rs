@@ -1,0 +1,94 @@
+//! What the paper's datapath was measured with.
+
+use crate::data::Dataset;
+use crate::options::Options;
+use crate::rfpf_three_tables;
+use std::fs;
+use std::path::PathBuf;
+use tempfile::TempDir;
+use weir::failure::Failure;
+use weir::policy::Policy;
+use weir_engine::traffic::{self, Mix};
+
+/// Fig. 4: the EtherType is looked at, IPv4 and everything else are counted apart.
+const FORWARD: &str = "upstream { ether type ip counter accept; counter accept }\ndownstream { accept }\n";
+const DROP: &str = "upstream { ether type ip counter drop; counter drop }\ndownstream { accept }\n";
+
+/// A ruleset, and the sources that its packets come from.
+pub struct Ruleset {
+    /// Its name in rows.
+    pub name: &'static str,
+    /// The rules.
+    pub policy: Policy,
+    /// Their file, for those who start another Weir.
+    #[cfg_attr(not(feature = "dpdk"), expect(dead_code, reason = "only DPDK's ports want another process"))]
+    pub path: PathBuf,
+    /// Draws so many sources with a seed.
+    sources: Sources,
+    /// Where the policy's lists lie.
+    _directory: TempDir,
+}
+
+enum Sources {
+    Random,
+    Botnet { allowed: Vec<u32>, blocked: Vec<u32> },
+}
+
+impl Ruleset {
+    /// The baseline: everything is forwarded.
+    ///
+    /// # Errors
+    /// Files cannot be written.
+    pub fn forward() -> Result<Self, Failure> {
+        Ruleset::plain("forward", FORWARD)
+    }
+
+    /// The baseline: everything is dropped.
+    ///
+    /// # Errors
+    /// Files cannot be written.
+    pub fn drop() -> Result<Self, Failure> {
+        Ruleset::plain("drop", DROP)
+    }
+
+    /// Three lookups of each source in tables, and packets as a botnet sends them: Fig. 6.
+    ///
+    /// # Errors
+    /// The list of countries is missing, or files cannot be written.
+    pub fn three_tables(options: &Options) -> Result<Self, Failure> {
+        let country = options.data.join("country.csv");
+        let country = country.canonicalize().map_err(|error| Failure::file(&country, error))?;
+        let addresses = |dataset: Dataset| Ok::<_, Failure>(dataset.load(&options.data)?.addresses());
+        let (allowed, blocked) = (addresses(Dataset::ALLOW_100K)?, addresses(Dataset::BLOCK_178K)?);
+        let directory = directory()?;
+        let policy = rfpf_three_tables::write_policy(directory.path(), &country, &allowed, &blocked)?;
+        let sources = Sources::Botnet { allowed, blocked };
+        let path = directory.path().join(rfpf_three_tables::POLICY_FILE);
+        Ok(Ruleset { name: "three-tables", policy, path, sources, _directory: directory })
+    }
+
+    fn plain(name: &'static str, text: &str) -> Result<Self, Failure> {
+        let directory = directory()?;
+        let path = directory.path().join(format!("{name}.weir"));
+        fs::write(&path, text).map_err(|error| Failure::file(&path, error))?;
+        Ok(Ruleset { name, policy: Policy::load(&path)?, path, sources: Sources::Random, _directory: directory })
+    }
+
+    /// Whether its packets are to arrive on the other side.
+    pub fn forwards(&self) -> bool {
+        self.name != "drop"
+    }
+
+    /// So many sources, others for each seed.
+    pub fn sources(&self, count: usize, seed: u64) -> Vec<u32> {
+        let mix = match &self.sources {
+            Sources::Random => Mix::Random,
+            Sources::Botnet { allowed, blocked } => Mix::Botnet { allowed, blocked },
+        };
+        traffic::sources(count, mix, seed)
+    }
+}
+
+fn directory() -> Result<TempDir, Failure> {
+    tempfile::tempdir().map_err(|error| Failure::Runtime(format!("temporary directory: {error}")))
+}

@@ -1,0 +1,105 @@
+//! What policing costs: by the number of limited subnets (MoonPol Fig. 3: all subnets of one length, 2 to 1,048,576 of them), by the length of
+//! packets (Fig. 6) and for the countries' prefixes (Table I: those of Russia and China, and of all).
+//!
+//! Policies that limit each source and one that only accepts take turns in memory; what a policy costs beyond the accepting one
+//! is the lookup and the bucket together. Sources are random. Limits are such that no packet is over its own, as in the paper; `over` rows have
+//! limits that every packet exceeds, which is what a flood meets. The paper has no limits for addresses that no list names; what those cost stands beside (`limit each`).
+
+mod chart;
+mod contest;
+mod paper;
+
+use super::Row;
+use super::data::Dataset;
+use crate::options::Options;
+use contest::Contest;
+use std::fmt::Write;
+use std::net::Ipv4Addr;
+use std::ops::RangeInclusive;
+use weir::failure::Failure;
+use weir_engine::traffic;
+
+pub use chart::svg as plot;
+
+/// Lengths of Fig. 3's subnets.
+const LENGTHS: RangeInclusive<u8> = 1..=20;
+/// Bytes of Fig. 6's packets, with their frame check sequence.
+const PACKET_BYTES: [usize; 7] = [64, 128, 170, 256, 512, 1024, 1518];
+/// Bytes that a card adds.
+const CHECK_SEQUENCE_BYTES: usize = 4;
+/// Addresses of tables for `limit each`: the usual number, and the most.
+const EACH_SIZES: [u32; 2] = [1 << 19, 1 << 24];
+const EACH_WIDE: &str = "250mpps burst 1000000000";
+/// Limits that are never exceeded here, and that always are.
+const WIDE: &str = "250mpps,1000000000";
+const CLOSED: &str = "0";
+
+/// Whether a country is among those that are limited.
+type Countries<'a> = &'a dyn Fn(&str) -> bool;
+
+/// Runs the scenario.
+///
+/// # Errors
+/// Files cannot be written, or there is no compiler.
+pub fn run(options: &Options) -> Result<Vec<Row>, Failure> {
+    let mut rows = by_subnets(options)?;
+    rows.extend(by_packet_bytes()?);
+    rows.extend(paper::rows());
+    Ok(rows)
+}
+
+/// Fig. 3 and Table I.
+fn by_subnets(options: &Options) -> Result<Vec<Row>, Failure> {
+    let mut contest = Contest::new(traffic::SMALL_FRAME_BYTES)?;
+    let figure = |limits| Row::default().of("figure", "3").of("limits", limits);
+    for length in LENGTHS {
+        contest.enter(figure("wide"), &subnets(length, WIDE))?;
+    }
+    contest.enter(figure("over"), &subnets(*LENGTHS.end(), CLOSED))?;
+    let countries = Dataset::COUNTRY.load(&options.data)?;
+    let all = |of: Countries<'_>| -> String {
+        let labels = countries.table.labels();
+        let prefixes = countries.table.prefixes4().iter().filter(|prefix| of(&labels[prefix.label as usize - 1]));
+        prefixes.map(|prefix| format!("{prefix},{WIDE}\n")).collect()
+    };
+    let cases: [(&str, Countries<'_>); 2] =
+        [(paper::SOME_COUNTRIES, &|label| label == "RU" || label == "CN"), (paper::ALL_COUNTRIES, &|_| true)];
+    for (name, of) in cases {
+        let list = all(of);
+        // What is made up has no countries of these names.
+        if !list.is_empty() {
+            let row =
+                Row::default().of("table", "I").of("limits", "wide").of("of", name).of("source", countries.source);
+            contest.enter(row, &list)?;
+        }
+    }
+    for size in EACH_SIZES {
+        contest.enter_each(figure("wide").of("figure", "limit each"), EACH_WIDE, size)?;
+    }
+    contest.rows()
+}
+
+/// Fig. 6.
+fn by_packet_bytes() -> Result<Vec<Row>, Failure> {
+    let list = subnets(*LENGTHS.end(), WIDE);
+    let mut rows = Vec::new();
+    for bytes in PACKET_BYTES {
+        let mut contest = Contest::new(bytes - CHECK_SEQUENCE_BYTES)?;
+        let row = Row::default().of("figure", "6").of("limits", "wide").of("packet", &format!("{bytes} bytes"));
+        contest.enter(row, &list)?;
+        for row in contest.rows()? {
+            let times = row.get("mpps").unwrap_or_default() / paper::line_mpps(bytes);
+            rows.push(row.number("packet_bytes", bytes as f64).number("times_10gbit_line", times));
+        }
+    }
+    Ok(rows)
+}
+
+/// All subnets of a length.
+fn subnets(length: u8, limit: &str) -> String {
+    let mut list = String::new();
+    for index in 0..1u32 << length {
+        let _ = writeln!(list, "{}/{length},{limit}", Ipv4Addr::from(index << (32 - length)));
+    }
+    list
+}

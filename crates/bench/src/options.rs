@@ -1,0 +1,37 @@
+//! The command line of `weir bench`.
+
+use clap::Parser;
+use std::path::PathBuf;
+
+/// Measure: the tables and figures of the papers as named scenarios.
+#[derive(Debug, Parser)]
+#[command(name = "weir-bench", bin_name = "weir bench", version)]
+pub struct Options {
+    /// The scenario.
+    #[arg(required_unless_present = "list")]
+    pub scenario: Option<String>,
+    /// Name the scenarios with the papers' figures.
+    #[arg(long)]
+    pub list: bool,
+    /// Print one JSON object.
+    #[arg(long)]
+    pub json: bool,
+    /// Directory of the lists that scenarios use (`country.csv`, `block-178k.txt`, ...); what it lacks is made up.
+    #[arg(long, value_name = "DIR", default_value = "examples/edge/lists")]
+    pub data: PathBuf,
+    /// Scenario `tables`: only this table; may be given more than once.
+    #[arg(long, value_name = "NAME")]
+    pub table: Vec<String>,
+    /// Scenario `tables`: only this layout; may be given more than once.
+    #[arg(long, value_name = "NAME")]
+    pub layout: Vec<String>,
+    /// Scenario `tables`: only these keys; may be given more than once.
+    #[arg(long, value_name = "NAME")]
+    pub keys: Vec<String>,
+    /// Scenario `live`: only this engine or contender; may be given more than once.
+    #[arg(long, value_name = "NAME")]
+    pub only: Vec<String>,
+    /// Draw the result.
+    #[arg(long, value_name = "SVG")]
+    pub plot: Option<PathBuf>,
+}

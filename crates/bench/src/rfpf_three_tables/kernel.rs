@@ -1,0 +1,174 @@
+//! What the filter takes in the kernel, and which stage takes it.
+//!
+//! Four programs take turns: an empty one, one that parses, one that has rules too, and the policy; their differences are the shares of
+//! the stages. Each is timed in two ways:
+//!
+//! * as a *stream*, the figures without prefix: one packet after the other, each from another source, in one system call, as a driver's
+//!   receive loop runs the program on what a card delivers. The packet itself is in the cache; the tables are where the packets before it
+//!   have left them. The source is written into the packet by all four programs alike (`datapath/engine/stream.h`).
+//! * `cold_`: a system call for each packet, and another program and its tables before every burst, which push code, tables, translations and
+//!   predictions out: an upper bound, of a filter that sees a packet once in a while.
+
+use super::super::Row;
+use std::fs;
+use std::sync::Arc;
+use std::time::Duration;
+use weir::failure::Failure;
+use weir::policy::Policy;
+use weir_abi::{BURST_MAX, Counter, Verdict};
+use weir_engine::clang::{BpfShape, Clang};
+use weir_engine::memory::{FrameSet, Spread};
+use weir_engine::{Filter, Image, Program, XdpFilter};
+
+/// Times that the stream of all packets goes through each program.
+const STREAMS: usize = 15;
+/// Frames timed one by one.
+const COLD_FRAMES: usize = 1 << 14;
+
+/// An empty program, and three of which each does what the one before it does and more.
+const PROGRAMS: usize = 4;
+
+/// A program that does nothing: what the kernel and its clock take.
+const EMPTY_C: &str = r#"
+#include "env.h"
+#include "verdict.h"
+#include "packet.h"
+#include "xdp.h"
+
+WEIR_INLINE uint32_t upstream_frame(const struct env *env, const struct frame *frame, struct packet *packet)
+{
+	(void)env;
+	(void)frame;
+	(void)packet;
+	return ACTION_ACCEPT;
+}
+
+WEIR_XDP_CHAIN(upstream)
+"#;
+
+/// Follows the code of a policy.
+const STREAM_C: &str = r#"
+#include "stream.h"
+
+WEIR_XDP_STREAM(upstream)
+"#;
+
+/// Parses and counts one rule.
+const PARSE: &str = "upstream { accept }\ndownstream { accept }\n";
+
+/// The rules of the policy with answers that cost nothing.
+const RULES: &str = r#"
+upstream {
+  ip saddr 10.0.0.0/8 counter
+  ip saddr 192.0.2.0/24 counter
+  ip saddr 198.51.100.0/24 counter drop
+  accept
+}
+downstream { accept }
+"#;
+
+/// Runs `frames`, whose sources are `sources`, in the kernel.
+///
+/// # Errors
+/// clang or the kernel refuses a program, or the kernel counts other packets than native code does.
+pub fn run(policy: &Policy, sources: &[u32], frames: &FrameSet, row: Row) -> Result<Row, Failure> {
+    let mut programs = [empty()?, plain(PARSE)?, plain(RULES)?, filter(policy)?];
+    let row = streams(&mut programs, sources, frames, row)?;
+    compare(&programs[PROGRAMS - 1].counters(), &native_counters(policy, frames)?)?;
+    cold(&mut programs, frames, row)
+}
+
+fn streams(programs: &mut [XdpFilter; PROGRAMS], sources: &[u32], frames: &FrameSet, row: Row) -> Result<Row, Failure> {
+    let first = frames.bursts().next().expect("there are frames");
+    let mut samples: [Vec<f64>; PROGRAMS] = Default::default();
+    for _ in 0..STREAMS {
+        for (program, samples) in programs.iter_mut().zip(&mut samples) {
+            samples.push(program.stream(0, &first, 0, sources)?.as_secs_f64() * 1e9);
+        }
+    }
+    Ok(figures("", samples, row))
+}
+
+fn cold(programs: &mut [XdpFilter; PROGRAMS], frames: &FrameSet, row: Row) -> Result<Row, Failure> {
+    let mut samples: [Vec<f64>; PROGRAMS] = Default::default();
+    for burst in frames.bursts().take(COLD_FRAMES / BURST_MAX) {
+        for (program, samples) in programs.iter_mut().zip(&mut samples) {
+            let mut took = Duration::ZERO;
+            for index in 0..burst.len() {
+                took += program.time_frame(0, &burst, index, 1)?;
+            }
+            samples.push(took.as_secs_f64() * 1e9 / burst.len() as f64);
+        }
+    }
+    Ok(figures("cold_", samples, row))
+}
+
+/// Adds the figures of one way of timing, named with a prefix.
+fn figures(prefix: &str, samples: [Vec<f64>; PROGRAMS], row: Row) -> Row {
+    let [empty, parse, rules, all] = samples.map(|samples| Spread::of(samples).expect("there are samples"));
+    row.spread(&format!("{prefix}ns_per_packet"), all)
+        .number(&format!("{prefix}empty_program_ns_per_packet"), empty.median)
+        .number(&format!("{prefix}ns_per_packet_beyond_empty"), all.median - empty.median)
+        .number(&format!("{prefix}parse_ns_per_packet"), parse.median - empty.median)
+        .number(&format!("{prefix}rules_ns_per_packet"), rules.median - parse.median)
+        .number(&format!("{prefix}lookup_ns_per_packet"), all.median - rules.median)
+}
+
+/// What native code counts for the frames.
+fn native_counters(policy: &Policy, frames: &FrameSet) -> Result<Vec<Counter>, Failure> {
+    let mut native = policy.native()?;
+    let mut verdicts = [Verdict(0); BURST_MAX];
+    for burst in frames.bursts() {
+        native.decide(0, &burst, &mut verdicts)?;
+    }
+    Ok(native.counters())
+}
+
+/// Refuses figures of a program that decides otherwise than native code.
+fn compare(streamed: &[Counter], once: &[Counter]) -> Result<(), Failure> {
+    let streams = STREAMS as u64;
+    for (index, (streamed, once)) in streamed.iter().zip(once).enumerate() {
+        let expected = Counter { packets: once.packets * streams, bytes: once.bytes * streams };
+        if *streamed != expected {
+            let problem = format!("reason {index}: the kernel counted {streamed:?}, native code {expected:?}");
+            return Err(Failure::Runtime(format!("weir: {problem}")));
+        }
+    }
+    Ok(())
+}
+
+fn load(c: &str, program: &Program, images: &[Arc<Image>]) -> Result<XdpFilter, Failure> {
+    let object = Clang::find()?.bpf("stream", &format!("{c}{STREAM_C}"), &BpfShape::new(program, images, None))?.object;
+    Ok(XdpFilter::load("stream", &object, program, images, None)?)
+}
+
+fn filter(policy: &Policy) -> Result<XdpFilter, Failure> {
+    let artifact = policy.artifact()?;
+    load(&artifact.bpf_c, &artifact.program(), policy.images()?)
+}
+
+/// A policy without tables.
+fn plain(text: &str) -> Result<XdpFilter, Failure> {
+    let directory = tempfile::tempdir().map_err(|error| Failure::Runtime(format!("temporary directory: {error}")))?;
+    let path = directory.path().join("plain.weir");
+    fs::write(&path, text).map_err(|error| Failure::file(&path, error))?;
+    filter(&Policy::load(&path)?)
+}
+
+fn empty() -> Result<XdpFilter, Failure> {
+    load(EMPTY_C, &Program { chains: vec!["upstream".to_owned()], rules: 0, ..Program::default() }, &[])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn another_count_is_refused() {
+        let once = [Counter { packets: 2, bytes: 128 }, Counter::default()];
+        let mut streamed = [Counter { packets: 2 * STREAMS as u64, bytes: 128 * STREAMS as u64 }, Counter::default()];
+        assert!(compare(&streamed, &once).is_ok());
+        streamed[1].packets = 1;
+        assert!(compare(&streamed, &once).is_err());
+    }
+}

@@ -1,0 +1,128 @@
+//! `rfpf-three-tables`: the ruleset of the RFPF paper's evaluation (section IV): every packet's source is looked up in an allow list,
+//! a block list and the country table, and each answer is counted.
+//!
+//! The paper drives eight 10 Gbps ports; here bursts come from memory, so that what is measured is parsing, lookups and rules. Random
+//! traffic has uniformly random sources, the botnet mix 10% random, 20% allowed and 70% blocked ones, as in the paper. What the kernel
+//! takes for the same packets is in `kernel.rs`.
+
+mod kernel;
+
+use super::Row;
+use super::data::Dataset;
+use crate::options::Options;
+use std::fmt::Write;
+use std::fs;
+use std::net::Ipv4Addr;
+use std::path::Path;
+use weir::failure::Failure;
+use weir::policy::Policy;
+use weir_abi::{BURST_MAX, Verdict};
+use weir_engine::clang::Clang;
+use weir_engine::cpu::Cpu;
+use weir_engine::memory::{self, FrameSet, Spread};
+use weir_engine::native::{STAGE_CLOCK, STAGES};
+use weir_engine::traffic::{self, Mix};
+use weir_engine::{Filter, NativeFilter};
+
+/// Packets in memory: 64 MB of frames, more than any cache holds of the tables' lines they touch.
+const PACKETS: usize = 1 << 18;
+const REPEATS: usize = 15;
+
+const POLICY: &str = r#"
+table allow   { type ipv4; file "allow.txt" }
+table block   { type ipv4; file "block.txt" }
+table country { type ipv4 : label; file "COUNTRY" }
+
+upstream {
+  ip saddr @country { HR, SI, AT } counter
+  ip saddr @allow counter
+  ip saddr @block counter drop
+  accept
+}
+downstream { accept }
+"#;
+
+/// Where the policy is written.
+pub const POLICY_FILE: &str = "three.weir";
+
+/// Runs the scenario.
+pub fn run(options: &Options) -> Result<Vec<Row>, Failure> {
+    let country = options.data.join("country.csv");
+    let country = country.canonicalize().map_err(|error| {
+        Failure::Rejected(format!("weir: {}: {error}; --data names the directory of lists", country.display()))
+    })?;
+    let mut rows = Vec::new();
+    let allowed = Dataset::ALLOW_100K.load(&options.data)?.addresses();
+    for blocked in [Dataset::BLOCK_178K, Dataset::BLOCK_1_1M] {
+        let (name, blocked) = (blocked.name, blocked.load(&options.data)?.addresses());
+        let directory =
+            tempfile::tempdir().map_err(|error| Failure::Runtime(format!("temporary directory: {error}")))?;
+        let policy = write_policy(directory.path(), &country, &allowed, &blocked)?;
+        let bytes: usize = policy.images()?.iter().map(|image| image.as_bytes().len()).sum();
+        for mix in [Mix::Random, Mix::Botnet { allowed: &allowed, blocked: &blocked }] {
+            let sources = traffic::sources(PACKETS, mix, 11);
+            let frames = traffic::packets_from(&sources);
+            let row = || Row::default().of("policy", name).of("keys", mix.name());
+            rows.push(native(&policy, &frames, row().of("engine", "native"))?.number("bytes", bytes as f64));
+            rows.push(kernel::run(&policy, &sources, &frames, row().of("engine", "xdp"))?);
+        }
+    }
+    Ok(rows)
+}
+
+/// Writes the policy and its lists into a directory, and loads it. `country` is a path that does not depend on where it is read from.
+///
+/// # Errors
+/// A file cannot be written or read.
+pub fn write_policy(directory: &Path, country: &Path, allowed: &[u32], blocked: &[u32]) -> Result<Policy, Failure> {
+    let write = |name: &str, text: String| {
+        let path = directory.join(name);
+        fs::write(&path, text).map_err(|error| Failure::file(&path, error))
+    };
+    write("allow.txt", list(allowed))?;
+    write("block.txt", list(blocked))?;
+    write(POLICY_FILE, POLICY.replace("COUNTRY", &country.display().to_string()))?;
+    Policy::load(&directory.join(POLICY_FILE))
+}
+
+fn list(addresses: &[u32]) -> String {
+    let mut text = String::with_capacity(addresses.len() * 16);
+    for &address in addresses {
+        let _ = writeln!(text, "{}", Ipv4Addr::from(address));
+    }
+    text
+}
+
+/// Cycles a packet, and the share of each stage from a second build with the stage clock in it; the first run over the frames warms up.
+fn native(policy: &Policy, frames: &FrameSet, row: Row) -> Result<Row, Failure> {
+    let mut filter = policy.native()?;
+    let cost = memory::measure(&mut filter, 0, frames, REPEATS)?;
+    let mut row = row.spread("cycles_per_packet", cost.cycles_per_packet).spread("ns_per_packet", cost.ns_per_packet);
+    let mpps = 1e3 / cost.ns_per_packet.median;
+    row = row.number("mpps", mpps);
+
+    let artifact = policy.artifact()?;
+    let c = format!("{STAGE_CLOCK}{}", artifact.native_c);
+    let object = Clang::find()?.native(&artifact.name, &c, Cpu::Native)?.object;
+    let mut clocked =
+        NativeFilter::load(&artifact.name, &object, &artifact.program(), policy.images()?.to_vec(), None)?;
+    let mut verdicts = [Verdict(0); BURST_MAX];
+    let mut samples: [Vec<f64>; STAGES.len()] = Default::default();
+    let mut before = clocked.stage_cycles().expect("compiled with the clock");
+    for _ in 0..=REPEATS {
+        for burst in frames.bursts() {
+            clocked.decide(0, &burst, &mut verdicts)?;
+        }
+        let after = clocked.stage_cycles().expect("compiled with the clock");
+        for (stage, samples) in samples.iter_mut().enumerate() {
+            samples.push((after[stage] - before[stage]) as f64 / frames.len() as f64);
+        }
+        before = after;
+    }
+    for (stage, mut samples) in STAGES.iter().zip(samples) {
+        samples.remove(0);
+        let cycles = Spread::of(samples).expect("there are repeats");
+        row = row.number(&format!("{stage}_cycles_per_packet"), cycles.median);
+    }
+    Ok(row)
+}

@@ -1,0 +1,38 @@
+//! The scenario as a picture: a panel for each mix of keys, a group for each table, each layout in its best mode.
+
+use crate::Row;
+use crate::plot::grouped::{self, Cell, Chart, Panel};
+use crate::plot::names;
+
+/// Cycles beyond which bars are cut: the radix tree takes hundreds.
+const CUT: f64 = 120.0;
+
+/// Draws the rows.
+pub fn svg(title: &str, rows: &[Row]) -> String {
+    let (groups, bars) = (names(rows, "table"), names(rows, "layout"));
+    let panel = |keys: &&str| {
+        let cells = |table: &&str| bars.iter().map(|layout| cell(rows, table, layout, keys)).collect();
+        Panel { title: format!("{keys} keys"), cells: groups.iter().map(cells).collect() }
+    };
+    let panels = names(rows, "keys").iter().map(panel).collect();
+    let owned = |names: Vec<&str>| names.into_iter().map(str::to_owned).collect();
+    grouped::svg(&Chart {
+        title: format!("{title}: TSC cycles a lookup"),
+        panels,
+        groups: owned(groups),
+        bars: owned(bars),
+        cut: CUT,
+    })
+}
+
+/// The least of a layout's modes.
+fn cell(rows: &[Row], table: &str, layout: &str, keys: &str) -> Cell {
+    let of_cell = |row: &&Row| row.text("table") == Some(table) && row.text("layout") == Some(layout);
+    let with_keys = |row: &&Row| row.text("keys") == Some(keys);
+    let figures = rows.iter().filter(of_cell).filter(with_keys).filter_map(|row| row.get("cycles_per_lookup"));
+    match figures.reduce(f64::min) {
+        Some(figure) => Cell::Bar(figure),
+        None if rows.iter().filter(of_cell).any(|row| row.text("limit").is_some()) => Cell::Word("NC"),
+        None => Cell::Nothing,
+    }
+}

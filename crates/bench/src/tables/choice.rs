@@ -1,0 +1,157 @@
+//! `layout-choice`: what the policy compiler expects of each layout, and what it takes: is what it chooses the best, or near it?
+//!
+//! Tables are the made-up ones of `tables`, some small ones, and every list in the data directory (`--data`): `NAME.csv` with labels, `NAME.txt` a set,
+//! `NAME.mmdb` with the field `city`; a name with `ipv6` in it, or with 6 at its end, is of IPv6. Keys are addresses of the table's own prefixes, and
+//! addresses from anywhere. All layouts of a table take turns, each by its best lookup, as in `tables`.
+//!
+//! A row says whether its layout is the `chosen` one (by the figures that are built in) or would be by the machine's own (`chosen_measured`), the
+//! `expected_bytes` beside the image's, and `over_best`: its cycles over those of the table's best layout for the same keys. Keys `both` are half of
+//! each.
+
+use crate::Row;
+use crate::data::keys::{KEYS, KeyMix, Keys};
+use crate::data::{Data, Dataset};
+use crate::options::Options;
+use crate::tables::layouts::{Builder, Built, CONTENDERS, Lookups};
+use crate::tables::race::{self, Entrant, Oracle};
+use crate::tables::{EDGES, chosen, select};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use weir::failure::Failure;
+use weir_engine::cpu;
+use weir_policy::pass::choose_layouts::{CostModel, Estimate, Reason};
+use weir_tables::Table;
+
+/// Made-up tables of this scenario alone: so many prefixes of a length.
+const SMALL: [(&str, usize, u8); 5] =
+    [("few6", 5, 32), ("some6", 300, 48), ("nets6", 3000, 64), ("hosts6", 3000, 128), ("few4", 5, 24)];
+
+/// Runs the scenario.
+///
+/// # Errors
+/// A list cannot be read, there is no clang, or a layout answers wrongly.
+pub fn run(options: &Options) -> Result<Vec<Row>, Failure> {
+    if !options.layout.is_empty() {
+        return Err(Failure::Rejected("weir: layout-choice takes no --layout: it compares all of them".to_owned()));
+    }
+    let lists = lists(&options.data)?;
+    let mut names: Vec<&str> = Dataset::ALL.iter().map(|dataset| dataset.name).collect();
+    names.extend(SMALL.iter().map(|(name, ..)| *name));
+    names.extend(lists.iter().map(|(name, _)| name.as_str()));
+    names.sort_unstable();
+    names.dedup();
+    let names = select("table", &names, |name| name, &options.table)?;
+    let mixes = select("keys", &[KeyMix::Entries, KeyMix::Random], |mix| mix.name(), &options.keys)?;
+    let lookups = Lookups::compile()?;
+    cpu::pin().map_err(|error| Failure::Runtime(format!("pinning to a core: {error}")))?;
+    let mut rows = Vec::new();
+    for name in names {
+        let data = load(name, &lists, &options.data)?;
+        rows.extend(compare(&data, &mixes, &lookups)?);
+    }
+    Ok(rows)
+}
+
+/// The lists in the directory that are not named as the paper's tables, by name.
+fn lists(directory: &Path) -> Result<Vec<(String, PathBuf)>, Failure> {
+    let entries = fs::read_dir(directory).map_err(|error| Failure::file(directory, error))?;
+    let mut lists = Vec::new();
+    for entry in entries {
+        let path = entry.map_err(|error| Failure::file(directory, error))?.path();
+        let is_list =
+            path.extension().is_some_and(|extension| ["csv", "txt", "mmdb"].iter().any(|&one| extension == one));
+        let name = path.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
+        if is_list && Dataset::ALL.iter().all(|dataset| dataset.name != name) {
+            lists.push((name, path));
+        }
+    }
+    lists.sort_unstable();
+    Ok(lists)
+}
+
+fn load(name: &str, lists: &[(String, PathBuf)], directory: &Path) -> Result<Data, Failure> {
+    if let Some((_, path)) = lists.iter().find(|(known, _)| known == name) {
+        return Data::read(name, path);
+    }
+    if let Some((_, count, length)) = SMALL.iter().find(|(known, ..)| *known == name) {
+        return Ok(Data::small(name, *count, *length));
+    }
+    let dataset = Dataset::ALL.into_iter().find(|dataset| dataset.name == name).expect("the name was selected");
+    dataset.load(directory)
+}
+
+/// What is expected of each layout, with one model of costs.
+fn expected(table: &Table, model: &CostModel) -> Result<Vec<Estimate>, Failure> {
+    let images = chosen::images(&[table], model)?;
+    match images.into_iter().next().map(|image| image.reason) {
+        Some(Reason::Cheapest(estimates)) => Ok(estimates),
+        other => Err(Failure::Runtime(format!("bench layout-choice: the compiler gives no choice: {other:?}"))),
+    }
+}
+
+/// A row for each layout and mix of keys.
+fn compare(data: &Data, mixes: &[KeyMix], lookups: &Lookups) -> Result<Vec<Row>, Failure> {
+    let built_in = expected(&data.table, &CostModel::default())?;
+    let measured = expected(&data.table, chosen::model())?;
+    let entrants =
+        built_in.iter().map(|estimate| enter(data, *estimate, lookups)).collect::<Result<Vec<_>, Failure>>()?;
+    let edges = Keys::edges(data, EDGES);
+    race::check(data, &entrants, &edges, &Oracle::new(&data.table)?.labels(&edges, 1)?)?;
+    let mut of_mixes: Vec<Vec<Row>> = Vec::new();
+    for &mix in mixes {
+        let keys = Keys::of(mix, data, &[], &[], KEYS);
+        of_mixes.push(race::run(data, mix, &entrants, &keys));
+    }
+    if let [entries, random] = of_mixes.as_slice() {
+        let mean = |(one, other): (&Row, &Row)| {
+            let cycles = |row: &Row| row.get("cycles_per_lookup").unwrap_or(f64::NAN);
+            let row = Row::default().of("table", &data.name).of("source", data.source);
+            let row = row.of("layout", one.text("layout").unwrap_or_default()).of("keys", "both");
+            row.number("cycles_per_lookup", (cycles(one) + cycles(other)) / 2.0)
+        };
+        of_mixes.push(entries.iter().zip(random).map(mean).collect());
+    }
+    Ok(of_mixes.into_iter().flat_map(|rows| judged(rows, &built_in, &measured, data)).collect())
+}
+
+fn enter(data: &Data, estimate: Estimate, lookups: &Lookups) -> Result<Entrant, Failure> {
+    let name = estimate.layout.name();
+    let contender = CONTENDERS.iter().find(|contender| contender.name == name).expect("all our layouts are contenders");
+    let builder = Builder::Layout(estimate.layout);
+    let built = race::build(builder, &data.table);
+    let (built, build_s) = built.map_err(|error| Failure::Runtime(format!("bench layout-choice: {error}")))?;
+    // D16X4R has its lookup as one of the schemes that tables are compared with.
+    let way = contender.ways.last().expect("a layout has a lookup");
+    let bytes = match &built {
+        Built::Image(image) => image.as_bytes().len(),
+        Built::Scheme(_) => built.size(),
+    };
+    let find = lookups.find(way, data.table.family())?;
+    let mode = way.mode.to_owned();
+    Ok(Entrant { layout: contender.name, mode, find, find_labels: None, built: Some(Rc::new(built)), bytes, build_s })
+}
+
+/// The rows of one mix of keys, with what was expected of each layout and how far it is from the best.
+fn judged(rows: Vec<Row>, built_in: &[Estimate], measured: &[Estimate], data: &Data) -> Vec<Row> {
+    let cycles = rows.iter().filter_map(|row| row.get("cycles_per_lookup"));
+    let best = cycles.fold(f64::INFINITY, f64::min);
+    let is_first = |estimates: &[Estimate], layout: &str| {
+        let first = estimates.first().is_some_and(|estimate| estimate.layout.name() == layout);
+        if first { "yes" } else { "no" }
+    };
+    let mut judged = Vec::with_capacity(rows.len());
+    for row in rows {
+        let layout = row.text("layout").unwrap_or_default().to_owned();
+        let over_best = row.get("cycles_per_lookup").unwrap_or(f64::NAN) / best;
+        let of = |estimates: &[Estimate]| estimates.iter().find(|estimate| estimate.layout.name() == layout).copied();
+        let row = row.of("chosen", is_first(built_in, &layout)).of("chosen_measured", is_first(measured, &layout));
+        let mut row = row.number("over_best", over_best).number("prefixes", data.table.facts().entries as f64);
+        if let (Some(expected), Some(by_measured)) = (of(built_in), of(measured)) {
+            row = row.number("expected_bytes", expected.bytes as f64).number("expected_cycles", expected.cycles);
+            row = row.number("expected_cycles_measured", by_measured.cycles);
+        }
+        judged.push(row);
+    }
+    judged
+}

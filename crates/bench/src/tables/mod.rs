@@ -1,0 +1,198 @@
+//! `tables`: every table of the RFPF paper in every layout, Weir's and the others' (section II, Table 1; section IV, Fig. 4).
+//!
+//! For each table: what Table 1 says of each layout (N, L, delta, mu, phi, rho, M), how long it took to build from prefixes in
+//! memory, and the cycles a lookup for each mix of keys. A layout that cannot hold a table has a row with the limit, the paper's
+//! (NC). Lookups are C, compiled as policies are, called with 64 keys at a time out of 2^20; labels are written out. All
+//! layouts of a table take turns, on one pinned core, so that their ratios hold even where the machine is shared; a turn starts
+//! with caches warm from the same keys, and each figure is the median over the rounds. Before anything is timed, every layout must give the reference's answers.
+
+pub mod agree;
+mod chart;
+pub mod choice;
+mod chosen;
+mod facts;
+mod layouts;
+mod race;
+mod rte_fib;
+mod three;
+mod updates;
+
+#[cfg(test)]
+mod tests;
+
+use crate::Row;
+use crate::data::keys::{KEYS, KeyMix, Keys};
+use crate::data::{Data, Dataset};
+use crate::options::Options;
+pub use chart::svg as plot;
+use layouts::{Builder, CONTENDERS, Contender, Find, Lookups};
+use race::{Entrant, Oracle};
+use rte_fib::RteFib;
+use std::rc::Rc;
+use std::time::Instant;
+use weir::failure::Failure;
+use weir_engine::cpu;
+use weir_engine::memory::Spread;
+
+/// Prefixes whose ends are looked up before anything is timed.
+const EDGES: usize = 1 << 14;
+/// The reference is asked for one key in so many, since it is slow; a layout that it agrees with for all of them.
+const REFERENCE_ONE_IN: usize = 16;
+
+/// Runs the scenario.
+///
+/// # Errors
+/// An option names what there is not, a list cannot be read, there is no clang, or a layout answers wrongly.
+pub fn run(options: &Options) -> Result<Vec<Row>, Failure> {
+    let (selection, lookups, mut peer) = prepare(options)?;
+    let allowed = Dataset::ALLOW_100K.load(&options.data)?.addresses();
+    let blocked = Dataset::BLOCK_178K.load(&options.data)?.addresses();
+    let mut rows = Vec::new();
+    for dataset in &selection.datasets {
+        let data = dataset.load(&options.data)?;
+        // Who is attacked by the larger list's bots blocks the larger list.
+        let own = (dataset.name == Dataset::BLOCK_1_1M.name).then(|| data.addresses());
+        let entrants = enter(&data, &selection, &lookups, &mut peer, &mut rows)?;
+        let oracle = Oracle::new(&data.table)?;
+        let edges = Keys::edges(&data, EDGES);
+        race::check(&data, &entrants, &edges, &oracle.labels(&edges, 1)?)?;
+        for &mix in &selection.mixes {
+            let keys = Keys::of(mix, &data, &allowed, own.as_deref().unwrap_or(&blocked), KEYS);
+            race::check(&data, &entrants, &keys, &oracle.labels(&keys, REFERENCE_ONE_IN)?)?;
+            rows.extend(race::run(&data, mix, &entrants, &keys));
+        }
+    }
+    for &table in &selection.threes {
+        rows.extend(three::run(table, &options.data, &selection.mixes, &selection.layouts, &lookups, &mut peer)?);
+    }
+    Ok(rows)
+}
+
+/// What is asked for, and who answers, on one core.
+fn prepare(options: &Options) -> Result<(Selection, Lookups, Peer), Failure> {
+    let selection = Selection::of(options)?;
+    let lookups = Lookups::compile()?;
+    let core = cpu::pin().map_err(|error| Failure::Runtime(format!("pinning to a core: {error}")))?;
+    Ok((selection, lookups, Peer { core, fib: None }))
+}
+
+/// DPDK, started when it is first asked for.
+pub struct Peer {
+    core: usize,
+    fib: Option<Result<RteFib, String>>,
+}
+
+impl Peer {
+    /// rte_fib, or why it is not there.
+    pub fn get(&mut self) -> Result<&RteFib, String> {
+        self.fib.get_or_insert_with(|| RteFib::start(self.core)).as_ref().map_err(Clone::clone)
+    }
+}
+
+/// What the options leave of the scenario.
+struct Selection {
+    datasets: Vec<Dataset>,
+    threes: Vec<(&'static str, Dataset)>,
+    mixes: Vec<KeyMix>,
+    layouts: Vec<&'static str>,
+}
+
+impl Selection {
+    fn of(options: &Options) -> Result<Self, Failure> {
+        let mut layouts: Vec<&str> = CONTENDERS.iter().map(|contender| contender.name).collect();
+        layouts.dedup();
+        let tables: Vec<&str> = Dataset::ALL.iter().map(|one| one.name).chain(three::TABLES.map(|one| one.0)).collect();
+        let tables = select("table", &tables, |name| name, &options.table)?;
+        Ok(Selection {
+            datasets: Dataset::ALL.into_iter().filter(|dataset| tables.contains(&dataset.name)).collect(),
+            threes: three::TABLES.into_iter().filter(|(name, _)| tables.contains(name)).collect(),
+            mixes: select("keys", &KeyMix::ALL, |mix| mix.name(), &options.keys)?,
+            layouts: select("layout", &layouts, |name| name, &options.layout)?,
+        })
+    }
+}
+
+/// Those whose name is among `names`, or all if there are none.
+fn select<'n, T: Copy>(
+    what: &str,
+    all: &[T],
+    name: impl Fn(T) -> &'n str,
+    names: &[String],
+) -> Result<Vec<T>, Failure> {
+    if let Some(unknown) = names.iter().find(|wanted| all.iter().all(|&one| name(one) != **wanted)) {
+        let known: Vec<&str> = all.iter().map(|&one| name(one)).collect();
+        return Err(Failure::Rejected(format!("weir: --{what} {unknown}: there are {}", known.join(", "))));
+    }
+    Ok(all.iter().copied().filter(|&one| names.is_empty() || names.iter().any(|wanted| wanted == name(one))).collect())
+}
+
+/// Builds the table in each layout and fills its row of Table 1; those that hold it enter the race.
+fn enter(
+    data: &Data,
+    selection: &Selection,
+    lookups: &Lookups,
+    peer: &mut Peer,
+    rows: &mut Vec<Row>,
+) -> Result<Vec<Entrant>, Failure> {
+    let family = data.table.family();
+    let mut entrants: Vec<Entrant> = Vec::new();
+    let suits = |contender: &&Contender| contender.family == family && selection.layouts.contains(&contender.name);
+    for contender in CONTENDERS.iter().filter(suits) {
+        let row = Row::default().of("table", &data.name).of("source", data.source).of("layout", contender.name);
+        let row = facts::table(row, data);
+        if contender.builder == Builder::RteFib {
+            entrants.extend(enter_peer(data, peer, row, rows)?);
+            continue;
+        }
+        let (builder, ways) = contender.resolve(&data.table)?;
+        let row = match chosen::expected_cycles(contender.builder, &data.table)? {
+            Some(cycles) => row.of("picked", builder.name()).number("expected_cycles", cycles),
+            None => row,
+        };
+        let (built, build_s) = match race::build(builder, &data.table) {
+            Ok(timed) => timed,
+            Err(limit) => {
+                rows.push(row.of("limit", &limit));
+                continue;
+            }
+        };
+        let row = facts::layout(row, data, &built).spread("build_s", build_s);
+        rows.push(updates::add(row, builder, &data.table)?);
+        let (bytes, built) = (built.size(), Rc::new(built));
+        for way in ways {
+            let find = lookups.find(&way, family)?;
+            let (mode, built) = (way.mode.to_owned(), Some(built.clone()));
+            entrants.push(Entrant { layout: contender.name, mode, find, find_labels: None, built, bytes, build_s });
+        }
+    }
+    Ok(entrants)
+}
+
+/// The same for DPDK. It takes a second to fill, so that it is filled once.
+fn enter_peer(data: &Data, peer: &mut Peer, row: Row, rows: &mut Vec<Row>) -> Result<Vec<Entrant>, Failure> {
+    let fib = peer.get();
+    let start = Instant::now();
+    let filled = match fib {
+        Ok(fib) => fib.fill(0, &data.table)?,
+        Err(missing) => Err(missing),
+    };
+    let build_s = Spread::of(vec![start.elapsed().as_secs_f64()]).expect("one sample");
+    let filled = match filled {
+        Ok(filled) => filled,
+        Err(limit) => {
+            rows.push(row.of("limit", &limit));
+            return Ok(vec![]);
+        }
+    };
+    rows.push(row.number("bytes", filled.bytes as f64).spread("build_s", build_s));
+    let entrant = |(mode, timed, labels)| Entrant {
+        layout: "rte-fib",
+        mode: format!("burst, {mode}"),
+        find: Find::V4(timed),
+        find_labels: Some(Find::V4(labels)),
+        built: None,
+        bytes: filled.bytes,
+        build_s,
+    };
+    Ok(filled.lookups.into_iter().map(entrant).collect())
+}

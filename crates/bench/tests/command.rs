@@ -1,0 +1,60 @@
+//! `weir-bench` as a user runs it.
+
+use serde_json::Value;
+use std::fs;
+use std::process::{Command, Output};
+
+fn bench(words: &str) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_weir-bench"));
+    command.args(words.split_whitespace()).output().expect("the program was built")
+}
+
+/// That it ends as a mistake, and that the message has all the words.
+fn refused(words: &str, expected: &[&str]) {
+    let output = bench(words);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{words}: {said}");
+    assert!(expected.iter().all(|word| said.contains(word)), "{words}: {said}");
+}
+
+#[test]
+fn scenarios_are_named() {
+    let output = bench("--list");
+    let listed = String::from_utf8_lossy(&output.stdout);
+    assert!(["rfpf-three-tables", "moonpol", "live", "tables"].iter().all(|name| listed.contains(name)), "{listed}");
+    let help = bench("--help");
+    assert!(String::from_utf8_lossy(&help.stdout).contains("Usage: weir bench"), "{help:?}");
+}
+
+#[test]
+fn what_no_scenario_takes_is_refused() {
+    refused("", &["Usage: weir bench"]);
+    refused("no-such-scenario", &["no-such-scenario", "--list"]);
+    refused("live --only no-such-engine", &["no-such-engine", "xdp-drop-all", "afpacket"]);
+    refused("line-costs --only memory", &["--only"]);
+    let output = bench("no-such-scenario --json");
+    let report: Value = serde_json::from_slice(&output.stdout).expect("an object");
+    let message = report["error"]["message"].as_str();
+    assert!(message.is_some_and(|text| text.contains("no-such-scenario") && !text.contains("Usage:")), "{report:#}");
+}
+
+/// Needs root. Figures are of packets that were judged, or they are none: each packet that is sent arrives and is dropped.
+#[test]
+fn what_a_dropped_packet_costs_is_measured_of_all_packets() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let plot = folder.path().join("live.svg");
+    let lists = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/edge/lists");
+    let contenders = "--only xdp-drop-all --only weir-xdp --only xdp-lpm-trie";
+    let output = bench(&format!("live {contenders} --json --data {lists} --plot {}", plot.display()));
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {output:?}"));
+    let rows = report["rows"].as_array().expect("rows");
+    assert_eq!(rows.len(), 3, "{report:#}");
+    for row in rows {
+        let number = |field: &str| row[field].as_f64().unwrap_or_else(|| panic!("{field}: {row:#}"));
+        assert_eq!((number("lost_share"), number("passed_share")), (0.0, 0.0), "{row:#}");
+        assert_eq!(number("packets_sent"), number("packets_received"), "{row:#}");
+        assert!(number("cpu_ns_per_packet_min") > 0.0 && number("packets_sent") > 1e6, "{row:#}");
+    }
+    assert_eq!(rows[0]["times_drop_all"], 1.0);
+    assert!(fs::read_to_string(plot).expect("it was drawn").contains("weir-xdp"));
+}

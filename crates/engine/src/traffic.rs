@@ -1,0 +1,123 @@
+//! Synthetic traffic: minimum-size packets whose sources follow a named mix.
+
+use weir_abi::Link;
+
+use crate::memory::FrameSet;
+
+/// Bytes of a minimum Ethernet frame without its frame check sequence: 64 on the wire.
+pub const SMALL_FRAME_BYTES: usize = 60;
+
+/// A small, fast generator whose numbers never change: results of different versions must be comparable (Steele et al.,
+/// "Fast splittable pseudorandom number generators", 2014).
+#[derive(Clone, Debug)]
+pub struct SplitMix(u64);
+
+impl SplitMix {
+    /// A sequence of its own for each seed.
+    pub fn new(seed: u64) -> Self {
+        SplitMix(seed)
+    }
+
+    /// The next 64 bits.
+    pub fn draw(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ z >> 31
+    }
+
+    /// A number below `bound`, which is not 0.
+    pub fn below(&mut self, bound: u64) -> u64 {
+        ((u128::from(self.draw()) * u128::from(bound)) >> 64) as u64
+    }
+}
+
+/// Where source addresses come from.
+#[derive(Clone, Copy, Debug)]
+pub enum Mix<'a> {
+    /// Uniformly random.
+    Random,
+    /// The paper's botnet: 10% random, 20% allowed, 70% blocked.
+    Botnet {
+        /// Addresses that are let through.
+        allowed: &'a [u32],
+        /// Addresses that are dropped.
+        blocked: &'a [u32],
+    },
+}
+
+impl Mix<'_> {
+    /// The name in benchmark rows.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Mix::Random => "random",
+            Mix::Botnet { .. } => "botnet",
+        }
+    }
+
+    /// One address.
+    pub fn source(self, random: &mut SplitMix) -> u32 {
+        let any = |random: &mut SplitMix| random.draw() as u32;
+        let one_of = |random: &mut SplitMix, list: &[u32]| match list.is_empty() {
+            true => random.draw() as u32,
+            false => list[random.below(list.len() as u64) as usize],
+        };
+        match self {
+            Mix::Random => any(random),
+            Mix::Botnet { allowed, blocked } => match random.below(10) {
+                0 => any(random),
+                1 | 2 => one_of(random, allowed),
+                _ => one_of(random, blocked),
+            },
+        }
+    }
+}
+
+/// `count` addresses drawn from the mix.
+pub fn sources(count: usize, mix: Mix<'_>, seed: u64) -> Vec<u32> {
+    let mut random = SplitMix::new(seed);
+    (0..count).map(|_| mix.source(&mut random)).collect()
+}
+
+/// `count` packets as [`packets_from`] makes them, their sources drawn from the mix.
+pub fn small_packets(count: usize, mix: Mix<'_>, seed: u64) -> FrameSet {
+    packets_from(&sources(count, mix, seed))
+}
+
+/// A UDP packet of 64 bytes on the wire from each of the sources, all to one address.
+pub fn packets_from(sources: &[u32]) -> FrameSet {
+    packets_of(SMALL_FRAME_BYTES, sources)
+}
+
+/// A UDP packet from each of the sources, of so many bytes without the frame check sequence.
+pub fn packets_of(bytes: usize, sources: &[u32]) -> FrameSet {
+    let mut packets = vec![0; bytes * sources.len()];
+    for (packet, &source) in packets.chunks_exact_mut(bytes).zip(sources) {
+        write_packet(packet, source);
+    }
+    FrameSet::new(Link::Ethernet, packets.chunks_exact(bytes).map(|packet| (packet, bytes as u32)))
+}
+
+/// A UDP packet of 64 bytes on the wire.
+pub fn small_packet(source: u32) -> [u8; SMALL_FRAME_BYTES] {
+    let mut packet = [0u8; SMALL_FRAME_BYTES];
+    write_packet(&mut packet, source);
+    packet
+}
+
+/// Gives a packet of ours another source.
+pub fn set_source(packet: &mut [u8], source: u32) {
+    packet[26..30].copy_from_slice(&source.to_be_bytes());
+}
+
+/// Ethernet, IPv4, UDP, zeros; checksums are left 0, nobody looks.
+fn write_packet(packet: &mut [u8], source: u32) {
+    let behind = |header: usize| u16::try_from(packet.len() - header).expect("a packet fits a frame").to_be_bytes();
+    let (ip_bytes, udp_bytes) = (behind(14), behind(34));
+    packet[..14].copy_from_slice(&[2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 0x08, 0x00]);
+    packet[14..26].copy_from_slice(&[0x45, 0, ip_bytes[0], ip_bytes[1], 0, 0, 0, 0, 64, 17, 0, 0]);
+    set_source(packet, source);
+    packet[30..34].copy_from_slice(&[203, 0, 113, 1]);
+    packet[34..42].copy_from_slice(&[0x9c, 0x40, 0x1f, 0x90, udp_bytes[0], udp_bytes[1], 0, 0]);
+}
