@@ -132,7 +132,7 @@ counted_leaf_kernel_avx512(struct table table, const uint32_t *addrs, uint32_t *
 	const uint32_t whole = (count + SIMD_GROUP - 1) & ~(uint32_t)(SIMD_GROUP - 1);
 	struct rank_words words, chunks, befores, lines, leaves, below, labelled;
 
-	/* Key 0 stands in behind the last key. */
+	/* Positions behind the last key get key 0. */
 	for (uint32_t i = 0; i < count; i += SIMD_GROUP) {
 		__m512i keys = _mm512_maskz_loadu_epi32(simd_first(count - i), addrs + i);
 		__m512i index = _mm512_srli_epi32(keys, 16), word, before;
