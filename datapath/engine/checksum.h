@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * Checksums that a sender left to the card (CHECKSUM_PARTIAL). A virtual wire has no card, and what the kernel knows of
- * such a packet is lost when a program redirects it: the receiver would drop it.
+ * Finishes checksums that a sender left to the card (CHECKSUM_PARTIAL). A virtual wire has no card. When a program
+ * redirects such a packet, the kernel's note about it is lost, and the receiver would drop the packet.
  *
- * What the sender left in the checksum's place is the sum of the pseudo header (RFC 9293, section 3.1). A packet that
- * has it there gets the checksum that belongs there; one that has both, once in 65535, is not changed by that. TCP and
- * UDP behind IPv4 and IPv6; not what lies in tunnels. The same for engines in user space:
- * crates/engine/src/live/checksum.rs.
+ * Such a sender leaves the sum of the pseudo header in the place of the checksum (RFC 9293, section 3.1). A packet with
+ * that sum gets its correct checksum. One packet in 65535 has the sum as its correct checksum, and is not changed by
+ * this. Only TCP and UDP over IPv4 and IPv6 are finished, not packets inside tunnels. For engines in user space
+ * crates/engine/src/live/checksum.rs does the same.
  */
 #ifndef WEIR_CHECKSUM_H
 #define WEIR_CHECKSUM_H
@@ -16,14 +16,14 @@
 #include "packet.h"
 
 enum {
-	SUM_BYTES = 128, /* summed up at a time */
+	SUM_BYTES = 128, /* bytes summed in one step */
 	TCP_CHECKSUM_AT = 16,
 	UDP_CHECKSUM_AT = 6,
 };
 
 /*
- * Memory to work in, one a CPU, for the stack is the calling program's: it may have filled it. The engine makes the
- * section as long as that.
+ * Working memory, one slot a CPU. It is not on the stack, because the calling program may have filled that. The engine
+ * makes the section long enough for all CPUs.
  */
 struct checksum_slot {
 	struct packet packet;
@@ -35,7 +35,7 @@ _Static_assert(sizeof(struct checksum_slot) == 256, "CHECKSUM_SLOT_BYTES in crat
 
 struct checksum_slot weir_checksums[1] __attribute__((aligned(64))) WEIR_SECTION(".bss.checksums");
 
-/* Where a packet's addresses are; the transport header and what follows it; the checksum. */
+/* The offsets of the addresses, the transport header and the checksum; the lengths of the first two. */
 struct summed {
 	uint32_t addresses;
 	uint32_t address_bytes;
@@ -45,14 +45,14 @@ struct summed {
 	uint32_t proto;
 };
 
-/* Folds a sum of 16-bit words to one, carries added. */
+/* Folds a sum of 16-bit words to one word, with the carries added. */
 WEIR_INLINE uint16_t sum_fold(uint32_t sum)
 {
 	sum = (sum & 0xffff) + (sum >> 16);
 	return (uint16_t)((sum & 0xffff) + (sum >> 16));
 }
 
-/* A sum on its way through a packet. */
+/* A running sum over a packet. */
 struct sum {
 	struct xdp_md *ctx;
 	uint64_t *words;
@@ -61,7 +61,7 @@ struct sum {
 	bool failed;
 };
 
-/* Adds the next SUM_BYTES of the packet; whether to stop. */
+/* Adds the next SUM_BYTES of the packet. Returns whether to stop. */
 static int sum_step(uint32_t step, struct sum *sum)
 {
 	(void)step;
@@ -71,12 +71,12 @@ static int sum_step(uint32_t step, struct sum *sum)
 	return sum->failed;
 }
 
-/* What weir_sum() returns where bytes are not there. */
+/* Result of weir_sum() if the packet does not have the bytes. */
 #define SUM_NONE (1ull << 32)
 
 /*
- * Adds bytes of the packet, which may be in several buffers, to a sum. This and what follows are functions of their
- * own, which the verifier looks at once, whatever ways lead to them.
+ * Adds bytes of the packet, which may be in several buffers, to a sum. This function and those below are not inlined,
+ * so the verifier follows each once, and not once for every path to it.
  */
 __attribute__((noinline)) uint64_t weir_sum(struct xdp_md *ctx, uint32_t at, uint32_t bytes, uint32_t start)
 {
@@ -87,7 +87,7 @@ __attribute__((noinline)) uint64_t weir_sum(struct xdp_md *ctx, uint32_t at, uin
 	if (bytes >= SUM_BYTES)
 		bpf_loop(bytes / SUM_BYTES, sum_step, &sum, 0);
 	__builtin_memset(words, 0, SUM_BYTES);
-	/* The verifier forgets what it knew of a number that the compiler computed anew. */
+	/* The compiler may compute a number again, and the verifier does not apply what it knew to the copy. */
 	__asm__ volatile("" : "+r"(rest));
 	if (rest && rest < SUM_BYTES)
 		sum.failed |= bpf_xdp_load_bytes(ctx, sum.at, words, rest) != 0;
@@ -96,7 +96,7 @@ __attribute__((noinline)) uint64_t weir_sum(struct xdp_md *ctx, uint32_t at, uin
 	return (uint32_t)bpf_csum_diff(NULL, 0, (uint32_t *)words, SUM_BYTES, sum.sum);
 }
 
-/* Parses the packet into the slot: enum reason. */
+/* Parses the packet into the slot. Returns an enum reason. */
 __attribute__((noinline)) int weir_parse_sums(struct xdp_md *ctx)
 {
 	const uint32_t len = (uint32_t)bpf_xdp_get_buff_len(ctx);
@@ -112,12 +112,12 @@ __attribute__((noinline)) int weir_parse_sums(struct xdp_md *ctx)
 	return (int)parse_any(&frame, &weir_checksums[live_cpu()].packet);
 }
 
-/* Whether the packet is of a kind that has such a checksum, and where. */
+/* Whether the packet has such a checksum, and where. */
 WEIR_INLINE bool summed_of(const struct packet *packet, struct summed *summed)
 {
 	const bool tcp = packet->l4 == L4_TCP;
 
-	/* A sender finishes the checksum of what it parts, and of what travels by a route of its own. */
+	/* A sender finishes the checksum itself if it fragments the packet or gives it a routing header. */
 	if ((!tcp && packet->l4 != L4_UDP) || packet->fragment != FRAGMENT_NONE || (packet->ext & EXT_RT))
 		return false;
 	*summed = (struct summed){
@@ -154,9 +154,8 @@ WEIR_INLINE bool is_pseudo_sum(const uint8_t *field, uint64_t sum)
 }
 
 /*
- * Whether the checksum may be unfinished, by the first bytes: false for a plain packet (no tags, options or extension
- * headers) whose checksum is none of its pseudo header. That is what almost all packets are, and nothing is called for
- * them.
+ * Whether the checksum may be unfinished. False for a plain packet (no tags, options or extension headers) whose
+ * checksum differs from the sum of its pseudo header. Almost all packets are such, and no function is called for them.
  */
 WEIR_INLINE bool may_be_unfinished(struct xdp_md *ctx)
 {
@@ -197,7 +196,7 @@ WEIR_INLINE bool may_be_unfinished(struct xdp_md *ctx)
 	return true;
 }
 
-/* Finishes the checksum of a packet if its sender did not. */
+/* Finishes the packet's checksum if its sender did not. */
 __attribute__((noinline)) int weir_finish_checksum(struct xdp_md *ctx)
 {
 	struct checksum_slot *slot = &weir_checksums[live_cpu()];
@@ -216,7 +215,7 @@ __attribute__((noinline)) int weir_finish_checksum(struct xdp_md *ctx)
 	if (sum == SUM_NONE)
 		return 0;
 	field = (uint16_t)~sum_fold((uint32_t)sum);
-	/* 0 says that there is none (RFC 768). */
+	/* 0 means that there is no checksum (RFC 768). */
 	if (summed.proto == PROTO_UDP && !field)
 		field = 0xffff;
 	bpf_xdp_store_bytes(ctx, summed.field, &field, sizeof(field));

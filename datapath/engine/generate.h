@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * Makes packets in the kernel, for measuring what receives them: crates/engine/src/xdp/generate.rs.
+ * Makes packets in the kernel, to measure what receives them: crates/engine/src/xdp/generate.rs.
  *
- * Run by BPF_PROG_TEST_RUN in live frames mode, in which the kernel gives the program one frame after the other from a
- * small pool and does what it returns. Each frame gets the next source of a list and leaves through the interface that
- * the run names as the one it came from. A frame that comes back to the pool is as it left, so that nothing else needs
- * to be written.
+ * BPF_PROG_TEST_RUN runs the program in live frames mode. The kernel gives the program one frame after the other from a
+ * small pool, and acts on its return value. Each frame gets the next source of a list, and leaves through the interface
+ * that the run names as its origin. A frame comes back to the pool unchanged, so nothing else needs to be written.
  */
 #ifndef WEIR_GENERATE_H
 #define WEIR_GENERATE_H

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/*
- * What the kernel provides to XDP programs, without needing its headers: linux/bpf.h.
- */
+/* What the kernel provides to XDP programs, without the kernel's headers: linux/bpf.h. */
 #ifndef WEIR_KERNEL_H
 #define WEIR_KERNEL_H
 
@@ -25,7 +23,7 @@ enum xdp_action {
 	XDP_REDIRECT = 4,
 };
 
-/* Maps are declared by pointers to arrays as long as the number meant. */
+/* A map is declared by pointers to arrays whose lengths are the numbers. */
 enum map_type {
 	BPF_MAP_TYPE_HASH = 1,
 	BPF_MAP_TYPE_ARRAY = 2,
@@ -35,7 +33,7 @@ enum map_type {
 	BPF_MAP_TYPE_DEVMAP = 14,
 };
 
-/* Of bpf_redirect_map(): a copy to each device of the map. */
+/* Flag of bpf_redirect_map(): a copy to each device of the map. */
 enum { BPF_F_BROADCAST = 1 << 3 };
 
 static void *(*const bpf_map_lookup_elem)(const void *map, const void *key) = (void *)1;

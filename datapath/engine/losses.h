@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * Packets that a live program sent and the kernel could not: it tells nobody but tracepoints. Two programs listen to
- * those and count by port and reason. They are loaded once, apart from the chains, and count in port counters of their
- * own. A kernel without BTF of its own does not load them; then such packets are counted as sent.
+ * Counts packets that a live program sent and the kernel could not. The kernel reports these only through tracepoints.
+ * Two programs attach to them and count by port and reason. They are loaded once, separately from the chains, and have
+ * port counters of their own. A kernel without BTF of its own does not load them. Then such packets count as sent.
  */
 #ifndef WEIR_LOSSES_H
 #define WEIR_LOSSES_H
@@ -11,7 +11,7 @@
 #include "mode.h"
 #include "ports.h"
 
-/* What is read of the kernel's own structures; the loader finds out where it lies (CO-RE). */
+/* Fields that are read of the kernel's structures. The loader finds their offsets (CO-RE). */
 #define KERNEL_STRUCT __attribute__((preserve_access_index))
 
 struct ns_common {
@@ -32,13 +32,13 @@ struct net_device {
 } KERNEL_STRUCT;
 
 enum {
-	KERNEL_ENXIO = 6, /* a veth whose other end is down says so */
+	KERNEL_ENXIO = 6, /* from a veth whose other end is down */
 	KERNEL_EMSGSIZE = 90,
-	KERNEL_EOPNOTSUPP = 95, /* a veth whose other end does not poll says so, and drivers that know no XDP */
+	KERNEL_EOPNOTSUPP = 95, /* from a veth whose other end does not poll, and from drivers without XDP */
 	KERNEL_ENETDOWN = 100,
 };
 
-/* The port's number, or PORTS_MAX if the device is none of ours. */
+/* The port's number; PORTS_MAX if the device is no port. */
 WEIR_INLINE uint32_t loss_port(const struct net_device *device)
 {
 	const uint32_t index = (uint32_t)device->ifindex;
@@ -49,7 +49,9 @@ WEIR_INLINE uint32_t loss_port(const struct net_device *device)
 	return number;
 }
 
-/* Runs on the CPU that sent the packets, while that does nothing else: no other adds to its counters meanwhile. */
+/*
+ * Runs on the CPU that sent the packets, between other work of that CPU: nothing else adds to its counters meanwhile.
+ */
 WEIR_INLINE void lose(uint32_t port, int32_t error, uint64_t packets)
 {
 	struct port_counters *counters = port_counters(live_cpu(), port);
@@ -66,7 +68,7 @@ WEIR_INLINE void lose(uint32_t port, int32_t error, uint64_t packets)
 		counters->tx_full += packets;
 }
 
-/* A batch was handed to a driver: from, to, packets sent, packets dropped, error. */
+/* A batch was given to a driver: from, to, packets sent, packets dropped, error. */
 WEIR_SECTION("tp_btf/xdp_devmap_xmit") int weir_lost_by_driver(const uint64_t *ctx)
 {
 	if ((int32_t)ctx[3] > 0)

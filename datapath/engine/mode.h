@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * What a program is used for. The engine says so before it loads it, and the verifier leaves out what is never run.
+ * How a program is used. The engine sets this before it loads the program, and the verifier leaves out code that never
+ * runs.
  */
 #ifndef WEIR_MODE_H
 #define WEIR_MODE_H
@@ -9,15 +10,15 @@
 
 /* struct Mode in crates/engine/src/xdp/load.rs */
 struct mode {
-	uint32_t live;	   /* on interfaces, or a replay */
-	uint32_t cpu_mask; /* CPUs that there are counters for, a power of two, - 1 */
+	uint32_t live;	   /* attached to interfaces; otherwise a replay */
+	uint32_t cpu_mask; /* number of CPUs with counters, a power of two, - 1 */
 	uint32_t jumbo;	   /* packets may be longer than their first buffer */
-	uint32_t finish;   /* some port's senders leave checksums to a card that is not there */
+	uint32_t finish;   /* senders at some port leave checksums to a card that does not exist */
 };
 
 static const volatile struct mode weir_mode WEIR_SECTION(".rodata.mode");
 
-/* Which of the CPUs that there are counters for this is. */
+/* The number of this CPU among the CPUs with counters. */
 WEIR_INLINE uint32_t live_cpu(void)
 {
 	return bpf_get_smp_processor_id() & weir_mode.cpu_mask;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * Chains in parts: the XDP programs of rules that are too much for one (crates/policy/src/backend/c/parts.rs). Included
- * instead of xdp.h by generated BPF code, which says how many parts its chains have together (WEIR_PARTS).
+ * Chains in parts: the XDP programs of rules that are too much for one program (crates/policy/src/backend/c/parts.rs).
+ * Generated BPF code includes this instead of xdp.h, and says how many parts its chains have together (WEIR_PARTS).
  *
- * weir_<chain> parses the packet and jumps to the chain's first part; each part decides the packet or jumps to the
- * next. What the parser found stays where it is, in the CPU's slot. Everything else a part asks for anew.
+ * weir_<chain> parses the packet and jumps to the chain's first part. Each part decides the packet or jumps to the
+ * next. The parsed packet stays in the CPU's slot. A part reads everything else again.
  */
 #ifndef WEIR_PARTS_H
 #define WEIR_PARTS_H
@@ -19,13 +19,13 @@ struct {
 	int (*value_size)[sizeof(uint32_t)];
 } weir_parts WEIR_SECTION(".maps");
 
-/* What no program decided, which does not happen: the kernel drops it and reports an XDP exception. */
+/* For packets that no program decided, which does not happen: the kernel drops them and reports an XDP exception. */
 WEIR_INLINE uint32_t part_lost(void)
 {
 	return weir_mode.live ? XDP_ABORTED : VERDICT_NONE;
 }
 
-/* Leaves the packet to a part. */
+/* Passes the packet to a part. */
 WEIR_INLINE uint32_t part_enter(struct xdp_md *ctx, uint32_t number)
 {
 	bpf_tail_call(ctx, &weir_parts, number);

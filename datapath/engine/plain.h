@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/*
- * What an object of XDP programs that are no policy must have: crates/engine/src/xdp/plain.rs.
- */
+/* What every object of XDP programs needs that are not a policy: crates/engine/src/xdp/plain.rs. */
 #ifndef WEIR_PLAIN_H
 #define WEIR_PLAIN_H
 
@@ -9,7 +7,7 @@
 
 const uint32_t weir_abi_version WEIR_SECTION(".rodata.abi") = WEIR_ABI_VERSION;
 
-/* No helper reserved to GPL programs is called. */
+/* The programs call no helper that is reserved to GPL programs. */
 const char weir_license[] WEIR_SECTION("license") = "MIT OR Apache-2.0";
 
 #endif

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * The interfaces that live programs stand between: where a packet came from, where it goes, and what became of it.
+ * The interfaces of live programs: where a packet came from, where it goes, and what happened to it.
  *
- * An interface is known by its port number. The engine fills `weir_ports` and the device maps before it attaches the
- * programs, and reads the counters while they count: crates/engine/src/live/xdp.
+ * An interface is identified by its port number. The engine fills `weir_ports` and the device maps before it attaches
+ * the programs, and reads the counters while programs count: crates/engine/src/live/xdp.
  */
 #ifndef WEIR_PORTS_H
 #define WEIR_PORTS_H
@@ -14,34 +14,34 @@
 #include "verdict.h"
 
 enum {
-	PORTS_MAX = 64,	     /* the same in crates/engine/src/live/xdp/ports.rs, as all that follow */
-	PORT_INDICES = 4096, /* interfaces are told apart by so many low bits of their indices */
-	PORT_QUEUES = 64,    /* queues beyond are treated as those modulo this */
+	PORTS_MAX = 64,	     /* all these are the same in crates/engine/src/live/xdp/ports.rs */
+	PORT_INDICES = 4096, /* interfaces are distinguished by their indices modulo this */
+	PORT_QUEUES = 64,    /* higher queues count modulo this */
 };
 
-/* An interface: the side that it is on, and the port opposite that packets of each receive queue go out of. */
+/* An interface: its side, and the opposite port for the packets of each receive queue. */
 struct port {
 	uint8_t side;	    /* 0 lower, 1 upper */
-	uint8_t unfinished; /* whether senders may leave checksums to a card that is not there (checksum.h) */
+	uint8_t unfinished; /* whether senders may leave checksums to a card that does not exist (checksum.h) */
 	uint8_t zero[2];
-	uint32_t receives; /* its index, if packets that are received there are ours; else 0 */
+	uint32_t receives; /* its index if Weir handles packets received there, else 0 */
 	uint8_t zeros[56];
 	uint8_t out[PORT_QUEUES];
 };
 
 struct ports {
-	uint8_t number[PORT_INDICES]; /* of the port, by the low bits of its interface's index */
-	uint32_t index[PORTS_MAX];    /* of the port's interface */
+	uint8_t number[PORT_INDICES]; /* port number, by the low bits of the interface's index */
+	uint32_t index[PORTS_MAX];    /* index of the port's interface */
 	struct port port[PORTS_MAX];
-	uint32_t divert;    /* the port that diverted packets and samples go out of; PORTS_MAX if there is none */
-	uint32_t namespace; /* inode of the network namespace that the ports are in */
+	uint32_t divert;    /* the port for diverted packets and samples; PORTS_MAX if there is none */
+	uint32_t namespace; /* inode of the ports' network namespace */
 };
 
 struct ports weir_ports __attribute__((aligned(64))) WEIR_SECTION(".bss.ports");
 
 /*
- * What one CPU did at a port: struct PortCounts in crates/engine/src/live/xdp/ports.rs. Packets that the kernel could
- * not send are among tx, and in the counters of losses.h.
+ * What one CPU counted at a port: struct PortCounts in crates/engine/src/live/xdp/ports.rs. Packets that the kernel
+ * could not send are counted in tx, and also in the counters of losses.h.
  */
 struct port_counters {
 	uint64_t rx_packets;
@@ -49,21 +49,21 @@ struct port_counters {
 	uint64_t tx_packets;
 	uint64_t tx_bytes;
 	uint64_t tx_full;	 /* the transmit queue was full */
-	uint64_t tx_link_down;	 /* the interface was down, or no more */
-	uint64_t tx_too_long;	 /* the interface takes none so long */
-	uint64_t no_divert;	 /* packets to be diverted when there is nowhere to divert them to */
-	uint64_t sampled;	 /* packets that were not diverted, but of which a copy was */
-	uint64_t tx_unsupported; /* the interface takes none from programs */
+	uint64_t tx_link_down;	 /* the interface was down or removed */
+	uint64_t tx_too_long;	 /* the packet was too long for the interface */
+	uint64_t no_divert;	 /* packets to be diverted without a divert port */
+	uint64_t sampled;	 /* packets that were not diverted, but whose copy was */
+	uint64_t tx_unsupported; /* the interface takes no packets from programs */
 	uint64_t zero[6];
 };
 
 _Static_assert(sizeof(struct port) == 128, "Port");
 _Static_assert(sizeof(struct port_counters) == 128, "PortCounts");
 
-/* PORTS_MAX for each CPU; the engine makes the section as long as that. */
+/* PORTS_MAX counters for each CPU. The engine makes the section that long. */
 struct port_counters weir_port_counters[PORTS_MAX] __attribute__((aligned(64))) WEIR_SECTION(".bss.traffic");
 
-/* By port number. */
+/* Devices by port number. */
 struct {
 	int (*type)[BPF_MAP_TYPE_DEVMAP];
 	int (*max_entries)[PORTS_MAX];
@@ -71,7 +71,7 @@ struct {
 	int (*value_size)[sizeof(uint32_t)];
 } weir_devices WEIR_SECTION(".maps");
 
-/* For each port the pair of it and the divert port, for packets of which a copy is diverted. */
+/* For each port, the pair of the port and the divert port: for packets whose copy is diverted. */
 struct device_pair {
 	int (*type)[BPF_MAP_TYPE_DEVMAP];
 	int (*max_entries)[2];
@@ -86,21 +86,21 @@ struct {
 	struct device_pair *values[];
 } weir_pairs WEIR_SECTION(".maps");
 
-/* What had a packet and where it came in. */
+/* The CPU that handles a packet, and where the packet came in. */
 struct arrival {
-	uint32_t cpu; /* that has it: below the number of CPUs that there are counters for */
+	uint32_t cpu; /* below the number of CPUs that have counters */
 	uint32_t port;
 };
 
-/* The port that an interface would be, by its index. */
+/* The port number that the index of an interface leads to. */
 WEIR_INLINE uint32_t port_number(uint32_t index)
 {
 	return weir_ports.number[index & (PORT_INDICES - 1)] & (PORTS_MAX - 1);
 }
 
 /*
- * Where a packet came in; false if that is no port. A program is given packets of other interfaces too: one on a bond
- * those of the bond's members, under their indices.
+ * Where a packet came in; false if that is no port. A program also receives packets of other interfaces: one on a bond
+ * receives those of the bond's members, under their indices.
  */
 WEIR_INLINE bool port_arrival(const struct xdp_md *ctx, struct arrival *arrival)
 {
@@ -111,13 +111,13 @@ WEIR_INLINE bool port_arrival(const struct xdp_md *ctx, struct arrival *arrival)
 	return true;
 }
 
-/* The counters of a port. `cpu` is below the number of CPUs that there are counters for. */
+/* The counters of a port. `cpu` is below the number of CPUs that have counters. */
 WEIR_INLINE struct port_counters *port_counters(uint32_t cpu, uint32_t port)
 {
 	return &weir_port_counters[cpu * PORTS_MAX + (port & (PORTS_MAX - 1))];
 }
 
-/* Sends a packet out of a port, and counts it there. Returns what the program shall return. */
+/* Sends a packet out of a port and counts it there. Returns the program's return value. */
 WEIR_INLINE uint32_t port_send(uint32_t cpu, uint32_t port, uint32_t len)
 {
 	struct port_counters *counters = port_counters(cpu, port);
@@ -132,14 +132,14 @@ WEIR_INLINE uint32_t port_send(uint32_t cpu, uint32_t port, uint32_t len)
 	return action;
 }
 
-/* As port_send(), with a copy out of the divert port. */
+/* Like port_send(), with a copy out of the divert port. */
 WEIR_INLINE uint32_t port_send_both(uint32_t cpu, uint32_t port, uint32_t divert, uint32_t len)
 {
 	struct port_counters *counters = port_counters(cpu, port);
 	struct port_counters *copies = port_counters(cpu, divert);
 	void *pair = bpf_map_lookup_elem(&weir_pairs, &port);
 
-	/* The engine makes one for each port; without it, the packet itself can still go. */
+	/* The engine makes a pair for each port. Without one, the packet itself can still be sent. */
 	if (!pair) {
 		copies->tx_link_down++;
 		return port_send(cpu, port, len);
@@ -151,7 +151,7 @@ WEIR_INLINE uint32_t port_send_both(uint32_t cpu, uint32_t port, uint32_t divert
 	return (uint32_t)bpf_redirect_map(pair, 0, BPF_F_BROADCAST);
 }
 
-/* Acts on a verdict. Returns what the program shall return. */
+/* Acts on a verdict. Returns the program's return value. */
 WEIR_INLINE uint32_t port_act(struct xdp_md *ctx, struct arrival arrival, uint32_t verdict, const struct frame *frame)
 {
 	const struct port *port = &weir_ports.port[arrival.port];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * Gives packets that are made for measuring one source after the other: IPv4 in Ethernet without tags. Checksums are
- * left as they are: nobody who is measured looks at them.
+ * Gives packets for measurements one source after the other: IPv4 in Ethernet without tags. Checksums are not updated,
+ * because none of the measured programs reads them.
  */
 #ifndef WEIR_SOURCES_H
 #define WEIR_SOURCES_H
@@ -11,12 +11,12 @@
 
 enum {
 	STREAM_SOURCES_MAX = 1 << 18,		/* the same in crates/engine/src/xdp/stream.rs */
-	STREAM_SOURCE_AT = ETHERNET_BYTES + 12, /* of an IPv4 packet in an Ethernet frame without tags */
+	STREAM_SOURCE_AT = ETHERNET_BYTES + 12, /* in an IPv4 packet in an Ethernet frame without tags */
 };
 
-/* What user space fills before it runs the program: crates/engine/src/xdp/stream.rs. */
+/* User space fills this before it runs the program: crates/engine/src/xdp/stream.rs. */
 struct stream {
-	uint32_t next; /* source of the next packet */
+	uint32_t next; /* index of the next source */
 	uint32_t zero[15];
 	uint32_t sources[STREAM_SOURCES_MAX]; /* network byte order */
 };
@@ -25,7 +25,7 @@ _Static_assert(offsetof(struct stream, sources) == 64, "Stream");
 
 struct stream weir_stream __attribute__((aligned(64))) WEIR_SECTION(".bss.stream");
 
-/* Gives the packet the next source. Returns false if it has no room for one. */
+/* Gives the packet the next source. Returns false if the packet is too short for one. */
 WEIR_INLINE bool stream_next(const struct xdp_md *ctx)
 {
 	uint8_t *at = (uint8_t *)(uintptr_t)ctx->data + STREAM_SOURCE_AT;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * A chain as a driver's receive loop runs it: one packet after the other, each from another source, and no system call
- * in between. For measuring; included behind generated BPF code, which names its chains with WEIR_XDP_STREAM(<chain>).
+ * Runs a chain like a driver's receive loop: one packet after the other, each from another source, without system calls
+ * between them. For measurements. Generated BPF code comes first, and names its chains with WEIR_XDP_STREAM(<chain>).
  *
- * One BPF_PROG_TEST_RUN with many repeats calls the program for the same packet again and again. Each time the next
- * IPv4 source of a list is written into it first. Checksums are left as they are: the parser looks at none.
+ * One BPF_PROG_TEST_RUN with many repeats calls the program again and again for the same packet. Each time, the next
+ * IPv4 source of a list is written into it first. Checksums are not updated, because the parser reads none.
  */
 #ifndef WEIR_STREAM_H
 #define WEIR_STREAM_H

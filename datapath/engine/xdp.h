@@ -1,19 +1,20 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * The XDP programs around the chains of a policy. Included by generated BPF code, which names each chain's function
+ * The XDP programs around the chains of a policy. Generated BPF code includes this file, and names each chain's
+ * function
  *
  *	uint32_t <chain>_frame(const struct env *env, const struct frame *frame, struct packet *packet);
  *
- * with WEIR_XDP_CHAIN(<chain>). One program does for both uses, and which it is does not change once it is loaded, so
- * that the verifier leaves the other one out:
+ * with WEIR_XDP_CHAIN(<chain>). One program serves both uses. The use does not change after loading, so the verifier
+ * leaves out the code of the other one:
  *
  * - live: attached to an interface, it acts on its verdict (ports.h);
- * - replay: run by BPF_PROG_TEST_RUN on frames from a capture. What the capture knows and a received frame does not
- *   need (bytes captured, bytes on the wire, link layer) comes as XDP metadata in front of the frame; the verdict word
- *   is the return value. It never forwards anything.
+ * - replay: BPF_PROG_TEST_RUN runs it on frames from a capture. XDP metadata in front of the frame carries what a
+ *   capture knows and a received frame does not need: bytes captured, bytes on the wire, link layer. The return value
+ *   is the verdict word. It never forwards a packet.
  *
- * Programs are loaded to take packets of several buffers (BPF_F_XDP_HAS_FRAGS) where the ports' MTU says that there may
- * be such. Where not, the kernel gives them none, and drivers refuse an MTU that would need several.
+ * If the ports' MTU allows packets of several buffers, programs are loaded to take them (BPF_F_XDP_HAS_FRAGS).
+ * Otherwise the kernel gives them none, and drivers refuse an MTU that would need several buffers.
  */
 #ifndef WEIR_XDP_H
 #define WEIR_XDP_H
@@ -39,14 +40,14 @@ _Static_assert(sizeof(struct replay_header) == 24, "ReplayHeader");
 enum { REPLAY_BYTES_MIN = 14 };
 
 /*
- * Where what rules look at is kept: a map's value, of which the verifier tracks no contents, so that all ways through
- * the parser look the same to the rules behind it. One a CPU, because an XDP program is not interrupted by another; the
- * engine makes the section as long as that. A replay has one.
+ * Memory for the packet's fields that rules match. It is a map's value. The verifier does not track its contents, so
+ * all paths through the parser look the same to the rules. There is one slot a CPU, because an XDP program is not
+ * interrupted by another, and the engine makes the section that long. A replay has one slot.
  */
 struct packet_slot {
 	struct packet packet;
-	uint32_t sampled;					      /* what rules in parts say of it (parts.h) */
-	uint8_t copy[FRAME_COPY_BYTES] __attribute__((aligned(128))); /* of a header, see frame_copy() */
+	uint32_t sampled; /* whether rules in parts sample the packet (parts.h) */
+	uint8_t copy[FRAME_COPY_BYTES] __attribute__((aligned(128))); /* a copied header, see frame_copy() */
 };
 
 _Static_assert(sizeof(struct packet_slot) == 256, "PACKET_SLOT_BYTES in crates/engine/src/live/xdp/code.rs");
@@ -54,27 +55,27 @@ _Static_assert(sizeof(struct packet_slot) == 256, "PACKET_SLOT_BYTES in crates/e
 struct packet_slot weir_packets[1] WEIR_SECTION(".bss.packets");
 
 /*
- * Blocks of counters: for each CPU one for packets from the lower side, then one for those from the upper. The engine
- * makes the section as long as that. A replay has one block, whatever CPU the kernel runs it on: a sampled verdict
- * depends on what its worker has counted, and must not depend on where the thread is scheduled.
+ * Blocks of counters: for each CPU one block for packets from the lower side, then one for those from the upper. The
+ * engine makes the section that long. A replay has one block for all CPUs. A sampled verdict depends on what its worker
+ * has counted, and must not depend on where the thread is scheduled.
  */
 struct weir_counter weir_counters[WEIR_COUNTERS] WEIR_SECTION(".bss.counters");
 
 const uint32_t weir_abi_version WEIR_SECTION(".rodata.abi") = WEIR_ABI_VERSION;
 
-/* What traces the kernel (losses.h) must be under a license that it knows as compatible. */
+/* Programs that trace the kernel (losses.h) need a license that the kernel accepts as compatible. */
 const char weir_license[] WEIR_SECTION("license") = "Dual MIT/GPL";
 
-/* The time that limits go by. */
+/* The clock of limits. */
 WEIR_INLINE uint64_t env_now(const struct env *env)
 {
 	return weir_mode.live ? bpf_ktime_get_ns() : env->now_ns;
 }
 
 /*
- * Drivers begin a packet's next buffer wherever theirs ends: behind the headers (header split), inside one, or far
- * behind the window. The verifier lets a program read the first buffer alone, so that a header in others is copied,
- * each when it is asked for. Packets whose headers are in the first buffer, which are almost all, pay nothing.
+ * Drivers end a packet's first buffer at different places: behind the headers (header split), inside a header, or far
+ * behind the window. The verifier lets a program read only the first buffer. A header in another buffer is copied when
+ * the parser needs it. Packets with all headers in the first buffer, almost all packets, pay nothing.
  */
 __attribute__((noinline)) const uint8_t *frame_copy(void *ctx, uint32_t offset, uint32_t bytes)
 {
@@ -85,7 +86,7 @@ __attribute__((noinline)) const uint8_t *frame_copy(void *ctx, uint32_t offset, 
 	return copy;
 }
 
-/* The frame that a replay's context stands for and its time, or false if it has no header. */
+/* The frame of a replay's context and its time; false if it has no header. */
 WEIR_INLINE bool replay_frame(struct xdp_md *ctx, struct env *env, struct frame *frame)
 {
 	const uint8_t *data = context_data(ctx);
@@ -123,7 +124,7 @@ WEIR_INLINE struct frame live_frame(struct xdp_md *ctx)
 	};
 }
 
-/* What a packet is decided with, and the memory to keep it in; NULL if it is no packet for us. */
+/* Prepares what decides a packet, and the memory to keep it in; NULL if the packet is not for us. */
 WEIR_INLINE struct packet_slot *xdp_begin(struct xdp_md *ctx, struct arrival *arrival, struct env *env,
 					  struct frame *frame)
 {
@@ -144,16 +145,16 @@ WEIR_INLINE struct packet_slot *xdp_begin(struct xdp_md *ctx, struct arrival *ar
 	return &weir_packets[arrival->cpu];
 }
 
-/* What the program returns: the verdict word to a replay, what shall be done to the driver. */
+/* The program's return value: for a replay the verdict word, for live use what the driver shall do. */
 WEIR_INLINE uint32_t xdp_end(struct xdp_md *ctx, struct arrival arrival, const struct frame *frame, uint32_t verdict)
 {
 	return weir_mode.live ? port_act(ctx, arrival, verdict, frame) : verdict;
 }
 
-/* The side that a chain is for: names of chains end in "upstream" (0, from the lower) or "downstream" (1). */
+/* The side of a chain: names of chains end in "upstream" (0, from the lower side) or "downstream" (1). */
 #define CHAIN_SIDE(chain) (#chain[sizeof(#chain) - sizeof("nstream")] == 'n')
 
-/* Drops a packet that came in at no port, and counts it for the side that the program is for, but at no port. */
+/* Drops a packet that came in at no port. Counts it for the program's side, but at no port. */
 WEIR_NOINLINE uint32_t xdp_refuse(struct xdp_md *ctx, uint32_t side)
 {
 	const struct env env = {.counters = weir_counters + (live_cpu() * 2 + (side & 1)) * WEIR_COUNTERS};
@@ -164,7 +165,7 @@ WEIR_NOINLINE uint32_t xdp_refuse(struct xdp_md *ctx, uint32_t side)
 	return XDP_DROP;
 }
 
-/* Defines xdp_<chain>, what is done with a packet, and the program weir_<chain>. */
+/* Defines xdp_<chain>, which handles a packet, and the program weir_<chain>. */
 #define WEIR_XDP_CHAIN(chain)                                                                                          \
 	WEIR_INLINE uint32_t xdp_##chain(struct xdp_md *ctx)                                                           \
 	{                                                                                                              \

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * A burst decided rule by rule: what native code is written with, where BPF decides packet by packet.
+ * Decides a burst rule by rule. Native code uses these functions; BPF decides packet by packet.
  *
- * A *column* holds one thing that rules look at, that of packet i at [i]. A *mask* is a set of packets, packet i being
- * bit i. Testing a column compares all of it at once and gives a mask: no branch depends on a single packet, and a
- * counter is touched once a burst. What stands in a column for packets that do not have the field, or behind the last
- * packet of the burst, is unspecified; a rule's mask is therefore always cut to packets that are there and open.
+ * A *column* holds one field that rules match, with the value of packet i at [i]. A *mask* is a set of packets, with
+ * packet i as bit i. A test compares a whole column at once and gives a mask. So no branch depends on a single packet,
+ * and a counter is written once a burst. A column's values are unspecified for packets without the field, and behind
+ * the last packet of the burst. So a rule's mask is always cut to packets that exist and are open.
  *
  *	column  dport   53 443  53  80  53   ?   ?  ...
  *	u16_is(dport, 53)  1 0 1 0 1 ? ? ...
@@ -21,18 +21,18 @@
 
 _Static_assert(WEIR_BURST_MAX == 64, "a mask has 64 bits");
 
-/* Columns are loaded whole, 64 bytes of it at a time where the machine can. */
+/* Columns are loaded whole, 64 bytes at a time if the machine can. */
 #define WEIR_COLUMNS __attribute__((aligned(64)))
 
-/* Called for each test of each rule: inlined, a policy of 1000 rules would not stay in the instruction cache. */
+/* Every test of every rule is a call. Inlined, a policy of 1000 rules would not stay in the instruction cache. */
 #define WEIR_COLUMN_TEST __attribute__((noinline, unused)) static uint64_t
 
-/* What became of each packet. */
+/* The decisions about the packets. */
 struct verdicts {
-	uint64_t open;	  /* packets that nothing has decided yet */
-	uint64_t sampled; /* packets that are copied to the divert bundle */
+	uint64_t open;	  /* packets that are not decided yet */
+	uint64_t sampled; /* packets that are copied to the divert interface */
 	uint32_t words[WEIR_BURST_MAX] WEIR_COLUMNS;
-	uint32_t lens[WEIR_BURST_MAX]; /* bytes on the wire: what counters count */
+	uint32_t lens[WEIR_BURST_MAX]; /* bytes on the wire, for counters */
 };
 
 /* A column of 128-bit values. */
@@ -41,7 +41,7 @@ struct wide_column {
 	uint64_t lo[WEIR_BURST_MAX];
 };
 
-/* What comparing a column gives: all ones where it holds, else 0. */
+/* The result of comparing a column: all ones where it holds, else 0. */
 typedef int8_t column_hits __attribute__((vector_size(WEIR_BURST_MAX)));
 
 WEIR_INLINE uint64_t mask_of(const column_hits *hits)
@@ -62,7 +62,7 @@ WEIR_INLINE uint64_t mask_of(const column_hits *hits)
 }
 
 /*
- * Defines u<bits>_is(), u<bits>_between() with both ends included, u<bits>_masked(), which looks at some bits, and
+ * Defines u<bits>_is(); u<bits>_between() with both ends included; u<bits>_masked(), which compares some bits; and
  * u<bits>_in() for `count` ranges.
  */
 #define WEIR_COLUMN_TESTS(bits)                                                                                        \
@@ -146,7 +146,7 @@ WEIR_INLINE uint64_t wide_column_between(const struct wide_column *column, uint6
 	return wide_column_masked(column, UINT64_MAX, UINT64_MAX, low_hi, low_lo, high_hi, high_lo);
 }
 
-/* The first packet of a mask that is not empty. */
+/* The first packet of a non-empty mask. */
 WEIR_INLINE uint32_t first_of(uint64_t mask)
 {
 	return (uint32_t)__builtin_ctzll(mask);
@@ -164,7 +164,7 @@ static void __attribute__((noinline, unused)) count_hits(const struct env *env, 
 	counter->bytes += bytes;
 }
 
-/* Gives the hits their verdict; false if that leaves no packet open. */
+/* Gives the hits their verdict. Returns false if no packet stays open. */
 static bool __attribute__((noinline, unused)) settle(struct verdicts *verdicts, uint64_t hits, uint32_t word)
 {
 	for (uint32_t i = 0; i < WEIR_BURST_MAX; i++)
@@ -173,7 +173,7 @@ static bool __attribute__((noinline, unused)) settle(struct verdicts *verdicts, 
 	return verdicts->open;
 }
 
-/* Ends the way of packets that have no room; `beside` counts what the limits of that rule ended. */
+/* Ends the evaluation of packets without room. `beside` counts packets that the rule's limits ended. */
 static void __attribute__((noinline, unused)) end_exceeding(const struct env *env, struct verdicts *verdicts,
 							    uint64_t exceeding, enum action action, uint32_t beside)
 {
@@ -185,8 +185,8 @@ static void __attribute__((noinline, unused)) end_exceeding(const struct env *en
 }
 
 /*
- * sample() for each of the hits: of the packets that the rule matched, and has counted, those that its limits have
- * left. Packets are taken in their order, as the rule counts them.
+ * sample() for each of the hits. `matched` are the packets that the rule matched and has counted, `hits` those that its
+ * limits left. Packets are taken in their order, as the rule counts them.
  */
 WEIR_INLINE void sample_hits(const struct env *env, struct verdicts *verdicts, uint32_t rule, uint64_t matched,
 			     uint64_t hits, uint64_t below)
@@ -201,7 +201,7 @@ WEIR_INLINE void sample_hits(const struct env *env, struct verdicts *verdicts, u
 	}
 }
 
-/* What becomes of packets that no rule decided. */
+/* Decides the packets that no rule decided. */
 WEIR_INLINE void decide_open(const struct env *env, struct verdicts *verdicts, enum action action, enum reason reason)
 {
 	const uint64_t open = verdicts->open;

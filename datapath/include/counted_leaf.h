@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * Counted leaf: IPv4 prefixes to labels that count up from prefix to prefix, as those of a list of limits do. The bit
- * diagrams stand in crates/tables/src/layout/counted_leaf/mod.rs.
+ * Counted leaf: IPv4 prefixes to labels that count up from prefix to prefix, as in a list of limits.
+ * crates/tables/src/layout/counted_leaf/mod.rs has the bit diagrams.
  *
- * A rank leaf (rank_leaf.h) whose root says beside each block from which label on its leaves count, so that the leaves
- * need no labels, and blocks that are divided alike are one. Where that saves nothing the image is a rank leaf: each
- * lookup, or burst of them, asks once which it is.
+ * This is a rank leaf (rank_leaf.h) with one addition: for each block, the root has the label from which the block's
+ * leaves count. So the leaves need no labels, and equally divided blocks are equal. Where that saves nothing, the image
+ * is a rank leaf. Each lookup, or each burst of lookups, tests once which it is.
  */
 #ifndef WEIR_COUNTED_LEAF_H
 #define WEIR_COUNTED_LEAF_H
@@ -17,7 +17,7 @@ enum {
 	COUNTED_ROOT = 64 / 8,			/* first 64-bit word of the root */
 	COUNTED_ENTRIES = (64 + (8 << 16)) / 4, /* first 32-bit word of the entries */
 	COUNTED_FIELD = 9,			/* header field: the first lane of counted leaves */
-	COUNTED_LABELLED = 60,			/* byte of a counted line that says which of its lanes have a label */
+	COUNTED_LABELLED = 60,			/* byte of a counted line: the bits of the lanes with a label */
 };
 
 _Static_assert(COUNTED_ENTRIES * 4 == 524352, "abi: entries offset");
@@ -38,11 +38,11 @@ WEIR_INLINE uint32_t counted_label(struct table table, struct rank_lanes lanes, 
 
 	if (first < image_section(table, COUNTED_FIELD))
 		return rank_value(table, lanes, lane);
-	/* The runs from the leaf's first to the chunk's, whose bit becomes the highest. */
+	/* The runs from the leaf's first to the chunk's, which becomes the highest bit. */
 	labelled = image_u32(table, (line + COUNTED_LABELLED) >> 2) >> (first & RANK_LINE_MASK);
 	labelled <<= RANK_LINE_MASK - ((lane - first) & RANK_LINE_MASK);
 	before += image_u16(table, lanes.starts + first) + (uint32_t)__builtin_popcount(labelled);
-	/* Nothing if its run has no label; no branch, because gaps are as frequent as not. */
+	/* 0 if the run has no label. There is no branch, because gaps are frequent. */
 	return before & (uint32_t)((int32_t)labelled >> 31);
 }
 
@@ -88,12 +88,12 @@ SIMD_AVX512 WEIR_INLINE void counted_halves(__m512i first, __m512i second, __m51
 	*upper = _mm512_permutex2var_epi32(first, _mm512_or_si512(even, simd_set(1)), second);
 }
 
-/* What 16 keys know of their leaves. */
+/* The leaf data of 16 keys. */
 struct counted_group {
 	__m512i first;	  /* lane */
-	__m512i in_line;  /* the same in its line */
-	__m512i at_most;  /* lanes of the line that are behind the first, of the leaf, and not above the key */
-	__m512i labelled; /* lanes of the line that have a label */
+	__m512i in_line;  /* lane in its line */
+	__m512i at_most;  /* lanes of the line behind the first, in the leaf, and not above the key */
+	__m512i labelled; /* lanes of the line with a label */
 	__m512i before;
 };
 
@@ -132,7 +132,7 @@ counted_leaf_kernel_avx512(struct table table, const uint32_t *addrs, uint32_t *
 	const uint32_t whole = (count + SIMD_GROUP - 1) & ~(uint32_t)(SIMD_GROUP - 1);
 	struct rank_words words, chunks, befores, lines, leaves, below, labelled;
 
-	/* Behind the last key stands key 0. */
+	/* Positions behind the last key get key 0. */
 	for (uint32_t i = 0; i < count; i += SIMD_GROUP) {
 		__m512i keys = _mm512_maskz_loadu_epi32(simd_first(count - i), addrs + i);
 		__m512i index = _mm512_srli_epi32(keys, 16), word, before;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * D16X4R: enhanced DXR, IPv4 prefixes to labels. The bit diagrams stand in crates/tables/src/layout/dxr.rs.
+ * D16X4R: enhanced DXR, IPv4 prefixes to labels. crates/tables/src/layout/dxr.rs has the bit diagrams.
  *
- * Three dependent reads for a hit in the extension table, then a binary search without branches on what it reads. The
- * other shapes of DXR, which benchmarks compare with, are made of the same functions: scheme/dxr_shapes.h.
+ * A hit in the extension table takes three dependent reads. Otherwise a binary search follows, without branches on what
+ * it reads. Benchmarks compare with other shapes of DXR, which use the same functions: scheme/dxr_shapes.h.
  */
 #ifndef WEIR_DXR_H
 #define WEIR_DXR_H
@@ -18,11 +18,11 @@ enum {
 
 _Static_assert(DXR_EXTENSION * 4 == 131136, "abi: extension offset");
 
-/* How entries and ranges are laid out. All are constants where it is used, so that none is left in the code. */
+/* The layout of entries and ranges. Every use has constants, so compilers remove the fields. */
 struct dxr_shape {
 	uint32_t count_bits;	/* low bits of an entry: ranges of its block, 0 for a hit */
-	uint32_t range_bits;	/* low bits of the key: what a block is searched with, in at most as many steps */
-	uint32_t count_at_head; /* count of an entry whose count stands at the head of the block */
+	uint32_t range_bits;	/* low bits of the key: the key within a block, and the most steps of its search */
+	uint32_t count_at_head; /* count of an entry whose real count is at the head of the block */
 	uint32_t ranges_field;	/* header field: byte offset of the ranges */
 };
 
@@ -43,14 +43,14 @@ WEIR_INLINE uint32_t dxr_resolve(struct table table, uint32_t entry, uint32_t ad
 		uint32_t half = count >> 1;
 		uint32_t start = image_u32(table, range + half) >> label_bits;
 
-		/* All ones if the range starts at the key or before it. */
+		/* All ones if the range starts at or before the key. */
 		range += half & (uint32_t)((int32_t)opaque(start - key - 1) >> 31);
 		count -= half;
 	}
 	return image_u32(table, range) & ((1u << label_bits) - 1);
 }
 
-/* Enhanced DXR, D = 16: the label of addr, the extension indexed by the next `extension_bits` (X, a constant). */
+/* Enhanced DXR, D = 16: the label of addr. The next `extension_bits` (X, a constant) index the extension. */
 WEIR_INLINE uint32_t dxr_extended_find(struct table table, uint32_t addr, uint32_t extension_bits)
 {
 	struct dxr_shape shape = {

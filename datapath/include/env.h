@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * Where the datapath runs: user space or the kernel's BPF machine.
+ * The environment of the datapath: user space or the kernel's BPF machine.
  *
- * The only header that knows which. Everything else is written once against what this one provides: fixed-width types,
- * `struct env` (what a chain is called with), tables, counters, and bounded reads.
+ * This is the only header that knows which of the two. All other code is written once, against what this header
+ * provides: fixed-width types, `struct env` (the argument of a chain), tables, counters, and bounded reads.
  */
 #ifndef WEIR_ENV_H
 #define WEIR_ENV_H
@@ -20,8 +20,8 @@
 enum {
 	WEIR_ABI_VERSION = 3,
 	WEIR_BURST_MAX = 64,
-	WEIR_WINDOW_BYTES = 2048, /* no byte of a frame beyond this is ever read */
-	WEIR_RULE_BASE = 32,	  /* counters and reasons below are built in, above are rules */
+	WEIR_WINDOW_BYTES = 2048, /* bytes of a frame beyond this are never read */
+	WEIR_RULE_BASE = 32,	  /* lower counters and reasons are built in, higher ones are rules */
 };
 
 struct weir_frame {
@@ -43,12 +43,12 @@ struct weir_burst {
 	uint64_t now_ns;
 	uint32_t count;
 	uint32_t link;		  /* enum link */
-	const uint64_t *times_ns; /* of each frame; NULL: now_ns is that of all */
+	const uint64_t *times_ns; /* of each frame; NULL: now_ns is the time of all */
 	const uint8_t *limits;	  /* image of the limiters */
-	uint64_t *buckets;	  /* that they charge */
+	uint64_t *buckets;	  /* the buckets that they charge */
 	uint64_t buckets_shared;  /* whether other workers charge them too */
 	uint64_t *exceeded;	  /* packets that each bucket had no room for; NULL if no limiter counts */
-	uint64_t *passed;	  /* packets that were charged to each; NULL if no limiter counts them */
+	uint64_t *passed;	  /* packets that were charged to each bucket; NULL if no limiter counts them */
 };
 
 _Static_assert(sizeof(struct weir_frame) == 16, "abi: Frame");
@@ -56,8 +56,8 @@ _Static_assert(sizeof(struct weir_counter) == 16, "abi: Counter");
 _Static_assert(sizeof(struct weir_burst) == 96, "abi: Burst");
 
 /*
- * A table image as lookup.h sees it. Every index is taken through table_at(), which in BPF masks it to the capacity (a
- * power of two, so that the verifier can follow) and in user space is free.
+ * A table image as lookup.h reads it. Every index goes through table_at(). In BPF it masks the index to the capacity, a
+ * power of two, so the verifier can follow. In user space it costs nothing.
  */
 struct table {
 	const uint8_t *image;
@@ -65,37 +65,36 @@ struct table {
 };
 
 /*
- * A frame that is being read: `cap` bytes of it, and none beyond the window. In the kernel it may lie in several
- * buffers: `end` is where the first one ends, which proves a read to the verifier, and what lies in others is copied
- * from `ctx`. User space has neither; there the window is in one piece, and `cap` is cut to it by whoever makes it.
+ * A frame that is being read: its first `cap` bytes, and none beyond the window. In the kernel it may lie in several
+ * buffers. `end` is the end of the first one, which proves a read to the verifier; bytes in other buffers are copied
+ * from `ctx`. In user space the window is in one piece, and whoever makes the frame cuts `cap` to it.
  */
 struct frame {
 	const uint8_t *data;
 	const uint8_t *end;
-	void *ctx; /* the program's context; NULL if the first buffer is all that is read */
+	void *ctx; /* the program's context; NULL if only the first buffer is read */
 	uint32_t cap;
 	uint32_t len;
 	uint32_t link;	  /* enum link */
-	uint32_t padding; /* in the kernel: bytes of the packet's memory before the frame */
+	uint32_t padding; /* in the kernel: bytes in front of the frame in the packet's memory */
 };
 
 #ifdef __bpf__
 
 #define WEIR_SECTION(name) __attribute__((section(name), used))
 
-/* A function that the verifier follows once a program, knowing nothing of its arguments, and not at each of its calls.
- */
+/* A function that the verifier follows once a program with unknown arguments, and not at each call. */
 #define WEIR_GLOBAL __attribute__((noinline))
 
 /*
- * Rules read a packet's fields afresh each time. What is kept in registers the verifier tells apart by value, and the
- * paths through many rules multiply; what was just loaded looks the same on every path.
+ * Rules load a packet's fields for each use. The verifier distinguishes values kept in registers, so the paths through
+ * many rules multiply. A value that was just loaded is the same on every path.
  */
 #define WEIR_FRESH volatile
 
 /*
  * One value a table, addressed directly: no helper call, no null check. The engine passes the capacities. A word may be
- * read from any byte on, so the last one has others after it.
+ * read from any byte on, so there are bytes after the last one.
  */
 #define WEIR_TABLE_STORAGE(slot)                                                                                       \
 	uint8_t weir_table_##slot[WEIR_TABLE_##slot##_BYTES + sizeof(uint64_t)]                                        \
@@ -103,13 +102,13 @@ struct frame {
 #define WEIR_TABLE(env, slot) ((struct table){weir_table_##slot, WEIR_TABLE_##slot##_BYTES - 1})
 
 struct env {
-	struct weir_counter *counters; /* this CPU's, WEIR_COUNTERS of them (a power of two) */
-	uint64_t now_ns;	       /* of a replayed frame */
+	struct weir_counter *counters; /* of this CPU: WEIR_COUNTERS of them, a power of two */
+	uint64_t now_ns;	       /* time of a replayed frame */
 };
 
 /*
- * What programs with limiters have (limit.h): their image, the buckets, and what is counted for each bucket, if a
- * limiter counts (WEIR_LOGGED: the highest enum limit_logged). The engine passes the sizes.
+ * Data of programs with limiters (limit.h): their image, the buckets, and the counts of each bucket if a limiter counts
+ * (WEIR_LOGGED: the highest enum limit_logged). The engine passes the sizes.
  */
 #ifndef WEIR_LIMITS_BYTES
 #define WEIR_LIMITS_BYTES 64
@@ -147,21 +146,21 @@ WEIR_INLINE struct table env_limits(const struct env *env)
 	return (struct table){weir_limits, WEIR_LIMITS_BYTES - 1};
 }
 
-/* Bucket 0 is nobody's. */
+/* Bucket 0 belongs to no limit. */
 WEIR_INLINE uint64_t *env_bucket(const struct env *env, uint32_t slot)
 {
 	(void)env;
 	return &weir_buckets[slot < WEIR_BUCKETS ? slot : 0];
 }
 
-/* As env_bucket() for the first of `count` neighbours: one comparison answers for all of them. */
+/* Like env_bucket() for the first of `count` consecutive buckets: one comparison bounds all of them. */
 WEIR_INLINE uint64_t *env_buckets(const struct env *env, uint32_t slot, uint32_t count)
 {
 	(void)env;
 	return &weir_buckets[slot <= WEIR_BUCKETS - count ? slot : 0];
 }
 
-/* The place of a bucket's words. The compiler must not compare one copy of it and use another, see frame_at(). */
+/* The index of a bucket's words. The compiler must not compare one copy of it and use another, see frame_at(). */
 WEIR_INLINE uint64_t bucket_place(uint32_t slot)
 {
 	uint64_t place = slot;
@@ -170,7 +169,7 @@ WEIR_INLINE uint64_t bucket_place(uint32_t slot)
 	return place < WEIR_BUCKETS ? place : 0;
 }
 
-/* What is counted for a bucket; NULL if no limiter counts that. */
+/* The count of a bucket; NULL if no limiter counts it. */
 WEIR_INLINE uint64_t *env_exceeded(const struct env *env, uint32_t slot)
 {
 	(void)env;
@@ -189,8 +188,8 @@ WEIR_INLINE struct weir_counter *counter_at(const struct env *env, uint32_t inde
 }
 
 /*
- * Images larger than this hide their offsets from the compiler, which may know from how an offset was made that it is
- * inside, and leave the mask out; the verifier does not know.
+ * Larger images hide their offsets from the compiler. It may know from the computation of an offset that it is inside
+ * the image, and leave the mask out. The verifier does not know it.
  */
 #define WEIR_PLAIN_BYTES (UINT32_C(1) << 24)
 
@@ -206,16 +205,16 @@ WEIR_INLINE const uint8_t *table_at(struct table table, uint32_t offset)
 	return table.image + (table_offset(table, offset) & table.mask);
 }
 
-/* As table_at() for a block of `bytes` (a power of two), at a multiple of its size: one mask answers for all of it. */
+/* Like table_at() for a block of `bytes` (a power of two) at a multiple of its size: one mask bounds all of it. */
 WEIR_INLINE const uint8_t *table_block(struct table table, uint32_t offset, uint32_t bytes)
 {
 	return table.image + (table_offset(table, offset) & table.mask & ~(bytes - 1));
 }
 
 /*
- * Makes the verifier forget what it knows of x. It follows every path through a loop as long as their states differ,
- * say in the range of an offset; once forgotten, the states are the same and the next round is followed once. Costs a
- * load.
+ * Makes the verifier forget what it knows of x. The verifier follows every path through a loop as long as their states
+ * differ, for example in the range of an offset. Once forgotten, the states are equal, and the next round is followed
+ * once. Costs a load.
  */
 static volatile uint32_t weir_zero WEIR_SECTION(".bss.zero");
 
@@ -229,15 +228,15 @@ WEIR_INLINE uint64_t forget64(uint64_t x)
 	return x + weir_zero;
 }
 
-/* Reads below are not made before reads above. What BPF reads is not changed while it runs: its map is replaced. */
+/* Keeps reads below it after reads above it. Data that BPF reads is not changed while it runs: its map is replaced. */
 WEIR_INLINE void read_fence(void)
 {
 }
 
 /*
- * Where a packet's first buffer begins and ends: words 0 and 1 of a program's context (struct xdp_md), which the
- * verifier knows as pointers. By assembly, because the compiler would keep what C reads as 32 bits in 32 bits of the
- * stack when it runs out of registers, and the verifier takes no such pointer back.
+ * The start and the end of a packet's first buffer: words 0 and 1 of a program's context (struct xdp_md), which the
+ * verifier knows as pointers. C would read them as 32 bits. When the compiler runs out of registers it stores those in
+ * 32 bits of the stack, and the verifier no longer accepts them as pointers. So they are read by assembly.
  */
 WEIR_INLINE const uint8_t *context_data(const void *ctx)
 {
@@ -256,21 +255,22 @@ WEIR_INLINE const uint8_t *context_end(const void *ctx)
 }
 
 /*
- * A copy of the `bytes` at `offset` of a frame that does not hold them in its first buffer, or NULL if it ends before
- * them. The next call overwrites it. Programs that read frames define it (xdp.h); hidden, since the verifier then
- * follows its pointer to the caller.
+ * A copy of the `bytes` at `offset` of a frame whose first buffer does not have them; NULL if the frame ends before
+ * them. The next call overwrites it. Programs that read frames define it (xdp.h). It is hidden, so the verifier follows
+ * its pointer to the caller.
  */
 __attribute__((visibility("hidden"))) const uint8_t *frame_copy(void *ctx, uint32_t offset, uint32_t bytes);
 
 enum {
-	FRAME_COPY_BYTES = 40,	 /* the most that is asked for at a time: an IPv6 header */
-	FRAME_PADDING_MASK = 15, /* there is less than that before a frame */
+	FRAME_COPY_BYTES = 40,	 /* the most bytes of one call: an IPv6 header */
+	FRAME_PADDING_MASK = 15, /* fewer bytes than this are in front of a frame */
 };
 
 /*
- * The `bytes` at `offset`, or NULL if the frame ends before them. What the verifier learns from a comparison it knows
- * of that one register; the compiler must not compute offset or address anew and read through those. `cap` need not be
- * asked: memory ends where the frame does (xdp.h). What is read is read before the next call: it may be a copy.
+ * The `bytes` at `offset`, or NULL if the frame ends before them. The verifier applies what a comparison proves to that
+ * one register only. So the compiler must not compute the offset or the address again and read through the copy. `cap`
+ * need not be compared: memory ends where the frame ends (xdp.h). The caller reads the bytes before the next call,
+ * because they may be a copy.
  */
 WEIR_INLINE const uint8_t *frame_at(const struct frame *frame, uint32_t offset, uint32_t bytes)
 {
@@ -290,15 +290,15 @@ WEIR_INLINE const uint8_t *frame_at(const struct frame *frame, uint32_t offset, 
 }
 
 /*
- * frame_at() for rules. What the verifier learns of a packet's length it would tell apart in all rules that follow;
- * rules in parts have it forget that: they begin anew at the memory's start.
+ * frame_at() for rules. The verifier would distinguish what it learns of a packet's length in all rules that follow.
+ * Rules in parts make it forget that: they begin anew at the start of the memory.
  */
 WEIR_INLINE const uint8_t *frame_at_again(const struct frame *frame, uint32_t offset, uint32_t bytes)
 {
 #ifdef WEIR_PARTS
 	uint32_t padding = frame->padding;
 
-	/* It has been compared with its bound, in another register. */
+	/* It was compared with its bound in another register. */
 	__asm__ volatile("" : "+r"(padding));
 	const struct frame again = {
 		.data = context_data(frame->ctx) + (padding & FRAME_PADDING_MASK),
@@ -326,7 +326,7 @@ WEIR_INLINE const uint8_t *frame_start(const struct frame *frame, uint32_t bytes
 	return frame_at(&first, 0, bytes);
 }
 
-/* x86 and arm64 kernels read unaligned words; the BPF back end would otherwise read byte by byte. */
+/* x86 and arm64 kernels read unaligned words. Without this the BPF back end reads byte by byte. */
 typedef uint16_t unaligned16 __attribute__((may_alias));
 typedef uint32_t unaligned32 __attribute__((may_alias));
 
@@ -342,7 +342,7 @@ WEIR_INLINE uint32_t host32(const uint8_t *at)
 
 #else
 
-/* Packets come in bursts, whose keys can be looked up together. In BPF there is one packet. */
+/* Packets come in bursts, and the keys of a burst are looked up together. BPF has one packet at a time. */
 #define WEIR_BURSTS
 #define WEIR_LIMITS_STORAGE
 #define WEIR_FRESH
@@ -374,7 +374,7 @@ WEIR_INLINE uint64_t *env_buckets(const struct env *env, uint32_t slot, uint32_t
 	return env->buckets + slot;
 }
 
-/* What is counted for a bucket, of limiters that count it. */
+/* The count of a bucket whose limiter counts. */
 WEIR_INLINE uint64_t *env_exceeded(const struct env *env, uint32_t slot)
 {
 	return env->exceeded + slot;
@@ -411,14 +411,13 @@ WEIR_INLINE uint64_t forget64(uint64_t x)
 	return x;
 }
 
-/* Reads below are not made before reads above. */
+/* Keeps reads below it after reads above it. */
 WEIR_INLINE void read_fence(void)
 {
 	__atomic_thread_fence(__ATOMIC_ACQUIRE);
 }
 
-/* The stages of a burst. A benchmark that asks where the time goes defines WEIR_STAGE_CLOCK; everyone else pays
- * nothing. */
+/* The stages of a burst. A benchmark defines WEIR_STAGE_CLOCK to measure them; all other code pays nothing. */
 enum stage {
 	STAGE_PARSE = 0,
 	STAGE_LOOKUP = 1,
@@ -435,7 +434,7 @@ WEIR_INLINE uint64_t stage_start(void)
 	return __builtin_ia32_rdtsc();
 }
 
-/* Adds the cycles since `start` to the stage; the next one starts now. */
+/* Adds the cycles since `start` to the stage. Returns the start of the next one. */
 WEIR_INLINE uint64_t stage_end(enum stage stage, uint64_t start)
 {
 	uint64_t now = __builtin_ia32_rdtsc();
@@ -469,8 +468,8 @@ WEIR_INLINE struct frame burst_frame(const struct weir_burst *burst, uint32_t i)
 }
 
 /*
- * So many frames are on their way from memory while one is parsed: what a network card or a capture left is in no near
- * cache, and fewer leave the parser waiting where tables have pushed everything else out.
+ * Frames that are prefetched ahead of the one that is parsed. Packets from a network card or a capture are in no near
+ * cache. With fewer frames the parser waits if tables have evicted everything else.
  */
 enum { FRAMES_AHEAD = 16 };
 
@@ -531,7 +530,7 @@ WEIR_INLINE uint64_t be64(const uint8_t *at)
 	return (uint64_t)be32(at) << 32 | be32(at + 4);
 }
 
-/* Keeps the compiler from turning a bounded value back into branches that the verifier would follow one by one. */
+/* Keeps the compiler from turning a bounded value back into branches, which the verifier would follow one by one. */
 WEIR_INLINE uint32_t opaque(uint32_t x)
 {
 	__asm__ volatile("" : "+r"(x));

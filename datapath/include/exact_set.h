@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * Exact set of IPv4 addresses. The bit diagrams stand in crates/tables/src/layout/exact_set.rs.
+ * Exact set of IPv4 addresses. crates/tables/src/layout/exact_set.rs has the bit diagrams.
  *
- * A bucket is compared as a whole, without a branch on what is found. The one branch left, on a bucket that has
- * overflowed, is almost never taken. A writer may change the set meanwhile (crates/tables/src/live): the mark that
- * sends a key to the overflow is read with the slots or after them, the overflow after the mark.
+ * A bucket is compared as a whole, without a branch on the result. The one remaining branch, on a bucket that has
+ * overflowed, is almost never taken. A writer may change the set meanwhile (crates/tables/src/live). So the mark that
+ * sends a key to the overflow is read with the slots or after them, and the overflow after the mark.
  */
 #ifndef WEIR_EXACT_SET_H
 #define WEIR_EXACT_SET_H
@@ -19,17 +19,17 @@ enum {
 	EXACT_SHIFT_FIELD = 4,	  /* header field: 32 - log2(buckets) */
 	EXACT_ORDER_FIELD = 5,	  /* header field: log2 of the bucket's 64-bit words */
 	EXACT_OVERFLOW_SHIFT_FIELD = 6,
-	EXACT_MULTIPLIER_FIELD = 7, /* header field: what hashes an address of the overflow */
+	EXACT_MULTIPLIER_FIELD = 7, /* header field: multiplier of the hash of the overflow */
 	EXACT_GROUP = 8,	    /* words of 64 bits in a group of the overflow */
 	EXACT_WORDS_MAX = 8,
-	EXACT_OVERFLOWED = 0xfffe, /* in the last slot: the bucket has overflowed */
-	EXACT_REMAINDERS = 0xfffe, /* remainders from here on are in no bucket */
+	EXACT_OVERFLOWED = 0xfffe, /* value of the last slot: the bucket has overflowed */
+	EXACT_REMAINDERS = 0xfffe, /* this remainder and higher ones are in no bucket */
 };
 
 #define EXACT_MULTIPLIER 0x9e3779b1u
 #define EXACT_LANES UINT64_C(0x0001000100010001)
 
-/* The members (a bit each) that hold addr, according to the overflow. */
+/* The members (a bit each) whose overflow entry is addr. */
 WEIR_INLINE uint32_t exact_overflow_find(struct table table, uint32_t addr)
 {
 	uint32_t hash = addr * image_section(table, EXACT_MULTIPLIER_FIELD);
@@ -41,28 +41,28 @@ WEIR_INLINE uint32_t exact_overflow_find(struct table table, uint32_t addr)
 		uint64_t word = image_u64(table, first + i);
 		uint32_t differs = (uint32_t)word ^ addr;
 
-		/* All ones if nothing differs. */
+		/* All ones if the addresses are equal. */
 		members |= (uint32_t)(word >> 32) & (opaque((differs | (0 - differs)) >> 31) - 1);
 	}
 	return members;
 }
 
-/* What is asked of a bucket. */
+/* What a lookup needs to know of a bucket. */
 enum exact_question {
 	EXACT_ANY,   /* whether it has the remainder */
-	EXACT_WORDS, /* which of its words have it */
+	EXACT_WORDS, /* which of its words have the remainder */
 };
 
-/* What a bucket says. */
+/* The result for a bucket. */
 struct exact_found {
-	uint64_t hits;	/* EXACT_ANY: 0 if no slot has the remainder; EXACT_WORDS: bit i for word i, and others above 15
-			 */
-	bool overflows; /* the overflow is to be asked as well */
+	uint64_t hits;	/* EXACT_ANY: 0 if no slot has the remainder; EXACT_WORDS: bit i for word i, bits above 15
+			   undefined */
+	bool overflows; /* the overflow must be searched too */
 };
 
 /*
- * Compares the four slots of a word with `lanes`: the high bit of a slot is clear if it is equal, else set. Above a
- * slot that is equal, another of the word may wrongly look so too.
+ * Compares the four slots of a word with `lanes`. The high bit of a slot is clear if the slot is equal, else set. Above
+ * an equal slot, another slot of the word may wrongly appear equal.
  */
 WEIR_INLINE uint64_t exact_misses(uint64_t word, uint64_t lanes)
 {
@@ -100,7 +100,7 @@ WEIR_INLINE uint32_t exact_bucket_of(uint32_t addr, uint32_t shift)
 	return (addr & 0xffff) ^ ((addr >> 16) * EXACT_MULTIPLIER) >> (shift & 31);
 }
 
-/* What the address's bucket says; nothing is in it if the remainder is not one of buckets. */
+/* The result for the address's bucket. Remainders that are in no bucket give no hit. */
 WEIR_INLINE struct exact_found exact_find_in_bucket(struct table table, uint32_t addr, enum exact_question question)
 {
 	uint32_t bucket = exact_bucket_of(addr, image_section(table, EXACT_SHIFT_FIELD));
@@ -133,11 +133,11 @@ WEIR_INLINE uint32_t exact_set_find(struct table table, uint32_t addr)
 
 #ifdef WEIR_BURSTS
 
-enum { EXACT_PREFETCH_BYTES = 3 << 19 }; /* smaller tables stay in the second level of the cache */
+enum { EXACT_PREFETCH_BYTES = 3 << 19 }; /* smaller tables stay in the second-level cache */
 
 #ifdef __clang__
 
-/* Vectors that lie in an image. */
+/* Vectors in an image. */
 typedef uint16_t exact_slots4 __attribute__((vector_size(8), may_alias));
 typedef uint16_t exact_slots8 __attribute__((vector_size(16), may_alias));
 typedef uint16_t exact_slots16 __attribute__((vector_size(32), may_alias));
@@ -151,7 +151,10 @@ typedef _Bool exact_bits8 __attribute__((ext_vector_type(8)));
 typedef _Bool exact_bits16 __attribute__((ext_vector_type(16)));
 typedef _Bool exact_bits32 __attribute__((ext_vector_type(32)));
 
-/* Bit i: slot i of the bucket holds the remainder, of which `pair` is two. One comparison, or what comes nearest. */
+/*
+ * Bit i: slot i of the bucket has the remainder. `pair` is the remainder twice. Uses one comparison, or the closest to
+ * it.
+ */
 WEIR_INLINE uint32_t exact_slots_equal(const uint8_t *bucket, uint32_t words, uint32_t pair)
 {
 	uint32_t mask = 0;
@@ -200,8 +203,8 @@ WEIR_INLINE uint32_t exact_slots_equal(const uint8_t *bucket, uint32_t words, ui
 #endif
 
 /*
- * Compares the keys' buckets of `words` (a constant) 64-bit words: bit j of masks[i] says that slot j of its bucket has
- * the remainder of keys[i]. Returns the keys (a bit each) for which the overflow is to be asked.
+ * Compares the buckets of the keys, of `words` (a constant) 64-bit words each. Bit j of masks[i] says that slot j of
+ * its bucket has the remainder of keys[i]. Returns the keys (a bit each) whose overflow must be searched.
  */
 WEIR_INLINE uint64_t exact_compare(struct table table, const uint32_t *keys, uint32_t *masks, uint32_t count,
 				   uint32_t words)
@@ -228,7 +231,7 @@ WEIR_INLINE uint64_t exact_compare(struct table table, const uint32_t *keys, uin
 		uint32_t mask = exact_slots_equal(__builtin_assume_aligned(buckets + offset, 8), words, pairs[i]);
 		uint16_t last;
 
-		/* The mark is read after the slots: it takes the place of an address that went to the overflow. */
+		/* Read the mark after the slots: it replaces an address that went to the overflow. */
 		__asm__("" : "+r"(offset), "+r"(mask));
 		__builtin_memcpy(&last, __builtin_assume_aligned(buckets + offset + bytes - 2, 2), sizeof(last));
 		masks[i] = mask;
@@ -260,7 +263,7 @@ WEIR_INLINE uint64_t exact_compare_of(struct table table, const uint32_t *keys, 
 	}
 }
 
-/* Adds what the overflow says of the keys in `overflowed`. */
+/* Adds the overflow results of the keys in `overflowed`. */
 WEIR_INLINE void exact_add_overflow(struct table table, const uint32_t *keys, uint32_t *labels, uint64_t overflowed)
 {
 	if (WEIR_LIKELY(overflowed == 0))

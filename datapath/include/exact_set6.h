@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * Exact set of IPv6 /64s and /128s. The bit diagrams stand in crates/tables/src/layout/exact_set6.rs.
+ * Exact set of IPv6 /64s and /128s. crates/tables/src/layout/exact_set6.rs has the bit diagrams.
  *
- * A bucket is compared as a whole, without a branch on what is found. A writer may change the set meanwhile
- * (crates/tables/src/live): see exact_set.h for the order of reads.
+ * A bucket is compared as a whole, without a branch on the result. A writer may change the set meanwhile
+ * (crates/tables/src/live): exact_set.h explains the order of reads.
  */
 #ifndef WEIR_EXACT_SET6_H
 #define WEIR_EXACT_SET6_H
@@ -51,7 +51,7 @@ WEIR_INLINE uint64_t exact6_host_hash(uint64_t seed, uint64_t hi, uint64_t lo)
 	return exact6_mix((x >> 32 | x << 32) + lo);
 }
 
-/* A number below `count`. */
+/* Reduces a hash to a number below `count`. */
 WEIR_INLINE uint32_t exact6_reduce(uint32_t half, uint32_t count)
 {
 	return (uint32_t)((uint64_t)half * count >> 32);
@@ -68,7 +68,7 @@ WEIR_INLINE uint32_t exact6_overflow_find(struct table table, uint64_t hash, uin
 	for (uint32_t i = 0; i < EXACT6_GROUP_ENTRIES; i++) {
 		uint64_t differs = image_u64(table, at) ^ kind;
 
-		/* The kind is written last. */
+		/* The writer stores the kind last. */
 		read_fence();
 		differs |= (image_u64(table, at + 1) ^ hi) | (image_u64(table, at + 2) ^ lo);
 		misses &= differs | (0 - differs);
@@ -172,7 +172,7 @@ struct exact6_burst {
 	uint32_t offsets[WEIR_BURST_MAX]; /* bytes from the image */
 };
 
-/* The last slot's high half, read after the slots: its mark takes the place of a key that went to the overflow. */
+/* The high half of the last slot, read after the slots: its mark replaces a key that went to the overflow. */
 WEIR_INLINE uint64_t exact6_mark(const uint8_t *bucket, uint32_t word, uint32_t *mask)
 {
 	uint64_t mark;

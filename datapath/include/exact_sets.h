@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * Exact sets: several sets of IPv4 addresses in the same buckets. The bit diagrams stand in
- * crates/tables/src/layout/exact_sets.rs.
+ * Exact sets: several sets of IPv4 addresses in the same buckets. crates/tables/src/layout/exact_sets.rs has the bit
+ * diagrams.
  *
- * The bucket is compared as one set's is. Which words of it had a hit says which members hold the key.
+ * The bucket is compared as that of one set. The words with a hit show which members contain the key.
  */
 #ifndef WEIR_EXACT_SETS_H
 #define WEIR_EXACT_SETS_H
@@ -37,7 +37,10 @@ WEIR_INLINE struct exact_segments exact_segments(struct table table, uint32_t pe
 	return segments;
 }
 
-/* The members (a bit each) whose words are among those that have a hit (bits 0 to 7, others are ignored). */
+/*
+ * The members (a bit each) with a hit in one of their words. `words` has a bit for each word with a hit; bits above 7
+ * are ignored.
+ */
 WEIR_INLINE uint32_t exact_members(struct table table, uint32_t words)
 {
 	uint32_t members = 0;
@@ -57,7 +60,7 @@ WEIR_INLINE uint32_t exact_members(struct table table, uint32_t words)
 	return members;
 }
 
-/* The members (a bit each) that hold addr (host byte order). */
+/* The members (a bit each) that contain addr (host byte order). */
 WEIR_INLINE uint32_t exact_sets_find(struct table table, uint32_t addr)
 {
 	struct exact_found found = exact_find_in_bucket(table, addr, EXACT_WORDS);

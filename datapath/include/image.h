@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * The head of a table image, and how its words are read. The same numbers stand in crates/abi (image.rs).
+ * The header of a table image, and how its words are read. crates/abi (image.rs) has the same numbers.
  *
- * Sections are counted in words of their own size, not in bytes: a word index shifted left has low bits that are known
- * to be zero, which is what lets the BPF verifier see that a masked read of a whole word stays inside the value.
+ * Sections are counted in words of their own size, not in bytes. The low bits of a shifted word index are known to be
+ * zero. So the BPF verifier sees that a masked read of a whole word stays inside the value.
  */
 #ifndef WEIR_IMAGE_H
 #define WEIR_IMAGE_H

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * Comparing many 16-bit lanes at once: bit i of the result is the comparison of lane i.
+ * Compares many 16-bit lanes at once: bit i of the result is the comparison of lane i.
  *
- * Written with clang's vector types, of which it makes one AVX-512 comparison into a mask register, AVX2 or SSE2
- * comparisons and a movemask, or NEON's, whatever the code is compiled for. Other compilers get the loop.
+ * This is written with clang's vector types. clang makes of them one AVX-512 comparison into a mask register, AVX2 or
+ * SSE2 comparisons and a movemask, or NEON's, depending on the target. Other compilers get the loop.
  */
 #ifndef WEIR_LANES_H
 #define WEIR_LANES_H
@@ -12,7 +12,7 @@
 
 #ifdef WEIR_BURSTS
 
-enum { LANES = 32 }; /* of a cache line */
+enum { LANES = 32 }; /* lanes of a cache line */
 
 #ifdef __clang__
 

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * Limits: token buckets as virtual scheduling (GCRA). The arithmetic and its worked example stand in
- * crates/abi/src/limit.rs, the image to the bit in crates/tables/src/limits/image.rs.
+ * Limits: token buckets as virtual scheduling (GCRA). The arithmetic with a worked example is in
+ * crates/abi/src/limit.rs, the bit layout of the image in crates/tables/src/limits/image.rs.
  *
  * Rates belong to a generation and never change; buckets outlive it. One image has the rates of all limiters of a
- * program, one array the buckets of all generations. What a lookup finds for an address says which bucket and which
- * rate: the *ticket*. A bucket is charged in one atomic step, so that a rate holds however many workers charge it.
+ * program, and one array has the buckets of all generations. The lookup of an address finds a *ticket*, which names the
+ * bucket and the rate. A bucket is charged in one atomic step, so a rate holds however many workers charge it.
  *
- * Limiters may count for each bucket the packets that it had no room for, and those that were charged to it; the words
- * lie in arrays of their own.
+ * For each bucket, limiters may count the packets without room and the packets that were charged. The counts are in
+ * arrays of their own.
  */
 #ifndef WEIR_LIMIT_H
 #define WEIR_LIMIT_H
@@ -19,34 +19,34 @@ enum {
 	TICK_SHIFT = 8, /* ticks of 2^-8 ns */
 	CHARGED_BYTES_MAX = 65535,
 	BYTE_SHIFT = 16,  /* fractional bits of limit_profile.per_byte */
-	LIMIT_TRIES = 64, /* a bucket that so many others changed first has no room */
+	LIMIT_TRIES = 64, /* a bucket that other workers changed so many times first has no room */
 	LIMIT_DEPTH = 8,  /* prefixes that enclose each other */
 	LIMITERS_AT = 64, /* byte offset of the limiters in their image */
 };
 
 #define DEBT_MAX (UINT64_C(1) << 57)
-#define LIMIT_NO_ROOM UINT64_MAX /* no bucket owes as much */
+#define LIMIT_NO_ROOM UINT64_MAX /* more than any debt */
 
 /* A rate and a burst: struct LimitProfile. */
 struct limit_profile {
 	uint64_t per_packet; /* ticks */
 	uint64_t per_byte;   /* ticks, with BYTE_SHIFT fractional bits */
 	uint64_t room;	     /* ticks */
-	uint64_t coarse;     /* a tick is 2^coarse usual ones: 0 but in limit_each.h */
+	uint64_t coarse;     /* a tick is 2^coarse usual ticks; 0 except in limit_each.h */
 };
 
 /* One limiter of a program: struct Limiter in crates/tables/src/limits/image.rs. */
 struct limiter {
-	uint32_t profiles;  /* index of its first profile, in profiles from the image's start */
-	uint32_t entries;   /* index of the entry of bucket 0, in 64-bit words from the image's start, modulo 2^32; 0:
-			       tickets name the profile */
-	uint32_t slot_bits; /* of a ticket that name the bucket; the bits above name the profile. Or of a hash that name
-			       the set (limit_each.h) */
-	uint32_t otherwise; /* ticket for what the lookup does not find; 0: no limit */
+	uint32_t profiles;  /* index of its first profile, in profiles from the start of the image */
+	uint32_t entries;   /* index of the entry of bucket 0, in 64-bit words from the start of the image, modulo 2^32;
+			       0: tickets name the profile */
+	uint32_t slot_bits; /* bits of a ticket that name the bucket; the bits above name the profile. In limit_each.h,
+			       bits of a hash that name the set */
+	uint32_t otherwise; /* ticket for addresses that the lookup does not find; 0: no limit */
 	uint32_t tickets;   /* index of the ticket of label 0, in 32-bit words; 0: labels are tickets */
 	uint32_t logged;    /* enum limit_logged */
-	uint32_t offset;    /* of its buckets among those of the limiters that share its list; or its first bucket */
-	uint32_t seed;	    /* of the hash of addresses */
+	uint32_t offset;    /* index of its buckets among those of the limiters of its list; or its first bucket */
+	uint32_t seed;	    /* seed of the hash of addresses */
 };
 
 enum limit_logged {
@@ -55,7 +55,7 @@ enum limit_logged {
 	LOGGED_ALL = 2,
 };
 
-/* What is known of a bucket beside its word, if a ticket cannot say it: struct LimitEntry. */
+/* The data of a bucket beside its word, if a ticket cannot hold it: struct LimitEntry. */
 struct limit_entry {
 	uint32_t profile;
 	uint32_t parent; /* the bucket of the next enclosing prefix, 0 if there is none */
@@ -67,7 +67,7 @@ _Static_assert(sizeof(struct limit_entry) == 8, "abi: LimitEntry");
 
 WEIR_LIMITS_STORAGE
 
-/* A bucket and how it is charged. */
+/* A bucket, and how to charge it. */
 struct limit_bucket {
 	uint32_t slot; /* 0: there is no limit */
 	uint32_t profile;
@@ -98,7 +98,7 @@ WEIR_INLINE struct limit_bucket limit_entry(struct table limits, uint32_t limite
 {
 	uint64_t entry;
 
-	/* There are entries from the first bucket of a limit on. */
+	/* Entries begin with the first bucket of a limit. */
 	if (ticket == 0)
 		return (struct limit_bucket){0, 0, 0};
 	entry = image_u64(limits, LIMITER_FIELD(limits, limiter, entries) + ticket);
@@ -109,7 +109,7 @@ WEIR_INLINE struct limit_bucket limit_entry(struct table limits, uint32_t limite
 	};
 }
 
-/* The bucket of what a lookup found. */
+/* The bucket of a lookup result. */
 WEIR_INLINE struct limit_bucket limit_bucket(struct table limits, uint32_t limiter, uint32_t found)
 {
 	const uint32_t tickets = LIMITER_FIELD(limits, limiter, tickets);
@@ -129,7 +129,7 @@ WEIR_INLINE struct limit_bucket limit_bucket(struct table limits, uint32_t limit
 	};
 }
 
-/* Ticks that a packet of so many bytes costs. */
+/* The cost in ticks of a packet of this many bytes. */
 WEIR_INLINE uint64_t limit_cost(struct limit_profile profile, uint32_t bytes)
 {
 	const uint64_t charged = bytes < CHARGED_BYTES_MAX ? bytes : CHARGED_BYTES_MAX;
@@ -146,8 +146,8 @@ WEIR_INLINE uint64_t limit_debt(uint64_t word, uint64_t now)
 }
 
 /*
- * Charges a bucket: what it owes then, or LIMIT_NO_ROOM, and then it stays as it is. Of a bucket that has none only the
- * word is read: a flood writes nothing.
+ * Charges a bucket and returns its new debt, or LIMIT_NO_ROOM without changing it. A bucket without room is only read,
+ * so a flood causes no writes.
  */
 WEIR_INLINE uint64_t limit_charge(uint64_t *bucket, uint64_t now, uint64_t cost, uint64_t room)
 {
@@ -176,7 +176,7 @@ WEIR_INLINE uint64_t limit_charge_slot(const struct env *env, uint32_t slot, uin
 
 	if (env->buckets_shared)
 		return limit_charge(bucket, now, cost, room);
-	/* Nobody else charges it. An atomic step would keep the core from waiting for several buckets at once. */
+	/* No other worker charges it. An atomic step would keep the core from waiting for several buckets at once. */
 	debt = limit_debt(*bucket, now) + cost;
 	if (debt > room)
 		return LIMIT_NO_ROOM;
@@ -187,8 +187,8 @@ WEIR_INLINE uint64_t limit_charge_slot(const struct env *env, uint32_t slot, uin
 #else
 
 /*
- * Global functions, so that the verifier follows each once and by itself, and not anew with all that is known at each
- * place that calls it: there are many ways through their loops.
+ * These are global functions, which the verifier follows once each. At each call, with all that is known there, it
+ * would follow the many paths through their loops again.
  */
 #define WEIR_LIMIT_FUNCTION __attribute__((noinline))
 
@@ -207,7 +207,7 @@ WEIR_INLINE uint64_t limit_charge_slot(const struct env *env, uint32_t slot, uin
 
 #ifdef WEIR_BURSTS
 
-/* Counts a packet at a bucket that had room or had none. */
+/* Counts a packet at a bucket, with or without room. */
 WEIR_INLINE void limit_add(const struct env *env, uint32_t slot, bool room)
 {
 	uint64_t *word = room ? env_passed(env, slot) : env_exceeded(env, slot);
@@ -238,14 +238,14 @@ WEIR_INLINE void limit_add(const struct env *env, uint32_t slot, bool room)
 
 #endif
 
-/* Counts what became of a packet at a bucket, as far as its limiter does; `logged` is that limiter's. */
+/* Counts the result for a packet at a bucket, as far as the limiter counts; `logged` is that of the limiter. */
 WEIR_INLINE void limit_count(const struct env *env, uint32_t logged, uint32_t slot, bool room)
 {
 	if (logged == LOGGED_ALL || (logged == LOGGED_EXCEEDED && !room))
 		limit_add(env, slot, room);
 }
 
-/* Charges a packet of `bytes` to one bucket: what it owes then, or LIMIT_NO_ROOM. */
+/* Charges a packet of `bytes` to one bucket. Returns the new debt, or LIMIT_NO_ROOM. */
 WEIR_INLINE uint64_t limit_charge_one(const struct env *env, uint32_t profiles, struct limit_bucket bucket,
 				      uint64_t now, uint32_t bytes)
 {
@@ -254,7 +254,7 @@ WEIR_INLINE uint64_t limit_charge_one(const struct env *env, uint32_t profiles, 
 	return limit_charge_slot(env, bucket.slot, now, limit_cost(profile, bytes), profile.room);
 }
 
-/* A packet was charged to a bucket and all that enclose it. */
+/* Counts a packet that was charged to a bucket and to all that enclose it. */
 WEIR_INLINE void limit_count_nested(const struct env *env, uint32_t limiter, uint32_t logged,
 				    struct limit_bucket bucket)
 {
@@ -267,8 +267,8 @@ WEIR_INLINE void limit_count_nested(const struct env *env, uint32_t limiter, uin
 }
 
 /*
- * Gives back what a packet was charged at `now`, if the bucket has not changed since. Another worker may have found the
- * clock ahead of the word and charged from there on: taken from its word, the cost would be given back twice.
+ * Refunds what a packet was charged at `now`, if the bucket has not changed since. Another worker may have found
+ * the clock ahead of the word and charged from there. Subtracting from its word would refund the charge twice.
  */
 WEIR_INLINE void limit_give_back(uint64_t *bucket, uint64_t now, uint64_t owed, uint64_t cost)
 {
@@ -276,9 +276,10 @@ WEIR_INLINE void limit_give_back(uint64_t *bucket, uint64_t now, uint64_t owed, 
 }
 
 /*
- * Charges a packet to a bucket and all that enclose it, or to none. All are looked at before the first is charged; if
- * another worker was faster with one of them, what was charged is given back, so that a packet may be refused that
- * would have had room, but never one passes that has none. The bucket without room counts it, or all that were charged.
+ * Charges a packet to a bucket and to all that enclose it, or to none. It first tests all buckets, then charges the
+ * first. If another worker was faster at one of them, it refunds the charges made so far. So a packet that has room may
+ * be refused, but one without room never passes. The bucket without room counts the packet; otherwise all charged ones
+ * do.
  */
 static bool __attribute__((noinline, unused))
 limit_charge_nested(const struct env *env, uint32_t limiter, struct limit_bucket bucket, uint64_t now, uint32_t bytes)
@@ -322,7 +323,7 @@ limit_charge_nested(const struct env *env, uint32_t limiter, struct limit_bucket
 	return false;
 }
 
-/* Charges a packet of `bytes` to the bucket of what its lookup found; false if it has no room. */
+/* Charges a packet of `bytes` to the bucket of its lookup result; false if it has no room. */
 WEIR_INLINE bool limit_settle(const struct env *env, uint32_t limiter, uint32_t found, uint64_t now_ns, uint32_t bytes)
 {
 	const struct table limits = env_limits(env);
@@ -342,8 +343,8 @@ WEIR_INLINE bool limit_settle(const struct env *env, uint32_t limiter, uint32_t 
 #ifdef WEIR_BURSTS
 
 /*
- * Has words of buckets on their way into the second-level cache, which waits for more of them at once than the first.
- * Asked into the first, or to be written, those of a million buckets take twice as long.
+ * Prefetches words of buckets into the second-level cache, which waits for more of them at once than the first. With a
+ * million buckets, prefetches into the first level, or for writing, take twice as long.
  */
 WEIR_INLINE void limit_prefetch(const uint64_t *words)
 {
@@ -358,8 +359,7 @@ struct limit_buckets {
 };
 
 /*
- * limit_bucket() for the whole burst, hits or not: where tickets say all, that is some operations for many packets at
- * once.
+ * limit_bucket() for the whole burst, hits or not. If tickets need no entry, a few operations do many packets at once.
  */
 WEIR_INLINE void limit_buckets(struct table limits, uint32_t limiter, const uint32_t *found, uint32_t count,
 			       uint64_t hits, struct limit_buckets *buckets)
@@ -388,7 +388,7 @@ WEIR_INLINE void limit_buckets(struct table limits, uint32_t limiter, const uint
 	}
 }
 
-/* limit_count() for the hits of a burst, but for nested buckets, which have counted. */
+/* limit_count() for the hits of a burst, except for nested buckets, which have counted already. */
 static void __attribute__((noinline, unused)) limit_count_hits(const struct env *env, uint32_t logged,
 							       const struct limit_buckets *buckets, uint64_t hits,
 							       uint64_t exceeding)
@@ -410,8 +410,8 @@ static void __attribute__((noinline, unused)) limit_count_hits(const struct env 
 }
 
 /*
- * limit_settle() for each of the hits, in their order: those without room. `found` holds what the lookups of the burst
- * found; NULL if there was nothing to look up. All buckets are on their way from memory before the first is charged.
+ * limit_settle() for each of the hits, in their order. Returns the hits without room. `found` has the lookup results of
+ * the burst; NULL if there was nothing to look up. All buckets are prefetched before the first is charged.
  */
 static uint64_t __attribute__((noinline, unused)) limit_exceeding(const struct env *env, const struct weir_burst *burst,
 								  uint32_t limiter, const uint32_t *found,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * A bucket for each address, in a table of bounded size. What the words mean, and why no address ever passes more than
- * its limit, stands in crates/abi/src/each.rs.
+ * A bucket for each address, in a table of bounded size. crates/abi/src/each.rs explains the words, and why no address
+ * ever passes more than its limit.
  */
 #ifndef WEIR_LIMIT_EACH_H
 #define WEIR_LIMIT_EACH_H
@@ -15,7 +15,7 @@ enum {
 
 #define EACH_TIME_MASK ((UINT64_C(1) << EACH_TIME_BITS) - 1)
 
-/* What an address is hashed to: the highest bits say which set, the tag is told apart within it. */
+/* The hash of an address: its highest bits select the set, and the tag identifies the address within the set. */
 struct each_hash {
 	uint32_t hash;
 	uint32_t tag; /* 16 bits */
@@ -57,13 +57,13 @@ WEIR_INLINE uint64_t each_ticks(uint64_t now_ns, uint64_t coarse)
 	return coarse < TICK_SHIFT ? now_ns << ((TICK_SHIFT - coarse) & 63) : now_ns >> ((coarse - TICK_SHIFT) & 63);
 }
 
-/* How far a word is ahead of the clock, 2^16 times the ticks; negative if it lies behind. */
+/* How far a word is ahead of the clock, as 2^16 times the ticks; negative if it is behind. */
 WEIR_INLINE int64_t each_ahead(uint64_t word, uint64_t now)
 {
 	return (int64_t)((word - now) << (64 - EACH_TIME_BITS));
 }
 
-/* The debt of a word, and what a packet adds. */
+/* The debt of a word plus the cost of a packet. */
 WEIR_INLINE uint64_t each_debt(uint64_t word, uint64_t now, uint64_t cost)
 {
 	const int64_t ahead = each_ahead(word, now);
@@ -85,9 +85,9 @@ struct each_way {
 #ifdef WEIR_BURSTS
 
 /*
- * The first word with the tag, or the first of the earliest: the least of numbers of which each says in its highest bit
- * whether the tag is another, then how early the word is, then where it stands. A processor would guess half of the
- * comparisons wrong: they are made for half of what is left at once.
+ * The first word with the tag; if there is none, the first of the earliest words. Each word becomes a number, and the
+ * least number wins. A word with the tag is least; the others follow by time, then by position. Half of the comparisons
+ * are unpredictable, so each step compares half of the numbers with the other half, without branches.
  */
 WEIR_INLINE struct each_way each_find(const uint64_t *set, uint32_t tag, uint64_t now)
 {
@@ -95,7 +95,7 @@ WEIR_INLINE struct each_way each_find(const uint64_t *set, uint32_t tag, uint64_
 	int64_t order[EACH_WAYS];
 	uint32_t way;
 
-	/* Others may write them meanwhile, each as a whole: what was read here is what is gone by. */
+	/* Other workers may write the words meanwhile, each as a whole. The copy is used from here on. */
 	__builtin_memcpy(words, set, sizeof(words));
 	__atomic_signal_fence(__ATOMIC_SEQ_CST);
 	for (uint32_t i = 0; i < EACH_WAYS; i++) {
@@ -111,7 +111,7 @@ WEIR_INLINE struct each_way each_find(const uint64_t *set, uint32_t tag, uint64_
 	return (struct each_way){way, words[way]};
 }
 
-/* Charges the address with the tag; false if its bucket has no room, and then nothing is written. */
+/* Charges the address with the tag. Returns false, without a write, if its bucket has no room. */
 WEIR_INLINE bool each_charge(const struct env *env, uint64_t *set, uint32_t tag, uint64_t now, uint64_t cost,
 			     uint64_t room)
 {
@@ -128,7 +128,7 @@ WEIR_INLINE bool each_charge(const struct env *env, uint64_t *set, uint32_t tag,
 		}
 		if (__sync_bool_compare_and_swap(word, found.word, each_charged(tag, now, debt)))
 			return true;
-		/* Someone charged it, or took it for another address: the set is looked at anew. */
+		/* Another worker charged the word, or took it for another address: search the set again. */
 	}
 	return false;
 }
@@ -139,7 +139,9 @@ struct each_places {
 	uint32_t tags[WEIR_BURST_MAX];
 };
 
-/* Charges each of the hits, in their order; those without room. All sets are on their way before the first is charged.
+/*
+ * Charges each of the hits, in their order. Returns the hits without room. All sets are prefetched before the first
+ * charge.
  */
 static uint64_t __attribute__((noinline, unused)) limit_each_exceeding(const struct env *env,
 								       const struct weir_burst *burst, uint32_t limiter,
@@ -198,7 +200,7 @@ WEIR_INLINE uint64_t limit_each6_exceeding(const struct env *env, const struct w
 
 #else
 
-/* The first word with the tag, or the first of the earliest. */
+/* The first word with the tag; if there is none, the first of the earliest words. */
 WEIR_INLINE uint64_t each_find(volatile const uint64_t *set, uint32_t tag, uint64_t now)
 {
 	uint64_t found = 0;
@@ -217,10 +219,10 @@ WEIR_INLINE uint64_t each_find(volatile const uint64_t *set, uint32_t tag, uint6
 }
 
 /*
- * Changes the first of a set's words that is `old` to one with the tag; false if none is, or if another worker has
- * brought in the tag meanwhile: words that were never charged are alike, and a second of them would be a second bucket.
- * Which one it is the verifier learns here and forgets again: carried along from where it was found, it would tell the
- * paths apart.
+ * Replaces the first word of the set that is `old` by one with the tag. Returns false if there is none, or if another
+ * worker has inserted the tag meanwhile. Words that were never charged are equal, and a second word with the tag would
+ * be a second bucket. The verifier learns the index of the word here and forgets it at the end. An index carried over
+ * from each_find() would multiply the paths.
  */
 WEIR_INLINE bool each_exchange(volatile uint64_t *set, uint64_t old, uint32_t tag, uint64_t new)
 {

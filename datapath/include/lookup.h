@@ -1,21 +1,20 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * Lookups in table images, one for each enum layout: what generated code includes.
+ * Lookups in table images, one for each enum layout. Generated code includes this file.
  *
- *	dxr16x4_find(table, addr)	IPv4 address -> label, 0 if no prefix holds it
+ *	dxr16x4_find(table, addr)	IPv4 address -> label, 0 if no prefix contains it
  *	exact_set_find(table, addr)	IPv4 address -> 1 or 0
- *	exact_sets_find(table, addr)	IPv4 address -> a bit for each set that holds it
+ *	exact_sets_find(table, addr)	IPv4 address -> a bit for each set that contains it
  *	exact_set6_find(table, hi, lo)	IPv6 address -> 1 or 0
- *	range6_find(table, hi, lo)	IPv6 address -> label, 0 if no prefix holds it
- *	rank_leaf_find(table, addr)	IPv4 address -> label, 0 if no prefix holds it
- *	rank_leaf6_find(table, hi, lo)	IPv6 address -> label, 0 if no prefix holds it
- *	counted_leaf_find(table, addr)	IPv4 address -> label, 0 if no prefix holds it
+ *	range6_find(table, hi, lo)	IPv6 address -> label, 0 if no prefix contains it
+ *	rank_leaf_find(table, addr)	IPv4 address -> label, 0 if no prefix contains it
+ *	rank_leaf6_find(table, hi, lo)	IPv6 address -> label, 0 if no prefix contains it
+ *	counted_leaf_find(table, addr)	IPv4 address -> label, 0 if no prefix contains it
  *
- * Where packets come in bursts, sets and leaves have <name>_find_burst() as well, which looks up to WEIR_BURST_MAX
- * keys up together.
+ * In user space, sets and leaves also have <name>_find_burst(), which looks up as many as WEIR_BURST_MAX keys together.
  *
- * The image was checked when it was loaded (ImageView in crates/tables), so that no index leaves it. In BPF every index
- * is masked as well, and every loop bounded, because the verifier takes nobody's word.
+ * The image was checked when it was loaded (ImageView in crates/tables), so no index leaves it. In BPF every index is
+ * masked and every loop bounded as well, because the verifier accepts no other proof.
  */
 #ifndef WEIR_LOOKUP_H
 #define WEIR_LOOKUP_H

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * What a frame says: Ethernet, 802.1Q and QinQ, IPv4, IPv6 with extension headers, TCP, UDP, ICMP.
+ * Parses a frame: Ethernet, 802.1Q and QinQ, IPv4, IPv6 with extension headers, TCP, UDP, ICMP.
  *
- * parse_packet() reads every header through frame_at(), copies the fields that rules can ask for, and either finds the
- * packet fit for the rules (REASON_NONE) or says why not. Lengths are judged against the wire length, reads against
- * what was captured. It never verifies checksums, reassembles fragments or looks into payload. The reference in Rust is
- * crates/policy/src/ir/eval/packet.rs.
+ * parse_packet() reads every header through frame_at() and copies the fields that rules can match. It returns
+ * REASON_NONE if the rules can judge the packet, otherwise the reason why not. Lengths are compared with the wire
+ * length, reads with the captured length. It never verifies checksums, reassembles fragments or reads payload. The
+ * reference in Rust is crates/policy/src/ir/eval/packet.rs.
  */
 #ifndef WEIR_PACKET_H
 #define WEIR_PACKET_H
@@ -61,7 +61,7 @@ enum {
 	ETHERNET_BYTES = 14,
 	PLAIN_BYTES = ETHERNET_BYTES + 20 + 20, /* up to the end of a TCP header */
 	VLAN_TAGS_MAX = 2,
-	EXT_HEADERS_MAX = 8, /* more than RFC 8200 has uses for; RFC 7112 lets a middlebox drop longer chains */
+	EXT_HEADERS_MAX = 8, /* more than RFC 8200 defines uses for; RFC 7112 lets a middlebox drop longer chains */
 };
 
 enum ether_type {
@@ -91,13 +91,13 @@ enum proto {
 	PROTO_UDPLITE = 136,
 };
 
-/* 128 bits, big end first. */
+/* 128 bits, the higher half first. */
 struct wide {
 	uint64_t hi;
 	uint64_t lo;
 };
 
-/* The same layout as PacketView in crates/abi/src/packet.rs. What a packet does not have is 0. */
+/* The same layout as PacketView in crates/abi/src/packet.rs. Fields that the packet does not have are 0. */
 struct packet {
 	const uint8_t *data;
 	uint32_t cap;
@@ -148,10 +148,10 @@ _Static_assert(offsetof(struct packet, l3_offset) == 48, "abi: PacketView");
 _Static_assert(offsetof(struct packet, seq) == 68, "abi: PacketView");
 _Static_assert(offsetof(struct packet, l3) == 76 && offsetof(struct packet, hdrlength) == 95, "abi: PacketView");
 
-/* A parsed packet as rules look at it. */
+/* A parsed packet as rules read it. */
 typedef const WEIR_FRESH struct packet packet_view;
 
-/* Moves past the link header: the EtherType and where the network header would start, or a reason. */
+/* Skips the link header. Finds the EtherType and the offset of the network header, or returns a reason. */
 WEIR_INLINE enum reason parse_link(const struct frame *frame, uint32_t *ether_type, uint32_t *offset)
 {
 	const uint8_t *at;
@@ -186,7 +186,7 @@ WEIR_INLINE bool is_vlan(uint32_t ether_type)
 	return ether_type == ETHER_VLAN || ether_type == ETHER_QINQ || ether_type == ETHER_QINQ_OLD;
 }
 
-/* IEEE 802.1Q: up to two tags; a third is left in place as an EtherType that is not IP. */
+/* IEEE 802.1Q: up to two tags. A third one stays, as an EtherType that is not IP. */
 WEIR_INLINE enum reason parse_vlan(const struct frame *frame, struct packet *packet, uint32_t *ether_type,
 				   uint32_t *offset)
 {
@@ -208,7 +208,7 @@ WEIR_INLINE enum reason parse_vlan(const struct frame *frame, struct packet *pac
 	return REASON_NONE;
 }
 
-/* Where the transport header is, how much of the IP packet it and its payload are. */
+/* Sets the offset of the transport header, and the length from there to the end of the IP packet. */
 WEIR_INLINE void set_transport(struct packet *packet, uint32_t offset, uint32_t end)
 {
 	packet->l4_offset = (uint16_t)offset;
@@ -232,7 +232,7 @@ WEIR_INLINE enum reason parse_tcp(const struct frame *frame, struct packet *pack
 	return packet->doff < 5 || packet->doff * 4 > packet->l4_length ? REASON_MALFORMED_TCP : REASON_NONE;
 }
 
-/* A first fragment's UDP length is that of the whole datagram. */
+/* The UDP length in a first fragment is that of the whole datagram. */
 WEIR_INLINE enum reason parse_udp(const struct frame *frame, struct packet *packet)
 {
 	const uint8_t *at = packet->l4_length < 8 ? NULL : frame_at(frame, packet->l4_offset, 8);
@@ -305,9 +305,9 @@ WEIR_INLINE enum reason parse_transport(const struct frame *frame, struct packet
 }
 
 /*
- * RFC 791: all fragments but the last carry a multiple of 8 bytes, none ends beyond 65535. RFC 1858 and 3128: a TCP
- * fragment at offset 8 can only be there to overwrite the flags. `units` is the offset in 8 bytes, `payload` the bytes
- * carried.
+ * RFC 791: all fragments but the last carry a multiple of 8 bytes, and none ends beyond 65535. RFC 1858 and 3128: a TCP
+ * fragment at offset 8 has no use but to overwrite the flags. `units` is the offset in 8 bytes, `payload` the number of
+ * bytes carried.
  */
 WEIR_INLINE enum reason check_fragment(struct packet *packet, uint32_t units, bool more, uint32_t payload)
 {
@@ -319,9 +319,9 @@ WEIR_INLINE enum reason check_fragment(struct packet *packet, uint32_t units, bo
 	return units == 1 && packet->proto == PROTO_TCP ? REASON_MALFORMED_FRAGMENT : REASON_NONE;
 }
 
-/* What decides how an IPv4 packet is read; known beforehand of a plain one. */
+/* What determines how an IPv4 packet is read; a constant for plain packets. */
 struct ipv4_shape {
-	uint32_t header;   /* bytes, as the header says */
+	uint32_t header;   /* bytes, from the header */
 	uint32_t frag_off; /* flags and offset */
 };
 
@@ -366,7 +366,7 @@ WEIR_INLINE enum reason parse_ipv4(const struct frame *frame, struct packet *pac
 			     (struct ipv4_shape){.header = (at[0] & 0xf) * 4, .frag_off = be16(at + 6)});
 }
 
-/* Bit of an extension header that the parser walks over, 0 for everything else. */
+/* The bit of an extension header that the parser skips, 0 for everything else. */
 WEIR_INLINE uint8_t ext_bit(uint32_t proto)
 {
 	switch (proto) {
@@ -396,8 +396,8 @@ WEIR_INLINE uint32_t ext_bytes(uint8_t bit, uint8_t length)
 }
 
 /*
- * RFC 8200: the chain of extension headers up to the transport header or a later fragment. Hop-by-hop comes first or
- * not at all; each header lies whole inside the packet and the window.
+ * RFC 8200: the chain of extension headers up to the transport header or a later fragment. A hop-by-hop header comes
+ * first or not at all. Each header lies entirely inside the packet and the window.
  */
 WEIR_INLINE enum reason parse_ext(const struct frame *frame, struct packet *packet, uint32_t offset, uint32_t end)
 {
@@ -456,16 +456,16 @@ WEIR_INLINE enum reason parse_ipv6(const struct frame *frame, struct packet *pac
 }
 
 /*
- * What almost every frame is: Ethernet without tags, IPv4 without options, no fragment, with room for a TCP header.
- * Asked first, this answers most of what the parser would ask later, and compilers leave those questions out. `at` has
- * PLAIN_BYTES, or is NULL.
+ * The kind of almost every frame: Ethernet without tags, IPv4 without options, no fragment, with room for a TCP header.
+ * This test comes first and decides most later tests of the parser, so compilers leave those out. `at` has PLAIN_BYTES,
+ * or is NULL.
  */
 WEIR_INLINE bool is_plain(const uint8_t *at)
 {
 	return at && be16(at + 12) == ETHER_IPV4 && at[14] == 0x45 && !(be16(at + 20) & 0x3fff);
 }
 
-/* The first bytes of a plain frame, PLAIN_BYTES of them; NULL if it is none. */
+/* The first PLAIN_BYTES of a plain frame; NULL if the frame is not plain. */
 WEIR_INLINE const uint8_t *plain_frame(const struct frame *frame)
 {
 	const uint8_t *at = frame->link == LINK_ETHERNET ? frame_start(frame, PLAIN_BYTES) : NULL;
@@ -473,7 +473,7 @@ WEIR_INLINE const uint8_t *plain_frame(const struct frame *frame)
 	return is_plain(at) ? at : NULL;
 }
 
-/* Parses a plain frame that starts at `at`, as parse_packet() does. All headers are in its first buffer. */
+/* Parses a plain frame at `at`, with the result of parse_packet(). All headers are in its first buffer. */
 WEIR_INLINE enum reason parse_plain(const struct frame *frame, struct packet *packet, const uint8_t *at)
 {
 	const struct ipv4_shape shape = {.header = 20, .frag_off = be16(at + 20) & 0xc000};
@@ -486,7 +486,7 @@ WEIR_INLINE enum reason parse_plain(const struct frame *frame, struct packet *pa
 	return parse_ipv4_at(&first, packet, ETHERNET_BYTES, at + ETHERNET_BYTES, shape);
 }
 
-/* Parses any frame, as parse_packet() does. */
+/* Parses any frame, with the result of parse_packet(). */
 WEIR_INLINE enum reason parse_any(const struct frame *frame, struct packet *packet)
 {
 	uint32_t ether_type, offset;
@@ -516,8 +516,10 @@ WEIR_INLINE enum reason parse_any(const struct frame *frame, struct packet *pack
 	}
 }
 
-/* Parses the frame into `*packet`: REASON_NONE if the rules can judge it (also when it is not IP: look at l3), else why
- * not. */
+/*
+ * Parses the frame into `*packet`. Returns REASON_NONE if the rules can judge it, otherwise the reason why not. A frame
+ * that is not IP also gives REASON_NONE: see l3.
+ */
 WEIR_INLINE enum reason parse_packet(const struct frame *frame, struct packet *packet)
 {
 	const uint8_t *at = plain_frame(frame);

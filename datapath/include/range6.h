@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/*
- * Range6: IPv6 prefixes to labels. The bit diagrams stand in crates/tables/src/layout/range6.rs.
- */
+/* Range6: IPv6 prefixes to labels. crates/tables/src/layout/range6.rs has the bit diagrams. */
 #ifndef WEIR_RANGE6_H
 #define WEIR_RANGE6_H
 
@@ -13,7 +11,7 @@ enum {
 	RANGE6_STARTS_FIELD = 4,	     /* header fields: byte offsets of starts and labels */
 	RANGE6_LABELS_FIELD = 6,
 	RANGE6_LEVELS_MAX = 4, /* nodes divide down to /48 */
-	RANGE6_STEPS_MAX = 24, /* a block has less than 2^24 ranges */
+	RANGE6_STEPS_MAX = 24, /* a block has fewer than 2^24 ranges */
 	RANGE6_VALUE_MASK = (1 << 24) - 1,
 	RANGE6_HIT = 0,
 	RANGE6_NODE = 1,
@@ -28,8 +26,7 @@ WEIR_INLINE uint64_t range6_borrow(uint64_t a, uint64_t b, uint64_t borrow)
 	return ((~a & b) | (~(a ^ b) & (a - b - borrow))) >> 63;
 }
 
-/* The label of the longest prefix that holds the address of the given 64-bit halves (host byte order), 0 if none does.
- */
+/* The label of the longest prefix that holds the address of these 64-bit halves (host byte order), 0 if none does. */
 WEIR_INLINE uint32_t range6_find(struct table table, uint64_t hi, uint64_t lo)
 {
 	uint32_t entry = image_u32(table, RANGE6_ROOT + (uint32_t)(hi >> 48));
@@ -55,7 +52,7 @@ WEIR_INLINE uint32_t range6_find(struct table table, uint64_t hi, uint64_t lo)
 		uint64_t below = range6_borrow(lo, image_u64(table, start + 1), 0);
 		uint64_t after = range6_borrow(hi, image_u64(table, start), below);
 
-		/* `after` is 1 if the range starts after the address: then the mask is 0. */
+		/* `after` is 1 if the range starts after the address. Then the mask is 0. */
 		range += half & (opaque((uint32_t)after) - 1);
 		count -= half;
 	}

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * Rank leaf: prefixes of both families to labels, 16 bits of the key at a time. The bit diagrams stand in
- * crates/tables/src/layout/rank_leaf/mod.rs.
+ * Rank leaf: prefixes of both families to labels, 16 bits of the key at a time.
+ * crates/tables/src/layout/rank_leaf/mod.rs has the bit diagrams.
  *
- * User space ranks a key in its leaf with one comparison of a cache line; the kernel has no vectors and searches the
- * leaf's few lanes. Bursts of keys are looked up in rank_leaf_burst.h. A writer may change the table meanwhile
- * (crates/tables/src/live): each word on a key's way is read once, and what it leads to is there before it is.
+ * User space ranks a key in its leaf with one comparison of a cache line. The kernel has no vectors and searches the
+ * leaf's few lanes. rank_leaf_burst.h looks up bursts of keys. A writer may change the table meanwhile
+ * (crates/tables/src/live). So each word on a key's path is read once, and the writer stores what a word leads to
+ * before the word.
  */
 #ifndef WEIR_RANK_LEAF_H
 #define WEIR_RANK_LEAF_H
@@ -34,11 +35,11 @@ enum {
 
 _Static_assert(RANK_ENTRIES * 4 == 262208, "abi: entries offset");
 
-/* Where the lanes are. */
+/* The position of the lanes. */
 struct rank_lanes {
 	uint32_t starts;      /* 16-bit word of lane 0's start */
 	uint32_t values;      /* byte of lane 0's value */
-	uint32_t value_bytes; /* a constant where it can be */
+	uint32_t value_bytes; /* a constant where possible */
 };
 
 WEIR_INLINE struct rank_lanes rank_lanes(struct table table)
@@ -68,7 +69,7 @@ WEIR_INLINE uint32_t rank_entry(struct table table, uint32_t entries, uint32_t w
 
 #ifndef WEIR_BURSTS
 
-/* The lane of the chunk's run, given its leaf. Most leaves of a table of countries have one. */
+/* The lane of the chunk's run, given its leaf. Most leaves of a country table have one lane. */
 WEIR_INLINE uint32_t rank_lane(struct table table, struct rank_lanes lanes, uint32_t entry, uint32_t chunk)
 {
 	uint32_t lane = entry >> RANK_NUMBER_SHIFT;
@@ -80,7 +81,7 @@ WEIR_INLINE uint32_t rank_lane(struct table table, struct rank_lanes lanes, uint
 		uint32_t half = count >> 1;
 		uint32_t start = image_u16(table, lanes.starts + lane + half);
 
-		/* All ones if the run starts at the chunk or before it. With one lane left, half is 0. */
+		/* All ones if the run starts at or before the chunk. With one lane left, half is 0. */
 		lane += half & (uint32_t)((int32_t)opaque(start - chunk - 1) >> 31);
 		count -= half;
 	}
@@ -89,7 +90,10 @@ WEIR_INLINE uint32_t rank_lane(struct table table, struct rank_lanes lanes, uint
 
 #else
 
-/* The lane of the chunk's run, given its leaf: as many after the leaf's first as starts are not above the chunk. */
+/*
+ * The lane of the chunk's run, given its leaf: the leaf's first lane plus the number of later starts that are not above
+ * the chunk.
+ */
 WEIR_INLINE uint32_t rank_lane(struct table table, struct rank_lanes lanes, uint32_t entry, uint32_t chunk)
 {
 	uint32_t lane = entry >> RANK_NUMBER_SHIFT;
@@ -104,7 +108,7 @@ WEIR_INLINE uint32_t rank_lane(struct table table, struct rank_lanes lanes, uint
 
 WEIR_INLINE uint32_t rank_value(struct table table, struct rank_lanes lanes, uint32_t lane)
 {
-	/* Four bytes are there for every lane; those of others are masked off. */
+	/* Every lane has four readable bytes. Those of other lanes are masked off. */
 	uint32_t word = host32(table_at(table, lanes.values + lane * lanes.value_bytes));
 
 	return word & UINT32_MAX >> (32 - 8 * lanes.value_bytes);
@@ -130,8 +134,7 @@ WEIR_INLINE uint32_t rank_chunk(uint64_t hi, uint64_t lo, uint32_t step)
 	return (uint32_t)(step < 3 ? hi >> (32 - 16 * step) : lo >> (96 - 16 * step)) & 0xffff;
 }
 
-/* The label of the longest prefix that holds the address of the given 64-bit halves (host byte order), 0 if none does.
- */
+/* The label of the longest prefix that holds the address of these 64-bit halves (host byte order), 0 if none does. */
 WEIR_INLINE uint32_t rank_leaf6_find(struct table table, uint64_t hi, uint64_t lo)
 {
 	struct rank_lanes lanes = rank_lanes(table);

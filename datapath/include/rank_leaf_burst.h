@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * Bursts of keys in a rank leaf (rank_leaf.h): each part of a step for all keys before the next, so that what the keys
- * wait for, they wait for together.
+ * Looks up bursts of keys in a rank leaf (rank_leaf.h). Each part of a step runs for all keys before the next part, so
+ * the keys wait for memory together.
  *
- * A step costs a key about 30 instructions one by one. With AVX-512, 16 keys go through everything but the comparison
- * of their leaf together, by gathers, and a key is left with 9.
+ * One key at a time, a step takes about 30 instructions. With AVX-512, 16 keys share everything but the comparison of
+ * their leaf, by gathers, and a key takes 9 instructions.
  */
 #ifndef WEIR_RANK_LEAF_BURST_H
 #define WEIR_RANK_LEAF_BURST_H
@@ -15,8 +15,8 @@
 #ifdef WEIR_BURSTS
 
 /*
- * As rank_entry(), without a branch on whether the entry is nested: most of IPv4's are not, but those of IPv6 are as
- * often as not.
+ * Like rank_entry(), without a branch on nested entries. Most entries of IPv4 are not nested; about half of those of
+ * IPv6 are.
  */
 WEIR_INLINE uint32_t rank_entry_either(struct table table, uint32_t word, uint32_t chunk)
 {
@@ -30,7 +30,7 @@ WEIR_INLINE uint32_t rank_entry_either(struct table table, uint32_t word, uint32
 	return image_u32(table, RANK_ENTRIES + (outer ^ ((outer ^ inner) & nested)));
 }
 
-/* `words` holds the keys' entries and is overwritten with their values for the chunks. */
+/* `words` has the keys' entries, and receives their values for the chunks. */
 WEIR_INLINE void rank_values(struct table table, struct rank_lanes lanes, uint32_t *words, const uint16_t *chunks,
 			     uint32_t count)
 {
@@ -40,7 +40,7 @@ WEIR_INLINE void rank_values(struct table table, struct rank_lanes lanes, uint32
 		words[i] = rank_value(table, lanes, words[i]);
 }
 
-/* As rank_values(), for the width of the table's values. */
+/* Like rank_values(), specialised for the width of the table's values. */
 WEIR_INLINE void rank_values_of(struct table table, uint32_t *words, const uint16_t *chunks, uint32_t count)
 {
 	struct rank_lanes lanes = rank_lanes(table);
@@ -79,7 +79,7 @@ WEIR_INLINE void rank_leaf6_kernel(struct table table, const uint64_t *hi, const
 {
 	uint32_t values[WEIR_BURST_MAX];
 	uint16_t chunks[WEIR_BURST_MAX];
-	uint8_t keys[WEIR_BURST_MAX]; /* those that are not answered yet */
+	uint8_t keys[WEIR_BURST_MAX]; /* keys without an answer yet */
 	uint32_t left = count;
 
 	for (uint32_t i = 0; i < count; i++) {
@@ -108,7 +108,7 @@ WEIR_INLINE void rank_leaf6_kernel(struct table table, const uint64_t *hi, const
 
 #ifdef SIMD_HAS_AVX512
 
-/* A burst's words; whole groups of 16 are read and written, so that there may be more of them than keys. */
+/* The words of a burst. Whole groups of 16 are read and written, so there may be more words than keys. */
 struct rank_words {
 	uint32_t of[WEIR_BURST_MAX] __attribute__((aligned(64)));
 };
@@ -134,9 +134,9 @@ SIMD_AVX512 WEIR_INLINE __m512i rank_entries_avx512(struct table table, uint32_t
 }
 
 /*
- * A step of the keys: `words` holds their blocks and is overwritten with the blocks' values for the chunks. Whole
- * groups are read: words behind the last key's may be anything, and the block that stands in for them has one entry,
- * the first of all.
+ * One step of the keys. `words` has their blocks, and receives the blocks' values for the chunks. Whole groups are
+ * read, so the words behind the last key are undefined. A stand-in replaces them: a block with one entry, the first of
+ * all.
  */
 SIMD_AVX512 WEIR_INLINE void rank_steps_avx512(struct table table, struct rank_lanes lanes, struct rank_words *words,
 					       const struct rank_words *chunks, uint32_t count)
@@ -154,7 +154,7 @@ SIMD_AVX512 WEIR_INLINE void rank_steps_avx512(struct table table, struct rank_l
 		__m512i entries = rank_entries_avx512(table, RANK_ENTRIES, blocks, _mm512_load_si512(chunks->of + i));
 		__m512i lane = _mm512_srli_epi32(entries, RANK_NUMBER_SHIFT);
 		__m512i in_line = simd_bits(lane, 0, RANK_LINE_MASK);
-		/* The leaf's lanes behind its first. Bit 31 may be shifted out, but it is not set then. */
+		/* The leaf's lanes behind its first. Bit 31 may be shifted out, but then it is not set. */
 		__m512i leaf = _mm512_slli_epi32(simd_low_bits(simd_bits(entries, 0, RANK_LOW_MASK)), 1);
 
 		_mm512_store_si512(words->of + i, lane);
@@ -189,7 +189,7 @@ rank_leaf_kernel_avx512(struct table table, const uint32_t *addrs, uint32_t *lab
 		_mm512_mask_storeu_epi32(labels + i, simd_first(count - i), _mm512_load_si512(words.of + i));
 }
 
-/* Bits 16 * chunk on (from the highest) of the addresses that `keys` number. */
+/* Bits 16 * chunk and following (from the highest) of the addresses with the numbers `keys`. */
 SIMD_AVX512 WEIR_INLINE __m512i rank_chunks_avx512(const uint64_t *hi, const uint64_t *lo, __m512i keys, uint32_t chunk)
 {
 	const uint8_t *halves = (const uint8_t *)(chunk < 4 ? hi : lo) + (chunk & 2 ? 0 : 4);
@@ -203,7 +203,7 @@ rank_leaf6_kernel_avx512(struct table table, const uint64_t *hi, const uint64_t 
 {
 	const uint8_t *root = table_at(table, RANK_ROOT * 4);
 	const struct rank_lanes lanes = rank_lanes(table);
-	struct rank_words words, chunks, keys; /* of those that are not answered yet */
+	struct rank_words words, chunks, keys; /* keys without an answer yet */
 	uint32_t left = count;
 
 	for (uint32_t i = 0; i < count; i += SIMD_GROUP) {
@@ -231,7 +231,7 @@ rank_leaf6_kernel_avx512(struct table table, const uint64_t *hi, const uint64_t 
 
 			_mm512_mask_i32scatter_epi32(labels, here & (__mmask16)~more, number, value, 4);
 			_mm512_mask_i32scatter_epi32(labels, last, number, _mm512_setzero_si512(), 4);
-			/* Behind what was kept, and not beyond what was read. */
+			/* Stored behind the kept words, never beyond the words that were read. */
 			_mm512_storeu_si512(words.of + left, _mm512_maskz_compress_epi32(more, value));
 			_mm512_storeu_si512(keys.of + left, _mm512_maskz_compress_epi32(more, number));
 			left += (uint32_t)__builtin_popcount(more);

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/*
- * Bits of a frame by position, and 128-bit comparisons: what raw payload matches and IPv6 addresses need.
- */
+/* Bits of a frame by position, and 128-bit comparisons, for raw payload matches and IPv6 addresses. */
 #ifndef WEIR_RAW_H
 #define WEIR_RAW_H
 
@@ -9,14 +7,14 @@
 #include "packet.h"
 
 /*
- * `bits` bits of the frame, the first being bit `first` (0 is the highest) of byte `offset`, network order,
- * right-aligned in `*raw`. False, and nothing read, if the frame ends before the last of them. All but `offset` are
- * constants, so the loop goes away.
+ * Reads `bits` bits of the frame in network order, right-aligned, into `*raw`. The first one is bit `first` (0 is the
+ * highest) of byte `offset`. Returns false, without reading, if the frame ends before the last of them. All arguments
+ * but `offset` are constants, so compilers remove the loop.
  */
 WEIR_INLINE bool raw_bits(const struct frame *frame, uint32_t offset, uint32_t first, uint32_t bits, struct wide *raw)
 {
 	uint32_t bytes = (first + bits + 7) / 8;
-	uint32_t tail = bytes * 8 - first - bits; /* bits of the last byte that are not wanted */
+	uint32_t tail = bytes * 8 - first - bits; /* unused bits of the last byte */
 	const uint8_t *at = frame_at_again(frame, offset, bytes);
 
 	if (!at)

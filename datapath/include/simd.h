@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * Kernels for a whole burst: written once, compiled for each width of vectors, chosen where the code runs.
+ * Kernels for a whole burst: written once, compiled for each vector width, selected at run time.
  *
  *	WEIR_INLINE void kernel(struct table table, const uint32_t *keys, ...);	   plain C or vector types, no target
  *
@@ -14,11 +14,11 @@
  *	else
  *		kernel(table, keys, ...);
  *
- * Code for the machine that compiles it (-march=native) knows the answer, and one of the two is dropped. A bundle for
- * x86-64-v3 carries both and asks the processor once, so it runs AVX-512 where that is there and AVX2 elsewhere. What
- * is compiled for less runs what the compiler made of the kernel. The choice costs one predicted branch a burst.
+ * Code for the compiling machine (-march=native) knows the answer, so compilers drop one of the two. A bundle for
+ * x86-64-v3 has both and tests the processor once. It runs AVX-512 if the processor has it, otherwise AVX2. Code for a
+ * lesser target runs what the compiler made of the kernel. The selection costs one predicted branch a burst.
  *
- * A kernel that needs gathers is written twice, the second time with intrinsics where SIMD_HAS_AVX512 is defined.
+ * A kernel that needs gathers is written twice. The second version uses intrinsics, where SIMD_HAS_AVX512 is defined.
  */
 #ifndef WEIR_SIMD_H
 #define WEIR_SIMD_H
@@ -31,7 +31,7 @@
 
 #define SIMD_HAS_AVX512
 
-/* What every processor with AVX-512BW and VL has. */
+/* Features of every processor with AVX-512BW and VL. */
 #define SIMD_AVX512 __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,avx2,bmi,bmi2,popcnt,lzcnt")))
 
 /* EBX and ECX of one leaf of CPUID, 0 if the processor has no such leaf. */
@@ -53,8 +53,8 @@ WEIR_INLINE struct simd_cpuid simd_cpuid(uint32_t leaf)
 }
 
 /*
- * Whether the processor, and the operating system, have AVX-512BW, VL and DQ. Asked once: all threads find the same, so
- * that it does not matter which of them writes it down. WEIR_NO_AVX512 denies it, for tests of the other kernels.
+ * Whether the processor and the operating system have AVX-512BW, VL and DQ. Tested once: all threads get the same
+ * answer, so any of them may store it. WEIR_NO_AVX512 turns it off, for tests of the other kernels.
  */
 WEIR_INLINE bool simd_avx512(void)
 {
@@ -83,7 +83,7 @@ WEIR_INLINE bool simd_avx512(void)
 
 enum { SIMD_GROUP = 16 }; /* 32-bit words of a vector */
 
-/* The first `count` of a group; all if there are more. */
+/* The first `count` words of a group; all if `count` is larger. */
 WEIR_INLINE __mmask16 simd_first(uint32_t count)
 {
 	return (__mmask16)(count < SIMD_GROUP ? (1u << count) - 1 : 0xffff);
@@ -106,13 +106,13 @@ SIMD_AVX512 WEIR_INLINE __m512i simd_bits(__m512i words, uint32_t shift, uint32_
 	return _mm512_and_si512(_mm512_srli_epi32(words, shift), simd_set(mask));
 }
 
-/* (1 << count) - 1, of counts below 32. */
+/* (1 << count) - 1, for counts below 32. */
 SIMD_AVX512 WEIR_INLINE __m512i simd_low_bits(__m512i counts)
 {
 	return _mm512_sub_epi32(_mm512_sllv_epi32(simd_set(1), counts), simd_set(1));
 }
 
-/* The bits that are set in each word. */
+/* The number of set bits in each word. */
 SIMD_AVX512 WEIR_INLINE __m512i simd_popcount(__m512i words)
 {
 #ifdef __AVX512VPOPCNTDQ__

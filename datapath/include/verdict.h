@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * Verdicts and reasons. The same numbers stand in crates/abi (verdict.rs, reason.rs); a test compares them.
+ * Verdicts and reasons. crates/abi (verdict.rs, reason.rs) has the same numbers; a test compares them.
  *
  *	 31            16 15        9   8   7          0
  *	+----------------+-----------+-----+------------+
@@ -20,7 +20,7 @@ enum action {
 
 enum {
 	VERDICT_SAMPLED = 1 << 8,
-	VERDICT_NONE = 0xff, /* not decided yet; no packet ever leaves with it */
+	VERDICT_NONE = 0xff, /* not decided yet; no packet leaves with it */
 };
 
 enum reason {
@@ -39,8 +39,8 @@ enum reason {
 	REASON_MALFORMED_UDP = 12,
 	REASON_MALFORMED_ICMP = 13,
 	REASON_MALFORMED_TRANSPORT = 14,
-	REASON_LIMIT = 15,	       /* a limit had no room for it */
-	REASON_UNKNOWN_INTERFACE = 16, /* it came in at no port (ports.h); always dropped */
+	REASON_LIMIT = 15,	       /* a limit had no room for the packet */
+	REASON_UNKNOWN_INTERFACE = 16, /* the packet came in at no port (ports.h); always dropped */
 	REASON_NONE = 31,	       /* none yet: the rules decide */
 	REASON_RULE = WEIR_RULE_BASE,  /* REASON_RULE + r: rule r */
 };
@@ -53,14 +53,17 @@ WEIR_INLINE void count(const struct env *env, uint32_t reason, uint32_t len)
 	counter->bytes += len;
 }
 
-/* A built-in reason decides: its counter counts it here, a rule's has counted the match already. */
+/* Decides by a built-in reason, and counts it. A rule's counter has counted the match already. */
 WEIR_INLINE uint32_t decide(const struct env *env, enum action action, enum reason reason, uint32_t len)
 {
 	count(env, reason, len);
 	return (uint32_t)action | (uint32_t)reason << 16;
 }
 
-/* A limit has no room: counted by reason, and `beside` what the limits of that rule ended. */
+/*
+ * Decides a packet without room. Counts it by reason, and in `beside`, which counts packets that the rule's limits
+ * ended.
+ */
 WEIR_INLINE uint32_t decide_exceeding(const struct env *env, enum action action, uint32_t beside, uint32_t len)
 {
 	count(env, beside, len);
@@ -73,16 +76,16 @@ WEIR_INLINE uint32_t rule_verdict(enum action action, uint32_t rule, uint32_t sa
 }
 
 /*
- * One in so many, spread evenly without a period that a sender could follow: the rule's own packet count walks a Weyl
- * sequence (golden ratio of 2^32); a packet is taken when it falls below 2^32 / one_in, given rounded up as `below`.
- * `nth` counts from 0.
+ * Whether to sample a packet. Samples are spread evenly, without a period that a sender could follow. The rule's own
+ * packet count walks a Weyl sequence (golden ratio of 2^32). A packet is sampled when the sequence is below 2^32 /
+ * one_in, given rounded up as `below`. `nth` counts from 0.
  */
 WEIR_INLINE bool is_sampled(uint32_t nth, uint64_t below)
 {
 	return (uint32_t)(nth * 0x9e3779b1u) < below;
 }
 
-/* The packet that the rule has just counted. */
+/* Decides whether to sample the packet that the rule has just counted. */
 WEIR_INLINE uint32_t sample(const struct env *env, uint32_t rule, uint64_t below)
 {
 	uint32_t nth = (uint32_t)counter_at(env, REASON_RULE + rule)->packets - 1;

@@ -11,12 +11,12 @@
 
 #include "dpdk/shim.h"
 
-/* Packets whose first bytes are fetched ahead of the one that is looked at. */
+/* Packets whose first bytes are prefetched ahead of the current one. */
 enum { AHEAD = 4 };
 
 /*
- * Takes up to WEIR_BURST_MAX packets. A frame is the first piece of its packet; where that ends before the window, it
- * is a copy of the window, at its place in `windows`.
+ * Receives up to WEIR_BURST_MAX packets. A frame is the first segment of its packet. If that ends before the window,
+ * the frame is a copy of the window, in `windows`.
  */
 uint32_t dpdk_receive(uint16_t port, uint16_t queue, struct rte_mbuf **packets, struct weir_frame *frames,
 		      uint8_t (*windows)[WEIR_WINDOW_BYTES])
@@ -43,7 +43,7 @@ uint32_t dpdk_receive(uint16_t port, uint16_t queue, struct rte_mbuf **packets, 
 	return count;
 }
 
-/* How many of them the port took; the others stay ours. */
+/* Returns how many packets the port took. The caller keeps the others. */
 uint32_t dpdk_send(uint16_t port, uint16_t queue, struct rte_mbuf **packets, uint32_t count)
 {
 	return rte_eth_tx_burst(port, queue, packets, (uint16_t)count);
@@ -54,13 +54,13 @@ void dpdk_free(struct rte_mbuf **packets, uint32_t count)
 	rte_pktmbuf_free_bulk(packets, count);
 }
 
-/* A packet of its own with the same bytes, all of them; NULL if the pool is empty. */
+/* A new packet with all bytes of this one; NULL if the pool is empty. */
 struct rte_mbuf *dpdk_copy(struct rte_mbuf *packet, struct rte_mempool *pool)
 {
 	return rte_pktmbuf_copy(packet, pool, 0, UINT32_MAX);
 }
 
-/* Puts bytes into an empty packet, in as many pieces as they take; false if the pool has no more. */
+/* Copies bytes into an empty packet of as many segments as needed; false if the pool is empty. */
 static bool fill(struct rte_mempool *pool, struct rte_mbuf *packet, const uint8_t *from, uint32_t bytes)
 {
 	for (struct rte_mbuf *piece = packet; piece; piece = piece->next) {
@@ -80,7 +80,7 @@ static bool fill(struct rte_mempool *pool, struct rte_mbuf *packet, const uint8_
 	return false;
 }
 
-/* Packets with the bytes of frames, as many as the pool has pieces for; how many. */
+/* Makes packets with the bytes of frames. Returns how many the pool's segments sufficed for. */
 uint32_t dpdk_make(struct rte_mempool *pool, const struct weir_frame *frames, struct rte_mbuf **packets, uint32_t count)
 {
 	if (rte_pktmbuf_alloc_bulk(pool, packets, count))
@@ -94,7 +94,7 @@ uint32_t dpdk_make(struct rte_mempool *pool, const struct weir_frame *frames, st
 	return count;
 }
 
-/* As dpdk_send(), but the packets stay ours, to be sent again. */
+/* Like dpdk_send(), but the caller keeps all packets, to send them again. */
 uint32_t dpdk_send_again(uint16_t port, uint16_t queue, struct rte_mbuf **packets, uint32_t count)
 {
 	uint32_t sent;

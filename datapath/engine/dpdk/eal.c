@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* The environment that DPDK runs in: started once a process, with a log that is shown only if something goes wrong. */
+/* DPDK's environment: started once a process, with a log that is shown only after an error. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <pthread.h>
@@ -16,14 +16,14 @@
 
 enum { LOG_BYTES = 16384 };
 
-/* What DPDK and its drivers said last. */
+/* The last messages of DPDK and its drivers. */
 static struct {
 	pthread_mutex_t lock;
 	size_t length;
 	char text[LOG_BYTES];
 } kept = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-/* Complaints. The older half makes room: a driver that complains of every packet costs memory once. */
+/* Keeps a message. The older half makes room, so a driver that complains of every packet uses bounded memory. */
 static ssize_t keep(void *cookie, const char *text, size_t size)
 {
 	size_t rest = size < LOG_BYTES / 2 ? size : LOG_BYTES / 2;
@@ -42,7 +42,7 @@ static ssize_t keep(void *cookie, const char *text, size_t size)
 	return (ssize_t)size;
 }
 
-/* The end of what was kept, and how long it is. */
+/* Copies the end of the kept log. Returns its length. */
 size_t dpdk_kept_log(char *to, size_t size)
 {
 	size_t length;
@@ -54,7 +54,7 @@ size_t dpdk_kept_log(char *to, size_t size)
 	return length;
 }
 
-/* Starts DPDK. It keeps argv. It ties the calling thread to a core, which is not its to choose: that is undone. */
+/* Starts DPDK, which keeps argv. It ties the calling thread to a core; this restores the former cores. */
 int dpdk_start(int argc, char **argv)
 {
 	cpu_set_t cores;
@@ -67,8 +67,8 @@ int dpdk_start(int argc, char **argv)
 }
 
 /*
- * As dpdk_start(), but what DPDK says from now on is kept, not shown. The page of options that it prints when it is
- * given a wrong one is neither.
+ * Like dpdk_start(), but from now on DPDK's log is kept and not shown. The page of options that DPDK prints after a
+ * wrong one is dropped.
  */
 int dpdk_start_quietly(int argc, char **argv)
 {
@@ -89,7 +89,7 @@ int dpdk_start_quietly(int argc, char **argv)
 	return failed;
 }
 
-/* Makes the calling thread one that DPDK knows: pools keep packets at hand for those. */
+/* Registers the calling thread with DPDK: pools cache packets for registered threads. */
 int dpdk_enter(void)
 {
 	return rte_thread_register() < 0 ? -rte_errno : 0;
@@ -100,7 +100,7 @@ void dpdk_leave(void)
 	rte_thread_unregister();
 }
 
-/* What an error number, negative or not, means. */
+/* The meaning of an error number, negative or not. */
 const char *dpdk_error(int error)
 {
 	return rte_strerror(error < 0 ? -error : error);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* Ports: found by name, opened with as many queue pairs as there are workers, closed. */
+/* Ports: finds them by name, opens them with one queue pair for each worker, closes them. */
 #include <errno.h>
 #include <string.h>
 
@@ -12,10 +12,10 @@
 #include "dpdk/shim.h"
 
 enum {
-	/* An idle worker naps for less than a 10 Gbps port takes to fill these with the shortest packets. */
+	/* An idle worker sleeps for less time than a 10 Gbps port needs to fill these with the shortest packets. */
 	RX_PACKETS = 2048,
 	TX_PACKETS = 1024,
-	/* Packets that a pool keeps at hand for a thread. */
+	/* Packets that a pool caches for a thread. */
 	POOL_CACHE = 256,
 	RSS_KEY_BYTES_MAX = 64,
 };
@@ -31,7 +31,7 @@ int dpdk_find(const char *name)
 	return failed ? failed : port;
 }
 
-/* Names of all ports, with blanks between; how long that is. */
+/* Writes the names of all ports, separated by blanks. Returns the length. */
 size_t dpdk_names(char *to, size_t size)
 {
 	char name[RTE_ETH_NAME_MAX_LEN];
@@ -74,7 +74,7 @@ int dpdk_facts(uint16_t port, struct dpdk_facts *facts)
 	return rte_eth_dev_adjust_nb_rx_tx_desc(port, &facts->rx_packets, &facts->tx_packets);
 }
 
-/* Memory for packets of `room` bytes; longer ones take several pieces. */
+/* A pool for packets of `room` bytes. Longer packets take several segments. */
 struct rte_mempool *dpdk_pool(const char *name, uint32_t packets, uint16_t room, int32_t node, int *error)
 {
 	uint16_t bytes = room + RTE_PKTMBUF_HEADROOM;
@@ -90,8 +90,8 @@ void dpdk_free_pool(struct rte_mempool *pool)
 }
 
 /*
- * Queues by a hash that is the same for both directions of a flow: a key of one repeated pair of bytes cannot tell
- * source from destination (Woo and Park, "Scalable TCP Session Monitoring with Symmetric Receive-side Scaling").
+ * Spreads flows over queues by a hash that is the same for both directions: a key of one repeated pair of bytes cannot
+ * tell source from destination (Woo and Park, "Scalable TCP Session Monitoring with Symmetric Receive-side Scaling").
  */
 static void spread_flows(struct rte_eth_conf *conf, const struct rte_eth_dev_info *info, uint8_t *key)
 {
@@ -108,8 +108,8 @@ static void spread_flows(struct rte_eth_conf *conf, const struct rte_eth_dev_inf
 }
 
 /*
- * Nothing that a packet carries is taken out (VLAN tags) and nothing is left to be finished (checksums): what passes
- * goes out as it came in. Packets of several pieces are taken and sent where the driver can.
+ * The port removes nothing from a packet (VLAN tags) and leaves nothing unfinished (checksums). So a packet that passes
+ * goes out as it came in. Packets of several segments are received and sent if the driver supports it.
  */
 static int configure(uint16_t port, uint16_t queues, const struct rte_eth_dev_info *info)
 {
@@ -126,7 +126,7 @@ static int configure(uint16_t port, uint16_t queues, const struct rte_eth_dev_in
 	return rte_eth_dev_configure(port, queues, queues, &conf);
 }
 
-/* All packets, whomever they are addressed to. Virtual ports that know no addresses have no such mode. */
+/* Receives packets for all addresses. Virtual ports without addresses have no such mode. */
 static int receive_all(uint16_t port)
 {
 	int failed = rte_eth_promiscuous_enable(port);
@@ -137,8 +137,10 @@ static int receive_all(uint16_t port)
 	return failed == -ENOTSUP ? 0 : failed;
 }
 
-/* Gives a port `queues` queue pairs; packets of receive queue q come from pools[q]. May be done again before it is
- * opened. */
+/*
+ * Gives a port `queues` queue pairs. Packets of receive queue q come from pools[q]. May be repeated until the port is
+ * opened.
+ */
 enum dpdk_opening dpdk_prepare(uint16_t port, uint16_t queues, struct rte_mempool *const *pools, int *error)
 {
 	uint16_t rx_packets = RX_PACKETS, tx_packets = TX_PACKETS;
@@ -159,7 +161,7 @@ enum dpdk_opening dpdk_prepare(uint16_t port, uint16_t queues, struct rte_mempoo
 	return DPDK_DONE;
 }
 
-/* Packets flow from here on. */
+/* Starts the port: packets flow from here on. */
 enum dpdk_opening dpdk_open(uint16_t port, int *error)
 {
 	if ((*error = rte_eth_dev_start(port)))
@@ -178,7 +180,7 @@ void dpdk_close(uint16_t port)
 	rte_eth_dev_close(port);
 }
 
-/* Whether something is at the other end. */
+/* Whether the link is up. */
 int dpdk_is_up(uint16_t port)
 {
 	struct rte_eth_link link;
@@ -186,7 +188,7 @@ int dpdk_is_up(uint16_t port)
 	return rte_eth_link_get_nowait(port, &link) == 0 && link.link_status == RTE_ETH_LINK_UP;
 }
 
-/* Packets that were lost since the port was opened. */
+/* Packets lost since the port was opened. */
 void dpdk_lost(uint16_t port, struct dpdk_lost *lost)
 {
 	struct rte_eth_stats stats;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * DPDK for the `dpdk` engine: what Rust calls, and nothing that decides. Compiled and linked only with the Cargo
- * feature `dpdk`; crates/engine/src/live/dpdk/shim.rs has the same declarations.
+ * DPDK for the `dpdk` engine: the functions that Rust calls. They decide nothing. They are compiled and linked only
+ * with the Cargo feature `dpdk`. crates/engine/src/live/dpdk/shim.rs has the same declarations.
  *
- * DPDK's functions for packets are inline and its structures change with its version, so that Rust knows a port by its
- * number, a packet and a pool by their addresses, and asks here for all else. One call moves a burst. Functions that
- * can fail return a negative error number.
+ * DPDK's functions for packets are inline, and its structures change with its version. So Rust knows a port by its
+ * number, and a packet and a pool by their addresses. These functions do everything else. One call moves a burst.
+ * Functions that can fail return a negative error number.
  */
 #ifndef WEIR_DPDK_SHIM_H
 #define WEIR_DPDK_SHIM_H
@@ -20,26 +20,26 @@ struct rte_mempool;
 
 enum { DPDK_DRIVER_BYTES = 32 };
 
-/* What a port is: struct Facts in Rust. */
+/* A port's properties: struct Facts in Rust. */
 struct dpdk_facts {
-	char driver[DPDK_DRIVER_BYTES]; /* ends with 0 */
-	uint16_t rx_queues;		/* at most */
+	char driver[DPDK_DRIVER_BYTES]; /* null-terminated */
+	uint16_t rx_queues;		/* maximum */
 	uint16_t tx_queues;
-	uint16_t rx_packets; /* that a receive queue of ours holds */
+	uint16_t rx_packets; /* descriptors of a receive queue of ours */
 	uint16_t tx_packets;
-	int32_t node;	    /* of memory, -1 if any */
-	uint32_t interface; /* of the kernel, 0 if none */
+	int32_t node;	    /* NUMA node of its memory, -1 if any */
+	uint32_t interface; /* index of the kernel interface, 0 if none */
 };
 
 _Static_assert(sizeof(struct dpdk_facts) == 48, "Facts");
 
-/* What a port lost: Lost in crates/engine/src/live/dpdk/shim.rs. */
+/* Packets that a port lost: Lost in crates/engine/src/live/dpdk/shim.rs. */
 struct dpdk_lost {
-	uint64_t missed; /* came and found no room */
-	uint64_t unsent; /* the driver took it and could not send it */
+	uint64_t missed; /* received without room */
+	uint64_t unsent; /* taken by the driver, but not sent */
 };
 
-/* How far a port got. */
+/* The step at which opening a port ended. */
 enum dpdk_opening {
 	DPDK_DONE,
 	DPDK_NOT_CONFIGURED,

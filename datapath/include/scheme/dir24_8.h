@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * DIR-24-8: IPv4 prefixes to labels. The bit diagrams stand in crates/tables/src/scheme/dir24_8.rs. For benchmarks: no
+ * DIR-24-8: IPv4 prefixes to labels. crates/tables/src/scheme/dir24_8.rs has the bit diagrams. For benchmarks: no
  * policy uses it.
  *
- * One read for a key without prefixes longer than /24 around it, two beyond.
+ * A key takes one read if no prefix longer than /24 is around it, and two otherwise.
  */
 #ifndef WEIR_SCHEME_DIR24_8_H
 #define WEIR_SCHEME_DIR24_8_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * The shapes of DXR beside D16X4R: D16X2R and the original, D20R. The bit diagrams stand in
- * crates/tables/src/scheme/dxr.rs. For benchmarks: no policy uses them.
+ * Other shapes of DXR than D16X4R: D16X2R and the original, D20R. crates/tables/src/scheme/dxr.rs has the bit diagrams.
+ * For benchmarks: no policy uses them.
  */
 #ifndef WEIR_SCHEME_DXR_SHAPES_H
 #define WEIR_SCHEME_DXR_SHAPES_H
@@ -25,7 +25,7 @@ WEIR_INLINE uint32_t dxr20_find(struct table table, uint32_t addr)
 	struct dxr_shape shape = {
 		.count_bits = 12,
 		.range_bits = 12,
-		.count_at_head = UINT32_MAX, /* never: 4095 ranges is the most there can be */
+		.count_at_head = UINT32_MAX, /* never: 4095 ranges are the maximum */
 		.ranges_field = DXR20_RANGES_FIELD,
 	};
 

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * Poptrie18: IPv4 prefixes to labels. The bit diagrams stand in crates/tables/src/scheme/poptrie.rs. For benchmarks: no
+ * Poptrie18: IPv4 prefixes to labels. crates/tables/src/scheme/poptrie.rs has the bit diagrams. For benchmarks: no
  * policy uses it.
  *
- * One read for a leaf of the direct table; else two for each node passed, three for the last, and one for the leaf.
+ * A leaf of the direct table takes one read. Otherwise each node on the path takes two reads, the last node three, and
+ * the leaf one.
  */
 #ifndef WEIR_SCHEME_POPTRIE_H
 #define WEIR_SCHEME_POPTRIE_H

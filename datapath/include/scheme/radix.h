@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * Radix: a path-compressed binary trie, IPv4 prefixes to labels. The bit diagrams stand in
- * crates/tables/src/scheme/radix.rs. For benchmarks: no policy uses it.
+ * Radix: a path-compressed binary trie, IPv4 prefixes to labels. crates/tables/src/scheme/radix.rs has the bit
+ * diagrams. For benchmarks: no policy uses it.
  *
- * A cache line for each node on the way, at most one for each length.
+ * Each node on the path takes a cache line. There is at most one node for each length.
  */
 #ifndef WEIR_SCHEME_RADIX_H
 #define WEIR_SCHEME_RADIX_H
@@ -26,7 +26,7 @@ WEIR_INLINE uint32_t radix_find(struct table table, uint32_t addr)
 		uint32_t node = RADIX_NODES + (number << 2);
 		uint32_t info = image_u32(table, node + 1);
 		uint32_t len = info & ((1 << RADIX_LENGTH_BITS) - 1);
-		/* 64 bits, because a length of 32 shifts all of them out. */
+		/* 64 bits, because a length of 32 shifts all bits out. */
 		uint32_t host_mask = (uint32_t)(UINT64_C(0xffffffff) >> len);
 
 		if ((addr ^ image_u32(table, node)) & ~host_mask)

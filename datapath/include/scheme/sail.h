@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * SAIL_L: IPv4 prefixes to labels. The bit diagrams stand in crates/tables/src/scheme/sail.rs. For benchmarks: no
- * policy uses it.
+ * SAIL_L: IPv4 prefixes to labels. crates/tables/src/scheme/sail.rs has the bit diagrams. For benchmarks: no policy
+ * uses it.
  *
- * One read for a key without prefixes longer than /16 around it, two up to /24, four beyond.
+ * A key takes one read if no prefix longer than /16 is around it, two reads up to /24, and four beyond.
  */
 #ifndef WEIR_SCHEME_SAIL_H
 #define WEIR_SCHEME_SAIL_H
@@ -15,7 +15,7 @@ enum {
 	SAIL_BN24 = 64 + (2 << 16), /* byte offset of BN24 */
 	SAIL_C24_FIELD = 4,	    /* header fields: byte offsets of C24 and N32 */
 	SAIL_N32_FIELD = 6,
-	SAIL_CHUNK_BASE = 256, /* entries of BCN16 from here on are chunks */
+	SAIL_CHUNK_BASE = 256, /* this and higher entries of BCN16 are chunks */
 };
 
 _Static_assert(SAIL_BN24 == 131136, "abi: BN24 offset");
