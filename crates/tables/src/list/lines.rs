@@ -190,6 +190,7 @@ pub(crate) struct Sink<A> {
     sets: Vec<Box<[u8]>>,
     host_bits: Remark,
     commented: Remark,
+    passed_over: Remark,
     timeouts: Remark,
 }
 
@@ -226,10 +227,22 @@ impl<A: TableAddress> Sink<A> {
         Ok(())
     }
 
-    /// Passes over fields behind an element.
+    /// Passes over CSV fields that no table has.
     ///
     /// # Errors
-    /// They name another address, or there are characters that hide lines.
+    /// There are characters that hide lines.
+    pub fn pass_over(&mut self, text: &[u8], element: &Element<A>) -> Result<(), Problem> {
+        check_characters(text)?;
+        if names_another(text, element) {
+            self.passed_over.note(self.line);
+        }
+        Ok(())
+    }
+
+    /// Checks text behind an element.
+    ///
+    /// # Errors
+    /// It names another address, or there are characters that hide lines.
     pub fn check(&self, text: &[u8], element: &Element<A>) -> Result<(), Problem> {
         check_characters(text)?;
         if names_another(text, element) { Err(Problem::SecondAddress) } else { Ok(()) }
@@ -323,6 +336,7 @@ impl<A: TableAddress> Part<A> {
             sets: Vec::new(),
             host_bits: Remark::default(),
             commented: Remark::default(),
+            passed_over: Remark::default(),
             timeouts: Remark::default(),
         };
         Part { sink, bad: 0, first_bad: Vec::new() }
@@ -357,6 +371,7 @@ impl<A: TableAddress> Part<A> {
         report.skipped += self.bad;
         report.host_bits.add(self.sink.host_bits, report.lines);
         report.commented.add(self.sink.commented, report.lines);
+        report.passed_over.add(self.sink.passed_over, report.lines);
         report.timeouts.add(self.sink.timeouts, report.lines);
         report.prefixes += self.sink.prefix_count() as u64;
         report.lines += self.sink.line;
