@@ -16,6 +16,7 @@ mod packet_rules;
 mod parts;
 mod rules;
 mod set;
+mod walk;
 mod writer;
 
 use crate::ir::{Holds, LimiterKind, Program};

@@ -1,12 +1,12 @@
 //! The rules of a chain as one function, or, where there are many, as parts that it calls one after the other: compilers and verifiers take
 //! more than proportionally longer for longer functions.
 //!
-//! BPF decides packet by packet (`packet_rules`), native code a burst rule by rule (`burst_rules`).
+//! BPF decides packet by packet (`packet_rules`), native code a burst rule by rule (`burst_rules`). Both are sinks of one walk (`walk`).
 
 use super::chain::ChainEmitter;
-use super::writer::{self, Writer};
+use super::writer::Writer;
 use super::{Target, burst_rules, packet_rules};
-use crate::ir::{Effect, LimiterId, LimiterKind, Node, Program, Rule, RuleId, Test};
+use crate::ir::{Effect, Node, Program, Rule, RuleId};
 use crate::pass::hoist_guards::rules_in;
 
 /// Rules of a part.
@@ -43,16 +43,6 @@ fn parts(body: &[Node]) -> Vec<&[Node]> {
     parts
 }
 
-/// The tests that lead to a body. A test that guards nothing but another test joins it.
-pub(super) fn joined<'n>(test: &'n Test, mut body: &'n [Node]) -> (Vec<&'n Test>, &'n [Node]) {
-    let mut tests = vec![test];
-    while let [Node::When { test, body: deeper }] = body {
-        tests.push(test);
-        body = deeper;
-    }
-    (tests, body)
-}
-
 /// Whether the block always ends the chain.
 pub(super) fn ends(program: &Program, nodes: &[Node]) -> bool {
     matches!(nodes.last(), Some(Node::Rule(id)) if program.rule(*id).verdict().is_some())
@@ -77,22 +67,6 @@ pub(super) fn samples_what_is_left(rule: &Rule) -> bool {
     let ends = |effect: &Effect| matches!(effect, Effect::Limit { exceed, .. } if exceed.verdict().is_some());
     let behind = rule.effects.iter().skip_while(|effect| !ends(effect));
     behind.into_iter().any(|effect| matches!(effect, Effect::Sample { .. }))
-}
-
-/// Whose limits they are, for a comment.
-pub(super) fn described(program: &Program, id: LimiterId) -> String {
-    let limiter = program.limiter(id);
-    match limiter.kind {
-        LimiterKind::Rate(limit) => limit.to_string(),
-        LimiterKind::Prefixes { .. } | LimiterKind::Labels => format!("@{}", limiter.name),
-        LimiterKind::Each(each) => each.to_string(),
-    }
-}
-
-/// The comment that stands before a rule's code.
-pub(super) fn cite(program: &Program, id: RuleId, out: &mut Writer) {
-    let rule = program.rule(id);
-    out.line(&format!("/* {}  {} */", rule.at, writer::comment(&rule.text)));
 }
 
 /// Says of a part's parameters that it may use less than the chain does.
