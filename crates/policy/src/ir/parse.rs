@@ -2,7 +2,8 @@
 
 use super::{Chain, Defaults, Direction, Effect, Fallback, Find, FindId, LabelId, Node, OnExit, Program, Rule, RuleId};
 use super::{
-    Exceed, Holds, LimitEach, Limiter, LimiterId, LimiterKind, Log, Slot, SlotId, Test, ValueSet, Wanted, print, verify,
+    Exceed, Holds, LimitEach, Limiter, LimiterId, LimiterKind, Log, MatchTree, Slot, SlotId, Test, ValueSet, Wanted,
+    print, verify,
 };
 use crate::field::{Field, Guard, Raw, RawBase, Subject};
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -183,8 +184,8 @@ fn chain(head: &str, rest: &mut &[Line<'_>]) -> Result<Option<Chain>, String> {
         done.ok_or_else(|| line.error())?;
         *rest = tail;
     }
-    let body = block(rest, 1)?;
-    Ok(Some(Chain { posture, direction, finds, staged, body }))
+    let tree = MatchTree { staged, nodes: block(rest, 1)? };
+    Ok(Some(Chain { posture, direction, finds, tree }))
 }
 
 fn find(words: &str) -> Option<Find> {

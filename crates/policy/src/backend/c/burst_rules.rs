@@ -7,12 +7,11 @@
 use super::action;
 use super::chain::ChainEmitter;
 use super::column::Column;
-use super::rules::{any_rule, ends, limits, may_be_unused, samples_what_is_left};
+use super::rules::{ends, limits, may_be_unused, samples_what_is_left};
 use super::walk::{Bucket, Charge, Exceeding, Sink, Way, joined, walk};
 use super::writer::Writer;
 use crate::field::Subject;
-use crate::ir::{FindId, Node, RuleId, Test, eval};
-use crate::pass::hoist_guards::rules_in;
+use crate::ir::{FindId, Node, RuleId, Test, eval, match_tree};
 use weir_abi::{Action, Family};
 
 /// Writes the parts and the function that calls them.
@@ -84,13 +83,13 @@ struct BurstSink<'a, 'b> {
 impl BurstSink<'_, '_> {
     fn body(mut self, nodes: &[Node]) {
         let mut variables: Vec<String> = (1..=groups(nodes)).map(group).collect();
-        if nodes.iter().any(|node| rules_in(node) > 0) {
+        if match_tree::rules(nodes).next().is_some() {
             variables.push("hits".to_owned());
         }
         if limits(self.chain.program, nodes) {
             variables.push("exceeding".to_owned());
         }
-        if any_rule(nodes, &|id| samples_what_is_left(self.chain.program.rule(id))) {
+        if match_tree::rules(nodes).any(|id| samples_what_is_left(self.chain.program.rule(id))) {
             variables.push("matched".to_owned());
         }
         if !variables.is_empty() {

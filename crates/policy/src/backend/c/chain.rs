@@ -6,7 +6,7 @@ use super::defaults::Defaulted;
 use super::writer::Writer;
 use super::{Target, parts, rules};
 use crate::field::Field;
-use crate::ir::{Chain, Effect, FindId, Holds, Node, Program, RuleId};
+use crate::ir::{Chain, FindId, Holds, Program, RuleId};
 use std::collections::BTreeSet;
 use weir_abi::{Action, Family, Layout};
 
@@ -27,7 +27,7 @@ pub(super) struct ChainEmitter<'a> {
 impl<'a> ChainEmitter<'a> {
     pub(super) fn new(program: &'a Program, chain: &'a Chain, name: String, target: Target) -> Self {
         let conditions = Conditions::new(program, chain, &name, target);
-        let samples = samples(program, &chain.body);
+        let samples = rules::samples(program, &chain.tree.nodes);
         let columns = columns(program, chain, &conditions);
         ChainEmitter { program, chain, target, name, conditions, columns, samples }
     }
@@ -63,12 +63,12 @@ impl<'a> ChainEmitter<'a> {
 
     /// Whether tables are asked before the rules.
     pub(super) fn is_staged(&self) -> bool {
-        !self.chain.staged.is_empty()
+        !self.chain.tree.staged.is_empty()
     }
 
     /// Whether rules need what a burst is called with.
     pub(super) fn needs_burst(&self) -> bool {
-        self.conditions.uses_raw() || rules::limits(self.program, &self.chain.body)
+        self.conditions.uses_raw() || rules::limits(self.program, &self.chain.tree.nodes)
     }
 
     /// Whether rules ask whether a limit was exceeded.
@@ -103,7 +103,7 @@ impl<'a> ChainEmitter<'a> {
             out.line(&Width::of_raw(raw).declare(&name));
             out.line(&Width::U8.declare(&format!("{name}_there")));
         }
-        for &id in &self.chain.staged {
+        for &id in &self.chain.tree.staged {
             let find = self.chain.finds[usize::from(id.0)];
             let (slot, key) = (self.program.slot(find.slot), find.key.name());
             let said = match (&slot.holds, slot.tables()) {
@@ -188,12 +188,4 @@ pub(super) fn lookup(layout: Layout, table: &str, [whole, hi, lo]: [&str; 3]) ->
         Layout::RankLeaf6 => format!("rank_leaf6_find({table}, {hi}, {lo})"),
         Layout::CountedLeaf => format!("counted_leaf_find({table}, {whole})"),
     }
-}
-
-fn samples(program: &Program, nodes: &[Node]) -> bool {
-    nodes.iter().any(|node| match node {
-        Node::Rule(id) => program.rule(*id).effects.iter().any(|effect| matches!(effect, Effect::Sample { .. })),
-        Node::When { body, .. } => samples(program, body),
-        Node::Find(_) => false,
-    })
 }

@@ -199,7 +199,7 @@ pub(super) fn fill_raw(raw: Raw) -> Vec<String> {
 /// Raw bits that several tests look at are read once a packet, whether or not a rule gets to ask for them.
 pub(super) fn raw_columns(chain: &Chain) -> Vec<Raw> {
     let mut uses = BTreeMap::new();
-    count_raw(&chain.body, &mut uses);
+    count_raw(&chain.tree.nodes, &mut uses);
     uses.into_iter().filter(|&(_, uses)| uses > 1).map(|(raw, _)| raw).take(RAW_COLUMNS_MAX).collect()
 }
 
@@ -216,13 +216,13 @@ fn count_raw(nodes: &[Node], uses: &mut BTreeMap<Raw, usize>) {
 /// Every column but those of raw bits that the chain's rules and staged finds look at.
 pub(super) fn columns(program: &Program, chain: &Chain, conditions: &Conditions<'_>) -> BTreeSet<Column> {
     let mut columns = BTreeSet::new();
-    for id in &chain.staged {
+    for id in &chain.tree.staged {
         let key = chain.finds[usize::from(id.0)].key;
         columns.insert(Column::of(key));
         // An IPv4 table may be asked about any packet, an IPv6 table is asked about IPv6 only.
         columns.extend((key.guard() == Guard::Ipv6).then_some(L3));
     }
-    collect(program, &chain.body, conditions, &mut columns);
+    collect(program, &chain.tree.nodes, conditions, &mut columns);
     columns
 }
 

@@ -33,7 +33,7 @@ impl<'a> Conditions<'a> {
         }
         let raw_columns = if target == Target::Native { raw_columns(chain) } else { vec![] };
         let mut conditions = Conditions { find_names, sets: vec![], raw_columns, uses_raw: false, target };
-        conditions.collect(&chain.body, name);
+        conditions.collect(&chain.tree.nodes, name);
         conditions
     }
 

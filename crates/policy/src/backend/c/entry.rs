@@ -99,7 +99,7 @@ impl ChainEmitter<'_> {
         let parameters = ["const struct env *env", "uint32_t count", &format!("struct {name}_packets *packets")];
         out.blank();
         out.function(&format!("static void {name}_lookups"), &parameters.map(str::to_owned));
-        for &id in &self.chain.staged {
+        for &id in &self.chain.tree.staged {
             let find = self.chain.finds[usize::from(id.0)];
             if let Some(call) = self.find_burst_call(id) {
                 out.line(&call);

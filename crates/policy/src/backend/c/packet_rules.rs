@@ -54,8 +54,8 @@ pub(super) fn emit_part(chain: &ChainEmitter<'_>, is_last: bool, out: &mut Write
     may_be_unused(&parameters, out);
     let mut sink = PacketSink { chain, out, sampled };
     sink.variables(false);
-    walk(chain, &chain.chain.body, &mut sink);
-    match (ends(chain.program, &chain.chain.body), is_last) {
+    walk(chain, &chain.chain.tree.nodes, &mut sink);
+    match (ends(chain.program, &chain.chain.tree.nodes), is_last) {
         (true, _) => {}
         (false, true) => no_match(chain, sampled, out),
         (false, false) => out.line("return VERDICT_NONE;"),

@@ -6,8 +6,7 @@
 use super::chain::ChainEmitter;
 use super::writer::Writer;
 use super::{Target, burst_rules, packet_rules};
-use crate::ir::{Effect, Node, Program, Rule, RuleId};
-use crate::pass::hoist_guards::rules_in;
+use crate::ir::{Effect, Node, Program, Rule, match_tree};
 
 /// Rules of a part.
 const PART_RULES: usize = 64;
@@ -16,7 +15,7 @@ const PARTS_MAX: usize = 128;
 
 /// Writes the chain's rules: `<chain>_rules()` decides every packet that it is given.
 pub(super) fn emit(chain: &ChainEmitter<'_>, out: &mut Writer) {
-    let parts = parts(&chain.chain.body);
+    let parts = parts(&chain.chain.tree.nodes);
     match chain.target {
         Target::Native => burst_rules::emit(chain, &parts, out),
         Target::Bpf | Target::BpfParts { .. } => packet_rules::emit(chain, &parts, out),
@@ -25,7 +24,7 @@ pub(super) fn emit(chain: &ChainEmitter<'_>, out: &mut Writer) {
 
 /// Neighbouring top nodes, about [`PART_RULES`] rules together.
 fn parts(body: &[Node]) -> Vec<&[Node]> {
-    let all: usize = body.iter().map(rules_in).sum();
+    let all = match_tree::rules(body).count();
     let limit = PART_RULES.max(all / PARTS_MAX);
     if all <= 2 * limit {
         return vec![body];
@@ -33,11 +32,12 @@ fn parts(body: &[Node]) -> Vec<&[Node]> {
     let mut parts = Vec::new();
     let (mut start, mut rules) = (0, 0);
     for (index, node) in body.iter().enumerate() {
-        if rules > 0 && rules + rules_in(node) > limit {
+        let more = node.rules().count();
+        if rules > 0 && rules + more > limit {
             parts.push(&body[start..index]);
             (start, rules) = (index, 0);
         }
-        rules += rules_in(node);
+        rules += more;
     }
     parts.push(&body[start..]);
     parts
@@ -48,18 +48,16 @@ pub(super) fn ends(program: &Program, nodes: &[Node]) -> bool {
     matches!(nodes.last(), Some(Node::Rule(id)) if program.rule(*id).verdict().is_some())
 }
 
-/// Whether a rule in the block has a limit.
-pub(super) fn limits(program: &Program, nodes: &[Node]) -> bool {
-    any_rule(nodes, &|id| program.rule(id).effects.iter().any(|effect| matches!(effect, Effect::Limit { .. })))
+/// Whether a rule in the block samples.
+pub(super) fn samples(program: &Program, nodes: &[Node]) -> bool {
+    match_tree::rules(nodes)
+        .any(|id| program.rule(id).effects.iter().any(|effect| matches!(effect, Effect::Sample { .. })))
 }
 
-/// Whether one of the rules is such.
-pub(super) fn any_rule(nodes: &[Node], is_such: &dyn Fn(RuleId) -> bool) -> bool {
-    nodes.iter().any(|node| match node {
-        Node::Rule(id) => is_such(*id),
-        Node::When { body, .. } => any_rule(body, is_such),
-        Node::Find(_) => false,
-    })
+/// Whether a rule in the block has a limit.
+pub(super) fn limits(program: &Program, nodes: &[Node]) -> bool {
+    match_tree::rules(nodes)
+        .any(|id| program.rule(id).effects.iter().any(|effect| matches!(effect, Effect::Limit { .. })))
 }
 
 /// Whether the rule samples what its limits have left of the packets that it matched.
