@@ -9,7 +9,8 @@ use std::process::{Command, Stdio};
 use weir_abi::image::IMAGE_MAGIC;
 use weir_abi::packet::{Fragment, L3, L4, PacketView, ext, flag};
 use weir_abi::{
-    Action, Burst, Counter, Frame, ImageHeader, Layout, LimitEntry, LimitProfile, Link, Reason, Verdict, each, limit,
+    Action, Burst, Counter, Frame, ImageHeader, Layout, LimitEntry, LimitProfile, Link, Reason, Verdict, burst, each,
+    limit,
 };
 use weir_tables::limit_image::{Logged, NESTING_MAX};
 
@@ -167,23 +168,11 @@ fn structures_have_the_same_layout() {
     layout!("weir_counter", Counter, packets, bytes);
     layout!("limit_profile", LimitProfile, per_packet, per_byte, room);
     layout!("limit_entry", LimitEntry, profile, parent);
-    layout!(
-        "weir_burst",
-        Burst,
-        frames,
-        verdicts,
-        tables,
-        counters,
-        now_ns,
-        count,
-        link,
-        times_ns,
-        limits,
-        buckets,
-        buckets_shared,
-        exceeded,
-        passed
-    );
+    layout!("weir_burst", Burst, frames, verdicts, count, link, times, tables, counters, limits);
+    layout!("burst_times", burst::Times, now_ns, each_ns);
+    layout!("burst_tables", burst::Tables, images);
+    layout!("burst_counters", burst::Counters, reasons);
+    layout!("burst_limits", burst::Limits, image, buckets, shared, exceeded, passed);
     layout!("image_header", ImageHeader, magic, layout, entries, labels, bytes, section);
     layout!("packet", PacketView, data, cap, len, saddr, daddr, l3_offset, l4_offset, ether_type, vlan_id);
     layout!("packet", PacketView, inner_vlan_id, ip_length, ip_id, sport, dport, window, seq, ack, l3, l4, proto);

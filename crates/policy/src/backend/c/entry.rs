@@ -14,15 +14,8 @@ impl ChainEmitter<'_> {
         out.blank();
         out.line(&format!("void weir_{name}(const struct weir_burst *burst)"));
         out.open("");
-        if self.program.limiters.is_empty() {
-            out.line("const struct env env = {.counters = burst->counters, .tables = burst->tables};");
-        } else {
-            out.open("const struct env env =");
-            for field in ["counters", "tables", "limits", "buckets", "buckets_shared", "exceeded", "passed"] {
-                out.line(&format!(".{field} = burst->{field},"));
-            }
-            out.close_with(";");
-        }
+        let limits = if self.program.limiters.is_empty() { "" } else { ", .limits = burst->limits" };
+        out.line(&format!("const struct env env = {{.counters = burst->counters, .tables = burst->tables{limits}}};"));
         if self.has_columns() {
             out.line(&format!("struct {name}_packets packets;"));
         }
