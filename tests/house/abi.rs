@@ -27,7 +27,9 @@ fn constants() -> Vec<(String, u64)> {
         ("WEIR_WINDOW_BYTES".into(), weir_abi::WINDOW_BYTES as u64),
         ("WEIR_RULE_BASE".into(), Reason::RULE_BASE.into()),
         ("REASON_RULE".into(), Reason::RULE_BASE.into()),
+        ("ACTION_REPLY".into(), Action::REPLY.into()),
         ("VERDICT_SAMPLED".into(), Verdict::SAMPLED.into()),
+        ("VERDICT_REWRITTEN".into(), Verdict::REWRITTEN.into()),
         ("FLAG_IP_OPTIONS".into(), flag::IP_OPTIONS.into()),
         ("FLAG_EXCEEDED".into(), flag::EXCEEDED.into()),
         ("IMAGE_MAGIC".into(), IMAGE_MAGIC.into()),
@@ -43,7 +45,7 @@ fn constants() -> Vec<(String, u64)> {
         ("LOGGED_ALL".into(), Logged::All as u64),
     ];
     let mut add = |name: &str, value: u64| constants.push((name.to_owned(), value));
-    for action in [Action::Accept, Action::Drop, Action::Divert] {
+    for action in Action::ALL {
         add(&format!("ACTION_{}", action.name().to_uppercase()), action as u64);
     }
     for (reason, name) in Reason::BUILTIN {
