@@ -96,6 +96,22 @@ impl Effect {
         }
     }
 
+    /// The limiter that it charges.
+    pub fn limiter(&self) -> Option<LimiterId> {
+        match self {
+            Effect::Limit { limiter, .. } => Some(*limiter),
+            Effect::Sample { .. } | Effect::Track | Effect::Verdict(_) => None,
+        }
+    }
+
+    /// Its keyword, if no engine has it yet.
+    pub fn unsupported(&self) -> Option<&'static str> {
+        match self {
+            Effect::Track => Some("track"),
+            Effect::Sample { .. } | Effect::Limit { .. } | Effect::Verdict(_) => None,
+        }
+    }
+
     /// The verdict on what has no room, if it is a limit that ends its way.
     pub fn exceeded_verdict(&self) -> Option<Action> {
         match self {

@@ -136,14 +136,8 @@ impl Program {
     /// Rules with effects that no engine has yet. Empty: every one takes the program.
     pub fn unsupported(&self) -> Vec<Unsupported> {
         let mut found = Vec::new();
-        for (index, rule) in self.rules.iter().enumerate() {
-            for effect in &rule.effects {
-                let what = match effect {
-                    Effect::Track => "track",
-                    Effect::Limit { .. } | Effect::Sample { .. } | Effect::Verdict(_) => continue,
-                };
-                found.push(Unsupported { rule: RuleId(index as u16), what });
-            }
+        for (rule, Rule { effects, .. }) in (0..).map(RuleId).zip(&self.rules) {
+            found.extend(effects.iter().filter_map(Effect::unsupported).map(|what| Unsupported { rule, what }));
         }
         found
     }
@@ -165,12 +159,10 @@ impl Program {
 
     /// Addresses that a rule's limits look at themselves.
     pub fn limited_addresses(&self, rule: RuleId) -> impl Iterator<Item = Field> {
-        self.rule(rule).effects.iter().filter_map(|effect| match effect {
-            Effect::Limit { limiter, .. } => match self.limiter(*limiter).kind {
-                LimiterKind::Each(each) => Some(each.key),
-                LimiterKind::Prefixes { .. } | LimiterKind::Labels | LimiterKind::Rate(_) => None,
-            },
-            Effect::Sample { .. } | Effect::Track | Effect::Verdict(_) => None,
+        let limiters = self.rule(rule).effects.iter().filter_map(Effect::limiter);
+        limiters.filter_map(|limiter| match self.limiter(limiter).kind {
+            LimiterKind::Each(each) => Some(each.key),
+            LimiterKind::Prefixes { .. } | LimiterKind::Labels | LimiterKind::Rate(_) => None,
         })
     }
 
