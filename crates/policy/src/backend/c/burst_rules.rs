@@ -4,10 +4,10 @@
 //! `group` holds the packets of a block of rules behind one test. Rules do not see each other's counters, and each rule sees its
 //! packets in their order, so that the outcome is that of deciding packet by packet.
 
-use super::action;
 use super::chain::ChainEmitter;
 use super::column::Column;
 use super::rules::{ends, limits, may_be_unused, samples_what_is_left};
+use super::target::action;
 use super::walk::{Bucket, Charge, Exceeding, Sink, Way, joined, walk};
 use super::writer::Writer;
 use crate::field::Subject;

@@ -1,12 +1,14 @@
 //! One chain as C: what its rules look at, its rules, its entry.
 
-use super::column::{Column, Width, columns, fields, raw_name};
+use super::column::{Column, L3, Width, fields};
 use super::condition::Conditions;
 use super::defaults::Defaulted;
+use super::raw::raw_name;
+use super::rules;
+use super::target::Target;
 use super::writer::Writer;
-use super::{Target, parts, rules};
-use crate::field::Field;
-use crate::ir::{Chain, FindId, Holds, Program, RuleId};
+use crate::field::{Field, Guard, Subject};
+use crate::ir::{Chain, FindId, Holds, Node, Program, RuleId, SlotId, Test};
 use std::collections::BTreeSet;
 use weir_abi::{Action, Family, Layout};
 
@@ -44,23 +46,6 @@ impl<'a> ChainEmitter<'a> {
         self.conditions.sets().iter().for_each(|line| out.line(line));
     }
 
-    pub(super) fn emit(&self, out: &mut Writer) {
-        self.sets(out);
-        match self.target {
-            Target::Native => {
-                self.packets_struct(out);
-                self.parse(out);
-                self.lookups(out);
-                rules::emit(self, out);
-                self.burst(out);
-            }
-            Target::Bpf | Target::BpfParts { .. } => {
-                rules::emit(self, out);
-                self.xdp(out);
-            }
-        }
-    }
-
     /// Whether tables are asked before the rules.
     pub(super) fn is_staged(&self) -> bool {
         !self.chain.tree.staged.is_empty()
@@ -88,7 +73,7 @@ impl<'a> ChainEmitter<'a> {
         !self.columns.is_empty() || !self.conditions.raw_columns().is_empty() || self.is_staged()
     }
 
-    fn packets_struct(&self, out: &mut Writer) {
+    pub(super) fn packets_struct(&self, out: &mut Writer) {
         if !self.has_columns() {
             return;
         }
@@ -166,7 +151,7 @@ impl<'a> ChainEmitter<'a> {
         };
         let slot = self.program.slot(find.slot);
         if matches!(self.target, Target::BpfParts { .. }) {
-            let function = parts::find_name(find.slot);
+            let function = find_name(find.slot);
             return match slot.family {
                 Family::Ipv4 => format!("{function}({whole})"),
                 Family::Ipv6 => format!("{function}({hi}, {lo})"),
@@ -187,5 +172,43 @@ pub(super) fn lookup(layout: Layout, table: &str, [whole, hi, lo]: [&str; 3]) ->
         Layout::RankLeaf => format!("rank_leaf_find({table}, {whole})"),
         Layout::RankLeaf6 => format!("rank_leaf6_find({table}, {hi}, {lo})"),
         Layout::CountedLeaf => format!("counted_leaf_find({table}, {whole})"),
+    }
+}
+
+/// What the function is called that asks a slot's table, where the kernel has a chain in parts.
+pub(super) fn find_name(slot: SlotId) -> String {
+    format!("weir_find_{}", slot.0)
+}
+
+/// Every column but those of raw bits that the chain's rules and staged finds look at.
+fn columns(program: &Program, chain: &Chain, conditions: &Conditions<'_>) -> BTreeSet<Column> {
+    let mut columns = BTreeSet::new();
+    for id in &chain.tree.staged {
+        let key = chain.finds[usize::from(id.0)].key;
+        columns.insert(Column::of(key));
+        // An IPv4 table may be asked about any packet, an IPv6 table is asked about IPv6 only.
+        columns.extend((key.guard() == Guard::Ipv6).then_some(L3));
+    }
+    collect_columns(program, &chain.tree.nodes, conditions, &mut columns);
+    columns
+}
+
+fn collect_columns(program: &Program, nodes: &[Node], conditions: &Conditions<'_>, columns: &mut BTreeSet<Column>) {
+    for node in nodes {
+        let (test, body) = match node {
+            Node::When { test, body } => (test, body),
+            Node::Rule(id) => {
+                columns.extend(program.limited_addresses(*id).map(Column::of));
+                continue;
+            }
+            Node::Find(_) => continue,
+        };
+        columns.extend(match test {
+            Test::Guard(guard) => Column::of_guard(*guard),
+            Test::Value { subject: Subject::Raw(raw), .. } if conditions.asks_each(test) => Column::of_raw(*raw),
+            Test::Value { subject: Subject::Field(field), .. } => Some(Column::of(*field)),
+            Test::Value { subject: Subject::Raw(_), .. } | Test::Found { .. } => None,
+        });
+        collect_columns(program, body, conditions, columns);
     }
 }

@@ -1,9 +1,9 @@
 //! The rules of a chain for one packet: what BPF decides with.
 
-use super::action;
 use super::chain::ChainEmitter;
 use super::column::Column;
 use super::rules::{ends, may_be_unused};
+use super::target::action;
 use super::walk::{Bucket, Charge, Exceeding, Sink, Way, walk};
 use super::writer::Writer;
 use crate::ir::{FindId, Holds, Node, RuleId, eval};

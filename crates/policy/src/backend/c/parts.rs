@@ -15,11 +15,6 @@ use weir_abi::Family;
 /// Parts of a chain, at most. The kernel takes 33 tail calls, the first of which enters the first part.
 const PARTS_MAX: usize = 32;
 
-/// What the function is called that asks a slot's table.
-pub(super) fn find_name(slot: SlotId) -> String {
-    format!("weir_find_{}", slot.0)
-}
-
 /// Writes everything behind the declarations of tables. `chains` are those of `program`, optimised.
 pub(super) fn emit(program: &Program, rules: usize, chains: &[ChainEmitter<'_>], out: &mut Writer) {
     for slot in 0..program.slots.len() {
@@ -98,7 +93,7 @@ fn find_function(program: &Program, id: SlotId, out: &mut Writer) {
     };
     let parameters: Vec<String> = parameters.into_iter().map(str::to_owned).collect();
     out.blank();
-    out.function(&format!("WEIR_GLOBAL uint32_t {}", find_name(id)), &parameters);
+    out.function(&format!("WEIR_GLOBAL uint32_t {}", chain::find_name(id)), &parameters);
     out.line(&format!("return {};", chain::lookup(slot.layout, &format!("WEIR_TABLE(NULL, {})", id.0), keys)));
     out.close();
 }
