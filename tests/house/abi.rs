@@ -9,7 +9,8 @@ use std::process::{Command, Stdio};
 use weir_abi::image::IMAGE_MAGIC;
 use weir_abi::packet::{Fragment, L3, L4, PacketView, ext, flag};
 use weir_abi::{
-    Action, Burst, Counter, Frame, ImageHeader, Layout, LimitEntry, LimitProfile, Link, Reason, Verdict, each, limit,
+    Action, Burst, Counter, Frame, ImageHeader, Layout, LimitEntry, LimitProfile, Link, Reason, Verdict, burst, each,
+    limit,
 };
 use weir_tables::limit_image::{Logged, NESTING_MAX};
 
@@ -26,7 +27,9 @@ fn constants() -> Vec<(String, u64)> {
         ("WEIR_WINDOW_BYTES".into(), weir_abi::WINDOW_BYTES as u64),
         ("WEIR_RULE_BASE".into(), Reason::RULE_BASE.into()),
         ("REASON_RULE".into(), Reason::RULE_BASE.into()),
+        ("ACTION_REPLY".into(), Action::REPLY.into()),
         ("VERDICT_SAMPLED".into(), Verdict::SAMPLED.into()),
+        ("VERDICT_REWRITTEN".into(), Verdict::REWRITTEN.into()),
         ("FLAG_IP_OPTIONS".into(), flag::IP_OPTIONS.into()),
         ("FLAG_EXCEEDED".into(), flag::EXCEEDED.into()),
         ("IMAGE_MAGIC".into(), IMAGE_MAGIC.into()),
@@ -42,7 +45,7 @@ fn constants() -> Vec<(String, u64)> {
         ("LOGGED_ALL".into(), Logged::All as u64),
     ];
     let mut add = |name: &str, value: u64| constants.push((name.to_owned(), value));
-    for action in [Action::Accept, Action::Drop, Action::Divert] {
+    for action in Action::ALL {
         add(&format!("ACTION_{}", action.name().to_uppercase()), action as u64);
     }
     for (reason, name) in Reason::BUILTIN {
@@ -167,23 +170,11 @@ fn structures_have_the_same_layout() {
     layout!("weir_counter", Counter, packets, bytes);
     layout!("limit_profile", LimitProfile, per_packet, per_byte, room);
     layout!("limit_entry", LimitEntry, profile, parent);
-    layout!(
-        "weir_burst",
-        Burst,
-        frames,
-        verdicts,
-        tables,
-        counters,
-        now_ns,
-        count,
-        link,
-        times_ns,
-        limits,
-        buckets,
-        buckets_shared,
-        exceeded,
-        passed
-    );
+    layout!("weir_burst", Burst, frames, verdicts, count, link, times, tables, counters, limits);
+    layout!("burst_times", burst::Times, now_ns, each_ns);
+    layout!("burst_tables", burst::Tables, images);
+    layout!("burst_counters", burst::Counters, reasons);
+    layout!("burst_limits", burst::Limits, image, buckets, shared, exceeded, passed);
     layout!("image_header", ImageHeader, magic, layout, entries, labels, bytes, section);
     layout!("packet", PacketView, data, cap, len, saddr, daddr, l3_offset, l4_offset, ether_type, vlan_id);
     layout!("packet", PacketView, inner_vlan_id, ip_length, ip_id, sport, dport, window, seq, ack, l3, l4, proto);
