@@ -8,6 +8,7 @@ mod ci;
 mod fuzz;
 mod shell;
 mod tally;
+mod times;
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
