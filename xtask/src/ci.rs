@@ -1,9 +1,9 @@
 //! What CI runs, in order. A failing step does not hide the ones after it.
 
-use crate::fuzz;
-use crate::shell::{self, cargo};
+use crate::shell::{self, cargo, target_dir};
 use crate::tally::Tally;
 use crate::times::{Stopwatch, Times};
+use crate::{compile_once, fuzz};
 use std::path::Path;
 use std::process::Command;
 use std::time::Instant;
@@ -55,6 +55,7 @@ fn tests(tally: &mut Tally, binaries: &mut Times) -> Result<(), String> {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let mut command = cargo(["test", "--workspace", FEATURES, "--no-fail-fast"]);
     command.env("INSTA_UPDATE", "no").env("RUST_TEST_THREADS", (TESTS_PER_CORE * cores).to_string());
+    command.env("PATH", compile_once::install(&target_dir().join("compile-once"))?);
     let mut watch = Stopwatch::default();
     let outcome = shell::run_lines(&mut command, |line| {
         tally.add_line(line);
