@@ -7,7 +7,7 @@
 
 #include "kernel.h"
 
-/* struct Mode in crates/engine/src/xdp/load.rs */
+/* Mode in crates/abi/src/kernel.rs */
 struct mode {
 	uint32_t live;	   /* on interfaces, or a replay */
 	uint32_t cpu_mask; /* CPUs that there are counters for, a power of two, - 1 */

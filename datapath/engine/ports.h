@@ -14,7 +14,7 @@
 #include "verdict.h"
 
 enum {
-	PORTS_MAX = 64,	     /* the same in crates/engine/src/live/xdp/ports.rs, as all that follow */
+	PORTS_MAX = 64,	     /* the same in crates/abi/src/kernel.rs, as all that follow */
 	PORT_INDICES = 4096, /* interfaces are told apart by so many low bits of their indices */
 	PORT_QUEUES = 64,    /* queues beyond are treated as those modulo this */
 };
@@ -40,8 +40,8 @@ struct ports {
 struct ports weir_ports __attribute__((aligned(64))) WEIR_SECTION(".bss.ports");
 
 /*
- * What one CPU did at a port: struct PortCounts in crates/engine/src/live/xdp/ports.rs. Packets that the kernel could
- * not send are among tx, and in the counters of losses.h.
+ * What one CPU did at a port: PortCounters in crates/abi/src/kernel.rs. Packets that the kernel could not send are
+ * among tx, and in the counters of losses.h.
  */
 struct port_counters {
 	uint64_t rx_packets;
@@ -58,7 +58,7 @@ struct port_counters {
 };
 
 _Static_assert(sizeof(struct port) == 128, "Port");
-_Static_assert(sizeof(struct port_counters) == 128, "PortCounts");
+_Static_assert(sizeof(struct port_counters) == 128, "PortCounters");
 
 /* PORTS_MAX for each CPU; the engine makes the section as long as that. */
 struct port_counters weir_port_counters[PORTS_MAX] __attribute__((aligned(64))) WEIR_SECTION(".bss.traffic");

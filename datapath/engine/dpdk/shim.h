@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * DPDK for the `dpdk` engine: what Rust calls, and nothing that decides. Compiled and linked only with the Cargo
- * feature `dpdk`; crates/engine/src/live/dpdk/shim.rs has the same declarations.
+ * feature `dpdk`; crates/engine/src/live/dpdk/shim.rs has the same declarations,
+ * and crates/abi/src/dpdk.rs the same structures.
  *
  * DPDK's functions for packets are inline and its structures change with its version, so that Rust knows a port by its
  * number, a packet and a pool by their addresses, and asks here for all else. One call moves a burst. Functions that
@@ -20,7 +21,7 @@ struct rte_mempool;
 
 enum { DPDK_DRIVER_BYTES = 32 };
 
-/* What a port is: struct Facts in Rust. */
+/* What a port is: Facts in crates/abi/src/dpdk.rs. */
 struct dpdk_facts {
 	char driver[DPDK_DRIVER_BYTES]; /* ends with 0 */
 	uint16_t rx_queues;		/* at most */
@@ -33,7 +34,7 @@ struct dpdk_facts {
 
 _Static_assert(sizeof(struct dpdk_facts) == 48, "Facts");
 
-/* What a port lost: Lost in crates/engine/src/live/dpdk/shim.rs. */
+/* What a port lost: Lost in crates/abi/src/dpdk.rs. */
 struct dpdk_lost {
 	uint64_t missed; /* came and found no room */
 	uint64_t unsent; /* the driver took it and could not send it */
