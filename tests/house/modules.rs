@@ -76,9 +76,8 @@ impl Module {
                 }
                 _ if is_name(text) && (at == 0 || tokens[at - 1].text != ".") => {
                     let previous = if at == 0 { "" } else { tokens[at - 1].text };
-                    if depth == 0 && ITEMS.contains(&previous) && !QUALIFIERS.contains(&text) {
-                        module.defines.insert(text.to_owned());
-                    } else if depth == 0 && previous == "mut" && at >= 2 && tokens[at - 2].text == "static" {
+                    let is_static = previous == "mut" && at >= 2 && tokens[at - 2].text == "static";
+                    if depth == 0 && (is_static || ITEMS.contains(&previous) && !QUALIFIERS.contains(&text)) {
                         module.defines.insert(text.to_owned());
                     } else {
                         let (path, end) = path_from(&tokens, at);
