@@ -7,9 +7,11 @@
 
 pub mod burst;
 pub mod counter;
+pub mod dpdk;
 pub mod each;
 pub mod family;
 pub mod image;
+pub mod kernel;
 pub mod limit;
 pub mod link;
 pub mod packet;

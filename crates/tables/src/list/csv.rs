@@ -5,11 +5,11 @@
 
 use std::borrow::Cow;
 
-use super::Problem;
 use super::lines::{Sink, content, first_line, split_line};
 use super::stray::names_address;
 use crate::entries::{Kind, TableAddress};
 use crate::prefix::Element;
+use crate::problem::Problem;
 
 /// What the lines of a file look like; all are like the first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

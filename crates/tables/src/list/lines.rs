@@ -8,10 +8,11 @@ use weir_abi::Family;
 use super::csv::{Header, Shape};
 use super::error::shown;
 use super::stray::{check_characters, names_address, names_another};
-use super::{BadLine, ERRORS_MAX, Format, ListError, Problem, ReadOptions, ReadReport, Remark, csv, ipset, plain};
-use crate::entries::{Entries, Kind, LABEL_BYTES_MAX, Labels, PREFIXES_MAX, TableAddress};
+use super::{BadLine, ERRORS_MAX, Format, ListError, ReadOptions, ReadReport, Remark, csv, ipset, plain};
+use crate::entries::{Entries, Kind, Labels, TableAddress};
 use crate::overlap::Span;
 use crate::prefix::{Element, Prefix};
+use crate::problem::{LABEL_BYTES_MAX, PREFIXES_MAX, Problem};
 
 /// A thread is not worth starting for less.
 const CHUNK_BYTES_MIN: usize = 1 << 19;

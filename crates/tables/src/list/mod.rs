@@ -27,7 +27,7 @@ mod tests;
 use std::num::NonZero;
 
 use crate::entries::Entries;
-pub use error::{BadLine, ERRORS_MAX, ListError, Problem};
+pub use error::{BadLine, ERRORS_MAX, ListError};
 pub(crate) use foreign::recognise;
 
 /// How to read a list.

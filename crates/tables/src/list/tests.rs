@@ -3,6 +3,7 @@
 use super::*;
 use crate::entries::Kind;
 use crate::prefix::{Prefix4, Prefix6};
+use crate::problem::Problem;
 use proptest::prelude::*;
 use weir_abi::Family;
 
