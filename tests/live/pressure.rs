@@ -7,7 +7,7 @@ use crate::{check_account, each_kernel_engine, each_kernel_engine_with, put};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
-use weir::run::stats::{InterfaceStats, Stats};
+use weir_control::{InterfaceStats, Stats};
 use weir_engine::live::link::LinkSwitch;
 use weir_engine::live::tap::Tap;
 

@@ -1,11 +1,12 @@
 //! Numbers for people, and the pieces of JSON that several commands share.
 
 use crate::failure::Failure;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::{ErrorKind, IsTerminal, Write};
 use weir_abi::{Action, Counter, Reason};
+use weir_control::RuleCount;
 use weir_policy::diag::printable::{is_unprintable, printable};
 use weir_policy::diag::render::Style;
 use weir_policy::ir::{Fallback, Program, RuleId};
@@ -17,19 +18,6 @@ pub enum Format {
     Text,
     /// One JSON object on standard output, whether the command succeeds or fails.
     Json,
-}
-
-/// A rule's counter in JSON.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RuleCount {
-    /// `edge.weir:12`
-    pub at: String,
-    /// The rule.
-    pub rule: String,
-    /// Packets that matched.
-    pub packets: u64,
-    /// Their bytes.
-    pub bytes: u64,
 }
 
 /// Every rule of the program with its counter.

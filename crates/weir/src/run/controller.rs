@@ -6,10 +6,10 @@ use crate::failure::Failure;
 use crate::run::account::{Account, Counted};
 use crate::run::generation::Generation;
 use crate::run::guard::Guard;
-use crate::run::stats::{Activating, Stats, Status};
-use crate::run::succession::{Active, Change, READY_MAX, Refusal, Succession};
+use crate::run::succession::{Change, READY_MAX, Refusal, Succession};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+use weir_control::{Activating, Active, Stats, Status};
 use weir_engine::live::{Datapath, Loaded, Reading, Stray};
 
 /// Which generation decides, which stand ready, and what was counted.
