@@ -9,6 +9,7 @@ mod dpdk;
 pub mod generation;
 pub mod guard;
 mod interfaces;
+mod ledger;
 mod limits_log;
 mod log_file;
 mod requests;
