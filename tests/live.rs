@@ -49,10 +49,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 use traffic::Listener;
-use weir::control::{Request, client};
-use weir::run::stats::{InterfaceStats, Stats};
-use weir::run::tally::Outcome;
 use weir_abi::Link;
+use weir_control::{InterfaceStats, Outcome, Request, Stats};
 use weir_engine::capture::{CaptureReader, CaptureWriter};
 use weir_engine::live::afpacket::wire::Wire;
 use weir_engine::memory::FrameSet;
@@ -241,7 +239,7 @@ fn copy_sendable(from: &Path, to: &Path, fragments: Fragments) {
 /// Waits until the box has counted so many packets from below: a machine that has no time for it must not be sent more.
 fn wait_until_counted(control: &Path, packets: u64) {
     let counted = || {
-        let stats = client::ask(control, &Request::Stats).expect("it answers");
+        let stats = weir_control::ask(control, &Request::Stats).expect("it answers");
         let stats: Stats = serde_json::from_value(stats).expect("stats");
         stats.upstream.total.packets >= packets
     };

@@ -2,9 +2,10 @@
 
 use crate::engines::{Decided, verdict};
 use std::fmt::Write;
-use weir::limit_counts::{self, Counting, TOP_MAX};
+use weir::limit_counts::{self, Counting};
 use weir::policy::Policy;
 use weir_abi::{Counter, Reason};
+use weir_control::TOP_MAX;
 use weir_policy::ir::Node;
 use weir_policy::source::Span;
 

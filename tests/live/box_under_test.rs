@@ -8,9 +8,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
-use weir::control::{Request, client};
 use weir::failure::Failure;
-use weir::run::stats::{Stats, Status};
+use weir_control::{Request, Stats, Status};
 
 /// How long anything may take.
 pub const PATIENCE: Duration = Duration::from_secs(30);
@@ -139,7 +138,7 @@ impl Running {
     }
 
     pub fn ask(&self, request: &Request) -> Result<Value, Failure> {
-        client::ask(&self.control, request)
+        Ok(weir_control::ask(&self.control, request)?)
     }
 
     pub fn status(&self) -> Status {

@@ -14,9 +14,8 @@ use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::Command;
-use weir::control::Request;
 use weir::failure::Failure;
-use weir::run::succession::Active;
+use weir_control::{Active, Request};
 
 const ALL: &str =
     "upstream { accept }\ndownstream { accept }\nposture shut { upstream { drop } downstream { drop } }\n";
@@ -189,7 +188,7 @@ fn a_worker_that_hangs_keeps_neither_status_nor_the_end_waiting() {
     let all = WaitPidFlag::__WALL;
     waitpid(worker, Some(all)).expect("it stops");
     let control = running.control().to_owned();
-    let change = std::thread::spawn(move || weir::control::client::ask(&control, &shut()));
+    let change = std::thread::spawn(move || weir_control::ask(&control, &shut()));
     // Everything is answered while the change waits, and says that it does.
     running.wait_until("it is activating", |running| running.status().activating.is_some());
     assert!(running.status().activating.is_some_and(|to| to.posture.as_deref() == Some("shut")));
@@ -208,6 +207,6 @@ fn a_worker_that_hangs_keeps_neither_status_nor_the_end_waiting() {
     assert_eq!(running.ends(), Some(1), "{}", running.log());
     assert!(running.log().contains("worker 1 does not answer"), "{}", running.log());
     let failure = change.join().expect("no panic").expect_err("it did not take place");
-    let said = failure.message();
+    let said = failure.to_string();
     assert!(said.contains("about to end") || said.contains("hung up"), "{said}");
 }

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
-use weir::control::Request;
+use weir_control::Request;
 
 const PORT: u16 = 7;
 /// How long nothing must come back for the link to be shut.

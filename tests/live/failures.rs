@@ -12,8 +12,8 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
 use std::thread;
-use weir::control::Request;
 use weir::failure::Failure;
+use weir_control::Request;
 
 const ALL: &str =
     "upstream { accept }\ndownstream { accept }\nposture shut { upstream { drop } downstream { drop } }\n";

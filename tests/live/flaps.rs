@@ -9,9 +9,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
-use weir::control::Request;
-use weir::run::stats::{InterfaceStats, Stats};
 use weir_abi::Link;
+use weir_control::{InterfaceStats, Request, Stats};
 use weir_engine::live::afpacket::wire::Wire;
 use weir_engine::memory::FrameSet;
 

@@ -23,7 +23,7 @@ use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
-use weir::control::Request;
+use weir_control::Request;
 
 const NOBODY: u32 = 65534;
 const POLICY: &str = "upstream { udp dport 9 accept; drop }\ndownstream { accept }\n";

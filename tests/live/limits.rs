@@ -12,9 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
-use weir::control::Request;
-use weir::limit_counts::{CountedLimit, Limited};
-use weir::run::stats::{LimitsStatus, Stats};
+use weir_control::{CountedLimit, Limited, LimitsStatus, Request, Stats};
 use weir_engine::live::afpacket::wire::Wire;
 
 /// Senders, each on a core and with it a queue of its own, so that several workers charge a bucket.

@@ -195,7 +195,7 @@ fn a_renamed_interface_has_its_new_name(engine: &str, hosts: &Hosts, folder: &Pa
     hosts.weir.ip("link set dev upper name uplink");
     send(&hosts.client, "c", &flows(10, 1, 9));
     let stats = running.wait_for("they are counted", |stats| stats.upstream.total.packets >= 10);
-    let names = |ports: &[weir::run::stats::InterfaceStats]| -> Vec<String> {
+    let names = |ports: &[weir_control::InterfaceStats]| -> Vec<String> {
         ports.iter().map(|port| port.interface.clone()).collect()
     };
     assert_eq!(names(&stats.interfaces), ["lower", "uplink"], "{engine}");

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
-use weir::run::stats::{InterfaceStats, Stats};
+use weir_control::{InterfaceStats, Stats};
 use weir_engine::live::link::LinkSwitch;
 use weir_engine::live::tap::Tap;
 

@@ -18,8 +18,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
-use weir::control::Request;
 use weir_abi::Link;
+use weir_control::Request;
 use weir_engine::live::afpacket::wire::Wire;
 use weir_engine::memory::FrameSet;
 

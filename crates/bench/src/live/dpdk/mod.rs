@@ -19,7 +19,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 use weir::failure::Failure;
-use weir::run::stats::InterfaceStats;
+use weir_control::InterfaceStats;
 use weir_engine::cpu;
 use weir_engine::live::dpdk::Eal;
 use weir_engine::live::dpdk::wire::Wire;
