@@ -25,8 +25,8 @@ pub struct Condition<'t> {
     pub tests: Vec<&'t Test>,
 }
 
-/// The conditions of the rules among some nodes, in the order in which the rules are asked. Finds are left out: every answer that
-/// a test needs has been found by then.
+/// The conditions of the rules among some nodes, in the order in which the rules are asked. Finds are not listed: a test names the
+/// one whose answer it needs.
 pub fn conditions(nodes: &[Node]) -> Vec<Condition<'_>> {
     let mut conditions = Vec::new();
     collect(nodes, &mut Vec::new(), &mut conditions);
