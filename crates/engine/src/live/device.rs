@@ -9,6 +9,9 @@ use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, 
 
 use crate::EngineError;
 
+/// What is wrong with an interface that is there no more.
+const REMOVED: &str = "it was removed";
+
 /// `ETHTOOL_GCHANNELS`
 const GET_CHANNELS: u32 = 0x3c;
 
@@ -113,7 +116,10 @@ impl Device {
 
     /// What went wrong with it.
     pub fn failed(&self, source: impl Into<io::Error>) -> EngineError {
-        EngineError::Interface { interface: self.name.clone(), source: source.into() }
+        let source = source.into();
+        // Whichever call is the first to find that out.
+        let source = if source.raw_os_error() == Some(libc::ENODEV) { io::Error::other(REMOVED) } else { source };
+        EngineError::Interface { interface: self.name.clone(), source }
     }
 
     /// That it is there.
@@ -129,7 +135,7 @@ impl Device {
     /// # Errors
     /// It was removed.
     pub fn present_flags(&self) -> Result<i32, EngineError> {
-        self.flags().map_err(|_| self.failed(io::Error::other("it was removed")))
+        self.flags().map_err(|_| self.failed(io::Error::other(REMOVED)))
     }
 
     /// Its flags, as netdevice(7) has them.
@@ -229,12 +235,24 @@ impl Device {
         Ok(request)
     }
 
+    /// Asks the kernel. Who renames the interface between [`Device::request`] and the question makes the kernel say that there is none: then it is asked
+    /// again, under the new name.
     fn ask(&self, what: libc::Ioctl, request: &mut libc::ifreq) -> io::Result<()> {
-        // SAFETY: the name ends with a zero, since names of the kernel have one byte less than there is room; a pointer in the request, if
-        // `what` has one, leads to what it fills.
-        match unsafe { libc::ioctl(self.asked.as_fd().as_raw_fd(), what, &raw mut *request) } {
-            0 => Ok(()),
-            _ => Err(io::Error::last_os_error()),
+        loop {
+            // SAFETY: the name ends with a zero, since names of the kernel have one byte less than there is room; a pointer in the request, if
+            // `what` has one, leads to what it fills.
+            if unsafe { libc::ioctl(self.asked.as_fd().as_raw_fd(), what, &raw mut *request) } == 0 {
+                return Ok(());
+            }
+            let error = io::Error::last_os_error();
+            if error.raw_os_error() != Some(libc::ENODEV) {
+                return Err(error);
+            }
+            let name = self.request()?.ifr_name;
+            if name == request.ifr_name {
+                return Err(error);
+            }
+            request.ifr_name = name;
         }
     }
 }
