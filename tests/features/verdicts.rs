@@ -3,8 +3,8 @@
 use crate::engines::{Decided, verdict};
 use std::fmt::Write;
 use weir::limit_counts::{self, Counting, TOP_MAX};
-use weir::policy::Policy;
 use weir_abi::{Counter, Reason};
+use weir_loading::Policy;
 use weir_policy::ir::Node;
 use weir_policy::source::Span;
 

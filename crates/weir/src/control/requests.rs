@@ -2,7 +2,6 @@
 
 use super::Request;
 use crate::failure::Failure;
-use crate::file;
 use crate::limit_counts::TOP_MAX;
 use crate::run::controller::Controller;
 use crate::run::descriptors;
@@ -12,6 +11,7 @@ use serde_json::{Value, json};
 use std::path::Path;
 use std::time::Duration;
 use weir_engine::live::Datapath;
+use weir_loading::regular_file;
 
 /// Does what is asked for; `loader` loads the policies that clients name.
 ///
@@ -33,7 +33,7 @@ pub fn perform<L: Loader>(
                 return Err(Failure::Rejected(format!("weir: {}: not an absolute path", policy.display())));
             }
             // A pipe might never give its bytes.
-            file::check_regular(&policy)
+            regular_file::check(&policy)
                 .map_err(|error| Failure::Rejected(format!("weir: {}: {error}", policy.display())))?;
             // Compiled beside what runs.
             let generation = prepare(&policy, controller, loader)?;
