@@ -80,7 +80,7 @@ fn every_engine_decides_as_the_snapshots_say() {
         settings.set_omit_expression(true);
         settings.bind(|| {
             assert_snapshot!("ir", &policy.program);
-            if policy.program.unsupported().is_empty() {
+            if policy.unsupported().is_empty() {
                 assert_snapshot!("native.c", c::emit(&policy.program, Target::Native));
                 assert_snapshot!("bpf.c", c::emit(&policy.program, Target::Bpf));
             }

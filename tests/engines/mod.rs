@@ -129,7 +129,7 @@ pub struct Engines<'a> {
 impl<'a> Engines<'a> {
     /// Compiles and loads. Needs clang, and root for the kernel.
     pub fn load(policy: &'a Policy) -> Result<Self, String> {
-        if !policy.program.unsupported().is_empty() {
+        if !policy.unsupported().is_empty() {
             return Ok(Engines { policy, compiled: None, parts: None });
         }
         let native = policy.native().map_err(|failure| format!("native: {failure}"))?;

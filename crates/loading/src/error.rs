@@ -1,9 +1,9 @@
 //! Why a policy cannot be loaded.
 
-use crate::engine::Engine;
 use std::io;
 use std::path::PathBuf;
 use weir_engine::EngineError;
+use weir_policy::capability::Engine;
 use weir_policy::diag::Diagnostic;
 use weir_policy::source::SourceMap;
 use weir_tables::BuildError;

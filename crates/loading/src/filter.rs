@@ -1,10 +1,10 @@
 //! A policy all the way into an engine that decides captures.
 
-use crate::engine::Engine;
 use crate::error::LoadError;
 use crate::eval::EvalFilter;
 use crate::policy::Policy;
 use weir_engine::Filter;
+use weir_policy::capability::Engine;
 
 impl Policy {
     /// The program in an engine.

@@ -1,7 +1,6 @@
 //! A policy in the kernel: compiled to BPF for its data and loaded, a program a chain or in parts (docs/decisions/0020-bpf-in-parts.md).
 
 use crate::data::Data;
-use crate::engine::Engine;
 use crate::error::LoadError;
 use crate::policy::{Origin, Policy};
 use std::sync::Arc;
@@ -10,6 +9,7 @@ use weir_engine::clang::{BpfObject, BpfShape, Clang};
 use weir_engine::live::xdp::{KernelCode, Ports};
 use weir_engine::{EngineError, XdpFilter};
 use weir_policy::backend::c::{self, Target};
+use weir_policy::capability::Engine;
 
 /// Rules of a BPF program where a chain is too much for one: the second figure if the first is still too much.
 pub const PART_RULES: [usize; 2] = [32, 4];

@@ -30,7 +30,6 @@
 
 mod bundle_report;
 pub mod data;
-pub mod engine;
 pub mod error;
 pub mod eval;
 mod filter;
@@ -47,7 +46,6 @@ mod shape;
 pub mod text;
 
 pub use data::Data;
-pub use engine::Engine;
 pub use error::{LoadError, Rejected};
 pub use kernel::{CompiledBpf, PART_RULES};
 pub use lists::ListOfLimits;

@@ -1,7 +1,6 @@
 //! The stage that text and bundles have in common: a program that is right, with its tables.
 
 use crate::bundle_report;
-use crate::engine::Engine;
 use crate::error::{LoadError, Rejected};
 use crate::eval::{Answers, SlotAnswers};
 use crate::shape::shape;
@@ -12,9 +11,13 @@ use weir_abi::ABI_VERSION;
 use weir_engine::Artifact;
 use weir_engine::bundle::Bundle;
 use weir_policy::backend::c::{self, Target};
+use weir_policy::capability::{self, Engine, Unsupported};
 use weir_policy::ir::{Chain, Direction, FindId, Program};
 use weir_policy::pipeline;
 use weir_tables::Image;
+
+/// The engines of compiled code, which every artifact and every bundle is for.
+const COMPILED: [Engine; 2] = [Engine::Native, Engine::Xdp];
 
 /// A policy, ready for engines.
 pub struct Policy {
@@ -94,18 +97,23 @@ impl Policy {
         self.unverified.as_ref()
     }
 
+    /// What compiled code cannot do of the policy yet.
+    pub fn unsupported(&self) -> Vec<Unsupported> {
+        capability::unsupported(&self.program, &COMPILED.map(Engine::into))
+    }
+
     /// Refuses rules that the engines cannot run yet.
     ///
     /// # Errors
     /// One diagnostic a rule.
     pub fn refuse_unsupported(&self, engines: &[Engine]) -> Result<(), LoadError> {
-        if self.program.unsupported().is_empty() {
+        let targets: Vec<capability::Target> = engines.iter().map(|&engine| engine.into()).collect();
+        if capability::unsupported(&self.program, &targets).is_empty() {
             return Ok(());
         }
         match &self.origin {
             Origin::Text(text) => {
-                let engines: Vec<&str> = engines.iter().map(|engine| engine.name()).collect();
-                let diagnostics = pipeline::unsupported(&text.lowered, &engines.join(", "));
+                let diagnostics = pipeline::unsupported(&text.lowered, &targets);
                 Err(Rejected { sources: text.sources.clone(), diagnostics, lists: vec![] }.into())
             }
             Origin::Bundle(_) => Err(LoadError::UnsupportedBundle),
@@ -177,7 +185,7 @@ impl Policy {
     /// # Errors
     /// A rule is not supported yet.
     pub fn artifact(&self) -> Result<Artifact, LoadError> {
-        self.refuse_unsupported(&[Engine::Native, Engine::Xdp])?;
+        self.refuse_unsupported(&COMPILED)?;
         if let Origin::Bundle(bundle) = &self.origin {
             return Ok(bundle.artifact.clone());
         }

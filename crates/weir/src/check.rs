@@ -15,7 +15,8 @@ use weir_abi::{Family, Layout};
 use weir_engine::cpu::Cpu;
 use weir_engine::memory;
 use weir_engine::traffic::{self, Mix};
-use weir_loading::{Engine, Policy, PolicyFile, Text, Timing};
+use weir_loading::{Policy, PolicyFile, Text, Timing};
+use weir_policy::capability::Engine;
 use weir_policy::checked::{Limits, LimitsOf, Table, TableId, TableKind};
 use weir_policy::ir::{Direction, Holds, LimitEach, LimiterKind, Log};
 use weir_policy::pass::choose_layouts::CostModel;
@@ -232,10 +233,11 @@ fn certify(
     for &engine in &options.engine {
         policy.refuse_unsupported(&[engine.into()])?;
     }
-    let unsupported = policy.program.unsupported();
+    let unsupported = policy.unsupported();
     if let Some(first) = unsupported.first() {
         let at = &policy.program.rule(first.rule).at;
-        certificate.not_measured.push(format!("code: `{}` ({at}) is not yet supported by the engines", first.what));
+        let what = first.feature.name();
+        certificate.not_measured.push(format!("code: `{what}` ({at}) is not yet supported by the engines"));
     } else if !options.quick {
         certificate.compiled = wanted.iter().map(|&index| certificate.chains[index].name.clone()).collect();
         measure(policy, options, wanted, &mut certificate)?;

@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 use weir_engine::bundle::trust::Trust;
 use weir_engine::limits::BUCKETS_MAX;
-use weir_loading::Engine;
+use weir_policy::capability::Engine;
 use weir_policy::ir;
 
 /// Weir, a software DDoS scrubber: one policy, compiled and enforced wherever a packet can be stopped.

@@ -15,6 +15,7 @@ use weir_engine::cpu::Cpu;
 use weir_engine::{Artifact, EngineError};
 use weir_loading::{CompiledBpf, PART_RULES, Policy, PolicyFile};
 use weir_policy::backend::c::{self, Target};
+use weir_policy::capability;
 use weir_policy::pass::choose_layouts::CostModel;
 
 /// What was written, as `--json` prints it.
@@ -44,8 +45,9 @@ pub fn run(options: &CompileOptions) -> Result<(), Failure> {
     if let Some(notice) = signer.as_ref().and_then(Signer::notice) {
         eprintln!("warning: {notice}");
     }
-    if !policy.program.limiters.is_empty() {
-        return Err(Failure::Rejected("weir: a bundle cannot carry limits yet: load the policy as text".to_owned()));
+    let beyond_bundles = capability::unsupported(&policy.program, &[capability::Target::Bundle]);
+    if let Some((_, reason)) = beyond_bundles.first().and_then(|unsupported| unsupported.lacking.first()) {
+        return Err(Failure::Rejected(format!("weir: {reason}: load the policy as text")));
     }
     let artifact = policy.artifact()?;
     if let Some(directory) = &options.emit {

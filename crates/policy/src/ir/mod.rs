@@ -309,31 +309,7 @@ impl Wanted {
     }
 }
 
-/// Something that no engine does yet.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Unsupported {
-    /// The rule that asks for it.
-    pub rule: RuleId,
-    /// `limit`, `track`.
-    pub what: &'static str,
-}
-
 impl Program {
-    /// Rules with effects that no engine has yet. Empty: every one takes the program.
-    pub fn unsupported(&self) -> Vec<Unsupported> {
-        let mut found = Vec::new();
-        for (index, rule) in self.rules.iter().enumerate() {
-            for effect in &rule.effects {
-                let what = match effect {
-                    Effect::Track => "track",
-                    Effect::Limit { .. } | Effect::Sample { .. } | Effect::Verdict(_) => continue,
-                };
-                found.push(Unsupported { rule: RuleId(index as u16), what });
-            }
-        }
-        found
-    }
-
     /// Rules whose limits end the way of what has no room, each with the verdict; in order of the rules. The counters of what they
     /// ended stand behind those of the rules, in this order: a rule's own counter counts all that matched it.
     pub fn limited(&self) -> Vec<(RuleId, Action)> {

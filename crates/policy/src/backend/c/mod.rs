@@ -18,6 +18,7 @@ mod rules;
 mod set;
 mod writer;
 
+use crate::capability::{self, Engine};
 use crate::ir::{Holds, LimiterKind, Program};
 use crate::pass::{self, Placement};
 use chain::ChainEmitter;
@@ -48,15 +49,21 @@ impl Target {
         }
     }
 
+    /// The engine that runs it.
+    fn engine(self) -> Engine {
+        if self.is_bpf() { Engine::Xdp } else { Engine::Native }
+    }
+
     /// Whether the kernel runs it, a packet at a time.
     fn is_bpf(self) -> bool {
         self != Target::Native
     }
 }
 
-/// Emits the program for a target. The program has no unsupported effects ([`Program::unsupported`]).
+/// Emits the program for a target. The target's engine has what the program needs ([`capability::unsupported`]).
 pub fn emit(program: &Program, target: Target) -> String {
-    assert!(program.unsupported().is_empty(), "compiler bug: the caller refuses unsupported effects");
+    let unsupported = capability::unsupported(program, &[target.engine().into()]);
+    assert!(unsupported.is_empty(), "compiler bug: the caller refuses unsupported effects");
     let optimised = pass::optimise(program, target.placement());
     let mut out = Writer::default();
     includes(program, target, &mut out);
