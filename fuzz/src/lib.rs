@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 mod bundle;
+mod control;
 mod packet;
 mod policy;
 mod table;
@@ -15,6 +16,8 @@ pub type Target = fn(&[u8]);
 pub const TARGETS: &[(&str, Target)] = &[
     ("bundle", bundle::bundle),
     ("capture", packet::capture),
+    ("control_answer", control::control_answer),
+    ("control_request", control::control_request),
     ("ir_parser", policy::ir_parser),
     ("list_csv", table::list_csv),
     ("list_ipset", table::list_ipset),

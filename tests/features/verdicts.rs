@@ -2,8 +2,9 @@
 
 use crate::engines::{Decided, verdict};
 use std::fmt::Write;
-use weir::limit_counts::{self, Counting, TOP_MAX};
+use weir::limit_counts::{self, Counting};
 use weir_abi::{Counter, Reason};
+use weir_control::TOP_MAX;
 use weir_loading::Policy;
 use weir_policy::ir::Node;
 use weir_policy::source::Span;
@@ -19,7 +20,7 @@ pub fn report(policy: &Policy, lines: &[&str], decided: &Decided) -> String {
     let program = &policy.program;
     let mut text = String::new();
     for (chain, words) in program.chains.iter().zip(&decided.verdicts) {
-        if matches!(chain.body[..], [Node::Rule(_)]) {
+        if matches!(chain.tree.nodes[..], [Node::Rule(_)]) {
             continue;
         }
         let posture = chain.posture.as_ref().map_or(String::new(), |name| format!(" in posture {name}"));

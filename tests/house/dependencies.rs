@@ -13,6 +13,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("weir-policy", &["weir-abi"]),
     ("weir-engine", &["weir-abi", "weir-tables"]),
     ("weir-loading", &["weir-abi", "weir-tables", "weir-policy", "weir-engine"]),
+    ("weir-control", &[]),
     ("weir-mitigate", &["weir-abi"]),
     ("weir-test-support", &[]),
     ("xtask", &[]),
@@ -113,6 +114,18 @@ fn crates_use_what_they_depend_on() {
 /// The file without the modules of tests, which come last.
 fn without_tests(text: &str) -> &str {
     text.split("#[cfg(test)]").next().unwrap_or_default()
+}
+
+/// The service, the screen and the fleet use it as `ctl` does: it brings neither the daemon nor the command line with it.
+#[test]
+fn the_client_is_separate_from_the_daemon() {
+    let packages = metadata();
+    let control = packages.iter().find(|package| text(package, "name") == "weir-control").expect("there is a protocol");
+    assert_eq!(dependencies(control), ["serde", "serde_json", "thiserror"]);
+    let sources = files(&["rs"]);
+    let ctl = sources.iter().find(|file| file.path == "crates/weir/src/ctl.rs").expect("there is `weir ctl`");
+    let lines = ctl.text.lines().filter(|line| line.contains("::run::"));
+    assert_none(lines.map(str::to_owned).collect(), "`weir ctl` knows only the protocol");
 }
 
 #[test]

@@ -8,9 +8,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
-use weir::control::{Request, client};
 use weir::failure::Failure;
-use weir::run::stats::{Stats, Status};
+use weir_control::{Request, Stats, Status};
 
 /// How long anything may take.
 pub const PATIENCE: Duration = Duration::from_secs(30);
@@ -139,7 +138,7 @@ impl Running {
     }
 
     pub fn ask(&self, request: &Request) -> Result<Value, Failure> {
-        client::ask(&self.control, request)
+        Ok(weir_control::ask(&self.control, request)?)
     }
 
     pub fn status(&self) -> Status {
@@ -194,10 +193,14 @@ impl Running {
         &self.control
     }
 
-    /// Ends it as an operator does; its exit code.
+    /// Ends it as an operator does; its exit code. A bad end is explained.
     pub fn stop(mut self) -> i32 {
         nix::sys::signal::kill(self.pid(), nix::sys::signal::Signal::SIGTERM).expect("it runs");
-        self.child.wait().expect("it ends").code().unwrap_or(-1)
+        let code = self.child.wait().expect("it ends").code().unwrap_or(-1);
+        if code != 0 {
+            eprintln!("{}", self.log());
+        }
+        code
     }
 
     /// Ends it as nobody should.

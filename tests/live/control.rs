@@ -3,7 +3,7 @@
 
 use crate::box_under_test::{Running, wait_until};
 use crate::hosts::Hosts;
-use crate::{each_of, put};
+use crate::put;
 use nix::sys::ptrace;
 use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
@@ -14,12 +14,9 @@ use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::Command;
-use weir::control::Request;
 use weir::failure::Failure;
-use weir::run::succession::Active;
+use weir_control::{Active, Request};
 
-/// One in user space, and the kernel.
-const BOTH_KINDS: &[&str] = &["afpacket", "xdp"];
 const ALL: &str =
     "upstream { accept }\ndownstream { accept }\nposture shut { upstream { drop } downstream { drop } }\n";
 
@@ -39,45 +36,43 @@ fn state(running: &Running) -> (Active, Option<Active>) {
     (Active { generation: status.generation, posture: status.posture }, back)
 }
 
-#[test]
-fn a_trial_ends_only_where_something_was_confirmed() {
-    each_of(BOTH_KINDS, crate::Wires::default(), |engine, hosts, folder| {
-        put(folder, "all.weir", ALL);
-        let running = Running::start(&hosts.weir, folder, "all.weir", engine, 1);
-        let [two, three] = [(), ()].map(|()| running.load(&folder.join("all.weir")));
-        let ask = |request: &Request| running.ask(request).unwrap_or_else(|failure| panic!("{engine}: {failure}"));
-        let base = |generation| Active { generation, posture: None };
-        let closed = |generation| Active { generation, posture: Some("shut".to_owned()) };
-        // Neither a posture nor another activation confirms what is on trial.
-        for second in [shut(), activate(three, None), activate(two, None), activate(three, 300.0)] {
-            ask(&activate(two, 600.0));
-            ask(&second);
-            let (status, (_, back)) = (running.status(), state(&running));
-            assert!(status.confirm_left_s.is_some() && back == Some(base(1)), "{engine}: {second:?}");
-            ask(&activate(two, 0.05));
-            running.wait_until("it goes back", |running| running.status().confirm_left_s.is_none());
-            assert_eq!(state(&running), (base(1), None), "{engine}: {second:?}");
-        }
-        // What decides already leaves the way back as it is.
-        ask(&activate(two, None));
-        ask(&activate(two, None));
-        assert_eq!(state(&running), (base(2), Some(base(1))), "{engine}");
-        // A rollback leads to what was confirmed, never to what was on trial.
-        ask(&shut());
-        assert_eq!(state(&running), (closed(2), Some(base(2))), "{engine}");
-        ask(&activate(three, 600.0));
-        ask(&Request::Rollback);
-        assert_eq!(state(&running), (closed(2), Some(base(2))), "{engine}");
-        ask(&Request::Rollback);
-        assert_eq!(state(&running), (base(2), Some(closed(2))), "{engine}");
-        // What is confirmed has a way back to what was confirmed before.
-        ask(&activate(three, 600.0));
-        ask(&Request::Confirm);
-        assert_eq!(state(&running), (base(3), Some(base(2))), "{engine}");
-        ask(&Request::Rollback);
-        assert_eq!(state(&running), (base(2), Some(base(3))), "{engine}");
-        assert_eq!(running.stop(), 0);
-    });
+each_kind!(a_trial_ends_only_where_something_was_confirmed);
+fn a_trial_ends_only_where_something_was_confirmed(engine: &str, hosts: &Hosts, folder: &Path) {
+    put(folder, "all.weir", ALL);
+    let running = Running::start(&hosts.weir, folder, "all.weir", engine, 1);
+    let [two, three] = [(), ()].map(|()| running.load(&folder.join("all.weir")));
+    let ask = |request: &Request| running.ask(request).unwrap_or_else(|failure| panic!("{engine}: {failure}"));
+    let base = |generation| Active { generation, posture: None };
+    let closed = |generation| Active { generation, posture: Some("shut".to_owned()) };
+    // Neither a posture nor another activation confirms what is on trial.
+    for second in [shut(), activate(three, None), activate(two, None), activate(three, 300.0)] {
+        ask(&activate(two, 600.0));
+        ask(&second);
+        let (status, (_, back)) = (running.status(), state(&running));
+        assert!(status.confirm_left_s.is_some() && back == Some(base(1)), "{engine}: {second:?}");
+        ask(&activate(two, 0.05));
+        running.wait_until("it goes back", |running| running.status().confirm_left_s.is_none());
+        assert_eq!(state(&running), (base(1), None), "{engine}: {second:?}");
+    }
+    // What decides already leaves the way back as it is.
+    ask(&activate(two, None));
+    ask(&activate(two, None));
+    assert_eq!(state(&running), (base(2), Some(base(1))), "{engine}");
+    // A rollback leads to what was confirmed, never to what was on trial.
+    ask(&shut());
+    assert_eq!(state(&running), (closed(2), Some(base(2))), "{engine}");
+    ask(&activate(three, 600.0));
+    ask(&Request::Rollback);
+    assert_eq!(state(&running), (closed(2), Some(base(2))), "{engine}");
+    ask(&Request::Rollback);
+    assert_eq!(state(&running), (base(2), Some(closed(2))), "{engine}");
+    // What is confirmed has a way back to what was confirmed before.
+    ask(&activate(three, 600.0));
+    ask(&Request::Confirm);
+    assert_eq!(state(&running), (base(3), Some(base(2))), "{engine}");
+    ask(&Request::Rollback);
+    assert_eq!(state(&running), (base(2), Some(base(3))), "{engine}");
+    assert_eq!(running.stop(), 0);
 }
 
 /// Sends bytes, and returns the first line of the answer.
@@ -193,7 +188,7 @@ fn a_worker_that_hangs_keeps_neither_status_nor_the_end_waiting() {
     let all = WaitPidFlag::__WALL;
     waitpid(worker, Some(all)).expect("it stops");
     let control = running.control().to_owned();
-    let change = std::thread::spawn(move || weir::control::client::ask(&control, &shut()));
+    let change = std::thread::spawn(move || weir_control::ask(&control, &shut()));
     // Everything is answered while the change waits, and says that it does.
     running.wait_until("it is activating", |running| running.status().activating.is_some());
     assert!(running.status().activating.is_some_and(|to| to.posture.as_deref() == Some("shut")));
@@ -212,6 +207,6 @@ fn a_worker_that_hangs_keeps_neither_status_nor_the_end_waiting() {
     assert_eq!(running.ends(), Some(1), "{}", running.log());
     assert!(running.log().contains("worker 1 does not answer"), "{}", running.log());
     let failure = change.join().expect("no panic").expect_err("it did not take place");
-    let said = failure.message();
+    let said = failure.to_string();
     assert!(said.contains("about to end") || said.contains("hung up"), "{said}");
 }

@@ -1,14 +1,13 @@
 //! The command line. Its shape is stable: scripts rely on it.
 
-use crate::control;
 use crate::failure::Failure;
-use crate::limit_counts::TOP_MAX;
 use crate::report::Format;
 use crate::run::claim::Place;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
+use weir_control::{DEFAULT_PATH, TOP_MAX};
 use weir_engine::bundle::trust::Trust;
 use weir_engine::limits::BUCKETS_MAX;
 use weir_policy::capability::Engine;
@@ -336,7 +335,7 @@ pub struct RunOptions {
     #[arg(long)]
     pub busy_poll: bool,
     /// The control socket.
-    #[arg(long, value_name = "PATH", default_value = control::DEFAULT_PATH)]
+    #[arg(long, value_name = "PATH", default_value = DEFAULT_PATH)]
     pub control: PathBuf,
     /// Engine `xdp`: keep room for so many limits of all policies that stand ready, 8 bytes each. Lists that grow beyond the room are refused. The first
     /// policy's and a quarter more, at least 65,536 or the largest table of addresses, unless said otherwise.
@@ -399,7 +398,7 @@ pub enum LiveEngine {
 #[derive(Debug, Args)]
 pub struct CtlOptions {
     /// The control socket.
-    #[arg(long, value_name = "PATH", default_value = control::DEFAULT_PATH, global = true)]
+    #[arg(long, value_name = "PATH", default_value = DEFAULT_PATH, global = true)]
     pub control: PathBuf,
     /// Print one JSON object.
     #[arg(long, global = true)]

@@ -1,16 +1,14 @@
-//! `weir ctl`: asks a running Weir, and shows what it says.
+//! `weir ctl`: asks a running Weir and prints its answers, as text or as they are. It knows only the protocol, nothing of `weir run`.
 
 use crate::cli::{CtlCommand, CtlOptions};
-use crate::control::{Request, client};
 use crate::failure::Failure;
 use crate::limit_counts;
 use crate::report;
-use crate::run::stats::{
-    Activating, DirectionStats, InterfaceStats, LimitsStatus, Stats, Status, TxDropped, WorkerStats,
-};
-use crate::run::succession::Active;
-use serde_json::Value;
 use std::fmt::Write;
+use weir_control::{
+    Activating, Active, DirectionStats, InterfaceStats, LimitsStatus, Ready, Request, Stats, Status, TxDropped,
+    WorkerStats,
+};
 
 /// Runs the command.
 ///
@@ -32,20 +30,20 @@ pub fn run(options: &CtlOptions) -> Result<(), Failure> {
         CtlCommand::Rollback => Request::Rollback,
         CtlCommand::Posture { name } => Request::Posture { name: name.clone() },
     };
-    let value = client::ask(&options.control, &request)?;
+    let value = weir_control::ask(&options.control, &request)?;
     if options.json {
         return report::print_json(&value);
     }
     report::print(&match request {
-        Request::Stats => stats(&read(value)?),
-        Request::Limits { .. } => limits(&read(value)?),
-        Request::Load { .. } => format!("generation {} stands ready\n", value["generation"]),
-        _ => status(&read(value)?),
+        Request::Stats => stats(&weir_control::read(value)?),
+        Request::Limits { .. } => limits(&weir_control::read(value)?),
+        Request::Load { .. } => ready(weir_control::read(value)?),
+        _ => status(&weir_control::read(value)?),
     })
 }
 
-fn read<T: serde::de::DeserializeOwned>(value: Value) -> Result<T, Failure> {
-    serde_json::from_value(value).map_err(|error| Failure::Runtime(format!("not an answer of this weir: {error}")))
+fn ready(ready: Ready) -> String {
+    format!("generation {} stands ready\n", ready.generation)
 }
 
 fn status(status: &Status) -> String {
@@ -129,16 +127,22 @@ fn limits(status: &LimitsStatus) -> String {
 }
 
 fn interface(port: &InterfaceStats) -> String {
-    let TxDropped { tx_full, link_down, tx_too_long, tx_unsupported, tx_error, no_divert } = port.tx_dropped;
-    let mut text = format!(
-        "{} ({}): {} received, {} sent",
-        port.interface,
-        port.side,
-        report::grouped(port.rx_packets),
-        report::grouped(port.tx_packets)
-    );
+    let InterfaceStats {
+        interface,
+        side,
+        rx_packets,
+        rx_bytes: _,
+        tx_packets,
+        tx_bytes: _,
+        rx_missed,
+        sampled: _,
+        tx_dropped,
+    } = port;
+    let TxDropped { tx_full, link_down, tx_too_long, tx_unsupported, tx_error, no_divert } = *tx_dropped;
+    let (received, sent) = (report::grouped(*rx_packets), report::grouped(*tx_packets));
+    let mut text = format!("{interface} ({side}): {received} received, {sent} sent");
     let losses = [
-        ("missed", port.rx_missed.unwrap_or_default()),
+        ("missed", rx_missed.unwrap_or_default()),
         ("not sent: tx-full", tx_full),
         ("not sent: link-down", link_down),
         ("not sent: tx-too-long", tx_too_long),

@@ -205,6 +205,16 @@ impl From<LoadError> for Failure {
     }
 }
 
+impl From<weir_control::Error> for Failure {
+    fn from(error: weir_control::Error) -> Self {
+        match error {
+            weir_control::Error::Refused(text) => Failure::Rejected(text),
+            weir_control::Error::NotARequest(_) => Failure::Rejected(format!("weir: {error}")),
+            error => Failure::Runtime(error.to_string()),
+        }
+    }
+}
+
 impl From<EngineError> for Failure {
     fn from(error: EngineError) -> Self {
         LoadError::from(error).into()

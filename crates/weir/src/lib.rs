@@ -14,7 +14,6 @@ pub mod captures;
 pub mod check;
 pub mod cli;
 pub mod compile;
-pub mod control;
 pub mod costs;
 pub mod ctl;
 pub mod diff;

@@ -4,51 +4,16 @@
 
 use crate::failure::Failure;
 use crate::report;
-use serde::{Deserialize, Serialize};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::fmt::Write;
 use weir_abi::{Family, Limit};
+use weir_control::{CountedLimit, Limited};
 use weir_engine::limits::counts::LimitCount;
 use weir_loading::{ListOfLimits, Policy, Text};
 use weir_policy::checked::{Limits, LimitsOf};
 use weir_policy::ir::{Effect, LimiterKind, Log, Program};
 use weir_tables::{LimitTable, RateOfLabel};
-
-/// The most limits that a report shows.
-pub const TOP_MAX: usize = 100_000;
-
-/// One limit with what was counted for it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct CountedLimit {
-    /// The list.
-    pub list: String,
-    /// `upstream`, `downstream`
-    pub direction: String,
-    /// Where the first rule that charges it stands: `edge.weir:12`.
-    pub at: String,
-    /// What is limited; nothing if it is all packets of a rule.
-    #[serde(flatten)]
-    pub what: Option<Limited>,
-    /// `10mbit burst 64kbytes`
-    pub rate: String,
-    /// Packets that were charged to it; `None` if they are not counted.
-    pub passed: Option<u64>,
-    /// Packets that it had no room for.
-    pub exceeded: u64,
-}
-
-/// What a limit of a list limits.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Limited {
-    /// The addresses of a prefix.
-    Prefix(String),
-    /// The addresses that a table has this label for.
-    Label(String),
-    /// All addresses of a family, `ipv4` or `ipv6`, that are in no prefix of the list.
-    Default(String),
-}
 
 /// The limits that were exceeded most, and what all have in common.
 #[derive(Debug, Default)]

@@ -1,11 +1,12 @@
 //! Numbers for people, and the pieces of JSON that several commands share.
 
 use crate::failure::Failure;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::{ErrorKind, IsTerminal, Write};
 use weir_abi::{Action, Counter, Reason};
+use weir_control::RuleCount;
 use weir_loading::{Policy, Unverified};
 use weir_policy::diag::printable::{is_unprintable, printable};
 use weir_policy::diag::render::{self, Style};
@@ -18,19 +19,6 @@ pub enum Format {
     Text,
     /// One JSON object on standard output, whether the command succeeds or fails.
     Json,
-}
-
-/// A rule's counter in JSON.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RuleCount {
-    /// `edge.weir:12`
-    pub at: String,
-    /// The rule.
-    pub rule: String,
-    /// Packets that matched.
-    pub packets: u64,
-    /// Their bytes.
-    pub bytes: u64,
 }
 
 /// Every rule of the program with its counter.
@@ -80,8 +68,9 @@ pub fn decided(program: &Program, counters: &[Counter]) -> Vec<Decided> {
     let mut went_on = rules.to_vec();
     for ((rule, action), counter) in program.limited().into_iter().zip(ended) {
         let matched = &mut went_on[usize::from(rule.0)];
-        matched.packets -= counter.packets;
-        matched.bytes -= counter.bytes;
+        // A limit's counter is read after its rule's, and a worker may have counted in between.
+        matched.packets = matched.packets.saturating_sub(counter.packets);
+        matched.bytes = matched.bytes.saturating_sub(counter.bytes);
         decided.push(Decided { reason: Reason::LIMIT, rule: Some(rule), action, counter: *counter });
     }
     for (index, (rule, counter)) in (0..).zip(program.rules.iter().zip(went_on)) {
@@ -240,7 +229,26 @@ fn write_out(text: &str) -> Result<(), Failure> {
 
 #[cfg(test)]
 mod tests {
-    use super::{ascii_controls, bytes, cut, grouped, share};
+    use super::{Decided, ascii_controls, bytes, cut, decided, grouped, share};
+    use weir_abi::{Action, Counter, Reason};
+    use weir_policy::ir::parse::parse;
+
+    #[test]
+    fn counters_may_be_read_while_a_worker_counts() {
+        let program = parse(
+            "program p\nlimiter 0 p upstream 0 rate 5pps burst 10packets log off\n\
+             rule 0 p:1 [limit 0 exceed drop, accept] limit rate 5 accept\nchain upstream\n  rule 0\n",
+        )
+        .expect("a program");
+        // The rule had matched 3 packets when its counter was read, and 4 had exceeded the limit when that counter was read.
+        let mut counters = vec![Counter::default(); program.counters()];
+        counters[usize::from(Reason::rule(0).0)] = Counter { packets: 3, bytes: 180 };
+        *counters.last_mut().expect("what the limit ended") = Counter { packets: 4, bytes: 240 };
+        let of_rule = |one: &&Decided| one.rule.is_some();
+        let decided: Vec<_> =
+            decided(&program, &counters).iter().filter(of_rule).map(|one| (one.action, one.counter)).collect();
+        assert_eq!(decided, [(Action::Drop, Counter { packets: 4, bytes: 240 }), (Action::Accept, Counter::default())]);
+    }
 
     #[test]
     fn json_does_nothing_to_a_terminal() {

@@ -1,8 +1,9 @@
-//! What was counted since the start, by those who decide and by those who decided before.
+//! What was counted since the start: by policies that decide, and by those that decide nothing any more.
 
-use crate::run::stats::{DirectionStats, InterfaceStats, OutcomeStats, Stats, WorkerStats};
-use crate::run::tally::{GONE_RULES_MAX, Outcome, Standing, Tally};
+use crate::run::interfaces;
+use crate::run::tally::{self, GONE_RULES_MAX, Standing};
 use weir_abi::Counter;
+use weir_control::{DirectionStats, Outcome, OutcomeStats, Stats, Tally, WorkerStats};
 use weir_engine::live::{Counts, PortStatus, Role};
 use weir_policy::ir::{Direction, Program};
 
@@ -15,8 +16,8 @@ pub struct Counted<'a> {
     pub counts: &'a Counts,
 }
 
-/// The books: closed for those who are out of office, open for those who decide.
-#[derive(Default)]
+/// Counts of policies that decide nothing any more.
+#[derive(Clone, Default)]
 pub struct Account {
     /// By direction.
     past: [Tally; 2],
@@ -25,7 +26,7 @@ pub struct Account {
 }
 
 impl Account {
-    /// Closes the books of a policy that decides nothing any more. Counters are exact; `ports` was read a moment after them.
+    /// Adds the counts of a policy that decides nothing any more. Counters are exact; `ports` was read a moment after them.
     pub fn close(&mut self, counted: Counted<'_>, ports: &[PortStatus]) {
         self.past = Direction::BOTH.map(|direction| self.direction(counted, &[], ports, direction).total);
         self.past_workers = (0..counted.counts.len())
@@ -33,12 +34,12 @@ impl Account {
             .collect();
     }
 
-    /// Lists nothing one by one any more of policies that are gone, if it has become too much.
+    /// Sums up rules, reasons and tables of policies that are not standing, if there are too many to list.
     pub fn forget<'a>(&mut self, standing: impl IntoIterator<Item = &'a Program>) {
         let listed = self.past.iter().map(|past| past.rules.len()).max();
         if listed.is_some_and(|listed| listed > GONE_RULES_MAX) {
             let standing = Standing::of(standing);
-            self.past.iter_mut().for_each(|past| past.forget(&standing));
+            self.past.iter_mut().for_each(|past| tally::forget(past, &standing));
         }
     }
 
@@ -48,14 +49,14 @@ impl Account {
             let [upstream, downstream] =
                 Direction::BOTH.map(|direction| self.worker(active, others, worker, direction));
             let own: Vec<PortStatus> = ports.iter().filter(|port| port.worker == worker).cloned().collect();
-            WorkerStats { worker, upstream, downstream, interfaces: InterfaceStats::sums(&own) }
+            WorkerStats { worker, upstream, downstream, interfaces: interfaces::sums(&own) }
         };
         let [upstream, downstream] = Direction::BOTH.map(|direction| self.direction(active, others, ports, direction));
         Stats {
             upstream,
             downstream,
             workers: (0..active.counts.len()).map(worker).collect(),
-            interfaces: InterfaceStats::sums(ports),
+            interfaces: interfaces::sums(ports),
         }
     }
 
@@ -67,7 +68,7 @@ impl Account {
         direction: Direction,
     ) -> DirectionStats {
         let past = &self.past[direction as usize];
-        let tally = |counted: &Counted<'_>| Tally::of(counted.program, &sums(counted.counts, direction));
+        let tally = |counted: &Counted<'_>| tally::tally(counted.program, &sums(counted.counts, direction));
         let mut current = tally(&active);
         // Ports count from the start on.
         let from = if direction == Direction::Upstream { Role::Lower } else { Role::Upper };
@@ -80,7 +81,8 @@ impl Account {
     }
 
     fn worker(&self, active: Counted<'_>, others: &[Counted<'_>], worker: usize, direction: Direction) -> OutcomeStats {
-        let outcome = |counted: &Counted<'_>| Outcome::of(counted.program, &counted.counts[worker][direction as usize]);
+        let outcome =
+            |counted: &Counted<'_>| tally::outcome(counted.program, &counted.counts[worker][direction as usize]);
         let current = outcome(&active);
         let past = self.past_workers.get(worker).map(|past| past[direction as usize]).unwrap_or_default();
         let others = others.iter().fold(past, |sum, other| sum.plus(outcome(other)));
@@ -140,7 +142,7 @@ mod tests {
         account.close(Counted { program: &one, counts: &counted([10, 20]) }, &ports(3));
         let (of_two, of_one) = (counted([1, 0]), counted([100, 200]));
         let (of_two, of_one) = (Counted { program: &two, counts: &of_two }, Counted { program: &one, counts: &of_one });
-        // What still counts for another policy is in the total as well, before its books are closed and after.
+        // What still counts for another policy is in the total as well, before its counts are added and after.
         let stats = account.stats(of_one, &[of_two], &ports(7));
         account.close(of_two, &ports(3));
         assert_eq!(json!(stats), json!(account.stats(of_one, &[], &ports(7))));

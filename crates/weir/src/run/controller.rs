@@ -1,18 +1,18 @@
 //! The generations of a running policy: one decides, others stand ready.
 //!
-//! Nothing waits for a change but another change: what is asked about Weir is answered from what it is at the moment.
+//! Only a change waits for a change: questions about Weir are answered from its present state.
 
 use crate::failure::Failure;
-use crate::run::account::{Account, Counted};
 use crate::run::generation::Generation;
 use crate::run::guard::Guard;
-use crate::run::stats::{Activating, Stats, Status};
-use crate::run::succession::{Active, Change, READY_MAX, Refusal, Succession};
+use crate::run::ledger::Ledger;
+use crate::run::succession::{Change, READY_MAX, Refusal, Succession};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-use weir_engine::live::{Datapath, Loaded, Reading, Stray};
+use weir_control::{Activating, Active, Stats, Status};
+use weir_engine::live::{Datapath, Loaded, Stray};
 
-/// Which generation decides, which stand ready, and what was counted.
+/// Which generation decides, and which stand ready.
 pub struct Controller<D: Datapath> {
     datapath: D,
     /// Is told what happens to the link in the end.
@@ -20,8 +20,9 @@ pub struct Controller<D: Datapath> {
     started: Instant,
     /// Held during a change, and never asked for by who holds `state`.
     changing: Mutex<()>,
-    /// Held for moments.
+    /// Held for moments, and never while counters are read.
     state: Mutex<State<D::Code>>,
+    ledger: Ledger<D::Code>,
 }
 
 /// A generation that several hold.
@@ -31,12 +32,9 @@ struct State<C> {
     succession: Succession,
     /// Those of `succession`.
     ready: Vec<Shared<C>>,
-    /// Those of which the datapath may hold code.
-    counting: Vec<Shared<C>>,
     activations: u64,
     /// When the change that is under way began.
     changing_since: Instant,
-    account: Account,
     /// Generations that decided since somebody looked last, the oldest first; `None` if nobody looks.
     left: Option<Vec<Shared<C>>>,
 }
@@ -50,8 +48,12 @@ struct Begun<'a, D: Datapath> {
 
 impl<D: Datapath> Drop for Begun<'_, D> {
     fn drop(&mut self) {
-        self.controller.state().succession.abandon();
-        self.controller.close_final();
+        let ready = {
+            let mut state = self.controller.state();
+            state.succession.abandon();
+            state.ready.clone()
+        };
+        self.controller.ledger.close(&self.controller.datapath, &ready);
     }
 }
 
@@ -61,16 +63,10 @@ impl<D: Datapath> Controller<D> {
         let (succession, started) = (Succession::default(), Instant::now());
         first.id = succession.active().generation;
         let generation = Arc::new(first);
-        let state = State {
-            succession,
-            ready: vec![generation.clone()],
-            counting: vec![generation],
-            activations: 1,
-            changing_since: started,
-            account: Account::default(),
-            left: None,
-        };
-        Controller { datapath, guard, started, changing: Mutex::default(), state: Mutex::new(state) }
+        let state =
+            State { succession, ready: vec![generation.clone()], activations: 1, changing_since: started, left: None };
+        let (changing, state, ledger) = (Mutex::default(), Mutex::new(state), Ledger::new(generation));
+        Controller { datapath, guard, started, changing, state, ledger }
     }
 
     /// Lets a prepared generation stand ready. Returns its number.
@@ -165,25 +161,9 @@ impl<D: Datapath> Controller<D> {
             }
         };
         state.changing_since = Instant::now();
-        if !state.counting.iter().any(|one| Arc::ptr_eq(one, &generation)) {
-            state.counting.push(generation.clone());
-        }
+        drop(state);
+        self.ledger.open(&generation);
         Ok(Begun { controller: self, generation, policy })
-    }
-
-    /// Closes the books of generations that decide nothing any more.
-    fn close_final(&self) {
-        let mut state = self.state();
-        let ports = self.datapath.ports();
-        for Reading { code, counts } in self.datapath.take_final() {
-            let generation = state.counting(&code);
-            state.account.close(Counted { program: generation.program(), counts: &counts }, &ports);
-        }
-        let readings = self.datapath.readings();
-        let open = || std::iter::once(&readings.active).chain(&readings.others);
-        state.counting.retain(|one| open().any(|reading| one.has_code(&reading.code)));
-        let State { account, ready, counting, .. } = &mut *state;
-        account.forget(ready.iter().chain(counting.iter()).map(|generation| generation.program()));
     }
 
     fn state(&self) -> MutexGuard<'_, State<D::Code>> {
@@ -233,23 +213,25 @@ impl<D: Datapath> Controller<D> {
             rollback_to: succession.way_back().map(|back| back.generation),
             rollback_posture: succession.way_back().and_then(|back| back.posture.clone()),
             activating: succession.pending().map(activating),
-            mixed: self.datapath.strays().iter().map(|stray| state.describe(stray)).collect(),
+            mixed: self.mixed(),
             generations: state.ready.iter().map(|generation| generation.status()).collect(),
         }
     }
 
-    /// What was counted.
+    /// What was counted. The controller's locks are not held meanwhile.
     pub fn stats(&self) -> Stats {
-        let state = self.state();
-        let readings = self.datapath.readings();
-        let generation = |reading: &Reading<D::Code>| state.counting(&reading.code);
-        let (active, others) = (generation(&readings.active), readings.others.iter().map(generation));
-        let others: Vec<_> = others.collect();
-        let pairs = others.iter().zip(&readings.others);
-        let others: Vec<_> =
-            pairs.map(|(one, reading)| Counted { program: one.program(), counts: &reading.counts }).collect();
-        let active = Counted { program: active.program(), counts: &readings.active.counts };
-        state.account.stats(active, &others, &self.datapath.ports())
+        self.ledger.stats(&self.datapath)
+    }
+
+    /// Parts of the datapath that decide by another policy than the active one, with that policy.
+    fn mixed(&self) -> Vec<String> {
+        let describe = |stray: &Stray<D::Code>| {
+            // What is not in the ledger any more has ended since.
+            let generation = self.ledger.generation(&stray.policy.code)?;
+            let posture = generation.posture_of(stray.policy.chains).map(str::to_owned);
+            Some(format!("{} decides by {}", stray.part, Active { generation: generation.id, posture }))
+        };
+        self.datapath.strays().iter().filter_map(describe).collect()
     }
 
     /// Whether the datapath has failed.
@@ -275,11 +257,6 @@ impl<C> State<C> {
         self.ready.iter().find(|one| one.id == id).expect("what is in use stands ready").clone()
     }
 
-    /// The generation that has this code.
-    fn counting(&self, code: &Arc<C>) -> Shared<C> {
-        self.counting.iter().find(|one| one.has_code(code)).expect("the datapath was given it").clone()
-    }
-
     /// What had begun decides.
     fn commit(&mut self, generation: &Shared<C>) {
         let before = self.active();
@@ -293,12 +270,6 @@ impl<C> State<C> {
                 left.remove(0);
             }
         }
-    }
-
-    fn describe(&self, stray: &Stray<C>) -> String {
-        let generation = self.counting(&stray.policy.code);
-        let posture = generation.posture_of(stray.policy.chains).map(str::to_owned);
-        format!("{} decides by {}", stray.part, Active { generation: generation.id, posture })
     }
 }
 

@@ -4,10 +4,10 @@ use crate::failure::Failure;
 use crate::limit_counts::{Counting, Top, Visit};
 use crate::report;
 use crate::run::descriptors;
-use crate::run::stats::{GenerationStatus, LimitsStatus, LimitsTotal};
 use std::hash::{BuildHasher, RandomState};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
+use weir_control::{GenerationStatus, LimitsStatus, LimitsTotal};
 use weir_engine::bundle::trust::Trust;
 use weir_engine::cpu::Cpu;
 use weir_engine::limits::counts::Counted;
@@ -42,7 +42,7 @@ pub struct Prepared<C> {
     /// For the datapath.
     pub code: Arc<C>,
     /// What its limiters count, if they do.
-    counted: Option<Counted>,
+    pub counted: Option<Counted>,
 }
 
 /// Buckets of all generations, made when the first policy with limits comes.

@@ -9,7 +9,7 @@
 
 use crate::cli::RunOptions;
 use crate::failure::Failure;
-use crate::limit_counts::{CountedLimit, Top};
+use crate::limit_counts::Top;
 use crate::run::controller::Controller;
 use crate::run::log_file;
 use serde::Serialize;
@@ -21,6 +21,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
+use weir_control::CountedLimit;
 use weir_engine::live::Datapath;
 
 /// How long the last interval may take to be written.

@@ -15,27 +15,12 @@
 
 use std::fmt::{self, Display, Formatter};
 use std::time::{Duration, Instant};
+use weir_control::Active;
 
 /// Generations kept beside those in use; the oldest go first.
 pub const READY_MAX: usize = 8;
 /// The longest trial.
 pub const TRIAL_MAX: Duration = Duration::from_secs(30 * 24 * 3600);
-
-/// A generation, by its number, and one of its postures; the base policy's if none.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Active {
-    /// The generation.
-    pub generation: u64,
-    /// The posture.
-    pub posture: Option<String>,
-}
-
-impl Display for Active {
-    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        write!(f, "generation {}", self.generation)?;
-        self.posture.as_ref().map_or(Ok(()), |posture| write!(f, ", posture {posture}"))
-    }
-}
 
 /// What is asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]

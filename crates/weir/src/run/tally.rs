@@ -1,38 +1,13 @@
-//! What became of the packets of one direction, from its counters.
+//! Counters of one direction, summed up by verdict, rule, reason and table.
 
-use crate::report::{self, Decided, RuleCount};
-use serde::{Deserialize, Serialize};
+use crate::report::{self, Decided};
 use std::collections::{BTreeMap, HashSet};
 use weir_abi::{Action, Counter, Reason};
+use weir_control::{GONE, Outcome, RuleCount, TableCount, Tally};
 use weir_policy::ir::Program;
-
-/// The packets of one direction, in a stay in office or in all of them.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Tally {
-    /// Packets received: the sum of the next three.
-    pub packets: u64,
-    /// Their bytes on the wire.
-    pub bytes: u64,
-    /// Packets accepted.
-    pub passed: u64,
-    /// Packets dropped.
-    pub dropped: u64,
-    /// Packets diverted.
-    pub diverted: u64,
-    /// Packets of which a copy went to the divert interface. Those that went there themselves are none.
-    pub sampled: u64,
-    /// Every rule that a policy of the time had, with what matched it.
-    pub rules: Vec<RuleCount>,
-    /// Packets by the reason of their verdict.
-    pub reasons: BTreeMap<String, u64>,
-    /// Every table that a policy of the time had, with what the rules counted that ask it.
-    pub tables: Vec<TableCount>,
-}
 
 /// Rules of policies that are gone that a tally still lists one by one.
 pub const GONE_RULES_MAX: usize = 1024;
-/// What stands for those that it lists no more, among rules, reasons and tables.
-pub const GONE: &str = "(policies that are gone)";
 
 /// Rules and tables of the policies that stand ready.
 #[derive(Default)]
@@ -64,141 +39,63 @@ impl<'a> Standing<'a> {
     }
 }
 
-/// What the rules counted that ask a table, whichever answer they wanted. A rule that asks two counts for both.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct TableCount {
-    /// Its name.
-    pub table: String,
-    /// Packets.
-    pub packets: u64,
-    /// Their bytes.
-    pub bytes: u64,
-}
-
-/// What became of packets.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Outcome {
-    /// Packets received: the sum of `passed`, `dropped` and `diverted`.
-    pub packets: u64,
-    /// Their bytes on the wire.
-    pub bytes: u64,
-    /// Packets accepted.
-    pub passed: u64,
-    /// Packets dropped.
-    pub dropped: u64,
-    /// Packets diverted.
-    pub diverted: u64,
-}
-
-impl Outcome {
-    /// Of one program's counters.
-    pub fn of(program: &Program, counters: &[Counter]) -> Self {
-        let mut outcome = Outcome::default();
-        for Decided { action, counter, .. } in report::decided(program, counters) {
-            outcome.packets += counter.packets;
-            outcome.bytes += counter.bytes;
-            *match action {
-                Action::Accept => &mut outcome.passed,
-                Action::Drop => &mut outcome.dropped,
-                Action::Divert => &mut outcome.diverted,
-            } += counter.packets;
-        }
-        outcome
+/// The verdicts by one program's counters.
+pub fn outcome(program: &Program, counters: &[Counter]) -> Outcome {
+    let mut outcome = Outcome::default();
+    for Decided { action, counter, .. } in report::decided(program, counters) {
+        outcome.packets += counter.packets;
+        outcome.bytes += counter.bytes;
+        *match action {
+            Action::Accept => &mut outcome.passed,
+            Action::Drop => &mut outcome.dropped,
+            Action::Divert => &mut outcome.diverted,
+        } += counter.packets;
     }
+    outcome
+}
 
-    /// Both together.
-    pub fn plus(self, other: Outcome) -> Self {
-        Outcome {
-            packets: self.packets + other.packets,
-            bytes: self.bytes + other.bytes,
-            passed: self.passed + other.passed,
-            dropped: self.dropped + other.dropped,
-            diverted: self.diverted + other.diverted,
-        }
+/// Everything by one program's counters, which do not say what was sampled.
+pub fn tally(program: &Program, counters: &[Counter]) -> Tally {
+    let Outcome { packets, bytes, passed, dropped, diverted } = outcome(program, counters);
+    Tally {
+        packets,
+        bytes,
+        passed,
+        dropped,
+        diverted,
+        sampled: 0,
+        rules: report::rule_counts(program, counters),
+        reasons: report::reason_counts(program, counters),
+        tables: table_counts(program, counters),
     }
 }
 
-impl Tally {
-    /// Of one program's counters, which do not say what was sampled.
-    pub fn of(program: &Program, counters: &[Counter]) -> Self {
-        let Outcome { packets, bytes, passed, dropped, diverted } = Outcome::of(program, counters);
-        Tally {
-            packets,
-            bytes,
-            passed,
-            dropped,
-            diverted,
-            sampled: 0,
-            rules: report::rule_counts(program, counters),
-            reasons: report::reason_counts(program, counters),
-            tables: table_counts(program, counters),
-        }
+/// Lists nothing one by one any more of policies that are gone, if there are more such rules than [`GONE_RULES_MAX`]: policies may be loaded
+/// for ever. What they counted stays in the sums.
+pub fn forget(tally: &mut Tally, standing: &Standing<'_>) {
+    if tally.rules.iter().filter(|rule| !standing.has_rule(rule)).count() <= GONE_RULES_MAX {
+        return;
     }
-
-    /// Lists nothing one by one any more of policies that are gone, if there are more such rules than [`GONE_RULES_MAX`]: policies may be loaded
-    /// for ever. What they counted stays in the sums.
-    pub fn forget(&mut self, standing: &Standing<'_>) {
-        if self.rules.iter().filter(|rule| !standing.has_rule(rule)).count() <= GONE_RULES_MAX {
-            return;
-        }
-        let zero = RuleCount { at: GONE.to_owned(), rule: GONE.to_owned(), packets: 0, bytes: 0 };
-        let (mut rules, gone) = parted(&mut self.rules, |rule| standing.has_rule(rule));
-        rules.push(gone.into_iter().fold(zero, |sum, rule| RuleCount {
-            packets: sum.packets + rule.packets,
-            bytes: sum.bytes + rule.bytes,
-            ..sum
-        }));
-        self.rules = rules;
-        let zero = TableCount { table: GONE.to_owned(), packets: 0, bytes: 0 };
-        let (mut tables, gone) = parted(&mut self.tables, |table| standing.tables.contains(table.table.as_str()));
-        tables.push(gone.into_iter().fold(zero, |sum, table| TableCount {
-            packets: sum.packets + table.packets,
-            bytes: sum.bytes + table.bytes,
-            ..sum
-        }));
-        self.tables = tables;
-        let (stay, gone): (BTreeMap<_, _>, BTreeMap<_, _>) =
-            std::mem::take(&mut self.reasons).into_iter().partition(|(reason, _)| standing.has_reason(reason));
-        self.reasons = stay;
-        self.reasons.insert(GONE.to_owned(), gone.into_values().sum());
-    }
-
-    /// Adds what another counted. Rules are the same where place and text are, tables where the name is.
-    pub fn add(&mut self, other: &Tally) {
-        self.packets += other.packets;
-        self.bytes += other.bytes;
-        self.passed += other.passed;
-        self.dropped += other.dropped;
-        self.diverted += other.diverted;
-        self.sampled += other.sampled;
-        for (place, rule) in other.rules.iter().enumerate() {
-            let same = |known: &RuleCount| known.at == rule.at && known.rule == rule.rule;
-            // Of the same policy they stand in the same places.
-            let found = match self.rules.get(place) {
-                Some(known) if same(known) => Some(place),
-                _ => self.rules.iter().position(same),
-            };
-            match found {
-                Some(place) => {
-                    self.rules[place].packets += rule.packets;
-                    self.rules[place].bytes += rule.bytes;
-                }
-                None => self.rules.push(rule.clone()),
-            }
-        }
-        for table in &other.tables {
-            match self.tables.iter_mut().find(|known| known.table == table.table) {
-                Some(known) => {
-                    known.packets += table.packets;
-                    known.bytes += table.bytes;
-                }
-                None => self.tables.push(table.clone()),
-            }
-        }
-        for (reason, packets) in &other.reasons {
-            *self.reasons.entry(reason.clone()).or_default() += packets;
-        }
-    }
+    let zero = RuleCount { at: GONE.to_owned(), rule: GONE.to_owned(), packets: 0, bytes: 0 };
+    let (mut rules, gone) = parted(&mut tally.rules, |rule| standing.has_rule(rule));
+    rules.push(gone.into_iter().fold(zero, |sum, rule| RuleCount {
+        packets: sum.packets + rule.packets,
+        bytes: sum.bytes + rule.bytes,
+        ..sum
+    }));
+    tally.rules = rules;
+    let zero = TableCount { table: GONE.to_owned(), packets: 0, bytes: 0 };
+    let (mut tables, gone) = parted(&mut tally.tables, |table| standing.tables.contains(table.table.as_str()));
+    tables.push(gone.into_iter().fold(zero, |sum, table| TableCount {
+        packets: sum.packets + table.packets,
+        bytes: sum.bytes + table.bytes,
+        ..sum
+    }));
+    tally.tables = tables;
+    let (stay, gone): (BTreeMap<_, _>, BTreeMap<_, _>) =
+        std::mem::take(&mut tally.reasons).into_iter().partition(|(reason, _)| standing.has_reason(reason));
+    tally.reasons = stay;
+    tally.reasons.insert(GONE.to_owned(), gone.into_values().sum());
 }
 
 /// Those that stay, and those that do not.
@@ -246,14 +143,14 @@ mod tests {
         count(Reason::rule(0), 100);
         count(Reason::rule(1), 8);
         count(Reason::rule(2), 16);
-        let mut tally = Tally::of(&program, &counters);
+        let mut tally = super::tally(&program, &counters);
         assert_eq!((tally.packets, tally.bytes), (31, 3100));
         assert_eq!((tally.passed, tally.dropped, tally.diverted), (26, 4, 1));
         let reasons: Vec<(&str, u64)> = tally.reasons.iter().map(|(name, &packets)| (name.as_str(), packets)).collect();
         assert_eq!(reasons, [("arp", 2), ("malformed-tcp", 4), ("no-match", 1), ("p:2", 24)]);
         let tables: Vec<(&str, u64)> = tally.tables.iter().map(|count| (count.table.as_str(), count.packets)).collect();
         assert_eq!(tables, [("bad", 108), ("good", 0)]);
-        tally.forget(&Standing::default());
+        forget(&mut tally, &Standing::default());
         assert_eq!(tally.rules.len(), 3, "few that are gone are still listed");
         let once = tally.clone();
         tally.add(&once);
@@ -277,8 +174,8 @@ mod tests {
         let loads = 3 * GONE_RULES_MAX;
         for number in 0..loads {
             let program = policy(number);
-            tally.add(&Tally::of(&program, &counters));
-            tally.forget(&Standing::of([&program]));
+            tally.add(&super::tally(&program, &counters));
+            forget(&mut tally, &Standing::of([&program]));
             assert!(tally.rules.len() <= GONE_RULES_MAX + 2 && tally.reasons.len() <= GONE_RULES_MAX + 3);
             assert!(tally.tables.len() <= GONE_RULES_MAX + 2);
         }

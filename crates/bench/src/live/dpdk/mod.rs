@@ -10,7 +10,7 @@
 mod process;
 
 use super::rulesets::Ruleset;
-use crate::Row;
+use crate::row::Row;
 use process::Process;
 use std::fs;
 use std::panic;
@@ -19,7 +19,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 use weir::failure::Failure;
-use weir::run::stats::InterfaceStats;
+use weir_control::InterfaceStats;
 use weir_engine::cpu;
 use weir_engine::live::dpdk::Eal;
 use weir_engine::live::dpdk::wire::Wire;

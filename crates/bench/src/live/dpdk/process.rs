@@ -6,9 +6,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
-use weir::control::{Request, client};
 use weir::failure::Failure;
-use weir::run::stats::Stats;
+use weir_control::{Request, Stats};
 
 /// How long it may take to start.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -34,7 +33,7 @@ impl Process {
         let child = command.spawn().map_err(|error| Failure::file(&program, error))?;
         let mut process = Process { child, control };
         let start = Instant::now();
-        while client::ask(&process.control, &Request::Status).is_err() {
+        while weir_control::ask(&process.control, &Request::Status).is_err() {
             let ended = process.child.try_wait().map_err(|error| Failure::file(&program, error))?;
             if ended.is_some() || start.elapsed() > PATIENCE {
                 let said = fs::read_to_string(&log).unwrap_or_default();
@@ -47,8 +46,8 @@ impl Process {
 
     /// What it has counted.
     pub fn stats(&self) -> Result<Stats, Failure> {
-        let stats = client::ask(&self.control, &Request::Stats)?;
-        serde_json::from_value(stats).map_err(|error| Failure::Runtime(format!("weir ctl stats: {error}")))
+        let stats = weir_control::ask(&self.control, &Request::Stats)?;
+        Ok(weir_control::read(stats)?)
     }
 
     /// Processor time of its threads.

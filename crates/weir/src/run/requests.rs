@@ -1,8 +1,6 @@
 //! What requests mean to a running Weir.
 
-use super::Request;
 use crate::failure::Failure;
-use crate::limit_counts::TOP_MAX;
 use crate::run::controller::Controller;
 use crate::run::descriptors;
 use crate::run::generation::{Generation, Loader};
@@ -10,6 +8,7 @@ use crate::run::succession::Refusal;
 use serde_json::{Value, json};
 use std::path::Path;
 use std::time::Duration;
+use weir_control::{Ready, Request, TOP_MAX};
 use weir_engine::live::Datapath;
 use weir_loading::regular_file;
 
@@ -37,7 +36,7 @@ pub fn perform<L: Loader>(
                 .map_err(|error| Failure::Rejected(format!("weir: {}: {error}", policy.display())))?;
             // Compiled beside what runs.
             let generation = prepare(&policy, controller, loader)?;
-            return Ok(json!({ "generation": controller.add(generation) }));
+            return Ok(json!(Ready { generation: controller.add(generation) }));
         }
         Request::Activate { generation, confirm_s } => controller.activate(generation, trial(confirm_s)?)?,
         Request::Confirm => controller.confirm()?,

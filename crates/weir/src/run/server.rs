@@ -3,9 +3,6 @@
 //! No client keeps another waiting: slots are few, and those of clients that say nothing are given to others; requests and answers have a time
 //! to be transferred in; whatever happens to a client's thread, its slot is released.
 
-use super::{
-    ANSWER_TIME_MAX, Answer, CLIENTS_MAX, GIVE_WAY, REQUEST_BYTES_MAX, REQUEST_TIME_MAX, Request, SILENCE_MAX,
-};
 use crate::failure::Failure;
 use rustix::fs::{Mode, fchmod};
 use rustix::io::Errno;
@@ -20,6 +17,9 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
+use weir_control::{
+    ANSWER_TIME_MAX, Answer, CLIENTS_MAX, GIVE_WAY, REQUEST_BYTES_MAX, REQUEST_TIME_MAX, Request, SILENCE_MAX,
+};
 
 /// How long nobody is accepted after the system could not.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -274,7 +274,7 @@ impl Slot {
                 Said::Nonsense(why) => return answer(stream, &Answer::Error(format!("weir: not a request: {why}"))),
             };
             self.client.set_silent_since(None);
-            let result = match serde_json::from_slice(&line) {
+            let result = match Request::parse(&line) {
                 Ok(request) => Failure::catch(|| handler(request)),
                 Err(error) => Err(Failure::Rejected(format!("weir: not a request: {error}"))),
             };
@@ -336,10 +336,9 @@ fn read_line(reader: &mut BufReader<&UnixStream>, silence: Duration, time: Durat
 
 /// Sends an answer to a client that takes it within [`ANSWER_TIME_MAX`].
 fn answer(mut stream: &UnixStream, answer: &Answer) -> io::Result<()> {
-    let mut line = serde_json::to_vec(answer).expect("an answer is JSON");
-    line.push(b'\n');
+    let line = answer.line();
     let deadline = Instant::now() + ANSWER_TIME_MAX;
-    let mut rest = &line[..];
+    let mut rest = line.as_bytes();
     while !rest.is_empty() {
         let left = deadline.saturating_duration_since(Instant::now());
         if left.is_zero() {

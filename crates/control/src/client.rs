@@ -1,0 +1,170 @@
+//! Asks a running Weir.
+
+use crate::{ANSWER_BYTES_MAX, Answer, Request};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use std::fs;
+use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
+use std::os::unix::fs::MetadataExt;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+
+/// Why there is no answer, or not the wanted one.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// Nobody can be connected to.
+    #[error("{}: {source}; {help}", path.display())]
+    Connect {
+        /// The socket.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+        /// What helps.
+        help: String,
+    },
+    /// The connection failed before the answer was whole.
+    #[error("{}: {source}; is `weir run` running there?", path.display())]
+    Connection {
+        /// The socket.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The server closed the connection without an answer.
+    #[error("{}: it hung up without an answer; is `weir run` running there?", path.display())]
+    NoAnswer {
+        /// The socket.
+        path: PathBuf,
+    },
+    /// The answer's line is not one of this version's.
+    #[error("{}: not an answer of this weir: {source}; is `weir run` running there?", path.display())]
+    NotAnAnswer {
+        /// The socket.
+        path: PathBuf,
+        /// What is wrong with it.
+        source: serde_json::Error,
+    },
+    /// The answer's value is not of the wanted type.
+    #[error("not an answer of this weir: {0}")]
+    NotTheType(serde_json::Error),
+    /// The request cannot be written as a line.
+    #[error("not a request: {0}")]
+    NotARequest(serde_json::Error),
+    /// The server refuses the request and has changed nothing. The text is shown as it is.
+    #[error("{0}")]
+    Refused(String),
+    /// The server could not do it, because something outside failed.
+    #[error("{0}")]
+    Failed(String),
+}
+
+/// Sends a request over a new connection and waits for the answer.
+///
+/// # Errors
+/// Nobody listens there, or the answer is an error.
+pub fn ask(path: &Path, request: &Request) -> Result<Value, Error> {
+    let line = request.line().map_err(Error::NotARequest)?;
+    let failed = |source| Error::Connection { path: path.to_owned(), source };
+    let mut stream = UnixStream::connect(path).map_err(|error| not_connected(path, error))?;
+    match stream.write_all(line.as_bytes()) {
+        // A server that refuses the client has sent its answer and closed the connection.
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => {}
+        written => written.map_err(failed)?,
+    }
+    let mut answer = String::new();
+    BufReader::new(stream.take(ANSWER_BYTES_MAX)).read_line(&mut answer).map_err(failed)?;
+    match Answer::parse(&answer) {
+        Ok(Answer::Ok(value)) => Ok(value),
+        Ok(Answer::Error(text)) => Err(Error::Refused(text)),
+        Ok(Answer::Failed(text)) => Err(Error::Failed(text)),
+        Err(_) if answer.is_empty() => Err(Error::NoAnswer { path: path.to_owned() }),
+        Err(source) => Err(Error::NotAnAnswer { path: path.to_owned(), source }),
+    }
+}
+
+/// Reads an answer's value: [`Request`] says of which type it is.
+///
+/// # Errors
+/// The value is of another type.
+pub fn read<T: DeserializeOwned>(value: Value) -> Result<T, Error> {
+    serde_json::from_value(value).map_err(Error::NotTheType)
+}
+
+/// Why nobody can be asked, and what helps.
+fn not_connected(path: &Path, source: io::Error) -> Error {
+    let help = match source.kind() {
+        ErrorKind::PermissionDenied => match fs::metadata(path) {
+            Ok(socket) => format!("the socket belongs to user {}: run as root or as that user", socket.uid()),
+            Err(_) => "run as root or as the user whose Weir it is".to_owned(),
+        },
+        ErrorKind::NotFound => "no `weir run` has its socket there; --control names another path".to_owned(),
+        ErrorKind::ConnectionRefused => "the `weir run` whose socket that was has ended".to_owned(),
+        _ => "is `weir run` running there?".to_owned(),
+    };
+    Error::Connect { path: path.to_owned(), source, help }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Ready, Status};
+    use serde_json::json;
+    use std::os::unix::net::UnixListener;
+    use std::thread;
+
+    /// Asks a server that says this to every request. Returns what it was asked as well.
+    fn ask_one_that_says(answer: &'static [u8]) -> (Result<Value, Error>, String, PathBuf) {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("socket");
+        let listener = UnixListener::bind(&path).expect("it can be bound");
+        let server = thread::spawn(move || {
+            let (mut stream, _) = listener.accept().expect("a client");
+            let mut line = String::new();
+            BufReader::new(&stream).read_line(&mut line).expect("a line");
+            stream.write_all(answer).expect("it listens");
+            line
+        });
+        let result = ask(&path, &Request::Load { policy: "/p.weir".into() });
+        (result, server.join().expect("no panic"), path)
+    }
+
+    #[test]
+    fn an_answer_is_a_value_or_why_there_is_none() {
+        let (result, asked, _) = ask_one_that_says(b"{\"ok\":{\"generation\":7}}\n");
+        assert_eq!(asked, "{\"load\":{\"policy\":\"/p.weir\"}}\n");
+        let ready: Ready = read(result.expect("it is well")).expect("it is of that type");
+        assert_eq!(ready.generation, 7);
+        let error = |answer| ask_one_that_says(answer).0.expect_err("no value");
+        assert!(matches!(error(b"{\"error\":\"weir: no\"}\n"), Error::Refused(text) if text == "weir: no"));
+        assert!(matches!(error(b"{\"failed\":\"gone\"}"), Error::Failed(text) if text == "gone"));
+    }
+
+    #[test]
+    fn what_is_no_answer_is_told() {
+        for (answer, problem) in [
+            (&b""[..], "it hung up without an answer"),
+            (b"{\"ok\":", "not an answer of this weir: EOF while parsing a value at line 1 column 6"),
+            (b"\n", "not an answer of this weir: EOF while parsing a value at line 2 column 0"),
+            (b"\xff\n", "stream did not contain valid UTF-8"),
+        ] {
+            let (result, _, path) = ask_one_that_says(answer);
+            let expected = format!("{}: {problem}; is `weir run` running there?", path.display());
+            assert_eq!(result.expect_err("no value").to_string(), expected);
+        }
+        let other = read::<Status>(json!({ "uptime_s": 1.0 })).expect_err("it lacks the rest");
+        assert_eq!(other.to_string(), "not an answer of this weir: missing field `workers`");
+    }
+
+    #[test]
+    fn who_cannot_be_connected_to_is_told() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("socket");
+        let told = || ask(&path, &Request::Status).expect_err("nobody listens").to_string();
+        let socket = path.display();
+        let none = "no `weir run` has its socket there; --control names another path";
+        assert_eq!(told(), format!("{socket}: No such file or directory (os error 2); {none}"));
+        drop(UnixListener::bind(&path).expect("it can be bound"));
+        let ended = "the `weir run` whose socket that was has ended";
+        assert_eq!(told(), format!("{socket}: Connection refused (os error 111); {ended}"));
+    }
+}

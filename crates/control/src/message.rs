@@ -1,0 +1,165 @@
+//! Requests and answers, and the lines that carry them.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::path::PathBuf;
+
+/// What a client asks for.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub enum Request {
+    /// Which generation decides and which stand ready. The answer is a [`Status`](crate::Status).
+    Status,
+    /// What was counted. The answer is [`Stats`](crate::Stats).
+    Stats,
+    /// What was counted for limits. The answer is a [`LimitsStatus`](crate::LimitsStatus).
+    Limits {
+        /// So many at most, the most exceeded first; the server lists no more than [`TOP_MAX`](crate::TOP_MAX).
+        top: usize,
+        /// Of this list only.
+        #[serde(default)]
+        list: Option<String>,
+    },
+    /// Prepares a policy or bundle. The answer is [`Ready`].
+    Load {
+        /// Its absolute path.
+        policy: PathBuf,
+    },
+    /// Lets a generation decide. The answer is a [`Status`](crate::Status), here and below.
+    Activate {
+        /// Its number.
+        generation: u64,
+        /// Reactivates the previous generation after so many seconds unless confirmed.
+        #[serde(default)]
+        confirm_s: Option<f64>,
+    },
+    /// Keeps what is on trial.
+    Confirm,
+    /// Reactivates what was confirmed last if there is a trial, else what was confirmed before.
+    Rollback,
+    /// Lets a posture decide.
+    Posture {
+        /// Its name; the base policy's if none.
+        #[serde(default)]
+        name: Option<String>,
+    },
+}
+
+/// What the server says.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Answer {
+    /// Done. The value's type depends on the request.
+    Ok(Value),
+    /// Not done; nothing was changed. The policy's mistakes, or what is wrong with the request.
+    Error(String),
+    /// Not done, because something outside failed.
+    Failed(String),
+}
+
+/// The answer to [`Request::Load`]: the policy stands ready.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ready {
+    /// The number of its generation.
+    pub generation: u64,
+}
+
+impl Request {
+    /// The request in a line, with its end.
+    ///
+    /// # Errors
+    /// A path is not UTF-8.
+    pub fn line(&self) -> Result<String, serde_json::Error> {
+        Ok(serde_json::to_string(self)? + "\n")
+    }
+
+    /// Reads a line, which may lack its end.
+    ///
+    /// # Errors
+    /// The line is not a request.
+    pub fn parse(line: &[u8]) -> Result<Self, serde_json::Error> {
+        serde_json::from_slice(line)
+    }
+}
+
+impl Answer {
+    /// The answer in a line, with its end.
+    pub fn line(&self) -> String {
+        serde_json::to_string(self).expect("an answer is JSON") + "\n"
+    }
+
+    /// Reads a line, which may lack its end.
+    ///
+    /// # Errors
+    /// The line is not an answer.
+    pub fn parse(line: &str) -> Result<Self, serde_json::Error> {
+        serde_json::from_str(line)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Answer, Request};
+    use serde_json::json;
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt;
+
+    #[test]
+    fn requests_are_lines() {
+        let requests = [
+            (Request::Status, r#""status""#),
+            (Request::Stats, r#""stats""#),
+            (Request::Limits { top: 3, list: None }, r#"{"limits":{"top":3,"list":null}}"#),
+            (Request::Load { policy: "/p.weir".into() }, r#"{"load":{"policy":"/p.weir"}}"#),
+            (
+                Request::Activate { generation: 2, confirm_s: Some(0.1) },
+                r#"{"activate":{"generation":2,"confirm_s":0.1}}"#,
+            ),
+            (Request::Confirm, r#""confirm""#),
+            (Request::Rollback, r#""rollback""#),
+            (Request::Posture { name: Some("high".into()) }, r#"{"posture":{"name":"high"}}"#),
+        ];
+        for (request, line) in requests {
+            assert_eq!(request.line().expect("it is UTF-8"), format!("{line}\n"));
+            assert_eq!(Request::parse(line.as_bytes()).expect("a request"), request);
+        }
+        let short = Request::parse(br#"{"activate":{"generation":2}}"#).expect("a trial is optional");
+        assert_eq!(short, Request::Activate { generation: 2, confirm_s: None });
+    }
+
+    #[test]
+    fn other_lines_are_no_requests() {
+        let lines: [&[u8]; 6] =
+            [b"", b"status", b"\"reload\"", br#"{"load":{}}"#, br#"{"limits":{"top":1,"last":2}}"#, b"\"\xff\""];
+        for line in lines {
+            assert!(Request::parse(line).is_err(), "{}", line.escape_ascii());
+        }
+        let unprintable = Request::Load { policy: OsStr::from_bytes(b"/\xff").into() };
+        assert_eq!(unprintable.line().expect_err("no UTF-8").to_string(), "path contains invalid UTF-8 characters");
+    }
+
+    #[test]
+    fn answers_are_lines() {
+        let answers = [
+            (Answer::Ok(json!({ "b": 1, "a": 0.1 })), r#"{"ok":{"a":0.1,"b":1}}"#),
+            (Answer::Error("no".into()), r#"{"error":"no"}"#),
+            (Answer::Failed("gone".into()), r#"{"failed":"gone"}"#),
+        ];
+        for (answer, line) in answers {
+            assert_eq!(answer.line(), format!("{line}\n"));
+            assert_eq!(Answer::parse(line).expect("an answer"), answer);
+        }
+        assert!(Answer::parse(r#"{"ok":1,"error":"both"}"#).is_err());
+    }
+
+    #[test]
+    fn seconds_are_the_same_after_a_line() {
+        // Parsed the fast way, this is another number.
+        let request = Request::Activate { generation: 1, confirm_s: Some(f64::from_bits(0x3fb9_9999_9999_999b)) };
+        for bits in (0..5000).map(|n: u64| 0x3ff0_0000_0000_0000 + n * 0x0001_2345_6789_abcd) {
+            let one = Request::Activate { generation: 1, confirm_s: Some(f64::from_bits(bits)) };
+            assert_eq!(Request::parse(one.line().expect("UTF-8").as_bytes()).expect("a request"), one);
+        }
+        assert_eq!(Request::parse(request.line().expect("UTF-8").as_bytes()).expect("a request"), request);
+    }
+}
