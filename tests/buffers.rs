@@ -7,13 +7,12 @@ use engines::frame_sets;
 use nix::sched::{CloneFlags, unshare};
 use std::process::Command;
 use std::sync::Arc;
-use weir::eval::EvalFilter;
-use weir::policy::Policy;
 use weir_abi::{Action, BURST_MAX, Counter, Reason, Verdict};
 use weir_engine::Filter;
-use weir_engine::clang::BpfObject;
 use weir_engine::live::xdp::{KernelCode, KernelPath, Ports, Received};
 use weir_engine::live::{Interfaces, Loaded};
+use weir_loading::Policy;
+use weir_loading::eval::EvalFilter;
 use weir_test_support as support;
 
 /// What a program returns (`enum xdp_action`).
@@ -111,8 +110,8 @@ impl Kernel {
         let ports = Arc::new(Ports::of(&Interfaces { lower, upper, divert: None }).expect("they are there"));
         let data = policy.data(None).expect("there are no tables");
         let code = policy.kernel(&data, &ports).unwrap_or_else(|failure| panic!("{failure}"));
-        let load = |object: &BpfObject| policy.load_kernel(object, &data, &ports);
-        let (parts, _) = policy.in_parts(&data, PART_RULES, load).expect("the verifier takes it");
+        let parts = policy.compile_bpf_in_parts(&data, PART_RULES).expect("it compiles");
+        let parts = parts.load(&ports).expect("the verifier takes it");
         Kernel { policy, ports, code, parts }
     }
 

@@ -146,16 +146,15 @@ fn with_policy(policy: &str, test: &dyn Fn(&str, &Filters<'_>)) {
     let path = folder.path().join("contention.weir");
     std::fs::write(&path, policy).expect("the policy can be written");
     let policy = engines::load(&path).unwrap_or_else(|error| panic!("{error}"));
-    let object = policy.native_object(Cpu::Native).expect("it compiles").object;
-    let data = policy.data(None).expect("there is memory");
-    let code = policy.load_code(&object, data).expect("it loads");
+    let compiled = policy.compile_native(Cpu::Native).expect("it compiles");
+    let code = compiled.load(policy.data(None).expect("there is memory")).expect("it loads");
     test("native", &|| Box::new(code.filter(Sharing::Shared)));
 
     let buckets = Buckets::in_kernel(policy.buckets()).expect("the kernel has memory");
     let pool = Pool::new(each::REPLAY_SEED, buckets);
     let data = policy.data(Some(&pool)).expect("there are buckets");
-    let object = policy.bpf_object(&data).expect("it compiles").object;
-    test("kernel", &|| Box::new(policy.load_xdp(&object, &data).expect("the verifier takes it")));
+    let compiled = policy.compile_bpf(&data).expect("it compiles");
+    test("kernel", &|| Box::new(compiled.filter().expect("the verifier takes it")));
 }
 
 #[test]

@@ -77,7 +77,7 @@ fn every_engine_decides_as_the_snapshots_say() {
         let decided = Engines::load(&policy)?.agree(&packets)?;
 
         let mut programs = Vec::new();
-        if policy.program.unsupported().is_empty() {
+        if policy.unsupported().is_empty() {
             programs.push(("native.c", excerpt::shown(folder, &c::emit(&policy.program, Target::Native))?));
             programs.push(("bpf.c", excerpt::shown(folder, &c::emit(&policy.program, Target::Bpf))?));
         }

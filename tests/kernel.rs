@@ -10,10 +10,10 @@ use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
 use std::net::Ipv4Addr;
-use weir::eval::EvalFilter;
-use weir::policy::{PART_RULES, Policy};
-use weir_engine::clang::{BpfObject, BpfShape, Clang};
+use weir_engine::clang::{BpfShape, Clang};
 use weir_engine::{EngineError, Filter, XdpFilter};
+use weir_loading::eval::EvalFilter;
+use weir_loading::{PART_RULES, Policy};
 use weir_test_support::Packet;
 use weir_test_support::policy::{Size, policies};
 
@@ -69,8 +69,8 @@ fn repeated(times: usize) -> Policy {
 fn forty_rules_twice() {
     let policy = repeated(2);
     let data = policy.data(None).expect("there is memory");
-    let whole = policy.bpf_object(&data).expect("it compiles").object;
-    let refused = policy.load_xdp(&whole, &data).err().expect("the verifier gives up");
+    let whole = policy.compile_bpf(&data).expect("it compiles");
+    let refused = whole.filter().err().expect("the verifier gives up");
     assert!(matches!(refused, EngineError::TooLarge { .. }), "{refused}");
 
     let mut filter = policy.xdp().unwrap_or_else(|failure| panic!("{failure}"));
@@ -83,8 +83,8 @@ fn two_thousand_rules_of_any_shape() {
     let mut runner = TestRunner::deterministic();
     let policy = written(&random(2000, &mut runner));
     let data = policy.data(None).expect("there is memory");
-    let load = |object: &BpfObject| policy.load_xdp(object, &data);
-    let (mut filter, _) = policy.in_parts(&data, PART_RULES[0], load).unwrap_or_else(|error| panic!("{error}"));
+    let parts_of_32 = policy.compile_bpf_in_parts(&data, PART_RULES[0]).unwrap_or_else(|error| panic!("{error}"));
+    let mut filter = parts_of_32.filter().unwrap_or_else(|error| panic!("{error}"));
     assert_eq!(parts(&filter), [32, 0]);
     agrees(&policy, &mut filter, &packets(&mut runner));
 }
@@ -98,7 +98,7 @@ fn sets_of_thousands_in_several_rules() {
     let rules: Vec<String> = (0..4).map(|rule| format!("ip saddr {{ {} }} counter drop\n", set(rule))).collect();
     let policy = written(&format!("upstream {{\n{}accept\n}}\ndownstream {{ accept }}\n", rules.concat()));
     let data = policy.data(None).expect("there is memory");
-    let refused = policy.bpf_object(&data).expect_err("one program is too long").to_string();
+    let refused = policy.compile_bpf(&data).err().expect("one program is too long").to_string();
     assert!(refused.contains("a jump of BPF reaches 32,767 instructions"), "{refused}");
     let mut filter = policy.xdp().unwrap_or_else(|failure| panic!("{failure}"));
     agrees(&policy, &mut filter, &packets(&mut TestRunner::deterministic()));
@@ -146,6 +146,7 @@ downstream {{ accept }}
     shape.limits.0 = BYTES;
     let clang = Clang::find().unwrap_or_else(|error| panic!("{error}"));
     let object = clang.bpf("large", &artifact.bpf_c, &shape).unwrap_or_else(|error| panic!("{error}")).object;
-    let mut filter = policy.load_xdp(&object, &data).unwrap_or_else(|error| panic!("{error}"));
+    let filter = XdpFilter::load(&artifact.name, &object, &artifact.program(), &data.images, data.limits.as_ref());
+    let mut filter = filter.unwrap_or_else(|error| panic!("{error}"));
     agrees(&policy, &mut filter, &packets(&mut TestRunner::deterministic()));
 }

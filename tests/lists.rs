@@ -16,7 +16,7 @@ use seeds::{SEEDS, Seed};
 use serde_json::Value;
 use std::path::Path;
 use std::process::Command;
-use weir::policy::Policy;
+use weir_loading::{LoadError, PolicyFile};
 use weir_policy::pass::choose_layouts::CostModel;
 
 /// What `weir check` made of a list.
@@ -42,11 +42,12 @@ fn policy(seed: &Seed, lenient: bool) -> String {
 /// As `weir check` reads it, without a process.
 fn check(folder: &Path) -> Outcome {
     let model = CostModel::default();
-    match Policy::from_text(&folder.join("p.weir"), &model).unwrap_or_else(|failure| panic!("{failure}")) {
-        Err(rejected) => {
+    match PolicyFile::open(&folder.join("p.weir")).and_then(|file| file.check(&model)) {
+        Err(LoadError::Mistakes(rejected)) => {
             assert!(!rejected.lists.is_empty(), "the policy itself is right");
             Outcome::Refused
         }
+        Err(error) => panic!("{error}"),
         Ok(policy) => {
             let text = policy.text().expect("it was read as text");
             let tables = text.checked.tables.iter().map(|table| table.facts.entries);

@@ -17,10 +17,10 @@ use namespace::{FRAME_BYTES_MAX, Wire, with_wire};
 use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::TestRunner;
 use std::fmt::Write;
-use weir::eval::EvalFilter;
-use weir::policy::Policy;
 use weir_abi::Reason;
 use weir_abi::packet::{Fragment, ext};
+use weir_loading::Policy;
+use weir_loading::eval::EvalFilter;
 use weir_policy::ir::eval::packet::{self, Frame};
 use weir_test_support::{self as support, Link, Packet};
 

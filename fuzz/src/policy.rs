@@ -2,6 +2,7 @@
 
 use weir_abi::Layout;
 use weir_policy::backend::c::{Target, emit};
+use weir_policy::capability::{Engine, unsupported};
 use weir_policy::catalog::{Catalog, Family, ImageFacts, LimitsFacts, PrefixCounts, TableFacts};
 use weir_policy::diag::render::{Style, render};
 use weir_policy::pass::choose_layouts::CostModel;
@@ -63,7 +64,7 @@ fn compile(lowered: &ir::lower::Lowered, sources: &SourceMap) {
     ir::verify::verify(program).expect("lowering keeps the invariants");
     let printed = program.to_string();
     assert_eq!(ir::parse::parse(&printed).as_ref(), Ok(program), "{printed}");
-    let refused = pipeline::unsupported(lowered, "fuzz");
+    let refused = pipeline::unsupported(lowered, &Engine::ALL.map(Engine::into));
     if refused.is_empty() {
         let _ = (pipeline::emit(lowered, Target::Native), pipeline::emit(lowered, Target::Bpf));
     } else {
@@ -77,7 +78,7 @@ pub(crate) fn ir_parser(data: &[u8]) {
     let Ok(program) = ir::parse::parse(text) else { return };
     let printed = program.to_string();
     assert_eq!(ir::parse::parse(&printed).as_ref(), Ok(&program), "{printed}");
-    if program.unsupported().is_empty() {
+    if unsupported(&program, &Engine::ALL.map(Engine::into)).is_empty() {
         let _ = (emit(&program, Target::Native), emit(&program, Target::Bpf));
     }
 }

@@ -2,12 +2,12 @@
 #![allow(dead_code, reason = "each test uses its part")]
 
 use std::path::{Path, PathBuf};
-use weir::eval::EvalFilter;
-use weir::policy::Policy;
 use weir_abi::{BURST_MAX, Counter, Link, Reason, Verdict};
 use weir_engine::limits::counts::LimitCount;
 use weir_engine::memory::FrameSet;
 use weir_engine::{Filter, NativeFilter, XdpFilter};
+use weir_loading::eval::EvalFilter;
+use weir_loading::{LoadError, Policy, PolicyFile};
 use weir_policy::diag::render::{Style, render};
 use weir_policy::ir::Program;
 use weir_policy::pass::choose_layouts::CostModel;
@@ -20,10 +20,10 @@ pub fn root() -> PathBuf {
 
 /// Loads a policy that should be right; the errors of one that is not, as its author would read them.
 pub fn load(path: &Path) -> Result<Policy, String> {
-    let rejected = match Policy::from_text(path, &CostModel::default()) {
-        Ok(Ok(policy)) => return Ok(policy),
-        Ok(Err(rejected)) => rejected,
-        Err(failure) => return Err(failure.to_string()),
+    let rejected = match PolicyFile::open(path).and_then(|file| file.check(&CostModel::default())) {
+        Ok(policy) => return Ok(policy),
+        Err(LoadError::Mistakes(rejected)) => rejected,
+        Err(error) => return Err(error.to_string()),
     };
     let messages = render(&rejected.diagnostics, &rejected.sources, Style::Plain);
     Err(format!("{messages}\n{}", rejected.lists.join("\n")))
@@ -129,7 +129,7 @@ pub struct Engines<'a> {
 impl<'a> Engines<'a> {
     /// Compiles and loads. Needs clang, and root for the kernel.
     pub fn load(policy: &'a Policy) -> Result<Self, String> {
-        if !policy.program.unsupported().is_empty() {
+        if !policy.unsupported().is_empty() {
             return Ok(Engines { policy, compiled: None, parts: None });
         }
         let native = policy.native().map_err(|failure| format!("native: {failure}"))?;
@@ -140,8 +140,8 @@ impl<'a> Engines<'a> {
     /// As [`Engines::load`], and once more into the kernel in parts of `rules` rules.
     pub fn load_with_parts(policy: &'a Policy, rules: usize) -> Result<Self, String> {
         let data = policy.data(None).map_err(|failure| failure.to_string())?;
-        let parts = policy.in_parts(&data, rules, |object| policy.load_xdp(object, &data));
-        let (parts, _) = parts.map_err(|error| format!("xdp in parts: {error}"))?;
+        let parts = policy.compile_bpf_in_parts(&data, rules).and_then(|compiled| compiled.filter());
+        let parts = parts.map_err(|error| format!("xdp in parts: {error}"))?;
         Ok(Engines { parts: Some(parts), ..Engines::load(policy)? })
     }
 

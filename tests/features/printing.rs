@@ -2,7 +2,7 @@
 
 use crate::engines::load;
 use std::path::Path;
-use weir::policy::Policy;
+use weir_loading::Policy;
 use weir_policy::ir::{self, Program};
 use weir_policy::pass::{Placement, optimise};
 use weir_policy::source::Source;

@@ -3,9 +3,9 @@
 use crate::engines::{Decided, verdict};
 use std::fmt::Write;
 use weir::limit_counts::{self, Counting};
-use weir::policy::Policy;
 use weir_abi::{Counter, Reason};
 use weir_control::TOP_MAX;
+use weir_loading::Policy;
 use weir_policy::ir::Node;
 use weir_policy::source::Span;
 

@@ -111,9 +111,7 @@ const KNOWN: &[&[&str]] = &[
     ],
     &["crates/weir/src/bench/tables/chosen.rs", "crates/weir/src/bench/tables/layouts.rs"],
     &["crates/weir/src/captures.rs", "crates/weir/src/replay.rs"],
-    &["crates/weir/src/cli.rs", "crates/weir/src/limit_counts.rs", "crates/weir/src/policy.rs"],
     &["crates/weir/src/failure.rs", "crates/weir/src/report.rs"],
-    &["crates/weir/src/limits.rs", "crates/weir/src/text.rs"],
     &["crates/weir/src/run/dpdk.rs", "crates/weir/src/run/mod.rs"],
     &["crates/weir/src/run/guard/aftermath.rs", "crates/weir/src/run/guard/mod.rs"],
 ];

@@ -12,6 +12,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("weir-tables", &["weir-abi"]),
     ("weir-policy", &["weir-abi"]),
     ("weir-engine", &["weir-abi", "weir-tables"]),
+    ("weir-loading", &["weir-abi", "weir-tables", "weir-policy", "weir-engine"]),
     ("weir-control", &[]),
     ("weir-mitigate", &["weir-abi"]),
     ("weir-test-support", &[]),
@@ -19,6 +20,12 @@ const ALLOWED: &[(&str, &[&str])] = &[
 ];
 /// What joins the crates and may use them all.
 const JOINTS: &[&str] = &["weir", "weir-bench", "weir-fuzz"];
+/// Crates that read command lines or draw on terminals.
+const FRONT_ENDS: &[&str] = &["clap", "indicatif"];
+/// Packages with a command line.
+const PROGRAMS: &[&str] = &["weir", "weir-bench", "xtask"];
+/// Libraries that say nothing: what there is to say are values. A closed terminal or a log is their caller's affair.
+const SILENT: &[&str] = &["crates/loading/src/", "crates/policy/src/", "crates/tables/src/"];
 /// Crates that touch files, processes or the network. The compiler is pure.
 const IMPURE: &[&str] = &["tempfile", "memmap2", "libloading", "libbpf-rs", "rustix", "libc", "tokio"];
 
@@ -65,6 +72,24 @@ fn crates_use_only_what_they_may() {
         offences.extend(impure.map(|used| format!("{name} is pure and uses {used}")));
     }
     assert_none(offences, "dependency rules of docs/ARCHITECTURE.md");
+}
+
+#[test]
+fn libraries_know_no_command_line() {
+    let packages = metadata();
+    let mut offences = Vec::new();
+    for package in packages.iter().filter(|package| !PROGRAMS.contains(&text(package, "name"))) {
+        let used = dependencies(package).into_iter().filter(|used| FRONT_ENDS.contains(used));
+        offences.extend(used.map(|used| format!("{} uses {used}", text(package, "name"))));
+    }
+    for file in files(&["rs"]).iter().filter(|file| SILENT.iter().any(|folder| file.path.starts_with(folder))) {
+        for (at, line) in without_tests(&file.text).lines().enumerate() {
+            if ["print!(", "println!(", "stderr()", "stdout()", "dbg!("].iter().any(|output| line.contains(output)) {
+                offences.push(format!("{}:{}: {}", file.path, at + 1, line.trim()));
+            }
+        }
+    }
+    assert_none(offences, "only programs read command lines, and these libraries print nothing");
 }
 
 /// So that nothing stays in the product that only benchmarks or tests need.

@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 pub mod backend;
+pub mod capability;
 pub mod catalog;
 pub mod check;
 pub mod checked;

@@ -10,6 +10,7 @@
 //! say it in C. The compiler opens no file: included policies come through [`Includes`], what tables hold through [`Catalog`].
 
 use crate::backend::c::{self, Target};
+use crate::capability::{self, Unsupported};
 use crate::catalog::Catalog;
 use crate::checked::Checked;
 use crate::diag::Diagnostic;
@@ -36,15 +37,15 @@ pub fn lower(policy: &Checked, sources: &SourceMap, catalog: &dyn Catalog, model
     lower::lower(policy, sources, catalog, model)
 }
 
-/// What no engine can do yet, each with its rule. Empty: [`emit`] takes the program.
-pub fn unsupported(lowered: &Lowered, engine: &str) -> Vec<Diagnostic> {
-    let refuse = |unsupported: crate::ir::Unsupported| {
+/// What the targets cannot do, each with its rule. Empty: [`emit`] takes the program for them.
+pub fn unsupported(lowered: &Lowered, targets: &[capability::Target]) -> Vec<Diagnostic> {
+    let refuse = |unsupported: Unsupported| {
         let span = lowered.spans[usize::from(unsupported.rule.0)];
-        let what = unsupported.what;
-        Diagnostic::error("E0501", span, format!("`{what}` is not yet supported by this engine ({engine})"))
+        let (what, targets) = (unsupported.feature.name(), unsupported.targets());
+        Diagnostic::error("E0501", span, format!("`{what}` is not yet supported by this engine ({targets})"))
             .help("`weir check` accepts the rule; take it out, or comment it out, to run the policy today")
     };
-    lowered.program.unsupported().into_iter().map(refuse).collect()
+    capability::unsupported(&lowered.program, targets).into_iter().map(refuse).collect()
 }
 
 /// The program as C for a target, optimised for it.

@@ -1,7 +1,6 @@
 //! The captures that commands read and write: files, pipes, and `-` for standard input and output.
 
 use crate::failure::Failure;
-use crate::policy::Policy;
 use crate::replay::action;
 use serde::Serialize;
 use std::io::{self, IsTerminal};
@@ -10,6 +9,7 @@ use weir_abi::{Action, Verdict};
 use weir_engine::EngineError;
 use weir_engine::capture::{CaptureBurst, CaptureForm, CaptureReader, CaptureWriter};
 use weir_engine::output::{OutputFile, is_same_file, is_stream};
+use weir_loading::Policy;
 
 /// Standard input or output on the command line. A file of this name is `./-`.
 const STREAM: &str = "-";

@@ -3,10 +3,9 @@
 //! The answer to the second question is the policy's certificate: what its tables hold and take, what the verifier walks, what a packet
 //! costs on this machine, all before anything is put in front of a network.
 
-use crate::cli::{ChainOptions, CheckOptions, DirectionName, EngineName};
+use crate::cli::{CheckOptions, EngineName};
 use crate::costs;
 use crate::failure::{Failed, Failure, Message, messages};
-use crate::policy::{Policy, Text, Timing};
 use crate::report;
 use serde::Serialize;
 use std::fmt::Write;
@@ -16,8 +15,10 @@ use weir_abi::{Family, Layout};
 use weir_engine::cpu::Cpu;
 use weir_engine::memory;
 use weir_engine::traffic::{self, Mix};
+use weir_loading::{Policy, PolicyFile, Text, Timing};
+use weir_policy::capability::Engine;
 use weir_policy::checked::{Limits, LimitsOf, Table, TableId, TableKind};
-use weir_policy::ir::{Holds, LimitEach, LimiterKind, Log};
+use weir_policy::ir::{Direction, Holds, LimitEach, LimiterKind, Log};
 use weir_policy::pass::choose_layouts::CostModel;
 use weir_tables::Image;
 
@@ -165,8 +166,8 @@ pub fn run(options: &CheckOptions) -> Result<(), Failure> {
 
 fn check(options: &CheckOptions) -> Result<(), Failure> {
     let model = options.costs.as_deref().map_or_else(|| Ok(CostModel::default()), costs::read)?;
-    let mut policy = Policy::from_text(&options.policy, &model)??;
-    policy.print_warnings();
+    let mut policy = PolicyFile::open(&options.policy)?.check(&model)?;
+    report::say_warnings(&policy);
     let wanted = wanted_chains(&policy, options)?;
     let chains = chains(&policy);
     policy.keep_chains(&wanted);
@@ -190,11 +191,11 @@ fn certify(
     chains: Vec<ChainCost>,
     wanted: &[usize],
 ) -> Result<Certificate, Failure> {
-    let mut seconds = Seconds::from(policy.timing);
+    let text = policy.text().expect("it was read as text");
+    let mut seconds = Seconds::from(text.timing);
     let start = Instant::now();
     let images = policy.images()?;
     seconds.build = start.elapsed().as_secs_f64();
-    let text = policy.text().expect("it was read as text");
     let plan = &text.lowered.plan;
     let table = |(id, table): (u16, &Table)| {
         let (slot, index) = plan.place(TableId(id));
@@ -230,12 +231,13 @@ fn certify(
         seconds,
     };
     for &engine in &options.engine {
-        policy.refuse_unsupported(engine)?;
+        policy.refuse_unsupported(&[engine.into()])?;
     }
-    let unsupported = policy.program.unsupported();
+    let unsupported = policy.unsupported();
     if let Some(first) = unsupported.first() {
         let at = &policy.program.rule(first.rule).at;
-        certificate.not_measured.push(format!("code: `{}` ({at}) is not yet supported by the engines", first.what));
+        let what = first.feature.name();
+        certificate.not_measured.push(format!("code: `{what}` ({at}) is not yet supported by the engines"));
     } else if !options.quick {
         certificate.compiled = wanted.iter().map(|&index| certificate.chains[index].name.clone()).collect();
         measure(policy, options, wanted, &mut certificate)?;
@@ -251,7 +253,8 @@ fn measure(
     certificate: &mut Certificate,
 ) -> Result<(), Failure> {
     if options.engine.contains(&EngineName::P4) {
-        return Err(policy.filter(EngineName::P4).err().expect("compiler bug: check does not measure the p4 engine"));
+        let refused = policy.filter(Engine::P4).err();
+        return Err(refused.expect("compiler bug: check does not measure the p4 engine").into());
     }
     type Measure = fn(&Policy, &[usize], &mut Certificate) -> Result<(), Failure>;
     let engines: [(EngineName, &str, Measure); 2] =
@@ -336,8 +339,7 @@ fn table_of_addresses(each: &LimitEach) -> LimitsCost {
 fn wanted_chains(policy: &Policy, options: &CheckOptions) -> Result<Vec<usize>, Failure> {
     let chains = &policy.program.chains;
     for posture in &options.posture {
-        let direction = DirectionName::Upstream;
-        policy.chain(&ChainOptions { direction, posture: Some(posture.clone()) })?;
+        policy.chain(Some(posture), Direction::Upstream)?;
     }
     let is_wanted = |posture: Option<&String>| {
         let all = options.all_postures || !options.engine.is_empty();
@@ -372,9 +374,9 @@ fn measure_native(policy: &Policy, wanted: &[usize], certificate: &mut Certifica
     let start = Instant::now();
     policy.artifact()?;
     certificate.seconds.emit = start.elapsed().as_secs_f64();
-    let compiled = policy.native_object(Cpu::Native)?;
+    let compiled = policy.compile_native(Cpu::Native)?;
     let start = Instant::now();
-    let mut filter = policy.load_native(&compiled.object)?;
+    let mut filter = compiled.filter(policy.data(None)?)?;
     let seconds = &mut certificate.seconds;
     seconds.clang_native = compiled.took.as_secs_f64();
     seconds.load_native = start.elapsed().as_secs_f64();
@@ -393,7 +395,7 @@ fn measure_native(policy: &Policy, wanted: &[usize], certificate: &mut Certifica
 
 fn measure_bpf(policy: &Policy, wanted: &[usize], certificate: &mut Certificate) -> Result<(), Failure> {
     let data = policy.data(None)?;
-    let (mut filter, clang_took) = policy.in_kernel(&data, |object| policy.load_xdp(object, &data))?;
+    let (mut filter, clang_took) = policy.in_kernel(&data, |compiled| Ok((compiled.filter()?, compiled.took)))?;
     certificate.seconds.clang_bpf = clang_took.as_secs_f64();
     certificate.seconds.load_bpf = filter.load_took().as_secs_f64();
     let frames = traffic::small_packets(BPF_FRAMES, Mix::Random, 1);

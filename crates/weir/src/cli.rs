@@ -10,6 +10,7 @@ use std::time::Duration;
 use weir_control::{DEFAULT_PATH, TOP_MAX};
 use weir_engine::bundle::trust::Trust;
 use weir_engine::limits::BUCKETS_MAX;
+use weir_policy::capability::Engine;
 use weir_policy::ir;
 
 /// Weir, a software DDoS scrubber: one policy, compiled and enforced wherever a packet can be stopped.
@@ -149,12 +150,18 @@ pub enum EngineName {
 
 impl EngineName {
     /// The name on the command line and in reports.
-    pub const fn name(self) -> &'static str {
-        match self {
-            EngineName::Eval => "eval",
-            EngineName::Native => "native",
-            EngineName::Xdp => "xdp",
-            EngineName::P4 => "p4",
+    pub fn name(self) -> &'static str {
+        Engine::from(self).name()
+    }
+}
+
+impl From<EngineName> for Engine {
+    fn from(name: EngineName) -> Self {
+        match name {
+            EngineName::Eval => Engine::Eval,
+            EngineName::Native => Engine::Native,
+            EngineName::Xdp => Engine::Xdp,
+            EngineName::P4 => Engine::P4,
         }
     }
 }
@@ -186,6 +193,18 @@ pub struct ChainOptions {
     /// Use this posture instead of the base policy.
     #[arg(long, value_name = "NAME")]
     pub posture: Option<String>,
+}
+
+impl ChainOptions {
+    /// The posture; none is the base policy.
+    pub fn posture(&self) -> Option<&str> {
+        self.posture.as_deref()
+    }
+
+    /// Which way the packets go.
+    pub fn direction(&self) -> ir::Direction {
+        self.direction.into()
+    }
 }
 
 /// Whose bundles are opened.

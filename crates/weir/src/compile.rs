@@ -4,7 +4,6 @@ use crate::captures;
 use crate::cli::{CompileOptions, CpuName};
 use crate::costs;
 use crate::failure::Failure;
-use crate::policy::{Data, PART_RULES, Policy};
 use crate::report;
 use serde::Serialize;
 use std::fs;
@@ -12,10 +11,11 @@ use std::path::Path;
 use std::time::Instant;
 use weir_engine::bundle::Bundle;
 use weir_engine::bundle::key::Signer;
-use weir_engine::clang::BpfObject;
 use weir_engine::cpu::Cpu;
 use weir_engine::{Artifact, EngineError};
+use weir_loading::{CompiledBpf, PART_RULES, Policy, PolicyFile};
 use weir_policy::backend::c::{self, Target};
+use weir_policy::capability;
 use weir_policy::pass::choose_layouts::CostModel;
 
 /// What was written, as `--json` prints it.
@@ -38,15 +38,16 @@ struct Compiled {
 pub fn run(options: &CompileOptions) -> Result<(), Failure> {
     let start = Instant::now();
     let model = options.costs.as_deref().map_or_else(|| Ok(CostModel::default()), costs::read)?;
-    let policy = Policy::from_text(&options.policy, &model)??;
+    let policy = PolicyFile::open(&options.policy)?.check(&model)?;
     captures::refuse_input(&options.output, &policy, &[&options.policy])?;
-    policy.print_warnings();
+    report::say_warnings(&policy);
     let signer = options.sign.as_deref().map(Signer::read).transpose()?;
     if let Some(notice) = signer.as_ref().and_then(Signer::notice) {
         eprintln!("warning: {notice}");
     }
-    if !policy.program.limiters.is_empty() {
-        return Err(Failure::Rejected("weir: a bundle cannot carry limits yet: load the policy as text".to_owned()));
+    let beyond_bundles = capability::unsupported(&policy.program, &[capability::Target::Bundle]);
+    if let Some((_, reason)) = beyond_bundles.first().and_then(|unsupported| unsupported.lacking.first()) {
+        return Err(Failure::Rejected(format!("weir: {reason}: load the policy as text")));
     }
     let artifact = policy.artifact()?;
     if let Some(directory) = &options.emit {
@@ -57,8 +58,11 @@ pub fn run(options: &CompileOptions) -> Result<(), Failure> {
         CpuName::X86_64V3 => Cpu::X86_64V3,
     };
     let data = policy.data(None)?;
-    let native = policy.native_object(cpu)?;
-    let (bpf, bpf_took) = policy.in_kernel(&data, |object| tried(&policy, object, &data))?;
+    let native = policy.compile_native(cpu)?;
+    let (bpf, bpf_took) = policy.in_kernel(&data, |compiled| {
+        try_in_kernel(compiled)?;
+        Ok((compiled.object.clone(), compiled.took))
+    })?;
     let clang_took = native.took + bpf_took;
     let bundle = Bundle::new(artifact, data.images, native.object, bpf, cpu)?;
     bundle.write(&options.output, signer.as_ref())?;
@@ -89,15 +93,15 @@ pub fn run(options: &CompileOptions) -> Result<(), Failure> {
     ))
 }
 
-/// The object, unless it is too much for this machine's kernel. Who may not ask the kernel takes it as it is.
-fn tried(policy: &Policy, object: &BpfObject, data: &Data) -> Result<BpfObject, EngineError> {
-    match policy.load_xdp(object, data) {
-        Ok(_) => Ok(object.clone()),
+/// Loads the code once, to learn whether it is too much for this machine's kernel. Without the right to ask the kernel, it is taken as it is.
+fn try_in_kernel(compiled: &CompiledBpf<'_>) -> Result<(), EngineError> {
+    match compiled.filter() {
+        Ok(_) => Ok(()),
         Err(EngineError::NotPermitted) => {
             eprintln!(
                 "note: not tried in the kernel, which takes root: a policy that is too large for it is found when it is loaded"
             );
-            Ok(object.clone())
+            Ok(())
         }
         Err(error) => Err(error),
     }

@@ -3,9 +3,7 @@
 use crate::captures::{self, Damage};
 use crate::cli::DiffOptions;
 use crate::engine;
-use crate::eval;
 use crate::failure::{self, Failure};
-use crate::policy::Policy;
 use crate::replay::action;
 use crate::report;
 use serde::Serialize;
@@ -14,6 +12,7 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use weir_abi::packet::L3;
 use weir_abi::{BURST_MAX, Verdict};
+use weir_loading::{Policy, PolicyFile, eval};
 use weir_policy::ir::eval::packet;
 
 /// Sources that are told apart; what comes beyond is counted together.
@@ -91,14 +90,15 @@ pub struct SourceChange {
 /// A policy is rejected, or the capture fails.
 pub fn run(options: &DiffOptions) -> Result<(), Failure> {
     let trust = options.trust.read()?;
-    let mut old = Policy::load_trusting(&options.old, &trust)?;
-    let mut new = Policy::load_trusting(&options.new, &trust)?;
-    old.print_warnings();
-    new.print_warnings();
-    let chains = (old.only_chain(&options.chain)?, new.only_chain(&options.chain)?);
+    let mut old = PolicyFile::open(&options.old)?.read(&trust)?;
+    let mut new = PolicyFile::open(&options.new)?.read(&trust)?;
+    report::say_warnings(&old);
+    report::say_warnings(&new);
+    let (posture, direction) = (options.chain.posture(), options.chain.direction());
+    let chains = (old.only_chain(posture, direction)?, new.only_chain(posture, direction)?);
     let engines = (engine::choose(&old, None)?, engine::choose(&new, None)?);
     let mut reader = captures::open(&options.input)?;
-    let (mut old_filter, mut new_filter) = (old.filter(engines.0)?, new.filter(engines.1)?);
+    let (mut old_filter, mut new_filter) = (old.filter(engines.0.into())?, new.filter(engines.1.into())?);
     let mut changes = Changes::default();
     let outcome = loop {
         let burst = match reader.next_burst() {

@@ -2,9 +2,9 @@
 
 use crate::cli::EngineName;
 use crate::failure::Failure;
-use crate::policy::Policy;
 use weir_engine::EngineError;
 use weir_engine::clang::Clang;
+use weir_loading::Policy;
 
 /// The engine asked for; if none was, native where there is code or a compiler, else the interpreter, with a word about it.
 ///

@@ -7,6 +7,7 @@ use std::panic::{self, AssertUnwindSafe};
 use std::path::Path;
 use std::process::ExitCode;
 use weir_engine::EngineError;
+use weir_loading::{LoadError, Rejected};
 use weir_policy::diag::Diagnostic;
 use weir_policy::diag::printable::printable;
 use weir_policy::diag::render::{self, Style};
@@ -31,17 +32,6 @@ pub enum Failure {
     Runtime(String),
     /// A failure that the JSON on standard output tells already.
     Told(Box<Failure>),
-}
-
-/// What a rejected policy has to say.
-#[derive(Debug)]
-pub struct Rejected {
-    /// Its files.
-    pub sources: SourceMap,
-    /// All errors, in order.
-    pub diagnostics: Vec<Diagnostic>,
-    /// Errors in lists, each naming file and line.
-    pub lists: Vec<String>,
 }
 
 /// A diagnostic in JSON.
@@ -73,45 +63,30 @@ pub struct Error {
     pub message: String,
 }
 
-impl Rejected {
-    fn render(&self, style: Style) -> String {
-        let mut texts = Vec::new();
-        if !self.diagnostics.is_empty() {
-            texts.push(render::render(&self.diagnostics, &self.sources, style).trim_end().to_owned());
-        }
-        let list =
-            |error: &String| format!("error: {}", report::cut(&printable(error.trim_end()), LIST_ERROR_CHARACTERS));
-        texts.extend(self.lists.iter().map(list));
-        texts.join("\n\n")
+/// Every mistake, as its author reads it.
+fn rendered(rejected: &Rejected, style: Style) -> String {
+    let mut texts = Vec::new();
+    if !rejected.diagnostics.is_empty() {
+        texts.push(render::render(&rejected.diagnostics, &rejected.sources, style).trim_end().to_owned());
     }
+    let list = |error: &String| format!("error: {}", report::cut(&printable(error.trim_end()), LIST_ERROR_CHARACTERS));
+    texts.extend(rejected.lists.iter().map(list));
+    texts.join("\n\n")
+}
 
-    /// Every mistake.
-    fn messages(&self) -> Vec<Message> {
-        let mut errors = messages(&self.diagnostics, &self.sources);
-        errors.extend(self.lists.iter().map(|error| Message {
-            severity: "error",
-            code: "E0601",
-            message: error.clone(),
-            file: None,
-            line: None,
-            column: None,
-            help: None,
-        }));
-        errors
-    }
-
-    /// The first mistake, and how many there are.
-    fn summary(&self) -> String {
-        let first = self.diagnostics.first().map(|diagnostic| {
-            let place = diagnostic.place(&self.sources);
-            format!("{}:{}:{}: {}", place.file, place.line, place.column, diagnostic.message)
-        });
-        let first = first.or_else(|| self.lists.first().cloned()).unwrap_or_default();
-        match self.diagnostics.len() + self.lists.len() {
-            0 | 1 => first,
-            count => format!("{first} (and {} more)", count - 1),
-        }
-    }
+/// Every mistake in JSON.
+fn mistakes(rejected: &Rejected) -> Vec<Message> {
+    let mut errors = messages(&rejected.diagnostics, &rejected.sources);
+    errors.extend(rejected.lists.iter().map(|error| Message {
+        severity: "error",
+        code: "E0601",
+        message: error.clone(),
+        file: None,
+        line: None,
+        column: None,
+        help: None,
+    }));
+    errors
 }
 
 /// Diagnostics in JSON.
@@ -184,7 +159,7 @@ impl Failure {
     /// As JSON.
     pub fn to_json(&self) -> Failed {
         let errors = match self {
-            Failure::Mistakes { rejected, .. } => rejected.messages(),
+            Failure::Mistakes { rejected, .. } => mistakes(rejected),
             _ => vec![],
         };
         Failed { error: self.error(), errors }
@@ -202,7 +177,7 @@ impl Failure {
 
     fn say(&self) {
         match self {
-            Failure::Mistakes { rejected, .. } => report::say_rendered(&rejected.render(report::style())),
+            Failure::Mistakes { rejected, .. } => report::say_rendered(&rendered(rejected, report::style())),
             Failure::Told(failure) => failure.say(),
             Failure::Rejected(_) | Failure::Runtime(_) => report::say(&self.to_string()),
         }
@@ -213,16 +188,20 @@ impl Display for Failure {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self {
             Failure::Rejected(text) => f.write_str(text),
-            Failure::Mistakes { rejected, .. } => f.write_str(&rejected.render(Style::Plain)),
+            Failure::Mistakes { rejected, .. } => f.write_str(&rendered(rejected, Style::Plain)),
             Failure::Runtime(text) => write!(f, "weir: {text}"),
             Failure::Told(failure) => failure.fmt(f),
         }
     }
 }
 
-impl From<Rejected> for Failure {
-    fn from(rejected: Rejected) -> Self {
-        Failure::Mistakes { summary: rejected.summary(), rejected: Box::new(rejected) }
+impl From<LoadError> for Failure {
+    fn from(error: LoadError) -> Self {
+        match error {
+            LoadError::Mistakes(rejected) => Failure::Mistakes { summary: rejected.summary(), rejected },
+            error if error.is_of_policy() => Failure::Rejected(format!("weir: {error}")),
+            error => Failure::Runtime(error.to_string()),
+        }
     }
 }
 
@@ -238,9 +217,6 @@ impl From<weir_control::Error> for Failure {
 
 impl From<EngineError> for Failure {
     fn from(error: EngineError) -> Self {
-        match error {
-            EngineError::TooLarge { .. } => Failure::Rejected(format!("weir: {error}")),
-            error => Failure::Runtime(error.to_string()),
-        }
+        LoadError::from(error).into()
     }
 }

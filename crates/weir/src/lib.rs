@@ -1,6 +1,6 @@
-//! The `weir` command: everything that reads files, runs engines and talks to people.
+//! The `weir` command: everything that runs engines and talks to people.
 //!
-//! `policy` brings a policy or bundle from disk to something that engines take; each command is a module named for it.
+//! `weir-loading` brings a policy or bundle from disk to something that engines take; each command is a module named for it.
 #![forbid(unsafe_code)]
 
 /// In place of the standard library's, so that no message of this crate is forgotten: what messages hold from outside is escaped, and a
@@ -18,18 +18,11 @@ pub mod costs;
 pub mod ctl;
 pub mod diff;
 pub mod engine;
-pub mod eval;
 pub mod failure;
-mod file;
-pub mod image_facts;
 pub mod limit_counts;
-pub mod limits;
-mod lists;
-pub mod policy;
 pub mod program;
 pub mod replay;
 pub mod report;
 pub mod run;
 pub mod signals;
-mod text;
 pub mod why;

@@ -3,16 +3,14 @@
 //! A list may have a million limits. They are looked at one after the other and only as many are kept as are wanted; only these get names.
 
 use crate::failure::Failure;
-use crate::lists::ListOfLimits;
-use crate::policy::Policy;
 use crate::report;
-use crate::text::Text;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::fmt::Write;
 use weir_abi::{Family, Limit};
 use weir_control::{CountedLimit, Limited};
 use weir_engine::limits::counts::LimitCount;
+use weir_loading::{ListOfLimits, Policy, Text};
 use weir_policy::checked::{Limits, LimitsOf};
 use weir_policy::ir::{Effect, LimiterKind, Log, Program};
 use weir_tables::{LimitTable, RateOfLabel};
@@ -260,7 +258,6 @@ pub fn describe(limits: &[CountedLimit]) -> String {
 mod tests {
     use super::*;
     use std::fs;
-    use weir_policy::pass::choose_layouts::CostModel;
 
     const POLICY: &str = "table geo { type ipv4 : label; elements = { 10.0.0.0/8 : SI, 11.0.0.0/8 : AT, 12.0.0.0/8 : HR } }
 limits b { elements = { 10.0.0.0/8 : 1kpps, 10.1.0.0/16 : 10mbit burst 64kbytes, 2001:db8::/32 : 5 }; default 7; log exceeded }
@@ -274,7 +271,7 @@ downstream { accept }
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("p.weir");
         fs::write(&path, POLICY).expect("a file");
-        Policy::from_text(&path, &CostModel::default()).ok().and_then(Result::ok).expect("it is right")
+        weir_loading::load(&path).expect("it is right")
     }
 
     fn top(counting: &Counting<'_>, wanted: usize, counts: &[(usize, usize, u64, u64)]) -> Vec<String> {

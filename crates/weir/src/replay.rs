@@ -3,10 +3,8 @@
 use crate::captures::{self, Damage, Sinks};
 use crate::cli::{EngineName, ReplayOptions};
 use crate::engine;
-use crate::eval;
 use crate::failure::{self, Failure};
 use crate::limit_counts::{self, Counting};
-use crate::policy::Policy;
 use crate::report::{self, Decided};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::Serialize;
@@ -17,6 +15,7 @@ use std::time::{Duration, Instant};
 use weir_abi::{Action, BURST_MAX, Counter, Reason, Verdict};
 use weir_control::{CountedLimit, RuleCount};
 use weir_engine::capture::{CaptureBurst, CaptureReader};
+use weir_loading::{Policy, PolicyFile, eval};
 use weir_policy::ir::eval::packet::{self, Frame};
 use weir_policy::ir::{Program, RuleId};
 
@@ -125,9 +124,9 @@ pub fn cut_short(frame: Frame<'_>, verdict: Verdict) -> Option<&'static str> {
 /// # Errors
 /// The policy is rejected, or the capture or an output fails.
 pub fn run(options: &ReplayOptions) -> Result<(), Failure> {
-    let mut policy = Policy::load_trusting(&options.policy, &options.trust.read()?)?;
-    policy.print_warnings();
-    let chain = policy.only_chain(&options.chain)?;
+    let mut policy = PolicyFile::open(&options.policy)?.read(&options.trust.read()?)?;
+    report::say_warnings(&policy);
+    let chain = policy.only_chain(options.chain.posture(), options.chain.direction())?;
     let outputs = [options.out.as_deref(), options.dropped.as_deref()];
     let stdout_is_taken = Sinks::take_standard_output(outputs);
     if stdout_is_taken && options.json {
@@ -138,7 +137,7 @@ pub fn run(options: &ReplayOptions) -> Result<(), Failure> {
     let engine = engine::choose(&policy, options.engine)?;
     let mut reader = captures::open(&options.input)?;
     let mut sinks = Sinks::create(outputs, &policy, &[&options.input, &options.policy], reader.form())?;
-    let mut filter = policy.filter(engine)?;
+    let mut filter = policy.filter(engine.into())?;
     let mut tally = Tally { verdicts: options.verdicts.then(Vec::new), ..Tally::default() };
     let progress = progress(&reader);
     let started = Instant::now();

@@ -7,8 +7,9 @@ use std::fmt::Write as _;
 use std::io::{ErrorKind, IsTerminal, Write};
 use weir_abi::{Action, Counter, Reason};
 use weir_control::RuleCount;
+use weir_loading::{Policy, Unverified};
 use weir_policy::diag::printable::{is_unprintable, printable};
-use weir_policy::diag::render::Style;
+use weir_policy::diag::render::{self, Style};
 use weir_policy::ir::{Fallback, Program, RuleId};
 
 /// How a command reports.
@@ -188,6 +189,25 @@ pub fn say(text: &str) {
 /// Says something that is escaped already, and may be coloured. Whoever closes standard error has read enough.
 pub fn say_rendered(text: &str) {
     let _ = std::io::stderr().lock().write_all(format!("{text}\n").as_bytes());
+}
+
+/// Says on standard error what there is to know of a policy that is right.
+pub fn say_warnings(policy: &Policy) {
+    match policy.unverified() {
+        Some(Unverified::Text(path)) => {
+            say(&format!("note: {}: is text, which nobody signs; --trust is about bundles", path.display()));
+        }
+        Some(Unverified::Bundle(path)) => {
+            say(&format!("note: {}: its signature is not verified: no --trust KEY is given", path.display()));
+        }
+        None => {}
+    }
+    let Some(text) = policy.text() else { return };
+    if !text.checked.warnings.is_empty() {
+        let warnings = render::render(&text.checked.warnings, &text.sources, style());
+        say_rendered(warnings.trim_end());
+    }
+    text.notices.iter().for_each(|notice| say(&format!("note: {notice}")));
 }
 
 /// Colours where a person reads.

@@ -1,14 +1,14 @@
 //! `weir why`: which rule decided a packet, and what each rule before it saw.
 
 use crate::captures;
-use crate::cli::{EngineName, WhyOptions};
-use crate::eval;
+use crate::cli::WhyOptions;
 use crate::failure::Failure;
-use crate::policy::Policy;
 use crate::report;
 use serde::Serialize;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use weir_abi::packet::{Fragment, L3, L4};
+use weir_loading::{Policy, PolicyFile, eval};
+use weir_policy::capability::Engine;
 use weir_policy::check::name_of;
 use weir_policy::diag::printable::printable_line;
 use weir_policy::field::{Notation, Subject};
@@ -88,10 +88,10 @@ pub struct Tested {
 /// # Errors
 /// The policy is rejected, or the capture has no such packet.
 pub fn run(options: &WhyOptions) -> Result<(), Failure> {
-    let policy = Policy::load_trusting(&options.policy, &options.trust.read()?)?;
-    policy.print_warnings();
-    policy.refuse_unsupported(EngineName::Eval)?;
-    let chain = policy.chain(&options.chain)?;
+    let policy = PolicyFile::open(&options.policy)?.read(&options.trust.read()?)?;
+    report::say_warnings(&policy);
+    policy.refuse_unsupported(&[Engine::Eval])?;
+    let chain = policy.chain(options.chain.posture(), options.chain.direction())?;
     let story = find_packet(options, &policy, chain)?;
     if options.json { report::print_json(&story) } else { report::print(&describe(&story)) }
 }

@@ -61,8 +61,8 @@ impl Witness for Clock {
 /// # Errors
 /// The policy cannot be compiled, or a worker fails.
 pub fn rows(ruleset: &Ruleset, row: &Row) -> Result<Vec<Row>, Failure> {
-    let code =
-        ruleset.policy.load_code(&ruleset.policy.native_object(Cpu::Native)?.object, ruleset.policy.data(None)?)?;
+    let policy = &ruleset.policy;
+    let code = policy.compile_native(Cpu::Native)?.load(policy.data(None)?)?;
     let loaded = Loaded { code, chains: [0, 1] };
     let frames = |seed| Arc::new(traffic::packets_from(&ruleset.sources(PACKETS, seed)));
     let frames: Vec<Arc<FrameSet>> = (0..WORKERS[1]).map(|worker| frames(11 + worker as u64)).collect();

@@ -7,8 +7,8 @@ use std::fs;
 use std::path::PathBuf;
 use tempfile::TempDir;
 use weir::failure::Failure;
-use weir::policy::Policy;
 use weir_engine::traffic::{self, Mix};
+use weir_loading::{Policy, load};
 
 /// Fig. 4: the EtherType is looked at, IPv4 and everything else are counted apart.
 const FORWARD: &str = "upstream { ether type ip counter accept; counter accept }\ndownstream { accept }\n";
@@ -71,7 +71,7 @@ impl Ruleset {
         let directory = directory()?;
         let path = directory.path().join(format!("{name}.weir"));
         fs::write(&path, text).map_err(|error| Failure::file(&path, error))?;
-        Ok(Ruleset { name, policy: Policy::load(&path)?, path, sources: Sources::Random, _directory: directory })
+        Ok(Ruleset { name, policy: load(&path)?, path, sources: Sources::Random, _directory: directory })
     }
 
     /// Whether its packets are to arrive on the other side.

@@ -7,7 +7,6 @@ use std::fs;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 use weir::failure::Failure;
-use weir::policy::Policy;
 use weir::run::generation::{KernelLoader, Loader};
 use weir_abi::Reason;
 use weir_engine::live::xdp::{KernelCode, KernelPath, Ports};
@@ -49,8 +48,8 @@ impl WeirXdp {
         let interfaces =
             Interfaces { lower: vec![lower.name.to_owned()], upper: vec![upper.name.to_owned()], divert: None };
         let ports = Arc::new(Ports::of(&interfaces)?);
-        let prepared =
-            KernelLoader::new(ports.clone(), None).load(&Policy::load(&directory.path().join("block.weir"))?)?;
+        let policy = weir_loading::load(&directory.path().join("block.weir"))?;
+        let prepared = KernelLoader::new(ports.clone(), None).load(&policy)?;
         Ok(WeirXdp { name, ports, policy: Loaded { code: prepared.code, chains: [0, 1] }, path: None })
     }
 }

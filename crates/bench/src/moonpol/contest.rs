@@ -6,10 +6,10 @@
 use crate::row::Row;
 use std::fs;
 use weir::failure::Failure;
-use weir::policy::Policy;
 use weir_engine::memory::{self, FrameSet, Spread};
 use weir_engine::traffic::{self, SplitMix};
 use weir_engine::{NativeFilter, tsc};
+use weir_loading::{Policy, load};
 
 /// Buffers of the ring: as many as drivers have by default.
 const RING: usize = 1024;
@@ -143,5 +143,5 @@ fn policy(text: &str, list: &str) -> Result<Policy, Failure> {
     };
     write("limits.csv", list)?;
     write("moonpol.weir", text)?;
-    Policy::load(&directory.path().join("moonpol.weir"))
+    Ok(load(&directory.path().join("moonpol.weir"))?)
 }

@@ -15,8 +15,8 @@ use model::{Exact, Model, Refilled};
 use offer::{Offer, Pattern, Seen};
 use std::fs;
 use weir::failure::Failure;
-use weir::policy::Policy;
 use weir_engine::cpu::Cpu;
+use weir_loading::{Policy, load};
 
 pub use chart::svg as plot;
 
@@ -40,12 +40,12 @@ const WINDOW_NS: u64 = 10_000_000;
 /// There is no compiler, or a worker fails.
 pub fn run(_: &Options) -> Result<Vec<Row>, Failure> {
     let policy = policy()?;
-    let object = policy.native_object(Cpu::Native)?.object;
+    let compiled = policy.compile_native(Cpu::Native)?;
     let mut rows = Vec::new();
     for pattern in [Pattern::Even, Pattern::Bursts] {
         for times in OFFERED {
             for workers in WORKERS {
-                let code = policy.load_code(&object, policy.data(None)?)?;
+                let code = compiled.load(policy.data(None)?)?;
                 let offer = Offer { pattern, pps: times * RATE_PPS as f64, workers, length_ns: TURN_NS };
                 let seen = offer.to(&code)?;
                 let row = Row::default().of("pattern", pattern.name()).of("offered", &format!("{times} x"));
@@ -61,7 +61,7 @@ fn policy() -> Result<Policy, Failure> {
     let path = directory.path().join("rate-accuracy.weir");
     let text = format!("upstream {{ limit rate {RATE_PPS}pps burst {BURST}; accept }}\ndownstream {{ accept }}\n");
     fs::write(&path, text).map_err(|error| Failure::file(&path, error))?;
-    Policy::load(&path)
+    Ok(load(&path)?)
 }
 
 /// Weir's figures and those of the models.

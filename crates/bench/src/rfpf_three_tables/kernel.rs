@@ -14,11 +14,11 @@ use std::fs;
 use std::sync::Arc;
 use std::time::Duration;
 use weir::failure::Failure;
-use weir::policy::Policy;
 use weir_abi::{BURST_MAX, Counter, Verdict};
 use weir_engine::clang::{BpfShape, Clang};
 use weir_engine::memory::{FrameSet, Spread};
 use weir_engine::{Filter, Image, Program, XdpFilter};
+use weir_loading::Policy;
 
 /// Times that the stream of all packets goes through each program.
 const STREAMS: usize = 15;
@@ -152,7 +152,7 @@ fn plain(text: &str) -> Result<XdpFilter, Failure> {
     let directory = tempfile::tempdir().map_err(|error| Failure::Runtime(format!("temporary directory: {error}")))?;
     let path = directory.path().join("plain.weir");
     fs::write(&path, text).map_err(|error| Failure::file(&path, error))?;
-    filter(&Policy::load(&path)?)
+    filter(&weir_loading::load(&path)?)
 }
 
 fn empty() -> Result<XdpFilter, Failure> {

@@ -15,7 +15,6 @@ use std::fs;
 use std::net::Ipv4Addr;
 use std::path::Path;
 use weir::failure::Failure;
-use weir::policy::Policy;
 use weir_abi::{BURST_MAX, Verdict};
 use weir_engine::clang::Clang;
 use weir_engine::cpu::Cpu;
@@ -23,6 +22,7 @@ use weir_engine::memory::{self, FrameSet, Spread};
 use weir_engine::native::{STAGE_CLOCK, STAGES};
 use weir_engine::traffic::{self, Mix};
 use weir_engine::{Filter, NativeFilter};
+use weir_loading::{Policy, load};
 
 /// Packets in memory: 64 MB of frames, more than any cache holds of the tables' lines they touch.
 const PACKETS: usize = 1 << 18;
@@ -82,7 +82,7 @@ pub fn write_policy(directory: &Path, country: &Path, allowed: &[u32], blocked: 
     write("allow.txt", list(allowed))?;
     write("block.txt", list(blocked))?;
     write(POLICY_FILE, POLICY.replace("COUNTRY", &country.display().to_string()))?;
-    Policy::load(&directory.join(POLICY_FILE))
+    Ok(load(&directory.join(POLICY_FILE))?)
 }
 
 fn list(addresses: &[u32]) -> String {

@@ -104,14 +104,6 @@ impl Effect {
         }
     }
 
-    /// Its keyword, if no engine has it yet.
-    pub fn unsupported(&self) -> Option<&'static str> {
-        match self {
-            Effect::Track => Some("track"),
-            Effect::Sample { .. } | Effect::Limit { .. } | Effect::Verdict(_) => None,
-        }
-    }
-
     /// The verdict on what has no room, if it is a limit that ends its way.
     pub fn exceeded_verdict(&self) -> Option<Action> {
         match self {

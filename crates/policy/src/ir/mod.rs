@@ -123,25 +123,7 @@ pub struct Find {
     pub key: Field,
 }
 
-/// Something that no engine does yet.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Unsupported {
-    /// The rule that asks for it.
-    pub rule: RuleId,
-    /// `limit`, `track`.
-    pub what: &'static str,
-}
-
 impl Program {
-    /// Rules with effects that no engine has yet. Empty: every one takes the program.
-    pub fn unsupported(&self) -> Vec<Unsupported> {
-        let mut found = Vec::new();
-        for (rule, Rule { effects, .. }) in (0..).map(RuleId).zip(&self.rules) {
-            found.extend(effects.iter().filter_map(Effect::unsupported).map(|what| Unsupported { rule, what }));
-        }
-        found
-    }
-
     /// Rules whose limits end the way of what has no room, each with the verdict; in order of the rules. The counters of what they
     /// ended stand behind those of the rules, in this order: a rule's own counter counts all that matched it.
     pub fn limited(&self) -> Vec<(RuleId, Action)> {

@@ -2,7 +2,7 @@
 
 use crate::failure::Failure;
 use crate::limit_counts::{Counting, Top, Visit};
-use crate::policy::Policy;
+use crate::report;
 use crate::run::descriptors;
 use std::hash::{BuildHasher, RandomState};
 use std::path::{Path, PathBuf};
@@ -16,6 +16,7 @@ use weir_engine::limits::{self, BUCKETS_MAX, Buckets};
 use weir_engine::live::xdp::{KernelCode, KernelPath, Ports};
 use weir_engine::live::{Datapath, Loaded, Workers};
 use weir_engine::{EngineError, NativeCode};
+use weir_loading::{Policy, PolicyFile};
 use weir_policy::ir::{Direction, Program};
 
 /// How a policy gets into the form that a datapath takes.
@@ -97,7 +98,7 @@ impl Loader for NativeLoader {
         let pool = self.pool.of(policy, |_| Buckets::reserve(BUCKETS_MAX))?;
         let data = policy.data(pool)?;
         let counted = data.counted();
-        Ok(Prepared { code: policy.load_code(&policy.native_object(Cpu::Native)?.object, data)?, counted })
+        Ok(Prepared { code: policy.compile_native(Cpu::Native)?.load(data)?, counted })
     }
 
     fn trust(&self) -> &Trust {
@@ -173,8 +174,9 @@ impl<C> Generation<C> {
     /// # Errors
     /// The policy is wrong, or cannot be compiled or loaded.
     pub fn prepare<L: Loader<Datapath: Datapath<Code = C>>>(path: &Path, loader: &L) -> Result<Self, Failure> {
-        let policy = Policy::load_trusting(path, loader.trust()).map_err(descriptors::explain)?;
-        policy.print_warnings();
+        let read = PolicyFile::open(path).and_then(|file| file.read(loader.trust()));
+        let policy = read.map_err(|error| descriptors::explain(error.into()))?;
+        report::say_warnings(&policy);
         let prepared = loader.load(&policy).map_err(descriptors::explain)?;
         Ok(Generation { id: 0, path: path.to_owned(), policy, prepared })
     }

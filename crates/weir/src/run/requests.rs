@@ -1,7 +1,6 @@
 //! What requests mean to a running Weir.
 
 use crate::failure::Failure;
-use crate::file;
 use crate::run::controller::Controller;
 use crate::run::descriptors;
 use crate::run::generation::{Generation, Loader};
@@ -11,6 +10,7 @@ use std::path::Path;
 use std::time::Duration;
 use weir_control::{Ready, Request, TOP_MAX};
 use weir_engine::live::Datapath;
+use weir_loading::regular_file;
 
 /// Does what is asked for; `loader` loads the policies that clients name.
 ///
@@ -32,7 +32,7 @@ pub fn perform<L: Loader>(
                 return Err(Failure::Rejected(format!("weir: {}: not an absolute path", policy.display())));
             }
             // A pipe might never give its bytes.
-            file::check_regular(&policy)
+            regular_file::check(&policy)
                 .map_err(|error| Failure::Rejected(format!("weir: {}: {error}", policy.display())))?;
             // Compiled beside what runs.
             let generation = prepare(&policy, controller, loader)?;

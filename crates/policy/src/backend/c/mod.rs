@@ -23,6 +23,7 @@ mod target;
 mod walk;
 mod writer;
 
+use crate::capability;
 use crate::ir::{Holds, LimiterKind, Program};
 use crate::pass;
 use chain::ChainEmitter;
@@ -30,9 +31,10 @@ use defaults::Defaulted;
 pub use target::Target;
 use writer::Writer;
 
-/// Emits the program for a target. The program has no unsupported effects ([`Program::unsupported`]).
+/// Emits the program for a target. The target's engine has what the program needs ([`capability::unsupported`]).
 pub fn emit(program: &Program, target: Target) -> String {
-    assert!(program.unsupported().is_empty(), "compiler bug: the caller refuses unsupported effects");
+    let unsupported = capability::unsupported(program, &[target.engine().into()]);
+    assert!(unsupported.is_empty(), "compiler bug: the caller refuses unsupported effects");
     let optimised = pass::optimise(program, target.placement());
     let mut out = Writer::default();
     includes(program, target, &mut out);

@@ -1,5 +1,6 @@
 //! What C is generated for, and how it calls actions.
 
+use crate::capability::Engine;
 use crate::pass::Placement;
 use weir_abi::Action;
 
@@ -24,6 +25,11 @@ impl Target {
             Target::Native => Placement::Staged,
             Target::Bpf | Target::BpfParts { .. } => Placement::Lazy,
         }
+    }
+
+    /// The engine that runs it.
+    pub(super) fn engine(self) -> Engine {
+        if self.is_bpf() { Engine::Xdp } else { Engine::Native }
     }
 
     /// Whether the kernel runs it, a packet at a time.

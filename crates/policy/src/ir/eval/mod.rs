@@ -79,7 +79,7 @@ pub struct Evaluator<'a, T> {
 
 impl<'a, T: Tables> Evaluator<'a, T> {
     /// An evaluator with counters at 0 and full buckets. The program must have no effects that the interpreter does not support
-    /// ([`Program::unsupported`]): they do nothing here.
+    /// ([`crate::capability::unsupported`]): they do nothing here.
     pub fn new(program: &'a Program, tables: T) -> Self {
         let counters = vec![Counter::default(); program.counters()];
         let buckets = Buckets::new(program, &tables);

@@ -2,7 +2,6 @@
 
 use super::*;
 use crate::failure::Failure;
-use crate::policy::Policy;
 use crate::run::generation::{Loader, Prepared};
 use std::fs;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
@@ -12,6 +11,7 @@ use weir_abi::{Counter, Reason};
 use weir_engine::EngineError;
 use weir_engine::bundle::trust::Trust;
 use weir_engine::live::{Counts, Loaded, PortReading, Role, Stray};
+use weir_loading::Policy;
 
 const WORKERS: usize = 2;
 /// Changes that a test makes at least.

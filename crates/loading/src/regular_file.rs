@@ -10,12 +10,12 @@ use std::path::Path;
 ///
 /// # Errors
 /// It is something else, or cannot be opened.
-pub fn open_regular(path: &Path) -> io::Result<File> {
+pub fn open(path: &Path) -> io::Result<File> {
     // Opening a device may do something already.
-    check_regular(path)?;
+    check(path)?;
     let file = OpenOptions::new().read(true).custom_flags(OFlags::NONBLOCK.bits() as i32).open(path)?;
     // There may be something else by now.
-    check(file.metadata()?.file_type())?;
+    check_kind(file.metadata()?.file_type())?;
     Ok(file)
 }
 
@@ -23,11 +23,11 @@ pub fn open_regular(path: &Path) -> io::Result<File> {
 ///
 /// # Errors
 /// It is something else, or not there.
-pub fn check_regular(path: &Path) -> io::Result<()> {
-    check(fs::metadata(path)?.file_type())
+pub fn check(path: &Path) -> io::Result<()> {
+    check_kind(fs::metadata(path)?.file_type())
 }
 
-fn check(kind: FileType) -> io::Result<()> {
+fn check_kind(kind: FileType) -> io::Result<()> {
     let what = match kind {
         kind if kind.is_file() => return Ok(()),
         kind if kind.is_dir() => "a directory",
@@ -54,9 +54,9 @@ mod tests {
         let _socket = UnixListener::bind(at("socket")).expect("the folder can be written to");
         assert!(Command::new("mkfifo").arg(at("pipe")).status().expect("coreutils").success());
         for name in ["file", "link"] {
-            open_regular(&at(name)).expect("it is a file");
+            open(&at(name)).expect("it is a file");
         }
-        let said = |path: &Path| open_regular(path).expect_err("it is no file").to_string();
+        let said = |path: &Path| open(path).expect_err("it is no file").to_string();
         assert_eq!(said(&at("pipe")), "is a pipe, not a regular file");
         assert_eq!(said(&at("socket")), "is a socket, not a regular file");
         assert_eq!(said(folder.path()), "is a directory, not a regular file");

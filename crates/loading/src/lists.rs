@@ -1,7 +1,7 @@
 //! Reads the list files that a policy's tables and limits name.
 
-use crate::file;
 use crate::image_facts::{self, Images};
+use crate::regular_file;
 use std::collections::HashMap;
 use std::io::Read;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -286,7 +286,7 @@ fn notices(file: &ListSource, report: &ReadReport, notices: &mut Vec<String>) {
 
 /// The whole file, unless it is too long to be a list.
 fn read_bytes(path: &Path) -> Result<Vec<u8>, String> {
-    let file = file::open_regular(path).map_err(|error| error.to_string())?;
+    let file = regular_file::open(path).map_err(|error| error.to_string())?;
     let length = file.metadata().map_err(|error| error.to_string())?.len();
     let too_long = || format!("longer than {} MiB", LIST_BYTES_MAX >> 20);
     // Before it is read: a sparse file of any length costs its author nothing.

@@ -1,10 +1,11 @@
 //! From a policy's lists of limits to what its limiters police by: buckets from a pool, the image of rates, images of prefixes.
 
-use crate::failure::Failure;
+use crate::error::LoadError;
+use crate::limit_entries::each_profile;
 use crate::lists::ListOfLimits;
 use crate::text::Text;
 use std::sync::Arc;
-use weir_abi::{LimitEntries, LimitProfile, each};
+use weir_abi::{LimitEntries, each};
 use weir_engine::limits::counts::Place;
 use weir_engine::limits::pool::{Held, Kind, Names, Pool, Wanted};
 use weir_engine::limits::{Buckets, Limits};
@@ -39,7 +40,7 @@ pub fn assemble(
     program: &Program,
     pool: Option<&Pool>,
     now_ns: u64,
-) -> Result<Option<Assembled>, Failure> {
+) -> Result<Option<Assembled>, LoadError> {
     if program.limiters.is_empty() {
         return Ok(None);
     }
@@ -54,8 +55,7 @@ pub fn assemble(
     let places: Vec<Place> = (0..program.limiters.len()).map(|index| place(program, &groups, index)).collect();
     let laid_out = |(limiter, place)| laid_out(limiter, &groups, &held, pool.seed(), place);
     let limiters: Vec<limit_image::Limiter<'_>> = program.limiters.iter().zip(&places).map(laid_out).collect();
-    let rejected = |error: weir_tables::BuildError| Failure::Rejected(format!("weir: {error}"));
-    let image = LimitImage::build(&limiters).map_err(rejected)?;
+    let image = LimitImage::build(&limiters).map_err(LoadError::Limits)?;
     let mut images = Vec::with_capacity(program.slots.len());
     for slot in &program.slots {
         images.push(ticket_image(text, program, slot, &image)?);
@@ -117,11 +117,6 @@ fn wanted(text: &Text, limiter: &Limiter, name: String) -> Wanted {
     }
 }
 
-/// How the buckets of a table of addresses are charged.
-pub fn each_profile(each: &LimitEach) -> LimitProfile {
-    each::profile(each.limit).expect("compiler bug: a burst that check refuses")
-}
-
 fn names(text: &Text, limiter: &Limiter) -> Names {
     let list = || {
         let index = text.checked.limits.iter().position(|list| list.name == limiter.name);
@@ -179,7 +174,7 @@ fn laid_out<'a>(
 }
 
 /// The image of a list's prefixes, whose labels are the tickets of its limiters; `None` for a slot of tables.
-fn ticket_image(text: &Text, program: &Program, slot: &Slot, limits: &LimitImage) -> Result<Option<Image>, Failure> {
+fn ticket_image(text: &Text, program: &Program, slot: &Slot, limits: &LimitImage) -> Result<Option<Image>, LoadError> {
     let Holds::Limits(list) = &slot.holds else { return Ok(None) };
     let polices = |limiter: &Limiter| {
         limiter.name == *list && matches!(limiter.kind, LimiterKind::Prefixes { family, .. } if family == slot.family)
@@ -190,5 +185,5 @@ fn ticket_image(text: &Text, program: &Program, slot: &Slot, limits: &LimitImage
         panic!("compiler bug: an image of a list of labels")
     };
     let built = table.build_tickets(slot.family, slot.layout, limits.tickets(limiter));
-    built.map(Some).map_err(|error| Failure::Rejected(format!("weir: limits {list}: {error}")))
+    built.map(Some).map_err(|error| LoadError::Image { object: format!("limits {list}"), error })
 }

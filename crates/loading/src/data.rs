@@ -1,0 +1,81 @@
+//! What code is loaded with: the images of tables, and what limiters police by.
+
+use crate::error::LoadError;
+use crate::limits;
+use crate::policy::Policy;
+use std::sync::Arc;
+use weir_engine::limits::Limits;
+use weir_engine::limits::counts::Counted;
+use weir_engine::limits::pool::Pool;
+use weir_policy::ir::{Limiter, LimiterKind};
+use weir_policy::pass::choose_layouts::Planned;
+use weir_tables::Image;
+
+/// What code is loaded with.
+pub struct Data {
+    /// In slot order.
+    pub images: Vec<Arc<Image>>,
+    /// What limiters police by, if there are any.
+    pub limits: Option<Limits>,
+}
+
+impl Data {
+    /// What limiters count, if they do.
+    pub fn counted(&self) -> Option<Counted> {
+        self.limits.as_ref().and_then(|limits| limits.counted.clone())
+    }
+}
+
+impl Policy {
+    /// The tables' images, built at the first call.
+    ///
+    /// # Errors
+    /// A table does not fit its layout.
+    pub fn images(&self) -> Result<&[Arc<Image>], LoadError> {
+        if let Some(images) = self.images.get() {
+            return Ok(images);
+        }
+        let text = self.text().expect("a bundle comes with its images");
+        let built: Vec<Result<Image, LoadError>> = std::thread::scope(|scope| {
+            let build = |image: &Planned| text.build(image);
+            let threads: Vec<_> =
+                text.lowered.plan.images.iter().map(|image| scope.spawn(move || build(image))).collect();
+            threads.into_iter().map(|thread| thread.join().expect("building a table does not panic")).collect()
+        });
+        let images = built.into_iter().map(|image| image.map(Arc::new)).collect::<Result<_, _>>()?;
+        Ok(self.images.get_or_init(|| images))
+    }
+
+    /// What code is loaded with: images, and what limiters police by. Buckets come from `pool`; without one, the limiters have buckets of their
+    /// own.
+    ///
+    /// # Errors
+    /// A table or list does not fit its layout, or there are not enough buckets.
+    pub fn data(&self, pool: Option<&Pool>) -> Result<Data, LoadError> {
+        let Some(text) = self.text().filter(|_| !self.program.limiters.is_empty()) else {
+            return Ok(Data { images: self.images()?.to_vec(), limits: None });
+        };
+        let assembled =
+            limits::assemble(text, &self.program, pool, weir_engine::limits::now_ns())?.expect("there are limiters");
+        let of_tables = self.images()?.iter().cloned();
+        let images = assembled.images.into_iter().zip(of_tables).map(|(tickets, of_table)| match tickets {
+            Some(image) => Arc::new(image),
+            None => of_table,
+        });
+        Ok(Data { images: images.collect(), limits: Some(assembled.limits) })
+    }
+
+    /// Words of the largest table of addresses (`limit each`); 0 if there is none.
+    pub fn largest_table_of_addresses(&self) -> usize {
+        let size = |limiter: &Limiter| match limiter.kind {
+            LimiterKind::Each(each) => each.size as usize,
+            LimiterKind::Rate(_) | LimiterKind::Prefixes { .. } | LimiterKind::Labels => 0,
+        };
+        self.program.limiters.iter().map(size).max().unwrap_or(0)
+    }
+
+    /// Buckets that its limiters need.
+    pub fn buckets(&self) -> usize {
+        self.text().map_or(0, |text| 1 + limits::buckets(text, &self.program))
+    }
+}

@@ -1,0 +1,23 @@
+//! A policy all the way into an engine that decides captures.
+
+use crate::error::LoadError;
+use crate::eval::EvalFilter;
+use crate::policy::Policy;
+use weir_engine::Filter;
+use weir_policy::capability::Engine;
+
+impl Policy {
+    /// The program in an engine.
+    ///
+    /// # Errors
+    /// As the engine's.
+    pub fn filter(&self, engine: Engine) -> Result<Box<dyn Filter + '_>, LoadError> {
+        self.refuse_unsupported(&[engine])?;
+        Ok(match engine {
+            Engine::Eval => Box::new(EvalFilter::new(&self.program, self.answers())),
+            Engine::Native => Box::new(self.native()?),
+            Engine::Xdp => Box::new(self.xdp()?),
+            Engine::P4 => return Err(LoadError::NoEngine(engine)),
+        })
+    }
+}

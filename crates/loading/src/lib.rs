@@ -1,0 +1,55 @@
+//! From a policy on disk to code that engines run. One type per stage; each stage is made of the one before and of nothing else.
+//!
+//! ```text
+//! path ── open ──> PolicyFile        text or a bundle; its first bytes tell which, nothing else is read yet
+//!                      │ check, read
+//!                      │    text:   syntax, lists, names and types ──> Text
+//!                      │    bundle: signature, objects, images
+//!                      v
+//!                  Policy            a program that is right, and its tables; from here on text and bundles are alike
+//!                      │ data                                 │ compile_native
+//!                      v                                      v
+//!                    Data            images and buckets   CompiledNative
+//!                      │ Policy::compile_bpf                  │ load, filter (with Data)
+//!                      v                                      v
+//!                  CompiledBpf                            NativeCode, NativeFilter
+//!                      │ load, filter
+//!                      v
+//!                  KernelCode, XdpFilter
+//! ```
+//!
+//! The kernel's programs are compiled for their data, because sizes of tables and the widths of buckets are constants in them. Native code takes any
+//! data of its policy. The interpreter ([`eval`]) needs neither: it runs the policy's program over its entries.
+//!
+//! The last types of each way belong to `weir-engine`. [`Policy::native`], [`Policy::xdp`] and [`Policy::filter`] go all the way at once.
+//!
+//! This crate reads files and starts compilers. It never prints: mistakes, warnings and notices are values that the caller shows. It knows nothing
+//! of a command line.
+#![forbid(unsafe_code)]
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+
+mod bundle_report;
+pub mod data;
+pub mod error;
+pub mod eval;
+mod filter;
+pub mod image_facts;
+pub mod kernel;
+mod limit_entries;
+mod limits;
+pub mod lists;
+pub mod native;
+pub mod policy;
+pub mod policy_file;
+pub mod regular_file;
+mod shape;
+pub mod text;
+
+pub use data::Data;
+pub use error::{LoadError, Rejected};
+pub use kernel::{CompiledBpf, PART_RULES};
+pub use lists::ListOfLimits;
+pub use native::CompiledNative;
+pub use policy::{Policy, Unverified};
+pub use policy_file::{PolicyFile, load};
+pub use text::{Text, Timing};

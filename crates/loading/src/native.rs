@@ -1,0 +1,68 @@
+//! A policy as native code: compiled for a processor, then loaded with data.
+
+use crate::data::Data;
+use crate::error::LoadError;
+use crate::policy::{Origin, Policy};
+use std::sync::Arc;
+use std::time::Duration;
+use weir_engine::clang::{Clang, NativeObject};
+use weir_engine::cpu::Cpu;
+use weir_engine::{NativeCode, NativeFilter};
+
+/// A policy's native code, not loaded yet.
+pub struct CompiledNative<'p> {
+    policy: &'p Policy,
+    /// The code.
+    pub object: NativeObject,
+    /// clang's own time; none if a bundle had the code at hand.
+    pub took: Duration,
+}
+
+impl CompiledNative<'_> {
+    /// Loads the code, for filters of many workers to share.
+    ///
+    /// # Errors
+    /// The code is not this machine's.
+    pub fn load(&self, data: Data) -> Result<Arc<NativeCode>, LoadError> {
+        let Policy { program, .. } = self.policy;
+        Ok(NativeCode::load(&program.name, &self.object, &self.policy.shape(), data.images, data.limits)?)
+    }
+
+    /// Loads the code, for one filter.
+    ///
+    /// # Errors
+    /// The code is not this machine's.
+    pub fn filter(&self, data: Data) -> Result<NativeFilter, LoadError> {
+        let Policy { program, .. } = self.policy;
+        Ok(NativeFilter::load(&program.name, &self.object, &self.policy.shape(), data.images, data.limits)?)
+    }
+}
+
+impl Policy {
+    /// Compiles the policy; a bundle has the code at hand.
+    ///
+    /// # Errors
+    /// There is no clang, a rule is not supported, or nobody vouches for a bundle's code.
+    pub fn compile_native(&self, cpu: Cpu) -> Result<CompiledNative<'_>, LoadError> {
+        if let Origin::Bundle(bundle) = &self.origin {
+            return Ok(CompiledNative { policy: self, object: bundle.native()?.clone(), took: Duration::ZERO });
+        }
+        let artifact = self.artifact()?;
+        let compiled = Clang::find()?.native(&artifact.name, &artifact.native_c, cpu)?;
+        Ok(CompiledNative { policy: self, object: compiled.object, took: compiled.took })
+    }
+
+    /// Compiles and loads the policy as native code; clang and the table builders run at the same time.
+    ///
+    /// # Errors
+    /// There is no clang, a rule is not supported, or a table does not fit its layout.
+    pub fn native(&self) -> Result<NativeFilter, LoadError> {
+        let (compiled, data) = std::thread::scope(|scope| {
+            let compiled = scope.spawn(|| self.compile_native(Cpu::Native));
+            let data = self.data(None);
+            (compiled.join().expect("compiling does not panic"), data)
+        });
+        let data = data?;
+        compiled?.filter(data)
+    }
+}

@@ -1,0 +1,16 @@
+//! What the engine's loaders must know of a program; its C is not needed for that.
+
+use weir_engine::TableSlot;
+use weir_policy::backend::c;
+use weir_policy::ir::Program;
+
+pub(crate) fn shape(program: &Program) -> weir_engine::Program {
+    let slots = program.slots.iter();
+    weir_engine::Program {
+        chains: c::chain_symbols(program),
+        rules: program.rules.len(),
+        tables: slots.map(|slot| TableSlot { name: slot.name(), layout: slot.layout }).collect(),
+        limiters: program.limiters.len(),
+        limited: program.limited().len(),
+    }
+}

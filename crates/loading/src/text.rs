@@ -1,0 +1,173 @@
+//! A policy's text, checked together with its lists and lowered: what images are built of, and what interpreters ask.
+
+use crate::error::{LoadError, Rejected};
+use crate::lists::{ListOfLimits, Lists};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use weir_abi::Family;
+use weir_policy::checked::{self, Checked, LimitsId, LimitsOf, TableId};
+use weir_policy::ir::lower::Lowered;
+use weir_policy::pass::choose_layouts::{CostModel, Planned, Planning};
+use weir_policy::pipeline;
+use weir_policy::source::{Source, SourceMap};
+use weir_policy::syntax::Includes;
+use weir_tables::limit_image::NESTING_MAX;
+use weir_tables::{Image, LimitTable, Reference, Table};
+
+/// How long each part of reading took.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Timing {
+    /// Reading and parsing the policy's text.
+    pub parse: Duration,
+    /// Reading and parsing the lists.
+    pub lists: Duration,
+    /// Checking and lowering.
+    pub check: Duration,
+}
+
+/// A policy that was read as text and is right.
+pub struct Text {
+    /// Its files.
+    pub sources: SourceMap,
+    /// What it means.
+    pub checked: Checked,
+    /// Its program, with the rules' places.
+    pub lowered: Lowered,
+    /// Its tables, in order of declaration; `lowered.plan` says which slot has which.
+    pub tables: Vec<Table>,
+    /// Its lists of limits, in order of declaration.
+    pub limits: Vec<ListOfLimits>,
+    /// Its files, those of its lists among them.
+    pub files: Vec<PathBuf>,
+    /// What reading the lists had to say.
+    pub notices: Vec<String>,
+    /// Where the time went.
+    pub timing: Timing,
+}
+
+impl Text {
+    /// Parses a policy, reads the lists that it names, checks it and lowers it. Included files come from `includes`; layouts suit the machine that
+    /// `model` describes.
+    ///
+    /// # Errors
+    /// All mistakes in the policy and its lists.
+    pub fn check(main: Source, includes: &dyn Includes, model: &CostModel) -> Result<Self, Rejected> {
+        let mut timing = Timing::default();
+        let start = Instant::now();
+        let (sources, parsed) = pipeline::parse(main, includes);
+        timing.parse = start.elapsed();
+
+        let start = Instant::now();
+        let (of_tables, of_limits) = (parsed.tables(&sources), parsed.limits(&sources));
+        let mut lists = Lists::read(&of_tables, &of_limits);
+        let list_files =
+            of_tables.iter().flat_map(|table| &table.files).chain(of_limits.iter().flat_map(|list| &list.files));
+        let mut files: Vec<PathBuf> = list_files.map(|file| PathBuf::from(&file.path)).collect();
+        files.extend(sources.names().map(PathBuf::from));
+        timing.lists = start.elapsed();
+
+        let start = Instant::now();
+        let checked = match pipeline::check(&parsed, &sources, &lists) {
+            Ok(checked) if lists.errors.is_empty() => checked,
+            Ok(_) => return Err(Rejected { sources, diagnostics: vec![], lists: lists.errors }),
+            Err(diagnostics) => return Err(Rejected { sources, diagnostics, lists: lists.errors }),
+        };
+        let lowered = pipeline::lower(&checked, &sources, &lists, model);
+        timing.check = start.elapsed();
+
+        let take = |table: &checked::Table| lists.take(&table.name).expect("check asked the catalog for it");
+        let tables: Vec<Table> = checked.tables.iter().map(take).collect();
+        let take = |list: &checked::Limits| lists.take_limits(&list.name).expect("check asked the catalog for it");
+        let limits: Vec<ListOfLimits> = checked.limits.iter().map(take).collect();
+        let deep = too_deep(&checked, &limits);
+        if !deep.is_empty() {
+            return Err(Rejected { sources, diagnostics: vec![], lists: deep });
+        }
+        let mut notices = lists.notices;
+        notices.extend(unknown_labels(&checked, &limits, &tables));
+        Ok(Text { sources, checked, lowered, tables, limits, files, notices, timing })
+    }
+
+    /// Labels of each image; none where tables are fused.
+    pub(crate) fn labels(&self) -> Vec<Vec<String>> {
+        let labels = |image: &Planned| match image.tables() {
+            [one] => self.checked.tables[usize::from(one.0)].facts.labels.clone(),
+            _ => vec![],
+        };
+        self.lowered.plan.images.iter().map(labels).collect()
+    }
+
+    /// The ground truth of what an image holds.
+    pub(crate) fn references(&self, image: &Planned) -> Vec<Arc<Reference>> {
+        match &image.holds {
+            Planning::Tables(tables) => {
+                tables.iter().map(|id| Arc::new(self.tables[usize::from(id.0)].reference())).collect()
+            }
+            Planning::Limits(list, family) => vec![Arc::new(self.prefixes(*list).reference(*family))],
+        }
+    }
+
+    /// Builds an image.
+    ///
+    /// # Errors
+    /// What it holds does not fit its layout.
+    pub(crate) fn build(&self, image: &Planned) -> Result<Image, LoadError> {
+        let tables = match &image.holds {
+            Planning::Tables(tables) => tables,
+            Planning::Limits(list, family) => {
+                let name = &self.checked.limits[usize::from(list.0)].name;
+                let built = self.prefixes(*list).build(*family, image.layout);
+                return built.map_err(|error| LoadError::Image { object: format!("limits {name}"), error });
+            }
+        };
+        let members: Vec<&Table> = tables.iter().map(|id| &self.tables[usize::from(id.0)]).collect();
+        let built = match members.as_slice() {
+            [one] => one.build(image.layout),
+            fused => weir_tables::exact_sets(fused),
+        };
+        let name = |id: &TableId| self.checked.tables[usize::from(id.0)].name.as_str();
+        built.map_err(|error| {
+            let names: Vec<&str> = tables.iter().map(name).collect();
+            LoadError::Image { object: format!("table {}", names.join("+")), error }
+        })
+    }
+
+    fn prefixes(&self, list: LimitsId) -> &LimitTable {
+        match &self.limits[usize::from(list.0)] {
+            ListOfLimits::Prefixes(table) => table,
+            ListOfLimits::Labels(_) => panic!("compiler bug: an image of a list of labels"),
+        }
+    }
+}
+
+/// Nested lists whose prefixes enclose each other more often than engines follow.
+fn too_deep(checked: &Checked, limits: &[ListOfLimits]) -> Vec<String> {
+    let too_deep = |(list, held): (&checked::Limits, &ListOfLimits)| match (list.of, held) {
+        (LimitsOf::Prefixes { nested: true }, ListOfLimits::Prefixes(table)) => {
+            let depth = [Family::Ipv4, Family::Ipv6].map(|family| table.depth(family)).into_iter().max().unwrap_or(0);
+            let problem =
+                format!("limits {}: {depth} of its prefixes enclose each other, at most {NESTING_MAX} may", list.name);
+            (depth > NESTING_MAX).then_some(problem)
+        }
+        _ => None,
+    };
+    checked.limits.iter().zip(limits).filter_map(too_deep).collect()
+}
+
+/// Labels that lists limit and their tables do not hold.
+fn unknown_labels(checked: &Checked, limits: &[ListOfLimits], tables: &[Table]) -> Vec<String> {
+    let mut notices = Vec::new();
+    for (list, held) in checked.limits.iter().zip(limits) {
+        let (LimitsOf::Labels(table), ListOfLimits::Labels(rates)) = (list.of, held) else { continue };
+        let unknown = rates.unknown(tables[usize::from(table.0)].labels());
+        if let [first, ..] = unknown[..] {
+            let (table, count) = (&checked.tables[usize::from(table.0)].name, unknown.len());
+            notices.push(format!(
+                "limits {}: the table {table} holds {count} of its labels not, the first: {first}",
+                list.name
+            ));
+        }
+    }
+    notices
+}
