@@ -1,15 +1,17 @@
 //! Every feature of the language in a folder of tests/policies: what it means, what becomes of it, what it decides.
 //!
-//! A folder holds policy.weir and packets.txt (one packet a line, in the notation of tests/support) and the snapshots of the IR as
-//! lowered, the generated C for user space and for BPF, and each packet's verdict with the counters. The packets go through every
-//! chain of the policy in every engine, and all must agree with each other and with the snapshot. What engines cannot compile yet
-//! (`limit`) only the interpreter decides.
+//! A folder holds policy.weir, packets.txt (one packet a line, in the notation of tests/support) and snapshots: the IR as lowered, the generated C
+//! for user space and for BPF, and each packet's verdict with the counters. Of most features the C is only its rules (features/excerpt.rs).
+//! The packets go through every chain of the policy in every engine, and all must agree with each other and with the snapshot.
+//! What engines cannot compile yet (`track`) only the interpreter decides.
 //!
 //! `cargo xtask bless` writes the snapshots; read them as code before committing. `WEIR_FEATURE=vlan` runs one folder.
 
 #[path = "features/counted.rs"]
 mod counted;
 mod engines;
+#[path = "features/excerpt.rs"]
+mod excerpt;
 #[path = "features/printing.rs"]
 mod printing;
 #[path = "features/verdicts.rs"]
@@ -74,15 +76,19 @@ fn every_engine_decides_as_the_snapshots_say() {
         let packets = weir_test_support::packets(&text).map_err(|error| format!("packets.txt: {error}"))?;
         let decided = Engines::load(&policy)?.agree(&packets)?;
 
+        let mut programs = Vec::new();
+        if policy.program.unsupported().is_empty() {
+            programs.push(("native.c", excerpt::shown(folder, &c::emit(&policy.program, Target::Native))?));
+            programs.push(("bpf.c", excerpt::shown(folder, &c::emit(&policy.program, Target::Bpf))?));
+        }
         let mut settings = insta::Settings::clone_current();
         settings.set_snapshot_path(folder);
         settings.set_prepend_module_to_snapshot(false);
         settings.set_omit_expression(true);
         settings.bind(|| {
             assert_snapshot!("ir", &policy.program);
-            if policy.program.unsupported().is_empty() {
-                assert_snapshot!("native.c", c::emit(&policy.program, Target::Native));
-                assert_snapshot!("bpf.c", c::emit(&policy.program, Target::Bpf));
+            for (name, program) in &programs {
+                assert_snapshot!(*name, program);
             }
             assert_snapshot!("verdicts", verdicts::report(&policy, &lines, &decided));
         });

@@ -8,10 +8,14 @@
 mod abi;
 #[path = "house/code.rs"]
 mod code;
+#[path = "house/cycles.rs"]
+mod cycles;
 #[path = "house/dependencies.rs"]
 mod dependencies;
 #[path = "house/documents.rs"]
 mod documents;
+#[path = "house/modules.rs"]
+mod modules;
 #[path = "house/tree.rs"]
 mod tree;
 

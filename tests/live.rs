@@ -1,5 +1,9 @@
 //! Policies on real interfaces: three hosts in a row, real connections, real packets, every one accounted for. Needs root and clang.
 
+#[macro_use]
+#[path = "live/each_engine.rs"]
+mod each_engine;
+
 #[path = "live/box_under_test.rs"]
 mod box_under_test;
 #[path = "live/bundles.rs"]
@@ -33,7 +37,7 @@ mod soak;
 mod traffic;
 
 use box_under_test::{PATIENCE, Running, Setup, wait_until};
-use hosts::{Hosts, MTU, SERVER, Wires};
+use hosts::{Hosts, MTU, SERVER};
 use serde_json::Value;
 use std::fs;
 use std::io::{Read, Write};
@@ -53,40 +57,6 @@ use weir_engine::memory::FrameSet;
 
 /// The kernel holds a thousand packets for a host that has not looked at them, a virtual wire 256.
 const BETWEEN_BURSTS: Duration = Duration::from_micros(300);
-
-/// Engines on interfaces of the kernel.
-const KERNEL_ENGINES: &[&str] = &["afpacket", "afxdp", "xdp"];
-/// Every engine passes every test, but for those of interfaces, which ports of DPDK are not. Its virtual ports over wires get fragments put together
-/// by the kernel, and do not hear of packets that it refuses, so that the tests of those are for the kernel's interfaces as well; ports that are
-/// DPDK's own are in `live/dpdk.rs`.
-const ENGINES: &[&str] = if cfg!(feature = "dpdk") { &["afpacket", "afxdp", "xdp", "dpdk"] } else { KERNEL_ENGINES };
-
-fn each_engine(test: impl Fn(&'static str, &Hosts, &Path)) {
-    each_of(ENGINES, Wires::default(), test);
-}
-
-fn each_kernel_engine(test: impl Fn(&'static str, &Hosts, &Path)) {
-    each_kernel_engine_with(Wires::default(), test);
-}
-
-fn each_kernel_engine_with(wires: Wires, test: impl Fn(&'static str, &Hosts, &Path)) {
-    each_of(KERNEL_ENGINES, wires, test);
-}
-
-fn each_engine_with(wires: Wires, test: impl Fn(&'static str, &Hosts, &Path)) {
-    each_of(ENGINES, wires, test);
-}
-
-/// On those of the engines that `WEIR_TEST_ENGINES` names (`afxdp,xdp`), if it is set: for looking at one, or soaking them side by side.
-fn each_of(engines: &[&'static str], wires: Wires, test: impl Fn(&'static str, &Hosts, &Path)) {
-    let only = std::env::var("WEIR_TEST_ENGINES").ok();
-    let only: Vec<&str> = only.as_deref().map_or(engines.to_vec(), |names| names.split(',').collect());
-    assert!(only.iter().all(|name| ENGINES.contains(name)), "WEIR_TEST_ENGINES: there are {ENGINES:?}");
-    for engine in engines.iter().filter(|engine| only.contains(engine)) {
-        let folder = tempfile::tempdir().expect("a temporary folder");
-        test(engine, &Hosts::with(wires), folder.path());
-    }
-}
 
 fn put(folder: &Path, name: &str, text: &str) {
     fs::write(folder.join(name), text).expect("files can be written");
@@ -166,74 +136,69 @@ fn counted(report: &Value) -> [Value; 7] {
     ["packets", "bytes", "passed", "dropped", "diverted", "rules", "reasons"].map(|field| report[field].clone())
 }
 
-#[test]
-fn connections_pass_as_the_policy_says() {
+each_engine!(connections_pass_as_the_policy_says);
+fn connections_pass_as_the_policy_says(engine: &str, hosts: &Hosts, folder: &Path) {
     const BYTES: usize = 8 << 20;
-    each_engine(|engine, hosts, folder| {
-        put(folder, "web.weir", "upstream { tcp dport 8000 accept; drop }\ndownstream { accept }\n");
-        let running = Running::start(&hosts.weir, folder, "web.weir", engine, 1);
-        let (ready, is_ready) = channel();
-        let served = hosts.server.start(move || {
-            let listeners =
-                [8000, 8001].map(|port| TcpListener::bind((SERVER, port)).expect("the server has the address"));
-            ready.send(()).expect("somebody waits");
-            let (mut stream, _) = listeners[0].accept().expect("the client connects");
-            let mut received = Vec::new();
-            stream.read_to_end(&mut received).expect("the client sends");
-            stream.write_all(&received).expect("the client receives");
-            received.len()
-        });
-        is_ready.recv().expect("the server listens");
-        let (same, refused) = hosts.client.run(|| {
-            let sent: Vec<u8> = (0..BYTES).map(|at| (at ^ at >> 8 ^ at >> 16) as u8).collect();
-            let mut stream = TcpStream::connect((SERVER, 8000)).expect("the policy accepts");
-            stream.write_all(&sent).expect("the server receives");
-            stream.shutdown(std::net::Shutdown::Write).expect("the connection stands");
-            let mut received = Vec::new();
-            stream.read_to_end(&mut received).expect("the server sends");
-            let other = TcpStream::connect_timeout(&(SERVER, 8001).into(), Duration::from_millis(300));
-            (received == sent, other.is_err())
-        });
-        assert!(same && refused, "{engine}: the same bytes came back {same}, the other port was shut {refused}");
-        assert_eq!(served.join().expect("the server ends"), BYTES);
-        let stats = running.settled();
-        check_account(&stats);
-        let dropped = stats.upstream.total.rules.iter().find(|rule| rule.rule == "drop").expect("there is one");
-        assert!(dropped.packets >= 1, "{stats:#?}");
-        assert_eq!((running.stop(), folder.join("control.sock").exists()), (0, false), "{engine}");
+    put(folder, "web.weir", "upstream { tcp dport 8000 accept; drop }\ndownstream { accept }\n");
+    let running = Running::start(&hosts.weir, folder, "web.weir", engine, 1);
+    let (ready, is_ready) = channel();
+    let served = hosts.server.start(move || {
+        let listeners = [8000, 8001].map(|port| TcpListener::bind((SERVER, port)).expect("the server has the address"));
+        ready.send(()).expect("somebody waits");
+        let (mut stream, _) = listeners[0].accept().expect("the client connects");
+        let mut received = Vec::new();
+        stream.read_to_end(&mut received).expect("the client sends");
+        stream.write_all(&received).expect("the client receives");
+        received.len()
     });
+    is_ready.recv().expect("the server listens");
+    let (same, refused) = hosts.client.run(|| {
+        let sent: Vec<u8> = (0..BYTES).map(|at| (at ^ at >> 8 ^ at >> 16) as u8).collect();
+        let mut stream = TcpStream::connect((SERVER, 8000)).expect("the policy accepts");
+        stream.write_all(&sent).expect("the server receives");
+        stream.shutdown(std::net::Shutdown::Write).expect("the connection stands");
+        let mut received = Vec::new();
+        stream.read_to_end(&mut received).expect("the server sends");
+        let other = TcpStream::connect_timeout(&(SERVER, 8001).into(), Duration::from_millis(300));
+        (received == sent, other.is_err())
+    });
+    assert!(same && refused, "{engine}: the same bytes came back {same}, the other port was shut {refused}");
+    assert_eq!(served.join().expect("the server ends"), BYTES);
+    let stats = running.settled();
+    check_account(&stats);
+    let dropped = stats.upstream.total.rules.iter().find(|rule| rule.rule == "drop").expect("there is one");
+    assert!(dropped.packets >= 1, "{stats:#?}");
+    assert_eq!((running.stop(), folder.join("control.sock").exists()), (0, false), "{engine}");
 }
 
-#[test]
-fn a_capture_on_the_wire_is_counted_as_in_replay() {
-    each_engine(|engine, hosts, folder| {
-        let edge = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/edge");
-        let (policy, capture) = (edge.join("edge.weir"), folder.join("sendable.pcap"));
-        copy_sendable(&edge.join("attack.pcap"), &capture, Fragments::of(engine));
-        let replay = Command::new(env!("CARGO_BIN_EXE_weir"))
-            .args(["replay", "edge.weir", "--engine", "eval", "--json", "--in"])
-            .arg(&capture)
-            .current_dir(&edge)
-            .output()
-            .expect("the program was built");
-        let replayed: Value = serde_json::from_slice(&replay.stdout).expect("a report");
+each_engine!(a_capture_on_the_wire_is_counted_as_in_replay);
+fn a_capture_on_the_wire_is_counted_as_in_replay(engine: &str, hosts: &Hosts, folder: &Path) {
+    let edge = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/edge");
+    let (policy, capture) = (edge.join("edge.weir"), folder.join("sendable.pcap"));
+    copy_sendable(&edge.join("attack.pcap"), &capture, Fragments::of(engine));
+    let replay = Command::new(env!("CARGO_BIN_EXE_weir"))
+        .args(["replay", "edge.weir", "--engine", "eval", "--json", "--in"])
+        .arg(&capture)
+        .current_dir(&edge)
+        .output()
+        .expect("the program was built");
+    let replayed: Value = serde_json::from_slice(&replay.stdout).expect("a report");
 
-        for workers in [1, 2] {
-            let running = Running::start(&hosts.weir, folder, policy.to_str().expect("a path"), engine, workers);
-            let capture = capture.clone();
-            let arrivals = Arrivals::count(hosts);
-            let control = running.control().to_owned();
-            let sent = hosts.client.run(move || send_capture(&capture, |sent| wait_until_counted(&control, sent)));
-            running.wait_for("all packets are counted", |stats| stats.upstream.current.packets >= sent);
-            let stats = running.settled();
-            check_account(&stats);
-            let run = serde_json::to_value(&stats.upstream).expect("stats are JSON");
-            assert_eq!(counted(&run), counted(&replayed), "{engine}, {workers} workers");
-            assert_eq!(stats.interfaces.iter().filter_map(|port| port.rx_missed).sum::<u64>(), 0, "{stats:#?}");
-            arrivals.check(engine, hosts, &stats);
-            assert_eq!(running.stop(), 0);
-        }
-    });
+    for workers in [1, 2] {
+        let running = Running::start(&hosts.weir, folder, policy.to_str().expect("a path"), engine, workers);
+        let capture = capture.clone();
+        let arrivals = Arrivals::count(hosts);
+        let control = running.control().to_owned();
+        let sent = hosts.client.run(move || send_capture(&capture, |sent| wait_until_counted(&control, sent)));
+        running.wait_for("all packets are counted", |stats| stats.upstream.current.packets >= sent);
+        let stats = running.settled();
+        check_account(&stats);
+        let run = serde_json::to_value(&stats.upstream).expect("stats are JSON");
+        assert_eq!(counted(&run), counted(&replayed), "{engine}, {workers} workers");
+        assert_eq!(stats.interfaces.iter().filter_map(|port| port.rx_missed).sum::<u64>(), 0, "{stats:#?}");
+        arrivals.check(engine, hosts, &stats);
+        assert_eq!(running.stop(), 0);
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -293,49 +258,45 @@ fn send_capture(path: &Path, pace: impl Fn(u64)) -> u64 {
     wire.counters().tx_packets
 }
 
-#[test]
-fn changes_under_a_flood_lose_nothing() {
+each_engine!(changes_under_a_flood_lose_nothing);
+fn changes_under_a_flood_lose_nothing(engine: &str, hosts: &Hosts, folder: &Path) {
     const CHANGES: u64 = 1000;
-    each_engine(|engine, hosts, folder| {
-        let policy =
-            |label: &str| format!("upstream {{ udp dport 9 accept # {label}\n drop }}\ndownstream {{ accept }}\n");
-        put(folder, "one.weir", &policy("one"));
-        put(folder, "two.weir", &format!("table t {{ type ipv4; elements = {{ 10.9.0.1 }} }}\n{}", policy("two")));
-        let running = Running::start(&hosts.weir, folder, "one.weir", engine, 2);
-        let two = running.load(&folder.join("two.weir"));
-        let (done, sent) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
-        let arrivals = Arrivals::count(hosts);
-        let flood = {
-            let (done, sent, control) = (done.clone(), sent.clone(), running.control().to_owned());
-            hosts.client.start(move || flood(&done, &sent, |sent| wait_until_counted(&control, sent)))
+    let policy = |label: &str| format!("upstream {{ udp dport 9 accept # {label}\n drop }}\ndownstream {{ accept }}\n");
+    put(folder, "one.weir", &policy("one"));
+    put(folder, "two.weir", &format!("table t {{ type ipv4; elements = {{ 10.9.0.1 }} }}\n{}", policy("two")));
+    let running = Running::start(&hosts.weir, folder, "one.weir", engine, 2);
+    let two = running.load(&folder.join("two.weir"));
+    let (done, sent) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+    let arrivals = Arrivals::count(hosts);
+    let flood = {
+        let (done, sent, control) = (done.clone(), sent.clone(), running.control().to_owned());
+        hosts.client.start(move || flood(&done, &sent, |sent| wait_until_counted(&control, sent)))
+    };
+    while sent.load(Ordering::Relaxed) == 0 {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    for change in 0..CHANGES {
+        let request = match change % 4 {
+            0 => Request::Activate { generation: two, confirm_s: None },
+            1 => Request::Rollback,
+            2 => Request::Activate { generation: two, confirm_s: Some(60.0) },
+            _ => Request::Activate { generation: 1, confirm_s: None },
         };
-        while sent.load(Ordering::Relaxed) == 0 {
-            std::thread::sleep(Duration::from_millis(1));
-        }
-        for change in 0..CHANGES {
-            let request = match change % 4 {
-                0 => Request::Activate { generation: two, confirm_s: None },
-                1 => Request::Rollback,
-                2 => Request::Activate { generation: two, confirm_s: Some(60.0) },
-                _ => Request::Activate { generation: 1, confirm_s: None },
-            };
-            running.ask(&request).unwrap_or_else(|failure| panic!("{engine}: {failure}: {}", running.log()));
-        }
-        done.store(true, Ordering::Relaxed);
-        flood.join().expect("it ends");
-        let sent = sent.load(Ordering::Relaxed);
-        running.wait_for("all packets are counted", |stats| stats.upstream.total.packets >= sent);
-        let stats = running.settled();
-        check_account(&stats);
-        assert_eq!((stats.upstream.total.packets, stats.upstream.total.passed), (sent, sent), "{engine}");
-        assert_eq!(running.status().activations, CHANGES + 1);
-        let by_policy: Vec<u64> =
-            stats.upstream.total.rules.iter().map(|rule| rule.packets).filter(|&n| n > 0).collect();
-        assert!(by_policy.len() == 2 && by_policy.iter().sum::<u64>() == sent, "{by_policy:?} of {sent}");
-        assert_eq!(stats.interfaces.iter().filter_map(|port| port.rx_missed).sum::<u64>(), 0, "{stats:#?}");
-        arrivals.check(engine, hosts, &stats);
-        assert_eq!(running.stop(), 0);
-    });
+        running.ask(&request).unwrap_or_else(|failure| panic!("{engine}: {failure}: {}", running.log()));
+    }
+    done.store(true, Ordering::Relaxed);
+    flood.join().expect("it ends");
+    let sent = sent.load(Ordering::Relaxed);
+    running.wait_for("all packets are counted", |stats| stats.upstream.total.packets >= sent);
+    let stats = running.settled();
+    check_account(&stats);
+    assert_eq!((stats.upstream.total.packets, stats.upstream.total.passed), (sent, sent), "{engine}");
+    assert_eq!(running.status().activations, CHANGES + 1);
+    let by_policy: Vec<u64> = stats.upstream.total.rules.iter().map(|rule| rule.packets).filter(|&n| n > 0).collect();
+    assert!(by_policy.len() == 2 && by_policy.iter().sum::<u64>() == sent, "{by_policy:?} of {sent}");
+    assert_eq!(stats.interfaces.iter().filter_map(|port| port.rx_missed).sum::<u64>(), 0, "{stats:#?}");
+    arrivals.check(engine, hosts, &stats);
+    assert_eq!(running.stop(), 0);
 }
 
 /// Sends packets that the policies accept, in bursts that the wire can take, until told to stop. Now and then, `pace` is told how many.
@@ -358,95 +319,90 @@ fn flood(done: &AtomicBool, sent: &AtomicU64, pace: impl Fn(u64)) {
     }
 }
 
-#[test]
-fn what_is_refused_changes_nothing() {
-    each_engine(|engine, hosts, folder| {
-        put(
-            folder,
-            "good.weir",
-            "upstream { accept }\ndownstream { accept }\nposture high { upstream { drop } downstream { accept } }\n",
-        );
-        put(folder, "bad.weir", "upstream {\n  tcp dport htttp accept\n}\ndownstream { accept }\n");
-        put(folder, "later.weir", "upstream { tcp track accept; drop }\ndownstream { accept }\n");
-        let running = Running::start(&hosts.weir, folder, "good.weir", engine, 1);
-        let refused = |request: &Request, words: &[&str]| {
-            let before = running.status();
-            let failure = running.ask(request).expect_err("it is refused").to_string();
-            assert!(words.iter().all(|word| failure.contains(word)), "{words:?}: {failure}");
-            let after = running.status();
-            assert_eq!((after.generation, after.activations), (before.generation, before.activations));
-            assert_eq!(after.generations.len(), before.generations.len());
-        };
-        let load = |name: &str| Request::Load { policy: folder.join(name) };
-        refused(&load("bad.weir"), &["bad.weir:2", "htttp"]);
-        refused(&load("later.weir"), &["track"]);
-        refused(&load("none.weir"), &["none.weir"]);
-        refused(&Request::Load { policy: "good.weir".into() }, &["absolute"]);
-        refused(&Request::Activate { generation: 7, confirm_s: None }, &["no generation 7", "ready are 1"]);
-        refused(&Request::Activate { generation: 1, confirm_s: Some(-1.0) }, &["confirm"]);
-        refused(&Request::Posture { name: Some("low".into()) }, &["no posture low"]);
-        refused(&Request::Rollback, &["nothing to go back to"]);
-        refused(&Request::Confirm, &["nothing waits"]);
-        for line in ["{}\n", "[[[[\n", "\"status\"}\n", "{\"load\":{}}\n", "\n", "{\"activate\":{\"generation\":-1}}\n"]
-        {
-            let mut stream = std::os::unix::net::UnixStream::connect(running.control()).expect("it listens");
-            stream.write_all(line.as_bytes()).expect("it reads");
-            stream.shutdown(std::net::Shutdown::Write).expect("it stands");
-            let mut answer = String::new();
-            stream.read_to_string(&mut answer).expect("it answers");
-            assert!(answer.starts_with("{\"error\":\"weir: not a request"), "{line:?}: {answer}");
-        }
+each_engine!(what_is_refused_changes_nothing);
+fn what_is_refused_changes_nothing(engine: &str, hosts: &Hosts, folder: &Path) {
+    put(
+        folder,
+        "good.weir",
+        "upstream { accept }\ndownstream { accept }\nposture high { upstream { drop } downstream { accept } }\n",
+    );
+    put(folder, "bad.weir", "upstream {\n  tcp dport htttp accept\n}\ndownstream { accept }\n");
+    put(folder, "later.weir", "upstream { tcp track accept; drop }\ndownstream { accept }\n");
+    let running = Running::start(&hosts.weir, folder, "good.weir", engine, 1);
+    let refused = |request: &Request, words: &[&str]| {
+        let before = running.status();
+        let failure = running.ask(request).expect_err("it is refused").to_string();
+        assert!(words.iter().all(|word| failure.contains(word)), "{words:?}: {failure}");
+        let after = running.status();
+        assert_eq!((after.generation, after.activations), (before.generation, before.activations));
+        assert_eq!(after.generations.len(), before.generations.len());
+    };
+    let load = |name: &str| Request::Load { policy: folder.join(name) };
+    refused(&load("bad.weir"), &["bad.weir:2", "htttp"]);
+    refused(&load("later.weir"), &["track"]);
+    refused(&load("none.weir"), &["none.weir"]);
+    refused(&Request::Load { policy: "good.weir".into() }, &["absolute"]);
+    refused(&Request::Activate { generation: 7, confirm_s: None }, &["no generation 7", "ready are 1"]);
+    refused(&Request::Activate { generation: 1, confirm_s: Some(-1.0) }, &["confirm"]);
+    refused(&Request::Posture { name: Some("low".into()) }, &["no posture low"]);
+    refused(&Request::Rollback, &["nothing to go back to"]);
+    refused(&Request::Confirm, &["nothing waits"]);
+    for line in ["{}\n", "[[[[\n", "\"status\"}\n", "{\"load\":{}}\n", "\n", "{\"activate\":{\"generation\":-1}}\n"] {
+        let mut stream = std::os::unix::net::UnixStream::connect(running.control()).expect("it listens");
+        stream.write_all(line.as_bytes()).expect("it reads");
+        stream.shutdown(std::net::Shutdown::Write).expect("it stands");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).expect("it answers");
+        assert!(answer.starts_with("{\"error\":\"weir: not a request"), "{line:?}: {answer}");
+    }
 
-        // A change that nobody confirms goes back.
-        running.ask(&Request::Posture { name: Some("high".into()) }).expect("there is one");
-        let second = running.load(&folder.join("good.weir"));
-        running.ask(&Request::Activate { generation: second, confirm_s: Some(0.2) }).expect("it is ready");
-        assert!(running.status().confirm_left_s.is_some());
-        let start = Instant::now();
-        while running.status().generation == second {
-            assert!(start.elapsed() < PATIENCE, "{engine}: it stays");
-            std::thread::sleep(Duration::from_millis(10));
-        }
-        let status = running.status();
-        assert_eq!((status.generation, status.posture.as_deref(), status.confirm_left_s), (1, Some("high"), None));
-        // One that is confirmed stays.
-        running.ask(&Request::Activate { generation: second, confirm_s: Some(0.2) }).expect("it is ready");
-        running.ask(&Request::Confirm).expect("it waits");
-        std::thread::sleep(Duration::from_millis(400));
-        assert_eq!(running.status().generation, second);
-    });
+    // A change that nobody confirms goes back.
+    running.ask(&Request::Posture { name: Some("high".into()) }).expect("there is one");
+    let second = running.load(&folder.join("good.weir"));
+    running.ask(&Request::Activate { generation: second, confirm_s: Some(0.2) }).expect("it is ready");
+    assert!(running.status().confirm_left_s.is_some());
+    let start = Instant::now();
+    while running.status().generation == second {
+        assert!(start.elapsed() < PATIENCE, "{engine}: it stays");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let status = running.status();
+    assert_eq!((status.generation, status.posture.as_deref(), status.confirm_left_s), (1, Some("high"), None));
+    // One that is confirmed stays.
+    running.ask(&Request::Activate { generation: second, confirm_s: Some(0.2) }).expect("it is ready");
+    running.ask(&Request::Confirm).expect("it waits");
+    std::thread::sleep(Duration::from_millis(400));
+    assert_eq!(running.status().generation, second);
 }
 
-#[test]
-fn after_a_kill_it_starts_again_and_after_an_outage_it_goes_on() {
-    each_engine(|engine, hosts, folder| {
-        put(folder, "all.weir", "upstream { accept }\ndownstream { accept }\n");
-        let running = Running::start(&hosts.weir, folder, "all.weir", engine, 1);
-        // A second one, between other interfaces, is told that the first listens there.
-        hosts.weir.ip("link add name third type veth peer name fourth");
-        let [lower, upper] = ["third", "fourth"].map(|name| vec![name.to_owned()]);
-        let others = Setup { lower, upper, ..Setup::new(engine) };
-        let (code, said) = Running::refused_as(&hosts.weir, folder, "all.weir", &others);
-        assert!(code == 1 && said.contains("another weir listens there"), "{said}");
-        running.kill();
-        assert!(folder.join("control.sock").exists(), "a killed process removes nothing");
+each_engine!(after_a_kill_it_starts_again_and_after_an_outage_it_goes_on);
+fn after_a_kill_it_starts_again_and_after_an_outage_it_goes_on(engine: &str, hosts: &Hosts, folder: &Path) {
+    put(folder, "all.weir", "upstream { accept }\ndownstream { accept }\n");
+    let running = Running::start(&hosts.weir, folder, "all.weir", engine, 1);
+    // A second one, between other interfaces, is told that the first listens there.
+    hosts.weir.ip("link add name third type veth peer name fourth");
+    let [lower, upper] = ["third", "fourth"].map(|name| vec![name.to_owned()]);
+    let others = Setup { lower, upper, ..Setup::new(engine) };
+    let (code, said) = Running::refused_as(&hosts.weir, folder, "all.weir", &others);
+    assert!(code == 1 && said.contains("another weir listens there"), "{said}");
+    running.kill();
+    assert!(folder.join("control.sock").exists(), "a killed process removes nothing");
 
-        let running = Running::start(&hosts.weir, folder, "all.weir", engine, 1);
-        hosts.set_link("upper", "down");
-        std::thread::sleep(Duration::from_millis(50));
-        hosts.set_link("upper", "up");
-        hosts.set_link("lower", "down");
-        hosts.set_link("lower", "up");
-        let arrivals = Arrivals::count(hosts);
-        let (done, sent) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
-        let own = (done.clone(), sent.clone());
-        let flood = hosts.client.start(move || flood(&own.0, &own.1, |_| ()));
-        running.wait_for("packets flow again", |stats| {
-            stats.interfaces.iter().any(|port| port.side == "upper" && port.tx_packets > 1000)
-        });
-        done.store(true, Ordering::Relaxed);
-        flood.join().expect("it ends");
-        assert!(arrivals.listener.count(1001) > 1000);
-        assert_eq!(running.stop(), 0, "{engine}");
+    let running = Running::start(&hosts.weir, folder, "all.weir", engine, 1);
+    hosts.set_link("upper", "down");
+    std::thread::sleep(Duration::from_millis(50));
+    hosts.set_link("upper", "up");
+    hosts.set_link("lower", "down");
+    hosts.set_link("lower", "up");
+    let arrivals = Arrivals::count(hosts);
+    let (done, sent) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+    let own = (done.clone(), sent.clone());
+    let flood = hosts.client.start(move || flood(&own.0, &own.1, |_| ()));
+    running.wait_for("packets flow again", |stats| {
+        stats.interfaces.iter().any(|port| port.side == "upper" && port.tx_packets > 1000)
     });
+    done.store(true, Ordering::Relaxed);
+    flood.join().expect("it ends");
+    assert!(arrivals.listener.count(1001) > 1000);
+    assert_eq!(running.stop(), 0, "{engine}");
 }

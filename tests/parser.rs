@@ -25,7 +25,7 @@ const uint32_t weir_abi_version = WEIR_ABI_VERSION;
 
 void weir_parse(const struct weir_burst *burst)
 {
-	struct packet *packets = (struct packet *)burst->counters;
+	struct packet *packets = (struct packet *)burst->counters.reasons;
 
 	for (uint32_t i = 0; i < burst->count; i++) {
 		const struct frame frame = burst_frame(burst, i);

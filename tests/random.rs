@@ -17,7 +17,8 @@ use weir_abi::Reason;
 use weir_engine::limits::counts::LimitCount;
 use weir_policy::ir::eval::Evaluator;
 use weir_policy::ir::eval::packet::Frame;
-use weir_policy::ir::{self, LimiterId, Program};
+use weir_policy::ir::match_tree::{Condition, conditions};
+use weir_policy::ir::{self, LimiterId, Node, Program};
 use weir_policy::pass::{Placement, optimise};
 use weir_test_support::Packet;
 use weir_test_support::policy::{Policy as Text, Size, policies};
@@ -76,11 +77,16 @@ fn engines_agree_on_broken_and_real_packets() {
     engines_agree(prop_oneof![2 => packets::broken(), 2 => packets::real(), 1 => packets::broken_real()].boxed());
 }
 
-#[test]
-fn optimised_programs_decide_as_they_were_written() {
+/// Packets and policies for the interpreter.
+fn interpreted_cases() -> impl Strategy<Value = (Vec<Packet>, Text)> {
     let size = Size { postures: 1, rules: [0, 20] };
     let packet = prop_oneof![3 => packets::well_formed(), 1 => packets::broken(), 1 => packets::real()];
-    let case = (packets::in_time(packet, 40), policies(packets::pool(), size));
+    (packets::in_time(packet, 40), policies(packets::pool(), size))
+}
+
+#[test]
+fn optimised_programs_decide_as_they_were_written() {
+    let case = interpreted_cases();
     let hits = Cell::new(0);
     let outcome = runner(PROGRAMS, 2000).run(&case, |(packets, text)| {
         let policy = front_end(&text)?;
@@ -100,6 +106,35 @@ fn optimised_programs_decide_as_they_were_written() {
     });
     outcome.unwrap_or_else(|failure| panic!("{failure}"));
     assert!(hits.get() > 5 * PROGRAMS as usize, "only {} rules were hit: packets do not fit policies", hits.get());
+}
+
+#[test]
+fn conditions_say_what_the_tree_says() {
+    let outcome = runner(PROGRAMS / 10, 2000).run(&interpreted_cases(), |(packets, text)| {
+        let policy = front_end(&text)?;
+        let program = optimise(&policy.program, Placement::Staged);
+        let tree = interpret(&program, policy.answers(), &packets);
+        let listed = interpret(&from_conditions(&program), policy.answers(), &packets);
+        match difference(&program, &packets, &tree, &listed) {
+            None => Ok(()),
+            Some(difference) => Err(TestCaseError::fail(format!("{difference}\n{program}"))),
+        }
+    });
+    outcome.unwrap_or_else(|failure| panic!("{failure}"));
+}
+
+/// The program with a node for each rule's condition, and nothing else in its trees.
+fn from_conditions(program: &Program) -> Program {
+    let mut program = program.clone();
+    for chain in &mut program.chains {
+        let node = |condition: &Condition<'_>| {
+            let tests = condition.tests.iter().rev();
+            tests.fold(Node::Rule(condition.rule), |node, &test| Node::When { test: test.clone(), body: vec![node] })
+        };
+        let nodes = conditions(&chain.tree.nodes).iter().map(node).collect();
+        chain.tree.nodes = nodes;
+    }
+    program
 }
 
 /// Every chain by the interpreter alone.

@@ -31,7 +31,7 @@ struct checksum_slot {
 	uint64_t words[SUM_BYTES / 8];
 };
 
-_Static_assert(sizeof(struct checksum_slot) == 256, "CHECKSUM_SLOT_BYTES in crates/engine/src/live/xdp/code.rs");
+_Static_assert(sizeof(struct checksum_slot) == 256, "ChecksumSlot in crates/abi/src/kernel.rs");
 
 struct checksum_slot weir_checksums[1] __attribute__((aligned(64))) WEIR_SECTION(".bss.checksums");
 

@@ -8,7 +8,7 @@
 
 #include "kernel.h"
 
-/* struct Mode in crates/engine/src/xdp/load.rs */
+/* Mode in crates/abi/src/kernel.rs */
 struct mode {
 	uint32_t live;	   /* attached to interfaces; otherwise a replay */
 	uint32_t cpu_mask; /* number of CPUs with counters, a power of two, - 1 */

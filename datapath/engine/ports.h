@@ -14,7 +14,7 @@
 #include "verdict.h"
 
 enum {
-	PORTS_MAX = 64,	     /* all these are the same in crates/engine/src/live/xdp/ports.rs */
+	PORTS_MAX = 64,	     /* all these are the same in crates/abi/src/kernel.rs */
 	PORT_INDICES = 4096, /* interfaces are distinguished by their indices modulo this */
 	PORT_QUEUES = 64,    /* higher queues count modulo this */
 };
@@ -40,7 +40,7 @@ struct ports {
 struct ports weir_ports __attribute__((aligned(64))) WEIR_SECTION(".bss.ports");
 
 /*
- * What one CPU counted at a port: struct PortCounts in crates/engine/src/live/xdp/ports.rs. Packets that the kernel
+ * What one CPU counted at a port: struct PortCounters in crates/abi/src/kernel.rs. Packets that the kernel
  * could not send are counted in tx, and also in the counters of losses.h.
  */
 struct port_counters {
@@ -58,7 +58,7 @@ struct port_counters {
 };
 
 _Static_assert(sizeof(struct port) == 128, "Port");
-_Static_assert(sizeof(struct port_counters) == 128, "PortCounts");
+_Static_assert(sizeof(struct port_counters) == 128, "PortCounters");
 
 /* PORTS_MAX counters for each CPU. The engine makes the section that long. */
 struct port_counters weir_port_counters[PORTS_MAX] __attribute__((aligned(64))) WEIR_SECTION(".bss.traffic");

@@ -10,11 +10,11 @@
 #include "packet.h"
 
 enum {
-	STREAM_SOURCES_MAX = 1 << 18,		/* the same in crates/engine/src/xdp/stream.rs */
+	STREAM_SOURCES_MAX = 1 << 18,		/* the same in crates/abi/src/kernel.rs */
 	STREAM_SOURCE_AT = ETHERNET_BYTES + 12, /* in an IPv4 packet in an Ethernet frame without tags */
 };
 
-/* User space fills this before it runs the program: crates/engine/src/xdp/stream.rs. */
+/* User space fills this before it runs the program: Stream in crates/abi/src/kernel.rs. */
 struct stream {
 	uint32_t next; /* index of the next source */
 	uint32_t zero[15];

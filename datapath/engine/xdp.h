@@ -26,7 +26,7 @@
 #include "packet.h"
 #include "ports.h"
 
-/* Metadata of a replayed frame: struct ReplayHeader in crates/engine/src/xdp/replay.rs. */
+/* Metadata of a replayed frame: ReplayHeader in crates/abi/src/kernel.rs. */
 struct replay_header {
 	uint32_t cap; /* bytes of the frame, at most WEIR_WINDOW_BYTES */
 	uint32_t len; /* bytes on the wire */
@@ -50,7 +50,7 @@ struct packet_slot {
 	uint8_t copy[FRAME_COPY_BYTES] __attribute__((aligned(128))); /* a copied header, see frame_copy() */
 };
 
-_Static_assert(sizeof(struct packet_slot) == 256, "PACKET_SLOT_BYTES in crates/engine/src/live/xdp/code.rs");
+_Static_assert(sizeof(struct packet_slot) == 256, "PacketSlot in crates/abi/src/kernel.rs");
 
 struct packet_slot weir_packets[1] WEIR_SECTION(".bss.packets");
 

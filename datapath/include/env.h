@@ -18,7 +18,7 @@
 #define WEIR_UNLIKELY(x) __builtin_expect(!!(x), 0)
 
 enum {
-	WEIR_ABI_VERSION = 3,
+	WEIR_ABI_VERSION = 4,
 	WEIR_BURST_MAX = 64,
 	WEIR_WINDOW_BYTES = 2048, /* bytes of a frame beyond this are never read */
 	WEIR_RULE_BASE = 32,	  /* lower counters and reasons are built in, higher ones are rules */
@@ -35,24 +35,47 @@ struct weir_counter {
 	uint64_t bytes;
 };
 
+/* When the frames of a burst were received. */
+struct burst_times {
+	uint64_t now_ns;	 /* of the burst */
+	const uint64_t *each_ns; /* of each frame; NULL: now_ns is that of all */
+};
+
+struct burst_tables {
+	const uint8_t *const *images; /* one a slot */
+};
+
+struct burst_counters {
+	struct weir_counter *reasons; /* one a reason */
+};
+
+/* What limiters charge (limit.h); all NULL if there are none. */
+struct burst_limits {
+	const uint8_t *image; /* of the limiters */
+	uint64_t *buckets;    /* that they charge */
+	uint64_t shared;      /* whether other workers charge them too */
+	uint64_t *exceeded;   /* packets that each bucket had no room for; NULL if no limiter counts */
+	uint64_t *passed;     /* packets that were charged to each; NULL if no limiter counts them */
+};
+
+/* The frames, and one struct for each thing that a chain uses besides them. */
 struct weir_burst {
 	const struct weir_frame *frames;
 	uint32_t *verdicts;
-	const uint8_t *const *tables;
-	struct weir_counter *counters;
-	uint64_t now_ns;
 	uint32_t count;
-	uint32_t link;		  /* enum link */
-	const uint64_t *times_ns; /* of each frame; NULL: now_ns is the time of all */
-	const uint8_t *limits;	  /* image of the limiters */
-	uint64_t *buckets;	  /* the buckets that they charge */
-	uint64_t buckets_shared;  /* whether other workers charge them too */
-	uint64_t *exceeded;	  /* packets that each bucket had no room for; NULL if no limiter counts */
-	uint64_t *passed;	  /* packets that were charged to each bucket; NULL if no limiter counts them */
+	uint32_t link; /* enum link */
+	struct burst_times times;
+	struct burst_tables tables;
+	struct burst_counters counters;
+	struct burst_limits limits;
 };
 
 _Static_assert(sizeof(struct weir_frame) == 16, "abi: Frame");
 _Static_assert(sizeof(struct weir_counter) == 16, "abi: Counter");
+_Static_assert(sizeof(struct burst_times) == 16, "abi: Times");
+_Static_assert(sizeof(struct burst_tables) == 8, "abi: Tables");
+_Static_assert(sizeof(struct burst_counters) == 8, "abi: Counters");
+_Static_assert(sizeof(struct burst_limits) == 40, "abi: Limits");
 _Static_assert(sizeof(struct weir_burst) == 96, "abi: Burst");
 
 /*
@@ -346,48 +369,44 @@ WEIR_INLINE uint32_t host32(const uint8_t *at)
 #define WEIR_BURSTS
 #define WEIR_LIMITS_STORAGE
 #define WEIR_FRESH
-#define WEIR_TABLE(env, slot) ((struct table){(env)->tables[slot], UINT32_MAX})
+#define WEIR_TABLE(env, slot) ((struct table){(env)->tables.images[slot], UINT32_MAX})
 
 struct env {
-	struct weir_counter *counters;
-	const uint8_t *const *tables;
-	const uint8_t *limits;
-	uint64_t *buckets;
-	uint64_t buckets_shared;
-	uint64_t *exceeded;
-	uint64_t *passed;
+	struct burst_counters counters;
+	struct burst_tables tables;
+	struct burst_limits limits;
 };
 
 WEIR_INLINE struct table env_limits(const struct env *env)
 {
-	return (struct table){env->limits, UINT32_MAX};
+	return (struct table){env->limits.image, UINT32_MAX};
 }
 
 WEIR_INLINE uint64_t *env_bucket(const struct env *env, uint32_t slot)
 {
-	return env->buckets + slot;
+	return env->limits.buckets + slot;
 }
 
 WEIR_INLINE uint64_t *env_buckets(const struct env *env, uint32_t slot, uint32_t count)
 {
 	(void)count;
-	return env->buckets + slot;
+	return env->limits.buckets + slot;
 }
 
 /* The count of a bucket whose limiter counts. */
 WEIR_INLINE uint64_t *env_exceeded(const struct env *env, uint32_t slot)
 {
-	return env->exceeded + slot;
+	return env->limits.exceeded + slot;
 }
 
 WEIR_INLINE uint64_t *env_passed(const struct env *env, uint32_t slot)
 {
-	return env->passed + slot;
+	return env->limits.passed + slot;
 }
 
 WEIR_INLINE struct weir_counter *counter_at(const struct env *env, uint32_t index)
 {
-	return &env->counters[index];
+	return &env->counters.reasons[index];
 }
 
 WEIR_INLINE const uint8_t *table_at(struct table table, uint32_t offset)
@@ -465,6 +484,12 @@ WEIR_INLINE struct frame burst_frame(const struct weir_burst *burst, uint32_t i)
 	uint32_t cap = from->cap < WEIR_WINDOW_BYTES ? from->cap : WEIR_WINDOW_BYTES;
 
 	return (struct frame){.data = from->data, .cap = cap, .len = from->len, .link = burst->link};
+}
+
+/* When frame i of the burst was received. */
+WEIR_INLINE uint64_t burst_time(const struct weir_burst *burst, uint32_t i)
+{
+	return burst->times.each_ns ? burst->times.each_ns[i] : burst->times.now_ns;
 }
 
 /*

@@ -174,7 +174,7 @@ WEIR_INLINE uint64_t limit_charge_slot(const struct env *env, uint32_t slot, uin
 	uint64_t *bucket = env_bucket(env, slot);
 	uint64_t debt;
 
-	if (env->buckets_shared)
+	if (env->limits.shared)
 		return limit_charge(bucket, now, cost, room);
 	/* No other worker charges it. An atomic step would keep the core from waiting for several buckets at once. */
 	debt = limit_debt(*bucket, now) + cost;
@@ -212,7 +212,7 @@ WEIR_INLINE void limit_add(const struct env *env, uint32_t slot, bool room)
 {
 	uint64_t *word = room ? env_passed(env, slot) : env_exceeded(env, slot);
 
-	if (env->buckets_shared)
+	if (env->limits.shared)
 		__sync_fetch_and_add(word, 1);
 	else
 		*(volatile uint64_t *)word += 1;
@@ -428,7 +428,7 @@ static uint64_t __attribute__((noinline, unused)) limit_exceeding(const struct e
 		limit_prefetch(env_bucket(env, buckets.slots[__builtin_ctzll(left)]));
 	for (uint64_t left = hits; left; left &= left - 1) {
 		const uint32_t i = (uint32_t)__builtin_ctzll(left);
-		const uint64_t now = (burst->times_ns ? burst->times_ns[i] : burst->now_ns) << TICK_SHIFT;
+		const uint64_t now = burst_time(burst, i) << TICK_SHIFT;
 		const struct limit_bucket bucket = {buckets.slots[i], buckets.profiles[i], buckets.parents[i]};
 		const uint32_t bytes = burst->frames[i].len;
 		bool room = true;

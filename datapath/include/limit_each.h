@@ -122,7 +122,7 @@ WEIR_INLINE bool each_charge(const struct env *env, uint64_t *set, uint32_t tag,
 
 		if (debt > room)
 			return false;
-		if (!env->buckets_shared) {
+		if (!env->limits.shared) {
 			*(volatile uint64_t *)word = each_charged(tag, now, debt);
 			return true;
 		}
@@ -155,8 +155,7 @@ static uint64_t __attribute__((noinline, unused)) limit_each_exceeding(const str
 		limit_prefetch(env_buckets(env, places->slots[__builtin_ctzll(left)], EACH_WAYS));
 	for (uint64_t left = hits; left; left &= left - 1) {
 		const uint32_t i = (uint32_t)__builtin_ctzll(left);
-		const uint64_t now_ns = burst->times_ns ? burst->times_ns[i] : burst->now_ns;
-		const uint64_t now = each_ticks(now_ns, profile.coarse);
+		const uint64_t now = each_ticks(burst_time(burst, i), profile.coarse);
 		const uint64_t cost = limit_cost(profile, burst->frames[i].len);
 		uint64_t *set = env_buckets(env, places->slots[i], EACH_WAYS);
 

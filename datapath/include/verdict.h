@@ -2,10 +2,10 @@
 /*
  * Verdicts and reasons. crates/abi (verdict.rs, reason.rs) has the same numbers; a test compares them.
  *
- *	 31            16 15        9   8   7          0
- *	+----------------+-----------+-----+------------+
- *	|     reason     | 0         | smp |   action   |
- *	+----------------+-----------+-----+------------+
+ *	 31            16 15     10   9     8   7          0
+ *	+----------------+---------+-----+-----+------------+
+ *	|     reason     | 0       | rwr | smp |   action   |
+ *	+----------------+---------+-----+-----+------------+
  */
 #ifndef WEIR_VERDICT_H
 #define WEIR_VERDICT_H
@@ -16,11 +16,13 @@ enum action {
 	ACTION_ACCEPT = 0,
 	ACTION_DROP = 1,
 	ACTION_DIVERT = 2,
+	ACTION_REPLY = 3, /* reserved: nothing decides it */
 };
 
 enum {
 	VERDICT_SAMPLED = 1 << 8,
-	VERDICT_NONE = 0xff, /* not decided yet; no packet leaves with it */
+	VERDICT_REWRITTEN = 1 << 9, /* reserved: no packet leaves with it */
+	VERDICT_NONE = 0xff,	    /* not decided yet; no packet leaves with it */
 };
 
 enum reason {

@@ -20,7 +20,7 @@ pub fn report(policy: &Policy, lines: &[&str], decided: &Decided) -> String {
     let program = &policy.program;
     let mut text = String::new();
     for (chain, words) in program.chains.iter().zip(&decided.verdicts) {
-        if matches!(chain.body[..], [Node::Rule(_)]) {
+        if matches!(chain.tree.nodes[..], [Node::Rule(_)]) {
             continue;
         }
         let posture = chain.posture.as_ref().map_or(String::new(), |name| format!(" in posture {name}"));

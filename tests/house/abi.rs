@@ -1,4 +1,5 @@
-//! Rust and C agree on every shared number: the C compiler is asked, in user space and for BPF.
+//! Rust and C agree on every shared number: the C compiler is asked, in user space and for BPF. C around the datapath (datapath/engine) is asked where it
+//! is compiled: programs of the kernel for BPF, the C around DPDK in user space.
 
 use crate::assert_none;
 use crate::tree::{files, root, words};
@@ -6,10 +7,15 @@ use std::fmt::Write as _;
 use std::io::Write as _;
 use std::mem::offset_of;
 use std::process::{Command, Stdio};
+use weir_abi::dpdk::{self, Facts, Lost, opening};
 use weir_abi::image::IMAGE_MAGIC;
+use weir_abi::kernel::{
+    self, ChecksumSlot, Mode, PacketSlot, Port, PortCounters, Ports, ReplayHeader, Stream, XdpContext,
+};
 use weir_abi::packet::{Fragment, L3, L4, PacketView, ext, flag};
 use weir_abi::{
-    Action, Burst, Counter, Frame, ImageHeader, Layout, LimitEntry, LimitProfile, Link, Reason, Verdict, each, limit,
+    Action, Burst, Counter, Frame, ImageHeader, Layout, LimitEntry, LimitProfile, Link, Reason, Verdict, burst, each,
+    limit,
 };
 use weir_tables::limit_image::{Logged, NESTING_MAX};
 
@@ -26,7 +32,9 @@ fn constants() -> Vec<(String, u64)> {
         ("WEIR_WINDOW_BYTES".into(), weir_abi::WINDOW_BYTES as u64),
         ("WEIR_RULE_BASE".into(), Reason::RULE_BASE.into()),
         ("REASON_RULE".into(), Reason::RULE_BASE.into()),
+        ("ACTION_REPLY".into(), Action::REPLY.into()),
         ("VERDICT_SAMPLED".into(), Verdict::SAMPLED.into()),
+        ("VERDICT_REWRITTEN".into(), Verdict::REWRITTEN.into()),
         ("FLAG_IP_OPTIONS".into(), flag::IP_OPTIONS.into()),
         ("FLAG_EXCEEDED".into(), flag::EXCEEDED.into()),
         ("IMAGE_MAGIC".into(), IMAGE_MAGIC.into()),
@@ -42,7 +50,7 @@ fn constants() -> Vec<(String, u64)> {
         ("LOGGED_ALL".into(), Logged::All as u64),
     ];
     let mut add = |name: &str, value: u64| constants.push((name.to_owned(), value));
-    for action in [Action::Accept, Action::Drop, Action::Divert] {
+    for action in Action::ALL {
         add(&format!("ACTION_{}", action.name().to_uppercase()), action as u64);
     }
     for (reason, name) in Reason::BUILTIN {
@@ -117,7 +125,11 @@ fn all_headers() -> String {
 /// Compiles a program's text. `Err` is what the compiler says.
 fn compile((compiler, flags): (&str, &[&str]), program: &str) -> Result<(), String> {
     let mut command = Command::new(compiler);
-    command.args(WARNINGS).args(flags).args(["-Idatapath/include", "-x", "c", "-"]).current_dir(root());
+    command
+        .args(WARNINGS)
+        .args(flags)
+        .args(["-Idatapath/include", "-Idatapath/engine", "-x", "c", "-"])
+        .current_dir(root());
     let pipes = command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn();
     let mut child = pipes.unwrap_or_else(|error| panic!("{compiler}: {error}; run `make install-deps`"));
     let mut input = child.stdin.take().expect("standard input is piped");
@@ -151,45 +163,123 @@ fn rust_knows_every_enumerator() {
     assert_none(missing, "enumerators that crates/abi does not know");
 }
 
+/// Adds to a program that a C structure has the size of a Rust type, and its fields the same offsets.
+macro_rules! layout {
+    ($program:ident, $c:literal, $rust:ty, $($field:ident),*) => {
+        same(&mut $program, concat!("sizeof(struct ", $c, ")"), size_of::<$rust>());
+        $(same(&mut $program, concat!("offsetof(struct ", $c, ", ", stringify!($field), ")"), offset_of!($rust, $field));)*
+    };
+}
+
+/// Adds to a program that a number of C is this.
+fn same(program: &mut String, what: &str, value: usize) {
+    writeln!(program, "_Static_assert({what} == {value}, \"abi\");").expect("a string grows");
+}
+
 #[test]
 fn structures_have_the_same_layout() {
     let mut program = all_headers();
-    let mut same = |what: &str, value: usize| {
-        writeln!(program, "_Static_assert({what} == {value}, \"abi\");").expect("a string grows");
-    };
-    macro_rules! layout {
-        ($c:literal, $rust:ty, $($field:ident),*) => {
-            same(concat!("sizeof(struct ", $c, ")"), size_of::<$rust>());
-            $(same(concat!("offsetof(struct ", $c, ", ", stringify!($field), ")"), offset_of!($rust, $field));)*
-        };
-    }
-    layout!("weir_frame", Frame, data, cap, len);
-    layout!("weir_counter", Counter, packets, bytes);
-    layout!("limit_profile", LimitProfile, per_packet, per_byte, room);
-    layout!("limit_entry", LimitEntry, profile, parent);
-    layout!(
-        "weir_burst",
-        Burst,
-        frames,
-        verdicts,
-        tables,
-        counters,
-        now_ns,
-        count,
-        link,
-        times_ns,
-        limits,
-        buckets,
-        buckets_shared,
-        exceeded,
-        passed
-    );
-    layout!("image_header", ImageHeader, magic, layout, entries, labels, bytes, section);
-    layout!("packet", PacketView, data, cap, len, saddr, daddr, l3_offset, l4_offset, ether_type, vlan_id);
-    layout!("packet", PacketView, inner_vlan_id, ip_length, ip_id, sport, dport, window, seq, ack, l3, l4, proto);
-    layout!("packet", PacketView, fragment, ttl, tos, tcp_flags, ext, vlan_tags, vlan_pcp, icmp_type, icmp_code);
-    layout!("packet", PacketView, flags, next_header, frag_off, l4_length, doff, hdrlength);
+    layout!(program, "weir_frame", Frame, data, cap, len);
+    layout!(program, "weir_counter", Counter, packets, bytes);
+    layout!(program, "limit_profile", LimitProfile, per_packet, per_byte, room);
+    layout!(program, "limit_entry", LimitEntry, profile, parent);
+    layout!(program, "weir_burst", Burst, frames, verdicts, count, link, times, tables, counters, limits);
+    layout!(program, "burst_times", burst::Times, now_ns, each_ns);
+    layout!(program, "burst_tables", burst::Tables, images);
+    layout!(program, "burst_counters", burst::Counters, reasons);
+    layout!(program, "burst_limits", burst::Limits, image, buckets, shared, exceeded, passed);
+    layout!(program, "image_header", ImageHeader, magic, layout, entries, labels, bytes, section);
+    layout!(program, "packet", PacketView, data, cap, len, saddr, daddr, l3_offset, l4_offset, ether_type, vlan_id);
+    layout!(program, "packet", PacketView, inner_vlan_id, ip_length, ip_id, sport, dport, window, seq, ack, l3, l4);
+    layout!(program, "packet", PacketView, proto, fragment, ttl, tos, tcp_flags, ext, vlan_tags, vlan_pcp, icmp_type);
+    layout!(program, "packet", PacketView, icmp_code, flags, next_header, frag_off, l4_length, doff, hdrlength);
     assert_none(COMPILERS.iter().filter_map(|compiler| compile(*compiler, &program).err()).collect(), "layouts differ");
+}
+
+/// What programs in the kernel share with the engine that loads them.
+#[test]
+fn programs_in_the_kernel_have_the_same_layout() {
+    // Without a chain, functions of xdp.h have no user.
+    let mut program = "#pragma clang diagnostic ignored \"-Wunused-function\"\n".to_owned();
+    program += "#include \"env.h\"\n#include \"xdp.h\"\n#include \"stream.h\"\n";
+    layout!(program, "mode", Mode, live, cpu_mask, jumbo, finish);
+    layout!(program, "port", Port, side, unfinished, receives, out);
+    layout!(program, "ports", Ports, number, index, port, divert, namespace);
+    layout!(program, "port_counters", PortCounters, rx_packets, rx_bytes, tx_packets, tx_bytes, tx_full);
+    layout!(
+        program,
+        "port_counters",
+        PortCounters,
+        tx_link_down,
+        tx_too_long,
+        no_divert,
+        sampled,
+        tx_unsupported,
+        zero
+    );
+    layout!(program, "packet_slot", PacketSlot, packet, sampled, copy);
+    layout!(program, "checksum_slot", ChecksumSlot, packet, words);
+    layout!(program, "replay_header", ReplayHeader, cap, len, link, padding, now_ns);
+    layout!(program, "stream", Stream, next, sources);
+    layout!(program, "xdp_md", XdpContext, data, data_end, data_meta, ingress_ifindex, rx_queue_index, egress_ifindex);
+    let numbers = [
+        ("PORTS_MAX", kernel::PORTS_MAX),
+        ("PORT_INDICES", kernel::PORT_INDICES),
+        ("PORT_QUEUES", kernel::PORT_QUEUES),
+        ("REPLAY_BYTES_MIN", kernel::REPLAY_BYTES_MIN),
+        ("STREAM_SOURCES_MAX", kernel::STREAM_SOURCES_MAX),
+        ("FRAME_COPY_BYTES", kernel::FRAME_COPY_BYTES),
+        ("SUM_BYTES", kernel::SUM_BYTES),
+        // What one CPU has of each: the engine makes the sections longer, by the number of CPUs.
+        ("sizeof(weir_ports)", size_of::<Ports>().next_multiple_of(align_of::<Ports>())),
+        ("sizeof(weir_port_counters)", kernel::PORTS_MAX * size_of::<PortCounters>()),
+        ("sizeof(weir_packets)", size_of::<PacketSlot>()),
+        ("sizeof(weir_checksums)", size_of::<ChecksumSlot>()),
+        ("sizeof(weir_counters[0])", size_of::<Counter>()),
+        ("sizeof(weir_stream)", size_of::<Stream>()),
+        ("sizeof(weir_mode)", size_of::<Mode>()),
+        ("sizeof(weir_abi_version)", size_of_val(&weir_abi::ABI_VERSION)),
+    ];
+    numbers.iter().for_each(|(what, value)| same(&mut program, what, *value));
+    let bpf = COMPILERS.iter().filter(|(_, flags)| flags.contains(&"--target=bpf"));
+    assert_none(bpf.filter_map(|compiler| compile(*compiler, &program).err()).collect(), "layouts differ");
+}
+
+/// What the C around DPDK tells Rust. Its header needs no DPDK.
+#[test]
+fn dpdk_has_the_same_layout() {
+    let mut program = "#include \"dpdk/shim.h\"\n".to_owned();
+    layout!(program, "dpdk_facts", Facts, driver, rx_queues, tx_queues, rx_packets, tx_packets, node, interface);
+    layout!(program, "dpdk_lost", Lost, missed, unsent);
+    same(&mut program, "DPDK_DRIVER_BYTES", dpdk::DRIVER_BYTES);
+    let steps = [
+        ("DPDK_DONE", opening::DONE),
+        ("DPDK_NOT_CONFIGURED", opening::NOT_CONFIGURED),
+        ("DPDK_NO_RX_QUEUE", opening::NO_RX_QUEUE),
+        ("DPDK_NO_TX_QUEUE", opening::NO_TX_QUEUE),
+        ("DPDK_NOT_STARTED", opening::NOT_STARTED),
+        ("DPDK_NOT_PROMISCUOUS", opening::NOT_PROMISCUOUS),
+    ];
+    steps
+        .iter()
+        .for_each(|(name, step)| same(&mut program, name, usize::try_from(*step).expect("no step is negative")));
+    let host = COMPILERS.iter().filter(|(_, flags)| flags.is_empty());
+    assert_none(host.filter_map(|compiler| compile(*compiler, &program).err()).collect(), "layouts differ");
+}
+
+/// A structure in a header of the engine is one that the tests above know, or one that never leaves C.
+#[test]
+fn rust_knows_every_structure_of_the_engine() {
+    /// Local to the C that has them, a map that the loader knows by name, and the kernel's own.
+    const C_ONLY: [&str; 7] = ["arrival", "device_pair", "net", "net_device", "ns_common", "sum", "summed"];
+    let own = include_str!("abi.rs");
+    let mut unknown = Vec::new();
+    for header in files(&["h"]).into_iter().filter(|file| file.path.starts_with("datapath/engine/")) {
+        let defined = header.text.lines().filter_map(|line| line.strip_prefix("struct ")?.strip_suffix(" {"));
+        let new = defined.filter(|name| !own.contains(&format!("program, \"{name}\"")) && !C_ONLY.contains(name));
+        unknown.extend(new.map(|name| format!("{}: struct {name}", header.path)));
+    }
+    assert_none(unknown, "structures of datapath/engine that neither Rust nor this list knows");
 }
 
 #[test]

@@ -193,10 +193,14 @@ impl Running {
         &self.control
     }
 
-    /// Ends it as an operator does; its exit code.
+    /// Ends it as an operator does; its exit code. A bad end is explained.
     pub fn stop(mut self) -> i32 {
         nix::sys::signal::kill(self.pid(), nix::sys::signal::Signal::SIGTERM).expect("it runs");
-        self.child.wait().expect("it ends").code().unwrap_or(-1)
+        let code = self.child.wait().expect("it ends").code().unwrap_or(-1);
+        if code != 0 {
+            eprintln!("{}", self.log());
+        }
+        code
     }
 
     /// Ends it as nobody should.

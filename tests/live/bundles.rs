@@ -3,8 +3,9 @@
 use crate::box_under_test::{Running, Setup};
 use crate::hosts::{Hosts, Wires, names};
 use crate::traffic::{Listener, flows, send, send_on_queue};
-use crate::{ENGINES, check_account, put};
+use crate::{check_account, put};
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 use std::time::Duration;
 use weir_abi::verdict::Sampled;
 use weir_abi::{Action, Reason, Verdict};
@@ -13,42 +14,48 @@ use weir_engine::live::{Interfaces, Lane, Side, facing_interface};
 
 const POLICY: &str = "upstream { udp dport 7 drop; accept }\ndownstream { accept }\n";
 
-fn start(engine: &str, hosts: &Hosts, folder: &std::path::Path, wires: Wires, workers: usize) -> Running {
+fn start(engine: &str, hosts: &Hosts, folder: &Path, (lower, upper): (usize, usize), workers: usize) -> Running {
     put(folder, "bundle.weir", POLICY);
-    let (lower, upper) = (names("lower", wires.lower), names("upper", wires.upper));
+    let (lower, upper) = (names("lower", lower), names("upper", upper));
     Running::start_as(&hosts.weir, folder, "bundle.weir", &Setup { workers, lower, upper, ..Setup::new(engine) })
 }
 
-#[test]
-fn packets_leave_by_the_interface_that_the_rule_says() {
-    for (lower, upper) in [(2, 2), (2, 1), (1, 2)] {
-        // One queue: where a packet leaves follows from where it came in alone.
-        let wires = Wires { lower, upper, queues: 1, ..Wires::default() };
-        for engine in ENGINES {
-            let folder = tempfile::tempdir().expect("a temporary folder");
-            let hosts = Hosts::with(wires);
-            let running = start(engine, &hosts, folder.path(), wires, 1);
-            let (client, server) = (names("c", lower), names("s", upper));
-            let sides =
-                [(&hosts.client, &client, &hosts.server, &server), (&hosts.server, &server, &hosts.client, &client)];
-            for (from, ins, to, outs) in sides {
-                let listeners: Vec<Listener> = outs.iter().map(|name| Listener::at(to, name)).collect();
-                let sent: Vec<_> = (0..ins.len()).map(|number| flows(40, 3, 1000 + number as u16)).collect();
-                ins.iter().zip(&sent).for_each(|(name, frames)| send(from, name, frames));
-                running.settled();
-                for (number, listener) in listeners.into_iter().enumerate() {
-                    let own = (0..ins.len()).filter(|&i| facing_interface(i, ins.len(), 0, outs.len()) == number);
-                    let expected: Vec<Vec<u8>> = own.flat_map(|i| sent[i].clone()).collect();
-                    let heard = listener.heard(expected.len());
-                    assert_eq!(sorted(heard), sorted(expected), "{engine}, {lower} x {upper}, out of {number}");
-                }
-            }
-            let stats = running.settled();
-            check_account(&stats);
-            assert_eq!(stats.interfaces.len(), lower + upper, "{stats:#?}");
-            assert_eq!(running.stop(), 0);
+each_engine!(two_interfaces_face_two, Wires { lower: 2, upper: 2, queues: 1, ..Wires::default() });
+fn two_interfaces_face_two(engine: &str, hosts: &Hosts, folder: &Path) {
+    packets_leave_by_the_facing_interface((2, 2), engine, hosts, folder);
+}
+
+each_engine!(two_interfaces_face_one, Wires { lower: 2, upper: 1, queues: 1, ..Wires::default() });
+fn two_interfaces_face_one(engine: &str, hosts: &Hosts, folder: &Path) {
+    packets_leave_by_the_facing_interface((2, 1), engine, hosts, folder);
+}
+
+each_engine!(one_interface_faces_two, Wires { lower: 1, upper: 2, queues: 1, ..Wires::default() });
+fn one_interface_faces_two(engine: &str, hosts: &Hosts, folder: &Path) {
+    packets_leave_by_the_facing_interface((1, 2), engine, hosts, folder);
+}
+
+/// Between so many lower and upper interfaces of one queue: where a packet leaves depends only on where it came in.
+fn packets_leave_by_the_facing_interface((lower, upper): (usize, usize), engine: &str, hosts: &Hosts, folder: &Path) {
+    let running = start(engine, hosts, folder, (lower, upper), 1);
+    let (client, server) = (names("c", lower), names("s", upper));
+    let sides = [(&hosts.client, &client, &hosts.server, &server), (&hosts.server, &server, &hosts.client, &client)];
+    for (from, ins, to, outs) in sides {
+        let listeners: Vec<Listener> = outs.iter().map(|name| Listener::at(to, name)).collect();
+        let sent: Vec<_> = (0..ins.len()).map(|number| flows(40, 3, 1000 + number as u16)).collect();
+        ins.iter().zip(&sent).for_each(|(name, frames)| send(from, name, frames));
+        running.settled();
+        for (number, listener) in listeners.into_iter().enumerate() {
+            let own = (0..ins.len()).filter(|&i| facing_interface(i, ins.len(), 0, outs.len()) == number);
+            let expected: Vec<Vec<u8>> = own.flat_map(|i| sent[i].clone()).collect();
+            let heard = listener.heard(expected.len());
+            assert_eq!(sorted(heard), sorted(expected), "{engine}, {lower} x {upper}, out of {number}");
         }
     }
+    let stats = running.settled();
+    check_account(&stats);
+    assert_eq!(stats.interfaces.len(), lower + upper, "{stats:#?}");
+    assert_eq!(running.stop(), 0);
 }
 
 fn sorted(mut frames: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
@@ -56,35 +63,27 @@ fn sorted(mut frames: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
     frames
 }
 
-#[test]
-fn flows_spread_over_more_interfaces_and_each_keeps_its_own() {
-    let wires = Wires { lower: 1, upper: 2, ..Wires::default() };
-    for engine in ENGINES {
-        let folder = tempfile::tempdir().expect("a temporary folder");
-        let hosts = Hosts::with(wires);
-        let running = start(engine, &hosts, folder.path(), wires, 2);
-        let listeners: Vec<Listener> = names("s", 2).iter().map(|name| Listener::at(&hosts.server, name)).collect();
-        for queue in 0..2 {
-            send_on_queue(&hosts.client, "c", queue, &flows(32, 10, 9 + queue as u16));
-        }
-        running.wait_for("all are counted", |stats| stats.upstream.total.packets >= 640);
-        let stats = running.settled();
-        check_account(&stats);
-        let mut paths: BTreeMap<Vec<u8>, Vec<usize>> = BTreeMap::new();
-        for (number, (listener, name)) in listeners.into_iter().zip(names("upper", 2)).enumerate() {
-            let own = stats.interfaces.iter().find(|port| port.interface.ends_with(&name)).expect("there is one");
-            let heard = listener.heard(own.tx_packets as usize);
-            heard.into_iter().for_each(|frame| paths.entry(frame).or_default().push(number));
-        }
-        assert_eq!(paths.len(), 64, "{engine}");
-        assert!(
-            paths.values().all(|path| path.len() == 10 && path.windows(2).all(|pair| pair[0] == pair[1])),
-            "{engine}"
-        );
-        let used: BTreeSet<usize> = paths.values().map(|path| path[0]).collect();
-        assert_eq!(used.len(), 2, "{engine}: both are used");
-        assert_eq!(running.stop(), 0);
+each_engine!(flows_spread_over_more_interfaces_and_each_keeps_its_own, Wires { upper: 2, ..Wires::default() });
+fn flows_spread_over_more_interfaces_and_each_keeps_its_own(engine: &str, hosts: &Hosts, folder: &Path) {
+    let running = start(engine, hosts, folder, (1, 2), 2);
+    let listeners: Vec<Listener> = names("s", 2).iter().map(|name| Listener::at(&hosts.server, name)).collect();
+    for queue in 0..2 {
+        send_on_queue(&hosts.client, "c", queue, &flows(32, 10, 9 + queue as u16));
     }
+    running.wait_for("all are counted", |stats| stats.upstream.total.packets >= 640);
+    let stats = running.settled();
+    check_account(&stats);
+    let mut paths: BTreeMap<Vec<u8>, Vec<usize>> = BTreeMap::new();
+    for (number, (listener, name)) in listeners.into_iter().zip(names("upper", 2)).enumerate() {
+        let own = stats.interfaces.iter().find(|port| port.interface.ends_with(&name)).expect("there is one");
+        let heard = listener.heard(own.tx_packets as usize);
+        heard.into_iter().for_each(|frame| paths.entry(frame).or_default().push(number));
+    }
+    assert_eq!(paths.len(), 64, "{engine}");
+    assert!(paths.values().all(|path| path.len() == 10 && path.windows(2).all(|pair| pair[0] == pair[1])), "{engine}");
+    let used: BTreeSet<usize> = paths.values().map(|path| path[0]).collect();
+    assert_eq!(used.len(), 2, "{engine}: both are used");
+    assert_eq!(running.stop(), 0);
 }
 
 /// Takes what waits at a lane, and says which source ports it came from.

@@ -3,7 +3,7 @@
 
 use crate::box_under_test::{Running, wait_until};
 use crate::hosts::Hosts;
-use crate::{each_of, put};
+use crate::put;
 use nix::sys::ptrace;
 use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
@@ -17,8 +17,6 @@ use std::process::Command;
 use weir::failure::Failure;
 use weir_control::{Active, Request};
 
-/// One in user space, and the kernel.
-const BOTH_KINDS: &[&str] = &["afpacket", "xdp"];
 const ALL: &str =
     "upstream { accept }\ndownstream { accept }\nposture shut { upstream { drop } downstream { drop } }\n";
 
@@ -38,45 +36,43 @@ fn state(running: &Running) -> (Active, Option<Active>) {
     (Active { generation: status.generation, posture: status.posture }, back)
 }
 
-#[test]
-fn a_trial_ends_only_where_something_was_confirmed() {
-    each_of(BOTH_KINDS, crate::Wires::default(), |engine, hosts, folder| {
-        put(folder, "all.weir", ALL);
-        let running = Running::start(&hosts.weir, folder, "all.weir", engine, 1);
-        let [two, three] = [(), ()].map(|()| running.load(&folder.join("all.weir")));
-        let ask = |request: &Request| running.ask(request).unwrap_or_else(|failure| panic!("{engine}: {failure}"));
-        let base = |generation| Active { generation, posture: None };
-        let closed = |generation| Active { generation, posture: Some("shut".to_owned()) };
-        // Neither a posture nor another activation confirms what is on trial.
-        for second in [shut(), activate(three, None), activate(two, None), activate(three, 300.0)] {
-            ask(&activate(two, 600.0));
-            ask(&second);
-            let (status, (_, back)) = (running.status(), state(&running));
-            assert!(status.confirm_left_s.is_some() && back == Some(base(1)), "{engine}: {second:?}");
-            ask(&activate(two, 0.05));
-            running.wait_until("it goes back", |running| running.status().confirm_left_s.is_none());
-            assert_eq!(state(&running), (base(1), None), "{engine}: {second:?}");
-        }
-        // What decides already leaves the way back as it is.
-        ask(&activate(two, None));
-        ask(&activate(two, None));
-        assert_eq!(state(&running), (base(2), Some(base(1))), "{engine}");
-        // A rollback leads to what was confirmed, never to what was on trial.
-        ask(&shut());
-        assert_eq!(state(&running), (closed(2), Some(base(2))), "{engine}");
-        ask(&activate(three, 600.0));
-        ask(&Request::Rollback);
-        assert_eq!(state(&running), (closed(2), Some(base(2))), "{engine}");
-        ask(&Request::Rollback);
-        assert_eq!(state(&running), (base(2), Some(closed(2))), "{engine}");
-        // What is confirmed has a way back to what was confirmed before.
-        ask(&activate(three, 600.0));
-        ask(&Request::Confirm);
-        assert_eq!(state(&running), (base(3), Some(base(2))), "{engine}");
-        ask(&Request::Rollback);
-        assert_eq!(state(&running), (base(2), Some(base(3))), "{engine}");
-        assert_eq!(running.stop(), 0);
-    });
+each_kind!(a_trial_ends_only_where_something_was_confirmed);
+fn a_trial_ends_only_where_something_was_confirmed(engine: &str, hosts: &Hosts, folder: &Path) {
+    put(folder, "all.weir", ALL);
+    let running = Running::start(&hosts.weir, folder, "all.weir", engine, 1);
+    let [two, three] = [(), ()].map(|()| running.load(&folder.join("all.weir")));
+    let ask = |request: &Request| running.ask(request).unwrap_or_else(|failure| panic!("{engine}: {failure}"));
+    let base = |generation| Active { generation, posture: None };
+    let closed = |generation| Active { generation, posture: Some("shut".to_owned()) };
+    // Neither a posture nor another activation confirms what is on trial.
+    for second in [shut(), activate(three, None), activate(two, None), activate(three, 300.0)] {
+        ask(&activate(two, 600.0));
+        ask(&second);
+        let (status, (_, back)) = (running.status(), state(&running));
+        assert!(status.confirm_left_s.is_some() && back == Some(base(1)), "{engine}: {second:?}");
+        ask(&activate(two, 0.05));
+        running.wait_until("it goes back", |running| running.status().confirm_left_s.is_none());
+        assert_eq!(state(&running), (base(1), None), "{engine}: {second:?}");
+    }
+    // What decides already leaves the way back as it is.
+    ask(&activate(two, None));
+    ask(&activate(two, None));
+    assert_eq!(state(&running), (base(2), Some(base(1))), "{engine}");
+    // A rollback leads to what was confirmed, never to what was on trial.
+    ask(&shut());
+    assert_eq!(state(&running), (closed(2), Some(base(2))), "{engine}");
+    ask(&activate(three, 600.0));
+    ask(&Request::Rollback);
+    assert_eq!(state(&running), (closed(2), Some(base(2))), "{engine}");
+    ask(&Request::Rollback);
+    assert_eq!(state(&running), (base(2), Some(closed(2))), "{engine}");
+    // What is confirmed has a way back to what was confirmed before.
+    ask(&activate(three, 600.0));
+    ask(&Request::Confirm);
+    assert_eq!(state(&running), (base(3), Some(base(2))), "{engine}");
+    ask(&Request::Rollback);
+    assert_eq!(state(&running), (base(2), Some(base(3))), "{engine}");
+    assert_eq!(running.stop(), 0);
 }
 
 /// Sends bytes, and returns the first line of the answer.

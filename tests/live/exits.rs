@@ -2,7 +2,7 @@
 
 use crate::box_under_test::{PATIENCE, Running, Setup, wait_until};
 use crate::hosts::{Hosts, SERVER};
-use crate::{each_kernel_engine, put};
+use crate::put;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::fs;
@@ -132,38 +132,35 @@ fn put_both(folder: &Path) {
     put(folder, "block.weir", BLOCK);
 }
 
-#[test]
-fn the_link_forwards_or_blocks_as_the_policy_says_however_weir_ends() {
-    each_kernel_engine(|engine, hosts, folder| {
-        put_both(folder);
-        let _echo = Echo::start(hosts);
-        let before = Wires::of(hosts);
-        assert_eq!(before.programs(), [""; 0]);
-        // Between hosts that take packets from programs, and where the kernel has to carry them.
-        for (end, receivers) in [(End::Told, "off"), (End::Killed, "on")] {
-            let at = format!("{engine} {end:?}, gro {receivers}");
-            let running = Running::start(&hosts.weir, folder, "forward.weir", engine, 1);
-            assert!(passes(hosts, PATIENCE), "{at}: {}", running.log());
-            assert!(Wires::of(hosts).0.iter().all(|wire| wire.promiscuity > 0), "{at}: {:?}", Wires::of(hosts));
-            set_receivers(hosts, receivers);
-            end.of(running);
-            wait_until("everything passes", || Wires::of(hosts).programs() == ["weir_bypass_all"; 2]);
-            assert!(passes(hosts, PATIENCE), "{at}: {:?}", Wires::of(hosts));
-            let native =
-                Wires::of(hosts).0.iter().all(|wire| wire.program.as_ref().is_some_and(|(_, mode)| *mode == 1));
-            assert_eq!(native, receivers == "on", "{at}: {:?}", Wires::of(hosts));
+each_kernel_engine!(the_link_forwards_or_blocks_as_the_policy_says_however_weir_ends);
+fn the_link_forwards_or_blocks_as_the_policy_says_however_weir_ends(engine: &str, hosts: &Hosts, folder: &Path) {
+    put_both(folder);
+    let _echo = Echo::start(hosts);
+    let before = Wires::of(hosts);
+    assert_eq!(before.programs(), [""; 0]);
+    // Between hosts that take packets from programs, and where the kernel has to carry them.
+    for (end, receivers) in [(End::Told, "off"), (End::Killed, "on")] {
+        let at = format!("{engine} {end:?}, gro {receivers}");
+        let running = Running::start(&hosts.weir, folder, "forward.weir", engine, 1);
+        assert!(passes(hosts, PATIENCE), "{at}: {}", running.log());
+        assert!(Wires::of(hosts).0.iter().all(|wire| wire.promiscuity > 0), "{at}: {:?}", Wires::of(hosts));
+        set_receivers(hosts, receivers);
+        end.of(running);
+        wait_until("everything passes", || Wires::of(hosts).programs() == ["weir_bypass_all"; 2]);
+        assert!(passes(hosts, PATIENCE), "{at}: {:?}", Wires::of(hosts));
+        let native = Wires::of(hosts).0.iter().all(|wire| wire.program.as_ref().is_some_and(|(_, mode)| *mode == 1));
+        assert_eq!(native, receivers == "on", "{at}: {:?}", Wires::of(hosts));
 
-            // The next one takes the place of what is there, and leaves nothing.
-            set_receivers(hosts, "on");
-            let running = Running::start(&hosts.weir, folder, "block.weir", engine, 1);
-            assert!(!Wires::of(hosts).programs().contains(&"weir_bypass_all"), "{at}: {}", running.log());
-            assert!(passes(hosts, PATIENCE), "{at}: {}", running.log());
-            assert!(running.stats().upstream.total.passed > 0, "{at}: packets go by it");
-            end.of(running);
-            wait_until("nothing is left", || Wires::of(hosts) == before);
-            assert!(!passes(hosts, SILENCE), "{at}");
-        }
-    });
+        // The next one takes the place of what is there, and leaves nothing.
+        set_receivers(hosts, "on");
+        let running = Running::start(&hosts.weir, folder, "block.weir", engine, 1);
+        assert!(!Wires::of(hosts).programs().contains(&"weir_bypass_all"), "{at}: {}", running.log());
+        assert!(passes(hosts, PATIENCE), "{at}: {}", running.log());
+        assert!(running.stats().upstream.total.passed > 0, "{at}: packets go by it");
+        end.of(running);
+        wait_until("nothing is left", || Wires::of(hosts) == before);
+        assert!(!passes(hosts, SILENCE), "{at}");
+    }
 }
 
 /// Whether the hosts take packets from programs.
@@ -173,48 +170,44 @@ fn set_receivers(hosts: &Hosts, state: &str) {
     }
 }
 
-#[test]
-fn the_policy_that_was_active_last_has_the_say() {
-    each_kernel_engine(|engine, hosts, folder| {
-        put_both(folder);
-        let _echo = Echo::start(hosts);
-        let before = Wires::of(hosts);
-        let running = Running::start(&hosts.weir, folder, "block.weir", engine, 1);
-        let forward = running.load(&folder.join("forward.weir"));
-        running.ask(&Request::Activate { generation: forward, confirm_s: None }).expect("it is ready");
-        running.kill();
-        assert!(passes(hosts, PATIENCE), "{engine}");
+each_kernel_engine!(the_policy_that_was_active_last_has_the_say);
+fn the_policy_that_was_active_last_has_the_say(engine: &str, hosts: &Hosts, folder: &Path) {
+    put_both(folder);
+    let _echo = Echo::start(hosts);
+    let before = Wires::of(hosts);
+    let running = Running::start(&hosts.weir, folder, "block.weir", engine, 1);
+    let forward = running.load(&folder.join("forward.weir"));
+    running.ask(&Request::Activate { generation: forward, confirm_s: None }).expect("it is ready");
+    running.kill();
+    assert!(passes(hosts, PATIENCE), "{engine}");
 
-        let running = Running::start(&hosts.weir, folder, "block.weir", engine, 1);
-        let forward = running.load(&folder.join("forward.weir"));
-        running.ask(&Request::Activate { generation: forward, confirm_s: None }).expect("it is ready");
-        running.ask(&Request::Rollback).expect("there is something to go back to");
-        running.kill();
-        wait_until("nothing is left", || Wires::of(hosts) == before);
-        assert!(!passes(hosts, SILENCE), "{engine}");
-    });
+    let running = Running::start(&hosts.weir, folder, "block.weir", engine, 1);
+    let forward = running.load(&folder.join("forward.weir"));
+    running.ask(&Request::Activate { generation: forward, confirm_s: None }).expect("it is ready");
+    running.ask(&Request::Rollback).expect("there is something to go back to");
+    running.kill();
+    wait_until("nothing is left", || Wires::of(hosts) == before);
+    assert!(!passes(hosts, SILENCE), "{engine}");
 }
 
-#[test]
-fn a_guard_that_is_killed_has_a_successor() {
-    each_kernel_engine(|engine, hosts, folder| {
-        put_both(folder);
-        let _echo = Echo::start(hosts);
-        let running = Running::start(&hosts.weir, folder, "forward.weir", engine, 1);
-        let guard = guard_of(&running);
-        let held = descriptors(guard);
-        kill(guard, Signal::SIGKILL).expect("it is there");
-        wait_until("another guard stands in", || running.log().contains("another stands in"));
-        let successor = guard_of(&running);
-        assert_eq!(descriptors(successor), held, "{engine}: it holds what the first held");
-        // What ends a terminal's programs does not end the guard.
-        for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP] {
-            kill(successor, signal).expect("it is there");
-        }
-        running.kill();
-        assert!(passes(hosts, PATIENCE), "{engine}: {:?}", Wires::of(hosts));
-        wait_until("the guard has gone", || kill(successor, None).is_err());
-    });
+each_kernel_engine!(a_guard_that_is_killed_has_a_successor);
+fn a_guard_that_is_killed_has_a_successor(engine: &str, hosts: &Hosts, folder: &Path) {
+    put_both(folder);
+    let _echo = Echo::start(hosts);
+    let running = Running::start(&hosts.weir, folder, "forward.weir", engine, 1);
+    let guard = guard_of(&running);
+    let held = descriptors(guard);
+    kill(guard, Signal::SIGKILL).expect("it is there");
+    wait_until("another guard stands in", || running.log().contains("another stands in"));
+    let successor = guard_of(&running);
+    assert_eq!(descriptors(successor), held, "{engine}: it holds what the first held");
+    // What ends a terminal's programs does not end the guard.
+    for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP] {
+        kill(successor, signal).expect("it is there");
+    }
+    running.kill();
+    assert!(passes(hosts, PATIENCE), "{engine}: {:?}", Wires::of(hosts));
+    wait_until("the guard has gone", || kill(successor, None).is_err());
 }
 
 /// The guard of a Weir: the one process that it has started and that is called so.
@@ -247,69 +240,65 @@ fn descriptors(pid: Pid) -> Vec<(String, usize)> {
     kinds
 }
 
-#[test]
-fn programs_of_others_are_named_and_left_alone() {
-    each_kernel_engine(|engine, hosts, folder| {
-        put_both(folder);
-        put(folder, "other.c", "__attribute__((section(\"xdp\"), used)) int other(void *ctx) { return 2; }\n");
-        let object = folder.join("other.o");
-        let mut clang = Command::new("clang-19");
-        clang.args(["--target=bpf", "-O2", "-g", "-c", "-o"]).arg(&object).arg(folder.join("other.c"));
-        let compiled = clang.status().expect("clang is there");
-        assert!(compiled.success());
-        hosts.weir.call("ip", &format!("link set dev upper xdp obj {} sec xdp", object.display()));
-        let before = Wires::of(hosts);
-        assert_eq!(before.programs(), ["other"]);
-        let (code, said) = Running::refused(&hosts.weir, folder, "forward.weir", engine);
-        let words = ["interface upper", "XDP program", "(other)", "not Weir's to remove", "`ip link set dev upper xdp"];
-        assert!(code == 1 && words.iter().all(|word| said.contains(word)), "{engine}: {code}: {said}");
-        assert_eq!(Wires::of(hosts), before, "{engine}");
-    });
+each_kernel_engine!(programs_of_others_are_named_and_left_alone);
+fn programs_of_others_are_named_and_left_alone(engine: &str, hosts: &Hosts, folder: &Path) {
+    put_both(folder);
+    put(folder, "other.c", "__attribute__((section(\"xdp\"), used)) int other(void *ctx) { return 2; }\n");
+    let object = folder.join("other.o");
+    let mut clang = Command::new("clang-19");
+    clang.args(["--target=bpf", "-O2", "-g", "-c", "-o"]).arg(&object).arg(folder.join("other.c"));
+    let compiled = clang.status().expect("clang is there");
+    assert!(compiled.success());
+    hosts.weir.call("ip", &format!("link set dev upper xdp obj {} sec xdp", object.display()));
+    let before = Wires::of(hosts);
+    assert_eq!(before.programs(), ["other"]);
+    let (code, said) = Running::refused(&hosts.weir, folder, "forward.weir", engine);
+    let words = ["interface upper", "XDP program", "(other)", "not Weir's to remove", "`ip link set dev upper xdp"];
+    assert!(code == 1 && words.iter().all(|word| said.contains(word)), "{engine}: {code}: {said}");
+    assert_eq!(Wires::of(hosts), before, "{engine}");
 }
 
-#[test]
-fn a_dead_link_is_carried_across_and_up_again_in_the_end() {
-    each_kernel_engine(|engine, hosts, folder| {
-        put_both(folder);
-        let _echo = Echo::start(hosts);
-        let before = Wires::of(hosts);
-        let wires = |what: &str, wanted: [(bool, bool); 2]| {
-            let seen = || ["lower", "upper"].map(|name| Wire::of(hosts, name)).map(|wire| (wire.up, wire.carrier));
-            wait_until(&format!("{engine}: {what}: {wanted:?}"), || seen() == wanted);
-        };
-        let (all, left, right) = ([(true, true); 2], [(true, false), (false, false)], [(false, false), (true, false)]);
-        for end in [End::Told, End::Killed] {
-            let setup = Setup { more: vec!["--carry-link".to_owned()], ..Setup::new(engine) };
-            let carry = || Running::start_as(&hosts.weir, folder, "block.weir", &setup);
-            let running = carry();
-            assert!(passes(hosts, PATIENCE), "{engine}: {}", running.log());
-            for (host, wire, dead) in [(&hosts.client, "c", left), (&hosts.server, "s", right)] {
-                host.call("ip", &format!("link set {wire} down"));
-                wires("its neighbour has gone", dead);
-                host.call("ip", &format!("link set {wire} up"));
-                wires("its neighbour is back", all);
-            }
-            assert!(passes(hosts, PATIENCE), "{engine}: {}", running.log());
-            assert!(!running.log().contains("carry-link"), "{}", running.log());
-
-            // In the end it is up again, though its neighbour is not there.
-            hosts.client.call("ip", "link set c down");
-            wires("its neighbour has gone", left);
-            end.of(running);
-            wires("nobody carries", [(true, false), (true, true)]);
-            hosts.client.call("ip", "link set c up");
-            wait_until("nothing is left", || Wires::of(hosts) == before);
-
-            // What its owner has taken down stays so.
-            let running = carry();
-            hosts.set_link("lower", "down");
-            wires(&format!("its owner has taken it down: {}", running.log()), [(false, false); 2]);
-            end.of(running);
-            wires("nobody carries", [(false, false), (true, true)]);
-            hosts.set_link("lower", "up");
-            wait_until("nothing is left", || Wires::of(hosts) == before);
+each_kernel_engine!(a_dead_link_is_carried_across_and_up_again_in_the_end);
+fn a_dead_link_is_carried_across_and_up_again_in_the_end(engine: &str, hosts: &Hosts, folder: &Path) {
+    put_both(folder);
+    let _echo = Echo::start(hosts);
+    let before = Wires::of(hosts);
+    let wires = |what: &str, wanted: [(bool, bool); 2]| {
+        let seen = || ["lower", "upper"].map(|name| Wire::of(hosts, name)).map(|wire| (wire.up, wire.carrier));
+        wait_until(&format!("{engine}: {what}: {wanted:?}"), || seen() == wanted);
+    };
+    let (all, left, right) = ([(true, true); 2], [(true, false), (false, false)], [(false, false), (true, false)]);
+    for end in [End::Told, End::Killed] {
+        let setup = Setup { more: vec!["--carry-link".to_owned()], ..Setup::new(engine) };
+        let carry = || Running::start_as(&hosts.weir, folder, "block.weir", &setup);
+        let running = carry();
+        assert!(passes(hosts, PATIENCE), "{engine}: {}", running.log());
+        for (host, wire, dead) in [(&hosts.client, "c", left), (&hosts.server, "s", right)] {
+            host.call("ip", &format!("link set {wire} down"));
+            wires("its neighbour has gone", dead);
+            host.call("ip", &format!("link set {wire} up"));
+            wires("its neighbour is back", all);
         }
-    });
+        assert!(passes(hosts, PATIENCE), "{engine}: {}", running.log());
+        assert!(!running.log().contains("carry-link"), "{}", running.log());
+
+        // In the end it is up again, though its neighbour is not there.
+        hosts.client.call("ip", "link set c down");
+        wires("its neighbour has gone", left);
+        end.of(running);
+        wires("nobody carries", [(true, false), (true, true)]);
+        hosts.client.call("ip", "link set c up");
+        wait_until("nothing is left", || Wires::of(hosts) == before);
+
+        // What its owner has taken down stays so.
+        let running = carry();
+        hosts.set_link("lower", "down");
+        wires(&format!("its owner has taken it down: {}", running.log()), [(false, false); 2]);
+        end.of(running);
+        wires("nobody carries", [(false, false), (true, true)]);
+        hosts.set_link("lower", "up");
+        wait_until("nothing is left", || Wires::of(hosts) == before);
+    }
 }
 
 /// Ports of DPDK are no interfaces of the kernel.

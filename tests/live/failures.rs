@@ -3,7 +3,7 @@
 use crate::box_under_test::{Running, Setup};
 use crate::hosts::Hosts;
 use crate::traffic::{Listener, flows, frames, send, send_on_queue};
-use crate::{check_account, each_engine, each_kernel_engine, put};
+use crate::{check_account, put};
 use std::fs;
 use std::io::{Read, Write};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -20,24 +20,26 @@ const ALL: &str =
 /// Clients that are served at a time.
 const CLIENTS_MAX: usize = 32;
 
-#[test]
-fn an_interface_that_is_removed_ends_it_and_leaves_nothing() {
-    for gone in ["lower", "upper"] {
-        each_kernel_engine(|engine, hosts, folder| {
-            put(folder, "all.weir", ALL);
-            let mut running = Running::start(&hosts.weir, folder, "all.weir", engine, 2);
-            send(&hosts.client, "c", &flows(10, 1, 9));
-            running.wait_for("packets pass", |stats| stats.upstream.total.packets >= 10);
-            hosts.weir.ip(&format!("link del dev {gone}"));
-            assert_eq!(running.ends(), Some(1), "{engine}, {gone}: {}", running.log());
-            let log = running.log();
-            assert!(log.contains(&format!("interface {gone}: it was removed")), "{engine}: {log}");
-            assert!(!folder.join("control.sock").exists(), "{engine}, {gone}");
-            let other = if gone == "lower" { "upper" } else { "lower" };
-            let link = hosts.link(other);
-            assert!(link["xdp"].is_null() && link["promiscuity"].as_u64().unwrap_or(0) == 0, "{engine}: {link:#}");
-        });
-    }
+each_kernel_engine!(an_interface_that_is_removed_ends_it_and_leaves_nothing);
+fn an_interface_that_is_removed_ends_it_and_leaves_nothing(engine: &str, hosts: &Hosts, folder: &Path) {
+    is_removed("lower", engine, hosts, folder);
+    // Between the hosts there is no such wire any more.
+    is_removed("upper", engine, &Hosts::new(), folder);
+}
+
+fn is_removed(gone: &str, engine: &str, hosts: &Hosts, folder: &Path) {
+    put(folder, "all.weir", ALL);
+    let mut running = Running::start(&hosts.weir, folder, "all.weir", engine, 2);
+    send(&hosts.client, "c", &flows(10, 1, 9));
+    running.wait_for("packets pass", |stats| stats.upstream.total.packets >= 10);
+    hosts.weir.ip(&format!("link del dev {gone}"));
+    assert_eq!(running.ends(), Some(1), "{engine}, {gone}: {}", running.log());
+    let log = running.log();
+    assert!(log.contains(&format!("interface {gone}: it was removed")), "{engine}: {log}");
+    assert!(!folder.join("control.sock").exists(), "{engine}, {gone}");
+    let other = if gone == "lower" { "upper" } else { "lower" };
+    let link = hosts.link(other);
+    assert!(link["xdp"].is_null() && link["promiscuity"].as_u64().unwrap_or(0) == 0, "{engine}: {link:#}");
 }
 
 /// That a policy is refused with these words, nothing changes, and packets pass as before.
@@ -57,31 +59,29 @@ fn check_refused(hosts: &Hosts, running: &Running, policy: &Path, words: &[&str]
     assert_eq!(at_server.heard(sent.len()), sent);
 }
 
-#[test]
-fn a_compiler_that_fails_changes_nothing() {
-    each_engine(|engine, hosts, folder| {
-        put(folder, "all.weir", ALL);
-        // Works until it is told not to.
-        let broken = folder.join("broken");
-        let clang = folder.join("clang");
-        let script = format!(
-            "#!/bin/sh\nif [ $1 != --version -a -e {} ]; then echo broken on purpose >&2; exit 1; fi\nexec clang-19 \"$@\"\n",
-            broken.display()
-        );
-        fs::write(&clang, script).expect("the folder can be written to");
-        fs::set_permissions(&clang, fs::Permissions::from_mode(0o755)).expect("the folder can be written to");
-        let environment = vec![("WEIR_CLANG".to_owned(), clang.display().to_string())];
-        let setup = Setup { environment, ..Setup::new(engine) };
-        let running = Running::start_as(&hosts.weir, folder, "all.weir", &setup);
-        fs::write(&broken, "").expect("the folder can be written to");
-        put(folder, "new.weir", "upstream { udp dport 9 drop; accept }\ndownstream { accept }\n");
-        check_refused(hosts, &running, &folder.join("new.weir"), &["broken on purpose"]);
-        // A compiler that works again is all it takes.
-        fs::remove_file(&broken).expect("it is there");
-        let new = running.load(&folder.join("new.weir"));
-        running.ask(&Request::Activate { generation: new, confirm_s: None }).expect("it is ready");
-        assert_eq!(running.stop(), 0);
-    });
+each_engine!(a_compiler_that_fails_changes_nothing);
+fn a_compiler_that_fails_changes_nothing(engine: &str, hosts: &Hosts, folder: &Path) {
+    put(folder, "all.weir", ALL);
+    // Works until it is told not to.
+    let broken = folder.join("broken");
+    let clang = folder.join("clang");
+    let script = format!(
+        "#!/bin/sh\nif [ $1 != --version -a -e {} ]; then echo broken on purpose >&2; exit 1; fi\nexec clang-19 \"$@\"\n",
+        broken.display()
+    );
+    fs::write(&clang, script).expect("the folder can be written to");
+    fs::set_permissions(&clang, fs::Permissions::from_mode(0o755)).expect("the folder can be written to");
+    let environment = vec![("WEIR_CLANG".to_owned(), clang.display().to_string())];
+    let setup = Setup { environment, ..Setup::new(engine) };
+    let running = Running::start_as(&hosts.weir, folder, "all.weir", &setup);
+    fs::write(&broken, "").expect("the folder can be written to");
+    put(folder, "new.weir", "upstream { udp dport 9 drop; accept }\ndownstream { accept }\n");
+    check_refused(hosts, &running, &folder.join("new.weir"), &["broken on purpose"]);
+    // A compiler that works again is all it takes.
+    fs::remove_file(&broken).expect("it is there");
+    let new = running.load(&folder.join("new.weir"));
+    running.ask(&Request::Activate { generation: new, confirm_s: None }).expect("it is ready");
+    assert_eq!(running.stop(), 0);
 }
 
 #[test]
@@ -111,35 +111,33 @@ fn rules_that_are_too_much_for_one_program_run_in_parts() {
     assert_eq!(running.stop(), 0);
 }
 
-#[test]
-fn a_damaged_bundle_changes_nothing() {
-    each_engine(|engine, hosts, folder| {
-        put(folder, "all.weir", ALL);
-        let running = Running::start(&hosts.weir, folder, "all.weir", engine, 1);
-        let bundle = folder.join("all.weirb");
-        let compiled = Command::new(env!("CARGO_BIN_EXE_weir"))
-            .args(["compile", "all.weir", "-o"])
-            .arg(&bundle)
-            .current_dir(folder)
-            .output()
-            .expect("the program was built");
-        assert!(compiled.status.success(), "{}", String::from_utf8_lossy(&compiled.stderr));
-        let whole = fs::read(&bundle).expect("it was written");
-        let damaged = folder.join("damaged.weirb");
-        let mut flipped = whole.clone();
-        flipped[whole.len() / 2] ^= 0x40;
-        for bytes in [&whole[..whole.len() / 2], &flipped, &whole[..600]] {
-            fs::write(&damaged, bytes).expect("the folder can be written to");
-            check_refused(hosts, &running, &damaged, &["damaged.weirb"]);
-        }
-        running.load(&bundle);
-        assert_eq!(running.stop(), 0);
-    });
+each_engine!(a_damaged_bundle_changes_nothing);
+fn a_damaged_bundle_changes_nothing(engine: &str, hosts: &Hosts, folder: &Path) {
+    put(folder, "all.weir", ALL);
+    let running = Running::start(&hosts.weir, folder, "all.weir", engine, 1);
+    let bundle = folder.join("all.weirb");
+    let compiled = Command::new(env!("CARGO_BIN_EXE_weir"))
+        .args(["compile", "all.weir", "-o"])
+        .arg(&bundle)
+        .current_dir(folder)
+        .output()
+        .expect("the program was built");
+    assert!(compiled.status.success(), "{}", String::from_utf8_lossy(&compiled.stderr));
+    let whole = fs::read(&bundle).expect("it was written");
+    let damaged = folder.join("damaged.weirb");
+    let mut flipped = whole.clone();
+    flipped[whole.len() / 2] ^= 0x40;
+    for bytes in [&whole[..whole.len() / 2], &flipped, &whole[..600]] {
+        fs::write(&damaged, bytes).expect("the folder can be written to");
+        check_refused(hosts, &running, &damaged, &["damaged.weirb"]);
+    }
+    running.load(&bundle);
+    assert_eq!(running.stop(), 0);
 }
 
+each_kernel_engine!(only_trusted_bundles_are_loaded);
 /// What `run --trust` says holds for `ctl load`, and whose file a bundle is matters without.
-#[test]
-fn only_trusted_bundles_are_loaded() {
+fn only_trusted_bundles_are_loaded(engine: &str, hosts: &Hosts, folder: &Path) {
     let public = "-----BEGIN PUBLIC KEY-----\nMCowBQYDK2VwAyEA3B3suLY3rC/fMiyuuS9bUSQR5QniSXxieq/L31A4BVg=\n-----END PUBLIC KEY-----\n";
     let private = "-----BEGIN PRIVATE KEY-----\nMC4CAQAwBQYDK2VwBCIEIAvXjbCCml6XIxcjWFG8xW9xL4jwXft+6MSSXTWOjLst\n-----END PRIVATE KEY-----\n";
     let compile = |folder: &Path, more: &[&str]| {
@@ -147,65 +145,61 @@ fn only_trusted_bundles_are_loaded() {
         let compiled = command.args(["compile", "all.weir"]).args(more).current_dir(folder).output();
         assert!(compiled.expect("the program was built").status.success(), "{more:?}");
     };
-    each_kernel_engine(|engine, hosts, folder| {
-        put(folder, "all.weir", ALL);
-        put(folder, "weir.pub", public);
-        put(folder, "weir.key", private);
-        compile(folder, &["-o", "signed.weirb", "--sign", "weir.key"]);
-        compile(folder, &["-o", "plain.weirb"]);
-        let more = vec!["--trust".to_owned(), "weir.pub".to_owned()];
-        let setup = Setup { more, ..Setup::new(engine) };
-        let running = Running::start_as(&hosts.weir, folder, "signed.weirb", &setup);
-        check_refused(hosts, &running, &folder.join("plain.weirb"), &["plain.weirb: is not signed"]);
-        let loaded = running.load(&folder.join("signed.weirb"));
-        running.ask(&Request::Activate { generation: loaded, confirm_s: None }).expect("it is ready");
-        assert_eq!(running.stop(), 0);
+    put(folder, "all.weir", ALL);
+    put(folder, "weir.pub", public);
+    put(folder, "weir.key", private);
+    compile(folder, &["-o", "signed.weirb", "--sign", "weir.key"]);
+    compile(folder, &["-o", "plain.weirb"]);
+    let more = vec!["--trust".to_owned(), "weir.pub".to_owned()];
+    let setup = Setup { more, ..Setup::new(engine) };
+    let running = Running::start_as(&hosts.weir, folder, "signed.weirb", &setup);
+    check_refused(hosts, &running, &folder.join("plain.weirb"), &["plain.weirb: is not signed"]);
+    let loaded = running.load(&folder.join("signed.weirb"));
+    running.ask(&Request::Activate { generation: loaded, confirm_s: None }).expect("it is ready");
+    assert_eq!(running.stop(), 0);
 
-        let running = Running::start(&hosts.weir, folder, "plain.weirb", engine, 1);
-        let opened = fs::Permissions::from_mode(0o666);
-        fs::set_permissions(folder.join("plain.weirb"), opened).expect("it is ours");
-        check_refused(hosts, &running, &folder.join("plain.weirb"), &["its code is not run", "mode 0666"]);
-        assert_eq!(running.stop(), 0);
-    });
+    let running = Running::start(&hosts.weir, folder, "plain.weirb", engine, 1);
+    let opened = fs::Permissions::from_mode(0o666);
+    fs::set_permissions(folder.join("plain.weirb"), opened).expect("it is ours");
+    check_refused(hosts, &running, &folder.join("plain.weirb"), &["its code is not run", "mode 0666"]);
+    assert_eq!(running.stop(), 0);
 }
 
-#[test]
-fn several_clients_are_answered_at_once() {
+each_engine!(several_clients_are_answered_at_once);
+fn several_clients_are_answered_at_once(engine: &str, hosts: &Hosts, folder: &Path) {
     const CLIENTS: usize = 8;
     const REQUESTS: usize = 40;
-    each_engine(|engine, hosts, folder| {
-        put(folder, "all.weir", ALL);
-        let running = Running::start(&hosts.weir, folder, "all.weir", engine, 1);
-        thread::scope(|scope| {
-            for client in 0..CLIENTS {
-                let running = &running;
-                scope.spawn(move || {
-                    for number in 0..REQUESTS {
-                        let request = match (client + number) % 4 {
-                            0 => Request::Status,
-                            1 => Request::Stats,
-                            2 => Request::Posture { name: Some("shut".to_owned()) },
-                            _ => Request::Posture { name: None },
-                        };
-                        running.ask(&request).unwrap_or_else(|failure| panic!("{engine}: {failure}"));
-                    }
-                });
-            }
-        });
-        assert_eq!(running.status().activations, 1 + (CLIENTS * REQUESTS / 2) as u64);
-
-        // Those that only hold the line are limited, and give way when they go.
-        let mut idle = Vec::new();
-        running.wait_until("those that are done have gone", |running| {
-            idle.extend(connect(running.control()));
-            idle.len() == CLIENTS_MAX
-        });
-        let failure = running.ask(&Request::Status).expect_err("there are too many");
-        assert!(matches!(&failure, Failure::Runtime(said) if said.contains("more than 32 clients")), "{failure}");
-        drop(idle);
-        running.wait_until("there is room again", |running| running.ask(&Request::Status).is_ok());
-        assert_eq!(running.stop(), 0);
+    put(folder, "all.weir", ALL);
+    let running = Running::start(&hosts.weir, folder, "all.weir", engine, 1);
+    thread::scope(|scope| {
+        for client in 0..CLIENTS {
+            let running = &running;
+            scope.spawn(move || {
+                for number in 0..REQUESTS {
+                    let request = match (client + number) % 4 {
+                        0 => Request::Status,
+                        1 => Request::Stats,
+                        2 => Request::Posture { name: Some("shut".to_owned()) },
+                        _ => Request::Posture { name: None },
+                    };
+                    running.ask(&request).unwrap_or_else(|failure| panic!("{engine}: {failure}"));
+                }
+            });
+        }
     });
+    assert_eq!(running.status().activations, 1 + (CLIENTS * REQUESTS / 2) as u64);
+
+    // Those that only hold the line are limited, and give way when they go.
+    let mut idle = Vec::new();
+    running.wait_until("those that are done have gone", |running| {
+        idle.extend(connect(running.control()));
+        idle.len() == CLIENTS_MAX
+    });
+    let failure = running.ask(&Request::Status).expect_err("there are too many");
+    assert!(matches!(&failure, Failure::Runtime(said) if said.contains("more than 32 clients")), "{failure}");
+    drop(idle);
+    running.wait_until("there is room again", |running| running.ask(&Request::Status).is_ok());
+    assert_eq!(running.stop(), 0);
 }
 
 /// A client that was answered once, so that it counts as one, and holds the line; none if there are too many.
@@ -218,38 +212,36 @@ fn connect(control: &Path) -> Option<UnixStream> {
     (&start == b"{\"ok\"").then_some(stream)
 }
 
-#[test]
-fn only_the_owner_and_root_are_answered() {
+each_engine!(only_the_owner_and_root_are_answered);
+fn only_the_owner_and_root_are_answered(engine: &str, hosts: &Hosts, folder: &Path) {
     const NOBODY: u32 = 65534;
-    each_engine(|engine, hosts, folder| {
-        put(folder, "all.weir", ALL);
-        let running = Running::start(&hosts.weir, folder, "all.weir", engine, 1);
-        let control = running.control().to_owned();
-        let own = fs::metadata(folder).expect("it is there").uid();
-        let socket = fs::metadata(&control).expect("it is there");
-        assert_eq!((socket.mode() & 0o777, socket.uid()), (0o600, own));
-        let program = folder.join("weir");
-        fs::copy(env!("CARGO_BIN_EXE_weir"), &program).expect("the program was built");
-        fs::set_permissions(folder, fs::Permissions::from_mode(0o755)).expect("it is ours");
-        let ask = |uid: u32| {
-            let mut command = Command::new(&program);
-            command.args(["ctl", "--control"]).arg(&control).arg("status").uid(uid).gid(uid);
-            command.output().expect("it was copied")
-        };
-        assert_eq!(ask(0).status.code(), Some(0));
-        let refused = ask(NOBODY);
-        let said = String::from_utf8_lossy(&refused.stderr);
-        let help =
-            format!("Permission denied (os error 13); the socket belongs to user {own}: run as root or as that user");
-        assert!(refused.status.code() == Some(1) && said.contains(&help), "{engine}: {said}");
-        // Even where somebody made the socket everybody's.
-        fs::set_permissions(&control, fs::Permissions::from_mode(0o777)).expect("it is ours");
-        let refused = ask(NOBODY);
-        let said = String::from_utf8_lossy(&refused.stderr);
-        let told = format!("permission denied to user {NOBODY}: ask as root or as user {own}, whose Weir it is");
-        assert!(refused.status.code() == Some(1) && said.contains(&told), "{engine}: {said}");
-        assert_eq!(running.stop(), 0);
-    });
+    put(folder, "all.weir", ALL);
+    let running = Running::start(&hosts.weir, folder, "all.weir", engine, 1);
+    let control = running.control().to_owned();
+    let own = fs::metadata(folder).expect("it is there").uid();
+    let socket = fs::metadata(&control).expect("it is there");
+    assert_eq!((socket.mode() & 0o777, socket.uid()), (0o600, own));
+    let program = folder.join("weir");
+    fs::copy(env!("CARGO_BIN_EXE_weir"), &program).expect("the program was built");
+    fs::set_permissions(folder, fs::Permissions::from_mode(0o755)).expect("it is ours");
+    let ask = |uid: u32| {
+        let mut command = Command::new(&program);
+        command.args(["ctl", "--control"]).arg(&control).arg("status").uid(uid).gid(uid);
+        command.output().expect("it was copied")
+    };
+    assert_eq!(ask(0).status.code(), Some(0));
+    let refused = ask(NOBODY);
+    let said = String::from_utf8_lossy(&refused.stderr);
+    let help =
+        format!("Permission denied (os error 13); the socket belongs to user {own}: run as root or as that user");
+    assert!(refused.status.code() == Some(1) && said.contains(&help), "{engine}: {said}");
+    // Even where somebody made the socket everybody's.
+    fs::set_permissions(&control, fs::Permissions::from_mode(0o777)).expect("it is ours");
+    let refused = ask(NOBODY);
+    let said = String::from_utf8_lossy(&refused.stderr);
+    let told = format!("permission denied to user {NOBODY}: ask as root or as user {own}, whose Weir it is");
+    assert!(refused.status.code() == Some(1) && said.contains(&told), "{engine}: {said}");
+    assert_eq!(running.stop(), 0);
 }
 
 #[test]

@@ -3,7 +3,8 @@
 use crate::box_under_test::Running;
 use crate::hosts::{Flags, Hosts, Wires};
 use crate::traffic::{Listener, flows, send};
-use crate::{BETWEEN_BURSTS, check_account, each_engine_with, each_kernel_engine_with, put};
+use crate::{BETWEEN_BURSTS, check_account, put};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -23,36 +24,34 @@ fn port<'a>(stats: &'a Stats, side: &str) -> &'a InterfaceStats {
     stats.interfaces.iter().find(|port| port.side == side).expect("there is one")
 }
 
+each_kernel_engine!(a_link_that_is_up_again_carries_at_once, Wires { flags: Flags::Late, ..Wires::default() });
 /// The flags of an interface follow its wire up to a second late; a flood's packets must not wait for that.
-#[test]
-fn a_link_that_is_up_again_carries_at_once() {
+fn a_link_that_is_up_again_carries_at_once(engine: &str, hosts: &Hosts, folder: &Path) {
     const TIMES: usize = 2;
-    each_kernel_engine_with(Wires { flags: Flags::Late, ..Wires::default() }, |engine, hosts, folder| {
-        put(folder, "all.weir", ALL);
-        let running = Running::start(&hosts.weir, folder, "all.weir", engine, 1);
-        let sent = flows(100, 2, 9);
-        for (host, interface) in [(&hosts.weir, "upper"), (&hosts.server, "s")] {
-            for time in 0..TIMES {
-                host.ip(&format!("link set dev {interface} down"));
-                let lost = port(&running.stats(), "upper").tx_dropped.link_down;
-                send(&hosts.client, "c", &sent);
-                running.wait_for("they are lost", |stats| port(stats, "upper").tx_dropped.link_down > lost);
-                // Not asked for again: the kernel brings the flags up to date for who asks.
-                host.ip(&format!("link set dev {interface} up"));
-                thread::sleep(BOUND);
-                let before = running.settled();
-                send(&hosts.client, "c", &sent);
-                let all = before.upstream.total.packets + sent.len() as u64;
-                running.wait_for("all are counted", |stats| stats.upstream.total.packets >= all);
-                let stats = running.settled();
-                let (before, after) = (port(&before, "upper"), port(&stats, "upper"));
-                assert_eq!(after.tx_dropped.link_down, before.tx_dropped.link_down, "{engine}, {interface}, {time}");
-                assert_eq!(after.tx_packets, before.tx_packets + sent.len() as u64, "{engine}, {interface}, {time}");
-                check_account(&stats);
-            }
+    put(folder, "all.weir", ALL);
+    let running = Running::start(&hosts.weir, folder, "all.weir", engine, 1);
+    let sent = flows(100, 2, 9);
+    for (host, interface) in [(&hosts.weir, "upper"), (&hosts.server, "s")] {
+        for time in 0..TIMES {
+            host.ip(&format!("link set dev {interface} down"));
+            let lost = port(&running.stats(), "upper").tx_dropped.link_down;
+            send(&hosts.client, "c", &sent);
+            running.wait_for("they are lost", |stats| port(stats, "upper").tx_dropped.link_down > lost);
+            // Not asked for again: the kernel brings the flags up to date for who asks.
+            host.ip(&format!("link set dev {interface} up"));
+            thread::sleep(BOUND);
+            let before = running.settled();
+            send(&hosts.client, "c", &sent);
+            let all = before.upstream.total.packets + sent.len() as u64;
+            running.wait_for("all are counted", |stats| stats.upstream.total.packets >= all);
+            let stats = running.settled();
+            let (before, after) = (port(&before, "upper"), port(&stats, "upper"));
+            assert_eq!(after.tx_dropped.link_down, before.tx_dropped.link_down, "{engine}, {interface}, {time}");
+            assert_eq!(after.tx_packets, before.tx_packets + sent.len() as u64, "{engine}, {interface}, {time}");
+            check_account(&stats);
         }
-        assert_eq!(running.stop(), 0);
-    });
+    }
+    assert_eq!(running.stop(), 0);
 }
 
 /// What changes while traffic flows, in a random order: links that go and come back, and who decides.
@@ -115,55 +114,56 @@ fn flood_through(enough: &AtomicBool) -> u64 {
     wire.counters().tx_packets
 }
 
+each_engine!(
+    links_that_flap_at_random_while_policies_change_lose_none_unnamed,
+    Wires { flags: Flags::Late, ..Wires::default() }
+);
 /// Three seconds an engine; as many as wanted with `WEIR_SOAK_SECONDS`.
-#[test]
-fn links_that_flap_at_random_while_policies_change_lose_none_unnamed() {
+fn links_that_flap_at_random_while_policies_change_lose_none_unnamed(engine: &str, hosts: &Hosts, folder: &Path) {
     const SECONDS: u64 = 3;
     let seconds = std::env::var("WEIR_SOAK_SECONDS").ok().and_then(|text| text.parse().ok()).unwrap_or(SECONDS);
-    each_engine_with(Wires { flags: Flags::Late, ..Wires::default() }, |engine, hosts, folder| {
-        put(folder, "one.weir", ALL);
-        put(folder, "two.weir", "upstream { udp dport { 7, 9 } accept; drop }\ndownstream { accept }\n");
-        let running = Running::start(&hosts.weir, folder, "one.weir", engine, 2);
-        let generations = [1, running.load(&folder.join("two.weir"))];
-        let enough = Arc::new(AtomicBool::new(false));
-        let told = enough.clone();
-        let flood = hosts.client.start(move || flood_through(&told));
-        let mut chaos = Chaos { hosts, running: &running, generations, state: 0x9e37_79b9_7f4a_7c15 };
-        let (start, mut steps) = (Instant::now(), 0);
-        while start.elapsed() < Duration::from_secs(seconds) {
-            chaos.step(engine);
-            steps += 1;
-        }
-        enough.store(true, Ordering::Relaxed);
-        let sent = flood.join().expect("it ends");
-        let stats = running.settled();
-        check_account(&stats);
-        let (lower, upper) = (port(&stats, "lower"), port(&stats, "upper"));
-        assert!(lower.rx_packets <= sent && upper.tx_packets > 0, "{engine}: {sent} sent, {stats:#?}");
-        assert_eq!(stats.upstream.total.dropped, 0, "{engine}: {stats:#?}");
-        eprintln!(
-            "flaps: {engine}: {steps} steps, {sent} sent, {} received, {} passed on",
-            lower.rx_packets, upper.tx_packets
-        );
+    put(folder, "one.weir", ALL);
+    put(folder, "two.weir", "upstream { udp dport { 7, 9 } accept; drop }\ndownstream { accept }\n");
+    let running = Running::start(&hosts.weir, folder, "one.weir", engine, 2);
+    let generations = [1, running.load(&folder.join("two.weir"))];
+    let enough = Arc::new(AtomicBool::new(false));
+    let told = enough.clone();
+    let flood = hosts.client.start(move || flood_through(&told));
+    let mut chaos = Chaos { hosts, running: &running, generations, state: 0x9e37_79b9_7f4a_7c15 };
+    let (start, mut steps) = (Instant::now(), 0);
+    while start.elapsed() < Duration::from_secs(seconds) {
+        chaos.step(engine);
+        steps += 1;
+    }
+    enough.store(true, Ordering::Relaxed);
+    let sent = flood.join().expect("it ends");
+    let stats = running.settled();
+    check_account(&stats);
+    let (lower, upper) = (port(&stats, "lower"), port(&stats, "upper"));
+    assert!(lower.rx_packets <= sent && upper.tx_packets > 0, "{engine}: {sent} sent, {stats:#?}");
+    assert_eq!(stats.upstream.total.dropped, 0, "{engine}: {stats:#?}");
+    eprintln!(
+        "flaps: {engine}: {steps} steps, {sent} sent, {} received, {} passed on",
+        lower.rx_packets, upper.tx_packets
+    );
 
-        // All links are up: each packet arrives, and none is lost.
-        thread::sleep(BOUND);
-        let (before, heard) = (running.settled(), Listener::at(&hosts.server, "s"));
-        let last = flows(100, 2, 9);
-        send(&hosts.client, "c", &last);
-        let all = before.upstream.total.packets + last.len() as u64;
-        running.wait_for("all are counted", |stats| stats.upstream.total.packets >= all);
-        let stats = running.settled();
-        check_account(&stats);
-        let (before, after) = (port(&before, "upper").tx_dropped.unsent(), port(&stats, "upper").tx_dropped.unsent());
-        assert_eq!(after, before, "{engine}: {stats:#?}");
-        // DPDK's driver for raw sockets sends what it could not send while a link was down together with the next packets. And two workers do
-        // not keep the order.
-        let (mut heard, mut last) = (heard.heard(last.len()), last);
-        heard.retain(|frame| last.contains(frame));
-        heard.sort();
-        last.sort();
-        assert!(heard == last, "{engine}: {} of {} arrived", heard.len(), last.len());
-        assert_eq!(running.stop(), 0);
-    });
+    // All links are up: each packet arrives, and none is lost.
+    thread::sleep(BOUND);
+    let (before, heard) = (running.settled(), Listener::at(&hosts.server, "s"));
+    let last = flows(100, 2, 9);
+    send(&hosts.client, "c", &last);
+    let all = before.upstream.total.packets + last.len() as u64;
+    running.wait_for("all are counted", |stats| stats.upstream.total.packets >= all);
+    let stats = running.settled();
+    check_account(&stats);
+    let (before, after) = (port(&before, "upper").tx_dropped.unsent(), port(&stats, "upper").tx_dropped.unsent());
+    assert_eq!(after, before, "{engine}: {stats:#?}");
+    // DPDK's driver for raw sockets sends what it could not send while a link was down together with the next packets. And two workers do
+    // not keep the order.
+    let (mut heard, mut last) = (heard.heard(last.len()), last);
+    heard.retain(|frame| last.contains(frame));
+    heard.sort();
+    last.sort();
+    assert!(heard == last, "{engine}: {} of {} arrived", heard.len(), last.len());
+    assert_eq!(running.stop(), 0);
 }

@@ -3,7 +3,7 @@
 use crate::box_under_test::{Running, Setup};
 use crate::hosts::{Hosts, Wires};
 use crate::traffic::{Listener, frames, judged, send};
-use crate::{check_account, counted, each_engine_with, each_kernel_engine_with, put};
+use crate::{check_account, counted, put};
 use std::path::Path;
 
 /// One of each kind; most of them are on the wire of any provider.
@@ -85,37 +85,33 @@ fn passing(verdicts: &[String], frames: &[Vec<u8>]) -> Vec<Vec<u8>> {
     both.filter(|(verdict, _)| *verdict == "accept").map(|(_, frame)| frame.clone()).collect()
 }
 
-#[test]
-fn what_passes_is_untouched_and_the_rest_is_counted() {
-    let wires = Wires { queues: 1, ..Wires::default() };
-    each_kernel_engine_with(wires, |engine, hosts, folder| {
-        for (name, text) in [("open.weir", OPEN), ("strict.weir", STRICT), ("middle.weir", MIDDLE)] {
-            put(folder, name, text);
-            let mut sent = frames(KINDS);
-            sent.extend(garbage(300));
-            sent.extend(frames(KINDS));
-            let running = Running::start(&hosts.weir, folder, name, engine, 1);
-            let ends = [(&hosts.client, "c"), (&hosts.server, "s")];
-            let [at_client, at_server] = ends.map(|(host, interface)| Listener::at(host, interface));
-            ends.iter().for_each(|(host, interface)| send(host, interface, &sent));
-            let all = 2 * sent.len() as u64;
-            running.wait_for("all are counted", |stats| {
-                stats.upstream.total.packets + stats.downstream.total.packets >= all
-            });
-            let stats = running.settled();
-            check_account(&stats);
-            for (direction, counted_live, listener) in
-                [("upstream", &stats.upstream, at_server), ("downstream", &stats.downstream, at_client)]
-            {
-                let (verdicts, replayed) = judged(folder, name, direction, &sent);
-                let live = serde_json::to_value(counted_live).expect("stats are JSON");
-                assert_eq!(counted(&live), counted(&replayed), "{engine}, {name}, {direction}");
-                let expected = passing(&verdicts, &sent);
-                check_same(&format!("{engine}, {name}, {direction}"), &listener.heard(expected.len()), &expected);
-            }
-            assert_eq!(running.stop(), 0);
+each_kernel_engine!(what_passes_is_untouched_and_the_rest_is_counted, Wires { queues: 1, ..Wires::default() });
+fn what_passes_is_untouched_and_the_rest_is_counted(engine: &str, hosts: &Hosts, folder: &Path) {
+    for (name, text) in [("open.weir", OPEN), ("strict.weir", STRICT), ("middle.weir", MIDDLE)] {
+        put(folder, name, text);
+        let mut sent = frames(KINDS);
+        sent.extend(garbage(300));
+        sent.extend(frames(KINDS));
+        let running = Running::start(&hosts.weir, folder, name, engine, 1);
+        let ends = [(&hosts.client, "c"), (&hosts.server, "s")];
+        let [at_client, at_server] = ends.map(|(host, interface)| Listener::at(host, interface));
+        ends.iter().for_each(|(host, interface)| send(host, interface, &sent));
+        let all = 2 * sent.len() as u64;
+        running
+            .wait_for("all are counted", |stats| stats.upstream.total.packets + stats.downstream.total.packets >= all);
+        let stats = running.settled();
+        check_account(&stats);
+        for (direction, counted_live, listener) in
+            [("upstream", &stats.upstream, at_server), ("downstream", &stats.downstream, at_client)]
+        {
+            let (verdicts, replayed) = judged(folder, name, direction, &sent);
+            let live = serde_json::to_value(counted_live).expect("stats are JSON");
+            assert_eq!(counted(&live), counted(&replayed), "{engine}, {name}, {direction}");
+            let expected = passing(&verdicts, &sent);
+            check_same(&format!("{engine}, {name}, {direction}"), &listener.heard(expected.len()), &expected);
         }
-    });
+        assert_eq!(running.stop(), 0);
+    }
 }
 
 /// The same frames in the same order.
@@ -135,44 +131,41 @@ fn of_lengths(dport: u16, lengths: &[usize]) -> Vec<Vec<u8>> {
     frames(&lengths.iter().map(frame).collect::<String>())
 }
 
-#[test]
-fn jumbo_frames_pass_whole() {
+each_engine!(jumbo_frames_pass_whole, Wires { mtu: 9000, queues: 1, divert: 1, ..Wires::default() });
+fn jumbo_frames_pass_whole(engine: &str, hosts: &Hosts, folder: &Path) {
     const LENGTHS: [usize; 9] = [60, 1514, 3839, 3840, 3841, 7680, 7681, 9000, 9014];
-    let wires = Wires { mtu: 9000, queues: 1, divert: 1, ..Wires::default() };
-    each_engine_with(wires, |engine, hosts, folder| {
-        let policy = "upstream { udp dport 1 accept; udp dport 2 divert; udp dport 3 sample 1/1 accept; drop }\ndownstream { accept }\n";
-        put(folder, "long.weir", policy);
-        let divert = Some("divert".to_owned());
-        let running = Running::start_as(&hosts.weir, folder, "long.weir", &Setup { divert, ..Setup::new(engine) });
-        let said = running.status().access.concat();
-        assert!(engine != "afxdp" || said.contains("several buffers a packet"), "{said}");
-        let at_server = Listener::at(&hosts.server, "s");
-        let at_analyser = Listener::at(&hosts.analyser, "d");
-        let by_port = [1, 2, 3, 4].map(|dport| of_lengths(dport, &LENGTHS));
-        let tagged = frames("eth / vlan id=5 / ip / udp dport=1 / payload 8972\n");
-        assert_eq!(tagged[0].len(), 9018);
-        for _ in 0..20 {
-            by_port.iter().for_each(|frames| send(&hosts.client, "c", frames));
-            send(&hosts.client, "c", &tagged);
-        }
-        let sent = 20 * (4 * LENGTHS.len() as u64 + 1);
-        running.wait_for("all are counted", |stats| stats.upstream.total.packets >= sent);
-        let stats = running.settled();
-        check_account(&stats);
-        let repeat =
-            |frames: Vec<&[Vec<u8>]>| -> Vec<Vec<u8>> { std::iter::repeat_n(frames.concat(), 20).flatten().collect() };
-        let [accepted, diverted, sampled, _] = &by_port;
-        let expected = repeat(vec![accepted, sampled, &tagged]);
-        check_same(engine, &at_server.heard(expected.len()), &expected);
-        // The kernel copies no packet of several buffers.
-        let copied = if engine == "xdp" { &sampled[..2] } else { &sampled[..] };
-        let expected = repeat(vec![diverted, copied]);
-        check_same(engine, &at_analyser.heard(expected.len()), &expected);
-        let divert = stats.interfaces.iter().find(|port| port.side == "divert").expect("there is one");
-        let not_copied = 20 * (sampled.len() - copied.len()) as u64;
-        assert_eq!(divert.tx_dropped.tx_too_long, not_copied, "{engine}");
-        assert_eq!(running.stop(), 0);
-    });
+    let policy = "upstream { udp dport 1 accept; udp dport 2 divert; udp dport 3 sample 1/1 accept; drop }\ndownstream { accept }\n";
+    put(folder, "long.weir", policy);
+    let divert = Some("divert".to_owned());
+    let running = Running::start_as(&hosts.weir, folder, "long.weir", &Setup { divert, ..Setup::new(engine) });
+    let said = running.status().access.concat();
+    assert!(engine != "afxdp" || said.contains("several buffers a packet"), "{said}");
+    let at_server = Listener::at(&hosts.server, "s");
+    let at_analyser = Listener::at(&hosts.analyser, "d");
+    let by_port = [1, 2, 3, 4].map(|dport| of_lengths(dport, &LENGTHS));
+    let tagged = frames("eth / vlan id=5 / ip / udp dport=1 / payload 8972\n");
+    assert_eq!(tagged[0].len(), 9018);
+    for _ in 0..20 {
+        by_port.iter().for_each(|frames| send(&hosts.client, "c", frames));
+        send(&hosts.client, "c", &tagged);
+    }
+    let sent = 20 * (4 * LENGTHS.len() as u64 + 1);
+    running.wait_for("all are counted", |stats| stats.upstream.total.packets >= sent);
+    let stats = running.settled();
+    check_account(&stats);
+    let repeat =
+        |frames: Vec<&[Vec<u8>]>| -> Vec<Vec<u8>> { std::iter::repeat_n(frames.concat(), 20).flatten().collect() };
+    let [accepted, diverted, sampled, _] = &by_port;
+    let expected = repeat(vec![accepted, sampled, &tagged]);
+    check_same(engine, &at_server.heard(expected.len()), &expected);
+    // The kernel copies no packet of several buffers.
+    let copied = if engine == "xdp" { &sampled[..2] } else { &sampled[..] };
+    let expected = repeat(vec![diverted, copied]);
+    check_same(engine, &at_analyser.heard(expected.len()), &expected);
+    let divert = stats.interfaces.iter().find(|port| port.side == "divert").expect("there is one");
+    let not_copied = 20 * (sampled.len() - copied.len()) as u64;
+    assert_eq!(divert.tx_dropped.tx_too_long, not_copied, "{engine}");
+    assert_eq!(running.stop(), 0);
 }
 
 /// Headers around byte 2048 of a frame, where the window ends: whole before it, cut by it, behind it.
@@ -201,8 +194,8 @@ fn around_the_window() -> Vec<Vec<u8>> {
     frames(&text)
 }
 
-#[test]
-fn headers_across_the_window_are_judged_alike() {
+each_engine!(headers_across_the_window_are_judged_alike, Wires { mtu: 9000, queues: 1, ..Wires::default() });
+fn headers_across_the_window_are_judged_alike(engine: &str, hosts: &Hosts, folder: &Path) {
     const POLICY: &str = "upstream {
   @th,16,16 80 counter
   @th,0,8 0xff counter
@@ -214,28 +207,24 @@ fn headers_across_the_window_are_judged_alike() {
 }
 downstream { accept }
 ";
-    let wires = Wires { mtu: 9000, queues: 1, ..Wires::default() };
-    each_engine_with(wires, |engine, hosts, folder| {
-        put(folder, "window.weir", POLICY);
-        let sent = around_the_window();
-        let (verdicts, replayed) = judged(folder, "window.weir", "upstream", &sent);
-        let expected = passing(&verdicts, &sent);
-        let running = Running::start(&hosts.weir, folder, "window.weir", engine, 1);
-        let at_server = Listener::at(&hosts.server, "s");
-        send(&hosts.client, "c", &sent);
-        running.wait_for("all are counted", |stats| stats.upstream.total.packets >= sent.len() as u64);
-        let stats = running.settled();
-        check_account(&stats);
-        let live = serde_json::to_value(&stats.upstream).expect("stats are JSON");
-        assert_eq!(counted(&live), counted(&replayed), "{engine}");
-        check_same(engine, &at_server.heard(expected.len()), &expected);
-        assert_eq!(running.stop(), 0);
-    });
+    put(folder, "window.weir", POLICY);
+    let sent = around_the_window();
+    let (verdicts, replayed) = judged(folder, "window.weir", "upstream", &sent);
+    let expected = passing(&verdicts, &sent);
+    let running = Running::start(&hosts.weir, folder, "window.weir", engine, 1);
+    let at_server = Listener::at(&hosts.server, "s");
+    send(&hosts.client, "c", &sent);
+    running.wait_for("all are counted", |stats| stats.upstream.total.packets >= sent.len() as u64);
+    let stats = running.settled();
+    check_account(&stats);
+    let live = serde_json::to_value(&stats.upstream).expect("stats are JSON");
+    assert_eq!(counted(&live), counted(&replayed), "{engine}");
+    check_same(engine, &at_server.heard(expected.len()), &expected);
+    assert_eq!(running.stop(), 0);
 }
 
-#[test]
-fn what_is_diverted_or_sampled_arrives_once() {
-    let wires = Wires { divert: 1, queues: 1, ..Wires::default() };
+each_engine!(what_is_diverted_or_sampled_arrives_once, Wires { divert: 1, queues: 1, ..Wires::default() });
+fn what_is_diverted_or_sampled_arrives_once(engine: &str, hosts: &Hosts, folder: &Path) {
     const POLICY: &str = "
 upstream {
   udp dport 25 counter divert
@@ -246,13 +235,11 @@ upstream {
 }
 downstream { udp dport 25 divert; accept }
 ";
-    each_engine_with(wires, |engine, hosts, folder| {
-        put(folder, "divert.weir", POLICY);
-        let sent: Vec<Vec<u8>> =
-            [25, 53, 54, 55, 56].iter().flat_map(|&dport| crate::traffic::flows(60, 1, dport)).collect();
-        run_with_divert(engine, hosts, folder, &sent);
-        run_without_divert(engine, hosts, folder, &sent);
-    });
+    put(folder, "divert.weir", POLICY);
+    let sent: Vec<Vec<u8>> =
+        [25, 53, 54, 55, 56].iter().flat_map(|&dport| crate::traffic::flows(60, 1, dport)).collect();
+    run_with_divert(engine, hosts, folder, &sent);
+    run_without_divert(engine, hosts, folder, &sent);
 }
 
 fn run_with_divert(engine: &str, hosts: &Hosts, folder: &Path, sent: &[Vec<u8>]) {

@@ -6,7 +6,7 @@ use crate::box_under_test::{Running, Setup};
 use crate::exits::guard_of;
 use crate::hosts::{Host, Hosts};
 use crate::traffic::{Listener, flows, send};
-use crate::{check_account, each_engine, each_kernel_engine, put};
+use crate::{check_account, put};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use rustix::fs::{CWD, FileType, Mode, mknodat};
@@ -196,63 +196,59 @@ fn check_filters(hosts: &Hosts, running: &Running) {
     assert_eq!(heard, passed);
 }
 
-#[test]
-fn a_hostile_user_on_the_box_changes_nothing() {
-    each_engine(|engine, hosts, folder| {
-        put(folder, "all.weir", POLICY);
-        let shared = shared_folder(folder);
-        let hostile = Hostile::start(&hosts.weir, &shared);
-        let environment = vec![("TMPDIR".to_owned(), shared.display().to_string())];
-        let setup = Setup { environment, ..Setup::new(engine) };
-        let running = Running::start_as(&hosts.weir, folder, "all.weir", &setup);
-        hostile.go_for(&running);
-        check_filters(hosts, &running);
-        for _ in 0..2 {
-            let generation = running.load(&folder.join("all.weir"));
-            running.ask(&Request::Activate { generation, confirm_s: None }).expect("it is ready");
-        }
-        check_filters(hosts, &running);
-        assert_eq!(running.status().activations, 3);
-        assert_eq!(running.stop(), 0, "{engine}");
-        assert_eq!(hostile.stop(), [""; 0], "{engine}");
-    });
+each_engine!(a_hostile_user_on_the_box_changes_nothing);
+fn a_hostile_user_on_the_box_changes_nothing(engine: &str, hosts: &Hosts, folder: &Path) {
+    put(folder, "all.weir", POLICY);
+    let shared = shared_folder(folder);
+    let hostile = Hostile::start(&hosts.weir, &shared);
+    let environment = vec![("TMPDIR".to_owned(), shared.display().to_string())];
+    let setup = Setup { environment, ..Setup::new(engine) };
+    let running = Running::start_as(&hosts.weir, folder, "all.weir", &setup);
+    hostile.go_for(&running);
+    check_filters(hosts, &running);
+    for _ in 0..2 {
+        let generation = running.load(&folder.join("all.weir"));
+        running.ask(&Request::Activate { generation, confirm_s: None }).expect("it is ready");
+    }
+    check_filters(hosts, &running);
+    assert_eq!(running.status().activations, 3);
+    assert_eq!(running.stop(), 0, "{engine}");
+    assert_eq!(hostile.stop(), [""; 0], "{engine}");
 }
 
-#[test]
-fn a_second_weir_is_refused_before_it_reads_its_policy() {
-    each_kernel_engine(|engine, hosts, folder| {
-        put(folder, "all.weir", POLICY);
-        let (first, second) = (folder.join("first"), folder.join("second"));
-        for folder in [&first, &second] {
-            fs::create_dir(folder).expect("the folder can be written to");
-        }
-        let policy = folder.join("all.weir").display().to_string();
-        let running = Running::start(&hosts.weir, &first, &policy, engine, 1);
-        let holder = format!("another weir has it (pid {})", running.pid());
-        let refused = |setup: &Setup, interface: &str| {
-            let (code, said) = Running::refused_as(&hosts.weir, &second, "there-is-none.weir", setup);
-            assert_eq!((code, said), (1, format!("weir: interface {interface}: {holder}\n")), "{engine}");
-        };
-        refused(&Setup::new(engine), "lower");
-        // By another of its names it is the same interface.
-        hosts.weir.ip("link property add dev lower altname weir-alias");
-        refused(&Setup { lower: vec!["weir-alias".to_owned()], ..Setup::new(engine) }, "weir-alias");
-        // One interface of several is enough; nothing is left of the others' claims.
-        refused(&Setup { upper: vec!["lo".to_owned()], ..Setup::new(engine) }, "lower");
-        // In another namespace it is another.
-        let other = Hosts::new();
-        let elsewhere = Running::start(&other.weir, &second, &policy, engine, 1);
-        assert_eq!(elsewhere.stop(), 0);
-        // A guard that dies gives nothing away.
-        kill(guard_of(&running), Signal::SIGKILL).expect("it is there");
-        running.wait_until("another guard stands in", |running| running.log().contains("another stands in"));
-        refused(&Setup::new(engine), "lower");
-        check_filters(hosts, &running);
-        running.kill();
-        let next = Running::start(&hosts.weir, &second, &policy, engine, 1);
-        check_filters(hosts, &next);
-        assert_eq!(next.stop(), 0);
-    });
+each_kernel_engine!(a_second_weir_is_refused_before_it_reads_its_policy);
+fn a_second_weir_is_refused_before_it_reads_its_policy(engine: &str, hosts: &Hosts, folder: &Path) {
+    put(folder, "all.weir", POLICY);
+    let (first, second) = (folder.join("first"), folder.join("second"));
+    for folder in [&first, &second] {
+        fs::create_dir(folder).expect("the folder can be written to");
+    }
+    let policy = folder.join("all.weir").display().to_string();
+    let running = Running::start(&hosts.weir, &first, &policy, engine, 1);
+    let holder = format!("another weir has it (pid {})", running.pid());
+    let refused = |setup: &Setup, interface: &str| {
+        let (code, said) = Running::refused_as(&hosts.weir, &second, "there-is-none.weir", setup);
+        assert_eq!((code, said), (1, format!("weir: interface {interface}: {holder}\n")), "{engine}");
+    };
+    refused(&Setup::new(engine), "lower");
+    // By another of its names it is the same interface.
+    hosts.weir.ip("link property add dev lower altname weir-alias");
+    refused(&Setup { lower: vec!["weir-alias".to_owned()], ..Setup::new(engine) }, "weir-alias");
+    // One interface of several is enough; nothing is left of the others' claims.
+    refused(&Setup { upper: vec!["lo".to_owned()], ..Setup::new(engine) }, "lower");
+    // In another namespace it is another.
+    let other = Hosts::new();
+    let elsewhere = Running::start(&other.weir, &second, &policy, engine, 1);
+    assert_eq!(elsewhere.stop(), 0);
+    // A guard that dies gives nothing away.
+    kill(guard_of(&running), Signal::SIGKILL).expect("it is there");
+    running.wait_until("another guard stands in", |running| running.log().contains("another stands in"));
+    refused(&Setup::new(engine), "lower");
+    check_filters(hosts, &running);
+    running.kill();
+    let next = Running::start(&hosts.weir, &second, &policy, engine, 1);
+    check_filters(hosts, &next);
+    assert_eq!(next.stop(), 0);
 }
 
 #[test]
@@ -316,37 +312,31 @@ fn a_socket_of_another_user_in_place_of_the_control_socket_is_named() {
     assert!(code == 1 && said.contains("a socket of another user (uid 65534) lies there"), "{code}: {said}");
 }
 
-#[test]
-fn with_64_descriptors_everything_works() {
-    each_engine(|engine, hosts, folder| {
-        let clients = 12;
-        let bundle = compile(folder);
-        let setup = Setup { descriptors: Some(64), workers: 2, ..Setup::new(engine) };
-        let running = Running::start_as(&hosts.weir, folder, "rich.weir", &setup);
-        // More than stand ready at a time. In the kernel a generation takes a descriptor for each map and program while it is loaded, so that fewer
-        // stand ready; older ones go.
-        let load = |_| running.ask(&Request::Load { policy: bundle.clone() });
-        let loaded: Result<Vec<_>, _> = (0..10).map(load).collect();
-        assert_eq!(
-            loaded.map(|loaded| loaded.len()).map_err(|failure| failure.message().to_owned()),
-            Ok(10),
-            "{engine}"
-        );
-        let ready: Vec<u64> = running.status().generations.iter().map(|generation| generation.id).collect();
-        let [1, .., last] = ready[..] else { panic!("{engine}: {ready:?}") };
-        assert_eq!(last, 11);
-        for generation in [last, 1].iter().cycle().take(20) {
-            running.ask(&Request::Activate { generation: *generation, confirm_s: None }).expect("it is ready");
+each_engine!(with_64_descriptors_everything_works);
+fn with_64_descriptors_everything_works(engine: &str, hosts: &Hosts, folder: &Path) {
+    let clients = 12;
+    let bundle = compile(folder);
+    let setup = Setup { descriptors: Some(64), workers: 2, ..Setup::new(engine) };
+    let running = Running::start_as(&hosts.weir, folder, "rich.weir", &setup);
+    // More than stand ready at a time. In the kernel a generation takes a descriptor for each map and program while it is loaded, so that fewer
+    // stand ready; older ones go.
+    let load = |_| running.ask(&Request::Load { policy: bundle.clone() });
+    let loaded: Result<Vec<_>, _> = (0..10).map(load).collect();
+    assert_eq!(loaded.map(|loaded| loaded.len()).map_err(|failure| failure.message().to_owned()), Ok(10), "{engine}");
+    let ready: Vec<u64> = running.status().generations.iter().map(|generation| generation.id).collect();
+    let [1, .., last] = ready[..] else { panic!("{engine}: {ready:?}") };
+    assert_eq!(last, 11);
+    for generation in [last, 1].iter().cycle().take(20) {
+        running.ask(&Request::Activate { generation: *generation, confirm_s: None }).expect("it is ready");
+    }
+    assert_eq!(running.status().activations, 21);
+    check_filters(hosts, &running);
+    thread::scope(|scope| {
+        for _ in 0..clients {
+            scope.spawn(|| (0..10).for_each(|_| _ = (running.status(), running.stats())));
         }
-        assert_eq!(running.status().activations, 21);
-        check_filters(hosts, &running);
-        thread::scope(|scope| {
-            for _ in 0..clients {
-                scope.spawn(|| (0..10).for_each(|_| _ = (running.status(), running.stats())));
-            }
-        });
-        assert_eq!(running.stop(), 0, "{engine}");
     });
+    assert_eq!(running.stop(), 0, "{engine}");
 }
 
 /// Writes a policy with tables and postures and compiles it into a bundle, which loads faster.

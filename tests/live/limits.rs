@@ -3,7 +3,7 @@
 use crate::box_under_test::{PATIENCE, Running, Setup};
 use crate::hosts::{Host, Hosts, Wires};
 use crate::traffic::{Listener, frames, put_through, send};
-use crate::{check_account, each_engine_with, put};
+use crate::{check_account, put};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs;
@@ -138,25 +138,27 @@ fn passed(stats: &Stats, [a, b, c]: [u8; 3]) -> u64 {
     rules.next().expect("there is one").packets
 }
 
-#[test]
-fn a_limit_passes_its_rate_whoever_charges_it() {
-    gives_its_rate("limits customers { elements = { 10.20.1.0/24 : 1000pps burst 500 } }", "ip saddr limit @customers");
+each_engine!(a_limit_passes_its_rate_whoever_charges_it);
+fn a_limit_passes_its_rate_whoever_charges_it(engine: &str, hosts: &Hosts, folder: &Path) {
+    let list = "limits customers { elements = { 10.20.1.0/24 : 1000pps burst 500 } }";
+    gives_its_rate(list, "ip saddr limit @customers", engine, hosts, folder);
 }
 
-#[test]
-fn an_address_that_no_list_names_gets_its_rate() {
-    gives_its_rate("", "ip saddr { 10.20.1.0/24 } limit each ip saddr/24 1000pps burst 500 size 1024");
+each_engine!(an_address_that_no_list_names_gets_its_rate);
+fn an_address_that_no_list_names_gets_its_rate(engine: &str, hosts: &Hosts, folder: &Path) {
+    let rule = "ip saddr { 10.20.1.0/24 } limit each ip saddr/24 1000pps burst 500 size 1024";
+    gives_its_rate("", rule, engine, hosts, folder);
 }
 
-#[test]
-fn a_limit_of_bits_around_another_gives_its_rate() {
+each_engine!(a_limit_of_bits_around_another_gives_its_rate);
+fn a_limit_of_bits_around_another_gives_its_rate(engine: &str, hosts: &Hosts, folder: &Path) {
     // Frames of 42 bytes.
     let list = "limits customers { nested; elements = { 10.20.0.0/23 : 336kbit burst 21000, 10.20.1.0/24 : 5kpps burst 600 } }";
-    gives_its_rate(list, "ip saddr limit @customers");
+    gives_its_rate(list, "ip saddr limit @customers", engine, hosts, folder);
 }
 
-/// A policy with this list and this rule lets 1000 packets a second of the limited subnet pass, on every engine and over several workers.
-fn gives_its_rate(list: &str, rule: &str) {
+/// A policy with this list and this rule lets 1000 packets a second of the limited subnet pass, over several workers.
+fn gives_its_rate(list: &str, rule: &str, engine: &str, hosts: &Hosts, folder: &Path) {
     /// Between readings.
     const WINDOW: Duration = Duration::from_secs(3);
     /// Of 8 ms a sender: ten times the rate in all.
@@ -172,42 +174,37 @@ upstream {{
 downstream {{ accept }}
 "
     );
-    each_engine_with(Wires::default(), |engine, hosts, folder| {
-        put(folder, "rate.weir", &policy);
-        let running = Running::start(&hosts.weir, folder, "rate.weir", engine, 2);
-        let at_server = Listener::at(&hosts.server, "s");
-        let rounds = std::array::from_fn(|sender| {
-            let hosts_of = |count: usize| 1 + sender * count..1 + (sender + 1) * count;
-            [from_hosts(LIMITED, hosts_of(ROUND[0]), 9), from_hosts(FREE, hosts_of(ROUND[1]), 9)].concat()
-        });
-        let begun = Instant::now();
-        let stream = Stream::start(&hosts.client, Duration::from_millis(8), rounds);
-        let first = Reading::take(&running);
-        thread::sleep(WINDOW);
-        let last = Reading::take(&running);
-        let rounds: u64 = stream.stop().iter().sum();
-        let stats = all_of(&running, rounds * (ROUND[0] + ROUND[1]) as u64);
-        let took_s = begun.elapsed().as_secs_f64();
-
-        let (window_s, counted) = ((last.at - first.at).as_secs_f64(), (last.passed - first.passed) as f64);
-        let (expected, offered) = (RATE_PPS * window_s, rounds * ROUND[0] as u64);
-        let off = counted / expected - 1.0;
-        eprintln!(
-            "limits: {engine}: {counted} in {window_s:.3} s, {:+.2}%, of {offered} in {took_s:.1} s",
-            100.0 * off
-        );
-        assert!(off.abs() <= 0.005, "{engine}: {counted} in {window_s} s");
-        assert!(offered as f64 > 8.0 * expected, "{engine}: {offered} are not enough to try it");
-
-        let [limited, free] = [LIMITED, FREE].map(|subnet| passed(&stats, subnet));
-        assert!(limited as f64 <= BURST as f64 + RATE_PPS * took_s, "{engine}: {limited} in {took_s} s");
-        assert_eq!((limited + exceeded(&stats), free), (offered, rounds * ROUND[1] as u64), "{engine}: {stats:#?}");
-        let several = stats.workers.iter().filter(|worker| worker.upstream.total.packets > 0).count();
-        assert!(several >= 2, "{engine}: one worker alone charged the bucket: {stats:#?}");
-        let heard = arrived(hosts, at_server, "upper", limited + free);
-        assert_eq!(heard, BTreeMap::from([(LIMITED, limited), (FREE, free)]), "{engine}");
-        assert_eq!(running.stop(), 0);
+    put(folder, "rate.weir", &policy);
+    let running = Running::start(&hosts.weir, folder, "rate.weir", engine, 2);
+    let at_server = Listener::at(&hosts.server, "s");
+    let rounds = std::array::from_fn(|sender| {
+        let hosts_of = |count: usize| 1 + sender * count..1 + (sender + 1) * count;
+        [from_hosts(LIMITED, hosts_of(ROUND[0]), 9), from_hosts(FREE, hosts_of(ROUND[1]), 9)].concat()
     });
+    let begun = Instant::now();
+    let stream = Stream::start(&hosts.client, Duration::from_millis(8), rounds);
+    let first = Reading::take(&running);
+    thread::sleep(WINDOW);
+    let last = Reading::take(&running);
+    let rounds: u64 = stream.stop().iter().sum();
+    let stats = all_of(&running, rounds * (ROUND[0] + ROUND[1]) as u64);
+    let took_s = begun.elapsed().as_secs_f64();
+
+    let (window_s, counted) = ((last.at - first.at).as_secs_f64(), (last.passed - first.passed) as f64);
+    let (expected, offered) = (RATE_PPS * window_s, rounds * ROUND[0] as u64);
+    let off = counted / expected - 1.0;
+    eprintln!("limits: {engine}: {counted} in {window_s:.3} s, {:+.2}%, of {offered} in {took_s:.1} s", 100.0 * off);
+    assert!(off.abs() <= 0.005, "{engine}: {counted} in {window_s} s");
+    assert!(offered as f64 > 8.0 * expected, "{engine}: {offered} are not enough to try it");
+
+    let [limited, free] = [LIMITED, FREE].map(|subnet| passed(&stats, subnet));
+    assert!(limited as f64 <= BURST as f64 + RATE_PPS * took_s, "{engine}: {limited} in {took_s} s");
+    assert_eq!((limited + exceeded(&stats), free), (offered, rounds * ROUND[1] as u64), "{engine}: {stats:#?}");
+    let several = stats.workers.iter().filter(|worker| worker.upstream.total.packets > 0).count();
+    assert!(several >= 2, "{engine}: one worker alone charged the bucket: {stats:#?}");
+    let heard = arrived(hosts, at_server, "upper", limited + free);
+    assert_eq!(heard, BTreeMap::from([(LIMITED, limited), (FREE, free)]), "{engine}");
+    assert_eq!(running.stop(), 0);
 }
 
 const FREE_OF_LISTS: [u8; 3] = [10, 30, 1];
@@ -236,8 +233,8 @@ fn policy_of(folder: &Path, name: &str, list: &str) {
     put(folder, &format!("{name}.weir"), &text);
 }
 
-#[test]
-fn buckets_outlive_a_change_of_their_list() {
+each_engine!(buckets_outlive_a_change_of_their_list);
+fn buckets_outlive_a_change_of_their_list(engine: &str, hosts: &Hosts, folder: &Path) {
     /// Lines whose packets come all the time, the first two with the limit that stays, the others with the one that changes.
     const ASKED: [u32; 4] = [0, 77_776, 1, 99_999];
     /// A line whose limit stays, of which a few packets come now and then: 4 that pass, 3 that pass, 10 of which 3 do.
@@ -245,56 +242,54 @@ fn buckets_outlive_a_change_of_their_list() {
     const SPARINGLY: [usize; 3] = [4, 3, 10];
     /// A line whose limit changes and from which nothing comes before.
     const LATE: u32 = 33_333;
-    each_engine_with(Wires::default(), |engine, hosts, folder| {
-        policy_of(folder, "first", &list("1/minute,10", "1/minute,10"));
-        // Of ten hours' room ten minutes are used: that is nine packets.
-        policy_of(folder, "second", &list("1/minute,10", "1/hour,10"));
-        let running = Running::start(&hosts.weir, folder, "first.weir", engine, 2);
-        let at_server = Listener::at(&hosts.server, "s");
-        let begun = Instant::now();
-        let round = |sender: usize| {
-            let asked = ASKED.iter().flat_map(|&line| from_hosts(listed(line), sender + 1..sender + 2, 9));
-            asked.chain(from_hosts(FREE, 10 * sender + 1..10 * sender + 3, 9)).collect::<Vec<_>>()
-        };
-        let length = round(0).len() as u64;
-        let stream = Stream::start(&hosts.client, Duration::from_millis(4), [round(0), round(1)]);
-        let sparingly = |time: usize| send(&hosts.client, "c", &from_hosts(listed(SPARING), 1..1 + SPARINGLY[time], 9));
-        let late = |count: usize| send(&hosts.client, "c", &from_hosts(listed(LATE), 1..1 + count, 9));
-        // Long enough for every bucket to be asked for more than it has.
-        let ask_more = || {
-            let before = exceeded(&running.stats());
-            running.wait_for("packets exceed their limits", |stats| exceeded(stats) > before + 400);
-        };
-        let ask = |request: &Request| {
-            running.ask(request).unwrap_or_else(|failure| panic!("{engine}: {failure}: {}", running.log()));
-        };
-        sparingly(0);
-        ask_more();
-        let second = running.load(&folder.join("second.weir"));
-        ask_more();
-        ask(&Request::Activate { generation: second, confirm_s: None });
-        sparingly(1);
-        late(2);
-        ask_more();
-        ask(&Request::Rollback);
-        sparingly(2);
-        // Two hours of debt are more than ten minutes of room.
-        late(5);
-        ask_more();
+    policy_of(folder, "first", &list("1/minute,10", "1/minute,10"));
+    // Of ten hours' room ten minutes are used: that is nine packets.
+    policy_of(folder, "second", &list("1/minute,10", "1/hour,10"));
+    let running = Running::start(&hosts.weir, folder, "first.weir", engine, 2);
+    let at_server = Listener::at(&hosts.server, "s");
+    let begun = Instant::now();
+    let round = |sender: usize| {
+        let asked = ASKED.iter().flat_map(|&line| from_hosts(listed(line), sender + 1..sender + 2, 9));
+        asked.chain(from_hosts(FREE, 10 * sender + 1..10 * sender + 3, 9)).collect::<Vec<_>>()
+    };
+    let length = round(0).len() as u64;
+    let stream = Stream::start(&hosts.client, Duration::from_millis(4), [round(0), round(1)]);
+    let sparingly = |time: usize| send(&hosts.client, "c", &from_hosts(listed(SPARING), 1..1 + SPARINGLY[time], 9));
+    let late = |count: usize| send(&hosts.client, "c", &from_hosts(listed(LATE), 1..1 + count, 9));
+    // Long enough for every bucket to be asked for more than it has.
+    let ask_more = || {
+        let before = exceeded(&running.stats());
+        running.wait_for("packets exceed their limits", |stats| exceeded(stats) > before + 400);
+    };
+    let ask = |request: &Request| {
+        running.ask(request).unwrap_or_else(|failure| panic!("{engine}: {failure}: {}", running.log()));
+    };
+    sparingly(0);
+    ask_more();
+    let second = running.load(&folder.join("second.weir"));
+    ask_more();
+    ask(&Request::Activate { generation: second, confirm_s: None });
+    sparingly(1);
+    late(2);
+    ask_more();
+    ask(&Request::Rollback);
+    sparingly(2);
+    // Two hours of debt are more than ten minutes of room.
+    late(5);
+    ask_more();
 
-        let rounds: u64 = stream.stop().iter().sum();
-        let sent = rounds * length + (SPARINGLY.iter().sum::<usize>() + 7) as u64;
-        let stats = all_of(&running, sent);
-        let passed = [(ASKED[0], 10), (ASKED[1], 10), (ASKED[2], 19), (ASKED[3], 19), (SPARING, 10), (LATE, 2)];
-        let mut expected: BTreeMap<[u8; 3], u64> = passed.iter().map(|&(line, count)| (listed(line), count)).collect();
-        expected.insert(FREE, 2 * rounds);
-        assert!(begun.elapsed() < Duration::from_secs(60), "{engine}: after a minute a bucket has room for one more");
-        let heard = arrived(hosts, at_server, "upper", stats.upstream.total.passed);
-        assert_eq!(heard, expected, "{engine}");
-        let all: u64 = expected.values().sum();
-        assert_eq!((stats.upstream.total.passed, exceeded(&stats)), (all, sent - all), "{engine}");
-        assert_eq!(running.stop(), 0);
-    });
+    let rounds: u64 = stream.stop().iter().sum();
+    let sent = rounds * length + (SPARINGLY.iter().sum::<usize>() + 7) as u64;
+    let stats = all_of(&running, sent);
+    let passed = [(ASKED[0], 10), (ASKED[1], 10), (ASKED[2], 19), (ASKED[3], 19), (SPARING, 10), (LATE, 2)];
+    let mut expected: BTreeMap<[u8; 3], u64> = passed.iter().map(|&(line, count)| (listed(line), count)).collect();
+    expected.insert(FREE, 2 * rounds);
+    assert!(begun.elapsed() < Duration::from_secs(60), "{engine}: after a minute a bucket has room for one more");
+    let heard = arrived(hosts, at_server, "upper", stats.upstream.total.passed);
+    assert_eq!(heard, expected, "{engine}");
+    let all: u64 = expected.values().sum();
+    assert_eq!((stats.upstream.total.passed, exceeded(&stats)), (all, sent - all), "{engine}");
+    assert_eq!(running.stop(), 0);
 }
 
 #[test]
@@ -363,62 +358,60 @@ fn logged(paths: &[PathBuf]) -> (PrefixCounts, (u64, u64)) {
     (counts, sums)
 }
 
-#[test]
-fn what_limits_count_is_told_and_logged() {
+each_engine!(what_limits_count_is_told_and_logged);
+fn what_limits_count_is_told_and_logged(engine: &str, hosts: &Hosts, folder: &Path) {
     const A: [u8; 3] = [10, 20, 1];
     const B: [u8; 3] = [10, 20, 2];
     const C: [u8; 3] = [10, 20, 3];
-    each_engine_with(Wires::default(), |engine, hosts, folder| {
-        let policy = |name: &str, list: &str| {
-            put(folder, &format!("{name}.csv"), list);
-            let limits = format!("limits customers {{ file \"{name}.csv\"; log all }}\n");
-            put(
-                folder,
-                &format!("{name}.weir"),
-                &(limits + "upstream { ip saddr limit @customers; accept }\ndownstream { accept }\n"),
-            );
-        };
-        policy("first", "10.20.1.0/24,1/hour,10\n10.20.2.0/24,1/hour,20\n10.20.9.0/24,1/hour,5\n");
-        policy("second", "10.20.1.0/24,1/hour,11\n10.20.3.0/24,1/hour,15\n");
-        let more = ["--limits-log", "limits.log", "--limits-interval", "100ms"].map(str::to_owned).to_vec();
-        let setup = Setup { workers: 2, more, ..Setup::new(engine) };
-        let running = Running::start_as(&hosts.weir, folder, "first.weir", &setup);
-        let mut sent = 0;
-        let mut send_all = |counts: &[([u8; 3], usize)]| {
-            let packets: Vec<Vec<u8>> =
-                counts.iter().flat_map(|&(from, count)| from_hosts(from, 1..1 + count, 9)).collect();
-            send(&hosts.client, "c", &packets);
-            sent += packets.len() as u64;
-            all_of(&running, sent);
-        };
-        send_all(&[(A, 200), (B, 100), (FREE_OF_LISTS, 50)]);
-        let a_and_b = prefix_counts(&[("10.20.1.0/24", 10, 190), ("10.20.2.0/24", 20, 80)]);
-        assert_eq!(told(&running, 20), (a_and_b.clone(), 3, 2), "{engine}");
-        assert_eq!(told(&running, 1).0, prefix_counts(&[("10.20.1.0/24", 10, 190)]), "{engine}");
+    let policy = |name: &str, list: &str| {
+        put(folder, &format!("{name}.csv"), list);
+        let limits = format!("limits customers {{ file \"{name}.csv\"; log all }}\n");
+        put(
+            folder,
+            &format!("{name}.weir"),
+            &(limits + "upstream { ip saddr limit @customers; accept }\ndownstream { accept }\n"),
+        );
+    };
+    policy("first", "10.20.1.0/24,1/hour,10\n10.20.2.0/24,1/hour,20\n10.20.9.0/24,1/hour,5\n");
+    policy("second", "10.20.1.0/24,1/hour,11\n10.20.3.0/24,1/hour,15\n");
+    let more = ["--limits-log", "limits.log", "--limits-interval", "100ms"].map(str::to_owned).to_vec();
+    let setup = Setup { workers: 2, more, ..Setup::new(engine) };
+    let running = Running::start_as(&hosts.weir, folder, "first.weir", &setup);
+    let mut sent = 0;
+    let mut send_all = |counts: &[([u8; 3], usize)]| {
+        let packets: Vec<Vec<u8>> =
+            counts.iter().flat_map(|&(from, count)| from_hosts(from, 1..1 + count, 9)).collect();
+        send(&hosts.client, "c", &packets);
+        sent += packets.len() as u64;
+        all_of(&running, sent);
+    };
+    send_all(&[(A, 200), (B, 100), (FREE_OF_LISTS, 50)]);
+    let a_and_b = prefix_counts(&[("10.20.1.0/24", 10, 190), ("10.20.2.0/24", 20, 80)]);
+    assert_eq!(told(&running, 20), (a_and_b.clone(), 3, 2), "{engine}");
+    assert_eq!(told(&running, 1).0, prefix_counts(&[("10.20.1.0/24", 10, 190)]), "{engine}");
 
-        let logs = ["limits.log", "limits.log.1"].map(|name| folder.join(name));
-        running.wait_until("something is logged", |_| fs::metadata(&logs[0]).is_ok_and(|file| file.len() > 0));
-        fs::rename(&logs[0], &logs[1]).expect("it can be renamed");
-        let second = running.load(&folder.join("second.weir"));
-        let ask = |request: &Request| {
-            running.ask(request).unwrap_or_else(|failure| panic!("{engine}: {failure}: {}", running.log()));
-        };
-        ask(&Request::Activate { generation: second, confirm_s: None });
-        send_all(&[(A, 101), (B, 100), (C, 60)]);
-        // A stays with its count, and has room for one more now; C is new.
-        let a_and_c = prefix_counts(&[("10.20.1.0/24", 11, 290), ("10.20.3.0/24", 15, 45)]);
-        assert_eq!(told(&running, 20), (a_and_c, 2, 2), "{engine}");
-        ask(&Request::Rollback);
-        send_all(&[(A, 7), (B, 5)]);
-        let back = prefix_counts(&[("10.20.1.0/24", 11, 297), ("10.20.2.0/24", 20, 85)]);
-        assert_eq!(told(&running, 20), (back, 3, 2), "{engine}");
+    let logs = ["limits.log", "limits.log.1"].map(|name| folder.join(name));
+    running.wait_until("something is logged", |_| fs::metadata(&logs[0]).is_ok_and(|file| file.len() > 0));
+    fs::rename(&logs[0], &logs[1]).expect("it can be renamed");
+    let second = running.load(&folder.join("second.weir"));
+    let ask = |request: &Request| {
+        running.ask(request).unwrap_or_else(|failure| panic!("{engine}: {failure}: {}", running.log()));
+    };
+    ask(&Request::Activate { generation: second, confirm_s: None });
+    send_all(&[(A, 101), (B, 100), (C, 60)]);
+    // A stays with its count, and has room for one more now; C is new.
+    let a_and_c = prefix_counts(&[("10.20.1.0/24", 11, 290), ("10.20.3.0/24", 15, 45)]);
+    assert_eq!(told(&running, 20), (a_and_c, 2, 2), "{engine}");
+    ask(&Request::Rollback);
+    send_all(&[(A, 7), (B, 5)]);
+    let back = prefix_counts(&[("10.20.1.0/24", 11, 297), ("10.20.2.0/24", 20, 85)]);
+    assert_eq!(told(&running, 20), (back, 3, 2), "{engine}");
 
-        running.wait_until("the renamed log is left alone", |_| logs[0].exists());
-        assert_eq!(running.stop(), 0);
-        let all = prefix_counts(&[("10.20.1.0/24", 11, 297), ("10.20.2.0/24", 20, 85), ("10.20.3.0/24", 15, 45)]);
-        let sums = all.values().fold((0, 0), |sum, count| (sum.0 + count.0, sum.1 + count.1));
-        assert_eq!(logged(&logs), (all, sums), "{engine}");
-    });
+    running.wait_until("the renamed log is left alone", |_| logs[0].exists());
+    assert_eq!(running.stop(), 0);
+    let all = prefix_counts(&[("10.20.1.0/24", 11, 297), ("10.20.2.0/24", 20, 85), ("10.20.3.0/24", 15, 45)]);
+    let sums = all.values().fold((0, 0), |sum, count| (sum.0 + count.0, sum.1 + count.1));
+    assert_eq!(logged(&logs), (all, sums), "{engine}");
 }
 
 /// IPv4 and IPv6 sources of each kind of list, none of which earns a packet while the test runs.
@@ -440,8 +433,8 @@ upstream {
 downstream { accept }
 ";
 
-#[test]
-fn limits_of_every_kind_pass_what_they_have() {
+each_engine!(limits_of_every_kind_pass_what_they_have);
+fn limits_of_every_kind_pass_what_they_have(engine: &str, hosts: &Hosts, folder: &Path) {
     /// Sources in the order in which they send, and how many packets of 40 each pass.
     const SENT: usize = 40;
     const SOURCES: [(&str, u64); 12] = [
@@ -463,36 +456,34 @@ fn limits_of_every_kind_pass_what_they_have() {
         let (layer, server) = if source.contains(':') { ("ip6", "2001:db8:9::2") } else { ("ip", "10.9.0.2") };
         format!("eth / {layer} saddr={source} daddr={server} / udp sport={sport} dport=9\n")
     };
-    each_engine_with(Wires::default(), |engine, hosts, folder| {
-        put(folder, "kinds.weir", KINDS);
-        let running = Running::start(&hosts.weir, folder, "kinds.weir", engine, 2);
-        let at_server = Listener::at(&hosts.server, "s");
-        let mut sent = 0;
-        for (source, _) in SOURCES {
-            let all = frames(&(0..SENT).map(|index| frame(source, 1000 + index)).collect::<String>());
-            send(&hosts.client, "c", &all);
-            sent += SENT as u64;
-            // What comes next may be another worker's.
-            all_of(&running, sent);
-        }
-        let stats = all_of(&running, sent);
-        let passed: u64 = SOURCES.iter().map(|(_, passed)| passed).sum();
-        assert_eq!((stats.upstream.total.passed, exceeded(&stats)), (passed, sent - passed), "{engine}: {stats:#?}");
-        let heard = at_server.heard(passed as usize);
-        for (source, passed) in SOURCES {
-            let sample = frames(&frame(source, 1000)).remove(0);
-            // The source address, wherever the header has it.
-            let place = if source.contains(':') { 22..38 } else { 26..30 };
-            let of_source =
-                heard.iter().filter(|one| one[12..14] == sample[12..14] && one[place.clone()] == sample[place.clone()]);
-            assert_eq!(of_source.count() as u64, passed, "{engine}: {source}");
-        }
-        assert_eq!(running.stop(), 0);
-    });
+    put(folder, "kinds.weir", KINDS);
+    let running = Running::start(&hosts.weir, folder, "kinds.weir", engine, 2);
+    let at_server = Listener::at(&hosts.server, "s");
+    let mut sent = 0;
+    for (source, _) in SOURCES {
+        let all = frames(&(0..SENT).map(|index| frame(source, 1000 + index)).collect::<String>());
+        send(&hosts.client, "c", &all);
+        sent += SENT as u64;
+        // What comes next may be another worker's.
+        all_of(&running, sent);
+    }
+    let stats = all_of(&running, sent);
+    let passed: u64 = SOURCES.iter().map(|(_, passed)| passed).sum();
+    assert_eq!((stats.upstream.total.passed, exceeded(&stats)), (passed, sent - passed), "{engine}: {stats:#?}");
+    let heard = at_server.heard(passed as usize);
+    for (source, passed) in SOURCES {
+        let sample = frames(&frame(source, 1000)).remove(0);
+        // The source address, wherever the header has it.
+        let place = if source.contains(':') { 22..38 } else { 26..30 };
+        let of_source =
+            heard.iter().filter(|one| one[12..14] == sample[12..14] && one[place.clone()] == sample[place.clone()]);
+        assert_eq!(of_source.count() as u64, passed, "{engine}: {source}");
+    }
+    assert_eq!(running.stop(), 0);
 }
 
-#[test]
-fn what_exceeds_is_diverted_dropped_or_marked() {
+each_engine!(what_exceeds_is_diverted_dropped_or_marked, Wires { divert: 1, ..Wires::default() });
+fn what_exceeds_is_diverted_dropped_or_marked(engine: &str, hosts: &Hosts, folder: &Path) {
     const POLICY: &str = "
 limits customers { elements = { 10.20.1.0/24 : 1/minute burst 7 } }
 upstream {
@@ -509,39 +500,35 @@ downstream { accept }
     /// Ports, and how many packets of each pass and are diverted.
     const PORTS: [(u16, u64, u64); 4] = [(1, 10, 50), (2, 20, 0), (3, 30, 30), (4, 7, 53)];
     const OF_EACH: usize = 60;
-    let wires = Wires { divert: 1, ..Wires::default() };
-    each_engine_with(wires, |engine, hosts, folder| {
-        put(folder, "exceed.weir", POLICY);
-        let setup = Setup { workers: 2, divert: Some("divert".to_owned()), ..Setup::new(engine) };
-        let running = Running::start_as(&hosts.weir, folder, "exceed.weir", &setup);
-        let (at_server, at_analyser) = (Listener::at(&hosts.server, "s"), Listener::at(&hosts.analyser, "d"));
-        let sent: Vec<Vec<u8>> =
-            PORTS.iter().flat_map(|&(dport, ..)| from_hosts(LIMITED, 1..1 + OF_EACH, dport)).collect();
-        send(&hosts.client, "c", &sent);
-        let stats = all_of(&running, sent.len() as u64);
-        let total = &stats.upstream.total;
-        assert_eq!((total.passed, total.dropped, total.diverted), (67, 40, 133), "{engine}: {stats:#?}");
-        // What is diverted because it was marked has its rule for a reason.
-        assert_eq!(exceeded(&stats), 50 + 40 + 53, "{engine}: {stats:#?}");
-        let matched: Vec<u64> = total.rules.iter().map(|rule| rule.packets).collect();
-        assert_eq!(matched, [60, 60, 60, 30, 30, 60, 0, 0], "{engine}: {stats:#?}");
+    put(folder, "exceed.weir", POLICY);
+    let setup = Setup { workers: 2, divert: Some("divert".to_owned()), ..Setup::new(engine) };
+    let running = Running::start_as(&hosts.weir, folder, "exceed.weir", &setup);
+    let (at_server, at_analyser) = (Listener::at(&hosts.server, "s"), Listener::at(&hosts.analyser, "d"));
+    let sent: Vec<Vec<u8>> = PORTS.iter().flat_map(|&(dport, ..)| from_hosts(LIMITED, 1..1 + OF_EACH, dport)).collect();
+    send(&hosts.client, "c", &sent);
+    let stats = all_of(&running, sent.len() as u64);
+    let total = &stats.upstream.total;
+    assert_eq!((total.passed, total.dropped, total.diverted), (67, 40, 133), "{engine}: {stats:#?}");
+    // What is diverted because it was marked has its rule for a reason.
+    assert_eq!(exceeded(&stats), 50 + 40 + 53, "{engine}: {stats:#?}");
+    let matched: Vec<u64> = total.rules.iter().map(|rule| rule.packets).collect();
+    assert_eq!(matched, [60, 60, 60, 30, 30, 60, 0, 0], "{engine}: {stats:#?}");
 
-        let (mut passed, mut diverted) = (at_server.heard(67), at_analyser.heard(133));
-        assert_eq!((hosts.lost_on("upper"), hosts.lost_on("divert")), (0, 0), "{engine}");
-        let of_port = |frames: &[Vec<u8>], dport: u16| {
-            frames.iter().filter(|frame| frame[36..38] == dport.to_be_bytes()).count() as u64
-        };
-        for (dport, passes, diverts) in PORTS {
-            let counts = (of_port(&passed, dport), of_port(&diverted, dport));
-            assert_eq!(counts, (passes, diverts), "{engine}, port {dport}");
-        }
-        // Each frame went one way, untouched.
-        let mut expected: Vec<Vec<u8>> = sent.iter().filter(|frame| frame[36..38] != [0, 2]).cloned().collect();
-        passed.retain(|frame| frame[36..38] != [0, 2]);
-        passed.append(&mut diverted);
-        passed.sort();
-        expected.sort();
-        assert_eq!(passed, expected, "{engine}");
-        assert_eq!(running.stop(), 0);
-    });
+    let (mut passed, mut diverted) = (at_server.heard(67), at_analyser.heard(133));
+    assert_eq!((hosts.lost_on("upper"), hosts.lost_on("divert")), (0, 0), "{engine}");
+    let of_port = |frames: &[Vec<u8>], dport: u16| {
+        frames.iter().filter(|frame| frame[36..38] == dport.to_be_bytes()).count() as u64
+    };
+    for (dport, passes, diverts) in PORTS {
+        let counts = (of_port(&passed, dport), of_port(&diverted, dport));
+        assert_eq!(counts, (passes, diverts), "{engine}, port {dport}");
+    }
+    // Each frame went one way, untouched.
+    let mut expected: Vec<Vec<u8>> = sent.iter().filter(|frame| frame[36..38] != [0, 2]).cloned().collect();
+    passed.retain(|frame| frame[36..38] != [0, 2]);
+    passed.append(&mut diverted);
+    passed.sort();
+    expected.sort();
+    assert_eq!(passed, expected, "{engine}");
+    assert_eq!(running.stop(), 0);
 }

@@ -4,9 +4,10 @@
 use crate::box_under_test::Running;
 use crate::hosts::{Host, Hosts, SERVER, Settings, Wires};
 use crate::traffic::{Listener, flows, frames, send};
-use crate::{check_account, each_engine_with, each_of, put};
+use crate::{check_account, put};
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream, UdpSocket};
+use std::path::Path;
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
@@ -62,35 +63,35 @@ fn exchange(client: &Host, server: &Host) -> std::io::Result<usize> {
     exchanged
 }
 
-#[test]
-fn connections_pass_between_virtual_wires_as_they_come() {
-    let wires = Wires { settings: Settings::Polling, ..Wires::default() };
-    each_engine_with(wires, |engine, hosts, folder| {
-        put(folder, "all.weir", ALL);
-        let running = Running::start(&hosts.weir, folder, "all.weir", engine, 1);
-        heed_warnings(engine, hosts, &running);
-        let exchanged = exchange(&hosts.client, &hosts.server);
-        assert_eq!(exchanged.map_err(|error| error.to_string()), Ok(BYTES), "{engine}: {}", running.log());
-        // Datagrams, one of an odd length.
-        let heard = hosts.server.run(|| UdpSocket::bind((SERVER, PORT)).expect("it has the address"));
-        heard.set_read_timeout(Some(STILL)).expect("sockets wait");
-        for length in [1, 2, 999, 1400] {
-            hosts.client.run(move || {
-                let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).expect("any port");
-                socket.send_to(&vec![7; length], (SERVER, PORT)).expect("there is a way");
-            });
-            let mut datagram = [0; 2000];
-            assert_eq!(heard.recv(&mut datagram).ok(), Some(length), "{engine}");
-        }
-        let said = running.status().access.join("\n");
-        assert_eq!(
-            said.matches("checksums that senders leave to a card are finished").count(),
-            if engine == "afpacket" { 0 } else { 2 },
-            "{said}"
-        );
-        check_account(&running.settled());
-        assert_eq!(running.stop(), 0);
-    });
+each_engine!(
+    connections_pass_between_virtual_wires_as_they_come,
+    Wires { settings: Settings::Polling, ..Wires::default() }
+);
+fn connections_pass_between_virtual_wires_as_they_come(engine: &str, hosts: &Hosts, folder: &Path) {
+    put(folder, "all.weir", ALL);
+    let running = Running::start(&hosts.weir, folder, "all.weir", engine, 1);
+    heed_warnings(engine, hosts, &running);
+    let exchanged = exchange(&hosts.client, &hosts.server);
+    assert_eq!(exchanged.map_err(|error| error.to_string()), Ok(BYTES), "{engine}: {}", running.log());
+    // Datagrams, one of an odd length.
+    let heard = hosts.server.run(|| UdpSocket::bind((SERVER, PORT)).expect("it has the address"));
+    heard.set_read_timeout(Some(STILL)).expect("sockets wait");
+    for length in [1, 2, 999, 1400] {
+        hosts.client.run(move || {
+            let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).expect("any port");
+            socket.send_to(&vec![7; length], (SERVER, PORT)).expect("there is a way");
+        });
+        let mut datagram = [0; 2000];
+        assert_eq!(heard.recv(&mut datagram).ok(), Some(length), "{engine}");
+    }
+    let said = running.status().access.join("\n");
+    assert_eq!(
+        said.matches("checksums that senders leave to a card are finished").count(),
+        if engine == "afpacket" { 0 } else { 2 },
+        "{said}"
+    );
+    check_account(&running.settled());
+    assert_eq!(running.stop(), 0);
 }
 
 /// Packets of each kind: where the addresses, the transport header and its checksum are, and the protocol.
@@ -116,94 +117,90 @@ fn unfinished(frame: &[u8], addresses: std::ops::Range<usize>, start: usize, fie
     frame
 }
 
-#[test]
-fn unfinished_checksums_are_finished_and_others_left_alone() {
-    let wires = Wires { settings: Settings::Polling, ..Wires::default() };
-    each_of(&["afxdp", "xdp", "dpdk"], wires, |engine, hosts, folder| {
-        put(folder, "all.weir", ALL);
-        let running = Running::start(&hosts.weir, folder, "all.weir", engine, 1);
-        let (mut sent, mut expected) = (Vec::new(), Vec::new());
-        for (text, addresses, start, field, protocol) in KINDS {
-            let [right] = frames(text).try_into().expect("one packet");
-            let mut wrong = right.clone();
-            wrong[field] ^= 0x55;
-            sent.extend([right.clone(), unfinished(&right, addresses, start, field, protocol), wrong.clone()]);
-            expected.extend([right.clone(), right, wrong]);
+// Raw sockets are told which packets these are, and those that a raw socket sent are none.
+test_on!(
+    [afxdp, xdp, #[cfg(feature = "dpdk")] dpdk]
+    unfinished_checksums_are_finished_and_others_left_alone,
+    Wires { settings: Settings::Polling, ..Wires::default() }
+);
+fn unfinished_checksums_are_finished_and_others_left_alone(engine: &str, hosts: &Hosts, folder: &Path) {
+    put(folder, "all.weir", ALL);
+    let running = Running::start(&hosts.weir, folder, "all.weir", engine, 1);
+    let (mut sent, mut expected) = (Vec::new(), Vec::new());
+    for (text, addresses, start, field, protocol) in KINDS {
+        let [right] = frames(text).try_into().expect("one packet");
+        let mut wrong = right.clone();
+        wrong[field] ^= 0x55;
+        sent.extend([right.clone(), unfinished(&right, addresses, start, field, protocol), wrong.clone()]);
+        expected.extend([right.clone(), right, wrong]);
+    }
+    let at_server = Listener::at(&hosts.server, "s");
+    send(&hosts.client, "c", &sent);
+    let mut heard = at_server.heard(expected.len());
+    // Hosts look for neighbours on wires that come up.
+    heard.retain(|frame| expected.contains(frame) || sent.contains(frame));
+    assert_eq!(heard, expected, "{engine}");
+    assert_eq!(running.stop(), 0);
+}
+
+each_kernel_engine!(
+    long_packets_pass_between_virtual_wires_as_they_come,
+    Wires { settings: Settings::Polling, mtu: 9000, ..Wires::default() }
+);
+fn long_packets_pass_between_virtual_wires_as_they_come(engine: &str, hosts: &Hosts, folder: &Path) {
+    put(folder, "all.weir", ALL);
+    let running = Running::start(&hosts.weir, folder, "all.weir", engine, 1);
+    let exchanged = exchange(&hosts.client, &hosts.server);
+    assert_eq!(exchanged.map_err(|error| error.to_string()), Ok(BYTES), "{engine}: {}", running.log());
+    check_account(&running.settled());
+    assert_eq!(running.stop(), 0);
+}
+
+each_engine!(
+    a_far_end_that_does_not_poll_is_named_with_what_helps,
+    Wires { settings: Settings::AsTheyCome, ..Wires::default() }
+);
+fn a_far_end_that_does_not_poll_is_named_with_what_helps(engine: &str, hosts: &Hosts, folder: &Path) {
+    put(folder, "all.weir", ALL);
+    let running = Running::start(&hosts.weir, folder, "all.weir", engine, 1);
+    if engine == "xdp" {
+        let warning = "warning: upper takes no packets from XDP programs, all that it is sent are dropped as tx-unsupported: switch GRO on at its other end (`ethtool -K PEER gro on`)";
+        for said in [running.log(), running.status().access.join("\n")] {
+            assert!(said.contains(warning) && said.contains("warning: lower takes"), "{said}");
         }
-        let at_server = Listener::at(&hosts.server, "s");
-        send(&hosts.client, "c", &sent);
-        let mut heard = at_server.heard(expected.len());
-        // Hosts look for neighbours on wires that come up.
-        heard.retain(|frame| expected.contains(frame) || sent.contains(frame));
-        assert_eq!(heard, expected, "{engine}");
-        assert_eq!(running.stop(), 0);
-    });
-}
-
-#[test]
-fn long_packets_pass_between_virtual_wires_as_they_come() {
-    let wires = Wires { settings: Settings::Polling, mtu: 9000, ..Wires::default() };
-    each_of(&["afpacket", "afxdp", "xdp"], wires, |engine, hosts, folder| {
-        put(folder, "all.weir", ALL);
-        let running = Running::start(&hosts.weir, folder, "all.weir", engine, 1);
-        let exchanged = exchange(&hosts.client, &hosts.server);
-        assert_eq!(exchanged.map_err(|error| error.to_string()), Ok(BYTES), "{engine}: {}", running.log());
-        check_account(&running.settled());
-        assert_eq!(running.stop(), 0);
-    });
-}
-
-#[test]
-fn a_far_end_that_does_not_poll_is_named_with_what_helps() {
-    let wires = Wires { settings: Settings::AsTheyCome, ..Wires::default() };
-    each_engine_with(wires, |engine, hosts, folder| {
-        put(folder, "all.weir", ALL);
-        let running = Running::start(&hosts.weir, folder, "all.weir", engine, 1);
-        if engine == "xdp" {
-            let warning = "warning: upper takes no packets from XDP programs, all that it is sent are dropped as tx-unsupported: switch GRO on at its other end (`ethtool -K PEER gro on`)";
-            for said in [running.log(), running.status().access.join("\n")] {
-                assert!(said.contains(warning) && said.contains("warning: lower takes"), "{said}");
-            }
-            send(&hosts.client, "c", &flows(10, 1, 9));
-            let stats = running.wait_for("they are counted", |stats| stats.upstream.total.packets >= 10);
-            let upper = stats.interfaces.iter().find(|port| port.side == "upper").expect("there is one");
-            assert_eq!(
-                (upper.tx_packets, upper.tx_dropped.tx_unsupported),
-                (0, stats.upstream.total.passed),
-                "{stats:#?}"
-            );
-            check_account(&running.settled());
-            // What it says helps.
-            for (host, far) in [(&hosts.server, "s"), (&hosts.client, "c")] {
-                host.call("ethtool", &format!("-K {far} gro on"));
-            }
-            let heard = Listener::at(&hosts.server, "s");
-            send(&hosts.client, "c", &flows(10, 1, 9));
-            assert_eq!(heard.heard(10), flows(10, 1, 9));
-        }
-        heed_warnings(engine, hosts, &running);
-        let exchanged = exchange(&hosts.client, &hosts.server);
-        assert_eq!(exchanged.map_err(|error| error.to_string()), Ok(BYTES), "{engine}: {}", running.log());
-        check_account(&running.settled());
-        assert_eq!(running.stop(), 0);
-    });
-}
-
-#[test]
-fn a_renamed_interface_has_its_new_name() {
-    each_of(&["afpacket", "afxdp", "xdp"], Wires::default(), |engine, hosts, folder| {
-        put(folder, "all.weir", ALL);
-        let running = Running::start(&hosts.weir, folder, "all.weir", engine, 2);
-        hosts.weir.ip("link set dev upper name uplink");
         send(&hosts.client, "c", &flows(10, 1, 9));
         let stats = running.wait_for("they are counted", |stats| stats.upstream.total.packets >= 10);
-        let names = |ports: &[weir_control::InterfaceStats]| -> Vec<String> {
-            ports.iter().map(|port| port.interface.clone()).collect()
-        };
-        assert_eq!(names(&stats.interfaces), ["lower", "uplink"], "{engine}");
-        assert!(stats.workers.iter().all(|worker| names(&worker.interfaces) == ["lower", "uplink"]), "{engine}");
-        let said = running.status().access.join("\n");
-        assert!(!said.contains("upper"), "{engine}: {said}");
-        assert_eq!(running.stop(), 0);
-    });
+        let upper = stats.interfaces.iter().find(|port| port.side == "upper").expect("there is one");
+        assert_eq!((upper.tx_packets, upper.tx_dropped.tx_unsupported), (0, stats.upstream.total.passed), "{stats:#?}");
+        check_account(&running.settled());
+        // What it says helps.
+        for (host, far) in [(&hosts.server, "s"), (&hosts.client, "c")] {
+            host.call("ethtool", &format!("-K {far} gro on"));
+        }
+        let heard = Listener::at(&hosts.server, "s");
+        send(&hosts.client, "c", &flows(10, 1, 9));
+        assert_eq!(heard.heard(10), flows(10, 1, 9));
+    }
+    heed_warnings(engine, hosts, &running);
+    let exchanged = exchange(&hosts.client, &hosts.server);
+    assert_eq!(exchanged.map_err(|error| error.to_string()), Ok(BYTES), "{engine}: {}", running.log());
+    check_account(&running.settled());
+    assert_eq!(running.stop(), 0);
+}
+
+each_kernel_engine!(a_renamed_interface_has_its_new_name);
+fn a_renamed_interface_has_its_new_name(engine: &str, hosts: &Hosts, folder: &Path) {
+    put(folder, "all.weir", ALL);
+    let running = Running::start(&hosts.weir, folder, "all.weir", engine, 2);
+    hosts.weir.ip("link set dev upper name uplink");
+    send(&hosts.client, "c", &flows(10, 1, 9));
+    let stats = running.wait_for("they are counted", |stats| stats.upstream.total.packets >= 10);
+    let names = |ports: &[weir_control::InterfaceStats]| -> Vec<String> {
+        ports.iter().map(|port| port.interface.clone()).collect()
+    };
+    assert_eq!(names(&stats.interfaces), ["lower", "uplink"], "{engine}");
+    assert!(stats.workers.iter().all(|worker| names(&worker.interfaces) == ["lower", "uplink"]), "{engine}");
+    let said = running.status().access.join("\n");
+    assert!(!said.contains("upper"), "{engine}: {said}");
+    assert_eq!(running.stop(), 0);
 }

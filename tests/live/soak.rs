@@ -1,12 +1,12 @@
 //! Mixed traffic for a long time, with a change of policy every second: every packet accounted for, memory, descriptors and threads flat.
 //!
-//! Ten seconds an engine; as many as wanted with `WEIR_SOAK_SECONDS=1800 cargo test -p weir --test live soak -- --nocapture`, which says every
-//! minute how it goes; with `WEIR_TEST_ENGINES=xdp` on one engine alone.
+//! Ten seconds an engine. `WEIR_SOAK_SECONDS=1800 cargo test -p weir --test live soak:: -- --nocapture` takes as many as wanted and reports every
+//! minute; `loses_nothing::xdp` in place of `soak::` soaks one engine alone.
 
 use crate::box_under_test::{PATIENCE, Running, Setup};
 use crate::hosts::{Hosts, SERVER, Wires};
 use crate::traffic::{flows, frames};
-use crate::{BETWEEN_BURSTS, Fragments, check_account, copy_sendable, each_engine_with, put, send_capture};
+use crate::{BETWEEN_BURSTS, Fragments, check_account, copy_sendable, put, send_capture};
 use nix::unistd::Pid;
 use std::fmt;
 use std::fs;
@@ -251,40 +251,38 @@ fn check_wires(hosts: &Hosts, running: &Running, before: [[u64; 3]; 2]) {
     }
 }
 
-#[test]
-fn mixed_traffic_for_long_leaks_nothing_and_loses_nothing() {
+each_engine!(mixed_traffic_for_long_leaks_nothing_and_loses_nothing, Wires { divert: 1, ..Wires::default() });
+fn mixed_traffic_for_long_leaks_nothing_and_loses_nothing(engine: &str, hosts: &Hosts, folder: &Path) {
     let seconds = std::env::var("WEIR_SOAK_SECONDS").ok().and_then(|text| text.parse().ok()).unwrap_or(SECONDS);
-    each_engine_with(Wires { divert: 1, ..Wires::default() }, |engine, hosts, folder| {
-        put(folder, "first.weir", &policy(0));
-        let capture = folder.join("sendable.pcap");
-        let attack = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/edge/attack.pcap");
-        copy_sendable(&attack, &capture, Fragments::of(engine));
-        let divert = Some("divert".to_owned());
-        let setup = Setup { workers: 2, divert, ..Setup::new(engine) };
-        let running = Running::start_as(&hosts.weir, folder, "first.weir", &setup);
-        assert_eq!(running.settled().upstream.total.packets, 0);
-        let before = wires(hosts);
-        warm_up(&running, folder);
-        let traffic = Traffic::start(hosts, capture);
-        running.wait_for("packets flow both ways", |stats| {
-            [&stats.upstream, &stats.downstream].iter().all(|direction| direction.total.packets > 10_000)
-        });
-        let warm = Footprint::of(running.pid());
-        let start = Instant::now();
-        for second in 1..=seconds {
-            change(&running, folder, second);
-            let now = Footprint::settled(running.pid(), &warm);
-            if second % 60 == 0 || second == seconds {
-                let packets = running.stats().upstream.total.packets;
-                eprintln!("soak: {engine}, {second} s: {packets} packets upstream, {now}; began with {warm}");
-            }
-            assert!(now.memory_kb <= warm.memory_kb + MEMORY_SLACK_KB, "{engine}, {second} s: {now}; {warm}");
-            assert_eq!((now.descriptors, now.threads), (warm.descriptors, warm.threads), "{engine}, {second} s");
-            thread::sleep((start + Duration::from_secs(second)).saturating_duration_since(Instant::now()));
-        }
-        let connections = traffic.stop();
-        assert!(connections > seconds, "{engine}: {connections} connections");
-        check_wires(hosts, &running, before);
-        assert_eq!(running.stop(), 0);
+    put(folder, "first.weir", &policy(0));
+    let capture = folder.join("sendable.pcap");
+    let attack = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/edge/attack.pcap");
+    copy_sendable(&attack, &capture, Fragments::of(engine));
+    let divert = Some("divert".to_owned());
+    let setup = Setup { workers: 2, divert, ..Setup::new(engine) };
+    let running = Running::start_as(&hosts.weir, folder, "first.weir", &setup);
+    assert_eq!(running.settled().upstream.total.packets, 0);
+    let before = wires(hosts);
+    warm_up(&running, folder);
+    let traffic = Traffic::start(hosts, capture);
+    running.wait_for("packets flow both ways", |stats| {
+        [&stats.upstream, &stats.downstream].iter().all(|direction| direction.total.packets > 10_000)
     });
+    let warm = Footprint::of(running.pid());
+    let start = Instant::now();
+    for second in 1..=seconds {
+        change(&running, folder, second);
+        let now = Footprint::settled(running.pid(), &warm);
+        if second % 60 == 0 || second == seconds {
+            let packets = running.stats().upstream.total.packets;
+            eprintln!("soak: {engine}, {second} s: {packets} packets upstream, {now}; began with {warm}");
+        }
+        assert!(now.memory_kb <= warm.memory_kb + MEMORY_SLACK_KB, "{engine}, {second} s: {now}; {warm}");
+        assert_eq!((now.descriptors, now.threads), (warm.descriptors, warm.threads), "{engine}, {second} s");
+        thread::sleep((start + Duration::from_secs(second)).saturating_duration_since(Instant::now()));
+    }
+    let connections = traffic.stop();
+    assert!(connections > seconds, "{engine}: {connections} connections");
+    check_wires(hosts, &running, before);
+    assert_eq!(running.stop(), 0);
 }

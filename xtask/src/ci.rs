@@ -1,8 +1,9 @@
 //! What CI runs, in order. A failing step does not hide the ones after it.
 
-use crate::fuzz;
-use crate::shell::{self, cargo};
+use crate::shell::{self, cargo, target_dir};
 use crate::tally::Tally;
+use crate::times::{Stopwatch, Times};
+use crate::{compile_once, fuzz};
 use std::path::Path;
 use std::process::Command;
 use std::time::Instant;
@@ -10,7 +11,10 @@ use std::time::Instant;
 /// What is off unless asked for, and is tested all the same.
 const FEATURES: &str = "--features=weir/dpdk,weir-bench/dpdk";
 
-/// Runs every step and prints the sum of all tests as the last line.
+/// Tests that run at the same time, for each core: those on interfaces wait most of the time.
+const TESTS_PER_CORE: usize = 2;
+
+/// Runs every step. Prints what took the time, and as the last line the sum of all tests.
 pub fn run(fuzz_seconds: u32) -> Result<(), String> {
     let mut report = Report::default();
     report.step("rustfmt", || shell::run(&mut cargo(["fmt", "--all", "--check"])));
@@ -20,12 +24,14 @@ pub fn run(fuzz_seconds: u32) -> Result<(), String> {
         let all = ["clippy", "--workspace", "--all-targets", FEATURES, "--quiet", "--", "-D", "warnings"];
         shell::run(&mut cargo(all))
     });
-    report.runner("tests", tests);
+    report.step("build tests", || shell::run(&mut cargo(["test", "--workspace", FEATURES, "--no-run", "--quiet"])));
+    let mut binaries = Times::default();
+    report.runner("tests", |tally| tests(tally, &mut binaries));
     report.runner("fuzz", |tally| {
         *tally += fuzz::run(None, fuzz_seconds)?;
         Ok(())
     });
-    report.end()
+    report.end(&binaries)
 }
 
 /// Runs the tests with every snapshot overwritten by what they produce.
@@ -45,11 +51,20 @@ fn clang_format() -> Result<(), String> {
     shell::run(Command::new("clang-format-19").args(["--dry-run", "-Werror", "--"]).args(files))
 }
 
-fn tests(tally: &mut Tally) -> Result<(), String> {
+fn tests(tally: &mut Tally, binaries: &mut Times) -> Result<(), String> {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let mut command = cargo(["test", "--workspace", FEATURES, "--no-fail-fast"]);
-    shell::run_lines(command.env("INSTA_UPDATE", "no"), |line| tally.add_line(line))?;
+    command.env("INSTA_UPDATE", "no").env("RUST_TEST_THREADS", (TESTS_PER_CORE * cores).to_string());
+    command.env("PATH", compile_once::install(&target_dir().join("compile-once"))?);
+    let mut watch = Stopwatch::default();
+    let outcome = shell::run_lines(&mut command, |line| {
+        tally.add_line(line);
+        watch.add_line(line);
+    });
+    *binaries = watch.end();
+    outcome?;
     // A runner that finds no tests ends well. Ours must not.
-    if tally.passed == 0 { Err("no test was run".into()) } else { Ok(()) }
+    if tally.passed == 0 || binaries.is_empty() { Err("no test was run".into()) } else { Ok(()) }
 }
 
 /// What the steps came to.
@@ -57,6 +72,7 @@ fn tests(tally: &mut Tally) -> Result<(), String> {
 struct Report {
     tally: Tally,
     broken: Vec<String>,
+    times: Times,
 }
 
 impl Report {
@@ -75,10 +91,12 @@ impl Report {
             tally.failed = tally.failed.max(1);
         }
         self.tally += tally;
-        println!("ci: {name} took {:.1} s", start.elapsed().as_secs_f64());
+        self.times.add(name, start.elapsed());
     }
 
-    fn end(self) -> Result<(), String> {
+    fn end(self, binaries: &Times) -> Result<(), String> {
+        println!("ci: what took the time, by step:\n{}", self.times);
+        println!("ci: what took the time, by test binary:\n{binaries}");
         self.broken.iter().for_each(|message| println!("ci: FAILED {message}"));
         println!("{}", self.tally);
         if self.tally.failed == 0 { Ok(()) } else { Err("ci failed".into()) }

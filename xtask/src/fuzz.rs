@@ -9,6 +9,7 @@ use crate::shell::{self, cargo, target_dir};
 use crate::tally::Tally;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Mutex;
 
 /// Seconds that CI gives each target.
 pub const CI_SECONDS: u32 = 7;
@@ -50,16 +51,30 @@ pub fn run(target: Option<&str>, seconds: u32) -> Result<Tally, String> {
     if chosen.iter().any(|t| t.source.extension().is_some_and(|e| e == "rs")) {
         build_rust()?;
     }
-    let mut tally = Tally::default();
-    let mut broken = Vec::new();
-    for target in chosen {
-        match target.fuzz(seconds) {
+    let (mut tally, mut broken) = (Tally::default(), Vec::new());
+    for outcome in fuzz_all(chosen, seconds) {
+        match outcome {
             Ok(()) => tally.passed += 1,
             Err(message) => broken.push(message),
         }
     }
     println!("fuzz: {} targets held, {} failed", tally.passed, broken.len());
     if broken.is_empty() { Ok(tally) } else { Err(broken.join("; ")) }
+}
+
+/// Fuzzes targets in parallel, one on each core: a target is a process with one thread.
+fn fuzz_all(targets: Vec<&Target>, seconds: u32) -> Vec<Result<(), String>> {
+    let queue = Mutex::new(targets.into_iter());
+    let next = || queue.lock().expect("no worker panics while it holds the lock").next();
+    let work = || std::iter::from_fn(next).map(|target| target.fuzz(seconds)).collect::<Vec<_>>();
+    let workers = std::thread::available_parallelism().map_or(1, usize::from);
+    std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..workers).map(|_| scope.spawn(work)).collect();
+        workers
+            .into_iter()
+            .flat_map(|worker| worker.join().expect("a worker reports failures and does not panic"))
+            .collect()
+    })
 }
 
 /// A fuzz target: its name and the file it is written in.
@@ -86,7 +101,6 @@ impl Target {
             _ => rust_dir()?.join(&self.name),
         };
         let name = &self.name;
-        println!("fuzz: {name}, {seconds} s");
         let learnt = target_dir().join("fuzz").join(name);
         let seeds = PathBuf::from(format!("fuzz/seeds/{name}"));
         let crashes = PathBuf::from(format!("fuzz/corpus/{name}"));
@@ -102,7 +116,10 @@ impl Target {
         command.args(["-verbosity=1", "-print_final_stats=0", "-reload=0"]);
         command.args([&learnt, &seeds, &crashes]);
         command.args(MORE_SEEDS.iter().filter(|(target, _)| target == name).map(|(_, folder)| folder));
-        quiet_run(&mut command).map_err(|message| format!("{name}: {message}"))
+        println!("fuzz: {name}, {seconds} s");
+        let said = quiet_run(&mut command).map_err(|message| format!("{name}: {message}"))?;
+        println!("fuzz: {name} held\n{said}");
+        Ok(())
     }
 
     fn build_c(&self) -> Result<PathBuf, String> {
@@ -132,8 +149,8 @@ fn host() -> Result<String, String> {
     version.lines().find_map(|line| line.strip_prefix("host: ")).map(str::to_owned).ok_or("rustc -vV: no host".into())
 }
 
-/// Runs a fuzz target. What it says is long and only of use when it fails.
-fn quiet_run(command: &mut Command) -> Result<(), String> {
+/// Runs a fuzz target and returns the two lines that sum up its output. The rest is only of use when it fails.
+fn quiet_run(command: &mut Command) -> Result<String, String> {
     let output = command.output().map_err(|error| error.to_string())?;
     let said = String::from_utf8_lossy(&output.stderr);
     if !output.status.success() {
@@ -144,6 +161,5 @@ fn quiet_run(command: &mut Command) -> Result<(), String> {
     let loaded =
         said.lines().find(|line| line.contains("inline 8-bit counters)")).ok_or("no coverage counters seen")?;
     let done = said.lines().rev().find(|line| line.starts_with("Done ")).unwrap_or("");
-    println!("  {loaded}\n  {done}");
-    Ok(())
+    Ok(format!("  {loaded}\n  {done}"))
 }

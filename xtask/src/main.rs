@@ -5,9 +5,11 @@
 #![forbid(unsafe_code)]
 
 mod ci;
+mod compile_once;
 mod fuzz;
 mod shell;
 mod tally;
+mod times;
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
@@ -41,6 +43,9 @@ enum Task {
 }
 
 fn main() -> ExitCode {
+    if let Some(code) = compile_once::called_as_compiler() {
+        return code;
+    }
     shell::enter_root();
     let result = match Cli::parse().task {
         Task::Ci { fuzz_seconds } => ci::run(fuzz_seconds),

@@ -31,19 +31,23 @@ pub fn run(command: &mut Command) -> Result<(), String> {
     if status.success() { Ok(()) } else { Err(format!("{name}: {status}")) }
 }
 
-/// Runs to the end, handing each line of standard output to `line` as it comes and printing it too.
+/// Runs to the end. Each line of standard output and standard error is printed and handed to `line` as it comes.
 pub fn run_lines(command: &mut Command, mut line: impl FnMut(&str)) -> Result<(), String> {
     let name = name(command);
-    let mut child = command.stdout(Stdio::piped()).spawn().map_err(|error| format!("{name}: {error}"))?;
-    let output = BufReader::new(child.stdout.take().expect("standard output is piped"));
+    let failed = |error: std::io::Error| format!("{name}: {error}");
+    let (output, stdout) = std::io::pipe().map_err(failed)?;
+    let stderr = stdout.try_clone().map_err(failed)?;
+    let mut child = command.stdout(stdout).stderr(stderr).spawn().map_err(failed)?;
+    // The pipe ends once nobody can write to it any more, and the command holds two of its ends.
+    command.stdout(Stdio::null()).stderr(Stdio::null());
     // Tests may print bytes that are no text: split bytes, not characters.
-    for bytes in output.split(b'\n') {
-        let bytes = bytes.map_err(|error| format!("{name}: {error}"))?;
+    for bytes in BufReader::new(output).split(b'\n') {
+        let bytes = bytes.map_err(failed)?;
         let text = String::from_utf8_lossy(&bytes);
         println!("{text}");
         line(&text);
     }
-    let status = child.wait().map_err(|error| format!("{name}: {error}"))?;
+    let status = child.wait().map_err(failed)?;
     if status.success() { Ok(()) } else { Err(format!("{name}: {status}")) }
 }
 

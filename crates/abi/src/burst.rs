@@ -1,6 +1,7 @@
 //! What a compiled chain is called with: a burst of frames and where to put the verdicts.
 
 use crate::Counter;
+use std::ptr::{null, null_mut};
 
 /// The most frames that one call of a compiled chain decides.
 pub const BURST_MAX: usize = 64;
@@ -17,7 +18,56 @@ pub struct Frame {
     pub len: u32,
 }
 
-/// A burst: `struct weir_burst`. The compiled function reads it and writes `verdicts` and `counters`.
+/// When the frames of a burst were received: `struct burst_times`.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct Times {
+    /// Time of the burst in ns; a capture's own time when it is replayed.
+    pub now_ns: u64,
+    /// Time of each frame in ns, never falling; null if all are of `now_ns`.
+    pub each_ns: *const u64,
+}
+
+/// The tables that a chain asks: `struct burst_tables`.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct Tables {
+    /// One image a table slot, in slot order; each aligned to 64 bytes.
+    pub images: *const *const u8,
+}
+
+/// What a chain counts: `struct burst_counters`.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct Counters {
+    /// The worker's counters, one a reason: `Reason::RULE_BASE` and one for each rule of the program.
+    pub reasons: *mut Counter,
+}
+
+/// What a chain's limiters charge and count: `struct burst_limits`.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct Limits {
+    /// The image of the program's limiters, aligned to 64 bytes; null if it has none.
+    pub image: *const u8,
+    /// The buckets that they charge.
+    pub buckets: *mut u64,
+    /// Whether other workers charge them too: 0 or 1.
+    pub shared: u64,
+    /// Packets that each bucket had no room for, counted for limiters that log; null if none does.
+    pub exceeded: *mut u64,
+    /// Packets that were charged to each bucket, counted for limiters that log all; null if none does.
+    pub passed: *mut u64,
+}
+
+impl Limits {
+    /// Those of a program without limiters.
+    pub const NONE: Limits =
+        Limits { image: null(), buckets: null_mut(), shared: 0, exceeded: null_mut(), passed: null_mut() };
+}
+
+/// A burst: `struct weir_burst`, the frames and one struct for each thing that a chain uses besides them. The compiled function
+/// reads it and writes `verdicts`, counters and buckets.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct Burst {
@@ -25,29 +75,23 @@ pub struct Burst {
     pub frames: *const Frame,
     /// `count` words to fill, each a [`crate::Verdict`].
     pub verdicts: *mut u32,
-    /// One image a table slot, in slot order; each aligned to 64 bytes.
-    pub tables: *const *const u8,
-    /// The worker's counters, one a reason: `Reason::RULE_BASE` and one for each rule of the program.
-    pub counters: *mut Counter,
-    /// Time of the burst in ns; a capture's own time when it is replayed.
-    pub now_ns: u64,
     /// Number of frames, at most [`BURST_MAX`].
     pub count: u32,
     /// A [`crate::Link`].
     pub link: u32,
-    /// Time of each frame in ns, never falling; null if all are of `now_ns`.
-    pub times_ns: *const u64,
-    /// The image of the program's limiters, aligned to 64 bytes; null if it has none.
-    pub limits: *const u8,
-    /// The buckets that they charge.
-    pub buckets: *mut u64,
-    /// Whether other workers charge them too: 0 or 1.
-    pub buckets_shared: u64,
-    /// Packets that each bucket had no room for, counted for limiters that log; null if none does.
-    pub exceeded: *mut u64,
-    /// Packets that were charged to each bucket, counted for limiters that log all; null if none does.
-    pub passed: *mut u64,
+    /// When the frames were received.
+    pub times: Times,
+    /// What lookups read.
+    pub tables: Tables,
+    /// What is counted.
+    pub counters: Counters,
+    /// What limiters charge.
+    pub limits: Limits,
 }
 
 const _: () = assert!(size_of::<Frame>() == 16);
+const _: () = assert!(size_of::<Times>() == 16);
+const _: () = assert!(size_of::<Tables>() == 8);
+const _: () = assert!(size_of::<Counters>() == 8);
+const _: () = assert!(size_of::<Limits>() == 40);
 const _: () = assert!(size_of::<Burst>() == 96);

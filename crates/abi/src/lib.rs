@@ -7,9 +7,11 @@
 
 pub mod burst;
 pub mod counter;
+pub mod dpdk;
 pub mod each;
 pub mod family;
 pub mod image;
+pub mod kernel;
 pub mod limit;
 pub mod link;
 pub mod packet;
@@ -30,7 +32,7 @@ pub use verdict::{Action, Verdict};
 
 /// Version of everything in this crate. An artifact carries the version it was compiled against and is refused
 /// by an engine of another one.
-pub const ABI_VERSION: u32 = 3;
+pub const ABI_VERSION: u32 = 4;
 
 /// Bytes of a frame that a datapath may read. What lies beyond is payload to every rule: a header that starts
 /// inside the window and ends outside it is malformed, on every engine alike. One XDP page holds it whole.

@@ -17,15 +17,16 @@ pub mod options;
 pub mod plot;
 mod rate_accuracy;
 mod rfpf_three_tables;
+mod row;
 mod tables;
 
 use crate::options::Options;
+use crate::row::{Row, rounded};
 use serde::Serialize;
-use serde_json::{Map, Value};
+use serde_json::Value;
 use std::fs;
 use weir::failure::Failure;
 use weir::report;
-use weir_engine::memory::Spread;
 
 /// A named experiment.
 struct Scenario {
@@ -109,52 +110,6 @@ const SCENARIOS: &[Scenario] = &[
     },
 ];
 
-/// One line of a result.
-#[derive(Clone, Debug, Default, Serialize)]
-pub struct Row(Map<String, Value>);
-
-impl Row {
-    /// Says what was run.
-    pub fn of(mut self, field: &str, value: &str) -> Self {
-        self.0.insert(field.to_owned(), value.into());
-        self
-    }
-
-    /// Adds a figure that has no spread.
-    pub fn number(mut self, field: &str, value: f64) -> Self {
-        self.0.insert(field.to_owned(), rounded(value));
-        self
-    }
-
-    /// Adds a median with its spread.
-    pub fn spread(self, field: &str, spread: Spread) -> Self {
-        self.number(field, spread.median)
-            .number(&format!("{field}_min"), spread.min)
-            .number(&format!("{field}_max"), spread.max)
-    }
-
-    /// The text that says what was run.
-    pub fn title(&self) -> String {
-        let texts = self.0.values().filter_map(Value::as_str);
-        texts.collect::<Vec<_>>().join(", ")
-    }
-
-    /// Something that was run.
-    pub fn text(&self, field: &str) -> Option<&str> {
-        self.0.get(field).and_then(Value::as_str)
-    }
-
-    /// A figure.
-    pub fn get(&self, field: &str) -> Option<f64> {
-        self.0.get(field).and_then(Value::as_f64)
-    }
-}
-
-/// Three decimals are more than any measurement here holds.
-fn rounded(value: f64) -> Value {
-    serde_json::Number::from_f64((value * 1000.0).round() / 1000.0).map_or(Value::Null, Value::Number)
-}
-
 #[derive(Serialize)]
 struct Outcome<'a> {
     scenario: &'a str,
@@ -215,7 +170,7 @@ fn describe(scenario: &Scenario, outcome: &Outcome<'_>) -> String {
     let mut text = format!("{}\n  the paper: {}\n  here: {}\n\n", scenario.name, scenario.paper, outcome.machine.cpu);
     for row in &outcome.rows {
         text += &format!("  {}\n", row.title());
-        for (field, value) in row.0.iter().filter(|(field, value)| value.is_number() && !is_bound(field)) {
+        for (field, value) in row.fields().filter(|(field, value)| value.is_number() && !is_bound(field)) {
             text += &format!("    {field:<28} {value}\n");
         }
     }

@@ -1,8 +1,8 @@
 //! `line-costs`: what the machine takes for a cache line, one of a burst that are asked for at once, by the bytes that lines are picked
 //! from. Its JSON is what `weir check --costs` and `weir compile --costs` read.
 
-use super::Row;
 use crate::options::Options;
+use crate::row::Row;
 use std::hint::black_box;
 use weir::failure::Failure;
 use weir_engine::memory::Spread;

@@ -1,10 +1,10 @@
 //! What the compiler hands over and the engines load.
 
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
-use weir_abi::{ABI_VERSION, Layout};
+use serde::{Deserialize, Serialize};
+use weir_abi::ABI_VERSION;
 
-use crate::filter::RULES_MAX;
-use crate::{EngineError, Program};
+use crate::EngineError;
+use crate::program::{Program, RULES_MAX, TableSlot};
 
 /// A compiled policy as C, before clang.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -29,16 +29,6 @@ pub struct Artifact {
     pub bpf_c: String,
     /// What reports need: each rule's citation and so on. The engines carry it along unread.
     pub report: serde_json::Value,
-}
-
-/// A place for a table's image.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct TableSlot {
-    /// The table's name in the policy.
-    pub name: String,
-    /// The layout that the code expects, written as its name.
-    #[serde(serialize_with = "write_layout", deserialize_with = "read_layout")]
-    pub layout: Layout,
 }
 
 /// The most tables of a program.
@@ -85,13 +75,4 @@ impl Artifact {
 fn is_identifier(chain: &str) -> bool {
     (1..=CHAIN_BYTES_MAX).contains(&chain.len())
         && chain.bytes().all(|byte| byte == b'_' || byte.is_ascii_alphanumeric())
-}
-
-fn write_layout<S: Serializer>(layout: &Layout, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_str(layout.name())
-}
-
-fn read_layout<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Layout, D::Error> {
-    let name = String::deserialize(deserializer)?;
-    Layout::from_name(&name).ok_or_else(|| serde::de::Error::custom(format!("unknown table layout `{name}`")))
 }

@@ -1,7 +1,9 @@
 //! A burst of frames, as every filter takes it.
 
 use std::marker::PhantomData;
+use std::ptr;
 
+use weir_abi::burst::Times;
 use weir_abi::{BURST_MAX, Frame, Link};
 
 /// Up to [`BURST_MAX`] frames of one link layer, readable for `'a`.
@@ -91,9 +93,10 @@ impl<'a> FrameBurst<'a> {
         self.link
     }
 
-    /// When each frame was received, if they have times of their own.
-    pub fn times_ns(&self) -> Option<&'a [u64]> {
-        (!self.times_ns.is_empty()).then_some(self.times_ns)
+    /// When the frames were received, as compiled chains take it.
+    pub fn times(&self) -> Times {
+        let each_ns = if self.times_ns.is_empty() { ptr::null() } else { self.times_ns.as_ptr() };
+        Times { now_ns: self.now_ns, each_ns }
     }
 
     /// When frame `index` was received, ns. Limits go by it.

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 use rustix::fs::{MemfdFlags, memfd_create};
-use weir_abi::{ABI_VERSION, Burst, Counter, Verdict};
+use weir_abi::{ABI_VERSION, Burst, Counter, Verdict, burst};
 
 use crate::clang::NativeObject;
 use crate::counters::CounterBlock;
@@ -148,6 +148,20 @@ impl NativeFilter {
         // SAFETY: env.h defines the symbol as `uint64_t[STAGES]`; only chains write it, and they need `&mut self`.
         Some(unsafe { symbol.into_raw().cast::<[u64; STAGES.len()]>().read() })
     }
+
+    /// What the program's limiters charge and count.
+    fn limits(&self) -> burst::Limits {
+        let Some(Limits { image, buckets, counted, .. }) = &self.code.limits else { return burst::Limits::NONE };
+        let counts = counted.as_ref().map(Counted::counts);
+        let words = |words: Option<&Words>| words.map_or(ptr::null_mut(), Words::as_ptr);
+        burst::Limits {
+            image: image.as_bytes().as_ptr(),
+            buckets: buckets.as_ptr(),
+            shared: (self.sharing == Sharing::Shared).into(),
+            exceeded: words(counts.and_then(Counts::exceeded)),
+            passed: words(counts.and_then(Counts::passed)),
+        }
+    }
 }
 
 fn check_version(name: &str, library: &Library) -> Result<(), EngineError> {
@@ -189,29 +203,18 @@ impl Filter for NativeFilter {
         {
             limits.held.fill(&limits.buckets, burst.time_ns(0));
         }
-        let (limits, buckets) = match &self.code.limits {
-            Some(limits) => (limits.image.as_bytes().as_ptr(), limits.buckets.as_ptr()),
-            None => (ptr::null(), ptr::null_mut()),
-        };
-        let counts = self.code.limits.as_ref().and_then(|limits| limits.counted.as_ref()).map(Counted::counts);
-        let words = |words: Option<&Words>| words.map_or(ptr::null_mut(), Words::as_ptr);
         let arguments = Burst {
             frames: burst.frames().as_ptr(),
             verdicts: verdicts.as_mut_ptr().cast(),
-            tables: self.code.tables.as_ptr(),
-            counters: self.counters.as_ptr(),
-            now_ns: burst.now_ns(),
             count: burst.len() as u32,
             link: burst.link() as u32,
-            times_ns: burst.times_ns().map_or(ptr::null(), <[u64]>::as_ptr),
-            limits,
-            buckets,
-            buckets_shared: (self.sharing == Sharing::Shared).into(),
-            exceeded: words(counts.and_then(Counts::exceeded)),
-            passed: words(counts.and_then(Counts::passed)),
+            times: burst.times(),
+            tables: burst::Tables { images: self.code.tables.as_ptr() },
+            counters: burst::Counters { reasons: self.counters.as_ptr() },
+            limits: self.limits(),
         };
         // SAFETY: frames are readable (FrameBurst), `verdicts` has room for all of them and is a transparent u32 each,
-        // `tables` are checked images in slot order, `counters` has one for every reason the program can give, `times_ns` one for each frame;
+        // `tables` are checked images in slot order, `counters` has one for every reason the program can give, `times` one for each frame, if any;
         // the tickets in the tables name buckets that there are, and what is counted for them has as many words (Pool::hold, Pool::count).
         unsafe { function(&arguments) };
         Ok(())

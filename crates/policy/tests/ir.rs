@@ -70,6 +70,10 @@ fn broken_programs_are_refused() {
         "chain upstream: a test stands outside its guard 'tcp'"
     );
     assert_eq!(parse("program x\non-exit later\n").unwrap_err(), "line 2: cannot read 'on-exit later'");
+    assert_eq!(
+        parse("program x\nrule 0 x:1 [reply] reply\n").unwrap_err(),
+        "line 2: cannot read 'rule 0 x:1 [reply] reply'"
+    );
     assert_eq!(refused("   rule 0\n"), "line 6: bad indentation");
     assert_eq!(refused("  when tcp port in 22\n"), "line 6: cannot read 'when tcp port in 22'");
 }

@@ -99,8 +99,8 @@ fn passes_keep_finds_of_limits() {
     let program = program(text);
     assert_eq!(program.to_string(), text);
     assert!(program.slots[0].tables().is_empty() && program.slots[1].tables() == ["limits"]);
-    assert_eq!(optimise(&program, Placement::Lazy).chains[0].body, program.chains[0].body);
-    assert_eq!(optimise(&program, Placement::Staged).chains[0].staged.len(), 1);
+    assert_eq!(optimise(&program, Placement::Lazy).chains[0].tree.nodes, program.chains[0].tree.nodes);
+    assert_eq!(optimise(&program, Placement::Staged).chains[0].tree.staged.len(), 1);
 }
 
 #[test]

@@ -10,17 +10,11 @@ use weir_abi::{Family, Layout};
 
 use crate::image::{BuildError, Image};
 use crate::layout::{Room, counted_leaf, dxr, exact_set, exact_set6, exact_sets, range6, rank_leaf};
-use crate::list::Problem;
 use crate::overlap::{Crossings, Span, Spans, resolve};
 use crate::prefix::{Address, Element, Prefix, Prefix4, Prefix6};
+use crate::problem::{LABEL_BYTES_MAX, Problem};
 use crate::reads::Reads;
 use crate::reference::Reference;
-
-/// Longest label in bytes.
-pub const LABEL_BYTES_MAX: usize = 255;
-
-/// Prefixes that a table can be given, duplicates included. Keeps a hostile list of IPv6 ranges, 254 prefixes each, in memory.
-pub const PREFIXES_MAX: usize = 1 << 24;
 
 /// What the entries of a table carry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -14,7 +14,7 @@ use weir_abi::{Family, ImageHeader, Layout};
 
 use crate::layout::{counted_leaf, dxr, exact_set, exact_set6, exact_sets, range6, rank_leaf};
 use crate::memory::Memory;
-use crate::prefix::family_name;
+use crate::problem::family_name;
 use crate::reads::Trace;
 
 /// Labels `0..LABELS_MAX` fit every layout (20 bits); 0 is "no entry".

@@ -9,15 +9,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 use weir_abi::Family;
 
-use crate::list::Problem;
-
-/// The family as messages name it.
-pub(crate) fn family_name(family: Family) -> &'static str {
-    match family {
-        Family::Ipv4 => "IPv4",
-        Family::Ipv6 => "IPv6",
-    }
-}
+use crate::problem::Problem;
 
 /// An address as a number in host byte order: `u32` for IPv4, `u128` for IPv6.
 pub trait Address: Copy + Ord + Hash + fmt::Debug + Send + Sync + 'static {

@@ -356,7 +356,7 @@ fn chains(policy: &Policy) -> Vec<ChainCost> {
             None => chain.direction.name().to_owned(),
             Some(posture) => format!("{posture} {}", chain.direction.name()),
         },
-        rules: chain.body.len(),
+        rules: chain.tree.nodes.len(),
         cycles_per_packet: None,
         cycles_per_packet_min: None,
         cycles_per_packet_max: None,

@@ -250,9 +250,9 @@ fn describe(difference: &Difference, old: &Policy, new: &Policy) -> String {
             change.new.reason
         );
     }
-    text += "\n  By source        newly passed  newly dropped\n";
+    text += &format!("\n  {:<39} newly passed  newly dropped\n", "By source");
     for change in &difference.by_source {
-        text += &format!("  {:<39} {:>8} {:>10}\n", change.source, change.newly_passed, change.newly_dropped);
+        text += &format!("  {:<39} {:>12} {:>14}\n", change.source, change.newly_passed, change.newly_dropped);
     }
     if difference.more_sources > 0 {
         text += &format!("  and {} more sources\n", report::grouped(difference.more_sources));

@@ -265,6 +265,7 @@ fn notices(file: &ListSource, report: &ReadReport, notices: &mut Vec<String>) {
     let remarks = [
         (report.host_bits, "prefixes with host bits set, which were cleared"),
         (report.commented, "comments name an address, which is no entry there"),
+        (report.passed_over, "lines name an address in a field behind the label, which is no entry there"),
         (report.timeouts, "entries have a timeout, which is ignored"),
     ];
     for (Remark { count, line }, what) in remarks.into_iter().filter(|(remark, _)| remark.count > 0) {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * DPDK for the `dpdk` engine: the functions that Rust calls. They decide nothing. They are compiled and linked only
- * with the Cargo feature `dpdk`. crates/engine/src/live/dpdk/shim.rs has the same declarations.
+ * with the Cargo feature `dpdk`. crates/engine/src/live/dpdk/shim.rs has the same declarations, crates/abi/src/dpdk.rs
+ * the same structures.
  *
  * DPDK's functions for packets are inline, and its structures change with its version. So Rust knows a port by its
  * number, and a packet and a pool by their addresses. These functions do everything else. One call moves a burst.
@@ -20,7 +21,7 @@ struct rte_mempool;
 
 enum { DPDK_DRIVER_BYTES = 32 };
 
-/* A port's properties: struct Facts in Rust. */
+/* A port's properties: Facts in crates/abi/src/dpdk.rs. */
 struct dpdk_facts {
 	char driver[DPDK_DRIVER_BYTES]; /* null-terminated */
 	uint16_t rx_queues;		/* maximum */
@@ -33,7 +34,7 @@ struct dpdk_facts {
 
 _Static_assert(sizeof(struct dpdk_facts) == 48, "Facts");
 
-/* Packets that a port lost: Lost in crates/engine/src/live/dpdk/shim.rs. */
+/* Packets that a port lost: Lost in crates/abi/src/dpdk.rs. */
 struct dpdk_lost {
 	uint64_t missed; /* received without room */
 	uint64_t unsent; /* taken by the driver, but not sent */

@@ -1,9 +1,9 @@
 //! The scenario as a picture: what a dropped packet costs, and Fig. 4 with the paper's figures beside ours.
 
 use super::dropped::{DROP_ALL, WEIR};
-use crate::Row;
 use crate::plot::grouped::{self, Cell, Chart, Panel};
 use crate::plot::names;
+use crate::row::Row;
 
 /// Millions of packets a second beyond which bars are cut.
 const CUT_MPPS: f64 = 250.0;

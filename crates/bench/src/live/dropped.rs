@@ -10,7 +10,7 @@
 use super::contender::Contender;
 use super::spent::{Core, Spent};
 use super::wire::Port;
-use crate::Row;
+use crate::row::Row;
 use std::time::Duration;
 use weir::failure::Failure;
 use weir_engine::memory::Spread;

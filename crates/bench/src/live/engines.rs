@@ -9,7 +9,7 @@
 
 use super::rulesets::Ruleset;
 use super::wire::Port;
-use crate::Row;
+use crate::row::Row;
 use rustix::time::{ClockId, clock_gettime};
 use std::panic;
 use std::sync::Arc;

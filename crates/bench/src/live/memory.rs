@@ -4,7 +4,7 @@
 //! others take of the core is not in the figure; what workers cost each other (caches, memory) is. One worker and two take turns.
 
 use super::rulesets::Ruleset;
-use crate::Row;
+use crate::row::Row;
 use rustix::time::{ClockId, clock_gettime};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;

@@ -21,9 +21,9 @@ mod spent;
 mod weir_xdp;
 mod wire;
 
-use super::Row;
 use super::data::{Data, Dataset};
 use crate::options::Options;
+use crate::row::Row;
 use contender::{Contender, XdpPeer};
 use engines::Wires;
 use nft::NftSet;

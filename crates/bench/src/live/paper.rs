@@ -1,6 +1,6 @@
 //! What the RFPF paper measured: section IV, on a Ryzen 7 3700X of 3.6 GHz with eight ports of 10 Gbps.
 
-use crate::Row;
+use crate::row::Row;
 
 /// Engine, ruleset, cores, millions of packets a second.
 const FIGURES: [(&str, &str, &str, f64); 10] = [

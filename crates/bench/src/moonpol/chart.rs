@@ -1,8 +1,8 @@
 //! The scenario as a picture, the paper's figures beside ours: Fig. 3, Fig. 6 and Table I.
 
 use super::paper;
-use crate::Row;
 use crate::plot::grouped::{self, Cell, Chart, Panel};
+use crate::row::Row;
 
 /// What is drawn of a row: who was measured, and by which figure.
 type Bar = (&'static str, &'static str, &'static str);

@@ -3,7 +3,7 @@
 //! Packets come as from a card: a ring of few buffers, into which each burst is written anew, from sources that were not seen before. A million
 //! packets in memory would drive the buckets out of the caches, which no card does.
 
-use crate::Row;
+use crate::row::Row;
 use std::fs;
 use weir::failure::Failure;
 use weir::policy::Policy;

@@ -9,9 +9,9 @@ mod chart;
 mod contest;
 mod paper;
 
-use super::Row;
 use super::data::Dataset;
 use crate::options::Options;
+use crate::row::Row;
 use contest::Contest;
 use std::fmt::Write;
 use std::net::Ipv4Addr;

@@ -1,6 +1,6 @@
 //! What the paper measured, on one core of 3.2 GHz, reception and sending included.
 
-use crate::Row;
+use crate::row::Row;
 
 /// Cases of Table I.
 pub const SOME_COUNTRIES: &str = "russia+china";

@@ -2,7 +2,7 @@
 
 pub mod grouped;
 
-use super::Row;
+use crate::row::Row;
 use plotters::prelude::*;
 
 const WIDTH: u32 = 900;

@@ -1,8 +1,8 @@
 //! The scenario as a picture: what passes by what is offered, and how much that varies, beside the models.
 
-use crate::Row;
 use crate::plot::grouped::{self, Cell, Chart, Panel};
 use crate::plot::names;
+use crate::row::Row;
 
 /// Draws the rows.
 pub fn svg(title: &str, rows: &[Row]) -> String {

@@ -9,8 +9,8 @@ mod chart;
 mod model;
 mod offer;
 
-use super::Row;
 use crate::options::Options;
+use crate::row::Row;
 use model::{Exact, Model, Refilled};
 use offer::{Offer, Pattern, Seen};
 use std::fs;

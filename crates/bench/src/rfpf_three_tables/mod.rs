@@ -7,9 +7,9 @@
 
 mod kernel;
 
-use super::Row;
 use super::data::Dataset;
 use crate::options::Options;
+use crate::row::Row;
 use std::fmt::Write;
 use std::fs;
 use std::net::Ipv4Addr;

@@ -1,10 +1,10 @@
 //! `agree`: every layout against the slow reference, ten million keys a table: each end of every prefix and its neighbours outside, and
 //! random and botnet keys up to the number. A layout that answers one key wrongly fails the scenario.
 
-use crate::Row;
 use crate::data::keys::{KeyMix, Keys};
 use crate::data::{Data, Dataset};
 use crate::options::Options;
+use crate::row::Row;
 use crate::tables::race::{self, Oracle};
 use crate::tables::{enter, prepare};
 use weir::failure::Failure;

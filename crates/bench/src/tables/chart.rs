@@ -1,8 +1,8 @@
 //! The scenario as a picture: a panel for each mix of keys, a group for each table, each layout in its best mode.
 
-use crate::Row;
 use crate::plot::grouped::{self, Cell, Chart, Panel};
 use crate::plot::names;
+use crate::row::Row;
 
 /// Cycles beyond which bars are cut: the radix tree takes hundreds.
 const CUT: f64 = 120.0;

@@ -8,10 +8,10 @@
 //! `expected_bytes` beside the image's, and `over_best`: its cycles over those of the table's best layout for the same keys. Keys `both` are half of
 //! each.
 
-use crate::Row;
 use crate::data::keys::{KEYS, KeyMix, Keys};
 use crate::data::{Data, Dataset};
 use crate::options::Options;
+use crate::row::Row;
 use crate::tables::layouts::{Builder, Built, CONTENDERS, Lookups};
 use crate::tables::race::{self, Entrant, Oracle};
 use crate::tables::{EDGES, chosen, select};

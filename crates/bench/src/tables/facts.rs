@@ -1,7 +1,7 @@
 //! The columns of the paper's Table 1.
 
-use crate::Row;
 use crate::data::Data;
+use crate::row::Row;
 use crate::tables::layouts::Built;
 use std::collections::HashSet;
 use weir_abi::Layout;

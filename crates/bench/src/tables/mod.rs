@@ -20,10 +20,10 @@ mod updates;
 #[cfg(test)]
 mod tests;
 
-use crate::Row;
 use crate::data::keys::{KEYS, KeyMix, Keys};
 use crate::data::{Data, Dataset};
 use crate::options::Options;
+use crate::row::Row;
 pub use chart::svg as plot;
 use layouts::{Builder, CONTENDERS, Contender, Find, Lookups};
 use race::{Entrant, Oracle};

@@ -1,8 +1,8 @@
 //! Checks what layouts answer, then lets them take turns on the same keys.
 
-use crate::Row;
 use crate::data::Data;
 use crate::data::keys::{KeyMix, Keys};
+use crate::row::Row;
 use crate::tables::layouts::{Builder, Built, Find};
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::rc::Rc;

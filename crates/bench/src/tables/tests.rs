@@ -3,10 +3,10 @@
 use super::layouts::{Builder, Built, CONTENDERS, Lookups};
 use super::race::{Entrant, Oracle};
 use super::{Selection, choice, chosen, race, run};
-use crate::Row;
 use crate::data::Dataset;
 use crate::data::keys::Keys;
 use crate::options::Options;
+use crate::row::Row;
 use clap::Parser;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::Path;

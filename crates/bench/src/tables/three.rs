@@ -4,9 +4,9 @@
 //! three together. D16X4R asks one key at a time, as the paper does; rte_fib in bulk; `chosen` are the images that the
 //! compiler makes of the three, each in its best way.
 
-use crate::Row;
 use crate::data::keys::{KEYS, KeyMix, Keys};
 use crate::data::{Data, Dataset};
+use crate::row::Row;
 use crate::tables::chosen;
 use crate::tables::layouts::{Built, CONTENDERS, Find, Lookups, Way, best_way};
 use crate::tables::race::{self, Oracle};

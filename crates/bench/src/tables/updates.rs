@@ -4,7 +4,7 @@
 //! change seen, and the lookup that follows each call, which is not timed, must see it. What is inserted lies where the
 //! table's prefixes lie: an address beside one that is there, or a longer prefix inside one.
 
-use crate::Row;
+use crate::row::Row;
 use crate::tables::layouts::Builder;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Instant;

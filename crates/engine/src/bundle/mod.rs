@@ -26,10 +26,11 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use weir_abi::ABI_VERSION;
 
-use crate::artifact::{Artifact, TABLES_MAX, TableSlot};
+use crate::artifact::{Artifact, TABLES_MAX};
 use crate::clang::{BpfObject, NativeObject};
 use crate::cpu::{self, Cpu};
 use crate::image::{IMAGE_BYTES_MAX, Image};
+use crate::program::TableSlot;
 use crate::{EngineError, Program, elf};
 use archive::Reader;
 use key::{SIGNATURE_BYTES, Signer};

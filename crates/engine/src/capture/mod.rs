@@ -12,6 +12,7 @@ mod link_type;
 mod pcap;
 mod pcapng;
 mod reader;
+mod record;
 mod writer;
 
 pub use fault::CaptureFault;

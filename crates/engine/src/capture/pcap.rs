@@ -1,7 +1,7 @@
 //! pcap: a 24-byte file header, then records of 16 bytes and a packet (draft-ietf-opsawg-pcap).
 
 use super::interface::NS_PER_S;
-use super::reader::{ByteOrder, Packet, Record};
+use super::record::{ByteOrder, Packet, Record};
 use super::{CAPTURED_BYTES_MAX, CaptureFault, Interface, Resolution};
 
 /// Bytes of the file header.

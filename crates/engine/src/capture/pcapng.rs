@@ -6,7 +6,7 @@
 //! ```
 
 use super::buffer::RECORD_BYTES_MAX;
-use super::reader::{ByteOrder, Packet, Record};
+use super::record::{ByteOrder, Packet, Record};
 use super::{CAPTURED_BYTES_MAX, CaptureFault, Interface, Resolution};
 
 /// The most interfaces of a capture, over all its sections.

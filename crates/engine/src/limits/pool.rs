@@ -13,8 +13,9 @@ use weir_abi::{Family, each};
 use weir_tables::LimitTable;
 use weir_tables::limit_image::Logged;
 
+use super::buckets::Buckets;
 use super::counts::{Counted, Counts, Place};
-use super::{Buckets, EngineError};
+use crate::EngineError;
 
 /// What tells the buckets of a limiter from each other, in the order of its entries.
 #[derive(Clone, Debug)]

@@ -7,8 +7,10 @@ use libbpf_rs::libbpf_sys::{BPF_F_MMAPABLE, bpf_map_create_opts};
 use libbpf_rs::{MapHandle, MapType};
 use memmap2::{MmapOptions, MmapRaw};
 
-use super::BUCKETS_MAX;
 use crate::EngineError;
+
+/// The most buckets: 512 MiB of them.
+pub const BUCKETS_MAX: usize = 1 << 26;
 
 /// Bytes of a huge page.
 const HUGE_BYTES: usize = 2 << 20;

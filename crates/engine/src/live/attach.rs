@@ -5,12 +5,13 @@
 
 use std::ffi::c_int;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::ptr::null;
 
 use libbpf_rs::libbpf_sys::{BPF_XDP, bpf_link_create, bpf_link_create_opts, bpf_link_update};
 
 use crate::EngineError;
+use crate::live::descriptor::owned;
 use crate::live::{bypass, promiscuous};
 
 /// linux/if_link.h
@@ -85,13 +86,4 @@ impl Attached {
 
 fn failed(interface: &str, source: io::Error) -> EngineError {
     EngineError::Interface { interface: interface.to_owned(), source }
-}
-
-/// The descriptor that a call of libbpf returned, or its error.
-pub(super) fn owned(fd: c_int) -> io::Result<OwnedFd> {
-    if fd < 0 {
-        return Err(io::Error::from_raw_os_error(-fd));
-    }
-    // SAFETY: the descriptor is new and nobody else's.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }

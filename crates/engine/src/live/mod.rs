@@ -19,6 +19,7 @@ pub mod bypass;
 mod carrier;
 mod checksum;
 pub mod datapath;
+mod descriptor;
 mod device;
 mod divert;
 #[cfg(feature = "dpdk")]

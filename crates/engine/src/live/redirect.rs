@@ -11,7 +11,7 @@ use libbpf_rs::libbpf_sys::{
     bpf_prog_load_opts,
 };
 
-use crate::live::attach::owned;
+use crate::live::descriptor::owned;
 
 /// linux/bpf.h: what the helper returns where the map has nothing.
 const XDP_DROP: u64 = 1;

@@ -10,7 +10,7 @@ use libbpf_rs::libbpf_sys::{
     bpf_xdp_query_opts,
 };
 
-use crate::live::attach::owned;
+use crate::live::descriptor::owned;
 use crate::xdp::log;
 
 /// linux/if_link.h

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use libbpf_rs::ProgramInput;
 use libbpf_rs::libbpf_sys::BPF_F_TEST_XDP_LIVE_FRAMES;
+use weir_abi::kernel::XdpContext;
 use weir_tables::limit_image::Logged;
 
 use super::failed;
@@ -20,14 +21,12 @@ use crate::clang::{BpfObject, BpfShape, Clang};
 const NAME: &str = "weir_generate";
 /// The most bytes of a frame: more do not fit a page of the pool.
 const FRAME_BYTES_MAX: usize = 2048;
-/// `struct xdp_md` of the kernel: data, data_end, data_meta, ingress_ifindex, rx_queue_index, egress_ifindex.
-const CONTEXT_WORDS: usize = 6;
 
 /// Sends packets from changing sources out of one interface.
 pub struct Generator {
     programs: PlainPrograms,
     frame: Vec<u8>,
-    context: [u32; CONTEXT_WORDS],
+    context: XdpContext,
 }
 
 impl Generator {
@@ -53,7 +52,7 @@ impl Generator {
         assert!((1..=SOURCES_MAX).contains(&sources.len()), "1 to {SOURCES_MAX} sources");
         let programs = PlainPrograms::load("generate", object)?;
         programs.fill_stream(sources)?;
-        let context = [0, frame.len() as u32, 0, interface, 0, 0];
+        let context = XdpContext { data_end: frame.len() as u32, ingress_ifindex: interface, ..XdpContext::default() };
         Ok(Generator { programs, frame: frame.to_owned(), context })
     }
 
@@ -63,8 +62,8 @@ impl Generator {
     /// # Errors
     /// The interface is gone, or takes no frames from XDP.
     pub fn send(&mut self, packets: u32) -> Result<Duration, EngineError> {
-        let mut context = [0; CONTEXT_WORDS * 4];
-        for (field, word) in context.chunks_exact_mut(4).zip(self.context) {
+        let mut context = [0; size_of::<XdpContext>()];
+        for (field, word) in context.chunks_exact_mut(4).zip(self.context.words()) {
             field.copy_from_slice(&word.to_ne_bytes());
         }
         let input = ProgramInput {

@@ -8,6 +8,7 @@ use std::time::Instant;
 use libbpf_rs::libbpf_sys::{BPF_F_XDP_HAS_FRAGS, bpf_obj_get_info_by_fd, bpf_prog_info};
 use libbpf_rs::{ErrorKind, MapCore, MapFlags, Object, ObjectBuilder, OpenObject, ProgramType};
 use memmap2::{MmapOptions, MmapRaw};
+use weir_abi::kernel::Mode;
 use weir_abi::{ABI_VERSION, Counter};
 
 use super::replay::Replay;
@@ -34,26 +35,9 @@ pub(crate) const LOSSES: &str = "weir_lost_";
 /// The map of programs that are parts of chains (datapath/engine/parts.h).
 const PARTS: &str = "weir_parts";
 
-/// What programs are loaded for: `struct mode` in datapath/engine/mode.h.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Mode {
-    pub live: u32,
-    pub cpu_mask: u32,
-    pub jumbo: u32,
-    pub finish: u32,
-}
-
-impl Mode {
-    /// Frames of captures, one after the other.
-    pub const REPLAY: Mode = Mode { live: 0, cpu_mask: 0, jumbo: 0, finish: 0 };
-
-    fn bytes(self) -> Vec<u8> {
-        [self.live, self.cpu_mask, self.jumbo, self.finish].iter().flat_map(|word| word.to_ne_bytes()).collect()
-    }
-}
-
 /// What of an object is loaded, and how.
 pub(crate) struct Plan<'a> {
+    /// What programs are for; all zeros for frames of captures.
     pub mode: Mode,
     /// Sections that are made as long as that.
     pub lengths: &'a [(&'a str, usize)],
@@ -75,7 +59,7 @@ pub(super) fn load(
     let start = Instant::now();
     let shared = shared_maps(limits);
     let plan = Plan {
-        mode: Mode::REPLAY,
+        mode: Mode::default(),
         lengths: &[],
         shared: &shared,
         program: &|name| !name.starts_with(LOSSES),
@@ -231,7 +215,8 @@ fn prepare(opened: &mut OpenObject, plan: &Plan<'_>, log_level: u32) -> Result<(
     for mut map in opened.maps_mut() {
         let name = map.name().to_string_lossy().into_owned();
         if name == MODE {
-            map.set_initial_value(&plan.mode.bytes())?;
+            let bytes: Vec<u8> = plan.mode.words().iter().flat_map(|word| word.to_ne_bytes()).collect();
+            map.set_initial_value(&bytes)?;
         }
         if let Some(&(_, bytes)) = plan.lengths.iter().find(|(section, _)| *section == name) {
             map.set_value_size(bytes as u32)?;

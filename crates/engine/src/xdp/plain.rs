@@ -3,8 +3,9 @@
 use std::os::fd::AsFd;
 
 use libbpf_rs::{MapCore, MapFlags, Object, ProgramMut};
+use weir_abi::kernel::Mode;
 
-use super::load::{Mode, Plan, load_object, map};
+use super::load::{Plan, load_object, map};
 use super::{failed, find, stream};
 use crate::EngineError;
 use crate::clang::BpfObject;
@@ -22,7 +23,7 @@ impl PlainPrograms {
     /// # Errors
     /// The kernel refuses it.
     pub fn load(name: &str, object: &BpfObject) -> Result<Self, EngineError> {
-        let plan = Plan { mode: Mode::REPLAY, lengths: &[], shared: &[], program: &|_| true, map: &|_| true };
+        let plan = Plan { mode: Mode::default(), lengths: &[], shared: &[], program: &|_| true, map: &|_| true };
         Ok(PlainPrograms { object: load_object(name, object, &plan)?, name: name.to_owned() })
     }
 

@@ -3,19 +3,12 @@
 use std::time::Duration;
 
 use libbpf_rs::{ProgramInput, ProgramMut};
+use weir_abi::kernel::{REPLAY_BYTES_MIN, ReplayHeader, XdpContext};
 use weir_abi::{Verdict, WINDOW_BYTES};
 
 use crate::FrameBurst;
 
-/// `struct replay_header` in datapath/engine/xdp.h, as bytes: cap, len, link, padding, now_ns.
-const HEADER_BYTES: usize = 24;
-
-/// The shortest frame that the kernel's test run takes (`ETH_HLEN`, `REPLAY_BYTES_MIN` in xdp.h). Shorter ones
-/// are padded in front: what proves a read to the verifier is where memory ends, so the frame ends there too.
-const FRAME_BYTES_MIN: usize = 14;
-
-/// `struct xdp_md` of the kernel: data, data_end, data_meta, ingress_ifindex, rx_queue_index, egress_ifindex.
-const CONTEXT_WORDS: usize = 6;
+const HEADER_BYTES: usize = size_of::<ReplayHeader>();
 
 /// What xdp.h returns for a frame without header.
 const REFUSED: u32 = 0xff;
@@ -47,9 +40,9 @@ impl Replay {
     ) -> Result<Ran, String> {
         let data_bytes = self.lay_out(burst, index);
         // The kernel takes `data` as the metadata's size and `data_end` as the end of the input.
-        let words: [u32; CONTEXT_WORDS] = [HEADER_BYTES as u32, data_bytes as u32, 0, 0, 0, 0];
-        let mut context = [0; CONTEXT_WORDS * 4];
-        for (field, word) in context.chunks_exact_mut(4).zip(words) {
+        let told = XdpContext { data: HEADER_BYTES as u32, data_end: data_bytes as u32, ..XdpContext::default() };
+        let mut context = [0; size_of::<XdpContext>()];
+        for (field, word) in context.chunks_exact_mut(4).zip(told.words()) {
             field.copy_from_slice(&word.to_ne_bytes());
         }
         let input = ProgramInput {
@@ -69,12 +62,18 @@ impl Replay {
     fn lay_out(&mut self, burst: &FrameBurst<'_>, index: usize) -> usize {
         let bytes = burst.bytes(index);
         let bytes = &bytes[..bytes.len().min(WINDOW_BYTES)];
-        let padding = FRAME_BYTES_MIN.saturating_sub(bytes.len());
+        // Padding lies in front of a frame that is too short for the kernel: what proves a read to the verifier is where memory ends, so the frame
+        // ends there too.
+        let padding = REPLAY_BYTES_MIN.saturating_sub(bytes.len());
         let now_ns = burst.time_ns(index);
-        let header = [bytes.len() as u32, burst.wire_len(index), burst.link() as u32, padding as u32];
-        // The low half first, as this machine and the kernel's keep it.
-        let header = header.into_iter().chain([now_ns as u32, (now_ns >> 32) as u32]);
-        for (field, word) in self.data.chunks_exact_mut(4).zip(header) {
+        let header = ReplayHeader {
+            cap: bytes.len() as u32,
+            len: burst.wire_len(index),
+            link: burst.link() as u32,
+            padding: padding as u32,
+            now_ns: [now_ns as u32, (now_ns >> 32) as u32],
+        };
+        for (field, word) in self.data.chunks_exact_mut(4).zip(header.words()) {
             field.copy_from_slice(&word.to_ne_bytes());
         }
         let start = HEADER_BYTES + padding;

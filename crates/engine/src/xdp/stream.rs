@@ -3,21 +3,21 @@
 //! For measuring. The object must have been made with datapath/engine/stream.h behind the policy's own code, which defines a
 //! program `weir_<chain>_stream` for each chain.
 
+use std::mem::offset_of;
 use std::time::Duration;
 
 use libbpf_rs::Object;
+use weir_abi::kernel::{STREAM_SOURCES_MAX, Stream};
 
 use super::load::map;
 use super::{XdpFilter, failed, find};
 use crate::{EngineError, FrameBurst};
 
-/// The most sources of a stream: `STREAM_SOURCES_MAX` in datapath/engine/stream.h.
-pub const SOURCES_MAX: usize = 1 << 18;
+/// The most sources of a stream.
+pub const SOURCES_MAX: usize = STREAM_SOURCES_MAX;
 
 /// Section of `struct stream`.
 const SECTION: &str = ".bss.stream";
-/// `offsetof(struct stream, sources)`; the first word is the source whose turn it is.
-const SOURCES_AT: usize = 64;
 
 impl XdpFilter {
     /// Decides frame `index` of `burst`, Ethernet and IPv4 without tags, once from each of `sources` (host byte order), and says
@@ -51,13 +51,13 @@ impl XdpFilter {
 /// If there are more than [`SOURCES_MAX`].
 pub(super) fn fill(object: &Object, sources: &[u32]) -> Result<(), EngineError> {
     assert!(sources.len() <= SOURCES_MAX, "at most {SOURCES_MAX} sources");
-    let stream = map(object, SECTION, SOURCES_AT + SOURCES_MAX * size_of::<u32>())?;
+    let stream = map(object, SECTION, size_of::<Stream>())?;
     let network: Vec<u32> = sources.iter().map(|source| source.to_be()).collect();
     // SAFETY: the mapping has room for the first word and all sources (checked by `map`, and above), is aligned to a page, and
     // nothing else writes it: the programs run only in calls of those who own the object, and that is who calls this.
     unsafe {
-        stream.as_mut_ptr().cast::<u32>().write_volatile(0);
-        let to = stream.as_mut_ptr().add(SOURCES_AT).cast::<u32>();
+        stream.as_mut_ptr().add(offset_of!(Stream, next)).cast::<u32>().write_volatile(0);
+        let to = stream.as_mut_ptr().add(offset_of!(Stream, sources)).cast::<u32>();
         to.copy_from_nonoverlapping(network.as_ptr(), network.len());
     }
     Ok(())

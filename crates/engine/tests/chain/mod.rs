@@ -45,7 +45,7 @@ void weir_upstream(const struct weir_burst *burst)
 void weir_downstream(const struct weir_burst *burst)
 {
 	for (uint32_t i = 0; i < burst->count; i++)
-		burst->verdicts[i] = (uint32_t)(burst->now_ns & 1);
+		burst->verdicts[i] = (uint32_t)(burst->times.now_ns & 1);
 }
 ";
 

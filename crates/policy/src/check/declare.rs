@@ -5,6 +5,7 @@ use super::{Checker, Declared, POSTURES_MAX, Scope, TABLES_MAX, nearest};
 use crate::checked::{Defaults, Fallback, LimitsId, OnExit, Posture, Rule, TableId};
 use crate::diag::Diagnostic;
 use crate::source::{FileId, SourceMap, Span};
+use crate::syntax::reserved;
 use crate::syntax::tree::{self, Direction, Item, Name, Way};
 use std::collections::HashMap;
 use weir_abi::{Action, Reason};
@@ -80,7 +81,7 @@ impl<'a> Checker<'a> {
     }
 
     fn default_entry(&mut self, defaults: &mut Defaults, kind: &Name, what: &Name) {
-        let action = [Action::Accept, Action::Drop, Action::Divert].into_iter().find(|a| a.name() == what.text);
+        let action = Action::from_name(&what.text);
         let fallback = action.map(Fallback::Decide).or((what.text == "rules").then_some(Fallback::Rules));
         let taken = match kind.text.as_str() {
             "malformed" => action.map(|action| defaults.malformed = action),
@@ -102,7 +103,9 @@ impl<'a> Checker<'a> {
                 return;
             }
         };
-        if taken.is_none() {
+        if taken.is_none() && what.text == reserved::REPLY {
+            self.report(reserved::reply(what.span));
+        } else if taken.is_none() {
             let message = format!("`{}` cannot be `{}`", kind.text, what.text);
             let help = match kind.text.as_str() {
                 "malformed" => "what cannot be parsed has no fields for rules: accept, drop or divert",

@@ -1,6 +1,7 @@
 //! Which tables a rule asks, so that what they decided can be counted.
 
-use super::{Chain, Node, Program, Test, Wanted};
+use super::match_tree::conditions;
+use super::{Chain, Program, Test, Wanted};
 use std::collections::BTreeSet;
 
 impl Program {
@@ -8,41 +9,18 @@ impl Program {
     pub fn tables_asked(&self) -> Vec<BTreeSet<&str>> {
         let mut asked = vec![BTreeSet::new(); self.rules.len()];
         for chain in &self.chains {
-            let mut walk = Walk { program: self, chain, way: Vec::new(), asked: &mut asked };
-            walk.block(&chain.body);
+            for condition in conditions(&chain.tree.nodes) {
+                let tables = condition.tests.iter().filter_map(|test| self.table_asked(chain, test));
+                asked[usize::from(condition.rule.0)].extend(tables);
+            }
         }
         asked
     }
-}
 
-struct Walk<'p, 'w> {
-    program: &'p Program,
-    chain: &'p Chain,
-    /// Tables asked on the way here.
-    way: Vec<&'p str>,
-    asked: &'w mut Vec<BTreeSet<&'p str>>,
-}
-
-impl<'p> Walk<'p, '_> {
-    fn block(&mut self, nodes: &'p [Node]) {
-        for node in nodes {
-            match node {
-                // Finding alone decides nothing.
-                Node::Find(_) => {}
-                Node::Rule(id) => self.asked[usize::from(id.0)].extend(&self.way),
-                Node::When { test, body } => {
-                    let table = self.table(test);
-                    self.way.extend(table);
-                    self.block(body);
-                    self.way.truncate(self.way.len() - usize::from(table.is_some()));
-                }
-            }
-        }
-    }
-
-    fn table(&self, test: &Test) -> Option<&'p str> {
+    /// The table that a test is about. Finding alone decides nothing.
+    fn table_asked(&self, chain: &Chain, test: &Test) -> Option<&str> {
         let Test::Found { find, wanted, .. } = test else { return None };
-        let slot = self.program.slot(self.chain.finds[usize::from(find.0)].slot);
+        let slot = self.slot(chain.finds[usize::from(find.0)].slot);
         let index = match wanted {
             Wanted::Table(index) => usize::from(*index),
             Wanted::Any | Wanted::Labels(_) => 0,

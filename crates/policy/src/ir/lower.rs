@@ -1,7 +1,7 @@
 //! Checked -> IR: rules become nested tests, guards become explicit, each question to a table gets a number.
 
-use super::{Chain, Direction, Effect, Find, FindId, Holds, Limiter, LimiterId, LimiterKind, Log, Node, Program, Rule};
-use super::{RuleId, Slot, SlotId, Test, Wanted};
+use super::{Chain, Direction, Effect, Find, FindId, Holds, Limiter, LimiterId, LimiterKind, Log, MatchTree};
+use super::{Node, Program, Rule, RuleId, Slot, SlotId, Test, Wanted};
 use crate::catalog::Catalog;
 use crate::checked::{self, Checked, Exceed, LimitBy, LimitOwner, LimitsOf, Match};
 use crate::pass::choose_layouts::{self, CostModel, Plan, Planned, Planning};
@@ -40,13 +40,17 @@ pub fn lower(policy: &Checked, sources: &SourceMap, catalog: &dyn Catalog, model
                     let (finds, ordinals) = (vec![], HashMap::new());
                     let plan = &plan;
                     let mut chain = Lowering { policy, plan, sources, program, spans, direction, finds, ordinals };
-                    let body = rules.iter().map(|rule| chain.rule(rule)).collect();
-                    Chain { posture: None, direction, finds: chain.finds, staged: vec![], body }
+                    let nodes = rules.iter().map(|rule| chain.rule(rule)).collect();
+                    let tree = MatchTree { staged: vec![], nodes };
+                    Chain { posture: None, direction, finds: chain.finds, tree }
                 }
                 // A named posture inherits what it does not say; the base policy has nothing to inherit.
                 None => match program.chain(None, direction) {
                     Some(base) => program.chains[base].clone(),
-                    None => Chain { posture: None, direction, finds: vec![], staged: vec![], body: vec![] },
+                    None => {
+                        let tree = MatchTree { staged: vec![], nodes: vec![] };
+                        Chain { posture: None, direction, finds: vec![], tree }
+                    }
                 },
             };
             program.chains.push(Chain { posture: posture.name.clone(), ..chain });
@@ -92,10 +96,7 @@ impl Lowering<'_> {
         let mut steps: Vec<Step> = rule.matches.iter().flat_map(|m| self.steps(m)).collect();
         let effects: Vec<Effect> = rule.effects.iter().filter_map(|effect| self.effect(effect)).collect();
         // The guards of addresses stand among the matches.
-        steps.extend(effects.iter().filter_map(|effect| match effect {
-            Effect::Limit { find, .. } => find.map(Step::Find),
-            _ => None,
-        }));
+        steps.extend(effects.iter().filter_map(Effect::find).map(Step::Find));
         let (at, text) = (self.sources.cite(rule.span), one_line(self.sources.text(rule.span)));
         self.program.rules.push(Rule { at, text, effects });
         self.spans.push(rule.span);

@@ -1,35 +1,26 @@
-//! The intermediate representation: what each direction of each posture does with a packet, as a tree of tests.
+//! The intermediate representation: what each direction of each posture does with a packet.
 //!
-//! A chain is a list of nodes run in order. `when` runs its body if a test holds, `find` asks a table, `rule` counts a match, has
-//! the rule's effects and, if it has a verdict, ends the chain. Tests read the packet and change nothing, so passes may merge, move
-//! and drop them; `eval` runs the tree as it stands and is what every backend answers to.
+//! A program keeps two things apart, which meet in a rule's number. A chain's [`MatchTree`] says which rules match (`match_tree`),
+//! [`Program::rules`] what a rule does then (`effect`). Of the tree, `when` runs its body if a test holds, `find` asks a table, `rule`
+//! counts a match, has the rule's effects and, if it has a verdict, ends the chain. Tests read the packet and change nothing, so
+//! passes may merge, move and drop them; `eval` runs the tree as it stands and is what every backend answers to.
 
 mod asked;
+pub mod effect;
 pub mod eval;
+pub mod id;
 pub mod lower;
+pub mod match_tree;
 pub mod parse;
 pub mod print;
 pub mod verify;
 
 pub use crate::checked::{Defaults, Exceed, Fallback, LabelId, LimitEach, Log, OnExit, ValueSet};
-use crate::field::{Field, Guard, Subject};
-use weir_abi::{Action, Family, Layout, Limit, Reason};
-
-/// Index into [`Program::slots`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct SlotId(pub u16);
-
-/// Index into [`Program::rules`]; `Reason::rule` of it is the rule's reason and counter.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct RuleId(pub u16);
-
-/// Index into [`Program::limiters`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct LimiterId(pub u16);
-
-/// Index into [`Chain::finds`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct FindId(pub u16);
+use crate::field::Field;
+pub use effect::{Effect, Limiter, LimiterKind, Rule};
+pub use id::{Direction, FindId, LimiterId, RuleId, SlotId};
+pub use match_tree::{MatchTree, Node, Test, Wanted};
+use weir_abi::{Action, Family, Layout, Reason};
 
 /// A whole policy.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,7 +35,7 @@ pub struct Program {
     pub slots: Vec<Slot>,
     /// What has buckets.
     pub limiters: Vec<Limiter>,
-    /// Rules of all chains.
+    /// What the rules of all chains do.
     pub rules: Vec<Rule>,
     /// Two a posture, upstream first; the base policy's come first.
     pub chains: Vec<Chain>,
@@ -93,116 +84,6 @@ impl Slot {
     }
 }
 
-/// Buckets, one for each label of what they police by. Each limit statement of a chain has its own; the chains of postures share
-/// those of statements that are the same in order and kind.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Limiter {
-    /// The list's name, `rate` or `each`.
-    pub name: String,
-    /// The direction of its statements.
-    pub direction: Direction,
-    /// How many statements of the chain with the same list and family, or of the same kind, stand before.
-    pub nth: u16,
-    /// What it polices by.
-    pub kind: LimiterKind,
-    /// What is counted for each bucket.
-    pub log: Log,
-}
-
-/// What a limiter polices by.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LimiterKind {
-    /// The most specific prefix of a list.
-    Prefixes {
-        /// The family of its addresses.
-        family: Family,
-        /// Whether all enclosing prefixes are charged too.
-        nested: bool,
-    },
-    /// The label that a table has for the address.
-    Labels,
-    /// One bucket for all packets.
-    Rate(Limit),
-    /// A table of buckets for addresses.
-    Each(LimitEach),
-}
-
-/// A rule, apart from the tests that lead to it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Rule {
-    /// `edge.weir:12`.
-    pub at: String,
-    /// Its text on one line.
-    pub text: String,
-    /// What it does besides counting; only the last may be a verdict.
-    pub effects: Vec<Effect>,
-}
-
-impl Rule {
-    /// The verdict, if the rule ends the chain.
-    pub fn verdict(&self) -> Option<Action> {
-        match self.effects.last() {
-            Some(&Effect::Verdict(action)) => Some(action),
-            _ => None,
-        }
-    }
-}
-
-/// What a rule does.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Effect {
-    /// One packet in so many is copied to the divert bundle.
-    Sample {
-        /// At least 1.
-        one_in: u32,
-    },
-    /// Charges the packet to a bucket.
-    Limit {
-        /// Whose buckets.
-        limiter: LimiterId,
-        /// What finds the bucket, done on every way here; `None` where no table does.
-        find: Option<FindId>,
-        /// What happens to what has no room.
-        exceed: Exceed,
-    },
-    /// Follows the TCP connection.
-    Track,
-    /// Ends the chain.
-    Verdict(Action),
-}
-
-impl Effect {
-    /// The verdict on what has no room, if it is a limit that ends its way.
-    pub fn exceeded_verdict(&self) -> Option<Action> {
-        match self {
-            Effect::Limit { exceed, .. } => exceed.verdict(),
-            Effect::Sample { .. } | Effect::Track | Effect::Verdict(_) => None,
-        }
-    }
-}
-
-/// Which way packets go.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Direction {
-    /// From the lower bundle to the upper.
-    Upstream,
-    /// From the upper bundle to the lower.
-    Downstream,
-}
-
-impl Direction {
-    /// Both, in the order in which a posture's chains stand.
-    pub const BOTH: [Direction; 2] = [Direction::Upstream, Direction::Downstream];
-
-    /// The policy keyword.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Direction::Upstream => "upstream",
-            Direction::Downstream => "downstream",
-        }
-    }
-}
-
 /// One direction of one posture.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Chain {
@@ -210,12 +91,10 @@ pub struct Chain {
     pub posture: Option<String>,
     /// The direction.
     pub direction: Direction,
-    /// Everything that the chain may ask tables.
+    /// Everything that its tests and its rules' effects may ask tables.
     pub finds: Vec<Find>,
-    /// Finds done before the body, for a whole burst at a time. Those are not in the body.
-    pub staged: Vec<FindId>,
-    /// The nodes.
-    pub body: Vec<Node>,
+    /// Which rules match.
+    pub tree: MatchTree,
 }
 
 impl Chain {
@@ -244,71 +123,6 @@ pub struct Find {
     pub key: Field,
 }
 
-/// One step of a chain.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Node {
-    /// Runs the body if the test holds.
-    When {
-        /// The test.
-        test: Test,
-        /// The body.
-        body: Vec<Node>,
-    },
-    /// Asks a table; the key's guard holds here.
-    Find(FindId),
-    /// The rule matched.
-    Rule(RuleId),
-}
-
-/// A test of the packet. The guard of what it looks at holds where it stands.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Test {
-    /// The packet has the header.
-    Guard(Guard),
-    /// The value is, or negated is not, in the set.
-    Value {
-        /// What is looked at. Raw bits outside the captured packet make the test fail, negated or not.
-        subject: Subject,
-        /// Bits that count.
-        mask: Option<u128>,
-        /// The values.
-        set: ValueSet,
-        /// Turns the test around.
-        negated: bool,
-    },
-    /// What was found is, or negated is not, what was looked for.
-    Found {
-        /// Done before on every way here.
-        find: FindId,
-        /// What was looked for.
-        wanted: Wanted,
-        /// Turns the test around.
-        negated: bool,
-    },
-}
-
-/// What a find is to have found.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Wanted {
-    /// Any label but 0.
-    Any,
-    /// A label of the list, which is sorted.
-    Labels(Vec<LabelId>),
-    /// The bit of one of a fused slot's tables.
-    Table(u8),
-}
-
-impl Wanted {
-    /// Whether `found` is it.
-    pub fn is(&self, found: u32) -> bool {
-        match self {
-            Wanted::Any => found != 0,
-            Wanted::Labels(labels) => labels.iter().any(|label| label.0 == found),
-            Wanted::Table(index) => found >> index & 1 != 0,
-        }
-    }
-}
-
 /// Something that no engine does yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unsupported {
@@ -322,14 +136,8 @@ impl Program {
     /// Rules with effects that no engine has yet. Empty: every one takes the program.
     pub fn unsupported(&self) -> Vec<Unsupported> {
         let mut found = Vec::new();
-        for (index, rule) in self.rules.iter().enumerate() {
-            for effect in &rule.effects {
-                let what = match effect {
-                    Effect::Track => "track",
-                    Effect::Limit { .. } | Effect::Sample { .. } | Effect::Verdict(_) => continue,
-                };
-                found.push(Unsupported { rule: RuleId(index as u16), what });
-            }
+        for (rule, Rule { effects, .. }) in (0..).map(RuleId).zip(&self.rules) {
+            found.extend(effects.iter().filter_map(Effect::unsupported).map(|what| Unsupported { rule, what }));
         }
         found
     }
@@ -351,12 +159,10 @@ impl Program {
 
     /// Addresses that a rule's limits look at themselves.
     pub fn limited_addresses(&self, rule: RuleId) -> impl Iterator<Item = Field> {
-        self.rule(rule).effects.iter().filter_map(|effect| match effect {
-            Effect::Limit { limiter, .. } => match self.limiter(*limiter).kind {
-                LimiterKind::Each(each) => Some(each.key),
-                LimiterKind::Prefixes { .. } | LimiterKind::Labels | LimiterKind::Rate(_) => None,
-            },
-            Effect::Sample { .. } | Effect::Track | Effect::Verdict(_) => None,
+        let limiters = self.rule(rule).effects.iter().filter_map(Effect::limiter);
+        limiters.filter_map(|limiter| match self.limiter(limiter).kind {
+            LimiterKind::Each(each) => Some(each.key),
+            LimiterKind::Prefixes { .. } | LimiterKind::Labels | LimiterKind::Rate(_) => None,
         })
     }
 

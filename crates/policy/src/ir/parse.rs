@@ -2,7 +2,8 @@
 
 use super::{Chain, Defaults, Direction, Effect, Fallback, Find, FindId, LabelId, Node, OnExit, Program, Rule, RuleId};
 use super::{
-    Exceed, Holds, LimitEach, Limiter, LimiterId, LimiterKind, Log, Slot, SlotId, Test, ValueSet, Wanted, print, verify,
+    Exceed, Holds, LimitEach, Limiter, LimiterId, LimiterKind, Log, MatchTree, Slot, SlotId, Test, ValueSet, Wanted,
+    print, verify,
 };
 use crate::field::{Field, Guard, Raw, RawBase, Subject};
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -75,11 +76,11 @@ fn defaults(text: &str) -> Option<Defaults> {
         let (name, value) = item.split_once(' ')?;
         let decided = match value {
             "rules" => Fallback::Rules,
-            _ => Fallback::Decide(action(value)?),
+            _ => Fallback::Decide(Action::from_name(value)?),
         };
         match name {
-            "malformed" => defaults.malformed = action(value)?,
-            "no-match" => defaults.no_match = action(value)?,
+            "malformed" => defaults.malformed = Action::from_name(value)?,
+            "no-match" => defaults.no_match = Action::from_name(value)?,
             "arp" => defaults.arp = decided,
             "not-ip" => defaults.not_ip = decided,
             "fragment" => defaults.fragment = decided,
@@ -88,10 +89,6 @@ fn defaults(text: &str) -> Option<Defaults> {
         }
     }
     Some(defaults)
-}
-
-fn action(name: &str) -> Option<Action> {
-    [Action::Accept, Action::Drop, Action::Divert].into_iter().find(|action| action.name() == name)
 }
 
 fn slot(text: &str) -> Option<Slot> {
@@ -163,7 +160,7 @@ fn effect(text: &str) -> Option<Effect> {
         };
         return Some(Effect::Limit { limiter: LimiterId(limiter.parse().ok()?), find, exceed });
     }
-    if text == "track" { Some(Effect::Track) } else { Some(Effect::Verdict(action(text)?)) }
+    if text == "track" { Some(Effect::Track) } else { Some(Effect::Verdict(Action::from_name(text)?)) }
 }
 
 /// The chain's own lines and its body; `Ok(None)` if the head cannot be read.
@@ -183,8 +180,8 @@ fn chain(head: &str, rest: &mut &[Line<'_>]) -> Result<Option<Chain>, String> {
         done.ok_or_else(|| line.error())?;
         *rest = tail;
     }
-    let body = block(rest, 1)?;
-    Ok(Some(Chain { posture, direction, finds, staged, body }))
+    let tree = MatchTree { staged, nodes: block(rest, 1)? };
+    Ok(Some(Chain { posture, direction, finds, tree }))
 }
 
 fn find(words: &str) -> Option<Find> {

@@ -73,10 +73,10 @@ fn chain(f: &mut Formatter<'_>, chain: &Chain) -> fmt::Result {
     for (index, find) in chain.finds.iter().enumerate() {
         writeln!(f, "  ask {index} slot {} {}", find.slot.0, find.key.name())?;
     }
-    for id in &chain.staged {
+    for id in &chain.tree.staged {
         writeln!(f, "  stage {}", id.0)?;
     }
-    block(f, &chain.body, 1)
+    block(f, &chain.tree.nodes, 1)
 }
 
 fn block(f: &mut Formatter<'_>, nodes: &[Node], depth: usize) -> fmt::Result {

@@ -30,7 +30,8 @@ pub fn verify(program: &Program) -> Result<(), String> {
         }
     }
     for chain in &program.chains {
-        let mut walk = Walk { program, chain, guards: vec![Guard::Any], found: chain.staged.clone(), limiters: vec![] };
+        let mut walk =
+            Walk { program, chain, guards: vec![Guard::Any], found: chain.tree.staged.clone(), limiters: vec![] };
         walk.chain().map_err(|what| format!("chain {}: {what}", chain.symbol()))?;
     }
     Ok(())
@@ -56,10 +57,10 @@ impl Walk<'_> {
                 return Err(format!("find {index} asks slot {} with a key of another family", find.slot.0));
             }
         }
-        if let Some(id) = self.chain.staged.iter().find(|id| usize::from(id.0) >= self.chain.finds.len()) {
+        if let Some(id) = self.chain.tree.staged.iter().find(|id| usize::from(id.0) >= self.chain.finds.len()) {
             return Err(format!("stages find {}, which is not there", id.0));
         }
-        self.block(&self.chain.body, 0)
+        self.block(&self.chain.tree.nodes, 0)
     }
 
     fn block(&mut self, nodes: &[Node], depth: usize) -> Result<(), String> {

@@ -1,12 +1,12 @@
 //! Drops what cannot run or decides nothing: tests that the guards around them settle, empty bodies, nodes behind an unconditional verdict.
 
 use crate::field::Guard;
-use crate::ir::{Chain, Effect, FindId, Node, Rule, Test};
+use crate::ir::{FindId, MatchTree, Node, Rule, Test};
 
-/// Runs the pass over a chain.
-pub fn run(chain: &mut Chain, rules: &[Rule]) {
-    let body = std::mem::take(&mut chain.body);
-    chain.body = block(body, rules, &mut vec![Guard::Any]);
+/// Runs the pass over a chain's tree. Of what the rules do it asks which of them end the chain and which finds they use.
+pub fn run(tree: &mut MatchTree, rules: &[Rule]) {
+    let nodes = std::mem::take(&mut tree.nodes);
+    tree.nodes = block(nodes, rules, &mut vec![Guard::Any]);
 }
 
 /// What is left of a block inside the given guards.
@@ -72,11 +72,10 @@ fn drop_unused_finds(nodes: &mut Vec<Node>, rules: &[Rule]) {
 }
 
 fn uses(node: &Node, id: FindId, rules: &[Rule]) -> bool {
-    let polices = |effect: &Effect| matches!(effect, Effect::Limit { find: Some(find), .. } if *find == id);
     match node {
         Node::When { test: Test::Found { find, .. }, .. } if *find == id => true,
         Node::When { body, .. } => body.iter().any(|node| uses(node, id, rules)),
-        Node::Rule(rule) => rules[usize::from(rule.0)].effects.iter().any(polices),
+        Node::Rule(rule) => rules[usize::from(rule.0)].finds().any(|find| find == id),
         Node::Find(_) => false,
     }
 }

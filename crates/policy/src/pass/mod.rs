@@ -12,10 +12,10 @@ pub use place_finds::Placement;
 pub fn optimise(program: &Program, placement: Placement) -> Program {
     let mut program = program.clone();
     for chain in &mut program.chains {
-        drop_unreachable::run(chain, &program.rules);
-        hoist_guards::run(chain);
-        drop_unreachable::run(chain, &program.rules);
-        place_finds::run(chain, placement);
+        drop_unreachable::run(&mut chain.tree, &program.rules);
+        hoist_guards::run(&mut chain.tree);
+        drop_unreachable::run(&mut chain.tree, &program.rules);
+        place_finds::run(&mut chain.tree, placement);
     }
     if let Err(broken) = verify::verify(&program) {
         panic!("compiler bug: {broken}\n{program}");

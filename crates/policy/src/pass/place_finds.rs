@@ -1,6 +1,6 @@
 //! Decides where tables are asked: all at the start, for a whole burst at a time, or each where its answer is first needed.
 
-use crate::ir::{Chain, FindId, Node};
+use crate::ir::{FindId, MatchTree, Node};
 
 /// Where finds stand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -11,17 +11,16 @@ pub enum Placement {
     Lazy,
 }
 
-/// Runs the pass over a chain.
-pub fn run(chain: &mut Chain, placement: Placement) {
-    let mut known = Vec::new();
-    let body = std::mem::take(&mut chain.body);
-    chain.body = match placement {
+/// Runs the pass over a chain's tree.
+pub fn run(tree: &mut MatchTree, placement: Placement) {
+    let nodes = std::mem::take(&mut tree.nodes);
+    tree.nodes = match placement {
         Placement::Staged => {
-            let body = strip(body, &mut chain.staged);
-            chain.staged.sort_unstable();
-            body
+            let nodes = strip(nodes, &mut tree.staged);
+            tree.staged.sort_unstable();
+            nodes
         }
-        Placement::Lazy => keep_first(body, &mut known),
+        Placement::Lazy => keep_first(nodes, &mut Vec::new()),
     };
 }
 

@@ -5,7 +5,7 @@ use super::token::TokenKind;
 use super::tree::{
     Exceed, Limit, LimitEach, LimitElement, Limits, LimitsSetting, Log, Name, Operand, Statement, Subject, Value,
 };
-use super::{item, rule, value};
+use super::{item, reserved, rule, value};
 use crate::diag::Diagnostic;
 use crate::source::Span;
 
@@ -132,6 +132,9 @@ fn exceed(cursor: &mut Cursor) -> Parse<Option<Exceed>> {
         return Ok(None);
     }
     cursor.bump();
+    if cursor.is_word(reserved::REPLY) {
+        return Err(cursor.report(reserved::reply(cursor.span())));
+    }
     let words = Exceed::ALL.map(|exceed| (exceed.name(), exceed));
     one_of(cursor, &words, "`drop`, `divert` or `mark` after `exceed`").map(Some)
 }

@@ -10,6 +10,7 @@ mod item;
 mod limit;
 mod load;
 pub mod print;
+pub(crate) mod reserved;
 mod rule;
 pub mod token;
 pub mod tree;

@@ -3,7 +3,7 @@
 use super::cursor::{Cursor, Parse, Reported};
 use super::token::TokenKind;
 use super::tree::{Match, Name, Operator, Rule, Statement, Subject};
-use super::{foreign, limit, value};
+use super::{foreign, limit, reserved, value};
 use crate::check::unknown_header;
 use crate::diag::Diagnostic;
 use crate::field::Field;
@@ -54,6 +54,7 @@ fn part(cursor: &mut Cursor, rule: &mut Rule) -> Parse<()> {
         Some("sample") => rule.statements.push(sample(cursor)?),
         Some("track") => rule.statements.push(Statement::Track(cursor.bump())),
         Some("limit") => rule.statements.push(limit::of_rule(cursor)?),
+        Some(reserved::REPLY) => return Err(cursor.report(reserved::reply(cursor.span()))),
         Some(word) => {
             unsupported(cursor, word)?;
             condition(cursor, rule)?;
@@ -65,8 +66,7 @@ fn part(cursor: &mut Cursor, rule: &mut Rule) -> Parse<()> {
 }
 
 fn verdict(cursor: &Cursor) -> Option<Action> {
-    let word = cursor.word()?;
-    [Action::Accept, Action::Drop, Action::Divert].into_iter().find(|action| action.name() == word)
+    Action::from_name(cursor.word()?)
 }
 
 fn unsupported(cursor: &mut Cursor, word: &str) -> Parse<()> {

@@ -6,8 +6,8 @@ use weir_abi::{Limit, LimitEntries, LimitEntry};
 
 use super::read::{self, BadLines};
 use super::{Conflicts, Origin, Origins, Profiles};
-use crate::entries::LABEL_BYTES_MAX;
-use crate::list::{ListError, Problem, ReadReport};
+use crate::list::{ListError, ReadReport};
+use crate::problem::{LABEL_BYTES_MAX, Problem};
 
 /// What a list was given so far.
 #[derive(Debug, Default)]

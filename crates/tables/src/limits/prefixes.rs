@@ -8,11 +8,12 @@ use weir_abi::{Family, Layout, Limit, LimitEntries, LimitEntry};
 use super::image::TICKET_BITS;
 use super::read::{self, BadLines};
 use super::{Conflicts, Nesting, Origin, Origins, Profiles};
-use crate::entries::{Kind, PREFIXES_MAX, Prefixes, build, count_lengths};
+use crate::entries::{Kind, Prefixes, build, count_lengths};
 use crate::image::{BuildError, Image};
 use crate::layout::Room;
-use crate::list::{ListError, Problem, ReadReport, Remark};
+use crate::list::{ListError, ReadReport, Remark};
 use crate::prefix::{Address, Element, Prefix};
+use crate::problem::{PREFIXES_MAX, Problem};
 use crate::reads::Reads;
 use crate::reference::Reference;
 

@@ -12,7 +12,8 @@ use super::Profiles;
 use crate::list::csv::take_field;
 use crate::list::lines::{judge, split_line, unended, without_mark};
 use crate::list::stray::{check_characters, names_address};
-use crate::list::{BadLine, ERRORS_MAX, Format, ListError, Problem, ReadReport, recognise};
+use crate::list::{BadLine, ERRORS_MAX, Format, ListError, ReadReport, recognise};
+use crate::problem::Problem;
 
 /// Whether bad lines are an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,7 +2,8 @@
 
 use super::*;
 use crate::entries::Prefixes;
-use crate::list::{Problem, ReadReport};
+use crate::list::ReadReport;
+use crate::problem::Problem;
 use proptest::prelude::*;
 use weir_abi::{Family, Layout};
 

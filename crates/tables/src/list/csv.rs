@@ -5,11 +5,11 @@
 
 use std::borrow::Cow;
 
-use super::Problem;
 use super::lines::{Sink, content, first_line, split_line};
 use super::stray::names_address;
 use crate::entries::{Kind, TableAddress};
 use crate::prefix::Element;
+use crate::problem::Problem;
 
 /// What the lines of a file look like; all are like the first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,8 +55,7 @@ pub(crate) fn line<A: TableAddress>(text: &[u8], sink: &mut Sink<A>) -> Result<(
     }
     let Some(rest) = rest else { return sink.push(element) };
     if !ranges {
-        sink.check(rest, &element)?;
-        return sink.push_labelled(element, &take_field(rest)?.0);
+        return labelled(element, rest, sink);
     }
     let (second, rest) = take_field(rest)?;
     let range = match (element, whole::<A>(&second)?) {
@@ -68,13 +67,19 @@ pub(crate) fn line<A: TableAddress>(text: &[u8], sink: &mut Sink<A>) -> Result<(
         _ => return Err(Problem::NotARange),
     };
     match rest {
-        Some(rest) => {
-            sink.check(rest, &range)?;
-            sink.push_labelled(range, &take_field(rest)?.0)
-        }
+        Some(rest) => labelled(range, rest, sink),
         None if bare_ranges || sink.kind == Kind::Labels => sink.push(range),
         None => Err(Problem::TwoAddresses),
     }
+}
+
+/// Reads the label of an element and passes over the fields behind it. These may name addresses, such as operators that are called by one; a label
+/// that is an address is more likely an entry.
+fn labelled<A: TableAddress>(element: Element<A>, rest: &[u8], sink: &mut Sink<A>) -> Result<(), Problem> {
+    let (label, further) = take_field(rest)?;
+    sink.check(&label, &element)?;
+    sink.pass_over(further.unwrap_or_default(), &element)?;
+    sink.push_labelled(element, &label)
 }
 
 fn whole<A: TableAddress>(field: &[u8]) -> Result<Element<A>, Problem> {

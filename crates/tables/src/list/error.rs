@@ -2,99 +2,14 @@
 
 use std::fmt;
 
-use weir_abi::{Family, LimitProblem};
-
 use super::Format;
-use crate::entries::{LABEL_BYTES_MAX, PREFIXES_MAX};
-use crate::prefix::family_name;
+use crate::problem::{PREFIXES_MAX, Problem};
 
 /// Bad lines that are reported with their text; more are only counted.
 pub const ERRORS_MAX: usize = 20;
 
 /// Characters of a bad line that are shown.
 const SHOWN_CHARS_MAX: usize = 60;
-
-/// Why an element or a line was refused.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Problem {
-    /// No address, CIDR or range.
-    #[error("not an {} address, prefix or range", family_name(*.0))]
-    NotAnAddress(Family),
-    /// An address of the other family; the table's family is named.
-    #[error("address of the other family in an {} table", family_name(*.0))]
-    OtherFamily(Family),
-    /// Nothing after the slash.
-    #[error("prefix length missing after `/`")]
-    NoLength,
-    /// A prefix length beyond the family's bits.
-    #[error("prefix length above {}", .0.bits())]
-    LongLength(Family),
-    /// The range's end is below its start.
-    #[error("range ends before it starts")]
-    RangeBackwards,
-    /// The table has labels, the line has none.
-    #[error("label missing")]
-    NoLabel,
-    /// A label longer than [`LABEL_BYTES_MAX`].
-    #[error("label longer than {LABEL_BYTES_MAX} bytes")]
-    LongLabel,
-    /// A label that is not UTF-8.
-    #[error("label is not UTF-8 text")]
-    LabelEncoding,
-    /// A quoted field that does not end on its line, or goes on after its end.
-    #[error("unbalanced quotes")]
-    Quotes,
-    /// Another address where text may stand.
-    #[error("a second address on the line: an entry has a line of its own, a comment begins with `#`")]
-    SecondAddress,
-    /// `start,end` in a set, without a header that says so.
-    #[error("two addresses on the line: write a range as `first-last`, or name the columns in a header (`start,end`)")]
-    TwoAddresses,
-    /// A file of ranges has a line that is none.
-    #[error("not the first and last address of a range, which the first line has")]
-    NotARange,
-    /// A line of a CSV file is longer or shorter than the first.
-    #[error("{found} fields, where the first line has {expected}")]
-    Columns {
-        /// Fields of this line.
-        found: usize,
-        /// Fields of the first line that is no header.
-        expected: usize,
-    },
-    /// `10.0.0.0 /8`
-    #[error("a blank before `/`")]
-    BlankInPrefix,
-    /// A character that other programs take for a line end, or that shows as nothing.
-    #[error("a control character, or a line end that is neither LF, CR LF nor CR")]
-    Control,
-    /// A line of an ipset file that is neither `create` nor `add`.
-    #[error("not a `create` or `add` line of `ipset save`")]
-    NotIpset,
-    /// A set that holds more than addresses or nets.
-    #[error("set type `{0}` not supported: only hash:ip, hash:net and bitmap:ip are lists of addresses")]
-    SetType(String),
-    /// A set whose entries stand for networks of which the file does not say the length beside them.
-    #[error("`netmask` and `bitmask` are not supported: each address of such a set stands for more than itself")]
-    SetMask,
-    /// An option of `create` or `add` that is not known, or another entry on the line.
-    #[error("`{0}` is no option of `ipset save`")]
-    SetOption(String),
-    /// A line of a list of limits without a rate.
-    #[error("rate missing after `,`")]
-    NoRate,
-    /// A rate or burst that cannot be.
-    #[error(transparent)]
-    Limit(#[from] LimitProblem),
-    /// Another limit where text may stand.
-    #[error("a second limit on the line: each has a line of its own, a comment begins with `#`")]
-    SecondLimit,
-    /// A range in a list of limits.
-    #[error("a range is no prefix: give each of its prefixes a limit")]
-    RangeLimited,
-    /// An exception within a set of nets.
-    #[error("`nomatch` entries are not supported: a table has no exceptions")]
-    Nomatch,
-}
 
 /// A line that was refused.
 #[derive(Clone, Debug, PartialEq, Eq)]

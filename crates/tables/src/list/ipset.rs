@@ -1,11 +1,11 @@
 //! What `ipset save` prints of one set: `create NAME TYPE OPTIONS` and `add NAME ELEMENT OPTIONS`.
 
-use super::Problem;
 use super::error::shown;
 use super::lines::Sink;
 use super::stray::names_address;
 use crate::entries::TableAddress;
 use crate::prefix::Element;
+use crate::problem::Problem;
 use weir_abi::Family;
 
 /// Options of `create` that a word follows.

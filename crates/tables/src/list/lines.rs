@@ -8,10 +8,11 @@ use weir_abi::Family;
 use super::csv::{Header, Shape};
 use super::error::shown;
 use super::stray::{check_characters, names_address, names_another};
-use super::{BadLine, ERRORS_MAX, Format, ListError, Problem, ReadOptions, ReadReport, Remark, csv, ipset, plain};
-use crate::entries::{Entries, Kind, LABEL_BYTES_MAX, Labels, PREFIXES_MAX, TableAddress};
+use super::{BadLine, ERRORS_MAX, Format, ListError, ReadOptions, ReadReport, Remark, csv, ipset, plain};
+use crate::entries::{Entries, Kind, Labels, TableAddress};
 use crate::overlap::Span;
 use crate::prefix::{Element, Prefix};
+use crate::problem::{LABEL_BYTES_MAX, PREFIXES_MAX, Problem};
 
 /// A thread is not worth starting for less.
 const CHUNK_BYTES_MIN: usize = 1 << 19;
@@ -190,6 +191,7 @@ pub(crate) struct Sink<A> {
     sets: Vec<Box<[u8]>>,
     host_bits: Remark,
     commented: Remark,
+    passed_over: Remark,
     timeouts: Remark,
 }
 
@@ -226,10 +228,22 @@ impl<A: TableAddress> Sink<A> {
         Ok(())
     }
 
-    /// Passes over fields behind an element.
+    /// Passes over CSV fields that no table has.
     ///
     /// # Errors
-    /// They name another address, or there are characters that hide lines.
+    /// There are characters that hide lines.
+    pub fn pass_over(&mut self, text: &[u8], element: &Element<A>) -> Result<(), Problem> {
+        check_characters(text)?;
+        if names_another(text, element) {
+            self.passed_over.note(self.line);
+        }
+        Ok(())
+    }
+
+    /// Checks text behind an element.
+    ///
+    /// # Errors
+    /// It names another address, or there are characters that hide lines.
     pub fn check(&self, text: &[u8], element: &Element<A>) -> Result<(), Problem> {
         check_characters(text)?;
         if names_another(text, element) { Err(Problem::SecondAddress) } else { Ok(()) }
@@ -323,6 +337,7 @@ impl<A: TableAddress> Part<A> {
             sets: Vec::new(),
             host_bits: Remark::default(),
             commented: Remark::default(),
+            passed_over: Remark::default(),
             timeouts: Remark::default(),
         };
         Part { sink, bad: 0, first_bad: Vec::new() }
@@ -357,6 +372,7 @@ impl<A: TableAddress> Part<A> {
         report.skipped += self.bad;
         report.host_bits.add(self.sink.host_bits, report.lines);
         report.commented.add(self.sink.commented, report.lines);
+        report.passed_over.add(self.sink.passed_over, report.lines);
         report.timeouts.add(self.sink.timeouts, report.lines);
         report.prefixes += self.sink.prefix_count() as u64;
         report.lines += self.sink.line;

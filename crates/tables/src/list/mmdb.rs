@@ -13,8 +13,9 @@ use serde::de::{Deserialize, Deserializer, Visitor};
 use weir_abi::Family;
 
 use super::{Format, ListError, ReadOptions, ReadReport};
-use crate::entries::{Entries, Kind, LABEL_BYTES_MAX, Labels, PREFIXES_MAX, TableAddress};
+use crate::entries::{Entries, Kind, Labels, TableAddress};
 use crate::prefix::Prefix;
+use crate::problem::{LABEL_BYTES_MAX, PREFIXES_MAX};
 
 const MARKER: &[u8] = b"\xab\xcd\xefMaxMind.com";
 /// Between the search tree and the data.

@@ -27,7 +27,7 @@ mod tests;
 use std::num::NonZero;
 
 use crate::entries::Entries;
-pub use error::{BadLine, ERRORS_MAX, ListError, Problem};
+pub use error::{BadLine, ERRORS_MAX, ListError};
 pub(crate) use foreign::recognise;
 
 /// How to read a list.
@@ -55,6 +55,8 @@ pub struct ReadReport {
     pub host_bits: Remark,
     /// Comments that name an address, which is not in the table for that.
     pub commented: Remark,
+    /// CSV lines with an address in a field behind the label, which is not in the table for that.
+    pub passed_over: Remark,
     /// Entries with a timeout (ipset), which a table does not know.
     pub timeouts: Remark,
     /// The last line, if nothing ends it: the file may be cut short.

@@ -2,11 +2,11 @@
 //!
 //! Behind `#` anything may stand. Before it text names no other address: it would look like an entry and be none.
 
-use super::Problem;
 use super::lines::Sink;
 use super::stray::check_characters;
 use crate::entries::TableAddress;
 use crate::prefix::Element;
+use crate::problem::Problem;
 
 /// Reads a line.
 #[inline]

@@ -2,8 +2,8 @@
 
 use std::net::Ipv6Addr;
 
-use super::Problem;
 use crate::prefix::{Address, Element};
+use crate::problem::Problem;
 
 /// Refuses characters that other programs take for line ends, or show as nothing: the lines behind them would be lost.
 pub(crate) fn check_characters(text: &[u8]) -> Result<(), Problem> {

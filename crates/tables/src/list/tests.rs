@@ -3,6 +3,7 @@
 use super::*;
 use crate::entries::Kind;
 use crate::prefix::{Prefix4, Prefix6};
+use crate::problem::Problem;
 use proptest::prelude::*;
 use weir_abi::Family;
 
@@ -469,6 +470,9 @@ fn what_is_no_list_is_refused_however_lenient() {
 fn what_is_ignored_is_counted() {
     let (_, report) = read4(Kind::Set, "l", "# x\n# 1.2.3.4\n1.1.1.1 # and 2.2.2.2\n3.3.3.3 # 3.3.3.3").unwrap();
     assert_eq!((report.commented, report.unended), (Remark { count: 2, line: Some(2) }, Some(4)));
+    let named = "1.0.0.0,1.0.0.255,38498,a\n2.0.0.0,2.0.0.255,7,203.31.164.0/23\n3.0.0.0,3.0.0.255,8,3.0.0.9\n";
+    let (_, report) = read4(Kind::Labels, "l.csv", named).unwrap();
+    assert_eq!((report.passed_over, report.prefixes), (Remark { count: 1, line: Some(2) }, 3));
     let (_, report) = read4(Kind::Set, "l", "add a 1.1.1.1\nadd a 2.2.2.2 timeout 3\n").unwrap();
     assert_eq!((report.timeouts, report.unended), (Remark { count: 1, line: Some(2) }, None));
 }

@@ -45,12 +45,12 @@ use std::net::IpAddr;
 use weir_abi::{Family, Layout};
 
 use crate::cells::CellsMut;
-use crate::entries::{self, Kind, LABEL_BYTES_MAX, Labels, PREFIXES_MAX, Table};
+use crate::entries::{self, Kind, Labels, Table};
 use crate::image::{BuildError, Image, LABELS_MAX};
 use crate::layout::exact_set6::Key;
 use crate::layout::{Room, exact_sets};
-use crate::list::Problem;
 use crate::prefix::{Prefix4, Prefix6};
+use crate::problem::{LABEL_BYTES_MAX, PREFIXES_MAX, Problem};
 use exact::{ExactWriter, Full};
 use exact6::Exact6Writer;
 use held::{Held, Net};

@@ -34,7 +34,7 @@ pub use dxr::Shape;
 pub use image::{SchemeImage, SchemeView};
 
 use crate::entries::{Kind, Table};
-use crate::prefix::family_name;
+use crate::problem::family_name;
 
 /// A lookup scheme.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -25,7 +25,7 @@ const LENGTH_BITS: u32 = 6;
 const LENGTH_MASK: u32 = (1 << LENGTH_BITS) - 1;
 
 /// Labels fit beside the length.
-const _: () = assert!(crate::entries::PREFIXES_MAX < 1 << (32 - LENGTH_BITS));
+const _: () = assert!(crate::problem::PREFIXES_MAX < 1 << (32 - LENGTH_BITS));
 
 /// The trie, built.
 pub(super) struct Radix {

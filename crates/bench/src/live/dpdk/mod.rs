@@ -10,7 +10,7 @@
 mod process;
 
 use super::rulesets::Ruleset;
-use crate::Row;
+use crate::row::Row;
 use process::Process;
 use std::fs;
 use std::panic;

@@ -5,9 +5,10 @@ use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use weir_abi::BURST_MAX;
+use weir_abi::dpdk::{Facts, Lost, opening};
 
 use super::eal::{Eal, kept_log};
-use super::shim::{self, Facts, Lost, Mempool, opening};
+use super::shim::{self, Mempool};
 use super::sockets::Sockets;
 use crate::EngineError;
 use crate::live::checksum;
@@ -112,7 +113,7 @@ impl Found {
     }
 
     fn failed(&self, step: i32, error: i32) -> EngineError {
-        failed(&self.name, format!("{}: {}{}", opening::step(step), shim::error_text(error), kept_log()))
+        failed(&self.name, format!("{}: {}{}", shim::step(step), shim::error_text(error), kept_log()))
     }
 }
 

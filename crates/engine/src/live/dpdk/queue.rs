@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
+use weir_abi::dpdk::Lost;
 use weir_abi::{BURST_MAX, Frame};
 
 use super::port::Ports;
-use super::shim::{self, Lost, Mbuf};
+use super::shim::{self, Mbuf};
 use crate::live::checksum::Unfinished;
 use crate::live::lane::{PortCounters, add};
 

@@ -2,6 +2,7 @@
 
 use std::ffi::{CStr, c_char, c_int};
 
+use weir_abi::dpdk::{Facts, Lost, opening};
 use weir_abi::{BURST_MAX, Frame, WINDOW_BYTES};
 
 /// A packet's buffer: `struct rte_mbuf`, known by its address only.
@@ -21,60 +22,14 @@ pub(super) struct Mempool {
     _opaque: [u8; 0],
 }
 
-/// What a port is: `struct dpdk_facts`.
-#[derive(Clone, Debug, Default)]
-#[repr(C)]
-pub(super) struct Facts {
-    driver: [u8; 32],
-    /// Receive queues that it can have.
-    pub rx_queues: u16,
-    /// Transmit queues that it can have.
-    pub tx_queues: u16,
-    /// Packets that a receive queue of ours holds.
-    pub rx_packets: u16,
-    /// Packets that a transmit queue of ours holds.
-    pub tx_packets: u16,
-    /// Where its memory should be; -1 if anywhere.
-    pub node: i32,
-    /// Number of the kernel's interface behind it; 0 if there is none.
-    pub interface: u32,
-}
-
-const _: () = assert!(size_of::<Facts>() == 48);
-
-impl Facts {
-    /// The driver's name.
-    pub fn driver(&self) -> String {
-        CStr::from_bytes_until_nul(&self.driver).map(CStr::to_string_lossy).unwrap_or_default().into_owned()
-    }
-}
-
-/// What a port lost: `struct dpdk_lost`.
-#[derive(Clone, Copy, Debug, Default)]
-#[repr(C)]
-pub(super) struct Lost {
-    /// Packets that came and found no room.
-    pub missed: u64,
-    /// Packets that the driver took and could not send.
-    pub unsent: u64,
-}
-
-/// How far a port got: `enum dpdk_opening`.
-pub(super) mod opening {
-    /// As far as it was to get.
-    pub const DONE: i32 = 0;
-    /// No receive queue could be set up.
-    pub const NO_RX_QUEUE: i32 = 2;
-
-    /// What failed.
-    pub fn step(opening: i32) -> &'static str {
-        match opening {
-            1 => "cannot be configured",
-            NO_RX_QUEUE => "no receive queue",
-            3 => "no transmit queue",
-            4 => "cannot be started",
-            _ => "cannot receive what is not addressed to it",
-        }
+/// What failed where a port got no further.
+pub(super) fn step(opening: i32) -> &'static str {
+    match opening {
+        opening::NOT_CONFIGURED => "cannot be configured",
+        opening::NO_RX_QUEUE => "no receive queue",
+        opening::NO_TX_QUEUE => "no transmit queue",
+        opening::NOT_STARTED => "cannot be started",
+        _ => "cannot receive what is not addressed to it",
     }
 }
 

@@ -9,33 +9,30 @@ use libbpf_rs::libbpf_sys::{bpf_map_create_opts, bpf_prog_test_run_opts, bpf_tes
 use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, MapType, Object};
 use memmap2::MmapRaw;
 use weir_abi::Counter;
+use weir_abi::kernel::{ChecksumSlot, Mode, PORTS_MAX, PacketSlot, PortCounters, XdpContext};
 
-use super::ports::{PORT_WORDS, PORTS_BYTES, PORTS_MAX, PortCounts, Ports};
+use super::ports::Ports;
 use crate::clang::BpfObject;
 use crate::image::Image;
 use crate::limits::Limits;
 use crate::limits::pool::Held;
 use crate::live::datapath::Counts;
-use crate::xdp::load::{
-    COUNTERS, LOSSES, Mode, Plan, fill_tables, join_parts, load_object, map, program_name, shared_maps,
-};
+use crate::xdp::load::{COUNTERS, LOSSES, Plan, fill_tables, join_parts, load_object, map, program_name, shared_maps};
 use crate::xdp::{failed, find};
 use crate::{EngineError, Program};
 
 /// Sections and maps of datapath/engine/ports.h.
 const PORTS: &str = ".bss.ports";
 const PORT_COUNTERS: &str = ".bss.traffic";
-/// Section and slots of `struct packet_slot` (datapath/engine/xdp.h).
+/// Section of `struct packet_slot` (datapath/engine/xdp.h).
 const PACKETS: &str = ".bss.packets";
-const PACKET_SLOT_BYTES: usize = 256;
-/// Section and slots of `struct checksum_slot` (datapath/engine/checksum.h).
+/// Section of `struct checksum_slot` (datapath/engine/checksum.h).
 const CHECKSUMS: &str = ".bss.checksums";
-const CHECKSUM_SLOT_BYTES: usize = 256;
 const DEVICES: &str = "weir_devices";
 const PAIRS: &str = "weir_pairs";
 
 /// Counters of every CPU at every port: by CPU, then by port.
-pub(super) type PortBlocks = Vec<[PortCounts; PORTS_MAX]>;
+pub(super) type PortBlocks = Vec<[PortCounters; PORTS_MAX]>;
 
 /// CPUs that there are counters for: all that the machine can have, rounded up to a power of two.
 fn cpus() -> Result<usize, EngineError> {
@@ -100,15 +97,15 @@ impl KernelCode {
         let cpus = cpus()?;
         let stride = program.counters().next_power_of_two();
         let counter_bytes = cpus * 2 * stride * size_of::<Counter>();
-        let port_bytes = cpus * PORTS_MAX * size_of::<PortCounts>();
+        let port_bytes = cpus * PORTS_MAX * size_of::<PortCounters>();
         let shared = shared_maps(limits);
         let plan = Plan {
             mode: mode(cpus, ports),
             lengths: &[
                 (COUNTERS, counter_bytes),
                 (PORT_COUNTERS, port_bytes),
-                (PACKETS, cpus * PACKET_SLOT_BYTES),
-                (CHECKSUMS, cpus * CHECKSUM_SLOT_BYTES),
+                (PACKETS, cpus * size_of::<PacketSlot>()),
+                (CHECKSUMS, cpus * size_of::<ChecksumSlot>()),
             ],
             shared: &shared,
             program: &|name| !name.starts_with(LOSSES) && !name.ends_with("_stream"),
@@ -144,14 +141,13 @@ impl KernelCode {
     /// The kernel runs no such packet. Linux 6.18 is the first to run packets whose first buffer is shorter than it could be.
     pub fn receive(&self, chain: usize, received: &Received<'_>) -> Result<u32, EngineError> {
         let first = received.first.min(received.bytes.len()) as u32;
-        // `struct xdp_md`: data, data_end, data_meta, ingress_ifindex, rx_queue_index, egress_ifindex.
-        let words: [u32; 6] = [0, first, 0, received.index, 0, 0];
+        let context = XdpContext { data_end: first, ingress_ifindex: received.index, ..XdpContext::default() };
         let mut run = bpf_test_run_opts {
             sz: size_of::<bpf_test_run_opts>() as _,
             data_in: received.bytes.as_ptr().cast(),
             data_size_in: received.bytes.len() as u32,
-            ctx_in: words.as_ptr().cast(),
-            ctx_size_in: size_of_val(&words) as u32,
+            ctx_in: (&raw const context).cast(),
+            ctx_size_in: size_of_val(&context) as u32,
             ..Default::default()
         };
         // SAFETY: the kernel reads the packet and the context, which outlive the call, and writes the options alone.
@@ -204,7 +200,7 @@ impl Losses {
     /// The kernel says nothing of its own types (BTF), or there is no right to trace it.
     pub fn listen(object: &BpfObject, ports: &Ports) -> Result<Self, EngineError> {
         let cpus = cpus()?;
-        let bytes = cpus * PORTS_MAX * size_of::<PortCounts>();
+        let bytes = cpus * PORTS_MAX * size_of::<PortCounters>();
         let plan = Plan {
             mode: mode(cpus, ports),
             lengths: &[(PORT_COUNTERS, bytes)],
@@ -236,18 +232,19 @@ fn words(memory: &MmapRaw, count: usize) -> &[AtomicU64] {
 }
 
 fn port_blocks(memory: &MmapRaw, cpus: usize) -> PortBlocks {
-    let words = words(memory, cpus * PORTS_MAX * PORT_WORDS);
+    let words = words(memory, cpus * PORTS_MAX * PortCounters::WORDS);
     let read = |cpu: usize, port: usize| {
-        let at = (cpu * PORTS_MAX + port) * PORT_WORDS;
-        PortCounts(std::array::from_fn(|word| words[at + word].load(Ordering::Relaxed)))
+        let at = (cpu * PORTS_MAX + port) * PortCounters::WORDS;
+        PortCounters::from_words(std::array::from_fn(|word| words[at + word].load(Ordering::Relaxed)))
     };
     (0..cpus).map(|cpu| std::array::from_fn(|port| read(cpu, port))).collect()
 }
 
 fn set_ports(object: &Object, ports: &Ports) -> Result<(), EngineError> {
-    let memory = map(object, PORTS, PORTS_BYTES)?;
-    // SAFETY: the mapping is at least as long, and no program runs yet.
-    unsafe { memory.as_mut_ptr().copy_from_nonoverlapping(ports.bytes().as_ptr(), PORTS_BYTES) };
+    let memory = map(object, PORTS, size_of::<weir_abi::kernel::Ports>())?;
+    let bytes = ports.bytes();
+    // SAFETY: the mapping is at least as long (checked by `map`), and no program runs yet.
+    unsafe { memory.as_mut_ptr().copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
     Ok(())
 }
 

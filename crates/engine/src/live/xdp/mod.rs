@@ -18,12 +18,12 @@ use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use weir_abi::Counter;
+use weir_abi::kernel::{PORTS_MAX, PortCounters};
 
 pub use code::{KernelCode, Received};
 use code::{Losses, PortBlocks};
 use grace::Grace;
 pub use ports::Ports;
-use ports::{PORTS_MAX, PortCounts};
 use replace::{Outcome, replace_all};
 
 use crate::EngineError;
@@ -152,7 +152,7 @@ impl KernelPath {
         }
         let modes = attached.iter().map(|attached| attached.mode).collect();
         let cpus = counting.counts.len();
-        let past = vec![[PortCounts::default(); PORTS_MAX]; cpus];
+        let past = vec![[PortCounters::default(); PORTS_MAX]; cpus];
         let (active, strays) = (first.clone(), Vec::new());
         let books = Mutex::new(Books { active, open: vec![counting], closed: Vec::new(), past, strays });
         let (attached, changing) = (Mutex::new(Arc::new(attached)), Mutex::default());
@@ -238,8 +238,8 @@ impl Datapath for KernelPath {
         let mut names = self.ports.presence().names();
         for (worker, block) in total.iter().enumerate() {
             for (number, port) in self.ports.all().iter().enumerate() {
-                let lost = lost.as_ref().map_or_else(PortCounts::default, |lost| lost[worker][number]);
-                let mut reading = block[number].reading(lost);
+                let lost = lost.as_ref().map_or_else(PortCounters::default, |lost| lost[worker][number]);
+                let mut reading = ports::reading(block[number], lost);
                 // Cards do not know of processors.
                 if let Some(then) = port.missed.filter(|_| worker == 0) {
                     let now = self.ports.presence().missed(port.index);
@@ -312,5 +312,5 @@ fn difference(now: &Counts, then: &Counts) -> Counts {
 
 fn blocks(one: &PortBlocks, other: &PortBlocks, both: impl Fn(u64, u64) -> u64) -> PortBlocks {
     let pairs = one.iter().zip(other);
-    pairs.map(|(one, other)| std::array::from_fn(|port| one[port].with(other[port], &both))).collect()
+    pairs.map(|(one, other)| std::array::from_fn(|port| ports::joined(one[port], other[port], &both))).collect()
 }

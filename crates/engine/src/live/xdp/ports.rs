@@ -1,41 +1,18 @@
 //! The interfaces that programs stand between, as the programs see them: datapath/engine/ports.h.
-//!
-//! ```text
-//! struct ports     0        number[4096]    u8    port, by the low 12 bits of the interface's index
-//!               4096        index[64]       u32   interface index, by port
-//!               4352        port[64]        128   side (0 lower, 1 upper), unfinished (0 or 1), 2 zeros, index of the interface if packets are
-//!                                                 received there, 56 zeros, out[64]: port opposite by receive queue
-//!              12544        divert          u32   port that diverted packets go out of; 64 if none
-//!              12548        namespace       u32   inode of the network namespace
-//! ```
-//! Ports are numbered lower ones first, then upper, then divert.
+//! They are numbered: lower ones first, then upper, then divert.
 
 use std::fs;
 use std::io;
+use std::mem::offset_of;
 use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
+
+use weir_abi::kernel::{self, PORT_INDICES, PORT_QUEUES, PORTS_MAX, PortCounters};
 
 use crate::EngineError;
 use crate::live::bond;
 use crate::live::device::{Device, Driver, Presence};
 use crate::live::lane::{Interfaces, PortReading, Role, facing_interface};
-
-/// The most interfaces: `PORTS_MAX`.
-pub(super) const PORTS_MAX: usize = 64;
-/// `PORT_INDICES`
-const INDICES: usize = 4096;
-/// `PORT_QUEUES`
-const QUEUES: usize = 64;
-const INDEX_AT: usize = INDICES;
-const PORT_AT: usize = INDEX_AT + PORTS_MAX * size_of::<u32>();
-const PORT_BYTES: usize = 128;
-const UNFINISHED_AT: usize = 1;
-const RECEIVES_AT: usize = 4;
-const OUT_AT: usize = 64;
-const DIVERT_AT: usize = PORT_AT + PORTS_MAX * PORT_BYTES;
-const NAMESPACE_AT: usize = DIVERT_AT + size_of::<u32>();
-/// Bytes of `struct ports`.
-pub(super) const PORTS_BYTES: usize = NAMESPACE_AT + size_of::<u32>();
 
 /// The longest packets of an interface whose packets come in one buffer with every driver.
 const PLAIN_MTU: u32 = 1500;
@@ -93,9 +70,11 @@ impl Ports {
             bond::refuse(&device)?;
         }
         let index = device.index();
-        if let Some(like) = self.list.iter().find(|port| port.index as usize % INDICES == index as usize % INDICES) {
+        if let Some(like) =
+            self.list.iter().find(|port| port.index as usize % PORT_INDICES == index as usize % PORT_INDICES)
+        {
             let problem =
-                format!("its index {index} is that of {} plus or minus a multiple of {INDICES}", like.interface);
+                format!("its index {index} is that of {} plus or minus a multiple of {PORT_INDICES}", like.interface);
             return Err(device.failed(io::Error::other(problem)));
         }
         self.jumbo |= device.mtu()? > PLAIN_MTU;
@@ -136,25 +115,26 @@ impl Ports {
         }
     }
 
-    /// `struct ports`
+    /// [`kernel::Ports`], of which the number of ports and queues is too much for the stack.
     pub(super) fn bytes(&self) -> Vec<u8> {
-        let mut bytes = vec![0; PORTS_BYTES];
+        use kernel::{Port, Ports};
+        let mut bytes = vec![0; size_of::<Ports>()];
         let word = |bytes: &mut [u8], at: usize, word: u32| bytes[at..at + 4].copy_from_slice(&word.to_ne_bytes());
         for (number, port) in self.list.iter().enumerate() {
-            bytes[port.index as usize % INDICES] = number as u8;
-            word(&mut bytes, INDEX_AT + number * size_of::<u32>(), port.index);
-            let at = PORT_AT + number * PORT_BYTES;
-            bytes[at] = port.role as u8;
-            bytes[at + UNFINISHED_AT] = port.driver.is_virtual().into();
+            bytes[offset_of!(Ports, number) + port.index as usize % PORT_INDICES] = number as u8;
+            word(&mut bytes, offset_of!(Ports, index) + number * size_of::<u32>(), port.index);
+            let at = port_at(number);
+            bytes[at + offset_of!(Port, side)] = port.role as u8;
+            bytes[at + offset_of!(Port, unfinished)] = port.driver.is_virtual().into();
             if number < self.receiving().len() {
-                word(&mut bytes, at + RECEIVES_AT, port.index);
-                for queue in 0..QUEUES {
-                    bytes[at + OUT_AT + queue] = self.opposite(number, queue) as u8;
+                word(&mut bytes, at + offset_of!(Port, receives), port.index);
+                for queue in 0..PORT_QUEUES {
+                    bytes[at + offset_of!(Port, out) + queue] = self.opposite(number, queue) as u8;
                 }
             }
         }
-        word(&mut bytes, DIVERT_AT, self.divert().unwrap_or(PORTS_MAX) as u32);
-        word(&mut bytes, NAMESPACE_AT, self.namespace);
+        word(&mut bytes, offset_of!(Ports, divert), self.divert().unwrap_or(PORTS_MAX) as u32);
+        word(&mut bytes, offset_of!(Ports, namespace), self.namespace);
         bytes
     }
 
@@ -181,42 +161,38 @@ fn namespace() -> Result<u32, EngineError> {
     Ok(found.ino() as u32)
 }
 
-/// Words of [`PortCounts`].
-pub(super) const PORT_WORDS: usize = 16;
+/// Where a port lies in [`kernel::Ports`].
+fn port_at(number: usize) -> usize {
+    offset_of!(kernel::Ports, port) + number * size_of::<kernel::Port>()
+}
 
-/// What one CPU did at a port, in the order of `struct port_counters`. Packets that could not be sent after all are among those sent.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct PortCounts(pub [u64; PORT_WORDS]);
-
-impl PortCounts {
-    /// What programs that send counted (`self`), and what those that listen for losses did. Nobody says how long lost packets were: they are
-    /// taken to have been as long as others.
-    pub fn reading(self, lost: PortCounts) -> PortReading {
-        let [rx_packets, rx_bytes, handed_over, handed_over_bytes, _, gone, not_copied, no_divert, sampled, ..] =
-            self.0;
-        let [_, _, _, _, tx_full, link_down, too_long, _, _, tx_unsupported, ..] = lost.0;
-        let tx_packets = handed_over.saturating_sub(tx_full + link_down + too_long + tx_unsupported);
-        let tx_bytes = u128::from(handed_over_bytes) * u128::from(tx_packets) / u128::from(handed_over.max(1));
-        PortReading {
-            rx_packets,
-            rx_bytes,
-            tx_packets,
-            tx_bytes: tx_bytes as u64,
-            rx_missed: 0,
-            tx_full,
-            tx_link_down: gone + link_down,
-            tx_too_long: not_copied + too_long,
-            tx_unsupported,
-            tx_error: 0,
-            no_divert,
-            sampled,
-        }
+/// What programs that send counted, and what those that listen for losses did (`lost`). Nobody says how long lost packets were: they are taken to have
+/// been as long as others.
+pub(super) fn reading(sent: PortCounters, lost: PortCounters) -> PortReading {
+    let PortCounters { tx_full, tx_unsupported, .. } = lost;
+    let not_sent = tx_full + lost.tx_link_down + lost.tx_too_long + tx_unsupported;
+    let tx_packets = sent.tx_packets.saturating_sub(not_sent);
+    let tx_bytes = u128::from(sent.tx_bytes) * u128::from(tx_packets) / u128::from(sent.tx_packets.max(1));
+    PortReading {
+        rx_packets: sent.rx_packets,
+        rx_bytes: sent.rx_bytes,
+        tx_packets,
+        tx_bytes: tx_bytes as u64,
+        rx_missed: 0,
+        tx_full,
+        tx_link_down: sent.tx_link_down + lost.tx_link_down,
+        tx_too_long: sent.tx_too_long + lost.tx_too_long,
+        tx_unsupported,
+        tx_error: 0,
+        no_divert: sent.no_divert,
+        sampled: sent.sampled,
     }
+}
 
-    /// Word by word.
-    pub fn with(self, other: PortCounts, both: impl Fn(u64, u64) -> u64) -> PortCounts {
-        PortCounts(std::array::from_fn(|word| both(self.0[word], other.0[word])))
-    }
+/// Joins two word by word.
+pub(super) fn joined(one: PortCounters, other: PortCounters, both: impl Fn(u64, u64) -> u64) -> PortCounters {
+    let (one, other) = (one.words(), other.words());
+    PortCounters::from_words(std::array::from_fn(|word| both(one[word], other[word])))
 }
 
 #[cfg(test)]
@@ -237,30 +213,29 @@ mod tests {
 
     #[test]
     fn what_was_lost_was_not_sent() {
-        let mut counts = PortCounts::default();
-        counts.0[2..4].copy_from_slice(&[10, 1000]);
-        counts.0[5] = 1;
-        let mut lost = PortCounts::default();
-        lost.0[4..7].copy_from_slice(&[2, 2, 1]);
-        lost.0[9] = 1;
-        let reading = counts.reading(lost);
+        let sent = PortCounters { tx_packets: 10, tx_bytes: 1000, tx_link_down: 1, ..PortCounters::default() };
+        let lost =
+            PortCounters { tx_full: 2, tx_link_down: 2, tx_too_long: 1, tx_unsupported: 1, ..PortCounters::default() };
+        let reading = reading(sent, lost);
         assert_eq!((reading.tx_packets, reading.tx_bytes, reading.tx_unsupported), (4, 400, 1));
         assert_eq!((reading.tx_full, reading.tx_link_down, reading.tx_too_long), (2, 3, 1));
     }
 
     #[test]
     fn programs_read_what_was_written() {
+        use kernel::{Port, Ports};
         let bytes = ports(2, 1).bytes();
         assert_eq!(bytes.len(), 12_552);
         assert_eq!((bytes[10], bytes[11], bytes[12]), (0, 1, 2));
         assert_eq!(bytes[4096 + 4..4096 + 8], 11u32.to_ne_bytes());
-        assert_eq!(bytes[PORT_AT + PORT_BYTES + 4..PORT_AT + PORT_BYTES + 8], 11u32.to_ne_bytes());
+        assert_eq!(bytes[port_at(1) + 4..port_at(1) + 8], 11u32.to_ne_bytes());
         // Both lower ports send to the upper one; packets of its queues go out of them in turn.
-        assert_eq!((bytes[PORT_AT], bytes[PORT_AT + OUT_AT], bytes[PORT_AT + PORT_BYTES + OUT_AT + 5]), (0, 2, 2));
-        let upper = PORT_AT + 2 * PORT_BYTES;
-        assert_eq!(bytes[upper + UNFINISHED_AT], 1, "it is no card");
-        assert_eq!((bytes[upper], &bytes[upper + OUT_AT..upper + OUT_AT + 4]), (1, &[0, 1, 0, 1][..]));
-        assert_eq!(bytes[DIVERT_AT..DIVERT_AT + 4], 64u32.to_ne_bytes());
-        assert_eq!(bytes[NAMESPACE_AT..], 7u32.to_ne_bytes());
+        let out = offset_of!(Port, out);
+        assert_eq!((bytes[port_at(0)], bytes[port_at(0) + out], bytes[port_at(1) + out + 5]), (0, 2, 2));
+        let upper = port_at(2);
+        assert_eq!(bytes[upper + offset_of!(Port, unfinished)], 1, "it is no card");
+        assert_eq!((bytes[upper], &bytes[upper + out..upper + out + 4]), (1, &[0, 1, 0, 1][..]));
+        assert_eq!(bytes[offset_of!(Ports, divert)..][..4], 64u32.to_ne_bytes());
+        assert_eq!(bytes[offset_of!(Ports, namespace)..], 7u32.to_ne_bytes());
     }
 }

@@ -4,16 +4,15 @@
 //! `group` holds the packets of a block of rules behind one test. Rules do not see each other's counters, and each rule sees its
 //! packets in their order, so that the outcome is that of deciding packet by packet.
 
-use super::action;
 use super::chain::ChainEmitter;
 use super::column::Column;
-use super::rules::{any_rule, cite, described, ends, joined, limits, may_be_unused, samples_what_is_left};
+use super::rules::{ends, limits, may_be_unused, samples_what_is_left};
+use super::target::action;
+use super::walk::{Bucket, Charge, Exceeding, Sink, Way, joined, walk};
 use super::writer::Writer;
-use crate::checked::Exceed;
 use crate::field::Subject;
-use crate::ir::{Effect, FindId, LimiterId, LimiterKind, Node, RuleId, Test, eval};
-use crate::pass::hoist_guards::rules_in;
-use weir_abi::Family;
+use crate::ir::{FindId, Node, RuleId, Test, eval, match_tree};
+use weir_abi::{Action, Family};
 
 /// Writes the parts and the function that calls them.
 pub(super) fn emit(chain: &ChainEmitter<'_>, parts: &[&[Node]], out: &mut Writer) {
@@ -22,13 +21,13 @@ pub(super) fn emit(chain: &ChainEmitter<'_>, parts: &[&[Node]], out: &mut Writer
     if let [whole] = parts {
         out.blank();
         out.function(&format!("static void {name}_rules"), &parameters);
-        Rules { chain, out }.body(whole);
+        BurstSink { chain, out, last: Last::Perhaps }.body(whole);
     } else {
         for (index, part) in parts.iter().enumerate() {
             out.blank();
             out.function(&format!("WEIR_NOINLINE void {name}_part_{index}"), &parameters);
             may_be_unused(&parameters, out);
-            Rules { chain, out }.body(part);
+            BurstSink { chain, out, last: Last::Perhaps }.body(part);
             out.close();
         }
         let arguments = arguments(chain).join(", ");
@@ -74,74 +73,40 @@ fn arguments(chain: &ChainEmitter<'_>) -> Vec<&'static str> {
 }
 
 /// A function being written.
-struct Rules<'a, 'b> {
+struct BurstSink<'a, 'b> {
     chain: &'a ChainEmitter<'b>,
     out: &'a mut Writer,
+    /// Of the rule being written.
+    last: Last,
 }
 
-impl Rules<'_, '_> {
+impl BurstSink<'_, '_> {
     fn body(mut self, nodes: &[Node]) {
         let mut variables: Vec<String> = (1..=groups(nodes)).map(group).collect();
-        if nodes.iter().any(|node| rules_in(node) > 0) {
+        if match_tree::rules(nodes).next().is_some() {
             variables.push("hits".to_owned());
         }
         if limits(self.chain.program, nodes) {
             variables.push("exceeding".to_owned());
         }
-        if any_rule(nodes, &|id| samples_what_is_left(self.chain.program.rule(id))) {
+        if match_tree::rules(nodes).any(|id| samples_what_is_left(self.chain.program.rule(id))) {
             variables.push("matched".to_owned());
         }
         if !variables.is_empty() {
             self.out.line(&format!("uint64_t {};", variables.join(", ")));
             self.out.blank();
         }
-        self.block(nodes, 0);
-    }
-
-    /// Rules behind `depth` tests.
-    fn block(&mut self, nodes: &[Node], depth: usize) {
-        for node in nodes {
-            match node {
-                Node::Find(_) => unreachable!("compiler bug: native code stages its finds"),
-                Node::When { test, body } => {
-                    let (tests, body) = joined(test, body);
-                    if let [Node::Rule(id)] = body {
-                        cite(self.chain.program, *id, self.out);
-                        self.select("hits", &tests, depth);
-                        self.out.open("if (hits)");
-                        self.rule(*id, Last::Perhaps);
-                    } else {
-                        let group = group(depth + 1);
-                        self.select(&group, &tests, depth);
-                        self.out.open(&format!("if ({group})"));
-                        self.block(body, depth + 1);
-                    }
-                    self.out.close();
-                }
-                Node::Rule(id) if depth == 0 => {
-                    cite(self.chain.program, *id, self.out);
-                    self.out.line("hits = verdicts->open;");
-                    self.rule(*id, Last::Yes);
-                }
-                Node::Rule(id) => {
-                    cite(self.chain.program, *id, self.out);
-                    self.select("hits", &[], depth);
-                    self.out.open("if (hits)");
-                    self.rule(*id, Last::Perhaps);
-                    self.out.close();
-                }
-            }
-        }
+        walk(self.chain, nodes, &mut self);
     }
 
     /// Sets `mask` to the open packets of the block that pass all tests.
-    fn select(&mut self, mask: &str, tests: &[&Test], depth: usize) {
+    fn select(&mut self, mask: &str, way: &Way<'_>) {
         let mut masks = vec!["verdicts->open".to_owned()];
-        if depth > 0 {
-            masks.push(group(depth));
+        if way.depth > 0 {
+            masks.push(group(way.depth));
         }
         let (mut terms, mut reads_raw) = (Vec::new(), false);
-        for test in tests {
+        for test in &way.tests {
             if self.chain.conditions.asks_each(test) {
                 reads_raw |= matches!(test, Test::Value { subject: Subject::Raw(_), .. });
                 self.chain.conditions.terms(test, &mut terms);
@@ -165,75 +130,99 @@ impl Rules<'_, '_> {
         self.out.close();
     }
 
-    fn rule(&mut self, id: RuleId, last: Last) {
-        let (rule, index) = (self.chain.program.rule(id), id.0);
-        self.out.line(&format!("count_hits(env, REASON_RULE + {index}, hits, verdicts);"));
-        let matched = if samples_what_is_left(rule) {
-            self.out.line("matched = hits;");
-            "matched"
-        } else {
-            "hits"
-        };
-        for effect in &rule.effects {
-            match effect {
-                Effect::Sample { one_in } => {
-                    let below = eval::sample_below(*one_in);
-                    let call = format!("sample_hits(env, verdicts, {index}, {matched}, hits, {below:#x}ULL);");
-                    self.out.line(&format!("{call} /* 1/{one_in} */"));
-                }
-                Effect::Verdict(verdict) => {
-                    let call = format!("settle(verdicts, hits, rule_verdict({}, {index}, 0))", action(*verdict));
-                    match last {
-                        Last::Yes => self.out.line(&format!("{call};")),
-                        Last::Perhaps => {
-                            self.out.line(&format!("if (!{call})"));
-                            self.out.inner("return;");
-                        }
+    /// The call that charges the hits and tells which have no room.
+    fn has_no_room(&self, charge: &Charge) -> String {
+        let limiter = charge.limiter.0;
+        match &charge.bucket {
+            Bucket::Only => format!("limit_exceeding(env, burst, {limiter}, NULL, hits)"),
+            Bucket::Found(find) => {
+                let found = self.chain.conditions.find_name(*find);
+                format!("limit_exceeding(env, burst, {limiter}, packets->{found}, hits)")
+            }
+            Bucket::Each(each) => {
+                let (key, mask) = (Column::of(each.key).name, each.mask());
+                match each.key.family() {
+                    Family::Ipv4 => {
+                        format!("limit_each4_exceeding(env, burst, {limiter}, packets->{key}, {mask:#x}u, hits)")
+                    }
+                    Family::Ipv6 => {
+                        let [hi, lo] = [mask >> 64, mask & u128::from(u64::MAX)].map(|half| format!("{half:#x}ULL"));
+                        let halves = format!("packets->{key}.hi, {hi}, packets->{key}.lo, {lo}");
+                        format!("limit_each6_exceeding(env, burst, {limiter}, {halves}, hits)")
                     }
                 }
-                Effect::Limit { limiter, find, exceed } => self.limit(id, *limiter, *find, *exceed),
-                Effect::Track => unreachable!("compiler bug: refused by emit"),
             }
         }
     }
+}
 
-    /// The call that charges the hits and tells which have no room.
-    fn exceeding(&self, limiter: LimiterId, find: Option<FindId>) -> String {
-        if let LimiterKind::Each(each) = self.chain.program.limiter(limiter).kind {
-            let (key, mask) = (Column::of(each.key).name, each.mask());
-            let addresses = match each.key.family() {
-                Family::Ipv4 => format!("4_exceeding(env, burst, {}, packets->{key}, {mask:#x}u", limiter.0),
-                Family::Ipv6 => {
-                    let [hi, lo] = [mask >> 64, mask & u128::from(u64::MAX)].map(|half| format!("{half:#x}ULL"));
-                    let halves = format!("packets->{key}.hi, {hi}, packets->{key}.lo, {lo}");
-                    format!("6_exceeding(env, burst, {}, {halves}", limiter.0)
-                }
-            };
-            return format!("limit_each{addresses}, hits)");
-        }
-        let found = match find {
-            Some(find) => format!("packets->{}", self.chain.conditions.find_name(find)),
-            None => "NULL".to_owned(),
-        };
-        format!("limit_exceeding(env, burst, {}, {found}, hits)", limiter.0)
+impl Sink for BurstSink<'_, '_> {
+    fn writer(&mut self) -> &mut Writer {
+        self.out
     }
 
-    /// Charges the hits, and does with those that have no room what the rule says.
-    fn limit(&mut self, rule: RuleId, limiter: LimiterId, find: Option<FindId>, exceed: Exceed) {
-        let call = self.exceeding(limiter, find);
-        let comment = format!(" /* {} */", described(self.chain.program, limiter));
-        self.out.assign("exceeding", &call, &comment);
-        match exceed.verdict() {
-            Some(verdict) => {
-                let (action, beside) = (action(verdict), self.chain.limited_counter(rule, verdict));
+    fn find(&mut self, _: FindId) {
+        unreachable!("compiler bug: native code stages its finds");
+    }
+
+    fn open_block(&mut self, way: &Way<'_>) {
+        let group = group(way.depth + 1);
+        self.select(&group, way);
+        self.out.open(&format!("if ({group})"));
+    }
+
+    fn open_rule(&mut self, _: RuleId, way: &Way<'_>) -> bool {
+        let takes_all = way.tests.is_empty() && way.depth == 0;
+        if takes_all {
+            self.out.line("hits = verdicts->open;");
+            self.last = Last::Yes;
+        } else {
+            self.select("hits", way);
+            self.out.open("if (hits)");
+            self.last = Last::Perhaps;
+        }
+        !takes_all
+    }
+
+    fn count(&mut self, rule: RuleId) {
+        self.out.line(&format!("count_hits(env, REASON_RULE + {}, hits, verdicts);", rule.0));
+        if samples_what_is_left(self.chain.program.rule(rule)) {
+            self.out.line("matched = hits;");
+        }
+    }
+
+    fn sample(&mut self, rule: RuleId, one_in: u32) {
+        let below = eval::sample_below(one_in);
+        let matched = if samples_what_is_left(self.chain.program.rule(rule)) { "matched" } else { "hits" };
+        let call = format!("sample_hits(env, verdicts, {}, {matched}, hits, {below:#x}ULL);", rule.0);
+        self.out.line(&format!("{call} /* 1/{one_in} */"));
+    }
+
+    fn limit(&mut self, charge: &Charge) {
+        let call = self.has_no_room(charge);
+        self.out.assign("exceeding", &call, &format!(" /* {} */", charge.comment));
+        match &charge.exceeding {
+            Exceeding::Decide(verdict, beside) => {
+                let action = action(*verdict);
                 self.out.line(&format!("end_exceeding(env, verdicts, exceeding, {action}, {beside});"));
                 self.out.line("hits &= ~exceeding;");
             }
-            None if self.chain.marks() => {
+            Exceeding::Mark => {
                 self.out.line("for (uint64_t left = exceeding; left; left &= left - 1)");
                 self.out.inner("packets->exceeded[first_of(left)] = 1;");
             }
-            None => self.out.line("(void)exceeding; /* nobody asks */"),
+            Exceeding::Ignore => self.out.line("(void)exceeding; /* nobody asks */"),
+        }
+    }
+
+    fn verdict(&mut self, rule: RuleId, verdict: Action) {
+        let call = format!("settle(verdicts, hits, rule_verdict({}, {}, 0))", action(verdict), rule.0);
+        match self.last {
+            Last::Yes => self.out.line(&format!("{call};")),
+            Last::Perhaps => {
+                self.out.line(&format!("if (!{call})"));
+                self.out.inner("return;");
+            }
         }
     }
 }

@@ -1,12 +1,14 @@
 //! One chain as C: what its rules look at, its rules, its entry.
 
-use super::column::{Column, Width, columns, fields, raw_name};
+use super::column::{Column, L3, Width, fields};
 use super::condition::Conditions;
 use super::defaults::Defaulted;
+use super::raw::raw_name;
+use super::rules;
+use super::target::Target;
 use super::writer::Writer;
-use super::{Target, parts, rules};
-use crate::field::Field;
-use crate::ir::{Chain, Effect, FindId, Holds, Node, Program, RuleId};
+use crate::field::{Field, Guard, Subject};
+use crate::ir::{Chain, FindId, Holds, Node, Program, RuleId, SlotId, Test};
 use std::collections::BTreeSet;
 use weir_abi::{Action, Family, Layout};
 
@@ -27,7 +29,7 @@ pub(super) struct ChainEmitter<'a> {
 impl<'a> ChainEmitter<'a> {
     pub(super) fn new(program: &'a Program, chain: &'a Chain, name: String, target: Target) -> Self {
         let conditions = Conditions::new(program, chain, &name, target);
-        let samples = samples(program, &chain.body);
+        let samples = rules::samples(program, &chain.tree.nodes);
         let columns = columns(program, chain, &conditions);
         ChainEmitter { program, chain, target, name, conditions, columns, samples }
     }
@@ -44,31 +46,14 @@ impl<'a> ChainEmitter<'a> {
         self.conditions.sets().iter().for_each(|line| out.line(line));
     }
 
-    pub(super) fn emit(&self, out: &mut Writer) {
-        self.sets(out);
-        match self.target {
-            Target::Native => {
-                self.packets_struct(out);
-                self.parse(out);
-                self.lookups(out);
-                rules::emit(self, out);
-                self.burst(out);
-            }
-            Target::Bpf | Target::BpfParts { .. } => {
-                rules::emit(self, out);
-                self.xdp(out);
-            }
-        }
-    }
-
     /// Whether tables are asked before the rules.
     pub(super) fn is_staged(&self) -> bool {
-        !self.chain.staged.is_empty()
+        !self.chain.tree.staged.is_empty()
     }
 
     /// Whether rules need what a burst is called with.
     pub(super) fn needs_burst(&self) -> bool {
-        self.conditions.uses_raw() || rules::limits(self.program, &self.chain.body)
+        self.conditions.uses_raw() || rules::limits(self.program, &self.chain.tree.nodes)
     }
 
     /// Whether rules ask whether a limit was exceeded.
@@ -88,7 +73,7 @@ impl<'a> ChainEmitter<'a> {
         !self.columns.is_empty() || !self.conditions.raw_columns().is_empty() || self.is_staged()
     }
 
-    fn packets_struct(&self, out: &mut Writer) {
+    pub(super) fn packets_struct(&self, out: &mut Writer) {
         if !self.has_columns() {
             return;
         }
@@ -103,7 +88,7 @@ impl<'a> ChainEmitter<'a> {
             out.line(&Width::of_raw(raw).declare(&name));
             out.line(&Width::U8.declare(&format!("{name}_there")));
         }
-        for &id in &self.chain.staged {
+        for &id in &self.chain.tree.staged {
             let find = self.chain.finds[usize::from(id.0)];
             let (slot, key) = (self.program.slot(find.slot), find.key.name());
             let said = match (&slot.holds, slot.tables()) {
@@ -166,7 +151,7 @@ impl<'a> ChainEmitter<'a> {
         };
         let slot = self.program.slot(find.slot);
         if matches!(self.target, Target::BpfParts { .. }) {
-            let function = parts::find_name(find.slot);
+            let function = find_name(find.slot);
             return match slot.family {
                 Family::Ipv4 => format!("{function}({whole})"),
                 Family::Ipv6 => format!("{function}({hi}, {lo})"),
@@ -190,10 +175,40 @@ pub(super) fn lookup(layout: Layout, table: &str, [whole, hi, lo]: [&str; 3]) ->
     }
 }
 
-fn samples(program: &Program, nodes: &[Node]) -> bool {
-    nodes.iter().any(|node| match node {
-        Node::Rule(id) => program.rule(*id).effects.iter().any(|effect| matches!(effect, Effect::Sample { .. })),
-        Node::When { body, .. } => samples(program, body),
-        Node::Find(_) => false,
-    })
+/// What the function is called that asks a slot's table, where the kernel has a chain in parts.
+pub(super) fn find_name(slot: SlotId) -> String {
+    format!("weir_find_{}", slot.0)
+}
+
+/// Every column but those of raw bits that the chain's rules and staged finds look at.
+fn columns(program: &Program, chain: &Chain, conditions: &Conditions<'_>) -> BTreeSet<Column> {
+    let mut columns = BTreeSet::new();
+    for id in &chain.tree.staged {
+        let key = chain.finds[usize::from(id.0)].key;
+        columns.insert(Column::of(key));
+        // An IPv4 table may be asked about any packet, an IPv6 table is asked about IPv6 only.
+        columns.extend((key.guard() == Guard::Ipv6).then_some(L3));
+    }
+    collect_columns(program, &chain.tree.nodes, conditions, &mut columns);
+    columns
+}
+
+fn collect_columns(program: &Program, nodes: &[Node], conditions: &Conditions<'_>, columns: &mut BTreeSet<Column>) {
+    for node in nodes {
+        let (test, body) = match node {
+            Node::When { test, body } => (test, body),
+            Node::Rule(id) => {
+                columns.extend(program.limited_addresses(*id).map(Column::of));
+                continue;
+            }
+            Node::Find(_) => continue,
+        };
+        columns.extend(match test {
+            Test::Guard(guard) => Column::of_guard(*guard),
+            Test::Value { subject: Subject::Raw(raw), .. } if conditions.asks_each(test) => Column::of_raw(*raw),
+            Test::Value { subject: Subject::Field(field), .. } => Some(Column::of(*field)),
+            Test::Value { subject: Subject::Raw(_), .. } | Test::Found { .. } => None,
+        });
+        collect_columns(program, body, conditions, columns);
+    }
 }

@@ -1,12 +1,6 @@
 //! What rules look at, as C: one packet's fields where a packet is decided alone, columns where a burst is.
 
-use super::condition::{Conditions, raw_bits};
-use crate::field::{Field, Guard, Raw, RawBase, Subject};
-use crate::ir::{Chain, Node, Program, Test};
-use std::collections::{BTreeMap, BTreeSet};
-
-/// Columns of raw bits in a burst, at most 2 KB each.
-const RAW_COLUMNS_MAX: usize = 16;
+use crate::field::{Field, Guard, Raw, RawBase};
 
 /// How wide a column's values are. The widest stand first in a burst, so that every column starts where memory is loaded from whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -139,7 +133,7 @@ impl Column {
     }
 
     /// What a guard looks at.
-    fn of_guard(guard: Guard) -> Option<Column> {
+    pub(super) fn of_guard(guard: Guard) -> Option<Column> {
         match guard {
             Guard::Any => None,
             Guard::Vlan | Guard::QinQ => Some(VLAN_TAGS),
@@ -172,76 +166,4 @@ pub(super) fn fields(expression: &'static str) -> impl Iterator<Item = &'static 
 /// An expression without the parentheses that it needs inside another.
 fn bare(expression: &str) -> &str {
     expression.strip_prefix('(').and_then(|rest| rest.strip_suffix(')')).unwrap_or(expression)
-}
-
-/// What raw bits are called: `nh_96_32`, where policies say `@nh,96,32`.
-pub(super) fn raw_name(raw: Raw) -> String {
-    let base = match raw.base {
-        RawBase::Link => "ll",
-        RawBase::Network => "nh",
-        RawBase::Transport => "th",
-    };
-    format!("{base}_{}_{}", raw.offset_bits, raw.bits)
-}
-
-/// The statements that fill the two columns of raw bits: whether the frame has them, and what they are.
-pub(super) fn fill_raw(raw: Raw) -> Vec<String> {
-    let name = raw_name(raw);
-    let offset = Column::of_raw(raw).map(|offset| offset.expression);
-    let mut lines = vec![format!("packets->{name}_there[i] = {};", raw_bits(raw, "&frame", offset))];
-    lines.extend(match Width::of_raw(raw) {
-        Width::Wide => Width::Wide.fill(&name, "raw"),
-        width => width.fill(&name, "raw.lo"),
-    });
-    lines
-}
-
-/// Raw bits that several tests look at are read once a packet, whether or not a rule gets to ask for them.
-pub(super) fn raw_columns(chain: &Chain) -> Vec<Raw> {
-    let mut uses = BTreeMap::new();
-    count_raw(&chain.body, &mut uses);
-    uses.into_iter().filter(|&(_, uses)| uses > 1).map(|(raw, _)| raw).take(RAW_COLUMNS_MAX).collect()
-}
-
-fn count_raw(nodes: &[Node], uses: &mut BTreeMap<Raw, usize>) {
-    for node in nodes {
-        let Node::When { test, body } = node else { continue };
-        if let Test::Value { subject: Subject::Raw(raw), .. } = test {
-            *uses.entry(*raw).or_default() += 1;
-        }
-        count_raw(body, uses);
-    }
-}
-
-/// Every column but those of raw bits that the chain's rules and staged finds look at.
-pub(super) fn columns(program: &Program, chain: &Chain, conditions: &Conditions<'_>) -> BTreeSet<Column> {
-    let mut columns = BTreeSet::new();
-    for id in &chain.staged {
-        let key = chain.finds[usize::from(id.0)].key;
-        columns.insert(Column::of(key));
-        // An IPv4 table may be asked about any packet, an IPv6 table is asked about IPv6 only.
-        columns.extend((key.guard() == Guard::Ipv6).then_some(L3));
-    }
-    collect(program, &chain.body, conditions, &mut columns);
-    columns
-}
-
-fn collect(program: &Program, nodes: &[Node], conditions: &Conditions<'_>, columns: &mut BTreeSet<Column>) {
-    for node in nodes {
-        let (test, body) = match node {
-            Node::When { test, body } => (test, body),
-            Node::Rule(id) => {
-                columns.extend(program.limited_addresses(*id).map(Column::of));
-                continue;
-            }
-            Node::Find(_) => continue,
-        };
-        columns.extend(match test {
-            Test::Guard(guard) => Column::of_guard(*guard),
-            Test::Value { subject: Subject::Raw(raw), .. } if conditions.asks_each(test) => Column::of_raw(*raw),
-            Test::Value { subject: Subject::Field(field), .. } => Some(Column::of(*field)),
-            Test::Value { subject: Subject::Raw(_), .. } | Test::Found { .. } => None,
-        });
-        collect(program, body, conditions, columns);
-    }
 }

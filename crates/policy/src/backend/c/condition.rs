@@ -1,9 +1,11 @@
 //! Tests of one packet as C expressions.
 
-use super::Target;
-use super::column::{Column, Width, raw_columns, raw_name};
+use super::column::{Column, Width};
+use super::raw::{raw_bits, raw_columns, raw_name};
+use super::scale::{Scale, number};
 use super::set::{self, Form, LargeSet};
-use crate::field::{Guard, Notation, Raw, Subject};
+use super::target::Target;
+use crate::field::{Guard, Raw, Subject};
 use crate::ir::{Chain, FindId, Node, Program, Test, ValueSet, Wanted, symbol};
 
 /// The expressions of one chain, and what has to be declared for them.
@@ -33,7 +35,7 @@ impl<'a> Conditions<'a> {
         }
         let raw_columns = if target == Target::Native { raw_columns(chain) } else { vec![] };
         let mut conditions = Conditions { find_names, sets: vec![], raw_columns, uses_raw: false, target };
-        conditions.collect(&chain.body, name);
+        conditions.collect(&chain.tree.nodes, name);
         conditions
     }
 
@@ -169,12 +171,6 @@ impl<'a> Conditions<'a> {
     }
 }
 
-/// Reads raw bits into `raw`; false if the frame ends before them. They are counted from `offset`, if not from the frame's start.
-pub(super) fn raw_bits(raw: Raw, frame: &str, offset: Option<&str>) -> String {
-    let (byte, bit) = (raw.offset_bits / 8, raw.offset_bits % 8);
-    format!("raw_bits({frame}, {} + {byte}, {bit}, {}, &raw)", offset.unwrap_or("0"), raw.bits)
-}
-
 fn guard_expression(guard: Guard) -> &'static str {
     match guard {
         Guard::Any => "true",
@@ -192,79 +188,7 @@ fn guard_expression(guard: Guard) -> &'static str {
     }
 }
 
-/// A constant: hexadecimal where bits or addresses are meant, with a suffix where C needs one.
-pub(super) fn number(value: u128, hexadecimal: bool) -> String {
-    let suffix = match value {
-        0..=0x7fff_ffff => "",
-        0x8000_0000..=0xffff_ffff => "U",
-        _ => "ULL",
-    };
-    if hexadecimal { format!("{value:#x}{suffix}") } else { format!("{value}{suffix}") }
-}
-
-/// How constants that a value is compared with are written.
-#[derive(Clone, Copy)]
-pub(super) struct Scale {
-    /// The highest value there is.
-    pub(super) highest: u128,
-    /// Bits and addresses are read in hexadecimal.
-    pub(super) hexadecimal: bool,
-}
-
-impl Scale {
-    pub(super) fn of(subject: Subject, mask: Option<u128>) -> Self {
-        let bits = match subject {
-            Subject::Raw(_) => true,
-            Subject::Field(field) => field.notation() == Notation::Ipv4Address,
-        };
-        Scale { highest: u128::MAX >> (128 - subject.bits()), hexadecimal: bits || mask.is_some() }
-    }
-
-    pub(super) fn constant(self, value: u128) -> String {
-        number(value, self.hexadecimal)
-    }
-
-    /// `x == 22`, `x >= 80 && x <= 90`.
-    fn inside(self, value: &str, start: u128, end: u128) -> String {
-        let (low, high) = (self.constant(start), self.constant(end));
-        match (start, end) {
-            _ if start == end => format!("{value} == {low}"),
-            (0, _) if end >= self.highest => "true".to_owned(),
-            (0, _) => format!("{value} <= {high}"),
-            _ if end >= self.highest => format!("{value} >= {low}"),
-            _ => format!("{value} >= {low} && {value} <= {high}"),
-        }
-    }
-
-    fn outside(self, value: &str, start: u128, end: u128) -> String {
-        let (low, high) = (self.constant(start), self.constant(end));
-        match (start, end) {
-            _ if start == end => format!("{value} != {low}"),
-            (0, _) => format!("{value} > {high}"),
-            _ if end >= self.highest => format!("{value} < {low}"),
-            _ => format!("({value} < {low} || {value} > {high})"),
-        }
-    }
-
-    /// Whether the value is, or negated is not, in the set: a term of an `&&`.
-    fn compare(self, value: &str, set: &ValueSet, negated: bool) -> String {
-        match set.ranges() {
-            [] => if negated { "true" } else { "false" }.to_owned(),
-            &[(start, end)] if negated => self.outside(value, start, end),
-            &[(start, end)] => self.inside(value, start, end),
-            ranges => {
-                let tests = ranges.iter().map(|&(start, end)| match self.inside(value, start, end) {
-                    test if test.contains(" && ") => format!("({test})"),
-                    test => test,
-                });
-                let tests = tests.collect::<Vec<_>>().join(" || ");
-                format!("{}({tests})", if negated { "!" } else { "" })
-            }
-        }
-    }
-}
-
-/// The same for 128 bits.
+/// [`Scale::compare`] for 128 bits.
 fn compare_wide(value: &str, mask: Option<u128>, set: &ValueSet, negated: bool) -> String {
     let half = |number: u128| format!("{:#x}ULL, {:#x}ULL", (number >> 64) as u64, number as u64);
     let value = match mask {

@@ -1,28 +1,42 @@
 //! What engines call: a burst in user space, a frame in BPF.
 
 use super::chain::ChainEmitter;
-use super::column::{Column, fill_raw};
+use super::column::Column;
 use super::defaults::Defaulted;
+use super::functions;
+use super::raw::fill_raw;
+use super::target::Target;
 use super::writer::Writer;
 use weir_abi::Family;
 
 impl ChainEmitter<'_> {
+    /// The chain: what its rules look at, its rules, what engines call.
+    pub(super) fn emit(&self, out: &mut Writer) {
+        self.sets(out);
+        match self.target {
+            Target::Native => {
+                self.packets_struct(out);
+                self.parse(out);
+                self.lookups(out);
+                functions::emit(self, out);
+                self.burst(out);
+            }
+            Target::Bpf | Target::BpfParts { .. } => {
+                functions::emit(self, out);
+                self.xdp(out);
+            }
+        }
+    }
+
     /// User space: the stages of a burst, one after the other.
-    pub(super) fn burst(&self, out: &mut Writer) {
+    fn burst(&self, out: &mut Writer) {
         let name = &self.name;
         let packets = |by_address: &'static str| if self.has_columns() { by_address } else { "" };
         out.blank();
         out.line(&format!("void weir_{name}(const struct weir_burst *burst)"));
         out.open("");
-        if self.program.limiters.is_empty() {
-            out.line("const struct env env = {.counters = burst->counters, .tables = burst->tables};");
-        } else {
-            out.open("const struct env env =");
-            for field in ["counters", "tables", "limits", "buckets", "buckets_shared", "exceeded", "passed"] {
-                out.line(&format!(".{field} = burst->{field},"));
-            }
-            out.close_with(";");
-        }
+        let limits = if self.program.limiters.is_empty() { "" } else { ", .limits = burst->limits" };
+        out.line(&format!("const struct env env = {{.counters = burst->counters, .tables = burst->tables{limits}}};"));
         if self.has_columns() {
             out.line(&format!("struct {name}_packets packets;"));
         }
@@ -43,7 +57,7 @@ impl ChainEmitter<'_> {
     }
 
     /// The first stage: parses each frame and keeps what rules look at.
-    pub(super) fn parse(&self, out: &mut Writer) {
+    fn parse(&self, out: &mut Writer) {
         let name = &self.name;
         let defaults = Defaulted::of(self.program);
         let mut parameters = vec!["const struct env *env".to_owned(), "const struct weir_burst *burst".to_owned()];
@@ -91,7 +105,7 @@ impl ChainEmitter<'_> {
     }
 
     /// The second stage: asks one table after the other about all packets, so that memory is waited for once.
-    pub(super) fn lookups(&self, out: &mut Writer) {
+    fn lookups(&self, out: &mut Writer) {
         if !self.is_staged() {
             return;
         }
@@ -99,7 +113,7 @@ impl ChainEmitter<'_> {
         let parameters = ["const struct env *env", "uint32_t count", &format!("struct {name}_packets *packets")];
         out.blank();
         out.function(&format!("static void {name}_lookups"), &parameters.map(str::to_owned));
-        for &id in &self.chain.staged {
+        for &id in &self.chain.tree.staged {
             let find = self.chain.finds[usize::from(id.0)];
             if let Some(call) = self.find_burst_call(id) {
                 out.line(&call);
@@ -150,7 +164,7 @@ impl ChainEmitter<'_> {
     }
 
     /// BPF: the chain as one program.
-    pub(super) fn xdp(&self, out: &mut Writer) {
+    fn xdp(&self, out: &mut Writer) {
         let name = &self.name;
         let frame = if self.conditions.uses_raw() { ", frame" } else { "" };
         self.frame(&format!("{name}_rules(env, packet{frame})"), out);

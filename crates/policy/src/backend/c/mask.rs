@@ -1,7 +1,8 @@
 //! Tests of a whole burst as C expressions: masks, from one comparison of a column each.
 
 use super::column::{Column, L3, L4, VLAN_TAGS, Width};
-use super::condition::{Conditions, Scale, number};
+use super::condition::Conditions;
+use super::scale::{Scale, number};
 use crate::field::{Guard, Subject};
 use crate::ir::{FindId, Test, ValueSet, Wanted};
 

@@ -11,48 +11,24 @@ mod column;
 mod condition;
 mod defaults;
 mod entry;
+mod functions;
 mod mask;
 mod packet_rules;
 mod parts;
+mod raw;
 mod rules;
+mod scale;
 mod set;
+mod target;
+mod walk;
 mod writer;
 
 use crate::ir::{Holds, LimiterKind, Program};
-use crate::pass::{self, Placement};
+use crate::pass;
 use chain::ChainEmitter;
 use defaults::Defaulted;
-use weir_abi::Action;
+pub use target::Target;
 use writer::Writer;
-
-/// What the C is compiled for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Target {
-    /// A shared object called once a burst.
-    Native,
-    /// An XDP program.
-    Bpf,
-    /// XDP programs of some rules each, which the verifier follows one by one. Slower: for chains that are too much for one program.
-    BpfParts {
-        /// Rules of a part; more where there would be more parts than the kernel can jump to.
-        rules: usize,
-    },
-}
-
-impl Target {
-    /// Native code asks tables a burst at a time; BPF sees one packet and asks as late as it can.
-    fn placement(self) -> Placement {
-        match self {
-            Target::Native => Placement::Staged,
-            Target::Bpf | Target::BpfParts { .. } => Placement::Lazy,
-        }
-    }
-
-    /// Whether the kernel runs it, a packet at a time.
-    fn is_bpf(self) -> bool {
-        self != Target::Native
-    }
-}
 
 /// Emits the program for a target. The program has no unsupported effects ([`Program::unsupported`]).
 pub fn emit(program: &Program, target: Target) -> String {
@@ -114,14 +90,6 @@ fn includes(program: &Program, target: Target, out: &mut Writer) {
             Target::Native => format!("/* Table {index}: {name}, {layout} */"),
             Target::Bpf | Target::BpfParts { .. } => format!("WEIR_TABLE_STORAGE({index}); /* {name}, {layout} */"),
         });
-    }
-}
-
-fn action(action: Action) -> &'static str {
-    match action {
-        Action::Accept => "ACTION_ACCEPT",
-        Action::Drop => "ACTION_DROP",
-        Action::Divert => "ACTION_DIVERT",
     }
 }
 

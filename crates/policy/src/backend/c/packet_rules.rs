@@ -1,13 +1,13 @@
 //! The rules of a chain for one packet: what BPF decides with.
 
-use super::action;
 use super::chain::ChainEmitter;
 use super::column::Column;
-use super::rules::{cite, described, ends, joined, may_be_unused};
+use super::rules::{ends, may_be_unused};
+use super::target::action;
+use super::walk::{Bucket, Charge, Exceeding, Sink, Way, walk};
 use super::writer::Writer;
-use crate::checked::Exceed;
-use crate::ir::{Effect, FindId, Holds, LimiterId, LimiterKind, Node, RuleId, eval};
-use weir_abi::Family;
+use crate::ir::{FindId, Holds, Node, RuleId, eval};
+use weir_abi::{Action, Family};
 
 /// Where a function keeps whether the packet was sampled.
 #[derive(Clone, Copy)]
@@ -34,11 +34,11 @@ impl Sampled {
 pub(super) fn emit(chain: &ChainEmitter<'_>, parts: &[&[Node]], out: &mut Writer) {
     if let [whole] = parts {
         let sampled = if chain.samples { Sampled::Variable } else { Sampled::Never };
-        return Rules { chain, out, sampled }.whole(whole);
+        return PacketSink { chain, out, sampled }.whole(whole);
     }
     let sampled = if chain.samples { Sampled::Pointer } else { Sampled::Never };
     for (index, part) in parts.iter().enumerate() {
-        Rules { chain, out, sampled }.part(index, part);
+        PacketSink { chain, out, sampled }.part(index, part);
     }
     calls(chain, parts.len(), out);
 }
@@ -52,10 +52,10 @@ pub(super) fn emit_part(chain: &ChainEmitter<'_>, is_last: bool, out: &mut Write
     out.blank();
     out.function(&format!("WEIR_INLINE uint32_t {}", chain.name), &parameters);
     may_be_unused(&parameters, out);
-    let mut rules = Rules { chain, out, sampled };
-    rules.variables(false);
-    rules.block(&chain.chain.body);
-    match (ends(chain.program, &chain.chain.body), is_last) {
+    let mut sink = PacketSink { chain, out, sampled };
+    sink.variables(false);
+    walk(chain, &chain.chain.tree.nodes, &mut sink);
+    match (ends(chain.program, &chain.chain.tree.nodes), is_last) {
         (true, _) => {}
         (false, true) => no_match(chain, sampled, out),
         (false, false) => out.line("return VERDICT_NONE;"),
@@ -101,23 +101,28 @@ fn calls(chain: &ChainEmitter<'_>, parts: usize, out: &mut Writer) {
 /// What becomes of packets that no rule decided.
 fn no_match(chain: &ChainEmitter<'_>, sampled: Sampled, out: &mut Writer) {
     let no_match = action(chain.program.defaults.no_match);
-    let sampled = if chain.samples { format!(" | {}", sampled.expression()) } else { String::new() };
+    let sampled = or_sampled(chain, sampled);
     out.line(&format!("return decide(env, {no_match}, REASON_NO_MATCH, packet->len){sampled};"));
 }
 
+/// Adds to a verdict whether the packet was sampled.
+fn or_sampled(chain: &ChainEmitter<'_>, sampled: Sampled) -> String {
+    if chain.samples { format!(" | {}", sampled.expression()) } else { String::new() }
+}
+
 /// A function being written.
-struct Rules<'a, 'b> {
+struct PacketSink<'a, 'b> {
     chain: &'a ChainEmitter<'b>,
     out: &'a mut Writer,
     sampled: Sampled,
 }
 
-impl Rules<'_, '_> {
+impl PacketSink<'_, '_> {
     fn whole(mut self, body: &[Node]) {
         self.out.blank();
         self.out.function(&format!("WEIR_INLINE uint32_t {}_rules", self.chain.name), &parameters(self.chain));
         self.variables(self.chain.samples);
-        self.block(body);
+        walk(self.chain, body, &mut self);
         if !ends(self.chain.program, body) {
             no_match(self.chain, self.sampled, self.out);
         }
@@ -133,7 +138,7 @@ impl Rules<'_, '_> {
         self.out.function(&format!("WEIR_NOINLINE uint32_t {}_part_{index}", self.chain.name), &parameters);
         may_be_unused(&parameters[2..], self.out);
         self.variables(false);
-        self.block(body);
+        walk(self.chain, body, &mut self);
         if !ends(self.chain.program, body) {
             self.out.line("return VERDICT_NONE;");
         }
@@ -152,102 +157,89 @@ impl Rules<'_, '_> {
         }
     }
 
-    fn block(&mut self, nodes: &[Node]) {
-        for node in nodes {
-            match node {
-                Node::Find(id) => {
-                    let find = self.chain.chain.finds[usize::from(id.0)];
-                    let call = self.chain.find_call(*id);
-                    let name = format!("uint32_t {}", self.chain.conditions.find_name(*id));
-                    let asked = match &self.chain.program.slot(find.slot).holds {
-                        Holds::Tables(names) => names.join(", @"),
-                        Holds::Limits(name) => name.clone(),
-                    };
-                    self.out.assign(&name, &call, &format!(" /* @{asked} */"));
-                }
-                Node::When { test, body } => {
-                    let (tests, body) = joined(test, body);
-                    let mut terms = Vec::new();
-                    for test in tests {
-                        self.chain.conditions.terms(test, &mut terms);
-                    }
-                    // A rule alone in its block is cited before the test that leads to it.
-                    if let [Node::Rule(id)] = body {
-                        cite(self.chain.program, *id, self.out);
-                        self.out.open_if(&terms);
-                        self.rule(*id);
-                    } else {
-                        self.out.open_if(&terms);
-                        self.block(body);
-                    }
-                    self.out.close();
-                }
-                Node::Rule(id) => {
-                    cite(self.chain.program, *id, self.out);
-                    self.rule(*id);
-                }
-            }
-        }
-    }
-
-    fn rule(&mut self, id: RuleId) {
-        let (rule, index) = (self.chain.program.rule(id), id.0);
-        let sampled = self.sampled.expression();
-        self.out.line(&format!("count(env, REASON_RULE + {index}, packet->len);"));
-        for effect in &rule.effects {
-            match effect {
-                Effect::Sample { one_in } => {
-                    let below = eval::sample_below(*one_in);
-                    self.out.line(&format!("{sampled} |= sample(env, {index}, {below:#x}ULL); /* 1/{one_in} */"));
-                }
-                Effect::Verdict(verdict) => {
-                    self.out.line(&format!("return rule_verdict({}, {index}, {sampled});", action(*verdict)));
-                }
-                Effect::Limit { limiter, find, exceed } => self.limit(id, *limiter, *find, *exceed),
-                Effect::Track => unreachable!("compiler bug: refused by emit"),
-            }
-        }
-    }
-
     /// The call that charges the packet and tells whether it has room.
-    fn has_room(&self, limiter: LimiterId, find: Option<FindId>) -> String {
-        let bucket = match self.chain.program.limiter(limiter).kind {
-            LimiterKind::Each(each) => {
+    fn has_room(&self, charge: &Charge) -> String {
+        let limiter = charge.limiter.0;
+        let bucket = match &charge.bucket {
+            Bucket::Only => format!("limit_has_room(env, {limiter}, 0"),
+            Bucket::Found(find) => {
+                format!("limit_has_room(env, {limiter}, {}", self.chain.conditions.find_name(*find))
+            }
+            Bucket::Each(each) => {
                 let (key, mask) = (Column::of(each.key).expression, each.mask());
                 match each.key.family() {
-                    Family::Ipv4 => format!("limit_each4_has_room(env, {}, {key} & {mask:#x}u", limiter.0),
+                    Family::Ipv4 => format!("limit_each4_has_room(env, {limiter}, {key} & {mask:#x}u"),
                     Family::Ipv6 => {
                         let [hi, lo] = [mask >> 64, mask & u128::from(u64::MAX)].map(|half| format!("{half:#x}ULL"));
-                        format!("limit_each6_has_room(env, {}, {key}.hi & {hi}, {key}.lo & {lo}", limiter.0)
+                        format!("limit_each6_has_room(env, {limiter}, {key}.hi & {hi}, {key}.lo & {lo}")
                     }
                 }
-            }
-            _ => {
-                let found = find.map_or("0", |find| self.chain.conditions.find_name(find));
-                format!("limit_has_room(env, {}, {found}", limiter.0)
             }
         };
         format!("{bucket}, env_now(env), packet->len)")
     }
+}
 
-    /// Charges the packet, and does what the rule says if there is no room.
-    fn limit(&mut self, rule: RuleId, limiter: LimiterId, find: Option<FindId>, exceed: Exceed) {
-        self.out.line(&format!("/* {} */", described(self.chain.program, limiter)));
-        let charged = self.has_room(limiter, find);
-        match exceed.verdict() {
-            Some(verdict) => {
-                self.out.line(&format!("if (!{charged})"));
-                let (action, beside) = (action(verdict), self.chain.limited_counter(rule, verdict));
-                let sampled =
-                    if self.chain.samples { format!(" | {}", self.sampled.expression()) } else { String::new() };
+impl Sink for PacketSink<'_, '_> {
+    fn writer(&mut self) -> &mut Writer {
+        self.out
+    }
+
+    fn find(&mut self, id: FindId) {
+        let find = self.chain.chain.finds[usize::from(id.0)];
+        let call = self.chain.find_call(id);
+        let name = format!("uint32_t {}", self.chain.conditions.find_name(id));
+        let asked = match &self.chain.program.slot(find.slot).holds {
+            Holds::Tables(names) => names.join(", @"),
+            Holds::Limits(name) => name.clone(),
+        };
+        self.out.assign(&name, &call, &format!(" /* @{asked} */"));
+    }
+
+    fn open_block(&mut self, way: &Way<'_>) {
+        let mut terms = Vec::new();
+        for test in &way.tests {
+            self.chain.conditions.terms(test, &mut terms);
+        }
+        self.out.open_if(&terms);
+    }
+
+    fn open_rule(&mut self, _: RuleId, way: &Way<'_>) -> bool {
+        let is_conditional = !way.tests.is_empty();
+        if is_conditional {
+            self.open_block(way);
+        }
+        is_conditional
+    }
+
+    fn count(&mut self, rule: RuleId) {
+        self.out.line(&format!("count(env, REASON_RULE + {}, packet->len);", rule.0));
+    }
+
+    fn sample(&mut self, rule: RuleId, one_in: u32) {
+        let (sampled, below) = (self.sampled.expression(), eval::sample_below(one_in));
+        self.out.line(&format!("{sampled} |= sample(env, {}, {below:#x}ULL); /* 1/{one_in} */", rule.0));
+    }
+
+    fn limit(&mut self, charge: &Charge) {
+        self.out.line(&format!("/* {} */", charge.comment));
+        let has_room = self.has_room(charge);
+        match &charge.exceeding {
+            Exceeding::Decide(verdict, beside) => {
+                let (action, sampled) = (action(*verdict), or_sampled(self.chain, self.sampled));
+                self.out.line(&format!("if (!{has_room})"));
                 self.out.inner(&format!("return decide_exceeding(env, {action}, {beside}, packet->len){sampled};"));
             }
-            None if self.chain.marks() => {
-                self.out.line(&format!("if (!{charged})"));
+            Exceeding::Mark => {
+                self.out.line(&format!("if (!{has_room})"));
                 self.out.inner("packet->flags |= FLAG_EXCEEDED;");
             }
-            // Nobody asks.
-            None => self.out.line(&format!("{charged};")),
+            Exceeding::Ignore => self.out.line(&format!("{has_room};")),
         }
+    }
+
+    fn verdict(&mut self, rule: RuleId, verdict: Action) {
+        let (action, sampled) = (action(verdict), self.sampled.expression());
+        self.out.line(&format!("return rule_verdict({action}, {}, {sampled});", rule.0));
     }
 }

@@ -8,18 +8,12 @@
 use super::chain::{self, ChainEmitter};
 use super::packet_rules;
 use super::writer::Writer;
-use crate::ir::{Chain, Node, Program, SlotId};
-use crate::pass::hoist_guards::rules_in;
+use crate::ir::{Chain, MatchTree, Node, Program, SlotId, match_tree};
 use crate::pass::{self, Placement};
 use weir_abi::Family;
 
 /// Parts of a chain, at most. The kernel takes 33 tail calls, the first of which enters the first part.
 const PARTS_MAX: usize = 32;
-
-/// What the function is called that asks a slot's table.
-pub(super) fn find_name(slot: SlotId) -> String {
-    format!("weir_find_{}", slot.0)
-}
 
 /// Writes everything behind the declarations of tables. `chains` are those of `program`, optimised.
 pub(super) fn emit(program: &Program, rules: usize, chains: &[ChainEmitter<'_>], out: &mut Writer) {
@@ -28,7 +22,7 @@ pub(super) fn emit(program: &Program, rules: usize, chains: &[ChainEmitter<'_>],
     }
     let mut first = 0;
     for (lowered, chain) in program.chains.iter().zip(chains) {
-        let bodies = split(&lowered.body, rules);
+        let bodies = split(&lowered.tree.nodes, rules);
         if bodies.is_empty() {
             chain.emit(out);
         } else {
@@ -47,7 +41,10 @@ fn emit_chain(
     first: usize,
     out: &mut Writer,
 ) {
-    let part = |body: &&[Node]| Chain { body: body.to_vec(), ..lowered.clone() };
+    let part = |body: &&[Node]| {
+        let tree = MatchTree { nodes: body.to_vec(), ..lowered.tree.clone() };
+        Chain { tree, ..lowered.clone() }
+    };
     let parts = Program { chains: bodies.iter().map(part).collect(), ..program.clone() };
     let parts = pass::optimise(&parts, Placement::Lazy);
     for (index, part) in parts.chains.iter().enumerate() {
@@ -65,17 +62,17 @@ fn emit_chain(
 
 /// Parts of all chains.
 pub(super) fn count(program: &Program, rules: usize) -> usize {
-    program.chains.iter().map(|chain| split(&chain.body, rules).len()).sum()
+    program.chains.iter().map(|chain| split(&chain.tree.nodes, rules).len()).sum()
 }
 
 /// Neighbouring top nodes, each part with about `wanted` rules. None if one program is enough: there may be nothing to divide, or another chain
 /// of the policy was too much.
 fn split(body: &[Node], wanted: usize) -> Vec<&[Node]> {
-    let all: usize = body.iter().map(rules_in).sum();
+    let all = match_tree::rules(body).count();
     let limit = wanted.max(all.div_ceil(PARTS_MAX));
     let (mut parts, mut start, mut rules) = (Vec::new(), 0, 0);
     for (index, node) in body.iter().enumerate() {
-        rules += rules_in(node);
+        rules += node.rules().count();
         if rules >= limit {
             parts.push(&body[start..=index]);
             (start, rules) = (index + 1, 0);
@@ -96,7 +93,7 @@ fn find_function(program: &Program, id: SlotId, out: &mut Writer) {
     };
     let parameters: Vec<String> = parameters.into_iter().map(str::to_owned).collect();
     out.blank();
-    out.function(&format!("WEIR_GLOBAL uint32_t {}", find_name(id)), &parameters);
+    out.function(&format!("WEIR_GLOBAL uint32_t {}", chain::find_name(id)), &parameters);
     out.line(&format!("return {};", chain::lookup(slot.layout, &format!("WEIR_TABLE(NULL, {})", id.0), keys)));
     out.close();
 }

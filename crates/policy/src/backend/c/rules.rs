@@ -1,75 +1,23 @@
-//! The rules of a chain as one function, or, where there are many, as parts that it calls one after the other: compilers and verifiers take
-//! more than proportionally longer for longer functions.
-//!
-//! BPF decides packet by packet (`packet_rules`), native code a burst rule by rule (`burst_rules`).
+//! What the code of a block of rules has to provide for.
 
-use super::chain::ChainEmitter;
-use super::writer::{self, Writer};
-use super::{Target, burst_rules, packet_rules};
-use crate::ir::{Effect, LimiterId, LimiterKind, Node, Program, Rule, RuleId, Test};
-use crate::pass::hoist_guards::rules_in;
-
-/// Rules of a part.
-const PART_RULES: usize = 64;
-/// Parts of a chain; where there would be more, they are longer. The kernel takes 256 functions a program.
-const PARTS_MAX: usize = 128;
-
-/// Writes the chain's rules: `<chain>_rules()` decides every packet that it is given.
-pub(super) fn emit(chain: &ChainEmitter<'_>, out: &mut Writer) {
-    let parts = parts(&chain.chain.body);
-    match chain.target {
-        Target::Native => burst_rules::emit(chain, &parts, out),
-        Target::Bpf | Target::BpfParts { .. } => packet_rules::emit(chain, &parts, out),
-    }
-}
-
-/// Neighbouring top nodes, about [`PART_RULES`] rules together.
-fn parts(body: &[Node]) -> Vec<&[Node]> {
-    let all: usize = body.iter().map(rules_in).sum();
-    let limit = PART_RULES.max(all / PARTS_MAX);
-    if all <= 2 * limit {
-        return vec![body];
-    }
-    let mut parts = Vec::new();
-    let (mut start, mut rules) = (0, 0);
-    for (index, node) in body.iter().enumerate() {
-        if rules > 0 && rules + rules_in(node) > limit {
-            parts.push(&body[start..index]);
-            (start, rules) = (index, 0);
-        }
-        rules += rules_in(node);
-    }
-    parts.push(&body[start..]);
-    parts
-}
-
-/// The tests that lead to a body. A test that guards nothing but another test joins it.
-pub(super) fn joined<'n>(test: &'n Test, mut body: &'n [Node]) -> (Vec<&'n Test>, &'n [Node]) {
-    let mut tests = vec![test];
-    while let [Node::When { test, body: deeper }] = body {
-        tests.push(test);
-        body = deeper;
-    }
-    (tests, body)
-}
+use super::writer::Writer;
+use crate::ir::{Effect, Node, Program, Rule, match_tree};
 
 /// Whether the block always ends the chain.
 pub(super) fn ends(program: &Program, nodes: &[Node]) -> bool {
     matches!(nodes.last(), Some(Node::Rule(id)) if program.rule(*id).verdict().is_some())
 }
 
-/// Whether a rule in the block has a limit.
-pub(super) fn limits(program: &Program, nodes: &[Node]) -> bool {
-    any_rule(nodes, &|id| program.rule(id).effects.iter().any(|effect| matches!(effect, Effect::Limit { .. })))
+/// Whether a rule in the block samples.
+pub(super) fn samples(program: &Program, nodes: &[Node]) -> bool {
+    match_tree::rules(nodes)
+        .any(|id| program.rule(id).effects.iter().any(|effect| matches!(effect, Effect::Sample { .. })))
 }
 
-/// Whether one of the rules is such.
-pub(super) fn any_rule(nodes: &[Node], is_such: &dyn Fn(RuleId) -> bool) -> bool {
-    nodes.iter().any(|node| match node {
-        Node::Rule(id) => is_such(*id),
-        Node::When { body, .. } => any_rule(body, is_such),
-        Node::Find(_) => false,
-    })
+/// Whether a rule in the block has a limit.
+pub(super) fn limits(program: &Program, nodes: &[Node]) -> bool {
+    match_tree::rules(nodes)
+        .any(|id| program.rule(id).effects.iter().any(|effect| matches!(effect, Effect::Limit { .. })))
 }
 
 /// Whether the rule samples what its limits have left of the packets that it matched.
@@ -77,22 +25,6 @@ pub(super) fn samples_what_is_left(rule: &Rule) -> bool {
     let ends = |effect: &Effect| matches!(effect, Effect::Limit { exceed, .. } if exceed.verdict().is_some());
     let behind = rule.effects.iter().skip_while(|effect| !ends(effect));
     behind.into_iter().any(|effect| matches!(effect, Effect::Sample { .. }))
-}
-
-/// Whose limits they are, for a comment.
-pub(super) fn described(program: &Program, id: LimiterId) -> String {
-    let limiter = program.limiter(id);
-    match limiter.kind {
-        LimiterKind::Rate(limit) => limit.to_string(),
-        LimiterKind::Prefixes { .. } | LimiterKind::Labels => format!("@{}", limiter.name),
-        LimiterKind::Each(each) => each.to_string(),
-    }
-}
-
-/// The comment that stands before a rule's code.
-pub(super) fn cite(program: &Program, id: RuleId, out: &mut Writer) {
-    let rule = program.rule(id);
-    out.line(&format!("/* {}  {} */", rule.at, writer::comment(&rule.text)));
 }
 
 /// Says of a part's parameters that it may use less than the chain does.

@@ -1,7 +1,7 @@
 //! Sets of many ranges: what is declared for them before a chain's rules.
 
 use super::column::Width;
-use super::condition::Scale;
+use super::scale::Scale;
 use crate::field::Subject;
 use crate::ir::{ValueSet, print};
 

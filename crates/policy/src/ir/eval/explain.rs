@@ -2,7 +2,7 @@
 
 use super::packet::{self, Frame, Packet};
 use super::{Charge, Evaluator, Observer, Saw, Tables};
-use crate::ir::{LimiterId, Node, RuleId, Test};
+use crate::ir::{LimiterId, RuleId, Test, match_tree};
 use weir_abi::Verdict;
 
 /// The story of one packet.
@@ -31,19 +31,10 @@ pub struct Step {
 
 /// Explains a frame to an evaluator that has decided those before it. Its program must be as lowered: one top node a rule.
 pub fn explain(evaluator: &mut Evaluator<'_, impl Tables>, chain: usize, frame: Frame<'_>) -> Explanation {
-    let rules: Vec<RuleId> = evaluator.program.chains[chain].body.iter().filter_map(rule_of).collect();
+    let rules: Vec<RuleId> = match_tree::rules(&evaluator.program.chains[chain].tree.nodes).collect();
     let mut witness = Witness { rules, steps: Vec::new(), current: 0 };
     let verdict = evaluator.decide(chain, frame, &mut witness);
     Explanation { packet: packet::parse(frame).0, verdict, steps: witness.steps }
-}
-
-/// The rule that a top node leads to.
-fn rule_of(node: &Node) -> Option<RuleId> {
-    match node {
-        Node::Rule(id) => Some(*id),
-        Node::Find(_) => None,
-        Node::When { body, .. } => body.iter().find_map(rule_of),
-    }
 }
 
 struct Witness {

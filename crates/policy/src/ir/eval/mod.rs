@@ -111,10 +111,10 @@ impl<'a, T: Tables> Evaluator<'a, T> {
         let chain = &self.program.chains[chain];
         let found = vec![0; chain.finds.len()];
         let mut run = Run { eval: self, chain, frame, packet: &packet, found, exceeded: false, sampled: Sampled::No };
-        for &id in &chain.staged {
+        for &id in &chain.tree.staged {
             run.find(id);
         }
-        if let Some((action, reason)) = run.block(&chain.body, observer) {
+        if let Some((action, reason)) = run.block(&chain.tree.nodes, observer) {
             return Verdict::new(action, reason, run.sampled);
         }
         let sampled = run.sampled;

@@ -1,0 +1,244 @@
+//! What programs in the kernel share with the engine that loads them: the maps of datapath/engine.
+//!
+//! The engine fills these maps before a program runs, or reads them while it counts. `tests/house/abi.rs` has the compiler for BPF check every size
+//! and offset.
+
+use crate::packet::PacketView;
+
+/// The most interfaces that programs stand between: `PORTS_MAX`.
+pub const PORTS_MAX: usize = 64;
+/// Interfaces are told apart by so many low values of their indices: `PORT_INDICES`.
+pub const PORT_INDICES: usize = 4096;
+/// Receive queues of an interface that are told apart: `PORT_QUEUES`.
+pub const PORT_QUEUES: usize = 64;
+/// The shortest frame that the kernel runs a program on: `REPLAY_BYTES_MIN`.
+pub const REPLAY_BYTES_MIN: usize = 14;
+/// The most sources of made-up packets: `STREAM_SOURCES_MAX`.
+pub const STREAM_SOURCES_MAX: usize = 1 << 18;
+/// Bytes of a header that lies behind a packet's first buffer: `FRAME_COPY_BYTES`.
+pub const FRAME_COPY_BYTES: usize = 40;
+/// Bytes that a checksum is computed of at a time: `SUM_BYTES`.
+pub const SUM_BYTES: usize = 128;
+
+/// What a program is loaded for: `struct mode`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct Mode {
+    /// 1 on interfaces, 0 for frames of captures.
+    pub live: u32,
+    /// CPUs that there are counters for, a power of two, less 1.
+    pub cpu_mask: u32,
+    /// 1 if packets may be longer than their first buffer.
+    pub jumbo: u32,
+    /// 1 if senders may leave checksums to a card that is not there.
+    pub finish: u32,
+}
+
+impl Mode {
+    /// In the order in which they lie in memory.
+    pub fn words(self) -> [u32; size_of::<Mode>() / size_of::<u32>()] {
+        let Mode { live, cpu_mask, jumbo, finish } = self;
+        [live, cpu_mask, jumbo, finish]
+    }
+}
+
+/// An interface: `struct port`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub struct Port {
+    /// 0 lower, 1 upper.
+    pub side: u8,
+    /// 1 if senders may leave checksums to a card that is not there.
+    pub unfinished: u8,
+    zero: [u8; 2],
+    /// Index of the interface if packets are received there, else 0.
+    pub receives: u32,
+    zeros: [u8; 56],
+    /// The port opposite, by receive queue.
+    pub out: [u8; PORT_QUEUES],
+}
+
+/// All interfaces: `struct ports`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub struct Ports {
+    /// Port, by the low bits of the interface's index.
+    pub number: [u8; PORT_INDICES],
+    /// Index of the interface, by port.
+    pub index: [u32; PORTS_MAX],
+    /// By number: lower ones first, then upper, then divert.
+    pub port: [Port; PORTS_MAX],
+    /// Port that diverted packets go out of; [`PORTS_MAX`] if there is none.
+    pub divert: u32,
+    /// Inode of the network namespace.
+    pub namespace: u32,
+}
+
+/// What one CPU did at a port: `struct port_counters`. Packets that the kernel could not send are among those sent, and in the counters of the programs
+/// that listen for losses.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct PortCounters {
+    /// Packets received.
+    pub rx_packets: u64,
+    /// Their bytes.
+    pub rx_bytes: u64,
+    /// Packets handed over to be sent.
+    pub tx_packets: u64,
+    /// Their bytes.
+    pub tx_bytes: u64,
+    /// Packets that found the transmit queue full.
+    pub tx_full: u64,
+    /// Packets whose interface was down, or no more.
+    pub tx_link_down: u64,
+    /// Packets longer than the interface takes.
+    pub tx_too_long: u64,
+    /// Packets to be diverted where there is nowhere to divert them to.
+    pub no_divert: u64,
+    /// Packets that were not diverted, but of which a copy was.
+    pub sampled: u64,
+    /// Packets to an interface that takes none from programs.
+    pub tx_unsupported: u64,
+    /// Fills two cache lines.
+    pub zero: [u64; 6],
+}
+
+impl PortCounters {
+    /// Words of it.
+    pub const WORDS: usize = size_of::<PortCounters>() / size_of::<u64>();
+
+    /// From words in the order in which they lie in memory.
+    pub fn from_words(words: [u64; Self::WORDS]) -> Self {
+        let [rx_packets, rx_bytes, tx_packets, tx_bytes, tx_full, tx_link_down, tx_too_long, rest @ ..] = words;
+        let [no_divert, sampled, tx_unsupported, zero @ ..] = rest;
+        PortCounters {
+            rx_packets,
+            rx_bytes,
+            tx_packets,
+            tx_bytes,
+            tx_full,
+            tx_link_down,
+            tx_too_long,
+            no_divert,
+            sampled,
+            tx_unsupported,
+            zero,
+        }
+    }
+
+    /// In the order in which they lie in memory.
+    pub fn words(self) -> [u64; Self::WORDS] {
+        let mut words = [0; Self::WORDS];
+        let sent = [self.rx_packets, self.rx_bytes, self.tx_packets, self.tx_bytes];
+        let lost = [self.tx_full, self.tx_link_down, self.tx_too_long];
+        let other = [self.no_divert, self.sampled, self.tx_unsupported];
+        words.iter_mut().zip(sent.into_iter().chain(lost).chain(other)).for_each(|(word, value)| *word = value);
+        words
+    }
+}
+
+/// A header that was copied: it is aligned to a cache line pair.
+#[derive(Clone, Copy, Debug)]
+#[repr(C, align(128))]
+pub struct HeaderCopy([u8; FRAME_COPY_BYTES]);
+
+/// Where a program on one CPU keeps what it knows of a packet: `struct packet_slot`.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct PacketSlot {
+    /// What the parser found.
+    pub packet: PacketView,
+    /// What rules in parts say of sampling.
+    pub sampled: u32,
+    /// A header that lies behind the packet's first buffer.
+    pub copy: HeaderCopy,
+}
+
+/// Where a program on one CPU computes checksums: `struct checksum_slot`.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct ChecksumSlot {
+    /// What the parser found.
+    pub packet: PacketView,
+    zero: [u8; 32],
+    /// What is summed up.
+    pub words: [u64; SUM_BYTES / 8],
+}
+
+/// What stands in front of a replayed frame: `struct replay_header`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct ReplayHeader {
+    /// Bytes of the frame.
+    pub cap: u32,
+    /// Bytes on the wire.
+    pub len: u32,
+    /// Link layer.
+    pub link: u32,
+    /// Bytes between this header and the frame.
+    pub padding: u32,
+    /// Time, the low half first.
+    pub now_ns: [u32; 2],
+}
+
+impl ReplayHeader {
+    /// In the order in which they lie in memory.
+    pub fn words(self) -> [u32; size_of::<ReplayHeader>() / size_of::<u32>()] {
+        let ReplayHeader { cap, len, link, padding, now_ns: [low, high] } = self;
+        [cap, len, link, padding, low, high]
+    }
+}
+
+/// The sources of made-up packets: `struct stream`.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct Stream {
+    /// The source of the next packet.
+    pub next: u32,
+    zero: [u32; 15],
+    /// In network byte order.
+    pub sources: [u32; STREAM_SOURCES_MAX],
+}
+
+/// What the kernel tells a program of a packet: `struct xdp_md`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct XdpContext {
+    /// Where the packet begins.
+    pub data: u32,
+    /// Where it ends.
+    pub data_end: u32,
+    /// Where its metadata begins.
+    pub data_meta: u32,
+    /// Index of the interface that it came in at.
+    pub ingress_ifindex: u32,
+    /// Receive queue.
+    pub rx_queue_index: u32,
+    /// Index of the interface that it goes out of.
+    pub egress_ifindex: u32,
+}
+
+impl XdpContext {
+    /// In the order in which they lie in memory.
+    pub fn words(self) -> [u32; size_of::<XdpContext>() / size_of::<u32>()] {
+        let XdpContext { data, data_end, data_meta, ingress_ifindex, rx_queue_index, egress_ifindex } = self;
+        [data, data_end, data_meta, ingress_ifindex, rx_queue_index, egress_ifindex]
+    }
+}
+
+const _: () = assert!(size_of::<Port>() == 128 && size_of::<PortCounters>() == 128);
+const _: () = assert!(size_of::<PacketSlot>() == 256 && size_of::<ChecksumSlot>() == 256);
+const _: () = assert!(size_of::<ReplayHeader>() == 24 && size_of::<Ports>() == 12_552);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counters_are_read_as_they_are_written() {
+        let words: [u64; PortCounters::WORDS] = std::array::from_fn(|at| if at < 10 { at as u64 + 1 } else { 0 });
+        let counters = PortCounters::from_words(words);
+        assert_eq!(counters.words(), words);
+        assert_eq!((counters.rx_packets, counters.tx_full, counters.tx_unsupported), (1, 5, 10));
+    }
+}

@@ -1,0 +1,76 @@
+//! Constants, and comparisons of a value with them.
+
+use crate::field::{Notation, Subject};
+use crate::ir::ValueSet;
+
+/// A constant: hexadecimal where bits or addresses are meant, with a suffix where C needs one.
+pub(super) fn number(value: u128, hexadecimal: bool) -> String {
+    let suffix = match value {
+        0..=0x7fff_ffff => "",
+        0x8000_0000..=0xffff_ffff => "U",
+        _ => "ULL",
+    };
+    if hexadecimal { format!("{value:#x}{suffix}") } else { format!("{value}{suffix}") }
+}
+
+/// How constants that a value is compared with are written.
+#[derive(Clone, Copy)]
+pub(super) struct Scale {
+    /// The highest value there is.
+    pub(super) highest: u128,
+    /// Bits and addresses are read in hexadecimal.
+    pub(super) hexadecimal: bool,
+}
+
+impl Scale {
+    pub(super) fn of(subject: Subject, mask: Option<u128>) -> Self {
+        let bits = match subject {
+            Subject::Raw(_) => true,
+            Subject::Field(field) => field.notation() == Notation::Ipv4Address,
+        };
+        Scale { highest: u128::MAX >> (128 - subject.bits()), hexadecimal: bits || mask.is_some() }
+    }
+
+    pub(super) fn constant(self, value: u128) -> String {
+        number(value, self.hexadecimal)
+    }
+
+    /// `x == 22`, `x >= 80 && x <= 90`.
+    fn inside(self, value: &str, start: u128, end: u128) -> String {
+        let (low, high) = (self.constant(start), self.constant(end));
+        match (start, end) {
+            _ if start == end => format!("{value} == {low}"),
+            (0, _) if end >= self.highest => "true".to_owned(),
+            (0, _) => format!("{value} <= {high}"),
+            _ if end >= self.highest => format!("{value} >= {low}"),
+            _ => format!("{value} >= {low} && {value} <= {high}"),
+        }
+    }
+
+    fn outside(self, value: &str, start: u128, end: u128) -> String {
+        let (low, high) = (self.constant(start), self.constant(end));
+        match (start, end) {
+            _ if start == end => format!("{value} != {low}"),
+            (0, _) => format!("{value} > {high}"),
+            _ if end >= self.highest => format!("{value} < {low}"),
+            _ => format!("({value} < {low} || {value} > {high})"),
+        }
+    }
+
+    /// Whether the value is, or negated is not, in the set: a term of an `&&`.
+    pub(super) fn compare(self, value: &str, set: &ValueSet, negated: bool) -> String {
+        match set.ranges() {
+            [] => if negated { "true" } else { "false" }.to_owned(),
+            &[(start, end)] if negated => self.outside(value, start, end),
+            &[(start, end)] => self.inside(value, start, end),
+            ranges => {
+                let tests = ranges.iter().map(|&(start, end)| match self.inside(value, start, end) {
+                    test if test.contains(" && ") => format!("({test})"),
+                    test => test,
+                });
+                let tests = tests.collect::<Vec<_>>().join(" || ");
+                format!("{}({tests})", if negated { "!" } else { "" })
+            }
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! The part of a generated program that its snapshot shows.
+//!
+//! Includes, parsing, lookups and entry functions are alike in most programs. A few features keep the whole program, and the others keep only the
+//! functions that decide: `upstream_rules` and the sets that they test, `upstream_set_0`. Every engine still compiles and runs the whole program.
+
+use super::{each_folder, load};
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::sync::Mutex;
+use weir_policy::backend::c::{self, Target};
+
+/// Features whose snapshots are whole programs. Together they show every kind of part that a program can have.
+const WHOLE: [&str; 5] = ["defaults-rules", "extension-headers", "fragment-defaults", "fused-sets", "limit-each"];
+
+/// What the snapshot of a feature's program shows.
+pub fn shown(folder: &Path, program: &str) -> Result<String, String> {
+    if is_whole(folder) {
+        return Ok(program.to_owned());
+    }
+    let functions: Vec<&str> = parts(program).filter(|part| decides(&kind(part))).collect();
+    if functions.is_empty() {
+        Err("the program has no function of rules".to_owned())
+    } else {
+        Ok(functions.join("\n\n"))
+    }
+}
+
+fn is_whole(folder: &Path) -> bool {
+    WHOLE.iter().any(|name| folder.ends_with(name))
+}
+
+/// The top-level parts of C text: a function or a declaration with its comment, or a group of lines without a blank one between them. A blank
+/// line inside a function comes before an indented line.
+fn parts(program: &str) -> impl Iterator<Item = &str> {
+    let mut rest = program;
+    std::iter::from_fn(move || {
+        let is_top_level = |at: &usize| rest[at + 2..].starts_with(|c: char| !c.is_whitespace() && c != '}');
+        let end = rest.match_indices("\n\n").map(|(at, _)| at).find(is_top_level);
+        let (part, next) = end.map_or((rest, ""), |at| (&rest[..at], &rest[at + 2..]));
+        rest = next;
+        (!part.is_empty()).then(|| part.trim_end_matches('\n'))
+    })
+}
+
+/// What a part is, whatever the direction and the posture: the function's name from the direction on (`_rules`), or the first word of what is
+/// declared.
+fn kind(part: &str) -> String {
+    let code: Vec<&str> = part.lines().filter(|line| !line.starts_with(['/', ' ', '#'])).collect();
+    let code = code.join(" ");
+    let head = code.split(['{', '=']).next().unwrap_or_default();
+    let name = head.split('(').next().unwrap_or_default().trim_end().rsplit([' ', '*']).next().unwrap_or_default();
+    let of_direction = ["upstream", "downstream"].iter().find_map(|direction| name.rsplit_once(direction));
+    of_direction.map_or(name, |(_, rest)| rest).to_owned()
+}
+
+fn decides(kind: &str) -> bool {
+    kind == "_rules" || kind.starts_with("_set_")
+}
+
+/// Kinds of parts, and headers that are included.
+fn kinds(program: &str) -> BTreeSet<String> {
+    let headers = program.lines().filter(|line| line.starts_with("#include")).map(str::to_owned);
+    parts(program).map(kind).filter(|kind| !decides(kind)).chain(headers).collect()
+}
+
+#[test]
+fn whole_programs_show_every_kind_of_part() {
+    if std::env::var_os("WEIR_FEATURE").is_some() {
+        return;
+    }
+    let [shown, left_out] = [(); 2].map(|()| Mutex::new(BTreeSet::new()));
+    each_folder(|folder| {
+        let policy = load(&folder.join("policy.weir"))?;
+        if !policy.program.unsupported().is_empty() {
+            return Ok(());
+        }
+        let kinds = [Target::Native, Target::Bpf].map(|target| kinds(&c::emit(&policy.program, target)));
+        let all = if is_whole(folder) { &shown } else { &left_out };
+        all.lock().expect("nobody panics with the lock").extend(kinds.into_iter().flatten());
+        Ok(())
+    });
+    let [shown, left_out] = [shown, left_out].map(|kinds| kinds.into_inner().expect("nobody panics with the lock"));
+    assert!(shown.contains("_parse") && shown.contains("before_rules") && shown.contains("_lookups"), "{shown:?}");
+    let missing: Vec<&String> = left_out.difference(&shown).collect();
+    assert!(missing.is_empty(), "no whole program shows {missing:?}");
+}

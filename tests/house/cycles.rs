@@ -1,0 +1,344 @@
+//! No import cycles between the files of a crate.
+//!
+//! A file depends on another if its code names what the other defines, directly or through a re-export. `mod x;` and `pub use x::Y` of a parent are no
+//! dependency on its child: that is how a folder shows what it holds. A child that names what its parent defines depends on the parent, and if code of
+//! the parent names what the child defines, the two are a cycle.
+//!
+//! Two files may be one idea. One of them says so in a line of its own and names the other: ``//! One idea with `x.rs`: why``.
+
+use crate::assert_none;
+use crate::modules::Module;
+use crate::tree::{File, files};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// How a file says that it and others are one idea.
+const ONE_IDEA: &str = "//! One idea with ";
+
+/// Cycles that are still there, each with its files. None may join them, and one that is gone leaves the list.
+const KNOWN: &[&[&str]] = &[
+    &["crates/engine/src/limits/counts.rs", "crates/engine/src/limits/pool.rs"],
+    &[
+        "crates/engine/src/live/afxdp/mod.rs",
+        "crates/engine/src/live/afxdp/open.rs",
+        "crates/engine/src/live/afxdp/port.rs",
+    ],
+    &["crates/engine/src/xdp/load.rs", "crates/engine/src/xdp/mod.rs"],
+    &[
+        "crates/policy/src/backend/c/burst_rules.rs",
+        "crates/policy/src/backend/c/chain.rs",
+        "crates/policy/src/backend/c/column.rs",
+        "crates/policy/src/backend/c/condition.rs",
+        "crates/policy/src/backend/c/defaults.rs",
+        "crates/policy/src/backend/c/mod.rs",
+        "crates/policy/src/backend/c/packet_rules.rs",
+        "crates/policy/src/backend/c/parts.rs",
+        "crates/policy/src/backend/c/rules.rs",
+        "crates/policy/src/backend/c/set.rs",
+    ],
+    &["crates/policy/src/check/define.rs", "crates/policy/src/check/mod.rs"],
+    &[
+        "crates/policy/src/check/rule.rs",
+        "crates/policy/src/syntax/item.rs",
+        "crates/policy/src/syntax/limit.rs",
+        "crates/policy/src/syntax/rule.rs",
+        "crates/policy/src/syntax/value.rs",
+    ],
+    &["crates/policy/src/ir/eval/buckets.rs", "crates/policy/src/ir/eval/mod.rs"],
+    &["crates/policy/src/syntax/tree.rs", "crates/policy/src/syntax/tree/limits.rs"],
+    &[
+        "crates/tables/src/entries.rs",
+        "crates/tables/src/image.rs",
+        "crates/tables/src/layout/counted_leaf/build.rs",
+        "crates/tables/src/layout/counted_leaf/mod.rs",
+        "crates/tables/src/layout/counted_leaf/view.rs",
+        "crates/tables/src/layout/dxr.rs",
+        "crates/tables/src/layout/exact_set.rs",
+        "crates/tables/src/layout/exact_set6.rs",
+        "crates/tables/src/layout/exact_sets.rs",
+        "crates/tables/src/layout/overflow.rs",
+        "crates/tables/src/layout/range6.rs",
+        "crates/tables/src/layout/rank_leaf/build.rs",
+        "crates/tables/src/layout/rank_leaf/encode.rs",
+        "crates/tables/src/layout/rank_leaf/mod.rs",
+        "crates/tables/src/layout/rank_leaf/view.rs",
+        "crates/tables/src/reads.rs",
+        "crates/tables/src/scheme/dir24_8.rs",
+        "crates/tables/src/scheme/dxr.rs",
+        "crates/tables/src/scheme/image.rs",
+        "crates/tables/src/scheme/mod.rs",
+        "crates/tables/src/scheme/poptrie.rs",
+        "crates/tables/src/scheme/radix.rs",
+        "crates/tables/src/scheme/sail.rs",
+    ],
+    &[
+        "crates/tables/src/list/csv.rs",
+        "crates/tables/src/list/error.rs",
+        "crates/tables/src/list/foreign.rs",
+        "crates/tables/src/list/ipset.rs",
+        "crates/tables/src/list/lines.rs",
+        "crates/tables/src/list/mmdb.rs",
+        "crates/tables/src/list/mod.rs",
+        "crates/tables/src/list/plain.rs",
+    ],
+    &[
+        "crates/weir/src/bench/line_costs.rs",
+        "crates/weir/src/bench/live/chart.rs",
+        "crates/weir/src/bench/live/dpdk/mod.rs",
+        "crates/weir/src/bench/live/dropped.rs",
+        "crates/weir/src/bench/live/engines.rs",
+        "crates/weir/src/bench/live/memory.rs",
+        "crates/weir/src/bench/live/mod.rs",
+        "crates/weir/src/bench/live/paper.rs",
+        "crates/weir/src/bench/live/rulesets.rs",
+        "crates/weir/src/bench/mod.rs",
+        "crates/weir/src/bench/moonpol/chart.rs",
+        "crates/weir/src/bench/moonpol/contest.rs",
+        "crates/weir/src/bench/moonpol/mod.rs",
+        "crates/weir/src/bench/moonpol/paper.rs",
+        "crates/weir/src/bench/plot/mod.rs",
+        "crates/weir/src/bench/rate_accuracy/chart.rs",
+        "crates/weir/src/bench/rate_accuracy/mod.rs",
+        "crates/weir/src/bench/rfpf_three_tables/kernel.rs",
+        "crates/weir/src/bench/rfpf_three_tables/mod.rs",
+        "crates/weir/src/bench/tables/agree.rs",
+        "crates/weir/src/bench/tables/chart.rs",
+        "crates/weir/src/bench/tables/choice.rs",
+        "crates/weir/src/bench/tables/facts.rs",
+        "crates/weir/src/bench/tables/mod.rs",
+        "crates/weir/src/bench/tables/race.rs",
+        "crates/weir/src/bench/tables/three.rs",
+        "crates/weir/src/bench/tables/updates.rs",
+    ],
+    &["crates/weir/src/bench/tables/chosen.rs", "crates/weir/src/bench/tables/layouts.rs"],
+    &["crates/weir/src/captures.rs", "crates/weir/src/replay.rs"],
+    &["crates/weir/src/cli.rs", "crates/weir/src/limit_counts.rs", "crates/weir/src/policy.rs"],
+    &["crates/weir/src/failure.rs", "crates/weir/src/report.rs"],
+    &["crates/weir/src/limits.rs", "crates/weir/src/text.rs"],
+    &["crates/weir/src/run/dpdk.rs", "crates/weir/src/run/mod.rs"],
+    &["crates/weir/src/run/guard/aftermath.rs", "crates/weir/src/run/guard/mod.rs"],
+];
+
+/// A crate's files by path, and the tree of its modules.
+struct Crate {
+    root: String,
+    files: BTreeMap<String, (File, Module)>,
+}
+
+/// Where a path of names leads.
+#[derive(Clone, Debug, PartialEq)]
+enum Target {
+    /// A file as a module.
+    Module(String),
+    /// Something that a file defines.
+    Item(String),
+}
+
+/// How many re-exports a path may lead through.
+const REEXPORTS_MAX: usize = 16;
+
+impl Crate {
+    /// The crates of the repository, each with its root.
+    fn all() -> Vec<Self> {
+        let sources: Vec<File> = files(&["rs"]).into_iter().filter(|file| file.path.contains("/src/")).collect();
+        let is_root = |path: &str| path.ends_with("/src/lib.rs") || path.ends_with("/src/main.rs");
+        let roots = sources.iter().map(|file| file.path.clone()).filter(|path| is_root(path));
+        let ours = roots.filter(|root| root.starts_with("crates/") || root.starts_with("xtask/"));
+        ours.map(|root| Self::new(root, &sources)).collect()
+    }
+
+    /// The files that are reached from a root by `mod`. Modules of tests are not.
+    fn new(root: String, sources: &[File]) -> Self {
+        let mut all = Crate { root: root.clone(), files: BTreeMap::new() };
+        let mut open = vec![root];
+        while let Some(path) = open.pop() {
+            let Some(file) = sources.iter().find(|file| file.path == path) else { continue };
+            let module = Module::of(file);
+            open.extend(module.children.iter().flat_map(|child| {
+                let folder = folder_of(&path);
+                [format!("{folder}/{child}.rs"), format!("{folder}/{child}/mod.rs")]
+            }));
+            all.files.insert(path.clone(), (File { path, text: file.text.clone() }, module));
+        }
+        all
+    }
+
+    fn module(&self, path: &str) -> &Module {
+        &self.files[path].1
+    }
+
+    fn child(&self, parent: &str, name: &str) -> Option<String> {
+        let folder = folder_of(parent);
+        let places = [format!("{folder}/{name}.rs"), format!("{folder}/{name}/mod.rs")];
+        let is_declared = self.module(parent).children.contains(name);
+        places.into_iter().find(|place| is_declared && self.files.contains_key(place))
+    }
+
+    fn parent(&self, path: &str) -> Option<String> {
+        self.files.iter().find_map(|(parent, (_, module))| {
+            let is_child = |name: &String| self.child(parent, name).as_deref() == Some(path);
+            module.children.iter().any(is_child).then(|| parent.clone())
+        })
+    }
+
+    /// Where a path leads that is written in a file; None if it leads out of the crate, or to nothing that is known.
+    fn resolve(&self, file: &str, path: &[String], reexports: usize) -> Option<Target> {
+        let (mut at, mut rest, mut is_inside) = (file.to_owned(), path, false);
+        while let [first, others @ ..] = rest {
+            match first.as_str() {
+                "crate" => at = self.root.clone(),
+                "super" => at = self.parent(&at)?,
+                "self" => {}
+                _ => break,
+            }
+            (rest, is_inside) = (others, true);
+        }
+        loop {
+            let [name, others @ ..] = rest else { return Some(Target::Module(at)) };
+            if let Some(child) = self.child(&at, name) {
+                (at, rest, is_inside) = (child, others, true);
+                continue;
+            }
+            if self.module(&at).defines.contains(name) {
+                return Some(Target::Item(at));
+            }
+            return match self.imported(&at, name, reexports) {
+                Some(Target::Module(module)) => {
+                    self.resolve(&module, &[&["self".to_owned()], others].concat(), reexports)
+                }
+                // A macro's work, or a module without a file.
+                None if is_inside && at != file => Some(Target::Item(at)),
+                found => found,
+            };
+        }
+    }
+
+    /// Where a name leads that `use` statements of a file bring in.
+    fn imported(&self, file: &str, name: &str, reexports: usize) -> Option<Target> {
+        let reexports = reexports.checked_sub(1)?;
+        let imports = &self.module(file).imports;
+        let by_name = imports.iter().find(|import| import.name == name);
+        // `use parser::parser;` does not lead to itself.
+        if let Some(import) = by_name.filter(|import| import.path.first().is_some_and(|first| first != name)) {
+            return self.resolve(file, &import.path, reexports);
+        }
+        if let Some(import) = by_name {
+            return self.child(file, name).and_then(|_| self.resolve(file, &import.path, reexports));
+        }
+        imports.iter().filter(|import| import.name == "*").find_map(|glob| {
+            let Some(Target::Module(module)) = self.resolve(file, &glob.path, reexports) else { return None };
+            if let Some(child) = self.child(&module, name) {
+                return Some(Target::Module(child));
+            }
+            let is_own = self.module(&module).defines.contains(name);
+            if is_own { Some(Target::Item(module)) } else { self.imported(&module, name, reexports) }
+        })
+    }
+
+    /// What each file depends on, with the line where it says so first.
+    fn dependencies(&self) -> BTreeMap<&str, BTreeMap<String, usize>> {
+        let of = |path: &String| {
+            let mut found = BTreeMap::new();
+            let mut add = |target: Option<Target>, line: usize| {
+                if let Some(Target::Item(to)) = target
+                    && to != *path
+                {
+                    let first = found.entry(to).or_insert(line);
+                    *first = line.min(*first);
+                }
+            };
+            let module = self.module(path);
+            for import in module.imports.iter().filter(|import| import.name != "*") {
+                let target = self.resolve(path, &import.path, REEXPORTS_MAX);
+                let is_below = |to: &str| to.starts_with(&format!("{}/", folder_of(path)));
+                let shows = import.is_public && matches!(&target, Some(Target::Item(to)) if is_below(to));
+                add(target.filter(|_| !shows), import.line);
+            }
+            for mention in module.mentions.iter().filter(|mention| mention.is_item) {
+                add(self.resolve(path, &mention.path, REEXPORTS_MAX), mention.line);
+            }
+            found
+        };
+        self.files.keys().map(|path| (path.as_str(), of(path))).collect()
+    }
+}
+
+/// The folder in which the children of a file lie.
+fn folder_of(path: &str) -> String {
+    let (folder, name) = path.rsplit_once('/').expect("sources lie in folders");
+    let is_folders_own = ["lib.rs", "main.rs", "mod.rs"].contains(&name);
+    if is_folders_own { folder.to_owned() } else { path.trim_end_matches(".rs").to_owned() }
+}
+
+/// Pairs of files that say that they are one idea, and lines that name no file of the crate.
+fn ideas(all: &Crate) -> (BTreeSet<(String, String)>, Vec<String>) {
+    let (mut pairs, mut wrong) = (BTreeSet::new(), Vec::new());
+    for (path, (file, _)) in &all.files {
+        for (at, line) in file.text.lines().enumerate() {
+            let Some(said) = line.strip_prefix(ONE_IDEA) else { continue };
+            let (names, why) = said.split_once(": ").unwrap_or((said, ""));
+            for name in names.split('`').skip(1).step_by(2) {
+                let folders = [folder_of(path), path.rsplit_once('/').expect("sources lie in folders").0.to_owned()];
+                let place =
+                    folders.iter().map(|folder| format!("{folder}/{name}")).find(|place| all.files.contains_key(place));
+                match place.filter(|_| !why.is_empty()) {
+                    Some(other) => pairs.extend([(path.clone(), other.clone()), (other, path.clone())]),
+                    None => wrong.push(format!("{path}:{}: no file {name} beside or below it, or no reason", at + 1)),
+                }
+            }
+        }
+    }
+    (pairs, wrong)
+}
+
+/// What can be reached from a file.
+fn reached<'a>(graph: &'a BTreeMap<&str, BTreeMap<String, usize>>, from: &'a str) -> BTreeSet<&'a str> {
+    let (mut seen, mut open) = (BTreeSet::new(), vec![from]);
+    while let Some(file) = open.pop() {
+        let new = graph.get(file).into_iter().flat_map(BTreeMap::keys).filter(|to| seen.insert(to.as_str()));
+        open.extend(new.map(String::as_str));
+    }
+    seen
+}
+
+/// Groups of files of which each reaches all others, each with its dependencies within the group.
+fn cycles(graph: &BTreeMap<&str, BTreeMap<String, usize>>) -> Vec<(Vec<String>, Vec<String>)> {
+    let reach: BTreeMap<&str, BTreeSet<&str>> = graph.keys().map(|file| (*file, reached(graph, file))).collect();
+    let mut found = BTreeMap::new();
+    for (file, to) in &reach {
+        let mut group: Vec<String> =
+            to.iter().filter(|other| reach[*other].contains(file)).map(|other| (*other).to_owned()).collect();
+        group.sort();
+        if group.len() > 1 {
+            let inside = |from: &String| {
+                let edges = graph[from.as_str()].iter().filter(|(to, _)| group.contains(to));
+                edges.map(|(to, line)| format!("    {from}:{line} uses {to}")).collect::<Vec<_>>()
+            };
+            let edges = group.iter().flat_map(inside).collect();
+            found.insert(group.clone(), edges);
+        }
+    }
+    found.into_iter().collect()
+}
+
+#[test]
+fn no_file_depends_on_itself_through_others() {
+    let (mut found, mut offences) = (Vec::new(), Vec::new());
+    for all in Crate::all() {
+        let mut graph = all.dependencies();
+        let (pairs, wrong) = ideas(&all);
+        offences.extend(wrong);
+        for (one, other) in &pairs {
+            let removed = graph.get_mut(one.as_str()).and_then(|edges| edges.remove(other));
+            if removed.is_none() && !graph[other.as_str()].contains_key(one) {
+                offences.push(format!("{one} and {other} do not depend on each other: they need no excuse"));
+            }
+        }
+        found.extend(cycles(&graph));
+    }
+    let is_known = |group: &[String]| KNOWN.iter().any(|known| known.iter().eq(group.iter()));
+    let new = found.iter().filter(|(group, _)| !is_known(group));
+    offences.extend(new.map(|(group, edges)| format!("{}:\n{}", group.join(", "), edges.join("\n"))));
+    let gone = KNOWN.iter().filter(|known| !found.iter().any(|(group, _)| known.iter().eq(group.iter())));
+    offences.extend(gone.map(|known| format!("{} are no cycle any more: take them from the list", known.join(", "))));
+    assert_none(offences, "files do not depend on each other in a circle");
+}

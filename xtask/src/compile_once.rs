@@ -1,0 +1,156 @@
+//! Compiles C once for the same input: the tests compile the same policies again and again.
+//!
+//! `cargo xtask ci` copies this program to a folder of its own under the name of the compiler, and puts the folder in front of PATH. Called by that
+//! name, the program looks for an object that the compiler made before of the same arguments and the same text. The folder is emptied when CI
+//! starts, so every run compiles all that it tests.
+//!
+//! An entry is two files: the input, compared byte for byte, and the object. What fails or prints a warning is never kept.
+
+use std::collections::hash_map::DefaultHasher;
+use std::ffi::OsString;
+use std::fs;
+use std::hash::Hasher;
+use std::io::{self, Write};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+/// The compiler that Weir is tested with.
+const COMPILER: &str = "clang-19";
+/// Names the file that holds the path of the real compiler.
+const REAL: &str = "real-compiler";
+
+/// Fills `folder` with a program that stands for the compiler; the PATH that finds it.
+///
+/// # Errors
+/// There is no compiler, or the folder cannot be written to.
+pub fn install(folder: &Path) -> Result<OsString, String> {
+    let failed = |error: io::Error| format!("{}: {error}", folder.display());
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let folders: Vec<PathBuf> = std::env::split_paths(&path).collect();
+    let real = folders.iter().map(|folder| folder.join(COMPILER)).find(|path| path.is_file());
+    let real = real.ok_or_else(|| format!("{COMPILER} is not installed: make install-test-deps"))?;
+    if folder.exists() {
+        fs::remove_dir_all(folder).map_err(failed)?;
+    }
+    fs::create_dir_all(folder).map_err(failed)?;
+    let folder = folder.canonicalize().map_err(failed)?;
+    fs::write(folder.join(REAL), real.as_os_str().as_encoded_bytes()).map_err(failed)?;
+    fs::copy(std::env::current_exe().map_err(failed)?, folder.join(COMPILER)).map_err(failed)?;
+    std::env::join_paths(std::iter::once(folder).chain(folders)).map_err(|error| error.to_string())
+}
+
+/// Compiles, if this program was called by the compiler's name.
+pub fn called_as_compiler() -> Option<ExitCode> {
+    let program = std::env::current_exe().ok()?;
+    if program.file_name()? != COMPILER {
+        return None;
+    }
+    let folder = program.parent()?;
+    let outcome = fs::read_to_string(folder.join(REAL)).and_then(|real| compile(folder, Path::new(&real)));
+    Some(outcome.unwrap_or_else(|error| {
+        eprintln!("{}: {error}", program.display());
+        ExitCode::FAILURE
+    }))
+}
+
+/// Takes the object of an entry, or makes one.
+fn compile(cache: &Path, real: &Path) -> io::Result<ExitCode> {
+    let args: Vec<OsString> = std::env::args_os().skip(1).collect();
+    let mut command = Command::new(real);
+    command.args(&args);
+    let Some(job) = Job::of(&args)? else { return Err(command.exec()) };
+    let entry = cache.join(format!("{:016x}", job.hash()));
+    let (input, object) = (entry.with_extension("input"), entry.with_extension("object"));
+    if fs::read(&input).is_ok_and(|known| known == job.input) && fs::copy(&object, &job.output).is_ok() {
+        return Ok(ExitCode::SUCCESS);
+    }
+    let output = command.output()?;
+    io::stdout().write_all(&output.stdout)?;
+    io::stderr().write_all(&output.stderr)?;
+    if output.status.success() && output.stderr.is_empty() {
+        // The input comes last: an entry that has it is whole. A user who may not write here compiles all the same.
+        let _unkept =
+            fs::read(&job.output).and_then(|bytes| keep(&bytes, &object)).and_then(|()| keep(&job.input, &input));
+    }
+    // A compiler that a signal ended has no code.
+    Ok(ExitCode::from(output.status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1)))
+}
+
+/// Writes a file that others read, whole or not at all.
+fn keep(bytes: &[u8], path: &Path) -> io::Result<()> {
+    let unfinished = path.with_extension(std::process::id().to_string());
+    fs::write(&unfinished, bytes)?;
+    fs::rename(&unfinished, path)
+}
+
+/// What is compiled: one source with the headers of one folder, to one file.
+struct Job {
+    /// Arguments and texts, without the name of the folder, which is another one each time.
+    input: Vec<u8>,
+    output: PathBuf,
+}
+
+impl Job {
+    /// None if the arguments are not those with which Weir compiles generated code.
+    fn of(args: &[OsString]) -> io::Result<Option<Self>> {
+        let after = |option: &str| args.windows(2).find(|pair| pair[0] == option).map(|pair| PathBuf::from(&pair[1]));
+        let (Some(folder), Some(output), Some(source)) = (after("-I"), after("-o"), args.first().map(PathBuf::from))
+        else {
+            return Ok(None);
+        };
+        let (Some(name), true) = (folder.to_str(), source.starts_with(&folder) && output.starts_with(&folder)) else {
+            return Ok(None);
+        };
+        let mut input = Vec::new();
+        for arg in args {
+            let arg = arg.to_string_lossy().replace(name, ".");
+            input.extend_from_slice(arg.as_bytes());
+            input.push(0);
+        }
+        let mut files = crate::shell::files(&folder, &["h"]);
+        files.push(source);
+        for file in files {
+            let text = fs::read(&file)?;
+            let name = file.strip_prefix(&folder).unwrap_or(&file).as_os_str().as_encoded_bytes();
+            input.extend_from_slice(name);
+            input.extend_from_slice(&(text.len() as u64).to_le_bytes());
+            input.extend_from_slice(&text);
+        }
+        Ok(Some(Job { input, output }))
+    }
+
+    fn hash(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        hasher.write(&self.input);
+        hasher.finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Job;
+    use std::ffi::OsString;
+    use std::path::Path;
+
+    fn job(folder: &Path, source: &str, header: &str) -> Job {
+        std::fs::create_dir_all(folder).expect("the folder can be made");
+        std::fs::write(folder.join("a.c"), source).expect("the folder can be written to");
+        std::fs::write(folder.join("a.h"), header).expect("the folder can be written to");
+        let line = format!("{0}/a.c -O3 -I {0} -ffile-prefix-map={0}=. -o {0}/object", folder.display());
+        let args: Vec<OsString> = line.split(' ').map(OsString::from).collect();
+        Job::of(&args).expect("the files are there").expect("it is a job")
+    }
+
+    #[test]
+    fn the_same_text_is_the_same_job_in_any_folder() {
+        let folder = std::env::temp_dir().join(format!("xtask-compile-once-{}", std::process::id()));
+        let [one, two] = ["one", "two"].map(|name| job(&folder.join(name), "int a;", "int h;"));
+        assert!(one.input == two.input && one.output != two.output);
+        assert!(job(&folder.join("one"), "int b;", "int h;").input != two.input);
+        assert!(job(&folder.join("one"), "int a;", "int i;").input != two.input);
+        let version = ["--version"].map(OsString::from);
+        assert!(Job::of(&version).expect("nothing is read").is_none());
+        std::fs::remove_dir_all(folder).expect("it was made above");
+    }
+}
