@@ -18,7 +18,7 @@ pub struct Controller<D: Datapath> {
     /// Is told what happens to the link in the end.
     guard: Arc<Guard>,
     started: Instant,
-    /// Held during a change, and never asked for by who holds `state`.
+    /// Held during a change. A thread that holds `state` never takes it.
     changing: Mutex<()>,
     /// Held for moments, and never while counters are read.
     state: Mutex<State<D::Code>>,
@@ -218,7 +218,7 @@ impl<D: Datapath> Controller<D> {
         }
     }
 
-    /// What was counted. The controller's locks are not held meanwhile.
+    /// What was counted. No lock of the controller is held while counters are read.
     pub fn stats(&self) -> Stats {
         self.ledger.stats(&self.datapath)
     }
@@ -226,7 +226,7 @@ impl<D: Datapath> Controller<D> {
     /// Parts of the datapath that decide by another policy than the active one, with that policy.
     fn mixed(&self) -> Vec<String> {
         let describe = |stray: &Stray<D::Code>| {
-            // What is not in the ledger any more has ended since.
+            // A generation that is not in the ledger any more has ended since.
             let generation = self.ledger.generation(&stray.policy.code)?;
             let posture = generation.posture_of(stray.policy.chains).map(str::to_owned);
             Some(format!("{} decides by {}", stray.part, Active { generation: generation.id, posture }))

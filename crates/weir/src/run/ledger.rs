@@ -1,7 +1,7 @@
 //! What was counted, while generations change.
 //!
-//! Counts of a generation move: the datapath has them while packets are decided by it, and the account has them afterwards. Counters are read
-//! without a lock, so a snapshot proves afterwards that nothing moved while it was taken, and is taken again if something did.
+//! The datapath holds the counts of generations that decide packets; the account holds the counts of those that decided before. Counts move from
+//! one to the other at the end of a change. Counters are read without this lock: a snapshot is taken again if counts moved meanwhile.
 //!
 //! ```text
 //!   stats:  copy account and version     read counters             the same version? else again
@@ -22,10 +22,10 @@ const TRIES_MAX: usize = 8;
 /// A generation that several hold.
 type Shared<C> = Arc<Generation<C>>;
 
-/// The generations that count, and what those counted that decide nothing any more.
+/// The generations that count, and the account of those that decide nothing any more.
 pub struct Ledger<C> {
     entries: Mutex<Entries<C>>,
-    /// Final counts have moved.
+    /// Tells waiting snapshots that final counts have moved.
     moved: Condvar,
 }
 
