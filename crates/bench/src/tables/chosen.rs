@@ -1,7 +1,6 @@
 //! What the policy compiler picks for tables, asked as any policy asks: a rule a table, all for the same key.
 
 use crate::line_costs;
-use crate::tables::layouts::Builder;
 use std::sync::OnceLock;
 use weir::failure::Failure;
 use weir_abi::{Family, Layout};
@@ -43,14 +42,11 @@ pub fn model() -> &'static CostModel {
     MODEL.get_or_init(line_costs::model)
 }
 
-/// What the compiler expects of its choice; `None` if the builder is not the compiler's choice.
+/// What the compiler expects of its choice.
 ///
 /// # Errors
 /// The compiler refuses the policy.
-pub fn expected_cycles(builder: Builder, table: &Table) -> Result<Option<f64>, Failure> {
-    if builder != Builder::Chosen {
-        return Ok(None);
-    }
+pub fn expected_cycles(table: &Table) -> Result<Option<f64>, Failure> {
     let images = images(&[table], model())?;
     Ok(images.first().and_then(|image| image.reason.expected_cycles(image.layout)))
 }

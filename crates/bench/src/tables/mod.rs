@@ -26,8 +26,8 @@ use crate::options::Options;
 use crate::row::Row;
 pub use chart::svg as plot;
 use layouts::{Builder, CONTENDERS, Contender, Find, Lookups};
-use race::{Entrant, Oracle};
-use rte_fib::RteFib;
+use race::{Entrant, Oracle, REFERENCE_ONE_IN};
+use rte_fib::Peer;
 use std::rc::Rc;
 use std::time::Instant;
 use weir::failure::Failure;
@@ -36,8 +36,6 @@ use weir_engine::memory::Spread;
 
 /// Prefixes whose ends are looked up before anything is timed.
 const EDGES: usize = 1 << 14;
-/// The reference is asked for one key in so many, since it is slow; a layout that it agrees with for all of them.
-const REFERENCE_ONE_IN: usize = 16;
 
 /// Runs the scenario.
 ///
@@ -73,20 +71,7 @@ fn prepare(options: &Options) -> Result<(Selection, Lookups, Peer), Failure> {
     let selection = Selection::of(options)?;
     let lookups = Lookups::compile()?;
     let core = cpu::pin().map_err(|error| Failure::Runtime(format!("pinning to a core: {error}")))?;
-    Ok((selection, lookups, Peer { core, fib: None }))
-}
-
-/// DPDK, started when it is first asked for.
-pub struct Peer {
-    core: usize,
-    fib: Option<Result<RteFib, String>>,
-}
-
-impl Peer {
-    /// rte_fib, or why it is not there.
-    pub fn get(&mut self) -> Result<&RteFib, String> {
-        self.fib.get_or_insert_with(|| RteFib::start(self.core)).as_ref().map_err(Clone::clone)
-    }
+    Ok((selection, lookups, Peer::on(core)))
 }
 
 /// What the options leave of the scenario.
@@ -145,7 +130,9 @@ fn enter(
             continue;
         }
         let (builder, ways) = contender.resolve(&data.table)?;
-        let row = match chosen::expected_cycles(contender.builder, &data.table)? {
+        let is_chosen = contender.builder == Builder::Chosen;
+        let expected = if is_chosen { chosen::expected_cycles(&data.table)? } else { None };
+        let row = match expected {
             Some(cycles) => row.of("picked", builder.name()).number("expected_cycles", cycles),
             None => row,
         };

@@ -15,6 +15,9 @@ use weir_engine::tsc;
 use weir_tables::scheme::Scheme;
 use weir_tables::{Reference, Table};
 
+/// The reference is asked for one key in so many, since it is slow; a layout that it agrees with for all of them.
+pub const REFERENCE_ONE_IN: usize = 16;
+
 /// Rounds in which every layout has its turn.
 const ROUNDS: usize = 11;
 

@@ -117,3 +117,21 @@ fn pkg_config() -> Result<Vec<String>, String> {
 fn system_error(code: i64) -> String {
     std::io::Error::from_raw_os_error(i32::try_from(-code).unwrap_or_default()).to_string()
 }
+
+/// DPDK, started when it is first asked for.
+pub struct Peer {
+    core: usize,
+    fib: Option<Result<RteFib, String>>,
+}
+
+impl Peer {
+    /// On a core; not started yet.
+    pub fn on(core: usize) -> Self {
+        Peer { core, fib: None }
+    }
+
+    /// rte_fib, or why it is not there.
+    pub fn get(&mut self) -> Result<&RteFib, String> {
+        self.fib.get_or_insert_with(|| RteFib::start(self.core)).as_ref().map_err(Clone::clone)
+    }
+}

@@ -1,4 +1,6 @@
 //! The syntax tree: what was written, where. It knows no names and no types; [`crate::check`] does.
+//!
+//! One idea with `tree/limits.rs` and `tree/values.rs`: the types of a tree contain one another.
 
 mod limits;
 mod values;
