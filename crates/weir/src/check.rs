@@ -3,19 +3,20 @@
 //! The answer to the second question is the policy's certificate: what its tables hold and take, what the verifier walks, what a packet
 //! costs on this machine, all before anything is put in front of a network.
 
+mod certificate;
+
 use crate::cli::{CheckOptions, EngineName};
 use crate::costs;
-use crate::failure::{Failed, Failure, Message, messages};
+use crate::failure::{Failure, messages};
 use crate::report;
-use serde::Serialize;
-use std::fmt::Write;
+use certificate::{Certificate, ChainCost, Invalid, LimitsCost, Report, Seconds, TableCost, describe};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use weir_abi::{Family, Layout};
 use weir_engine::cpu::Cpu;
 use weir_engine::memory;
 use weir_engine::traffic::{self, Mix};
-use weir_loading::{Policy, PolicyFile, Text, Timing};
+use weir_loading::{Policy, PolicyFile, Text};
 use weir_policy::capability::Engine;
 use weir_policy::checked::{Limits, LimitsOf, Table, TableId, TableKind};
 use weir_policy::ir::{Direction, Holds, LimitEach, LimiterKind, Log};
@@ -29,124 +30,6 @@ const REPEATS: usize = 51;
 /// Frames that are timed inside the kernel, and how often each.
 const BPF_FRAMES: usize = 64;
 const BPF_REPEATS: u32 = 2000;
-
-/// What the report says of the chains that were compiled, at most.
-const COMPILED_CHARACTERS: usize = 200;
-
-/// What `--json` prints.
-#[derive(Debug, Serialize)]
-struct Report {
-    policy: String,
-    valid: bool,
-    errors: Vec<Message>,
-    warnings: Vec<Message>,
-    notices: Vec<String>,
-    #[serde(flatten)]
-    certificate: Option<Certificate>,
-}
-
-/// What `--json` prints of a policy that is wrong, or cannot be read.
-#[derive(Debug, Serialize)]
-struct Invalid {
-    policy: String,
-    valid: bool,
-    #[serde(flatten)]
-    failed: Failed,
-    warnings: Vec<Message>,
-    notices: Vec<String>,
-}
-
-/// What a policy costs.
-#[derive(Debug, Serialize)]
-struct Certificate {
-    rules: usize,
-    /// What the link does when Weir ends: `forward`, `block`.
-    on_exit: &'static str,
-    /// The file that layouts were chosen by, if not the compiler's own figures.
-    costs: Option<String>,
-    table_bytes: u64,
-    tables: Vec<TableCost>,
-    limits: Vec<LimitsCost>,
-    chains: Vec<ChainCost>,
-    /// The chains that were compiled, by name: those of the base policy unless postures were asked for.
-    compiled: Vec<String>,
-    /// Why code was not compiled or measured, if it was not.
-    not_measured: Vec<String>,
-    seconds: Seconds,
-}
-
-#[derive(Debug, Serialize)]
-struct TableCost {
-    name: String,
-    family: &'static str,
-    kind: &'static str,
-    entries: usize,
-    labels: usize,
-    layout: &'static str,
-    /// What the layouts that could hold the table were expected to cost.
-    layout_reason: String,
-    /// Tables that the same image answers for.
-    fused_with: Vec<String>,
-    /// Bytes of the image, whole where several tables share it.
-    bytes: u64,
-}
-
-#[derive(Debug, Serialize)]
-struct LimitsCost {
-    name: String,
-    /// What has limits: `prefixes`, `nested` prefixes, `labels`, `addresses` that no list names.
-    of: &'static str,
-    /// The table whose labels have limits.
-    table: Option<String>,
-    ipv4: usize,
-    ipv6: usize,
-    labels: usize,
-    /// Limits that differ.
-    rates: usize,
-    /// The limit of what is not listed.
-    default: Option<String>,
-    /// What is counted for each limit: `off`, `exceeded`, `all`.
-    log: &'static str,
-    /// Statements with buckets of their own, all directions together.
-    limiters: usize,
-    /// Bytes of the images that find prefixes.
-    bytes: u64,
-    /// Bytes of all its buckets.
-    bucket_bytes: u64,
-    /// Bytes of what is counted for them.
-    count_bytes: u64,
-}
-
-/// One direction of one posture. Costs are those of random 64-byte packets.
-#[derive(Debug, Serialize)]
-struct ChainCost {
-    name: String,
-    rules: usize,
-    cycles_per_packet: Option<f64>,
-    cycles_per_packet_min: Option<f64>,
-    cycles_per_packet_max: Option<f64>,
-    bpf_ns_per_packet: Option<f64>,
-    /// Programs that the rules are divided into where one is too much for the verifier; 0 if it is not.
-    bpf_parts: Option<usize>,
-    verifier_instructions: Option<u32>,
-    bpf_instructions: Option<u32>,
-}
-
-/// Where the time went.
-#[derive(Debug, Default, Serialize)]
-struct Seconds {
-    parse: f64,
-    lists: f64,
-    check: f64,
-    build: f64,
-    emit: f64,
-    clang_native: f64,
-    load_native: f64,
-    clang_bpf: f64,
-    load_bpf: f64,
-    /// From text to a loaded native filter, clang's own time not counted.
-    native_without_clang: f64,
-}
 
 /// Runs the command.
 ///
@@ -416,124 +299,9 @@ fn measure_bpf(policy: &Policy, wanted: &[usize], certificate: &mut Certificate)
     Ok(())
 }
 
-impl From<Timing> for Seconds {
-    fn from(timing: Timing) -> Self {
-        Seconds {
-            parse: timing.parse.as_secs_f64(),
-            lists: timing.lists.as_secs_f64(),
-            check: timing.check.as_secs_f64(),
-            ..Seconds::default()
-        }
-    }
-}
-
 fn family(family: Family) -> &'static str {
     match family {
         Family::Ipv4 => "ipv4",
         Family::Ipv6 => "ipv6",
-    }
-}
-
-/// The certificate for people.
-fn describe(report: &Report) -> String {
-    let mut text = String::new();
-    let certificate = report.certificate.as_ref().expect("a valid policy has one");
-    let warnings = match report.warnings.len() {
-        0 => String::new(),
-        1 => ", 1 warning".to_owned(),
-        many => format!(", {many} warnings"),
-    };
-    let _ = writeln!(
-        text,
-        "{}: valid{warnings}; {} rules, {} tables, {} in memory; on exit {}",
-        report.policy,
-        certificate.rules,
-        certificate.tables.len(),
-        report::bytes(certificate.table_bytes),
-        certificate.on_exit
-    );
-    if !certificate.tables.is_empty() {
-        let _ = writeln!(text, "\n  {:<20} {:>10} {:>7}  {:<10} {:>9}", "table", "entries", "labels", "layout", "size");
-    }
-    for (index, table) in certificate.tables.iter().enumerate() {
-        // What several tables share is named once.
-        let sharing = certificate.tables[..index].iter().find(|other| table.fused_with.contains(&other.name));
-        let _ = writeln!(
-            text,
-            "  {:<20} {:>10} {:>7}  {:<10} {:>9}",
-            table.name,
-            report::grouped(table.entries as u64),
-            table.labels,
-            table.layout,
-            sharing.map_or_else(|| report::bytes(table.bytes), |other| format!("in {}'s", other.name))
-        );
-    }
-    describe_limits(&mut text, &certificate.limits);
-    let _ = writeln!(
-        text,
-        "\n  {:<24} {:>5} {:>14} {:>12} {:>10} {:>15}",
-        "direction", "rules", "cycles/packet", "BPF ns", "BPF insns", "verifier insns"
-    );
-    let figure = |number: Option<f64>| number.map_or_else(|| "-".to_owned(), |number| format!("{number:.1}"));
-    let whole = |number: Option<u32>| number.map_or_else(|| "-".to_owned(), |number| report::grouped(number.into()));
-    for chain in &certificate.chains {
-        let _ = writeln!(
-            text,
-            "  {:<24} {:>5} {:>14} {:>12} {:>10} {:>15}",
-            chain.name,
-            chain.rules,
-            figure(chain.cycles_per_packet),
-            figure(chain.bpf_ns_per_packet),
-            whole(chain.bpf_instructions),
-            whole(chain.verifier_instructions)
-        );
-    }
-    describe_compiled(&mut text, certificate);
-    for reason in &certificate.not_measured {
-        let _ = writeln!(text, "\n  not measured: {reason}");
-    }
-    let seconds = &certificate.seconds;
-    if seconds.clang_native > 0.0 {
-        let _ = writeln!(
-            text,
-            "\n  native filter ready in {:.3} s (lists {:.3}, tables {:.3}) and clang's {:.3} s",
-            seconds.native_without_clang, seconds.lists, seconds.build, seconds.clang_native
-        );
-    }
-    text
-}
-
-/// What was compiled, unless it was all or nothing.
-fn describe_compiled(text: &mut String, certificate: &Certificate) {
-    let left_out = certificate.chains.len() - certificate.compiled.len();
-    if !certificate.compiled.is_empty() && left_out > 0 {
-        let _ = writeln!(
-            text,
-            "\n  compiled: {}; the other {left_out} chains were checked and not compiled (--posture NAME, --all-postures)",
-            report::cut(&certificate.compiled.join(", "), COMPILED_CHARACTERS)
-        );
-    }
-}
-
-fn describe_limits(text: &mut String, limits: &[LimitsCost]) {
-    if limits.is_empty() {
-        return;
-    }
-    let _ = writeln!(
-        text,
-        "\n  {:<20} {:>10} {:>10} {:>7}  {:>9} {:>9}",
-        "limits", "entries", "of", "rates", "size", "buckets"
-    );
-    for list in limits {
-        let _ = writeln!(
-            text,
-            "  {:<20} {:>10} {:>10} {:>7}  {:>9} {:>9}",
-            list.name,
-            report::grouped((list.ipv4 + list.ipv6 + list.labels) as u64),
-            list.of,
-            list.rates,
-            report::bytes(list.bytes),
-            report::bytes(list.bucket_bytes)
-        );
     }
 }

@@ -1,0 +1,240 @@
+//! A policy's certificate, as JSON and as text.
+
+use crate::failure::{Failed, Message};
+use crate::report;
+use serde::Serialize;
+use std::fmt::Write;
+use weir_loading::Timing;
+
+/// What the report says of the chains that were compiled, at most.
+const COMPILED_CHARACTERS: usize = 200;
+
+/// What `--json` prints.
+#[derive(Debug, Serialize)]
+pub(super) struct Report {
+    pub policy: String,
+    pub valid: bool,
+    pub errors: Vec<Message>,
+    pub warnings: Vec<Message>,
+    pub notices: Vec<String>,
+    #[serde(flatten)]
+    pub certificate: Option<Certificate>,
+}
+
+/// What `--json` prints of a policy that is wrong, or cannot be read.
+#[derive(Debug, Serialize)]
+pub(super) struct Invalid {
+    pub policy: String,
+    pub valid: bool,
+    #[serde(flatten)]
+    pub failed: Failed,
+    pub warnings: Vec<Message>,
+    pub notices: Vec<String>,
+}
+
+/// What a policy costs.
+#[derive(Debug, Serialize)]
+pub(super) struct Certificate {
+    pub rules: usize,
+    /// What the link does when Weir ends: `forward`, `block`.
+    pub on_exit: &'static str,
+    /// The file that layouts were chosen by, if not the compiler's own figures.
+    pub costs: Option<String>,
+    pub table_bytes: u64,
+    pub tables: Vec<TableCost>,
+    pub limits: Vec<LimitsCost>,
+    pub chains: Vec<ChainCost>,
+    /// The chains that were compiled, by name: those of the base policy unless postures were asked for.
+    pub compiled: Vec<String>,
+    /// Why code was not compiled or measured, if it was not.
+    pub not_measured: Vec<String>,
+    pub seconds: Seconds,
+}
+
+#[derive(Debug, Serialize)]
+pub(super) struct TableCost {
+    pub name: String,
+    pub family: &'static str,
+    pub kind: &'static str,
+    pub entries: usize,
+    pub labels: usize,
+    pub layout: &'static str,
+    /// What the layouts that could hold the table were expected to cost.
+    pub layout_reason: String,
+    /// Tables that the same image answers for.
+    pub fused_with: Vec<String>,
+    /// Bytes of the image, whole where several tables share it.
+    pub bytes: u64,
+}
+
+#[derive(Debug, Serialize)]
+pub(super) struct LimitsCost {
+    pub name: String,
+    /// What has limits: `prefixes`, `nested` prefixes, `labels`, `addresses` that no list names.
+    pub of: &'static str,
+    /// The table whose labels have limits.
+    pub table: Option<String>,
+    pub ipv4: usize,
+    pub ipv6: usize,
+    pub labels: usize,
+    /// Limits that differ.
+    pub rates: usize,
+    /// The limit of what is not listed.
+    pub default: Option<String>,
+    /// What is counted for each limit: `off`, `exceeded`, `all`.
+    pub log: &'static str,
+    /// Statements with buckets of their own, all directions together.
+    pub limiters: usize,
+    /// Bytes of the images that find prefixes.
+    pub bytes: u64,
+    /// Bytes of all its buckets.
+    pub bucket_bytes: u64,
+    /// Bytes of what is counted for them.
+    pub count_bytes: u64,
+}
+
+/// One direction of one posture. Costs are those of random 64-byte packets.
+#[derive(Debug, Serialize)]
+pub(super) struct ChainCost {
+    pub name: String,
+    pub rules: usize,
+    pub cycles_per_packet: Option<f64>,
+    pub cycles_per_packet_min: Option<f64>,
+    pub cycles_per_packet_max: Option<f64>,
+    pub bpf_ns_per_packet: Option<f64>,
+    /// Programs that the rules are divided into where one is too much for the verifier; 0 if it is not.
+    pub bpf_parts: Option<usize>,
+    pub verifier_instructions: Option<u32>,
+    pub bpf_instructions: Option<u32>,
+}
+
+/// Where the time went.
+#[derive(Debug, Default, Serialize)]
+pub(super) struct Seconds {
+    pub parse: f64,
+    pub lists: f64,
+    pub check: f64,
+    pub build: f64,
+    pub emit: f64,
+    pub clang_native: f64,
+    pub load_native: f64,
+    pub clang_bpf: f64,
+    pub load_bpf: f64,
+    /// From text to a loaded native filter, clang's own time not counted.
+    pub native_without_clang: f64,
+}
+
+impl From<Timing> for Seconds {
+    fn from(timing: Timing) -> Self {
+        Seconds {
+            parse: timing.parse.as_secs_f64(),
+            lists: timing.lists.as_secs_f64(),
+            check: timing.check.as_secs_f64(),
+            ..Seconds::default()
+        }
+    }
+}
+
+/// The certificate for people.
+pub(super) fn describe(report: &Report) -> String {
+    let mut text = String::new();
+    let certificate = report.certificate.as_ref().expect("a valid policy has one");
+    let warnings = match report.warnings.len() {
+        0 => String::new(),
+        1 => ", 1 warning".to_owned(),
+        many => format!(", {many} warnings"),
+    };
+    let _ = writeln!(
+        text,
+        "{}: valid{warnings}; {} rules, {} tables, {} in memory; on exit {}",
+        report.policy,
+        certificate.rules,
+        certificate.tables.len(),
+        report::bytes(certificate.table_bytes),
+        certificate.on_exit
+    );
+    if !certificate.tables.is_empty() {
+        let _ = writeln!(text, "\n  {:<20} {:>10} {:>7}  {:<10} {:>9}", "table", "entries", "labels", "layout", "size");
+    }
+    for (index, table) in certificate.tables.iter().enumerate() {
+        // What several tables share is named once.
+        let sharing = certificate.tables[..index].iter().find(|other| table.fused_with.contains(&other.name));
+        let _ = writeln!(
+            text,
+            "  {:<20} {:>10} {:>7}  {:<10} {:>9}",
+            table.name,
+            report::grouped(table.entries as u64),
+            table.labels,
+            table.layout,
+            sharing.map_or_else(|| report::bytes(table.bytes), |other| format!("in {}'s", other.name))
+        );
+    }
+    describe_limits(&mut text, &certificate.limits);
+    let _ = writeln!(
+        text,
+        "\n  {:<24} {:>5} {:>14} {:>12} {:>10} {:>15}",
+        "direction", "rules", "cycles/packet", "BPF ns", "BPF insns", "verifier insns"
+    );
+    let figure = |number: Option<f64>| number.map_or_else(|| "-".to_owned(), |number| format!("{number:.1}"));
+    let whole = |number: Option<u32>| number.map_or_else(|| "-".to_owned(), |number| report::grouped(number.into()));
+    for chain in &certificate.chains {
+        let _ = writeln!(
+            text,
+            "  {:<24} {:>5} {:>14} {:>12} {:>10} {:>15}",
+            chain.name,
+            chain.rules,
+            figure(chain.cycles_per_packet),
+            figure(chain.bpf_ns_per_packet),
+            whole(chain.bpf_instructions),
+            whole(chain.verifier_instructions)
+        );
+    }
+    describe_compiled(&mut text, certificate);
+    for reason in &certificate.not_measured {
+        let _ = writeln!(text, "\n  not measured: {reason}");
+    }
+    let seconds = &certificate.seconds;
+    if seconds.clang_native > 0.0 {
+        let _ = writeln!(
+            text,
+            "\n  native filter ready in {:.3} s (lists {:.3}, tables {:.3}) and clang's {:.3} s",
+            seconds.native_without_clang, seconds.lists, seconds.build, seconds.clang_native
+        );
+    }
+    text
+}
+
+/// What was compiled, unless it was all or nothing.
+fn describe_compiled(text: &mut String, certificate: &Certificate) {
+    let left_out = certificate.chains.len() - certificate.compiled.len();
+    if !certificate.compiled.is_empty() && left_out > 0 {
+        let _ = writeln!(
+            text,
+            "\n  compiled: {}; the other {left_out} chains were checked and not compiled (--posture NAME, --all-postures)",
+            report::cut(&certificate.compiled.join(", "), COMPILED_CHARACTERS)
+        );
+    }
+}
+
+fn describe_limits(text: &mut String, limits: &[LimitsCost]) {
+    if limits.is_empty() {
+        return;
+    }
+    let _ = writeln!(
+        text,
+        "\n  {:<20} {:>10} {:>10} {:>7}  {:>9} {:>9}",
+        "limits", "entries", "of", "rates", "size", "buckets"
+    );
+    for list in limits {
+        let _ = writeln!(
+            text,
+            "  {:<20} {:>10} {:>10} {:>7}  {:>9} {:>9}",
+            list.name,
+            report::grouped((list.ipv4 + list.ipv6 + list.labels) as u64),
+            list.of,
+            list.rates,
+            report::bytes(list.bytes),
+            report::bytes(list.bucket_bytes)
+        );
+    }
+}

@@ -1,0 +1,267 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/*
+ * The environment in the kernel's BPF machine. Only env.h includes it, after the types that both environments share.
+ */
+#ifndef WEIR_ENV_BPF_H
+#define WEIR_ENV_BPF_H
+
+#define WEIR_SECTION(name) __attribute__((section(name), used))
+
+/* A function that the verifier follows once a program with unknown arguments, and not at each call. */
+#define WEIR_GLOBAL __attribute__((noinline))
+
+/*
+ * Rules load a packet's fields for each use. The verifier distinguishes values kept in registers, so the paths through
+ * many rules multiply. A value that was just loaded is the same on every path.
+ */
+#define WEIR_FRESH volatile
+
+/*
+ * One value a table, addressed directly: no helper call, no null check. The engine passes the capacities. A word may be
+ * read from any byte on, so there are bytes after the last one.
+ */
+#define WEIR_TABLE_STORAGE(slot)                                                                                       \
+	uint8_t weir_table_##slot[WEIR_TABLE_##slot##_BYTES + sizeof(uint64_t)]                                        \
+		__attribute__((aligned(64))) WEIR_SECTION(".bss.table" #slot)
+#define WEIR_TABLE(env, slot) ((struct table){weir_table_##slot, WEIR_TABLE_##slot##_BYTES - 1})
+
+struct env {
+	struct weir_counter *counters; /* of this CPU: WEIR_COUNTERS of them, a power of two */
+	uint64_t now_ns;	       /* time of a replayed frame */
+};
+
+/*
+ * Data of programs with limiters (limit.h): their image, the buckets, and the counts of each bucket if a limiter counts
+ * (WEIR_LOGGED: the highest enum limit_logged). The engine passes the sizes.
+ */
+#ifndef WEIR_LIMITS_BYTES
+#define WEIR_LIMITS_BYTES 64
+#define WEIR_BUCKETS 64
+#define WEIR_LOGGED 0
+#endif
+
+#define WEIR_BUCKET_WORDS(name)                                                                                        \
+	uint64_t weir_##name[WEIR_BUCKETS] __attribute__((aligned(64))) WEIR_SECTION(".bss." #name);
+
+#define WEIR_LIMITS_STORAGE                                                                                            \
+	uint8_t weir_limits[WEIR_LIMITS_BYTES + 64] __attribute__((aligned(64))) WEIR_SECTION(".bss.limits");          \
+	WEIR_BUCKET_WORDS(buckets)                                                                                     \
+	WEIR_EXCEEDED_STORAGE                                                                                          \
+	WEIR_PASSED_STORAGE
+
+#if WEIR_LOGGED >= 1
+#define WEIR_EXCEEDED_STORAGE WEIR_BUCKET_WORDS(exceeded)
+#else
+#define WEIR_EXCEEDED_STORAGE
+#endif
+
+#if WEIR_LOGGED >= 2
+#define WEIR_PASSED_STORAGE WEIR_BUCKET_WORDS(passed)
+#else
+#define WEIR_PASSED_STORAGE
+#endif
+
+extern uint8_t weir_limits[WEIR_LIMITS_BYTES + 64];
+extern uint64_t weir_buckets[WEIR_BUCKETS], weir_exceeded[WEIR_BUCKETS], weir_passed[WEIR_BUCKETS];
+
+WEIR_INLINE struct table env_limits(const struct env *env)
+{
+	(void)env;
+	return (struct table){weir_limits, WEIR_LIMITS_BYTES - 1};
+}
+
+/* Bucket 0 belongs to no limit. */
+WEIR_INLINE uint64_t *env_bucket(const struct env *env, uint32_t slot)
+{
+	(void)env;
+	return &weir_buckets[slot < WEIR_BUCKETS ? slot : 0];
+}
+
+/* Like env_bucket() for the first of `count` consecutive buckets: one comparison bounds all of them. */
+WEIR_INLINE uint64_t *env_buckets(const struct env *env, uint32_t slot, uint32_t count)
+{
+	(void)env;
+	return &weir_buckets[slot <= WEIR_BUCKETS - count ? slot : 0];
+}
+
+/* The index of a bucket's words. The compiler must not compare one copy of it and use another, see frame_at(). */
+WEIR_INLINE uint64_t bucket_place(uint32_t slot)
+{
+	uint64_t place = slot;
+
+	__asm__ volatile("" : "+r"(place));
+	return place < WEIR_BUCKETS ? place : 0;
+}
+
+/* The count of a bucket; NULL if no limiter counts it. */
+WEIR_INLINE uint64_t *env_exceeded(const struct env *env, uint32_t slot)
+{
+	(void)env;
+	return WEIR_LOGGED >= 1 ? &weir_exceeded[bucket_place(slot)] : NULL;
+}
+
+WEIR_INLINE uint64_t *env_passed(const struct env *env, uint32_t slot)
+{
+	(void)env;
+	return WEIR_LOGGED >= 2 ? &weir_passed[bucket_place(slot)] : NULL;
+}
+
+WEIR_INLINE struct weir_counter *counter_at(const struct env *env, uint32_t index)
+{
+	return &env->counters[index & (WEIR_COUNTERS - 1)];
+}
+
+/*
+ * Larger images hide their offsets from the compiler. It may know from the computation of an offset that it is inside
+ * the image, and leave the mask out. The verifier does not know it.
+ */
+#define WEIR_PLAIN_BYTES (UINT32_C(1) << 24)
+
+WEIR_INLINE uint32_t table_offset(struct table table, uint32_t offset)
+{
+	if (table.mask >= WEIR_PLAIN_BYTES && !__builtin_constant_p(offset))
+		__asm__ volatile("" : "+r"(offset));
+	return offset;
+}
+
+WEIR_INLINE const uint8_t *table_at(struct table table, uint32_t offset)
+{
+	return table.image + (table_offset(table, offset) & table.mask);
+}
+
+/* Like table_at() for a block of `bytes` (a power of two) at a multiple of its size: one mask bounds all of it. */
+WEIR_INLINE const uint8_t *table_block(struct table table, uint32_t offset, uint32_t bytes)
+{
+	return table.image + (table_offset(table, offset) & table.mask & ~(bytes - 1));
+}
+
+/*
+ * Makes the verifier forget what it knows of x. The verifier follows every path through a loop as long as their states
+ * differ, for example in the range of an offset. Once forgotten, the states are equal, and the next round is followed
+ * once. Costs a load.
+ */
+static volatile uint32_t weir_zero WEIR_SECTION(".bss.zero");
+
+WEIR_INLINE uint32_t forget(uint32_t x)
+{
+	return x + weir_zero;
+}
+
+WEIR_INLINE uint64_t forget64(uint64_t x)
+{
+	return x + weir_zero;
+}
+
+/* Keeps reads below it after reads above it. Data that BPF reads is not changed while it runs: its map is replaced. */
+WEIR_INLINE void read_fence(void)
+{
+}
+
+/*
+ * The start and the end of a packet's first buffer: words 0 and 1 of a program's context (struct xdp_md), which the
+ * verifier knows as pointers. C would read them as 32 bits. When the compiler runs out of registers it stores those in
+ * 32 bits of the stack, and the verifier no longer accepts them as pointers. So they are read by assembly.
+ */
+WEIR_INLINE const uint8_t *context_data(const void *ctx)
+{
+	const uint8_t *data;
+
+	__asm__ volatile("%0 = *(u32 *)(%1 + 0)" : "=r"(data) : "r"(ctx));
+	return data;
+}
+
+WEIR_INLINE const uint8_t *context_end(const void *ctx)
+{
+	const uint8_t *end;
+
+	__asm__ volatile("%0 = *(u32 *)(%1 + 4)" : "=r"(end) : "r"(ctx));
+	return end;
+}
+
+/*
+ * A copy of the `bytes` at `offset` of a frame whose first buffer does not have them; NULL if the frame ends before
+ * them. The next call overwrites it. Programs that read frames define it (xdp.h). It is hidden, so the verifier follows
+ * its pointer to the caller.
+ */
+__attribute__((visibility("hidden"))) const uint8_t *frame_copy(void *ctx, uint32_t offset, uint32_t bytes);
+
+enum {
+	FRAME_COPY_BYTES = 40,	 /* the most bytes of one call: an IPv6 header */
+	FRAME_PADDING_MASK = 15, /* fewer bytes than this are in front of a frame */
+};
+
+/*
+ * The `bytes` at `offset`, or NULL if the frame ends before them. The verifier applies what a comparison proves to that
+ * one register only. So the compiler must not compute the offset or the address again and read through the copy. `cap`
+ * need not be compared: memory ends where the frame ends (xdp.h). The caller reads the bytes before the next call,
+ * because they may be a copy.
+ */
+WEIR_INLINE const uint8_t *frame_at(const struct frame *frame, uint32_t offset, uint32_t bytes)
+{
+	const uint8_t *at;
+
+	if (!__builtin_constant_p(offset))
+		__asm__ volatile("" : "+r"(offset));
+	if (offset > WEIR_WINDOW_BYTES || offset + bytes > WEIR_WINDOW_BYTES)
+		return NULL;
+	at = frame->data + offset;
+	__asm__ volatile("" : "+r"(at));
+	if (WEIR_UNLIKELY(at + bytes > frame->end))
+		return frame->ctx ? frame_copy(frame->ctx, offset, bytes) : NULL;
+	if (!at)
+		__builtin_unreachable();
+	return at;
+}
+
+/*
+ * frame_at() for rules. The verifier would distinguish what it learns of a packet's length in all rules that follow.
+ * Rules in parts make it forget that: they begin anew at the start of the memory.
+ */
+WEIR_INLINE const uint8_t *frame_at_again(const struct frame *frame, uint32_t offset, uint32_t bytes)
+{
+#ifdef WEIR_PARTS
+	uint32_t padding = frame->padding;
+
+	/* It was compared with its bound in another register. */
+	__asm__ volatile("" : "+r"(padding));
+	const struct frame again = {
+		.data = context_data(frame->ctx) + (padding & FRAME_PADDING_MASK),
+		.end = context_end(frame->ctx),
+		.ctx = frame->ctx,
+	};
+
+	return frame_at(&again, offset, bytes);
+#else
+	return frame_at(frame, offset, bytes);
+#endif
+}
+
+/* Whether the bytes before `end` can be read. */
+WEIR_INLINE bool frame_has(const struct frame *frame, uint32_t end)
+{
+	return end <= WEIR_WINDOW_BYTES && end <= frame->cap;
+}
+
+/* The first `bytes`, or NULL if the first buffer ends before them. */
+WEIR_INLINE const uint8_t *frame_start(const struct frame *frame, uint32_t bytes)
+{
+	const struct frame first = {.data = frame->data, .end = frame->end};
+
+	return frame_at(&first, 0, bytes);
+}
+
+/* x86 and arm64 kernels read unaligned words. Without this the BPF back end reads byte by byte. */
+typedef uint16_t unaligned16 __attribute__((may_alias));
+typedef uint32_t unaligned32 __attribute__((may_alias));
+
+WEIR_INLINE uint16_t be16(const uint8_t *at)
+{
+	return __builtin_bswap16(*(const unaligned16 *)at);
+}
+
+WEIR_INLINE uint32_t host32(const uint8_t *at)
+{
+	return *(const unaligned32 *)at;
+}
+
+#endif
