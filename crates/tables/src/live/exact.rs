@@ -1,19 +1,19 @@
-//! Exact sets of IPv4, changed in place: every change is one aligned store after another, and after each of them every lookup
-//! is right.
+//! Exact sets of IPv4 addresses that change in place. Every change is a sequence of aligned stores, and lookups are
+//! correct after each of them.
 //!
 //! ```text
 //! insert, a free slot in the member's segment      slot = remainder                                 the address is in
-//! insert, no free slot                             overflow += whom the last slot holds             nothing changes
-//!                                                  overflow += the address                          nothing changes
+//! insert, no free slot                             overflow += the address in the last slot         nothing changes
+//!                                                  overflow += the new address                      nothing changes
 //!                                                  last slot = mark                                 the address is in
 //! insert, the mark is there                        overflow += the address                          the address is in
 //! remove from a slot                               slot = free                                      the address is out
 //! remove from the overflow                         overflow -= the address                          the address is out
 //!   it was the last one of its bucket              last slot = free                                 nothing changes
 //! ```
-//! A reader takes a bucket's slots, then the mark, then the overflow. Whom the mark drives out of the last slot is in the
-//! overflow before that. Nobody moves back: a key that stays is in one slot for good, or goes from the last slot to the
-//! overflow once. A slot tells a remainder from all others by itself, so a free one can be used again at once.
+//! A reader loads the slots of a bucket, then the mark, then the overflow. The address that the mark replaces is
+//! already in the overflow. Addresses never move back: an address stays in one slot, or moves once from the last slot
+//! to the overflow. The remainder in a slot identifies the address completely, so a free slot can be reused at once.
 
 use std::collections::HashMap;
 
@@ -22,21 +22,21 @@ use crate::layout::exact_set::{FREE, OVERFLOWED, Place};
 use crate::layout::exact_sets::Ends;
 use crate::layout::overflow;
 
-/// There is no room, or the image has become slow: the table has to be built anew. Nothing was changed.
+/// The image has no room, or lookups in it have become slow. The table must be rebuilt. Nothing was changed.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Full;
 
-/// What the writer knows of a set's image.
+/// The writer's state of one exact set image.
 pub(super) struct ExactWriter {
     place: Place,
     ends: Ends,
     /// Words in the overflow of each bucket that has the mark.
     overflowed: HashMap<usize, u32>,
-    /// With more marks than this, lookups are faster in a new image.
+    /// Above this number of marks, lookups are faster in a rebuilt image.
     marks_max: usize,
 }
 
-/// Of so many buckets one may have the mark, or twice as many as when the image was built.
+/// Up to one bucket in this many may have the mark, or twice as many as when the image was built if that is more.
 pub(super) const MARKED_ONE_IN: usize = 16;
 
 impl ExactWriter {
@@ -51,7 +51,7 @@ impl ExactWriter {
         ExactWriter { place, ends, overflowed, marks_max }
     }
 
-    /// Makes an address one of the members in `new` (a bit each), of which those in `old` hold it now.
+    /// Changes an address from membership in the sets `old` to the sets `new` (one bit each).
     pub fn change(&mut self, cells: &impl CellsMut, addr: u32, old: u32, new: u32) -> Result<(), Full> {
         let each = |mask: u32| (0..u32::BITS).filter(move |member| mask >> member & 1 != 0);
         let comes = new & !old;

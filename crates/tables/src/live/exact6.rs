@@ -1,22 +1,24 @@
-//! Exact sets of IPv6, changed in place. The steps are those of exact.rs; what is new is that a host takes two words, and an
-//! entry of the overflow three.
+//! Exact sets of IPv6 networks and hosts that change in place. The steps are those of exact.rs. Unlike there, a host
+//! takes two words and an overflow entry takes three.
 //!
-//! A pair is free by its high half and a key by it, so the low half is written first when a host comes, and only the high
-//! half when it goes. A reader that took one half of the old pair and one of the new would see a host that never was; so a
-//! pair is used again in two steps, each when all readers have passed on:
+//! A pair of words is free if its high half says so, and lookups match the high half first. An insert therefore writes
+//! the low half first, and a removal writes only the high half. A reader that loads one half of the old pair and one of
+//! the new would see a host that was never in the set. So a pair is reused in two steps, and each step waits for all
+//! readers:
 //!
 //! ```text
-//! remove           high = free               readers may have seen the old high half, and do not now
+//! remove           high = free               readers may have loaded the old high half before this store
 //! readers passed   low  = ff..ff             no host in a pair has this low half
-//! readers passed   the pair may be used      nobody has the old low half any more
+//! readers passed   the pair may be used      no reader holds the old low half any more
 //! insert           low, then high            a reader sees ff..ff or the new low half: the new host, or none
 //! ```
-//! An entry of the overflow is free by its kind, which is written last and read first; it may be used again when all
-//! readers have passed once. A network is one word, and free at once.
+//! The kind of an overflow entry says whether it is free. It is written last and read first. A free entry may be reused
+//! after all readers have passed once. A network is one word, and its slot can be reused at once.
 //!
-//! A lookup asks for the network and for the host, one after the other. A host that goes while its network has just come would be
-//! in neither for a reader that asked for the network before and asks for the host afterwards; the same with the two
-//! exchanged. So a key goes only when all readers have passed since the other kind of it came; before, the table is built anew.
+//! A lookup searches for the network and then for the host. If a host were removed just after its network was inserted,
+//! a reader between the two searches could find neither. The same holds with network and host exchanged. So a key is
+//! removed in place only if all readers have passed since a key of the other kind was inserted. Otherwise the table is
+//! rebuilt.
 
 use std::collections::{HashMap, HashSet};
 
@@ -25,32 +27,33 @@ use crate::layout::exact_set6::{FREE, Key, OVERFLOWED, Place, WORD_BYTES};
 use crate::live::epochs::{Quiescence, Unlinked};
 use crate::live::exact::{Full, MARKED_ONE_IN};
 
-/// What is to be done with a place when all readers have passed on.
+/// What to do with a pair or entry when all readers have passed.
 enum Step {
-    /// The pair's low half is to be forgotten.
+    /// Overwrite the low half of the pair.
     Forget(usize),
-    /// The pair or the entry can be used again.
+    /// Reuse the pair or the entry.
     Reuse(usize),
-    /// No reader began before a key came.
+    /// All readers began after this key was inserted.
     Settle(Young),
 }
 
-/// A key that came while readers that may not have seen it go on: its words (1 a network, 2 a host) and its high half.
+/// A recently inserted key that some readers may not have seen: its words (1 for a network, 2 for a host) and its high
+/// half.
 type Young = (usize, u64);
 
-/// So much may wait for readers. More comes of readers that do not go on.
+/// Limit on steps that wait for readers. More accumulate only if readers are stuck in a burst.
 const STEPS_MAX: usize = 1 << 16;
 
-/// What the writer knows of a set's image.
+/// The writer's state of one set image.
 pub(super) struct Exact6Writer {
     place: Place,
     /// Entries in the overflow of each bucket that has the mark, by the bucket's byte offset.
     overflowed: HashMap<usize, u32>,
-    /// With more marks than this, lookups are faster in a new image.
+    /// Above this number of marks, lookups are faster in a rebuilt image.
     marks_max: usize,
-    /// Byte offsets of pairs and entries that are free, but cannot be used yet.
+    /// Byte offsets of pairs and entries that are free but cannot be reused yet.
     resting: HashSet<usize>,
-    /// How many of each there are.
+    /// Number of young keys, by key.
     young: HashMap<Young, u32>,
     steps: Unlinked<Step>,
 }
@@ -84,7 +87,7 @@ impl Exact6Writer {
     }
 
     fn place_key(&mut self, cells: &impl CellsMut, readers: &impl Quiescence, key: Key) -> Result<(), Full> {
-        // A set without keys of this kind has no bucket for them.
+        // A set built without keys of this kind has no bucket for them.
         let bucket = self.place.bucket(key).ok_or(Full)?;
         if key.looks_like_a_mark() {
             return self.insert_overflow(cells, key);
@@ -152,12 +155,12 @@ impl Exact6Writer {
         }
     }
 
-    /// Whether something waits for readers.
+    /// Whether any step waits for readers.
     pub fn waits(&self) -> bool {
         self.steps.len() > 0
     }
 
-    /// Does what waited for readers.
+    /// Does the steps for which all readers have passed.
     pub fn go_on(&mut self, cells: &impl CellsMut, readers: &impl Quiescence) {
         while let Some(step) = self.steps.pop(readers) {
             match step {

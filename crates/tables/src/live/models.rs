@@ -1,5 +1,6 @@
-//! The orders of stores and loads, tried in every interleaving and with every value that the memory model allows (loom; Norris
-//! and Demsky, "CDSChecker", OOPSLA 2013). The code under test is the tables' own; only its words are the checker's.
+//! Tests the orders of stores and loads in every interleaving and with every value that the memory model allows (loom;
+//! Norris and Demsky, "CDSChecker", OOPSLA 2013). The code under test is that of the tables. Only its words are the
+//! checker's.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -23,7 +24,8 @@ use crate::layout::exact_set6::Key;
 use crate::layout::{Room, exact_set6};
 use crate::prefix::Prefix6;
 
-/// Runs a model. So many times may a thread be interrupted that could go on: more find no more and take for ever.
+/// Runs a model. `preemptions` limits how often the checker interrupts a thread that could continue. Higher limits find
+/// nothing more and take far longer.
 fn check(preemptions: usize, model: impl Fn() + Send + Sync + 'static) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(preemptions);
@@ -48,7 +50,7 @@ impl Word for AtomicU64 {
     }
 }
 
-/// An image of which some words are the checker's; the others stay as they are.
+/// An image of which some words are the checker's. The others are constant.
 struct Words {
     shared: HashMap<usize, AtomicU64>,
     rest: Arc<Vec<u8>>,
@@ -156,7 +158,7 @@ fn nobody_holds_what_is_freed() {
                 for _ in 0..2 {
                     readers.start_burst(&mut announced);
                     let seen = published.load(Ordering::Acquire);
-                    // SAFETY: the checker finds whether the writer writes it meanwhile; that is what is tried.
+                    // SAFETY: the checker reports a concurrent write; that is what this model tests.
                     let thing = things[seen as usize].with(|thing| unsafe { *thing });
                     assert_eq!(thing, seen, "freed");
                 }
@@ -174,7 +176,7 @@ fn nobody_holds_what_is_freed() {
     });
 }
 
-/// An exact set with a full bucket: its writer, its words, and the addresses of the bucket, those that are in and one more.
+/// An exact set with a full bucket: its writer, its words, and the addresses of the bucket, the members plus one more.
 fn full_bucket() -> (SharedImage, Vec<u32>) {
     let geometry = crate::layout::exact_set::Geometry { shift: 16, order: 0 };
     let addresses: Vec<u32> = (1..=5).map(|remainder| geometry.join(77, remainder)).collect();
@@ -267,7 +269,7 @@ fn no_host_is_made_of_two_halves() {
                 for ghost in ghosts {
                     readers.start_burst(&mut announced);
                     assert_eq!(place.find(&*words, ghost), 0, "{ghost:#x} never was");
-                    // C compares the line at once, which reads its words in any order.
+                    // C compares the whole line with one vector instruction, which may load its words in any order.
                     let low = words.u64(bucket + 8);
                     let high = words.u64(bucket);
                     assert_ne!(u128::from(high) << 64 | u128::from(low), ghost, "never was");
@@ -282,7 +284,7 @@ fn no_host_is_made_of_two_halves() {
     });
 }
 
-/// Readers that have always passed, or never do.
+/// Readers that have all passed, or that never pass.
 struct Constant(bool);
 
 impl Quiescence for Constant {
@@ -309,14 +311,14 @@ fn make_steps<Q: Quiescence>(
     }
 }
 
-/// One writer makes the steps; of each of `keys` (IPv4, with the label before and after) a reader finds the one label and then
-/// the other, never anything else.
+/// One writer makes the steps. For each of `keys` (IPv4 address, label before, label after), a reader finds the first
+/// label and then the second, and never another one.
 fn check_rank_leaf(prefixes: &[&str], steps: &'static [(Net, u32)], keys: &'static [(u32, u32, u32)]) {
     let (table, image) = image(Layout::RankLeaf, prefixes);
     let Place::RankLeaf(place) = image.place() else { panic!("a rank leaf") };
     let writer = RankWriter::new(&image, place, 1);
     let rest = bytes(&image);
-    // The words that are written, whether readers have passed on or not.
+    // Words that the writer stores to, both when readers have passed and when they have not.
     let mut shared = BTreeSet::new();
     for passed in [false, true] {
         let copy = SharedImage::new(crate::Image::from_bytes(&rest).unwrap());
@@ -350,7 +352,7 @@ const fn net24(addr: u32) -> Net {
 
 #[test]
 fn a_leaf_is_linked_whole_and_used_again_when_it_is_left() {
-    // The third change would have the lanes of the first leaf.
+    // The third change would reuse the lanes of the first leaf.
     const STEPS: &[(Net, u32)] = &[(net24(0x0a01_0400), 1), (net24(0x0a01_0200), 0), (net24(0x0a01_0800), 1)];
     const KEYS: &[(u32, u32, u32)] = &[(0x0a01_0201, 1, 0), (0x0a01_0600, 0, 0)];
     check_rank_leaf(&["10.1.2.0/24"], STEPS, KEYS);
@@ -358,7 +360,8 @@ fn a_leaf_is_linked_whole_and_used_again_when_it_is_left() {
 
 #[test]
 fn a_shared_block_is_copied_until_nobody_shares_it() {
-    // 10.1.0.0/16 and 10.2.0.0/16 share a block. When the first has one of its own, readers may still be in the shared one.
+    // 10.1.0.0/16 and 10.2.0.0/16 share a block. After the first gets a block of its own, readers may still be in the
+    // shared one.
     const STEPS: &[(Net, u32)] = &[(net24(0x0a01_0400), 1), (net24(0x0a02_0600), 1)];
     const KEYS: &[(u32, u32, u32)] = &[(0x0a01_0600, 0, 0), (0x0a02_0600, 0, 1)];
     check_rank_leaf(&["10.1.2.0/24", "10.2.2.0/24"], STEPS, KEYS);

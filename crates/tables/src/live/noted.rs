@@ -1,14 +1,14 @@
-//! What a writer stores, for tests.
+//! Records the stores of a writer, for tests.
 
 use std::cell::RefCell;
 
 use super::shared::SharedImage;
 use crate::cells::{Cells, CellsMut};
 
-/// A word that was written: where, and its bytes.
+/// One store: its byte offset, and the bytes written.
 pub type Stored = (usize, Vec<u8>);
 
-/// An image whose stores are written down: what another copy of it would be sent.
+/// An image that records its stores. A copy of the image would be sent the same stores.
 pub struct Noted<'a> {
     image: &'a SharedImage,
     stores: RefCell<Vec<Stored>>,
@@ -58,7 +58,7 @@ impl CellsMut for Noted<'_> {
     }
 }
 
-/// The bytes of an image that nobody changes just now.
+/// The bytes of an image that no thread changes meanwhile.
 pub fn copy(image: &SharedImage) -> Vec<u8> {
     (0..image.bytes()).map(|at| image.u8(at)).collect()
 }

@@ -1,4 +1,4 @@
-//! An image that readers look into while its writer changes it.
+//! An image that readers use while its writer changes it.
 
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 
@@ -8,7 +8,7 @@ use crate::cells::{Cells, CellsMut};
 use crate::image::Image;
 use crate::layout::{exact_set, exact_set6, exact_sets, rank_leaf};
 
-/// How a layout's image is changed and read at once.
+/// How the image of a layout is changed and read at the same time.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Place {
     /// One or more sets of IPv4 addresses.
@@ -19,13 +19,14 @@ pub(super) enum Place {
     RankLeaf(rank_leaf::Place),
     /// IPv6 prefixes.
     RankLeaf6(rank_leaf::Place),
-    /// Not at all: it is replaced.
+    /// Other layouts: the image is replaced as a whole.
     Frozen,
 }
 
-/// An image and where its words are.
+/// An image and the positions of its words.
 pub(super) struct SharedImage {
-    /// Unless the place is frozen, no slice is made of its bytes once readers have it: they are atomic words then.
+    /// Unless `place` is `Frozen`, no slice of its bytes exists once readers have it. They are accessed as atomic words
+    /// only.
     image: Image,
     bytes: usize,
     place: Place,
@@ -61,7 +62,7 @@ impl SharedImage {
         self.place
     }
 
-    /// What C lookups are given.
+    /// The start of the image, for C lookups.
     pub fn start(&self) -> *const u8 {
         self.image.start()
     }
@@ -78,7 +79,7 @@ impl SharedImage {
         }
     }
 
-    /// What readers hold.
+    /// Size of the image in bytes.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
@@ -94,13 +95,13 @@ impl SharedImage {
 
     fn at(&self, at: usize, bytes: usize) -> *mut u8 {
         assert!(at.is_multiple_of(bytes) && at + bytes <= self.bytes, "a word of the image, aligned");
-        // SAFETY: inside the image's memory, which was just asserted.
+        // SAFETY: the offset is inside the image's memory, as just asserted.
         unsafe { self.image.start().add(at) }
     }
 
     fn atomic8(&self, at: usize) -> &AtomicU8 {
-        // SAFETY: in bounds (`at`), the image's memory lives as long as `self`, and its words are read and written as
-        // atomics of this size only (the field and `Cells` say so).
+        // SAFETY: the word is in bounds (`at`), and the image's memory lives as long as `self`. Its words are accessed
+        // as atomics of this size only (see the field and `Cells`).
         unsafe { AtomicU8::from_ptr(self.at(at, 1)) }
     }
 

@@ -1,4 +1,4 @@
-//! Every store of every change, one by one: after each, the image is valid, and each key has its old or its new label.
+//! Checks every store of every change: after each one the image is valid, and each key has its old or its new label.
 
 use weir_abi::{Family, Layout};
 
@@ -8,7 +8,7 @@ use super::*;
 use crate::entries::Entries;
 use crate::image::ImageView;
 
-/// The same numbers every time (xorshift64).
+/// A deterministic random sequence (xorshift64).
 struct Random(u64);
 
 impl Random {
@@ -23,11 +23,12 @@ impl Random {
         (self.next() >> 11) % bound
     }
 
-    /// A prefix that the layout can hold, in few places.
+    /// A random prefix that the layout can hold, from a small part of the address space.
     fn net(&mut self, layout: Layout) -> Net {
         let low = u128::from(self.next());
         match layout {
-            // Of 2^16 buckets of four slots, some overflow: those of a multiple of 256, by equal low halves.
+            // Of 2^16 buckets of four slots, some overflow: those with a number that is a multiple of 256, by equal low
+            // halves.
             Layout::ExactSet | Layout::ExactSets => Net::of4((low as u32 & 0xff_0000) << 8 | low as u32 & 0x30, 32),
             Layout::ExactSet6 if low & 1 == 0 => Net::new(0x2001_0db8 << 96 | (low & 0xfe) << 63, 64),
             Layout::ExactSet6 => Net::new(0x2001_0db8 << 96 | low >> 8 & 0x1ff, 128),
@@ -61,7 +62,7 @@ fn find(view: &ImageView<'_>, family: Family, key: u128) -> u32 {
     }
 }
 
-/// Makes one step in place, and looks at the image after each store.
+/// Makes one step in place and checks the image after each store.
 fn change_store_by_store(live: &mut LiveTable, step: Step, others: &[u128]) -> bool {
     let family = live.family();
     let before = copy(live.published.image());
