@@ -1,43 +1,43 @@
-//! Memory that images lie in: zeroed, page-aligned, and on huge pages if it is large.
+//! Memory for images: zeroed, page-aligned, and on huge pages if it is large.
 //!
-//! A lookup with a random key touches a random page. With pages of 4 KiB an image of 4 MiB needs a thousand entries of the
-//! translation buffer, with pages of 2 MiB two: measured, 5.1 against 3.0 cycles a lookup in an exact set. Where the kernel
-//! has no huge page to give, the memory is ordinary and nothing else changes.
+//! A lookup with a random key touches a random page. With pages of 4 KiB, an image of 4 MiB needs a thousand TLB
+//! entries; with pages of 2 MiB it needs two. Measured in an exact set: 5.1 against 3.0 cycles per lookup. If the
+//! kernel has no huge page, the memory is ordinary and nothing else changes.
 
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 
-/// Alignment of small memory: what lets an image be mapped.
+/// Alignment of small memory. It allows an image to be mapped.
 const PAGE_BYTES: usize = 4096;
-/// Alignment of large memory, whose size is a multiple of it.
+/// Alignment of large memory. Its size is a multiple of this.
 const HUGE_BYTES: usize = 2 << 20;
-/// From here on memory is large. At most as much again is lost to rounding.
+/// Memory of this size or more is large. Rounding at most doubles it.
 const HUGE_FROM_BYTES: usize = HUGE_BYTES / 2;
 
-/// Bytes of which nobody else has a part.
+/// Bytes that no other allocation shares.
 #[derive(Debug)]
 pub struct Memory {
     start: NonNull<u8>,
     bytes: usize,
 }
 
-// SAFETY: the bytes are owned, and reached through `&self` and `&mut self` only.
+// SAFETY: the value owns its bytes. They are accessed only through `&self` and `&mut self`.
 unsafe impl Send for Memory {}
 // SAFETY: as above.
 unsafe impl Sync for Memory {}
 
 impl Memory {
-    /// Zeroed memory.
+    /// Allocates zeroed memory.
     pub fn zeroed(bytes: usize) -> Self {
         let layout = Self::layout(bytes);
-        // SAFETY: the layout has at least a page.
+        // SAFETY: the layout's size is at least one page.
         let Some(start) = NonNull::new(unsafe { alloc(layout) }) else { handle_alloc_error(layout) };
         if layout.align() == HUGE_BYTES {
             advise_huge(start, layout.size());
         }
-        // SAFETY: the allocation has `layout.size()` bytes. They are written after the advice, because writing is what
-        // gives them pages.
+        // SAFETY: the allocation has `layout.size()` bytes. They are written after the advice, because the first write
+        // allocates the pages.
         unsafe { start.write_bytes(0, layout.size()) };
         Memory { start, bytes }
     }
@@ -54,11 +54,11 @@ impl Memory {
     }
 }
 
-/// Asks for huge pages; a kernel may have none or not know them.
+/// Asks for huge pages. The kernel may have none or may not support them.
 #[cfg(target_os = "linux")]
 fn advise_huge(start: NonNull<u8>, bytes: usize) {
     use rustix::mm::{Advice, madvise};
-    // SAFETY: the advice changes what pages the memory has, not what it holds, and the range is one owned allocation.
+    // SAFETY: the range is one owned allocation. The advice changes its pages and not its contents.
     let _refused = unsafe { madvise(start.as_ptr().cast(), bytes, Advice::LinuxHugepage) };
 }
 
@@ -84,7 +84,7 @@ impl Deref for Memory {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        // SAFETY: `bytes` initialised bytes, and `&mut self` is what writes them.
+        // SAFETY: the `bytes` bytes are initialised, and only `&mut self` writes them.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.bytes) }
     }
 }
