@@ -1,4 +1,4 @@
-//! Checks and lookups.
+//! Checks and lookups of counted leaves.
 
 use super::*;
 use crate::cells::Cells;
@@ -7,7 +7,7 @@ use crate::layout::rank_leaf::view::{Entries, Place};
 use crate::layout::rank_leaf::{CHUNK_BITS, FLAG, LOW_MASK, NESTED_BASE_SHIFT, NUMBER_SHIFT};
 use crate::reads::{Trace, TracedLines};
 
-/// Checked sections of an image.
+/// The checked sections of an image.
 #[derive(Clone, Copy)]
 pub(crate) struct View<'a> {
     image: &'a [u8],
@@ -19,7 +19,7 @@ pub(crate) struct View<'a> {
 }
 
 impl<'a> View<'a> {
-    /// The sections, their bounds checked.
+    /// Locates the sections and checks their bounds.
     pub fn open(header: &Header, image: &'a [u8]) -> Result<Self, ImageError> {
         let (place, entries) = Place::open(header, image, ENTRIES_OFFSET)?;
         let counted = header.section[COUNTED] as usize;
@@ -35,7 +35,7 @@ impl<'a> View<'a> {
         Ok(view)
     }
 
-    /// Checks every index and label inside.
+    /// Checks every index and label in the sections.
     pub fn check(&self, header: &Header) -> Result<(), ImageError> {
         for &word in self.root {
             let block = u64::from_le_bytes(word) as u32;
@@ -54,7 +54,7 @@ impl<'a> View<'a> {
         self.check_labels(header)
     }
 
-    /// Whether no block that counts from somewhere has a leaf that counts too far.
+    /// Checks that no leaf of a counting block reaches a label above the maximum.
     fn check_labels(&self, header: &Header) -> Result<(), ImageError> {
         let entries = || self.entries.words.iter().map(|&word| u32::from_le_bytes(word));
         let own = entries().map(|entry| if entry & FLAG == 0 { self.reach(entry) } else { 0 }).collect();
@@ -87,7 +87,7 @@ impl<'a> View<'a> {
         if is_right { Ok(()) } else { Err(header.corrupt("root", "label")) }
     }
 
-    /// The highest label of a leaf less its block's `before`; 0 if it is not counted, or has none.
+    /// The highest label of a leaf minus its block's `before`; 0 if the leaf is not counted or has no label.
     fn reach(&self, leaf: u32) -> u32 {
         let first = (leaf >> NUMBER_SHIFT) as usize;
         if first < self.counted {
@@ -99,19 +99,19 @@ impl<'a> View<'a> {
         }
     }
 
-    /// A bit for each lane from `first` to `last` of one line, the highest bit of the last, whose run has a label.
+    /// A bit for each labelled run of the lanes `first..=last` of one line. The highest bit is the last lane's.
     fn labelled(&self, cells: &(impl Cells + ?Sized), first: usize, last: usize) -> u32 {
         let line = first / LINE_LANES * LINE_LANES;
         let labelled = cells.u32(self.place.start_at(line + COUNTED_LANES));
         labelled >> (first - line) << (LINE_LANES - 1 - (last - first))
     }
 
-    /// The label of `addr`, 0 if none.
+    /// The label of `addr`, or 0.
     pub fn find4(&self, addr: u32) -> u32 {
         self.find4_in(self.image, addr)
     }
 
-    /// Notes what a lookup reads.
+    /// Records what a lookup reads.
     pub fn trace4(&self, addr: u32, trace: &mut Trace) {
         self.find4_in(&TracedLines::new(self.image, trace), addr);
     }
@@ -132,18 +132,18 @@ impl<'a> View<'a> {
     }
 }
 
-/// `before` and the block of a word of the root.
+/// Splits a word of the root into `before` and the block.
 fn split(word: u64) -> (u32, u32) {
     ((word >> 32) as u32, word as u32)
 }
 
-/// The last lane of a leaf in its line.
+/// The position of a leaf's last lane in its line.
 fn last_lane(leaf: u32) -> usize {
     (leaf >> NUMBER_SHIFT) as usize % LINE_LANES + (leaf & LOW_MASK) as usize
 }
 
-/// Calls `see` with bits from 0 to 16 and the highest of so many (2 to the power of the bits) words from each on; where there are fewer, of these.
-/// Takes the same time however many blocks share entries.
+/// Calls `see` for each number of bits from 0 to 16. The slice holds, for each position, the maximum of the next 2^bits
+/// words, or of fewer at the end. The time does not depend on how many blocks share entries.
 fn furthest(mut words: Vec<u32>, mut see: impl FnMut(u32, &[u32])) {
     for bits in 0..=CHUNK_BITS {
         see(bits, &words);
