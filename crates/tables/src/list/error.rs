@@ -1,4 +1,4 @@
-//! What can be wrong with a list.
+//! Errors in lists.
 
 use std::fmt;
 
@@ -8,31 +8,31 @@ use super::Format;
 use crate::entries::{LABEL_BYTES_MAX, PREFIXES_MAX};
 use crate::prefix::family_name;
 
-/// Bad lines that are reported with their text; more are only counted.
+/// Maximum number of bad lines reported with their text. Further ones are only counted.
 pub const ERRORS_MAX: usize = 20;
 
-/// Characters of a bad line that are shown.
+/// Maximum number of characters shown of a bad line.
 const SHOWN_CHARS_MAX: usize = 60;
 
 /// Why an element or a line was refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Problem {
-    /// No address, CIDR or range.
+    /// Not an address, CIDR or range.
     #[error("not an {} address, prefix or range", family_name(*.0))]
     NotAnAddress(Family),
-    /// An address of the other family; the table's family is named.
+    /// An address of the other family. The family is the table's.
     #[error("address of the other family in an {} table", family_name(*.0))]
     OtherFamily(Family),
-    /// Nothing after the slash.
+    /// No number after the slash.
     #[error("prefix length missing after `/`")]
     NoLength,
-    /// A prefix length beyond the family's bits.
+    /// A prefix length above the family's number of bits.
     #[error("prefix length above {}", .0.bits())]
     LongLength(Family),
     /// The range's end is below its start.
     #[error("range ends before it starts")]
     RangeBackwards,
-    /// The table has labels, the line has none.
+    /// The line has no label, and the table has labels.
     #[error("label missing")]
     NoLabel,
     /// A label longer than [`LABEL_BYTES_MAX`].
@@ -41,30 +41,30 @@ pub enum Problem {
     /// A label that is not UTF-8.
     #[error("label is not UTF-8 text")]
     LabelEncoding,
-    /// A quoted field that does not end on its line, or goes on after its end.
+    /// A quoted field that does not end on its line, or text after its closing quote.
     #[error("unbalanced quotes")]
     Quotes,
-    /// Another address where text may stand.
+    /// Another address where a comment may be.
     #[error("a second address on the line: an entry has a line of its own, a comment begins with `#`")]
     SecondAddress,
-    /// `start,end` in a set, without a header that says so.
+    /// `start,end` in a set, without a header that names the columns.
     #[error("two addresses on the line: write a range as `first-last`, or name the columns in a header (`start,end`)")]
     TwoAddresses,
-    /// A file of ranges has a line that is none.
+    /// A line without a range in a file of ranges.
     #[error("not the first and last address of a range, which the first line has")]
     NotARange,
-    /// A line of a CSV file is longer or shorter than the first.
+    /// A line of a CSV file with more or fewer fields than the first.
     #[error("{found} fields, where the first line has {expected}")]
     Columns {
-        /// Fields of this line.
+        /// Number of fields on this line.
         found: usize,
-        /// Fields of the first line that is no header.
+        /// Number of fields on the first line after the header.
         expected: usize,
     },
     /// `10.0.0.0 /8`
     #[error("a blank before `/`")]
     BlankInPrefix,
-    /// A character that other programs take for a line end, or that shows as nothing.
+    /// A character that other programs treat as a line end, or that is invisible.
     #[error("a control character, or a line end that is neither LF, CR LF nor CR")]
     Control,
     /// A line of an ipset file that is neither `create` nor `add`.
@@ -73,19 +73,19 @@ pub enum Problem {
     /// A set that holds more than addresses or nets.
     #[error("set type `{0}` not supported: only hash:ip, hash:net and bitmap:ip are lists of addresses")]
     SetType(String),
-    /// A set whose entries stand for networks of which the file does not say the length beside them.
+    /// A set whose entries are networks, but whose lines do not give the length.
     #[error("`netmask` and `bitmask` are not supported: each address of such a set stands for more than itself")]
     SetMask,
-    /// An option of `create` or `add` that is not known, or another entry on the line.
+    /// An unknown option of `create` or `add`, or another entry on the line.
     #[error("`{0}` is no option of `ipset save`")]
     SetOption(String),
     /// A line of a list of limits without a rate.
     #[error("rate missing after `,`")]
     NoRate,
-    /// A rate or burst that cannot be.
+    /// An invalid rate or burst.
     #[error(transparent)]
     Limit(#[from] LimitProblem),
-    /// Another limit where text may stand.
+    /// Another limit where a comment may be.
     #[error("a second limit on the line: each has a line of its own, a comment begins with `#`")]
     SecondLimit,
     /// A range in a list of limits.
@@ -99,9 +99,9 @@ pub enum Problem {
 /// A line that was refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BadLine {
-    /// Its number, from 1.
+    /// Line number, from 1.
     pub line: u64,
-    /// The line, without its end, escaped and cut.
+    /// The line without its end, escaped and truncated.
     pub text: String,
     /// What is wrong.
     pub problem: Problem,
@@ -119,9 +119,9 @@ impl fmt::Display for BadLine {
     }
 }
 
-/// Text as it can be printed: control characters and broken UTF-8 escaped, the rest of a long line left out.
+/// Makes text printable: escapes control characters and invalid UTF-8, and truncates long lines.
 pub(crate) fn shown(text: &[u8]) -> String {
-    // A character has at most four bytes, so the cut never reaches into what is shown.
+    // A character has at most four bytes, so everything that is shown is inside the head.
     let head = &text[..text.len().min(4 * (SHOWN_CHARS_MAX + 1))];
     let head = String::from_utf8_lossy(head);
     let mut shown: String = head.chars().take(SHOWN_CHARS_MAX).map(printable).collect();
@@ -132,71 +132,71 @@ pub(crate) fn shown(text: &[u8]) -> String {
 }
 
 fn printable(char: char) -> char {
-    // Also the marks that turn the writing direction, which could make a line look like another.
+    // Also replaces the marks that change the writing direction, because they could make a line look like another.
     let turns = matches!(char, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     if char.is_control() || turns { char::REPLACEMENT_CHARACTER } else { char }
 }
 
-/// Why a list could not be read.
+/// Why a list cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ListError {
-    /// Lines are bad.
+    /// The list has bad lines.
     Lines {
         /// The list.
         name: String,
-        /// The first [`ERRORS_MAX`] of them, in order.
+        /// The first [`ERRORS_MAX`] bad lines, in order.
         lines: Vec<BadLine>,
-        /// How many there are.
+        /// Number of bad lines.
         total: u64,
     },
-    /// Lines are bad, which the reader was told to pass over, and no other has an entry.
+    /// Lenient reading skipped bad lines, and no other line has an entry.
     NothingUnderstood {
         /// The list.
         name: String,
         /// The first bad line.
         first: BadLine,
-        /// How many there are.
+        /// Number of bad lines.
         total: u64,
     },
-    /// The file is empty, and no comment says that it is meant to be.
+    /// The file is empty, and no comment says that this is intended.
     Empty {
         /// The list.
         name: String,
     },
-    /// The file is of a kind that is no list.
+    /// The file is of a kind that is not a list.
     NoList {
         /// The list.
         name: String,
-        /// What it is.
+        /// The kind.
         what: &'static str,
     },
-    /// Several sets of `ipset save`.
+    /// The file has several sets of `ipset save`.
     Sets {
         /// The list.
         name: String,
-        /// Their names, the first [`ERRORS_MAX`].
+        /// The first [`ERRORS_MAX`] names of the sets.
         sets: Vec<String>,
     },
-    /// A field was asked for, and the list is no MaxMind DB.
+    /// The options name a field, but the list is not a MaxMind DB.
     NoField {
         /// The list.
         name: String,
         /// Its format.
         format: Format,
     },
-    /// More prefixes than a table can have.
+    /// The list exceeds the maximum number of prefixes of a table.
     TooMany {
         /// The list.
         name: String,
     },
-    /// Limits contradict each other.
+    /// Limits conflict.
     Limits {
-        /// The first [`ERRORS_MAX`] contradictions, each naming both places.
+        /// The first [`ERRORS_MAX`] conflicts, each with both places.
         conflicts: Vec<String>,
-        /// How many there are.
+        /// Number of conflicts.
         total: u64,
     },
-    /// A MaxMind DB is broken or not what the table needs.
+    /// A MaxMind DB is corrupt or does not suit the table.
     Database {
         /// The list.
         name: String,
@@ -208,7 +208,7 @@ pub enum ListError {
 impl std::error::Error for ListError {}
 
 impl fmt::Display for ListError {
-    /// One line for each bad line, then how many more there are.
+    /// Prints one line for each bad line, then the number of the others.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             ListError::Lines { name, lines, total } => {
