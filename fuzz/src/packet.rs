@@ -23,8 +23,8 @@ pub(crate) fn capture(data: &[u8]) {
     assert!(frames <= data.len(), "every frame has a record");
 }
 
-/// The reference parser. The input is a link, the number of bytes missing on the wire, and the frame. `packet_parser.c`
-/// runs the same inputs through the C parser.
+/// The reference parser. The input is a link, by how much the packet was longer on the wire, and the frame.
+/// `packet_parser.c` runs the same inputs through the C parser.
 pub(crate) fn packet_reference(data: &[u8]) {
     let [link, longer, bytes @ ..] = data else { return };
     let link = [Link::Ethernet, Link::RawIp, Link::Cooked, Link::Cooked2][usize::from(link % 4)];

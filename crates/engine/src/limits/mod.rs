@@ -1,8 +1,8 @@
-//! Buckets of limiters, which outlive the policies that charge them.
+//! The buckets of limiters, which outlive the policies that charge them.
 //!
-//! A policy's rates are an image of its own ([`weir_tables::LimitImage`]) that nobody writes. Its buckets are words of one array that all workers
-//! and all generations share ([`Buckets`]); which word is whose, the [`pool`] keeps. So a rate or a list changes by a new image, and the
-//! buckets that stay go on as if nothing had happened. What policies count for each bucket ([`counts`]) lies beside them.
+//! The rates of a policy are in a constant image ([`weir_tables::LimitImage`]). Its buckets are words of one array that
+//! all workers and all generations share ([`Buckets`]). The [`pool`] assigns the words. A change of a rate or a list is
+//! a new image, and remaining buckets keep their state. The counts of each bucket are beside them ([`counts`]).
 
 pub mod counts;
 pub mod pool;
@@ -22,51 +22,51 @@ use crate::EngineError;
 use counts::Counted;
 pub(crate) use words::Words;
 
-/// The most buckets: 512 MiB of them.
+/// Maximum number of buckets: 512 MiB.
 pub const BUCKETS_MAX: usize = 1 << 26;
 
-/// The time that limits go by on interfaces: what the kernel's programs read.
+/// The clock of limits on interfaces, the same as in programs in the kernel.
 pub fn now_ns() -> u64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
-/// Words, one a bucket. The first is nobody's: a ticket of 0 is no limit.
+/// The words of all buckets. The first is unused, because a ticket of 0 means no limit.
 pub struct Buckets(Words);
 
 impl Buckets {
-    /// Room for so many in memory of this process; what is not touched takes none.
+    /// Reserves `count` words in the memory of this process. Untouched pages take no memory.
     ///
     /// # Errors
-    /// There is no such memory, or more than [`BUCKETS_MAX`] are asked for.
+    /// There is not enough memory, or `count` exceeds [`BUCKETS_MAX`].
     pub fn reserve(count: usize) -> Result<Self, EngineError> {
         Words::reserve(count).map(Buckets)
     }
 
-    /// Room for so many that programs of all generations in the kernel charge.
+    /// Reserves `count` words for programs of all generations in the kernel.
     ///
     /// # Errors
-    /// The kernel has no such memory for us, or more than [`BUCKETS_MAX`] are asked for.
+    /// The kernel refuses the memory, or `count` exceeds [`BUCKETS_MAX`].
     pub fn in_kernel(count: usize) -> Result<Self, EngineError> {
         Words::in_kernel("weir_buckets", count).map(Buckets)
     }
 
-    /// Those in the memory of a map.
+    /// Buckets in the memory of a map.
     pub(crate) fn of_map(memory: MmapRaw) -> Self {
         Buckets(Words::of_map(memory))
     }
 
-    /// The map that they are in, if it is one for programs of all generations.
+    /// The map of the buckets, if programs of all generations in the kernel share it.
     pub(crate) fn map(&self) -> Option<BorrowedFd<'_>> {
         self.0.map()
     }
 
-    /// How many there is room for.
+    /// Number of words.
     pub fn count(&self) -> usize {
         self.0.all().len()
     }
 
-    /// What compiled code charges.
+    /// The words for compiled code.
     pub(crate) fn as_ptr(&self) -> *mut u64 {
         self.0.as_ptr()
     }
@@ -80,20 +80,20 @@ impl Buckets {
         self.words()[slot as usize].load(Ordering::Relaxed)
     }
 
-    /// Sets the word of a bucket that nobody charges yet.
+    /// Sets the word of a bucket that no program charges yet.
     pub(crate) fn set(&self, slot: u32, word: u64) {
         self.words()[slot as usize].store(word, Ordering::Relaxed);
     }
 
-    /// Brings words that the clock has passed to the present, so that none comes round: to be done now and then, within the 2.28 years that
-    /// a word takes to.
+    /// Sets words in the past to the present, so that none wraps around. It must be called regularly: a word wraps
+    /// around after 2.28 years.
     pub(crate) fn refresh(&self, slots: Range<u32>, now_ns: u64) {
         let now = ticks(now_ns);
         self.bring_forward(slots, |word| if word.wrapping_sub(now) > DEBT_MAX { now } else { word });
     }
 
-    /// The same for tables of addresses ([`weir_abi::each`]), whose words come round sooner: within nine minutes, if their limit is the highest
-    /// that there is.
+    /// The same for tables of addresses ([`weir_abi::each`]). Their words wrap around sooner: after nine minutes at the
+    /// highest limit.
     pub(crate) fn refresh_addresses(&self, slots: Range<u32>, now_ns: u64, coarse: u64) {
         let now = each::ticks(now_ns, coarse);
         self.bring_forward(slots, |word| each::refreshed(word, now));
@@ -104,23 +104,23 @@ impl Buckets {
             let found = word.load(Ordering::Relaxed);
             let new = refreshed(found);
             if new != found {
-                // Whoever charged it meanwhile has done it.
+                // If the word was charged meanwhile, it is not in the past any more.
                 let _charged = word.compare_exchange(found, new, Ordering::Relaxed, Ordering::Relaxed);
             }
         }
     }
 }
 
-/// What a program polices by: rates, and the buckets that they are kept in.
+/// The rates and buckets of a program.
 #[derive(Clone)]
 pub struct Limits {
-    /// Rates and tickets.
+    /// The rates and tickets.
     pub image: Arc<LimitImage>,
-    /// Words.
+    /// The words of all buckets.
     pub buckets: Arc<Buckets>,
-    /// Which of them this program charges, held as long as it can.
+    /// The buckets that this program charges. They stay assigned while this value lives.
     pub held: Arc<pool::Held>,
-    /// What it counts for them, if it does.
+    /// The counts of the program, if it counts.
     pub counted: Option<Counted>,
 }
 
@@ -135,7 +135,7 @@ mod tests {
         buckets.set(1, ticks(0));
         buckets.set(2, ticks(YEAR_NS));
         buckets.refresh(1..3, YEAR_NS / 2);
-        // In debt by half a year is impossible, so that was taken for past; brought to the present like the other.
+        // A debt of half a year is impossible, so the word was taken for past and set to the present like the other.
         assert_eq!([1, 2].map(|slot| buckets.word(slot)), [ticks(YEAR_NS / 2); 2]);
         buckets.set(2, ticks(YEAR_NS / 2 + 1000));
         buckets.refresh(1..3, YEAR_NS / 2);
