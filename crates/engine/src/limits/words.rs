@@ -43,7 +43,7 @@ impl Words {
         Ok(Words { memory, count, map: None })
     }
 
-    /// Size in bytes of `count` words.
+    /// Size in bytes of `count` words, at least one.
     fn bytes(count: usize) -> Result<usize, EngineError> {
         match count > BUCKETS_MAX {
             true => Err(EngineError::Buckets { count, problem: format!("there are at most {BUCKETS_MAX}") }),

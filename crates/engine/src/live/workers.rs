@@ -1,4 +1,4 @@
-//! The workers of a running policy, as their controller sees them.
+//! The workers of a running policy, from the controller's point of view.
 
 use std::panic;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,23 +14,23 @@ use crate::live::worker::{self, Deciders, Handover};
 use crate::native::Sharing;
 use crate::{EngineError, NativeCode, cpu};
 
-/// How long a worker may take for the burst that it is in. On a machine with several times more to run than it has cores, one that was ready
-/// to run was seen to wait for a core for six seconds.
+/// Maximum time that a worker may take for its current burst. On an overloaded machine a runnable worker was seen to
+/// wait six seconds for a core.
 const SWITCH_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// How long workers that have changed may take to change back, once another did not change.
+/// Maximum time that workers may take to change back after another worker failed to change.
 const RESTORE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How long workers may take to end. One that hangs is left to the end of the process.
+/// Maximum time that workers may take to end. One that hangs is left to the end of the process.
 const STOP_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How long the controller sleeps before it asks again.
+/// Interval of the controller's checks during a change.
 const SWITCH_POLL: Duration = Duration::from_micros(20);
 
-/// As [`SWITCH_POLL`], for the end.
+/// Interval of the controller's checks during a stop.
 const STOP_POLL: Duration = Duration::from_millis(1);
 
-/// An activation, and the counters that its deciders count with: of each worker, by side.
+/// An activation and the counters of its filters: of each worker, by side.
 struct Stay {
     activation: u64,
     policy: Loaded<NativeCode>,
@@ -44,7 +44,7 @@ impl Stay {
     }
 }
 
-/// The activation that all workers decide by, or shall again, and others that some worker still counts for.
+/// The activation that all workers use, or return to, and previous ones for which some worker still counts.
 struct Stays {
     /// Number of the last activation.
     last: u64,
@@ -52,7 +52,7 @@ struct Stays {
     others: Vec<Stay>,
 }
 
-/// A thread, as long as it was not waited for.
+/// A thread that was not joined yet.
 struct Worker {
     number: usize,
     thread: JoinHandle<Result<(), EngineError>>,
@@ -75,7 +75,7 @@ pub struct Workers {
 }
 
 impl Workers {
-    /// Starts a worker for each lane, pinned to the core of its number if there are as many.
+    /// Starts a worker for each lane and pins it to the core of its number if there are enough cores.
     ///
     /// # Errors
     /// A thread cannot be started, or there are too many open files.
@@ -96,7 +96,7 @@ impl Workers {
         for (number, (mut lane, handover)) in lanes.into_iter().zip(&workers.handovers).enumerate() {
             let (stop, own) = (workers.stop.clone(), handover.clone());
             let body = move || {
-                // Better unpinned than not at all: a container may not be allowed that core.
+                // Running unpinned is better than not running: a container may exclude that core.
                 let _not_allowed = cpu::pin_to(number);
                 worker::run(&mut *lane, &own, &stop)
             };
@@ -107,14 +107,14 @@ impl Workers {
         Ok(workers)
     }
 
-    /// Other limits for a worker that hangs: how long a change waits for it, and the end.
+    /// Sets the timeouts for a worker that hangs, in a change and in a stop.
     #[must_use]
     pub fn with_timeouts(mut self, switch: Duration, stop: Duration) -> Self {
         (self.switch_timeout, self.stop_timeout) = (switch, stop);
         self
     }
 
-    /// Leaves the policy to all workers. Returns the number of the activation.
+    /// Hands the policy over to all workers. Returns the number of the activation.
     fn give(&self, policy: &Loaded<NativeCode>) -> u64 {
         let mut stays = lock(&self.stays);
         stays.last += 1;
@@ -123,14 +123,14 @@ impl Workers {
         stays.last
     }
 
-    /// All workers decide by this activation from now on, but for those that hang.
+    /// Records that all workers use this activation from now on, except those that hang.
     fn make_active(&self, activation: u64) {
         let Stays { active, others, .. } = &mut *lock(&self.stays);
         let given = others.iter_mut().find(|stay| stay.activation == activation);
         std::mem::swap(active, given.expect("it was given"));
     }
 
-    /// Waits until `changed` is true of every worker.
+    /// Waits until `changed` is true for every worker.
     fn wait_until(&self, changed: impl Fn(&Handover) -> bool, timeout: Duration) -> Result<(), EngineError> {
         let start = Instant::now();
         for (number, handover) in self.handovers.iter().enumerate() {
@@ -144,7 +144,7 @@ impl Workers {
                 if start.elapsed() > timeout {
                     return Err(EngineError::WorkerStuck { number });
                 }
-                // The worker may need this core to get to its burst's end.
+                // The worker may need this core to finish its burst.
                 thread::sleep(SWITCH_POLL);
             }
             handover.free_done();
@@ -152,7 +152,7 @@ impl Workers {
         Ok(())
     }
 
-    /// Ends a worker's thread; fails if it hangs, or did before.
+    /// Joins a worker's thread. Fails if it hangs, or failed before.
     fn join(worker: Worker, deadline: Instant) -> Result<(), EngineError> {
         while !worker.thread.is_finished() {
             if Instant::now() > deadline {
@@ -164,7 +164,7 @@ impl Workers {
     }
 }
 
-/// Leaves a policy to workers.
+/// Hands a policy over to workers.
 fn give(handovers: &[Arc<Handover>], activation: u64, policy: &Loaded<NativeCode>) -> Stay {
     let sharing = if handovers.len() > 1 { Sharing::Shared } else { Sharing::Alone };
     let counters = handovers.iter().map(|handover| {
@@ -183,8 +183,9 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Datapath for Workers {
     type Code = NativeCode;
 
-    /// Each worker changes between two bursts. Returns when all have; fails if one has ended or hangs, after those that had changed were given the
-    /// policy before again. A worker that hangs takes it up as soon as it goes on.
+    /// Each worker changes between two bursts. Returns when all have changed. If one has ended or hangs, the call
+    /// fails, after the workers that had changed got the previous policy again. A worker that hangs takes it up as soon
+    /// as it continues.
     fn activate(&self, policy: &Loaded<NativeCode>) -> Result<(), EngineError> {
         let _one_at_a_time = lock(&self.changing);
         let given = self.give(policy);
@@ -195,7 +196,7 @@ impl Datapath for Workers {
         }
         let before = lock(&self.stays).active.policy.clone();
         let again = self.give(&before);
-        // Whoever hangs now has changed before: it is a stray, which `strays` tells.
+        // A worker that hangs now has changed before, so it is a stray, which `strays` reports.
         let _hangs = self.wait_until(|handover| handover.current() != given, self.switch_timeout.min(RESTORE_TIMEOUT));
         self.make_active(again);
         changed
@@ -252,7 +253,7 @@ impl Datapath for Workers {
         lock(&self.threads).iter().any(|worker| worker.thread.is_finished())
     }
 
-    /// Waits for workers, but not for one that hangs.
+    /// Joins the workers, except one that hangs.
     fn stop(&self) -> Result<(), EngineError> {
         self.stop.store(true, Ordering::Relaxed);
         let threads = std::mem::take(&mut *lock(&self.threads));
