@@ -1,8 +1,8 @@
 //! The bypass of Weir: packets that arrive at an interface leave from the opposite one, unfiltered and unchanged.
 //!
 //! No process holds the bypass's XDP program, so it stays when all processes have ended. It is found again by its name
-//! alone, without bpffs. Interfaces are opposite each other by number, modulo the size of the smaller side. Programs of
-//! other names belong to other users and are never detached.
+//! alone, without bpffs. Interfaces are opposite each other by number; the numbers of the larger side wrap around.
+//! Programs of other names belong to other users and are never detached.
 
 use std::collections::BTreeMap;
 use std::ffi::CStr;

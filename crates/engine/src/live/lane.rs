@@ -261,8 +261,8 @@ port_counters! {
 }
 
 impl PortReading {
-    /// Moves packets that a driver took but could not send out of the sent ones. Their lengths are unknown; they are
-    /// estimated by the mean.
+    /// Excludes packets that a driver took but could not send from the sent ones. Their lengths are unknown and taken
+    /// to be the mean.
     pub fn without_errors(self) -> PortReading {
         let tx_packets = self.tx_packets.saturating_sub(self.tx_error);
         let tx_bytes = u128::from(self.tx_bytes) * u128::from(tx_packets) / u128::from(self.tx_packets.max(1));

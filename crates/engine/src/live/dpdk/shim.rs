@@ -1,42 +1,42 @@
-//! The C around DPDK (datapath/engine/dpdk), as Rust sees it.
+//! Bindings to the C code around DPDK (datapath/engine/dpdk).
 
 use std::ffi::{CStr, c_char, c_int};
 
 use weir_abi::{BURST_MAX, Frame, WINDOW_BYTES};
 
-/// A packet's buffer: `struct rte_mbuf`, known by its address only.
+/// A packet's buffer: `struct rte_mbuf`, an opaque type.
 #[repr(C)]
 pub(super) struct Mbuf {
     _opaque: [u8; 0],
 }
 
-/// Room for the windows of a burst whose packets lie in several pieces.
+/// Memory for the windows of a burst with packets in several pieces.
 pub(super) fn windows() -> Box<[[u8; WINDOW_BYTES]]> {
     vec![[0; WINDOW_BYTES]; BURST_MAX].into_boxed_slice()
 }
 
-/// Memory for packets: `struct rte_mempool`.
+/// A memory pool for packets: `struct rte_mempool`.
 #[repr(C)]
 pub(super) struct Mempool {
     _opaque: [u8; 0],
 }
 
-/// What a port is: `struct dpdk_facts`.
+/// Properties of a port: `struct dpdk_facts`.
 #[derive(Clone, Debug, Default)]
 #[repr(C)]
 pub(super) struct Facts {
     driver: [u8; 32],
-    /// Receive queues that it can have.
+    /// Maximum number of receive queues.
     pub rx_queues: u16,
-    /// Transmit queues that it can have.
+    /// Maximum number of transmit queues.
     pub tx_queues: u16,
-    /// Packets that a receive queue of ours holds.
+    /// Capacity of a receive queue in packets.
     pub rx_packets: u16,
-    /// Packets that a transmit queue of ours holds.
+    /// Capacity of a transmit queue in packets.
     pub tx_packets: u16,
-    /// Where its memory should be; -1 if anywhere.
+    /// Preferred NUMA node of its memory; -1 for any.
     pub node: i32,
-    /// Number of the kernel's interface behind it; 0 if there is none.
+    /// Index of the kernel's interface behind it; 0 if there is none.
     pub interface: u32,
 }
 
@@ -49,24 +49,24 @@ impl Facts {
     }
 }
 
-/// What a port lost: `struct dpdk_lost`.
+/// Lost packets of a port: `struct dpdk_lost`.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 pub(super) struct Lost {
-    /// Packets that came and found no room.
+    /// Packets that arrived and found no room.
     pub missed: u64,
-    /// Packets that the driver took and could not send.
+    /// Packets that the driver took but could not send.
     pub unsent: u64,
 }
 
-/// How far a port got: `enum dpdk_opening`.
+/// Progress of opening a port: `enum dpdk_opening`.
 pub(super) mod opening {
-    /// As far as it was to get.
+    /// All requested steps were done.
     pub const DONE: i32 = 0;
     /// No receive queue could be set up.
     pub const NO_RX_QUEUE: i32 = 2;
 
-    /// What failed.
+    /// The name of the step that failed.
     pub fn step(opening: i32) -> &'static str {
         match opening {
             1 => "cannot be configured",
@@ -112,8 +112,8 @@ unsafe extern "C" {
     pub(super) fn dpdk_make(pool: *mut Mempool, frames: *const Frame, packets: *mut *mut Mbuf, count: u32) -> u32;
 }
 
-/// What an error number of DPDK's means.
+/// The text of a DPDK error number.
 pub(super) fn error_text(error: c_int) -> String {
-    // SAFETY: rte_strerror gives a text of the calling thread that stays until it is called again.
+    // SAFETY: rte_strerror returns a string of the calling thread, valid until the next call.
     unsafe { CStr::from_ptr(dpdk_error(error)) }.to_string_lossy().into_owned()
 }

@@ -1,4 +1,4 @@
-//! The interfaces that programs stand between, as the programs see them: datapath/engine/ports.h.
+//! The interfaces of programs, in the layout that the programs read: datapath/engine/ports.h.
 //!
 //! ```text
 //! struct ports     0        number[4096]    u8    port, by the low 12 bits of the interface's index
@@ -8,7 +8,7 @@
 //!              12544        divert          u32   port that diverted packets go out of; 64 if none
 //!              12548        namespace       u32   inode of the network namespace
 //! ```
-//! Ports are numbered lower ones first, then upper, then divert.
+//! Ports are numbered in the order lower, upper, divert.
 
 use std::fs;
 use std::io;
@@ -20,7 +20,7 @@ use crate::live::bond;
 use crate::live::device::{Device, Driver, Presence};
 use crate::live::lane::{Interfaces, PortReading, Role, facing_interface};
 
-/// The most interfaces: `PORTS_MAX`.
+/// Maximum number of interfaces: `PORTS_MAX`.
 pub(super) const PORTS_MAX: usize = 64;
 /// `PORT_INDICES`
 const INDICES: usize = 4096;
@@ -34,10 +34,10 @@ const RECEIVES_AT: usize = 4;
 const OUT_AT: usize = 64;
 const DIVERT_AT: usize = PORT_AT + PORTS_MAX * PORT_BYTES;
 const NAMESPACE_AT: usize = DIVERT_AT + size_of::<u32>();
-/// Bytes of `struct ports`.
+/// Size of `struct ports`.
 pub(super) const PORTS_BYTES: usize = NAMESPACE_AT + size_of::<u32>();
 
-/// The longest packets of an interface whose packets come in one buffer with every driver.
+/// Up to this MTU, every driver delivers packets in one buffer.
 const PLAIN_MTU: u32 = 1500;
 
 /// An interface.
@@ -46,14 +46,14 @@ pub(super) struct Port {
     pub interface: String,
     pub index: u32,
     pub role: Role,
-    /// Whether its card takes VLAN tags off.
+    /// Whether its card strips VLAN tags.
     pub takes_tags_off: bool,
     pub driver: Driver,
-    /// What its driver said in the beginning of packets that found no room; nothing if it does not count them.
+    /// The driver's initial count of packets without room; `None` if it does not count them.
     pub missed: Option<u64>,
 }
 
-/// All interfaces, and which is opposite which.
+/// All interfaces, and which are opposite each other.
 #[derive(Clone, Debug)]
 pub struct Ports {
     list: Vec<Port>,
@@ -65,7 +65,7 @@ pub struct Ports {
 }
 
 impl Ports {
-    /// Looks the interfaces up.
+    /// Looks up the interfaces.
     ///
     /// # Errors
     /// There is no such interface, or there are too many.
@@ -88,7 +88,7 @@ impl Ports {
         if self.list.len() == PORTS_MAX {
             return Err(device.failed(io::Error::other(format!("more than {PORTS_MAX} interfaces"))));
         }
-        // Out of a bond packets can be sent.
+        // Sending out of a bond works.
         if role != Role::Divert {
             bond::refuse(&device)?;
         }
@@ -101,23 +101,23 @@ impl Ports {
         self.jumbo |= device.mtu()? > PLAIN_MTU;
         let takes_tags_off = device.takes_tags_off();
         let driver = device.driver();
-        // What a virtual wire has no room for is counted by its other end.
+        // On a virtual link the peer counts packets without room.
         let missed = if driver.is_virtual() { None } else { self.presence.missed(index).ok() };
         self.list.push(Port { interface: device.name().to_owned(), index, role, takes_tags_off, driver, missed });
         Ok(())
     }
 
-    /// All of them, by number.
+    /// All ports by number.
     pub(super) fn all(&self) -> &[Port] {
         &self.list
     }
 
-    /// Those that packets are received on.
+    /// The receiving ports.
     pub(super) fn receiving(&self) -> &[Port] {
         &self.list[..self.lower + self.upper]
     }
 
-    /// Number of the port that diverted packets go out of.
+    /// Number of the divert port.
     pub(super) fn divert(&self) -> Option<usize> {
         let receiving = self.lower + self.upper;
         (receiving < self.list.len()).then_some(receiving)
@@ -128,7 +128,7 @@ impl Ports {
         self.jumbo
     }
 
-    /// The port that packets go out of which came in on port `number`, receive queue `queue`.
+    /// The output port for packets that arrived on port `number`, receive queue `queue`.
     fn opposite(&self, number: usize, queue: usize) -> usize {
         match number.checked_sub(self.lower) {
             None => self.lower + facing_interface(number, self.lower, queue, self.upper),
@@ -136,7 +136,7 @@ impl Ports {
         }
     }
 
-    /// `struct ports`
+    /// Encodes `struct ports`.
     pub(super) fn bytes(&self) -> Vec<u8> {
         let mut bytes = vec![0; PORTS_BYTES];
         let word = |bytes: &mut [u8], at: usize, word: u32| bytes[at..at + 4].copy_from_slice(&word.to_ne_bytes());
@@ -158,17 +158,17 @@ impl Ports {
         bytes
     }
 
-    /// The name that one has now.
+    /// The current name of a port's interface.
     pub(super) fn name(&self, port: &Port) -> String {
         self.presence.name(port.index).unwrap_or_else(|| port.interface.clone())
     }
 
-    /// For asking after them.
+    /// For queries about the interfaces.
     pub(super) fn presence(&self) -> &Presence {
         &self.presence
     }
 
-    /// The first interface that is there no more.
+    /// The first interface that was removed.
     pub(super) fn gone(&self) -> Option<&Port> {
         self.list.iter().find(|port| !self.presence.has(port.index))
     }
@@ -181,16 +181,17 @@ fn namespace() -> Result<u32, EngineError> {
     Ok(found.ino() as u32)
 }
 
-/// Words of [`PortCounts`].
+/// Number of words in [`PortCounts`].
 pub(super) const PORT_WORDS: usize = 16;
 
-/// What one CPU did at a port, in the order of `struct port_counters`. Packets that could not be sent after all are among those sent.
+/// Counts of one CPU at one port, in the order of `struct port_counters`. Sent packets include those that were lost
+/// later.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct PortCounts(pub [u64; PORT_WORDS]);
 
 impl PortCounts {
-    /// What programs that send counted (`self`), and what those that listen for losses did. Nobody says how long lost packets were: they are
-    /// taken to have been as long as others.
+    /// Combines the counts of sending programs (`self`) with those of the programs that count losses. The lengths of
+    /// lost packets are unknown and taken to be the mean.
     pub fn reading(self, lost: PortCounts) -> PortReading {
         let [rx_packets, rx_bytes, handed_over, handed_over_bytes, _, gone, not_copied, no_divert, sampled, ..] =
             self.0;
@@ -213,7 +214,7 @@ impl PortCounts {
         }
     }
 
-    /// Word by word.
+    /// Combines two values word by word.
     pub fn with(self, other: PortCounts, both: impl Fn(u64, u64) -> u64) -> PortCounts {
         PortCounts(std::array::from_fn(|word| both(self.0[word], other.0[word])))
     }
@@ -255,7 +256,7 @@ mod tests {
         assert_eq!((bytes[10], bytes[11], bytes[12]), (0, 1, 2));
         assert_eq!(bytes[4096 + 4..4096 + 8], 11u32.to_ne_bytes());
         assert_eq!(bytes[PORT_AT + PORT_BYTES + 4..PORT_AT + PORT_BYTES + 8], 11u32.to_ne_bytes());
-        // Both lower ports send to the upper one; packets of its queues go out of them in turn.
+        // Both lower ports send to the upper one. The upper port's queues take turns on the lower ports.
         assert_eq!((bytes[PORT_AT], bytes[PORT_AT + OUT_AT], bytes[PORT_AT + PORT_BYTES + OUT_AT + 5]), (0, 2, 2));
         let upper = PORT_AT + 2 * PORT_BYTES;
         assert_eq!(bytes[upper + UNFINISHED_AT], 1, "it is no card");
