@@ -143,7 +143,7 @@ impl LimitImage {
     /// Lays out limiters in the order of their numbers.
     ///
     /// # Errors
-    /// The image exceeds [`BYTES_MAX`], or prefixes are nested deeper than [`NESTING_MAX`].
+    /// The image exceeds 2 GiB, or prefixes are nested deeper than [`NESTING_MAX`].
     pub fn build(limiters: &[Limiter<'_>]) -> Result<Self, BuildError> {
         let tickets: Vec<Vec<u32>> = limiters.iter().map(Limiter::tickets).collect();
         let mut image = Words::zeroed(HEADER_BYTES + limiters.len() * LIMITER_BYTES);

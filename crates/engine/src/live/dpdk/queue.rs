@@ -63,7 +63,7 @@ impl Outgoing {
     pub const NONE: Outgoing =
         Outgoing { packets: [std::ptr::null_mut(); BURST_MAX], lengths: [0; BURST_MAX], count: 0 };
 
-    /// Appends a packet and counts it `times` times. With 1 the caller gives up the packet, with 0 nothing is added.
+    /// Appends a packet if `times` is 1, after which the caller no longer owns it. If `times` is 0, nothing is added.
     /// There must be room.
     pub fn put(&mut self, packet: *mut Mbuf, length: u32, times: usize) {
         let place = self.count % BURST_MAX;
