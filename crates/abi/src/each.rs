@@ -79,26 +79,26 @@ pub const fn ticks(now_ns: u64, coarse: u64) -> u64 {
     if coarse < fine { now_ns << (fine - coarse) } else { now_ns >> (coarse - fine) }
 }
 
-/// The location of an address's bucket: the number of its set, and its tag.
+/// The hash of an address: the number of the set with its bucket, and its tag in the set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct HashedAddress {
     /// Set number, below 2^`set_bits`.
     pub set: u32,
     /// Distinguishes the address from others in the set.
     pub tag: u16,
 }
 
-impl Place {
-    /// The location of an IPv4 address, or of its prefix, among 2^`set_bits` sets.
+impl HashedAddress {
+    /// Hashes an IPv4 address, or its prefix, for 2^`set_bits` sets.
     pub const fn of_ipv4(address: u32, seed: u32, set_bits: u32) -> Self {
         let mut hash = (address ^ seed).wrapping_mul(0x9e37_79b1);
         hash = (hash ^ hash >> 15).wrapping_add(seed.rotate_left(13)).wrapping_mul(0x85eb_ca77);
         hash = (hash ^ hash >> 13).wrapping_mul(0xc2b2_ae3d);
         hash ^= hash >> 16;
-        Place { set: set_of(hash, set_bits), tag: hash as u16 }
+        HashedAddress { set: set_of(hash, set_bits), tag: hash as u16 }
     }
 
-    /// The location of an IPv6 address.
+    /// Hashes an IPv6 address.
     pub const fn of_ipv6(address: u128, seed: u32, set_bits: u32) -> Self {
         let seed = seed as u64 | (seed as u64) << 32;
         let mut hash = ((address >> 64) as u64 ^ seed).wrapping_mul(0x9e37_79b1_85eb_ca87);
@@ -106,7 +106,7 @@ impl Place {
             (hash ^ hash >> 29).wrapping_add(address as u64 ^ seed.rotate_left(17)).wrapping_mul(0xc2b2_ae3d_27d4_eb4f);
         hash = (hash ^ hash >> 32).wrapping_mul(0x1656_67b1_9e37_79f9);
         hash ^= hash >> 29;
-        Place { set: set_of((hash >> 32) as u32, set_bits), tag: hash as u16 }
+        HashedAddress { set: set_of((hash >> 32) as u32, set_bits), tag: hash as u16 }
     }
 }
 
