@@ -109,7 +109,7 @@ impl Counts {
 
 /// The buckets of a limiter, and what it counts for them.
 #[derive(Clone, Debug)]
-pub struct Place {
+pub struct LimiterBuckets {
     /// Index among the limiters in [`Held`].
     pub wanted: usize,
     /// Offset from the first bucket of each entry.
@@ -125,12 +125,12 @@ pub struct Place {
 pub struct Counted {
     pub(super) counts: Arc<Counts>,
     held: Arc<Held>,
-    limiters: Arc<[Place]>,
+    limiters: Arc<[LimiterBuckets]>,
 }
 
 impl Counted {
     /// The counts of these limiters, in the order of their numbers.
-    pub(super) fn new(counts: Arc<Counts>, held: Arc<Held>, limiters: Vec<Place>) -> Self {
+    pub(super) fn new(counts: Arc<Counts>, held: Arc<Held>, limiters: Vec<LimiterBuckets>) -> Self {
         Counted { counts, held, limiters: limiters.into() }
     }
 
@@ -146,7 +146,7 @@ impl Counted {
 
     /// The highest setting of any limiter.
     pub fn logged(&self) -> Logged {
-        self.limiters.iter().map(|place| place.logged).max().unwrap_or_default()
+        self.limiters.iter().map(|buckets| buckets.logged).max().unwrap_or_default()
     }
 
     /// Calls `visit` for each entry of a limiter with a nonzero count, in order. Does not disturb concurrent charges.
@@ -178,7 +178,7 @@ impl Counted {
         (exceeded, passed): (&Counter, &Counter),
         visit: &mut dyn FnMut(usize, LimitCount),
     ) {
-        let Place { wanted, offset, logged, ref unlimited } = self.limiters[limiter];
+        let LimiterBuckets { wanted, offset, logged, ref unlimited } = self.limiters[limiter];
         if logged == Logged::Nothing {
             return;
         }
@@ -215,8 +215,9 @@ mod tests {
             .expect("there is room");
         let none = (1..).zip(labels).filter(|(_, label)| label.chars().all(char::is_uppercase)).map(|(entry, _)| entry);
         let unlimited: Arc<[u32]> = std::iter::once(0).chain(none).collect();
-        let place = |offset: u32, logged: Logged| Place { wanted: 0, offset, logged, unlimited: unlimited.clone() };
-        let limiters = vec![place(0, Logged::Nothing), place(1, logged)];
+        let buckets =
+            |offset: u32, logged: Logged| LimiterBuckets { wanted: 0, offset, logged, unlimited: unlimited.clone() };
+        let limiters = vec![buckets(0, Logged::Nothing), buckets(1, logged)];
         pool.count(&held, limiters).expect("there is memory")
     }
 
@@ -286,7 +287,7 @@ mod tests {
         let had = Counted {
             limiters: Arc::new([
                 first.limiters[0].clone(),
-                Place { unlimited: [].into(), ..first.limiters[1].clone() },
+                LimiterBuckets { unlimited: [].into(), ..first.limiters[1].clone() },
             ]),
             ..first
         };

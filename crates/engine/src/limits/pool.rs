@@ -14,7 +14,7 @@ use weir_abi::{Family, each};
 use weir_tables::LimitTable;
 use weir_tables::limit_image::Logged;
 
-use super::counts::{Counted, Counts, Place};
+use super::counts::{Counted, Counts, LimiterBuckets};
 use super::{Buckets, EngineError};
 
 /// The names of a limiter's buckets, in the order of its entries.
@@ -280,7 +280,7 @@ impl Pool {
     ///
     /// # Errors
     /// There is no memory for counts.
-    pub fn count(&self, held: &Arc<Held>, limiters: Vec<Place>) -> Result<Option<Counted>, EngineError> {
+    pub fn count(&self, held: &Arc<Held>, limiters: Vec<LimiterBuckets>) -> Result<Option<Counted>, EngineError> {
         let counted = Counted::new(self.counts.clone(), held.clone(), limiters);
         if counted.logged() == Logged::Nothing {
             return Ok(None);
