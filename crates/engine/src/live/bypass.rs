@@ -17,7 +17,7 @@ use crate::live::device::Device;
 use crate::live::lane::Interfaces;
 use crate::live::link::LinkSwitch;
 use crate::live::redirect::{self, Key};
-use crate::live::resident::{self, Place, Resident};
+use crate::live::resident::{self, AttachMode, Resident};
 
 /// The kernel's name of the program where the interface was promiscuous already.
 const NAME: &CStr = c"weir_bypass";
@@ -82,7 +82,7 @@ impl Bypass {
         // Some drivers accept redirected packets only while they run a program themselves. Now all do.
         let mut generic = Vec::new();
         for (link, from, to) in &there {
-            if errors.keep(settle(link, *from, *to)) == Some(Place::Kernel) {
+            if errors.keep(settle(link, *from, *to)) == Some(AttachMode::Kernel) {
                 generic.push(link.interface().to_owned());
             }
         }
@@ -128,7 +128,7 @@ fn own(interface: &str, index: u32) -> Result<Option<Resident>, EngineError> {
             interface: interface.to_owned(),
             program: found.id,
             name: found.name.to_string_lossy().into_owned(),
-            mode: found.place.name(),
+            mode: found.mode.name(),
         }),
         own => Ok(own),
     }
@@ -162,8 +162,8 @@ impl Programs {
         let promiscuous = link.state()?.promiscuous;
         let program = if promiscuous { &self.plain } else { &self.takes_all };
         // If the driver refuses for any reason, the kernel may accept. Otherwise the kernel's error is returned.
-        resident::attach(index, program, Place::Driver)
-            .or_else(|_| resident::attach(index, program, Place::Kernel))
+        resident::attach(index, program, AttachMode::Driver)
+            .or_else(|_| resident::attach(index, program, AttachMode::Kernel))
             .map_err(failed)?;
         // Only after attaching: whoever finds the program can then undo this.
         if promiscuous { Ok(()) } else { link.take_all() }
@@ -171,14 +171,14 @@ impl Programs {
 }
 
 /// Ensures that packets which the bypass redirects from `from` arrive at `to`. Returns where the program runs.
-fn settle(link: &LinkSwitch, from: u32, to: u32) -> Result<Place, EngineError> {
+fn settle(link: &LinkSwitch, from: u32, to: u32) -> Result<AttachMode, EngineError> {
     let failed = |source| failed(link.interface(), source);
-    let Some(standing) = own(link.interface(), from)? else { return Ok(Place::Kernel) };
-    if standing.place == Place::Driver && !resident::takes_redirected(to).map_err(failed)? {
-        standing.move_to(Place::Kernel).map_err(failed)?;
-        return Ok(Place::Kernel);
+    let Some(standing) = own(link.interface(), from)? else { return Ok(AttachMode::Kernel) };
+    if standing.mode == AttachMode::Driver && !resident::takes_redirected(to).map_err(failed)? {
+        standing.move_to(AttachMode::Kernel).map_err(failed)?;
+        return Ok(AttachMode::Kernel);
     }
-    Ok(standing.place)
+    Ok(standing.mode)
 }
 
 /// The first of several errors.

@@ -23,7 +23,7 @@ const NETDEV_XDP_ACT_NDO_XMIT: u64 = 1 << 2;
 
 /// Where the kernel runs a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum AttachMode {
     /// In the driver.
     Driver,
     /// In the kernel, after the driver.
@@ -32,21 +32,21 @@ pub(super) enum Place {
     Card,
 }
 
-impl Place {
+impl AttachMode {
     /// The name in ip-link(8).
     pub fn name(self) -> &'static str {
         match self {
-            Place::Driver => "xdpdrv",
-            Place::Kernel => "xdpgeneric",
-            Place::Card => "xdpoffload",
+            AttachMode::Driver => "xdpdrv",
+            AttachMode::Kernel => "xdpgeneric",
+            AttachMode::Card => "xdpoffload",
         }
     }
 
     fn flags(self) -> u32 {
         match self {
-            Place::Driver => XDP_FLAGS_DRV_MODE,
-            Place::Kernel => XDP_FLAGS_SKB_MODE,
-            Place::Card => XDP_FLAGS_HW_MODE,
+            AttachMode::Driver => XDP_FLAGS_DRV_MODE,
+            AttachMode::Kernel => XDP_FLAGS_SKB_MODE,
+            AttachMode::Card => XDP_FLAGS_HW_MODE,
         }
     }
 }
@@ -58,7 +58,7 @@ pub(super) struct Resident {
     pub id: u32,
     /// The name that its author gave it. Empty if the process lacks the right to ask (CAP_SYS_ADMIN).
     pub name: CString,
-    pub place: Place,
+    pub mode: AttachMode,
     program: Option<OwnedFd>,
 }
 
@@ -66,9 +66,12 @@ impl Resident {
     /// The program on the interface with that index. If there are several, the one in the driver.
     pub fn on(index: u32) -> io::Result<Option<Self>> {
         let found = query(index)?;
-        let places =
-            [(Place::Driver, found.drv_prog_id), (Place::Kernel, found.skb_prog_id), (Place::Card, found.hw_prog_id)];
-        let Some((place, id)) = places.into_iter().find(|(_, id)| *id != 0) else { return Ok(None) };
+        let modes = [
+            (AttachMode::Driver, found.drv_prog_id),
+            (AttachMode::Kernel, found.skb_prog_id),
+            (AttachMode::Card, found.hw_prog_id),
+        ];
+        let Some((mode, id)) = modes.into_iter().find(|(_, id)| *id != 0) else { return Ok(None) };
         // SAFETY: the call takes no pointers.
         let program = match owned(unsafe { bpf_prog_get_fd_by_id(id) }) {
             Ok(program) => Some(program),
@@ -77,7 +80,7 @@ impl Resident {
             Err(_) => None,
         };
         let name = program.as_ref().map(name_of).transpose()?.unwrap_or_default();
-        Ok(Some(Resident { index, id, name, place, program }))
+        Ok(Some(Resident { index, id, name, mode, program }))
     }
 
     /// Replaces the program atomically.
@@ -91,10 +94,10 @@ impl Resident {
     }
 
     /// Moves the program to another mode. There is a moment in which it does not run.
-    pub fn move_to(&self, place: Place) -> io::Result<()> {
+    pub fn move_to(&self, mode: AttachMode) -> io::Result<()> {
         self.detach()?;
         match &self.program {
-            Some(program) => attach(self.index, program, place),
+            Some(program) => attach(self.index, program, mode),
             None => Ok(()),
         }
     }
@@ -102,13 +105,13 @@ impl Resident {
     /// Fails if the program is no longer attached, or if a link holds it.
     fn change(&self, to: c_int) -> io::Result<()> {
         let old = self.program.as_ref().ok_or_else(|| io::Error::from_raw_os_error(libc::EPERM))?;
-        set(self.index, to, self.place.flags(), old.as_raw_fd())
+        set(self.index, to, self.mode.flags(), old.as_raw_fd())
     }
 }
 
 /// Attaches a program to an interface without one.
-pub(super) fn attach(index: u32, program: impl AsFd, place: Place) -> io::Result<()> {
-    set(index, program.as_fd().as_raw_fd(), place.flags() | XDP_FLAGS_UPDATE_IF_NOEXIST, 0)
+pub(super) fn attach(index: u32, program: impl AsFd, mode: AttachMode) -> io::Result<()> {
+    set(index, program.as_fd().as_raw_fd(), mode.flags() | XDP_FLAGS_UPDATE_IF_NOEXIST, 0)
 }
 
 /// Whether the driver of an interface accepts packets that programs of other interfaces redirect to it.
