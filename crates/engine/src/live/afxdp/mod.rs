@@ -225,12 +225,12 @@ impl Lane for AfXdpLane {
 
     fn access(&self) -> Vec<Access> {
         let access = self.programs.iter().map(|program| {
-            let own = self.sides.iter().find(|port| port.place.device.name() == program.interface());
+            let own = self.sides.iter().find(|port| port.device_queue.device.name() == program.interface());
             let own = own.expect("a lane has queues of every interface");
-            let symmetric = if self.workers > 1 { rss::is_symmetric(&own.place.device) } else { None };
+            let symmetric = if self.workers > 1 { rss::is_symmetric(&own.device_queue.device) } else { None };
             let (copying, unfinished) = (own.copying, own.unfinished);
             let way = Way { program, copying, buffers: self.buffers, unfinished, symmetric };
-            let (interface, index) = (program.interface().to_owned(), own.place.device.index());
+            let (interface, index) = (program.interface().to_owned(), own.device_queue.device.index());
             Access { interface, index, way: way.to_string() }
         });
         access.collect()

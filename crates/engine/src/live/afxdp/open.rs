@@ -34,7 +34,7 @@ const BUSY_POLL: Duration = Duration::from_millis(20);
 
 /// A queue of an interface.
 #[derive(Clone)]
-pub(super) struct Place {
+pub(super) struct DeviceQueue {
     pub device: Arc<Device>,
     /// Number of the interface on its side.
     pub interface: usize,
@@ -125,10 +125,10 @@ pub(super) fn longest_packet(device: &Device) -> Result<u32, EngineError> {
 
 /// Opens lanes, with zero-copy if all drivers support it.
 pub(super) fn open(interfaces: &Interfaces, workers: usize, waiting: Waiting) -> Result<Vec<AfXdpLane>, EngineError> {
-    let sides = [places(&interfaces.lower, workers)?, places(&interfaces.upper, workers)?];
+    let sides = [queues_of(&interfaces.lower, workers)?, queues_of(&interfaces.upper, workers)?];
     let mut buffers = Buffers::One;
-    for place in sides.iter().flatten() {
-        if longest_packet(&place.device)? > PACKET_BYTES {
+    for device_queue in sides.iter().flatten() {
+        if longest_packet(&device_queue.device)? > PACKET_BYTES {
             buffers = Buffers::Several;
         }
     }
@@ -151,8 +151,8 @@ fn is_busy(error: &EngineError) -> bool {
 }
 
 /// All queues of the interfaces on a side.
-fn places(interfaces: &[String], workers: usize) -> Result<Vec<Place>, EngineError> {
-    let mut places = Vec::new();
+fn queues_of(interfaces: &[String], workers: usize) -> Result<Vec<DeviceQueue>, EngineError> {
+    let mut device_queues = Vec::new();
     for (interface, name) in interfaces.iter().enumerate() {
         let device = Arc::new(Device::open(name)?);
         bond::refuse(&device)?;
@@ -161,26 +161,30 @@ fn places(interfaces: &[String], workers: usize) -> Result<Vec<Place>, EngineErr
             let problem = format!("{queues} receive queues, too few for {workers} workers");
             return Err(device.failed(std::io::Error::other(problem)));
         }
-        places.extend((0..queues).map(|queue| Place { device: device.clone(), interface, queue }));
+        device_queues.extend((0..queues).map(|queue| DeviceQueue { device: device.clone(), interface, queue }));
     }
-    Ok(places)
+    Ok(device_queues)
 }
 
-fn open_with(sides: &[Vec<Place>; 2], divert: Option<&str>, how: &How) -> Result<Vec<AfXdpLane>, EngineError> {
+fn open_with(sides: &[Vec<DeviceQueue>; 2], divert: Option<&str>, how: &How) -> Result<Vec<AfXdpLane>, EngineError> {
     let mut lanes = Vec::new();
     for worker in 0..how.workers {
-        let own = |places: &Vec<Place>| -> Vec<Place> {
-            places.iter().filter(|place| place.queue as usize % how.workers == worker).cloned().collect()
+        let own = |device_queues: &Vec<DeviceQueue>| -> Vec<DeviceQueue> {
+            device_queues
+                .iter()
+                .filter(|device_queue| device_queue.queue as usize % how.workers == worker)
+                .cloned()
+                .collect()
         };
         lanes.push(open_lane(sides.each_ref().map(own), divert.map(Divert::open).transpose()?, how)?);
     }
     let mut programs = Vec::new();
-    for first in sides.iter().flatten().filter(|place| place.queue == 0) {
+    for first in sides.iter().flatten().filter(|device_queue| device_queue.queue == 0) {
         let device = &first.device;
         let ports = lanes.iter().flat_map(|lane| lane.sides.iter());
-        let own: Vec<&Port> = ports.filter(|port| port.place.device.index() == device.index()).collect();
+        let own: Vec<&Port> = ports.filter(|port| port.device_queue.device.index() == device.index()).collect();
         let sockets: Vec<(u32, BorrowedFd<'_>)> =
-            own.iter().map(|port| (port.place.queue, port.socket.as_fd())).collect();
+            own.iter().map(|port| (port.device_queue.queue, port.socket.as_fd())).collect();
         programs.push(program::attach(device.name(), device.index(), &sockets)?);
     }
     let programs = Arc::new(programs);
@@ -189,17 +193,21 @@ fn open_with(sides: &[Vec<Place>; 2], divert: Option<&str>, how: &How) -> Result
 }
 
 /// Opens a lane on these queues. Its program is not attached yet.
-fn open_lane(places: [Vec<Place>; 2], divert: Option<Divert>, how: &How) -> Result<AfXdpLane, EngineError> {
-    let sockets: usize = places.iter().map(Vec::len).sum();
+fn open_lane(
+    device_queues: [Vec<DeviceQueue>; 2],
+    divert: Option<Divert>,
+    how: &How,
+) -> Result<AfXdpLane, EngineError> {
+    let sockets: usize = device_queues.iter().map(Vec::len).sum();
     let memory = |errno: Errno| EngineError::Interface { interface: "memory".to_owned(), source: errno.into() };
     let mut umem = Umem::new(sockets * FRAMES_A_PORT).map_err(memory)?;
     let mut sides: [Vec<Vec<(u32, Port)>>; 2] = Default::default();
-    for (side, places) in Side::BOTH.into_iter().zip(places) {
-        for place in places {
-            let counters = PortCounters::new(place.device.name(), place.device.index(), side);
+    for (side, device_queues) in Side::BOTH.into_iter().zip(device_queues) {
+        for device_queue in device_queues {
+            let counters = PortCounters::new(device_queue.device.name(), device_queue.device.index(), side);
             let first = sides.iter().flatten().flatten().next().map(|(_, port)| port);
-            let (interface, queue) = (place.interface, place.queue);
-            let mut port = Port::open(place, counters, &umem, first, how)?;
+            let (interface, queue) = (device_queue.interface, device_queue.queue);
+            let mut port = Port::open(device_queue, counters, &umem, first, how)?;
             port.refill(&mut umem, RING);
             let side = &mut sides[side as usize];
             side.resize_with(side.len().max(interface + 1), Vec::new);

@@ -17,7 +17,7 @@ use rustix::net::xdp::{
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, bind, recv, send, socket_with};
 
 use super::busy;
-use super::open::{Buffers, Copying, How, LINK_BYTES, Place, longest_packet};
+use super::open::{Buffers, Copying, DeviceQueue, How, LINK_BYTES, longest_packet};
 use super::ring::{Consumer, Producer};
 use super::umem::{PACKET_BYTES, Umem};
 use crate::EngineError;
@@ -32,7 +32,7 @@ const NOTHING: u64 = u64::MAX;
 /// A bound socket.
 pub(super) struct Port {
     pub socket: OwnedFd,
-    pub place: Place,
+    pub device_queue: DeviceQueue,
     pub counters: Arc<PortCounters>,
     pub copying: Copying,
     /// Whether senders leave checksums to a card that does not exist.
@@ -59,15 +59,15 @@ pub(super) struct Port {
 impl Port {
     /// Opens a socket on the queue. The first socket of a lane registers the umem. The others share it and its options.
     pub fn open(
-        place: Place,
+        device_queue: DeviceQueue,
         counters: Arc<PortCounters>,
         umem: &Umem,
         first: Option<&Port>,
         how: &How,
     ) -> Result<Self, EngineError> {
-        let longest = longest_packet(&place.device)?;
-        let device = place.device.clone();
-        Self::try_open(place, counters, umem, first, how, longest).map_err(|errno| match (how.buffers, errno) {
+        let longest = longest_packet(&device_queue.device)?;
+        let device = device_queue.device.clone();
+        Self::try_open(device_queue, counters, umem, first, how, longest).map_err(|errno| match (how.buffers, errno) {
             (Buffers::Several, Errno::INVAL) => device.failed(std::io::Error::other(format!(
                 "packets of {longest} bytes take several buffers, which this kernel cannot (Linux 6.6 can); those of an MTU of {} take one",
                 PACKET_BYTES - LINK_BYTES
@@ -77,7 +77,7 @@ impl Port {
     }
 
     fn try_open(
-        place: Place,
+        device_queue: DeviceQueue,
         counters: Arc<PortCounters>,
         umem: &Umem,
         first: Option<&Port>,
@@ -93,7 +93,7 @@ impl Port {
         set_xdp_rx_ring_size(&socket, RING)?;
         set_xdp_tx_ring_size(&socket, RING)?;
         let offsets = xdp_mmap_offsets(&socket)?;
-        let unfinished = place.device.driver().is_virtual();
+        let unfinished = device_queue.device.driver().is_virtual();
         let mut port = Port {
             unfinished,
             rx: Consumer::map(&socket, offsets.rx, XDP_PGOFF_RX_RING, RING)?,
@@ -101,7 +101,7 @@ impl Port {
             tx: Producer::map(&socket, offsets.tx, XDP_PGOFF_TX_RING, RING)?,
             completion: Consumer::map(&socket, offsets.cr, XDP_UMEM_PGOFF_COMPLETION_RING, RING)?,
             socket,
-            place,
+            device_queue,
             counters,
             copying: Copying::Kernel,
             missed: 0,
@@ -113,7 +113,7 @@ impl Port {
             longest,
         };
         busy::prefer(&port.socket, how.waiting)?;
-        let (index, queue) = (port.place.device.index(), port.place.queue);
+        let (index, queue) = (port.device_queue.device.index(), port.device_queue.queue);
         match first {
             None => bind(&port.socket, &SocketAddrXdp::new(how.flags(), index, queue))?,
             Some(first) => {
@@ -190,7 +190,7 @@ impl Port {
                     self.drop_unsent(umem);
                     break;
                 }
-                Err(errno) => return Err(self.place.device.failed(errno)),
+                Err(errno) => return Err(self.device_queue.device.failed(errno)),
             };
             if refused {
                 if !looked {
@@ -273,8 +273,8 @@ impl Port {
     /// Takes back the frames of sent packets.
     pub fn reclaim(&mut self, umem: &mut Umem) {
         let ready = self.completion.ready();
-        for place in 0..ready {
-            umem.give_back(self.completion.peek(place));
+        for index in 0..ready {
+            umem.give_back(self.completion.peek(index));
         }
         if ready > 0 {
             self.completion.take(ready);
@@ -288,8 +288,8 @@ impl Port {
     pub fn look(&mut self) -> Result<(), EngineError> {
         self.looked = Instant::now();
         self.state = State::Down;
-        self.state = self.carrier.look(&self.place.device)?;
-        self.longest = longest_packet(&self.place.device)?;
+        self.state = self.carrier.look(&self.device_queue.device)?;
+        self.longest = longest_packet(&self.device_queue.device)?;
         Ok(())
     }
 
@@ -297,7 +297,7 @@ impl Port {
     fn look_after_refusal(&mut self) -> Result<(), EngineError> {
         self.looked = Instant::now();
         self.state = State::Down;
-        self.state = self.carrier.after_refusal(&self.place.device)?;
+        self.state = self.carrier.after_refusal(&self.device_queue.device)?;
         Ok(())
     }
 
