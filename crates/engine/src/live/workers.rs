@@ -31,13 +31,13 @@ const SWITCH_POLL: Duration = Duration::from_micros(20);
 const STOP_POLL: Duration = Duration::from_millis(1);
 
 /// An activation and the counters of its filters: of each worker, by side.
-struct Stay {
-    activation: u64,
+struct Activation {
+    number: u64,
     policy: Loaded<NativeCode>,
     counters: Vec<[CounterBlock; 2]>,
 }
 
-impl Stay {
+impl Activation {
     fn reading(&self) -> Reading<NativeCode> {
         let counts = self.counters.iter().map(|blocks| blocks.each_ref().map(CounterBlock::read)).collect();
         Reading { code: self.policy.code.clone(), counts }
@@ -45,11 +45,11 @@ impl Stay {
 }
 
 /// The activation that all workers use, or return to, and previous ones for which some worker still counts.
-struct Stays {
+struct Activations {
     /// Number of the last activation.
     last: u64,
-    active: Stay,
-    others: Vec<Stay>,
+    active: Activation,
+    others: Vec<Activation>,
 }
 
 /// A thread that was not joined yet.
@@ -67,7 +67,7 @@ pub struct Workers {
     access: Vec<Access>,
     presence: Presence,
     stop: Arc<AtomicBool>,
-    stays: Mutex<Stays>,
+    activations: Mutex<Activations>,
     /// Held during a change.
     changing: Mutex<()>,
     switch_timeout: Duration,
@@ -87,7 +87,7 @@ impl Workers {
             access: lanes.first().map(|lane| lane.access()).unwrap_or_default(),
             presence: Presence::open().map_err(|source| EngineError::Io { path: "a socket".into(), source })?,
             stop: Arc::new(AtomicBool::new(false)),
-            stays: Mutex::new(Stays { last: 1, active: give(&handovers, 1, first), others: Vec::new() }),
+            activations: Mutex::new(Activations { last: 1, active: give(&handovers, 1, first), others: Vec::new() }),
             handovers,
             changing: Mutex::default(),
             switch_timeout: SWITCH_TIMEOUT,
@@ -116,17 +116,17 @@ impl Workers {
 
     /// Hands the policy over to all workers. Returns the number of the activation.
     fn give(&self, policy: &Loaded<NativeCode>) -> u64 {
-        let mut stays = lock(&self.stays);
-        stays.last += 1;
-        let stay = give(&self.handovers, stays.last, policy);
-        stays.others.push(stay);
-        stays.last
+        let mut activations = lock(&self.activations);
+        activations.last += 1;
+        let given = give(&self.handovers, activations.last, policy);
+        activations.others.push(given);
+        activations.last
     }
 
     /// Records that all workers use this activation from now on, except those that hang.
     fn make_active(&self, activation: u64) {
-        let Stays { active, others, .. } = &mut *lock(&self.stays);
-        let given = others.iter_mut().find(|stay| stay.activation == activation);
+        let Activations { active, others, .. } = &mut *lock(&self.activations);
+        let given = others.iter_mut().find(|given| given.number == activation);
         std::mem::swap(active, given.expect("it was given"));
     }
 
@@ -165,7 +165,7 @@ impl Workers {
 }
 
 /// Hands a policy over to workers.
-fn give(handovers: &[Arc<Handover>], activation: u64, policy: &Loaded<NativeCode>) -> Stay {
+fn give(handovers: &[Arc<Handover>], activation: u64, policy: &Loaded<NativeCode>) -> Activation {
     let sharing = if handovers.len() > 1 { Sharing::Shared } else { Sharing::Alone };
     let counters = handovers.iter().map(|handover| {
         let filters = [policy.code.filter(sharing), policy.code.filter(sharing)];
@@ -173,7 +173,7 @@ fn give(handovers: &[Arc<Handover>], activation: u64, policy: &Loaded<NativeCode
         handover.give(Deciders { activation, filters, chains: policy.chains });
         blocks
     });
-    Stay { activation, policy: policy.clone(), counters: counters.collect() }
+    Activation { number: activation, policy: policy.clone(), counters: counters.collect() }
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -194,7 +194,7 @@ impl Datapath for Workers {
             self.make_active(given);
             return changed;
         }
-        let before = lock(&self.stays).active.policy.clone();
+        let before = lock(&self.activations).active.policy.clone();
         let again = self.give(&before);
         // A worker that hangs now has changed before, so it is a stray, which `strays` reports.
         let _hangs = self.wait_until(|handover| handover.current() != given, self.switch_timeout.min(RESTORE_TIMEOUT));
@@ -207,25 +207,28 @@ impl Datapath for Workers {
     }
 
     fn readings(&self) -> Readings<NativeCode> {
-        let stays = lock(&self.stays);
-        Readings { active: stays.active.reading(), others: stays.others.iter().map(Stay::reading).collect() }
+        let activations = lock(&self.activations);
+        Readings {
+            active: activations.active.reading(),
+            others: activations.others.iter().map(Activation::reading).collect(),
+        }
     }
 
     fn take_final(&self) -> Vec<Reading<NativeCode>> {
-        let is_final = |stay: &mut Stay| !self.handovers.iter().any(|handover| handover.holds(stay.activation));
-        lock(&self.stays).others.extract_if(.., is_final).map(|stay| stay.reading()).collect()
+        let is_final = |given: &mut Activation| !self.handovers.iter().any(|handover| handover.holds(given.number));
+        lock(&self.activations).others.extract_if(.., is_final).map(|given| given.reading()).collect()
     }
 
     fn strays(&self) -> Vec<Stray<NativeCode>> {
-        let stays = lock(&self.stays);
-        let differs = |stay: &&Stay| {
-            let (one, other) = (&stay.policy, &stays.active.policy);
+        let activations = lock(&self.activations);
+        let differs = |given: &&Activation| {
+            let (one, other) = (&given.policy, &activations.active.policy);
             !Arc::ptr_eq(&one.code, &other.code) || one.chains != other.chains
         };
         let stray = |(number, handover): (usize, &Arc<Handover>)| {
             let current = handover.current();
-            let stay = stays.others.iter().find(|stay| stay.activation == current).filter(differs)?;
-            Some(Stray { part: format!("worker {number}"), policy: stay.policy.clone() })
+            let given = activations.others.iter().find(|given| given.number == current).filter(differs)?;
+            Some(Stray { part: format!("worker {number}"), policy: given.policy.clone() })
         };
         self.handovers.iter().enumerate().filter_map(stray).collect()
     }
