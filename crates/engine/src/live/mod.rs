@@ -25,7 +25,7 @@ mod divert;
 pub mod dpdk;
 pub mod lane;
 pub mod link;
-pub mod memory;
+pub mod memory_lane;
 mod promiscuous;
 mod redirect;
 mod resident;
