@@ -188,12 +188,12 @@ fn choose(prefixes: &[Prefix4]) -> Geometry {
 
 /// The positions of buckets and overflow in an image.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Place {
+pub(crate) struct ExactBuckets {
     pub geometry: Geometry,
-    pub overflow: overflow::Place,
+    pub overflow: overflow::OverflowTable,
 }
 
-impl Place {
+impl ExactBuckets {
     /// Locates the sections and checks their bounds.
     pub fn open(header: &Header, image: &[u8]) -> Result<Self, ImageError> {
         let geometry = Geometry { shift: header.section[SHIFT], order: header.section[ORDER] };
@@ -204,7 +204,7 @@ impl Place {
         if buckets.len() != geometry.buckets() * geometry.slots() {
             return Err(header.corrupt("buckets", "section size"));
         }
-        Ok(Place { geometry, overflow: overflow::Place::open(header, image)? })
+        Ok(ExactBuckets { geometry, overflow: overflow::OverflowTable::open(header, image)? })
     }
 
     /// Byte offset of a slot.
@@ -231,7 +231,7 @@ impl Place {
 #[derive(Clone, Copy)]
 pub(crate) struct View<'a> {
     image: &'a [u8],
-    place: Place,
+    buckets: ExactBuckets,
 }
 
 impl<'a> View<'a> {
@@ -240,22 +240,22 @@ impl<'a> View<'a> {
         if header.labels != 1 {
             return Err(header.corrupt("header", "label count"));
         }
-        Ok(View { image, place: Place::open(header, image)? })
+        Ok(View { image, buckets: ExactBuckets::open(header, image)? })
     }
 
     /// Checks the members in the overflow. Buckets contain no index.
     pub fn check(&self, header: &Header) -> Result<(), ImageError> {
-        self.place.overflow.check(header, self.image)
+        self.buckets.overflow.check(header, self.image)
     }
 
     /// 1 if `addr` is in the set, 0 if not.
     pub fn find(&self, addr: u32) -> u32 {
-        let (hits, overflow) = self.place.find(self.image, addr);
+        let (hits, overflow) = self.buckets.find(self.image, addr);
         u32::from(hits != 0 || overflow != 0)
     }
 
     /// Records what a lookup reads.
     pub fn trace(&self, addr: u32, trace: &mut Trace) {
-        self.place.find(&TracedLines::new(self.image, trace), addr);
+        self.buckets.find(&TracedLines::new(self.image, trace), addr);
     }
 }

@@ -264,7 +264,7 @@ impl Filler {
 
 /// The positions of buckets and overflow in an image.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Place {
+pub(crate) struct Exact6Buckets {
     seed: u64,
     nets: Lines,
     hosts: Lines,
@@ -278,7 +278,7 @@ struct Lines {
     count: usize,
 }
 
-impl Place {
+impl Exact6Buckets {
     /// Locates the sections and checks their bounds.
     pub fn open(header: &Header, image: &[u8]) -> Result<Self, ImageError> {
         if header.labels != 1 {
@@ -292,20 +292,20 @@ impl Place {
                 false => Err(header.corrupt(name, "section size")),
             }
         };
-        let place = Place {
+        let buckets = Exact6Buckets {
             seed: u64::from(header.section[SEED]) | u64::from(header.section[SEED + 1]) << 32,
             nets: lines(NETS, LINE_WORDS)?,
             hosts: lines(HOSTS, LINE_WORDS)?,
             overflow: lines(OVERFLOW, GROUP_WORDS)?,
         };
-        match place.overflow.count {
+        match buckets.overflow.count {
             0 => Err(header.corrupt("overflow", "section size")),
-            _ => Ok(place),
+            _ => Ok(buckets),
         }
     }
 
     /// Number of buckets of both kinds.
-    pub fn buckets(&self) -> usize {
+    pub fn count(&self) -> usize {
         self.nets.count + self.hosts.count
     }
 
@@ -373,27 +373,27 @@ impl Place {
 #[derive(Clone, Copy)]
 pub(crate) struct View<'a> {
     image: &'a [u8],
-    place: Place,
+    buckets: Exact6Buckets,
 }
 
 impl<'a> View<'a> {
     /// Locates the sections and checks their bounds. The sections contain no index, so lookups stay inside them
     /// whatever the words are.
     pub fn open(header: &Header, image: &'a [u8]) -> Result<Self, ImageError> {
-        Ok(View { image, place: Place::open(header, image)? })
+        Ok(View { image, buckets: Exact6Buckets::open(header, image)? })
     }
 
     /// 1 if `addr` is in a prefix of the set, 0 if not.
     pub fn find(&self, addr: u128) -> u32 {
-        self.place.find(self.image, addr)
+        self.buckets.find(self.image, addr)
     }
 
     /// Records what a lookup in C reads. It searches both kinds without waiting for the first.
     pub fn trace(&self, addr: u128, trace: &mut Trace) {
         let (high, low) = ((addr >> 64) as u64, addr as u64);
         let cells = TracedLines::new(self.image, trace);
-        self.place.holds(&cells, Key::Net(high));
-        self.place.holds(&cells, Key::Host(high, low));
+        self.buckets.holds(&cells, Key::Net(high));
+        self.buckets.holds(&cells, Key::Host(high, low));
     }
 }
 

@@ -28,8 +28,8 @@ use weir_abi::Layout;
 use crate::entries::{Kind, Table};
 use crate::image::{BuildError, Header, Image, ImageError, Section, Writer};
 use crate::layout::exact_set::{
-    BUCKET_BITS_MAX, BUCKET_BITS_MIN, Filler, Geometry, ORDER, ORDER_MAX, OVERFLOW_ONE_IN, Place, SHIFT, WORD_SLOTS,
-    addresses_only, overflow_spare,
+    BUCKET_BITS_MAX, BUCKET_BITS_MIN, ExactBuckets, Filler, Geometry, ORDER, ORDER_MAX, OVERFLOW_ONE_IN, SHIFT,
+    WORD_SLOTS, addresses_only, overflow_spare,
 };
 use crate::layout::{Room, overflow};
 use crate::prefix::Prefix4;
@@ -214,31 +214,31 @@ fn choose_for(sets: &[&[Prefix4]]) -> (Geometry, Ends) {
 #[derive(Clone, Copy)]
 pub(crate) struct View<'a> {
     image: &'a [u8],
-    place: Place,
+    buckets: ExactBuckets,
     ends: Ends,
 }
 
 impl<'a> View<'a> {
     /// Locates the sections and checks their bounds.
     pub fn open(header: &Header, image: &'a [u8]) -> Result<Self, ImageError> {
-        let place = Place::open(header, image)?;
-        Ok(View { image, place, ends: open_ends(header, place.geometry)? })
+        let buckets = ExactBuckets::open(header, image)?;
+        Ok(View { image, buckets, ends: open_ends(header, buckets.geometry)? })
     }
 
     /// Checks the members in the overflow. Buckets contain no index.
     pub fn check(&self, header: &Header) -> Result<(), ImageError> {
-        self.place.overflow.check(header, self.image)
+        self.buckets.overflow.check(header, self.image)
     }
 
     /// The members (one bit each) that hold `addr`.
     pub fn find(&self, addr: u32) -> u32 {
-        let (hits, overflow) = self.place.find(self.image, addr);
+        let (hits, overflow) = self.buckets.find(self.image, addr);
         self.ends.members_of(hits) | overflow
     }
 
     /// Records what a lookup reads.
     pub fn trace(&self, addr: u32, trace: &mut Trace) {
-        self.place.find(&TracedLines::new(self.image, trace), addr);
+        self.buckets.find(&TracedLines::new(self.image, trace), addr);
     }
 }
 

@@ -68,9 +68,9 @@ pub(super) fn build(layout: Layout, addresses: &[(u32, u32)], spare: usize) -> R
     addresses.sort_unstable();
     let mut groups = ((addresses.len() + spare) / LOAD_MAX).next_power_of_two().max(2);
     for attempt in 0..TRIES {
-        let place = Place { at: 0, shift: 32 - groups.ilog2(), multiplier: multiplier(&addresses, attempt) };
-        if let Some(words) = place.fill(&addresses) {
-            return Ok(Built { words, numbers: [(SHIFT, place.shift), (MULTIPLIER, place.multiplier)] });
+        let table = OverflowTable { at: 0, shift: 32 - groups.ilog2(), multiplier: multiplier(&addresses, attempt) };
+        if let Some(words) = table.fill(&addresses) {
+            return Ok(Built { words, numbers: [(SHIFT, table.shift), (MULTIPLIER, table.multiplier)] });
         }
         if attempt % TRIES_A_SIZE == TRIES_A_SIZE - 1 && groups < (addresses.len() + spare) * 8 {
             groups *= 2;
@@ -92,25 +92,25 @@ fn multiplier(addresses: &[(u32, u32)], attempt: u32) -> u32 {
 
 /// The position of the overflow in an image.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Place {
+pub(crate) struct OverflowTable {
     at: usize,
     shift: u32,
     multiplier: u32,
 }
 
-impl Place {
+impl OverflowTable {
     /// Locates section 1 of the image and checks its bounds.
     pub fn open(header: &Header, image: &[u8]) -> Result<Self, ImageError> {
         let words: &[[u8; WORD_BYTES]] = header.section(image, 1, "overflow")?;
-        let place = Place {
+        let table = OverflowTable {
             at: header.section[2] as usize,
             shift: header.section[SHIFT],
             multiplier: header.section[MULTIPLIER],
         };
-        if !SHIFTS.contains(&place.shift) || words.len() != GROUP_WORDS << (32 - place.shift) {
+        if !SHIFTS.contains(&table.shift) || words.len() != GROUP_WORDS << (32 - table.shift) {
             return Err(header.corrupt("overflow", "section size"));
         }
-        Ok(place)
+        Ok(table)
     }
 
     /// Checks that every word's members are within the header's labels.

@@ -23,7 +23,7 @@
 use std::collections::{HashMap, HashSet};
 
 use crate::cells::CellsMut;
-use crate::layout::exact_set6::{FREE, Key, OVERFLOWED, Place, WORD_BYTES};
+use crate::layout::exact_set6::{Exact6Buckets, FREE, Key, OVERFLOWED, WORD_BYTES};
 use crate::live::epochs::{Quiescence, Unlinked};
 use crate::live::exact::{Full, MARKED_ONE_IN};
 
@@ -46,7 +46,7 @@ const STEPS_MAX: usize = 1 << 16;
 
 /// The writer's state of one set image.
 pub(super) struct Exact6Writer {
-    place: Place,
+    buckets: Exact6Buckets,
     /// Entries in the overflow of each bucket that has the mark, by the bucket's byte offset.
     overflowed: HashMap<usize, u32>,
     /// Above this number of marks, lookups are faster in a rebuilt image.
@@ -59,18 +59,19 @@ pub(super) struct Exact6Writer {
 }
 
 impl Exact6Writer {
-    pub fn new(cells: &impl CellsMut, place: Place) -> Self {
+    pub fn new(cells: &impl CellsMut, buckets: Exact6Buckets) -> Self {
         let mut overflowed = HashMap::new();
-        for at in place.all_entries() {
+        for at in buckets.all_entries() {
             let entry = [0, 1, 2].map(|word| cells.u64(at + word * WORD_BYTES));
-            let bucket = Key::of_entry(entry).filter(|key| !key.looks_like_a_mark()).and_then(|key| place.bucket(key));
+            let bucket =
+                Key::of_entry(entry).filter(|key| !key.looks_like_a_mark()).and_then(|key| buckets.bucket(key));
             if let Some(bucket) = bucket {
                 *overflowed.entry(bucket).or_default() += 1;
             }
         }
-        let marks_max = (place.buckets() / MARKED_ONE_IN).max(2 * overflowed.len());
+        let marks_max = (buckets.count() / MARKED_ONE_IN).max(2 * overflowed.len());
         let (resting, young) = (HashSet::new(), HashMap::new());
-        Exact6Writer { place, overflowed, marks_max, resting, young, steps: Unlinked::default() }
+        Exact6Writer { buckets, overflowed, marks_max, resting, young, steps: Unlinked::default() }
     }
 
     /// Inserts a key that the set does not hold.
@@ -88,12 +89,12 @@ impl Exact6Writer {
 
     fn place_key(&mut self, cells: &impl CellsMut, readers: &impl Quiescence, key: Key) -> Result<(), Full> {
         // A set built without keys of this kind has no bucket for them.
-        let bucket = self.place.bucket(key).ok_or(Full)?;
+        let bucket = self.buckets.bucket(key).ok_or(Full)?;
         if key.looks_like_a_mark() {
             return self.insert_overflow(cells, key);
         }
         let is_free = |&at: &usize| cells.u64(at) == FREE && !self.resting.contains(&at);
-        if let Some(free) = self.place.slots(bucket, key).find(is_free) {
+        if let Some(free) = self.buckets.slots(bucket, key).find(is_free) {
             let [_, high, low] = key.entry();
             if key.words() == 2 {
                 cells.set_u64(free + WORD_BYTES, low);
@@ -101,7 +102,7 @@ impl Exact6Writer {
             cells.set_u64(free, high);
             return Ok(());
         }
-        let last = self.place.slots(bucket, key).next_back().expect("a bucket has slots");
+        let last = self.buckets.slots(bucket, key).next_back().expect("a bucket has slots");
         if cells.u64(last) != OVERFLOWED && self.overflowed.len() >= self.marks_max {
             return Err(Full);
         }
@@ -139,18 +140,18 @@ impl Exact6Writer {
     }
 
     fn take_key(&mut self, cells: &impl CellsMut, readers: &impl Quiescence, key: Key) {
-        let Some(bucket) = self.place.bucket(key) else { return };
+        let Some(bucket) = self.buckets.bucket(key) else { return };
         if !key.looks_like_a_mark() {
             let [_, high, low] = key.entry();
             let holds = |&at: &usize| cells.u64(at) == high && (key.words() == 1 || cells.u64(at + WORD_BYTES) == low);
-            if let Some(at) = self.place.slots(bucket, key).find(holds) {
+            if let Some(at) = self.buckets.slots(bucket, key).find(holds) {
                 cells.set_u64(at, FREE);
                 return self.rest_slot(readers, at, key);
             }
         }
         self.remove_overflow(cells, readers, key);
         if !key.looks_like_a_mark() && !self.overflowed.contains_key(&bucket) {
-            let last = self.place.slots(bucket, key).next_back().expect("a bucket has slots");
+            let last = self.buckets.slots(bucket, key).next_back().expect("a bucket has slots");
             cells.set_u64(last, FREE);
         }
     }
@@ -192,23 +193,23 @@ impl Exact6Writer {
 
     fn insert_overflow(&mut self, cells: &impl CellsMut, key: Key) -> Result<(), Full> {
         let is_free = |&at: &usize| cells.u64(at) == 0 && !self.resting.contains(&at);
-        let free = self.place.entries(key).find(is_free).ok_or(Full)?;
+        let free = self.buckets.entries(key).find(is_free).ok_or(Full)?;
         let [kind, high, low] = key.entry();
         cells.set_u64(free + WORD_BYTES, high);
         cells.set_u64(free + 2 * WORD_BYTES, low);
         cells.set_u64(free, kind);
-        if let Some(bucket) = self.place.bucket(key).filter(|_| !key.looks_like_a_mark()) {
+        if let Some(bucket) = self.buckets.bucket(key).filter(|_| !key.looks_like_a_mark()) {
             *self.overflowed.entry(bucket).or_default() += 1;
         }
         Ok(())
     }
 
     fn remove_overflow(&mut self, cells: &impl CellsMut, readers: &impl Quiescence, key: Key) {
-        let Some(at) = self.place.entries(key).find(|&at| self.place.is(cells, at, key)) else { return };
+        let Some(at) = self.buckets.entries(key).find(|&at| self.buckets.is(cells, at, key)) else { return };
         cells.set_u64(at, 0);
         self.resting.insert(at);
         self.steps.push(readers, Step::Reuse(at));
-        if let Some(bucket) = self.place.bucket(key)
+        if let Some(bucket) = self.buckets.bucket(key)
             && let Some(entries) = self.overflowed.get_mut(&bucket)
         {
             *entries -= 1;

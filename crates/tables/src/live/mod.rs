@@ -58,7 +58,7 @@ use published::Publisher;
 pub use published::{LiveImage, LiveView};
 use rank::RankWriter;
 pub use readers::{Burst, READERS_MAX, Reader, Readers};
-use shared::{Place, SharedImage};
+use shared::{LiveLayout, SharedImage};
 
 /// Limit on replaced images that readers may still hold.
 pub const IMAGES_WAITING_MAX: usize = 8;
@@ -152,13 +152,13 @@ enum Way {
 
 impl Way {
     fn of(image: &SharedImage, labels: u32) -> Self {
-        match image.place() {
-            Place::RankLeaf(place) | Place::RankLeaf6(place) => {
-                Way::RankLeaf(Box::new(RankWriter::new(image, place, labels)))
+        match image.live_layout() {
+            LiveLayout::RankLeaf(offsets) | LiveLayout::RankLeaf6(offsets) => {
+                Way::RankLeaf(Box::new(RankWriter::new(image, offsets, labels)))
             }
-            Place::Exact(place, ends) => Way::Exact(ExactWriter::new(image, place, ends)),
-            Place::Exact6(place) => Way::Exact6(Exact6Writer::new(image, place)),
-            Place::Frozen => Way::Anew,
+            LiveLayout::Exact(buckets, ends) => Way::Exact(ExactWriter::new(image, buckets, ends)),
+            LiveLayout::Exact6(buckets) => Way::Exact6(Exact6Writer::new(image, buckets)),
+            LiveLayout::Frozen => Way::Anew,
         }
     }
 

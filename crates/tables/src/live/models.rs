@@ -16,7 +16,7 @@ use super::exact6::Exact6Writer;
 use super::held::{Held, Net};
 use super::noted::Noted;
 use super::rank::RankWriter;
-use super::shared::{Place, SharedImage};
+use super::shared::{LiveLayout, SharedImage};
 use crate::cells::{Cells, CellsMut};
 use crate::entries::{Entries, Kind, Table};
 use crate::layout::exact_set::{FREE, OVERFLOWED};
@@ -188,55 +188,55 @@ fn full_bucket() -> (SharedImage, Vec<u32>) {
 #[test]
 fn whom_an_insertion_drives_out_is_found_all_the_while() {
     let (image, addresses) = full_bucket();
-    let Place::Exact(place, ends) = image.place() else { panic!("an exact set") };
+    let LiveLayout::Exact(buckets, ends) = image.live_layout() else { panic!("an exact set") };
     let rest = bytes(&image);
-    let slots = (0..4).map(|slot| (place.slot(77, slot), 2));
-    let overflow = addresses[3..].iter().flat_map(|&addr| place.overflow.words(addr)).map(|at| (at, 8));
+    let slots = (0..4).map(|slot| (buckets.slot(77, slot), 2));
+    let overflow = addresses[3..].iter().flat_map(|&addr| buckets.overflow.words(addr)).map(|at| (at, 8));
     let shared: BTreeSet<_> = slots.chain(overflow).collect();
-    let last = place.slot(77, 3);
-    let driven_out = place.geometry.join(77, image.u16(last));
+    let last = buckets.slot(77, 3);
+    let driven_out = buckets.geometry.join(77, image.u16(last));
     let new = addresses[4];
     check(3, move || {
         let words = Arc::new(Words::new(&rest, &shared));
         let reader = {
             let words = words.clone();
             thread::spawn(move || {
-                let holds = |addr| place.find(&*words, addr) != (0, 0);
+                let holds = |addr| buckets.find(&*words, addr) != (0, 0);
                 assert!(holds(driven_out), "it is in the set all the while");
                 let first = holds(new);
                 assert!(!first || holds(new), "what was inserted stays");
             })
         };
-        let mut writer = ExactWriter::new(&*words, place, ends);
+        let mut writer = ExactWriter::new(&*words, buckets, ends);
         writer.change(&*words, new, 0, 1).unwrap();
         reader.join().unwrap();
-        assert_ne!(place.find(&*words, new), (0, 0));
+        assert_ne!(buckets.find(&*words, new), (0, 0));
     });
 }
 
 #[test]
 fn a_mark_that_goes_hides_nobody() {
     let (image, addresses) = full_bucket();
-    let Place::Exact(place, ends) = image.place() else { panic!("an exact set") };
-    let mut writer = ExactWriter::new(&image, place, ends);
+    let LiveLayout::Exact(buckets, ends) = image.live_layout() else { panic!("an exact set") };
+    let mut writer = ExactWriter::new(&image, buckets, ends);
     writer.change(&image, addresses[4], 0, 1).unwrap();
     let rest = bytes(&image);
-    let slots = (0..4).map(|slot| (place.slot(77, slot), 2));
-    let overflow = addresses.iter().flat_map(|&addr| place.overflow.words(addr)).map(|at| (at, 8));
+    let slots = (0..4).map(|slot| (buckets.slot(77, slot), 2));
+    let overflow = addresses.iter().flat_map(|&addr| buckets.overflow.words(addr)).map(|at| (at, 8));
     let shared: BTreeSet<_> = slots.chain(overflow).filter(|&(at, _)| image.u64(at / 8 * 8) != 0).collect();
     let in_overflow: Vec<u32> =
-        addresses.iter().copied().filter(|&addr| place.overflow.find(&image, addr) != 0).collect();
-    let last = place.slot(77, 3);
+        addresses.iter().copied().filter(|&addr| buckets.overflow.find(&image, addr) != 0).collect();
+    let last = buckets.slot(77, 3);
     check(3, move || {
         let words = Arc::new(Words::new(&rest, &shared));
         let (gone, stays, reader) = (in_overflow[0], in_overflow[1], words.clone());
         let reader = thread::spawn(move || {
-            let holds = |addr| place.find(&*reader, addr) != (0, 0);
+            let holds = |addr| buckets.find(&*reader, addr) != (0, 0);
             assert!(holds(stays), "it is in the set all the while");
             let first = holds(gone);
             assert!(first || !holds(gone), "what was removed stays away");
         });
-        let mut writer = ExactWriter::new(&*words, place, ends);
+        let mut writer = ExactWriter::new(&*words, buckets, ends);
         writer.change(&*words, gone, 1, 0).unwrap();
         reader.join().unwrap();
         assert_eq!(words.u16(last), OVERFLOWED);
@@ -253,11 +253,11 @@ fn no_host_is_made_of_two_halves() {
     };
     let built = exact_set6::build(&[Prefix6 { addr: 0x2001_0db8 << 96 | 1, len: 128, label: 1 }], Room::None).unwrap();
     let image = SharedImage::new(built);
-    let Place::Exact6(place) = image.place() else { panic!("an exact set of IPv6") };
+    let LiveLayout::Exact6(buckets) = image.live_layout() else { panic!("an exact set of IPv6") };
     let (old, new) = (host("2001:db8::1"), host("2001:db8:0:9::2"));
     let ghosts = [0x2001_0db8_0000_0000_0000_0000_0000_0002u128, 0x2001_0db8_0000_0009_0000_0000_0000_0001];
     let rest = bytes(&image);
-    let bucket = place.bucket(old).unwrap();
+    let bucket = buckets.bucket(old).unwrap();
     let shared: BTreeSet<_> = (0..4).map(|word| (bucket + word * 8, 8)).collect();
     check(3, move || {
         let words = Arc::new(Words::new(&rest, &shared));
@@ -268,7 +268,7 @@ fn no_host_is_made_of_two_halves() {
                 let mut announced = IDLE;
                 for ghost in ghosts {
                     readers.start_burst(&mut announced);
-                    assert_eq!(place.find(&*words, ghost), 0, "{ghost:#x} never was");
+                    assert_eq!(buckets.find(&*words, ghost), 0, "{ghost:#x} never was");
                     // C compares the whole line with one vector instruction, which may load its words in any order.
                     let low = words.u64(bucket + 8);
                     let high = words.u64(bucket);
@@ -276,7 +276,7 @@ fn no_host_is_made_of_two_halves() {
                 }
             })
         };
-        let mut writer = Exact6Writer::new(&*words, place);
+        let mut writer = Exact6Writer::new(&*words, buckets);
         writer.remove(&*words, &*readers, old).unwrap();
         writer.go_on(&*words, &*readers);
         writer.insert(&*words, &*readers, new).unwrap();
@@ -315,8 +315,8 @@ fn make_steps<Q: Quiescence>(
 /// label and then the second, and never another one.
 fn check_rank_leaf(prefixes: &[&str], steps: &'static [(Net, u32)], keys: &'static [(u32, u32, u32)]) {
     let (table, image) = image(Layout::RankLeaf, prefixes);
-    let Place::RankLeaf(place) = image.place() else { panic!("a rank leaf") };
-    let writer = RankWriter::new(&image, place, 1);
+    let LiveLayout::RankLeaf(offsets) = image.live_layout() else { panic!("a rank leaf") };
+    let writer = RankWriter::new(&image, offsets, 1);
     let rest = bytes(&image);
     // Words that the writer stores to, both when readers have passed and when they have not.
     let mut shared = BTreeSet::new();
@@ -335,14 +335,14 @@ fn check_rank_leaf(prefixes: &[&str], steps: &'static [(Net, u32)], keys: &'stat
                 let mut announced = IDLE;
                 for &(key, before, after) in keys {
                     readers.start_burst(&mut announced);
-                    let found = place.find4(&*words, key);
+                    let found = offsets.find4(&*words, key);
                     assert!(found == before || found == after, "{key:#x}: {found}");
                 }
             })
         };
         make_steps(writer.clone(), &*words, &*readers, &table, steps);
         reader.join().unwrap();
-        keys.iter().for_each(|&(key, _, after)| assert_eq!(place.find4(&*words, key), after));
+        keys.iter().for_each(|&(key, _, after)| assert_eq!(offsets.find4(&*words, key), after));
     });
 }
 

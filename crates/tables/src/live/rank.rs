@@ -23,7 +23,7 @@ use std::collections::HashMap;
 use crate::cells::CellsMut;
 use crate::layout::rank_leaf::encode::{Chunk, Encoder, NoRoom, Run, Store, push};
 use crate::layout::rank_leaf::{
-    CHUNK_BITS, FLAG, LINE_LANES, LOW_MASK, NESTED_BASE_SHIFT, NESTED_SHIFT_MASK, NUMBER_SHIFT, Place, ROOT_WORDS,
+    CHUNK_BITS, FLAG, LINE_LANES, LOW_MASK, NESTED_BASE_SHIFT, NESTED_SHIFT_MASK, NUMBER_SHIFT, Offsets, ROOT_WORDS,
 };
 use crate::live::epochs::{Quiescence, Unlinked};
 use crate::live::exact::Full;
@@ -47,7 +47,7 @@ enum Gone {
 /// The writer's state of an image.
 #[derive(Clone)]
 pub(super) struct RankWriter {
-    place: Place,
+    offsets: Offsets,
     pools: Pools,
     unlinked: Unlinked<Gone>,
     labels: u32,
@@ -84,7 +84,7 @@ fn leaf_of(entry: u32) -> (usize, usize) {
 /// Scans an image that does not change yet: what is in use, and how often it is shared.
 struct Survey<'a, C> {
     cells: &'a C,
-    place: Place,
+    offsets: Offsets,
     /// Whether anything leads to each entry.
     seen: Vec<bool>,
     /// Lanes in use, by line (one bit each).
@@ -97,18 +97,18 @@ struct Survey<'a, C> {
 }
 
 impl<'a, C: CellsMut> Survey<'a, C> {
-    fn of(cells: &'a C, place: Place) -> Self {
+    fn of(cells: &'a C, offsets: Offsets) -> Self {
         let mut survey = Survey {
             cells,
-            place,
-            seen: vec![false; place.entries],
-            taken: vec![0; place.lanes / LINE_LANES],
+            offsets,
+            seen: vec![false; offsets.entries],
+            taken: vec![0; offsets.lanes / LINE_LANES],
             next: 0,
             uniform: HashMap::new(),
             leaves: Parents::default(),
             blocks: Parents::default(),
         };
-        (0..ROOT_WORDS).for_each(|index| survey.block(block_of(cells.u32(Place::root_at(index)))));
+        (0..ROOT_WORDS).for_each(|index| survey.block(block_of(cells.u32(Offsets::root_at(index)))));
         survey
     }
 
@@ -119,7 +119,7 @@ impl<'a, C: CellsMut> Survey<'a, C> {
         self.seen[base..base + count].fill(true);
         self.next = self.next.max(base + count);
         for index in base..base + count {
-            match self.cells.u32(Place::entry_at(index)) {
+            match self.cells.u32(Offsets::entry_at(index)) {
                 entry if entry & FLAG != 0 => self.block(nested_of(entry)),
                 entry => self.leaf(entry),
             }
@@ -134,7 +134,7 @@ impl<'a, C: CellsMut> Survey<'a, C> {
         }
         *taken |= lanes;
         for lane in lane..lane + count {
-            let value = self.place.value(self.cells, lane);
+            let value = self.offsets.value(self.cells, lane);
             if count == 1 {
                 self.uniform.insert(value, entry);
             }
@@ -147,16 +147,16 @@ impl<'a, C: CellsMut> Survey<'a, C> {
 
 impl RankWriter {
     /// Scans an image; labels up to `labels` are in use.
-    pub fn new(cells: &impl CellsMut, place: Place, labels: u32) -> Self {
-        let survey = Survey::of(cells, place);
+    pub fn new(cells: &impl CellsMut, offsets: Offsets, labels: u32) -> Self {
+        let survey = Survey::of(cells, offsets);
         let pools = Pools {
-            entries: Entries::new(survey.next, place.entries),
+            entries: Entries::new(survey.next, offsets.entries),
             lanes: Lanes::new(survey.taken),
             uniform: survey.uniform,
             leaves: survey.leaves,
             blocks: survey.blocks,
         };
-        RankWriter { place, pools, unlinked: Unlinked::default(), labels }
+        RankWriter { offsets, pools, unlinked: Unlinked::default(), labels }
     }
 
     /// Makes the image agree with `held` for all of `net`; labels up to `labels` are in use.
@@ -176,7 +176,7 @@ impl RankWriter {
             cells.set_u32(LABELS_AT, labels);
             self.labels = labels;
         }
-        let writing = Writing { cells, place: self.place, pools: &mut self.pools };
+        let writing = Writing { cells, offsets: self.offsets, pools: &mut self.pools };
         let mut update = Update { encoder: Encoder::new(writing), readers, held, net, unlinked: &mut self.unlinked };
         let root = |addr: u128| (addr >> (u128::BITS - CHUNK_BITS)) as usize;
         let (first, last) = (root(net.first), root(net.last()));
@@ -193,7 +193,7 @@ impl RankWriter {
 
     /// Frees what all readers have released.
     pub fn go_on<C: CellsMut, Q: Quiescence>(&mut self, cells: &C, readers: &Q) {
-        let mut writing = Writing { cells, place: self.place, pools: &mut self.pools };
+        let mut writing = Writing { cells, offsets: self.offsets, pools: &mut self.pools };
         while let Some(gone) = self.unlinked.pop(readers) {
             match gone {
                 Gone::Block(word) => writing.let_block_go(block_of(word)),
@@ -206,13 +206,13 @@ impl RankWriter {
 /// The image, and its free entries and lanes.
 struct Writing<'a, C> {
     cells: &'a C,
-    place: Place,
+    offsets: Offsets,
     pools: &'a mut Pools,
 }
 
 impl<C: CellsMut> Writing<'_, C> {
     fn entry(&self, index: usize) -> u32 {
-        self.cells.u32(Place::entry_at(index))
+        self.cells.u32(Offsets::entry_at(index))
     }
 
     /// Adds a parent to what `entry` leads to.
@@ -230,7 +230,7 @@ impl<C: CellsMut> Writing<'_, C> {
         }
         for index in base..base + count {
             self.let_entry_go(self.entry(index));
-            self.cells.set_u32(Place::entry_at(index), 0);
+            self.cells.set_u32(Offsets::entry_at(index), 0);
         }
         self.pools.entries.give_back(base, count);
     }
@@ -245,14 +245,14 @@ impl<C: CellsMut> Writing<'_, C> {
             return;
         }
         for lane in lane..lane + count {
-            let value = self.place.value(self.cells, lane);
+            let value = self.offsets.value(self.cells, lane);
             if count == 1 && self.pools.uniform.get(&value) == Some(&entry) {
                 self.pools.uniform.remove(&value);
             }
             if value & FLAG != 0 {
                 self.let_block_go(block_of(value));
             }
-            self.place.clear_value(self.cells, lane);
+            self.offsets.clear_value(self.cells, lane);
         }
         self.pools.lanes.give_back(lane, count);
     }
@@ -269,16 +269,16 @@ impl<C: CellsMut> Writing<'_, C> {
         for index in 0..count {
             let start = match index {
                 0 => first as u16,
-                _ => self.cells.u16(self.place.start_at(lane + index)),
+                _ => self.cells.u16(self.offsets.start_at(lane + index)),
             };
-            push(runs, start, self.place.value(self.cells, lane + index));
+            push(runs, start, self.offsets.value(self.cells, lane + index));
         }
     }
 }
 
 impl<C: CellsMut> Store for Writing<'_, C> {
     fn value_bytes(&self) -> usize {
-        self.place.value_bytes
+        self.offsets.value_bytes
     }
 
     fn uniform(&mut self, value: u32) -> Option<u32> {
@@ -291,14 +291,14 @@ impl<C: CellsMut> Store for Writing<'_, C> {
     }
 
     fn leaf(&mut self, runs: &[Run]) -> Option<u32> {
-        let width = self.place.value_bytes;
+        let width = self.offsets.value_bytes;
         if runs.iter().any(|run| width < size_of::<u32>() && run.value >> (8 * width) != 0) {
             return None;
         }
         let lane = self.pools.lanes.take(runs.len())?;
         for (index, run) in runs.iter().enumerate() {
-            self.cells.set_u16(self.place.start_at(lane + index), if index == 0 { 0 } else { run.start });
-            self.place.set_value(self.cells, lane + index, run.value);
+            self.cells.set_u16(self.offsets.start_at(lane + index), if index == 0 { 0 } else { run.start });
+            self.offsets.set_value(self.cells, lane + index, run.value);
             if run.value & FLAG != 0 {
                 self.pools.blocks.add(block_of(run.value).0 as u32);
             }
@@ -310,7 +310,7 @@ impl<C: CellsMut> Store for Writing<'_, C> {
     fn entries(&mut self, entries: &[u32]) -> Option<usize> {
         let base = self.pools.entries.take(entries.len())?;
         for (index, &entry) in entries.iter().enumerate() {
-            self.cells.set_u32(Place::entry_at(base + index), entry);
+            self.cells.set_u32(Offsets::entry_at(base + index), entry);
             self.hold_entry(entry);
         }
         self.pools.blocks.born(base as u32);
@@ -352,7 +352,7 @@ struct Touched {
 impl<C: CellsMut, Q: Quiescence> Update<'_, C, Q> {
     /// The link that root word `index` needs, if any. If `own`, its block may be changed in place.
     fn root(&mut self, index: usize, own: bool) -> Result<Option<Link>, NoRoom> {
-        let at = Place::root_at(index);
+        let at = Offsets::root_at(index);
         let word = self.encoder.store.cells.u32(at);
         let chunk = Net { first: (index as u128) << (u128::BITS - CHUNK_BITS), len: CHUNK_BITS as u8 };
         let new = self.block(chunk, Way { word, own })?;
@@ -402,9 +402,9 @@ impl<C: CellsMut, Q: Quiescence> Update<'_, C, Q> {
         let chunk = u32::from(value);
         let entry = store.entry(base + (chunk >> (way.word & LOW_MASK)) as usize);
         let nested_is_own = entry & FLAG == 0 || store.pools.blocks.is_one(nested_of(entry).0 as u32);
-        let leaf = Place::leaf(store.cells, way.word, chunk);
-        let lane = store.place.lane(store.cells, leaf, chunk);
-        let found = store.place.value(store.cells, lane);
+        let leaf = Offsets::leaf(store.cells, way.word, chunk);
+        let lane = store.offsets.lane(store.cells, leaf, chunk);
+        let found = store.offsets.value(store.cells, lane);
         let (first, count) = leaf_of(leaf);
         // Several values may share the same block.
         let part_bits = match entry & FLAG {
@@ -412,9 +412,9 @@ impl<C: CellsMut, Q: Quiescence> Update<'_, C, Q> {
             _ => entry >> NUMBER_SHIFT & NESTED_SHIFT_MASK,
         };
         let part = chunk >> part_bits << part_bits;
-        let starts = if lane == first { part } else { u32::from(store.cells.u16(store.place.start_at(lane))) };
+        let starts = if lane == first { part } else { u32::from(store.cells.u16(store.offsets.start_at(lane))) };
         let ends = match lane + 1 < first + count {
-            true => u32::from(store.cells.u16(store.place.start_at(lane + 1))),
+            true => u32::from(store.cells.u16(store.offsets.start_at(lane + 1))),
             false => part + (1 << part_bits),
         };
         let own = way.own && nested_is_own && store.pools.leaves.is_one(first as u32) && ends - starts == 1;
@@ -458,7 +458,7 @@ impl<C: CellsMut, Q: Quiescence> Update<'_, C, Q> {
         if way.own {
             let old = store.entry(base + index);
             store.hold_entry(new);
-            store.cells.set_u32(Place::entry_at(base + index), new);
+            store.cells.set_u32(Offsets::entry_at(base + index), new);
             self.unlinked.push(self.readers, Gone::Entry(old));
             return Ok(None);
         }
@@ -490,7 +490,7 @@ impl Touched {
 impl RankWriter {
     /// Checks the writer's state against a new scan of the image, if nothing waits.
     pub fn assert_surveyed(&self, cells: &impl CellsMut) {
-        let found = Survey::of(cells, self.place);
+        let found = Survey::of(cells, self.offsets);
         assert_eq!(self.pools.lanes.taken(), found.taken, "lanes");
         assert_eq!(self.pools.entries.taken(), found.seen.iter().filter(|&&seen| seen).count(), "entries");
         assert_eq!(self.pools.uniform, found.uniform, "leaves of one run");

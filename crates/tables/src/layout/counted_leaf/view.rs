@@ -3,7 +3,7 @@
 use super::*;
 use crate::cells::Cells;
 use crate::image::{Header, ImageError};
-use crate::layout::rank_leaf::view::{Entries, Place};
+use crate::layout::rank_leaf::view::{Entries, Offsets};
 use crate::layout::rank_leaf::{CHUNK_BITS, FLAG, LOW_MASK, NESTED_BASE_SHIFT, NUMBER_SHIFT};
 use crate::reads::{Trace, TracedLines};
 
@@ -11,7 +11,7 @@ use crate::reads::{Trace, TracedLines};
 #[derive(Clone, Copy)]
 pub(crate) struct View<'a> {
     image: &'a [u8],
-    place: Place,
+    offsets: Offsets,
     /// The first lane of counted leaves.
     counted: usize,
     root: &'a [[u8; 8]],
@@ -21,17 +21,17 @@ pub(crate) struct View<'a> {
 impl<'a> View<'a> {
     /// Locates the sections and checks their bounds.
     pub fn open(header: &Header, image: &'a [u8]) -> Result<Self, ImageError> {
-        let (place, entries) = Place::open(header, image, ENTRIES_OFFSET)?;
+        let (offsets, entries) = Offsets::open(header, image, ENTRIES_OFFSET)?;
         let counted = header.section[COUNTED] as usize;
-        let view = View { image, place, counted, root: header.section_at(image, 0, "root", ROOT_OFFSET)?, entries };
+        let view = View { image, offsets, counted, root: header.section_at(image, 0, "root", ROOT_OFFSET)?, entries };
         if view.root.len() != ROOT_WORDS {
             return Err(header.corrupt("root", "section size"));
         }
         entries.check_sizes(header)?;
-        if counted > place.lanes || !counted.is_multiple_of(LINE_LANES) {
+        if counted > offsets.lanes || !counted.is_multiple_of(LINE_LANES) {
             return Err(header.corrupt("starts", "first lane of counted leaves"));
         }
-        place.check_values(header, counted)?;
+        offsets.check_values(header, counted)?;
         Ok(view)
     }
 
@@ -42,7 +42,7 @@ impl<'a> View<'a> {
             self.entries.check_block(block).map_err(|what| header.corrupt("root", what))?;
         }
         self.entries.check(header)?;
-        if !(0..self.counted).all(|lane| self.place.value(self.image, lane) <= header.labels) {
+        if !(0..self.counted).all(|lane| self.offsets.value(self.image, lane) <= header.labels) {
             return Err(header.corrupt("values", "label"));
         }
         let leaves =
@@ -95,14 +95,14 @@ impl<'a> View<'a> {
         }
         match self.labelled(self.image, first, first + (leaf & LOW_MASK) as usize).count_ones() {
             0 => 0,
-            count => u32::from(self.image.u16(self.place.start_at(first))) + count,
+            count => u32::from(self.image.u16(self.offsets.start_at(first))) + count,
         }
     }
 
     /// A bit for each labelled run of the lanes `first..=last` of one line. The highest bit is the last lane's.
     fn labelled(&self, cells: &(impl Cells + ?Sized), first: usize, last: usize) -> u32 {
         let line = first / LINE_LANES * LINE_LANES;
-        let labelled = cells.u32(self.place.start_at(line + COUNTED_LANES));
+        let labelled = cells.u32(self.offsets.start_at(line + COUNTED_LANES));
         labelled >> (first - line) << (LINE_LANES - 1 - (last - first))
     }
 
@@ -119,15 +119,15 @@ impl<'a> View<'a> {
     fn find4_in(&self, cells: &(impl Cells + ?Sized), addr: u32) -> u32 {
         let chunk = addr & 0xffff;
         let (before, block) = split(cells.u64(ROOT_OFFSET + (addr >> CHUNK_BITS) as usize * 8));
-        let leaf = Place::leaf_from(cells, ENTRIES_OFFSET, block, chunk);
-        let (first, lane) = ((leaf >> NUMBER_SHIFT) as usize, self.place.lane(cells, leaf, chunk));
+        let leaf = Offsets::leaf_from(cells, ENTRIES_OFFSET, block, chunk);
+        let (first, lane) = ((leaf >> NUMBER_SHIFT) as usize, self.offsets.lane(cells, leaf, chunk));
         if first < self.counted {
-            return self.place.value(cells, lane);
+            return self.offsets.value(cells, lane);
         }
         let labelled = self.labelled(cells, first, lane);
         match labelled >> (LINE_LANES - 1) {
             0 => 0,
-            _ => before + u32::from(cells.u16(self.place.start_at(first))) + labelled.count_ones(),
+            _ => before + u32::from(cells.u16(self.offsets.start_at(first))) + labelled.count_ones(),
         }
     }
 }

@@ -35,7 +35,7 @@ pub(crate) mod encode;
 pub(crate) mod view;
 
 pub(crate) use build::{build4, build6};
-pub(crate) use view::{Place, View};
+pub(crate) use view::{Offsets, View};
 
 use crate::image::HEADER_BYTES;
 

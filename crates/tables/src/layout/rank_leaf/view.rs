@@ -7,7 +7,7 @@ use crate::reads::{Trace, TracedLines};
 
 /// The byte offsets of an image's words.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Place {
+pub(crate) struct Offsets {
     pub starts: usize,
     pub values: usize,
     pub value_bytes: usize,
@@ -16,7 +16,7 @@ pub(crate) struct Place {
     pub lanes: usize,
 }
 
-impl Place {
+impl Offsets {
     /// Locates the sections after the root, checks that they end inside the image, and returns the entries.
     pub fn open<'a>(
         header: &Header,
@@ -26,14 +26,14 @@ impl Place {
         let words: &[[u8; 4]] = header.section_at(image, 1, "entries", entries_offset)?;
         let starts: &[[u8; 2]] = header.section(image, 2, "starts")?;
         let _values: &[[u8; 1]] = header.section(image, 3, "values")?;
-        let place = Place {
+        let offsets = Offsets {
             starts: header.section[4] as usize,
             values: header.section[6] as usize,
             value_bytes: header.section[VALUE_BYTES] as usize,
             entries: words.len(),
             lanes: starts.len(),
         };
-        Ok((place, Entries { words, lanes: starts.len() }))
+        Ok((offsets, Entries { words, lanes: starts.len() }))
     }
 
     /// Checks that the values section has room for `lanes` lanes.
@@ -153,7 +153,7 @@ impl Place {
 #[derive(Clone, Copy)]
 pub(crate) struct View<'a> {
     image: &'a [u8],
-    place: Place,
+    offsets: Offsets,
     root: &'a [[u8; 4]],
     entries: Entries<'a>,
 }
@@ -161,25 +161,25 @@ pub(crate) struct View<'a> {
 impl<'a> View<'a> {
     /// Locates the sections and checks their bounds.
     pub fn open(header: &Header, image: &'a [u8]) -> Result<Self, ImageError> {
-        let (place, entries) = Place::open(header, image, ENTRIES_OFFSET)?;
-        let view = View { image, place, root: header.section_at(image, 0, "root", ROOT_OFFSET)?, entries };
+        let (offsets, entries) = Offsets::open(header, image, ENTRIES_OFFSET)?;
+        let view = View { image, offsets, root: header.section_at(image, 0, "root", ROOT_OFFSET)?, entries };
         if view.root.len() != ROOT_WORDS {
             return Err(header.corrupt("root", "section size"));
         }
         entries.check_sizes(header)?;
-        place.check_values(header, place.lanes)?;
+        offsets.check_values(header, offsets.lanes)?;
         Ok(view)
     }
 
     /// The positions of the words.
-    pub fn place(&self) -> Place {
-        self.place
+    pub fn offsets(&self) -> Offsets {
+        self.offsets
     }
 
     /// Checks every index and label of an IPv4 table.
     pub fn check4(&self, header: &Header) -> Result<(), ImageError> {
         self.check(header)?;
-        match (0..self.place.lanes).all(|lane| self.value(lane) <= header.labels) {
+        match (0..self.offsets.lanes).all(|lane| self.value(lane) <= header.labels) {
             true => Ok(()),
             false => Err(header.corrupt("values", "label")),
         }
@@ -188,7 +188,7 @@ impl<'a> View<'a> {
     /// Checks every index and label of an IPv6 table.
     pub fn check6(&self, header: &Header) -> Result<(), ImageError> {
         self.check(header)?;
-        for lane in 0..self.place.lanes {
+        for lane in 0..self.offsets.lanes {
             match self.value(lane) {
                 word if word & FLAG != 0 => {
                     self.entries.check_block(word & !FLAG).map_err(|what| header.corrupt("values", what))?
@@ -208,27 +208,27 @@ impl<'a> View<'a> {
     }
 
     fn value(&self, lane: usize) -> u32 {
-        self.place.value(self.image, lane)
+        self.offsets.value(self.image, lane)
     }
 
     /// The label of `addr`, or 0.
     pub fn find4(&self, addr: u32) -> u32 {
-        self.place.find4(self.image, addr)
+        self.offsets.find4(self.image, addr)
     }
 
     /// The label of `addr`, or 0.
     pub fn find6(&self, addr: u128) -> u32 {
-        self.place.find6(self.image, addr)
+        self.offsets.find6(self.image, addr)
     }
 
     /// Records what a lookup of an IPv4 key reads.
     pub fn trace4(&self, addr: u32, trace: &mut Trace) {
-        self.place.find4(&TracedLines::new(self.image, trace), addr);
+        self.offsets.find4(&TracedLines::new(self.image, trace), addr);
     }
 
     /// Records what a lookup of an IPv6 key reads.
     pub fn trace6(&self, addr: u128, trace: &mut Trace) {
-        self.place.find6(&TracedLines::new(self.image, trace), addr);
+        self.offsets.find6(&TracedLines::new(self.image, trace), addr);
     }
 }
 
