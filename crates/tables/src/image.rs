@@ -13,8 +13,8 @@ use std::fmt;
 use weir_abi::image::IMAGE_MAGIC;
 use weir_abi::{Family, ImageHeader, Layout};
 
+use crate::image_memory::ImageMemory;
 use crate::layout::{counted_leaf, dxr, exact_set, exact_set6, exact_sets, range6, rank_leaf};
-use crate::memory::Memory;
 use crate::prefix::family_name;
 use crate::reads::Trace;
 
@@ -29,7 +29,7 @@ pub(crate) const HEADER_BYTES: usize = size_of::<ImageHeader>();
 /// A built or loaded image in page-aligned memory. Its bytes are valid: every lookup in them is in bounds.
 #[derive(Clone)]
 pub struct Image {
-    memory: Memory,
+    memory: ImageMemory,
     layout: Layout,
 }
 
@@ -40,7 +40,7 @@ impl Image {
     /// The same as [`ImageView::new`].
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, ImageError> {
         let layout = ImageView::new(bytes)?.layout();
-        let mut memory = Memory::zeroed(bytes.len());
+        let mut memory = ImageMemory::zeroed(bytes.len());
         memory.copy_from_slice(bytes);
         Ok(Image { memory, layout })
     }
@@ -121,7 +121,7 @@ impl Writer {
         for &(index, value) in numbers {
             header.section[index] = value;
         }
-        let mut memory = Memory::zeroed(header.bytes as usize);
+        let mut memory = ImageMemory::zeroed(header.bytes as usize);
         header.write(&mut memory);
         for (index, section) in sections.iter().enumerate() {
             section.write(&mut memory[header.section[2 * index] as usize..]);

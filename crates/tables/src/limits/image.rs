@@ -32,7 +32,7 @@ use std::ptr;
 use weir_abi::{LimitEntries, LimitEntry, LimitProfile};
 
 use crate::image::{BuildError, HEADER_BYTES};
-use crate::memory::Memory;
+use crate::image_memory::ImageMemory;
 
 /// Bits of a ticket; layouts of tables need the highest one.
 pub(super) const TICKET_BITS: u32 = 31;
@@ -135,7 +135,7 @@ impl Limiter<'_> {
 /// tickets.
 #[derive(Debug)]
 pub struct LimitImage {
-    memory: Memory,
+    memory: ImageMemory,
     tickets: Vec<Vec<u32>>,
 }
 
@@ -173,7 +173,7 @@ impl LimitImage {
         if bytes > BYTES_MAX {
             return Err(BuildError::Limits { what: "bytes in the image of the limits", max: BYTES_MAX });
         }
-        let mut memory = Memory::zeroed(bytes);
+        let mut memory = ImageMemory::zeroed(bytes);
         let (words, _) = memory.as_chunks_mut();
         words.iter_mut().zip(&image.0).for_each(|(to, word)| *to = word.to_le_bytes());
         Ok(LimitImage { memory, tickets })

@@ -9,7 +9,7 @@ use std::fmt;
 use weir_abi::image::IMAGE_MAGIC;
 
 use crate::image::{HEADER_BYTES, Section};
-use crate::memory::Memory;
+use crate::image_memory::ImageMemory;
 use crate::scheme::{Scheme, SchemeError, Shape, dir24_8, dxr, poptrie, radix, sail};
 
 /// The layout word of a scheme is this plus its index in [`Scheme::ALL`].
@@ -24,7 +24,7 @@ const SECTION_WORD: usize = 6;
 pub struct SchemeImage {
     scheme: Scheme,
     sections: Vec<&'static str>,
-    memory: Memory,
+    memory: ImageMemory,
 }
 
 impl SchemeImage {
@@ -160,7 +160,7 @@ impl Writer {
             fields[2 * index] = offset as u32;
             fields[2 * index + 1] = section.bytes() as u32;
         }
-        let mut image = Memory::zeroed(bytes);
+        let mut image = ImageMemory::zeroed(bytes);
         let place = Scheme::ALL.iter().position(|&scheme| scheme == self.scheme).expect("all schemes are in ALL");
         let head = [IMAGE_MAGIC, LAYOUT_BASE + place as u32, self.entries, self.labels, bytes as u32, 0];
         let (words, _) = image[..HEADER_BYTES].as_chunks_mut();

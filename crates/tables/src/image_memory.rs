@@ -17,17 +17,17 @@ const HUGE_FROM_BYTES: usize = HUGE_BYTES / 2;
 
 /// Bytes that no other allocation shares.
 #[derive(Debug)]
-pub struct Memory {
+pub struct ImageMemory {
     start: NonNull<u8>,
     bytes: usize,
 }
 
 // SAFETY: the value owns its bytes. They are accessed only through `&self` and `&mut self`.
-unsafe impl Send for Memory {}
+unsafe impl Send for ImageMemory {}
 // SAFETY: as above.
-unsafe impl Sync for Memory {}
+unsafe impl Sync for ImageMemory {}
 
-impl Memory {
+impl ImageMemory {
     /// Allocates zeroed memory.
     pub fn zeroed(bytes: usize) -> Self {
         let layout = Self::layout(bytes);
@@ -39,7 +39,7 @@ impl Memory {
         // SAFETY: the allocation has `layout.size()` bytes. They are written after the advice, because the first write
         // allocates the pages.
         unsafe { start.write_bytes(0, layout.size()) };
-        Memory { start, bytes }
+        ImageMemory { start, bytes }
     }
 
     /// The first byte.
@@ -65,22 +65,22 @@ fn advise_huge(start: NonNull<u8>, bytes: usize) {
 #[cfg(not(target_os = "linux"))]
 fn advise_huge(_: NonNull<u8>, _: usize) {}
 
-impl Drop for Memory {
+impl Drop for ImageMemory {
     fn drop(&mut self) {
         // SAFETY: `zeroed` allocated it with this layout.
         unsafe { dealloc(self.start.as_ptr(), Self::layout(self.bytes)) };
     }
 }
 
-impl Clone for Memory {
+impl Clone for ImageMemory {
     fn clone(&self) -> Self {
-        let mut copy = Memory::zeroed(self.bytes);
+        let mut copy = ImageMemory::zeroed(self.bytes);
         copy.copy_from_slice(self);
         copy
     }
 }
 
-impl Deref for Memory {
+impl Deref for ImageMemory {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
@@ -89,7 +89,7 @@ impl Deref for Memory {
     }
 }
 
-impl DerefMut for Memory {
+impl DerefMut for ImageMemory {
     fn deref_mut(&mut self) -> &mut [u8] {
         // SAFETY: as in `deref`; the borrow of `self` is unique.
         unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.bytes) }
@@ -103,7 +103,7 @@ mod tests {
     #[test]
     fn memory_is_zeroed_and_aligned() {
         for (bytes, align) in [(0, PAGE_BYTES), (1, PAGE_BYTES), (70_000, PAGE_BYTES), (5 << 20, HUGE_BYTES)] {
-            let mut memory = Memory::zeroed(bytes);
+            let mut memory = ImageMemory::zeroed(bytes);
             assert_eq!((memory.len(), memory.as_ptr().align_offset(align)), (bytes, 0));
             assert!(memory.iter().all(|&byte| byte == 0));
             memory.fill(7);
