@@ -83,9 +83,9 @@ pub(crate) fn room_of_bytes(burst: u64, per_byte: u128, clock: u64) -> (u64, u12
 
 /// Charges a bucket with the cost of a packet. Returns its new word, or `None` without changing it if there is no room.
 ///
-/// The word of a new bucket is the current time. A bucket that is not charged for 2^56 ns (2.28 years) less 2^49 ns
-/// appears to be in debt for up to 2^49 ns (6.5 days), because its word wraps around. A keeper of long-lived buckets
-/// must regularly set words in the past to the present.
+/// The word of a new bucket is the current time. Words wrap around. A bucket that is not charged for 2^56 ns (2.28
+/// years) less 2^49 ns appears to be in debt for up to 2^49 ns (6.5 days). A keeper of long-lived buckets must
+/// regularly set words in the past to the present.
 pub const fn charge(word: u64, now: u64, cost: u64, room: u64) -> Option<u64> {
     let ahead = word.wrapping_sub(now);
     let debt = if ahead > DEBT_MAX { 0 } else { ahead };

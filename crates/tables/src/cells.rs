@@ -1,9 +1,9 @@
 //! Access to the words of an image by byte offset, both in constant bytes and in memory that a writer changes
 //! meanwhile.
 //!
-//! Lookups of layouts that can change in place are written over [`Cells`], so that the same code reads an image, a live
-//! table and the model checker's memory. Offsets are multiples of the word size. An offset outside the image is a bug
-//! of this crate and panics.
+//! Lookups of layouts that can change in place are written over [`Cells`]. The same code reads an image, a live table
+//! and the model checker's memory. Offsets are multiples of the word size. An offset outside the image is a bug of this
+//! crate and panics.
 
 /// Little-endian words, each read whole. A given word of an image is always read with the same width.
 pub(crate) trait Cells {

@@ -165,7 +165,7 @@ impl Programs {
         resident::attach(index, program, AttachMode::Driver)
             .or_else(|_| resident::attach(index, program, AttachMode::Kernel))
             .map_err(failed)?;
-        // Only after attaching: whoever finds the program can then undo this.
+        // Only after attaching: another process that finds the program can then undo this.
         if promiscuous { Ok(()) } else { link.take_all() }
     }
 }

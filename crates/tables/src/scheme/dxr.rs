@@ -3,9 +3,9 @@
 //! II.
 //!
 //! One implementation serves all shapes. The enhanced ones, D16X2R and D16X4R, index a *direct* table with the key's
-//! top 16 bits, which names a block of 2^X *extension* entries, indexed by the next X bits. The original, D20R, has one
-//! entry for each value of the top 20 bits and no direct table. An entry is a label (a hit) or a block of *ranges*,
-//! searched with the remaining R bits. Equal range blocks are stored once, and so are equal extension blocks.
+//! top 16 bits. The table names a block of 2^X *extension* entries, which the next X bits index. The original, D20R,
+//! has one entry for each value of the top 20 bits and no direct table. An entry is a label (a hit) or a block of
+//! *ranges*, searched with the remaining R bits. Equal range blocks are stored once, and so are equal extension blocks.
 //!
 //! ```text
 //!                 D20R                   D16X2R                  D16X4R
