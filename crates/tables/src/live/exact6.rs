@@ -76,7 +76,7 @@ impl Exact6Writer {
 
     /// Inserts a key that the set does not hold.
     pub fn insert(&mut self, cells: &impl CellsMut, readers: &impl Quiescence, key: Key) -> Result<(), Full> {
-        self.go_on(cells, readers);
+        self.reclaim(cells, readers);
         if self.steps.len() > STEPS_MAX {
             return Err(Full);
         }
@@ -130,7 +130,7 @@ impl Exact6Writer {
 
     /// Removes a key that the set holds.
     pub fn remove(&mut self, cells: &impl CellsMut, readers: &impl Quiescence, key: Key) -> Result<(), Full> {
-        self.go_on(cells, readers);
+        self.reclaim(cells, readers);
         let other_kind = 3 - key.words();
         if self.young.contains_key(&(other_kind, key.entry()[1])) {
             return Err(Full);
@@ -157,12 +157,12 @@ impl Exact6Writer {
     }
 
     /// Whether any step waits for readers.
-    pub fn waits(&self) -> bool {
+    pub fn is_waiting(&self) -> bool {
         self.steps.len() > 0
     }
 
     /// Does the steps for which all readers have passed.
-    pub fn go_on(&mut self, cells: &impl CellsMut, readers: &impl Quiescence) {
+    pub fn reclaim(&mut self, cells: &impl CellsMut, readers: &impl Quiescence) {
         while let Some(step) = self.steps.pop(readers) {
             match step {
                 Step::Forget(pair) => {

@@ -35,7 +35,7 @@ mod shared;
 #[cfg(test)]
 mod models;
 #[cfg(test)]
-mod noted;
+mod recorded;
 #[cfg(test)]
 mod tests;
 
@@ -110,7 +110,7 @@ pub struct Change<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum To<'a> {
     Held(Option<&'a str>),
-    Gone,
+    Absent,
 }
 
 impl<'a> Change<'a> {
@@ -121,7 +121,7 @@ impl<'a> Change<'a> {
 
     /// Removes the prefix of `len` bits around `addr`. Longer and shorter prefixes stay.
     pub fn remove(addr: IpAddr, len: u8) -> Self {
-        Change { set: 0, addr, len, to: To::Gone }
+        Change { set: 0, addr, len, to: To::Absent }
     }
 
     /// The same change in set `set` of a fused table, counted from 0.
@@ -143,22 +143,22 @@ struct Step {
 }
 
 /// How an image is changed.
-enum Way {
+enum LiveWriter {
     Exact(ExactWriter),
     Exact6(Exact6Writer),
     RankLeaf(Box<RankWriter>),
-    Anew,
+    Rebuild,
 }
 
-impl Way {
+impl LiveWriter {
     fn of(image: &SharedImage, labels: u32) -> Self {
         match image.live_layout() {
             LiveLayout::RankLeaf(offsets) | LiveLayout::RankLeaf6(offsets) => {
-                Way::RankLeaf(Box::new(RankWriter::new(image, offsets, labels)))
+                LiveWriter::RankLeaf(Box::new(RankWriter::new(image, offsets, labels)))
             }
-            LiveLayout::Exact(buckets, ends) => Way::Exact(ExactWriter::new(image, buckets, ends)),
-            LiveLayout::Exact6(buckets) => Way::Exact6(Exact6Writer::new(image, buckets)),
-            LiveLayout::Frozen => Way::Anew,
+            LiveLayout::Exact(buckets, ends) => LiveWriter::Exact(ExactWriter::new(image, buckets, ends)),
+            LiveLayout::Exact6(buckets) => LiveWriter::Exact6(Exact6Writer::new(image, buckets)),
+            LiveLayout::Frozen => LiveWriter::Rebuild,
         }
     }
 
@@ -172,8 +172,8 @@ impl Way {
         labels: u32,
     ) -> Result<(), Full> {
         match self {
-            Way::Exact(writer) => writer.change(cells, net.addr4(), old, new),
-            Way::Exact6(writer) => {
+            LiveWriter::Exact(writer) => writer.change(cells, net.addr4(), old, new),
+            LiveWriter::Exact6(writer) => {
                 let key = Key::of(&Prefix6 { addr: net.first, len: net.len, label: 1 });
                 let key = key.expect("the prefix was checked");
                 match new {
@@ -181,17 +181,17 @@ impl Way {
                     _ => writer.insert(cells, readers, key),
                 }
             }
-            Way::RankLeaf(writer) => writer.change(cells, readers, held, net, labels),
-            Way::Anew => Err(Full),
+            LiveWriter::RankLeaf(writer) => writer.change(cells, readers, held, net, labels),
+            LiveWriter::Rebuild => Err(Full),
         }
     }
 
     /// Number of steps, from the first on, that the change of the first one makes. Where the whole prefix is rebuilt,
     /// the steps inside it are included.
-    fn together(&self, steps: &[Step]) -> usize {
+    fn steps_covered(&self, steps: &[Step]) -> usize {
         match self {
-            Way::RankLeaf(_) => steps.iter().take_while(|step| steps[0].net.holds(step.net)).count(),
-            Way::Exact(_) | Way::Exact6(_) | Way::Anew => 1,
+            LiveWriter::RankLeaf(_) => steps.iter().take_while(|step| steps[0].net.holds(step.net)).count(),
+            LiveWriter::Exact(_) | LiveWriter::Exact6(_) | LiveWriter::Rebuild => 1,
         }
     }
 }
@@ -206,7 +206,7 @@ pub struct LiveTable {
     labels: Labels,
     readers: Readers,
     published: Publisher,
-    way: Way,
+    writer: LiveWriter,
     built_anew: u64,
 }
 
@@ -241,9 +241,9 @@ impl LiveTable {
         labels: Labels,
     ) -> Result<Self, LiveError> {
         let image = SharedImage::new(build(layout, kind, sets, &held, &labels)?);
-        let way = Way::of(&image, labels.count(kind));
+        let writer = LiveWriter::of(&image, labels.count(kind));
         let published = Publisher::new(readers, image);
-        Ok(LiveTable { layout, kind, sets, held, labels, readers: readers.clone(), published, way, built_anew: 0 })
+        Ok(LiveTable { layout, kind, sets, held, labels, readers: readers.clone(), published, writer, built_anew: 0 })
     }
 
     /// The handle that readers use.
@@ -315,7 +315,7 @@ impl LiveTable {
                 (_, _) => *now | 1 << change.set,
             };
         }
-        self.make_so(wanted)
+        self.apply(wanted)
     }
 
     /// Replaces the contents of the table, or of set `set` of a fused table, by those of `table`. Returns how many
@@ -346,25 +346,25 @@ impl LiveTable {
                 _ => *now | bit,
             };
         }
-        self.make_so(wanted)
+        self.apply(wanted)
     }
 
     /// Frees memory that readers have released, and returns whether some still waits. Every change does this too. A
     /// writer that makes no changes for a long time must call it.
     pub fn free(&mut self) -> bool {
         let image = self.published.image();
-        let waits = match &mut self.way {
-            Way::Exact6(writer) => {
-                writer.go_on(image, &self.readers);
-                writer.waits()
+        let is_waiting = match &mut self.writer {
+            LiveWriter::Exact6(writer) => {
+                writer.reclaim(image, &self.readers);
+                writer.is_waiting()
             }
-            Way::RankLeaf(writer) => {
-                writer.go_on(image, &self.readers);
-                writer.waits()
+            LiveWriter::RankLeaf(writer) => {
+                writer.reclaim(image, &self.readers);
+                writer.is_waiting()
             }
-            Way::Exact(_) | Way::Anew => false,
+            LiveWriter::Exact(_) | LiveWriter::Rebuild => false,
         };
-        self.published.free() > 0 || waits
+        self.published.free() > 0 || is_waiting
     }
 
     /// The prefix of a change, if this table can hold it.
@@ -382,7 +382,7 @@ impl LiveTable {
             (IpAddr::V6(addr), Family::Ipv6) => Net::new(addr.into(), change.len),
         };
         // A prefix that the table cannot hold is accepted in a removal, which has no effect.
-        if change.to != To::Gone {
+        if change.to != To::Absent {
             self.suits(net)?;
         }
         Ok(net)
@@ -404,7 +404,7 @@ impl LiveTable {
     /// The label that a change sets; 0 removes.
     fn label(&mut self, change: &Change<'_>) -> Result<u32, LiveError> {
         match (change.to, self.kind) {
-            (To::Gone, _) => Ok(0),
+            (To::Absent, _) => Ok(0),
             (To::Held(_), Kind::Set) => Ok(1),
             (To::Held(None | Some("")), Kind::Labels) => Err(change.wrong(Problem::NoLabel)),
             (To::Held(Some(label)), Kind::Labels) if label.len() > LABEL_BYTES_MAX => {
@@ -420,7 +420,7 @@ impl LiveTable {
     }
 
     /// Gives prefixes their wanted labels; 0 removes.
-    fn make_so(&mut self, wanted: BTreeMap<Net, u32>) -> Result<usize, LiveError> {
+    fn apply(&mut self, wanted: BTreeMap<Net, u32>) -> Result<usize, LiveError> {
         self.free();
         let step = |(net, new)| Step { net, old: self.held.get(net), new };
         let steps: Vec<Step> = wanted.into_iter().map(step).filter(|step| step.old != step.new).collect();
@@ -431,22 +431,22 @@ impl LiveTable {
         let batch = steps.len() > BATCH_MIN.max(self.held.len() / BATCH_ONE_IN);
         let mut done = 0;
         while !batch && done < steps.len() {
-            let together = self.way.together(&steps[done..]);
-            steps[done..done + together].iter().for_each(|step| self.held.set(step.net, step.new));
+            let covered = self.writer.steps_covered(&steps[done..]);
+            steps[done..done + covered].iter().for_each(|step| self.held.set(step.net, step.new));
             let (image, labels) = (self.published.image(), self.labels.count(self.kind));
-            if self.way.change(image, &self.readers, &self.held, steps[done], labels).is_err() {
+            if self.writer.change(image, &self.readers, &self.held, steps[done], labels).is_err() {
                 break;
             }
-            done += together;
+            done += covered;
         }
         if done < steps.len() {
-            self.make_anew(&steps[done..])?;
+            self.rebuild(&steps[done..])?;
         }
         Ok(steps.len())
     }
 
     /// Applies steps by rebuilding the image. Applies none of them if that fails.
-    fn make_anew(&mut self, steps: &[Step]) -> Result<(), LiveError> {
+    fn rebuild(&mut self, steps: &[Step]) -> Result<(), LiveError> {
         steps.iter().for_each(|step| self.held.set(step.net, step.new));
         let built = match self.published.free() {
             images @ IMAGES_WAITING_MAX.. => Err(LiveError::ReadersBehind { images }),
@@ -455,7 +455,7 @@ impl LiveTable {
         match built {
             Ok(image) => {
                 let image = SharedImage::new(image);
-                self.way = Way::of(&image, self.labels.count(self.kind));
+                self.writer = LiveWriter::of(&image, self.labels.count(self.kind));
                 self.published.swap(image);
                 self.built_anew += 1;
                 Ok(())

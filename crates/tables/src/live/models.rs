@@ -14,8 +14,8 @@ use super::epochs::{self, IDLE, Quiescence, Word};
 use super::exact::ExactWriter;
 use super::exact6::Exact6Writer;
 use super::held::{Held, Net};
-use super::noted::Noted;
 use super::rank::RankWriter;
+use super::recorded::RecordedImage;
 use super::shared::{LiveLayout, SharedImage};
 use crate::cells::{Cells, CellsMut};
 use crate::entries::{Entries, Kind, Table};
@@ -278,7 +278,7 @@ fn no_host_is_made_of_two_halves() {
         };
         let mut writer = Exact6Writer::new(&*words, buckets);
         writer.remove(&*words, &*readers, old).unwrap();
-        writer.go_on(&*words, &*readers);
+        writer.reclaim(&*words, &*readers);
         writer.insert(&*words, &*readers, new).unwrap();
         reader.join().unwrap();
     });
@@ -322,9 +322,9 @@ fn check_rank_leaf(prefixes: &[&str], steps: &'static [(Net, u32)], keys: &'stat
     let mut shared = BTreeSet::new();
     for passed in [false, true] {
         let copy = SharedImage::new(crate::Image::from_bytes(&rest).unwrap());
-        let noted = Noted::new(&copy);
-        make_steps(writer.clone(), &noted, &Constant(passed), &table, steps);
-        shared.extend(noted.into_stores().into_iter().map(|(at, word)| (at, word.len())));
+        let recorded = RecordedImage::new(&copy);
+        make_steps(writer.clone(), &recorded, &Constant(passed), &table, steps);
+        shared.extend(recorded.into_stores().into_iter().map(|(at, word)| (at, word.len())));
     }
     check(2, move || {
         let words = Arc::new(Words::new(&rest, &shared));

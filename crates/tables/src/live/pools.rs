@@ -111,7 +111,7 @@ pub(super) struct Parents {
 
 impl Parents {
     /// Adds a new thing without a parent.
-    pub fn born(&mut self, thing: u32) {
+    pub fn insert(&mut self, thing: u32) {
         self.not_one.insert(thing, 0);
     }
 
@@ -129,7 +129,7 @@ impl Parents {
     }
 
     /// Removes a parent of a thing. Returns whether it was the last one.
-    pub fn is_last_gone(&mut self, thing: u32) -> bool {
+    pub fn remove(&mut self, thing: u32) -> bool {
         match self.not_one.get_mut(&thing) {
             None => true,
             Some(2) => {
@@ -194,13 +194,13 @@ mod tests {
     #[test]
     fn parents_are_counted() {
         let mut parents = Parents::default();
-        parents.born(7);
+        parents.insert(7);
         assert!(!parents.is_one(7));
         parents.add(7);
         assert!(parents.is_one(7));
         parents.add(7);
         parents.add(7);
-        assert_eq!([0; 3].map(|_| parents.is_last_gone(7)), [false, false, true]);
+        assert_eq!([0; 3].map(|_| parents.remove(7)), [false, false, true]);
         assert!(parents.is_one(8) && parents.not_one.is_empty());
     }
 }

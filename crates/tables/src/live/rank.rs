@@ -37,7 +37,7 @@ const LABELS_AT: usize = 12;
 
 /// The replaced word, which leads to unlinked memory.
 #[derive(Clone, Copy)]
-enum Gone {
+enum Replaced {
     /// A word of the root.
     Block(u32),
     /// A word of a block.
@@ -49,7 +49,7 @@ enum Gone {
 pub(super) struct RankWriter {
     offsets: Offsets,
     pools: Pools,
-    unlinked: Unlinked<Gone>,
+    unlinked: Unlinked<Replaced>,
     labels: u32,
 }
 
@@ -168,7 +168,7 @@ impl RankWriter {
         net: Net,
         labels: u32,
     ) -> Result<(), Full> {
-        self.go_on(cells, readers);
+        self.reclaim(cells, readers);
         if net.len < LEN_MIN {
             return Err(Full);
         }
@@ -187,17 +187,17 @@ impl RankWriter {
     }
 
     /// Whether anything waits for readers.
-    pub fn waits(&self) -> bool {
+    pub fn is_waiting(&self) -> bool {
         self.unlinked.len() > 0
     }
 
     /// Frees what all readers have released.
-    pub fn go_on<C: CellsMut, Q: Quiescence>(&mut self, cells: &C, readers: &Q) {
+    pub fn reclaim<C: CellsMut, Q: Quiescence>(&mut self, cells: &C, readers: &Q) {
         let mut writing = Writing { cells, offsets: self.offsets, pools: &mut self.pools };
         while let Some(gone) = self.unlinked.pop(readers) {
             match gone {
-                Gone::Block(word) => writing.let_block_go(block_of(word)),
-                Gone::Entry(entry) => writing.let_entry_go(entry),
+                Replaced::Block(word) => writing.release_block(block_of(word)),
+                Replaced::Entry(entry) => writing.release_entry(entry),
             }
         }
     }
@@ -216,7 +216,7 @@ impl<C: CellsMut> Writing<'_, C> {
     }
 
     /// Adds a parent to what `entry` leads to.
-    fn hold_entry(&mut self, entry: u32) {
+    fn add_parent(&mut self, entry: u32) {
         match entry & FLAG {
             0 => self.pools.leaves.add(leaf_of(entry).0 as u32),
             _ => self.pools.blocks.add(nested_of(entry).0 as u32),
@@ -224,24 +224,24 @@ impl<C: CellsMut> Writing<'_, C> {
     }
 
     /// Removes a parent of a block. No reader uses the parent's old word any more.
-    fn let_block_go(&mut self, (base, count): (usize, usize)) {
-        if !self.pools.blocks.is_last_gone(base as u32) {
+    fn release_block(&mut self, (base, count): (usize, usize)) {
+        if !self.pools.blocks.remove(base as u32) {
             return;
         }
         for index in base..base + count {
-            self.let_entry_go(self.entry(index));
+            self.release_entry(self.entry(index));
             self.cells.set_u32(Offsets::entry_at(index), 0);
         }
         self.pools.entries.give_back(base, count);
     }
 
     /// The same for a word of a block.
-    fn let_entry_go(&mut self, entry: u32) {
+    fn release_entry(&mut self, entry: u32) {
         if entry & FLAG != 0 {
-            return self.let_block_go(nested_of(entry));
+            return self.release_block(nested_of(entry));
         }
         let (lane, count) = leaf_of(entry);
-        if !self.pools.leaves.is_last_gone(lane as u32) {
+        if !self.pools.leaves.remove(lane as u32) {
             return;
         }
         for lane in lane..lane + count {
@@ -250,7 +250,7 @@ impl<C: CellsMut> Writing<'_, C> {
                 self.pools.uniform.remove(&value);
             }
             if value & FLAG != 0 {
-                self.let_block_go(block_of(value));
+                self.release_block(block_of(value));
             }
             self.offsets.clear_value(self.cells, lane);
         }
@@ -303,7 +303,7 @@ impl<C: CellsMut> Store for Writing<'_, C> {
                 self.pools.blocks.add(block_of(run.value).0 as u32);
             }
         }
-        self.pools.leaves.born(lane as u32);
+        self.pools.leaves.insert(lane as u32);
         Some((lane as u32) << NUMBER_SHIFT | (runs.len() as u32 - 1))
     }
 
@@ -311,9 +311,9 @@ impl<C: CellsMut> Store for Writing<'_, C> {
         let base = self.pools.entries.take(entries.len())?;
         for (index, &entry) in entries.iter().enumerate() {
             self.cells.set_u32(Offsets::entry_at(base + index), entry);
-            self.hold_entry(entry);
+            self.add_parent(entry);
         }
-        self.pools.blocks.born(base as u32);
+        self.pools.blocks.insert(base as u32);
         Some(base)
     }
 }
@@ -324,7 +324,7 @@ struct Update<'a, C, Q> {
     readers: &'a Q,
     held: &'a Held,
     net: Net,
-    unlinked: &'a mut Unlinked<Gone>,
+    unlinked: &'a mut Unlinked<Replaced>,
 }
 
 /// A block on the way to the change.
@@ -363,7 +363,7 @@ impl<C: CellsMut, Q: Quiescence> Update<'_, C, Q> {
     fn link(&mut self, Link { at, old, new }: Link) {
         self.encoder.store.pools.blocks.add(block_of(new).0 as u32);
         self.encoder.store.cells.set_u32(at, new);
-        self.unlinked.push(self.readers, Gone::Block(old));
+        self.unlinked.push(self.readers, Replaced::Block(old));
     }
 
     /// Changes the block for the addresses in `chunk`, in place or by a new block whose word is returned. The recursion
@@ -457,9 +457,9 @@ impl<C: CellsMut, Q: Quiescence> Update<'_, C, Q> {
         let store = &mut self.encoder.store;
         if way.own {
             let old = store.entry(base + index);
-            store.hold_entry(new);
+            store.add_parent(new);
             store.cells.set_u32(Offsets::entry_at(base + index), new);
-            self.unlinked.push(self.readers, Gone::Entry(old));
+            self.unlinked.push(self.readers, Replaced::Entry(old));
             return Ok(None);
         }
         let mut entries: Vec<u32> = (base..base + count).map(|index| store.entry(index)).collect();

@@ -3,7 +3,7 @@
 use weir_abi::{Family, Layout};
 
 use super::held::Net;
-use super::noted::{Noted, copy};
+use super::recorded::{RecordedImage, copy};
 use super::*;
 use crate::entries::Entries;
 use crate::image::ImageView;
@@ -67,9 +67,9 @@ fn change_store_by_store(live: &mut LiveTable, step: Step, others: &[u128]) -> b
     let family = live.family();
     let before = copy(live.published.image());
     live.held.set(step.net, step.new);
-    let noted = Noted::new(live.published.image());
-    let made = live.way.change(&noted, &live.readers, &live.held, step, live.labels.count(live.kind));
-    let stores = noted.into_stores();
+    let recorded = RecordedImage::new(live.published.image());
+    let made = live.writer.change(&recorded, &live.readers, &live.held, step, live.labels.count(live.kind));
+    let stores = recorded.into_stores();
     if made.is_err() {
         return false;
     }
@@ -105,9 +105,9 @@ fn drive(layout: Layout, kind: Kind, start: usize, rounds: usize) {
         ["a", "b", "c", "d", "e"].iter().for_each(|name| assert!(live.intern(name).is_ok()));
     }
     let wanted = (0..start).map(|_| (random.net(layout), label(&mut random))).collect();
-    live.make_so(wanted).unwrap();
+    live.apply(wanted).unwrap();
     let steps: Vec<Step> = live.held.iter().map(|(net, new)| Step { net, old: 0, new }).collect();
-    live.make_anew(&steps).unwrap();
+    live.rebuild(&steps).unwrap();
     let mut in_place = 0;
     for _ in 0..rounds {
         let net = random.net(layout);
@@ -121,10 +121,10 @@ fn drive(layout: Layout, kind: Kind, start: usize, rounds: usize) {
         let others: Vec<u128> = (0..20).flat_map(|_| edges(random.net(layout), family)).collect();
         match change_store_by_store(&mut live, Step { net, old, new }, &others) {
             true => in_place += 1,
-            false => live.make_anew(&[Step { net, old, new }]).unwrap(),
+            false => live.rebuild(&[Step { net, old, new }]).unwrap(),
         }
         assert!(!live.free() || layout == Layout::ExactSet6, "there is no reader");
-        if let Way::RankLeaf(writer) = &live.way {
+        if let LiveWriter::RankLeaf(writer) = &live.writer {
             writer.assert_surveyed(live.published.image());
         }
     }

@@ -9,14 +9,14 @@ use crate::cells::{Cells, CellsMut};
 pub type Stored = (usize, Vec<u8>);
 
 /// An image that records its stores. A copy of the image would be sent the same stores.
-pub struct Noted<'a> {
+pub struct RecordedImage<'a> {
     image: &'a SharedImage,
     stores: RefCell<Vec<Stored>>,
 }
 
-impl<'a> Noted<'a> {
+impl<'a> RecordedImage<'a> {
     pub fn new(image: &'a SharedImage) -> Self {
-        Noted { image, stores: RefCell::default() }
+        RecordedImage { image, stores: RefCell::default() }
     }
 
     pub fn into_stores(self) -> Vec<Stored> {
@@ -24,7 +24,7 @@ impl<'a> Noted<'a> {
     }
 }
 
-impl Cells for Noted<'_> {
+impl Cells for RecordedImage<'_> {
     fn u8(&self, at: usize) -> u8 {
         self.image.u8(at)
     }
@@ -39,7 +39,7 @@ impl Cells for Noted<'_> {
     }
 }
 
-impl CellsMut for Noted<'_> {
+impl CellsMut for RecordedImage<'_> {
     fn set_u8(&self, at: usize, word: u8) {
         self.stores.borrow_mut().push((at, vec![word]));
         self.image.set_u8(at, word);
