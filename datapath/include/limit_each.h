@@ -21,7 +21,7 @@ struct each_hash {
 	uint32_t tag; /* 16 bits */
 };
 
-/* Place::of_ipv4() */
+/* HashedAddress::of_ipv4() */
 WEIR_INLINE struct each_hash each_hash4(uint32_t address, uint32_t seed)
 {
 	uint32_t hash = (address ^ seed) * 0x9e3779b1u;
@@ -32,7 +32,7 @@ WEIR_INLINE struct each_hash each_hash4(uint32_t address, uint32_t seed)
 	return (struct each_hash){hash, hash & 0xffff};
 }
 
-/* Place::of_ipv6() */
+/* HashedAddress::of_ipv6() */
 WEIR_INLINE struct each_hash each_hash6(uint64_t hi, uint64_t lo, uint32_t seed)
 {
 	const uint64_t twice = (uint64_t)seed << 32 | seed;

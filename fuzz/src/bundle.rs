@@ -1,4 +1,4 @@
-//! Bundles that somebody altered, and the objects in them.
+//! Altered archives, and the objects in them.
 
 use sha2::{Digest, Sha256};
 use std::path::Path;
@@ -7,14 +7,14 @@ use weir_engine::bundle::Bundle;
 use weir_engine::bundle::trust::Trust;
 use weir_engine::elf;
 
-/// Inputs in the seeds, of which each says with its first byte what it is an input for.
+/// The first byte of an input, which says what the input is for.
 const WHOLE: u8 = b'b';
 const NATIVE: u8 = b'n';
 const KERNEL: u8 = b'k';
 const MANIFEST: u8 = b'm';
 
-/// First byte: what the rest is. A whole file, an object for user space, one for the kernel, or a manifest of which the archive and the digest are
-/// made, since nobody guesses a SHA-256.
+/// The first byte selects the target of the rest: a whole file, an object for user space, one for the kernel, or a
+/// manifest. The archive and digest of a manifest are computed, since a fuzzer cannot guess a SHA-256.
 pub(crate) fn bundle(data: &[u8]) {
     let Some((&kind, bytes)) = data.split_first() else { return };
     let chains = ["upstream".to_owned(), "downstream".to_owned()];
@@ -27,7 +27,8 @@ pub(crate) fn bundle(data: &[u8]) {
     }
 }
 
-/// Whatever is wrong with a bundle, the message names the file and can be shown on a terminal; what is right needs a signature for its code to be run.
+/// If an archive is refused, the message names the file and is printable. If it is accepted, its code needs a signature
+/// to run.
 fn read(bytes: &[u8]) {
     match Bundle::read_bytes(Path::new("fuzzed.weirb"), bytes, &Trust::default()) {
         Ok(bundle) => {

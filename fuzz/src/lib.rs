@@ -1,6 +1,6 @@
-//! Fuzz targets as plain functions: bytes in, and the only wrong answer is a panic, a hang or memory without bound.
+//! Fuzz targets as functions of bytes. A target fails by a panic, a hang or unbounded memory.
 //!
-//! `src/bin` hands each to libFuzzer; `tests/corpus.rs` replays seeds and past crashes through them under `cargo test`.
+//! `src/bin` passes each to libFuzzer. `tests/corpus.rs` runs seeds and past crashes through them under `cargo test`.
 #![forbid(unsafe_code)]
 
 mod bundle;

@@ -1,4 +1,4 @@
-//! Policies and their intermediate form.
+//! Policies and their intermediate representation.
 
 use weir_abi::Layout;
 use weir_policy::backend::c::{Target, emit};
@@ -9,10 +9,10 @@ use weir_policy::pass::choose_layouts::CostModel;
 use weir_policy::source::{Source, SourceMap};
 use weir_policy::{ir, pipeline};
 
-/// What a policy can include.
+/// A file that policies can include.
 const INCLUDED: &str = "define web = { 80, 443 }\ntable more { type ipv4; elements = { 192.0.2.1 } }\n";
 
-/// Every table and list that a policy names was read and holds this.
+/// Contents of every table and list that a policy names.
 struct AnyTable(TableFacts, LimitsFacts);
 
 impl Catalog for AnyTable {
@@ -33,8 +33,8 @@ impl Catalog for AnyTable {
     }
 }
 
-/// A policy's text all the way to C. Mistakes must render; what passes the checks must compile, and its IR must print and read
-/// back as itself.
+/// Compiles the text of a policy to C. Diagnostics must render. A policy without errors must compile, and its IR must
+/// print and parse back to itself.
 pub(crate) fn policy_parser(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     let includes = |path: &str| match path {
@@ -72,7 +72,7 @@ fn compile(lowered: &ir::lower::Lowered, sources: &SourceMap) {
     }
 }
 
-/// Printed IR: what reads prints as itself, and every backend takes it.
+/// Printed IR: whatever parses prints as itself, and every backend accepts it.
 pub(crate) fn ir_parser(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     let Ok(program) = ir::parse::parse(text) else { return };

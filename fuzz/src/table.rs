@@ -7,7 +7,7 @@ use weir_abi::limit::ROOM_MAX;
 use weir_abi::{Family, Layout};
 use weir_tables::{BadLines, Entries, Format, ImageView, Kind, LabelLimits, Nesting, PrefixLimits, ReadOptions};
 
-/// One element a line.
+/// One element per line.
 pub(crate) fn list_plain(data: &[u8]) {
     list("list.txt", data);
 }
@@ -22,7 +22,7 @@ pub(crate) fn list_ipset(data: &[u8]) {
     list("list.ipset", data);
 }
 
-/// `prefix,rate,burst` and `label,rate,burst`: what a strict reader takes, a lenient one takes alike.
+/// `prefix,rate,burst` and `label,rate,burst`: whatever strict reading accepts, lenient reading accepts equally.
 pub(crate) fn list_limits(data: &[u8]) {
     for bad_lines in [BadLines::Refuse, BadLines::Skip] {
         let mut prefixes = PrefixLimits::default();
@@ -61,7 +61,7 @@ pub(crate) fn list_mmdb(data: &[u8]) {
     list("list.mmdb", data);
 }
 
-/// Strict and lenient readers, for both families, with labels and without.
+/// Strict and lenient reading, for both families, with and without labels.
 fn list(name: &str, data: &[u8]) {
     let kinds = [Kind::Set, Kind::Labels];
     for (family, kind) in [Family::Ipv4, Family::Ipv6].into_iter().flat_map(|family| kinds.map(|kind| (family, kind))) {
@@ -69,7 +69,7 @@ fn list(name: &str, data: &[u8]) {
             let options = ReadOptions {
                 field_path: (kind == Kind::Labels).then(|| "country.iso_code".to_owned()),
                 lenient,
-                // Threads cost more than the list.
+                // Threads would cost more than the list.
                 threads: NonZero::new(1),
             };
             let mut entries = Entries::new(family, kind);
@@ -95,7 +95,7 @@ fn list(name: &str, data: &[u8]) {
     }
 }
 
-/// Every address that stands before a comment is held: what a strict reader takes, it takes whole.
+/// The table holds every address before a comment: strict reading accepts a list only as a whole.
 fn assert_nothing_lost(data: &[u8], holds: impl Fn(IpAddr) -> bool) {
     let of_address = |byte: &u8| byte.is_ascii_hexdigit() || matches!(byte, b'.' | b':' | b'/');
     let data = data.strip_prefix(b"\xef\xbb\xbf").unwrap_or(data);
@@ -111,10 +111,10 @@ fn assert_nothing_lost(data: &[u8], holds: impl Fn(IpAddr) -> bool) {
     }
 }
 
-/// An image from a bundle that somebody altered: whatever the check lets through can be looked up in.
+/// Altered images from an archive: lookups work in every image that passes the check.
 ///
-/// Images are large and mostly empty, so the input is not the image but what is changed: which image, how much of it is left
-/// in 256ths (0: all), then words of 4 bytes to overwrite, as place and value.
+/// Images are large and mostly empty, so the input only describes the changes: which image, how much of it is left in
+/// 256ths (0: all), then 4-byte words to overwrite, as position and value.
 pub(crate) fn table_image(data: &[u8]) {
     let [which, left, patches @ ..] = data else { return };
     let images = whole_images();
@@ -158,7 +158,7 @@ fn whole_images() -> &'static [Vec<u8>] {
         entries.read("list", list.as_bytes(), &ReadOptions::default()).expect("a good list");
         entries.settle().build(layout).expect("the layout takes the list").as_bytes().to_vec()
     };
-    // Fewer would be rank leaves.
+    // With fewer prefixes, the builder would choose rank leaves.
     let halves = || (0..1u32 << 17).map(|net| format!("{}/17,L{net}\n", Ipv4Addr::from(net << 15))).collect::<String>();
     IMAGES.get_or_init(|| {
         vec![

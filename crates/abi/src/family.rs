@@ -10,7 +10,7 @@ pub enum Family {
 }
 
 impl Family {
-    /// Bits of an address.
+    /// Number of bits of an address.
     pub const fn bits(self) -> u8 {
         match self {
             Family::Ipv4 => 32,

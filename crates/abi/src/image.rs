@@ -1,13 +1,13 @@
-//! The head of a table image.
+//! The header of a table image.
 //!
-//! A table image is one flat, position-independent run of bytes, little-endian, aligned to 64: this header, then the sections of its
-//! layout. The same bytes are mapped by native code and are the value of a BPF array map. What the sections hold
-//! is the business of `tables` (builders) and `datapath/include/lookup.h` (lookups) alone.
+//! A table image is flat, position-independent bytes, little-endian and aligned to 64: this header, then the sections
+//! of its layout. Native code maps the bytes, and a BPF array map has the same bytes as its value. Only `tables`
+//! (builders) and `datapath/include/lookup.h` (lookups) know what the sections contain.
 
 /// `"WEIR"` in memory.
 pub const IMAGE_MAGIC: u32 = u32::from_le_bytes(*b"WEIR");
 
-/// How a table image is laid out. `enum layout` in `lookup.h`.
+/// The layout of a table image; `enum layout` in `lookup.h`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u32)]
 pub enum Layout {
@@ -17,9 +17,10 @@ pub enum Layout {
     ExactSet = 2,
     /// IPv6 prefixes to labels: direct table, then sorted ranges.
     Range6 = 3,
-    /// Up to four sets of IPv4 /32 addresses in the same buckets; a label is a bit for each.
+    /// Up to four sets of IPv4 /32 addresses in shared buckets; the label has one bit per set.
     ExactSets = 4,
-    /// IPv4 prefixes to labels: blocks of entries below a 2^16 root, then leaves of at most 32 runs, ranked at once.
+    /// IPv4 prefixes to labels: blocks of entries below a 2^16 root, then leaves of at most 32 runs, found by one
+    /// vector comparison.
     RankLeaf = 5,
     /// The same for IPv6, 16 bits of the key at a time.
     RankLeaf6 = 6,
@@ -42,7 +43,7 @@ impl Layout {
         Layout::CountedLeaf,
     ];
 
-    /// The name that reports and benchmarks use.
+    /// The name in reports and benchmarks.
     pub const fn name(self) -> &'static str {
         match self {
             Layout::Dxr16x4 => "d16x4r",
@@ -56,7 +57,8 @@ impl Layout {
         }
     }
 
-    /// Whether lookups of this layout read images of another: where labels do not count, a builder of counted leaves makes rank leaves.
+    /// Whether lookups of this layout can read images of layout `image`. A builder of counted leaves makes rank leaves
+    /// if labels do not count up.
     pub fn reads(self, image: Layout) -> bool {
         self == image || self == Layout::CountedLeaf && image == Layout::RankLeaf
     }
@@ -67,7 +69,7 @@ impl Layout {
     }
 }
 
-/// First 64 bytes of every image.
+/// The first 64 bytes of every image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct ImageHeader {
@@ -75,13 +77,13 @@ pub struct ImageHeader {
     pub magic: u32,
     /// A [`Layout`].
     pub layout: u32,
-    /// Prefixes (or addresses) that the table holds.
+    /// Number of prefixes (or addresses) in the table.
     pub entries: u32,
     /// Highest label in use; labels are `1..=labels`, 0 is "no entry". 1 for a set.
     pub labels: u32,
-    /// Bytes of the whole image, this header included.
+    /// Size of the whole image in bytes, including this header.
     pub bytes: u64,
-    /// Byte offsets and sizes of the sections, as the layout defines them.
+    /// Byte offsets and sizes of the sections, in the order that the layout defines.
     pub section: [u32; 10],
 }
 

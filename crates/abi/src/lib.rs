@@ -1,9 +1,8 @@
 //! Memory layouts that Rust and the C datapath share.
 //!
-//! A policy's way (compiler) and a packet's way (engines) meet here and nowhere else. Every type is plain
-//! bytes in host byte order unless its name says otherwise (`Be16`); its size and offsets are asserted here and,
-//! with the same numbers, in `datapath/include`. This crate is layout and names; the one thing that it computes is what all engines must
-//! compute alike, limits.
+//! The compiler and the engines share only this crate. Every type is plain bytes in host byte order unless its name
+//! says otherwise (`Be16`). Its size and offsets are asserted here and, with the same numbers, in `datapath/include`.
+//! The crate contains layouts and names. Its only computation is that of limits, which all engines must compute alike.
 
 pub mod burst;
 pub mod counter;
@@ -34,6 +33,7 @@ pub use verdict::{Action, Verdict};
 /// by an engine of another one.
 pub const ABI_VERSION: u32 = 4;
 
-/// Bytes of a frame that a datapath may read. What lies beyond is payload to every rule: a header that starts
-/// inside the window and ends outside it is malformed, on every engine alike. One XDP page holds it whole.
+/// Number of bytes of a frame that a datapath may read. Bytes after the window are payload to every rule. On every
+/// engine, a header that starts inside the window and ends outside it is malformed. One XDP page holds the whole
+/// window.
 pub const WINDOW_BYTES: usize = 2048;

@@ -1,8 +1,9 @@
-//! How a frame starts: the link layer that its capture or interface declares.
+//! The link layer that a capture or interface declares, which determines how a frame starts.
 
 /// Link layer of a frame. All frames of one [`crate::Burst`] share it.
 ///
-/// Values are Weir's own (`enum link` in `packet.h`), not LINKTYPE numbers: several of those are the same layout.
+/// The values are Weir's own (`enum link` in `packet.h`) and not LINKTYPE numbers, because several LINKTYPEs share a
+/// layout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u32)]
 pub enum Link {

@@ -1,6 +1,6 @@
-//! What the parser knows of a packet: `struct packet` in `packet.h`.
+//! The parser's view of a packet: `struct packet` in `packet.h`.
 //!
-//! Rust never parses through this type on the fast path; it is here so that the C parser can be compared, field by
+//! Rust never parses through this type on the fast path. It exists so that tests can compare the C parser, field by
 //! field, with the reference parser. Numbers are in host byte order.
 
 /// Network layer of a packet: `enum l3`.
@@ -14,10 +14,10 @@ pub enum L3 {
     Ipv6 = 3,
 }
 
-/// What is known of the transport layer: `enum l4`.
+/// The transport layer of a packet: `enum l4`.
 ///
-/// `None` when there is no transport header in this packet (later fragment, ESP, no next header, not IP), `Ports` for SCTP,
-/// DCCP and UDP-Lite, which have ports where TCP has them, `Other` for every other protocol.
+/// `None` means that the packet has no transport header (later fragment, ESP, no next header, not IP). `Ports` stands
+/// for SCTP, DCCP and UDP-Lite, whose ports are where TCP has them. `Other` stands for every other protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 #[allow(missing_docs)]
@@ -31,7 +31,7 @@ pub enum L4 {
     Other = 6,
 }
 
-/// Place of a packet in its datagram: `enum fragment`.
+/// Position of a packet in its datagram: `enum fragment`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 #[allow(missing_docs)]
@@ -61,7 +61,7 @@ pub mod ext {
 pub mod flag {
     /// IPv4 options, or an IPv6 hop-by-hop options header.
     pub const IP_OPTIONS: u8 = 1;
-    /// A limit that marks had no room for the packet. Set by rules, not by the parser.
+    /// A limit that only marks had no room for the packet. Rules set this flag, not the parser.
     pub const EXCEEDED: u8 = 2;
 }
 
@@ -74,8 +74,8 @@ pub mod flag {
 ///  80 ttl 81 tos 82 tcp_flags 83 ext 84 vlan_tags 85 vlan_pcp 86 icmp_type 87 icmp_code
 ///  88 flags 89 next_header 90 frag_off 92 l4_length 94 doff 95 hdrlength 96
 /// ```
-/// An IPv4 address is the number of its four bytes in the first word of the 16 bytes; an IPv6 address is two 64-bit
-/// halves, high half first.
+/// An IPv4 address is a number in the first word of the 16 bytes. An IPv6 address is two 64-bit halves, high half
+/// first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 #[allow(missing_docs)]

@@ -1,31 +1,31 @@
-//! Rates and bursts as people write them, in policies and in lists alike: `20kpps`, `400/minute`, `10mbit`, burst `64kbytes`.
+//! Rates and bursts in text form, in policies and in lists: `20kpps`, `400/minute`, `10mbit`, burst `64kbytes`.
 
 use crate::limit::{BYTE_SHIFT, LimitProfile, ROOM_MAX, TICKS_PER_S, room_of_bytes};
 use std::fmt::{self, Display, Formatter};
 
-/// Most packets a second.
+/// Maximum rate in packets per second.
 pub const PACKETS_PER_S_MAX: u64 = 250_000_000;
-/// Fewest bits a second, but for none at all.
+/// Minimum rate in bits per second, except for 0.
 pub const BITS_PER_S_MIN: u64 = 8_000;
-/// Most bits a second.
+/// Maximum rate in bits per second.
 pub const BITS_PER_S_MAX: u64 = 1_000_000_000_000;
 /// The smallest burst in packets.
 pub const BURST_PACKETS_MIN: u64 = 1;
-/// The smallest burst in bytes: a packet of Ethernet's usual length.
+/// The smallest burst in bytes: a full-size Ethernet packet.
 pub const BURST_BYTES_MIN: u64 = 1514;
-/// A burst that is not said is at least this: ten packets of the usual length.
+/// The default burst is at least this many packets of that size.
 const BURST_DEFAULT_PACKETS: u64 = 10;
 
-/// What a rate counts.
+/// The unit of a rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Unit {
-    /// Packets; bursts too.
+    /// Packets. The burst is also in packets.
     Packets,
-    /// Bits on the wire, link header included; bursts in bytes.
+    /// Bits on the wire, including the link header. The burst is in bytes.
     Bits,
 }
 
-/// The time in which packets are counted.
+/// The time unit of a packet rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Per {
     /// `20kpps`, `400/second`
@@ -49,34 +49,34 @@ impl Per {
     }
 }
 
-/// How much passes in how much time. 0 is a rate too: nothing passes.
+/// The amount that passes per time. A rate of 0 passes nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Rate {
     /// Packets.
     Packets {
-        /// How many, at most [`PACKETS_PER_S_MAX`] a second.
+        /// Number of packets, at most [`PACKETS_PER_S_MAX`] per second.
         count: u64,
-        /// In which time.
+        /// The time unit.
         per: Per,
     },
-    /// Bits a second: 0, or [`BITS_PER_S_MIN`] to [`BITS_PER_S_MAX`].
+    /// Bits per second: 0, or [`BITS_PER_S_MIN`] to [`BITS_PER_S_MAX`].
     Bits(u64),
 }
 
-/// What is wrong with a rate or a burst.
+/// Why a rate or a burst is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LimitProblem {
-    /// The text is no rate.
+    /// The text is not a rate.
     NoRate,
-    /// The rate is too high, or too low.
+    /// The rate is too high or too low.
     RateOutOfBounds(Unit),
-    /// The text is no burst.
+    /// The text is not a burst.
     NoBurst(Unit),
-    /// The burst is in bytes and the rate in packets, or the other way; the rate's unit is named.
+    /// The burst is in bytes and the rate in packets, or vice versa. The unit is the rate's.
     BurstUnit(Unit),
     /// The burst is less than one packet.
     SmallBurst(Unit),
-    /// The rate takes longer than 2^48 ns for the burst.
+    /// The rate needs more than 2^48 ns for the burst.
     LongBurst,
 }
 
@@ -102,7 +102,7 @@ impl Display for LimitProblem {
 }
 
 impl Rate {
-    /// What it counts.
+    /// The unit.
     pub const fn unit(self) -> Unit {
         match self {
             Rate::Packets { .. } => Unit::Packets,
@@ -110,10 +110,10 @@ impl Rate {
         }
     }
 
-    /// Reads a rate without blanks.
+    /// Parses a rate without blanks.
     ///
     /// # Errors
-    /// The text is no rate, or one out of bounds.
+    /// The text is not a rate, or the rate is out of bounds.
     pub fn parse(text: &str) -> Result<Self, LimitProblem> {
         let (number, unit) = split_number(text).ok_or(LimitProblem::NoRate)?;
         if let Some(word) = unit.strip_prefix('/') {
@@ -142,7 +142,7 @@ impl Rate {
         Ok(Rate::Packets { count, per })
     }
 
-    /// The burst if none is said: what the rate brings in 10 ms, at least ten packets.
+    /// The default burst: the amount that the rate passes in 10 ms, and at least ten packets.
     const fn burst_default(self) -> u64 {
         let (earned, least) = match self {
             Rate::Packets { count, per } => (count / per.seconds() / 100, BURST_DEFAULT_PACKETS),
@@ -167,15 +167,15 @@ impl Display for Rate {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Limit {
     rate: Rate,
-    /// Packets or bytes.
+    /// In packets or bytes.
     burst: u64,
 }
 
 impl Limit {
-    /// A rate with a burst, written without blanks, or with the burst that rates have.
+    /// A limit from a rate and a burst in text form without blanks, or with the rate's default burst.
     ///
     /// # Errors
-    /// The burst does not go with the rate.
+    /// The burst is invalid for the rate.
     pub fn new(rate: Rate, burst: Option<&str>) -> Result<Self, LimitProblem> {
         let burst = match burst {
             Some(text) => parse_burst(text, rate.unit())?,
@@ -195,7 +195,7 @@ impl Limit {
         self.burst
     }
 
-    /// How buckets are charged.
+    /// The profile that buckets are charged by.
     pub fn profile(self) -> LimitProfile {
         if self.is_closed() {
             return LimitProfile::CLOSED;
@@ -210,7 +210,7 @@ impl Limit {
         matches!(self.rate, Rate::Packets { count: 0, .. } | Rate::Bits(0))
     }
 
-    /// Ticks of a packet, or of a byte with [`BYTE_SHIFT`] fractional bits; rounded up.
+    /// Ticks per packet, or per byte with [`BYTE_SHIFT`] fractional bits; rounded up.
     fn cost(self) -> u64 {
         let (ticks, events) = match self.rate {
             Rate::Packets { count, per } => (u128::from(TICKS_PER_S * per.seconds()), count),
@@ -219,7 +219,7 @@ impl Limit {
         u64::try_from(ticks.div_ceil(u128::from(events))).expect("the slowest rate costs less than 2^50 ticks")
     }
 
-    /// Ticks of a packet, of a byte, and the room.
+    /// Ticks per packet, ticks per byte, and the room.
     fn charges(self) -> (u64, u64, u128) {
         if self.is_closed() {
             return (0, 0, 0);
@@ -235,7 +235,7 @@ impl Limit {
     }
 }
 
-/// `10mbit burst 64kbytes`. Read back it is the same limit.
+/// Prints `10mbit burst 64kbytes`, which parses back to the same limit.
 impl Display for Limit {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         write!(f, "{} burst ", self.rate)?;
@@ -246,7 +246,7 @@ impl Display for Limit {
     }
 }
 
-/// What [`Limit`] prints.
+/// Parses what [`Limit`] prints.
 impl std::str::FromStr for Limit {
     type Err = LimitProblem;
 
@@ -278,11 +278,12 @@ fn parse_burst(text: &str, unit: Unit) -> Result<u64, LimitProblem> {
     }
 }
 
-/// A decimal number and what follows it. More than a u64 holds is as much as it holds, and out of bounds everywhere.
+/// Splits a decimal number from the text after it. Numbers above `u64::MAX` become `u64::MAX`, which is out of bounds
+/// everywhere.
 fn split_number(text: &str) -> Option<(u64, &str)> {
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     let (number, unit) = text.split_at(digits);
-    // A leading zero is octal to some and decimal to others.
+    // Some programs read a leading zero as octal, others as decimal.
     let plain = digits == 1 || digits > 1 && !number.starts_with('0');
     plain.then(|| (number.parse().unwrap_or(u64::MAX), unit))
 }
@@ -298,7 +299,7 @@ fn factor(prefix: &str) -> Option<u64> {
     }
 }
 
-/// A number with the largest prefix that leaves it whole.
+/// Prints a number with the largest unit prefix that divides it.
 fn write_short(f: &mut Formatter<'_>, number: u64, unit: &str) -> fmt::Result {
     for prefix in ["t", "g", "m", "k"] {
         let factor = factor(prefix).expect("all of them are known");
@@ -378,7 +379,7 @@ mod tests {
         assert_eq!(refused("1/hour burst 79"), LimitProblem::LongBurst);
         assert_eq!(refused("8kbit burst 99999999999999999999"), LimitProblem::LongBurst);
         assert_eq!(limit("1/hour burst 78").to_string(), "1/hour burst 78packets");
-        // A burst of nothing takes no time.
+        // At rate 0, a burst of any size is accepted.
         assert_eq!(limit("0 burst 18446744073709551615").profile(), LimitProfile::CLOSED);
     }
 
@@ -400,7 +401,7 @@ mod tests {
         assert_eq!(profile("250mpps burst 1"), packets(1024, 1024));
         assert_eq!(profile("3 burst 1"), packets(TICKS_PER_S / 3 + 1, TICKS_PER_S / 3 + 1), "rounded up");
         let bits = profile("1gbit burst 1514");
-        // 8 ns a byte.
+        // 8 ns per byte.
         assert_eq!((bits.per_packet, bits.per_byte, bits.room), (0, 8 << 24, 1514 * 8 * 256));
         assert_eq!(bits.cost(1514), bits.room);
     }

@@ -1,9 +1,9 @@
-//! Why a packet got its verdict: a built-in reason or the rule that decided.
+//! Why a packet got its verdict: a built-in reason, or the rule that decided.
 
 /// A reason, 16 bits: `0..RULE_BASE` are built in (`enum reason` in `verdict.h`), `RULE_BASE + r` is rule `r`.
 ///
-/// The same number is the index of the reason's [`crate::Counter`], so that the counters of the built-in reasons
-/// and of the terminal rules add up to the packets received.
+/// The number is also the index of the reason's [`crate::Counter`]. The counters of the built-in reasons and of the
+/// terminal rules add up to the packets received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(transparent)]
 pub struct Reason(pub u16);
@@ -34,33 +34,34 @@ builtin! {
     MALFORMED_LINK = 5, "malformed-link";
     /// The frame ends inside a VLAN tag.
     MALFORMED_VLAN = 6, "malformed-vlan";
-    /// IPv4 header cut short, wrong version, header or total length that the frame contradicts (RFC 791).
+    /// IPv4 header truncated, wrong version, or header or total length that contradicts the frame (RFC 791).
     MALFORMED_IPV4 = 7, "malformed-ipv4";
-    /// IPv6 header cut short, wrong version, or a payload length beyond the frame (RFC 8200).
+    /// IPv6 header truncated, wrong version, or a payload length beyond the frame (RFC 8200).
     MALFORMED_IPV6 = 8, "malformed-ipv6";
-    /// IPv6 extension header cut short, out of place, or more of them than `EXT_HEADERS_MAX` (RFC 8200, 7112).
+    /// IPv6 extension header truncated or misplaced, or more of them than `EXT_HEADERS_MAX` (RFC 8200, 7112).
     MALFORMED_IPV6_EXT = 9, "malformed-ipv6-ext";
     /// A fragment that overlaps a TCP header, ends beyond 65535 bytes or is not a multiple of 8 (RFC 791, 1858, 3128).
     MALFORMED_FRAGMENT = 10, "malformed-fragment";
-    /// TCP header cut short or its data offset contradicts the packet (RFC 9293).
+    /// TCP header truncated, or its data offset contradicts the packet (RFC 9293).
     MALFORMED_TCP = 11, "malformed-tcp";
-    /// UDP header cut short or its length contradicts the packet (RFC 768).
+    /// UDP header truncated, or its length contradicts the packet (RFC 768).
     MALFORMED_UDP = 12, "malformed-udp";
-    /// ICMP or ICMPv6 header cut short (RFC 792, 4443).
+    /// ICMP or ICMPv6 header truncated (RFC 792, 4443).
     MALFORMED_ICMP = 13, "malformed-icmp";
-    /// Header of another transport with ports (SCTP, DCCP, UDP-Lite) cut short.
+    /// Truncated header of another transport with ports (SCTP, DCCP, UDP-Lite).
     MALFORMED_TRANSPORT = 14, "malformed-transport";
-    /// A limit had no room for it.
+    /// A limit had no room for the packet.
     LIMIT = 15, "limit";
-    /// In the kernel: received at an interface that is no port, such as a bond's member. Always dropped.
+    /// The packet was received in the kernel at an interface that is not a port, such as a bond's member. It is always
+    /// dropped.
     UNKNOWN_INTERFACE = 16, "unknown-interface";
 }
 
 impl Reason {
-    /// The first reason that is a rule. Room is left below for the reasons of stateful rules; 31 is `REASON_NONE` in C, which no
-    /// packet leaves with.
+    /// The first reason that is a rule. The numbers below are reserved for reasons of stateful rules. 31 is
+    /// `REASON_NONE` in C, which no packet leaves with.
     pub const RULE_BASE: u16 = 32;
-    /// The largest number of rules a program can hold.
+    /// Maximum number of rules of a program.
     pub const RULES_MAX: usize = (u16::MAX - Self::RULE_BASE) as usize;
 
     /// The reason of rule `index`.

@@ -1,16 +1,16 @@
-//! What was decided of one packet, and why, in one word.
+//! The decision about one packet and its reason, in one word.
 
 use crate::Reason;
 
-/// What happens to a packet. `enum action` in `verdict.h`.
+/// What to do with a packet. `enum action` in `verdict.h`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Action {
-    /// Forward it to the other bundle (or up the stack).
+    /// Forward it to the other side (or up the stack).
     Accept = 0,
     /// Discard it.
     Drop = 1,
-    /// Hand it to the divert bundle instead.
+    /// Send it to the divert interface instead.
     Divert = 2,
 }
 
@@ -37,7 +37,7 @@ impl Action {
     }
 }
 
-/// One packet's verdict, as `uint32_t` in C and as the return value of a replayed XDP program.
+/// The verdict of one packet. It is a `uint32_t` in C and the return value of a replayed XDP program.
 ///
 /// ```text
 ///  31            16 15     10   9     8   7          0
@@ -52,7 +52,7 @@ impl Action {
 pub struct Verdict(pub u32);
 
 impl Verdict {
-    /// Bit that says that a copy went to the divert bundle.
+    /// Set if a copy went to the divert interface.
     pub const SAMPLED: u32 = 1 << 8;
     /// Bit that would say that the chain rewrote the packet. It is reserved: a verdict with it has no action.
     pub const REWRITTEN: u32 = 1 << 9;
@@ -66,7 +66,7 @@ impl Verdict {
         Verdict(action as u32 | sampled | (reason.0 as u32) << 16)
     }
 
-    /// What happens to the packet; `None` for a word that no datapath produces.
+    /// The action; `None` for a word that no datapath produces.
     pub const fn action(self) -> Option<Action> {
         match self.0 & 0xffff & !Self::SAMPLED {
             0 => Some(Action::Accept),
@@ -76,23 +76,23 @@ impl Verdict {
         }
     }
 
-    /// Why.
+    /// The reason.
     pub const fn reason(self) -> Reason {
         Reason((self.0 >> 16) as u16)
     }
 
-    /// Whether a copy was sampled to the divert bundle.
+    /// Whether a copy was sampled to the divert interface.
     pub const fn sampled(self) -> bool {
         self.0 & Self::SAMPLED != 0
     }
 }
 
-/// Whether a copy of the packet goes to the divert bundle.
+/// Whether a copy of the packet goes to the divert interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sampled {
-    /// A copy goes.
+    /// A copy goes there.
     Yes,
-    /// None does.
+    /// No copy goes there.
     No,
 }
 

@@ -5,7 +5,7 @@
 use proptest::collection::vec;
 use proptest::prelude::*;
 use std::collections::{HashMap, HashSet};
-use weir_abi::each::{self, Place, SIZE_DEFAULT, TIME_BITS, WAYS};
+use weir_abi::each::{self, HashedAddress, SIZE_DEFAULT, TIME_BITS, WAYS};
 use weir_abi::{Limit, limit};
 
 fn limit(text: &str) -> Limit {
@@ -27,7 +27,7 @@ impl Table {
     }
 
     fn passes(&mut self, address: u32, now_ns: u64, bytes: u32) -> bool {
-        let Place { set, tag } = Place::of_ipv4(address, 0, self.set_bits);
+        let HashedAddress { set, tag } = HashedAddress::of_ipv4(address, 0, self.set_bits);
         let now = each::ticks(now_ns, self.profile.coarse);
         each::charge(&mut self.sets[set as usize], tag, now, self.profile.cost(bytes), self.profile.room)
     }
@@ -134,14 +134,14 @@ proptest! {
         let cost = table.profile.cost(1000);
         prop_assume!(table.profile.room >= 2 * cost);
         // Ticks of the table; a tenth of a packet each.
-        let place = Place::of_ipv4(77, 0, 7);
-        let set = &mut table.sets[place.set as usize];
+        let hashed = HashedAddress::of_ipv4(77, 0, 7);
+        let set = &mut table.sets[hashed.set as usize];
         let begin = each::ticks(start, table.profile.coarse);
-        while each::charge(set, place.tag, begin, cost, table.profile.room) {}
+        while each::charge(set, hashed.tag, begin, cost, table.profile.room) {}
         let (mut now, mut passed) = (0, 0_u64);
         while passed < 2000 {
             now += (cost / 10).max(1);
-            passed += u64::from(each::charge(set, place.tag, begin.wrapping_add(now), cost, table.profile.room));
+            passed += u64::from(each::charge(set, hashed.tag, begin.wrapping_add(now), cost, table.profile.room));
         }
         // What the limit itself would have let pass in that time, in its own ticks.
         let earned = (u128::from(now) << table.profile.coarse) / u128::from(limit.profile().cost(1000));
@@ -155,32 +155,32 @@ fn ipv4_addresses_share_no_word_in_the_default_table() {
     for seed in [0, 1, 0xdead_beef] {
         let addresses = (0..1 << 16).chain((0..1 << 16).map(|host| host << 16)).chain((1..1 << 20).map(|a| a * 4093));
         let addresses: HashSet<u32> = addresses.collect();
-        let places: HashSet<(u32, u16)> = addresses
+        let hashes: HashSet<(u32, u16)> = addresses
             .iter()
-            .map(|&address| Place::of_ipv4(address, seed, bits))
-            .map(|place| (place.set, place.tag))
+            .map(|&address| HashedAddress::of_ipv4(address, seed, bits))
+            .map(|hashed| (hashed.set, hashed.tag))
             .collect();
-        assert_eq!(places.len(), addresses.len());
+        assert_eq!(hashes.len(), addresses.len());
     }
 }
 
 /// Neighbours, strides and hosts of many networks: no set gets many more of them than another.
 #[test]
 fn addresses_spread_over_sets() {
-    let spread = |places: &mut dyn Iterator<Item = Place>| {
+    let spread = |hashes: &mut dyn Iterator<Item = HashedAddress>| {
         let mut counts = vec![0_u32; 1 << 10];
-        places.for_each(|place| counts[place.set as usize] += 1);
+        hashes.for_each(|hashed| counts[hashed.set as usize] += 1);
         *counts.iter().max().expect("there are sets")
     };
     // 64 a set on average: 8 standard deviations more.
     for stride in [1, 256, 65536, 4093, 1 << 12] {
-        let mut ipv4 = (0..1u32 << 16).map(|n| Place::of_ipv4(n.wrapping_mul(stride) ^ n >> 20, 5, 10));
+        let mut ipv4 = (0..1u32 << 16).map(|n| HashedAddress::of_ipv4(n.wrapping_mul(stride) ^ n >> 20, 5, 10));
         let most = spread(&mut ipv4);
         // A stride of 2^16 repeats itself.
         assert!(most <= 128 || stride == 65536 || stride == 1 << 12, "{stride}: {most}");
-        let mut ipv6 = (0..1u128 << 16).map(|n| Place::of_ipv6(0x2001_0db8 << 96 | n << stride.ilog2(), 5, 10));
+        let mut ipv6 = (0..1u128 << 16).map(|n| HashedAddress::of_ipv6(0x2001_0db8 << 96 | n << stride.ilog2(), 5, 10));
         assert!(spread(&mut ipv6) <= 128, "{stride}");
-        let mut networks = (0..1u128 << 16).map(|n| Place::of_ipv6(n << (64 + stride.ilog2()), 5, 10));
+        let mut networks = (0..1u128 << 16).map(|n| HashedAddress::of_ipv6(n << (64 + stride.ilog2()), 5, 10));
         assert!(spread(&mut networks) <= 128, "{stride}");
     }
 }

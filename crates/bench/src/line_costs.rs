@@ -8,7 +8,7 @@ use weir::failure::Failure;
 use weir_engine::memory::Spread;
 use weir_engine::{cpu, tsc};
 use weir_policy::pass::choose_layouts::CostModel;
-use weir_tables::memory::Memory;
+use weir_tables::image_memory::ImageMemory;
 
 /// Bytes of a cache line.
 const LINE: usize = 64;
@@ -38,7 +38,7 @@ pub fn run(_: &Options) -> Result<Vec<Row>, Failure> {
 /// Measures: bytes, and cycles for a line that is picked from them at random, one of a burst that are asked for at once.
 pub fn measure() -> Vec<(usize, Spread)> {
     let sizes: Vec<usize> = (0..SIZES).map(|power| (2 * NEAREST_BYTES) << power).collect();
-    let largest = Memory::zeroed(*sizes.last().expect("there are sizes"));
+    let largest = ImageMemory::zeroed(*sizes.last().expect("there are sizes"));
     let turn = |bytes: usize, round: u32| {
         let mask = bytes - LINE;
         let picks = (round * PICKS..).take(PICKS as usize).map(|number| scattered(number) as usize & mask);

@@ -8,7 +8,7 @@ use std::time::Duration;
 use weir_abi::{Counter, Link, Reason, Verdict};
 use weir_engine::clang::Clang;
 use weir_engine::cpu::Cpu;
-use weir_engine::live::memory::{MemoryLane, Witness};
+use weir_engine::live::memory_lane::{MemoryLane, Witness};
 use weir_engine::live::{Counts, Datapath, Lane, Loaded, PortReading, Side, Workers};
 use weir_engine::memory::FrameSet;
 use weir_engine::{NativeCode, Program};

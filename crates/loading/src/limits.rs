@@ -52,7 +52,7 @@ pub fn assemble(
         None => Pool::new(each::REPLAY_SEED, Buckets::reserve(1 + wanted.iter().map(Wanted::buckets).sum::<usize>())?),
     };
     let held = pool.hold(wanted, now_ns)?;
-    let places: Vec<Place> = (0..program.limiters.len()).map(|index| place(program, &groups, index)).collect();
+    let places: Vec<LimiterBuckets> = (0..program.limiters.len()).map(|index| place(program, &groups, index)).collect();
     let laid_out = |(limiter, place)| laid_out(limiter, &groups, &held, pool.seed(), place);
     let limiters: Vec<limit_image::Limiter<'_>> = program.limiters.iter().zip(&places).map(laid_out).collect();
     let image = LimitImage::build(&limiters).map_err(LoadError::Limits)?;
@@ -140,7 +140,7 @@ fn names(text: &Text, limiter: &Limiter) -> Names {
 }
 
 /// Where a limiter's buckets are: in those of its group, the members' own one behind the other.
-fn place(program: &Program, groups: &[Group], index: usize) -> Place {
+fn place(program: &Program, groups: &[Group], index: usize) -> LimiterBuckets {
     let place = groups.iter().enumerate().find_map(|(group, of)| {
         of.members.iter().position(|&member| member == index).map(|offset| (group, offset as u32))
     });
@@ -153,7 +153,7 @@ fn place(program: &Program, groups: &[Group], index: usize) -> Place {
     let entries = groups[wanted].entries.entries.iter().zip(0..);
     let unlimited =
         entries.filter(|(entry, _)| logged != Logged::Nothing && entry.profile == 0).map(|(_, index)| index);
-    Place { wanted, offset, logged, unlimited: unlimited.collect() }
+    LimiterBuckets { wanted, offset, logged, unlimited: unlimited.collect() }
 }
 
 /// A limiter for the image.
@@ -162,9 +162,9 @@ fn laid_out<'a>(
     groups: &'a [Group],
     held: &'a Held,
     seed: u32,
-    place: &Place,
+    place: &LimiterBuckets,
 ) -> limit_image::Limiter<'a> {
-    let &Place { wanted, offset, logged, .. } = place;
+    let &LimiterBuckets { wanted, offset, logged, .. } = place;
     let found = match limiter.kind {
         LimiterKind::Labels => Found::ByLabel,
         LimiterKind::Each(each) => Found::ByHash { set_bits: each::set_bits(each.size), seed },

@@ -1,9 +1,11 @@
-//! Words of an image by their byte offset: of bytes that nobody changes, and of memory that a writer changes meanwhile.
+//! Access to the words of an image by byte offset, both in constant bytes and in memory that a writer changes
+//! meanwhile.
 //!
-//! Lookups of layouts that can change in place are written over [`Cells`], so that the same lines read an image, a live table
-//! and the model checker's memory. Offsets are multiples of the word; one outside the image is our own bug and panics.
+//! Lookups of layouts that can change in place are written over [`Cells`]. The same code reads an image, a live table
+//! and the model checker's memory. Offsets are multiples of the word size. An offset outside the image is a bug of this
+//! crate and panics.
 
-/// Little-endian words, each read whole. Every word of an image is always read with the same width.
+/// Little-endian words, each read whole. A given word of an image is always read with the same width.
 pub(crate) trait Cells {
     /// The byte at `at`.
     fn u8(&self, at: usize) -> u8;
@@ -15,10 +17,10 @@ pub(crate) trait Cells {
     fn u64(&self, at: usize) -> u64;
 }
 
-/// Words that one writer changes while others read. A word is written whole, and after all that was written before it.
+/// Words that one writer changes while others read them. A word is written whole, and after all earlier writes.
 ///
-/// Whoever changes an image does nothing else to it: another copy of it, in a map of the kernel's or another process, follows by
-/// the same writes in the same order.
+/// These writes are the only changes to an image. A copy of it, in a kernel map or in another process, follows by the
+/// same writes in the same order.
 pub(crate) trait CellsMut: Cells {
     /// Writes the byte at `at`.
     fn set_u8(&self, at: usize, word: u8);

@@ -1,6 +1,6 @@
-//! What one table is given, in order, and what it holds in the end.
+//! The entries of one table: what it is given, in order, and what it holds in the end.
 //!
-//! [`Entries`] grows from the elements of a policy and from list files; [`Entries::settle`] sorts it into a [`Table`],
+//! [`Entries`] collects the elements of a policy and of list files. [`Entries::settle`] sorts them into a [`Table`],
 //! which knows its counts and builds images. Nothing here opens a file.
 
 use std::collections::HashMap;
@@ -19,9 +19,9 @@ use crate::reference::Reference;
 /// What the entries of a table carry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
-    /// Nothing: an address is in or not.
+    /// No data: a table of this kind is a set.
     Set,
-    /// A label each.
+    /// A label for each entry.
     Labels,
 }
 
@@ -62,7 +62,7 @@ impl Prefixes {
     }
 }
 
-/// An address of which a table can have prefixes.
+/// An address type of table prefixes.
 pub(crate) trait TableAddress: Address {
     /// The prefixes, if they are of this family.
     fn of(prefixes: &mut Prefixes) -> Option<&mut Vec<Prefix<Self>>>;
@@ -128,7 +128,7 @@ impl Labels {
         }
     }
 
-    /// As [`Labels::intern`]; `None` if the label is new and its id would not be below `max`.
+    /// Interns like [`Labels::intern`]. Returns `None` if the label is new and its id would not be below `max`.
     pub fn intern_below(&mut self, name: &str, max: u32) -> Option<u32> {
         match self.ids.get(name) {
             Some(&id) => Some(id),
@@ -148,14 +148,15 @@ impl Labels {
     }
 }
 
-/// What a table was given so far, in order of insertion.
+/// The entries that a table was given so far, in order of insertion.
 #[derive(Clone, Debug)]
 pub struct Entries {
     kind: Kind,
     pub(crate) prefixes: Prefixes,
-    /// With labels, ranges that are not one prefix: which of them decides depends on their sizes. A set has their prefixes.
+    /// Ranges of a labelled table that are not one prefix. Their sizes decide which of them wins. A set stores their
+    /// prefixes instead.
     spans: Spans,
-    /// Prefixes that the spans come to, each on its own.
+    /// Number of prefixes that cover the spans, each span on its own.
     span_prefixes: usize,
     pub(crate) labels: Labels,
 }
@@ -175,17 +176,17 @@ impl Entries {
         self.prefixes.family()
     }
 
-    /// Set or labels.
+    /// Whether the table is a set or has labels.
     pub fn kind(&self) -> Kind {
         self.kind
     }
 
-    /// Prefixes so far, duplicates included.
+    /// Number of prefixes so far, including duplicates.
     pub fn len(&self) -> usize {
         self.prefixes.len() + self.span_prefixes
     }
 
-    /// Whether nothing was inserted yet.
+    /// Whether nothing has been inserted yet.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -223,7 +224,7 @@ impl Entries {
     /// Inserts an address, CIDR or `a-b` range in text form. A set ignores the label.
     ///
     /// # Errors
-    /// As [`Entries::insert_prefix`], and text that is none of the three.
+    /// The same as [`Entries::insert_prefix`], and if the text is none of the three.
     pub fn insert_text(&mut self, text: &str, label: Option<&str>) -> Result<(), Problem> {
         fn whole<A: Address>(text: &str) -> Result<Element<A>, Problem> {
             match Element::take(text.as_bytes())? {
@@ -260,7 +261,7 @@ impl Entries {
         }
     }
 
-    /// Appends what a part of a list held, whose labels have ids of their own.
+    /// Appends the entries of one part of a list, whose labels have ids of their own.
     pub(crate) fn absorb<A: TableAddress>(&mut self, part: Vec<Prefix<A>>, spans: Vec<Span<A>>, labels: &Labels) {
         let ids: Vec<u32> = labels.names.iter().map(|name| self.labels.intern(name)).collect();
         let relabelled = |prefix: Prefix<A>| Prefix { label: ids[prefix.label as usize - 1], ..prefix };
@@ -277,12 +278,13 @@ impl Entries {
         }
     }
 
-    /// The ground truth to check images against; the later of two equal prefixes wins.
+    /// The reference for checks of images. Of two equal prefixes the later wins.
     pub fn reference(&self) -> Reference {
         if self.span_prefixes > 0 { self.clone().settle().reference() } else { self.prefixes.reference() }
     }
 
-    /// Sorts the entries; of equal prefixes and ranges the later wins, of others that overlap the smaller.
+    /// Sorts the entries into a table. Of equal prefixes and ranges the later wins; of others that overlap the smaller
+    /// wins.
     pub fn settle(mut self) -> Table {
         let mut repeats = Repeats::default();
         match &mut self.prefixes {
@@ -326,7 +328,8 @@ impl Repeats {
     }
 
     fn remove<A: Address>(&mut self, prefixes: &mut Vec<Prefix<A>>) {
-        // Stable, so that the later of two equal prefixes comes later; lists are often sorted, which this sort notices.
+        // The sort is stable, so the later of two equal prefixes stays later. It is fast on sorted input, which lists
+        // often are.
         prefixes.sort_by_key(|prefix| prefix.addr.order(prefix.len));
         prefixes.dedup_by(|later, kept| {
             if (later.addr, later.len) != (kept.addr, kept.len) {
@@ -338,7 +341,7 @@ impl Repeats {
         });
     }
 
-    /// Joins spans and prefixes, which are sorted.
+    /// Resolves sorted spans and prefixes into prefixes alone.
     fn resolve<A: Address>(&mut self, prefixes: &mut Vec<Prefix<A>>, mut spans: Vec<Span<A>>) -> Crossings {
         if spans.is_empty() {
             return Crossings::default();
@@ -371,15 +374,15 @@ pub struct Facts {
     pub entries: usize,
     /// Prefixes of each length, index 0 to the family's bits.
     pub by_length: Vec<usize>,
-    /// Prefixes given again with the same label, and dropped.
+    /// Dropped prefixes that were given again with the same label.
     pub repeated: usize,
-    /// Prefixes and ranges given again with another label, which won.
+    /// Prefixes and ranges that were given again with another label, which won.
     pub relabelled: usize,
-    /// Ranges with labels that reach over each other's ends. The smaller one decides.
+    /// Labelled ranges that cross (each reaches over an end of the other). The smaller one decides.
     pub crossings: Crossings,
 }
 
-/// What a table holds: distinct prefixes, sorted by address and from short to long.
+/// The contents of a table: distinct prefixes, sorted by address and from short to long.
 #[derive(Clone, Debug)]
 pub struct Table {
     kind: Kind,
@@ -394,12 +397,12 @@ impl Table {
         self.prefixes.family()
     }
 
-    /// Set or labels.
+    /// Whether the table is a set or has labels.
     pub fn kind(&self) -> Kind {
         self.kind
     }
 
-    /// Counts.
+    /// Counts of the table.
     pub fn facts(&self) -> &Facts {
         &self.facts
     }
@@ -425,7 +428,7 @@ impl Table {
         }
     }
 
-    /// The ground truth to check images against.
+    /// The reference for checks of images.
     pub fn reference(&self) -> Reference {
         self.prefixes.reference()
     }
@@ -442,13 +445,13 @@ impl Table {
         build(self.kind, labels, &self.prefixes, layout, Room::None)
     }
 
-    /// What lookups of the table's addresses read of an image of it.
+    /// Measures what lookups of the table's addresses read of `image`, an image of this table.
     pub fn reads(&self, image: &Image) -> Reads {
         Reads::of(&self.prefixes, image)
     }
 }
 
-/// Builds the image of prefixes that are sorted, none twice, with labels `1..=labels`.
+/// Builds the image of sorted, distinct prefixes with labels `1..=labels`.
 pub(crate) fn build(
     kind: Kind,
     labels: u32,

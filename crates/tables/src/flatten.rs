@@ -1,21 +1,21 @@
-//! Overlapping prefixes to disjoint ranges: longest prefix match, decided once while building.
+//! Flattens overlapping prefixes into disjoint ranges, so that longest prefix match is resolved once, at build time.
 
 use crate::prefix::{Address, Prefix};
 
-/// A range of addresses of one label: from `start` to before the next one's start. Label 0 is a gap.
+/// Addresses of one label, from `start` up to the start of the next range. Label 0 is a gap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Range<A> {
     pub start: A,
     pub label: u32,
 }
 
-/// The ranges that the prefixes (sorted by [`Address::order`], none twice) make of the whole address space.
+/// Divides the whole address space into the ranges of sorted, distinct prefixes (see [`Address::order`]).
 ///
-/// The first starts at 0 and neighbours differ in label. At most two ranges a prefix, and one more.
+/// The first range starts at 0, and neighbours differ in label. There are at most two ranges per prefix, plus one.
 pub(crate) fn flatten<A: Address>(prefixes: &[Prefix<A>]) -> Vec<Range<A>> {
     let mut ranges = Vec::with_capacity(prefixes.len() + prefixes.len() / 2 + 1);
     ranges.push(Range { start: A::ZERO, label: 0 });
-    // The prefixes around the current one, innermost last: at most one for each length.
+    // The prefixes around the current one, innermost last. There is at most one per length.
     let mut open: Vec<(A, u32)> = Vec::with_capacity(usize::from(A::FAMILY.bits()) + 1);
     for prefix in prefixes {
         while let Some(&(last, _)) = open.last()
@@ -32,7 +32,7 @@ pub(crate) fn flatten<A: Address>(prefixes: &[Prefix<A>]) -> Vec<Range<A>> {
     ranges
 }
 
-/// Ends the innermost prefix: what follows belongs to the one around it.
+/// Closes the innermost open prefix. The addresses after it belong to the prefix around it.
 fn close<A: Address>(ranges: &mut Vec<Range<A>>, open: &mut Vec<(A, u32)>) {
     if let Some((last, _)) = open.pop()
         && let Some(start) = last.next()

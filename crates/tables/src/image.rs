@@ -1,17 +1,19 @@
-//! Table images: the flat bytes that native code and BPF read, owned ([`Image`]) or borrowed and checked ([`ImageView`]).
+//! Table images: the flat bytes that native code and BPF read, owned ([`Image`]) or borrowed and checked
+//! ([`ImageView`]).
 //!
-//! An image is position independent, little-endian and starts with a [`weir_abi::ImageHeader`]; offsets are from the
-//! image's start, sections are aligned to 64 bytes and follow each other in order. In the header, `section[2 * i]` and
-//! `section[2 * i + 1]` are offset and bytes of section `i`; numbers that a layout needs beside them come last.
+//! An image is position-independent, little-endian and starts with a [`weir_abi::ImageHeader`]. Offsets are from the
+//! image's start. Sections are aligned to 64 bytes and follow each other in order. In the header, `section[2 * i]` and
+//! `section[2 * i + 1]` are the offset and size of section `i`. Further numbers of a layout come last.
 //!
-//! Images also come from other machines, in bundles. [`ImageView::new`] checks every index that the bytes hold, so that
-//! no lookup, here or in C, leaves them; what it does not check is whether they are the *right* table.
+//! Images also arrive from other machines, in archives. [`ImageView::new`] checks every index in the bytes, so that no
+//! lookup, here or in C, leaves them. It does not check whether they are the *right* table.
 
 use std::fmt;
 
 use weir_abi::image::IMAGE_MAGIC;
 use weir_abi::{Family, ImageHeader, Layout};
 
+use crate::image_memory::ImageMemory;
 use crate::layout::{counted_leaf, dxr, exact_set, exact_set6, exact_sets, range6, rank_leaf};
 use crate::memory::Memory;
 use crate::problem::family_name;
@@ -19,27 +21,27 @@ use crate::reads::Trace;
 
 /// Labels `0..LABELS_MAX` fit every layout (20 bits); 0 is "no entry".
 pub const LABELS_MAX: u32 = 1 << 20;
-/// What rank leaves can answer with is below this: the tickets of limits (crate::limits::image).
+/// Answers of rank leaves are below this number. The answers of limiters are tickets (crate::limits::image).
 pub(crate) const TICKETS_END: u32 = 1 << 31;
 
-/// Bytes of the header, and the alignment of every section.
+/// Size of the header, and the alignment of every section.
 pub(crate) const HEADER_BYTES: usize = size_of::<ImageHeader>();
 
 /// A built or loaded image in page-aligned memory. Its bytes are valid: every lookup in them is in bounds.
 #[derive(Clone)]
 pub struct Image {
-    memory: Memory,
+    memory: ImageMemory,
     layout: Layout,
 }
 
 impl Image {
-    /// Copies and checks an image, such as one from a bundle.
+    /// Copies and checks an image, such as one from an archive.
     ///
     /// # Errors
-    /// As [`ImageView::new`].
+    /// The same as [`ImageView::new`].
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, ImageError> {
         let layout = ImageView::new(bytes)?.layout();
-        let mut memory = Memory::zeroed(bytes.len());
+        let mut memory = ImageMemory::zeroed(bytes.len());
         memory.copy_from_slice(bytes);
         Ok(Image { memory, layout })
     }
@@ -49,7 +51,7 @@ impl Image {
         &self.memory
     }
 
-    /// The first byte, for those who read what a writer changes meanwhile: no slice may be made of such bytes.
+    /// The first byte, for readers of an image that a writer changes meanwhile. No slice of such bytes may exist.
     pub(crate) fn start(&self) -> *mut u8 {
         self.memory.start()
     }
@@ -58,17 +60,17 @@ impl Image {
         Header::read(self.as_bytes()).expect("an image is valid by construction")
     }
 
-    /// A view to look keys up with. Takes no time to make: the bytes are known to be valid.
+    /// A view for lookups. Constant time, because the bytes are known to be valid.
     pub fn view(&self) -> ImageView<'_> {
         ImageView::open(&self.header(), self.as_bytes()).expect("an image is valid by construction")
     }
 
-    /// How it is laid out.
+    /// The layout.
     pub fn layout(&self) -> Layout {
         self.layout
     }
 
-    /// Name and bytes of each section, the header first; padding between sections is not counted.
+    /// Name and size in bytes of each section, the header first. Padding between sections is not counted.
     pub fn sections(&self) -> Vec<(&'static str, usize)> {
         let header = self.header();
         let names: &[&'static str] = match self.layout {
@@ -89,7 +91,7 @@ impl fmt::Debug for Image {
     }
 }
 
-/// Lays sections out and writes them.
+/// Lays out sections and writes them.
 pub(crate) struct Writer {
     pub layout: Layout,
     pub entries: usize,
@@ -97,7 +99,7 @@ pub(crate) struct Writer {
 }
 
 impl Writer {
-    /// An image of the given sections, with `numbers` (index into `ImageHeader::section`, value) beside them.
+    /// An image of the given sections, with additional `numbers` (index into `ImageHeader::section`, value).
     pub fn write(self, sections: &[Section<'_>], numbers: &[(usize, u32)]) -> Result<Image, BuildError> {
         let mut header = Header {
             layout: self.layout,
@@ -110,7 +112,7 @@ impl Writer {
             let offset = header.bytes.next_multiple_of(HEADER_BYTES as u64);
             let bytes = section.bytes();
             header.bytes = offset + bytes as u64;
-            // Lookups compute in 32 bits.
+            // Lookups compute offsets in 32 bits.
             if header.bytes > u64::from(u32::MAX) {
                 return Err(BuildError::TooBig { layout: self.layout });
             }
@@ -120,7 +122,7 @@ impl Writer {
         for &(index, value) in numbers {
             header.section[index] = value;
         }
-        let mut memory = Memory::zeroed(header.bytes as usize);
+        let mut memory = ImageMemory::zeroed(header.bytes as usize);
         header.write(&mut memory);
         for (index, section) in sections.iter().enumerate() {
             section.write(&mut memory[header.section[2 * index] as usize..]);
@@ -140,7 +142,7 @@ pub(crate) enum Section<'a> {
 }
 
 impl Section<'_> {
-    /// Its size.
+    /// Size of the section in bytes.
     pub fn bytes(&self) -> usize {
         match self {
             Section::U8(words) => size_of_val(*words),
@@ -151,7 +153,7 @@ impl Section<'_> {
         }
     }
 
-    /// Writes the words, little-endian, to the head of `out`.
+    /// Writes the words in little-endian order to the start of `out`.
     pub fn write(&self, out: &mut [u8]) {
         match self {
             Section::U8(words) => out[..words.len()].copy_from_slice(words),
@@ -185,7 +187,7 @@ pub(crate) struct Header {
 }
 
 impl Header {
-    /// Reads and checks what does not depend on the layout.
+    /// Reads the header and checks everything that does not depend on the layout.
     fn read(image: &[u8]) -> Result<Self, ImageError> {
         let head: &[u8; HEADER_BYTES] = image.first_chunk().ok_or(ImageError::Short { bytes: image.len() })?;
         let (words, _) = head.as_chunks::<4>();
@@ -217,7 +219,7 @@ impl Header {
         words.iter_mut().zip(fixed.into_iter().chain(self.section)).for_each(|(out, word)| *out = word.to_le_bytes());
     }
 
-    /// Section `index` as words of `N` bytes; `offset` is where it must lie if its place is fixed.
+    /// Section `index` as words of `N` bytes. `offset` is the required position, if it is fixed.
     pub fn section<'a, const N: usize>(
         &self,
         image: &'a [u8],
@@ -235,7 +237,7 @@ impl Header {
         }
     }
 
-    /// As [`Header::section`], for one whose place C takes as constant.
+    /// The same as [`Header::section`], for a section whose position is a constant in C.
     pub fn section_at<'a, const N: usize>(
         &self,
         image: &'a [u8],
@@ -249,13 +251,13 @@ impl Header {
         }
     }
 
-    /// Something is wrong in a section.
+    /// An error about the contents of a section.
     pub fn corrupt(&self, section: &'static str, what: &'static str) -> ImageError {
         ImageError::Corrupt { layout: self.layout, section, what }
     }
 }
 
-/// Borrowed image bytes that were checked, of any alignment.
+/// Checked bytes of an image, borrowed and of any alignment.
 #[derive(Clone, Copy)]
 pub struct ImageView<'a> {
     lookup: Lookup<'a>,
@@ -276,10 +278,10 @@ enum Lookup<'a> {
 }
 
 impl<'a> ImageView<'a> {
-    /// Checks the bytes of an image: header, sections and every index inside. Takes time linear in the bytes.
+    /// Checks the header, the sections and every index inside an image. Time is linear in the bytes.
     ///
     /// # Errors
-    /// The bytes are no image, or one with which a lookup could leave them or return a label above [`ImageView::labels`].
+    /// The bytes are no image, or a lookup in them could leave them or return a label above [`ImageView::labels`].
     pub fn new(bytes: &'a [u8]) -> Result<Self, ImageError> {
         let header = Header::read(bytes)?;
         let view = Self::open(&header, bytes)?;
@@ -296,7 +298,7 @@ impl<'a> ImageView<'a> {
         Ok(view)
     }
 
-    /// Finds the sections without looking inside.
+    /// Locates the sections without checking their contents.
     fn open(header: &Header, bytes: &'a [u8]) -> Result<Self, ImageError> {
         let lookup = match header.layout {
             Layout::Dxr16x4 => Lookup::Dxr(dxr::View::open(header, bytes)?),
@@ -311,7 +313,7 @@ impl<'a> ImageView<'a> {
         Ok(ImageView { lookup, entries: header.entries, labels: header.labels })
     }
 
-    /// How it is laid out.
+    /// The layout.
     pub fn layout(&self) -> Layout {
         match self.lookup {
             Lookup::Dxr(_) => Layout::Dxr16x4,
@@ -335,7 +337,8 @@ impl<'a> ImageView<'a> {
         self.labels
     }
 
-    /// The label of the longest prefix that holds `addr`; 0 if none does, or if the table is of the other family.
+    /// The label of the longest prefix that holds `addr`. 0 if no prefix holds it, or if the table is of the other
+    /// family.
     pub fn find4(&self, addr: u32) -> u32 {
         match &self.lookup {
             Lookup::Dxr(view) => view.find(addr),
@@ -347,7 +350,8 @@ impl<'a> ImageView<'a> {
         }
     }
 
-    /// The label of the longest prefix that holds `addr`; 0 if none does, or if the table is of the other family.
+    /// The label of the longest prefix that holds `addr`. 0 if no prefix holds it, or if the table is of the other
+    /// family.
     pub fn find6(&self, addr: u128) -> u32 {
         match &self.lookup {
             Lookup::Dxr(_)
@@ -363,7 +367,7 @@ impl<'a> ImageView<'a> {
 }
 
 impl ImageView<'_> {
-    /// Notes what [`ImageView::find4`] reads; nothing if the table is of the other family.
+    /// Records what [`ImageView::find4`] reads; nothing if the table is of the other family.
     pub(crate) fn trace4(&self, addr: u32, trace: &mut Trace) {
         match &self.lookup {
             Lookup::Dxr(view) => view.trace(addr, trace),
@@ -375,7 +379,7 @@ impl ImageView<'_> {
         }
     }
 
-    /// Notes what [`ImageView::find6`] reads; nothing if the table is of the other family.
+    /// Records what [`ImageView::find6`] reads; nothing if the table is of the other family.
     pub(crate) fn trace6(&self, addr: u128, trace: &mut Trace) {
         match &self.lookup {
             Lookup::Range6(view) => view.trace(addr, trace),
@@ -393,7 +397,7 @@ impl ImageView<'_> {
 /// Why a table cannot be built in a layout.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BuildError {
-    /// The layout is for the other family.
+    /// The layout holds prefixes of the other family.
     #[error("layout {} does not hold {} prefixes", layout.name(), family_name(*family))]
     Family {
         /// The layout.
@@ -401,13 +405,13 @@ pub enum BuildError {
         /// The table's family.
         family: Family,
     },
-    /// The layout is for sets.
+    /// The layout holds sets only.
     #[error("layout {} holds sets only, the table has labels", layout.name())]
     Labelled {
         /// The layout.
         layout: Layout,
     },
-    /// The layout is for single addresses.
+    /// The layout holds single addresses only.
     #[error("layout {} holds /32 addresses only, the table has {prefix}", layout.name())]
     NotAnAddress {
         /// The layout.
@@ -415,7 +419,7 @@ pub enum BuildError {
         /// The first prefix that is shorter.
         prefix: String,
     },
-    /// The layout is for networks and hosts.
+    /// The layout holds networks (/64) and hosts (/128) only.
     #[error("layout {} holds /64 and /128 prefixes only, the table has {prefix}", layout.name())]
     NotANetOrHost {
         /// The layout.
@@ -423,20 +427,20 @@ pub enum BuildError {
         /// The first prefix of another length.
         prefix: String,
     },
-    /// More of something than a field of the layout can number.
+    /// The table exceeds a limit of the layout.
     #[error("layout {} holds at most {max} {what}", layout.name())]
     Limit {
         /// The layout.
         layout: Layout,
-        /// What there is too much of.
+        /// What exceeds the limit.
         what: &'static str,
         /// The limit.
         max: usize,
     },
-    /// More of something than limiters can have.
+    /// The lists exceed a limit of limiters.
     #[error("there are at most {max} {what}")]
     Limits {
-        /// What there is too much of.
+        /// What exceeds the limit.
         what: &'static str,
         /// The limit.
         max: usize,
@@ -452,13 +456,13 @@ pub enum BuildError {
 /// Why bytes are no valid image.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ImageError {
-    /// Not even a header.
+    /// The bytes are shorter than a header.
     #[error("table image of {bytes} bytes is shorter than its header")]
     Short {
         /// Bytes given.
         bytes: usize,
     },
-    /// Wrong first word.
+    /// The first word is wrong.
     #[error("not a table image: starts with {found:#010x}")]
     Magic {
         /// The first word.
@@ -470,15 +474,15 @@ pub enum ImageError {
         /// The layout word.
         found: u32,
     },
-    /// Cut off or padded.
+    /// The length differs from the header's.
     #[error("table image has {bytes} bytes, its header says {header}")]
     Length {
-        /// What the header says.
+        /// Length in the header.
         header: u64,
         /// Bytes given.
         bytes: usize,
     },
-    /// Something inside is out of bounds.
+    /// A value inside a section is invalid.
     #[error("corrupt {} image: section `{section}`: bad {what}", layout.name())]
     Corrupt {
         /// The layout.

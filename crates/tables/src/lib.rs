@@ -1,22 +1,22 @@
-//! Prefix tables and sets: from lists to the flat images that packets are looked up in.
+//! Prefix tables and sets, from lists to the flat images in which packets are looked up.
 //!
 //! ```text
 //! list bytes --list--> Entries --settle--> Table --build--> Image --view--> ImageView (Rust) or lookup.h (C, BPF)
 //!                         |                  |
 //!                         +----reference-----+--> Reference, which every lookup is checked against
 //! ```
-//! Overlapping prefixes resolve by longest match, overlapping ranges by the smallest; label 0 is "no entry", members of a set have label 1. The crate opens no
-//! file and knows no policy: it gets bytes and gives bytes.
+//! Overlapping prefixes resolve by longest match, overlapping ranges by the smallest. Label 0 means "no entry"; members
+//! of a set have label 1. The crate opens no file and knows no policy. Its input and output are bytes.
 
 mod cells;
 pub mod entries;
 mod flatten;
 pub mod image;
+pub mod image_memory;
 mod layout;
 pub mod limits;
 pub mod list;
 pub mod live;
-pub mod memory;
 mod overlap;
 pub mod prefix;
 pub mod problem;

@@ -1,7 +1,8 @@
-//! Ranges of a labelled table that overlap: the smallest that holds an address decides (`docs/decisions/0016-overlapping-ranges.md`).
+//! Resolves overlapping ranges of a labelled table: the smallest range that holds an address decides
+//! (`docs/decisions/0016-overlapping-ranges.md`).
 //!
-//! Of prefixes the smallest is the longest. Ranges that lie apart or within one another are that many prefixes, looked up by longest match; where one
-//! reaches over another's end, everything between their ends is cut into pieces of one label first.
+//! Among prefixes the smallest is the longest. Ranges that are disjoint or nested become prefixes, which are looked up
+//! by longest match. Ranges that cross are first cut at each other's ends into pieces of one label.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -12,7 +13,7 @@ use weir_abi::Family;
 
 use crate::prefix::{Address, Element, Prefix};
 
-/// Addresses `first..=last` of one label.
+/// The addresses `first..=last` with one label.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Span<A> {
     pub first: A,
@@ -28,18 +29,18 @@ pub(crate) enum Spans {
 }
 
 impl<A: Address> Span<A> {
-    /// A range that is not one prefix, and how many prefixes it comes to.
+    /// Returns the span of a range that is not one prefix, and the number of prefixes that cover it.
     pub fn of_element(element: &Element<A>, label: u32) -> Option<(Self, usize)> {
         let Element::Range(first, last) = *element else { return None };
         Some((Span { first, last, label }, element.prefix_count())).filter(|(_, count)| *count > 1)
     }
 
-    /// The addresses.
+    /// The span as an element.
     pub fn element(&self) -> Element<A> {
         Element::Range(self.first, self.last)
     }
 
-    /// Addresses, less one.
+    /// Number of addresses minus one.
     fn size(&self) -> u128 {
         self.last.wide() - self.first.wide()
     }
@@ -65,16 +66,17 @@ impl<A: Address> fmt::Display for Span<A> {
     }
 }
 
-/// Ranges that overlap others, neither holding the other, where not all have one label.
+/// Ranges that cross without one holding the other, where labels differ.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Crossings {
-    /// How many reach over the ends of others.
+    /// Number of ranges that reach over the end of another.
     pub count: usize,
-    /// The first and the one that it crosses.
+    /// The first such range, and the range that it crosses.
     pub first: Option<[String; 2]>,
 }
 
-/// Turns prefixes (sorted, none twice) and spans (none twice) into prefixes whose longest match is the smallest of them.
+/// Turns sorted, distinct prefixes and distinct spans into prefixes. The longest match among them is the smallest of
+/// the given ones.
 pub(crate) fn resolve<A: Address>(prefixes: &mut Vec<Prefix<A>>, spans: Vec<Span<A>>) -> Crossings {
     let mut all: Vec<Span<A>> = prefixes.iter().map(Span::from).chain(spans).collect();
     all.sort_by_key(|span| (span.first, Reverse(span.last)));
@@ -87,8 +89,8 @@ pub(crate) fn resolve<A: Address>(prefixes: &mut Vec<Prefix<A>>, spans: Vec<Span
         untangle(&all[start..end]).iter().for_each(&mut push);
         apart = end;
     }
-    // The same prefix may come of several spans, one within the other: the inner one comes later, and the sort is stable. It takes little time,
-    // because spans that lie apart are in order.
+    // Two nested spans may give the same prefix. The inner one comes later, and the sort is stable. The sort is fast,
+    // because disjoint spans are already in order.
     prefixes.sort_by_key(|prefix| prefix.addr.order(prefix.len));
     prefixes.dedup_by(|later, kept| {
         let same = (later.addr, later.len) == (kept.addr, kept.len);
@@ -100,7 +102,7 @@ pub(crate) fn resolve<A: Address>(prefixes: &mut Vec<Prefix<A>>, spans: Vec<Span
     crossings
 }
 
-/// A span around the current one, or several that cross: all that follow the first until the last ends.
+/// A span around the current one. Of several that cross, one value stands for all from the first to the last end.
 struct Open<A> {
     latest: Span<A>,
     start: usize,
@@ -108,11 +110,12 @@ struct Open<A> {
     mixed: bool,
 }
 
-/// The runs of spans (sorted by start, then from large to small) in which some cross; none within another.
+/// Finds the runs of spans in which some cross; no run is inside another. The spans are sorted by start, then from
+/// large to small.
 fn tangles<A: Address>(all: &[Span<A>]) -> (Vec<(usize, usize)>, Crossings) {
     let mut runs = Vec::new();
     let mut crossings = Crossings::default();
-    // The innermost last, which ends first.
+    // Open spans, innermost last. The innermost ends first.
     let mut open: Vec<Open<A>> = Vec::new();
     for (at, &span) in all.iter().enumerate() {
         while let Some(ended) = open.pop_if(|open| open.latest.last < span.first) {
@@ -141,7 +144,8 @@ fn tangles<A: Address>(all: &[Span<A>]) -> (Vec<(usize, usize)>, Crossings) {
     (runs, crossings)
 }
 
-/// Cuts spans at each other's ends: every piece has the label of the smallest span there, of equal ones that of the highest.
+/// Cuts spans at each other's ends. Each piece gets the label of the smallest span there, and of equal spans that of
+/// the highest.
 fn untangle<A: Address>(spans: &[Span<A>]) -> Vec<Span<A>> {
     let mut ends: Vec<A> = spans.iter().flat_map(|span| [Some(span.first), span.last.next()]).flatten().collect();
     ends.sort_unstable();
@@ -177,7 +181,8 @@ mod tests {
         Ipv4Addr::from(number).into()
     }
 
-    /// The label of an address as the rule says it: of the smallest span that holds it, of equal ones of the highest, of the same one the latest.
+    /// The label of an address by the definition: that of the smallest span that holds it. Of equal sizes the highest
+    /// span wins, of equal spans the latest.
     fn expected(spans: &[(u32, u32, u32)], at: u32) -> u32 {
         let holds = spans.iter().enumerate().filter(|(_, (first, last, _))| *first <= at && at <= *last);
         let smallest = holds.min_by_key(|(order, (first, last, _))| (last - first, !first, usize::MAX - order));
@@ -187,7 +192,7 @@ mod tests {
     fn checked(spans: &[(u32, u32, u32)], space: std::ops::Range<u32>) -> Result<usize, TestCaseError> {
         let mut entries = Entries::new(Family::Ipv4, Kind::Labels);
         for label in 1..=9 {
-            // Ids in order.
+            // Interns the labels, so that ids are in order.
             entries.insert_text("255.255.255.255", Some(&label.to_string())).unwrap();
         }
         for &(first, last, label) in spans {
@@ -242,7 +247,7 @@ mod tests {
         assert_eq!(checked(&[(0, 9, 1), (5, 20, 1), (8, 30, 1), (6, 7, 2)], 0..40).unwrap(), 0);
     }
 
-    /// As many crossings as ranges, and as many levels: neither takes long.
+    /// Many crossings and many levels of nesting both take little time.
     #[test]
     fn many_crossings_take_no_time() {
         let stairs: Vec<_> = (0..20_000).map(|step| (3 * step, 3 * step + 70_000, 1 + step % 4)).collect();

@@ -1,7 +1,7 @@
 //! Addresses and prefixes of both families, and their text forms: address, CIDR and `a-b` range.
 //!
-//! Text is read from bytes without allocation, since lists have a million lines; the strict forms of RFC 4291 and dotted
-//! decimal without leading zeros (an octet `010` is eight to some programs and ten to others) are the only ones taken.
+//! Text is parsed from bytes without allocation, because lists have a million lines. Only the strict forms of RFC 4291
+//! and dotted decimal without leading zeros are accepted: some programs read an octet `010` as eight and others as ten.
 
 use std::fmt;
 use std::hash::Hash;
@@ -19,28 +19,28 @@ pub trait Address: Copy + Ord + Hash + fmt::Debug + Send + Sync + 'static {
     const ZERO: Self;
     /// The highest address.
     const MAX: Self;
-    /// What prefixes are sorted by; cheaper to compare than a tuple where it fits a register.
+    /// The sort key of prefixes. It compares faster than a tuple where it fits a register.
     type Order: Ord;
 
-    /// The bits below a prefix of `len` bits, `len <= FAMILY.bits()`.
+    /// A mask of the bits after a prefix of `len` bits, `len <= FAMILY.bits()`.
     fn host_mask(len: u8) -> Self;
     /// `self & !mask`.
     fn without(self, mask: Self) -> Self;
     /// `self | mask`.
     fn with(self, mask: Self) -> Self;
-    /// The following address; `None` after the last.
+    /// The next address; `None` after the highest.
     fn next(self) -> Option<Self>;
-    /// The address before, of one that is not the lowest.
+    /// The previous address. `self` is not the lowest.
     fn before(self) -> Self;
-    /// The address as a number.
+    /// The address as a 128-bit number.
     fn wide(self) -> u128;
     /// Number of zero bits at the low end.
     fn trailing_zeros(self) -> u8;
-    /// The number of bits of the largest power of two that is at most `last - self + 1`, for `self <= last`.
+    /// log2 of the largest power of two that is at most `last - self + 1`, for `self <= last`.
     fn block_bits(self, last: Self) -> u8;
-    /// By address, then from the shorter to the longer prefix.
+    /// Sort key by address, then from the shorter to the longer prefix.
     fn order(self, len: u8) -> Self::Order;
-    /// Reads an address at the head of `text`; gives it and the number of bytes that it takes.
+    /// Parses an address at the start of `text`. Returns it and the number of bytes that it takes.
     fn take(text: &[u8]) -> Option<(Self, usize)>;
 }
 
@@ -98,7 +98,7 @@ impl Address for u32 {
             }
             let mut value = digit(text, at)?;
             at += 1;
-            // A zero stands alone: what follows it is then no dot and refused.
+            // A zero must stand alone: a digit after it is not a dot and is refused.
             while value != 0
                 && let Some(next) = digit(text, at)
             {
@@ -174,11 +174,11 @@ fn digit(text: &[u8], at: usize) -> Option<u32> {
 /// A prefix and its label.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Prefix<A> {
-    /// Its lowest address: no bit is set beyond `len`.
+    /// Its lowest address: no bit after `len` is set.
     pub addr: A,
-    /// Bits that count, 0 (the default route) to 32 or 128.
+    /// Number of significant bits, from 0 (the default route) to 32 or 128.
     pub len: u8,
-    /// Label id: `1..=labels`; 1 in a set.
+    /// Label id in `1..=labels`; 1 in a set.
     pub label: u32,
 }
 
@@ -188,7 +188,7 @@ pub type Prefix4 = Prefix<u32>;
 pub type Prefix6 = Prefix<u128>;
 
 impl<A: Address> Prefix<A> {
-    /// A prefix of `len` bits, at most those of the family, around `addr`, whose host bits are cleared.
+    /// The prefix of `len` bits around `addr`, with host bits cleared. `len` is at most the family's bits.
     #[inline]
     pub fn new(addr: A, len: u8, label: u32) -> Self {
         Prefix { addr: addr.without(A::host_mask(len)), len, label }
@@ -213,14 +213,14 @@ impl fmt::Display for Prefix6 {
     }
 }
 
-/// What one element of a list says: a prefix or a run of addresses.
+/// One element of a list: a prefix or a range of addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Element<A> {
-    /// A CIDR prefix or, with all bits, an address. `addr` may have host bits set.
+    /// A CIDR prefix, or an address (all bits significant). `addr` may have host bits set.
     Prefix {
-        /// As written.
+        /// The address as written.
         addr: A,
-        /// Bits that count.
+        /// Number of significant bits.
         len: u8,
     },
     /// First and last address, in order.
@@ -228,10 +228,10 @@ pub enum Element<A> {
 }
 
 impl<A: Address> Element<A> {
-    /// Reads an element at the head of `text`; gives it and the number of bytes that it takes.
+    /// Parses an element at the start of `text`. Returns it and the number of bytes that it takes.
     ///
     /// # Errors
-    /// Says what is wrong with the text up to the next blank or comma.
+    /// The text up to the next blank or comma is not an element; the error says why.
     #[inline]
     pub fn take(text: &[u8]) -> Result<(Self, usize), Problem> {
         let Some((addr, at)) = A::take(text) else { return Err(diagnose::<A>(text)) };
@@ -252,7 +252,7 @@ impl<A: Address> Element<A> {
         }
     }
 
-    /// The addresses from `first` to `last`.
+    /// The range from `first` to `last`.
     pub(crate) fn range(first: A, last: A) -> Result<Self, Problem> {
         if first <= last { Ok(Element::Range(first, last)) } else { Err(Problem::RangeBackwards) }
     }
@@ -286,21 +286,21 @@ impl<A: Address> Element<A> {
         }
     }
 
-    /// How many prefixes cover the element exactly.
+    /// Number of prefixes that cover the element exactly.
     pub fn prefix_count(&self) -> usize {
         let mut count = 0;
         self.prefixes(0, |_| count += 1);
         count
     }
 
-    /// Whether a prefix is written with bits set that do not count.
+    /// Whether a prefix is written with host bits set.
     #[inline]
     pub fn has_host_bits(&self) -> bool {
         matches!(*self, Element::Prefix { addr, len } if addr.without(A::host_mask(len)) != addr)
     }
 }
 
-/// A prefix length at `at`: decimal, no sign, at most three digits.
+/// Parses a prefix length at `at`: decimal, without sign, at most three digits.
 #[inline]
 fn take_length<A: Address>(text: &[u8], at: usize) -> Result<(u8, usize), Problem> {
     let mut value = digit(text, at).ok_or(Problem::NoLength)?;
@@ -315,7 +315,7 @@ fn take_length<A: Address>(text: &[u8], at: usize) -> Result<(u8, usize), Proble
     Ok((value as u8, at))
 }
 
-/// Why the text that starts here is no element.
+/// Explains why `text` does not start with an element.
 #[cold]
 fn diagnose<A: Address>(text: &[u8]) -> Problem {
     let other = match A::FAMILY {

@@ -1,10 +1,12 @@
-//! What a lookup reads of an image: the same lookups as everywhere, followed word by word for a sample of the table's own addresses.
+//! Measures what a lookup reads of an image. The lookups are the real ones; they are traced word by word for a sample
+//! of the table's own addresses.
 //!
-//! The policy compiler weighs layouts by it. A layout's description says what a lookup reads at most; how much of that the addresses of
-//! a real table need (nodes on their way, ranges in their block, chunks of 16 bits) only its image knows.
+//! The policy compiler compares layouts by this measure. The description of a layout gives the most that a lookup
+//! reads. The mean for a real table depends on its nodes, ranges per block and 16-bit chunks, which only the image
+//! knows.
 //!
-//! Example: a set of 2001:db8::/32 alone as `range6`. The root names a block of three ranges, two of which the search reads, and the label is
-//! the fourth word; the two starts lie in one line, so that `words` is 4 and `lines` 3.
+//! Example: a set of 2001:db8::/32 alone as `range6`. The root names a block of three ranges, of which the search reads
+//! two. The label is the fourth word. The two starts are in one cache line, so `words` is 4 and `lines` is 3.
 
 use std::cell::RefCell;
 
@@ -12,21 +14,21 @@ use crate::cells::Cells;
 use crate::entries::Prefixes;
 use crate::image::Image;
 
-/// Lookups that are followed, of addresses in prefixes that are spread evenly over the table.
+/// Number of traced lookups. Their addresses are in prefixes spread evenly over the table.
 const SAMPLES: usize = 2048;
 /// Bytes of a cache line.
 const LINE_BYTES: usize = 64;
 
-/// What the mean lookup of an address in the table's prefixes reads.
+/// Mean cost of a lookup of an address in the table's prefixes.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Reads {
-    /// Words, one after the other; a line that is compared as a whole is one.
+    /// Words read one after the other. A line that is compared as a whole counts as one.
     pub words: f64,
-    /// Cache lines that differ.
+    /// Distinct cache lines.
     pub lines: f64,
 }
 
-/// What one lookup read.
+/// The reads of one lookup.
 #[derive(Default)]
 pub(crate) struct Trace {
     words: usize,
@@ -34,7 +36,7 @@ pub(crate) struct Trace {
 }
 
 impl Trace {
-    /// A word was read.
+    /// Records the read of a word.
     pub fn word<T>(&mut self, word: &T) {
         self.words += 1;
         let line = std::ptr::from_ref(word).addr() / LINE_BYTES;
@@ -44,14 +46,14 @@ impl Trace {
     }
 }
 
-/// An image's words, and what was read of them: each line once, because user space compares whole lines.
+/// An image whose reads are traced. Each line counts once, because user space compares whole lines.
 pub(crate) struct TracedLines<'a> {
     image: &'a [u8],
     trace: RefCell<&'a mut Trace>,
 }
 
 impl<'a> TracedLines<'a> {
-    /// Nothing was read yet.
+    /// A trace without reads yet.
     pub fn new(image: &'a [u8], trace: &'a mut Trace) -> Self {
         TracedLines { image, trace: RefCell::new(trace) }
     }
@@ -88,7 +90,7 @@ impl Cells for TracedLines<'_> {
 }
 
 impl Reads {
-    /// Of an image of the prefixes; nothing if there are none.
+    /// Measures an image of the prefixes; zero if there are none.
     pub(crate) fn of(prefixes: &Prefixes, image: &Image) -> Self {
         let view = image.view();
         match prefixes {
@@ -102,7 +104,7 @@ impl Reads {
     }
 }
 
-/// The mean of lookups that `follow` makes: of an address in a prefix, picked by bits without a pattern.
+/// The mean over lookups by `follow`. Each looks up an address in a prefix, chosen by bits without a pattern.
 fn mean<P>(prefixes: &[P], follow: impl Fn(&P, u128, &mut Trace)) -> Reads {
     let (mut words, mut lines, mut samples) = (0, 0, 0);
     for index in (0..prefixes.len()).step_by(prefixes.len().div_ceil(SAMPLES).max(1)) {
@@ -135,7 +137,8 @@ mod tests {
     fn reads_of_layouts_with_a_short_way() {
         let (v4, v6) = (Family::Ipv4, Family::Ipv6);
         assert_eq!(reads(v6, &["2001:db8::/32"], Layout::Range6), (4.0, 3.0));
-        // Root, entry, starts, value; of a /48 the last three again, of which a small table has some in one line.
+        // Root, entry, starts, value. For a /48 the last three are read again, and a small table has some of them in
+        // one line.
         assert_eq!(reads(v6, &["2001:db8::/32"], Layout::RankLeaf6), (4.0, 4.0));
         let (words, lines) = reads(v6, &["2001:db8:7::/48"], Layout::RankLeaf6);
         assert!(words == lines && (4.0..=7.0).contains(&lines), "{words} words, {lines} lines");
@@ -143,7 +146,7 @@ mod tests {
         assert_eq!(reads(v6, &["2001:db8::/64"], Layout::ExactSet6), (1.0, 1.0));
         assert_eq!(reads(v4, &["192.0.2.1/32"], Layout::ExactSet), (1.0, 1.0));
         assert_eq!(reads(v4, &["192.0.2.0/24"], Layout::RankLeaf), (4.0, 4.0));
-        // Direct, extension, and of three ranges the second and the third, which is the answer's too.
+        // Direct, extension, and of three ranges the second and the third. The third also holds the answer.
         assert_eq!(reads(v4, &["192.0.2.0/24"], Layout::Dxr16x4).1, 3.0);
     }
 
@@ -152,7 +155,7 @@ mod tests {
         let hosts: Vec<String> = (0..3000).map(|host| format!("2001:db8::{:x}/128", host * 3)).collect();
         let hosts: Vec<&str> = hosts.iter().map(String::as_str).collect();
         let (words, lines) = reads(Family::Ipv6, &hosts, Layout::Range6);
-        // Root and three nodes, then 6,000 ranges in 12 or 13 halvings, the last two of them in one line.
+        // Root and three nodes, then 6,000 ranges in 12 or 13 halvings, of which the last two are in one line.
         assert!((17.0..=20.0).contains(&words) && lines < words && lines > 12.0, "{words} words, {lines} lines");
     }
 

@@ -1,10 +1,10 @@
-//! Longest prefix match as its definition says it: the ground truth that every layout answers to. Slow on purpose.
+//! Longest prefix match by its definition: the reference for tests of every layout. It is slow on purpose.
 
 use std::collections::HashMap;
 
 use crate::prefix::{Address, Prefix};
 
-/// One map from prefix to label for each prefix length.
+/// A map from prefix to label for each prefix length.
 #[derive(Clone, Debug, Default)]
 pub struct Reference {
     v4: Vec<HashMap<u32, u32>>,
@@ -20,18 +20,20 @@ impl Reference {
         Reference { v4: Vec::new(), v6: by_length(prefixes) }
     }
 
-    /// The label of the longest prefix that holds `addr`; 0 if none does, or if the table is of the other family.
+    /// The label of the longest prefix that holds `addr`. 0 if no prefix holds it, or if the table is of the other
+    /// family.
     pub fn find4(&self, addr: u32) -> u32 {
         find(&self.v4, addr)
     }
 
-    /// The label of the longest prefix that holds `addr`; 0 if none does, or if the table is of the other family.
+    /// The label of the longest prefix that holds `addr`. 0 if no prefix holds it, or if the table is of the other
+    /// family.
     pub fn find6(&self, addr: u128) -> u32 {
         find(&self.v6, addr)
     }
 }
 
-/// The later of two equal prefixes wins.
+/// Of two equal prefixes the later wins.
 fn by_length<A: Address>(prefixes: &[Prefix<A>]) -> Vec<HashMap<A, u32>> {
     let mut maps = vec![HashMap::new(); usize::from(A::FAMILY.bits()) + 1];
     for prefix in prefixes {

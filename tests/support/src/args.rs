@@ -1,8 +1,9 @@
-//! The words after a layer's name: `key=value` and bare flags, each taken once; what nobody takes is an error.
+//! The words after a layer's name: `key=value` and bare flags. Each is taken once, and a word that is left over is an
+//! error.
 
 use std::str::FromStr;
 
-/// Words of one layer.
+/// The words of one layer.
 pub struct Args<'a> {
     layer: &'a str,
     words: Vec<(&'a str, Option<&'a str>)>,
@@ -17,7 +18,7 @@ impl<'a> Args<'a> {
         Args { layer: name, words: words.map(split).collect() }
     }
 
-    /// Words of a segment that has no name.
+    /// The words of a segment without a name.
     pub fn nameless(segment: &'a str) -> Self {
         let mut args = Args::new(segment);
         let first = args.layer.split_once('=').map_or((args.layer, None), |(key, value)| (key, Some(value)));
@@ -44,19 +45,19 @@ impl<'a> Args<'a> {
         at.map(|at| self.words.remove(at)).is_some()
     }
 
-    /// Takes the first bare word, whatever it is.
+    /// Takes the first bare word.
     pub fn bare(&mut self) -> Option<&'a str> {
         let at = self.words.iter().position(|(_, value)| value.is_none())?;
         Some(self.words.remove(at).0)
     }
 
-    /// A number, decimal or `0x` hexadecimal, that fits `T`.
+    /// Takes a number, decimal or `0x` hexadecimal, that fits `T`.
     pub fn number<T: TryFrom<u64>>(&mut self, key: &str) -> Result<Option<T>, String> {
         let Some(text) = self.value(key)? else { return Ok(None) };
         number(text).map(Some).ok_or_else(|| format!("{}: {key}={text} is no number that fits", self.layer))
     }
 
-    /// A number below `limit`.
+    /// Takes a number below `limit`.
     pub fn below(&mut self, key: &str, limit: u64) -> Result<Option<u64>, String> {
         match self.number::<u64>(key)? {
             Some(n) if n >= limit => Err(format!("{}: {key}={n} is not below {limit}", self.layer)),
@@ -64,19 +65,19 @@ impl<'a> Args<'a> {
         }
     }
 
-    /// An address.
+    /// Takes an address.
     pub fn parsed<T: FromStr>(&mut self, key: &str, otherwise: T) -> Result<T, String> {
         let Some(text) = self.value(key)? else { return Ok(otherwise) };
         text.parse().map_err(|_| format!("{}: cannot read {key}={text}", self.layer))
     }
 
-    /// Bytes in hexadecimal.
+    /// Takes bytes in hexadecimal.
     pub fn hex(&mut self, key: &str) -> Result<Option<Vec<u8>>, String> {
         let Some(text) = self.value(key)? else { return Ok(None) };
         hex(text).map(Some).ok_or_else(|| format!("{}: {key}={text} is not hexadecimal", self.layer))
     }
 
-    /// That nothing is left.
+    /// Checks that no word is left.
     pub fn finish(self) -> Result<(), String> {
         match self.words.first() {
             None => Ok(()),

@@ -1,28 +1,28 @@
-//! Layers in general: what each needs to know of the ones around it.
+//! What all layers share: each needs to know about the layers around it.
 
 use crate::args::{self, Args};
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-/// EtherType where nothing says what follows: IEEE 802 local experimental.
+/// The EtherType if nothing else determines one: IEEE 802 local experimental.
 pub const ETHER_TYPE_EXPERIMENTAL: u16 = 0x88b5;
-/// IP protocol where nothing says what follows: RFC 3692 experimental.
+/// The IP protocol if nothing else determines one: RFC 3692 experimental.
 pub const PROTO_EXPERIMENTAL: u8 = 253;
 /// IPv6: nothing follows (RFC 8200 section 4.7).
 pub const PROTO_NONE: u8 = 59;
 
-/// What has been built so far, from the end of the packet backwards.
+/// The part of a packet that is already built, from its end backwards.
 #[derive(Default)]
 pub struct Inner {
-    /// The bytes that follow.
+    /// The bytes of the inner layers.
     pub bytes: Vec<u8>,
-    /// The EtherType that announces them, if their layer has one.
+    /// The EtherType of the inner layer, if it has one.
     pub ether_type: Option<u16>,
-    /// The IP protocol that announces them, if their layer has one.
+    /// The IP protocol of the inner layer, if it has one.
     pub proto: Option<u8>,
 }
 
 impl Inner {
-    /// The protocol of what follows, or `otherwise`, for an IP header without `proto=` or `nh=`.
+    /// The protocol of the inner layer, or `otherwise`, for an IP header without `proto=` or `nh=`.
     pub fn proto_or(&self, otherwise: u8) -> u8 {
         match self.proto {
             Some(proto) => proto,
@@ -32,7 +32,7 @@ impl Inner {
     }
 }
 
-/// Addresses of the IP header around a transport header, for its checksum.
+/// The addresses of the IP header around a transport header, for the transport's checksum.
 #[derive(Clone, Copy)]
 pub enum Addresses {
     /// IPv4.
@@ -58,7 +58,7 @@ impl Addresses {
     }
 }
 
-/// Names of IP protocols in `proto=` and `nh=`; layers of the same name announce themselves by these numbers.
+/// Names of IP protocols in `proto=` and `nh=`. Layers of the same name have these numbers.
 const PROTOS: &[(&str, u8)] = &[
     ("hbh", 0),
     ("icmp", 1),
@@ -85,7 +85,7 @@ pub fn proto(name: &str) -> Option<u8> {
     PROTOS.iter().find(|(known, _)| *known == name).map(|(_, number)| *number)
 }
 
-/// Takes `key` as a protocol's name or number.
+/// Takes the name or number of a protocol from `key`.
 pub fn proto_arg(args: &mut Args<'_>, key: &str) -> Result<Option<u8>, String> {
     let layer = args.layer();
     let Some(text) = args.value(key)? else { return Ok(None) };
@@ -93,7 +93,7 @@ pub fn proto_arg(args: &mut Args<'_>, key: &str) -> Result<Option<u8>, String> {
     number.map(Some).ok_or_else(|| format!("{layer}: {key}={text} is no protocol"))
 }
 
-/// A length field: what the packet has, cut to the field's width, unless the test says otherwise.
+/// Takes a length field. By default it is the actual length, truncated to the field's width.
 pub fn length_arg(args: &mut Args<'_>, actual: usize) -> Result<u16, String> {
     Ok(args.number("len")?.unwrap_or(actual as u16))
 }

@@ -25,7 +25,8 @@ pub fn eth(args: &mut Args<'_>, inner: &Inner) -> Result<Vec<u8>, String> {
     Ok([&dst[..], &src, &ether_type(args, inner)?].concat())
 }
 
-/// `vlan [id=N] [pcp=N] [dei] [type=N] [tpid=N]`. Returns the tag after its own EtherType, which the header before it holds.
+/// `vlan [id=N] [pcp=N] [dei] [type=N] [tpid=N]`. Returns the tag and its own EtherType, which the preceding header
+/// holds.
 pub fn vlan(args: &mut Args<'_>, inner: &Inner) -> Result<(Vec<u8>, u16), String> {
     let id = args.below("id", 1 << 12)?.unwrap_or(0) as u16;
     let pcp = args.below("pcp", 1 << 3)?.unwrap_or(0) as u16;

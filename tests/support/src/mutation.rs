@@ -1,72 +1,72 @@
-//! Breaking packets, step by step, so that proptest can shrink to the step that matters.
+//! Corrupts packets step by step, so that proptest can shrink a failure to the relevant step.
 
 use crate::Packet;
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-/// The most mutations of one packet.
+/// Maximum number of mutations per packet.
 const MUTATIONS_MAX: usize = 4;
-/// No packet grows beyond this, in bytes.
+/// Maximum size of a mutated packet in bytes.
 const PACKET_MAX: usize = 65_535;
 
-/// One way to break a packet. Positions are taken modulo its length.
+/// One way to corrupt a packet. Positions are taken modulo its length.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Mutation {
     /// Flips one bit.
     Flip {
-        /// Which, counted from the first byte's lowest.
+        /// The bit, counted from the lowest of the first byte.
         bit: u32,
     },
     /// Sets one byte.
     Set {
-        /// Where.
+        /// Position.
         at: u32,
-        /// To what.
+        /// The new value.
         byte: u8,
     },
-    /// Captures only the first bytes; the length on the wire stays.
+    /// Truncates the captured bytes; the length on the wire stays.
     Cut {
-        /// How many bytes stay.
+        /// Number of bytes that stay.
         at: u32,
     },
-    /// Ends the packet early, on the wire too.
+    /// Truncates the packet, on the wire too.
     Truncate {
-        /// How many bytes stay.
+        /// Number of bytes that stay.
         at: u32,
     },
-    /// Takes bytes out of the middle.
+    /// Removes bytes from the middle.
     Remove {
-        /// From where.
+        /// Position.
         at: u32,
-        /// How many.
+        /// Number of bytes.
         count: u8,
     },
-    /// Writes a piece of another packet over or into this one.
+    /// Writes a piece of another packet into this one.
     Splice {
-        /// Where.
+        /// Position.
         at: u32,
-        /// What.
+        /// The piece.
         piece: Vec<u8>,
-        /// Whether what was there moves on or is lost.
+        /// Whether the bytes at the position are moved or overwritten.
         how: Splice,
     },
 }
 
-/// What happens to the bytes in a splice's place.
+/// What a splice does with the bytes at its position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Splice {
-    /// They move on.
+    /// Moves them.
     Insert,
-    /// They are lost.
+    /// Overwrites them.
     Overwrite,
 }
 
 impl Mutation {
-    /// Breaks `packet`. The length on the wire follows, but for [`Mutation::Cut`].
+    /// Corrupts `packet`. The length on the wire changes with it, except for [`Mutation::Cut`].
     pub fn apply(&self, packet: &mut Packet) {
         let missing = packet.wire - packet.bytes.len() as u32;
         let bytes = &mut packet.bytes;
-        // Positions from 0 to the end inclusive where that makes sense, so that "everything" and "nothing" are hit.
+        // Positions include 0 and the end, so that "everything" and "nothing" occur.
         let place = |at: u32| at as usize % (bytes.len() + 1);
         match self {
             Mutation::Cut { at } => {
@@ -106,7 +106,7 @@ impl Mutation {
     }
 }
 
-/// Any mutation. Half of the positions lie in the first 64 bytes, where the headers are.
+/// Any mutation. Half of the positions are in the first 64 bytes, which contain the headers.
 pub fn mutation() -> impl Strategy<Value = Mutation> {
     let at = || prop_oneof![0u32..64, any::<u32>()];
     let piece = vec(any::<u8>(), 1..24);
@@ -121,7 +121,7 @@ pub fn mutation() -> impl Strategy<Value = Mutation> {
     ]
 }
 
-/// Packets of `base`, broken by up to four mutations; shrinks to fewer.
+/// Packets of `base` with up to four mutations; shrinks to fewer.
 pub fn mutated(base: impl Strategy<Value = Packet>) -> impl Strategy<Value = Packet> {
     (base, vec(mutation(), 0..=MUTATIONS_MAX)).prop_map(|(mut packet, mutations)| {
         mutations.iter().for_each(|mutation| mutation.apply(&mut packet));
@@ -129,7 +129,7 @@ pub fn mutated(base: impl Strategy<Value = Packet>) -> impl Strategy<Value = Pac
     })
 }
 
-/// The start of one packet with the end of another, each cut at a random place.
+/// The start of one packet joined to the end of another, each cut at a random position.
 pub fn spliced(
     left: impl Strategy<Value = Packet>,
     right: impl Strategy<Value = Packet>,

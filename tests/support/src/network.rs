@@ -20,14 +20,14 @@ pub fn addresses6(args: &mut Args<'_>) -> Result<Addresses, String> {
     Ok(Addresses::V6(args.parsed("saddr", SADDR6)?, args.parsed("daddr", DADDR6)?))
 }
 
-/// `tos=` or `tc=` whole, or `dscp=` and `ecn=`.
+/// `tos=` or `tc=` for the whole byte, or `dscp=` and `ecn=`.
 fn traffic_class(args: &mut Args<'_>, whole: &str) -> Result<u8, String> {
     let dscp = args.below("dscp", 64)?.unwrap_or(0) as u8;
     let ecn = args.below("ecn", 4)?.unwrap_or(0) as u8;
     Ok(args.number(whole)?.unwrap_or(dscp << 2 | ecn))
 }
 
-/// A fragment's place: bytes in the notation, units of 8 on the wire.
+/// A fragment's offset: bytes in the notation, units of 8 on the wire.
 fn fragment_units(args: &mut Args<'_>) -> Result<u16, String> {
     let off = args.below("off", 1 << 16)?.unwrap_or(0) as u16;
     if off.is_multiple_of(8) { Ok(off / 8) } else { Err(format!("{}: off={off} is not a multiple of 8", args.layer())) }
@@ -74,10 +74,10 @@ pub fn ip6(args: &mut Args<'_>, inner: &Inner) -> Result<Vec<u8>, String> {
     Ok(header)
 }
 
-/// `hbh|dst|mh [options=HEX nh= len=]`: options after two bytes, padded to 8; `len` is the field's own unit, 8 bytes beyond
-/// the first 8.
+/// `hbh|dst|mh [options=HEX nh= len=]`: options after two bytes, padded to 8. `len` is in the field's own unit, 8 bytes
+/// after the first 8.
 pub fn options(args: &mut Args<'_>, inner: &Inner) -> Result<Vec<u8>, String> {
-    // PadN over the six bytes that every such header has.
+    // PadN fills the six bytes that every such header has.
     let mut body = args.hex("options")?.unwrap_or(vec![1, 4, 0, 0, 0, 0]);
     body.resize((body.len() + 2).next_multiple_of(8) - 2, 0);
     let nh = proto_arg(args, "nh")?.unwrap_or(inner.proto_or(PROTO_NONE));
@@ -103,7 +103,7 @@ pub fn fragment(args: &mut Args<'_>, inner: &Inner) -> Result<Vec<u8>, String> {
     Ok([&[nh, 0], &place.to_be_bytes()[..], &id.to_be_bytes()].concat())
 }
 
-/// `ah [spi= seq= icv=HEX nh= len=]` (RFC 4302): `len` is in units of 4 bytes, less 2.
+/// `ah [spi= seq= icv=HEX nh= len=]` (RFC 4302): `len` is in units of 4 bytes, minus 2.
 pub fn authentication(args: &mut Args<'_>, inner: &Inner) -> Result<Vec<u8>, String> {
     let mut icv = args.hex("icv")?.unwrap_or(vec![0; 12]);
     icv.resize(icv.len().next_multiple_of(4), 0);

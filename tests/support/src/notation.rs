@@ -1,4 +1,4 @@
-//! A packet a line, outermost layer first, layers parted by ` / `:
+//! Packets in text form: one packet per line, outermost layer first, layers separated by ` / `:
 //!
 //! ```text
 //! eth / vlan id=100 / ip saddr=198.51.100.7 daddr=203.0.113.1 ttl=3 / tcp dport=22 flags=syn / payload 32
@@ -29,22 +29,22 @@
 //! | `pad N` | N zeros that no length counts; last |
 //! | `cut=N wire=N link=L at=S` | capture only N bytes; length on the wire; link layer of a `raw` packet; seconds; last |
 //!
-//! Numbers are decimal or `0x`; `off` is in bytes; `options`, `data` and `icv` are hexadecimal and padded to their unit.
-//! Lengths, checksums and next protocols are what they should be unless given. `#` starts a comment.
+//! Numbers are decimal or `0x`; `off` is in bytes; `options`, `data` and `icv` are hexadecimal and padded to their
+//! unit. Lengths, checksums and next protocols are correct unless given. `#` starts a comment.
 
 use crate::args::{self, Args};
 use crate::layer::{self, Addresses, Inner};
 use crate::{Link, Packet, link, network, transport};
 
-/// The most bytes that one `payload` or `pad` makes.
+/// Maximum size in bytes of one `payload` or `pad`.
 const PAYLOAD_MAX: usize = 1 << 16;
 
-/// What is wrong with a packet's text.
+/// An error in the text of a packet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NotationError {
     /// Line, counted from 1.
     pub line: usize,
-    /// What is wrong with it, naming the layer.
+    /// The problem, including the name of the layer.
     pub message: String,
 }
 
@@ -56,7 +56,7 @@ impl std::fmt::Display for NotationError {
 
 impl std::error::Error for NotationError {}
 
-/// The packets of a text, one a line; blank lines and comments are skipped.
+/// Parses the packets of a text, one per line. Skips blank lines and comments.
 pub fn packets(text: &str) -> Result<Vec<Packet>, NotationError> {
     let mut packets = Vec::new();
     for (at, line) in text.lines().enumerate() {
@@ -68,7 +68,7 @@ pub fn packets(text: &str) -> Result<Vec<Packet>, NotationError> {
     Ok(packets)
 }
 
-/// The packet of one line.
+/// Parses the packet of one line.
 pub fn packet(line: &str) -> Result<Packet, NotationError> {
     let one = packets(line)?;
     let count = one.len();
@@ -108,7 +108,7 @@ fn link_of(first: &str) -> Link {
     }
 }
 
-/// Puts the header of layer `at` before what follows it.
+/// Puts the header of layer `at` before the inner layers.
 fn add_layer(segments: &[&str], at: usize, inner: Inner) -> Result<Inner, String> {
     let mut args = Args::new(segments[at]);
     let name = args.layer();
@@ -216,7 +216,7 @@ fn apply_capture(packet: &mut Packet, segment: &str) -> Result<(), String> {
     args.finish()
 }
 
-/// `1.25` in nanoseconds; at most nine digits after the point.
+/// Parses `1.25` seconds into nanoseconds; at most nine digits follow the point.
 fn nanoseconds(seconds: &str) -> Option<u64> {
     let (whole, fraction) = seconds.split_once('.').unwrap_or((seconds, ""));
     let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
@@ -239,7 +239,7 @@ mod tests {
         packets(text).expect_err("it should not read").to_string()
     }
 
-    /// The worked example of many a textbook.
+    /// A worked example found in many textbooks.
     #[test]
     fn ipv4_checksum_of_a_known_header() {
         let header = bytes("ip saddr=192.168.0.1 daddr=192.168.0.199 ttl=64 df proto=17 len=115 / payload 0");

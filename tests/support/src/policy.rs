@@ -1,4 +1,4 @@
-//! Random policies with sense: text that checks without errors and whose rules hit what [`crate::strategy`] makes up.
+//! Random policies: text that checks without errors, with rules that match the packets of [`crate::strategy`].
 //!
 //! A policy is kept as lines until it is printed, so that proptest shrinks it rule by rule.
 
@@ -14,7 +14,7 @@ use std::fmt::{self, Debug, Display, Formatter};
 
 /// Labels of every map.
 const LABELS: [&str; 4] = ["HR", "SI", "AT", "other"];
-/// Names of the IPv4 and IPv6 sets and maps that every policy has.
+/// Names of the IPv4 and IPv6 sets and maps in every policy.
 const TABLES: [(&str, &str, bool); 11] = [
     ("hosts", "ipv4", false),
     ("hosts-b", "ipv4", false),
@@ -29,16 +29,16 @@ const TABLES: [(&str, &str, bool); 11] = [
     ("sites6", "ipv6", true),
 ];
 
-/// How much of everything a policy has.
+/// The size of a policy.
 #[derive(Clone, Copy, Debug)]
 pub struct Size {
-    /// Named postures, at most.
+    /// Maximum number of named postures.
     pub postures: usize,
-    /// Rules of a direction, at least and at most.
+    /// Minimum and maximum number of rules per direction.
     pub rules: [usize; 2],
 }
 
-/// A policy. Printed, it is the text.
+/// A policy. `Debug` prints its text.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Policy {
     tables: Vec<String>,
@@ -70,14 +70,14 @@ impl Display for Policy {
     }
 }
 
-/// The text, so that a failing case can be pasted into a file.
+/// Prints the text, so that a failing case can be pasted into a file.
 impl Debug for Policy {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         write!(f, "\n{self}")
     }
 }
 
-/// Policies.
+/// Random policies.
 pub fn policies(pool: &Pool, size: Size) -> BoxedStrategy<Policy> {
     let tables: Vec<_> = TABLES.iter().map(|&(name, family, labelled)| table(pool, name, family, labelled)).collect();
     let base = [some(rules(pool, size)), some(rules(pool, size))];
@@ -109,7 +109,7 @@ fn table(pool: &Pool, name: &'static str, family: &'static str, labelled: bool) 
         ("ipv6", "whole6") => matches::whole6(pool),
         _ => matches::element6(pool),
     };
-    // Sets of addresses are fused where nothing keeps them apart.
+    // Sets of addresses are fused unless something prevents it.
     let layout = match name {
         "hosts" => vec!["", "", "layout d16x4r; ", "layout rank-leaf; "],
         "hosts-b" => vec!["", "", "layout exact-set; ", "dynamic; "],
@@ -126,8 +126,8 @@ fn table(pool: &Pool, name: &'static str, family: &'static str, labelled: bool) 
             })
             .boxed();
     }
-    // Each label is there at least once, so that rules may ask for it. The others follow from where a range starts, so that no
-    // range has two.
+    // Each label occurs at least once, so that rules may name it. The start of an element determines its label
+    // otherwise, so that no range has two labels.
     let label_of = |element: &str| {
         let start = element.split(['/', '-']).next().unwrap_or("");
         LABELS[start.bytes().map(usize::from).sum::<usize>() % LABELS.len()]
@@ -150,7 +150,7 @@ fn defaults() -> impl Strategy<Value = Vec<String>> {
         .into_iter()
         .flat_map(|kind| {
             let asks = !matches!(kind, "malformed" | "no-match");
-            // The rules are asked more often than not: nothing is learnt where defaults decide.
+            // Rules are used more often than a default, because defaults exercise nothing.
             let asked = if asks { vec!["rules", "rules", "rules"] } else { vec![] };
             asked.into_iter().chain(["accept", "drop", "divert"]).map(move |what| format!("{kind} {what}"))
         })
@@ -169,7 +169,7 @@ fn defaults() -> impl Strategy<Value = Vec<String>> {
     subsequence(kinds, 0..=count / 2).prop_shuffle().prop_map(one_each)
 }
 
-/// Matches, statements, a verdict or none.
+/// Matches, statements, and an optional verdict.
 fn rule(pool: &Pool) -> BoxedStrategy<String> {
     let matches = prop_oneof![
         1 => Just(Vec::new()),
@@ -182,11 +182,11 @@ fn rule(pool: &Pool) -> BoxedStrategy<String> {
     let guard = select(vec!["", "", "", "", "tcp", "udp", "icmp", "icmpv6"]);
     (matches, guard, limit, select(vec!["", "counter"]), sample, verdict)
         .prop_map(|(mut words, guard, limit, counter, sample, verdict)| {
-            // An end like `accept` would leave nothing to the rules behind it.
+            // A final `accept` without matches would leave nothing to the rules after it.
             if words.is_empty() && guard.is_empty() {
                 words.push("meta length > 60".to_owned());
             }
-            // A rule does something.
+            // A rule must have an effect.
             let does_nothing = limit.is_empty() && sample.is_empty() && verdict.is_empty();
             let counter = if does_nothing { "counter" } else { counter };
             let statements = [guard, limit.as_str(), counter, sample, verdict].map(str::to_owned);

@@ -1,6 +1,6 @@
-//! Random packets with sense: every header well formed, addresses and ports from small pools, so that rules hit.
+//! Random well-formed packets. Addresses and ports come from small pools, so that rules match.
 //!
-//! They are made as lines of the notation, so that a failing case prints, and shrinks, as a packet that one can read.
+//! They are generated as lines of the notation, so that a failing case shrinks and prints as a readable packet.
 
 use crate::{Packet, packet};
 use proptest::option;
@@ -9,7 +9,7 @@ use proptest::sample::select;
 use std::fmt::Display;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-/// What random packets (and the policies they are tried on) choose from.
+/// The values that random packets and policies choose from.
 #[derive(Clone, Debug)]
 pub struct Pool {
     /// IPv4 addresses, source and destination.
@@ -23,8 +23,8 @@ pub struct Pool {
 }
 
 impl Default for Pool {
-    /// A few documentation addresses with neighbours inside and outside of the same /28, the ends of the space, and ports
-    /// that policies name.
+    /// A few documentation addresses with neighbours inside and outside the same /28, the first and last addresses, and
+    /// ports that policies name.
     fn default() -> Self {
         let v4 = [
             "198.51.100.7",
@@ -67,7 +67,7 @@ pub fn lines(pool: &Pool) -> impl Strategy<Value = String> + use<> {
     let network = prop_oneof![5 => ipv4(pool), 3 => ipv6(pool), 1 => other(pool)];
     (link(pool), network).prop_map(|(link, network)| match network.starts_with("ip") {
         true => join([link, network]),
-        // Only IP can do without a link header.
+        // Only IP packets can lack a link header.
         false if link.is_empty() => join(["eth".into(), network]),
         false => join([link, network]),
     })
@@ -78,7 +78,7 @@ fn join<const N: usize>(layers: [String; N]) -> String {
     layers.join(" / ")
 }
 
-/// ` key=value`, or nothing: the notation's default.
+/// ` key=value`, or nothing for the notation's default.
 fn field<T: Display + std::fmt::Debug>(
     key: &'static str,
     value: impl Strategy<Value = T>,

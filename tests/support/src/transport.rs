@@ -58,7 +58,7 @@ pub fn udp(args: &mut Args<'_>, inner: &Inner, addresses: Option<Addresses>) -> 
     let mut header = ports(args)?;
     header.extend(length_arg(args, 8 + inner.bytes.len())?.to_be_bytes());
     header.extend([0, 0]);
-    // A computed 0 is sent as its other form: 0 says that there is no checksum.
+    // A computed 0 is sent as 0xffff, because 0 means that there is no checksum.
     let computed = match sum_of(&header, &inner.bytes, addresses.map(|a| (a, PROTO_UDP))) {
         0 => 0xffff,
         sum => sum,
@@ -77,14 +77,14 @@ pub fn icmp(
     let mut header = vec![args.number("type")?.unwrap_or(echo_request), args.number("code")?.unwrap_or(0), 0, 0];
     header.extend(args.number("id")?.unwrap_or(0u16).to_be_bytes());
     header.extend(args.number("seq")?.unwrap_or(0u16).to_be_bytes());
-    // Only ICMPv6 sums the pseudo-header.
+    // Only ICMPv6 includes the pseudo-header in its checksum.
     let pseudo = addresses.filter(|_| args.layer() == "icmp6").map(|a| (a, PROTO_ICMP6));
     let computed = sum_of(&header, &inner.bytes, pseudo);
     header[2..4].copy_from_slice(&args.number("sum")?.unwrap_or(computed).to_be_bytes());
     Ok(header)
 }
 
-/// `sctp|dccp|udplite [sport= dport=]`: ports and the rest of the fixed header as zeros.
+/// `sctp|dccp|udplite [sport= dport=]`: ports, and zeros in the rest of the fixed header.
 pub fn other_ports(args: &mut Args<'_>) -> Result<Vec<u8>, String> {
     let mut header = ports(args)?;
     let bytes = if args.layer() == "udplite" { 8 } else { 12 };

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use weir::failure::Failure;
 use weir_abi::Verdict;
 use weir_engine::cpu::Cpu;
-use weir_engine::live::memory::{MemoryLane, Witness};
+use weir_engine::live::memory_lane::{MemoryLane, Witness};
 use weir_engine::live::{Datapath, Lane, Loaded, Side, Workers};
 use weir_engine::memory::{FrameSet, Spread};
 use weir_engine::traffic;

@@ -1,32 +1,33 @@
-//! The archive's frame: members in their order, each behind a header. What is not byte for byte as Weir writes it is refused.
+//! The framing of the archive: members in a fixed order, each after a header. Anything that differs by a byte from what
+//! Weir writes is refused.
 //!
-//! A tar archive can say more than Weir needs: long names, links, sparse files, owners, extensions that override what the next header says. None of it
-//! is understood here. A header is right if it is the one that the member's name and size give.
+//! A tar archive can contain more than Weir needs: long names, links, sparse files, owners, extensions that override
+//! the next header. None of these is understood here. The name and size of a member determine the only valid header.
 
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
 use crate::EngineError;
 
-/// Headers, and what contents are padded to.
+/// Size of a header. Contents are padded to a multiple of it.
 pub(super) const BLOCK_BYTES: usize = 512;
 
-/// An archive ends with two blocks of zeros.
+/// The two zero blocks at the end of an archive.
 const END_BYTES: usize = 2 * BLOCK_BYTES;
 
-/// Where a header says that it is one of tar.
+/// Offset of the tar magic in a header.
 const MAGIC_AT: usize = 257;
 
-/// Where a header has the member's name, at most so long.
+/// Maximum length of a member's name, which starts at offset 0 of the header.
 const NAME_BYTES: usize = 100;
 
-/// Whether a file that starts like this has a first member of this name.
+/// Whether a file with this start has a first member called `name`.
 pub(super) fn starts_with(start: &[u8], name: &str) -> bool {
     let named = start.strip_prefix(name.as_bytes()).is_some_and(|rest| rest.first() == Some(&0));
     named && start.get(MAGIC_AT..).is_some_and(|rest| rest.starts_with(b"ustar"))
 }
 
-/// Writes the members one after the other.
+/// Writes the members in order.
 pub(super) fn write<'a>(
     mut file: impl Write,
     members: impl IntoIterator<Item = (&'a str, &'a [u8])>,
@@ -50,28 +51,28 @@ fn header(name: &str, bytes: u64) -> io::Result<[u8; BLOCK_BYTES]> {
     Ok(*header.as_bytes())
 }
 
-/// Zeros after so many bytes of content.
+/// Number of padding bytes after `bytes` bytes of content.
 fn padding(bytes: u64) -> usize {
     (bytes.next_multiple_of(BLOCK_BYTES as u64) - bytes) as usize
 }
 
-/// An archive that is being read.
+/// Reads an archive.
 pub(super) struct Reader<'a, R> {
     path: &'a Path,
     input: R,
-    /// Bytes that the file still has.
+    /// Number of bytes left in the file.
     left: u64,
-    /// A header that was read to see what comes.
+    /// The next header, if it was already read.
     seen: Option<[u8; BLOCK_BYTES]>,
 }
 
 impl<'a, R: Read> Reader<'a, R> {
-    /// An archive of so many bytes; `path` is for messages.
+    /// An archive of `bytes` bytes; `path` is for messages.
     pub fn new(path: &'a Path, input: R, bytes: u64) -> Self {
         Reader { path, input, left: bytes, seen: None }
     }
 
-    /// The content of the next member, which must be called `name` and have at most `limit` bytes.
+    /// The content of the next member. It must be called `name` and have at most `limit` bytes.
     pub fn next(&mut self, name: &str, limit: u64) -> Result<Vec<u8>, EngineError> {
         let bytes = self.header_of(name)?;
         if bytes > limit {
@@ -99,7 +100,7 @@ impl<'a, R: Read> Reader<'a, R> {
         self.seen.as_ref().is_some_and(|header| member_name(header) == name.as_bytes())
     }
 
-    /// Nothing may follow the last member but the archive's end.
+    /// Checks that only the end of the archive follows.
     pub fn end(&mut self) -> Result<(), EngineError> {
         if self.left < END_BYTES as u64 {
             return Err(self.refuse("truncated at its end".to_owned()));
@@ -115,7 +116,7 @@ impl<'a, R: Read> Reader<'a, R> {
         Ok(())
     }
 
-    /// Reads the header of the member `name`; returns the bytes of its content.
+    /// Reads the header of the member `name`. Returns the size of its content.
     fn header_of(&mut self, name: &str) -> Result<u64, EngineError> {
         let header = match self.seen.take() {
             Some(header) => header,
@@ -130,7 +131,7 @@ impl<'a, R: Read> Reader<'a, R> {
         size.ok_or_else(|| self.refuse(format!("{name} has a header that weir does not write")))
     }
 
-    /// The next header, before which the archive must not end.
+    /// Reads the next header. The archive must not end before it.
     fn header(&mut self, name: &str) -> Result<[u8; BLOCK_BYTES], EngineError> {
         let mut header = [0; BLOCK_BYTES];
         let ends = self.left < BLOCK_BYTES as u64;

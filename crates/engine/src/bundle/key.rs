@@ -1,4 +1,4 @@
-//! Ed25519 keys of bundles, in the files that OpenSSL makes.
+//! Ed25519 keys for signatures of archives, in the file formats of OpenSSL.
 //!
 //! ```text
 //! openssl genpkey -algorithm ed25519 -out weir.key        # signs: PKCS #8 in PEM (RFC 8410, section 7)
@@ -17,20 +17,20 @@ use rustix::fs::OFlags;
 use super::owner;
 use crate::EngineError;
 
-/// Bytes of a signature.
+/// Size of a signature.
 pub(super) const SIGNATURE_BYTES: usize = Signature::BYTE_SIZE;
 
-/// The most bytes of a key's file; keys of other kinds, which are refused by name, have a few thousand.
+/// Maximum size of a key file. Keys of other kinds have a few thousand bytes and are refused by name.
 const FILE_BYTES_MAX: u64 = 64 << 10;
 
-/// Permissions of those who are not the file's owner.
+/// The permissions of users other than the file's owner.
 const OTHERS: u32 = 0o077;
 
-/// How to make the keys, for messages.
+/// How to make keys, for messages.
 const MAKE_PRIVATE: &str = "`openssl genpkey -algorithm ed25519 -out KEY` makes one";
 const MAKE_PUBLIC: &str = "`openssl pkey -in KEY -pubout` makes it from the private one";
 
-/// A private key: signs bundles.
+/// A private key, which signs archives.
 pub struct Signer {
     key: SigningKey,
     notice: Option<String>,
@@ -40,7 +40,7 @@ impl Signer {
     /// Reads a private key.
     ///
     /// # Errors
-    /// The file cannot be read, or is no private Ed25519 key.
+    /// The file cannot be read, or is not a private Ed25519 key.
     pub fn read(path: &Path) -> Result<Self, EngineError> {
         let file = KeyFile::read(path, "PRIVATE KEY", MAKE_PRIVATE)?;
         let key = SigningKey::from_pkcs8_pem(&file.pem)
@@ -55,7 +55,7 @@ impl Signer {
         Ok(Signer { key, notice })
     }
 
-    /// What is careless about the key's file.
+    /// A warning about the permissions of the key file.
     pub fn notice(&self) -> Option<&str> {
         self.notice.as_deref()
     }
@@ -65,7 +65,7 @@ impl Signer {
     }
 }
 
-/// A public key: whose bundles are opened.
+/// A public key, whose signatures are accepted.
 #[derive(Clone, Debug)]
 pub(super) struct TrustedKey {
     /// Its file, for messages.
@@ -74,7 +74,7 @@ pub(super) struct TrustedKey {
 }
 
 impl TrustedKey {
-    /// Reads a public key, from a file that nobody else can change.
+    /// Reads a public key from a file that no other user can change.
     pub fn read(path: &Path) -> Result<Self, EngineError> {
         let file = KeyFile::read(path, "PUBLIC KEY", MAKE_PUBLIC)?;
         let key = VerifyingKey::from_public_key_pem(&file.pem).ok().filter(|key| !key.is_weak());
@@ -82,7 +82,7 @@ impl TrustedKey {
         Ok(TrustedKey { path: path.to_owned(), key })
     }
 
-    /// Whether this key's owner signed the message. `signature` has [`SIGNATURE_BYTES`] bytes, or it is none.
+    /// Whether this key signed the message. A `signature` of other than [`SIGNATURE_BYTES`] bytes is invalid.
     pub fn has_signed(&self, message: &[u8], signature: &[u8]) -> bool {
         Signature::from_slice(signature).is_ok_and(|signature| self.key.verify_strict(message, &signature).is_ok())
     }
@@ -96,11 +96,11 @@ struct KeyFile<'a> {
 }
 
 impl<'a> KeyFile<'a> {
-    /// Reads a file that holds one key in PEM with this label. What others can change is no key to trust.
+    /// Reads a file with one PEM key with this label. A key that other users can change is refused.
     fn read(path: &'a Path, label: &str, make: &str) -> Result<Self, EngineError> {
         let io = |source| EngineError::Io { path: path.to_owned(), source };
         let mut file = KeyFile { path, pem: String::new(), mode: 0 };
-        // A pipe without a writer would keep us waiting.
+        // A pipe without a writer would block.
         let flags = OFlags::NONBLOCK.bits() as i32;
         let opened = OpenOptions::new().read(true).custom_flags(flags).open(path).map_err(io)?;
         let metadata = opened.metadata().map_err(io)?;

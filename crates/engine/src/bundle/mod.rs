@@ -1,6 +1,6 @@
-//! A compiled policy in one file, for a box without a compiler.
+//! A compiled policy in one file, for a machine without a compiler.
 //!
-//! The file is a tar archive (`tar tf` lists it) that starts with small members and then holds the rest:
+//! The file is a tar archive (`tar tf` lists it). Small members come first:
 //!
 //! ```text
 //! manifest.json     what the artifact is, and each member's size and SHA-256
@@ -8,9 +8,10 @@
 //! manifest.sig      Ed25519 signature of manifest.json, 64 bytes; only if the bundle is signed
 //! native.c bpf.c native.so bpf.o table0.image table1.image ...
 //! ```
-//! Digests find damage, not forgery: whoever can write the file can write its digests. Signatures find both ([`trust`]). The manifest decides every
-//! other byte of the file, and what follows from no manifest is refused, so that a signature of the manifest is one of the whole file. The same
-//! artifact gives the same bytes. Nothing is unpacked to disk, and reading a bundle runs nothing of it.
+//! Digests detect damage but not forgery, because an attacker who can write the file can write its digests. Signatures
+//! detect both ([`trust`]). The manifest determines every other byte of the file, and any other byte is refused. A
+//! signature of the manifest therefore covers the whole file. The same artifact gives the same bytes. Nothing is
+//! unpacked to disk, and reading an archive runs none of its code.
 
 mod archive;
 pub mod key;
@@ -46,37 +47,37 @@ const BPF_C: &str = "bpf.c";
 const NATIVE_SO: &str = "native.so";
 const BPF_O: &str = "bpf.o";
 
-/// The most bytes of the manifest; rule citations make up most of it.
+/// Maximum size of the manifest, most of which is rule citations.
 const MANIFEST_BYTES_MAX: u64 = 64 << 20;
-/// A SHA-256 in hexadecimal.
+/// Length of a SHA-256 in hexadecimal.
 const DIGEST_BYTES: u64 = 64;
-/// The most bytes of a C text or an object.
+/// Maximum size of a C text or an object.
 const CODE_BYTES_MAX: u64 = 256 << 20;
-/// The most bytes of a bundle: a few of the largest tables.
+/// Maximum size of an archive: a few of the largest tables.
 const BUNDLE_BYTES_MAX: u64 = 4 << 30;
 
-/// Bytes from which [`is_bundle`] can tell.
+/// Number of bytes that [`is_bundle`] needs.
 pub const HEAD_BYTES: usize = archive::BLOCK_BYTES;
 
-/// Everything that an engine needs.
+/// Everything that an engine needs to run a policy.
 #[derive(Clone)]
 pub struct Bundle {
-    /// What was compiled.
+    /// The description of the compiled policy.
     pub artifact: Artifact,
     /// Its tables, in slot order.
     pub images: Vec<Arc<Image>>,
     /// The processor that the native code was compiled for.
     pub cpu: Cpu,
-    /// The instruction sets that the native code may use.
+    /// The instruction set extensions that the native code may use.
     cpu_features: Vec<String>,
-    /// Code for user space. Whoever takes it runs it: see [`Bundle::native`].
+    /// Code for user space. It is only available through [`Bundle::native`], which checks that it may be run.
     native: NativeObject,
     /// Code for the kernel.
     bpf: BpfObject,
-    /// Where it was read from, for messages.
+    /// The file that it was read from, for messages.
     path: PathBuf,
     standing: Standing,
-    /// Whether it has a signature that nobody looked at.
+    /// Whether it has a signature that was not verified.
     unverified: bool,
 }
 
@@ -96,7 +97,8 @@ struct Manifest {
     members: Vec<Member>,
 }
 
-/// What is read of any manifest before the rest, so that a bundle of another version is called that and not damaged.
+/// The fields that any manifest has. They are parsed first, so that an archive of another version is reported as such
+/// and not as damaged.
 #[derive(Deserialize)]
 struct ManifestHead {
     format: String,
@@ -118,10 +120,10 @@ impl Member {
 }
 
 impl Bundle {
-    /// What was just compiled for `cpu`, whose code may be run.
+    /// The result of a compilation for `cpu`. Its code may be run.
     ///
     /// # Errors
-    /// The compiler or its linker made an object that no Weir would load from a bundle.
+    /// The compiler or its linker made an object that Weir would refuse to load from an archive.
     pub fn new(
         artifact: Artifact,
         images: Vec<Arc<Image>>,
@@ -137,15 +139,16 @@ impl Bundle {
         Ok(bundle)
     }
 
-    /// The program's shape.
+    /// The shape of the program.
     pub fn program(&self) -> Program {
         self.artifact.program()
     }
 
-    /// Its code for user space, if it may be run here.
+    /// The code for user space, if it may be run here.
     ///
     /// # Errors
-    /// Nobody vouches for the code, it is not what the compiler makes, or this processor lacks instructions that it needs.
+    /// The code is not trusted, the compiler does not make such code, or this processor lacks instructions that it
+    /// needs.
     pub fn native(&self) -> Result<&NativeObject, EngineError> {
         self.check_standing()?;
         cpu::check(&self.cpu_features, &self.path.display().to_string())?;
@@ -153,17 +156,17 @@ impl Bundle {
         Ok(&self.native)
     }
 
-    /// Its code for the kernel, if it may be run here.
+    /// The code for the kernel, if it may be run here.
     ///
     /// # Errors
-    /// Nobody vouches for the code, or it is not what the compiler makes.
+    /// The code is not trusted, or the compiler does not make such code.
     pub fn bpf(&self) -> Result<&BpfObject, EngineError> {
         self.check_standing()?;
         self.check_bpf()?;
         Ok(&self.bpf)
     }
 
-    /// Whether it has a signature that nobody looked at, for want of a key.
+    /// Whether it has a signature that was not verified, because no key was given.
     pub fn is_unverified(&self) -> bool {
         self.unverified
     }
@@ -188,11 +191,11 @@ impl Bundle {
         EngineError::Bundle { path: self.path.clone(), problem: format!("{member} {problem}") }
     }
 
-    /// Writes the bundle, signed if there is a signer; a file appears whole or not at all.
+    /// Writes the archive, signed if there is a signer. A file appears whole or not at all.
     pub fn write(&self, path: &Path, signer: Option<&Signer>) -> Result<(), EngineError> {
         let io = |source| EngineError::Io { path: path.to_owned(), source };
         if fs::metadata(path).is_ok_and(|there| !there.is_file()) {
-            // A device or a pipe takes the bytes; renaming a file onto it would be its end.
+            // A device or a pipe is written directly, because renaming a file onto it would replace it.
             return File::create(path).and_then(|mut file| self.write_to(&mut file, signer)).map_err(io);
         }
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
@@ -227,7 +230,7 @@ impl Bundle {
         archive::write(BufWriter::new(file), head.chain(signed).chain(rest))
     }
 
-    /// Name and content of every member besides the manifest, in order.
+    /// Name and content of every member after the manifest, in order.
     fn members(&self) -> Vec<(String, &[u8])> {
         let mut members: Vec<(String, &[u8])> = vec![
             (NATIVE_C.to_owned(), self.artifact.native_c.as_bytes()),
@@ -239,14 +242,15 @@ impl Bundle {
         members
     }
 
-    /// Reads a bundle and checks it: the signature, every member's digest, the abi version and the tables' images. None of its code is looked at or
-    /// run before it is asked for.
+    /// Reads an archive and checks the signature, every member's digest, the ABI version and the images of the tables.
+    /// Its code is checked and run only on request.
     pub fn read(path: &Path, trust: &Trust) -> Result<Self, EngineError> {
         let file = File::open(path).map_err(|source| EngineError::Io { path: path.to_owned(), source })?;
         Self::read_file(path, file, trust)
     }
 
-    /// As [`Bundle::read`], of the file that was opened at `path`: what was looked at before is what is read.
+    /// Reads like [`Bundle::read`], from the file that was opened at `path`, so that the checked file is the one that
+    /// is read.
     pub fn read_file(path: &Path, mut file: File, trust: &Trust) -> Result<Self, EngineError> {
         let io = |source| EngineError::Io { path: path.to_owned(), source };
         let metadata = file.metadata().map_err(io)?;
@@ -260,13 +264,13 @@ impl Bundle {
         Ok(bundle)
     }
 
-    /// As [`Bundle::read`], of bytes that came from nowhere: without a signature their code is not run.
+    /// Reads like [`Bundle::read`], from bytes without a file. Their code is run only if they are signed.
     pub fn read_bytes(path: &Path, bytes: &[u8], trust: &Trust) -> Result<Self, EngineError> {
         read(path, bytes, bytes.len() as u64, trust)
     }
 }
 
-/// Whether a file that starts like this is a bundle, whole or damaged; [`HEAD_BYTES`] of it are enough.
+/// Whether a file with this start is an archive of Weir, whole or damaged. [`HEAD_BYTES`] of it are enough.
 pub fn is_bundle(start: &[u8]) -> bool {
     archive::starts_with(start, MANIFEST)
 }
@@ -279,7 +283,7 @@ fn hex_digest(content: &[u8]) -> String {
     Sha256::digest(content).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Reads a bundle of so many bytes, for whose code only a signature vouches so far.
+/// Reads an archive of `bytes` bytes. Only a signature can make its code trusted here.
 fn read(path: &Path, input: impl Read, bytes: u64, trust: &Trust) -> Result<Bundle, EngineError> {
     let mut archive = Reader::new(path, input, bytes);
     if bytes > BUNDLE_BYTES_MAX {
@@ -296,7 +300,7 @@ fn read(path: &Path, input: impl Read, bytes: u64, trust: &Trust) -> Result<Bund
         chains: manifest.chains,
         rules: manifest.rules,
         tables: manifest.tables,
-        // Bundles carry no lists of limits.
+        // Archives contain no lists of limits.
         limiters: 0,
         limited: 0,
         native_c: text(next(NATIVE_C, CODE_BYTES_MAX)?)?,
@@ -329,8 +333,8 @@ fn read(path: &Path, input: impl Read, bytes: u64, trust: &Trust) -> Result<Bund
     Ok(Bundle { artifact, images, cpu, cpu_features, native, bpf, path, standing, unverified })
 }
 
-/// Reads and checks the manifest, from which all else follows, and says whether it has a signature that was not looked at. Nothing in it is
-/// interpreted before it is known to be signed by who is trusted.
+/// Reads and checks the manifest. Returns whether it has an unverified signature. Nothing in the manifest is
+/// interpreted before the signature is verified.
 fn read_manifest(archive: &mut Reader<'_, impl Read>, trust: &Trust) -> Result<(Manifest, bool), EngineError> {
     if !archive.comes(MANIFEST) {
         return Err(archive.refuse(NOT_A_BUNDLE.to_owned()));
@@ -363,7 +367,7 @@ fn read_manifest(archive: &mut Reader<'_, impl Read>, trust: &Trust) -> Result<(
     Ok((manifest, unverified))
 }
 
-/// The next member, which must be the one that the manifest lists next, with the size and digest that it gives.
+/// Reads the next member, which must be the next one in the manifest, with the listed size and digest.
 fn read_listed(
     archive: &mut Reader<'_, impl Read>,
     listed: Option<&Member>,
@@ -380,7 +384,7 @@ fn read_listed(
     Ok(bytes)
 }
 
-/// Text from a file, fit for a terminal.
+/// Escapes control characters of text from a file.
 fn printable(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { c.escape_default().to_string() } else { c.to_string() }).collect()
 }

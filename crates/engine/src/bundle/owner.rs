@@ -1,26 +1,27 @@
-//! Who could have put a file where it is: owner and mode of the file, and of every directory and link on the way to it.
+//! Checks who could have written a file: the owner and mode of the file, and of every directory and link on the path to
+//! it.
 //!
-//! As sshd's `StrictModes`, and links are followed one by one, so that a link in somebody else's directory counts too. Users here are root and who
-//! runs Weir: these can do with the process what they want anyway. Access control lists need no extra look: what they give to others shows in the
-//! group's bits.
+//! The rules are those of sshd's `StrictModes`. In addition links are followed one by one, so that a link in another
+//! user's directory counts too. Only root and the user that runs Weir are trusted, since both can do anything with the
+//! process anyway. Access control lists need no separate check, because their permissions show in the group bits.
 
 use std::ffi::OsString;
 use std::fs::{self, File, Metadata};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
 
-/// Links on the way to a file, as many as the kernel follows.
+/// Maximum number of links on a path, as in the kernel.
 const LINKS_MAX: usize = 40;
 
-/// Who may write besides the owner.
+/// Write permission of the group and of others.
 const WRITABLE_BY_OTHERS: u32 = 0o022;
 /// In such a directory only the owner of an entry can remove or replace it, as in /tmp.
 const STICKY: u32 = 0o1000;
 
-/// Refuses a file that others than root and the caller can write, or put another in the place of. `file` is what was opened at `path`.
+/// Refuses a file that users other than root and the caller can write or replace. `file` is the file opened at `path`.
 ///
 /// # Errors
-/// Which file or directory lets them.
+/// Names the file or directory that permits it.
 pub(super) fn check(path: &Path, file: &File) -> Result<(), String> {
     let opened = file.metadata().map_err(|error| error.to_string())?;
     let (place, found) = resolve(path)?;
@@ -31,8 +32,8 @@ pub(super) fn check(path: &Path, file: &File) -> Result<(), String> {
     check_mode(&place, opened.mode())
 }
 
-/// The file at the end of all links, after a look at every directory and link that leads there. Nobody but root and the caller can change what was
-/// looked at, so that it stays as it was.
+/// Follows all links and checks every directory and link on the path. Only root and the caller can change what was
+/// checked, so the result stays valid.
 fn resolve(path: &Path) -> Result<(PathBuf, Metadata), String> {
     let failed = |path: &Path, error| format!("{}: {error}", path.display());
     let absolute = std::path::absolute(path).map_err(|error| failed(path, error))?;
@@ -68,7 +69,7 @@ fn resolve(path: &Path) -> Result<(PathBuf, Metadata), String> {
     Err(format!("{} is a directory", path.display()))
 }
 
-/// The names of a path, the last one first.
+/// The components of a path, last one first.
 fn names(path: &Path) -> Vec<OsString> {
     let name = |component: Component<'_>| match component {
         Component::Normal(name) => Some(name.to_owned()),
@@ -80,7 +81,7 @@ fn names(path: &Path) -> Vec<OsString> {
 
 fn check_directory(path: &Path, metadata: &Metadata) -> Result<(), String> {
     check_owner(path, metadata)?;
-    // Entries of others are refused when it is their turn.
+    // Entries of other users are refused when the walk reaches them.
     if metadata.mode() & STICKY != 0 { Ok(()) } else { check_mode(path, metadata.mode()) }
 }
 

@@ -1,4 +1,4 @@
-//! Whose bundles are opened, and whose code is run. docs/bundles.md is the page about it.
+//! Decides which archives are opened and whose code is run. docs/bundles.md explains the rules.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -7,24 +7,24 @@ use super::key::TrustedKey;
 use super::owner;
 use crate::EngineError;
 
-/// The most keys that can be trusted at a time.
+/// Maximum number of trusted keys.
 const KEYS_MAX: usize = 64;
 
 /// The keys of `--trust`.
 ///
-/// With keys, a bundle is opened only if one of them signed it. Without, any bundle is opened, but its code is run only if nobody else than root and
-/// the caller can have written it.
+/// With keys, an archive is opened only if one of them signed it. Without keys, any archive is opened, but its code is
+/// run only if no user other than root and the caller can have written it.
 #[derive(Clone, Debug, Default)]
 pub struct Trust {
     keys: Vec<TrustedKey>,
 }
 
-/// Whether a bundle's code may be run.
+/// Whether the code of an archive may be run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Standing {
-    /// By a signature, by its file's owner, or because it was just compiled.
+    /// Yes: by a signature, by the owner of the file, or because it was just compiled.
     Trusted,
-    /// Why not.
+    /// No, with the reason.
     Distrusted(String),
 }
 
@@ -32,7 +32,7 @@ impl Trust {
     /// Reads public keys.
     ///
     /// # Errors
-    /// A file cannot be read, is no public Ed25519 key, or can be changed by others.
+    /// A file cannot be read, is not a public Ed25519 key, or can be changed by other users.
     pub fn read(paths: &[PathBuf]) -> Result<Self, EngineError> {
         if let Some(path) = paths.get(KEYS_MAX) {
             let problem = format!("one key too many: at most {KEYS_MAX} can be trusted");
@@ -41,12 +41,12 @@ impl Trust {
         Ok(Trust { keys: paths.iter().map(|path| TrustedKey::read(path)).collect::<Result<_, _>>()? })
     }
 
-    /// Whether bundles must be signed.
+    /// Whether archives must be signed.
     pub fn wants_signatures(&self) -> bool {
         !self.keys.is_empty()
     }
 
-    /// Refuses a manifest that none of the keys signed. Without keys, everything is let through.
+    /// Refuses a manifest that none of the keys signed. Without keys, accepts every manifest.
     pub(super) fn verify(&self, manifest: &[u8], signature: Option<&[u8]>) -> Result<(), String> {
         if self.keys.is_empty() {
             return Ok(());
@@ -63,7 +63,7 @@ impl Trust {
         Err(format!("is not signed by a trusted key ({}), or was altered afterwards", keys.join(", ")))
     }
 
-    /// Whether code of the bundle in `file`, which [`Trust::verify`] let through, may be run.
+    /// Whether the code of the archive in `file` may be run, after [`Trust::verify`] accepted its manifest.
     pub(super) fn standing(&self, path: &Path, file: &File) -> Standing {
         if self.wants_signatures() {
             return Standing::Trusted;

@@ -4,23 +4,23 @@ use std::io::{self, Read};
 
 use super::CAPTURED_BYTES_MAX;
 
-/// Bytes of a record besides its packet: headers and pcapng options.
+/// Maximum size of a record without its packet: headers and pcapng options.
 const OVERHEAD_BYTES_MAX: usize = 64 * 1024;
 
-/// The longest record that must be seen whole; longer ones are skipped or refused.
+/// The longest record that must be buffered whole. Longer ones are skipped or refused.
 pub(super) const RECORD_BYTES_MAX: usize = CAPTURED_BYTES_MAX as usize + OVERHEAD_BYTES_MAX;
 
-/// Size of the window. Large enough that moving the unfinished record at its end to the front costs nothing.
+/// Size of the window. It is so large that moving the unfinished record at its end to the front costs nothing.
 pub(super) const BUFFER_BYTES: usize = 4 * RECORD_BYTES_MAX;
 
-/// The window: `bytes[start..end]` is what has been read and not consumed, and starts at `offset` of the stream.
+/// The window. `bytes[start..end]` has been read and not consumed, and starts at `offset` of the stream.
 pub(super) struct Buffer {
     source: Box<dyn Read + Send>,
     bytes: Box<[u8]>,
     start: usize,
     end: usize,
     offset: u64,
-    /// Bytes still to throw away before the next record.
+    /// Number of bytes to discard before the next record.
     skip: u64,
     ended: bool,
 }
@@ -31,27 +31,27 @@ impl Buffer {
         Buffer { source, bytes, start: 0, end: 0, offset: 0, skip: 0, ended: false }
     }
 
-    /// What can be read without moving the window.
+    /// The unconsumed bytes in the window.
     pub(super) fn rest(&self) -> &[u8] {
         &self.bytes[self.start..self.end]
     }
 
-    /// Place of `rest()` in the stream.
+    /// Offset of `rest()` in the stream.
     pub(super) fn offset(&self) -> u64 {
         self.offset
     }
 
-    /// Whether the source has ended, so that `rest()` is all there is.
+    /// Whether the source has ended, so that nothing follows `rest()`.
     pub(super) fn ended(&self) -> bool {
         self.ended
     }
 
-    /// Whether the source ended inside bytes that were to be skipped.
+    /// Whether the source ended inside bytes to be skipped.
     pub(super) fn skipping(&self) -> bool {
         self.skip > 0
     }
 
-    /// Moves past `count` bytes, which may lie beyond the window.
+    /// Moves past `count` bytes, which may reach beyond the window.
     pub(super) fn consume(&mut self, count: u64) {
         let here = usize::try_from(count).unwrap_or(usize::MAX).min(self.end - self.start);
         self.start += here;
@@ -59,7 +59,7 @@ impl Buffer {
         self.skip += count - here as u64;
     }
 
-    /// Moves the window on and fills it. Slices of `rest()` taken before are gone.
+    /// Moves the window forward and fills it. Earlier slices of `rest()` are invalid after that.
     pub(super) fn fill(&mut self) -> io::Result<()> {
         loop {
             self.bytes.copy_within(self.start..self.end, 0);

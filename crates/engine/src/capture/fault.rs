@@ -1,4 +1,4 @@
-//! What can be wrong with a capture.
+//! Errors in captures.
 
 use super::CAPTURED_BYTES_MAX;
 
@@ -6,19 +6,19 @@ use super::CAPTURED_BYTES_MAX;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CaptureFault {
-    /// Nothing in it.
+    /// The file is empty.
     #[error("the file is empty")]
     Empty,
-    /// No magic number that we know.
+    /// An unknown magic number.
     #[error("neither pcap nor pcapng (starts with {0:08x})")]
     NotACapture(u32),
     /// A compressed file.
     #[error("compressed with {0}: decompress it first")]
     Compressed(&'static str),
-    /// A dialect of pcap that is not supported.
+    /// An unsupported version of pcap.
     #[error("pcap version {0}.{1} is not supported, only 2.x is")]
     Version(u16, u16),
-    /// The same for pcapng.
+    /// An unsupported version of pcapng.
     #[error("pcapng version {0}.{1} is not supported, only 1.x is")]
     SectionVersion(u16, u16),
     /// A pcap variant with other record headers.
@@ -27,10 +27,10 @@ pub enum CaptureFault {
     /// The file ends inside a record.
     #[error("the file ends inside {0}")]
     Truncated(&'static str),
-    /// A length that no packet has.
+    /// A captured length above the maximum.
     #[error("captured length {0} is over the limit of {CAPTURED_BYTES_MAX} bytes")]
     TooLong(u32),
-    /// Two lengths that contradict each other, or one that cannot be.
+    /// Two lengths that contradict each other, or an impossible one.
     #[error("{what} of {bytes} bytes has a wrong length")]
     BlockLength {
         /// Kind of block.
@@ -38,7 +38,7 @@ pub enum CaptureFault {
         /// Its length field.
         bytes: u32,
     },
-    /// A block that we must hold whole is larger than the buffer.
+    /// A block that must be buffered whole is larger than the buffer.
     #[error("{what} of {bytes} bytes is over the limit of {limit} bytes")]
     BlockTooLong {
         /// Kind of block.
@@ -51,12 +51,12 @@ pub enum CaptureFault {
     /// A section header with a wrong byte-order magic.
     #[error("section header with byte order magic {0:08x}")]
     ByteOrder(u32),
-    /// A packet on an interface that was not described.
+    /// A packet of an interface without a description.
     #[error("the packet's interface {interface} is not described, the section has {described}")]
     NoInterface {
         /// The number in the packet's block.
         interface: u32,
-        /// Interfaces described so far in the section.
+        /// Number of interfaces described so far in the section.
         described: usize,
     },
     /// Too many interfaces.

@@ -1,4 +1,4 @@
-//! The interfaces that a capture was taken on, and how they tell time.
+//! The interfaces of a capture, and the units of their time stamps.
 
 use weir_abi::Link;
 
@@ -12,13 +12,13 @@ pub(super) const NS_PER_S: u64 = 1_000_000_000;
 pub struct Interface {
     /// LINKTYPE number.
     pub link_type: u16,
-    /// Bytes of a packet that were captured at most; 0 for no limit.
+    /// Maximum number of captured bytes per packet; 0 for no limit.
     pub snap_bytes: u32,
-    /// Unit of the time stamps.
+    /// Unit of the interface's time stamps.
     pub resolution: Resolution,
-    /// Seconds to add to every time stamp.
+    /// Offset in seconds to add to every time stamp.
     pub offset_s: i64,
-    /// `if_name`, as written.
+    /// `if_name` as written in the file.
     pub name: Option<Vec<u8>>,
 }
 
@@ -28,7 +28,7 @@ impl Interface {
         link_of(self.link_type)
     }
 
-    /// Nanoseconds since 1970 of a time stamp; what does not fit is the nearest that does.
+    /// Converts a time stamp to nanoseconds since 1970, saturating.
     pub(super) fn to_ns(&self, stamp: u64) -> u64 {
         let ns = self.resolution.to_ns(stamp);
         if self.offset_s == 0 {
@@ -49,12 +49,12 @@ pub enum Resolution {
 }
 
 impl Resolution {
-    /// Microseconds, what both formats mean if they say nothing.
+    /// Microseconds, the default of both formats.
     pub const MICROSECONDS: Resolution = Resolution::Decimal(6);
     /// Nanoseconds.
     pub const NANOSECONDS: Resolution = Resolution::Decimal(9);
 
-    /// Reads `if_tsresol`.
+    /// Parses `if_tsresol`.
     pub(super) fn from_option(value: u8) -> Self {
         match value & 0x80 {
             0 => Resolution::Decimal(value),
@@ -62,7 +62,7 @@ impl Resolution {
         }
     }
 
-    /// Writes `if_tsresol`.
+    /// Encodes `if_tsresol`.
     pub(super) fn to_option(self) -> u8 {
         match self {
             Resolution::Decimal(power) => power,
@@ -82,7 +82,7 @@ impl Resolution {
         }
     }
 
-    /// The resolution that a writer uses for stamps known in ns: the same power of ten, ns for anything finer.
+    /// The resolution that a writer uses for times known in ns: the same power of ten, or ns for anything finer.
     pub(super) fn written(self) -> Self {
         match self {
             Resolution::Decimal(power) if power <= 9 => self,
@@ -90,7 +90,7 @@ impl Resolution {
         }
     }
 
-    /// Time stamp of a time in ns; for the resolutions that [`Resolution::written`] gives.
+    /// The time stamp for a time in ns, in a resolution from [`Resolution::written`].
     pub(super) fn stamp(self, ns: u64) -> u64 {
         match self {
             Resolution::Decimal(power) if power < 9 => ns / 10u64.pow(u32::from(9 - power)),

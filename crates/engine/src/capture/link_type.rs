@@ -2,7 +2,7 @@
 
 use weir_abi::Link;
 
-/// The link layer that a LINKTYPE stands for, if Weir parses it.
+/// The link layer of a LINKTYPE, if Weir parses it.
 pub fn link_of(link_type: u16) -> Option<Link> {
     match link_type {
         1 => Some(Link::Ethernet),
@@ -13,7 +13,7 @@ pub fn link_of(link_type: u16) -> Option<Link> {
     }
 }
 
-/// The registered name of the link types that one meets; `unknown` for the rest.
+/// The registered name of common link types; `unknown` for the others.
 pub fn link_type_name(link_type: u16) -> &'static str {
     NAMES.iter().find(|(number, _)| *number == link_type).map_or("unknown", |&(_, name)| name)
 }

@@ -1,9 +1,10 @@
-//! Capture files: pcap and pcapng, recognised by content, read and written as a stream.
+//! Capture files: pcap and pcapng, recognised by content, and read and written as streams.
 //!
-//! The reader hands out bursts that point into its buffer: nothing is allocated or copied a packet, and a file of any
-//! size is read through a window of about a megabyte. Formats: draft-ietf-opsawg-pcap and draft-ietf-opsawg-pcapng. It
-//! never looks into a frame. A damaged file yields all whole packets before the damage, then an error with its place.
-//! The records are read here because pcap-parser builds a list of options for each; the tests compare with it.
+//! The reader returns bursts that point into its buffer. It allocates and copies nothing per packet, and reads a file
+//! of any size through a window of about a megabyte. The formats are those of draft-ietf-opsawg-pcap and
+//! draft-ietf-opsawg-pcapng. It never parses a frame. A damaged file yields all whole packets before the damage, and
+//! then an error with its position. The records are parsed here because pcap-parser builds a list of options for each
+//! record. The tests compare both.
 
 mod buffer;
 mod fault;
@@ -21,5 +22,5 @@ pub use link_type::{link_of, link_type_name};
 pub use reader::{CaptureBurst, CaptureForm, CaptureReader};
 pub use writer::CaptureWriter;
 
-/// The most captured bytes of one packet, as in libpcap.
+/// Maximum number of captured bytes per packet, as in libpcap.
 pub const CAPTURED_BYTES_MAX: u32 = 256 * 1024;

@@ -1,21 +1,21 @@
-//! pcap: a 24-byte file header, then records of 16 bytes and a packet (draft-ietf-opsawg-pcap).
+//! pcap: a 24-byte file header, then records of a 16-byte header and a packet (draft-ietf-opsawg-pcap).
 
 use super::interface::NS_PER_S;
 use super::record::{ByteOrder, Packet, Record};
 use super::{CAPTURED_BYTES_MAX, CaptureFault, Interface, Resolution};
 
-/// Bytes of the file header.
+/// Size of the file header.
 pub(super) const FILE_HEADER_BYTES: usize = 24;
-/// Bytes of a record's header.
+/// Size of a record's header.
 pub(super) const RECORD_HEADER_BYTES: usize = 16;
-/// Magic number of a file in microseconds.
+/// Magic number of a file with microseconds.
 pub(super) const MAGIC_US: u32 = 0xa1b2_c3d4;
-/// Magic number of a file in nanoseconds.
+/// Magic number of a file with nanoseconds.
 pub(super) const MAGIC_NS: u32 = 0xa1b2_3c4d;
 /// Magic numbers of variants whose records have longer headers.
 const VARIANTS: [(u32, &str); 2] = [(0xa1b2_cd34, "Kuznetzov's"), (0xa1e2_cb12, "Navtel's")];
 
-/// How the records of a file read.
+/// Byte order and resolution of a file's records.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pcap {
     order: ByteOrder,
@@ -23,7 +23,7 @@ pub(super) struct Pcap {
 }
 
 impl Pcap {
-    /// The file's byte order and resolution from its magic number; `None` if it is not pcap.
+    /// Byte order and resolution by the magic number; `None` if the file is not pcap.
     pub(super) fn detect(magic: [u8; 4]) -> Result<Option<Self>, CaptureFault> {
         for order in [ByteOrder::Little, ByteOrder::Big] {
             let magic = order.u32(&magic, 0);
@@ -39,7 +39,7 @@ impl Pcap {
         Ok(None)
     }
 
-    /// Reads the file header.
+    /// Parses the file header.
     pub(super) fn interface(&self, header: &[u8]) -> Result<Interface, CaptureFault> {
         if header.len() < FILE_HEADER_BYTES {
             return Err(CaptureFault::Truncated("the file header"));
@@ -48,13 +48,13 @@ impl Pcap {
         if major != 2 {
             return Err(CaptureFault::Version(major, minor));
         }
-        // The upper half of the field says how long a frame check sequence is; the lower half is the link type.
+        // The upper half of the field gives the length of frame check sequences. The lower half is the link type.
         let link_type = (self.order.u32(header, 20) & 0xffff) as u16;
         let resolution = if self.ns_per_unit == 1 { Resolution::NANOSECONDS } else { Resolution::MICROSECONDS };
         Ok(Interface { link_type, snap_bytes: self.order.u32(header, 16), resolution, offset_s: 0, name: None })
     }
 
-    /// Reads the record at the start of `rest`.
+    /// Parses the record at the start of `rest`.
     #[inline]
     pub(super) fn record(&self, rest: &[u8]) -> Result<Record, CaptureFault> {
         let Some(header) = rest.first_chunk::<RECORD_HEADER_BYTES>() else {

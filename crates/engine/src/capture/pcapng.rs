@@ -1,4 +1,4 @@
-//! pcapng: a sequence of blocks, in sections that each have a byte order and interfaces of their own
+//! pcapng: a sequence of blocks, grouped in sections. Each section has its own byte order and interfaces
 //! (draft-ietf-opsawg-pcapng).
 //!
 //! ```text
@@ -9,19 +9,19 @@ use super::buffer::RECORD_BYTES_MAX;
 use super::record::{ByteOrder, Packet, Record};
 use super::{CAPTURED_BYTES_MAX, CaptureFault, Interface, Resolution};
 
-/// The most interfaces of a capture, over all its sections.
+/// Maximum number of interfaces of a capture, over all sections.
 const INTERFACES_MAX: usize = 65536;
 
-/// The longest interface name that is kept.
+/// Maximum length of a stored interface name.
 const NAME_BYTES_MAX: usize = 255;
 
 /// Block types.
 pub(super) mod block {
-    /// Section header: a palindrome, so that it reads the same in either byte order.
+    /// Section header. The number is a palindrome, which reads the same in either byte order.
     pub const SECTION: u32 = 0x0a0d_0d0a;
     /// Interface description.
     pub const INTERFACE: u32 = 1;
-    /// Packet, the obsolete form.
+    /// Packet block, obsolete.
     pub const OLD_PACKET: u32 = 2;
     /// Simple packet.
     pub const SIMPLE_PACKET: u32 = 3;
@@ -44,7 +44,7 @@ pub(super) mod option {
 /// Byte-order magic of a section header.
 pub(super) const BYTE_ORDER_MAGIC: u32 = 0x1a2b_3c4d;
 
-/// Type and length fields of a block.
+/// Size of the type and length fields of a block.
 const FRAME_BYTES: usize = 12;
 
 /// The state of a pcapng stream.
@@ -60,7 +60,7 @@ impl Pcapng {
         Pcapng { order: ByteOrder::Little, section_base: 0 }
     }
 
-    /// Reads the block at the start of `rest`; new interfaces are added to `interfaces`.
+    /// Parses the block at the start of `rest`. Adds new interfaces to `interfaces`.
     #[inline]
     pub(super) fn record(&mut self, rest: &[u8], interfaces: &mut Vec<Interface>) -> Result<Record, CaptureFault> {
         let Some(header) = rest.first_chunk::<8>() else {
@@ -79,7 +79,7 @@ impl Pcapng {
         }
     }
 
-    /// The length field of a block that has at least `body` bytes between its frame's fields.
+    /// The length field of a block whose body has at least `body` bytes.
     fn block_bytes(&self, header: &[u8; 8], what: &'static str, body: usize) -> Result<u32, CaptureFault> {
         let bytes = self.order.u32(header, 4);
         if !bytes.is_multiple_of(4) || (bytes as usize) < FRAME_BYTES + body {
@@ -88,7 +88,7 @@ impl Pcapng {
         Ok(bytes)
     }
 
-    /// The body of the block at the start of `rest`, or `None` if the window ends inside it.
+    /// The body of the block at the start of `rest`, or `None` if the window ends inside the block.
     #[inline]
     fn body<'a>(&self, rest: &'a [u8], what: &'static str, body: usize) -> Result<Option<&'a [u8]>, CaptureFault> {
         let Some(header) = rest.first_chunk::<8>() else {
@@ -107,7 +107,7 @@ impl Pcapng {
         Ok(Some(&block[8..block.len() - 4]))
     }
 
-    /// Section header: from here on its byte order holds, and interfaces are numbered anew.
+    /// Starts a section: its byte order applies from here on, and interfaces are numbered anew.
     fn section(&mut self, rest: &[u8], interfaces: usize) -> Result<Record, CaptureFault> {
         const WHAT: &str = "a section header";
         let Some(head) = rest.first_chunk::<16>() else {
@@ -149,7 +149,7 @@ impl Pcapng {
         Ok(Record::Other { bytes: (body.len() + FRAME_BYTES) as u64 })
     }
 
-    /// Takes what matters from the options; a list that breaks off is read as far as it goes.
+    /// Stores the relevant options. If the list is truncated, its beginning is used.
     fn options(&self, mut options: &[u8], interface: &mut Interface) {
         while options.len() >= 4 {
             let (code, bytes) = (self.order.u16(options, 0), usize::from(self.order.u16(options, 2)));
@@ -167,7 +167,7 @@ impl Pcapng {
         }
     }
 
-    /// A packet in any of the three forms: `read` takes its fields from a body of at least `fixed` bytes.
+    /// A packet in any of the three forms. `read` parses its fields from a body of at least `fixed` bytes.
     #[inline]
     fn packet(
         &self,
@@ -202,11 +202,11 @@ impl Pcapng {
     }
 }
 
-/// What the three packet blocks have in common.
+/// The fields that the three packet blocks share.
 struct Fields {
-    /// Number within the section.
+    /// Number of the interface within the section.
     interface: u32,
-    /// In the interface's unit; a simple packet block has none.
+    /// In the unit of the interface; `None` in a simple packet block.
     stamp: Option<u64>,
     cap: u32,
     len: u32,
@@ -227,7 +227,7 @@ fn old_packet(order: ByteOrder, body: &[u8], _: &[Interface]) -> Fields {
     Fields { interface: u32::from(order.u16(body, 0)), stamp: stamp(order, body), cap, len }
 }
 
-/// A simple packet block belongs to the first interface and says only how long the packet was on the wire.
+/// A simple packet block belongs to the first interface and has only the length on the wire.
 fn simple_packet(order: ByteOrder, body: &[u8], described: &[Interface]) -> Fields {
     let len = order.u32(body, 0);
     let snap = described.first().map_or(0, |interface| interface.snap_bytes);

@@ -1,4 +1,4 @@
-//! The stream of bursts.
+//! Reads a capture as a stream of bursts.
 
 use std::fs::File;
 use std::io::Read;
@@ -16,14 +16,14 @@ use crate::{EngineError, FrameBurst};
 /// What a capture is, for a writer of the same kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CaptureForm {
-    /// pcap: one link type, one resolution.
+    /// pcap: one link type and one resolution for all packets.
     Pcap {
         /// LINKTYPE number.
         link_type: u16,
-        /// Micro- or nanoseconds.
+        /// Microseconds or nanoseconds.
         resolution: Resolution,
     },
-    /// pcapng: interfaces, each with its own.
+    /// pcapng: each interface has its own link type and resolution.
     Pcapng,
 }
 
@@ -42,16 +42,16 @@ pub struct CaptureReader {
     interfaces: Vec<Interface>,
     frames: Vec<Frame>,
     stamps_ns: Vec<u64>,
-    /// The stamps as a clock that never goes back.
+    /// The time stamps, made monotonic.
     times_ns: Vec<u64>,
     interface_ids: Vec<u32>,
     packets: u64,
     last_ns: u64,
-    /// The highest stamp so far.
+    /// The latest time stamp so far.
     clock_ns: u64,
 }
 
-// SAFETY: the pointers in `frames` lead into `buffer`, which the reader owns, and are only used through a burst that
+// SAFETY: the pointers in `frames` point into `buffer`, which the reader owns. They are used only through a burst that
 // borrows the reader.
 unsafe impl Send for CaptureReader {}
 
@@ -66,7 +66,7 @@ impl CaptureReader {
         Ok(reader)
     }
 
-    /// Reads a capture from anything; `name` is for error messages.
+    /// Reads a capture from any source; `name` is for messages.
     pub fn from_stream(name: &Path, source: Box<dyn Read + Send>) -> Result<Self, EngineError> {
         let mut buffer = Buffer::new(source);
         buffer.fill().map_err(|source| EngineError::Io { path: name.to_owned(), source })?;
@@ -93,17 +93,17 @@ impl CaptureReader {
         })
     }
 
-    /// Bytes of the file; `None` if it is not a regular one.
+    /// Size of the file; `None` if it is not a regular file.
     pub fn size_bytes(&self) -> Option<u64> {
         self.size_bytes
     }
 
-    /// Bytes read so far.
+    /// Number of bytes read so far.
     pub fn position_bytes(&self) -> u64 {
         self.buffer.offset()
     }
 
-    /// What to give a [`super::CaptureWriter`] that is to write the same kind.
+    /// The form to give a [`super::CaptureWriter`] for a capture of the same format.
     pub fn form(&self) -> CaptureForm {
         match &self.format {
             Format::Pcap(_) => {
@@ -113,10 +113,11 @@ impl CaptureReader {
         }
     }
 
-    /// The next frames, `None` at the end. How many there are depends on the file's contents alone.
+    /// The next frames, or `None` at the end. Their number depends only on the contents of the file.
     ///
     /// # Errors
-    /// [`EngineError::Capture`] at a damaged record, after all packets before it; every later call says so again.
+    /// [`EngineError::Capture`] at a damaged record, after all packets before it. Every later call returns the same
+    /// error.
     pub fn next_burst(&mut self) -> Result<Option<CaptureBurst<'_>>, EngineError> {
         self.frames.clear();
         self.stamps_ns.clear();
@@ -139,7 +140,7 @@ impl CaptureReader {
                     let filled = self.buffer.fill();
                     filled.map_err(|source| EngineError::Io { path: self.path.clone(), source })?;
                 }
-                // The record stays where it is: the next call meets the fault again, with an empty burst.
+                // The record stays in the window: the next call finds the fault again, with an empty burst.
                 Err(_) if !self.frames.is_empty() => break,
                 Err(fault) => return Err(self.fault(fault)),
             }
@@ -148,8 +149,8 @@ impl CaptureReader {
         self.packets += self.frames.len() as u64;
         let link = link.expect("a burst that is not empty has a link layer");
         Ok(Some(CaptureBurst {
-            // SAFETY: every frame points to `cap` bytes of the window, `cap <= len` (see `step`); the window does not
-            // move before the next call, which needs the borrow that this burst holds.
+            // SAFETY: every frame points to `cap` bytes of the window, and `cap <= len` (see `step`). The window moves
+            // only in the next call, which needs the borrow that this burst holds.
             frames: unsafe { FrameBurst::from_raw(&self.frames, link, self.stamps_ns[0]) }.with_times(&self.times_ns),
             stamps_ns: &self.stamps_ns,
             interface_ids: &self.interface_ids,
@@ -158,7 +159,7 @@ impl CaptureReader {
         }))
     }
 
-    /// Takes the record at the start of the window into the burst, if it belongs there.
+    /// Adds the record at the start of the window to the burst, if it belongs there.
     #[inline]
     fn step(&mut self, link: &mut Option<Link>) -> Result<Step, CaptureFault> {
         let rest = self.buffer.rest();
@@ -198,13 +199,13 @@ impl CaptureReader {
     }
 }
 
-/// What became of the record at the start of the window.
+/// What `step` did with the record at the start of the window.
 enum Step {
-    /// It is in the burst, or was passed over.
+    /// Added it to the burst, or skipped it.
     Taken,
-    /// It stays: another link layer begins.
+    /// Left it, because another link layer begins.
     Full,
-    /// The window has nothing whole; says what is cut short.
+    /// Found no whole record in the window. The text names what is truncated.
     Empty(&'static str),
 }
 
@@ -242,7 +243,7 @@ pub struct CaptureBurst<'a> {
 }
 
 impl<'a> CaptureBurst<'a> {
-    /// The frames, as a filter takes them; their time is that of the first.
+    /// The frames for a filter. Their common time is that of the first.
     pub fn frames(&self) -> &FrameBurst<'a> {
         &self.frames
     }
@@ -252,8 +253,8 @@ impl<'a> CaptureBurst<'a> {
         self.first_packet
     }
 
-    /// When packet `index` of the burst was captured, in ns since 1970. A packet whose record has no time has that of
-    /// the packet before it.
+    /// Capture time of packet `index` of the burst, in ns since 1970. A packet without a time stamp has the time of the
+    /// packet before it.
     pub fn stamp_ns(&self, index: usize) -> u64 {
         self.stamps_ns[index]
     }

@@ -1,4 +1,4 @@
-//! Writes the packets of a capture that were passed or dropped to a capture of the same kind.
+//! Writes packets of a capture, such as those passed or dropped, to a capture of the same format.
 
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -9,26 +9,26 @@ use super::{CAPTURED_BYTES_MAX, CaptureBurst, CaptureForm, Interface, Resolution
 use crate::EngineError;
 use crate::output::OutputFile;
 
-/// Bytes gathered before they go to the file.
+/// Size of the write buffer.
 const BUFFER_BYTES: usize = 256 * 1024;
 
-/// Writes pcap or pcapng, little-endian. Link types, interfaces and the precision of times stay those of the input.
+/// Writes pcap or pcapng, little-endian. Link types, interfaces and time resolutions are those of the input.
 pub struct CaptureWriter {
     path: PathBuf,
     out: BufWriter<OutputFile>,
     form: CaptureForm,
-    /// Interfaces described so far; pcapng only.
+    /// Number of interfaces described so far; pcapng only.
     described: usize,
 }
 
 impl CaptureWriter {
-    /// Creates the file, which is there when it is finished and not before; a capture without packets is valid.
+    /// Creates the file. It appears under its name only when it is finished. A capture without packets is valid.
     pub fn create(path: &Path, form: CaptureForm) -> Result<Self, EngineError> {
         let output = OutputFile::create(path);
         Self::to_output(path, output.map_err(|source| EngineError::Io { path: path.to_owned(), source })?, form)
     }
 
-    /// Writes to what is open already; `name` is for messages.
+    /// Writes to an open output; `name` is for messages.
     pub fn to_output(name: &Path, output: OutputFile, form: CaptureForm) -> Result<Self, EngineError> {
         let out = BufWriter::with_capacity(BUFFER_BYTES, output);
         let mut writer = CaptureWriter { path: name.to_owned(), out, form, described: 0 };
@@ -45,12 +45,12 @@ impl CaptureWriter {
         written.map_err(|source| EngineError::Io { path: self.path.clone(), source })
     }
 
-    /// Writes what is still held back.
+    /// Writes the buffered packets.
     pub fn flush(&mut self) -> Result<(), EngineError> {
         self.out.flush().map_err(|source| EngineError::Io { path: self.path.clone(), source })
     }
 
-    /// Writes what is still held back, and gives the file its name.
+    /// Writes the buffered packets and gives the file its name.
     pub fn finish(self) -> Result<(), EngineError> {
         let CaptureWriter { path, out, .. } = self;
         let output = out.into_inner().map_err(io::IntoInnerError::into_error);

@@ -1,7 +1,8 @@
-//! What is counted for each bucket: packets that it had no room for and, if asked for, those that were charged to it.
+//! Counts for each bucket: packets that it had no room for and, on request, packets that were charged to it.
 //!
-//! The words lie beside the buckets, at the same places, and outlive policies as they do. They are made when the first program comes whose limiters
-//! count, so that others pay nothing. Whoever is given a bucket begins at 0 ([`super::pool`]).
+//! The words are arrays beside the buckets, with the same indices, and outlive policies like them. They are allocated
+//! for the first program whose limiters count, so that other programs pay nothing. Counts start at 0 when a bucket is
+//! assigned ([`super::pool`]).
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
@@ -12,28 +13,28 @@ use super::pool::Held;
 use super::words::Words;
 use crate::EngineError;
 
-/// Packets at one bucket.
+/// Packets of one bucket.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LimitCount {
-    /// That it had no room for.
+    /// Packets that the bucket had no room for.
     pub exceeded: u64,
-    /// That were charged to it; 0 if its limiter does not count them.
+    /// Packets that were charged to the bucket; 0 if its limiter does not count them.
     pub passed: u64,
 }
 
-/// One kind of count of all buckets.
+/// One kind of count for all buckets.
 #[derive(Default)]
 struct Counter {
     words: OnceLock<Words>,
-    /// What the words said when somebody looked for what is new ([`Counted::each_since`]).
+    /// The counts at the last call of [`Counted::each_since`].
     before: OnceLock<Words>,
 }
 
 impl Counter {
-    /// Makes the words, which stand beside the buckets' own.
+    /// Allocates the words, beside those of the buckets.
     fn make(&self, buckets: &Words, name: &str) -> Result<(), EngineError> {
         if self.words.get().is_none() {
-            // Who was faster has as good ones.
+            // If another thread was faster, its words serve as well.
             let _other = self.words.set(buckets.beside(name)?);
         }
         Ok(())
@@ -47,7 +48,7 @@ impl Counter {
         self.words.get().map_or(0, |words| words.all()[slot as usize].load(Ordering::Relaxed))
     }
 
-    /// What came since the last look.
+    /// The count since the previous call.
     fn take_new(&self, slot: u32) -> u64 {
         let (Some(_), Some(before)) = (self.words.get(), self.before.get()) else { return 0 };
         let (before, now) = (&before.all()[slot as usize], self.get(slot));
@@ -65,7 +66,7 @@ impl Counter {
     }
 }
 
-/// Counts of all buckets that are counted for.
+/// The counts of all buckets.
 #[derive(Default)]
 pub struct Counts {
     exceeded: Counter,
@@ -73,7 +74,7 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// Makes what limiters that log so write.
+    /// Allocates the counts that limiters with this setting need.
     pub(super) fn make(&self, buckets: &Words, logged: Logged) -> Result<(), EngineError> {
         if logged >= Logged::Exceeded {
             self.exceeded.make(buckets, "weir_exceeded")?;
@@ -84,18 +85,18 @@ impl Counts {
         Ok(())
     }
 
-    /// Those in the memory of maps.
+    /// Counts in the memory of maps.
     pub(crate) fn of_maps(exceeded: Option<Words>, passed: Option<Words>) -> Self {
         Counts { exceeded: Counter::of(exceeded), passed: Counter::of(passed) }
     }
 
-    /// A bucket that nobody charges begins anew.
+    /// Resets the counts of a bucket that no program charges.
     pub(super) fn clear(&self, slot: u32) {
         self.exceeded.clear(slot);
         self.passed.clear(slot);
     }
 
-    /// Packets that each bucket had no room for, if a limiter counts.
+    /// Packets that each bucket had no room for, if a limiter counts them.
     pub(crate) fn exceeded(&self) -> Option<&Words> {
         self.exceeded.words.get()
     }
@@ -106,34 +107,34 @@ impl Counts {
     }
 }
 
-/// Where a limiter's buckets are, and what it counts for them.
+/// The buckets of a limiter, and what it counts for them.
 #[derive(Clone, Debug)]
-pub struct Place {
-    /// Among what is held.
+pub struct LimiterBuckets {
+    /// Index among the limiters in [`Held`].
     pub wanted: usize,
-    /// How far behind the first bucket of each entry.
+    /// Offset from the first bucket of each entry.
     pub offset: u32,
-    /// What it counts.
+    /// What the limiter counts.
     pub logged: Logged,
-    /// Entries that have no limit, in order: their buckets may have counted for another generation that has one there.
+    /// The entries without a limit, in order. Their buckets may count for another generation that has a limit there.
     pub unlimited: Arc<[u32]>,
 }
 
-/// What the limiters of a program count. It holds their buckets.
+/// The counts of a program's limiters. Holds their buckets.
 #[derive(Clone)]
 pub struct Counted {
     pub(super) counts: Arc<Counts>,
     held: Arc<Held>,
-    limiters: Arc<[Place]>,
+    limiters: Arc<[LimiterBuckets]>,
 }
 
 impl Counted {
-    /// What the limiters at these places count, in order of their numbers.
-    pub(super) fn new(counts: Arc<Counts>, held: Arc<Held>, limiters: Vec<Place>) -> Self {
+    /// The counts of these limiters, in the order of their numbers.
+    pub(super) fn new(counts: Arc<Counts>, held: Arc<Held>, limiters: Vec<LimiterBuckets>) -> Self {
         Counted { counts, held, limiters: limiters.into() }
     }
 
-    /// The same limiters, counting in the memory of maps.
+    /// The same limiters with counts in the memory of maps.
     pub(crate) fn in_maps(&self, exceeded: Option<Words>, passed: Option<Words>) -> Self {
         Counted { counts: Arc::new(Counts::of_maps(exceeded, passed)), ..self.clone() }
     }
@@ -143,21 +144,22 @@ impl Counted {
         &self.counts
     }
 
-    /// The most that a limiter counts.
+    /// The highest setting of any limiter.
     pub fn logged(&self) -> Logged {
-        self.limiters.iter().map(|place| place.logged).max().unwrap_or_default()
+        self.limiters.iter().map(|buckets| buckets.logged).max().unwrap_or_default()
     }
 
-    /// Calls with each of a limiter's entries for which something was counted, in their order. Whoever charges meanwhile is not disturbed.
+    /// Calls `visit` for each entry of a limiter with a nonzero count, in order. Does not disturb concurrent charges.
     pub fn each(&self, limiter: usize, visit: &mut dyn FnMut(usize, LimitCount)) {
         let Counts { exceeded, passed } = &*self.counts;
         self.each_by(limiter, Counter::get, (exceeded, passed), visit);
     }
 
-    /// As [`Counted::each`] with what was counted since the last call, or the start, for the same bucket. One thread asks.
+    /// The same as [`Counted::each`], with the counts of the same bucket since the previous call, or since the start.
+    /// Only one thread may call this.
     ///
     /// # Errors
-    /// There is no memory to keep what was read in.
+    /// There is no memory for the previous counts.
     pub fn each_since(&self, limiter: usize, visit: &mut dyn FnMut(usize, LimitCount)) -> Result<(), EngineError> {
         let Counts { exceeded, passed } = &*self.counts;
         for counter in [exceeded, passed] {
@@ -176,7 +178,7 @@ impl Counted {
         (exceeded, passed): (&Counter, &Counter),
         visit: &mut dyn FnMut(usize, LimitCount),
     ) {
-        let Place { wanted, offset, logged, ref unlimited } = self.limiters[limiter];
+        let LimiterBuckets { wanted, offset, logged, ref unlimited } = self.limiters[limiter];
         if logged == Logged::Nothing {
             return;
         }
@@ -205,7 +207,7 @@ mod tests {
         Pool::new(7, Buckets::reserve(16).expect("it is little"))
     }
 
-    /// A generation with two limiters that police by these labels, of which the second logs. Labels in capitals have no limit.
+    /// A generation with two limiters by these labels, of which the second counts. Labels in capitals have no limit.
     fn generation(pool: &Pool, labels: &[&str], logged: Logged) -> Option<Counted> {
         let names = Names::Labels(labels.iter().map(|&label| Box::from(label)).collect());
         let held = pool
@@ -213,12 +215,13 @@ mod tests {
             .expect("there is room");
         let none = (1..).zip(labels).filter(|(_, label)| label.chars().all(char::is_uppercase)).map(|(entry, _)| entry);
         let unlimited: Arc<[u32]> = std::iter::once(0).chain(none).collect();
-        let place = |offset: u32, logged: Logged| Place { wanted: 0, offset, logged, unlimited: unlimited.clone() };
-        let limiters = vec![place(0, Logged::Nothing), place(1, logged)];
+        let buckets =
+            |offset: u32, logged: Logged| LimiterBuckets { wanted: 0, offset, logged, unlimited: unlimited.clone() };
+        let limiters = vec![buckets(0, Logged::Nothing), buckets(1, logged)];
         pool.count(&held, limiters).expect("there is memory")
     }
 
-    /// Packets at a bucket of the second limiter, as compiled code counts them.
+    /// Counts packets at a bucket of the second limiter, like compiled code.
     fn count(counted: &Counted, entry: usize, exceeded: u64, passed: u64) {
         let slot = counted.held.slots(0)[entry] as usize + 1;
         for (words, packets) in [(counted.counts.exceeded(), exceeded), (counted.counts.passed(), passed)] {
@@ -245,7 +248,7 @@ mod tests {
         assert_eq!(counts(|visit| first.each(1, visit)), [(1, 3, 4), (2, 5, 6)]);
         assert_eq!(counts(|visit| first.each(0, visit)), [], "it does not log");
         assert_eq!(since(&first).len(), 2);
-        // b goes, c comes; then c has b's bucket.
+        // b is removed and c is added, so c gets the bucket of b.
         let second = generation(&pool, &["c", "a"], Logged::Exceeded).expect("it logs");
         assert_eq!(counts(|visit| second.each(1, visit)), [(2, 3, 0)], "what passed is not its own");
         let slot_of_b = first.held.slots(0)[2];
@@ -284,7 +287,7 @@ mod tests {
         let had = Counted {
             limiters: Arc::new([
                 first.limiters[0].clone(),
-                Place { unlimited: [].into(), ..first.limiters[1].clone() },
+                LimiterBuckets { unlimited: [].into(), ..first.limiters[1].clone() },
             ]),
             ..first
         };

@@ -1,8 +1,8 @@
-//! Buckets of limiters, which outlive the policies that charge them.
+//! The buckets of limiters, which outlive the policies that charge them.
 //!
-//! A policy's rates are an image of its own ([`weir_tables::LimitImage`]) that nobody writes. Its buckets are words of one array that all workers
-//! and all generations share ([`Buckets`]); which word is whose, the [`pool`] keeps. So a rate or a list changes by a new image, and the
-//! buckets that stay go on as if nothing had happened. What policies count for each bucket ([`counts`]) lies beside them.
+//! The rates of a policy are in a constant image ([`weir_tables::LimitImage`]). Its buckets are words of one array that
+//! all workers and all generations share ([`Buckets`]). The [`pool`] assigns the words. A change of a rate or a list is
+//! a new image, and remaining buckets keep their state. The counts of each bucket are beside them ([`counts`]).
 
 mod buckets;
 pub mod counts;
@@ -27,12 +27,12 @@ pub fn now_ns() -> u64 {
 /// What a program polices by: rates, and the buckets that they are kept in.
 #[derive(Clone)]
 pub struct Limits {
-    /// Rates and tickets.
+    /// The rates and tickets.
     pub image: Arc<LimitImage>,
-    /// Words.
+    /// The words of all buckets.
     pub buckets: Arc<Buckets>,
-    /// Which of them this program charges, held as long as it can.
+    /// The buckets that this program charges. They stay assigned while this value lives.
     pub held: Arc<pool::Held>,
-    /// What it counts for them, if it does.
+    /// The counts of the program, if it counts.
     pub counted: Option<Counted>,
 }

@@ -1,8 +1,9 @@
-//! Which bucket is whose.
+//! Assigns buckets to limiters.
 //!
-//! A generation asks for the buckets of its limiters before it is compiled into images. What an older one that still stands ready holds
-//! under the same name (the list, the direction, the place among statements, and the prefix or label) it is given again; the rest is new and
-//! full. A bucket is free again when no generation holds it.
+//! A generation requests the buckets of its limiters before its images are built. It gets the buckets that a previous,
+//! still loaded generation holds under the same name. The name consists of the list, the direction, the position among
+//! statements, and the prefix or label. Other buckets are new and full. A bucket is free again when no generation holds
+//! it.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -17,19 +18,19 @@ use super::buckets::Buckets;
 use super::counts::{Counted, Counts, Place};
 use crate::EngineError;
 
-/// What tells the buckets of a limiter from each other, in the order of its entries.
+/// The names of a limiter's buckets, in the order of its entries.
 #[derive(Clone, Debug)]
 pub enum Names {
-    /// There is only one.
+    /// A single bucket.
     One,
-    /// One a prefix, after one for all other addresses.
+    /// One bucket for all other addresses, then one for each prefix.
     Prefixes(Arc<LimitTable>, Family),
-    /// One a label, after one that nobody uses.
+    /// An unused bucket, then one for each label.
     Labels(Arc<[Box<str>]>),
 }
 
 impl Wanted {
-    /// Buckets that they need, and those that stay unused before them.
+    /// Number of buckets needed, including unused ones for alignment.
     pub fn buckets(&self) -> usize {
         self.names.len() * self.width as usize + self.kind.alignment() - 1
     }
@@ -45,12 +46,12 @@ impl Names {
         }
     }
 
-    /// Whether there are none: never.
+    /// Whether there are no entries, which never occurs.
     pub fn is_empty(&self) -> bool {
         false
     }
 
-    /// Calls with each pair of entries, of these and of others, that are the same.
+    /// Calls `same` for each pair of entries, of these names and of others, with equal names.
     fn shared(&self, others: &Names, mut same: impl FnMut(usize, usize)) {
         same(0, 0);
         match (self, others) {
@@ -71,14 +72,14 @@ impl Names {
     }
 }
 
-/// What the words of buckets mean.
+/// The meaning of the words of buckets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// One bucket each ([`weir_abi::limit`]).
+    /// Each word is a bucket ([`weir_abi::limit`]).
     Buckets,
-    /// A table for addresses ([`weir_abi::each`]), whose ticks are 2^`coarse` usual ones.
+    /// The words are a table for addresses ([`weir_abi::each`]), with ticks of 2^`coarse` usual ticks.
     Each {
-        /// As [`weir_abi::LimitProfile::coarse`].
+        /// See [`weir_abi::LimitProfile::coarse`].
         coarse: u64,
     },
 }
@@ -92,7 +93,7 @@ impl Kind {
         }
     }
 
-    /// Where such buckets may begin: sets are cache lines.
+    /// Alignment of the first bucket in words: sets are cache lines.
     fn alignment(self) -> usize {
         match self {
             Kind::Buckets => 1,
@@ -101,27 +102,28 @@ impl Kind {
     }
 }
 
-/// Limiters of one list that ask for buckets.
+/// A request for the buckets of limiters of one list.
 #[derive(Clone, Debug)]
 pub struct Wanted {
-    /// What they are called, the same in every generation that has them.
+    /// The name of the limiters, the same in every generation.
     pub name: String,
-    /// Their entries.
+    /// The names of their entries.
     pub names: Names,
-    /// How many limiters there are: each entry has as many neighbouring buckets. Of a table for addresses, its words.
+    /// Number of limiters: each entry has this many neighbouring buckets. For a table of addresses, its number of
+    /// words.
     pub width: u32,
-    /// What the buckets' words mean.
+    /// The meaning of the words.
     pub kind: Kind,
 }
 
-/// The first bucket of each entry.
+/// A request with its buckets: the first one of each entry.
 #[derive(Debug)]
 struct HeldBy {
     wanted: Wanted,
     slots: Vec<u32>,
 }
 
-/// The buckets of a generation, given back when dropped.
+/// The buckets of a generation. They are released on drop.
 #[derive(Debug)]
 pub struct Held {
     limiters: Vec<HeldBy>,
@@ -129,12 +131,12 @@ pub struct Held {
 }
 
 impl Held {
-    /// The first bucket of each entry of what was wanted at this place.
+    /// The first bucket of each entry of request `wanted`.
     pub fn slots(&self, wanted: usize) -> &[u32] {
         &self.limiters[wanted].slots
     }
 
-    /// Fills all buckets that it holds, among `buckets`; nobody charges them meanwhile.
+    /// Fills all held buckets among `buckets`. No program charges them meanwhile.
     pub(crate) fn fill(&self, buckets: &Buckets, now_ns: u64) {
         for HeldBy { wanted, slots } in &self.limiters {
             let full = wanted.kind.full(now_ns);
@@ -143,7 +145,7 @@ impl Held {
         }
     }
 
-    /// What the entries there are.
+    /// The names of the entries of request `wanted`.
     pub fn names(&self, wanted: usize) -> &Names {
         &self.limiters[wanted].wanted.names
     }
@@ -159,7 +161,7 @@ impl Drop for Held {
     }
 }
 
-/// Buckets and their holders.
+/// The buckets and their holders.
 #[derive(Clone)]
 pub struct Pool {
     seed: u32,
@@ -170,11 +172,12 @@ pub struct Pool {
 
 #[derive(Debug)]
 struct State {
-    /// By slot, below the highest ever given: how many generations hold it and its neighbours. Counted at the first of them.
+    /// Number of generations that hold each run of neighbouring buckets, by its first slot. The length is the number of
+    /// slots ever assigned.
     holders: Vec<u16>,
-    /// By width, the first of neighbours that nobody holds.
+    /// Free runs of neighbouring buckets: their first slots, by width.
     free: BTreeMap<u32, Vec<u32>>,
-    /// Oldest first.
+    /// The generations that hold buckets, oldest first.
     standing: Vec<Weak<Held>>,
 }
 
@@ -187,7 +190,7 @@ impl State {
         }
     }
 
-    /// The first of so many neighbours that nobody holds.
+    /// Takes a free run of `width` neighbouring buckets. Returns the first.
     fn take(&mut self, Wanted { width, kind, .. }: &Wanted) -> u32 {
         let free = self.free.get_mut(width).and_then(|free| {
             let fits = free.iter().rposition(|first| first.is_multiple_of(kind.alignment() as u32))?;
@@ -200,7 +203,7 @@ impl State {
         })
     }
 
-    /// How many more buckets limiters need than are free in their width and as they must begin.
+    /// Number of new buckets that limiters need, beyond the free ones of their width and alignment.
     fn missing(&self, limiters: &[HeldBy]) -> usize {
         let mut wanted: BTreeMap<(u32, u32), usize> = BTreeMap::new();
         for HeldBy { wanted: of, slots } in limiters {
@@ -210,7 +213,7 @@ impl State {
         let beyond = |((width, alignment), count): ((u32, u32), usize)| {
             let fits = |free: &Vec<u32>| free.iter().filter(|first| first.is_multiple_of(alignment)).count();
             let more = count.saturating_sub(self.free.get(&width).map_or(0, fits));
-            // With what may be left out before each.
+            // Includes the buckets that alignment may leave unused before each run.
             more * (width as usize + alignment as usize - 1)
         };
         wanted.into_iter().map(beyond).sum()
@@ -218,13 +221,13 @@ impl State {
 }
 
 impl Pool {
-    /// Gives out these buckets, all but the first. Addresses are hashed with the seed, which nobody outside should know.
+    /// A pool of these buckets, all but the first. `seed` is the hash seed of addresses, which must be unpredictable.
     pub fn new(seed: u32, buckets: Buckets) -> Self {
         let state = State { holders: vec![1], free: BTreeMap::new(), standing: vec![] };
         Pool { seed, buckets: Arc::new(buckets), counts: Arc::default(), state: Arc::new(Mutex::new(state)) }
     }
 
-    /// What addresses are hashed with.
+    /// The hash seed of addresses.
     pub fn seed(&self) -> u32 {
         self.seed
     }
@@ -234,10 +237,10 @@ impl Pool {
         &self.buckets
     }
 
-    /// Buckets for the limiters of a generation; those that no other has are full at `now_ns`.
+    /// Assigns buckets to the limiters of a generation. Buckets that no other generation holds are full at `now_ns`.
     ///
     /// # Errors
-    /// There are not as many left. Nothing is held then.
+    /// Not enough buckets are left. Nothing is assigned then.
     pub fn hold(&self, wanted: Vec<Wanted>, now_ns: u64) -> Result<Arc<Held>, EngineError> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.standing.retain(|held| held.strong_count() > 0);
@@ -267,17 +270,18 @@ impl Pool {
         }
         let held = Arc::new(Held { limiters, state: Arc::downgrade(&self.state) });
         state.standing.push(Arc::downgrade(&held));
-        // Last owners of older generations must not give back while the lock is held.
+        // If these are the last owners of older generations, they release buckets, which takes the lock.
         drop(state);
         drop(standing);
         Ok(held)
     }
 
-    /// What limiters of a generation count for the buckets that it holds, by their numbers; `None` if none of them counts.
+    /// The counts of a generation's limiters for the buckets that it holds, by limiter number; `None` if no limiter
+    /// counts.
     ///
     /// # Errors
     /// There is no memory for counts.
-    pub fn count(&self, held: &Arc<Held>, limiters: Vec<Place>) -> Result<Option<Counted>, EngineError> {
+    pub fn count(&self, held: &Arc<Held>, limiters: Vec<LimiterBuckets>) -> Result<Option<Counted>, EngineError> {
         let counted = Counted::new(self.counts.clone(), held.clone(), limiters);
         if counted.logged() == Logged::Nothing {
             return Ok(None);
@@ -286,8 +290,8 @@ impl Pool {
         Ok(Some(counted))
     }
 
-    /// Brings buckets that nobody charges to the present ([`Buckets::refresh`]). None is given out meanwhile: what nobody holds is filled
-    /// when it is given, and only who gives it out knows what its words mean.
+    /// Sets words in the past to the present ([`Buckets::refresh`]). No bucket is assigned meanwhile: assignment fills
+    /// buckets, and decides the meaning of their words.
     pub fn refresh(&self, now_ns: u64) {
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let given = state.holders.len() as u32;
@@ -299,13 +303,14 @@ impl Pool {
             begin = addresses.end;
         }
         self.buckets.refresh(begin..given, now_ns);
-        // Last owners of generations must not give back while the lock is held.
+        // If these are the last owners of generations, they release buckets, which takes the lock.
         drop(state);
         drop(standing);
     }
 }
 
-/// Tables for addresses that standing generations have, in the order of their buckets, and how coarse their ticks are.
+/// The tables for addresses that loaded generations hold, in the order of their buckets, with the coarseness of their
+/// ticks.
 fn tables(standing: &[Arc<Held>]) -> Vec<(Range<u32>, u64)> {
     let mut tables = Vec::new();
     for HeldBy { wanted, slots } in standing.iter().flat_map(|held| &held.limiters) {
@@ -317,7 +322,7 @@ fn tables(standing: &[Arc<Held>]) -> Vec<(Range<u32>, u64)> {
     tables
 }
 
-/// The buckets that standing generations, the newest first, have under the same names; 0 for those that none has.
+/// Buckets that loaded generations, newest first, hold under the same names; 0 where there is none.
 fn inherit(wanted: Wanted, standing: &[Arc<Held>]) -> HeldBy {
     let mut slots = vec![0; wanted.names.len()];
     for older in standing {

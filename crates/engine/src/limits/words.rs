@@ -1,4 +1,4 @@
-//! Arrays of words, one a bucket, that workers or the kernel's programs write while others read them.
+//! Arrays with a word for each bucket, which workers or programs in the kernel write while other threads read.
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::sync::atomic::AtomicU64;
@@ -15,37 +15,37 @@ pub const BUCKETS_MAX: usize = 1 << 26;
 /// Bytes of a huge page.
 const HUGE_BYTES: usize = 2 << 20;
 
-/// Words of 64 bits, all 0 at first.
+/// 64-bit words, initially 0.
 pub struct Words {
     memory: MmapRaw,
     count: usize,
-    /// What the kernel knows them as, if its programs write them.
+    /// The kernel's map, if programs in the kernel write the words.
     map: Option<MapHandle>,
 }
 
-// SAFETY: the words are only read and written as atomics, here and by compiled code.
+// SAFETY: the words are accessed only as atomics, here and by compiled code.
 unsafe impl Send for Words {}
 // SAFETY: as above.
 unsafe impl Sync for Words {}
 
 impl Words {
-    /// So many in memory of this process; what is not touched takes none.
+    /// Reserves `count` words in the memory of this process. Untouched pages take no memory.
     ///
     /// # Errors
-    /// There is no such memory, or more than [`BUCKETS_MAX`] are asked for.
+    /// There is not enough memory, or `count` exceeds [`BUCKETS_MAX`].
     pub(super) fn reserve(count: usize) -> Result<Self, EngineError> {
         let failed = |problem: String| EngineError::Buckets { count, problem };
         let bytes = Self::bytes(count)?;
-        // The kernel puts what is whole huge pages where huge pages begin.
+        // The kernel aligns mappings of whole huge pages to huge pages.
         let bytes = if bytes < HUGE_BYTES / 2 { bytes } else { bytes.next_multiple_of(HUGE_BYTES) };
         let mapped = MmapOptions::new().len(bytes).no_reserve_swap().map_anon();
         let memory: MmapRaw = mapped.map_err(|error| failed(error.to_string()))?.into();
-        // A kernel may have no huge pages; then random buckets cost a walk of the page tables each.
+        // A kernel may have no huge pages. Each access to a random bucket then walks the page tables.
         let _no_huge_pages = memory.advise(memmap2::Advice::HugePage);
         Ok(Words { memory, count, map: None })
     }
 
-    /// Bytes of so many; no memory has none.
+    /// Size in bytes of `count` words, at least one.
     fn bytes(count: usize) -> Result<usize, EngineError> {
         match count > BUCKETS_MAX {
             true => Err(EngineError::Buckets { count, problem: format!("there are at most {BUCKETS_MAX}") }),
@@ -53,16 +53,16 @@ impl Words {
         }
     }
 
-    /// Those in the memory of a map.
+    /// Words in the memory of a map.
     pub(crate) fn of_map(memory: MmapRaw) -> Self {
         let count = memory.len() / size_of::<u64>();
         Words { memory, count, map: None }
     }
 
-    /// So many that programs of all generations in the kernel write.
+    /// Reserves `count` words for programs of all generations in the kernel.
     ///
     /// # Errors
-    /// The kernel has no such memory for us, or more than [`BUCKETS_MAX`] are asked for.
+    /// The kernel refuses the memory, or `count` exceeds [`BUCKETS_MAX`].
     pub(super) fn in_kernel(name: &str, count: usize) -> Result<Self, EngineError> {
         let failed = |problem: String| EngineError::Buckets { count, problem };
         let bytes = Self::bytes(count)?;
@@ -78,10 +78,10 @@ impl Words {
         Ok(Words { memory, count, map: Some(map) })
     }
 
-    /// As many where others are: in the kernel or in this process.
+    /// Reserves the same number of words in the same kind of memory: in the kernel or in this process.
     ///
     /// # Errors
-    /// There is no such memory.
+    /// There is not enough memory.
     pub(super) fn beside(&self, name: &str) -> Result<Self, EngineError> {
         match &self.map {
             Some(_) => Self::in_kernel(name, self.count),
@@ -89,19 +89,20 @@ impl Words {
         }
     }
 
-    /// The map that they are in, if it is one for programs of all generations.
+    /// The map of the words, if programs of all generations in the kernel share it.
     pub(crate) fn map(&self) -> Option<BorrowedFd<'_>> {
         self.map.as_ref().map(|map| map.as_fd())
     }
 
-    /// What compiled code writes.
+    /// The words for compiled code.
     pub(crate) fn as_ptr(&self) -> *mut u64 {
         self.memory.as_mut_ptr().cast()
     }
 
-    /// All of them.
+    /// All words.
     pub(super) fn all(&self) -> &[AtomicU64] {
-        // SAFETY: the mapping has as many words, begins at a page and lives as long as the borrow; everyone else's access is atomic too.
+        // SAFETY: the mapping has `count` words, starts at a page and lives as long as the borrow. All other accesses
+        // are atomic too.
         unsafe { std::slice::from_raw_parts(self.memory.as_ptr().cast(), self.count) }
     }
 }

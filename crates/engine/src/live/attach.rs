@@ -1,7 +1,7 @@
 //! XDP programs on interfaces.
 //!
-//! A program is attached by a link: it is gone when the link's descriptor is closed, however the process ends, and replaced without a packet
-//! in between that sees neither the old program nor the new one.
+//! A program is attached by a link. When the link's descriptor is closed, however the process ends, the program is
+//! detached. Replacing a program leaves no moment without one.
 
 use std::ffi::c_int;
 use std::io;
@@ -18,34 +18,35 @@ use crate::live::{bypass, promiscuous};
 const XDP_FLAGS_SKB_MODE: u32 = 1 << 1;
 const XDP_FLAGS_DRV_MODE: u32 = 1 << 2;
 
-/// How the driver runs a program.
+/// Where the kernel runs a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// Where packets are received, before the kernel makes anything of them.
+    /// In the driver, before the kernel allocates anything for the packet.
     Native,
-    /// On what the kernel has made of them already, because the driver knows no XDP: not faster than raw sockets.
+    /// In the kernel, after it has built its own packet structure, because the driver does not support XDP. This is no
+    /// faster than raw sockets.
     Generic,
 }
 
-/// A program on one interface, detached when dropped.
+/// A program on one interface. It is detached on drop.
 pub struct Attached {
     link: OwnedFd,
-    /// Drivers run programs on what the card takes.
+    /// Drivers run programs only on packets that the card accepts.
     _promiscuous: OwnedFd,
     interface: String,
-    /// How the driver runs it.
+    /// Where the kernel runs it.
     pub mode: Mode,
 }
 
 impl Attached {
-    /// Attaches a program to the interface of that index, which takes packets for others then; `interface` is its name, for messages. A
-    /// bypass that stands there goes.
+    /// Attaches a program to the interface with that index and makes it promiscuous. `interface` is its name, for
+    /// messages. A bypass on the interface is removed.
     ///
     /// # Errors
-    /// Another program is attached there, or there is no right to.
+    /// Another program is attached there, or the process lacks the right to attach one.
     pub fn attach(interface: &str, index: u32, program: impl AsFd) -> Result<Self, EngineError> {
         let program = program.as_fd().as_raw_fd();
-        // Before a bypass that sees to it goes.
+        // This precedes the removal of a bypass that keeps the interface promiscuous.
         let promiscuous = promiscuous::hold(index).map_err(|source| failed(interface, source))?;
         let link = |flags| {
             let options = bpf_link_create_opts {
@@ -53,7 +54,7 @@ impl Attached {
                 flags,
                 ..bpf_link_create_opts::default()
             };
-            // SAFETY: the options have their size.
+            // SAFETY: the options contain their own size.
             owned(unsafe { bpf_link_create(program, index as c_int, BPF_XDP, &raw const options) })
         };
         let not_known = |error: &io::Error| matches!(error.raw_os_error(), Some(libc::EOPNOTSUPP | libc::EINVAL));
@@ -63,7 +64,7 @@ impl Attached {
         };
         let taken = |error: &io::Error| matches!(error.raw_os_error(), Some(libc::EBUSY | libc::EEXIST));
         let attached = match attach() {
-            // At the last moment: until then everything passed.
+            // The bypass is removed at the last moment; until then every packet passed.
             Err(error) if taken(&error) && bypass::lift(interface, index)? => attach(),
             attached => attached,
         };
@@ -76,9 +77,9 @@ impl Attached {
         &self.interface
     }
 
-    /// Puts another program in the place of the one that is there.
+    /// Replaces the program atomically.
     pub fn replace(&self, program: impl AsFd) -> Result<(), EngineError> {
-        // SAFETY: no options are given.
+        // SAFETY: no options are passed.
         let error = unsafe { bpf_link_update(self.link.as_raw_fd(), program.as_fd().as_raw_fd(), null()) };
         if error == 0 { Ok(()) } else { Err(failed(&self.interface, io::Error::from_raw_os_error(-error))) }
     }

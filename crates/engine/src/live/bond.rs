@@ -1,21 +1,21 @@
-//! Bonds, which XDP programs cannot stand on. The kernel runs a bond's program on the bond's members and tells it the member's index (since Linux
-//! 5.15): packets seem to come in at interfaces that nobody named, and AF_XDP sockets of the bond get none. Raw sockets see a bond as any
-//! interface, and so does DPDK.
+//! Refuses bonds, which do not work with XDP programs. The kernel runs a bond's program on the bond's members and
+//! passes it the member's index (since Linux 5.15). Packets then appear to arrive at unknown interfaces, and AF_XDP
+//! sockets of the bond get none. Raw sockets and DPDK treat a bond like any other interface.
 
 use std::io;
 
 use super::device::Device;
 use crate::EngineError;
 
-/// What a bond's driver calls itself (ethtool -i).
+/// The name of the bonding driver (ethtool -i).
 const BOND_DRIVER: &str = "bonding";
 
 /// Refuses an interface that is a bond.
 ///
 /// # Errors
-/// It is one.
+/// The interface is a bond.
 pub(super) fn refuse(device: &Device) -> Result<(), EngineError> {
-    // Who cannot be asked is no bond: those can.
+    // A driver that does not answer is not the bonding driver, which does.
     let (driver, flags) = (device.driver().name, device.flags().unwrap_or_default());
     match problem(device.name(), &driver, flags) {
         Some(problem) => Err(device.failed(io::Error::other(problem))),
@@ -23,7 +23,7 @@ pub(super) fn refuse(device: &Device) -> Result<(), EngineError> {
     }
 }
 
-/// What is wrong with an interface of this driver and these flags (netdevice(7)).
+/// The problem with an interface of this driver and these flags (netdevice(7)), if any.
 fn problem(name: &str, driver: &str, flags: i32) -> Option<String> {
     let is_bond = driver == BOND_DRIVER || flags & libc::IFF_MASTER != 0;
     is_bond.then(|| {
@@ -43,12 +43,12 @@ mod tests {
         const UP: i32 = libc::IFF_UP | libc::IFF_RUNNING | libc::IFF_BROADCAST | libc::IFF_MULTICAST;
         let told = problem("bond0", "bonding", UP | libc::IFF_MASTER).expect("it is a bond");
         assert!(told.contains("it is a bond") && told.contains("/sys/class/net/bond0/bonding/slaves"), "{told}");
-        // A driver that cannot be asked, and one that balances load under another name.
+        // A driver that does not answer, and a driver of another name that balances load.
         assert!(problem("bond0", "", UP | libc::IFF_MASTER).is_some());
         assert!(problem("bond0", "bonding", 0).is_some());
         for driver in ["", "veth", "mlx5_core", "virtio_net", "tun", "bridge", "team", "macvlan", "802.1Q VLAN Support"]
         {
-            // A bond's member is what is to be named instead.
+            // A member of a bond is what the user should name instead.
             assert_eq!(problem("eth0", driver, UP | libc::IFF_SLAVE), None, "{driver}");
         }
     }

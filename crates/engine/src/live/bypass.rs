@@ -1,8 +1,8 @@
-//! The way past Weir: what comes in at an interface goes out of the one opposite, unjudged and unchanged.
+//! The bypass of Weir: packets that arrive at an interface leave from the opposite one, unfiltered and unchanged.
 //!
-//! An XDP program does it that no process holds, so that it stays when everything else has gone; it is found again by its name alone, without
-//! bpffs. Interfaces are opposite each other by their numbers, counted round where one side has more. What is attached and not known by that name is somebody else's,
-//! and is never taken away.
+//! No process holds the bypass's XDP program, so it stays when all processes have ended. It is found again by its name
+//! alone, without bpffs. Interfaces are opposite each other by number; the numbers of the larger side wrap around.
+//! Programs of other names belong to other users and are never detached.
 
 use std::collections::BTreeMap;
 use std::ffi::CStr;
@@ -17,21 +17,21 @@ use crate::live::device::Device;
 use crate::live::lane::Interfaces;
 use crate::live::link::LinkSwitch;
 use crate::live::redirect::{self, Key};
-use crate::live::resident::{self, Place, Resident};
+use crate::live::resident::{self, AttachMode, Resident};
 
-/// Its name in the kernel where the interface took packets for others already.
+/// The kernel's name of the program where the interface was promiscuous already.
 const NAME: &CStr = c"weir_bypass";
-/// Its name where the interface does so because of it, and no longer than it stands.
+/// The kernel's name where the bypass made the interface promiscuous. Removing the bypass reverts that.
 const NAME_TAKES_ALL: &CStr = c"weir_bypass_all";
 
-/// Where a bypass is, or is to be.
+/// The interfaces of a bypass.
 pub struct Bypass {
-    /// Each interface, and the one opposite.
+    /// Each interface with the opposite one.
     ways: Vec<[LinkSwitch; 2]>,
 }
 
 impl Bypass {
-    /// Between the interfaces of both sides; nothing is looked at yet.
+    /// A bypass between the interfaces of both sides. Does not access the interfaces.
     pub fn between(interfaces: &Interfaces) -> Self {
         let Interfaces { lower, upper, .. } = interfaces;
         let mut ways = Vec::new();
@@ -43,10 +43,10 @@ impl Bypass {
         Bypass { ways }
     }
 
-    /// Whether a bypass stands on one of the interfaces.
+    /// Whether a bypass is attached to one of the interfaces.
     ///
     /// # Errors
-    /// An interface is not there, or has somebody else's program.
+    /// An interface does not exist, or has a program of another user.
     pub fn stands(&self) -> Result<bool, EngineError> {
         let mut stands = false;
         for [into, _] in &self.ways {
@@ -55,11 +55,11 @@ impl Bypass {
         Ok(stands)
     }
 
-    /// Lets everything pass from now on. A bypass that stands already is replaced without a gap. Returns the interfaces on which the kernel
-    /// stands in for a driver.
+    /// Attaches the bypass, so that every packet passes from now on. An existing bypass is replaced without a gap.
+    /// Returns the interfaces whose program runs in the kernel instead of the driver.
     ///
     /// # Errors
-    /// The first that went wrong; what can be done is done.
+    /// The first error. All other interfaces are still processed.
     pub fn raise(&self) -> Result<Vec<String>, EngineError> {
         let mut errors = Errors::default();
         let mut indices = BTreeMap::new();
@@ -79,20 +79,21 @@ impl Bypass {
         for (link, from, _) in &there {
             errors.keep(programs.attach(link, *from));
         }
-        // Some drivers take redirected packets only once they run a program themselves: now all do.
+        // Some drivers accept redirected packets only while they run a program themselves. Now all do.
         let mut generic = Vec::new();
         for (link, from, to) in &there {
-            if errors.keep(settle(link, *from, *to)) == Some(Place::Kernel) {
+            if errors.keep(settle(link, *from, *to)) == Some(AttachMode::Kernel) {
                 generic.push(link.interface().to_owned());
             }
         }
         errors.or(generic)
     }
 
-    /// Takes it away wherever it stands. Returns whether it stood anywhere.
+    /// Detaches the bypass from all interfaces. Returns whether it was attached to any. A missing interface, or a
+    /// program of another user, is not an error.
     ///
     /// # Errors
-    /// The first that went wrong; what can be done is done. That an interface is gone, or has somebody else's program, is no error.
+    /// The first error. All other interfaces are still processed.
     pub fn lift(&self) -> Result<bool, EngineError> {
         let (mut stood, mut errors) = (false, Errors::default());
         for [into, _] in &self.ways {
@@ -106,10 +107,10 @@ impl Bypass {
     }
 }
 
-/// Takes a bypass away from an interface, so that something else can be attached at once. Returns whether there was one.
+/// Detaches a bypass from an interface, so that another program can be attached at once. Returns whether there was one.
 ///
 /// # Errors
-/// Somebody else's program is attached there.
+/// A program of another user is attached there.
 pub(super) fn lift(interface: &str, index: u32) -> Result<bool, EngineError> {
     let Some(bypass) = own(interface, index)? else { return Ok(false) };
     bypass.detach().map_err(|source| failed(interface, source))?;
@@ -119,7 +120,7 @@ pub(super) fn lift(interface: &str, index: u32) -> Result<bool, EngineError> {
     Ok(true)
 }
 
-/// The bypass on an interface, if there is one.
+/// The bypass on an interface, if any.
 fn own(interface: &str, index: u32) -> Result<Option<Resident>, EngineError> {
     let found = Resident::on(index).map_err(|source| failed(interface, source))?;
     match found {
@@ -127,20 +128,20 @@ fn own(interface: &str, index: u32) -> Result<Option<Resident>, EngineError> {
             interface: interface.to_owned(),
             program: found.id,
             name: found.name.to_string_lossy().into_owned(),
-            mode: found.place.name(),
+            mode: found.mode.name(),
         }),
         own => Ok(own),
     }
 }
 
-/// The program, under both names.
+/// The program under both names.
 struct Programs {
     plain: OwnedFd,
     takes_all: OwnedFd,
 }
 
 impl Programs {
-    /// For the interfaces of such indices, each with the one opposite.
+    /// Loads the programs for interfaces with these indices, each with the index of the opposite one.
     fn load(opposite: &[(u32, u32)]) -> Result<Self, EngineError> {
         let failed = |source: io::Error| EngineError::Xdp { object: "bypass".to_owned(), problem: source.to_string() };
         let size = opposite.len() as u32;
@@ -150,7 +151,7 @@ impl Programs {
         Ok(Programs { plain: load(NAME)?, takes_all: load(NAME_TAKES_ALL)? })
     }
 
-    /// Lets one of them stand on an interface, in the driver if that knows how.
+    /// Attaches one of the programs to an interface, in the driver if possible.
     fn attach(&self, link: &LinkSwitch, index: u32) -> Result<(), EngineError> {
         let failed = |source| failed(link.interface(), source);
         bond::refuse(&Device::open(link.interface())?)?;
@@ -160,24 +161,24 @@ impl Programs {
         }
         let promiscuous = link.state()?.promiscuous;
         let program = if promiscuous { &self.plain } else { &self.takes_all };
-        // What the driver says no to, for whichever reason, the kernel may do; and else says why not.
-        resident::attach(index, program, Place::Driver)
-            .or_else(|_| resident::attach(index, program, Place::Kernel))
+        // If the driver refuses for any reason, the kernel may accept. Otherwise the kernel's error is returned.
+        resident::attach(index, program, AttachMode::Driver)
+            .or_else(|_| resident::attach(index, program, AttachMode::Kernel))
             .map_err(failed)?;
-        // Only now: whoever finds the program undoes this.
+        // Only after attaching: another process that finds the program can then undo this.
         if promiscuous { Ok(()) } else { link.take_all() }
     }
 }
 
-/// Sees to it that what the bypass on `from` redirects arrives at `to`. Returns where it runs.
-fn settle(link: &LinkSwitch, from: u32, to: u32) -> Result<Place, EngineError> {
+/// Ensures that packets which the bypass redirects from `from` arrive at `to`. Returns where the program runs.
+fn settle(link: &LinkSwitch, from: u32, to: u32) -> Result<AttachMode, EngineError> {
     let failed = |source| failed(link.interface(), source);
-    let Some(standing) = own(link.interface(), from)? else { return Ok(Place::Kernel) };
-    if standing.place == Place::Driver && !resident::takes_redirected(to).map_err(failed)? {
-        standing.move_to(Place::Kernel).map_err(failed)?;
-        return Ok(Place::Kernel);
+    let Some(standing) = own(link.interface(), from)? else { return Ok(AttachMode::Kernel) };
+    if standing.mode == AttachMode::Driver && !resident::takes_redirected(to).map_err(failed)? {
+        standing.move_to(AttachMode::Kernel).map_err(failed)?;
+        return Ok(AttachMode::Kernel);
     }
-    Ok(standing.place)
+    Ok(standing.mode)
 }
 
 /// The first of several errors.

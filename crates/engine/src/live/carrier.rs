@@ -1,8 +1,8 @@
-//! Whether an interface can send.
+//! Determines whether an interface can send.
 //!
-//! The kernel's flags follow a wire that goes dead or comes back up to a second late (its link watch). The driver knows at once, but answers only
-//! under the kernel's lock on all interfaces. So it is asked where the flags cannot be right, or when a packet was refused, and its answer is
-//! believed for a while.
+//! The kernel's flags follow the state of a link up to a second late (its link watch). The driver knows at once, but
+//! answers only under the kernel's lock of all interfaces. So the driver is asked only if the flags can be out of date
+//! or a packet was refused, and its answer is cached for a while.
 
 use std::time::{Duration, Instant};
 
@@ -12,31 +12,33 @@ use crate::live::device::Device;
 /// Whether packets can be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
-    /// They can.
+    /// Packets can be sent.
     Up,
-    /// It was taken down, or there is nobody at the other end.
+    /// The interface is down, or its link is.
     Down,
 }
 
-/// How long a driver is believed that its wire is in use: that long a full queue may hide that it is dead.
+/// How long the answer "up" is cached. For that long, a full queue may hide a dead link.
 const UP_AGE: Duration = Duration::from_millis(100);
-/// How long an interface is taken to be down without another look: packets for one that is up again are dropped no longer than this.
+/// How long an interface is treated as down without another check. Packets are dropped for at most this long after it
+/// is up again.
 pub(crate) const DOWN_AGE: Duration = Duration::from_millis(20);
 
-/// What is known of an interface's wire.
+/// What is known about the link of an interface.
 #[derive(Default)]
 pub(crate) struct Carrier {
-    /// What the driver said last, and when.
+    /// The driver's last answer, and when it gave it.
     said: Option<(State, Instant)>,
-    /// When it last said after a refusal that the wire is in use. What it said before a refusal is too old to explain it.
+    /// When the driver last answered "up" after a refusal. Earlier answers do not explain a refusal.
     used: Option<Instant>,
 }
 
 impl Carrier {
-    /// The state of the interface. A wire that goes dead may be noticed a second later; one that comes back is at once, but for [`DOWN_AGE`].
+    /// The state of the interface. A dead link may be noticed a second late; a link that comes back is noticed within
+    /// [`DOWN_AGE`].
     ///
     /// # Errors
-    /// It was removed.
+    /// The interface was removed.
     pub fn look(&mut self, device: &Device) -> Result<State, EngineError> {
         let state = by_flags(device.present_flags()?);
         match state {
@@ -46,10 +48,10 @@ impl Carrier {
         }
     }
 
-    /// The state of the interface that refused a packet just now.
+    /// The state of an interface that has just refused a packet.
     ///
     /// # Errors
-    /// It was removed.
+    /// The interface was removed.
     pub fn after_refusal(&mut self, device: &Device) -> Result<State, EngineError> {
         match by_flags(device.present_flags()?) {
             Some(State::Down) => Ok(State::Down),
@@ -63,12 +65,12 @@ impl Carrier {
         }
     }
 
-    /// Whether the driver said a moment ago that the wire is dead.
+    /// Whether the driver recently answered "down".
     fn is_known_dead(&self) -> bool {
         self.said.is_some_and(|(state, at)| state == State::Down && at.elapsed() < DOWN_AGE)
     }
 
-    /// What the driver says; not all can be asked.
+    /// The driver's answer, or `otherwise` if it gives none.
     fn ask(&mut self, device: &Device, otherwise: State) -> State {
         if let Some((state, at)) = self.said
             && at.elapsed() < if state == State::Up { UP_AGE } else { DOWN_AGE }
@@ -85,7 +87,8 @@ impl Carrier {
     }
 }
 
-/// What flags say: an interface that was taken down is down. One that is not running may have begun to run a moment ago.
+/// The state by flags alone. An interface that is not up is down. One that is not running may have started a moment
+/// ago, so this returns `None`.
 fn by_flags(flags: i32) -> Option<State> {
     match (flags & libc::IFF_UP != 0, flags & libc::IFF_RUNNING != 0) {
         (false, _) => Some(State::Down),
@@ -111,7 +114,7 @@ mod tests {
         let mut carrier = Carrier { said: Some((State::Down, Instant::now())), used: None };
         assert_eq!(carrier.after_refusal(&device).ok(), Some(State::Down));
         std::thread::sleep(DOWN_AGE);
-        // Who asks for the flags alone, and who asks the driver.
+        // Compares the answers by flags alone with the driver's.
         let expected = if device.carrier().unwrap_or(true) { State::Up } else { State::Down };
         assert_eq!((carrier.look(&device).ok(), carrier.after_refusal(&device).ok()), (Some(expected), Some(expected)));
     }

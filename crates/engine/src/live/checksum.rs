@@ -1,15 +1,16 @@
-//! Checksums that a sender left to the card (`CHECKSUM_PARTIAL`).
+//! Completes checksums that a sender left to the card (`CHECKSUM_PARTIAL`).
 //!
-//! A virtual wire has no card, and what the kernel knows of such a packet is lost on its way to an engine: the receiver would drop it. What the
-//! sender left in the checksum's place is the sum of the pseudo header (RFC 9293, section 3.1). A packet that has it there gets the checksum that
-//! belongs there; one that has both, once in 65535, is not changed by that. TCP and UDP behind IPv4 and IPv6; not what lies in tunnels.
+//! A virtual link has no card, and the kernel's mark of such a packet is lost on the way to an engine. The receiver
+//! would drop the packet. The sender has stored the sum of the pseudo header in the checksum field (RFC 9293, section
+//! 3.1). A packet with that sum in the field gets its correct checksum. If the sum happens to equal the checksum, once
+//! in 65535, nothing changes. This covers TCP and UDP over IPv4 and IPv6, but not inside tunnels.
 //!
-//! The same in the kernel: `datapath/engine/checksum.h`.
+//! The same for the kernel: `datapath/engine/checksum.h`.
 
 const ETHERNET: usize = 14;
 const VLAN: usize = 4;
 const TAGS_MAX: usize = 2;
-/// Headers between IPv6's and the transport's, at most.
+/// Maximum number of extension headers between the IPv6 header and the transport header.
 const HEADERS_MAX: usize = 8;
 
 const IPV4: u16 = 0x0800;
@@ -21,22 +22,22 @@ const TCP: u8 = 6;
 const UDP: u8 = 17;
 const DESTINATION: u8 = 60;
 
-/// What is said of an interface whose packets are looked at for this.
+/// The note about an interface whose packets get this treatment.
 pub(super) const FINISHED: &str = "; checksums that senders leave to a card are finished";
 
-/// A packet whose sender left the checksum to the card: offsets from the start of the frame.
+/// A packet with an incomplete checksum: offsets from the start of the frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Unfinished {
-    /// The transport header, and the end of what follows it.
+    /// Start of the transport header, and end of the payload.
     start: usize,
     end: usize,
-    /// Where the checksum belongs.
+    /// Offset of the checksum field.
     pub field: usize,
     protocol: u8,
 }
 
 impl Unfinished {
-    /// Whether a frame of so many bytes is one, by its first ones.
+    /// Recognises a packet with an incomplete checksum, by the `first` bytes of a frame of `length` bytes.
     pub fn find(first: &[u8], length: usize) -> Option<Self> {
         let (network, at) = network(first)?;
         let (addresses, protocol, start, end) = match network {
@@ -57,26 +58,26 @@ impl Unfinished {
         (be16(first, field)? == fold(pseudo)).then_some(Unfinished { start, end, field, protocol })
     }
 
-    /// What belongs into the field, from all bytes of the frame.
+    /// The correct checksum, from all bytes of the frame.
     pub fn checksum<'a>(&self, pieces: impl Iterator<Item = &'a [u8]>) -> [u8; 2] {
         let (mut at, mut total) = (0, 0);
         for piece in pieces {
             let (from, to) = (self.start.clamp(at, at + piece.len()), self.end.clamp(at, at + piece.len()));
             let part = sum(&piece[from - at..to - at]);
-            // A part that begins at an odd byte has its words the other way round.
+            // The words of a part that begins at an odd offset are byte-swapped.
             let part = if from.abs_diff(self.start) % 2 == 1 { part.swap_bytes() } else { part };
             total += u64::from(part);
             at += piece.len();
         }
         match !fold(total) {
-            // 0 says that there is none (RFC 768).
+            // 0 would mean that there is no checksum (RFC 768).
             0 if self.protocol == UDP => [0xff; 2],
             checksum => checksum.to_be_bytes(),
         }
     }
 }
 
-/// The EtherType behind all tags, and where the network header starts.
+/// The EtherType after all tags, and the offset of the network header.
 fn network(frame: &[u8]) -> Option<(u16, usize)> {
     let mut at = ETHERNET;
     for _ in 0..TAGS_MAX {
@@ -88,7 +89,8 @@ fn network(frame: &[u8]) -> Option<(u16, usize)> {
     Some((be16(frame, at - 2)?, at))
 }
 
-/// Addresses, protocol, start and end of the transport's part. A fragment has none whose checksum is left to others.
+/// Addresses, protocol, start and end of the transport segment. Fragments are excluded, because their checksums are
+/// never left to the card.
 fn ipv4(frame: &[u8], at: usize) -> Option<(&[u8], u8, usize, usize)> {
     let header = frame.get(at..at + 20)?;
     let fragment = be16(header, 6)? & 0x3fff;
@@ -97,7 +99,7 @@ fn ipv4(frame: &[u8], at: usize) -> Option<(&[u8], u8, usize, usize)> {
     (header[0] >> 4 == 4 && fragment == 0 && start >= at + 20).then_some((&header[12..20], header[9], start, end))
 }
 
-/// As [`ipv4`]. A packet that has a route with it has its last address there.
+/// The same as [`ipv4`]. With a routing header, the destination is the last address of the route.
 fn ipv6(frame: &[u8], at: usize) -> Option<(&[u8], u8, usize, usize)> {
     let header = frame.get(at..at + 40)?;
     let (mut protocol, mut start) = (header[6], at + 40);
@@ -116,7 +118,7 @@ fn be16(bytes: &[u8], at: usize) -> Option<u16> {
     bytes.get(at..at + 2)?.try_into().ok().map(u16::from_be_bytes)
 }
 
-/// The sum of all words, carries added (RFC 1071); an odd byte is the first half of a word.
+/// The sum of all words with carries added (RFC 1071). An odd last byte is the first half of a word.
 fn sum(bytes: &[u8]) -> u16 {
     let (words, rest) = bytes.as_chunks::<4>();
     let total: u64 = words.iter().map(|word| u64::from(u32::from_be_bytes(*word))).sum();
@@ -136,7 +138,8 @@ fn fold(mut sum: u64) -> u16 {
 mod tests {
     use super::*;
 
-    /// A frame with the pseudo header's sum for a checksum, as Linux sends it: 10.9.0.1 to 10.9.0.2, TCP or UDP, then so much payload.
+    /// A frame with the pseudo header's sum in the checksum field, as Linux sends it: 10.9.0.1 to 10.9.0.2, TCP or UDP,
+    /// and `payload` bytes.
     fn unfinished(protocol: u8, tags: usize, payload: usize) -> Vec<u8> {
         let (header, offset) = if protocol == TCP { (20, 16) } else { (8, 6) };
         let length = header + payload;
@@ -152,7 +155,7 @@ mod tests {
         frame
     }
 
-    /// The sum of pseudo header and transport, which is all ones if the checksum is right.
+    /// The sum of pseudo header and transport segment, which is all ones if the checksum is correct.
     fn verified(frame: &[u8], found: &Unfinished) -> u16 {
         let pseudo = 0x0a09 + 1 + 0x0a09 + 2 + u64::from(found.protocol) + (found.end - found.start) as u64;
         fold(pseudo + u64::from(sum(&frame[found.start..found.end])))
@@ -178,7 +181,7 @@ mod tests {
 
     #[test]
     fn a_checksum_that_is_right_is_not_changed() {
-        // Payload that makes the sum of the pseudo header the right checksum.
+        // A payload for which the sum of the pseudo header is the correct checksum.
         let mut frame = unfinished(UDP, 0, 2);
         let found = Unfinished::find(&frame, frame.len()).expect("it has the sum of its pseudo header");
         let field = be16(&frame, found.field).expect("it is there");

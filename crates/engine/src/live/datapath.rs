@@ -1,5 +1,5 @@
-//! What enforces policies between interfaces: workers in user space ([`crate::live::Workers`]) or programs in the kernel
-//! ([`crate::live::xdp::KernelPath`]), changed and read alike.
+//! The interface to what enforces policies between interfaces: workers in user space ([`crate::live::Workers`]) or
+//! programs in the kernel ([`crate::live::xdp::KernelPath`]).
 
 use std::sync::Arc;
 
@@ -8,12 +8,12 @@ use weir_abi::Counter;
 use crate::EngineError;
 use crate::live::lane::{PortReading, Role};
 
-/// A policy in the form that a datapath takes, and the chain for packets from each side, lower first.
+/// A policy in the form of a datapath, with the chain for packets from each side, lower first.
 #[derive(Debug)]
 pub struct Loaded<C> {
     /// The code, with its tables.
     pub code: Arc<C>,
-    /// Upstream, downstream.
+    /// Indices of the upstream and downstream chains.
     pub chains: [usize; 2],
 }
 
@@ -23,95 +23,97 @@ impl<C> Clone for Loaded<C> {
     }
 }
 
-/// Counters of each worker, by the side that packets came from, lower first; each array is indexed by [`weir_abi::Reason`].
+/// Counters of each worker, by the side on which packets arrived, lower first. Each array is indexed by
+/// [`weir_abi::Reason`].
 pub type Counts = Vec<[Vec<Counter>; 2]>;
 
-/// What was counted by a policy.
+/// The counts of one policy.
 #[derive(Debug)]
 pub struct Reading<C> {
     /// Its code.
     pub code: Arc<C>,
-    /// Since it was activated.
+    /// Counts since its activation.
     pub counts: Counts,
 }
 
-/// What was counted by all policies that decide packets, or whose counts were not taken yet.
+/// The counts of all policies that decide packets, or whose counts were not taken yet.
 #[derive(Debug)]
 pub struct Readings<C> {
-    /// By the policy that was activated last.
+    /// Of the policy that was activated last.
     pub active: Reading<C>,
-    /// By those before it, and by one that is about to be activated or could not be.
+    /// Of previous policies, and of one that is being activated or failed to activate.
     pub others: Vec<Reading<C>>,
 }
 
-/// A part of a datapath that decides by another policy than the one that was activated last.
+/// A part of a datapath that uses another policy than the one activated last.
 #[derive(Debug)]
 pub struct Stray<C> {
     /// A worker or an interface.
     pub part: String,
-    /// What it decides by.
+    /// The policy that it uses.
     pub policy: Loaded<C>,
 }
 
-/// What became of packets at an interface's queues that one worker has.
+/// Counts of one worker's queues of an interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PortStatus {
-    /// The worker, from 0.
+    /// The number of the worker, from 0.
     pub worker: usize,
-    /// The interface, by the name that it has now.
+    /// The current name of the interface.
     pub interface: String,
-    /// Where it is.
+    /// The role of the interface.
     pub role: Role,
-    /// Since the start.
+    /// Counts since the start.
     pub reading: PortReading,
-    /// Whether anybody counts the packets that it had no room for.
+    /// Whether packets without room in a receive queue are counted.
     pub knows_missed: bool,
 }
 
-/// Interfaces with a policy between them, from the start until it is stopped. Everything but [`Datapath::activate`] and [`Datapath::stop`]
-/// returns at once, also while these wait.
+/// A datapath between interfaces, which enforces a policy from its start until it is stopped. Only
+/// [`Datapath::activate`] and [`Datapath::stop`] wait. All other methods return at once, also during those calls.
 pub trait Datapath: Send + Sync {
     /// A policy, compiled and loaded for this datapath.
     type Code: Send + Sync + 'static;
 
-    /// Changes to another policy, without a packet lost or judged by both. One change at a time; another waits.
+    /// Changes the policy. No packet is lost or judged by both policies. One change is made at a time; another one
+    /// waits.
     ///
     /// # Errors
-    /// Something failed outside. Packets are decided by the policy before again; [`Datapath::strays`] names the parts where that was not
-    /// possible.
+    /// A system call failed. The previous policy decides packets again. [`Datapath::strays`] names the parts where that
+    /// was not possible.
     fn activate(&self, policy: &Loaded<Self::Code>) -> Result<(), EngineError>;
 
-    /// How many count, each for itself: workers, or CPUs.
+    /// Number of separate counter sets: one per worker, or per CPU.
     fn workers(&self) -> usize;
 
-    /// What was counted and was not taken yet. Every packet is in the counts of one policy.
+    /// All counts that were not taken yet. Every packet is in the counts of one policy.
     fn readings(&self) -> Readings<Self::Code>;
 
-    /// Takes the counts of policies that decide nothing any more: each is returned once.
+    /// Takes the counts of policies that no longer decide packets. Each is returned once.
     fn take_final(&self) -> Vec<Reading<Self::Code>>;
 
-    /// What was counted by the policy that was activated last.
+    /// The counts of the policy that was activated last.
     fn counts(&self) -> Counts {
         self.readings().active.counts
     }
 
-    /// Parts that decide by another policy than the one that was activated last: while a change is under way, or after one failed.
+    /// Parts that use another policy than the one activated last, during a change or after a failed one.
     fn strays(&self) -> Vec<Stray<Self::Code>>;
 
-    /// What became of packets at the interfaces, since the start.
+    /// Counts of packets at the interfaces since the start.
     fn ports(&self) -> Vec<PortStatus>;
 
-    /// How packets of each interface reach it, in words for the operator; nothing where there is only one way.
+    /// How packets of each interface reach the datapath, in words for the operator. Empty if there is only one way.
     fn access(&self) -> Vec<String> {
         Vec::new()
     }
 
-    /// Whether it has failed; [`Datapath::stop`] says why.
+    /// Whether the datapath has failed; [`Datapath::stop`] returns the reason.
     fn has_failed(&self) -> bool;
 
-    /// Stops it and lets go of the interfaces. A change that is under way fails.
+    /// Stops the datapath and releases the interfaces. A change in progress fails.
     ///
     /// # Errors
-    /// What failed before, or a part that does not stop.
+    /// An earlier failure, or a part that does not stop.
     fn stop(&self) -> Result<(), EngineError>;
 }

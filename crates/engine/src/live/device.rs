@@ -1,4 +1,4 @@
-//! What the kernel says of an interface (netdevice(7), linux/ethtool.h).
+//! The kernel's view of an interface (netdevice(7), linux/ethtool.h).
 
 use std::io;
 use std::mem::zeroed;
@@ -17,19 +17,20 @@ const GET_CHANNELS: u32 = 0x3c;
 
 /// Bytes of `struct nlmsghdr`.
 const HEADER_BYTES: usize = 16;
-/// More than the kernel answers with: an error, the message that it is about, and a few words.
+/// More than the kernel's answers: an error, the message that it refers to, and a few words.
 const ANSWER_BYTES_MAX: usize = 1024;
 
 /// `ETHTOOL_GDRVINFO`
 const GET_DRIVER: u32 = 0x3;
 
-/// Drivers of cards that a hypervisor imitates. What comes from a neighbour on the same machine may have been on no wire.
+/// Drivers of cards that a hypervisor emulates. Packets of other guests on the same machine may never have been on a
+/// wire.
 const IMITATED: [&str; 4] = ["virtio_net", "vif", "vmxnet3", "hv_netvsc"];
 
 /// `ETHTOOL_GLINK`
 const GET_LINK: u32 = 0xa;
 
-/// `ETHTOOL_GFLAGS`, and the flag of cards that take VLAN tags off what they receive.
+/// `ETHTOOL_GFLAGS`, and the flag of cards that strip VLAN tags on reception.
 const GET_FLAGS: u32 = 0x25;
 const FLAG_RXVLAN: u32 = 1 << 8;
 
@@ -53,17 +54,17 @@ struct DriverInfo {
 
 const _: () = assert!(size_of::<DriverInfo>() == 196);
 
-/// What drives an interface.
+/// The driver of an interface.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Driver {
-    /// Its name; empty if the kernel does not say.
+    /// Its name; empty if the kernel does not report it.
     pub name: String,
-    /// Where the card is plugged in; empty if there is none.
+    /// Bus address of the card; empty if there is none.
     bus: String,
 }
 
 impl Driver {
-    /// Whether its packets may come from another sender on this machine without having been on a wire.
+    /// Whether packets may come from a sender on this machine without having been on a wire.
     pub fn is_virtual(&self) -> bool {
         self.bus.is_empty() || IMITATED.contains(&self.name.as_str())
     }
@@ -84,19 +85,19 @@ struct Channels {
     combined_count: u32,
 }
 
-/// An interface of the namespace.
+/// An interface of the network namespace.
 pub(crate) struct Device {
     name: String,
     index: u32,
-    /// Any socket: what interfaces are asked through.
+    /// A socket for ioctl calls.
     asked: OwnedFd,
 }
 
 impl Device {
-    /// The interface of that name.
+    /// Opens the interface of that name.
     ///
     /// # Errors
-    /// There is none.
+    /// There is no such interface.
     pub fn open(name: &str) -> Result<Self, EngineError> {
         let failed = |errno: Errno| EngineError::Interface { interface: name.to_owned(), source: errno.into() };
         let asked = any_socket().map_err(failed)?;
@@ -109,12 +110,12 @@ impl Device {
         &self.name
     }
 
-    /// Its number.
+    /// Its index.
     pub fn index(&self) -> u32 {
         self.index
     }
 
-    /// What went wrong with it.
+    /// An error that names the interface.
     pub fn failed(&self, source: impl Into<io::Error>) -> EngineError {
         let source = source.into();
         // Whichever call is the first to find that out.
@@ -122,7 +123,7 @@ impl Device {
         EngineError::Interface { interface: self.name.clone(), source }
     }
 
-    /// That it is there.
+    /// Checks that the interface exists.
     ///
     /// # Errors
     /// It was removed.
@@ -138,7 +139,7 @@ impl Device {
         self.flags().map_err(|_| self.failed(io::Error::other(REMOVED)))
     }
 
-    /// Its flags, as netdevice(7) has them.
+    /// Its flags, as in netdevice(7).
     pub fn flags(&self) -> io::Result<i32> {
         let mut request = self.request()?;
         self.ask(libc::SIOCGIFFLAGS as _, &mut request)?;
@@ -146,8 +147,8 @@ impl Device {
         Ok(i32::from(unsafe { request.ifr_ifru.ifru_flags }))
     }
 
-    /// Sets those of its flags that are in `mask`, and touches no other: whoever else changes some in this moment is not undone.
-    /// With no mask, only the right to is asked for.
+    /// Sets the flags in `mask` and leaves all others, so that concurrent changes of other flags are kept. An empty
+    /// mask only checks the right to set flags.
     pub fn set_flags(&self, flags: i32, mask: i32) -> io::Result<()> {
         let route = socket_with(AddressFamily::NETLINK, SocketType::RAW, SocketFlags::CLOEXEC, None)?;
         send(&route, &set_link(self.index, flags, mask), SendFlags::empty())?;
@@ -162,12 +163,12 @@ impl Device {
         }
     }
 
-    /// What the driver says of its wire; not all can be asked.
+    /// The driver's report of the link state. Some drivers do not answer.
     pub fn carrier(&self) -> io::Result<bool> {
         self.value(GET_LINK).map(|link| link != 0)
     }
 
-    /// Bytes that follow the link header, at most.
+    /// Maximum number of bytes after the link header.
     ///
     /// # Errors
     /// It was removed.
@@ -178,10 +179,10 @@ impl Device {
         Ok(unsafe { request.ifr_ifru.ifru_mtu } as u32)
     }
 
-    /// Its receive queues. Drivers that do not know the question have one.
+    /// Number of receive queues. Drivers that do not support the request have one.
     pub fn queues(&self) -> u32 {
         let mut channels = Channels { cmd: GET_CHANNELS, ..Channels::default() };
-        // SAFETY: the structure of this question.
+        // SAFETY: the structure is the one of this request.
         let queues = if unsafe { self.ask_ethtool(&mut channels) }.is_ok() {
             channels.combined_count + channels.rx_count
         } else {
@@ -190,41 +191,42 @@ impl Device {
         queues.max(1)
     }
 
-    /// What drives it.
+    /// Its driver.
     pub fn driver(&self) -> Driver {
         let (text, rest) = ([0; 32], [0; 16]);
         let mut info = DriverInfo { cmd: GET_DRIVER, driver: text, version: text, firmware: text, bus: text, rest };
-        // SAFETY: the structure of this question.
+        // SAFETY: the structure is the one of this request.
         match unsafe { self.ask_ethtool(&mut info) } {
             Ok(()) => Driver { name: text_of(&info.driver), bus: text_of(&info.bus) },
             Err(_) => Driver::default(),
         }
     }
 
-    /// Whether it takes VLAN tags off packets, and notes them where XDP programs do not look.
+    /// Whether the card strips VLAN tags from packets. XDP programs do not see them then.
     pub fn takes_tags_off(&self) -> bool {
         self.value(GET_FLAGS).is_ok_and(|flags| flags & FLAG_RXVLAN != 0)
     }
 
-    /// The driver's answer to a question that has a word for an answer.
+    /// The driver's answer to a request for one word.
     fn value(&self, cmd: u32) -> io::Result<u32> {
         let mut value = Value { cmd, data: 0 };
-        // SAFETY: the structure of questions that have a word for an answer.
+        // SAFETY: this is the structure of requests for one word.
         unsafe { self.ask_ethtool(&mut value)? };
         Ok(value.data)
     }
 
-    /// Asks the driver.
+    /// Sends an ethtool request to the driver.
     ///
     /// # Safety
-    /// The question is a structure of linux/ethtool.h that begins with the word that says which, and has room for all that the answer fills.
+    /// `question` is a structure of linux/ethtool.h that starts with the command word and has room for the whole
+    /// answer.
     pub(super) unsafe fn ask_ethtool<T>(&self, question: &mut T) -> io::Result<()> {
         let mut request = self.request()?;
         request.ifr_ifru.ifru_data = (&raw mut *question).cast();
         self.ask(libc::SIOCETHTOOL as _, &mut request)
     }
 
-    /// A request about the interface, under the name that it has now.
+    /// An ioctl request for the interface, with its current name.
     fn request(&self) -> io::Result<libc::ifreq> {
         let name = netdevice::index_to_name_inlined(&self.asked, self.index)?;
         // SAFETY: zeros are a valid value of this plain structure.
@@ -257,13 +259,14 @@ impl Device {
     }
 }
 
-/// The text of a field that ends with a zero.
+/// The text of a zero-terminated field.
 fn text_of(bytes: &[u8]) -> String {
     let end = bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len());
     String::from_utf8_lossy(&bytes[..end]).into_owned()
 }
 
-/// A message to the kernel (rtnetlink(7)) that sets some of an interface's flags, to be answered with an error of 0 or another.
+/// An rtnetlink(7) message that sets some flags of an interface. The kernel answers with an error number, 0 for
+/// success.
 ///
 /// ```text
 /// struct nlmsghdr   u32 length | u16 type | u16 flags | u32 sequence | u32 port
@@ -280,11 +283,11 @@ fn set_link(index: u32, flags: i32, mask: i32) -> [u8; HEADER_BYTES + 16] {
     message
 }
 
-/// Where the answer to [`get_statistics`] has `rx_missed_errors`: the 16th word of `struct rtnl_link_stats64`, behind the headers of message,
-/// statistics and attribute.
+/// Offset of `rx_missed_errors` in the answer to [`get_statistics`]: the 16th word of `struct rtnl_link_stats64`, after
+/// the headers of message, statistics and attribute.
 const MISSED_AT: usize = HEADER_BYTES + 12 + 4 + 15 * size_of::<u64>();
 
-/// A message to the kernel that asks for an interface's statistics.
+/// An rtnetlink(7) message that requests the statistics of an interface.
 ///
 /// ```text
 /// struct nlmsghdr      u32 length | u16 type | u16 flags | u32 sequence | u32 port
@@ -303,25 +306,25 @@ fn get_statistics(index: u32) -> [u8; HEADER_BYTES + 12] {
     message
 }
 
-/// Two half words as they lie in memory.
+/// Two half words in memory order.
 const fn pair(first: u16, second: u16) -> [u8; 4] {
     let ([a, b], [c, d]) = (first.to_ne_bytes(), second.to_ne_bytes());
     [a, b, c, d]
 }
 
-/// Programs that this one starts do not inherit it.
+/// A socket that child processes do not inherit.
 fn any_socket() -> Result<OwnedFd, Errno> {
     socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)
 }
 
-/// The interfaces of a namespace, to be asked after again and again.
+/// Repeated queries about the interfaces of a network namespace.
 #[derive(Debug)]
 pub(crate) struct Presence {
     asked: OwnedFd,
 }
 
 impl Presence {
-    /// Those of this thread's namespace.
+    /// Queries about the namespace of this thread.
     ///
     /// # Errors
     /// There are too many open files.
@@ -329,23 +332,23 @@ impl Presence {
         Ok(Presence { asked: any_socket()? })
     }
 
-    /// Whether there is an interface of that number.
+    /// Whether an interface with that index exists.
     pub fn has(&self, index: u32) -> bool {
         netdevice::index_to_name_inlined(&self.asked, index).is_ok()
     }
 
-    /// The name that the interface of that number has now.
+    /// The current name of the interface with that index.
     pub fn name(&self, index: u32) -> Option<String> {
         let name = netdevice::index_to_name_inlined(&self.asked, index).ok()?;
         Some(name.as_str().to_owned())
     }
 
-    /// The names that interfaces have now, for one look at all of them.
+    /// The current names of interfaces, for one consistent pass over all of them.
     pub fn names(&self) -> Names<'_> {
         Names { presence: self, known: Vec::new() }
     }
 
-    /// Packets that a card had no room for, since it is there, as its driver says (`rx_missed_errors`).
+    /// Number of packets that the card had no room for since it exists, by its driver (`rx_missed_errors`).
     pub fn missed(&self, index: u32) -> io::Result<u64> {
         let route = socket_with(AddressFamily::NETLINK, SocketType::RAW, SocketFlags::CLOEXEC, None)?;
         send(&route, &get_statistics(index), SendFlags::empty())?;
@@ -357,14 +360,14 @@ impl Presence {
     }
 }
 
-/// Names of interfaces, each looked up once: one that is renamed meanwhile has one name all the same.
+/// Names of interfaces, each looked up once. An interface that is renamed meanwhile keeps one name.
 pub(crate) struct Names<'a> {
     presence: &'a Presence,
     known: Vec<(u32, String)>,
 }
 
 impl Names<'_> {
-    /// The name of the interface of that number; what it was called before, if it is gone.
+    /// The name of the interface with that index; `before` if it was removed.
     pub fn of(&mut self, index: u32, before: &str) -> String {
         if let Some((_, name)) = self.known.iter().find(|(known, _)| index != 0 && *known == index) {
             return name.clone();

@@ -1,7 +1,7 @@
-//! Where diverted packets and samples go: an interface of its own, that nothing is received from.
+//! The divert interface, which receives diverted packets and samples. Nothing is received from it.
 //!
-//! A raw socket on every engine, so that it can be any interface (a tunnel to another scrubber, a tap of an analyser) and needs neither a queue
-//! for each worker nor a driver that knows XDP. The packet is copied once, by the kernel.
+//! It is a raw socket on every engine. Any interface will do (a tunnel to another scrubber, the tap of an analyser),
+//! without a queue for each worker or a driver with XDP. The kernel copies each packet once.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::EngineError;
 use crate::live::afpacket::{Offload, Outbox, Socket};
 use crate::live::lane::{PortCounters, Role, add};
 
-/// A worker's way out for packets that are diverted, and for copies.
+/// A worker's outgoing socket for diverted packets and samples.
 pub(super) struct Divert {
     socket: Socket,
     outbox: Outbox,
@@ -19,10 +19,10 @@ pub(super) struct Divert {
 }
 
 impl Divert {
-    /// The way out of an interface.
+    /// Opens the interface for sending.
     ///
     /// # Errors
-    /// There is none, or no right to raw sockets (CAP_NET_RAW).
+    /// There is no such interface, or the process lacks the right to raw sockets (CAP_NET_RAW).
     pub fn open(interface: &str) -> Result<Self, EngineError> {
         let socket = Socket::open(interface)?;
         socket.bind_to_send()?;
@@ -30,7 +30,8 @@ impl Divert {
         Ok(Divert { socket, outbox: Outbox::default(), counters })
     }
 
-    /// Takes a packet that came in at a port, if its verdict says so. One that is diverted is a sample already and not taken twice.
+    /// Queues a packet that arrived at a port, if its verdict says so. A diverted packet is not queued again as a
+    /// sample.
     pub fn take(
         divert: Option<&mut Divert>,
         verdict: Verdict,
@@ -49,12 +50,12 @@ impl Divert {
         }
     }
 
-    /// Sends what was taken. Must come before the packets' memory is given back.
+    /// Sends the queued packets. This must precede the release of their memory.
     pub fn send(&mut self) -> Result<(), EngineError> {
         self.outbox.send(&self.socket, &self.counters)
     }
 
-    /// What was sent.
+    /// Counters of sent packets.
     pub fn counters(&self) -> &Arc<PortCounters> {
         &self.counters
     }

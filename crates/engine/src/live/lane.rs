@@ -1,4 +1,4 @@
-//! What a worker drives: the interface between the loop that all engines share and what each engine does its own way.
+//! The interface between the loop of workers, which all engines share, and an engine's own input and output.
 
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
@@ -11,20 +11,20 @@ use weir_abi::Verdict;
 
 use crate::{EngineError, FrameBurst};
 
-/// Where packets come from.
+/// The side on which packets arrive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Side {
-    /// The network: its packets go upstream.
+    /// The network. Its packets go upstream.
     Lower,
-    /// What is protected: its packets go downstream.
+    /// The protected side. Its packets go downstream.
     Upper,
 }
 
 impl Side {
-    /// Both.
+    /// Both sides.
     pub const BOTH: [Side; 2] = [Side::Lower, Side::Upper];
 
-    /// Where accepted packets from this side go.
+    /// The side to which accepted packets from this side go.
     pub const fn other(self) -> Side {
         match self {
             Side::Lower => Side::Upper,
@@ -33,14 +33,14 @@ impl Side {
     }
 }
 
-/// What an interface is to a policy.
+/// The role of an interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Role {
-    /// Of the lower side.
+    /// It belongs to the lower side.
     Lower,
-    /// Of the upper side.
+    /// It belongs to the upper side.
     Upper,
-    /// Takes diverted packets and samples; what comes from there is nobody's.
+    /// It gets diverted packets and samples. Nothing is received from it.
     Divert,
 }
 
@@ -64,37 +64,38 @@ impl From<Side> for Role {
     }
 }
 
-/// Which interfaces a policy stands between.
+/// The interfaces of a datapath.
 #[derive(Clone, Debug, Default)]
 pub struct Interfaces {
-    /// Towards the network.
+    /// Interfaces to the network.
     pub lower: Vec<String>,
-    /// Towards what is protected.
+    /// Interfaces to the protected side.
     pub upper: Vec<String>,
-    /// Where diverted packets and samples go.
+    /// The interface for diverted packets and samples.
     pub divert: Option<String>,
 }
 
-/// The interface that packets go out of: number of one of `facing` interfaces, for packets that came in on interface `from` of `of`, on receive
+/// Chooses the output interface, one of `facing`, for packets that arrived on interface `from` of `of`, on receive
 /// queue `queue` (docs/decisions/0012-bundles.md).
 ///
-/// Where both sides have as many, interfaces are pairs. Where the other side has more, flows spread over them by the queue that the card chose
-/// for them. Nothing else matters, so that a flow stays on one path.
+/// If both sides have the same number, interfaces form pairs. If the other side has more, flows are spread by the queue
+/// that the card chose for them. Nothing else is used, so a flow stays on one path.
 pub const fn facing_interface(from: usize, of: usize, queue: usize, facing: usize) -> usize {
     (from + of * queue) % facing
 }
 
-/// A lane's ports on both sides: a port is a queue of an interface.
+/// The ports of a lane on both sides. A port is a queue of an interface.
 pub(crate) struct Sides<P> {
     ports: [Vec<P>; 2],
-    /// By side and port: the port opposite that its packets go out of.
+    /// By side and port: the opposite port, to which its packets go.
     facing: [Vec<usize>; 2],
-    /// The port that is asked next, by side.
+    /// By side: the port to poll next.
     turn: [usize; 2],
 }
 
 impl<P> Sides<P> {
-    /// Lower, upper: each interface's queues that are the lane's, with their numbers. Every interface has one.
+    /// Takes the lane's queues of each interface, with their numbers: lower side, then upper side. Every interface has
+    /// at least one.
     pub fn new(interfaces: [Vec<Vec<(u32, P)>>; 2]) -> Self {
         let [lower, upper] = interfaces;
         let facing = [facing_ports(&lower, &upper), facing_ports(&upper, &lower)];
@@ -112,7 +113,7 @@ impl<P> Sides<P> {
         self.ports.iter_mut().flatten()
     }
 
-    /// Asks each port of a side in turn for packets, until one has some: its number, and how many.
+    /// Polls the ports of a side in turn until one has packets. Returns its number and the number of packets.
     pub fn receive(&mut self, from: Side, mut ask: impl FnMut(&mut P) -> usize) -> Option<(usize, usize)> {
         let side = from as usize;
         let ports = &mut self.ports[side];
@@ -127,7 +128,7 @@ impl<P> Sides<P> {
         None
     }
 
-    /// The port `index` of a side, and the one opposite that its packets go out of.
+    /// Port `index` of a side, and the opposite port, to which its packets go.
     pub fn facing(&mut self, from: Side, index: usize) -> (&mut P, &mut P) {
         let [lower, upper] = &mut self.ports;
         let (ins, outs) = match from {
@@ -138,8 +139,8 @@ impl<P> Sides<P> {
     }
 }
 
-/// For each port of one side, interface by interface, the number of the one opposite. An interface's ports take turns on those of the interface
-/// that they face.
+/// For each port of one side, interface by interface, the number of the opposite port. The ports of an interface take
+/// turns on the ports of the opposite interface.
 fn facing_ports<P>(ins: &[Vec<(u32, P)>], outs: &[Vec<(u32, P)>]) -> Vec<usize> {
     let mut facing = Vec::new();
     for (from, ports) in ins.iter().enumerate() {
@@ -155,34 +156,34 @@ fn facing_ports<P>(ins: &[Vec<(u32, P)>], outs: &[Vec<(u32, P)>]) -> Vec<usize> 
 /// How packets of an interface reach a lane.
 #[derive(Clone, Debug)]
 pub struct Access {
-    /// The interface, as it was called in the beginning.
+    /// The interface, by its name at the start.
     pub interface: String,
-    /// Its index; 0 if the kernel has no such interface.
+    /// Its index; 0 if it is not a kernel interface.
     pub index: u32,
-    /// In words for the operator.
+    /// A description for the operator.
     pub way: String,
 }
 
-/// A queue pair of each interface, owned by one worker.
+/// A queue pair of each interface, which one worker owns.
 pub trait Lane: Send {
-    /// Takes up to [`weir_abi::BURST_MAX`] packets that came from a side; empty if none wait. The packets stay where they are until
-    /// [`Lane::dispatch`], which must come before the next call.
+    /// Receives up to [`weir_abi::BURST_MAX`] packets from a side; none if no packet waits. The packets stay in place
+    /// until [`Lane::dispatch`], which must precede the next call.
     fn receive(&mut self, from: Side) -> Result<FrameBurst<'_>, EngineError>;
 
-    /// Acts on the verdicts of the burst received last, one a packet: sends accepted packets out on the other side, lets go of the others. A
-    /// packet that cannot be sent is dropped and counted with its reason.
+    /// Carries out the verdicts of the last burst, one per packet. Sends accepted packets to the other side and
+    /// releases the others. A packet that cannot be sent is dropped and counted with its reason.
     ///
     /// # Panics
-    /// If there are not as many verdicts as packets.
+    /// Panics if the number of verdicts differs from that of packets.
     fn dispatch(&mut self, verdicts: &[Verdict]) -> Result<(), EngineError>;
 
-    /// Waits for packets, at most so long.
+    /// Waits for packets, up to `timeout`.
     fn wait(&mut self, timeout: Duration) -> Result<(), EngineError>;
 
-    /// Counters of each interface that the lane has a queue of.
+    /// Counters of each interface of the lane.
     fn ports(&self) -> Vec<Arc<PortCounters>>;
 
-    /// How packets of each interface reach the lane; nothing where there is only one way.
+    /// How packets of each interface reach the lane. Empty if there is only one way.
     fn access(&self) -> Vec<Access> {
         Vec::new()
     }
@@ -190,41 +191,41 @@ pub trait Lane: Send {
 
 macro_rules! port_counters {
     ($($(#[$doc:meta])* $name:ident,)*) => {
-        /// What became of packets at a queue of an interface. The lane's worker counts, anyone reads. No other worker's counters are in the
-        /// same cache lines.
+        /// Counts of packets at a queue of an interface. Only the lane's worker writes them, and any thread reads them.
+        /// No cache line contains counters of two workers.
         #[derive(Debug)]
         #[repr(align(128))]
         pub struct PortCounters {
-            /// The interface, as it was called in the beginning.
+            /// The interface, by its name at the start.
             pub interface: String,
-            /// Its index; 0 if the kernel has no such interface.
+            /// Its index; 0 if it is not a kernel interface.
             pub index: u32,
-            /// Where it is.
+            /// Its role.
             pub role: Role,
             $($(#[$doc])* pub $name: AtomicU64,)*
         }
 
-        /// [`PortCounters`] at one moment.
+        /// A snapshot of [`PortCounters`].
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
         pub struct PortReading {
             $($(#[$doc])* pub $name: u64,)*
         }
 
         impl PortCounters {
-            /// Counters at 0; `index` is 0 if the kernel has no such interface.
+            /// Counters at 0. `index` is 0 if the interface is not a kernel interface.
             pub fn new(interface: &str, index: u32, role: impl Into<Role>) -> Arc<Self> {
                 let (interface, role) = (interface.to_owned(), role.into());
                 Arc::new(PortCounters { interface, index, role, $($name: AtomicU64::new(0),)* })
             }
 
-            /// What was counted until now.
+            /// A snapshot of the counters.
             pub fn read(&self) -> PortReading {
                 PortReading { $($name: self.$name.load(Ordering::Relaxed),)* }
             }
         }
 
         impl PortReading {
-            /// Both together.
+            /// The sum of both.
             pub fn plus(self, other: PortReading) -> PortReading {
                 PortReading { $($name: self.$name + other.$name,)* }
             }
@@ -241,26 +242,27 @@ port_counters! {
     tx_packets,
     /// Their bytes.
     tx_bytes,
-    /// Packets that came while the receive queue was full; nobody decided about them.
+    /// Packets that arrived while the receive queue was full. They got no verdict.
     rx_missed,
     /// Accepted packets dropped because the transmit queue was full: reason `tx-full`.
     tx_full,
     /// Accepted packets dropped because the interface was down or gone: reason `link-down`.
     tx_link_down,
-    /// Accepted packets dropped because the interface takes none so long: reason `tx-too-long`.
+    /// Accepted packets dropped because they are too long for the interface: reason `tx-too-long`.
     tx_too_long,
-    /// Accepted packets dropped because the interface takes none from programs: reason `tx-unsupported`.
+    /// Accepted packets dropped because the interface accepts none from XDP programs: reason `tx-unsupported`.
     tx_unsupported,
-    /// Accepted packets that a driver took and could not send: reason `tx-error`.
+    /// Accepted packets that a driver took but could not send: reason `tx-error`.
     tx_error,
-    /// Packets to be diverted, dropped because there is nowhere to divert them to: reason `no-divert`.
+    /// Diverted packets dropped because there is no divert interface: reason `no-divert`.
     no_divert,
-    /// Packets that were not diverted, but of which a copy was handed to the divert interface.
+    /// Packets that were not diverted, but of which a copy went to the divert interface.
     sampled,
 }
 
 impl PortReading {
-    /// Packets that a driver took and could not send are not among those sent. It does not say how long they were: as long as others.
+    /// Excludes packets that a driver took but could not send from the sent ones. Their lengths are unknown and taken
+    /// to be the mean.
     pub fn without_errors(self) -> PortReading {
         let tx_packets = self.tx_packets.saturating_sub(self.tx_error);
         let tx_bytes = u128::from(self.tx_bytes) * u128::from(tx_packets) / u128::from(self.tx_packets.max(1));
@@ -268,7 +270,8 @@ impl PortReading {
     }
 }
 
-/// Waits until one of the sockets has packets or an error, at most so long. Returns what each has, in their order; nothing if interrupted.
+/// Waits until one of the sockets has packets or an error, up to `timeout`. Returns the events of each socket, in
+/// order, or none if interrupted.
 pub(crate) fn poll_sockets<'a>(
     sockets: impl Iterator<Item = BorrowedFd<'a>>,
     timeout: Duration,
@@ -281,30 +284,30 @@ pub(crate) fn poll_sockets<'a>(
     }
 }
 
-/// Bursts after which a lane that is never idle makes its round.
+/// A busy lane makes a round of checks after this many bursts.
 const ROUND_BURSTS: u32 = 1024;
-/// How old the last round of a lane that is idle gets.
+/// An idle lane makes a round of checks after this time.
 const ROUND_AGE: Duration = Duration::from_millis(20);
 
-/// When a lane looks after what is not part of a burst: what the kernel had no room for, interfaces that went.
+/// Schedules a lane's periodic checks: packets that the kernel had no room for, and removed interfaces.
 pub(crate) struct Rounds {
     bursts: u32,
     last: Instant,
 }
 
 impl Rounds {
-    /// The next one is due some time from now.
+    /// The next round is due later.
     pub fn new() -> Self {
         Rounds { bursts: 0, last: Instant::now() }
     }
 
-    /// Whether one is due after a burst.
+    /// Whether a round is due after a burst.
     pub fn due_after_burst(&mut self) -> bool {
         self.bursts = self.bursts.wrapping_add(1);
         self.bursts.is_multiple_of(ROUND_BURSTS)
     }
 
-    /// Whether one is due when there is nothing else to do.
+    /// Whether a round is due while the lane is idle.
     pub fn due_when_idle(&mut self) -> bool {
         let due = self.last.elapsed() >= ROUND_AGE;
         if due {
@@ -323,7 +326,7 @@ pub(crate) fn add(counter: &AtomicU64, more: u64) {
 mod tests {
     use super::*;
 
-    /// For each queue of each interface of `n`, which of `m` it faces.
+    /// For each queue of each of `n` interfaces, the opposite one of `m`.
     fn facing(n: usize, m: usize, queues: usize) -> Vec<Vec<usize>> {
         (0..n).map(|from| (0..queues).map(|queue| facing_interface(from, n, queue, m)).collect()).collect()
     }
@@ -342,7 +345,7 @@ mod tests {
         assert_eq!(facing(2, 4, 2), [[0, 2], [1, 3]]);
         assert_eq!(facing(2, 3, 3), [[0, 2, 1], [1, 0, 2]]);
         assert_eq!(facing(4, 2, 2), [[0, 0], [1, 1], [0, 0], [1, 1]]);
-        // Every interface is used as soon as there are queues enough.
+        // Every interface is used once there are enough queues.
         for (n, m) in (1..=8).flat_map(|n| (1..=8).map(move |m| (n, m))) {
             let mut used: Vec<usize> = facing(n, m, m).concat();
             used.sort_unstable();
@@ -353,7 +356,8 @@ mod tests {
 
     #[test]
     fn a_lane_sends_on_queues_of_its_own() {
-        // Queues 1, 3, 5 of an interface with six, 1 and 3 of two with four: what the second of two workers has.
+        // Queues 1, 3, 5 of one interface with six queues, and 1 and 3 of two interfaces with four: those of the second
+        // of two workers.
         let side = |name: &'static str, queues: &[u32]| -> Vec<(u32, String)> {
             queues.iter().map(|&queue| (queue, format!("{name}{queue}"))).collect()
         };

@@ -1,29 +1,29 @@
-//! Whether an interface runs, and the little that Weir changes there.
+//! The state of an interface, and the few properties of it that Weir changes.
 //!
-//! Every change is one that the interface's owner could make, and can be taken back.
+//! Every change is one that the interface's administrator could make, and can be reverted.
 
 use crate::EngineError;
 use crate::live::device::Device;
 
-/// An interface, by name: it may go and come back.
+/// An interface by name. It may be removed and return.
 #[derive(Clone, Debug)]
 pub struct LinkSwitch {
     interface: String,
 }
 
-/// What the kernel says of an interface.
+/// The kernel's view of an interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LinkState {
-    /// Its owner wants it to run.
+    /// It is administratively up.
     pub up: bool,
-    /// It runs, and there is somebody at the other end of its wire.
+    /// It runs, and its link has a peer.
     pub carrier: bool,
-    /// Its owner wants packets that are for others. What sockets want is not in it.
+    /// It is administratively promiscuous. Promiscuous mode by sockets is not included.
     pub promiscuous: bool,
 }
 
 impl LinkSwitch {
-    /// The interface of that name, which need not be there.
+    /// The interface of that name, which need not exist.
     pub fn new(interface: &str) -> Self {
         LinkSwitch { interface: interface.to_owned() }
     }
@@ -41,7 +41,7 @@ impl LinkSwitch {
         Ok(Device::open(&self.interface)?.index())
     }
 
-    /// What the kernel says of it now.
+    /// Its current state.
     ///
     /// # Errors
     /// There is no such interface.
@@ -49,47 +49,47 @@ impl LinkSwitch {
         let device = Device::open(&self.interface)?;
         let flags = device.flags().map_err(|error| device.failed(error))?;
         let has = |flag: i32| flags & flag != 0;
-        // The flag comes up to a second late; there are drivers that cannot be asked.
+        // The flag is up to a second late, but some drivers do not answer.
         let carrier = device.carrier().unwrap_or_else(|_| has(libc::IFF_RUNNING));
         Ok(LinkState { up: has(libc::IFF_UP), carrier, promiscuous: has(libc::IFF_PROMISC) })
     }
 
-    /// Whether it may be changed. Nothing of it is.
+    /// Checks that the process may change the interface, without changing it.
     ///
     /// # Errors
-    /// There is no such interface, or no right to change it (CAP_NET_ADMIN).
+    /// There is no such interface, or the process lacks the right to change it (CAP_NET_ADMIN).
     pub fn check_right(&self) -> Result<(), EngineError> {
         self.set(0, 0)
     }
 
-    /// Takes it down: its neighbour sees the wire go dead.
+    /// Sets the interface down. Its peer sees the link go down.
     ///
     /// # Errors
-    /// As [`LinkSwitch::check_right`].
+    /// The same as [`LinkSwitch::check_right`].
     pub fn take_down(&self) -> Result<(), EngineError> {
         self.set(0, libc::IFF_UP)
     }
 
-    /// Puts it up.
+    /// Sets the interface up.
     ///
     /// # Errors
-    /// As [`LinkSwitch::check_right`].
+    /// The same as [`LinkSwitch::check_right`].
     pub fn put_up(&self) -> Result<(), EngineError> {
         self.set(libc::IFF_UP, libc::IFF_UP)
     }
 
-    /// Takes packets that are for others too, until [`LinkSwitch::take_own`]; no process has to stay for that.
+    /// Makes the interface promiscuous until [`LinkSwitch::take_own`]. It stays so when the process ends.
     ///
     /// # Errors
-    /// As [`LinkSwitch::check_right`].
+    /// The same as [`LinkSwitch::check_right`].
     pub fn take_all(&self) -> Result<(), EngineError> {
         self.set(libc::IFF_PROMISC, libc::IFF_PROMISC)
     }
 
-    /// Ends [`LinkSwitch::take_all`].
+    /// Reverts [`LinkSwitch::take_all`].
     ///
     /// # Errors
-    /// As [`LinkSwitch::check_right`].
+    /// The same as [`LinkSwitch::check_right`].
     pub fn take_own(&self) -> Result<(), EngineError> {
         self.set(0, libc::IFF_PROMISC)
     }
@@ -114,7 +114,7 @@ mod tests {
             assert!(problem.starts_with(&format!("interface {missing}: ")), "{problem}");
             assert!(link.index().is_err() && link.check_right().is_err());
         }
-        // With rights or without: nothing changes.
+        // Nothing changes, with or without rights.
         let _refused = LinkSwitch::new("lo").check_right();
         assert_eq!(LinkSwitch::new("lo").state().ok(), Some(state));
     }

@@ -7,9 +7,9 @@
 //!                                          |
 //!                                       handover  <--- the controller: generation 7, then 8, ...
 //! ```
-//! A [`Lane`] is a queue pair of each interface on both sides; a worker drives one lane and owns everything that it writes: nothing is
-//! shared but a word that says which generation is the latest. A worker looks at it between bursts, so that no burst is judged by two
-//! policies, and no packet waits or is lost while the policy changes.
+//! A [`Lane`] is a queue pair of each interface on both sides. A worker drives one lane and owns everything that it
+//! writes. Workers share only a word with the number of the latest generation. A worker reads it between bursts. So no
+//! burst is judged by two policies, and no packet waits or is lost while the policy changes.
 
 pub mod afpacket;
 pub mod afxdp;
@@ -26,7 +26,7 @@ mod divert;
 pub mod dpdk;
 pub mod lane;
 pub mod link;
-pub mod memory;
+pub mod memory_lane;
 mod promiscuous;
 mod redirect;
 mod resident;

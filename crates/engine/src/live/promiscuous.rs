@@ -1,4 +1,5 @@
-//! Interfaces that take packets for others, as long as somebody wants that: without it a card keeps from a bridge what is not for itself.
+//! Promiscuous mode for as long as a socket is open. Without it a card discards packets for other addresses, which a
+//! bridge must forward.
 
 use std::ffi::c_int;
 use std::io;
@@ -7,7 +8,7 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 
-/// Lets the interface of that index take all packets until the packet socket is closed, however its process ends.
+/// Makes the interface with that index promiscuous until the packet socket is closed, however its process ends.
 pub(super) fn join(socket: impl AsFd, index: u32) -> io::Result<()> {
     // SAFETY: zeros are a valid value of this plain structure.
     let mut request: libc::packet_mreq = unsafe { zeroed() };
@@ -26,7 +27,7 @@ pub(super) fn join(socket: impl AsFd, index: u32) -> io::Result<()> {
     if error == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// The same by a socket of its own, which receives nothing.
+/// The same with a new socket, which receives nothing.
 pub(super) fn hold(index: u32) -> io::Result<OwnedFd> {
     let socket = socket_with(AddressFamily::PACKET, SocketType::RAW, SocketFlags::CLOEXEC, None)?;
     join(&socket, index).map(|()| socket)

@@ -1,5 +1,6 @@
-//! XDP programs that send each packet where a map says, by one word of its context. Six instructions, so that a box without a compiler can
-//! load them. They look into no packet, so that it may lie in several buffers.
+//! XDP programs that redirect each packet by a map, with one word of the program's context as the key. They have six
+//! instructions, so that a machine without a compiler can load them. They do not access the packet, which may lie in
+//! several buffers.
 
 use std::ffi::{CStr, c_int};
 use std::io;
@@ -13,37 +14,38 @@ use libbpf_rs::libbpf_sys::{
 
 use crate::live::descriptor::owned;
 
-/// linux/bpf.h: what the helper returns where the map has nothing.
+/// linux/bpf.h: what the helper returns if the map has no entry.
 const XDP_DROP: u64 = 1;
 const REDIRECT_MAP: u64 = 51;
 
-/// A word of `struct xdp_md` that the map is asked for, by its offset in bytes.
+/// The key: a word of `struct xdp_md`, by its byte offset.
 #[derive(Clone, Copy)]
 pub(super) enum Key {
-    /// The interface that the packet came in at.
+    /// The index of the receiving interface.
     IngressIndex = 12,
     /// The receive queue.
     Queue = 16,
 }
 
-/// A map from words to words, for keys below `size` or for as many keys.
+/// Creates a map from words to words, for keys below `size` or for `size` keys.
 pub(super) fn map(kind: bpf_map_type, name: &CStr, size: u32) -> io::Result<OwnedFd> {
     let words = size_of::<u32>() as u32;
-    // SAFETY: the name ends with a zero, no options are given.
+    // SAFETY: the name ends with a zero, and no options are passed.
     owned(unsafe { bpf_map_create(kind, name.as_ptr(), words, words, size, null()) })
 }
 
-/// Lets packets of that key go to a socket, by its descriptor, or to an interface, by its index.
+/// Redirects packets with that key to a socket (by descriptor) or to an interface (by index).
 pub(super) fn set(map: &OwnedFd, key: u32, value: u32) -> io::Result<()> {
-    // SAFETY: key and value are words, as the map was made for.
+    // SAFETY: key and value are words, as the map was created for.
     let error = unsafe { bpf_map_update_elem(map.as_raw_fd(), (&raw const key).cast(), (&raw const value).cast(), 0) };
     if error == 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(-error)) }
 }
 
-/// A program that redirects by the map, and drops what the map does not know.
+/// A program that redirects by the map and drops packets without an entry.
 pub(super) fn program(name: &CStr, map: &OwnedFd, key: Key) -> io::Result<OwnedFd> {
     let code = code(map.as_raw_fd(), key);
-    // Linux 5.18 and newer; drivers that take only short packets to a program of before are content with that.
+    // Linux 5.18 and newer support fragments. Drivers that give only short packets to programs without that support
+    // also accept such a program.
     load(name, &code, BPF_F_XDP_HAS_FRAGS).or_else(|_| load(name, &code, 0))
 }
 
@@ -53,7 +55,8 @@ fn load(name: &CStr, code: &[u64], flags: u32) -> io::Result<OwnedFd> {
         prog_flags: flags,
         ..bpf_prog_load_opts::default()
     };
-    // SAFETY: name and license end with zeros; the instructions are as many as said, 8 bytes each; the options have their size.
+    // SAFETY: name and license end with zeros. The instructions have the given number, 8 bytes each. The options
+    // contain their own size.
     owned(unsafe {
         bpf_prog_load(
             BPF_PROG_TYPE_XDP,

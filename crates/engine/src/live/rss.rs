@@ -1,8 +1,9 @@
-//! How a card divides packets among its receive queues (linux/ethtool.h, `ETHTOOL_GRSSH`): whether both directions of a flow get the same number.
+//! Receive side scaling: how a card distributes packets to its receive queues (linux/ethtool.h, `ETHTOOL_GRSSH`). The
+//! question is whether both directions of a flow get the same hash.
 //!
-//! The Toeplitz hash of a packet adds up 32-bit windows of its key, one for each bit that is set in addresses and ports. With a key that repeats
-//! itself every 16 bits, exchanging source and destination exchanges equal windows, and the sum stays (Woo and Park, "Scalable TCP Session
-//! Monitoring with Symmetric Receive-side Scaling").
+//! The Toeplitz hash of a packet adds 32-bit windows of its key, one for each set bit in addresses and ports. If the
+//! key repeats every 16 bits, exchanging source and destination exchanges equal windows and keeps the sum (Woo and
+//! Park, "Scalable TCP Session Monitoring with Symmetric Receive-side Scaling").
 
 use std::io;
 
@@ -14,7 +15,7 @@ const GET_RSS: u32 = 0x46;
 const TOEPLITZ: u8 = 1 << 0;
 /// `RXH_XFRM_SYM_XOR`, `RXH_XFRM_SYM_OR_XOR`: the card mixes source and destination before it hashes (Linux 6.8).
 const MIXES: u8 = 1 << 0 | 1 << 1;
-/// Bytes of table and key together, at most; a card with more is not judged.
+/// Maximum size of table and key together. A card with more is not analysed.
 const CONFIG_BYTES: usize = 16 << 10;
 
 /// `struct ethtool_rxfh`, with room for the table (words) and the key (bytes) that follow it.
@@ -32,7 +33,7 @@ pub(super) struct Rss {
 }
 
 impl Rss {
-    /// A question with room for so much of an answer.
+    /// A request with room for this size of answer.
     fn ask(table_words: u32, key_bytes: u32) -> Box<Self> {
         Box::new(Rss {
             cmd: GET_RSS,
@@ -52,7 +53,7 @@ impl Rss {
         self.config.get(start..start.checked_add(self.key_bytes as usize)?)
     }
 
-    /// `None` if nobody can tell.
+    /// `None` if it cannot be determined.
     fn is_symmetric(&self) -> Option<bool> {
         if self.mixing & MIXES != 0 {
             return Some(true);
@@ -62,15 +63,16 @@ impl Rss {
     }
 }
 
-/// Whether the card gives both directions of a flow the same number; `None` if the driver does not say.
+/// Whether the card gives both directions of a flow the same hash; `None` if the driver does not say.
 pub(super) fn is_symmetric(device: &Device) -> Option<bool> {
     let read = |mut question: Box<Rss>| -> io::Result<Box<Rss>> {
-        // SAFETY: the structure of this question; table and key have the sizes that it says, which were seen to fit, or 0.
+        // SAFETY: the structure is the one of this request. Table and key have the sizes that it gives, which were
+        // checked to fit, or 0.
         unsafe { device.ask_ethtool(&mut *question)? };
         Ok(question)
     };
     let sizes = read(Rss::ask(0, 0)).ok()?;
-    // The kernel writes as much as it is told that there is room for.
+    // The kernel writes only as much as the request has room for.
     sizes.key()?;
     read(Rss::ask(sizes.table_words, sizes.key_bytes)).ok()?.is_symmetric()
 }
@@ -86,7 +88,7 @@ mod tests {
         rss
     }
 
-    /// Of 96 bits: two addresses, two ports.
+    /// The hash of 96 bits: two addresses and two ports.
     fn toeplitz(key: &[u8], input: &[u8]) -> u32 {
         let bit = |at: usize| key[at / 8 % key.len()] >> (7 - at % 8) & 1;
         let window = |from: usize| (0..32).fold(0u32, |sum, at| sum << 1 | u32::from(bit(from + at)));

@@ -1,5 +1,5 @@
-//! An interface whose other end is this process (Documentation/networking/tuntap.rst): a far side that reads as slowly as a test wants, or not at
-//! all.
+//! An interface whose other end is this process (Documentation/networking/tuntap.rst). A test can read from it as
+//! slowly as it likes, or not at all.
 
 use std::ffi::c_int;
 use std::fs::{File, OpenOptions};
@@ -12,20 +12,21 @@ use std::path::Path;
 use crate::EngineError;
 
 const DEVICE: &str = "/dev/net/tun";
-/// The longest frame that [`Tap::read`] gives whole.
+/// The longest frame that [`Tap::read`] returns whole.
 const FRAME_BYTES: usize = 1 << 16;
 
-/// The other end. The interface goes with it.
+/// The process's end. Dropping it removes the interface.
 pub struct Tap {
     file: File,
     interface: String,
 }
 
 impl Tap {
-    /// Makes the interface, which is down yet.
+    /// Creates the interface, which is down at first.
     ///
     /// # Errors
-    /// There is one of that name, or no right to make one (CAP_NET_ADMIN), or the kernel has no such interfaces.
+    /// An interface of that name exists, the process lacks the right to create one (CAP_NET_ADMIN), or the kernel does
+    /// not support them.
     pub fn create(interface: &str) -> Result<Self, EngineError> {
         let failed = |source| EngineError::Interface { interface: interface.to_owned(), source };
         if interface.len() >= libc::IFNAMSIZ {
@@ -39,7 +40,7 @@ impl Tap {
             *to = from as _;
         }
         request.ifr_ifru.ifru_flags = (libc::IFF_TAP | libc::IFF_NO_PI | libc::IFF_TUN_EXCL) as _;
-        // SAFETY: the request has a name that ends with a zero, and flags, as TUNSETIFF takes them.
+        // SAFETY: the request has a zero-terminated name and flags, as TUNSETIFF requires.
         let error: c_int = unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNSETIFF as _, &raw mut request) };
         match error {
             0 => Ok(Tap { file, interface: interface.to_owned() }),
@@ -50,7 +51,7 @@ impl Tap {
     /// The next frame that was sent out of the interface; `None` if there is none now.
     ///
     /// # Errors
-    /// The interface fails.
+    /// The interface failed.
     pub fn read(&mut self) -> Result<Option<Vec<u8>>, EngineError> {
         let mut frame = vec![0; FRAME_BYTES];
         match self.file.read(&mut frame) {
@@ -63,10 +64,10 @@ impl Tap {
         }
     }
 
-    /// Lets a frame come in at the interface.
+    /// Makes the interface receive a frame.
     ///
     /// # Errors
-    /// It is down, or has no room.
+    /// The interface is down or has no room.
     pub fn write(&mut self, frame: &[u8]) -> Result<(), EngineError> {
         let written = self.file.write(frame);
         written.map(|_| ()).map_err(|source| EngineError::Interface { interface: self.interface.clone(), source })

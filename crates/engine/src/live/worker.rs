@@ -10,16 +10,16 @@ use crate::limits::now_ns;
 use crate::live::lane::{Lane, Side};
 use crate::{EngineError, Filter, FrameBurst, NativeFilter};
 
-/// How long a worker without packets sleeps before it looks whether it shall stop or change.
+/// How long a worker without packets sleeps before it checks for a stop or a change.
 const IDLE: Duration = Duration::from_millis(10);
 
-/// What a worker decides by: a filter for each direction, so that their counts stay apart.
+/// The filters of an activation, one for each direction so that they count separately.
 pub(super) struct Deciders {
     /// Number of the activation.
     pub activation: u64,
-    /// By the side that packets come from.
+    /// By the side on which packets arrive.
     pub filters: [NativeFilter; 2],
-    /// The chain of each.
+    /// The chain of each filter.
     pub chains: [usize; 2],
 }
 
@@ -34,49 +34,50 @@ impl Deciders {
     }
 }
 
-/// Where the controller leaves what a worker shall decide by next, and the worker what it has done with.
+/// Where the controller leaves the next filters for a worker, and the worker returns used ones.
 #[derive(Default)]
 pub(super) struct Handover {
-    /// Number of the activation that waits. The only word that a worker reads for each burst.
+    /// Number of the pending activation. This is the only word that a worker reads for each burst.
     latest: AtomicU64,
     state: Mutex<HandoverState>,
 }
 
 #[derive(Default)]
 struct HandoverState {
-    /// Number of the activation that the worker decides by; 0 before the first.
+    /// Number of the worker's current activation; 0 before the first.
     current: u64,
     next: Option<Deciders>,
-    /// For the controller to free: unloading code would make packets wait.
+    /// Used filters for the controller to free. If the worker unloaded the code, packets would wait.
     done: Vec<Deciders>,
 }
 
 impl Handover {
-    /// The worker's next burst is decided by these. What waits and was not taken is never decided by.
+    /// Hands filters over for the worker's next burst. Pending filters that the worker has not taken are discarded.
     pub fn give(&self, deciders: Deciders) {
         let mut state = self.state();
         self.latest.store(deciders.activation, Ordering::Release);
         let _never_taken = state.next.replace(deciders);
     }
 
-    /// Number of the activation that the worker decides by; 0 before the first.
+    /// Number of the worker's current activation; 0 before the first.
     pub fn current(&self) -> u64 {
         self.state().current
     }
 
-    /// Whether the worker decides by this activation, or may.
+    /// Whether the worker uses this activation, or may start to.
     pub fn holds(&self, activation: u64) -> bool {
         let state = self.state();
         state.current == activation || state.next.as_ref().is_some_and(|next| next.activation == activation)
     }
 
-    /// Frees what the worker is done with.
+    /// Frees the used filters.
     pub fn free_done(&self) {
         let done = std::mem::take(&mut self.state().done);
         drop(done);
     }
 
-    /// At a burst's border: changes to what waits, if something does. The lock is free but for the moments in which the controller gives or looks.
+    /// Between bursts: takes the pending filters, if any. The lock is free except while the controller hands over or
+    /// reads.
     fn take(&self, current: &mut Option<Deciders>) {
         let latest = self.latest.load(Ordering::Acquire);
         if current.as_ref().is_some_and(|deciders| deciders.activation == latest) {
@@ -94,7 +95,7 @@ impl Handover {
     }
 }
 
-/// Moves packets until told to stop. Something was given before.
+/// Moves packets until told to stop. The first filters were handed over before.
 pub(super) fn run(lane: &mut dyn Lane, handover: &Handover, stop: &AtomicBool) -> Result<(), EngineError> {
     let mut verdicts = [Verdict(0); BURST_MAX];
     let mut deciders = None;

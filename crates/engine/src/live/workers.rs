@@ -1,4 +1,4 @@
-//! The workers of a running policy, as their controller sees them.
+//! The workers of a running policy, from the controller's point of view.
 
 use std::panic;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,45 +14,45 @@ use crate::live::worker::{self, Deciders, Handover};
 use crate::native::Sharing;
 use crate::{EngineError, NativeCode, cpu};
 
-/// How long a worker may take for the burst that it is in. On a machine with several times more to run than it has cores, one that was ready
-/// to run was seen to wait for a core for six seconds.
+/// Maximum time that a worker may take for its current burst. On an overloaded machine a runnable worker was seen to
+/// wait six seconds for a core.
 const SWITCH_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// How long workers that have changed may take to change back, once another did not change.
+/// Maximum time that workers may take to change back after another worker failed to change.
 const RESTORE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How long workers may take to end. One that hangs is left to the end of the process.
+/// Maximum time that workers may take to end. One that hangs is left to the end of the process.
 const STOP_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How long the controller sleeps before it asks again.
+/// Interval of the controller's checks during a change.
 const SWITCH_POLL: Duration = Duration::from_micros(20);
 
-/// As [`SWITCH_POLL`], for the end.
+/// Interval of the controller's checks during a stop.
 const STOP_POLL: Duration = Duration::from_millis(1);
 
-/// An activation, and the counters that its deciders count with: of each worker, by side.
-struct Stay {
-    activation: u64,
+/// An activation and the counters of its filters: of each worker, by side.
+struct Activation {
+    number: u64,
     policy: Loaded<NativeCode>,
     counters: Vec<[CounterBlock; 2]>,
 }
 
-impl Stay {
+impl Activation {
     fn reading(&self) -> Reading<NativeCode> {
         let counts = self.counters.iter().map(|blocks| blocks.each_ref().map(CounterBlock::read)).collect();
         Reading { code: self.policy.code.clone(), counts }
     }
 }
 
-/// The activation that all workers decide by, or shall again, and others that some worker still counts for.
-struct Stays {
+/// The activation that all workers use, or return to, and previous ones for which some worker still counts.
+struct Activations {
     /// Number of the last activation.
     last: u64,
-    active: Stay,
-    others: Vec<Stay>,
+    active: Activation,
+    others: Vec<Activation>,
 }
 
-/// A thread, as long as it was not waited for.
+/// A thread that was not joined yet.
 struct Worker {
     number: usize,
     thread: JoinHandle<Result<(), EngineError>>,
@@ -67,7 +67,7 @@ pub struct Workers {
     access: Vec<Access>,
     presence: Presence,
     stop: Arc<AtomicBool>,
-    stays: Mutex<Stays>,
+    activations: Mutex<Activations>,
     /// Held during a change.
     changing: Mutex<()>,
     switch_timeout: Duration,
@@ -75,7 +75,7 @@ pub struct Workers {
 }
 
 impl Workers {
-    /// Starts a worker for each lane, pinned to the core of its number if there are as many.
+    /// Starts a worker for each lane and pins it to the core of its number if there are enough cores.
     ///
     /// # Errors
     /// A thread cannot be started, or there are too many open files.
@@ -87,7 +87,7 @@ impl Workers {
             access: lanes.first().map(|lane| lane.access()).unwrap_or_default(),
             presence: Presence::open().map_err(|source| EngineError::Io { path: "a socket".into(), source })?,
             stop: Arc::new(AtomicBool::new(false)),
-            stays: Mutex::new(Stays { last: 1, active: give(&handovers, 1, first), others: Vec::new() }),
+            activations: Mutex::new(Activations { last: 1, active: give(&handovers, 1, first), others: Vec::new() }),
             handovers,
             changing: Mutex::default(),
             switch_timeout: SWITCH_TIMEOUT,
@@ -96,7 +96,7 @@ impl Workers {
         for (number, (mut lane, handover)) in lanes.into_iter().zip(&workers.handovers).enumerate() {
             let (stop, own) = (workers.stop.clone(), handover.clone());
             let body = move || {
-                // Better unpinned than not at all: a container may not be allowed that core.
+                // Running unpinned is better than not running: a container may exclude that core.
                 let _not_allowed = cpu::pin_to(number);
                 worker::run(&mut *lane, &own, &stop)
             };
@@ -107,30 +107,30 @@ impl Workers {
         Ok(workers)
     }
 
-    /// Other limits for a worker that hangs: how long a change waits for it, and the end.
+    /// Sets the timeouts for a worker that hangs, in a change and in a stop.
     #[must_use]
     pub fn with_timeouts(mut self, switch: Duration, stop: Duration) -> Self {
         (self.switch_timeout, self.stop_timeout) = (switch, stop);
         self
     }
 
-    /// Leaves the policy to all workers. Returns the number of the activation.
+    /// Hands the policy over to all workers. Returns the number of the activation.
     fn give(&self, policy: &Loaded<NativeCode>) -> u64 {
-        let mut stays = lock(&self.stays);
-        stays.last += 1;
-        let stay = give(&self.handovers, stays.last, policy);
-        stays.others.push(stay);
-        stays.last
+        let mut activations = lock(&self.activations);
+        activations.last += 1;
+        let given = give(&self.handovers, activations.last, policy);
+        activations.others.push(given);
+        activations.last
     }
 
-    /// All workers decide by this activation from now on, but for those that hang.
+    /// Records that all workers use this activation from now on, except those that hang.
     fn make_active(&self, activation: u64) {
-        let Stays { active, others, .. } = &mut *lock(&self.stays);
-        let given = others.iter_mut().find(|stay| stay.activation == activation);
+        let Activations { active, others, .. } = &mut *lock(&self.activations);
+        let given = others.iter_mut().find(|given| given.number == activation);
         std::mem::swap(active, given.expect("it was given"));
     }
 
-    /// Waits until `changed` is true of every worker.
+    /// Waits until `changed` is true for every worker.
     fn wait_until(&self, changed: impl Fn(&Handover) -> bool, timeout: Duration) -> Result<(), EngineError> {
         let start = Instant::now();
         for (number, handover) in self.handovers.iter().enumerate() {
@@ -144,7 +144,7 @@ impl Workers {
                 if start.elapsed() > timeout {
                     return Err(EngineError::WorkerStuck { number });
                 }
-                // The worker may need this core to get to its burst's end.
+                // The worker may need this core to finish its burst.
                 thread::sleep(SWITCH_POLL);
             }
             handover.free_done();
@@ -152,7 +152,7 @@ impl Workers {
         Ok(())
     }
 
-    /// Ends a worker's thread; fails if it hangs, or did before.
+    /// Joins a worker's thread. Fails if it hangs, or failed before.
     fn join(worker: Worker, deadline: Instant) -> Result<(), EngineError> {
         while !worker.thread.is_finished() {
             if Instant::now() > deadline {
@@ -164,8 +164,8 @@ impl Workers {
     }
 }
 
-/// Leaves a policy to workers.
-fn give(handovers: &[Arc<Handover>], activation: u64, policy: &Loaded<NativeCode>) -> Stay {
+/// Hands a policy over to workers.
+fn give(handovers: &[Arc<Handover>], activation: u64, policy: &Loaded<NativeCode>) -> Activation {
     let sharing = if handovers.len() > 1 { Sharing::Shared } else { Sharing::Alone };
     let counters = handovers.iter().map(|handover| {
         let filters = [policy.code.filter(sharing), policy.code.filter(sharing)];
@@ -173,7 +173,7 @@ fn give(handovers: &[Arc<Handover>], activation: u64, policy: &Loaded<NativeCode
         handover.give(Deciders { activation, filters, chains: policy.chains });
         blocks
     });
-    Stay { activation, policy: policy.clone(), counters: counters.collect() }
+    Activation { number: activation, policy: policy.clone(), counters: counters.collect() }
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -183,8 +183,9 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Datapath for Workers {
     type Code = NativeCode;
 
-    /// Each worker changes between two bursts. Returns when all have; fails if one has ended or hangs, after those that had changed were given the
-    /// policy before again. A worker that hangs takes it up as soon as it goes on.
+    /// Each worker changes between two bursts. Returns when all have changed. If one has ended or hangs, the call
+    /// fails, after the workers that had changed got the previous policy again. A worker that hangs takes it up as soon
+    /// as it continues.
     fn activate(&self, policy: &Loaded<NativeCode>) -> Result<(), EngineError> {
         let _one_at_a_time = lock(&self.changing);
         let given = self.give(policy);
@@ -193,9 +194,9 @@ impl Datapath for Workers {
             self.make_active(given);
             return changed;
         }
-        let before = lock(&self.stays).active.policy.clone();
+        let before = lock(&self.activations).active.policy.clone();
         let again = self.give(&before);
-        // Whoever hangs now has changed before: it is a stray, which `strays` tells.
+        // A worker that hangs now has changed before, so it is a stray, which `strays` reports.
         let _hangs = self.wait_until(|handover| handover.current() != given, self.switch_timeout.min(RESTORE_TIMEOUT));
         self.make_active(again);
         changed
@@ -206,25 +207,28 @@ impl Datapath for Workers {
     }
 
     fn readings(&self) -> Readings<NativeCode> {
-        let stays = lock(&self.stays);
-        Readings { active: stays.active.reading(), others: stays.others.iter().map(Stay::reading).collect() }
+        let activations = lock(&self.activations);
+        Readings {
+            active: activations.active.reading(),
+            others: activations.others.iter().map(Activation::reading).collect(),
+        }
     }
 
     fn take_final(&self) -> Vec<Reading<NativeCode>> {
-        let is_final = |stay: &mut Stay| !self.handovers.iter().any(|handover| handover.holds(stay.activation));
-        lock(&self.stays).others.extract_if(.., is_final).map(|stay| stay.reading()).collect()
+        let is_final = |given: &mut Activation| !self.handovers.iter().any(|handover| handover.holds(given.number));
+        lock(&self.activations).others.extract_if(.., is_final).map(|given| given.reading()).collect()
     }
 
     fn strays(&self) -> Vec<Stray<NativeCode>> {
-        let stays = lock(&self.stays);
-        let differs = |stay: &&Stay| {
-            let (one, other) = (&stay.policy, &stays.active.policy);
+        let activations = lock(&self.activations);
+        let differs = |given: &&Activation| {
+            let (one, other) = (&given.policy, &activations.active.policy);
             !Arc::ptr_eq(&one.code, &other.code) || one.chains != other.chains
         };
         let stray = |(number, handover): (usize, &Arc<Handover>)| {
             let current = handover.current();
-            let stay = stays.others.iter().find(|stay| stay.activation == current).filter(differs)?;
-            Some(Stray { part: format!("worker {number}"), policy: stay.policy.clone() })
+            let given = activations.others.iter().find(|given| given.number == current).filter(differs)?;
+            Some(Stray { part: format!("worker {number}"), policy: given.policy.clone() })
         };
         self.handovers.iter().enumerate().filter_map(stray).collect()
     }
@@ -252,7 +256,7 @@ impl Datapath for Workers {
         lock(&self.threads).iter().any(|worker| worker.thread.is_finished())
     }
 
-    /// Waits for workers, but not for one that hangs.
+    /// Joins the workers, except one that hangs.
     fn stop(&self) -> Result<(), EngineError> {
         self.stop.store(true, Ordering::Relaxed);
         let threads = std::mem::take(&mut *lock(&self.threads));

@@ -1,11 +1,11 @@
-//! D16X4R: enhanced DXR, IPv4 prefixes to labels. Section II and figure 1 of Zec et al., "RFPF: surgical DDoS
-//! filtering with fast LPM", after "DXR: towards a billion routing lookups per second in software" (CCR 2012).
+//! D16X4R: enhanced DXR, IPv4 prefixes to labels. Section II and figure 1 of Zec et al., "RFPF: surgical DDoS filtering
+//! with fast LPM", after "DXR: towards a billion routing lookups per second in software" (CCR 2012).
 //!
-//! The key's bits 31..16 index the *direct* table, which names a block of 16 *extension* entries, indexed by bits 15..12.
-//! An extension entry is a label (a hit) or a block of *ranges*, searched with bits 11..0. Equal extension blocks are
-//! stored once, and so are equal range blocks. No limit on the length of a block: one that does not fit the entry has its
-//! length at its head. The code is [`crate::scheme::dxr`]'s, of which this is the instance that policies get: what
-//! stands here is its image, which may come from elsewhere and is checked.
+//! Bits 31..16 of the key index the *direct* table, which names a block of 16 *extension* entries. Bits 15..12 index
+//! the block. An extension entry is a label (a hit) or a block of *ranges*, searched with bits 11..0. Equal extension
+//! blocks are stored once, and so are equal range blocks. The length of a block is unlimited: a length that does not
+//! fit the entry is stored in the block's head. The algorithm is [`crate::scheme::dxr`], of which policies use this
+//! instance. This file has its image, which may come from another machine and is therefore checked.
 //!
 //! ```text
 //! direct     2^16 of   15            0    at byte 64
@@ -27,8 +27,8 @@
 //!                     +-------+---------------+
 //! ```
 //! Example: a set of 10.1.2.3/32 alone. Block 0 is all hits of label 0. `direct[0x0a01]` is 1; block 1 has the hit 0
-//! everywhere but in entry 0 (bits 15..12 of the address are 0), which is `0 << 10 | 3`: ranges `0x000_00000` (from 0, label 0),
-//! `0x203_00001` (from 2.3, label 1), `0x204_00000` (from 2.4, label 0).
+//! everywhere but in entry 0 (bits 15..12 of the address are 0), which is `0 << 10 | 3`: ranges `0x000_00000` (from 0,
+//! label 0), `0x203_00001` (from 2.3, label 1), `0x204_00000` (from 2.4, label 0).
 
 use weir_abi::Layout;
 
@@ -47,7 +47,7 @@ const _: () = assert!(LABELS_MAX == 1 << D16X4R.indexed_bits());
 
 pub(crate) const SECTIONS: [&str; 3] = ["direct", "extension", "ranges"];
 
-/// Builds the image of prefixes in [`crate::prefix::Address::order`] with labels `1..=labels`.
+/// Builds the image of prefixes, sorted by [`crate::prefix::Address::order`], with labels `1..=labels`.
 pub(crate) fn build(prefixes: &[Prefix4], labels: u32) -> Result<Image, BuildError> {
     let layout = Layout::Dxr16x4;
     let limit = |Limit { what, max }| BuildError::Limit { layout, what, max };
@@ -56,14 +56,14 @@ pub(crate) fn build(prefixes: &[Prefix4], labels: u32) -> Result<Image, BuildErr
     Writer { layout, entries: prefixes.len(), labels }.write(&sections, &[])
 }
 
-/// Checked sections of an image.
+/// The checked sections of an image.
 #[derive(Clone, Copy)]
 pub(crate) struct View<'a> {
     sections: dxr::View<'a>,
 }
 
 impl<'a> View<'a> {
-    /// The sections, their bounds checked.
+    /// Locates the sections and checks their bounds.
     pub fn open(header: &Header, image: &'a [u8]) -> Result<Self, ImageError> {
         let sections = dxr::View {
             direct: header.section_at(image, 0, "direct", DIRECT_OFFSET)?,
@@ -85,14 +85,14 @@ impl<'a> View<'a> {
         Ok(View { sections })
     }
 
-    /// Checks every index and label inside.
+    /// Checks every index and label in the sections.
     pub fn check(&self, header: &Header) -> Result<(), ImageError> {
         let sections = &self.sections;
         let blocks = sections.extension.len() / D16X4R.block_entries();
         if sections.direct.iter().any(|&block| usize::from(u16::from_le_bytes(block)) >= blocks) {
             return Err(header.corrupt("direct", "block number"));
         }
-        // Heads have label 0, so every word of the section can be checked alike, once.
+        // Heads have label 0, so one pass can check every word of the section.
         if sections.ranges.iter().any(|&range| u32::from_le_bytes(range) & D16X4R.label_mask() > header.labels) {
             return Err(header.corrupt("ranges", "label"));
         }
@@ -103,12 +103,12 @@ impl<'a> View<'a> {
         Ok(())
     }
 
-    /// The label of `addr`, 0 if none.
+    /// The label of `addr`, or 0.
     pub fn find(&self, addr: u32) -> u32 {
         self.sections.find(D16X4R, addr)
     }
 
-    /// Notes what a lookup reads.
+    /// Records what a lookup reads.
     pub fn trace(&self, addr: u32, trace: &mut Trace) {
         self.sections.trace(D16X4R, addr, trace);
     }

@@ -1,8 +1,9 @@
-//! Exact set: IPv4 addresses (/32 only), without labels. One comparison of a bucket answers a key.
+//! Exact set: IPv4 addresses (/32 only) without labels. A lookup compares the key with one bucket.
 //!
-//! An address is cut in half: the low half, mixed with a hash of the high half, is the bucket, and the high half is what the
-//! bucket stores, the *remainder*. Bucket and remainder give the address back, so the answer is exact, in 16 bits an
-//! address. A bucket has 4, 8, 16 or 32 slots of 16 bits; the builder takes the fewest with which hardly a bucket overflows.
+//! The low half of an address, mixed with a hash of the high half, selects the bucket. The bucket stores the high half,
+//! the *remainder*. Bucket and remainder together determine the address, so the answer is exact with 16 bits per
+//! address. A bucket has 4, 8, 16 or 32 slots of 16 bits. The builder chooses the fewest with which few buckets
+//! overflow.
 //!
 //! ```text
 //! bucket = (address mod 2^16) ^ (address div 2^16) * 0x9e3779b1 mod 2^32 >> shift       shift = 32 - log2(buckets)
@@ -16,13 +17,14 @@
 //!            remainders look like the two marks. Looked at only for a bucket with the mark and for such an address.
 //! header     section[4] = shift, section[5] = log2 of the bucket's 64-bit words (0..=3), section[6, 7]: overflow.rs
 //! ```
-//! Example: 10.1.2.3 = `0x0a01_0203` in 2^16 buckets: `0x0a01 * 0x9e3779b1 mod 2^32 = 0xc8f8_63b1`, so bucket `0xc8f8 ^ 0x0203 = 0xcafb`
-//! holds the remainder `0x0a01`.
+//! Example: 10.1.2.3 = `0x0a01_0203` in 2^16 buckets: `0x0a01 * 0x9e3779b1 mod 2^32 = 0xc8f8_63b1`, so bucket `0xc8f8 ^
+//! 0x0203 = 0xcafb` holds the remainder `0x0a01`.
 //!
-//! A full bucket that has not overflowed has no mark, so that its keys cost no second look: of 178,000 random addresses in
-//! 8 slots, 0.5% of the buckets are exactly full, 0.13% overflow.
+//! A full bucket that has not overflowed has no mark, so its keys need no second lookup. With 178,000 random addresses
+//! in 8 slots, 0.5% of the buckets are exactly full and 0.13% overflow.
 //!
-//! The bucket's slots may be divided among several sets of addresses, the *members*: see exact_sets.rs. Here there is one.
+//! exact_sets.rs divides the slots of a bucket among several sets of addresses, the *members*. Here there is one
+//! member.
 
 use std::ops::Range;
 
@@ -35,16 +37,16 @@ use crate::prefix::Prefix4;
 use crate::reads::{Trace, TracedLines};
 
 pub(super) const BUCKET_BITS_MIN: u32 = 16;
-/// 256 MB of buckets of 64 bytes: room for 80 million addresses.
+/// Maximum log2 of the number of buckets: 256 MB of 64-byte buckets, for 80 million addresses.
 pub(super) const BUCKET_BITS_MAX: u32 = 22;
 /// A bucket has `1 << order` words.
 pub(super) const ORDER_MAX: u32 = 3;
 pub(crate) const WORD_SLOTS: usize = 4;
-/// What free slots hold.
+/// The value of a free slot.
 pub(crate) const FREE: u16 = 0xffff;
-/// What the last slot of a bucket holds that has overflowed.
+/// The mark: the value of the last slot of a bucket that has overflowed.
 pub(crate) const OVERFLOWED: u16 = 0xfffe;
-/// Remainders from here on are in no bucket.
+/// Remainders from here on are never stored in a bucket.
 const REMAINDERS: u16 = OVERFLOWED;
 const MULTIPLIER: u32 = 0x9e37_79b1;
 
@@ -53,13 +55,14 @@ pub(super) const ORDER: usize = 5;
 
 pub(crate) const SECTIONS: [&str; 2] = ["buckets", "overflow"];
 
-/// At most one bucket in so many overflows.
+/// At most one bucket in this many overflows.
 pub(super) const OVERFLOW_ONE_IN: usize = 256;
-/// Of a set that may change, one address in so many has room in the overflow, and [`OVERFLOW_SPARE_MIN`] have.
+/// A set that may change has spare room in the overflow for one address in this many, and for at least
+/// [`OVERFLOW_SPARE_MIN`].
 const OVERFLOW_SPARE_ONE_IN: usize = 32;
 const OVERFLOW_SPARE_MIN: usize = 512;
 
-/// How buckets are laid out.
+/// The number and size of buckets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Geometry {
     pub shift: u32,
@@ -71,20 +74,20 @@ impl Geometry {
         1 << (32 - self.shift)
     }
 
-    /// Slots of a bucket.
+    /// Number of slots per bucket.
     pub fn slots(self) -> usize {
         WORD_SLOTS << self.order
     }
 
-    /// Bucket and remainder; no remainder if the address belongs into the overflow.
+    /// The bucket and the remainder. The remainder is `None` if the address must be in the overflow.
     pub fn split(self, addr: u32) -> (usize, Option<u16>) {
         let remainder = (addr >> 16) as u16;
         (self.bucket(addr & 0xffff, remainder), (remainder < REMAINDERS).then_some(remainder))
     }
 
-    /// The address of a remainder in a bucket.
+    /// The address with a given remainder in a given bucket.
     pub fn join(self, bucket: usize, remainder: u16) -> u32 {
-        // The mixing is undone by doing it again.
+        // The mixing is its own inverse.
         u32::from(remainder) << 16 | self.bucket(bucket as u32, remainder) as u32 & 0xffff
     }
 
@@ -92,7 +95,7 @@ impl Geometry {
         (low ^ (u32::from(remainder).wrapping_mul(MULTIPLIER) >> self.shift)) as usize
     }
 
-    /// Addresses of the set in each bucket.
+    /// Number of addresses of the set in each bucket.
     pub fn count(self, set: &[Prefix4]) -> Vec<u32> {
         let mut used = vec![0; self.buckets()];
         set.iter().for_each(|prefix| used[self.split(prefix.addr).0] += 1);
@@ -100,11 +103,11 @@ impl Geometry {
     }
 }
 
-/// Buckets while they are filled, and what did not fit.
+/// Buckets under construction, and the addresses that did not fit.
 pub(super) struct Filler {
     geometry: Geometry,
     pub slots: Vec<u16>,
-    /// Addresses with a member's bit each.
+    /// Addresses, each with the bit of one member.
     pub overflow: Vec<(u32, u32)>,
 }
 
@@ -114,7 +117,8 @@ impl Filler {
         Filler { geometry, slots, overflow: Vec::new() }
     }
 
-    /// Inserts a member's addresses into its `segment` of each bucket's slots; `last` is the member that has the last slot.
+    /// Inserts the addresses of a member into its `segment` of each bucket's slots. `last` is the member that owns the
+    /// last slot.
     pub fn insert(&mut self, set: &[Prefix4], member: u32, segment: Range<usize>, last: u32) {
         let mut used = vec![0u8; self.geometry.buckets()];
         for prefix in set {
@@ -124,7 +128,7 @@ impl Filler {
             };
             let slots = &mut self.slots[bucket * self.geometry.slots()..][..self.geometry.slots()];
             let slot = segment.start + usize::from(used[bucket]);
-            // The last slot may hold the mark already, for another member.
+            // The last slot may already hold the mark, because another member overflowed.
             if slot < segment.end && slots[slot] == FREE {
                 slots[slot] = remainder;
                 used[bucket] += 1;
@@ -148,12 +152,12 @@ pub(super) fn addresses_only(layout: Layout, prefixes: &[Prefix4]) -> Result<(),
     }
 }
 
-/// Addresses that there is to be room for in the overflow of `count`.
+/// Spare room in the overflow of a set of `count` addresses.
 pub(super) fn overflow_spare(count: usize, room: Room) -> usize {
     room.beside(count / OVERFLOW_SPARE_ONE_IN, OVERFLOW_SPARE_MIN)
 }
 
-/// Builds the image of /32 prefixes, sorted and none twice.
+/// Builds the image of sorted, distinct /32 prefixes.
 pub(crate) fn build(prefixes: &[Prefix4], room: Room) -> Result<Image, BuildError> {
     let layout = Layout::ExactSet;
     addresses_only(layout, prefixes)?;
@@ -166,7 +170,7 @@ pub(crate) fn build(prefixes: &[Prefix4], room: Room) -> Result<Image, BuildErro
     Writer { layout, entries: prefixes.len(), labels: 1 }.write(&sections, &[numbers, overflow.numbers].concat())
 }
 
-/// The smallest buckets, then the fewest, of which few enough overflow.
+/// Chooses the smallest buckets, then the fewest, of which few enough overflow.
 fn choose(prefixes: &[Prefix4]) -> Geometry {
     for bits in BUCKET_BITS_MIN..BUCKET_BITS_MAX {
         let shift = 32 - bits;
@@ -182,15 +186,15 @@ fn choose(prefixes: &[Prefix4]) -> Geometry {
     Geometry { shift: 32 - BUCKET_BITS_MAX, order: ORDER_MAX }
 }
 
-/// Where an image has its buckets and its overflow.
+/// The positions of buckets and overflow in an image.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Place {
+pub(crate) struct ExactBuckets {
     pub geometry: Geometry,
-    pub overflow: overflow::Place,
+    pub overflow: overflow::OverflowTable,
 }
 
-impl Place {
-    /// The sections, their bounds checked.
+impl ExactBuckets {
+    /// Locates the sections and checks their bounds.
     pub fn open(header: &Header, image: &[u8]) -> Result<Self, ImageError> {
         let geometry = Geometry { shift: header.section[SHIFT], order: header.section[ORDER] };
         if !(32 - BUCKET_BITS_MAX..=32 - BUCKET_BITS_MIN).contains(&geometry.shift) || geometry.order > ORDER_MAX {
@@ -200,7 +204,7 @@ impl Place {
         if buckets.len() != geometry.buckets() * geometry.slots() {
             return Err(header.corrupt("buckets", "section size"));
         }
-        Ok(Place { geometry, overflow: overflow::Place::open(header, image)? })
+        Ok(ExactBuckets { geometry, overflow: overflow::OverflowTable::open(header, image)? })
     }
 
     /// Byte offset of a slot.
@@ -208,13 +212,14 @@ impl Place {
         HEADER_BYTES + 2 * (bucket * self.geometry.slots() + slot)
     }
 
-    /// The slots (a bit each) that hold the address's remainder, and the members for which the overflow has it.
+    /// Returns the slots (one bit each) with the address's remainder, and the members that hold the address in the
+    /// overflow.
     pub fn find(&self, cells: &(impl Cells + ?Sized), addr: u32) -> (u32, u32) {
         let (bucket, Some(remainder)) = self.geometry.split(addr) else { return (0, self.overflow.find(cells, addr)) };
         let mut hits = 0;
         let mut last = FREE;
         for slot in 0..self.geometry.slots() {
-            // Read once: the last slot's answer and its mark belong together.
+            // The slot is read once, because its remainder and its mark must be consistent.
             last = cells.u16(self.slot(bucket, slot));
             hits |= u32::from(last == remainder) << slot;
         }
@@ -222,35 +227,35 @@ impl Place {
     }
 }
 
-/// Checked sections of an image.
+/// The checked sections of an image.
 #[derive(Clone, Copy)]
 pub(crate) struct View<'a> {
     image: &'a [u8],
-    place: Place,
+    buckets: ExactBuckets,
 }
 
 impl<'a> View<'a> {
-    /// The sections, their bounds checked.
+    /// Locates the sections and checks their bounds.
     pub fn open(header: &Header, image: &'a [u8]) -> Result<Self, ImageError> {
         if header.labels != 1 {
             return Err(header.corrupt("header", "label count"));
         }
-        Ok(View { image, place: Place::open(header, image)? })
+        Ok(View { image, buckets: ExactBuckets::open(header, image)? })
     }
 
-    /// Checks the members in the overflow; buckets hold no index.
+    /// Checks the members in the overflow. Buckets contain no index.
     pub fn check(&self, header: &Header) -> Result<(), ImageError> {
-        self.place.overflow.check(header, self.image)
+        self.buckets.overflow.check(header, self.image)
     }
 
     /// 1 if `addr` is in the set, 0 if not.
     pub fn find(&self, addr: u32) -> u32 {
-        let (hits, overflow) = self.place.find(self.image, addr);
+        let (hits, overflow) = self.buckets.find(self.image, addr);
         u32::from(hits != 0 || overflow != 0)
     }
 
-    /// Notes what a lookup reads.
+    /// Records what a lookup reads.
     pub fn trace(&self, addr: u32, trace: &mut Trace) {
-        self.place.find(&TracedLines::new(self.image, trace), addr);
+        self.buckets.find(&TracedLines::new(self.image, trace), addr);
     }
 }

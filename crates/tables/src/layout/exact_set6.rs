@@ -1,7 +1,8 @@
-//! Exact set of IPv6: a set all of whose prefixes are /64 or /128. One comparison of a cache line answers a key for either.
+//! Exact set of IPv6: a set whose prefixes are all /64 or /128. A lookup compares the key with one cache line for each
+//! of the two lengths.
 //!
-//! Keys are kept whole, in buckets of one cache line that a seeded hash picks: 8 networks (the high 64 bits) or 4 hosts. A set
-//! with both asks both; one without either kind has no bucket for it.
+//! Keys are stored whole. A seeded hash selects a bucket of one cache line: 8 networks (the high 64 bits) or 4 hosts. A
+//! set with both kinds searches both. A set without keys of a kind has no buckets for it.
 //!
 //! ```text
 //! x        = (high ^ seed) * M1               a network's: 0 is added to it, a host's: rotated right by 32, low is added to it
@@ -22,8 +23,8 @@
 //!          +-------+-------+-------+-------+
 //! header    section[6], section[7] = low and high half of the seed; how many buckets and groups there are, the sections' bytes say
 //! ```
-//! Keys that look like a mark are in no bucket: high ff..fe and ff..ff, and hosts of low ff..ff, which is what a free pair has there.
-//! They are looked for in the overflow alone.
+//! Keys that look like a mark are only stored in the overflow: high ff..fe and ff..ff, and hosts with low ff..ff, which
+//! is the low half of a free pair.
 //!
 //! Example: 2001:db8:1:2::/64 is the word `0x20010db800010002` in one of the 8 slots of its bucket.
 
@@ -41,37 +42,37 @@ const M1: u64 = 0x9e37_79b9_7f4a_7c15;
 const M2: u64 = 0xbf58_476d_1ce4_e5b9;
 const M3: u64 = 0x94d0_49bb_1331_11eb;
 
-/// Words of a bucket: one cache line.
+/// Words per bucket: one cache line.
 const LINE_WORDS: usize = 8;
 pub(crate) const WORD_BYTES: usize = 8;
 const GROUP_ENTRIES: usize = 4;
 const ENTRY_WORDS: usize = 4;
 const GROUP_WORDS: usize = GROUP_ENTRIES * ENTRY_WORDS;
 
-/// High half, or network, of a free slot; low half of a free pair.
+/// The high half, or network, of a free slot, and the low half of a free pair.
 pub(crate) const FREE: u64 = u64::MAX;
-/// High half in the last slot of a bucket that has overflowed.
+/// The mark: the high half in the last slot of a bucket that has overflowed.
 pub(crate) const OVERFLOWED: u64 = u64::MAX - 1;
 
-/// What an entry of the overflow is.
+/// The kind of an overflow entry.
 const KIND_NET: u64 = 1;
 const KIND_HOST: u64 = 2;
 
-/// Seeds that the builder tries.
+/// Number of seeds that the builder tries.
 const SEEDS: u64 = 32;
-/// The first of them are the same for all tables, and a list can be made to defeat them all; the others hang on the whole
+/// The first seeds are the same for all tables, so a hostile list can defeat them all. The others depend on the whole
 /// list.
 const KNOWN_SEEDS: u64 = 8;
-/// The overflow is at most so many times the entries in it.
+/// The overflow has at most this many times the entries stored in it.
 const OVERFLOW_GROWTH_MAX: usize = 16;
-/// A seed is good if at most one key in so many is left over.
+/// A seed is accepted if at most one key in this many goes to the overflow.
 const LEFT_ONE_IN: usize = 64;
-/// So few keys left over are always good.
+/// This number of keys in the overflow is always accepted.
 const LEFT_MIN: usize = 8;
-/// Of a set that may change, one key in so many has room in the overflow, and [`LEFT_SPARE_MIN`] have.
+/// A set that may change has spare room in the overflow for one key in this many, and for at least [`LEFT_SPARE_MIN`].
 const LEFT_SPARE_ONE_IN: usize = 16;
 const LEFT_SPARE_MIN: usize = 64;
-/// A kind that such a set has at all has room for so many more.
+/// If such a set has keys of a kind, it has room for at least this many more.
 const KEYS_SPARE_MIN: usize = 256;
 
 const NETS: usize = 0;
@@ -81,12 +82,12 @@ const SEED: usize = 6;
 
 pub(crate) const SECTIONS: [&str; 3] = ["nets", "hosts", "overflow"];
 
-/// A key of one of the two kinds.
+/// A key: a network or a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Key {
-    /// The high 64 bits.
+    /// The high 64 bits of a /64.
     Net(u64),
-    /// High and low 64 bits.
+    /// The high and low 64 bits of a /128.
     Host(u64, u64),
 }
 
@@ -111,7 +112,7 @@ impl Key {
         x ^ x >> 32
     }
 
-    /// Whether it cannot be in a bucket.
+    /// Whether the key looks like a mark and so cannot be in a bucket.
     pub fn looks_like_a_mark(self) -> bool {
         match self {
             Key::Net(high) => high >= OVERFLOWED,
@@ -119,12 +120,12 @@ impl Key {
         }
     }
 
-    /// Slots of a bucket.
+    /// Number of slots per bucket.
     pub fn slots(self) -> usize {
         LINE_WORDS / self.words()
     }
 
-    /// Words of a slot.
+    /// Number of words per slot.
     pub fn words(self) -> usize {
         match self {
             Key::Net(_) => 1,
@@ -132,7 +133,7 @@ impl Key {
         }
     }
 
-    /// The key of an entry of the overflow; `None` if it is free.
+    /// The key of an overflow entry; `None` if the entry is free.
     pub fn of_entry(entry: [u64; 3]) -> Option<Self> {
         match entry {
             [KIND_NET, high, _] => Some(Key::Net(high)),
@@ -141,7 +142,7 @@ impl Key {
         }
     }
 
-    /// Kind, high and low half, as the overflow has them.
+    /// Kind, high and low half, as stored in the overflow.
     pub fn entry(self) -> [u64; 3] {
         match self {
             Key::Net(high) => [KIND_NET, high, 0],
@@ -150,12 +151,12 @@ impl Key {
     }
 }
 
-/// `hash div 2^32` or `hash mod 2^32`, as a number below `count`.
+/// Maps `hash div 2^32` or `hash mod 2^32` to a number below `count`.
 fn reduce(half: u32, count: usize) -> usize {
     ((u64::from(half) * count as u64) >> 32) as usize
 }
 
-/// What an attempt hashes the keys with.
+/// The hash seed of an attempt.
 fn seed(keys: &[Key], attempt: u64) -> u64 {
     let known = (attempt + 1).wrapping_mul(M1).wrapping_mul(M2);
     if attempt < KNOWN_SEEDS {
@@ -164,7 +165,7 @@ fn seed(keys: &[Key], attempt: u64) -> u64 {
     BuildHasherDefault::<DefaultHasher>::default().hash_one((known, keys))
 }
 
-/// Builds the image of prefixes, none twice.
+/// Builds the image of distinct prefixes.
 pub(crate) fn build(prefixes: &[Prefix6], room: Room) -> Result<Image, BuildError> {
     let layout = Layout::ExactSet6;
     let mut keys = Vec::with_capacity(prefixes.len());
@@ -176,7 +177,7 @@ pub(crate) fn build(prefixes: &[Prefix6], room: Room) -> Result<Image, BuildErro
     let hosts = keys.len() - nets;
     let with_room = |count: usize| count + if count > 0 { room.beside(count, KEYS_SPARE_MIN) } else { 0 };
     let spare = room.beside(keys.len() / LEFT_SPARE_ONE_IN, LEFT_SPARE_MIN);
-    // No seed has a bucket for these.
+    // These keys are in the overflow with any seed.
     let marks = keys.iter().filter(|key| key.looks_like_a_mark()).count();
     let left_max = marks + LEFT_MIN.max(keys.len() / LEFT_ONE_IN);
     for attempt in 0..SEEDS {
@@ -195,7 +196,7 @@ pub(crate) fn build(prefixes: &[Prefix6], room: Room) -> Result<Image, BuildErro
     Err(BuildError::Limit { layout, what: "prefixes in a group of the overflow", max: GROUP_ENTRIES })
 }
 
-/// Buckets while they are filled.
+/// Buckets under construction.
 struct Filler {
     seed: u64,
     nets: Vec<u64>,
@@ -205,7 +206,7 @@ struct Filler {
 
 impl Filler {
     fn new(nets: usize, hosts: usize, seed: u64) -> Self {
-        // On average 3 of 8 or 1 of 4 slots are taken: one bucket in 260 overflows.
+        // On average 3 of 8 or 1 of 4 slots are used, and one bucket in 260 overflows.
         let lines = |count: usize| vec![FREE; count * LINE_WORDS];
         Filler { seed, nets: lines(nets.div_ceil(3)), hosts: lines(hosts), left: Vec::new() }
     }
@@ -237,7 +238,7 @@ impl Filler {
         last[0] = OVERFLOWED;
     }
 
-    /// The groups of what is left over and `spare` more; `None` if keys of one group are too many.
+    /// The groups of the overflow, with room for `spare` more keys. `None` if too many keys share a group.
     fn overflow(&self, spare: usize) -> Option<Vec<u64>> {
         let least = (self.left.len() + spare).max(2);
         let mut groups = least;
@@ -261,9 +262,9 @@ impl Filler {
     }
 }
 
-/// Where an image has its buckets and its overflow.
+/// The positions of buckets and overflow in an image.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Place {
+pub(crate) struct Exact6Buckets {
     seed: u64,
     nets: Lines,
     hosts: Lines,
@@ -277,8 +278,8 @@ struct Lines {
     count: usize,
 }
 
-impl Place {
-    /// The sections, their bounds checked.
+impl Exact6Buckets {
+    /// Locates the sections and checks their bounds.
     pub fn open(header: &Header, image: &[u8]) -> Result<Self, ImageError> {
         if header.labels != 1 {
             return Err(header.corrupt("header", "label count"));
@@ -291,24 +292,24 @@ impl Place {
                 false => Err(header.corrupt(name, "section size")),
             }
         };
-        let place = Place {
+        let buckets = Exact6Buckets {
             seed: u64::from(header.section[SEED]) | u64::from(header.section[SEED + 1]) << 32,
             nets: lines(NETS, LINE_WORDS)?,
             hosts: lines(HOSTS, LINE_WORDS)?,
             overflow: lines(OVERFLOW, GROUP_WORDS)?,
         };
-        match place.overflow.count {
+        match buckets.overflow.count {
             0 => Err(header.corrupt("overflow", "section size")),
-            _ => Ok(place),
+            _ => Ok(buckets),
         }
     }
 
-    /// Buckets of both kinds.
-    pub fn buckets(&self) -> usize {
+    /// Number of buckets of both kinds.
+    pub fn count(&self) -> usize {
         self.nets.count + self.hosts.count
     }
 
-    /// Byte offset of the key's bucket, if there are buckets of its kind.
+    /// Byte offset of the key's bucket, if the set has buckets of its kind.
     pub fn bucket(&self, key: Key) -> Option<usize> {
         let lines = match key {
             Key::Net(_) => self.nets,
@@ -318,33 +319,33 @@ impl Place {
         (lines.count > 0).then_some(lines.at + bucket * LINE_WORDS * WORD_BYTES)
     }
 
-    /// Byte offsets of all entries of the overflow.
+    /// Byte offsets of all overflow entries.
     pub fn all_entries(&self) -> impl Iterator<Item = usize> + use<> {
         let at = self.overflow.at;
         (0..self.overflow.count * GROUP_ENTRIES).map(move |entry| at + entry * ENTRY_WORDS * WORD_BYTES)
     }
 
-    /// Byte offsets of the slots of the bucket at `bucket`, of keys like `key`.
+    /// Byte offsets of the slots, of the size for `key`, in the bucket at byte `bucket`.
     pub fn slots(&self, bucket: usize, key: Key) -> impl DoubleEndedIterator<Item = usize> + ExactSizeIterator + use<> {
         let bytes = key.words() * WORD_BYTES;
         (0..key.slots()).map(move |slot| bucket + slot * bytes)
     }
 
-    /// Byte offsets of the entries of the key's group in the overflow.
+    /// Byte offsets of the entries in the key's group of the overflow.
     pub fn entries(&self, key: Key) -> impl Iterator<Item = usize> + use<> {
         let group = reduce(key.hash(self.seed) as u32, self.overflow.count);
         let at = self.overflow.at + group * GROUP_WORDS * WORD_BYTES;
         (0..GROUP_ENTRIES).map(move |entry| at + entry * ENTRY_WORDS * WORD_BYTES)
     }
 
-    /// Whether the set holds this very key.
+    /// Whether the set holds exactly this key.
     pub fn holds(&self, cells: &(impl Cells + ?Sized), key: Key) -> bool {
         let Some(bucket) = self.bucket(key) else { return false };
         let mut overflows = key.looks_like_a_mark();
         if !overflows {
             let [_, high, low] = key.entry();
             for slot in self.slots(bucket, key) {
-                // Read once: the last slot's answer and its mark belong together.
+                // The slot is read once, because its key and its mark must be consistent.
                 let found = cells.u64(slot);
                 if found == high && (key.words() == 1 || cells.u64(slot + WORD_BYTES) == low) {
                     return true;
@@ -355,7 +356,7 @@ impl Place {
         overflows && self.entries(key).any(|entry| self.is(cells, entry, key))
     }
 
-    /// Whether the entry of the overflow at `entry` is the key's. Its kind is read first, because it is written last.
+    /// Whether the overflow entry at `entry` holds the key. The kind is read first, because it is written last.
     pub fn is(&self, cells: &(impl Cells + ?Sized), entry: usize, key: Key) -> bool {
         let [kind, high, low] = key.entry();
         cells.u64(entry) == kind && cells.u64(entry + WORD_BYTES) == high && cells.u64(entry + 2 * WORD_BYTES) == low
@@ -368,30 +369,31 @@ impl Place {
     }
 }
 
-/// Checked sections of an image.
+/// The checked sections of an image.
 #[derive(Clone, Copy)]
 pub(crate) struct View<'a> {
     image: &'a [u8],
-    place: Place,
+    buckets: Exact6Buckets,
 }
 
 impl<'a> View<'a> {
-    /// The sections, their bounds checked. Inside is no index: whatever the words are, lookups stay among them.
+    /// Locates the sections and checks their bounds. The sections contain no index, so lookups stay inside them
+    /// whatever the words are.
     pub fn open(header: &Header, image: &'a [u8]) -> Result<Self, ImageError> {
-        Ok(View { image, place: Place::open(header, image)? })
+        Ok(View { image, buckets: Exact6Buckets::open(header, image)? })
     }
 
     /// 1 if `addr` is in a prefix of the set, 0 if not.
     pub fn find(&self, addr: u128) -> u32 {
-        self.place.find(self.image, addr)
+        self.buckets.find(self.image, addr)
     }
 
-    /// Notes what a lookup in C reads, which asks both kinds without waiting for the first.
+    /// Records what a lookup in C reads. It searches both kinds without waiting for the first.
     pub fn trace(&self, addr: u128, trace: &mut Trace) {
         let (high, low) = ((addr >> 64) as u64, addr as u64);
         let cells = TracedLines::new(self.image, trace);
-        self.place.holds(&cells, Key::Net(high));
-        self.place.holds(&cells, Key::Host(high, low));
+        self.buckets.holds(&cells, Key::Net(high));
+        self.buckets.holds(&cells, Key::Host(high, low));
     }
 }
 
@@ -401,7 +403,7 @@ mod tests {
 
     #[test]
     fn keys_that_collide_get_another_seed() {
-        // Hosts of one network whose hash differs in the low half alone, under the first seed: all in one bucket.
+        // Hosts of one network whose hashes under the first seed differ only in the low half: all are in one bucket.
         let seed = seed(&[], 0);
         let high = 0x2001_0db8_0000_0000u64;
         let keys: Vec<_> = (0..1000u64).map(|low| host(seed, high, low << 8)).collect();
@@ -411,14 +413,14 @@ mod tests {
 
     #[test]
     fn keys_that_collide_under_every_known_seed_are_held() {
-        // Each seed has hosts of one and the same hash, more than a bucket and a group of the overflow hold.
+        // Under each seed there are hosts with equal hashes, more than a bucket and an overflow group can hold.
         let host_of = |attempt, network: u64| host(seed(&[], attempt), 0x2001_0db8_0000_0000 + network, 0);
         let keys: Vec<_> =
             (0..SEEDS).flat_map(|attempt| (0..9).map(move |network| host_of(attempt, network))).collect();
         holds_all(&keys);
     }
 
-    /// The host of a network that has the hash.
+    /// The host of a network whose hash is `hash`.
     fn host(seed: u64, high: u64, hash: u64) -> Key {
         let inverse = |odd: u64| (0..6).fold(odd, |x, _| x.wrapping_mul(2u64.wrapping_sub(odd.wrapping_mul(x))));
         let x = (hash ^ hash >> 32).wrapping_mul(inverse(M3));

@@ -1,9 +1,9 @@
-//! Exact sets: up to four sets of IPv4 addresses that are asked about the same key, in the same buckets. One comparison of
-//! one cache line answers for all of them.
+//! Exact sets: up to four sets of IPv4 addresses for the same key, in shared buckets. A lookup compares the key with
+//! one cache line for all of them.
 //!
-//! Buckets, remainders and overflow are those of exact_set.rs. The words of a bucket are divided among the *members*: the
-//! first has the words up to its end, the next those from there to its own, and so on. A lookup gives a bit for each member
-//! that holds the key, so a fused table is one whose labels are such masks.
+//! Buckets, remainders and overflow are those of exact_set.rs. The words of a bucket are divided among the *members*.
+//! The first member has the words up to its end, the next member those from there to its own end, and so on. A lookup
+//! returns one bit per member that holds the key. The labels of a fused table are such masks.
 //!
 //! ```text
 //! bucket   word 0    word 1    word 2    word 3      of 64 bits, 4 slots each
@@ -15,11 +15,11 @@
 //!         section[9] = members
 //!         labels     = 2^members - 1
 //! ```
-//! One mark serves the whole bucket: once a member has overflowed in it, the last slot holds the mark and the overflow is asked
-//! for all. There an address has one word, with the bits of its members.
+//! One mark serves the whole bucket. After any member has overflowed, the last slot holds the mark, and lookups search
+//! the overflow for all members. There an address has one word, with the bits of its members.
 //!
-//! Example: 100,000 and 178,000 random addresses take 2^16 buckets of 32 bytes, 8 slots for each; 0.2% of the buckets overflow.
-//! 10.1.2.3 in both is remainder `0x0a01` in words 0 or 1 and in words 2 or 3 of bucket `0xcafb`: mask 3.
+//! Example: 100,000 and 178,000 random addresses take 2^16 buckets of 32 bytes, 8 slots for each; 0.2% of the buckets
+//! overflow. 10.1.2.3 in both is remainder `0x0a01` in words 0 or 1 and in words 2 or 3 of bucket `0xcafb`: mask 3.
 
 use std::ops::Range;
 
@@ -28,25 +28,25 @@ use weir_abi::Layout;
 use crate::entries::{Kind, Table};
 use crate::image::{BuildError, Header, Image, ImageError, Section, Writer};
 use crate::layout::exact_set::{
-    BUCKET_BITS_MAX, BUCKET_BITS_MIN, Filler, Geometry, ORDER, ORDER_MAX, OVERFLOW_ONE_IN, Place, SHIFT, WORD_SLOTS,
-    addresses_only, overflow_spare,
+    BUCKET_BITS_MAX, BUCKET_BITS_MIN, ExactBuckets, Filler, Geometry, ORDER, ORDER_MAX, OVERFLOW_ONE_IN, SHIFT,
+    WORD_SLOTS, addresses_only, overflow_spare,
 };
 use crate::layout::{Room, overflow};
 use crate::prefix::Prefix4;
 use crate::reads::{Trace, TracedLines};
 
-/// Sets in one table at most.
+/// Maximum number of sets in one table.
 pub const MEMBERS_MAX: usize = 4;
 
-/// One bucket in so many may overflow, of all members together. That is more than a set alone may have: a member's words end where
-/// 4 slots do, and fusing 100,000 with 1,100,000 addresses takes 4 MiB where it would take 8, which costs more than a lookup in
-/// the overflow now and then.
+/// One bucket in this many may overflow, for all members together. This is more than a single set allows. The words of
+/// a member are whole groups of 4 slots: fusing 100,000 with 1,100,000 addresses takes 4 MiB instead of 8. The extra
+/// memory would cost more than an occasional lookup in the overflow.
 const FUSED_OVERFLOW_ONE_IN: usize = 20;
 
 const ENDS: usize = 8;
 const MEMBERS: usize = 9;
 
-/// Which words of a bucket are whose.
+/// The division of a bucket's words among members.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Ends {
     ends: [u8; MEMBERS_MAX],
@@ -61,12 +61,12 @@ impl Ends {
         usize::from(start) * WORD_SLOTS..usize::from(self.ends[member]) * WORD_SLOTS
     }
 
-    /// All slots for the one member that there is.
+    /// All slots belong to the only member.
     pub fn whole(geometry: Geometry) -> Self {
         Ends { ends: [1 << geometry.order; MEMBERS_MAX], members: 1 }
     }
 
-    /// The members (a bit each) of slots (a bit each).
+    /// The members (one bit each) that own the given slots (one bit each).
     pub fn members_of(&self, slots: u32) -> u32 {
         let has = |member: u32| {
             let segment = self.segment(member);
@@ -75,14 +75,14 @@ impl Ends {
         (0..self.members).fold(0, |members, member| members | u32::from(has(member)) << member)
     }
 
-    /// Divides `words` among members that need at least so many each; `None` if they need more.
-    /// What is left over goes, word by word, to whoever overflows most: `share(member, slots)` of its buckets.
+    /// Divides `words` among members with the given minimum `needs`; `None` if they need more. Each remaining word goes
+    /// to the member that overflows most: `share(member, slots)` of its buckets.
     fn divide(words: usize, needs: &[usize], mut share: impl FnMut(usize, usize) -> f64) -> Option<Self> {
         let spare = words.checked_sub(needs.iter().sum())?;
         let mut shares = needs.to_vec();
         for _ in 0..spare {
             let mut lacks = |member: usize| share(member, shares[member] * WORD_SLOTS);
-            // Of equals the last: the mark takes a slot of it.
+            // Of equal members the last one gets the word, because the mark takes one of its slots.
             let most = (0..needs.len()).map(|member| (lacks(member), member)).max_by(|a, b| a.0.total_cmp(&b.0));
             shares[most.expect("there are members").1] += 1;
         }
@@ -96,8 +96,8 @@ impl Ends {
     }
 }
 
-/// The smallest buckets, then the fewest, in which every member finds room. `share(bits, member, slots)` is the share of buckets
-/// that overflow.
+/// Chooses the smallest buckets, then the fewest, in which every member has room. `share(bits, member, slots)` is the
+/// share of buckets that overflow.
 fn choose(members: usize, mut share: impl FnMut(u32, usize, usize) -> f64) -> Option<(Geometry, Ends)> {
     let most = 1.0 / member_overflow_one_in(members) as f64;
     for bits in BUCKET_BITS_MIN..=BUCKET_BITS_MAX {
@@ -114,10 +114,10 @@ fn choose(members: usize, mut share: impl FnMut(u32, usize, usize) -> f64) -> Op
     None
 }
 
-/// Bytes of the buckets that random sets of the given sizes are fused into; of one set, what it takes alone. `None` if there is
-/// none or more than [`MEMBERS_MAX`], or if so many addresses have no room.
+/// Size of the buckets into which random sets of the given sizes are fused; for one set, its size alone. `None` if
+/// there is no set, more than [`MEMBERS_MAX`] sets, or no room for so many addresses.
 ///
-/// Fusing may cost memory or save it: 100,000 and 1,100,000 addresses take 4 MiB together, 1 and 4 MiB apart.
+/// Fusing may cost or save memory: 100,000 and 1,100,000 addresses take 4 MiB together, but 1 and 4 MiB separately.
 pub fn fused_bytes(sizes: &[usize]) -> Option<usize> {
     if sizes.is_empty() || sizes.len() > MEMBERS_MAX {
         return None;
@@ -127,12 +127,12 @@ pub fn fused_bytes(sizes: &[usize]) -> Option<usize> {
     Some(geometry.buckets() * geometry.slots() * size_of::<u16>())
 }
 
-/// One bucket in so many may overflow because of one member.
+/// One bucket in this many may overflow because of one member.
 fn member_overflow_one_in(members: usize) -> usize {
     if members == 1 { OVERFLOW_ONE_IN } else { FUSED_OVERFLOW_ONE_IN * members }
 }
 
-/// The share of buckets with more than `slots` addresses, of which a bucket has `mean` (Poisson).
+/// The share of buckets with more than `slots` addresses, if the mean is `mean` (Poisson).
 fn overflow_share(mean: f64, slots: usize) -> f64 {
     let mut term = (-mean).exp();
     let mut rest = 1.0 - term;
@@ -143,17 +143,17 @@ fn overflow_share(mean: f64, slots: usize) -> f64 {
     rest
 }
 
-/// Builds one image that answers for all the tables: a lookup gives bit `m` for `tables[m]`.
+/// Builds one image for all the tables. A lookup sets bit `m` if `tables[m]` holds the address.
 ///
 /// # Errors
-/// There are none or more than [`MEMBERS_MAX`] tables, or one of them is no set of IPv4 addresses.
+/// There are no tables or more than [`MEMBERS_MAX`], or one of them is not a set of IPv4 addresses.
 pub fn exact_sets(tables: &[&Table]) -> Result<Image, BuildError> {
     check(tables)?;
     let sets: Vec<&[Prefix4]> = tables.iter().map(|table| table.prefixes4()).collect();
     build(&sets, Room::None)
 }
 
-/// Refuses what cannot share buckets: tables of another family or with labels, none or too many.
+/// Refuses tables that cannot share buckets: of the other family or with labels, none, or too many.
 pub(crate) fn check(tables: &[&Table]) -> Result<(), BuildError> {
     let layout = Layout::ExactSets;
     if tables.is_empty() || tables.len() > MEMBERS_MAX {
@@ -170,7 +170,7 @@ pub(crate) fn check(tables: &[&Table]) -> Result<(), BuildError> {
     Ok(())
 }
 
-/// Builds the image of one to [`MEMBERS_MAX`] sets, each sorted and no prefix in it twice.
+/// Builds the image of one to [`MEMBERS_MAX`] sets, each sorted and without duplicates.
 pub(crate) fn build(sets: &[&[Prefix4]], room: Room) -> Result<Image, BuildError> {
     sets.iter().try_for_each(|set| addresses_only(Layout::ExactSets, set))?;
     let (geometry, ends) = choose_for(sets);
@@ -191,7 +191,7 @@ pub(crate) fn build(sets: &[&[Prefix4]], room: Room) -> Result<Image, BuildError
     writer.write(&sections, &[&numbers[..], &overflow.numbers].concat())
 }
 
-/// What suits the sets, by counting.
+/// Chooses the buckets by counting the addresses per bucket.
 fn choose_for(sets: &[&[Prefix4]]) -> (Geometry, Ends) {
     let mut counted: (u32, Vec<Vec<u32>>) = (0, Vec::new());
     let chosen = choose(sets.len(), |bits, member, slots| {
@@ -210,39 +210,40 @@ fn choose_for(sets: &[&[Prefix4]]) -> (Geometry, Ends) {
     })
 }
 
-/// Checked sections of an image.
+/// The checked sections of an image.
 #[derive(Clone, Copy)]
 pub(crate) struct View<'a> {
     image: &'a [u8],
-    place: Place,
+    buckets: ExactBuckets,
     ends: Ends,
 }
 
 impl<'a> View<'a> {
-    /// The sections, their bounds checked.
+    /// Locates the sections and checks their bounds.
     pub fn open(header: &Header, image: &'a [u8]) -> Result<Self, ImageError> {
-        let place = Place::open(header, image)?;
-        Ok(View { image, place, ends: open_ends(header, place.geometry)? })
+        let buckets = ExactBuckets::open(header, image)?;
+        Ok(View { image, buckets, ends: open_ends(header, buckets.geometry)? })
     }
 
-    /// Checks the members in the overflow; buckets hold no index.
+    /// Checks the members in the overflow. Buckets contain no index.
     pub fn check(&self, header: &Header) -> Result<(), ImageError> {
-        self.place.overflow.check(header, self.image)
+        self.buckets.overflow.check(header, self.image)
     }
 
-    /// The members (a bit each) that hold `addr`.
+    /// The members (one bit each) that hold `addr`.
     pub fn find(&self, addr: u32) -> u32 {
-        let (hits, overflow) = self.place.find(self.image, addr);
+        let (hits, overflow) = self.buckets.find(self.image, addr);
         self.ends.members_of(hits) | overflow
     }
 
-    /// Notes what a lookup reads.
+    /// Records what a lookup reads.
     pub fn trace(&self, addr: u32, trace: &mut Trace) {
-        self.place.find(&TracedLines::new(self.image, trace), addr);
+        self.buckets.find(&TracedLines::new(self.image, trace), addr);
     }
 }
 
-/// The header's ends, checked: they rise to the bucket's, and there are as many as members.
+/// Reads the ends from the header and checks them. They must rise to the end of the bucket, and there must be one per
+/// member.
 pub(crate) fn open_ends(header: &Header, geometry: Geometry) -> Result<Ends, ImageError> {
     let (ends, members) = (header.section[ENDS].to_le_bytes(), header.section[MEMBERS]);
     if members == 0 || members > MEMBERS_MAX as u32 || header.labels != (1 << members) - 1 {

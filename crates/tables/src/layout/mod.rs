@@ -1,7 +1,8 @@
-//! Table layouts, one a file: its bit diagrams, its builder, and the same lookup that `datapath/include` has in C.
+//! Table layouts, one per file: its bit diagrams, its builder, and the same lookup that `datapath/include` has in C.
 //!
-//! A layout file never sees text and never sees another layout, but for counted leaves, which are rank leaves where labels do not count. To add one: a number in `weir_abi::Layout`, a file here
-//! with `build`, `View::{open, check, find}`, and its C twin.
+//! A layout file knows no text format and no other layout. The exception is counted leaves, which fall back to rank
+//! leaves where labels do not count up. To add a layout, add a number to `weir_abi::Layout`, a file here with `build`
+//! and `View::{open, check, find}`, and the C lookup.
 
 pub(crate) mod counted_leaf;
 pub(crate) mod dxr;
@@ -12,17 +13,17 @@ pub(crate) mod overflow;
 pub(crate) mod range6;
 pub(crate) mod rank_leaf;
 
-/// What an image is built with beside what it holds.
+/// The room for changes that an image is built with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Room {
-    /// Nothing: it will not change.
+    /// None: the image will not change.
     None,
-    /// Room for what may come before it is built anew: a quarter more of what changes take, and at least some.
+    /// Room for changes until the next rebuild: a quarter more of what changes consume, with a minimum.
     Spare,
 }
 
 impl Room {
-    /// How many more than `count`.
+    /// The number of spare units for `count` units in use.
     pub fn beside(self, count: usize, least: usize) -> usize {
         match self {
             Room::None => 0,

@@ -1,7 +1,7 @@
-//! Overflow of exact sets: the few addresses that their buckets have no room for.
+//! The overflow of exact sets: the few addresses that do not fit their buckets.
 //!
-//! A hash table of groups of one cache line. An address is in its group or nowhere, so a lookup reads one line, an insertion
-//! and a deletion write one word, and there is nothing to tombstone.
+//! The overflow is a hash table with groups of one cache line. An address is in its group or nowhere. A lookup
+//! therefore reads one line, and an insertion or deletion writes one word. No tombstones are needed.
 //!
 //! ```text
 //! group = address * multiplier mod 2^32 >> shift            shift = 32 - log2(groups), groups >= 2, multiplier odd
@@ -21,22 +21,22 @@ use weir_abi::Layout;
 use crate::cells::Cells;
 use crate::image::{BuildError, Header, ImageError};
 
-/// Words of a group: one cache line.
+/// Words per group: one cache line.
 const GROUP_WORDS: usize = 8;
 const WORD_BYTES: usize = 8;
-/// Of 32 bits, at least one is left for the group.
+/// At least one of the 32 bits is left for the group number.
 const SHIFTS: Range<u32> = 1..32;
-/// Multipliers that the builder tries before it gives up.
+/// Number of multipliers that the builder tries before it fails.
 const TRIES: u32 = 64;
-/// The first of them are the same for all tables, and a list can be made to defeat them all; the others hang on the whole
-/// list.
+/// The first multipliers are the same for all tables, so a hostile list can defeat them all. The others depend on the
+/// whole list.
 const KNOWN_TRIES: u32 = TRIES_A_SIZE;
-/// Tries with so many groups before there are twice as many.
+/// Number of tries before the number of groups is doubled.
 const TRIES_A_SIZE: u32 = 4;
-/// Addresses a group at most, on average.
+/// Maximum mean number of addresses per group.
 const LOAD_MAX: usize = 2;
 
-/// Fields of the header.
+/// Header fields.
 pub(super) const SHIFT: usize = 6;
 pub(super) const MULTIPLIER: usize = 7;
 
@@ -46,13 +46,13 @@ pub(super) struct Built {
     pub numbers: [(usize, u32); 2],
 }
 
-/// An address with the members (a bit each) that hold it, and its word.
+/// The word of an address, with the members (one bit each) that hold it.
 pub(crate) fn word(addr: u32, members: u32) -> u64 {
     u64::from(members) << 32 | u64::from(addr)
 }
 
-/// Builds the groups of addresses, each with the members that hold it; an address may come more than once. There is room for
-/// `spare` more.
+/// Builds the groups for addresses, each with the members that hold it. An address may occur more than once. There is
+/// room for `spare` more.
 pub(super) fn build(layout: Layout, addresses: &[(u32, u32)], spare: usize) -> Result<Built, BuildError> {
     let mut members = HashMap::with_capacity(addresses.len());
     for &(addr, bits) in addresses {
@@ -64,13 +64,13 @@ pub(super) fn build(layout: Layout, addresses: &[(u32, u32)], spare: usize) -> R
         }
     }
     let mut addresses: Vec<(u32, u32)> = members.into_iter().collect();
-    // The same table gives the same bytes.
+    // Sorting makes the bytes deterministic.
     addresses.sort_unstable();
     let mut groups = ((addresses.len() + spare) / LOAD_MAX).next_power_of_two().max(2);
     for attempt in 0..TRIES {
-        let place = Place { at: 0, shift: 32 - groups.ilog2(), multiplier: multiplier(&addresses, attempt) };
-        if let Some(words) = place.fill(&addresses) {
-            return Ok(Built { words, numbers: [(SHIFT, place.shift), (MULTIPLIER, place.multiplier)] });
+        let table = OverflowTable { at: 0, shift: 32 - groups.ilog2(), multiplier: multiplier(&addresses, attempt) };
+        if let Some(words) = table.fill(&addresses) {
+            return Ok(Built { words, numbers: [(SHIFT, table.shift), (MULTIPLIER, table.multiplier)] });
         }
         if attempt % TRIES_A_SIZE == TRIES_A_SIZE - 1 && groups < (addresses.len() + spare) * 8 {
             groups *= 2;
@@ -79,7 +79,7 @@ pub(super) fn build(layout: Layout, addresses: &[(u32, u32)], spare: usize) -> R
     Err(BuildError::Limit { layout, what: "addresses in a group of the overflow", max: GROUP_WORDS })
 }
 
-/// Odd numbers without a pattern (splitmix32); the first spreads runs of addresses evenly.
+/// Odd numbers without a pattern (splitmix32). The first spreads runs of addresses evenly.
 fn multiplier(addresses: &[(u32, u32)], attempt: u32) -> u32 {
     if attempt >= KNOWN_TRIES {
         return BuildHasherDefault::<DefaultHasher>::default().hash_one((attempt, addresses)) as u32 | 1;
@@ -90,30 +90,30 @@ fn multiplier(addresses: &[(u32, u32)], attempt: u32) -> u32 {
     (mixed ^ mixed >> 16 ^ 0x9e37_79b0) | 1
 }
 
-/// Where an image has its overflow.
+/// The position of the overflow in an image.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Place {
+pub(crate) struct OverflowTable {
     at: usize,
     shift: u32,
     multiplier: u32,
 }
 
-impl Place {
-    /// Section 1 of the image, its bounds checked and no member in it beyond `members` (a bit each).
+impl OverflowTable {
+    /// Locates section 1 of the image and checks its bounds.
     pub fn open(header: &Header, image: &[u8]) -> Result<Self, ImageError> {
         let words: &[[u8; WORD_BYTES]] = header.section(image, 1, "overflow")?;
-        let place = Place {
+        let table = OverflowTable {
             at: header.section[2] as usize,
             shift: header.section[SHIFT],
             multiplier: header.section[MULTIPLIER],
         };
-        if !SHIFTS.contains(&place.shift) || words.len() != GROUP_WORDS << (32 - place.shift) {
+        if !SHIFTS.contains(&table.shift) || words.len() != GROUP_WORDS << (32 - table.shift) {
             return Err(header.corrupt("overflow", "section size"));
         }
-        Ok(place)
+        Ok(table)
     }
 
-    /// Checks that no member is beyond the header's labels.
+    /// Checks that every word's members are within the header's labels.
     pub fn check(&self, header: &Header, image: &[u8]) -> Result<(), ImageError> {
         let words: &[[u8; WORD_BYTES]] = header.section(image, 1, "overflow")?;
         match words.iter().any(|&word| u64::from_le_bytes(word) >> 32 > u64::from(header.labels)) {
@@ -135,7 +135,7 @@ impl Place {
         (addr.wrapping_mul(self.multiplier) >> self.shift) as usize
     }
 
-    /// Byte offsets of the words of the address's group.
+    /// Byte offsets of the words in the address's group.
     pub fn words(&self, addr: u32) -> impl Iterator<Item = usize> + use<> {
         let group = self.at + self.group(addr) * GROUP_WORDS * WORD_BYTES;
         (0..GROUP_WORDS).map(move |index| group + index * WORD_BYTES)
@@ -147,7 +147,7 @@ impl Place {
         (0..GROUP_WORDS << (32 - self.shift)).map(move |index| at + index * WORD_BYTES)
     }
 
-    /// The members (a bit each) that hold the address.
+    /// The members (one bit each) that hold the address.
     pub fn find(&self, cells: &(impl Cells + ?Sized), addr: u32) -> u32 {
         let words = self.words(addr).map(|at| cells.u64(at));
         words.filter(|&word| word as u32 == addr).fold(0, |members, word| members | (word >> 32) as u32)
@@ -158,7 +158,7 @@ impl Place {
 mod tests {
     use super::*;
 
-    /// Addresses all in group 0 of a multiplier, whatever the number of groups: multiples of its inverse.
+    /// Addresses that are all in group 0 under a multiplier, for any number of groups: multiples of its inverse.
     fn colliding(multiplier: u32, count: u32) -> impl Iterator<Item = (u32, u32)> {
         let inverse = (0..5).fold(multiplier, |x, _| x.wrapping_mul(2u32.wrapping_sub(multiplier.wrapping_mul(x))));
         (1..=count).map(move |index| (inverse.wrapping_mul(index), 1))

@@ -1,8 +1,9 @@
-//! Range6: IPv6 prefixes to labels. A trie that narrows the key down to a short block of sorted ranges, then a binary search.
+//! Range6: IPv6 prefixes to labels. A trie leads the key to a short block of sorted ranges, and a binary search finds
+//! the range.
 //!
-//! The key's bits 127..112 index the root, then eight bits each the nodes below it, down to /48. A part of the address space
-//! with at most `BLOCK_RANGES` ranges is not divided further: real tables are dense in a few allocations (2001::/16,
-//! 2400::/12, 2a00::/12, ...) and empty elsewhere, so that a direct table of more bits would be mostly holes.
+//! The key's bits 127..112 index the root, and eight bits each index the nodes below it, down to /48. A part of the
+//! address space with at most `BLOCK_RANGES` ranges is not divided further. Real tables are dense in a few allocations
+//! (2001::/16, 2400::/12, 2a00::/12, ...) and empty elsewhere, so a larger direct table would be mostly empty.
 //!
 //! ```text
 //! root    2^16 entries, at byte 64; nodes of 256 entries, at byte 262208
@@ -15,8 +16,8 @@
 //!         In a head the low 64 bits are the number of ranges that follow.
 //! labels  32 bits a range; 0 in a head.
 //! ```
-//! Example: a set of 2001:db8::/32 alone. `root[0x2001]` is `2 << 30 | 3 << 24 | 0`; starts are 2001::, 2001:db8:: and 2001:db9::,
-//! labels 0, 1, 0. There is no node.
+//! Example: a set of 2001:db8::/32 alone. `root[0x2001]` is `2 << 30 | 3 << 24 | 0`; starts are 2001::, 2001:db8:: and
+//! 2001:db9::, labels 0, 1, 0. There is no node.
 
 use std::cell::RefCell;
 
@@ -31,9 +32,9 @@ const ROOT_BITS: u8 = 16;
 const ROOT_ENTRIES: usize = 1 << ROOT_BITS;
 const NODE_BITS: u8 = 8;
 const NODE_ENTRIES: usize = 1 << NODE_BITS;
-/// Nodes divide down to this prefix length.
+/// Nodes divide the address space down to this prefix length.
 const NODES_TO: u8 = 48;
-/// Larger blocks are divided, if they can be.
+/// Larger blocks are divided if possible.
 const BLOCK_RANGES: usize = 48;
 
 const VALUE_BITS: u32 = 24;
@@ -53,7 +54,7 @@ const _: () = assert!(LABELS_MAX <= 1 << VALUE_BITS);
 
 pub(crate) const SECTIONS: [&str; 4] = ["root", "nodes", "starts", "labels"];
 
-/// Builds the image of prefixes in [`Address::order`] with labels `1..=labels`.
+/// Builds the image of prefixes, sorted by [`Address::order`], with labels `1..=labels`.
 pub(crate) fn build(prefixes: &[Prefix6], labels: u32) -> Result<Image, BuildError> {
     let layout = Layout::Range6;
     if labels >= LABELS_MAX {
@@ -74,7 +75,7 @@ pub(crate) fn build(prefixes: &[Prefix6], labels: u32) -> Result<Image, BuildErr
     Writer { layout, entries: prefixes.len(), labels }.write(&sections, &[])
 }
 
-/// The part of the address space under a prefix: `label` from `first` on, then as the ranges say.
+/// The part of the address space under a prefix: `label` from `first` on, then the labels of `ranges`.
 #[derive(Clone, Copy)]
 struct Part<'a> {
     first: u128,
@@ -84,7 +85,7 @@ struct Part<'a> {
 }
 
 impl<'a> Part<'a> {
-    /// Splits off child `index`, the lowest that is left, of the parts of `bits` more bits.
+    /// Splits off child `index`, the lowest that is left, of the children with `bits` more bits.
     fn take_child(&mut self, index: usize, bits: u8) -> Part<'a> {
         let child_bits = self.bits + bits;
         let first = self.first | (index as u128) << (u128::BITS - u32::from(child_bits));
@@ -118,7 +119,7 @@ impl Builder {
         }
     }
 
-    /// Recurses to a depth of four.
+    /// Adds a node and its descendants. The recursion depth is at most four.
     fn node(&mut self, mut part: Part<'_>) -> Result<u32, BuildError> {
         let start = self.nodes.len();
         let node = start / NODE_ENTRIES;
@@ -154,7 +155,7 @@ impl Builder {
     }
 }
 
-/// Checked sections of an image.
+/// The checked sections of an image.
 #[derive(Clone, Copy)]
 pub(crate) struct View<'a> {
     root: &'a [[u8; 4]],
@@ -164,7 +165,7 @@ pub(crate) struct View<'a> {
 }
 
 impl<'a> View<'a> {
-    /// The sections, their bounds checked.
+    /// Locates the sections and checks their bounds.
     pub fn open(header: &Header, image: &'a [u8]) -> Result<Self, ImageError> {
         let view = View {
             root: header.section_at(image, 0, "root", ROOT_OFFSET)?,
@@ -184,7 +185,7 @@ impl<'a> View<'a> {
         Ok(view)
     }
 
-    /// Checks every index and label inside.
+    /// Checks every index and label in the sections.
     pub fn check(&self, header: &Header) -> Result<(), ImageError> {
         if self.labels.iter().any(|&label| u32::from_le_bytes(label) > header.labels) {
             return Err(header.corrupt("labels", "label"));
@@ -201,7 +202,7 @@ impl<'a> View<'a> {
     fn check_entry(&self, entry: u32, labels: u32) -> Result<(), &'static str> {
         let value = (entry & VALUE_MASK) as usize;
         match entry >> KIND_SHIFT {
-            // C returns the whole entry of a hit.
+            // C returns the whole entry of a hit, so its count bits must be 0.
             KIND_HIT if entry <= labels => Ok(()),
             KIND_HIT => Err("label"),
             KIND_NODE if value < self.nodes.len() / NODE_ENTRIES => Ok(()),
@@ -211,7 +212,7 @@ impl<'a> View<'a> {
         }
     }
 
-    /// Base and count of a block's ranges, if they are in bounds.
+    /// Start and number of a block's ranges, if they are in bounds.
     fn block(&self, entry: u32) -> Option<(usize, usize)> {
         let base = (entry & VALUE_MASK) as usize;
         let (base, count) = match entry >> VALUE_BITS & COUNT_MASK {
@@ -225,18 +226,18 @@ impl<'a> View<'a> {
         self.starts.get(index).map(|&start| u128::from_le_bytes(start).rotate_left(64))
     }
 
-    /// The label of `addr`, 0 if none.
+    /// The label of `addr`, or 0.
     pub fn find(&self, addr: u128) -> u32 {
         self.follow(addr, |_| {}, |_| {})
     }
 
-    /// Notes what a lookup reads.
+    /// Records what a lookup reads.
     pub fn trace(&self, addr: u128, trace: &mut Trace) {
         let trace = RefCell::new(trace);
         self.follow(addr, |word| trace.borrow_mut().word(word), |start| trace.borrow_mut().word(start));
     }
 
-    /// The label of `addr`; `word` and `start` see each word of tables and each start of a range that is read on the way.
+    /// The label of `addr`. Calls `word` and `start` with each table word and each range start on the way.
     #[inline]
     fn follow(&self, addr: u128, word: impl Fn(&[u8; 4]), start: impl Fn(&[u8; 16])) -> u32 {
         let read = |cell: &[u8; 4]| {
@@ -245,7 +246,7 @@ impl<'a> View<'a> {
         };
         let mut entry = read(&self.root[(addr >> (u128::BITS - u32::from(ROOT_BITS))) as usize]);
         let mut shift = u128::BITS - u32::from(ROOT_BITS);
-        // A hostile image may chain more nodes than the builder does; deeper ones are not followed.
+        // A hostile image may chain more nodes than the builder does. The lookup does not follow them.
         while entry >> KIND_SHIFT == KIND_NODE && shift > u128::BITS - u32::from(NODES_TO) {
             shift -= u32::from(NODE_BITS);
             let index = (addr >> shift) as usize % NODE_ENTRIES;
@@ -261,7 +262,7 @@ impl<'a> View<'a> {
             self.starts.get(block.start + half).into_iter().for_each(&start);
             match self.start(block.start + half).is_some_and(|start| start <= addr) {
                 true => block.start += half,
-                // As many steps as the C lookup takes, whose loop does not depend on what it reads.
+                // The number of steps is that of the C lookup, whose loop does not depend on the data.
                 false => block.end -= half,
             }
         }

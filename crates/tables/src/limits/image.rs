@@ -1,7 +1,8 @@
-//! The image of a program's limiters: the rates of all of them, and what a lookup's answer means.
+//! The image of a program's limiters. It holds all their rates and defines the meaning of a lookup's answer.
 //!
-//! What a packet's lookup finds is a *ticket*: which bucket, and which rate it is charged by. Buckets are words of one array that outlives
-//! policies; a list that changes gives the prefixes that stay the same buckets, and tickets that name other rates.
+//! The lookup of a packet returns a *ticket*, which names a bucket and its rate. Buckets are words of one array that
+//! outlives policies. When a list changes, its remaining prefixes keep their buckets and get tickets with the new
+//! rates.
 //!
 //! ```text
 //! limiters   32 bytes each, at byte 64       struct limiter in datapath/include/limit.h
@@ -15,14 +16,15 @@
 //!         |    profile     |     bucket    |       0: no limit; limiters with entries: the bucket alone
 //!         +----------------+---------------+
 //! ```
-//! The labels of a list's own image *are* its tickets, so that between the lookup and the bucket there is nothing to wait for. They hold
-//! both as long as bucket and profile have 31 bits together: a million buckets and a thousand rates. Lists with more rates, and nested ones,
-//! keep 8 bytes a bucket in `entries`.
+//! The labels of a list's own image *are* its tickets, so that between the lookup and the bucket there is nothing to
+//! wait for. They hold both as long as bucket and profile have 31 bits together: a million buckets and a thousand
+//! rates. Lists with more rates, and nested ones, keep 8 bytes a bucket in `entries`.
 //!
-//! Several limiters may police by one list, upstream and downstream say. They share its image and its tickets; a ticket then names the first of as many
-//! neighbouring buckets, of which each limiter has its own (`offset`).
+//! Several limiters may police by one list, upstream and downstream say. They share its image and its tickets; a ticket
+//! then names the first of as many neighbouring buckets, of which each limiter has its own (`offset`).
 //!
-//! Example: 300,000 prefixes at two rates have buckets below 2^19, and tickets of 19 + 2 bits: label `2 << 19 | 77` is bucket 77 at the second rate.
+//! Example: 300,000 prefixes at two rates have buckets below 2^19, and tickets of 19 + 2 bits: label `2 << 19 | 77` is
+//! bucket 77 at the second rate.
 
 use std::ops::Range;
 use std::ptr;
@@ -30,7 +32,7 @@ use std::ptr;
 use weir_abi::{LimitEntries, LimitEntry, LimitProfile};
 
 use crate::image::{BuildError, HEADER_BYTES};
-use crate::memory::Memory;
+use crate::image_memory::ImageMemory;
 
 /// Bits of a ticket; layouts of tables need the highest one.
 pub(super) const TICKET_BITS: u32 = 31;
@@ -38,65 +40,67 @@ pub(super) const TICKET_BITS: u32 = 31;
 const LIMITER_BYTES: usize = 32;
 /// Bytes that lookups may read behind the last word.
 const PADDING: usize = 64;
-/// Prefixes of a nested list that enclose each other.
+/// Maximum number of prefixes of a nested list that enclose each other.
 pub const NESTING_MAX: usize = 8;
 
-/// Bytes at most: in the kernel there is room for a power of two of them, and places have 32 bits.
+/// Maximum size of the image in bytes. The kernel allocates a power of two, and offsets have 32 bits.
 const BYTES_MAX: usize = 1 << 31;
 
-/// What of a limiter's packets is counted for each bucket.
+/// Which packets of a limiter are counted for each bucket.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u32)]
 pub enum Logged {
     /// Nothing.
     #[default]
     Nothing = 0,
-    /// Packets that had no room.
+    /// Packets for which the bucket had no room.
     Exceeded = 1,
-    /// All.
+    /// All packets.
     All = 2,
 }
 
-/// How a limiter's buckets are found.
+/// How a limiter finds the bucket of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Found {
-    /// By a list's own image, whose labels are made tickets; or there is one bucket, and nothing to look up.
+    /// By the list's own image, whose labels are replaced by tickets. A limiter with one bucket needs no lookup.
     ByTicket,
-    /// By the labels of a table, which others look up too.
+    /// By the labels of a table, which rules look up too.
     ByLabel,
-    /// By the hash of an address, in a table of 2^`set_bits` sets ([`weir_abi::each`]) that begins with the only slot.
+    /// By the hash of an address, in a table of 2^`set_bits` sets ([`weir_abi::each`]). The table starts at the
+    /// limiter's only slot.
     ByHash {
-        /// log2 of the sets.
+        /// log2 of the number of sets.
         set_bits: u32,
-        /// What addresses are hashed with.
+        /// Seed of the hash.
         seed: u32,
     },
 }
 
-/// A limiter to be laid out.
+/// A limiter to lay out.
 #[derive(Clone, Copy, Debug)]
 pub struct Limiter<'a> {
-    /// Rates, and the rate of each entry.
+    /// The rates, and the rate of each entry.
     pub limits: &'a LimitEntries,
-    /// The bucket of each entry, none of them 0; looked at only where there is a limit. Limiters of the same list share them.
+    /// The bucket of each entry, never 0. It is used only for entries with a limit. Limiters of the same list share the
+    /// array.
     pub slots: &'a [u32],
-    /// How far behind those its own buckets are: limiters of the same list have neighbouring ones.
+    /// Offset of this limiter's buckets from `slots`. Limiters of the same list have neighbouring buckets.
     pub offset: u32,
     /// How an entry is found.
     pub found: Found,
-    /// What is counted.
+    /// Which packets are counted.
     pub logged: Logged,
 }
 
 impl Limiter<'_> {
-    /// From the first to the last bucket that a limit has.
+    /// The range from the first to the last bucket with a limit.
     fn limited_slots(&self) -> Range<u32> {
         let limited = self.limits.entries.iter().zip(self.slots).filter(|(entry, _)| entry.profile != 0);
         let slots = limited.map(|(_, &slot)| slot..slot + 1);
         slots.reduce(|all, one| all.start.min(one.start)..all.end.max(one.end)).unwrap_or(0..1)
     }
 
-    /// Bits of a ticket that name the bucket; `None` if the limiter needs entries.
+    /// Number of ticket bits that name the bucket; `None` if the limiter needs entries.
     fn slot_bits(&self) -> Option<u32> {
         let bits = |end: usize| end.next_power_of_two().ilog2();
         let (slots, profiles) = (bits(self.limited_slots().end as usize), bits(self.limits.profiles.len()));
@@ -115,7 +119,7 @@ impl Limiter<'_> {
         self.limits.entries.iter().zip(self.slots).map(ticket).collect()
     }
 
-    /// Prefixes around the entry, itself included; more than [`NESTING_MAX`] are not counted.
+    /// Number of prefixes around the entry, including itself. Counting stops above [`NESTING_MAX`].
     fn depth(&self, entry: &LimitEntry) -> usize {
         let mut depth = 1;
         let mut parent = entry.parent;
@@ -127,18 +131,19 @@ impl Limiter<'_> {
     }
 }
 
-/// A laid-out image, and the tickets of each limiter's entries: what the labels of its list's image are to be.
+/// The laid-out image, and the tickets of each limiter's entries. The labels of the list's image must become these
+/// tickets.
 #[derive(Debug)]
 pub struct LimitImage {
-    memory: Memory,
+    memory: ImageMemory,
     tickets: Vec<Vec<u32>>,
 }
 
 impl LimitImage {
-    /// Lays limiters out, in the order of their numbers.
+    /// Lays out limiters in the order of their numbers.
     ///
     /// # Errors
-    /// There are more bytes than lookups can count, or prefixes nested deeper than [`NESTING_MAX`].
+    /// The image exceeds 2 GiB, or prefixes are nested deeper than [`NESTING_MAX`].
     pub fn build(limiters: &[Limiter<'_>]) -> Result<Self, BuildError> {
         let tickets: Vec<Vec<u32>> = limiters.iter().map(Limiter::tickets).collect();
         let mut image = Words::zeroed(HEADER_BYTES + limiters.len() * LIMITER_BYTES);
@@ -168,13 +173,13 @@ impl LimitImage {
         if bytes > BYTES_MAX {
             return Err(BuildError::Limits { what: "bytes in the image of the limits", max: BYTES_MAX });
         }
-        let mut memory = Memory::zeroed(bytes);
+        let mut memory = ImageMemory::zeroed(bytes);
         let (words, _) = memory.as_chunks_mut();
         words.iter_mut().zip(&image.0).for_each(|(to, word)| *to = word.to_le_bytes());
         Ok(LimitImage { memory, tickets })
     }
 
-    /// The image, padding included; its address is a multiple of 4096.
+    /// The image, including padding; its address is a multiple of 4096.
     pub fn as_bytes(&self) -> &[u8] {
         &self.memory
     }
@@ -184,13 +189,13 @@ impl LimitImage {
         self.tickets.len()
     }
 
-    /// Tickets of a limiter's entries, by label; the first is what is charged where nothing is found.
+    /// The tickets of a limiter's entries, by label. The first is charged if the lookup finds nothing.
     pub fn tickets(&self, limiter: usize) -> &[u32] {
         &self.tickets[limiter]
     }
 }
 
-/// An image while it grows, in words of 32 bits.
+/// An image under construction, in 32-bit words.
 struct Words(Vec<u32>);
 
 impl Words {
@@ -202,7 +207,7 @@ impl Words {
         self.0[at / size_of::<u32>()..][..fields.len()].copy_from_slice(&fields);
     }
 
-    /// Index of the next thing of so many bytes.
+    /// Index of the next object, whose size is `bytes`.
     fn begin(&mut self, bytes: usize) -> u32 {
         let words = bytes / size_of::<u32>();
         self.0.resize(self.0.len().next_multiple_of(words), 0);
@@ -222,7 +227,8 @@ impl Words {
         first
     }
 
-    /// Index of the entry that bucket 0 would have, modulo 2^32: there are entries from the first bucket of a limit on. 0 if there are none.
+    /// Adds entries from the first bucket with a limit on. Returns the index that bucket 0 would have, modulo 2^32, or
+    /// 0 if the limiter needs no entries.
     fn entries(&mut self, limiter: &Limiter<'_>) -> Result<u32, BuildError> {
         if limiter.slot_bits().is_some() || matches!(limiter.found, Found::ByHash { .. }) {
             return Ok(0);
@@ -245,7 +251,7 @@ impl Words {
         Ok(first.wrapping_sub(start))
     }
 
-    /// Index of the ticket of label 0; 0 if labels are tickets.
+    /// Adds tickets. Returns the index of the ticket of label 0, or 0 if labels are tickets.
     fn tickets(&mut self, limiter: &Limiter<'_>, tickets: &[u32]) -> u32 {
         if limiter.found != Found::ByLabel {
             return 0;
@@ -281,7 +287,7 @@ mod tests {
         assert_eq!(image.tickets(1), [1 << 3 | 7]);
         let fields = |limiter: usize| (0..7).map(|field| word(&image, 16 + 8 * limiter + field)).collect::<Vec<_>>();
         assert_eq!((fields(0), fields(1)), (vec![4, 0, 3, 0, 0, 1, 3], vec![7, 0, 3, 15, 0, 1, 3]));
-        // Per packet and room of the first limiter's second rate.
+        // Cost per packet and capacity of the first limiter's second rate.
         assert_eq!((word(&image, 8 * 6), word(&image, 8 * 6 + 4)), (2, 20));
         assert_eq!(image.as_bytes().len(), 32 * 9 + PADDING);
     }
@@ -313,7 +319,7 @@ mod tests {
             (word(&image, at), word(&image, at + 1))
         };
         assert_eq!([11, 12, 13].map(entry), [(1, 0), (1, 11), (1, 12)]);
-        // Buckets far behind those of others take no more.
+        // A large distance between buckets does not make the image larger.
         let far = LimitImage::build(&[limiter(&nested, &[0, 1 << 20, 1 << 20 | 1, 1 << 20 | 2])]).expect("it is small");
         assert_eq!(far.as_bytes().len(), image.as_bytes().len());
         let first = word(&far, 16 + 1);

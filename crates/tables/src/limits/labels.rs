@@ -1,4 +1,4 @@
-//! Limits of the labels of a table: one bucket a country, one an AS.
+//! Limits for the labels of a table, such as one bucket per country or per AS.
 
 use std::collections::HashMap;
 
@@ -9,7 +9,7 @@ use super::{Conflicts, Origin, Origins, Profiles};
 use crate::list::{ListError, ReadReport};
 use crate::problem::{LABEL_BYTES_MAX, Problem};
 
-/// What a list was given so far.
+/// The entries that a list was given so far.
 #[derive(Debug, Default)]
 pub struct LabelLimits {
     origins: Origins,
@@ -33,7 +33,7 @@ impl LabelLimits {
     /// Adds a list of `label,rate[,burst]`. `name` is for messages.
     ///
     /// # Errors
-    /// Bad lines, unless they are skipped.
+    /// A line is bad, unless bad lines are skipped.
     pub fn read(&mut self, name: &str, bytes: &[u8], bad_lines: BadLines) -> Result<ReadReport, ListError> {
         let source = self.origins.add(name);
         let mut read = Vec::new();
@@ -58,10 +58,7 @@ impl LabelLimits {
         }
     }
 
-    /// The limits, each label once.
-    ///
-    /// # Errors
-    /// A label has two limits.
+    /// The limits, with each label once.
     pub fn settle(self) -> Result<RateOfLabel, ListError> {
         self.conflicts.into_result()?;
         let limits = self.limits.into_iter().map(|(label, (number, _))| (label, number)).collect();
@@ -77,7 +74,7 @@ fn checked(label: &[u8]) -> Result<&str, Problem> {
     }
 }
 
-/// What a list holds: labels, each with its limit.
+/// The contents of a list: labels, each with its limit.
 #[derive(Clone, Debug)]
 pub struct RateOfLabel {
     profiles: Profiles,
@@ -85,27 +82,27 @@ pub struct RateOfLabel {
 }
 
 impl RateOfLabel {
-    /// Labels with a limit of their own.
+    /// Number of labels with a limit of their own.
     pub fn len(&self) -> usize {
         self.limits.len()
     }
 
-    /// Whether there are none.
+    /// Whether the list is empty.
     pub fn is_empty(&self) -> bool {
         self.limits.is_empty()
     }
 
-    /// Limits that differ.
+    /// Number of distinct limits.
     pub fn rates(&self) -> usize {
         self.profiles.limits.len()
     }
 
-    /// The limit of a label as it was first written, if it has one of its own.
+    /// The limit of a label as first written, if the list has one.
     pub fn limit(&self, label: &str) -> Option<Limit> {
         self.limits.get(label).map(|&number| self.profiles.limit(number))
     }
 
-    /// Labels of the list that are none of the table's, sorted.
+    /// Labels of the list that the table does not have, sorted.
     pub fn unknown<'a>(&'a self, of_table: &[impl AsRef<str>]) -> Vec<&'a str> {
         let known: std::collections::HashSet<&str> = of_table.iter().map(AsRef::as_ref).collect();
         let mut unknown: Vec<&str> =
@@ -114,8 +111,8 @@ impl RateOfLabel {
         unknown
     }
 
-    /// What limiters of a table with these labels, by id from 1, police by. A label that is not listed has the default and a bucket of
-    /// its own; an address without label has no limit.
+    /// The entries for limiters of a table with these labels, by id from 1. A label that is not in the list gets the
+    /// default and a bucket of its own. An address without label has no limit.
     pub fn entries(&self, of_table: &[impl AsRef<str>], default: Option<Limit>) -> LimitEntries {
         let mut profiles = self.profiles.clone();
         let default = default.map_or(0, |limit| profiles.intern(limit));

@@ -1,11 +1,11 @@
-//! Lists of limits: from `prefix,rate[,burst]` or `label,rate[,burst]` to entries that limiters police by.
+//! Lists of limits, from `prefix,rate[,burst]` or `label,rate[,burst]` to the entries of limiters.
 //!
 //! ```text
 //! list bytes --read--> PrefixLimits --settle--> LimitTable --entries--> LimitEntries, one for each label of its image
 //! list bytes --read--> LabelLimits  --settle--> RateOfLabel --entries--> LimitEntries, one for each label of a table
 //! ```
-//! One list holds prefixes of both families. A prefix's label in the image is its place among the sorted prefixes of its family, from 1.
-//! The same prefix twice with different limits is an error that names both places: which one is meant, nobody can guess.
+//! One list holds prefixes of both families. The label of a prefix in the image is its position among the sorted
+//! prefixes of its family, from 1. The same prefix with two different limits is an error that names both lines.
 
 pub mod image;
 mod labels;
@@ -25,25 +25,25 @@ pub use read::BadLines;
 
 use crate::list::{ERRORS_MAX, ListError};
 
-/// Whether a packet is charged to all enclosing prefixes of its own.
+/// Whether a packet is charged to all prefixes that enclose its address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Nesting {
-    /// To its own bucket alone.
+    /// Charges only the bucket of the longest prefix.
     Flat,
-    /// To its own bucket and those of all enclosing prefixes, or to none.
+    /// Charges the buckets of all enclosing prefixes, or none of them.
     Nested,
 }
 
-/// Where an entry was given.
+/// The source and line of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Origin {
     /// Index into [`Origins`].
     source: u32,
-    /// From 1; 0 where the source names the line itself.
+    /// Line number from 1; 0 if the source name already contains the line.
     line: u32,
 }
 
-/// The lists and policies that entries came from.
+/// The names of the lists and policies that entries came from.
 #[derive(Clone, Debug, Default)]
 struct Origins(Vec<String>);
 
@@ -62,7 +62,7 @@ impl Origins {
     }
 }
 
-/// Distinct limits; two that charge alike are one.
+/// Distinct limits. Two limits that charge alike count as one.
 #[derive(Clone, Debug, Default)]
 struct Profiles {
     limits: Vec<Limit>,
@@ -70,7 +70,7 @@ struct Profiles {
 }
 
 impl Profiles {
-    /// The limit's number, from 1.
+    /// Returns the number of the limit, from 1.
     fn intern(&mut self, limit: Limit) -> u32 {
         *self.ids.entry(limit.profile()).or_insert_with(|| {
             self.limits.push(limit);
@@ -78,12 +78,12 @@ impl Profiles {
         })
     }
 
-    /// The limit as it was first written.
+    /// The limit as first written.
     fn limit(&self, number: u32) -> Limit {
         self.limits[number as usize - 1]
     }
 
-    /// Entries of buckets by the numbers of their limits, after one for what the lookup does not find.
+    /// The entries of limiters: one for packets that the lookup does not find, then one per label.
     fn entries(&self, default: Option<Limit>, of_labels: impl Iterator<Item = LimitEntry>) -> LimitEntries {
         let mut profiles = vec![LimitProfile::default()];
         profiles.extend(self.limits.iter().map(|limit| limit.profile()));
@@ -107,7 +107,7 @@ struct Conflicts {
 }
 
 impl Conflicts {
-    /// Two places say different things of `what`.
+    /// Records that two sources give `what` different limits.
     fn add(&mut self, what: &dyn std::fmt::Display, later: (String, Limit), earlier: (String, Limit)) {
         self.total += 1;
         if self.first.len() < ERRORS_MAX {

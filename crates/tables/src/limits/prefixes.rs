@@ -1,4 +1,4 @@
-//! Limits of prefixes of both families.
+//! Limits for prefixes of both families.
 
 use std::fmt::Display;
 use std::net::IpAddr;
@@ -17,7 +17,7 @@ use crate::problem::{PREFIXES_MAX, Problem};
 use crate::reads::Reads;
 use crate::reference::Reference;
 
-/// What a list was given so far, in order.
+/// The entries that a list was given so far, in order.
 #[derive(Clone, Debug, Default)]
 pub struct PrefixLimits {
     origins: Origins,
@@ -26,7 +26,7 @@ pub struct PrefixLimits {
     v6: Vec<Given<u128>>,
 }
 
-/// A prefix, whose label is the number of its limit.
+/// A given prefix. Its label is the number of its limit.
 #[derive(Clone, Copy, Debug)]
 struct Given<A> {
     prefix: Prefix<A>,
@@ -57,7 +57,7 @@ impl PrefixLimits {
     /// Adds a list of `prefix,rate[,burst]`. `name` is for messages.
     ///
     /// # Errors
-    /// Bad lines, unless they are skipped, or too many. The list then has what it had before.
+    /// A line is bad (unless bad lines are skipped), or there are too many prefixes. The list is then unchanged.
     pub fn read(&mut self, name: &str, bytes: &[u8], bad_lines: BadLines) -> Result<ReadReport, ListError> {
         let source = self.origins.add(name);
         let before = (self.v4.len(), self.v6.len());
@@ -93,10 +93,7 @@ impl PrefixLimits {
         }
     }
 
-    /// Sorts the entries; the same one given again adds nothing.
-    ///
-    /// # Errors
-    /// A prefix has two limits.
+    /// Sorts the entries. Exact duplicates have no effect.
     pub fn settle(self) -> Result<LimitTable, ListError> {
         let mut settling =
             Settling { origins: &self.origins, profiles: &self.profiles, conflicts: Conflicts::default() };
@@ -107,7 +104,7 @@ impl PrefixLimits {
     }
 }
 
-/// Reads a prefix whole; whether it had host bits, which are cleared.
+/// Parses a prefix that fills `what`. Returns whether it had host bits, which are cleared.
 fn take<A: Address>(into: &mut Vec<Given<A>>, what: &[u8], label: u32, origin: Origin) -> Result<bool, Problem> {
     let (element, taken) = Element::<A>::take(what)?;
     if taken != what.len() {
@@ -125,12 +122,12 @@ struct Settling<'a> {
 }
 
 impl Settling<'_> {
-    /// By address and length, each prefix once.
+    /// Sorts by address and length, and keeps each prefix once.
     fn sorted<A: Address>(&mut self, mut given: Vec<Given<A>>) -> Vec<Prefix<A>>
     where
         Prefix<A>: std::fmt::Display,
     {
-        // Stable, so that what is reported as the earlier one is.
+        // The sort is stable, so a conflict reports the earlier entry as the earlier.
         given.sort_by_key(|given| given.prefix.addr.order(given.prefix.len));
         given.dedup_by(|later, kept| {
             let same = (later.prefix.addr, later.prefix.len) == (kept.prefix.addr, kept.prefix.len);
@@ -145,11 +142,11 @@ impl Settling<'_> {
     }
 }
 
-/// The prefixes of one family, labelled by their place from 1.
+/// The prefixes of one family. The label of a prefix is its position, from 1.
 #[derive(Clone, Debug)]
 pub(super) struct Labelled {
     pub(super) prefixes: Prefixes,
-    /// The number of each prefix's limit.
+    /// The number of the limit of each prefix.
     pub(super) limits: Vec<u32>,
     by_length: Vec<usize>,
 }
@@ -171,7 +168,7 @@ impl Labelled {
     }
 }
 
-/// Merges two sorted lists.
+/// Calls `same` with the positions of prefixes that are in both sorted lists.
 fn shared<A: Address>(own: &[Prefix<A>], others: &[Prefix<A>], same: &mut impl FnMut(u32, u32)) {
     let mut others = others.iter().peekable();
     for prefix in own {
@@ -183,9 +180,9 @@ fn shared<A: Address>(own: &[Prefix<A>], others: &[Prefix<A>], same: &mut impl F
     }
 }
 
-/// The label of the next enclosing prefix of each, 0 for none. The prefixes are sorted.
+/// The label of the next enclosing prefix of each prefix, 0 for none. The prefixes are sorted.
 fn parents<A: Address>(prefixes: &[Prefix<A>]) -> Vec<u32> {
-    // The prefixes around the current one, innermost last: at most one for each length.
+    // The prefixes around the current one, innermost last. There is at most one per length.
     let mut open: Vec<&Prefix<A>> = Vec::with_capacity(usize::from(A::FAMILY.bits()) + 1);
     let mut parents = Vec::with_capacity(prefixes.len());
     for prefix in prefixes {
@@ -198,11 +195,11 @@ fn parents<A: Address>(prefixes: &[Prefix<A>]) -> Vec<u32> {
     parents
 }
 
-/// What a list holds: distinct prefixes, each with its limit.
+/// The contents of a list: distinct prefixes, each with its limit.
 #[derive(Clone, Debug)]
 pub struct LimitTable {
     pub(super) profiles: Profiles,
-    /// IPv4, IPv6.
+    /// IPv4, then IPv6.
     pub(super) families: [Labelled; 2],
 }
 
@@ -214,25 +211,25 @@ impl LimitTable {
         }
     }
 
-    /// Prefixes of a family; the highest label in its image.
+    /// Number of prefixes of a family. This is also the highest label in its image.
     pub fn len(&self, family: Family) -> usize {
         self.family(family).limits.len()
     }
 
-    /// Prefixes of each length, index 0 to the family's bits.
+    /// Number of prefixes of each length, index 0 to the family's bits.
     pub fn by_length(&self, family: Family) -> &[usize] {
         &self.family(family).by_length
     }
 
-    /// Limits that differ, over both families.
+    /// Number of distinct limits over both families.
     pub fn rates(&self) -> usize {
         self.profiles.limits.len()
     }
 
-    /// The prefix of a label, from 1, and its limit as it was first written.
+    /// The prefix of a label (from 1) and its limit as first written.
     ///
     /// # Panics
-    /// If there is no such label.
+    /// Panics if there is no such label.
     pub fn limit(&self, family: Family, label: u32) -> (Box<dyn Display>, Limit) {
         let (labelled, index) = (self.family(family), label as usize - 1);
         let prefix: Box<dyn Display> = match &labelled.prefixes {
@@ -242,7 +239,7 @@ impl LimitTable {
         (prefix, self.profiles.limit(labelled.limits[index]))
     }
 
-    /// What limiters of this family's addresses police by.
+    /// The entries for limiters of this family's addresses.
     pub fn entries(&self, family: Family, nesting: Nesting, default: Option<Limit>) -> LimitEntries {
         let labelled = self.family(family);
         let parents = match nesting {
@@ -253,17 +250,17 @@ impl LimitTable {
         self.profiles.entries(default, entries.map(|(&profile, parent)| LimitEntry { profile, parent }))
     }
 
-    /// The most prefixes of a family that enclose each other.
+    /// Depth of nesting: the largest number of prefixes of a family that enclose each other.
     pub fn depth(&self, family: Family) -> usize {
         let parents = self.family(family).parents();
-        // A prefix comes after those around it.
+        // A prefix comes after the prefixes around it.
         let mut depths: Vec<usize> = Vec::with_capacity(parents.len() + 1);
         depths.push(0);
         parents.iter().for_each(|&parent| depths.push(depths[parent as usize] + 1));
         depths.into_iter().max().unwrap_or(0)
     }
 
-    /// Calls with each pair of labels, of this list and of another, that stand for the same prefix.
+    /// Calls `same` with each pair of labels, of this list and of another, for the same prefix.
     pub fn shared(&self, other: &LimitTable, family: Family, mut same: impl FnMut(u32, u32)) {
         match (&self.family(family).prefixes, &other.family(family).prefixes) {
             (Prefixes::V4(own), Prefixes::V4(others)) => shared(own, others, &mut same),
@@ -272,7 +269,7 @@ impl LimitTable {
         }
     }
 
-    /// The ground truth to check images against.
+    /// The reference for checks of images.
     pub fn reference(&self, family: Family) -> Reference {
         self.family(family).prefixes.reference()
     }
@@ -286,11 +283,11 @@ impl LimitTable {
         build(Kind::Labels, labelled.limits.len() as u32, &labelled.prefixes, layout, Room::None)
     }
 
-    /// As [`LimitTable::build`], with the labels that the list has when all its buckets are new: one after the other, and of several rates the rate's
-    /// number above them.
+    /// Builds like [`LimitTable::build`], with the labels of a list whose buckets are all new. Buckets are consecutive.
+    /// If there are several rates, the number of the rate is in the bits above the bucket.
     ///
     /// # Errors
-    /// As there.
+    /// The same as [`LimitTable::build`].
     pub fn build_new(&self, family: Family, layout: Layout) -> Result<Image, BuildError> {
         let limits = &self.family(family).limits;
         let bits = (limits.len() + 1).next_power_of_two().ilog2();
@@ -302,18 +299,18 @@ impl LimitTable {
         self.build_tickets(family, layout, &tickets)
     }
 
-    /// What lookups of the list's addresses read of an image of the family.
+    /// Measures what lookups of the list's addresses read of `image`, an image of the family.
     pub fn reads(&self, family: Family, image: &Image) -> Reads {
         Reads::of(&self.family(family).prefixes, image)
     }
 
-    /// As [`LimitTable::build`], with `tickets[label]` in the place of each label.
+    /// Builds like [`LimitTable::build`], with `tickets[label]` instead of each label.
     ///
     /// # Errors
-    /// As there.
+    /// The same as [`LimitTable::build`].
     ///
     /// # Panics
-    /// If there is no ticket for a label.
+    /// Panics if there is no ticket for a label.
     pub fn build_tickets(&self, family: Family, layout: Layout, tickets: &[u32]) -> Result<Image, BuildError> {
         let mut prefixes = self.family(family).prefixes.clone();
         match &mut prefixes {

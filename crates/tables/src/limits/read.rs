@@ -1,7 +1,8 @@
-//! The lines of a list of limits: what is limited, its rate and perhaps its burst, parted by commas.
+//! Parses the lines of a list of limits: a prefix or label, its rate and optionally its burst, separated by commas.
 //!
-//! Blank lines, `#` and `;` comments and a header are passed over; `#` and `;` end a rate or burst too. Fields may be quoted as in other CSV
-//! lists, fields after the burst are ignored. What is ignored before a `#` holds no other limit.
+//! Blank lines, `#` and `;` comments and a header are skipped. `#` and `;` also end a rate or burst. Fields may be
+//! quoted as in other CSV lists, and fields after the burst are ignored. Ignored text before a `#` must not contain
+//! another limit.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -15,16 +16,16 @@ use crate::list::stray::{check_characters, names_address};
 use crate::list::{BadLine, ERRORS_MAX, Format, ListError, ReadReport, recognise};
 use crate::problem::Problem;
 
-/// Whether bad lines are an error.
+/// What to do with bad lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BadLines {
-    /// All are reported.
+    /// Report all of them as an error.
     Refuse,
-    /// They are passed over and counted.
+    /// Skip and count them.
     Skip,
 }
 
-/// Reads lines: gives `take` the number of each, what it limits and the number of the limit.
+/// Parses lines. Calls `take` with the line number, the limited prefix or label, and the number of the limit.
 pub(super) fn read(
     name: &str,
     bytes: &[u8],
@@ -34,7 +35,7 @@ pub(super) fn read(
 ) -> Result<ReadReport, ListError> {
     recognise(name, bytes)?;
     let mut report = ReadReport { format: Format::Csv, ..ReadReport::default() };
-    // Lists have few rates and many lines: what stands behind a prefix is read once.
+    // Lists have few rates and many lines, so each distinct text after a prefix is parsed once.
     let mut known: HashMap<&[u8], u32> = HashMap::new();
     let mut rest = without_mark(bytes);
     let mut header_possible = true;
@@ -82,7 +83,7 @@ pub(super) fn read(
     Ok(report)
 }
 
-/// What a line limits, and the rest.
+/// Splits a line into what it limits and the rest.
 fn split(content: &[u8]) -> Result<(Cow<'_, [u8]>, &[u8]), Problem> {
     match take_field(content)? {
         (what, Some(tail)) => Ok((what, tail)),
@@ -111,13 +112,13 @@ fn limit(tail: &[u8]) -> Result<Limit, Problem> {
     Ok(Limit::new(Rate::parse(&text(&rate))?, burst.as_deref())?)
 }
 
-/// Whether the text reads as a line of such a list.
+/// Whether the text could be a line of such a list.
 fn is_limit(text: &[u8]) -> bool {
     let rate = |tail| take_field(tail).is_ok_and(|(rate, _)| Rate::parse(&String::from_utf8_lossy(&rate)).is_ok());
     split(text).is_ok_and(|(_, tail)| rate(tail))
 }
 
-/// `prefix,rate,burst`: two words at least, and rates begin with a digit.
+/// Whether the line is a header such as `prefix,rate,burst`: at least two words, since rates begin with a digit.
 fn is_header(content: &[u8]) -> bool {
     let is_word = |field: &[u8]| field.first().is_some_and(u8::is_ascii_alphabetic);
     match take_field(content) {

@@ -1,4 +1,4 @@
-//! Lists of limits with good and bad lines, to the letter; parents and entries against their definition.
+//! Tests lists of limits with good and bad lines to the letter, and parents and entries against their definition.
 
 use super::*;
 use crate::entries::Prefixes;
@@ -17,7 +17,7 @@ fn read(text: &str) -> Result<(LimitTable, ReadReport), String> {
     Ok((limits.settle().map_err(|error| error.to_string())?, report))
 }
 
-/// `10.0.0.0/8 5pps burst 10packets`, in order of labels.
+/// `10.0.0.0/8 5pps burst 10packets`, in the order of labels.
 fn shown(table: &LimitTable, family: Family) -> Vec<String> {
     let labelled = table.family(family);
     let prefixes: Vec<String> = match &labelled.prefixes {
@@ -104,7 +104,7 @@ fn two_limits_of_a_prefix_name_both_places() {
     );
 }
 
-/// What is ignored is no other limit.
+/// Ignored text contains no other limit.
 #[test]
 fn one_limit_a_line() {
     for line in
@@ -177,7 +177,7 @@ fn labels_have_limits() {
 }
 
 proptest! {
-    /// A parent is the longest other prefix that holds the whole of one; an image finds what the reference finds.
+    /// A parent is the longest other prefix that contains the whole prefix. An image finds what the reference finds.
     #[test]
     fn parents_and_labels_are_as_defined(given in prop::collection::vec((0..1u32 << 12, 0..=32u8), 1..60), probes in prop::collection::vec(any::<u32>(), 20)) {
         let lines: String = given.iter().map(|&(addr, len)| format!("{}/{len},5\n", std::net::Ipv4Addr::from(addr << 20 | addr))).collect();
@@ -197,7 +197,7 @@ proptest! {
         }
     }
 
-    /// Any bytes are read or refused, and what a strict reader takes a lenient one takes too.
+    /// Any bytes are parsed or refused. Whatever strict reading accepts, lenient reading accepts too.
     #[test]
     fn any_bytes_are_survived(lines in prop::collection::vec("[0-9a-z./:,# \"-]{0,30}", 0..20)) {
         let text = lines.join("\n");

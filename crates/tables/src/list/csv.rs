@@ -1,7 +1,8 @@
-//! Comma-separated values: `start,end,label` or `cidr,label`, told apart by the first line; further fields are ignored.
+//! Comma-separated values: `start,end,label` or `cidr,label`. The first line decides which. Further fields are ignored.
 //!
-//! Fields may be quoted, with `""` for a quote (RFC 4180), but not span lines. The first line may be a header. All lines have as many fields as
-//! the first after it: one that was cut has fewer. `start,end` alone is a range where a header names the columns, else two addresses on a line.
+//! Fields may be quoted, with `""` for a quote (RFC 4180), but not span lines. The first line may be a header. All
+//! lines must have as many fields as the first one after the header, because a truncated line has fewer. `start,end`
+//! alone is a range only if a header names the columns.
 
 use std::borrow::Cow;
 
@@ -11,18 +12,18 @@ use crate::entries::{Kind, TableAddress};
 use crate::prefix::Element;
 use crate::problem::Problem;
 
-/// What the lines of a file look like; all are like the first.
+/// The form of the lines of a file. All lines have the form of the first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Shape {
     columns: usize,
     /// Whether the first two columns are the ends of a range.
     ranges: bool,
-    /// Whether two addresses may be all that a line has.
+    /// Whether a line may consist of two addresses alone.
     bare_ranges: bool,
 }
 
 impl Shape {
-    /// The shape of the lines that follow a header, if there is one.
+    /// The shape of the lines after the header, if any.
     pub fn of(body: &[u8], header: Header) -> Self {
         let first = first_line(body);
         let ranges = match take_field(first) {
@@ -37,14 +38,14 @@ impl Shape {
     }
 }
 
-/// Whether a file begins with the names of its columns.
+/// Whether a file begins with a header that names its columns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Header {
     Present,
     Absent,
 }
 
-/// Reads a line.
+/// Parses a line.
 pub(crate) fn line<A: TableAddress>(text: &[u8], sink: &mut Sink<A>) -> Result<(), Problem> {
     let (first, rest) = take_field(text)?;
     let element = whole::<A>(&first)?;
@@ -73,8 +74,8 @@ pub(crate) fn line<A: TableAddress>(text: &[u8], sink: &mut Sink<A>) -> Result<(
     }
 }
 
-/// Reads the label of an element and passes over the fields behind it. These may name addresses, such as operators that are called by one; a label
-/// that is an address is more likely an entry.
+/// Parses the label of an element and skips the fields after it. Those may contain addresses, such as operators named
+/// by an address. A label that is an address is more likely an entry.
 fn labelled<A: TableAddress>(element: Element<A>, rest: &[u8], sink: &mut Sink<A>) -> Result<(), Problem> {
     let (label, further) = take_field(rest)?;
     sink.check(&label, &element)?;
@@ -89,13 +90,13 @@ fn whole<A: TableAddress>(field: &[u8]) -> Result<Element<A>, Problem> {
     }
 }
 
-/// Whether a field is meant as an address: as a label it would hide a mistake.
+/// Whether a field is meant as an address. Accepting it as a label would hide a mistake.
 fn is_address_like(field: &[u8]) -> bool {
     let of_address = |byte: &u8| byte.is_ascii_hexdigit() || matches!(byte, b'.' | b':');
     field.iter().all(of_address) && field.iter().any(|byte| matches!(byte, b'.' | b':'))
 }
 
-/// How many fields a line has.
+/// Number of fields of a line.
 fn columns(text: &[u8]) -> usize {
     if !text.contains(&b'"') {
         return 1 + text.iter().filter(|byte| **byte == b',').count();
@@ -109,10 +110,10 @@ fn columns(text: &[u8]) -> usize {
     columns
 }
 
-/// A field and what follows its comma, `None` after the last.
+/// A field, and the text after its comma; `None` after the last field.
 pub(crate) type Field<'a> = (Cow<'a, [u8]>, Option<&'a [u8]>);
 
-/// Splits off a field, without blanks around it and without its quotes.
+/// Splits off a field, without surrounding blanks and quotes.
 pub(crate) fn take_field(text: &[u8]) -> Result<Field<'_>, Problem> {
     let text = text.trim_ascii_start();
     if let Some(quoted) = text.strip_prefix(b"\"") {
@@ -123,7 +124,7 @@ pub(crate) fn take_field(text: &[u8]) -> Result<Field<'_>, Problem> {
     Ok((Cow::Borrowed(field), end.map(|end| &text[end + 1..])))
 }
 
-/// Splits off a field whose opening quote is gone already.
+/// Splits off a quoted field, after its opening quote.
 fn take_quoted(text: &[u8]) -> Result<Field<'_>, Problem> {
     let mut field = Cow::Borrowed(&text[..0]);
     let mut rest = text;
@@ -147,9 +148,10 @@ fn take_quoted(text: &[u8]) -> Result<Field<'_>, Problem> {
     }
 }
 
-/// Skips everything up to a header, if there is one, and tells how many lines that were.
+/// Skips everything up to and including a header, if there is one. Returns the number of skipped lines and the rest.
 ///
-/// A header's first field is a word: it starts with a letter and has nothing of an address. No other field names one.
+/// The first field of a header is a word: it starts with a letter and does not look like an address. No other field is
+/// an address.
 pub(crate) fn skip_header(bytes: &[u8]) -> (u64, &[u8]) {
     let mut rest = bytes;
     let mut lines = 0;

@@ -1,22 +1,22 @@
-//! What can be wrong with a list.
+//! Errors in lists.
 
 use std::fmt;
 
 use super::Format;
 use crate::problem::{PREFIXES_MAX, Problem};
 
-/// Bad lines that are reported with their text; more are only counted.
+/// Maximum number of bad lines reported with their text. Further ones are only counted.
 pub const ERRORS_MAX: usize = 20;
 
-/// Characters of a bad line that are shown.
+/// Maximum number of characters shown of a bad line.
 const SHOWN_CHARS_MAX: usize = 60;
 
 /// A line that was refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BadLine {
-    /// Its number, from 1.
+    /// Line number, from 1.
     pub line: u64,
-    /// The line, without its end, escaped and cut.
+    /// The line without its end, escaped and truncated.
     pub text: String,
     /// What is wrong.
     pub problem: Problem,
@@ -34,9 +34,9 @@ impl fmt::Display for BadLine {
     }
 }
 
-/// Text as it can be printed: control characters and broken UTF-8 escaped, the rest of a long line left out.
+/// Makes text printable: escapes control characters and invalid UTF-8, and truncates long lines.
 pub(crate) fn shown(text: &[u8]) -> String {
-    // A character has at most four bytes, so the cut never reaches into what is shown.
+    // A character has at most four bytes, so everything that is shown is inside the head.
     let head = &text[..text.len().min(4 * (SHOWN_CHARS_MAX + 1))];
     let head = String::from_utf8_lossy(head);
     let mut shown: String = head.chars().take(SHOWN_CHARS_MAX).map(printable).collect();
@@ -47,71 +47,71 @@ pub(crate) fn shown(text: &[u8]) -> String {
 }
 
 fn printable(char: char) -> char {
-    // Also the marks that turn the writing direction, which could make a line look like another.
+    // Also replaces the marks that change the writing direction, because they could make a line look like another.
     let turns = matches!(char, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     if char.is_control() || turns { char::REPLACEMENT_CHARACTER } else { char }
 }
 
-/// Why a list could not be read.
+/// Why a list cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ListError {
-    /// Lines are bad.
+    /// The list has bad lines.
     Lines {
         /// The list.
         name: String,
-        /// The first [`ERRORS_MAX`] of them, in order.
+        /// The first [`ERRORS_MAX`] bad lines, in order.
         lines: Vec<BadLine>,
-        /// How many there are.
+        /// Number of bad lines.
         total: u64,
     },
-    /// Lines are bad, which the reader was told to pass over, and no other has an entry.
+    /// Lenient reading skipped bad lines, and no other line has an entry.
     NothingUnderstood {
         /// The list.
         name: String,
         /// The first bad line.
         first: BadLine,
-        /// How many there are.
+        /// Number of bad lines.
         total: u64,
     },
-    /// The file is empty, and no comment says that it is meant to be.
+    /// The file is empty, and no comment says that this is intended.
     Empty {
         /// The list.
         name: String,
     },
-    /// The file is of a kind that is no list.
+    /// The file is of a kind that is not a list.
     NoList {
         /// The list.
         name: String,
-        /// What it is.
+        /// The kind.
         what: &'static str,
     },
-    /// Several sets of `ipset save`.
+    /// The file has several sets of `ipset save`.
     Sets {
         /// The list.
         name: String,
-        /// Their names, the first [`ERRORS_MAX`].
+        /// The first [`ERRORS_MAX`] names of the sets.
         sets: Vec<String>,
     },
-    /// A field was asked for, and the list is no MaxMind DB.
+    /// The options name a field, but the list is not a MaxMind DB.
     NoField {
         /// The list.
         name: String,
         /// Its format.
         format: Format,
     },
-    /// More prefixes than a table can have.
+    /// The list exceeds the maximum number of prefixes of a table.
     TooMany {
         /// The list.
         name: String,
     },
-    /// Limits contradict each other.
+    /// Limits conflict.
     Limits {
-        /// The first [`ERRORS_MAX`] contradictions, each naming both places.
+        /// The first [`ERRORS_MAX`] conflicts, each with both places.
         conflicts: Vec<String>,
-        /// How many there are.
+        /// Number of conflicts.
         total: u64,
     },
-    /// A MaxMind DB is broken or not what the table needs.
+    /// A MaxMind DB is corrupt or does not suit the table.
     Database {
         /// The list.
         name: String,
@@ -123,7 +123,7 @@ pub enum ListError {
 impl std::error::Error for ListError {}
 
 impl fmt::Display for ListError {
-    /// One line for each bad line, then how many more there are.
+    /// Prints one line for each bad line, then the number of the others.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             ListError::Lines { name, lines, total } => {

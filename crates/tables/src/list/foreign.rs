@@ -1,11 +1,12 @@
-//! Files that are no lists at all: compressed, in an encoding of two bytes a character, or a page that a server sent in a list's place.
+//! Recognises files that are not lists: compressed data, encodings with two bytes per character, or a web page that a
+//! server sent instead of a list.
 //!
-//! They are refused whatever the reader is told to pass over: what is left of such a file without its bad lines is no list.
+//! They are refused even in lenient reading, because the remaining lines of such a file are not a list.
 
 use super::ListError;
 use super::lines::first_line;
 
-/// What files of other kinds begin with.
+/// The first bytes of other kinds of files.
 const BEGINNINGS: &[(&[u8], &str)] = &[
     (b"\x1f\x8b", "gzip data: unpack it first"),
     (b"\x1f\x9d", "compressed data: unpack it first"),
@@ -26,10 +27,10 @@ const BEGINNINGS: &[(&[u8], &str)] = &[
     (b"\xfe\xff", "UTF-16 text: convert it to UTF-8"),
 ];
 
-/// Where the archives of tar say that they are some.
+/// The position and text of the mark in tar archives.
 const TAR_MARK: (usize, &[u8]) = (257, b"ustar");
 
-/// Refuses a file that is surely no list.
+/// Refuses a file that is certainly not a list.
 pub(crate) fn recognise(name: &str, bytes: &[u8]) -> Result<(), ListError> {
     match kind(bytes) {
         Some(what) => Err(ListError::NoList { name: name.to_owned(), what }),
@@ -44,7 +45,7 @@ fn kind(bytes: &[u8]) -> Option<&'static str> {
     if bytes.get(TAR_MARK.0..).is_some_and(|bytes| bytes.starts_with(TAR_MARK.1)) {
         return Some("a tar archive: unpack it first");
     }
-    // ASCII characters in two bytes or four.
+    // ASCII characters of two or four bytes.
     if let Some([true, true, true, false] | [true, false, true, false] | [false, true, _, true]) =
         bytes.first_chunk::<4>().map(|bytes| bytes.map(|byte| byte == 0))
     {

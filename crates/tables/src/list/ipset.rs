@@ -1,4 +1,4 @@
-//! What `ipset save` prints of one set: `create NAME TYPE OPTIONS` and `add NAME ELEMENT OPTIONS`.
+//! The output of `ipset save` for one set: `create NAME TYPE OPTIONS` and `add NAME ELEMENT OPTIONS`.
 
 use super::error::shown;
 use super::lines::Sink;
@@ -8,16 +8,16 @@ use crate::prefix::Element;
 use crate::problem::Problem;
 use weir_abi::Family;
 
-/// Options of `create` that a word follows.
+/// Options of `create` with a value.
 const CREATE_VALUES: &[&[u8]] = &[b"family", b"hashsize", b"maxelem", b"timeout", b"bucketsize", b"initval"];
-/// Options of `create` that stand alone.
+/// Options of `create` without a value.
 const CREATE_FLAGS: &[&[u8]] = &[b"counters", b"comment", b"forceadd", b"skbinfo", b"-exist", b"-!"];
-/// Options of `add` that a word follows.
+/// Options of `add` with a value.
 const ADD_VALUES: &[&[u8]] = &[b"timeout", b"packets", b"bytes", b"comment", b"skbmark", b"skbprio", b"skbqueue"];
-/// Options of `add` that stand alone.
+/// Options of `add` without a value.
 const ADD_FLAGS: &[&[u8]] = &[b"-exist", b"-!"];
 
-/// Reads a line.
+/// Parses a line.
 pub(crate) fn line<A: TableAddress>(text: &[u8], sink: &mut Sink<A>) -> Result<(), Problem> {
     if text.iter().filter(|byte| **byte == b'"').count() % 2 == 1 {
         return Err(Problem::Quotes);
@@ -54,7 +54,7 @@ fn create(set_type: &[u8], mut options: Words, family: Family) -> Result<(), Pro
         match option {
             b"family" if options.next() == Some(b"inet6") => created = Family::Ipv6,
             b"family" => {}
-            // Every address of such a set stands for a network.
+            // Every address of such a set is a network.
             b"netmask" | b"bitmask" => return Err(Problem::SetMask),
             b"range" => value(options.next(), |value| {
                 !names_address(value) || Element::<u32>::take(value).is_ok_and(|(_, taken)| taken == value.len())
@@ -67,7 +67,7 @@ fn create(set_type: &[u8], mut options: Words, family: Family) -> Result<(), Pro
     if created == family { Ok(()) } else { Err(Problem::OtherFamily(family)) }
 }
 
-/// Checks the options of an entry; whether it has a timeout.
+/// Checks the options of an entry. Returns whether it has a timeout.
 fn add_options(mut options: Words) -> Result<bool, Problem> {
     let mut has_timeout = false;
     while let Some(option) = options.next() {
@@ -84,7 +84,7 @@ fn add_options(mut options: Words) -> Result<bool, Problem> {
     Ok(has_timeout)
 }
 
-/// Refuses the value of an option that is not there, or is none.
+/// Refuses the value of an option if it is missing or invalid.
 fn value(value: Option<&[u8]>, is_value: impl Fn(&[u8]) -> bool) -> Result<(), Problem> {
     match value {
         Some(value) if is_value(value) => Ok(()),
@@ -92,7 +92,7 @@ fn value(value: Option<&[u8]>, is_value: impl Fn(&[u8]) -> bool) -> Result<(), P
     }
 }
 
-/// The words of a line; one in quotes may have blanks in it.
+/// The words of a line. A quoted word may contain blanks.
 struct Words<'a>(&'a [u8]);
 
 impl<'a> Iterator for Words<'a> {

@@ -1,4 +1,5 @@
-//! Text lists: cuts them into lines and chunks of lines, reads the chunks in parallel, and joins what they held in order.
+//! Reads text lists: divides them into chunks at line ends, reads the chunks in parallel, and joins the results in
+//! order.
 
 use std::num::NonZero;
 use std::thread;
@@ -14,10 +15,10 @@ use crate::overlap::Span;
 use crate::prefix::{Element, Prefix};
 use crate::problem::{LABEL_BYTES_MAX, PREFIXES_MAX, Problem};
 
-/// A thread is not worth starting for less.
+/// The minimum size of a chunk. Less is not worth a thread.
 const CHUNK_BYTES_MIN: usize = 1 << 19;
 
-/// Prefixes that room is made for before they are read.
+/// Maximum number of prefixes for which memory is reserved in advance.
 const GUESS_MAX: usize = 1 << 20;
 
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
@@ -73,7 +74,7 @@ fn read_as<A: TableAddress>(
     Ok(report)
 }
 
-/// Refuses a list with bad lines, unless they are to be passed over and something is left; and one in which nothing is said at all.
+/// Refuses a list with bad lines, unless reading is lenient and entries are left. Also refuses an empty list.
 pub(crate) fn judge(name: &str, bytes: &[u8], report: &ReadReport, lenient: bool) -> Result<(), ListError> {
     let name = || name.to_owned();
     match (report.skipped, report.first_skipped.first()) {
@@ -88,13 +89,13 @@ pub(crate) fn judge(name: &str, bytes: &[u8], report: &ReadReport, lenient: bool
     }
 }
 
-/// The last line, if it has content and nothing ends it.
+/// The number of the last line, if it has content and no line end.
 pub(crate) fn unended(bytes: &[u8], lines: u64) -> Option<u64> {
     let last = bytes.rsplit(|byte| is_line_end(*byte)).next().unwrap_or_default();
     (!content(last).is_empty()).then_some(lines)
 }
 
-/// Refuses the sets of several names, which would become one table.
+/// Refuses a file with several sets, which would become one table.
 fn one_set<A>(name: &str, parts: &[Part<A>]) -> Result<(), ListError> {
     let mut sets: Vec<String> = Vec::new();
     for set in parts.iter().flat_map(|part| &part.sink.sets).map(|set| shown(set)) {
@@ -110,7 +111,7 @@ fn threads(options: &ReadOptions, bytes: usize) -> usize {
     threads.min(bytes / CHUNK_BYTES_MIN).max(1)
 }
 
-/// Cuts `bytes` after line feeds into `count` chunks of about the same size and reads each on a thread.
+/// Divides `bytes` at line feeds into `count` chunks of similar size and reads each on a thread.
 fn read_chunks<T: Send>(bytes: &[u8], count: usize, read: impl Fn(&[u8]) -> T + Sync) -> Vec<T> {
     if count == 1 {
         return vec![read(bytes)];
@@ -131,7 +132,7 @@ fn read_chunks<T: Send>(bytes: &[u8], count: usize, read: impl Fn(&[u8]) -> T + 
     })
 }
 
-/// CR alone ends a line as well.
+/// A CR alone also ends a line.
 fn is_line_end(byte: u8) -> bool {
     matches!(byte, b'\n' | b'\r')
 }
@@ -149,7 +150,7 @@ pub(crate) fn split_line(bytes: &[u8]) -> (&[u8], &[u8]) {
     }
 }
 
-/// A line without surrounding blanks; empty if it is blank or a comment.
+/// A line without surrounding blanks; empty if the line is blank or a comment.
 #[inline]
 pub(crate) fn content(line: &[u8]) -> &[u8] {
     match line.trim_ascii() {
@@ -171,23 +172,23 @@ pub(crate) fn first_line(bytes: &[u8]) -> &[u8] {
     &[]
 }
 
-/// Reads one line, which has content, into the sink.
+/// Parses one line with content into the sink.
 type LineReader<A> = fn(&[u8], &mut Sink<A>) -> Result<(), Problem>;
 
-/// Takes what lines hold.
+/// Collects the contents of lines.
 pub(crate) struct Sink<A> {
     pub kind: Kind,
     prefixes: Vec<Prefix<A>>,
-    /// Ranges with labels that are not one prefix, and the prefixes that they come to.
+    /// Labelled ranges that are not one prefix, and the number of prefixes that cover them.
     spans: Vec<Span<A>>,
     span_prefixes: usize,
     labels: Labels,
-    /// The label of the line before: neighbours often share it.
+    /// The label of the previous line, which the next line often repeats.
     last_label: u32,
     line: u64,
-    /// What CSV lines look like.
+    /// The shape of CSV lines.
     pub shape: Shape,
-    /// Names of the sets of `ipset save`, each once; no more than are reported.
+    /// Distinct set names of `ipset save`; no more than are reported.
     sets: Vec<Box<[u8]>>,
     host_bits: Remark,
     commented: Remark,
@@ -196,10 +197,7 @@ pub(crate) struct Sink<A> {
 }
 
 impl<A: TableAddress> Sink<A> {
-    /// Takes an element of a line without label.
-    ///
-    /// # Errors
-    /// The table has labels.
+    /// Adds the element of a line without label.
     #[inline]
     pub fn push(&mut self, element: Element<A>) -> Result<(), Problem> {
         match self.kind {
@@ -209,15 +207,15 @@ impl<A: TableAddress> Sink<A> {
         Ok(())
     }
 
-    /// Prefixes so far, those of ranges included.
+    /// Number of prefixes so far, including those of ranges.
     fn prefix_count(&self) -> usize {
         self.prefixes.len() + self.span_prefixes
     }
 
-    /// Passes over the text behind an element: words, then perhaps a comment.
+    /// Skips the text after an element: words and an optional comment.
     ///
     /// # Errors
-    /// The words name another address, or there are characters that hide lines.
+    /// The words name another address, or the text has characters that hide lines.
     pub fn ignore(&mut self, text: &[u8], element: &Element<A>) -> Result<(), Problem> {
         let words = text.iter().position(|&byte| byte == b'#').unwrap_or(text.len());
         self.check(&text[..words], element)?;
@@ -228,10 +226,10 @@ impl<A: TableAddress> Sink<A> {
         Ok(())
     }
 
-    /// Passes over CSV fields that no table has.
+    /// Skips CSV fields that tables do not use.
     ///
     /// # Errors
-    /// There are characters that hide lines.
+    /// The text has characters that hide lines.
     pub fn pass_over(&mut self, text: &[u8], element: &Element<A>) -> Result<(), Problem> {
         check_characters(text)?;
         if names_another(text, element) {
@@ -240,16 +238,16 @@ impl<A: TableAddress> Sink<A> {
         Ok(())
     }
 
-    /// Checks text behind an element.
+    /// Checks the text after an element.
     ///
     /// # Errors
-    /// It names another address, or there are characters that hide lines.
+    /// The text names another address or has characters that hide lines.
     pub fn check(&self, text: &[u8], element: &Element<A>) -> Result<(), Problem> {
         check_characters(text)?;
         if names_another(text, element) { Err(Problem::SecondAddress) } else { Ok(()) }
     }
 
-    /// Passes over a line that is a comment.
+    /// Skips a comment line.
     fn comment(&mut self, text: &[u8]) -> Result<(), Problem> {
         check_characters(text)?;
         if names_address(text) {
@@ -258,22 +256,22 @@ impl<A: TableAddress> Sink<A> {
         Ok(())
     }
 
-    /// The line belongs to the set.
+    /// Records the name of the set that the line belongs to.
     pub fn set(&mut self, name: &[u8]) {
         if self.sets.len() < ERRORS_MAX && !self.sets.iter().any(|known| **known == *name) {
             self.sets.push(name.into());
         }
     }
 
-    /// The line's element has a timeout.
+    /// Records that the line's element has a timeout.
     pub fn timeout(&mut self) {
         self.timeouts.note(self.line);
     }
 
-    /// Takes an element and its label, which a set ignores.
+    /// Adds an element and its label, which a set ignores.
     ///
     /// # Errors
-    /// The table has labels and this one is empty, too long or no text.
+    /// The table has labels, and this one is empty, too long or not UTF-8.
     #[inline]
     pub fn push_labelled(&mut self, element: Element<A>, label: &[u8]) -> Result<(), Problem> {
         let label = match self.kind {
@@ -314,7 +312,7 @@ impl<A: TableAddress> Sink<A> {
     }
 }
 
-/// What one chunk held. Line numbers count from its start.
+/// The contents of one chunk. Line numbers count from its start.
 struct Part<A> {
     sink: Sink<A>,
     bad: u64,
@@ -323,7 +321,7 @@ struct Part<A> {
 
 impl<A: TableAddress> Part<A> {
     fn new(chunk: &[u8], kind: Kind, shape: Shape) -> Self {
-        // A line has about 16 bytes. A guess too low costs a copy, one too high memory that is never touched.
+        // A line has about 16 bytes. A guess too low costs a copy; one too high reserves memory that is never touched.
         let prefixes = Vec::with_capacity((chunk.len() / 16).min(GUESS_MAX));
         let sink = Sink {
             kind,
@@ -345,7 +343,7 @@ impl<A: TableAddress> Part<A> {
 
     fn read(&mut self, chunk: &[u8], line_reader: LineReader<A>) {
         let mut rest = chunk;
-        // Beyond the limit the list is refused whatever follows.
+        // Above the limit the list is refused in any case.
         while !rest.is_empty() && self.sink.prefix_count() <= PREFIXES_MAX {
             let (line, after) = split_line(rest);
             rest = after;
@@ -364,7 +362,7 @@ impl<A: TableAddress> Part<A> {
         }
     }
 
-    /// Adds up, part after part; `report.lines` is what the lines of this part count from.
+    /// Adds this part to the report. `report.lines` is the number of lines before this part.
     fn add_to(&self, report: &mut ReadReport) {
         let room = ERRORS_MAX - report.first_skipped.len();
         let bad = self.first_bad.iter().take(room);

@@ -1,8 +1,9 @@
-//! MaxMind DB (format 2.0): a binary search tree over address bits whose leaves point to records.
+//! MaxMind DB (format 2.0): a binary search tree over address bits. Its leaves point to records.
 //!
-//! The tree is walked here, within a budget: a broken or hostile one can be a graph with more paths than time. Records are
-//! decoded by the `maxminddb` crate, each once, however many networks share it. An IPv6 database has the IPv4 networks
-//! under ::/96 and, as aliases, under ::ffff:0:0/96, 2001::/32 and 2002::/16; an IPv6 table gets neither.
+//! This file walks the tree within a limit on steps, because a corrupt or hostile one can be a graph with too many
+//! paths. The `maxminddb` crate decodes each record once, even if many networks share it. An IPv6 database has the IPv4
+//! networks under ::/96 and, as aliases, under ::ffff:0:0/96, 2001::/32 and 2002::/16. An IPv6 table gets none of
+//! these.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -18,15 +19,15 @@ use crate::prefix::Prefix;
 use crate::problem::{LABEL_BYTES_MAX, PREFIXES_MAX};
 
 const MARKER: &[u8] = b"\xab\xcd\xefMaxMind.com";
-/// Between the search tree and the data.
+/// The separator between the search tree and the data.
 const SEPARATOR: [u8; 16] = [0; 16];
-/// The metadata are in the last bytes of the file (format 2.0).
+/// Maximum size of the metadata at the end of the file (format 2.0).
 const METADATA_BYTES_MAX: usize = 128 * 1024;
-/// Tree nodes and leaves visited; a city database has about ten million.
+/// Maximum number of visited nodes and leaves. A city database has about ten million.
 const STEPS_MAX: u64 = 1 << 26;
 const IPV4_DEPTH: u8 = 96;
 
-/// Whether the bytes end as a MaxMind DB does.
+/// Whether the bytes contain MaxMind DB metadata near the end.
 pub(crate) fn is_mmdb(bytes: &[u8]) -> bool {
     bytes[bytes.len().saturating_sub(METADATA_BYTES_MAX)..].windows(MARKER.len()).any(|window| window == MARKER)
 }
@@ -91,19 +92,20 @@ fn parse_path(path: &str) -> Result<Vec<PathElement<'_>>, String> {
 
 /// A network with data.
 struct Network {
-    /// Its address bits, the first at the top, in an IPv4 subtree as well.
+    /// Its address bits, with the first one highest, also for IPv4 networks.
     bits: u128,
     len: u8,
-    /// Which record.
+    /// The number of its record.
     record: u32,
     family: Family,
 }
 
-/// The search tree: `nodes` nodes of two records, each a node, `nodes` itself (nothing), or beyond it a data record.
+/// The search tree: `nodes` nodes of two records. A record is a node, `nodes` itself (no data), or a larger number (a
+/// data record).
 struct Tree<'a> {
     bytes: &'a [u8],
     nodes: u32,
-    /// Bytes of the data section, in which records stand.
+    /// Size of the data section, which contains the records.
     data_bytes: usize,
     record_bits: u16,
     is_ipv6: bool,
@@ -123,7 +125,7 @@ impl<'a> Tree<'a> {
         Ok(Tree { bytes, nodes, data_bytes: data_end - data_start, record_bits, is_ipv6 })
     }
 
-    /// The record of a node for the next address bit.
+    /// The record of a node for the address bit `bit`.
     fn record(&self, node: u32, bit: usize) -> Option<u32> {
         let node_bytes = usize::from(self.record_bits) / 4;
         let start = (node as usize).checked_mul(node_bytes)?;
@@ -132,7 +134,7 @@ impl<'a> Tree<'a> {
         match (self.record_bits, bit) {
             (24, 0) => Some(number(&node[..3])),
             (24, _) => Some(number(&node[3..])),
-            // The byte in the middle holds the high four bits of both records.
+            // The middle byte holds the high four bits of both records.
             (28, 0) => Some(u32::from(node[3] >> 4) << 24 | number(&node[..3])),
             (28, _) => Some(u32::from(node[3] & 15) << 24 | number(&node[4..])),
             (32, 0) => Some(number(&node[..4])),
@@ -141,7 +143,7 @@ impl<'a> Tree<'a> {
         }
     }
 
-    /// What an IPv4 address starts from.
+    /// The node at which IPv4 lookups start.
     fn ipv4_start(&self) -> Result<u32, String> {
         let mut node = 0;
         for _ in 0..if self.is_ipv6 { IPV4_DEPTH } else { 0 } {
@@ -153,7 +155,7 @@ impl<'a> Tree<'a> {
         Ok(node)
     }
 
-    /// Calls `visit` with every network of the family that has data, in order of address.
+    /// Calls `visit` for every network of the family that has data, in address order.
     fn walk(&self, family: Family, mut visit: impl FnMut(Network) -> Result<(), String>) -> Result<(), String> {
         let ipv4_start = self.ipv4_start()?;
         let (start, alias) = match family {
@@ -172,7 +174,7 @@ impl<'a> Tree<'a> {
                 continue;
             }
             if node > self.nodes {
-                // Beyond the nodes, the separator counts as well.
+                // Offsets behind the nodes include the separator.
                 let offset = ((node - self.nodes) as usize).checked_sub(SEPARATOR.len());
                 if offset.is_none_or(|offset| offset >= self.data_bytes) {
                     return Err("damaged: a record lies outside of the data section".to_owned());
@@ -191,13 +193,13 @@ impl<'a> Tree<'a> {
     }
 }
 
-/// Records to labels.
+/// Converts records to labels.
 struct Labeller<'a> {
     reader: &'a Reader<&'a [u8]>,
     kind: Kind,
     path: Option<Vec<PathElement<'a>>>,
     labels: Labels,
-    /// The label of each record seen; `None` if it lacks the field.
+    /// The label of each record seen; `None` if the record lacks the field.
     known: HashMap<u32, Option<u32>>,
 }
 
@@ -228,7 +230,7 @@ impl Labeller<'_> {
     }
 }
 
-/// A string, number or truth value, as text.
+/// A string, number or boolean as text.
 struct Scalar(String);
 
 impl<'de> Deserialize<'de> for Scalar {

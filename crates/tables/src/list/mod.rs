@@ -1,4 +1,4 @@
-//! List files: bytes to prefixes. One file here for each format, one table of formats below.
+//! Reads list files: bytes to prefixes. There is one source file for each format.
 //!
 //! | format | a line or record | as written by |
 //! | --- | --- | --- |
@@ -7,10 +7,10 @@
 //! | CSV | `start,end,label` or `cidr,label`, for a set also without label | ip-location-db, IPinfo |
 //! | MaxMind DB | networks with data, the label at a field path | GeoLite2, DB-IP |
 //!
-//! The format is taken from the name and the content. A bad line is an error with its number unless the reader is lenient:
-//! an address that was meant and is not in the table is a hole, so it is never passed over in silence. What is ignored and
-//! could be meant is counted in the report. `docs/lists.md` says all rules. Text formats are read in parallel, in chunks cut
-//! at line ends; the result is the same as read in one. No reader opens a file.
+//! The file name and the content determine the format. A bad line is an error with its number, unless reading is
+//! lenient. An intended address that is missing in the table is a hole in the filter, so it is never skipped silently.
+//! The report counts ignored text that could be an entry. `docs/lists.md` has all rules. Text formats are read in
+//! parallel, in chunks that end at line ends; the result does not depend on the chunks. No reader opens a file.
 
 pub(crate) mod csv;
 mod error;
@@ -33,59 +33,59 @@ pub(crate) use foreign::recognise;
 /// How to read a list.
 #[derive(Clone, Debug, Default)]
 pub struct ReadOptions {
-    /// Where the label stands in a MaxMind DB record, such as `country.iso_code`. Array elements go by their index. For a
-    /// set, only networks that have the field are taken.
+    /// Path of the label in a MaxMind DB record, such as `country.iso_code`. Array elements are named by index. A set
+    /// takes only networks that have the field.
     pub field_path: Option<String>,
-    /// Whether bad lines are counted instead of refused.
+    /// Whether bad lines are skipped and counted instead of refused.
     pub lenient: bool,
-    /// Threads to use at most; all that the machine has if `None`.
+    /// Maximum number of threads; `None` uses all processors.
     pub threads: Option<NonZero<usize>>,
 }
 
-/// What a list held.
+/// A summary of a list that was read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ReadReport {
-    /// Format that was recognised.
+    /// The recognised format.
     pub format: Format,
-    /// Lines of a text format, networks of a MaxMind DB.
+    /// Number of lines of a text format, or of networks of a MaxMind DB.
     pub lines: u64,
-    /// Prefixes that were added, duplicates included.
+    /// Number of prefixes added, including duplicates.
     pub prefixes: u64,
-    /// CIDRs with host bits set (`10.1.2.3/8`), which were cleared.
+    /// CIDRs with host bits (`10.1.2.3/8`), which were cleared.
     pub host_bits: Remark,
-    /// Comments that name an address, which is not in the table for that.
+    /// Comments that contain an address. The address is not in the table.
     pub commented: Remark,
-    /// CSV lines with an address in a field behind the label, which is not in the table for that.
+    /// CSV lines with an address in a field after the label. The address is not in the table.
     pub passed_over: Remark,
-    /// Entries with a timeout (ipset), which a table does not know.
+    /// Entries with a timeout (ipset), which a table ignores.
     pub timeouts: Remark,
-    /// The last line, if nothing ends it: the file may be cut short.
+    /// The last line, if it has no line end: the file may be truncated.
     pub unended: Option<u64>,
-    /// Networks of a MaxMind DB without the field that was asked for. They were left out.
+    /// Networks of a MaxMind DB that lack the requested field. They were left out.
     pub without_field: u64,
-    /// Bad lines that were passed over, as the reader was lenient.
+    /// Bad lines that lenient reading skipped.
     pub skipped: u64,
-    /// The first [`ERRORS_MAX`] of them.
+    /// The first [`ERRORS_MAX`] skipped lines.
     pub first_skipped: Vec<BadLine>,
 }
 
-/// Something that lines have in common and that is worth knowing.
+/// A property of lines that the user should know about.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Remark {
-    /// How many lines.
+    /// Number of such lines.
     pub count: u64,
-    /// The first of them.
+    /// The first such line.
     pub line: Option<u64>,
 }
 
 impl Remark {
-    /// One more line.
+    /// Counts one more line.
     pub(crate) fn note(&mut self, line: u64) {
         self.count += 1;
         self.line.get_or_insert(line);
     }
 
-    /// Adds what a later part of the list has, whose lines count from `before`.
+    /// Adds the count of a later part of the list. Its line numbers start after line `before`.
     fn add(&mut self, later: Remark, before: u64) {
         self.count += later.count;
         self.line = self.line.or(later.line.map(|line| line + before));
@@ -95,7 +95,7 @@ impl Remark {
 /// Format of a list.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Format {
-    /// One element a line.
+    /// One element per line.
     #[default]
     Plain,
     /// `ipset save`.
@@ -107,7 +107,7 @@ pub enum Format {
 }
 
 impl Format {
-    /// Recognises the format of a list from its name and its first line that is no comment.
+    /// Recognises the format of a list from its name and its first line that is not a comment.
     pub fn detect(name: &str, bytes: &[u8]) -> Self {
         if mmdb::is_mmdb(bytes) || has_extension(name, "mmdb") {
             return Format::Mmdb;
@@ -121,7 +121,7 @@ impl Format {
         }
     }
 
-    /// The name that reports use.
+    /// The name in reports.
     pub const fn name(self) -> &'static str {
         match self {
             Format::Plain => "plain",
@@ -137,11 +137,11 @@ fn has_extension(name: &str, extension: &str) -> bool {
 }
 
 impl Entries {
-    /// Adds a list's prefixes. `name` is for messages and for the format.
+    /// Adds the prefixes of a list. `name` is used in messages and to recognise the format.
     ///
     /// # Errors
-    /// All bad lines (the first [`ERRORS_MAX`] with their text) unless `options` is lenient, a database that cannot be read,
-    /// or a file that is no list, however lenient the reader. The table then has what it had before.
+    /// There are bad lines, of which the first [`ERRORS_MAX`] are reported with their text, and `options` is not
+    /// lenient. Lenient or not, the database cannot be read or the file is not a list. The table is then unchanged.
     pub fn read(&mut self, name: &str, bytes: &[u8], options: &ReadOptions) -> Result<ReadReport, ListError> {
         if !mmdb::is_mmdb(bytes) {
             recognise(name, bytes)?;

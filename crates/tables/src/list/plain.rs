@@ -1,6 +1,8 @@
-//! One address, CIDR or `a-b` range a line; what follows a blank, `#` or `;` is text (FireHOL netset, Spamhaus DROP, ipsum).
+//! One address, CIDR or `a-b` range per line. Text after a blank, `#` or `;` is ignored (FireHOL netset, Spamhaus DROP,
+//! ipsum).
 //!
-//! Behind `#` anything may stand. Before it text names no other address: it would look like an entry and be none.
+//! Any text may follow `#`. Text before it must not contain another address, which would look like an entry without
+//! being one.
 
 use super::lines::Sink;
 use super::stray::check_characters;
@@ -8,7 +10,7 @@ use crate::entries::TableAddress;
 use crate::prefix::Element;
 use crate::problem::Problem;
 
-/// Reads a line.
+/// Parses a line.
 #[inline]
 pub(crate) fn line<A: TableAddress>(text: &[u8], sink: &mut Sink<A>) -> Result<(), Problem> {
     let (element, taken) = Element::take(text)?;
@@ -28,7 +30,8 @@ pub(crate) fn line<A: TableAddress>(text: &[u8], sink: &mut Sink<A>) -> Result<(
     sink.push(element)
 }
 
-/// The range, if `a - b` is what the line says, and what is left. Taking only `a` would leave a hole that nobody notices.
+/// Parses the rest of a range written `a - b`. Returns the element and the remaining text. Taking only `a` would
+/// silently leave a hole.
 fn spaced_range<A: TableAddress>(element: Element<A>, rest: &[u8]) -> Result<(Element<A>, &[u8]), Problem> {
     let Element::Prefix { addr, len } = element else { return Ok((element, rest)) };
     let Some(end) = rest.trim_ascii_start().strip_prefix(b"-") else { return Ok((element, rest)) };

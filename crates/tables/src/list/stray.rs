@@ -1,11 +1,12 @@
-//! What stands beside an entry: text is ignored, but not another address, which would be missing in the table and nobody would know.
+//! Checks the text beside an entry. Such text is ignored, but an address in it is refused: it would silently be missing
+//! from the table.
 
 use std::net::Ipv6Addr;
 
 use crate::prefix::{Address, Element};
 use crate::problem::Problem;
 
-/// Refuses characters that other programs take for line ends, or show as nothing: the lines behind them would be lost.
+/// Refuses characters that other programs treat as line ends or that are invisible. The lines after them would be lost.
 pub(crate) fn check_characters(text: &[u8]) -> Result<(), Problem> {
     let is_control = |byte: &u8| *byte < b' ' && *byte != b'\t';
     // NEL, LINE SEPARATOR, PARAGRAPH SEPARATOR.
@@ -17,18 +18,18 @@ pub(crate) fn check_characters(text: &[u8]) -> Result<(), Problem> {
     }
 }
 
-/// Whether the text names an address.
+/// Whether the text contains an address.
 pub(crate) fn names_address(text: &[u8]) -> bool {
     dotted(text).next().is_some() || colons(text).next().is_some()
 }
 
-/// Whether the text names an address that the element does not hold.
+/// Whether the text contains an address that the element does not hold.
 pub(crate) fn names_another<A: Address>(text: &[u8], element: &Element<A>) -> bool {
     let is_other = |at: usize| !holds(element, &text[at..]);
     dotted(text).any(is_other) || colons(text).any(is_other)
 }
 
-/// Whether the element holds what the text begins with.
+/// Whether the element holds the address at the start of the text.
 fn holds<A: Address>(element: &Element<A>, text: &[u8]) -> bool {
     let other = match (Element::<A>::take(text), A::take(text)) {
         (Ok((other, _)), _) => other,
@@ -41,9 +42,10 @@ fn holds<A: Address>(element: &Element<A>, text: &[u8]) -> bool {
     first <= other_first && other_last <= last
 }
 
-/// Starts of what looks like an IPv4 address: four groups of up to three digits, none too large to be a mistyped octet.
+/// Positions of what looks like an IPv4 address: four groups of up to three digits, each small enough to be a mistyped
+/// octet.
 ///
-/// A part of a longer dotted name is none: `4.3.2.1.in-addr.arpa`.
+/// A part of a longer dotted name does not count: `4.3.2.1.in-addr.arpa`.
 fn dotted(text: &[u8]) -> impl Iterator<Item = usize> {
     let is_part = |byte: u8| byte.is_ascii_digit() || byte == b'.';
     runs(text, is_part).filter_map(move |(start, end)| {
@@ -62,7 +64,7 @@ fn dotted(text: &[u8]) -> impl Iterator<Item = usize> {
     })
 }
 
-/// Starts of IPv6 addresses.
+/// Positions of IPv6 addresses.
 fn colons(text: &[u8]) -> impl Iterator<Item = usize> {
     let is_part = |byte: u8| byte.is_ascii_hexdigit() || matches!(byte, b':' | b'.');
     runs(text, is_part).filter_map(|(start, end)| {
@@ -74,7 +76,7 @@ fn colons(text: &[u8]) -> impl Iterator<Item = usize> {
     })
 }
 
-/// The longest runs of bytes that are part of something, as start and end.
+/// The longest runs of bytes that satisfy `is_part`, as start and end.
 fn runs(text: &[u8], is_part: impl Fn(u8) -> bool) -> impl Iterator<Item = (usize, usize)> {
     let mut at = 0;
     std::iter::from_fn(move || {

@@ -1,4 +1,5 @@
-//! Every format with good and bad input, to the letter, and what holds for all: line numbers, chunks, odd bytes.
+//! Tests every format with good and bad input to the letter, and properties of all formats: line numbers, chunks, odd
+//! bytes.
 
 use super::*;
 use crate::entries::Kind;
@@ -213,7 +214,7 @@ fn formats_are_recognised() {
     }
 }
 
-/// A list long enough to be cut into several chunks.
+/// A list long enough for several chunks.
 fn long_list(lines: u32) -> String {
     (0..lines).map(|index| format!("10.{}.{}.{}\n", index >> 16 & 255, index >> 8 & 255, index & 255)).collect()
 }
@@ -364,7 +365,7 @@ proptest! {
     }
 }
 
-/// The example of the rule, and what it is by longest prefix match.
+/// The rule's example, and its result by longest prefix match.
 #[test]
 fn of_ranges_that_overlap_the_smaller_decides_in_every_format() {
     let expected =
@@ -384,14 +385,14 @@ fn of_ranges_that_overlap_the_smaller_decides_in_every_format() {
         assert_eq!((crossings.count, crossings.first), (1, Some(first)));
         assert_eq!(shown4(entries), expected);
     }
-    // A set has no labels to choose from.
+    // A set has no labels, so overlaps are a union.
     let union = ["1.2.3.0/29", "1.2.3.5/32", "1.2.3.6/31", "1.2.3.8/29", "1.2.3.8/31", "1.2.3.16/30", "1.2.3.20/32"];
     assert_eq!(set("a.csv", "1.2.3.0,1.2.3.9,AA\n1.2.3.5,1.2.3.20,BB"), union);
     assert_eq!(set("a.txt", "1.2.3.0-1.2.3.9\n1.2.3.5 - 1.2.3.20"), union);
     assert_eq!(set("a", "create a hash:ip\nadd a 1.2.3.0-1.2.3.9\nadd a 1.2.3.5-1.2.3.20"), union);
 }
 
-/// A range within another counts, though both may come to the same prefix, in whatever order they are given.
+/// The inner range decides in any order of input, even if both ranges contain the same prefix.
 #[test]
 fn the_inner_range_decides_in_any_order() {
     for lines in ["10.0.0.1,10.0.0.6,OUT\n10.0.0.2,10.0.0.3,IN", "10.0.0.2,10.0.0.3,IN\n10.0.0.1,10.0.0.6,OUT"] {

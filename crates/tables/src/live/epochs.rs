@@ -1,30 +1,33 @@
-//! When it is safe to free or reuse what readers may still look at: quiescent-state based reclamation (McKenney and
-//! Slingwine, "Read-copy update", PDCS 1998; Hart et al., "Performance of memory reclamation", JPDC 2007).
+//! Decides when memory that readers may still hold can be freed or reused. This is quiescent-state based reclamation
+//! (McKenney and Slingwine, "Read-copy update", PDCS 1998; Hart et al., "Performance of memory reclamation", JPDC
+//! 2007).
 //!
 //! ```text
-//! epoch        1, 2, 3, ...   a writer that has unlinked something goes on to the next epoch and remembers its number
-//! a reader     the epoch that it saw at its last quiescent point, when it held nothing; or idle: it holds nothing now
-//! passed(e)    every reader is idle or announced e or later: nobody holds what was unlinked before e began
+//! epoch        1, 2, 3, ...   a writer that has unlinked something starts the next epoch and remembers its number
+//! a reader     the epoch at its last quiescent point, when it held nothing; or idle: it holds nothing now
+//! passed(e)    every reader is idle or announced e or later: no reader holds what was unlinked before e began
 //! ```
-//! Quiescent points lie between bursts. Readers wait for nobody; a reader that stays in one burst for ever keeps memory from
-//! being freed, and nothing else. A reader that ceases to be idle and a writer that looks for readers each write before they
-//! read, with a full fence between, so that one of the two sees the other.
+//! Quiescent points lie between bursts. Readers never wait. A reader that never ends its burst keeps memory from being
+//! freed, and has no other effect.
+//!
+//! A reader that ceases to be idle writes before it reads. So does a writer that looks for readers. A full fence lies
+//! between the write and the read, so at least one of the two sees the other.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
-/// What a reader that holds nothing announces. No epoch is as late.
+/// The announcement of an idle reader. It is later than every epoch.
 pub(super) const IDLE: u64 = u64::MAX;
 
-/// A 64-bit word that threads share: the machine's, or the model checker's.
+/// A 64-bit word that threads share: an atomic, or a word of the model checker.
 pub(super) trait Word {
-    /// Reads; what the writer of the word did before is seen.
+    /// Reads with acquire order: what the writer did before its store is visible.
     fn load(&self) -> u64;
-    /// Writes; whoever reads it sees what was done before.
+    /// Writes with release order: a thread that reads the value sees what was done before.
     fn store(&self, value: u64);
     /// Adds one and returns the sum.
     fn next(&self) -> u64;
-    /// Neither reads nor writes pass it.
+    /// A full memory fence.
     fn full_fence();
 }
 
@@ -46,7 +49,7 @@ impl Word for AtomicU64 {
     }
 }
 
-/// At the start of a burst: the reader holds nothing from before. Returns what it announced.
+/// Announces the current epoch at the start of a burst, when the reader holds nothing. Returns the announced epoch.
 pub(super) fn announce<W: Word>(epoch: &W, reader: &W, announced: u64) -> u64 {
     let now = epoch.load();
     if now != announced {
@@ -58,26 +61,26 @@ pub(super) fn announce<W: Word>(epoch: &W, reader: &W, announced: u64) -> u64 {
     now
 }
 
-/// The epoch after which what was unlinked until now is held by nobody.
+/// Starts the epoch after which no reader holds what was unlinked before.
 pub(super) fn unlinked<W: Word>(epoch: &W) -> u64 {
     epoch.next()
 }
 
-/// Whether every reader passed a quiescent point in the epoch, or later.
+/// Whether every reader is idle or has passed a quiescent point in `epoch` or later.
 pub(super) fn passed<'a, W: Word + 'a>(readers: impl IntoIterator<Item = &'a W>, epoch: u64) -> bool {
     W::full_fence();
     readers.into_iter().all(|reader| reader.load() >= epoch)
 }
 
-/// Whoever knows where readers are: their registry, or the model checker's.
+/// A registry of readers: the real one, or the model checker's.
 pub(super) trait Quiescence {
-    /// Begins the epoch after which what was unlinked until now is held by nobody.
+    /// Starts the epoch after which no reader holds what was unlinked before.
     fn unlinked(&self) -> u64;
-    /// Whether every reader passed a quiescent point in the epoch, or later.
+    /// Whether every reader is idle or has passed a quiescent point in `epoch` or later.
     fn passed(&self, epoch: u64) -> bool;
 }
 
-/// Things that readers may still hold, first unlinked first.
+/// A queue of unlinked things that readers may still hold, oldest first.
 #[derive(Clone)]
 pub(super) struct Unlinked<T> {
     waiting: VecDeque<(u64, T)>,
@@ -90,12 +93,12 @@ impl<T> Default for Unlinked<T> {
 }
 
 impl<T> Unlinked<T> {
-    /// `thing` was unlinked just now.
+    /// Adds `thing`, which was unlinked just now.
     pub fn push(&mut self, readers: &impl Quiescence, thing: T) {
         self.waiting.push_back((readers.unlinked(), thing));
     }
 
-    /// The next thing that nobody holds any more.
+    /// Removes and returns the oldest thing, if no reader holds it any more.
     pub fn pop(&mut self, readers: &impl Quiescence) -> Option<T> {
         let &(epoch, _) = self.waiting.front()?;
         if !readers.passed(epoch) {
@@ -104,7 +107,7 @@ impl<T> Unlinked<T> {
         self.waiting.pop_front().map(|(_, thing)| thing)
     }
 
-    /// How many wait.
+    /// Number of things that wait.
     pub fn len(&self) -> usize {
         self.waiting.len()
     }

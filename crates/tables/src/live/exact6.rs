@@ -1,78 +1,82 @@
-//! Exact sets of IPv6, changed in place. The steps are those of exact.rs; what is new is that a host takes two words, and an
-//! entry of the overflow three.
+//! Exact sets of IPv6 networks and hosts that change in place. The steps are those of exact.rs. Unlike there, a host
+//! takes two words and an overflow entry takes three.
 //!
-//! A pair is free by its high half and a key by it, so the low half is written first when a host comes, and only the high
-//! half when it goes. A reader that took one half of the old pair and one of the new would see a host that never was; so a
-//! pair is used again in two steps, each when all readers have passed on:
+//! A pair of words is free if its high half says so, and lookups match the high half first. An insert therefore writes
+//! the low half first, and a removal writes only the high half. A reader that loads one half of the old pair and one of
+//! the new would see a host that was never in the set. So a pair is reused in two steps, and each step waits for all
+//! readers:
 //!
 //! ```text
-//! remove           high = free               readers may have seen the old high half, and do not now
+//! remove           high = free               readers may have loaded the old high half before this store
 //! readers passed   low  = ff..ff             no host in a pair has this low half
-//! readers passed   the pair may be used      nobody has the old low half any more
+//! readers passed   the pair may be used      no reader holds the old low half any more
 //! insert           low, then high            a reader sees ff..ff or the new low half: the new host, or none
 //! ```
-//! An entry of the overflow is free by its kind, which is written last and read first; it may be used again when all
-//! readers have passed once. A network is one word, and free at once.
+//! The kind of an overflow entry says whether it is free. It is written last and read first. A free entry may be reused
+//! after all readers have passed once. A network is one word, and its slot can be reused at once.
 //!
-//! A lookup asks for the network and for the host, one after the other. A host that goes while its network has just come would be
-//! in neither for a reader that asked for the network before and asks for the host afterwards; the same with the two
-//! exchanged. So a key goes only when all readers have passed since the other kind of it came; before, the table is built anew.
+//! A lookup searches for the network and then for the host. If a host were removed just after its network was inserted,
+//! a reader between the two searches could find neither. The same holds with network and host exchanged. So a key is
+//! removed in place only if all readers have passed since a key of the other kind was inserted. Otherwise the table is
+//! rebuilt.
 
 use std::collections::{HashMap, HashSet};
 
 use crate::cells::CellsMut;
-use crate::layout::exact_set6::{FREE, Key, OVERFLOWED, Place, WORD_BYTES};
+use crate::layout::exact_set6::{Exact6Buckets, FREE, Key, OVERFLOWED, WORD_BYTES};
 use crate::live::epochs::{Quiescence, Unlinked};
 use crate::live::exact::{Full, MARKED_ONE_IN};
 
-/// What is to be done with a place when all readers have passed on.
+/// What to do with a pair or entry when all readers have passed.
 enum Step {
-    /// The pair's low half is to be forgotten.
+    /// Overwrite the low half of the pair.
     Forget(usize),
-    /// The pair or the entry can be used again.
+    /// Reuse the pair or the entry.
     Reuse(usize),
-    /// No reader began before a key came.
+    /// All readers began after this key was inserted.
     Settle(Young),
 }
 
-/// A key that came while readers that may not have seen it go on: its words (1 a network, 2 a host) and its high half.
+/// A recently inserted key that some readers may not have seen: its words (1 for a network, 2 for a host) and its high
+/// half.
 type Young = (usize, u64);
 
-/// So much may wait for readers. More comes of readers that do not go on.
+/// Limit on steps that wait for readers. More accumulate only if readers are stuck in a burst.
 const STEPS_MAX: usize = 1 << 16;
 
-/// What the writer knows of a set's image.
+/// The writer's state of one set image.
 pub(super) struct Exact6Writer {
-    place: Place,
+    buckets: Exact6Buckets,
     /// Entries in the overflow of each bucket that has the mark, by the bucket's byte offset.
     overflowed: HashMap<usize, u32>,
-    /// With more marks than this, lookups are faster in a new image.
+    /// Above this number of marks, lookups are faster in a rebuilt image.
     marks_max: usize,
-    /// Byte offsets of pairs and entries that are free, but cannot be used yet.
+    /// Byte offsets of pairs and entries that are free but cannot be reused yet.
     resting: HashSet<usize>,
-    /// How many of each there are.
+    /// Number of young keys, by key.
     young: HashMap<Young, u32>,
     steps: Unlinked<Step>,
 }
 
 impl Exact6Writer {
-    pub fn new(cells: &impl CellsMut, place: Place) -> Self {
+    pub fn new(cells: &impl CellsMut, buckets: Exact6Buckets) -> Self {
         let mut overflowed = HashMap::new();
-        for at in place.all_entries() {
+        for at in buckets.all_entries() {
             let entry = [0, 1, 2].map(|word| cells.u64(at + word * WORD_BYTES));
-            let bucket = Key::of_entry(entry).filter(|key| !key.looks_like_a_mark()).and_then(|key| place.bucket(key));
+            let bucket =
+                Key::of_entry(entry).filter(|key| !key.looks_like_a_mark()).and_then(|key| buckets.bucket(key));
             if let Some(bucket) = bucket {
                 *overflowed.entry(bucket).or_default() += 1;
             }
         }
-        let marks_max = (place.buckets() / MARKED_ONE_IN).max(2 * overflowed.len());
+        let marks_max = (buckets.count() / MARKED_ONE_IN).max(2 * overflowed.len());
         let (resting, young) = (HashSet::new(), HashMap::new());
-        Exact6Writer { place, overflowed, marks_max, resting, young, steps: Unlinked::default() }
+        Exact6Writer { buckets, overflowed, marks_max, resting, young, steps: Unlinked::default() }
     }
 
     /// Inserts a key that the set does not hold.
     pub fn insert(&mut self, cells: &impl CellsMut, readers: &impl Quiescence, key: Key) -> Result<(), Full> {
-        self.go_on(cells, readers);
+        self.reclaim(cells, readers);
         if self.steps.len() > STEPS_MAX {
             return Err(Full);
         }
@@ -84,13 +88,13 @@ impl Exact6Writer {
     }
 
     fn place_key(&mut self, cells: &impl CellsMut, readers: &impl Quiescence, key: Key) -> Result<(), Full> {
-        // A set without keys of this kind has no bucket for them.
-        let bucket = self.place.bucket(key).ok_or(Full)?;
+        // A set built without keys of this kind has no bucket for them.
+        let bucket = self.buckets.bucket(key).ok_or(Full)?;
         if key.looks_like_a_mark() {
             return self.insert_overflow(cells, key);
         }
         let is_free = |&at: &usize| cells.u64(at) == FREE && !self.resting.contains(&at);
-        if let Some(free) = self.place.slots(bucket, key).find(is_free) {
+        if let Some(free) = self.buckets.slots(bucket, key).find(is_free) {
             let [_, high, low] = key.entry();
             if key.words() == 2 {
                 cells.set_u64(free + WORD_BYTES, low);
@@ -98,7 +102,7 @@ impl Exact6Writer {
             cells.set_u64(free, high);
             return Ok(());
         }
-        let last = self.place.slots(bucket, key).next_back().expect("a bucket has slots");
+        let last = self.buckets.slots(bucket, key).next_back().expect("a bucket has slots");
         if cells.u64(last) != OVERFLOWED && self.overflowed.len() >= self.marks_max {
             return Err(Full);
         }
@@ -126,7 +130,7 @@ impl Exact6Writer {
 
     /// Removes a key that the set holds.
     pub fn remove(&mut self, cells: &impl CellsMut, readers: &impl Quiescence, key: Key) -> Result<(), Full> {
-        self.go_on(cells, readers);
+        self.reclaim(cells, readers);
         let other_kind = 3 - key.words();
         if self.young.contains_key(&(other_kind, key.entry()[1])) {
             return Err(Full);
@@ -136,29 +140,29 @@ impl Exact6Writer {
     }
 
     fn take_key(&mut self, cells: &impl CellsMut, readers: &impl Quiescence, key: Key) {
-        let Some(bucket) = self.place.bucket(key) else { return };
+        let Some(bucket) = self.buckets.bucket(key) else { return };
         if !key.looks_like_a_mark() {
             let [_, high, low] = key.entry();
             let holds = |&at: &usize| cells.u64(at) == high && (key.words() == 1 || cells.u64(at + WORD_BYTES) == low);
-            if let Some(at) = self.place.slots(bucket, key).find(holds) {
+            if let Some(at) = self.buckets.slots(bucket, key).find(holds) {
                 cells.set_u64(at, FREE);
                 return self.rest_slot(readers, at, key);
             }
         }
         self.remove_overflow(cells, readers, key);
         if !key.looks_like_a_mark() && !self.overflowed.contains_key(&bucket) {
-            let last = self.place.slots(bucket, key).next_back().expect("a bucket has slots");
+            let last = self.buckets.slots(bucket, key).next_back().expect("a bucket has slots");
             cells.set_u64(last, FREE);
         }
     }
 
-    /// Whether something waits for readers.
-    pub fn waits(&self) -> bool {
+    /// Whether any step waits for readers.
+    pub fn is_waiting(&self) -> bool {
         self.steps.len() > 0
     }
 
-    /// Does what waited for readers.
-    pub fn go_on(&mut self, cells: &impl CellsMut, readers: &impl Quiescence) {
+    /// Does the steps for which all readers have passed.
+    pub fn reclaim(&mut self, cells: &impl CellsMut, readers: &impl Quiescence) {
         while let Some(step) = self.steps.pop(readers) {
             match step {
                 Step::Forget(pair) => {
@@ -189,23 +193,23 @@ impl Exact6Writer {
 
     fn insert_overflow(&mut self, cells: &impl CellsMut, key: Key) -> Result<(), Full> {
         let is_free = |&at: &usize| cells.u64(at) == 0 && !self.resting.contains(&at);
-        let free = self.place.entries(key).find(is_free).ok_or(Full)?;
+        let free = self.buckets.entries(key).find(is_free).ok_or(Full)?;
         let [kind, high, low] = key.entry();
         cells.set_u64(free + WORD_BYTES, high);
         cells.set_u64(free + 2 * WORD_BYTES, low);
         cells.set_u64(free, kind);
-        if let Some(bucket) = self.place.bucket(key).filter(|_| !key.looks_like_a_mark()) {
+        if let Some(bucket) = self.buckets.bucket(key).filter(|_| !key.looks_like_a_mark()) {
             *self.overflowed.entry(bucket).or_default() += 1;
         }
         Ok(())
     }
 
     fn remove_overflow(&mut self, cells: &impl CellsMut, readers: &impl Quiescence, key: Key) {
-        let Some(at) = self.place.entries(key).find(|&at| self.place.is(cells, at, key)) else { return };
+        let Some(at) = self.buckets.entries(key).find(|&at| self.buckets.is(cells, at, key)) else { return };
         cells.set_u64(at, 0);
         self.resting.insert(at);
         self.steps.push(readers, Step::Reuse(at));
-        if let Some(bucket) = self.place.bucket(key)
+        if let Some(bucket) = self.buckets.bucket(key)
             && let Some(entries) = self.overflowed.get_mut(&bucket)
         {
             *entries -= 1;

@@ -1,6 +1,7 @@
-//! What a live table holds, as its writer knows it: ordered, so that a part of the address space can be rebuilt from it.
+//! The prefixes of a live table, as its writer keeps them. They are ordered, so that the writer can rebuild any part of
+//! the address space.
 //!
-//! About 20 bytes an IPv4 prefix and 50 an IPv6 prefix (a B-tree's nodes are two thirds full).
+//! Memory is about 20 bytes per IPv4 prefix and 50 per IPv6 prefix (nodes of a B-tree are two thirds full).
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,15 +13,15 @@ use crate::entries::{Prefixes, Table};
 use crate::flatten::{Range, flatten};
 use crate::prefix::{Prefix, Prefix4};
 
-/// The prefix of `len` bits whose lowest address is `first`; the bits of IPv4 are the highest 32, so that both families
-/// are cut alike.
+/// The prefix of `len` bits whose lowest address is `first`. An IPv4 address is in the highest 32 bits, so that one
+/// code handles both families.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Net {
     pub first: u128,
     pub len: u8,
 }
 
-/// What IPv4 addresses are shifted by.
+/// Shift of an IPv4 address within `first`.
 const V4_SHIFT: u32 = u128::BITS - u32::BITS;
 
 impl Net {
@@ -37,12 +38,12 @@ impl Net {
         self.first | host_mask(self.len)
     }
 
-    /// Whether `other` is the same or lies inside.
+    /// Whether `other` is equal to this prefix or inside it.
     pub fn holds(self, other: Net) -> bool {
         self.len <= other.len && other.first & !host_mask(self.len) == self.first
     }
 
-    /// Its lowest IPv4 address.
+    /// The lowest IPv4 address.
     pub fn addr4(self) -> u32 {
         (self.first >> V4_SHIFT) as u32
     }
@@ -55,7 +56,7 @@ impl Net {
         (self.first, self.len)
     }
 
-    /// As it is written.
+    /// The prefix in text form.
     pub fn shown(self, family: Family) -> impl fmt::Display {
         fmt::from_fn(move |f| match family {
             Family::Ipv4 => write!(f, "{}/{}", Ipv4Addr::from(self.addr4()), self.len),
@@ -68,10 +69,10 @@ fn host_mask(len: u8) -> u128 {
     u128::MAX.checked_shr(u32::from(len)).unwrap_or(0)
 }
 
-/// Prefixes with their labels, or of fused sets the sets (a bit each) that they are in.
+/// Prefixes with their labels. For fused sets the label is a mask of the sets that hold the prefix.
 pub(super) struct Held {
     map: Map,
-    /// Prefixes of each length.
+    /// Number of prefixes of each length.
     by_length: [u32; 129],
 }
 
@@ -81,7 +82,7 @@ enum Map {
 }
 
 impl Held {
-    /// What a table holds.
+    /// The prefixes of a table.
     pub fn of(table: &Table) -> Self {
         let of4 = || table.prefixes4().iter().map(|prefix| ((prefix.addr, prefix.len), prefix.label)).collect();
         let of6 = || table.prefixes6().iter().map(|prefix| ((prefix.addr, prefix.len), prefix.label)).collect();
@@ -91,7 +92,7 @@ impl Held {
         }
     }
 
-    /// What several sets of IPv4 prefixes hold.
+    /// The prefixes of several IPv4 sets.
     pub fn of_sets(tables: &[&Table]) -> Self {
         let mut masks: BTreeMap<(u32, u8), u32> = BTreeMap::new();
         for (set, table) in tables.iter().enumerate() {
@@ -124,7 +125,7 @@ impl Held {
         }
     }
 
-    /// The label of exactly this prefix; 0 if it is not held.
+    /// The label of exactly this prefix; 0 if the table does not hold it.
     pub fn get(&self, net: Net) -> u32 {
         let label = match &self.map {
             Map::V4(map) => map.get(&net.key4()),
@@ -133,7 +134,7 @@ impl Held {
         label.copied().unwrap_or(0)
     }
 
-    /// Gives a prefix a label; 0 removes it.
+    /// Sets the label of a prefix; 0 removes the prefix.
     pub fn set(&mut self, net: Net, label: u32) {
         let old = match (&mut self.map, label) {
             (Map::V4(map), 0) => map.remove(&net.key4()),
@@ -157,7 +158,7 @@ impl Held {
         }
     }
 
-    /// The prefixes in `net` that are longer than it, in order.
+    /// The prefixes inside `net` that are longer than `net`, in order.
     pub fn under(&self, net: Net) -> Box<dyn Iterator<Item = (Net, u32)> + '_> {
         let last = Net { first: net.last(), len: u8::MAX };
         let (first4, first6) = (net.key4(), net.key6());
@@ -174,19 +175,19 @@ impl Held {
         }
     }
 
-    /// The label that addresses of `net` have by prefixes that are not longer; 0 if there is none.
+    /// The label of the longest prefix that covers all of `net`; 0 if there is none.
     pub fn cover(&self, net: Net) -> u32 {
         let lengths = (0..=net.len).rev().filter(|&len| self.by_length[usize::from(len)] > 0);
         lengths.map(|len| self.get(Net::new(net.first, len))).find(|&label| label != 0).unwrap_or(0)
     }
 
-    /// The label of the first address of `net`, and the ranges of other labels that start after it inside.
+    /// The label of the first address of `net`, and the ranges inside `net` that start after it with another label.
     pub fn ranges(&self, net: Net) -> (u32, Vec<Range<u128>>) {
         let prefix = |(net, label): (Net, u32)| Prefix { addr: net.first, len: net.len, label };
         let around = prefix((net, self.cover(net)));
         let prefixes: Vec<_> = std::iter::once(around).chain(self.under(net).map(prefix)).collect();
         let mut ranges = flatten(&prefixes);
-        // Outside of `net` there is nothing, which merges with it if its own label is 0.
+        // Addresses outside `net` have label 0 here. Their ranges merge with those of `net` if its own label is 0.
         ranges.truncate(ranges.partition_point(|range| range.start <= net.last()));
         let first = ranges.partition_point(|range| range.start <= net.first);
         let label = ranges[first - 1].label;
@@ -194,13 +195,13 @@ impl Held {
         (label, ranges)
     }
 
-    /// The addresses of one of several sets, for a builder, sorted.
+    /// The addresses of one of several sets, sorted for a builder.
     pub fn prefixes_of(&self, set: usize) -> Vec<Prefix4> {
         let of = self.iter().filter(|&(_, mask)| mask >> set & 1 != 0);
         of.map(|(net, _)| Prefix { addr: net.addr4(), len: net.len, label: 1 }).collect()
     }
 
-    /// The prefixes for a builder, sorted.
+    /// The prefixes, sorted for a builder.
     pub fn prefixes(&self) -> Prefixes {
         match &self.map {
             Map::V4(map) => {

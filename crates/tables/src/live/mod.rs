@@ -1,26 +1,26 @@
-//! Tables that change while they are read.
+//! Tables that change while threads read them.
 //!
 //! ```text
-//! LiveTable (one writer)                                     LiveImage (as many as there are threads)
+//! LiveTable (one writer)                                     LiveImage (any number of threads)
 //!   insert, remove, change, replace                            open(&burst) -> LiveView: find4, find6, as_ptr for C
 //!        |                                                          |
-//!        |  one aligned store after another                         |  reads once in a burst
+//!        |  one aligned store after another                         |  loads once per burst
 //!        v                                                          v
 //!   +-- image -------------------------------+      +-- pointer to the image --+
 //!   | words that are written and read whole  | <----|  one aligned word        |
 //!   +----------------------------------------+      +--------------------------+
 //! ```
-//! A reader waits for nobody, and every lookup gives what the table held for the key before a change or after it, never
-//! anything else. How a change is made depends on the layout:
+//! Readers never wait. Every lookup returns what the table held for the key before a change or after it. How a change
+//! is made depends on the layout:
 //!
-//! | layout | way | file |
+//! | layout | method | file |
 //! | --- | --- | --- |
-//! | exact sets | in place, a slot at a time | exact.rs, exact6.rs |
-//! | rank leaves | the touched part is rebuilt in spare room, and linked by one word | rank.rs |
-//! | others | the image is built anew beside the old one, and the pointer swapped | here |
+//! | exact sets | in place, one slot at a time | exact.rs, exact6.rs |
+//! | rank leaves | the touched part is rebuilt in spare room and linked by one word | rank.rs |
+//! | others | a new image is built beside the old one, and the pointer is swapped | here |
 //!
-//! What was unlinked (an image, a line, half a slot) is used again when every reader has begun another burst: epochs.rs,
-//! readers.rs. Several keys, and several tables, do not change at once: a burst may see a part of a batch.
+//! Unlinked memory (an image, a line, half a slot) is reused after every reader has begun another burst: epochs.rs,
+//! readers.rs. A batch of keys, or of tables, is not atomic: a burst may see a part of it.
 
 mod epochs;
 mod exact;
@@ -35,7 +35,7 @@ mod shared;
 #[cfg(test)]
 mod models;
 #[cfg(test)]
-mod noted;
+mod recorded;
 #[cfg(test)]
 mod tests;
 
@@ -58,24 +58,25 @@ use published::Publisher;
 pub use published::{LiveImage, LiveView};
 use rank::RankWriter;
 pub use readers::{Burst, READERS_MAX, Reader, Readers};
-use shared::{Place, SharedImage};
+use shared::{LiveLayout, SharedImage};
 
-/// Replaced images that readers may still hold, at most.
+/// Limit on replaced images that readers may still hold.
 pub const IMAGES_WAITING_MAX: usize = 8;
-/// A batch that changes more than one prefix in so many, and [`BATCH_MIN`], is not made in place: building is faster.
+/// A batch that changes more than [`BATCH_MIN`] prefixes, and more than one prefix in this many, rebuilds the image.
+/// That is faster than changes in place.
 const BATCH_ONE_IN: usize = 8;
 const BATCH_MIN: usize = 1024;
 
 /// Why a live table refuses a change, or cannot be made.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LiveError {
-    /// The layout cannot hold the table, or not with the change.
+    /// The layout cannot hold the table, or cannot hold it with the change.
     #[error(transparent)]
     Build(#[from] BuildError),
-    /// A change that is wrong by itself.
+    /// The change itself is invalid.
     #[error("{prefix}: {problem}")]
     Change {
-        /// Its prefix, as it was given.
+        /// The prefix as the caller gave it.
         prefix: String,
         /// What is wrong.
         problem: Problem,
@@ -83,20 +84,20 @@ pub enum LiveError {
     /// A set that the fused table does not have.
     #[error("there is no set {set}: the table has {sets}")]
     NoSuchSet {
-        /// The number given.
+        /// The set number that was given.
         set: usize,
-        /// How many there are.
+        /// Number of sets.
         sets: usize,
     },
-    /// Readers have not begun another burst for long, and too much memory waits for them.
+    /// Readers have not begun another burst for a long time, and too much memory waits for them.
     #[error("readers still hold {images} replaced images of the table; try again when they have gone on")]
     ReadersBehind {
-        /// How many.
+        /// Number of replaced images.
         images: usize,
     },
 }
 
-/// One change of one prefix.
+/// One change of one prefix in one set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Change<'a> {
     set: usize,
@@ -105,25 +106,25 @@ pub struct Change<'a> {
     to: To<'a>,
 }
 
-/// What a prefix becomes.
+/// The new state of a prefix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum To<'a> {
     Held(Option<&'a str>),
-    Gone,
+    Absent,
 }
 
 impl<'a> Change<'a> {
-    /// The prefix of `len` bits around `addr` is to be held, with this label if the table has labels.
+    /// Inserts the prefix of `len` bits around `addr`, with this label if the table has labels.
     pub fn insert(addr: IpAddr, len: u8, label: Option<&'a str>) -> Self {
         Change { set: 0, addr, len, to: To::Held(label) }
     }
 
-    /// The prefix of `len` bits around `addr` is not to be held. Longer and shorter ones stay.
+    /// Removes the prefix of `len` bits around `addr`. Longer and shorter prefixes stay.
     pub fn remove(addr: IpAddr, len: u8) -> Self {
-        Change { set: 0, addr, len, to: To::Gone }
+        Change { set: 0, addr, len, to: To::Absent }
     }
 
-    /// The same in one of the sets of a fused table, counted from 0.
+    /// The same change in set `set` of a fused table, counted from 0.
     pub fn in_set(self, set: usize) -> Self {
         Change { set, ..self }
     }
@@ -133,7 +134,7 @@ impl<'a> Change<'a> {
     }
 }
 
-/// What a change comes to: a prefix's label before and after, or of fused sets their bits.
+/// A resolved change: a prefix with its label before and after, or its mask of sets for fused sets.
 #[derive(Clone, Copy, Debug)]
 struct Step {
     net: Net,
@@ -142,26 +143,26 @@ struct Step {
 }
 
 /// How an image is changed.
-enum Way {
+enum LiveWriter {
     Exact(ExactWriter),
     Exact6(Exact6Writer),
     RankLeaf(Box<RankWriter>),
-    Anew,
+    Rebuild,
 }
 
-impl Way {
+impl LiveWriter {
     fn of(image: &SharedImage, labels: u32) -> Self {
-        match image.place() {
-            Place::RankLeaf(place) | Place::RankLeaf6(place) => {
-                Way::RankLeaf(Box::new(RankWriter::new(image, place, labels)))
+        match image.live_layout() {
+            LiveLayout::RankLeaf(offsets) | LiveLayout::RankLeaf6(offsets) => {
+                LiveWriter::RankLeaf(Box::new(RankWriter::new(image, offsets, labels)))
             }
-            Place::Exact(place, ends) => Way::Exact(ExactWriter::new(image, place, ends)),
-            Place::Exact6(place) => Way::Exact6(Exact6Writer::new(image, place)),
-            Place::Frozen => Way::Anew,
+            LiveLayout::Exact(buckets, ends) => LiveWriter::Exact(ExactWriter::new(image, buckets, ends)),
+            LiveLayout::Exact6(buckets) => LiveWriter::Exact6(Exact6Writer::new(image, buckets)),
+            LiveLayout::Frozen => LiveWriter::Rebuild,
         }
     }
 
-    /// Makes the image say what is held of a step's prefix; `labels` are in use.
+    /// Makes the image agree with `held` for the prefix of a step; labels up to `labels` are in use.
     fn change(
         &mut self,
         cells: &impl CellsMut,
@@ -171,8 +172,8 @@ impl Way {
         labels: u32,
     ) -> Result<(), Full> {
         match self {
-            Way::Exact(writer) => writer.change(cells, net.addr4(), old, new),
-            Way::Exact6(writer) => {
+            LiveWriter::Exact(writer) => writer.change(cells, net.addr4(), old, new),
+            LiveWriter::Exact6(writer) => {
                 let key = Key::of(&Prefix6 { addr: net.first, len: net.len, label: 1 });
                 let key = key.expect("the prefix was checked");
                 match new {
@@ -180,40 +181,40 @@ impl Way {
                     _ => writer.insert(cells, readers, key),
                 }
             }
-            Way::RankLeaf(writer) => writer.change(cells, readers, held, net, labels),
-            Way::Anew => Err(Full),
+            LiveWriter::RankLeaf(writer) => writer.change(cells, readers, held, net, labels),
+            LiveWriter::Rebuild => Err(Full),
         }
     }
 
-    /// How many of the steps, first to last, are made by making the first of them: those inside of its prefix too, where
-    /// the whole of that is rebuilt.
-    fn together(&self, steps: &[Step]) -> usize {
+    /// Number of steps, from the first on, that the change of the first one makes. Where the whole prefix is rebuilt,
+    /// the steps inside it are included.
+    fn steps_covered(&self, steps: &[Step]) -> usize {
         match self {
-            Way::RankLeaf(_) => steps.iter().take_while(|step| steps[0].net.holds(step.net)).count(),
-            Way::Exact(_) | Way::Exact6(_) | Way::Anew => 1,
+            LiveWriter::RankLeaf(_) => steps.iter().take_while(|step| steps[0].net.holds(step.net)).count(),
+            LiveWriter::Exact(_) | LiveWriter::Exact6(_) | LiveWriter::Rebuild => 1,
         }
     }
 }
 
-/// A table and its writer. It is read through [`LiveTable::image`], by other threads.
+/// A table with its writer. Other threads read it through [`LiveTable::image`].
 pub struct LiveTable {
     layout: Layout,
     kind: Kind,
-    /// Of fused tables; one otherwise.
+    /// Number of sets of a fused table; 1 otherwise.
     sets: usize,
     held: Held,
     labels: Labels,
     readers: Readers,
     published: Publisher,
-    way: Way,
+    writer: LiveWriter,
     built_anew: u64,
 }
 
 impl LiveTable {
-    /// A live table that holds what `table` does. Label ids are the table's, and stay.
+    /// A live table with the contents of `table`. Label ids are those of `table` and never change.
     ///
     /// # Errors
-    /// As [`Table::build`].
+    /// The same as [`Table::build`].
     pub fn new(readers: &Readers, table: &Table, layout: Layout) -> Result<Self, LiveError> {
         let mut labels = Labels::default();
         table.labels().iter().for_each(|name| {
@@ -222,10 +223,11 @@ impl LiveTable {
         Self::make(readers, layout, (table.kind(), 1), Held::of(table), labels)
     }
 
-    /// Up to [`crate::MEMBERS_MAX`] sets in one live table, in [`Layout::ExactSets`]: a lookup gives bit `m` for `tables[m]`.
+    /// Fuses up to [`crate::MEMBERS_MAX`] sets into one live table with [`Layout::ExactSets`]. A lookup sets bit `m` if
+    /// `tables[m]` holds the address.
     ///
     /// # Errors
-    /// As [`crate::exact_sets`].
+    /// The same as [`crate::exact_sets`].
     pub fn fused(readers: &Readers, tables: &[&Table]) -> Result<Self, LiveError> {
         exact_sets::check(tables)?;
         Self::make(readers, Layout::ExactSets, (Kind::Set, tables.len()), Held::of_sets(tables), Labels::default())
@@ -239,17 +241,17 @@ impl LiveTable {
         labels: Labels,
     ) -> Result<Self, LiveError> {
         let image = SharedImage::new(build(layout, kind, sets, &held, &labels)?);
-        let way = Way::of(&image, labels.count(kind));
+        let writer = LiveWriter::of(&image, labels.count(kind));
         let published = Publisher::new(readers, image);
-        Ok(LiveTable { layout, kind, sets, held, labels, readers: readers.clone(), published, way, built_anew: 0 })
+        Ok(LiveTable { layout, kind, sets, held, labels, readers: readers.clone(), published, writer, built_anew: 0 })
     }
 
-    /// What readers are given.
+    /// The handle that readers use.
     pub fn image(&self) -> LiveImage {
         self.published.handle()
     }
 
-    /// How it is laid out.
+    /// The layout.
     pub fn layout(&self) -> Layout {
         self.layout
     }
@@ -259,17 +261,17 @@ impl LiveTable {
         self.held.family()
     }
 
-    /// Changes so far for which the whole image was built anew, because there was no room or no other way.
+    /// Number of changes so far that rebuilt the whole image, because it had no room or the layout has no other method.
     pub fn built_anew(&self) -> u64 {
         self.built_anew
     }
 
-    /// Distinct prefixes that it holds.
+    /// Number of distinct prefixes.
     pub fn len(&self) -> usize {
         self.held.len()
     }
 
-    /// Whether it holds nothing.
+    /// Whether the table is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -279,28 +281,28 @@ impl LiveTable {
         self.labels.names()
     }
 
-    /// Inserts the prefix of `len` bits around `addr`, or gives it another label. Whether that changed anything.
+    /// Inserts the prefix of `len` bits around `addr`, or changes its label. Returns whether that changed anything.
     ///
     /// # Errors
-    /// As [`LiveTable::change`].
+    /// The same as [`LiveTable::change`].
     pub fn insert(&mut self, addr: IpAddr, len: u8, label: Option<&str>) -> Result<bool, LiveError> {
         Ok(self.change(&[Change::insert(addr, len, label)])? > 0)
     }
 
-    /// Removes the prefix of `len` bits around `addr`. Whether it was there.
+    /// Removes the prefix of `len` bits around `addr`. Returns whether it was there.
     ///
     /// # Errors
-    /// As [`LiveTable::change`].
+    /// The same as [`LiveTable::change`].
     pub fn remove(&mut self, addr: IpAddr, len: u8) -> Result<bool, LiveError> {
         Ok(self.change(&[Change::remove(addr, len)])? > 0)
     }
 
-    /// Makes several changes, of which the later of the same prefix counts, with the fewest stores; says how many prefixes
-    /// changed. When it returns, lookups that begin see all of them.
+    /// Makes several changes with the fewest stores and returns how many prefixes changed. Of two changes of one
+    /// prefix, the later wins. Lookups that begin after the return see all of them.
     ///
     /// # Errors
-    /// A change is wrong (family, length, label, a prefix that the layout cannot hold) and none is made; or the layout
-    /// reaches a limit, or readers are behind, and the changes of higher addresses are not made.
+    /// If a change is invalid (family, length, label, a prefix that the layout cannot hold), none is made. If the
+    /// layout reaches a limit or readers are behind, the changes of higher addresses are not made.
     pub fn change(&mut self, changes: &[Change<'_>]) -> Result<usize, LiveError> {
         let mut wanted: BTreeMap<Net, u32> = BTreeMap::new();
         for change in changes {
@@ -313,13 +315,14 @@ impl LiveTable {
                 (_, _) => *now | 1 << change.set,
             };
         }
-        self.make_so(wanted)
+        self.apply(wanted)
     }
 
-    /// Makes the table, or set `set` of a fused one, hold what `table` does and nothing else; says how many prefixes changed.
+    /// Replaces the contents of the table, or of set `set` of a fused table, by those of `table`. Returns how many
+    /// prefixes changed.
     ///
     /// # Errors
-    /// As [`LiveTable::change`]; `table` is of the other family or kind.
+    /// The same as [`LiveTable::change`], and if `table` is of the other family or kind.
     pub fn replace(&mut self, set: usize, table: &Table) -> Result<usize, LiveError> {
         if table.family() != self.family() {
             return Err(BuildError::Family { layout: self.layout, family: table.family() }.into());
@@ -343,25 +346,25 @@ impl LiveTable {
                 _ => *now | bit,
             };
         }
-        self.make_so(wanted)
+        self.apply(wanted)
     }
 
-    /// Frees what readers have let go. Changes do so too; whoever makes none for long calls this. Whether something still
-    /// waits for readers.
+    /// Frees memory that readers have released, and returns whether some still waits. Every change does this too. A
+    /// writer that makes no changes for a long time must call it.
     pub fn free(&mut self) -> bool {
         let image = self.published.image();
-        let waits = match &mut self.way {
-            Way::Exact6(writer) => {
-                writer.go_on(image, &self.readers);
-                writer.waits()
+        let is_waiting = match &mut self.writer {
+            LiveWriter::Exact6(writer) => {
+                writer.reclaim(image, &self.readers);
+                writer.is_waiting()
             }
-            Way::RankLeaf(writer) => {
-                writer.go_on(image, &self.readers);
-                writer.waits()
+            LiveWriter::RankLeaf(writer) => {
+                writer.reclaim(image, &self.readers);
+                writer.is_waiting()
             }
-            Way::Exact(_) | Way::Anew => false,
+            LiveWriter::Exact(_) | LiveWriter::Rebuild => false,
         };
-        self.published.free() > 0 || waits
+        self.published.free() > 0 || is_waiting
     }
 
     /// The prefix of a change, if this table can hold it.
@@ -378,8 +381,8 @@ impl LiveTable {
             (IpAddr::V4(addr), Family::Ipv4) => Net::of4(addr.into(), change.len),
             (IpAddr::V6(addr), Family::Ipv6) => Net::new(addr.into(), change.len),
         };
-        // What it cannot hold is not there to be removed, either.
-        if change.to != To::Gone {
+        // A prefix that the table cannot hold is accepted in a removal, which has no effect.
+        if change.to != To::Absent {
             self.suits(net)?;
         }
         Ok(net)
@@ -398,10 +401,10 @@ impl LiveTable {
         }
     }
 
-    /// The label that a change wants, 0 if none.
+    /// The label that a change sets; 0 removes.
     fn label(&mut self, change: &Change<'_>) -> Result<u32, LiveError> {
         match (change.to, self.kind) {
-            (To::Gone, _) => Ok(0),
+            (To::Absent, _) => Ok(0),
             (To::Held(_), Kind::Set) => Ok(1),
             (To::Held(None | Some("")), Kind::Labels) => Err(change.wrong(Problem::NoLabel)),
             (To::Held(Some(label)), Kind::Labels) if label.len() > LABEL_BYTES_MAX => {
@@ -416,8 +419,8 @@ impl LiveTable {
         self.labels.intern_below(label, LABELS_MAX).ok_or(limit)
     }
 
-    /// Makes prefixes have the labels that are wanted, 0 for none.
-    fn make_so(&mut self, wanted: BTreeMap<Net, u32>) -> Result<usize, LiveError> {
+    /// Gives prefixes their wanted labels; 0 removes.
+    fn apply(&mut self, wanted: BTreeMap<Net, u32>) -> Result<usize, LiveError> {
         self.free();
         let step = |(net, new)| Step { net, old: self.held.get(net), new };
         let steps: Vec<Step> = wanted.into_iter().map(step).filter(|step| step.old != step.new).collect();
@@ -428,22 +431,22 @@ impl LiveTable {
         let batch = steps.len() > BATCH_MIN.max(self.held.len() / BATCH_ONE_IN);
         let mut done = 0;
         while !batch && done < steps.len() {
-            let together = self.way.together(&steps[done..]);
-            steps[done..done + together].iter().for_each(|step| self.held.set(step.net, step.new));
+            let covered = self.writer.steps_covered(&steps[done..]);
+            steps[done..done + covered].iter().for_each(|step| self.held.set(step.net, step.new));
             let (image, labels) = (self.published.image(), self.labels.count(self.kind));
-            if self.way.change(image, &self.readers, &self.held, steps[done], labels).is_err() {
+            if self.writer.change(image, &self.readers, &self.held, steps[done], labels).is_err() {
                 break;
             }
-            done += together;
+            done += covered;
         }
         if done < steps.len() {
-            self.make_anew(&steps[done..])?;
+            self.rebuild(&steps[done..])?;
         }
         Ok(steps.len())
     }
 
-    /// Makes steps by building the image anew; none of them if that fails.
-    fn make_anew(&mut self, steps: &[Step]) -> Result<(), LiveError> {
+    /// Applies steps by rebuilding the image. Applies none of them if that fails.
+    fn rebuild(&mut self, steps: &[Step]) -> Result<(), LiveError> {
         steps.iter().for_each(|step| self.held.set(step.net, step.new));
         let built = match self.published.free() {
             images @ IMAGES_WAITING_MAX.. => Err(LiveError::ReadersBehind { images }),
@@ -452,7 +455,7 @@ impl LiveTable {
         match built {
             Ok(image) => {
                 let image = SharedImage::new(image);
-                self.way = Way::of(&image, self.labels.count(self.kind));
+                self.writer = LiveWriter::of(&image, self.labels.count(self.kind));
                 self.published.swap(image);
                 self.built_anew += 1;
                 Ok(())
@@ -465,7 +468,7 @@ impl LiveTable {
     }
 }
 
-/// The image of what is held, with room for changes.
+/// Builds the image of the held prefixes, with room for changes.
 fn build(layout: Layout, kind: Kind, sets: usize, held: &Held, labels: &Labels) -> Result<Image, BuildError> {
     if layout == Layout::ExactSets && held.family() == Family::Ipv4 && kind == Kind::Set {
         let members: Vec<Vec<Prefix4>> = (0..sets).map(|set| held.prefixes_of(set)).collect();

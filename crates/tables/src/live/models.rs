@@ -1,5 +1,6 @@
-//! The orders of stores and loads, tried in every interleaving and with every value that the memory model allows (loom; Norris
-//! and Demsky, "CDSChecker", OOPSLA 2013). The code under test is the tables' own; only its words are the checker's.
+//! Tests the orders of stores and loads in every interleaving and with every value that the memory model allows (loom;
+//! Norris and Demsky, "CDSChecker", OOPSLA 2013). The code under test is that of the tables. Only its words are the
+//! checker's.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -13,9 +14,9 @@ use super::epochs::{self, IDLE, Quiescence, Word};
 use super::exact::ExactWriter;
 use super::exact6::Exact6Writer;
 use super::held::{Held, Net};
-use super::noted::Noted;
 use super::rank::RankWriter;
-use super::shared::{Place, SharedImage};
+use super::recorded::RecordedImage;
+use super::shared::{LiveLayout, SharedImage};
 use crate::cells::{Cells, CellsMut};
 use crate::entries::{Entries, Kind, Table};
 use crate::layout::exact_set::{FREE, OVERFLOWED};
@@ -23,7 +24,8 @@ use crate::layout::exact_set6::Key;
 use crate::layout::{Room, exact_set6};
 use crate::prefix::Prefix6;
 
-/// Runs a model. So many times may a thread be interrupted that could go on: more find no more and take for ever.
+/// Runs a model. `preemptions` limits how often the checker interrupts a thread that could continue. Higher limits find
+/// nothing more and take far longer.
 fn check(preemptions: usize, model: impl Fn() + Send + Sync + 'static) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(preemptions);
@@ -48,7 +50,7 @@ impl Word for AtomicU64 {
     }
 }
 
-/// An image of which some words are the checker's; the others stay as they are.
+/// An image of which some words are the checker's. The others are constant.
 struct Words {
     shared: HashMap<usize, AtomicU64>,
     rest: Arc<Vec<u8>>,
@@ -156,7 +158,7 @@ fn nobody_holds_what_is_freed() {
                 for _ in 0..2 {
                     readers.start_burst(&mut announced);
                     let seen = published.load(Ordering::Acquire);
-                    // SAFETY: the checker finds whether the writer writes it meanwhile; that is what is tried.
+                    // SAFETY: the checker reports a concurrent write; that is what this model tests.
                     let thing = things[seen as usize].with(|thing| unsafe { *thing });
                     assert_eq!(thing, seen, "freed");
                 }
@@ -174,7 +176,7 @@ fn nobody_holds_what_is_freed() {
     });
 }
 
-/// An exact set with a full bucket: its writer, its words, and the addresses of the bucket, those that are in and one more.
+/// An exact set with a full bucket: its writer, its words, and the addresses of the bucket, the members plus one more.
 fn full_bucket() -> (SharedImage, Vec<u32>) {
     let geometry = crate::layout::exact_set::Geometry { shift: 16, order: 0 };
     let addresses: Vec<u32> = (1..=5).map(|remainder| geometry.join(77, remainder)).collect();
@@ -186,55 +188,55 @@ fn full_bucket() -> (SharedImage, Vec<u32>) {
 #[test]
 fn whom_an_insertion_drives_out_is_found_all_the_while() {
     let (image, addresses) = full_bucket();
-    let Place::Exact(place, ends) = image.place() else { panic!("an exact set") };
+    let LiveLayout::Exact(buckets, ends) = image.live_layout() else { panic!("an exact set") };
     let rest = bytes(&image);
-    let slots = (0..4).map(|slot| (place.slot(77, slot), 2));
-    let overflow = addresses[3..].iter().flat_map(|&addr| place.overflow.words(addr)).map(|at| (at, 8));
+    let slots = (0..4).map(|slot| (buckets.slot(77, slot), 2));
+    let overflow = addresses[3..].iter().flat_map(|&addr| buckets.overflow.words(addr)).map(|at| (at, 8));
     let shared: BTreeSet<_> = slots.chain(overflow).collect();
-    let last = place.slot(77, 3);
-    let driven_out = place.geometry.join(77, image.u16(last));
+    let last = buckets.slot(77, 3);
+    let driven_out = buckets.geometry.join(77, image.u16(last));
     let new = addresses[4];
     check(3, move || {
         let words = Arc::new(Words::new(&rest, &shared));
         let reader = {
             let words = words.clone();
             thread::spawn(move || {
-                let holds = |addr| place.find(&*words, addr) != (0, 0);
+                let holds = |addr| buckets.find(&*words, addr) != (0, 0);
                 assert!(holds(driven_out), "it is in the set all the while");
                 let first = holds(new);
                 assert!(!first || holds(new), "what was inserted stays");
             })
         };
-        let mut writer = ExactWriter::new(&*words, place, ends);
+        let mut writer = ExactWriter::new(&*words, buckets, ends);
         writer.change(&*words, new, 0, 1).unwrap();
         reader.join().unwrap();
-        assert_ne!(place.find(&*words, new), (0, 0));
+        assert_ne!(buckets.find(&*words, new), (0, 0));
     });
 }
 
 #[test]
 fn a_mark_that_goes_hides_nobody() {
     let (image, addresses) = full_bucket();
-    let Place::Exact(place, ends) = image.place() else { panic!("an exact set") };
-    let mut writer = ExactWriter::new(&image, place, ends);
+    let LiveLayout::Exact(buckets, ends) = image.live_layout() else { panic!("an exact set") };
+    let mut writer = ExactWriter::new(&image, buckets, ends);
     writer.change(&image, addresses[4], 0, 1).unwrap();
     let rest = bytes(&image);
-    let slots = (0..4).map(|slot| (place.slot(77, slot), 2));
-    let overflow = addresses.iter().flat_map(|&addr| place.overflow.words(addr)).map(|at| (at, 8));
+    let slots = (0..4).map(|slot| (buckets.slot(77, slot), 2));
+    let overflow = addresses.iter().flat_map(|&addr| buckets.overflow.words(addr)).map(|at| (at, 8));
     let shared: BTreeSet<_> = slots.chain(overflow).filter(|&(at, _)| image.u64(at / 8 * 8) != 0).collect();
     let in_overflow: Vec<u32> =
-        addresses.iter().copied().filter(|&addr| place.overflow.find(&image, addr) != 0).collect();
-    let last = place.slot(77, 3);
+        addresses.iter().copied().filter(|&addr| buckets.overflow.find(&image, addr) != 0).collect();
+    let last = buckets.slot(77, 3);
     check(3, move || {
         let words = Arc::new(Words::new(&rest, &shared));
         let (gone, stays, reader) = (in_overflow[0], in_overflow[1], words.clone());
         let reader = thread::spawn(move || {
-            let holds = |addr| place.find(&*reader, addr) != (0, 0);
+            let holds = |addr| buckets.find(&*reader, addr) != (0, 0);
             assert!(holds(stays), "it is in the set all the while");
             let first = holds(gone);
             assert!(first || !holds(gone), "what was removed stays away");
         });
-        let mut writer = ExactWriter::new(&*words, place, ends);
+        let mut writer = ExactWriter::new(&*words, buckets, ends);
         writer.change(&*words, gone, 1, 0).unwrap();
         reader.join().unwrap();
         assert_eq!(words.u16(last), OVERFLOWED);
@@ -251,11 +253,11 @@ fn no_host_is_made_of_two_halves() {
     };
     let built = exact_set6::build(&[Prefix6 { addr: 0x2001_0db8 << 96 | 1, len: 128, label: 1 }], Room::None).unwrap();
     let image = SharedImage::new(built);
-    let Place::Exact6(place) = image.place() else { panic!("an exact set of IPv6") };
+    let LiveLayout::Exact6(buckets) = image.live_layout() else { panic!("an exact set of IPv6") };
     let (old, new) = (host("2001:db8::1"), host("2001:db8:0:9::2"));
     let ghosts = [0x2001_0db8_0000_0000_0000_0000_0000_0002u128, 0x2001_0db8_0000_0009_0000_0000_0000_0001];
     let rest = bytes(&image);
-    let bucket = place.bucket(old).unwrap();
+    let bucket = buckets.bucket(old).unwrap();
     let shared: BTreeSet<_> = (0..4).map(|word| (bucket + word * 8, 8)).collect();
     check(3, move || {
         let words = Arc::new(Words::new(&rest, &shared));
@@ -266,23 +268,23 @@ fn no_host_is_made_of_two_halves() {
                 let mut announced = IDLE;
                 for ghost in ghosts {
                     readers.start_burst(&mut announced);
-                    assert_eq!(place.find(&*words, ghost), 0, "{ghost:#x} never was");
-                    // C compares the line at once, which reads its words in any order.
+                    assert_eq!(buckets.find(&*words, ghost), 0, "{ghost:#x} never was");
+                    // C compares the whole line with one vector instruction, which may load its words in any order.
                     let low = words.u64(bucket + 8);
                     let high = words.u64(bucket);
                     assert_ne!(u128::from(high) << 64 | u128::from(low), ghost, "never was");
                 }
             })
         };
-        let mut writer = Exact6Writer::new(&*words, place);
+        let mut writer = Exact6Writer::new(&*words, buckets);
         writer.remove(&*words, &*readers, old).unwrap();
-        writer.go_on(&*words, &*readers);
+        writer.reclaim(&*words, &*readers);
         writer.insert(&*words, &*readers, new).unwrap();
         reader.join().unwrap();
     });
 }
 
-/// Readers that have always passed, or never do.
+/// Readers that have all passed, or that never pass.
 struct Constant(bool);
 
 impl Quiescence for Constant {
@@ -309,20 +311,20 @@ fn make_steps<Q: Quiescence>(
     }
 }
 
-/// One writer makes the steps; of each of `keys` (IPv4, with the label before and after) a reader finds the one label and then
-/// the other, never anything else.
+/// One writer makes the steps. For each of `keys` (IPv4 address, label before, label after), a reader finds the first
+/// label and then the second, and never another one.
 fn check_rank_leaf(prefixes: &[&str], steps: &'static [(Net, u32)], keys: &'static [(u32, u32, u32)]) {
     let (table, image) = image(Layout::RankLeaf, prefixes);
-    let Place::RankLeaf(place) = image.place() else { panic!("a rank leaf") };
-    let writer = RankWriter::new(&image, place, 1);
+    let LiveLayout::RankLeaf(offsets) = image.live_layout() else { panic!("a rank leaf") };
+    let writer = RankWriter::new(&image, offsets, 1);
     let rest = bytes(&image);
-    // The words that are written, whether readers have passed on or not.
+    // Words that the writer stores to, both when readers have passed and when they have not.
     let mut shared = BTreeSet::new();
     for passed in [false, true] {
         let copy = SharedImage::new(crate::Image::from_bytes(&rest).unwrap());
-        let noted = Noted::new(&copy);
-        make_steps(writer.clone(), &noted, &Constant(passed), &table, steps);
-        shared.extend(noted.into_stores().into_iter().map(|(at, word)| (at, word.len())));
+        let recorded = RecordedImage::new(&copy);
+        make_steps(writer.clone(), &recorded, &Constant(passed), &table, steps);
+        shared.extend(recorded.into_stores().into_iter().map(|(at, word)| (at, word.len())));
     }
     check(2, move || {
         let words = Arc::new(Words::new(&rest, &shared));
@@ -333,14 +335,14 @@ fn check_rank_leaf(prefixes: &[&str], steps: &'static [(Net, u32)], keys: &'stat
                 let mut announced = IDLE;
                 for &(key, before, after) in keys {
                     readers.start_burst(&mut announced);
-                    let found = place.find4(&*words, key);
+                    let found = offsets.find4(&*words, key);
                     assert!(found == before || found == after, "{key:#x}: {found}");
                 }
             })
         };
         make_steps(writer.clone(), &*words, &*readers, &table, steps);
         reader.join().unwrap();
-        keys.iter().for_each(|&(key, _, after)| assert_eq!(place.find4(&*words, key), after));
+        keys.iter().for_each(|&(key, _, after)| assert_eq!(offsets.find4(&*words, key), after));
     });
 }
 
@@ -350,7 +352,7 @@ const fn net24(addr: u32) -> Net {
 
 #[test]
 fn a_leaf_is_linked_whole_and_used_again_when_it_is_left() {
-    // The third change would have the lanes of the first leaf.
+    // The third change would reuse the lanes of the first leaf.
     const STEPS: &[(Net, u32)] = &[(net24(0x0a01_0400), 1), (net24(0x0a01_0200), 0), (net24(0x0a01_0800), 1)];
     const KEYS: &[(u32, u32, u32)] = &[(0x0a01_0201, 1, 0), (0x0a01_0600, 0, 0)];
     check_rank_leaf(&["10.1.2.0/24"], STEPS, KEYS);
@@ -358,7 +360,8 @@ fn a_leaf_is_linked_whole_and_used_again_when_it_is_left() {
 
 #[test]
 fn a_shared_block_is_copied_until_nobody_shares_it() {
-    // 10.1.0.0/16 and 10.2.0.0/16 share a block. When the first has one of its own, readers may still be in the shared one.
+    // 10.1.0.0/16 and 10.2.0.0/16 share a block. After the first gets a block of its own, readers may still be in the
+    // shared one.
     const STEPS: &[(Net, u32)] = &[(net24(0x0a01_0400), 1), (net24(0x0a02_0600), 1)];
     const KEYS: &[(u32, u32, u32)] = &[(0x0a01_0600, 0, 0), (0x0a02_0600, 0, 1)];
     check_rank_leaf(&["10.1.2.0/24", "10.2.2.0/24"], STEPS, KEYS);

@@ -1,16 +1,16 @@
-//! Which entries and lanes of a rank leaf's image are free, and how many parents share what is taken.
+//! Tracks which entries and lanes of a rank leaf image are free, and how many parents share those in use.
 
 use std::collections::{BTreeSet, HashMap};
 
 use crate::layout::rank_leaf::LINE_LANES;
 
-/// Runs of entries have 2^0 to 2^16 of them.
+/// Number of run sizes: 2^0 to 2^16 entries.
 const SIZES: usize = 17;
 
-/// Free entries: those behind the last one ever used, and runs that were given back, by size.
+/// Free entries: those after the last one ever used, and returned runs by size.
 #[derive(Clone)]
 pub(super) struct Entries {
-    /// The first that was never used.
+    /// The first entry that was never used.
     next: usize,
     end: usize,
     free: [Vec<u32>; SIZES],
@@ -22,7 +22,8 @@ impl Entries {
         Entries { next, end, free: [const { Vec::new() }; SIZES] }
     }
 
-    /// Takes `count` entries, a power of two: a run of that size, or new ones, or part of a larger run.
+    /// Takes `count` entries, a power of two. They come from a returned run of that size, from unused entries, or from
+    /// a larger run.
     pub fn take(&mut self, count: usize) -> Option<usize> {
         let size = count.ilog2() as usize;
         if let Some(at) = self.free[size].pop() {
@@ -38,7 +39,7 @@ impl Entries {
         Some(at)
     }
 
-    /// Gives entries back.
+    /// Returns `count` entries.
     pub fn give_back(&mut self, at: usize, count: usize) {
         self.free[count.ilog2() as usize].push(at as u32);
     }
@@ -47,20 +48,20 @@ impl Entries {
 /// Free lanes, line by line.
 #[derive(Clone)]
 pub(super) struct Lanes {
-    /// A bit for each lane of a line that is taken.
+    /// Mask of the lanes in use, for each line.
     taken: Vec<u32>,
-    /// Lines by the longest run of free lanes in them, if there is one.
+    /// Lines that have free lanes, by their longest run of free lanes.
     by_room: BTreeSet<(u8, u32)>,
 }
 
 impl Lanes {
-    /// Lines of which these lanes (a bit each) are taken.
+    /// Lines with these masks of lanes in use.
     pub fn new(taken: Vec<u32>) -> Self {
         let rooms = taken.iter().zip(0u32..).map(|(&taken, line)| (room(taken), line));
         Lanes { by_room: rooms.filter(|&(room, _)| room > 0).collect(), taken }
     }
 
-    /// Takes `count` lanes next to each other, 1 to 32, of the line with the least room for them; gives the first.
+    /// Takes `count` (1 to 32) adjacent lanes of the line whose room fits best. Returns the first lane.
     pub fn take(&mut self, count: usize) -> Option<usize> {
         let &(_, line) = self.by_room.range((count as u8, 0)..).next()?;
         let mut starts = !self.taken[line as usize];
@@ -70,12 +71,12 @@ impl Lanes {
         Some(line as usize * LINE_LANES + lane as usize)
     }
 
-    /// Gives lanes back.
+    /// Returns `count` lanes.
     pub fn give_back(&mut self, lane: usize, count: usize) {
         self.mark((lane / LINE_LANES) as u32, run(count) << (lane % LINE_LANES));
     }
 
-    /// Takes free lanes of a line, or gives taken ones back.
+    /// Toggles lanes of a line between free and in use.
     fn mark(&mut self, line: u32, lanes: u32) {
         let taken = &mut self.taken[line as usize];
         self.by_room.remove(&(room(*taken), line));
@@ -86,12 +87,12 @@ impl Lanes {
     }
 }
 
-/// The lowest `count` bits.
+/// A mask of the lowest `count` bits.
 pub(super) fn run(count: usize) -> u32 {
     u32::MAX >> (LINE_LANES - count)
 }
 
-/// The longest run of bits that are not set.
+/// Length of the longest run of clear bits.
 fn room(taken: u32) -> u8 {
     let mut free = !taken;
     let mut room = 0;
@@ -102,19 +103,19 @@ fn room(taken: u32) -> u8 {
     room
 }
 
-/// How many parents lead to a thing. Most have one, and only the others are noted.
+/// Number of parents of each thing. Most have one parent, so only the others are stored.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Parents {
     not_one: HashMap<u32, u32>,
 }
 
 impl Parents {
-    /// A new thing, without a parent.
-    pub fn born(&mut self, thing: u32) {
+    /// Adds a new thing without a parent.
+    pub fn insert(&mut self, thing: u32) {
         self.not_one.insert(thing, 0);
     }
 
-    /// Another parent leads to it.
+    /// Adds a parent to a thing.
     pub fn add(&mut self, thing: u32) {
         match self.not_one.get_mut(&thing) {
             None => {
@@ -127,8 +128,8 @@ impl Parents {
         }
     }
 
-    /// A parent is gone. Whether it was the last one.
-    pub fn is_last_gone(&mut self, thing: u32) -> bool {
+    /// Removes a parent of a thing. Returns whether it was the last one.
+    pub fn remove(&mut self, thing: u32) -> bool {
         match self.not_one.get_mut(&thing) {
             None => true,
             Some(2) => {
@@ -142,7 +143,7 @@ impl Parents {
         }
     }
 
-    /// Whether one parent leads to it.
+    /// Whether a thing has exactly one parent.
     pub fn is_one(&self, thing: u32) -> bool {
         !self.not_one.contains_key(&thing)
     }
@@ -153,14 +154,14 @@ mod tests {
     use super::*;
 
     impl Entries {
-        /// How many are taken.
+        /// Number of entries in use.
         pub(in crate::live) fn taken(&self) -> usize {
             self.next - self.free.iter().enumerate().map(|(size, runs)| runs.len() << size).sum::<usize>()
         }
     }
 
     impl Lanes {
-        /// A bit for each lane of a line that is taken.
+        /// Mask of the lanes in use, for each line.
         pub(in crate::live) fn taken(&self) -> &[u32] {
             &self.taken
         }
@@ -193,13 +194,13 @@ mod tests {
     #[test]
     fn parents_are_counted() {
         let mut parents = Parents::default();
-        parents.born(7);
+        parents.insert(7);
         assert!(!parents.is_one(7));
         parents.add(7);
         assert!(parents.is_one(7));
         parents.add(7);
         parents.add(7);
-        assert_eq!([0; 3].map(|_| parents.is_last_gone(7)), [false, false, true]);
+        assert_eq!([0; 3].map(|_| parents.remove(7)), [false, false, true]);
         assert!(parents.is_one(8) && parents.not_one.is_empty());
     }
 }

@@ -1,4 +1,4 @@
-//! The image that readers see: one word that points to it.
+//! The published image: a pointer in one word, through which readers find the image.
 
 use std::fmt;
 use std::sync::atomic::{AtomicPtr, Ordering};
@@ -8,24 +8,24 @@ use crate::live::epochs::Unlinked;
 use crate::live::readers::{Burst, Readers};
 use crate::live::shared::SharedImage;
 
-/// The word, and what was in it before.
+/// The pointer, and the images that it replaced.
 struct Published {
-    /// From `Box::into_raw`; owned. Only the one [`Publisher`] writes it.
+    /// From `Box::into_raw`, and owned. Only the one [`Publisher`] writes it.
     image: AtomicPtr<SharedImage>,
     readers: Readers,
-    /// Images that were swapped out, until nobody holds them. They are here and not with the publisher because a reader
-    /// who looks into one may outlive it.
+    /// Replaced images that readers may still hold. They are here and not in the publisher, because a reader with an
+    /// open view may outlive the publisher.
     old: Mutex<Unlinked<Box<SharedImage>>>,
 }
 
 impl Drop for Published {
     fn drop(&mut self) {
-        // SAFETY: the pointer came from `Box::into_raw`, and views borrow what is dropped here: there is none.
+        // SAFETY: the pointer came from `Box::into_raw`. Views borrow the value that is dropped here, so none exists.
         drop(unsafe { Box::from_raw(*self.image.get_mut()) });
     }
 }
 
-/// The writer's end of the word.
+/// The writer's side of the pointer.
 pub(super) struct Publisher(Arc<Published>);
 
 impl Publisher {
@@ -37,26 +37,26 @@ impl Publisher {
         }))
     }
 
-    /// What readers are given.
+    /// The handle that readers use.
     pub fn handle(&self) -> LiveImage {
         LiveImage(self.0.clone())
     }
 
-    /// The image that is published.
+    /// The published image.
     pub fn image(&self) -> &SharedImage {
-        // SAFETY: it is swapped out, and freed later, through `&mut self` only.
+        // SAFETY: the image is swapped out and later freed only through `&mut self`.
         unsafe { &*self.0.image.load(Ordering::Relaxed) }
     }
 
-    /// Publishes another image. The old one is freed when readers have let it go.
+    /// Publishes another image. The old one is freed when no reader holds it.
     pub fn swap(&mut self, image: SharedImage) {
         let old = self.0.image.swap(Box::into_raw(Box::new(image)), Ordering::AcqRel);
-        // SAFETY: from `Box::into_raw`, and nobody comes by it any more.
+        // SAFETY: the pointer came from `Box::into_raw`, and after the swap no thread can load it.
         let old = unsafe { Box::from_raw(old) };
         self.0.old.lock().unwrap_or_else(PoisonError::into_inner).push(&self.0.readers, old);
     }
 
-    /// Frees images that nobody holds; how many are left.
+    /// Frees the images that no reader holds. Returns how many are left.
     pub fn free(&mut self) -> usize {
         let mut old = self.0.old.lock().unwrap_or_else(PoisonError::into_inner);
         while old.pop(&self.0.readers).is_some() {}
@@ -64,19 +64,19 @@ impl Publisher {
     }
 }
 
-/// A live table's image as readers come by it, from any thread. Clones are the same.
+/// A live table's image for readers on any thread. Clones refer to the same image.
 #[derive(Clone)]
 pub struct LiveImage(Arc<Published>);
 
 impl LiveImage {
-    /// The image to be looked into for the rest of the burst.
+    /// A view of the image for the rest of the burst.
     ///
     /// # Panics
-    /// If the burst is of readers that the table does not know.
+    /// Panics if the reader of the burst belongs to another registry than the table.
     pub fn open<'b>(&'b self, burst: &'b Burst<'_>) -> LiveView<'b> {
         assert!(burst.readers().is(&self.0.readers), "the reader is registered where the table's writer looks");
-        // SAFETY: the pointer was loaded in a burst that the view does not outlive; what it points to is freed when all
-        // readers that the writer looks at have begun another one.
+        // SAFETY: the pointer was loaded in a burst that the view does not outlive. The image is freed only after all
+        // registered readers have begun another burst.
         LiveView(unsafe { &*self.0.image.load(Ordering::Acquire) })
     }
 }
@@ -87,27 +87,30 @@ impl fmt::Debug for LiveImage {
     }
 }
 
-/// A live table in one burst. Two lookups of the same key may differ, if a change came between.
+/// A live table within one burst. Two lookups of the same key may differ if a change comes between them.
 #[derive(Clone, Copy)]
 pub struct LiveView<'b>(&'b SharedImage);
 
 impl LiveView<'_> {
-    /// The label of the longest prefix that holds `addr`; 0 if none does, or if the table is of the other family.
+    /// The label of the longest prefix that holds `addr`. 0 if no prefix holds it, or if the table is of the other
+    /// family.
     pub fn find4(&self, addr: u32) -> u32 {
         self.0.find4(addr)
     }
 
-    /// The label of the longest prefix that holds `addr`; 0 if none does, or if the table is of the other family.
+    /// The label of the longest prefix that holds `addr`. 0 if no prefix holds it, or if the table is of the other
+    /// family.
     pub fn find6(&self, addr: u128) -> u32 {
         self.0.find6(addr)
     }
 
-    /// What C lookups are given, for the burst. The bytes change meanwhile: Rust must not read them through this.
+    /// The start of the image for C lookups within the burst. The bytes change meanwhile, so Rust must not read them
+    /// through this pointer.
     pub fn as_ptr(&self) -> *const u8 {
         self.0.start()
     }
 
-    /// Bytes of the image, the room for changes included.
+    /// Size of the image in bytes, including the room for changes.
     pub fn bytes(&self) -> usize {
         self.0.bytes()
     }

@@ -1,8 +1,8 @@
-//! Rank leaves, changed by rebuilding the part that a prefix touches.
+//! Rank leaves that change by rebuilding the part that a prefix touches.
 //!
-//! A *part* is what one entry of a block leads to: a leaf, or a nested block of leaves. Its runs are read back from the image, the
-//! touched ones replaced by what the table now holds there, and a new leaf is written into spare lanes. Then one store
-//! of one word makes lookups find it:
+//! A *part* is what one entry of a block leads to: a leaf, or a nested block of leaves. Its runs are read from the
+//! image, and the touched ones are replaced by the table's new contents. A new leaf is written into spare lanes. Then
+//! one store of one word makes it visible to lookups:
 //!
 //! ```text
 //!  root word -> block -> entry -> leaf           the entry is stored, if one path alone leads to it
@@ -10,58 +10,59 @@
 //!  root word -> block                            else the block is copied with the new entry, and its parent's word stored
 //!       `-----> new block -> new leaf            (in IPv6 the parent may be a leaf of the chunk before, and so on upwards)
 //! ```
-//! A lookup loads each word on its way once, and whatever hangs on it is complete before it is stored. What the new word
-//! replaced is left as it is until all readers have passed on; then its lanes and entries are free, unless others share them. A
-//! share ends only then, too: else a block would be changed in place that readers of another path are still in. What is free
-//! is all zeros, entries of label 0, so that at any moment the image is one that passes the checks.
+//! A lookup loads each word on its way once. Everything below a word is complete before the word is stored. What the
+//! new word replaced stays unchanged until all readers have passed. Then its lanes and entries are free, unless they
+//! are shared. Sharing also ends only then. Otherwise a block could change in place under readers of another path. Free
+//! words are all zeros (entries of label 0), so the image passes its checks at any moment.
 //!
-//! A part that outgrows its leaf has its block divided anew. A prefix shorter than /16 changes one root word after another.
+//! If a part outgrows its leaf, its block is divided anew. A prefix shorter than /16 changes one root word after
+//! another.
 
 use std::collections::HashMap;
 
 use crate::cells::CellsMut;
 use crate::layout::rank_leaf::encode::{Chunk, Encoder, NoRoom, Run, Store, push};
 use crate::layout::rank_leaf::{
-    CHUNK_BITS, FLAG, LINE_LANES, LOW_MASK, NESTED_BASE_SHIFT, NESTED_SHIFT_MASK, NUMBER_SHIFT, Place, ROOT_WORDS,
+    CHUNK_BITS, FLAG, LINE_LANES, LOW_MASK, NESTED_BASE_SHIFT, NESTED_SHIFT_MASK, NUMBER_SHIFT, Offsets, ROOT_WORDS,
 };
 use crate::live::epochs::{Quiescence, Unlinked};
 use crate::live::exact::Full;
 use crate::live::held::{Held, Net};
 use crate::live::pools::{Entries, Lanes, Parents, run};
 
-/// Shorter prefixes touch so many root words that the image is better built anew.
+/// A shorter prefix touches so many root words that rebuilding the image is faster.
 const LEN_MIN: u8 = 8;
-/// The header's count of labels.
+/// Offset of the number of labels in the header.
 const LABELS_AT: usize = 12;
 
-/// What hangs on a word that was replaced.
+/// The replaced word, which leads to unlinked memory.
 #[derive(Clone, Copy)]
-enum Gone {
-    /// A word as in the root.
+enum Replaced {
+    /// A word of the root.
     Block(u32),
-    /// A word as in a block.
+    /// A word of a block.
     Entry(u32),
 }
 
-/// What the writer knows of an image.
+/// The writer's state of an image.
 #[derive(Clone)]
 pub(super) struct RankWriter {
-    place: Place,
+    offsets: Offsets,
     pools: Pools,
-    unlinked: Unlinked<Gone>,
+    unlinked: Unlinked<Replaced>,
     labels: u32,
 }
 
-/// What is free, and what is shared.
+/// Free and shared entries and lanes.
 #[derive(Clone)]
 struct Pools {
     entries: Entries,
     lanes: Lanes,
-    /// Leaves of one run, by its value.
+    /// Leaves of one run, by value.
     uniform: HashMap<u32, u32>,
-    /// Parents of leaves, by their first lane.
+    /// Parents of leaves, by first lane.
     leaves: Parents,
-    /// Parents of blocks, nested ones too, by their first entry.
+    /// Parents of blocks, including nested ones, by first entry.
     blocks: Parents,
 }
 
@@ -70,7 +71,7 @@ fn block_of(word: u32) -> (usize, usize) {
     (((word & !FLAG) >> NUMBER_SHIFT) as usize, 1 << (CHUNK_BITS - (word & LOW_MASK)))
 }
 
-/// The same of a nested entry.
+/// The same for a nested entry.
 fn nested_of(entry: u32) -> (usize, usize) {
     (((entry & !FLAG) >> NESTED_BASE_SHIFT) as usize, 1 << (entry & LOW_MASK))
 }
@@ -80,15 +81,15 @@ fn leaf_of(entry: u32) -> (usize, usize) {
     ((entry >> NUMBER_SHIFT) as usize, (entry & LOW_MASK) as usize + 1)
 }
 
-/// Reads an image that nobody changes yet: what is taken, and by how many.
+/// Scans an image that does not change yet: what is in use, and how often it is shared.
 struct Survey<'a, C> {
     cells: &'a C,
-    place: Place,
-    /// Entries that something leads to.
+    offsets: Offsets,
+    /// Whether anything leads to each entry.
     seen: Vec<bool>,
-    /// Lanes of each line (a bit each) that something leads to.
+    /// Lanes in use, by line (one bit each).
     taken: Vec<u32>,
-    /// Behind the last entry seen.
+    /// The end of the used entries.
     next: usize,
     uniform: HashMap<u32, u32>,
     leaves: Parents,
@@ -96,18 +97,18 @@ struct Survey<'a, C> {
 }
 
 impl<'a, C: CellsMut> Survey<'a, C> {
-    fn of(cells: &'a C, place: Place) -> Self {
+    fn of(cells: &'a C, offsets: Offsets) -> Self {
         let mut survey = Survey {
             cells,
-            place,
-            seen: vec![false; place.entries],
-            taken: vec![0; place.lanes / LINE_LANES],
+            offsets,
+            seen: vec![false; offsets.entries],
+            taken: vec![0; offsets.lanes / LINE_LANES],
             next: 0,
             uniform: HashMap::new(),
             leaves: Parents::default(),
             blocks: Parents::default(),
         };
-        (0..ROOT_WORDS).for_each(|index| survey.block(block_of(cells.u32(Place::root_at(index)))));
+        (0..ROOT_WORDS).for_each(|index| survey.block(block_of(cells.u32(Offsets::root_at(index)))));
         survey
     }
 
@@ -118,7 +119,7 @@ impl<'a, C: CellsMut> Survey<'a, C> {
         self.seen[base..base + count].fill(true);
         self.next = self.next.max(base + count);
         for index in base..base + count {
-            match self.cells.u32(Place::entry_at(index)) {
+            match self.cells.u32(Offsets::entry_at(index)) {
                 entry if entry & FLAG != 0 => self.block(nested_of(entry)),
                 entry => self.leaf(entry),
             }
@@ -133,7 +134,7 @@ impl<'a, C: CellsMut> Survey<'a, C> {
         }
         *taken |= lanes;
         for lane in lane..lane + count {
-            let value = self.place.value(self.cells, lane);
+            let value = self.offsets.value(self.cells, lane);
             if count == 1 {
                 self.uniform.insert(value, entry);
             }
@@ -145,20 +146,20 @@ impl<'a, C: CellsMut> Survey<'a, C> {
 }
 
 impl RankWriter {
-    /// Takes stock of an image; `labels` are in use.
-    pub fn new(cells: &impl CellsMut, place: Place, labels: u32) -> Self {
-        let survey = Survey::of(cells, place);
+    /// Scans an image; labels up to `labels` are in use.
+    pub fn new(cells: &impl CellsMut, offsets: Offsets, labels: u32) -> Self {
+        let survey = Survey::of(cells, offsets);
         let pools = Pools {
-            entries: Entries::new(survey.next, place.entries),
+            entries: Entries::new(survey.next, offsets.entries),
             lanes: Lanes::new(survey.taken),
             uniform: survey.uniform,
             leaves: survey.leaves,
             blocks: survey.blocks,
         };
-        RankWriter { place, pools, unlinked: Unlinked::default(), labels }
+        RankWriter { offsets, pools, unlinked: Unlinked::default(), labels }
     }
 
-    /// Makes the image say what `held` says in all of `net`; `labels` are in use.
+    /// Makes the image agree with `held` for all of `net`; labels up to `labels` are in use.
     pub fn change<C: CellsMut, Q: Quiescence>(
         &mut self,
         cells: &C,
@@ -167,7 +168,7 @@ impl RankWriter {
         net: Net,
         labels: u32,
     ) -> Result<(), Full> {
-        self.go_on(cells, readers);
+        self.reclaim(cells, readers);
         if net.len < LEN_MIN {
             return Err(Full);
         }
@@ -175,88 +176,88 @@ impl RankWriter {
             cells.set_u32(LABELS_AT, labels);
             self.labels = labels;
         }
-        let writing = Writing { cells, place: self.place, pools: &mut self.pools };
+        let writing = Writing { cells, offsets: self.offsets, pools: &mut self.pools };
         let mut update = Update { encoder: Encoder::new(writing), readers, held, net, unlinked: &mut self.unlinked };
         let root = |addr: u128| (addr >> (u128::BITS - CHUNK_BITS)) as usize;
         let (first, last) = (root(net.first), root(net.last()));
-        // All are there before the first is linked, so that running out of room changes nothing.
+        // All parts are complete before the first is linked, so that running out of room changes nothing.
         let links = (first..=last).map(|index| update.root(index, first == last)).collect::<Result<Vec<_>, _>>();
         links.map_err(|_| Full)?.into_iter().flatten().for_each(|link| update.link(link));
         Ok(())
     }
 
-    /// Whether something waits for readers.
-    pub fn waits(&self) -> bool {
+    /// Whether anything waits for readers.
+    pub fn is_waiting(&self) -> bool {
         self.unlinked.len() > 0
     }
 
-    /// Gives back what readers have let go.
-    pub fn go_on<C: CellsMut, Q: Quiescence>(&mut self, cells: &C, readers: &Q) {
-        let mut writing = Writing { cells, place: self.place, pools: &mut self.pools };
+    /// Frees what all readers have released.
+    pub fn reclaim<C: CellsMut, Q: Quiescence>(&mut self, cells: &C, readers: &Q) {
+        let mut writing = Writing { cells, offsets: self.offsets, pools: &mut self.pools };
         while let Some(gone) = self.unlinked.pop(readers) {
             match gone {
-                Gone::Block(word) => writing.let_block_go(block_of(word)),
-                Gone::Entry(entry) => writing.let_entry_go(entry),
+                Replaced::Block(word) => writing.release_block(block_of(word)),
+                Replaced::Entry(entry) => writing.release_entry(entry),
             }
         }
     }
 }
 
-/// The image, and what is free in it.
+/// The image, and its free entries and lanes.
 struct Writing<'a, C> {
     cells: &'a C,
-    place: Place,
+    offsets: Offsets,
     pools: &'a mut Pools,
 }
 
 impl<C: CellsMut> Writing<'_, C> {
     fn entry(&self, index: usize) -> u32 {
-        self.cells.u32(Place::entry_at(index))
+        self.cells.u32(Offsets::entry_at(index))
     }
 
-    /// Another word leads to what hangs on `entry`.
-    fn hold_entry(&mut self, entry: u32) {
+    /// Adds a parent to what `entry` leads to.
+    fn add_parent(&mut self, entry: u32) {
         match entry & FLAG {
             0 => self.pools.leaves.add(leaf_of(entry).0 as u32),
             _ => self.pools.blocks.add(nested_of(entry).0 as u32),
         }
     }
 
-    /// Nobody is behind a word any more that led to a block.
-    fn let_block_go(&mut self, (base, count): (usize, usize)) {
-        if !self.pools.blocks.is_last_gone(base as u32) {
+    /// Removes a parent of a block. No reader uses the parent's old word any more.
+    fn release_block(&mut self, (base, count): (usize, usize)) {
+        if !self.pools.blocks.remove(base as u32) {
             return;
         }
         for index in base..base + count {
-            self.let_entry_go(self.entry(index));
-            self.cells.set_u32(Place::entry_at(index), 0);
+            self.release_entry(self.entry(index));
+            self.cells.set_u32(Offsets::entry_at(index), 0);
         }
         self.pools.entries.give_back(base, count);
     }
 
     /// The same for a word of a block.
-    fn let_entry_go(&mut self, entry: u32) {
+    fn release_entry(&mut self, entry: u32) {
         if entry & FLAG != 0 {
-            return self.let_block_go(nested_of(entry));
+            return self.release_block(nested_of(entry));
         }
         let (lane, count) = leaf_of(entry);
-        if !self.pools.leaves.is_last_gone(lane as u32) {
+        if !self.pools.leaves.remove(lane as u32) {
             return;
         }
         for lane in lane..lane + count {
-            let value = self.place.value(self.cells, lane);
+            let value = self.offsets.value(self.cells, lane);
             if count == 1 && self.pools.uniform.get(&value) == Some(&entry) {
                 self.pools.uniform.remove(&value);
             }
             if value & FLAG != 0 {
-                self.let_block_go(block_of(value));
+                self.release_block(block_of(value));
             }
-            self.place.clear_value(self.cells, lane);
+            self.offsets.clear_value(self.cells, lane);
         }
         self.pools.lanes.give_back(lane, count);
     }
 
-    /// Adds the runs of a part of 2^`bits` values of the chunk from `first` on.
+    /// Appends the runs of a part of 2^`bits` values of the chunk from `first` on.
     fn read_part(&self, entry: u32, first: u32, bits: u32, runs: &mut Vec<Run>) {
         if entry & FLAG != 0 {
             let (base, count) = nested_of(entry);
@@ -268,16 +269,16 @@ impl<C: CellsMut> Writing<'_, C> {
         for index in 0..count {
             let start = match index {
                 0 => first as u16,
-                _ => self.cells.u16(self.place.start_at(lane + index)),
+                _ => self.cells.u16(self.offsets.start_at(lane + index)),
             };
-            push(runs, start, self.place.value(self.cells, lane + index));
+            push(runs, start, self.offsets.value(self.cells, lane + index));
         }
     }
 }
 
 impl<C: CellsMut> Store for Writing<'_, C> {
     fn value_bytes(&self) -> usize {
-        self.place.value_bytes
+        self.offsets.value_bytes
     }
 
     fn uniform(&mut self, value: u32) -> Option<u32> {
@@ -290,58 +291,58 @@ impl<C: CellsMut> Store for Writing<'_, C> {
     }
 
     fn leaf(&mut self, runs: &[Run]) -> Option<u32> {
-        let width = self.place.value_bytes;
+        let width = self.offsets.value_bytes;
         if runs.iter().any(|run| width < size_of::<u32>() && run.value >> (8 * width) != 0) {
             return None;
         }
         let lane = self.pools.lanes.take(runs.len())?;
         for (index, run) in runs.iter().enumerate() {
-            self.cells.set_u16(self.place.start_at(lane + index), if index == 0 { 0 } else { run.start });
-            self.place.set_value(self.cells, lane + index, run.value);
+            self.cells.set_u16(self.offsets.start_at(lane + index), if index == 0 { 0 } else { run.start });
+            self.offsets.set_value(self.cells, lane + index, run.value);
             if run.value & FLAG != 0 {
                 self.pools.blocks.add(block_of(run.value).0 as u32);
             }
         }
-        self.pools.leaves.born(lane as u32);
+        self.pools.leaves.insert(lane as u32);
         Some((lane as u32) << NUMBER_SHIFT | (runs.len() as u32 - 1))
     }
 
     fn entries(&mut self, entries: &[u32]) -> Option<usize> {
         let base = self.pools.entries.take(entries.len())?;
         for (index, &entry) in entries.iter().enumerate() {
-            self.cells.set_u32(Place::entry_at(base + index), entry);
-            self.hold_entry(entry);
+            self.cells.set_u32(Offsets::entry_at(base + index), entry);
+            self.add_parent(entry);
         }
-        self.pools.blocks.born(base as u32);
+        self.pools.blocks.insert(base as u32);
         Some(base)
     }
 }
 
-/// One change under way.
+/// A change in progress.
 struct Update<'a, C, Q> {
     encoder: Encoder<Writing<'a, C>>,
     readers: &'a Q,
     held: &'a Held,
     net: Net,
-    unlinked: &'a mut Unlinked<Gone>,
+    unlinked: &'a mut Unlinked<Replaced>,
 }
 
-/// A block on the way to what changes.
+/// A block on the way to the change.
 #[derive(Clone, Copy)]
 struct Way {
     word: u32,
-    /// One path alone leads to it.
+    /// Whether only one path leads to it.
     own: bool,
 }
 
-/// A word of the root, at byte `at`, that is to lead elsewhere.
+/// A change of the root word at byte `at`.
 struct Link {
     at: usize,
     old: u32,
     new: u32,
 }
 
-/// Values of a chunk that change, and what they change to.
+/// Values of a chunk that change, and their new runs.
 struct Touched {
     first: u16,
     last: u16,
@@ -349,24 +350,24 @@ struct Touched {
 }
 
 impl<C: CellsMut, Q: Quiescence> Update<'_, C, Q> {
-    /// The link that word `index` of the root needs, if any; with `own`, its block may be changed in place.
+    /// The link that root word `index` needs, if any. If `own`, its block may be changed in place.
     fn root(&mut self, index: usize, own: bool) -> Result<Option<Link>, NoRoom> {
-        let at = Place::root_at(index);
+        let at = Offsets::root_at(index);
         let word = self.encoder.store.cells.u32(at);
         let chunk = Net { first: (index as u128) << (u128::BITS - CHUNK_BITS), len: CHUNK_BITS as u8 };
         let new = self.block(chunk, Way { word, own })?;
         Ok(new.map(|new| Link { at, old: word, new }))
     }
 
-    /// Stores a word of the root.
+    /// Stores a root word.
     fn link(&mut self, Link { at, old, new }: Link) {
         self.encoder.store.pools.blocks.add(block_of(new).0 as u32);
         self.encoder.store.cells.set_u32(at, new);
-        self.unlinked.push(self.readers, Gone::Block(old));
+        self.unlinked.push(self.readers, Replaced::Block(old));
     }
 
-    /// Changes the block of the addresses in `chunk`: in place, or into a new one whose word is returned. Recurses to a depth
-    /// of seven.
+    /// Changes the block for the addresses in `chunk`, in place or by a new block whose word is returned. The recursion
+    /// depth is at most seven.
     fn block(&mut self, chunk: Net, way: Way) -> Result<Option<u32>, NoRoom> {
         let way = Way { own: way.own && self.encoder.store.pools.blocks.is_one(block_of(way.word).0 as u32), ..way };
         let below = u32::from(chunk.len) + CHUNK_BITS;
@@ -382,7 +383,7 @@ impl<C: CellsMut, Q: Quiescence> Update<'_, C, Q> {
             None => {
                 let (label, ranges) = self.held.ranges(region);
                 let mut runs = self.encoder.runs(Chunk { first: region.first, shift, label }, &ranges)?;
-                // What the next value goes back to is not ours to say.
+                // The values after `last` do not change.
                 runs.retain(|run| run.start <= last);
                 runs
             }
@@ -394,33 +395,33 @@ impl<C: CellsMut, Q: Quiescence> Update<'_, C, Q> {
         self.replace(way, Touched { first, last, runs })
     }
 
-    /// The block of the chunk after this one that the block leads a value to.
+    /// The block of the next chunk that the block has for a value.
     fn next_block(&self, way: Way, value: u16) -> Option<Way> {
         let store = &self.encoder.store;
         let (base, _) = block_of(way.word);
         let chunk = u32::from(value);
         let entry = store.entry(base + (chunk >> (way.word & LOW_MASK)) as usize);
         let nested_is_own = entry & FLAG == 0 || store.pools.blocks.is_one(nested_of(entry).0 as u32);
-        let leaf = Place::leaf(store.cells, way.word, chunk);
-        let lane = store.place.lane(store.cells, leaf, chunk);
-        let found = store.place.value(store.cells, lane);
+        let leaf = Offsets::leaf(store.cells, way.word, chunk);
+        let lane = store.offsets.lane(store.cells, leaf, chunk);
+        let found = store.offsets.value(store.cells, lane);
         let (first, count) = leaf_of(leaf);
-        // The same block may follow several values.
+        // Several values may share the same block.
         let part_bits = match entry & FLAG {
             0 => way.word & LOW_MASK,
             _ => entry >> NUMBER_SHIFT & NESTED_SHIFT_MASK,
         };
         let part = chunk >> part_bits << part_bits;
-        let starts = if lane == first { part } else { u32::from(store.cells.u16(store.place.start_at(lane))) };
+        let starts = if lane == first { part } else { u32::from(store.cells.u16(store.offsets.start_at(lane))) };
         let ends = match lane + 1 < first + count {
-            true => u32::from(store.cells.u16(store.place.start_at(lane + 1))),
+            true => u32::from(store.cells.u16(store.offsets.start_at(lane + 1))),
             false => part + (1 << part_bits),
         };
         let own = way.own && nested_is_own && store.pools.leaves.is_one(first as u32) && ends - starts == 1;
         (found & FLAG != 0).then_some(Way { word: found & !FLAG, own })
     }
 
-    /// Replaces what the block says of some values.
+    /// Replaces what the block has for some values.
     fn replace(&mut self, way: Way, touched: Touched) -> Result<Option<u32>, NoRoom> {
         let (base, count) = block_of(way.word);
         let bits = way.word & LOW_MASK;
@@ -450,15 +451,15 @@ impl<C: CellsMut, Q: Quiescence> Update<'_, C, Q> {
         }
     }
 
-    /// Makes entry `index` of the block lead elsewhere: in place, or in a copy of the block.
+    /// Changes entry `index` of the block, in place or in a copy of the block.
     fn put_entry(&mut self, way: Way, index: usize, new: u32) -> Result<Option<u32>, NoRoom> {
         let (base, count) = block_of(way.word);
         let store = &mut self.encoder.store;
         if way.own {
             let old = store.entry(base + index);
-            store.hold_entry(new);
-            store.cells.set_u32(Place::entry_at(base + index), new);
-            self.unlinked.push(self.readers, Gone::Entry(old));
+            store.add_parent(new);
+            store.cells.set_u32(Offsets::entry_at(base + index), new);
+            self.unlinked.push(self.readers, Replaced::Entry(old));
             return Ok(None);
         }
         let mut entries: Vec<u32> = (base..base + count).map(|index| store.entry(index)).collect();
@@ -469,7 +470,7 @@ impl<C: CellsMut, Q: Quiescence> Update<'_, C, Q> {
 }
 
 impl Touched {
-    /// The runs with the touched values replaced; `end` is behind the last value that the runs speak of.
+    /// The runs with the touched values replaced. `end` is the end of the values that the runs cover.
     fn replaced(&self, runs: &[Run], end: u32) -> Vec<Run> {
         let mut changed = Vec::with_capacity(runs.len() + self.runs.len() + 1);
         let before = runs.partition_point(|run| run.start < self.first);
@@ -487,9 +488,9 @@ impl Touched {
 
 #[cfg(test)]
 impl RankWriter {
-    /// What the writer believes to be taken and shared is what a new survey of the image finds, if nothing waits.
+    /// Checks the writer's state against a new scan of the image, if nothing waits.
     pub fn assert_surveyed(&self, cells: &impl CellsMut) {
-        let found = Survey::of(cells, self.place);
+        let found = Survey::of(cells, self.offsets);
         assert_eq!(self.pools.lanes.taken(), found.taken, "lanes");
         assert_eq!(self.pools.entries.taken(), found.seen.iter().filter(|&&seen| seen).count(), "entries");
         assert_eq!(self.pools.uniform, found.uniform, "leaves of one run");

@@ -1,4 +1,4 @@
-//! Who reads live tables. One registry serves all tables that the same threads read.
+//! Registry of the threads that read live tables. One registry serves all tables that the same threads read.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -6,22 +6,22 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::live::epochs::{self, IDLE, Quiescence, Word};
 
-/// Readers at a time at most.
+/// Maximum number of registered readers.
 pub const READERS_MAX: usize = 256;
 
-/// A word in cache lines of its own: two, because processors fetch pairs.
+/// A word in two cache lines of its own, because processors prefetch pairs of lines.
 #[repr(align(128))]
 struct Padded(AtomicU64);
 
 struct Registry {
     epoch: Padded,
     words: Box<[Padded]>,
-    /// Words beyond were never in use.
+    /// Number of words that were ever in use.
     ever: AtomicUsize,
     taken: Mutex<Vec<bool>>,
 }
 
-/// The registry of readers. Clones are the same registry.
+/// The registry of readers. Clones refer to the same registry.
 #[derive(Clone)]
 pub struct Readers(Arc<Registry>);
 
@@ -42,12 +42,12 @@ impl Readers {
         }))
     }
 
-    /// A new reader, idle. `None` if there are [`READERS_MAX`].
+    /// Registers a new, idle reader. Returns `None` if there are already [`READERS_MAX`].
     pub fn register(&self) -> Option<Reader> {
         let mut taken = self.0.taken.lock().unwrap_or_else(PoisonError::into_inner);
         let index = taken.iter().position(|&taken| !taken)?;
         taken[index] = true;
-        // Before the reader's first announcement, whose fence makes it seen.
+        // This precedes the reader's first announcement, whose fence makes it visible.
         self.0.ever.fetch_max(index + 1, Ordering::SeqCst);
         Some(Reader { readers: self.clone(), index, announced: IDLE })
     }
@@ -76,7 +76,7 @@ impl Quiescence for Readers {
     }
 }
 
-/// One thread that reads tables, burst after burst. It gives its place back when dropped.
+/// One thread that reads tables in bursts. Dropping it frees its registration.
 #[derive(Debug)]
 pub struct Reader {
     readers: Readers,
@@ -85,14 +85,14 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// Starts a burst: what was read from tables before is let go, which the borrow checker sees to. Costs a load and, if
-    /// a writer was at work since the last burst, a store.
+    /// Starts a burst and releases everything read from tables in the previous one, which the borrow checker enforces.
+    /// Costs one load, and one store if a writer was active since the last burst.
     pub fn start_burst(&mut self) -> Burst<'_> {
         self.announced = epochs::announce(&self.readers.0.epoch.0, self.word(), self.announced);
         Burst { readers: &self.readers }
     }
 
-    /// Lets go without going on: to be called before waiting for packets, so that writers do not wait too.
+    /// Becomes idle without starting a burst. Call this before waiting for packets, so that writers need not wait.
     pub fn rest(&mut self) {
         self.word().store(IDLE, Ordering::Release);
         self.announced = IDLE;
@@ -110,14 +110,14 @@ impl Drop for Reader {
     }
 }
 
-/// A reader's burst, within which it may look into tables.
+/// One burst of a reader, within which it may read tables.
 #[derive(Debug)]
 pub struct Burst<'r> {
     readers: &'r Readers,
 }
 
 impl Burst<'_> {
-    /// Whose burst it is.
+    /// The registry of the reader.
     pub(super) fn readers(&self) -> &Readers {
         self.readers
     }

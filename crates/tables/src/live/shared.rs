@@ -1,4 +1,4 @@
-//! An image that readers look into while its writer changes it.
+//! An image that readers use while its writer changes it.
 
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 
@@ -6,101 +6,105 @@ use weir_abi::Layout;
 
 use crate::cells::{Cells, CellsMut};
 use crate::image::Image;
-use crate::layout::{exact_set, exact_set6, exact_sets, rank_leaf};
+use crate::layout::exact_set::ExactBuckets;
+use crate::layout::exact_set6::Exact6Buckets;
+use crate::layout::rank_leaf::Offsets;
+use crate::layout::{exact_sets, rank_leaf};
 
-/// How a layout's image is changed and read at once.
+/// How the image of a layout is changed and read at the same time.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Place {
+pub(super) enum LiveLayout {
     /// One or more sets of IPv4 addresses.
-    Exact(exact_set::Place, exact_sets::Ends),
+    Exact(ExactBuckets, exact_sets::Ends),
     /// A set of IPv6 /64s and /128s.
-    Exact6(exact_set6::Place),
+    Exact6(Exact6Buckets),
     /// IPv4 prefixes.
-    RankLeaf(rank_leaf::Place),
+    RankLeaf(Offsets),
     /// IPv6 prefixes.
-    RankLeaf6(rank_leaf::Place),
-    /// Not at all: it is replaced.
+    RankLeaf6(Offsets),
+    /// Other layouts: the image is replaced as a whole.
     Frozen,
 }
 
-/// An image and where its words are.
+/// An image and the positions of its words.
 pub(super) struct SharedImage {
-    /// Unless the place is frozen, no slice is made of its bytes once readers have it: they are atomic words then.
+    /// Unless `live` is `Frozen`, no slice of its bytes exists once readers have it. They are accessed as atomic words
+    /// only.
     image: Image,
     bytes: usize,
-    place: Place,
+    live: LiveLayout,
 }
 
 impl SharedImage {
     pub fn new(image: Image) -> Self {
         let header = image.header();
         let (layout, bytes) = (image.layout(), image.as_bytes());
-        let exact = || exact_set::Place::open(&header, bytes).expect("an image is valid by construction");
-        let leaves = || rank_leaf::View::open(&header, bytes).expect("an image is valid by construction").place();
-        let place = match layout {
+        let exact = || ExactBuckets::open(&header, bytes).expect("an image is valid by construction");
+        let leaves = || rank_leaf::View::open(&header, bytes).expect("an image is valid by construction").offsets();
+        let live = match layout {
             Layout::ExactSet => {
-                let place = exact();
-                Place::Exact(place, exact_sets::Ends::whole(place.geometry))
+                let buckets = exact();
+                LiveLayout::Exact(buckets, exact_sets::Ends::whole(buckets.geometry))
             }
             Layout::ExactSets => {
-                let place = exact();
-                let ends = exact_sets::open_ends(&header, place.geometry);
-                Place::Exact(place, ends.expect("an image is valid by construction"))
+                let buckets = exact();
+                let ends = exact_sets::open_ends(&header, buckets.geometry);
+                LiveLayout::Exact(buckets, ends.expect("an image is valid by construction"))
             }
             Layout::ExactSet6 => {
-                Place::Exact6(exact_set6::Place::open(&header, bytes).expect("an image is valid by construction"))
+                LiveLayout::Exact6(Exact6Buckets::open(&header, bytes).expect("an image is valid by construction"))
             }
-            Layout::RankLeaf => Place::RankLeaf(leaves()),
-            Layout::RankLeaf6 => Place::RankLeaf6(leaves()),
-            Layout::Dxr16x4 | Layout::Range6 | Layout::CountedLeaf => Place::Frozen,
+            Layout::RankLeaf => LiveLayout::RankLeaf(leaves()),
+            Layout::RankLeaf6 => LiveLayout::RankLeaf6(leaves()),
+            Layout::Dxr16x4 | Layout::Range6 | Layout::CountedLeaf => LiveLayout::Frozen,
         };
-        SharedImage { bytes: bytes.len(), place, image }
+        SharedImage { bytes: bytes.len(), live, image }
     }
 
-    pub fn place(&self) -> Place {
-        self.place
+    pub fn live_layout(&self) -> LiveLayout {
+        self.live
     }
 
-    /// What C lookups are given.
+    /// The start of the image, for C lookups.
     pub fn start(&self) -> *const u8 {
         self.image.start()
     }
 
     pub fn find4(&self, addr: u32) -> u32 {
-        match &self.place {
-            Place::Exact(place, ends) => {
-                let (hits, overflow) = place.find(self, addr);
+        match &self.live {
+            LiveLayout::Exact(buckets, ends) => {
+                let (hits, overflow) = buckets.find(self, addr);
                 ends.members_of(hits) | overflow
             }
-            Place::RankLeaf(place) => place.find4(self, addr),
-            Place::Exact6(_) | Place::RankLeaf6(_) => 0,
-            Place::Frozen => self.image.view().find4(addr),
+            LiveLayout::RankLeaf(offsets) => offsets.find4(self, addr),
+            LiveLayout::Exact6(_) | LiveLayout::RankLeaf6(_) => 0,
+            LiveLayout::Frozen => self.image.view().find4(addr),
         }
     }
 
-    /// What readers hold.
+    /// Size of the image in bytes.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
     pub fn find6(&self, addr: u128) -> u32 {
-        match &self.place {
-            Place::Exact(..) | Place::RankLeaf(_) => 0,
-            Place::RankLeaf6(place) => place.find6(self, addr),
-            Place::Exact6(place) => place.find(self, addr),
-            Place::Frozen => self.image.view().find6(addr),
+        match &self.live {
+            LiveLayout::Exact(..) | LiveLayout::RankLeaf(_) => 0,
+            LiveLayout::RankLeaf6(offsets) => offsets.find6(self, addr),
+            LiveLayout::Exact6(buckets) => buckets.find(self, addr),
+            LiveLayout::Frozen => self.image.view().find6(addr),
         }
     }
 
     fn at(&self, at: usize, bytes: usize) -> *mut u8 {
         assert!(at.is_multiple_of(bytes) && at + bytes <= self.bytes, "a word of the image, aligned");
-        // SAFETY: inside the image's memory, which was just asserted.
+        // SAFETY: the offset is inside the image's memory, as just asserted.
         unsafe { self.image.start().add(at) }
     }
 
     fn atomic8(&self, at: usize) -> &AtomicU8 {
-        // SAFETY: in bounds (`at`), the image's memory lives as long as `self`, and its words are read and written as
-        // atomics of this size only (the field and `Cells` say so).
+        // SAFETY: the word is in bounds (`at`), and the image's memory lives as long as `self`. Its words are accessed
+        // as atomics of this size only (see the field and `Cells`).
         unsafe { AtomicU8::from_ptr(self.at(at, 1)) }
     }
 

@@ -1,14 +1,14 @@
-//! Every store of every change, one by one: after each, the image is valid, and each key has its old or its new label.
+//! Checks every store of every change: after each one the image is valid, and each key has its old or its new label.
 
 use weir_abi::{Family, Layout};
 
 use super::held::Net;
-use super::noted::{Noted, copy};
+use super::recorded::{RecordedImage, copy};
 use super::*;
 use crate::entries::Entries;
 use crate::image::ImageView;
 
-/// The same numbers every time (xorshift64).
+/// A deterministic random sequence (xorshift64).
 struct Random(u64);
 
 impl Random {
@@ -23,11 +23,12 @@ impl Random {
         (self.next() >> 11) % bound
     }
 
-    /// A prefix that the layout can hold, in few places.
+    /// A random prefix that the layout can hold, from a small part of the address space.
     fn net(&mut self, layout: Layout) -> Net {
         let low = u128::from(self.next());
         match layout {
-            // Of 2^16 buckets of four slots, some overflow: those of a multiple of 256, by equal low halves.
+            // Of 2^16 buckets of four slots, some overflow: those with a number that is a multiple of 256, by equal low
+            // halves.
             Layout::ExactSet | Layout::ExactSets => Net::of4((low as u32 & 0xff_0000) << 8 | low as u32 & 0x30, 32),
             Layout::ExactSet6 if low & 1 == 0 => Net::new(0x2001_0db8 << 96 | (low & 0xfe) << 63, 64),
             Layout::ExactSet6 => Net::new(0x2001_0db8 << 96 | low >> 8 & 0x1ff, 128),
@@ -61,14 +62,14 @@ fn find(view: &ImageView<'_>, family: Family, key: u128) -> u32 {
     }
 }
 
-/// Makes one step in place, and looks at the image after each store.
+/// Makes one step in place and checks the image after each store.
 fn change_store_by_store(live: &mut LiveTable, step: Step, others: &[u128]) -> bool {
     let family = live.family();
     let before = copy(live.published.image());
     live.held.set(step.net, step.new);
-    let noted = Noted::new(live.published.image());
-    let made = live.way.change(&noted, &live.readers, &live.held, step, live.labels.count(live.kind));
-    let stores = noted.into_stores();
+    let recorded = RecordedImage::new(live.published.image());
+    let made = live.writer.change(&recorded, &live.readers, &live.held, step, live.labels.count(live.kind));
+    let stores = recorded.into_stores();
     if made.is_err() {
         return false;
     }
@@ -104,9 +105,9 @@ fn drive(layout: Layout, kind: Kind, start: usize, rounds: usize) {
         ["a", "b", "c", "d", "e"].iter().for_each(|name| assert!(live.intern(name).is_ok()));
     }
     let wanted = (0..start).map(|_| (random.net(layout), label(&mut random))).collect();
-    live.make_so(wanted).unwrap();
+    live.apply(wanted).unwrap();
     let steps: Vec<Step> = live.held.iter().map(|(net, new)| Step { net, old: 0, new }).collect();
-    live.make_anew(&steps).unwrap();
+    live.rebuild(&steps).unwrap();
     let mut in_place = 0;
     for _ in 0..rounds {
         let net = random.net(layout);
@@ -120,10 +121,10 @@ fn drive(layout: Layout, kind: Kind, start: usize, rounds: usize) {
         let others: Vec<u128> = (0..20).flat_map(|_| edges(random.net(layout), family)).collect();
         match change_store_by_store(&mut live, Step { net, old, new }, &others) {
             true => in_place += 1,
-            false => live.make_anew(&[Step { net, old, new }]).unwrap(),
+            false => live.rebuild(&[Step { net, old, new }]).unwrap(),
         }
         assert!(!live.free() || layout == Layout::ExactSet6, "there is no reader");
-        if let Way::RankLeaf(writer) = &live.way {
+        if let LiveWriter::RankLeaf(writer) = &live.writer {
             writer.assert_surveyed(live.published.image());
         }
     }

@@ -1,21 +1,22 @@
-//! The ranges of [`flatten`](crate::flatten::flatten) cut at the borders of equal, aligned blocks: what a table indexed
-//! by leading bits is filled from.
+//! The ranges of [`flatten`](crate::flatten::flatten), cut at the borders of equal, aligned blocks. A table that is
+//! indexed by leading bits is filled from them.
 
 use crate::flatten::Range;
 
-/// Blocks of 2^`bits` addresses, in order: the first address of each, and the ranges that reach into it.
+/// Iterates over blocks of 2^`bits` addresses, in order. Yields the first address of each, and the ranges that reach
+/// into it.
 ///
-/// A block has at least one range, which may start before it; with just one range, all its addresses have that label.
+/// A block has at least one range, which may start before it. If there is only one range, all addresses have its label.
 pub(crate) struct Blocks<'a> {
     ranges: &'a [Range<u32>],
-    /// Where the next block starts; none after the end of the address space.
+    /// The first address of the next block; `None` after the end of the address space.
     first: Option<u32>,
     host_mask: u32,
 }
 
 impl<'a> Blocks<'a> {
-    /// Blocks from `first` on, a multiple of 2^`bits`, to the end of the address space. `ranges` are those from the one
-    /// that holds `first` on; the last is taken to go on for ever. `bits` is less than 32.
+    /// Blocks from `first`, a multiple of 2^`bits`, to the end of the address space. The first of `ranges` holds
+    /// `first`, and the last one is treated as endless. `bits` is less than 32.
     pub fn new(ranges: &'a [Range<u32>], first: u32, bits: u32) -> Self {
         Blocks { ranges, first: Some(first), host_mask: (1 << bits) - 1 }
     }
@@ -30,17 +31,18 @@ impl<'a> Iterator for Blocks<'a> {
         let later = self.ranges[1..].iter().take_while(|range| range.start <= last).count();
         let block = &self.ranges[..=later];
         self.first = last.checked_add(1);
-        // The last range of a block reaches into the next one, unless another starts with that.
+        // The last range of a block reaches into the next block, unless another range starts there.
         let next_starts = self.ranges.get(later + 1).is_some_and(|range| Some(range.start) == self.first);
         self.ranges = &self.ranges[later + usize::from(next_starts)..];
         Some((first, block))
     }
 }
 
-/// Addresses of a /24: what a leaf of [`super::sail`] and [`super::dir24_8`] holds the labels of.
+/// Addresses of a /24, whose labels a leaf of [`super::sail`] and [`super::dir24_8`] holds.
 pub(crate) const LEAF_BLOCK: usize = 256;
 
-/// The label of each address of the /24 at `first`, in which `ranges` lie. Labels fit `T`, which `narrow` makes of them.
+/// The label of each address of the /24 at `first`, in which `ranges` lie. `narrow` converts labels to `T`, which they
+/// fit.
 pub(crate) fn leaf_block<T: Copy>(first: u32, ranges: &[Range<u32>], narrow: impl Fn(u32) -> T) -> [T; LEAF_BLOCK] {
     let mut labels = [narrow(ranges[0].label); LEAF_BLOCK];
     for range in &ranges[1..] {

@@ -1,8 +1,8 @@
-//! DIR-24-8: one array for all /24s, and a block of 256 for each /24 with longer prefixes. Gupta, Lin and McKeown, "Routing
-//! lookups in hardware at memory access speeds" (INFOCOM 1998).
+//! DIR-24-8: one array for all /24s, and a block of 256 for each /24 with longer prefixes. Gupta, Lin and McKeown,
+//! "Routing lookups in hardware at memory access speeds" (INFOCOM 1998).
 //!
-//! Blocks of TBL8 are stored once if equal, as section II of Zec et al., "RFPF: surgical DDoS filtering with fast LPM",
-//! has it: there are only 2^15 numbers for them.
+//! Equal blocks of TBL8 are stored once, as in section II of Zec et al., "RFPF: surgical DDoS filtering with fast LPM",
+//! because there are only 2^15 numbers for them.
 //!
 //! ```text
 //! TBL24      2^24 of   15 14         0    at byte 64
@@ -15,8 +15,8 @@
 //!                     | 0|   label    |
 //!                     +--+------------+
 //! ```
-//! Example: a set of 10.1.2.3/32 alone. `TBL24[0x0a0102]` is `1 << 15 | 0`, all others are 0; of block 0, `TBL8[3]` is 1, all
-//! others are 0. 32 MiB and 512 bytes.
+//! Example: a set of 10.1.2.3/32 alone. `TBL24[0x0a0102]` is `1 << 15 | 0`, all others are 0; of block 0, `TBL8[3]` is
+//! 1, all others are 0. 32 MiB and 512 bytes.
 
 use crate::flatten::{Range, flatten};
 use crate::image::{HEADER_BYTES, Section};
@@ -32,20 +32,20 @@ const BLOCKS_MAX: usize = 1 << 15;
 
 const _: () = assert!(HEADER_BYTES + (2 << 24) == 33_554_496);
 
-/// The tables, built.
+/// The built tables.
 pub(super) struct Dir24x8 {
     tbl24: Vec<u16>,
     tbl8: Vec<u16>,
 }
 
-/// Builds the tables of prefixes in [`crate::prefix::Address::order`] with labels `1..=labels`.
+/// Builds the tables of prefixes, sorted by [`crate::prefix::Address::order`], with labels `1..=labels`.
 pub(super) fn build(prefixes: &[Prefix4], labels: u32) -> Result<Dir24x8, Limit> {
     if labels > LABELS_MAX {
         return Err(Limit { what: "labels", max: LABELS_MAX as usize });
     }
     let mut tbl24 = Vec::with_capacity(1 << 24);
     let mut tbl8 = Unique::new(BLOCKS_MAX * LEAF_BLOCK);
-    // By /16 first: most have one label.
+    // Whole /16s first, because most of them have one label.
     for (first, ranges) in Blocks::new(&flatten(prefixes), 0, 16) {
         if let [range] = ranges {
             tbl24.resize(tbl24.len() + 256, range.label as u16);
@@ -61,7 +61,7 @@ pub(super) fn build(prefixes: &[Prefix4], labels: u32) -> Result<Dir24x8, Limit>
     Ok(Dir24x8 { tbl24, tbl8: tbl8.into_words() })
 }
 
-/// The number of the block of the /24 at `first`, new or known.
+/// The number of the block of the /24 at `first`, which is added if it is new.
 fn add_block(tbl8: &mut Unique<u16>, first: u32, ranges: &[Range<u32>]) -> Result<u16, Limit> {
     let labels = leaf_block(first, ranges, |label| label as u16);
     let limit = Limit { what: "distinct leaf blocks", max: BLOCKS_MAX };
@@ -83,7 +83,7 @@ pub(super) struct View<'a> {
 }
 
 impl View<'_> {
-    /// The label of `addr`, 0 if none.
+    /// The label of `addr`, or 0.
     pub fn find(&self, addr: u32) -> u32 {
         let entry = u16::from_le_bytes(self.tbl24[(addr >> 8) as usize]);
         if entry & TO_BLOCK == 0 {

@@ -1,10 +1,11 @@
 //! DXR: direct tables, then binary search in ranges. Zec, Rizzo and Mikuc, "DXR: towards a billion routing lookups per
-//! second in software" (CCR 2012); as enhanced by Zec et al., "RFPF: surgical DDoS filtering with fast LPM", section II.
+//! second in software" (CCR 2012); as enhanced by Zec et al., "RFPF: surgical DDoS filtering with fast LPM", section
+//! II.
 //!
-//! One code for all shapes. The enhanced ones, D16X2R and D16X4R, index a *direct* table with the key's top 16 bits,
-//! which names a block of 2^X *extension* entries, indexed by the next X bits. The original, D20R, has one entry for each
-//! value of the top 20 bits and no direct table. An entry is a label (a hit) or a block of *ranges*, searched with the
-//! remaining R bits. Equal range blocks are stored once, and so are equal extension blocks.
+//! One implementation serves all shapes. The enhanced ones, D16X2R and D16X4R, index a *direct* table with the key's
+//! top 16 bits. The table names a block of 2^X *extension* entries, which the next X bits index. The original, D20R,
+//! has one entry for each value of the top 20 bits and no direct table. An entry is a label (a hit) or a block of
+//! *ranges*, searched with the remaining R bits. Equal range blocks are stored once, and so are equal extension blocks.
 //!
 //! ```text
 //!                 D20R                   D16X2R                  D16X4R
@@ -23,12 +24,13 @@
 //! ranges      2^19                  2^22                         2^22
 //! of a block  < 2^12                2^14                         2^12
 //! ```
-//! The original's limits on labels and block lengths are those of its published code; its words have room for more.
+//! The original's limits on labels and block lengths are those of its published code, although its words have room for
+//! more.
 //!
-//! Example: a set of 10.1.2.3/32 alone, in D20R. Entry 0x0a010 (10.1.0) is `0 << 12 | 3`, all others are hits of label 0;
-//! ranges are `0x000_00000` (from 0, label 0), `0x203_00001` (from 2.3, label 1), `0x204_00000` (from 2.4, label 0). For
-//! 10.1.2.3 the key is 0x203; the search in three ranges ends at the second. In D16X4R, `direct[0x0a01]` is 1, block 1
-//! has that entry first of 16 (as `0 << 10 | 3`), and the ranges are the same.
+//! Example: a set of 10.1.2.3/32 alone, in D20R. Entry 0x0a010 (10.1.0) is `0 << 12 | 3`, all others are hits of label
+//! 0; ranges are `0x000_00000` (from 0, label 0), `0x203_00001` (from 2.3, label 1), `0x204_00000` (from 2.4, label 0).
+//! For 10.1.2.3 the key is 0x203; the search in three ranges ends at the second. In D16X4R, `direct[0x0a01]` is 1,
+//! block 1 has that entry first of 16 (as `0 << 10 | 3`), and the ranges are the same.
 
 use std::cell::RefCell;
 
@@ -39,27 +41,27 @@ use crate::scheme::Limit;
 use crate::scheme::blocks::Blocks;
 use crate::scheme::unique::Unique;
 
-/// D and X, and what the fields hold with them.
+/// D and X, and the sizes of the fields that follow from them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Shape {
-    /// Key bits that index the direct table.
+    /// Number of key bits that index the direct table.
     pub(crate) direct_bits: u32,
-    /// Key bits that index an extension block; with 0 there is no direct table, only its entries.
+    /// Number of key bits that index an extension block. If 0, there is no direct table, only its entries.
     pub(crate) extension_bits: u32,
     count_bits: u32,
     labels_max: u32,
     ranges_max: usize,
 }
 
-/// The original.
+/// The original DXR.
 pub(crate) const D20R: Shape =
     Shape { direct_bits: 20, extension_bits: 0, count_bits: 12, labels_max: (1 << 12) - 1, ranges_max: 1 << 19 };
-/// Enhanced, the smaller.
+/// The smaller enhanced shape.
 pub(crate) const D16X2R: Shape = enhanced(2);
-/// Enhanced, the faster.
+/// The faster enhanced shape.
 pub(crate) const D16X4R: Shape = enhanced(4);
 
-/// D is 16: as many blocks as a 16-bit number can name.
+/// D is 16, so a 16-bit number can name every block.
 const fn enhanced(extension_bits: u32) -> Shape {
     Shape {
         direct_bits: 16,
@@ -80,7 +82,7 @@ impl Shape {
         }
     }
 
-    /// The C lookup.
+    /// The name and header of the C lookup.
     pub(crate) const fn c_function(&self) -> &'static str {
         match self.extension_bits {
             0 => "dxr20_find",
@@ -89,22 +91,22 @@ impl Shape {
         }
     }
 
-    /// Key bits that index a table.
+    /// Number of key bits that index a table.
     pub(crate) const fn indexed_bits(&self) -> u32 {
         self.direct_bits + self.extension_bits
     }
 
-    /// R: key bits that a range block is searched with.
+    /// R: number of key bits that a range block is searched with.
     const fn range_bits(&self) -> u32 {
         32 - self.indexed_bits()
     }
 
-    /// What start leaves of a range's word.
+    /// Number of bits of a range's word that the start does not use.
     const fn label_bits(&self) -> u32 {
         self.indexed_bits()
     }
 
-    /// Entries of an extension block.
+    /// Number of entries in an extension block.
     pub(crate) const fn block_entries(&self) -> usize {
         1 << self.extension_bits
     }
@@ -113,17 +115,17 @@ impl Shape {
         (1 << self.count_bits) - 1
     }
 
-    /// The label bits of a range's word.
+    /// The mask of the label bits in a range's word.
     pub(crate) const fn label_mask(&self) -> u32 {
         (1 << self.label_bits()) - 1
     }
 
-    /// Whether the length of a block that does not fit the entry stands at the block's head.
+    /// Whether a block length that does not fit the entry is stored in the block's head.
     const fn has_heads(&self) -> bool {
         self.extension_bits > 0
     }
 
-    /// The most ranges in all.
+    /// Maximum total number of ranges.
     pub(crate) const fn ranges_max(&self) -> usize {
         self.ranges_max
     }
@@ -137,7 +139,7 @@ impl Shape {
     }
 }
 
-/// The tables, built.
+/// The built tables.
 pub(crate) struct Parts {
     /// Empty if the shape has no extension.
     pub direct: Vec<u16>,
@@ -145,7 +147,7 @@ pub(crate) struct Parts {
     pub ranges: Vec<u32>,
 }
 
-/// Builds the tables of prefixes in [`crate::prefix::Address::order`] with labels `1..=labels`.
+/// Builds the tables of prefixes, sorted by [`crate::prefix::Address::order`], with labels `1..=labels`.
 pub(crate) fn build(prefixes: &[Prefix4], labels: u32, shape: Shape) -> Result<Parts, Limit> {
     if labels > shape.labels_max {
         return Err(Limit { what: "labels", max: shape.labels_max as usize });
@@ -158,7 +160,7 @@ pub(crate) fn build(prefixes: &[Prefix4], labels: u32, shape: Shape) -> Result<P
         return Ok(Parts { direct: Vec::new(), extension, ranges: ranges.stored.into_words() });
     }
     let mut direct = Vec::with_capacity(1 << shape.direct_bits);
-    // As many blocks as 16-bit numbers, at most.
+    // At most as many blocks as there are 16-bit numbers.
     let mut extension = Unique::new(shape.block_entries() << shape.direct_bits);
     let mut entries = Vec::with_capacity(shape.block_entries());
     for (first, block) in blocks {
@@ -183,7 +185,7 @@ struct RangeBlocks {
 }
 
 impl RangeBlocks {
-    /// The entry of the 2^R addresses from `first`, in which `ranges` lie.
+    /// The entry of the 2^R addresses from `first` on, in which `ranges` lie.
     fn entry(&mut self, first: u32, ranges: &[Range<u32>]) -> Result<u32, Limit> {
         let shape = self.shape;
         if let [range] = ranges {
@@ -218,7 +220,7 @@ pub(crate) struct View<'a> {
 }
 
 impl View<'_> {
-    /// Whether the label or range block of an entry is within bounds; says what is wrong.
+    /// Checks that the label or range block of an entry is within bounds. The error says what is wrong.
     pub fn check_entry(&self, shape: Shape, entry: u32, labels: u32) -> Result<(), &'static str> {
         let base = (entry >> shape.count_bits) as usize;
         let in_bounds = match entry & shape.count_mask() {
@@ -232,19 +234,19 @@ impl View<'_> {
         if in_bounds { Ok(()) } else { Err("range block") }
     }
 
-    /// The label of `addr`, 0 if none.
+    /// The label of `addr`, or 0.
     #[inline]
     pub fn find(&self, shape: Shape, addr: u32) -> u32 {
         self.follow(shape, addr, |_| {}, |_| {})
     }
 
-    /// Notes what a lookup reads.
+    /// Records what a lookup reads.
     pub fn trace(&self, shape: Shape, addr: u32, trace: &mut Trace) {
         let trace = RefCell::new(trace);
         self.follow(shape, addr, |block| trace.borrow_mut().word(block), |word| trace.borrow_mut().word(word));
     }
 
-    /// The label of `addr`; `direct` and `word` see each word that is read on the way, those of the direct table and the others.
+    /// The label of `addr`. Calls `direct` with the word read from the direct table, and `word` with every other word.
     #[inline]
     fn follow(&self, shape: Shape, addr: u32, direct: impl Fn(&[u8; 2]), word: impl Fn(&[u8; 4])) -> u32 {
         let read = |cell: &[u8; 4]| {
@@ -274,14 +276,14 @@ impl View<'_> {
             let half = block.len() / 2;
             block = match read(&block[half]) >> shape.label_bits() <= key {
                 true => &block[half..],
-                // As many steps as the C lookup takes, whose loop does not depend on what it reads.
+                // The number of steps is that of the C lookup, whose loop does not depend on the data.
                 false => &block[..block.len() - half],
             };
         }
         read(&block[0]) & shape.label_mask()
     }
 
-    /// The share of all keys that an entry answers without a search: mu of the paper's Table 1.
+    /// mu in the paper's Table 1: the share of all keys that an entry answers without a search.
     pub fn hit_ratio(&self, shape: Shape) -> f64 {
         let hits = |entries: &[[u8; 4]]| {
             entries.iter().filter(|&&entry| u32::from_le_bytes(entry) & shape.count_mask() == 0).count()
@@ -296,8 +298,8 @@ impl View<'_> {
         found as f64 / (1u64 << shape.indexed_bits()) as f64
     }
 
-    /// Bytes of direct and extension table over those of the original's direct table with as many indexed bits: phi of
-    /// the paper's Table 1.
+    /// phi in the paper's Table 1: the size of the direct and extension tables, divided by that of the original's
+    /// direct table with as many indexed bits.
     pub fn footprint_ratio(&self, shape: Shape) -> f64 {
         let bytes = size_of_val(self.direct) + size_of_val(self.extension);
         bytes as f64 / (4u64 << shape.indexed_bits()) as f64

@@ -1,50 +1,50 @@
-//! Images of schemes: as table images (one flat, position-independent, little-endian run of bytes that starts with a
-//! [`weir_abi::ImageHeader`]), but with a layout word that table images refuse, and never read from elsewhere.
+//! Images of schemes. Like table images they are flat, position-independent, little-endian bytes that start with a
+//! [`weir_abi::ImageHeader`]. Their layout words are not those of table images, and they are never read from outside.
 //!
-//! `section[2 * i]` and `section[2 * i + 1]` of the header are offset and bytes of section `i`. Sections follow each
-//! other, each aligned to 64 bytes.
+//! `section[2 * i]` and `section[2 * i + 1]` of the header are the offset and size of section `i`. Sections are in
+//! order, each aligned to 64 bytes.
 
 use std::fmt;
 
 use weir_abi::image::IMAGE_MAGIC;
 
 use crate::image::{HEADER_BYTES, Section};
-use crate::memory::Memory;
+use crate::image_memory::ImageMemory;
 use crate::scheme::{Scheme, SchemeError, Shape, dir24_8, dxr, poptrie, radix, sail};
 
-/// Layout words of schemes: this and the place in [`Scheme::ALL`].
+/// The layout word of a scheme is this plus its index in [`Scheme::ALL`].
 const LAYOUT_BASE: u32 = 0x100;
 
 const ALIGN: usize = HEADER_BYTES;
 
-/// The first word of the header's section fields.
+/// The index of the first section field, in words of the header.
 const SECTION_WORD: usize = 6;
 
 /// The image of a table in a scheme.
 pub struct SchemeImage {
     scheme: Scheme,
     sections: Vec<&'static str>,
-    memory: Memory,
+    memory: ImageMemory,
 }
 
 impl SchemeImage {
-    /// The image, header included; its address is a multiple of 4096.
+    /// The image, including the header; its address is a multiple of 4096.
     pub fn as_bytes(&self) -> &[u8] {
         &self.memory
     }
 
-    /// Whose image it is.
+    /// The scheme.
     pub fn scheme(&self) -> Scheme {
         self.scheme
     }
 
-    /// Name and bytes of each section; header and padding are not counted.
+    /// Name and size in bytes of each section. Header and padding are not counted.
     pub fn sections(&self) -> Vec<(&'static str, usize)> {
         let bytes = self.as_bytes();
         self.sections.iter().enumerate().map(|(index, &name)| (name, section_field(bytes, 2 * index + 1))).collect()
     }
 
-    /// A view to look keys up with.
+    /// A view for lookups.
     pub fn view(&self) -> SchemeView<'_> {
         let bytes = self.as_bytes();
         SchemeView(match self.scheme {
@@ -119,7 +119,7 @@ fn section<const N: usize>(bytes: &[u8], index: usize) -> &[[u8; N]] {
     words
 }
 
-/// Bytes of a section as they are.
+/// A word of one byte.
 pub(super) type Byte = [u8; 1];
 
 fn dxr_sections(bytes: &[u8], shape: Shape) -> dxr::View<'_> {
@@ -138,7 +138,7 @@ pub(super) fn write_dxr(writer: &Writer, shape: Shape, parts: &dxr::Parts) -> Re
     }
 }
 
-/// Lays sections out and writes them.
+/// Lays out sections and writes them.
 pub(super) struct Writer {
     pub scheme: Scheme,
     pub entries: u32,
@@ -153,14 +153,14 @@ impl Writer {
         for (index, (_, section)) in sections.iter().enumerate() {
             let offset = bytes.next_multiple_of(ALIGN);
             bytes = offset + section.bytes();
-            // Lookups compute in 32 bits.
+            // Lookups compute offsets in 32 bits.
             if u32::try_from(bytes).is_err() {
                 return Err(SchemeError::TooBig { scheme: self.scheme });
             }
             fields[2 * index] = offset as u32;
             fields[2 * index + 1] = section.bytes() as u32;
         }
-        let mut image = Memory::zeroed(bytes);
+        let mut image = ImageMemory::zeroed(bytes);
         let place = Scheme::ALL.iter().position(|&scheme| scheme == self.scheme).expect("all schemes are in ALL");
         let head = [IMAGE_MAGIC, LAYOUT_BASE + place as u32, self.entries, self.labels, bytes as u32, 0];
         let (words, _) = image[..HEADER_BYTES].as_chunks_mut();

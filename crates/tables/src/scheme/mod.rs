@@ -1,13 +1,14 @@
-//! The lookup schemes that RFPF's authors compared, and their reference: what Weir's own layouts are raced against.
+//! The lookup schemes that RFPF's authors compared, and their reference. Benchmarks compare Weir's layouts with them.
 //!
 //! Zec et al., "RFPF: surgical DDoS filtering with fast LPM", section II and Table 1. Each file holds one scheme: bit
-//! diagrams, worked example, builder, and the same lookup that `datapath/include/scheme` has in C. A policy cannot choose
-//! them (they are no [`weir_abi::Layout`]), their images are never taken from elsewhere, and none runs in the kernel.
+//! diagrams, worked example, builder, and the same lookup that `datapath/include/scheme` has in C. A policy cannot
+//! choose them, because they are no [`weir_abi::Layout`]. Their images are never read from outside, and none runs in
+//! the kernel.
 //!
-//! IPv4 only. A table that a scheme cannot hold is refused with the limit: the paper's (NC).
+//! They are for IPv4 only. A table that exceeds a scheme is refused with the limit, which the paper shows as (NC).
 //!
-//! Sizes in MiB ([`Characteristics::bytes`]) of uniformly random addresses, and of a country list of 493,630 prefixes with
-//! 250 labels:
+//! Sizes in MiB ([`Characteristics::bytes`]) of uniformly random addresses, and of a country list of 493,630 prefixes
+//! with 250 labels:
 //!
 //! ```text
 //!               d20r  d16x2r  d16x4r  poptrie   sail  dir24-8  radix
@@ -47,16 +48,16 @@ pub enum Scheme {
     SailL,
     /// Arrays at /24 and /32.
     Dir24_8,
-    /// Path-compressed binary trie: the reference.
+    /// Path-compressed binary trie, the reference.
     Radix,
 }
 
 impl Scheme {
     /// The original DXR.
     pub const D20R: Scheme = Scheme::Dxr(dxr::D20R);
-    /// Enhanced DXR, the smaller.
+    /// The smaller enhanced DXR.
     pub const D16X2R: Scheme = Scheme::Dxr(dxr::D16X2R);
-    /// Enhanced DXR, the faster; the same tables as [`weir_abi::Layout::Dxr16x4`].
+    /// The faster enhanced DXR, with the same tables as [`weir_abi::Layout::Dxr16x4`].
     pub const D16X4R: Scheme = Scheme::Dxr(dxr::D16X4R);
 
     /// All schemes, in the order of the paper's figures.
@@ -86,8 +87,8 @@ impl Scheme {
         Scheme::ALL.into_iter().find(|scheme| scheme.name() == name)
     }
 
-    /// The C function that looks up in its images, `uint32_t find(struct table table, uint32_t addr)`, and its header
-    /// below `datapath/include`.
+    /// The C lookup function of its images, `uint32_t find(struct table table, uint32_t addr)`, and its header below
+    /// `datapath/include`.
     pub const fn c_lookup(self) -> (&'static str, &'static str) {
         match self {
             Scheme::Dxr(shape) => (shape.c_function(), "scheme/dxr_shapes.h"),
@@ -131,10 +132,10 @@ impl fmt::Display for Scheme {
     }
 }
 
-/// More of something than a scheme can number.
+/// A limit of a scheme that a table exceeds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Limit {
-    /// What there is too much of.
+    /// What exceeds the limit.
     pub what: &'static str,
     /// The limit.
     pub max: usize,
@@ -143,7 +144,7 @@ pub(crate) struct Limit {
 /// Why a scheme cannot hold a table.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SchemeError {
-    /// All schemes are for IPv4.
+    /// The table is of the other family; all schemes are for IPv4.
     #[error("scheme {scheme} does not hold {} prefixes", family_name(*family))]
     Family {
         /// The scheme.
@@ -151,12 +152,12 @@ pub enum SchemeError {
         /// The table's family.
         family: Family,
     },
-    /// The paper's (NC): more of something than the scheme can number.
+    /// The table exceeds a limit of the scheme; (NC) in the paper.
     #[error("scheme {scheme} holds at most {max} {what}")]
     Limit {
         /// The scheme.
         scheme: Scheme,
-        /// What there is too much of.
+        /// What exceeds the limit.
         what: &'static str,
         /// The limit.
         max: usize,
@@ -169,18 +170,19 @@ pub enum SchemeError {
     },
 }
 
-/// What the paper's Table 1 says of a table and a scheme.
+/// The characteristics of a table in a scheme, as in the paper's Table 1.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Characteristics {
     /// N: prefixes.
     pub prefixes: usize,
-    /// L: mean prefix length in bits, 0 of an empty table.
+    /// L: mean prefix length in bits; 0 for an empty table.
     pub mean_length_bits: f64,
     /// delta: distinct labels in use.
     pub labels: usize,
     /// mu: the share of random keys that the direct and extension tables answer. DXR only.
     pub hit_ratio: Option<f64>,
-    /// phi: bytes of the direct and extension tables over 4 bytes for each value of the bits they index. DXR only.
+    /// phi: bytes of the direct and extension tables, divided by 4 bytes for each value of the bits that they index.
+    /// DXR only.
     pub footprint_ratio: Option<f64>,
     /// rho: 32-bit words of the range table. DXR only.
     pub ranges: Option<usize>,
@@ -189,7 +191,7 @@ pub struct Characteristics {
 }
 
 impl Characteristics {
-    /// Of an image and the table that it was built from.
+    /// The characteristics of an image and of the table that it was built from.
     pub fn of(table: &Table, image: &SchemeImage) -> Self {
         let prefixes = table.prefixes4();
         let length: u64 = prefixes.iter().map(|prefix| u64::from(prefix.len)).sum();

@@ -43,14 +43,14 @@ const LABELS_MAX: u32 = u16::MAX as u32;
 
 const _: () = assert!(HEADER_BYTES + (4 << DIRECT_BITS) == 1_048_640);
 
-/// The tables, built.
+/// The built tables.
 pub(super) struct Poptrie {
     direct: Vec<u32>,
     nodes: Vec<u64>,
     leaves: Vec<u16>,
 }
 
-/// Builds the tables of prefixes in [`crate::prefix::Address::order`] with labels `1..=labels`.
+/// Builds the tables of prefixes, sorted by [`crate::prefix::Address::order`], with labels `1..=labels`.
 pub(super) fn build(prefixes: &[Prefix4], labels: u32) -> Result<Poptrie, Limit> {
     if labels > LABELS_MAX {
         return Err(Limit { what: "labels", max: LABELS_MAX as usize });
@@ -60,7 +60,7 @@ pub(super) fn build(prefixes: &[Prefix4], labels: u32) -> Result<Poptrie, Limit>
         let entry = match ranges {
             [range] => LEAF | range.label,
             _ => {
-                // At most 3 nodes a range: far from 2^31.
+                // There are at most 3 nodes per range, far fewer than 2^31.
                 let number = trie.add_nodes(1);
                 trie.fill(number, first, ranges, 32 - DIRECT_BITS);
                 number as u32
@@ -72,17 +72,17 @@ pub(super) fn build(prefixes: &[Prefix4], labels: u32) -> Result<Poptrie, Limit>
 }
 
 impl Poptrie {
-    /// Room for `count` nodes in a row; the number of the first.
+    /// Allocates `count` consecutive nodes. Returns the number of the first.
     fn add_nodes(&mut self, count: usize) -> usize {
         let number = self.nodes.len() / NODE_WORDS;
         self.nodes.resize(self.nodes.len() + count * NODE_WORDS, 0);
         number
     }
 
-    /// Fills the node of the 2^`bits` addresses from `first`, in which `ranges` lie, and all below.
+    /// Fills the node of the 2^`bits` addresses from `first` on, in which `ranges` lie, and all nodes below it.
     fn fill(&mut self, number: usize, first: u32, ranges: &[Range<u32>], bits: u32) {
         let child_bits = bits.saturating_sub(NODE_BITS);
-        // Slots that a slot's worth of addresses takes: more than one where the key has no bits left.
+        // Number of node slots per block of addresses: more than one where the key has no bits left.
         let repeat = NODE_SLOTS >> (bits - child_bits);
         let slots: Vec<_> = Blocks::new(ranges, first, child_bits).take(NODE_SLOTS / repeat).collect();
         let base0 = self.leaves.len();
@@ -133,7 +133,7 @@ impl View<'_> {
         u64::from_le_bytes(self.nodes[number * NODE_WORDS + word])
     }
 
-    /// The label of `addr`, 0 if none.
+    /// The label of `addr`, or 0.
     pub fn find(&self, addr: u32) -> u32 {
         let entry = u32::from_le_bytes(self.direct[(addr >> (32 - DIRECT_BITS)) as usize]);
         if entry & LEAF != 0 {
@@ -144,7 +144,7 @@ impl View<'_> {
         loop {
             let slot = rest >> (32 - NODE_BITS);
             let vector = self.node(number, 0);
-            // Bits of slots up to this one.
+            // A mask of the slots up to this one.
             let below = u64::MAX >> (63 - slot);
             let base = self.node(number, 2);
             if vector >> slot & 1 == 0 {

@@ -1,6 +1,7 @@
-//! Radix: a path-compressed binary trie, the reference that the others are measured against. After Sklower, "A tree-based
-//! packet routing table for Berkeley Unix" (USENIX Winter 1991), but in one array, each node with its whole prefix: a walk
-//! stops where the key leaves the path, so that it never has to come back up. O(W) for keys of W bits.
+//! Radix: a path-compressed binary trie, the reference for the other schemes. It follows Sklower, "A tree-based packet
+//! routing table for Berkeley Unix" (USENIX Winter 1991). Unlike there, the trie is one array and each node has its
+//! whole prefix. A lookup stops where the key leaves the path, so it never goes back up. It takes O(W) for keys of W
+//! bits.
 //!
 //! ```text
 //! nodes      16 bytes  31                      0    at byte 64; node 0 is the root, 0.0.0.0/0
@@ -12,8 +13,8 @@
 //!                     +-------------------------+
 //! ```
 //! Example: 10.0.0.0/8 with label 1 and 10.1.2.3/32 with label 2. Node 0 is `0, 0, 1, 0`; node 1 (10.0.0.0/8) is
-//! `0x0a000000, 1 << 6 | 8, 2, 0`, as bit 23 of 10.1.2.3 is 0; node 2 is `0x0a010203, 2 << 6 | 32, 0, 0`. The key 10.1.2.4
-//! goes from node 0 to 1, whose label it keeps, and to 2, whose prefix does not hold it.
+//! `0x0a000000, 1 << 6 | 8, 2, 0`, as bit 23 of 10.1.2.3 is 0; node 2 is `0x0a010203, 2 << 6 | 32, 0, 0`. The key
+//! 10.1.2.4 goes from node 0 to 1, whose label it keeps, and to 2, whose prefix does not hold it.
 
 use crate::image::Section;
 use crate::prefix::{Address, Prefix4};
@@ -27,16 +28,16 @@ const LENGTH_MASK: u32 = (1 << LENGTH_BITS) - 1;
 /// Labels fit beside the length.
 const _: () = assert!(crate::problem::PREFIXES_MAX < 1 << (32 - LENGTH_BITS));
 
-/// The trie, built.
+/// The built trie.
 pub(super) struct Radix {
     nodes: Vec<[u32; NODE_WORDS]>,
 }
 
-/// Builds the trie of prefixes in [`Address::order`].
+/// Builds the trie of prefixes, sorted by [`Address::order`].
 pub(super) fn build(prefixes: &[Prefix4]) -> Radix {
     let mut nodes = Vec::with_capacity(prefixes.len() + 1);
     nodes.push(node(&Prefix4::new(0, 0, 0)));
-    // The path to the node added last, from the root: sorted prefixes come in the trie's own order.
+    // The path from the root to the last added node. Sorted prefixes arrive in the trie's own order.
     let mut path = vec![Step { number: 0, prefix: Prefix4::new(0, 0, 0) }];
     for prefix in prefixes {
         if prefix.len == 0 {
@@ -55,7 +56,7 @@ pub(super) fn build(prefixes: &[Prefix4]) -> Radix {
         if let Some(left) = left
             && top.prefix.len < branch_len
         {
-            // The key leaves the edge to `left` half-way: a node that only branches goes between.
+            // The prefix leaves the edge to `left` half-way, so a node that only branches goes between.
             let branch = Step { number: nodes.len() as u32, prefix: Prefix4::new(prefix.addr, branch_len, 0) };
             nodes.push(node(&branch.prefix));
             link(&mut nodes, top, branch);
@@ -82,7 +83,7 @@ fn node(prefix: &Prefix4) -> [u32; NODE_WORDS] {
     [prefix.addr, prefix.label << LENGTH_BITS | u32::from(prefix.len), 0, 0]
 }
 
-/// Makes `child` the one on its side below `parent`.
+/// Makes `child` the child of `parent` on its side.
 fn link(nodes: &mut [[u32; NODE_WORDS]], parent: Step, child: Step) {
     let side = child.prefix.addr << parent.prefix.len >> 31;
     nodes[parent.number as usize][2 + side as usize] = child.number;
@@ -108,7 +109,7 @@ impl View<'_> {
         u32::from_le_bytes(words[word])
     }
 
-    /// The label of `addr`, 0 if none.
+    /// The label of `addr`, or 0.
     pub fn find(&self, addr: u32) -> u32 {
         let mut number = 0;
         let mut found = 0;

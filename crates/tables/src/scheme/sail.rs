@@ -1,11 +1,11 @@
 //! SAIL_L: arrays at three levels, 16, 24 and 32 bits deep. Yang et al., "Guarantee IP lookup performance with FIB
-//! explosion" (SIGCOMM 2014), section 4: prefixes are pushed to the next level, the bitmap of a level is merged into its
-//! array, and whatever has longer prefixes below is named by the number of a *chunk* of the level below.
+//! explosion" (SIGCOMM 2014), section 4. Prefixes are pushed to the next level, and the bitmap of a level is merged
+//! into its array. An entry with longer prefixes below holds the number of a *chunk* of the next level.
 //!
-//! A byte holds a label, so there are few: one code of level 24 says "see C24", one says "no prefix". Chunks of level 32
-//! (leaf blocks) are stored once if equal, as section II of Zec et al., "RFPF: surgical DDoS filtering with fast LPM", has
-//! it: without that, few tables with /32s fit. The paper's code of an entry of level 16 has a flag bit; here a threshold
-//! tells labels and chunks apart in the same 2 bytes, so that nearly every /16 can have a chunk.
+//! A label is one byte, of which level 24 needs two codes: one means "see C24", one means "no prefix". Equal chunks of
+//! level 32 (leaf blocks) are stored once, as in section II of Zec et al., "RFPF: surgical DDoS filtering with fast
+//! LPM". Without that, few tables with /32s fit. The paper's level 16 entries have a flag bit. Here a threshold
+//! separates labels from chunks in the same 2 bytes, so nearly every /16 can have a chunk.
 //!
 //! ```text
 //! BCN16      2^16 of   15            0    at byte 64
@@ -25,8 +25,8 @@
 //! ```
 //! A /16 with longer prefixes takes 256 * 3 bytes, a /24 with longer prefixes 256 (or nothing if another is equal).
 //!
-//! Example: a set of 10.1.2.3/32 alone. `BCN16[0x0a01]` is 256, all others are 0. In chunk 0 of level 24, `BN24[2]` is 0
-//! and `C24[2]` is 0, all other BN24 are 1 (label 0). Chunk 0 of level 32 is 0 but for `N32[3]`, which is 1.
+//! Example: a set of 10.1.2.3/32 alone. `BCN16[0x0a01]` is 256, all others are 0. In chunk 0 of level 24, `BN24[2]` is
+//! 0 and `C24[2]` is 0, all other BN24 are 1 (label 0). Chunk 0 of level 32 is 0 but for `N32[3]`, which is 1.
 
 use crate::flatten::{Range, flatten};
 use crate::image::{HEADER_BYTES, Section};
@@ -37,7 +37,7 @@ use crate::scheme::unique::Unique;
 use crate::scheme::{Limit, SchemeError, SchemeImage};
 
 const CHUNK: usize = LEAF_BLOCK;
-/// Entries of BCN16 from here on are chunks.
+/// Entries of BCN16 from this value on are chunks.
 const CHUNK_BASE: usize = 256;
 /// Two codes of a byte are not labels.
 const LABELS_MAX: u32 = 254;
@@ -46,7 +46,7 @@ const CHUNKS32_MAX: usize = 1 << 16;
 
 const _: () = assert!(HEADER_BYTES + (2 << 16) == 131_136);
 
-/// The arrays, built.
+/// The built arrays.
 pub(super) struct Sail {
     bcn16: Vec<u16>,
     bn24: Vec<u8>,
@@ -54,7 +54,7 @@ pub(super) struct Sail {
     n32: Vec<u8>,
 }
 
-/// Builds the arrays of prefixes in [`crate::prefix::Address::order`] with labels `1..=labels`.
+/// Builds the arrays of prefixes, sorted by [`crate::prefix::Address::order`], with labels `1..=labels`.
 pub(super) fn build(prefixes: &[Prefix4], labels: u32) -> Result<Sail, Limit> {
     if labels > LABELS_MAX {
         return Err(Limit { what: "labels", max: LABELS_MAX as usize });
@@ -77,7 +77,7 @@ struct Level24 {
 }
 
 impl Level24 {
-    /// Adds the chunk of the /16 at `first`, in which `ranges` lie; the entry of BCN16 that names it.
+    /// Adds the chunk of the /16 at `first`, in which `ranges` lie. Returns its entry for BCN16.
     fn add_chunk(&mut self, first: u32, ranges: &[Range<u32>]) -> Result<u16, Limit> {
         let chunk = self.bn24.len() / CHUNK;
         if chunk == CHUNKS24_MAX {
@@ -94,7 +94,7 @@ impl Level24 {
         Ok((CHUNK_BASE + chunk) as u16)
     }
 
-    /// The number of the chunk of the /24 at `first`, new or known.
+    /// The number of the chunk of the /24 at `first`, which is added if it is new.
     fn leaf_chunk(&mut self, first: u32, ranges: &[Range<u32>]) -> Result<u16, Limit> {
         let labels = leaf_block(first, ranges, |label| label as u8);
         let limit = Limit { what: "distinct chunks of level 32", max: CHUNKS32_MAX };
@@ -124,7 +124,7 @@ pub(super) struct View<'a> {
 }
 
 impl View<'_> {
-    /// The label of `addr`, 0 if none.
+    /// The label of `addr`, or 0.
     pub fn find(&self, addr: u32) -> u32 {
         let entry = usize::from(u16::from_le_bytes(self.bcn16[(addr >> 16) as usize]));
         if entry < CHUNK_BASE {

@@ -1,23 +1,23 @@
-//! Runs of words that are stored once: how schemes share equal blocks.
+//! Stores equal runs of words once. Schemes use this to share equal blocks.
 
 use std::collections::HashMap;
 
-/// Words, and where to find a run among them.
+/// Words, and an index of the runs among them.
 pub(crate) struct Unique<T> {
     words: Vec<T>,
     words_max: usize,
-    /// Where the first run of each hash lies and how long it is, so that runs do not overlap. A second run of the same hash is
-    /// stored without being found again.
+    /// Position and length of the first run with each hash; runs do not overlap. A second run with the same hash is
+    /// stored, but is not indexed.
     runs: HashMap<u64, (usize, usize)>,
 }
 
 impl<T: Copy + PartialEq + Into<u64>> Unique<T> {
-    /// No words yet, and never more than `words_max`.
+    /// Starts empty. There will be at most `words_max` words.
     pub fn new(words_max: usize) -> Self {
         Unique { words: Vec::new(), words_max, runs: HashMap::new() }
     }
 
-    /// Where the words of `run` lie, after storing them if they are new; `None` if they do not fit.
+    /// Returns the position of `run` and stores it if it is new; `None` if it does not fit.
     pub fn store(&mut self, run: &[T]) -> Option<usize> {
         let hash = run.iter().fold(run.len() as u64, |hash, &word| {
             (hash.rotate_left(5) ^ word.into()).wrapping_mul(0x9e37_79b9_7f4a_7c15)

@@ -1,4 +1,4 @@
-//! Lists of limits, and statements that limit.
+//! Random lists of limits, and statements that limit.
 
 use super::LABELS;
 use crate::strategy::Pool;
@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use proptest::sample::select;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-/// Rates that some packets in a row exceed, and some that few do.
+/// Rates: a few packets in a row exceed some of them and rarely the others.
 const LIMITS: [&str; 12] = [
     "0",
     "2pps burst 1",
@@ -23,7 +23,7 @@ const LIMITS: [&str; 12] = [
     "250mpps",
 ];
 
-/// Every list that a policy has: two of prefixes, one for the labels of each map.
+/// The lists of every policy: two of prefixes, and one for the labels of each map.
 pub fn lists(pool: &Pool) -> BoxedStrategy<Vec<String>> {
     let prefixes = |name: &'static str, settings: &'static str| {
         (vec(prefix(pool), 1..12), ending()).prop_map(move |(prefixes, ending)| {
@@ -34,7 +34,7 @@ pub fn lists(pool: &Pool) -> BoxedStrategy<Vec<String>> {
     };
     let labels = |name: &'static str, table: &'static str| {
         (0..LIMITS.len(), ending()).prop_map(move |(first, ending)| {
-            // The last label has the default, or no limit.
+            // The last label gets the default, or no limit.
             let limited = LABELS[1..].iter().zip(LIMITS.iter().cycle().skip(first));
             let elements: Vec<String> = limited.map(|(label, limit)| format!("{label} : {limit}")).collect();
             format!("limits {name} {{ table {table}; elements = {{ {} }}{ending} }}", elements.join(", "))
@@ -68,19 +68,19 @@ fn limit() -> impl Strategy<Value = &'static str> + Clone {
     select(LIMITS.to_vec())
 }
 
-/// The same for the same prefix: with two limits it would be a mistake.
+/// The limit of a prefix. It is a function of the prefix, because two limits for one prefix are an error.
 fn limit_of(prefix: &str) -> &'static str {
     LIMITS[prefix.bytes().map(usize::from).sum::<usize>() % LIMITS.len()]
 }
 
-/// What stands behind a list's elements.
+/// The text after a list's elements.
 fn ending() -> impl Strategy<Value = String> {
     let default = prop_oneof![1 => Just(String::new()), 1 => limit().prop_map(|limit| format!("; default {limit}"))];
     let log = select(vec!["", "; log exceeded", "; log all"]);
     (default, log).prop_map(|(default, log)| format!("{default}{log}"))
 }
 
-/// A network of the pool. Few lengths, so that no more than eight enclose each other.
+/// A network of the pool. There are few lengths, so that at most eight networks enclose each other.
 fn prefix(pool: &Pool) -> BoxedStrategy<String> {
     let v4 = (select(pool.v4.clone()), select(vec![1_u32, 8, 20, 24, 28, 31, 32])).prop_map(|(address, length)| {
         let network = u32::from(address) & (u32::MAX << (32 - length));

@@ -1,4 +1,4 @@
-//! One match: every field, every operator, values that packets have and their neighbours.
+//! Random matches: every field, every operator, values that occur in packets and their neighbours.
 
 use super::LABELS;
 use crate::strategy::Pool;
@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use proptest::sample::{select, subsequence};
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-/// Fields whose values are numbers: name, greatest value, values that packets have.
+/// Numeric fields: name, maximum, values that occur in packets.
 const NUMBERS: &[(&str, u64, &[u64])] = &[
     ("meta length", u32::MAX as u64, &[28, 40, 46, 60, 512, 1500]),
     ("vlan id", 4095, &[0, 1, 100, 4095]),
@@ -38,7 +38,7 @@ const NUMBERS: &[(&str, u64, &[u64])] = &[
     ("icmpv6 type", 255, &[128, 129, 135]),
     ("icmpv6 code", 255, &[0, 1, 2, 3]),
 ];
-/// Matches that have few forms.
+/// Matches with few forms.
 const WORDS: &[&str] = &[
     "meta nfproto ipv4",
     "meta nfproto != ipv4",
@@ -83,7 +83,7 @@ const WORDS: &[&str] = &[
     "tcp flags & (fin | psh | urg) != 0",
 ];
 
-/// Raw bits of every width that columns have, and of those on either side.
+/// Raw bits of every width that columns have, and of the neighbouring widths.
 const SHARED_RAW: &[(&str, u16, u8)] = &[
     ("nh", 96, 32),
     ("nh", 64, 8),
@@ -112,7 +112,7 @@ pub fn one(pool: &Pool) -> BoxedStrategy<String> {
     .boxed()
 }
 
-/// An address of the pool or next to one, each as a list may write it.
+/// An address of the pool or next to one, in a form that lists may have.
 pub fn host4(pool: &Pool) -> BoxedStrategy<String> {
     let address = (select(pool.v4.clone()), select(vec![0, 0, 0, -1, 1]), any::<bool>());
     let written = |address: Ipv4Addr, long| if long { format!("{address}/32") } else { address.to_string() };
@@ -142,7 +142,7 @@ pub fn element4(pool: &Pool) -> BoxedStrategy<String> {
     .boxed()
 }
 
-/// The same of IPv6.
+/// An IPv6 address, prefix or range of the pool.
 pub fn element6(pool: &Pool) -> BoxedStrategy<String> {
     let address = (select(pool.v6.clone()), -1i32..=1).prop_map(|(address, by)| {
         let number = u128::from(address);
@@ -197,7 +197,7 @@ fn number() -> BoxedStrategy<String> {
         .boxed()
 }
 
-/// A field compared with values up to `max`, most of them known ones or their neighbours.
+/// A field compared with values up to `max`, most of them `known` ones or their neighbours.
 fn comparison(field: String, max: u64, known: Vec<u64>) -> BoxedStrategy<String> {
     let value = prop_oneof![
         4 => select(known.clone()),
@@ -212,11 +212,11 @@ fn comparison(field: String, max: u64, known: Vec<u64>) -> BoxedStrategy<String>
     let element = prop_oneof![3 => value.clone().prop_map(|value| value.to_string()), 1 => range.clone()];
     let set = vec(element, 1..12).prop_map(|elements| format!("{{ {} }}", elements.join(", ")));
     let mask = (1..=max, value.clone(), 0..16u8).prop_map(|(mask, value, odd)| {
-        // Now and then bits outside of the mask, which no field has.
+        // Sometimes has bits outside of the mask, which no field has.
         (mask, if odd == 0 { value } else { value & mask })
     });
     let operator = select(vec!["", "== ", "!= ", "< ", "<= ", "> ", ">= ", "ne ", "lt ", "ge "]);
-    // Nothing is below 0 or above the greatest: such comparisons are mistakes.
+    // Comparisons with less than 0 or more than the maximum are errors.
     let open = (operator, value).prop_map(move |(operator, value)| match operator {
         "< " | "lt " => format!("{operator}{}", value.max(1)),
         "> " => format!("{operator}{}", value.min(max - 1)),
@@ -234,13 +234,13 @@ fn comparison(field: String, max: u64, known: Vec<u64>) -> BoxedStrategy<String>
     .boxed()
 }
 
-/// Raw bits, aligned to bytes or not, near the start or far beyond the end.
+/// Raw bits, byte-aligned or not, near the start or far after the end.
 fn raw() -> BoxedStrategy<String> {
     let base = select(vec!["ll", "nh", "th"]);
     let aligned = (0..40u16, select(vec![8u8, 16, 32, 64, 128])).prop_map(|(byte, bits)| (byte * 8, bits));
     let offset = prop_oneof![3 => 0..200u16, 1 => 0..=2040u16];
     let odd = (offset, 1..=128u8);
-    // What several rules look at is read once a packet.
+    // Bits that several rules read are loaded once per packet.
     let shared = select(SHARED_RAW.to_vec());
     let place = (base, prop_oneof![aligned, odd]).prop_map(|(base, (offset, bits))| (base, offset, bits));
     prop_oneof![1 => shared, 1 => place]

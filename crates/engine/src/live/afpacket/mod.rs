@@ -1,9 +1,10 @@
-//! Raw packet sockets with rings of blocks (packet(7), TPACKET_V3): works on every interface, needs nothing of the driver, and is the
-//! baseline that other engines are compared with. The kernel copies each packet once on its way in and once on its way out, and goes on to
-//! handle what comes in: interfaces should have no addresses.
+//! Raw packet sockets with rings of blocks (packet(7), TPACKET_V3). This engine works on every interface and with every
+//! driver. It is the baseline for the other engines. The kernel copies each packet once on reception and once on
+//! transmission. It also processes received packets itself, so interfaces should have no addresses.
 //!
-//! What the kernel leaves undone in a packet (checksums, segmentation) travels with it in a `virtio_net_hdr`, so that a packet of 64 KB that a
-//! local sender handed down, or the card merged, goes out as it came in. VLAN tags, which the kernel takes out, are put back.
+//! Unfinished offloads of a packet (checksums, segmentation) travel with it in a `virtio_net_hdr`. A 64 KB packet of a
+//! local sender, or one that the card merged, is therefore sent as it was received. VLAN tags, which the kernel
+//! removes, are inserted again.
 
 mod ring;
 mod send;
@@ -33,7 +34,7 @@ struct Port {
     counters: Arc<PortCounters>,
 }
 
-/// The frames received last, and what is to be known of each to send it on.
+/// The frames received last, and what is needed to send each of them.
 struct Received {
     from: (Side, usize),
     frames: [Frame; BURST_MAX],
@@ -49,14 +50,15 @@ pub struct AfPacketLane {
     rounds: Rounds,
 }
 
-// SAFETY: the frames' pointers lead into the lane's own rings.
+// SAFETY: the frames' pointers point into the lane's own rings.
 unsafe impl Send for AfPacketLane {}
 
 impl AfPacketLane {
-    /// A lane for each of `workers`, between which the kernel divides flows, both directions of one alike (PACKET_FANOUT_HASH).
+    /// Opens a lane for each of `workers`. The kernel distributes flows to them, both directions of a flow to the same
+    /// one (PACKET_FANOUT_HASH).
     ///
     /// # Errors
-    /// There is no such interface, or no right to raw sockets (CAP_NET_RAW).
+    /// There is no such interface, or the process lacks the right to raw sockets (CAP_NET_RAW).
     pub fn open(interfaces: &Interfaces, workers: usize) -> Result<Vec<Self>, EngineError> {
         let mut fanouts = vec![None; interfaces.lower.len() + interfaces.upper.len()];
         (0..workers).map(|worker| Self::open_one(interfaces, (worker, workers), &mut fanouts)).collect()
@@ -72,7 +74,7 @@ impl AfPacketLane {
             let ports = names.iter().map(|name| {
                 let group = fanouts.next().expect("one for each interface");
                 let port = Port::open(name, side, (workers > 1).then_some(group), ring::SOON_MS)?;
-                // What a worker is given of an interface's flows is its queue.
+                // A worker's share of an interface's flows counts as a queue.
                 Ok(vec![(worker as u32, port)])
             });
             ports.collect()
@@ -88,7 +90,7 @@ impl AfPacketLane {
         Ok(AfPacketLane { sides, divert, received, rounds: Rounds::new() })
     }
 
-    /// Counts what the kernel had no room for; fails if an interface was removed.
+    /// Counts packets that the kernel had no room for. Fails if an interface was removed.
     fn make_round(&mut self) -> Result<(), EngineError> {
         for port in self.sides.iter() {
             add(&port.counters.rx_missed, port.socket.missed());
@@ -123,8 +125,8 @@ impl Lane for AfPacketLane {
         let (index, count) = found.unwrap_or_default();
         (self.received.from, self.received.count) = ((from, index), count);
         let frames = &self.received.frames[..self.received.count];
-        // SAFETY: the ring keeps the block of these frames from the kernel until dispatch(), which cannot be called while the burst is
-        // borrowed, and each frame lies in it.
+        // SAFETY: the ring keeps the block of these frames from the kernel until dispatch(), which cannot be called
+        // while the burst is borrowed. Each frame lies inside the block.
         Ok(unsafe { FrameBurst::from_raw(frames, Link::Ethernet, 0) })
     }
 
@@ -133,7 +135,7 @@ impl Lane for AfPacketLane {
         assert_eq!(verdicts.len(), *count, "a verdict for each packet");
         let (port, out) = self.sides.facing(*from, *index);
         for ((verdict, frame), offload) in verdicts.iter().zip(frames).zip(offloads) {
-            // A packet of which the ring has only the beginning cannot be sent.
+            // A packet that the ring holds only in part cannot be sent.
             let whole = frame.cap == frame.len;
             match verdict.action() {
                 Some(Action::Accept) if whole => out.outbox.add([*frame], offload),
@@ -158,7 +160,7 @@ impl Lane for AfPacketLane {
         let found = poll_sockets(self.sides.iter().map(|port| port.socket.as_fd()), timeout)?;
         let mut any = false;
         for (port, found) in self.sides.iter().zip(found) {
-            // An interface that went down says so once; its packets come again when it is up.
+            // An interface that goes down reports one error. Its packets arrive again when it is up.
             if found.intersects(PollFlags::ERR) {
                 port.socket.clear_error();
                 any = true;

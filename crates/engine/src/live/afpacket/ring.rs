@@ -1,4 +1,4 @@
-//! The ring of blocks that the kernel writes received packets into (linux/if_packet.h, TPACKET_V3).
+//! The ring of blocks into which the kernel writes received packets (linux/if_packet.h, TPACKET_V3).
 //!
 //! ```text
 //! block   +------------------+----------+----------+-- ... --+
@@ -8,8 +8,8 @@
 //!         | tpacket3_hdr | ... | virtio_net_hdr | frame |      tp_mac: from the header to the frame
 //!         +--------------+-----+----------------+-------+      tp_next_offset: to the next packet
 //! ```
-//! A block is the kernel's until it sets `TP_STATUS_USER` in the descriptor, then ours until we set it back. The kernel hands a block over when
-//! it is full or so old as was asked for.
+//! The kernel owns a block until it sets `TP_STATUS_USER` in the descriptor. Then this process owns it until it resets
+//! the flag. The kernel hands a block over when it is full or has reached the requested age.
 
 use std::os::fd::AsFd;
 use std::ptr::null_mut;
@@ -22,22 +22,23 @@ use weir_abi::{BURST_MAX, Frame};
 use crate::EngineError;
 use crate::live::afpacket::socket::{RingRequest, Socket};
 
-/// Bytes of a block: more than the largest frame that can come (64 KiB).
+/// Size of a block. It exceeds the largest frame (64 KiB).
 const BLOCK_BYTES: usize = 1 << 17;
-/// As the kernel goes on to the next block when one is old, so many times that age is what a worker may be kept from its core.
+/// Number of blocks. The kernel moves to the next block when one reaches its age. A worker may be off its core for this
+/// many times that age.
 const BLOCKS: usize = 128;
-/// What frames would take if they had fixed slots; the kernel wants a divisor of the block.
+/// Size of fixed frame slots, which are not used. The kernel requires a divisor of the block size.
 const FRAME_BYTES: usize = 1 << 11;
-/// The oldest that a packet in a block that does not fill up gets, in milliseconds: where others wait for it.
+/// Maximum age in milliseconds of a packet in a partly filled block, if others wait for the packet.
 pub(super) const SOON_MS: u32 = 1;
-/// The same where it may wait, and none may be missed.
+/// The same if packets may wait but none may be missed.
 pub(super) const LATE_MS: u32 = 8;
 
 const VLAN_BYTES: u32 = 4;
 const MACS: usize = 12;
 const VNET_BYTES: usize = size_of::<VnetHeader>();
 
-/// `struct virtio_net_hdr`: what is left undone in a packet (virtio 1.2, section 5.1.6). In the machine's byte order.
+/// `struct virtio_net_hdr`: unfinished offloads of a packet (virtio 1.2, section 5.1.6). In native byte order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub(in crate::live) struct VnetHeader {
@@ -51,14 +52,14 @@ pub(in crate::live) struct VnetHeader {
 
 const _: () = assert!(size_of::<VnetHeader>() == 10);
 
-/// What has to be known of a received packet to send it on.
+/// What is needed to send a received packet.
 #[derive(Clone, Copy, Debug, Default)]
 pub(in crate::live) struct Offload {
     pub vnet: VnetHeader,
 }
 
 impl VnetHeader {
-    /// The packet's headers became so many bytes longer.
+    /// Adjusts offsets after the packet's headers grew by `bytes`.
     fn shift(&mut self, bytes: u16) {
         const NEEDS_CSUM: u8 = 1;
         if self.flags & NEEDS_CSUM != 0 {
@@ -70,18 +71,19 @@ impl VnetHeader {
     }
 }
 
-/// The mapped ring, and how far we are.
+/// The mapped ring and the read position.
 pub(super) struct Ring {
     start: *mut u8,
-    /// The block that we read, or wait for.
+    /// The block that is being read or awaited.
     block: usize,
-    /// Its next packet, in bytes from its start; and how many are left. 0 if the block is the kernel's.
+    /// Offset of its next packet from the block's start, and number of packets left. `at` is 0 if the kernel owns the
+    /// block.
     at: usize,
     left: u32,
 }
 
 impl Ring {
-    /// Sets the socket's ring up and maps it. No packet waits in a block for longer than `retire_ms`.
+    /// Requests the socket's ring and maps it. No packet waits in a block for longer than `retire_ms`.
     pub fn map(socket: &Socket, retire_ms: u32) -> Result<Self, EngineError> {
         let request = RingRequest {
             tp_block_size: BLOCK_BYTES as u32,
@@ -94,13 +96,13 @@ impl Ring {
         };
         socket.request_ring(&request)?;
         let (protection, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED);
-        // SAFETY: a new mapping at an address that the kernel chooses.
+        // SAFETY: this creates a new mapping at an address that the kernel chooses.
         let start = unsafe { mmap(null_mut(), BLOCKS * BLOCK_BYTES, protection, flags, socket.as_fd(), 0) };
         let start = start.map_err(|errno| socket.device().failed(errno))?;
         Ok(Ring { start: start.cast(), block: 0, at: 0, left: 0 })
     }
 
-    /// Takes the next packets of a block; none if the kernel has none for us. They stay ours until [`Ring::release`].
+    /// Returns the next packets of a block; none if the kernel owns it. They stay valid until [`Ring::release`].
     pub fn receive(&mut self, frames: &mut [Frame; BURST_MAX], offloads: &mut [Offload; BURST_MAX]) -> usize {
         if self.left == 0 && !self.take_block() {
             return 0;
@@ -113,7 +115,7 @@ impl Ring {
         count
     }
 
-    /// The packets received last are no longer needed.
+    /// Releases the packets received last.
     pub fn release(&mut self) {
         if self.left == 0 && self.at != 0 {
             self.status().store(libc::TP_STATUS_KERNEL, Ordering::Release);
@@ -122,10 +124,10 @@ impl Ring {
         }
     }
 
-    /// Whether the next block is ours now; a block without packets is given back at once.
+    /// Whether this process owns the next block. A block without packets is returned at once.
     fn take_block(&mut self) -> bool {
         while self.status().load(Ordering::Acquire) & libc::TP_STATUS_USER != 0 {
-            // SAFETY: the block is ours and begins with a descriptor, aligned as blocks are.
+            // SAFETY: this process owns the block, which starts with a descriptor, aligned as blocks are.
             let header = unsafe { self.block_start().cast::<tpacket_block_desc>().read().hdr.bh1 };
             self.at = header.offset_to_first_pkt as usize;
             self.left = header.num_pkts;
@@ -139,13 +141,14 @@ impl Ring {
     }
 
     fn next_packet(&mut self) -> (Frame, Offload) {
-        // SAFETY: `at` is where the kernel put a packet of this block, which is ours: from the block's descriptor or the packet before.
+        // SAFETY: `at` is the offset of a packet in this block, which this process owns. The offset comes from the
+        // block's descriptor or from the previous packet.
         let packet = unsafe { self.block_start().add(self.at) };
-        // SAFETY: as above; a packet begins with its header, aligned to 16 bytes.
+        // SAFETY: as above; a packet starts with its header, aligned to 16 bytes.
         let header = unsafe { packet.cast::<tpacket3_hdr>().read() };
-        // SAFETY: the frame lies `tp_mac` bytes behind the header, `tp_snaplen` bytes of it.
+        // SAFETY: `tp_snaplen` bytes of the frame start `tp_mac` bytes after the header.
         let frame = unsafe { packet.add(usize::from(header.tp_mac)) };
-        // SAFETY: with PACKET_VNET_HDR the kernel puts this header right before the frame.
+        // SAFETY: with PACKET_VNET_HDR the kernel writes this header directly before the frame.
         let vnet = unsafe { frame.sub(VNET_BYTES).cast::<VnetHeader>().read_unaligned() };
         let mut offload = Offload { vnet };
         let mut frame = Frame { data: frame, cap: header.tp_snaplen, len: header.tp_len };
@@ -160,12 +163,12 @@ impl Ring {
     }
 
     fn block_start(&self) -> *mut u8 {
-        // SAFETY: `block` is below BLOCKS, which is what was mapped.
+        // SAFETY: `block` is below BLOCKS, the number of mapped blocks.
         unsafe { self.start.add(self.block * BLOCK_BYTES) }
     }
 
     fn status(&self) -> &AtomicU32 {
-        // SAFETY: a block begins with a descriptor, of which this word is shared with the kernel.
+        // SAFETY: a block starts with a descriptor, of which this word is shared with the kernel.
         unsafe {
             let block = self.block_start().cast::<tpacket_block_desc>();
             AtomicU32::from_ptr(&raw mut (*block).hdr.bh1.block_status)
@@ -173,13 +176,13 @@ impl Ring {
     }
 }
 
-/// Moves the addresses up and puts the tag behind them. What was before the frame has been read.
+/// Moves the addresses forward and inserts the VLAN tag after them. The data before the frame has already been read.
 fn put_tag_back(frame: Frame, tpid: u16, tci: u16) -> Frame {
     let [a, b] = tpid.to_be_bytes();
     let [c, d] = tci.to_be_bytes();
     let old = frame.data.cast_mut();
-    // SAFETY: the block is ours; before the frame lies the packet's header and more than 4 bytes of what nobody reads again, in the frame at
-    // least both addresses.
+    // SAFETY: this process owns the block. Before the frame are the packet's header and more than 4 bytes that are not
+    // read again. The frame has at least both addresses.
     unsafe {
         let new = old.sub(VLAN_BYTES as usize);
         std::ptr::copy(old, new, MACS);
@@ -190,7 +193,7 @@ fn put_tag_back(frame: Frame, tpid: u16, tci: u16) -> Frame {
 
 impl Drop for Ring {
     fn drop(&mut self) {
-        // SAFETY: mapped in `map` with this length, and nobody has a frame of it any more.
+        // SAFETY: `map` mapped this length, and no frame in it is in use any more.
         let unmapped = unsafe { munmap(self.start.cast(), BLOCKS * BLOCK_BYTES) };
         unmapped.expect("what was mapped can be unmapped");
     }

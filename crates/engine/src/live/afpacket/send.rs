@@ -1,4 +1,4 @@
-//! Packets on their way out of an interface: a burst of them in one system call.
+//! Sends a burst of packets out of an interface in one system call.
 
 use std::io;
 use std::mem::zeroed;
@@ -13,29 +13,29 @@ use crate::live::afpacket::socket::Socket;
 use crate::live::carrier::{Carrier, State};
 use crate::live::lane::{PortCounters, add};
 
-/// A packet's header for the kernel, how long it is, and where its pieces end in [`Outbox::pieces`].
+/// A packet's header for the kernel, its length, and the end of its pieces in [`Outbox::pieces`].
 struct Packet {
     vnet: VnetHeader,
     bytes: u32,
     end: usize,
 }
 
-/// Packets that wait for [`Outbox::send`]. Their bytes are in a ring that keeps them until then.
+/// Packets queued for [`Outbox::send`]. Their bytes stay in a receive ring until then.
 #[derive(Default)]
 pub(in crate::live) struct Outbox {
     packets: Vec<Packet>,
-    /// The packets' buffers, one after the other.
+    /// The packets' buffers, in order.
     pieces: Vec<iovec>,
-    /// What the kernel is given: each packet's header and pieces. Kept for its room.
+    /// The kernel's input: each packet's header and pieces. Kept to reuse its capacity.
     gather: Vec<iovec>,
     carrier: Carrier,
 }
 
 impl Outbox {
-    /// Puts a packet in, which lies in one piece or several.
+    /// Queues a packet in one or more pieces.
     ///
     /// # Panics
-    /// If a burst is in there already.
+    /// Panics if a whole burst is queued already.
     pub fn add(&mut self, pieces: impl IntoIterator<Item = Frame>, offload: &Offload) {
         assert!(self.packets.len() < BURST_MAX, "at most a burst is sent at once");
         let mut bytes = 0;
@@ -46,7 +46,7 @@ impl Outbox {
         self.packets.push(Packet { vnet: offload.vnet, bytes, end: self.pieces.len() });
     }
 
-    /// Sends all packets. What the interface does not take is dropped and counted.
+    /// Sends all packets. Packets that the interface refuses are dropped and counted.
     pub fn send(&mut self, socket: &Socket, counters: &PortCounters) -> Result<(), EngineError> {
         let count = self.packets.len();
         if count == 0 {
@@ -58,7 +58,8 @@ impl Outbox {
         let mut at = 0;
         while at < count {
             let left = &mut messages[at..count];
-            // SAFETY: each message points to its pieces in `gather`, and those to a header in `packets` and to frames in a ring.
+            // SAFETY: each message points to its pieces in `gather`, which point to a header in `packets` and to frames
+            // in a ring.
             let sent = unsafe {
                 libc::sendmmsg(
                     socket.as_fd().as_raw_fd(),
@@ -81,10 +82,10 @@ impl Outbox {
         Ok(())
     }
 
-    /// Points a message to each packet.
+    /// Makes each message point to a packet.
     fn fill(&mut self, messages: &mut [mmsghdr; BURST_MAX]) {
         self.gather.clear();
-        // What was pointed to must not move.
+        // The vector must not be reallocated while messages point into it.
         self.gather.reserve(self.pieces.len() + self.packets.len());
         let mut from = 0;
         for (packet, message) in self.packets.iter_mut().zip(messages) {
@@ -98,21 +99,21 @@ impl Outbox {
         }
     }
 
-    /// Counts why the first of `left` packets was refused. Returns how many there is no use in trying.
+    /// Counts why the first of `left` packets was refused. Returns the number of packets to give up.
     fn count_refused(&mut self, socket: &Socket, counters: &PortCounters, left: usize) -> Result<usize, EngineError> {
         let source = io::Error::last_os_error();
         let (counter, refused) = match source.raw_os_error() {
             Some(libc::EINTR) => return Ok(0),
-            // The socket remembers, once, that the interface was down; it is up again.
+            // The socket reports once that the interface was down; it is up again.
             Some(libc::ENETDOWN) if self.carrier.look(socket.device())? == State::Up => return Ok(0),
             Some(libc::EAGAIN | libc::ENOBUFS | libc::ENETDOWN | libc::ENXIO | libc::ENODEV) => {
-                // The kernel names a full queue and a wire without another end alike.
+                // The kernel returns the same error for a full queue and for a link that is down.
                 match self.carrier.after_refusal(socket.device())? {
                     State::Up => (&counters.tx_full, 1),
                     State::Down => (&counters.tx_link_down, left),
                 }
             }
-            // Too long, or of a form that the kernel does not send (an empty one, say).
+            // Too long, or of a form that the kernel does not send, such as an empty packet.
             Some(libc::EMSGSIZE | libc::EINVAL) => (&counters.tx_too_long, 1),
             _ => return Err(socket.device().failed(source)),
         };

@@ -13,11 +13,11 @@ use crate::live::promiscuous;
 /// The kernel's `struct tpacket_req3`.
 pub(super) use libc::tpacket_req3 as RingRequest;
 
-/// Bytes of packets that may be on their way out of a socket: several bursts of packets of 64 KB. A card that is slow is asked to wait by its
-/// own queue, not by this.
+/// Limit on bytes of packets in transmission from a socket: several bursts of 64 KB packets. A slow card limits packets
+/// by its own queue and not by this.
 const SEND_BYTES: c_int = 32 << 20;
 
-/// A socket that receives nothing until told.
+/// A packet socket, which receives nothing at first.
 pub(in crate::live) struct Socket {
     fd: OwnedFd,
     device: Device,
@@ -27,40 +27,41 @@ impl Socket {
     /// A socket for an interface, not yet bound to it.
     pub fn open(interface: &str) -> Result<Self, EngineError> {
         let device = Device::open(interface)?;
-        // SAFETY: no pointers.
+        // SAFETY: the call takes no pointers.
         let fd = unsafe { libc::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK, 0) };
         if fd < 0 {
             return Err(device.failed(io::Error::last_os_error()));
         }
-        // SAFETY: the descriptor is new and nobody else's.
+        // SAFETY: the descriptor is new and not owned elsewhere.
         let fd = unsafe { OwnedFd::from_raw_fd(fd) };
         let socket = Socket { fd, device };
         socket.set(libc::PACKET_VERSION, &(libc::tpacket_versions::TPACKET_V3 as c_int))?;
         socket.set(libc::PACKET_VNET_HDR, &1)?;
         socket.set(libc::PACKET_IGNORE_OUTGOING, &1)?;
         socket.set(libc::PACKET_QDISC_BYPASS, &1)?;
-        // Without CAP_NET_ADMIN it stays as the system has it.
+        // Without CAP_NET_ADMIN the system's default stays.
         let _kept = socket.set_at(libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, &SEND_BYTES);
         Ok(socket)
     }
 
-    /// Sets the receive ring up.
+    /// Requests the receive ring.
     pub fn request_ring(&self, request: &RingRequest) -> Result<(), EngineError> {
         self.set(libc::PACKET_RX_RING, request)
     }
 
-    /// Receives all packets of the interface from now on, whomever they are for; until the socket is closed.
+    /// Receives all packets of the interface from now on, for any address, until the socket is closed.
     pub fn receive_all(&self) -> Result<(), EngineError> {
         promiscuous::join(self, self.device.index()).map_err(|error| self.device.failed(error))?;
         self.bind(libc::ETH_P_ALL as u16)
     }
 
-    /// Ready to send on the interface, without receiving.
+    /// Makes the socket ready to send on the interface, without receiving.
     pub fn bind_to_send(&self) -> Result<(), EngineError> {
         self.bind(0)
     }
 
-    /// Joins the group of sockets between which the kernel divides the interface's flows, or founds one. Returns its number.
+    /// Joins the fanout group of sockets to which the kernel distributes the interface's flows, or creates one. Returns
+    /// its number.
     pub fn join_fanout(&self, group: Option<u16>) -> Result<u16, EngineError> {
         let mode = libc::PACKET_FANOUT_HASH;
         let argument = match group {
@@ -73,7 +74,7 @@ impl Socket {
         Ok(found as u16)
     }
 
-    /// Packets that found no room in the ring since the last call.
+    /// Number of packets without room in the ring since the last call.
     pub fn missed(&self) -> u64 {
         // SAFETY: zeros are a valid value of this plain structure.
         let mut stats: libc::tpacket_stats_v3 = unsafe { zeroed() };
@@ -83,7 +84,7 @@ impl Socket {
         }
     }
 
-    /// Forgets that the interface went down.
+    /// Clears the error that the interface went down.
     pub fn clear_error(&self) {
         let _error = rustix::net::sockopt::socket_error(&self.fd);
     }
@@ -117,10 +118,10 @@ impl Socket {
         if failed == 0 { Ok(()) } else { Err(self.failed()) }
     }
 
-    /// `T` is plain: the kernel may write any bytes into it.
+    /// Reads an option. `T` must be plain data: the kernel may write any bytes into it.
     fn get<T: Copy>(&self, option: c_int, value: &mut T) -> Result<(), EngineError> {
         let mut bytes = size_of::<T>() as socklen_t;
-        // SAFETY: `value` is writable for `bytes`, and any bytes are a value of it.
+        // SAFETY: `value` is writable for `bytes`, and any bytes are a valid value of it.
         let failed = unsafe {
             libc::getsockopt(self.fd.as_raw_fd(), libc::SOL_PACKET, option, (&raw mut *value).cast(), &raw mut bytes)
         };

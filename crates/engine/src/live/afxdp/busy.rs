@@ -1,4 +1,4 @@
-//! Busy polling: the worker runs the driver's receive loop itself instead of waiting for the card to interrupt it
+//! Busy polling: the worker runs the driver's receive loop itself instead of waiting for an interrupt
 //! (Documentation/networking/napi.rst).
 
 use std::mem::size_of_val;
@@ -7,27 +7,27 @@ use std::os::fd::{AsFd, AsRawFd};
 use libc::{c_int, socklen_t};
 use rustix::io::Errno;
 
-/// How a worker without packets waits for some.
+/// How a worker waits for packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Waiting {
-    /// Asleep.
+    /// Sleeps.
     #[default]
     Sleep,
-    /// Asking the driver again and again: takes a whole core, and the driver need not interrupt it.
+    /// Polls the driver continuously. This takes a whole core, and the driver needs no interrupts.
     BusyPoll,
 }
 
-/// asm-generic/socket.h; libc lacks them.
+/// asm-generic/socket.h; libc does not define them.
 const SO_BUSY_POLL: c_int = 46;
 const SO_PREFER_BUSY_POLL: c_int = 69;
 const SO_BUSY_POLL_BUDGET: c_int = 70;
 
-/// How long a call looks for packets. It does not wait, but the kernel takes 0 for "not at all".
+/// How long a call looks for packets. It does not wait, but the kernel treats 0 as "off".
 const BUSY_POLL_US: c_int = 20;
-/// Packets that one call takes from the driver, at most: a burst.
+/// Maximum number of packets per call: a burst.
 const BUDGET: c_int = weir_abi::BURST_MAX as c_int;
 
-/// Lets calls on the socket run the driver's receive loop, if the worker is to wait like that.
+/// Makes calls on the socket run the driver's receive loop, if the worker waits by busy polling.
 pub(super) fn prefer(socket: impl AsFd, waiting: Waiting) -> Result<(), Errno> {
     if waiting == Waiting::Sleep {
         return Ok(());

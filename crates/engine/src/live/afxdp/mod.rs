@@ -1,11 +1,11 @@
-//! AF_XDP sockets: packets go from the card's queue into memory that is ours, are decided there, and leave from where they lie. Where the driver
-//! can, nothing is copied; on others (veth) the kernel copies once each way.
+//! AF_XDP sockets. Packets go from the card's queue into memory of this process, are decided there, and are sent from
+//! the same place. Drivers with zero-copy copy nothing. With others (veth) the kernel copies once in each direction.
 //!
-//! A packet longer than a frame lies in several, where the interface's MTU says that there may be such; what decides sees its window.
+//! If the interface's MTU permits it, a packet longer than a frame takes several frames. Filters see its window.
 //!
-//! A lane has a socket on its queues of every interface, and one memory for all of them. A packet keeps its frame from reception to the other
-//! interface's completion ring. Neither addresses nor routes of the interfaces are looked at, and nothing of them is changed for longer than the
-//! process lives.
+//! A lane has a socket on each of its queues of every interface, and one umem for all of them. A packet keeps its frame
+//! from reception to the completion ring of the other interface. The addresses and routes of the interfaces are not
+//! used, and no change of an interface outlives the process.
 
 mod busy;
 mod open;
@@ -35,46 +35,46 @@ use port::{Port, RING};
 use umem::Umem;
 use window::Windows;
 
-/// How long a worker without packets waits to try again what the kernel would not send.
+/// How long a worker without packets waits before it retries packets that the kernel did not send.
 const UNSENT_WAIT: Duration = Duration::from_millis(1);
 
 /// The packets received last.
 struct Received {
     from: (Side, usize),
-    /// Of each packet, its window and how long all of it is.
+    /// For each packet, its window and its total length.
     frames: [Frame; BURST_MAX],
     windows: Windows,
     count: usize,
-    /// The packets' pieces, one after the other, and where those of each end.
+    /// The packets' pieces in order, and the end of each packet's pieces.
     pieces: Vec<XdpDesc>,
     ends: [usize; BURST_MAX],
 }
 
-/// Sockets on a worker's queues of all interfaces.
+/// Sockets on one worker's queues of all interfaces.
 pub struct AfXdpLane {
-    /// The programs, which other workers' lanes hold as well: detached when the last lane goes.
+    /// The programs, shared with other workers' lanes. They are detached when the last lane is dropped.
     programs: Arc<Vec<Attached>>,
     buffers: Buffers,
-    /// Lanes that share the interfaces.
+    /// Number of lanes that share the interfaces.
     workers: usize,
     sides: Sides<Port>,
     divert: Option<Divert>,
-    /// After the sockets: they are closed first.
+    /// Declared after the sockets, so that they are closed first.
     umem: Umem,
     received: Received,
     rounds: Rounds,
     waiting: Waiting,
 }
 
-// SAFETY: pointers lead into the lane's own memory and rings.
+// SAFETY: the pointers point into the lane's own memory and rings.
 unsafe impl Send for AfXdpLane {}
 
 impl AfXdpLane {
-    /// A lane for each of `workers`; queue `q` of each interface goes to worker `q` modulo their number.
+    /// Opens a lane for each of `workers`. Queue `q` of each interface goes to worker `q` modulo their number.
     ///
     /// # Errors
-    /// There is no such interface, it has fewer queues than there are workers, its MTU is too long, or there is no right to XDP (CAP_NET_ADMIN,
-    /// CAP_BPF).
+    /// There is no such interface, it has fewer queues than there are workers, its MTU is too long, or the process
+    /// lacks the right to XDP (CAP_NET_ADMIN, CAP_BPF).
     pub fn open(interfaces: &Interfaces, workers: usize, waiting: Waiting) -> Result<Vec<Self>, EngineError> {
         open::open(interfaces, workers, waiting)
     }
@@ -102,7 +102,7 @@ impl AfXdpLane {
         }
     }
 
-    /// Counts what the kernel had no room for, looks at the interfaces and gives them what memory is free.
+    /// Counts packets that the kernel had no room for, checks the interfaces and gives them free frames.
     fn make_round(&mut self) -> Result<(), EngineError> {
         for port in self.sides.iter_mut() {
             port.count_missed();
@@ -115,7 +115,7 @@ impl AfXdpLane {
 }
 
 impl Received {
-    /// Takes packets from a port; their number.
+    /// Takes packets from a port. Returns their number.
     fn take(&mut self, port: &mut Port, umem: &Umem) -> usize {
         self.count = 0;
         self.pieces.clear();
@@ -128,13 +128,13 @@ impl Received {
                 !piece.options.contains(XdpDescOptions::XDP_PKT_CONTD)
             });
             if !whole {
-                // Nothing is left, or the rest of a packet is still to come.
+                // The ring is empty, or the rest of a packet has not arrived yet.
                 self.pieces.truncate(first);
                 break;
             }
             let pieces = self.pieces[first..].iter();
             let pieces = pieces.map(|piece| Frame { data: umem.at(piece.addr), cap: piece.len, len: piece.len });
-            // SAFETY: the kernel wrote the pieces into our memory; they are ours until they are sent or given back.
+            // SAFETY: the kernel wrote the pieces into the umem. This lane owns them until they are sent or returned.
             let frame = unsafe { self.windows.frame(self.count, pieces) };
             self.frames[self.count] = frame;
             self.ends[self.count] = self.pieces.len();
@@ -149,7 +149,7 @@ impl Received {
         self.count
     }
 
-    /// Each packet: its frame, and its pieces.
+    /// Each packet: its frame and its pieces.
     fn packets(&self) -> impl Iterator<Item = (&Frame, &[XdpDesc])> {
         let starts = [0].into_iter().chain(self.ends);
         let spans = starts.zip(self.ends).take(self.count);
@@ -163,7 +163,8 @@ impl Lane for AfXdpLane {
         let found = sides.receive(from, |port| received.take(port, umem));
         let (index, count) = found.unwrap_or_default();
         (received.from, received.count) = ((from, index), count);
-        // SAFETY: the packets' frames are ours until dispatch(), which cannot be called while the burst is borrowed.
+        // SAFETY: the lane owns the packets' frames until dispatch(), which cannot be called while the burst is
+        // borrowed.
         Ok(unsafe { FrameBurst::from_raw(&received.frames[..count], Link::Ethernet, 0) })
     }
 
@@ -184,7 +185,7 @@ impl Lane for AfXdpLane {
                 pieces.iter().for_each(|piece| umem.give_back(piece.addr));
             }
         }
-        // Before frames are given to the kernel: those that are diverted are free by now.
+        // This precedes the refill, so that the frames of diverted packets are free by then.
         if let Some(divert) = divert {
             divert.send()?;
         }
@@ -211,7 +212,7 @@ impl Lane for AfXdpLane {
             Waiting::Sleep if sent => {
                 poll_sockets(self.sides.iter().map(|port| port.socket.as_fd()), timeout)?;
             }
-            // Not poll(): it would send, and not say what became of it.
+            // Not poll(), which would send without reporting the result.
             Waiting::Sleep => std::thread::sleep(timeout.min(UNSENT_WAIT)),
         }
         Ok(())
@@ -224,12 +225,12 @@ impl Lane for AfXdpLane {
 
     fn access(&self) -> Vec<Access> {
         let access = self.programs.iter().map(|program| {
-            let own = self.sides.iter().find(|port| port.place.device.name() == program.interface());
+            let own = self.sides.iter().find(|port| port.device_queue.device.name() == program.interface());
             let own = own.expect("a lane has queues of every interface");
-            let symmetric = if self.workers > 1 { rss::is_symmetric(&own.place.device) } else { None };
+            let symmetric = if self.workers > 1 { rss::is_symmetric(&own.device_queue.device) } else { None };
             let (copying, unfinished) = (own.copying, own.unfinished);
             let way = Way { program, copying, buffers: self.buffers, unfinished, symmetric };
-            let (interface, index) = (program.interface().to_owned(), own.place.device.index());
+            let (interface, index) = (program.interface().to_owned(), own.device_queue.device.index());
             Access { interface, index, way: way.to_string() }
         });
         access.collect()

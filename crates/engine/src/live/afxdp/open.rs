@@ -1,4 +1,4 @@
-//! How a lane comes to its sockets: what is asked of the kernel, and what was got.
+//! Opens the sockets of lanes: what is requested from the kernel, and what was granted.
 
 use std::fmt;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -22,43 +22,44 @@ use crate::live::device::Device;
 use crate::live::divert::Divert;
 use crate::live::lane::{Interfaces, PortCounters, Side, Sides};
 
-/// Bytes of a link header with one VLAN tag: what an interface sends beside its MTU.
+/// Size of a link header with one VLAN tag, which the MTU does not include.
 pub(super) const LINK_BYTES: u32 = 18;
-/// Frames of the memory for each socket: what its rings hold, and a burst in our hands.
+/// Number of frames per socket: those in its rings, and a burst being processed.
 const FRAMES_A_PORT: usize = 2 * RING as usize + weir_abi::BURST_MAX;
 
-/// How long a queue may be taken: the kernel takes its time to free that of a socket that was closed, by a Weir that was killed, say.
+/// How long to retry a busy queue. The kernel takes time to free the queue of a closed socket, for example after Weir
+/// was killed.
 const BUSY_MAX: Duration = Duration::from_secs(5);
 const BUSY_POLL: Duration = Duration::from_millis(20);
 
-/// Which queue of which interface.
+/// A queue of an interface.
 #[derive(Clone)]
-pub(super) struct Place {
+pub(super) struct DeviceQueue {
     pub device: Arc<Device>,
-    /// The interface's number on its side.
+    /// Number of the interface on its side.
     pub interface: usize,
     pub queue: u32,
 }
 
-/// Who copies packets between the card and our memory.
+/// Who copies packets between the card and the umem.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Copying {
-    /// The card writes into our memory and reads from it.
+    /// The card accesses the umem directly (zero-copy).
     Nobody,
-    /// The kernel, once each way.
+    /// The kernel, once in each direction.
     Kernel,
 }
 
-/// How many frames of our memory a packet takes.
+/// Number of frames that a packet takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Buffers {
-    /// One, whatever its length.
+    /// One frame for any packet.
     One,
-    /// As many as it needs (Linux 6.6). The first holds the headers.
+    /// As many frames as needed (Linux 6.6). The first contains the headers.
     Several,
 }
 
-/// What is asked of the kernel.
+/// Options of the sockets.
 #[derive(Clone, Copy)]
 pub(super) struct How {
     pub workers: usize,
@@ -68,7 +69,7 @@ pub(super) struct How {
 }
 
 impl How {
-    /// Flags of the first socket of a lane.
+    /// Flags for the first socket of a lane.
     pub fn flags(&self) -> SocketAddrXdpFlags {
         let several = match self.buffers {
             Buffers::One => SocketAddrXdpFlags::empty(),
@@ -80,13 +81,13 @@ impl How {
 
 /// How packets of an interface reach the lanes.
 pub(super) struct Way<'a> {
-    /// The program that hands them to us.
+    /// The program that redirects packets to the sockets.
     pub program: &'a Attached,
     pub copying: Copying,
     pub buffers: Buffers,
-    /// Whether senders leave checksums to a card that is not there.
+    /// Whether senders leave checksums to a card that does not exist.
     pub unfinished: bool,
-    /// Whether it gives both directions of a flow to one worker, if that matters and is known.
+    /// Whether both directions of a flow go to the same worker, if that matters and is known.
     pub symmetric: Option<bool>,
 }
 
@@ -117,21 +118,21 @@ impl fmt::Display for Way<'_> {
     }
 }
 
-/// Bytes of the longest packet that an interface sends.
+/// Size of the longest packet that an interface sends.
 pub(super) fn longest_packet(device: &Device) -> Result<u32, EngineError> {
     Ok(device.mtu()?.saturating_add(LINK_BYTES))
 }
 
-/// Opens lanes; without copying, where all drivers can.
+/// Opens lanes, with zero-copy if all drivers support it.
 pub(super) fn open(interfaces: &Interfaces, workers: usize, waiting: Waiting) -> Result<Vec<AfXdpLane>, EngineError> {
-    let sides = [places(&interfaces.lower, workers)?, places(&interfaces.upper, workers)?];
+    let sides = [queues_of(&interfaces.lower, workers)?, queues_of(&interfaces.upper, workers)?];
     let mut buffers = Buffers::One;
-    for place in sides.iter().flatten() {
-        if longest_packet(&place.device)? > PACKET_BYTES {
+    for device_queue in sides.iter().flatten() {
+        if longest_packet(&device_queue.device)? > PACKET_BYTES {
             buffers = Buffers::Several;
         }
     }
-    // Some drivers can do without copying, and others of the same lane cannot: then all copy.
+    // If only some drivers of a lane support zero-copy, all copy.
     let free = How { workers, buffers, waiting, copy: SocketAddrXdpFlags::empty() };
     let copied = How { copy: SocketAddrXdpFlags::XDP_COPY, ..free };
     let divert = interfaces.divert.as_deref();
@@ -144,14 +145,14 @@ pub(super) fn open(interfaces: &Interfaces, workers: usize, waiting: Waiting) ->
     }
 }
 
-/// Whether another socket has a queue.
+/// Whether the error says that another socket uses the queue.
 fn is_busy(error: &EngineError) -> bool {
     matches!(error, EngineError::Interface { source, .. } if source.raw_os_error() == Some(libc::EBUSY))
 }
 
-/// All queues of a side's interfaces.
-fn places(interfaces: &[String], workers: usize) -> Result<Vec<Place>, EngineError> {
-    let mut places = Vec::new();
+/// All queues of the interfaces on a side.
+fn queues_of(interfaces: &[String], workers: usize) -> Result<Vec<DeviceQueue>, EngineError> {
+    let mut device_queues = Vec::new();
     for (interface, name) in interfaces.iter().enumerate() {
         let device = Arc::new(Device::open(name)?);
         bond::refuse(&device)?;
@@ -160,26 +161,30 @@ fn places(interfaces: &[String], workers: usize) -> Result<Vec<Place>, EngineErr
             let problem = format!("{queues} receive queues, too few for {workers} workers");
             return Err(device.failed(std::io::Error::other(problem)));
         }
-        places.extend((0..queues).map(|queue| Place { device: device.clone(), interface, queue }));
+        device_queues.extend((0..queues).map(|queue| DeviceQueue { device: device.clone(), interface, queue }));
     }
-    Ok(places)
+    Ok(device_queues)
 }
 
-fn open_with(sides: &[Vec<Place>; 2], divert: Option<&str>, how: &How) -> Result<Vec<AfXdpLane>, EngineError> {
+fn open_with(sides: &[Vec<DeviceQueue>; 2], divert: Option<&str>, how: &How) -> Result<Vec<AfXdpLane>, EngineError> {
     let mut lanes = Vec::new();
     for worker in 0..how.workers {
-        let own = |places: &Vec<Place>| -> Vec<Place> {
-            places.iter().filter(|place| place.queue as usize % how.workers == worker).cloned().collect()
+        let own = |device_queues: &Vec<DeviceQueue>| -> Vec<DeviceQueue> {
+            device_queues
+                .iter()
+                .filter(|device_queue| device_queue.queue as usize % how.workers == worker)
+                .cloned()
+                .collect()
         };
         lanes.push(open_lane(sides.each_ref().map(own), divert.map(Divert::open).transpose()?, how)?);
     }
     let mut programs = Vec::new();
-    for first in sides.iter().flatten().filter(|place| place.queue == 0) {
+    for first in sides.iter().flatten().filter(|device_queue| device_queue.queue == 0) {
         let device = &first.device;
         let ports = lanes.iter().flat_map(|lane| lane.sides.iter());
-        let own: Vec<&Port> = ports.filter(|port| port.place.device.index() == device.index()).collect();
+        let own: Vec<&Port> = ports.filter(|port| port.device_queue.device.index() == device.index()).collect();
         let sockets: Vec<(u32, BorrowedFd<'_>)> =
-            own.iter().map(|port| (port.place.queue, port.socket.as_fd())).collect();
+            own.iter().map(|port| (port.device_queue.queue, port.socket.as_fd())).collect();
         programs.push(program::attach(device.name(), device.index(), &sockets)?);
     }
     let programs = Arc::new(programs);
@@ -187,18 +192,22 @@ fn open_with(sides: &[Vec<Place>; 2], divert: Option<&str>, how: &How) -> Result
     Ok(lanes)
 }
 
-/// A lane of these queues. Its program is not there yet.
-fn open_lane(places: [Vec<Place>; 2], divert: Option<Divert>, how: &How) -> Result<AfXdpLane, EngineError> {
-    let sockets: usize = places.iter().map(Vec::len).sum();
+/// Opens a lane on these queues. Its program is not attached yet.
+fn open_lane(
+    device_queues: [Vec<DeviceQueue>; 2],
+    divert: Option<Divert>,
+    how: &How,
+) -> Result<AfXdpLane, EngineError> {
+    let sockets: usize = device_queues.iter().map(Vec::len).sum();
     let memory = |errno: Errno| EngineError::Interface { interface: "memory".to_owned(), source: errno.into() };
     let mut umem = Umem::new(sockets * FRAMES_A_PORT).map_err(memory)?;
     let mut sides: [Vec<Vec<(u32, Port)>>; 2] = Default::default();
-    for (side, places) in Side::BOTH.into_iter().zip(places) {
-        for place in places {
-            let counters = PortCounters::new(place.device.name(), place.device.index(), side);
+    for (side, device_queues) in Side::BOTH.into_iter().zip(device_queues) {
+        for device_queue in device_queues {
+            let counters = PortCounters::new(device_queue.device.name(), device_queue.device.index(), side);
             let first = sides.iter().flatten().flatten().next().map(|(_, port)| port);
-            let (interface, queue) = (place.interface, place.queue);
-            let mut port = Port::open(place, counters, &umem, first, how)?;
+            let (interface, queue) = (device_queue.interface, device_queue.queue);
+            let mut port = Port::open(device_queue, counters, &umem, first, how)?;
             port.refill(&mut umem, RING);
             let side = &mut sides[side as usize];
             side.resize_with(side.len().max(interface + 1), Vec::new);

@@ -1,4 +1,4 @@
-//! A queue of an interface: one AF_XDP socket and its four rings.
+//! A port is a queue of an interface: one AF_XDP socket and its four rings.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -17,56 +17,57 @@ use rustix::net::xdp::{
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, bind, recv, send, socket_with};
 
 use super::busy;
-use super::open::{Buffers, Copying, How, LINK_BYTES, Place, longest_packet};
+use super::open::{Buffers, Copying, DeviceQueue, How, LINK_BYTES, longest_packet};
 use super::ring::{Consumer, Producer};
 use super::umem::{PACKET_BYTES, Umem};
 use crate::EngineError;
 use crate::live::carrier::{Carrier, DOWN_AGE, State};
 use crate::live::lane::{PortCounters, add};
 
-/// Entries of each ring.
+/// Number of entries in each ring.
 pub(super) const RING: u32 = 2048;
-/// Stands in a transmit ring for what was dropped: no frame is there, so that the kernel passes over it.
+/// Replaces a dropped packet in a transmit ring. It is not a valid frame, so the kernel skips it.
 const NOTHING: u64 = u64::MAX;
 
 /// A bound socket.
 pub(super) struct Port {
     pub socket: OwnedFd,
-    pub place: Place,
+    pub device_queue: DeviceQueue,
     pub counters: Arc<PortCounters>,
     pub copying: Copying,
-    /// Whether senders leave checksums to a card that is not there.
+    /// Whether senders leave checksums to a card that does not exist.
     pub unfinished: bool,
     pub rx: Consumer<XdpDesc>,
     fill: Producer<u64>,
     tx: Producer<XdpDesc>,
     completion: Consumer<u64>,
-    /// What was already counted as missed.
+    /// Number of missed packets that were already counted.
     missed: u64,
-    /// Entries of `tx` that were already counted as sent or lost.
+    /// Number of `tx` entries that were already counted as sent or lost.
     counted: u32,
-    /// Packets that the kernel took and threw away, and that are not yet among those entries. Before Linux 6.17 it says later what it took.
+    /// Packets that the kernel took and discarded, and that are not yet among those entries. Before Linux 6.17 the
+    /// kernel reports late what it took.
     refused: u64,
     state: State,
-    /// When that was last looked at.
+    /// Time of the last check of the state.
     looked: Instant,
     carrier: Carrier,
-    /// Bytes of the longest packet that the interface sends.
+    /// Size of the longest packet that the interface sends.
     longest: u32,
 }
 
 impl Port {
-    /// A socket on the queue. The first of a lane registers the memory, the others share it, and do as the first was told.
+    /// Opens a socket on the queue. The first socket of a lane registers the umem. The others share it and its options.
     pub fn open(
-        place: Place,
+        device_queue: DeviceQueue,
         counters: Arc<PortCounters>,
         umem: &Umem,
         first: Option<&Port>,
         how: &How,
     ) -> Result<Self, EngineError> {
-        let longest = longest_packet(&place.device)?;
-        let device = place.device.clone();
-        Self::try_open(place, counters, umem, first, how, longest).map_err(|errno| match (how.buffers, errno) {
+        let longest = longest_packet(&device_queue.device)?;
+        let device = device_queue.device.clone();
+        Self::try_open(device_queue, counters, umem, first, how, longest).map_err(|errno| match (how.buffers, errno) {
             (Buffers::Several, Errno::INVAL) => device.failed(std::io::Error::other(format!(
                 "packets of {longest} bytes take several buffers, which this kernel cannot (Linux 6.6 can); those of an MTU of {} take one",
                 PACKET_BYTES - LINK_BYTES
@@ -76,7 +77,7 @@ impl Port {
     }
 
     fn try_open(
-        place: Place,
+        device_queue: DeviceQueue,
         counters: Arc<PortCounters>,
         umem: &Umem,
         first: Option<&Port>,
@@ -92,7 +93,7 @@ impl Port {
         set_xdp_rx_ring_size(&socket, RING)?;
         set_xdp_tx_ring_size(&socket, RING)?;
         let offsets = xdp_mmap_offsets(&socket)?;
-        let unfinished = place.device.driver().is_virtual();
+        let unfinished = device_queue.device.driver().is_virtual();
         let mut port = Port {
             unfinished,
             rx: Consumer::map(&socket, offsets.rx, XDP_PGOFF_RX_RING, RING)?,
@@ -100,7 +101,7 @@ impl Port {
             tx: Producer::map(&socket, offsets.tx, XDP_PGOFF_TX_RING, RING)?,
             completion: Consumer::map(&socket, offsets.cr, XDP_UMEM_PGOFF_COMPLETION_RING, RING)?,
             socket,
-            place,
+            device_queue,
             counters,
             copying: Copying::Kernel,
             missed: 0,
@@ -112,7 +113,7 @@ impl Port {
             longest,
         };
         busy::prefer(&port.socket, how.waiting)?;
-        let (index, queue) = (port.place.device.index(), port.place.queue);
+        let (index, queue) = (port.device_queue.device.index(), port.device_queue.queue);
         match first {
             None => bind(&port.socket, &SocketAddrXdp::new(how.flags(), index, queue))?,
             Some(first) => {
@@ -127,29 +128,30 @@ impl Port {
         Ok(port)
     }
 
-    /// Gives the kernel frames to receive into, at most `most`, as long as there are free ones.
+    /// Gives the kernel up to `most` free frames to receive into.
     pub fn refill(&mut self, umem: &mut Umem, most: u32) {
         let room = self.fill.room().min(most);
         let given = (0..room).map_while(|_| umem.take()).map(|frame| self.fill.put(frame)).count();
         if given > 0 {
             self.fill.publish();
-            // A driver that ran out of frames sleeps until it is told that there are some.
+            // A driver without frames sleeps until it is woken up.
             if self.copying == Copying::Nobody && self.fill.needs_wakeup() {
                 self.poll_driver();
             }
         }
     }
 
-    /// Has the driver look for packets, on this core and now.
+    /// Makes the driver look for packets, on this core and now.
     pub fn poll_driver(&self) {
-        // The answer is in the rings; an interface that is down or gone is found elsewhere.
+        // The result is in the rings. Another check finds interfaces that are down or removed.
         let _none = recv(&self.socket, &mut [0u8; 0], RecvFlags::DONTWAIT);
     }
 
-    /// Queues a packet to be sent, which lies in these pieces. Returns whether it will be; else it is counted as dropped.
+    /// Queues a packet in these pieces for transmission. Returns whether it was queued; otherwise it is counted as
+    /// dropped.
     pub fn queue(&mut self, pieces: &[XdpDesc], bytes: u32) -> bool {
         if self.state == State::Down && self.looked.elapsed() >= DOWN_AGE {
-            // One that was removed stays down, and is found in the next round.
+            // A removed interface stays down, and the next round reports it.
             let _removed = self.look();
         }
         let refused = match self.state {
@@ -172,23 +174,23 @@ impl Port {
         true
     }
 
-    /// Has the kernel send what was queued. Returns whether it has taken everything; if not, this is to be called again.
+    /// Makes the kernel send what was queued. Returns whether it has taken everything; if not, call again.
     pub fn send(&mut self, umem: &mut Umem) -> Result<bool, EngineError> {
         self.tx.publish();
         let mut looked = false;
-        // The kernel takes some packets a call when it copies.
+        // When the kernel copies, it takes only some packets per call.
         while !self.tx.is_drained() && self.tx.needs_wakeup() {
             let before = self.tx.consumed();
             let refused = match send(&self.socket, &[], SendFlags::DONTWAIT) {
                 Ok(_) | Err(Errno::AGAIN | Errno::NOBUFS | Errno::INTR) => false,
-                // The interface took a packet and threw it away.
+                // The interface took a packet and discarded it.
                 Err(Errno::BUSY) => self.copying == Copying::Kernel,
                 Err(Errno::NETDOWN | Errno::NXIO | Errno::NODEV) => {
                     self.look()?;
                     self.drop_unsent(umem);
                     break;
                 }
-                Err(errno) => return Err(self.place.device.failed(errno)),
+                Err(errno) => return Err(self.device_queue.device.failed(errno)),
             };
             if refused {
                 if !looked {
@@ -197,7 +199,7 @@ impl Port {
                 }
                 self.count_refused();
             }
-            // Its queue is full for the moment.
+            // Its queue is full at the moment.
             if self.tx.consumed() == before && !refused {
                 break;
             }
@@ -206,11 +208,12 @@ impl Port {
         Ok(self.tx.is_drained())
     }
 
-    /// Counts what the kernel took since the last time as sent, but for what it refused. Of several packets the last is the one.
+    /// Counts what the kernel took since the last call as sent, except refused packets. Of several packets the last is
+    /// the refused one.
     fn count_sent(&mut self) {
         let (mut packets, mut bytes, mut last) = (0, 0, 0);
         let mut is_first = true;
-        // What was dropped is counted before the kernel passes over it.
+        // Dropped packets were counted before the kernel skips them.
         let fresh = (self.tx.consumed().wrapping_sub(self.counted) as i32).max(0);
         for _ in 0..fresh {
             let piece = self.tx.entry(self.counted);
@@ -232,14 +235,14 @@ impl Port {
         add(&self.counters.tx_bytes, bytes);
     }
 
-    /// The packet that the kernel took last was not sent.
+    /// Records that the packet which the kernel took last was not sent.
     fn count_refused(&mut self) {
         self.refused += 1;
         self.count_sent();
         add(self.why_refused(), 1);
     }
 
-    /// The counter of packets that the interface does not take in the state that it is in.
+    /// The counter of packets that the interface refuses in its current state.
     fn why_refused(&self) -> &AtomicU64 {
         match self.state {
             State::Up => &self.counters.tx_full,
@@ -247,8 +250,8 @@ impl Port {
         }
     }
 
-    /// Drops what was queued for an interface that is down. The kernel only looks at the queue when it is called to; a driver that sends by itself
-    /// may look at any time, and keeps what is queued, less than a burst's packets, until the link is up.
+    /// Drops packets queued for an interface that is down. If the kernel copies, it reads the queue only when called. A
+    /// zero-copy driver may read it at any time and keeps queued packets, less than a burst, until the link is up.
     fn drop_unsent(&mut self, umem: &mut Umem) {
         self.count_sent();
         if self.state == State::Up || self.copying == Copying::Nobody {
@@ -267,34 +270,34 @@ impl Port {
         add(&self.counters.tx_link_down, packets);
     }
 
-    /// Takes frames back that were sent.
+    /// Takes back the frames of sent packets.
     pub fn reclaim(&mut self, umem: &mut Umem) {
         let ready = self.completion.ready();
-        for place in 0..ready {
-            umem.give_back(self.completion.peek(place));
+        for index in 0..ready {
+            umem.give_back(self.completion.peek(index));
         }
         if ready > 0 {
             self.completion.take(ready);
         }
     }
 
-    /// Looks whether the interface is up, and how long its packets may be.
+    /// Checks whether the interface is up, and its maximum packet size.
     ///
     /// # Errors
     /// It was removed.
     pub fn look(&mut self) -> Result<(), EngineError> {
         self.looked = Instant::now();
         self.state = State::Down;
-        self.state = self.carrier.look(&self.place.device)?;
-        self.longest = longest_packet(&self.place.device)?;
+        self.state = self.carrier.look(&self.device_queue.device)?;
+        self.longest = longest_packet(&self.device_queue.device)?;
         Ok(())
     }
 
-    /// As [`Port::look`], after it refused a packet.
+    /// The same as [`Port::look`], after the interface refused a packet.
     fn look_after_refusal(&mut self) -> Result<(), EngineError> {
         self.looked = Instant::now();
         self.state = State::Down;
-        self.state = self.carrier.after_refusal(&self.place.device)?;
+        self.state = self.carrier.after_refusal(&self.device_queue.device)?;
         Ok(())
     }
 

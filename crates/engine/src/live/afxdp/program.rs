@@ -1,4 +1,4 @@
-//! The XDP program that hands an interface's packets to the sockets of its queues.
+//! The XDP program that redirects an interface's packets to the sockets of its queues.
 
 use std::os::fd::{AsFd, AsRawFd};
 
@@ -8,7 +8,7 @@ use crate::EngineError;
 use crate::live::attach::Attached;
 use crate::live::redirect::{self, Key};
 
-/// Attaches a program that gives packets of queue `i` to `sockets[i]`.
+/// Attaches a program that redirects packets of each queue to the socket with that queue number in `sockets`.
 pub(super) fn attach(interface: &str, index: u32, sockets: &[(u32, impl AsFd)]) -> Result<Attached, EngineError> {
     let failed = |source| EngineError::Interface { interface: interface.to_owned(), source };
     let queues = sockets.iter().map(|(queue, _)| queue + 1).max().unwrap_or(1);

@@ -1,7 +1,7 @@
-//! What is decided by of packets that lie in several pieces: the window, in one.
+//! The window of packets in several pieces, made contiguous for filters.
 //!
-//! Most first pieces are at least as long as the window. Of a packet whose first is not, the window is copied, so that it is decided as it would be
-//! in one piece; all pieces go out as they lie.
+//! Most first pieces are at least as long as the window. If one is not, the window is copied, so that the packet is
+//! decided as if it were in one piece. All pieces are sent from where they are.
 
 use weir_abi::{BURST_MAX, Frame, WINDOW_BYTES};
 
@@ -13,10 +13,11 @@ impl Windows {
         Windows(vec![[0; WINDOW_BYTES]; BURST_MAX].into_boxed_slice())
     }
 
-    /// The packet at `place` of a burst: its first piece if that will do, else a copy of its window, until the next packet at that place.
+    /// The frame for packet `place` of a burst: its first piece if that is long enough, else a copy of its window. The
+    /// copy is valid until the next packet at that index.
     ///
     /// # Safety
-    /// The pieces are readable, and so stay while the frame is used.
+    /// The pieces are readable while the frame is used.
     pub unsafe fn frame(&mut self, place: usize, pieces: impl Iterator<Item = Frame> + Clone) -> Frame {
         let len: u32 = pieces.clone().map(|piece| piece.len).sum();
         let first = pieces.clone().next().expect("a packet has a piece");
@@ -26,7 +27,7 @@ impl Windows {
         let (window, mut filled) = (&mut self.0[place], 0);
         for piece in pieces {
             let more = (WINDOW_BYTES - filled).min(piece.cap as usize);
-            // SAFETY: the piece is readable, as the caller says; what is written lies in the window, whose rest is at least as long.
+            // SAFETY: the piece is readable, by the caller's promise. The rest of the window has room for `more` bytes.
             unsafe { window.as_mut_ptr().add(filled).copy_from_nonoverlapping(piece.data, more) };
             filled += more;
         }
@@ -55,10 +56,10 @@ mod tests {
             let packet = &bytes[..length];
             for ends in [&[][..], &[1], &[14, 54], &[40, 41, 42, 2000], &[2047], &[2048], &[3840, 7680]] {
                 let ends: Vec<usize> = ends.iter().copied().filter(|&end| end < length).collect();
-                // SAFETY: the pieces are of `bytes`.
+                // SAFETY: the pieces are parts of `bytes`.
                 let frame = unsafe { windows.frame(3, pieces(packet, &ends)) };
                 assert_eq!(frame.len as usize, length, "{ends:?}");
-                // SAFETY: as above, or the window, which nobody else has.
+                // SAFETY: as above, or it is the window, which nothing else accesses.
                 let seen = unsafe { std::slice::from_raw_parts(frame.data, frame.cap as usize) };
                 assert!(seen.len() >= WINDOW_BYTES.min(length), "{length}, {ends:?}");
                 assert_eq!(seen, &packet[..seen.len()], "{length}, {ends:?}");

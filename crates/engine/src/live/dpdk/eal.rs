@@ -1,7 +1,7 @@
-//! DPDK's environment: started once a process, and gone with it.
+//! DPDK's environment abstraction layer (EAL), started once per process.
 //!
-//! It is not ended before: `rte_eal_cleanup` gives memory back that its own interrupt thread still uses (22.11, memif: one time in fifty the process
-//! died of it). Ports are closed, and nothing of it is left in a file.
+//! It is never ended explicitly: `rte_eal_cleanup` frees memory that DPDK's own interrupt thread still uses (22.11,
+//! memif: the process crashed one time in fifty). Ports are closed, and DPDK leaves nothing in files.
 
 use std::ffi::{CString, c_char};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,38 +11,40 @@ use rustix::thread::{CpuSet, sched_getaffinity};
 use super::shim;
 use crate::EngineError;
 
-/// Words that say whether files are left for other processes. Without one of them none are, whatever way the process ends.
+/// Options that decide whether files are left for other processes. Without one of them no files are left, however the
+/// process ends.
 const FILES: [&str; 6] = ["--in-memory", "--no-shconf", "--file-prefix", "--proc-type", "--huge-dir", "--huge-unlink"];
-/// Memory that `--in-memory` cannot be combined with.
+/// Memory options that `--in-memory` cannot be combined with.
 const OLD_MEMORY: [&str; 2] = ["--no-huge", "--legacy-mem"];
 const TELEMETRY: [&str; 2] = ["--telemetry", "--no-telemetry"];
-/// Words that say which cores DPDK's own threads run on. Without one of them it is given one core and starts no thread: workers are Weir's.
+/// Options for the cores of DPDK's own threads. Without one of them DPDK gets one core and starts no threads, because
+/// Weir has its own workers.
 const CORES: [&str; 5] = ["-l", "-c", "-s", "-S", "--lcores"];
 
-/// Words that make DPDK say something to the user.
+/// Options that make DPDK print messages for the user.
 const SAYING: [&str; 3] = ["--log-level", "--help", "-h"];
 
-/// What DPDK says where huge pages are missing.
+/// DPDK's message if huge pages are missing.
 const NO_HUGE_PAGES: &str = "Cannot get hugepage information";
 const HUGE_PAGES_ADVICE: &str =
     "\nno huge pages are reserved: `sysctl vm.nr_hugepages=512` reserves some, --eal \"--no-huge -m 256\" does without";
 
-/// Lines of DPDK's log that an error shows.
+/// Number of lines of DPDK's log in an error.
 const LOG_LINES: usize = 12;
 const LOG_BYTES: usize = 16384;
 
-/// Whether DPDK was started in this process; it cannot be a second time.
+/// Whether DPDK was started in this process. It cannot be started twice.
 static STARTED: AtomicBool = AtomicBool::new(false);
 
-/// DPDK runs.
+/// Proof that DPDK runs.
 pub struct Eal(());
 
 impl Eal {
-    /// Starts DPDK with arguments for its environment, parted by blanks: `--vdev=net_memif0 --no-huge`. What it says is kept for errors, unless
-    /// `--log-level` is among them.
+    /// Starts DPDK with EAL arguments separated by blanks: `--vdev=net_memif0 --no-huge`. Its log is kept for errors,
+    /// unless `--log-level` is among them.
     ///
     /// # Errors
-    /// It does not start, or was started before in this process.
+    /// DPDK does not start, or was already started in this process.
     pub fn start(arguments: &str) -> Result<Self, EngineError> {
         let words = words(arguments, first_core());
         let text = |word: &String| CString::new(word.as_str()).map_err(|_| failed("an argument has a zero in it"));
@@ -50,13 +52,14 @@ impl Eal {
         if STARTED.swap(true, Ordering::Relaxed) {
             return Err(failed("it can be started only once a process"));
         }
-        // DPDK keeps its arguments and moves them around: they are its own from now on.
+        // DPDK keeps and reorders its arguments, so they are leaked to it.
         let pointers: Vec<*mut c_char> = texts.into_iter().map(CString::into_raw).collect();
         let count = i32::try_from(pointers.len()).expect("a command line is shorter");
         let pointers: &mut [*mut c_char] =
             pointers.into_iter().chain([std::ptr::null_mut()]).collect::<Vec<_>>().leak();
         let start = if any(&words, &SAYING) { shim::dpdk_start } else { shim::dpdk_start_quietly };
-        // SAFETY: called as C's main is, once a process: `count` texts and a null behind them, which stay and nobody else uses.
+        // SAFETY: this is called once per process, like main in C. The `count` strings and a null after them stay
+        // valid, and only DPDK uses them.
         let error = unsafe { start(count, pointers.as_mut_ptr()) };
         if error == 0 {
             return Ok(Eal(()));
@@ -71,7 +74,7 @@ fn failed(problem: &str) -> EngineError {
     EngineError::Dpdk { problem: problem.to_owned() }
 }
 
-/// Whether a word is an option, with its value or without.
+/// Whether a word is the option, with or without its value.
 fn is(word: &str, option: &str) -> bool {
     match word.strip_prefix(option) {
         Some(rest) => rest.is_empty() || rest.starts_with('=') || !option.starts_with("--"),
@@ -107,10 +110,10 @@ fn first_core() -> usize {
     (0..CpuSet::MAX_CPU).find(|&core| cores.is_set(core)).unwrap_or_default()
 }
 
-/// The last lines of what DPDK said, each on a line of its own after what is said before.
+/// The last lines of DPDK's log, as text to append to a message.
 pub(super) fn kept_log() -> String {
     let mut bytes = vec![0; LOG_BYTES];
-    // SAFETY: it fills at most as many bytes as there are.
+    // SAFETY: the call fills at most the given number of bytes.
     let length = unsafe { shim::dpdk_kept_log(bytes.as_mut_ptr(), bytes.len()) };
     let text = String::from_utf8_lossy(&bytes[..length]);
     let lines: Vec<&str> = text.lines().collect();
@@ -134,7 +137,7 @@ mod tests {
         );
         assert_eq!(line("--file-prefix=a -l 0-1"), "weir --no-telemetry --file-prefix=a -l 0-1");
         assert_eq!(line("--telemetry --lcores 0@1"), "weir --in-memory --telemetry --lcores 0@1");
-        // A long option is not the beginning of another, a short one may be joined to its value.
+        // A long option is never a prefix of another. A short one may be joined to its value.
         assert_eq!(line("--log-level=8 -c3"), "weir --in-memory --no-telemetry --log-level=8 -c3");
         assert_eq!(line("--in-memory"), "weir --no-telemetry -l 3 --in-memory");
     }

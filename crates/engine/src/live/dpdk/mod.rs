@@ -1,10 +1,11 @@
-//! DPDK: packets are polled from the ports' queues, without the kernel, and go from port to port where they lie.
+//! DPDK: workers poll packets from the ports' queues, without the kernel, and send them on without copies.
 //!
-//! A lane has a queue pair of every port, and a pool of memory for its packets that no other lane touches. Rust decides what becomes of a packet; the
-//! C in `datapath/engine/dpdk` moves bursts. Workers are Weir's own threads, made known to DPDK so that pools keep packets at hand for them.
+//! A lane has a queue pair of every port, and its own memory pool for packets. Rust carries out verdicts; the C code in
+//! `datapath/engine/dpdk` moves bursts. Workers are Weir's own threads. They are registered with DPDK, so that pools
+//! cache packets for them.
 //!
-//! Nobody wakes a worker up: it looks again and again, yielding its core to whom else wants it, until [`POLL`] after the last packet, and from then on
-//! naps for [`NAP`] between two looks.
+//! Workers are not woken up. A worker polls continuously, yielding its core to other threads, until [`POLL`] after the
+//! last packet. From then on it sleeps for [`NAP`] between polls.
 
 mod eal;
 mod port;
@@ -29,11 +30,11 @@ use port::{Found, Pool, Ports, ROOMS};
 use queue::{Outgoing, Queue, finish_checksums};
 use shim::Mbuf;
 
-/// How long after its last packet a worker looks for more without sleeping.
+/// How long after its last packet a worker polls without sleeping.
 pub const POLL: Duration = Duration::from_micros(50);
-/// How long it then sleeps between two looks. A queue has to hold what comes meanwhile.
+/// How long it then sleeps between polls. A queue must have room for the packets that arrive meanwhile.
 pub const NAP: Duration = Duration::from_micros(20);
-/// By how much the kernel may prolong a nap, in nanoseconds; else it is 50 µs.
+/// Maximum extension of a sleep by the kernel, in nanoseconds. The default is 50 µs.
 const NAP_SLACK_NS: u64 = 1000;
 
 /// The packets received last.
@@ -53,14 +54,14 @@ impl Received {
     };
 }
 
-/// Whether DPDK knows the thread that drives a lane.
+/// Whether the lane's thread is registered with DPDK.
 #[derive(PartialEq, Eq)]
 enum Thread {
     Unknown,
     Entered,
 }
 
-/// Queue pairs of all ports, driven by one worker.
+/// Queue pairs of all ports, which one worker drives.
 pub struct DpdkLane {
     worker: usize,
     sides: Sides<Queue>,
@@ -72,20 +73,21 @@ pub struct DpdkLane {
     dropped: Outgoing,
     thread: Thread,
     rounds: Rounds,
-    /// Since when no packet has come; nothing while some come.
+    /// Since when no packet has arrived; `None` while packets arrive.
     idle_since: Option<Instant>,
     ports: Arc<Ports>,
 }
 
-// SAFETY: packets are the lane's own and queues are no other lane's; ports and pools may be used by all threads.
+// SAFETY: the packets and queues belong to this lane alone. Ports and pools may be used by all threads.
 unsafe impl Send for DpdkLane {}
 
 impl DpdkLane {
-    /// A lane for each of `workers`, each of which one thread must drive and drop. Interfaces are names of DPDK's ports. Queue `q` of each port goes
-    /// to worker `q` modulo their number; where the driver can, flows are spread over them, both directions of one alike.
+    /// Opens a lane for each of `workers`. One thread must drive and drop a lane. Interfaces are names of DPDK ports.
+    /// Queue `q` of each port goes to worker `q` modulo their number. If the driver supports it, flows are spread over
+    /// the queues, both directions of a flow to the same one.
     ///
     /// # Errors
-    /// There is no such port, it has fewer queues than there are workers, or there is not enough memory.
+    /// There is no such port, it has fewer queues than there are workers, or memory is short.
     pub fn open(eal: &Eal, interfaces: &Interfaces, workers: usize) -> Result<Vec<Self>, EngineError> {
         let names = interfaces.lower.iter().chain(&interfaces.upper).chain(&interfaces.divert);
         let found: Vec<Found> = names.map(|name| Found::find(eal, name, workers)).collect::<Result<_, _>>()?;
@@ -118,21 +120,21 @@ impl DpdkLane {
         }
     }
 
-    /// Makes the thread known to DPDK.
+    /// Registers the thread with DPDK.
     fn enter(&mut self) -> Result<(), EngineError> {
-        // SAFETY: DPDK runs: the ports own it. drop() leaves.
+        // SAFETY: DPDK runs, because the ports own it. drop() unregisters.
         let error = unsafe { shim::dpdk_enter() };
         if error < 0 {
             let problem = format!("worker {} cannot enter: {}", self.worker, shim::error_text(error));
             return Err(EngineError::Dpdk { problem });
         }
         self.thread = Thread::Entered;
-        // Longer naps than asked for do no harm but where a queue is short.
+        // Longer sleeps do no harm unless a queue is short.
         let _default = set_current_timer_slack(std::num::NonZeroU64::new(NAP_SLACK_NS));
         Ok(())
     }
 
-    /// Diverts a packet, or a copy of it, as its verdict says. Returns whether the packet itself is taken.
+    /// Diverts a packet or a copy of it, by its verdict. Returns whether the packet itself was taken.
     fn take(
         divert: Option<&Queue>,
         diverted: &mut Outgoing,
@@ -146,7 +148,7 @@ impl DpdkLane {
             Some(_) if whole => diverted.put(packet, length, 1),
             Some(divert) => {
                 add(&from.counters.sampled, 1);
-                // SAFETY: the packet was neither sent nor freed yet, and the pool is this worker's.
+                // SAFETY: the packet was neither sent nor freed yet, and the pool belongs to this worker.
                 let copy = unsafe { shim::dpdk_copy(packet, pool.0) };
                 match copy.is_null() {
                     true => add(&divert.counters.tx_full, 1),
@@ -158,13 +160,13 @@ impl DpdkLane {
         whole && divert.is_some()
     }
 
-    /// Asks ports for their links, and for packets that they had no room for.
+    /// Checks the ports' links, and counts packets that they had no room for.
     fn make_round(&mut self) {
         self.sides.iter_mut().chain(&mut self.divert).for_each(|queue| queue.look(&self.ports));
     }
 }
 
-/// A worker's queues of some of the ports, port by port.
+/// A worker's queues of a range of ports, port by port.
 fn queues(found: &[Found], ports: Range<usize>, role: Role, worker: usize, workers: usize) -> Vec<Vec<(u32, Queue)>> {
     let port = |port: usize| {
         let queue = |queue: usize| Queue {
@@ -190,7 +192,8 @@ impl Lane for DpdkLane {
         let found = self.sides.receive(from, |queue| {
             let (port, number) = queue.id;
             let (packets, taken) = (packets.as_mut_ptr(), frames.as_mut_ptr());
-            // SAFETY: the port is open, the queue is this worker's, and there is room for a burst of packets, frames and windows.
+            // SAFETY: the port is open, the queue belongs to this worker, and there is room for a burst of packets,
+            // frames and windows.
             let count = unsafe { shim::dpdk_receive(port, number, packets, taken, windows) as usize };
             add(&queue.counters.rx_packets, count as u64);
             add(&queue.counters.rx_bytes, frames[..count].iter().map(|frame| u64::from(frame.len)).sum());
@@ -198,7 +201,8 @@ impl Lane for DpdkLane {
         });
         let (index, count) = found.unwrap_or_default();
         (self.received.from, self.received.count) = ((from, index), count);
-        // SAFETY: the packets are ours until dispatch(), which cannot be called while the burst is borrowed, and their first pieces are `cap` long.
+        // SAFETY: this lane owns the packets until dispatch(), which cannot be called while the burst is borrowed.
+        // Their first pieces have `cap` bytes.
         Ok(unsafe { FrameBurst::from_raw(&self.received.frames[..count], Link::Ethernet, 0) })
     }
 
@@ -208,7 +212,7 @@ impl Lane for DpdkLane {
         let (from, index) = received.from;
         let (queue, out) = sides.facing(from, index);
         if queue.unfinished {
-            // SAFETY: the packets were received and are ours until they are sent or freed.
+            // SAFETY: the packets were received and belong to this lane until they are sent or freed.
             unsafe { finish_checksums(&received.frames[..received.count]) };
         }
         for ((verdict, frame), &packet) in verdicts.iter().zip(&received.frames).zip(&received.packets) {
@@ -219,7 +223,8 @@ impl Lane for DpdkLane {
                     continue;
                 }
             }
-            // Both, and then one of them counts: which it is nobody could guess.
+            // The packet is written to both lists, and one of them counts it, because the branch would be
+            // unpredictable.
             let accepted = action == Some(Action::Accept);
             passed.put(packet, frame.len, usize::from(accepted));
             dropped.put(packet, frame.len, usize::from(!accepted));
@@ -261,7 +266,8 @@ impl Lane for DpdkLane {
 impl Drop for DpdkLane {
     fn drop(&mut self) {
         let undecided = &mut self.received.packets[..self.received.count];
-        // SAFETY: nobody decided about these packets, so that they are still ours; the thread that drops a lane is the one that entered.
+        // SAFETY: these packets got no verdict and still belong to this lane. The thread that drops a lane is the one
+        // that registered.
         unsafe {
             shim::dpdk_free(undecided.as_mut_ptr(), undecided.len() as u32);
             if self.thread == Thread::Entered {

@@ -1,4 +1,4 @@
-//! Ports of DPDK and the memory that their packets lie in, opened together and closed together.
+//! DPDK ports and the memory pools of their packets, which are opened and closed together.
 
 use std::ffi::CString;
 use std::io;
@@ -15,50 +15,51 @@ use crate::live::checksum;
 use crate::live::device::{Device, Presence};
 use crate::live::lane::Access;
 
-/// Bytes for a packet, tried one after the other: what a driver needs that cannot part packets it says only by refusing.
+/// Packet buffer sizes, tried in order. A driver that cannot split packets reports the size it needs only by refusing
+/// smaller ones.
 pub(super) const ROOMS: [u16; 3] = [2048, 4096, 16384];
 
-/// Packets that a pool may hold back for a thread, and a few to copy.
+/// Number of packets that a pool may cache for a thread, and a few for copies.
 const POOL_SPARE: usize = 1024;
 
-/// Virtual drivers whose queues all get packets, whether they are asked for or not.
+/// Virtual drivers that deliver packets to all their queues, including unused ones.
 const ALL_QUEUES: [&str; 4] = ["net_af_packet", "net_af_xdp", "net_pcap", "net_ring"];
 
-/// What becomes of packets that a sender leaves to a card to part, where there is none.
+/// The warning about packets that a sender leaves to a card to segment, if there is no card.
 const UNPARTED: &str = "warning: packets that senders leave to a card to part are lost, and connections are slow: switch that off at its other end \
      (`ethtool -K PEER tso off gso off`)";
 
-/// Drivers whose packets come from another machine of this one.
+/// Drivers whose packets come from another virtual machine.
 const VIRTUAL: [&str; 3] = ["net_virtio", "net_virtio_user", "net_vhost"];
 
-/// Pools so far: each has a name of its own.
+/// Number of pools so far, because each needs its own name.
 static POOLS: AtomicU64 = AtomicU64::new(0);
 
-/// A port of DPDK that nobody has opened yet.
+/// A DPDK port that was found and is not open yet.
 pub(super) struct Found {
     pub name: String,
     pub id: u16,
     facts: Facts,
-    /// Queue pairs that it gets.
+    /// Number of queue pairs that it will have.
     pub queues: usize,
-    /// Whether its packets may come from another sender on this machine without having been on a wire.
+    /// Whether packets may come from a sender on this machine without having been on a wire.
     pub is_virtual: bool,
 }
 
 impl Found {
-    /// Looks a port up and sees how many queue pairs it shall have.
+    /// Finds a port and determines its number of queue pairs.
     ///
     /// # Errors
     /// There is no such port, or it has too few queues.
     pub fn find(_: &Eal, name: &str, workers: usize) -> Result<Self, EngineError> {
         let text = CString::new(name).map_err(|_| failed(name, "a name has no zero in it".to_owned()))?;
-        // SAFETY: a text of C.
+        // SAFETY: the argument is a C string.
         let id = unsafe { shim::dpdk_find(text.as_ptr()) };
         let Ok(id) = u16::try_from(id) else {
             return Err(failed(name, format!("DPDK has no such port; it has: {}{}", names(), kept_log())));
         };
         let mut facts = Facts::default();
-        // SAFETY: the port exists, and the facts are written to.
+        // SAFETY: the port exists, and the facts are writable.
         let error = unsafe { shim::dpdk_facts(id, &raw mut facts) };
         if error < 0 {
             return Err(failed(name, shim::error_text(error)));
@@ -73,24 +74,25 @@ impl Found {
         Ok(Found { name: name.to_owned(), id, facts, queues, is_virtual })
     }
 
-    /// Packets that its queues of one worker hold at most.
+    /// Maximum number of packets in its queues of one worker.
     fn packets(&self, workers: usize) -> usize {
         let pair = usize::from(self.facts.rx_packets) + usize::from(self.facts.tx_packets) + 2 * BURST_MAX;
         self.queues.div_ceil(workers) * pair
     }
 
-    /// Gives it queues; how far it got, and why no further.
+    /// Sets up the queues. Returns how far it got, and why it failed.
     fn prepare(&self, pools: &[Pool]) -> Result<(), (i32, EngineError)> {
         let pools: Vec<*mut Mempool> = (0..self.queues).map(|queue| pools[queue % pools.len()].0).collect();
         let mut error = 0;
-        // SAFETY: there is a pool for each queue; Ports frees them after the port, and no packet is taken from them before it is opened.
+        // SAFETY: there is a pool for each queue. Ports frees them after the port, and no packet is taken from them
+        // before the port is opened.
         let step = unsafe { shim::dpdk_prepare(self.id, self.queues as u16, pools.as_ptr(), &raw mut error) };
         if step == opening::DONE { Ok(()) } else { Err((step, self.failed(step, error))) }
     }
 
     fn open(&self) -> Result<Port, EngineError> {
         let mut error = 0;
-        // SAFETY: it was prepared.
+        // SAFETY: the port was prepared.
         let step = unsafe { shim::dpdk_open(self.id, &raw mut error) };
         if step != opening::DONE {
             return Err(self.failed(step, error));
@@ -101,13 +103,13 @@ impl Found {
         Ok(port)
     }
 
-    /// How its packets are had.
+    /// How its packets reach the lanes.
     fn access(&self, room: u16) -> Vec<Access> {
         let Found { name, facts, queues, .. } = self;
         let line = |way: String| Access { interface: name.clone(), index: 0, way };
         let finished = if self.is_virtual { checksum::FINISHED } else { "" };
         let way = format!("driver {}, {queues} queue pairs, buffers of {room} bytes{finished}", facts.driver());
-        // A program that is attached to a virtual wire has the kernel part packets beforehand; a socket does not.
+        // For a program on a virtual link the kernel segments packets beforehand; for a socket it does not.
         let warned = self.is_virtual && facts.driver() == "net_af_packet";
         [line(way)].into_iter().chain(warned.then(|| line(UNPARTED.to_owned()))).collect()
     }
@@ -120,9 +122,9 @@ impl Found {
 /// An open port.
 pub(super) struct Port {
     pub id: u16,
-    /// Whether something is at its other end, as of the last look.
+    /// Whether the link was up at the last check.
     up: AtomicBool,
-    /// What is behind it, if its driver does not say what that loses.
+    /// The kernel's sockets behind the port, if its driver does not report their losses.
     sockets: Option<Sockets>,
 }
 
@@ -131,10 +133,10 @@ impl Port {
         self.up.load(Ordering::Relaxed)
     }
 
-    /// Looks whether something is at the other end. Returns how many packets were lost since it was opened.
+    /// Checks the link. Returns the number of packets lost since the port was opened.
     pub fn look(&self) -> Lost {
         let mut lost = Lost::default();
-        // SAFETY: the port is open, and what it lost is written to.
+        // SAFETY: the port is open, and `lost` is writable.
         let up = unsafe {
             shim::dpdk_lost(self.id, &raw mut lost);
             shim::dpdk_is_up(self.id) != 0
@@ -149,15 +151,15 @@ impl Port {
 
 impl Drop for Port {
     fn drop(&mut self) {
-        // SAFETY: it was opened, and nobody uses a queue any more: lanes own the ports together.
+        // SAFETY: the port was opened, and no queue is in use any more, because lanes own the ports together.
         unsafe { shim::dpdk_close(self.id) };
     }
 }
 
-/// Memory for the packets of one worker.
+/// The memory pool for one worker's packets.
 pub(super) struct Pool(pub *mut Mempool);
 
-// SAFETY: a pool may be used by all threads.
+// SAFETY: all threads may use a pool.
 unsafe impl Send for Pool {}
 // SAFETY: as above.
 unsafe impl Sync for Pool {}
@@ -168,7 +170,7 @@ impl Pool {
         let text = CString::new(name.as_str()).expect("a name without zeros");
         let packets = u32::try_from(packets).expect("a port has few queues");
         let mut error = 0;
-        // SAFETY: a text of C, and a number to write to.
+        // SAFETY: the arguments are a C string and a writable number.
         let pool = unsafe { shim::dpdk_pool(text.as_ptr(), packets, room, node, &raw mut error) };
         if pool.is_null() {
             let memory = (packets as usize * usize::from(room)) >> 20;
@@ -181,7 +183,7 @@ impl Pool {
 
 impl Drop for Pool {
     fn drop(&mut self) {
-        // SAFETY: it was made, and ports that take packets from it are closed.
+        // SAFETY: the pool exists, and the ports that take packets from it are closed.
         unsafe { shim::dpdk_free_pool(self.0) };
     }
 }
@@ -189,18 +191,18 @@ impl Drop for Pool {
 /// Open ports, and a pool for each worker.
 pub(super) struct Ports {
     pub ports: Vec<Port>,
-    /// After the ports: they give packets back when they are closed.
+    /// Declared after the ports, which return packets when they are closed.
     pub pools: Vec<Pool>,
-    /// How packets of each port are had.
+    /// How packets of each port reach the lanes.
     pub access: Vec<Access>,
 }
 
 impl Ports {
-    /// Opens all ports that were found, with the first of the rooms for a packet that all drivers take. Queue `q` of each takes packets from the pool of
-    /// worker `q` modulo their number.
+    /// Opens all ports in `found`, with the first packet buffer size of `rooms` that all drivers accept. Queue `q` of
+    /// each port takes packets from the pool of worker `q` modulo their number.
     ///
     /// # Errors
-    /// A port cannot be opened, or there is no memory for its packets.
+    /// A port cannot be opened, or there is not enough memory for its packets.
     pub fn open(found: &[Found], workers: usize, rooms: &[u16]) -> Result<Self, EngineError> {
         if let Some(twice) = found.iter().enumerate().find_map(|(at, one)| found[..at].iter().find(|o| o.id == one.id))
         {
@@ -226,16 +228,16 @@ impl Ports {
     }
 }
 
-/// Whether there is an interface of the kernel behind a port, and it is virtual.
+/// Whether the port uses an interface of the kernel that is virtual.
 fn is_virtual(interface: u32) -> bool {
     let name = Presence::open().ok().and_then(|presence| presence.name(interface));
     name.and_then(|name| Device::open(&name).ok()).is_some_and(|device| device.driver().is_virtual())
 }
 
-/// All ports that DPDK knows.
+/// The names of all DPDK ports.
 fn names() -> String {
     let mut bytes = vec![0; 4096];
-    // SAFETY: it fills at most as many bytes as there are.
+    // SAFETY: the call fills at most the given number of bytes.
     let length = unsafe { shim::dpdk_names(bytes.as_mut_ptr(), bytes.len()) };
     match length {
         0 => "none (virtual ones are made with --eal \"--vdev=...\")".to_owned(),

@@ -1,4 +1,4 @@
-//! A queue pair of a port, and packets on their way out.
+//! A queue pair of a port, and packets to be sent.
 
 use std::sync::Arc;
 
@@ -12,21 +12,21 @@ use crate::live::lane::{PortCounters, add};
 
 /// A queue pair of a port, owned by one worker.
 pub(super) struct Queue {
-    /// The port's place among the open ones.
+    /// Index of the port among the open ones.
     pub port: usize,
-    /// The port's number and the queue's.
+    /// Number of the port and of the queue.
     pub id: (u16, u16),
     pub counters: Arc<PortCounters>,
-    /// Whether senders leave checksums to a card that is not there.
+    /// Whether senders leave checksums to a card that does not exist.
     pub unfinished: bool,
-    /// Packets that the port had no room for, as of the last look. Its first queue counts them.
+    /// Packets that the port had no room for, as of the last check. The port's first queue counts them.
     pub missed: u64,
-    /// Packets that the port took and could not send, likewise.
+    /// Packets that the port took but could not send, likewise.
     pub unsent: u64,
 }
 
 impl Queue {
-    /// Looks after the port, if this is its first queue.
+    /// Checks the port, if this is its first queue.
     pub fn look(&mut self, ports: &Ports) {
         if self.id.1 == 0 {
             let Lost { missed, unsent } = ports.ports[self.port].look();
@@ -37,14 +37,14 @@ impl Queue {
     }
 }
 
-/// Finishes the checksums of packets that were received and lie in one piece each, where their senders did not.
+/// Completes the checksums of received packets in one piece, if their senders left them to the card.
 ///
 /// # Safety
-/// The packets are the caller's alone.
+/// The caller owns the packets exclusively.
 pub(super) unsafe fn finish_checksums(frames: &[Frame]) {
     for frame in frames.iter().filter(|frame| frame.cap == frame.len) {
         let length = frame.len as usize;
-        // SAFETY: a received frame is readable for its length, and nobody else's.
+        // SAFETY: a received frame is readable for its length and is exclusively owned.
         let bytes = unsafe { std::slice::from_raw_parts_mut(frame.data.cast_mut(), length) };
         if let Some(found) = Unfinished::find(bytes, length) {
             let checksum = found.checksum([&*bytes].into_iter());
@@ -53,7 +53,7 @@ pub(super) unsafe fn finish_checksums(frames: &[Frame]) {
     }
 }
 
-/// Packets on their way out, at most a burst.
+/// Packets to be sent, at most a burst.
 pub(super) struct Outgoing {
     packets: [*mut Mbuf; BURST_MAX],
     lengths: [u32; BURST_MAX],
@@ -64,8 +64,8 @@ impl Outgoing {
     pub const NONE: Outgoing =
         Outgoing { packets: [std::ptr::null_mut(); BURST_MAX], lengths: [0; BURST_MAX], count: 0 };
 
-    /// Puts a packet behind the others, and counts it `times` times: once, and nobody else holds it from now on, or not at all. There is room for
-    /// a burst.
+    /// Appends a packet if `times` is 1, after which the caller no longer owns it. If `times` is 0, nothing is added.
+    /// There must be room.
     pub fn put(&mut self, packet: *mut Mbuf, length: u32, times: usize) {
         let place = self.count % BURST_MAX;
         self.packets[place] = packet;
@@ -73,13 +73,14 @@ impl Outgoing {
         self.count += times;
     }
 
-    /// Gives the packets to a port. What it does not take is freed and counted.
+    /// Sends the packets to a port. Packets that it refuses are freed and counted.
     pub fn send(&mut self, to: &Queue, ports: &Ports) {
         if self.count == 0 {
             return;
         }
         let (port, queue) = to.id;
-        // SAFETY: the queue is this worker's; the packets are ours, and those that it takes are not looked at again.
+        // SAFETY: the queue belongs to this worker, which owns the packets. Those that the queue takes are not accessed
+        // again.
         let sent = unsafe { shim::dpdk_send(port, queue, self.packets.as_mut_ptr(), self.count as u32) as usize };
         add(&to.counters.tx_packets, sent as u64);
         add(&to.counters.tx_bytes, self.lengths[..sent].iter().map(|&length| u64::from(length)).sum());
@@ -97,7 +98,7 @@ impl Outgoing {
 
     fn free_from(&mut self, first: usize) {
         let rest = &mut self.packets[first..self.count];
-        // SAFETY: these packets are ours, and not looked at again.
+        // SAFETY: this worker owns these packets and does not access them again.
         unsafe { shim::dpdk_free(rest.as_mut_ptr(), rest.len() as u32) };
         self.count = 0;
     }

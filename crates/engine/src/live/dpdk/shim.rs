@@ -1,22 +1,22 @@
-//! The C around DPDK (datapath/engine/dpdk), as Rust sees it.
+//! Bindings to the C code around DPDK (datapath/engine/dpdk).
 
 use std::ffi::{CStr, c_char, c_int};
 
 use weir_abi::dpdk::{Facts, Lost, opening};
 use weir_abi::{BURST_MAX, Frame, WINDOW_BYTES};
 
-/// A packet's buffer: `struct rte_mbuf`, known by its address only.
+/// A packet's buffer: `struct rte_mbuf`, an opaque type.
 #[repr(C)]
 pub(super) struct Mbuf {
     _opaque: [u8; 0],
 }
 
-/// Room for the windows of a burst whose packets lie in several pieces.
+/// Memory for the windows of a burst with packets in several pieces.
 pub(super) fn windows() -> Box<[[u8; WINDOW_BYTES]]> {
     vec![[0; WINDOW_BYTES]; BURST_MAX].into_boxed_slice()
 }
 
-/// Memory for packets: `struct rte_mempool`.
+/// A memory pool for packets: `struct rte_mempool`.
 #[repr(C)]
 pub(super) struct Mempool {
     _opaque: [u8; 0],
@@ -67,8 +67,8 @@ unsafe extern "C" {
     pub(super) fn dpdk_make(pool: *mut Mempool, frames: *const Frame, packets: *mut *mut Mbuf, count: u32) -> u32;
 }
 
-/// What an error number of DPDK's means.
+/// The text of a DPDK error number.
 pub(super) fn error_text(error: c_int) -> String {
-    // SAFETY: rte_strerror gives a text of the calling thread that stays until it is called again.
+    // SAFETY: rte_strerror returns a string of the calling thread, valid until the next call.
     unsafe { CStr::from_ptr(dpdk_error(error)) }.to_string_lossy().into_owned()
 }

@@ -1,4 +1,4 @@
-//! A port from the other end of the wire: what generators and tests send and receive with, in a process of their own.
+//! The peer of a port under test, with which generators and tests send and receive in a separate process.
 
 use weir_abi::{BURST_MAX, Frame, Link, WINDOW_BYTES};
 
@@ -14,16 +14,16 @@ pub struct Wire {
     packets: [*mut Mbuf; BURST_MAX],
     frames: [Frame; BURST_MAX],
     windows: Box<[[u8; WINDOW_BYTES]]>,
-    /// Packets that are sent again and again.
+    /// Packets that are sent repeatedly.
     stock: Vec<*mut Mbuf>,
     ports: Ports,
 }
 
-// SAFETY: the queues and packets are the wire's own.
+// SAFETY: the queues and packets belong to this value alone.
 unsafe impl Send for Wire {}
 
 impl Wire {
-    /// Opens a port by DPDK's name for it, to send frames of at most `longest` bytes.
+    /// Opens a port by its DPDK name, to send frames of at most `longest` bytes.
     ///
     /// # Errors
     /// There is no such port, or not enough memory.
@@ -39,17 +39,18 @@ impl Wire {
         })
     }
 
-    /// Whether something is at the other end.
+    /// Whether the link is up.
     pub fn is_up(&self) -> bool {
         self.ports.ports[0].look();
         self.ports.ports[0].is_up()
     }
 
-    /// Sends the frames of a burst. Returns how many the port took: the first ones.
+    /// Sends the frames of a burst. Returns how many the port took, counted from the first.
     pub fn send(&mut self, burst: &FrameBurst<'_>) -> usize {
         let (pool, frames) = (self.ports.pools[0].0, burst.frames());
         let packets = self.packets.as_mut_ptr();
-        // SAFETY: there is room for a burst; frames are readable as their burst says; what is not sent is freed.
+        // SAFETY: there is room for a burst. The frames are readable as their burst promises. Packets that are not sent
+        // are freed.
         unsafe {
             let made = shim::dpdk_make(pool, frames.as_ptr(), packets, frames.len() as u32);
             let sent = shim::dpdk_send(self.port, 0, packets, made);
@@ -58,13 +59,13 @@ impl Wire {
         }
     }
 
-    /// Keeps packets with the bytes of these frames, to be sent again and again. Returns how many bursts that is; there may be no memory for
-    /// all.
+    /// Builds packets with the bytes of these frames, to be sent repeatedly. Returns the number of bursts, which may be
+    /// fewer if memory is short.
     pub fn stock(&mut self, frames: &FrameSet) -> usize {
         self.empty();
         for burst in frames.bursts() {
             let (pool, frames, packets) = (self.ports.pools[0].0, burst.frames(), self.packets.as_mut_ptr());
-            // SAFETY: there is room for a burst, and frames are readable as their burst says.
+            // SAFETY: there is room for a burst, and the frames are readable as their burst promises.
             let made = unsafe { shim::dpdk_make(pool, frames.as_ptr(), packets, frames.len() as u32) };
             self.stock.extend(&self.packets[..made as usize]);
             if (made as usize) < frames.len() {
@@ -74,32 +75,32 @@ impl Wire {
         self.stock.len().div_ceil(BURST_MAX)
     }
 
-    /// Sends a burst of the stock. Returns how many packets the port took: the first ones.
+    /// Sends a burst of the stock. Returns how many packets the port took, counted from the first.
     ///
     /// # Panics
-    /// If there is none of this number.
+    /// Panics if there is no burst with this number.
     pub fn send_stock(&mut self, burst: usize) -> usize {
         let end = self.stock.len().min((burst + 1) * BURST_MAX);
         let packets = &mut self.stock[burst * BURST_MAX..end];
-        // SAFETY: the packets are ours, and stay so.
+        // SAFETY: this value owns the packets, and keeps them.
         unsafe { shim::dpdk_send_again(self.port, 0, packets.as_mut_ptr(), packets.len() as u32) as usize }
     }
 
     fn empty(&mut self) {
-        // SAFETY: the packets are ours, and nobody looks at them again.
+        // SAFETY: this value owns the packets, and they are not accessed again.
         unsafe { shim::dpdk_free(self.stock.as_mut_ptr(), self.stock.len() as u32) };
         self.stock.clear();
     }
 
-    /// Hands what has come to `see`. Returns the number of frames.
+    /// Passes received frames to `see`. Returns their number.
     pub fn receive(&mut self, see: impl FnOnce(&FrameBurst<'_>)) -> usize {
         let (packets, frames) = (self.packets.as_mut_ptr(), self.frames.as_mut_ptr());
         // SAFETY: there is room for a burst of packets, frames and windows.
         let count = unsafe { shim::dpdk_receive(self.port, 0, packets, frames, self.windows.as_mut_ptr()) };
         if count > 0 {
-            // SAFETY: the packets are ours until they are freed, after the burst is gone.
+            // SAFETY: this value owns the packets until they are freed, after the end of the burst.
             see(&unsafe { FrameBurst::from_raw(&self.frames[..count as usize], Link::Ethernet, 0) });
-            // SAFETY: the packets are ours, and not looked at again.
+            // SAFETY: this value owns the packets and does not access them again.
             unsafe { shim::dpdk_free(self.packets.as_mut_ptr(), count) };
         }
         count as usize

@@ -1,4 +1,4 @@
-//! A policy in the kernel, ready to be attached to interfaces.
+//! A policy loaded into the kernel, ready to be attached to interfaces.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -34,7 +34,7 @@ const PAIRS: &str = "weir_pairs";
 /// Counters of every CPU at every port: by CPU, then by port.
 pub(super) type PortBlocks = Vec<[PortCounters; PORTS_MAX]>;
 
-/// CPUs that there are counters for: all that the machine can have, rounded up to a power of two.
+/// Number of CPUs with counters: the most that the machine can have, rounded up to a power of two.
 fn cpus() -> Result<usize, EngineError> {
     let cpus = libbpf_rs::num_possible_cpus().map_err(|error| failed("number of CPUs", error.to_string()))?;
     Ok(cpus.next_power_of_two())
@@ -45,45 +45,47 @@ fn mode(cpus: usize, ports: &Ports) -> Mode {
     Mode { live: 1, cpu_mask: cpus as u32 - 1, jumbo: ports.jumbo().into(), finish: finish.into() }
 }
 
-/// Programs of all chains with their tables and counters, which know the ports. They decide nothing until they are attached.
+/// The programs of all chains with their tables and counters, for certain ports. They decide nothing until they are
+/// attached.
 pub struct KernelCode {
-    /// What it was loaded from.
+    /// The object that it was loaded from.
     file: BpfObject,
-    /// One for each chain. They hold their maps; the object, which has a descriptor for each of those, is closed after loading.
+    /// One for each chain. They hold their maps. The object has a descriptor for each of those, and is closed after
+    /// loading.
     programs: Vec<OwnedFd>,
-    /// The kernel empties a map of programs when nobody has it open any more.
+    /// Kept open, because the kernel empties a map of programs when its last descriptor is closed.
     _parts: Option<OwnedFd>,
-    /// Counters that a program has.
+    /// Number of counters per program.
     counters: usize,
     cpus: usize,
     counter_memory: MmapRaw,
     port_memory: MmapRaw,
-    /// So that nobody else is given the buckets that the programs charge, and those who come later find them.
+    /// Keeps the buckets that the programs charge assigned, and lets later generations find them.
     _held: Option<Arc<Held>>,
 }
 
-// SAFETY: the mappings keep their maps; they are only read, word by word.
+// SAFETY: the mappings keep their maps alive. They are only read, word by word.
 unsafe impl Send for KernelCode {}
 // SAFETY: as above.
 unsafe impl Sync for KernelCode {}
 
-/// A packet as a driver hands it to a program.
+/// A packet in the form that a driver passes to a program.
 #[derive(Clone, Copy, Debug)]
 pub struct Received<'a> {
-    /// All of it.
+    /// The whole packet.
     pub bytes: &'a [u8],
-    /// Bytes of it that are in its first buffer.
+    /// Number of its bytes in the first buffer.
     pub first: usize,
-    /// Index of the interface that it came in at.
+    /// Index of the receiving interface.
     pub index: u32,
 }
 
 impl KernelCode {
-    /// Loads an object that [`crate::clang`] made for these images, for packets of these ports; `name` is for messages. `images` are in slot
-    /// order.
+    /// Loads an object that [`crate::clang`] made for these images, for packets of these ports. `name` is for messages.
+    /// `images` are in slot order.
     ///
     /// # Errors
-    /// There is no right to load BPF programs, the verifier refuses, or an interface is there no more.
+    /// The process lacks the right to load BPF programs, the verifier refuses, or an interface was removed.
     pub fn load(
         name: &str,
         file: &BpfObject,
@@ -134,11 +136,11 @@ impl KernelCode {
         self.programs[chain].as_fd()
     }
 
-    /// Runs the program of a chain on a packet as if it had been received, without sending it anywhere (BPF_PROG_TEST_RUN): what it would have
-    /// the driver do (`enum xdp_action`). It is counted as any.
+    /// Runs the program of a chain on a packet as if it had been received, without sending it (BPF_PROG_TEST_RUN).
+    /// Returns the action for the driver (`enum xdp_action`). The packet is counted like any other.
     ///
     /// # Errors
-    /// The kernel runs no such packet. Linux 6.18 is the first to run packets whose first buffer is shorter than it could be.
+    /// The kernel cannot run such a packet. Packets whose first buffer is shorter than possible need Linux 6.18.
     pub fn receive(&self, chain: usize, received: &Received<'_>) -> Result<u32, EngineError> {
         let first = received.first.min(received.bytes.len()) as u32;
         let context = XdpContext { data_end: first, ingress_ifindex: received.index, ..XdpContext::default() };
@@ -150,14 +152,14 @@ impl KernelCode {
             ctx_size_in: size_of_val(&context) as u32,
             ..Default::default()
         };
-        // SAFETY: the kernel reads the packet and the context, which outlive the call, and writes the options alone.
+        // SAFETY: the kernel reads the packet and the context, which outlive the call, and writes only the options.
         match unsafe { bpf_prog_test_run_opts(self.programs[chain].as_raw_fd(), &raw mut run) } {
             0 => Ok(run.retval),
             _ => Err(failed("test run of a packet", io::Error::last_os_error().to_string())),
         }
     }
 
-    /// What it was loaded from.
+    /// The object that it was loaded from.
     pub(super) fn file(&self) -> &BpfObject {
         &self.file
     }
@@ -176,28 +178,29 @@ impl KernelCode {
         (0..self.cpus).map(|cpu| [block(2 * cpu), block(2 * cpu + 1)]).collect()
     }
 
-    /// What was done at the ports since loading.
+    /// Counts of the ports since loading.
     pub(super) fn port_counts(&self) -> PortBlocks {
         port_blocks(&self.port_memory, self.cpus)
     }
 }
 
-/// Programs that count what the kernel could not send, at work until dropped.
+/// Programs that count what the kernel could not send, until dropped.
 pub(super) struct Losses {
-    /// They hold their programs, and these hold their maps. The object, which has a descriptor for each of those, is closed after loading.
+    /// The links hold their programs, which hold their maps. The object has a descriptor for each of those, and is
+    /// closed after loading.
     _links: Vec<Link>,
     cpus: usize,
     memory: MmapRaw,
 }
 
-// SAFETY: the mapping keeps its map; it is only read, word by word.
+// SAFETY: the mapping keeps its map alive. It is only read, word by word.
 unsafe impl Send for Losses {}
 
 impl Losses {
     /// Loads and attaches the programs, which every policy's object has.
     ///
     /// # Errors
-    /// The kernel says nothing of its own types (BTF), or there is no right to trace it.
+    /// The kernel has no description of its types (BTF), or the process lacks the right to trace it.
     pub fn listen(object: &BpfObject, ports: &Ports) -> Result<Self, EngineError> {
         let cpus = cpus()?;
         let bytes = cpus * PORTS_MAX * size_of::<PortCounters>();
@@ -218,7 +221,7 @@ impl Losses {
         Ok(Losses { _links: links, cpus, memory })
     }
 
-    /// What was lost at the ports.
+    /// Counts of packets lost at the ports.
     pub fn port_counts(&self) -> PortBlocks {
         port_blocks(&self.memory, self.cpus)
     }
@@ -227,7 +230,8 @@ impl Losses {
 /// A map's memory as words that the kernel writes meanwhile.
 fn words(memory: &MmapRaw, count: usize) -> &[AtomicU64] {
     assert!(count * size_of::<AtomicU64>() <= memory.len(), "the section was made as long");
-    // SAFETY: the mapping is as long, as just asserted, begins at a page, lives as long as the borrow, and any bits are a word.
+    // SAFETY: the mapping is long enough, as just asserted. It starts at a page and lives as long as the borrow. Any
+    // bits are a valid word.
     unsafe { std::slice::from_raw_parts(memory.as_ptr().cast(), count) }
 }
 
@@ -248,7 +252,7 @@ fn set_ports(object: &Object, ports: &Ports) -> Result<(), EngineError> {
     Ok(())
 }
 
-/// Tells the object which device each port is, and which pairs get a packet and its copy.
+/// Stores the device of each port in the object, and the pairs that get a packet and its copy.
 fn set_devices(object: &Object, ports: &Ports) -> Result<(), EngineError> {
     let find = |name: &str| {
         let map = object.maps().find(|map| map.name() == name);

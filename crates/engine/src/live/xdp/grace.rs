@@ -1,12 +1,13 @@
-//! Waiting until programs that were replaced have ended everywhere.
+//! Waits until replaced programs have ended on all CPUs.
 //!
-//! An XDP program runs where nothing else can be scheduled until the driver's receive loop is through. So a thread that has run on every
-//! CPU since the programs were replaced knows that each of them has ended: a grace period, as RCU calls it, but tens of microseconds long
-//! where the kernel's own takes tens of milliseconds. Where threads can interrupt receive loops (PREEMPT_RT), CPUs are not ours to run on, or one
-//! is taken by a thread of higher priority, the kernel waits.
+//! While an XDP program runs, nothing else can be scheduled on its CPU until the end of the driver's receive loop. So
+//! when a thread has run on every CPU since the programs were replaced, each of them has ended. This is a grace period
+//! in terms of RCU. It takes tens of microseconds, and the kernel's own takes tens of milliseconds. The kernel's is
+//! used in three cases: threads can preempt receive loops (PREEMPT_RT), this process may not use all CPUs, or a thread
+//! of higher priority occupies one.
 //!
-//! The kernel waits for running programs before it returns from changing a map of maps (`maybe_wait_bpf_programs`, kernel/bpf/syscall.c). Unlike
-//! membarrier(2), it does so with `nohz_full=` as well, and without `CONFIG_MEMBARRIER`.
+//! The kernel waits for running programs before it returns from changing a map of maps (`maybe_wait_bpf_programs`,
+//! kernel/bpf/syscall.c). Unlike membarrier(2), it does so with `nohz_full=` as well, and without `CONFIG_MEMBARRIER`.
 
 use std::os::fd::{AsFd, AsRawFd};
 use std::sync::mpsc::sync_channel;
@@ -23,20 +24,20 @@ use crate::xdp::failed;
 /// How long a thread may take to run on every CPU.
 const VISIT_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// How long it waits if the kernel does not: a receive loop takes milliseconds.
+/// How long to wait if the kernel's wait fails. A receive loop takes milliseconds.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// What waiting takes; made beforehand, so that it takes no memory or descriptor when it matters.
+/// The resources for waiting. They are allocated in advance, so that waiting needs no memory or descriptor.
 pub(super) struct Grace {
     inner: MapHandle,
     outer: MapHandle,
 }
 
 impl Grace {
-    /// Makes the maps.
+    /// Creates the maps.
     ///
     /// # Errors
-    /// There is no right to make maps, or no memory.
+    /// The process lacks the right to create maps, or there is no memory.
     pub fn prepare() -> Result<Self, EngineError> {
         let create = |kind, options: &bpf_map_create_opts| {
             MapHandle::create(kind, Some("weir_grace"), 4, 4, 1, options)
@@ -57,7 +58,7 @@ impl Grace {
         }
     }
 
-    /// Has the kernel wait.
+    /// Waits by the kernel's grace period.
     fn wait_in_kernel(&self) -> Result<(), EngineError> {
         let inner = (self.inner.as_fd().as_raw_fd() as u32).to_ne_bytes();
         let changed = self.outer.update(&0u32.to_ne_bytes(), &inner, MapFlags::ANY);
@@ -65,7 +66,7 @@ impl Grace {
     }
 }
 
-/// Whether a thread ran on each CPU. One that does not get there in time is left to itself.
+/// Whether a thread ran on every CPU in time. A late thread is abandoned.
 fn visit_in_time() -> bool {
     let (done, is_done) = sync_channel(1);
     let visit = move || _ = done.send(visit_all_cpus());
@@ -77,7 +78,7 @@ fn is_realtime() -> bool {
     fs::read_to_string("/sys/kernel/realtime").is_ok_and(|text| text.trim() == "1")
 }
 
-/// Runs on each CPU in turn; whether that was possible.
+/// Runs on each CPU in turn. Returns whether that was possible.
 fn visit_all_cpus() -> bool {
     let Some(cpus) = fs::read_to_string("/sys/devices/system/cpu/online").ok().and_then(|text| cpus(&text)) else {
         return false;
@@ -88,7 +89,7 @@ fn visit_all_cpus() -> bool {
         }
         let mut only = CpuSet::new();
         only.set(cpu);
-        // Returns on that CPU.
+        // This returns on that CPU.
         sched_setaffinity(None, &only).is_ok()
     })
 }

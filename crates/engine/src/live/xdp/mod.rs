@@ -1,5 +1,5 @@
-//! Policies in the kernel: packets are decided where the driver receives them, and go out on the other side from there. No worker of ours
-//! touches them.
+//! Policies in the kernel. Packets are decided where the driver receives them, and are sent to the other side from
+//! there. No worker is involved.
 //!
 //! ```text
 //!   lower 0 --- weir_upstream ----- devices[2] --> upper 0        A generation has programs, tables, counters and
@@ -7,7 +7,7 @@
 //!   upper 0 --- weir_downstream --- devices[0] --> lower 0        of each interface, one after the other; each packet
 //!   upper 1 --- weir_downstream --- devices[1] --> lower 1        is decided by one program.
 //! ```
-//! Programs are attached by links and nothing is pinned: however the process ends, they go with it.
+//! Programs are attached by links, and nothing is pinned. They are detached when the process ends, however it ends.
 
 mod code;
 mod grace;
@@ -31,7 +31,7 @@ use crate::live::attach::{Attached, Mode};
 use crate::live::datapath::{Counts, Datapath, Loaded, PortStatus, Reading, Readings, Stray};
 use crate::live::{checksum, resident};
 
-/// Code of which programs decide packets or may, and what its counters said before they did.
+/// Code whose programs decide packets or may do so, and the counters' values at the start of its account.
 struct Counting {
     code: Arc<KernelCode>,
     counts: Counts,
@@ -39,7 +39,7 @@ struct Counting {
 }
 
 impl Counting {
-    /// From now on.
+    /// An account that starts now.
     fn of(code: &Arc<KernelCode>) -> Self {
         Counting { code: code.clone(), counts: code.counts(), ports: code.port_counts() }
     }
@@ -52,7 +52,7 @@ impl Counting {
         blocks(&self.code.port_counts(), &self.ports, u64::wrapping_sub)
     }
 
-    /// Ends an account and begins the next with the same numbers: nothing is counted twice, and nothing is lost between both.
+    /// Ends an account and starts the next with the same readings, so that nothing is counted twice or lost.
     fn renew(&mut self) -> (Reading<KernelCode>, PortBlocks) {
         let next = Counting::of(&self.code);
         let counted = difference(&next.counts, &self.counts);
@@ -62,16 +62,16 @@ impl Counting {
     }
 }
 
-/// What decides, and what was counted.
+/// The current policy and all accounts of counts.
 struct Books {
     active: Loaded<KernelCode>,
-    /// The active code's, and others' of which programs are attached. One for each code.
+    /// Accounts of the active code and of other attached code, one for each.
     open: Vec<Counting>,
-    /// What was counted by code of which no program is attached any more, and was not taken.
+    /// Counts of code without attached programs that were not taken yet.
     closed: Vec<Reading<KernelCode>>,
-    /// What was done at the ports by all accounts that were closed.
+    /// Port counts of all closed accounts.
     past: PortBlocks,
-    /// Receiving ports that have programs of another policy than the active one.
+    /// Receiving ports with programs of another policy than the active one.
     strays: Vec<(usize, Loaded<KernelCode>)>,
 }
 
@@ -85,7 +85,7 @@ impl Books {
         is_new
     }
 
-    /// Closes some accounts. Code of which programs are attached has another from now on.
+    /// Closes accounts. Attached code gets a new one.
     fn close(&mut self, ends: impl Fn(&Counting) -> bool) {
         for one in self.open.iter_mut().filter(|one| ends(one)) {
             let (reading, ports) = one.renew();
@@ -96,21 +96,21 @@ impl Books {
         self.open.retain(|one| attached.iter().any(|code| Arc::ptr_eq(&one.code, code)));
     }
 
-    /// All interfaces have the programs of a policy, and others have ended. It counts from its activation on, also as another posture of the
-    /// policy before.
+    /// Records that all interfaces have the programs of a policy, and that others have ended. Counts start with the
+    /// activation, even if only the posture changed.
     fn replaced(&mut self, policy: &Loaded<KernelCode>, is_new: bool) {
         (self.active, self.strays) = (policy.clone(), Vec::new());
         self.close(|one| !(is_new && Arc::ptr_eq(&one.code, &policy.code)));
     }
 
-    /// The interfaces have the programs that they had, but for strays, and others have ended.
+    /// Records that the interfaces have their previous programs, except for strays, and that others have ended.
     fn not_replaced(&mut self, strays: Vec<(usize, Loaded<KernelCode>)>) {
         self.strays = strays;
         let attached = self.attached();
         self.close(|one| !attached.iter().any(|code| Arc::ptr_eq(&one.code, code)));
     }
 
-    /// Code of which programs are attached.
+    /// Code with attached programs.
     fn attached(&self) -> Vec<Arc<KernelCode>> {
         let strays = self.strays.iter().map(|(_, stray)| stray.code.clone());
         [self.active.code.clone()].into_iter().chain(strays).collect()
@@ -121,19 +121,19 @@ impl Books {
     }
 }
 
-/// Programs between interfaces.
+/// A datapath of programs between interfaces.
 pub struct KernelPath {
     ports: Arc<Ports>,
-    /// One for each port that receives, in their order; none once it was stopped.
+    /// One for each receiving port, in order; none after a stop.
     attached: Mutex<Arc<Vec<Attached>>>,
-    /// How each is attached.
+    /// The mode of each attached program.
     modes: Vec<Mode>,
     cpus: usize,
     books: Mutex<Books>,
     /// Held during a change.
     changing: Mutex<()>,
     grace: Grace,
-    /// Else why packets that cannot be sent are counted as sent.
+    /// The error is the reason why packets that cannot be sent are counted as sent.
     losses: Result<Losses, EngineError>,
 }
 
@@ -141,7 +141,7 @@ impl KernelPath {
     /// Attaches the policy's programs to the ports.
     ///
     /// # Errors
-    /// A program is attached to an interface already, or there is no right to.
+    /// Another program is attached to an interface, or the process lacks the right to attach one.
     pub fn start(ports: Arc<Ports>, first: &Loaded<KernelCode>) -> Result<Self, EngineError> {
         let losses = Losses::listen(first.code.file(), &ports);
         let (counting, grace) = (Counting::of(&first.code), Grace::prepare()?);
@@ -171,9 +171,10 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Datapath for KernelPath {
     type Code = KernelCode;
 
-    /// Replaces the program of each interface. A packet that a program before had begun with is decided and counted by it.
+    /// Replaces the program of each interface. A packet that an earlier program started with is decided and counted by
+    /// that program.
     ///
-    /// If one cannot be replaced, the others get theirs back.
+    /// If one program cannot be replaced, the others get the previous one back.
     fn activate(&self, policy: &Loaded<KernelCode>) -> Result<(), EngineError> {
         let _one_at_a_time = lock(&self.changing);
         let attached = lock(&self.attached).clone();
@@ -190,7 +191,7 @@ impl Datapath for KernelPath {
             attached[number].replace(program)
         };
         let outcome = replace_all(attached.len(), policy, &before, strays, put);
-        // Programs that were replaced may still be at work.
+        // Replaced programs may still be running.
         self.grace.wait();
         match outcome {
             Outcome::Replaced => {
@@ -288,7 +289,7 @@ impl Datapath for KernelPath {
         self.ports.gone().is_some()
     }
 
-    /// Detaches the programs; a change that is under way keeps them until it is through.
+    /// Detaches the programs. A change in progress keeps them until its end.
     fn stop(&self) -> Result<(), EngineError> {
         let gone = self.ports.gone().map(|port| port.interface.clone());
         let attached = std::mem::take(&mut *lock(&self.attached));

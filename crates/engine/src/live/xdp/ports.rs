@@ -23,14 +23,14 @@ pub(super) struct Port {
     pub interface: String,
     pub index: u32,
     pub role: Role,
-    /// Whether its card takes VLAN tags off.
+    /// Whether its card strips VLAN tags.
     pub takes_tags_off: bool,
     pub driver: Driver,
-    /// What its driver said in the beginning of packets that found no room; nothing if it does not count them.
+    /// The driver's initial count of packets without room; `None` if it does not count them.
     pub missed: Option<u64>,
 }
 
-/// All interfaces, and which is opposite which.
+/// All interfaces, and which are opposite each other.
 #[derive(Clone, Debug)]
 pub struct Ports {
     list: Vec<Port>,
@@ -42,7 +42,7 @@ pub struct Ports {
 }
 
 impl Ports {
-    /// Looks the interfaces up.
+    /// Looks up the interfaces.
     ///
     /// # Errors
     /// There is no such interface, or there are too many.
@@ -65,7 +65,7 @@ impl Ports {
         if self.list.len() == PORTS_MAX {
             return Err(device.failed(io::Error::other(format!("more than {PORTS_MAX} interfaces"))));
         }
-        // Out of a bond packets can be sent.
+        // Sending out of a bond works.
         if role != Role::Divert {
             bond::refuse(&device)?;
         }
@@ -80,23 +80,23 @@ impl Ports {
         self.jumbo |= device.mtu()? > PLAIN_MTU;
         let takes_tags_off = device.takes_tags_off();
         let driver = device.driver();
-        // What a virtual wire has no room for is counted by its other end.
+        // On a virtual link the peer counts packets without room.
         let missed = if driver.is_virtual() { None } else { self.presence.missed(index).ok() };
         self.list.push(Port { interface: device.name().to_owned(), index, role, takes_tags_off, driver, missed });
         Ok(())
     }
 
-    /// All of them, by number.
+    /// All ports by number.
     pub(super) fn all(&self) -> &[Port] {
         &self.list
     }
 
-    /// Those that packets are received on.
+    /// The receiving ports.
     pub(super) fn receiving(&self) -> &[Port] {
         &self.list[..self.lower + self.upper]
     }
 
-    /// Number of the port that diverted packets go out of.
+    /// Number of the divert port.
     pub(super) fn divert(&self) -> Option<usize> {
         let receiving = self.lower + self.upper;
         (receiving < self.list.len()).then_some(receiving)
@@ -107,7 +107,7 @@ impl Ports {
         self.jumbo
     }
 
-    /// The port that packets go out of which came in on port `number`, receive queue `queue`.
+    /// The output port for packets that arrived on port `number`, receive queue `queue`.
     fn opposite(&self, number: usize, queue: usize) -> usize {
         match number.checked_sub(self.lower) {
             None => self.lower + facing_interface(number, self.lower, queue, self.upper),
@@ -138,17 +138,17 @@ impl Ports {
         bytes
     }
 
-    /// The name that one has now.
+    /// The current name of a port's interface.
     pub(super) fn name(&self, port: &Port) -> String {
         self.presence.name(port.index).unwrap_or_else(|| port.interface.clone())
     }
 
-    /// For asking after them.
+    /// For queries about the interfaces.
     pub(super) fn presence(&self) -> &Presence {
         &self.presence
     }
 
-    /// The first interface that is there no more.
+    /// The first interface that was removed.
     pub(super) fn gone(&self) -> Option<&Port> {
         self.list.iter().find(|port| !self.presence.has(port.index))
     }

@@ -1,18 +1,21 @@
-//! Another policy on several interfaces: on all, or on none. Where an interface takes neither the new policy nor the one before back, what it has
-//! is told. No system call of its own; its caller passes what replaces a program.
+//! Changes the policy on several interfaces: on all or on none. If an interface accepts neither the new policy nor the
+//! previous one back, the result says what it has. There are no system calls here; the caller passes the function that
+//! replaces a program.
 
-/// What became of a change. `P` is a policy.
+/// The result of a change. `P` is a policy.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Outcome<P, E> {
     /// All interfaces have the new policy.
     Replaced,
-    /// They have the policy before, but for `strays`: interfaces by number, with what they have.
+    /// They have the previous policy, except for `strays`: interfaces by number, with their policies.
     Failed { strays: Vec<(usize, P)>, error: E },
 }
 
-/// Puts a policy on interfaces `0..count` by `put`, in the place of `before`; `strays` have something else from a change that failed.
+/// Puts a policy on interfaces `0..count` by `put`, replacing `before`. `strays` have another policy after an earlier
+/// failed change.
 ///
-/// Interfaces that a failed change had reached get the policy before, and so does each stray: a change that fails may still mend one.
+/// If the change fails, the interfaces that it reached get the previous policy back, and so does each stray. Even a
+/// failed change may therefore repair a stray.
 pub(super) fn replace_all<P: Clone, E>(
     count: usize,
     policy: &P,
@@ -24,7 +27,7 @@ pub(super) fn replace_all<P: Clone, E>(
     else {
         return Outcome::Replaced;
     };
-    // An interface that the change did not reach has what it had.
+    // An interface that the change did not reach keeps its policy.
     let reached = (0..failed).map(|number| (number, policy.clone()));
     let not_reached = strays.into_iter().filter(|(number, _)| *number >= failed);
     let others: Vec<(usize, P)> = reached.chain(not_reached).collect();
@@ -39,11 +42,12 @@ mod tests {
     const BEFORE: char = 'b';
     const NEW: char = 'n';
 
-    /// Every pattern of failures of up to four interfaces, from every pattern of strays: what is told is what they have.
+    /// Every pattern of failures on up to four interfaces, from every pattern of strays: the result matches what the
+    /// interfaces have.
     #[test]
     fn what_is_told_is_what_interfaces_have() {
         const COUNT: usize = 4;
-        // Bit `2 i`: interface `i` refuses the new policy; bit `2 i + 1`: it refuses the one before.
+        // Bit `2 i`: interface `i` refuses the new policy; bit `2 i + 1`: it refuses the previous one.
         for refusals in 0u32..1 << (2 * COUNT) {
             for stray in 0u32..1 << COUNT {
                 let mut has: Vec<char> = (0..COUNT).map(|i| if stray >> i & 1 == 1 { 's' } else { BEFORE }).collect();
@@ -64,7 +68,7 @@ mod tests {
                         let differ = has.iter().copied().enumerate().filter(|(_, policy)| *policy != BEFORE);
                         let differ: Vec<(usize, char)> = differ.collect();
                         assert_eq!(strays, differ, "{refusals:b}, {stray:b}");
-                        // Only what refuses the policy before is left.
+                        // Only interfaces that refuse the previous policy are left.
                         assert!(differ.iter().all(|(i, _)| refusals >> (2 * i + 1) & 1 == 1));
                     }
                     (outcome, refuses_new) => panic!("{outcome:?}, {refuses_new:?}"),

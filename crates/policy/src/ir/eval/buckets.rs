@@ -3,7 +3,7 @@
 use super::Tables;
 use crate::ir::{LimitEach, LimiterId, LimiterKind, Log, Program};
 use std::sync::Arc;
-use weir_abi::each::{self, Place, REPLAY_SEED, WAYS};
+use weir_abi::each::{self, HashedAddress, REPLAY_SEED, WAYS};
 use weir_abi::limit::{charge, ticks};
 use weir_abi::{Family, LimitEntries, LimitProfile};
 
@@ -146,12 +146,12 @@ impl Each {
 
     fn has_room(&mut self, address: u128, now_ns: u64, bytes: u32) -> bool {
         let (address, set_bits) = (address & self.each.mask(), each::set_bits(self.each.size));
-        let place = match self.each.key.family() {
-            Family::Ipv4 => Place::of_ipv4(address as u32, REPLAY_SEED, set_bits),
-            Family::Ipv6 => Place::of_ipv6(address, REPLAY_SEED, set_bits),
+        let hashed = match self.each.key.family() {
+            Family::Ipv4 => HashedAddress::of_ipv4(address as u32, REPLAY_SEED, set_bits),
+            Family::Ipv6 => HashedAddress::of_ipv6(address, REPLAY_SEED, set_bits),
         };
         let LimitProfile { coarse, room, .. } = self.profile;
-        let set = &mut self.sets[place.set as usize];
-        each::charge(set, place.tag, each::ticks(now_ns, coarse), self.profile.cost(bytes), room)
+        let set = &mut self.sets[hashed.set as usize];
+        each::charge(set, hashed.tag, each::ticks(now_ns, coarse), self.profile.cost(bytes), room)
     }
 }

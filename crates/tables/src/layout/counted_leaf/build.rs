@@ -1,4 +1,4 @@
-//! Images of counted leaves.
+//! Builds images of counted leaves.
 
 use weir_abi::Layout;
 
@@ -13,17 +13,19 @@ use crate::prefix::Prefix4;
 use crate::scheme::blocks::Blocks;
 use crate::scheme::unique::Unique;
 
-/// Lanes of each kind of leaf: half of all, so that a bit of their number tells them apart until there is an image.
+/// Number of lanes for each kind of leaf: half of all. One bit of the lane number distinguishes the kinds until the
+/// image is written.
 const LANES_MAX: usize = NUMBERS / 2;
-/// Entries of counted leaves, until it is known how many lanes the listed ones take.
+/// The flag of counted leaf entries, until the number of listed lanes is known.
 const IS_COUNTED: u32 = (LANES_MAX as u32) << NUMBER_SHIFT;
-/// How far below the first label of the most that count the others of a block may be, if they shall be counted too.
+/// How far below the first label of the longest counting run the other labels of a block may be and still count.
 const BELOW_MAX: u32 = 1 << 15;
 
-/// Builds the image of prefixes in [`crate::prefix::Address::order`] with labels `1..=labels`: rank leaves, if they are smaller.
+/// Builds the image of prefixes, sorted by [`crate::prefix::Address::order`], with labels `1..=labels`. Builds rank
+/// leaves if they are smaller.
 pub(crate) fn build4(prefixes: &[Prefix4], labels: u32, room: Room) -> Result<Image, BuildError> {
     let leaves = rank_leaf::build4(prefixes, labels, room);
-    // What changes while it is read is changed in place, and labels that count do not outlast that.
+    // A live table is changed in place, after which its labels would no longer count up.
     if room == Room::Spare {
         return leaves;
     }
@@ -34,7 +36,7 @@ pub(crate) fn build4(prefixes: &[Prefix4], labels: u32, room: Room) -> Result<Im
     }
 }
 
-/// The same, whatever the size.
+/// The same, but never rank leaves.
 pub(super) fn counted4(prefixes: &[Prefix4], labels: u32) -> Result<Image, BuildError> {
     let width = label_bytes(labels, Layout::CountedLeaf)?;
     let mut encoder = Encoder::new(Builder::new(width));
@@ -50,16 +52,16 @@ pub(super) fn counted4(prefixes: &[Prefix4], labels: u32) -> Result<Image, Build
     encoder.store.write(writer, &root)
 }
 
-/// Where leaves and entries go.
+/// Stores leaves and entries.
 struct Builder {
     width: usize,
     entries: Unique<u32>,
     listed: Leaves,
-    /// Values are labels less `before`, and 0 for gaps. First starts are offsets.
+    /// Values are labels minus `before`, or 0 for gaps. The start of the first lane is an offset.
     counted: Leaves,
-    /// Of the block under way: from which label on its leaves count.
+    /// The label from which the leaves of the current block count.
     before: u32,
-    /// Whether all its leaves do.
+    /// Whether all leaves of the current block count.
     all_count: bool,
 }
 
@@ -75,10 +77,10 @@ impl Builder {
         }
     }
 
-    /// A block of these ranges comes next.
+    /// Starts the block of these ranges.
     fn begin(&mut self, ranges: &[Range<u32>]) {
         let labels = ranges.iter().map(|range| range.label).filter(|&label| label != 0);
-        // The first label of the most that count, and how many they are.
+        // The first label and the length of the longest counting run.
         let (mut longest, mut current) = ((0, 0), (0, 0));
         for label in labels.clone() {
             current = if current.0 + current.1 == label { (current.0, current.1 + 1) } else { (label, 1) };
@@ -90,7 +92,7 @@ impl Builder {
         self.all_count = labels.count() == count as usize;
     }
 
-    /// The entry of a counted leaf: `None` if it does not count, `Some(None)` if there is no room.
+    /// The entry of a counted leaf. `None` if its labels do not count up, `Some(None)` if there is no room.
     fn counted(&mut self, runs: &[Run]) -> Option<Option<u32>> {
         let labelled = runs.iter().filter(|run| run.value != 0);
         let first = labelled.clone().next().map_or(self.before + 1, |run| run.value);

@@ -1,4 +1,5 @@
-//! Small counted images, which the builder would make rank leaves of, against the reference; what is smaller.
+//! Compares small counted images, for which the builder would choose rank leaves, with the reference; checks the choice
+//! by size.
 
 use proptest::prelude::*;
 use weir_abi::Layout;
@@ -9,12 +10,12 @@ use crate::layout::{Room, rank_leaf};
 use crate::prefix::{Address, Prefix, Prefix4};
 use crate::reference::Reference;
 
-/// A prefix and, if it is out of turn, its label.
+/// A prefix and its label, if the label is out of order.
 type Given = (u32, u8, Option<u32>);
 
 const LABELS: u32 = 0x2_0000;
 
-/// Sorted, none twice; those that do not say their label have the next one.
+/// Sorts and removes duplicates. Prefixes without a given label get the next one.
 fn counting(mut given: Vec<Given>, first: u32) -> Vec<Prefix4> {
     let masked = |addr: u32, len: u8| addr.without(u32::host_mask(len));
     given.iter_mut().for_each(|(addr, len, _)| *addr = masked(*addr, *len));
@@ -42,7 +43,7 @@ fn given() -> impl Strategy<Value = Vec<Given>> {
     prop::collection::vec((addr, len, label), 0..200)
 }
 
-/// The image says what the reference does at every edge, and passes its own check.
+/// The image agrees with the reference at every edge and passes its own check.
 fn check(image: &Image, prefixes: &[Prefix4], keys: impl IntoIterator<Item = u32>) {
     let reference = Reference::new4(prefixes);
     let view = ImageView::new(image.as_bytes()).expect("it was just built");
@@ -73,7 +74,8 @@ proptest! {
 
 #[test]
 fn leaves_of_every_size_have_no_labels() {
-    // From one prefix to more than two leaves, with neighbours and with gaps, in parts that start with a prefix and that do not.
+    // From one prefix to more than two leaves, with neighbours and with gaps, in parts that start with a prefix and
+    // parts that do not.
     let mut given = Vec::new();
     for net in 0..130u32 {
         let first = 0x0a00_0000 + (net << 16);
@@ -134,7 +136,8 @@ fn hostile_labels_are_refused() {
         bytes[at..at + 4].copy_from_slice(&word.to_le_bytes());
         ImageView::new(&bytes).map(|view| view.labels()).map_err(|error| error.to_string())
     };
-    // A label more than there are, by header, root and offset; a leaf that reaches into the bits behind it.
+    // A label above the maximum in the header, the root and the offset; and a leaf that extends into the bits behind
+    // its line's starts.
     assert_eq!(with(12, 0xffff).unwrap_err(), "corrupt counted-leaf image: section `root`: bad label");
     assert_eq!(with(64 + 8 * 7 + 4, 0xffff), Ok(1 << 16));
     assert_eq!(with(64 + 8 * 7 + 4, 0x1_0000).unwrap_err(), "corrupt counted-leaf image: section `root`: bad label");

@@ -1,17 +1,17 @@
-//! Checks and lookups.
+//! Checks and lookups of counted leaves.
 
 use super::*;
 use crate::cells::Cells;
 use crate::image::{Header, ImageError};
-use crate::layout::rank_leaf::view::{Entries, Place};
+use crate::layout::rank_leaf::view::{Entries, Offsets};
 use crate::layout::rank_leaf::{CHUNK_BITS, FLAG, LOW_MASK, NESTED_BASE_SHIFT, NUMBER_SHIFT};
 use crate::reads::{Trace, TracedLines};
 
-/// Checked sections of an image.
+/// The checked sections of an image.
 #[derive(Clone, Copy)]
 pub(crate) struct View<'a> {
     image: &'a [u8],
-    place: Place,
+    offsets: Offsets,
     /// The first lane of counted leaves.
     counted: usize,
     root: &'a [[u8; 8]],
@@ -19,30 +19,30 @@ pub(crate) struct View<'a> {
 }
 
 impl<'a> View<'a> {
-    /// The sections, their bounds checked.
+    /// Locates the sections and checks their bounds.
     pub fn open(header: &Header, image: &'a [u8]) -> Result<Self, ImageError> {
-        let (place, entries) = Place::open(header, image, ENTRIES_OFFSET)?;
+        let (offsets, entries) = Offsets::open(header, image, ENTRIES_OFFSET)?;
         let counted = header.section[COUNTED] as usize;
-        let view = View { image, place, counted, root: header.section_at(image, 0, "root", ROOT_OFFSET)?, entries };
+        let view = View { image, offsets, counted, root: header.section_at(image, 0, "root", ROOT_OFFSET)?, entries };
         if view.root.len() != ROOT_WORDS {
             return Err(header.corrupt("root", "section size"));
         }
         entries.check_sizes(header)?;
-        if counted > place.lanes || !counted.is_multiple_of(LINE_LANES) {
+        if counted > offsets.lanes || !counted.is_multiple_of(LINE_LANES) {
             return Err(header.corrupt("starts", "first lane of counted leaves"));
         }
-        place.check_values(header, counted)?;
+        offsets.check_values(header, counted)?;
         Ok(view)
     }
 
-    /// Checks every index and label inside.
+    /// Checks every index and label in the sections.
     pub fn check(&self, header: &Header) -> Result<(), ImageError> {
         for &word in self.root {
             let block = u64::from_le_bytes(word) as u32;
             self.entries.check_block(block).map_err(|what| header.corrupt("root", what))?;
         }
         self.entries.check(header)?;
-        if !(0..self.counted).all(|lane| self.place.value(self.image, lane) <= header.labels) {
+        if !(0..self.counted).all(|lane| self.offsets.value(self.image, lane) <= header.labels) {
             return Err(header.corrupt("values", "label"));
         }
         let leaves =
@@ -54,7 +54,7 @@ impl<'a> View<'a> {
         self.check_labels(header)
     }
 
-    /// Whether no block that counts from somewhere has a leaf that counts too far.
+    /// Checks that no leaf of a counting block reaches a label above the maximum.
     fn check_labels(&self, header: &Header) -> Result<(), ImageError> {
         let entries = || self.entries.words.iter().map(|&word| u32::from_le_bytes(word));
         let own = entries().map(|entry| if entry & FLAG == 0 { self.reach(entry) } else { 0 }).collect();
@@ -87,7 +87,7 @@ impl<'a> View<'a> {
         if is_right { Ok(()) } else { Err(header.corrupt("root", "label")) }
     }
 
-    /// The highest label of a leaf less its block's `before`; 0 if it is not counted, or has none.
+    /// The highest label of a leaf minus its block's `before`; 0 if the leaf is not counted or has no label.
     fn reach(&self, leaf: u32) -> u32 {
         let first = (leaf >> NUMBER_SHIFT) as usize;
         if first < self.counted {
@@ -95,23 +95,23 @@ impl<'a> View<'a> {
         }
         match self.labelled(self.image, first, first + (leaf & LOW_MASK) as usize).count_ones() {
             0 => 0,
-            count => u32::from(self.image.u16(self.place.start_at(first))) + count,
+            count => u32::from(self.image.u16(self.offsets.start_at(first))) + count,
         }
     }
 
-    /// A bit for each lane from `first` to `last` of one line, the highest bit of the last, whose run has a label.
+    /// A bit for each labelled run of the lanes `first..=last` of one line. The highest bit is the last lane's.
     fn labelled(&self, cells: &(impl Cells + ?Sized), first: usize, last: usize) -> u32 {
         let line = first / LINE_LANES * LINE_LANES;
-        let labelled = cells.u32(self.place.start_at(line + COUNTED_LANES));
+        let labelled = cells.u32(self.offsets.start_at(line + COUNTED_LANES));
         labelled >> (first - line) << (LINE_LANES - 1 - (last - first))
     }
 
-    /// The label of `addr`, 0 if none.
+    /// The label of `addr`, or 0.
     pub fn find4(&self, addr: u32) -> u32 {
         self.find4_in(self.image, addr)
     }
 
-    /// Notes what a lookup reads.
+    /// Records what a lookup reads.
     pub fn trace4(&self, addr: u32, trace: &mut Trace) {
         self.find4_in(&TracedLines::new(self.image, trace), addr);
     }
@@ -119,31 +119,31 @@ impl<'a> View<'a> {
     fn find4_in(&self, cells: &(impl Cells + ?Sized), addr: u32) -> u32 {
         let chunk = addr & 0xffff;
         let (before, block) = split(cells.u64(ROOT_OFFSET + (addr >> CHUNK_BITS) as usize * 8));
-        let leaf = Place::leaf_from(cells, ENTRIES_OFFSET, block, chunk);
-        let (first, lane) = ((leaf >> NUMBER_SHIFT) as usize, self.place.lane(cells, leaf, chunk));
+        let leaf = Offsets::leaf_from(cells, ENTRIES_OFFSET, block, chunk);
+        let (first, lane) = ((leaf >> NUMBER_SHIFT) as usize, self.offsets.lane(cells, leaf, chunk));
         if first < self.counted {
-            return self.place.value(cells, lane);
+            return self.offsets.value(cells, lane);
         }
         let labelled = self.labelled(cells, first, lane);
         match labelled >> (LINE_LANES - 1) {
             0 => 0,
-            _ => before + u32::from(cells.u16(self.place.start_at(first))) + labelled.count_ones(),
+            _ => before + u32::from(cells.u16(self.offsets.start_at(first))) + labelled.count_ones(),
         }
     }
 }
 
-/// `before` and the block of a word of the root.
+/// Splits a word of the root into `before` and the block.
 fn split(word: u64) -> (u32, u32) {
     ((word >> 32) as u32, word as u32)
 }
 
-/// The last lane of a leaf in its line.
+/// The position of a leaf's last lane in its line.
 fn last_lane(leaf: u32) -> usize {
     (leaf >> NUMBER_SHIFT) as usize % LINE_LANES + (leaf & LOW_MASK) as usize
 }
 
-/// Calls `see` with bits from 0 to 16 and the highest of so many (2 to the power of the bits) words from each on; where there are fewer, of these.
-/// Takes the same time however many blocks share entries.
+/// Calls `see` for each number of bits from 0 to 16. The slice holds, for each position, the maximum of the next 2^bits
+/// words, or of fewer at the end. The time does not depend on how many blocks share entries.
 fn furthest(mut words: Vec<u32>, mut see: impl FnMut(u32, &[u32])) {
     for bits in 0..=CHUNK_BITS {
         see(bits, &words);

@@ -1,4 +1,4 @@
-//! Images of rank leaves: equal leaves and equal blocks are stored once.
+//! Builds images of rank leaves. Equal leaves and equal blocks are stored once.
 
 use std::collections::HashMap;
 
@@ -13,11 +13,11 @@ use crate::prefix::{Prefix4, Prefix6};
 use crate::scheme::blocks::Blocks;
 use crate::scheme::unique::Unique;
 
-/// Entries and lines that a table that may change has spare at least.
+/// Minimum numbers of spare entries and lines of a table that may change.
 const SPARE_ENTRIES_MIN: usize = 1 << 14;
 const SPARE_LINES_MIN: usize = 1 << 9;
 
-/// Builds the image of prefixes in [`crate::prefix::Address::order`] with labels `1..=labels`.
+/// Builds the image of prefixes, sorted by [`crate::prefix::Address::order`], with labels `1..=labels`.
 pub(crate) fn build4(prefixes: &[Prefix4], labels: u32, room: Room) -> Result<Image, BuildError> {
     let value_bytes = label_bytes(labels, Layout::RankLeaf)?;
     let mut encoder = Encoder::new(Builder::new(value_bytes));
@@ -35,16 +35,16 @@ pub(crate) fn build4(prefixes: &[Prefix4], labels: u32, room: Room) -> Result<Im
     encoder.store.write(writer, &root.words, room)
 }
 
-/// Sets `runs` to those of the block that begins at `first`, of which the first range may start before it.
+/// Sets `runs` to those of the block that begins at `first`. The first range may start before it.
 pub(in crate::layout) fn set_runs(runs: &mut Vec<Run>, first: u32, ranges: &[Range<u32>]) {
     runs.clear();
     runs.extend(ranges.iter().map(|range| Run { start: (range.start.max(first) - first) as u16, value: range.label }));
 }
 
-/// Builds the image of prefixes in [`crate::prefix::Address::order`] with labels `1..=labels`.
+/// Builds the image of prefixes, sorted by [`crate::prefix::Address::order`], with labels `1..=labels`.
 pub(crate) fn build6(prefixes: &[Prefix6], labels: u32, room: Room) -> Result<Image, BuildError> {
     let longest = prefixes.iter().map(|prefix| prefix.len).max().unwrap_or(0);
-    // Only blocks need the flag.
+    // Only values that name blocks need the flag bit.
     let value_bytes = if longest <= 32 { label_bytes(labels, Layout::RankLeaf6)? } else { 4 };
     label_bytes(labels, Layout::RankLeaf6)?;
     let mut encoder = Encoder::new(Builder::new(value_bytes));
@@ -99,7 +99,7 @@ impl Root {
     }
 }
 
-/// The bytes that labels take.
+/// Number of bytes that a label takes.
 pub(crate) fn label_bytes(labels: u32, layout: Layout) -> Result<usize, BuildError> {
     match labels {
         0..=0xff => Ok(1),
@@ -163,23 +163,23 @@ impl Builder {
     }
 }
 
-/// Lanes in lines, and where to find what is stored already.
+/// The lanes in lines, and an index of the stored leaves.
 pub(crate) struct Leaves {
     pub starts: Vec<u16>,
     pub values: Vec<u32>,
-    /// Lanes that are used of each line, and lanes at most.
+    /// Number of lanes used in each line, and the maximum number of lanes.
     line_lanes: usize,
     lanes_max: usize,
-    /// Lines by the lanes that are free at their end.
+    /// Lines by the number of free lanes at their end.
     open: [Vec<u32>; LINE_LANES + 1],
-    /// Leaves of one run by its value.
+    /// Leaves of one run, by value.
     uniform: HashMap<u32, u32>,
-    /// Where the first leaf of each hash lies. A second of the same hash is stored without being found again.
+    /// Position of the first leaf with each hash. A second leaf with the same hash is stored, but is not indexed.
     known: HashMap<u64, u32>,
 }
 
 impl Leaves {
-    /// None yet, and never more than `lanes_max` lanes, of which the first `line_lanes` of each line are used.
+    /// Starts empty. There will be at most `lanes_max` lanes, in the first `line_lanes` lanes of each line.
     pub fn new(line_lanes: usize, lanes_max: usize) -> Self {
         Leaves {
             starts: Vec::new(),
@@ -192,7 +192,7 @@ impl Leaves {
         }
     }
 
-    /// The entry of a leaf that is all one value; `None` if lanes run out.
+    /// The entry of a leaf with one value; `None` if there is no lane left.
     pub fn uniform(&mut self, value: u32) -> Option<u32> {
         if let Some(&entry) = self.uniform.get(&value) {
             return Some(entry);
@@ -202,7 +202,7 @@ impl Leaves {
         Some(entry)
     }
 
-    /// The entry of a leaf of two runs to a line's, the first of which counts from the leaf's beginning.
+    /// The entry of a leaf with two or more runs, at most a line. The first run starts at the beginning of the leaf.
     pub fn store(&mut self, runs: &[Run]) -> Option<u32> {
         let hash = runs[1..].iter().fold(u64::from(runs[0].value), |hash, run| {
             let word = u64::from(run.value) << 16 | u64::from(run.start);
@@ -226,7 +226,7 @@ impl Leaves {
             && self.starts[lanes].iter().zip(runs).skip(1).all(|(&start, run)| start == run.start)
     }
 
-    /// Puts runs into the fullest line with room for them.
+    /// Stores runs in the fullest line with room for them.
     fn place(&mut self, runs: &[Run]) -> Option<u32> {
         let fitting = (runs.len()..=self.line_lanes).find(|&free| !self.open[free].is_empty());
         let (line, free) = match fitting.and_then(|free| Some((self.open[free].pop()?, free))) {

@@ -1,23 +1,23 @@
-//! From runs of a chunk's values to entries, whoever stores them: a builder, or the writer of a live table.
+//! Turns runs of a chunk's values into entries, for a builder or for the writer of a live table.
 
 use super::*;
 use crate::flatten::Range;
 
-/// What a second, nested step for the whole of a block is worth in bytes: it costs time, where traffic goes there.
+/// The number of saved bytes that justifies a second, nested step for a whole block. The step costs time in lookups.
 const NESTED_BYTES: usize = 32 << 10;
-/// Divisions that are tried for a block, from the coarsest that could do.
+/// Number of divisions tried for a block, from the coarsest possible one.
 const DIVISIONS: u32 = 4;
 
-/// Consecutive values of a chunk that lead to the same.
+/// Consecutive values of a chunk that lead to the same label or block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Run {
-    /// The first.
+    /// The first value.
     pub start: u16,
-    /// Label, or block of the next chunk.
+    /// A label, or the block of the next chunk.
     pub value: u32,
 }
 
-/// Adds a run; one that starts with the same value replaces the last, one of the same value continues it.
+/// Appends a run. A run with the same start replaces the last one, and a run with the same value extends it.
 pub(crate) fn push(runs: &mut Vec<Run>, start: u16, value: u32) {
     if runs.last().is_some_and(|last| last.start == start) {
         runs.pop();
@@ -30,15 +30,15 @@ pub(crate) fn push(runs: &mut Vec<Run>, start: u16, value: u32) {
 /// A part of the address space that a block divides.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Chunk {
-    /// Its first address.
+    /// The first address.
     pub first: u128,
-    /// Bits below the chunk.
+    /// Number of bits below the chunk.
     pub shift: u32,
-    /// Label of the first address.
+    /// The label of the first address.
     pub label: u32,
 }
 
-/// What there is no room for.
+/// The resource that ran out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NoRoom {
     Lanes,
@@ -46,19 +46,20 @@ pub(crate) enum NoRoom {
     Nested,
 }
 
-/// Where leaves and entries go.
+/// Storage for leaves and entries.
 pub(crate) trait Store {
-    /// Bytes of a value.
+    /// Bytes per value.
     fn value_bytes(&self) -> usize;
-    /// Lanes that a leaf has at most.
+    /// Maximum number of lanes of a leaf.
     fn lanes_max(&self) -> usize {
         LINE_LANES
     }
-    /// The entry of a leaf that is all one value; `None` if there is no room.
+    /// The entry of a leaf with one value; `None` if there is no room.
     fn uniform(&mut self, value: u32) -> Option<u32>;
-    /// The entry of a leaf of two to so many runs, the first of which counts from the leaf's beginning; `None` if there is no room.
+    /// The entry of a leaf of two to `lanes_max` runs; `None` if there is no room. The first run starts at the
+    /// beginning of the leaf.
     fn leaf(&mut self, runs: &[Run]) -> Option<u32>;
-    /// Where these entries are, a power of two of them; `None` if there is no room.
+    /// Stores entries, a power of two of them, and returns their position; `None` if there is no room.
     fn entries(&mut self, entries: &[u32]) -> Option<usize>;
 }
 
@@ -73,14 +74,14 @@ impl<S: Store> Encoder<S> {
         Encoder { store, scratch: Vec::new() }
     }
 
-    /// The block of a chunk in which `ranges` start, none of them with its first address.
+    /// The block of a chunk in which `ranges` start. No range starts at the chunk's first address.
     pub fn chunk(&mut self, chunk: Chunk, ranges: &[Range<u128>]) -> Result<u32, NoRoom> {
         let runs = self.runs(chunk, ranges)?;
         self.block(&runs)
     }
 
-    /// The runs of a chunk, or of the part of it from `chunk.first` to where the ranges end. The last run may be behind that.
-    /// Recurses to a depth of seven.
+    /// The runs of a chunk, or of its part from `chunk.first` to the end of the ranges. The last run may extend
+    /// further. The recursion depth is at most seven.
     pub fn runs(&mut self, chunk: Chunk, mut ranges: &[Range<u128>]) -> Result<Vec<Run>, NoRoom> {
         let mut runs = vec![Run { start: (chunk.first >> chunk.shift) as u16, value: chunk.label }];
         let mut label = chunk.label;
@@ -107,14 +108,14 @@ impl<S: Store> Encoder<S> {
         Ok(runs)
     }
 
-    /// The word that names the block of `runs`, which start with value 0 of the chunk.
+    /// The word that names the block of `runs`. The first run starts at value 0 of the chunk.
     pub fn block(&mut self, runs: &[Run]) -> Result<u32, NoRoom> {
         let bits = self.divide(runs);
         let base = self.divided(runs, CHUNK_BITS, bits)?;
         Ok((base as u32) << NUMBER_SHIFT | (CHUNK_BITS - bits))
     }
 
-    /// The bits of a block's index, chosen for the fewest bytes.
+    /// Chooses the number of index bits of a block that takes the fewest bytes.
     fn divide(&self, runs: &[Run]) -> u32 {
         let lanes_max = self.store.lanes_max();
         let coarsest = runs.len().div_ceil(lanes_max).next_power_of_two().ilog2();
@@ -137,7 +138,8 @@ impl<S: Store> Encoder<S> {
         (coarsest..=(coarsest + DIVISIONS).min(CHUNK_BITS)).min_by_key(bytes).expect("there is a coarsest")
     }
 
-    /// Stores the entries that divide `runs`, all in one part of `2^part_bits` values of the chunk, by `bits` more bits.
+    /// Stores the entries that divide `runs` by `bits` more bits. The runs are in one part of `2^part_bits` values of
+    /// the chunk.
     fn divided(&mut self, runs: &[Run], part_bits: u32, bits: u32) -> Result<usize, NoRoom> {
         let shift = part_bits - bits;
         let part = u32::from(runs[0].start) >> part_bits;
@@ -157,7 +159,7 @@ impl<S: Store> Encoder<S> {
         base.ok_or(NoRoom::Entries)
     }
 
-    /// The entry of a part of 2^`part_bits` values of the chunk from `first` on; the first run may start before it.
+    /// The entry of a part of `2^part_bits` values of the chunk from `first` on. The first run may start before it.
     pub fn part(&mut self, runs: &[Run], first: u32, part_bits: u32) -> Result<u32, NoRoom> {
         match runs {
             [run] => self.store.uniform(run.value).ok_or(NoRoom::Lanes),
@@ -166,7 +168,7 @@ impl<S: Store> Encoder<S> {
         }
     }
 
-    /// Divides a part that is too much for one leaf so far that each piece is not.
+    /// Divides a part that is too large for one leaf until each piece fits.
     fn nested(&mut self, runs: &[Run], first: u32, part_bits: u32) -> Result<u32, NoRoom> {
         let mut runs = runs.to_vec();
         runs[0].start = first as u16;

@@ -1,23 +1,23 @@
-//! Checks and lookups.
+//! Checks and lookups of rank leaves.
 
 use super::*;
 use crate::cells::{Cells, CellsMut};
 use crate::image::{Header, ImageError};
 use crate::reads::{Trace, TracedLines};
 
-/// Where an image has its words, by byte offset.
+/// The byte offsets of an image's words.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Place {
+pub(crate) struct Offsets {
     pub starts: usize,
     pub values: usize,
     pub value_bytes: usize,
-    /// Entries and lanes that there are, those that are free included.
+    /// Numbers of entries and lanes, including free ones.
     pub entries: usize,
     pub lanes: usize,
 }
 
-impl Place {
-    /// Where the sections after the root are, which end inside the image, and the entries among them.
+impl Offsets {
+    /// Locates the sections after the root, checks that they end inside the image, and returns the entries.
     pub fn open<'a>(
         header: &Header,
         image: &'a [u8],
@@ -26,17 +26,17 @@ impl Place {
         let words: &[[u8; 4]] = header.section_at(image, 1, "entries", entries_offset)?;
         let starts: &[[u8; 2]] = header.section(image, 2, "starts")?;
         let _values: &[[u8; 1]] = header.section(image, 3, "values")?;
-        let place = Place {
+        let offsets = Offsets {
             starts: header.section[4] as usize,
             values: header.section[6] as usize,
             value_bytes: header.section[VALUE_BYTES] as usize,
             entries: words.len(),
             lanes: starts.len(),
         };
-        Ok((place, Entries { words, lanes: starts.len() }))
+        Ok((offsets, Entries { words, lanes: starts.len() }))
     }
 
-    /// Checks that there are values of so many lanes.
+    /// Checks that the values section has room for `lanes` lanes.
     pub fn check_values(&self, header: &Header, lanes: usize) -> Result<(), ImageError> {
         let bytes = header.section[7] as usize;
         match (1..=4).contains(&self.value_bytes) && bytes == lanes * self.value_bytes + VALUES_PADDING {
@@ -77,7 +77,7 @@ impl Place {
         }
     }
 
-    /// Writes the value of a lane whose value is 0. In between, it is never above `value`.
+    /// Writes the value of a lane whose value is 0. Intermediate values are never above `value`.
     pub fn set_value(&self, cells: &impl CellsMut, lane: usize, value: u32) {
         let at = self.value_at(lane);
         match self.value_bytes {
@@ -87,7 +87,7 @@ impl Place {
         }
     }
 
-    /// Makes a lane's value 0. In between, it is never above what it was.
+    /// Sets a lane's value to 0. Intermediate values are never above the old one.
     pub fn clear_value(&self, cells: &impl CellsMut, lane: usize) {
         let at = self.value_at(lane);
         match self.value_bytes {
@@ -97,12 +97,12 @@ impl Place {
         }
     }
 
-    /// The leaf's entry for a chunk in the block of `word`.
+    /// The leaf entry for a chunk in the block that `word` names.
     pub fn leaf(cells: &(impl Cells + ?Sized), word: u32, chunk: u32) -> u32 {
         Self::leaf_from(cells, ENTRIES_OFFSET, word, chunk)
     }
 
-    /// The same where entry 0 is at byte `entries`.
+    /// The same, with entry 0 at byte `entries`.
     pub fn leaf_from(cells: &(impl Cells + ?Sized), entries: usize, word: u32, chunk: u32) -> u32 {
         let entry = |index: u32| cells.u32(entries + index as usize * size_of::<u32>());
         match entry((word >> NUMBER_SHIFT) + (chunk >> (word & LOW_MASK))) {
@@ -114,25 +114,25 @@ impl Place {
         }
     }
 
-    /// The lane of a leaf that the chunk is in.
+    /// The lane of a leaf that holds the chunk.
     pub fn lane(&self, cells: &(impl Cells + ?Sized), leaf: u32, chunk: u32) -> usize {
         let lane = (leaf >> NUMBER_SHIFT) as usize;
         let others = lane + 1..=lane + (leaf & LOW_MASK) as usize;
         lane + others.filter(|&other| u32::from(cells.u16(self.start_at(other))) <= chunk).count()
     }
 
-    /// What the block of `word` says of a chunk.
+    /// The value for a chunk in the block that `word` names.
     fn step(&self, cells: &(impl Cells + ?Sized), word: u32, chunk: u32) -> u32 {
         self.value(cells, self.lane(cells, Self::leaf(cells, word, chunk), chunk))
     }
 
-    /// The label of `addr`, 0 if none.
+    /// The label of `addr`, or 0.
     pub fn find4(&self, cells: &(impl Cells + ?Sized), addr: u32) -> u32 {
         let word = cells.u32(Self::root_at((addr >> CHUNK_BITS) as usize));
         self.step(cells, word, addr & 0xffff)
     }
 
-    /// The label of `addr`, 0 if none.
+    /// The label of `addr`, or 0.
     pub fn find6(&self, cells: &(impl Cells + ?Sized), addr: u128) -> u32 {
         let mut shift = u128::BITS - CHUNK_BITS;
         let mut word = cells.u32(Self::root_at((addr >> shift) as usize));
@@ -144,51 +144,51 @@ impl Place {
             }
             word = value & !FLAG;
         }
-        // Only a hostile image has more steps than the address has chunks.
+        // Only in a hostile image are there more steps than chunks of the address.
         0
     }
 }
 
-/// Checked sections of an image.
+/// The checked sections of an image.
 #[derive(Clone, Copy)]
 pub(crate) struct View<'a> {
     image: &'a [u8],
-    place: Place,
+    offsets: Offsets,
     root: &'a [[u8; 4]],
     entries: Entries<'a>,
 }
 
 impl<'a> View<'a> {
-    /// The sections, their bounds checked.
+    /// Locates the sections and checks their bounds.
     pub fn open(header: &Header, image: &'a [u8]) -> Result<Self, ImageError> {
-        let (place, entries) = Place::open(header, image, ENTRIES_OFFSET)?;
-        let view = View { image, place, root: header.section_at(image, 0, "root", ROOT_OFFSET)?, entries };
+        let (offsets, entries) = Offsets::open(header, image, ENTRIES_OFFSET)?;
+        let view = View { image, offsets, root: header.section_at(image, 0, "root", ROOT_OFFSET)?, entries };
         if view.root.len() != ROOT_WORDS {
             return Err(header.corrupt("root", "section size"));
         }
         entries.check_sizes(header)?;
-        place.check_values(header, place.lanes)?;
+        offsets.check_values(header, offsets.lanes)?;
         Ok(view)
     }
 
-    /// Where the words are.
-    pub fn place(&self) -> Place {
-        self.place
+    /// The positions of the words.
+    pub fn offsets(&self) -> Offsets {
+        self.offsets
     }
 
-    /// Checks every index and label inside of an IPv4 table.
+    /// Checks every index and label of an IPv4 table.
     pub fn check4(&self, header: &Header) -> Result<(), ImageError> {
         self.check(header)?;
-        match (0..self.place.lanes).all(|lane| self.value(lane) <= header.labels) {
+        match (0..self.offsets.lanes).all(|lane| self.value(lane) <= header.labels) {
             true => Ok(()),
             false => Err(header.corrupt("values", "label")),
         }
     }
 
-    /// Checks every index and label inside of an IPv6 table.
+    /// Checks every index and label of an IPv6 table.
     pub fn check6(&self, header: &Header) -> Result<(), ImageError> {
         self.check(header)?;
-        for lane in 0..self.place.lanes {
+        for lane in 0..self.offsets.lanes {
             match self.value(lane) {
                 word if word & FLAG != 0 => {
                     self.entries.check_block(word & !FLAG).map_err(|what| header.corrupt("values", what))?
@@ -208,31 +208,31 @@ impl<'a> View<'a> {
     }
 
     fn value(&self, lane: usize) -> u32 {
-        self.place.value(self.image, lane)
+        self.offsets.value(self.image, lane)
     }
 
-    /// The label of `addr`, 0 if none.
+    /// The label of `addr`, or 0.
     pub fn find4(&self, addr: u32) -> u32 {
-        self.place.find4(self.image, addr)
+        self.offsets.find4(self.image, addr)
     }
 
-    /// The label of `addr`, 0 if none.
+    /// The label of `addr`, or 0.
     pub fn find6(&self, addr: u128) -> u32 {
-        self.place.find6(self.image, addr)
+        self.offsets.find6(self.image, addr)
     }
 
-    /// Notes what a lookup of an IPv4 key reads.
+    /// Records what a lookup of an IPv4 key reads.
     pub fn trace4(&self, addr: u32, trace: &mut Trace) {
-        self.place.find4(&TracedLines::new(self.image, trace), addr);
+        self.offsets.find4(&TracedLines::new(self.image, trace), addr);
     }
 
-    /// Notes what a lookup of an IPv6 key reads.
+    /// Records what a lookup of an IPv6 key reads.
     pub fn trace6(&self, addr: u128, trace: &mut Trace) {
-        self.place.find6(&TracedLines::new(self.image, trace), addr);
+        self.offsets.find6(&TracedLines::new(self.image, trace), addr);
     }
 }
 
-/// The entries of an image, and how many lanes they may lead to.
+/// The entries of an image, and the number of lanes that they may name.
 #[derive(Clone, Copy)]
 pub(crate) struct Entries<'a> {
     pub words: &'a [[u8; 4]],
@@ -240,7 +240,7 @@ pub(crate) struct Entries<'a> {
 }
 
 impl Entries<'_> {
-    /// Whether there are not too many entries and lanes.
+    /// Checks the numbers of entries and lanes.
     pub fn check_sizes(&self, header: &Header) -> Result<(), ImageError> {
         if self.words.len() > NUMBERS {
             return Err(header.corrupt("entries", "section size"));
@@ -253,7 +253,7 @@ impl Entries<'_> {
 
     /// Checks every entry.
     pub fn check(&self, header: &Header) -> Result<(), ImageError> {
-        // How many nested entries stand before each, so that many nested blocks take no longer to check than few.
+        // Number of nested entries before each entry, so that many nested blocks are checked as fast as few.
         let mut nested = Vec::with_capacity(self.words.len() + 1);
         nested.push(0u32);
         for &entry in self.words {
@@ -266,7 +266,7 @@ impl Entries<'_> {
         Ok(())
     }
 
-    /// Whether the entries that a block's word leads to are there.
+    /// Checks that the entries of the block that `word` names exist.
     pub fn check_block(&self, word: u32) -> Result<(), &'static str> {
         let shift = word & LOW_MASK;
         let base = (word >> NUMBER_SHIFT) as usize;

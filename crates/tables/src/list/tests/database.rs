@@ -1,15 +1,15 @@
-//! MaxMind DB files, written here: a writer for the tests, then good, broken and hostile ones.
+//! Tests MaxMind DB files, which a writer here produces: valid, corrupt and hostile ones.
 
 use super::*;
 
-/// Writes databases: a tree of nodes whose records are built from (address bits from the top, length, record).
+/// Writes databases. The tree is built from (address bits from the top, length, record).
 #[derive(Default)]
 struct Database {
     nodes: Vec<[u64; 2]>,
     data: Vec<u8>,
 }
 
-/// A tree record that is not a number yet: nothing, or data at an offset.
+/// A tree record that is not final yet: no data, or data at an offset.
 const NOTHING: u64 = u64::MAX;
 const DATA: u64 = 1 << 40;
 
@@ -32,7 +32,7 @@ impl Database {
         }
     }
 
-    /// Appends a record, one map in another, and gives its offset.
+    /// Appends a record, a map inside a map, and returns its offset.
     fn record(&mut self, outer: &str, inner: &str, value: &[u8]) -> usize {
         let offset = self.data.len();
         self.data.extend([&map(1), &text(outer)[..], &map(1), &text(inner), value].concat());
@@ -142,7 +142,7 @@ fn an_ipv6_database_serves_both_families() {
     let hr = database.record("country", "iso_code", &text("HR"));
     database.add(0x0102_0000, 112, au);
     database.add(0x2001_0db8 << 96, 32, hr);
-    // The IPv4 networks once more, as an alias under 2002::/16.
+    // The IPv4 networks again, as an alias under 2002::/16.
     database.add(0x2002 << 112, 16, 0);
     let mut ipv4 = 0;
     (0..96).for_each(|_| ipv4 = database.nodes[ipv4][0] as usize);
@@ -171,7 +171,7 @@ fn what_a_database_lacks_is_named() {
     assert!(labels(b"", "x").unwrap_err().starts_with("c.mmdb: "));
 }
 
-/// Also where nothing asks for the records themselves.
+/// A set does not read the records, but refuses them too.
 #[test]
 fn a_database_with_a_hole_is_refused() {
     let whole = sample().write(24, 4);
@@ -189,7 +189,7 @@ fn a_database_with_a_hole_is_refused() {
 
 #[test]
 fn a_tree_with_more_paths_than_time_is_refused() {
-    // Each node's children are both the next node: 2^128 paths in 128 nodes, and none has data.
+    // Both children of each node are the next node: 2^128 paths in 128 nodes, and none has data.
     let mut database = Database::new();
     database.nodes = (1..=128).map(|next| [if next < 128 { next } else { NOTHING }; 2]).collect();
     database.data = vec![0];

@@ -1,22 +1,22 @@
-//! What a writer stores, for tests.
+//! Records the stores of a writer, for tests.
 
 use std::cell::RefCell;
 
 use super::shared::SharedImage;
 use crate::cells::{Cells, CellsMut};
 
-/// A word that was written: where, and its bytes.
+/// One store: its byte offset, and the bytes written.
 pub type Stored = (usize, Vec<u8>);
 
-/// An image whose stores are written down: what another copy of it would be sent.
-pub struct Noted<'a> {
+/// An image that records its stores. A copy of the image would be sent the same stores.
+pub struct RecordedImage<'a> {
     image: &'a SharedImage,
     stores: RefCell<Vec<Stored>>,
 }
 
-impl<'a> Noted<'a> {
+impl<'a> RecordedImage<'a> {
     pub fn new(image: &'a SharedImage) -> Self {
-        Noted { image, stores: RefCell::default() }
+        RecordedImage { image, stores: RefCell::default() }
     }
 
     pub fn into_stores(self) -> Vec<Stored> {
@@ -24,7 +24,7 @@ impl<'a> Noted<'a> {
     }
 }
 
-impl Cells for Noted<'_> {
+impl Cells for RecordedImage<'_> {
     fn u8(&self, at: usize) -> u8 {
         self.image.u8(at)
     }
@@ -39,7 +39,7 @@ impl Cells for Noted<'_> {
     }
 }
 
-impl CellsMut for Noted<'_> {
+impl CellsMut for RecordedImage<'_> {
     fn set_u8(&self, at: usize, word: u8) {
         self.stores.borrow_mut().push((at, vec![word]));
         self.image.set_u8(at, word);
@@ -58,7 +58,7 @@ impl CellsMut for Noted<'_> {
     }
 }
 
-/// The bytes of an image that nobody changes just now.
+/// The bytes of an image that no thread changes meanwhile.
 pub fn copy(image: &SharedImage) -> Vec<u8> {
     (0..image.bytes()).map(|at| image.u8(at)).collect()
 }

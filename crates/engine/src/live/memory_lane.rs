@@ -1,5 +1,5 @@
-//! A lane without interfaces: packets from memory, again and again, and a sink for what is accepted. For measuring workers, and for trying what
-//! changes under them.
+//! A lane without interfaces: it gives packets from memory repeatedly and discards accepted ones. It serves to measure
+//! workers and to test changes under load.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,26 +11,27 @@ use crate::live::lane::{Lane, PortCounters, Side, add};
 use crate::memory::FrameSet;
 use crate::{EngineError, FrameBurst};
 
-/// What a memory lane shows of the bursts that went through it, to those who check them.
+/// Observes the bursts of a memory lane.
 pub trait Witness: Send {
-    /// A burst from a side was decided.
+    /// A burst from a side got its verdicts.
     fn decided(&mut self, from: Side, verdicts: &[Verdict]);
 }
 
-/// Looks away.
+/// Ignores all bursts.
 impl Witness for () {
     fn decided(&mut self, _: Side, _: &[Verdict]) {}
 }
 
-/// Frames that come from each side without end, or up to a number. Nothing that another worker writes is in its cache lines.
+/// A lane with frames from each side, without end or up to a number. Its cache lines contain nothing that other workers
+/// write.
 #[repr(align(128))]
 pub struct MemoryLane<W> {
     frames: [Arc<FrameSet>; 2],
     /// Next burst of each side.
     next: [usize; 2],
-    /// Packets that each side has left to give.
+    /// Number of packets left to give, by side.
     left: [u64; 2],
-    /// Packets that each side's sink has room for; `None`: as many as come.
+    /// Number of packets that each side's sink accepts; `None` for no limit.
     room: [Option<Arc<AtomicU64>>; 2],
     ports: [Arc<PortCounters>; 2],
     received: (Side, usize),
@@ -38,10 +39,10 @@ pub struct MemoryLane<W> {
 }
 
 impl<W: Witness> MemoryLane<W> {
-    /// A lane that gives each side's frames in bursts, as many packets as `left` says.
+    /// A lane that gives each side's frames in bursts, `left` packets in total.
     ///
     /// # Panics
-    /// If a side has no frames.
+    /// Panics if a side has no frames.
     pub fn new(frames: [Arc<FrameSet>; 2], left: [u64; 2], witness: W) -> Self {
         assert!(frames.iter().all(|frames| !frames.is_empty()), "a side gives frames");
         let ports =
@@ -49,7 +50,7 @@ impl<W: Witness> MemoryLane<W> {
         MemoryLane { frames, next: [0; 2], left, room: [None, None], ports, received: (Side::Lower, 0), witness }
     }
 
-    /// The sink of a side takes only as many packets as `room` says, which counts down to 0 and which others may raise.
+    /// Limits the sink of a side to `room` packets. The lane counts `room` down to 0, and other threads may raise it.
     #[must_use]
     pub fn with_room(mut self, side: Side, room: Arc<AtomicU64>) -> Self {
         self.room[side as usize] = Some(room);
@@ -86,7 +87,7 @@ impl<W: Witness> Lane for MemoryLane<W> {
         let room = self.room[to].as_ref().map_or(u64::MAX, |room| room.load(Ordering::Relaxed));
         let (mut sent, mut length, mut full, mut diverted) = (0, 0, 0, 0);
         for (verdict, frame) in verdicts.iter().zip(burst.frames()) {
-            // Without a branch: nobody can foretell verdicts.
+            // Branch-free, because verdicts are unpredictable.
             let accepted = u64::from(verdict.action() == Some(Action::Accept));
             let taken = accepted & u64::from(sent < room);
             sent += taken;
