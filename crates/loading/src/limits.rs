@@ -6,7 +6,7 @@ use crate::lists::ListOfLimits;
 use crate::text::Text;
 use std::sync::Arc;
 use weir_abi::{LimitEntries, each};
-use weir_engine::limits::counts::Place;
+use weir_engine::limits::counts::LimiterBuckets;
 use weir_engine::limits::pool::{Held, Kind, Names, Pool, Wanted};
 use weir_engine::limits::{Buckets, Limits};
 use weir_policy::checked::LimitsOf;

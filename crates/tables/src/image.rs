@@ -15,7 +15,6 @@ use weir_abi::{Family, ImageHeader, Layout};
 
 use crate::image_memory::ImageMemory;
 use crate::layout::{counted_leaf, dxr, exact_set, exact_set6, exact_sets, range6, rank_leaf};
-use crate::memory::Memory;
 use crate::problem::family_name;
 use crate::reads::Trace;
 

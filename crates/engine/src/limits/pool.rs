@@ -15,7 +15,7 @@ use weir_tables::LimitTable;
 use weir_tables::limit_image::Logged;
 
 use super::buckets::Buckets;
-use super::counts::{Counted, Counts, Place};
+use super::counts::{Counted, Counts, LimiterBuckets};
 use crate::EngineError;
 
 /// The names of a limiter's buckets, in the order of its entries.
