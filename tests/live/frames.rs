@@ -2,7 +2,7 @@
 
 use crate::box_under_test::{Running, Setup};
 use crate::hosts::{Hosts, Wires};
-use crate::traffic::{Listener, frames, judged, send};
+use crate::traffic::{Listener, frames, judged, send, send_on_queue};
 use crate::{check_account, counted, put};
 use std::path::Path;
 
@@ -242,14 +242,15 @@ downstream { udp dport 25 divert; accept }
     run_without_divert(engine, hosts, folder, &sent);
 }
 
+/// From one core: in the kernel, samples are drawn by what each core has counted.
 fn run_with_divert(engine: &str, hosts: &Hosts, folder: &Path, sent: &[Vec<u8>]) {
     let divert = Some("divert".to_owned());
     let running = Running::start_as(&hosts.weir, folder, "divert.weir", &Setup { divert, ..Setup::new(engine) });
     let [at_server, at_client] =
         [(&hosts.server, "s"), (&hosts.client, "c")].map(|(host, name)| Listener::at(host, name));
     let at_analyser = Listener::at(&hosts.analyser, "d");
-    send(&hosts.client, "c", sent);
-    send(&hosts.server, "s", sent);
+    send_on_queue(&hosts.client, "c", 0, sent);
+    send_on_queue(&hosts.server, "s", 0, sent);
     running.wait_for("all are counted", |stats| {
         stats.upstream.total.packets + stats.downstream.total.packets >= 2 * sent.len() as u64
     });
@@ -276,7 +277,7 @@ fn run_with_divert(engine: &str, hosts: &Hosts, folder: &Path, sent: &[Vec<u8>])
 
 fn run_without_divert(engine: &str, hosts: &Hosts, folder: &Path, sent: &[Vec<u8>]) {
     let running = Running::start(&hosts.weir, folder, "divert.weir", engine, 1);
-    send(&hosts.client, "c", sent);
+    send_on_queue(&hosts.client, "c", 0, sent);
     running.wait_for("all are counted", |stats| stats.upstream.total.packets >= sent.len() as u64);
     let stats = running.settled();
     check_account(&stats);
