@@ -3,7 +3,8 @@
 use crate::failure::Failure;
 use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use std::{fs, io};
+use std::time::Duration;
+use std::{fs, io, thread};
 
 /// What Weir asks for at most; none of its engines needs more.
 const WANTED: u64 = 1 << 16;
@@ -11,6 +12,8 @@ const WANTED: u64 = 1 << 16;
 const NEEDED: u64 = 64;
 /// What a new generation leaves free, for clients and for what the next change takes.
 const SPARE: usize = 16;
+const SPARE_TRIES: u32 = 10;
+const SPARE_PAUSE: Duration = Duration::from_millis(100);
 const REMEDY: &str = "`ulimit -n`, `LimitNOFILE=` of systemd";
 
 /// Takes as many as the system allows: usual limits are for programs that wait with select(2).
@@ -48,13 +51,21 @@ pub fn are_too_few(failure: &Failure) -> bool {
     failure.message().contains(&none_left())
 }
 
-/// Checks that [`SPARE`] more files can be opened.
+/// Checks that [`SPARE`] more files can be opened. Clients that are about to go give theirs back meanwhile.
 ///
 /// # Errors
 /// They cannot.
 pub fn check_left() -> Result<(), Failure> {
-    let spare: Result<Vec<_>, _> = (0..SPARE).map(|_| fs::File::open("/dev/null")).collect();
-    match spare {
+    let spare = || (0..SPARE).map(|_| fs::File::open("/dev/null")).collect::<Result<Vec<_>, _>>();
+    let mut opened = spare();
+    for _ in 0..SPARE_TRIES {
+        if opened.is_ok() {
+            break;
+        }
+        thread::sleep(SPARE_PAUSE);
+        opened = spare();
+    }
+    match opened {
         Ok(_) => Ok(()),
         Err(error) => Err(explain(Failure::Runtime(format!("no descriptors would be left for clients: {error}")))),
     }
