@@ -134,23 +134,16 @@ WEIR_INLINE bool summed_of(const struct packet *packet, struct summed *summed)
 /* The sum of `words` words of four bytes, added to another. */
 WEIR_INLINE uint64_t sum_words(const uint8_t *at, uint32_t words, uint64_t sum)
 {
-	for (uint32_t word = 0; word < words; word++) {
-		uint32_t value;
-
-		__builtin_memcpy(&value, at + 4 * word, sizeof(value));
-		sum += value;
-	}
+	for (uint32_t word = 0; word < words; word++)
+		sum += host32(at + 4 * word);
 	return sum;
 }
 
 /* Whether the field of a packet holds the sum of its pseudo header, given as a sum of fewer than 16 words. */
 WEIR_INLINE bool is_pseudo_sum(const uint8_t *field, uint64_t sum)
 {
-	uint16_t held;
-
-	__builtin_memcpy(&held, field, sizeof(held));
 	sum = (sum & 0xffff) + (sum >> 16 & 0xffff) + (sum >> 32);
-	return held == sum_fold((uint32_t)sum);
+	return be16(field) == __builtin_bswap16(sum_fold((uint32_t)sum));
 }
 
 /*
@@ -159,36 +152,35 @@ WEIR_INLINE bool is_pseudo_sum(const uint8_t *field, uint64_t sum)
  */
 WEIR_INLINE bool may_be_unfinished(struct xdp_md *ctx)
 {
-	enum { IPV4 = ETHERNET_BYTES, IPV4_END = IPV4 + 20, IPV6 = ETHERNET_BYTES, IPV6_END = IPV6 + 40 };
+	enum { IP = ETHERNET_BYTES, IPV4_END = IP + 20, IPV6_END = IP + 40 };
 	const uint8_t *data = context_data(ctx);
 	const uint8_t *end = context_end(ctx);
-	uint16_t type, bytes;
+	uint16_t type;
 	uint64_t sum;
 
 	if (data + IPV4_END + UDP_CHECKSUM_AT + 2 > end)
 		return true;
-	__builtin_memcpy(&type, data + 12, sizeof(type));
-	if (type == __builtin_bswap16(ETHER_IPV4)) {
-		const uint8_t proto = data[IPV4 + 9];
+	type = be16(data + 12);
+	if (type == ETHER_IPV4) {
+		const uint8_t proto = data[IP + 9];
 
-		if (data[IPV4] != 0x45)
+		if (data[IP] != 0x45)
 			return true;
-		__builtin_memcpy(&bytes, data + IPV4 + 2, sizeof(bytes));
-		sum = __builtin_bswap16((uint16_t)(__builtin_bswap16(bytes) - 20));
-		sum = sum_words(data + IPV4 + 12, 2, sum + ((uint64_t)proto << 8));
+		sum = __builtin_bswap16((uint16_t)(be16(data + IP + 2) - 20));
+		sum = sum_words(data + IP + 12, 2, sum + ((uint64_t)proto << 8));
 		if (proto == PROTO_UDP)
 			return is_pseudo_sum(data + IPV4_END + UDP_CHECKSUM_AT, sum);
 		if (proto != PROTO_TCP || data + IPV4_END + TCP_CHECKSUM_AT + 2 > end)
 			return proto == PROTO_TCP;
 		return is_pseudo_sum(data + IPV4_END + TCP_CHECKSUM_AT, sum);
 	}
-	if (type == __builtin_bswap16(ETHER_IPV6)) {
-		const uint8_t proto = data[IPV6 + 6];
+	if (type == ETHER_IPV6) {
+		const uint8_t proto = data[IP + 6];
 
 		if ((proto != PROTO_UDP && proto != PROTO_TCP) || data + IPV6_END + TCP_CHECKSUM_AT + 2 > end)
 			return true;
-		__builtin_memcpy(&bytes, data + IPV6 + 4, sizeof(bytes));
-		sum = sum_words(data + IPV6 + 8, 8, bytes + ((uint64_t)proto << 8));
+		sum = __builtin_bswap16(be16(data + IP + 4));
+		sum = sum_words(data + IP + 8, 8, sum + ((uint64_t)proto << 8));
 		if (proto == PROTO_UDP)
 			return is_pseudo_sum(data + IPV6_END + UDP_CHECKSUM_AT, sum);
 		return is_pseudo_sum(data + IPV6_END + TCP_CHECKSUM_AT, sum);

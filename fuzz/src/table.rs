@@ -108,9 +108,9 @@ fn lines_that_lose(data: &[u8], holds: impl Fn(IpAddr) -> bool) -> u64 {
     let lines = data.split(|byte| matches!(byte, b'\n' | b'\r')).map(<[u8]>::trim_ascii);
     let loses = |line: &&[u8]| {
         let text = line.split(|byte| *byte == b'#').next().unwrap_or_default();
-        let words =
+        let mut addrs =
             text.split(|byte| !of_address(byte)).filter_map(|word| std::str::from_utf8(word).ok()?.parse().ok());
-        words.into_iter().any(|addr| !holds(addr))
+        addrs.any(|addr| !holds(addr))
     };
     lines.filter(|line| !line.starts_with(b";")).filter(loses).count() as u64
 }

@@ -46,7 +46,7 @@ impl Action {
 /// +----------------+---------+-----+-----+------------+
 /// ```
 /// Reasons below [`Reason::RULE_BASE`] are built in, the others are rules. `smp` says that a copy of the packet was
-/// sampled to the divert bundle. `rwr` is reserved and 0, as is the action 3 ([`Action::REPLY`]). Example: rule 3 drops a packet that was sampled: `0x0023_0101`.
+/// sampled to the divert interface. `rwr` is reserved and 0, as is the action 3 ([`Action::REPLY`]). Example: rule 3 drops a packet that was sampled: `0x0023_0101`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(transparent)]
 pub struct Verdict(pub u32);

@@ -340,7 +340,7 @@ impl std::fmt::Display for LimitEach {
 pub enum Effect {
     /// `counter`: every rule counts; this says that the author looks at it.
     Counter,
-    /// A copy of one packet in `one_in` goes to the divert bundle.
+    /// A copy of one packet in `one_in` goes to the divert interface.
     Sample {
         /// At least 1.
         one_in: u32,

@@ -41,9 +41,9 @@ pub struct Replayed {
     pub passed: u64,
     /// Packets dropped.
     pub dropped: u64,
-    /// Packets handed to the divert bundle.
+    /// Packets handed to the divert interface.
     pub diverted: u64,
-    /// Packets of which a copy went to the divert bundle.
+    /// Packets of which a copy went to the divert interface.
     pub sampled: u64,
     /// Every rule with what matched it.
     pub rules: Vec<RuleCount>,

@@ -67,7 +67,7 @@ impl Rule {
 /// What a rule does.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// One packet in so many is copied to the divert bundle.
+    /// One packet in so many is copied to the divert interface.
     Sample {
         /// At least 1.
         one_in: u32,

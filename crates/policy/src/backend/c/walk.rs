@@ -19,7 +19,7 @@ pub(super) trait Sink {
     fn open_rule(&mut self, rule: RuleId, way: &Way<'_>) -> bool;
     /// Counts what the rule matched.
     fn count(&mut self, rule: RuleId);
-    /// Copies one packet in so many to the divert bundle.
+    /// Copies one packet in so many to the divert interface.
     fn sample(&mut self, rule: RuleId, one_in: u32);
     /// Charges a limiter.
     fn limit(&mut self, charge: &Charge);
