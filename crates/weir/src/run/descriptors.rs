@@ -35,7 +35,7 @@ pub(super) fn raise() -> Result<(), Failure> {
     }
 }
 
-/// Adds which limit it was, if it was this one and nobody has said so.
+/// Names this limit in a failure that it caused, unless the failure names it already.
 pub(super) fn explain(failure: Failure) -> Failure {
     let text = failure.message();
     match getrlimit(Resource::Nofile).current {
@@ -57,18 +57,14 @@ pub fn are_too_few(failure: &Failure) -> bool {
 /// They cannot.
 pub fn check_left() -> Result<(), Failure> {
     let spare = || (0..SPARE).map(|_| fs::File::open("/dev/null")).collect::<Result<Vec<_>, _>>();
-    let mut opened = spare();
     for _ in 0..SPARE_TRIES {
-        if opened.is_ok() {
-            break;
+        if spare().is_ok() {
+            return Ok(());
         }
         thread::sleep(SPARE_PAUSE);
-        opened = spare();
     }
-    match opened {
-        Ok(_) => Ok(()),
-        Err(error) => Err(explain(Failure::Runtime(format!("no descriptors would be left for clients: {error}")))),
-    }
+    let failed = |error| explain(Failure::Runtime(format!("no descriptors would be left for clients: {error}")));
+    spare().map(drop).map_err(failed)
 }
 
 fn none_left() -> String {

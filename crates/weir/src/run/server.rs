@@ -145,7 +145,6 @@ impl Door {
             }
             self.spare = spare();
         }
-        thread::sleep(ACCEPT_PAUSE);
         None
     }
 }
