@@ -74,14 +74,6 @@ pub enum EngineError {
         /// The instruction sets that are missing.
         missing: String,
     },
-    /// Limiters cannot have their buckets.
-    #[error("{count} buckets: {problem}")]
-    Buckets {
-        /// How many there are, or were to be.
-        count: usize,
-        /// What is wrong.
-        problem: String,
-    },
     /// A table's image cannot be used.
     #[error("table {table}: {problem}")]
     Image {

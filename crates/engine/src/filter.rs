@@ -1,8 +1,8 @@
 //! What decides bursts.
 
 use weir_abi::{Counter, Verdict};
+use weir_state::limits::LimitCount;
 
-use crate::limits::counts::LimitCount;
 use crate::{EngineError, FrameBurst};
 
 /// Decides bursts and counts what it decided. One worker owns it.

@@ -17,7 +17,6 @@ pub mod error;
 pub mod filter;
 pub mod frames;
 pub mod image;
-pub mod limits;
 pub mod live;
 pub mod lookup;
 pub mod memory;

@@ -11,12 +11,13 @@ use std::sync::Arc;
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 use rustix::fs::{MemfdFlags, memfd_create};
 use weir_abi::{ABI_VERSION, Burst, Counter, Verdict, burst};
+use weir_state::limits::counts::Counts;
+use weir_state::limits::{Counted, LimitCount, Limits};
+use weir_state::words::Words;
 
 use crate::clang::NativeObject;
 use crate::counters::CounterBlock;
 use crate::image::Image;
-use crate::limits::counts::{Counted, Counts, LimitCount};
-use crate::limits::{Limits, Words};
 use crate::{EngineError, Filter, FrameBurst, Program};
 
 /// `void weir_<chain>(const struct weir_burst *)`.
@@ -201,7 +202,7 @@ impl Filter for NativeFilter {
             && !burst.is_empty()
             && let Some(limits) = &self.code.limits
         {
-            limits.held.fill(&limits.buckets, burst.time_ns(0));
+            limits.binding.fill(&limits.buckets, burst.time_ns(0));
         }
         let arguments = Burst {
             frames: burst.frames().as_ptr(),

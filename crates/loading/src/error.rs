@@ -6,6 +6,7 @@ use weir_engine::EngineError;
 use weir_policy::capability::Engine;
 use weir_policy::diag::Diagnostic;
 use weir_policy::source::SourceMap;
+use weir_state::StateError;
 use weir_tables::BuildError;
 
 /// Why a policy cannot be loaded. [`LoadError::is_of_policy`] tells wrong policies from failures of what is around them.
@@ -66,6 +67,9 @@ pub enum LoadError {
     /// The rates of all limits do not fit their image.
     #[error(transparent)]
     Limits(BuildError),
+    /// There is no room or memory for state that the policy declares.
+    #[error(transparent)]
+    State(#[from] StateError),
     /// An engine that is not there yet.
     #[error("the {} engine is not there yet", .0.name())]
     NoEngine(Engine),
@@ -87,7 +91,9 @@ impl LoadError {
             | LoadError::Image { .. }
             | LoadError::Limits(_)
             | LoadError::Engine(EngineError::TooLarge { .. }) => true,
-            LoadError::ForeignBundle { .. } | LoadError::NoEngine(_) | LoadError::Engine(_) => false,
+            LoadError::ForeignBundle { .. } | LoadError::NoEngine(_) | LoadError::State(_) | LoadError::Engine(_) => {
+                false
+            }
         }
     }
 }

@@ -9,10 +9,10 @@ use std::collections::BinaryHeap;
 use std::fmt::Write;
 use weir_abi::{Family, Limit};
 use weir_control::{CountedLimit, Limited};
-use weir_engine::limits::counts::LimitCount;
 use weir_loading::{ListOfLimits, Policy, Text};
 use weir_policy::checked::{Limits, LimitsOf};
 use weir_policy::ir::{Effect, LimiterKind, Log, Program};
+use weir_state::limits::LimitCount;
 use weir_tables::{LimitTable, RateOfLabel};
 
 /// The limits that were exceeded most, and what all have in common.

@@ -91,7 +91,7 @@ impl Contest {
     fn enter_policy(&mut self, row: Row, limited: &Policy) -> Result<(), Failure> {
         let table_bytes: usize = limited.images()?.iter().map(|image| image.as_bytes().len()).sum();
         // The first bucket is nobody's, and one is for sources that no subnet has.
-        let bucket_bytes = limited.buckets() as f64 * BUCKET_BYTES;
+        let bucket_bytes = limited.limit_needs().buckets as f64 * BUCKET_BYTES;
         let row = row
             .of("engine", "native")
             .number("table_bytes", table_bytes as f64)

@@ -10,13 +10,13 @@ use libbpf_rs::{ErrorKind, MapCore, MapFlags, Object, ObjectBuilder, OpenObject,
 use memmap2::{MmapOptions, MmapRaw};
 use weir_abi::kernel::Mode;
 use weir_abi::{ABI_VERSION, Counter};
+use weir_state::limits::{Buckets, Counted, Limits};
+use weir_state::words::Words;
 
 use super::replay::Replay;
 use super::{VerifierCost, XdpFilter, failed, log};
 use crate::clang::BpfObject;
 use crate::image::Image;
-use crate::limits::counts::Counted;
-use crate::limits::{Buckets, Limits, Words};
 use crate::{EngineError, Program};
 
 /// Section of the counters.
@@ -77,7 +77,7 @@ pub(super) fn load(
     let costs = program.chains.iter().map(|chain| cost(&object, chain));
     let costs = costs.collect::<Result<_, _>>()?;
     let (counter_count, replay, load_took) = (program.counters(), Replay::new(), start.elapsed());
-    let unfilled = buckets.zip(own.map(|limits| limits.held.clone()));
+    let unfilled = buckets.zip(own.map(|limits| limits.binding.clone()));
     Ok(XdpFilter { object, programs, counters, counter_count, unfilled, counted, replay, costs, load_took })
 }
 

@@ -18,12 +18,10 @@ use std::time::Duration;
 use libbpf_rs::{Object, ProgramMut};
 use memmap2::MmapRaw;
 use weir_abi::{Counter, Verdict};
+use weir_state::limits::{Buckets, Counted, LimitBinding, LimitCount, Limits};
 
 use crate::clang::BpfObject;
 use crate::image::Image;
-use crate::limits::counts::{Counted, LimitCount};
-use crate::limits::pool::Held;
-use crate::limits::{Buckets, Limits};
 use crate::memory::{Cost, FrameSet, Spread};
 use crate::{EngineError, Filter, FrameBurst, Program, tsc};
 use replay::Replay;
@@ -36,7 +34,7 @@ pub struct XdpFilter {
     counters: MmapRaw,
     counter_count: usize,
     /// Buckets, until the first frame brings the time at which they are full.
-    unfilled: Option<(Buckets, Arc<Held>)>,
+    unfilled: Option<(Buckets, Arc<LimitBinding>)>,
     counted: Option<Counted>,
     replay: Replay,
     costs: Vec<VerifierCost>,
@@ -75,8 +73,8 @@ impl XdpFilter {
 
     /// All buckets are full at the first frame.
     fn fill_buckets(&mut self, burst: &FrameBurst<'_>) {
-        if let Some((buckets, held)) = self.unfilled.take_if(|_| !burst.is_empty()) {
-            held.fill(&buckets, burst.time_ns(0));
+        if let Some((buckets, binding)) = self.unfilled.take_if(|_| !burst.is_empty()) {
+            binding.fill(&buckets, burst.time_ns(0));
         }
     }
 
