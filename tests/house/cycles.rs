@@ -33,15 +33,6 @@ const KNOWN: &[&[&str]] = &[
     ],
     &["crates/policy/src/ir/eval/buckets.rs", "crates/policy/src/ir/eval/mod.rs"],
     &[
-        "crates/tables/src/scheme/dir24_8.rs",
-        "crates/tables/src/scheme/dxr.rs",
-        "crates/tables/src/scheme/image.rs",
-        "crates/tables/src/scheme/mod.rs",
-        "crates/tables/src/scheme/poptrie.rs",
-        "crates/tables/src/scheme/radix.rs",
-        "crates/tables/src/scheme/sail.rs",
-    ],
-    &[
         "crates/tables/src/list/csv.rs",
         "crates/tables/src/list/error.rs",
         "crates/tables/src/list/foreign.rs",
