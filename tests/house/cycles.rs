@@ -24,13 +24,6 @@ const KNOWN: &[&[&str]] = &[
     ],
     &["crates/engine/src/xdp/load.rs", "crates/engine/src/xdp/mod.rs"],
     &["crates/policy/src/check/define.rs", "crates/policy/src/check/mod.rs"],
-    &[
-        "crates/policy/src/check/rule.rs",
-        "crates/policy/src/syntax/item.rs",
-        "crates/policy/src/syntax/limit.rs",
-        "crates/policy/src/syntax/rule.rs",
-        "crates/policy/src/syntax/value.rs",
-    ],
     &["crates/policy/src/ir/eval/buckets.rs", "crates/policy/src/ir/eval/mod.rs"],
     &["crates/weir/src/captures.rs", "crates/weir/src/replay.rs"],
     &["crates/weir/src/failure.rs", "crates/weir/src/report.rs"],

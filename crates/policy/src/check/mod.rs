@@ -7,7 +7,6 @@ mod constants;
 mod declare;
 mod define;
 mod limits;
-mod nearest;
 mod overlap;
 mod reach;
 mod rule;
@@ -18,13 +17,11 @@ mod table;
 mod value;
 
 pub use constants::name_of;
-pub(crate) use nearest::nearest;
-pub(crate) use rule::unknown_header;
 pub use sources::{LimitKey, LimitMembers, LimitsSource, ListSource, Members, TableSource};
 
 use crate::catalog::Catalog;
 use crate::checked::{Checked, LabelId, Limits, LimitsId, Table, TableId};
-use crate::diag::{Diagnostic, Severity};
+use crate::diag::{Diagnostic, Severity, nearest};
 use crate::source::{SourceMap, Span};
 use crate::syntax::Parsed;
 use crate::syntax::tree::Item;
