@@ -23,7 +23,6 @@ const KNOWN: &[&[&str]] = &[
         "crates/engine/src/live/afxdp/port.rs",
     ],
     &["crates/engine/src/xdp/load.rs", "crates/engine/src/xdp/mod.rs"],
-    &["crates/policy/src/ir/eval/buckets.rs", "crates/policy/src/ir/eval/mod.rs"],
     &["crates/weir/src/captures.rs", "crates/weir/src/replay.rs"],
     &["crates/weir/src/failure.rs", "crates/weir/src/report.rs"],
     &["crates/weir/src/run/dpdk.rs", "crates/weir/src/run/mod.rs"],
