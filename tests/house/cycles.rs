@@ -17,7 +17,6 @@ const ONE_IDEA: &str = "//! One idea with ";
 /// Cycles that are still there, each with its files. None may join them, and one that is gone leaves the list.
 const KNOWN: &[&[&str]] = &[
     &["crates/engine/src/limits/counts.rs", "crates/engine/src/limits/pool.rs"],
-    &["crates/engine/src/xdp/load.rs", "crates/engine/src/xdp/mod.rs"],
     &["crates/weir/src/captures.rs", "crates/weir/src/replay.rs"],
     &["crates/weir/src/failure.rs", "crates/weir/src/report.rs"],
     &["crates/weir/src/run/dpdk.rs", "crates/weir/src/run/mod.rs"],
