@@ -1,6 +1,6 @@
 //! Names first: what the policy declares, once each, and the parts that are not rules.
 
-use super::define::Definition;
+use super::definition::Definition;
 use super::{Checker, Declared, POSTURES_MAX, Scope, TABLES_MAX, nearest};
 use crate::checked::{Defaults, Fallback, LimitsId, OnExit, Posture, Rule, TableId};
 use crate::diag::Diagnostic;

@@ -1,8 +1,11 @@
 //! Diagnostics: what is wrong with a policy, where, and what to do about it.
 
 mod excerpt;
+mod nearest;
 pub mod printable;
 pub mod render;
+
+pub(crate) use nearest::nearest;
 
 use crate::source::{SourceMap, Span};
 

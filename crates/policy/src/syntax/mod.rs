@@ -8,17 +8,21 @@ mod cursor;
 mod foreign;
 mod item;
 mod limit;
+mod limits;
 mod load;
 pub mod print;
 pub(crate) mod reserved;
 mod rule;
+mod subject;
+mod table;
 pub mod token;
 pub mod tree;
 mod value;
+mod words;
 
 pub(crate) use load::resolve;
 pub use load::{Includes, NoIncludes, parse};
-pub(crate) use rule::STATEMENT_WORDS;
+pub(crate) use subject::unknown_header;
 pub use tree::Parsed;
 
 /// Bytes of all files of a policy together; longer lists belong into files of their own.
