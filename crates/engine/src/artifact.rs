@@ -1,13 +1,12 @@
 //! What the compiler hands over and the engines load.
 
-use serde::{Deserialize, Serialize};
-use weir_abi::ABI_VERSION;
+use weir_abi::{ABI_VERSION, Target};
 
 use crate::EngineError;
 use crate::program::{Program, RULES_MAX, TableSlot};
 
-/// A compiled policy as C, before clang.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+/// A compiled policy as source, before clang.
+#[derive(Clone, Debug, PartialEq)]
 pub struct Artifact {
     /// The policy's name, for messages and file names.
     pub name: String,
@@ -23,12 +22,19 @@ pub struct Artifact {
     pub limiters: usize,
     /// Counters of what the limits of rules ended.
     pub limited: usize,
-    /// C for user space.
-    pub native_c: String,
-    /// C for BPF.
-    pub bpf_c: String,
+    /// One source for each target, in the order of [`Target::ALL`].
+    pub sources: Vec<Source>,
     /// What reports need: each rule's citation and so on. The engines carry it along unread.
     pub report: serde_json::Value,
+}
+
+/// What was generated for a target.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Source {
+    /// The target.
+    pub target: Target,
+    /// The text.
+    pub text: String,
 }
 
 /// The most tables of a program.
@@ -38,6 +44,12 @@ pub const TABLES_MAX: usize = 256;
 const CHAIN_BYTES_MAX: usize = 200;
 
 impl Artifact {
+    /// The source for a target.
+    pub fn source(&self, target: Target) -> &str {
+        let source = self.sources.iter().find(|source| source.target == target);
+        &source.expect("an artifact has a source for each target").text
+    }
+
     /// The program's shape.
     pub fn program(&self) -> Program {
         Program {

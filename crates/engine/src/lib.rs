@@ -28,7 +28,7 @@ pub mod traffic;
 pub mod tsc;
 pub mod xdp;
 
-pub use artifact::Artifact;
+pub use artifact::{Artifact, Source};
 pub use bundle::Bundle;
 pub use error::EngineError;
 pub use filter::Filter;

@@ -5,10 +5,11 @@ use crate::error::LoadError;
 use crate::policy::{Origin, Policy};
 use std::sync::Arc;
 use std::time::Duration;
+use weir_abi::Target;
 use weir_engine::clang::{BpfObject, BpfShape, Clang};
 use weir_engine::live::xdp::{KernelCode, Ports};
 use weir_engine::{EngineError, XdpFilter};
-use weir_policy::backend::c::{self, Target};
+use weir_policy::backend::{self, c};
 use weir_policy::capability::Engine;
 
 /// Rules of a BPF program where a chain is too much for one: the second figure if the first is still too much.
@@ -52,7 +53,7 @@ impl Policy {
     pub fn compile_bpf<'p>(&'p self, data: &'p Data) -> Result<CompiledBpf<'p>, LoadError> {
         match &self.origin {
             Origin::Bundle(bundle) => Ok(self.at_hand(data, bundle.bpf()?)),
-            Origin::Text(_) => Ok(self.compile_bpf_c(data, &self.artifact()?.bpf_c)?),
+            Origin::Text(_) => Ok(self.compile_bpf_c(data, self.artifact()?.source(Target::Bpf))?),
         }
     }
 
@@ -61,7 +62,7 @@ impl Policy {
     /// # Errors
     /// There is no clang, or even the parts are too much for it.
     pub fn compile_bpf_in_parts<'p>(&'p self, data: &'p Data, rules: usize) -> Result<CompiledBpf<'p>, EngineError> {
-        self.compile_bpf_c(data, &c::emit(&self.program, Target::BpfParts { rules }))
+        self.compile_bpf_c(data, &c::emit(&self.program, c::Dialect::BpfParts { rules }))
     }
 
     /// What `load` makes of BPF code for the data. A chain that is too much for one program is compiled in parts.
@@ -76,7 +77,7 @@ impl Policy {
         self.refuse_unsupported(&[Engine::Xdp])?;
         let whole = match &self.origin {
             Origin::Bundle(bundle) => return Ok(load(&self.at_hand(data, bundle.bpf()?))?),
-            Origin::Text(_) => self.compile_bpf_c(data, &c::emit(&self.program, Target::Bpf)),
+            Origin::Text(_) => self.compile_bpf_c(data, &backend::emit(&self.program, Target::Bpf)),
         };
         let mut loaded = whole.and_then(|whole| load(&whole));
         for rules in PART_RULES {

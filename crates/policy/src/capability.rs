@@ -1,8 +1,9 @@
-//! What each target can do of what rules may ask: one table, and one check that compares a program with it.
+//! What each deployment target can do of what rules may ask: one table, and one check that compares a program with it.
 //!
-//! A new statement is a [`Feature`], a new engine an [`Engine`]. [`Target::lacks`] says which target has which statement.
+//! A new statement is a [`Feature`], a new engine an [`Engine`]. [`DeploymentTarget::lacks`] says which target has which statement.
 
 use crate::ir::{Effect, Program, RuleId};
+use weir_abi::Target;
 
 /// What decides packets by a policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,9 +18,9 @@ pub enum Engine {
     P4,
 }
 
-/// What a policy is compiled for.
+/// Where a policy is to run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Target {
+pub enum DeploymentTarget {
     /// An engine.
     Engine(Engine),
     /// A bundle, which carries code of engines. A policy in it needs what these engines can do as well.
@@ -45,12 +46,20 @@ pub struct Unsupported {
     /// What it asks for.
     pub feature: Feature,
     /// The targets that lack it, each with the reason.
-    pub lacking: Vec<(Target, &'static str)>,
+    pub lacking: Vec<(DeploymentTarget, &'static str)>,
 }
 
 impl Engine {
     /// Every engine.
     pub const ALL: [Self; 4] = [Engine::Eval, Engine::Native, Engine::Xdp, Engine::P4];
+
+    /// The engine that runs what is compiled for a target.
+    pub const fn of(target: Target) -> Self {
+        match target {
+            Target::Native => Engine::Native,
+            Target::Bpf => Engine::Xdp,
+        }
+    }
 
     /// The name in messages and reports.
     pub const fn name(self) -> &'static str {
@@ -63,29 +72,29 @@ impl Engine {
     }
 }
 
-impl Target {
+impl DeploymentTarget {
     /// The name in messages and reports.
     pub const fn name(self) -> &'static str {
         match self {
-            Target::Engine(engine) => engine.name(),
-            Target::Bundle => "bundle",
+            DeploymentTarget::Engine(engine) => engine.name(),
+            DeploymentTarget::Bundle => "bundle",
         }
     }
 
     /// Why it cannot do this; `None` if it can.
     pub const fn lacks(self, feature: Feature) -> Option<&'static str> {
         match (self, feature) {
-            (Target::Engine(_), Feature::Track) => Some("no engine tracks flows yet"),
-            (Target::Engine(_), Feature::Limit | Feature::Sample) => None,
-            (Target::Bundle, Feature::Limit) => Some("a bundle cannot carry limits yet"),
-            (Target::Bundle, Feature::Sample | Feature::Track) => None,
+            (DeploymentTarget::Engine(_), Feature::Track) => Some("no engine tracks flows yet"),
+            (DeploymentTarget::Engine(_), Feature::Limit | Feature::Sample) => None,
+            (DeploymentTarget::Bundle, Feature::Limit) => Some("a bundle cannot carry limits yet"),
+            (DeploymentTarget::Bundle, Feature::Sample | Feature::Track) => None,
         }
     }
 }
 
-impl From<Engine> for Target {
+impl From<Engine> for DeploymentTarget {
     fn from(engine: Engine) -> Self {
-        Target::Engine(engine)
+        DeploymentTarget::Engine(engine)
     }
 }
 
@@ -118,11 +127,11 @@ impl Unsupported {
 }
 
 /// What the rules of a program ask of targets that do not have it, in order of the rules. Empty: each of the targets takes the program.
-pub fn unsupported(program: &Program, targets: &[Target]) -> Vec<Unsupported> {
+pub fn unsupported(program: &Program, targets: &[DeploymentTarget]) -> Vec<Unsupported> {
     let mut found = Vec::new();
     for (index, rule) in (0..).zip(&program.rules) {
         for feature in rule.effects.iter().filter_map(Feature::of) {
-            let lacking = |&target: &Target| Some((target, target.lacks(feature)?));
+            let lacking = |&target: &DeploymentTarget| Some((target, target.lacks(feature)?));
             let lacking: Vec<_> = targets.iter().filter_map(lacking).collect();
             if !lacking.is_empty() {
                 found.push(Unsupported { rule: RuleId(index), feature, lacking });
@@ -156,14 +165,14 @@ chain downstream
     #[test]
     fn a_program_is_compared_with_what_each_target_has() {
         let program = parse(PROGRAM).unwrap();
-        let found = |targets: &[Target]| {
+        let found = |targets: &[DeploymentTarget]| {
             let found = unsupported(&program, targets);
             let line = |of: &Unsupported| format!("{} {}: {}", of.rule.0, of.feature.name(), of.targets());
             found.iter().map(line).collect::<Vec<_>>()
         };
         assert_eq!(found(&[]), [""; 0]);
-        assert_eq!(found(&[Target::Bundle]), ["0 limit: bundle"]);
+        assert_eq!(found(&[DeploymentTarget::Bundle]), ["0 limit: bundle"]);
         assert_eq!(found(&[Engine::Native.into(), Engine::Xdp.into()]), ["2 track: native, xdp"]);
-        assert_eq!(found(&[Engine::Eval.into(), Target::Bundle]), ["0 limit: bundle", "2 track: eval"]);
+        assert_eq!(found(&[Engine::Eval.into(), DeploymentTarget::Bundle]), ["0 limit: bundle", "2 track: eval"]);
     }
 }

@@ -1,7 +1,7 @@
 //! The map of the compiler: every stage a policy goes through, in order, on one page.
 //!
 //! ```text
-//!   text --parse--> Parsed --check--> Checked --lower--> Lowered --emit--> C
+//!   text --parse--> Parsed --check--> Checked --lower--> Lowered --emit--> source
 //!                     |         ^                ^          |
 //!                     |         +--- Catalog ----+          +--- ir::eval, the reference
 //!                     +-- tables to load --> the caller
@@ -9,8 +9,8 @@
 //! `syntax` knows what was written, `check` what it means, `ir` what is done with a packet, `pass` how to do it with less, `backend` how to
 //! say it in C. The compiler opens no file: included policies come through [`Includes`], what tables hold through [`Catalog`].
 
-use crate::backend::c::{self, Target};
-use crate::capability::{self, Unsupported};
+use crate::backend;
+use crate::capability::{self, DeploymentTarget, Unsupported};
 use crate::catalog::Catalog;
 use crate::checked::Checked;
 use crate::diag::Diagnostic;
@@ -18,6 +18,7 @@ use crate::ir::lower::{self, Lowered};
 use crate::pass::choose_layouts::CostModel;
 use crate::source::{Source, SourceMap};
 use crate::syntax::{self, Includes, Parsed};
+use weir_abi::Target;
 
 /// Text to syntax tree. Syntax errors are kept for [`check`], so that all errors are reported at once.
 pub fn parse(main: Source, includes: &dyn Includes) -> (SourceMap, Parsed) {
@@ -38,7 +39,7 @@ pub fn lower(policy: &Checked, sources: &SourceMap, catalog: &dyn Catalog, model
 }
 
 /// What the targets cannot do, each with its rule. Empty: [`emit`] takes the program for them.
-pub fn unsupported(lowered: &Lowered, targets: &[capability::Target]) -> Vec<Diagnostic> {
+pub fn unsupported(lowered: &Lowered, targets: &[DeploymentTarget]) -> Vec<Diagnostic> {
     let refuse = |unsupported: Unsupported| {
         let span = lowered.spans[usize::from(unsupported.rule.0)];
         let (what, targets) = (unsupported.feature.name(), unsupported.targets());
@@ -48,7 +49,7 @@ pub fn unsupported(lowered: &Lowered, targets: &[capability::Target]) -> Vec<Dia
     capability::unsupported(&lowered.program, targets).into_iter().map(refuse).collect()
 }
 
-/// The program as C for a target, optimised for it.
+/// The program as source for a target, optimised for it.
 pub fn emit(lowered: &Lowered, target: Target) -> String {
-    c::emit(&lowered.program, target)
+    backend::emit(&lowered.program, target)
 }

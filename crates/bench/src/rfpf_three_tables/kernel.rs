@@ -14,7 +14,7 @@ use std::fs;
 use std::sync::Arc;
 use std::time::Duration;
 use weir::failure::Failure;
-use weir_abi::{BURST_MAX, Counter, Verdict};
+use weir_abi::{BURST_MAX, Counter, Target, Verdict};
 use weir_engine::clang::{BpfShape, Clang};
 use weir_engine::memory::{FrameSet, Spread};
 use weir_engine::{Filter, Image, Program, XdpFilter};
@@ -144,7 +144,7 @@ fn load(c: &str, program: &Program, images: &[Arc<Image>]) -> Result<XdpFilter, 
 
 fn filter(policy: &Policy) -> Result<XdpFilter, Failure> {
     let artifact = policy.artifact()?;
-    load(&artifact.bpf_c, &artifact.program(), policy.images()?)
+    load(artifact.source(Target::Bpf), &artifact.program(), policy.images()?)
 }
 
 /// A policy without tables.

@@ -6,8 +6,8 @@
 
 use super::chain::ChainEmitter;
 use super::column::Column;
+use super::dialect::action;
 use super::rules::{ends, limits, may_be_unused, samples_what_is_left};
-use super::target::action;
 use super::walk::{Bucket, Charge, Exceeding, Sink, Way, joined, walk};
 use super::writer::Writer;
 use crate::field::Subject;

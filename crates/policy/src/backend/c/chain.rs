@@ -3,9 +3,9 @@
 use super::column::{Column, L3, Width, fields};
 use super::condition::Conditions;
 use super::defaults::Defaulted;
+use super::dialect::Dialect;
 use super::raw::raw_name;
 use super::rules;
-use super::target::Target;
 use super::writer::Writer;
 use crate::field::{Field, Guard, Subject};
 use crate::ir::{Chain, FindId, Holds, Node, Program, RuleId, SlotId, Test};
@@ -16,7 +16,7 @@ use weir_abi::{Action, Family, Layout};
 pub(super) struct ChainEmitter<'a> {
     pub(super) program: &'a Program,
     pub(super) chain: &'a Chain,
-    pub(super) target: Target,
+    pub(super) dialect: Dialect,
     /// The chain's name in C.
     pub(super) name: String,
     pub(super) conditions: Conditions<'a>,
@@ -27,18 +27,18 @@ pub(super) struct ChainEmitter<'a> {
 }
 
 impl<'a> ChainEmitter<'a> {
-    pub(super) fn new(program: &'a Program, chain: &'a Chain, name: String, target: Target) -> Self {
-        let conditions = Conditions::new(program, chain, &name, target);
+    pub(super) fn new(program: &'a Program, chain: &'a Chain, name: String, dialect: Dialect) -> Self {
+        let conditions = Conditions::new(program, chain, &name, dialect);
         let samples = rules::samples(program, &chain.tree.nodes);
         let columns = columns(program, chain, &conditions);
-        ChainEmitter { program, chain, target, name, conditions, columns, samples }
+        ChainEmitter { program, chain, dialect, name, conditions, columns, samples }
     }
 
     /// The rules of `part`, some of the chain's. What one part leaves behind, such as marks, others may look at.
     pub(super) fn part(&self, program: &'a Program, part: &'a Chain, name: String) -> Self {
-        let conditions = Conditions::new(program, part, &name, self.target);
+        let conditions = Conditions::new(program, part, &name, self.dialect);
         let (columns, samples) = (self.columns.clone(), self.samples);
-        ChainEmitter { program, chain: part, target: self.target, name, conditions, columns, samples }
+        ChainEmitter { program, chain: part, dialect: self.dialect, name, conditions, columns, samples }
     }
 
     /// Sets that are not compared in place.
@@ -145,12 +145,14 @@ impl<'a> ChainEmitter<'a> {
     pub(super) fn find_call(&self, id: FindId) -> String {
         let find = self.chain.finds[usize::from(id.0)];
         let key = Column::of(find.key);
-        let [whole, hi, lo] = match self.target {
-            Target::Native => ["[i]", ".hi[i]", ".lo[i]"].map(|part| format!("packets->{}{part}", key.name)),
-            Target::Bpf | Target::BpfParts { .. } => ["", ".hi", ".lo"].map(|part| format!("{}{part}", key.expression)),
+        let [whole, hi, lo] = match self.dialect {
+            Dialect::Native => ["[i]", ".hi[i]", ".lo[i]"].map(|part| format!("packets->{}{part}", key.name)),
+            Dialect::Bpf | Dialect::BpfParts { .. } => {
+                ["", ".hi", ".lo"].map(|part| format!("{}{part}", key.expression))
+            }
         };
         let slot = self.program.slot(find.slot);
-        if matches!(self.target, Target::BpfParts { .. }) {
+        if matches!(self.dialect, Dialect::BpfParts { .. }) {
             let function = find_name(find.slot);
             return match slot.family {
                 Family::Ipv4 => format!("{function}({whole})"),

@@ -1,10 +1,10 @@
 //! Tests of one packet as C expressions.
 
 use super::column::{Column, Width};
+use super::dialect::Dialect;
 use super::raw::{raw_bits, raw_columns, raw_name};
 use super::scale::{Scale, number};
 use super::set::{self, Form, LargeSet};
-use super::target::Target;
 use crate::field::{Guard, Raw, Subject};
 use crate::ir::{Chain, FindId, Node, Program, Test, ValueSet, Wanted, symbol};
 
@@ -18,12 +18,12 @@ pub struct Conditions<'a> {
     raw_columns: Vec<Raw>,
     /// Whether rules read raw bits themselves.
     uses_raw: bool,
-    target: Target,
+    dialect: Dialect,
 }
 
 impl<'a> Conditions<'a> {
     /// Looks through a chain.
-    pub fn new(program: &Program, chain: &'a Chain, name: &str, target: Target) -> Self {
+    pub fn new(program: &Program, chain: &'a Chain, name: &str, dialect: Dialect) -> Self {
         let mut find_names: Vec<String> = Vec::new();
         for find in &chain.finds {
             let key = find.key.name().replace("ip6 ", "").replace("ip ", "");
@@ -33,17 +33,17 @@ impl<'a> Conditions<'a> {
             }
             find_names.push(base);
         }
-        let raw_columns = if target == Target::Native { raw_columns(chain) } else { vec![] };
-        let mut conditions = Conditions { find_names, sets: vec![], raw_columns, uses_raw: false, target };
+        let raw_columns = if dialect == Dialect::Native { raw_columns(chain) } else { vec![] };
+        let mut conditions = Conditions { find_names, sets: vec![], raw_columns, uses_raw: false, dialect };
         conditions.collect(&chain.tree.nodes, name);
         conditions
     }
 
     /// What large sets are looked up in, line by line.
     pub fn sets(&self) -> Vec<String> {
-        let function = match self.target {
-            Target::Native | Target::Bpf => "WEIR_INLINE bool",
-            Target::BpfParts { .. } => "WEIR_GLOBAL uint32_t",
+        let function = match self.dialect {
+            Dialect::Native | Dialect::Bpf => "WEIR_INLINE bool",
+            Dialect::BpfParts { .. } => "WEIR_GLOBAL uint32_t",
         };
         self.sets.iter().flat_map(|set| set.define(function)).collect()
     }
@@ -109,17 +109,17 @@ impl<'a> Conditions<'a> {
 
     /// Where a field of the packet, or of packet `i` of a burst, is read.
     fn read(&self, column: Column) -> String {
-        match self.target {
-            Target::Native => format!("packets->{}[i]", column.name),
-            Target::Bpf | Target::BpfParts { .. } => column.expression.to_owned(),
+        match self.dialect {
+            Dialect::Native => format!("packets->{}[i]", column.name),
+            Dialect::Bpf | Dialect::BpfParts { .. } => column.expression.to_owned(),
         }
     }
 
     fn raw_read(&self, raw: Raw) -> String {
         let offset = Column::of_raw(raw).map(|offset| self.read(offset));
-        match self.target {
-            Target::Native => raw_bits(raw, "&frame", offset.as_deref()),
-            Target::Bpf | Target::BpfParts { .. } => raw_bits(raw, "frame", offset.as_deref()),
+        match self.dialect {
+            Dialect::Native => raw_bits(raw, "&frame", offset.as_deref()),
+            Dialect::Bpf | Dialect::BpfParts { .. } => raw_bits(raw, "frame", offset.as_deref()),
         }
     }
 
@@ -133,12 +133,14 @@ impl<'a> Conditions<'a> {
 
     /// Whether a test is made of each packet by itself: in BPF, and where no comparison of a column answers it.
     pub(super) fn asks_each(&self, test: &Test) -> bool {
-        let Test::Value { subject, mask, set, .. } = test else { return self.target.is_bpf() };
-        self.target.is_bpf() || self.column(*subject).is_none() || self.form(*subject, *mask, set) == Some(Form::Switch)
+        let Test::Value { subject, mask, set, .. } = test else { return self.dialect.is_bpf() };
+        self.dialect.is_bpf()
+            || self.column(*subject).is_none()
+            || self.form(*subject, *mask, set) == Some(Form::Switch)
     }
 
     fn form(&self, subject: Subject, mask: Option<u128>, set: &ValueSet) -> Option<Form> {
-        let compares = self.target == Target::Native && mask.is_none() && self.column(subject).is_some();
+        let compares = self.dialect == Dialect::Native && mask.is_none() && self.column(subject).is_some();
         set::form(subject, set, compares)
     }
 

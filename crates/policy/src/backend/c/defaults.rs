@@ -1,7 +1,7 @@
 //! What is decided of packets that the rules do not get to see.
 
 use super::column::fields;
-use super::target::action;
+use super::dialect::action;
 use super::writer::Writer;
 use crate::ir::{Fallback, Program};
 use weir_abi::Action;

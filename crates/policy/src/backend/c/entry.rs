@@ -3,9 +3,9 @@
 use super::chain::ChainEmitter;
 use super::column::Column;
 use super::defaults::Defaulted;
+use super::dialect::Dialect;
 use super::functions;
 use super::raw::fill_raw;
-use super::target::Target;
 use super::writer::Writer;
 use weir_abi::Family;
 
@@ -13,15 +13,15 @@ impl ChainEmitter<'_> {
     /// The chain: what its rules look at, its rules, what engines call.
     pub(super) fn emit(&self, out: &mut Writer) {
         self.sets(out);
-        match self.target {
-            Target::Native => {
+        match self.dialect {
+            Dialect::Native => {
                 self.packets_struct(out);
                 self.parse(out);
                 self.lookups(out);
                 functions::emit(self, out);
                 self.burst(out);
             }
-            Target::Bpf | Target::BpfParts { .. } => {
+            Dialect::Bpf | Dialect::BpfParts { .. } => {
                 functions::emit(self, out);
                 self.xdp(out);
             }

@@ -4,7 +4,7 @@
 //! BPF decides packet by packet (`packet_rules`), native code a burst rule by rule (`burst_rules`). Both are sinks of one walk (`walk`).
 
 use super::chain::ChainEmitter;
-use super::target::Target;
+use super::dialect::Dialect;
 use super::writer::Writer;
 use super::{burst_rules, packet_rules};
 use crate::ir::{Node, match_tree};
@@ -17,9 +17,9 @@ const PARTS_MAX: usize = 128;
 /// Writes the chain's rules: `<chain>_rules()` decides every packet that it is given.
 pub(super) fn emit(chain: &ChainEmitter<'_>, out: &mut Writer) {
     let parts = parts(&chain.chain.tree.nodes);
-    match chain.target {
-        Target::Native => burst_rules::emit(chain, &parts, out),
-        Target::Bpf | Target::BpfParts { .. } => packet_rules::emit(chain, &parts, out),
+    match chain.dialect {
+        Dialect::Native => burst_rules::emit(chain, &parts, out),
+        Dialect::Bpf | Dialect::BpfParts { .. } => packet_rules::emit(chain, &parts, out),
     }
 }
 

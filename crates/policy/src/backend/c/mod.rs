@@ -1,4 +1,4 @@
-//! The C backend: one emitter, two targets.
+//! The C backend: one emitter, a dialect for each target and one for large chains in BPF.
 //!
 //! For user space each chain becomes `void weir_<chain>(const struct weir_burst *)`: `<chain>_parse()` reads all headers of a burst and keeps
 //! what rules look at in columns, `<chain>_lookups()` asks the staged tables, `<chain>_rules()` decides rule by rule. For BPF it becomes
@@ -10,6 +10,7 @@ mod chain;
 mod column;
 mod condition;
 mod defaults;
+mod dialect;
 mod entry;
 mod functions;
 mod mask;
@@ -19,54 +20,53 @@ mod raw;
 mod rules;
 mod scale;
 mod set;
-mod target;
 mod walk;
 mod writer;
 
-use crate::capability;
+use crate::capability::{self, Engine};
 use crate::ir::{Holds, LimiterKind, Program};
 use crate::pass;
 use chain::ChainEmitter;
 use defaults::Defaulted;
-pub use target::Target;
+pub use dialect::Dialect;
 use writer::Writer;
 
-/// Emits the program for a target. The target's engine has what the program needs ([`capability::unsupported`]).
-pub fn emit(program: &Program, target: Target) -> String {
-    let unsupported = capability::unsupported(program, &[target.engine().into()]);
+/// Emits the program in a dialect. The engine of its target has what the program needs ([`capability::unsupported`]).
+pub fn emit(program: &Program, dialect: Dialect) -> String {
+    let unsupported = capability::unsupported(program, &[Engine::of(dialect.target()).into()]);
     assert!(unsupported.is_empty(), "compiler bug: the caller refuses unsupported effects");
-    let optimised = pass::optimise(program, target.placement());
+    let optimised = pass::optimise(program, dialect.placement());
     let mut out = Writer::default();
-    includes(program, target, &mut out);
+    includes(program, dialect, &mut out);
     Defaulted::of(&optimised).emit(&mut out);
     let chains = optimised.chains.iter().zip(chain_symbols(&optimised));
-    let chains = chains.map(|(chain, symbol)| ChainEmitter::new(&optimised, chain, symbol, target));
-    match target {
-        Target::Native | Target::Bpf => chains.for_each(|chain| chain.emit(&mut out)),
-        Target::BpfParts { rules } => parts::emit(program, rules, &chains.collect::<Vec<_>>(), &mut out),
+    let chains = chains.map(|(chain, symbol)| ChainEmitter::new(&optimised, chain, symbol, dialect));
+    match dialect {
+        Dialect::Native | Dialect::Bpf => chains.for_each(|chain| chain.emit(&mut out)),
+        Dialect::BpfParts { rules } => parts::emit(program, rules, &chains.collect::<Vec<_>>(), &mut out),
     }
     out.finish()
 }
 
 /// What the text is, what it includes, its tables.
-fn includes(program: &Program, target: Target, out: &mut Writer) {
-    let what = match target {
-        Target::Native => "user space",
-        Target::Bpf => "BPF",
-        Target::BpfParts { .. } => "BPF, to be verified in parts",
+fn includes(program: &Program, dialect: Dialect, out: &mut Writer) {
+    let what = match dialect {
+        Dialect::Native => "user space",
+        Dialect::Bpf => "BPF",
+        Dialect::BpfParts { .. } => "BPF, to be verified in parts",
     };
     out.line(&format!(
         "/* Policy {}, compiled by Weir for {what}. Do not edit: change the policy. */",
         writer::comment(&program.name)
     ));
-    if let Target::BpfParts { rules } = target {
+    if let Dialect::BpfParts { rules } = dialect {
         out.line(&format!("#define WEIR_PARTS {}", parts::count(program, rules)));
     }
     for header in ["env.h", "verdict.h", "packet.h", "raw.h", "lookup.h"] {
         out.line(&format!("#include \"{header}\""));
     }
-    if target.is_bpf() {
-        out.line(if target == Target::Bpf { "#include \"xdp.h\"" } else { "#include \"parts.h\"" });
+    if dialect.is_bpf() {
+        out.line(if dialect == Dialect::Bpf { "#include \"xdp.h\"" } else { "#include \"parts.h\"" });
     } else {
         out.line("#include \"burst.h\"");
         out.blank();
@@ -88,9 +88,9 @@ fn includes(program: &Program, target: Target, out: &mut Writer) {
             Holds::Limits(name) => format!("limits @{name}"),
         };
         let layout = slot.layout.name();
-        out.line(&match target {
-            Target::Native => format!("/* Table {index}: {name}, {layout} */"),
-            Target::Bpf | Target::BpfParts { .. } => format!("WEIR_TABLE_STORAGE({index}); /* {name}, {layout} */"),
+        out.line(&match dialect {
+            Dialect::Native => format!("/* Table {index}: {name}, {layout} */"),
+            Dialect::Bpf | Dialect::BpfParts { .. } => format!("WEIR_TABLE_STORAGE({index}); /* {name}, {layout} */"),
         });
     }
 }

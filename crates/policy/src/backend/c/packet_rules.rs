@@ -2,8 +2,8 @@
 
 use super::chain::ChainEmitter;
 use super::column::Column;
+use super::dialect::action;
 use super::rules::{ends, may_be_unused};
-use super::target::action;
 use super::walk::{Bucket, Charge, Exceeding, Sink, Way, walk};
 use super::writer::Writer;
 use crate::ir::{FindId, Holds, Node, RuleId, eval};

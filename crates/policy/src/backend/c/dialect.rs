@@ -1,12 +1,11 @@
-//! What C is generated for, and how it calls actions.
+//! The dialects of C that the emitter writes, and how they call actions.
 
-use crate::capability::Engine;
 use crate::pass::Placement;
-use weir_abi::Action;
+use weir_abi::{Action, Target};
 
-/// What the C is compiled for.
+/// How the C is laid out. Each target has a dialect of its own, and BPF has one more for large chains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Target {
+pub enum Dialect {
     /// A shared object called once a burst.
     Native,
     /// An XDP program.
@@ -18,23 +17,23 @@ pub enum Target {
     },
 }
 
-impl Target {
+impl Dialect {
     /// Native code asks tables a burst at a time; BPF sees one packet and asks as late as it can.
     pub(super) fn placement(self) -> Placement {
         match self {
-            Target::Native => Placement::Staged,
-            Target::Bpf | Target::BpfParts { .. } => Placement::Lazy,
+            Dialect::Native => Placement::Staged,
+            Dialect::Bpf | Dialect::BpfParts { .. } => Placement::Lazy,
         }
     }
 
-    /// The engine that runs it.
-    pub(super) fn engine(self) -> Engine {
-        if self.is_bpf() { Engine::Xdp } else { Engine::Native }
+    /// What it is compiled for.
+    pub(super) fn target(self) -> Target {
+        if self.is_bpf() { Target::Bpf } else { Target::Native }
     }
 
     /// Whether the kernel runs it, a packet at a time.
     pub(super) fn is_bpf(self) -> bool {
-        self != Target::Native
+        self != Dialect::Native
     }
 }
 
