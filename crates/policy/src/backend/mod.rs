@@ -1,3 +1,3 @@
-//! Backends: a program in, an artifact's text out.
+//! Backends: each turns a program into source text.
 
 pub mod c;

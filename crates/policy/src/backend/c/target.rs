@@ -1,25 +1,26 @@
-//! What C is generated for, and how it calls actions.
+//! The targets of C code, and the C names of actions.
 
 use crate::capability::Engine;
 use crate::pass::Placement;
 use weir_abi::Action;
 
-/// What the C is compiled for.
+/// The target of C code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target {
-    /// A shared object called once a burst.
+    /// A shared object that is called once per burst.
     Native,
     /// An XDP program.
     Bpf,
-    /// XDP programs of some rules each, which the verifier follows one by one. Slower: for chains that are too much for one program.
+    /// XDP programs of some rules each, which the verifier checks separately. They are slower, so they are used only
+    /// for chains that the verifier refuses as one program.
     BpfParts {
-        /// Rules of a part; more where there would be more parts than the kernel can jump to.
+        /// Rules in a part. It is more if there would otherwise be more parts than tail calls.
         rules: usize,
     },
 }
 
 impl Target {
-    /// Native code asks tables a burst at a time; BPF sees one packet and asks as late as it can.
+    /// Native code looks up a burst at a time. BPF looks up one packet, as late as possible.
     pub(super) fn placement(self) -> Placement {
         match self {
             Target::Native => Placement::Staged,
@@ -32,13 +33,13 @@ impl Target {
         if self.is_bpf() { Engine::Xdp } else { Engine::Native }
     }
 
-    /// Whether the kernel runs it, a packet at a time.
+    /// Whether the kernel runs it, one packet at a time.
     pub(super) fn is_bpf(self) -> bool {
         self != Target::Native
     }
 }
 
-/// An action in C.
+/// The C name of an action.
 pub(super) fn action(action: Action) -> &'static str {
     match action {
         Action::Accept => "ACTION_ACCEPT",
