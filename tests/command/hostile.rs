@@ -57,7 +57,7 @@ fn files_of_another_kind() {
             "compile POLICY -o b",
             "diff p.weir POLICY --in t.pcap",
         ] {
-            desk.run(&line.replace("POLICY", empty)).fails(2, &["E0322", "everything would pass"]);
+            desk.run(&line.replace("POLICY", empty)).fails(2, &["E0322", "every packet would pass"]);
         }
     }
     desk.put("meant", "upstream { accept }\ndownstream { accept }\n");

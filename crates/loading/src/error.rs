@@ -113,8 +113,8 @@ impl Rejected {
     /// The first mistake, and how many there are.
     pub fn summary(&self) -> String {
         let first = self.diagnostics.first().map(|diagnostic| {
-            let place = diagnostic.place(&self.sources);
-            format!("{}:{}:{}: {}", place.file, place.line, place.column, diagnostic.message)
+            let position = diagnostic.position(&self.sources);
+            format!("{}:{}:{}: {}", position.file, position.line, position.column, diagnostic.message)
         });
         let first = first.or_else(|| self.lists.first().cloned()).unwrap_or_default();
         match self.diagnostics.len() + self.lists.len() {

@@ -1,16 +1,17 @@
-//! What each deployment target can do of what rules may ask: one table, and one check that compares a program with it.
+//! Which features each target supports, and the check that compares a program with targets.
 //!
-//! A new statement is a [`Feature`], a new engine an [`Engine`]. [`DeploymentTarget::lacks`] says which target has which statement.
+//! A new statement needs a [`Feature`], a new engine an [`Engine`]. [`DeploymentTarget::lacks`] is the table of what each
+//! supports.
 
 use crate::ir::{Effect, Program, RuleId};
 use weir_abi::Target;
 
-/// What decides packets by a policy.
+/// An implementation that decides packets by a policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Engine {
     /// The reference interpreter.
     Eval,
-    /// Generated C in this process: captures, and the live engines of user space.
+    /// Generated C in this process, for captures and for interfaces in user space.
     Native,
     /// Generated BPF in the kernel.
     Xdp,
@@ -23,11 +24,11 @@ pub enum Engine {
 pub enum DeploymentTarget {
     /// An engine.
     Engine(Engine),
-    /// A bundle, which carries code of engines. A policy in it needs what these engines can do as well.
+    /// A bundle. It carries compiled code of engines, so a policy must also be supported by these engines.
     Bundle,
 }
 
-/// What a rule asks for besides matches, its counter and a verdict.
+/// A feature that some targets lack. All targets support matches, counters and verdicts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Feature {
     /// `limit`
@@ -38,12 +39,12 @@ pub enum Feature {
     Track,
 }
 
-/// Something that targets cannot do.
+/// A feature of a rule that targets do not support.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unsupported {
-    /// The rule that asks for it.
+    /// The rule that uses it.
     pub rule: RuleId,
-    /// What it asks for.
+    /// The feature.
     pub feature: Feature,
     /// The targets that lack it, each with the reason.
     pub lacking: Vec<(DeploymentTarget, &'static str)>,
@@ -81,7 +82,7 @@ impl DeploymentTarget {
         }
     }
 
-    /// Why it cannot do this; `None` if it can.
+    /// Why the target does not support the feature, or `None` if it does.
     pub const fn lacks(self, feature: Feature) -> Option<&'static str> {
         match (self, feature) {
             (DeploymentTarget::Engine(_), Feature::Track) => Some("no engine tracks flows yet"),
@@ -99,7 +100,7 @@ impl From<Engine> for DeploymentTarget {
 }
 
 impl Feature {
-    /// The statement that asks for it.
+    /// The keyword of the statement that needs it.
     pub const fn name(self) -> &'static str {
         match self {
             Feature::Limit => "limit",
@@ -108,7 +109,7 @@ impl Feature {
         }
     }
 
-    /// What an effect needs; `None` if every target has it.
+    /// The feature that an effect needs, or `None` if every target supports the effect.
     const fn of(effect: &Effect) -> Option<Self> {
         match effect {
             Effect::Limit { .. } => Some(Feature::Limit),
@@ -126,7 +127,8 @@ impl Unsupported {
     }
 }
 
-/// What the rules of a program ask of targets that do not have it, in order of the rules. Empty: each of the targets takes the program.
+/// The features of a program that targets do not support, in order of the rules. If there are none, every target
+/// supports the program.
 pub fn unsupported(program: &Program, targets: &[DeploymentTarget]) -> Vec<Unsupported> {
     let mut found = Vec::new();
     for (index, rule) in (0..).zip(&program.rules) {
@@ -163,11 +165,11 @@ chain downstream
 ";
 
     #[test]
-    fn a_program_is_compared_with_what_each_target_has() {
+    fn a_program_is_compared_with_the_features_of_each_target() {
         let program = parse(PROGRAM).unwrap();
         let found = |targets: &[DeploymentTarget]| {
             let found = unsupported(&program, targets);
-            let line = |of: &Unsupported| format!("{} {}: {}", of.rule.0, of.feature.name(), of.targets());
+            let line = |entry: &Unsupported| format!("{} {}: {}", entry.rule.0, entry.feature.name(), entry.targets());
             found.iter().map(line).collect::<Vec<_>>()
         };
         assert_eq!(found(&[]), [""; 0]);

@@ -60,16 +60,13 @@ fn tables_that_look_alike_in_c_are_told_apart() {
 fn broken_programs_are_refused() {
     let head = "program x\nslot 0 bad ip4 exact-set\nrule 0 x:1 [drop] drop\nchain upstream\n  ask 0 slot 0 ip saddr\n";
     let refused = |body: &str| parse(&format!("{head}{body}")).unwrap_err();
-    assert_eq!(refused("  rule 1\n"), "chain upstream: rule 1 is not there");
-    assert_eq!(refused("  find 0\n"), "chain upstream: a test stands outside its guard 'ip4'");
+    assert_eq!(refused("  rule 1\n"), "chain upstream: rule 1 does not exist");
+    assert_eq!(refused("  find 0\n"), "chain upstream: a test is outside of its guard 'ip4'");
     assert_eq!(
         refused("  when ip4\n    when found 0\n      rule 0\n"),
-        "chain upstream: find 0 is tested where it was not done"
+        "chain upstream: find 0 is tested before it is done"
     );
-    assert_eq!(
-        refused("  when tcp dport in 22\n    rule 0\n"),
-        "chain upstream: a test stands outside its guard 'tcp'"
-    );
+    assert_eq!(refused("  when tcp dport in 22\n    rule 0\n"), "chain upstream: a test is outside of its guard 'tcp'");
     assert_eq!(parse("program x\non-exit later\n").unwrap_err(), "line 2: cannot read 'on-exit later'");
     assert_eq!(
         parse("program x\nrule 0 x:1 [reply] reply\n").unwrap_err(),

@@ -92,14 +92,14 @@ fn mistakes(rejected: &Rejected) -> Vec<Message> {
 /// Diagnostics in JSON.
 pub fn messages(diagnostics: &[Diagnostic], sources: &SourceMap) -> Vec<Message> {
     let message = |diagnostic: &Diagnostic| {
-        let place = diagnostic.place(sources);
+        let position = diagnostic.position(sources);
         Message {
             severity: diagnostic.severity.name(),
             code: diagnostic.code,
             message: diagnostic.message.clone(),
-            file: Some(place.file.to_owned()),
-            line: Some(place.line),
-            column: Some(place.column),
+            file: Some(position.file.to_owned()),
+            line: Some(position.line),
+            column: Some(position.column),
             help: diagnostic.help.clone(),
         }
     };

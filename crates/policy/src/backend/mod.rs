@@ -1,4 +1,4 @@
-//! Backends: a program in, the source for a target out.
+//! Backends: each turns a program into source text.
 
 pub mod c;
 

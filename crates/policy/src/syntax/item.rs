@@ -55,7 +55,7 @@ fn unknown_item(cursor: &mut Cursor, word: &str) -> Reported {
     let span = cursor.span();
     let rule_like = STATEMENT_WORDS.contains(&word)
         || crate::field::Field::ALL.iter().any(|f| f.name().split(' ').next() == Some(word));
-    let diagnostic = if let Some((what, help)) = foreign::on_top(word) {
+    let diagnostic = if let Some((what, help)) = foreign::at_top_level(word) {
         Diagnostic::error("E0106", span, format!("Weir does not have {what}"))
             .label(format!("`{word}` is nftables' own"))
             .help(help)

@@ -1,24 +1,25 @@
-//! The dialects of C that the emitter writes, and how they call actions.
+//! The dialects of C that the emitter writes, and the C names of actions.
 
 use crate::pass::Placement;
 use weir_abi::{Action, Target};
 
-/// How the C is laid out. Each target has a dialect of its own, and BPF has one more for large chains.
+/// The dialect of C code: one for each target, and one more for large chains in BPF.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dialect {
-    /// A shared object called once a burst.
+    /// A shared object that is called once per burst.
     Native,
     /// An XDP program.
     Bpf,
-    /// XDP programs of some rules each, which the verifier follows one by one. Slower: for chains that are too much for one program.
+    /// XDP programs of some rules each, which the verifier checks separately. They are slower, so they are used only
+    /// for chains that the verifier refuses as one program.
     BpfParts {
-        /// Rules of a part; more where there would be more parts than the kernel can jump to.
+        /// Rules in a part. It is more if there would otherwise be more parts than tail calls.
         rules: usize,
     },
 }
 
 impl Dialect {
-    /// Native code asks tables a burst at a time; BPF sees one packet and asks as late as it can.
+    /// Native code looks up a burst at a time. BPF looks up one packet, as late as possible.
     pub(super) fn placement(self) -> Placement {
         match self {
             Dialect::Native => Placement::Staged,
@@ -26,18 +27,18 @@ impl Dialect {
         }
     }
 
-    /// What it is compiled for.
+    /// The target that the code is compiled for.
     pub(super) fn target(self) -> Target {
         if self.is_bpf() { Target::Bpf } else { Target::Native }
     }
 
-    /// Whether the kernel runs it, a packet at a time.
+    /// Whether the kernel runs it, one packet at a time.
     pub(super) fn is_bpf(self) -> bool {
         self != Dialect::Native
     }
 }
 
-/// An action in C.
+/// The C name of an action.
 pub(super) fn action(action: Action) -> &'static str {
     match action {
         Action::Accept => "ACTION_ACCEPT",

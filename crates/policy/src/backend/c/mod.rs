@@ -1,9 +1,10 @@
-//! The C backend: one emitter, a dialect for each target and one for large chains in BPF.
+//! The C backend, for user space and for BPF.
 //!
-//! For user space each chain becomes `void weir_<chain>(const struct weir_burst *)`: `<chain>_parse()` reads all headers of a burst and keeps
-//! what rules look at in columns, `<chain>_lookups()` asks the staged tables, `<chain>_rules()` decides rule by rule. For BPF it becomes
-//! `<chain>_frame()`, which decides one frame, and the wrappers of `xdp.h`. Where that is too much for the verifier, the rules become programs of
-//! their own, which jump to one another (`parts`, `parts.h`). Same program, same bytes.
+//! For user space each chain becomes `void weir_<chain>(const struct weir_burst *)`. It calls three stages:
+//! `<chain>_parse()` parses all headers of a burst into columns, `<chain>_lookups()` looks up the staged tables, and
+//! `<chain>_rules()` applies one rule after the other. For BPF each chain becomes `<chain>_frame()`, which decides one
+//! frame, and the wrappers of `xdp.h`. A chain that the verifier refuses as one program is split into programs that
+//! jump to one another (`parts`, `parts.h`).
 
 mod burst_rules;
 mod chain;
@@ -27,18 +28,19 @@ use crate::capability::{self, Engine};
 use crate::ir::{Holds, LimiterKind, Program};
 use crate::pass;
 use chain::ChainEmitter;
-use defaults::Defaulted;
+use defaults::DefaultVerdicts;
 pub use dialect::Dialect;
 use writer::Writer;
 
-/// Emits the program in a dialect. The engine of its target has what the program needs ([`capability::unsupported`]).
+/// Emits the program in a dialect. The caller has checked that the dialect's target supports the program
+/// ([`capability::unsupported`]). The same program gives the same bytes.
 pub fn emit(program: &Program, dialect: Dialect) -> String {
     let unsupported = capability::unsupported(program, &[Engine::of(dialect.target()).into()]);
     assert!(unsupported.is_empty(), "compiler bug: the caller refuses unsupported effects");
     let optimised = pass::optimise(program, dialect.placement());
     let mut out = Writer::default();
     includes(program, dialect, &mut out);
-    Defaulted::of(&optimised).emit(&mut out);
+    DefaultVerdicts::of(&optimised).emit(&mut out);
     let chains = optimised.chains.iter().zip(chain_symbols(&optimised));
     let chains = chains.map(|(chain, symbol)| ChainEmitter::new(&optimised, chain, symbol, dialect));
     match dialect {
@@ -48,12 +50,12 @@ pub fn emit(program: &Program, dialect: Dialect) -> String {
     out.finish()
 }
 
-/// What the text is, what it includes, its tables.
+/// Writes the head of the file: its title, includes and tables.
 fn includes(program: &Program, dialect: Dialect, out: &mut Writer) {
     let what = match dialect {
         Dialect::Native => "user space",
         Dialect::Bpf => "BPF",
-        Dialect::BpfParts { .. } => "BPF, to be verified in parts",
+        Dialect::BpfParts { .. } => "BPF, verified in parts",
     };
     out.line(&format!(
         "/* Policy {}, compiled by Weir for {what}. Do not edit: change the policy. */",
@@ -95,7 +97,8 @@ fn includes(program: &Program, dialect: Dialect, out: &mut Writer) {
     }
 }
 
-/// What the chains are called in C, in order. Postures whose names differ only in what C does not allow are told apart.
+/// The C names of the chains, in order. Names of postures may be equal after conversion to C identifiers; underscores
+/// make them distinct.
 pub fn chain_symbols(program: &Program) -> Vec<String> {
     let mut symbols: Vec<String> = Vec::with_capacity(program.chains.len());
     for chain in &program.chains {
