@@ -10,9 +10,9 @@ use std::thread;
 use std::time::Duration;
 use weir_abi::{Action, BURST_MAX, Link, Verdict, each};
 use weir_engine::cpu::Cpu;
+use weir_engine::frame_set::FrameSet;
 use weir_engine::limits::pool::Pool;
 use weir_engine::limits::{self, Buckets};
-use weir_engine::memory::FrameSet;
 use weir_engine::native::Sharing;
 use weir_engine::{EngineError, Filter};
 

@@ -52,8 +52,8 @@ use traffic::Listener;
 use weir_abi::Link;
 use weir_control::{InterfaceStats, Outcome, Request, Stats};
 use weir_engine::capture::{CaptureReader, CaptureWriter};
+use weir_engine::frame_set::FrameSet;
 use weir_engine::live::afpacket::wire::Wire;
-use weir_engine::memory::FrameSet;
 
 /// The kernel holds a thousand packets for a host that has not looked at them, a virtual wire 256.
 const BETWEEN_BURSTS: Duration = Duration::from_micros(300);

@@ -3,8 +3,8 @@
 
 use std::path::{Path, PathBuf};
 use weir_abi::{BURST_MAX, Counter, Link, Reason, Verdict};
+use weir_engine::frame_set::FrameSet;
 use weir_engine::limits::counts::LimitCount;
-use weir_engine::memory::FrameSet;
 use weir_engine::{Filter, NativeFilter, XdpFilter};
 use weir_loading::eval::EvalFilter;
 use weir_loading::{LoadError, Policy, PolicyFile};

@@ -12,9 +12,9 @@ use std::time::{Duration, Instant};
 use weir_abi::Link;
 use weir_control::{InterfaceStats, Request, Stats};
 use weir_engine::capture::{CaptureReader, CaptureWriter};
+use weir_engine::frame_set::FrameSet;
 use weir_engine::live::dpdk::Eal;
 use weir_engine::live::dpdk::wire::Wire;
-use weir_engine::memory::FrameSet;
 
 /// Longer than any frame of the capture, so that a frame is one piece on the wire. Weir's memory has 2 KB for a piece.
 const LONGEST: u16 = 8192;

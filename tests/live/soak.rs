@@ -20,8 +20,8 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 use weir_abi::Link;
 use weir_control::Request;
+use weir_engine::frame_set::FrameSet;
 use weir_engine::live::afpacket::wire::Wire;
-use weir_engine::memory::FrameSet;
 
 const SECONDS: u64 = 10;
 /// Policies loaded before anything is compared: more than stand ready at a time.

@@ -10,8 +10,8 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use weir_abi::Link;
 use weir_engine::FrameBurst;
+use weir_engine::frame_set::FrameSet;
 use weir_engine::live::afpacket::wire::Wire;
-use weir_engine::memory::FrameSet;
 
 /// Frames written as text, one a line.
 pub fn frames(text: &str) -> Vec<Vec<u8>> {

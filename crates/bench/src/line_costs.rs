@@ -5,7 +5,7 @@ use crate::options::Options;
 use crate::row::Row;
 use std::hint::black_box;
 use weir::failure::Failure;
-use weir_engine::memory::Spread;
+use weir_engine::measure::Spread;
 use weir_engine::{cpu, tsc};
 use weir_policy::pass::choose_layouts::CostModel;
 use weir_tables::image_memory::ImageMemory;

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 use serde_json::{Map, Value};
-use weir_engine::memory::Spread;
+use weir_engine::measure::Spread;
 
 /// One line of a result.
 #[derive(Clone, Debug, Default, Serialize)]

@@ -25,7 +25,7 @@ use weir_engine::live::afpacket::AfPacketLane;
 use weir_engine::live::afxdp::{AfXdpLane, Waiting};
 use weir_engine::live::xdp::{KernelCode, KernelPath, Ports};
 use weir_engine::live::{Datapath, Interfaces, Lane, Loaded, Role, Workers};
-use weir_engine::memory::Spread;
+use weir_engine::measure::Spread;
 use weir_engine::traffic;
 use weir_engine::xdp::generate::Generator;
 

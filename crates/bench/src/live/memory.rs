@@ -12,9 +12,10 @@ use std::time::{Duration, Instant};
 use weir::failure::Failure;
 use weir_abi::Verdict;
 use weir_engine::cpu::Cpu;
+use weir_engine::frame_set::FrameSet;
 use weir_engine::live::memory_lane::{MemoryLane, Witness};
 use weir_engine::live::{Datapath, Lane, Loaded, Side, Workers};
-use weir_engine::memory::{FrameSet, Spread};
+use weir_engine::measure::Spread;
 use weir_engine::traffic;
 
 /// Packets of each worker: with their descriptors 5 MB, which is more than the caches of a core hold.

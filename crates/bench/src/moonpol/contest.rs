@@ -6,7 +6,8 @@
 use crate::row::Row;
 use std::fs;
 use weir::failure::Failure;
-use weir_engine::memory::{self, FrameSet, Spread};
+use weir_engine::frame_set::FrameSet;
+use weir_engine::measure::{self, Spread};
 use weir_engine::traffic::{self, SplitMix};
 use weir_engine::{NativeFilter, tsc};
 use weir_loading::{Policy, load};
@@ -38,7 +39,7 @@ impl Packets {
     fn cycles(&mut self, filter: &mut NativeFilter) -> Result<f64, Failure> {
         let Packets { ring, sources } = self;
         let write = |packet: &mut [u8]| traffic::set_source(packet, sources.draw() as u32);
-        Ok(memory::measure_ring(filter, 0, ring, PACKETS, write)?)
+        Ok(measure::measure_ring(filter, 0, ring, PACKETS, write)?)
     }
 }
 

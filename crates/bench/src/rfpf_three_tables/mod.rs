@@ -18,7 +18,8 @@ use weir::failure::Failure;
 use weir_abi::{BURST_MAX, Verdict};
 use weir_engine::clang::Clang;
 use weir_engine::cpu::Cpu;
-use weir_engine::memory::{self, FrameSet, Spread};
+use weir_engine::frame_set::FrameSet;
+use weir_engine::measure::{self, Spread};
 use weir_engine::native::{STAGE_CLOCK, STAGES};
 use weir_engine::traffic::{self, Mix};
 use weir_engine::{Filter, NativeFilter};
@@ -96,7 +97,7 @@ fn list(addresses: &[u32]) -> String {
 /// Cycles a packet, and the share of each stage from a second build with the stage clock in it; the first run over the frames warms up.
 fn native(policy: &Policy, frames: &FrameSet, row: Row) -> Result<Row, Failure> {
     let mut filter = policy.native()?;
-    let cost = memory::measure(&mut filter, 0, frames, REPEATS)?;
+    let cost = measure::measure(&mut filter, 0, frames, REPEATS)?;
     let mut row = row.spread("cycles_per_packet", cost.cycles_per_packet).spread("ns_per_packet", cost.ns_per_packet);
     let mpps = 1e3 / cost.ns_per_packet.median;
     row = row.number("mpps", mpps);
@@ -104,8 +105,7 @@ fn native(policy: &Policy, frames: &FrameSet, row: Row) -> Result<Row, Failure> 
     let artifact = policy.artifact()?;
     let c = format!("{STAGE_CLOCK}{}", artifact.native_c);
     let object = Clang::find()?.native(&artifact.name, &c, Cpu::Native)?.object;
-    let mut clocked =
-        NativeFilter::load(&artifact.name, &object, &artifact.program(), policy.images()?.to_vec(), None)?;
+    let mut clocked = NativeFilter::load(&artifact.name, &object, &artifact.shape(), policy.images()?.to_vec(), None)?;
     let mut verdicts = [Verdict(0); BURST_MAX];
     let mut samples: [Vec<f64>; STAGES.len()] = Default::default();
     let mut before = clocked.stage_cycles().expect("compiled with the clock");

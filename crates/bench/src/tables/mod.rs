@@ -32,7 +32,7 @@ use std::rc::Rc;
 use std::time::Instant;
 use weir::failure::Failure;
 use weir_engine::cpu;
-use weir_engine::memory::Spread;
+use weir_engine::measure::Spread;
 
 /// Prefixes whose ends are looked up before anything is timed.
 const EDGES: usize = 1 << 14;

@@ -10,7 +10,7 @@ use std::time::Instant;
 use weir::failure::Failure;
 use weir_abi::{BURST_MAX, Layout};
 use weir_engine::lookup::Bytes;
-use weir_engine::memory::Spread;
+use weir_engine::measure::Spread;
 use weir_engine::tsc;
 use weir_tables::scheme::Scheme;
 use weir_tables::{Reference, Table};

@@ -12,7 +12,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::Path;
 use std::rc::Rc;
 use weir_abi::{Family, Layout};
-use weir_engine::memory::Spread;
+use weir_engine::measure::Spread;
 use weir_policy::pass::choose_layouts::{CostModel, Reason};
 use weir_tables::scheme::Scheme;
 use weir_tables::{Entries, Kind, Table};

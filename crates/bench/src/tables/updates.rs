@@ -10,7 +10,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Instant;
 use weir::failure::Failure;
 use weir_abi::{Family, Layout};
-use weir_engine::memory::Spread;
+use weir_engine::measure::Spread;
 use weir_engine::traffic::SplitMix;
 use weir_tables::{Kind, LiveError, LiveTable, Readers, Table};
 

@@ -20,12 +20,13 @@ use memmap2::MmapRaw;
 use weir_abi::{Counter, Verdict};
 
 use crate::clang::BpfObject;
+use crate::frame_set::FrameSet;
 use crate::image::Image;
 use crate::limits::counts::{Counted, LimitCount};
 use crate::limits::pool::Held;
 use crate::limits::{Buckets, Limits};
-use crate::memory::{Cost, FrameSet, Spread};
-use crate::{EngineError, Filter, FrameBurst, Program, tsc};
+use crate::measure::{Cost, Spread};
+use crate::{EngineError, Filter, FrameBurst, ProgramShape, tsc};
 use replay::Replay;
 
 /// A program loaded into the kernel, with its tables and counters.
@@ -64,7 +65,7 @@ impl XdpFilter {
     pub fn load(
         name: &str,
         object: &BpfObject,
-        program: &Program,
+        program: &ProgramShape,
         images: &[Arc<Image>],
         limits: Option<&Limits>,
     ) -> Result<Self, EngineError> {
@@ -111,7 +112,7 @@ impl XdpFilter {
     }
 
     /// What deciding a packet costs in the kernel, by the kernel's clock around each frame's single run, `repeats` times
-    /// over all frames. Unlike [`crate::memory::measure`] it leaves the system call out; but two clock readings are in
+    /// over all frames. Unlike [`crate::measure::measure`] it leaves the system call out; but two clock readings are in
     /// it, and caches and branch predictors that the way through the kernel has disturbed: an upper bound.
     ///
     /// # Panics

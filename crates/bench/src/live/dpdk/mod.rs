@@ -21,9 +21,10 @@ use tempfile::TempDir;
 use weir::failure::Failure;
 use weir_control::InterfaceStats;
 use weir_engine::cpu;
+use weir_engine::frame_set::FrameSet;
 use weir_engine::live::dpdk::Eal;
 use weir_engine::live::dpdk::wire::Wire;
-use weir_engine::memory::{FrameSet, Spread};
+use weir_engine::measure::Spread;
 use weir_engine::traffic;
 
 /// The engines' names: what Weir does with packets of the wires (copies all, or none of the lower one's), or that there are no wires.
