@@ -246,7 +246,7 @@ fn a_bundle_needs_no_compiler() {
     let story = desk.run("why edge.bundle --in traffic.pcap --packet 1 --json").json();
     assert_eq!(story, desk.run("why edge.weir --in traffic.pcap --packet 1 --json").json());
     assert_eq!(desk.run("diff edge.weir edge.bundle --in traffic.pcap --json").json()["changed"], 0);
-    desk.run("compile edge.bundle -o again.bundle").fails(2, &["is a bundle already"]);
+    desk.run("compile edge.bundle -o again.bundle").fails(2, &["is a bundle, which was checked"]);
     desk.run("compile edge.weir -o none/edge.bundle").fails(1, &["none/edge.bundle"]);
 }
 

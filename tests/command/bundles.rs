@@ -126,7 +126,7 @@ const TRICKS: &[(&str, &str, &[&str])] = &[
     ),
     ("extern void system(void);\nvoid weir_extra(void) { system(); }", "", &[]),
     ("void (*weir_extra)(void) = write_file;", "in its dynamic section", &[]),
-    ("void weir_extra(void) { write_file(); }", "exports weir_extra, which is no chain", &[]),
+    ("void weir_extra(void) { write_file(); }", "exports weir_extra, which is not a chain", &[]),
     ("__thread int weir_extra;", "PT_TLS", &[]),
     ("", "executable stack", &["-Wl,-z,execstack"]),
     ("", "written and executed", &["-Wl,-N"]),

@@ -134,7 +134,7 @@ pub enum EngineError {
         number: usize,
     },
     /// The datapath is being stopped.
-    #[error("weir is about to end")]
+    #[error("weir is stopping")]
     Stopping,
     /// A worker does not change to another policy, or does not end, because it hangs or gets no CPU time.
     #[error("worker {number} does not answer")]

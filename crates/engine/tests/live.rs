@@ -227,7 +227,7 @@ fn the_end_waits_neither_for_a_worker_that_hangs_nor_for_a_change() {
             std::thread::sleep(Duration::from_micros(100));
         }
         assert_eq!(workers.stop().expect_err("it hangs").to_string(), "worker 1 does not answer");
-        assert_eq!(change.join().unwrap().expect_err("it ends").to_string(), "weir is about to end");
+        assert_eq!(change.join().unwrap().expect_err("it ends").to_string(), "weir is stopping");
     });
     gate.open();
 }

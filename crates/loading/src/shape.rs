@@ -1,4 +1,4 @@
-//! What the engine's loaders must know of a program; its C is not needed for that.
+//! The facts about a program that the engine's loaders need. Its C is not required.
 
 use weir_engine::TableSlot;
 use weir_policy::backend::c;
