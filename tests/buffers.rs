@@ -1,5 +1,5 @@
-//! Packets as drivers hand them to the programs in the kernel: in several buffers, of which the first ends anywhere, and of interfaces that are
-//! no ports. Needs root and clang; no packet leaves.
+//! Packets in the form in which drivers give them to programs in the kernel: in several buffers, of which the first may
+//! end anywhere, and from interfaces that are not ports. Needs root and clang. No packet is sent.
 
 mod engines;
 
@@ -15,19 +15,19 @@ use weir_loading::Policy;
 use weir_loading::eval::EvalFilter;
 use weir_test_support as support;
 
-/// What a program returns (`enum xdp_action`).
+/// Return values of a program (`enum xdp_action`).
 const XDP_DROP: u32 = 1;
 const XDP_REDIRECT: u32 = 4;
 
-/// Where the first buffer ends: behind the link header, in the middle of each header there is, behind all of them (header split), in the middle
-/// of the window, at its end, and where it does on a veth.
+/// Ends of the first buffer: after the link header, inside each header, after all headers (header split), inside the
+/// window, at its end, and where it ends on a veth.
 const FIRST_BYTES: [usize; 22] =
     [14, 15, 18, 20, 33, 34, 35, 38, 42, 53, 54, 55, 60, 74, 94, 150, 256, 1536, 2040, 2047, 2048, 3500];
 
-/// Rules of a part, of a chain in parts.
+/// Number of rules in a part of a chain.
 const PART_RULES: usize = 3;
 
-/// Headers anywhere in the window. Raw matches look into what follows them.
+/// Rules for all headers in the window. Raw matches read the bytes after the headers.
 const POLICY: &str = "
 defaults { ip-options rules; fragment rules }
 upstream {
@@ -69,7 +69,7 @@ eth / ip / udp dport=53
 eth / ip6 len=9000 / udp dport=53 / payload 100
 ";
 
-/// Destination options that end around the end of the window, and what is behind them.
+/// IPv6 packets with destination options that end around the end of the window, followed by a header.
 fn around_the_window() -> String {
     let mut text = String::new();
     for units in 0xf4..=0xff {
@@ -85,12 +85,13 @@ fn around_the_window() -> String {
     text
 }
 
-/// The policy in the kernel, between interfaces `lower` and `upper` of a namespace of the thread's own that has `other` as well.
+/// The policy in the kernel between the interfaces `lower` and `upper`. The thread's network namespace also contains
+/// the interface `other`.
 struct Kernel {
     policy: Policy,
     ports: Arc<Ports>,
     code: Arc<KernelCode>,
-    /// The same in parts of a few rules.
+    /// The same policy in parts of a few rules.
     parts: Arc<KernelCode>,
 }
 
@@ -115,7 +116,7 @@ impl Kernel {
         Kernel { policy, ports, code, parts }
     }
 
-    /// What the program for packets from a side does with one that came in at an interface.
+    /// Runs the program for packets from `side` on a packet from `interface`. Returns the XDP action.
     fn receive(&self, side: usize, interface: &str, bytes: &[u8], first: usize) -> Result<u32, String> {
         Self::receive_by(&self.code, side, interface, bytes, first)
     }
@@ -125,7 +126,7 @@ impl Kernel {
         code.receive(side, &Received { bytes, first, index }).map_err(|error| error.to_string())
     }
 
-    /// What was counted for a side, on all CPUs.
+    /// The counters of a side, summed over all CPUs.
     fn counted(&self, side: usize) -> Vec<Counter> {
         Self::counted_by(&self.code, side)
     }
@@ -140,8 +141,8 @@ impl Kernel {
     }
 }
 
-/// Verdicts and counters by the interpreter.
-fn judged(policy: &Policy, packets: &[support::Packet]) -> (Vec<Verdict>, Vec<Counter>) {
+/// Verdicts and counters of the interpreter.
+fn interpreted(policy: &Policy, packets: &[support::Packet]) -> (Vec<Verdict>, Vec<Counter>) {
     let mut eval = EvalFilter::new(&policy.program, policy.answers());
     let mut verdicts = Vec::new();
     for burst in frame_sets(packets).iter().flat_map(|set| set.bursts()) {
@@ -159,13 +160,13 @@ fn a_packet_is_judged_alike_wherever_its_first_buffer_ends() {
     let packets = support::packets(&text).expect("they are packets");
     let short = kernel.receive(0, "lower", &packets[0].bytes, 100);
     if let Err(error) = &short {
-        eprintln!("this kernel has no test runs of short first buffers (Linux 6.18 has): {error}");
+        eprintln!("this kernel has no test runs with short first buffers, which Linux 6.18 has: {error}");
         return;
     }
-    let (verdicts, _) = judged(&kernel.policy, &packets);
+    let (verdicts, _) = interpreted(&kernel.policy, &packets);
     for (packet, verdict) in packets.iter().zip(&verdicts) {
         let expected = if verdict.action() == Some(Action::Accept) { XDP_REDIRECT } else { XDP_DROP };
-        let (_, counters) = judged(&kernel.policy, std::slice::from_ref(packet));
+        let (_, counters) = interpreted(&kernel.policy, std::slice::from_ref(packet));
         for first in FIRST_BYTES.into_iter().chain([packet.bytes.len().min(3500)]) {
             for (form, code) in [("one program", &kernel.code), ("parts", &kernel.parts)] {
                 let before = Kernel::counted_by(code, 0);
@@ -204,7 +205,8 @@ fn a_packet_of_an_interface_that_is_no_port_is_dropped_by_name() {
     assert_eq!((dropped.action, dropped.counter.packets), (Action::Drop, 3));
 }
 
-/// Programs that were loaded for packets of one buffer are given no others: the kernel refuses the MTU that would bring them.
+/// Programs that were loaded for packets in one buffer must not get others. The kernel refuses an MTU that requires
+/// several buffers.
 #[test]
 fn an_mtu_is_not_raised_under_programs_for_one_buffer() {
     for (mtu, raised) in [(1500, false), (1600, true)] {

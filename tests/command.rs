@@ -1,4 +1,4 @@
-//! The program from outside: what it prints, how it ends, and that nothing makes it panic.
+//! Tests the program from outside: its output, its exit codes, and that it never panics.
 
 #[path = "command/bundles.rs"]
 mod bundles;
@@ -24,7 +24,7 @@ mod weir;
 use serde_json::{Value, json};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
-use weir::Desk;
+use weir::Sandbox;
 
 const EDGE: &str = "table bad { type ipv4; elements = { 198.51.100.0/24 } }
 upstream {
@@ -48,13 +48,13 @@ eth / ip / tcp doff=4
 eth / ip / tcp dport=443
 ";
 
-fn edge() -> Desk {
-    let desk = Desk::new();
-    desk.put("edge.weir", EDGE).put_capture("traffic.pcap", TRAFFIC);
-    desk
+fn edge() -> Sandbox {
+    let sandbox = Sandbox::new();
+    sandbox.put("edge.weir", EDGE).put_capture("traffic.pcap", TRAFFIC);
+    sandbox
 }
 
-/// Without what differs from run to run.
+/// The report without the fields that differ between runs.
 fn lasting(mut report: Value) -> Value {
     let fields = report.as_object_mut().expect("an object");
     for name in ["seconds", "mpps", "engine"] {
@@ -65,11 +65,11 @@ fn lasting(mut report: Value) -> Value {
 
 #[test]
 fn replay_reports_the_same_in_every_engine() {
-    let desk = edge();
+    let sandbox = edge();
     let mut reports = Vec::new();
     for engine in ["eval", "native", "xdp"] {
         let report =
-            desk.run(&format!("replay edge.weir --in traffic.pcap --engine {engine} --json --verdicts")).json();
+            sandbox.run(&format!("replay edge.weir --in traffic.pcap --engine {engine} --json --verdicts")).json();
         assert_eq!(report["engine"], engine);
         assert!(report["seconds"].as_f64().is_some_and(|seconds| seconds > 0.0));
         reports.push(lasting(report));
@@ -97,35 +97,36 @@ fn rule(rule: &Value) -> (&str, u64, u64) {
 
 #[test]
 fn replay_asks_the_chain_that_is_named() {
-    let desk = edge();
+    let sandbox = edge();
     let passed = |options: &str| {
-        desk.run(&format!("replay edge.weir --in traffic.pcap --engine eval --json {options}")).json()["passed"].clone()
+        sandbox.run(&format!("replay edge.weir --in traffic.pcap --engine eval --json {options}")).json()["passed"]
+            .clone()
     };
     assert_eq!(
         [passed(""), passed("--direction downstream"), passed("--posture calm")],
         [json!(4), json!(7), json!(7)]
     );
-    desk.run("replay edge.weir --in traffic.pcap --posture storm").fails(2, &["no posture storm", "it has calm"]);
-    desk.run("replay edge.weir --in traffic.pcap --direction sideways").fails(2, &["upstream"]);
+    sandbox.run("replay edge.weir --in traffic.pcap --posture storm").fails(2, &["no posture storm", "it has calm"]);
+    sandbox.run("replay edge.weir --in traffic.pcap --direction sideways").fails(2, &["upstream"]);
 }
 
 #[test]
 fn replay_writes_what_passed_and_what_was_dropped() {
-    let desk = edge();
-    let ran = desk.run("replay edge.weir --in traffic.pcap --out passed.pcap --dropped dropped.pcap --engine eval");
+    let sandbox = edge();
+    let ran = sandbox.run("replay edge.weir --in traffic.pcap --out passed.pcap --dropped dropped.pcap --engine eval");
     assert_eq!(ran.code, 0, "{ran:?}");
-    let again = |name: &str| desk.run(&format!("replay edge.weir --in {name} --engine eval --json")).json();
+    let again = |name: &str| sandbox.run(&format!("replay edge.weir --in {name} --engine eval --json")).json();
     let (passed, dropped) = (again("passed.pcap"), again("dropped.pcap"));
     assert_eq!((&passed["packets"], &passed["passed"]), (&json!(4), &json!(4)));
     assert_eq!((&dropped["packets"], &dropped["dropped"]), (&json!(3), &json!(3)));
-    desk.run("replay edge.weir --in traffic.pcap --out traffic.pcap").fails(2, &["different files"]);
-    desk.run("replay edge.weir --in traffic.pcap --out none/passed.pcap").fails(1, &["none/passed.pcap"]);
+    sandbox.run("replay edge.weir --in traffic.pcap --out traffic.pcap").fails(2, &["different files"]);
+    sandbox.run("replay edge.weir --in traffic.pcap --out none/passed.pcap").fails(1, &["none/passed.pcap"]);
 }
 
 #[test]
 fn why_tells_the_story_of_a_packet() {
-    let desk = edge();
-    let story = desk.run("why edge.weir --in traffic.pcap --packet 4 --json").json();
+    let sandbox = edge();
+    let story = sandbox.run("why edge.weir --in traffic.pcap --packet 4 --json").json();
     assert_eq!(
         (&story["packet"], &story["verdict"], &story["reason"]),
         (&json!(4), &json!("divert"), &json!("edge.weir:6"))
@@ -138,16 +139,15 @@ fn why_tells_the_story_of_a_packet() {
         (&last["test"], &last["saw"], &last["held"]),
         (&json!("ip saddr in @bad"), &json!("no entry"), &json!(false))
     );
-    let malformed = desk.run("why edge.weir --in traffic.pcap --packet 7 --json").json();
+    let malformed = sandbox.run("why edge.weir --in traffic.pcap --packet 7 --json").json();
     assert_eq!((&malformed["reason"], &malformed["rules"]), (&json!("malformed-tcp"), &json!([])));
-    let told = desk.run("why edge.weir --in traffic.pcap --packet 1");
+    let told = sandbox.run("why edge.weir --in traffic.pcap --packet 1");
     assert!(told.code == 0 && told.out.contains("verdict: drop, reason: edge.weir:3"), "{told:?}");
-    desk.run("why edge.weir --in traffic.pcap --packet 9").fails(1, &["no packet 9", "the last is 8"]);
-    desk.run("why edge.weir --in traffic.pcap --packet 0").fails(2, &["--packet"]);
+    sandbox.run("why edge.weir --in traffic.pcap --packet 9").fails(1, &["no packet 9", "the last is 8"]);
+    sandbox.run("why edge.weir --in traffic.pcap --packet 0").fails(2, &["--packet"]);
 }
 
-/// Sampling depends on the packets before: `why` says of each what `replay` does.
-/// A capture of frames of which no more than so many bytes were kept (draft-ietf-opsawg-pcap).
+/// A capture whose frames are truncated to `snaplen` bytes (draft-ietf-opsawg-pcap).
 fn snapped(text: &str, snaplen: usize) -> Vec<u8> {
     let words = |words: &[u32]| words.iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<u8>>();
     let mut bytes = words(&[0xa1b2_c3d4, 2 | 4 << 16, 0, 0, snaplen as u32, 1]);
@@ -172,53 +172,55 @@ eth / ip len=19 / udp / payload 90
 eth / ip / udp dport=53
 eth / vlan id=3 / ip / tcp dport=80
 ";
-    let desk = Desk::new();
-    desk.put(
+    let sandbox = Sandbox::new();
+    sandbox.put(
         "p.weir",
         "upstream { tcp dport 80 @th,160,8 != 0xff counter; tcp dport 80 accept; drop }\ndownstream { accept }\n",
     );
-    desk.put("cut.pcap", snapped(CUT, 54)).put("whole.pcap", snapped(CUT, 65535));
+    sandbox.put("cut.pcap", snapped(CUT, 54)).put("whole.pcap", snapped(CUT, 65535));
     for engine in ["eval", "native", "xdp"] {
-        let report = desk.run(&format!("replay p.weir --in cut.pcap --engine {engine} --json")).json();
-        // Both of IPv6 end inside the transport header or the options; of the tagged one the last 4 bytes of TCP are missing. What is malformed
-        // anyway (doff, len) is not the capture's fault.
+        let report = sandbox.run(&format!("replay p.weir --in cut.pcap --engine {engine} --json")).json();
+        // Both IPv6 packets end inside the transport header or the options. The tagged packet lacks the last 4 bytes of
+        // TCP. Errors in captured fields (doff, len) are not due to the capture.
         let malformed = json!({ "malformed-tcp": 2, "malformed-ipv6-ext": 1 });
         assert_eq!(report["cut"], json!({ "packets": 7, "bytes_min": 54, "malformed": malformed }), "{engine}");
         assert_eq!(report["reasons"]["malformed-tcp"], 3, "{engine}");
-        let whole = desk.run(&format!("replay p.weir --in whole.pcap --engine {engine} --json")).json();
+        let whole = sandbox.run(&format!("replay p.weir --in whole.pcap --engine {engine} --json")).json();
         assert_eq!(whole.get("cut"), None, "{engine}");
     }
-    let said = desk.run("replay p.weir --in cut.pcap --engine eval").out;
+    let said = sandbox.run("replay p.weir --in cut.pcap --engine eval").out;
     assert!(said.contains("only the beginning of 7 packets (snaplen)"), "{said}");
     assert!(said.contains("2 of them are malformed-tcp because the capture ends inside the header"), "{said}");
-    assert!(!desk.run("replay p.weir --in whole.pcap --engine eval").out.contains("snaplen"));
+    assert!(!sandbox.run("replay p.weir --in whole.pcap --engine eval").out.contains("snaplen"));
 
-    let why =
-        |packet: usize| desk.run(&format!("why p.weir --in cut.pcap --packet {packet} --json")).json()["cut"].clone();
+    let why = |packet: usize| {
+        sandbox.run(&format!("why p.weir --in cut.pcap --packet {packet} --json")).json()["cut"].clone()
+    };
     assert_eq!(why(1), json!({ "captured": 54, "of": 454, "malformed": false }));
     assert_eq!(why(3), json!({ "captured": 54, "of": 74, "malformed": true }));
     assert_eq!(why(6), json!({ "captured": 54, "of": 154, "malformed": false }));
     assert_eq!(why(8), Value::Null);
-    let said = desk.run("why p.weir --in cut.pcap --packet 3").out;
+    let said = sandbox.run("why p.weir --in cut.pcap --packet 3").out;
     assert!(said.contains("54 of the packet's 74 bytes (snaplen); it is malformed only because"), "{said}");
-    let said = desk.run("why p.weir --in cut.pcap --packet 1").out;
+    let said = sandbox.run("why p.weir --in cut.pcap --packet 1").out;
     assert!(said.contains("beyond the end of what was captured"), "{said}");
 }
 
+/// Sampling depends on the previous packets. `why` and `replay` decide each packet alike.
 #[test]
 fn why_agrees_with_replay_on_samples() {
-    let desk = edge();
+    let sandbox = edge();
     let stories =
-        (1..=8).map(|packet| desk.run(&format!("why edge.weir --in traffic.pcap --packet {packet} --json")).json());
+        (1..=8).map(|packet| sandbox.run(&format!("why edge.weir --in traffic.pcap --packet {packet} --json")).json());
     let sampled = stories.filter(|story| story["sampled"] == true).count();
-    assert_eq!(desk.run("replay edge.weir --in traffic.pcap --engine eval --json").json()["sampled"], sampled);
+    assert_eq!(sandbox.run("replay edge.weir --in traffic.pcap --engine eval --json").json()["sampled"], sampled);
 }
 
 #[test]
 fn diff_names_what_changes_by_rule_and_source() {
-    let desk = edge();
-    desk.put("new.weir", EDGE.replace("198.51.100.0/24", "192.0.2.0/24"));
-    let report = desk.run("diff edge.weir new.weir --in traffic.pcap --json").json();
+    let sandbox = edge();
+    sandbox.put("new.weir", EDGE.replace("198.51.100.0/24", "192.0.2.0/24"));
+    let report = sandbox.run("diff edge.weir new.weir --in traffic.pcap --json").json();
     let counts = ["packets", "changed", "newly_passed", "newly_dropped"].map(|name| report[name].as_u64().unwrap());
     assert_eq!(counts, [8, 5, 1, 4]);
     let sources = report["by_source"].as_array().unwrap();
@@ -227,34 +229,34 @@ fn diff_names_what_changes_by_rule_and_source() {
     let by_rule = report["by_rule"].as_array().unwrap();
     let change = (&by_rule[0]["old"]["reason"], &by_rule[0]["new"]["reason"], &by_rule[0]["packets"]);
     assert_eq!(change, (&json!("edge.weir:4"), &json!("new.weir:3"), &json!(3)));
-    let same = desk.run("diff edge.weir edge.weir --in traffic.pcap --json").json();
+    let same = sandbox.run("diff edge.weir edge.weir --in traffic.pcap --json").json();
     assert_eq!((&same["changed"], &same["by_rule"]), (&json!(0), &json!([])));
 }
 
 #[test]
 fn a_bundle_needs_no_compiler() {
-    let desk = edge();
-    let text = lasting(desk.run("replay edge.weir --in traffic.pcap --engine eval --json --verdicts").json());
-    assert_eq!(desk.run("compile edge.weir -o edge.bundle --cpu x86-64-v3 --json").json()["rules"], 7);
+    let sandbox = edge();
+    let text = lasting(sandbox.run("replay edge.weir --in traffic.pcap --engine eval --json --verdicts").json());
+    assert_eq!(sandbox.run("compile edge.weir -o edge.bundle --cpu x86-64-v3 --json").json()["rules"], 7);
     for (name, value) in [("PATH", ""), ("WEIR_CLANG", "/nonexistent/clang")] {
         for engine in ["", "--engine eval", "--engine native", "--engine xdp"] {
             let line = format!("replay edge.bundle --in traffic.pcap --json --verdicts {engine}");
-            let ran = desk.run_with(line.split_whitespace(), |command| _ = command.env(name, value));
+            let ran = sandbox.run_with(line.split_whitespace(), |command| _ = command.env(name, value));
             assert_eq!(lasting(ran.json()), text, "{name}={value} {line}");
         }
     }
-    let story = desk.run("why edge.bundle --in traffic.pcap --packet 1 --json").json();
-    assert_eq!(story, desk.run("why edge.weir --in traffic.pcap --packet 1 --json").json());
-    assert_eq!(desk.run("diff edge.weir edge.bundle --in traffic.pcap --json").json()["changed"], 0);
-    desk.run("compile edge.bundle -o again.bundle").fails(2, &["is a bundle already"]);
-    desk.run("compile edge.weir -o none/edge.bundle").fails(1, &["none/edge.bundle"]);
+    let story = sandbox.run("why edge.bundle --in traffic.pcap --packet 1 --json").json();
+    assert_eq!(story, sandbox.run("why edge.weir --in traffic.pcap --packet 1 --json").json());
+    assert_eq!(sandbox.run("diff edge.weir edge.bundle --in traffic.pcap --json").json()["changed"], 0);
+    sandbox.run("compile edge.bundle -o again.bundle").fails(2, &["is a bundle, which was checked"]);
+    sandbox.run("compile edge.weir -o none/edge.bundle").fails(1, &["none/edge.bundle"]);
 }
 
 #[test]
 fn without_a_compiler_the_interpreter_decides() {
-    let desk = edge();
+    let sandbox = edge();
     let bare = |line: &str| {
-        desk.run_with(line.split_whitespace(), |command| _ = command.env("PATH", "").env_remove("WEIR_CLANG"))
+        sandbox.run_with(line.split_whitespace(), |command| _ = command.env("PATH", "").env_remove("WEIR_CLANG"))
     };
     let ran = bare("replay edge.weir --in traffic.pcap --json");
     assert_eq!(ran.json()["engine"], "eval");
@@ -263,14 +265,16 @@ fn without_a_compiler_the_interpreter_decides() {
     bare("compile edge.weir -o edge.bundle").fails(1, &["apt-get install clang-19"]);
     assert_eq!(bare("check edge.weir").code, 0);
     let set = |command: &mut std::process::Command| _ = command.env("WEIR_CLANG", "/nonexistent/clang");
-    desk.run_with(["replay", "edge.weir", "--in", "traffic.pcap"], set).fails(1, &["/nonexistent/clang"]);
+    sandbox.run_with(["replay", "edge.weir", "--in", "traffic.pcap"], set).fails(1, &["/nonexistent/clang"]);
 }
 
 #[test]
 fn all_mistakes_are_reported_at_once() {
-    let desk = Desk::new();
-    desk.put("five.weir", include_str!("errors/five-mistakes.weir")).put("geo.csv", "10.0.0.0/8,HR\n11.0.0.0/8,SI\n");
-    let ran = desk.run("check five.weir");
+    let sandbox = Sandbox::new();
+    sandbox
+        .put("five.weir", include_str!("errors/five-mistakes.weir"))
+        .put("geo.csv", "10.0.0.0/8,HR\n11.0.0.0/8,SI\n");
+    let ran = sandbox.run("check five.weir");
     ran.fails(2, &["five.weir"]);
     let expected = include_str!("errors/five-mistakes.txt");
     let codes: Vec<&str> = expected.lines().filter(|line| line.starts_with("error[")).map(|line| &line[..12]).collect();
@@ -279,9 +283,9 @@ fn all_mistakes_are_reported_at_once() {
     for line in
         ["replay five.weir --in five.weir", "compile five.weir -o five.bundle", "why five.weir --in x --packet 1"]
     {
-        desk.run(line).fails(2, &codes);
+        sandbox.run(line).fails(2, &codes);
     }
-    let json = desk.run("check five.weir --json");
+    let json = sandbox.run("check five.weir --json");
     assert_eq!(json.code, 2);
     let report: Value = serde_json::from_str(&json.out).unwrap();
     assert_eq!((&report["valid"], report["errors"].as_array().unwrap().len()), (&json!(false), codes.len()));
@@ -289,81 +293,86 @@ fn all_mistakes_are_reported_at_once() {
 
 #[test]
 fn a_bad_line_of_a_list_is_named() {
-    let desk = Desk::new();
+    let sandbox = Sandbox::new();
     let mut list: String =
         (0..77_000).map(|host| format!("10.{}.{}.{}\n", host >> 16, host >> 8 & 255, host & 255)).collect();
     list += "10.1.2.300\n10.9.9.9\n";
-    desk.put("lists/bad.txt", list).put_capture("one.pcap", "eth / ip / udp");
+    sandbox.put("lists/bad.txt", list).put_capture("one.pcap", "eth / ip / udp");
     let policy = |lenient: &str| {
         format!(
             "table bad {{ type ipv4; file \"lists/bad.txt\"{lenient} }}\nupstream {{ ip saddr @bad drop; accept }}\ndownstream {{ accept }}\n"
         )
     };
-    desk.put("strict.weir", policy("")).put("lenient.weir", policy(" lenient"));
+    sandbox.put("strict.weir", policy("")).put("lenient.weir", policy(" lenient"));
     for line in ["check strict.weir --quick", "replay strict.weir --in one.pcap --engine eval"] {
-        desk.run(line).fails(2, &["lists/bad.txt:77001", "10.1.2.300"]);
+        sandbox.run(line).fails(2, &["lists/bad.txt:77001", "10.1.2.300"]);
     }
-    let ran = desk.run("replay lenient.weir --in one.pcap --engine eval");
+    let ran = sandbox.run("replay lenient.weir --in one.pcap --engine eval");
     ran.fails(0, &["lists/bad.txt", "1 bad line", "77001"]);
 }
 
 #[test]
 fn run_and_ctl_say_what_they_lack() {
-    let desk = edge();
-    let run = |line: &str| desk.run(&format!("run edge.weir --control none/weir.sock {line}"));
+    let sandbox = edge();
+    let run = |line: &str| sandbox.run(&format!("run edge.weir --control none/weir.sock {line}"));
     run("--engine afpacket --lower a,b --upper c,a").fails(2, &["interface a is given twice"]);
-    desk.run_between("run edge.weir --engine afpacket --lower lower --upper upper --control none/weir.sock")
+    sandbox
+        .run_between("run edge.weir --engine afpacket --lower lower --upper upper --control none/weir.sock")
         .fails(1, &["none/weir.sock", "No such file"]);
     run("--engine smoke --lower a --upper b").fails(2, &["smoke", "afpacket", "afxdp"]);
     run("--engine afpacket --lower a --upper b --workers 0").fails(2, &["from 1 to 256"]);
-    desk.run("run edge.weir --engine afpacket --lower nosuch0 --upper nosuch1 --control weir.sock")
+    sandbox
+        .run("run edge.weir --engine afpacket --lower nosuch0 --upper nosuch1 --control weir.sock")
         .fails(1, &["interface nosuch0", "No such"]);
-    desk.put("plain", "no socket");
-    desk.run_between("run edge.weir --engine afpacket --lower lower --upper upper --control plain")
+    sandbox.put("plain", "no socket");
+    sandbox
+        .run_between("run edge.weir --engine afpacket --lower lower --upper upper --control plain")
         .fails(1, &["plain", "no socket"]);
-    assert!(desk.path("plain").exists() && !desk.path("weir.sock").exists());
-    desk.run("run edge.weir --engine afpacket --eal --no-pci --lower eth0 --upper eth1").fails(2, &["--engine dpdk"]);
+    assert!(sandbox.path("plain").exists() && !sandbox.path("weir.sock").exists());
+    sandbox
+        .run("run edge.weir --engine afpacket --eal --no-pci --lower eth0 --upper eth1")
+        .fails(2, &["--engine dpdk"]);
     if cfg!(not(feature = "dpdk")) {
         let lacking = ["built without DPDK", "--features dpdk"];
-        desk.run("run edge.weir --engine dpdk --lower net_memif0 --upper net_memif1").fails(2, &lacking);
+        sandbox.run("run edge.weir --engine dpdk --lower net_memif0 --upper net_memif1").fails(2, &lacking);
     }
-    desk.run("ctl status --control weir.sock").fails(1, &["weir.sock", "no `weir run` has its socket there"]);
-    desk.run("ctl activate 1 --confirm soon --control weir.sock").fails(2, &["a time like"]);
+    sandbox.run("ctl status --control weir.sock").fails(1, &["weir.sock", "no `weir run` has its socket there"]);
+    sandbox.run("ctl activate 1 --confirm soon --control weir.sock").fails(2, &["a time like"]);
 }
 
 #[test]
 fn exit_codes_tell_mistakes_from_failures() {
-    let desk = edge();
-    desk.put(
+    let sandbox = edge();
+    sandbox.put(
         "limit.weir",
         "limits l { file \"l.csv\" }\nupstream { ip saddr limit @l; tcp track; accept }\ndownstream { accept }\n",
     );
-    desk.put("l.csv", "10.0.0.0/8,100\n").put("short.pcap", &weir::capture(TRAFFIC)[..200]);
-    assert_eq!(desk.run("check edge.weir --quick").code, 0);
-    assert_eq!(desk.run("--help").code, 0);
-    desk.run("").fails(2, &["Usage"]);
-    desk.run("frobnicate").fails(2, &["frobnicate"]);
-    desk.run("check none.weir").fails(2, &["none.weir"]);
-    desk.run("replay none.weir --in traffic.pcap").fails(2, &["none.weir"]);
-    desk.run("replay edge.weir").fails(2, &["--in"]);
-    desk.run("replay edge.weir --in none.pcap --engine eval").fails(1, &["none.pcap"]);
-    desk.run("replay edge.weir --in edge.weir --engine eval").fails(1, &["edge.weir"]);
-    desk.run("replay edge.weir --in traffic.pcap --engine quantum").fails(2, &["quantum"]);
-    desk.run("replay edge.weir --in traffic.pcap --verdicts").fails(2, &["--json"]);
-    desk.run("diff edge.weir none.weir --in traffic.pcap").fails(2, &["none.weir"]);
-    // What was read before the damage is reported all the same.
-    let ran = desk.run("replay edge.weir --in short.pcap --engine eval --json");
+    sandbox.put("l.csv", "10.0.0.0/8,100\n").put("short.pcap", &weir::capture(TRAFFIC)[..200]);
+    assert_eq!(sandbox.run("check edge.weir --quick").code, 0);
+    assert_eq!(sandbox.run("--help").code, 0);
+    sandbox.run("").fails(2, &["Usage"]);
+    sandbox.run("frobnicate").fails(2, &["frobnicate"]);
+    sandbox.run("check none.weir").fails(2, &["none.weir"]);
+    sandbox.run("replay none.weir --in traffic.pcap").fails(2, &["none.weir"]);
+    sandbox.run("replay edge.weir").fails(2, &["--in"]);
+    sandbox.run("replay edge.weir --in none.pcap --engine eval").fails(1, &["none.pcap"]);
+    sandbox.run("replay edge.weir --in edge.weir --engine eval").fails(1, &["edge.weir"]);
+    sandbox.run("replay edge.weir --in traffic.pcap --engine quantum").fails(2, &["quantum"]);
+    sandbox.run("replay edge.weir --in traffic.pcap --verdicts").fails(2, &["--json"]);
+    sandbox.run("diff edge.weir none.weir --in traffic.pcap").fails(2, &["none.weir"]);
+    // The packets before the damage are reported.
+    let ran = sandbox.run("replay edge.weir --in short.pcap --engine eval --json");
     ran.fails(1, &["short.pcap"]);
     assert_eq!(serde_json::from_str::<Value>(&ran.out).unwrap()["packets"], 2);
     for engine in ["eval", "native", "xdp"] {
-        let ran = desk.run(&format!("replay limit.weir --in traffic.pcap --engine {engine}"));
+        let ran = sandbox.run(&format!("replay limit.weir --in traffic.pcap --engine {engine}"));
         ran.fails(2, &["E0501", "not yet supported by this engine", &format!("({engine})"), "limit.weir:2", "`track`"]);
     }
 }
 
-/// A second and a half of packets, ten a second each from two addresses.
-fn limited() -> Desk {
-    let desk = Desk::new();
+/// Packets of 1.5 seconds: ten per second from each of two addresses.
+fn limited() -> Sandbox {
+    let sandbox = Sandbox::new();
     let packet = |at: usize| {
         format!(
             "eth / ip saddr=192.0.2.1 / udp / at={0}.{1}\neth / ip saddr=198.51.100.7 / tcp / at={0}.{1}\n",
@@ -371,68 +380,69 @@ fn limited() -> Desk {
             at % 10
         )
     };
-    desk.put(
+    sandbox.put(
         "limit.weir",
         "limits slow { file \"slow.csv\"; default 2 burst 1; log all }\nupstream {\n  ip saddr limit @slow accept\n  udp limit rate 5 burst 1 \
          exceed divert\n  drop\n}\ndownstream { accept }\n",
     );
-    desk.put("slow.csv", "prefix,rate,burst\n192.0.2.0/24,1,3\n203.0.113.0/24,10mbit\n2001:db8::/32,5\n");
-    desk.put_capture("traffic.pcap", &(0..15).map(packet).collect::<String>());
-    desk
+    sandbox.put("slow.csv", "prefix,rate,burst\n192.0.2.0/24,1,3\n203.0.113.0/24,10mbit\n2001:db8::/32,5\n");
+    sandbox.put_capture("traffic.pcap", &(0..15).map(packet).collect::<String>());
+    sandbox
 }
 
 #[test]
 fn limits_go_by_the_time_of_the_capture() {
-    let desk = limited();
+    let sandbox = limited();
     for engine in ["eval", "native", "xdp"] {
-        let run = || desk.run(&format!("replay limit.weir --in traffic.pcap --engine {engine} --json")).json();
+        let run = || sandbox.run(&format!("replay limit.weir --in traffic.pcap --engine {engine} --json")).json();
         let report = run();
-        // 3 at once and 1 after a second; 1 at once and then one each half second.
+        // One address has 3 packets at once and 1 after a second. The other has 1 at once and then one per half second.
         assert_eq!((&report["passed"], &report["dropped"]), (&json!(7), &json!(23)), "{engine}");
         assert_eq!(report["reasons"], json!({"limit": 23, "limit.weir:3": 7}), "{engine}");
         assert_eq!(rule(&report["rules"][0]), ("limit.weir:3", 30, 15 * 42 + 15 * 54), "{engine}");
         assert_eq!(lasting(run()), lasting(report), "{engine}");
     }
-    let ran = desk.run("replay limit.weir --in traffic.pcap --engine eval");
+    let ran = sandbox.run("replay limit.weir --in traffic.pcap --engine eval");
     assert!(ran.out.contains("(limit) limit.weir:3  ip saddr limit @slow accept"), "{ran:?}");
-    desk.run("compile limit.weir -o limit.weirb").fails(2, &["a bundle cannot carry limits yet"]);
+    sandbox.run("compile limit.weir -o limit.weirb").fails(2, &["a bundle cannot carry limits yet"]);
 
-    let why = |packet: u32| desk.run(&format!("why limit.weir --in traffic.pcap --packet {packet} --json")).json();
+    let why = |packet: u32| sandbox.run(&format!("why limit.weir --in traffic.pcap --packet {packet} --json")).json();
     let (first, fourth) = (why(1), why(7));
     assert_eq!((&first["verdict"], &first["reason"]), (&json!("accept"), &json!("limit.weir:3")));
     assert_eq!((&fourth["verdict"], &fourth["reason"]), (&json!("drop"), &json!("limit")));
     assert_eq!(fourth["rules"][0]["limits"], json!([{"limit": "@slow", "exceeded": true}]));
-    let told = desk.run("why limit.weir --in traffic.pcap --packet 7");
+    let told = sandbox.run("why limit.weir --in traffic.pcap --packet 7");
     assert!(told.out.contains("limit @slow: exceeded"), "{told:?}");
 }
 
 #[test]
 fn check_shows_lists_of_limits() {
-    let desk = limited();
-    let report = desk.run("check limit.weir --quick --json").json();
+    let sandbox = limited();
+    let report = sandbox.run("check limit.weir --quick --json").json();
     let list = &report["limits"][0];
     let names = ["ipv4", "ipv6", "rates", "limiters", "bucket_bytes", "count_bytes"];
     let numbers = names.map(|name| list[name].as_u64().unwrap());
-    // Three prefixes, and two buckets for IPv4 besides the default's.
+    // Three prefixes; two buckets for IPv4 besides the default bucket.
     assert_eq!(numbers, [2, 1, 3, 1, 24, 48]);
     assert_eq!(
         (&list["default"], &list["log"], &list["of"]),
         (&json!("2pps burst 1packets"), &json!("all"), &json!("prefixes"))
     );
-    let ran = desk.run("check limit.weir --quick");
+    let ran = sandbox.run("check limit.weir --quick");
     assert!(ran.out.contains("slow") && ran.out.contains("24 B"), "{ran:?}");
-    desk.put("slow.csv", "192.0.2.0/24,1\n192.0.2.0/24,fast\n");
-    desk.run("check limit.weir --quick").fails(2, &["slow.csv:2: `192.0.2.0/24,fast`: not a rate"]);
-    desk.put("slow.csv", "192.0.2.0/24,1\n192.0.2.0/24,2\n");
-    desk.run("check limit.weir --quick")
+    sandbox.put("slow.csv", "192.0.2.0/24,1\n192.0.2.0/24,fast\n");
+    sandbox.run("check limit.weir --quick").fails(2, &["slow.csv:2: `192.0.2.0/24,fast`: not a rate"]);
+    sandbox.put("slow.csv", "192.0.2.0/24,1\n192.0.2.0/24,2\n");
+    sandbox
+        .run("check limit.weir --quick")
         .fails(2, &["slow.csv:2: 192.0.2.0/24 is limited to 2pps", "in ", "slow.csv:1 to 1pps"]);
 }
 
-/// `weir bench` is a program of its own.
+/// `weir bench` runs the program `weir-bench`.
 #[test]
 fn bench_hands_its_words_on() {
-    let desk = Desk::new();
-    let weir = desk.path("weir");
+    let sandbox = Sandbox::new();
+    let weir = sandbox.path("weir");
     fs::copy(env!("CARGO_BIN_EXE_weir"), &weir).expect("the folder can be written to");
     let run = |words: &[&str]| {
         let mut command = std::process::Command::new(&weir);
@@ -444,8 +454,8 @@ fn bench_hands_its_words_on() {
     assert!(code == Some(1) && said.contains("weir-bench, which is neither beside this one nor in PATH"), "{said}");
     let (code, told, _) = run(&["live", "--json"]);
     assert!(code == Some(1) && serde_json::from_str::<Value>(&told).is_ok(), "{told}");
-    desk.put("weir-bench", "#!/bin/sh\necho \"$#: $*\"\nexit 3\n");
-    fs::set_permissions(desk.path("weir-bench"), fs::Permissions::from_mode(0o755)).expect("it is ours");
+    sandbox.put("weir-bench", "#!/bin/sh\necho \"$#: $*\"\nexit 3\n");
+    fs::set_permissions(sandbox.path("weir-bench"), fs::Permissions::from_mode(0o755)).expect("it is ours");
     for words in [&["--help"][..], &["live", "--only", "xdp", "--json", "--", "--list"], &[]] {
         let (code, told, said) = run(words);
         assert_eq!((code, told), (Some(3), format!("{}: {}\n", words.len(), words.join(" "))), "{said}");

@@ -1,5 +1,6 @@
-//! Buckets that many workers charge at once, in threads and in the kernel, by the real clock: whatever the order in which they come to it, no window
-//! sees more than burst + rate * time, and a limit that is asked for more gives its rate.
+//! Buckets that many workers charge at the same time, in threads and in the kernel, in real time. In every time window,
+//! at most burst + rate * time passes, independent of the workers' order. A limiter with enough packets passes its full
+//! rate.
 
 mod engines;
 
@@ -10,36 +11,37 @@ use std::thread;
 use std::time::Duration;
 use weir_abi::{Action, BURST_MAX, Link, Verdict, each};
 use weir_engine::cpu::Cpu;
-use weir_engine::memory::FrameSet;
+use weir_engine::frame_set::FrameSet;
 use weir_engine::native::Sharing;
 use weir_engine::{EngineError, Filter};
 use weir_state::{Memory, SharedState};
 
-/// More than there are cores, so that some hold a time that has long passed when they come to charge.
+/// More workers than cores, so that some workers use an old time when they charge.
 const WORKERS: usize = 4;
 const LENGTH: Duration = Duration::from_millis(1000);
-/// Runs that a busy machine has.
+/// Number of attempts on a busy machine.
 const TRIES: u32 = 6;
-/// Addresses that packets come from, in turns: 10.0.0.1, 10.1.0.1, ...
+/// Number of sources, which packets use in turn: 10.0.0.1, 10.1.0.1, ...
 const SOURCES: usize = 4;
-/// Of an Ethernet frame.
+/// Length of an Ethernet frame.
 const FRAME_BYTES: u64 = 60;
 
-/// What passed of a burst.
+/// The packets of a burst that passed.
 #[derive(Clone, Copy, Debug, Default)]
 struct Passed {
     at_ns: u64,
     by_source: [u8; SOURCES],
 }
 
-/// A bucket, as the policy has it: what it lets through is bounded, and given if it is asked for that much all the time.
+/// The expected properties of a bucket in the policy: an upper bound for what passes, and a lower bound while demand is
+/// sufficient.
 struct Expected {
-    /// Sources that are charged to it.
+    /// The sources that are charged to the bucket.
     sources: Range<usize>,
-    /// A second, of packets or bytes.
+    /// Rate per second, in packets or bytes.
     rate: u64,
     burst: u64,
-    /// What a packet counts for.
+    /// The charge of a packet, in packets or bytes.
     packet: u64,
     is_given: bool,
 }
@@ -49,10 +51,10 @@ impl Expected {
         Expected { sources, rate, burst, packet: 1, is_given: true }
     }
 
-    /// Checks that no more packets passed than an exact bucket would let pass at any time, and that no fewer did.
+    /// Checks that at no time more packets passed than with an exact bucket. Compares the total with the lower bound.
     ///
     /// # Errors
-    /// Fewer did.
+    /// Fewer packets passed.
     fn check(&self, engine: &str, passed: &[Passed], length_ns: u64) -> Result<(), String> {
         const NS_PER_S: u64 = 1_000_000_000;
         // The exact leaky bucket, in billionths of a packet or byte.
@@ -70,14 +72,14 @@ impl Expected {
         }
         let earned = self.burst + length_ns * self.rate / NS_PER_S;
         eprintln!("contention: {engine}, sources {:?}: {all} of {earned}", self.sources);
-        // The last bursts of the others may have come before the end.
+        // Other workers may have ended before the last burst.
         let given = earned - earned / 1000 - (WORKERS * BURST_MAX) as u64 * self.packet;
         let least = if self.is_given { given } else { self.burst };
         if all >= least { Ok(()) } else { Err(format!("{engine}: {all} passed, at least {least} were to")) }
     }
 }
 
-/// A packet of the address so far behind another.
+/// A packet from the address that is `behind` after `from`.
 fn packet_of(from: [u8; 4], behind: u32) -> [u8; FRAME_BYTES as usize] {
     let mut bytes = [0_u8; FRAME_BYTES as usize];
     bytes[12..15].copy_from_slice(&[0x08, 0, 0x45]);
@@ -96,7 +98,7 @@ fn frames() -> FrameSet {
     FrameSet::new(Link::Ethernet, packets.iter().map(|packet| (packet.as_slice(), FRAME_BYTES as u32)))
 }
 
-/// One worker, from the first burst on; its times are since `start_ns`.
+/// Runs one worker from its first burst on. Times are relative to `start_ns`.
 fn work(filter: &mut dyn Filter, start_ns: u64) -> Result<Vec<Passed>, EngineError> {
     let frames = frames();
     let mut passed = Vec::new();
@@ -118,15 +120,15 @@ fn work(filter: &mut dyn Filter, start_ns: u64) -> Result<Vec<Passed>, EngineErr
     }
 }
 
-/// Makes a filter of its own for each worker, which charge the same buckets.
+/// Makes a filter for each worker. All filters charge the same buckets.
 type Filters<'a> = dyn Fn() -> Box<dyn Filter + 'a> + Sync + 'a;
 
-/// Workers with a filter each, all at once.
+/// Runs all workers at the same time, each with its own filter.
 fn all_work(filter: &Filters<'_>) -> Vec<Passed> {
     let (ready, start_ns) = (Barrier::new(WORKERS), OnceLock::new());
     let mut passed = thread::scope(|scope| {
         let worker = || {
-            // Buckets are full while programs are loaded.
+            // Buckets stay full while programs are loaded.
             let mut filter = filter();
             ready.wait();
             work(&mut *filter, *start_ns.get_or_init(weir_state::now_ns)).expect("packets are decided")
@@ -138,11 +140,12 @@ fn all_work(filter: &Filters<'_>) -> Vec<Passed> {
     passed
 }
 
-/// One test at a time: each has as many workers as there are cores.
+/// Serializes the tests, because each uses all cores.
 static CORES: Mutex<()> = Mutex::new(());
 
-/// Checks what the policy lets through by native code and in the kernel. A bucket that is full while no worker runs gives fewer packets than its
-/// rate. So a machine that is busy with something else has several tries, and a limiter that loses packets fails all of them.
+/// Checks the packets that the policy passes as native code and in the kernel. A bucket that is full while no worker
+/// runs passes less than its rate. A busy machine therefore has several attempts. A limiter that loses packets fails
+/// all of them.
 fn check(policy: &str, expected: &[Expected]) {
     let _cores = CORES.lock().unwrap_or_else(PoisonError::into_inner);
     let mut too_few = Vec::new();
@@ -162,7 +165,7 @@ fn check(policy: &str, expected: &[Expected]) {
     panic!("{}", too_few.join("; "));
 }
 
-/// Tries the policy as native code and in the kernel.
+/// Runs `test` with the policy as native code and in the kernel.
 fn with_policy(policy: &str, test: &dyn Fn(&str, &Filters<'_>)) {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let path = folder.path().join("contention.weir");
@@ -188,7 +191,7 @@ fn one_bucket_for_all() {
 
 #[test]
 fn a_rate_that_workers_race_for() {
-    // A packet in 100 ns: whoever is kept from its core for a moment finds the bucket ahead of its time.
+    // One packet per 100 ns: the bucket is ahead of the time of a worker that was preempted.
     let expected = Expected { is_given: false, ..Expected::packets(0..SOURCES, 10_000_000, 100) };
     check("upstream { limit rate 10mpps burst 100; accept }\ndownstream { accept }\n", &[expected]);
 }
@@ -215,7 +218,7 @@ fn a_table_of_addresses() {
     );
 }
 
-/// Workers bring in the same addresses at the same time, each of which has room for one packet.
+/// Workers add the same addresses at the same time. Each address has room for one packet.
 #[test]
 fn an_address_that_several_bring_in_has_one_bucket() {
     const ADDRESSES: usize = 1 << 15;

@@ -1,4 +1,4 @@
-//! The shipped examples are right, and every engine decides their captures alike.
+//! The examples have no errors, and all engines decide their captures alike.
 
 mod engines;
 
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use weir_engine::capture::CaptureReader;
 use weir_test_support::{Link, Packet};
 
-/// Files below examples/ with an ending, sorted.
+/// Files below examples/ with an extension, sorted.
 fn files(ending: &str) -> Vec<PathBuf> {
     let mut folders = vec![root().join("examples")];
     let mut found = Vec::new();
@@ -67,7 +67,7 @@ fn engines_agree_on_the_captures_of_the_examples() {
     }
 }
 
-/// Each has its own code, tables and counters: the dynamic loader and the kernel must not take one for another.
+/// Each policy has its own code, tables and counters. The dynamic loader and the kernel must not confuse them.
 #[test]
 fn policies_that_are_loaded_together_do_not_mix() {
     let folder = tempfile::tempdir().expect("a temporary folder");
@@ -90,7 +90,7 @@ fn policies_that_are_loaded_together_do_not_mix() {
         assert!(
             agreed.iter().enumerate().all(|(at, one)| agreed[..at].iter().all(|other| other.verdicts != one.verdicts))
         );
-        // One goes, another comes in its place.
+        // One policy is unloaded, another one takes its place.
         drop(loaded.remove(1));
         loaded.insert(1, Engines::load(&policies[1]).unwrap());
     }

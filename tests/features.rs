@@ -1,11 +1,13 @@
-//! Every feature of the language in a folder of tests/policies: what it means, what becomes of it, what it decides.
+//! The features of the language: each folder of tests/policies is one feature.
 //!
-//! A folder holds policy.weir, packets.txt (one packet a line, in the notation of tests/support) and snapshots: the IR as lowered, the generated C
-//! for user space and for BPF, and each packet's verdict with the counters. Of most features the C is only its rules (features/excerpt.rs).
-//! The packets go through every chain of the policy in every engine, and all must agree with each other and with the snapshot.
-//! What engines cannot compile yet (`track`) only the interpreter decides.
+//! A folder contains policy.weir, packets.txt (one packet per line, in the notation of tests/support) and snapshots.
+//! The snapshots are the lowered IR, the generated C for user space and for BPF, and each packet's verdict with the
+//! counters. For most features the C is reduced to its rules (features/excerpt.rs). The packets go through every chain
+//! of the policy in every engine. All results must agree with each other and with the snapshot. Features that cannot be
+//! compiled yet (`track`) run only in the interpreter.
 //!
-//! `cargo xtask bless` writes the snapshots; read them as code before committing. `WEIR_FEATURE=vlan` runs one folder.
+//! `cargo xtask bless` writes the snapshots; review them like code before committing. `WEIR_FEATURE=vlan` runs one
+//! folder.
 
 #[path = "features/counted.rs"]
 mod counted;
@@ -24,10 +26,11 @@ use std::sync::Mutex;
 use weir_abi::{Reason, Target};
 use weir_policy::backend;
 
-/// Folders tried at the same time. Each spends its time in clang, of which native and BPF run one after the other.
+/// Number of folders that are tested in parallel. Most of the time is spent in clang, which runs first for native code,
+/// then for BPF.
 const WORKERS: usize = 2;
 
-/// Folders of tests/policies, sorted.
+/// The folders of tests/policies, sorted.
 fn folders() -> Vec<PathBuf> {
     let wanted = std::env::var("WEIR_FEATURE").ok();
     let entries = std::fs::read_dir(root().join("tests/policies")).expect("tests/policies exists");
@@ -36,11 +39,11 @@ fn folders() -> Vec<PathBuf> {
         .filter(|path| path.is_dir() && wanted.as_deref().is_none_or(|name| path.ends_with(name)))
         .collect();
     folders.sort();
-    assert!(!folders.is_empty(), "no feature is called so");
+    assert!(!folders.is_empty(), "no feature has this name");
     folders
 }
 
-/// Runs `test` on every folder, some at the same time, and reports all that failed.
+/// Runs `test` on every folder, some in parallel, and reports all failures.
 fn each_folder(test: impl Fn(&Path) -> Result<(), String> + Sync) {
     let queue = Mutex::new(folders());
     let failed = Mutex::new(Vec::new());
@@ -107,10 +110,10 @@ fn printed_policies_and_programs_read_as_themselves() {
     });
 }
 
-/// Reasons of a packet's way and not of its bytes: tests/buffers.rs.
+/// Reasons that do not depend on a packet's bytes. tests/buffers.rs covers them.
 const NOT_OF_BYTES: [Reason; 1] = [Reason::UNKNOWN_INTERFACE];
 
-/// A packet for each other built-in reason stands in one of the folders.
+/// Every other built-in reason has a packet in one of the folders.
 #[test]
 fn every_reason_has_a_packet() {
     if std::env::var_os("WEIR_FEATURE").is_some() {

@@ -1,8 +1,8 @@
-//! The rules of the house, checked: who may depend on whom, what the documents promise, how the code is kept, and that
-//! Rust and C agree on every shared number.
+//! Checks the rules of the code base: allowed dependencies, the contents of documents, code style, and that Rust and C
+//! agree on every shared number.
 //!
-//! A file or function beyond its limit is allowed if it says why: `Long: <why>` in the file's first line, or in a comment
-//! right above the function.
+//! A file or function may exceed its size limit if it gives a reason: `Long: <why>` in the file's first line or in the
+//! comment directly above the function.
 
 #[path = "house/abi.rs"]
 mod abi;
@@ -19,7 +19,7 @@ mod modules;
 #[path = "house/tree.rs"]
 mod tree;
 
-/// Fails with one line an offence, all of them at once.
+/// Fails with all offences, one per line.
 #[track_caller]
 fn assert_none(offences: Vec<String>, rule: &str) {
     assert!(offences.is_empty(), "{rule}:\n  {}\n", offences.join("\n  "));

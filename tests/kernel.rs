@@ -1,5 +1,5 @@
-//! Large policies in the kernel: rules that are too much for one BPF program a chain, and tables beyond what its verifier takes without help.
-//! The kernel takes them all the same, and decides as the interpreter does.
+//! Large policies in the kernel: chains with too many rules for one BPF program, and tables that the verifier accepts
+//! only with special code. The kernel must accept them and decide like the interpreter.
 
 mod engines;
 #[path = "random/packets.rs"]
@@ -18,16 +18,16 @@ use weir_loading::{PART_RULES, Policy};
 use weir_test_support::Packet;
 use weir_test_support::policy::{Size, policies};
 
-/// Packets that go through every chain.
+/// Number of packets that go through every chain.
 const PACKETS: usize = 400;
 
-/// The same every time.
+/// Random packets, the same in every run.
 fn packets(runner: &mut TestRunner) -> Vec<Packet> {
     let packet = prop_oneof![3 => packets::well_formed(), 1 => packets::broken(), 1 => packets::real()];
     packets::in_time(packet, PACKETS).new_tree(runner).expect("packets can be made up").current()
 }
 
-/// A policy of so many random rules upstream, the same every time.
+/// A policy with `rules` random rules upstream, the same in every run.
 fn random(rules: usize, runner: &mut TestRunner) -> String {
     let size = Size { postures: 0, rules: [rules, rules] };
     let text = policies(packets::pool(), size).new_tree(runner).expect("policies can be made up").current().to_string();
@@ -42,7 +42,7 @@ fn written(text: &str) -> Policy {
     load(&path).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// Fails unless the filter decides packets as the interpreter does.
+/// Fails unless the filter decides the packets like the interpreter.
 fn agrees(policy: &Policy, filter: &mut dyn Filter, packets: &[Packet]) {
     let program = &policy.program;
     let eval = decide(&mut EvalFilter::new(program, policy.answers()), program, &mut frame_sets(packets));
@@ -53,12 +53,12 @@ fn agrees(policy: &Policy, filter: &mut dyn Filter, packets: &[Packet]) {
     }
 }
 
-/// Parts of each chain.
+/// Number of parts of each chain.
 fn parts(filter: &XdpFilter) -> Vec<usize> {
     filter.verifier_costs().iter().map(|cost| cost.parts).collect()
 }
 
-/// The policy whose rules are in `tests/kernel`, with all its rules so many times.
+/// The policy in `tests/kernel`, with its rules repeated `times` times.
 fn repeated(times: usize) -> Policy {
     let text = std::fs::read_to_string(root().join("tests/kernel/payload-and-ipv6.weir")).expect("the policy is there");
     let (before, rules) = text.split_once("upstream {\n").expect("it has rules");
@@ -90,10 +90,10 @@ fn two_thousand_rules_of_any_shape() {
     agrees(&policy, &mut filter, &packets(&mut runner));
 }
 
-/// A clang that is asked for more than BPF's jumps can reach; in parts they are shorter.
+/// One program exceeds the range of BPF's jumps. Parts are shorter.
 #[test]
 fn sets_of_thousands_in_several_rules() {
-    // Scattered, so that the search for an address is a tree and not a bit map.
+    // Scattered addresses, so that the search is a tree and not a bit map.
     let address = |number: u32| Ipv4Addr::from((number.wrapping_mul(0x9e37_79b1) >> 1) + 0x0100_0000);
     let set = |rule: u32| (0..4000).map(|at| address(4 * at + rule).to_string()).collect::<Vec<_>>().join(", ");
     let rules: Vec<String> = (0..4).map(|rule| format!("ip saddr {{ {} }} counter drop\n", set(rule))).collect();
@@ -105,7 +105,7 @@ fn sets_of_thousands_in_several_rules() {
     agrees(&policy, &mut filter, &packets(&mut TestRunner::deterministic()));
 }
 
-/// Every layout in as much memory as 3 million prefixes, or ten times the largest table of cities, would take.
+/// Every layout with as much memory as 3 million prefixes need, ten times the largest table of cities.
 #[test]
 fn tables_of_every_layout_in_128_mebibytes() {
     const BYTES: u32 = 1 << 27;
@@ -142,13 +142,13 @@ downstream {{ accept }}
     ));
     let data = policy.data(None).expect("there is memory");
     let artifact = policy.artifact().unwrap_or_else(|failure| panic!("{failure}"));
-    let mut shape = BpfShape::new(&artifact.program(), &data.images, data.limits.as_ref());
+    let mut shape = BpfShape::new(&artifact.shape(), &data.images, data.limits.as_ref());
     shape.table_bytes.fill(BYTES);
     shape.limits.0 = BYTES;
     let clang = Clang::find().unwrap_or_else(|error| panic!("{error}"));
     let object =
         clang.bpf("large", artifact.source(Target::Bpf), &shape).unwrap_or_else(|error| panic!("{error}")).object;
-    let filter = XdpFilter::load(&artifact.name, &object, &artifact.program(), &data.images, data.limits.as_ref());
+    let filter = XdpFilter::load(&artifact.name, &object, &artifact.shape(), &data.images, data.limits.as_ref());
     let mut filter = filter.unwrap_or_else(|error| panic!("{error}"));
     agrees(&policy, &mut filter, &packets(&mut TestRunner::deterministic()));
 }

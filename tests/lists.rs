@@ -1,8 +1,9 @@
-//! No damage to a list file makes its table smaller in silence.
+//! No damage to a list file makes its table smaller without a message.
 //!
-//! Good lists of every format (`lists/seeds.rs`) are damaged in every way that files are damaged on their way (`lists/damage.rs`): line ends,
-//! separators, encodings, truncation, compression, another format. A counter that shares nothing with the readers (`lists/count.rs`) says how many
-//! entries each damaged file holds. What `weir check` makes of it is either that number, or an error, or something that it says.
+//! Correct lists of every format (`lists/seeds.rs`) are damaged in typical ways (`lists/damage.rs`): line ends,
+//! separators, encodings, truncation, compression, other formats. A counter that shares no code with the readers
+//! (`lists/count.rs`) counts the entries of each damaged file. `weir check` must find the same number, or report an
+//! error or a notice.
 
 #[path = "lists/count.rs"]
 mod count;
@@ -19,7 +20,7 @@ use std::process::Command;
 use weir_loading::{LoadError, PolicyFile};
 use weir_policy::pass::choose_layouts::CostModel;
 
-/// What `weir check` made of a list.
+/// The result of `weir check` for a list.
 #[derive(Debug)]
 enum Outcome {
     Refused,
@@ -39,7 +40,7 @@ fn policy(seed: &Seed, lenient: bool) -> String {
     format!("{table}\nupstream {{ {rule}; accept }}\ndownstream {{ accept }}\n")
 }
 
-/// As `weir check` reads it, without a process.
+/// Reads the list like `weir check`, without a process.
 fn check(folder: &Path) -> Outcome {
     let model = CostModel::default();
     match PolicyFile::open(&folder.join("p.weir")).and_then(|file| file.check(&model)) {
@@ -57,7 +58,7 @@ fn check(folder: &Path) -> Outcome {
     }
 }
 
-/// The program itself.
+/// Reads the list by running the program.
 fn check_by_program(folder: &Path) -> Outcome {
     let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
     let output = command.args(["check", "p.weir", "--quick", "--json"]).current_dir(folder).output();
@@ -75,7 +76,7 @@ fn check_by_program(folder: &Path) -> Outcome {
     Outcome::Taken { entries: of("tables", &["entries"]) + of("limits", &["ipv4", "ipv6"]), notices: texts("notices") }
 }
 
-/// What is wrong with an outcome: the list has another number of entries than it seems, and nothing is said.
+/// The problem of an outcome, if it has another number of entries than the counter and no message.
 fn silent(seed: &Seed, damaged: &Damaged, outcome: &Outcome) -> Option<String> {
     let Outcome::Taken { entries, notices } = outcome else { return None };
     let expected = seed.count(damaged);
@@ -91,7 +92,7 @@ fn put(folder: &Path, seed: &Seed, bytes: &[u8], lenient: bool) {
     std::fs::write(folder.join("p.weir"), policy(seed, lenient)).expect("files can be written");
 }
 
-/// Every third damaged list, every other of them to be read leniently; every one with `WEIR_ALL_LISTS=1`.
+/// Every third damaged list, half of them in lenient mode. With `WEIR_ALL_LISTS=1`, every list.
 fn all() -> impl Iterator<Item = (&'static Seed, Damaged, bool)> {
     let step = if std::env::var_os("WEIR_ALL_LISTS").is_some() { 1 } else { 3 };
     let of_seed = |seed: &'static Seed| damage::all(seed).into_iter().map(move |damaged| (seed, damaged));
@@ -99,7 +100,7 @@ fn all() -> impl Iterator<Item = (&'static Seed, Damaged, bool)> {
     sample.map(|(at, (seed, damaged))| (seed, damaged, at % 2 == 1))
 }
 
-/// Seeds are read whole and without remark: else what follows would prove little.
+/// Seeds are read completely and without notices, which the other tests rely on.
 #[test]
 fn seeds_are_counted_alike() {
     let folder = tempfile::tempdir().expect("a temporary folder");
@@ -130,7 +131,7 @@ fn no_damaged_list_is_smaller_in_silence() {
     assert!(offences.is_empty(), "{} silently wrong:\n{}", offences.len(), offences.join("\n"));
 }
 
-/// A part of the above with the program itself.
+/// Repeats a part of the previous test with the program itself.
 #[test]
 fn the_program_agrees() {
     let folder = tempfile::tempdir().expect("a temporary folder");

@@ -36,7 +36,7 @@ mod soak;
 #[path = "live/traffic.rs"]
 mod traffic;
 
-use box_under_test::{PATIENCE, Running, Setup, wait_until};
+use box_under_test::{Running, Setup, TIMEOUT, wait_until};
 use hosts::{Hosts, MTU, SERVER};
 use serde_json::Value;
 use std::fs;
@@ -52,8 +52,8 @@ use traffic::Listener;
 use weir_abi::Link;
 use weir_control::{InterfaceStats, Outcome, Request, Stats};
 use weir_engine::capture::{CaptureReader, CaptureWriter};
+use weir_engine::frame_set::FrameSet;
 use weir_engine::live::afpacket::wire::Wire;
-use weir_engine::memory::FrameSet;
 
 /// The kernel holds a thousand packets for a host that has not looked at them, a virtual wire 256.
 const BETWEEN_BURSTS: Duration = Duration::from_micros(300);
@@ -363,7 +363,7 @@ fn what_is_refused_changes_nothing(engine: &str, hosts: &Hosts, folder: &Path) {
     assert!(running.status().confirm_left_s.is_some());
     let start = Instant::now();
     while running.status().generation == second {
-        assert!(start.elapsed() < PATIENCE, "{engine}: it stays");
+        assert!(start.elapsed() < TIMEOUT, "{engine}: it stays");
         std::thread::sleep(Duration::from_millis(10));
     }
     let status = running.status();

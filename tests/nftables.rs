@@ -1,8 +1,8 @@
-//! The kernel's own nftables as a second opinion on every rule that both can express.
+//! Compares Weir with the kernel's nftables, for every rule that both support.
 //!
-//! The same text is given to both: here as a policy whose rules only count, there as a chain at a device's ingress. Each packet is
-//! sent over a virtual wire, and every rule must have counted the same. What differs on purpose is not asked here and stands in
-//! docs/language.md, "Where nftables differs".
+//! Both get the same text: Weir as a policy whose rules only count, nftables as a chain at a device's ingress hook.
+//! Each packet is sent over a veth pair, and both must count the same for every rule. Intended differences are
+//! excluded; docs/language.md describes them in "Where nftables differs".
 
 mod engines;
 #[path = "nftables/namespace.rs"]
@@ -24,18 +24,18 @@ use weir_loading::eval::EvalFilter;
 use weir_policy::ir::eval::packet::{self, Frame};
 use weir_test_support::{self as support, Link, Packet};
 
-/// Packets made up beside those of the features.
+/// Number of random packets besides those of the features.
 const RANDOM_PACKETS: usize = 1500;
 /// Protocol numbers of IPv6 extension headers.
 const EXTENSIONS: [u8; 4] = [0, 43, 44, 60];
-/// Packets named for each rule that differs.
+/// Maximum number of packets that are shown for each different rule.
 const NAMED: usize = 3;
 
 fn frame(packet: &Packet) -> Frame<'_> {
     Frame { bytes: &packet.bytes, wire_len: packet.wire, link: weir_abi::Link::Ethernet, time_ns: 0 }
 }
 
-/// Packets that can be put on a wire and that are not malformed: the kernel does not say what it makes of those.
+/// Whether a packet can be sent and is well formed. The kernel's handling of malformed packets is not specified.
 fn sendable(packet: &Packet) -> bool {
     let frame = frame(packet);
     let whole = packet.link == Link::Ethernet && packet.bytes.len() == packet.wire as usize;
@@ -43,17 +43,17 @@ fn sendable(packet: &Packet) -> bool {
         return false;
     }
     let (parsed, malformed) = packet::parse(frame);
-    // To nftables these two are protocols, to Weir headers in front of one.
+    // nftables treats these two as protocols, Weir as extension headers.
     let walked = parsed.ext & (ext::MH | ext::AH) != 0;
     malformed.is_none() && parsed.vlan.len() < 2 && !walked && !is_length(&packet.bytes)
 }
 
-/// IEEE 802.3 frames have a length where Ethernet II has a type; the kernel takes them out before nftables sees a type.
+/// IEEE 802.3 frames have a length in place of an EtherType. The kernel does not pass them to nftables.
 fn is_length(bytes: &[u8]) -> bool {
     u16::from_be_bytes([bytes[12], bytes[13]]) < 0x600
 }
 
-/// A packet with an Ethernet header, whatever it came with.
+/// The packet with an Ethernet header, whatever its link layer was.
 fn on_ethernet(packet: Packet) -> Packet {
     if packet.link != Link::RawIp || packet.bytes.is_empty() {
         return packet;
@@ -65,7 +65,7 @@ fn on_ethernet(packet: Packet) -> Packet {
     Packet { link: Link::Ethernet, wire: packet.wire + 14, bytes, ..packet }
 }
 
-/// Packets of all features and random ones.
+/// The packets of all features and random ones.
 fn sent() -> Vec<Packet> {
     let mut packets = Vec::new();
     for entry in std::fs::read_dir(root().join("tests/policies")).expect("tests/policies exists") {
@@ -80,7 +80,7 @@ fn sent() -> Vec<Packet> {
     packets.into_iter().map(on_ethernet).filter(sendable).collect()
 }
 
-/// The rules as a policy that asks them about everything.
+/// A policy that contains the rules for all packets.
 fn policy(rules: &[String]) -> Policy {
     let mut text = rules::TABLES.to_owned();
     text += "defaults { arp rules; not-ip rules; fragment rules; ip-options rules }\nupstream {\n";
@@ -94,11 +94,11 @@ fn policy(rules: &[String]) -> Policy {
     load(&path).unwrap_or_else(|problem| panic!("{problem}"))
 }
 
-/// Packets that matched each rule in the interpreter.
+/// Number of packets that matched each rule in the interpreter.
 fn weir(policy: &Policy, packets: &[Packet]) -> Vec<u64> {
     let mut filter = EvalFilter::new(&policy.program, policy.answers());
     let decided = engines::decide(&mut filter, &policy.program, &mut frame_sets(packets)).expect("it does not fail");
-    // The last rule is downstream's.
+    // The last rule belongs to downstream.
     let rules = &decided.counters[usize::from(Reason::RULE_BASE)..];
     rules[..rules.len() - 1].iter().map(|counter| counter.packets).collect()
 }
@@ -109,7 +109,7 @@ fn nftables(wire: &mut Wire, rules: &[String], packets: &[Packet]) -> Vec<u64> {
     wire.counters()
 }
 
-/// Rules that have counted differently, with the first packets that only one of both counted.
+/// Rules with different counts, with the first packets that only one of both counted.
 fn differences(wire: &mut Wire, rules: &[String], packets: &[Packet]) -> Vec<String> {
     let (ours, theirs) = (weir(&policy(rules), packets), nftables(wire, rules, packets));
     assert_eq!(ours.len(), theirs.len());
@@ -125,7 +125,7 @@ fn differences(wire: &mut Wire, rules: &[String], packets: &[Packet]) -> Vec<Str
     messages
 }
 
-/// Sends the packets one by one and adds those to a rule's message that only one of both counts.
+/// Sends the packets one by one. Adds those that only one of both counts to the messages of their rules.
 fn name_packets(wire: &mut Wire, rules: &[String], packets: &[Packet], messages: &mut [String]) {
     let policy = policy(rules);
     wire.load_rules(rules::SETS, rules);
@@ -145,7 +145,7 @@ fn name_packets(wire: &mut Wire, rules: &[String], packets: &[Packet], messages:
     }
 }
 
-/// Rules that no packet matches test nothing.
+/// Rules without a matching packet would test nothing.
 fn assert_all_hit(rules: &[String], packets: &[Packet]) {
     let counts = weir(&policy(rules), packets);
     let idle: Vec<&String> =
@@ -153,7 +153,7 @@ fn assert_all_hit(rules: &[String], packets: &[Packet]) {
     assert!(idle.is_empty(), "no packet matches {idle:#?}");
 }
 
-/// Packets by what may be asked of them.
+/// Packets, grouped by the rules that apply to them.
 struct Sorted {
     plain: Vec<Packet>,
     tagged: Vec<Packet>,
@@ -165,7 +165,7 @@ fn sort(packets: Vec<Packet>) -> Sorted {
     for packet in packets {
         let (parsed, _) = packet::parse(frame(&packet));
         let tag = [packet.bytes[12], packet.bytes[13]];
-        // What comes behind a later fragment's header is not there to be seen: nftables then knows no protocol.
+        // The protocol after the header of a later fragment is unknown, and nftables then has no protocol.
         let hidden = parsed.fragment == Fragment::Later && EXTENSIONS.contains(&parsed.proto);
         match (parsed.vlan.is_empty(), parsed.fragment) {
             _ if hidden => {}

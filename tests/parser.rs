@@ -1,7 +1,7 @@
-//! The C packet parser against the reference, field by field.
+//! Compares the C packet parser with the reference, field by field.
 //!
-//! A shim leaves each `struct packet` where a filter's counters are, which are 16 bytes each, so that they can be read as plain
-//! numbers. What of a packet's fields is set when it is malformed is nobody's business: then only the reason counts.
+//! A shim writes each `struct packet` to the memory of a filter's counters, 16 bytes each, from which the test reads
+//! it. The fields of a malformed packet are unspecified, so only its reason is compared.
 
 mod engines;
 #[path = "random/packets.rs"]
@@ -14,7 +14,7 @@ use weir_abi::packet::flag;
 use weir_abi::{BURST_MAX, Counter, PacketView, Reason, Verdict};
 use weir_engine::clang::Clang;
 use weir_engine::cpu::Cpu;
-use weir_engine::{Filter, NativeFilter, Program};
+use weir_engine::{Filter, NativeFilter, ProgramShape};
 use weir_policy::ir::eval::packet::{self, Frame, Packet};
 use weir_test_support as support;
 
@@ -35,26 +35,26 @@ void weir_parse(const struct weir_burst *burst)
 }
 "#;
 
-/// Counters that one `struct packet` covers.
+/// Number of counters that one `struct packet` occupies.
 const COUNTERS: usize = size_of::<PacketView>() / size_of::<Counter>();
-/// What `parse_packet` returns for a packet that rules can judge: `REASON_NONE`.
+/// Return value of `parse_packet` for a well-formed packet: `REASON_NONE`.
 const REASON_NONE: u32 = 31;
-/// Bytes of a packet whose every bit is flipped.
+/// Number of bytes of a packet in which every bit is flipped.
 const FLIPPED_BYTES: usize = 96;
-/// Bytes of a packet after each of which it is cut off.
+/// Number of bytes of a packet after each of which it is truncated.
 const CUT_BYTES: usize = 140;
-/// Random packets, each well formed, real or broken.
+/// Number of random packets: well formed, real or broken.
 const RANDOM_PACKETS: usize = 150_000;
 
-/// The C parser, loaded.
+/// The compiled C parser.
 fn c_parser() -> NativeFilter {
     let object = Clang::find().expect("clang is there").native("parser", SHIM, Cpu::Native).expect("the shim compiles");
     let rules = BURST_MAX * COUNTERS - usize::from(Reason::RULE_BASE);
-    let program = Program { chains: vec!["parse".to_owned()], rules, ..Program::default() };
+    let program = ProgramShape { chains: vec!["parse".to_owned()], rules, ..ProgramShape::default() };
     NativeFilter::load("parser", &object.object, &program, vec![], None).expect("the shim loads")
 }
 
-/// Parses packets by both and compares.
+/// Parses packets with both parsers and compares the results.
 fn compare(c: &mut NativeFilter, packets: &[support::Packet]) {
     let mut at = 0;
     for burst in frame_sets(packets).iter().flat_map(|set| set.bursts()) {
@@ -78,7 +78,7 @@ fn compare(c: &mut NativeFilter, packets: &[support::Packet]) {
     assert_eq!(at, packets.len());
 }
 
-/// One `struct packet`, by the offsets that crates/abi asserts, against what the reference found.
+/// Compares one `struct packet`, at the offsets that crates/abi asserts, with the reference's fields.
 fn compare_fields(packet: &support::Packet, c: &[u8], expected: &Packet) {
     let number = |at: usize, bytes: usize| -> u64 {
         let mut word = [0; 8];
@@ -143,7 +143,7 @@ fn feature_packets() -> Vec<support::Packet> {
     packets
 }
 
-/// Every feature's packet with each bit flipped, captured up to each byte, and ending at each byte.
+/// Every feature's packet with each bit flipped, truncated after each byte in the capture, and ending after each byte.
 #[test]
 fn each_bit_and_each_end_of_every_feature_packet() {
     let mut c = c_parser();
@@ -175,7 +175,7 @@ fn random_packets() {
     for kind in kinds.iter().cycle().take(RANDOM_PACKETS) {
         packets.push(kind.new_tree(&mut runner).expect("no strategy rejects everything").current());
     }
-    // Sorted, so that bursts are long.
+    // Sorted by link layer, so that bursts are long.
     packets.sort_by_key(|packet| packet.link.linktype());
     compare(&mut c, &packets);
 }

@@ -1,7 +1,7 @@
-//! Random policies over random packets: every engine gives the same verdict words and counters, and so does the optimised program.
+//! Random policies with random packets. All engines, and the optimised program, give the same verdicts and counters.
 //!
-//! Failing cases are shrunk, printed as text, and their seeds kept in tests/random.regressions, which is tried first.
-//! `WEIR_RANDOM_POLICIES=n` tries n policies in the engines instead of 24.
+//! Failing cases are reduced and printed as text. Their seeds are kept in tests/random.regressions and are tried first.
+//! `WEIR_RANDOM_POLICIES=n` sets the number of policies, which is 24 otherwise.
 
 mod engines;
 #[path = "random/packets.rs"]
@@ -23,13 +23,13 @@ use weir_state::limits::LimitCount;
 use weir_test_support::Packet;
 use weir_test_support::policy::{Policy as Text, Size, policies};
 
-/// Packets that go through every chain of a policy.
+/// Number of packets that go through every chain of a policy.
 const PACKETS: usize = 250;
-/// Policies tried in the engines, half with well-formed packets. Each costs clang a second or two.
+/// Number of policies in all engines. Half of them get well-formed packets. Each takes clang a second or two.
 const POLICIES: u32 = 24;
-/// Rules of a part, where the kernel has a chain in parts.
+/// Number of rules in a part of a chain in the kernel.
 const PART_RULES: usize = 3;
-/// Programs that only the interpreter runs.
+/// Number of programs that only the interpreter runs.
 const PROGRAMS: u32 = 2500;
 
 fn runner(cases: u32, shrinks: u32) -> TestRunner {
@@ -47,7 +47,7 @@ fn policies_wanted() -> u32 {
     wanted.map_or(POLICIES, |text| text.parse().expect("WEIR_RANDOM_POLICIES is a number"))
 }
 
-/// The policy through the whole front end, as a file.
+/// Loads the policy from a file, through the whole front end.
 fn front_end(text: &Text) -> Result<Policy, TestCaseError> {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let path = folder.path().join("random.weir");
@@ -55,7 +55,7 @@ fn front_end(text: &Text) -> Result<Policy, TestCaseError> {
     load(&path).map_err(TestCaseError::fail)
 }
 
-/// Policies of up to four chains in all engines.
+/// Policies with up to four chains in all engines.
 fn engines_agree(packets: BoxedStrategy<Packet>) {
     let size = Size { postures: 1, rules: [0, 14] };
     let case = (packets::in_time(packets, PACKETS), policies(packets::pool(), size));
@@ -123,7 +123,7 @@ fn conditions_say_what_the_tree_says() {
     outcome.unwrap_or_else(|failure| panic!("{failure}"));
 }
 
-/// The program with a node for each rule's condition, and nothing else in its trees.
+/// The program with one tree node for each rule's condition, and no other nodes.
 fn from_conditions(program: &Program) -> Program {
     let mut program = program.clone();
     for chain in &mut program.chains {
@@ -137,7 +137,7 @@ fn from_conditions(program: &Program) -> Program {
     program
 }
 
-/// Every chain by the interpreter alone.
+/// Runs every chain in the interpreter.
 fn interpret(program: &Program, tables: SlotAnswers, packets: &[Packet]) -> Decided {
     let mut evaluator = Evaluator::new(program, tables);
     let mut verdicts = Vec::new();

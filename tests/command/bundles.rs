@@ -1,6 +1,6 @@
-//! Bundles that somebody else wrote: what opening one may run, whose code is run, and who signs.
+//! Bundles of an attacker: what opening one may run, whose code is run, and whose signatures are accepted.
 
-use crate::weir::{Desk, Ran, capture};
+use crate::weir::{Ran, Sandbox, capture};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use std::fs;
@@ -15,7 +15,7 @@ downstream { accept }
 ";
 const TRAFFIC: &str = "eth / ip saddr=198.51.100.7 / tcp dport=80\neth / ip / tcp dport=80\neth / ip / udp";
 
-/// Made by `openssl genpkey -algorithm ed25519` and `openssl pkey -pubout`, for tests alone.
+/// Test keys from `openssl genpkey -algorithm ed25519` and `openssl pkey -pubout`.
 const KEYS: [[&str; 2]; 2] = [
     [
         "MC4CAQAwBQYDK2VwBCIEIAvXjbCCml6XIxcjWFG8xW9xL4jwXft+6MSSXTWOjLst",
@@ -32,23 +32,23 @@ fn pem(label: &str, base64: &str) -> String {
 }
 
 /// A policy, a capture, and the keys `a` and `b`.
-fn desk() -> Desk {
-    let desk = Desk::new();
-    desk.put("p.weir", POLICY).put("t.pcap", capture(TRAFFIC));
+fn sandbox() -> Sandbox {
+    let sandbox = Sandbox::new();
+    sandbox.put("p.weir", POLICY).put("t.pcap", capture(TRAFFIC));
     for (name, [private, public]) in ["a", "b"].iter().zip(KEYS) {
-        desk.put(format!("{name}.key"), pem("PRIVATE KEY", private));
-        desk.put(format!("{name}.pub"), pem("PUBLIC KEY", public));
-        set_mode(&desk, &format!("{name}.key"), 0o600);
+        sandbox.put(format!("{name}.key"), pem("PRIVATE KEY", private));
+        sandbox.put(format!("{name}.pub"), pem("PUBLIC KEY", public));
+        set_mode(&sandbox, &format!("{name}.key"), 0o600);
     }
-    desk
+    sandbox
 }
 
-fn set_mode(desk: &Desk, name: &str, mode: u32) {
-    fs::set_permissions(desk.path(name), fs::Permissions::from_mode(mode)).expect("it is ours");
+fn set_mode(sandbox: &Sandbox, name: &str, mode: u32) {
+    fs::set_permissions(sandbox.path(name), fs::Permissions::from_mode(mode)).expect("it is ours");
 }
 
-fn replay(desk: &Desk, bundle: &str, engine: &str) -> Ran {
-    desk.run(&format!("replay {bundle} --in t.pcap --engine {engine} --json"))
+fn replay(sandbox: &Sandbox, bundle: &str, engine: &str) -> Ran {
+    sandbox.run(&format!("replay {bundle} --in t.pcap --engine {engine} --json"))
 }
 
 type Parts = Vec<(String, Vec<u8>)>;
@@ -75,7 +75,7 @@ fn packed(parts: &Parts) -> Vec<u8> {
     archive.into_inner().expect("memory can be written to")
 }
 
-/// The bundle with another member, and all digests as they should be.
+/// The bundle with a replaced member and matching digests.
 fn forged(bundle: &[u8], member: &str, content: &[u8]) -> Vec<u8> {
     let mut parts = unpacked(bundle);
     let digest = |bytes: &[u8]| Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect::<String>();
@@ -89,7 +89,7 @@ fn forged(bundle: &[u8], member: &str, content: &[u8]) -> Vec<u8> {
     packed(&parts)
 }
 
-/// All that the loader asks of native code, and a function that creates the file WRITTEN without a C library.
+/// All symbols that the loader requires, and a function that creates the file WRITTEN without a C library.
 fn chains_and(trick: &str) -> String {
     format!(
         "const unsigned weir_abi_version = {ABI_VERSION};
@@ -106,7 +106,7 @@ static __attribute__((used)) void write_file(void)
     )
 }
 
-/// Native code that does more than decide, and what is said about it.
+/// Native code that does more than decide: what is added, and the expected messages.
 const TRICKS: &[(&str, &str, &[&str])] = &[
     ("__attribute__((constructor)) static void early(void) { write_file(); }", "DT_INIT_ARRAY", &[]),
     ("__attribute__((destructor)) static void late(void) { write_file(); }", "DT_FINI_ARRAY", &[]),
@@ -126,38 +126,38 @@ const TRICKS: &[(&str, &str, &[&str])] = &[
     ),
     ("extern void system(void);\nvoid weir_extra(void) { system(); }", "", &[]),
     ("void (*weir_extra)(void) = write_file;", "in its dynamic section", &[]),
-    ("void weir_extra(void) { write_file(); }", "exports weir_extra, which is no chain", &[]),
+    ("void weir_extra(void) { write_file(); }", "exports weir_extra, which is not a chain", &[]),
     ("__thread int weir_extra;", "PT_TLS", &[]),
     ("", "executable stack", &["-Wl,-z,execstack"]),
     ("", "written and executed", &["-Wl,-N"]),
 ];
 
-/// What of a bundle is code is run by those engines that need it, and then nothing but its chains.
+/// The code of a bundle is run only by engines that need it, and only its chains.
 #[test]
 fn opening_a_bundle_runs_nothing() {
-    let desk = desk();
-    assert_eq!(desk.run("compile p.weir -o p.weirb").code, 0);
-    let whole = fs::read(desk.path("p.weirb")).expect("it was written");
+    let sandbox = sandbox();
+    assert_eq!(sandbox.run("compile p.weir -o p.weirb").code, 0);
+    let whole = fs::read(sandbox.path("p.weirb")).expect("it was written");
     let clang = Clang::find().expect("clang is installed");
-    let written = desk.path("WRITTEN");
+    let written = sandbox.path("WRITTEN");
     let plain = clang.native("plain", &chains_and(""), Cpu::Native).expect("it is C").object;
-    desk.put("plain.weirb", forged(&whole, "native.so", plain.bytes()));
-    replay(&desk, "plain.weirb", "native").fails(1, &["counters"]);
+    sandbox.put("plain.weirb", forged(&whole, "native.so", plain.bytes()));
+    replay(&sandbox, "plain.weirb", "native").fails(1, &["counters"]);
     for (trick, problem, flags) in TRICKS {
         let flags: Vec<String> = flags.iter().map(|&flag| flag.to_owned()).collect();
         let extras = Extras { headers: &[], flags: &flags };
         let object = clang.native_with("evil", &chains_and(trick), Cpu::Native, extras);
         let object = object.unwrap_or_else(|error| panic!("{trick} {flags:?}: {error}")).object;
-        desk.put("evil.weirb", forged(&whole, "native.so", object.bytes()));
+        sandbox.put("evil.weirb", forged(&whole, "native.so", object.bytes()));
         for line in [
             "replay evil.weirb --in t.pcap --engine eval",
             "replay evil.weirb --in t.pcap --engine xdp",
             "why evil.weirb --in t.pcap --packet 1",
         ] {
-            desk.run(line).fails(0, &[]);
+            sandbox.run(line).fails(0, &[]);
         }
         for line in ["replay evil.weirb --in t.pcap", "diff evil.weirb p.weirb --in t.pcap"] {
-            let ran = desk.run(line);
+            let ran = sandbox.run(line);
             assert!(!written.exists(), "{line} ran {trick} {flags:?}: {ran:?}");
             ran.fails(1, &["evil.weirb: native.so ", problem]);
         }
@@ -166,76 +166,76 @@ fn opening_a_bundle_runs_nothing() {
 
 #[test]
 fn objects_that_are_none() {
-    let desk = desk();
-    assert_eq!(desk.run("compile p.weir -o p.weirb").code, 0);
-    let whole = fs::read(desk.path("p.weirb")).expect("it was written");
+    let sandbox = sandbox();
+    assert_eq!(sandbox.run("compile p.weir -o p.weirb").code, 0);
+    let whole = fs::read(sandbox.path("p.weirb")).expect("it was written");
     let part = |name: &str| unpacked(&whole).into_iter().find(|(known, _)| known == name).expect("it is there").1;
     for (member, engine) in [("native.so", "native"), ("bpf.o", "xdp")] {
         let object = part(member);
         let garbage = [vec![], b"\x7fELF".to_vec(), vec![0xff; 5000], object[..64].to_vec(), object[..300].to_vec()];
         for bytes in garbage {
-            desk.put("g.weirb", forged(&whole, member, &bytes));
-            replay(&desk, "g.weirb", engine).fails(1, &[&format!("g.weirb: {member} ")]);
-            assert_eq!(replay(&desk, "g.weirb", "eval").json()["packets"], 3);
+            sandbox.put("g.weirb", forged(&whole, member, &bytes));
+            replay(&sandbox, "g.weirb", engine).fails(1, &[&format!("g.weirb: {member} ")]);
+            assert_eq!(replay(&sandbox, "g.weirb", "eval").json()["packets"], 3);
         }
     }
-    // Each in the other's place.
-    desk.put("g.weirb", forged(&whole, "native.so", &part("bpf.o")));
-    replay(&desk, "g.weirb", "native").fails(1, &["g.weirb: native.so is not a shared object for x86-64"]);
-    desk.put("g.weirb", forged(&whole, "bpf.o", &part("native.so")));
-    replay(&desk, "g.weirb", "xdp").fails(1, &["g.weirb: bpf.o is not a BPF object"]);
+    // Each object in place of the other.
+    sandbox.put("g.weirb", forged(&whole, "native.so", &part("bpf.o")));
+    replay(&sandbox, "g.weirb", "native").fails(1, &["g.weirb: native.so is not a shared object for x86-64"]);
+    sandbox.put("g.weirb", forged(&whole, "bpf.o", &part("native.so")));
+    replay(&sandbox, "g.weirb", "xdp").fails(1, &["g.weirb: bpf.o is not a BPF object"]);
 }
 
-/// Code that others than root and the caller can have written is not run; the interpreter may read it.
+/// Code that users other than root and the caller can have written is not run, but the interpreter may read the bundle.
 #[test]
 fn whose_code_is_run() {
-    let desk = desk();
-    fs::create_dir(desk.path("box")).expect("the folder is ours");
-    assert_eq!(desk.run("compile p.weir -o box/p.weirb").code, 0);
+    let sandbox = sandbox();
+    fs::create_dir(sandbox.path("box")).expect("the folder is ours");
+    assert_eq!(sandbox.run("compile p.weir -o box/p.weirb").code, 0);
     let check = |bundle: &str, problem: Option<&str>| {
         for engine in ["native", "xdp"] {
-            let ran = replay(&desk, bundle, engine);
+            let ran = replay(&sandbox, bundle, engine);
             match problem {
                 None => assert_eq!(ran.json()["packets"], 3),
                 Some(problem) => ran.fails(1, &[bundle, "its code is not run", problem, "--trust"]),
             }
         }
-        assert_eq!(replay(&desk, bundle, "eval").json()["packets"], 3);
-        desk.run(&format!("why {bundle} --in t.pcap --packet 1")).fails(0, &[]);
+        assert_eq!(replay(&sandbox, bundle, "eval").json()["packets"], 3);
+        sandbox.run(&format!("why {bundle} --in t.pcap --packet 1")).fails(0, &[]);
     };
     check("box/p.weirb", None);
     for mode in [0o664, 0o646, 0o666] {
-        set_mode(&desk, "box/p.weirb", mode);
+        set_mode(&sandbox, "box/p.weirb", mode);
         check("box/p.weirb", Some(&format!("box/p.weirb can be written by others than its owner (mode {mode:04o}")));
     }
-    set_mode(&desk, "box/p.weirb", 0o644);
+    set_mode(&sandbox, "box/p.weirb", 0o644);
     for mode in [0o775, 0o757] {
-        set_mode(&desk, "box", mode);
+        set_mode(&sandbox, "box", mode);
         check("box/p.weirb", Some(&format!("box can be written by others than its owner (mode {mode:04o}")));
     }
-    // As /tmp: others can write there, but not change what is ours.
-    set_mode(&desk, "box", 0o1777);
+    // As in /tmp: other users can create files there, but not change ours.
+    set_mode(&sandbox, "box", 0o1777);
     check("box/p.weirb", None);
-    symlink("box/p.weirb", desk.path("link.weirb")).expect("the folder is ours");
+    symlink("box/p.weirb", sandbox.path("link.weirb")).expect("the folder is ours");
     check("link.weirb", None);
-    let give = |name: &str, owner: u32| std::os::unix::fs::lchown(desk.path(name), Some(owner), None);
-    symlink("p.weirb", desk.path("box/link.weirb")).expect("the folder is ours");
+    let give = |name: &str, owner: u32| std::os::unix::fs::lchown(sandbox.path(name), Some(owner), None);
+    symlink("p.weirb", sandbox.path("box/link.weirb")).expect("the folder is ours");
     give("box/link.weirb", 12_345).expect("this test needs root");
     check("box/link.weirb", Some("box/link.weirb belongs to user 12345, not to root"));
-    symlink("box/link.weirb", desk.path("second.weirb")).expect("the folder is ours");
+    symlink("box/link.weirb", sandbox.path("second.weirb")).expect("the folder is ours");
     check("second.weirb", Some("box/link.weirb belongs to user 12345, not to root"));
-    chown(desk.path("box/p.weirb"), Some(12_345), None).expect("this test needs root");
+    chown(sandbox.path("box/p.weirb"), Some(12_345), None).expect("this test needs root");
     check("box/p.weirb", Some("box/p.weirb belongs to user 12345, not to root"));
-    chown(desk.path("box/p.weirb"), Some(0), None).expect("this test needs root");
-    chown(desk.path("box"), Some(12_345), None).expect("this test needs root");
+    chown(sandbox.path("box/p.weirb"), Some(0), None).expect("this test needs root");
+    chown(sandbox.path("box"), Some(12_345), None).expect("this test needs root");
     check("box/p.weirb", Some("box belongs to user 12345, not to root"));
 }
 
 #[test]
 fn who_signs() {
-    let desk = desk();
-    assert_eq!(desk.run("compile p.weir -o plain.weirb --json").json()["signed"], false);
-    let signed = desk.run("compile p.weir -o signed.weirb --sign a.key --json");
+    let sandbox = sandbox();
+    assert_eq!(sandbox.run("compile p.weir -o plain.weirb --json").json()["signed"], false);
+    let signed = sandbox.run("compile p.weir -o signed.weirb --sign a.key --json");
     assert_eq!((signed.json()["signed"].as_bool(), signed.err.as_str()), (Some(true), ""));
     let lines = |bundle: &str, keys: &str| {
         [
@@ -250,71 +250,72 @@ fn who_signs() {
     let check = |bundle: &str, keys: &str, problem: &str| {
         for line in lines(bundle, keys) {
             match problem {
-                // It would run: tests/live does that.
+                // It would run. tests/live covers that.
                 "" if line.starts_with("run ") => {}
-                "" => desk.run(&line).fails(0, &[]),
-                _ if line.starts_with("run ") => desk.run_between(&line).fails(1, &[bundle, problem]),
-                _ => desk.run(&line).fails(1, &[bundle, problem]),
+                "" => sandbox.run(&line).fails(0, &[]),
+                _ if line.starts_with("run ") => sandbox.run_between(&line).fails(1, &[bundle, problem]),
+                _ => sandbox.run(&line).fails(1, &[bundle, problem]),
             }
         }
     };
     for keys in ["--trust a.pub", "--trust b.pub --trust a.pub", ""] {
         check("signed.weirb", keys, "");
     }
-    assert!(replay(&desk, "signed.weirb", "eval").err.contains("its signature is not verified"));
-    assert!(!replay(&desk, "signed.weirb --trust a.pub", "eval").err.contains("signature"));
-    assert!(replay(&desk, "p.weir --trust a.pub", "eval").err.contains("p.weir: is text, which nobody signs"));
+    assert!(replay(&sandbox, "signed.weirb", "eval").err.contains("its signature is not verified"));
+    assert!(!replay(&sandbox, "signed.weirb --trust a.pub", "eval").err.contains("signature"));
+    assert!(replay(&sandbox, "p.weir --trust a.pub", "eval").err.contains("p.weir: is text, which nobody signs"));
     check("signed.weirb", "--trust b.pub", "is not signed by a trusted key (b.pub), or was altered afterwards");
     check("plain.weirb", "--trust a.pub", "is not signed, and only signed bundles are trusted");
-    // Who signed decides, and not whose file it is.
-    chown(desk.path("signed.weirb"), Some(12_345), None).expect("this test needs root");
+    // The signature decides, not the owner of the file.
+    chown(sandbox.path("signed.weirb"), Some(12_345), None).expect("this test needs root");
     check("signed.weirb", "--trust a.pub", "");
-    let whole = fs::read(desk.path("signed.weirb")).expect("it was written");
+    let whole = fs::read(sandbox.path("signed.weirb")).expect("it was written");
     let mut parts = unpacked(&whole);
     let names: Vec<&str> = parts.iter().map(|(name, _)| name.as_str()).collect();
     assert_eq!(names[..4], ["manifest.json", "manifest.sha256", "manifest.sig", "native.c"]);
-    desk.put("other.weirb", forged(&whole, "native.c", b"int x;"));
+    sandbox.put("other.weirb", forged(&whole, "native.c", b"int x;"));
     check("other.weirb", "--trust a.pub", "is not signed by a trusted key (a.pub), or was altered afterwards");
     for place in 0..64 {
         let mut parts = parts.clone();
         parts[2].1[place] ^= 1;
-        desk.put("other.weirb", packed(&parts));
-        replay(&desk, "other.weirb --trust a.pub", "eval").fails(1, &["is not signed by a trusted key (a.pub)"]);
+        sandbox.put("other.weirb", packed(&parts));
+        replay(&sandbox, "other.weirb --trust a.pub", "eval").fails(1, &["is not signed by a trusted key (a.pub)"]);
     }
     parts.remove(2);
-    desk.put("other.weirb", packed(&parts));
+    sandbox.put("other.weirb", packed(&parts));
     check("other.weirb", "--trust a.pub", "is not signed, and only signed bundles are trusted");
 }
 
-/// Nobody alters a byte of a signed bundle.
+/// No byte of a signed bundle can be altered.
 #[test]
 fn a_signature_covers_every_byte() {
-    let desk = desk();
-    assert_eq!(desk.run("compile p.weir -o signed.weirb --sign a.key").code, 0);
-    let whole = fs::read(desk.path("signed.weirb")).expect("it was written");
+    let sandbox = sandbox();
+    assert_eq!(sandbox.run("compile p.weir -o signed.weirb --sign a.key").code, 0);
+    let whole = fs::read(sandbox.path("signed.weirb")).expect("it was written");
     for at in (600..whole.len()).step_by(whole.len() / 60).chain([0, 100, 300, 511, whole.len() - 1]) {
         let mut altered = whole.clone();
         altered[at] ^= 1;
-        desk.put("altered.weirb", &altered);
-        let ran = replay(&desk, "altered.weirb --trust a.pub", "eval");
+        sandbox.put("altered.weirb", &altered);
+        let ran = replay(&sandbox, "altered.weirb --trust a.pub", "eval");
         assert!(ran.code > 0 && ran.err.contains("altered.weirb"), "byte {at}: {ran:?}");
     }
 }
 
 #[test]
 fn files_that_are_no_keys() {
-    let desk = desk();
-    assert_eq!(desk.run("compile p.weir -o signed.weirb --sign a.key").code, 0);
-    let private = fs::read_to_string(desk.path("a.key")).expect("it was written");
-    let public = fs::read_to_string(desk.path("a.pub")).expect("it was written");
-    desk.put("empty", "").put("noise", [0xff; 300]).put("long", vec![b'x'; 100_000]).put("folder/file", "");
-    desk.put("two.pub", public.repeat(2)).put("cut.pub", &public[..60]).put("cut.key", &private[..70]);
-    desk.put("ssh.key", pem("OPENSSH PRIVATE KEY", "b3BlbnNzaC1rZXktdjEAAAAABG5vbmUAAAAE"));
-    desk.put("ssh.pub", "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAINwd7Li2N6wv3zIsrrkvW1EkEeUJ4kl8Ynqvy99QOAVY me@here\n");
-    desk.put("secret.key", pem("ENCRYPTED PRIVATE KEY", "MIGbMFcGCSqGSIb3DQEFDTBKMCkGCSqGSIb3DQEFDDAc"));
-    desk.put("x25519.key", pem("PRIVATE KEY", "MC4CAQAwBQYDK2VuBCIEIPDBr5z1mCFaxOa5t8zJeVJhJNxCMXFRgmlZJV918ABD"));
-    // The neutral element, which signs everything.
-    desk.put("weak.pub", pem("PUBLIC KEY", "MCowBQYDK2VwAyEAAQAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA="));
+    let sandbox = sandbox();
+    assert_eq!(sandbox.run("compile p.weir -o signed.weirb --sign a.key").code, 0);
+    let private = fs::read_to_string(sandbox.path("a.key")).expect("it was written");
+    let public = fs::read_to_string(sandbox.path("a.pub")).expect("it was written");
+    sandbox.put("empty", "").put("noise", [0xff; 300]).put("long", vec![b'x'; 100_000]).put("folder/file", "");
+    sandbox.put("two.pub", public.repeat(2)).put("cut.pub", &public[..60]).put("cut.key", &private[..70]);
+    sandbox.put("ssh.key", pem("OPENSSH PRIVATE KEY", "b3BlbnNzaC1rZXktdjEAAAAABG5vbmUAAAAE"));
+    sandbox
+        .put("ssh.pub", "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAINwd7Li2N6wv3zIsrrkvW1EkEeUJ4kl8Ynqvy99QOAVY me@here\n");
+    sandbox.put("secret.key", pem("ENCRYPTED PRIVATE KEY", "MIGbMFcGCSqGSIb3DQEFDTBKMCkGCSqGSIb3DQEFDDAc"));
+    sandbox.put("x25519.key", pem("PRIVATE KEY", "MC4CAQAwBQYDK2VuBCIEIPDBr5z1mCFaxOa5t8zJeVJhJNxCMXFRgmlZJV918ABD"));
+    // The neutral element, for which every signature is valid.
+    sandbox.put("weak.pub", pem("PUBLIC KEY", "MCowBQYDK2VwAyEAAQAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA="));
     let not_pem = "is not a key in PEM";
     let public_keys = [
         ("absent", "No such file"),
@@ -330,7 +331,7 @@ fn files_that_are_no_keys() {
         ("weak.pub", "is not a public Ed25519 key"),
     ];
     for (key, problem) in public_keys {
-        replay(&desk, &format!("signed.weirb --trust a.pub --trust {key}"), "eval").fails(1, &[key, problem]);
+        replay(&sandbox, &format!("signed.weirb --trust a.pub --trust {key}"), "eval").fails(1, &[key, problem]);
     }
     let private_keys = [
         ("absent", "No such file"),
@@ -343,13 +344,13 @@ fn files_that_are_no_keys() {
         ("noise", not_pem),
     ];
     for (key, problem) in private_keys {
-        desk.run(&format!("compile p.weir -o x.weirb --sign {key}")).fails(1, &[key, problem]);
-        assert!(!desk.path("x.weirb").exists());
+        sandbox.run(&format!("compile p.weir -o x.weirb --sign {key}")).fails(1, &[key, problem]);
+        assert!(!sandbox.path("x.weirb").exists());
     }
-    set_mode(&desk, "a.key", 0o640);
-    let warned = desk.run("compile p.weir -o x.weirb --sign a.key");
+    set_mode(&sandbox, "a.key", 0o640);
+    let warned = sandbox.run("compile p.weir -o x.weirb --sign a.key");
     warned.fails(0, &["warning: a.key: this private key can be read", "mode 0640"]);
-    set_mode(&desk, "a.pub", 0o664);
-    replay(&desk, "signed.weirb --trust a.pub", "eval")
+    set_mode(&sandbox, "a.pub", 0o664);
+    replay(&sandbox, "signed.weirb --trust a.pub", "eval")
         .fails(1, &["a.pub: cannot be trusted", "can be written by others"]);
 }

@@ -1,44 +1,44 @@
-//! Files that are damaged, mistaken for others, or strangely named.
+//! Files that are damaged, of the wrong kind, or have strange names.
 
-use crate::weir::{Desk, capture};
+use crate::weir::{Sandbox, capture};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 
 const POLICY: &str = "upstream { tcp dport 80 accept; drop }\ndownstream { accept }\n";
 const TRAFFIC: &str = "eth / ip / tcp\neth / ip6 / udp / payload 9\neth / arp";
 
-/// A capture that ends anywhere is an error or a shorter capture.
+/// A truncated capture is an error or a shorter capture.
 #[test]
 fn captures_cut_off_anywhere() {
-    let desk = Desk::new();
-    desk.put("p.weir", POLICY);
+    let sandbox = Sandbox::new();
+    sandbox.put("p.weir", POLICY);
     let whole = capture(TRAFFIC);
     for end in (0..whole.len()).step_by(7) {
-        desk.put("cut.pcap", &whole[..end]);
-        let ran = desk.run("replay p.weir --in cut.pcap --engine eval");
+        sandbox.put("cut.pcap", &whole[..end]);
+        let ran = sandbox.run("replay p.weir --in cut.pcap --engine eval");
         assert!(ran.code < 2, "{end}: {ran:?}");
     }
 }
 
 #[test]
 fn captures_with_any_byte_wrong() {
-    let desk = Desk::new();
-    desk.put("p.weir", POLICY);
+    let sandbox = Sandbox::new();
+    sandbox.put("p.weir", POLICY);
     let whole = capture(TRAFFIC);
     for at in (0..56).chain((56..whole.len()).step_by(19)) {
         let mut broken = whole.clone();
         broken[at] ^= 0xff;
-        desk.put("broken.pcap", broken);
-        let ran = desk.run("replay p.weir --in broken.pcap --engine eval");
+        sandbox.put("broken.pcap", broken);
+        let ran = sandbox.run("replay p.weir --in broken.pcap --engine eval");
         assert!(ran.code < 2, "{at}: {ran:?}");
     }
 }
 
 #[test]
 fn files_of_another_kind() {
-    let desk = Desk::new();
-    desk.put("p.weir", POLICY).put("empty", "").put("noise", [0xff, 0, 0x80, 0x0a].repeat(500));
-    desk.put("t.pcap", capture(TRAFFIC)).put("folder/file", "");
+    let sandbox = Sandbox::new();
+    sandbox.put("p.weir", POLICY).put("empty", "").put("noise", [0xff, 0, 0x80, 0x0a].repeat(500));
+    sandbox.put("t.pcap", capture(TRAFFIC)).put("folder/file", "");
     for not_a_policy in ["noise", "t.pcap", "folder", "/dev/null/x"] {
         for line in [
             "check POLICY --quick",
@@ -46,10 +46,10 @@ fn files_of_another_kind() {
             "compile POLICY -o b",
             "diff p.weir POLICY --in t.pcap",
         ] {
-            desk.run(&line.replace("POLICY", not_a_policy)).fails(2, &[not_a_policy]);
+            sandbox.run(&line.replace("POLICY", not_a_policy)).fails(2, &[not_a_policy]);
         }
     }
-    desk.put("none", "# nothing\n").put("tables", "table t { type ipv4; elements = { 192.0.2.1 } }\n");
+    sandbox.put("none", "# nothing\n").put("tables", "table t { type ipv4; elements = { 192.0.2.1 } }\n");
     for empty in ["empty", "none", "tables"] {
         for line in [
             "check POLICY --quick",
@@ -57,39 +57,39 @@ fn files_of_another_kind() {
             "compile POLICY -o b",
             "diff p.weir POLICY --in t.pcap",
         ] {
-            desk.run(&line.replace("POLICY", empty)).fails(2, &["E0322", "every packet would pass"]);
+            sandbox.run(&line.replace("POLICY", empty)).fails(2, &["E0322", "every packet would pass"]);
         }
     }
-    desk.put("meant", "upstream { accept }\ndownstream { accept }\n");
-    assert_eq!(desk.run("replay meant --in t.pcap --engine eval --json").json()["passed"], 3);
+    sandbox.put("meant", "upstream { accept }\ndownstream { accept }\n");
+    assert_eq!(sandbox.run("replay meant --in t.pcap --engine eval --json").json()["passed"], 3);
     for not_a_capture in ["noise", "p.weir", "empty", "folder"] {
-        desk.run(&format!("replay p.weir --in {not_a_capture} --engine eval")).fails(1, &[not_a_capture]);
-        desk.run(&format!("why p.weir --in {not_a_capture} --packet 1")).fails(1, &[not_a_capture]);
+        sandbox.run(&format!("replay p.weir --in {not_a_capture} --engine eval")).fails(1, &[not_a_capture]);
+        sandbox.run(&format!("why p.weir --in {not_a_capture} --packet 1")).fails(1, &[not_a_capture]);
     }
 }
 
 #[test]
 fn bundles_damaged_anywhere() {
-    let desk = Desk::new();
-    desk.put("p.weir", POLICY).put("t.pcap", capture(TRAFFIC));
-    assert_eq!(desk.run("compile p.weir -o whole").code, 0);
-    let whole = std::fs::read(desk.path("whole")).unwrap();
+    let sandbox = Sandbox::new();
+    sandbox.put("p.weir", POLICY).put("t.pcap", capture(TRAFFIC));
+    assert_eq!(sandbox.run("compile p.weir -o whole").code, 0);
+    let whole = std::fs::read(sandbox.path("whole")).unwrap();
     let step = whole.len() / 40;
     for at in (600..whole.len()).step_by(step.max(1)) {
-        desk.put("cut", &whole[..at]);
-        let ran = desk.run("replay cut --in t.pcap --engine eval");
+        sandbox.put("cut", &whole[..at]);
+        let ran = sandbox.run("replay cut --in t.pcap --engine eval");
         assert!(ran.code > 0, "cut at {at}: {ran:?}");
         let mut broken = whole.clone();
         broken[at] ^= 1;
-        desk.put("broken", &broken);
-        // A flipped bit of padding between the parts changes nothing.
-        desk.run("replay broken --in t.pcap --engine native");
+        sandbox.put("broken", &broken);
+        // A flipped bit in the padding between the parts has no effect.
+        sandbox.run("replay broken --in t.pcap --engine native");
     }
 }
 
 #[test]
 fn names_that_mean_something_elsewhere() {
-    let desk = Desk::new();
+    let sandbox = Sandbox::new();
     let names: [&[u8]; 9] = [
         b"-.weir",
         b"a b.weir",
@@ -101,41 +101,41 @@ fn names_that_mean_something_elsewhere() {
         b"%s\".weir",
         b"line\n.weir",
     ];
-    desk.put("t.pcap", capture(TRAFFIC));
+    sandbox.put("t.pcap", capture(TRAFFIC));
     for name in names {
         let name = OsStr::from_bytes(name);
-        desk.put(name, POLICY);
+        sandbox.put(name, POLICY);
         for engine in ["native", "xdp"] {
             let words = ["replay", "--in", "t.pcap", "--engine", engine, "--"].map(OsStr::new);
-            let ran = desk.run_with(words.into_iter().chain([name]), |_| {});
+            let ran = sandbox.run_with(words.into_iter().chain([name]), |_| {});
             assert_eq!(ran.code, 0, "{name:?}: {ran:?}");
         }
     }
 }
 
-/// A pipe has a name too. `-` is a file's name like any other where a policy is wanted.
+/// A named pipe works too. `-` is an ordinary file name where a policy is expected.
 #[test]
 fn files_from_pipes() {
-    let desk = Desk::new();
-    desk.put("p.weir", POLICY).put("t.pcap", capture(TRAFFIC));
-    desk.run("check - --quick").fails(2, &["-: No such file"]);
+    let sandbox = Sandbox::new();
+    sandbox.put("p.weir", POLICY).put("t.pcap", capture(TRAFFIC));
+    sandbox.run("check - --quick").fails(2, &["-: No such file"]);
     let piped = |line: &str, file: &str| {
-        let input = std::fs::File::open(desk.path(file)).expect("it was just written");
-        desk.run_with(line.split_whitespace(), |command| _ = command.stdin(input))
+        let input = std::fs::File::open(sandbox.path(file)).expect("it was just written");
+        sandbox.run_with(line.split_whitespace(), |command| _ = command.stdin(input))
     };
     assert_eq!(piped("replay p.weir --in /dev/stdin --engine eval --json", "t.pcap").json()["packets"], 3);
     assert_eq!(piped("replay /dev/stdin --in t.pcap --engine eval --json", "p.weir").json()["packets"], 3);
 }
 
-/// Names of a policy that are one in C are told apart.
+/// Names in a policy that give the same C name remain different.
 #[test]
 fn names_that_are_alike_in_c() {
-    let desk = Desk::new();
-    desk.put(
+    let sandbox = Sandbox::new();
+    sandbox.put(
         "t.pcap",
         capture("eth / ip saddr=10.0.0.1 / tcp\neth / ip saddr=10.0.0.2 / tcp\neth / ip saddr=10.0.0.3 / tcp"),
     );
-    desk.put(
+    sandbox.put(
         "p.weir",
         "table t1_a_b { type ipv4; elements = { 10.0.0.1 } }
 table a-b    { type ipv4; elements = { 10.0.0.2 } }
@@ -151,7 +151,7 @@ posture while { upstream { drop } }
     for engine in ["eval", "native", "xdp"] {
         let verdicts = |options: &str| {
             let line = format!("replay p.weir --in t.pcap --engine {engine} --json --verdicts {options}");
-            desk.run(&line).json()["verdicts"].to_string()
+            sandbox.run(&line).json()["verdicts"].to_string()
         };
         assert_eq!(verdicts(""), r#"["drop","accept","divert"]"#, "{engine}");
         assert_eq!(verdicts("--posture x-y"), r#"["accept","drop","accept"]"#, "{engine}");
@@ -160,18 +160,18 @@ posture while { upstream { drop } }
     }
 }
 
-/// Standard output that is closed early, as by `| head -1`.
+/// Standard output that is closed early, as with `| head -1`.
 #[test]
 fn nobody_reads_the_report() {
-    let desk = Desk::new();
-    desk.put("p.weir", POLICY).put("t.pcap", capture(TRAFFIC));
+    let sandbox = Sandbox::new();
+    sandbox.put("p.weir", POLICY).put("t.pcap", capture(TRAFFIC));
     for line in [
         "replay p.weir --in t.pcap --engine eval",
         "replay p.weir --in t.pcap --engine eval --json",
         "check p.weir --quick",
     ] {
         let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_weir"));
-        command.args(line.split_whitespace()).current_dir(desk.path("")).stdout(std::process::Stdio::piped());
+        command.args(line.split_whitespace()).current_dir(sandbox.path("")).stdout(std::process::Stdio::piped());
         command.stderr(std::process::Stdio::piped());
         let mut child = command.spawn().expect("the program was built");
         drop(child.stdout.take());

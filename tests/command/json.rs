@@ -1,23 +1,24 @@
-//! `--json` prints one JSON object on standard output, whatever happens.
+//! `--json` prints exactly one JSON object on standard output, also for failures.
 
-use crate::weir::{Desk, Ran, capture};
+use crate::weir::{Ran, Sandbox, capture};
 use serde_json::{Value, json};
 
 const POLICY: &str = "upstream { tcp dport 80 accept; drop }\ndownstream { accept }\n";
 
-fn desk() -> Desk {
-    let desk = Desk::new();
+fn sandbox() -> Sandbox {
+    let sandbox = Sandbox::new();
     let whole = capture("eth / ip / tcp dport=80\neth / ip / tcp dport=81\neth / arp");
-    desk.put("p.weir", POLICY).put("q.weir", POLICY.replace("80", "81")).put("cut.pcap", &whole[..whole.len() - 5]);
-    desk.put("t.pcap", whole).put("noise", [0xff, 0, 0x80].repeat(99));
-    desk.put("bad.weir", "upstream { tcp dport 99999 drop; udp sprot 1 drop }\n");
-    desk.put("list.weir", "table t { type ipv4; file \"list\" }\nupstream { ip saddr @t drop; accept }\n")
+    sandbox.put("p.weir", POLICY).put("q.weir", POLICY.replace("80", "81")).put("cut.pcap", &whole[..whole.len() - 5]);
+    sandbox.put("t.pcap", whole).put("noise", [0xff, 0, 0x80].repeat(99));
+    sandbox.put("bad.weir", "upstream { tcp dport 99999 drop; udp sprot 1 drop }\n");
+    sandbox
+        .put("list.weir", "table t { type ipv4; file \"list\" }\nupstream { ip saddr @t drop; accept }\n")
         .put("list", "10.0.0.300\n");
-    desk.put("track.weir", "upstream { tcp track; accept }\ndownstream { accept }\n");
-    desk
+    sandbox.put("track.weir", "upstream { tcp track; accept }\ndownstream { accept }\n");
+    sandbox
 }
 
-/// The object that was printed, and the one that tells of the failure.
+/// The printed object, and the exit code and message of the failure.
 fn failure(ran: &Ran) -> (Value, i32, String) {
     let report: Value = serde_json::from_str(&ran.out).unwrap_or_else(|error| panic!("{error}: {ran:?}"));
     let error = &report["error"];
@@ -29,7 +30,7 @@ fn failure(ran: &Ran) -> (Value, i32, String) {
 
 #[test]
 fn every_failure_is_one_object() {
-    let desk = desk();
+    let sandbox = sandbox();
     for (line, code, word) in [
         ("check none.weir", 2, "none.weir: No such file"),
         ("check noise", 2, "not UTF-8"),
@@ -64,7 +65,7 @@ fn every_failure_is_one_object() {
         ("ctl status --control none.sock", 1, "none.sock"),
         ("ctl frob", 2, "frob"),
     ] {
-        let ran = desk.run(&format!("{line} --json"));
+        let ran = sandbox.run(&format!("{line} --json"));
         let (_, told, message) = failure(&ran);
         assert_eq!((ran.code, told), (code, code), "{line}: {ran:?}");
         assert!(message.contains(word) && !message.contains("Usage:"), "{line}: {message}");
@@ -73,7 +74,7 @@ fn every_failure_is_one_object() {
 
 #[test]
 fn mistakes_are_listed_with_their_places() {
-    let desk = desk();
+    let sandbox = sandbox();
     for line in [
         "check bad.weir",
         "replay bad.weir --in t.pcap",
@@ -81,25 +82,25 @@ fn mistakes_are_listed_with_their_places() {
         "why bad.weir --in t.pcap --packet 1",
         "compile bad.weir -o b",
     ] {
-        let (report, ..) = failure(&desk.run(&format!("{line} --json")));
+        let (report, ..) = failure(&sandbox.run(&format!("{line} --json")));
         let errors = report["errors"].as_array().expect("errors");
         assert!(errors.len() >= 2, "{line}: {report:#}");
         assert_eq!((&errors[0]["file"], &errors[0]["line"]), (&json!("bad.weir"), &json!(1)), "{line}");
         assert!(errors.iter().all(|error| error["code"].as_str().is_some_and(|code| code.starts_with('E'))), "{line}");
     }
-    let (report, ..) = failure(&desk.run("check bad.weir --json"));
+    let (report, ..) = failure(&sandbox.run("check bad.weir --json"));
     assert_eq!((&report["valid"], &report["policy"]), (&json!(false), &json!("bad.weir")));
-    let (report, ..) = failure(&desk.run("replay list.weir --in t.pcap --json"));
+    let (report, ..) = failure(&sandbox.run("replay list.weir --in t.pcap --json"));
     assert_eq!(report["errors"][0]["code"], "E0601");
-    let (report, ..) = failure(&desk.run("replay track.weir --in t.pcap --json"));
+    let (report, ..) = failure(&sandbox.run("replay track.weir --in t.pcap --json"));
     assert_eq!((&report["errors"][0]["code"], &report["errors"][0]["line"]), (&json!("E0501"), &json!(1)));
 }
 
 #[test]
 fn a_truncated_capture_is_marked_in_the_report() {
-    let desk = desk();
+    let sandbox = sandbox();
     for line in ["replay p.weir --in cut.pcap --engine eval", "diff p.weir q.weir --in cut.pcap"] {
-        let ran = desk.run(&format!("{line} --json"));
+        let ran = sandbox.run(&format!("{line} --json"));
         let (report, code, message) = failure(&ran);
         assert_eq!(
             (ran.code, code, &report["packets"], &report["truncated"]),
@@ -109,9 +110,9 @@ fn a_truncated_capture_is_marked_in_the_report() {
         let at = &report["truncated_at"];
         assert_eq!((&at["packet"], &at["byte"]), (&json!(3), &json!(24 + 2 * (16 + 54))), "{line}");
         assert!(message.contains("ends inside a packet"), "{line}: {message}");
-        let told = desk.run(line);
+        let told = sandbox.run(line);
         assert!(told.code == 1 && told.out.contains("not whole: at packet 3"), "{told:?}");
     }
-    let whole = desk.run("replay p.weir --in t.pcap --engine eval --json").json();
+    let whole = sandbox.run("replay p.weir --in t.pcap --engine eval --json").json();
     assert_eq!((&whole["truncated"], whole.get("error"), whole.get("truncated_at")), (&json!(false), None, None));
 }

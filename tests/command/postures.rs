@@ -1,6 +1,6 @@
-//! What is compiled of a policy with several postures: what the command asks for, and nothing else.
+//! The chains of a policy with several postures that commands compile: only those that they need.
 
-use crate::weir::Desk;
+use crate::weir::Sandbox;
 use serde_json::{Value, json};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -13,26 +13,27 @@ posture calm { upstream { accept } }
 posture storm { upstream { ip saddr @worse drop; ip saddr @bad drop; tcp dport 81 drop; accept } }
 ";
 
-/// A desk whose clang keeps what it is given to compile.
-fn watched() -> Desk {
-    let desk = Desk::new();
-    desk.put("p.weir", POLICY)
+/// A sandbox whose clang stores the C that it compiles.
+fn watched() -> Sandbox {
+    let sandbox = Sandbox::new();
+    sandbox
+        .put("p.weir", POLICY)
         .put_capture("t.pcap", "eth / ip saddr=203.0.113.9 / tcp dport=80\neth / ip / tcp dport=81");
     let script = format!(
         "#!/bin/sh\nfor word; do case $word in *.c) cat \"$word\" >> {};; esac; done\nexec clang-19 \"$@\"\n",
-        desk.path("compiled").display()
+        sandbox.path("compiled").display()
     );
-    desk.put("clang", script);
-    fs::set_permissions(desk.path("clang"), fs::Permissions::from_mode(0o755)).expect("it was just written");
-    desk
+    sandbox.put("clang", script);
+    fs::set_permissions(sandbox.path("clang"), fs::Permissions::from_mode(0o755)).expect("it was just written");
+    sandbox
 }
 
-/// The chains that were compiled while the program ran, each once, in order of their names.
-fn compiled(desk: &Desk, line: &str) -> (Value, Vec<String>) {
-    let clang = desk.path("clang");
-    let report = desk.run_with(line.split_whitespace(), |command| _ = command.env("WEIR_CLANG", clang)).json();
-    let text = fs::read_to_string(desk.path("compiled")).expect("something was compiled");
-    fs::remove_file(desk.path("compiled")).expect("it is there");
+/// The chains that the program compiled, each once, sorted by name.
+fn compiled(sandbox: &Sandbox, line: &str) -> (Value, Vec<String>) {
+    let clang = sandbox.path("clang");
+    let report = sandbox.run_with(line.split_whitespace(), |command| _ = command.env("WEIR_CLANG", clang)).json();
+    let text = fs::read_to_string(sandbox.path("compiled")).expect("something was compiled");
+    fs::remove_file(sandbox.path("compiled")).expect("it is there");
     let name = |line: &str| {
         let rest = line.strip_prefix("void weir_").or_else(|| line.strip_prefix("WEIR_XDP_CHAIN("))?;
         rest.split(['(', ')']).next().map(str::to_owned)
@@ -45,10 +46,11 @@ fn compiled(desk: &Desk, line: &str) -> (Value, Vec<String>) {
 
 #[test]
 fn replay_and_diff_compile_the_chain_that_they_ask() {
-    let desk = watched();
+    let sandbox = watched();
     for engine in ["native", "xdp"] {
-        let replay =
-            |options: &str| compiled(&desk, &format!("replay p.weir --in t.pcap --engine {engine} --json {options}"));
+        let replay = |options: &str| {
+            compiled(&sandbox, &format!("replay p.weir --in t.pcap --engine {engine} --json {options}"))
+        };
         let (report, chains) = replay("");
         assert_eq!((&report["dropped"], chains), (&json!(0), vec!["upstream".to_owned()]), "{engine}");
         let (report, chains) = replay("--posture storm");
@@ -57,14 +59,14 @@ fn replay_and_diff_compile_the_chain_that_they_ask() {
         let (_, chains) = replay("--posture calm --direction downstream");
         assert_eq!(chains, ["calm_downstream"], "{engine}");
     }
-    let (report, chains) = compiled(&desk, "diff p.weir p.weir --in t.pcap --json --posture storm");
+    let (report, chains) = compiled(&sandbox, "diff p.weir p.weir --in t.pcap --json --posture storm");
     assert_eq!((&report["changed"], chains), (&json!(0), vec!["storm_upstream".to_owned()]));
 }
 
 #[test]
 fn check_compiles_the_base_policy_or_the_postures_asked_for() {
-    let desk = watched();
-    let (report, chains) = compiled(&desk, "check p.weir --json");
+    let sandbox = watched();
+    let (report, chains) = compiled(&sandbox, "check p.weir --json");
     assert_eq!(chains, ["downstream", "upstream"]);
     assert_eq!((&report["compiled"], &report["rules"]), (&json!(["upstream", "downstream"]), &json!(8)));
     let measured = |report: &Value| -> Vec<(String, bool)> {
@@ -76,24 +78,24 @@ fn check_compiles_the_base_policy_or_the_postures_asked_for() {
     let of = |names: [(&str, bool); 6]| names.map(|(name, is)| (name.to_owned(), is)).to_vec();
     let all = ["upstream", "downstream", "calm upstream", "calm downstream", "storm upstream", "storm downstream"];
     assert_eq!(measured(&report), of(all.map(|name| (name, !name.contains(' ')))));
-    let (report, chains) = compiled(&desk, "check p.weir --json --posture storm");
+    let (report, chains) = compiled(&sandbox, "check p.weir --json --posture storm");
     assert_eq!(chains, ["storm_downstream", "storm_upstream"]);
     assert_eq!(measured(&report), of(all.map(|name| (name, name.starts_with("storm")))));
     assert_eq!(report["compiled"], json!(["storm upstream", "storm downstream"]));
-    let (report, _) = compiled(&desk, "check p.weir --json --all-postures");
+    let (report, _) = compiled(&sandbox, "check p.weir --json --all-postures");
     assert_eq!(measured(&report), of(all.map(|name| (name, true))));
-    let told = desk.run("check p.weir");
+    let told = sandbox.run("check p.weir");
     assert!(told.out.contains("compiled: upstream, downstream; the other 4 chains"), "{told:?}");
-    desk.run("check p.weir --posture tempest").fails(2, &["no posture tempest", "it has calm, storm"]);
-    desk.run("check p.weir --posture calm --quick").fails(2, &["--quick"]);
-    assert_eq!(desk.run("check p.weir --quick --json").json()["compiled"], json!([]));
+    sandbox.run("check p.weir --posture tempest").fails(2, &["no posture tempest", "it has calm, storm"]);
+    sandbox.run("check p.weir --posture calm --quick").fails(2, &["--quick"]);
+    assert_eq!(sandbox.run("check p.weir --quick --json").json()["compiled"], json!([]));
 }
 
-/// An engine that is asked for must be able to run all of the policy; others are not looked at.
+/// A requested engine must support the whole policy. Other engines are not checked.
 #[test]
 fn check_fails_if_an_engine_that_is_asked_for_cannot_run_the_policy() {
-    let desk = watched();
-    let (report, chains) = compiled(&desk, "check p.weir --engine xdp --json");
+    let sandbox = watched();
+    let (report, chains) = compiled(&sandbox, "check p.weir --engine xdp --json");
     assert_eq!(chains.len(), 6, "{chains:?}");
     assert!(
         report["chains"][0]["verifier_instructions"].is_u64() && report["chains"][0]["cycles_per_packet"].is_null()
@@ -101,7 +103,7 @@ fn check_fails_if_an_engine_that_is_asked_for_cannot_run_the_policy() {
     assert_eq!(report["not_measured"], json!([]));
 
     let broken =
-        |line: &str| desk.run_with(line.split_whitespace(), |command| _ = command.env("WEIR_CLANG", "/bin/none"));
+        |line: &str| sandbox.run_with(line.split_whitespace(), |command| _ = command.env("WEIR_CLANG", "/bin/none"));
     let noted = broken("check p.weir --json");
     assert_eq!((noted.code, noted.json()["not_measured"].as_array().map(Vec::len)), (0, Some(2)));
     for engine in ["native", "xdp", "p4"] {

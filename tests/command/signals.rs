@@ -1,6 +1,6 @@
-//! Commands that are ended from outside while clang compiles for them: nothing that they have started or written stays.
+//! Commands that are terminated while clang compiles: they leave no processes and no files behind.
 
-use crate::weir::{Desk, between};
+use crate::weir::{Sandbox, between};
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
@@ -8,26 +8,26 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// A desk with a policy that clang takes seconds for, and a folder for temporary files.
-fn desk() -> Desk {
-    let desk = Desk::new();
+/// A sandbox with a policy that clang compiles for seconds, and a folder for temporary files.
+fn sandbox() -> Sandbox {
+    let sandbox = Sandbox::new();
     let rule = |n: u32| format!("  tcp dport {} tcp sport {} ip ttl {} drop\n", n + 1, n + 2000, n % 200 + 1);
     let rules: String = (0..1500).map(rule).collect();
-    desk.put("p.weir", format!("upstream {{\n{rules}  accept\n}}\ndownstream {{ accept }}\n"));
-    desk.put_capture("t.pcap", "eth / arp");
-    fs::create_dir(desk.path("tmp")).expect("the desk can be written");
-    desk
+    sandbox.put("p.weir", format!("upstream {{\n{rules}  accept\n}}\ndownstream {{ accept }}\n"));
+    sandbox.put_capture("t.pcap", "eth / arp");
+    fs::create_dir(sandbox.path("tmp")).expect("the sandbox can be written");
+    sandbox
 }
 
-fn start(desk: &Desk, line: &str) -> Child {
+fn start(sandbox: &Sandbox, line: &str) -> Child {
     let mut command = between(line);
-    command.current_dir(desk.path("")).env("TMPDIR", desk.path("tmp"));
+    command.current_dir(sandbox.path("")).env("TMPDIR", sandbox.path("tmp"));
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("the program was built")
 }
 
-/// Processes whose command line names the folder.
+/// Processes whose command line contains the folder.
 fn compilers(folder: &Path) -> Vec<String> {
     let folder = folder.to_str().expect("a plain name");
     let processes = fs::read_dir("/proc").expect("/proc is there").flatten();
@@ -44,7 +44,7 @@ fn entries(folder: &Path) -> usize {
 fn wait_for(what: &str, is_so: impl Fn() -> bool) {
     let start = Instant::now();
     while !is_so() {
-        assert!(start.elapsed() < PATIENCE, "not so in time: {what}");
+        assert!(start.elapsed() < TIMEOUT, "not so in time: {what}");
         thread::sleep(Duration::from_millis(2));
     }
 }
@@ -54,10 +54,10 @@ fn send(signal: &str, child: &Child) {
     assert!(sent.expect("kill is there").success());
 }
 
-/// Ends the command as soon as clang runs for it.
-fn end(desk: &Desk, line: &str, signal: &str) -> std::process::ExitStatus {
-    let tmp = desk.path("tmp");
-    let mut child = start(desk, line);
+/// Terminates the command as soon as clang runs.
+fn end(sandbox: &Sandbox, line: &str, signal: &str) -> std::process::ExitStatus {
+    let tmp = sandbox.path("tmp");
+    let mut child = start(sandbox, line);
     wait_for("clang runs", || compilers(&tmp).iter().any(|line| line.contains(".c ")));
     send(signal, &child);
     child.wait().expect("it ends")
@@ -65,8 +65,8 @@ fn end(desk: &Desk, line: &str, signal: &str) -> std::process::ExitStatus {
 
 #[test]
 fn a_signal_ends_compilers_and_removes_their_folders() {
-    let desk = desk();
-    let tmp = desk.path("tmp");
+    let sandbox = sandbox();
+    let tmp = sandbox.path("tmp");
     let run = "run p.weir --engine afpacket --lower lower --upper upper --control weir.sock";
     for (line, signal, number) in [
         ("check p.weir", "-TERM", Some(15)),
@@ -76,47 +76,51 @@ fn a_signal_ends_compilers_and_removes_their_folders() {
         ("replay p.weir --in t.pcap --engine xdp", "-INT", Some(2)),
         ("diff p.weir p.weir --in t.pcap", "-TERM", Some(15)),
         ("compile p.weir -o b", "-TERM", Some(15)),
-        // It leaves in order.
+        // It ends in order.
         (run, "-TERM", None),
         (run, "-INT", None),
     ] {
-        let status = end(&desk, line, signal);
+        let status = end(&sandbox, line, signal);
         assert_eq!(status.signal(), number, "{line} {signal}: {status}");
         assert_eq!(entries(&tmp), 0, "{line} {signal}");
         assert_eq!(compilers(&tmp), Vec::<String>::new(), "{line} {signal}");
     }
-    let left: Vec<bool> = ["out.pcap", "b", "weir.sock"].iter().map(|name| desk.path(name).exists()).collect();
+    let left: Vec<bool> = ["out.pcap", "b", "weir.sock"].iter().map(|name| sandbox.path(name).exists()).collect();
     assert_eq!(left, [false; 3]);
 }
 
-/// Nobody can clean up then: the kernel ends the compiler, the next command removes the folder.
+/// SIGKILL prevents all cleanup. The kernel ends the compiler, and the next command removes the folder.
 #[test]
 fn what_a_killed_command_leaves_goes_with_the_next() {
-    let desk = desk();
-    let tmp = desk.path("tmp");
+    let sandbox = sandbox();
+    let tmp = sandbox.path("tmp");
     for line in ["check p.weir", "replay p.weir --in t.pcap --engine xdp"] {
-        end(&desk, line, "-KILL");
+        end(&sandbox, line, "-KILL");
         wait_for("the compiler ends", || compilers(&tmp).is_empty());
         assert_eq!(entries(&tmp), 1);
-        desk.put("small.weir", "upstream { accept }\ndownstream { accept }\n");
-        assert!(start(&desk, "replay small.weir --in t.pcap --engine native").wait().unwrap().success());
+        sandbox.put("small.weir", "upstream { accept }\ndownstream { accept }\n");
+        assert!(start(&sandbox, "replay small.weir --in t.pcap --engine native").wait().unwrap().success());
         assert_eq!(entries(&tmp), 0, "{line}");
     }
 }
 
-/// `nohup weir check` outlives its terminal.
+/// `nohup weir check` survives its terminal.
 #[test]
 fn an_ignored_signal_stays_ignored() {
-    let desk = desk();
-    desk.put("small.weir", "upstream { accept }\ndownstream { accept }\n");
-    desk.put("slow", "#!/bin/sh\ncase $1 in *.c) touch started; sleep 1;; esac\nexec clang-19 \"$@\"\n");
-    fs::set_permissions(desk.path("slow"), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let sandbox = sandbox();
+    sandbox.put("small.weir", "upstream { accept }\ndownstream { accept }\n");
+    sandbox.put("slow", "#!/bin/sh\ncase $1 in *.c) touch started; sleep 1;; esac\nexec clang-19 \"$@\"\n");
+    fs::set_permissions(sandbox.path("slow"), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
     let script =
         format!("trap '' HUP; exec {} replay small.weir --in t.pcap --engine native", env!("CARGO_BIN_EXE_weir"));
     let mut command = Command::new("sh");
-    command.args(["-c", &script]).current_dir(desk.path("")).env("WEIR_CLANG", desk.path("slow")).stdout(Stdio::null());
+    command
+        .args(["-c", &script])
+        .current_dir(sandbox.path(""))
+        .env("WEIR_CLANG", sandbox.path("slow"))
+        .stdout(Stdio::null());
     let mut child = command.spawn().expect("sh is there");
-    wait_for("clang runs", || desk.path("started").exists());
+    wait_for("clang runs", || sandbox.path("started").exists());
     send("-HUP", &child);
     assert!(child.wait().unwrap().success());
 }

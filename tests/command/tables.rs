@@ -1,6 +1,6 @@
-//! How tables are laid out, as a policy's author sees and changes it.
+//! The layouts of tables, as a policy's author sees and changes them.
 
-use crate::weir::Desk;
+use crate::weir::Sandbox;
 use serde_json::{Value, json};
 
 const FUSED: &str = "table good { type ipv4; elements = { 192.0.2.1, 192.0.2.2 } }
@@ -21,10 +21,10 @@ eth / ip saddr=192.0.2.3 / udp
 eth / ip saddr=192.0.2.4 / udp
 ";
 
-fn desk() -> Desk {
-    let desk = Desk::new();
-    desk.put("fused.weir", FUSED).put_capture("traffic.pcap", TRAFFIC);
-    desk
+fn sandbox() -> Sandbox {
+    let sandbox = Sandbox::new();
+    sandbox.put("fused.weir", FUSED).put_capture("traffic.pcap", TRAFFIC);
+    sandbox
 }
 
 fn table<'a>(report: &'a Value, name: &str) -> &'a Value {
@@ -34,8 +34,8 @@ fn table<'a>(report: &'a Value, name: &str) -> &'a Value {
 
 #[test]
 fn check_says_which_tables_share_an_image_and_why() {
-    let desk = desk();
-    let report = desk.run("check fused.weir --quick --json").json();
+    let sandbox = sandbox();
+    let report = sandbox.run("check fused.weir --quick --json").json();
     let [good, bad, nets] = ["good", "bad", "nets"].map(|name| table(&report, name));
     assert_eq!((&good["layout"], &good["fused_with"]), (&json!("exact-sets"), &json!(["bad"])));
     assert_eq!((&bad["layout"], &bad["fused_with"]), (&json!("exact-sets"), &json!(["good"])));
@@ -45,32 +45,32 @@ fn check_says_which_tables_share_an_image_and_why() {
         reason.starts_with("one lookup for 2 tables: expected exact-sets ") && reason.contains("; apart "),
         "{reason}"
     );
-    // The shared image counts once.
+    // The shared image is counted once.
     let bytes = |table: &Value| table["bytes"].as_u64().unwrap();
     assert_eq!((bytes(good), report["table_bytes"].as_u64()), (bytes(bad), Some(bytes(good) + bytes(nets))));
-    let text = desk.run("check fused.weir --quick").out;
+    let text = sandbox.run("check fused.weir --quick").out;
     assert!(text.contains("in good's"), "{text}");
 }
 
 #[test]
 fn a_policy_may_keep_a_table_apart() {
-    let desk = desk();
-    desk.put("apart.weir", FUSED.replacen("{ type ipv4;", "{ type ipv4; layout exact-set;", 1));
-    let report = desk.run("check apart.weir --quick --json").json();
+    let sandbox = sandbox();
+    sandbox.put("apart.weir", FUSED.replacen("{ type ipv4;", "{ type ipv4; layout exact-set;", 1));
+    let report = sandbox.run("check apart.weir --quick --json").json();
     let good = table(&report, "good");
     assert_eq!((&good["layout"], &good["fused_with"]), (&json!("exact-set"), &json!([])));
     assert!(good["layout_reason"].as_str().unwrap().starts_with("the policy says so; "), "{good}");
-    assert_eq!(desk.run("diff fused.weir apart.weir --in traffic.pcap --json").json()["changed"], 0);
-    desk.put("wrong.weir", FUSED.replace("nets { type ipv4;", "nets { type ipv4; layout exact-sets;"));
-    desk.run("check wrong.weir").fails(2, &["wrong.weir:3", "exact-sets"]);
+    assert_eq!(sandbox.run("diff fused.weir apart.weir --in traffic.pcap --json").json()["changed"], 0);
+    sandbox.put("wrong.weir", FUSED.replace("nets { type ipv4;", "nets { type ipv4; layout exact-sets;"));
+    sandbox.run("check wrong.weir").fails(2, &["wrong.weir:3", "exact-sets"]);
 }
 
 #[test]
 fn why_speaks_of_tables_and_not_of_images() {
-    let desk = desk();
-    assert_eq!(desk.run("compile fused.weir -o fused.bundle --json").json()["tables"], 2);
+    let sandbox = sandbox();
+    assert_eq!(sandbox.run("compile fused.weir -o fused.bundle --json").json()["tables"], 2);
     for policy in ["fused.weir", "fused.bundle"] {
-        let story = desk.run(&format!("why {policy} --in traffic.pcap --packet 3 --json")).json();
+        let story = sandbox.run(&format!("why {policy} --in traffic.pcap --packet 3 --json")).json();
         assert_eq!(story["reason"], "fused.weir:6");
         let asked = story["rules"].as_array().unwrap();
         let last = |rule: usize| asked[rule]["tests"].as_array().unwrap().last().unwrap().clone();
@@ -79,19 +79,19 @@ fn why_speaks_of_tables_and_not_of_images() {
         assert_eq!(told(1), [json!("ip saddr in @bad"), json!("found")]);
     }
     for engine in ["eval", "native", "xdp"] {
-        let report = desk.run(&format!("replay fused.bundle --in traffic.pcap --engine {engine} --json")).json();
+        let report = sandbox.run(&format!("replay fused.bundle --in traffic.pcap --engine {engine} --json")).json();
         assert_eq!((&report["passed"], &report["dropped"]), (&json!(1), &json!(3)), "{engine}: {report}");
     }
 }
 
 #[test]
 fn layouts_follow_the_costs_of_the_machine() {
-    let desk = desk();
-    // Where everything that is larger than half a MiB is far away, two images of that size are better than one of more.
+    let sandbox = sandbox();
+    // If all memory beyond half a MiB is slow, two images of that size are better than a larger one.
     let hosts =
         |octet: u32| (0..60_000).map(|i: u32| format!("{octet}.{}.{}.1\n", i >> 8, i & 255)).collect::<String>();
-    desk.put("a.txt", hosts(10)).put("b.txt", hosts(11));
-    desk.put(
+    sandbox.put("a.txt", hosts(10)).put("b.txt", hosts(11));
+    sandbox.put(
         "lists.weir",
         "table a { type ipv4; file \"a.txt\" }\ntable b { type ipv4; file \"b.txt\" }\n\
          upstream { ip saddr @a accept; ip saddr @b drop; accept }\ndownstream { accept }\n",
@@ -101,23 +101,23 @@ fn layouts_follow_the_costs_of_the_machine() {
             rows.iter().map(|(bytes, cycles)| json!({ "bytes": bytes, "cycles_per_line": cycles })).collect();
         json!({ "scenario": "line-costs", "rows": rows }).to_string()
     };
-    desk.put("near.json", costs(&[(1 << 20, 1.0)])).put("far.json", costs(&[(1 << 19, 1.0), (1 << 20, 100.0)]));
+    sandbox.put("near.json", costs(&[(1 << 20, 1.0)])).put("far.json", costs(&[(1 << 19, 1.0), (1 << 20, 100.0)]));
     let layouts = |options: &str| {
-        let report = desk.run(&format!("check lists.weir --quick --json {options}")).json();
+        let report = sandbox.run(&format!("check lists.weir --quick --json {options}")).json();
         ["a", "b"].map(|name| table(&report, name)["layout"].as_str().unwrap().to_owned())
     };
     assert_eq!(layouts(""), ["exact-sets", "exact-sets"]);
     assert_eq!(layouts("--costs near.json"), ["exact-sets", "exact-sets"]);
     assert_eq!(layouts("--costs far.json"), ["exact-set", "exact-set"]);
 
-    desk.put("none.json", costs(&[])).put("text.json", "{\n\"scenario\": 7").put("zero.json", costs(&[(64, 0.0)]));
-    desk.put("tables.json", r#"{ "scenario": "tables", "rows": [] }"#);
+    sandbox.put("none.json", costs(&[])).put("text.json", "{\n\"scenario\": 7").put("zero.json", costs(&[(64, 0.0)]));
+    sandbox.put("tables.json", r#"{ "scenario": "tables", "rows": [] }"#);
     let refused = [("none", "has no rows"), ("text", "line 2"), ("zero", "0 cycles"), ("tables", "`line-costs`")];
     for (name, problem) in refused {
         let line = format!("--costs {name}.json");
-        desk.run(&format!("check lists.weir {line}")).fails(2, &[&format!("{name}.json"), problem]);
-        desk.run(&format!("compile lists.weir -o x.bundle {line}")).fails(2, &[&format!("{name}.json"), problem]);
+        sandbox.run(&format!("check lists.weir {line}")).fails(2, &[&format!("{name}.json"), problem]);
+        sandbox.run(&format!("compile lists.weir -o x.bundle {line}")).fails(2, &[&format!("{name}.json"), problem]);
     }
-    desk.run("check lists.weir --costs nothing.json").fails(2, &["nothing.json", "No such file"]);
-    desk.run("check lists.weir --costs /dev/zero").fails(2, &["/dev/zero", "longer than 1 MiB"]);
+    sandbox.run("check lists.weir --costs nothing.json").fails(2, &["nothing.json", "No such file"]);
+    sandbox.run("check lists.weir --costs /dev/zero").fails(2, &["/dev/zero", "longer than 1 MiB"]);
 }

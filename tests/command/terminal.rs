@@ -1,10 +1,10 @@
-//! What reaches a terminal: nothing from outside that would do more than be read, and no more than a person reads.
+//! Output to a terminal: external text has no control characters, and messages are short.
 
-use crate::weir::{Desk, capture};
+use crate::weir::{Sandbox, capture};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 
-/// Colour, clear the screen by the one-character introducer, turn the writing round, ring.
+/// Sets a colour, clears the screen with a one-character CSI, reverses the text direction, and rings the bell.
 const EVIL: &str = "x\u{1b}[31m\u{9b}2J\u{202e}\u{7}y";
 
 fn is_harmless(text: &str) -> bool {
@@ -13,20 +13,20 @@ fn is_harmless(text: &str) -> bool {
 
 #[test]
 fn nothing_from_outside_controls_the_terminal() {
-    let desk = Desk::new();
+    let sandbox = Sandbox::new();
     let with = |entries: &str| {
         format!(
             "table t {{ type ipv4 : label; {entries} }}\nupstream {{ ip saddr @t {{ \"{EVIL}\" }} drop; accept }}\ndownstream {{ accept }}\n"
         )
     };
     let labelled = with(&format!("elements = {{ 10.0.0.0/8 : \"{EVIL}\" }}"));
-    desk.put("p.weir", &labelled).put("evil.weir", format!("upstream {{ {EVIL} drop }}\n"));
-    desk.put("unknown.weir", labelled.replace("drop", "drop; ip saddr @t { other } drop"));
-    desk.put("bad.csv", format!("10.0.0.0/8,a\n{EVIL}\n")).put("bad.weir", with("file \"bad.csv\""));
-    desk.put("missing.weir", with(&format!("file \"no-{EVIL}\"")));
-    desk.put("skipped.weir", with("file \"bad.csv\" lenient"));
-    desk.put("t.pcap", capture("eth / ip saddr=10.0.0.1 / tcp dport=80\neth / ip / tcp"));
-    desk.put(EVIL, "upstream { accept }\ndownstream { accept }\n");
+    sandbox.put("p.weir", &labelled).put("evil.weir", format!("upstream {{ {EVIL} drop }}\n"));
+    sandbox.put("unknown.weir", labelled.replace("drop", "drop; ip saddr @t { other } drop"));
+    sandbox.put("bad.csv", format!("10.0.0.0/8,a\n{EVIL}\n")).put("bad.weir", with("file \"bad.csv\""));
+    sandbox.put("missing.weir", with(&format!("file \"no-{EVIL}\"")));
+    sandbox.put("skipped.weir", with("file \"bad.csv\" lenient"));
+    sandbox.put("t.pcap", capture("eth / ip saddr=10.0.0.1 / tcp dport=80\neth / ip / tcp"));
+    sandbox.put(EVIL, "upstream { accept }\ndownstream { accept }\n");
     let mut lines: Vec<Vec<&str>> = Vec::new();
     for policy in ["p.weir", "evil.weir", "unknown.weir", "bad.weir", "missing.weir", "skipped.weir", EVIL] {
         lines.push(vec!["check", policy, "--quick"]);
@@ -48,19 +48,19 @@ fn nothing_from_outside_controls_the_terminal() {
         vec!["compile", EVIL, "-o", EVIL],
     ]);
     for line in lines {
-        let ran = desk.run_with(line.iter().map(|word| OsStr::from_bytes(word.as_bytes())), |_| {});
+        let ran = sandbox.run_with(line.iter().map(|word| OsStr::from_bytes(word.as_bytes())), |_| {});
         assert!(is_harmless(&ran.out) && is_harmless(&ran.err), "{line:?}: {ran:?}");
     }
-    let told = desk.run("why p.weir --in t.pcap --packet 1");
+    let told = sandbox.run("why p.weir --in t.pcap --packet 1");
     assert!(told.out.contains(r"x\x1b[31m\u{9b}2J\u{202e}\x07y"), "{told:?}");
-    let json = desk.run("why p.weir --in t.pcap --packet 1 --json").json();
+    let json = sandbox.run("why p.weir --in t.pcap --packet 1 --json").json();
     assert!(json["rules"][0]["rule"].as_str().is_some_and(|rule| rule.contains(EVIL)), "{json:#}");
 }
 
 #[test]
 fn messages_are_as_long_as_a_person_reads() {
-    let desk = Desk::new();
-    desk.put("t.pcap", capture("eth / arp"));
+    let sandbox = Sandbox::new();
+    sandbox.put("t.pcap", capture("eth / arp"));
     let elements =
         |gap: &str| (0..3000).map(|n| format!("10.0.{}.{}", n / 256 % 2, n % 256)).collect::<Vec<_>>().join(gap);
     let policies = [
@@ -74,7 +74,7 @@ fn messages_are_as_long_as_a_person_reads() {
         format!("upstream {{ ip saddr {{ {} }} drop; accept }}\ndownstream {{ accept }}", elements(",\n")),
     ];
     for policy in policies {
-        desk.put("p.weir", &policy);
+        sandbox.put("p.weir", &policy);
         for line in [
             "check p.weir --quick",
             "replay p.weir --in t.pcap --engine eval",
@@ -82,31 +82,31 @@ fn messages_are_as_long_as_a_person_reads() {
             "diff p.weir p.weir --in t.pcap",
             "compile p.weir -o b",
         ] {
-            let ran = desk.run(line);
+            let ran = sandbox.run(line);
             assert!(ran.err.len() + ran.out.len() < 20_000, "{line}: {} bytes of {}", ran.err.len(), &policy[..40]);
             assert!(ran.err.lines().all(|line| line.len() < 600), "{line}: {}", &policy[..40]);
         }
     }
-    // The last of them has more warnings than are shown.
-    let ran = desk.run("why p.weir --in t.pcap --packet 1");
+    // The last packet has more warnings than are shown.
+    let ran = sandbox.run("why p.weir --in t.pcap --packet 1");
     assert!(ran.code == 0 && ran.err.contains("more warnings W0407"), "{ran:?}");
     assert_eq!(ran.err.matches("warning[W0407]").count(), 10);
-    let all = desk.run("check p.weir --quick --json").json()["warnings"].as_array().unwrap().len();
+    let all = sandbox.run("check p.weir --quick --json").json()["warnings"].as_array().unwrap().len();
     assert!(all > 100, "{all}");
 }
 
-/// The place is that of the text, not of what is shown of it.
+/// The reported column is that of the whole line, not of the shown part.
 #[test]
 fn a_long_line_keeps_its_columns() {
-    let desk = Desk::new();
-    desk.put(
+    let sandbox = Sandbox::new();
+    sandbox.put(
         "p.weir",
         format!(
             "upstream {{ {} udp sprot 1 drop; accept }}\ndownstream {{ accept }}\n",
             "udp dport 53 drop; ".repeat(500)
         ),
     );
-    let ran = desk.run("check p.weir --quick");
+    let ran = sandbox.run("check p.weir --quick");
     let column = 12 + 500 * 19 + 5;
     assert!(
         ran.err.contains(&format!("p.weir:1:{column}\n")) && ran.err.contains("...") && ran.err.contains("sprot"),

@@ -1,4 +1,4 @@
-//! Runs the program as a user would, in a folder of its own.
+//! Runs the program like a user, in a temporary folder.
 
 use serde_json::Value;
 use std::ffi::OsStr;
@@ -7,12 +7,12 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use weir_test_support::{Link, packets};
 
-/// A folder with files to run the program on.
-pub struct Desk {
+/// A temporary folder with files for the program.
+pub struct Sandbox {
     folder: tempfile::TempDir,
 }
 
-/// What a run came to.
+/// The result of a run.
 #[derive(Debug)]
 pub struct Ran {
     pub code: i32,
@@ -21,13 +21,13 @@ pub struct Ran {
 }
 
 impl Ran {
-    /// What was printed, as JSON.
+    /// Standard output as JSON.
     pub fn json(&self) -> Value {
         assert_eq!(self.code, 0, "{self:?}");
         serde_json::from_str(&self.out).unwrap_or_else(|error| panic!("{error}: {self:?}"))
     }
 
-    /// That it ended with this code and said each of these words on standard error.
+    /// Checks the exit code, and that standard error contains all the given words.
     #[track_caller]
     pub fn fails(&self, code: i32, words: &[&str]) {
         assert_eq!(self.code, code, "{self:?}");
@@ -36,9 +36,9 @@ impl Ran {
     }
 }
 
-impl Desk {
+impl Sandbox {
     pub fn new() -> Self {
-        Desk { folder: tempfile::tempdir().expect("a temporary folder") }
+        Sandbox { folder: tempfile::tempdir().expect("a temporary folder") }
     }
 
     pub fn path(&self, name: impl AsRef<OsStr>) -> PathBuf {
@@ -58,19 +58,19 @@ impl Desk {
         self.put(name, capture(notation))
     }
 
-    /// Runs the program with words parted by blanks.
+    /// Runs the program with arguments that are separated by spaces.
     pub fn run(&self, line: &str) -> Ran {
         self.run_with(line.split_whitespace(), |_| {})
     }
 
-    /// Runs the program in a network namespace of its own, which has the two ends of a wire, `lower` and `upper`. Needs root.
+    /// Runs the program in a new network namespace that contains the veth pair `lower` and `upper`. Needs root.
     pub fn run_between(&self, line: &str) -> Ran {
         let mut command = between(line);
         command.stdin(Stdio::null());
         self.finish(command)
     }
 
-    /// Runs the program with a command that is set up further.
+    /// Runs the program with further settings of its command.
     pub fn run_with<A: AsRef<OsStr>>(
         &self,
         words: impl IntoIterator<Item = A>,
@@ -92,7 +92,7 @@ impl Desk {
     }
 }
 
-/// The program with words parted by blanks, in a network namespace of its own that has the two ends of a wire.
+/// The program with arguments that are separated by spaces, in a new network namespace with the veth pair.
 pub fn between(line: &str) -> Command {
     let mut command = Command::new("unshare");
     let script = "ip link add lower type veth peer name upper && exec \"$0\" \"$@\"";
@@ -100,7 +100,8 @@ pub fn between(line: &str) -> Command {
     command
 }
 
-/// Packets, all with one link layer, as a classic capture in little-endian microseconds; a second apart if none says when it came.
+/// A classic capture (little-endian, microseconds) of packets with the same link layer. They are one second apart
+/// unless the text gives times.
 pub fn capture(notation: &str) -> Vec<u8> {
     let packets = packets(notation).expect("the test's packets read");
     let link = packets.first().map_or(Link::Ethernet, |packet| packet.link);

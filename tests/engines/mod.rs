@@ -1,9 +1,9 @@
-//! One policy in every engine, side by side over the same packets.
+//! Runs one policy in every engine on the same packets.
 #![allow(dead_code, reason = "each test uses its part")]
 
 use std::path::{Path, PathBuf};
 use weir_abi::{BURST_MAX, Counter, Link, Reason, Verdict};
-use weir_engine::memory::FrameSet;
+use weir_engine::frame_set::FrameSet;
 use weir_engine::{Filter, NativeFilter, XdpFilter};
 use weir_loading::eval::EvalFilter;
 use weir_loading::{LoadError, Policy, PolicyFile};
@@ -13,12 +13,12 @@ use weir_policy::pass::choose_layouts::CostModel;
 use weir_state::limits::LimitCount;
 use weir_test_support as support;
 
-/// The repository's root.
+/// The root of the repository.
 pub fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// Loads a policy that should be right; the errors of one that is not, as its author would read them.
+/// Loads a policy. Errors have the form that its author would see.
 pub fn load(path: &Path) -> Result<Policy, String> {
     let rejected = match PolicyFile::open(path).and_then(|file| file.check(&CostModel::default())) {
         Ok(policy) => return Ok(policy),
@@ -29,7 +29,7 @@ pub fn load(path: &Path) -> Result<Policy, String> {
     Err(format!("{messages}\n{}", rejected.lists.join("\n")))
 }
 
-/// The same packets as engines take them, in order: one set for each run of packets with one link layer.
+/// The packets in the form for engines, in order: one set for each sequence of packets with the same link layer.
 pub fn frame_sets<'a>(packets: impl IntoIterator<Item = &'a support::Packet>) -> Vec<FrameSet> {
     type Run<'a> = (support::Link, Vec<(&'a [u8], u32)>, Vec<u64>);
     let mut runs: Vec<Run<'_>> = Vec::new();
@@ -44,7 +44,7 @@ pub fn frame_sets<'a>(packets: impl IntoIterator<Item = &'a support::Packet>) ->
     runs.into_iter().map(|(link, run, times)| FrameSet::new(link_of(link), run).with_times(times)).collect()
 }
 
-/// Weir's number of a link layer.
+/// The link layer as Weir's enum.
 pub fn link_of(link: support::Link) -> Link {
     match link {
         support::Link::Ethernet => Link::Ethernet,
@@ -54,21 +54,21 @@ pub fn link_of(link: support::Link) -> Link {
     }
 }
 
-/// What an engine made of packets.
+/// The results of an engine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Decided {
-    /// Each chain's verdicts, in the order of the packets.
+    /// Verdicts of each chain, in the order of the packets.
     pub verdicts: Vec<Vec<Verdict>>,
-    /// The counters after all of that.
+    /// The counters after all packets.
     pub counters: Vec<Counter>,
-    /// What was counted for each limiter's entries, of those that log.
+    /// The counts of each limiter's entries, for limiters that log.
     pub limits: Vec<LimitCounts>,
 }
 
-/// Time between the packets of a chain and the same ones of the next, ns: buckets that chains share are full again.
+/// Time in ns between the same packets in successive chains. Shared buckets are full again after it.
 const CHAIN_NS: u64 = 3600 * 1_000_000_000;
 
-/// Runs packets through every chain of a program, one chain after the other.
+/// Runs the packets through every chain of a program, one chain after the other.
 pub fn decide(filter: &mut dyn Filter, program: &Program, sets: &mut [FrameSet]) -> Result<Decided, String> {
     let (before, limits_before) = (filter.counters(), limit_counts(filter, program));
     let mut verdicts = Vec::with_capacity(program.chains.len());
@@ -92,7 +92,7 @@ pub fn decide(filter: &mut dyn Filter, program: &Program, sets: &mut [FrameSet])
     Ok(Decided { verdicts, counters, limits })
 }
 
-/// What was counted for a limiter's entries; those for which nothing was may be left out.
+/// Entries of a limiter with their counts. Entries without counts may be omitted.
 pub type LimitCounts = Vec<(usize, LimitCount)>;
 
 fn limit_counts(filter: &dyn Filter, program: &Program) -> Vec<LimitCounts> {
@@ -114,20 +114,20 @@ fn counted_since(now: &LimitCounts, then: &LimitCounts) -> LimitCounts {
     now.iter().map(since).filter(|(_, count)| *count != LimitCount::default()).collect()
 }
 
-/// Another engine's name, and what it made of packets.
+/// The name of an engine and its results.
 pub type Other = (&'static str, Decided);
 
-/// A policy compiled for both machines and loaded into all engines.
+/// A policy in all engines.
 pub struct Engines<'a> {
     policy: &'a Policy,
-    /// None for a policy that is not compiled yet.
+    /// None for a policy that cannot be compiled.
     compiled: Option<(NativeFilter, XdpFilter)>,
-    /// The kernel's programs once more, of a few rules each.
+    /// The policy in the kernel in parts of a few rules.
     parts: Option<XdpFilter>,
 }
 
 impl<'a> Engines<'a> {
-    /// Compiles and loads. Needs clang, and root for the kernel.
+    /// Compiles and loads the policy. Needs clang, and root for the kernel.
     pub fn load(policy: &'a Policy) -> Result<Self, String> {
         if !policy.unsupported().is_empty() {
             return Ok(Engines { policy, compiled: None, parts: None });
@@ -137,7 +137,7 @@ impl<'a> Engines<'a> {
         Ok(Engines { policy, compiled: Some((native, xdp)), parts: None })
     }
 
-    /// As [`Engines::load`], and once more into the kernel in parts of `rules` rules.
+    /// Loads the policy like [`Engines::load`], and additionally into the kernel in parts of `rules` rules.
     pub fn load_with_parts(policy: &'a Policy, rules: usize) -> Result<Self, String> {
         let data = policy.data(None).map_err(|failure| failure.to_string())?;
         let parts = policy.compile_bpf_in_parts(&data, rules).and_then(|compiled| compiled.filter());
@@ -145,8 +145,8 @@ impl<'a> Engines<'a> {
         Ok(Engines { parts: Some(parts), ..Engines::load(policy)? })
     }
 
-    /// What eval, then native and xdp if they can run the policy, make of the packets. Each starts with the counters it had, so load anew
-    /// where rules sample.
+    /// The results of the interpreter, then of the compiled engines if they support the policy. Counters are not reset,
+    /// so policies with sampling must be loaded anew.
     pub fn decide(&mut self, sets: &mut [FrameSet]) -> Result<(Decided, Vec<Other>), String> {
         let program = &self.policy.program;
         let mut eval = EvalFilter::new(program, self.policy.answers());
@@ -162,7 +162,7 @@ impl<'a> Engines<'a> {
         Ok((decided, others))
     }
 
-    /// Decides by all engines; what eval made of the packets if all agree, else the first difference.
+    /// Runs all engines. Returns the interpreter's results if all agree, else the first difference.
     pub fn agree(&mut self, packets: &[support::Packet]) -> Result<Decided, String> {
         let (eval, others) = self.decide(&mut frame_sets(packets))?;
         for (name, other) in others {
@@ -175,7 +175,7 @@ impl<'a> Engines<'a> {
     }
 }
 
-/// The first difference between two engines, with the packet.
+/// The first difference between two engines, with its packet.
 pub fn difference(program: &Program, packets: &[support::Packet], one: &Decided, other: &Decided) -> Option<String> {
     for (chain, (one, other)) in program.chains.iter().zip(one.verdicts.iter().zip(&other.verdicts)) {
         for (index, (one, other)) in one.iter().zip(other).enumerate() {
@@ -187,7 +187,7 @@ pub fn difference(program: &Program, packets: &[support::Packet], one: &Decided,
         }
     }
     if one.limits != other.limits {
-        return Some(format!("what was counted for limits: {:?}, {:?}", one.limits, other.limits));
+        return Some(format!("counts of limits: {:?}, {:?}", one.limits, other.limits));
     }
     let counters = one.counters.iter().zip(&other.counters).enumerate();
     counters.into_iter().find(|(_, (one, other))| one != other).map(|(index, (one, other))| {
@@ -195,17 +195,21 @@ pub fn difference(program: &Program, packets: &[support::Packet], one: &Decided,
     })
 }
 
-/// What decided packets must add up to the packets and bytes received.
+/// Checks that the counters of reasons add up to the received packets and bytes.
 fn adds_up(program: &Program, decided: &Decided, packets: &[support::Packet]) -> Result<(), String> {
     let deciding = weir::report::decided(program, &decided.counters);
     let sum = deciding.iter().fold((0, 0), |sum, by| (sum.0 + by.counter.packets, sum.1 + by.counter.bytes));
     let chains = program.chains.len() as u64;
     let bytes: u64 = packets.iter().map(|packet| u64::from(packet.wire)).sum();
     let expected = (chains * packets.len() as u64, chains * bytes);
-    if sum == expected { Ok(()) } else { Err(format!("the reasons hold {sum:?}, received were {expected:?}")) }
+    if sum == expected {
+        Ok(())
+    } else {
+        Err(format!("the counters of reasons add up to {sum:?}, but {expected:?} were received"))
+    }
 }
 
-/// `drop* edge.weir:12`: action, `*` if sampled, reason.
+/// A verdict as text, for instance `drop* edge.weir:12`: action, `*` if sampled, reason.
 pub fn verdict(program: &Program, verdict: Verdict) -> String {
     let action = verdict.action().map_or_else(|| format!("{:#x}", verdict.0), |action| action.name().to_owned());
     let action = action + if verdict.sampled() { "*" } else { "" };

@@ -1,4 +1,5 @@
-//! So many limits that their labels are counted and not stored: each prefix has a bucket of its own, in every engine.
+//! A list of so many limits that their labels are counted instead of stored: each prefix has its own bucket in every
+//! engine.
 
 use crate::engines::{Engines, load};
 use std::fmt::Write;
@@ -8,7 +9,7 @@ use weir_abi::{Action, Layout};
 const POLICY: &str =
     "limits many { file \"many.csv\" }\nupstream { ip saddr limit @many; accept }\ndownstream { accept }\n";
 
-/// Whether /18 number `net` has a limit.
+/// Whether the /18 with index `net` has a limit.
 fn is_limited(net: u32) -> bool {
     !net.is_multiple_of(5)
 }
@@ -21,7 +22,7 @@ fn each_of_many_prefixes_has_its_own_bucket() {
     for net in (0..1 << 18).filter(|&net| is_limited(net)) {
         let _ = writeln!(list, "{}/18,1,1", addr(net, 0));
     }
-    // Prefixes inside of others, and another rate: their labels are out of turn.
+    // Nested prefixes with another rate, whose labels are out of order.
     list.push_str("10.1.66.0/24,2,1\n10.1.67.0/24,2,1\n");
     std::fs::write(folder.path().join("many.csv"), list).expect("the list can be written");
     std::fs::write(folder.path().join("many.weir"), POLICY).expect("the policy can be written");
@@ -29,7 +30,7 @@ fn each_of_many_prefixes_has_its_own_bucket() {
     assert_eq!(policy.program.slots[0].layout, Layout::CountedLeaf);
     assert_eq!(policy.images().expect("the images can be built")[0].layout(), Layout::CountedLeaf);
 
-    // Two packets from each source: the second has no room where there is a limit.
+    // Two packets from each source: the second one exceeds the limit, if there is one.
     let nets = (0..1 << 18).step_by(1021).chain(0x0a01 << 2..0x0a02 << 2);
     let mut sources: Vec<(Ipv4Addr, bool)> =
         nets.map(|net| (addr(net, (net * 37) & 0x3fff), is_limited(net))).collect();

@@ -1,7 +1,8 @@
 //! The part of a generated program that its snapshot shows.
 //!
-//! Includes, parsing, lookups and entry functions are alike in most programs. A few features keep the whole program, and the others keep only the
-//! functions that decide: `upstream_rules` and the sets that they test, `upstream_set_0`. Every engine still compiles and runs the whole program.
+//! Includes, parsing, lookups and entry functions are similar in most programs. A few snapshots are whole programs. The
+//! others contain only the deciding functions: `upstream_rules` and the sets that they test, `upstream_set_0`. Every
+//! engine still compiles and runs the whole program.
 
 use super::{each_folder, load};
 use std::collections::BTreeSet;
@@ -10,10 +11,10 @@ use std::sync::Mutex;
 use weir_abi::Target;
 use weir_policy::backend;
 
-/// Features whose snapshots are whole programs. Together they show every kind of part that a program can have.
+/// Features whose snapshots are whole programs. Together they contain every kind of part that a program can have.
 const WHOLE: [&str; 5] = ["defaults-rules", "extension-headers", "fragment-defaults", "fused-sets", "limit-each"];
 
-/// What the snapshot of a feature's program shows.
+/// The part of a program that the feature's snapshot shows.
 pub fn shown(folder: &Path, program: &str) -> Result<String, String> {
     if is_whole(folder) {
         return Ok(program.to_owned());
@@ -30,8 +31,8 @@ fn is_whole(folder: &Path) -> bool {
     WHOLE.iter().any(|name| folder.ends_with(name))
 }
 
-/// The top-level parts of C text: a function or a declaration with its comment, or a group of lines without a blank one between them. A blank
-/// line inside a function comes before an indented line.
+/// The top-level parts of C text: a function or declaration with its comment, or a group of lines without an empty line
+/// in it. An empty line inside a function precedes an indented line.
 fn parts(program: &str) -> impl Iterator<Item = &str> {
     let mut rest = program;
     std::iter::from_fn(move || {
@@ -43,8 +44,8 @@ fn parts(program: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// What a part is, whatever the direction and the posture: the function's name from the direction on (`_rules`), or the first word of what is
-/// declared.
+/// The kind of a part, independent of direction and posture: the function's name after the direction (`_rules`), or the
+/// first word of the declaration.
 fn kind(part: &str) -> String {
     let code: Vec<&str> = part.lines().filter(|line| !line.starts_with(['/', ' ', '#'])).collect();
     let code = code.join(" ");
@@ -58,7 +59,7 @@ fn decides(kind: &str) -> bool {
     kind == "_rules" || kind.starts_with("_set_")
 }
 
-/// Kinds of parts, and headers that are included.
+/// The kinds of parts in a program, and its included headers.
 fn kinds(program: &str) -> BTreeSet<String> {
     let headers = program.lines().filter(|line| line.starts_with("#include")).map(str::to_owned);
     parts(program).map(kind).filter(|kind| !decides(kind)).chain(headers).collect()

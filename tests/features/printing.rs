@@ -1,4 +1,4 @@
-//! What is printed must read as what it was.
+//! Printed policies and programs must parse back to themselves.
 
 use crate::engines::load;
 use std::path::Path;
@@ -8,7 +8,7 @@ use weir_policy::pass::{Placement, optimise};
 use weir_policy::source::Source;
 use weir_policy::syntax::{NoIncludes, parse};
 
-/// The IR, as lowered and as optimised for each machine.
+/// Checks the IR as lowered and as optimised for each target.
 pub fn program_reads_as_itself(program: &Program) -> Result<(), String> {
     let optimised = [Placement::Staged, Placement::Lazy].map(|placement| optimise(program, placement));
     for program in optimised.iter().chain([program]) {
@@ -21,7 +21,7 @@ pub fn program_reads_as_itself(program: &Program) -> Result<(), String> {
     Ok(())
 }
 
-/// A copy of the folder with every policy file replaced by its print-out must mean the same.
+/// Checks that a copy of the folder with printed policy files has the same meaning.
 pub fn policy_reads_as_itself(folder: &Path, policy: &Policy) -> Result<(), String> {
     let copy = tempfile::tempdir().expect("a temporary folder");
     for entry in std::fs::read_dir(folder).expect("the folder is there") {
@@ -40,7 +40,7 @@ pub fn policy_reads_as_itself(folder: &Path, policy: &Policy) -> Result<(), Stri
     Err(format!("the printed policy means something else:\n{}", printed.program))
 }
 
-/// The program without the places and texts of its rules.
+/// The program without positions and texts of rules.
 fn nameless(program: &Program) -> Program {
     let mut program = program.clone();
     for rule in &mut program.rules {

@@ -1,4 +1,4 @@
-//! Verdicts and counters as a snapshot shows them.
+//! Verdicts and counters as text for snapshots.
 
 use crate::engines::{Decided, verdict};
 use std::fmt::Write;
@@ -9,13 +9,14 @@ use weir_loading::Policy;
 use weir_policy::ir::Node;
 use weir_policy::source::Span;
 
-/// The lines of packets.txt that are packets.
+/// The lines of packets.txt that contain packets.
 pub fn lines(text: &str) -> Vec<&str> {
     let lines = text.lines().map(|line| line.split('#').next().unwrap_or("").trim());
     lines.filter(|line| !line.is_empty()).collect()
 }
 
-/// Every packet's verdict in every chain that says more than one, then every counter that is not 0 and every rule's, then limits that log.
+/// The verdict of every packet in every chain, then every non-zero counter and all counters of rules, then limits that
+/// log.
 pub fn report(policy: &Policy, lines: &[&str], decided: &Decided) -> String {
     let program = &policy.program;
     let mut text = String::new();
@@ -56,7 +57,7 @@ pub fn report(policy: &Policy, lines: &[&str], decided: &Decided) -> String {
     if limits.is_empty() { text } else { format!("{text}\nlimits\n{}", limit_counts::describe(&limits)) }
 }
 
-/// A rule that no packet matches tests nothing, unless the checker warns that none can.
+/// Checks that every rule has a matching packet, except for rules that the checker reports as never matching.
 pub fn every_rule_is_hit(policy: &Policy, decided: &Decided) -> Result<(), String> {
     let text = policy.text().expect("features are text");
     let inside = |span: Span, rule: Span| {

@@ -1,5 +1,5 @@
-//! Rust and C agree on every shared number: the C compiler is asked, in user space and for BPF. C around the datapath (datapath/engine) is asked where it
-//! is compiled: programs of the kernel for BPF, the C around DPDK in user space.
+//! Rust and C agree on every shared number. The C compiler checks them, for user space and for BPF. C in
+//! datapath/engine is checked for its own target: kernel programs for BPF, the C for DPDK in user space.
 
 use crate::assert_none;
 use crate::tree::{files, root, words};
@@ -20,11 +20,11 @@ use weir_abi::{
 use weir_tables::limit_image::{Logged, NESTING_MAX};
 
 const WARNINGS: &[&str] = &["-std=c11", "-ffreestanding", "-Wall", "-Wextra", "-Werror", "-fsyntax-only"];
-/// The compilers that must take the headers. BPF is told how many counters there are by the engine.
+/// The compilers that must accept the headers. The engine sets the number of counters for BPF.
 const COMPILERS: &[(&str, &[&str])] =
     &[("clang-19", &[]), ("cc", &[]), ("clang-19", &["--target=bpf", "-mcpu=v3", "-DWEIR_COUNTERS=64"])];
 
-/// C's name and Rust's number, for every enumerator of [`SHARED`] and for the constants outside of any.
+/// C name and Rust value of every enumerator in [`SHARED`] and of other constants.
 fn constants() -> Vec<(String, u64)> {
     let mut constants: Vec<(String, u64)> = vec![
         ("WEIR_ABI_VERSION".into(), weir_abi::ABI_VERSION.into()),
@@ -93,13 +93,13 @@ fn constants() -> Vec<(String, u64)> {
     constants
 }
 
-/// C enumerations whose every member Rust must know.
+/// C enumerations of which Rust must know every member.
 const SHARED: &[&str] = &["action", "reason", "link", "l3", "l4", "fragment", "ext", "layout"];
 
-/// Enumerators that never leave C: "fit for the rules", the parser's answer to itself.
+/// Enumerators that only C uses: a result of the parser for its caller.
 const C_ONLY: &[&str] = &["REASON_NONE"];
 
-/// Enumerators of `enum name` in a header.
+/// The enumerators of `enum name` in a header.
 fn enumerators<'a>(text: &'a str, name: &str) -> Vec<&'a str> {
     let Some((_, rest)) = text.split_once(&format!("enum {name} {{")) else { return Vec::new() };
     let body = rest.split('}').next().unwrap_or("");
@@ -110,20 +110,20 @@ fn enumerators<'a>(text: &'a str, name: &str) -> Vec<&'a str> {
         .collect()
 }
 
-/// All but the halves of env.h, of which it includes one.
+/// All headers except for the two parts of env.h, which includes one of them.
 fn headers() -> Vec<crate::tree::File> {
     let mut headers = files(&["h"]);
     headers.retain(|file| file.path.starts_with("datapath/include/") && !file.path.contains("/env_"));
     headers
 }
 
-/// A program that includes every header.
+/// A program that includes all headers.
 fn all_headers() -> String {
     let names = headers().iter().map(|file| file.path.replace("datapath/include/", "")).collect::<Vec<_>>();
     names.iter().map(|name| format!("#include \"{name}\"\n")).collect()
 }
 
-/// Compiles a program's text. `Err` is what the compiler says.
+/// Compiles a program. `Err` contains the compiler's messages.
 fn compile((compiler, flags): (&str, &[&str]), program: &str) -> Result<(), String> {
     let mut command = Command::new(compiler);
     command
@@ -164,7 +164,7 @@ fn rust_knows_every_enumerator() {
     assert_none(missing, "enumerators that crates/abi does not know");
 }
 
-/// Adds to a program that a C structure has the size of a Rust type, and its fields the same offsets.
+/// Adds assertions that a C structure has the size of a Rust type and the same field offsets.
 macro_rules! layout {
     ($program:ident, $c:literal, $rust:ty, $($field:ident),*) => {
         same(&mut $program, concat!("sizeof(struct ", $c, ")"), size_of::<$rust>());
@@ -172,7 +172,7 @@ macro_rules! layout {
     };
 }
 
-/// Adds to a program that a number of C is this.
+/// Adds an assertion that a C expression has this value.
 fn same(program: &mut String, what: &str, value: usize) {
     writeln!(program, "_Static_assert({what} == {value}, \"abi\");").expect("a string grows");
 }
@@ -197,10 +197,10 @@ fn structures_have_the_same_layout() {
     assert_none(COMPILERS.iter().filter_map(|compiler| compile(*compiler, &program).err()).collect(), "layouts differ");
 }
 
-/// What programs in the kernel share with the engine that loads them.
+/// Structures that kernel programs share with the engine.
 #[test]
 fn programs_in_the_kernel_have_the_same_layout() {
-    // Without a chain, functions of xdp.h have no user.
+    // Without a chain, functions of xdp.h are unused.
     let mut program = "#pragma clang diagnostic ignored \"-Wunused-function\"\n".to_owned();
     program += "#include \"env.h\"\n#include \"xdp.h\"\n#include \"stream.h\"\n";
     layout!(program, "mode", Mode, live, cpu_mask, jumbo, finish);
@@ -231,7 +231,7 @@ fn programs_in_the_kernel_have_the_same_layout() {
         ("STREAM_SOURCES_MAX", kernel::STREAM_SOURCES_MAX),
         ("FRAME_COPY_BYTES", kernel::FRAME_COPY_BYTES),
         ("SUM_BYTES", kernel::SUM_BYTES),
-        // What one CPU has of each: the engine makes the sections longer, by the number of CPUs.
+        // The size for one CPU. The engine multiplies the sections by the number of CPUs.
         ("sizeof(weir_ports)", size_of::<Ports>().next_multiple_of(align_of::<Ports>())),
         ("sizeof(weir_port_counters)", kernel::PORTS_MAX * size_of::<PortCounters>()),
         ("sizeof(weir_packets)", size_of::<PacketSlot>()),
@@ -246,7 +246,7 @@ fn programs_in_the_kernel_have_the_same_layout() {
     assert_none(bpf.filter_map(|compiler| compile(*compiler, &program).err()).collect(), "layouts differ");
 }
 
-/// What the C around DPDK tells Rust. Its header needs no DPDK.
+/// Structures that the C for DPDK shares with Rust. Its header does not include DPDK.
 #[test]
 fn dpdk_has_the_same_layout() {
     let mut program = "#include \"dpdk/shim.h\"\n".to_owned();
@@ -268,10 +268,10 @@ fn dpdk_has_the_same_layout() {
     assert_none(host.filter_map(|compiler| compile(*compiler, &program).err()).collect(), "layouts differ");
 }
 
-/// A structure in a header of the engine is one that the tests above know, or one that never leaves C.
+/// Every structure in a header of the engine is in the tests above, or in the list of those that only C uses.
 #[test]
 fn rust_knows_every_structure_of_the_engine() {
-    /// Local to the C that has them, a map that the loader knows by name, and the kernel's own.
+    /// Structures local to C, maps that the loader identifies by name, and structures of the kernel.
     const C_ONLY: [&str; 7] = ["arrival", "device_pair", "net", "net_device", "ns_common", "sum", "summed"];
     let own = include_str!("abi.rs");
     let mut unknown = Vec::new();
@@ -287,7 +287,8 @@ fn rust_knows_every_structure_of_the_engine() {
 fn every_header_stands_alone() {
     let mut broken = Vec::new();
     for header in headers() {
-        // Twice: the guard holds. And a line of its own, because an empty translation unit is not C11.
+        // The second inclusion tests the guard. The declaration is needed because an empty translation unit is not
+        // valid C11.
         let name = header.path.replace("datapath/include/", "");
         let program = format!("#include \"{name}\"\n#include \"{name}\"\nint weir;\n");
         broken.extend(COMPILERS.iter().filter_map(|compiler| compile(*compiler, &program).err()));

@@ -1,4 +1,4 @@
-//! How code is kept: sizes, names, nothing unfinished, `unsafe` in its four crates.
+//! Code style: sizes, names, no unfinished code, and `unsafe` only in four crates.
 
 use crate::assert_none;
 use crate::tree::{File, files, paths, words};
@@ -7,7 +7,7 @@ const FILE_LINES_MAX: usize = 500;
 const FUNCTION_LINES_MAX: usize = 70;
 const CODE: &[&str] = &["rs", "c", "h", "sh", "sv", "py"];
 const NAMELESS: &[&str] = &["utils", "util", "helpers", "helper", "common", "misc", "manager"];
-/// Spelt in halves, so that this file is not its own offender.
+/// Split, so that this file does not match itself.
 const UNFINISHED: &[&str] = &[concat!("TO", "DO"), concat!("FIX", "ME"), concat!("XX", "X")];
 const UNSAFE_CRATES: &[&str] = &["crates/abi/", "crates/tables/", "crates/state/", "crates/engine/"];
 const EXCUSE: &str = "Long: ";
@@ -37,13 +37,13 @@ fn functions_are_short() {
 }
 
 struct Function {
-    /// Line of its signature, counted from 1.
+    /// Line number of its signature, from 1.
     line: usize,
     lines: usize,
     excused: bool,
 }
 
-/// Functions of a formatted Rust file: from the line with `fn` to the brace at the same depth.
+/// The functions of a formatted Rust file: from the line with `fn` to the closing brace with the same indentation.
 fn rust_functions(file: &File) -> Vec<Function> {
     let lines: Vec<&str> = file.text.lines().collect();
     let mut functions = Vec::new();
@@ -55,7 +55,7 @@ fn rust_functions(file: &File) -> Vec<Function> {
         if !code.contains("fn ") || !qualifiers.map(|word| word.trim_end_matches(')')).all(known) {
             continue;
         }
-        // A declaration has no body, and one that closes in its first line is short.
+        // Declarations have no body. Functions that end on their first line are short.
         let body = lines[at..].iter().find(|line| line.ends_with(['{', '}', ';']));
         if line.ends_with('}') || !body.is_some_and(|line| line.ends_with('{')) {
             continue;
@@ -67,7 +67,7 @@ fn rust_functions(file: &File) -> Vec<Function> {
     functions
 }
 
-/// Functions of C in kernel style: `{` alone in the first column opens one, the next `}` there closes it.
+/// C functions in kernel style: a `{` alone in the first column starts one, the next `}` there ends it.
 fn c_functions(file: &File) -> Vec<Function> {
     let lines: Vec<&str> = file.text.lines().collect();
     let mut functions = Vec::new();
@@ -84,7 +84,7 @@ fn c_functions(file: &File) -> Vec<Function> {
     functions
 }
 
-/// Whether the comment and attributes that end here give an excuse.
+/// Whether the comment and attributes that end here contain an excuse.
 fn excused(above: &[&str]) -> bool {
     let comment = |line: &&&str| {
         let line = line.trim_start();
@@ -122,7 +122,7 @@ fn unsafe_code_lives_in_four_crates() {
     for file in files(&["rs"]).into_iter().filter(outside) {
         for (at, line) in file.text.lines().enumerate() {
             let code = line.split("//").next().unwrap_or("");
-            // A string may speak of it.
+            // The word may occur in strings.
             let code: String = code.split('"').step_by(2).collect();
             if words(&code).any(|word| word == "unsafe") {
                 found.push(format!("{}:{}: {}", file.path, at + 1, line.trim()));

@@ -1,20 +1,21 @@
 //! No import cycles between the files of a crate.
 //!
-//! A file depends on another if its code names what the other defines, directly or through a re-export. `mod x;` and `pub use x::Y` of a parent are no
-//! dependency on its child: that is how a folder shows what it holds. A child that names what its parent defines depends on the parent, and if code of
-//! the parent names what the child defines, the two are a cycle.
+//! A file depends on another one if its code names an item that the other one defines, directly or through a re-export.
+//! A parent's `mod x;` and `pub use x::Y` do not count as dependencies on its child. A child that names an item of its
+//! parent depends on the parent. If code of the parent also names an item of the child, the two files are a cycle.
 //!
-//! Two files may be one idea. One of them says so in a line of its own and names the other: ``//! One idea with `x.rs`: why``.
+//! Two files may be one idea. One of them says so in a line that names the other one: ``//! One idea with `x.rs`:
+//! why``.
 
 use crate::assert_none;
 use crate::modules::Module;
 use crate::tree::{File, files};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// How a file says that it and others are one idea.
+/// The start of the line with which a file says that it is one idea with others.
 const ONE_IDEA: &str = "//! One idea with ";
 
-/// Cycles that are still there, each with its files. None may join them, and one that is gone leaves the list.
+/// Known cycles, each with its files. New files may not join them, and resolved cycles must be removed from this list.
 const KNOWN: &[&[&str]] = &[
     &["crates/weir/src/captures.rs", "crates/weir/src/replay.rs"],
     &["crates/weir/src/failure.rs", "crates/weir/src/report.rs"],
@@ -22,26 +23,26 @@ const KNOWN: &[&[&str]] = &[
     &["crates/weir/src/run/guard/aftermath.rs", "crates/weir/src/run/guard/mod.rs"],
 ];
 
-/// A crate's files by path, and the tree of its modules.
+/// The files of a crate by path, and its tree of modules.
 struct Crate {
     root: String,
     files: BTreeMap<String, (File, Module)>,
 }
 
-/// Where a path of names leads.
+/// The target of a path of names.
 #[derive(Clone, Debug, PartialEq)]
 enum Target {
     /// A file as a module.
     Module(String),
-    /// Something that a file defines.
+    /// An item that a file defines.
     Item(String),
 }
 
-/// How many re-exports a path may lead through.
+/// Maximum number of re-exports on a path.
 const REEXPORTS_MAX: usize = 16;
 
 impl Crate {
-    /// The crates of the repository, each with its root.
+    /// The crates of the repository, each with its root file.
     fn all() -> Vec<Self> {
         let sources: Vec<File> = files(&["rs"]).into_iter().filter(|file| file.path.contains("/src/")).collect();
         let is_root = |path: &str| path.ends_with("/src/lib.rs") || path.ends_with("/src/main.rs");
@@ -50,7 +51,7 @@ impl Crate {
         ours.map(|root| Self::new(root, &sources)).collect()
     }
 
-    /// The files that are reached from a root by `mod`. Modules of tests are not.
+    /// The files that are reachable from the root through `mod`, without test modules.
     fn new(root: String, sources: &[File]) -> Self {
         let mut all = Crate { root: root.clone(), files: BTreeMap::new() };
         let mut open = vec![root];
@@ -84,7 +85,7 @@ impl Crate {
         })
     }
 
-    /// Where a path leads that is written in a file; None if it leads out of the crate, or to nothing that is known.
+    /// The target of a path in a file, or `None` if it leads out of the crate or is unknown.
     fn resolve(&self, file: &str, path: &[String], reexports: usize) -> Option<Target> {
         let (mut at, mut rest, mut is_inside) = (file.to_owned(), path, false);
         while let [first, others @ ..] = rest {
@@ -109,19 +110,19 @@ impl Crate {
                 Some(Target::Module(module)) => {
                     self.resolve(&module, &[&["self".to_owned()], others].concat(), reexports)
                 }
-                // A macro's work, or a module without a file.
+                // The item comes from a macro or from an inline module.
                 None if is_inside && at != file => Some(Target::Item(at)),
                 found => found,
             };
         }
     }
 
-    /// Where a name leads that `use` statements of a file bring in.
+    /// The target of a name that the `use` statements of a file import.
     fn imported(&self, file: &str, name: &str, reexports: usize) -> Option<Target> {
         let reexports = reexports.checked_sub(1)?;
         let imports = &self.module(file).imports;
         let by_name = imports.iter().find(|import| import.name == name);
-        // `use parser::parser;` does not lead to itself.
+        // `use parser::parser;` does not refer to itself.
         if let Some(import) = by_name.filter(|import| import.path.first().is_some_and(|first| first != name)) {
             return self.resolve(file, &import.path, reexports);
         }
@@ -138,7 +139,7 @@ impl Crate {
         })
     }
 
-    /// What each file depends on, with the line where it says so first.
+    /// The dependencies of each file, with the first line of each.
     fn dependencies(&self) -> BTreeMap<&str, BTreeMap<String, usize>> {
         let of = |path: &String| {
             let mut found = BTreeMap::new();
@@ -166,14 +167,14 @@ impl Crate {
     }
 }
 
-/// The folder in which the children of a file lie.
+/// The folder that contains the child modules of a file.
 fn folder_of(path: &str) -> String {
     let (folder, name) = path.rsplit_once('/').expect("sources lie in folders");
     let is_folders_own = ["lib.rs", "main.rs", "mod.rs"].contains(&name);
     if is_folders_own { folder.to_owned() } else { path.trim_end_matches(".rs").to_owned() }
 }
 
-/// Pairs of files that say that they are one idea, and lines that name no file of the crate.
+/// Pairs of files that are one idea, and errors for lines that name no file of the crate.
 fn ideas(all: &Crate) -> (BTreeSet<(String, String)>, Vec<String>) {
     let (mut pairs, mut wrong) = (BTreeSet::new(), Vec::new());
     for (path, (file, _)) in &all.files {
@@ -194,7 +195,7 @@ fn ideas(all: &Crate) -> (BTreeSet<(String, String)>, Vec<String>) {
     (pairs, wrong)
 }
 
-/// What can be reached from a file.
+/// The files that are reachable from a file.
 fn reached<'a>(graph: &'a BTreeMap<&str, BTreeMap<String, usize>>, from: &'a str) -> BTreeSet<&'a str> {
     let (mut seen, mut open) = (BTreeSet::new(), vec![from]);
     while let Some(file) = open.pop() {
@@ -204,7 +205,7 @@ fn reached<'a>(graph: &'a BTreeMap<&str, BTreeMap<String, usize>>, from: &'a str
     seen
 }
 
-/// Groups of files of which each reaches all others, each with its dependencies within the group.
+/// Groups of files that all reach each other, with their dependencies inside the group.
 fn cycles(graph: &BTreeMap<&str, BTreeMap<String, usize>>) -> Vec<(Vec<String>, Vec<String>)> {
     let reach: BTreeMap<&str, BTreeSet<&str>> = graph.keys().map(|file| (*file, reached(graph, file))).collect();
     let mut found = BTreeMap::new();

@@ -1,4 +1,4 @@
-//! Who may depend on whom: crates by `cargo metadata`, C by its `#include`s.
+//! Allowed dependencies: of crates by `cargo metadata`, of C by `#include`.
 
 use crate::assert_none;
 use crate::tree::{File, files, paths, root};
@@ -6,7 +6,7 @@ use serde_json::Value;
 use std::path::Path;
 use std::process::Command;
 
-/// What each crate may use of Weir. The joints may use all.
+/// The crates of Weir that each crate may use. Top-level crates may use all.
 const ALLOWED: &[(&str, &[&str])] = &[
     ("weir-abi", &[]),
     ("weir-tables", &["weir-abi"]),
@@ -19,15 +19,15 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("weir-test-support", &[]),
     ("xtask", &[]),
 ];
-/// What joins the crates and may use them all.
-const JOINTS: &[&str] = &["weir", "weir-bench", "weir-fuzz"];
-/// Crates that read command lines or draw on terminals.
+/// The top-level crates, which may use all others.
+const TOP_LEVEL: &[&str] = &["weir", "weir-bench", "weir-fuzz"];
+/// Crates for command lines and terminals.
 const FRONT_ENDS: &[&str] = &["clap", "indicatif"];
 /// Packages with a command line.
 const PROGRAMS: &[&str] = &["weir", "weir-bench", "xtask"];
-/// Libraries that say nothing: what there is to say are values. A closed terminal or a log is their caller's affair.
+/// Libraries that never print. Their messages are values for the caller.
 const SILENT: &[&str] = &["crates/loading/src/", "crates/policy/src/", "crates/tables/src/"];
-/// Crates that touch files, processes or the network. The compiler is pure.
+/// Crates that access files, processes or the network. The policy compiler does not use them.
 const IMPURE: &[&str] = &["tempfile", "memmap2", "libloading", "libbpf-rs", "rustix", "libc", "tokio"];
 
 fn metadata() -> Vec<Value> {
@@ -43,7 +43,7 @@ fn text<'a>(value: &'a Value, key: &str) -> &'a str {
     value[key].as_str().unwrap_or("")
 }
 
-/// Names of what a package needs outside of its tests.
+/// Names of the dependencies of a package outside of its tests.
 fn dependencies(package: &Value) -> Vec<&str> {
     let list = package["dependencies"].as_array().expect("a list of dependencies");
     list.iter()
@@ -59,7 +59,7 @@ fn crates_use_only_what_they_may() {
     let mut offences = Vec::new();
     for package in &packages {
         let name = text(package, "name");
-        if JOINTS.contains(&name) {
+        if TOP_LEVEL.contains(&name) {
             continue;
         }
         let Some((_, allowed)) = ALLOWED.iter().find(|(known, _)| *known == name) else {
@@ -93,7 +93,7 @@ fn libraries_know_no_command_line() {
     assert_none(offences, "only programs read command lines, and these libraries print nothing");
 }
 
-/// So that nothing stays in the product that only benchmarks or tests need.
+/// Dependencies that only benchmarks or tests need must not remain in the product.
 #[test]
 fn crates_use_what_they_depend_on() {
     let (sources, root) = (files(&["rs"]), root().canonicalize().expect("it is there"));
@@ -112,12 +112,13 @@ fn crates_use_what_they_depend_on() {
     assert_none(offences, "what a crate depends on is named outside of its tests");
 }
 
-/// The file without the modules of tests, which come last.
+/// The file without test modules, which are at its end.
 fn without_tests(text: &str) -> &str {
     text.split("#[cfg(test)]").next().unwrap_or_default()
 }
 
-/// The service, the screen and the fleet use it as `ctl` does: it brings neither the daemon nor the command line with it.
+/// The service, the screen and the fleet manager use the client like `ctl`. It must not depend on the daemon or the
+/// command line.
 #[test]
 fn the_client_is_separate_from_the_daemon() {
     let packages = metadata();
@@ -136,13 +137,13 @@ fn the_abi_depends_on_nothing() {
     assert_eq!(dependencies(abi), [""; 0]);
 }
 
-/// `(line number, what is included)`
+/// `(line number, included file)`
 fn includes(file: &File) -> impl Iterator<Item = (usize, &str)> {
     let lines = file.text.lines().enumerate();
     lines.filter_map(|(at, line)| Some((at + 1, line.trim().strip_prefix("#include")?.trim())))
 }
 
-/// C that is ours: the runtime, the engines' C, the fuzz targets.
+/// The C of the repository: runtime, engines, fuzz targets.
 fn c_files(folder: &str) -> Vec<File> {
     files(&["c", "h"]).into_iter().filter(|file| file.path.starts_with(folder)).collect()
 }

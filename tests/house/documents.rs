@@ -1,12 +1,12 @@
-//! What the documents name exists.
+//! Everything that the documents name exists.
 
 use crate::assert_none;
 use crate::tree::{File, files, paths, root};
 
-/// Names with these endings are files of this repository, with their folder or without.
+/// Names with these extensions are files of this repository, with or without their folder.
 const SOURCES: &[&str] = &["rs", "h", "c", "sh", "toml", "md", "sv"];
 
-/// README.md and docs/; the decisions speak of their own day.
+/// README.md and docs/ without decisions, which describe the past.
 fn documents() -> Vec<File> {
     let mut documents = files(&["md"]);
     documents.retain(|file| {
@@ -15,7 +15,7 @@ fn documents() -> Vec<File> {
     documents
 }
 
-/// What stands between single backticks, outside of fenced blocks.
+/// The text between single backticks, outside of fenced blocks.
 fn code_spans(text: &str) -> Vec<(usize, &str)> {
     let mut spans = Vec::new();
     let mut fenced = false;
@@ -29,7 +29,7 @@ fn code_spans(text: &str) -> Vec<(usize, &str)> {
     spans
 }
 
-/// The part of a span that claims to be a path: `crates/*/src` claims `crates`. None if it is no path.
+/// The part of a span that is a path: `crates` for `crates/*/src`. None if it is not a path.
 fn claimed_path(span: &str) -> Option<&str> {
     let end = span.find(['*', '<', '{']).map_or(span.len(), |at| span[..at].rfind('/').map_or(0, |slash| slash + 1));
     let path = span[..end].trim_end_matches('/');
@@ -92,7 +92,7 @@ fn make_targets_in_documents_exist() {
     assert_none(missing, "documents name make targets that exist");
 }
 
-/// `"E0601"` in the sources of the program, tests left out.
+/// Error codes like `"E0601"` in the sources of the program, without tests.
 #[test]
 fn every_code_is_documented() {
     let manual = std::fs::read_to_string(root().join("docs/language.md")).expect("there is a manual");

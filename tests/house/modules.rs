@@ -1,18 +1,18 @@
-//! What the files of a crate define, import and use, read from their text.
+//! The definitions, imports and mentions in the files of a crate, read from their text.
 //!
-//! A small lexer, not a compiler: it knows comments, literals, `use` trees, `mod` and the names of items at the top of a file. Methods and macros are
-//! beyond it. Code under `#[cfg(test)]` is left out.
+//! A small lexer, not a compiler: it handles comments, literals, `use` trees, `mod` and the names of top-level items,
+//! but not methods and macros. Code under `#[cfg(test)]` is ignored.
 
 use crate::tree::File;
 use std::collections::BTreeSet;
 
-/// A name that a `use` statement brings into a file.
+/// A name that a `use` statement imports.
 #[derive(Clone, Debug)]
 pub struct Import {
-    /// What it is called here; `*` brings all names.
+    /// The local name; `*` imports all names.
     pub name: String,
     pub path: Vec<String>,
-    /// `pub use`, `pub(crate) use` and the like.
+    /// Whether it is `pub use`, `pub(crate) use` or similar.
     pub is_public: bool,
     pub line: usize,
 }
@@ -22,15 +22,15 @@ pub struct Import {
 pub struct Mention {
     pub path: Vec<String>,
     pub line: usize,
-    /// A call, or a name that is no variable's.
+    /// Whether it is a call, or a name that no variable can have.
     pub is_item: bool,
 }
 
-/// What a file says.
+/// The contents of a file.
 #[derive(Debug, Default)]
 pub struct Module {
     pub defines: BTreeSet<String>,
-    /// Modules in files of their own.
+    /// Child modules in their own files.
     pub children: BTreeSet<String>,
     pub imports: Vec<Import>,
     pub mentions: Vec<Mention>,
@@ -49,7 +49,7 @@ impl Module {
     pub fn of(file: &File) -> Self {
         let tokens = without_tests(&tokens(&file.text));
         let mut module = Module::default();
-        // Depth of braces, and the depths at which modules without a file began.
+        // The brace depth, and the depths at which inline modules started.
         let (mut depth, mut inline, mut is_public, mut at) = (0usize, Vec::new(), false, 0);
         while at < tokens.len() {
             let Token { text, line } = tokens[at];
@@ -98,7 +98,7 @@ impl Module {
     }
 }
 
-/// A path as it would be written outside of so many modules without a file: they are left by as many `super`.
+/// The path as written outside of `inline` inline modules, each of which one `super` leaves.
 fn outside(path: Vec<String>, inline: usize) -> Vec<String> {
     let supers = path.iter().take_while(|segment| *segment == "super").count();
     if supers == 0 || inline == 0 {
@@ -108,7 +108,7 @@ fn outside(path: Vec<String>, inline: usize) -> Vec<String> {
     if supers > inline { rest } else { [vec!["self".to_owned()], rest].concat() }
 }
 
-/// `a::b::c` from its first name on, and where it ends.
+/// The path `a::b::c` that starts at `start`, and its end.
 fn path_from(tokens: &[Token<'_>], start: usize) -> (Vec<String>, usize) {
     let mut path = vec![tokens[start].text.to_owned()];
     let mut at = start + 1;
@@ -150,7 +150,7 @@ fn trees(tokens: &[Token<'_>], before: &[String], found: &mut Vec<(String, Vec<S
     }
 }
 
-/// Parts between the commas outside of braces.
+/// The parts between commas outside of braces.
 fn branches<'a, 'b>(tokens: &'a [Token<'b>]) -> Vec<&'a [Token<'b>]> {
     let mut depth = 0usize;
     let parts = tokens.split(|token| {
@@ -168,7 +168,7 @@ fn is_name(text: &str) -> bool {
     text.starts_with(|c: char| c.is_alphabetic() || c == '_')
 }
 
-/// Without items under `#[cfg(test)]`.
+/// The tokens without items under `#[cfg(test)]`.
 fn without_tests<'a>(tokens: &[Token<'a>]) -> Vec<Token<'a>> {
     let mut kept = Vec::new();
     let mut at = 0;
@@ -186,7 +186,7 @@ fn without_tests<'a>(tokens: &[Token<'a>]) -> Vec<Token<'a>> {
     kept
 }
 
-/// Where the item that begins here ends: behind its semicolon or its braces.
+/// The end of the item that starts at `start`: after its semicolon or its braces.
 fn end_of_item(tokens: &[Token<'_>], start: usize) -> usize {
     let mut depth = 0usize;
     for (at, token) in tokens.iter().enumerate().skip(start) {
@@ -205,7 +205,7 @@ fn end_of_item(tokens: &[Token<'_>], start: usize) -> usize {
     tokens.len()
 }
 
-/// Names, `::` and single characters; no comments, literals and lifetimes.
+/// Names, `::` and single characters, without comments, literals and lifetimes.
 fn tokens(text: &str) -> Vec<Token<'_>> {
     let mut tokens = Vec::new();
     let (mut rest, mut line) = (text, 1);
@@ -229,7 +229,7 @@ fn tokens(text: &str) -> Vec<Token<'_>> {
     tokens
 }
 
-/// The length of the comment, text, character or lifetime that begins here.
+/// The length of the comment, string, character or lifetime at the start of `rest`.
 fn literal(rest: &str) -> Option<usize> {
     let until = |end: &str, from: usize| rest[from..].find(end).map_or(rest.len(), |at| from + at + end.len());
     if rest.starts_with("//") {

@@ -1,8 +1,8 @@
-//! The repository as files.
+//! The files of the repository.
 
 use std::path::{Path, PathBuf};
 
-/// A file, its path relative to the root with `/` between folders.
+/// A file. Its path is relative to the root, with `/` between folders.
 pub struct File {
     pub path: String,
     pub text: String,
@@ -14,12 +14,12 @@ impl File {
     }
 }
 
-/// The repository's root.
+/// The root of the repository.
 pub fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// Every file with one of the extensions, sorted, without build output and snapshots of generated code.
+/// All files with one of the extensions, sorted, without build output and snapshots of generated code.
 pub fn files(extensions: &[&str]) -> Vec<File> {
     let mut found = Vec::new();
     for path in paths() {
@@ -33,7 +33,7 @@ pub fn files(extensions: &[&str]) -> Vec<File> {
     found
 }
 
-/// Every file and folder, sorted; `target`, `.git` and other hidden folders but `.ci` and `.cargo` left out.
+/// All files and folders, sorted, without `target`, `.git` and hidden folders except `.ci` and `.cargo`.
 pub fn paths() -> Vec<String> {
     let mut found = Vec::new();
     let mut folders = vec![PathBuf::new()];
@@ -55,7 +55,7 @@ pub fn paths() -> Vec<String> {
     found
 }
 
-/// Words of a text: runs of letters, digits and `_`.
+/// The words of a text: sequences of letters, digits and `_`.
 pub fn words(text: &str) -> impl Iterator<Item = &str> {
     text.split(|c: char| !c.is_alphanumeric() && c != '_').filter(|word| !word.is_empty())
 }

@@ -1,31 +1,31 @@
-//! Counts the entries of a list as a person does: every address in the text that the standard library takes for one is an entry, wherever it
-//! stands. Shares no code with the readers.
+//! Counts the entries of a list like a person: every text that the standard library parses as an address is an entry,
+//! wherever it is. This shares no code with the readers.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
-/// What two addresses side by side are.
+/// The meaning of two neighbouring addresses.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Columns {
     /// Two entries.
     Single,
-    /// The ends of a range, if a comma parts them.
+    /// The ends of a range, if separated by a comma.
     StartEnd,
 }
 
-/// An address in the text, or a prefix.
+/// An address or prefix in the text.
 #[derive(Clone, Copy)]
 struct Found {
-    /// IPv6 addresses as they are, IPv4 addresses in the low bits.
+    /// The address. IPv4 addresses are in the low bits.
     addr: u128,
     bits: u8,
-    /// Bits that count.
+    /// Prefix length.
     length: u8,
     start: usize,
     end: usize,
 }
 
-/// Distinct prefixes of a text: those that are written, and the fewest that each range comes to.
+/// Number of different prefixes of a text. A range counts as the fewest prefixes that cover it.
 pub fn entries(text: &str, columns: Columns) -> u64 {
     let found = find(text);
     let mut prefixes = BTreeSet::new();
@@ -79,7 +79,7 @@ fn parse(word: &str, start: usize) -> Option<Found> {
     Some(Found { addr, bits, length, start, end: start + word.len() })
 }
 
-/// Takes the largest block that starts at `first` and does not end behind `last`, until nothing is left.
+/// Adds the largest block that starts at `first` and ends at or before `last`, until the range is covered.
 fn cover(prefixes: &mut BTreeSet<(u8, u8, u128)>, first: u128, last: u128, bits: u8) {
     let mut next = Some(first).filter(|first| *first <= last);
     while let Some(first) = next {

@@ -1,18 +1,18 @@
-//! Ways in which list files are damaged: each gives the file, and the text that a person would find in it.
+//! Damages to list files. Each gives the file, and the text that a person would find in it.
 
 use crate::seeds::{Content, Seed};
 
 /// A damaged list.
 pub struct Damaged {
-    /// What was done.
+    /// Description of the damage.
     pub how: String,
     pub bytes: Vec<u8>,
-    /// The text in it, decoded and unpacked.
+    /// The text in it, decoded and decompressed.
     pub text: String,
 }
 
 impl Damaged {
-    /// Not damaged.
+    /// The undamaged list.
     pub fn whole(seed: &Seed) -> Self {
         Damaged::bytes("nothing", seed.bytes())
     }
@@ -26,13 +26,13 @@ impl Damaged {
         Damaged { how: how.into(), bytes: text.clone().into_bytes(), text }
     }
 
-    /// Bytes that hold the text in another form.
+    /// Bytes that contain the text in another encoding.
     fn packed(how: impl Into<String>, bytes: Vec<u8>, text: &str) -> Self {
         Damaged { how: how.into(), bytes, text: text.to_owned() }
     }
 }
 
-/// What may stand where a line should end.
+/// Replacements of line ends.
 const LINE_ENDS: &[&str] = &[
     "\r\n",
     "\r",
@@ -85,11 +85,11 @@ const LINE_ENDS: &[&str] = &[
     "\u{1a}",
 ];
 
-/// What may stand where a blank or comma should.
+/// Replacements of spaces and commas.
 const SEPARATORS: &[&str] =
     &[";", "\t", "|", ", ", " , ", " ", "", ",,", ":", "-", "\u{a0}", "\0", "\u{c}", "/", "\",\"", "\r", "\n"];
 
-/// All damages of a seed; always the same.
+/// All damages of a seed, always the same.
 pub fn all(seed: &Seed) -> Vec<Damaged> {
     let bytes = seed.bytes();
     let mut damages = truncated(&bytes);
@@ -104,7 +104,7 @@ pub fn all(seed: &Seed) -> Vec<Damaged> {
     damages
 }
 
-/// Other line ends: all of them, the first, one in the middle, the last, and the second half.
+/// Replaces all line ends, the first, a middle one, the last, or those of the second half.
 fn line_ends(text: &str) -> Vec<Damaged> {
     let lines: Vec<&str> = text.lines().collect();
     let mut damages = Vec::new();
@@ -123,7 +123,7 @@ fn line_ends(text: &str) -> Vec<Damaged> {
     damages
 }
 
-/// Other separators within lines.
+/// Replaces separators within lines.
 fn separators(text: &str) -> Vec<Damaged> {
     let mut damages = Vec::new();
     for old in [",", " ", "\t", "/", "-", "."] {
@@ -161,7 +161,7 @@ fn full_width(c: char) -> char {
     c.to_digit(10).map_or(c, |digit| char::from_u32(0xff10 + digit).expect("a digit"))
 }
 
-/// Cut at every byte, and with a hole.
+/// Truncates after every byte, or removes bytes in the middle.
 fn truncated(bytes: &[u8]) -> Vec<Damaged> {
     let step = bytes.len().div_ceil(80);
     let mut damages = Vec::new();
@@ -178,12 +178,12 @@ fn truncated(bytes: &[u8]) -> Vec<Damaged> {
     damages
 }
 
-/// In an archive or a page.
+/// Wraps the list into an archive or an HTML page.
 fn wrapped(bytes: &[u8]) -> Vec<Damaged> {
     let text = String::from_utf8_lossy(bytes).into_owned();
     let length = u16::try_from(bytes.len()).expect("a seed is short").to_le_bytes();
     let inverse = length.map(|byte| !byte);
-    // Stored, not deflated: the lines are there, between bytes that are none.
+    // Stored without compression, so that the lines are readable between binary data.
     let stored = [&[1], &length[..], &inverse, bytes].concat();
     let noise: Vec<u8> =
         bytes.iter().enumerate().map(|(at, byte)| byte.wrapping_mul(167) ^ (at as u8).wrapping_mul(91)).collect();
@@ -224,7 +224,7 @@ fn wrapped(bytes: &[u8]) -> Vec<Damaged> {
     ]
 }
 
-/// Single lines changed: columns lost, changed places, more of them.
+/// Changes single lines: missing, swapped and additional columns.
 fn lines_changed(text: &str) -> Vec<Damaged> {
     let lines: Vec<&str> = text.lines().collect();
     type Change = fn(&str) -> String;
@@ -274,7 +274,7 @@ fn lines_changed(text: &str) -> Vec<Damaged> {
     damages
 }
 
-/// The same entries as other programs would write them.
+/// The same entries in the formats of other programs.
 fn other_formats(text: &str) -> Vec<Damaged> {
     let lines: Vec<&str> = text.lines().filter(|line| !line.starts_with(['#', ';'])).collect();
     let quoted: Vec<String> = lines.iter().map(|line| format!("\"{}\"", line.replace('"', "'"))).collect();

@@ -1,25 +1,25 @@
-//! Good lists of every format, small enough to be cut at every byte.
+//! Correct lists of every format, small enough to be truncated after every byte.
 
 use crate::count::{self, Columns};
 use crate::damage::Damaged;
 use std::path::Path;
 
-/// A good list.
+/// A correct list.
 pub struct Seed {
     pub name: &'static str,
-    /// As the policy names it.
+    /// File name in the policy.
     pub file: &'static str,
-    /// What follows `type` in a table; `limits` for a list of limits.
+    /// The type of the table; `limits` for a list of limits.
     pub kind: &'static str,
     pub field: Option<&'static str>,
     pub columns: Columns,
     pub content: Content,
 }
 
-/// What a seed holds.
+/// The content of a seed.
 pub enum Content {
     Text(&'static str),
-    /// A file below the project's root, and how many entries it has.
+    /// A file below the repository's root, and its number of entries.
     File(&'static str, u64),
 }
 
@@ -53,7 +53,7 @@ impl Seed {
         }
     }
 
-    /// The entries that a damaged list holds, as a person would count them.
+    /// The number of entries that a person would count in a damaged list.
     pub fn count(&self, damaged: &Damaged) -> u64 {
         match self.content {
             Content::Text(_) => count::entries(&damaged.text, self.columns),

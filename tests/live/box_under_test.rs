@@ -12,7 +12,7 @@ use weir::failure::Failure;
 use weir_control::{Request, Stats, Status};
 
 /// How long anything may take.
-pub const PATIENCE: Duration = Duration::from_secs(30);
+pub const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// What it is started with.
 #[derive(Clone)]
@@ -159,10 +159,10 @@ impl Running {
             std::thread::sleep(Duration::from_millis(100));
             let stats = self.stats();
             let still = serde_json::to_value(&stats).expect("JSON") == serde_json::to_value(&last).expect("JSON");
-            if still && (start.elapsed() > PATIENCE || on_their_way(&stats) == 0) {
+            if still && (start.elapsed() > TIMEOUT || on_their_way(&stats) == 0) {
                 return stats;
             }
-            assert!(start.elapsed() < 2 * PATIENCE, "{stats:#?}\n{}", self.log());
+            assert!(start.elapsed() < 2 * TIMEOUT, "{stats:#?}\n{}", self.log());
             last = stats;
         }
     }
@@ -229,7 +229,7 @@ fn wait<T>(what: &str, mut look: impl FnMut() -> Option<T>, instead: impl Fn() -
         if let Some(found) = look() {
             return found;
         }
-        assert!(start.elapsed() < PATIENCE, "{what}: {}", instead());
+        assert!(start.elapsed() < TIMEOUT, "{what}: {}", instead());
         std::thread::sleep(Duration::from_millis(5));
     }
 }

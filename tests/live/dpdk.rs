@@ -1,7 +1,7 @@
 //! What is DPDK's alone. Weir and a generator in two processes, with shared memory between them for wires (memif): every packet accounted for, and
 //! those that pass the same to the byte. And ports that cannot be used.
 
-use crate::box_under_test::{PATIENCE, Running, Setup};
+use crate::box_under_test::{Running, Setup, TIMEOUT};
 use crate::hosts::Hosts;
 use crate::traffic::{flows, send};
 use crate::{counted, put};
@@ -12,9 +12,9 @@ use std::time::{Duration, Instant};
 use weir_abi::Link;
 use weir_control::{InterfaceStats, Request, Stats};
 use weir_engine::capture::{CaptureReader, CaptureWriter};
+use weir_engine::frame_set::FrameSet;
 use weir_engine::live::dpdk::Eal;
 use weir_engine::live::dpdk::wire::Wire;
-use weir_engine::memory::FrameSet;
 
 /// Longer than any frame of the capture, so that a frame is one piece on the wire. Weir's memory has 2 KB for a piece.
 const LONGEST: u16 = 8192;
@@ -108,7 +108,7 @@ impl Generator {
         let probes = FrameSet::new(Link::Ethernet, ways.iter().map(|packet| (packet.bytes.as_slice(), packet.wire)));
         let (start, mut upper, mut divert) = (Instant::now(), 0, 0);
         while upper == 0 || divert == 0 {
-            assert!(start.elapsed() < PATIENCE, "nothing comes through: {}", weir.log());
+            assert!(start.elapsed() < TIMEOUT, "nothing comes through: {}", weir.log());
             // Asking is what makes DPDK look for the other end again.
             let up = [&self.lower, &self.upper, &self.divert].map(Wire::is_up);
             if up == [true; 3] {
@@ -147,7 +147,7 @@ impl Generator {
             while !left.is_empty() {
                 left = left.after(self.lower.send(&left));
                 self.take(expected);
-                assert!(start.elapsed() < PATIENCE, "nobody takes packets");
+                assert!(start.elapsed() < TIMEOUT, "nobody takes packets");
             }
             sent += burst.frames().len() as u64;
         }
@@ -224,7 +224,7 @@ fn packets_over_shared_memory_are_counted_as_in_replay() {
             let start = Instant::now();
             while (generator.passed, generator.diverted) != (expected.len() as u64, to_divert) {
                 generator.take(&expected);
-                assert!(start.elapsed() < PATIENCE, "{}: {:#?}", wires.name, weir.stats());
+                assert!(start.elapsed() < TIMEOUT, "{}: {:#?}", wires.name, weir.stats());
             }
             check(&before, &weir.settled(), &replayed, sent);
             if round < wires.kills {

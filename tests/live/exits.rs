@@ -1,6 +1,6 @@
 //! What the link does when Weir has ended, and that nothing else of it stays.
 
-use crate::box_under_test::{PATIENCE, Running, Setup, wait_until};
+use crate::box_under_test::{Running, Setup, TIMEOUT, wait_until};
 use crate::hosts::{Hosts, SERVER};
 use crate::put;
 use nix::sys::signal::{Signal, kill};
@@ -142,12 +142,12 @@ fn the_link_forwards_or_blocks_as_the_policy_says_however_weir_ends(engine: &str
     for (end, receivers) in [(End::Told, "off"), (End::Killed, "on")] {
         let at = format!("{engine} {end:?}, gro {receivers}");
         let running = Running::start(&hosts.weir, folder, "forward.weir", engine, 1);
-        assert!(passes(hosts, PATIENCE), "{at}: {}", running.log());
+        assert!(passes(hosts, TIMEOUT), "{at}: {}", running.log());
         assert!(Wires::of(hosts).0.iter().all(|wire| wire.promiscuity > 0), "{at}: {:?}", Wires::of(hosts));
         set_receivers(hosts, receivers);
         end.of(running);
         wait_until("everything passes", || Wires::of(hosts).programs() == ["weir_bypass_all"; 2]);
-        assert!(passes(hosts, PATIENCE), "{at}: {:?}", Wires::of(hosts));
+        assert!(passes(hosts, TIMEOUT), "{at}: {:?}", Wires::of(hosts));
         let native = Wires::of(hosts).0.iter().all(|wire| wire.program.as_ref().is_some_and(|(_, mode)| *mode == 1));
         assert_eq!(native, receivers == "on", "{at}: {:?}", Wires::of(hosts));
 
@@ -155,7 +155,7 @@ fn the_link_forwards_or_blocks_as_the_policy_says_however_weir_ends(engine: &str
         set_receivers(hosts, "on");
         let running = Running::start(&hosts.weir, folder, "block.weir", engine, 1);
         assert!(!Wires::of(hosts).programs().contains(&"weir_bypass_all"), "{at}: {}", running.log());
-        assert!(passes(hosts, PATIENCE), "{at}: {}", running.log());
+        assert!(passes(hosts, TIMEOUT), "{at}: {}", running.log());
         assert!(running.stats().upstream.total.passed > 0, "{at}: packets go by it");
         end.of(running);
         wait_until("nothing is left", || Wires::of(hosts) == before);
@@ -179,7 +179,7 @@ fn the_policy_that_was_active_last_has_the_say(engine: &str, hosts: &Hosts, fold
     let forward = running.load(&folder.join("forward.weir"));
     running.ask(&Request::Activate { generation: forward, confirm_s: None }).expect("it is ready");
     running.kill();
-    assert!(passes(hosts, PATIENCE), "{engine}");
+    assert!(passes(hosts, TIMEOUT), "{engine}");
 
     let running = Running::start(&hosts.weir, folder, "block.weir", engine, 1);
     let forward = running.load(&folder.join("forward.weir"));
@@ -206,7 +206,7 @@ fn a_guard_that_is_killed_has_a_successor(engine: &str, hosts: &Hosts, folder: &
         kill(successor, signal).expect("it is there");
     }
     running.kill();
-    assert!(passes(hosts, PATIENCE), "{engine}: {:?}", Wires::of(hosts));
+    assert!(passes(hosts, TIMEOUT), "{engine}: {:?}", Wires::of(hosts));
     wait_until("the guard has gone", || kill(successor, None).is_err());
 }
 
@@ -272,14 +272,14 @@ fn a_dead_link_is_carried_across_and_up_again_in_the_end(engine: &str, hosts: &H
         let setup = Setup { more: vec!["--carry-link".to_owned()], ..Setup::new(engine) };
         let carry = || Running::start_as(&hosts.weir, folder, "block.weir", &setup);
         let running = carry();
-        assert!(passes(hosts, PATIENCE), "{engine}: {}", running.log());
+        assert!(passes(hosts, TIMEOUT), "{engine}: {}", running.log());
         for (host, wire, dead) in [(&hosts.client, "c", left), (&hosts.server, "s", right)] {
             host.call("ip", &format!("link set {wire} down"));
             wires("its neighbour has gone", dead);
             host.call("ip", &format!("link set {wire} up"));
             wires("its neighbour is back", all);
         }
-        assert!(passes(hosts, PATIENCE), "{engine}: {}", running.log());
+        assert!(passes(hosts, TIMEOUT), "{engine}: {}", running.log());
         assert!(!running.log().contains("carry-link"), "{}", running.log());
 
         // In the end it is up again, though its neighbour is not there.
@@ -315,7 +315,7 @@ fn where_nothing_can_be_forwarded_in_the_end_weir_says_so() {
     let said = running.log();
     let words = ["on-exit forward cannot be kept", "the link will block", "net_af_packet_lower"];
     assert!(words.iter().all(|word| said.contains(word)), "{said}");
-    assert!(passes(&hosts, PATIENCE), "{}", running.log());
+    assert!(passes(&hosts, TIMEOUT), "{}", running.log());
     assert_eq!(running.stop(), 0);
     assert!(Wires::of(&hosts).programs().is_empty() && !passes(&hosts, SILENCE));
 }

@@ -11,8 +11,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 use weir_abi::Link;
 use weir_control::{InterfaceStats, Request, Stats};
+use weir_engine::frame_set::FrameSet;
 use weir_engine::live::afpacket::wire::Wire;
-use weir_engine::memory::FrameSet;
 
 const ALL: &str = "upstream { accept }\ndownstream { accept }\n";
 

@@ -3,7 +3,7 @@
 #[path = "limits/counts.rs"]
 mod counts;
 
-use crate::box_under_test::{PATIENCE, Running, Setup};
+use crate::box_under_test::{Running, Setup, TIMEOUT};
 use crate::hosts::{Host, Hosts, Wires};
 use crate::traffic::{Listener, frames, put_through, send};
 use crate::{check_account, put};
@@ -128,7 +128,7 @@ impl Reading {
             if exceeded(&next.1) > exceeded(&last.1) && next.2 - last.0 <= Self::BLUR {
                 return Reading { at: next.2, passed: passed(&next.1, LIMITED) };
             }
-            assert!(start.elapsed() < PATIENCE, "nothing exceeds, or reading takes too long: {:#?}", next.1);
+            assert!(start.elapsed() < TIMEOUT, "nothing exceeds, or reading takes too long: {:#?}", next.1);
             last = next;
         }
     }

@@ -3,7 +3,7 @@
 //! Ten seconds an engine. `WEIR_SOAK_SECONDS=1800 cargo test -p weir --test live soak:: -- --nocapture` takes as many as wanted and reports every
 //! minute; `loses_nothing::xdp` in place of `soak::` soaks one engine alone.
 
-use crate::box_under_test::{PATIENCE, Running, Setup};
+use crate::box_under_test::{Running, Setup, TIMEOUT};
 use crate::hosts::{Hosts, SERVER, Wires};
 use crate::traffic::{flows, frames};
 use crate::{BETWEEN_BURSTS, Fragments, check_account, copy_sendable, put, send_capture};
@@ -20,8 +20,8 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 use weir_abi::Link;
 use weir_control::Request;
+use weir_engine::frame_set::FrameSet;
 use weir_engine::live::afpacket::wire::Wire;
-use weir_engine::memory::FrameSet;
 
 const SECONDS: u64 = 10;
 /// Policies loaded before anything is compared: more than stand ready at a time.
@@ -106,7 +106,7 @@ fn serve(enough: &AtomicBool) {
             continue;
         };
         stream.set_nonblocking(false).expect("sockets can wait");
-        stream.set_read_timeout(Some(PATIENCE)).expect("sockets can wait");
+        stream.set_read_timeout(Some(TIMEOUT)).expect("sockets can wait");
         let mut received = Vec::new();
         // A client that comes when it is enough may go without an answer.
         let _gone = stream.read_to_end(&mut received).and_then(|_| stream.write_all(&received));
@@ -142,7 +142,7 @@ fn connect(enough: &AtomicBool, connections: &AtomicU64) {
 /// What the server sends back.
 fn exchange(sent: &[u8]) -> io::Result<Vec<u8>> {
     let mut stream = TcpStream::connect((SERVER, PORT))?;
-    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_read_timeout(Some(TIMEOUT))?;
     stream.write_all(sent)?;
     stream.shutdown(Shutdown::Write)?;
     let mut received = Vec::new();
@@ -166,7 +166,7 @@ impl Footprint {
         loop {
             let now = Self::of(pid);
             let is_more = now.descriptors > before.descriptors || now.threads > before.threads;
-            if !is_more || start.elapsed() > PATIENCE {
+            if !is_more || start.elapsed() > TIMEOUT {
                 return now;
             }
         }

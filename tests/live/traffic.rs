@@ -1,7 +1,7 @@
 //! Frames put on the wires, and what comes out of them again, byte for byte.
 
 use crate::BETWEEN_BURSTS;
-use crate::box_under_test::PATIENCE;
+use crate::box_under_test::TIMEOUT;
 use crate::hosts::Host;
 use std::path::Path;
 use std::process::Command;
@@ -10,8 +10,8 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use weir_abi::Link;
 use weir_engine::FrameBurst;
+use weir_engine::frame_set::FrameSet;
 use weir_engine::live::afpacket::wire::Wire;
-use weir_engine::memory::FrameSet;
 
 /// Frames written as text, one a line.
 pub fn frames(text: &str) -> Vec<Vec<u8>> {
@@ -59,7 +59,7 @@ pub fn put_through(wire: &mut Wire, frames: &[Vec<u8>]) -> u64 {
         // A wire that is full takes it later.
         while wire.counters().tx_packets == before + number as u64 {
             wire.send(&one.burst(0)).expect("the wire takes frames");
-            assert!(start.elapsed() < PATIENCE, "{:?}", wire.counters());
+            assert!(start.elapsed() < TIMEOUT, "{:?}", wire.counters());
         }
         if number % 64 == 63 || number + 1 == frames.len() {
             std::thread::sleep(BETWEEN_BURSTS);
@@ -155,7 +155,7 @@ impl<N: Default + Send + 'static> Listener<N> {
                 let more = wire.receive(SILENCE, |burst| noted = note(&mut notes, burst));
                 missed += wire.missed();
                 let all = |(least, since): (usize, Instant)| {
-                    noted as u64 + missed >= least as u64 || since.elapsed() > PATIENCE
+                    noted as u64 + missed >= least as u64 || since.elapsed() > TIMEOUT
                 };
                 if more.expect("the wire gives frames") == 0 && least.is_some_and(all) {
                     return (notes, missed);

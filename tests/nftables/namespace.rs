@@ -1,6 +1,7 @@
-//! A network namespace with two ends of a virtual wire and the kernel's nftables on one of them.
+//! A network namespace with a veth pair, and nftables on one of its ends.
 //!
-//! The namespace belongs to one thread and has no name: it goes when the thread ends, however that happens.
+//! The namespace belongs to one thread and has no name. The kernel removes it when the thread ends, for whatever
+//! reason.
 
 use nix::ifaddrs::getifaddrs;
 use nix::sched::{CloneFlags, unshare};
@@ -15,19 +16,19 @@ const NEAR: &str = "near";
 const FAR: &str = "far";
 /// Jumbo frames, so that long packets pass.
 const MTU: &str = "9000";
-/// The longest frame that is sent, tags included.
+/// Maximum length of a sent frame, including tags.
 pub const FRAME_BYTES_MAX: usize = 9000;
-/// How long the kernel may take to hand over what was sent.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// Maximum time until the kernel has delivered the sent packets.
+const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The near end of the wire; nftables counts at the far end.
+/// The near end of the veth pair. nftables counts at the far end.
 pub struct Wire {
     socket: OwnedFd,
     near: LinkAddr,
     sent: u64,
 }
 
-/// Runs `test` in a thread with a namespace of its own.
+/// Runs `test` in a thread with its own namespace.
 pub fn with_wire(test: impl FnOnce(Wire) + Send) {
     std::thread::scope(|scope| {
         let ran = scope.spawn(|| {
@@ -43,7 +44,7 @@ pub fn with_wire(test: impl FnOnce(Wire) + Send) {
 
 impl Wire {
     fn new() -> Self {
-        // Else the kernel speaks IPv6 on the wire.
+        // Otherwise the kernel would send IPv6 packets.
         std::fs::write("/proc/sys/net/ipv6/conf/default/disable_ipv6", "1").expect("a fresh namespace can be set up");
         run("ip", &["link", "add", NEAR, "mtu", MTU, "type", "veth", "peer", "name", FAR, "mtu", MTU], "");
         run("ip", &["link", "set", NEAR, "arp", "off", "up"], "");
@@ -57,7 +58,7 @@ impl Wire {
         Wire { socket: socket.expect("root may have raw sockets"), near, sent: 0 }
     }
 
-    /// Replaces what nftables does: `sets` declares sets, each rule gets a counter.
+    /// Replaces the ruleset of nftables. `sets` declares sets; each rule gets a counter.
     pub fn load_rules(&mut self, sets: &str, rules: &[String]) {
         let mut text = format!(
             "table netdev oracle\ndelete table netdev oracle\ntable netdev oracle {{\n{sets}\nchain seen {{\n\
@@ -79,7 +80,7 @@ impl Wire {
         self.sent += 1;
     }
 
-    /// Packets that matched each rule, once all that were sent have arrived.
+    /// Number of packets that matched each rule, after all sent packets have arrived.
     pub fn counters(&self) -> Vec<u64> {
         let start = Instant::now();
         loop {
@@ -88,14 +89,14 @@ impl Wire {
             if arrived == self.sent {
                 return counters;
             }
-            assert!(arrived < self.sent, "{arrived} packets arrived, {} were sent: somebody else speaks", self.sent);
-            assert!(start.elapsed() < PATIENCE, "only {arrived} of {} packets arrived", self.sent);
+            assert!(arrived < self.sent, "{arrived} packets arrived, {} were sent: another sender exists", self.sent);
+            assert!(start.elapsed() < TIMEOUT, "only {arrived} of {} packets arrived", self.sent);
             std::thread::sleep(Duration::from_millis(5));
         }
     }
 }
 
-/// Every rule's packet counter, in order, the first one that of all packets.
+/// The packet counter of every rule, in order. The first one counts all packets.
 fn read_counters() -> Vec<u64> {
     let json = run("nft", &["-j", "list", "chain", "netdev", "oracle", "seen"], "");
     let listed: Value = serde_json::from_str(&json).expect("nft writes JSON");
@@ -109,7 +110,7 @@ fn read_counters() -> Vec<u64> {
         .collect()
 }
 
-/// Runs a program with `input` and returns what it says.
+/// Runs a program with `input` on standard input. Returns its standard output.
 fn run(program: &str, arguments: &[&str], input: &str) -> String {
     let mut command = Command::new(program);
     command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());

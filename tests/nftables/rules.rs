@@ -1,18 +1,18 @@
-//! Matches that mean the same in Weir and in nftables, word for word.
+//! Matches with the same syntax and meaning in Weir and nftables.
 
-/// What the rules refer to, as a policy declares it.
+/// The tables for the rules, as declared in a policy.
 pub const TABLES: &str = "
 table hosts  { type ipv4; elements = { 198.51.100.7, 192.0.2.1, 0.0.0.0, 255.255.255.255 } }
 table nets   { type ipv4; elements = { 192.0.2.0/28, 203.0.113.0-203.0.113.9, 10.0.0.0/8 } }
 table nets6  { type ipv6; elements = { 2001:db8::/64, ff02::1, fe80::/10 } }
 ";
-/// The same as nftables declares it.
+/// The same tables, as declared in nftables.
 pub const SETS: &str = "
 set hosts  { type ipv4_addr; elements = { 198.51.100.7, 192.0.2.1, 0.0.0.0, 255.255.255.255 }; }
 set nets   { type ipv4_addr; flags interval; elements = { 192.0.2.0/28, 203.0.113.0-203.0.113.9, 10.0.0.0/8 }; }
 set nets6  { type ipv6_addr; flags interval; elements = { 2001:db8::/64, ff02::1, fe80::/10 }; }
 ";
-/// Asked of every packet.
+/// Rules for all packets.
 pub const NETWORK: &[&str] = &[
     "ip saddr 192.0.2.1",
     "ip saddr != 192.0.2.1",
@@ -77,8 +77,8 @@ pub const NETWORK: &[&str] = &[
     "ip6 hoplimit >= 0 @nh,64,64 0x20010db800000000",
     "ip6 hoplimit >= 0 @nh,48,8 { 6, 17 }",
 ];
-/// Asked of all but later fragments. The kernel takes what a later fragment starts with for a transport header when the field is
-/// short and for nothing when it is long; in Weir a later fragment has no transport header.
+/// Rules for all packets except later fragments. nftables reads short fields at the start of a later fragment as a
+/// transport header, but not long ones. In Weir a later fragment has no transport header.
 pub const TRANSPORT: &[&str] = &[
     "tcp dport 22",
     "tcp dport != 22",
@@ -133,7 +133,7 @@ pub const TRANSPORT: &[&str] = &[
     "meta l4proto udp @th,64,128 0x000102030405060708090a0b0c0d0e0f",
     "meta l4proto udp @th,800,8 != 0",
 ];
-/// Asked of packets without tags only: the types of tagged packets and what `@ll` sees of them differ.
+/// Rules for untagged packets. For tagged packets, types and the meaning of `@ll` differ.
 pub const LINK: &[&str] = &[
     "ether type ip",
     "ether type ip6",
@@ -142,7 +142,7 @@ pub const LINK: &[&str] = &[
     "@ll,96,16 0x0806",
     "@ll,0,48 0x020000000002",
 ];
-/// Asked of packets with one tag of 802.1Q. nftables means those by `vlan`, Weir the outermost tag of whichever kind.
+/// Rules for packets with one 802.1Q tag. nftables' `vlan` matches only those, Weir's the outermost tag of any kind.
 pub const TAGGED: &[&str] = &[
     "vlan id 100",
     "vlan id != 100",

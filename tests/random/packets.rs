@@ -1,4 +1,4 @@
-//! The packets that random policies are tried on.
+//! The packets for random policies.
 #![allow(dead_code, reason = "each test uses its part")]
 
 use crate::engines::root;
@@ -13,18 +13,18 @@ use weir_test_support::mutation::{mutated, spliced};
 use weir_test_support::strategy::{self, Pool};
 use weir_test_support::{Link, Packet};
 
-/// Where real packets come from.
+/// The source of real packets.
 pub const CAPTURE: &str = "examples/edge/attack.pcap";
-/// One in so many of them is used.
+/// One real packet of this many is used.
 const STRIDE: usize = 7;
-/// Addresses of real packets that policies speak of.
+/// Number of addresses of real packets that policies use.
 const REAL_ADDRESSES: usize = 6;
 
-/// When the first packet comes, and how long after each the next may come: at once, and so that some limits have earned a packet.
+/// The time of the first packet, and possible gaps between packets: none, and some after which a limit has room again.
 const START_NS: u64 = 1_700_000_000_000_000_000;
 const GAPS_NS: [u64; 6] = [0, 0, 0, 1_000, 250_000_000, 7_000_000_000];
 
-/// Real packets.
+/// The real packets.
 pub fn captured() -> &'static [Packet] {
     static PACKETS: OnceLock<Vec<Packet>> = OnceLock::new();
     PACKETS.get_or_init(|| {
@@ -42,7 +42,7 @@ pub fn captured() -> &'static [Packet] {
     })
 }
 
-/// Documentation addresses, and some that real packets have.
+/// Documentation addresses, and some addresses of real packets.
 pub fn pool() -> &'static Pool {
     static POOL: OnceLock<Pool> = OnceLock::new();
     POOL.get_or_init(|| {
@@ -64,27 +64,27 @@ pub fn pool() -> &'static Pool {
     })
 }
 
-/// Every header as it should be.
+/// Packets with correct headers.
 pub fn well_formed() -> BoxedStrategy<Packet> {
     strategy::packets(pool()).boxed()
 }
 
-/// Mutated, or of two halves.
+/// Mutated packets, or combinations of two packets.
 pub fn broken() -> BoxedStrategy<Packet> {
     prop_oneof![3 => mutated(well_formed()), 1 => spliced(well_formed(), well_formed())].boxed()
 }
 
-/// As captured.
+/// Real packets.
 pub fn real() -> BoxedStrategy<Packet> {
     proptest::sample::select(captured()).boxed()
 }
 
-/// Captured, and broken since.
+/// Mutated real packets.
 pub fn broken_real() -> BoxedStrategy<Packet> {
     mutated(real()).boxed()
 }
 
-/// So many packets, each some time after the last one.
+/// `count` packets with random gaps.
 pub fn in_time(packet: impl Strategy<Value = Packet>, count: usize) -> impl Strategy<Value = Vec<Packet>> {
     vec((packet, select(GAPS_NS.to_vec())), count).prop_map(|packets| {
         let mut time_ns = START_NS;

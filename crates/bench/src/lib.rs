@@ -1,10 +1,11 @@
 //! `weir bench`: the tables and figures of the papers as scenarios with stable names.
 //!
-//! A scenario fills rows: strings say what was run, numbers are named with their unit, each the median with `_min` and `_max` beside
-//! it. Timings decide no test; they are for comparing within one run.
+//! A scenario returns rows. Text fields identify the run. Numeric fields have a unit in their name; each is a median
+//! with its extremes in `_min` and `_max`. No test depends on timings, which are comparable only within one run.
 #![forbid(unsafe_code)]
 
-/// In place of the standard library's: what messages hold from outside is escaped, and a closed standard error is no panic.
+/// Replaces the macro of the standard library: it escapes external text, and a closed standard error does not cause a
+/// panic.
 macro_rules! eprintln {
     ($($text:tt)*) => { weir::report::say(&format!($($text)*)) };
 }
@@ -31,23 +32,23 @@ use weir::report;
 /// A named experiment.
 struct Scenario {
     name: &'static str,
-    /// The figure that it answers to.
+    /// The corresponding figure of a paper.
     paper: &'static str,
     run: fn(&Options) -> Result<Vec<Row>, Failure>,
-    /// Draws the rows, if a plot is asked for, under the scenario's name.
+    /// Draws the rows for `--plot`, with the scenario's name as title.
     plot: fn(&str, &[Row]) -> String,
-    /// What can be picked from it.
+    /// What the command line can select.
     picks: Picks,
 }
 
-/// What the command line can pick from a scenario.
+/// What the command line can select in a scenario.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Picks {
-    /// Nothing: all of it is run.
+    /// Nothing: the scenario runs completely.
     Nothing,
-    /// Cells, by `--table`, `--layout` and `--keys`.
+    /// Cells of the result, with `--table`, `--layout` and `--keys`.
     Cells,
-    /// Engines, by `--only`.
+    /// Engines, with `--only`.
     Engines,
 }
 
@@ -137,10 +138,10 @@ impl Machine {
     }
 }
 
-/// Runs the command.
+/// Runs the command `weir bench`.
 ///
 /// # Errors
-/// There is no such scenario, or it lacks what it needs.
+/// The scenario does not exist, or something that it needs is missing.
 pub fn run(options: &Options) -> Result<(), Failure> {
     if options.list {
         let lines = SCENARIOS.iter().map(|scenario| format!("{:<20} {}\n", scenario.name, scenario.paper));
@@ -165,7 +166,7 @@ pub fn run(options: &Options) -> Result<(), Failure> {
     if options.json { report::print_json(&outcome) } else { report::print(&describe(scenario, &outcome)) }
 }
 
-/// The result for people.
+/// The result as text.
 fn describe(scenario: &Scenario, outcome: &Outcome<'_>) -> String {
     let mut text = format!("{}\n  the paper: {}\n  here: {}\n\n", scenario.name, scenario.paper, outcome.machine.cpu);
     for row in &outcome.rows {

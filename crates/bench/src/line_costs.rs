@@ -1,24 +1,24 @@
-//! `line-costs`: what the machine takes for a cache line, one of a burst that are asked for at once, by the bytes that lines are picked
-//! from. Its JSON is what `weir check --costs` and `weir compile --costs` read.
+//! `line-costs`: the time for a random cache line of a memory area, when a burst of lines is requested at once. `weir
+//! check --costs` and `weir compile --costs` read its JSON.
 
 use crate::options::Options;
 use crate::row::Row;
 use std::hint::black_box;
 use weir::failure::Failure;
-use weir_engine::memory::Spread;
+use weir_engine::measure::Spread;
 use weir_engine::{cpu, tsc};
 use weir_policy::pass::choose_layouts::CostModel;
 use weir_tables::image_memory::ImageMemory;
 
-/// Bytes of a cache line.
+/// Size of a cache line in bytes.
 const LINE: usize = 64;
-/// The smallest memory measured lies in the first level of every cache; a line of it costs [`NEAREST_CYCLES`].
+/// The smallest area, which fits the first-level cache of every processor. A line of it costs [`NEAREST_CYCLES`].
 const NEAREST_BYTES: usize = 16 << 10;
-/// What a load from the first level costs among others: three a cycle at best.
+/// Cost of a load from the first-level cache among other loads: at best three loads per cycle.
 const NEAREST_CYCLES: f64 = 0.3;
-/// Memories measured: from 32 KiB on, each twice the one before.
+/// Number of areas: 32 KiB and its doublings.
 const SIZES: usize = 13;
-/// Lines picked from each in a round, no two rounds the same.
+/// Number of lines read in a round. Every round reads other lines.
 const PICKS: u32 = 1 << 20;
 const ROUNDS: u32 = 5;
 
@@ -35,7 +35,7 @@ pub fn run(_: &Options) -> Result<Vec<Row>, Failure> {
     Ok(measure().into_iter().map(row).collect())
 }
 
-/// Measures: bytes, and cycles for a line that is picked from them at random, one of a burst that are asked for at once.
+/// Measures the cost of random lines. Returns size of the area in bytes and cycles per line.
 pub fn measure() -> Vec<(usize, Spread)> {
     let sizes: Vec<usize> = (0..SIZES).map(|power| (2 * NEAREST_BYTES) << power).collect();
     let largest = ImageMemory::zeroed(*sizes.last().expect("there are sizes"));
@@ -55,13 +55,13 @@ pub fn measure() -> Vec<(usize, Spread)> {
     sizes.into_iter().map(|bytes| (bytes, cost(bytes))).collect()
 }
 
-/// A number that looks random, without waiting for the one before.
+/// A hash of the number, so that addresses do not depend on previous loads.
 fn scattered(number: u32) -> u32 {
     let x = number.wrapping_mul(0x9e37_79b1);
     (x ^ x >> 15).wrapping_mul(0x85eb_ca77)
 }
 
-/// The compiler's model of this machine.
+/// The compiler's cost model of this machine.
 pub fn model() -> CostModel {
     let points = measure().into_iter().map(|(bytes, cycles)| (bytes, cycles.median)).collect();
     CostModel::measured(points).expect("there are sizes")

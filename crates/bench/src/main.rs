@@ -1,4 +1,4 @@
-//! The binary behind `weir bench`.
+//! The program behind `weir bench`.
 #![forbid(unsafe_code)]
 
 use std::process::ExitCode;

@@ -10,13 +10,13 @@ pub struct Options {
     /// The scenario.
     #[arg(required_unless_present = "list")]
     pub scenario: Option<String>,
-    /// Name the scenarios with the papers' figures.
+    /// List the scenarios with the papers' figures.
     #[arg(long)]
     pub list: bool,
     /// Print one JSON object.
     #[arg(long)]
     pub json: bool,
-    /// Directory of the lists that scenarios use (`country.csv`, `block-178k.txt`, ...); what it lacks is made up.
+    /// Directory of the lists that scenarios use (`country.csv`, `block-178k.txt`, ...); missing lists are generated.
     #[arg(long, value_name = "DIR", default_value = "examples/edge/lists")]
     pub data: PathBuf,
     /// Scenario `tables`: only this table; may be given more than once.
@@ -31,7 +31,7 @@ pub struct Options {
     /// Scenario `live`: only this engine or contender; may be given more than once.
     #[arg(long, value_name = "NAME")]
     pub only: Vec<String>,
-    /// Draw the result.
+    /// Draw the result as SVG.
     #[arg(long, value_name = "SVG")]
     pub plot: Option<PathBuf>,
 }

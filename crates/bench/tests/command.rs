@@ -1,4 +1,4 @@
-//! `weir-bench` as a user runs it.
+//! Runs `weir-bench` like a user.
 
 use serde_json::Value;
 use std::fs;
@@ -9,7 +9,7 @@ fn bench(words: &str) -> Output {
     command.args(words.split_whitespace()).output().expect("the program was built")
 }
 
-/// That it ends as a mistake, and that the message has all the words.
+/// Checks that the command is refused, and that its message contains all the given words.
 fn refused(words: &str, expected: &[&str]) {
     let output = bench(words);
     let said = String::from_utf8_lossy(&output.stderr);
@@ -38,7 +38,7 @@ fn what_no_scenario_takes_is_refused() {
     assert!(message.is_some_and(|text| text.contains("no-such-scenario") && !text.contains("Usage:")), "{report:#}");
 }
 
-/// Needs root. Figures are of packets that were judged, or they are none: each packet that is sent arrives and is dropped.
+/// Needs root. Every sent packet must arrive and be dropped, because the figures would be meaningless otherwise.
 #[test]
 fn what_a_dropped_packet_costs_is_measured_of_all_packets() {
     let folder = tempfile::tempdir().expect("a temporary folder");

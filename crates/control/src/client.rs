@@ -1,4 +1,4 @@
-//! Asks a running Weir.
+//! The client of the control protocol.
 
 use crate::{ANSWER_BYTES_MAX, Answer, Request};
 use serde::de::DeserializeOwned;
@@ -9,51 +9,51 @@ use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
-/// Why there is no answer, or not the wanted one.
+/// An error of a request.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// Nobody can be connected to.
+    /// No server could be connected to.
     #[error("{}: {source}; {help}", path.display())]
     Connect {
         /// The socket.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system call.
         source: io::Error,
-        /// What helps.
+        /// Advice for the user.
         help: String,
     },
-    /// The connection failed before the answer was whole.
+    /// The connection failed before the answer was complete.
     #[error("{}: {source}; is `weir run` running there?", path.display())]
     Connection {
         /// The socket.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system call.
         source: io::Error,
     },
     /// The server closed the connection without an answer.
-    #[error("{}: it hung up without an answer; is `weir run` running there?", path.display())]
+    #[error("{}: the connection was closed without an answer; is `weir run` running there?", path.display())]
     NoAnswer {
         /// The socket.
         path: PathBuf,
     },
-    /// The answer's line is not one of this version's.
+    /// The line is not an answer of this version.
     #[error("{}: not an answer of this weir: {source}; is `weir run` running there?", path.display())]
     NotAnAnswer {
         /// The socket.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The error of the parser.
         source: serde_json::Error,
     },
-    /// The answer's value is not of the wanted type.
+    /// The value of the answer does not have the expected type.
     #[error("not an answer of this weir: {0}")]
     NotTheType(serde_json::Error),
-    /// The request cannot be written as a line.
+    /// The request cannot be serialized.
     #[error("not a request: {0}")]
     NotARequest(serde_json::Error),
-    /// The server refuses the request and has changed nothing. The text is shown as it is.
+    /// The server refused the request and changed nothing. The text is shown unchanged.
     #[error("{0}")]
     Refused(String),
-    /// The server could not do it, because something outside failed.
+    /// The server could not fulfil the request, because something in its environment failed.
     #[error("{0}")]
     Failed(String),
 }
@@ -61,13 +61,13 @@ pub enum Error {
 /// Sends a request over a new connection and waits for the answer.
 ///
 /// # Errors
-/// Nobody listens there, or the answer is an error.
+/// No server listens at the path, or it answers with an error.
 pub fn ask(path: &Path, request: &Request) -> Result<Value, Error> {
     let line = request.line().map_err(Error::NotARequest)?;
     let failed = |source| Error::Connection { path: path.to_owned(), source };
     let mut stream = UnixStream::connect(path).map_err(|error| not_connected(path, error))?;
     match stream.write_all(line.as_bytes()) {
-        // A server that refuses the client has sent its answer and closed the connection.
+        // A server that refuses the client answers and closes the connection without reading the request.
         Err(error) if error.kind() == ErrorKind::BrokenPipe => {}
         written => written.map_err(failed)?,
     }
@@ -82,23 +82,23 @@ pub fn ask(path: &Path, request: &Request) -> Result<Value, Error> {
     }
 }
 
-/// Reads an answer's value: [`Request`] says of which type it is.
+/// Reads the value of an answer. [`Request`] documents its type.
 ///
 /// # Errors
-/// The value is of another type.
+/// The value has another type.
 pub fn read<T: DeserializeOwned>(value: Value) -> Result<T, Error> {
     serde_json::from_value(value).map_err(Error::NotTheType)
 }
 
-/// Why nobody can be asked, and what helps.
+/// Explains why the server could not be connected to, and gives advice.
 fn not_connected(path: &Path, source: io::Error) -> Error {
     let help = match source.kind() {
         ErrorKind::PermissionDenied => match fs::metadata(path) {
             Ok(socket) => format!("the socket belongs to user {}: run as root or as that user", socket.uid()),
-            Err(_) => "run as root or as the user whose Weir it is".to_owned(),
+            Err(_) => "run as root or as the user of that `weir run`".to_owned(),
         },
-        ErrorKind::NotFound => "no `weir run` has its socket there; --control names another path".to_owned(),
-        ErrorKind::ConnectionRefused => "the `weir run` whose socket that was has ended".to_owned(),
+        ErrorKind::NotFound => "no `weir run` has its socket there; --control selects another path".to_owned(),
+        ErrorKind::ConnectionRefused => "the `weir run` with this socket has ended".to_owned(),
         _ => "is `weir run` running there?".to_owned(),
     };
     Error::Connect { path: path.to_owned(), source, help }
@@ -112,7 +112,7 @@ mod tests {
     use std::os::unix::net::UnixListener;
     use std::thread;
 
-    /// Asks a server that says this to every request. Returns what it was asked as well.
+    /// Sends a request to a server that gives `answer`. Returns the result, the request line and the path.
     fn ask_one_that_says(answer: &'static [u8]) -> (Result<Value, Error>, String, PathBuf) {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("socket");
@@ -142,7 +142,7 @@ mod tests {
     #[test]
     fn what_is_no_answer_is_told() {
         for (answer, problem) in [
-            (&b""[..], "it hung up without an answer"),
+            (&b""[..], "the connection was closed without an answer"),
             (b"{\"ok\":", "not an answer of this weir: EOF while parsing a value at line 1 column 6"),
             (b"\n", "not an answer of this weir: EOF while parsing a value at line 2 column 0"),
             (b"\xff\n", "stream did not contain valid UTF-8"),
@@ -161,10 +161,10 @@ mod tests {
         let path = folder.path().join("socket");
         let told = || ask(&path, &Request::Status).expect_err("nobody listens").to_string();
         let socket = path.display();
-        let none = "no `weir run` has its socket there; --control names another path";
+        let none = "no `weir run` has its socket there; --control selects another path";
         assert_eq!(told(), format!("{socket}: No such file or directory (os error 2); {none}"));
         drop(UnixListener::bind(&path).expect("it can be bound"));
-        let ended = "the `weir run` whose socket that was has ended";
+        let ended = "the `weir run` with this socket has ended";
         assert_eq!(told(), format!("{socket}: Connection refused (os error 111); {ended}"));
     }
 }

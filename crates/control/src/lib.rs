@@ -7,13 +7,13 @@
 //! {"activate":{"generation":2,"confirm_s":60}}    {"ok":{...status...}}
 //! {"activate":{"generation":9}}                   {"error":"weir: no generation 9; ready are 1, 2"}
 //! ```
-//! Only the owner of the process and root may connect: the socket has mode 0600, and the server checks each client's credentials. It tells
-//! other clients that they are refused.
+//! Only root and the owner of the process may connect. The socket has mode 0600, and the server checks each client's
+//! credentials. The server answers other clients with an error.
 //!
-//! A client may stay connected and ask again. The server disconnects it after five minutes of silence, or after ten seconds if another client
-//! needs its slot.
+//! A client may stay connected and send more requests. The server disconnects it after five minutes without a request,
+//! or after ten seconds if another client needs its slot.
 //!
-//! This crate never prints and never runs a policy. The server is a part of `weir run`.
+//! This crate never prints and never runs a policy. The server is part of `weir run`.
 #![forbid(unsafe_code)]
 
 mod client;
@@ -33,19 +33,19 @@ pub use status::{Activating, Active, GenerationStatus, Status};
 
 use std::time::Duration;
 
-/// Where the socket is unless `--control` says otherwise.
+/// Path of the socket without `--control`.
 pub const DEFAULT_PATH: &str = "/run/weir.sock";
-/// Bytes of a request at most.
+/// Maximum length of a request in bytes.
 pub const REQUEST_BYTES_MAX: usize = 64 << 10;
-/// Bytes of an answer that a client reads at most.
+/// Maximum length of an answer in bytes. A client reads no more.
 pub const ANSWER_BYTES_MAX: u64 = 256 << 20;
-/// Clients at a time.
+/// Maximum number of simultaneous clients.
 pub const CLIENTS_MAX: usize = 32;
-/// The server disconnects a client that says nothing for so long.
+/// The server disconnects a client that sends nothing for this time.
 pub const SILENCE_MAX: Duration = Duration::from_secs(300);
-/// The server disconnects a client that says nothing for so long if another needs its slot.
+/// The server disconnects a client that sends nothing for this time, if another client needs its slot.
 pub const GIVE_WAY: Duration = Duration::from_secs(10);
-/// A request's bytes come within this time from the first on.
+/// Maximum time from the first to the last byte of a request.
 pub const REQUEST_TIME_MAX: Duration = Duration::from_secs(10);
-/// A client takes an answer within this time.
+/// Maximum time for a client to read an answer.
 pub const ANSWER_TIME_MAX: Duration = Duration::from_secs(10);

@@ -1,58 +1,58 @@
-//! What was counted for limits: `ctl limits`.
+//! The counters of limits (`ctl limits`).
 
 use serde::{Deserialize, Serialize};
 
-/// The most limits that an answer or a report lists.
+/// Maximum number of limits in an answer or report.
 pub const TOP_MAX: usize = 100_000;
 
-/// `ctl limits`: counts of limits, each since its bucket was assigned to it.
+/// The counters of limits (`ctl limits`). Each counts since its bucket was assigned to the limit.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LimitsStatus {
-    /// The generation that decides.
+    /// The active generation.
     pub generation: u64,
-    /// Those that were exceeded most first.
+    /// The limits, most exceeded first.
     pub limits: Vec<CountedLimit>,
-    /// All of them.
+    /// Numbers for all limits.
     pub total: LimitsTotal,
 }
 
-/// How many limits with counts there are.
+/// Numbers of limits with counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LimitsTotal {
-    /// Limits.
+    /// Number of limits with counts.
     pub limits: u64,
-    /// Those that were exceeded.
+    /// Number of limits that were exceeded.
     pub exceeded: u64,
 }
 
-/// One limit with what was counted for it.
+/// A limit and its counters.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CountedLimit {
     /// The list.
     pub list: String,
-    /// `upstream`, `downstream`
+    /// `upstream` or `downstream`.
     pub direction: String,
-    /// Where the first rule that charges it stands: `edge.weir:12`.
+    /// Position of the first rule that charges it: `edge.weir:12`.
     pub at: String,
-    /// What is limited; nothing if it is all packets of a rule.
+    /// The addresses that are limited; `None` for all packets of a rule.
     #[serde(flatten)]
     pub what: Option<Limited>,
-    /// `10mbit burst 64kbytes`
+    /// The rate: `10mbit burst 64kbytes`.
     pub rate: String,
-    /// Packets that were charged to it; `None` if they are not counted.
+    /// Packets within the limit; `None` if they are not counted.
     pub passed: Option<u64>,
-    /// Packets that it had no room for.
+    /// Packets over the limit.
     pub exceeded: u64,
 }
 
-/// What a limit of a list limits.
+/// The addresses of a limit.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Limited {
     /// The addresses of a prefix.
     Prefix(String),
-    /// The addresses that a table has this label for.
+    /// The addresses with this label in a table.
     Label(String),
-    /// All addresses of a family, `ipv4` or `ipv6`, that are in no prefix of the list.
+    /// All addresses of a family, `ipv4` or `ipv6`, outside the prefixes of the list.
     Default(String),
 }

@@ -1,63 +1,63 @@
-//! Requests and answers, and the lines that carry them.
+//! Requests, answers, and their representation as lines.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::path::PathBuf;
 
-/// What a client asks for.
+/// A request of a client.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Request {
-    /// Which generation decides and which stand ready. The answer is a [`Status`](crate::Status).
+    /// Asks for the active generation and all loaded ones. The answer is a [`Status`](crate::Status).
     Status,
-    /// What was counted. The answer is [`Stats`](crate::Stats).
+    /// Asks for all counters. The answer is [`Stats`](crate::Stats).
     Stats,
-    /// What was counted for limits. The answer is a [`LimitsStatus`](crate::LimitsStatus).
+    /// Asks for the counters of limits. The answer is a [`LimitsStatus`](crate::LimitsStatus).
     Limits {
-        /// So many at most, the most exceeded first; the server lists no more than [`TOP_MAX`](crate::TOP_MAX).
+        /// Maximum number of limits, most exceeded first. The server lists at most [`TOP_MAX`](crate::TOP_MAX).
         top: usize,
-        /// Of this list only.
+        /// Restricts the answer to this list.
         #[serde(default)]
         list: Option<String>,
     },
-    /// Prepares a policy or bundle. The answer is [`Ready`].
+    /// Loads a policy or bundle as a new generation without activating it. The answer is [`Ready`].
     Load {
         /// Its absolute path.
         policy: PathBuf,
     },
-    /// Lets a generation decide. The answer is a [`Status`](crate::Status), here and below.
+    /// Activates a generation. The answer is a [`Status`](crate::Status), as for the requests below.
     Activate {
         /// Its number.
         generation: u64,
-        /// Reactivates the previous generation after so many seconds unless confirmed.
+        /// Starts a trial: the previous generation is reactivated after this time in seconds, unless confirmed.
         #[serde(default)]
         confirm_s: Option<f64>,
     },
-    /// Keeps what is on trial.
+    /// Ends the trial and keeps the active generation.
     Confirm,
-    /// Reactivates what was confirmed last if there is a trial, else what was confirmed before.
+    /// Reactivates the last confirmed generation during a trial, else the previously confirmed one.
     Rollback,
-    /// Lets a posture decide.
+    /// Activates a posture of the active generation.
     Posture {
-        /// Its name; the base policy's if none.
+        /// Its name; `None` for the base policy.
         #[serde(default)]
         name: Option<String>,
     },
 }
 
-/// What the server says.
+/// An answer of the server.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Answer {
-    /// Done. The value's type depends on the request.
+    /// Success. The type of the value depends on the request.
     Ok(Value),
-    /// Not done; nothing was changed. The policy's mistakes, or what is wrong with the request.
+    /// The request was refused and nothing was changed. The text contains the errors of the policy or of the request.
     Error(String),
-    /// Not done, because something outside failed.
+    /// The request failed because of the environment.
     Failed(String),
 }
 
-/// The answer to [`Request::Load`]: the policy stands ready.
+/// The answer to [`Request::Load`]: the generation can be activated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ready {
     /// The number of its generation.
@@ -65,7 +65,7 @@ pub struct Ready {
 }
 
 impl Request {
-    /// The request in a line, with its end.
+    /// The request as a line with its line feed.
     ///
     /// # Errors
     /// A path is not UTF-8.
@@ -73,7 +73,7 @@ impl Request {
         Ok(serde_json::to_string(self)? + "\n")
     }
 
-    /// Reads a line, which may lack its end.
+    /// Parses a line, with or without its line feed.
     ///
     /// # Errors
     /// The line is not a request.
@@ -83,12 +83,12 @@ impl Request {
 }
 
 impl Answer {
-    /// The answer in a line, with its end.
+    /// The answer as a line with its line feed.
     pub fn line(&self) -> String {
         serde_json::to_string(self).expect("an answer is JSON") + "\n"
     }
 
-    /// Reads a line, which may lack its end.
+    /// Parses a line, with or without its line feed.
     ///
     /// # Errors
     /// The line is not an answer.
@@ -154,7 +154,7 @@ mod tests {
 
     #[test]
     fn seconds_are_the_same_after_a_line() {
-        // Parsed the fast way, this is another number.
+        // A fast float parser returns another number for this one.
         let request = Request::Activate { generation: 1, confirm_s: Some(f64::from_bits(0x3fb9_9999_9999_999b)) };
         for bits in (0..5000).map(|n: u64| 0x3ff0_0000_0000_0000 + n * 0x0001_2345_6789_abcd) {
             let one = Request::Activate { generation: 1, confirm_s: Some(f64::from_bits(bits)) };

@@ -1,22 +1,23 @@
-//! What a running Weir has counted: `ctl stats`. One snapshot holds all of it; text, JSON and metrics are printers of this type.
+//! The counters of a running Weir (`ctl stats`). One snapshot contains all of them. Text, JSON and metrics are printed
+//! from it.
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// `ctl stats`: everything that is counted.
+/// All counters (`ctl stats`).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stats {
     /// Packets from the lower side.
     pub upstream: DirectionStats,
     /// Packets from the upper side.
     pub downstream: DirectionStats,
-    /// What each worker had of it.
+    /// The counters of each worker.
     pub workers: Vec<WorkerStats>,
-    /// Interfaces, over all workers.
+    /// The counters of each interface, over all workers.
     pub interfaces: Vec<InterfaceStats>,
 }
 
-/// A worker's part; of an engine in the kernel a processor's.
+/// The counters of a worker. For an engine in the kernel, a worker is a CPU.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WorkerStats {
     /// Its number, from 0.
@@ -25,11 +26,11 @@ pub struct WorkerStats {
     pub upstream: OutcomeStats,
     /// Packets from the upper side.
     pub downstream: OutcomeStats,
-    /// Its queues of each interface.
+    /// The counters of its queues, by interface.
     pub interfaces: Vec<InterfaceStats>,
 }
 
-/// Verdicts on a worker's packets of one direction.
+/// Verdicts of a worker on the packets of one direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OutcomeStats {
     /// Since the last activation.
@@ -39,7 +40,7 @@ pub struct OutcomeStats {
     pub total: Outcome,
 }
 
-/// One direction since the last activation, and in total.
+/// Counters of one direction.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DirectionStats {
     /// Since the last activation.
@@ -49,12 +50,12 @@ pub struct DirectionStats {
     pub total: Tally,
 }
 
-/// What was received and sent at an interface.
+/// Counters of an interface.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InterfaceStats {
     /// Its name.
     pub interface: String,
-    /// `lower`, `upper`, `divert`.
+    /// `lower`, `upper` or `divert`.
     pub side: String,
     /// Packets received.
     pub rx_packets: u64,
@@ -64,9 +65,10 @@ pub struct InterfaceStats {
     pub tx_packets: u64,
     /// Their bytes.
     pub tx_bytes: u64,
-    /// Packets that nobody decided about, because the receive queue was full; null where nobody counts them (engine `xdp` on virtual wires).
+    /// Received packets that were lost because the receive queue was full. `None` where they are not counted (engine
+    /// `xdp` on virtual interfaces).
     pub rx_missed: Option<u64>,
-    /// Packets received of which a copy was handed to the divert interface. Those that are diverted themselves are none.
+    /// Received packets that were copied to the divert interface. Diverted packets do not count.
     pub sampled: u64,
     /// Accepted packets that could not be sent, by reason.
     pub tx_dropped: TxDropped,
@@ -80,27 +82,27 @@ pub struct TxDropped {
     pub tx_full: u64,
     /// The interface was down or gone.
     pub link_down: u64,
-    /// The interface takes none so long.
+    /// The packet was longer than the interface can send.
     pub tx_too_long: u64,
-    /// The interface takes none from XDP programs.
+    /// The interface does not send packets of XDP programs.
     pub tx_unsupported: u64,
-    /// The driver took it, and could not send it.
+    /// The driver accepted the packet but could not send it.
     pub tx_error: u64,
-    /// There is no interface to divert to.
+    /// There is no divert interface.
     pub no_divert: u64,
 }
 
 impl TxDropped {
-    /// Accepted packets that were to go out of the interface and did not.
+    /// Number of accepted packets that this interface should have sent but did not.
     pub fn unsent(&self) -> u64 {
         self.tx_full + self.link_down + self.tx_too_long + self.tx_unsupported + self.tx_error
     }
 }
 
-/// The packets of one direction, since the last activation or since the start.
+/// Counters of one direction, since the last activation or since the start.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tally {
-    /// Packets received: the sum of the next three.
+    /// Packets received: the sum of `passed`, `dropped` and `diverted`.
     pub packets: u64,
     /// Their bytes on the wire.
     pub bytes: u64,
@@ -110,17 +112,18 @@ pub struct Tally {
     pub dropped: u64,
     /// Packets diverted.
     pub diverted: u64,
-    /// Packets of which a copy went to the divert interface. Those that went there themselves are none.
+    /// Packets that were copied to the divert interface. Diverted packets do not count.
     pub sampled: u64,
-    /// Every rule that a policy of the time had, with what matched it.
+    /// Counters of all rules of all policies in this time.
     pub rules: Vec<RuleCount>,
     /// Packets by the reason of their verdict.
     pub reasons: BTreeMap<String, u64>,
-    /// Every table that a policy of the time had, with what the rules counted that ask it.
+    /// Counters of all tables of all policies in this time.
     pub tables: Vec<TableCount>,
 }
 
-/// What the rules counted that ask a table, whichever answer they wanted. A rule that asks two counts for both.
+/// The sum of the counters of the rules that look up a table, whether they want a match or not. A rule with several
+/// tables counts for each.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TableCount {
     /// Its name.
@@ -131,7 +134,7 @@ pub struct TableCount {
     pub bytes: u64,
 }
 
-/// Verdicts on packets.
+/// Numbers of verdicts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Outcome {
     /// Packets received: the sum of `passed`, `dropped` and `diverted`.
@@ -146,15 +149,15 @@ pub struct Outcome {
     pub diverted: u64,
 }
 
-/// Stands among rules, reasons and tables for those of unloaded policies, once there are too many to list.
+/// The name under which the counts of unloaded policies are summed up, once there are too many to list.
 pub const GONE: &str = "(policies that are gone)";
 
-/// What a rule counted.
+/// The counters of a rule.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RuleCount {
-    /// `edge.weir:12`
+    /// Its position: `edge.weir:12`.
     pub at: String,
-    /// The rule.
+    /// Its text.
     pub rule: String,
     /// Packets that matched.
     pub packets: u64,
@@ -176,7 +179,7 @@ impl Outcome {
 }
 
 impl Tally {
-    /// Adds another's counts. Rules are the same if `at` and text are, tables if the name is.
+    /// Adds the counts of another tally. Rules are equal if `at` and `rule` are, tables if their names are.
     pub fn add(&mut self, other: &Tally) {
         let Tally { packets, bytes, passed, dropped, diverted, sampled, rules, reasons, tables } = other;
         self.packets += packets;
@@ -187,7 +190,7 @@ impl Tally {
         self.sampled += sampled;
         for (place, rule) in rules.iter().enumerate() {
             let same = |known: &RuleCount| known.at == rule.at && known.rule == rule.rule;
-            // Counts of the same policy have their rules in the same order.
+            // Tallies of the same policy have the same order of rules.
             let found = match self.rules.get(place) {
                 Some(known) if same(known) => Some(place),
                 _ => self.rules.iter().position(same),

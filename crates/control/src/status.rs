@@ -1,71 +1,71 @@
-//! What a running Weir does: `ctl status`.
+//! The state of a running Weir (`ctl status`).
 
 use serde::{Deserialize, Serialize};
 use std::fmt::{self, Display, Formatter};
 
-/// `ctl status`
+/// The state of a running Weir.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Status {
     /// Seconds since the start.
     pub uptime_s: f64,
-    /// Threads that move packets.
+    /// Number of worker threads.
     pub workers: usize,
-    /// How packets of each interface reach them, in words; nothing where there is only one way.
+    /// How the packets of each interface reach the workers, as text. It is empty if there is only one way.
     pub access: Vec<String>,
-    /// The generation that decides.
+    /// The active generation.
     pub generation: u64,
-    /// Its posture; the base policy's if none.
+    /// Its posture; `None` for the base policy.
     pub posture: Option<String>,
-    /// What the link does when Weir ends: `forward`, `block`.
+    /// The state of the link after Weir ends: `forward` or `block`.
     pub on_exit: String,
-    /// Interfaces that are down because there is no link opposite.
+    /// Interfaces that are down because the opposite interface has no link.
     pub taken_down: Vec<String>,
-    /// How often another generation or posture was activated.
+    /// Number of activations of generations or postures.
     pub activations: u64,
-    /// Seconds left to confirm what decides, if it is on trial.
+    /// Seconds left to confirm the active generation, during a trial.
     pub confirm_left_s: Option<f64>,
-    /// The generation that `rollback` and the end of a trial activate.
+    /// The generation that `rollback` or the end of a trial activates.
     pub rollback_to: Option<u64>,
-    /// Its posture then; the base policy's if none.
+    /// Its posture; `None` for the base policy.
     pub rollback_posture: Option<String>,
-    /// The activation that is under way.
+    /// The activation in progress.
     pub activating: Option<Activating>,
-    /// Workers or interfaces that decide by another policy than the active one: while an activation is under way, or after one failed.
+    /// Workers or interfaces that do not use the active policy, during an activation or after a failed one.
     pub mixed: Vec<String>,
-    /// All generations that stand ready.
+    /// All loaded generations.
     pub generations: Vec<GenerationStatus>,
 }
 
-/// An activation that is under way.
+/// An activation in progress.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Activating {
     /// The generation.
     pub generation: u64,
-    /// Its posture; the base policy's if none.
+    /// Its posture; `None` for the base policy.
     pub posture: Option<String>,
-    /// Seconds since it began.
+    /// Seconds since its start.
     pub since_s: f64,
 }
 
-/// A generation that stands ready.
+/// A loaded generation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GenerationStatus {
     /// Its number.
     pub id: u64,
-    /// The policy's file.
+    /// Path of its policy.
     pub policy: String,
-    /// Its postures besides the base policy.
+    /// Its postures except the base policy.
     pub postures: Vec<String>,
-    /// Rules.
+    /// Number of its rules.
     pub rules: usize,
 }
 
-/// A generation, by its number, and one of its postures; the base policy's if none.
+/// A generation and one of its postures.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Active {
-    /// The generation.
+    /// The number of the generation.
     pub generation: u64,
-    /// The posture.
+    /// The posture; `None` for the base policy.
     pub posture: Option<String>,
 }
 

@@ -1,34 +1,35 @@
-//! What the compiler hands over and the engines load.
+//! The output of the policy compiler, which engines load.
 
 use weir_abi::{ABI_VERSION, Target};
 
 use crate::EngineError;
-use crate::program::{Program, RULES_MAX, TableSlot};
+use crate::program_shape::{ProgramShape, RULES_MAX, TableSlot};
 
-/// A compiled policy as source, before clang.
+/// A compiled policy as source code, before clang.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Artifact {
     /// The policy's name, for messages and file names.
     pub name: String,
-    /// [`ABI_VERSION`] of the compiler that wrote it.
+    /// [`ABI_VERSION`] of the compiler.
     pub abi_version: u32,
-    /// Suffixes of the compiled functions: `upstream`, `downstream`, `high_alert_upstream`, ...
+    /// Names of the chains, which are suffixes of the compiled functions: `upstream`, `downstream`,
+    /// `high_alert_upstream`, ...
     pub chains: Vec<String>,
     /// Number of rules.
     pub rules: usize,
-    /// Tables in slot order.
+    /// The tables, in slot order.
     pub tables: Vec<TableSlot>,
     /// Number of limiters.
     pub limiters: usize,
-    /// Counters of what the limits of rules ended.
+    /// Number of counters for packets that rules decide because a limit is exceeded.
     pub limited: usize,
     /// One source for each target, in the order of [`Target::ALL`].
     pub sources: Vec<Source>,
-    /// What reports need: each rule's citation and so on. The engines carry it along unread.
+    /// The data that reports need, for instance the citation of each rule. Engines do not interpret it.
     pub report: serde_json::Value,
 }
 
-/// What was generated for a target.
+/// The source for one target.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Source {
     /// The target.
@@ -37,10 +38,10 @@ pub struct Source {
     pub text: String,
 }
 
-/// The most tables of a program.
+/// Maximum number of tables of a program.
 pub const TABLES_MAX: usize = 256;
 
-/// The longest name of a chain: the kernel cuts program names off at 15 bytes, the object file keeps them whole.
+/// Maximum length of a chain name. The kernel truncates program names to 15 bytes, but object files keep them whole.
 const CHAIN_BYTES_MAX: usize = 200;
 
 impl Artifact {
@@ -50,9 +51,9 @@ impl Artifact {
         &source.expect("an artifact has a source for each target").text
     }
 
-    /// The program's shape.
-    pub fn program(&self) -> Program {
-        Program {
+    /// The facts about the program that a loader needs.
+    pub fn shape(&self) -> ProgramShape {
+        ProgramShape {
             chains: self.chains.clone(),
             rules: self.rules,
             tables: self.tables.clone(),
@@ -61,7 +62,7 @@ impl Artifact {
         }
     }
 
-    /// Refuses what no engine could load: another abi version, or counts and names out of bounds.
+    /// Refuses counts and names that no engine can load.
     pub fn check(&self) -> Result<(), String> {
         if self.rules > RULES_MAX {
             return Err(format!("{} rules, at most {RULES_MAX} are possible", self.rules));
@@ -70,12 +71,12 @@ impl Artifact {
             return Err(format!("{} tables, at most {TABLES_MAX} are possible", self.tables.len()));
         }
         if let Some(chain) = self.chains.iter().find(|chain| !is_identifier(chain)) {
-            return Err(format!("chain `{}` is no C identifier", chain.escape_debug()));
+            return Err(format!("chain `{}` is not a C identifier", chain.escape_debug()));
         }
         Ok(())
     }
 
-    /// Refuses an artifact of another abi version; `object` names it in the message.
+    /// Refuses an artifact of another ABI version. `object` names it in the message.
     pub fn check_version(&self, object: &str) -> Result<(), EngineError> {
         if self.abi_version == ABI_VERSION {
             return Ok(());

@@ -1,7 +1,7 @@
 //! Runs clang on generated C, for user space and for BPF.
 //!
-//! The runtime headers travel in the binary. Generated code needs no header of the system, no C library and no start
-//! files, so that clang and a linker are all that a box must have.
+//! The headers of the datapath are part of this program. Generated code needs no system header, C library or start
+//! files. A machine therefore needs only clang and a linker.
 
 use std::env;
 use std::ffi::OsString;
@@ -17,57 +17,58 @@ use weir_tables::limit_image::Logged;
 use crate::cpu::Cpu;
 use crate::image::{Image, capacity_bytes};
 use crate::scratch;
-use crate::{EngineError, Program};
+use crate::{EngineError, ProgramShape};
 
 mod headers {
     include!(concat!(env!("OUT_DIR"), "/headers.rs"));
 }
 
-/// Names the compiler to use instead of the ones that are looked for.
+/// Environment variable that names the compiler to use instead of searching one.
 pub const CLANG_ENV: &str = "WEIR_CLANG";
 
-/// The programs looked for, the one that is tested first.
+/// Names of compilers in the order of the search. The first one is the tested version.
 const PROGRAMS: [&str; 6] = ["clang-19", "clang-20", "clang-21", "clang-22", "clang-18", "clang"];
 
-/// What both machines share.
+/// Flags for both targets.
 const FLAGS: [&str; 3] = ["-std=c11", "-ffreestanding", "-fno-stack-protector"];
-/// Generated code has no warnings, or its emitter has a bug. But a policy may have rules that never match
-/// (`tcp dport < 80 tcp dport 443`), and clang 19 warns of processors that it only half knows: a virtual machine may report AVX10
-/// under the model number of an older one. Other versions of clang do not have that warning.
+/// Warnings for generated code. It has none, except for a bug of the emitter. Two warnings are turned off: a policy may
+/// have rules that never match (`tcp dport < 80 tcp dport 443`), and clang 19 warns on virtual machines that report
+/// AVX10 under the model number of an older processor. Other versions of clang do not know the latter warning.
 const WARNINGS: [&str; 6] = [
     "-Wall",
     "-Wextra",
-    // Tests are debug builds. In a release, a warning of a newer clang must not stop an operator's policy.
+    // Tests are debug builds. In release builds, a new warning of a newer clang must not prevent a policy from loading.
     if cfg!(debug_assertions) { "-Werror" } else { "-Wno-error" },
     "-Wno-tautological-compare",
     "-Wno-unknown-warning-option",
     "-Wno-invalid-feature-combination",
 ];
 const NATIVE_FLAGS: [&str; 6] = ["-O3", "-shared", "-fPIC", "-nostdlib", "-fvisibility=default", "-Wl,--build-id=none"];
-/// `-g` for BTF, from which the loader knows maps and functions.
-/// Code that is too long for a jump is no crash to be reported.
+/// `-g` makes BTF, which describes maps and functions to the loader. Without crash diagnostics, code that is too long
+/// for BPF's jumps does not leave crash reports.
 const BPF_FLAGS: [&str; 6] = ["--target=bpf", "-mcpu=v3", "-O2", "-g", "-fno-crash-diagnostics", COMPILE_ONLY];
 const COMPILE_ONLY: &str = "-c";
-/// What clang says of a function that is longer than its jumps reach.
+/// The message of clang for a jump that exceeds BPF's range.
 const TOO_FAR: &str = "Branch target out of insn range";
 
-/// A compiler that answered.
+/// A working compiler.
 #[derive(Clone, Debug)]
 pub struct Clang {
     program: PathBuf,
     version: String,
 }
 
-/// What clang made.
+/// The result of a compilation.
 #[derive(Clone, Debug)]
 pub struct Compiled<T> {
     /// A [`NativeObject`] or a [`BpfObject`].
     pub object: T,
-    /// clang's own time.
+    /// Run time of clang.
     pub took: Duration,
 }
 
-/// A shared object that our compiler made: running it is as safe as running this program. A bundle gives its own away only if it is trusted.
+/// A shared object that our compiler made, which is trusted like this program. [`crate::Bundle::native`] returns one
+/// only if the bundle is trusted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NativeObject(pub(crate) Vec<u8>);
 
@@ -92,28 +93,29 @@ impl BpfObject {
 /// Sizes that BPF code is compiled for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BpfShape {
-    /// Capacity of each table slot in bytes, a power of two.
+    /// Capacity of each table slot in bytes: powers of two.
     pub table_bytes: Vec<u32>,
-    /// Counters a CPU, a power of two.
+    /// Number of counters per CPU: a power of two.
     pub counters: usize,
-    /// Bytes for the image of limiters, a power of two, and the number of buckets; both 0 if there are no limiters.
+    /// Capacity of the limiters' image in bytes, a power of two, and the number of buckets. Both are 0 without
+    /// limiters.
     pub limits: (u32, usize),
-    /// The most that a limiter counts for its buckets.
+    /// What limiters count for each bucket: the maximum over all limiters.
     pub logged: Logged,
 }
 
-/// What C includes and links with besides the runtime headers. A policy needs none of it.
+/// Additional headers and flags of a compilation. Policies need none.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Extras<'a> {
-    /// Headers: the path that `#include` names, and the text.
+    /// Headers: the path in `#include`, and the text.
     pub headers: &'a [(&'a str, &'a str)],
-    /// Flags that follow our own.
+    /// Flags after those of this module.
     pub flags: &'a [String],
 }
 
 impl BpfShape {
-    /// Room for the given program and images.
-    pub fn new(program: &Program, images: &[Arc<Image>], limits: Option<&Limits>) -> Self {
+    /// The sizes for the given program, images and limits.
+    pub fn new(program: &ProgramShape, images: &[Arc<Image>], limits: Option<&Limits>) -> Self {
         let logged = limits.and_then(|limits| limits.counted.as_ref()).map(Counted::logged).unwrap_or_default();
         let limits = limits.map_or((0, 0), |limits| {
             let bytes = u32::try_from(limits.image.as_bytes().len().next_power_of_two());
@@ -129,7 +131,7 @@ impl BpfShape {
 }
 
 impl Clang {
-    /// Finds the compiler: the one in [`CLANG_ENV`], else the first of those installed.
+    /// Finds the compiler: the one in [`CLANG_ENV`], else the first installed one of the search.
     pub fn find() -> Result<Self, EngineError> {
         Self::find_with(env::var_os(CLANG_ENV))
     }
@@ -152,7 +154,7 @@ impl Clang {
             Some(version) if output.status.success() && version.contains("clang") => {
                 Ok(Clang { program: program.to_owned(), version: version.to_owned() })
             }
-            _ => Err("does not answer --version as clang does".to_owned()),
+            _ => Err("its output of --version is not that of clang".to_owned()),
         }
     }
 
@@ -161,17 +163,17 @@ impl Clang {
         &self.version
     }
 
-    /// The program that is run.
+    /// Path of the compiler.
     pub fn program(&self) -> &Path {
         &self.program
     }
 
-    /// Compiles C for user space to a shared object. `name` is for messages and file names.
+    /// Compiles C for user space to a shared object. `name` is used in messages and file names.
     pub fn native(&self, name: &str, c: &str, cpu: Cpu) -> Result<Compiled<NativeObject>, EngineError> {
         self.native_with(name, c, cpu, Extras::default())
     }
 
-    /// As [`Clang::native`], for C that needs more than the runtime headers.
+    /// Compiles like [`Clang::native`], with additional headers and flags.
     pub fn native_with(
         &self,
         name: &str,
@@ -229,7 +231,7 @@ impl Clang {
                 let limit = "a jump of BPF reaches 32,767 instructions";
                 return Err(EngineError::TooLarge { object: name.to_owned(), limit });
             }
-            // Kept, so that whoever reports the bug has the file that clang's message speaks of.
+            // The folder is kept, so that a bug report can include the file that clang's message names.
             let file = folder.keep().join(source.file_name().expect("the source has a name"));
             return Err(EngineError::Refused { file, stderr });
         }
@@ -237,8 +239,8 @@ impl Clang {
         Ok((bytes, took))
     }
 
-    /// Compiles and links one after the other: clang does a single job itself, but starts a process for each of several, which lives on if
-    /// it is killed.
+    /// Compiles and links in two runs. For several jobs, clang starts child processes, which survive if clang is
+    /// killed.
     fn build(&self, folder: &Path, source: &Path, object: &Path, flags: &[String]) -> Result<Output, EngineError> {
         if flags.iter().any(|flag| flag == COMPILE_ONLY) {
             return self.run(folder, source, object, flags);
@@ -251,12 +253,12 @@ impl Clang {
 
     fn run(&self, folder: &Path, source: &Path, object: &Path, flags: &[String]) -> Result<Output, EngineError> {
         let mut command = Command::new(&self.program);
-        // The source comes before the flags: among these may be libraries, which linkers take for what came before them.
+        // The source precedes the flags, because linkers search libraries only for symbols of preceding files.
         command.arg(source).args(FLAGS).args(WARNINGS).args(flags).arg("-I").arg(folder);
-        // The same text gives the same bytes, wherever the temporary folder is.
+        // Independence of the temporary folder's path: the same text gives the same bytes.
         command.arg(format!("-ffile-prefix-map={}=.", folder.display()));
-        // Flags of the linker mean nothing to the compiler, and the other way round. What clang writes besides goes with the folder, and is
-        // nobody else's to read.
+        // The compiler ignores linker flags and vice versa. Temporary files of clang go into the private folder and are
+        // removed with it.
         command.arg("-Qunused-arguments").arg("-o").arg(object).env("LC_ALL", "C").env("TMPDIR", folder);
         scratch::output(&mut command).map_err(|source| EngineError::Io { path: self.program.clone(), source })
     }
@@ -266,7 +268,7 @@ fn write(path: &Path, text: &str) -> Result<(), EngineError> {
     fs::write(path, text).map_err(|source| EngineError::Io { path: path.to_owned(), source })
 }
 
-/// The headers that generated code can include: name and text.
+/// Name and text of the headers that generated code can include.
 pub fn runtime_headers() -> &'static [(&'static str, &'static str)] {
     headers::HEADERS
 }
@@ -282,7 +284,7 @@ mod tests {
         let error = Clang::find_with(Some("/nonexistent/clang".into())).expect_err("it is not there");
         assert_eq!(error.to_string(), "WEIR_CLANG=/nonexistent/clang: No such file or directory (os error 2)");
         let error = Clang::find_with(Some("/bin/true".into())).expect_err("it is no clang");
-        assert_eq!(error.to_string(), "WEIR_CLANG=/bin/true: does not answer --version as clang does");
+        assert_eq!(error.to_string(), "WEIR_CLANG=/bin/true: its output of --version is not that of clang");
     }
 
     #[test]
@@ -293,7 +295,7 @@ mod tests {
 
     #[test]
     fn counters_are_a_power_of_two_that_holds_all_rules() {
-        let program = Program { chains: vec![], rules: 40, ..Program::default() };
+        let program = ProgramShape { chains: vec![], rules: 40, ..ProgramShape::default() };
         let shape = BpfShape::new(&program, &[], None);
         assert_eq!(shape.counters, 128);
         assert!(shape.counters >= usize::from(Reason::RULE_BASE) + program.rules);

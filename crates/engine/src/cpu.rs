@@ -1,4 +1,4 @@
-//! The processors that native code is compiled for.
+//! The processors that native code is compiled for, and the cores that threads run on.
 
 use std::{fs, io};
 
@@ -7,20 +7,20 @@ use serde::{Deserialize, Serialize};
 
 use crate::EngineError;
 
-/// What `-march` is given.
+/// A value of clang's `-march`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Cpu {
-    /// The machine that compiles.
+    /// The processor of the compiling machine.
     #[default]
     #[serde(rename = "native")]
     Native,
-    /// Any x86-64 with AVX2, BMI2 and FMA: those sold since 2015.
+    /// Any x86-64 processor with AVX2, BMI2 and FMA; most since 2015.
     #[serde(rename = "x86-64-v3")]
     X86_64V3,
 }
 
 impl Cpu {
-    /// The name that the command line and clang know.
+    /// The name on the command line and in `-march`.
     pub const fn name(self) -> &'static str {
         match self {
             Cpu::Native => "native",
@@ -28,17 +28,17 @@ impl Cpu {
         }
     }
 
-    /// The one with the given name.
+    /// The processor with the given name.
     pub fn from_name(name: &str) -> Option<Self> {
         [Cpu::Native, Cpu::X86_64V3].into_iter().find(|cpu| cpu.name() == name)
     }
 }
 
-/// What x86-64-v3 adds that /proc/cpuinfo shows (System V ABI, table 3.1).
+/// Features of x86-64-v3 beyond the baseline that /proc/cpuinfo shows (System V ABI, table 3.1).
 const V3_FEATURES: [&str; 12] =
     ["abm", "avx", "avx2", "bmi1", "bmi2", "cx16", "f16c", "fma", "movbe", "sse4_1", "sse4_2", "ssse3"];
 
-/// Features that a compiler turns into instructions; all others in /proc/cpuinfo are the kernel's business.
+/// Prefixes of the flags in /proc/cpuinfo that mean instructions for compilers. Other flags concern the kernel.
 const INSTRUCTION_SETS: [&str; 25] = [
     "3dnowprefetch",
     "abm",
@@ -67,7 +67,7 @@ const INSTRUCTION_SETS: [&str; 25] = [
     "vpclmulqdq",
 ];
 
-/// The instruction sets that code compiled here for `cpu` may use, as /proc/cpuinfo names them, sorted.
+/// The instruction sets that code compiled on this machine for `cpu` may use: sorted names of /proc/cpuinfo.
 pub fn features(cpu: Cpu) -> Vec<String> {
     match cpu {
         Cpu::Native => this_machine(),
@@ -75,7 +75,7 @@ pub fn features(cpu: Cpu) -> Vec<String> {
     }
 }
 
-/// Refuses code that needs instruction sets which this machine lacks; `object` names it in the message.
+/// Refuses code that needs instruction sets which this machine lacks. `object` names the code in the message.
 pub fn check(features: &[String], object: &str) -> Result<(), EngineError> {
     let here = this_machine();
     let missing: Vec<&str> =
@@ -86,7 +86,7 @@ pub fn check(features: &[String], object: &str) -> Result<(), EngineError> {
     Err(EngineError::Cpu { object: object.to_owned(), missing: missing.join(", ") })
 }
 
-/// Keeps the calling thread on the core that it runs on now, so that its caches stay its own; gives the core's number.
+/// Pins the calling thread to its current core, so that it keeps its caches. Returns the number of the core.
 pub fn pin() -> io::Result<usize> {
     let core = sched_getcpu();
     let mut set = CpuSet::new();
@@ -95,7 +95,7 @@ pub fn pin() -> io::Result<usize> {
     Ok(core)
 }
 
-/// Keeps the calling thread on a core.
+/// Pins the calling thread to a core.
 pub fn pin_to(core: usize) -> io::Result<()> {
     let mut set = CpuSet::new();
     if core >= CpuSet::MAX_CPU {

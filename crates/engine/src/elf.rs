@@ -1,12 +1,14 @@
-//! What the objects of a bundle may contain, checked before the dynamic loader or libbpf sees them.
+//! Checks the objects of a bundle before the dynamic loader or libbpf sees them.
 //!
-//! Opening a shared object can run code: constructors, resolvers of indirect functions, and whatever a relocation overwrites. The code that Weir
-//! generates needs none of that. So this is a list of what is allowed, and everything else is refused: a few kinds of segments, the symbol table and
-//! its hash, and the chains' functions. The loader reads an object by its segments, never by its sections, and so does this.
+//! Opening a shared object can run code: constructors, resolvers of indirect functions, and code that relocations
+//! overwrite. Weir's generated code needs none of them. This module therefore allows only the necessary parts and
+//! refuses all others. It allows a few kinds of segments, the symbol table with its hash table, and the chains'
+//! functions. Like the loader, it reads segments and ignores sections of shared objects.
 //!
-//! This says nothing about the code itself: a chain that is called can do what Weir can do. Who may write the code is [`crate::bundle::trust`].
+//! It does not restrict the code itself: a called chain can do everything that Weir can do. [`crate::bundle::trust`]
+//! determines whose code is run.
 //!
-//! Follows the System V ABI (gABI 4.1, chapter 5), its AMD64 supplement, and glibc's `_dl_map_object_from_fd`.
+//! Sources: the System V ABI (gABI 4.1, chapter 5), its AMD64 supplement, and glibc's `_dl_map_object_from_fd`.
 
 use std::collections::BTreeSet;
 use std::ffi::CStr;
@@ -19,19 +21,19 @@ use object::{LittleEndian as Le, pod};
 type ElfHeader = FileHeader64<Le>;
 type Segment = ProgramHeader64<Le>;
 
-/// The symbol that says the abi version.
+/// The symbol with the ABI version.
 const ABI_VERSION: &str = "weir_abi_version";
 
-/// The most segments; compilers make a dozen.
+/// Maximum number of segments. Compilers make about twelve.
 const SEGMENTS_MAX: usize = 32;
-/// The most bytes that an object takes in memory.
+/// Maximum size of an object in memory, in bytes.
 const MEMORY_BYTES_MAX: u64 = 1 << 28;
-/// A segment's largest alignment: a huge page.
+/// Maximum alignment of a segment: a huge page.
 const ALIGN_MAX: u64 = 2 << 20;
-/// Pages of x86-64: the loader maps whole ones.
+/// Page size of x86-64. The loader maps whole pages.
 const PAGE: u64 = 4096;
 
-/// Entries of the dynamic section that need no code to be run and no other object to be loaded.
+/// Allowed entries of the dynamic section. They neither run code nor load other objects.
 const DYNAMIC_ALLOWED: [DynamicTag; 8] = [
     elf::DT_GNU_HASH,
     elf::DT_HASH,
@@ -43,14 +45,17 @@ const DYNAMIC_ALLOWED: [DynamicTag; 8] = [
     elf::DT_FLAGS_1,
 ];
 
-/// Sections of BPF instructions: the chains, what they share, and the programs that count losses.
+/// Prefixes of the sections of BPF instructions: shared functions, chains, and programs that count losses.
 const BPF_CODE_ALLOWED: [&str; 3] = [".text", "xdp", "tp_btf/xdp_"];
 
-/// Refuses a shared object which the loader could not map without running code, looking outside of it or making memory executable that is
-/// writable, or which exports anything but the functions of `chains` and the abi version.
+/// Refuses a shared object that is unsafe to map, or that exports other symbols than the functions of `chains` and the
+/// ABI version.
+///
+/// Mapping is unsafe if the loader would run code, access memory outside the object, or make writable memory
+/// executable.
 ///
 /// # Errors
-/// What is wrong with it.
+/// Returns the problem.
 pub fn check_native(bytes: &[u8], chains: &[String]) -> Result<(), String> {
     let header = header(bytes, elf::ET_DYN, elf::EM_X86_64, "a shared object for x86-64")?;
     let segments = header.program_headers(Le, bytes).map_err(damaged)?;
@@ -67,15 +72,15 @@ pub fn check_native(bytes: &[u8], chains: &[String]) -> Result<(), String> {
         return Err(format!("has no symbol {missing}"));
     }
     match exported.difference(&expected).next() {
-        Some(odd) => Err(format!("exports {odd}, which is no chain of the policy")),
+        Some(odd) => Err(format!("exports {odd}, which is not a chain of the policy")),
         None => Ok(()),
     }
 }
 
-/// Refuses a file that is no BPF object, or has programs of other kinds than Weir's.
+/// Refuses a file that is not a BPF object, or that has programs of other kinds than Weir's.
 ///
 /// # Errors
-/// What is wrong with it.
+/// Returns the problem.
 pub fn check_bpf(bytes: &[u8]) -> Result<(), String> {
     let header = header(bytes, elf::ET_REL, elf::EM_BPF, "a BPF object")?;
     let sections = header.sections(Le, bytes).map_err(damaged)?;
@@ -106,7 +111,7 @@ fn header<'a>(
         .ok_or_else(|| format!("is not {expected}"))
 }
 
-/// The object as the loader maps it, before anything in it runs.
+/// The memory of the object as the loader maps it, before any of its code runs.
 struct Memory<'a> {
     segments: Vec<Mapped<'a>>,
 }
@@ -114,7 +119,7 @@ struct Memory<'a> {
 struct Mapped<'a> {
     addresses: Range<u64>,
     flags: elf::ProgramFlags,
-    /// What the file has of it; the rest is 0.
+    /// The part that comes from the file. The rest is 0.
     content: &'a [u8],
 }
 
@@ -131,7 +136,7 @@ impl<'a> Memory<'a> {
             let (Some(end), Some(content), true) = (end, content, in_file <= in_memory) else {
                 return Err("has a segment that is longer than the file or than can be mapped".to_owned());
             };
-            // Segments that share a page would cover each other's bytes.
+            // The bytes of segments that share a page would overlap.
             let own_pages = at - at % PAGE >= free_from && at % PAGE == offset % PAGE;
             if !own_pages || segment.p_align.get(Le) > ALIGN_MAX {
                 return Err("has segments that overlap or are not aligned to pages".to_owned());
@@ -145,13 +150,13 @@ impl<'a> Memory<'a> {
         Ok(memory)
     }
 
-    /// The segment that holds all of the range.
+    /// The segment that contains the whole range.
     fn segment(&self, range: Range<u64>) -> Option<&Mapped<'a>> {
         let covers = |mapped: &&Mapped<'_>| mapped.addresses.start <= range.start && range.end <= mapped.addresses.end;
         self.segments.iter().find(covers)
     }
 
-    /// `bytes` bytes from `at`, if one segment has them from the file.
+    /// `bytes` bytes at the address `at`, if one segment contains them and they come from the file.
     fn read(&self, at: u64, bytes: u64) -> Option<&'a [u8]> {
         let segment = self.segment(at..at.checked_add(bytes)?)?;
         let start = at - segment.addresses.start;
@@ -163,7 +168,7 @@ impl<'a> Memory<'a> {
     }
 }
 
-/// Segments besides those that are mapped: none makes the loader do more than read and protect what is mapped.
+/// Checks the other segments: the loader must only read them, or protect memory that is mapped.
 fn check_segments(memory: &Memory<'_>, segments: &[Segment]) -> Result<(), String> {
     let mut stack_is_data = false;
     for segment in segments {
@@ -179,16 +184,16 @@ fn check_segments(memory: &Memory<'_>, segments: &[Segment]) -> Result<(), Strin
             | elf::PT_GNU_EH_FRAME => {
                 let (at, bytes) = (segment.p_vaddr.get(Le), segment.p_memsz.get(Le));
                 let inside = at.checked_add(bytes).and_then(|end| memory.segment(at..end));
-                inside.ok_or_else(|| format!("has a segment {kind:?} outside of what is mapped"))?;
+                inside.ok_or_else(|| format!("has a segment {kind:?} outside the mapped segments"))?;
             }
             _ => return Err(format!("has a segment {kind:?}, which generated code does not need")),
         }
     }
-    // Without the mark, the loader makes the stacks of all threads executable.
+    // Without this segment, the loader makes the stacks of all threads executable.
     if stack_is_data { Ok(()) } else { Err("asks for an executable stack".to_owned()) }
 }
 
-/// Where the dynamic section says that things are.
+/// Addresses in the dynamic section.
 struct Dynamic {
     hash: u64,
     symbols: u64,
@@ -205,7 +210,7 @@ impl Dynamic {
         let bytes = memory.read(segment.p_vaddr.get(Le), segment.p_memsz.get(Le)).unwrap_or_default();
         let (entries, _) = pod::slice_from_bytes::<Dyn64<Le>>(bytes, bytes.len() / size_of::<Dyn64<Le>>())
             .expect("as many entries as there are bytes for");
-        // The loader reads on until it finds the end.
+        // The loader reads until the end entry, even beyond the segment.
         let end = entries.iter().position(|entry| entry.d_tag.get(Le) == elf::DT_NULL);
         let entries = &entries[..end.ok_or("has a dynamic section without an end")?];
         let mut known: Vec<(DynamicTag, u64)> = Vec::new();
@@ -232,24 +237,26 @@ impl Dynamic {
         })
     }
 
-    /// Names of all symbols that a lookup can find, each of them defined here and what its kind says.
+    /// Names of all symbols that a lookup can find. Each must be defined in this object and match its type.
     fn exported(&self, memory: &Memory<'_>) -> Result<BTreeSet<String>, String> {
-        let found = self.reachable(memory).ok_or("has a symbol hash that leads outside of it")?;
+        let found = self.reachable(memory).ok_or("has a symbol hash table that points outside the object")?;
         found.into_iter().map(|index| self.symbol(memory, index)).collect()
     }
 
-    /// Indices of the symbols that the hash leads to, walked as the loader walks it.
+    /// Indices of the symbols in the GNU hash table, in the way the loader searches it.
     ///
     /// ```text
     /// word 0          1                2            3            4 ...
-    ///      buckets    first symbol     bloom words  bloom shift  bloom (8 bytes each), a word a bucket, a word a symbol
+    ///      buckets    first symbol     bloom words  bloom shift  bloom (8 bytes each), one word per bucket, one word
+    ///      per symbol
     /// ```
-    /// A bucket holds the index of its first symbol or 0; the lowest bit of a symbol's word marks the last one of its bucket.
+    /// A bucket contains the index of its first symbol, or 0. The lowest bit of a symbol's word marks the last symbol
+    /// of a bucket.
     fn reachable(&self, memory: &Memory<'_>) -> Option<BTreeSet<u64>> {
         let word = |index: u64| memory.word(self.hash.checked_add(index.checked_mul(4)?)?);
         let (buckets, first, blooms) = (u64::from(word(0)?), u64::from(word(1)?), u64::from(word(2)?));
         let shift = word(3)?;
-        // The loader masks by the number of bloom words, and divides by the number of buckets.
+        // The loader uses the number of bloom words as a mask, and divides by the number of buckets.
         if buckets == 0 || !blooms.is_power_of_two() || shift >= 64 {
             return None;
         }
@@ -262,7 +269,7 @@ impl Dynamic {
             if index == 0 {
                 continue;
             }
-            // Where the loader has been, the rest of the way is known.
+            // A symbol that was already visited ends the walk: the rest of the chain was visited too.
             while found.insert(index) {
                 if word(first_word + index.checked_sub(first)?)? & 1 == 1 {
                     break;
@@ -273,9 +280,9 @@ impl Dynamic {
         Some(found)
     }
 
-    /// The name of a symbol, if it is a function or a datum of this object.
+    /// The name of a symbol, which must be a function or a 4-byte object of this file.
     fn symbol(&self, memory: &Memory<'_>, index: u64) -> Result<String, String> {
-        let broken = || format!("has a symbol {index} that leads outside of it");
+        let broken = || format!("has a symbol {index} that points outside the object");
         let bytes = size_of::<Sym64<Le>>() as u64;
         let at = self.symbols.checked_add(index * bytes).ok_or_else(broken)?;
         let entry = memory.read(at, bytes).ok_or_else(broken)?;
@@ -303,13 +310,11 @@ fn check_entry(tag: DynamicTag, value: u64) -> Result<(), String> {
     let refuse = |why: &str| Err(format!("has {tag:?} in its dynamic section: {why}"));
     match tag {
         elf::DT_INIT | elf::DT_INIT_ARRAY | elf::DT_PREINIT_ARRAY | elf::DT_FINI | elf::DT_FINI_ARRAY => {
-            refuse("code that would run when it is opened or closed")
+            refuse("it would run code when it is opened or closed")
         }
-        elf::DT_NEEDED => refuse("it wants another library"),
-        elf::DT_REL | elf::DT_RELA | elf::DT_RELR | elf::DT_JMPREL | elf::DT_TEXTREL => {
-            refuse("it wants to be changed when it is opened")
-        }
-        // To resolve all symbols at once, which is done anyway.
+        elf::DT_NEEDED => refuse("it needs another library"),
+        elf::DT_REL | elf::DT_RELA | elf::DT_RELR | elf::DT_JMPREL | elf::DT_TEXTREL => refuse("it needs relocations"),
+        // These flags request that all symbols are resolved at once, which happens anyway.
         elf::DT_FLAGS if value & !elf::DF_BIND_NOW.0 != 0 => refuse("unknown flags"),
         elf::DT_FLAGS_1 if value & !elf::DF_1_NOW.0 != 0 => refuse("unknown flags"),
         _ if DYNAMIC_ALLOWED.contains(&tag) => Ok(()),

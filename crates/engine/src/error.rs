@@ -1,77 +1,77 @@
-//! What can go wrong outside: files, compilers, kernels.
+//! Errors of the environment: files, compilers, kernels, interfaces.
 
 use std::io;
 use std::path::PathBuf;
 
 use crate::capture::CaptureFault;
 
-/// Everything that the engines report, each naming its object.
+/// The errors of this crate. Each names its object.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum EngineError {
     /// A file could not be opened, read or written.
     #[error("{}: {source}", path.display())]
     Io {
-        /// The file.
+        /// The error of the system call.
         path: PathBuf,
         /// What the system said.
         source: io::Error,
     },
-    /// A capture is damaged or of a kind that Weir does not read. All whole packets before have been delivered.
+    /// A capture is damaged or has an unsupported format. All packets before it were delivered.
     #[error("{}: packet {packet} at byte {offset}: {fault}", path.display())]
     Capture {
         /// The capture.
         path: PathBuf,
-        /// Number of the packet that could not be read, from 1.
+        /// Number of the unreadable packet, from 1.
         packet: u64,
-        /// Where its record starts.
+        /// File offset of its record, in bytes.
         offset: u64,
-        /// What is wrong.
+        /// The fault.
         fault: CaptureFault,
     },
-    /// A file that is no bundle, or a damaged one.
+    /// A file is not a bundle, or is damaged.
     #[error("{}: {problem}", path.display())]
     Bundle {
         /// The bundle.
         path: PathBuf,
-        /// What is wrong.
+        /// The problem.
         problem: String,
     },
-    /// A bundle whose code somebody else may have written.
+    /// Users who are not trusted may have written the code of a bundle.
     #[error(
-        "{}: its code is not run: {why}; have the bundle signed (`weir compile --sign KEY`, then `--trust KEY`), \
-         or let only root and who runs weir write it", path.display()
+        "{}: its code is not run: {why}; sign the bundle (`weir compile --sign KEY`, then `--trust KEY`), \
+         or let only root and the user who runs weir write it", path.display()
     )]
     Untrusted {
         /// The bundle.
         path: PathBuf,
-        /// Who may have written it.
+        /// Who may have written it, and why.
         why: String,
     },
-    /// A file that is no key, or not the one expected.
+    /// A file is not a key, or not the expected kind of key.
     #[error("{}: {problem}", path.display())]
     Key {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// The problem.
         problem: String,
     },
-    /// Code or a bundle made for another version of the shared memory layouts.
+    /// Code or a bundle was compiled for another version of the ABI.
     #[error("{object}: compiled for abi version {found}, this weir has {expected}; compile the policy again")]
     AbiVersion {
-        /// Bundle or code.
+        /// The bundle or code.
         object: String,
         /// Its version.
         found: u32,
-        /// Ours.
+        /// The version of this program.
         expected: u32,
     },
-    /// Native code compiled for another processor.
+    /// Native code was compiled for another processor.
     #[error("{object}: compiled for a processor with {missing}, which this one lacks; compile with --cpu x86-64-v3")]
     Cpu {
-        /// Bundle or code.
+        /// The bundle or code.
         object: String,
-        /// The instruction sets that are missing.
+        /// The missing instruction sets.
         missing: String,
     },
     /// A table's image cannot be used.
@@ -79,18 +79,18 @@ pub enum EngineError {
     Image {
         /// The table.
         table: String,
-        /// What is wrong.
+        /// The problem.
         problem: String,
     },
-    /// An interface could not be opened, read from or written to.
+    /// Opening an interface, or input or output on it, failed.
     #[error("interface {interface}: {source}")]
     Interface {
         /// The interface.
         interface: String,
-        /// What the system said.
+        /// The error of the system call.
         source: io::Error,
     },
-    /// Another XDP program is attached where one of Weir's shall be.
+    /// Another XDP program is attached where one of Weir's is to be attached.
     #[error(
         "interface {interface}: the XDP program {program} ({name}) is attached there, which is not Weir's to remove; \
          `ip link set dev {interface} {mode} off` detaches it"
@@ -98,17 +98,17 @@ pub enum EngineError {
     ForeignXdp {
         /// The interface.
         interface: String,
-        /// Its number in the kernel.
+        /// The program's id in the kernel.
         program: u32,
-        /// Its name there; empty if it has none, or there is no right to ask.
+        /// The program's name in the kernel. It is empty if the program has none or the process may not read it.
         name: String,
-        /// Where it runs, as ip-link(8) calls it.
+        /// The attach mode, as in ip-link(8).
         mode: &'static str,
     },
-    /// DPDK does not start, or has no memory.
+    /// DPDK cannot start, or has no memory.
     #[error("dpdk: {problem}")]
     Dpdk {
-        /// What is wrong.
+        /// The problem.
         problem: String,
     },
     /// A worker's thread could not be started.
@@ -116,44 +116,44 @@ pub enum EngineError {
     Worker {
         /// The worker, from 0.
         number: usize,
-        /// What the system said.
+        /// The error of the system call.
         source: io::Error,
     },
-    /// A worker has failed, which it says itself when it is joined.
+    /// A worker failed. Joining it gives the cause.
     #[error("worker {number} has ended")]
     WorkerEnded {
         /// The worker, from 0.
         number: usize,
     },
     /// The datapath is being stopped.
-    #[error("weir is about to end")]
+    #[error("weir is stopping")]
     Stopping,
-    /// A worker does not change to another policy, or does not end: it hangs, or it gets no core.
+    /// A worker does not change to another policy, or does not end, because it hangs or gets no CPU time.
     #[error("worker {number} does not answer")]
     WorkerStuck {
         /// The worker, from 0.
         number: usize,
     },
-    /// There is no compiler.
+    /// No compiler was found.
     #[error("clang not found (tried {tried}): install it with `apt-get install clang-19`, or set WEIR_CLANG")]
     NoClang {
-        /// The programs looked for.
+        /// The programs that were tried.
         tried: String,
     },
     /// The compiler in WEIR_CLANG does not work.
     #[error("WEIR_CLANG={}: {problem}", program.display())]
     BadClang {
-        /// The program named.
+        /// The program in WEIR_CLANG.
         program: PathBuf,
-        /// What happened.
+        /// The problem.
         problem: String,
     },
-    /// clang refused what our compiler wrote.
+    /// clang rejected generated C.
     #[error("compiler bug: clang refuses generated code, kept as {}\n{stderr}", file.display())]
     Refused {
-        /// The generated file.
+        /// The generated file, which is kept.
         file: PathBuf,
-        /// What clang said.
+        /// The output of clang.
         stderr: String,
     },
     /// Native code could not be loaded.
@@ -161,13 +161,13 @@ pub enum EngineError {
     Native {
         /// The artifact.
         object: String,
-        /// What is wrong.
+        /// The problem.
         problem: String,
     },
-    /// The kernel gives no right to load BPF programs.
+    /// The process lacks the permission to load BPF programs.
     #[error("xdp: not permitted to load BPF programs: run as root or with CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON")]
     NotPermitted,
-    /// The kernel's verifier refused a program.
+    /// The kernel's verifier rejected a program.
     #[error("compiler bug: the kernel's verifier refuses {object}:\n{log}")]
     Verifier {
         /// The artifact.
@@ -175,22 +175,22 @@ pub enum EngineError {
         /// The last lines of the verifier's log.
         log: String,
     },
-    /// The policy is right, but too large for the kernel.
+    /// The policy is correct, but exceeds a limit of the kernel.
     #[error(
         "{object}: too large for the kernel: {limit}; have fewer rules or tables, or put the addresses of large sets into tables"
     )]
     TooLarge {
         /// The artifact.
         object: String,
-        /// Which of the kernel's limits.
+        /// The exceeded limit.
         limit: &'static str,
     },
-    /// BPF object, map or call that failed.
+    /// A BPF object, map or call failed.
     #[error("xdp: {object}: {problem}")]
     Xdp {
-        /// Program, map or object.
+        /// The program, map or object.
         object: String,
-        /// What is wrong.
+        /// The problem.
         problem: String,
     },
 }

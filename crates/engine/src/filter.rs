@@ -1,25 +1,26 @@
-//! What decides bursts.
+//! The interface of everything that decides bursts.
 
 use weir_abi::{Counter, Verdict};
 use weir_state::limits::LimitCount;
 
 use crate::{EngineError, FrameBurst};
 
-/// Decides bursts and counts what it decided. One worker owns it.
+/// Decides bursts and counts its decisions. One worker owns it.
 pub trait Filter {
-    /// What reports call it: `native`, `xdp`, ...
+    /// The name in reports: `native`, `xdp`, ...
     fn name(&self) -> &str;
 
-    /// Decides a burst on one of the program's chains and fills the first `burst.len()` of `verdicts`.
+    /// Decides a burst with one of the program's chains. Writes the first `burst.len()` of `verdicts`.
     ///
     /// # Panics
     /// If `chain` is not a chain of the program, or `verdicts` is shorter than the burst.
     fn decide(&mut self, chain: usize, burst: &FrameBurst<'_>, verdicts: &mut [Verdict]) -> Result<(), EngineError>;
 
-    /// Packets and bytes since it was loaded, indexed by [`weir_abi::Reason`]: the built-in ones, then one a rule.
+    /// Packets and bytes since loading, indexed by [`weir_abi::Reason`]: the built-in reasons, then one per rule.
     fn counters(&self) -> Vec<Counter>;
 
-    /// Calls with each entry of a limiter for which something was counted since the first burst, in their order; with none if it does not log.
+    /// Calls `visit` with the index and counts of each entry of a limiter that has counts since the first burst, in
+    /// order. Makes no calls if the limiter does not log.
     ///
     /// # Panics
     /// If the program logs and has no such limiter.

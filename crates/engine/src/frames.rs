@@ -1,4 +1,4 @@
-//! A burst of frames, as every filter takes it.
+//! A burst of frames: the input of every filter.
 
 use std::marker::PhantomData;
 use std::ptr;
@@ -8,13 +8,13 @@ use weir_abi::{BURST_MAX, Frame, Link};
 
 /// Up to [`BURST_MAX`] frames of one link layer, readable for `'a`.
 ///
-/// [`Frame`] holds plain pointers because C reads it; this type is what makes them safe to hand around.
+/// [`Frame`] contains raw pointers, because C reads it. This type adds their lifetime.
 #[derive(Clone, Copy, Debug)]
 pub struct FrameBurst<'a> {
     frames: &'a [Frame],
     link: Link,
     now_ns: u64,
-    /// One a frame, never falling; empty if all frames are of `now_ns`.
+    /// Time of each frame, never decreasing. It is empty if all frames have the time `now_ns`.
     times_ns: &'a [u64],
     bytes: PhantomData<&'a [u8]>,
 }
@@ -26,16 +26,16 @@ impl<'a> FrameBurst<'a> {
     /// If there are more than [`BURST_MAX`] of them.
     ///
     /// # Safety
-    /// For all of `'a`, each frame's `data` must be valid for reads of `cap` bytes that nothing writes, and `cap <= len`.
+    /// During `'a`, each frame's `data` must be valid for reads of `cap` bytes that nothing writes, and `cap <= len`.
     pub unsafe fn from_raw(frames: &'a [Frame], link: Link, now_ns: u64) -> Self {
         assert!(frames.len() <= BURST_MAX, "a burst has at most {BURST_MAX} frames");
         FrameBurst { frames, link, now_ns, times_ns: &[], bytes: PhantomData }
     }
 
-    /// The same frames, each received at a time of its own.
+    /// The same frames with a time for each one.
     ///
     /// # Panics
-    /// If there are not as many times as frames, or they fall.
+    /// If the number of times differs from the number of frames, or a time is less than its predecessor.
     pub fn with_times(self, times_ns: &'a [u64]) -> Self {
         assert!(times_ns.len() == self.frames.len() && times_ns.is_sorted(), "a time for each frame, in order");
         FrameBurst { times_ns, ..self }
@@ -46,13 +46,13 @@ impl<'a> FrameBurst<'a> {
         FrameBurst { now_ns, times_ns: &[], ..self }
     }
 
-    /// The first frames, at most `count`.
+    /// The first `count` frames, or all if there are fewer.
     pub fn first(self, count: usize) -> Self {
         let count = count.min(self.frames.len());
         FrameBurst { frames: &self.frames[..count], times_ns: &self.times_ns[..count.min(self.times_ns.len())], ..self }
     }
 
-    /// The frames but the first `count`.
+    /// The frames after the first `count`.
     pub fn after(self, count: usize) -> Self {
         let count = count.min(self.frames.len());
         FrameBurst { frames: &self.frames[count..], times_ns: &self.times_ns[count.min(self.times_ns.len())..], ..self }
@@ -68,43 +68,43 @@ impl<'a> FrameBurst<'a> {
         self.frames.len()
     }
 
-    /// Whether there are none.
+    /// Whether there are no frames.
     pub fn is_empty(&self) -> bool {
         self.frames.is_empty()
     }
 
-    /// The captured bytes of frame `index`, link header first.
+    /// The captured bytes of frame `index`, from the link header on.
     pub fn bytes(&self, index: usize) -> &'a [u8] {
         let frame = &self.frames[index];
         if frame.cap == 0 {
             return &[];
         }
-        // SAFETY: whoever called `from_raw` established that `data` is readable for `cap` bytes during 'a.
+        // SAFETY: the caller of `from_raw` established that `data` is readable for `cap` bytes during 'a.
         unsafe { std::slice::from_raw_parts(frame.data, frame.cap as usize) }
     }
 
-    /// Bytes that frame `index` had on the wire.
+    /// Length of frame `index` on the wire, in bytes.
     pub fn wire_len(&self, index: usize) -> u32 {
         self.frames[index].len
     }
 
-    /// The link layer of all of them.
+    /// The link layer of all frames.
     pub fn link(&self) -> Link {
         self.link
     }
 
-    /// When the frames were received, as compiled chains take it.
+    /// The reception times in the form for compiled chains.
     pub fn times(&self) -> Times {
         let each_ns = if self.times_ns.is_empty() { ptr::null() } else { self.times_ns.as_ptr() };
         Times { now_ns: self.now_ns, each_ns }
     }
 
-    /// When frame `index` was received, ns. Limits go by it.
+    /// Reception time of frame `index` in ns. Limits use it.
     pub fn time_ns(&self, index: usize) -> u64 {
         self.times_ns.get(index).copied().unwrap_or(self.now_ns)
     }
 
-    /// Time of the burst in ns: since 1970 for a capture, which lends its own time.
+    /// Time of the burst in ns. For captures this is the capture's own time, since 1970.
     pub fn now_ns(&self) -> u64 {
         self.now_ns
     }

@@ -1,16 +1,16 @@
-//! Table images and aligned memory.
+//! Images of tables, and aligned memory.
 
 use std::ops::{Deref, DerefMut};
 
 pub use weir_tables::Image;
 
-/// The most bytes of an image: what a BPF program can address in one map value (`BPF_MAX_VAR_OFF`).
+/// Maximum size of an image in bytes: what a BPF program can address in one map value (`BPF_MAX_VAR_OFF`).
 pub const IMAGE_BYTES_MAX: usize = 1 << 29;
 
-/// The power of two of bytes that a BPF program sets aside for an image.
+/// Bytes that a BPF program reserves for an image: a power of two.
 pub fn capacity_bytes(image: &Image) -> u32 {
     let bytes = image.as_bytes().len().next_power_of_two();
-    u32::try_from(bytes).expect("Program::check_images refuses images over IMAGE_BYTES_MAX")
+    u32::try_from(bytes).expect("ProgramShape::check_images refuses images over IMAGE_BYTES_MAX")
 }
 
 /// Alignment of frames: a cache line.
@@ -22,7 +22,7 @@ struct Line([u8; LINE]);
 
 const _: () = assert!(size_of::<Line>() == LINE && align_of::<Line>() == LINE);
 
-/// Bytes that start at a multiple of 64.
+/// Bytes whose address is a multiple of 64.
 #[derive(Clone)]
 pub(crate) struct AlignedBytes {
     lines: Vec<Line>,
@@ -30,7 +30,6 @@ pub(crate) struct AlignedBytes {
 }
 
 impl AlignedBytes {
-    /// A copy of `bytes`.
     pub(crate) fn copy_of(bytes: &[u8]) -> Self {
         let lines = vec![Line([0; LINE]); bytes.len().div_ceil(LINE)];
         let mut aligned = AlignedBytes { lines, len: bytes.len() };

@@ -1,10 +1,13 @@
-//! Loads compiled policies, moves packets through them and hands back verdicts.
+//! Loads compiled policies, runs packets through them and returns verdicts.
 //!
-//! A packet's way: a source ([`capture`] files, [`memory`]) gives a [`FrameBurst`]; a [`Filter`] (the native one, the
-//! kernel's [`xdp`], or a caller's own) turns it into verdicts and counts; the caller acts on them. An [`Artifact`] is
-//! what the compiler hands over, [`clang`] makes code of it, a [`bundle`] carries both to a box without a compiler.
+//! The path of a packet: a source ([`capture`] files, a [`frame_set`], interfaces in [`live`]) gives a [`FrameBurst`].
+//! A [`Filter`] (native code, the kernel's [`xdp`], or one of the caller) decides and counts it. The caller acts on the
+//! verdicts.
 //!
-//! This crate never looks into a packet header and knows nothing of the policy's text.
+//! An [`Artifact`] is the output of the policy compiler. [`clang`] compiles it to machine code. A [`bundle`] carries
+//! both to a machine without a compiler.
+//!
+//! This crate never reads packet headers or policy text.
 
 pub mod artifact;
 pub mod bundle;
@@ -15,14 +18,15 @@ pub mod cpu;
 pub mod elf;
 pub mod error;
 pub mod filter;
+pub mod frame_set;
 pub mod frames;
 pub mod image;
 pub mod live;
 pub mod lookup;
-pub mod memory;
+pub mod measure;
 pub mod native;
 pub mod output;
-pub mod program;
+pub mod program_shape;
 pub mod scratch;
 pub mod traffic;
 pub mod tsc;
@@ -35,5 +39,5 @@ pub use filter::Filter;
 pub use frames::FrameBurst;
 pub use image::Image;
 pub use native::{NativeCode, NativeFilter};
-pub use program::{Program, TableSlot};
+pub use program_shape::{ProgramShape, TableSlot};
 pub use xdp::XdpFilter;

@@ -1,13 +1,13 @@
-//! Lookups of compiled C outside of any policy: what table benchmarks time.
+//! Calls table lookups of compiled C outside of any policy. The table benchmarks use them.
 //!
-//! A function takes a table, a burst of at most [`BURST_MAX`] keys, and room for as many labels:
+//! A lookup function gets a table, up to [`BURST_MAX`] keys, and an array for as many labels:
 //!
 //! ```c
 //! void name(struct table table, const uint32_t *keys, uint32_t *labels, uint32_t count);
 //! void name(struct table table, const uint64_t *hi, const uint64_t *lo, uint32_t *labels, uint32_t count);
 //! ```
-//! As with policies, the C is our own and what it is compiled to is trusted: it fits the images that it is handed, and
-//! its symbols have the types above. A policy's lookups do not come here.
+//! The C is our own, and its compiled code is trusted: it fits the images that it gets, and its symbols have the types
+//! above. Policies do not use this module.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use crate::EngineError;
 use crate::clang::NativeObject;
 use crate::native::open;
 
-/// `struct table` of env.h.
+/// `struct table` of datapath/include/env.h.
 #[derive(Clone, Copy)]
 #[repr(C)]
 struct CTable {
@@ -35,14 +35,14 @@ type Find4 = unsafe extern "C" fn(CTable, *const u32, *mut u32, u32);
 type Find6 = unsafe extern "C" fn(CTable, *const u64, *const u64, *mut u32, u32);
 type Call = unsafe extern "C" fn(*const u32, u32) -> i64;
 
-/// What a lookup looks in.
+/// The memory that a lookup searches.
 #[derive(Clone, Copy, Debug)]
 pub enum Bytes<'a> {
     /// A table in one of Weir's layouts.
     Image(&'a Image),
-    /// A table in a scheme that Weir is compared with.
+    /// A table in a lookup scheme that Weir is compared with.
     Scheme(&'a SchemeImage),
-    /// Nothing: the code keeps its table itself.
+    /// None: the code keeps its own table.
     Own,
 }
 
@@ -62,35 +62,35 @@ impl Bytes<'_> {
 pub struct Code {
     name: String,
     library: Library,
-    /// As in a native filter: the loader knows the library by this number.
+    /// Keeps the number of the descriptor in use. The loader identifies libraries by it (see [`crate::NativeCode`]).
     _file: OwnedFd,
 }
 
 impl Code {
-    /// Loads what [`crate::clang`] made; `name` is for messages.
+    /// Loads the output of [`crate::clang`]. `name` is for messages.
     pub fn load(name: &str, object: &NativeObject) -> Result<Arc<Self>, EngineError> {
         let (library, file) = open(name, object)?;
         Ok(Arc::new(Code { name: name.to_owned(), library, _file: file }))
     }
 
-    /// The lookup of IPv4 keys with the given symbol.
+    /// The lookup function for IPv4 keys with the given symbol.
     pub fn lookup4(self: &Arc<Self>, symbol: &str) -> Result<Lookup4, EngineError> {
-        // SAFETY: the module comment says what type symbols have.
+        // SAFETY: the symbols have the types in the module comment.
         let find = unsafe { self.library.get::<Find4>(symbol.as_bytes()) }.map(|find| *find);
         Ok(Lookup4 { find: find.map_err(|_| self.lacks(symbol))?, _code: self.clone() })
     }
 
-    /// The lookup of IPv6 keys with the given symbol.
+    /// The lookup function for IPv6 keys with the given symbol.
     pub fn lookup6(self: &Arc<Self>, symbol: &str) -> Result<Lookup6, EngineError> {
         // SAFETY: as above.
         let find = unsafe { self.library.get::<Find6>(symbol.as_bytes()) }.map(|find| *find);
         Ok(Lookup6 { find: find.map_err(|_| self.lacks(symbol))?, _code: self.clone() })
     }
 
-    /// Calls `int64_t symbol(const uint32_t *words, uint32_t count)`, which prepares what lookups need.
+    /// Calls `int64_t symbol(const uint32_t *words, uint32_t count)`, which prepares data for lookups.
     ///
     /// # Panics
-    /// If there are 2^32 words.
+    /// If there are 2^32 words or more.
     pub fn call(&self, symbol: &str, words: &[u32]) -> Result<i64, EngineError> {
         // SAFETY: our own code defines the symbol with this type.
         let function = unsafe { self.library.get::<Call>(symbol.as_bytes()) }.map_err(|_| self.lacks(symbol))?;
@@ -108,12 +108,12 @@ impl Code {
 #[derive(Clone, Debug)]
 pub struct Lookup4 {
     find: Find4,
-    /// What `find` points into.
+    /// The code that contains `find`.
     _code: Arc<Code>,
 }
 
 impl Lookup4 {
-    /// The label of each key (host byte order), burst after burst.
+    /// Looks up keys (host byte order) in bursts and writes the label of each.
     ///
     /// # Panics
     /// If there are fewer labels than keys.
@@ -124,7 +124,7 @@ impl Lookup4 {
         }
     }
 
-    /// The label of each key of one burst.
+    /// Looks up the keys of one burst (host byte order) and writes the label of each.
     ///
     /// # Panics
     /// If there are fewer labels than keys, or more than [`BURST_MAX`] keys.
@@ -140,12 +140,12 @@ impl Lookup4 {
 #[derive(Clone, Debug)]
 pub struct Lookup6 {
     find: Find6,
-    /// What `find` points into.
+    /// The code that contains `find`.
     _code: Arc<Code>,
 }
 
 impl Lookup6 {
-    /// The label of each key, given as 64-bit halves (host byte order), burst after burst.
+    /// Looks up keys, given as 64-bit halves (host byte order), in bursts, and writes the label of each.
     ///
     /// # Panics
     /// If there are fewer low halves or labels than high halves.

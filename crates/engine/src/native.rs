@@ -18,65 +18,66 @@ use weir_state::words::Words;
 use crate::clang::NativeObject;
 use crate::counters::CounterBlock;
 use crate::image::Image;
-use crate::{EngineError, Filter, FrameBurst, Program};
+use crate::{EngineError, Filter, FrameBurst, ProgramShape};
 
 /// `void weir_<chain>(const struct weir_burst *)`.
 type ChainFn = unsafe extern "C" fn(*const Burst);
 
-/// A loaded shared object and its tables: what the filters of all workers share.
+/// A loaded shared object and its tables, which the filters of all workers share.
 pub struct NativeCode {
     chains: Vec<ChainFn>,
     tables: Vec<*const u8>,
-    /// Counters that a filter needs.
+    /// Number of counters of each filter.
     counters: usize,
-    /// What limiters police by, if the program has any.
+    /// The data of limiters, if the program has any.
     limits: Option<Limits>,
-    /// What `tables` point into.
+    /// The memory that `tables` point into.
     _images: Vec<Arc<Image>>,
-    /// What `chains` point into.
+    /// The code that `chains` point into.
     library: Library,
-    /// Where the library came from. The loader knows libraries by their path, which is the number of this descriptor: were it
-    /// closed and its number used again, the next policy would be given this one's code.
+    /// The file of the library. Its path contains the number of this descriptor, and the loader identifies libraries by
+    /// path. If another policy got the same number, the loader would return this code for it. The file therefore stays
+    /// open.
     _file: OwnedFd,
 }
 
-// SAFETY: the pointers lead into images and code that this owns and nobody writes; compiled chains keep no state besides the
-// counters and images that each call is given.
+// SAFETY: the pointers point into images and code that this value owns and that nothing writes. Compiled chains keep no
+// state except the arguments of each call.
 unsafe impl Send for NativeCode {}
-// SAFETY: as above; the stage clock, which chains do write, is for benchmarks of one filter.
+// SAFETY: as above. Chains write the stage clock, but only benchmarks with a single filter use it.
 unsafe impl Sync for NativeCode {}
 
-/// Decides by native code, and counts. One worker owns it.
+/// Decides bursts by native code and counts them. One worker owns it.
 pub struct NativeFilter {
     code: Arc<NativeCode>,
     counters: CounterBlock,
-    /// Whether the first burst brings the time at which all buckets are full.
+    /// Whether the buckets are still to be filled at the time of the first burst.
     fills_buckets: bool,
-    /// Who else charges the buckets.
+    /// Whether other filters charge the same buckets.
     sharing: Sharing,
 }
 
-/// Who charges a program's buckets.
+/// The number of workers that charge a program's buckets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sharing {
-    /// One worker, which then needs no atomic steps.
+    /// One worker, which needs no atomic operations.
     Alone,
-    /// Several.
+    /// Several workers.
     Shared,
 }
 
-/// Stages of a burst that code compiled with [`STAGE_CLOCK`] takes the time of: parse, lookup, rules.
+/// The stages of a burst that are timed in code compiled with [`STAGE_CLOCK`].
 pub const STAGES: [&str; 3] = ["parse", "lookup", "rules"];
 
-/// Put before generated C, this makes it count the cycles of each stage, at the cost of a few cycles a burst.
+/// This line before generated C enables the measurement of each stage. It costs a few cycles per burst.
 pub const STAGE_CLOCK: &str = "#define WEIR_STAGE_CLOCK\n";
 
 impl NativeCode {
-    /// Loads a shared object that [`crate::clang`] made; `name` is for messages. `images` are in slot order.
+    /// Loads a shared object of [`crate::clang`]. `name` is for messages. `images` are in slot order.
     pub fn load(
         name: &str,
         object: &NativeObject,
-        program: &Program,
+        program: &ProgramShape,
         images: Vec<Arc<Image>>,
         limits: Option<Limits>,
     ) -> Result<Arc<Self>, EngineError> {
@@ -88,7 +89,7 @@ impl NativeCode {
         let mut chains = Vec::with_capacity(program.chains.len());
         for chain in &program.chains {
             let symbol = format!("weir_{chain}");
-            // SAFETY: the abi version was checked: in this version every `weir_<chain>` has this type.
+            // SAFETY: the ABI version was checked, and in this version every `weir_<chain>` has this type.
             let function = unsafe { library.get::<ChainFn>(symbol.as_bytes()) };
             chains.push(*function.map_err(|_| refuse(format!("has no function {symbol}")))?);
         }
@@ -97,34 +98,35 @@ impl NativeCode {
         Ok(Arc::new(NativeCode { chains, tables, counters, limits, _images: images, library, _file: file }))
     }
 
-    /// A filter of its own counters, at 0.
+    /// A filter with its own counters, which start at 0.
     pub fn filter(self: &Arc<Self>, sharing: Sharing) -> NativeFilter {
         NativeFilter { code: self.clone(), counters: CounterBlock::new(self.counters), fills_buckets: false, sharing }
     }
 }
 
-/// Maps a shared object. It is unmapped with the library; the file must stay open as long.
+/// Maps a shared object and returns the library with its file. The file must stay open as long as the library is used.
 pub(crate) fn open(name: &str, object: &NativeObject) -> Result<(Library, OwnedFd), EngineError> {
     let refuse = |problem: String| EngineError::Native { object: name.to_owned(), problem };
     let file = memory_file(object.bytes()).map_err(|error| refuse(format!("cannot be put into memory: {error}")))?;
     let path = format!("/proc/self/fd/{}", file.as_raw_fd());
-    // SAFETY: the object comes from our own compiler, directly or through a bundle that `Bundle::native` vouches for; it has no
-    // initialisers, which `elf::check_native` has seen to for bundles.
+    // SAFETY: our own compiler made the object, or it comes from a bundle whose code `Bundle::native` checked.
+    // `elf::check_native` makes sure that the object of a bundle has no initialisers.
     let library = unsafe { Library::open(Some(&path), RTLD_NOW | RTLD_LOCAL) };
     Ok((library.map_err(|error| refuse(loader_message(&error)))?, file))
 }
 
-/// What the dynamic loader said; the error itself says only that it failed.
+/// The message of the dynamic loader, which is the source of the error.
 fn loader_message(error: &libloading::Error) -> String {
     error.source().map_or_else(|| error.to_string(), ToString::to_string)
 }
 
 impl NativeFilter {
-    /// Loads code for one filter ([`NativeCode::load`]), which alone charges its buckets: they are full at the time of its first burst.
+    /// Loads code like [`NativeCode::load`], for one filter that alone charges its buckets. They are full at the time
+    /// of its first burst.
     pub fn load(
         name: &str,
         object: &NativeObject,
-        program: &Program,
+        program: &ProgramShape,
         images: Vec<Arc<Image>>,
         limits: Option<Limits>,
     ) -> Result<Self, EngineError> {
@@ -132,25 +134,27 @@ impl NativeFilter {
         Ok(NativeFilter { fills_buckets: true, ..filter })
     }
 
-    /// Whether it needs to know when packets were received.
+    /// Whether it needs the reception times of packets.
     pub(crate) fn has_limits(&self) -> bool {
         self.code.limits.is_some()
     }
 
-    /// Its counters, to be read while it counts.
+    /// Its counters, which can be read while it counts.
     pub fn counter_block(&self) -> CounterBlock {
         self.counters.clone()
     }
 
-    /// TSC cycles spent in each of [`STAGES`] since loading; `None` if the code was not compiled with [`STAGE_CLOCK`].
+    /// TSC cycles spent in each of [`STAGES`] since loading, or `None` if the code was compiled without
+    /// [`STAGE_CLOCK`].
     pub fn stage_cycles(&self) -> Option<[u64; STAGES.len()]> {
-        // SAFETY: only the address is taken here.
+        // SAFETY: only the address of the symbol is used here.
         let symbol = unsafe { self.code.library.get::<*const c_void>(b"weir_stage_cycles") }.ok()?;
-        // SAFETY: env.h defines the symbol as `uint64_t[STAGES]`; only chains write it, and they need `&mut self`.
+        // SAFETY: env_native.h defines the symbol as `uint64_t[STAGES]`. Only chains write it, and they need `&mut
+        // self`.
         Some(unsafe { symbol.into_raw().cast::<[u64; STAGES.len()]>().read() })
     }
 
-    /// What the program's limiters charge and count.
+    /// The buckets and counts of the program's limiters, as C takes them.
     fn limits(&self) -> burst::Limits {
         let Some(Limits { image, buckets, counted, .. }) = &self.code.limits else { return burst::Limits::NONE };
         let counts = counted.as_ref().map(Counted::counts);
@@ -166,13 +170,13 @@ impl NativeFilter {
 }
 
 fn check_version(name: &str, library: &Library) -> Result<(), EngineError> {
-    // SAFETY: only the address is taken here.
+    // SAFETY: only the address of the symbol is used here.
     let symbol = unsafe { library.get::<*const c_void>(b"weir_abi_version") };
     let symbol = symbol.map_err(|_| EngineError::Native {
         object: name.to_owned(),
-        problem: "does not say its abi version".to_owned(),
+        problem: "has no symbol weir_abi_version".to_owned(),
     })?;
-    // SAFETY: every object of every abi version exports `const uint32_t weir_abi_version`.
+    // SAFETY: objects of every ABI version export `const uint32_t weir_abi_version`.
     let found = unsafe { symbol.into_raw().cast::<u32>().read() };
     if found != ABI_VERSION {
         return Err(EngineError::AbiVersion { object: name.to_owned(), found, expected: ABI_VERSION });
@@ -180,9 +184,9 @@ fn check_version(name: &str, library: &Library) -> Result<(), EngineError> {
     Ok(())
 }
 
-/// A file in memory that can be executed. Every call gives a new one, so that dlopen never takes it for an older one.
+/// An executable file in memory. Each call returns another file, so that dlopen cannot confuse it with a previous one.
 fn memory_file(bytes: &[u8]) -> io::Result<OwnedFd> {
-    // Kernels before 6.3 do not know the flag and need none.
+    // Kernels before 6.3 reject the flag. Their files are always executable.
     let file = memfd_create(c"weir", MemfdFlags::CLOEXEC | MemfdFlags::EXEC)
         .or_else(|_| memfd_create(c"weir", MemfdFlags::CLOEXEC))?;
     let mut file = File::from(file);
@@ -214,9 +218,10 @@ impl Filter for NativeFilter {
             counters: burst::Counters { reasons: self.counters.as_ptr() },
             limits: self.limits(),
         };
-        // SAFETY: frames are readable (FrameBurst), `verdicts` has room for all of them and is a transparent u32 each,
-        // `tables` are checked images in slot order, `counters` has one for every reason the program can give, `times` one for each frame, if any;
-        // the tickets in the tables name buckets that there are, and what is counted for them has as many words (Pool::hold, Pool::count).
+        // SAFETY: `FrameBurst` guarantees that the frames are readable. `verdicts` has room for all of them, and a
+        // verdict is a transparent u32. `tables` are checked images in slot order. `counters` has one counter for every
+        // reason of the program. `times` has one time for each frame, or none. The pool (`Pool::hold`, `Pool::count`)
+        // guarantees that the tickets in the tables name existing buckets and counts.
         unsafe { function(&arguments) };
         Ok(())
     }

@@ -1,7 +1,8 @@
-//! A file that appears whole or not at all: until it is finished it has no name, so that whatever ends the process leaves nothing behind.
+//! An output file that appears complete or not at all. It has no name until it is finished, so nothing is left behind
+//! however the process ends.
 //!
-//! Links are followed, also those that lead to nothing yet, as a shell's `>` does. What is there is replaced by the finished file and not
-//! written over, so that a failure leaves it as it was. Devices and pipes take the bytes as they come.
+//! Symbolic links are followed, dangling ones too, like a shell's `>` does. The finished file replaces an existing one,
+//! so a failure leaves the old file unchanged. Devices and pipes are written directly.
 
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions, Permissions};
@@ -16,24 +17,25 @@ use rustix::io::Errno;
 
 use crate::scratch::{self, Registered};
 
-/// Links that are followed, as in Linux (path_resolution(7)).
+/// Maximum number of symbolic links that are followed, as in Linux (path_resolution(7)).
 const LINKS_MAX: usize = 40;
 
-/// A file that is being written.
+/// A file while it is written.
 #[derive(Debug)]
 pub struct OutputFile {
     file: File,
-    becoming: Becoming,
+    destination: Destination,
 }
 
-/// What the file is to be.
+/// How the file gets its name.
 #[derive(Debug)]
-enum Becoming {
-    /// A device or a pipe, or a stream that is open already.
+enum Destination {
+    /// A device, a pipe or an open stream, which has one.
     Stream,
-    /// Has no name yet.
+    /// The file has no name yet. `finish` links it to this path.
     Unnamed(PathBuf),
-    /// Where files without a name cannot be: has another one, at which it is removed unless it is finished.
+    /// The file system does not support files without a name. The file has a temporary name, which is removed or, by
+    /// `finish`, renamed to this path.
     Named(PathBuf, Registered),
 }
 
@@ -41,56 +43,56 @@ impl OutputFile {
     /// Creates the file.
     ///
     /// # Errors
-    /// There is no such folder, it is a folder, or it must not be written.
+    /// The folder does not exist, the path is a folder, or the file is not writable.
     pub fn create(path: &Path) -> io::Result<Self> {
         let there = fs::metadata(path).ok();
         if let Some(there) = &there
             && !there.is_file()
         {
             let file = OpenOptions::new().write(true).open(path)?;
-            return Ok(OutputFile { file, becoming: Becoming::Stream });
+            return Ok(OutputFile { file, destination: Destination::Stream });
         }
         let target = target(path)?;
         if there.is_some() {
             rustix::fs::access(&target, Access::WRITE_OK)?;
         }
-        let (file, becoming) = match unnamed(folder(&target)) {
-            Ok(file) => (file, Becoming::Unnamed(target)),
+        let (file, destination) = match unnamed(folder(&target)) {
+            Ok(file) => (file, Destination::Unnamed(target)),
             Err(Errno::OPNOTSUPP | Errno::ISDIR) => {
                 let name = other_name(&target);
                 let file = OpenOptions::new().write(true).create_new(true).mode(0o666).open(&name)?;
-                (file, Becoming::Named(target, scratch::register_file(name)))
+                (file, Destination::Named(target, scratch::register_file(name)))
             }
             Err(error) => return Err(error.into()),
         };
         if let Some(there) = there {
             file.set_permissions(Permissions::from_mode(there.mode() & 0o7777))?;
         }
-        Ok(OutputFile { file, becoming })
+        Ok(OutputFile { file, destination })
     }
 
     /// Standard output.
     ///
     /// # Errors
-    /// It is closed.
+    /// Standard output is closed.
     pub fn standard_output() -> io::Result<Self> {
         let file = File::from(io::stdout().as_fd().try_clone_to_owned()?);
-        Ok(OutputFile { file, becoming: Becoming::Stream })
+        Ok(OutputFile { file, destination: Destination::Stream })
     }
 
-    /// Whether a person would be shown the bytes.
+    /// Whether the output is a terminal.
     pub fn is_terminal(&self) -> bool {
         self.file.is_terminal()
     }
 
-    /// Gives the file its name.
+    /// Gives the file its name, which replaces an existing file of that name.
     ///
     /// # Errors
-    /// The folder cannot be written.
+    /// The folder is not writable.
     pub fn finish(self) -> io::Result<()> {
-        match self.becoming {
-            Becoming::Stream => Ok(()),
-            Becoming::Unnamed(target) => {
+        match self.destination {
+            Destination::Stream => Ok(()),
+            Destination::Unnamed(target) => {
                 let name = other_name(&target);
                 let unnamed = format!("/proc/self/fd/{}", self.file.as_raw_fd());
                 rustix::fs::linkat(CWD, unnamed.as_str(), CWD, &name, AtFlags::SYMLINK_FOLLOW)?;
@@ -99,7 +101,7 @@ impl OutputFile {
                 linked.forget();
                 Ok(())
             }
-            Becoming::Named(target, name) => {
+            Destination::Named(target, name) => {
                 fs::rename(name.path(), target)?;
                 name.forget();
                 Ok(())
@@ -118,28 +120,28 @@ impl Write for OutputFile {
     }
 }
 
-/// A file that has no name in a folder.
+/// Opens a file without a name in a folder.
 fn unnamed(folder: &Path) -> Result<File, Errno> {
     let flags = OFlags::TMPFILE | OFlags::WRONLY | OFlags::CLOEXEC;
     Ok(File::from(rustix::fs::open(folder, flags, Mode::from_raw_mode(0o666))?))
 }
 
-/// A name beside another that nobody has.
+/// An unused name in the same folder.
 fn other_name(target: &Path) -> PathBuf {
     static NUMBER: AtomicU32 = AtomicU32::new(0);
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
     folder(target).join(OsString::from(format!(".weir-{}-{number}", std::process::id())))
 }
 
-/// The folder of a path that [`target`] has given.
+/// The folder of a path from [`target`].
 fn folder(target: &Path) -> &Path {
     target.parent().unwrap_or(Path::new("/"))
 }
 
-/// The file that a path leads to, without links, whether it is there or not.
+/// Resolves all symbolic links of a path. The file itself need not exist.
 ///
 /// # Errors
-/// A folder on the way is not there, there are too many links, or the path names no file.
+/// A folder on the path does not exist, there are too many links, or the path does not name a file.
 pub fn target(path: &Path) -> io::Result<PathBuf> {
     let mut path = std::path::absolute(path)?;
     for _ in 0..LINKS_MAX {
@@ -153,8 +155,8 @@ pub fn target(path: &Path) -> io::Result<PathBuf> {
     Err(Errno::LOOP.into())
 }
 
-/// Whether two paths lead to the same file, or would if it were there. Pipes are files here; devices, of which one takes and gives what it
-/// likes, are not.
+/// Whether two paths lead to the same file, or would lead to it if it existed. Pipes count as files here. Devices do
+/// not: their input and output are independent.
 pub fn is_same_file(a: &Path, b: &Path) -> bool {
     match (a.metadata(), b.metadata()) {
         (Ok(a), Ok(b)) => is_same(&a, &b),
@@ -163,7 +165,7 @@ pub fn is_same_file(a: &Path, b: &Path) -> bool {
     }
 }
 
-/// Whether a path leads to what standard input or output is, as `/dev/stdout` does.
+/// Whether a path leads to the file of an open stream, as `/dev/stdout` does.
 pub fn is_stream(path: &Path, stream: impl AsFd) -> bool {
     let stream = stream.as_fd().try_clone_to_owned().and_then(|copy| File::from(copy).metadata());
     matches!((path.metadata(), stream), (Ok(a), Ok(b)) if is_same(&a, &b))

@@ -1,10 +1,10 @@
-//! What a process writes and starts only for itself: folders for compilers, and the compilers. None of it outlives the process.
+//! Temporary folders and child processes, which are removed before or after the process ends.
 //!
-//! | the process | what happens |
+//! | the process | effect |
 //! | --- | --- |
-//! | returns, or fails | each folder is removed by its owner |
-//! | is told to end (SIGINT, SIGTERM, SIGHUP) | who catches the signal calls [`abandon`], which kills and removes |
-//! | is killed | the kernel kills what was started; folders are removed by the next process that makes one, which knows by their locks that nobody uses them |
+//! | returns or fails | each folder is removed by its owner |
+//! | gets SIGINT, SIGTERM or SIGHUP | the signal handler's thread calls [`abandon`], which kills and removes |
+//! | is killed | the kernel kills the children; the next process that makes a folder removes unlocked folders |
 
 use std::env;
 use std::fs::{self, File, Permissions};
@@ -20,22 +20,22 @@ use std::time::Duration;
 use rustix::fs::{FlockOperation, Mode, OFlags, flock};
 use rustix::process::{Pid, Signal, kill_process_group, test_kill_process_group};
 
-/// What folders are called; what comes behind is random.
+/// Prefix of the names of folders. A random part follows.
 const PREFIX: &str = "weir-tmp-";
-/// What a folder is called that is kept to be looked at.
+/// Prefix of the names of folders that are kept for inspection.
 const KEPT_PREFIX: &str = "weir-kept-";
-/// How often a folder is made anew, if another process takes it for one that was left behind.
+/// Maximum number of attempts to make a folder. Another process may remove it before it is locked.
 const ATTEMPTS: usize = 8;
 
-/// How long a killed process is waited for.
+/// Maximum time to wait for the end of a killed process, in ms.
 const ENDS_WITHIN_MS: u32 = 500;
 
-/// What there is to clean up.
+/// Paths to remove and processes to kill.
 #[derive(Default)]
 struct Registry {
     paths: Vec<PathBuf>,
     groups: Vec<Pid>,
-    /// Nothing new is begun.
+    /// Whether [`abandon`] was called. Nothing is created or started afterwards.
     is_abandoned: bool,
 }
 
@@ -46,17 +46,17 @@ fn registry() -> MutexGuard<'static, Registry> {
 }
 
 fn interrupted() -> io::Error {
-    io::Error::new(io::ErrorKind::Interrupted, "the process is told to end")
+    io::Error::new(io::ErrorKind::Interrupted, "the process is being terminated")
 }
 
-/// Kills what was started and removes what was written. Nothing new is begun from then on: for processes that end at once.
+/// Kills all child processes and removes all files. Nothing can be started or created afterwards: the process must end.
 pub fn abandon() {
     let mut registry = registry();
     registry.is_abandoned = true;
     for group in registry.groups.drain(..) {
-        // It may have ended by itself.
+        // The group may have ended already.
         let _ = kill_process_group(group, Signal::KILL);
-        // What is being written to cannot be removed.
+        // A folder cannot be removed while a process writes to it.
         for _ in 0..ENDS_WITHIN_MS {
             if test_kill_process_group(group).is_err() {
                 break;
@@ -69,12 +69,12 @@ pub fn abandon() {
     }
 }
 
-/// What cannot be removed goes with the next process that makes a folder.
+/// Removes a path. The next process that makes a folder removes what fails here.
 fn remove(path: &Path) {
     let _ = if path.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) };
 }
 
-/// A file or folder that is removed when this is dropped, or the process is told to end.
+/// A file or folder that is removed when this value is dropped, or by [`abandon`].
 #[derive(Debug)]
 pub(crate) struct Registered(PathBuf);
 
@@ -88,7 +88,7 @@ impl Registered {
         &self.0
     }
 
-    /// It is no longer ours to remove.
+    /// Stops the removal of the path.
     pub(crate) fn forget(self) {
         self.unregister();
         std::mem::forget(self);
@@ -110,7 +110,7 @@ impl Drop for Registered {
 #[derive(Debug)]
 pub(crate) struct Folder {
     folder: Registered,
-    /// As long as it is held, the folder is in use.
+    /// The lock shows other processes that the folder is in use.
     _lock: File,
 }
 
@@ -119,12 +119,12 @@ impl Folder {
         static SWEPT: Once = Once::new();
         SWEPT.call_once(|| sweep(&env::temp_dir()));
         for _ in 0..ATTEMPTS {
-            // Registered before a signal can come between.
+            // The lock covers creation and registration, so that [`abandon`] cannot run between them.
             let mut registry = registry();
             if registry.is_abandoned {
                 return Err(interrupted());
             }
-            // Others may neither read a policy there nor, whatever the umask, put an object in the place of ours.
+            // Other users must not read policies or replace objects, whatever the umask is.
             let private = Permissions::from_mode(0o700);
             let made = tempfile::Builder::new().prefix(PREFIX).permissions(private).disable_cleanup(true).tempdir()?;
             let path = made.path().to_owned();
@@ -133,14 +133,14 @@ impl Folder {
                 return Ok(Folder { folder: Registered(path), _lock: lock });
             }
         }
-        Err(io::Error::other("temporary folders are removed by somebody else"))
+        Err(io::Error::other("another process removes the temporary folders"))
     }
 
     pub(crate) fn path(&self) -> &Path {
         self.folder.path()
     }
 
-    /// Leaves the folder where it is, under a name by which nobody removes it.
+    /// Keeps the folder, under a name that no process removes.
     pub(crate) fn keep(self) -> PathBuf {
         let path = self.folder.path().to_owned();
         let name = path.file_name().and_then(|name| name.to_str()).and_then(|name| name.strip_prefix(PREFIX));
@@ -153,7 +153,7 @@ impl Folder {
     }
 }
 
-/// The lock of a folder that nobody else has and that is still there.
+/// Locks a folder. Returns `None` if another process has the lock or removed the folder.
 fn lock(path: &Path) -> Option<File> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let folder = File::from(rustix::fs::open(path, flags, Mode::empty()).ok()?);
@@ -161,7 +161,7 @@ fn lock(path: &Path) -> Option<File> {
     (folder.metadata().ok()?.nlink() > 0).then_some(folder)
 }
 
-/// Removes our folders that killed processes have left behind.
+/// Removes folders that killed processes left behind.
 fn sweep(parent: &Path) {
     let Ok(entries) = fs::read_dir(parent) else { return };
     for entry in entries.flatten() {
@@ -176,19 +176,19 @@ fn sweep(parent: &Path) {
     }
 }
 
-/// Runs a program to its end, which comes at the latest with this process's.
+/// Runs a program and waits for its end. The program ends at the latest with this process.
 ///
 /// # Errors
-/// It cannot be started, or the process is told to end.
+/// It cannot be started, or [`abandon`] was called.
 pub(crate) fn output(command: &mut Command) -> io::Result<Output> {
     let parent = rustix::process::getpid();
-    // A group of its own: what the program starts is killed with it.
+    // A separate process group, so that the children of the program are killed with it.
     command.process_group(0).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    // SAFETY: between fork and exec only system calls are made and nothing is allocated.
+    // SAFETY: the closure makes only system calls and allocates nothing between fork and exec.
     unsafe {
         command.pre_exec(move || {
             rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
-            // The parent may have died before it was asked about.
+            // The parent may have died before the request.
             if rustix::process::getppid() == Some(parent) { Ok(()) } else { Err(io::ErrorKind::Interrupted.into()) }
         });
     }

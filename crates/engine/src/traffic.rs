@@ -1,19 +1,19 @@
-//! Synthetic traffic: minimum-size packets whose sources follow a named mix.
+//! Synthetic traffic: UDP packets whose sources follow a named mix.
 
 use weir_abi::Link;
 
-use crate::memory::FrameSet;
+use crate::frame_set::FrameSet;
 
-/// Bytes of a minimum Ethernet frame without its frame check sequence: 64 on the wire.
+/// Size of a minimum Ethernet frame without its frame check sequence, in bytes. It has 64 bytes on the wire.
 pub const SMALL_FRAME_BYTES: usize = 60;
 
-/// A small, fast generator whose numbers never change: results of different versions must be comparable (Steele et al.,
-/// "Fast splittable pseudorandom number generators", 2014).
+/// SplitMix64, a small and fast generator (Steele et al., "Fast splittable pseudorandom number generators", 2014). Its
+/// numbers never change, so that results of different versions of Weir are comparable.
 #[derive(Clone, Debug)]
 pub struct SplitMix(u64);
 
 impl SplitMix {
-    /// A sequence of its own for each seed.
+    /// The sequence of a seed. Different seeds give different sequences.
     pub fn new(seed: u64) -> Self {
         SplitMix(seed)
     }
@@ -33,16 +33,16 @@ impl SplitMix {
     }
 }
 
-/// Where source addresses come from.
+/// The distribution of source addresses.
 #[derive(Clone, Copy, Debug)]
 pub enum Mix<'a> {
     /// Uniformly random.
     Random,
-    /// The paper's botnet: 10% random, 20% allowed, 70% blocked.
+    /// The botnet of the paper: 10% random, 20% allowed, 70% blocked.
     Botnet {
-        /// Addresses that are let through.
+        /// Allowed addresses.
         allowed: &'a [u32],
-        /// Addresses that are dropped.
+        /// Blocked addresses.
         blocked: &'a [u32],
     },
 }
@@ -56,7 +56,7 @@ impl Mix<'_> {
         }
     }
 
-    /// One address.
+    /// A random address of the mix, in host byte order.
     pub fn source(self, random: &mut SplitMix) -> u32 {
         let any = |random: &mut SplitMix| random.draw() as u32;
         let one_of = |random: &mut SplitMix, list: &[u32]| match list.is_empty() {
@@ -74,23 +74,23 @@ impl Mix<'_> {
     }
 }
 
-/// `count` addresses drawn from the mix.
+/// `count` addresses of the mix, in host byte order.
 pub fn sources(count: usize, mix: Mix<'_>, seed: u64) -> Vec<u32> {
     let mut random = SplitMix::new(seed);
     (0..count).map(|_| mix.source(&mut random)).collect()
 }
 
-/// `count` packets as [`packets_from`] makes them, their sources drawn from the mix.
+/// `count` packets like those of [`packets_from`], with sources from the mix.
 pub fn small_packets(count: usize, mix: Mix<'_>, seed: u64) -> FrameSet {
     packets_from(&sources(count, mix, seed))
 }
 
-/// A UDP packet of 64 bytes on the wire from each of the sources, all to one address.
+/// One UDP packet with 64 bytes on the wire for each source, all to one destination.
 pub fn packets_from(sources: &[u32]) -> FrameSet {
     packets_of(SMALL_FRAME_BYTES, sources)
 }
 
-/// A UDP packet from each of the sources, of so many bytes without the frame check sequence.
+/// One UDP packet for each source, with `bytes` bytes without the frame check sequence.
 pub fn packets_of(bytes: usize, sources: &[u32]) -> FrameSet {
     let mut packets = vec![0; bytes * sources.len()];
     for (packet, &source) in packets.chunks_exact_mut(bytes).zip(sources) {
@@ -106,12 +106,12 @@ pub fn small_packet(source: u32) -> [u8; SMALL_FRAME_BYTES] {
     packet
 }
 
-/// Gives a packet of ours another source.
+/// Changes the source of a packet from this module.
 pub fn set_source(packet: &mut [u8], source: u32) {
     packet[26..30].copy_from_slice(&source.to_be_bytes());
 }
 
-/// Ethernet, IPv4, UDP, zeros; checksums are left 0, nobody looks.
+/// Writes the headers of Ethernet, IPv4 and UDP. Checksums stay 0, because nothing verifies them.
 fn write_packet(packet: &mut [u8], source: u32) {
     let behind = |header: usize| u16::try_from(packet.len() - header).expect("a packet fits a frame").to_be_bytes();
     let (ip_bytes, udp_bytes) = (behind(14), behind(34));

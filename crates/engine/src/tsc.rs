@@ -1,14 +1,15 @@
-//! The processor's time stamp counter: the cycles that figures are given in.
+//! The processor's time stamp counter (TSC).
 //!
-//! It ticks at a constant rate whatever the core's clock does, so "cycles" here are TSC cycles, as in the papers.
+//! It ticks at a constant rate, independent of the core's clock. All cycles that Weir reports are TSC cycles, as in the
+//! papers.
 
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-/// How long the counter is compared with the system's clock, once a process.
+/// Duration of the calibration against the system's clock, once per process.
 const CALIBRATION: Duration = Duration::from_millis(50);
 
-/// The counter now. All loads before it have finished.
+/// The current value of the counter, after all preceding loads have finished.
 #[cfg(target_arch = "x86_64")]
 pub fn now() -> u64 {
     use core::arch::x86_64::{_mm_lfence, _rdtsc};
@@ -19,14 +20,14 @@ pub fn now() -> u64 {
     }
 }
 
-/// Nanoseconds since the first call, where the machine has no time stamp counter that we know of.
+/// Nanoseconds since the first call, on machines without a known time stamp counter.
 #[cfg(not(target_arch = "x86_64"))]
 pub fn now() -> u64 {
     static START: OnceLock<Instant> = OnceLock::new();
     START.get_or_init(Instant::now).elapsed().as_nanos() as u64
 }
 
-/// Ticks of [`now`] a second.
+/// Ticks of [`now`] per second.
 pub fn frequency_hz() -> f64 {
     static FREQUENCY_HZ: OnceLock<f64> = OnceLock::new();
     *FREQUENCY_HZ.get_or_init(|| {

@@ -15,7 +15,7 @@ use weir_engine::bundle::trust::Trust;
 use weir_engine::bundle::{HEAD_BYTES, is_bundle};
 use weir_engine::clang::{BpfShape, Clang};
 use weir_engine::cpu::Cpu;
-use weir_engine::memory::FrameSet;
+use weir_engine::frame_set::FrameSet;
 use weir_engine::{Bundle, EngineError, Filter, Image, NativeFilter, XdpFilter};
 use weir_tables::{Entries, Kind};
 
@@ -33,7 +33,7 @@ fn compile() -> Bundle {
     let images: Vec<Arc<Image>> = vec![Arc::new(entries.settle().build(Layout::ExactSet).unwrap())];
     let clang = Clang::find().unwrap();
     let native = clang.native(&artifact.name, artifact.source(Target::Native), Cpu::X86_64V3).unwrap().object;
-    let shape = BpfShape::new(&artifact.program(), &images, None);
+    let shape = BpfShape::new(&artifact.shape(), &images, None);
     let bpf = clang.bpf(&artifact.name, artifact.source(Target::Bpf), &shape).unwrap().object;
     Bundle::new(artifact, images, native, bpf, Cpu::X86_64V3).unwrap()
 }
@@ -79,7 +79,7 @@ fn a_bundle_comes_back_whole() {
 fn a_bundle_runs_without_a_compiler() {
     let (_folder, path) = written(&bundle());
     let bundle = read(&path).unwrap();
-    let program = bundle.program();
+    let program = bundle.shape();
     let frames = FrameSet::new(Link::Ethernet, [(&[0xff; 60][..], 60), (&[1; 60][..], 60)]);
     let mut native =
         NativeFilter::load("edge", bundle.native().unwrap(), &program, bundle.images.clone(), None).unwrap();
@@ -222,7 +222,7 @@ fn code_for_another_processor_is_refused() {
 fn contents_that_no_engine_could_load() {
     let mut odd = bundle();
     odd.artifact.chains[0] = "up; stream".to_owned();
-    assert_eq!(refusal(&written(&odd).1), "chain `up; stream` is no C identifier");
+    assert_eq!(refusal(&written(&odd).1), "chain `up; stream` is not a C identifier");
     let mut odd = bundle();
     odd.artifact.rules = 100_000;
     assert_eq!(refusal(&written(&odd).1), "100000 rules, at most 65503 are possible");
@@ -230,7 +230,7 @@ fn contents_that_no_engine_could_load() {
     odd.artifact.tables[0].layout = Layout::Dxr16x4;
     let (_folder, path) = written(&odd);
     let problem = read(&path).err().unwrap().to_string();
-    assert_eq!(problem, "table short: laid out as exact-set, the program expects d16x4r");
+    assert_eq!(problem, "table short: has the layout exact-set, the program expects d16x4r");
 }
 
 #[test]

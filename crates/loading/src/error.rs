@@ -1,4 +1,4 @@
-//! Why a policy cannot be loaded.
+//! The errors of loading a policy.
 
 use std::io;
 use std::path::PathBuf;
@@ -9,10 +9,11 @@ use weir_policy::source::SourceMap;
 use weir_state::StateError;
 use weir_tables::BuildError;
 
-/// Why a policy cannot be loaded. [`LoadError::is_of_policy`] tells wrong policies from failures of what is around them.
+/// An error of loading a policy. [`LoadError::is_of_policy`] distinguishes errors of the policy from failures of the
+/// environment.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
-    /// The policy or its lists are wrong.
+    /// The policy or its lists have errors.
     #[error("{}", .0.summary())]
     Mistakes(Box<Rejected>),
     /// A file of the policy cannot be read.
@@ -20,40 +21,40 @@ pub enum LoadError {
     Unread {
         /// The file.
         path: PathBuf,
-        /// What the system says.
+        /// The error of the system call.
         error: io::Error,
     },
-    /// A file of the policy is not text.
+    /// A file of the policy is not UTF-8 text.
     #[error("{}:{line}: not UTF-8 text", path.display())]
     NotText {
         /// The file.
         path: PathBuf,
-        /// The first line that is not, from 1.
+        /// The first invalid line, from 1.
         line: usize,
     },
-    /// Text was asked for.
-    #[error("{}: is a bundle already: it was checked when it was compiled; give its policy", path.display())]
+    /// The file is a bundle, but a policy's text is required.
+    #[error("{}: is a bundle, which was checked when it was compiled; name its policy instead", path.display())]
     IsBundle {
         /// The bundle.
         path: PathBuf,
     },
-    /// The parts of a bundle do not belong together, or another version wrote it.
+    /// The parts of a bundle do not match, or another version wrote it.
     #[error("{}: not a bundle of this weir: {problem}", path.display())]
     ForeignBundle {
         /// The bundle.
         path: PathBuf,
-        /// What is wrong, without control characters.
+        /// The problem, without control characters.
         problem: String,
     },
-    /// No engine of this version runs the rules of a bundle.
-    #[error("the bundle has rules that this weir cannot run")]
+    /// A bundle has rules that no engine of this version supports.
+    #[error("the bundle has rules that this weir does not support")]
     UnsupportedBundle,
     /// The policy has no such posture.
     #[error("the policy has no posture {posture}; it has {}", if known.is_empty() { "none".to_owned() } else { known.join(", ") })]
     NoPosture {
-        /// The one that was asked for.
+        /// The requested posture.
         posture: String,
-        /// Those that there are.
+        /// The existing postures.
         known: Vec<String>,
     },
     /// A table or list does not fit its layout.
@@ -61,25 +62,25 @@ pub enum LoadError {
     Image {
         /// `table bad`, `limits each`
         object: String,
-        /// Why.
+        /// The problem.
         error: BuildError,
     },
-    /// The rates of all limits do not fit their image.
+    /// The rates of all limits together do not fit their image.
     #[error(transparent)]
     Limits(BuildError),
     /// There is no room or memory for state that the policy declares.
     #[error(transparent)]
     State(#[from] StateError),
-    /// An engine that is not there yet.
-    #[error("the {} engine is not there yet", .0.name())]
+    /// The engine is not implemented.
+    #[error("the {} engine is not implemented yet", .0.name())]
     NoEngine(Engine),
-    /// The compiler, the kernel, memory, or the bundle's file.
+    /// The compiler, the kernel, memory allocation or the bundle's file failed.
     #[error(transparent)]
     Engine(#[from] EngineError),
 }
 
 impl LoadError {
-    /// Whether the policy is what is wrong. It is refused on every machine then.
+    /// Whether the policy is the cause, so that it is refused on every machine.
     pub fn is_of_policy(&self) -> bool {
         match self {
             LoadError::Mistakes(_)
@@ -98,19 +99,19 @@ impl LoadError {
     }
 }
 
-/// What is wrong with a policy and its lists.
+/// The errors of a policy and its lists.
 #[derive(Debug)]
 pub struct Rejected {
-    /// Its files.
+    /// The files of the policy.
     pub sources: SourceMap,
-    /// All errors, in order.
+    /// All errors of the policy, in order.
     pub diagnostics: Vec<Diagnostic>,
-    /// Errors in lists, each naming file and line.
+    /// The errors of lists. Each names its file and line.
     pub lists: Vec<String>,
 }
 
 impl Rejected {
-    /// The first mistake, and how many there are.
+    /// The first error and the number of others.
     pub fn summary(&self) -> String {
         let first = self.diagnostics.first().map(|diagnostic| {
             let position = diagnostic.position(&self.sources);

@@ -1,4 +1,4 @@
-//! The reference interpreter as a filter, so that it runs wherever an engine does.
+//! The reference interpreter as a [`Filter`].
 
 use std::sync::Arc;
 use weir_abi::{Counter, Family, LimitEntries, Verdict};
@@ -9,21 +9,21 @@ use weir_policy::ir::{LimiterId, Program, SlotId};
 use weir_state::limits::LimitCount;
 use weir_tables::{Image, Reference};
 
-/// What a table answers with.
+/// The source of lookup results for a slot.
 #[derive(Clone, Debug)]
 pub enum Answers {
-    /// The slow ground truth, from the entries of each of the slot's tables, or of its list.
+    /// The slow references of each of the slot's tables, or of its list.
     References(Vec<Arc<Reference>>),
-    /// A bundle has no entries: its image.
+    /// The image, because a bundle contains no entries.
     Image(Arc<Image>),
 }
 
-/// What a program's slots and limiters hold.
+/// The contents of a program's slots and limiters.
 #[derive(Clone, Debug)]
 pub struct SlotAnswers {
-    /// Tables and lists in slot order, each with the family of its keys.
+    /// The contents of each slot, with the family of its keys.
     pub slots: Vec<(Family, Answers)>,
-    /// What each limiter polices by; nothing for `limit rate`, which says it itself.
+    /// The entries of each limiter. It is empty for bundles.
     pub limits: Vec<Arc<LimitEntries>>,
 }
 
@@ -49,13 +49,13 @@ impl Tables for SlotAnswers {
     }
 }
 
-/// The interpreter over a program.
+/// The interpreter of a program.
 pub struct EvalFilter<'a> {
     evaluator: Evaluator<'a, SlotAnswers>,
 }
 
 impl<'a> EvalFilter<'a> {
-    /// A filter with counters at 0. The program has no unsupported effects.
+    /// A filter whose counters are 0. The interpreter must support all effects of the program.
     pub fn new(program: &'a Program, tables: SlotAnswers) -> Self {
         EvalFilter { evaluator: Evaluator::new(program, tables) }
     }
@@ -88,7 +88,7 @@ impl Filter for EvalFilter<'_> {
     }
 }
 
-/// Frame `index` of a burst as the interpreter takes it.
+/// Frame `index` of a burst in the form for the interpreter.
 pub fn frame<'a>(burst: &FrameBurst<'a>, index: usize) -> Frame<'a> {
     let (wire_len, time_ns) = (burst.wire_len(index), burst.time_ns(index));
     Frame { bytes: burst.bytes(index), wire_len, link: burst.link(), time_ns }

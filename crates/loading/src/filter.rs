@@ -1,4 +1,4 @@
-//! A policy all the way into an engine that decides captures.
+//! From a policy to a filter in one call.
 
 use crate::error::LoadError;
 use crate::eval::EvalFilter;
@@ -7,10 +7,10 @@ use weir_engine::Filter;
 use weir_policy::capability::Engine;
 
 impl Policy {
-    /// The program in an engine.
+    /// Loads the program into an engine.
     ///
     /// # Errors
-    /// As the engine's.
+    /// The policy has unsupported rules, or the engine fails.
     pub fn filter(&self, engine: Engine) -> Result<Box<dyn Filter + '_>, LoadError> {
         self.refuse_unsupported(&[engine])?;
         Ok(match engine {

@@ -1,30 +1,31 @@
-//! What the policy compiler is told of images before it chooses among them: those that the layouts would make are built, looked at, and let go.
+//! Facts about images, from which the policy compiler chooses layouts. The images of all possible layouts are built,
+//! measured and freed.
 //!
-//! A build takes milliseconds for a hundred thousand prefixes, and a tenth of a second for three million. In return nothing is estimated: bytes are
-//! those that are loaded, and a layout that cannot hold a table is not chosen.
+//! A build takes milliseconds for a hundred thousand prefixes and a tenth of a second for three million. The facts are
+//! therefore exact: the sizes are those of the loaded images, and an impossible layout is not chosen.
 
 use weir_abi::{Family, Layout};
 use weir_policy::catalog::ImageFacts;
 use weir_tables::{BuildError, Image, LimitTable, Reads, Table};
 
-/// Facts of images of one table or list, of each layout that holds it.
+/// Facts about the images of one table or list: one for each possible layout.
 pub type Images = Vec<ImageFacts>;
 
-/// Of a table in every layout that holds it alone.
+/// Facts about a table in every layout for a single table.
 pub fn of_table(table: &Table) -> Images {
     let layouts =
         Layout::ALL.into_iter().filter(|&layout| layout != Layout::ExactSets && layout != Layout::CountedLeaf);
     layouts.filter_map(|layout| facts(table.build(layout), layout, |image| table.reads(image))).collect()
 }
 
-/// Of sets of addresses that share an image.
+/// Facts about the shared image of sets of addresses.
 pub fn of_sets(tables: &[&Table]) -> Option<ImageFacts> {
     facts(weir_tables::exact_sets(tables), Layout::ExactSets, |image| {
         tables.first().map(|table| table.reads(image)).unwrap_or_default()
     })
 }
 
-/// Of the prefixes of a list of limits, in every layout that holds them.
+/// Facts about the prefixes of a list of limits, in every possible layout.
 pub fn of_limits(table: &LimitTable, family: Family) -> Images {
     let layouts = Layout::ALL.into_iter().filter(|_| table.len(family) > 0);
     layouts
@@ -35,6 +36,6 @@ pub fn of_limits(table: &LimitTable, family: Family) -> Images {
 fn facts(built: Result<Image, BuildError>, layout: Layout, reads: impl FnOnce(&Image) -> Reads) -> Option<ImageFacts> {
     let image = built.ok()?;
     let Reads { words, lines } = reads(&image);
-    // Counted leaves may be an image of rank leaves: what is asked for has the name.
+    // The image for counted leaves may use rank leaves. The fact keeps the requested layout.
     Some(ImageFacts { layout, bytes: image.as_bytes().len(), words, lines })
 }

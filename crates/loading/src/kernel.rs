@@ -1,4 +1,5 @@
-//! A policy in the kernel: compiled to BPF for its data and loaded, a program a chain or in parts (docs/decisions/0020-bpf-in-parts.md).
+//! Compiles a policy to BPF and loads it into the kernel: one program per chain, or several parts
+//! (docs/decisions/0020-bpf-in-parts.md).
 
 use crate::data::Data;
 use crate::error::LoadError;
@@ -12,33 +13,34 @@ use weir_engine::{EngineError, XdpFilter};
 use weir_policy::backend::{self, c};
 use weir_policy::capability::Engine;
 
-/// Rules of a BPF program where a chain is too much for one: the second figure if the first is still too much.
+/// Number of rules of each part, if a chain is too large for one program. The second number is used if the first still
+/// fails.
 pub const PART_RULES: [usize; 2] = [32, 4];
 
-/// A policy's BPF code for its data, not loaded yet.
+/// BPF code of a policy for its data, before loading.
 pub struct CompiledBpf<'p> {
     policy: &'p Policy,
     data: &'p Data,
     /// The code.
     pub object: BpfObject,
-    /// clang's own time; none if a bundle had the code at hand.
+    /// Run time of clang, or zero for the code of a bundle.
     pub took: Duration,
 }
 
 impl CompiledBpf<'_> {
-    /// Loads the code into the kernel, to be run on frames.
+    /// Loads the code into the kernel, for test runs on frames.
     ///
     /// # Errors
-    /// There is no right to load BPF, or the verifier refuses.
+    /// The process may not load BPF programs, or the verifier rejects the code.
     pub fn filter(&self) -> Result<XdpFilter, EngineError> {
         let (name, data) = (&self.policy.program.name, self.data);
         XdpFilter::load(name, &self.object, &self.policy.shape(), &data.images, data.limits.as_ref())
     }
 
-    /// Loads the code into the kernel, to be attached to interfaces.
+    /// Loads the code into the kernel, for interfaces.
     ///
     /// # Errors
-    /// There is no right to load BPF, or the verifier refuses.
+    /// The process may not load BPF programs, or the verifier rejects the code.
     pub fn load(&self, ports: &Ports) -> Result<Arc<KernelCode>, EngineError> {
         let (name, data) = (&self.policy.program.name, self.data);
         KernelCode::load(name, &self.object, &self.policy.shape(), &data.images, data.limits.as_ref(), ports)
@@ -46,29 +48,31 @@ impl CompiledBpf<'_> {
 }
 
 impl Policy {
-    /// Compiles the policy for its data, a program a chain; a bundle has the code at hand.
+    /// Compiles the policy for its data, one program per chain. A bundle is compiled already.
     ///
     /// # Errors
-    /// There is no clang, a rule is not supported, or nobody vouches for a bundle's code.
+    /// There is no clang, a rule is not supported, or the code of a bundle is not trusted.
     pub fn compile_bpf<'p>(&'p self, data: &'p Data) -> Result<CompiledBpf<'p>, LoadError> {
         match &self.origin {
-            Origin::Bundle(bundle) => Ok(self.at_hand(data, bundle.bpf()?)),
+            Origin::Bundle(bundle) => Ok(self.precompiled(data, bundle.bpf()?)),
             Origin::Text(_) => Ok(self.compile_bpf_c(data, self.artifact()?.source(Target::Bpf))?),
         }
     }
 
-    /// As [`Policy::compile_bpf`], in parts of so many rules. A bundle's code is as it is.
+    /// Compiles like [`Policy::compile_bpf`], but always from C and in parts of `rules` rules.
     ///
     /// # Errors
-    /// There is no clang, or even the parts are too much for it.
+    /// There is no clang, or the parts are still too large.
     pub fn compile_bpf_in_parts<'p>(&'p self, data: &'p Data, rules: usize) -> Result<CompiledBpf<'p>, EngineError> {
         self.compile_bpf_c(data, &c::emit(&self.program, c::Dialect::BpfParts { rules }))
     }
 
-    /// What `load` makes of BPF code for the data. A chain that is too much for one program is compiled in parts.
+    /// Compiles the policy for its data and calls `load` with the code. A chain that is too large for one program is
+    /// compiled in parts.
     ///
     /// # Errors
-    /// There is no clang, no right to load BPF, a rule is not supported, or even the parts are too much.
+    /// There is no clang, the process may not load BPF programs, a rule is not supported, or the parts are still too
+    /// large.
     pub fn in_kernel<T>(
         &self,
         data: &Data,
@@ -76,7 +80,7 @@ impl Policy {
     ) -> Result<T, LoadError> {
         self.refuse_unsupported(&[Engine::Xdp])?;
         let whole = match &self.origin {
-            Origin::Bundle(bundle) => return Ok(load(&self.at_hand(data, bundle.bpf()?))?),
+            Origin::Bundle(bundle) => return Ok(load(&self.precompiled(data, bundle.bpf()?))?),
             Origin::Text(_) => self.compile_bpf_c(data, &backend::emit(&self.program, Target::Bpf)),
         };
         let mut loaded = whole.and_then(|whole| load(&whole));
@@ -89,23 +93,23 @@ impl Policy {
         Ok(loaded?)
     }
 
-    /// Compiles and loads the policy into the kernel, to be attached to interfaces.
+    /// Compiles the policy and loads it into the kernel, for interfaces.
     ///
     /// # Errors
-    /// There is no clang, no right to load BPF, or the verifier refuses.
+    /// There is no clang, the process may not load BPF programs, or the verifier rejects the code.
     pub fn kernel(&self, data: &Data, ports: &Ports) -> Result<Arc<KernelCode>, LoadError> {
         self.in_kernel(data, |compiled| compiled.load(ports))
     }
 
-    /// Compiles and loads the policy into the kernel, to be run on frames.
+    /// Compiles the policy and loads it into the kernel, for test runs on frames.
     ///
     /// # Errors
-    /// There is no clang, no right to load BPF, or the verifier refuses.
+    /// There is no clang, the process may not load BPF programs, or the verifier rejects the code.
     pub fn xdp(&self) -> Result<XdpFilter, LoadError> {
         self.in_kernel(&self.data(None)?, |compiled| compiled.filter())
     }
 
-    fn at_hand<'p>(&'p self, data: &'p Data, object: &BpfObject) -> CompiledBpf<'p> {
+    fn precompiled<'p>(&'p self, data: &'p Data, object: &BpfObject) -> CompiledBpf<'p> {
         CompiledBpf { policy: self, data, object: object.clone(), took: Duration::ZERO }
     }
 

@@ -1,4 +1,4 @@
-//! From a policy on disk to code that engines run. One type per stage; each stage is made of the one before and of nothing else.
+//! From a policy file to code that engines run. Each stage is a type that is made from the previous stage.
 //!
 //! ```text
 //! path ── open ──> PolicyFile        text or a bundle; its first bytes tell which, nothing else is read yet
@@ -18,13 +18,15 @@
 //!                  KernelCode, XdpFilter
 //! ```
 //!
-//! The kernel's programs are compiled for their data, because sizes of tables and the widths of buckets are constants in them. Native code takes any
-//! data of its policy. The interpreter ([`eval`]) needs neither: it runs the policy's program over its entries.
+//! BPF programs are compiled for their data, because table sizes and bucket counts are constants in them. Native code
+//! works with any data of its policy. The interpreter ([`eval`]) needs no compiled code: it runs the policy's program
+//! over its entries.
 //!
-//! The last types of each way belong to `weir-engine`. [`Policy::native`], [`Policy::xdp`] and [`Policy::filter`] go all the way at once.
+//! The last types of each path belong to `weir-engine`. [`Policy::native`], [`Policy::xdp`] and [`Policy::filter`]
+//! combine all stages.
 //!
-//! This crate reads files and starts compilers. It never prints: mistakes, warnings and notices are values that the caller shows. It knows nothing
-//! of a command line.
+//! This crate reads files and starts compilers. It never prints: errors, warnings and notices are values for the
+//! caller. It knows nothing of a command line.
 #![forbid(unsafe_code)]
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 

@@ -1,4 +1,4 @@
-//! What each limiter of a policy polices by: the entries of its list, or the one limit that its rule names.
+//! The entries of each limiter: those of its list, or the single limit in its rule.
 
 use crate::lists::ListOfLimits;
 use crate::text::Text;
@@ -9,7 +9,7 @@ use weir_policy::ir::{LimitEach, LimiterKind, Program};
 use weir_tables::Nesting;
 
 impl Text {
-    /// What each limiter polices by; limiters of the same list share it.
+    /// The entries of each limiter. Limiters of the same list share them.
     pub fn limit_entries(&self, program: &Program) -> Vec<Arc<LimitEntries>> {
         let mut known: Vec<(&str, LimiterKind, Arc<LimitEntries>)> = Vec::new();
         let mut all = Vec::with_capacity(program.limiters.len());
@@ -54,7 +54,7 @@ impl Text {
     }
 }
 
-/// How the buckets of a table of addresses are charged.
+/// The profile of the buckets in a table of addresses.
 pub(crate) fn each_profile(each: &LimitEach) -> LimitProfile {
     each::profile(each.limit).expect("compiler bug: a burst that check refuses")
 }

@@ -1,4 +1,4 @@
-//! Reads the list files that a policy's tables and limits name.
+//! Reads the list files of a policy's tables and limits.
 
 use crate::image_facts::{self, Images};
 use crate::regular_file;
@@ -15,31 +15,31 @@ use weir_tables::{
     BadLines, Entries, Kind, LabelLimits, LimitTable, PrefixLimits, RateOfLabel, ReadOptions, ReadReport, Remark, Table,
 };
 
-/// Bytes of one list file.
+/// Maximum size of a list file in bytes.
 const LIST_BYTES_MAX: u64 = 1 << 30;
 
-/// A list of limits, read.
+/// A list of limits.
 #[derive(Clone, Debug)]
 pub enum ListOfLimits {
-    /// Of prefixes.
+    /// Limits of prefixes.
     Prefixes(Arc<LimitTable>),
-    /// Of a table's labels.
+    /// Limits of a table's labels.
     Labels(RateOfLabel),
 }
 
-/// The tables and limits of a policy, or what is wrong with their lists.
+/// The tables and limits of a policy, and the errors in their lists.
 #[derive(Debug, Default)]
 pub struct Lists {
     tables: HashMap<String, (Table, TableFacts, Images)>,
     limits: HashMap<String, (ListOfLimits, LimitsFacts, [Images; 2])>,
-    /// Errors, each naming its file and line.
+    /// Errors. Each names its file and line.
     pub errors: Vec<String>,
-    /// What lenient reading skipped and other things worth knowing.
+    /// Notices, for instance about lines that were skipped in lenient mode.
     pub notices: Vec<String>,
 }
 
 impl Lists {
-    /// Reads the files of all tables and limits, those of different ones at the same time.
+    /// Reads the files of all tables and limits, with one thread per table or list.
     pub fn read(tables: &[TableSource], limits: &[LimitsSource]) -> Self {
         let mut lists = Lists::default();
         let (read_tables, read_limits): (Vec<_>, Vec<_>) = std::thread::scope(|scope| {
@@ -63,19 +63,19 @@ impl Lists {
         lists
     }
 
-    /// Keeps what there is to say; gives what was read.
+    /// Stores errors and notices. Returns the result.
     fn note<T>(&mut self, loaded: Loaded<T>) -> Option<T> {
         self.errors.extend(loaded.errors);
         self.notices.extend(loaded.notices);
         loaded.held
     }
 
-    /// Takes a list of limits out.
+    /// Removes and returns a list of limits.
     pub fn take_limits(&mut self, name: &str) -> Option<ListOfLimits> {
         self.limits.remove(name).map(|(limits, ..)| limits)
     }
 
-    /// Takes a table out.
+    /// Removes and returns a table.
     pub fn take(&mut self, name: &str) -> Option<Table> {
         self.tables.remove(name).map(|(table, ..)| table)
     }
@@ -107,7 +107,7 @@ impl Catalog for Lists {
     }
 }
 
-/// One table or list, read, with its facts.
+/// The result of reading one table or list.
 struct Loaded<T> {
     held: Option<T>,
     errors: Vec<String>,
@@ -222,7 +222,8 @@ fn load(source: &TableSource) -> Loaded<(Table, TableFacts, Images)> {
         if let Some([one, other]) = &table.facts().crossings.first {
             let count = table.facts().crossings.count;
             loaded.notices.push(format!(
-                "table {}: {count} ranges cross others where labels differ; the smaller decides; the first: {one} and {other}",
+                "table {}: {count} ranges partly overlap others with other labels; the smaller range decides; \
+                 the first: {one} and {other}",
                 source.name
             ));
         }
@@ -255,7 +256,7 @@ fn read_file<T>(file: &ListSource, entries: &mut Entries, loaded: &mut Loaded<T>
     }
 }
 
-/// What is worth knowing of a list that was read: what was passed over, and what looks as if it was not meant.
+/// Adds notices about a list: skipped lines, and content that may be a mistake.
 fn notices(file: &ListSource, report: &ReadReport, notices: &mut Vec<String>) {
     let path = &file.path;
     if report.skipped > 0 {
@@ -264,8 +265,8 @@ fn notices(file: &ListSource, report: &ReadReport, notices: &mut Vec<String>) {
     }
     let remarks = [
         (report.host_bits, "prefixes with host bits set, which were cleared"),
-        (report.commented, "comments name an address, which is no entry there"),
-        (report.passed_over, "lines name an address in a field behind the label, which is no entry there"),
+        (report.commented, "comments contain an address, which is not an entry"),
+        (report.passed_over, "lines contain an address in a field after the label, which is not an entry"),
         (report.timeouts, "entries have a timeout, which is ignored"),
     ];
     for (Remark { count, line }, what) in remarks.into_iter().filter(|(remark, _)| remark.count > 0) {
@@ -277,19 +278,19 @@ fn notices(file: &ListSource, report: &ReadReport, notices: &mut Vec<String>) {
         notices.push(format!("{path}: {} networks have no field `{field}` and were left out", report.without_field));
     }
     if let Some(line) = report.unended {
-        notices.push(format!("{path}: nothing ends line {line}, the last: the file may be cut short"));
+        notices.push(format!("{path}: the last line {line} has no line feed: the file may be truncated"));
     }
     if report.prefixes == 0 {
         notices.push(format!("{path}: has no entries"));
     }
 }
 
-/// The whole file, unless it is too long to be a list.
+/// Reads a file of at most [`LIST_BYTES_MAX`] bytes.
 fn read_bytes(path: &Path) -> Result<Vec<u8>, String> {
     let file = regular_file::open(path).map_err(|error| error.to_string())?;
     let length = file.metadata().map_err(|error| error.to_string())?.len();
     let too_long = || format!("longer than {} MiB", LIST_BYTES_MAX >> 20);
-    // Before it is read: a sparse file of any length costs its author nothing.
+    // A sparse file can be arbitrarily long, so the length is checked before reading.
     if length > LIST_BYTES_MAX {
         return Err(too_long());
     }

@@ -1,4 +1,4 @@
-//! A policy as native code: compiled for a processor, then loaded with data.
+//! Compiles a policy to native code and loads it.
 
 use crate::data::Data;
 use crate::error::LoadError;
@@ -10,20 +10,20 @@ use weir_engine::clang::{Clang, NativeObject};
 use weir_engine::cpu::Cpu;
 use weir_engine::{NativeCode, NativeFilter};
 
-/// A policy's native code, not loaded yet.
+/// Native code of a policy, before loading.
 pub struct CompiledNative<'p> {
     policy: &'p Policy,
     /// The code.
     pub object: NativeObject,
-    /// clang's own time; none if a bundle had the code at hand.
+    /// Run time of clang, or zero for the code of a bundle.
     pub took: Duration,
 }
 
 impl CompiledNative<'_> {
-    /// Loads the code, for filters of many workers to share.
+    /// Loads the code, for the filters of many workers.
     ///
     /// # Errors
-    /// The code is not this machine's.
+    /// The code is not for this machine.
     pub fn load(&self, data: Data) -> Result<Arc<NativeCode>, LoadError> {
         let Policy { program, .. } = self.policy;
         Ok(NativeCode::load(&program.name, &self.object, &self.policy.shape(), data.images, data.limits)?)
@@ -32,7 +32,7 @@ impl CompiledNative<'_> {
     /// Loads the code, for one filter.
     ///
     /// # Errors
-    /// The code is not this machine's.
+    /// The code is not for this machine.
     pub fn filter(&self, data: Data) -> Result<NativeFilter, LoadError> {
         let Policy { program, .. } = self.policy;
         Ok(NativeFilter::load(&program.name, &self.object, &self.policy.shape(), data.images, data.limits)?)
@@ -40,10 +40,10 @@ impl CompiledNative<'_> {
 }
 
 impl Policy {
-    /// Compiles the policy; a bundle has the code at hand.
+    /// Compiles the policy. A bundle is compiled already.
     ///
     /// # Errors
-    /// There is no clang, a rule is not supported, or nobody vouches for a bundle's code.
+    /// There is no clang, a rule is not supported, or the code of a bundle is not trusted.
     pub fn compile_native(&self, cpu: Cpu) -> Result<CompiledNative<'_>, LoadError> {
         if let Origin::Bundle(bundle) = &self.origin {
             return Ok(CompiledNative { policy: self, object: bundle.native()?.clone(), took: Duration::ZERO });
@@ -53,7 +53,7 @@ impl Policy {
         Ok(CompiledNative { policy: self, object: compiled.object, took: compiled.took })
     }
 
-    /// Compiles and loads the policy as native code; clang and the table builders run at the same time.
+    /// Compiles and loads the policy as native code. Clang and the builds of tables run in parallel.
     ///
     /// # Errors
     /// There is no clang, a rule is not supported, or a table does not fit its layout.

@@ -1,4 +1,4 @@
-//! The stage that text and bundles have in common: a program that is right, with its tables.
+//! The common stage of text and bundles: a correct program with its tables.
 
 use crate::bundle_report;
 use crate::error::{LoadError, Rejected};
@@ -16,29 +16,29 @@ use weir_policy::ir::{Chain, Direction, FindId, Program};
 use weir_policy::pipeline;
 use weir_tables::Image;
 
-/// A policy, ready for engines.
+/// A policy that engines can load.
 pub struct Policy {
-    /// The program as lowered: one top node a rule.
+    /// The lowered program, with one top node per rule.
     pub program: Program,
-    /// Labels of each slot; empty for sets and where tables are fused.
+    /// Labels of each slot. They are empty for sets and fused tables.
     labels: Vec<Vec<String>>,
     pub(crate) images: OnceLock<Vec<Arc<Image>>>,
     pub(crate) origin: Origin,
     unverified: Option<Unverified>,
 }
 
-/// Where a policy came from.
+/// The origin of a policy.
 pub(crate) enum Origin {
     Text(Box<Text>),
     Bundle(Box<Bundle>),
 }
 
-/// A policy whose author was not verified, for the caller to say so.
+/// A policy whose author was not verified. The caller warns about it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Unverified {
-    /// Signatures were asked for, and this is text, which has none.
+    /// The policy is text, which cannot be signed, although keys were given.
     Text(PathBuf),
-    /// This bundle is signed, and no key was named to verify it with.
+    /// The bundle is signed, but no key was given.
     Bundle(PathBuf),
 }
 
@@ -53,13 +53,15 @@ impl Policy {
         }
     }
 
-    /// The same, where signatures were asked for.
+    /// The same policy, marked as unverified text.
     pub(crate) fn unsigned(self, path: PathBuf) -> Self {
         Policy { unverified: Some(Unverified::Text(path)), ..self }
     }
 
+    /// Makes a policy from a bundle.
+    ///
     /// # Errors
-    /// The parts of the bundle do not belong together, or another version wrote it.
+    /// The parts of the bundle do not match, or another version wrote it.
     pub(crate) fn of_bundle(path: &Path, bundle: Bundle) -> Result<Self, LoadError> {
         let foreign = |problem: String| {
             let problem = problem.replace(|c: char| c.is_control(), "?");
@@ -71,7 +73,7 @@ impl Policy {
         Ok(Policy { program, labels, images, origin: Origin::Bundle(Box::new(bundle)), unverified })
     }
 
-    /// The policy as text, if it is one.
+    /// The text of the policy, unless it comes from a bundle.
     pub fn text(&self) -> Option<&Text> {
         match &self.origin {
             Origin::Text(text) => Some(text),
@@ -79,30 +81,30 @@ impl Policy {
         }
     }
 
-    /// The files that it was read from besides the one that was named: nothing may be written there.
+    /// Files that the policy was read from. A command must not overwrite them. The list is empty for bundles.
     pub fn files(&self) -> &[PathBuf] {
         self.text().map_or(&[], |text| &text.files)
     }
 
-    /// Whether code is at hand without a compiler.
+    /// Whether the policy is compiled already.
     pub fn is_bundle(&self) -> bool {
         matches!(self.origin, Origin::Bundle(_))
     }
 
-    /// Set if its author was not verified.
+    /// Whether and why its author was not verified.
     pub fn unverified(&self) -> Option<&Unverified> {
         self.unverified.as_ref()
     }
 
-    /// What compiled code cannot do of the policy yet.
+    /// The rules that compiled code does not support yet.
     pub fn unsupported(&self) -> Vec<Unsupported> {
         capability::unsupported(&self.program, &compiled().map(Engine::into))
     }
 
-    /// Refuses rules that the engines cannot run yet.
+    /// Refuses a policy with rules that the engines do not support yet.
     ///
     /// # Errors
-    /// One diagnostic a rule.
+    /// One diagnostic per rule.
     pub fn refuse_unsupported(&self, engines: &[Engine]) -> Result<(), LoadError> {
         let targets: Vec<DeploymentTarget> = engines.iter().map(|&engine| engine.into()).collect();
         if capability::unsupported(&self.program, &targets).is_empty() {
@@ -128,8 +130,8 @@ impl Policy {
         })
     }
 
-    /// As [`Policy::chain`], and no other chain is compiled from now on, nor has an index. Rules and their counters stay. A bundle is
-    /// compiled already: it keeps its chains.
+    /// Finds a chain like [`Policy::chain`] and removes all others, so that only this one is compiled. Returns its new
+    /// index. Rules keep their counters. A bundle, which is compiled already, keeps all chains.
     ///
     /// # Errors
     /// There is no such posture.
@@ -142,7 +144,7 @@ impl Policy {
         Ok(0)
     }
 
-    /// Leaves all chains of a policy's text but these out of what is compiled; those that stay are numbered anew, in order.
+    /// Removes all other chains from a policy's text. The remaining ones are renumbered in order.
     pub fn keep_chains(&mut self, wanted: &[usize]) {
         assert!(!self.is_bundle(), "compiler bug: a bundle's code has the chains that it has");
         let chains = std::mem::take(&mut self.program.chains);
@@ -150,14 +152,14 @@ impl Policy {
         self.program.chains = kept.map(|(_, chain)| chain).collect();
     }
 
-    /// Name of a label that a find found; its number if it has none (a set's members).
+    /// Name of a label that a lookup returned, or its number if it has no name (in sets).
     pub fn label(&self, chain: &Chain, find: FindId, label: u32) -> String {
         let slot = usize::from(chain.finds[usize::from(find.0)].slot.0);
         let name = (label as usize).checked_sub(1).and_then(|index| self.labels[slot].get(index));
         name.cloned().unwrap_or_else(|| if label == 1 { "found".to_owned() } else { format!("label {label}") })
     }
 
-    /// What the interpreter asks: the entries themselves, or a bundle's images.
+    /// The contents of tables for the interpreter: entries, or the images of a bundle.
     pub fn answers(&self) -> SlotAnswers {
         let families = self.program.slots.iter().map(|slot| slot.family);
         match &self.origin {
@@ -173,11 +175,11 @@ impl Policy {
         }
     }
 
-    pub(crate) fn shape(&self) -> weir_engine::Program {
+    pub(crate) fn shape(&self) -> weir_engine::ProgramShape {
         shape(&self.program)
     }
 
-    /// The program as source for every target, with what reports need.
+    /// The program as source for every target, with the data for reports.
     ///
     /// # Errors
     /// A rule is not supported yet.

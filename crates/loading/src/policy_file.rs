@@ -1,4 +1,4 @@
-//! The first stage: a file that is a policy's text or a bundle.
+//! The first stage: a file that contains a policy's text or a bundle.
 
 use crate::error::LoadError;
 use crate::policy::Policy;
@@ -12,29 +12,29 @@ use weir_engine::bundle::{self, Bundle};
 use weir_policy::pass::choose_layouts::CostModel;
 use weir_policy::source::Source;
 
-/// Bytes of a file that tell a bundle from a policy's text.
+/// Number of bytes that distinguish a bundle from a policy's text.
 const HEAD_BYTES: u64 = 512;
 
-/// A policy's file, opened.
+/// An opened policy file.
 #[derive(Debug)]
 pub struct PolicyFile {
     path: PathBuf,
     content: Content,
 }
 
-/// What it holds.
+/// The content of a policy file.
 #[derive(Debug)]
 enum Content {
     Text(String),
-    /// Opened already: what the first bytes were read from is what is loaded.
+    /// The open file, so that the checked file is the one that is loaded.
     Bundle(fs::File),
 }
 
 impl PolicyFile {
-    /// Opens a policy or a bundle and reads what is text. The path may be a pipe's.
+    /// Opens a policy or a bundle. Text is read completely. The path may lead to a pipe.
     ///
     /// # Errors
-    /// The file cannot be read, or is neither.
+    /// The file cannot be read, or is neither a bundle nor UTF-8 text.
     pub fn open(path: &Path) -> Result<Self, LoadError> {
         let unread = |error| unread(path, error);
         let mut file = fs::File::open(path).map_err(unread)?;
@@ -42,16 +42,16 @@ impl PolicyFile {
         (&mut file).take(HEAD_BYTES).read_to_end(&mut head).map_err(unread)?;
         let content = match bundle::is_bundle(&head) {
             true => Content::Bundle(file),
-            // A pipe gives its bytes only once: what was read is part of the text.
+            // A pipe cannot be rewound, so the bytes that were read are prepended.
             false => Content::Text(text_from(path, head.as_slice().chain(file))?),
         };
         Ok(PolicyFile { path: path.to_owned(), content })
     }
 
-    /// Checks a policy's text, with its lists and included files; layouts suit the machine that `model` describes.
+    /// Checks a policy's text, with its lists and included files. Layouts are chosen for the machine in `model`.
     ///
     /// # Errors
-    /// The policy is wrong, or the file is a bundle.
+    /// The policy has errors, or the file is a bundle.
     pub fn check(self, model: &CostModel) -> Result<Policy, LoadError> {
         match self.content {
             Content::Text(text) => Ok(Policy::of_text(check(&self.path, text, model)?)),
@@ -59,10 +59,10 @@ impl PolicyFile {
         }
     }
 
-    /// Checks a policy's text, or reads a bundle, which must be signed by who is trusted.
+    /// Checks a policy's text, or reads a bundle. A bundle must be signed if `trust` contains keys.
     ///
     /// # Errors
-    /// The policy is wrong, or the bundle is not whole, not signed or not of this version.
+    /// The policy has errors, or the bundle is damaged, not signed by a trusted key, or of another version.
     pub fn read(self, trust: &Trust) -> Result<Policy, LoadError> {
         match self.content {
             Content::Text(text) => {
@@ -74,17 +74,17 @@ impl PolicyFile {
     }
 }
 
-/// Loads a policy or a bundle, of which no signature is asked.
+/// Loads a policy or a bundle without verification of signatures.
 ///
 /// # Errors
-/// As those of [`PolicyFile::open`] and [`PolicyFile::read`].
+/// Those of [`PolicyFile::open`] and [`PolicyFile::read`].
 pub fn load(path: &Path) -> Result<Policy, LoadError> {
     PolicyFile::open(path)?.read(&Trust::default())
 }
 
 fn check(path: &Path, text: String, model: &CostModel) -> Result<Text, LoadError> {
     let main = Source::new(path.display().to_string(), text);
-    // Part of a diagnostic, which quotes the error as the command would show it.
+    // A diagnostic quotes this error in the form in which the command prints it.
     let included = |path: &str| read_text(Path::new(path)).map_err(|error| format!("weir: {error}"));
     Ok(Text::check(main, &included, model)?)
 }
@@ -98,7 +98,7 @@ fn read_text(path: &Path) -> Result<String, LoadError> {
     text_from(path, regular_file::open(path).map_err(|error| unread(path, error))?)
 }
 
-/// The text that `reader` gives; `path` is for messages.
+/// Reads text from `reader`. `path` is for messages.
 fn text_from(path: &Path, reader: impl Read) -> Result<String, LoadError> {
     let mut bytes = Vec::new();
     let limit = weir_policy::syntax::TEXT_BYTES_MAX as u64 + 1;

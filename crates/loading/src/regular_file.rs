@@ -1,4 +1,4 @@
-//! Opens files that must end: what gives its bytes when it likes, or for ever, is refused before it is opened.
+//! Opens regular files. Other files, which could block or never end, are refused before they are opened.
 
 use rustix::fs::OFlags;
 use std::fs::{self, File, FileType, OpenOptions};
@@ -6,23 +6,23 @@ use std::io;
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::Path;
 
-/// Opens a regular file for reading, without waiting for anybody.
+/// Opens a regular file for reading, without blocking.
 ///
 /// # Errors
-/// It is something else, or cannot be opened.
+/// The file is not regular, or cannot be opened.
 pub fn open(path: &Path) -> io::Result<File> {
-    // Opening a device may do something already.
+    // Opening a device may already have an effect.
     check(path)?;
     let file = OpenOptions::new().read(true).custom_flags(OFlags::NONBLOCK.bits() as i32).open(path)?;
-    // There may be something else by now.
+    // The file may have been replaced after the check.
     check_kind(file.metadata()?.file_type())?;
     Ok(file)
 }
 
-/// That there is a regular file.
+/// Checks that a path leads to a regular file.
 ///
 /// # Errors
-/// It is something else, or not there.
+/// The file is not regular, or does not exist.
 pub fn check(path: &Path) -> io::Result<()> {
     check_kind(fs::metadata(path)?.file_type())
 }

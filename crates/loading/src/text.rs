@@ -1,4 +1,4 @@
-//! A policy's text, checked together with its lists and lowered: what images are built of, and what interpreters ask.
+//! A policy's text, checked together with its lists and lowered. Images and interpreter contents are made from it.
 
 use crate::error::{LoadError, Rejected};
 use crate::lists::{ListOfLimits, Lists};
@@ -15,7 +15,7 @@ use weir_policy::syntax::Includes;
 use weir_tables::limit_image::NESTING_MAX;
 use weir_tables::{Image, LimitTable, Reference, Table};
 
-/// How long each part of reading took.
+/// Durations of the steps of reading a policy.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Timing {
     /// Reading and parsing the policy's text.
@@ -26,32 +26,32 @@ pub struct Timing {
     pub check: Duration,
 }
 
-/// A policy that was read as text and is right.
+/// A policy that was read as text and has no errors.
 pub struct Text {
-    /// Its files.
+    /// The source files.
     pub sources: SourceMap,
-    /// What it means.
+    /// The checked policy.
     pub checked: Checked,
-    /// Its program, with the rules' places.
+    /// The program, with the positions of rules.
     pub lowered: Lowered,
-    /// Its tables, in order of declaration; `lowered.plan` says which slot has which.
+    /// The tables, in order of declaration. `lowered.plan` assigns them to slots.
     pub tables: Vec<Table>,
-    /// Its lists of limits, in order of declaration.
+    /// The lists of limits, in order of declaration.
     pub limits: Vec<ListOfLimits>,
-    /// Its files, those of its lists among them.
+    /// All files that were read, including lists.
     pub files: Vec<PathBuf>,
-    /// What reading the lists had to say.
+    /// Notices about the lists.
     pub notices: Vec<String>,
-    /// Where the time went.
+    /// Durations of the steps.
     pub timing: Timing,
 }
 
 impl Text {
-    /// Parses a policy, reads the lists that it names, checks it and lowers it. Included files come from `includes`; layouts suit the machine that
-    /// `model` describes.
+    /// Parses a policy, reads its lists, checks it and lowers it. Included files come from `includes`. Layouts are
+    /// chosen for the machine in `model`.
     ///
     /// # Errors
-    /// All mistakes in the policy and its lists.
+    /// All errors in the policy and its lists.
     pub fn check(main: Source, includes: &dyn Includes, model: &CostModel) -> Result<Self, Rejected> {
         let mut timing = Timing::default();
         let start = Instant::now();
@@ -89,7 +89,7 @@ impl Text {
         Ok(Text { sources, checked, lowered, tables, limits, files, notices, timing })
     }
 
-    /// Labels of each image; none where tables are fused.
+    /// Labels of each image. They are empty for fused tables.
     pub(crate) fn labels(&self) -> Vec<Vec<String>> {
         let labels = |image: &Planned| match image.tables() {
             [one] => self.checked.tables[usize::from(one.0)].facts.labels.clone(),
@@ -98,7 +98,7 @@ impl Text {
         self.lowered.plan.images.iter().map(labels).collect()
     }
 
-    /// The ground truth of what an image holds.
+    /// The slow references of an image's tables.
     pub(crate) fn references(&self, image: &Planned) -> Vec<Arc<Reference>> {
         match &image.holds {
             ImageContents::Tables(tables) => {
@@ -111,7 +111,7 @@ impl Text {
     /// Builds an image.
     ///
     /// # Errors
-    /// What it holds does not fit its layout.
+    /// The contents do not fit the layout.
     pub(crate) fn build(&self, image: &Planned) -> Result<Image, LoadError> {
         let tables = match &image.holds {
             ImageContents::Tables(tables) => tables,
@@ -141,7 +141,7 @@ impl Text {
     }
 }
 
-/// Nested lists whose prefixes enclose each other more often than engines follow.
+/// Errors for nested lists whose prefixes enclose each other more often than engines support.
 fn too_deep(checked: &Checked, limits: &[ListOfLimits]) -> Vec<String> {
     let too_deep = |(list, held): (&checked::Limits, &ListOfLimits)| match (list.of, held) {
         (LimitsOf::Prefixes { nested: true }, ListOfLimits::Prefixes(table)) => {
@@ -155,7 +155,7 @@ fn too_deep(checked: &Checked, limits: &[ListOfLimits]) -> Vec<String> {
     checked.limits.iter().zip(limits).filter_map(too_deep).collect()
 }
 
-/// Labels that lists limit and their tables do not hold.
+/// Notices about labels in lists of limits that their tables do not contain.
 fn unknown_labels(checked: &Checked, limits: &[ListOfLimits], tables: &[Table]) -> Vec<String> {
     let mut notices = Vec::new();
     for (list, held) in checked.limits.iter().zip(limits) {
@@ -164,7 +164,7 @@ fn unknown_labels(checked: &Checked, limits: &[ListOfLimits], tables: &[Table]) 
         if let [first, ..] = unknown[..] {
             let (table, count) = (&checked.tables[usize::from(table.0)].name, unknown.len());
             notices.push(format!(
-                "limits {}: the table {table} holds {count} of its labels not, the first: {first}",
+                "limits {}: the table {table} lacks {count} of its labels, the first: {first}",
                 list.name
             ));
         }

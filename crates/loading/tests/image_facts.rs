@@ -1,11 +1,11 @@
-//! What the compiler is told of images is true of those that are loaded.
+//! The sizes of images that the compiler expects match those that are loaded.
 
 use std::fmt::Write;
 use std::fs;
 use weir_loading::load;
 use weir_policy::pass::choose_layouts::Reason;
 
-/// Bytes that the compiler expected of each image of a policy, and those that are loaded.
+/// Layout, expected size and loaded size in bytes of each image of a policy.
 fn expected_and_loaded(policy: &str, lists: &[(&str, String)]) -> Vec<(String, usize, usize)> {
     let directory = tempfile::tempdir().expect("a folder");
     lists

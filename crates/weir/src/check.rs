@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use weir_abi::{Family, Layout};
 use weir_engine::cpu::Cpu;
-use weir_engine::memory;
+use weir_engine::measure;
 use weir_engine::traffic::{self, Mix};
 use weir_loading::{Policy, PolicyFile, Text};
 use weir_policy::capability::Engine;
@@ -268,7 +268,7 @@ fn measure_native(policy: &Policy, wanted: &[usize], certificate: &mut Certifica
     let frames = traffic::small_packets(PACKETS, Mix::Random, 1);
     for (index, &chain) in wanted.iter().enumerate() {
         let chain = &mut certificate.chains[chain];
-        let cost = memory::measure(&mut filter, index, &frames, REPEATS)?.cycles_per_packet;
+        let cost = measure::measure(&mut filter, index, &frames, REPEATS)?.cycles_per_packet;
         chain.cycles_per_packet = Some(cost.median);
         chain.cycles_per_packet_min = Some(cost.min);
         chain.cycles_per_packet_max = Some(cost.max);

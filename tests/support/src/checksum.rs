@@ -1,6 +1,6 @@
 //! The Internet checksum (RFC 1071).
 
-/// Ones' complement of the ones' complement sum of big-endian 16-bit words; an odd last byte is padded with 0.
+/// Ones' complement of the ones' complement sum of big-endian 16-bit words. An odd last byte is padded with 0.
 pub fn internet(parts: &[&[u8]]) -> u16 {
     let mut sum = 0u64;
     for part in parts {

@@ -1,32 +1,35 @@
-//! Makes up tables that say of every address where it is: countries, operators, cities.
+//! Generates synthetic tables that give each address a location: a country, an operator or a city.
 //!
-//! A block of addresses is *broken* if what is in it has more than one label. A shape says how many blocks of each length
-//! are: with that it fixes what lookups meet, the share of keys that a direct table answers and the number of ranges in a
-//! block. The halves of broken blocks that are not broken themselves are the prefixes, in order of address; each gets a label
-//! near its neighbours'; two halves of one block never have the same. Registries' lists have more prefixes than that, since neighbours of one
-//! label stay apart, so prefixes are halved until there are as many as there should be.
+//! A block of addresses is *broken* if its addresses have more than one label. A shape gives the number of broken
+//! blocks of each length. This fixes two properties that determine the cost of lookups: the share of keys that a direct
+//! table answers, and the number of ranges in a block.
+//!
+//! The prefixes are the unbroken halves of broken blocks, in order of address. Labels of neighbouring prefixes are
+//! similar, but the two halves of a block never have the same label. Registries' lists have more prefixes, because they
+//! do not merge neighbours with the same label. Prefixes are therefore halved until their number matches.
 
 use crate::data::hosts::is_unicast;
 use weir_engine::traffic::SplitMix;
 
-/// How labels spread. Addresses have 64 bits: those of IPv6 the upper ones, those of IPv4 the lower 32.
+/// The distribution of labels. Addresses have 64 bits: the upper half of an IPv6 address, or an IPv4 address in the
+/// lower 32.
 #[derive(Clone, Copy, Debug)]
 pub struct GeoShape {
     /// Bits of an address: 32 or 64.
     pub bits: u32,
     /// Prefix length of the first element of `broken`.
     pub top: u32,
-    /// Broken blocks of each length from `top` on.
+    /// Number of broken blocks of each length from `top` on.
     pub broken: &'static [usize],
-    /// Below blocks of these lengths the broken ones crowd together; up to the first, blocks are large.
+    /// Broken blocks are clustered inside blocks of these lengths. Blocks up to the first length are large.
     pub crowds: &'static [u32],
-    /// Distinct labels, at least 2.
+    /// Number of labels, at least 2.
     pub labels: u32,
-    /// How many of 1000 unbroken blocks, other than the upper of two halves, go on with what is before them.
+    /// Per mille of unbroken blocks that have the label of the previous block. Upper halves are excluded.
     pub continued_per_mille: u64,
-    /// One unbroken block of so many has no label.
+    /// One of this many unbroken blocks has no label.
     pub gap_one_in: u64,
-    /// Prefixes in all, or as many as there must be.
+    /// Total number of prefixes. It is raised to the minimum that the shape requires.
     pub prefixes: usize,
 }
 
@@ -41,14 +44,14 @@ impl GeoShape {
 struct Leaf {
     addr: u64,
     len: u32,
-    /// 0: a gap.
+    /// The label, or 0 for a gap.
     label: u32,
 }
 
-/// Gives the prefixes of a shape, as address, length and label from 1.
+/// Generates the prefixes of a shape and calls `give` with address, length and label (from 1) of each.
 ///
 /// # Panics
-/// If the shape has more broken blocks of a length than halves of those around them.
+/// If the shape has more broken blocks of a length than there are halves of shorter broken blocks.
 pub fn invent(shape: &GeoShape, random: &mut SplitMix, mut give: impl FnMut(u64, u8, u32)) {
     let mut leaves = leaves(shape, random);
     leaves.sort_unstable_by_key(|leaf| leaf.addr);
@@ -60,14 +63,14 @@ pub fn invent(shape: &GeoShape, random: &mut SplitMix, mut give: impl FnMut(u64,
     leaves.iter().for_each(|leaf| give(leaf.addr, leaf.len as u8, leaf.label));
 }
 
-/// The halves of broken blocks that are not broken, down to single addresses.
+/// The unbroken halves of broken blocks, down to single addresses.
 fn leaves(shape: &GeoShape, random: &mut SplitMix) -> Vec<Leaf> {
     let mut leaves = Vec::new();
     let mut candidates = top_blocks(shape);
     let salt = random.draw();
     for (len, count) in (shape.top..).zip(shape.broken.iter().copied().chain([0])) {
         assert!(count <= candidates.len(), "compiler bug: {count} broken /{len}s of {}", candidates.len());
-        // The lot decides, but those in crowded places have better ones.
+        // Blocks are chosen at random, with a higher probability in crowded regions.
         let crowd = |block: u64, around: u32| SplitMix::new(salt ^ block >> (len - around)).draw().trailing_zeros();
         let crowds = || shape.crowds.iter().copied().filter(|&around| around < len);
         let weight = |block: u64| crowds().map(|around| crowd(block, around)).sum::<u32>();
@@ -86,7 +89,7 @@ fn leaves(shape: &GeoShape, random: &mut SplitMix) -> Vec<Leaf> {
     leaves
 }
 
-/// Where there are addresses at all: unicast /8s; for IPv6 what the registries were given.
+/// Blocks of addresses that are in use: unicast /8s for IPv4, and the registries' allocations for IPv6.
 fn top_blocks(shape: &GeoShape) -> Vec<u64> {
     const REGISTRIES: [(u64, u32); 7] =
         [(0x2001, 16), (0x2003, 16), (0x2400 >> 5, 11), (0x2600 >> 5, 11), (0x280, 12), (0x2a00 >> 5, 11), (0x2c0, 12)];
@@ -100,12 +103,12 @@ fn top_blocks(shape: &GeoShape) -> Vec<u64> {
     REGISTRIES.into_iter().flat_map(blocks).collect()
 }
 
-/// Labels in order of address: one of those used just before, seldom one used long ago, and each new one in its turn. Large
-/// blocks are of few.
+/// Assigns labels in order of address: mostly a recently used label, seldom an old one, and each new label at its turn.
+/// Large blocks share a few labels.
 fn label(shape: &GeoShape, leaves: &mut [Leaf], random: &mut SplitMix) {
     const RECENT: usize = 6;
     const LARGE_OWNERS: u32 = 200;
-    // The last leaves have old labels, so that all new ones find their place.
+    // The last leaves get old labels, so that all new labels have been assigned before.
     let total = (leaves.len() - leaves.len() / 16).max(1) as u64;
     let mut used: Vec<u32> = Vec::with_capacity(leaves.len());
     let (mut last, mut made) = (0, 0);
@@ -127,7 +130,7 @@ fn label(shape: &GeoShape, leaves: &mut [Leaf], random: &mut SplitMix) {
         } else if large && made >= LARGE_OWNERS {
             1 + random.below(u64::from(LARGE_OWNERS)) as u32
         } else {
-            // One neighbour in eight is from far away, more often from where there is much.
+            // One leaf in eight gets the label of a distant one. Frequent labels are more likely.
             let window = if random.below(8) == 0 { used.len() } else { used.len().min(RECENT) };
             let drawn = used[used.len() - 1 - random.below(window as u64) as usize];
             if drawn == last { 1 + random.below(u64::from(made)) as u32 } else { drawn }
@@ -142,7 +145,7 @@ fn label(shape: &GeoShape, leaves: &mut [Leaf], random: &mut SplitMix) {
     }
 }
 
-/// Halves as many prefixes as are missing, or all that can be, large ones not; sorted before, sorted after.
+/// Halves as many prefixes as are missing, or all possible ones. Large prefixes are not halved. The order is preserved.
 fn halve(shape: &GeoShape, leaves: Vec<Leaf>, random: &mut SplitMix) -> Vec<Leaf> {
     let can = |leaf: &Leaf| (shape.large() + 1..shape.bits).contains(&leaf.len);
     let mut left = leaves.iter().filter(|leaf| can(leaf)).count() as u64;

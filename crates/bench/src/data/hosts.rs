@@ -1,25 +1,25 @@
-//! Makes up lists of single addresses that crowd together as those of block and allow lists do.
+//! Generates synthetic lists of single addresses that are clustered like block and allow lists.
 //!
-//! A list's shape is how many /16s, /18s, /20s and /24s have an address in them. Each level fills up by drawing a block
-//! that is there already and adding a sibling, so that the rich get richer (Yule's process): most neighbourhoods have one
-//! or two addresses, a few are nearly full, as the paper's lists are.
+//! The shape of a list is the number of /16s, /18s, /20s and /24s with at least one address. Each level is filled by
+//! choosing an existing block at random and adding a sibling (Yule's process). Most blocks then have one or two
+//! addresses and a few are almost full, as in the lists of the paper.
 
 use std::collections::{BTreeSet, HashSet};
 use weir_engine::traffic::SplitMix;
 
-/// How addresses spread.
+/// The distribution of addresses.
 #[derive(Clone, Copy, Debug)]
 pub struct HostShape {
-    /// Prefix length, and how many blocks of it are not empty: ascending, from /16 to /32.
+    /// Prefix lengths, ascending from /16 to /32, and the number of non-empty blocks of each.
     pub occupied: &'static [(u32, usize)],
-    /// How many of 1000 new addresses stand right above one that is there, instead of anywhere in its /24.
+    /// Per mille of new addresses that directly follow an existing one. The others are anywhere in its /24.
     pub adjacent_per_mille: u64,
 }
 
 /// The addresses of a shape, sorted.
 ///
 /// # Panics
-/// If the shape has more blocks of a length than those around them can hold, or fewer.
+/// If the number of blocks of a length does not fit the number of shorter blocks.
 pub fn invent(shape: &HostShape, random: &mut SplitMix) -> Vec<u32> {
     let [(16, first), deeper @ ..] = shape.occupied else { panic!("compiler bug: shapes start with /16") };
     let mut blocks = networks(*first, random);
@@ -34,7 +34,7 @@ pub fn invent(shape: &HostShape, random: &mut SplitMix) -> Vec<u32> {
     blocks
 }
 
-/// `count` prefixes of IPv6 as block lists have them, sorted: three /64s to a /128, in a ninth as many sites (/48).
+/// `count` IPv6 prefixes like those of block lists, sorted: three /64s for each /128, in `count` / 9 sites (/48).
 pub fn invent6(count: usize, random: &mut SplitMix) -> Vec<(u128, u8)> {
     let sites: Vec<u128> = (0..count.div_ceil(9)).map(|_| u128::from(random.draw() >> 19 | 1 << 45) << 80).collect();
     let mut prefixes = BTreeSet::new();
@@ -49,7 +49,7 @@ pub fn invent6(count: usize, random: &mut SplitMix) -> Vec<(u128, u8)> {
     prefixes.into_iter().collect()
 }
 
-/// Distinct /16s of unicast space.
+/// `count` different /16s of unicast addresses.
 fn networks(count: usize, random: &mut SplitMix) -> Vec<u32> {
     let mut all: Vec<u32> = (1 << 8..224 << 8).filter(|network| is_unicast(network >> 8)).collect();
     for index in 0..count {
@@ -60,12 +60,12 @@ fn networks(count: usize, random: &mut SplitMix) -> Vec<u32> {
     all
 }
 
-/// Whether a /8 is of public unicast space.
+/// Whether a /8 contains public unicast addresses.
 pub fn is_unicast(octet: u32) -> bool {
     (1..224).contains(&octet) && octet != 10 && octet != 127
 }
 
-/// `count` blocks of `bits` more bits: one in each of `parents`, the others wherever there are some already.
+/// `count` blocks that are `bits` bits longer than `parents`: one in each parent, the others next to existing ones.
 fn fill(parents: &[u32], bits: u32, count: usize, adjacent_per_mille: u64, random: &mut SplitMix) -> Vec<u32> {
     assert!((parents.len()..=parents.len() << bits).contains(&count), "compiler bug: {count} blocks do not fit");
     let mut blocks: Vec<u32> = parents.iter().map(|parent| parent << bits | random.below(1 << bits) as u32).collect();

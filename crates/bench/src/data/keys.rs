@@ -1,23 +1,24 @@
-//! The keys that are looked up: named mixes, the same in every run.
+//! The keys of lookups: named mixes, which are the same in every run.
 
 use super::Data;
 use weir_abi::Family;
 use weir_engine::traffic::{Mix, SplitMix};
 
-/// Keys of one run: 4 MB of IPv4 addresses, so that they come from memory and not from the first caches.
+/// Number of keys of a run. 4 MB of IPv4 addresses come from memory, not from the first caches.
 pub const KEYS: usize = 1 << 20;
 
-/// Runs of neighbouring addresses in sequential keys, at most.
+/// Maximum number of runs of neighbouring addresses in sequential keys.
 const RUNS_MAX: usize = 1 << 14;
 
 /// A mix of keys with a stable name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyMix {
-    /// Uniformly random; for IPv6 in 2000::/3, where all public unicast addresses are.
+    /// Uniformly random. IPv6 keys are in 2000::/3, which contains all public unicast addresses.
     Random,
-    /// IPv4: 10% random, 20% of the allow list, 70% of the block list. IPv6: 10% random, 90% inside the table's prefixes.
+    /// IPv4: 10% random, 20% in the allow list, 70% in the block list. IPv6: 10% random, 90% inside the table's
+    /// prefixes.
     Botnet,
-    /// Ascending neighbours: runs of addresses that begin at prefixes spread over the table.
+    /// Runs of ascending neighbours. The runs start at prefixes spread over the table.
     Sequential,
     /// Random addresses in random prefixes of the table.
     Entries,
@@ -53,7 +54,7 @@ pub enum Keys {
 }
 
 impl Keys {
-    /// `count` keys for a table; `allowed` and `blocked` are what the botnet mix draws from.
+    /// `count` keys for a table. The botnet mix draws from `allowed` and `blocked`.
     pub fn of(mix: KeyMix, data: &Data, allowed: &[u32], blocked: &[u32], count: usize) -> Self {
         let mut random = SplitMix::new(23);
         match data.table.family() {
@@ -81,7 +82,8 @@ impl Keys {
         }
     }
 
-    /// First and last addresses of prefixes spread over the table, and their neighbours outside: where lookups go wrong.
+    /// First and last addresses of up to `prefixes_max` prefixes, and their neighbours outside. These reveal most
+    /// lookup errors.
     pub fn edges(data: &Data, prefixes_max: usize) -> Self {
         let ends = |first: u128, last: u128| [first.wrapping_sub(1), first, last, last.wrapping_add(1)];
         let step = |count: usize| count.div_ceil(prefixes_max).max(1);
@@ -107,7 +109,7 @@ impl Keys {
         }
     }
 
-    /// All of them, at most `count` at a time.
+    /// The keys in parts of at most `count`.
     pub fn parts(&self, count: usize) -> impl Iterator<Item = Keys> + '_ {
         (0..self.len()).step_by(count.max(1)).map(move |start| {
             let part = start..self.len().min(start + count);
@@ -126,7 +128,7 @@ impl Keys {
         }
     }
 
-    /// Whether there are none.
+    /// Whether there are no keys.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -141,7 +143,7 @@ fn botnet6(data: &Data, random: &mut SplitMix) -> u128 {
     if random.below(10) == 0 { random6(random) } else { entry6(data, random) }
 }
 
-/// An address in a prefix of the table, anywhere if it has none.
+/// An address in a random prefix of the table, or a random address if the table is empty.
 fn entry4(data: &Data, random: &mut SplitMix) -> u32 {
     let prefixes = data.table.prefixes4();
     let drawn = Mix::Random.source(random);
@@ -163,7 +165,7 @@ fn entry6(data: &Data, random: &mut SplitMix) -> u128 {
     prefix.addr | random6(random) & (prefix.last() ^ prefix.addr)
 }
 
-/// Ascending runs that begin at some of the sorted `starts`, as many as make `count` keys.
+/// Ascending runs that start at some of the sorted `starts`, `count` keys in total.
 fn runs(starts: &[u128], count: usize) -> impl Iterator<Item = u128> {
     let wanted = starts.len().clamp(1, RUNS_MAX.min(count).max(1));
     let length = count.div_ceil(wanted).max(1);

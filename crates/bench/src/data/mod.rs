@@ -1,7 +1,8 @@
-//! The lists that scenarios look up in: real ones where the data directory has them, else made up, and a row says which.
+//! The lists for scenarios: files of the data directory, or synthetic ones if a file does not exist. Each row names its
+//! source.
 //!
-//! What is made up is the same in every run on every machine, and shaped like the lists of the RFPF paper: its Table 1 is
-//! what the shapes in [`shapes`] were tuned against. Uniformly random addresses would be harsher than any real list.
+//! Synthetic lists are the same in every run on every machine. They are modelled on Table 1 of the RFPF paper
+//! ([`shapes`]). Uniformly random addresses would be harder to look up than those of any real list.
 
 pub mod geo;
 pub mod hosts;
@@ -24,20 +25,20 @@ use weir_tables::{Entries, Kind, ReadOptions, Table};
 /// A list with a stable name.
 #[derive(Clone, Copy, Debug)]
 pub struct Dataset {
-    /// Its name in benchmark rows, and that of its file.
+    /// Its name in benchmark rows and of its file.
     pub name: &'static str,
-    /// Ending of its file.
+    /// Extension of its file.
     extension: &'static str,
     family: Family,
     kind: Kind,
     recipe: Recipe,
 }
 
-/// How a list is made up.
+/// How a synthetic list is generated.
 #[derive(Clone, Copy, Debug)]
 enum Recipe {
     Hosts(&'static HostShape),
-    /// So many /64s and /128s.
+    /// A number of /64s and /128s.
     Hosts6(usize),
     Geo(&'static GeoShape),
     Reserved,
@@ -48,7 +49,7 @@ impl Dataset {
     pub const BLOCK_178K: Dataset = Dataset::hosts("block-178k", &shapes::BLOCK_178K);
     /// The paper's blacklist_3.
     pub const BLOCK_1_1M: Dataset = Dataset::hosts("block-1.1m", &shapes::BLOCK_1_1M);
-    /// Between the paper's whitelist_1 and whitelist_2.
+    /// A list of a size between the paper's whitelist_1 and whitelist_2.
     pub const ALLOW_100K: Dataset = Dataset::hosts("allow-100k", &shapes::ALLOW_100K);
     /// The paper's gl2_country.
     pub const COUNTRY: Dataset = Dataset::geo("country", Family::Ipv4, &shapes::COUNTRY);
@@ -56,13 +57,13 @@ impl Dataset {
     pub const ASN: Dataset = Dataset::geo("asn", Family::Ipv4, &shapes::ASN);
     /// The paper's gl2_city.
     pub const CITY: Dataset = Dataset::geo("city", Family::Ipv4, &shapes::CITY);
-    /// What IANA reserves.
+    /// The reserved addresses of IANA.
     pub const PRIVATE: Dataset =
         Dataset { name: "private", extension: "txt", family: Family::Ipv4, kind: Kind::Set, recipe: Recipe::Reserved };
-    /// As country, for IPv6, which the paper leaves out.
+    /// Countries for IPv6, which the paper leaves out.
     pub const COUNTRY6: Dataset = Dataset::geo("country6", Family::Ipv6, &shapes::COUNTRY6);
 
-    /// A block list of IPv6: as many networks and hosts as the paper's blacklist_1 has addresses.
+    /// An IPv6 block list with as many entries as the paper's blacklist_1.
     pub const BLOCK6_178K: Dataset = Dataset {
         name: "block6-178k",
         extension: "txt",
@@ -71,7 +72,7 @@ impl Dataset {
         recipe: Recipe::Hosts6(177_935),
     };
 
-    /// All of them.
+    /// All lists.
     pub const ALL: [Dataset; 9] = [
         Dataset::BLOCK_178K,
         Dataset::BLOCK_1_1M,
@@ -92,10 +93,10 @@ impl Dataset {
         Dataset { name, extension: "csv", family, kind: Kind::Labels, recipe: Recipe::Geo(shape) }
     }
 
-    /// The list from `directory`, or made up if it has none.
+    /// Loads the list from `directory`, or generates it if there is no file.
     ///
     /// # Errors
-    /// There is a file and it cannot be read, or is no list.
+    /// The file cannot be read, or is not a list.
     pub fn load(&self, directory: &Path) -> Result<Data, Failure> {
         let path = directory.join(format!("{}.{}", self.name, self.extension));
         let mut entries = Entries::new(self.family, self.kind);
@@ -142,7 +143,7 @@ impl Dataset {
         }
     }
 
-    /// A sequence of its own for each list.
+    /// The random sequence of this list.
     fn random(&self) -> SplitMix {
         SplitMix::new(self.name.bytes().fold(7u64, |seed, byte| seed.wrapping_mul(131).wrapping_add(byte.into())))
     }
@@ -152,22 +153,22 @@ fn insert(entries: &mut Entries, addr: IpAddr, len: u8, label: Option<&str>) {
     entries.insert_prefix(addr, len, label).expect("what is made up is valid");
 }
 
-/// A list, ready to be built from.
+/// A list as a table.
 #[derive(Debug)]
 pub struct Data {
-    /// The data set's name, or the file's.
+    /// The name of the list or of the file.
     pub name: String,
     /// `file` or `synthetic`.
     pub source: &'static str,
-    /// What it holds.
+    /// The entries.
     pub table: Table,
 }
 
 impl Data {
-    /// A list of any name: the file's ending says whether it has labels, and the name the family.
+    /// Reads a list of any name. It has labels unless the extension is `txt`, and is for IPv6 if the name says so.
     ///
     /// # Errors
-    /// The file cannot be read, or is no list.
+    /// The file cannot be read, or is not a list.
     pub fn read(name: &str, path: &Path) -> Result<Self, Failure> {
         let is_ending = |ending: &str| path.extension().is_some_and(|extension| extension == ending);
         let is_ipv6 = name.contains("ipv6") || name.ends_with('6');
@@ -183,7 +184,8 @@ impl Data {
         Ok(Data { name: name.to_owned(), source: "file", table: entries.settle() })
     }
 
-    /// A made-up set of so many prefixes of a length, of IPv6 if the name ends with 6: neighbours of each other and far ones.
+    /// A synthetic set of `count` prefixes of a length, some of them neighbours. It is for IPv6 if the name ends with
+    /// 6.
     pub fn small(name: &str, count: usize, length: u8) -> Self {
         let family = if name.ends_with('6') { Family::Ipv6 } else { Family::Ipv4 };
         let mut entries = Entries::new(family, Kind::Set);
@@ -192,7 +194,7 @@ impl Data {
             let drawn = random.draw();
             let address = match family {
                 Family::Ipv4 => Ipv4Addr::from(drawn as u32).into(),
-                // Below 2001:db0::/28: 16 allocations with many networks each.
+                // Addresses in 2001:db0::/28: 16 allocations with many networks each.
                 Family::Ipv6 => Ipv6Addr::from(0x2001_0db0 << 96 | u128::from(drawn) << 36 | u128::from(drawn)).into(),
             };
             insert(&mut entries, address, length, None);

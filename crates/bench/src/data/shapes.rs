@@ -1,7 +1,7 @@
-//! The shapes of made-up lists, beside what the paper's Table 1 says of those they stand for.
+//! The shapes of synthetic lists, next to the figures of the paper's Table 1 that they reproduce.
 //!
-//! mu of D16X2R and D16X4R fixes how many /18s and /20s are not of one label, phi of D16X4R how many /16s; the rest was tuned
-//! until prefixes, mean length and rho agree.
+//! mu of D16X2R and D16X4R determines the number of broken /18s and /20s, and phi of D16X4R that of /16s. The other
+//! numbers were tuned until the number of prefixes, their mean length and rho matched.
 
 use super::geo::GeoShape;
 use super::hosts::HostShape;
@@ -18,7 +18,7 @@ pub const BLOCK_1_1M: HostShape = HostShape {
     adjacent_per_mille: 300,
 };
 
-/// Between whitelist_1 (82,156 addresses) and whitelist_2 (201,477), a sixth of the way.
+/// Between whitelist_1 (82,156 addresses) and whitelist_2 (201,477), nearer to the former.
 pub const ALLOW_100K: HostShape = HostShape {
     occupied: &[(16, 19_200), (18, 37_500), (20, 54_900), (24, 80_000), (32, 100_000)],
     adjacent_per_mille: 300,
@@ -86,7 +86,7 @@ pub const COUNTRY6: GeoShape = GeoShape {
     prefixes: 0,
 };
 
-/// What IANA reserves, as far as filters care (RFC 6890): 9 prefixes of 11.1 bits.
+/// The reserved prefixes of IANA that filters use (RFC 6890): 9 prefixes of 11.1 bits on average.
 pub const RESERVED: [(u32, u8); 9] = [
     (0, 8),
     (10 << 24, 8),

@@ -1,4 +1,4 @@
-//! What is made up is the same every time, and like what it stands for.
+//! Synthetic lists are the same in every run and similar to their models.
 
 use super::keys::{KeyMix, Keys};
 use super::{Data, Dataset, geo, hosts, shapes};
@@ -13,10 +13,10 @@ fn made_up(dataset: Dataset) -> Data {
     data
 }
 
-/// `(N, L, delta)` and, for D16X2R and D16X4R, `(mu, phi, rho)`: a row of the paper's Table 1.
+/// A row of the paper's Table 1: `(N, L, delta)`, and `(mu, phi, rho)` for D16X2R and D16X4R.
 type Target = ((usize, f64, usize), [(f64, f64, usize); 2]);
 
-/// Ratios to two hundredths, lengths to a bit in fifty, ranges as far off as said.
+/// Checks ratios to 0.02, lengths to 2%, and the number of ranges to `ranges_off`.
 fn assert_like(dataset: Dataset, target: Target, ranges_off: f64) {
     let data = made_up(dataset);
     let ((prefixes, length, labels), shapes) = target;
@@ -70,7 +70,7 @@ fn the_same_every_time() {
         prefixes
     });
     assert!(tables[0] == tables[1] && tables[0] != tables[2]);
-    // Disjoint and in order: what one prefix starts, the next does not repeat.
+    // The prefixes are disjoint and in order.
     assert!(tables[0].windows(2).all(|pair| pair[0].0 + (1 << (32 - pair[0].1)) <= pair[1].0));
 }
 

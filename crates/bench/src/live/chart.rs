@@ -1,11 +1,11 @@
-//! The scenario as a picture: what a dropped packet costs, and Fig. 4 with the paper's figures beside ours.
+//! Draws the scenario: the cost of a dropped packet, and Fig. 4 with the paper's figures next to ours.
 
 use super::dropped::{DROP_ALL, WEIR};
 use crate::plot::grouped::{self, Cell, Chart, Panel};
 use crate::plot::names;
 use crate::row::Row;
 
-/// Millions of packets a second beyond which bars are cut.
+/// Maximum length of bars, in millions of packets per second. Longer bars are cut.
 const CUT_MPPS: f64 = 250.0;
 
 /// Draws the rows.
@@ -13,7 +13,7 @@ pub fn svg(title: &str, rows: &[Row]) -> String {
     grouped::svg_of_all(&[costs(title, rows), rates(title, rows)])
 }
 
-/// A panel of the contenders.
+/// The costs of a dropped packet, by contender.
 fn costs(title: &str, rows: &[Row]) -> Chart {
     let rows: Vec<&Row> = rows.iter().filter(|row| row.text("table").is_some()).collect();
     let cell = |row: &Row, field: &str| row.get(field).map_or(Cell::Nothing, Cell::Bar);
@@ -24,7 +24,7 @@ fn costs(title: &str, rows: &[Row]) -> Chart {
         groups: rows.iter().map(|row| row.text("engine").unwrap_or_default().to_owned()).collect(),
         bars: vec!["median".to_owned()],
         panels: vec![
-            panel("ns of processor time a packet, its generator's share included", "cpu_ns_per_packet"),
+            panel("ns of CPU time per packet, including the generator", "cpu_ns_per_packet"),
             panel(&format!("times {DROP_ALL}"), "times_drop_all"),
             panel(&format!("times {WEIR}"), "times_weir"),
         ],
@@ -32,7 +32,7 @@ fn costs(title: &str, rows: &[Row]) -> Chart {
     }
 }
 
-/// A panel for each ruleset, a group for each engine, a bar for each number of workers.
+/// One panel for each ruleset, one group for each engine, one bar for each number of workers.
 fn rates(title: &str, rows: &[Row]) -> Chart {
     let rows: Vec<&Row> = rows.iter().filter(|row| row.text("ruleset").is_some()).collect();
     let names = |field: &str| names(rows.iter().copied(), field);
@@ -45,7 +45,7 @@ fn rates(title: &str, rows: &[Row]) -> Chart {
     };
     let panel = |ruleset: &&str| {
         let cells = |engine: &&str| bars.iter().map(|workers| cell(ruleset, engine, workers)).collect();
-        Panel { title: format!("{ruleset}: millions of packets a second"), cells: groups.iter().map(cells).collect() }
+        Panel { title: format!("{ruleset}: millions of packets per second"), cells: groups.iter().map(cells).collect() }
     };
     Chart {
         title: format!("{title}: by engine and workers (paper: cores)"),

@@ -1,4 +1,4 @@
-//! Who judges packets at an interface.
+//! The programs that are compared: each decides the packets of an interface.
 
 use super::wire::Port;
 use crate::live::peers;
@@ -12,16 +12,16 @@ pub trait Contender {
     /// Its name in rows.
     fn name(&self) -> &'static str;
 
-    /// Judges what the interface receives from now on.
+    /// Starts deciding the packets that the interface receives.
     ///
     /// # Errors
-    /// It cannot.
+    /// It cannot be started.
     fn enter(&mut self, port: &Port) -> Result<(), Failure>;
 
-    /// Judges no longer. Returns how many packets it let pass since it entered.
+    /// Stops. Returns the number of packets that it let pass since `enter`.
     ///
     /// # Errors
-    /// It cannot tell.
+    /// It cannot be stopped, or its counter cannot be read.
     fn leave(&mut self) -> Result<u64, Failure>;
 }
 

@@ -1,11 +1,12 @@
-//! What a dropped packet costs: contenders take turns at one veth pair, fed by one generator.
+//! The cost of a dropped packet: contenders take turns at one veth pair, with one generator.
 //!
 //! ```text
 //!   one thread, one core:   generator -> near ==veth== far -> contender drops
 //! ```
-//! The generator makes 64 packets, the far end judges them, then come the next 64, all in one thread on one core: its processor time divided
-//! by the packets that the far end received is what a packet costs, the generator's share included. All packets come from blocked sources, in
-//! random order. What the veth lost, or a contender let pass, is in the rows: a figure of packets that nobody judged is none.
+//! The generator makes 64 packets, then the far end decides them, in the same thread on one core. The cost of a packet
+//! is the CPU time divided by the number of received packets, including the generator's share. All packets come from
+//! blocked sources, in random order. Rows include the packets that the veth lost or that a contender let pass, because
+//! a cost without drops would be meaningless.
 
 use super::contender::Contender;
 use super::spent::{Core, Spent};
@@ -13,29 +14,30 @@ use super::wire::Port;
 use crate::row::Row;
 use std::time::Duration;
 use weir::failure::Failure;
-use weir_engine::memory::Spread;
+use weir_engine::measure::Spread;
 use weir_engine::xdp::generate::Generator;
 
-/// Turns that each contender takes.
+/// Number of turns of each contender.
 const ROUNDS: usize = 21;
-/// Processor time of a turn, and a part of it more to warm up.
+/// CPU time of a turn; the warm-up takes the given fraction more.
 const TURN: Duration = Duration::from_millis(100);
 const WARM_UP_PART: u32 = 4;
-/// Packets of a turn: enough that what a call of the kernel takes is no part of the figure, few enough for the slowest.
+/// Limits for the packets of a turn. The minimum makes the time of the system call negligible, the maximum bounds the
+/// time of slow contenders.
 const PACKETS_MIN: u32 = 1 << 17;
 const PACKETS_MAX: u32 = 1 << 21;
-/// The contender that costs nothing but the drop, and Weir.
+/// The contender that drops without looking at packets, and Weir.
 pub const DROP_ALL: &str = "xdp-drop-all";
 pub const WEIR: &str = "weir-xdp";
 
-/// One turn.
+/// The counts of a turn.
 #[derive(Clone, Copy, Debug, Default)]
 struct Turn {
     sent: u64,
     received: u64,
     passed: u64,
     spent: Spent,
-    /// A packet's share of the time that the kernel measured.
+    /// Time per packet as measured by the kernel.
     kernel: Duration,
 }
 
@@ -45,10 +47,10 @@ impl Turn {
     }
 }
 
-/// Lets all contenders take turns at the `far` end of a pair that the generator sends into. A row each.
+/// Lets all contenders take turns at the `far` end of a pair, into which the generator sends. Returns a row for each.
 ///
 /// # Errors
-/// A contender cannot enter, or received nothing.
+/// A contender cannot be started, or drops nothing.
 pub fn race(
     contenders: &mut [Box<dyn Contender>],
     generator: &mut Generator,
@@ -105,7 +107,7 @@ fn run(generator: &mut Generator, far: &Port, core: &Core, packets: u32) -> Resu
     Ok(Turn { sent: packets.into(), received, passed: 0, spent, kernel })
 }
 
-/// The row of a contender: `own` are its turns among all.
+/// The row of a contender. `own` are its turns, which are also in `turns`.
 fn to_row(row: Row, names: &[&str], turns: &[Vec<Turn>], own: &[Turn]) -> Row {
     let spread = |samples: Vec<f64>| Spread::of(samples).expect("there were turns");
     let sum = own.iter().fold(Turn::default(), |sum, turn| Turn {
@@ -120,7 +122,7 @@ fn to_row(row: Row, names: &[&str], turns: &[Vec<Turn>], own: &[Turn]) -> Row {
     let costs = costs_of(own);
     let wall = sum.spent.wall.as_secs_f64();
     let mut row = row.spread("cpu_ns_per_packet", spread(costs.clone()));
-    // Turn by turn: what disturbs the machine disturbs neighbours in time alike.
+    // Ratios are per round, because a disturbance of the machine affects neighbouring turns alike.
     for (field, other) in [("times_drop_all", DROP_ALL), ("times_weir", WEIR)] {
         let Some(other) = names.iter().position(|name| *name == other) else { continue };
         let others = costs_of(&turns[other]);
@@ -163,7 +165,7 @@ mod tests {
     #[test]
     fn ratios_are_of_turns_that_follow_each_other() {
         let names = [DROP_ALL, WEIR, "other"];
-        // Everything took three times as long in the second round.
+        // Everything takes three times as long in the second round.
         let turns = [100, 120, 480].map(|ns| vec![turn_of(ns, 1000, 0), turn_of(3 * ns, 1000, 0)]).to_vec();
         let row = to_row(Row::default(), &names, &turns, &turns[2]);
         assert_eq!(row.get("times_weir_min"), Some(4.0));
@@ -171,7 +173,7 @@ mod tests {
         assert_eq!((row.get("times_drop_all"), row.get("times_drop_all_of_least")), (Some(4.8), Some(4.8)));
         assert_eq!((row.get("cpu_ns_per_packet_min"), row.get("cpu_ns_per_packet_max")), (Some(480.0), Some(1440.0)));
         assert_eq!((row.get("lost_share"), row.get("core_busy_share")), (Some(0.0), Some(0.5)));
-        // One was disturbed in the first round, the other in the second.
+        // One contender is disturbed in the first round, the other one in the second.
         let turns = [[100, 300], [800, 400]].map(|costs| costs.map(|ns| turn_of(ns, 1000, 0)).to_vec());
         let disturbed = to_row(Row::default(), &[DROP_ALL, "other"], &turns, &turns[1]);
         assert_eq!(

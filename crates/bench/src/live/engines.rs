@@ -1,11 +1,11 @@
-//! Forward and drop on interfaces: each engine between two veth pairs, under more packets than it can take.
+//! Forward and drop on interfaces: each engine between two veth pairs, with more packets than it can process.
 //!
 //! ```text
 //!   generators -> source ==veth== lower -> engine -> upper ==veth== sink
 //! ```
-//! As many generators as workers, each on a core of its own if there are so many, and so far from the workers' cores as they can be. On a
-//! machine with as many cores as workers both share the cores: then the rates hold the generators' share as well. Where the kernel decides,
-//! it does so on the generators' cores, and there are no workers.
+//! There are as many generators as workers. Each runs on its own core if possible, as far as possible from the workers'
+//! cores. If there are not enough cores, generators and workers share them, and the rates include the generators' cost.
+//! The kernel engine decides on the generators' cores and has no workers.
 
 use super::rulesets::Ruleset;
 use super::wire::Port;
@@ -26,55 +26,56 @@ use weir_engine::live::afpacket::AfPacketLane;
 use weir_engine::live::afxdp::{AfXdpLane, Waiting};
 use weir_engine::live::xdp::{KernelCode, KernelPath, Ports};
 use weir_engine::live::{Datapath, Interfaces, Lane, Loaded, Role, Workers};
-use weir_engine::memory::Spread;
+use weir_engine::measure::Spread;
 use weir_engine::traffic;
 use weir_engine::xdp::generate::Generator;
 
 /// The engines on interfaces.
 pub const ENGINES: [&str; 3] = ["xdp", "afxdp", "afpacket"];
 
-/// Workers, and queues of each interface.
+/// Numbers of workers, and of queues of each interface.
 pub const WORKERS: [usize; 2] = [1, 2];
 
-/// Packets that a generator warms up with, which say how many make a turn of so long: a call of the kernel takes 20 ms beside its packets.
+/// Number of warm-up packets of a generator, and the fixed time of its system call. Their time determines the number of
+/// packets in a turn.
 const WARM_UP_PACKETS: u32 = 1 << 17;
 const CALL: Duration = Duration::from_millis(20);
 const TURN: Duration = Duration::from_millis(500);
 const PACKETS_MAX: u32 = 1 << 23;
-/// How long engines have afterwards for what waits in their queues.
+/// Time after a turn in which engines process the packets in their queues.
 const SETTLE: Duration = Duration::from_millis(30);
-/// Sources of a generator.
+/// Number of sources of a generator.
 const SOURCES: usize = 1 << 16;
-/// Turns of each number of workers.
+/// Number of turns for each number of workers.
 const ROUNDS: usize = 3;
 
 /// The interfaces.
 pub struct Wires {
-    /// What generators send into.
+    /// The interface into which generators send.
     pub source: Port,
-    /// What the engine stands between.
+    /// The lower interface of the engine.
     pub lower: Port,
-    /// The other.
+    /// The upper interface of the engine.
     pub upper: Port,
-    /// Where what is forwarded arrives.
+    /// The interface at which forwarded packets arrive.
     pub sink: Port,
-    /// What packets are made with.
+    /// The program of the generators.
     pub generator: BpfObject,
 }
 
-/// What was counted in a turn.
+/// The counts of a turn.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Turn {
-    /// From the first packet to the last.
+    /// Duration from the first packet to the last.
     seconds: f64,
-    /// Processor time of the whole process: generators, workers, and the kernel on their behalf.
+    /// CPU time of the whole process: generators, workers, and the kernel on their behalf.
     processor_s: f64,
     offered: u64,
-    judged: u64,
+    decided: u64,
     arrived: u64,
 }
 
-/// Rows of a ruleset for one engine, one for each number of workers.
+/// Measures a ruleset with one engine. Returns one row for each number of workers.
 ///
 /// # Errors
 /// The engine cannot be started, or fails.
@@ -91,7 +92,7 @@ pub fn rows(engine: &str, ruleset: &Ruleset, wires: &Wires, row: &Row) -> Result
     Ok(rows.map(|(workers, turns)| to_row(row.clone().of("workers", &workers.to_string()), ruleset, turns)).collect())
 }
 
-/// A ruleset, loaded for the engine.
+/// The code of a ruleset for an engine.
 enum Code {
     Native(Loaded<NativeCode>),
     Kernel(Arc<Ports>, Loaded<KernelCode>),
@@ -133,15 +134,15 @@ fn interfaces(wires: &Wires) -> Interfaces {
     Interfaces { lower: one(&wires.lower), upper: one(&wires.upper), divert: None }
 }
 
-/// An engine at work.
+/// A running engine.
 enum Running {
     Workers(Workers),
     Kernel(KernelPath),
 }
 
 impl Running {
-    /// Packets from the lower side that were decided.
-    fn judged(&self) -> u64 {
+    /// Number of decided packets from the lower side.
+    fn decided(&self) -> u64 {
         let ports = match self {
             Running::Workers(workers) => workers.ports(),
             Running::Kernel(path) => path.ports(),
@@ -165,11 +166,11 @@ fn turn(engine: &str, code: &Code, workers: usize, ruleset: &Ruleset, wires: &Wi
     counted
 }
 
-/// Counters and the process's clock at one moment.
+/// Counters and the CPU time of the process at one moment.
 struct Reading {
     processor: Duration,
     offered: u64,
-    judged: u64,
+    decided: u64,
     arrived: u64,
 }
 
@@ -179,13 +180,13 @@ impl Reading {
         Ok(Reading {
             processor: Duration::new(processor.tv_sec.unsigned_abs(), processor.tv_nsec.unsigned_abs() as u32),
             offered: wires.source.count()?.sent,
-            judged: running.judged(),
+            decided: running.decided(),
             arrived: wires.sink.count()?.received,
         })
     }
 }
 
-/// Lets so many generators send at once, and counts.
+/// Runs `generators` generators at the same time and counts.
 fn under_load(generators: usize, ruleset: &Ruleset, wires: &Wires, running: &Running) -> Result<Turn, Failure> {
     thread::scope(|scope| {
         let (tell, warm) = channel();
@@ -197,7 +198,7 @@ fn under_load(generators: usize, ruleset: &Ruleset, wires: &Wires, running: &Run
             })
             .unzip();
         drop(tell);
-        // Fewer than all are warm if one has failed.
+        // If a generator failed, fewer messages arrive.
         let all_warm = warm.iter().take(generators).count() == generators;
         let before = Reading::now(running, wires)?;
         let start = Instant::now();
@@ -216,13 +217,14 @@ fn under_load(generators: usize, ruleset: &Ruleset, wires: &Wires, running: &Run
             seconds,
             processor_s: (after.processor - before.processor).as_secs_f64(),
             offered: after.offered - before.offered,
-            judged: after.judged - before.judged,
+            decided: after.decided - before.decided,
             arrived: after.arrived - before.arrived,
         })
     })
 }
 
-/// Warms up, tells so, and sends a turn's packets once it may begin; nothing if it may not.
+/// Warms up and reports it to `tell`. Then sends the packets of a turn after a message from `begun`, or ends if its
+/// sender was dropped.
 fn generate(
     number: usize,
     ruleset: &Ruleset,
@@ -231,14 +233,14 @@ fn generate(
     begun: &Receiver<()>,
 ) -> Result<(), Failure> {
     let cores = thread::available_parallelism().map_or(1, usize::from);
-    // Better unpinned than not at all: a container may not be allowed that core.
+    // A container may not be allowed to use the core. Then the thread stays unpinned.
     let _not_allowed = cpu::pin_to(cores - 1 - number % cores);
     let sources = ruleset.sources(SOURCES, 31 + number as u64);
     let mut generator = Generator::load(&wires.generator, wires.source.index, &traffic::small_packet(0), &sources)?;
     let start = Instant::now();
     generator.send(WARM_UP_PACKETS)?;
     let packets = packets_of_turn(start.elapsed().saturating_sub(CALL) / WARM_UP_PACKETS);
-    // Nobody waits if another has failed.
+    // The receiver is gone if another generator failed.
     let _nobody = tell.send(());
     if begun.recv().is_ok() {
         generator.send(packets)?;
@@ -254,19 +256,20 @@ fn packets_of_turn(a_packet: Duration) -> u32 {
 fn to_row(row: Row, ruleset: &Ruleset, turns: &[Turn]) -> Row {
     let spread =
         |figure: &dyn Fn(&Turn) -> f64| Spread::of(turns.iter().map(figure).collect()).expect("there were turns");
-    let done = |turn: &Turn| if ruleset.forwards() { turn.arrived } else { turn.judged };
+    let done = |turn: &Turn| if ruleset.forwards() { turn.arrived } else { turn.decided };
     let share = |part: u64, whole: u64| part as f64 / whole.max(1) as f64;
     row.spread("mpps", spread(&|turn| done(turn) as f64 / turn.seconds / 1e6))
         .spread("cpu_ns_per_packet", spread(&|turn| turn.processor_s * 1e9 / done(turn).max(1) as f64))
         .number("offered_mpps", spread(&|turn| turn.offered as f64 / turn.seconds / 1e6).median)
-        .number("unjudged_share", spread(&|turn| 1.0 - share(turn.judged, turn.offered)).median)
+        .number("unjudged_share", spread(&|turn| 1.0 - share(turn.decided, turn.offered)).median)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const TURN: Turn = Turn { seconds: 0.5, processor_s: 1.0, offered: 4_000_000, judged: 1_000_000, arrived: 500_000 };
+    const TURN: Turn =
+        Turn { seconds: 0.5, processor_s: 1.0, offered: 4_000_000, decided: 1_000_000, arrived: 500_000 };
 
     #[test]
     fn what_is_forwarded_counts_where_it_arrives() {

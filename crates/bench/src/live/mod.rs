@@ -1,10 +1,11 @@
-//! `live`: policies where packets come in, beside the RFPF paper's Fig. 4 and what an operator would use instead.
+//! `live`: policies on interfaces, compared with Fig. 4 of the RFPF paper and with an operator's alternatives.
 //!
-//! * What a dropped packet costs on a veth pair (`dropped.rs`): Weir's in-kernel engine, nftables, the kernel's own maps, nothing at all.
-//! * Forward and drop by engine and number of workers: from memory (`memory.rs`) and on interfaces (`engines.rs`), with the paper's figures
-//!   (`paper.rs`).
+//! * The cost of a dropped packet on a veth pair (`dropped.rs`): Weir's kernel engine, nftables, the kernel's own maps,
+//!   and a program that drops all packets.
+//! * Forward and drop by engine and number of workers: from memory (`memory_engine.rs`) and on interfaces
+//!   (`engines.rs`), with the paper's figures (`paper.rs`).
 //!
-//! All of it lives in a network namespace of one thread, which is gone with it.
+//! All interfaces are in the network namespace of one thread, which the kernel removes with the thread.
 
 mod chart;
 mod contender;
@@ -12,7 +13,7 @@ mod contender;
 mod dpdk;
 mod dropped;
 mod engines;
-mod memory;
+mod memory_engine;
 mod nft;
 mod paper;
 mod peers;
@@ -37,12 +38,12 @@ use weir_engine::traffic::SplitMix;
 use weir_engine::xdp::generate::Generator;
 use weir_xdp::WeirXdp;
 
-/// Those who drop packets on a veth pair.
+/// The contenders that drop packets on a veth pair.
 const CONTENDERS: [&str; 6] =
     [dropped::DROP_ALL, dropped::WEIR, "xdp-hash-map", "xdp-lpm-trie", "nft-hash", "nft-interval"];
-/// Those of Fig. 4.
+/// The engines in the rows of Fig. 4.
 const ENGINES: [&str; 4] = ["memory", engines::ENGINES[0], engines::ENGINES[1], engines::ENGINES[2]];
-/// Those of Fig. 4 on DPDK's ports, where it was built in.
+/// The engines in the rows of Fig. 4 on DPDK ports, if built with DPDK.
 #[cfg(feature = "dpdk")]
 const DPDK_ENGINES: &[&str] = &dpdk::ENGINES;
 #[cfg(not(feature = "dpdk"))]
@@ -56,7 +57,7 @@ pub fn plot(title: &str, rows: &[Row]) -> String {
 /// Runs the scenario.
 ///
 /// # Errors
-/// There is no right to make interfaces, or something that it needs is missing.
+/// The process may not make network namespaces, or something that the scenario needs is missing.
 pub fn run(options: &Options) -> Result<Vec<Row>, Failure> {
     let selection = Selection::of(&options.only)?;
     let mut rows = Vec::new();
@@ -70,7 +71,7 @@ pub fn run(options: &Options) -> Result<Vec<Row>, Failure> {
     Ok(rows)
 }
 
-/// What `--only` leaves.
+/// The names in `--only`.
 struct Selection<'a>(&'a [String]);
 
 impl<'a> Selection<'a> {
@@ -82,23 +83,23 @@ impl<'a> Selection<'a> {
         }
     }
 
-    /// Whether all are asked for, or this one.
+    /// Whether the name is selected, or nothing is.
     fn has(&self, name: &str) -> bool {
         self.0.is_empty() || self.0.iter().any(|wanted| wanted == name)
     }
 }
 
-/// Rows of Fig. 4.
+/// Measures the rows of Fig. 4.
 fn figure4_rows(options: &Options, selection: &Selection<'_>) -> Result<Vec<Row>, Failure> {
     let baselines = [Ruleset::forward()?, Ruleset::drop()?];
     let mut rows = Vec::new();
     if selection.has("memory") {
         for ruleset in baselines.iter().chain(&[Ruleset::three_tables(options)?]) {
-            rows.extend(memory::rows(ruleset, &Row::default())?);
+            rows.extend(memory_engine::rows(ruleset, &Row::default())?);
         }
     }
     for engine in engines::ENGINES.into_iter().filter(|name| selection.has(name)) {
-        // A namespace for each: nothing of the engine before is left.
+        // A separate namespace, so that nothing of the previous engine remains.
         rows.extend(
             wire::in_namespace(|| {
                 let queues = engines::WORKERS[engines::WORKERS.len() - 1];
@@ -118,7 +119,7 @@ fn figure4_rows(options: &Options, selection: &Selection<'_>) -> Result<Vec<Row>
     Ok(rows)
 }
 
-/// Rows of what a dropped packet costs.
+/// Measures the rows for the cost of a dropped packet.
 fn dropped_rows(data: &Data, selection: &Selection<'_>) -> Result<Vec<Row>, Failure> {
     let clang = Clang::find()?;
     let core = generating_core()?;
@@ -149,7 +150,7 @@ fn dropped_rows(data: &Data, selection: &Selection<'_>) -> Result<Vec<Row>, Fail
     dropped::race(&mut contenders, &mut generator, &far, &Core::new(core), &row)
 }
 
-/// Keeps this thread on the last core, because the first has more interrupts to answer; or on the one that it runs on.
+/// Pins this thread to the last core, because the first handles more interrupts. Falls back to the current core.
 fn generating_core() -> Result<usize, Failure> {
     let last = std::thread::available_parallelism().map_or(1, usize::from) - 1;
     match cpu::pin_to(last) {
@@ -162,7 +163,7 @@ fn boxed(contender: impl Contender + 'static) -> Box<dyn Contender> {
     Box::new(contender)
 }
 
-/// In random order.
+/// The addresses in random order.
 fn shuffled(addresses: &[u32]) -> Vec<u32> {
     let mut random = SplitMix::new(29);
     let mut addresses = addresses.to_vec();

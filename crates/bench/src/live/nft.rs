@@ -1,4 +1,4 @@
-//! nftables as an operator would block a list with it: a named set and a rule at the ingress hook of the interface.
+//! nftables in the way in which an operator blocks a list: a named set and a rule at the ingress hook of the interface.
 
 use super::contender::Contender;
 use super::wire::{self, Port};
@@ -7,11 +7,11 @@ use std::fmt::Write;
 use std::net::Ipv4Addr;
 use weir::failure::Failure;
 
-/// Addresses that one run of nft adds, and one command.
+/// Number of addresses per run of nft, and per command.
 const ADDRESSES_A_RUN: usize = 1 << 16;
 const ADDRESSES_A_COMMAND: usize = 1 << 12;
 
-/// A set in a table of its own.
+/// A set in its own table.
 pub struct NftSet {
     name: &'static str,
     table: &'static str,
@@ -26,7 +26,8 @@ impl NftSet {
         NftSet::load(name, "weir_hash", "", addresses)
     }
 
-    /// A set that could hold ranges too, as lists of prefixes need: nftables' red-black tree, or its pipapo for more than one field.
+    /// A set that could also contain ranges, which lists of prefixes require. nftables uses a red-black tree for it, or
+    /// pipapo for several fields.
     ///
     /// # Errors
     /// nft is missing or fails.
@@ -51,7 +52,7 @@ impl Contender for NftSet {
 
     fn enter(&mut self, port: &Port) -> Result<(), Failure> {
         let NftSet { table, .. } = self;
-        // What the set does not have is counted by the rule behind: none, or the figures are of something else.
+        // The last rule counts the packets that are not in the set. There must be none.
         let chain = format!(
             "add chain netdev {table} judge {{ type filter hook ingress device {} priority 0; }}
              add rule netdev {table} judge ip saddr @bad drop
@@ -64,7 +65,7 @@ impl Contender for NftSet {
     fn leave(&mut self) -> Result<u64, Failure> {
         let listed = wire::call("nft", &format!("-j list chain netdev {} judge", self.table), "")?;
         wire::call("nft", &format!("delete chain netdev {} judge", self.table), "")?;
-        counted(&listed).ok_or_else(|| Failure::Runtime("nft -j list chain: no counter in what it prints".to_owned()))
+        counted(&listed).ok_or_else(|| Failure::Runtime("nft -j list chain: the output has no counter".to_owned()))
     }
 }
 
@@ -82,7 +83,7 @@ fn elements(table: &str, addresses: &[u32]) -> String {
     text
 }
 
-/// Packets of the first counter in a listing.
+/// Packets of the first counter in a JSON listing.
 fn counted(json: &str) -> Option<u64> {
     let listing: Value = serde_json::from_str(json).ok()?;
     let rules = listing["nftables"].as_array()?.iter().filter_map(|object| object["rule"]["expr"].as_array());

@@ -1,10 +1,10 @@
-//! What the RFPF paper measured: section IV, on a Ryzen 7 3700X of 3.6 GHz with eight ports of 10 Gbps.
+//! The figures of the RFPF paper: section IV, measured on a Ryzen 7 3700X of 3.6 GHz with eight ports of 10 Gbps.
 
 use crate::row::Row;
 
-/// Engine, ruleset, cores, millions of packets a second.
+/// Engine, ruleset, cores, and millions of packets per second.
 const FIGURES: [(&str, &str, &str, f64); 10] = [
-    // Fig. 4 as the text has it: one core, and the fewest cores beyond which it grew no more.
+    // Fig. 4 according to the text: one core, and the smallest number of cores with the maximum rate.
     ("paper-rfpf", "forward", "1", 28.0),
     ("paper-rfpf", "forward", "4", 74.0),
     ("paper-rfpf", "drop", "1", 29.8),

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/*
- * XDP programs that policies are measured against: one that drops everything, and blocklists in the kernel's own maps.
- * They look at as little of a packet as a blocklist needs, and count only what they let pass, which is nothing.
- */
+/* XDP programs as a baseline for policies: one that drops all packets, and blocklists in maps of the kernel. They read
+ * only the parts of a packet that a blocklist needs, and count only the packets that they let pass, which should be
+ * none. */
 #include "kernel.h"
 #include "packet.h"
 #include "plain.h"
@@ -34,7 +33,7 @@ struct {
 
 uint64_t peer_passed WEIR_SECTION(".bss.passed");
 
-/* The packet's source, or NULL if it is not IPv4. */
+/* The source address of the packet, or NULL if it is not IPv4 without options. */
 WEIR_INLINE const uint8_t *peer_source(const struct xdp_md *ctx)
 {
 	const uint8_t *at = (const uint8_t *)(uintptr_t)ctx->data;

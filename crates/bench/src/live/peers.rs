@@ -1,4 +1,4 @@
-//! XDP programs that policies are measured against.
+//! The XDP programs in peers.c.
 
 use std::sync::Arc;
 use weir::failure::Failure;
@@ -6,13 +6,13 @@ use weir_engine::clang::{BpfShape, Clang};
 use weir_engine::xdp::plain::PlainPrograms;
 use weir_tables::limit_image::Logged;
 
-/// Where the programs count what they let pass.
+/// The section with the number of packets that the programs let pass.
 pub const PASSED: &str = ".bss.passed";
 
-/// Compiles and loads peers.c, with the addresses in its maps.
+/// Compiles and loads peers.c. Fills its maps with the addresses.
 ///
 /// # Errors
-/// clang or the kernel refuses it.
+/// clang or the kernel rejects it.
 pub fn load(clang: &Clang, addresses: &[u32]) -> Result<Arc<PlainPrograms>, Failure> {
     let shape = BpfShape { table_bytes: vec![], counters: 64, limits: (0, 0), logged: Logged::Nothing };
     let programs = PlainPrograms::load("peers", &clang.bpf("peers", include_str!("peers.c"), &shape)?.object)?;
@@ -22,7 +22,7 @@ pub fn load(clang: &Clang, addresses: &[u32]) -> Result<Arc<PlainPrograms>, Fail
     Ok(Arc::new(programs))
 }
 
-/// `struct lpm_key` of peers.c: all 32 bits of the address.
+/// `struct lpm_key` of peers.c with the whole address as prefix.
 fn lpm_key(address: u32) -> [u8; 8] {
     let mut key = [0; 8];
     key[..4].copy_from_slice(&32u32.to_ne_bytes());

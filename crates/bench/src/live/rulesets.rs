@@ -1,4 +1,4 @@
-//! What the paper's datapath was measured with.
+//! The rulesets with which the paper's datapath was measured.
 
 use crate::data::Dataset;
 use crate::options::Options;
@@ -10,22 +10,22 @@ use weir::failure::Failure;
 use weir_engine::traffic::{self, Mix};
 use weir_loading::{Policy, load};
 
-/// Fig. 4: the EtherType is looked at, IPv4 and everything else are counted apart.
+/// Fig. 4: the rules read the EtherType, and count IPv4 and other packets separately.
 const FORWARD: &str = "upstream { ether type ip counter accept; counter accept }\ndownstream { accept }\n";
 const DROP: &str = "upstream { ether type ip counter drop; counter drop }\ndownstream { accept }\n";
 
-/// A ruleset, and the sources that its packets come from.
+/// A ruleset, and the source addresses of its packets.
 pub struct Ruleset {
     /// Its name in rows.
     pub name: &'static str,
     /// The rules.
     pub policy: Policy,
-    /// Their file, for those who start another Weir.
+    /// Path of the policy, for engines that start another Weir.
     #[cfg_attr(not(feature = "dpdk"), expect(dead_code, reason = "only DPDK's ports want another process"))]
     pub path: PathBuf,
-    /// Draws so many sources with a seed.
+    /// The distribution of sources.
     sources: Sources,
-    /// Where the policy's lists lie.
+    /// The directory of the policy and its lists.
     _directory: TempDir,
 }
 
@@ -35,7 +35,7 @@ enum Sources {
 }
 
 impl Ruleset {
-    /// The baseline: everything is forwarded.
+    /// The baseline that forwards all packets.
     ///
     /// # Errors
     /// Files cannot be written.
@@ -43,7 +43,7 @@ impl Ruleset {
         Ruleset::plain("forward", FORWARD)
     }
 
-    /// The baseline: everything is dropped.
+    /// The baseline that drops all packets.
     ///
     /// # Errors
     /// Files cannot be written.
@@ -51,7 +51,7 @@ impl Ruleset {
         Ruleset::plain("drop", DROP)
     }
 
-    /// Three lookups of each source in tables, and packets as a botnet sends them: Fig. 6.
+    /// Three table lookups of each source, with the packets of a botnet: Fig. 6.
     ///
     /// # Errors
     /// The list of countries is missing, or files cannot be written.
@@ -74,12 +74,12 @@ impl Ruleset {
         Ok(Ruleset { name, policy: load(&path)?, path, sources: Sources::Random, _directory: directory })
     }
 
-    /// Whether its packets are to arrive on the other side.
+    /// Whether its packets are forwarded.
     pub fn forwards(&self) -> bool {
         self.name != "drop"
     }
 
-    /// So many sources, others for each seed.
+    /// `count` sources. Different seeds give different sources.
     pub fn sources(&self, count: usize, seed: u64) -> Vec<u32> {
         let mix = match &self.sources {
             Sources::Random => Mix::Random,

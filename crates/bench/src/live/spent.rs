@@ -1,8 +1,9 @@
-//! Processor time of work that this thread does, and what the core did meanwhile.
+//! The CPU time of work in this thread, and the load of the cores meanwhile.
 //!
-//! What softirqs take while the thread sends is the thread's own time, as long as they run in it. The kernel may also leave them to its
-//! thread `ksoftirqd` of the same core, whose time is added. What others took of the core is not in it. Kernels that count softirqs apart
-//! (CONFIG_IRQ_TIME_ACCOUNTING) take them out of a thread's time: then the time on the wall is what counts, on a machine left alone.
+//! Softirqs that run in the sending thread count as its own time. The kernel may also run them in the thread
+//! `ksoftirqd` of the same core, whose time is added. The time of other threads is excluded. Kernels with
+//! CONFIG_IRQ_TIME_ACCOUNTING exclude softirqs from a thread's time. There, only the wall-clock time on an idle machine
+//! is meaningful.
 
 use rustix::time::{ClockId, clock_gettime};
 use std::fs;
@@ -10,20 +11,20 @@ use std::ops::Sub;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-/// Ticks of /proc/stat a second: USER_HZ, the same on all kernels that Weir runs on.
+/// Ticks of /proc/stat per second: USER_HZ, which is the same on all supported kernels.
 const TICKS_A_SECOND: f64 = 100.0;
 
-/// Columns of /proc/stat behind a core's name: idle, and waiting for a disk.
+/// Columns of /proc/stat after a core's name that are not busy time: idle, and waiting for a disk.
 const IDLE: [usize; 2] = [3, 4];
 
-/// The clocks of one core.
+/// A core whose times are measured.
 pub struct Core {
     number: usize,
-    /// Of ksoftirqd on that core.
+    /// The times of the core's ksoftirqd.
     schedstat: Option<PathBuf>,
 }
 
-/// Clocks at one moment.
+/// The times at one moment.
 #[derive(Clone, Debug)]
 struct Reading {
     wall: Instant,
@@ -47,23 +48,23 @@ impl Sub for Ticks {
     }
 }
 
-/// What some work took.
+/// The times that some work took.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Spent {
-    /// On the wall.
+    /// Wall-clock time.
     pub wall: Duration,
-    /// Processor time of the thread and of ksoftirqd on its core.
+    /// CPU time of the thread and of ksoftirqd on its core.
     pub processor: Duration,
-    /// The latter's part.
+    /// The part of ksoftirqd.
     pub softirqs: Duration,
-    /// Seconds that the core was busy, by /proc/stat.
+    /// Busy time of the core in seconds, from /proc/stat.
     pub busy_s: f64,
-    /// Seconds that the other cores were busy, together.
+    /// Sum of the busy times of the other cores in seconds.
     pub others_busy_s: f64,
 }
 
 impl Spent {
-    /// Both together.
+    /// The sum of both.
     pub fn plus(self, other: Spent) -> Spent {
         Spent {
             wall: self.wall + other.wall,
@@ -76,12 +77,12 @@ impl Spent {
 }
 
 impl Core {
-    /// The core that this thread is kept on.
+    /// The core that this thread is pinned to.
     pub fn new(number: usize) -> Self {
         Core { number, schedstat: ksoftirqd(number) }
     }
 
-    /// Does the work and says what it took.
+    /// Does the work and returns its result and times.
     pub fn spend<R, E>(&self, work: impl FnOnce() -> Result<R, E>) -> Result<(R, Spent), E> {
         let before = self.read();
         let done = work()?;
@@ -116,7 +117,7 @@ impl Core {
     }
 }
 
-/// Where the time of a core's ksoftirqd can be read.
+/// Path of the schedstat of a core's ksoftirqd.
 fn ksoftirqd(core: usize) -> Option<PathBuf> {
     let name = format!("ksoftirqd/{core}\n");
     let processes = fs::read_dir("/proc").ok()?.filter_map(Result::ok);
@@ -124,19 +125,19 @@ fn ksoftirqd(core: usize) -> Option<PathBuf> {
     processes.map(|process| process.path()).find(of_name).map(|path| path.join("schedstat"))
 }
 
-/// The first number of a schedstat: nanoseconds on a core.
+/// The first number of a schedstat: the time on a core, in nanoseconds.
 fn on_cpu(schedstat: &str) -> Duration {
     let ns = schedstat.split_whitespace().next().and_then(|number| number.parse().ok());
     Duration::from_nanos(ns.unwrap_or(0))
 }
 
-/// Ticks of every core in /proc/stat, in their order.
+/// Busy and idle ticks of every core in /proc/stat, in order.
 fn cores(stat: &str) -> Vec<Ticks> {
     let lines = stat.lines().filter(|line| line.starts_with("cpu") && !line.starts_with("cpu "));
     lines
         .map(|line| {
             let columns = line.split_whitespace().skip(1).map(|column| column.parse().unwrap_or(0));
-            // The last two are guests' time, which is in the first two already.
+            // The last two columns are the time of guests, which the first two include.
             columns.take(8).enumerate().fold(Ticks::default(), |ticks, (index, column): (usize, u64)| {
                 match IDLE.contains(&index) {
                     true => Ticks { idle: ticks.idle + column, ..ticks },

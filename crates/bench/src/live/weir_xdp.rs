@@ -1,4 +1,4 @@
-//! Weir's in-kernel engine with the list as its policy's table, as `weir run --engine xdp` runs it.
+//! Weir's kernel engine with the list as a table, like `weir run --engine xdp`.
 
 use super::contender::Contender;
 use super::wire::Port;
@@ -19,7 +19,7 @@ upstream { ip saddr @bad counter drop; accept }
 downstream { accept }
 "#;
 
-/// The rule that lets pass what the table does not have.
+/// The rule that accepts packets that are not in the table.
 const ACCEPT: Reason = Reason::rule(1);
 
 /// A policy between two interfaces.
@@ -31,10 +31,10 @@ pub struct WeirXdp {
 }
 
 impl WeirXdp {
-    /// Compiles and loads the policy for the interfaces; it decides once it has entered.
+    /// Compiles and loads the policy for the interfaces. It decides packets after `enter`.
     ///
     /// # Errors
-    /// A file cannot be written, or clang or the kernel refuses the program.
+    /// A file cannot be written, or clang or the kernel rejects the program.
     pub fn load(name: &'static str, lower: &Port, upper: &Port, addresses: &[u32]) -> Result<Self, Failure> {
         let directory =
             tempfile::tempdir().map_err(|error| Failure::Runtime(format!("temporary directory: {error}")))?;
@@ -69,7 +69,7 @@ impl Contender for WeirXdp {
         let path = self.path.take().expect("who leaves has entered");
         let counts = path.counts();
         path.stop()?;
-        // Beside the accepted, what the program could not read: packets made for this are whole.
+        // Packets that the program could not parse pass too. The generator makes none.
         let built_in = usize::from(Reason::RULE_BASE);
         let not_listed = |counters: &[weir_abi::Counter]| -> u64 {
             let built_in: u64 = counters[..built_in].iter().map(|counter| counter.packets).sum();

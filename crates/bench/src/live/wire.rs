@@ -1,6 +1,7 @@
-//! A network namespace with veth pairs, and what they count.
+//! A network namespace with veth pairs and their counters.
 //!
-//! The namespace is that of a thread: with the thread, however it ends, all that is in it is gone: interfaces, programs, tables of nftables.
+//! The namespace belongs to a thread. The kernel removes its interfaces, programs and nftables tables when the thread
+//! ends, for whatever reason.
 
 use nix::net::if_::if_nametoindex;
 use nix::sched::{CloneFlags, unshare};
@@ -11,21 +12,21 @@ use std::process::{Command, Stdio};
 use std::thread;
 use weir::failure::Failure;
 
-/// Programs that are run, and the Debian packages that have them.
+/// The external programs and their Debian packages.
 const PACKAGES: [(&str, &str); 3] = [("ip", "iproute2"), ("ethtool", "ethtool"), ("nft", "nftables")];
 
-/// Interfaces of this thread's namespace.
+/// The interfaces of this thread's namespace.
 const DEVICES: &str = "/proc/thread-self/net/dev";
 
-/// Runs a job in a network namespace of its own. Programs and threads that it starts are there too.
+/// Runs a job in a new network namespace, with the programs and threads that it starts.
 ///
 /// # Errors
-/// There is no right to make one; or what the job says.
+/// The process may not make namespaces, or the job fails.
 pub fn in_namespace<R: Send>(job: impl FnOnce() -> Result<R, Failure> + Send) -> Result<R, Failure> {
     let body = || {
         unshare(CloneFlags::CLONE_NEWNET)
-            .map_err(|error| Failure::Runtime(format!("network namespace: {error}; it takes root to make one")))?;
-        // Else the kernel speaks IPv6 on the wires.
+            .map_err(|error| Failure::Runtime(format!("network namespace: {error}; run as root")))?;
+        // Otherwise the kernel would send IPv6 packets on the interfaces.
         for path in ["/proc/sys/net/ipv6/conf/all/disable_ipv6", "/proc/sys/net/ipv6/conf/default/disable_ipv6"] {
             // A kernel without IPv6 has no such file.
             let _none = fs::write(path, "1");
@@ -35,10 +36,10 @@ pub fn in_namespace<R: Send>(job: impl FnOnce() -> Result<R, Failure> + Send) ->
     thread::scope(|scope| scope.spawn(body).join()).unwrap_or_else(|panicked| panic::resume_unwind(panicked))
 }
 
-/// Runs a program in this thread's namespace; `input` is what it reads. Returns what it prints.
+/// Runs a program in this thread's namespace with `input` on standard input. Returns its standard output.
 ///
 /// # Errors
-/// It is not installed: the text names its package. Or it fails: the text is what it said.
+/// It is not installed, or fails. The message names its package or contains its first line on standard error.
 pub fn call(program: &str, arguments: &str, input: &str) -> Result<String, Failure> {
     let failed = |problem: String| Failure::Runtime(format!("{program} {arguments}: {problem}"));
     let mut command = Command::new(program);
@@ -50,7 +51,7 @@ pub fn call(program: &str, arguments: &str, input: &str) -> Result<String, Failu
     let output = child.wait_with_output().map_err(|error| failed(error.to_string()))?;
     if !output.status.success() {
         let said = String::from_utf8_lossy(&output.stderr);
-        return Err(failed(said.lines().next().unwrap_or("failed and said nothing").to_owned()));
+        return Err(failed(said.lines().next().unwrap_or("failed without a message").to_owned()));
     }
     written.map_err(|error| failed(error.to_string()))?;
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
@@ -66,24 +67,25 @@ fn missing(program: &str, error: &std::io::Error) -> String {
 /// An end of a veth pair.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Port {
-    /// Its interface.
+    /// Name of its interface.
     pub name: &'static str,
-    /// The interface's index.
+    /// Index of the interface.
     pub index: u32,
 }
 
 impl Port {
-    /// What it has counted.
+    /// Its packet counters.
     ///
     /// # Errors
-    /// It is gone.
+    /// The interface does not exist anymore.
     pub fn count(&self) -> Result<Count, Failure> {
         let text = fs::read_to_string(DEVICES).map_err(|error| Failure::Runtime(format!("{DEVICES}: {error}")))?;
         Count::parse(&text, self.name).ok_or_else(|| Failure::Runtime(format!("{DEVICES}: no interface {}", self.name)))
     }
 }
 
-/// Makes a veth pair with so many queues whose second end polls: it then takes frames that XDP sends into the first.
+/// Makes a veth pair with `queues` queues. The second end polls, so that it accepts frames that XDP sends into the
+/// first.
 ///
 /// # Errors
 /// `ip` or `ethtool` is missing or fails.
@@ -102,21 +104,21 @@ pub fn pair(names: [&'static str; 2], queues: usize) -> Result<[Port; 2], Failur
     Ok([port(near)?, port(far)?])
 }
 
-/// Packets at an interface, as the kernel counts them whatever becomes of them.
+/// Packet counters of an interface. The kernel also counts packets that are dropped later.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Count {
-    /// Received.
+    /// Packets received.
     pub received: u64,
-    /// Sent.
+    /// Packets sent.
     pub sent: u64,
 }
 
-/// Columns of /proc/net/dev behind the name.
+/// Columns of /proc/net/dev after the name.
 const RECEIVED: usize = 1;
 const SENT: usize = 9;
 
 impl Count {
-    /// The line of an interface in /proc/net/dev.
+    /// Parses the line of an interface in /proc/net/dev.
     fn parse(text: &str, interface: &str) -> Option<Self> {
         let line = text.lines().find_map(|line| {
             let (name, columns) = line.split_once(':')?;

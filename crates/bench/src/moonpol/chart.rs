@@ -1,10 +1,10 @@
-//! The scenario as a picture, the paper's figures beside ours: Fig. 3, Fig. 6 and Table I.
+//! Draws the scenario with the paper's figures next to ours: Fig. 3, Fig. 6 and Table I.
 
 use super::paper;
 use crate::plot::grouped::{self, Cell, Chart, Panel};
 use crate::row::Row;
 
-/// What is drawn of a row: who was measured, and by which figure.
+/// A drawn field: its name in the chart, the engine of its rows, and its name in rows.
 type Bar = (&'static str, &'static str, &'static str);
 
 const WHOLE: Bar = ("whole", "native", "cycles_per_packet");
@@ -18,7 +18,7 @@ const MEMORY: [Bar; 2] = [("whole", "native", "bytes"), ("paper, with I/O", pape
 /// Draws the rows.
 pub fn svg(title: &str, rows: &[Row]) -> String {
     let of = |field: &str, value: &str| -> Vec<&Row> {
-        // A flood's limits are another policy.
+        // Rows with limits that every packet exceeds are from another policy.
         rows.iter().filter(|row| row.text(field) == Some(value) && row.text("limits") != Some("over")).collect()
     };
     let (subnets, bytes, countries) = (of("figure", "3"), of("figure", "6"), of("table", "I"));
@@ -29,24 +29,24 @@ pub fn svg(title: &str, rows: &[Row]) -> String {
             &format!("{title}, Fig. 3: by limited subnets"),
             &subnets,
             &by("subnets"),
-            &[("cycles a packet", &[WHOLE, LIMIT, PAPER], 1.0), ("millions of packets a second", &RATE, 1.0)],
+            &[("cycles per packet", &[WHOLE, LIMIT, PAPER], 1.0), ("millions of packets per second", &RATE, 1.0)],
         ),
         chart(
             &format!("{title}, Fig. 6: by bytes of a packet"),
             &bytes,
             &by("packet_bytes"),
-            &[("millions of packets a second", &RATE, 1.0), ("times a full link of 10 Gbit/s", &LINE, 1.0)],
+            &[("millions of packets per second", &RATE, 1.0), ("multiples of a full link of 10 Gbit/s", &LINE, 1.0)],
         ),
         chart(
             &format!("{title}, Table I: countries"),
             &countries,
             &of_case,
-            &[("millions of packets a second", &RATE, 1.0), ("MB", &MEMORY, 1e-6)],
+            &[("millions of packets per second", &RATE, 1.0), ("MB", &MEMORY, 1e-6)],
         ),
     ])
 }
 
-/// A group for each name that rows have, a panel for each of the figures, which are multiplied by its factor.
+/// One group for each name of rows, one panel for each field. Values are multiplied by the panel's factor.
 fn chart(title: &str, rows: &[&Row], name: &dyn Fn(&Row) -> Option<String>, panels: &[(&str, &[Bar], f64)]) -> Chart {
     let mut groups: Vec<String> = Vec::new();
     for group in rows.iter().filter_map(|row| name(row)) {

@@ -1,67 +1,68 @@
-//! Policies that limit, in turns with one that only accepts.
+//! Compares policies with limits to a policy that only accepts. They take turns.
 //!
-//! Packets come as from a card: a ring of few buffers, into which each burst is written anew, from sources that were not seen before. A million
-//! packets in memory would drive the buckets out of the caches, which no card does.
+//! Packets arrive as from a network card: each burst is written into a ring of few buffers, with new sources. A million
+//! packets in memory would displace the buckets from the caches, which a card does not.
 
 use crate::row::Row;
 use std::fs;
 use weir::failure::Failure;
-use weir_engine::memory::{self, FrameSet, Spread};
+use weir_engine::frame_set::FrameSet;
+use weir_engine::measure::{self, Spread};
 use weir_engine::traffic::{self, SplitMix};
 use weir_engine::{NativeFilter, tsc};
 use weir_loading::{Policy, load};
 
-/// Buffers of the ring: as many as drivers have by default.
+/// Number of buffers of the ring: the default of drivers.
 const RING: usize = 1024;
-/// Packets of a turn: so many random ones come to nearly every cache line of a million buckets.
+/// Number of packets of a turn. Their random sources hit almost every cache line of a million buckets.
 const PACKETS: usize = 1 << 18;
-/// Turns of each policy.
+/// Number of turns of each policy.
 const ROUNDS: usize = 11;
-/// Bytes of a bucket.
+/// Size of a bucket in bytes.
 const BUCKET_BYTES: f64 = 8.0;
 
-/// All of them.
+/// The policies of a comparison.
 pub struct Contest {
     packets: Packets,
     accepting: NativeFilter,
     entrants: Vec<Entrant>,
 }
 
-/// Packets of random sources.
+/// Packets with random sources.
 struct Packets {
     ring: FrameSet,
     sources: SplitMix,
 }
 
 impl Packets {
-    /// Cycles that one costs.
+    /// Average cost of a packet in cycles.
     fn cycles(&mut self, filter: &mut NativeFilter) -> Result<f64, Failure> {
         let Packets { ring, sources } = self;
         let write = |packet: &mut [u8]| traffic::set_source(packet, sources.draw() as u32);
-        Ok(memory::measure_ring(filter, 0, ring, PACKETS, write)?)
+        Ok(measure::measure_ring(filter, 0, ring, PACKETS, write)?)
     }
 }
 
-/// A policy, and what its packets cost.
+/// A policy and its turns.
 struct Entrant {
     row: Row,
     filter: NativeFilter,
     turns: Vec<Turn>,
 }
 
-/// What a packet cost.
+/// The average cost of a packet in a turn.
 #[derive(Clone, Copy)]
 struct Turn {
     cycles: f64,
-    /// What the policy that only accepts did not cost right before.
+    /// The difference to the accepting policy, which was measured immediately before.
     limit_cycles: f64,
 }
 
 impl Contest {
-    /// Nobody but the one that only accepts; packets have so many bytes, without the frame check sequence.
+    /// A comparison with only the accepting policy. Packets have `packet_bytes` bytes without the frame check sequence.
     ///
     /// # Errors
-    /// There is no compiler.
+    /// There is no clang.
     pub fn new(packet_bytes: usize) -> Result<Self, Failure> {
         let accepting = policy("upstream { accept }\ndownstream { accept }\n", "")?;
         let packets = Packets { ring: traffic::packets_of(packet_bytes, &[0; RING]), sources: SplitMix::new(11) };
@@ -71,7 +72,7 @@ impl Contest {
     /// Adds a policy that limits sources by a list.
     ///
     /// # Errors
-    /// Files cannot be written, or there is no compiler.
+    /// Files cannot be written, or there is no clang.
     pub fn enter(&mut self, row: Row, list: &str) -> Result<(), Failure> {
         const LIMITED: &str = "limits subnets { file \"limits.csv\" }\n\
             upstream { ip saddr limit @subnets; accept }\ndownstream { accept }\n";
@@ -79,10 +80,10 @@ impl Contest {
         self.enter_policy(row, &policy(LIMITED, list)?)
     }
 
-    /// Adds a policy that limits each source, in a table for so many that are in debt at once.
+    /// Adds a policy that limits each source, with a table for `size` addresses.
     ///
     /// # Errors
-    /// Files cannot be written, or there is no compiler.
+    /// Files cannot be written, or there is no clang.
     pub fn enter_each(&mut self, row: Row, limit: &str, size: u32) -> Result<(), Failure> {
         let text = format!("upstream {{ limit each ip saddr {limit} size {size}; accept }}\ndownstream {{ accept }}\n");
         self.enter_policy(row.number("addresses", size.into()), &policy(&text, "")?)
@@ -90,7 +91,7 @@ impl Contest {
 
     fn enter_policy(&mut self, row: Row, limited: &Policy) -> Result<(), Failure> {
         let table_bytes: usize = limited.images()?.iter().map(|image| image.as_bytes().len()).sum();
-        // The first bucket is nobody's, and one is for sources that no subnet has.
+        // This includes the unused first bucket and the bucket of sources without a subnet.
         let bucket_bytes = limited.limit_needs().buckets as f64 * BUCKET_BYTES;
         let row = row
             .of("engine", "native")
@@ -101,7 +102,7 @@ impl Contest {
         Ok(())
     }
 
-    /// Lets them all take their turns. Each row says too how many times the first one's limits its own cost.
+    /// Measures all policies. Each row also has the ratio of its limit's cost to that of the first policy.
     ///
     /// # Errors
     /// A filter fails.

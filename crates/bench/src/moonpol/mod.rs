@@ -1,9 +1,9 @@
-//! What policing costs: by the number of limited subnets (MoonPol Fig. 3: all subnets of one length, 2 to 1,048,576 of them), by the length of
-//! packets (Fig. 6) and for the countries' prefixes (Table I: those of Russia and China, and of all).
+//! The cost of limits: by the number of limited subnets (MoonPol Fig. 3: all subnets of one length, 2 to 1,048,576), by
+//! packet length (Fig. 6), and for countries' prefixes (Table I: Russia and China, or all).
 //!
-//! Policies that limit each source and one that only accepts take turns in memory; what a policy costs beyond the accepting one
-//! is the lookup and the bucket together. Sources are random. Limits are such that no packet is over its own, as in the paper; `over` rows have
-//! limits that every packet exceeds, which is what a flood meets. The paper has no limits for addresses that no list names; what those cost stands beside (`limit each`).
+//! Policies that limit each source take turns with one that only accepts. The difference is the cost of lookup and
+//! bucket together. Sources are random. No packet exceeds its limit, as in the paper. In rows with `over`, every packet
+//! does, as in a flood. The paper has no limits for addresses outside a list; rows of `limit each` add their cost.
 
 mod chart;
 mod contest;
@@ -21,26 +21,26 @@ use weir_engine::traffic;
 
 pub use chart::svg as plot;
 
-/// Lengths of Fig. 3's subnets.
+/// Prefix lengths of the subnets in Fig. 3.
 const LENGTHS: RangeInclusive<u8> = 1..=20;
-/// Bytes of Fig. 6's packets, with their frame check sequence.
+/// Packet lengths of Fig. 6 in bytes, with the frame check sequence.
 const PACKET_BYTES: [usize; 7] = [64, 128, 170, 256, 512, 1024, 1518];
-/// Bytes that a card adds.
+/// Size of the frame check sequence, which the card adds.
 const CHECK_SEQUENCE_BYTES: usize = 4;
-/// Addresses of tables for `limit each`: the usual number, and the most.
+/// Table sizes for `limit each`: the default and the maximum.
 const EACH_SIZES: [u32; 2] = [1 << 19, 1 << 24];
 const EACH_WIDE: &str = "250mpps burst 1000000000";
-/// Limits that are never exceeded here, and that always are.
+/// A limit that is never exceeded here, and one that always is.
 const WIDE: &str = "250mpps,1000000000";
 const CLOSED: &str = "0";
 
-/// Whether a country is among those that are limited.
+/// Selects the limited countries.
 type Countries<'a> = &'a dyn Fn(&str) -> bool;
 
 /// Runs the scenario.
 ///
 /// # Errors
-/// Files cannot be written, or there is no compiler.
+/// Files cannot be written, or there is no clang.
 pub fn run(options: &Options) -> Result<Vec<Row>, Failure> {
     let mut rows = by_subnets(options)?;
     rows.extend(by_packet_bytes()?);
@@ -48,7 +48,7 @@ pub fn run(options: &Options) -> Result<Vec<Row>, Failure> {
     Ok(rows)
 }
 
-/// Fig. 3 and Table I.
+/// Measures Fig. 3 and Table I.
 fn by_subnets(options: &Options) -> Result<Vec<Row>, Failure> {
     let mut contest = Contest::new(traffic::SMALL_FRAME_BYTES)?;
     let figure = |limits| Row::default().of("figure", "3").of("limits", limits);
@@ -66,7 +66,7 @@ fn by_subnets(options: &Options) -> Result<Vec<Row>, Failure> {
         [(paper::SOME_COUNTRIES, &|label| label == "RU" || label == "CN"), (paper::ALL_COUNTRIES, &|_| true)];
     for (name, of) in cases {
         let list = all(of);
-        // What is made up has no countries of these names.
+        // Synthetic lists have no countries with these names.
         if !list.is_empty() {
             let row =
                 Row::default().of("table", "I").of("limits", "wide").of("of", name).of("source", countries.source);
@@ -79,7 +79,7 @@ fn by_subnets(options: &Options) -> Result<Vec<Row>, Failure> {
     contest.rows()
 }
 
-/// Fig. 6.
+/// Measures Fig. 6.
 fn by_packet_bytes() -> Result<Vec<Row>, Failure> {
     let list = subnets(*LENGTHS.end(), WIDE);
     let mut rows = Vec::new();
@@ -95,7 +95,7 @@ fn by_packet_bytes() -> Result<Vec<Row>, Failure> {
     Ok(rows)
 }
 
-/// All subnets of a length.
+/// A list of limits with all subnets of a length.
 fn subnets(length: u8, limit: &str) -> String {
     let mut list = String::new();
     for index in 0..1u32 << length {

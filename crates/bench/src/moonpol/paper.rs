@@ -1,26 +1,28 @@
-//! What the paper measured, on one core of 3.2 GHz, reception and sending included.
+//! The figures of the paper, measured on one core of 3.2 GHz, including reception and sending.
 
 use crate::row::Row;
 
-/// Cases of Table I.
+/// The cases of Table I.
 pub const SOME_COUNTRIES: &str = "russia+china";
 pub const ALL_COUNTRIES: &str = "all-countries";
-/// Name of the paper's rows.
+/// The engine in the paper's rows.
 pub const ENGINE: &str = "paper";
 
 const CLOCK_GHZ: f64 = 3.2;
-/// Subnets and millions of packets a second: the ends of Fig. 3 (section V-A), and what section VI reads from it.
+/// Subnets, and millions of packets per second: the ends of Fig. 3 (section V-A), and the values that section VI reads
+/// from it.
 const BY_SUBNETS: [(f64, f64); 4] = [(2.0, 7.4), (16_384.0, 7.3), (262_144.0, 7.0), (1_048_576.0, 6.5)];
-/// Bytes of packets and millions a second, with 1,048,576 subnets, and the bytes from which on the link was full: Fig. 6.
+/// Fig. 6: packet length in bytes and millions of packets per second, with 1,048,576 subnets; and the length from which
+/// the link was full.
 const SMALL_PACKETS: (usize, f64) = (64, 6.5);
 const LINE_FULL_BYTES: usize = 170;
-/// Case, subnets, millions of packets a second, MB: Table I.
+/// Table I: case, subnets, millions of packets per second, and MB.
 const COUNTRIES: [(&str, f64, f64, f64); 2] =
     [(SOME_COUNTRIES, 15_000.0, 9.22, 83.0), (ALL_COUNTRIES, 250_000.0, 6.69, 186.0)];
-/// Preamble, start of frame and the gap between frames.
+/// Preamble, start of frame and inter-frame gap, in bytes.
 const LINE_OVERHEAD_BYTES: usize = 20;
 
-/// Millions of packets a second that fill the paper's link of 10 Gbit/s.
+/// Packet rate that fills the paper's link of 10 Gbit/s, in millions per second.
 pub fn line_mpps(packet_bytes: usize) -> f64 {
     10e3 / (8 * (packet_bytes + LINE_OVERHEAD_BYTES)) as f64
 }

@@ -1,4 +1,5 @@
-//! Draws panels of grouped bars: a group for each table, a bar for each layout in it, a panel for each mix of keys.
+//! Draws panels of grouped bars, for instance one group for each table, one bar for each layout and one panel for each
+//! key mix.
 
 use plotters::prelude::*;
 use plotters::style::{FontTransform, TextStyle};
@@ -8,7 +9,7 @@ type Drawn = Result<(), Box<dyn std::error::Error>>;
 
 const HEAD_HEIGHT: i32 = 72;
 const PANEL_HEIGHT: i32 = 300;
-/// Within a panel: above the bars, and below them where groups have their names.
+/// Space in a panel above the bars, and below them for the names of groups.
 const ABOVE: i32 = 64;
 const BELOW: i32 = 34;
 const LEFT: i32 = 56;
@@ -16,12 +17,12 @@ const BAR_WIDTH: i32 = 13;
 const GROUP_GAP: i32 = 22;
 const LEGEND_WIDTH: i32 = 110;
 const WIDTH_MIN: i32 = 700;
-/// Room for a letter of a group's name.
+/// Width of a letter in a group's name.
 const LETTER_WIDTH: i32 = 7;
-/// Lines across a panel.
+/// Number of horizontal lines in a panel.
 const LINES: i32 = 4;
 
-/// One colour a bar of a group; again from the start beyond.
+/// Colours of the bars in a group, repeated if there are more bars.
 const COLOURS: [RGBColor; 14] = [
     RGBColor(198, 219, 239),
     RGBColor(158, 202, 225),
@@ -39,47 +40,47 @@ const COLOURS: [RGBColor; 14] = [
     RGBColor(120, 70, 40),
 ];
 
-/// What stands where a bar may be.
+/// The content of a bar's position.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Cell {
-    /// A figure.
+    /// A value.
     Bar(f64),
-    /// Why there is none, in a word.
+    /// A word that explains why there is no value.
     Word(&'static str),
-    /// Nothing was asked.
+    /// The combination was not measured.
     Nothing,
 }
 
-/// Bars of all groups: `cells[group][bar]`.
+/// The bars of all groups: `cells[group][bar]`.
 #[derive(Clone, Debug)]
 pub struct Panel {
-    /// What stands above it.
+    /// The title above the panel.
     pub title: String,
-    /// As many as there are groups.
+    /// One vector for each group.
     pub cells: Vec<Vec<Cell>>,
 }
 
 /// Panels with the same groups and bars.
 #[derive(Clone, Debug)]
 pub struct Chart {
-    /// What stands above all.
+    /// The title of the chart.
     pub title: String,
     /// Names of the groups.
     pub groups: Vec<String>,
-    /// Names of a group's bars.
+    /// Names of the bars in a group.
     pub bars: Vec<String>,
-    /// From top to bottom.
+    /// The panels from top to bottom.
     pub panels: Vec<Panel>,
-    /// Where bars are cut off; their figures stand above them all the same.
+    /// Maximum value that is drawn. Longer bars are cut but labelled with their value.
     pub cut: f64,
 }
 
-/// The chart as an SVG.
+/// Draws the chart as SVG.
 pub fn svg(chart: &Chart) -> String {
     svg_of_all(std::slice::from_ref(chart))
 }
 
-/// Charts below each other as one SVG.
+/// Draws charts below each other as one SVG.
 pub fn svg_of_all(charts: &[Chart]) -> String {
     let mut svg = String::new();
     draw(&mut svg, charts).expect("drawing into a string does not fail");
@@ -105,7 +106,7 @@ fn width_of(chart: &Chart) -> i32 {
     (LEFT + groups + GROUP_GAP).max(WIDTH_MIN)
 }
 
-/// Bars whose names stand in one line.
+/// Number of bar names in a line of the legend.
 fn names_per_line(width: i32) -> i32 {
     ((width - LEFT) / LEGEND_WIDTH).max(1)
 }
@@ -134,7 +135,7 @@ fn draw_chart(area: &Area<'_>, chart: &Chart, top: i32, width: i32) -> Drawn {
     Ok(())
 }
 
-/// The bars that a group has in any panel: it is not given room for others.
+/// The bars that a group has in at least one panel. Only they take space.
 fn bars_of(chart: &Chart, group: usize) -> Vec<usize> {
     let there = |bar: &usize| chart.panels.iter().any(|panel| panel.cells[group][*bar] != Cell::Nothing);
     (0..chart.bars.len()).filter(there).collect()

@@ -1,4 +1,4 @@
-//! Draws rows: as horizontal bars, or in groups.
+//! Draws rows as horizontal bars or in groups.
 
 pub mod grouped;
 
@@ -10,7 +10,7 @@ const ROW_HEIGHT: u32 = 34;
 const HEAD_HEIGHT: u32 = 60;
 const TITLE_WIDTH: i32 = 380;
 
-/// The texts that rows have in a field, each once, in their order.
+/// The different texts in a field, in the order of rows.
 pub fn names<'a>(rows: impl IntoIterator<Item = &'a Row>, field: &str) -> Vec<&'a str> {
     let mut names = Vec::new();
     for name in rows.into_iter().filter_map(|row| row.text(field)) {
@@ -21,7 +21,7 @@ pub fn names<'a>(rows: impl IntoIterator<Item = &'a Row>, field: &str) -> Vec<&'
     names
 }
 
-/// An SVG with one bar a row that has the field.
+/// An SVG with one bar for each row that has the field.
 pub fn bars(title: &str, field: &str, rows: &[Row]) -> String {
     let bars: Vec<(String, f64)> = rows.iter().filter_map(|row| Some((row.title(), row.get(field)?))).collect();
     let mut svg = String::new();

@@ -1,4 +1,4 @@
-//! The scenario as a picture: what passes by what is offered, and how much that varies, beside the models.
+//! Draws the scenario: the rate that passes and its variation, by offered rate, next to the models.
 
 use crate::plot::grouped::{self, Cell, Chart, Panel};
 use crate::plot::names;
@@ -22,14 +22,14 @@ pub fn svg(title: &str, rows: &[Row]) -> String {
     };
     let panels = names(rows, "pattern").into_iter().flat_map(|pattern| {
         [
-            panel(pattern, "thousands of packets a second that pass", "kpps"),
-            panel(pattern, "standard deviation of the packets that pass in 10 ms", "deviation_10ms"),
+            panel(pattern, "passed packets in thousands per second", "kpps"),
+            panel(pattern, "standard deviation of passed packets in 10 ms", "deviation_10ms"),
         ]
     });
     let panels = panels.collect();
     let bars = workers.iter().flat_map(|workers| [format!("{workers} workers"), format!("exact, {workers}")]);
     grouped::svg(&Chart {
-        title: format!("{title}: by what is offered, times the limit"),
+        title: format!("{title}: by offered rate in multiples of the limit"),
         bars: bars.chain(workers.first().map(|_| "refill (paper)".to_owned())).collect(),
         groups: groups.into_iter().map(str::to_owned).collect(),
         panels,

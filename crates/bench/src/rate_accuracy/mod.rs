@@ -1,9 +1,9 @@
-//! How exactly a limit is kept: one bucket of 100,000 packets a second, offered from half of that to a hundred times as much, evenly and in
-//! millisecond bursts, by one worker and by several at once, in real time.
+//! Accuracy of limits: one bucket of 100,000 packets per second gets from half to a hundred times that rate. Packets
+//! come evenly or in bursts of a millisecond, from one or several workers, in real time.
 //!
-//! What passed is compared with what models let through of the same packets at the same times ([`model`]): the exact leaky bucket, and the paper's
-//! bucket, which gets its tokens after every millionth packet (MoonPol section IV-E) and so passes squares. The figure for that is the standard
-//! deviation of what passes in 10 ms.
+//! The result is compared with models that get the same packets at the same times ([`model`]). One is an exact leaky
+//! bucket. The other one is the paper's bucket, which gets tokens after every millionth packet (MoonPol section IV-E)
+//! and therefore passes packets in square waves. The standard deviation of passed packets per 10 ms shows that.
 
 mod chart;
 mod model;
@@ -20,24 +20,24 @@ use weir_loading::{Policy, load};
 
 pub use chart::svg as plot;
 
-/// The limit, and what passes at once: the packets of 10 ms.
+/// The limit in packets per second, and its burst: the packets of 10 ms.
 const RATE_PPS: u64 = 100_000;
 const BURST: u64 = 1000;
-/// Times of the rate that are offered, by all workers together.
+/// Offered rates in multiples of the limit, over all workers.
 const OFFERED: [f64; 6] = [0.5, 0.9, 1.1, 2.0, 10.0, 100.0];
 const WORKERS: [usize; 3] = [1, 2, 4];
-/// How long packets are offered, and what of that is not looked at: a full bucket passes more at first.
+/// Duration of a run, and the part at its start that is ignored, because a full bucket passes more.
 const TURN_NS: u64 = 1_000_000_000;
 const SETTLE_NS: u64 = 100_000_000;
-/// With fewer in a turn, nothing can be said of what refills give.
+/// Minimum number of refills in a run for a result of the refilled model.
 const REFILLS_MIN: usize = 5;
-/// What passes in so long is a sample.
+/// Length of a sample.
 const WINDOW_NS: u64 = 10_000_000;
 
 /// Runs the scenario.
 ///
 /// # Errors
-/// There is no compiler, or a worker fails.
+/// There is no clang, or a worker fails.
 pub fn run(_: &Options) -> Result<Vec<Row>, Failure> {
     let policy = policy()?;
     let compiled = policy.compile_native(Cpu::Native)?;
@@ -64,7 +64,7 @@ fn policy() -> Result<Policy, Failure> {
     Ok(load(&path)?)
 }
 
-/// Weir's figures and those of the models.
+/// Adds the results of Weir and the models.
 fn compared(row: Row, seen: &[Seen]) -> Row {
     let own = Passed::of(seen, |seen| seen.passed.into());
     let of_model = |model: &mut dyn Model| Passed::of(seen, |seen| model.passed(seen));
@@ -85,21 +85,21 @@ fn compared(row: Row, seen: &[Seen]) -> Row {
     row.number("refilled_kpps", of_refilled.kpps).number("refilled_deviation_10ms", of_refilled.deviation)
 }
 
-/// What passed of a turn once it had settled.
+/// The packets that passed in a run, without its start.
 struct Passed {
-    /// Thousands a second.
+    /// Passed packets in thousands per second.
     kpps: f64,
-    /// Standard deviation of the packets in a window.
+    /// Standard deviation of the packets per window.
     deviation: f64,
 }
 
 impl Passed {
-    /// `passed` is asked in order of time.
+    /// Adds up the result of `passed` for each burst, in order of time.
     fn of(seen: &[Seen], mut passed: impl FnMut(&Seen) -> u64) -> Self {
         let mut windows = vec![0_u64; ((TURN_NS - SETTLE_NS) / WINDOW_NS) as usize];
         for seen in seen {
             let count = passed(seen);
-            // A worker that got its core late has packets behind the end.
+            // A worker that runs late has bursts after the end.
             let window = seen.at_ns.checked_sub(SETTLE_NS).map(|since_ns| (since_ns / WINDOW_NS) as usize);
             if let Some(window) = window.and_then(|index| windows.get_mut(index)) {
                 *window += count;
@@ -122,7 +122,7 @@ mod tests {
         let seen = [at(SETTLE_NS - 1, 64), at(SETTLE_NS, 30), at(SETTLE_NS + WINDOW_NS, 60), at(TURN_NS, 9)];
         let passed = Passed::of(&seen, |seen| seen.passed.into());
         assert!((passed.kpps - 0.1).abs() < 1e-9, "{}", passed.kpps);
-        // 30, 60 and 88 times nothing: a mean of 1, and 3 * 1500 packets squared less that.
+        // Windows with 30, 60 and 88 times 0 packets: the mean is 1, the mean of squares (900 + 3600) / 90.
         assert!((passed.deviation - (4500.0_f64 / 90.0 - 1.0).sqrt()).abs() < 1e-9, "{}", passed.deviation);
     }
 }

@@ -1,16 +1,16 @@
-//! Buckets that Weir's are compared with.
+//! Models of buckets, to which Weir's are compared.
 
 use super::offer::Seen;
 
 const NS_PER_S: u64 = 1_000_000_000;
 
-/// A bucket that is asked in order of time.
+/// A model of a bucket. Its calls must be in order of time.
 pub trait Model {
-    /// How many of the packets pass.
+    /// Number of the packets that pass.
     fn passed(&mut self, seen: &Seen) -> u64;
 }
 
-/// The leaky bucket without any rounding: its level is in billionths of a packet, of which the rate drains as many each nanosecond.
+/// The leaky bucket without rounding. Its level is in billionths of a packet, and `rate` of them drain per nanosecond.
 pub struct Exact {
     rate: u64,
     room: u64,
@@ -19,7 +19,7 @@ pub struct Exact {
 }
 
 impl Exact {
-    /// Empty, that is with room for the whole burst.
+    /// An empty bucket, with room for a whole burst.
     pub fn new(rate: u64, burst: u64) -> Self {
         Exact { rate, room: burst * NS_PER_S, level: 0, last_ns: 0 }
     }
@@ -35,7 +35,8 @@ impl Model for Exact {
     }
 }
 
-/// The paper's bucket: tokens that are added after every so many packets (section IV-E). It holds those of a second.
+/// The paper's token bucket, which gets its tokens after a number of packets (section IV-E). It holds the tokens of one
+/// second.
 pub struct Refilled {
     rate: u64,
     tokens: u64,
@@ -44,16 +45,16 @@ pub struct Refilled {
     refills: usize,
 }
 
-/// Packets between two refills: what the paper found best.
+/// Number of packets between two refills: the best value of the paper.
 const REFILL_PACKETS: u64 = 1_000_000;
 
 impl Refilled {
-    /// Empty.
+    /// A bucket without tokens.
     pub fn new(rate: u64) -> Self {
         Refilled { rate, tokens: 0, packets: 0, filled_ns: 0, refills: 0 }
     }
 
-    /// How often it got tokens.
+    /// Number of refills.
     pub fn refills(&self) -> usize {
         self.refills
     }
@@ -86,7 +87,7 @@ mod tests {
     fn the_exact_one_passes_a_packet_the_moment_it_is_earned() {
         let mut exact = Exact::new(1_000_000, 2);
         assert_eq!([(0, 5), (999, 1), (1000, 2), (3500, 9)].map(|(ns, n)| exact.passed(&at(ns, n))), [2, 0, 1, 2]);
-        // More than two are not kept.
+        // The bucket keeps at most two packets.
         assert_eq!([(3500, 1), (4499, 1), (4500, 1)].map(|(ns, n)| exact.passed(&at(ns, n))), [0, 0, 1]);
     }
 
@@ -94,7 +95,7 @@ mod tests {
     fn the_papers_one_has_no_tokens_until_it_is_refilled() {
         let mut refilled = Refilled::new(30);
         let mut million = |at_ns| (0..REFILL_PACKETS / 64).map(|_| refilled.passed(&at(at_ns, 64))).sum::<u64>();
-        // What is earned in a second, and in two as much as the bucket holds.
+        // The tokens of one second, and after two seconds as many as the bucket holds.
         assert_eq!([1, 1, 3, 4].map(|seconds| million(seconds * NS_PER_S)), [0, 30, 0, 30]);
         assert_eq!(refilled.refills(), 4);
     }

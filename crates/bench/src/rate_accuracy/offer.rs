@@ -1,4 +1,4 @@
-//! Workers that offer packets to one policy by the clock.
+//! Workers that send packets to one policy at given times.
 
 use std::sync::{Arc, Barrier};
 use std::thread;
@@ -8,16 +8,16 @@ use weir_engine::native::Sharing;
 use weir_engine::traffic;
 use weir_engine::{Filter, NativeCode};
 
-/// In bursts, packets come in the first part of each period, that many times as fast.
+/// Bursts: all packets of a period come in its first tenth, ten times as fast.
 const PERIOD_NS: f64 = 10e6;
 const HASTE: f64 = 10.0;
 
-/// How packets follow each other.
+/// The distribution of packets over time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pattern {
-    /// Each as long after the last one.
+    /// Equal distances between packets.
     Even,
-    /// For a millisecond of ten, ten times as fast.
+    /// One millisecond out of ten at ten times the rate.
     Bursts,
 }
 
@@ -30,7 +30,7 @@ impl Pattern {
         }
     }
 
-    /// Packets that are due after so long, at `per_ns` of them a nanosecond.
+    /// Number of packets that are due after `since_ns`, at `per_ns` packets per nanosecond.
     fn due(self, per_ns: f64, since_ns: f64) -> u64 {
         let packets = match self {
             Pattern::Even => since_ns * per_ns,
@@ -43,32 +43,32 @@ impl Pattern {
     }
 }
 
-/// What is offered.
+/// The packets that are sent to a policy.
 #[derive(Clone, Copy, Debug)]
 pub struct Offer {
-    /// How packets follow each other.
+    /// The distribution over time.
     pub pattern: Pattern,
-    /// Packets a second of all workers together.
+    /// Packets per second of all workers together.
     pub pps: f64,
-    /// Threads.
+    /// Number of threads.
     pub workers: usize,
-    /// How long.
+    /// Duration in ns.
     pub length_ns: u64,
 }
 
-/// A burst, and what became of it.
+/// A burst and its result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seen {
-    /// Its time since the start, by which it was judged.
+    /// Its time since the start, which the bucket also gets.
     pub at_ns: u64,
-    /// Packets that were offered.
+    /// Number of packets in the burst.
     pub packets: u16,
     /// Packets that passed.
     pub passed: u16,
 }
 
 impl Offer {
-    /// Offers it to the policy's first chain; bursts in order of time.
+    /// Sends the packets to the policy's first chain. Returns bursts in order of time.
     ///
     /// # Errors
     /// A worker fails.
@@ -86,7 +86,8 @@ impl Offer {
         Ok(seen)
     }
 
-    /// One worker's share; it makes up for what it did not get to in time. Times are the clock's.
+    /// Sends the share of one worker. A late worker sends the packets that are due at once. Times come from the clock
+    /// of limits.
     fn worker(self, code: &Arc<NativeCode>, start: &Barrier) -> Result<Vec<Seen>, Failure> {
         let frames = traffic::packets_from(&[0; BURST_MAX]);
         let mut filter = code.filter(if self.workers == 1 { Sharing::Alone } else { Sharing::Shared });

@@ -1,13 +1,13 @@
-//! What the filter takes in the kernel, and which stage takes it.
+//! Measures the filter in the kernel and its stages.
 //!
-//! Four programs take turns: an empty one, one that parses, one that has rules too, and the policy; their differences are the shares of
-//! the stages. Each is timed in two ways:
+//! Four programs take turns: an empty one, one that parses, one that also has rules, and the policy. Their differences
+//! are the costs of the stages. Each is measured in two ways:
 //!
-//! * as a *stream*, the figures without prefix: one packet after the other, each from another source, in one system call, as a driver's
-//!   receive loop runs the program on what a card delivers. The packet itself is in the cache; the tables are where the packets before it
-//!   have left them. The source is written into the packet by all four programs alike (`datapath/engine/stream.h`).
-//! * `cold_`: a system call for each packet, and another program and its tables before every burst, which push code, tables, translations and
-//!   predictions out: an upper bound, of a filter that sees a packet once in a while.
+//! * As a *stream* (fields without a prefix): one packet after the other from changing sources, in one system call,
+//!   like the receive loop of a driver. The packet is in the cache, and the tables are where previous packets left
+//!   them. All four programs write the source into the packet (`datapath/engine/stream.h`).
+//! * As `cold_`: one system call per packet. Before every burst, another program runs and displaces code, tables,
+//!   translations and predictions from the caches. This is an upper bound for a filter that runs rarely.
 
 use super::super::Row;
 use std::fs;
@@ -16,19 +16,20 @@ use std::time::Duration;
 use weir::failure::Failure;
 use weir_abi::{BURST_MAX, Counter, Target, Verdict};
 use weir_engine::clang::{BpfShape, Clang};
-use weir_engine::memory::{FrameSet, Spread};
-use weir_engine::{Filter, Image, Program, XdpFilter};
+use weir_engine::frame_set::FrameSet;
+use weir_engine::measure::Spread;
+use weir_engine::{Filter, Image, ProgramShape, XdpFilter};
 use weir_loading::Policy;
 
-/// Times that the stream of all packets goes through each program.
+/// Number of streams of all packets for each program.
 const STREAMS: usize = 15;
-/// Frames timed one by one.
+/// Number of frames that are timed individually.
 const COLD_FRAMES: usize = 1 << 14;
 
-/// An empty program, and three of which each does what the one before it does and more.
+/// An empty program, and three programs of which each extends the previous one.
 const PROGRAMS: usize = 4;
 
-/// A program that does nothing: what the kernel and its clock take.
+/// A program that does nothing: the cost of the kernel and its clock.
 const EMPTY_C: &str = r#"
 #include "env.h"
 #include "verdict.h"
@@ -46,17 +47,17 @@ WEIR_INLINE uint32_t upstream_frame(const struct env *env, const struct frame *f
 WEIR_XDP_CHAIN(upstream)
 "#;
 
-/// Follows the code of a policy.
+/// C that is appended to the code of a policy.
 const STREAM_C: &str = r#"
 #include "stream.h"
 
 WEIR_XDP_STREAM(upstream)
 "#;
 
-/// Parses and counts one rule.
+/// A policy that parses and has one counted rule.
 const PARSE: &str = "upstream { accept }\ndownstream { accept }\n";
 
-/// The rules of the policy with answers that cost nothing.
+/// The rules of the policy, but with comparisons in place of table lookups.
 const RULES: &str = r#"
 upstream {
   ip saddr 10.0.0.0/8 counter
@@ -70,7 +71,7 @@ downstream { accept }
 /// Runs `frames`, whose sources are `sources`, in the kernel.
 ///
 /// # Errors
-/// clang or the kernel refuses a program, or the kernel counts other packets than native code does.
+/// clang or the kernel rejects a program, or the kernel and native code count different packets.
 pub fn run(policy: &Policy, sources: &[u32], frames: &FrameSet, row: Row) -> Result<Row, Failure> {
     let mut programs = [empty()?, plain(PARSE)?, plain(RULES)?, filter(policy)?];
     let row = streams(&mut programs, sources, frames, row)?;
@@ -103,7 +104,7 @@ fn cold(programs: &mut [XdpFilter; PROGRAMS], frames: &FrameSet, row: Row) -> Re
     Ok(figures("cold_", samples, row))
 }
 
-/// Adds the figures of one way of timing, named with a prefix.
+/// Adds the figures of one kind of measurement. Their names start with the prefix.
 fn figures(prefix: &str, samples: [Vec<f64>; PROGRAMS], row: Row) -> Row {
     let [empty, parse, rules, all] = samples.map(|samples| Spread::of(samples).expect("there are samples"));
     row.spread(&format!("{prefix}ns_per_packet"), all)
@@ -114,7 +115,7 @@ fn figures(prefix: &str, samples: [Vec<f64>; PROGRAMS], row: Row) -> Row {
         .number(&format!("{prefix}lookup_ns_per_packet"), all.median - rules.median)
 }
 
-/// What native code counts for the frames.
+/// The counters of native code for the frames.
 fn native_counters(policy: &Policy, frames: &FrameSet) -> Result<Vec<Counter>, Failure> {
     let mut native = policy.native()?;
     let mut verdicts = [Verdict(0); BURST_MAX];
@@ -124,7 +125,7 @@ fn native_counters(policy: &Policy, frames: &FrameSet) -> Result<Vec<Counter>, F
     Ok(native.counters())
 }
 
-/// Refuses figures of a program that decides otherwise than native code.
+/// Refuses the figures of a program that decides differently from native code.
 fn compare(streamed: &[Counter], once: &[Counter]) -> Result<(), Failure> {
     let streams = STREAMS as u64;
     for (index, (streamed, once)) in streamed.iter().zip(once).enumerate() {
@@ -137,17 +138,17 @@ fn compare(streamed: &[Counter], once: &[Counter]) -> Result<(), Failure> {
     Ok(())
 }
 
-fn load(c: &str, program: &Program, images: &[Arc<Image>]) -> Result<XdpFilter, Failure> {
+fn load(c: &str, program: &ProgramShape, images: &[Arc<Image>]) -> Result<XdpFilter, Failure> {
     let object = Clang::find()?.bpf("stream", &format!("{c}{STREAM_C}"), &BpfShape::new(program, images, None))?.object;
     Ok(XdpFilter::load("stream", &object, program, images, None)?)
 }
 
 fn filter(policy: &Policy) -> Result<XdpFilter, Failure> {
     let artifact = policy.artifact()?;
-    load(artifact.source(Target::Bpf), &artifact.program(), policy.images()?)
+    load(artifact.source(Target::Bpf), &artifact.shape(), policy.images()?)
 }
 
-/// A policy without tables.
+/// Compiles a policy without tables.
 fn plain(text: &str) -> Result<XdpFilter, Failure> {
     let directory = tempfile::tempdir().map_err(|error| Failure::Runtime(format!("temporary directory: {error}")))?;
     let path = directory.path().join("plain.weir");
@@ -156,7 +157,7 @@ fn plain(text: &str) -> Result<XdpFilter, Failure> {
 }
 
 fn empty() -> Result<XdpFilter, Failure> {
-    load(EMPTY_C, &Program { chains: vec!["upstream".to_owned()], rules: 0, ..Program::default() }, &[])
+    load(EMPTY_C, &ProgramShape { chains: vec!["upstream".to_owned()], rules: 0, ..ProgramShape::default() }, &[])
 }
 
 #[cfg(test)]

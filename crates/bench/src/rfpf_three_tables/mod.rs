@@ -1,9 +1,9 @@
-//! `rfpf-three-tables`: the ruleset of the RFPF paper's evaluation (section IV): every packet's source is looked up in an allow list,
-//! a block list and the country table, and each answer is counted.
+//! `rfpf-three-tables`: the ruleset of the RFPF paper's evaluation (section IV). Every packet's source is looked up in
+//! an allow list, a block list and the country table, and each match is counted.
 //!
-//! The paper drives eight 10 Gbps ports; here bursts come from memory, so that what is measured is parsing, lookups and rules. Random
-//! traffic has uniformly random sources, the botnet mix 10% random, 20% allowed and 70% blocked ones, as in the paper. What the kernel
-//! takes for the same packets is in `kernel.rs`.
+//! The paper uses eight ports of 10 Gbps. Here bursts come from memory, so that only parsing, lookups and rules are
+//! measured. As in the paper, random traffic has uniformly random sources; the botnet mix has 10% random, 20% allowed
+//! and 70% blocked sources. `kernel.rs` measures the same packets in the kernel.
 
 mod kernel;
 
@@ -18,13 +18,14 @@ use weir::failure::Failure;
 use weir_abi::{BURST_MAX, Target, Verdict};
 use weir_engine::clang::Clang;
 use weir_engine::cpu::Cpu;
-use weir_engine::memory::{self, FrameSet, Spread};
+use weir_engine::frame_set::FrameSet;
+use weir_engine::measure::{self, Spread};
 use weir_engine::native::{STAGE_CLOCK, STAGES};
 use weir_engine::traffic::{self, Mix};
 use weir_engine::{Filter, NativeFilter};
 use weir_loading::{Policy, load};
 
-/// Packets in memory: 64 MB of frames, more than any cache holds of the tables' lines they touch.
+/// Number of packets. Their frames take 64 MB, so that they displace the lines of tables from every cache.
 const PACKETS: usize = 1 << 18;
 const REPEATS: usize = 15;
 
@@ -42,14 +43,14 @@ upstream {
 downstream { accept }
 "#;
 
-/// Where the policy is written.
+/// The name of the policy's file.
 pub const POLICY_FILE: &str = "three.weir";
 
 /// Runs the scenario.
 pub fn run(options: &Options) -> Result<Vec<Row>, Failure> {
     let country = options.data.join("country.csv");
     let country = country.canonicalize().map_err(|error| {
-        Failure::Rejected(format!("weir: {}: {error}; --data names the directory of lists", country.display()))
+        Failure::Rejected(format!("weir: {}: {error}; set the directory of lists with --data", country.display()))
     })?;
     let mut rows = Vec::new();
     let allowed = Dataset::ALLOW_100K.load(&options.data)?.addresses();
@@ -70,7 +71,7 @@ pub fn run(options: &Options) -> Result<Vec<Row>, Failure> {
     Ok(rows)
 }
 
-/// Writes the policy and its lists into a directory, and loads it. `country` is a path that does not depend on where it is read from.
+/// Writes the policy and its lists into a directory, and loads it. `country` must be an absolute path.
 ///
 /// # Errors
 /// A file cannot be written or read.
@@ -93,10 +94,11 @@ fn list(addresses: &[u32]) -> String {
     text
 }
 
-/// Cycles a packet, and the share of each stage from a second build with the stage clock in it; the first run over the frames warms up.
+/// Measures the cycles per packet, and the share of each stage in a second build with the stage clock. The first run
+/// warms up.
 fn native(policy: &Policy, frames: &FrameSet, row: Row) -> Result<Row, Failure> {
     let mut filter = policy.native()?;
-    let cost = memory::measure(&mut filter, 0, frames, REPEATS)?;
+    let cost = measure::measure(&mut filter, 0, frames, REPEATS)?;
     let mut row = row.spread("cycles_per_packet", cost.cycles_per_packet).spread("ns_per_packet", cost.ns_per_packet);
     let mpps = 1e3 / cost.ns_per_packet.median;
     row = row.number("mpps", mpps);
@@ -104,8 +106,7 @@ fn native(policy: &Policy, frames: &FrameSet, row: Row) -> Result<Row, Failure> 
     let artifact = policy.artifact()?;
     let c = format!("{STAGE_CLOCK}{}", artifact.source(Target::Native));
     let object = Clang::find()?.native(&artifact.name, &c, Cpu::Native)?.object;
-    let mut clocked =
-        NativeFilter::load(&artifact.name, &object, &artifact.program(), policy.images()?.to_vec(), None)?;
+    let mut clocked = NativeFilter::load(&artifact.name, &object, &artifact.shape(), policy.images()?.to_vec(), None)?;
     let mut verdicts = [Verdict(0); BURST_MAX];
     let mut samples: [Vec<f64>; STAGES.len()] = Default::default();
     let mut before = clocked.stage_cycles().expect("compiled with the clock");

@@ -1,5 +1,6 @@
-//! `agree`: every layout against the slow reference, ten million keys a table: each end of every prefix and its neighbours outside, and
-//! random and botnet keys up to the number. A layout that answers one key wrongly fails the scenario.
+//! `agree`: compares every layout with the slow reference, for ten million keys per table. The keys are both ends of
+//! every prefix and their outer neighbours, filled up with random and botnet keys. A single wrong label fails the
+//! scenario.
 
 use crate::data::keys::{KeyMix, Keys};
 use crate::data::{Data, Dataset};
@@ -9,15 +10,15 @@ use crate::tables::race::{self, Oracle};
 use crate::tables::{enter, prepare};
 use weir::failure::Failure;
 
-/// Keys a table; more if its prefixes have more ends.
+/// Number of keys per table. There are more if the table has more prefixes.
 const KEYS: usize = 10_000_000;
-/// Keys looked up at a time.
+/// Number of keys that are looked up together.
 const PART: usize = 1 << 20;
 
 /// Runs the scenario.
 ///
 /// # Errors
-/// As `tables`; above all, a layout answers wrongly.
+/// The errors of `tables`; in particular, a layout returns a wrong label.
 pub fn run(options: &Options) -> Result<Vec<Row>, Failure> {
     let (selection, lookups, mut peer) = prepare(options)?;
     let allowed = Dataset::ALLOW_100K.load(&options.data)?.addresses();
@@ -50,7 +51,7 @@ pub fn run(options: &Options) -> Result<Vec<Row>, Failure> {
     Ok(rows)
 }
 
-/// Sources of an attack that the table is about.
+/// The blocked sources of the botnet mix: the addresses of the table.
 fn blocked(data: &Data) -> Vec<u32> {
     if data.table.family() == weir_abi::Family::Ipv4 { data.addresses() } else { vec![] }
 }

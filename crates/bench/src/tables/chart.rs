@@ -1,10 +1,10 @@
-//! The scenario as a picture: a panel for each mix of keys, a group for each table, each layout in its best mode.
+//! Draws the scenario: one panel for each key mix, one group for each table, and the best mode of each layout.
 
 use crate::plot::grouped::{self, Cell, Chart, Panel};
 use crate::plot::names;
 use crate::row::Row;
 
-/// Cycles beyond which bars are cut: the radix tree takes hundreds.
+/// Maximum length of bars in cycles. The radix tree takes hundreds.
 const CUT: f64 = 120.0;
 
 /// Draws the rows.
@@ -17,7 +17,7 @@ pub fn svg(title: &str, rows: &[Row]) -> String {
     let panels = names(rows, "keys").iter().map(panel).collect();
     let owned = |names: Vec<&str>| names.into_iter().map(str::to_owned).collect();
     grouped::svg(&Chart {
-        title: format!("{title}: TSC cycles a lookup"),
+        title: format!("{title}: TSC cycles per lookup"),
         panels,
         groups: owned(groups),
         bars: owned(bars),
@@ -25,7 +25,7 @@ pub fn svg(title: &str, rows: &[Row]) -> String {
     })
 }
 
-/// The least of a layout's modes.
+/// The best mode of a layout.
 fn cell(rows: &[Row], table: &str, layout: &str, keys: &str) -> Cell {
     let of_cell = |row: &&Row| row.text("table") == Some(table) && row.text("layout") == Some(layout);
     let with_keys = |row: &&Row| row.text("keys") == Some(keys);

@@ -1,12 +1,13 @@
-//! `layout-choice`: what the policy compiler expects of each layout, and what it takes: is what it chooses the best, or near it?
+//! `layout-choice`: compares the costs that the policy compiler expects with measured ones, and rates its choice.
 //!
-//! Tables are the made-up ones of `tables`, some small ones, and every list in the data directory (`--data`): `NAME.csv` with labels, `NAME.txt` a set,
-//! `NAME.mmdb` with the field `city`; a name with `ipv6` in it, or with 6 at its end, is of IPv6. Keys are addresses of the table's own prefixes, and
-//! addresses from anywhere. All layouts of a table take turns, each by its best lookup, as in `tables`.
+//! The tables are the synthetic ones of `tables`, some small ones, and all lists in the data directory (`--data`).
+//! `NAME.csv` has labels, `NAME.txt` is a set, `NAME.mmdb` is read with the field `city`. A name that contains `ipv6`
+//! or ends with 6 means IPv6. Keys are addresses in the table's prefixes, and random ones. All layouts of a table take
+//! turns, each with its best lookup, as in `tables`.
 //!
-//! A row says whether its layout is the `chosen` one (by the figures that are built in) or would be by the machine's own (`chosen_measured`), the
-//! `expected_bytes` beside the image's, and `over_best`: its cycles over those of the table's best layout for the same keys. Keys `both` are half of
-//! each.
+//! A row says whether the compiler chooses its layout with the built-in costs (`chosen`) or with measured costs
+//! (`chosen_measured`). It has the expected size (`expected_bytes`) next to the real one. `over_best` is the ratio of
+//! its cycles to those of the best layout for the same keys. The keys `both` are the mean of the two mixes.
 
 use crate::data::keys::{KEYS, KeyMix, Keys};
 use crate::data::{Data, Dataset};
@@ -23,17 +24,17 @@ use weir_engine::cpu;
 use weir_policy::pass::choose_layouts::{CostModel, Estimate, Reason};
 use weir_tables::Table;
 
-/// Made-up tables of this scenario alone: so many prefixes of a length.
+/// Small synthetic tables: name, number of prefixes, and their length.
 const SMALL: [(&str, usize, u8); 5] =
     [("few6", 5, 32), ("some6", 300, 48), ("nets6", 3000, 64), ("hosts6", 3000, 128), ("few4", 5, 24)];
 
 /// Runs the scenario.
 ///
 /// # Errors
-/// A list cannot be read, there is no clang, or a layout answers wrongly.
+/// A list cannot be read, there is no clang, or a layout returns a wrong label.
 pub fn run(options: &Options) -> Result<Vec<Row>, Failure> {
     if !options.layout.is_empty() {
-        return Err(Failure::Rejected("weir: layout-choice takes no --layout: it compares all of them".to_owned()));
+        return Err(Failure::Rejected("weir: layout-choice takes no --layout: it compares all layouts".to_owned()));
     }
     let lists = lists(&options.data)?;
     let mut names: Vec<&str> = Dataset::ALL.iter().map(|dataset| dataset.name).collect();
@@ -53,7 +54,7 @@ pub fn run(options: &Options) -> Result<Vec<Row>, Failure> {
     Ok(rows)
 }
 
-/// The lists in the directory that are not named as the paper's tables, by name.
+/// Names and paths of the lists in the directory, except for the tables of the paper.
 fn lists(directory: &Path) -> Result<Vec<(String, PathBuf)>, Failure> {
     let entries = fs::read_dir(directory).map_err(|error| Failure::file(directory, error))?;
     let mut lists = Vec::new();
@@ -81,16 +82,16 @@ fn load(name: &str, lists: &[(String, PathBuf)], directory: &Path) -> Result<Dat
     dataset.load(directory)
 }
 
-/// What is expected of each layout, with one model of costs.
+/// The expected costs of each layout with a cost model.
 fn expected(table: &Table, model: &CostModel) -> Result<Vec<Estimate>, Failure> {
     let images = chosen::images(&[table], model)?;
     match images.into_iter().next().map(|image| image.reason) {
         Some(Reason::Cheapest(estimates)) => Ok(estimates),
-        other => Err(Failure::Runtime(format!("bench layout-choice: the compiler gives no choice: {other:?}"))),
+        other => Err(Failure::Runtime(format!("bench layout-choice: the compiler makes no choice: {other:?}"))),
     }
 }
 
-/// A row for each layout and mix of keys.
+/// Measures all layouts. Returns a row for each layout and key mix.
 fn compare(data: &Data, mixes: &[KeyMix], lookups: &Lookups) -> Result<Vec<Row>, Failure> {
     let built_in = expected(&data.table, &CostModel::default())?;
     let measured = expected(&data.table, chosen::model())?;
@@ -112,7 +113,7 @@ fn compare(data: &Data, mixes: &[KeyMix], lookups: &Lookups) -> Result<Vec<Row>,
         };
         of_mixes.push(entries.iter().zip(random).map(mean).collect());
     }
-    Ok(of_mixes.into_iter().flat_map(|rows| judged(rows, &built_in, &measured, data)).collect())
+    Ok(of_mixes.into_iter().flat_map(|rows| rated(rows, &built_in, &measured, data)).collect())
 }
 
 fn enter(data: &Data, estimate: Estimate, lookups: &Lookups) -> Result<Entrant, Failure> {
@@ -121,7 +122,7 @@ fn enter(data: &Data, estimate: Estimate, lookups: &Lookups) -> Result<Entrant, 
     let builder = Builder::Layout(estimate.layout);
     let built = race::build(builder, &data.table);
     let (built, build_s) = built.map_err(|error| Failure::Runtime(format!("bench layout-choice: {error}")))?;
-    // D16X4R has its lookup as one of the schemes that tables are compared with.
+    // The last lookup is the best. For D16X4R, the scheme of the same name has it.
     let way = contender.ways.last().expect("a layout has a lookup");
     let bytes = match &built {
         Built::Image(image) => image.as_bytes().len(),
@@ -132,15 +133,15 @@ fn enter(data: &Data, estimate: Estimate, lookups: &Lookups) -> Result<Entrant, 
     Ok(Entrant { layout: contender.name, mode, find, find_labels: None, built: Some(Rc::new(built)), bytes, build_s })
 }
 
-/// The rows of one mix of keys, with what was expected of each layout and how far it is from the best.
-fn judged(rows: Vec<Row>, built_in: &[Estimate], measured: &[Estimate], data: &Data) -> Vec<Row> {
+/// Adds the expected costs and the ratio to the best layout to the rows of one key mix.
+fn rated(rows: Vec<Row>, built_in: &[Estimate], measured: &[Estimate], data: &Data) -> Vec<Row> {
     let cycles = rows.iter().filter_map(|row| row.get("cycles_per_lookup"));
     let best = cycles.fold(f64::INFINITY, f64::min);
     let is_first = |estimates: &[Estimate], layout: &str| {
         let first = estimates.first().is_some_and(|estimate| estimate.layout.name() == layout);
         if first { "yes" } else { "no" }
     };
-    let mut judged = Vec::with_capacity(rows.len());
+    let mut rated = Vec::with_capacity(rows.len());
     for row in rows {
         let layout = row.text("layout").unwrap_or_default().to_owned();
         let over_best = row.get("cycles_per_lookup").unwrap_or(f64::NAN) / best;
@@ -151,7 +152,7 @@ fn judged(rows: Vec<Row>, built_in: &[Estimate], measured: &[Estimate], data: &D
             row = row.number("expected_bytes", expected.bytes as f64).number("expected_cycles", expected.cycles);
             row = row.number("expected_cycles_measured", by_measured.cycles);
         }
-        judged.push(row);
+        rated.push(row);
     }
-    judged
+    rated
 }

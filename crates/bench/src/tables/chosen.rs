@@ -1,4 +1,4 @@
-//! What the policy compiler picks for tables, asked as any policy asks: a rule a table, all for the same key.
+//! The layouts that the policy compiler chooses for tables, in a policy with one rule per table, all for the same key.
 
 use crate::line_costs;
 use std::sync::OnceLock;
@@ -11,7 +11,7 @@ use weir_policy::pipeline;
 use weir_policy::source::Source;
 use weir_tables::{Kind, Table};
 
-/// Tables by the names that the policy has for them.
+/// Tables with their names in the policy.
 struct Known<'t>(Vec<(String, &'t Table, TableFacts, Images)>);
 
 impl Catalog for Known<'_> {
@@ -36,25 +36,25 @@ impl Catalog for Known<'_> {
     }
 }
 
-/// The machine's own costs, measured once.
+/// The measured costs of this machine. They are measured once.
 pub fn model() -> &'static CostModel {
     static MODEL: OnceLock<CostModel> = OnceLock::new();
     MODEL.get_or_init(line_costs::model)
 }
 
-/// What the compiler expects of its choice.
+/// The expected cost of the chosen layout in cycles.
 ///
 /// # Errors
-/// The compiler refuses the policy.
+/// The compiler rejects the policy.
 pub fn expected_cycles(table: &Table) -> Result<Option<f64>, Failure> {
     let images = images(&[table], model())?;
     Ok(images.first().and_then(|image| image.reason.expected_cycles(image.layout)))
 }
 
-/// The images that a policy would have with the tables, which its rules ask for the source address.
+/// The images of a policy whose rules look up the source address in the tables.
 ///
 /// # Errors
-/// The compiler refuses the policy.
+/// The compiler rejects the policy.
 pub fn images(tables: &[&Table], model: &CostModel) -> Result<Vec<Planned>, Failure> {
     let (mut declarations, mut rules, mut known) = (String::new(), String::new(), Vec::new());
     for (index, table) in tables.iter().enumerate() {
@@ -71,7 +71,7 @@ pub fn images(tables: &[&Table], model: &CostModel) -> Result<Vec<Planned>, Fail
         let facts = TableFacts {
             entries: table.facts().entries,
             by_length: table.facts().by_length.clone(),
-            // Their names matter to nobody, and real ones may need quotes.
+            // The names of labels are irrelevant, and real names could require quotes.
             labels: (1..=table.labels().len()).map(|label| format!("l{label}")).collect(),
         };
         known.push((format!("t{index}"), *table, facts, image_facts::of_table(table)));
@@ -82,7 +82,7 @@ pub fn images(tables: &[&Table], model: &CostModel) -> Result<Vec<Planned>, Fail
         pipeline::parse(Source::new("bench.weir".to_owned(), text), &|path: &str| Err(format!("{path}: not there")));
     let checked = pipeline::check(&parsed, &sources, &catalog).map_err(|diagnostics| {
         let first = diagnostics.first().map(|diagnostic| diagnostic.message.clone()).unwrap_or_default();
-        Failure::Runtime(format!("bench tables: the compiler refuses the table: {first}"))
+        Failure::Runtime(format!("bench tables: the compiler rejects the table: {first}"))
     })?;
     Ok(pipeline::lower(&checked, &sources, &catalog, model).plan.images)
 }

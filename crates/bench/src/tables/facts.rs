@@ -7,7 +7,7 @@ use std::collections::HashSet;
 use weir_abi::Layout;
 use weir_tables::scheme::{Characteristics, Scheme};
 
-/// N, L and delta.
+/// Adds N, L and delta.
 pub fn table(row: Row, data: &Data) -> Row {
     let facts = data.table.facts();
     let bits: usize = facts.by_length.iter().enumerate().map(|(len, &count)| len * count).sum();
@@ -18,12 +18,12 @@ pub fn table(row: Row, data: &Data) -> Row {
         .number("labels", labels.len() as f64)
 }
 
-/// mu, phi, rho and M.
+/// Adds mu, phi, rho and M.
 pub fn layout(row: Row, data: &Data, built: &Built) -> Row {
     let row = row.number("bytes", built.size() as f64);
     let characteristics = match built {
         Built::Scheme(image) => Some(Characteristics::of(&data.table, image)),
-        // The same tables in a frame of ours.
+        // The layout contains the same arrays as the scheme.
         Built::Image(image) if image.layout() == Layout::Dxr16x4 => {
             Scheme::D16X4R.build(&data.table).ok().map(|image| Characteristics::of(&data.table, &image))
         }

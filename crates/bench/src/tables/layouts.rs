@@ -1,4 +1,4 @@
-//! The layouts that race, one a line, and the C that calls their lookups.
+//! The layouts that are compared, and the C that calls their lookups.
 
 use crate::tables::chosen;
 use std::fmt::Write;
@@ -13,7 +13,7 @@ use weir_tables::{Image, Table};
 
 use crate::data::keys::Keys;
 
-/// Headers of schemes. They are not among the runtime's, since no policy includes them.
+/// Headers of schemes. The runtime does not include them, because policies do not use them.
 const HEADERS: [(&str, &str); 5] = [
     ("scheme/dxr_shapes.h", include_str!("../../../../datapath/include/scheme/dxr_shapes.h")),
     ("scheme/poptrie.h", include_str!("../../../../datapath/include/scheme/poptrie.h")),
@@ -27,31 +27,31 @@ const HEADERS: [(&str, &str); 5] = [
 pub struct Contender {
     /// Its name in rows.
     pub name: &'static str,
-    /// Family of the tables that it is for.
+    /// Address family of its tables.
     pub family: Family,
-    /// Who builds it.
+    /// The builder of its tables.
     pub builder: Builder,
-    /// Its lookups, the best last.
+    /// Its lookups, the best one last.
     pub ways: &'static [Way],
 }
 
-/// Who builds a contender's table.
+/// The builder of a contender's table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Builder {
-    /// One of ours.
+    /// A layout of Weir.
     Layout(Layout),
-    /// One that ours are compared with.
+    /// A scheme that Weir is compared with.
     Scheme(Scheme),
-    /// The layout that the policy compiler picks.
+    /// The layout that the policy compiler chooses.
     Chosen,
-    /// DPDK, where it is.
+    /// DPDK, if installed.
     RteFib,
 }
 
-/// A lookup in C.
+/// A lookup function in C.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Way {
-    /// `single`: a function of one key, in a loop. `burst`: one that is given the whole burst.
+    /// `single`: a function of one key, called in a loop. `burst`: a function of a whole burst.
     pub mode: &'static str,
     header: &'static str,
     function: &'static str,
@@ -76,7 +76,7 @@ impl Way {
     }
 }
 
-/// All layouts. To add one: a line here, and its header above if the runtime does not have it.
+/// All contenders. A new layout needs a line here, and its header above if the runtime does not include it.
 #[rustfmt::skip]
 pub const CONTENDERS: &[Contender] = &[
     scheme(Scheme::D20R, &[Way::of(Scheme::D20R)]),
@@ -106,7 +106,7 @@ const fn layout(layout: Layout, family: Family, ways: &'static [Way]) -> Contend
     Contender { name: layout.name(), family, builder: Builder::Layout(layout), ways }
 }
 
-/// The best lookup of one of our layouts. D16X4R is one of the schemes as well, with the same tables.
+/// The best lookup of a layout. A scheme of the same name has the same tables.
 pub fn best_way(layout: Layout) -> &'static Way {
     let contender = CONTENDERS.iter().find(|contender| contender.name == layout.name());
     contender.and_then(|contender| contender.ways.last()).expect("all our layouts are contenders")
@@ -115,14 +115,14 @@ pub fn best_way(layout: Layout) -> &'static Way {
 /// A table in a layout.
 #[derive(Debug)]
 pub enum Built {
-    /// One of ours.
+    /// In a layout of Weir.
     Image(Image),
-    /// One of the others.
+    /// In a scheme that Weir is compared with.
     Scheme(SchemeImage),
 }
 
 impl Built {
-    /// What lookups are given.
+    /// The memory that lookups search.
     pub fn bytes(&self) -> Bytes<'_> {
         match self {
             Built::Image(image) => Bytes::Image(image),
@@ -130,7 +130,7 @@ impl Built {
         }
     }
 
-    /// Bytes of all sections, without the image's header: M of the paper's Table 1.
+    /// Size of all sections in bytes, without the image's header: M in the paper's Table 1.
     pub fn size(&self) -> usize {
         match self {
             Built::Image(image) => image.sections().iter().skip(1).map(|&(_, bytes)| bytes).sum(),
@@ -140,7 +140,8 @@ impl Built {
 }
 
 impl Contender {
-    /// The layout that is built and its lookups: its own, or what the policy compiler picks for the table.
+    /// The layout to build and its lookups: those of the contender, or those that the policy compiler chooses for the
+    /// table.
     pub fn resolve(&self, table: &Table) -> Result<(Builder, Vec<Way>), Failure> {
         match self.builder {
             Builder::Chosen => {
@@ -156,7 +157,7 @@ impl Builder {
     /// Builds the table.
     ///
     /// # Errors
-    /// The layout cannot hold the table: the text says why.
+    /// The layout cannot contain the table. The text gives the reason.
     pub fn build(self, table: &Table) -> Result<Built, String> {
         match self {
             Builder::Layout(layout) => table.build(layout).map(Built::Image).map_err(|error| error.to_string()),
@@ -179,14 +180,14 @@ impl Builder {
 /// A compiled lookup.
 #[derive(Debug)]
 pub enum Find {
-    /// Of IPv4 keys.
+    /// For IPv4 keys.
     V4(Lookup4),
-    /// Of IPv6 keys.
+    /// For IPv6 keys.
     V6(Lookup6),
 }
 
 impl Find {
-    /// The label of each key.
+    /// Looks up all keys and writes their labels.
     ///
     /// # Panics
     /// If the keys are of the other family.
@@ -198,7 +199,7 @@ impl Find {
         }
     }
 
-    /// Looks all keys up, a burst after the other, and leaves the last burst's labels: what a filter does, which needs them once.
+    /// Looks up all keys in bursts and keeps only the labels of the last burst, because a filter uses labels only once.
     ///
     /// # Panics
     /// If the keys are of the other family.
@@ -217,11 +218,11 @@ impl Find {
     }
 }
 
-/// The lookups of all layouts, compiled for this machine exactly as policies are.
+/// The lookups of all layouts, compiled for this machine in the same way as policies.
 pub struct Lookups(Arc<Code>);
 
 impl Lookups {
-    /// Compiles them.
+    /// Compiles all lookups.
     ///
     /// # Errors
     /// There is no clang.
@@ -243,7 +244,7 @@ impl Lookups {
     }
 }
 
-/// A function of one type for each lookup.
+/// The C of all lookups, as functions of the same type.
 fn source() -> String {
     let mut c = String::new();
     for contender in CONTENDERS {

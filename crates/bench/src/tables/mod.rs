@@ -1,10 +1,14 @@
-//! `tables`: every table of the RFPF paper in every layout, Weir's and the others' (section II, Table 1; section IV, Fig. 4).
+//! `tables`: every table of the RFPF paper in every layout of Weir and in other schemes (section II, Table 1; section
+//! IV, Fig. 4).
 //!
-//! For each table: what Table 1 says of each layout (N, L, delta, mu, phi, rho, M), how long it took to build from prefixes in
-//! memory, and the cycles a lookup for each mix of keys. A layout that cannot hold a table has a row with the limit, the paper's
-//! (NC). Lookups are C, compiled as policies are, called with 64 keys at a time out of 2^20; labels are written out. All
-//! layouts of a table take turns, on one pinned core, so that their ratios hold even where the machine is shared; a turn starts
-//! with caches warm from the same keys, and each figure is the median over the rounds. Before anything is timed, every layout must give the reference's answers.
+//! For each table and layout, a row contains the columns of Table 1 (N, L, delta, mu, phi, rho, M) and the build time
+//! from prefixes in memory. Further rows contain the cycles per lookup for each key mix. A layout that cannot contain a
+//! table has a row with the limit, which the paper writes as (NC).
+//!
+//! Lookups are C that is compiled like policies and called with 64 of 2^20 keys. Their labels are stored. All layouts
+//! of a table take turns on one pinned core, so that their ratios are valid on a shared machine. Each turn starts with
+//! caches that the same keys have warmed. Figures are medians over the rounds. Before the measurement, the labels of
+//! every layout are compared with the reference.
 
 pub mod agree;
 mod chart;
@@ -32,15 +36,15 @@ use std::rc::Rc;
 use std::time::Instant;
 use weir::failure::Failure;
 use weir_engine::cpu;
-use weir_engine::memory::Spread;
+use weir_engine::measure::Spread;
 
-/// Prefixes whose ends are looked up before anything is timed.
+/// Number of prefixes whose ends are looked up before the measurement.
 const EDGES: usize = 1 << 14;
 
 /// Runs the scenario.
 ///
 /// # Errors
-/// An option names what there is not, a list cannot be read, there is no clang, or a layout answers wrongly.
+/// An option has an unknown name, a list cannot be read, there is no clang, or a layout returns a wrong label.
 pub fn run(options: &Options) -> Result<Vec<Row>, Failure> {
     let (selection, lookups, mut peer) = prepare(options)?;
     let allowed = Dataset::ALLOW_100K.load(&options.data)?.addresses();
@@ -48,7 +52,7 @@ pub fn run(options: &Options) -> Result<Vec<Row>, Failure> {
     let mut rows = Vec::new();
     for dataset in &selection.datasets {
         let data = dataset.load(&options.data)?;
-        // Who is attacked by the larger list's bots blocks the larger list.
+        // For the larger block list, the botnet's blocked sources come from the same list.
         let own = (dataset.name == Dataset::BLOCK_1_1M.name).then(|| data.addresses());
         let entrants = enter(&data, &selection, &lookups, &mut peer, &mut rows)?;
         let oracle = Oracle::new(&data.table)?;
@@ -66,7 +70,7 @@ pub fn run(options: &Options) -> Result<Vec<Row>, Failure> {
     Ok(rows)
 }
 
-/// What is asked for, and who answers, on one core.
+/// Parses the options, compiles the lookups and pins the thread to a core.
 fn prepare(options: &Options) -> Result<(Selection, Lookups, Peer), Failure> {
     let selection = Selection::of(options)?;
     let lookups = Lookups::compile()?;
@@ -74,7 +78,7 @@ fn prepare(options: &Options) -> Result<(Selection, Lookups, Peer), Failure> {
     Ok((selection, lookups, Peer::on(core)))
 }
 
-/// What the options leave of the scenario.
+/// The tables, key mixes and layouts that the options select.
 struct Selection {
     datasets: Vec<Dataset>,
     threes: Vec<(&'static str, Dataset)>,
@@ -97,7 +101,7 @@ impl Selection {
     }
 }
 
-/// Those whose name is among `names`, or all if there are none.
+/// The elements of `all` whose names are among `names`, or all elements if `names` is empty.
 fn select<'n, T: Copy>(
     what: &str,
     all: &[T],
@@ -111,7 +115,7 @@ fn select<'n, T: Copy>(
     Ok(all.iter().copied().filter(|&one| names.is_empty() || names.iter().any(|wanted| wanted == name(one))).collect())
 }
 
-/// Builds the table in each layout and fills its row of Table 1; those that hold it enter the race.
+/// Builds the table in each layout and adds its row of Table 1. Returns the entrants whose layout can contain it.
 fn enter(
     data: &Data,
     selection: &Selection,
@@ -155,7 +159,7 @@ fn enter(
     Ok(entrants)
 }
 
-/// The same for DPDK. It takes a second to fill, so that it is filled once.
+/// Fills DPDK's table in the same way. This takes a second and is done only once.
 fn enter_peer(data: &Data, peer: &mut Peer, row: Row, rows: &mut Vec<Row>) -> Result<Vec<Entrant>, Failure> {
     let fib = peer.get();
     let start = Instant::now();

@@ -1,4 +1,4 @@
-//! Checks what layouts answer, then lets them take turns on the same keys.
+//! Checks the labels of layouts, then measures them in turns on the same keys.
 
 use crate::data::Data;
 use crate::data::keys::{KeyMix, Keys};
@@ -10,38 +10,38 @@ use std::time::Instant;
 use weir::failure::Failure;
 use weir_abi::{BURST_MAX, Layout};
 use weir_engine::lookup::Bytes;
-use weir_engine::memory::Spread;
+use weir_engine::measure::Spread;
 use weir_engine::tsc;
 use weir_tables::scheme::Scheme;
 use weir_tables::{Reference, Table};
 
-/// The reference is asked for one key in so many, since it is slow; a layout that it agrees with for all of them.
+/// One key of this many is checked with the reference, which is slow. All keys are checked with a fast layout.
 pub const REFERENCE_ONE_IN: usize = 16;
 
-/// Rounds in which every layout has its turn.
+/// Number of rounds in which every layout has a turn.
 const ROUNDS: usize = 11;
 
-/// Builds of a table, unless they take long.
+/// Maximum number of builds of a table.
 const BUILDS: usize = 5;
-/// Builds are not repeated beyond.
+/// Builds are not repeated after this time in seconds.
 const BUILD_S_MAX: f64 = 1.0;
 
-/// A layout that holds the table.
+/// A layout with a built table.
 #[derive(Debug)]
 pub struct Entrant {
     /// Its name.
     pub layout: &'static str,
-    /// `single`, `burst`, or what a peer calls its own.
+    /// `single`, `burst`, or the name of a mode of DPDK.
     pub mode: String,
     /// Its lookup.
     pub find: Find,
-    /// The lookup that tells labels, if the timed one does not.
+    /// The lookup that returns labels, if the timed one does not.
     pub find_labels: Option<Find>,
-    /// Its table, unless the code keeps it itself.
+    /// Its table, unless the code keeps the table.
     pub built: Option<Rc<Built>>,
-    /// Bytes that lookups read.
+    /// Size of the table in bytes.
     pub bytes: usize,
-    /// Seconds that building took.
+    /// Build time in seconds.
     pub build_s: Spread,
 }
 
@@ -51,10 +51,10 @@ impl Entrant {
     }
 }
 
-/// Builds the table a few times.
+/// Builds the table up to [`BUILDS`] times.
 ///
 /// # Errors
-/// The layout cannot hold it: the text says why.
+/// The layout cannot contain the table. The text gives the reason.
 pub fn build(builder: Builder, table: &Table) -> Result<(Built, Spread), String> {
     let mut samples: Vec<f64> = Vec::new();
     loop {
@@ -67,18 +67,18 @@ pub fn build(builder: Builder, table: &Table) -> Result<(Built, Spread), String>
     }
 }
 
-/// What every layout must answer.
+/// The correct labels of a table.
 pub struct Oracle {
     reference: Reference,
-    /// Fast, and itself checked against the reference.
+    /// A fast layout, which is checked against the reference.
     quick: Built,
 }
 
 impl Oracle {
-    /// For a table.
+    /// Makes the oracle of a table.
     ///
     /// # Errors
-    /// Neither of the quick layouts can hold it.
+    /// None of the fast layouts can contain the table.
     pub fn new(table: &Table) -> Result<Self, Failure> {
         let quick = Builder::Layout(Layout::Dxr16x4).build(table);
         let quick = quick.or_else(|_| Builder::Layout(Layout::Range6).build(table));
@@ -86,7 +86,7 @@ impl Oracle {
         Ok(Oracle { reference: table.reference(), quick: quick.map_err(Failure::Runtime)? })
     }
 
-    /// The label of each key; every `step`th is asked of the reference too.
+    /// The label of each key. Every `step`th label is compared with the reference.
     pub fn labels(&self, keys: &Keys, step: usize) -> Result<Vec<u32>, Failure> {
         let quick4 = |key: u32| match &self.quick {
             Built::Image(image) => image.view().find4(key),
@@ -111,10 +111,10 @@ impl Oracle {
     }
 }
 
-/// Compares what every layout answers with what it must.
+/// Compares the labels of every layout with the expected ones.
 ///
 /// # Errors
-/// A layout answers wrongly.
+/// A layout returns a wrong label.
 pub fn check(data: &Data, entrants: &[Entrant], keys: &Keys, expected: &[u32]) -> Result<(), Failure> {
     let mut labels = vec![0; keys.len()];
     for entrant in entrants {
@@ -125,10 +125,10 @@ pub fn check(data: &Data, entrants: &[Entrant], keys: &Keys, expected: &[u32]) -
     Ok(())
 }
 
-/// Compares the labels that `who` found.
+/// Compares labels with the expected ones. `who` is for messages.
 ///
 /// # Errors
-/// One is wrong.
+/// A label is wrong.
 pub fn compare(who: &str, keys: &Keys, labels: &[u32], expected: &[u32]) -> Result<(), Failure> {
     match (0..keys.len()).find(|&index| labels[index] != expected[index]) {
         Some(index) => Err(wrong(who, keys, index, labels[index], expected[index])),
@@ -141,15 +141,15 @@ fn wrong(who: &str, keys: &Keys, index: usize, found: u32, right: u32) -> Failur
         Keys::V4(keys) => Ipv4Addr::from(keys[index]).to_string(),
         Keys::V6 { hi, lo } => Ipv6Addr::from(u128::from(hi[index]) << 64 | u128::from(lo[index])).to_string(),
     };
-    Failure::Runtime(format!("bench tables: {who} finds label {found} for {key}, right is {right}"))
+    Failure::Runtime(format!("bench tables: {who} finds label {found} for {key}, but {right} is correct"))
 }
 
-/// Times a turn of each entrant, round after round, and gives the cycles a key; the first round counts for nothing.
+/// Times a turn of each entrant in every round. Returns cycles per key. The first round is not counted.
 pub fn rounds<T>(entrants: &[T], keys: &Keys, mut turn: impl FnMut(&T, &Keys)) -> Vec<Spread> {
     let mut samples: Vec<Vec<f64>> = vec![Vec::with_capacity(ROUNDS); entrants.len()];
     for round in 0..=ROUNDS {
         for (entrant, samples) in entrants.iter().zip(&mut samples) {
-            // No turn pays for what the one before threw out of the caches.
+            // An untimed turn restores the caches after the previous entrant.
             turn(entrant, keys);
             let start = tsc::now();
             turn(entrant, keys);
@@ -162,7 +162,7 @@ pub fn rounds<T>(entrants: &[T], keys: &Keys, mut turn: impl FnMut(&T, &Keys)) -
     samples.into_iter().map(|samples| Spread::of(samples).expect("there are rounds")).collect()
 }
 
-/// A row for each entrant.
+/// Measures the entrants. Returns a row for each.
 pub fn run(data: &Data, mix: KeyMix, entrants: &[Entrant], keys: &Keys) -> Vec<Row> {
     let mut labels = [0; BURST_MAX];
     let spreads = rounds(entrants, keys, |entrant, keys| entrant.find.run_bursts(entrant.table(), keys, &mut labels));

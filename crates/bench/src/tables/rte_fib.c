@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/*
- * DPDK's rte_fib as a contender: DIR-24-8 with next hops of 4 bytes, a table in each of three slots. Compiled at run
- * time where libdpdk is installed. Called through crates/engine/src/lookup.rs, whose types these functions have; what
- * prepares gives 0, or a negative errno.
- */
+/* DPDK's rte_fib as a contender: DIR-24-8 with next hops of 4 bytes, and one table in each of three slots. It is
+ * compiled at run time if libdpdk is installed. crates/engine/src/lookup.rs calls these functions and gives their
+ * types. Functions that prepare tables return 0 or a negative errno. */
 #include <errno.h>
 #include <rte_eal.h>
 #include <rte_errno.h>
@@ -29,10 +27,8 @@ int64_t bench_fib_create(const uint32_t *words, uint32_t count);
 int64_t bench_fib_add(const uint32_t *words, uint32_t count);
 int64_t bench_fib_select(const uint32_t *words, uint32_t count);
 
-/*
- * A heap of DPDK's in memory that asks for huge pages, as that of our own tables does. DPDK's own would need huge pages
- * set aside for it; without, tables in 4 KB pages would lose to ours for that alone.
- */
+/* Adds a DPDK heap in memory with transparent huge pages, like that of Weir's tables. DPDK's own heap needs reserved
+ * huge pages. With pages of 4 KB its tables would be slower for that reason alone. */
 static int64_t add_heap(size_t megabytes)
 {
 	size_t bytes = megabytes << 20;
@@ -49,7 +45,7 @@ static int64_t add_heap(size_t megabytes)
 	return 0;
 }
 
-/* words: the core that lookups run on, and the megabytes that tables may take. */
+/* words: the core of the lookups, and the maximum size of all tables in MB. */
 int64_t bench_fib_start(const uint32_t *words, uint32_t count)
 {
 	char lcores[32];
@@ -70,7 +66,7 @@ int64_t bench_fib_start(const uint32_t *words, uint32_t count)
 	if (count != 2)
 		return -EINVAL;
 	snprintf(lcores, sizeof(lcores), "0@%u", words[0]);
-	/* It speaks on standard output, where results go. */
+	/* DPDK prints to standard output, which is for results. */
 	fflush(stdout);
 	out = dup(STDOUT_FILENO);
 	dup2(STDERR_FILENO, STDOUT_FILENO);
@@ -81,7 +77,7 @@ int64_t bench_fib_start(const uint32_t *words, uint32_t count)
 	return started < 0 ? -rte_errno : add_heap(words[1]);
 }
 
-/* words: slot, routes, blocks of 256 for the prefixes longer than /24. What the slot held is gone. */
+/* words: slot, number of routes, number of second-level blocks. Frees the slot's previous table. */
 int64_t bench_fib_create(const uint32_t *words, uint32_t count)
 {
 	struct rte_fib_conf conf = {.type = RTE_FIB_DIR24_8};
@@ -129,14 +125,12 @@ WEIR_INLINE void fib_find(uint32_t slot, enum rte_fib_lookup_type type, const ui
 		selected[slot] = type;
 		rte_fib_select_lookup(fibs[slot], type);
 	}
-	/* It only reads the keys, but does not say so. */
+	/* The function only reads the keys, although its parameter is not const. */
 	rte_fib_lookup_bulk(fibs[slot], (uint32_t *)(uintptr_t)keys, hops, (int)count);
 }
 
-/*
- * The lookup that is timed leaves next hops as they come, in 64 bits each; the one that is checked makes labels of
- * them. That would be time that is not rte_fib's.
- */
+/* The timed lookup leaves next hops in their 64-bit words. The checked lookup converts them to labels, which would add
+ * time that is not rte_fib's. */
 #define FIB_LOOKUPS(slot, name, type)                                                                                  \
 	void bench_fib_##name##_##slot(struct table table, const uint32_t *keys, uint32_t *labels, uint32_t count);    \
 	void bench_fib_##name##_##slot(struct table table, const uint32_t *keys, uint32_t *labels, uint32_t count)     \

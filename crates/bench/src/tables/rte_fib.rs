@@ -1,8 +1,8 @@
-//! DPDK's rte_fib, the peer that design and issue name: found at run time, where libdpdk is installed.
+//! DPDK's rte_fib, which is loaded at run time if libdpdk is installed.
 //!
-//! DIR-24-8 with next hops of 4 bytes, as many second-level blocks as the table has /24s with longer prefixes in them, bulk
-//! lookups of 64 keys. The scalar and the AVX-512 lookup race as two entrants. Its tables lie
-//! in memory that asks for huge pages, as Weir's images do.
+//! It uses DIR-24-8 with next hops of 4 bytes, one second-level block for each /24 with longer prefixes, and bulk
+//! lookups of 64 keys. The scalar lookup and the AVX-512 lookup are separate entrants. Its tables are in memory with
+//! transparent huge pages, like Weir's images.
 
 use std::process::Command;
 use std::sync::Arc;
@@ -12,20 +12,20 @@ use weir_engine::cpu::Cpu;
 use weir_engine::lookup::{Code, Lookup4};
 use weir_tables::Table;
 
-/// The package that is asked for.
+/// The name of the package for pkg-config.
 const PACKAGE: &str = "libdpdk";
 
-/// Memory for the largest table with the tree that changes go through, or for three tables.
+/// Memory for the largest table with DPDK's tree for updates, or for three tables, in MB.
 const MEGABYTES: u32 = 2048;
 
-/// Bytes of the first level, and of a block of the second.
+/// Size of the first level, and of a block of the second level, in bytes.
 const LEVEL_24_BYTES: usize = 4 << 24;
 const BLOCK_BYTES: usize = 4 << 8;
 
-/// The longest prefix that the first level holds.
+/// The longest prefix in the first level.
 const LEVEL_24: u8 = 24;
 
-/// How it looks up.
+/// The modes of lookups.
 pub const MODES: [&str; 2] = ["scalar", "avx512"];
 
 /// A running rte_fib with room for three tables.
@@ -34,17 +34,17 @@ pub struct RteFib(Arc<Code>);
 /// A table in a slot.
 #[derive(Clone, Debug)]
 pub struct Filled {
-    /// Bytes of both levels; the tree that changes go through, which no lookup reads, comes on top.
+    /// Size of both levels in bytes, without the tree for updates, which lookups do not read.
     pub bytes: usize,
-    /// Each mode's name, the lookup that is timed, and the one that gives labels.
+    /// Name of each mode, its timed lookup, and its lookup that returns labels.
     pub lookups: Vec<(&'static str, Lookup4, Lookup4)>,
 }
 
 impl RteFib {
-    /// Compiles the shim and starts DPDK; `core` is the one that lookups run on. Once a process.
+    /// Compiles the C and starts DPDK with `core` as the core of lookups. It can be called once per process.
     ///
     /// # Errors
-    /// libdpdk is missing or does not start: the text says what to do.
+    /// libdpdk is missing or does not start. The text gives advice.
     pub fn start(core: usize) -> Result<Self, String> {
         let flags = pkg_config()?;
         let extras = Extras { headers: &[], flags: &flags };
@@ -59,10 +59,10 @@ impl RteFib {
         Ok(RteFib(code))
     }
 
-    /// Puts a table into a slot, 0 to 2.
+    /// Fills slot 0, 1 or 2 with a table.
     ///
     /// # Errors
-    /// Outside: the shim is not what it should be. Inside: rte_fib cannot hold the table.
+    /// The outer error is a failure of the C functions. The inner error means that rte_fib cannot contain the table.
     pub fn fill(&self, slot: u32, table: &Table) -> Result<Result<Filled, String>, Failure> {
         let prefixes = table.prefixes4();
         let blocks = second_level_blocks(table);
@@ -89,7 +89,7 @@ impl RteFib {
     }
 }
 
-/// /24s with longer prefixes, and one to spare.
+/// Number of /24s with longer prefixes, plus a spare one.
 fn second_level_blocks(table: &Table) -> u32 {
     let long = table.prefixes4().iter().filter(|prefix| prefix.len > LEVEL_24);
     let mut blocks: Vec<u32> = long.map(|prefix| prefix.addr >> (32 - LEVEL_24)).collect();
@@ -97,7 +97,7 @@ fn second_level_blocks(table: &Table) -> u32 {
     blocks.len() as u32 + 1
 }
 
-/// What clang must be told. The processor is ours to choose, and warnings about others' headers are not ours.
+/// Flags for clang. They have no `-march`, which the caller sets, and suppress warnings about DPDK's headers.
 fn pkg_config() -> Result<Vec<String>, String> {
     let missing = || format!("{PACKAGE} not found: install it with `apt-get install libdpdk-dev pkg-config`");
     let output = Command::new("pkg-config").args(["--cflags", "--libs", PACKAGE]).output().map_err(|_| missing())?;
@@ -110,7 +110,7 @@ fn pkg_config() -> Result<Vec<String>, String> {
         Some(folder) => format!("-isystem{folder}"),
         None => flag.to_owned(),
     });
-    // Its headers use GNU C, and functions of the system.
+    // DPDK's headers use GNU C and system functions.
     Ok(["-std=gnu11", "-D_GNU_SOURCE"].map(str::to_owned).into_iter().chain(flags).collect())
 }
 
@@ -118,19 +118,19 @@ fn system_error(code: i64) -> String {
     std::io::Error::from_raw_os_error(i32::try_from(-code).unwrap_or_default()).to_string()
 }
 
-/// DPDK, started when it is first asked for.
+/// DPDK, which is started at the first use.
 pub struct Peer {
     core: usize,
     fib: Option<Result<RteFib, String>>,
 }
 
 impl Peer {
-    /// On a core; not started yet.
+    /// DPDK on a core, before its start.
     pub fn on(core: usize) -> Self {
         Peer { core, fib: None }
     }
 
-    /// rte_fib, or why it is not there.
+    /// rte_fib, or the reason why it is not available.
     pub fn get(&mut self) -> Result<&RteFib, String> {
         self.fib.get_or_insert_with(|| RteFib::start(self.core)).as_ref().map_err(Clone::clone)
     }

@@ -1,4 +1,4 @@
-//! The scenario's pieces, without looking at the clock.
+//! Tests the parts of the scenario, without measurements.
 
 use super::layouts::{Builder, Built, CONTENDERS, Lookups};
 use super::race::{Entrant, Oracle};
@@ -12,7 +12,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::Path;
 use std::rc::Rc;
 use weir_abi::{Family, Layout};
-use weir_engine::memory::Spread;
+use weir_engine::measure::Spread;
 use weir_policy::pass::choose_layouts::{CostModel, Reason};
 use weir_tables::scheme::Scheme;
 use weir_tables::{Entries, Kind, Table};
@@ -51,7 +51,7 @@ fn rows_of_a_table() {
         let of_layout = rows.iter().filter(|row| row.text("layout") == Some(layout));
         of_layout.filter(|row| row.text("keys").is_some() == timed).collect()
     };
-    // What does not fit says why, and is not timed.
+    // A layout that cannot contain the table has a reason and is not measured.
     let limit = of("exact-set", false)[0].text("limit").unwrap();
     assert!(limit.contains("/32 addresses only"), "{limit}");
     assert!(of("exact-set", true).is_empty());
@@ -132,7 +132,7 @@ fn layouts_of_both_families_are_compared() {
     }
 }
 
-/// A table of these prefixes, labelled with so many labels in turn; with none it is a set.
+/// A table of these prefixes with `labels` labels in turn. Without labels it is a set.
 fn made_up(prefixes: impl Iterator<Item = (IpAddr, u8)>, labels: usize) -> Table {
     let mut prefixes = prefixes.peekable();
     let family =
@@ -145,7 +145,7 @@ fn made_up(prefixes: impl Iterator<Item = (IpAddr, u8)>, labels: usize) -> Table
     entries.settle()
 }
 
-/// `count` prefixes of a length below 2a00::/12 or 10.0.0.0/8: neighbours, or one in `apart`.
+/// `count` prefixes of a length in 2a00::/12 or 10.0.0.0/8: one in `apart`, so that 1 gives neighbours.
 fn spread6(count: u128, length: u8, apart: u128) -> impl Iterator<Item = (IpAddr, u8)> {
     let address = move |index: u128| Ipv6Addr::from(0x2a00 << 112 | (index * apart) << (128 - length));
     (0..count).map(move |index| (address(index).into(), length))

@@ -1,8 +1,9 @@
-//! `three-tables`: allowed, blocked and country looked up for the same key, as the RFPF paper's filter does with each packet.
+//! `three-tables`: looks up each key in an allow list, a block list and the country table, like the filter of the RFPF
+//! paper.
 //!
-//! Bursts of 64 keys go through one table after the other. `cycles_per_lookup`, and `cycles_per_packet` beside it, are of all
-//! three together. D16X4R asks one key at a time, as the paper does; rte_fib in bulk; `chosen` are the images that the
-//! compiler makes of the three, each in its best way.
+//! Bursts of 64 keys go through one table after the other. `cycles_per_lookup` and `cycles_per_packet` are equal here:
+//! the cycles of all three lookups. D16X4R looks up single keys, as in the paper, and rte_fib bursts. `chosen` are the
+//! images that the compiler chooses for the three tables, each with its best lookup.
 
 use crate::data::keys::{KEYS, KeyMix, Keys};
 use crate::data::{Data, Dataset};
@@ -17,14 +18,14 @@ use weir_abi::{BURST_MAX, Family};
 use weir_engine::lookup::{Bytes, Lookup4};
 use weir_tables::Table;
 
-/// Names of the tables, and which list is the blocked one.
+/// Names of the tables, and their block lists.
 pub const TABLES: [(&str, Dataset); 2] =
     [("three-tables-178k", Dataset::BLOCK_178K), ("three-tables-1.1m", Dataset::BLOCK_1_1M)];
 
-/// Layouts that take part.
+/// The layouts that are compared.
 pub const LAYOUTS: [&str; 3] = ["d16x4r", "rte-fib", "chosen"];
 
-/// What answers for the three tables.
+/// The lookups of one contender in the three tables.
 struct Entrant {
     layout: &'static str,
     mode: String,
@@ -35,14 +36,14 @@ struct Entrant {
 
 /// One lookup of an entrant.
 struct Step {
-    /// Numbers of the tables that it answers for; of several, with a bit each.
+    /// Indices of the tables in the image. In an image of several tables, each has one bit of the label.
     tables: Vec<usize>,
     find: StepFind,
 }
 
 enum StepFind {
     Built(Lookup4, Built),
-    /// The lookup that is timed, and the one that gives labels.
+    /// The timed lookup, and the one that returns labels.
     Own(Lookup4, Lookup4),
 }
 
@@ -54,7 +55,7 @@ impl Step {
         }
     }
 
-    /// What it says of one of its tables.
+    /// The labels of one of its tables.
     fn labels(&self, table: usize, keys: &[u32]) -> Vec<u32> {
         let mut labels = vec![u32::MAX; keys.len()];
         match &self.find {
@@ -69,10 +70,10 @@ impl Step {
     }
 }
 
-/// Runs the part of the scenario for one of [`TABLES`].
+/// Measures one of [`TABLES`].
 ///
 /// # Errors
-/// A list cannot be read, or a layout answers wrongly.
+/// A list cannot be read, or a layout returns a wrong label.
 pub fn run(
     (name, blocked): (&'static str, Dataset),
     directory: &Path,
@@ -109,7 +110,7 @@ pub fn run(
     Ok(rows)
 }
 
-/// The images that the compiler makes of the tables, each asked in its best way.
+/// The images that the compiler chooses for the tables, each with its best lookup.
 fn chosen(data: &[Data], lookups: &Lookups) -> Result<Entrant, Failure> {
     let tables: Vec<&Table> = data.iter().map(|data| &data.table).collect();
     let mut entrant = Entrant { layout: "chosen", mode: String::new(), picked: None, bytes: 0, steps: Vec::new() };
@@ -133,7 +134,7 @@ fn chosen(data: &[Data], lookups: &Lookups) -> Result<Entrant, Failure> {
     Ok(entrant)
 }
 
-/// D16X4R, one key at a time; or why it cannot hold a table.
+/// D16X4R with single keys, or the reason why it cannot contain a table.
 fn d16x4r(data: &[Data], lookups: &Lookups) -> Result<Result<Entrant, String>, Failure> {
     let contender = CONTENDERS.iter().find(|contender| contender.name == "d16x4r").expect("it is a contender");
     let way = contender.ways.first().expect("a contender has a lookup");

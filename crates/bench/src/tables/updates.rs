@@ -1,8 +1,9 @@
-//! What changes of a live table cost: the time from the call that inserts or removes a prefix until lookups see it.
+//! The cost of changes to a live table: the time from the call that inserts or removes a prefix until lookups see the
+//! change.
 //!
-//! The table is changed as `weir_tables::live` does, in place where its layout can. A call ends with the store that makes the
-//! change seen, and the lookup that follows each call, which is not timed, must see it. What is inserted lies where the
-//! table's prefixes lie: an address beside one that is there, or a longer prefix inside one.
+//! Changes use `weir_tables::live`, in place if the layout supports it. The last store of a call makes the change
+//! visible. An untimed lookup after each call checks that. New prefixes are near existing ones: a neighbouring address,
+//! or a longer prefix inside one.
 
 use crate::row::Row;
 use crate::tables::layouts::Builder;
@@ -10,22 +11,23 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Instant;
 use weir::failure::Failure;
 use weir_abi::{Family, Layout};
-use weir_engine::memory::Spread;
+use weir_engine::measure::Spread;
 use weir_engine::traffic::SplitMix;
 use weir_tables::{Kind, LiveError, LiveTable, Readers, Table};
 
-/// Prefixes that are inserted, and removed again.
+/// Number of prefixes that are inserted and removed.
 const CHANGES: usize = 1000;
-/// Candidates that are drawn for them.
+/// Number of candidates for these prefixes.
 const DRAWS: usize = 16 * CHANGES;
-/// Layouts that are built anew for each change have fewer, to take about this long.
+/// Maximum duration in seconds. Layouts that are rebuilt for each change therefore have fewer changes.
 const SECONDS_MAX: f64 = 1.0;
-/// A prefix is inserted beside another within so many of its length, or longer by up to so many bits.
+/// Distance of a new neighbour, and additional length of a prefix inside another one.
 const NEIGHBOURS: u64 = 256;
 const LONGER_BITS: u64 = 4;
 
-/// Adds `insert_us` and `remove_us` with their spread (`_min`, `_p99`, `_max`) to a layout's row, `live_bytes`, and of how many `changes` the image was
-/// `built_anew` for. Layouts that no policy gets, and those that cannot hold the table, have none of it.
+/// Adds the fields of changes to a layout's row: `insert_us` and `remove_us` with their spread (`_min`, `_p99`,
+/// `_max`), `live_bytes`, the number of `changes`, and how many of them rebuilt the image (`built_anew`). Schemes, and
+/// layouts that cannot contain the table, get none of these fields.
 ///
 /// # Errors
 /// A lookup does not see a change.
@@ -59,7 +61,10 @@ pub fn add(row: Row, builder: Builder, table: &Table) -> Result<Row, Failure> {
         live.remove(addr, len).map_err(failed)?;
         removals.push(start.elapsed().as_secs_f64() * 1e6);
         if (between, find(addr)) != (label, before) {
-            return Err(Failure::Runtime(format!("bench tables: {} does not see {addr}/{len} change", layout.name())));
+            return Err(Failure::Runtime(format!(
+                "bench tables: a lookup in {} does not see the change of {addr}/{len}",
+                layout.name()
+            )));
         }
     }
     let burst = reader.start_burst();
@@ -68,7 +73,7 @@ pub fn add(row: Row, builder: Builder, table: &Table) -> Result<Row, Failure> {
     Ok(times(times(row, "insert_us", inserts), "remove_us", removals))
 }
 
-/// The median, least and most, and what 99 of 100 do not exceed: the most is often the scheduler's.
+/// Adds median, minimum, maximum and the 99th percentile. The maximum often comes from the scheduler.
 fn times(row: Row, field: &str, mut samples: Vec<f64>) -> Row {
     samples.sort_by(f64::total_cmp);
     let row = match samples.get(samples.len() * 99 / 100) {
@@ -81,7 +86,7 @@ fn times(row: Row, field: &str, mut samples: Vec<f64>) -> Row {
     }
 }
 
-/// A prefix that the table does not hold, nor any inside it.
+/// A prefix that can be inserted: neither it nor a longer prefix inside it is in the table.
 struct Wish {
     addr: IpAddr,
     len: u8,
@@ -95,7 +100,7 @@ fn name(table: &Table, label: u32) -> Option<&str> {
     }
 }
 
-/// The same prefixes in every run.
+/// The prefixes to insert, the same in every run.
 fn wishes(table: &Table, layout: Layout) -> Vec<Wish> {
     let sorted: Vec<(u128, u8)> = match table.family() {
         Family::Ipv4 => table.prefixes4().iter().map(|prefix| (u128::from(prefix.addr) << 96, prefix.len)).collect(),

@@ -1,4 +1,4 @@
-//! Records of a capture, whichever its form.
+//! Records of a capture, independent of its format.
 
 /// Byte order of a file's fields.
 #[derive(Clone, Copy, Debug)]
@@ -35,30 +35,31 @@ impl ByteOrder {
     }
 }
 
-/// What stands at the start of the window.
+/// The record at the start of the read window.
 pub(super) enum Record {
     /// A packet.
     Packet(Packet),
-    /// Something else, to be passed over.
+    /// A record without a packet, which is skipped.
     Other {
-        /// Its whole length; it may reach beyond the window.
+        /// Its total length, which may exceed the window.
         bytes: u64,
     },
-    /// Nothing whole: the window must move on. Says what is cut short if there is no more.
+    /// An incomplete record: the window must be refilled. The text names the truncated part for the case that the file
+    /// ends here.
     Incomplete(&'static str),
 }
 
-/// A packet's record.
+/// The record of a packet.
 pub(super) struct Packet {
-    /// Where the captured bytes start in the record.
+    /// Offset of the captured bytes in the record.
     pub(super) data: usize,
     pub(super) cap: u32,
-    /// As written; may be less than `cap`.
+    /// Length on the wire as in the file. It may be less than `cap`.
     pub(super) len: u32,
-    /// `None` if the record has no time.
+    /// Time in ns since 1970; `None` if the record has no time.
     pub(super) stamp_ns: Option<u64>,
-    /// Index among the interfaces of all sections.
+    /// Index of the interface, counted over all sections.
     pub(super) interface: u32,
-    /// The whole record.
+    /// Length of the whole record.
     pub(super) bytes: usize,
 }

@@ -1,14 +1,14 @@
-//! Descriptors from libbpf, which returns them as numbers.
+//! File descriptors from libbpf, which returns them as numbers.
 
 use std::ffi::c_int;
 use std::io;
 use std::os::fd::{FromRawFd, OwnedFd};
 
-/// The descriptor that a call of libbpf returned, or its error.
+/// The descriptor or error that a function of libbpf returned.
 pub(super) fn owned(fd: c_int) -> io::Result<OwnedFd> {
     if fd < 0 {
         return Err(io::Error::from_raw_os_error(-fd));
     }
-    // SAFETY: the descriptor is new and nobody else's.
+    // SAFETY: the descriptor is new and has no other owner.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use weir_abi::{Action, BURST_MAX, Frame, Verdict};
 
+use crate::frame_set::FrameSet;
 use crate::live::lane::{Lane, PortCounters, Side, add};
-use crate::memory::FrameSet;
 use crate::{EngineError, FrameBurst};
 
 /// Observes the bursts of a memory lane.

@@ -1,8 +1,9 @@
-//! Packets made in the kernel, for measuring what receives them.
+//! Generates packets in the kernel, to measure their receivers.
 //!
-//! BPF_PROG_TEST_RUN in live frames mode runs a program of ours (datapath/engine/generate.h) on frames from a small pool, 64 at a time, and
-//! sends them out of an interface. A veth peer that polls (it has an XDP program, or GRO switched on) takes them before the next 64 are
-//! made, in the same thread: so nothing waits, nothing is lost, and the thread's processor time is what making *and* judging them took.
+//! BPF_PROG_TEST_RUN in live frames mode runs a program (datapath/engine/generate.h) on frames from a small pool, 64 at
+//! a time, and sends them out of an interface. The receiver is a veth peer that polls, because it has an XDP program or
+//! GRO. It processes the 64 frames in the same thread before the next ones are made. So no packet waits or is lost, and
+//! the CPU time of the thread covers both generation *and* processing.
 
 use std::time::Duration;
 
@@ -17,12 +18,12 @@ use super::stream::SOURCES_MAX;
 use crate::EngineError;
 use crate::clang::{BpfObject, BpfShape, Clang};
 
-/// The program.
+/// Name of the BPF program.
 const NAME: &str = "weir_generate";
-/// The most bytes of a frame: more do not fit a page of the pool.
+/// Maximum size of a frame in bytes. Larger frames do not fit a page of the pool.
 const FRAME_BYTES_MAX: usize = 2048;
 
-/// Sends packets from changing sources out of one interface.
+/// Sends packets with changing sources out of one interface.
 pub struct Generator {
     programs: PlainPrograms,
     frame: Vec<u8>,
@@ -30,7 +31,7 @@ pub struct Generator {
 }
 
 impl Generator {
-    /// Compiles the program.
+    /// Compiles the BPF program.
     ///
     /// # Errors
     /// clang fails.
@@ -39,14 +40,14 @@ impl Generator {
         Ok(clang.bpf("generate", "#include \"generate.h\"\n", &shape)?.object)
     }
 
-    /// A generator of `frame`, Ethernet and IPv4 without tags, that goes through `sources` (host byte order) again and again and sends out of
-    /// the interface of that index. `object` is what [`Generator::compile`] made.
+    /// A generator for the interface with the given index. `frame` is Ethernet and IPv4 without VLAN tags. Its source
+    /// cycles through `sources` (host byte order). `object` is the result of [`Generator::compile`].
     ///
     /// # Errors
-    /// The kernel refuses the program.
+    /// The kernel rejects the program.
     ///
     /// # Panics
-    /// If the frame is longer than 2048 bytes, or there is no source or more than [`SOURCES_MAX`].
+    /// If the frame is longer than 2048 bytes, or if there are no sources or more than [`SOURCES_MAX`].
     pub fn load(object: &BpfObject, interface: u32, frame: &[u8], sources: &[u32]) -> Result<Self, EngineError> {
         assert!(frame.len() <= FRAME_BYTES_MAX, "a frame has at most {FRAME_BYTES_MAX} bytes");
         assert!((1..=SOURCES_MAX).contains(&sources.len()), "1 to {SOURCES_MAX} sources");
@@ -56,11 +57,11 @@ impl Generator {
         Ok(Generator { programs, frame: frame.to_owned(), context })
     }
 
-    /// Sends so many packets. Returns when all were sent, and a veth peer that polls has received them; says what a packet took on the
-    /// average, as the kernel measures it, in whole ns.
+    /// Sends `packets` packets. Returns when all were sent, and received by a polling veth peer. The result is the
+    /// kernel's average time per packet, in whole ns.
     ///
     /// # Errors
-    /// The interface is gone, or takes no frames from XDP.
+    /// The interface does not exist anymore, or does not accept frames from XDP.
     pub fn send(&mut self, packets: u32) -> Result<Duration, EngineError> {
         let mut context = [0; size_of::<XdpContext>()];
         for (field, word) in context.chunks_exact_mut(4).zip(self.context.words()) {

@@ -26,9 +26,10 @@ pub use cost::VerifierCost;
 pub(crate) use load::{failed, find};
 
 use crate::clang::BpfObject;
+use crate::frame_set::FrameSet;
 use crate::image::Image;
-use crate::memory::{Cost, FrameSet, Spread};
-use crate::{EngineError, Filter, FrameBurst, Program, tsc};
+use crate::measure::{Cost, Spread};
+use crate::{EngineError, Filter, FrameBurst, ProgramShape, tsc};
 use cost::cost;
 use load::{
     COUNTERS, LOSSES, Plan, buckets, counted, fill_tables, join_parts, load_object, map, program_name, shared_maps,
@@ -56,7 +57,7 @@ impl XdpFilter {
     pub fn load(
         name: &str,
         object: &BpfObject,
-        program: &Program,
+        program: &ProgramShape,
         images: &[Arc<Image>],
         limits: Option<&Limits>,
     ) -> Result<Self, EngineError> {
@@ -125,7 +126,7 @@ impl XdpFilter {
     }
 
     /// What deciding a packet costs in the kernel, by the kernel's clock around each frame's single run, `repeats` times
-    /// over all frames. Unlike [`crate::memory::measure`] it leaves the system call out; but two clock readings are in
+    /// over all frames. Unlike [`crate::measure::measure`] it leaves the system call out; but two clock readings are in
     /// it, and caches and branch predictors that the way through the kernel has disturbed: an upper bound.
     ///
     /// # Panics

@@ -1,4 +1,4 @@
-//! XDP programs that are no policy: what packets are made with, and what policies are measured against.
+//! XDP programs without a policy: packet generators, and baselines for measurements.
 
 use std::os::fd::AsFd;
 
@@ -27,7 +27,7 @@ impl PlainPrograms {
         Ok(PlainPrograms { object: load_object(name, object, &plan)?, name: name.to_owned() })
     }
 
-    /// Attaches a program to the interface of that index; `interface` is its name, for messages.
+    /// Attaches a program to the interface with the given index. `interface` is its name, for messages.
     ///
     /// # Errors
     /// There is no such program, or it cannot be attached.
@@ -35,10 +35,10 @@ impl PlainPrograms {
         Attached::attach(interface, index, self.find(program)?.as_fd())
     }
 
-    /// Puts entries into a map: keys and values as the map has them.
+    /// Writes entries to a map. Keys and values have the map's formats.
     ///
     /// # Errors
-    /// There is no such map, or it does not take them.
+    /// There is no such map, or it rejects an entry.
     pub fn fill<'a>(
         &self,
         map: &str,
@@ -52,17 +52,18 @@ impl PlainPrograms {
         })
     }
 
-    /// A number that the programs keep at the start of a section.
+    /// A counter that the programs keep in the first 8 bytes of a section.
     ///
     /// # Errors
     /// There is no such section.
     pub fn number(&self, section: &str) -> Result<u64, EngineError> {
         let memory = map(&self.object, section, size_of::<u64>())?;
-        // SAFETY: the mapping holds a word (checked by `map`) and starts at a page; programs write it meanwhile, whole.
+        // SAFETY: `map` checked that the mapping has at least one word, and it is aligned to a page. Programs write the
+        // word as a whole.
         Ok(unsafe { memory.as_ptr().cast::<u64>().read_volatile() })
     }
 
-    /// Gives the packets of datapath/engine/stream.h their sources, repeated until the list is full.
+    /// Sets the sources for datapath/engine/stream.h, repeated until the list is full.
     pub(super) fn fill_stream(&self, sources: &[u32]) -> Result<(), EngineError> {
         let all: Vec<u32> = sources.iter().copied().cycle().take(stream::SOURCES_MAX).collect();
         stream::fill(&self.object, &all)

@@ -1,4 +1,4 @@
-//! One frame through BPF_PROG_TEST_RUN.
+//! Runs one frame through BPF_PROG_TEST_RUN.
 
 use std::time::Duration;
 
@@ -10,18 +10,18 @@ use crate::FrameBurst;
 
 const HEADER_BYTES: usize = size_of::<ReplayHeader>();
 
-/// What xdp.h returns for a frame without header.
+/// The return value of xdp.h for a frame without its header.
 const REFUSED: u32 = 0xff;
 
-/// The buffer that frames are laid out in: header, padding, frame.
+/// The input buffer of the program: header, padding, frame.
 pub(super) struct Replay {
     data: Box<[u8; HEADER_BYTES + WINDOW_BYTES]>,
 }
 
-/// What became of a frame.
+/// The result of a run.
 pub(super) struct Ran {
     pub(super) verdict: Verdict,
-    /// Mean of the repeats.
+    /// Mean time of the repeats.
     pub(super) took: Duration,
 }
 
@@ -30,7 +30,7 @@ impl Replay {
         Replay { data: Box::new([0; HEADER_BYTES + WINDOW_BYTES]) }
     }
 
-    /// Lays frame `index` out and runs the program on it. Errors say what the kernel said.
+    /// Writes frame `index` to the buffer and runs the program on it. Errors contain the kernel's message.
     pub(super) fn run(
         &mut self,
         program: &ProgramMut<'_>,
@@ -39,10 +39,10 @@ impl Replay {
         repeat: u32,
     ) -> Result<Ran, String> {
         let data_bytes = self.lay_out(burst, index);
-        // The kernel takes `data` as the metadata's size and `data_end` as the end of the input.
-        let told = XdpContext { data: HEADER_BYTES as u32, data_end: data_bytes as u32, ..XdpContext::default() };
+        // The kernel interprets `data` as the size of the metadata and `data_end` as the end of the input.
+        let fields = XdpContext { data: HEADER_BYTES as u32, data_end: data_bytes as u32, ..XdpContext::default() };
         let mut context = [0; size_of::<XdpContext>()];
-        for (field, word) in context.chunks_exact_mut(4).zip(told.words()) {
+        for (field, word) in context.chunks_exact_mut(4).zip(fields.words()) {
             field.copy_from_slice(&word.to_ne_bytes());
         }
         let input = ProgramInput {
@@ -58,12 +58,12 @@ impl Replay {
         Ok(Ran { verdict: Verdict(output.return_value), took: output.duration })
     }
 
-    /// Writes header, padding and frame; returns how many bytes that is.
+    /// Writes header, padding and frame. Returns their size in bytes.
     fn lay_out(&mut self, burst: &FrameBurst<'_>, index: usize) -> usize {
         let bytes = burst.bytes(index);
         let bytes = &bytes[..bytes.len().min(WINDOW_BYTES)];
-        // Padding lies in front of a frame that is too short for the kernel: what proves a read to the verifier is where memory ends, so the frame
-        // ends there too.
+        // The kernel requires a minimum size, so padding precedes a short frame. The frame must end at the end of the
+        // buffer, because the program compares its reads with that end.
         let padding = REPLAY_BYTES_MIN.saturating_sub(bytes.len());
         let now_ns = burst.time_ns(index);
         let header = ReplayHeader {

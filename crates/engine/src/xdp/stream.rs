@@ -1,7 +1,7 @@
-//! Packets one after the other, as a driver's receive loop hands them over: one system call for all, each from another source.
+//! Runs a chain on a sequence of packets with different sources in one system call, like a driver's receive loop.
 //!
-//! For measuring. The object must have been made with datapath/engine/stream.h behind the policy's own code, which defines a
-//! program `weir_<chain>_stream` for each chain.
+//! This is for measurements. The object must be compiled with datapath/engine/stream.h after the policy's own code,
+//! which defines a program `weir_<chain>_stream` for each chain.
 
 use std::mem::offset_of;
 use std::time::Duration;
@@ -13,22 +13,22 @@ use super::load::map;
 use super::{XdpFilter, failed, find};
 use crate::{EngineError, FrameBurst};
 
-/// The most sources of a stream.
+/// Maximum number of sources of a stream.
 pub const SOURCES_MAX: usize = STREAM_SOURCES_MAX;
 
-/// Section of `struct stream`.
+/// The section of `struct stream`.
 const SECTION: &str = ".bss.stream";
 
 impl XdpFilter {
-    /// Decides frame `index` of `burst`, Ethernet and IPv4 without tags, once from each of `sources` (host byte order), and says
-    /// what a packet took on the average, as the kernel measures it, in whole ns: from the first packet to the last, with no
-    /// system call in between. Every packet is counted.
+    /// Decides frame `index` of `burst` once from each of `sources` (host byte order). The frame must be Ethernet and
+    /// IPv4 without VLAN tags. Returns the kernel's average time per packet, in whole ns, from the first packet to the
+    /// last. No system call is made in between. Every packet is counted.
     ///
     /// # Errors
-    /// The object has no such programs, or the kernel refuses to run them.
+    /// The object has no such program, or the kernel refuses to run it.
     ///
     /// # Panics
-    /// If there is no such chain or frame, no source, or more than [`SOURCES_MAX`].
+    /// If there is no such chain or frame, no sources, or more than [`SOURCES_MAX`].
     pub fn stream(
         &mut self,
         chain: usize,
@@ -45,7 +45,8 @@ impl XdpFilter {
     }
 }
 
-/// Writes the sources (host byte order) that the object's packets get, and starts with the first. No program of it runs meanwhile.
+/// Writes the sources (host byte order) of the object's packets and resets the position to the first. No program of the
+/// object may run meanwhile.
 ///
 /// # Panics
 /// If there are more than [`SOURCES_MAX`].
@@ -53,8 +54,8 @@ pub(super) fn fill(object: &Object, sources: &[u32]) -> Result<(), EngineError> 
     assert!(sources.len() <= SOURCES_MAX, "at most {SOURCES_MAX} sources");
     let stream = map(object, SECTION, size_of::<Stream>())?;
     let network: Vec<u32> = sources.iter().map(|source| source.to_be()).collect();
-    // SAFETY: the mapping has room for the first word and all sources (checked by `map`, and above), is aligned to a page, and
-    // nothing else writes it: the programs run only in calls of those who own the object, and that is who calls this.
+    // SAFETY: the mapping has room for the first word and all sources (checked by `map` and above), and is aligned to a
+    // page. Programs write it too, but they run only in calls by the owner of the object, who is the caller.
     unsafe {
         stream.as_mut_ptr().add(offset_of!(Stream, next)).cast::<u32>().write_volatile(0);
         let to = stream.as_mut_ptr().add(offset_of!(Stream, sources)).cast::<u32>();

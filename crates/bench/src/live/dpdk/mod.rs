@@ -1,11 +1,12 @@
-//! Forward and drop between ports of DPDK: Weir in a process of its own, and packets from this one.
+//! Forward and drop between DPDK ports, with Weir in its own process and the generator in this one.
 //!
 //! ```text
 //!   generator -> memif -> lower  weir run  upper -> memif -> the same generator, which counts
 //! ```
-//! memif is memory that both processes share. The generator is a thread on the last core, Weir's worker is on the first. Packets that the wire has no room
-//! for are not sent, so that none is lost. With `dpdk-no-wire` there is no generator: a port of DPDK copies the same packets from memory without end
-//! (`net_pcap`), and what is forwarded is freed (`net_null`).
+//! memif is memory that both processes share. The generator runs on the last core, Weir's worker on the first. The
+//! generator sends only packets for which memif has room, so none is lost. With `dpdk-no-wire` there is no generator: a
+//! DPDK port (`net_pcap`) copies the same packets from memory repeatedly, and another one (`net_null`) frees forwarded
+//! packets.
 
 mod process;
 
@@ -21,60 +22,62 @@ use tempfile::TempDir;
 use weir::failure::Failure;
 use weir_control::InterfaceStats;
 use weir_engine::cpu;
+use weir_engine::frame_set::FrameSet;
 use weir_engine::live::dpdk::Eal;
 use weir_engine::live::dpdk::wire::Wire;
-use weir_engine::memory::{FrameSet, Spread};
+use weir_engine::measure::Spread;
 use weir_engine::traffic;
 
-/// The engines' names: what Weir does with packets of the wires (copies all, or none of the lower one's), or that there are no wires.
+/// Names of the engines. Over memif, Weir copies all packets, or all but those of the lower port. Without a wire there
+/// is no memif.
 pub const ENGINES: [&str; 3] = [COPIED, ZERO_COPY, NO_WIRE];
 const COPIED: &str = "dpdk-memif";
 const ZERO_COPY: &str = "dpdk-memif-zero-copy";
 const NO_WIRE: &str = "dpdk-no-wire";
 
-/// Packets that are sent again and again. They lie in memory of DPDK's.
+/// Number of different packets, which are sent repeatedly from memory of DPDK.
 const PACKETS: usize = 1 << 10;
-/// Bytes that a packet may have.
+/// Maximum length of a packet in bytes.
 const LONGEST: u16 = 2048;
-/// A turn, and the number of them for a row. One more warms up.
+/// Duration of a turn, and number of turns per row. One more turn warms up.
 const TURN: Duration = Duration::from_millis(500);
 const ROUNDS: usize = 5;
-/// Bursts between looks at the clock.
+/// Number of bursts between two readings of the clock.
 const BURSTS: usize = 256;
-/// How long packets may take to come through at first, and how long nothing has come when nothing is left.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// Maximum time until the first packet arrives; and the pause after which no more packets are expected.
+const TIMEOUT: Duration = Duration::from_secs(10);
 const SETTLE: Duration = Duration::from_millis(30);
-/// What DPDK is told in both processes. Huge pages are the machine's to give.
+/// DPDK's arguments in both processes. They do not require huge pages, which may not be configured.
 const EAL: &str = "--no-huge -m 256 --no-pci --single-file-segments";
 
-/// What was counted in a turn.
+/// The counts of a turn.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Turn {
     seconds: f64,
-    /// Processor time of Weir.
+    /// CPU time of Weir in seconds.
     processor_s: f64,
-    /// Packets decided, and packets that came out behind.
-    judged: u64,
+    /// Number of packets that Weir decided, and that arrived behind it.
+    decided: u64,
     arrived: u64,
 }
 
-/// Rows of rulesets, for the engines that are wanted. Once a process.
+/// Measures the rulesets with the wanted engines. It can be called once per process.
 ///
 /// # Errors
-/// DPDK does not start, or Weir does not.
+/// DPDK or Weir does not start.
 pub fn rows(rulesets: &[Ruleset], wanted: impl Fn(&str) -> bool, row: &Row) -> Result<Vec<Row>, Failure> {
     let engines: Vec<&str> = ENGINES.into_iter().filter(|name| wanted(name)).collect();
     if engines.is_empty() {
         return Ok(Vec::new());
     }
-    // A thread of its own: it stays on its core.
+    // A separate thread, because it is pinned to a core.
     let measured = thread::scope(|scope| scope.spawn(|| measure(rulesets, &engines, row)).join());
     measured.unwrap_or_else(|panicked| panic::resume_unwind(panicked))
 }
 
 fn measure(rulesets: &[Ruleset], engines: &[&str], row: &Row) -> Result<Vec<Row>, Failure> {
     let last = thread::available_parallelism().map_or(1, usize::from) - 1;
-    // Better unpinned than not at all: a container may not be allowed that core.
+    // A container may not be allowed to use the core. Then the thread stays unpinned.
     let _not_allowed = cpu::pin_to(last);
     let folder = tempfile::tempdir().map_err(|error| Failure::Runtime(format!("temporary directory: {error}")))?;
     let mut wires = Wires::open(folder)?;
@@ -96,7 +99,7 @@ fn measure(rulesets: &[Ruleset], engines: &[&str], row: &Row) -> Result<Vec<Row>
     Ok(rows)
 }
 
-/// The generator's ends of the wires.
+/// The generator's ends of the memif connections.
 struct Wires {
     lower: Wire,
     upper: Wire,
@@ -104,7 +107,7 @@ struct Wires {
 }
 
 impl Wires {
-    /// Starts DPDK in this process, with the servers' ends: Weir, when it comes, finds them.
+    /// Starts DPDK in this process, with the server ports. Weir connects to them later.
     fn open(folder: TempDir) -> Result<Self, Failure> {
         let eal = Eal::start(&format!("{EAL} {}", memif_ports(folder.path(), ["server", "server"])))?;
         let open = |name: &str| Wire::open(&eal, name, LONGEST);
@@ -121,11 +124,11 @@ impl Wires {
         Ok(turns[1..].to_vec())
     }
 
-    /// Sends until Weir decides.
+    /// Sends packets until Weir decides one.
     fn wait_for(&mut self, weir: &Process) -> Result<(), Failure> {
         let start = Instant::now();
-        while judged(weir)?.judged == 0 {
-            if start.elapsed() > PATIENCE {
+        while counted(weir)?.decided == 0 {
+            if start.elapsed() > TIMEOUT {
                 return Err(Failure::Runtime("no packet came through memif".to_owned()));
             }
             self.lower.send_stock(0);
@@ -137,7 +140,7 @@ impl Wires {
 
     fn turn(&mut self, weir: &Process, bursts: usize) -> Result<Turn, Failure> {
         self.drain();
-        let (before, start) = (judged(weir)?, Instant::now());
+        let (before, start) = (counted(weir)?, Instant::now());
         let (mut arrived, mut next) = (0, 0);
         while start.elapsed() < TURN {
             for _ in 0..BURSTS {
@@ -148,11 +151,11 @@ impl Wires {
         }
         let seconds = start.elapsed().as_secs_f64();
         arrived += self.drain();
-        let after = judged(weir)?;
+        let after = counted(weir)?;
         Ok(Turn { seconds, arrived: arrived as u64, ..after.since(&before) })
     }
 
-    /// Takes what still comes; how much that is.
+    /// Receives the remaining packets and returns their number.
     fn drain(&mut self) -> usize {
         let (mut count, mut last) = (0, Instant::now());
         while last.elapsed() < SETTLE {
@@ -166,7 +169,8 @@ impl Wires {
 }
 
 fn memif_ports(folder: &Path, [lower, upper]: [&str; 2]) -> String {
-    // A socket without a file, with a name of its own. Few buffers, and not at multiples of a page: the first lines of all are in the caches.
+    // An abstract socket with a unique name. Few buffers, whose distance is not a multiple of a page, so that the first
+    // lines of all fit into the caches.
     let socket = folder.join("memif");
     let port = |id: u32, name: &str, role: &str| {
         format!("--vdev=net_memif_{name},id={id},role={role},socket={},rsize=9,bsize=2112", socket.display())
@@ -174,7 +178,7 @@ fn memif_ports(folder: &Path, [lower, upper]: [&str; 2]) -> String {
     format!("{} {}", port(0, "lower", lower), port(1, "upper", upper))
 }
 
-/// Weir between two ports, which has DPDK itself.
+/// Starts Weir between two ports, with its own DPDK.
 fn start(
     folder: &Path,
     ruleset: &Ruleset,
@@ -187,7 +191,7 @@ fn start(
     Process::start(folder, &ruleset.path, &arguments.map(str::to_owned))
 }
 
-/// Weir between a port that gives packets and one that takes them.
+/// Measures Weir between a port that gives packets and one that frees them.
 fn no_wire_turns(folder: &Path, ruleset: &Ruleset, workers: usize) -> Result<Vec<Turn>, Failure> {
     let capture = folder.join("packets.pcap");
     let frames = traffic::packets_from(&ruleset.sources(PACKETS, 11));
@@ -197,16 +201,16 @@ fn no_wire_turns(folder: &Path, ruleset: &Ruleset, workers: usize) -> Result<Vec
     let weir = start(folder, ruleset, workers, ["net_pcap0", "net_null0"], &eal)?;
     let mut turns = Vec::new();
     for _ in 0..=ROUNDS {
-        let before = (judged(&weir)?, Instant::now());
+        let before = (counted(&weir)?, Instant::now());
         thread::sleep(TURN);
-        let after = (judged(&weir)?, Instant::now());
+        let after = (counted(&weir)?, Instant::now());
         turns.push(Turn { seconds: (after.1 - before.1).as_secs_f64(), ..after.0.since(&before.0) });
     }
     Ok(turns[1..].to_vec())
 }
 
-/// A capture of Ethernet frames as libpcap writes it: magic number, version 2.4, the longest packet, the link; before each packet its time and
-/// lengths.
+/// A capture in the format of libpcap: magic number, version 2.4, maximum length, link type; then each packet after its
+/// time and lengths.
 fn pcap(frames: &FrameSet) -> Vec<u8> {
     let words = |words: &[u32]| words.iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<u8>>();
     let mut bytes = words(&[0xa1b2_c3d4, 4 << 16 | 2, 0, 0, LONGEST.into(), 1]);
@@ -221,12 +225,12 @@ fn pcap(frames: &FrameSet) -> Vec<u8> {
     bytes
 }
 
-/// What Weir has decided until now, on both sides, and sent.
-fn judged(weir: &Process) -> Result<Turn, Failure> {
+/// The counts of Weir since its start, of both sides.
+fn counted(weir: &Process) -> Result<Turn, Failure> {
     let stats = weir.stats()?;
     let sum = |count: fn(&InterfaceStats) -> u64| stats.interfaces.iter().map(count).sum();
     let processor_s = weir.processor()?.as_secs_f64();
-    Ok(Turn { seconds: 0.0, processor_s, judged: sum(|port| port.rx_packets), arrived: sum(|port| port.tx_packets) })
+    Ok(Turn { seconds: 0.0, processor_s, decided: sum(|port| port.rx_packets), arrived: sum(|port| port.tx_packets) })
 }
 
 impl Turn {
@@ -234,7 +238,7 @@ impl Turn {
         Turn {
             seconds: self.seconds - before.seconds,
             processor_s: self.processor_s - before.processor_s,
-            judged: self.judged - before.judged,
+            decided: self.decided - before.decided,
             arrived: self.arrived - before.arrived,
         }
     }
@@ -243,7 +247,7 @@ impl Turn {
 fn to_row(row: Row, ruleset: &Ruleset, turns: &[Turn]) -> Row {
     let spread =
         |figure: &dyn Fn(&Turn) -> f64| Spread::of(turns.iter().map(figure).collect()).expect("there were turns");
-    let done = |turn: &Turn| if ruleset.forwards() { turn.arrived } else { turn.judged };
+    let done = |turn: &Turn| if ruleset.forwards() { turn.arrived } else { turn.decided };
     row.spread("mpps", spread(&|turn| done(turn) as f64 / turn.seconds / 1e6))
         .spread("cpu_ns_per_packet", spread(&|turn| turn.processor_s * 1e9 / done(turn).max(1) as f64))
 }
@@ -266,7 +270,7 @@ mod tests {
 
     #[test]
     fn what_is_forwarded_counts_where_it_arrives() {
-        let turn = Turn { seconds: 0.5, processor_s: 0.25, judged: 10_000_000, arrived: 5_000_000 };
+        let turn = Turn { seconds: 0.5, processor_s: 0.25, decided: 10_000_000, arrived: 5_000_000 };
         let forward = to_row(Row::default(), &Ruleset::forward().expect("files can be written"), &[turn]);
         let drop = to_row(Row::default(), &Ruleset::drop().expect("files can be written"), &[turn]);
         assert_eq!((forward.get("mpps"), forward.get("cpu_ns_per_packet")), (Some(10.0), Some(50.0)));

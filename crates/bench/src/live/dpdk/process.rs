@@ -1,4 +1,4 @@
-//! Weir in a process of its own.
+//! Runs Weir in its own process.
 
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
@@ -9,20 +9,20 @@ use std::time::{Duration, Instant};
 use weir::failure::Failure;
 use weir_control::{Request, Stats};
 
-/// How long it may take to start.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// Maximum time for its start.
+const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// A `weir run`. It ends when dropped.
+/// A running `weir run`, which is terminated when this value is dropped.
 pub struct Process {
     child: Child,
     control: PathBuf,
 }
 
 impl Process {
-    /// Starts one, and waits until it answers. What it writes is kept in the folder.
+    /// Starts the process and waits until it answers. Its log is written to the folder.
     ///
     /// # Errors
-    /// It does not start.
+    /// The process does not start.
     pub fn start(folder: &Path, policy: &Path, arguments: &[String]) -> Result<Self, Failure> {
         let (control, log) = (folder.join("control.sock"), folder.join("log"));
         let program = std::env::current_exe().map_err(|error| Failure::Runtime(format!("this program: {error}")))?;
@@ -35,7 +35,7 @@ impl Process {
         let start = Instant::now();
         while weir_control::ask(&process.control, &Request::Status).is_err() {
             let ended = process.child.try_wait().map_err(|error| Failure::file(&program, error))?;
-            if ended.is_some() || start.elapsed() > PATIENCE {
+            if ended.is_some() || start.elapsed() > TIMEOUT {
                 let said = fs::read_to_string(&log).unwrap_or_default();
                 return Err(Failure::Runtime(format!("weir run does not start:\n{}", said.trim_end())));
             }
@@ -44,19 +44,19 @@ impl Process {
         Ok(process)
     }
 
-    /// What it has counted.
+    /// Its counters.
     pub fn stats(&self) -> Result<Stats, Failure> {
         let stats = weir_control::ask(&self.control, &Request::Stats)?;
         Ok(weir_control::read(stats)?)
     }
 
-    /// Processor time of its threads.
+    /// CPU time of its threads.
     pub fn processor(&self) -> Result<Duration, Failure> {
         let tasks = PathBuf::from(format!("/proc/{}/task", self.child.id()));
         let entries = fs::read_dir(&tasks).map_err(|error| Failure::file(&tasks, error))?;
         let mut ns = 0;
         for entry in entries.flatten() {
-            // A thread that has just ended has no file any more.
+            // The file of a thread that has just ended does not exist anymore.
             let text = fs::read_to_string(entry.path().join("schedstat")).unwrap_or_default();
             ns += text.split(' ').next().and_then(|ns| ns.parse::<u64>().ok()).unwrap_or_default();
         }
@@ -67,7 +67,7 @@ impl Process {
 impl Drop for Process {
     fn drop(&mut self) {
         if let Some(pid) = Pid::from_raw(self.child.id() as i32) {
-            // It may have ended by itself.
+            // The process may have ended already.
             let _ended = kill_process(pid, Signal::TERM);
         }
         let _reaped = self.child.wait();

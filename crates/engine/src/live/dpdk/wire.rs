@@ -5,7 +5,7 @@ use weir_abi::{BURST_MAX, Frame, Link, WINDOW_BYTES};
 use super::eal::Eal;
 use super::port::{Found, Ports};
 use super::shim::{self, Mbuf};
-use crate::memory::FrameSet;
+use crate::frame_set::FrameSet;
 use crate::{EngineError, FrameBurst};
 
 /// A queue pair of a port.

@@ -1,4 +1,4 @@
-//! What engines know of a compiled program.
+//! The facts about a compiled program that loaders need.
 
 use std::sync::Arc;
 
@@ -9,53 +9,54 @@ use weir_state::limits::Limits;
 use crate::EngineError;
 use crate::image::{IMAGE_BYTES_MAX, Image};
 
-/// The most rules that a program can have.
+/// Maximum number of rules of a program.
 pub const RULES_MAX: usize = Reason::RULES_MAX;
 
-/// What a loader must know of a compiled program, whichever machine it runs on.
+/// The facts about a compiled program that every loader needs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Program {
-    /// Chain names: suffixes of the compiled functions, and of the indices that [`crate::Filter::decide`] takes.
+pub struct ProgramShape {
+    /// Names of the chains, which are suffixes of the compiled functions. [`crate::Filter::decide`] takes their
+    /// indices.
     pub chains: Vec<String>,
     /// Number of rules, at most [`RULES_MAX`].
     pub rules: usize,
-    /// Its tables, in slot order.
+    /// The tables, in slot order.
     pub tables: Vec<TableSlot>,
     /// Number of limiters.
     pub limiters: usize,
-    /// Counters of what the limits of rules ended.
+    /// Number of counters for packets that rules decide because a limit is exceeded.
     pub limited: usize,
 }
 
-/// A place for a table's image.
+/// A table of the program, for which an image is loaded.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TableSlot {
     /// The table's name in the policy.
     pub name: String,
-    /// The layout that the code expects, written as its name.
+    /// The layout that the code expects. It is serialized as its name.
     #[serde(serialize_with = "write_layout", deserialize_with = "read_layout")]
     pub layout: Layout,
 }
 
-impl Program {
-    /// Counters that the program needs: the built-in reasons, then one a rule, then those of what limits ended.
+impl ProgramShape {
+    /// Number of counters of the program: built-in reasons, then one per rule, then exceeded limits.
     pub fn counters(&self) -> usize {
         usize::from(Reason::RULE_BASE) + self.rules + self.limited
     }
 
-    /// Refuses limits of another program.
+    /// Refuses the limits of another program.
     pub(crate) fn check_limits(&self, limits: Option<&Limits>) -> Result<(), EngineError> {
         let found = limits.map_or(0, |limits| limits.image.limiters());
         match found == self.limiters {
             true => Ok(()),
             false => Err(EngineError::Image {
                 table: "limits".to_owned(),
-                problem: format!("of {found} limiters, the program has {}", self.limiters),
+                problem: format!("has {found} limiters, the program expects {}", self.limiters),
             }),
         }
     }
 
-    /// Refuses images that are not what the slots expect: one each, laid out alike, within [`IMAGE_BYTES_MAX`].
+    /// Refuses images unless there is one for each slot, in the expected layout and within [`IMAGE_BYTES_MAX`].
     pub(crate) fn check_images(&self, images: &[Arc<Image>]) -> Result<(), EngineError> {
         let refuse = |table: &str, problem| EngineError::Image { table: table.to_owned(), problem };
         for (index, slot) in self.tables.iter().enumerate() {
@@ -67,7 +68,7 @@ impl Program {
                 let expected = slot.layout.name();
                 return Err(refuse(
                     &slot.name,
-                    format!("laid out as {}, the program expects {expected}", found.name()),
+                    format!("has the layout {}, the program expects {expected}", found.name()),
                 ));
             }
             if bytes > IMAGE_BYTES_MAX {

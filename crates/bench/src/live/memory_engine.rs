@@ -1,7 +1,8 @@
-//! What workers do when packets cost nothing to receive and to send: the memory engine.
+//! The memory engine: the speed of workers whose packets cost nothing to receive and send.
 //!
-//! Each worker has a core and packets of its own. It clocks itself: the processor time of its thread for every million packets, so that what
-//! others take of the core is not in the figure; what workers cost each other (caches, memory) is. One worker and two take turns.
+//! Each worker has its own core and packets. It measures the CPU time of its thread per million packets. Other
+//! processes on the core therefore do not affect the result, but workers affect each other through caches and memory.
+//! Turns with one and two workers alternate.
 
 use super::rulesets::Ruleset;
 use crate::row::Row;
@@ -12,31 +13,32 @@ use std::time::{Duration, Instant};
 use weir::failure::Failure;
 use weir_abi::Verdict;
 use weir_engine::cpu::Cpu;
+use weir_engine::frame_set::FrameSet;
 use weir_engine::live::memory_lane::{MemoryLane, Witness};
 use weir_engine::live::{Datapath, Lane, Loaded, Side, Workers};
-use weir_engine::memory::{FrameSet, Spread};
+use weir_engine::measure::Spread;
 use weir_engine::traffic;
 
-/// Packets of each worker: with their descriptors 5 MB, which is more than the caches of a core hold.
+/// Number of packets of each worker. With their descriptors they take 5 MB, more than the caches of a core.
 const PACKETS: usize = 1 << 16;
-/// Packets that are clocked together.
+/// Number of packets per measured window.
 const WINDOW: u64 = 1 << 20;
-/// Windows of each worker that make a turn, and how long they may take.
+/// Number of windows of each worker in a turn, and the maximum duration of a turn.
 const WINDOWS: usize = 9;
 const TURN_MAX: Duration = Duration::from_secs(20);
-/// Turns of each number of workers.
+/// Number of turns for each number of workers.
 const ROUNDS: usize = 7;
-/// Workers.
+/// Numbers of workers.
 const WORKERS: [usize; 2] = [1, 2];
 
-/// Nanoseconds a packet, of each window.
+/// Nanoseconds per packet of each window.
 type Windows = Arc<Mutex<Vec<f64>>>;
 
-/// Clocks the worker that it goes with.
+/// Measures the time of one worker.
 struct Clock {
     windows: Windows,
     packets: u64,
-    /// Processor time of the thread when the window began; none before the first packet.
+    /// CPU time of the thread at the start of the window; `None` before the first packet.
     began: Option<Duration>,
 }
 
@@ -56,7 +58,7 @@ impl Witness for Clock {
     }
 }
 
-/// Rows of a ruleset, one for each number of workers.
+/// Measures a ruleset. Returns one row for each number of workers.
 ///
 /// # Errors
 /// The policy cannot be compiled, or a worker fails.
@@ -76,7 +78,7 @@ pub fn rows(ruleset: &Ruleset, row: &Row) -> Result<Vec<Row>, Failure> {
     Ok(to_rows(&row, &samples))
 }
 
-/// Lets a worker go through each of the sets of frames for a while; millions of packets a second of all together.
+/// Runs one worker for each set of frames. Returns the sum of their rates in millions of packets per second.
 fn turn(loaded: &Loaded<weir_engine::NativeCode>, frames: &[Arc<FrameSet>]) -> Result<f64, Failure> {
     let windows: Vec<Windows> = frames.iter().map(|_| Windows::default()).collect();
     let idle = Arc::new(traffic::packets_from(&[0]));
@@ -100,7 +102,7 @@ fn turn(loaded: &Loaded<weir_engine::NativeCode>, frames: &[Arc<FrameSet>]) -> R
     })
 }
 
-/// `samples`: millions of packets a second, of each turn of each number of workers.
+/// Makes rows. `samples` are the rates in millions of packets per second, by number of workers and turn.
 fn to_rows(row: &Row, samples: &[Vec<f64>; WORKERS.len()]) -> Vec<Row> {
     let spread = |samples: Vec<f64>| Spread::of(samples).expect("there were turns");
     let times = samples[1].iter().zip(&samples[0]).map(|(two, one)| two / one);

@@ -1,0 +1,105 @@
+//! Measures the cost of filters, in cycles per packet.
+
+use weir_abi::{BURST_MAX, Verdict};
+
+use crate::frame_set::FrameSet;
+use crate::{EngineError, Filter, tsc};
+
+/// Minimum, median and maximum of repeated measurements.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Spread {
+    /// The minimum.
+    pub min: f64,
+    /// The median. For an even number of samples it is the upper one of the two in the middle.
+    pub median: f64,
+    /// The maximum.
+    pub max: f64,
+}
+
+impl Spread {
+    /// The spread of `samples`, or `None` without samples.
+    pub fn of(mut samples: Vec<f64>) -> Option<Self> {
+        samples.sort_by(f64::total_cmp);
+        let (&min, &max) = (samples.first()?, samples.last()?);
+        Some(Spread { min, median: samples[samples.len() / 2], max })
+    }
+
+    /// All three values times `factor`, which is positive.
+    pub fn scaled(self, factor: f64) -> Self {
+        Spread { min: self.min * factor, median: self.median * factor, max: self.max * factor }
+    }
+}
+
+/// The cost of deciding a packet.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Cost {
+    /// TSC cycles per packet.
+    pub cycles_per_packet: Spread,
+    /// Nanoseconds per packet.
+    pub ns_per_packet: Spread,
+    /// Number of packets in each repeat.
+    pub packets: usize,
+}
+
+/// Runs all frames through `filter` once to warm up, then `repeats` times. Returns the spread of the cost over the
+/// repeats.
+///
+/// # Panics
+/// If `frames` is empty or `repeats` is 0.
+pub fn measure(filter: &mut dyn Filter, chain: usize, frames: &FrameSet, repeats: usize) -> Result<Cost, EngineError> {
+    assert!(!frames.is_empty() && repeats > 0, "nothing to measure");
+    run(filter, chain, frames)?;
+    let mut samples = Vec::with_capacity(repeats);
+    for _ in 0..repeats {
+        let start = tsc::now();
+        run(filter, chain, frames)?;
+        samples.push((tsc::now() - start) as f64 / frames.len() as f64);
+    }
+    let cycles_per_packet = Spread::of(samples).expect("there was at least one repeat");
+    let ns_per_packet = cycles_per_packet.scaled(1e9 / tsc::frequency_hz());
+    Ok(Cost { cycles_per_packet, ns_per_packet, packets: frames.len() })
+}
+
+/// Measures a filter on a ring of frames that change, as in the receive ring of a network card. `write` writes each
+/// frame before it is decided; this time is not measured. Returns TSC cycles per packet for `packets` packets, rounded
+/// up to bursts, after as many to warm up.
+///
+/// # Panics
+/// If the ring is empty or `packets` is 0.
+pub fn measure_ring(
+    filter: &mut dyn Filter,
+    chain: usize,
+    ring: &mut FrameSet,
+    packets: usize,
+    mut write: impl FnMut(&mut [u8]),
+) -> Result<f64, EngineError> {
+    assert!(!ring.is_empty() && packets > 0, "nothing to measure");
+    let mut verdicts = [Verdict(0); BURST_MAX];
+    let bursts = ring.len().div_ceil(BURST_MAX);
+    let mut cycles_of = |packets: usize| {
+        let (mut cycles, mut decided, mut next) = (0, 0, 0);
+        while decided < packets {
+            let first = next * BURST_MAX;
+            (first..ring.len().min(first + BURST_MAX)).for_each(|index| write(ring.frame_mut(index)));
+            let burst = ring.burst(next);
+            let start = tsc::now();
+            filter.decide(chain, &burst, &mut verdicts)?;
+            cycles += tsc::now() - start;
+            decided += burst.len();
+            next = (next + 1) % bursts;
+        }
+        std::hint::black_box(&verdicts);
+        Ok::<_, EngineError>(cycles as f64 / decided as f64)
+    };
+    cycles_of(packets)?;
+    cycles_of(packets)
+}
+
+fn run(filter: &mut dyn Filter, chain: usize, frames: &FrameSet) -> Result<(), EngineError> {
+    let mut verdicts = [Verdict(0); BURST_MAX];
+    for burst in frames.bursts() {
+        filter.decide(chain, &burst, &mut verdicts)?;
+    }
+    std::hint::black_box(&verdicts);
+    Ok(())
+}
