@@ -15,14 +15,6 @@ use std::collections::{BTreeMap, BTreeSet};
 /// The start of the line with which a file says that it is one idea with others.
 const ONE_IDEA: &str = "//! One idea with ";
 
-/// Known cycles, each with its files. New files may not join them, and resolved cycles must be removed from this list.
-const KNOWN: &[&[&str]] = &[
-    &["crates/weir/src/captures.rs", "crates/weir/src/replay.rs"],
-    &["crates/weir/src/failure.rs", "crates/weir/src/report.rs"],
-    &["crates/weir/src/run/dpdk.rs", "crates/weir/src/run/mod.rs"],
-    &["crates/weir/src/run/guard/aftermath.rs", "crates/weir/src/run/guard/mod.rs"],
-];
-
 /// The files of a crate by path, and its tree of modules.
 struct Crate {
     root: String,
@@ -240,10 +232,6 @@ fn no_file_depends_on_itself_through_others() {
         }
         found.extend(cycles(&graph));
     }
-    let is_known = |group: &[String]| KNOWN.iter().any(|known| known.iter().eq(group.iter()));
-    let new = found.iter().filter(|(group, _)| !is_known(group));
-    offences.extend(new.map(|(group, edges)| format!("{}:\n{}", group.join(", "), edges.join("\n"))));
-    let gone = KNOWN.iter().filter(|known| !found.iter().any(|(group, _)| known.iter().eq(group.iter())));
-    offences.extend(gone.map(|known| format!("{} are no cycle any more: take them from the list", known.join(", "))));
+    offences.extend(found.iter().map(|(group, edges)| format!("{}:\n{}", group.join(", "), edges.join("\n"))));
     assert_none(offences, "files do not depend on each other in a circle");
 }

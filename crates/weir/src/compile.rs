@@ -4,6 +4,7 @@ use crate::captures;
 use crate::cli::{CompileOptions, CpuName};
 use crate::costs;
 use crate::failure::Failure;
+use crate::figures;
 use crate::report;
 use serde::Serialize;
 use std::fs;
@@ -83,7 +84,7 @@ pub fn run(options: &CompileOptions) -> Result<(), Failure> {
     report::print(&format!(
         "{}: {} for {}, {}, {} rules, {} tables; {:.2} s, of which clang {:.2} s\n",
         compiled.bundle,
-        report::bytes(bytes),
+        figures::bytes(bytes),
         compiled.cpu,
         if compiled.signed { "signed" } else { "not signed" },
         compiled.rules,

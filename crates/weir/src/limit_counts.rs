@@ -3,7 +3,7 @@
 //! A list may have a million limits. They are looked at one after the other and only as many are kept as are wanted; only these get names.
 
 use crate::failure::Failure;
-use crate::report;
+use crate::figures;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::fmt::Write;
@@ -244,11 +244,11 @@ pub fn describe(limits: &[CountedLimit]) -> String {
             Some(Limited::Prefix(name) | Limited::Label(name)) => format!(" {name}"),
             Some(Limited::Default(family)) => format!(" default {family}"),
         };
-        let passed = passed.map_or_else(|| "-".to_owned(), report::grouped);
+        let passed = passed.map_or_else(|| "-".to_owned(), figures::grouped);
         let _ = writeln!(
             text,
             "  {:>13} {passed:>13}  @{list}{what}: {rate}  ({direction}, {at})",
-            report::grouped(*exceeded)
+            figures::grouped(*exceeded)
         );
     }
     text
