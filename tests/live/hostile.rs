@@ -370,5 +370,5 @@ fn a_limit_of_descriptors_that_is_too_low_is_named_at_once() {
     assert!(said.starts_with("weir: this process may have 63 files open and needs at least 64 (`ulimit -n`"), "{said}");
     // A socket for each worker and interface.
     let said = refused(64);
-    assert!(said.contains("this process may have 64 files open, which are too few (`ulimit -n`"), "{said}");
+    assert!(said.contains("this process may have 64 files open, which is too few (`ulimit -n`"), "{said}");
 }

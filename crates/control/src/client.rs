@@ -95,7 +95,7 @@ fn not_connected(path: &Path, source: io::Error) -> Error {
     let help = match source.kind() {
         ErrorKind::PermissionDenied => match fs::metadata(path) {
             Ok(socket) => format!("the socket belongs to user {}: run as root or as that user", socket.uid()),
-            Err(_) => "run as root or as the user whose Weir it is".to_owned(),
+            Err(_) => "run as root or as the user who started Weir".to_owned(),
         },
         ErrorKind::NotFound => "no `weir run` has its socket there; --control names another path".to_owned(),
         ErrorKind::ConnectionRefused => "the `weir run` whose socket that was has ended".to_owned(),
