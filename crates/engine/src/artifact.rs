@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use weir_abi::ABI_VERSION;
 
 use crate::EngineError;
-use crate::program::{Program, RULES_MAX, TableSlot};
+use crate::program_shape::{ProgramShape, RULES_MAX, TableSlot};
 
 /// A compiled policy as C, before clang.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -39,8 +39,8 @@ const CHAIN_BYTES_MAX: usize = 200;
 
 impl Artifact {
     /// The program's shape.
-    pub fn program(&self) -> Program {
-        Program {
+    pub fn shape(&self) -> ProgramShape {
+        ProgramShape {
             chains: self.chains.clone(),
             rules: self.rules,
             tables: self.tables.clone(),

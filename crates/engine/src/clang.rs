@@ -18,7 +18,7 @@ use crate::image::{Image, capacity_bytes};
 use crate::limits::Limits;
 use crate::limits::counts::Counted;
 use crate::scratch;
-use crate::{EngineError, Program};
+use crate::{EngineError, ProgramShape};
 
 mod headers {
     include!(concat!(env!("OUT_DIR"), "/headers.rs"));
@@ -114,7 +114,7 @@ pub struct Extras<'a> {
 
 impl BpfShape {
     /// Room for the given program and images.
-    pub fn new(program: &Program, images: &[Arc<Image>], limits: Option<&Limits>) -> Self {
+    pub fn new(program: &ProgramShape, images: &[Arc<Image>], limits: Option<&Limits>) -> Self {
         let logged = limits.and_then(|limits| limits.counted.as_ref()).map(Counted::logged).unwrap_or_default();
         let limits = limits.map_or((0, 0), |limits| {
             let bytes = u32::try_from(limits.image.as_bytes().len().next_power_of_two());
@@ -294,7 +294,7 @@ mod tests {
 
     #[test]
     fn counters_are_a_power_of_two_that_holds_all_rules() {
-        let program = Program { chains: vec![], rules: 40, ..Program::default() };
+        let program = ProgramShape { chains: vec![], rules: 40, ..ProgramShape::default() };
         let shape = BpfShape::new(&program, &[], None);
         assert_eq!(shape.counters, 128);
         assert!(shape.counters >= usize::from(Reason::RULE_BASE) + program.rules);

@@ -10,7 +10,7 @@ pub const IMAGE_BYTES_MAX: usize = 1 << 29;
 /// The power of two of bytes that a BPF program sets aside for an image.
 pub fn capacity_bytes(image: &Image) -> u32 {
     let bytes = image.as_bytes().len().next_power_of_two();
-    u32::try_from(bytes).expect("Program::check_images refuses images over IMAGE_BYTES_MAX")
+    u32::try_from(bytes).expect("ProgramShape::check_images refuses images over IMAGE_BYTES_MAX")
 }
 
 /// Alignment of frames: a cache line.

@@ -17,7 +17,7 @@ use crate::counters::CounterBlock;
 use crate::image::Image;
 use crate::limits::counts::{Counted, Counts, LimitCount};
 use crate::limits::{Limits, Words};
-use crate::{EngineError, Filter, FrameBurst, Program};
+use crate::{EngineError, Filter, FrameBurst, ProgramShape};
 
 /// `void weir_<chain>(const struct weir_burst *)`.
 type ChainFn = unsafe extern "C" fn(*const Burst);
@@ -75,7 +75,7 @@ impl NativeCode {
     pub fn load(
         name: &str,
         object: &NativeObject,
-        program: &Program,
+        program: &ProgramShape,
         images: Vec<Arc<Image>>,
         limits: Option<Limits>,
     ) -> Result<Arc<Self>, EngineError> {
@@ -123,7 +123,7 @@ impl NativeFilter {
     pub fn load(
         name: &str,
         object: &NativeObject,
-        program: &Program,
+        program: &ProgramShape,
         images: Vec<Arc<Image>>,
         limits: Option<Limits>,
     ) -> Result<Self, EngineError> {

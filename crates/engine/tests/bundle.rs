@@ -33,7 +33,7 @@ fn compile() -> Bundle {
     let images: Vec<Arc<Image>> = vec![Arc::new(entries.settle().build(Layout::ExactSet).unwrap())];
     let clang = Clang::find().unwrap();
     let native = clang.native(&artifact.name, &artifact.native_c, Cpu::X86_64V3).unwrap().object;
-    let shape = BpfShape::new(&artifact.program(), &images, None);
+    let shape = BpfShape::new(&artifact.shape(), &images, None);
     let bpf = clang.bpf(&artifact.name, &artifact.bpf_c, &shape).unwrap().object;
     Bundle::new(artifact, images, native, bpf, Cpu::X86_64V3).unwrap()
 }
@@ -79,7 +79,7 @@ fn a_bundle_comes_back_whole() {
 fn a_bundle_runs_without_a_compiler() {
     let (_folder, path) = written(&bundle());
     let bundle = read(&path).unwrap();
-    let program = bundle.program();
+    let program = bundle.shape();
     let frames = FrameSet::new(Link::Ethernet, [(&[0xff; 60][..], 60), (&[1; 60][..], 60)]);
     let mut native =
         NativeFilter::load("edge", bundle.native().unwrap(), &program, bundle.images.clone(), None).unwrap();

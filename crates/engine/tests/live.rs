@@ -11,7 +11,7 @@ use weir_engine::cpu::Cpu;
 use weir_engine::live::memory_lane::{MemoryLane, Witness};
 use weir_engine::live::{Counts, Datapath, Lane, Loaded, PortReading, Side, Workers};
 use weir_engine::memory::FrameSet;
-use weir_engine::{NativeCode, Program};
+use weir_engine::{NativeCode, ProgramShape};
 
 /// Rules of the policies here: policy `k` decides every packet by rule `k`, drops if `k` is odd, and waits a little in the middle of each burst.
 const POLICIES: usize = 4;
@@ -36,8 +36,11 @@ fn policy(rule: usize) -> Arc<NativeCode> {
         chain("downstream")
     );
     let object = Clang::find().unwrap().native("hand", &c, Cpu::Native).unwrap().object;
-    let program =
-        Program { chains: vec!["upstream".into(), "downstream".into()], rules: POLICIES, ..Program::default() };
+    let program = ProgramShape {
+        chains: vec!["upstream".into(), "downstream".into()],
+        rules: POLICIES,
+        ..ProgramShape::default()
+    };
     NativeCode::load("hand", &object, &program, vec![], None).unwrap()
 }
 

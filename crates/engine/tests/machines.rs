@@ -8,7 +8,7 @@ use weir_abi::{ABI_VERSION, Action, Counter, Layout, Link, Reason, Verdict};
 use weir_engine::clang::{BpfObject, BpfShape, Clang, NativeObject};
 use weir_engine::cpu::Cpu;
 use weir_engine::memory::{FrameSet, measure};
-use weir_engine::{EngineError, Filter, Image, NativeFilter, Program, XdpFilter};
+use weir_engine::{EngineError, Filter, Image, NativeFilter, ProgramShape, XdpFilter};
 use weir_tables::{Entries, Kind};
 
 mod chain;
@@ -26,18 +26,18 @@ fn native_object() -> NativeObject {
     Clang::find().unwrap().native("hand", &chain::native_c(), Cpu::Native).unwrap().object
 }
 
-fn bpf_object(program: &Program) -> BpfObject {
+fn bpf_object(program: &ProgramShape) -> BpfObject {
     let shape = BpfShape::new(program, &[image()], None);
     Clang::find().unwrap().bpf("hand", &chain::bpf_c(), &shape).unwrap().object
 }
 
 fn native() -> NativeFilter {
-    let program = chain::artifact().program();
+    let program = chain::artifact().shape();
     NativeFilter::load("hand", &native_object(), &program, vec![image()], None).unwrap()
 }
 
 fn xdp() -> XdpFilter {
-    let program = chain::artifact().program();
+    let program = chain::artifact().shape();
     XdpFilter::load("hand", &bpf_object(&program), &program, &[image()], None)
         .unwrap_or_else(|error| panic!("this test needs root (BPF_PROG_TEST_RUN): {error}"))
 }
@@ -78,7 +78,7 @@ WEIR_XDP_CHAIN(odd_upstream)
 "#;
 
 fn odd_and_even(extra: &str) -> XdpFilter {
-    let program = Program { chains: vec!["odd_upstream".to_owned()], rules: 2, ..Program::default() };
+    let program = ProgramShape { chains: vec!["odd_upstream".to_owned()], rules: 2, ..ProgramShape::default() };
     let shape = BpfShape::new(&program, &[], None);
     let object = Clang::find().unwrap().bpf("odd", &format!("{ODD_AND_EVEN}{extra}"), &shape).unwrap().object;
     XdpFilter::load("odd", &object, &program, &[], None).unwrap()
@@ -197,7 +197,7 @@ fn the_kernel_measures_cycles() {
 
 #[test]
 fn without_rights_the_error_names_them() {
-    let program = chain::artifact().program();
+    let program = chain::artifact().shape();
     let object = bpf_object(&program);
     // Rights belong to a thread: this one gives its own away.
     let load = std::thread::spawn(move || {
@@ -225,7 +225,7 @@ fn memory_measures_cycles() {
 
 #[test]
 fn compiling_twice_gives_the_same_bytes() {
-    let program = chain::artifact().program();
+    let program = chain::artifact().shape();
     assert_eq!(native_object(), native_object());
     assert_eq!(bpf_object(&program), bpf_object(&program));
 }
@@ -234,7 +234,7 @@ fn compiling_twice_gives_the_same_bytes() {
 fn code_of_another_abi_version_is_refused() {
     let c = chain::native_c().replace("= WEIR_ABI_VERSION", "= 77");
     let object = Clang::find().unwrap().native("old", &c, Cpu::X86_64V3).unwrap().object;
-    let error = NativeFilter::load("old", &object, &chain::artifact().program(), vec![image()], None).err().unwrap();
+    let error = NativeFilter::load("old", &object, &chain::artifact().shape(), vec![image()], None).err().unwrap();
     assert_eq!(
         error.to_string(),
         format!("old: compiled for abi version 77, this weir has {ABI_VERSION}; compile the policy again")
@@ -244,7 +244,7 @@ fn code_of_another_abi_version_is_refused() {
 #[test]
 fn code_without_version_or_chain_is_refused() {
     let clang = Clang::find().unwrap();
-    let program = chain::artifact().program();
+    let program = chain::artifact().shape();
     let load = |c: &str| {
         let object = clang.native("odd", c, Cpu::Native).unwrap().object;
         NativeFilter::load("odd", &object, &program, vec![image()], None).err().unwrap().to_string()
@@ -259,7 +259,7 @@ fn code_without_version_or_chain_is_refused() {
 
 #[test]
 fn images_must_be_there_and_laid_out_as_expected() {
-    let program = chain::artifact().program();
+    let program = chain::artifact().shape();
     let load = |images| NativeFilter::load("hand", &native_object(), &program, images, None).err().unwrap().to_string();
     assert_eq!(load(vec![]), "table short: its image is missing");
     let mut entries = Entries::new(weir_abi::Family::Ipv4, Kind::Set);
@@ -281,7 +281,7 @@ fn what_clang_refuses_is_kept() {
 
 #[test]
 fn what_the_verifier_refuses_shows_the_end_of_its_log() {
-    let program = chain::artifact().program();
+    let program = chain::artifact().shape();
     let c = chain::bpf_c().replace("\treturn judge(env, frame);", "\treturn judge(env, frame) + frame->data[3000];");
     let object = Clang::find().unwrap().bpf("bad", &c, &BpfShape::new(&program, &[image()], None)).unwrap().object;
     let error = XdpFilter::load("bad", &object, &program, &[image()], None).err().unwrap().to_string();
@@ -293,13 +293,13 @@ fn what_the_verifier_refuses_shows_the_end_of_its_log() {
 #[test]
 fn an_object_of_another_shape_is_refused() {
     let artifact = chain::artifact();
-    let program = artifact.program();
+    let program = artifact.shape();
     let object = bpf_object(&program);
     let load =
-        |program: &Program| XdpFilter::load("hand", &object, program, &[image()], None).err().unwrap().to_string();
-    let more_rules = Program { rules: 5000, ..program.clone() };
+        |program: &ProgramShape| XdpFilter::load("hand", &object, program, &[image()], None).err().unwrap().to_string();
+    let more_rules = ProgramShape { rules: 5000, ..program.clone() };
     assert_eq!(load(&more_rules), "xdp: .bss.counters: 1024 bytes set aside, 80512 needed");
-    let other_chain = Program { chains: vec!["sideways".to_owned()], ..program.clone() };
+    let other_chain = ProgramShape { chains: vec!["sideways".to_owned()], ..program.clone() };
     assert_eq!(load(&other_chain), "xdp: weir_sideways: no such program");
     let c = chain::bpf_c().replace("#include \"xdp.h\"", "#define WEIR_ABI_VERSION 9\n#include \"xdp.h\"");
     let old = Clang::find().unwrap().bpf("old", &c, &BpfShape::new(&program, &[image()], None)).unwrap().object;

@@ -27,7 +27,7 @@ pub(crate) fn read(bundle: &Bundle) -> Result<(Program, Vec<Vec<String>>), Strin
     let report: BundleReport =
         serde_json::from_value(bundle.artifact.report.clone()).map_err(|error| error.to_string())?;
     let program = ir::parse::parse(&report.ir)?;
-    let same = shape(&program) == bundle.program()
+    let same = shape(&program) == bundle.shape()
         && report.labels.len() == program.slots.len()
         && program.slots.iter().zip(&bundle.images).all(|(slot, image)| answers_for(image, slot));
     if !same {

@@ -176,7 +176,7 @@ impl Policy {
         }
     }
 
-    pub(crate) fn shape(&self) -> weir_engine::Program {
+    pub(crate) fn shape(&self) -> weir_engine::ProgramShape {
         shape(&self.program)
     }
 

@@ -1,12 +1,12 @@
-//! What the engine's loaders must know of a program; its C is not needed for that.
+//! The shape of a program, for the engine's loaders.
 
 use weir_engine::TableSlot;
 use weir_policy::backend::c;
 use weir_policy::ir::Program;
 
-pub(crate) fn shape(program: &Program) -> weir_engine::Program {
+pub(crate) fn shape(program: &Program) -> weir_engine::ProgramShape {
     let slots = program.slots.iter();
-    weir_engine::Program {
+    weir_engine::ProgramShape {
         chains: c::chain_symbols(program),
         rules: program.rules.len(),
         tables: slots.map(|slot| TableSlot { name: slot.name(), layout: slot.layout }).collect(),

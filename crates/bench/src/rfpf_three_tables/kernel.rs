@@ -17,7 +17,7 @@ use weir::failure::Failure;
 use weir_abi::{BURST_MAX, Counter, Verdict};
 use weir_engine::clang::{BpfShape, Clang};
 use weir_engine::memory::{FrameSet, Spread};
-use weir_engine::{Filter, Image, Program, XdpFilter};
+use weir_engine::{Filter, Image, ProgramShape, XdpFilter};
 use weir_loading::Policy;
 
 /// Times that the stream of all packets goes through each program.
@@ -137,14 +137,14 @@ fn compare(streamed: &[Counter], once: &[Counter]) -> Result<(), Failure> {
     Ok(())
 }
 
-fn load(c: &str, program: &Program, images: &[Arc<Image>]) -> Result<XdpFilter, Failure> {
+fn load(c: &str, program: &ProgramShape, images: &[Arc<Image>]) -> Result<XdpFilter, Failure> {
     let object = Clang::find()?.bpf("stream", &format!("{c}{STREAM_C}"), &BpfShape::new(program, images, None))?.object;
     Ok(XdpFilter::load("stream", &object, program, images, None)?)
 }
 
 fn filter(policy: &Policy) -> Result<XdpFilter, Failure> {
     let artifact = policy.artifact()?;
-    load(&artifact.bpf_c, &artifact.program(), policy.images()?)
+    load(&artifact.bpf_c, &artifact.shape(), policy.images()?)
 }
 
 /// A policy without tables.
@@ -156,7 +156,7 @@ fn plain(text: &str) -> Result<XdpFilter, Failure> {
 }
 
 fn empty() -> Result<XdpFilter, Failure> {
-    load(EMPTY_C, &Program { chains: vec!["upstream".to_owned()], rules: 0, ..Program::default() }, &[])
+    load(EMPTY_C, &ProgramShape { chains: vec!["upstream".to_owned()], rules: 0, ..ProgramShape::default() }, &[])
 }
 
 #[cfg(test)]

@@ -31,8 +31,8 @@ use crate::artifact::{Artifact, TABLES_MAX};
 use crate::clang::{BpfObject, NativeObject};
 use crate::cpu::{self, Cpu};
 use crate::image::{IMAGE_BYTES_MAX, Image};
-use crate::program::TableSlot;
-use crate::{EngineError, Program, elf};
+use crate::program_shape::TableSlot;
+use crate::{EngineError, ProgramShape, elf};
 use archive::Reader;
 use key::{SIGNATURE_BYTES, Signer};
 use trust::{Standing, Trust};
@@ -140,8 +140,8 @@ impl Bundle {
     }
 
     /// The shape of the program.
-    pub fn program(&self) -> Program {
-        self.artifact.program()
+    pub fn shape(&self) -> ProgramShape {
+        self.artifact.shape()
     }
 
     /// The code for user space, if it may be run here.
@@ -324,7 +324,7 @@ fn read(path: &Path, input: impl Read, bytes: u64, trust: &Trust) -> Result<Bund
         return Err(refuse(format!("{MANIFEST} lists more members than a bundle has")));
     }
     archive.end()?;
-    artifact.program().check_images(&images)?;
+    artifact.shape().check_images(&images)?;
     let standing = match trust.wants_signatures() {
         true => Standing::Trusted,
         false => Standing::Distrusted("nobody signed it".to_owned()),

@@ -17,7 +17,7 @@ use crate::clang::BpfObject;
 use crate::image::Image;
 use crate::limits::counts::Counted;
 use crate::limits::{Buckets, Limits, Words};
-use crate::{EngineError, Program};
+use crate::{EngineError, ProgramShape};
 
 /// Section of the counters.
 pub(crate) const COUNTERS: &str = ".bss.counters";
@@ -52,7 +52,7 @@ pub(crate) struct Plan<'a> {
 pub(super) fn load(
     name: &str,
     object: &BpfObject,
-    program: &Program,
+    program: &ProgramShape,
     images: &[Arc<Image>],
     limits: Option<&Limits>,
 ) -> Result<XdpFilter, EngineError> {

@@ -25,7 +25,7 @@ use crate::limits::counts::{Counted, LimitCount};
 use crate::limits::pool::Held;
 use crate::limits::{Buckets, Limits};
 use crate::memory::{Cost, FrameSet, Spread};
-use crate::{EngineError, Filter, FrameBurst, Program, tsc};
+use crate::{EngineError, Filter, FrameBurst, ProgramShape, tsc};
 use replay::Replay;
 
 /// A program loaded into the kernel, with its tables and counters.
@@ -64,7 +64,7 @@ impl XdpFilter {
     pub fn load(
         name: &str,
         object: &BpfObject,
-        program: &Program,
+        program: &ProgramShape,
         images: &[Arc<Image>],
         limits: Option<&Limits>,
     ) -> Result<Self, EngineError> {

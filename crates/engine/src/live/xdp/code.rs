@@ -19,7 +19,7 @@ use crate::limits::pool::Held;
 use crate::live::datapath::Counts;
 use crate::xdp::load::{COUNTERS, LOSSES, Plan, fill_tables, join_parts, load_object, map, program_name, shared_maps};
 use crate::xdp::{failed, find};
-use crate::{EngineError, Program};
+use crate::{EngineError, ProgramShape};
 
 /// Sections and maps of datapath/engine/ports.h.
 const PORTS: &str = ".bss.ports";
@@ -89,7 +89,7 @@ impl KernelCode {
     pub fn load(
         name: &str,
         file: &BpfObject,
-        program: &Program,
+        program: &ProgramShape,
         images: &[Arc<Image>],
         limits: Option<&Limits>,
         ports: &Ports,

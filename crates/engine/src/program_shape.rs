@@ -1,4 +1,4 @@
-//! What engines know of a compiled program.
+//! The shape of a compiled program: what engines know of it besides its code.
 
 use std::sync::Arc;
 
@@ -12,9 +12,9 @@ use crate::limits::Limits;
 /// The most rules that a program can have.
 pub const RULES_MAX: usize = Reason::RULES_MAX;
 
-/// What a loader must know of a compiled program, whichever machine it runs on.
+/// The chains, tables and numbers of counters of a compiled program. The intermediate representation is in weir-policy.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Program {
+pub struct ProgramShape {
     /// Chain names: suffixes of the compiled functions, and of the indices that [`crate::Filter::decide`] takes.
     pub chains: Vec<String>,
     /// Number of rules, at most [`RULES_MAX`].
@@ -37,7 +37,7 @@ pub struct TableSlot {
     pub layout: Layout,
 }
 
-impl Program {
+impl ProgramShape {
     /// Counters that the program needs: the built-in reasons, then one a rule, then those of what limits ended.
     pub fn counters(&self) -> usize {
         usize::from(Reason::RULE_BASE) + self.rules + self.limited
