@@ -346,7 +346,7 @@ fn what_is_refused_changes_nothing(engine: &str, hosts: &Hosts, folder: &Path) {
     refused(&Request::Activate { generation: 1, confirm_s: Some(-1.0) }, &["confirm"]);
     refused(&Request::Posture { name: Some("low".into()) }, &["no posture low"]);
     refused(&Request::Rollback, &["no previous policy to roll back to"]);
-    refused(&Request::Confirm, &["nothing waits"]);
+    refused(&Request::Confirm, &["no policy is on trial"]);
     for line in ["{}\n", "[[[[\n", "\"status\"}\n", "{\"load\":{}}\n", "\n", "{\"activate\":{\"generation\":-1}}\n"] {
         let mut stream = std::os::unix::net::UnixStream::connect(running.control()).expect("it listens");
         stream.write_all(line.as_bytes()).expect("it reads");

@@ -34,7 +34,7 @@ fn read(bytes: &[u8]) {
         Ok(bundle) => {
             assert!(bundle.native().is_err() && bundle.bpf().is_err(), "nobody vouches for this code");
             assert_eq!(bundle.artifact.abi_version, ABI_VERSION);
-            assert_eq!(bundle.images.len(), bundle.program().tables.len());
+            assert_eq!(bundle.images.len(), bundle.shape().tables.len());
         }
         Err(error) => {
             let message = error.to_string();

@@ -309,7 +309,7 @@ fn a_socket_of_another_user_in_place_of_the_control_socket_is_named() {
     let _taken = as_nobody(move || take(&SocketAddrUnix::new(&own_path).expect("a short path")));
     let policy = folder.path().join("all.weir").display().to_string();
     let (code, said) = Running::refused(&hosts.weir, &shared, &policy, "afpacket");
-    assert!(code == 1 && said.contains("a socket of another user (uid 65534) lies there"), "{code}: {said}");
+    assert!(code == 1 && said.contains("this is a socket of another user (uid 65534)"), "{code}: {said}");
 }
 
 each_engine!(with_64_descriptors_everything_works);

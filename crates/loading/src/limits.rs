@@ -10,7 +10,7 @@ use weir_engine::limits::counts::LimiterBuckets;
 use weir_engine::limits::pool::{Held, Kind, Names, Pool, Wanted};
 use weir_engine::limits::{Buckets, Limits};
 use weir_policy::checked::LimitsOf;
-use weir_policy::ir::{Holds, LimitEach, Limiter, LimiterKind, Log, Program, Slot};
+use weir_policy::ir::{LimitEach, Limiter, LimiterKind, Log, Program, Slot, SlotContents};
 use weir_tables::Image;
 use weir_tables::limit_image::{self, Found, LimitImage, Logged};
 
@@ -175,7 +175,7 @@ fn laid_out<'a>(
 
 /// The image of a list's prefixes, whose labels are the tickets of its limiters; `None` for a slot of tables.
 fn ticket_image(text: &Text, program: &Program, slot: &Slot, limits: &LimitImage) -> Result<Option<Image>, LoadError> {
-    let Holds::Limits(list) = &slot.holds else { return Ok(None) };
+    let SlotContents::Limits(list) = &slot.contents else { return Ok(None) };
     let polices = |limiter: &Limiter| {
         limiter.name == *list && matches!(limiter.kind, LimiterKind::Prefixes { family, .. } if family == slot.family)
     };

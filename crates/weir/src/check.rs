@@ -19,7 +19,7 @@ use weir_engine::traffic::{self, Mix};
 use weir_loading::{Policy, PolicyFile, Text};
 use weir_policy::capability::Engine;
 use weir_policy::checked::{Limits, LimitsOf, Table, TableId, TableKind};
-use weir_policy::ir::{Direction, Holds, LimitEach, LimiterKind, Log};
+use weir_policy::ir::{Direction, LimitEach, LimiterKind, Log, SlotContents};
 use weir_policy::pass::choose_layouts::CostModel;
 use weir_tables::Image;
 
@@ -176,7 +176,7 @@ fn limits(policy: &Policy, text: &Text, images: &[Arc<Image>]) -> Vec<LimitsCost
             Log::All => 2,
         };
         let slots = policy.program.slots.iter().zip(images);
-        let holds = slots.filter(|(slot, _)| slot.holds == Holds::Limits(list.name.clone()));
+        let own_images = slots.filter(|(slot, _)| slot.contents == SlotContents::Limits(list.name.clone()));
         LimitsCost {
             name: list.name.clone(),
             of,
@@ -188,7 +188,7 @@ fn limits(policy: &Policy, text: &Text, images: &[Arc<Image>]) -> Vec<LimitsCost
             default: list.default.map(|limit| limit.to_string()),
             log: list.log.name(),
             limiters: buckets.len(),
-            bytes: holds.map(|(_, image)| image.as_bytes().len() as u64).sum(),
+            bytes: own_images.map(|(_, image)| image.as_bytes().len() as u64).sum(),
             bucket_bytes: buckets.iter().map(|&buckets| 8 * buckets as u64).sum(),
             count_bytes: buckets.iter().map(|&buckets| counts * 8 * buckets as u64).sum(),
         }
