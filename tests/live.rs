@@ -342,11 +342,11 @@ fn what_is_refused_changes_nothing(engine: &str, hosts: &Hosts, folder: &Path) {
     refused(&load("later.weir"), &["track"]);
     refused(&load("none.weir"), &["none.weir"]);
     refused(&Request::Load { policy: "good.weir".into() }, &["absolute"]);
-    refused(&Request::Activate { generation: 7, confirm_s: None }, &["no generation 7", "ready are 1"]);
+    refused(&Request::Activate { generation: 7, confirm_s: None }, &["no generation 7", "ready generations: 1"]);
     refused(&Request::Activate { generation: 1, confirm_s: Some(-1.0) }, &["confirm"]);
     refused(&Request::Posture { name: Some("low".into()) }, &["no posture low"]);
-    refused(&Request::Rollback, &["nothing to go back to"]);
-    refused(&Request::Confirm, &["nothing waits"]);
+    refused(&Request::Rollback, &["no previous policy to roll back to"]);
+    refused(&Request::Confirm, &["no policy is on trial"]);
     for line in ["{}\n", "[[[[\n", "\"status\"}\n", "{\"load\":{}}\n", "\n", "{\"activate\":{\"generation\":-1}}\n"] {
         let mut stream = std::os::unix::net::UnixStream::connect(running.control()).expect("it listens");
         stream.write_all(line.as_bytes()).expect("it reads");
@@ -384,7 +384,7 @@ fn after_a_kill_it_starts_again_and_after_an_outage_it_goes_on(engine: &str, hos
     let [lower, upper] = ["third", "fourth"].map(|name| vec![name.to_owned()]);
     let others = Setup { lower, upper, ..Setup::new(engine) };
     let (code, said) = Running::refused_as(&hosts.weir, folder, "all.weir", &others);
-    assert!(code == 1 && said.contains("another weir listens there"), "{said}");
+    assert!(code == 1 && said.contains("another weir listens here"), "{said}");
     running.kill();
     assert!(folder.join("control.sock").exists(), "a killed process removes nothing");
 

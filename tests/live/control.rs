@@ -160,7 +160,7 @@ fn check_no_descriptors(running: &Running) {
     running.wait_until("there are none left", |running| {
         holding.push(UnixStream::connect(running.control()).expect("it listens"));
         let failure = running.ask(&Request::Status).err();
-        failure.is_some_and(|failure| failure.message().contains("no room for another client: Too many open files"))
+        failure.is_some_and(|failure| failure.message().contains("cannot accept another client: Too many open files"))
     });
     limit(usual).expect("it is ours");
     drop(holding);

@@ -239,7 +239,7 @@ fn only_the_owner_and_root_are_answered(engine: &str, hosts: &Hosts, folder: &Pa
     fs::set_permissions(&control, fs::Permissions::from_mode(0o777)).expect("it is ours");
     let refused = ask(NOBODY);
     let said = String::from_utf8_lossy(&refused.stderr);
-    let told = format!("permission denied to user {NOBODY}: ask as root or as user {own}, whose Weir it is");
+    let told = format!("permission denied to user {NOBODY}: run as root or as user {own}, who started Weir");
     assert!(refused.status.code() == Some(1) && said.contains(&told), "{engine}: {said}");
     assert_eq!(running.stop(), 0);
 }

@@ -309,7 +309,7 @@ fn a_socket_of_another_user_in_place_of_the_control_socket_is_named() {
     let _taken = as_nobody(move || take(&SocketAddrUnix::new(&own_path).expect("a short path")));
     let policy = folder.path().join("all.weir").display().to_string();
     let (code, said) = Running::refused(&hosts.weir, &shared, &policy, "afpacket");
-    assert!(code == 1 && said.contains("a socket of another user (uid 65534) lies there"), "{code}: {said}");
+    assert!(code == 1 && said.contains("this is a socket of another user (uid 65534)"), "{code}: {said}");
 }
 
 each_engine!(with_64_descriptors_everything_works);
@@ -370,5 +370,5 @@ fn a_limit_of_descriptors_that_is_too_low_is_named_at_once() {
     assert!(said.starts_with("weir: this process may have 63 files open and needs at least 64 (`ulimit -n`"), "{said}");
     // A socket for each worker and interface.
     let said = refused(64);
-    assert!(said.contains("this process may have 64 files open, which are too few (`ulimit -n`"), "{said}");
+    assert!(said.contains("this process may have 64 files open, which is too few (`ulimit -n`"), "{said}");
 }

@@ -95,7 +95,7 @@ fn not_connected(path: &Path, source: io::Error) -> Error {
     let help = match source.kind() {
         ErrorKind::PermissionDenied => match fs::metadata(path) {
             Ok(socket) => format!("the socket belongs to user {}: run as root or as that user", socket.uid()),
-            Err(_) => "run as root or as the user of that `weir run`".to_owned(),
+            Err(_) => "run as root or as the user who started Weir".to_owned(),
         },
         ErrorKind::NotFound => "no `weir run` has its socket there; --control selects another path".to_owned(),
         ErrorKind::ConnectionRefused => "the `weir run` with this socket has ended".to_owned(),

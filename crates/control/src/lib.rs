@@ -5,7 +5,7 @@
 //! ```text
 //! {"load":{"policy":"/etc/weir/new.weir"}}        {"ok":{"generation":2}}
 //! {"activate":{"generation":2,"confirm_s":60}}    {"ok":{...status...}}
-//! {"activate":{"generation":9}}                   {"error":"weir: no generation 9; ready are 1, 2"}
+//! {"activate":{"generation":9}}                   {"error":"weir: there is no generation 9; ready generations: 1, 2"}
 //! ```
 //! Only root and the owner of the process may connect. The socket has mode 0600, and the server checks each client's
 //! credentials. The server answers other clients with an error.

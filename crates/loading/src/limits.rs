@@ -7,7 +7,7 @@ use crate::text::Text;
 use std::sync::Arc;
 use weir_abi::{LimitEntries, each};
 use weir_policy::checked::LimitsOf;
-use weir_policy::ir::{Holds, LimitEach, Limiter, LimiterKind, Log, Program, Slot};
+use weir_policy::ir::{LimitEach, Limiter, LimiterKind, Log, Program, Slot, SlotContents};
 use weir_state::Declared;
 use weir_state::limits::{
     BucketsDeclared, Counted, EntryNames, LimitBinding, LimitStore, LimiterBuckets, Limits, WordFormat,
@@ -167,7 +167,7 @@ fn image_limiter<'a>(
 
 /// The image of a list's prefixes, whose labels are the tickets of its limiters; `None` for a slot of tables.
 fn ticket_image(text: &Text, program: &Program, slot: &Slot, limits: &LimitImage) -> Result<Option<Image>, LoadError> {
-    let Holds::Limits(list) = &slot.holds else { return Ok(None) };
+    let SlotContents::Limits(list) = &slot.contents else { return Ok(None) };
     let polices = |limiter: &Limiter| {
         limiter.name == *list && matches!(limiter.kind, LimiterKind::Prefixes { family, .. } if family == slot.family)
     };

@@ -100,7 +100,7 @@ impl Text {
 
     /// The slow references of an image's tables.
     pub(crate) fn references(&self, image: &Planned) -> Vec<Arc<Reference>> {
-        match &image.holds {
+        match &image.contents {
             ImageContents::Tables(tables) => {
                 tables.iter().map(|id| Arc::new(self.tables[usize::from(id.0)].reference())).collect()
             }
@@ -113,7 +113,7 @@ impl Text {
     /// # Errors
     /// The contents do not fit the layout.
     pub(crate) fn build(&self, image: &Planned) -> Result<Image, LoadError> {
-        let tables = match &image.holds {
+        let tables = match &image.contents {
             ImageContents::Tables(tables) => tables,
             ImageContents::Limits(list, family) => {
                 let name = &self.checked.limits[usize::from(list.0)].name;

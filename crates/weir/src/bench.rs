@@ -1,4 +1,5 @@
-//! `weir bench`: hands its words to `weir-bench`, a program of its own, so that the product carries no plotting and no peers.
+//! `weir bench` runs the separate program `weir-bench` with the same arguments. Plotting and peers are thus not part of
+//! the product.
 
 use crate::cli::BenchOptions;
 use crate::failure::Failure;
@@ -10,17 +11,17 @@ use std::process::Command;
 
 const PROGRAM: &str = "weir-bench";
 
-/// Runs the command. It returns only if there is no such program, or it cannot be started.
+/// Replaces this process by `weir-bench`. Returns only if that fails.
 ///
 /// # Errors
-/// Why it cannot.
+/// The program does not exist or cannot be started.
 pub fn run(options: &BenchOptions) -> Result<(), Failure> {
-    let beside = env::current_exe().ok().map(|own| own.with_file_name(PROGRAM)).filter(|program| program.is_file());
-    let program = beside.unwrap_or_else(|| PathBuf::from(PROGRAM));
-    let error = Command::new(&program).args(&options.words).exec();
+    let installed = env::current_exe().ok().map(|own| own.with_file_name(PROGRAM)).filter(|program| program.is_file());
+    let program = installed.unwrap_or_else(|| PathBuf::from(PROGRAM));
+    let error = Command::new(&program).args(&options.arguments).exec();
     Err(match error.kind() {
         ErrorKind::NotFound => Failure::Runtime(format!(
-            "weir: bench is a program of its own, {PROGRAM}, which is neither beside this one nor in PATH; \
+            "weir: bench needs the program {PROGRAM}, which is neither in the directory of this program nor in PATH; \
              `cargo build --release --package {PROGRAM}` builds it"
         )),
         _ => Failure::file(&program, error),

@@ -1,7 +1,7 @@
-//! `weir check`: is the policy right, and what will it cost?
+//! `weir check`: checks a policy and reports its cost.
 //!
-//! The answer to the second question is the policy's certificate: what its tables hold and take, what the verifier
-//! walks, what a packet costs on this machine, all before anything is put in front of a network.
+//! The cost is in the policy's certificate: the size of its tables, the instructions that the verifier checks, and the
+//! cost of a packet on this machine. The user knows it before the policy runs on a network.
 
 mod certificate;
 
@@ -19,22 +19,22 @@ use weir_engine::traffic::{self, Mix};
 use weir_loading::{Policy, PolicyFile, Text};
 use weir_policy::capability::Engine;
 use weir_policy::checked::{Limits, LimitsOf, Table, TableId, TableKind};
-use weir_policy::ir::{Direction, Holds, LimitEach, LimiterKind, Log};
+use weir_policy::ir::{Direction, LimitEach, LimiterKind, Log, SlotContents};
 use weir_policy::pass::choose_layouts::CostModel;
 use weir_tables::Image;
 
-/// Packets of the measurement: more than branch predictors learn by heart, fewer than the cache holds.
+/// Packets of a measurement: too many for branch predictors to learn, few enough for the cache.
 const PACKETS: usize = 4096;
-/// Runs over them; the median counts.
+/// Repetitions of a measurement, of which the median is reported.
 const REPEATS: usize = 51;
-/// Frames that are timed inside the kernel, and how often each.
+/// Frames that are timed in the kernel, and repetitions for each.
 const BPF_FRAMES: usize = 64;
 const BPF_REPEATS: u32 = 2000;
 
 /// Runs the command.
 ///
 /// # Errors
-/// The policy is wrong, or cannot be read.
+/// The policy is invalid or cannot be read.
 pub fn run(options: &CheckOptions) -> Result<(), Failure> {
     let checked = check(options);
     let Err(failure) = checked else { return Ok(()) };
@@ -67,7 +67,7 @@ fn check(options: &CheckOptions) -> Result<(), Failure> {
     if options.json { report::print_json(&report) } else { report::print(&describe(&report)) }
 }
 
-/// Builds, compiles, loads and measures.
+/// Builds, compiles, loads and measures the policy.
 fn certify(
     policy: &Policy,
     options: &CheckOptions,
@@ -128,7 +128,7 @@ fn certify(
     Ok(certificate)
 }
 
-/// Measures the engines that are asked for, which must be able to run the policy, or all that are.
+/// Measures the engines of `--engine`, which must support the policy. Without the option, measures all that support it.
 fn measure(
     policy: &Policy,
     options: &CheckOptions,
@@ -143,12 +143,12 @@ fn measure(
     let engines: [(EngineName, &str, Measure); 2] =
         [(EngineName::Native, "native", measure_native), (EngineName::Xdp, "bpf", measure_bpf)];
     for (engine, code, measure) in engines {
-        let is_asked = options.engine.contains(&engine);
-        if !is_asked && !options.engine.is_empty() {
+        let is_required = options.engine.contains(&engine);
+        if !is_required && !options.engine.is_empty() {
             continue;
         }
         match measure(policy, wanted, certificate) {
-            Err(failure) if is_asked => return Err(failure),
+            Err(failure) if is_required => return Err(failure),
             Err(failure) => certificate.not_measured.push(format!("{code}: {}", failure.message())),
             Ok(()) => {}
         }
@@ -176,7 +176,7 @@ fn limits(policy: &Policy, text: &Text, images: &[Arc<Image>]) -> Vec<LimitsCost
             Log::All => 2,
         };
         let slots = policy.program.slots.iter().zip(images);
-        let holds = slots.filter(|(slot, _)| slot.holds == Holds::Limits(list.name.clone()));
+        let own_images = slots.filter(|(slot, _)| slot.contents == SlotContents::Limits(list.name.clone()));
         LimitsCost {
             name: list.name.clone(),
             of,
@@ -188,7 +188,7 @@ fn limits(policy: &Policy, text: &Text, images: &[Arc<Image>]) -> Vec<LimitsCost
             default: list.default.map(|limit| limit.to_string()),
             log: list.log.name(),
             limiters: buckets.len(),
-            bytes: holds.map(|(_, image)| image.as_bytes().len() as u64).sum(),
+            bytes: own_images.map(|(_, image)| image.as_bytes().len() as u64).sum(),
             bucket_bytes: buckets.iter().map(|&buckets| 8 * buckets as u64).sum(),
             count_bytes: buckets.iter().map(|&buckets| counts * 8 * buckets as u64).sum(),
         }
@@ -218,7 +218,7 @@ fn table_of_addresses(each: &LimitEach) -> LimitsCost {
     }
 }
 
-/// Indices of the chains that are compiled: the meaning of all is checked, but clang takes its time for each.
+/// Indices of the chains to compile. All chains are checked, but compiling each one takes clang some time.
 fn wanted_chains(policy: &Policy, options: &CheckOptions) -> Result<Vec<usize>, Failure> {
     let chains = &policy.program.chains;
     for posture in &options.posture {

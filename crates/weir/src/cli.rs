@@ -1,4 +1,4 @@
-//! The command line. Its shape is stable: scripts rely on it.
+//! The command line. Its form is stable, because scripts rely on it.
 
 use crate::failure::Failure;
 use crate::report::Format;
@@ -17,7 +17,7 @@ use weir_state::words::BUCKETS_MAX;
 #[derive(Debug, Parser)]
 #[command(name = "weir", version, about, disable_help_subcommand = true)]
 pub struct Cli {
-    /// What to do.
+    /// The command.
     #[command(subcommand)]
     pub command: Command,
 }
@@ -25,29 +25,29 @@ pub struct Cli {
 /// The commands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Check a policy and say what it costs.
+    /// Check a policy and report what it costs.
     Check(CheckOptions),
-    /// Compile a policy into a bundle for a box without clang.
+    /// Compile a policy into a bundle, for a machine without clang.
     Compile(CompileOptions),
     /// Run a policy over a capture.
     Replay(ReplayOptions),
-    /// Explain which rule decided a packet, and what each rule before it saw.
+    /// Explain which rule decided a packet, and what each earlier rule saw.
     Why(WhyOptions),
     /// List the packets whose verdict differs between two policies.
     Diff(DiffOptions),
     /// Run a policy between interfaces, until SIGINT or SIGTERM.
     Run(RunOptions),
-    /// Wait for the end of the Weir that has started it.
+    /// Wait until the Weir that started this process ends.
     #[command(hide = true)]
     Guard(GuardOptions),
-    /// Ask a running Weir, and change what it does.
+    /// Query and control a running Weir.
     Ctl(CtlOptions),
-    /// Measure: the tables and figures of the papers as named scenarios.
+    /// Run benchmarks: the tables and figures of the papers as named scenarios.
     Bench(BenchOptions),
 }
 
 impl Command {
-    /// How the command is to report.
+    /// The output format that the options select.
     pub fn format(&self) -> Format {
         let json = match self {
             Command::Check(options) => options.json,
@@ -56,20 +56,20 @@ impl Command {
             Command::Why(options) => options.json,
             Command::Diff(options) => options.json,
             Command::Ctl(options) => options.json,
-            Command::Bench(options) => return format_asked_for(options.words.iter().cloned()),
+            Command::Bench(options) => return format_asked_for(options.arguments.iter().cloned()),
             Command::Run(_) | Command::Guard(_) => false,
         };
         if json { Format::Json } else { Format::Text }
     }
 }
 
-/// How a command line that cannot be read wants its failure reported.
+/// The output format for the failure of a command line that cannot be parsed.
 pub fn format_asked_for(words: impl IntoIterator<Item = OsString>) -> Format {
     let mut options = words.into_iter().take_while(|word| word != "--");
     if options.any(|word| word == "--json") { Format::Json } else { Format::Text }
 }
 
-/// Why a command line cannot be read.
+/// The failure of a command line that cannot be parsed.
 pub fn refusal(error: &clap::Error) -> Failure {
     Failure::Rejected(error.render().to_string().trim_end().to_owned())
 }
@@ -85,16 +85,18 @@ pub struct CheckOptions {
     /// Only check: do not compile, load and measure.
     #[arg(long)]
     pub quick: bool,
-    /// Compile, load and measure this posture, instead of the base policy; may be given more than once. All postures are checked in any case.
+    /// Compile, load and measure this posture instead of the base policy; may be given more than once. All postures are
+    /// always checked.
     #[arg(long, value_name = "NAME", conflicts_with_all = ["all_postures", "quick"])]
     pub posture: Vec<String>,
     /// Compile, load and measure the base policy and all postures.
     #[arg(long, conflicts_with = "quick")]
     pub all_postures: bool,
-    /// Fail unless this engine can run the policy, with all its postures; may be given more than once. No other engine is measured.
+    /// Fail unless this engine can run the policy with all its postures; may be given more than once. Only these
+    /// engines are measured.
     #[arg(long, value_enum, conflicts_with_all = ["posture", "quick"])]
     pub engine: Vec<EngineName>,
-    /// Choose table layouts for the machine on which `weir bench line-costs --json` printed this.
+    /// Choose table layouts by this output of `weir bench line-costs --json` from the machine that will run the policy.
     #[arg(long, value_name = "FILE")]
     pub costs: Option<PathBuf>,
 }
@@ -110,10 +112,10 @@ pub struct CompileOptions {
     /// The processor that native code is for.
     #[arg(long, value_enum, default_value_t = CpuName::Native)]
     pub cpu: CpuName,
-    /// Sign the bundle with this private key: Ed25519 in PEM, as `openssl genpkey -algorithm ed25519` makes it.
+    /// Sign the bundle with this private key: Ed25519 in PEM, as `openssl genpkey -algorithm ed25519` writes it.
     #[arg(long, value_name = "KEY")]
     pub sign: Option<PathBuf>,
-    /// Choose table layouts for the machine on which `weir bench line-costs --json` printed this.
+    /// Choose table layouts by this output of `weir bench line-costs --json` from the machine that will run the policy.
     #[arg(long, value_name = "FILE")]
     pub costs: Option<PathBuf>,
     /// Also write the generated C and the IR into this directory.
@@ -135,7 +137,7 @@ pub enum CpuName {
     X86_64V3,
 }
 
-/// Which engine decides.
+/// An engine for captures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum EngineName {
     /// The reference interpreter.
@@ -166,12 +168,12 @@ impl From<EngineName> for Engine {
     }
 }
 
-/// Which way the packets of a capture go.
+/// The direction of the packets in a capture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum DirectionName {
-    /// From the lower bundle (outside) to the upper (inside).
+    /// From the lower interfaces (outside) to the upper interfaces (inside).
     Upstream,
-    /// From the upper bundle to the lower.
+    /// From the upper interfaces to the lower interfaces.
     Downstream,
 }
 
@@ -184,10 +186,10 @@ impl From<DirectionName> for ir::Direction {
     }
 }
 
-/// Which chain of a policy decides.
+/// The chain of a policy that decides.
 #[derive(Clone, Debug, Args)]
 pub struct ChainOptions {
-    /// Which way the packets go.
+    /// The direction of the packets.
     #[arg(long, value_enum, default_value_t = DirectionName::Upstream)]
     pub direction: DirectionName,
     /// Use this posture instead of the base policy.
@@ -196,31 +198,31 @@ pub struct ChainOptions {
 }
 
 impl ChainOptions {
-    /// The posture; none is the base policy.
+    /// The posture; `None` for the base policy.
     pub fn posture(&self) -> Option<&str> {
         self.posture.as_deref()
     }
 
-    /// Which way the packets go.
+    /// The direction of the packets.
     pub fn direction(&self) -> ir::Direction {
         self.direction.into()
     }
 }
 
-/// Whose bundles are opened.
+/// Which bundles are opened.
 #[derive(Clone, Debug, Args)]
 pub struct TrustOptions {
-    /// Open a bundle only if this public key's owner signed it: Ed25519 in PEM, as `openssl pkey -in KEY -pubout` makes it. May be given more than
-    /// once; one of the keys is enough.
+    /// Open a bundle only if it is signed with the private key of this public key: Ed25519 in PEM, as `openssl pkey -in
+    /// KEY -pubout` writes it. May be given more than once; one matching key is enough.
     #[arg(long, value_name = "KEY")]
     pub trust: Vec<PathBuf>,
 }
 
 impl TrustOptions {
-    /// The keys.
+    /// Reads the keys.
     ///
     /// # Errors
-    /// A file is no public key, or can be changed by others.
+    /// A file is not a public key, or other users can change it.
     pub fn read(&self) -> Result<Trust, Failure> {
         Ok(Trust::read(&self.trust)?)
     }
@@ -234,19 +236,19 @@ pub struct ReplayOptions {
     /// The capture: pcap or pcapng; Ethernet, raw IP or Linux cooked. `-` is standard input.
     #[arg(long = "in", value_name = "CAPTURE")]
     pub input: PathBuf,
-    /// Write the packets that pass here. `-` is standard output; the report goes to standard error then.
+    /// Write the packets that pass to this file. `-` is standard output; the report then goes to standard error.
     #[arg(long, value_name = "CAPTURE")]
     pub out: Option<PathBuf>,
-    /// Write the packets that are dropped here, or to standard output (`-`).
+    /// Write the packets that are dropped to this file, or to standard output (`-`).
     #[arg(long, value_name = "CAPTURE")]
     pub dropped: Option<PathBuf>,
-    /// Whose bundles are opened.
+    /// Which bundles are opened.
     #[command(flatten)]
     pub trust: TrustOptions,
     /// Direction and posture.
     #[command(flatten)]
     pub chain: ChainOptions,
-    /// Which engine decides; native where clang or a bundle is at hand, else eval.
+    /// The engine; by default native if there is clang or the policy is a bundle, else eval.
     #[arg(long, value_enum)]
     pub engine: Option<EngineName>,
     /// Print one JSON object.
@@ -268,7 +270,7 @@ pub struct WhyOptions {
     /// Number of the packet, from 1.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub packet: u64,
-    /// Whose bundles are opened.
+    /// Which bundles are opened.
     #[command(flatten)]
     pub trust: TrustOptions,
     /// Direction and posture.
@@ -282,14 +284,14 @@ pub struct WhyOptions {
 /// `weir diff`
 #[derive(Debug, Args)]
 pub struct DiffOptions {
-    /// The policy, or bundle, as it is.
+    /// The old policy or bundle.
     pub old: PathBuf,
-    /// The policy, or bundle, as it will be.
+    /// The new policy or bundle.
     pub new: PathBuf,
     /// The capture; `-` is standard input.
     #[arg(long = "in", value_name = "CAPTURE")]
     pub input: PathBuf,
-    /// Whose bundles are opened.
+    /// Which bundles are opened.
     #[command(flatten)]
     pub trust: TrustOptions,
     /// Direction and posture.
@@ -305,7 +307,7 @@ pub struct DiffOptions {
 pub struct RunOptions {
     /// The policy, or a bundle.
     pub policy: PathBuf,
-    /// Whose bundles are opened, by `ctl load` too.
+    /// Which bundles are opened, also by `ctl load`.
     #[command(flatten)]
     pub trust: TrustOptions,
     /// How packets are received and sent.
@@ -314,40 +316,42 @@ pub struct RunOptions {
     /// Interfaces towards the network.
     #[arg(long, value_name = "IF", value_delimiter = ',', required = true)]
     pub lower: Vec<String>,
-    /// Interfaces towards what is protected.
+    /// Interfaces towards the protected hosts.
     #[arg(long, value_name = "IF", value_delimiter = ',', required = true)]
     pub upper: Vec<String>,
-    /// Where diverted packets and samples go.
+    /// The interface for diverted packets and samples.
     #[arg(long, value_name = "IF")]
     pub divert: Option<String>,
-    /// Threads that move packets, each with a queue of every interface.
+    /// Threads that move packets. Each has a queue of every interface.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = workers)]
     pub workers: usize,
-    /// Take an interface down while there is no link opposite, so that its neighbour notices.
+    /// Take an interface down while the opposite interface has no link, so that the neighbour notices.
     #[arg(long)]
     pub carry_link: bool,
-    /// Engine `dpdk`: what DPDK's environment is told, parted by blanks: `--vdev=net_memif0,role=client -a 0000:01:00.0`. Interfaces are the names
-    /// of DPDK's ports then. Weir adds `--in-memory` (`--no-shconf` with `--no-huge`), `--no-telemetry` and a core (`-l`) unless something else is said
-    /// about that.
+    /// Engine `dpdk`: arguments for DPDK's environment, separated by blanks: `--vdev=net_memif0,role=client -a
+    /// 0000:01:00.0`. Interfaces are then names of DPDK ports. Weir adds `--in-memory` (`--no-shconf` with
+    /// `--no-huge`), `--no-telemetry` and a core (`-l`), unless ARGS contain options for them.
     #[arg(long, value_name = "ARGS", allow_hyphen_values = true)]
     pub eal: Option<String>,
-    /// Workers without packets ask the driver for some, again and again, instead of sleeping: less delay for a whole core each. Of afxdp.
+    /// Engine `afxdp`: workers without packets poll the driver instead of sleeping. Packets are delayed less, but each
+    /// worker uses a whole core.
     #[arg(long)]
     pub busy_poll: bool,
     /// The control socket.
     #[arg(long, value_name = "PATH", default_value = DEFAULT_PATH)]
     pub control: PathBuf,
-    /// Engine `xdp`: keep room for so many limits of all policies that stand ready, 8 bytes each. Lists that grow beyond the room are refused. The first
-    /// policy's and a quarter more, at least 65,536 or the largest table of addresses, unless said otherwise.
+    /// Engine `xdp`: reserve room for N limits of all loaded policies together, 8 bytes each. Policies whose limits do
+    /// not fit are refused. The default is the limits of the first policy and a quarter more, but at least 65,536 or
+    /// the largest table of addresses.
     #[arg(long, value_name = "N", value_parser = limits_room)]
     pub limits_room: Option<usize>,
-    /// Append what limits count to this file, as JSON lines: those of lists with `log exceeded` or `log all`.
+    /// Append the counts of limits to this file, as JSON lines, for lists with `log exceeded` or `log all`.
     #[arg(long, value_name = "FILE")]
     pub limits_log: Option<PathBuf>,
-    /// How often.
+    /// The interval of the limits log.
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = interval, requires = "limits_log")]
     pub limits_interval: Duration,
-    /// Limits that get a line each time, the most exceeded first; all are in the sums.
+    /// Limits that have a line in each interval, the most exceeded first. The sums cover all limits.
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = top, requires = "limits_log")]
     pub limits_top: usize,
 }
@@ -358,10 +362,10 @@ pub struct GuardOptions {
     /// Interfaces towards the network.
     #[arg(long, value_name = "IF", value_delimiter = ',', required = true)]
     pub lower: Vec<String>,
-    /// Interfaces towards what is protected.
+    /// Interfaces towards the protected hosts.
     #[arg(long, value_name = "IF", value_delimiter = ',', required = true)]
     pub upper: Vec<String>,
-    /// What it claims.
+    /// The claims that the guard takes.
     #[arg(long = "claim", value_name = "CLAIM")]
     pub claims: Vec<Place>,
 }
@@ -371,7 +375,7 @@ fn limits_room(text: &str) -> Result<usize, String> {
     room.ok_or_else(|| format!("a number from 1 to {} is expected", BUCKETS_MAX - 1))
 }
 
-/// Threads that move packets, at most.
+/// Most threads that move packets.
 const WORKERS_MAX: usize = 256;
 
 fn workers(text: &str) -> Result<usize, String> {
@@ -384,13 +388,13 @@ fn workers(text: &str) -> Result<usize, String> {
 /// How packets are received and sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum LiveEngine {
-    /// Raw packet sockets: works everywhere.
+    /// Raw packet sockets; works everywhere.
     Afpacket,
     /// AF_XDP sockets.
     Afxdp,
-    /// DPDK's drivers: interfaces that the kernel has no part in.
+    /// DPDK drivers, for interfaces without a kernel driver.
     Dpdk,
-    /// Programs in the kernel: no thread of ours touches a packet.
+    /// Programs in the kernel; packets do not reach user space.
     Xdp,
 }
 
@@ -403,52 +407,53 @@ pub struct CtlOptions {
     /// Print one JSON object.
     #[arg(long, global = true)]
     pub json: bool,
-    /// What to ask.
+    /// The request.
     #[command(subcommand)]
     pub command: CtlCommand,
 }
 
-/// What `weir ctl` asks.
+/// The requests of `weir ctl`.
 #[derive(Debug, Subcommand)]
 pub enum CtlCommand {
-    /// Who decides, and who stands ready.
+    /// Show which generation is active and which are ready.
     Status,
-    /// What was counted.
+    /// Show the counters.
     Stats,
-    /// What was counted for limits, of lists with `log exceeded` or `log all`.
+    /// Show the counts of limits, for lists with `log exceeded` or `log all`.
     Limits {
-        /// So many, the most exceeded first.
+        /// Show this many limits, the most exceeded first.
         #[arg(long, value_name = "N", default_value_t = 20, value_parser = top)]
         top: usize,
-        /// Of this list only.
+        /// Show only this list.
         #[arg(long, value_name = "NAME")]
         list: Option<String>,
     },
-    /// Prepare a policy or bundle beside the one that runs.
+    /// Load a policy or bundle without activating it.
     Load {
         /// The policy.
         policy: PathBuf,
     },
-    /// Let a prepared generation decide.
+    /// Activate a loaded generation.
     Activate {
         /// Its number.
         generation: u64,
-        /// Go back after this time (`60s`, `5m`) unless `confirm` comes.
+        /// Roll back after this time (`60s`, `5m`) unless it is confirmed.
         #[arg(long, value_name = "TIME", value_parser = time)]
         confirm: Option<Duration>,
     },
-    /// What is on trial stays.
+    /// Keep the generation that is on trial.
     Confirm,
-    /// Go back: on trial to what was confirmed last, else to what was confirmed before.
+    /// Roll back. A trial ends and the confirmed generation is active again; otherwise the previously confirmed
+    /// generation is activated.
     Rollback,
-    /// Let a posture of the active generation decide.
+    /// Activate a posture of the active generation.
     Posture {
-        /// Its name; the base policy's if none.
+        /// Its name; without a name, the base policy.
         name: Option<String>,
     },
 }
 
-/// The shortest interval of a log.
+/// The shortest interval of the limits log.
 const INTERVAL_MIN: Duration = Duration::from_millis(100);
 
 fn interval(text: &str) -> Result<Duration, String> {
@@ -481,7 +486,7 @@ fn time(text: &str) -> Result<Duration, String> {
 #[derive(Debug, Args)]
 #[command(disable_help_flag = true)]
 pub struct BenchOptions {
-    /// What `weir-bench` is given.
+    /// The arguments of `weir-bench`.
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "OPTIONS")]
-    pub words: Vec<OsString>,
+    pub arguments: Vec<OsString>,
 }

@@ -1,4 +1,4 @@
-//! `weir compile`: a policy as one file for a box without clang.
+//! `weir compile`: compiles a policy into one file, for a machine without clang.
 
 use crate::captures;
 use crate::cli::{CompileOptions, CpuName};
@@ -19,7 +19,7 @@ use weir_policy::backend::c::{self, Dialect};
 use weir_policy::capability::{self, DeploymentTarget};
 use weir_policy::pass::choose_layouts::CostModel;
 
-/// What was written, as `--json` prints it.
+/// The output of `--json`.
 #[derive(Debug, Serialize)]
 struct Compiled {
     bundle: String,
@@ -46,8 +46,8 @@ pub fn run(options: &CompileOptions) -> Result<(), Failure> {
     if let Some(notice) = signer.as_ref().and_then(Signer::notice) {
         eprintln!("warning: {notice}");
     }
-    let beyond_bundles = capability::unsupported(&policy.program, &[DeploymentTarget::Bundle]);
-    if let Some((_, reason)) = beyond_bundles.first().and_then(|unsupported| unsupported.lacking.first()) {
+    let unsupported = capability::unsupported(&policy.program, &[DeploymentTarget::Bundle]);
+    if let Some((_, reason)) = unsupported.first().and_then(|entry| entry.lacking.first()) {
         return Err(Failure::Rejected(format!("weir: {reason}: load the policy as text")));
     }
     let artifact = policy.artifact()?;
@@ -61,7 +61,7 @@ pub fn run(options: &CompileOptions) -> Result<(), Failure> {
     let data = policy.data(None)?;
     let native = policy.compile_native(cpu)?;
     let (bpf, bpf_took) = policy.in_kernel(&data, |compiled| {
-        try_in_kernel(compiled)?;
+        check_in_kernel(compiled)?;
         Ok((compiled.object.clone(), compiled.took))
     })?;
     let clang_took = native.took + bpf_took;
@@ -94,13 +94,14 @@ pub fn run(options: &CompileOptions) -> Result<(), Failure> {
     ))
 }
 
-/// Loads the code once, to learn whether it is too much for this machine's kernel. Without the right to ask the kernel, it is taken as it is.
-fn try_in_kernel(compiled: &CompiledBpf<'_>) -> Result<(), EngineError> {
+/// Loads the code once, to find out whether the kernel accepts it as one program. Without the right to load it, the
+/// code is not checked.
+fn check_in_kernel(compiled: &CompiledBpf<'_>) -> Result<(), EngineError> {
     match compiled.filter() {
         Ok(_) => Ok(()),
         Err(EngineError::NotPermitted) => {
             eprintln!(
-                "note: not tried in the kernel, which takes root: a policy that is too large for it is found when it is loaded"
+                "note: the code was not loaded to check it, which needs root: the kernel may still refuse it as too large"
             );
             Ok(())
         }
@@ -108,7 +109,7 @@ fn try_in_kernel(compiled: &CompiledBpf<'_>) -> Result<(), EngineError> {
     }
 }
 
-/// Writes what the compiler made, to be read.
+/// Writes the IR and the generated C for people to read.
 fn emit(directory: &Path, artifact: &Artifact, policy: &Policy) -> Result<(), Failure> {
     fs::create_dir_all(directory).map_err(|error| Failure::file(directory, error))?;
     let parts = c::emit(&policy.program, Dialect::BpfParts { rules: PART_RULES[0] });

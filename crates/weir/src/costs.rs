@@ -1,7 +1,8 @@
-//! What the machine takes for a cache line: measured by `weir bench line-costs`, handed to the compiler with `--costs`.
+//! Reads the cost of cache lines on a machine. `weir bench line-costs` measures it, `--costs` passes it to the
+//! compiler.
 //!
-//! The compiler has figures of its own (`CostModel::default()`), so that the same policy becomes the same code everywhere. Where the
-//! machine that will run it has other caches, its own figures pick layouts that suit it better.
+//! By default the compiler uses fixed costs (`CostModel::default()`), so that a policy compiles to the same code
+//! everywhere. On a machine with other caches, measured costs choose better layouts.
 
 use crate::failure::Failure;
 use serde::Deserialize;
@@ -10,10 +11,10 @@ use std::io::Read;
 use std::path::Path;
 use weir_policy::pass::choose_layouts::CostModel;
 
-/// Longer than any file of costs.
+/// Largest file that is read, bytes. Valid files are shorter.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
-/// A file of costs, as `weir bench line-costs --json` prints them.
+/// The output of `weir bench line-costs --json`.
 #[derive(Deserialize)]
 struct File {
     scenario: String,
@@ -26,10 +27,10 @@ struct Point {
     cycles_per_line: f64,
 }
 
-/// Reads what `weir bench line-costs --json` printed.
+/// Reads the output of `weir bench line-costs --json`.
 ///
 /// # Errors
-/// The file cannot be read, or is of something else.
+/// The file cannot be read or has other content.
 pub fn read(path: &Path) -> Result<CostModel, Failure> {
     let refuse = |what: String| Failure::Rejected(format!("weir: {}: {what}", path.display()));
     let mut text = String::new();
@@ -39,15 +40,15 @@ pub fn read(path: &Path) -> Result<CostModel, Failure> {
         return Err(refuse(format!("longer than {} MiB", FILE_BYTES_MAX >> 20)));
     }
     let file: File = serde_json::from_str(&text).map_err(|error| {
-        refuse(format!("line {}: not the JSON of `weir bench line-costs --json`: {error}", error.line()))
+        refuse(format!("line {}: not output of `weir bench line-costs --json`: {error}", error.line()))
     })?;
     if file.scenario != "line-costs" {
-        return Err(refuse(format!("is of scenario `{}`, costs are of `line-costs`", file.scenario)));
+        return Err(refuse(format!("has the scenario `{}` instead of `line-costs`", file.scenario)));
     }
     let sane = |point: &Point| point.bytes >= 1.0 && point.cycles_per_line > 0.0 && point.cycles_per_line < 1e6;
     if let Some(point) = file.rows.iter().find(|point| !sane(point)) {
         let Point { bytes, cycles_per_line } = point;
-        return Err(refuse(format!("{cycles_per_line} cycles for a line of {bytes} bytes are no cost")));
+        return Err(refuse(format!("{cycles_per_line} cycles for a line of {bytes} bytes is not a valid cost")));
     }
     let points = file.rows.iter().map(|point| (point.bytes as usize, point.cycles_per_line)).collect();
     CostModel::measured(points).ok_or_else(|| refuse("has no rows".to_owned()))

@@ -1,4 +1,5 @@
-//! `weir ctl`: asks a running Weir and prints its answers, as text or as they are. It knows only the protocol, nothing of `weir run`.
+//! `weir ctl`: sends a request to a running Weir and prints the answer, as text or as JSON. It uses only the protocol,
+//! no code of `weir run`.
 
 use crate::cli::{CtlCommand, CtlOptions};
 use crate::failure::Failure;
@@ -14,7 +15,7 @@ use weir_control::{
 /// Runs the command.
 ///
 /// # Errors
-/// Nobody listens, or the request is refused.
+/// No Weir listens on the socket, or it refuses the request.
 pub fn run(options: &CtlOptions) -> Result<(), Failure> {
     let request = match &options.command {
         CtlCommand::Status => Request::Status,
@@ -44,7 +45,7 @@ pub fn run(options: &CtlOptions) -> Result<(), Failure> {
 }
 
 fn ready(ready: Ready) -> String {
-    format!("generation {} stands ready\n", ready.generation)
+    format!("generation {} is ready\n", ready.generation)
 }
 
 fn status(status: &Status) -> String {
@@ -61,7 +62,7 @@ fn status(status: &Status) -> String {
     }
     let _ = writeln!(text, "on exit {}", status.on_exit);
     for interface in &status.taken_down {
-        let _ = writeln!(text, "{interface} is down, for there is no link opposite");
+        let _ = writeln!(text, "{interface} is down, because the opposite interface has no link");
     }
     if let Some(Activating { generation, posture, since_s }) = &status.activating {
         let _ = writeln!(text, "activating {} for {since_s:.0} s", active(*generation, posture));
@@ -69,10 +70,12 @@ fn status(status: &Status) -> String {
     for stray in &status.mixed {
         let _ = writeln!(text, "mixed: {stray}");
     }
-    let back = status.rollback_to.map(|generation| active(generation, &status.rollback_posture));
-    match (status.confirm_left_s, back) {
-        (Some(left), Some(back)) => _ = writeln!(text, "on trial: back to {back} in {left:.0} s unless confirmed"),
-        (_, Some(back)) => _ = writeln!(text, "rollback leads to {back}"),
+    let target = status.rollback_to.map(|generation| active(generation, &status.rollback_posture));
+    match (status.confirm_left_s, target) {
+        (Some(left), Some(target)) => {
+            _ = writeln!(text, "on trial: rolls back to {target} in {left:.0} s unless confirmed")
+        }
+        (_, Some(target)) => _ = writeln!(text, "rollback target: {target}"),
         (_, None) => {}
     }
     for generation in &status.generations {
@@ -105,7 +108,7 @@ fn stats(stats: &Stats) -> String {
         }
     }
     let busy = |worker: &&WorkerStats| worker.upstream.current.packets + worker.downstream.current.packets > 0;
-    // One worker has everything.
+    // With a single worker this would repeat the sums.
     for worker in stats.workers.iter().filter(|_| stats.workers.len() > 1).filter(busy) {
         let _ = writeln!(
             text,
@@ -121,7 +124,7 @@ fn stats(stats: &Stats) -> String {
 
 fn limits(status: &LimitsStatus) -> String {
     if status.total.limits == 0 {
-        return "nothing is counted for limits: no list that a rule asks has `log exceeded` or `log all`\n".to_owned();
+        return "no limits are counted: no list that a rule uses has `log exceeded` or `log all`\n".to_owned();
     }
     let (limits, exceeded) = (figures::grouped(status.total.limits), figures::grouped(status.total.exceeded));
     format!("{limits} limits, {exceeded} of them exceeded\n{}", limit_counts::describe(&status.limits))
@@ -163,7 +166,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn status_says_what_is_on_trial_and_where_it_leads() {
+    fn status_shows_the_trial_and_the_rollback_target() {
         let generation =
             |id: u64| json!({ "id": id, "policy": format!("/p{id}.weir"), "postures": ["high"], "rules": 2 });
         let mut value = json!({
@@ -171,29 +174,29 @@ mod tests {
             "activations": 3, "confirm_left_s": null, "rollback_to": 1, "rollback_posture": "high", "activating": null, "mixed": [],
             "generations": [generation(1), generation(2)],
         });
-        let mut said = |changes: serde_json::Value| {
+        let mut text = |changes: serde_json::Value| {
             value.as_object_mut().expect("an object").extend(changes.as_object().expect("an object").clone());
             status(&serde_json::from_value(value.clone()).expect("a status"))
         };
-        // The way back from the base policy is a posture of the same generation.
+        // The rollback target of the base policy is a posture of the same generation.
         assert_eq!(
-            said(json!({})),
-            "generation 1; 2 workers, up 7 s, 3 activations\non exit block\nrollback leads to generation 1, posture high\n     \
+            text(json!({})),
+            "generation 1; 2 workers, up 7 s, 3 activations\non exit block\nrollback target: generation 1, posture high\n     \
              1  /p1.weir (2 rules) active\n     2  /p2.weir (2 rules)\n"
         );
         let activating = json!({ "generation": 1, "posture": null, "since_s": 12.3 });
         assert_eq!(
-            said(
+            text(
                 json!({ "generation": 2, "confirm_left_s": 30.2, "activating": activating, "mixed": ["worker 1 decides by generation 1"] })
             ),
             "generation 2; 2 workers, up 7 s, 3 activations\non exit block\nactivating generation 1 for 12 s\n\
-             mixed: worker 1 decides by generation 1\non trial: back to generation 1, posture high in 30 s unless confirmed\n     \
+             mixed: worker 1 decides by generation 1\non trial: rolls back to generation 1, posture high in 30 s unless confirmed\n     \
              1  /p1.weir (2 rules)\n     2  /p2.weir (2 rules) on trial\n"
         );
     }
 
     #[test]
-    fn stats_are_told_in_words() {
+    fn stats_as_text() {
         let outcome = json!({ "packets": 1234, "bytes": 99, "passed": 1000, "dropped": 234, "diverted": 0 });
         let tally = |packets: u64| {
             json!({ "packets": packets, "bytes": 99, "passed": 1000, "dropped": 234, "diverted": 0, "sampled": 7, "rules": [],

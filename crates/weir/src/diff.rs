@@ -15,12 +15,12 @@ use weir_abi::{BURST_MAX, Verdict};
 use weir_loading::{Policy, PolicyFile, eval};
 use weir_policy::ir::eval::packet;
 
-/// Sources that are told apart; what comes beyond is counted together.
+/// Most sources that are counted separately. Further sources are counted together.
 const SOURCES_MAX: usize = 1 << 20;
-/// Sources and packets that are listed.
+/// Most sources and packets that are listed.
 const LISTED_MAX: usize = 20;
 
-/// What changes, as `--json` prints it.
+/// The output of `--json`.
 #[derive(Debug, Serialize)]
 pub struct Difference {
     /// Packets read.
@@ -31,34 +31,34 @@ pub struct Difference {
     pub newly_passed: u64,
     /// Packets that are newly dropped.
     pub newly_dropped: u64,
-    /// By what decided before and after.
+    /// Changes by rule.
     pub by_rule: Vec<RuleChange>,
-    /// By source address, the busiest first.
+    /// Changes by source address, those with most packets first.
     pub by_source: Vec<SourceChange>,
-    /// Sources beyond those listed.
+    /// Number of sources that are not listed.
     pub more_sources: u64,
-    /// The first packets that change, by number.
+    /// Numbers of the first packets that change.
     pub first_packets: Vec<u64>,
-    /// Whether the capture could not be read to its end: all figures are of the packets before.
+    /// Whether the capture could not be read to its end. The figures then cover the packets before that point.
     pub truncated: bool,
-    /// Where, if the capture is damaged there.
+    /// The position, if the capture is damaged.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub truncated_at: Option<Damage>,
-    /// Why.
+    /// The error.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<failure::Error>,
 }
 
-/// Packets that one rule decided before and another does now.
+/// Packets that one rule decides in the old policy and another in the new policy.
 #[derive(Debug, Serialize)]
 pub struct RuleChange {
     /// Verdict and reason in the old policy.
     pub old: Outcome,
     /// Verdict and reason in the new policy.
     pub new: Outcome,
-    /// How many.
+    /// Number of packets.
     pub packets: u64,
-    /// Their bytes.
+    /// Number of bytes.
     pub bytes: u64,
 }
 
@@ -67,20 +67,20 @@ pub struct RuleChange {
 pub struct Outcome {
     /// `accept`, `drop`, `divert`.
     pub verdict: &'static str,
-    /// The built-in reason, or where the rule stands.
+    /// The built-in reason, or the citation of the rule.
     pub reason: String,
 }
 
-/// Packets of one source that change.
+/// Changes for one source.
 #[derive(Debug, Serialize)]
 pub struct SourceChange {
-    /// The source; `not IP` for packets without.
+    /// The source; `not IP` for packets without an address.
     pub source: String,
     /// Packets that newly pass.
     pub newly_passed: u64,
     /// Packets that are newly dropped.
     pub newly_dropped: u64,
-    /// Packets that change otherwise.
+    /// Packets with any other change.
     pub other: u64,
 }
 
@@ -119,7 +119,7 @@ pub fn run(options: &DiffOptions) -> Result<(), Failure> {
         }
     };
     let damage = outcome.as_ref().err().and_then(Damage::of);
-    // As in `replay`: what was read before the damage is reported.
+    // As in `replay`, the packets before the damage are reported.
     let failure = outcome.err().map(Failure::from);
     let difference = Difference {
         truncated: failure.is_some(),
@@ -143,7 +143,7 @@ fn source(packet: packet::Packet) -> Option<IpAddr> {
     }
 }
 
-/// What differs so far.
+/// The differences so far.
 #[derive(Default)]
 struct Changes {
     packets: u64,
@@ -221,7 +221,7 @@ impl Changes {
     }
 }
 
-/// The difference for people.
+/// The difference as text.
 fn describe(difference: &Difference, old: &Policy, new: &Policy) -> String {
     let mut text = format!(
         "{} -> {}: {} of {} packets change ({} newly pass, {} are newly dropped)\n",

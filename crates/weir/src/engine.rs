@@ -1,4 +1,4 @@
-//! Which engine a command runs, and what its verdicts say.
+//! Chooses the engine of a command, and names verdicts.
 
 use crate::cli::EngineName;
 use crate::failure::Failure;
@@ -7,12 +7,13 @@ use weir_engine::EngineError;
 use weir_engine::clang::Clang;
 use weir_loading::Policy;
 
-/// The engine asked for; if none was, native where there is code or a compiler, else the interpreter, with a word about it.
+/// The engine of the option. By default it is native, if the policy is a bundle or there is a compiler. Otherwise it is
+/// the interpreter, with a note on standard error.
 ///
 /// # Errors
 /// `WEIR_CLANG` names a compiler that does not work.
-pub fn choose(policy: &Policy, asked: Option<EngineName>) -> Result<EngineName, Failure> {
-    if let Some(engine) = asked {
+pub fn choose(policy: &Policy, option: Option<EngineName>) -> Result<EngineName, Failure> {
+    if let Some(engine) = option {
         return Ok(engine);
     }
     if policy.is_bundle() {
@@ -21,7 +22,7 @@ pub fn choose(policy: &Policy, asked: Option<EngineName>) -> Result<EngineName, 
     match Clang::find() {
         Ok(_) => Ok(EngineName::Native),
         Err(error @ EngineError::NoClang { .. }) => {
-            eprintln!("note: {error}; the interpreter decides instead (engine eval), which is much slower");
+            eprintln!("note: {error}; the interpreter (engine eval) is used instead, which is much slower");
             Ok(EngineName::Eval)
         }
         Err(error) => Err(error.into()),

@@ -1,10 +1,10 @@
-//! The `weir` command: everything that runs engines and talks to people.
+//! The `weir` command: the command line, the commands and the daemon.
 //!
-//! `weir-loading` brings a policy or bundle from disk to something that engines take; each command is a module named for it.
+//! Each command is a module with its name. `weir-loading` loads policies and bundles for engines.
 #![forbid(unsafe_code)]
 
-/// In place of the standard library's, so that no message of this crate is forgotten: what messages hold from outside is escaped, and a
-/// closed standard error is no panic.
+/// Replaces the macro of the standard library in this crate. It escapes text from outside, and does not panic if
+/// standard error is closed.
 macro_rules! eprintln {
     ($($text:tt)*) => { $crate::report::say(&format!($($text)*)) };
 }
@@ -18,10 +18,10 @@ pub mod costs;
 pub mod ctl;
 pub mod diff;
 pub mod engine;
+pub mod entry;
 pub mod failure;
 pub mod figures;
 pub mod limit_counts;
-pub mod program;
 pub mod replay;
 pub mod report;
 pub mod run;

@@ -1,6 +1,7 @@
-//! What was counted for limits, as reports show it: those that were exceeded most, by name.
+//! Reports of counts for limits: the limits that were exceeded most, by name.
 //!
-//! A list may have a million limits. They are looked at one after the other and only as many are kept as are wanted; only these get names.
+//! A list may have a million limits. They are read one after the other, and only the requested number of them is kept
+//! and gets names.
 
 use crate::failure::Failure;
 use crate::figures;
@@ -15,27 +16,27 @@ use weir_policy::ir::{Effect, LimiterKind, Log, Program};
 use weir_state::limits::LimitCount;
 use weir_tables::{LimitTable, RateOfLabel};
 
-/// The limits that were exceeded most, and what all have in common.
+/// The limits that were exceeded most, and the sums over all limits.
 #[derive(Debug, Default)]
 pub struct Top {
-    /// Those that were exceeded most first, then those that were charged most.
+    /// Sorted by excess packets, then by passed packets, both descending.
     pub limits: Vec<CountedLimit>,
-    /// Limits for which something was counted.
+    /// Number of limits that have counts.
     pub counted: u64,
-    /// Limits that were exceeded.
+    /// Number of limits that were exceeded.
     pub exceeded_limits: u64,
-    /// Packets charged, to all limits that count them.
+    /// Packets that passed, for all limits that count them.
     pub passed: u64,
-    /// Packets without room.
+    /// Packets that exceeded a limit.
     pub exceeded: u64,
 }
 
-/// Is called with an entry of a limiter and what was counted for it.
+/// Called with an entry of a limiter and its counts.
 pub type Visit<'v> = dyn FnMut(usize, LimitCount) + 'v;
 
-/// A limiter that counts, and where the names and rates of its entries are.
-struct Source<'p> {
-    /// Its number in the program.
+/// A limiter that counts, with the names and rates of its entries.
+struct CountingLimiter<'p> {
+    /// Its index in the program.
     limiter: usize,
     list: &'p str,
     direction: &'static str,
@@ -51,25 +52,25 @@ enum Entries<'p> {
     Labels(&'p [Box<str>], &'p RateOfLabel),
 }
 
-/// A limit that may be among the first. What is greater stands before others.
+/// The sort key of a limit. Greater keys come first in reports.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct Ranked<'p> {
     exceeded: u64,
     passed: u64,
-    /// By list, statement and name; prefixes are numbered in order.
+    /// List, statement, label, and entry. The entries of prefixes are sorted.
     name: Reverse<(&'p str, usize, Option<&'p str>, usize)>,
 }
 
-/// The limits of a policy that are counted for.
+/// The limiters of a policy that count.
 pub struct Counting<'p> {
-    sources: Vec<Source<'p>>,
+    limiters: Vec<CountingLimiter<'p>>,
 }
 
 impl<'p> Counting<'p> {
-    /// Those of all lists, or of one.
+    /// The limiters of all lists, or of one list.
     ///
     /// # Errors
-    /// There is no such list, or it counts nothing.
+    /// There is no such list, or it does not count.
     pub fn of(policy: &'p Policy, list: Option<&str>) -> Result<Self, Failure> {
         let text = policy.text();
         if let Some(name) = list {
@@ -84,36 +85,37 @@ impl<'p> Counting<'p> {
                 Some(Log::Exceeded | Log::All) => {}
             }
         }
-        let sources = text.map(|text| sources(text, &policy.program)).unwrap_or_default();
-        let wanted = |source: &Source<'_>| list.is_none_or(|name| source.list == name);
-        Ok(Counting { sources: sources.into_iter().filter(wanted).collect() })
+        let limiters = text.map(|text| counting_limiters(text, &policy.program)).unwrap_or_default();
+        let wanted = |limiter: &CountingLimiter<'_>| list.is_none_or(|name| limiter.list == name);
+        Ok(Counting { limiters: limiters.into_iter().filter(wanted).collect() })
     }
 
-    /// How many there are.
+    /// Number of limits.
     pub fn limits(&self) -> u64 {
-        self.sources.iter().map(Source::limits).sum()
+        self.limiters.iter().map(CountingLimiter::limits).sum()
     }
 
-    /// The first `wanted` of them; `each` calls with all entries of a limiter for which something was counted.
+    /// The `wanted` limits that were exceeded most. `each` passes every entry of a limiter that has counts to its
+    /// second argument.
     ///
     /// # Errors
-    /// What `each` says.
+    /// The errors of `each`.
     pub fn top(
         &self,
         wanted: usize,
         mut each: impl FnMut(usize, &mut Visit<'_>) -> Result<(), Failure>,
     ) -> Result<Top, Failure> {
         let mut top = Top::default();
-        // The least of them is on top.
+        // A heap whose top is the least of the kept limits.
         let mut first: BinaryHeap<Reverse<Ranked<'_>>> = BinaryHeap::new();
-        for (place, source) in self.sources.iter().enumerate() {
-            each(source.limiter, &mut |entry, LimitCount { exceeded, passed }| {
+        for (index, counting) in self.limiters.iter().enumerate() {
+            each(counting.limiter, &mut |entry, LimitCount { exceeded, passed }| {
                 top.counted += 1;
                 top.exceeded_limits += u64::from(exceeded > 0);
                 top.exceeded += exceeded;
                 top.passed += passed;
                 let ranked =
-                    Ranked { exceeded, passed, name: Reverse((source.list, place, source.label(entry), entry)) };
+                    Ranked { exceeded, passed, name: Reverse((counting.list, index, counting.label(entry), entry)) };
                 let is_full = first.len() >= wanted;
                 if !is_full || first.peek().is_some_and(|Reverse(least)| *least < ranked) {
                     first.push(Reverse(ranked));
@@ -123,8 +125,8 @@ impl<'p> Counting<'p> {
                 }
             })?;
         }
-        let named = |Reverse(Ranked { exceeded, passed, name: Reverse((_, place, _, entry)) })| {
-            self.sources[place].named(entry, LimitCount { exceeded, passed })
+        let named = |Reverse(Ranked { exceeded, passed, name: Reverse((_, index, _, entry)) })| {
+            self.limiters[index].named(entry, LimitCount { exceeded, passed })
         };
         top.limits = first.into_sorted_vec().into_iter().map(named).collect();
         Ok(top)
@@ -132,7 +134,7 @@ impl<'p> Counting<'p> {
 }
 
 impl Top {
-    /// Both together, the first `wanted` of them.
+    /// Adds another result and keeps the first `wanted` limits.
     pub fn add(&mut self, other: Top, wanted: usize) {
         self.limits.extend(other.limits);
         self.limits.sort_by_key(|limit| Reverse((limit.exceeded, limit.passed)));
@@ -151,9 +153,9 @@ fn family_name(family: Family) -> &'static str {
     }
 }
 
-/// The limiters of the program that count, in order of their lists.
-fn sources<'p>(text: &'p Text, program: &'p Program) -> Vec<Source<'p>> {
-    let mut sources = Vec::new();
+/// The limiters of the program that count, sorted by list.
+fn counting_limiters<'p>(text: &'p Text, program: &'p Program) -> Vec<CountingLimiter<'p>> {
+    let mut limiters = Vec::new();
     for (index, limiter) in program.limiters.iter().enumerate().filter(|(_, limiter)| limiter.log != Log::Off) {
         let charges =
             |effect: &Effect| matches!(effect, Effect::Limit { limiter, .. } if usize::from(limiter.0) == index);
@@ -169,7 +171,7 @@ fn sources<'p>(text: &'p Text, program: &'p Program) -> Vec<Source<'p>> {
             }
             _ => panic!("compiler bug: limiter {index} has no list of its kind"),
         };
-        sources.push(Source {
+        limiters.push(CountingLimiter {
             limiter: index,
             list: &limiter.name,
             direction: limiter.direction.name(),
@@ -179,12 +181,12 @@ fn sources<'p>(text: &'p Text, program: &'p Program) -> Vec<Source<'p>> {
             entries,
         });
     }
-    sources.sort_by_key(|source| source.list);
-    sources
+    limiters.sort_by_key(|limiter| limiter.list);
+    limiters
 }
 
-impl<'p> Source<'p> {
-    /// How many limits it has.
+impl<'p> CountingLimiter<'p> {
+    /// Number of its limits.
     fn limits(&self) -> u64 {
         let count = match self.entries {
             Entries::One(_) => 1,
@@ -195,7 +197,7 @@ impl<'p> Source<'p> {
         count as u64
     }
 
-    /// The label of an entry, if labels are limited.
+    /// The label of an entry, if the keys of the list are labels.
     fn label(&self, entry: usize) -> Option<&'p str> {
         match self.entries {
             Entries::Labels(labels, _) => labels.get(entry.checked_sub(1)?).map(|label| &**label),
@@ -231,7 +233,7 @@ impl<'p> Source<'p> {
     }
 }
 
-/// A table of limits for people; nothing of none.
+/// A table of limits as text; empty without limits.
 pub fn describe(limits: &[CountedLimit]) -> String {
     let mut text = String::new();
     if !limits.is_empty() {
@@ -294,9 +296,9 @@ downstream { accept }
     fn the_most_exceeded_come_first_with_their_names() {
         let policy = policy();
         let counting = Counting::of(&policy, None).expect("all of them");
-        // Prefixes and the default of both families, three labels.
+        // Prefixes and the default of both families, and three labels.
         assert_eq!(counting.limits(), 3 + 2 + 3);
-        // Limiters 0 and 1 are of b, 2 of a.
+        // Limiters 0 and 1 belong to list b, limiter 2 to list a.
         let counts = [(0, 0, 5, 0), (0, 2, 5, 0), (1, 1, 6, 0), (2, 1, 5, 1), (2, 2, 5, 0), (2, 3, 5, 0)];
         let all = [
             r#"b {"prefix":"2001:db8::/32"} 5pps burst 10packets None 6"#,
@@ -312,7 +314,7 @@ downstream { accept }
     }
 
     #[test]
-    fn lists_are_asked_by_name() {
+    fn lists_are_found_by_name() {
         let policy = policy();
         let refused = |list: &str| Counting::of(&policy, Some(list)).err().map(|failure| failure.message().to_owned());
         assert_eq!(Counting::of(&policy, Some("a")).expect("it counts").limits(), 3);

@@ -1,13 +1,13 @@
-//! The binary: reads the command line, runs a command, turns its outcome into an exit code.
+//! The program `weir`: parses the command line, runs the command and returns its exit code.
 #![forbid(unsafe_code)]
 
 use std::process::ExitCode;
 use weir::cli::{Cli, Command};
 use weir::failure::Failure;
-use weir::{bench, check, compile, ctl, diff, program, replay, run, signals, why};
+use weir::{bench, check, compile, ctl, diff, entry, replay, run, signals, why};
 
 fn main() -> ExitCode {
-    program::main(|cli: &Cli| cli.command.format(), |cli| run_command(&cli.command))
+    entry::main(|cli: &Cli| cli.command.format(), |cli| run_command(&cli.command))
 }
 
 fn run_command(command: &Command) -> Result<(), Failure> {

@@ -1,4 +1,4 @@
-//! Signals that end a command: the compilers that it has started and the files that it has written for itself end with it.
+//! Handles signals that end a command: stops its compilers and removes its temporary files.
 
 use crate::failure::Failure;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -8,29 +8,29 @@ use std::fs;
 use std::thread;
 use weir_engine::scratch;
 
-/// From now on SIGINT, SIGTERM and SIGHUP clean up before they end the process, as they do by default.
+/// Makes SIGINT, SIGTERM and SIGHUP clean up before they end the process.
 ///
 /// # Errors
-/// There is no thread for it.
+/// The thread for signals cannot be started.
 pub fn clean_up_and_die() -> Result<(), Failure> {
     on_signals(&[SIGINT, SIGTERM, SIGHUP], |signal| {
         scratch::abandon();
-        // Returns only if the signal cannot be sent; the process goes on then as if there had been none.
+        // Returns only if the signal cannot be sent. The process then continues.
         let _ = emulate_default_handler(signal);
     })
 }
 
-/// From now on SIGINT and SIGTERM end compilers. That the process ends is somebody else's to see to.
+/// Makes SIGINT and SIGTERM stop compilers. Other code ends the process.
 ///
 /// # Errors
-/// There is no thread for it.
+/// The thread for signals cannot be started.
 pub fn clean_up() -> Result<(), Failure> {
     on_signals(&[SIGINT, SIGTERM], |_| scratch::abandon())
 }
 
 fn on_signals(signals: &[i32], handle: impl Fn(i32) + Send + 'static) -> Result<(), Failure> {
     let ignored = ignored();
-    // What whoever started us wants ignored (nohup) stays ignored.
+    // Signals that the parent process ignores (nohup) stay ignored.
     let caught = signals.iter().filter(|&&signal| ignored >> (signal - 1) & 1 == 0);
     let failed = |error: std::io::Error| Failure::Runtime(format!("signals: {error}"));
     let mut caught = Signals::new(caught).map_err(failed)?;
@@ -39,7 +39,7 @@ fn on_signals(signals: &[i32], handle: impl Fn(i32) + Send + 'static) -> Result<
     spawned.map(drop).map_err(failed)
 }
 
-/// The signals that are ignored, a bit each from signal 1 on: `SigIgn` in proc_pid_status(5).
+/// The ignored signals: bit 0 is signal 1 (`SigIgn` in proc_pid_status(5)).
 fn ignored() -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));

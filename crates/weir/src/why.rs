@@ -1,4 +1,4 @@
-//! `weir why`: which rule decided a packet, and what each rule before it saw.
+//! `weir why`: explains which rule decided a packet, and what each earlier rule saw.
 
 use crate::captures;
 use crate::cli::WhyOptions;
@@ -18,67 +18,67 @@ use weir_policy::ir::eval::packet::{Frame, Packet};
 use weir_policy::ir::eval::{Charge, Evaluator, Saw};
 use weir_policy::ir::{Chain, FindId, LimiterKind, Program, Test, Wanted, print};
 
-/// The story of a packet, as `--json` prints it.
+/// The output of `--json`.
 #[derive(Debug, Serialize)]
-pub struct Story {
+pub struct Report {
     /// Number of the packet.
     pub packet: u64,
-    /// What it is.
+    /// Description of the packet on one line.
     pub summary: String,
     /// `accept`, `drop`, `divert`.
     pub verdict: &'static str,
-    /// The built-in reason, or where the rule that decided stands.
+    /// The built-in reason, or the citation of the rule that decided.
     pub reason: String,
     /// Whether a copy was sampled.
     pub sampled: bool,
-    /// What of the packet was captured, if not all of it.
+    /// Present if only a part of the packet was captured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cut: Option<Cut>,
-    /// The rules asked, in order; the last one decided, if a rule did.
-    pub rules: Vec<Asked>,
+    /// The evaluated rules, in order. The last one decided, if a rule decided.
+    pub rules: Vec<RuleReport>,
 }
 
-/// A packet of which the capture has only the beginning.
+/// A packet that the capture has cut short.
 #[derive(Debug, Serialize)]
 pub struct Cut {
     /// Bytes captured.
     pub captured: usize,
     /// Bytes on the wire.
     pub of: u32,
-    /// Whether that alone is why it is malformed: the capture ends inside a header.
+    /// Whether the packet is malformed only because the capture ends inside a header.
     pub malformed: bool,
 }
 
-/// What one rule made of the packet.
+/// The evaluation of one rule.
 #[derive(Debug, Serialize)]
-pub struct Asked {
+pub struct RuleReport {
     /// `edge.weir:12`
     pub at: String,
     /// The rule.
     pub rule: String,
     /// Whether it matched.
     pub matched: bool,
-    /// The tests made, the failing one last.
-    pub tests: Vec<Tested>,
+    /// The evaluated tests. A failed one is the last.
+    pub tests: Vec<TestReport>,
     /// The limits that it charged, in order.
-    pub limits: Vec<Charged>,
+    pub limits: Vec<LimitReport>,
 }
 
-/// One limit.
+/// A charged limit.
 #[derive(Debug, Serialize)]
-pub struct Charged {
+pub struct LimitReport {
     /// `@customers`, or `rate`.
     pub limit: String,
-    /// Whether there was no room.
+    /// Whether the packet exceeded it.
     pub exceeded: bool,
 }
 
-/// One test.
+/// An evaluated test.
 #[derive(Debug, Serialize)]
-pub struct Tested {
-    /// What was asked.
+pub struct TestReport {
+    /// The test.
     pub test: String,
-    /// What the packet had.
+    /// The value in the packet.
     pub saw: String,
     /// Whether the test held.
     pub held: bool,
@@ -93,12 +93,13 @@ pub fn run(options: &WhyOptions) -> Result<(), Failure> {
     report::say_warnings(&policy);
     policy.refuse_unsupported(&[Engine::Eval])?;
     let chain = policy.chain(options.chain.posture(), options.chain.direction())?;
-    let story = find_packet(options, &policy, chain)?;
-    if options.json { report::print_json(&story) } else { report::print(&describe(&story)) }
+    let report = find_packet(options, &policy, chain)?;
+    if options.json { report::print_json(&report) } else { report::print(&describe(&report)) }
 }
 
-/// Reads up to the packet. Those before it are decided too: sampling depends on how many there were, limits on when.
-fn find_packet(options: &WhyOptions, policy: &Policy, chain: usize) -> Result<Story, Failure> {
+/// Reads up to the packet. Earlier packets are decided too, because sampling depends on their number and limits on
+/// their times.
+fn find_packet(options: &WhyOptions, policy: &Policy, chain: usize) -> Result<Report, Failure> {
     let mut evaluator = Evaluator::new(&policy.program, policy.answers());
     let mut reader = captures::open(&options.input)?;
     let mut last = 0;
@@ -107,7 +108,7 @@ fn find_packet(options: &WhyOptions, policy: &Policy, chain: usize) -> Result<St
             let number = burst.first_packet() + index as u64;
             let frame = eval::frame(burst.frames(), index);
             if number == options.packet {
-                return Ok(tell(policy, chain, number, frame, &explain(&mut evaluator, chain, frame)));
+                return Ok(build_report(policy, chain, number, frame, &explain(&mut evaluator, chain, frame)));
             }
             evaluator.decide(chain, frame, &mut ());
             last = number;
@@ -119,25 +120,25 @@ fn find_packet(options: &WhyOptions, policy: &Policy, chain: usize) -> Result<St
     ))
 }
 
-fn tell(policy: &Policy, chain: usize, packet: u64, frame: Frame<'_>, explanation: &Explanation) -> Story {
+fn build_report(policy: &Policy, chain: usize, packet: u64, frame: Frame<'_>, explanation: &Explanation) -> Report {
     let program = &policy.program;
     let (captured, of) = (frame.bytes.len(), frame.wire_len);
     let malformed = crate::replay::cut_short(frame, explanation.verdict).is_some();
     let cut = (captured < of as usize).then_some(Cut { captured, of, malformed });
-    Story {
+    Report {
         packet,
         summary: summary(&explanation.packet),
         verdict: action(explanation.verdict).name(),
         reason: report::reason_name(program, explanation.verdict.reason()),
         sampled: explanation.verdict.sampled(),
         cut,
-        rules: explanation.steps.iter().map(|step| asked(policy, &program.chains[chain], step)).collect(),
+        rules: explanation.steps.iter().map(|step| rule_report(policy, &program.chains[chain], step)).collect(),
     }
 }
 
-fn asked(policy: &Policy, chain: &Chain, step: &Step) -> Asked {
+fn rule_report(policy: &Policy, chain: &Chain, step: &Step) -> RuleReport {
     let rule = policy.program.rule(step.rule);
-    let tests = step.tests.iter().map(|(test, saw, held)| Tested {
+    let tests = step.tests.iter().map(|(test, saw, held)| TestReport {
         test: test_text(policy, chain, test),
         saw: saw_text(policy, chain, test, *saw, *held),
         held: *held,
@@ -149,9 +150,9 @@ fn asked(policy: &Policy, chain: &Chain, step: &Step) -> Asked {
             LimiterKind::Prefixes { .. } | LimiterKind::Labels => format!("@{}", limiter.name),
             LimiterKind::Each(each) => each.to_string(),
         };
-        Charged { limit, exceeded: *outcome == Charge::Exceeded }
+        LimitReport { limit, exceeded: *outcome == Charge::Exceeded }
     });
-    Asked {
+    RuleReport {
         at: rule.at.clone(),
         rule: rule.text.clone(),
         matched: step.matched,
@@ -179,7 +180,7 @@ fn test_text(policy: &Policy, chain: &Chain, test: &Test) -> String {
         }
         Test::Guard(guard) => return guard.name().to_owned(),
     };
-    let (key, table) = question(&policy.program, chain, *find, wanted);
+    let (key, table) = lookup(&policy.program, chain, *find, wanted);
     let mut text = format!("{key} {}in @{table}", if *negated { "not " } else { "" });
     if let Wanted::Labels(labels) = wanted {
         let names: Vec<String> = labels.iter().map(|label| policy.label(chain, *find, label.0)).collect();
@@ -188,7 +189,7 @@ fn test_text(policy: &Policy, chain: &Chain, test: &Test) -> String {
     text
 }
 
-fn question<'a>(program: &'a Program, chain: &Chain, find: FindId, wanted: &Wanted) -> (&'static str, &'a str) {
+fn lookup<'a>(program: &'a Program, chain: &Chain, find: FindId, wanted: &Wanted) -> (&'static str, &'a str) {
     let find = chain.finds[usize::from(find.0)];
     let index = match wanted {
         Wanted::Table(index) => usize::from(*index),
@@ -197,11 +198,11 @@ fn question<'a>(program: &'a Program, chain: &Chain, find: FindId, wanted: &Want
     (find.key.name(), &program.slot(find.slot).tables()[index])
 }
 
-/// What the packet had.
+/// The value that a test saw, as text.
 fn saw_text(policy: &Policy, chain: &Chain, test: &Test, saw: Saw, held: bool) -> String {
     match (saw, test) {
         (Saw::Header, _) => if held { "present" } else { "absent" }.to_owned(),
-        (Saw::Nothing, _) => "beyond the end of what was captured".to_owned(),
+        (Saw::Nothing, _) => "outside of the captured bytes".to_owned(),
         (Saw::Found(found), Test::Found { wanted: wanted @ Wanted::Table(_), .. }) => {
             if wanted.is(found) { "found" } else { "no entry" }.to_owned()
         }
@@ -213,7 +214,7 @@ fn saw_text(policy: &Policy, chain: &Chain, test: &Test, saw: Saw, held: bool) -
     }
 }
 
-/// Raw bits in hexadecimal, the rest by its name or in its own notation.
+/// Raw bits in hexadecimal, other values by name or in the notation of the field.
 fn value_text(subject: Subject, value: u128) -> String {
     match subject {
         Subject::Raw(_) => format!("{value:#x}"),
@@ -221,7 +222,7 @@ fn value_text(subject: Subject, value: u128) -> String {
     }
 }
 
-/// One line that says what a packet is.
+/// Describes a packet on one line.
 fn summary(packet: &Packet) -> String {
     let mut text = String::new();
     for tag in &packet.vlan {
@@ -252,33 +253,33 @@ fn summary(packet: &Packet) -> String {
     format!("{text}, {} bytes", packet.wire_len)
 }
 
-/// The story for people.
-fn describe(story: &Story) -> String {
-    let mut text = format!("packet {}: {}\n\n", story.packet, story.summary);
-    for asked in &story.rules {
-        let outcome = if asked.matched { "matched" } else { "no match" };
-        text += &printable_line(&format!("  {}  {}", asked.at, asked.rule));
+/// The explanation as text.
+fn describe(report: &Report) -> String {
+    let mut text = format!("packet {}: {}\n\n", report.packet, report.summary);
+    for rule in &report.rules {
+        let outcome = if rule.matched { "matched" } else { "no match" };
+        text += &printable_line(&format!("  {}  {}", rule.at, rule.rule));
         text += &format!("\n    {outcome}");
-        // What held needs no words, except for the rule that matched; that a header is there goes without saying.
-        let mut told: Vec<String> = asked
+        // Shows only the failed test of a rule that did not match. For a rule that matched, it shows all tests except
+        // those of headers.
+        let mut details: Vec<String> = rule
             .tests
             .iter()
-            .filter(|tested| if asked.matched { tested.saw != "present" } else { !tested.held })
+            .filter(|tested| if rule.matched { tested.saw != "present" } else { !tested.held })
             .map(|tested| format!("{}: {}", tested.test, tested.saw))
             .collect();
-        told.extend(
-            asked.limits.iter().map(|charged| {
-                format!("limit {}: {}", charged.limit, if charged.exceeded { "exceeded" } else { "room" })
-            }),
-        );
-        text += &if told.is_empty() { "\n".to_owned() } else { format!(" ({})\n", printable_line(&told.join("; "))) };
+        details.extend(rule.limits.iter().map(|charged| {
+            format!("limit {}: {}", charged.limit, if charged.exceeded { "exceeded" } else { "not exceeded" })
+        }));
+        text +=
+            &if details.is_empty() { "\n".to_owned() } else { format!(" ({})\n", printable_line(&details.join("; "))) };
     }
-    if !story.rules.is_empty() {
+    if !report.rules.is_empty() {
         text.push('\n');
     }
-    let sampled = if story.sampled { ", a copy sampled" } else { "" };
-    text += &format!("verdict: {}, reason: {}{sampled}\n", story.verdict, story.reason);
-    if let Some(Cut { captured, of, malformed }) = story.cut {
+    let sampled = if report.sampled { ", a copy sampled" } else { "" };
+    text += &format!("verdict: {}, reason: {}{sampled}\n", report.verdict, report.reason);
+    if let Some(Cut { captured, of, malformed }) = report.cut {
         let why = if malformed { "; it is malformed only because the capture ends inside a header" } else { "" };
         text += &format!("the capture has {captured} of the packet's {of} bytes (snaplen){why}\n");
     }

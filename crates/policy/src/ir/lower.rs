@@ -1,7 +1,7 @@
 //! Lowers a checked policy to IR: rules become nested tests, guards become explicit, and each table lookup gets a
 //! number.
 
-use super::{Chain, Direction, Effect, Find, FindId, Holds, Limiter, LimiterId, LimiterKind, Log, MatchTree};
+use super::{Chain, Direction, Effect, Find, FindId, Limiter, LimiterId, LimiterKind, Log, MatchTree, SlotContents};
 use super::{Node, Program, Rule, RuleId, Slot, SlotId, Test, Wanted};
 use crate::catalog::Catalog;
 use crate::checked::{self, Checked, Exceed, LimitBy, LimitOwner, LimitsOf, Match};
@@ -62,15 +62,15 @@ pub fn lower(policy: &Checked, sources: &SourceMap, catalog: &dyn Catalog, model
 
 fn slot(policy: &Checked, planned: &Planned) -> Slot {
     let table = |id: &checked::TableId| &policy.tables[usize::from(id.0)];
-    let (holds, family) = match &planned.holds {
+    let (contents, family) = match &planned.contents {
         ImageContents::Tables(tables) => {
-            (Holds::Tables(tables.iter().map(|id| table(id).name.clone()).collect()), table(&tables[0]).family)
+            (SlotContents::Tables(tables.iter().map(|id| table(id).name.clone()).collect()), table(&tables[0]).family)
         }
         ImageContents::Limits(list, family) => {
-            (Holds::Limits(policy.limits[usize::from(list.0)].name.clone()), *family)
+            (SlotContents::Limits(policy.limits[usize::from(list.0)].name.clone()), *family)
         }
     };
-    Slot { holds, family, layout: planned.layout }
+    Slot { contents, family, layout: planned.layout }
 }
 
 fn rules_of(posture: &checked::Posture, direction: Direction) -> Option<&Vec<checked::Rule>> {

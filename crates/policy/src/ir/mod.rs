@@ -46,7 +46,7 @@ pub struct Program {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Slot {
     /// Its content.
-    pub holds: Holds,
+    pub contents: SlotContents,
     /// The family of its keys.
     pub family: Family,
     /// Its layout.
@@ -55,7 +55,7 @@ pub struct Slot {
 
 /// The content of an image. Names of tables and of lists of limits are separate.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Holds {
+pub enum SlotContents {
     /// The tables with these names. If there are several, all are sets, and a lookup returns one bit for each.
     Tables(Vec<String>),
     /// The prefixes of the list of limits with this name. The label of a prefix is its index among them, from 1.
@@ -65,17 +65,17 @@ pub enum Holds {
 impl Slot {
     /// Its name: `bad`, or `allowed+bad`.
     pub fn name(&self) -> String {
-        match &self.holds {
-            Holds::Tables(names) => names.join("+"),
-            Holds::Limits(name) => name.clone(),
+        match &self.contents {
+            SlotContents::Tables(names) => names.join("+"),
+            SlotContents::Limits(name) => name.clone(),
         }
     }
 
     /// The names of its tables. Empty if it holds limits.
     pub fn tables(&self) -> &[String] {
-        match &self.holds {
-            Holds::Tables(names) => names,
-            Holds::Limits(_) => &[],
+        match &self.contents {
+            SlotContents::Tables(names) => names,
+            SlotContents::Limits(_) => &[],
         }
     }
 

@@ -2,8 +2,8 @@
 
 use super::{Chain, Defaults, Direction, Effect, Fallback, Find, FindId, LabelId, Node, OnExit, Program, Rule, RuleId};
 use super::{
-    Exceed, Holds, LimitEach, Limiter, LimiterId, LimiterKind, Log, MatchTree, Slot, SlotId, Test, ValueSet, Wanted,
-    print, verify,
+    Exceed, LimitEach, Limiter, LimiterId, LimiterKind, Log, MatchTree, Slot, SlotContents, SlotId, Test, ValueSet,
+    Wanted, print, verify,
 };
 use crate::field::{Field, Guard, Raw, RawBase, Subject};
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -94,12 +94,14 @@ fn defaults(text: &str) -> Option<Defaults> {
 fn slot(text: &str) -> Option<Slot> {
     let words: Vec<&str> = text.split(' ').skip(1).collect();
     // A table may be named `limits`. A slot of limits has one word more.
-    let (holds, of, layout) = match words[..] {
-        ["limits", name, family, layout] => (Holds::Limits(name.to_owned()), family, layout),
-        [names, family, layout] => (Holds::Tables(names.split('+').map(str::to_owned).collect()), family, layout),
+    let (contents, of, layout) = match words[..] {
+        ["limits", name, family, layout] => (SlotContents::Limits(name.to_owned()), family, layout),
+        [names, family, layout] => {
+            (SlotContents::Tables(names.split('+').map(str::to_owned).collect()), family, layout)
+        }
         _ => return None,
     };
-    Some(Slot { holds, family: family(of)?, layout: Layout::from_name(layout)? })
+    Some(Slot { contents, family: family(of)?, layout: Layout::from_name(layout)? })
 }
 
 fn family(name: &str) -> Option<Family> {

@@ -21,7 +21,7 @@
 //!           rule 0
 //! ```
 
-use super::{Chain, Effect, Fallback, Holds, Limiter, LimiterKind, Node, Program, Test, Wanted};
+use super::{Chain, Effect, Fallback, Limiter, LimiterKind, Node, Program, SlotContents, Test, Wanted};
 use crate::field::{Field, Notation, Raw, RawBase, Subject};
 use std::fmt::{self, Display, Formatter, Write};
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -43,7 +43,7 @@ impl Display for Program {
         )?;
         writeln!(f, "on-exit {}", self.on_exit.name())?;
         for (index, slot) in self.slots.iter().enumerate() {
-            let limits = if matches!(slot.holds, Holds::Limits(_)) { "limits " } else { "" };
+            let limits = if matches!(slot.contents, SlotContents::Limits(_)) { "limits " } else { "" };
             writeln!(f, "slot {index} {limits}{} {} {}", slot.name(), family(slot.family), slot.layout.name())?;
         }
         for (index, limiter) in self.limiters.iter().enumerate() {

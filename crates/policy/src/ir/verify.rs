@@ -1,6 +1,8 @@
 //! Verifies the invariants of programs. A violation is a compiler bug or an error in hand-written IR.
 
-use super::{Chain, Effect, FindId, Holds, LimitEach, LimiterId, LimiterKind, Node, Program, RuleId, Test, Wanted};
+use super::{
+    Chain, Effect, FindId, LimitEach, LimiterId, LimiterKind, Node, Program, RuleId, SlotContents, Test, Wanted,
+};
 use crate::field::{Guard, Notation};
 use crate::pass::choose_layouts::FUSED_MAX;
 use weir_abi::{Layout, Reason, each};
@@ -24,7 +26,7 @@ pub fn verify(program: &Program) -> Result<(), String> {
     }
     for (index, slot) in program.slots.iter().enumerate() {
         let fits = slot.layout == Layout::ExactSets && slot.tables().len() <= FUSED_MAX;
-        let empty = matches!(&slot.holds, Holds::Tables(names) if names.is_empty());
+        let empty = matches!(&slot.contents, SlotContents::Tables(names) if names.is_empty());
         if empty || slot.is_fused() && !fits {
             return Err(format!("slot {index}: {} tables in {}", slot.tables().len(), slot.layout.name()));
         }
@@ -111,7 +113,7 @@ impl Walk<'_> {
             let slot = found.map(|find| self.program.slot(self.chain.finds[usize::from(find.0)].slot));
             let fits = match (limiter.kind, slot) {
                 (LimiterKind::Prefixes { family, .. }, Some(slot)) => {
-                    slot.family == family && slot.holds == Holds::Limits(limiter.name.clone())
+                    slot.family == family && slot.contents == SlotContents::Limits(limiter.name.clone())
                 }
                 (LimiterKind::Labels, Some(slot)) => slot.tables().len() == 1,
                 (LimiterKind::Rate(_), None) => find.is_none(),
@@ -138,7 +140,7 @@ impl Walk<'_> {
                 }
                 let slot = self.program.slot(self.chain.finds[usize::from(find.0)].slot);
                 match wanted {
-                    _ if matches!(slot.holds, Holds::Limits(_)) => {
+                    _ if matches!(slot.contents, SlotContents::Limits(_)) => {
                         Err(format!("find {} looks up limits, which cannot be tested", find.0))
                     }
                     Wanted::Table(index) if usize::from(*index) >= slot.tables().len() => {

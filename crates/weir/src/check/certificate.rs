@@ -1,4 +1,4 @@
-//! A policy's certificate, as JSON and as text.
+//! The certificate of a policy, as JSON and as text.
 
 use crate::failure::{Failed, Message};
 use crate::figures;
@@ -6,10 +6,10 @@ use serde::Serialize;
 use std::fmt::Write;
 use weir_loading::Timing;
 
-/// What the report says of the chains that were compiled, at most.
+/// Most characters of the list of compiled chains in the report.
 const COMPILED_CHARACTERS: usize = 200;
 
-/// What `--json` prints.
+/// The output of `--json`.
 #[derive(Debug, Serialize)]
 pub(super) struct Report {
     pub policy: String,
@@ -21,7 +21,7 @@ pub(super) struct Report {
     pub certificate: Option<Certificate>,
 }
 
-/// What `--json` prints of a policy that is wrong, or cannot be read.
+/// The output of `--json` for a policy that is invalid or cannot be read.
 #[derive(Debug, Serialize)]
 pub(super) struct Invalid {
     pub policy: String,
@@ -32,21 +32,21 @@ pub(super) struct Invalid {
     pub notices: Vec<String>,
 }
 
-/// What a policy costs.
+/// The cost of a policy.
 #[derive(Debug, Serialize)]
 pub(super) struct Certificate {
     pub rules: usize,
-    /// What the link does when Weir ends: `forward`, `block`.
+    /// What happens to packets after Weir ends: `forward` or `block`.
     pub on_exit: &'static str,
-    /// The file that layouts were chosen by, if not the compiler's own figures.
+    /// The file of `--costs`. `None` if the layouts were chosen by the compiler's defaults.
     pub costs: Option<String>,
     pub table_bytes: u64,
     pub tables: Vec<TableCost>,
     pub limits: Vec<LimitsCost>,
     pub chains: Vec<ChainCost>,
-    /// The chains that were compiled, by name: those of the base policy unless postures were asked for.
+    /// Names of the compiled chains: those of the base policy, unless options select postures.
     pub compiled: Vec<String>,
-    /// Why code was not compiled or measured, if it was not.
+    /// Why code was not compiled or measured.
     pub not_measured: Vec<String>,
     pub seconds: Seconds,
 }
@@ -59,41 +59,41 @@ pub(super) struct TableCost {
     pub entries: usize,
     pub labels: usize,
     pub layout: &'static str,
-    /// What the layouts that could hold the table were expected to cost.
+    /// The expected cost of each layout that can hold the table.
     pub layout_reason: String,
-    /// Tables that the same image answers for.
+    /// Other tables in the same image.
     pub fused_with: Vec<String>,
-    /// Bytes of the image, whole where several tables share it.
+    /// Size of the whole image, bytes, even if several tables share it.
     pub bytes: u64,
 }
 
 #[derive(Debug, Serialize)]
 pub(super) struct LimitsCost {
     pub name: String,
-    /// What has limits: `prefixes`, `nested` prefixes, `labels`, `addresses` that no list names.
+    /// The kind of keys: `prefixes`, `nested` prefixes, `labels`, or `addresses` for `limit each`.
     pub of: &'static str,
-    /// The table whose labels have limits.
+    /// The table whose labels are the keys.
     pub table: Option<String>,
     pub ipv4: usize,
     pub ipv6: usize,
     pub labels: usize,
-    /// Limits that differ.
+    /// Distinct limits.
     pub rates: usize,
-    /// The limit of what is not listed.
+    /// The default limit.
     pub default: Option<String>,
-    /// What is counted for each limit: `off`, `exceeded`, `all`.
+    /// What is counted for each limit: `off`, `exceeded` or `all`.
     pub log: &'static str,
-    /// Statements with buckets of their own, all directions together.
+    /// Limiters of the list, for all directions.
     pub limiters: usize,
-    /// Bytes of the images that find prefixes.
+    /// Size of the images of prefixes, bytes.
     pub bytes: u64,
-    /// Bytes of all its buckets.
+    /// Size of all buckets, bytes.
     pub bucket_bytes: u64,
-    /// Bytes of what is counted for them.
+    /// Size of all counts, bytes.
     pub count_bytes: u64,
 }
 
-/// One direction of one posture. Costs are those of random 64-byte packets.
+/// One direction of one posture. Costs are for random 64-byte packets.
 #[derive(Debug, Serialize)]
 pub(super) struct ChainCost {
     pub name: String,
@@ -102,13 +102,13 @@ pub(super) struct ChainCost {
     pub cycles_per_packet_min: Option<f64>,
     pub cycles_per_packet_max: Option<f64>,
     pub bpf_ns_per_packet: Option<f64>,
-    /// Programs that the rules are divided into where one is too much for the verifier; 0 if it is not.
+    /// Number of programs, if the verifier refuses the chain as one program; otherwise 0.
     pub bpf_parts: Option<usize>,
     pub verifier_instructions: Option<u32>,
     pub bpf_instructions: Option<u32>,
 }
 
-/// Where the time went.
+/// The time of each step, seconds.
 #[derive(Debug, Default, Serialize)]
 pub(super) struct Seconds {
     pub parse: f64,
@@ -120,7 +120,7 @@ pub(super) struct Seconds {
     pub load_native: f64,
     pub clang_bpf: f64,
     pub load_bpf: f64,
-    /// From text to a loaded native filter, clang's own time not counted.
+    /// From text to a loaded native filter, without the time of clang.
     pub native_without_clang: f64,
 }
 
@@ -135,7 +135,7 @@ impl From<Timing> for Seconds {
     }
 }
 
-/// The certificate for people.
+/// The certificate as text.
 pub(super) fn describe(report: &Report) -> String {
     let mut text = String::new();
     let certificate = report.certificate.as_ref().expect("a valid policy has one");
@@ -157,7 +157,7 @@ pub(super) fn describe(report: &Report) -> String {
         let _ = writeln!(text, "\n  {:<20} {:>10} {:>7}  {:<10} {:>9}", "table", "entries", "labels", "layout", "size");
     }
     for (index, table) in certificate.tables.iter().enumerate() {
-        // What several tables share is named once.
+        // The size of a shared image is shown once.
         let sharing = certificate.tables[..index].iter().find(|other| table.fused_with.contains(&other.name));
         let _ = writeln!(
             text,
@@ -204,13 +204,13 @@ pub(super) fn describe(report: &Report) -> String {
     text
 }
 
-/// What was compiled, unless it was all or nothing.
+/// Describes what was compiled, if it was only a part.
 fn describe_compiled(text: &mut String, certificate: &Certificate) {
     let left_out = certificate.chains.len() - certificate.compiled.len();
     if !certificate.compiled.is_empty() && left_out > 0 {
         let _ = writeln!(
             text,
-            "\n  compiled: {}; the other {left_out} chains were checked and not compiled (--posture NAME, --all-postures)",
+            "\n  compiled: {}; the other {left_out} chains were checked but not compiled (--posture NAME, --all-postures)",
             figures::cut(&certificate.compiled.join(", "), COMPILED_CHARACTERS)
         );
     }

@@ -1,32 +1,32 @@
-//! What was counted since the start: by policies that decide, and by those that decide nothing any more.
+//! All counts since the start: those of policies that decide packets, and those of previous policies.
 
 use crate::run::interfaces;
-use crate::run::tally::{self, GONE_RULES_MAX, Standing};
+use crate::run::tally::{self, GONE_RULES_MAX, LoadedNames};
 use weir_abi::Counter;
 use weir_control::{DirectionStats, Outcome, OutcomeStats, Stats, Tally, WorkerStats};
 use weir_engine::live::{Counts, PortStatus, Role};
 use weir_policy::ir::{Direction, Program};
 
-/// What a policy counted, and what its counters mean.
+/// The counts of a policy, and the program that gives them meaning.
 #[derive(Clone, Copy)]
 pub struct Counted<'a> {
     /// The policy.
     pub program: &'a Program,
-    /// By worker and direction.
+    /// Indexed by worker and direction.
     pub counts: &'a Counts,
 }
 
-/// Counts of policies that decide nothing any more.
+/// Final counts of policies that no longer decide packets.
 #[derive(Clone, Default)]
 pub struct Account {
-    /// By direction.
+    /// Indexed by direction.
     past: [Tally; 2],
-    /// By worker and direction.
+    /// Indexed by worker and direction.
     past_workers: Vec<[Outcome; 2]>,
 }
 
 impl Account {
-    /// Adds the counts of a policy that decides nothing any more. Counters are exact; `ports` was read a moment after them.
+    /// Adds the final counts of a policy. Its counters are exact; `ports` was read a moment later.
     pub fn close(&mut self, counted: Counted<'_>, ports: &[PortStatus]) {
         self.past = Direction::BOTH.map(|direction| self.direction(counted, &[], ports, direction).total);
         self.past_workers = (0..counted.counts.len())
@@ -34,16 +34,16 @@ impl Account {
             .collect();
     }
 
-    /// Sums up rules, reasons and tables of policies that are not standing, if there are too many to list.
-    pub fn forget<'a>(&mut self, standing: impl IntoIterator<Item = &'a Program>) {
+    /// Sums up the rules, reasons and tables of removed policies, if there are too many to list.
+    pub fn forget<'a>(&mut self, loaded: impl IntoIterator<Item = &'a Program>) {
         let listed = self.past.iter().map(|past| past.rules.len()).max();
         if listed.is_some_and(|listed| listed > GONE_RULES_MAX) {
-            let standing = Standing::of(standing);
-            self.past.iter_mut().for_each(|past| tally::forget(past, &standing));
+            let loaded = LoadedNames::of(loaded);
+            self.past.iter_mut().for_each(|past| tally::forget(past, &loaded));
         }
     }
 
-    /// All that is known: what the active policy counts, and `others` that were not closed, which are in the total.
+    /// All counts: those of the active policy, and the totals. Totals include `others`, whose counts are not final.
     pub fn stats(&self, active: Counted<'_>, others: &[Counted<'_>], ports: &[PortStatus]) -> Stats {
         let worker = |worker: usize| {
             let [upstream, downstream] =
@@ -70,7 +70,7 @@ impl Account {
         let past = &self.past[direction as usize];
         let tally = |counted: &Counted<'_>| tally::tally(counted.program, &sums(counted.counts, direction));
         let mut current = tally(&active);
-        // Ports count from the start on.
+        // Ports count since the start.
         let from = if direction == Direction::Upstream { Role::Lower } else { Role::Upper };
         let sampled: u64 = ports.iter().filter(|port| port.role == from).map(|port| port.reading.sampled).sum();
         current.sampled = sampled.saturating_sub(past.sampled);
@@ -90,7 +90,7 @@ impl Account {
     }
 }
 
-/// What all workers counted of a direction.
+/// The counters of a direction, summed over workers.
 fn sums(counts: &Counts, direction: Direction) -> Vec<Counter> {
     let mut sums: Vec<Counter> = Vec::new();
     for worker in counts {
@@ -113,7 +113,7 @@ mod tests {
 
     const UP: usize = Direction::Upstream as usize;
 
-    /// What two workers counted of a program with one rule, which accepts.
+    /// The counts of two workers for a program with one rule, which accepts.
     fn counted(upstream: [u64; 2]) -> Counts {
         let block = |packets: u64| {
             let mut counters = vec![Counter::default(); usize::from(Reason::RULE_BASE) + 1];
@@ -135,14 +135,14 @@ mod tests {
     }
 
     #[test]
-    fn what_was_counted_before_a_change_stays_in_the_total_of_each() {
+    fn counts_before_a_change_remain_in_each_total() {
         let one = parse("program p\nrule 0 p:1 [accept] accept\nchain upstream\n  rule 0\n").expect("a program");
         let two = parse("program p\nrule 0 p:9 [drop] drop\nchain upstream\n  rule 0\n").expect("a program");
         let mut account = Account::default();
         account.close(Counted { program: &one, counts: &counted([10, 20]) }, &ports(3));
         let (of_two, of_one) = (counted([1, 0]), counted([100, 200]));
         let (of_two, of_one) = (Counted { program: &two, counts: &of_two }, Counted { program: &one, counts: &of_one });
-        // What still counts for another policy is in the total as well, before its counts are added and after.
+        // The total includes counts of another policy that still counts, both before and after they are final.
         let stats = account.stats(of_one, &[of_two], &ports(7));
         account.close(of_two, &ports(3));
         assert_eq!(json!(stats), json!(account.stats(of_one, &[], &ports(7))));

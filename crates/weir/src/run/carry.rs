@@ -1,11 +1,12 @@
-//! Link state carried across (`--carry-link`): where the wire on one side is dead, so is the one opposite, for its neighbour to see.
+//! Propagates link state (`--carry-link`): when a link on one side fails, Weir takes down the opposite link, so that
+//! its neighbour notices.
 //!
 //! ```text
 //!   neighbour ---x   lower | upper   x--- neighbour        lower lost its carrier: upper is taken down
 //!   neighbour ----   lower | upper   ---- neighbour        it is back: upper is put up, and has time to come up
 //! ```
-//! A link that Weir has taken down says nothing about its own wire, so it takes no other down; one of two opposite links is always watched.
-//! Only what Weir has taken down is put up again.
+//! The carrier of a link that Weir has taken down is unknown, so it takes down no other link. One of two opposite links
+//! is thus always up. Weir puts up only links that it has taken down.
 
 use crate::failure::Failure;
 use crate::run::guard::Guard;
@@ -14,46 +15,46 @@ use weir_engine::EngineError;
 use weir_engine::live::Interfaces;
 use weir_engine::live::link::{LinkState, LinkSwitch};
 
-/// How long a link that was put up may take until its wire carries; cards agree on a speed first.
+/// Time for a link to get a carrier after it was put up. Cards negotiate a speed first.
 const SETTLE: Duration = Duration::from_secs(10);
 
-/// What is known of a link.
+/// The state of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Health {
-    /// Its wire carries.
+    /// It has a carrier.
     Alive,
-    /// It was put up then, and its wire has not carried yet.
+    /// It was put up at this time and has had no carrier yet.
     Settling(Instant),
-    /// Its wire is dead, its owner has taken it down, or it is gone.
+    /// It has no carrier, its administrator has taken it down, or it does not exist.
     Dead,
     /// Weir has taken it down.
     TakenDown,
 }
 
-/// What is to be done to a link.
+/// A change of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
     TakeDown,
     PutUp,
 }
 
-struct Carried {
+struct WatchedLink {
     link: LinkSwitch,
     health: Health,
-    /// Links that packets of this one go out of, or that send theirs out of it.
+    /// Indices of the links to which packets of this link go, or from which they come.
     opposite: Vec<usize>,
 }
 
 /// All links of both sides.
 pub struct CarriedLinks {
-    links: Vec<Carried>,
+    links: Vec<WatchedLink>,
 }
 
 impl CarriedLinks {
-    /// Starts to watch.
+    /// Starts to watch the links.
     ///
     /// # Errors
-    /// The kernel does not know an interface, or gives no right to change it.
+    /// An interface does not exist, or this process has no right to change it.
     pub fn watch(interfaces: &Interfaces) -> Result<Self, Failure> {
         let names = interfaces.lower.iter().chain(&interfaces.upper);
         let open = |name: &String| -> Result<LinkSwitch, EngineError> {
@@ -64,39 +65,40 @@ impl CarriedLinks {
         let links = links.map_err(|error| Failure::Runtime(format!("--carry-link: {error}")))?;
         let opposite = opposite(interfaces.lower.len(), interfaces.upper.len());
         let links = links.into_iter().zip(opposite);
-        let links = links.map(|(link, opposite)| Carried { health: begun(&link), link, opposite });
+        let links = links.map(|(link, opposite)| WatchedLink { health: initial_health(&link), link, opposite });
         Ok(CarriedLinks { links: links.collect() })
     }
 
-    /// Looks at all links, and carries across what has changed. The guard knows of what is down before it is.
+    /// Reads the state of all links and changes opposite links accordingly. The guard is told of a link before it is
+    /// taken down.
     pub fn step(&mut self, guard: &Guard) {
         let now = Instant::now();
-        for carried in &mut self.links {
-            let health = carried.health.after(carried.link.state().ok(), now);
-            if carried.health == Health::TakenDown && health != Health::TakenDown {
-                // Its owner has put it up, and decides from now on.
-                guard.put_up(carried.link.interface());
+        for watched in &mut self.links {
+            let health = watched.health.after(watched.link.state().ok(), now);
+            if watched.health == Health::TakenDown && health != Health::TakenDown {
+                // The administrator has put it up, so the guard must not.
+                guard.put_up(watched.link.interface());
             }
-            carried.health = health;
+            watched.health = health;
         }
         for index in 0..self.links.len() {
-            let Carried { link, health, opposite } = &self.links[index];
+            let WatchedLink { link, health, opposite } = &self.links[index];
             let step = step(*health, opposite.iter().map(|&other| self.links[other].health));
             let done = match step {
                 None => continue,
                 Some(Step::TakeDown) => {
-                    eprintln!("weir: {} is taken down, for there is no link opposite", link.interface());
+                    eprintln!("weir: {} is taken down, because the opposite interface has no link", link.interface());
                     guard.taken_down(link.interface());
                     link.take_down().map(|()| Health::TakenDown)
                 }
                 Some(Step::PutUp) => {
                     eprintln!("weir: {} is put up again", link.interface());
-                    let done = link.put_up().map(|()| begun(link));
+                    let done = link.put_up().map(|()| initial_health(link));
                     guard.put_up(link.interface());
                     done
                 }
             };
-            // What fails is gone, or no longer ours to change.
+            // If the change fails, the link does not exist or Weir has lost the right to change it.
             self.links[index].health = done.unwrap_or_else(|error| {
                 eprintln!("weir: --carry-link: {error}");
                 Health::Dead
@@ -105,14 +107,14 @@ impl CarriedLinks {
     }
 }
 
-/// The health of a link that is up since now.
-fn begun(link: &LinkSwitch) -> Health {
+/// The health of a link that was just put up.
+fn initial_health(link: &LinkSwitch) -> Health {
     let now = Instant::now();
     Health::Settling(now).after(link.state().ok(), now)
 }
 
 impl Health {
-    /// After the kernel has said this; `None`: the interface is gone.
+    /// The next health, after `state` was read. `None` if the interface does not exist.
     fn after(self, state: Option<LinkState>, now: Instant) -> Self {
         let (up, carrier) = state.map_or((false, false), |state| (state.up, state.carrier));
         match self {
@@ -125,17 +127,18 @@ impl Health {
     }
 }
 
-/// What is to be done to a link, by its health and that of the links opposite.
+/// The change that a link needs, from its health and that of the opposite links.
 fn step(own: Health, mut opposite: impl Iterator<Item = Health> + Clone) -> Option<Step> {
     match own {
         Health::TakenDown => opposite.any(|other| other == Health::Alive).then_some(Step::PutUp),
         Health::Alive | Health::Settling(_) => opposite.all(|other| other == Health::Dead).then_some(Step::TakeDown),
-        // Its neighbour knows.
+        // Its neighbour has noticed already.
         Health::Dead => None,
     }
 }
 
-/// For each link, lower ones first, those opposite: packets go from a link to the one with its number on the other side, counted round.
+/// The opposite links of each link, lower ones first. Packets of a link go to the link with the same number on the
+/// other side, modulo the number of links there.
 fn opposite(lower: usize, upper: usize) -> Vec<Vec<usize>> {
     let up = (0..lower).map(|link| (link, lower + link % upper));
     let down = (0..upper).map(|link| (link % lower, lower + link));
@@ -153,14 +156,14 @@ fn opposite(lower: usize, upper: usize) -> Vec<Vec<usize>> {
 mod tests {
     use super::*;
 
-    /// Two sides of simulated links, whose neighbours are there or not.
+    /// Simulated links of both sides, with neighbours that may fail.
     struct Simulated {
         neighbour: Vec<bool>,
         up: Vec<bool>,
         health: Vec<Health>,
         opposite: Vec<Vec<usize>>,
         now: Instant,
-        /// How long after it is up a link carries.
+        /// Time from putting up a link to its carrier.
         slowness: Duration,
         since: Vec<Instant>,
         steps: usize,
@@ -203,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn a_dead_wire_is_carried_across_and_comes_back() {
+    fn a_lost_carrier_takes_the_opposite_link_down_until_it_is_back() {
         for dead in [0, 1] {
             let mut links = Simulated::new(1, 1, Duration::from_secs(3));
             links.run(20);
@@ -218,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn whichever_wire_comes_back_first_both_do_in_the_end_and_nothing_flaps() {
+    fn both_links_recover_in_any_order_without_flapping() {
         for first in [0, 1] {
             let mut links = Simulated::new(1, 1, Duration::from_secs(3));
             links.run(20);
@@ -226,7 +229,7 @@ mod tests {
             links.run(120);
             links.neighbour[first] = true;
             links.run(120);
-            assert!(links.up.contains(&true), "one is always watched");
+            assert!(links.up.contains(&true), "one is always up");
             assert_ne!(links.health, [Health::Alive; 2]);
             assert!(links.steps <= 12, "{} steps in two minutes", links.steps);
             links.neighbour[1 - first] = true;
@@ -236,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_bundle_the_last_wire_counts() {
+    fn a_group_of_links_is_dead_when_all_its_links_are() {
         let mut links = Simulated::new(2, 1, Duration::ZERO);
         links.neighbour[0] = false;
         links.run(30);
@@ -253,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn what_its_owner_has_taken_down_stays_down() {
+    fn a_link_that_the_administrator_takes_down_stays_down() {
         let mut links = Simulated::new(1, 1, Duration::ZERO);
         links.run(1);
         links.up[0] = false;
@@ -262,7 +265,7 @@ mod tests {
         assert_eq!(links.health, [Health::Dead, Health::TakenDown]);
         links.up[1] = true;
         links.run(1);
-        assert_eq!(links.up, [false, false], "there is still no link opposite");
+        assert_eq!(links.up, [false, false], "the opposite link is still down");
         links.up[0] = true;
         links.run(1);
         assert_eq!(links.up, [true, true]);

@@ -1,16 +1,17 @@
-//! One Weir an interface, and one guard.
+//! Claims on interfaces: at most one Weir and one guard use an interface.
 //!
-//! A claim is an exclusive lock (flock(2)) on a file in a folder that only Weir's own user may enter. The kernel releases it when its holder ends,
-//! however that happens.
+//! A claim is an exclusive lock (flock(2)) on a file in a directory that only the user of Weir may write to. The kernel
+//! releases it when its holder ends for any reason.
 //!
 //! ```text
-//!   /run/weir/net-4026531840-if-3          locked by `weir run`, from before it reads its policy until it begins to end
+//!   /run/weir/net-4026531840-if-3          locked by `weir run` from before it reads its policy until it begins to end
 //!   /run/weir/net-4026531840-if-3.guard    locked by its guard, until the link is as it should be
 //!   /run/weir/port-0000:01:00.0            a card of DPDK
 //! ```
-//! An interface is known by its network namespace and its index, so that no other name of it evades a claim. Each file holds the process ID of its
-//! holder, which removes it. Virtual ports of DPDK belong to their process: two of one name have nothing to do with each other, and are not claimed.
-//! Reasons and limits are in `docs/decisions/0018-claims.md`.
+//! An interface is identified by its network namespace and its index, because it may have several names. Each file
+//! contains the process ID of its holder, which removes the file. Virtual ports of DPDK are not claimed: they belong to
+//! their process, even if another process has one of the same name. Reasons and limits are in
+//! `docs/decisions/0018-claims.md`.
 
 use crate::failure::Failure;
 use rustix::fs::OFlags;
@@ -24,18 +25,18 @@ use std::thread;
 use std::time::{Duration, Instant};
 use weir_engine::live::link::LinkSwitch;
 
-/// Where claims lie.
+/// The directory of claims.
 const FOLDER: &str = "/run/weir";
-/// Between two attempts.
+/// Pause between two attempts.
 const PAUSE: Duration = Duration::from_millis(2);
-/// How long a holder may take between its lock and its process ID.
+/// Longest time from a holder's lock until it has written its process ID.
 const UNNAMED_MAX: Duration = Duration::from_millis(200);
-/// Mode bits by which others write.
+/// Mode bits that let other users write.
 const OTHERS_WRITE: u32 = 0o022;
-/// Mode bit by which only owners of files rename them.
+/// Mode bit that lets only the owner of a file rename it.
 const STICKY: u32 = 0o1000;
 
-/// An interface that can be claimed.
+/// What a claim is for: an interface, and the name of its file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
     file: String,
@@ -43,10 +44,10 @@ pub struct Place {
 }
 
 impl Place {
-    /// Places of all the interfaces. Only ports of DPDK may be unknown to the kernel.
+    /// The targets of all the interfaces. Only DPDK ports may be unknown to the kernel.
     ///
     /// # Errors
-    /// There is no such interface, or two of the names are one interface's.
+    /// An interface does not exist, or two names are of the same interface.
     pub fn of<'a>(interfaces: impl Iterator<Item = &'a String>, ports: PortsOf) -> Result<Vec<Self>, Failure> {
         let mut places: Vec<Place> = Vec::new();
         for interface in interfaces {
@@ -65,16 +66,16 @@ impl Place {
     }
 }
 
-/// Whose ports are claimed.
+/// The kind of interfaces that are claimed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PortsOf {
-    /// All are interfaces of the kernel.
+    /// Interfaces of the kernel.
     Kernel,
-    /// Some are cards that the kernel has let go of.
+    /// Interfaces of the kernel, and cards without a kernel driver.
     Dpdk,
 }
 
-/// As the guard is told: `net-4026531840-if-3=eth0`.
+/// The format on the guard's command line: `net-4026531840-if-3=eth0`.
 impl Display for Place {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         write!(f, "{}={}", self.file, self.interface)
@@ -94,24 +95,24 @@ impl FromStr for Place {
     }
 }
 
-/// Whether a character may be in the name of a claim's file.
+/// Whether the file name of a claim may contain a character.
 fn is_plain(c: char) -> bool {
     c.is_ascii_alphanumeric() || matches!(c, '-' | ':' | '.' | '_')
 }
 
-/// Whether it is a virtual port of DPDK, whose names begin with those of their drivers (`net_memif0`). An interface of the kernel may be called
-/// like that as well.
+/// Whether it is a virtual port of DPDK. Their names begin with the name of a driver (`net_memif0`), as those of kernel
+/// interfaces may too.
 fn is_private(port: &str) -> bool {
     port.starts_with("net_")
 }
 
-/// The number of this thread's network namespace, which no other has at the same time.
+/// The inode number of this thread's network namespace. It is unique among existing namespaces.
 fn network_namespace() -> Result<u64, Failure> {
     const OWN: &str = "/proc/thread-self/ns/net";
     fs::metadata(OWN).map(|namespace| namespace.ino()).map_err(|error| Failure::file(Path::new(OWN), error))
 }
 
-/// Who claims.
+/// The program that claims.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Claimant {
     /// `weir run`
@@ -136,16 +137,16 @@ impl Claimant {
     }
 }
 
-/// Claims on interfaces, released when dropped.
+/// Claims on interfaces. They are released when dropped.
 pub struct Claims {
     _held: Vec<Claim>,
 }
 
 impl Claims {
-    /// Claims the places; waits so long for those who have them.
+    /// Claims the targets. Waits up to `patience` for other holders.
     ///
     /// # Errors
-    /// Another process has one of them, or there is no folder that only this user may write to.
+    /// Another process holds one of them, or there is no directory that only this user may write to.
     pub fn take(places: &[Place], claimant: Claimant, patience: Duration) -> Result<Self, Failure> {
         Self::take_in(Path::new(FOLDER), places, claimant, patience)
     }
@@ -155,7 +156,7 @@ impl Claims {
             return Ok(Claims { _held: Vec::new() });
         }
         prepare(folder)?;
-        // Of two that start at once, the same one gets all.
+        // Both of two that start at once lock in the same order, so that one gets all.
         let mut places: Vec<&Place> = places.iter().collect();
         places.sort_by(|a, b| a.file.cmp(&b.file));
         let start = Instant::now();
@@ -182,11 +183,11 @@ fn refused(place: &Place, claimant: Claimant, holder: &str) -> Failure {
     Failure::Runtime(format!("interface {}: {}{holder}", place.interface, claimant.refusal()))
 }
 
-/// Makes the folder if there is none. Whoever else could write to it could hold every claim.
+/// Creates the directory if it does not exist. Another user who could write to it could hold every claim.
 fn prepare(folder: &Path) -> Result<(), Failure> {
     let own = rustix::process::geteuid().as_raw();
     let refused = |problem: &dyn Display| {
-        let remedy = format!("claims on interfaces need a directory of uid {own} alone");
+        let remedy = format!("claims on interfaces need a directory that only uid {own} can write to");
         Failure::file(folder, format!("{problem}; {remedy}: `install -d -m 700 -o {own} {}`", folder.display()))
     };
     match DirBuilder::new().mode(0o700).create(folder) {
@@ -197,17 +198,17 @@ fn prepare(folder: &Path) -> Result<(), Failure> {
     let above = fs::metadata(parent).map_err(|error| Failure::file(parent, error))?;
     let others_rename = above.mode() & OTHERS_WRITE != 0 && above.mode() & STICKY == 0;
     if others_rename || ![0, own].contains(&above.uid()) {
-        return Err(refused(&format_args!("others may put another in its place (in {})", parent.display())));
+        return Err(refused(&format_args!("other users may replace it (in {})", parent.display())));
     }
     let found = fs::symlink_metadata(folder).map_err(|error| refused(&error))?;
     if !found.is_dir() {
-        return Err(refused(&"it is no directory"));
+        return Err(refused(&"it is not a directory"));
     }
     if found.uid() != own {
         return Err(refused(&format_args!("it belongs to uid {}", found.uid())));
     }
     if found.mode() & OTHERS_WRITE != 0 {
-        return Err(refused(&format_args!("others may write to it (mode {:04o})", found.mode() & 0o7777)));
+        return Err(refused(&format_args!("other users may write to it (mode {:04o})", found.mode() & 0o7777)));
     }
     Ok(())
 }
@@ -218,10 +219,10 @@ struct Claim {
     _locked: File,
 }
 
-/// What came of an attempt.
+/// The result of an attempt.
 enum Attempt {
     Claimed(Claim),
-    /// Somebody has it: this process, if it has said so already.
+    /// Another process holds it. `None` if that has not written its process ID yet.
     Held {
         by: Option<u32>,
     },
@@ -238,7 +239,7 @@ impl Claim {
                 file.write_all(format!("{}\n", std::process::id()).as_bytes())?;
                 Ok(Attempt::Claimed(Claim { path: path.to_owned(), _locked: file }))
             }
-            // Who had it has removed it since it was opened.
+            // The previous holder has removed the file since it was opened.
             Ok(()) => Ok(Attempt::Held { by: None }),
             Err(TryLockError::WouldBlock) => {
                 Ok(Attempt::Held { by: io::read_to_string(&file)?.trim_end().parse().ok() })
@@ -250,12 +251,12 @@ impl Claim {
 
 impl Drop for Claim {
     fn drop(&mut self) {
-        // A file that stays is taken over by whoever claims next.
+        // If the file remains, the next claim reuses it.
         let _stays = fs::remove_file(&self.path);
     }
 }
 
-/// Whether the file is the one at the path.
+/// Whether the path still leads to this open file.
 fn is_at(file: &File, path: &Path) -> bool {
     let (Ok(open), Ok(found)) = (file.metadata(), fs::symlink_metadata(path)) else { return false };
     (open.dev(), open.ino()) == (found.dev(), found.ino())
@@ -280,7 +281,7 @@ mod tests {
         take(folder, places).err().expect("it is refused").message().to_owned()
     }
 
-    /// A folder for claims, and what it lies in.
+    /// A directory for claims, and its parent.
     fn folder() -> (TempDir, PathBuf) {
         let above = tempfile::tempdir().expect("a folder");
         let folder = above.path().join("weir");
@@ -288,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn a_claim_stands_until_it_is_released() {
+    fn a_claim_is_held_until_it_is_released() {
         let (_above, folder) = folder();
         let (one, both) = ([place("net-1-if-3", "b")], [place("net-1-if-3", "b"), place("net-1-if-2", "a")]);
         let held = take(&folder, &one).expect("nobody has it");
@@ -308,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_killed_process_left_is_taken_over() {
+    fn the_claim_of_a_killed_process_can_be_taken() {
         let (_above, folder) = folder();
         DirBuilder::new().mode(0o755).create(&folder).expect("it can be made");
         fs::write(folder.join("net-1-if-3"), "4194304\n").expect("a file");
@@ -319,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn one_gets_it_of_many_that_come_and_go() {
+    fn only_one_of_many_holds_a_claim() {
         let (_above, folder) = folder();
         let held = std::sync::atomic::AtomicUsize::new(0);
         thread::scope(|scope| {
@@ -349,13 +350,13 @@ mod tests {
         drop(take(&folder, &one).expect("it can be made"));
         for mode in [0o777, 0o720, 0o1777, 0o702] {
             set(&folder, mode);
-            says(&format!("others may write to it (mode {mode:04o})"));
+            says(&format!("other users may write to it (mode {mode:04o})"));
         }
         set(&folder, 0o755);
         drop(take(&folder, &one).expect("others may only look"));
         for mode in [0o777, 0o775] {
             set(above.path(), mode);
-            says("others may put another in its place");
+            says("other users may replace it");
         }
         set(above.path(), 0o1777);
         drop(take(&folder, &one).expect("as in /tmp, nobody may rename what is ours"));
@@ -367,10 +368,10 @@ mod tests {
         let elsewhere = above.path().join("elsewhere");
         fs::rename(&folder, &elsewhere).expect("it is ours");
         symlink(&elsewhere, &folder).expect("it is ours");
-        says("it is no directory");
+        says("it is not a directory");
         fs::remove_file(&folder).expect("it is ours");
         fs::write(&folder, "").expect("it is ours");
-        says("it is no directory");
+        says("it is not a directory");
     }
 
     #[test]

@@ -1,6 +1,6 @@
-//! The generations of a running policy: one decides, others stand ready.
+//! Controls the generations of a running Weir: one is active, others are ready.
 //!
-//! Only a change waits for a change: questions about Weir are answered from its present state.
+//! Only a change waits for another change. Status requests are answered at once from the current state.
 
 use crate::failure::Failure;
 use crate::run::generation::Generation;
@@ -12,41 +12,42 @@ use std::time::{Duration, Instant};
 use weir_control::{Activating, Active, Stats, Status};
 use weir_engine::live::{Datapath, Loaded, Stray};
 
-/// Which generation decides, and which stand ready.
+/// The datapath, its generations and their counts.
 pub struct Controller<D: Datapath> {
     datapath: D,
-    /// Is told what happens to the link in the end.
+    /// Applies the `on-exit` of the active policy when Weir ends.
     guard: Arc<Guard>,
     started: Instant,
-    /// Held during a change. A thread that holds `state` never takes it.
+    /// Held during a change. It must not be taken while `state` is held.
     changing: Mutex<()>,
-    /// Held for moments, and never while counters are read.
+    /// Held only briefly, and never while counters are read.
     state: Mutex<State<D::Code>>,
     ledger: Ledger<D::Code>,
 }
 
-/// A generation that several hold.
+/// A shared generation.
 type Shared<C> = Arc<Generation<C>>;
 
 struct State<C> {
     succession: Succession,
-    /// Those of `succession`.
+    /// The ready generations of `succession`.
     ready: Vec<Shared<C>>,
     activations: u64,
-    /// When the change that is under way began.
+    /// Start of the current change.
     changing_since: Instant,
-    /// Generations that decided since somebody looked last, the oldest first; `None` if nobody looks.
-    left: Option<Vec<Shared<C>>>,
+    /// Previously active generations since the last [`Controller::take_superseded`], the oldest first. `None` if nobody
+    /// reads them.
+    superseded: Option<Vec<Shared<C>>>,
 }
 
-/// A change that has begun. Dropped, it is abandoned if it was not committed, also by a panic.
-struct Begun<'a, D: Datapath> {
+/// A change that has begun. If it is dropped before it is committed, also by a panic, it is abandoned.
+struct PendingChange<'a, D: Datapath> {
     controller: &'a Controller<D>,
     generation: Shared<D::Code>,
     policy: Loaded<D::Code>,
 }
 
-impl<D: Datapath> Drop for Begun<'_, D> {
+impl<D: Datapath> Drop for PendingChange<'_, D> {
     fn drop(&mut self) {
         let ready = {
             let mut state = self.controller.state();
@@ -58,18 +59,23 @@ impl<D: Datapath> Drop for Begun<'_, D> {
 }
 
 impl<D: Datapath> Controller<D> {
-    /// Takes over a datapath that was started with the generation and its base policy.
+    /// Controls a datapath that was started with the base policy of the generation `first`.
     pub fn new(datapath: D, mut first: Generation<D::Code>, guard: Arc<Guard>) -> Self {
         let (succession, started) = (Succession::default(), Instant::now());
         first.id = succession.active().generation;
         let generation = Arc::new(first);
-        let state =
-            State { succession, ready: vec![generation.clone()], activations: 1, changing_since: started, left: None };
+        let state = State {
+            succession,
+            ready: vec![generation.clone()],
+            activations: 1,
+            changing_since: started,
+            superseded: None,
+        };
         let (changing, state, ledger) = (Mutex::default(), Mutex::new(state), Ledger::new(generation));
         Controller { datapath, guard, started, changing, state, ledger }
     }
 
-    /// Lets a prepared generation stand ready. Returns its number.
+    /// Adds a ready generation. Returns its number.
     pub fn add(&self, mut generation: Generation<D::Code>) -> u64 {
         let mut state = self.state();
         let (id, gone) = state.succession.add();
@@ -77,12 +83,12 @@ impl<D: Datapath> Controller<D> {
         state.ready.push(Arc::new(generation));
         let gone: Vec<_> = state.ready.extract_if(.., |one| gone.contains(&one.id)).collect();
         drop(state);
-        // Unloading takes longer than anybody should wait for the state.
+        // Unloading is slow, so the state is not locked meanwhile.
         drop(gone);
         id
     }
 
-    /// Unloads the oldest generation that is not in use. Returns its number; `None` if all are in use.
+    /// Unloads the oldest generation that is not in use. Returns its number, or `None` if all are in use.
     pub fn remove_oldest(&self) -> Option<u64> {
         let mut state = self.state();
         let oldest = state.succession.remove_oldest()?;
@@ -92,7 +98,8 @@ impl<D: Datapath> Controller<D> {
         Some(oldest)
     }
 
-    /// Activates a generation with its base policy; with `trial`, for so long unless [`Controller::confirm`] comes.
+    /// Activates the base policy of a generation. With `trial` it is rolled back after that time, unless
+    /// [`Controller::confirm`] is called.
     ///
     /// # Errors
     /// There is no such generation, or a worker failed.
@@ -100,7 +107,7 @@ impl<D: Datapath> Controller<D> {
         self.change(Change::Activate { generation, trial })
     }
 
-    /// Activates another posture of the active generation; `None`: its base policy.
+    /// Activates another posture of the active generation. `None` is its base policy.
     ///
     /// # Errors
     /// There is no such posture, or a worker failed.
@@ -108,23 +115,23 @@ impl<D: Datapath> Controller<D> {
         self.change(Change::Posture(posture.map(str::to_owned)))
     }
 
-    /// Reactivates what was confirmed last, on trial; else what was confirmed before.
+    /// Rolls back: during a trial to the confirmed policy, otherwise to the previously confirmed one.
     ///
     /// # Errors
-    /// Nothing was, or a worker failed.
+    /// There is no rollback target, or a worker failed.
     pub fn rollback(&self) -> Result<(), Failure> {
         self.change(Change::Rollback)
     }
 
-    /// What is on trial stays.
+    /// Confirms the policy that is on trial.
     ///
     /// # Errors
-    /// Nothing is on trial, or something else is being activated.
+    /// There is no trial, or a change is in progress.
     pub fn confirm(&self) -> Result<(), Failure> {
         self.state().succession.confirm().map_err(rejected)
     }
 
-    /// Reactivates what was confirmed last if a trial's time is over. Returns whether it was.
+    /// Rolls back to the confirmed policy if the trial has ended. Returns whether it did.
     ///
     /// # Errors
     /// A worker failed.
@@ -134,7 +141,7 @@ impl<D: Datapath> Controller<D> {
         }
         match self.change(Change::Timeout) {
             Ok(()) => Ok(true),
-            // Confirmed at the last moment.
+            // The trial was confirmed meanwhile.
             Err(Failure::Rejected(_)) => Ok(false),
             Err(failure) => Err(failure),
         }
@@ -142,14 +149,14 @@ impl<D: Datapath> Controller<D> {
 
     fn change(&self, change: Change) -> Result<(), Failure> {
         let _one_at_a_time = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
-        let begun = self.begin(change)?;
-        self.datapath.activate(&begun.policy)?;
-        self.state().commit(&begun.generation);
-        self.guard.heed(begun.generation.program().on_exit);
+        let pending = self.begin(change)?;
+        self.datapath.activate(&pending.policy)?;
+        self.state().commit(&pending.generation);
+        self.guard.heed(pending.generation.program().on_exit);
         Ok(())
     }
 
-    fn begin(&self, change: Change) -> Result<Begun<'_, D>, Failure> {
+    fn begin(&self, change: Change) -> Result<PendingChange<'_, D>, Failure> {
         let mut state = self.state();
         let to = state.succession.begin(change, Instant::now()).map_err(rejected)?;
         let generation = state.ready(to.generation);
@@ -163,31 +170,31 @@ impl<D: Datapath> Controller<D> {
         state.changing_since = Instant::now();
         drop(state);
         self.ledger.open(&generation);
-        Ok(Begun { controller: self, generation, policy })
+        Ok(PendingChange { controller: self, generation, policy })
     }
 
     fn state(&self) -> MutexGuard<'_, State<D::Code>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// From now on, generations that decided are remembered for [`Controller::take_left`]: so many as stand ready at most.
-    pub fn remember_left(&self) {
-        self.state().left.get_or_insert_default();
+    /// Starts to record superseded generations for [`Controller::take_superseded`], at most [`READY_MAX`].
+    pub fn record_superseded(&self) {
+        self.state().superseded.get_or_insert_default();
     }
 
-    /// The generation that decides, and those that did since the last call, the oldest first.
-    pub fn take_left(&self) -> (Shared<D::Code>, Vec<Shared<D::Code>>) {
+    /// The active generation, and those that were active since the last call, the oldest first.
+    pub fn take_superseded(&self) -> (Shared<D::Code>, Vec<Shared<D::Code>>) {
         let mut state = self.state();
-        let left = state.left.as_mut().map(std::mem::take).unwrap_or_default();
-        (state.active(), left)
+        let superseded = state.superseded.as_mut().map(std::mem::take).unwrap_or_default();
+        (state.active(), superseded)
     }
 
-    /// The generation that decides.
+    /// The active generation.
     pub fn active(&self) -> Shared<D::Code> {
         self.state().active()
     }
 
-    /// What decides, and what stands ready.
+    /// The status of all generations.
     pub fn status(&self) -> Status {
         let taken_down = self.guard.down();
         let state = self.state();
@@ -210,23 +217,23 @@ impl<D: Datapath> Controller<D> {
             taken_down,
             activations: state.activations,
             confirm_left_s: succession.trial_ends().map(left),
-            rollback_to: succession.way_back().map(|back| back.generation),
-            rollback_posture: succession.way_back().and_then(|back| back.posture.clone()),
+            rollback_to: succession.rollback_target().map(|target| target.generation),
+            rollback_posture: succession.rollback_target().and_then(|target| target.posture.clone()),
             activating: succession.pending().map(activating),
             mixed: self.mixed(),
             generations: state.ready.iter().map(|generation| generation.status()).collect(),
         }
     }
 
-    /// What was counted. No lock of the controller is held while counters are read.
+    /// All counts. No lock of the controller is held while counters are read.
     pub fn stats(&self) -> Stats {
         self.ledger.stats(&self.datapath)
     }
 
-    /// Parts of the datapath that decide by another policy than the active one, with that policy.
+    /// Describes parts of the datapath that use another policy than the active one.
     fn mixed(&self) -> Vec<String> {
         let describe = |stray: &Stray<D::Code>| {
-            // A generation that is not in the ledger any more has ended since.
+            // A generation that is not in the ledger has ended meanwhile.
             let generation = self.ledger.generation(&stray.policy.code)?;
             let posture = generation.posture_of(stray.policy.chains).map(str::to_owned);
             Some(format!("{} decides by {}", stray.part, Active { generation: generation.id, posture }))
@@ -239,10 +246,10 @@ impl<D: Datapath> Controller<D> {
         self.datapath.has_failed()
     }
 
-    /// Stops the datapath; nothing can be changed afterwards, and a change that is under way fails.
+    /// Stops the datapath. A change in progress fails, and later changes fail too.
     ///
     /// # Errors
-    /// Why it failed before, or does not stop.
+    /// The datapath had failed before, or does not stop.
     pub fn stop(&self) -> Result<(), Failure> {
         Ok(self.datapath.stop()?)
     }
@@ -254,20 +261,21 @@ impl<C> State<C> {
     }
 
     fn ready(&self, id: u64) -> Shared<C> {
-        self.ready.iter().find(|one| one.id == id).expect("what is in use stands ready").clone()
+        self.ready.iter().find(|one| one.id == id).expect("a generation in use is ready").clone()
     }
 
-    /// What had begun decides.
+    /// Makes the generation of the pending change the active one.
     fn commit(&mut self, generation: &Shared<C>) {
         let before = self.active();
         self.succession.commit(Instant::now());
         self.activations += 1;
-        // Another posture counts on for the same limits.
-        let is_known = |left: &[Arc<_>]| left.iter().any(|known| Arc::ptr_eq(known, &before));
-        if let Some(left) = self.left.as_mut().filter(|left| !is_known(left) && !Arc::ptr_eq(&before, generation)) {
-            left.push(before);
-            if left.len() > READY_MAX {
-                left.remove(0);
+        // A posture of the same generation continues its counts.
+        let is_known = |superseded: &[Arc<_>]| superseded.iter().any(|known| Arc::ptr_eq(known, &before));
+        let superseded = self.superseded.as_mut();
+        if let Some(superseded) = superseded.filter(|all| !is_known(all) && !Arc::ptr_eq(&before, generation)) {
+            superseded.push(before);
+            if superseded.len() > READY_MAX {
+                superseded.remove(0);
             }
         }
     }

@@ -1,4 +1,4 @@
-//! How many files Weir may have open: sockets, rings, maps and programs of the kernel are all files.
+//! The limit of open files. Sockets, rings, maps and programs of the kernel count as files.
 
 use crate::failure::Failure;
 use rustix::io::Errno;
@@ -6,25 +6,25 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::time::Duration;
 use std::{fs, io, thread};
 
-/// What Weir asks for at most; none of its engines needs more.
+/// The limit that Weir requests; no engine needs more.
 const WANTED: u64 = 1 << 16;
-/// What it takes to run a policy between two interfaces, to load others beside it and to answer clients.
+/// Descriptors that are needed to run a policy between two interfaces, load others and answer clients.
 const NEEDED: u64 = 64;
-/// What a new generation leaves free, for clients and for what the next change takes.
+/// Descriptors that a new generation must leave free for clients and for the next change.
 const SPARE: usize = 16;
 const SPARE_TRIES: u32 = 10;
 const SPARE_PAUSE: Duration = Duration::from_millis(100);
 const REMEDY: &str = "`ulimit -n`, `LimitNOFILE=` of systemd";
 
-/// Takes as many as the system allows: usual limits are for programs that wait with select(2).
+/// Raises the limit as far as allowed. Usual soft limits suit programs that use select(2).
 ///
 /// # Errors
-/// They are too few for anything.
+/// The limit is below the minimum.
 pub(super) fn raise() -> Result<(), Failure> {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     let wanted = maximum.map_or(WANTED, |maximum| maximum.min(WANTED));
     if current.is_some_and(|current| current < wanted) {
-        // What there is may do. If not, it is said when it is known.
+        // The current limit may be enough. If it is not, a later failure reports it.
         let _stays = setrlimit(Resource::Nofile, Rlimit { current: Some(wanted), maximum });
     }
     match getrlimit(Resource::Nofile).current {
@@ -35,26 +35,26 @@ pub(super) fn raise() -> Result<(), Failure> {
     }
 }
 
-/// Names this limit in a failure that it caused, unless the failure names it already.
+/// Adds the limit to the message of a failure that it caused, unless the message has it.
 pub(super) fn explain(failure: Failure) -> Failure {
     let text = failure.message();
     match getrlimit(Resource::Nofile).current {
         Some(limit) if text.contains(&none_left()) && !text.contains(REMEDY) => {
-            Failure::Runtime(format!("{text}: this process may have {limit} files open, which are too few ({REMEDY})"))
+            Failure::Runtime(format!("{text}: this process may have {limit} files open, which is too few ({REMEDY})"))
         }
         _ => failure,
     }
 }
 
-/// Whether something failed because this process may not have more files open.
+/// Whether the failure is caused by the limit of open files.
 pub fn are_too_few(failure: &Failure) -> bool {
     failure.message().contains(&none_left())
 }
 
-/// Checks that [`SPARE`] more files can be opened. Clients that are about to go give theirs back meanwhile.
+/// Checks that [`SPARE`] more files can be opened. Tries repeatedly, because clients may be closing theirs.
 ///
 /// # Errors
-/// They cannot.
+/// They cannot be opened.
 pub fn check_left() -> Result<(), Failure> {
     let spare = || (0..SPARE).map(|_| fs::File::open("/dev/null")).collect::<Result<Vec<_>, _>>();
     for _ in 0..SPARE_TRIES {

@@ -1,9 +1,9 @@
-//! Interfaces in the terms of `ctl stats`, from the counters of their ports.
+//! The statistics of interfaces for `ctl stats`, from the counters of their ports.
 
 use weir_control::{InterfaceStats, TxDropped};
 use weir_engine::live::{PortReading, PortStatus};
 
-/// Sums over all workers; an interface has ports of each of them.
+/// Sums over all workers. Each worker has a port of each interface.
 pub fn sums(ports: &[PortStatus]) -> Vec<InterfaceStats> {
     let mut sums: Vec<(&PortStatus, PortReading)> = Vec::new();
     for port in ports {
@@ -15,7 +15,7 @@ pub fn sums(ports: &[PortStatus]) -> Vec<InterfaceStats> {
     sums.into_iter().map(|(port, sum)| stats(port, sum)).collect()
 }
 
-/// Names every counter, so that a new one does not compile until it is shown.
+/// Lists every counter by name, so that a new counter does not compile until it is listed here.
 fn stats(port: &PortStatus, sum: PortReading) -> InterfaceStats {
     let PortReading {
         rx_packets,

@@ -1,14 +1,15 @@
-//! What was counted, while generations change.
+//! Counts while generations change.
 //!
-//! The datapath holds the counts of generations that decide packets; the account holds the counts of those that decided before. Counts move from
-//! one to the other at the end of a change. Counters are read without this lock: a snapshot is taken again if counts moved meanwhile.
+//! The datapath holds the counts of generations that decide packets; the account holds those of previous generations.
+//! Counts move from one to the other at the end of a change. Counters are read without the lock, and a snapshot is
+//! repeated if counts moved meanwhile.
 //!
 //! ```text
 //!   stats:  copy account and version     read counters             the same version? else again
 //!   close:                  version + 1     take final counts       store the account
 //! ```
-//! The lock is held for moments: a change waits for no snapshot, unless changes follow each other so fast that no snapshot succeeds. A snapshot
-//! waits only while final counts move, which takes milliseconds.
+//! The lock is held only briefly. A change waits for a snapshot only after [`TRIES_MAX`] snapshots in a row failed. A
+//! snapshot waits only while final counts move, which takes milliseconds.
 
 use crate::run::account::{Account, Counted};
 use crate::run::generation::Generation;
@@ -16,41 +17,41 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use weir_control::Stats;
 use weir_engine::live::{Datapath, PortStatus, Reading, Readings};
 
-/// How often a snapshot is taken again before counts are kept from moving for it.
+/// Tries of a snapshot before it holds the lock, so that counts cannot move.
 const TRIES_MAX: usize = 8;
 
-/// A generation that several hold.
+/// A shared generation.
 type Shared<C> = Arc<Generation<C>>;
 
-/// The generations that count, and the account of those that decide nothing any more.
+/// The generations that count, and the account of previous ones.
 pub struct Ledger<C> {
     entries: Mutex<Entries<C>>,
-    /// Tells waiting snapshots that final counts have moved.
+    /// Notifies waiting snapshots that final counts have moved.
     moved: Condvar,
 }
 
 struct Entries<C> {
-    /// Changes whenever counts begin to move, or another generation begins to count.
+    /// Incremented when counts begin to move, and when a generation begins to count.
     version: u64,
-    /// Whether final counts are neither in the datapath nor in the account.
+    /// Whether final counts are being moved. They are then neither in the datapath nor in the account.
     moving: bool,
-    known: Known<C>,
+    contents: Contents<C>,
 }
 
-/// What is copied under the lock.
-struct Known<C> {
-    /// Generations of which the datapath may hold code.
+/// The data that a snapshot copies under the lock.
+struct Contents<C> {
+    /// Generations whose code the datapath may hold.
     counting: Vec<Shared<C>>,
     account: Arc<Account>,
 }
 
-impl<C> Clone for Known<C> {
+impl<C> Clone for Contents<C> {
     fn clone(&self) -> Self {
-        Known { counting: self.counting.clone(), account: self.account.clone() }
+        Contents { counting: self.counting.clone(), account: self.account.clone() }
     }
 }
 
-/// While final counts move; ends when dropped, also by a panic.
+/// Exists while final counts move. It is dropped even by a panic.
 struct Moving<'a, C>(&'a Ledger<C>);
 
 impl<C> Drop for Moving<'_, C> {
@@ -61,26 +62,26 @@ impl<C> Drop for Moving<'_, C> {
 }
 
 impl<C> Ledger<C> {
-    /// With the generation that a datapath was started with.
+    /// A ledger for a datapath that was started with the generation `first`.
     pub fn new(first: Shared<C>) -> Self {
-        let known = Known { counting: vec![first], account: Arc::default() };
-        Ledger { entries: Mutex::new(Entries { version: 0, moving: false, known }), moved: Condvar::new() }
+        let contents = Contents { counting: vec![first], account: Arc::default() };
+        Ledger { entries: Mutex::new(Entries { version: 0, moving: false, contents }), moved: Condvar::new() }
     }
 
-    /// Adds a generation, before the datapath gets its code.
+    /// Adds a generation. Must be called before the datapath gets its code.
     pub fn open(&self, generation: &Shared<C>) {
         let mut entries = self.entries();
-        if !entries.known.counting.iter().any(|one| Arc::ptr_eq(one, generation)) {
-            entries.known.counting.push(generation.clone());
+        if !entries.contents.counting.iter().any(|one| Arc::ptr_eq(one, generation)) {
+            entries.contents.counting.push(generation.clone());
             entries.version += 1;
         }
     }
 
-    /// Moves the counts of policies that decide nothing any more from the datapath to the account. One thread at a time may do so, while no
-    /// change is under way; `ready` are the generations that stand ready.
+    /// Moves final counts from the datapath to the account. Only one thread may call this, and not during a change.
+    /// `ready` are all ready generations.
     pub fn close<D: Datapath<Code = C>>(&self, datapath: &D, ready: &[Shared<C>]) {
         let ports = datapath.ports();
-        let (moving, Known { mut counting, account }) = self.begin_moving();
+        let (moving, Contents { mut counting, account }) = self.begin_moving();
         let mut account = Account::clone(&account);
         for Reading { code, counts } in datapath.take_final() {
             let generation = find(&counting, &code).expect("the datapath was given it");
@@ -89,56 +90,56 @@ impl<C> Ledger<C> {
         let Readings { active, others } = datapath.readings();
         counting.retain(|one| std::iter::once(&active).chain(&others).any(|reading| one.has_code(&reading.code)));
         account.forget(ready.iter().chain(&counting).map(|generation| generation.program()));
-        let before = std::mem::replace(&mut self.entries().known, Known { counting, account: Arc::new(account) });
+        let before = std::mem::replace(&mut self.entries().contents, Contents { counting, account: Arc::new(account) });
         drop(moving);
-        // Unloading takes longer than anybody should wait.
+        // Unloading is slow, so it happens after the lock is released.
         drop(before);
     }
 
-    /// Everything that is counted.
+    /// A snapshot of all counts.
     pub fn stats<D: Datapath<Code = C>>(&self, datapath: &D) -> Stats {
         for _ in 0..TRIES_MAX {
-            let (version, known) = {
+            let (version, contents) = {
                 let entries = self.settled();
-                (entries.version, entries.known.clone())
+                (entries.version, entries.contents.clone())
             };
             let (readings, ports) = (datapath.readings(), datapath.ports());
             if self.entries().version == version {
-                return known.stats(&readings, &ports);
+                return contents.stats(&readings, &ports);
             }
         }
-        // Changes follow each other faster than counters are read: the next one waits.
+        // Changes are faster than snapshots, so the next change waits for this one.
         let entries = self.settled();
         let (readings, ports) = (datapath.readings(), datapath.ports());
-        let known = entries.known.clone();
+        let contents = entries.contents.clone();
         drop(entries);
-        known.stats(&readings, &ports)
+        contents.stats(&readings, &ports)
     }
 
-    /// The generation that has this code, if the datapath may hold it.
+    /// The generation with this code, if the datapath may hold it.
     pub fn generation(&self, code: &Arc<C>) -> Option<Shared<C>> {
-        find(&self.entries().known.counting, code).cloned()
+        find(&self.entries().contents.counting, code).cloned()
     }
 
     fn entries(&self) -> MutexGuard<'_, Entries<C>> {
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The entries, once no counts move.
+    /// Waits until no counts move, and locks the entries.
     fn settled(&self) -> MutexGuard<'_, Entries<C>> {
         let is_moving = |entries: &mut Entries<C>| entries.moving;
         self.moved.wait_while(self.entries(), is_moving).unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn begin_moving(&self) -> (Moving<'_, C>, Known<C>) {
+    fn begin_moving(&self) -> (Moving<'_, C>, Contents<C>) {
         let mut entries = self.entries();
         entries.version += 1;
         entries.moving = true;
-        (Moving(self), entries.known.clone())
+        (Moving(self), entries.contents.clone())
     }
 }
 
-impl<C> Known<C> {
+impl<C> Contents<C> {
     fn stats(&self, readings: &Readings<C>, ports: &[PortStatus]) -> Stats {
         let others: Vec<_> = readings.others.iter().map(|other| self.counted(other)).collect();
         self.account.stats(self.counted(&readings.active), &others, ports)

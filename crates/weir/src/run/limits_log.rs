@@ -1,11 +1,12 @@
-//! `weir run --limits-log`: what limits counted in each interval, as JSON lines.
+//! `weir run --limits-log`: writes the counts of limits in each interval as JSON lines.
 //!
 //! ```text
 //! {"time":"2026-03-01T12:00:10.000Z","list":"customers","direction":"upstream","at":"edge.weir:7","prefix":"192.0.2.0/24","rate":"10kpps burst 100packets","passed":null,"exceeded":731}
 //! {"time":"2026-03-01T12:00:10.000Z","interval_s":10.0,"limits":1,"passed":0,"exceeded":731,"left_out":0}
 //! ```
-//! A line for each limit, the most exceeded first, and one that sums the interval up; `left_out` is how many limits have no line. A thread of its own
-//! writes: a slow disk keeps nothing else waiting. While the file cannot be opened, intervals grow and nothing is lost.
+//! Each limit has a line, the most exceeded first, and the interval has one with the sums. `left_out` is the number of
+//! limits without a line. A separate thread writes, so that a slow disk delays nothing else. While the file cannot be
+//! opened, the interval grows and no counts are lost.
 
 use crate::cli::RunOptions;
 use crate::failure::Failure;
@@ -24,44 +25,44 @@ use std::time::{Duration, Instant, SystemTime};
 use weir_control::CountedLimit;
 use weir_engine::live::Datapath;
 
-/// How long the last interval may take to be written.
+/// Longest wait for the last interval to be written.
 const END_MAX: Duration = Duration::from_secs(2);
 
-/// The file, and what goes into it.
+/// The log file and its pending output.
 pub struct LimitsLog {
     path: PathBuf,
     file: Option<File>,
     interval: Duration,
-    /// Limits that have a line in an interval.
+    /// Most limits that have a line in an interval.
     top: usize,
-    /// Lines that the file has not taken yet.
+    /// Output that could not be written yet.
     pending: Vec<u8>,
-    /// Whether it was said that the file cannot be written.
-    complained: bool,
+    /// Whether the current write error was reported.
+    reported: bool,
     /// End of the last interval.
     since: Instant,
 }
 
-/// The thread that writes.
-pub struct Writing {
-    told_to_end: Sender<()>,
+/// The thread that writes the log.
+pub struct LogThread {
+    stop: Sender<()>,
     ended: Receiver<()>,
 }
 
-/// A limit in an interval.
+/// The line of a limit in an interval.
 #[derive(Serialize)]
-struct Line<'a> {
+struct LimitLine<'a> {
     time: &'a str,
     #[serde(flatten)]
     limit: &'a CountedLimit,
 }
 
-/// An interval.
+/// The line with the sums of an interval.
 #[derive(Serialize)]
-struct Sum<'a> {
+struct SumLine<'a> {
     time: &'a str,
     interval_s: f64,
-    /// Limits for which something was counted.
+    /// Number of limits that have counts.
     limits: u64,
     passed: u64,
     exceeded: u64,
@@ -69,42 +70,42 @@ struct Sum<'a> {
 }
 
 impl LimitsLog {
-    /// Opens the file, if one is asked for.
+    /// Opens the file, if the option is given.
     ///
     /// # Errors
-    /// It cannot be written.
+    /// It cannot be opened for writing.
     pub fn open(options: &RunOptions) -> Result<Option<Self>, Failure> {
         let Some(path) = options.limits_log.clone() else { return Ok(None) };
         let file = log_file::open(&path).map_err(|error| Failure::file(&path, error))?;
         let (interval, top, since) = (options.limits_interval, options.limits_top, Instant::now());
-        Ok(Some(LimitsLog { path, file: Some(file), interval, top, pending: Vec::new(), complained: false, since }))
+        Ok(Some(LimitsLog { path, file: Some(file), interval, top, pending: Vec::new(), reported: false, since }))
     }
 
-    /// Writes what is counted from now on.
-    pub fn start<D: Datapath + 'static>(mut self, controller: Arc<Controller<D>>) -> Writing {
-        controller.remember_left();
-        let (told_to_end, told) = channel();
-        let (ends, ended) = channel();
+    /// Starts the thread. It logs counts from now on.
+    pub fn start<D: Datapath + 'static>(mut self, controller: Arc<Controller<D>>) -> LogThread {
+        controller.record_superseded();
+        let (stop, stopped) = channel();
+        let (end, ended) = channel();
         thread::spawn(move || {
             let mut due = Instant::now() + self.interval;
             loop {
-                let told = told.recv_timeout(due.saturating_duration_since(Instant::now()));
+                let received = stopped.recv_timeout(due.saturating_duration_since(Instant::now()));
                 self.step(&controller);
-                if told != Err(RecvTimeoutError::Timeout) {
+                if received != Err(RecvTimeoutError::Timeout) {
                     break;
                 }
                 due = (due + self.interval).max(Instant::now());
             }
-            // Nobody waits any more if it took too long.
-            let _nobody = ends.send(());
+            // The receiver is gone if this took too long.
+            let _result = end.send(());
         });
-        Writing { told_to_end, ended }
+        LogThread { stop, ended }
     }
 
     /// Ends an interval.
     fn step<D: Datapath>(&mut self, controller: &Controller<D>) {
         let written = self.reopen().and_then(|()| {
-            // What could not be written goes first; until it is, the interval goes on.
+            // Pending output is written first. If that fails, the interval continues.
             self.write_pending()?;
             let now = Instant::now();
             let interval_s = ((now - self.since).as_secs_f64() * 1e3).round() / 1e3;
@@ -113,16 +114,19 @@ impl LimitsLog {
             self.write(&top, interval_s)
         });
         match written {
-            Ok(()) => self.complained = false,
-            Err(error) if !self.complained => {
-                self.complained = true;
-                eprintln!("weir: {}: {error}; what limits count is not logged until it can be", self.path.display());
+            Ok(()) => self.reported = false,
+            Err(error) if !self.reported => {
+                self.reported = true;
+                eprintln!(
+                    "weir: {}: {error}; the counts of limits stay in memory until the file can be written",
+                    self.path.display()
+                );
             }
             Err(_) => {}
         }
     }
 
-    /// Opens the file anew if it was renamed or removed, as logrotate does.
+    /// Opens the file again if it was renamed or removed, as logrotate does.
     fn reopen(&mut self) -> io::Result<()> {
         let same = |file: &File| -> io::Result<bool> {
             let (open, found) = (file.metadata()?, fs::metadata(&self.path)?);
@@ -135,14 +139,13 @@ impl LimitsLog {
         Ok(())
     }
 
-    /// What was counted since the last time, by those who decide and those who did.
+    /// The counts since the last call, of the active generation and of superseded ones.
     fn read<D: Datapath>(&self, controller: &Controller<D>) -> Result<Top, Failure> {
-        let (active, left) = controller.take_left();
-        // What stays is the active one's; what left has the rest.
+        let (active, superseded) = controller.take_superseded();
+        // Buckets that remain are counted by the active generation, all others by superseded ones.
         let mut sum = active.limits_since(self.top)?;
-        for generation in left.iter().rev() {
-            let of_left = generation.limits_since(self.top)?;
-            sum.add(of_left, self.top);
+        for generation in superseded.iter().rev() {
+            sum.add(generation.limits_since(self.top)?, self.top);
         }
         Ok(sum)
     }
@@ -150,15 +153,15 @@ impl LimitsLog {
     fn write(&mut self, top: &Top, interval_s: f64) -> io::Result<()> {
         let time = humantime::format_rfc3339_millis(SystemTime::now()).to_string();
         for limit in &top.limits {
-            self.pending.extend(line(&Line { time: &time, limit }));
+            self.pending.extend(line(&LimitLine { time: &time, limit }));
         }
         let Top { ref limits, counted, passed, exceeded, .. } = *top;
         let left_out = counted - limits.len() as u64;
-        self.pending.extend(line(&Sum { time: &time, interval_s, limits: counted, passed, exceeded, left_out }));
+        self.pending.extend(line(&SumLine { time: &time, interval_s, limits: counted, passed, exceeded, left_out }));
         self.write_pending()
     }
 
-    /// Writes what is to be written; what a full disk did not take stays.
+    /// Writes pending output. The part that a full disk does not accept stays pending.
     fn write_pending(&mut self) -> io::Result<()> {
         let Some(mut file) = self.file.as_ref() else { return Ok(()) };
         while !self.pending.is_empty() {
@@ -171,11 +174,11 @@ impl LimitsLog {
     }
 }
 
-impl Writing {
-    /// Ends the last interval, after which nobody counts any more.
+impl LogThread {
+    /// Ends the last interval. All counting must have ended.
     pub fn end(self) {
-        drop(self.told_to_end);
-        // A disk that is that slow is not waited for.
+        drop(self.stop);
+        // Gives up if the disk is too slow.
         let _ended = self.ended.recv_timeout(END_MAX);
     }
 }
@@ -210,13 +213,13 @@ mod tests {
             interval: Duration::from_secs(1),
             top: 1,
             pending: Vec::new(),
-            complained: false,
+            reported: false,
             since: Instant::now(),
         }
     }
 
     #[test]
-    fn what_a_full_disk_did_not_take_is_written_later() {
+    fn output_that_a_full_disk_refused_is_written_later() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("log");
         let mut log = LimitsLog { path: path.clone(), ..log(Path::new("/dev/full")) };
@@ -230,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_was_renamed_is_opened_anew() {
+    fn a_renamed_file_is_opened_again() {
         let folder = tempfile::tempdir().expect("a folder");
         let (path, old) = (folder.path().join("log"), folder.path().join("log.1"));
         fs::write(&path, "{}\n").expect("a file");

@@ -1,8 +1,9 @@
-//! Opens a file to append to, on a path that less privileged users may change.
+//! Opens a file for appending, by a path that less privileged users may change.
 //!
-//! Weir runs as root, and its log may lie in a folder of others or in `/tmp`. A symbolic link is followed only if it belongs to root or to Weir's
-//! own user: the rule of `fs.protected_symlinks`, for every folder and each component of the path. Each component is opened relative to the one
-//! before, so that nothing can be exchanged between the look and the use. Opening waits for nobody: a pipe without a reader is an error.
+//! Weir runs as root, and its log may be in a directory of another user or in `/tmp`. A symbolic link is followed only
+//! if it belongs to root or to the user of Weir. This is the rule of `fs.protected_symlinks`, applied to every
+//! component of the path. Each component is opened relative to its parent, so that nothing can be replaced between
+//! check and use. Opening does not block: a pipe without a reader is an error.
 
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, fcntl_setfl, fstat, fstatfs, openat, readlinkat, statat};
 use rustix::io::Errno;
@@ -14,22 +15,22 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Component, Path};
 
-/// Links on a path at most, as in the kernel.
+/// Most links on a path, as in the kernel.
 const LINKS_MAX: usize = 40;
-/// `PROC_SUPER_MAGIC`: links that the kernel resolves by itself (`/dev/stdout`).
+/// `PROC_SUPER_MAGIC`: the kernel itself resolves links in this file system (`/dev/stdout`).
 const PROC: u64 = 0x9fa0;
 const APPEND: OFlags = OFlags::WRONLY.union(OFlags::APPEND).union(OFlags::CREATE);
-/// Not to wait for the reader of a pipe, and not to become the terminal's process.
-const AT_ONCE: OFlags = OFlags::NONBLOCK.union(OFlags::NOCTTY).union(OFlags::CLOEXEC);
+/// Does not wait for the reader of a pipe, and does not make a terminal the controlling terminal.
+const NO_WAIT: OFlags = OFlags::NONBLOCK.union(OFlags::NOCTTY).union(OFlags::CLOEXEC);
 
-/// Opens a file to append to; makes it if there is none.
+/// Opens a file for appending. Creates it if it does not exist.
 ///
 /// # Errors
-/// It cannot be opened, or another user's link or pipe is in the way.
+/// It cannot be opened, or the path contains a link or pipe of another user.
 pub fn open(path: &Path) -> io::Result<File> {
     let file = walk(path)?;
     check(&file)?;
-    // What is written waits as usual.
+    // Writes may block as usual.
     fcntl_setfl(&file, OFlags::APPEND)?;
     Ok(File::from(file))
 }
@@ -41,7 +42,7 @@ fn walk(path: &Path) -> io::Result<OwnedFd> {
         let found = statat(&folder, &name, AtFlags::SYMLINK_NOFOLLOW);
         let is_link = found.is_ok_and(|found| FileType::from_raw_mode(found.st_mode) == FileType::Symlink);
         if !is_link && rest.is_empty() {
-            return Ok(openat(&folder, &name, APPEND | AT_ONCE | OFlags::NOFOLLOW, Mode::from_raw_mode(0o666))?);
+            return Ok(openat(&folder, &name, APPEND | NO_WAIT | OFlags::NOFOLLOW, Mode::from_raw_mode(0o666))?);
         }
         if !is_link {
             folder = folder_at(folder.as_fd(), &name)?;
@@ -54,7 +55,7 @@ fn walk(path: &Path) -> io::Result<OwnedFd> {
         let link = openat(&folder, &name, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
         if fstatfs(&link)?.f_type as u64 == PROC {
             let whole: std::path::PathBuf = std::iter::once(name).chain(rest).collect();
-            return Ok(openat(&folder, &whole, APPEND | AT_ONCE, Mode::from_raw_mode(0o666))?);
+            return Ok(openat(&folder, &whole, APPEND | NO_WAIT, Mode::from_raw_mode(0o666))?);
         }
         check_owner(&link, "symbolic link")?;
         let target = OsString::from_vec(readlinkat(&link, "", Vec::new())?.into_bytes());
@@ -79,7 +80,7 @@ fn folder_at(folder: impl AsFd, name: impl AsRef<OsStr>) -> io::Result<OwnedFd> 
     Ok(openat(folder, name.as_ref(), flags, Mode::empty())?)
 }
 
-/// What is appended to: a file, a device such as a terminal, or a pipe of our own.
+/// Accepts a regular file, a character device such as a terminal, or a pipe of this user or root.
 fn check(file: &OwnedFd) -> io::Result<()> {
     match FileType::from_raw_mode(fstat(file)?.st_mode) {
         FileType::RegularFile | FileType::CharacterDevice => Ok(()),
@@ -92,7 +93,7 @@ fn check_owner(of: &OwnedFd, what: &str) -> io::Result<()> {
     let (owner, own) = (fstat(of)?.st_uid, rustix::process::geteuid().as_raw());
     match owner {
         owner if owner == own || owner == 0 => Ok(()),
-        owner => Err(io::Error::other(format!("a {what} of another user (uid {owner}) is in the way"))),
+        owner => Err(io::Error::other(format!("a {what} of another user (uid {owner}) is not trusted"))),
     }
 }
 
@@ -112,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn files_and_links_of_our_own_are_as_everywhere() {
+    fn own_files_and_links_are_opened_as_usual() {
         let folder = tempfile::tempdir().expect("a folder");
         let at = |name: &str| folder.path().join(name);
         let file = at("file");
@@ -125,7 +126,7 @@ mod tests {
         }
         assert_eq!(fs::read_to_string(&file).expect("it is there"), "12222");
         symlink("none", at("dangling")).expect("it is ours");
-        append(&at("dangling"), "3").expect("as everywhere, it is made");
+        append(&at("dangling"), "3").expect("the target is created");
         assert_eq!(fs::read_to_string(at("none")).expect("it was made"), "3");
         symlink("loop", at("loop")).expect("it is ours");
         for (path, problem) in [("loop", "Too many levels"), ("sub", "Is a directory"), ("file/x", "Not a directory")] {
@@ -137,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pipe_without_a_reader_is_not_waited_for() {
+    fn a_pipe_without_a_reader_is_an_error() {
         let folder = tempfile::tempdir().expect("a folder");
         let pipe = folder.path().join("pipe");
         mknodat(CWD, &pipe, FileType::Fifo, Mode::RWXU, 0).expect("it is ours");
@@ -147,12 +148,12 @@ mod tests {
         if rustix::process::geteuid().is_root() {
             lchown(&pipe, Some(NOBODY), None).expect("root may");
             let said = append(&pipe, "").expect_err("it is another's");
-            assert_eq!(said, "a pipe of another user (uid 65534) is in the way");
+            assert_eq!(said, "a pipe of another user (uid 65534) is not trusted");
         }
     }
 
     #[test]
-    fn no_link_of_another_user_is_followed() {
+    fn links_of_other_users_are_refused() {
         if !rustix::process::geteuid().is_root() {
             return;
         }
@@ -167,7 +168,7 @@ mod tests {
         }
         for path in ["link", "folder/file", "own-to-theirs"] {
             let said = append(&at(path), "x").expect_err("it is refused");
-            assert_eq!(said, "a symbolic link of another user (uid 65534) is in the way", "{path}");
+            assert_eq!(said, "a symbolic link of another user (uid 65534) is not trusted", "{path}");
         }
         assert!(!at("victim").exists() && fs::metadata(at("sub")).expect("it is there").uid() == 0);
         assert_eq!(fs::read_dir(at("sub")).expect("it is there").count(), 0);

@@ -1,4 +1,4 @@
-//! What requests mean to a running Weir.
+//! Executes the requests of clients.
 
 use crate::failure::Failure;
 use crate::run::controller::Controller;
@@ -12,10 +12,10 @@ use weir_control::{Ready, Request, TOP_MAX};
 use weir_engine::live::Datapath;
 use weir_loading::regular_file;
 
-/// Does what is asked for; `loader` loads the policies that clients name.
+/// Executes a request. `loader` loads policies for `load`.
 ///
 /// # Errors
-/// It is refused, and nothing has changed; or something failed.
+/// The request is refused and nothing has changed, or it has failed.
 pub fn perform<L: Loader>(
     request: Request,
     controller: &Controller<L::Datapath>,
@@ -31,10 +31,10 @@ pub fn perform<L: Loader>(
             if !policy.is_absolute() {
                 return Err(Failure::Rejected(format!("weir: {}: not an absolute path", policy.display())));
             }
-            // A pipe might never give its bytes.
+            // Reading a pipe could block for ever.
             regular_file::check(&policy)
                 .map_err(|error| Failure::Rejected(format!("weir: {}: {error}", policy.display())))?;
-            // Compiled beside what runs.
+            // The active generation continues meanwhile.
             let generation = prepare(&policy, controller, loader)?;
             return Ok(json!(Ready { generation: controller.add(generation) }));
         }
@@ -46,8 +46,7 @@ pub fn perform<L: Loader>(
     Ok(json!(controller.status()))
 }
 
-/// Prepares a generation. If that takes more descriptors than there are, older generations that are not in use go, as they do when too many
-/// stand ready.
+/// Prepares a generation. If there are too few descriptors, it unloads the oldest generations that are not in use.
 fn prepare<L: Loader>(
     policy: &Path,
     controller: &Controller<L::Datapath>,
@@ -63,11 +62,11 @@ fn prepare<L: Loader>(
             prepared => return prepared,
         };
         let Some(gone) = controller.remove_oldest() else { return Err(failure) };
-        eprintln!("weir: generation {gone} no longer stands ready: {}", failure.message());
+        eprintln!("weir: generation {gone} is unloaded: {}", failure.message());
     }
 }
 
-/// The length of a trial. Whether it is one that trials may have, is said where generations are activated.
+/// The length of a trial. Its bounds are checked when the generation is activated.
 fn trial(confirm_s: Option<f64>) -> Result<Option<Duration>, Failure> {
     let length = |seconds: f64| Duration::try_from_secs_f64(seconds);
     let trial = confirm_s.map(length).transpose();

@@ -1,7 +1,7 @@
-//! Answers clients while packets flow: a socket, a thread for each client, a line for each request. What requests mean is not known here.
+//! The control server: a socket, a thread for each client, a line for each request. It does not interpret requests.
 //!
-//! No client keeps another waiting: slots are few, and those of clients that say nothing are given to others; requests and answers have a time
-//! to be transferred in; whatever happens to a client's thread, its slot is released.
+//! No client blocks another. Silent clients lose their slots to new ones. Requests and answers must be transferred
+//! within a time limit. A slot is released however the thread of its client ends.
 
 use crate::failure::Failure;
 use rustix::fs::{Mode, fchmod};
@@ -21,40 +21,40 @@ use weir_control::{
     ANSWER_TIME_MAX, Answer, CLIENTS_MAX, GIVE_WAY, REQUEST_BYTES_MAX, REQUEST_TIME_MAX, Request, SILENCE_MAX,
 };
 
-/// How long nobody is accepted after the system could not.
+/// Pause after the system could not accept a client.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-/// Clients that wait to be accepted.
+/// Most clients that wait to be accepted.
 const QUEUE_MAX: i32 = 128;
 
-/// The socket. It is removed when dropped.
+/// The server. Its socket is removed when it is dropped.
 pub struct Server {
     path: PathBuf,
     listener: Option<UnixListener>,
 }
 
 impl Server {
-    /// Listens at `path`. Clients wait until there is something to answer from.
+    /// Listens at `path`. Clients wait until [`Server::serve`] is called.
     ///
     /// # Errors
-    /// Another Weir listens there, or the path cannot be used.
+    /// Another Weir listens at the path, or the path cannot be used.
     pub fn listen(path: &Path) -> Result<Self, Failure> {
         Ok(Server { path: path.to_owned(), listener: Some(listen(path)?) })
     }
 
-    /// Answers requests by `handler`, several at once. A panic of `handler` is an answer as well.
+    /// Answers requests by calling `handler`, several at a time. A panic of `handler` becomes an error answer.
     ///
     /// # Errors
-    /// There is no thread to be had.
+    /// The thread cannot be started.
     pub fn serve(
         &mut self,
         handler: impl Fn(Request) -> Result<Value, Failure> + Send + Sync + 'static,
     ) -> Result<(), Failure> {
         let Some(listener) = self.listener.take() else { return Ok(()) };
         let (clients, handler) = (Arc::new(Clients::default()), Arc::new(handler));
-        let mut door = Door { listener, spare: spare() };
+        let mut acceptor = Acceptor { listener, spare: open_spare() };
         let accept = move || {
             loop {
-                let Some(stream) = door.next() else { continue };
+                let Some(stream) = acceptor.next() else { continue };
                 if let Err(why) = admit(stream, &clients, &handler) {
                     eprintln!("weir: control: {why}");
                 }
@@ -67,42 +67,42 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // It may be gone already; and there is nobody left to tell.
+        // An error is ignored: the socket may have been removed already.
         let _gone = fs::remove_file(&self.path);
     }
 }
 
-/// Binds the socket; one that nobody listens at any more, left by a process that was killed, is replaced.
+/// Binds the socket. Replaces a socket that a killed process has left.
 fn listen(path: &Path) -> Result<UnixListener, Failure> {
     let failed = |error: io::Error| Failure::file(path, error);
     if let Ok(found) = fs::symlink_metadata(path) {
         if !found.file_type().is_socket() {
-            return Err(Failure::file(path, "is there already, and no socket"));
+            return Err(Failure::file(path, "exists and is not a socket"));
         }
         if ![0, rustix::process::geteuid().as_raw()].contains(&found.uid()) {
             let problem =
-                format!("a socket of another user (uid {}) lies there; --control names another path", found.uid());
+                format!("this is a socket of another user (uid {}); choose another path with --control", found.uid());
             return Err(Failure::file(path, problem));
         }
         if is_listened_at(path) {
-            return Err(Failure::file(path, "another weir listens there; --control names another path"));
+            return Err(Failure::file(path, "another weir listens here; choose another path with --control"));
         }
         fs::remove_file(path).map_err(failed)?;
     }
     bind_private(path).map_err(failed)
 }
 
-/// Binds a socket that others cannot connect to, not even for a moment. Changing its mode afterwards would follow a link.
+/// Binds a socket that other users can never connect to. A change of its mode afterwards would follow a link.
 fn bind_private(path: &Path) -> io::Result<UnixListener> {
     let socket = net::socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
-    // The file gets the mode of its socket (unix(7)).
+    // The file gets the mode of the socket (unix(7)).
     fchmod(&socket, Mode::from_raw_mode(0o600))?;
     net::bind(&socket, &SocketAddrUnix::new(path)?)?;
     net::listen(&socket, QUEUE_MAX)?;
     Ok(socket.into())
 }
 
-/// Asks without waiting: whoever listens may have no time, and a queue of clients that is full.
+/// Connects without waiting, because the queue of a busy server may be full.
 fn is_listened_at(path: &Path) -> bool {
     let connect = || -> rustix::io::Result<()> {
         let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
@@ -112,20 +112,20 @@ fn is_listened_at(path: &Path) -> bool {
     matches!(connect(), Ok(()) | Err(Errno::AGAIN))
 }
 
-/// Where clients come in.
-struct Door {
+/// Accepts clients.
+struct Acceptor {
     listener: UnixListener,
-    /// A descriptor that is given up where there is no other, to tell a client so.
+    /// A descriptor that is closed when no other is left, so that a client can be accepted and refused.
     spare: Option<File>,
 }
 
-fn spare() -> Option<File> {
+fn open_spare() -> Option<File> {
     File::open("/dev/null").ok()
 }
 
-impl Door {
-    /// The next client. Without descriptors, it waits a little: the client is still there, clients that have hung up give theirs back, and asking
-    /// at once would take a whole core.
+impl Acceptor {
+    /// The next client. Without free descriptors it pauses and tries again, because clients that hang up free theirs.
+    /// Without the pause the loop would use a whole core.
     fn next(&mut self) -> Option<UnixStream> {
         if let Ok((stream, _)) = self.listener.accept() {
             return Some(stream);
@@ -138,49 +138,49 @@ impl Door {
         let none_left =
             [Errno::MFILE, Errno::NFILE].iter().any(|none| Some(none.raw_os_error()) == error.raw_os_error());
         if none_left && self.spare.take().is_some() {
-            // Somebody else may have taken it meanwhile; then there is nobody to tell. That it does not wait for another client, the kernel sees to:
-            // the one that could not be accepted is still in the queue.
+            // Another thread may take the descriptor first; the client then stays in the queue. The call does not
+            // block, because the client that could not be accepted is still in the queue.
             if let Ok((stream, _)) = self.listener.accept() {
-                turn_away(&stream, &format!("no room for another client: {error}"));
+                refuse(&stream, &format!("cannot accept another client: {error}"));
             }
-            self.spare = spare();
+            self.spare = open_spare();
         }
         None
     }
 }
 
-/// Answers one client in a thread of its own, if it may ask and there is room. Returns why there is no thread.
+/// Starts a thread for a client, if it has permission and there is a slot.
 fn admit<H>(stream: UnixStream, clients: &Arc<Clients>, handler: &Arc<H>) -> io::Result<()>
 where
     H: Fn(Request) -> Result<Value, Failure> + Send + Sync + 'static,
 {
     if let Err(why) = may_connect(&stream) {
-        turn_away(&stream, &why);
+        refuse(&stream, &why);
         return Ok(());
     }
     let Some(slot) = Clients::enter(clients, stream) else { return Ok(()) };
     let handler = handler.clone();
     let answer_all = move || {
-        // A client that goes away needs no answer.
+        // An error means that the client has gone.
         let _gone = slot.serve(&*handler);
     };
     thread::Builder::new().name("weir-client".to_owned()).spawn(answer_all).map(drop)
 }
 
-/// Whether the client is root or who we are; else what to tell it.
+/// Checks that the client is root or the user of this process. The error is for the client.
 fn may_connect(stream: &UnixStream) -> Result<(), String> {
     let own = rustix::process::geteuid();
     match rustix::net::sockopt::socket_peercred(stream) {
         Ok(peer) if peer.uid.is_root() || peer.uid == own => Ok(()),
         Ok(peer) => {
-            Err(format!("permission denied to user {}: ask as root or as user {own}, whose Weir it is", peer.uid))
+            Err(format!("permission denied to user {}: run as root or as user {own}, who started Weir", peer.uid))
         }
-        Err(error) => Err(format!("permission denied: who asks is not known: {error}")),
+        Err(error) => Err(format!("permission denied: the user of the client is not known: {error}")),
     }
 }
 
-/// Tells a client that it is not served. It has not been read from, so that this fits into its queue.
-fn turn_away(stream: &UnixStream, why: &str) {
+/// Refuses a client. Nothing was sent to it before, so the answer fits into the socket's buffer.
+fn refuse(stream: &UnixStream, why: &str) {
     let _gone = answer(stream, &Answer::Failed(why.to_owned()));
 }
 
@@ -190,11 +190,11 @@ struct Clients(Mutex<Vec<Arc<Client>>>);
 
 struct Client {
     stream: UnixStream,
-    /// Since when nothing was asked; none while a request is performed.
+    /// End of the last request. `None` while a request is executed.
     silent_since: Mutex<Option<Instant>>,
 }
 
-/// A client's place among [`CLIENTS_MAX`], until dropped.
+/// One of [`CLIENTS_MAX`] slots. It is released when dropped.
 struct Slot {
     clients: Arc<Clients>,
     client: Arc<Client>,
@@ -203,7 +203,7 @@ struct Slot {
 impl Drop for Slot {
     fn drop(&mut self) {
         self.clients.lock().retain(|one| !Arc::ptr_eq(one, &self.client));
-        // A thread that is still told to read from it has an end.
+        // This ends a thread that is still reading from the client.
         let _gone = self.client.stream.shutdown(Shutdown::Both);
     }
 }
@@ -213,7 +213,8 @@ impl Clients {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes a slot, if need be that of a client that has hung up or been silent for long, the longest first. Without one, the client is told.
+    /// Takes a free slot, or that of the client that has hung up or been silent longest. If there is none, refuses the
+    /// client.
     fn enter(clients: &Arc<Self>, stream: UnixStream) -> Option<Slot> {
         let mut list = clients.lock();
         if list.len() >= CLIENTS_MAX {
@@ -225,7 +226,7 @@ impl Clients {
                 Some((_, at)) => _ = list.remove(at).stream.shutdown(Shutdown::Both),
                 None => {
                     drop(list);
-                    turn_away(&stream, &format!("more than {CLIENTS_MAX} clients"));
+                    refuse(&stream, &format!("more than {CLIENTS_MAX} clients"));
                     return None;
                 }
             }
@@ -236,7 +237,7 @@ impl Clients {
     }
 }
 
-/// Whether a client has gone and left nothing to be read. Its thread may not have had the time to find out.
+/// Whether a client has hung up and all its data was read. Its thread may not have noticed yet.
 fn has_hung_up(stream: &UnixStream) -> bool {
     matches!(net::recv(stream, &mut [0; 1], RecvFlags::PEEK | RecvFlags::DONTWAIT), Ok((0, _)))
 }
@@ -251,14 +252,14 @@ impl Client {
     }
 }
 
-/// What a client said.
+/// The result of reading from a client.
 #[derive(Debug, PartialEq, Eq)]
-enum Said {
+enum Received {
     Request(Vec<u8>),
-    /// It has hung up, or said nothing for too long.
-    Nothing,
-    /// What is no request, and nothing can follow.
-    Nonsense(String),
+    /// The client has hung up or has been silent for too long.
+    End,
+    /// Not a request. The connection cannot continue.
+    Invalid(String),
 }
 
 impl Slot {
@@ -268,9 +269,9 @@ impl Slot {
         let mut reader = BufReader::new(stream);
         loop {
             let line = match read_line(&mut reader, SILENCE_MAX, REQUEST_TIME_MAX)? {
-                Said::Request(line) => line,
-                Said::Nothing => return Ok(()),
-                Said::Nonsense(why) => return answer(stream, &Answer::Error(format!("weir: not a request: {why}"))),
+                Received::Request(line) => line,
+                Received::End => return Ok(()),
+                Received::Invalid(why) => return answer(stream, &Answer::Error(format!("weir: not a request: {why}"))),
             };
             self.client.set_silent_since(None);
             let result = match Request::parse(&line) {
@@ -294,15 +295,16 @@ impl Slot {
     }
 }
 
-/// Reads a line, which may lack its end if the client says no more. It has to begin within `silence`, and to be whole within `time` then.
-fn read_line(reader: &mut BufReader<&UnixStream>, silence: Duration, time: Duration) -> io::Result<Said> {
+/// Reads a line. The last one may lack its newline. The line must begin within `silence`, and then be complete within
+/// `time`.
+fn read_line(reader: &mut BufReader<&UnixStream>, silence: Duration, time: Duration) -> io::Result<Received> {
     let mut line = Vec::new();
     let mut deadline = Instant::now() + silence;
     loop {
         let left = deadline.saturating_duration_since(Instant::now());
         let late = || match line.is_empty() {
-            true => Said::Nothing,
-            false => Said::Nonsense(format!("not whole after {} s", time.as_secs_f64())),
+            true => Received::End,
+            false => Received::Invalid(format!("incomplete after {} s", time.as_secs_f64())),
         };
         if left.is_zero() {
             return Ok(late());
@@ -315,7 +317,7 @@ fn read_line(reader: &mut BufReader<&UnixStream>, silence: Duration, time: Durat
             Err(error) => return Err(error),
         };
         if bytes.is_empty() {
-            return Ok(if line.is_empty() { Said::Nothing } else { Said::Request(line) });
+            return Ok(if line.is_empty() { Received::End } else { Received::Request(line) });
         }
         if line.is_empty() {
             deadline = Instant::now() + time;
@@ -323,17 +325,17 @@ fn read_line(reader: &mut BufReader<&UnixStream>, silence: Duration, time: Durat
         let end = bytes.iter().position(|&byte| byte == b'\n').map(|at| at + 1);
         let length = end.unwrap_or(bytes.len());
         if line.len() + length > REQUEST_BYTES_MAX {
-            return Ok(Said::Nonsense(format!("longer than {REQUEST_BYTES_MAX} bytes")));
+            return Ok(Received::Invalid(format!("longer than {REQUEST_BYTES_MAX} bytes")));
         }
         line.extend_from_slice(&bytes[..length]);
         reader.consume(length);
         if end.is_some() {
-            return Ok(Said::Request(line));
+            return Ok(Received::Request(line));
         }
     }
 }
 
-/// Sends an answer to a client that takes it within [`ANSWER_TIME_MAX`].
+/// Sends an answer within [`ANSWER_TIME_MAX`].
 fn answer(mut stream: &UnixStream, answer: &Answer) -> io::Result<()> {
     let line = answer.line();
     let deadline = Instant::now() + ANSWER_TIME_MAX;

@@ -1,5 +1,5 @@
-//! Which generation and posture decide, and the way back. A state machine without input or output; its caller passes the clock
-//! (docs/decisions/0017-trials.md).
+//! Which generation and posture are active, trials, and rollback. It is a state machine without input or output; its
+//! caller passes the time (docs/decisions/0017-trials.md).
 //!
 //! ```text
 //!                  activate --confirm
@@ -10,55 +10,55 @@
 //!  posture,  +--- rollback, timeout: what was confirmed last
 //!  rollback
 //! ```
-//! A change takes time, and may fail: [`Succession::begin`] says what is to decide, [`Succession::commit`] that it does, and
-//! [`Succession::abandon`] that everything is as before.
+//! A change takes time and may fail. [`Succession::begin`] returns what to activate. [`Succession::commit`] makes it
+//! active, and [`Succession::abandon`] leaves everything as it was.
 
 use std::fmt::{self, Display, Formatter};
 use std::time::{Duration, Instant};
 use weir_control::Active;
 
-/// Generations kept beside those in use; the oldest go first.
+/// Most ready generations. The oldest that are not in use are removed first.
 pub const READY_MAX: usize = 8;
 /// The longest trial.
 pub const TRIAL_MAX: Duration = Duration::from_secs(30 * 24 * 3600);
 
-/// What is asked for.
+/// A requested change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// A generation's base policy; with a time, on trial.
+    /// Activates the base policy of a generation, on trial if `trial` is set.
     Activate {
         /// The generation.
         generation: u64,
-        /// How long the trial is.
+        /// Length of the trial.
         trial: Option<Duration>,
     },
-    /// Another posture of the generation that decides.
+    /// Activates another posture of the active generation.
     Posture(Option<String>),
-    /// The way back.
+    /// Activates the rollback target.
     Rollback,
-    /// The way back, because the trial's time is over.
+    /// Activates the rollback target, because the trial has ended.
     Timeout,
 }
 
-/// Why a change cannot be.
+/// Why a change is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// There is no such generation.
     Unknown {
-        /// What was asked for.
+        /// The requested generation.
         generation: u64,
-        /// What there is.
+        /// The ready generations.
         ready: Vec<u64>,
     },
-    /// There is no way back.
+    /// There is no rollback target.
     NothingBefore,
     /// There is no trial.
     NothingOnTrial,
-    /// The trial is not over.
+    /// The trial has not ended.
     NotDue,
-    /// A trial cannot be so long.
+    /// The length of a trial is out of bounds.
     TrialLength,
-    /// Another change has begun, to this.
+    /// Another change, to this generation and posture, is in progress.
     Busy(Active),
 }
 
@@ -67,20 +67,22 @@ impl Display for Refusal {
         match self {
             Refusal::Unknown { generation, ready } => {
                 let ready: Vec<String> = ready.iter().map(u64::to_string).collect();
-                write!(f, "no generation {generation}; ready are {}", ready.join(", "))
+                write!(f, "there is no generation {generation}; ready generations: {}", ready.join(", "))
             }
-            Refusal::NothingBefore => f.write_str("there is nothing to go back to"),
-            Refusal::NothingOnTrial => f.write_str("nothing waits to be confirmed"),
-            Refusal::NotDue => f.write_str("the trial is not over"),
+            Refusal::NothingBefore => f.write_str("there is no previous policy to roll back to"),
+            Refusal::NothingOnTrial => f.write_str("no policy is on trial"),
+            Refusal::NotDue => f.write_str("the trial has not ended"),
             Refusal::TrialLength => {
                 write!(f, "--confirm: a time above 0 and up to {} days", TRIAL_MAX.as_secs() / (24 * 3600))
             }
-            Refusal::Busy(to) => write!(f, "{to} is being activated; try again when `weir ctl status` says it is done"),
+            Refusal::Busy(to) => {
+                write!(f, "{to} is being activated; try again when `weir ctl status` shows that this is done")
+            }
         }
     }
 }
 
-/// What decides for some time only.
+/// A trial.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Trial {
     active: Active,
@@ -94,22 +96,22 @@ struct Pending {
     change: Change,
 }
 
-/// What decides, what stands ready, and the way back.
+/// The active, ready and previous generations.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Succession {
-    /// Numbers of the generations that stand ready, the oldest first.
+    /// Numbers of the ready generations, the oldest first.
     ready: Vec<u64>,
     next: u64,
-    /// What was confirmed last. Outside of a trial it decides.
+    /// The confirmed policy. It is active unless there is a trial.
     confirmed: Active,
-    /// What was confirmed before that, and is something else.
+    /// The previously confirmed policy, which differs from `confirmed`.
     previous: Option<Active>,
     trial: Option<Trial>,
     pending: Option<Pending>,
 }
 
 impl Default for Succession {
-    /// Generation 1 decides, with its base policy.
+    /// The base policy of generation 1 is active.
     fn default() -> Self {
         let first = Active { generation: 1, posture: None };
         Succession { ready: vec![1], next: 2, confirmed: first, previous: None, trial: None, pending: None }
@@ -117,13 +119,13 @@ impl Default for Succession {
 }
 
 impl Succession {
-    /// What decides.
+    /// The active generation and posture.
     pub fn active(&self) -> &Active {
         self.trial.as_ref().map_or(&self.confirmed, |trial| &trial.active)
     }
 
-    /// Where a rollback leads: on trial to what was confirmed last, else to what was confirmed before.
-    pub fn way_back(&self) -> Option<&Active> {
+    /// The rollback target: during a trial the confirmed policy, otherwise the previously confirmed one.
+    pub fn rollback_target(&self) -> Option<&Active> {
         if self.trial.is_some() { Some(&self.confirmed) } else { self.previous.as_ref() }
     }
 
@@ -132,12 +134,12 @@ impl Succession {
         self.trial.as_ref().map(|trial| trial.ends)
     }
 
-    /// What a change that has begun leads to.
+    /// The target of the pending change.
     pub fn pending(&self) -> Option<&Active> {
         self.pending.as_ref().map(|pending| &pending.to)
     }
 
-    /// Whether a generation decides, is about to, or may come back.
+    /// Whether a generation is active, about to be active, or a rollback target.
     pub fn is_in_use(&self, generation: u64) -> bool {
         let trial = self.trial.as_ref().map(|trial| &trial.active);
         let pending = self.pending.as_ref().map(|pending| &pending.to);
@@ -147,28 +149,28 @@ impl Succession {
             .any(|one| one.generation == generation)
     }
 
-    /// Lets another generation stand ready. Returns its number, and those that go to make room for it.
+    /// Adds a ready generation. Returns its number and those of the removed generations.
     pub fn add(&mut self) -> (u64, Vec<u64>) {
         let added = self.next;
         self.next += 1;
         self.ready.push(added);
         let mut gone = Vec::new();
         while self.ready.len() > READY_MAX {
-            gone.push(self.remove_oldest().expect("fewer are in use than stand ready"));
+            gone.push(self.remove_oldest().expect("fewer generations are in use than ready"));
         }
         (added, gone)
     }
 
-    /// Removes the oldest generation that is not in use. Returns its number; `None` if all are in use.
+    /// Removes the oldest generation that is not in use. Returns its number, or `None` if all are in use.
     pub fn remove_oldest(&mut self) -> Option<u64> {
         let oldest = self.ready.iter().position(|&one| !self.is_in_use(one))?;
         Some(self.ready.remove(oldest))
     }
 
-    /// Begins a change. Returns what is to decide.
+    /// Begins a change. Returns what to activate.
     ///
     /// # Errors
-    /// Why it cannot be; nothing has changed.
+    /// The change is refused. Nothing has changed.
     pub fn begin(&mut self, change: Change, now: Instant) -> Result<Active, Refusal> {
         if let Some(pending) = &self.pending {
             return Err(Refusal::Busy(pending.to.clone()));
@@ -184,7 +186,7 @@ impl Succession {
                 Active { generation: *generation, posture: None }
             }
             Change::Posture(posture) => Active { generation: self.active().generation, posture: posture.clone() },
-            Change::Rollback => self.way_back().ok_or(Refusal::NothingBefore)?.clone(),
+            Change::Rollback => self.rollback_target().ok_or(Refusal::NothingBefore)?.clone(),
             Change::Timeout => {
                 let trial = self.trial.as_ref().ok_or(Refusal::NothingOnTrial)?;
                 if now < trial.ends {
@@ -197,7 +199,7 @@ impl Succession {
         Ok(to)
     }
 
-    /// What had begun decides. A trial's time counts from now.
+    /// Completes the pending change. The time of a trial starts now.
     pub fn commit(&mut self, now: Instant) {
         let Some(Pending { to, change }) = self.pending.take() else { return };
         match (change, &mut self.trial) {
@@ -205,21 +207,21 @@ impl Succession {
             (Change::Activate { trial: Some(time), .. }, _) => {
                 self.trial = Some(Trial { active: to, ends: now + time });
             }
-            // The trial goes on, and its time.
+            // The trial continues until its original end.
             (_, Some(trial)) => trial.active = to,
             (_, None) => self.make_confirmed(to),
         }
     }
 
-    /// What had begun does not decide.
+    /// Abandons the pending change.
     pub fn abandon(&mut self) {
         self.pending = None;
     }
 
-    /// What decides stays.
+    /// Confirms the active policy.
     ///
     /// # Errors
-    /// It needs no confirmation, or is about to be replaced.
+    /// There is no trial, or a change is in progress.
     pub fn confirm(&mut self) -> Result<(), Refusal> {
         if let Some(pending) = &self.pending {
             return Err(Refusal::Busy(pending.to.clone()));
@@ -229,7 +231,7 @@ impl Succession {
         Ok(())
     }
 
-    /// What decides already leaves the way back as it is.
+    /// Confirming the same policy again does not change the rollback target.
     fn make_confirmed(&mut self, active: Active) {
         if active != self.confirmed {
             self.previous = Some(std::mem::replace(&mut self.confirmed, active));

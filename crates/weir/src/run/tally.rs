@@ -1,4 +1,4 @@
-//! Counters of one direction, summed up by verdict, rule, reason and table.
+//! Sums the counters of one direction by verdict, rule, reason and table.
 
 use crate::report::{self, Decided};
 use std::collections::{BTreeMap, HashSet};
@@ -6,40 +6,40 @@ use weir_abi::{Action, Counter, Reason};
 use weir_control::{GONE, Outcome, RuleCount, TableCount, Tally};
 use weir_policy::ir::Program;
 
-/// Rules of policies that are gone that a tally still lists one by one.
+/// Most rules of removed policies that a tally lists separately.
 pub const GONE_RULES_MAX: usize = 1024;
 
-/// Rules and tables of the policies that stand ready.
+/// The rules and tables of loaded policies.
 #[derive(Default)]
-pub struct Standing<'a> {
+pub struct LoadedNames<'a> {
     rules: HashSet<(&'a str, &'a str)>,
-    places: HashSet<&'a str>,
+    citations: HashSet<&'a str>,
     tables: HashSet<&'a str>,
 }
 
-impl<'a> Standing<'a> {
-    /// Those of the programs.
+impl<'a> LoadedNames<'a> {
+    /// The rules and tables of programs.
     pub fn of(programs: impl IntoIterator<Item = &'a Program>) -> Self {
-        let mut standing = Standing::default();
+        let mut loaded = LoadedNames::default();
         for program in programs {
-            standing.rules.extend(program.rules.iter().map(|rule| (rule.at.as_str(), rule.text.as_str())));
-            standing.places.extend(program.rules.iter().map(|rule| rule.at.as_str()));
-            standing.tables.extend(program.slots.iter().flat_map(|slot| slot.tables()).map(String::as_str));
+            loaded.rules.extend(program.rules.iter().map(|rule| (rule.at.as_str(), rule.text.as_str())));
+            loaded.citations.extend(program.rules.iter().map(|rule| rule.at.as_str()));
+            loaded.tables.extend(program.slots.iter().flat_map(|slot| slot.tables()).map(String::as_str));
         }
-        standing
+        loaded
     }
 
     fn has_rule(&self, rule: &RuleCount) -> bool {
         self.rules.contains(&(rule.at.as_str(), rule.rule.as_str()))
     }
 
-    /// Reasons that are no rule's stay as well.
+    /// Whether a reason is built in or the citation of a rule.
     fn has_reason(&self, reason: &str) -> bool {
-        self.places.contains(reason) || (0..Reason::RULE_BASE).any(|n| Reason(n).builtin_name() == Some(reason))
+        self.citations.contains(reason) || (0..Reason::RULE_BASE).any(|n| Reason(n).builtin_name() == Some(reason))
     }
 }
 
-/// The verdicts by one program's counters.
+/// The verdicts in the counters of a program.
 pub fn outcome(program: &Program, counters: &[Counter]) -> Outcome {
     let mut outcome = Outcome::default();
     for Decided { action, counter, .. } in report::decided(program, counters) {
@@ -54,7 +54,7 @@ pub fn outcome(program: &Program, counters: &[Counter]) -> Outcome {
     outcome
 }
 
-/// Everything by one program's counters, which do not say what was sampled.
+/// The tally of the counters of a program. Samples are not in these counters.
 pub fn tally(program: &Program, counters: &[Counter]) -> Tally {
     let Outcome { packets, bytes, passed, dropped, diverted } = outcome(program, counters);
     Tally {
@@ -70,14 +70,14 @@ pub fn tally(program: &Program, counters: &[Counter]) -> Tally {
     }
 }
 
-/// Lists nothing one by one any more of policies that are gone, if there are more such rules than [`GONE_RULES_MAX`]:
-/// policies may be loaded for ever. What they counted stays in the sums.
-pub fn forget(tally: &mut Tally, standing: &Standing<'_>) {
-    if tally.rules.iter().filter(|rule| !standing.has_rule(rule)).count() <= GONE_RULES_MAX {
+/// Sums up the entries of removed policies, if they have more than [`GONE_RULES_MAX`] rules. Otherwise the tally would
+/// grow with every loaded policy. The sums do not change.
+pub fn forget(tally: &mut Tally, loaded: &LoadedNames<'_>) {
+    if tally.rules.iter().filter(|rule| !loaded.has_rule(rule)).count() <= GONE_RULES_MAX {
         return;
     }
     let zero = RuleCount { at: GONE.to_owned(), rule: GONE.to_owned(), packets: 0, bytes: 0 };
-    let (mut rules, gone) = parted(&mut tally.rules, |rule| standing.has_rule(rule));
+    let (mut rules, gone) = split(&mut tally.rules, |rule| loaded.has_rule(rule));
     rules.push(gone.into_iter().fold(zero, |sum, rule| RuleCount {
         packets: sum.packets + rule.packets,
         bytes: sum.bytes + rule.bytes,
@@ -85,7 +85,7 @@ pub fn forget(tally: &mut Tally, standing: &Standing<'_>) {
     }));
     tally.rules = rules;
     let zero = TableCount { table: GONE.to_owned(), packets: 0, bytes: 0 };
-    let (mut tables, gone) = parted(&mut tally.tables, |table| standing.tables.contains(table.table.as_str()));
+    let (mut tables, gone) = split(&mut tally.tables, |table| loaded.tables.contains(table.table.as_str()));
     tables.push(gone.into_iter().fold(zero, |sum, table| TableCount {
         packets: sum.packets + table.packets,
         bytes: sum.bytes + table.bytes,
@@ -93,25 +93,25 @@ pub fn forget(tally: &mut Tally, standing: &Standing<'_>) {
     }));
     tally.tables = tables;
     let (stay, gone): (BTreeMap<_, _>, BTreeMap<_, _>) =
-        std::mem::take(&mut tally.reasons).into_iter().partition(|(reason, _)| standing.has_reason(reason));
+        std::mem::take(&mut tally.reasons).into_iter().partition(|(reason, _)| loaded.has_reason(reason));
     tally.reasons = stay;
     tally.reasons.insert(GONE.to_owned(), gone.into_values().sum());
 }
 
-/// Those that stay, and those that do not.
-fn parted<T>(all: &mut Vec<T>, stays: impl Fn(&T) -> bool) -> (Vec<T>, Vec<T>) {
+/// Splits the entries into those that are kept and the others.
+fn split<T>(all: &mut Vec<T>, stays: impl Fn(&T) -> bool) -> (Vec<T>, Vec<T>) {
     std::mem::take(all).into_iter().partition(stays)
 }
 
-/// Every table of the program, in order of its slots.
+/// The counts of every table of the program, in order of slots.
 fn table_counts(program: &Program, counters: &[Counter]) -> Vec<TableCount> {
     let names = program.slots.iter().flat_map(|slot| slot.tables());
     let mut counts: Vec<TableCount> =
         names.map(|table| TableCount { table: table.clone(), packets: 0, bytes: 0 }).collect();
-    let places: BTreeMap<String, usize> = counts.iter().map(|count| count.table.clone()).zip(0..).collect();
+    let indices: BTreeMap<String, usize> = counts.iter().map(|count| count.table.clone()).zip(0..).collect();
     for (tables, counter) in program.tables_tested().iter().zip(&counters[usize::from(Reason::RULE_BASE)..]) {
         for &table in tables {
-            let count = &mut counts[places[table]];
+            let count = &mut counts[indices[table]];
             count.packets += counter.packets;
             count.bytes += counter.bytes;
         }
@@ -125,7 +125,7 @@ mod tests {
     use weir_policy::ir::parse::parse;
 
     #[test]
-    fn packets_are_the_sum_of_what_became_of_them() {
+    fn packets_are_the_sum_of_verdicts() {
         let program = parse(
             "program p\ndefaults malformed drop, arp accept, not-ip drop, fragment rules, ip-options rules, no-match divert\n\
              slot 0 bad ip4 exact-set\nslot 1 good ip4 exact-set\n\
@@ -150,8 +150,8 @@ mod tests {
         assert_eq!(reasons, [("arp", 2), ("malformed-tcp", 4), ("no-match", 1), ("p:2", 24)]);
         let tables: Vec<(&str, u64)> = tally.tables.iter().map(|count| (count.table.as_str(), count.packets)).collect();
         assert_eq!(tables, [("bad", 108), ("good", 0)]);
-        forget(&mut tally, &Standing::default());
-        assert_eq!(tally.rules.len(), 3, "few that are gone are still listed");
+        forget(&mut tally, &LoadedNames::default());
+        assert_eq!(tally.rules.len(), 3, "a few removed rules are still listed");
         let once = tally.clone();
         tally.add(&once);
         assert_eq!((tally.tables.len(), tally.tables[0].bytes), (2, 21600));
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn policies_that_are_gone_are_one_entry_and_stay_in_the_sums() {
+    fn removed_policies_are_one_entry_and_remain_in_the_sums() {
         let policy = |number: usize| {
             let text = format!(
                 "program p\nslot 0 t{number} ip4 exact-set\nrule 0 p:{number} [accept] ip saddr @t{number} accept\n\
@@ -175,7 +175,7 @@ mod tests {
         for number in 0..loads {
             let program = policy(number);
             tally.add(&super::tally(&program, &counters));
-            forget(&mut tally, &Standing::of([&program]));
+            forget(&mut tally, &LoadedNames::of([&program]));
             assert!(tally.rules.len() <= GONE_RULES_MAX + 2 && tally.reasons.len() <= GONE_RULES_MAX + 3);
             assert!(tally.tables.len() <= GONE_RULES_MAX + 2);
         }

@@ -8,7 +8,7 @@ use super::raw::raw_name;
 use super::rules;
 use super::writer::Writer;
 use crate::field::{Field, Guard, Subject};
-use crate::ir::{Chain, FindId, Holds, Node, Program, RuleId, SlotId, Test};
+use crate::ir::{Chain, FindId, Node, Program, RuleId, SlotContents, SlotId, Test};
 use std::collections::BTreeSet;
 use weir_abi::{Action, Family, Layout};
 
@@ -92,8 +92,8 @@ impl<'a> ChainEmitter<'a> {
         for &id in &self.chain.tree.staged {
             let find = self.chain.finds[usize::from(id.0)];
             let (slot, key) = (self.program.slot(find.slot), find.key.name());
-            let comment = match (&slot.holds, slot.tables()) {
-                (Holds::Limits(list), _) => format!("ticket of {key} in @{list}, 0 for none"),
+            let comment = match (&slot.contents, slot.tables()) {
+                (SlotContents::Limits(list), _) => format!("ticket of {key} in @{list}, 0 for none"),
                 (_, [table]) => format!("label of {key} in @{table}, 0 for none"),
                 (_, tables) => format!("one bit for each of @{} that contains {key}", tables.join(", @")),
             };

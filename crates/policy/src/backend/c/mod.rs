@@ -25,7 +25,7 @@ mod walk;
 mod writer;
 
 use crate::capability::{self, Engine};
-use crate::ir::{Holds, LimiterKind, Program};
+use crate::ir::{LimiterKind, Program, SlotContents};
 use crate::pass;
 use chain::ChainEmitter;
 use defaults::DefaultVerdicts;
@@ -85,9 +85,9 @@ fn includes(program: &Program, dialect: Dialect, out: &mut Writer) {
         out.blank();
     }
     for (index, slot) in program.slots.iter().enumerate() {
-        let name = match &slot.holds {
-            Holds::Tables(names) => format!("@{}", names.join(", @")),
-            Holds::Limits(name) => format!("limits @{name}"),
+        let name = match &slot.contents {
+            SlotContents::Tables(names) => format!("@{}", names.join(", @")),
+            SlotContents::Limits(name) => format!("limits @{name}"),
         };
         let layout = slot.layout.name();
         out.line(&match dialect {

@@ -6,7 +6,7 @@ use super::dialect::action;
 use super::rules::{ends, void_parameters};
 use super::walk::{Bucket, Charge, Exceeding, Sink, TestPath, walk};
 use super::writer::Writer;
-use crate::ir::{FindId, Holds, Node, RuleId, eval};
+use crate::ir::{FindId, Node, RuleId, SlotContents, eval};
 use weir_abi::{Action, Family};
 
 /// Where a function keeps the flag that the packet was sampled.
@@ -190,9 +190,9 @@ impl Sink for PacketSink<'_, '_> {
         let find = self.chain.chain.finds[usize::from(id.0)];
         let call = self.chain.find_call(id);
         let name = format!("uint32_t {}", self.chain.conditions.find_name(id));
-        let tables = match &self.chain.program.slot(find.slot).holds {
-            Holds::Tables(names) => names.join(", @"),
-            Holds::Limits(name) => name.clone(),
+        let tables = match &self.chain.program.slot(find.slot).contents {
+            SlotContents::Tables(names) => names.join(", @"),
+            SlotContents::Limits(name) => name.clone(),
         };
         self.out.assign(&name, &call, &format!(" /* @{tables} */"));
     }

@@ -62,7 +62,7 @@ pub(super) enum Exceeding {
     Decide(Action, String),
     /// They are marked.
     Mark,
-    /// No rule asks for the mark.
+    /// No rule tests the mark.
     Ignore,
 }
 

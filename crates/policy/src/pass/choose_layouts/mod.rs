@@ -30,7 +30,7 @@ pub struct Plan {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Planned {
     /// Its content.
-    pub holds: ImageContents,
+    pub contents: ImageContents,
     /// Its layout.
     pub layout: Layout,
     /// Why this layout.
@@ -49,7 +49,7 @@ pub enum ImageContents {
 impl Planned {
     /// The tables in the image. Empty if it holds limits.
     pub fn tables(&self) -> &[TableId] {
-        match &self.holds {
+        match &self.contents {
             ImageContents::Tables(tables) => tables,
             ImageContents::Limits(..) => &[],
         }
@@ -83,7 +83,7 @@ impl Plan {
 
     /// The index of the image of a list's prefixes.
     pub fn image_of_limits(&self, list: LimitsId, family: Family) -> usize {
-        let found = self.images.iter().position(|planned| planned.holds == ImageContents::Limits(list, family));
+        let found = self.images.iter().position(|planned| planned.contents == ImageContents::Limits(list, family));
         found.expect("every list that a statement uses has an image")
     }
 }
@@ -170,7 +170,7 @@ impl Planner<'_> {
             Some(layout) => (layout, Reason::Forced(estimates)),
             None => (cheapest(&estimates, table.family), Reason::Cheapest(estimates)),
         };
-        Planned { holds: ImageContents::Tables(vec![id]), layout, reason }
+        Planned { contents: ImageContents::Tables(vec![id]), layout, reason }
     }
 
     /// Plans the image of a list of limits, in which every prefix has its own label.
@@ -179,12 +179,16 @@ impl Planner<'_> {
         let estimates = self
             .estimates(|layout| holds_limits(layout, family), |layout| self.catalog.limits_image(name, family, layout));
         let layout = cheapest(&estimates, family);
-        Planned { holds: ImageContents::Limits(list, family), layout, reason: Reason::Cheapest(estimates) }
+        Planned { contents: ImageContents::Limits(list, family), layout, reason: Reason::Cheapest(estimates) }
     }
 
-    /// The estimates of the layouts that `holds` accepts, the cheapest first.
-    fn estimates(&self, holds: impl Fn(Layout) -> bool, image: impl Fn(Layout) -> Option<ImageFacts>) -> Vec<Estimate> {
-        let images = Layout::ALL.into_iter().filter(|&layout| holds(layout)).filter_map(image);
+    /// The estimates of the layouts for which `accepts` holds, the cheapest first.
+    fn estimates(
+        &self,
+        accepts: impl Fn(Layout) -> bool,
+        image: impl Fn(Layout) -> Option<ImageFacts>,
+    ) -> Vec<Estimate> {
+        let images = Layout::ALL.into_iter().filter(|&layout| accepts(layout)).filter_map(image);
         let mut estimates: Vec<Estimate> = images.map(|image| self.model.estimate(image)).collect();
         estimates.sort_by_key(Estimate::rank);
         estimates
@@ -221,7 +225,7 @@ impl Planner<'_> {
         }
         let tables: BTreeSet<usize> = members.iter().copied().collect();
         (members.len() > 1).then(|| Planned {
-            holds: ImageContents::Tables(tables.into_iter().map(|member| TableId(member as u16)).collect()),
+            contents: ImageContents::Tables(tables.into_iter().map(|member| TableId(member as u16)).collect()),
             layout: Layout::ExactSets,
             reason: Reason::Fused { together: cost, apart },
         })

@@ -1,4 +1,4 @@
-//! The guard's own process: `weir guard`, which `weir run` starts.
+//! The guard process: `weir guard`, which `weir run` starts.
 
 use super::aftermath::{Aftermath, PATIENCE};
 use super::word::{READY, Word};
@@ -11,21 +11,21 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 use weir_engine::live::Interfaces;
 
-/// How long the guard of a Weir that was killed may still have its claim.
+/// Longest wait for the guard of a killed Weir to release its claims.
 const CLAIM_PATIENCE: Duration = PATIENCE.saturating_add(Duration::from_secs(1));
 
 /// Runs the command.
 ///
 /// # Errors
-/// The link is not as it should be.
+/// The link cannot be set as `on-exit` says.
 pub fn run(options: &GuardOptions) -> Result<(), Failure> {
     outlive_signals()?;
-    // As which it is seen by `ps`; nothing hangs on it.
+    // The name in `ps`. An error is ignored.
     let _unnamed = rustix::thread::set_name(c"weir-guard");
     let (lower, upper) = (options.lower.clone(), options.upper.clone());
     let _claims = match Claims::take(&options.claims, Claimant::Guard, CLAIM_PATIENCE) {
         Ok(claims) => claims,
-        // Who started it says why.
+        // The parent process reports the failure.
         Err(failure) => {
             answer(failure.message());
             return Ok(());
@@ -37,14 +37,14 @@ pub fn run(options: &GuardOptions) -> Result<(), Failure> {
         match serde_json::from_str(&line) {
             Ok(Word::Goodbye) => return Ok(()),
             Ok(word) => _ = aftermath.heed(&word),
-            Err(error) => eprintln!("weir: the guard was told what it does not understand: {error}"),
+            Err(error) => eprintln!("weir: the guard received an invalid message: {error}"),
         }
     }
-    eprintln!("weir: ended without a word; its guard leaves the link as `on-exit` says");
+    eprintln!("weir: ended unexpectedly; its guard sets the link as `on-exit` says");
     aftermath.carry_out()
 }
 
-/// A signal that ends Weir and its guard alike must not end the guard first.
+/// Ignores the signals that end Weir, because a terminal sends them to the guard too.
 fn outlive_signals() -> Result<(), Failure> {
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM, signal_hook::consts::SIGHUP] {
         signal_hook::flag::register(signal, Arc::new(AtomicBool::new(false)))

@@ -1,4 +1,4 @@
-//! Snapshots while generations change.
+//! Tests of snapshots while generations change.
 
 use super::*;
 use crate::failure::Failure;
@@ -14,22 +14,23 @@ use weir_engine::live::{Counts, Loaded, PortReading, Role, Stray};
 use weir_loading::Policy;
 
 const WORKERS: usize = 2;
-/// Changes that a test makes at least.
+/// Least number of changes in a test.
 const CHANGES: usize = 300;
-/// Makes it likely that something else happens between two steps.
+/// Makes it likely that other threads run between two steps.
 const PAUSE: Duration = Duration::from_micros(100);
 
 struct Code;
 
-/// An activation and what is counted in it: packets of each worker, by side, that rule 0 decides. A worker holds it during a burst.
-struct Stay {
+/// An activation of code, and its counts: packets that rule 0 decides, by worker and side. A worker holds it during a
+/// burst.
+struct Activation {
     code: Arc<Code>,
     packets: [[AtomicU64; 2]; WORKERS],
 }
 
-impl Stay {
+impl Activation {
     fn new(code: &Arc<Code>) -> Arc<Self> {
-        Arc::new(Stay { code: code.clone(), packets: Default::default() })
+        Arc::new(Activation { code: code.clone(), packets: Default::default() })
     }
 
     fn reading(&self) -> Reading<Code> {
@@ -46,17 +47,17 @@ impl Stay {
 
 /// A datapath without packets.
 struct Path {
-    active: Mutex<Arc<Stay>>,
-    others: Mutex<Vec<Arc<Stay>>>,
+    active: Mutex<Arc<Activation>>,
+    others: Mutex<Vec<Arc<Activation>>>,
     sampled: AtomicU64,
-    /// How often all counters were read.
+    /// Number of reads of all counters.
     reads: AtomicU64,
     during_read: Box<dyn Fn(u64) + Send + Sync>,
 }
 
 impl Path {
     fn new(first: &Shared<Code>, during_read: impl Fn(u64) + Send + Sync + 'static) -> Self {
-        let active = Stay::new(&first.loaded(None).expect("it has a base policy").code);
+        let active = Activation::new(&first.loaded(None).expect("it has a base policy").code);
         Path {
             active: Mutex::new(active),
             others: Mutex::default(),
@@ -66,11 +67,11 @@ impl Path {
         }
     }
 
-    fn active(&self) -> MutexGuard<'_, Arc<Stay>> {
+    fn active(&self) -> MutexGuard<'_, Arc<Activation>> {
         self.active.lock().expect("no panic")
     }
 
-    fn others(&self) -> MutexGuard<'_, Vec<Arc<Stay>>> {
+    fn others(&self) -> MutexGuard<'_, Vec<Arc<Activation>>> {
         self.others.lock().expect("no panic")
     }
 }
@@ -80,7 +81,7 @@ impl Datapath for Path {
 
     fn activate(&self, policy: &Loaded<Code>) -> Result<(), EngineError> {
         let mut active = self.active();
-        let before = std::mem::replace(&mut *active, Stay::new(&policy.code));
+        let before = std::mem::replace(&mut *active, Activation::new(&policy.code));
         self.others().push(before);
         Ok(())
     }
@@ -93,17 +94,20 @@ impl Datapath for Path {
         let readings = {
             let active = self.active();
             let others = self.others();
-            Readings { active: active.reading(), others: others.iter().map(|stay| stay.reading()).collect() }
+            Readings {
+                active: active.reading(),
+                others: others.iter().map(|activation| activation.reading()).collect(),
+            }
         };
         (self.during_read)(self.reads.fetch_add(1, SeqCst));
         readings
     }
 
     fn take_final(&self) -> Vec<Reading<Code>> {
-        // Nobody else gets hold of one that only the list holds.
-        let taken: Vec<_> = self.others().extract_if(.., |stay| Arc::strong_count(stay) == 1).collect();
+        // If only the list holds an activation, no thread can get it any more.
+        let taken: Vec<_> = self.others().extract_if(.., |activation| Arc::strong_count(activation) == 1).collect();
         thread::sleep(PAUSE);
-        taken.iter().map(|stay| stay.reading()).collect()
+        taken.iter().map(|activation| activation.reading()).collect()
     }
 
     fn strays(&self) -> Vec<Stray<Code>> {
@@ -159,21 +163,21 @@ fn change(ledger: &Ledger<Code>, path: &Path, to: &Shared<Code>) {
     ledger.close(path, &[]);
 }
 
-/// Packets that workers have begun to count, and have counted, by side.
+/// Packets whose counting has begun, and has ended, by side.
 #[derive(Default)]
 struct Sent {
     begun: [AtomicU64; 2],
     done: [AtomicU64; 2],
 }
 
-/// A worker: bursts of both sides until told to stop.
+/// A worker. It counts bursts of both sides until `stop` is set.
 fn count(path: &Path, worker: usize, sent: &Sent, stop: &AtomicBool) {
     let mut burst = 1;
     while !stop.load(SeqCst) {
         for side in 0..2 {
-            let stay = path.active().clone();
+            let activation = path.active().clone();
             sent.begun[side].fetch_add(burst, SeqCst);
-            stay.packets[worker][side].fetch_add(burst, SeqCst);
+            activation.packets[worker][side].fetch_add(burst, SeqCst);
             sent.done[side].fetch_add(burst, SeqCst);
             path.sampled.fetch_add(1, SeqCst);
         }
@@ -182,7 +186,7 @@ fn count(path: &Path, worker: usize, sent: &Sent, stop: &AtomicBool) {
     }
 }
 
-/// Takes a snapshot and checks that it has every packet once.
+/// Takes a snapshot and checks that it contains every packet once.
 fn check(ledger: &Ledger<Code>, path: &Path, sent: &Sent) {
     let [up, down] = sent.done.each_ref().map(|done| done.load(SeqCst));
     let sampled = path.sampled.load(SeqCst);
@@ -224,33 +228,33 @@ fn no_packet_is_lost_or_counted_twice_while_generations_change() {
             })
             .collect();
         let mut changes = 0;
-        // A reader that fails ends before it is told to.
+        // A reader whose check fails ends early.
         while (changes < CHANGES || snapshots.load(SeqCst) < 100) && !readers.iter().any(|one| one.is_finished()) {
             changes += 1;
             change(&ledger, &path, &generations[changes % generations.len()]);
-            // Slow changes and fast ones.
+            // Alternates between slow and fast changes.
             thread::sleep(PAUSE * (changes as u32 / 16 % 8));
         }
         stop.store(true, SeqCst);
     });
-    // Nothing moves any more: all is known, and the last change took what was left.
+    // No thread counts any more. The last change moves the remaining counts.
     change(&ledger, &path, &generations[0]);
     check(&ledger, &path, &sent);
     let total = ledger.stats(&path).upstream.total;
     assert_eq!(total.packets, sent.done[0].load(SeqCst));
-    assert_eq!(ledger.entries().known.counting.len(), 1, "only the active one counts");
+    assert_eq!(ledger.entries().contents.counting.len(), 1, "only the active generation counts");
 }
 
 #[test]
-fn a_snapshot_is_taken_again_if_counts_moved_meanwhile_and_comes_in_the_end() {
+fn a_snapshot_is_repeated_if_counts_moved_and_succeeds_in_the_end() {
     for overtaken in [0, 1, TRIES_MAX as u64, 2 * TRIES_MAX as u64] {
         let generations = generations(2);
         let ledger = Arc::new(Ledger::new(generations[0].clone()));
         let (other, those) = (ledger.clone(), generations.clone());
-        // What a change does first, as long as the lock is not held for the snapshot.
+        // The first step of a change, as long as the snapshot does not hold the lock.
         let overtake = move |read: u64| {
             if read < overtaken.min(TRIES_MAX as u64) {
-                other.entries().known.counting.retain(|one| !Arc::ptr_eq(one, &those[1]));
+                other.entries().contents.counting.retain(|one| !Arc::ptr_eq(one, &those[1]));
                 other.open(&those[1]);
             } else if overtaken >= TRIES_MAX as u64 {
                 assert!(other.entries.try_lock().is_err(), "changes wait for the last try");
@@ -264,7 +268,7 @@ fn a_snapshot_is_taken_again_if_counts_moved_meanwhile_and_comes_in_the_end() {
 }
 
 #[test]
-fn a_panic_while_counts_move_keeps_no_snapshot_waiting() {
+fn a_panic_while_counts_move_does_not_block_snapshots() {
     let generations = generations(1);
     let path = Path::new(&generations[0], |read| assert!(read != 0, "on purpose"));
     let ledger = Ledger::new(generations[0].clone());

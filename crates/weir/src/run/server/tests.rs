@@ -1,11 +1,11 @@
-//! Clients that do what they should not.
+//! Tests of misbehaving clients.
 
 use super::*;
 use serde_json::json;
 use std::io::Read;
 use tempfile::TempDir;
 
-/// A server that knows one word, and what it does at others.
+/// A server with a handler for tests.
 fn serve() -> (TempDir, PathBuf, Server) {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("socket");
@@ -28,7 +28,7 @@ fn connect(path: &Path) -> UnixStream {
 
 fn line(stream: &UnixStream) -> String {
     let mut line = String::new();
-    // Who was turned away before it asked may be told so by the system as well.
+    // A client that was refused before it wrote may get an error from the system.
     let _hung_up = BufReader::new(stream).read_line(&mut line);
     line
 }
@@ -46,13 +46,13 @@ fn a_panic_is_an_answer_and_takes_no_slot() {
     for _ in 0..2 * CLIENTS_MAX {
         let stream = connect(&path);
         assert_eq!(say(&stream, b"\"confirm\"\n"), "{\"failed\":\"compiler bug: on purpose 1\"}\n");
-        // And the line stands.
+        // The connection continues.
         assert_eq!(say(&stream, b"\"status\"\n"), FINE);
     }
 }
 
 #[test]
-fn what_is_no_request_is_answered() {
+fn an_invalid_request_is_answered() {
     let (_folder, path, _server) = serve();
     let deep = [vec![b'['; 60_000], vec![b'\n']].concat();
     let long = vec![b' '; REQUEST_BYTES_MAX + 1];
@@ -71,7 +71,7 @@ fn what_is_no_request_is_answered() {
         let said = say(&connect(&path), bytes);
         assert!(said.starts_with("{\"error\":\"weir: ") && said.contains(words), "{words}: {said}");
     }
-    // A line as long as may be, and many in one write, each answered in turn.
+    // A line of the greatest length, and many lines in one write. Each is answered in order.
     let padded = [vec![b' '; REQUEST_BYTES_MAX - 9], b"\"status\"\n".to_vec()].concat();
     assert_eq!(say(&connect(&path), &padded), FINE);
     let stream = connect(&path);
@@ -83,10 +83,10 @@ fn what_is_no_request_is_answered() {
 }
 
 #[test]
-fn clients_that_stay_are_counted_and_those_that_go_are_not() {
+fn clients_that_hang_up_release_their_slots() {
     let (_folder, path, _server) = serve();
     for _ in 0..3 {
-        // Those of the round before may not be gone yet; in the end, all of them are.
+        // Clients of the previous round may still have slots for a moment.
         let start = Instant::now();
         let staying = loop {
             let staying: Vec<UnixStream> = (0..CLIENTS_MAX).map(|_| connect(&path)).collect();
@@ -114,7 +114,7 @@ fn the_client_that_was_silent_for_longest_gives_way() {
     let (refused, far) = enter();
     assert!(refused.is_none());
     assert_eq!(line(&far), "{\"failed\":\"more than 32 clients\"}\n");
-    // One is performing, and has for long; two have been silent for long, the third for longest.
+    // Client 1 has executed a request for long. Clients 2 and 3 have been silent for long, client 3 longer.
     let set = |at: usize, since: Option<Instant>| {
         all[at].0.as_ref().expect("it has a slot").client.set_silent_since(since);
     };
@@ -135,7 +135,7 @@ fn a_client_that_has_hung_up_gives_way_at_once() {
     let clients = Arc::new(Clients::default());
     let pairs = (0..CLIENTS_MAX).map(|_| UnixStream::pair().expect("a pair"));
     let (slots, mut far): (Vec<_>, Vec<_>) = pairs.map(|(near, far)| (Clients::enter(&clients, near), far)).unzip();
-    // One asked before it went: that is still to be answered.
+    // One has sent a request before it hung up, which must still be answered.
     let asked = far.remove(0);
     assert_eq!((&asked).write(b"\"status\"\n").expect("it fits"), 9);
     drop((asked, far.remove(0)));
@@ -148,7 +148,7 @@ fn a_client_that_has_hung_up_gives_way_at_once() {
 }
 
 #[test]
-fn requests_and_answers_have_a_time() {
+fn requests_and_answers_have_a_time_limit() {
     let read = |far: &UnixStream, near: &UnixStream, bytes: &[u8], silence: u64, time: u64| {
         let mut far = far;
         far.write_all(bytes).expect("it has room");
@@ -156,19 +156,19 @@ fn requests_and_answers_have_a_time() {
         read_line(&mut BufReader::new(near), silence, time).expect("it stands")
     };
     let (near, far) = UnixStream::pair().expect("a pair");
-    assert_eq!(read(&far, &near, b"", 20, 20), Said::Nothing);
-    assert_eq!(read(&far, &near, b"\"status", 10_000, 20), Said::Nonsense("not whole after 0.02 s".to_owned()));
-    // Nor do single bytes, however often they come, make it last.
+    assert_eq!(read(&far, &near, b"", 20, 20), Received::End);
+    assert_eq!(read(&far, &near, b"\"status", 10_000, 20), Received::Invalid("incomplete after 0.02 s".to_owned()));
+    // Single bytes do not extend the time limit.
     let (near, far) = UnixStream::pair().expect("a pair");
     let dripping = thread::spawn(move || while (&far).write_all(b" ").is_ok() {});
     let said = read_line(&mut BufReader::new(&near), Duration::from_secs(10), Duration::from_millis(5));
-    assert!(matches!(said, Ok(Said::Nonsense(_))), "{said:?}");
+    assert!(matches!(said, Ok(Received::Invalid(_))), "{said:?}");
     drop(near);
     dripping.join().expect("it ends when nobody reads");
 }
 
 #[test]
-fn a_client_that_takes_no_answers_hinders_no_other() {
+fn a_client_that_reads_no_answers_does_not_block_others() {
     let (_folder, path, server) = serve();
     let lazy: Vec<UnixStream> = (0..CLIENTS_MAX - 1).map(|_| connect(&path)).collect();
     for mut stream in &lazy {
@@ -180,12 +180,12 @@ fn a_client_that_takes_no_answers_hinders_no_other() {
 }
 
 #[test]
-fn who_is_listened_to_is_found_without_waiting() {
+fn a_listening_server_is_detected_without_waiting() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("socket");
     let listener = UnixListener::bind(&path).expect("it can be bound");
     assert!(is_listened_at(&path));
-    // Nobody accepts; in the end the queue is full, and connecting would wait for ever.
+    // Nothing accepts clients, so the queue gets full and connecting would block for ever.
     rustix::net::listen(&listener, 0).expect("it listens");
     assert!((0..10).all(|_| is_listened_at(&path)));
     assert!(Server::listen(&path).is_err());

@@ -1,32 +1,32 @@
-//! Every short sequence of requests, and long random ones, against a model that remembers everything.
+//! Compares every short sequence of requests, and long random sequences, with a model that keeps the whole history.
 
 use super::*;
 use proptest::prelude::*;
 
-/// What may happen.
+/// An event of a test.
 #[derive(Clone, Debug)]
 enum Event {
     Load,
-    /// A generation by its place among those that were ever loaded.
+    /// A generation by its number among all that were loaded.
     Activate(u64, Option<Duration>),
     Posture(Option<&'static str>),
     Confirm,
     Rollback,
-    /// Time passes, and what is due happens.
+    /// Time passes, and due timeouts happen.
     Wait(Duration),
 }
 
-/// What becomes of a change that has begun.
+/// The outcome of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Fate {
+enum ChangeOutcome {
     Done,
     Failed,
 }
 
-/// A plain account of what happened.
+/// The whole history.
 struct Model {
     now: Instant,
-    /// Everything that was confirmed, each once in a row, the latest last.
+    /// All confirmed policies, the latest last, without repetitions.
     confirmed: Vec<Active>,
     trial: Option<(Active, Instant)>,
     loaded: u64,
@@ -52,8 +52,8 @@ impl Model {
         }
     }
 
-    /// Where a rollback leads.
-    fn way_back(&self) -> Option<Active> {
+    /// The rollback target.
+    fn rollback_target(&self) -> Option<Active> {
         match (&self.trial, &self.confirmed[..]) {
             (Some(_), [.., last]) => Some(last.clone()),
             (None, [.., before, _]) => Some(before.clone()),
@@ -62,8 +62,8 @@ impl Model {
     }
 }
 
-/// Lets something happen to both; whether it was allowed.
-fn step(succession: &mut Succession, model: &mut Model, event: &Event, fate: Fate) {
+/// Applies an event to both.
+fn step(succession: &mut Succession, model: &mut Model, event: &Event, outcome: ChangeOutcome) {
     let before = succession.clone();
     let change = match event.clone() {
         Event::Load => {
@@ -94,10 +94,10 @@ fn step(succession: &mut Succession, model: &mut Model, event: &Event, fate: Fat
     let to = match succession.begin(change.clone(), now) {
         Ok(to) => to,
         Err(refusal) => {
-            assert_eq!(*succession, before, "what is refused changes nothing");
+            assert_eq!(*succession, before, "a refused change has no effect");
             match refusal {
                 Refusal::Unknown { generation, ready } => assert!(!ready.contains(&generation)),
-                Refusal::NothingBefore => assert_eq!(model.way_back(), None),
+                Refusal::NothingBefore => assert_eq!(model.rollback_target(), None),
                 Refusal::NothingOnTrial => assert!(model.trial.is_none()),
                 Refusal::NotDue => assert!(model.trial.as_ref().is_some_and(|(_, ends)| now < *ends)),
                 Refusal::TrialLength | Refusal::Busy(_) => panic!("{refusal}"),
@@ -105,12 +105,12 @@ fn step(succession: &mut Succession, model: &mut Model, event: &Event, fate: Fat
             return;
         }
     };
-    // What has begun is in use until it is done or abandoned, and nothing else can begin.
+    // The target of a pending change is in use, and no other change can begin.
     assert!(succession.is_in_use(to.generation) && succession.ready.contains(&to.generation));
     assert_eq!(succession.begin(Change::Rollback, now), Err(Refusal::Busy(to.clone())));
     assert_eq!(succession.confirm(), Err(Refusal::Busy(to.clone())));
-    assert_eq!(succession.active(), model.active(), "what has begun decides nothing");
-    if fate == Fate::Failed {
+    assert_eq!(succession.active(), model.active(), "a pending change is not active");
+    if outcome == ChangeOutcome::Failed {
         succession.abandon();
         assert_eq!(*succession, before);
         return;
@@ -119,12 +119,12 @@ fn step(succession: &mut Succession, model: &mut Model, event: &Event, fate: Fat
     apply(model, change, to);
 }
 
-/// A change that was done, in the model's words.
+/// Applies a completed change to the model.
 fn apply(model: &mut Model, change: Change, to: Active) {
     match change {
         Change::Rollback | Change::Timeout => {
-            assert_eq!(Some(&to), model.way_back().as_ref());
-            assert!(model.confirmed.contains(&to), "only what was confirmed comes back");
+            assert_eq!(Some(&to), model.rollback_target().as_ref());
+            assert!(model.confirmed.contains(&to), "a rollback activates a confirmed policy");
             if model.trial.take().is_none() {
                 model.confirm(to);
             }
@@ -137,25 +137,29 @@ fn apply(model: &mut Model, change: Change, to: Active) {
     }
 }
 
-/// What holds at any time.
+/// Checks the invariants.
 fn check(succession: &Succession, model: &Model) {
     assert_eq!(succession.active(), model.active());
-    assert_eq!(succession.way_back(), model.way_back().as_ref());
+    assert_eq!(succession.rollback_target(), model.rollback_target().as_ref());
     assert_eq!(succession.trial_ends(), model.trial.as_ref().map(|(_, ends)| *ends));
     assert!(succession.ready.len() <= READY_MAX);
-    let back = succession.way_back().map(|back| back.generation);
+    let back = succession.rollback_target().map(|back| back.generation);
     for kept in [Some(succession.active().generation), Some(model.last().generation), back].into_iter().flatten() {
         assert!(succession.ready.contains(&kept), "{kept} is in use and gone: {succession:?}");
     }
     if model.trial.is_none() {
-        assert_ne!(succession.way_back(), Some(succession.active()), "the way back leads somewhere");
+        assert_ne!(
+            succession.rollback_target(),
+            Some(succession.active()),
+            "the rollback target is not the active policy"
+        );
     }
 }
 
-fn run(events: &[(Event, Fate)]) {
+fn run(events: &[(Event, ChangeOutcome)]) {
     let (mut succession, mut model) = (Succession::default(), Model::new());
-    for (event, fate) in events {
-        step(&mut succession, &mut model, event, *fate);
+    for (event, outcome) in events {
+        step(&mut succession, &mut model, event, *outcome);
         check(&succession, &model);
     }
 }
@@ -178,7 +182,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
     #[test]
     fn long_sequences_do_as_the_model_does(
-        events in prop::collection::vec((event(), prop_oneof![4 => Just(Fate::Done), 1 => Just(Fate::Failed)]), 0..60)
+        events in prop::collection::vec((event(), prop_oneof![4 => Just(ChangeOutcome::Done), 1 => Just(ChangeOutcome::Failed)]), 0..60)
     ) {
         run(&events);
     }
@@ -188,17 +192,17 @@ proptest! {
 fn every_sequence_of_six_does_as_the_model_does() {
     const LENGTH: u32 = 6;
     let kinds = [
-        (Event::Activate(0, None), Fate::Done),
-        (Event::Activate(1, None), Fate::Done),
-        (Event::Activate(1, Some(SECOND)), Fate::Done),
-        (Event::Activate(2, Some(2 * SECOND)), Fate::Done),
-        (Event::Posture(Some("high")), Fate::Done),
-        (Event::Confirm, Fate::Done),
-        (Event::Rollback, Fate::Done),
-        (Event::Wait(SECOND), Fate::Done),
+        (Event::Activate(0, None), ChangeOutcome::Done),
+        (Event::Activate(1, None), ChangeOutcome::Done),
+        (Event::Activate(1, Some(SECOND)), ChangeOutcome::Done),
+        (Event::Activate(2, Some(2 * SECOND)), ChangeOutcome::Done),
+        (Event::Posture(Some("high")), ChangeOutcome::Done),
+        (Event::Confirm, ChangeOutcome::Done),
+        (Event::Rollback, ChangeOutcome::Done),
+        (Event::Wait(SECOND), ChangeOutcome::Done),
     ];
     for number in 0..kinds.len().pow(LENGTH) {
-        let mut events = vec![(Event::Load, Fate::Done), (Event::Load, Fate::Done)];
+        let mut events = vec![(Event::Load, ChangeOutcome::Done), (Event::Load, ChangeOutcome::Done)];
         events.extend((0..LENGTH).map(|place| kinds[number / kinds.len().pow(place) % kinds.len()].clone()));
         run(&events);
     }
@@ -226,24 +230,24 @@ fn a_posture_and_a_second_activation_are_on_trial_too() {
     assert_eq!((succession.active(), succession.trial_ends()), (&base(3), Some(now + SECOND)));
     assert_eq!(succession.begin(Change::Timeout, now), Err(Refusal::NotDue));
     assert_eq!(change(&mut succession, Change::Timeout, now + SECOND), base(1));
-    assert_eq!((succession.way_back(), succession.trial_ends()), (None, None));
+    assert_eq!((succession.rollback_target(), succession.trial_ends()), (None, None));
 }
 
 #[test]
-fn what_decides_already_leaves_the_way_back() {
+fn what_decides_already_leaves_the_rollback_target() {
     let (mut succession, now) = (Succession::default(), Instant::now());
     succession.add();
     for _ in 0..2 {
         change(&mut succession, Change::Activate { generation: 2, trial: None }, now);
-        assert_eq!(succession.way_back(), Some(&base(1)));
+        assert_eq!(succession.rollback_target(), Some(&base(1)));
     }
     change(&mut succession, Change::Activate { generation: 2, trial: Some(SECOND) }, now);
     succession.confirm().expect("it is on trial");
-    assert_eq!(succession.way_back(), Some(&base(1)));
+    assert_eq!(succession.rollback_target(), Some(&base(1)));
 }
 
 #[test]
-fn trials_have_a_length() {
+fn the_length_of_trials_is_bounded() {
     let (mut succession, now) = (Succession::default(), Instant::now());
     for time in [Duration::ZERO, TRIAL_MAX + Duration::from_nanos(1), Duration::MAX] {
         let change = Change::Activate { generation: 1, trial: Some(time) };
@@ -253,7 +257,7 @@ fn trials_have_a_length() {
 }
 
 #[test]
-fn a_trial_counts_from_when_it_decides() {
+fn a_trial_starts_when_it_is_active() {
     let (mut succession, now) = (Succession::default(), Instant::now());
     succession.begin(Change::Activate { generation: 1, trial: Some(SECOND) }, now).expect("it stands ready");
     succession.commit(now + 60 * SECOND);
