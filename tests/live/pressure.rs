@@ -1,6 +1,6 @@
-//! Packets that cannot be sent: each is dropped with its name, and none is forgotten.
+//! Packets that cannot be sent: each is counted as dropped for a named reason.
 
-use crate::box_under_test::Running;
+use crate::device_under_test::Running;
 use crate::hosts::{Host, Hosts, MTU, Wires};
 use crate::traffic::{Listener, Ready, flows, frames, put_on, send};
 use crate::{check_account, put};
@@ -18,12 +18,12 @@ fn port<'a>(stats: &'a Stats, side: &str) -> &'a InterfaceStats {
     stats.interfaces.iter().find(|port| port.side == side).expect("there is one")
 }
 
-/// Sends frames upstream, and waits until all of them are counted.
+/// Sends frames upstream and waits until all are counted.
 fn send_up(hosts: &Hosts, running: &Running, frames: &[Vec<u8>]) -> Stats {
     send_up_after(hosts, running, frames, || ())
 }
 
-/// As [`send_up`], the moment after something happened.
+/// Sends frames like [`send_up`], immediately after `happens`.
 fn send_up_after(hosts: &Hosts, running: &Running, frames: &[Vec<u8>], happens: impl FnOnce()) -> Stats {
     let before = running.stats().upstream.total.packets;
     let sender = Ready::to_send(&hosts.client, "c", frames);
@@ -53,11 +53,11 @@ fn a_far_side_that_does_not_read_is_tx_full(engine: &str, hosts: &Hosts, folder:
     }
     assert_eq!(held.len() as u64, upper.tx_packets, "{engine}: what is counted as sent was sent");
     assert_eq!(held[..64], sent[..64], "{engine}");
-    // What the kernel's own engine hears of packets that were lost is their number (docs/decisions/0009-in-the-kernel.md).
+    // For lost packets, the kernel engine knows only their number (docs/decisions/0009-in-the-kernel.md).
     let bytes: usize = held.iter().map(Vec::len).sum();
     assert!(engine == "xdp" || upper.tx_bytes == bytes as u64, "{engine}: {bytes}, {stats:#?}");
 
-    // Now that there is room, packets pass again; and the other direction never stopped.
+    // With room again, packets pass. The other direction was not affected.
     send_up(hosts, &running, &sent[..20]);
     assert_eq!((0..20).filter_map(|_| tap.read().expect("it is there")).count(), 20, "{engine}");
     let at_client = Listener::at(&hosts.client, "c");
@@ -74,7 +74,7 @@ fn an_interface_that_is_down_or_alone_is_link_down(engine: &str, hosts: &Hosts, 
     let running = Running::start(&hosts.weir, folder, "all.weir", engine, 1);
     let sent = flows(100, 10, 9);
     send_up(hosts, &running, &sent);
-    // Down itself, then with nobody at the other end.
+    // First the interface itself is down, then its far end.
     for (host, interface) in [(&hosts.weir, "upper"), (&hosts.server, "s")] {
         let before = port(&running.settled(), "upper").clone();
         let switch = LinkSwitch::new(interface);
@@ -85,7 +85,7 @@ fn an_interface_that_is_down_or_alone_is_link_down(engine: &str, hosts: &Hosts, 
         let dropped = after.tx_dropped.link_down - before.tx_dropped.link_down;
         assert_eq!(dropped, sent.len() as u64, "{engine}, {interface}: {stats:#?}");
         host.ip(&format!("link set dev {interface} up"));
-        // What comes once it is up arrives, and nothing older does.
+        // Packets after that arrive, and no older ones.
         while !hosts.is_up("upper") {
             std::thread::sleep(std::time::Duration::from_millis(5));
         }
@@ -106,7 +106,8 @@ fn an_interface_that_is_down_or_alone_is_link_down(engine: &str, hosts: &Hosts, 
     assert_eq!(running.stop(), 0);
 }
 
-/// Others who change interfaces all the time, so that everyone waits for the kernel's lock on those, and the flags follow a wire late.
+/// Processes that constantly change interfaces. Others therefore wait for the kernel's lock on interfaces, and flags
+/// follow the link late.
 struct Churn {
     enough: Arc<AtomicBool>,
     others: Vec<JoinHandle<()>>,
@@ -207,7 +208,7 @@ fn a_packet_that_the_interface_takes_no_longer_is_tx_too_long(engine: &str, host
     let at_server = Listener::at(&hosts.server, "s");
     let of = |payload: usize| frames(&format!("eth / ip / udp dport=9 / payload {payload}")).remove(0);
     let tagged = frames("eth / vlan id=3 / ip / udp dport=9 / payload 1472").remove(0);
-    // The longest that fits is 1500 behind the link header.
+    // The maximum is 1500 bytes after the link header.
     let (short, longest, long, longer) = (of(10), of(1472), of(1500), of(3000));
     let sent = vec![short.clone(), longest.clone(), long, tagged.clone(), longer, short.clone()];
     let stats = send_up(hosts, &running, &sent);
