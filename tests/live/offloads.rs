@@ -22,7 +22,7 @@ const STILL: Duration = Duration::from_secs(5);
 fn follow_warnings(engine: &str, hosts: &Hosts, running: &Running) {
     let said = running.status().access.join("\n");
     if engine == "dpdk" {
-        let warning = "warning: packets that senders leave to a card to part are lost";
+        let warning = "warning: packets that senders leave to a card to segment are lost";
         assert!(said.matches(warning).count() == 2 && running.log().contains(warning), "{said}");
         for (host, far) in [(&hosts.server, "s"), (&hosts.client, "c")] {
             host.call("ethtool", &format!("-K {far} tso off gso off"));
@@ -87,7 +87,7 @@ fn connections_pass_between_virtual_wires_as_they_come(engine: &str, hosts: &Hos
     }
     let said = running.status().access.join("\n");
     assert_eq!(
-        said.matches("checksums that senders leave to a card are finished").count(),
+        said.matches("checksums that senders leave to a card are completed").count(),
         if engine == "afpacket" { 0 } else { 2 },
         "{said}"
     );
@@ -165,7 +165,7 @@ fn a_far_end_that_does_not_poll_is_named_with_what_helps(engine: &str, hosts: &H
     put(folder, "all.weir", ALL);
     let running = Running::start(&hosts.weir, folder, "all.weir", engine, 1);
     if engine == "xdp" {
-        let warning = "warning: upper takes no packets from XDP programs, all that it is sent are dropped as tx-unsupported: switch GRO on at its other end (`ethtool -K PEER gro on`)";
+        let warning = "warning: upper accepts no packets from XDP programs, all packets to it are dropped as tx-unsupported: switch GRO on at its other end (`ethtool -K PEER gro on`)";
         for said in [running.log(), running.status().access.join("\n")] {
             assert!(said.contains(warning) && said.contains("warning: lower takes"), "{said}");
         }
