@@ -386,8 +386,8 @@ fn after_a_kill_it_starts_again_and_after_an_outage_it_goes_on(engine: &str, hos
     hosts.weir.ip("link add name third type veth peer name fourth");
     let [lower, upper] = ["third", "fourth"].map(|name| vec![name.to_owned()]);
     let others = Setup { lower, upper, ..Setup::new(engine) };
-    let (code, said) = Running::refused_as(&hosts.weir, folder, "all.weir", &others);
-    assert!(code == 1 && said.contains("another weir listens there"), "{said}");
+    let (code, stderr) = Running::refused_as(&hosts.weir, folder, "all.weir", &others);
+    assert!(code == 1 && stderr.contains("another weir listens there"), "{stderr}");
     running.kill();
     assert!(folder.join("control.sock").exists(), "a killed process removes nothing");
 

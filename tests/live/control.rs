@@ -94,8 +94,8 @@ fn requests_that_mean_nothing_take_nothing() {
     let activations = running.status().activations;
     for seconds in ["1e19", "1e300", "0", "-1", "-0.0", "1e-300", "2592001"].iter().cycle().take(70) {
         let request = format!("{{\"activate\":{{\"generation\":1,\"confirm_s\":{seconds}}}}}\n");
-        let said = raw(&running, request.as_bytes());
-        assert!(said.contains("--confirm: a time above 0 and up to 30 days"), "{seconds}: {said}");
+        let answer = raw(&running, request.as_bytes());
+        assert!(answer.contains("--confirm: a time above 0 and up to 30 days"), "{seconds}: {answer}");
     }
     assert_eq!(running.status().activations, activations, "nothing was activated");
     check_files_that_never_end(&running, folder);
@@ -115,7 +115,7 @@ fn check_files_that_never_end(running: &Running, folder: &Path) {
     fs::File::create(folder.join("sparse")).and_then(|file| file.set_len(1 << 40)).expect("files may have holes");
     let refused = |path: &Path, words: &str| {
         let failure = running.ask(&Request::Load { policy: path.to_owned() }).expect_err("it is refused");
-        assert!(matches!(&failure, Failure::Rejected(said) if said.contains(words)), "{words}: {failure}");
+        assert!(matches!(&failure, Failure::Rejected(message) if message.contains(words)), "{words}: {failure}");
     };
     refused(&pipe, "is a pipe, not a regular file");
     refused(Path::new("/dev/zero"), "is a device, not a regular file");
@@ -207,6 +207,6 @@ fn a_worker_that_hangs_keeps_neither_status_nor_the_end_waiting() {
     assert_eq!(running.ends(), Some(1), "{}", running.log());
     assert!(running.log().contains("worker 1 does not answer"), "{}", running.log());
     let failure = change.join().expect("no panic").expect_err("it did not take place");
-    let said = failure.to_string();
-    assert!(said.contains("is stopping") || said.contains("closed without an answer"), "{said}");
+    let message = failure.to_string();
+    assert!(message.contains("is stopping") || message.contains("closed without an answer"), "{message}");
 }

@@ -268,10 +268,13 @@ fn ports_that_cannot_be_used_are_named() {
             .current_dir(folder.path())
             .output()
             .expect("the program was built");
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.code() == Some(1) && words.iter().all(|word| said.contains(word)), "{words:?}: {said}");
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert!(
+            output.status.code() == Some(1) && words.iter().all(|word| stderr.contains(word)),
+            "{words:?}: {stderr}"
+        );
         // Only errors: neither DPDK's usage text nor its log.
-        assert!(output.stdout.is_empty() && said.lines().count() < 16, "{said}");
+        assert!(output.stdout.is_empty() && stderr.lines().count() < 16, "{stderr}");
     };
     let ring = "--no-huge -m 64 --no-pci --vdev=net_ring0 --vdev=net_null0";
     refused("--lower net_ring0 --upper net_ring1", ring, &["net_ring1", "it has: net_ring0 net_null0"]);
@@ -297,8 +300,8 @@ fn an_interface_behind_a_port_is_claimed() {
         put(&other, "policy.weir", "upstream { accept }\ndownstream { accept }\n");
         let mut command = setup.command(&other, "policy.weir");
         let output = hosts.weir.run(move || command.output().expect("the program was built"));
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(!output.status.success() && said.contains(words), "{words}: {said}");
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!output.status.success() && stderr.contains(words), "{words}: {stderr}");
     };
     // The same ports under other names, and with other engines.
     let renamed = |dpdk: &Setup| {

@@ -252,9 +252,9 @@ fn programs_of_others_are_named_and_left_alone(engine: &str, hosts: &Hosts, fold
     hosts.weir.call("ip", &format!("link set dev upper xdp obj {} sec xdp", object.display()));
     let before = Wires::of(hosts);
     assert_eq!(before.programs(), ["other"]);
-    let (code, said) = Running::refused(&hosts.weir, folder, "forward.weir", engine);
+    let (code, stderr) = Running::refused(&hosts.weir, folder, "forward.weir", engine);
     let words = ["interface upper", "XDP program", "(other)", "not Weir's to remove", "`ip link set dev upper xdp"];
-    assert!(code == 1 && words.iter().all(|word| said.contains(word)), "{engine}: {code}: {said}");
+    assert!(code == 1 && words.iter().all(|word| stderr.contains(word)), "{engine}: {code}: {stderr}");
     assert_eq!(Wires::of(hosts), before, "{engine}");
 }
 
@@ -312,9 +312,9 @@ fn where_nothing_can_be_forwarded_in_the_end_weir_says_so() {
     assert!(!running.log().contains("on-exit"), "{}", running.log());
     let forward = running.load(&folder.path().join("forward.weir"));
     running.ask(&Request::Activate { generation: forward, confirm_s: None }).expect("it is ready");
-    let said = running.log();
+    let log = running.log();
     let words = ["on-exit forward cannot be kept", "the link will block", "net_af_packet_lower"];
-    assert!(words.iter().all(|word| said.contains(word)), "{said}");
+    assert!(words.iter().all(|word| log.contains(word)), "{log}");
     assert!(passes(&hosts, TIMEOUT), "{}", running.log());
     assert_eq!(running.stop(), 0);
     assert!(Wires::of(&hosts).programs().is_empty() && !passes(&hosts, SILENCE));

@@ -57,7 +57,7 @@ fn check_refused(hosts: &Hosts, running: &Running, policy: &Path, words: &[&str]
     let stats = running.wait_for("all are counted", |stats| stats.upstream.total.packets >= counted + 20);
     assert_eq!(stats.upstream.total.dropped, 0);
     check_account(&running.settled());
-    assert_eq!(at_server.heard(sent.len()), sent);
+    assert_eq!(at_server.received(sent.len()), sent);
 }
 
 each_engine!(a_compiler_that_fails_changes_nothing);
@@ -197,7 +197,7 @@ fn several_clients_are_answered_at_once(engine: &str, hosts: &Hosts, folder: &Pa
         idle.len() == CLIENTS_MAX
     });
     let failure = running.ask(&Request::Status).expect_err("there are too many");
-    assert!(matches!(&failure, Failure::Runtime(said) if said.contains("more than 32 clients")), "{failure}");
+    assert!(matches!(&failure, Failure::Runtime(stderr) if stderr.contains("more than 32 clients")), "{failure}");
     drop(idle);
     running.wait_until("there is room again", |running| running.ask(&Request::Status).is_ok());
     assert_eq!(running.stop(), 0);
@@ -232,16 +232,16 @@ fn only_the_owner_and_root_are_answered(engine: &str, hosts: &Hosts, folder: &Pa
     };
     assert_eq!(ask(0).status.code(), Some(0));
     let refused = ask(NOBODY);
-    let said = String::from_utf8_lossy(&refused.stderr);
+    let stderr = String::from_utf8_lossy(&refused.stderr);
     let help =
         format!("Permission denied (os error 13); the socket belongs to user {own}: run as root or as that user");
-    assert!(refused.status.code() == Some(1) && said.contains(&help), "{engine}: {said}");
+    assert!(refused.status.code() == Some(1) && stderr.contains(&help), "{engine}: {stderr}");
     // Even if the socket's mode permits everybody to connect.
     fs::set_permissions(&control, fs::Permissions::from_mode(0o777)).expect("it is ours");
     let refused = ask(NOBODY);
-    let said = String::from_utf8_lossy(&refused.stderr);
-    let told = format!("permission denied to user {NOBODY}: ask as root or as user {own}, whose Weir it is");
-    assert!(refused.status.code() == Some(1) && said.contains(&told), "{engine}: {said}");
+    let stderr = String::from_utf8_lossy(&refused.stderr);
+    let expected = format!("permission denied to user {NOBODY}: ask as root or as user {own}, whose Weir it is");
+    assert!(refused.status.code() == Some(1) && stderr.contains(&expected), "{engine}: {stderr}");
     assert_eq!(running.stop(), 0);
 }
 
@@ -264,7 +264,7 @@ fn a_worker_that_polls_passes_what_one_that_sleeps_does() {
     });
     check_account(&running.settled());
     let all = 2 * sent.len();
-    assert_eq!((at_server.heard(all).len(), at_client.heard(all).len()), (all, all));
+    assert_eq!((at_server.received(all).len(), at_client.received(all).len()), (all, all));
     assert_eq!(running.stop(), 0);
 
     let other = Command::new(env!("CARGO_BIN_EXE_weir"))
@@ -272,6 +272,6 @@ fn a_worker_that_polls_passes_what_one_that_sleeps_does() {
         .current_dir(folder)
         .output()
         .expect("the program was built");
-    let said = String::from_utf8_lossy(&other.stderr);
-    assert!(other.status.code() == Some(2) && said.contains("--busy-poll is of the engine afxdp"), "{said}");
+    let stderr = String::from_utf8_lossy(&other.stderr);
+    assert!(other.status.code() == Some(2) && stderr.contains("--busy-poll is of the engine afxdp"), "{stderr}");
 }

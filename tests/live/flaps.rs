@@ -127,8 +127,8 @@ fn links_that_flap_at_random_while_policies_change_lose_none_unnamed(engine: &st
     let running = Running::start(&hosts.weir, folder, "one.weir", engine, 2);
     let generations = [1, running.load(&folder.join("two.weir"))];
     let enough = Arc::new(AtomicBool::new(false));
-    let told = enough.clone();
-    let flood = hosts.client.start(move || flood_through(&told));
+    let stop = enough.clone();
+    let flood = hosts.client.start(move || flood_through(&stop));
     let mut chaos = Chaos { hosts, running: &running, generations, state: 0x9e37_79b9_7f4a_7c15 };
     let (start, mut steps) = (Instant::now(), 0);
     while start.elapsed() < Duration::from_secs(seconds) {
@@ -149,7 +149,7 @@ fn links_that_flap_at_random_while_policies_change_lose_none_unnamed(engine: &st
 
     // All links are up: every packet arrives.
     thread::sleep(BOUND);
-    let (before, heard) = (running.settled(), Listener::at(&hosts.server, "s"));
+    let (before, received) = (running.settled(), Listener::at(&hosts.server, "s"));
     let last = flows(100, 2, 9);
     send(&hosts.client, "c", &last);
     let all = before.upstream.total.packets + last.len() as u64;
@@ -160,10 +160,10 @@ fn links_that_flap_at_random_while_policies_change_lose_none_unnamed(engine: &st
     assert_eq!(after, before, "{engine}: {stats:#?}");
     // DPDK's driver for raw sockets keeps packets that it cannot send and sends them with the next ones. Two workers do
     // not preserve the order.
-    let (mut heard, mut last) = (heard.heard(last.len()), last);
-    heard.retain(|frame| last.contains(frame));
-    heard.sort();
+    let (mut received, mut last) = (received.received(last.len()), last);
+    received.retain(|frame| last.contains(frame));
+    received.sort();
     last.sort();
-    assert!(heard == last, "{engine}: {} of {} arrived", heard.len(), last.len());
+    assert!(received == last, "{engine}: {} of {} arrived", received.len(), last.len());
     assert_eq!(running.stop(), 0);
 }

@@ -109,18 +109,18 @@ fn what_passes_is_untouched_and_the_rest_is_counted(engine: &str, hosts: &Hosts,
             let live = serde_json::to_value(counted_live).expect("stats are JSON");
             assert_eq!(counted(&live), counted(&replayed), "{engine}, {name}, {direction}");
             let expected = passing(&verdicts, &sent);
-            check_same(&format!("{engine}, {name}, {direction}"), &listener.heard(expected.len()), &expected);
+            check_same(&format!("{engine}, {name}, {direction}"), &listener.received(expected.len()), &expected);
         }
         assert_eq!(running.stop(), 0);
     }
 }
 
 /// Checks for the same frames in the same order.
-fn check_same(what: &str, heard: &[Vec<u8>], expected: &[Vec<u8>]) {
-    for (at, (heard, expected)) in heard.iter().zip(expected).enumerate() {
-        assert_eq!(heard, expected, "{what}: frame {at}");
+fn check_same(what: &str, received: &[Vec<u8>], expected: &[Vec<u8>]) {
+    for (at, (received, expected)) in received.iter().zip(expected).enumerate() {
+        assert_eq!(received, expected, "{what}: frame {at}");
     }
-    assert_eq!(heard.len(), expected.len(), "{what}");
+    assert_eq!(received.len(), expected.len(), "{what}");
 }
 
 /// UDP frames with these payload lengths.
@@ -139,8 +139,8 @@ fn jumbo_frames_pass_whole(engine: &str, hosts: &Hosts, folder: &Path) {
     put(folder, "long.weir", policy);
     let divert = Some("divert".to_owned());
     let running = Running::start_as(&hosts.weir, folder, "long.weir", &Setup { divert, ..Setup::new(engine) });
-    let said = running.status().access.concat();
-    assert!(engine != "afxdp" || said.contains("several buffers a packet"), "{said}");
+    let access = running.status().access.concat();
+    assert!(engine != "afxdp" || access.contains("several buffers a packet"), "{access}");
     let at_server = Listener::at(&hosts.server, "s");
     let at_analyser = Listener::at(&hosts.analyser, "d");
     let by_port = [1, 2, 3, 4].map(|dport| of_lengths(dport, &LENGTHS));
@@ -158,11 +158,11 @@ fn jumbo_frames_pass_whole(engine: &str, hosts: &Hosts, folder: &Path) {
         |frames: Vec<&[Vec<u8>]>| -> Vec<Vec<u8>> { std::iter::repeat_n(frames.concat(), 20).flatten().collect() };
     let [accepted, diverted, sampled, _] = &by_port;
     let expected = repeat(vec![accepted, sampled, &tagged]);
-    check_same(engine, &at_server.heard(expected.len()), &expected);
+    check_same(engine, &at_server.received(expected.len()), &expected);
     // The kernel cannot copy packets in several buffers.
     let copied = if engine == "xdp" { &sampled[..2] } else { &sampled[..] };
     let expected = repeat(vec![diverted, copied]);
-    check_same(engine, &at_analyser.heard(expected.len()), &expected);
+    check_same(engine, &at_analyser.received(expected.len()), &expected);
     let divert = stats.interfaces.iter().find(|port| port.side == "divert").expect("there is one");
     let not_copied = 20 * (sampled.len() - copied.len()) as u64;
     assert_eq!(divert.tx_dropped.tx_too_long, not_copied, "{engine}");
@@ -221,7 +221,7 @@ downstream { accept }
     check_account(&stats);
     let live = serde_json::to_value(&stats.upstream).expect("stats are JSON");
     assert_eq!(counted(&live), counted(&replayed), "{engine}");
-    check_same(engine, &at_server.heard(expected.len()), &expected);
+    check_same(engine, &at_server.received(expected.len()), &expected);
     assert_eq!(running.stop(), 0);
 }
 
@@ -260,18 +260,18 @@ fn run_with_divert(engine: &str, hosts: &Hosts, folder: &Path, sent: &[Vec<u8>])
     check_account(&stats);
     let (verdicts, replayed) = interpreted(folder, "divert.weir", "upstream", sent);
     let (up, down) = (passing(&verdicts, sent), &sent[60..]);
-    check_same(engine, &at_server.heard(up.len()), &up);
-    check_same(engine, &at_client.heard(down.len()), down);
+    check_same(engine, &at_server.received(up.len()), &up);
+    check_same(engine, &at_client.received(down.len()), down);
     // The interpreter's number of samples without the 60 that are diverted anyway.
     let samples = replayed["sampled"].as_u64().expect("a number") - 60;
-    let heard = at_analyser.heard(180 + samples as usize);
+    let received = at_analyser.received(180 + samples as usize);
     let port_of = |frame: &Vec<u8>| u16::from_be_bytes([frame[36], frame[37]]);
-    let of_port = |port: u16| heard.iter().filter(|frame| port_of(frame) == port).count();
+    let of_port = |port: u16| received.iter().filter(|frame| port_of(frame) == port).count();
     // Every frame that is diverted from either side arrives once.
     assert_eq!([25, 54].map(of_port), [120, 60], "{engine}");
     assert_eq!([53, 55].map(of_port).iter().sum::<usize>() as u64, samples, "{engine}");
-    assert_eq!(heard.len() as u64, 180 + samples, "{engine}");
-    assert!(heard.iter().all(|frame| sent.contains(frame)), "{engine}: they are what was sent");
+    assert_eq!(received.len() as u64, 180 + samples, "{engine}");
+    assert!(received.iter().all(|frame| sent.contains(frame)), "{engine}: they are what was sent");
     let port = |side: &str| stats.interfaces.iter().find(|port| port.side == side).expect("there is one");
     assert_eq!((port("lower").sampled, port("divert").tx_packets), (samples, 180 + samples), "{engine}");
     assert_eq!(running.stop(), 0);

@@ -191,10 +191,10 @@ fn check_filters(hosts: &Hosts, running: &Running) {
     check_account(&stats);
     assert_eq!((stats.upstream.total.passed, stats.upstream.total.dropped), (before.passed + 10, before.dropped + 10));
     // Several workers do not preserve the order.
-    let (mut heard, mut passed) = (at_server.heard(passed.len()), passed);
-    heard.sort();
+    let (mut received, mut passed) = (at_server.received(passed.len()), passed);
+    received.sort();
     passed.sort();
-    assert_eq!(heard, passed);
+    assert_eq!(received, passed);
 }
 
 each_engine!(a_hostile_user_on_the_box_changes_nothing);
@@ -228,8 +228,8 @@ fn a_second_weir_is_refused_before_it_reads_its_policy(engine: &str, hosts: &Hos
     let running = Running::start(&hosts.weir, &first, &policy, engine, 1);
     let holder = format!("another weir has it (pid {})", running.pid());
     let refused = |setup: &Setup, interface: &str| {
-        let (code, said) = Running::refused_as(&hosts.weir, &second, "there-is-none.weir", setup);
-        assert_eq!((code, said), (1, format!("weir: interface {interface}: {holder}\n")), "{engine}");
+        let (code, stderr) = Running::refused_as(&hosts.weir, &second, "there-is-none.weir", setup);
+        assert_eq!((code, stderr), (1, format!("weir: interface {interface}: {holder}\n")), "{engine}");
     };
     refused(&Setup::new(engine), "lower");
     // An alternative name means the same interface.
@@ -258,8 +258,8 @@ fn one_interface_by_two_names_is_refused() {
     put(folder.path(), "all.weir", POLICY);
     hosts.weir.ip("link property add dev lower altname other");
     let setup = Setup { upper: vec!["other".to_owned()], ..Setup::new("afpacket") };
-    let (code, said) = Running::refused_as(&hosts.weir, folder.path(), "all.weir", &setup);
-    assert_eq!((code, said.as_str()), (2, "weir: lower and other are one interface\n"));
+    let (code, stderr) = Running::refused_as(&hosts.weir, folder.path(), "all.weir", &setup);
+    assert_eq!((code, stderr.as_str()), (2, "weir: lower and other are one interface\n"));
 }
 
 #[test]
@@ -280,8 +280,8 @@ fn a_log_follows_no_link_of_another_user_and_waits_for_no_reader() {
         ..Setup::new("afpacket")
     };
     for (path, word) in [(&link, "link"), (&pipe, "pipe")] {
-        let (code, said) = Running::refused_as(&hosts.weir, folder, "all.weir", &log_to(path));
-        assert!(code == 1 && said.contains(&path.display().to_string()) && said.contains(word), "{code}: {said}");
+        let (code, stderr) = Running::refused_as(&hosts.weir, folder, "all.weir", &log_to(path));
+        assert!(code == 1 && stderr.contains(&path.display().to_string()) && stderr.contains(word), "{code}: {stderr}");
     }
 
     // In their own folder, users can replace the log with a link.
@@ -309,8 +309,8 @@ fn a_socket_of_another_user_in_place_of_the_control_socket_is_named() {
     // The queue is full and nobody accepts, so a connecting process would wait forever.
     let _taken = as_nobody(move || take(&SocketAddrUnix::new(&own_path).expect("a short path")));
     let policy = folder.path().join("all.weir").display().to_string();
-    let (code, said) = Running::refused(&hosts.weir, &shared, &policy, "afpacket");
-    assert!(code == 1 && said.contains("a socket of another user (uid 65534) lies there"), "{code}: {said}");
+    let (code, stderr) = Running::refused(&hosts.weir, &shared, &policy, "afpacket");
+    assert!(code == 1 && stderr.contains("a socket of another user (uid 65534) lies there"), "{code}: {stderr}");
 }
 
 each_engine!(with_64_descriptors_everything_works);
@@ -363,13 +363,16 @@ fn a_limit_of_descriptors_that_is_too_low_is_named_at_once() {
     let refused = |descriptors: u64| {
         let setup = Setup { descriptors: Some(descriptors), workers: 256, ..Setup::new("afpacket") };
         put(folder.path(), "all.weir", POLICY);
-        let (code, said) = Running::refused_as(&hosts.weir, folder.path(), "all.weir", &setup);
-        assert_eq!(code, 1, "{said}");
-        said
+        let (code, stderr) = Running::refused_as(&hosts.weir, folder.path(), "all.weir", &setup);
+        assert_eq!(code, 1, "{stderr}");
+        stderr
     };
-    let said = refused(63);
-    assert!(said.starts_with("weir: this process may have 63 files open and needs at least 64 (`ulimit -n`"), "{said}");
+    let stderr = refused(63);
+    assert!(
+        stderr.starts_with("weir: this process may have 63 files open and needs at least 64 (`ulimit -n`"),
+        "{stderr}"
+    );
     // One socket for each worker and interface.
-    let said = refused(64);
-    assert!(said.contains("this process may have 64 files open, which are too few (`ulimit -n`"), "{said}");
+    let stderr = refused(64);
+    assert!(stderr.contains("this process may have 64 files open, which are too few (`ulimit -n`"), "{stderr}");
 }

@@ -30,7 +30,7 @@ pub struct Host {
 impl Host {
     pub fn new() -> Self {
         let (jobs, received) = channel::<Job>();
-        let (tell, told) = channel();
+        let (sender, receiver) = channel();
         thread::spawn(move || {
             unshare(CloneFlags::CLONE_NEWNET)
                 .unwrap_or_else(|error| panic!("this test makes network namespaces and needs root: {error}"));
@@ -38,10 +38,10 @@ impl Host {
             std::fs::write("/proc/sys/net/ipv6/conf/default/disable_ipv6", "1")
                 .expect("a fresh namespace can be set up");
             let own = std::fs::canonicalize("/proc/thread-self").expect("a thread has a folder");
-            tell.send(own.join("ns/net")).expect("somebody waits");
+            sender.send(own.join("ns/net")).expect("somebody waits");
             received.into_iter().for_each(|job| job());
         });
-        Host { jobs, namespace: told.recv().expect("the namespace can be made") }
+        Host { jobs, namespace: receiver.recv().expect("the namespace can be made") }
     }
 
     /// Runs a job in the namespace, with the threads and processes that it starts.
@@ -63,8 +63,8 @@ impl Host {
         self.run(move || {
             let output = Command::new(program).args(line.split_whitespace()).output();
             let output = output.unwrap_or_else(|error| panic!("{program}: {error}; see scripts/install-deps.sh"));
-            let said = String::from_utf8_lossy(&output.stderr);
-            assert!(output.status.success(), "{program} {line}: {said}");
+            let stderr = String::from_utf8_lossy(&output.stderr);
+            assert!(output.status.success(), "{program} {line}: {stderr}");
             String::from_utf8(output.stdout).expect("it prints text")
         })
     }

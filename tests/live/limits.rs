@@ -57,12 +57,12 @@ impl Stream {
     fn start(host: &Host, every: Duration, rounds: [Vec<Vec<u8>>; SENDERS]) -> Self {
         let enough = Arc::new(AtomicBool::new(false));
         let sender = |(core, round): (usize, Vec<Vec<u8>>)| {
-            let told = enough.clone();
+            let stop = enough.clone();
             host.start(move || {
                 weir_engine::cpu::pin_to(core).expect("there are as many cores");
                 let mut wire = Wire::open("c").expect("the host has the wire");
                 let (start, mut rounds) = (Instant::now(), 0_u32);
-                while !told.load(Ordering::Relaxed) {
+                while !stop.load(Ordering::Relaxed) {
                     put_through(&mut wire, &round);
                     rounds += 1;
                     thread::sleep((start + every * rounds).saturating_duration_since(Instant::now()));
@@ -97,9 +97,9 @@ fn all_of(running: &Running, sent: u64) -> Stats {
 
 /// The packets that arrived at an interface, by /24. None may be lost on the way to it.
 fn arrived(hosts: &Hosts, listener: Listener, own: &str, count: u64) -> BTreeMap<[u8; 3], u64> {
-    let heard = listener.heard(count as usize);
-    assert_eq!((heard.len() as u64, hosts.lost_on(own)), (count, 0), "{own}");
-    by_subnet(&heard)
+    let received = listener.received(count as usize);
+    assert_eq!((received.len() as u64, hosts.lost_on(own)), (count, 0), "{own}");
+    by_subnet(&received)
 }
 
 const RATE_PPS: f64 = 1000.0;
@@ -207,8 +207,8 @@ downstream {{ accept }}
     assert_eq!((limited + exceeded(&stats), free), (offered, rounds * ROUND[1] as u64), "{engine}: {stats:#?}");
     let several = stats.workers.iter().filter(|worker| worker.upstream.total.packets > 0).count();
     assert!(several >= 2, "{engine}: one worker alone charged the bucket: {stats:#?}");
-    let heard = arrived(hosts, at_server, "upper", limited + free);
-    assert_eq!(heard, BTreeMap::from([(LIMITED, limited), (FREE, free)]), "{engine}");
+    let received = arrived(hosts, at_server, "upper", limited + free);
+    assert_eq!(received, BTreeMap::from([(LIMITED, limited), (FREE, free)]), "{engine}");
     assert_eq!(running.stop(), 0);
 }
 
@@ -290,8 +290,8 @@ fn buckets_outlive_a_change_of_their_list(engine: &str, hosts: &Hosts, folder: &
     let mut expected: BTreeMap<[u8; 3], u64> = passed.iter().map(|&(line, count)| (listed(line), count)).collect();
     expected.insert(FREE, 2 * rounds);
     assert!(begun.elapsed() < Duration::from_secs(60), "{engine}: after a minute a bucket has room for one more");
-    let heard = arrived(hosts, at_server, "upper", stats.upstream.total.passed);
-    assert_eq!(heard, expected, "{engine}");
+    let received = arrived(hosts, at_server, "upper", stats.upstream.total.passed);
+    assert_eq!(received, expected, "{engine}");
     let all: u64 = expected.values().sum();
     assert_eq!((stats.upstream.total.passed, exceeded(&stats)), (all, sent - all), "{engine}");
     assert_eq!(running.stop(), 0);
@@ -320,8 +320,8 @@ fn the_kernel_keeps_room_for_lists_that_grow() {
 
     let mut other = roomy("afpacket").command(folder, "small.weir");
     let other = hosts.weir.run(move || other.output().expect("the program was built"));
-    let said = String::from_utf8_lossy(&other.stderr);
-    assert!(other.status.code() == Some(2) && said.contains("--limits-room is of the engine xdp"), "{said}");
+    let stderr = String::from_utf8_lossy(&other.stderr);
+    assert!(other.status.code() == Some(2) && stderr.contains("--limits-room is of the engine xdp"), "{stderr}");
 }
 
 /// IPv4 and IPv6 sources for each kind of list. No bucket regains room during the test.
@@ -380,13 +380,13 @@ fn limits_of_every_kind_pass_what_they_have(engine: &str, hosts: &Hosts, folder:
     let stats = all_of(&running, sent);
     let passed: u64 = SOURCES.iter().map(|(_, passed)| passed).sum();
     assert_eq!((stats.upstream.total.passed, exceeded(&stats)), (passed, sent - passed), "{engine}: {stats:#?}");
-    let heard = at_server.heard(passed as usize);
+    let received = at_server.received(passed as usize);
     for (source, passed) in SOURCES {
         let sample = frames(&frame(source, 1000)).remove(0);
         // Position of the source address in the header.
         let place = if source.contains(':') { 22..38 } else { 26..30 };
         let of_source =
-            heard.iter().filter(|one| one[12..14] == sample[12..14] && one[place.clone()] == sample[place.clone()]);
+            received.iter().filter(|one| one[12..14] == sample[12..14] && one[place.clone()] == sample[place.clone()]);
         assert_eq!(of_source.count() as u64, passed, "{engine}: {source}");
     }
     assert_eq!(running.stop(), 0);
@@ -424,7 +424,7 @@ downstream { accept }
     let matched: Vec<u64> = total.rules.iter().map(|rule| rule.packets).collect();
     assert_eq!(matched, [60, 60, 60, 30, 30, 60, 0, 0], "{engine}: {stats:#?}");
 
-    let (mut passed, mut diverted) = (at_server.heard(67), at_analyser.heard(133));
+    let (mut passed, mut diverted) = (at_server.received(67), at_analyser.received(133));
     assert_eq!((hosts.lost_on("upper"), hosts.lost_on("divert")), (0, 0), "{engine}");
     let of_port = |frames: &[Vec<u8>], dport: u16| {
         frames.iter().filter(|frame| frame[36..38] == dport.to_be_bytes()).count() as u64

@@ -20,15 +20,15 @@ const STILL: Duration = Duration::from_secs(5);
 /// Checks that there are no warnings. With DPDK's sockets there must be one that advises senders to segment packets
 /// themselves; this is done.
 fn follow_warnings(engine: &str, hosts: &Hosts, running: &Running) {
-    let said = running.status().access.join("\n");
+    let access = running.status().access.join("\n");
     if engine == "dpdk" {
         let warning = "warning: packets that senders leave to a card to segment are lost";
-        assert!(said.matches(warning).count() == 2 && running.log().contains(warning), "{said}");
+        assert!(access.matches(warning).count() == 2 && running.log().contains(warning), "{access}");
         for (host, far) in [(&hosts.server, "s"), (&hosts.client, "c")] {
             host.call("ethtool", &format!("-K {far} tso off gso off"));
         }
     } else {
-        assert!(!said.contains("warning"), "{engine}: {said}");
+        assert!(!access.contains("warning"), "{engine}: {access}");
     }
 }
 
@@ -75,21 +75,21 @@ fn connections_pass_between_virtual_wires_as_they_come(engine: &str, hosts: &Hos
     let exchanged = exchange(&hosts.client, &hosts.server);
     assert_eq!(exchanged.map_err(|error| error.to_string()), Ok(BYTES), "{engine}: {}", running.log());
     // Datagrams, one with an odd length.
-    let heard = hosts.server.run(|| UdpSocket::bind((SERVER, PORT)).expect("it has the address"));
-    heard.set_read_timeout(Some(STILL)).expect("sockets wait");
+    let received = hosts.server.run(|| UdpSocket::bind((SERVER, PORT)).expect("it has the address"));
+    received.set_read_timeout(Some(STILL)).expect("sockets wait");
     for length in [1, 2, 999, 1400] {
         hosts.client.run(move || {
             let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).expect("any port");
             socket.send_to(&vec![7; length], (SERVER, PORT)).expect("there is a way");
         });
         let mut datagram = [0; 2000];
-        assert_eq!(heard.recv(&mut datagram).ok(), Some(length), "{engine}");
+        assert_eq!(received.recv(&mut datagram).ok(), Some(length), "{engine}");
     }
-    let said = running.status().access.join("\n");
+    let access = running.status().access.join("\n");
     assert_eq!(
-        said.matches("checksums that senders leave to a card are completed").count(),
+        access.matches("checksums that senders leave to a card are completed").count(),
         if engine == "afpacket" { 0 } else { 2 },
-        "{said}"
+        "{access}"
     );
     check_account(&running.settled());
     assert_eq!(running.stop(), 0);
@@ -137,10 +137,10 @@ fn unfinished_checksums_are_finished_and_others_left_alone(engine: &str, hosts: 
     }
     let at_server = Listener::at(&hosts.server, "s");
     send(&hosts.client, "c", &sent);
-    let mut heard = at_server.heard(expected.len());
+    let mut received = at_server.received(expected.len());
     // Hosts send neighbour solicitations when an interface comes up.
-    heard.retain(|frame| expected.contains(frame) || sent.contains(frame));
-    assert_eq!(heard, expected, "{engine}");
+    received.retain(|frame| expected.contains(frame) || sent.contains(frame));
+    assert_eq!(received, expected, "{engine}");
     assert_eq!(running.stop(), 0);
 }
 
@@ -166,8 +166,8 @@ fn a_far_end_that_does_not_poll_is_named_with_what_helps(engine: &str, hosts: &H
     let running = Running::start(&hosts.weir, folder, "all.weir", engine, 1);
     if engine == "xdp" {
         let warning = "warning: upper accepts no packets from XDP programs, all packets to it are dropped as tx-unsupported: switch GRO on at its other end (`ethtool -K PEER gro on`)";
-        for said in [running.log(), running.status().access.join("\n")] {
-            assert!(said.contains(warning) && said.contains("warning: lower takes"), "{said}");
+        for text in [running.log(), running.status().access.join("\n")] {
+            assert!(text.contains(warning) && text.contains("warning: lower accepts"), "{text}");
         }
         send(&hosts.client, "c", &flows(10, 1, 9));
         let stats = running.wait_for("they are counted", |stats| stats.upstream.total.packets >= 10);
@@ -178,9 +178,9 @@ fn a_far_end_that_does_not_poll_is_named_with_what_helps(engine: &str, hosts: &H
         for (host, far) in [(&hosts.server, "s"), (&hosts.client, "c")] {
             host.call("ethtool", &format!("-K {far} gro on"));
         }
-        let heard = Listener::at(&hosts.server, "s");
+        let received = Listener::at(&hosts.server, "s");
         send(&hosts.client, "c", &flows(10, 1, 9));
-        assert_eq!(heard.heard(10), flows(10, 1, 9));
+        assert_eq!(received.received(10), flows(10, 1, 9));
     }
     follow_warnings(engine, hosts, &running);
     let exchanged = exchange(&hosts.client, &hosts.server);
@@ -201,7 +201,7 @@ fn a_renamed_interface_has_its_new_name(engine: &str, hosts: &Hosts, folder: &Pa
     };
     assert_eq!(names(&stats.interfaces), ["lower", "uplink"], "{engine}");
     assert!(stats.workers.iter().all(|worker| names(&worker.interfaces) == ["lower", "uplink"]), "{engine}");
-    let said = running.status().access.join("\n");
-    assert!(!said.contains("upper"), "{engine}: {said}");
+    let access = running.status().access.join("\n");
+    assert!(!access.contains("upper"), "{engine}: {access}");
     assert_eq!(running.stop(), 0);
 }

@@ -64,7 +64,7 @@ fn a_far_side_that_does_not_read_is_tx_full(engine: &str, hosts: &Hosts, folder:
     sent[..10].iter().for_each(|frame| tap.write(frame).expect("it has room"));
     running.wait_for("all are counted", |stats| stats.downstream.total.packets == 10);
     check_account(&running.settled());
-    assert_eq!(at_client.heard(10), sent[..10], "{engine}");
+    assert_eq!(at_client.received(10), sent[..10], "{engine}");
     assert_eq!(running.stop(), 0);
 }
 
@@ -99,9 +99,9 @@ fn an_interface_that_is_down_or_alone_is_link_down(engine: &str, hosts: &Hosts, 
             port(&stats, "upper").tx_packets > after.tx_packets
         });
         let stats = send_up(hosts, &running, &fresh);
-        let mut heard = at_server.heard((port(&stats, "upper").tx_packets - after.tx_packets) as usize);
-        heard.retain(|frame| frame[36..38] != 5000_u16.to_be_bytes());
-        assert_eq!(heard, fresh, "{engine}, {interface}");
+        let mut received = at_server.received((port(&stats, "upper").tx_packets - after.tx_packets) as usize);
+        received.retain(|frame| frame[36..38] != 5000_u16.to_be_bytes());
+        assert_eq!(received, fresh, "{engine}, {interface}");
     }
     assert_eq!(running.stop(), 0);
 }
@@ -117,10 +117,10 @@ impl Churn {
     fn start() -> Self {
         const OTHERS: usize = 4;
         let enough = Arc::new(AtomicBool::new(false));
-        let other = |told: Arc<AtomicBool>| {
+        let other = |stop: Arc<AtomicBool>| {
             let host = Host::new();
             move || {
-                while !told.load(Ordering::Relaxed) {
+                while !stop.load(Ordering::Relaxed) {
                     host.ip("link add one type veth peer name other");
                     host.ip("link del one");
                 }
@@ -170,11 +170,11 @@ fn a_link_that_flaps_under_a_flood_loses_none_unnamed(engine: &str, hosts: &Host
     put(folder, "all.weir", ALL);
     let running = Running::start(&hosts.weir, folder, "all.weir", engine, 2);
     let enough = Arc::new(AtomicBool::new(false));
-    let told = enough.clone();
+    let stop = enough.clone();
     let flood = hosts.client.start(move || {
         let sent = flows(64, 1, 9);
         let mut count = 0;
-        while !told.load(Ordering::Relaxed) {
+        while !stop.load(Ordering::Relaxed) {
             count += put_on("c", &sent);
         }
         count
@@ -214,6 +214,6 @@ fn a_packet_that_the_interface_takes_no_longer_is_tx_too_long(engine: &str, host
     let stats = send_up(hosts, &running, &sent);
     let upper = port(&stats, "upper");
     assert_eq!((upper.tx_packets, upper.tx_dropped.tx_too_long), (4, 2), "{engine}: {stats:#?}");
-    assert_eq!(at_server.heard(4), [short.clone(), longest, tagged, short], "{engine}");
+    assert_eq!(at_server.received(4), [short.clone(), longest, tagged, short], "{engine}");
     assert_eq!(running.stop(), 0);
 }

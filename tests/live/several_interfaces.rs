@@ -48,8 +48,8 @@ fn packets_leave_by_the_facing_interface((lower, upper): (usize, usize), engine:
         for (number, listener) in listeners.into_iter().enumerate() {
             let own = (0..ins.len()).filter(|&i| facing_interface(i, ins.len(), 0, outs.len()) == number);
             let expected: Vec<Vec<u8>> = own.flat_map(|i| sent[i].clone()).collect();
-            let heard = listener.heard(expected.len());
-            assert_eq!(sorted(heard), sorted(expected), "{engine}, {lower} x {upper}, out of {number}");
+            let received = listener.received(expected.len());
+            assert_eq!(sorted(received), sorted(expected), "{engine}, {lower} x {upper}, out of {number}");
         }
     }
     let stats = running.settled();
@@ -76,8 +76,8 @@ fn flows_spread_over_more_interfaces_and_each_keeps_its_own(engine: &str, hosts:
     let mut paths: BTreeMap<Vec<u8>, Vec<usize>> = BTreeMap::new();
     for (number, (listener, name)) in listeners.into_iter().zip(names("upper", 2)).enumerate() {
         let own = stats.interfaces.iter().find(|port| port.interface.ends_with(&name)).expect("there is one");
-        let heard = listener.heard(own.tx_packets as usize);
-        heard.into_iter().for_each(|frame| paths.entry(frame).or_default().push(number));
+        let received = listener.received(own.tx_packets as usize);
+        received.into_iter().for_each(|frame| paths.entry(frame).or_default().push(number));
     }
     assert_eq!(paths.len(), 64, "{engine}");
     assert!(paths.values().all(|path| path.len() == 10 && path.windows(2).all(|pair| pair[0] == pair[1])), "{engine}");

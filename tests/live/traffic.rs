@@ -78,11 +78,11 @@ pub struct Ready {
 impl Ready {
     pub fn to_send(host: &Host, interface: &str, frames: &[Vec<u8>]) -> Self {
         let (interface, frames) = (interface.to_owned(), frames.to_vec());
-        let ((go, told), (ready, is_ready)) = (channel(), channel());
+        let ((go, start), (ready, is_ready)) = (channel(), channel());
         let sends = host.start(move || {
             let mut wire = Wire::open(&interface).expect("the host has the wire");
             ready.send(()).expect("somebody waits");
-            told.recv().expect("somebody tells");
+            start.recv().expect("somebody tells");
             put_through(&mut wire, &frames)
         });
         is_ready.recv().expect("the wire is open");
@@ -116,7 +116,7 @@ impl Listener {
     }
 
     /// The recorded frames, after at least `least` arrived and no more are coming. A busy machine may deliver late.
-    pub fn heard(self, least: usize) -> Vec<Vec<u8>> {
+    pub fn received(self, least: usize) -> Vec<Vec<u8>> {
         let (notes, missed) = self.stop(least);
         assert_eq!(missed, 0, "the listener was kept from its core for too long");
         notes
@@ -144,7 +144,7 @@ impl<N: Default + Send + 'static> Listener<N> {
     /// Starts recording. `note` returns the number of recorded frames.
     fn listen(host: &Host, interface: &str, note: fn(&mut N, &FrameBurst<'_>) -> usize) -> Self {
         let interface = interface.to_owned();
-        let ((enough, told), (ready, is_ready)) = (channel(), channel());
+        let ((enough, request), (ready, is_ready)) = (channel(), channel());
         let notes = host.start(move || {
             let mut wire = Wire::open(&interface).expect("the host has the wire");
             ready.send(()).expect("somebody waits");
@@ -152,7 +152,7 @@ impl<N: Default + Send + 'static> Listener<N> {
             let mut least = None;
             loop {
                 // The request is read before the interface, so that all frames before it are read.
-                least = least.or_else(|| told.try_recv().ok().map(|least: usize| (least, Instant::now())));
+                least = least.or_else(|| request.try_recv().ok().map(|least: usize| (least, Instant::now())));
                 let more = wire.receive(SILENCE, |burst| noted = note(&mut notes, burst));
                 missed += wire.missed();
                 let all = |(least, since): (usize, Instant)| {
@@ -188,8 +188,8 @@ pub fn interpreted(
         .current_dir(folder)
         .output()
         .expect("the program was built");
-    let said = String::from_utf8_lossy(&replay.stderr);
-    let report: serde_json::Value = serde_json::from_slice(&replay.stdout).unwrap_or_else(|_| panic!("{said}"));
+    let stderr = String::from_utf8_lossy(&replay.stderr);
+    let report: serde_json::Value = serde_json::from_slice(&replay.stdout).unwrap_or_else(|_| panic!("{stderr}"));
     let verdicts = report["verdicts"].as_array().expect("asked for").iter();
     (verdicts.map(|verdict| verdict.as_str().expect("a word").to_owned()).collect(), report)
 }

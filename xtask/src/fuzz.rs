@@ -118,8 +118,8 @@ impl Target {
         command.args([&learnt, &seeds, &crashes]);
         command.args(MORE_SEEDS.iter().filter(|(target, _)| target == name).map(|(_, folder)| folder));
         println!("fuzz: {name}, {seconds} s");
-        let said = quiet_run(&mut command).map_err(|message| format!("{name}: {message}"))?;
-        println!("fuzz: {name} passed\n{said}");
+        let summary = quiet_run(&mut command).map_err(|message| format!("{name}: {message}"))?;
+        println!("fuzz: {name} passed\n{summary}");
         Ok(())
     }
 
@@ -153,14 +153,14 @@ fn host() -> Result<String, String> {
 /// Runs a fuzz target and returns two summarizing lines of its output. All output is printed if it fails.
 fn quiet_run(command: &mut Command) -> Result<String, String> {
     let output = command.output().map_err(|error| error.to_string())?;
-    let said = String::from_utf8_lossy(&output.stderr);
+    let stderr = String::from_utf8_lossy(&output.stderr);
     if !output.status.success() {
-        eprintln!("{said}");
+        eprintln!("{stderr}");
         return Err(format!("{}, see above", output.status));
     }
     // Without counters libFuzzer would mutate inputs blindly. This means that the build flags no longer work.
     let loaded =
-        said.lines().find(|line| line.contains("inline 8-bit counters)")).ok_or("no coverage counters seen")?;
-    let done = said.lines().rev().find(|line| line.starts_with("Done ")).unwrap_or("");
+        stderr.lines().find(|line| line.contains("inline 8-bit counters)")).ok_or("no coverage counters seen")?;
+    let done = stderr.lines().rev().find(|line| line.starts_with("Done ")).unwrap_or("");
     Ok(format!("  {loaded}\n  {done}"))
 }

@@ -281,13 +281,13 @@ fn an_archive_that_says_more_than_weir_writes() {
         assert_eq!(with(&|bytes| bytes[place] = value), "native.c has a header that weir does not write");
     }
     let names = ["../native.c", "/etc/passwd", "native.c\u{1b}[2J", "", "NATIVE.C"];
-    let told = ["../native.c", "/etc/passwd", "native.c\\x1b[2J", "", "NATIVE.C"];
-    for (name, told) in names.iter().zip(told) {
+    let printed = ["../native.c", "/etc/passwd", "native.c\\x1b[2J", "", "NATIVE.C"];
+    for (name, printed) in names.iter().zip(printed) {
         let renamed = |bytes: &mut Vec<u8>| {
             bytes[at..at + 100].fill(0);
             bytes[at..at + name.len()].copy_from_slice(name.as_bytes());
         };
-        assert_eq!(with(&renamed), format!("has {told} where native.c should be"));
+        assert_eq!(with(&renamed), format!("has {printed} where native.c should be"));
     }
 }
 

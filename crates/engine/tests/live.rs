@@ -189,8 +189,8 @@ fn a_worker_that_hangs_keeps_nobody_else_waiting_and_the_old_policy_comes_back()
             both = by_rule(&workers, 2);
             assert_eq!((workers.workers(), workers.has_failed(), workers.ports().len()), (2, false, 4));
         }
-        let told: Vec<String> = workers.strays().into_iter().map(|stray| stray.part).collect();
-        assert!(told.is_empty() || told == ["worker 0"], "{told:?}");
+        let strays: Vec<String> = workers.strays().into_iter().map(|stray| stray.part).collect();
+        assert!(strays.is_empty() || strays == ["worker 0"], "{strays:?}");
         let error = change.join().unwrap().expect_err("it hangs");
         assert_eq!(error.to_string(), "worker 1 does not answer");
     });

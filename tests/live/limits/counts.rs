@@ -10,7 +10,7 @@ fn prefix_counts(expected: &[(&str, u64, u64)]) -> PrefixCounts {
 }
 
 /// The result of `ctl limits`: counts by prefix, the number of limits, and the number of exceeded ones.
-fn told(running: &Running, top: usize) -> (PrefixCounts, u64, u64) {
+fn listed(running: &Running, top: usize) -> (PrefixCounts, u64, u64) {
     let answer = running.ask(&Request::Limits { top, list: Some("customers".to_owned()) });
     let answer = answer.unwrap_or_else(|failure| panic!("{failure}: {}", running.log()));
     let status: LimitsStatus = serde_json::from_value(answer).expect("counts of limits");
@@ -70,8 +70,8 @@ fn what_limits_count_is_told_and_logged(engine: &str, hosts: &Hosts, folder: &Pa
     };
     send_all(&[(A, 200), (B, 100), (FREE_OF_LISTS, 50)]);
     let a_and_b = prefix_counts(&[("10.20.1.0/24", 10, 190), ("10.20.2.0/24", 20, 80)]);
-    assert_eq!(told(&running, 20), (a_and_b.clone(), 3, 2), "{engine}");
-    assert_eq!(told(&running, 1).0, prefix_counts(&[("10.20.1.0/24", 10, 190)]), "{engine}");
+    assert_eq!(listed(&running, 20), (a_and_b.clone(), 3, 2), "{engine}");
+    assert_eq!(listed(&running, 1).0, prefix_counts(&[("10.20.1.0/24", 10, 190)]), "{engine}");
 
     let logs = ["limits.log", "limits.log.1"].map(|name| folder.join(name));
     running.wait_until("something is logged", |_| fs::metadata(&logs[0]).is_ok_and(|file| file.len() > 0));
@@ -84,11 +84,11 @@ fn what_limits_count_is_told_and_logged(engine: &str, hosts: &Hosts, folder: &Pa
     send_all(&[(A, 101), (B, 100), (C, 60)]);
     // A keeps its count and has room for one more packet. C is new.
     let a_and_c = prefix_counts(&[("10.20.1.0/24", 11, 290), ("10.20.3.0/24", 15, 45)]);
-    assert_eq!(told(&running, 20), (a_and_c, 2, 2), "{engine}");
+    assert_eq!(listed(&running, 20), (a_and_c, 2, 2), "{engine}");
     ask(&Request::Rollback);
     send_all(&[(A, 7), (B, 5)]);
     let back = prefix_counts(&[("10.20.1.0/24", 11, 297), ("10.20.2.0/24", 20, 85)]);
-    assert_eq!(told(&running, 20), (back, 3, 2), "{engine}");
+    assert_eq!(listed(&running, 20), (back, 3, 2), "{engine}");
 
     running.wait_until("the renamed log is left alone", |_| logs[0].exists());
     assert_eq!(running.stop(), 0);
