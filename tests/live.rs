@@ -63,8 +63,8 @@ fn put(folder: &Path, name: &str, text: &str) {
     fs::write(folder.join(name), text).expect("files can be written");
 }
 
-/// Checks that all packets are accounted for: received ones are passed, dropped or diverted; passed, diverted and
-/// sampled ones are sent or dropped for a named reason.
+/// Checks that all packets are accounted for. Received ones are passed, dropped or diverted. Passed, diverted and
+/// sampled ones are sent, or dropped for a named reason.
 fn check_account(stats: &Stats) {
     let ports = |side: &'static str| stats.interfaces.iter().filter(move |port| port.side == side);
     let out = |side: &'static str| -> u64 { ports(side).map(|port| port.tx_packets + port.tx_dropped.unsent()).sum() };

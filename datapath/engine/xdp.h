@@ -9,9 +9,9 @@
  * leaves out the code of the other one:
  *
  * - live: attached to an interface, it acts on its verdict (ports.h);
- * - replay: BPF_PROG_TEST_RUN runs it on frames from a capture. XDP metadata in front of the frame carries what a
- *   capture knows and a received frame does not need: bytes captured, bytes on the wire, link layer. The return value
- *   is the verdict word. It never forwards a packet.
+ * - replay: BPF_PROG_TEST_RUN runs it on frames from a capture. XDP metadata in front of the frame describes the
+ *   captured packet: bytes captured, bytes on the wire, link layer. The return value is the verdict word. It never
+ *   forwards a packet.
  *
  * If the ports' MTU allows packets of several buffers, programs are loaded to take them (BPF_F_XDP_HAS_FRAGS).
  * Otherwise the kernel gives them none, and drivers refuse an MTU that would need several buffers.

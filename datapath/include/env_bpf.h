@@ -158,9 +158,9 @@ WEIR_INLINE void read_fence(void)
 }
 
 /*
- * The start and the end of a packet's first buffer: words 0 and 1 of a program's context (struct xdp_md), which the
- * verifier knows as pointers. C would read them as 32 bits. When the compiler runs out of registers it stores those in
- * 32 bits of the stack, and the verifier no longer accepts them as pointers. So they are read by assembly.
+ * The start and the end of a packet's first buffer. They are words 0 and 1 of a program's context (struct xdp_md),
+ * which the verifier knows as pointers. C would read them as 32 bits. When the compiler runs out of registers it stores
+ * those in 32 bits of the stack, and the verifier no longer accepts them as pointers. So they are read by assembly.
  */
 WEIR_INLINE const uint8_t *context_data(const void *ctx)
 {

@@ -2,7 +2,7 @@
 //!
 //! The kernel's flags follow the state of a link up to a second late (its link watch). The driver knows at once, but
 //! answers only under the kernel's lock of all interfaces. So the driver is asked only if the flags can be out of date
-//! or a packet was refused, and its answer is cached for a while.
+//! or a packet was refused. Its answer is cached for a while.
 
 use std::time::{Duration, Instant};
 
