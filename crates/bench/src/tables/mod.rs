@@ -110,7 +110,7 @@ fn select<'n, T: Copy>(
 ) -> Result<Vec<T>, Failure> {
     if let Some(unknown) = names.iter().find(|wanted| all.iter().all(|&one| name(one) != **wanted)) {
         let known: Vec<&str> = all.iter().map(|&one| name(one)).collect();
-        return Err(Failure::Rejected(format!("weir: --{what} {unknown}: there are {}", known.join(", "))));
+        return Err(Failure::Rejected(format!("weir: --{what} {unknown}: unknown; known are {}", known.join(", "))));
     }
     Ok(all.iter().copied().filter(|&one| names.is_empty() || names.iter().any(|wanted| wanted == name(one))).collect())
 }
