@@ -12,10 +12,9 @@ use std::time::Duration;
 use weir_abi::{Action, BURST_MAX, Link, Verdict, each};
 use weir_engine::cpu::Cpu;
 use weir_engine::frame_set::FrameSet;
-use weir_engine::limits::pool::Pool;
-use weir_engine::limits::{self, Buckets};
 use weir_engine::native::Sharing;
 use weir_engine::{EngineError, Filter};
+use weir_state::{Memory, SharedState};
 
 /// More workers than cores, so that some workers use an old time when they charge.
 const WORKERS: usize = 4;
@@ -104,7 +103,7 @@ fn work(filter: &mut dyn Filter, start_ns: u64) -> Result<Vec<Passed>, EngineErr
     let frames = frames();
     let mut passed = Vec::new();
     loop {
-        let now_ns = limits::now_ns();
+        let now_ns = weir_state::now_ns();
         let at_ns = now_ns - start_ns;
         if at_ns >= LENGTH.as_nanos() as u64 {
             return Ok(passed);
@@ -132,7 +131,7 @@ fn all_work(filter: &Filters<'_>) -> Vec<Passed> {
             // Buckets stay full while programs are loaded.
             let mut filter = filter();
             ready.wait();
-            work(&mut *filter, *start_ns.get_or_init(limits::now_ns)).expect("packets are decided")
+            work(&mut *filter, *start_ns.get_or_init(weir_state::now_ns)).expect("packets are decided")
         };
         let workers: Vec<_> = (0..WORKERS).map(|_| scope.spawn(worker)).collect();
         workers.into_iter().flat_map(|worker| worker.join().expect("a worker ends")).collect::<Vec<_>>()
@@ -176,9 +175,8 @@ fn with_policy(policy: &str, test: &dyn Fn(&str, &Filters<'_>)) {
     let code = compiled.load(policy.data(None).expect("there is memory")).expect("it loads");
     test("native", &|| Box::new(code.filter(Sharing::Shared)));
 
-    let buckets = Buckets::in_kernel(policy.buckets()).expect("the kernel has memory");
-    let pool = Pool::new(each::REPLAY_SEED, buckets);
-    let data = policy.data(Some(&pool)).expect("there are buckets");
+    let shared = SharedState::with_seed(Memory::Kernel { limits_room: None }, each::REPLAY_SEED);
+    let data = policy.data(Some(&shared)).expect("there are buckets");
     let compiled = policy.compile_bpf(&data).expect("it compiles");
     test("kernel", &|| Box::new(compiled.filter().expect("the verifier takes it")));
 }
@@ -229,7 +227,7 @@ fn an_address_that_several_bring_in_has_one_bucket() {
     with_policy(
         "upstream { limit each ip saddr 1/hour burst 1; accept }\ndownstream { accept }\n",
         &|engine, filter| {
-            let now_ns = limits::now_ns();
+            let now_ns = weir_state::now_ns();
             let ready = Barrier::new(WORKERS);
             let worker = || {
                 let (mut filter, mut passed) = (filter(), Vec::new());

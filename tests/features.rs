@@ -23,8 +23,8 @@ use engines::{Engines, load, root};
 use insta::assert_snapshot;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
-use weir_abi::Reason;
-use weir_policy::backend::c::{self, Target};
+use weir_abi::{Reason, Target};
+use weir_policy::backend;
 
 /// Number of folders that are tested in parallel. Most of the time is spent in clang, which runs first for native code,
 /// then for BPF.
@@ -81,8 +81,10 @@ fn every_engine_decides_as_the_snapshots_say() {
 
         let mut programs = Vec::new();
         if policy.unsupported().is_empty() {
-            programs.push(("native.c", excerpt::shown(folder, &c::emit(&policy.program, Target::Native))?));
-            programs.push(("bpf.c", excerpt::shown(folder, &c::emit(&policy.program, Target::Bpf))?));
+            for target in Target::ALL {
+                let source = backend::emit(&policy.program, target);
+                programs.push((target.file_name(), excerpt::shown(folder, &source)?));
+            }
         }
         let mut settings = insta::Settings::clone_current();
         settings.set_snapshot_path(folder);

@@ -10,6 +10,7 @@ use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
 use std::net::Ipv4Addr;
+use weir_abi::Target;
 use weir_engine::clang::{BpfShape, Clang};
 use weir_engine::{EngineError, Filter, XdpFilter};
 use weir_loading::eval::EvalFilter;
@@ -145,7 +146,8 @@ downstream {{ accept }}
     shape.table_bytes.fill(BYTES);
     shape.limits.0 = BYTES;
     let clang = Clang::find().unwrap_or_else(|error| panic!("{error}"));
-    let object = clang.bpf("large", &artifact.bpf_c, &shape).unwrap_or_else(|error| panic!("{error}")).object;
+    let object =
+        clang.bpf("large", artifact.source(Target::Bpf), &shape).unwrap_or_else(|error| panic!("{error}")).object;
     let filter = XdpFilter::load(&artifact.name, &object, &artifact.shape(), &data.images, data.limits.as_ref());
     let mut filter = filter.unwrap_or_else(|error| panic!("{error}"));
     agrees(&policy, &mut filter, &packets(&mut TestRunner::deterministic()));

@@ -12,7 +12,6 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, FileFailurePersistence, TestCaseError, TestRunner};
 use std::cell::Cell;
 use weir_abi::Reason;
-use weir_engine::limits::counts::LimitCount;
 use weir_loading::Policy;
 use weir_loading::eval::SlotAnswers;
 use weir_policy::ir::eval::Evaluator;
@@ -20,6 +19,7 @@ use weir_policy::ir::eval::packet::Frame;
 use weir_policy::ir::match_tree::{Condition, conditions};
 use weir_policy::ir::{self, LimiterId, Node, Program};
 use weir_policy::pass::{Placement, optimise};
+use weir_state::limits::LimitCount;
 use weir_test_support::Packet;
 use weir_test_support::policy::{Policy as Text, Size, policies};
 

@@ -1,7 +1,8 @@
 //! Fuzz targets for policies and their intermediate representation.
 
 use weir_abi::Layout;
-use weir_policy::backend::c::{Target, emit};
+use weir_abi::Target;
+use weir_policy::backend::emit;
 use weir_policy::capability::{Engine, unsupported};
 use weir_policy::catalog::{Catalog, Family, ImageFacts, LimitsFacts, PrefixCounts, TableFacts};
 use weir_policy::diag::render::{Style, render};
@@ -66,7 +67,7 @@ fn compile(lowered: &ir::lower::Lowered, sources: &SourceMap) {
     assert_eq!(ir::parse::parse(&printed).as_ref(), Ok(program), "{printed}");
     let refused = pipeline::unsupported(lowered, &Engine::ALL.map(Engine::into));
     if refused.is_empty() {
-        let _ = (pipeline::emit(lowered, Target::Native), pipeline::emit(lowered, Target::Bpf));
+        let _ = Target::ALL.map(|target| pipeline::emit(lowered, target));
     } else {
         let _ = render(&refused, sources, Style::Coloured);
     }
@@ -79,6 +80,6 @@ pub(crate) fn ir_parser(data: &[u8]) {
     let printed = program.to_string();
     assert_eq!(ir::parse::parse(&printed).as_ref(), Ok(&program), "{printed}");
     if unsupported(&program, &Engine::ALL.map(Engine::into)).is_empty() {
-        let _ = (emit(&program, Target::Native), emit(&program, Target::Bpf));
+        let _ = Target::ALL.map(|target| emit(&program, target));
     }
 }

@@ -57,7 +57,7 @@ fn files_of_another_kind() {
             "compile POLICY -o b",
             "diff p.weir POLICY --in t.pcap",
         ] {
-            sandbox.run(&line.replace("POLICY", empty)).fails(2, &["E0322", "everything would pass"]);
+            sandbox.run(&line.replace("POLICY", empty)).fails(2, &["E0322", "every packet would pass"]);
         }
     }
     sandbox.put("meant", "upstream { accept }\ndownstream { accept }\n");

@@ -4,13 +4,13 @@
 use std::path::{Path, PathBuf};
 use weir_abi::{BURST_MAX, Counter, Link, Reason, Verdict};
 use weir_engine::frame_set::FrameSet;
-use weir_engine::limits::counts::LimitCount;
 use weir_engine::{Filter, NativeFilter, XdpFilter};
 use weir_loading::eval::EvalFilter;
 use weir_loading::{LoadError, Policy, PolicyFile};
 use weir_policy::diag::render::{Style, render};
 use weir_policy::ir::Program;
 use weir_policy::pass::choose_layouts::CostModel;
+use weir_state::limits::LimitCount;
 use weir_test_support as support;
 
 /// The root of the repository.

@@ -8,7 +8,8 @@ use super::{each_folder, load};
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Mutex;
-use weir_policy::backend::c::{self, Target};
+use weir_abi::Target;
+use weir_policy::backend;
 
 /// Features whose snapshots are whole programs. Together they contain every kind of part that a program can have.
 const WHOLE: [&str; 5] = ["defaults-rules", "extension-headers", "fragment-defaults", "fused-sets", "limit-each"];
@@ -75,7 +76,7 @@ fn whole_programs_show_every_kind_of_part() {
         if !policy.unsupported().is_empty() {
             return Ok(());
         }
-        let kinds = [Target::Native, Target::Bpf].map(|target| kinds(&c::emit(&policy.program, target)));
+        let kinds = Target::ALL.map(|target| kinds(&backend::emit(&policy.program, target)));
         let all = if is_whole(folder) { &shown } else { &left_out };
         all.lock().expect("nobody panics with the lock").extend(kinds.into_iter().flatten());
         Ok(())

@@ -15,65 +15,6 @@ use std::collections::{BTreeMap, BTreeSet};
 /// The start of the line with which a file says that it is one idea with others.
 const ONE_IDEA: &str = "//! One idea with ";
 
-/// Known cycles, each with its files. New files may not join them, and resolved cycles must be removed from this list.
-const KNOWN: &[&[&str]] = &[
-    &["crates/engine/src/limits/counts.rs", "crates/engine/src/limits/pool.rs"],
-    &[
-        "crates/engine/src/live/afxdp/mod.rs",
-        "crates/engine/src/live/afxdp/open.rs",
-        "crates/engine/src/live/afxdp/port.rs",
-    ],
-    &["crates/engine/src/xdp/load.rs", "crates/engine/src/xdp/mod.rs"],
-    &["crates/policy/src/check/define.rs", "crates/policy/src/check/mod.rs"],
-    &[
-        "crates/policy/src/check/rule.rs",
-        "crates/policy/src/syntax/item.rs",
-        "crates/policy/src/syntax/limit.rs",
-        "crates/policy/src/syntax/rule.rs",
-        "crates/policy/src/syntax/value.rs",
-    ],
-    &["crates/policy/src/ir/eval/buckets.rs", "crates/policy/src/ir/eval/mod.rs"],
-    &[
-        "crates/tables/src/entries.rs",
-        "crates/tables/src/image.rs",
-        "crates/tables/src/layout/counted_leaf/build.rs",
-        "crates/tables/src/layout/counted_leaf/mod.rs",
-        "crates/tables/src/layout/counted_leaf/view.rs",
-        "crates/tables/src/layout/dxr.rs",
-        "crates/tables/src/layout/exact_set.rs",
-        "crates/tables/src/layout/exact_set6.rs",
-        "crates/tables/src/layout/exact_sets.rs",
-        "crates/tables/src/layout/overflow.rs",
-        "crates/tables/src/layout/range6.rs",
-        "crates/tables/src/layout/rank_leaf/build.rs",
-        "crates/tables/src/layout/rank_leaf/encode.rs",
-        "crates/tables/src/layout/rank_leaf/mod.rs",
-        "crates/tables/src/layout/rank_leaf/view.rs",
-        "crates/tables/src/reads.rs",
-        "crates/tables/src/scheme/dir24_8.rs",
-        "crates/tables/src/scheme/dxr.rs",
-        "crates/tables/src/scheme/image.rs",
-        "crates/tables/src/scheme/mod.rs",
-        "crates/tables/src/scheme/poptrie.rs",
-        "crates/tables/src/scheme/radix.rs",
-        "crates/tables/src/scheme/sail.rs",
-    ],
-    &[
-        "crates/tables/src/list/csv.rs",
-        "crates/tables/src/list/error.rs",
-        "crates/tables/src/list/foreign.rs",
-        "crates/tables/src/list/ipset.rs",
-        "crates/tables/src/list/lines.rs",
-        "crates/tables/src/list/mmdb.rs",
-        "crates/tables/src/list/mod.rs",
-        "crates/tables/src/list/plain.rs",
-    ],
-    &["crates/weir/src/captures.rs", "crates/weir/src/replay.rs"],
-    &["crates/weir/src/failure.rs", "crates/weir/src/report.rs"],
-    &["crates/weir/src/run/dpdk.rs", "crates/weir/src/run/mod.rs"],
-    &["crates/weir/src/run/guard/aftermath.rs", "crates/weir/src/run/guard/mod.rs"],
-];
-
 /// The files of a crate by path, and its tree of modules.
 struct Crate {
     root: String,
@@ -291,10 +232,6 @@ fn no_file_depends_on_itself_through_others() {
         }
         found.extend(cycles(&graph));
     }
-    let is_known = |group: &[String]| KNOWN.iter().any(|known| known.iter().eq(group.iter()));
-    let new = found.iter().filter(|(group, _)| !is_known(group));
-    offences.extend(new.map(|(group, edges)| format!("{}:\n{}", group.join(", "), edges.join("\n"))));
-    let gone = KNOWN.iter().filter(|known| !found.iter().any(|(group, _)| known.iter().eq(group.iter())));
-    offences.extend(gone.map(|known| format!("{} are no cycle any more: take them from the list", known.join(", "))));
+    offences.extend(found.iter().map(|(group, edges)| format!("{}:\n{}", group.join(", "), edges.join("\n"))));
     assert_none(offences, "files do not depend on each other in a circle");
 }

@@ -16,6 +16,7 @@ pub mod link;
 pub mod packet;
 pub mod rate;
 pub mod reason;
+pub mod target;
 pub mod verdict;
 
 pub use burst::{BURST_MAX, Burst, Frame};
@@ -27,6 +28,7 @@ pub use link::Link;
 pub use packet::PacketView;
 pub use rate::{Limit, LimitProblem, Rate};
 pub use reason::Reason;
+pub use target::Target;
 pub use verdict::{Action, Verdict};
 
 /// Version of everything in this crate. An artifact carries the version it was compiled against and is refused

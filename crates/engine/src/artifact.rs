@@ -1,13 +1,12 @@
 //! The output of the policy compiler, which engines load.
 
-use serde::{Deserialize, Serialize};
-use weir_abi::ABI_VERSION;
+use weir_abi::{ABI_VERSION, Target};
 
 use crate::EngineError;
 use crate::program_shape::{ProgramShape, RULES_MAX, TableSlot};
 
-/// A compiled policy as C.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+/// A compiled policy as source code, before clang.
+#[derive(Clone, Debug, PartialEq)]
 pub struct Artifact {
     /// The policy's name, for messages and file names.
     pub name: String,
@@ -24,12 +23,19 @@ pub struct Artifact {
     pub limiters: usize,
     /// Number of counters for packets that rules decide because a limit is exceeded.
     pub limited: usize,
-    /// C for user space.
-    pub native_c: String,
-    /// C for BPF.
-    pub bpf_c: String,
+    /// One source for each target, in the order of [`Target::ALL`].
+    pub sources: Vec<Source>,
     /// The data that reports need, for instance the citation of each rule. Engines do not interpret it.
     pub report: serde_json::Value,
+}
+
+/// The source for one target.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Source {
+    /// The target.
+    pub target: Target,
+    /// The text.
+    pub text: String,
 }
 
 /// Maximum number of tables of a program.
@@ -39,6 +45,12 @@ pub const TABLES_MAX: usize = 256;
 const CHAIN_BYTES_MAX: usize = 200;
 
 impl Artifact {
+    /// The source for a target.
+    pub fn source(&self, target: Target) -> &str {
+        let source = self.sources.iter().find(|source| source.target == target);
+        &source.expect("an artifact has a source for each target").text
+    }
+
     /// The facts about the program that a loader needs.
     pub fn shape(&self) -> ProgramShape {
         ProgramShape {

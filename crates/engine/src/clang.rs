@@ -11,12 +11,11 @@ use std::process::{Command, Output};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use weir_state::limits::{Counted, Limits};
 use weir_tables::limit_image::Logged;
 
 use crate::cpu::Cpu;
 use crate::image::{Image, capacity_bytes};
-use crate::limits::Limits;
-use crate::limits::counts::Counted;
 use crate::scratch;
 use crate::{EngineError, ProgramShape};
 

@@ -74,14 +74,6 @@ pub enum EngineError {
         /// The missing instruction sets.
         missing: String,
     },
-    /// Buckets for limiters cannot be provided.
-    #[error("{count} buckets: {problem}")]
-    Buckets {
-        /// Number of existing or requested buckets.
-        count: usize,
-        /// The problem.
-        problem: String,
-    },
     /// A table's image cannot be used.
     #[error("table {table}: {problem}")]
     Image {

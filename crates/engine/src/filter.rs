@@ -1,8 +1,8 @@
 //! The interface of everything that decides bursts.
 
 use weir_abi::{Counter, Verdict};
+use weir_state::limits::LimitCount;
 
-use crate::limits::counts::LimitCount;
 use crate::{EngineError, FrameBurst};
 
 /// Decides bursts and counts its decisions. One worker owns it.

@@ -21,7 +21,6 @@ pub mod filter;
 pub mod frame_set;
 pub mod frames;
 pub mod image;
-pub mod limits;
 pub mod live;
 pub mod lookup;
 pub mod measure;
@@ -33,7 +32,7 @@ pub mod traffic;
 pub mod tsc;
 pub mod xdp;
 
-pub use artifact::Artifact;
+pub use artifact::{Artifact, Source};
 pub use bundle::Bundle;
 pub use error::EngineError;
 pub use filter::Filter;

@@ -11,12 +11,13 @@ use std::sync::Arc;
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 use rustix::fs::{MemfdFlags, memfd_create};
 use weir_abi::{ABI_VERSION, Burst, Counter, Verdict, burst};
+use weir_state::limits::counts::Counts;
+use weir_state::limits::{Counted, LimitCount, Limits};
+use weir_state::words::Words;
 
 use crate::clang::NativeObject;
 use crate::counters::CounterBlock;
 use crate::image::Image;
-use crate::limits::counts::{Counted, Counts, LimitCount};
-use crate::limits::{Limits, Words};
 use crate::{EngineError, Filter, FrameBurst, ProgramShape};
 
 /// `void weir_<chain>(const struct weir_burst *)`.
@@ -205,7 +206,7 @@ impl Filter for NativeFilter {
             && !burst.is_empty()
             && let Some(limits) = &self.code.limits
         {
-            limits.held.fill(&limits.buckets, burst.time_ns(0));
+            limits.binding.fill(&limits.buckets, burst.time_ns(0));
         }
         let arguments = Burst {
             frames: burst.frames().as_ptr(),
@@ -219,7 +220,7 @@ impl Filter for NativeFilter {
         };
         // SAFETY: `FrameBurst` guarantees that the frames are readable. `verdicts` has room for all of them, and a
         // verdict is a transparent u32. `tables` are checked images in slot order. `counters` has one counter for every
-        // reason of the program. `times` has one time for each frame, or none. The pool (`Pool::hold`, `Pool::count`)
+        // reason of the program. `times` has one time for each frame, or none. The state of limits (`LimitStore::bind`, `Counted::new`)
         // guarantees that the tickets in the tables name existing buckets and counts.
         unsafe { function(&arguments) };
         Ok(())

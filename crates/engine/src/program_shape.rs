@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use weir_abi::{Layout, Reason};
+use weir_state::limits::Limits;
 
 use crate::EngineError;
 use crate::image::{IMAGE_BYTES_MAX, Image};
-use crate::limits::Limits;
 
 /// Maximum number of rules of a program.
 pub const RULES_MAX: usize = Reason::RULES_MAX;

@@ -10,7 +10,7 @@ use std::thread;
 
 use sha2::{Digest, Sha256};
 use tempfile::TempDir;
-use weir_abi::{ABI_VERSION, Family, Layout, Link, Verdict};
+use weir_abi::{ABI_VERSION, Family, Layout, Link, Target, Verdict};
 use weir_engine::bundle::trust::Trust;
 use weir_engine::bundle::{HEAD_BYTES, is_bundle};
 use weir_engine::clang::{BpfShape, Clang};
@@ -32,9 +32,9 @@ fn compile() -> Bundle {
     entries.insert_text("192.0.2.1", None).unwrap();
     let images: Vec<Arc<Image>> = vec![Arc::new(entries.settle().build(Layout::ExactSet).unwrap())];
     let clang = Clang::find().unwrap();
-    let native = clang.native(&artifact.name, &artifact.native_c, Cpu::X86_64V3).unwrap().object;
+    let native = clang.native(&artifact.name, artifact.source(Target::Native), Cpu::X86_64V3).unwrap().object;
     let shape = BpfShape::new(&artifact.shape(), &images, None);
-    let bpf = clang.bpf(&artifact.name, &artifact.bpf_c, &shape).unwrap().object;
+    let bpf = clang.bpf(&artifact.name, artifact.source(Target::Bpf), &shape).unwrap().object;
     Bundle::new(artifact, images, native, bpf, Cpu::X86_64V3).unwrap()
 }
 
@@ -69,7 +69,7 @@ fn a_bundle_comes_back_whole() {
     let before = bundle();
     let (_folder, path) = written(&before);
     let after = read(&path).unwrap();
-    assert_eq!(serde_json::to_value(&after.artifact).unwrap(), serde_json::to_value(&before.artifact).unwrap());
+    assert_eq!(after.artifact, before.artifact);
     assert_eq!(code(&after), code(&before));
     assert_eq!(after.cpu, before.cpu);
     assert_eq!(after.images[0].as_bytes(), before.images[0].as_bytes());

@@ -4,11 +4,10 @@ use crate::error::LoadError;
 use crate::limits;
 use crate::policy::Policy;
 use std::sync::Arc;
-use weir_engine::limits::Limits;
-use weir_engine::limits::counts::Counted;
-use weir_engine::limits::pool::Pool;
 use weir_policy::ir::{Limiter, LimiterKind};
 use weir_policy::pass::choose_layouts::Planned;
+use weir_state::limits::{Counted, LimitNeeds, Limits};
+use weir_state::{Memory, SharedState};
 use weir_tables::Image;
 
 /// What code is loaded with.
@@ -46,17 +45,18 @@ impl Policy {
         Ok(self.images.get_or_init(|| images))
     }
 
-    /// What code is loaded with: images, and what limiters police by. Buckets come from `pool`; without one, the limiters have buckets of their
-    /// own.
+    /// The images and limits that code is loaded with. The limits are bound to `shared` state; without it, to state of
+    /// their own.
     ///
     /// # Errors
     /// A table or list does not fit its layout, or there are not enough buckets.
-    pub fn data(&self, pool: Option<&Pool>) -> Result<Data, LoadError> {
+    pub fn data(&self, shared: Option<&SharedState>) -> Result<Data, LoadError> {
         let Some(text) = self.text().filter(|_| !self.program.limiters.is_empty()) else {
             return Ok(Data { images: self.images()?.to_vec(), limits: None });
         };
-        let assembled =
-            limits::assemble(text, &self.program, pool, weir_engine::limits::now_ns())?.expect("there are limiters");
+        let own = SharedState::new(Memory::OnePolicy);
+        let store = shared.unwrap_or(&own).limits(self.limit_needs())?;
+        let assembled = limits::assemble(text, &self.program, store, weir_state::now_ns())?;
         let of_tables = self.images()?.iter().cloned();
         let images = assembled.images.into_iter().zip(of_tables).map(|(tickets, of_table)| match tickets {
             Some(image) => Arc::new(image),
@@ -65,17 +65,15 @@ impl Policy {
         Ok(Data { images: images.collect(), limits: Some(assembled.limits) })
     }
 
-    /// Words of the largest table of addresses (`limit each`); 0 if there is none.
-    pub fn largest_table_of_addresses(&self) -> usize {
+    /// What its limits take of shared state; nothing if it comes from a bundle.
+    pub fn limit_needs(&self) -> LimitNeeds {
         let size = |limiter: &Limiter| match limiter.kind {
             LimiterKind::Each(each) => each.size as usize,
             LimiterKind::Rate(_) | LimiterKind::Prefixes { .. } | LimiterKind::Labels => 0,
         };
-        self.program.limiters.iter().map(size).max().unwrap_or(0)
-    }
-
-    /// Buckets that its limiters need.
-    pub fn buckets(&self) -> usize {
-        self.text().map_or(0, |text| 1 + limits::buckets(text, &self.program))
+        LimitNeeds {
+            buckets: self.text().map_or(0, |text| 1 + limits::buckets(text, &self.program)),
+            largest_address_table: self.program.limiters.iter().map(size).max().unwrap_or(0),
+        }
     }
 }

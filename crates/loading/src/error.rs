@@ -6,6 +6,7 @@ use weir_engine::EngineError;
 use weir_policy::capability::Engine;
 use weir_policy::diag::Diagnostic;
 use weir_policy::source::SourceMap;
+use weir_state::StateError;
 use weir_tables::BuildError;
 
 /// An error of loading a policy. [`LoadError::is_of_policy`] distinguishes errors of the policy from failures of the
@@ -67,6 +68,9 @@ pub enum LoadError {
     /// The rates of all limits together do not fit their image.
     #[error(transparent)]
     Limits(BuildError),
+    /// There is no room or memory for state that the policy declares.
+    #[error(transparent)]
+    State(#[from] StateError),
     /// The engine is not implemented.
     #[error("the {} engine is not implemented yet", .0.name())]
     NoEngine(Engine),
@@ -88,7 +92,9 @@ impl LoadError {
             | LoadError::Image { .. }
             | LoadError::Limits(_)
             | LoadError::Engine(EngineError::TooLarge { .. }) => true,
-            LoadError::ForeignBundle { .. } | LoadError::NoEngine(_) | LoadError::Engine(_) => false,
+            LoadError::ForeignBundle { .. } | LoadError::NoEngine(_) | LoadError::State(_) | LoadError::Engine(_) => {
+                false
+            }
         }
     }
 }
@@ -108,8 +114,8 @@ impl Rejected {
     /// The first error and the number of others.
     pub fn summary(&self) -> String {
         let first = self.diagnostics.first().map(|diagnostic| {
-            let place = diagnostic.place(&self.sources);
-            format!("{}:{}:{}: {}", place.file, place.line, place.column, diagnostic.message)
+            let position = diagnostic.position(&self.sources);
+            format!("{}:{}:{}: {}", position.file, position.line, position.column, diagnostic.message)
         });
         let first = first.or_else(|| self.lists.first().cloned()).unwrap_or_default();
         match self.diagnostics.len() + self.lists.len() {

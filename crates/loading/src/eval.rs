@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 use weir_abi::{Counter, Family, LimitEntries, Verdict};
-use weir_engine::limits::counts::LimitCount;
 use weir_engine::{EngineError, Filter, FrameBurst};
 use weir_policy::ir::eval::packet::Frame;
 use weir_policy::ir::eval::{Charged, Evaluator, Tables};
 use weir_policy::ir::{LimiterId, Program, SlotId};
+use weir_state::limits::LimitCount;
 use weir_tables::{Image, Reference};
 
 /// The source of lookup results for a slot.

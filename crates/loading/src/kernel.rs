@@ -6,10 +6,11 @@ use crate::error::LoadError;
 use crate::policy::{Origin, Policy};
 use std::sync::Arc;
 use std::time::Duration;
+use weir_abi::Target;
 use weir_engine::clang::{BpfObject, BpfShape, Clang};
 use weir_engine::live::xdp::{KernelCode, Ports};
 use weir_engine::{EngineError, XdpFilter};
-use weir_policy::backend::c::{self, Target};
+use weir_policy::backend::{self, c};
 use weir_policy::capability::Engine;
 
 /// Number of rules of each part, if a chain is too large for one program. The second number is used if the first still
@@ -54,7 +55,7 @@ impl Policy {
     pub fn compile_bpf<'p>(&'p self, data: &'p Data) -> Result<CompiledBpf<'p>, LoadError> {
         match &self.origin {
             Origin::Bundle(bundle) => Ok(self.precompiled(data, bundle.bpf()?)),
-            Origin::Text(_) => Ok(self.compile_bpf_c(data, &self.artifact()?.bpf_c)?),
+            Origin::Text(_) => Ok(self.compile_bpf_c(data, self.artifact()?.source(Target::Bpf))?),
         }
     }
 
@@ -63,7 +64,7 @@ impl Policy {
     /// # Errors
     /// There is no clang, or the parts are still too large.
     pub fn compile_bpf_in_parts<'p>(&'p self, data: &'p Data, rules: usize) -> Result<CompiledBpf<'p>, EngineError> {
-        self.compile_bpf_c(data, &c::emit(&self.program, Target::BpfParts { rules }))
+        self.compile_bpf_c(data, &c::emit(&self.program, c::Dialect::BpfParts { rules }))
     }
 
     /// Compiles the policy for its data and calls `load` with the code. A chain that is too large for one program is
@@ -80,7 +81,7 @@ impl Policy {
         self.refuse_unsupported(&[Engine::Xdp])?;
         let whole = match &self.origin {
             Origin::Bundle(bundle) => return Ok(load(&self.precompiled(data, bundle.bpf()?))?),
-            Origin::Text(_) => self.compile_bpf_c(data, &c::emit(&self.program, Target::Bpf)),
+            Origin::Text(_) => self.compile_bpf_c(data, &backend::emit(&self.program, Target::Bpf)),
         };
         let mut loaded = whole.and_then(|whole| load(&whole));
         for rules in PART_RULES {

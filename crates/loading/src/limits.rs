@@ -1,4 +1,4 @@
-//! From a policy's lists of limits to what its limiters police by: buckets from a pool, the image of rates, images of prefixes.
+//! Makes the limits of a program: declares the buckets, and builds the images of rates and prefixes.
 
 use crate::error::LoadError;
 use crate::limit_entries::each_profile;
@@ -6,23 +6,24 @@ use crate::lists::ListOfLimits;
 use crate::text::Text;
 use std::sync::Arc;
 use weir_abi::{LimitEntries, each};
-use weir_engine::limits::counts::LimiterBuckets;
-use weir_engine::limits::pool::{Held, Kind, Names, Pool, Wanted};
-use weir_engine::limits::{Buckets, Limits};
 use weir_policy::checked::LimitsOf;
 use weir_policy::ir::{Holds, LimitEach, Limiter, LimiterKind, Log, Program, Slot};
+use weir_state::Declared;
+use weir_state::limits::{
+    BucketsDeclared, Counted, EntryNames, LimitBinding, LimitStore, LimiterBuckets, Limits, WordFormat,
+};
 use weir_tables::Image;
 use weir_tables::limit_image::{self, Found, LimitImage, Logged};
 
-/// Limiters that police by the same list, and the list.
+/// Limiters of the same list, and the list.
 struct Group {
-    /// Index of each in the program.
+    /// Index of each limiter in the program.
     members: Vec<usize>,
     entries: Arc<LimitEntries>,
-    wanted: Wanted,
+    declared: Declared<BucketsDeclared>,
 }
 
-/// What a program polices by, and the images that find its tickets.
+/// The limits of a program, and the images that find its tickets.
 pub struct Assembled {
     /// For the engine.
     pub limits: Limits,
@@ -30,68 +31,57 @@ pub struct Assembled {
     pub images: Vec<Option<Image>>,
 }
 
-/// Takes buckets for the limiters of a program, from `pool` or, if there is none, as many as they need of their own; new ones are full at
-/// `now_ns`. `None` if the program has no limiters.
+/// Binds the limiters of a program to buckets of `store`. New buckets are full at `now_ns`.
 ///
 /// # Errors
-/// There are not as many buckets, or a list does not fit an image.
-pub fn assemble(
-    text: &Text,
-    program: &Program,
-    pool: Option<&Pool>,
-    now_ns: u64,
-) -> Result<Option<Assembled>, LoadError> {
-    if program.limiters.is_empty() {
-        return Ok(None);
-    }
+/// There are not enough buckets, or a list does not fit an image.
+pub fn assemble(text: &Text, program: &Program, store: &LimitStore, now_ns: u64) -> Result<Assembled, LoadError> {
     let groups = groups(text, program);
-    let wanted: Vec<Wanted> = groups.iter().map(|group| group.wanted.clone()).collect();
-    let pool = match pool {
-        Some(pool) => pool.clone(),
-        // One is nobody's.
-        None => Pool::new(each::REPLAY_SEED, Buckets::reserve(1 + wanted.iter().map(Wanted::buckets).sum::<usize>())?),
-    };
-    let held = pool.hold(wanted, now_ns)?;
-    let places: Vec<LimiterBuckets> = (0..program.limiters.len()).map(|index| place(program, &groups, index)).collect();
-    let laid_out = |(limiter, place)| laid_out(limiter, &groups, &held, pool.seed(), place);
-    let limiters: Vec<limit_image::Limiter<'_>> = program.limiters.iter().zip(&places).map(laid_out).collect();
+    let binding = store.bind(groups.iter().map(|group| group.declared.clone()).collect(), now_ns)?;
+    let buckets: Vec<LimiterBuckets> =
+        (0..program.limiters.len()).map(|index| buckets_of(program, &groups, index)).collect();
+    let in_image = |(limiter, buckets)| image_limiter(limiter, &groups, &binding, store.seed(), buckets);
+    let limiters: Vec<limit_image::Limiter<'_>> = program.limiters.iter().zip(&buckets).map(in_image).collect();
     let image = LimitImage::build(&limiters).map_err(LoadError::Limits)?;
     let mut images = Vec::with_capacity(program.slots.len());
     for slot in &program.slots {
         images.push(ticket_image(text, program, slot, &image)?);
     }
-    let counted = pool.count(&held, places)?;
-    let limits = Limits { image: Arc::new(image), buckets: pool.buckets().clone(), held, counted };
-    Ok(Some(Assembled { limits, images }))
+    let counted = Counted::new(store, &binding, buckets)?;
+    let limits = Limits { image: Arc::new(image), buckets: store.buckets().clone(), binding, counted };
+    Ok(Assembled { limits, images })
 }
 
-/// Buckets that a program's limiters need.
+/// Number of buckets that the limiters of a program need.
 pub fn buckets(text: &Text, program: &Program) -> usize {
-    groups(text, program).iter().map(|group| group.wanted.buckets()).sum()
+    groups(text, program).iter().map(|group| group.declared.declaration.buckets()).sum()
 }
 
-/// The limiters, those of the same list together.
+/// The limiters, grouped by list.
 fn groups(text: &Text, program: &Program) -> Vec<Group> {
     let mut groups: Vec<Group> = Vec::new();
     for (index, (limiter, entries)) in program.limiters.iter().zip(text.limit_entries(program)).enumerate() {
         let mut name = name(limiter);
         if matches!(limiter.kind, LimiterKind::Rate(_) | LimiterKind::Each(_)) {
-            // Postures may have other rates at the same place, and have buckets of their own then.
-            let others = groups.iter().filter(|group| group.wanted.name.trim_end_matches('+') == name).count();
+            // Postures may have other rates at the same position. They have buckets of their own then.
+            let others = groups.iter().filter(|group| group.declared.name.trim_end_matches('+') == name).count();
             name.extend(std::iter::repeat_n('+', others));
         }
-        match groups.iter_mut().find(|group| group.wanted.name == name) {
+        match groups.iter_mut().find(|group| group.declared.name == name) {
             Some(group) => {
                 group.members.push(index);
-                group.wanted.width += 1;
+                group.declared.declaration.width += 1;
             }
-            None => groups.push(Group { members: vec![index], entries, wanted: wanted(text, limiter, name) }),
+            None => {
+                let declared = Declared { name, declaration: declaration(text, limiter) };
+                groups.push(Group { members: vec![index], entries, declared });
+            }
         }
     }
     groups
 }
 
-/// What its buckets are called in every generation.
+/// The name of a limiter's buckets in every generation.
 fn name(limiter: &Limiter) -> String {
     let Limiter { name, direction, nth, kind, .. } = limiter;
     match kind {
@@ -104,73 +94,75 @@ fn name(limiter: &Limiter) -> String {
     }
 }
 
-fn wanted(text: &Text, limiter: &Limiter, name: String) -> Wanted {
-    let names = names(text, limiter);
+/// The buckets of one limiter.
+fn declaration(text: &Text, limiter: &Limiter) -> BucketsDeclared {
+    let entries = entry_names(text, limiter);
     match limiter.kind {
         LimiterKind::Each(each) => {
             let coarse = each_profile(&each).coarse;
-            Wanted { name, names, width: each.size, kind: Kind::Each { coarse } }
+            BucketsDeclared { entries, width: each.size, format: WordFormat::AddressTable { coarse } }
         }
         LimiterKind::Rate(_) | LimiterKind::Prefixes { .. } | LimiterKind::Labels => {
-            Wanted { name, names, width: 1, kind: Kind::Buckets }
+            BucketsDeclared { entries, width: 1, format: WordFormat::Buckets }
         }
     }
 }
 
-fn names(text: &Text, limiter: &Limiter) -> Names {
+fn entry_names(text: &Text, limiter: &Limiter) -> EntryNames {
     let list = || {
         let index = text.checked.limits.iter().position(|list| list.name == limiter.name);
         let index = index.expect("a limiter's list is declared");
         (&text.checked.limits[index].of, &text.limits[index])
     };
     match limiter.kind {
-        LimiterKind::Rate(_) | LimiterKind::Each(_) => Names::One,
+        LimiterKind::Rate(_) | LimiterKind::Each(_) => EntryNames::One,
         LimiterKind::Prefixes { family, .. } => match list().1 {
-            ListOfLimits::Prefixes(table) => Names::Prefixes(table.clone(), family),
+            ListOfLimits::Prefixes(table) => EntryNames::Prefixes(table.clone(), family),
             ListOfLimits::Labels(_) => panic!("compiler bug: `{}` is a list of labels", limiter.name),
         },
         LimiterKind::Labels => match list().0 {
             LimitsOf::Labels(table) => {
                 let labels = text.tables[usize::from(table.0)].labels();
-                Names::Labels(labels.iter().map(|label| Box::from(label.as_ref())).collect::<Vec<_>>().into())
+                EntryNames::Labels(labels.iter().map(|label| Box::from(label.as_ref())).collect::<Vec<_>>().into())
             }
             LimitsOf::Prefixes { .. } => panic!("compiler bug: `{}` names no table", limiter.name),
         },
     }
 }
 
-/// Where a limiter's buckets are: in those of its group, the members' own one behind the other.
-fn place(program: &Program, groups: &[Group], index: usize) -> LimiterBuckets {
-    let place = groups.iter().enumerate().find_map(|(group, of)| {
+/// The buckets of a limiter: the limiters of a group have neighbouring buckets.
+fn buckets_of(program: &Program, groups: &[Group], index: usize) -> LimiterBuckets {
+    let found = groups.iter().enumerate().find_map(|(group, of)| {
         of.members.iter().position(|&member| member == index).map(|offset| (group, offset as u32))
     });
-    let (wanted, offset) = place.expect("each limiter is in a group");
+    let (declared, offset) = found.expect("each limiter is in a group");
     let logged = match program.limiters[index].log {
         Log::Off => Logged::Nothing,
         Log::Exceeded => Logged::Exceeded,
         Log::All => Logged::All,
     };
-    let entries = groups[wanted].entries.entries.iter().zip(0..);
+    let entries = groups[declared].entries.entries.iter().zip(0..);
     let unlimited =
         entries.filter(|(entry, _)| logged != Logged::Nothing && entry.profile == 0).map(|(_, index)| index);
-    LimiterBuckets { wanted, offset, logged, unlimited: unlimited.collect() }
+    LimiterBuckets { declared, offset, logged, unlimited: unlimited.collect() }
 }
 
 /// A limiter for the image.
-fn laid_out<'a>(
+fn image_limiter<'a>(
     limiter: &Limiter,
     groups: &'a [Group],
-    held: &'a Held,
+    binding: &'a LimitBinding,
     seed: u32,
-    place: &LimiterBuckets,
+    buckets: &LimiterBuckets,
 ) -> limit_image::Limiter<'a> {
-    let &LimiterBuckets { wanted, offset, logged, .. } = place;
+    let &LimiterBuckets { declared, offset, logged, .. } = buckets;
     let found = match limiter.kind {
         LimiterKind::Labels => Found::ByLabel,
         LimiterKind::Each(each) => Found::ByHash { set_bits: each::set_bits(each.size), seed },
         LimiterKind::Rate(_) | LimiterKind::Prefixes { .. } => Found::ByTicket,
     };
-    limit_image::Limiter { limits: &groups[wanted].entries, slots: held.slots(wanted), offset, found, logged }
+    let slots = binding.object(declared).slots();
+    limit_image::Limiter { limits: &groups[declared].entries, slots, offset, found, logged }
 }
 
 /// The image of a list's prefixes, whose labels are the tickets of its limiters; `None` for a slot of tables.

@@ -5,6 +5,7 @@ use crate::error::LoadError;
 use crate::policy::{Origin, Policy};
 use std::sync::Arc;
 use std::time::Duration;
+use weir_abi::Target;
 use weir_engine::clang::{Clang, NativeObject};
 use weir_engine::cpu::Cpu;
 use weir_engine::{NativeCode, NativeFilter};
@@ -48,7 +49,7 @@ impl Policy {
             return Ok(CompiledNative { policy: self, object: bundle.native()?.clone(), took: Duration::ZERO });
         }
         let artifact = self.artifact()?;
-        let compiled = Clang::find()?.native(&artifact.name, &artifact.native_c, cpu)?;
+        let compiled = Clang::find()?.native(&artifact.name, artifact.source(Target::Native), cpu)?;
         Ok(CompiledNative { policy: self, object: compiled.object, took: compiled.took })
     }
 

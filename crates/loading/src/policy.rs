@@ -7,17 +7,14 @@ use crate::shape::shape;
 use crate::text::Text;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
-use weir_abi::ABI_VERSION;
-use weir_engine::Artifact;
+use weir_abi::{ABI_VERSION, Target};
 use weir_engine::bundle::Bundle;
-use weir_policy::backend::c::{self, Target};
-use weir_policy::capability::{self, Engine, Unsupported};
+use weir_engine::{Artifact, Source};
+use weir_policy::backend;
+use weir_policy::capability::{self, DeploymentTarget, Engine, Unsupported};
 use weir_policy::ir::{Chain, Direction, FindId, Program};
 use weir_policy::pipeline;
 use weir_tables::Image;
-
-/// The engines for which artifacts and bundles contain code.
-const COMPILED: [Engine; 2] = [Engine::Native, Engine::Xdp];
 
 /// A policy that engines can load.
 pub struct Policy {
@@ -101,7 +98,7 @@ impl Policy {
 
     /// The rules that compiled code does not support yet.
     pub fn unsupported(&self) -> Vec<Unsupported> {
-        capability::unsupported(&self.program, &COMPILED.map(Engine::into))
+        capability::unsupported(&self.program, &compiled().map(Engine::into))
     }
 
     /// Refuses a policy with rules that the engines do not support yet.
@@ -109,7 +106,7 @@ impl Policy {
     /// # Errors
     /// One diagnostic per rule.
     pub fn refuse_unsupported(&self, engines: &[Engine]) -> Result<(), LoadError> {
-        let targets: Vec<capability::Target> = engines.iter().map(|&engine| engine.into()).collect();
+        let targets: Vec<DeploymentTarget> = engines.iter().map(|&engine| engine.into()).collect();
         if capability::unsupported(&self.program, &targets).is_empty() {
             return Ok(());
         }
@@ -182,16 +179,17 @@ impl Policy {
         shape(&self.program)
     }
 
-    /// The program as C, with the data for reports.
+    /// The program as source for every target, with the data for reports.
     ///
     /// # Errors
     /// A rule is not supported yet.
     pub fn artifact(&self) -> Result<Artifact, LoadError> {
-        self.refuse_unsupported(&COMPILED)?;
+        self.refuse_unsupported(&compiled())?;
         if let Origin::Bundle(bundle) = &self.origin {
             return Ok(bundle.artifact.clone());
         }
         let shape = self.shape();
+        let sources = Target::ALL.map(|target| Source { target, text: backend::emit(&self.program, target) });
         Ok(Artifact {
             name: self.program.name.clone(),
             abi_version: ABI_VERSION,
@@ -200,9 +198,13 @@ impl Policy {
             tables: shape.tables,
             limiters: shape.limiters,
             limited: shape.limited,
-            native_c: c::emit(&self.program, Target::Native),
-            bpf_c: c::emit(&self.program, Target::Bpf),
+            sources: sources.into(),
             report: bundle_report::written(&self.program, &self.labels),
         })
     }
+}
+
+/// The engines of compiled code, which every artifact and every bundle is for.
+fn compiled() -> [Engine; Target::ALL.len()] {
+    Target::ALL.map(Engine::of)
 }

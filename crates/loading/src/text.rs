@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use weir_abi::Family;
 use weir_policy::checked::{self, Checked, LimitsId, LimitsOf, TableId};
 use weir_policy::ir::lower::Lowered;
-use weir_policy::pass::choose_layouts::{CostModel, Planned, Planning};
+use weir_policy::pass::choose_layouts::{CostModel, ImageContents, Planned};
 use weir_policy::pipeline;
 use weir_policy::source::{Source, SourceMap};
 use weir_policy::syntax::Includes;
@@ -101,10 +101,10 @@ impl Text {
     /// The slow references of an image's tables.
     pub(crate) fn references(&self, image: &Planned) -> Vec<Arc<Reference>> {
         match &image.holds {
-            Planning::Tables(tables) => {
+            ImageContents::Tables(tables) => {
                 tables.iter().map(|id| Arc::new(self.tables[usize::from(id.0)].reference())).collect()
             }
-            Planning::Limits(list, family) => vec![Arc::new(self.prefixes(*list).reference(*family))],
+            ImageContents::Limits(list, family) => vec![Arc::new(self.prefixes(*list).reference(*family))],
         }
     }
 
@@ -114,8 +114,8 @@ impl Text {
     /// The contents do not fit the layout.
     pub(crate) fn build(&self, image: &Planned) -> Result<Image, LoadError> {
         let tables = match &image.holds {
-            Planning::Tables(tables) => tables,
-            Planning::Limits(list, family) => {
+            ImageContents::Tables(tables) => tables,
+            ImageContents::Limits(list, family) => {
                 let name = &self.checked.limits[usize::from(list.0)].name;
                 let built = self.prefixes(*list).build(*family, image.layout);
                 return built.map_err(|error| LoadError::Image { object: format!("limits {name}"), error });

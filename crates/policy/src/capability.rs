@@ -1,15 +1,17 @@
-//! What each target can do of what rules may ask: one table, and one check that compares a program with it.
+//! Which features each target supports, and the check that compares a program with targets.
 //!
-//! A new statement is a [`Feature`], a new engine an [`Engine`]. [`Target::lacks`] says which target has which statement.
+//! A new statement needs a [`Feature`], a new engine an [`Engine`]. [`DeploymentTarget::lacks`] is the table of what each
+//! supports.
 
 use crate::ir::{Effect, Program, RuleId};
+use weir_abi::Target;
 
-/// What decides packets by a policy.
+/// An implementation that decides packets by a policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Engine {
     /// The reference interpreter.
     Eval,
-    /// Generated C in this process: captures, and the live engines of user space.
+    /// Generated C in this process, for captures and for interfaces in user space.
     Native,
     /// Generated BPF in the kernel.
     Xdp,
@@ -17,16 +19,16 @@ pub enum Engine {
     P4,
 }
 
-/// What a policy is compiled for.
+/// Where a policy is to run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Target {
+pub enum DeploymentTarget {
     /// An engine.
     Engine(Engine),
-    /// A bundle, which carries code of engines. A policy in it needs what these engines can do as well.
+    /// A bundle. It carries compiled code of engines, so a policy must also be supported by these engines.
     Bundle,
 }
 
-/// What a rule asks for besides matches, its counter and a verdict.
+/// A feature that some targets lack. All targets support matches, counters and verdicts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Feature {
     /// `limit`
@@ -37,20 +39,28 @@ pub enum Feature {
     Track,
 }
 
-/// Something that targets cannot do.
+/// A feature of a rule that targets do not support.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unsupported {
-    /// The rule that asks for it.
+    /// The rule that uses it.
     pub rule: RuleId,
-    /// What it asks for.
+    /// The feature.
     pub feature: Feature,
     /// The targets that lack it, each with the reason.
-    pub lacking: Vec<(Target, &'static str)>,
+    pub lacking: Vec<(DeploymentTarget, &'static str)>,
 }
 
 impl Engine {
     /// Every engine.
     pub const ALL: [Self; 4] = [Engine::Eval, Engine::Native, Engine::Xdp, Engine::P4];
+
+    /// The engine that runs what is compiled for a target.
+    pub const fn of(target: Target) -> Self {
+        match target {
+            Target::Native => Engine::Native,
+            Target::Bpf => Engine::Xdp,
+        }
+    }
 
     /// The name in messages and reports.
     pub const fn name(self) -> &'static str {
@@ -63,34 +73,34 @@ impl Engine {
     }
 }
 
-impl Target {
+impl DeploymentTarget {
     /// The name in messages and reports.
     pub const fn name(self) -> &'static str {
         match self {
-            Target::Engine(engine) => engine.name(),
-            Target::Bundle => "bundle",
+            DeploymentTarget::Engine(engine) => engine.name(),
+            DeploymentTarget::Bundle => "bundle",
         }
     }
 
-    /// Why it cannot do this; `None` if it can.
+    /// Why the target does not support the feature, or `None` if it does.
     pub const fn lacks(self, feature: Feature) -> Option<&'static str> {
         match (self, feature) {
-            (Target::Engine(_), Feature::Track) => Some("no engine tracks flows yet"),
-            (Target::Engine(_), Feature::Limit | Feature::Sample) => None,
-            (Target::Bundle, Feature::Limit) => Some("a bundle cannot carry limits yet"),
-            (Target::Bundle, Feature::Sample | Feature::Track) => None,
+            (DeploymentTarget::Engine(_), Feature::Track) => Some("no engine tracks flows yet"),
+            (DeploymentTarget::Engine(_), Feature::Limit | Feature::Sample) => None,
+            (DeploymentTarget::Bundle, Feature::Limit) => Some("a bundle cannot carry limits yet"),
+            (DeploymentTarget::Bundle, Feature::Sample | Feature::Track) => None,
         }
     }
 }
 
-impl From<Engine> for Target {
+impl From<Engine> for DeploymentTarget {
     fn from(engine: Engine) -> Self {
-        Target::Engine(engine)
+        DeploymentTarget::Engine(engine)
     }
 }
 
 impl Feature {
-    /// The statement that asks for it.
+    /// The keyword of the statement that needs it.
     pub const fn name(self) -> &'static str {
         match self {
             Feature::Limit => "limit",
@@ -99,7 +109,7 @@ impl Feature {
         }
     }
 
-    /// What an effect needs; `None` if every target has it.
+    /// The feature that an effect needs, or `None` if every target supports the effect.
     const fn of(effect: &Effect) -> Option<Self> {
         match effect {
             Effect::Limit { .. } => Some(Feature::Limit),
@@ -117,12 +127,13 @@ impl Unsupported {
     }
 }
 
-/// What the rules of a program ask of targets that do not have it, in order of the rules. Empty: each of the targets takes the program.
-pub fn unsupported(program: &Program, targets: &[Target]) -> Vec<Unsupported> {
+/// The features of a program that targets do not support, in order of the rules. If there are none, every target
+/// supports the program.
+pub fn unsupported(program: &Program, targets: &[DeploymentTarget]) -> Vec<Unsupported> {
     let mut found = Vec::new();
     for (index, rule) in (0..).zip(&program.rules) {
         for feature in rule.effects.iter().filter_map(Feature::of) {
-            let lacking = |&target: &Target| Some((target, target.lacks(feature)?));
+            let lacking = |&target: &DeploymentTarget| Some((target, target.lacks(feature)?));
             let lacking: Vec<_> = targets.iter().filter_map(lacking).collect();
             if !lacking.is_empty() {
                 found.push(Unsupported { rule: RuleId(index), feature, lacking });
@@ -154,16 +165,16 @@ chain downstream
 ";
 
     #[test]
-    fn a_program_is_compared_with_what_each_target_has() {
+    fn a_program_is_compared_with_the_features_of_each_target() {
         let program = parse(PROGRAM).unwrap();
-        let found = |targets: &[Target]| {
+        let found = |targets: &[DeploymentTarget]| {
             let found = unsupported(&program, targets);
-            let line = |of: &Unsupported| format!("{} {}: {}", of.rule.0, of.feature.name(), of.targets());
+            let line = |entry: &Unsupported| format!("{} {}: {}", entry.rule.0, entry.feature.name(), entry.targets());
             found.iter().map(line).collect::<Vec<_>>()
         };
         assert_eq!(found(&[]), [""; 0]);
-        assert_eq!(found(&[Target::Bundle]), ["0 limit: bundle"]);
+        assert_eq!(found(&[DeploymentTarget::Bundle]), ["0 limit: bundle"]);
         assert_eq!(found(&[Engine::Native.into(), Engine::Xdp.into()]), ["2 track: native, xdp"]);
-        assert_eq!(found(&[Engine::Eval.into(), Target::Bundle]), ["0 limit: bundle", "2 track: eval"]);
+        assert_eq!(found(&[Engine::Eval.into(), DeploymentTarget::Bundle]), ["0 limit: bundle", "2 track: eval"]);
     }
 }

@@ -1,29 +1,29 @@
-//! What the caller knows of the tables and lists of limits: the compiler opens no file, it asks the catalog.
+//! Facts about tables and lists of limits. The compiler opens no file: its caller implements [`Catalog`].
 
 pub use weir_abi::Family;
 use weir_abi::Layout;
 
-/// What one table holds, once its files have been read.
+/// The content of one table, after its files were read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TableFacts {
-    /// Distinct prefixes.
+    /// Number of distinct prefixes.
     pub entries: usize,
-    /// Prefixes of each length, index 0 to the family's bits; shorter when the rest is 0.
+    /// Number of prefixes of each length. The index is the length in bits; trailing zeros may be missing.
     pub by_length: Vec<usize>,
-    /// Labels; label id `i + 1` is `labels[i]`. Empty for a set.
+    /// Labels: `labels[i]` has the label id `i + 1`. Empty for a set.
     pub labels: Vec<String>,
 }
 
-/// What one list of limits holds, once its files have been read.
+/// The content of one list of limits, after its files were read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LimitsFacts {
     /// Its IPv4 prefixes.
     pub v4: PrefixCounts,
     /// Its IPv6 prefixes.
     pub v6: PrefixCounts,
-    /// Labels with a limit of their own.
+    /// Number of labels that have a limit.
     pub labels: usize,
-    /// Limits that differ.
+    /// Number of distinct limits.
     pub rates: usize,
 }
 
@@ -40,37 +40,38 @@ impl LimitsFacts {
 /// Prefixes of one family.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PrefixCounts {
-    /// Distinct prefixes.
+    /// Number of distinct prefixes.
     pub entries: usize,
-    /// Prefixes of each length, index 0 to the family's bits; shorter when the rest is 0.
+    /// Number of prefixes of each length. The index is the length in bits; trailing zeros may be missing.
     pub by_length: Vec<usize>,
 }
 
-/// What tables or a list of limits are as an image of a layout. The compiler builds none: whoever answers the catalog does, so that what is weighed
-/// is what is loaded.
+/// Size and lookup cost of an image in one layout. The caller measures images that it builds, so the estimates are for
+/// the images that are loaded.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ImageFacts {
     /// The layout.
     pub layout: Layout,
     /// Bytes of the image.
     pub bytes: usize,
-    /// Words that the mean lookup of an address in the table reads, one after the other; a line that is compared as a whole is one.
+    /// Words that a lookup of an address in the table reads one after the other, on average. A cache line that is
+    /// compared as a whole counts as one word.
     pub words: f64,
-    /// Cache lines among them that differ.
+    /// Distinct cache lines that these words are in, on average.
     pub lines: f64,
 }
 
-/// Answers what each table and each list of limits holds, and what their images would be.
+/// Describes tables, lists of limits, and their images in each layout.
 pub trait Catalog {
-    /// The facts of a table, or `None` if it could not be read, which the caller has reported.
+    /// The facts of a table. `None` if it could not be read; the caller reports that error.
     fn table(&self, name: &str) -> Option<&TableFacts>;
 
-    /// The facts of a list of limits, or `None` if it could not be read, which the caller has reported.
+    /// The facts of a list of limits. `None` if it could not be read; the caller reports that error.
     fn limits(&self, name: &str) -> Option<&LimitsFacts>;
 
-    /// A table's image of a layout, or the one that several sets of addresses share; `None` if the layout cannot hold them.
+    /// The image of a table, or of several sets that share an image. `None` if the layout cannot hold them.
     fn image(&self, tables: &[&str], layout: Layout) -> Option<ImageFacts>;
 
-    /// The image of a list's prefixes of a family; `None` if the layout cannot hold them.
+    /// The image of a list's prefixes of one family. `None` if the layout cannot hold them.
     fn limits_image(&self, list: &str, family: Family, layout: Layout) -> Option<ImageFacts>;
 }

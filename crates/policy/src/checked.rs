@@ -1,4 +1,5 @@
-//! The second stage: a policy whose names, types and bounds are right. What it means, without how it was written.
+//! The second stage: a policy whose names, types and bounds have been checked. It keeps the meaning of the text, not
+//! its form.
 
 use crate::catalog::{Family, LimitsFacts, TableFacts};
 use crate::diag::Diagnostic;
@@ -16,13 +17,13 @@ pub struct Checked {
     pub tables: Vec<Table>,
     /// Lists of limits; [`LimitsId`] is the index.
     pub limits: Vec<Limits>,
-    /// What happens to packets before any rule.
+    /// Verdicts on packets that bypass the rules or that no rule decides.
     pub defaults: Defaults,
     /// What the link does when Weir ends.
     pub on_exit: OnExit,
     /// The base policy first, then the named postures.
     pub postures: Vec<Posture>,
-    /// What is probably not meant.
+    /// Mistakes that do not stop the compiler.
     pub warnings: Vec<Diagnostic>,
 }
 
@@ -34,7 +35,7 @@ pub struct TableId(pub u16);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct LimitsId(pub u16);
 
-/// Label of a table entry; 0 is never one.
+/// Label of a table entry, from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct LabelId(pub u32);
 
@@ -49,11 +50,11 @@ pub struct Table {
     pub family: Family,
     /// Whether entries carry labels.
     pub kind: TableKind,
-    /// Filled while running, if so declared.
+    /// Bounds, if the table is declared `dynamic`.
     pub dynamic: Option<Dynamic>,
-    /// A layout that the policy insists on.
+    /// The layout, if the policy sets one.
     pub layout: Option<Layout>,
-    /// What it holds; empty if it could not be read.
+    /// Its content; empty if it could not be read.
     pub facts: TableFacts,
 }
 
@@ -69,9 +70,9 @@ pub enum TableKind {
 /// Bounds of a table that is filled while running.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Dynamic {
-    /// Most entries.
+    /// Maximum number of entries.
     pub size: u32,
-    /// Entries go after this many milliseconds; `None`: they stay.
+    /// Lifetime of an entry, ms; `None`: unlimited.
     pub timeout_ms: Option<u64>,
 }
 
@@ -84,15 +85,15 @@ pub struct Limits {
     pub span: Span,
     /// What has limits in it.
     pub of: LimitsOf,
-    /// The limit of what is not listed: of all other addresses together, or of each other label.
+    /// The limit of what is not listed. All other addresses share one bucket; each other label has its own.
     pub default: Option<Limit>,
     /// What is counted for each limit.
     pub log: Log,
-    /// What it holds; empty if it could not be read.
+    /// Its content; empty if it could not be read.
     pub facts: LimitsFacts,
 }
 
-/// What has limits in a list.
+/// What the limits of a list are for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LimitsOf {
     /// Prefixes of both families.
@@ -104,7 +105,7 @@ pub enum LimitsOf {
     Labels(TableId),
 }
 
-/// What happens to packets that rules cannot, or should not, judge.
+/// What happens to packets that bypass the rules, and to those that no rule decides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Defaults {
     /// Packets that cannot be parsed.
@@ -113,9 +114,9 @@ pub struct Defaults {
     pub arp: Fallback,
     /// Everything else that is not IP.
     pub not_ip: Fallback,
-    /// Fragments, first and later.
+    /// All fragments, the first included.
     pub fragment: Fallback,
-    /// IPv4 options and IPv6 hop-by-hop headers.
+    /// Packets with IPv4 options or IPv6 hop-by-hop headers.
     pub ip_options: Fallback,
     /// Packets that no rule decides.
     pub no_match: Action,
@@ -134,7 +135,7 @@ impl Default for Defaults {
     }
 }
 
-/// Decide without asking the rules, or ask them.
+/// A verdict without rules, or the rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fallback {
     /// The verdict.
@@ -143,18 +144,18 @@ pub enum Fallback {
     Rules,
 }
 
-/// What the link does when nobody judges its packets any more, however that came.
+/// What the link does after Weir has ended, for any reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnExit {
     /// Nothing passes.
     #[default]
     Block,
-    /// Everything passes, unjudged.
+    /// Everything passes unfiltered.
     Forward,
 }
 
 impl OnExit {
-    /// Both.
+    /// All of them.
     pub const ALL: [OnExit; 2] = [OnExit::Block, OnExit::Forward];
 
     /// The policy keyword.
@@ -165,7 +166,7 @@ impl OnExit {
         }
     }
 
-    /// What the policy keyword means.
+    /// The value of a policy keyword.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|on_exit| on_exit.name() == name)
     }
@@ -176,12 +177,12 @@ impl OnExit {
 pub struct Posture {
     /// Its name; `None` for the base policy.
     pub name: Option<String>,
-    /// Where it was declared; the base policy: the whole main file.
+    /// Where it was declared; for the base policy, the whole main file.
     pub span: Span,
-    /// Rules for packets from the lower to the upper bundle. `None`: not written; a named posture then uses the base
-    /// policy's, and the base policy decides `no_match`.
+    /// Rules for packets from the lower to the upper interfaces. `None` if not written: a named posture then uses those
+    /// of the base policy, and the base policy applies `no_match`.
     pub upstream: Option<Vec<Rule>>,
-    /// Rules for packets from the upper to the lower bundle.
+    /// Rules for packets from the upper to the lower interfaces.
     pub downstream: Option<Vec<Rule>>,
 }
 
@@ -196,41 +197,42 @@ pub struct Rule {
     pub effects: Vec<Effect>,
 }
 
-/// One condition. The guard of the subject is implied: when it fails, the match does not hold, negated or not.
+/// One condition. The guard of the subject is implied: if it fails, the match does not hold, negated or not.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Match {
     /// Only the guard itself: `tcp` in `tcp track`.
     Guard(crate::field::Guard),
-    /// `subject & mask` is (or, negated, is not) in the set.
+    /// Holds if `subject & mask` is in the set. `negated` inverts that.
     Value {
-        /// What is looked at.
+        /// The field or raw bits that are compared.
         subject: Subject,
-        /// Bits that count; all of them if `None`.
+        /// The bits that are compared; all of them if `None`.
         mask: Option<u128>,
         /// The values.
         set: ValueSet,
-        /// Whether it must be outside the set.
+        /// Whether the value must be outside the set.
         negated: bool,
     },
-    /// The longest matching prefix of `key` in the table exists (and its label is one of `labels`), or, negated, not.
+    /// Holds if the longest matching prefix of `key` in the table exists and its label is in `labels`. `negated`
+    /// inverts that.
     Table {
         /// An address field of the table's family.
         key: Field,
         /// The table.
         table: TableId,
-        /// Sorted, not empty; `None`: any entry.
+        /// Sorted and not empty. `None`: any entry matches.
         labels: Option<Vec<LabelId>>,
-        /// Whether the test is turned around.
+        /// Inverts the match.
         negated: bool,
     },
 }
 
-/// A set of values: inclusive ranges, sorted, disjoint and not adjacent.
+/// A set of values as inclusive ranges that are sorted, disjoint and not adjacent.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct ValueSet(Vec<(u128, u128)>);
 
 impl ValueSet {
-    /// The set of the given inclusive ranges, in any order; a range whose end is below its start is empty.
+    /// Builds a set from inclusive ranges in any order. A range whose end is below its start is empty.
     pub fn new(ranges: impl IntoIterator<Item = (u128, u128)>) -> Self {
         let mut ranges: Vec<_> = ranges.into_iter().filter(|(start, end)| start <= end).collect();
         ranges.sort_unstable();
@@ -255,13 +257,13 @@ impl ValueSet {
         after > 0 && value <= self.0[after - 1].1
     }
 
-    /// Whether every value of a subject of so many bits is in the set.
+    /// Whether every value of `bits` bits is in the set.
     pub fn is_full(&self, bits: u8) -> bool {
         self.0.first().is_some_and(|&(start, end)| start == 0 && end >= u128::MAX >> (128 - bits))
     }
 }
 
-/// Where a packet's limit comes from.
+/// How a packet's limit is found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum LimitBy {
     /// The most specific prefix of a list, or the address's label.
@@ -278,7 +280,7 @@ pub enum LimitBy {
 }
 
 impl LimitBy {
-    /// The address field that it looks at.
+    /// The address field that selects the limit.
     pub fn key(&self) -> Option<Field> {
         match self {
             LimitBy::List { key, .. } | LimitBy::Each(LimitEach { key, .. }) => Some(*key),
@@ -286,7 +288,7 @@ impl LimitBy {
         }
     }
 
-    /// Whose buckets it takes.
+    /// The owner of the buckets.
     pub fn owner(&self) -> LimitOwner {
         match self {
             LimitBy::List { key, limits } => LimitOwner::List(*limits, key.family()),
@@ -296,14 +298,14 @@ impl LimitBy {
     }
 }
 
-/// Whose buckets a statement takes. Statements of a chain are numbered for each.
+/// The owner of a statement's buckets. The statements of a chain are numbered separately for each owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum LimitOwner {
-    /// A list's, for a family.
+    /// A list, for one family.
     List(LimitsId, Family),
-    /// Of `limit rate`.
+    /// `limit rate`.
     Rate,
-    /// Of `limit each`.
+    /// `limit each`.
     Each,
 }
 
@@ -312,16 +314,16 @@ pub enum LimitOwner {
 pub struct LimitEach {
     /// An address field.
     pub key: Field,
-    /// Bits of it that count: addresses with the same prefix have a bucket together.
+    /// Prefix length: addresses with the same prefix share a bucket.
     pub length: u8,
-    /// The limit of each, with a burst that [`weir_abi::each::profile`] takes.
+    /// The limit of each bucket, with a burst that [`weir_abi::each::profile`] accepts.
     pub limit: Limit,
-    /// For how many addresses there is room, from [`weir_abi::each::SIZE_MIN`] to [`weir_abi::each::SIZE_MAX`]; a power of two.
+    /// Number of buckets, a power of two from [`weir_abi::each::SIZE_MIN`] to [`weir_abi::each::SIZE_MAX`].
     pub size: u32,
 }
 
 impl LimitEach {
-    /// The bits of an address that count.
+    /// The mask of the prefix length, right-aligned.
     pub fn mask(&self) -> u128 {
         let all = u128::MAX >> (128 - self.key.bits());
         all << (self.key.bits() - self.length) & all
@@ -338,22 +340,22 @@ impl std::fmt::Display for LimitEach {
 /// What a rule does.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// `counter`: every rule counts; this says that the author looks at it.
+    /// `counter`. It has no effect, because every rule counts.
     Counter,
-    /// A copy of one packet in `one_in` goes to the divert interface.
+    /// Copies one packet in `one_in` to the divert interface.
     Sample {
         /// At least 1.
         one_in: u32,
     },
-    /// Polices.
+    /// Charges a limit.
     Limit {
-        /// By which limits.
+        /// Which limit.
         by: LimitBy,
-        /// What happens to what has no room.
+        /// What happens to packets that exceed it.
         exceed: Exceed,
     },
-    /// Follows the TCP connection.
+    /// Tracks the TCP connection.
     Track,
-    /// Ends the rules.
+    /// Decides the packet.
     Verdict(Action),
 }

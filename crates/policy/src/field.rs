@@ -1,14 +1,14 @@
 //! The packet fields that rules can match: one table of names, widths, guards and value notations.
 //!
-//! Names and meanings are nftables' own (`nft(8)`, "PAYLOAD EXPRESSIONS"). A field's guard is what must hold of the packet for the
-//! field to exist; a match on a field whose guard fails does not match, negated or not.
+//! Names and meanings are those of nftables (`nft(8)`, "PAYLOAD EXPRESSIONS"). The guard of a field is the condition
+//! under which a packet has the field. A match on a field whose guard fails does not hold, negated or not.
 
 use weir_abi::Family;
 
-/// What must hold for a field to exist. Implied before every match on the field.
+/// The condition under which a packet has a field. Every match on the field implies it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Guard {
-    /// Always there.
+    /// No condition.
     Any,
     /// At least one VLAN tag.
     Vlan,
@@ -20,7 +20,7 @@ pub enum Guard {
     Ipv6,
     /// IPv4 or IPv6.
     Ip,
-    /// TCP header present (not a later fragment).
+    /// TCP header present, so not a later fragment.
     Tcp,
     /// UDP header present.
     Udp,
@@ -30,12 +30,12 @@ pub enum Guard {
     Icmp6,
     /// A header with ports present: TCP, UDP, UDP-Lite, SCTP, DCCP.
     Ports,
-    /// Any transport header present: IP, not a later fragment, neither ESP nor "no next header".
+    /// Any transport header present: an IP packet that is not a later fragment, ESP or "no next header".
     Transport,
 }
 
 impl Guard {
-    /// Every guard with the name that printed IR uses.
+    /// Every guard with its name in printed IR.
     pub const ALL: &[(Guard, &str)] = &[
         (Guard::Any, "any"),
         (Guard::Vlan, "vlan"),
@@ -56,7 +56,7 @@ impl Guard {
         Guard::ALL.iter().find(|&&(guard, _)| guard == self).map_or("any", |&(_, name)| name)
     }
 
-    /// Whether every packet that passes `self` passes `other`.
+    /// Whether every packet for which `self` holds also satisfies `other`.
     pub fn implies(self, other: Guard) -> bool {
         use Guard::{Any, Icmp, Icmp6, Ip, Ipv4, Ipv6, Ports, QinQ, Tcp, Transport, Udp, Vlan};
         let weaker: &[Guard] = match self {
@@ -71,7 +71,7 @@ impl Guard {
         self == other || other == Any || weaker.contains(&other)
     }
 
-    /// Whether no packet passes both.
+    /// Whether no packet satisfies both.
     pub fn excludes(self, other: Guard) -> bool {
         use Guard::{Icmp, Icmp6, Ipv4, Ipv6, Ports, Tcp, Udp};
         let apart = |a: Guard, b: Guard| {
@@ -88,7 +88,7 @@ impl Guard {
     }
 }
 
-/// How values of a field are written.
+/// How the values of a field are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Notation {
     /// `192.0.2.0/24`.
@@ -141,12 +141,12 @@ macro_rules! fields {
                 match self { $(Field::$variant => $bits),* }
             }
 
-            /// What must hold for the field to exist.
+            /// The guard of the field.
             pub const fn guard(self) -> Guard {
                 match self { $(Field::$variant => Guard::$guard),* }
             }
 
-            /// How its values are written.
+            /// How the values are written.
             pub const fn notation(self) -> Notation {
                 match self { $(Field::$variant => Notation::$notation),* }
             }
@@ -155,15 +155,15 @@ macro_rules! fields {
 }
 
 fields! {
-    /// Bytes from the network header to the end of the frame, as nftables' `meta length`.
+    /// Bytes from the network header to the end of the frame, as `meta length` in nftables.
     MetaLength = "meta length", 32, Any, Number;
     /// Network protocol: 2 for IPv4, 10 for IPv6 (NFPROTO_*).
     MetaNfproto = "meta nfproto", 8, Ip, NfProto;
     /// Upper-layer protocol after all extension headers.
     MetaL4proto = "meta l4proto", 8, Ip, Protocol;
-    /// Place in a fragmented datagram: 0 none, 1 first, 2 later.
+    /// Fragment kind: 0 none, 1 first, 2 later.
     MetaFragment = "meta fragment", 2, Ip, Fragment;
-    /// Whether a limit that marks had no room for the packet, in a rule before.
+    /// Whether the packet exceeded a limit with `exceed mark` in an earlier rule.
     MetaExceeded = "meta exceeded", 1, Any, Presence;
     /// EtherType after all VLAN tags.
     EtherType = "ether type", 16, Any, EtherType;
@@ -256,7 +256,7 @@ fields! {
 }
 
 impl Field {
-    /// The family of an address field; IPv6 for what is none.
+    /// The family of an address field. For other fields the result means nothing.
     pub const fn family(self) -> Family {
         match self.notation() {
             Notation::Ipv4Address => Family::Ipv4,
@@ -281,33 +281,33 @@ pub enum RawBase {
     Transport,
 }
 
-/// `@nh,96,32`: bits of the packet by position, network byte order, as nftables writes it.
+/// Bits of the packet by position, in network byte order: `@nh,96,32`, as in nftables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Raw {
-    /// Where it starts.
+    /// The header from which the offset counts.
     pub base: RawBase,
-    /// Bits from there, at most [`Raw::OFFSET_BITS_MAX`].
+    /// Offset of the first bit, at most [`Raw::OFFSET_BITS_MAX`].
     pub offset_bits: u16,
-    /// Bits, 1 to 128.
+    /// Number of bits, 1 to 128.
     pub bits: u8,
 }
 
 impl Raw {
-    /// The furthest offset.
+    /// The largest offset.
     pub const OFFSET_BITS_MAX: u16 = 255 * 8;
 }
 
-/// What a match looks at.
+/// The left side of a match.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Subject {
     /// A named field.
     Field(Field),
-    /// Bits by position. They must lie inside the captured packet (and the window), or the match does not match.
+    /// Bits by position. If they are outside the captured packet or the parser's window, the match does not hold.
     Raw(Raw),
 }
 
 impl Subject {
-    /// What must hold for the subject to exist.
+    /// The guard of the subject.
     pub const fn guard(self) -> Guard {
         match self {
             Subject::Field(field) => field.guard(),

@@ -1,6 +1,6 @@
 //! The policy compiler: text in, artifacts out, or diagnostics. It opens no file and touches no packet.
 //!
-//! `pipeline` is the map of all stages; each stage is a type, so their order cannot be wrong.
+//! `pipeline` lists all stages. Each stage is a type, so stages cannot run in the wrong order.
 #![forbid(unsafe_code)]
 
 pub mod backend;

@@ -1,10 +1,10 @@
-//! Policy texts and places in them.
+//! Policy texts and positions in them.
 
 /// A file of a [`SourceMap`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct FileId(pub u32);
 
-/// A run of bytes of one file, `start..end`.
+/// The bytes `start..end` of one file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Span {
     /// The file.
@@ -16,7 +16,7 @@ pub struct Span {
 }
 
 impl Span {
-    /// The smallest span that covers both; they are in one file.
+    /// The smallest span that covers both. Both are in the same file.
     pub fn to(self, end: Span) -> Span {
         debug_assert_eq!(self.file, end.file, "a span stays in one file");
         Span { file: self.file, start: self.start.min(end.start), end: self.end.max(end.end) }
@@ -26,11 +26,11 @@ impl Span {
 /// A policy file's name, as the user gave it, and its text.
 #[derive(Clone, Debug)]
 pub struct Source {
-    /// The name that messages use.
+    /// The name in messages.
     pub name: String,
     /// The text.
     pub text: String,
-    /// Where lines start, the first excepted.
+    /// Offsets of the line starts, except the first.
     line_starts: Vec<u32>,
 }
 
@@ -39,11 +39,11 @@ impl Source {
     pub fn new(name: impl Into<String>, text: impl Into<String>) -> Source {
         let text: String = text.into();
         let newlines = text.bytes().enumerate().filter(|&(_, byte)| byte == b'\n');
-        let line_starts = newlines.map(|(at, _)| at as u32 + 1).collect();
+        let line_starts = newlines.map(|(offset, _)| offset as u32 + 1).collect();
         Source { name: name.into(), text, line_starts }
     }
 
-    /// Line and column (in characters) of a byte, both counted from 1.
+    /// Line and column of a byte offset, both counted from 1. Columns count characters.
     pub fn line_column(&self, offset: u32) -> (u32, u32) {
         let line = self.line_starts.partition_point(|&start| start <= offset);
         let start = if line == 0 { 0 } else { self.line_starts[line - 1] };
@@ -52,7 +52,7 @@ impl Source {
     }
 }
 
-/// All files of one policy: the main one first, then the included ones in order.
+/// All files of one policy: the main file, then the included files in order.
 #[derive(Clone, Debug, Default)]
 pub struct SourceMap {
     files: Vec<Source>,
@@ -86,7 +86,7 @@ impl SourceMap {
         self.file(span.file).line_column(span.start).0
     }
 
-    /// `edge.weir:12`: the file's last path component and the line, as counters and generated code cite rules.
+    /// `edge.weir:12`: the last path component of the file and the line. Counters and generated code cite rules so.
     pub fn cite(&self, span: Span) -> String {
         let name = &self.file(span.file).name;
         let name = name.rsplit('/').next().unwrap_or(name);

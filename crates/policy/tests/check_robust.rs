@@ -26,8 +26,8 @@ fn survive(text: &str) {
     let (sources, _, checked) = front("fuzz.weir", text, &Directory(root().join("tests/errors")));
     let diagnostics = checked.map_or_else(|errors| errors, |checked| checked.warnings);
     for diagnostic in &diagnostics {
-        let place = diagnostic.place(&sources);
-        assert!(place.line >= 1 && place.column >= 1 && !diagnostic.message.is_empty());
+        let position = diagnostic.position(&sources);
+        assert!(position.line >= 1 && position.column >= 1 && !diagnostic.message.is_empty());
     }
     let rendered = render(&diagnostics, &sources, Style::Plain);
     assert!(!rendered.contains('\u{1b}') || text.contains('\u{1b}'));

@@ -1,6 +1,7 @@
 //! The IR: printed and parsed, verified, optimised, emitted.
 
-use weir_policy::backend::c::{self, Target};
+use weir_abi::Target;
+use weir_policy::backend::{self, c};
 use weir_policy::ir::parse::parse;
 use weir_policy::pass::{Placement, optimise};
 
@@ -22,8 +23,8 @@ fn snapshots() {
     insta::with_settings!({ snapshot_path => "programs", prepend_module_to_snapshot => false, omit_expression => true }, {
         insta::assert_snapshot!("edge.staged", optimise(&program, Placement::Staged));
         insta::assert_snapshot!("edge.lazy", optimise(&program, Placement::Lazy));
-        insta::assert_snapshot!("edge.native.c", c::emit(&program, Target::Native));
-        insta::assert_snapshot!("edge.bpf.c", c::emit(&program, Target::Bpf));
+        insta::assert_snapshot!("edge.native.c", backend::emit(&program, Target::Native));
+        insta::assert_snapshot!("edge.bpf.c", backend::emit(&program, Target::Bpf));
     });
 }
 
@@ -49,7 +50,7 @@ fn tables_that_look_alike_in_c_are_told_apart() {
     let rules: String = (0..3).map(|rule| format!("rule {rule} x:1 [drop] drop\n")).collect();
     let asks: String = (0..3).map(|find| format!("  ask {find} slot {find} ip saddr\n")).collect();
     let program = parse(&format!("program x\n{slots}{rules}chain upstream\n{asks}  when ip4\n{tests}")).unwrap();
-    let c = c::emit(&program, Target::Native);
+    let c = backend::emit(&program, Target::Native);
     for name in ["t2_a_b_saddr", "a_b_saddr", "t2_t2_a_b_saddr"] {
         assert_eq!(c.matches(&format!("uint32_t {name}[WEIR_BURST_MAX];")).count(), 1, "{c}");
     }
@@ -59,16 +60,13 @@ fn tables_that_look_alike_in_c_are_told_apart() {
 fn broken_programs_are_refused() {
     let head = "program x\nslot 0 bad ip4 exact-set\nrule 0 x:1 [drop] drop\nchain upstream\n  ask 0 slot 0 ip saddr\n";
     let refused = |body: &str| parse(&format!("{head}{body}")).unwrap_err();
-    assert_eq!(refused("  rule 1\n"), "chain upstream: rule 1 is not there");
-    assert_eq!(refused("  find 0\n"), "chain upstream: a test stands outside its guard 'ip4'");
+    assert_eq!(refused("  rule 1\n"), "chain upstream: rule 1 does not exist");
+    assert_eq!(refused("  find 0\n"), "chain upstream: a test is outside of its guard 'ip4'");
     assert_eq!(
         refused("  when ip4\n    when found 0\n      rule 0\n"),
-        "chain upstream: find 0 is tested where it was not done"
+        "chain upstream: find 0 is tested before it is done"
     );
-    assert_eq!(
-        refused("  when tcp dport in 22\n    rule 0\n"),
-        "chain upstream: a test stands outside its guard 'tcp'"
-    );
+    assert_eq!(refused("  when tcp dport in 22\n    rule 0\n"), "chain upstream: a test is outside of its guard 'tcp'");
     assert_eq!(parse("program x\non-exit later\n").unwrap_err(), "line 2: cannot read 'on-exit later'");
     assert_eq!(
         parse("program x\nrule 0 x:1 [reply] reply\n").unwrap_err(),

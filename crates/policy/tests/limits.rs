@@ -116,22 +116,22 @@ fn broken_limits_are_refused() {
     };
     let prefixes = "customers upstream 0 prefixes ip4";
     let found = "  when ip4\n    find 0\n    find 1\n    find 2\n    rule 0\n";
-    let wrong = "chain upstream: rule 0: limiter 0 is asked by the wrong find";
+    let wrong = "chain upstream: rule 0: limiter 0 has the wrong find";
     assert_eq!(refused(prefixes, "limit 0 find 0 exceed drop", "  rule 0\n"), wrong, "find 0 was not done");
     assert_eq!(refused(prefixes, "limit 0 find 1 exceed drop", found), wrong, "a table");
     assert_eq!(refused(prefixes, "limit 0 exceed drop", found), wrong);
     assert_eq!(refused("other upstream 0 prefixes ip4", "limit 0 find 0 exceed drop", found), wrong);
     assert_eq!(refused("countries upstream 0 labels", "limit 0 find 2 exceed drop", found), wrong, "several tables");
     assert_eq!(refused("rate upstream 0 rate 5", "limit 0 find 0 exceed drop", found), wrong);
-    assert_eq!(refused(prefixes, "limit 1 find 0 exceed drop", found), "chain upstream: limiter 1 is not there");
+    assert_eq!(refused(prefixes, "limit 1 find 0 exceed drop", found), "chain upstream: limiter 1 does not exist");
     assert_eq!(
         refused("customers downstream 0 prefixes ip4", "limit 0 find 0 exceed drop", found),
-        "chain upstream: limiter 0 is of the other direction"
+        "chain upstream: limiter 0 belongs to the other direction"
     );
     let twice = format!("{found}    rule 1\n");
     assert_eq!(refused(prefixes, "limit 0 find 0 exceed drop", &twice), "chain upstream: limiter 0 has two statements");
     let tested = "  when ip4\n    find 0\n    when found 0\n      rule 0\n";
-    assert_eq!(refused(prefixes, "", tested), "chain upstream: find 0 is of limits, which are no test");
+    assert_eq!(refused(prefixes, "", tested), "chain upstream: find 0 looks up limits, which cannot be tested");
     assert_eq!(
         refused("rate upstream 0 rate 251mpps", "", found),
         "line 5: cannot read 'limiter 0 rate upstream 0 rate 251mpps log off'"

@@ -1,19 +1,16 @@
 //! The entries of one table: what it is given, in order, and what it holds in the end.
 //!
 //! [`Entries`] collects the elements of a policy and of list files. [`Entries::settle`] sorts them into a [`Table`],
-//! which knows its counts and builds images. Nothing here opens a file.
+//! which knows its counts. `build.rs` makes its images. Nothing here opens a file.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
 
-use weir_abi::{Family, Layout};
+use weir_abi::Family;
 
-use crate::image::{BuildError, Image};
-use crate::layout::{Room, counted_leaf, dxr, exact_set, exact_set6, exact_sets, range6, rank_leaf};
 use crate::overlap::{Crossings, Span, Spans, resolve};
 use crate::prefix::{Address, Element, Prefix, Prefix4, Prefix6};
 use crate::problem::{LABEL_BYTES_MAX, Problem};
-use crate::reads::Reads;
 use crate::reference::Reference;
 
 /// What the entries of a table carry.
@@ -386,7 +383,7 @@ pub struct Facts {
 #[derive(Clone, Debug)]
 pub struct Table {
     kind: Kind,
-    prefixes: Prefixes,
+    pub(crate) prefixes: Prefixes,
     labels: Vec<Box<str>>,
     facts: Facts,
 }
@@ -431,48 +428,5 @@ impl Table {
     /// The reference for checks of images.
     pub fn reference(&self) -> Reference {
         self.prefixes.reference()
-    }
-
-    /// Builds the table's image.
-    ///
-    /// # Errors
-    /// The layout does not suit the table (family, labels, prefix lengths), or one of its limits is exceeded.
-    pub fn build(&self, layout: Layout) -> Result<Image, BuildError> {
-        let labels = match self.kind {
-            Kind::Set => 1,
-            Kind::Labels => self.labels.len() as u32,
-        };
-        build(self.kind, labels, &self.prefixes, layout, Room::None)
-    }
-
-    /// Measures what lookups of the table's addresses read of `image`, an image of this table.
-    pub fn reads(&self, image: &Image) -> Reads {
-        Reads::of(&self.prefixes, image)
-    }
-}
-
-/// Builds the image of sorted, distinct prefixes with labels `1..=labels`.
-pub(crate) fn build(
-    kind: Kind,
-    labels: u32,
-    prefixes: &Prefixes,
-    layout: Layout,
-    room: Room,
-) -> Result<Image, BuildError> {
-    match (layout, prefixes) {
-        (Layout::ExactSet | Layout::ExactSets, Prefixes::V4(_)) | (Layout::ExactSet6, Prefixes::V6(_))
-            if kind == Kind::Labels =>
-        {
-            Err(BuildError::Labelled { layout })
-        }
-        (Layout::Dxr16x4, Prefixes::V4(prefixes)) => dxr::build(prefixes, labels),
-        (Layout::ExactSet, Prefixes::V4(prefixes)) => exact_set::build(prefixes, room),
-        (Layout::ExactSets, Prefixes::V4(prefixes)) => exact_sets::build(&[prefixes], room),
-        (Layout::ExactSet6, Prefixes::V6(prefixes)) => exact_set6::build(prefixes, room),
-        (Layout::Range6, Prefixes::V6(prefixes)) => range6::build(prefixes, labels),
-        (Layout::RankLeaf, Prefixes::V4(prefixes)) => rank_leaf::build4(prefixes, labels, room),
-        (Layout::CountedLeaf, Prefixes::V4(prefixes)) => counted_leaf::build4(prefixes, labels, room),
-        (Layout::RankLeaf6, Prefixes::V6(prefixes)) => rank_leaf::build6(prefixes, labels, room),
-        _ => Err(BuildError::Family { layout, family: prefixes.family() }),
     }
 }

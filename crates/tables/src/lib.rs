@@ -8,6 +8,7 @@
 //! Overlapping prefixes resolve by longest match, overlapping ranges by the smallest. Label 0 means "no entry"; members
 //! of a set have label 1. The crate opens no file and knows no policy. Its input and output are bytes.
 
+mod build;
 mod cells;
 pub mod entries;
 mod flatten;
@@ -23,6 +24,7 @@ pub mod problem;
 pub mod reads;
 pub mod reference;
 pub mod scheme;
+mod trace;
 
 pub use entries::{Entries, Facts, Kind, Table};
 pub use image::{BuildError, Image, ImageError, ImageView};

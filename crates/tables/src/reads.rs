@@ -8,16 +8,12 @@
 //! Example: a set of 2001:db8::/32 alone as `range6`. The root names a block of three ranges, of which the search reads
 //! two. The label is the fourth word. The two starts are in one cache line, so `words` is 4 and `lines` is 3.
 
-use std::cell::RefCell;
-
-use crate::cells::Cells;
-use crate::entries::Prefixes;
+use crate::entries::{Prefixes, Table};
 use crate::image::Image;
+use crate::trace::Trace;
 
 /// Number of traced lookups. Their addresses are in prefixes spread evenly over the table.
 const SAMPLES: usize = 2048;
-/// Bytes of a cache line.
-const LINE_BYTES: usize = 64;
 
 /// Mean cost of a lookup of an address in the table's prefixes.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -28,64 +24,10 @@ pub struct Reads {
     pub lines: f64,
 }
 
-/// The reads of one lookup.
-#[derive(Default)]
-pub(crate) struct Trace {
-    words: usize,
-    lines: Vec<usize>,
-}
-
-impl Trace {
-    /// Records the read of a word.
-    pub fn word<T>(&mut self, word: &T) {
-        self.words += 1;
-        let line = std::ptr::from_ref(word).addr() / LINE_BYTES;
-        if !self.lines.contains(&line) {
-            self.lines.push(line);
-        }
-    }
-}
-
-/// An image whose reads are traced. Each line counts once, because user space compares whole lines.
-pub(crate) struct TracedLines<'a> {
-    image: &'a [u8],
-    trace: RefCell<&'a mut Trace>,
-}
-
-impl<'a> TracedLines<'a> {
-    /// A trace without reads yet.
-    pub fn new(image: &'a [u8], trace: &'a mut Trace) -> Self {
-        TracedLines { image, trace: RefCell::new(trace) }
-    }
-
-    fn line(&self, at: usize) {
-        let mut trace = self.trace.borrow_mut();
-        if !trace.lines.contains(&(at / LINE_BYTES)) {
-            trace.words += 1;
-            trace.lines.push(at / LINE_BYTES);
-        }
-    }
-}
-
-impl Cells for TracedLines<'_> {
-    fn u8(&self, at: usize) -> u8 {
-        self.line(at);
-        self.image.u8(at)
-    }
-
-    fn u16(&self, at: usize) -> u16 {
-        self.line(at);
-        self.image.u16(at)
-    }
-
-    fn u32(&self, at: usize) -> u32 {
-        self.line(at);
-        self.image.u32(at)
-    }
-
-    fn u64(&self, at: usize) -> u64 {
-        self.line(at);
-        self.image.u64(at)
+impl Table {
+    /// Measures what lookups of the table's addresses read of `image`, an image of this table.
+    pub fn reads(&self, image: &Image) -> Reads {
+        Reads::of(&self.prefixes, image)
     }
 }
 
@@ -112,7 +54,7 @@ fn mean<P>(prefixes: &[P], follow: impl Fn(&P, u128, &mut Trace)) -> Reads {
         let scattered = u128::from(scattered) << 64 | u128::from(scattered.rotate_left(32));
         let mut trace = Trace::default();
         follow(&prefixes[index], scattered, &mut trace);
-        (words, lines, samples) = (words + trace.words, lines + trace.lines.len(), samples + 1);
+        (words, lines, samples) = (words + trace.words(), lines + trace.lines(), samples + 1);
     }
     let share = |sum: usize| sum as f64 / f64::from(samples.max(1));
     Reads { words: share(words), lines: share(lines) }

@@ -1,7 +1,7 @@
 //! The captures that commands read and write: files, pipes, and `-` for standard input and output.
 
+use crate::engine::action;
 use crate::failure::Failure;
-use crate::replay::action;
 use serde::Serialize;
 use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};

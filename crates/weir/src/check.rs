@@ -1,7 +1,7 @@
 //! `weir check`: is the policy right, and what will it cost?
 //!
-//! The answer to the second question is the policy's certificate: what its tables hold and take, what the verifier walks, what a packet
-//! costs on this machine, all before anything is put in front of a network.
+//! The answer to the second question is the policy's certificate: what its tables hold and take, what the verifier
+//! walks, what a packet costs on this machine, all before anything is put in front of a network.
 
 mod certificate;
 
@@ -81,7 +81,7 @@ fn certify(
     seconds.build = start.elapsed().as_secs_f64();
     let plan = &text.lowered.plan;
     let table = |(id, table): (u16, &Table)| {
-        let (slot, index) = plan.place(TableId(id));
+        let (slot, index) = plan.image_of(TableId(id));
         let (slot, planned, image) = (&policy.program.slots[slot], &plan.images[slot], &images[slot]);
         let mut fused_with = slot.tables().to_vec();
         fused_with.remove(index);

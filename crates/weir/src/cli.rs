@@ -9,9 +9,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 use weir_control::{DEFAULT_PATH, TOP_MAX};
 use weir_engine::bundle::trust::Trust;
-use weir_engine::limits::BUCKETS_MAX;
 use weir_policy::capability::Engine;
 use weir_policy::ir;
+use weir_state::words::BUCKETS_MAX;
 
 /// Weir, a software DDoS scrubber: one policy, compiled and enforced wherever a packet can be stopped.
 #[derive(Debug, Parser)]

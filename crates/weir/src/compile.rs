@@ -4,6 +4,7 @@ use crate::captures;
 use crate::cli::{CompileOptions, CpuName};
 use crate::costs;
 use crate::failure::Failure;
+use crate::figures;
 use crate::report;
 use serde::Serialize;
 use std::fs;
@@ -14,8 +15,8 @@ use weir_engine::bundle::key::Signer;
 use weir_engine::cpu::Cpu;
 use weir_engine::{Artifact, EngineError};
 use weir_loading::{CompiledBpf, PART_RULES, Policy, PolicyFile};
-use weir_policy::backend::c::{self, Target};
-use weir_policy::capability;
+use weir_policy::backend::c::{self, Dialect};
+use weir_policy::capability::{self, DeploymentTarget};
 use weir_policy::pass::choose_layouts::CostModel;
 
 /// What was written, as `--json` prints it.
@@ -45,7 +46,7 @@ pub fn run(options: &CompileOptions) -> Result<(), Failure> {
     if let Some(notice) = signer.as_ref().and_then(Signer::notice) {
         eprintln!("warning: {notice}");
     }
-    let beyond_bundles = capability::unsupported(&policy.program, &[capability::Target::Bundle]);
+    let beyond_bundles = capability::unsupported(&policy.program, &[DeploymentTarget::Bundle]);
     if let Some((_, reason)) = beyond_bundles.first().and_then(|unsupported| unsupported.lacking.first()) {
         return Err(Failure::Rejected(format!("weir: {reason}: load the policy as text")));
     }
@@ -83,7 +84,7 @@ pub fn run(options: &CompileOptions) -> Result<(), Failure> {
     report::print(&format!(
         "{}: {} for {}, {}, {} rules, {} tables; {:.2} s, of which clang {:.2} s\n",
         compiled.bundle,
-        report::bytes(bytes),
+        figures::bytes(bytes),
         compiled.cpu,
         if compiled.signed { "signed" } else { "not signed" },
         compiled.rules,
@@ -110,13 +111,10 @@ fn try_in_kernel(compiled: &CompiledBpf<'_>) -> Result<(), EngineError> {
 /// Writes what the compiler made, to be read.
 fn emit(directory: &Path, artifact: &Artifact, policy: &Policy) -> Result<(), Failure> {
     fs::create_dir_all(directory).map_err(|error| Failure::file(directory, error))?;
-    let files = [
-        ("ir", policy.program.to_string()),
-        ("native.c", artifact.native_c.clone()),
-        ("bpf.c", artifact.bpf_c.clone()),
-        ("bpf-parts.c", c::emit(&policy.program, Target::BpfParts { rules: PART_RULES[0] })),
-    ];
-    for (ending, text) in files {
+    let parts = c::emit(&policy.program, Dialect::BpfParts { rules: PART_RULES[0] });
+    let others = [("ir", policy.program.to_string()), ("bpf-parts.c", parts)];
+    let sources = artifact.sources.iter().map(|source| (source.target.file_name(), source.text.clone()));
+    for (ending, text) in sources.chain(others) {
         let path = directory.join(format!("{}.{ending}", artifact.name));
         fs::write(&path, text).map_err(|error| Failure::file(&path, error))?;
     }

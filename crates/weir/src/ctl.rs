@@ -2,6 +2,7 @@
 
 use crate::cli::{CtlCommand, CtlOptions};
 use crate::failure::Failure;
+use crate::figures;
 use crate::limit_counts;
 use crate::report;
 use std::fmt::Write;
@@ -89,18 +90,18 @@ fn stats(stats: &Stats) -> String {
         let _ = writeln!(
             text,
             "{name}: {} packets ({} in total), {} passed, {} dropped, {} diverted, {} sampled",
-            report::grouped(current.packets),
-            report::grouped(total.packets),
-            report::grouped(current.passed),
-            report::grouped(current.dropped),
-            report::grouped(current.diverted),
-            report::grouped(current.sampled)
+            figures::grouped(current.packets),
+            figures::grouped(total.packets),
+            figures::grouped(current.passed),
+            figures::grouped(current.dropped),
+            figures::grouped(current.diverted),
+            figures::grouped(current.sampled)
         );
         for (reason, packets) in &current.reasons {
-            let _ = writeln!(text, "  {:>14}  {reason}", report::grouped(*packets));
+            let _ = writeln!(text, "  {:>14}  {reason}", figures::grouped(*packets));
         }
         for table in &current.tables {
-            let _ = writeln!(text, "  {:>14}  by rules with @{}", report::grouped(table.packets), table.table);
+            let _ = writeln!(text, "  {:>14}  by rules with @{}", figures::grouped(table.packets), table.table);
         }
     }
     let busy = |worker: &&WorkerStats| worker.upstream.current.packets + worker.downstream.current.packets > 0;
@@ -110,8 +111,8 @@ fn stats(stats: &Stats) -> String {
             text,
             "worker {}: {} packets upstream, {} downstream",
             worker.worker,
-            report::grouped(worker.upstream.current.packets),
-            report::grouped(worker.downstream.current.packets)
+            figures::grouped(worker.upstream.current.packets),
+            figures::grouped(worker.downstream.current.packets)
         );
     }
     stats.interfaces.iter().for_each(|port| text += &interface(port));
@@ -122,7 +123,7 @@ fn limits(status: &LimitsStatus) -> String {
     if status.total.limits == 0 {
         return "nothing is counted for limits: no list that a rule asks has `log exceeded` or `log all`\n".to_owned();
     }
-    let (limits, exceeded) = (report::grouped(status.total.limits), report::grouped(status.total.exceeded));
+    let (limits, exceeded) = (figures::grouped(status.total.limits), figures::grouped(status.total.exceeded));
     format!("{limits} limits, {exceeded} of them exceeded\n{}", limit_counts::describe(&status.limits))
 }
 
@@ -139,7 +140,7 @@ fn interface(port: &InterfaceStats) -> String {
         tx_dropped,
     } = port;
     let TxDropped { tx_full, link_down, tx_too_long, tx_unsupported, tx_error, no_divert } = *tx_dropped;
-    let (received, sent) = (report::grouped(*rx_packets), report::grouped(*tx_packets));
+    let (received, sent) = (figures::grouped(*rx_packets), figures::grouped(*tx_packets));
     let mut text = format!("{interface} ({side}): {received} received, {sent} sent");
     let losses = [
         ("missed", rx_missed.unwrap_or_default()),
@@ -151,7 +152,7 @@ fn interface(port: &InterfaceStats) -> String {
         ("not diverted: no-divert", no_divert),
     ];
     for (what, packets) in losses.into_iter().filter(|(_, packets)| *packets > 0) {
-        let _ = write!(text, ", {} {what}", report::grouped(packets));
+        let _ = write!(text, ", {} {what}", figures::grouped(packets));
     }
     text + "\n"
 }

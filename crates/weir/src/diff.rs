@@ -2,9 +2,9 @@
 
 use crate::captures::{self, Damage};
 use crate::cli::DiffOptions;
-use crate::engine;
+use crate::engine::{self, action};
 use crate::failure::{self, Failure};
-use crate::replay::action;
+use crate::figures;
 use crate::report;
 use serde::Serialize;
 use std::cmp::Reverse;
@@ -227,10 +227,10 @@ fn describe(difference: &Difference, old: &Policy, new: &Policy) -> String {
         "{} -> {}: {} of {} packets change ({} newly pass, {} are newly dropped)\n",
         old.program.name,
         new.program.name,
-        report::grouped(difference.changed),
-        report::grouped(difference.packets),
-        report::grouped(difference.newly_passed),
-        report::grouped(difference.newly_dropped)
+        figures::grouped(difference.changed),
+        figures::grouped(difference.packets),
+        figures::grouped(difference.newly_passed),
+        figures::grouped(difference.newly_dropped)
     );
     if let Some(damage) = &difference.truncated_at {
         text += &damage.describe();
@@ -242,8 +242,8 @@ fn describe(difference: &Difference, old: &Policy, new: &Policy) -> String {
     for change in &difference.by_rule {
         text += &format!(
             "  {:>13} {:>9}  {} ({})  ->  {} ({})\n",
-            report::grouped(change.packets),
-            report::bytes(change.bytes),
+            figures::grouped(change.packets),
+            figures::bytes(change.bytes),
             change.old.verdict,
             change.old.reason,
             change.new.verdict,
@@ -255,7 +255,7 @@ fn describe(difference: &Difference, old: &Policy, new: &Policy) -> String {
         text += &format!("  {:<39} {:>12} {:>14}\n", change.source, change.newly_passed, change.newly_dropped);
     }
     if difference.more_sources > 0 {
-        text += &format!("  and {} more sources\n", report::grouped(difference.more_sources));
+        text += &format!("  and {} more sources\n", figures::grouped(difference.more_sources));
     }
     let first: Vec<String> = difference.first_packets.iter().map(u64::to_string).collect();
     text += &format!("\n  First packets: {}\n", first.join(", "));

@@ -1,7 +1,8 @@
-//! Which engine a command runs.
+//! Which engine a command runs, and what its verdicts say.
 
 use crate::cli::EngineName;
 use crate::failure::Failure;
+use weir_abi::{Action, Verdict};
 use weir_engine::EngineError;
 use weir_engine::clang::Clang;
 use weir_loading::Policy;
@@ -25,4 +26,9 @@ pub fn choose(policy: &Policy, asked: Option<EngineName>) -> Result<EngineName, 
         }
         Err(error) => Err(error.into()),
     }
+}
+
+/// The action of a verdict that an engine gave.
+pub fn action(verdict: Verdict) -> Action {
+    verdict.action().unwrap_or_else(|| panic!("compiler bug: verdict {:#x} has no action", verdict.0))
 }

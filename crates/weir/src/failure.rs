@@ -1,11 +1,10 @@
 //! How a command can fail, and the exit code that says so.
 
-use crate::report::{self, Format};
+use crate::figures;
 use serde::Serialize;
 use std::fmt::{self, Display, Formatter};
 use std::panic::{self, AssertUnwindSafe};
 use std::path::Path;
-use std::process::ExitCode;
 use weir_engine::EngineError;
 use weir_loading::{LoadError, Rejected};
 use weir_policy::diag::Diagnostic;
@@ -64,12 +63,12 @@ pub struct Error {
 }
 
 /// Every mistake, as its author reads it.
-fn rendered(rejected: &Rejected, style: Style) -> String {
+pub(crate) fn rendered(rejected: &Rejected, style: Style) -> String {
     let mut texts = Vec::new();
     if !rejected.diagnostics.is_empty() {
         texts.push(render::render(&rejected.diagnostics, &rejected.sources, style).trim_end().to_owned());
     }
-    let list = |error: &String| format!("error: {}", report::cut(&printable(error.trim_end()), LIST_ERROR_CHARACTERS));
+    let list = |error: &String| format!("error: {}", figures::cut(&printable(error.trim_end()), LIST_ERROR_CHARACTERS));
     texts.extend(rejected.lists.iter().map(list));
     texts.join("\n\n")
 }
@@ -92,14 +91,14 @@ fn mistakes(rejected: &Rejected) -> Vec<Message> {
 /// Diagnostics in JSON.
 pub fn messages(diagnostics: &[Diagnostic], sources: &SourceMap) -> Vec<Message> {
     let message = |diagnostic: &Diagnostic| {
-        let place = diagnostic.place(sources);
+        let position = diagnostic.position(sources);
         Message {
             severity: diagnostic.severity.name(),
             code: diagnostic.code,
             message: diagnostic.message.clone(),
-            file: Some(place.file.to_owned()),
-            line: Some(place.line),
-            column: Some(place.column),
+            file: Some(position.file.to_owned()),
+            line: Some(position.line),
+            column: Some(position.column),
             help: diagnostic.help.clone(),
         }
     };
@@ -163,24 +162,6 @@ impl Failure {
             _ => vec![],
         };
         Failed { error: self.error(), errors }
-    }
-
-    /// Tells the user, on standard output too if JSON was asked for, and gives the program's exit code.
-    pub fn tell(&self, format: Format) -> ExitCode {
-        if format == Format::Json && !matches!(self, Failure::Told(_)) {
-            // Where standard output is what failed, standard error must do.
-            let _ = report::print_json(&self.to_json());
-        }
-        self.say();
-        ExitCode::from(self.exit_code())
-    }
-
-    fn say(&self) {
-        match self {
-            Failure::Mistakes { rejected, .. } => report::say_rendered(&rendered(rejected, report::style())),
-            Failure::Told(failure) => failure.say(),
-            Failure::Rejected(_) | Failure::Runtime(_) => report::say(&self.to_string()),
-        }
     }
 }
 

@@ -19,6 +19,7 @@ pub mod ctl;
 pub mod diff;
 pub mod engine;
 pub mod failure;
+pub mod figures;
 pub mod limit_counts;
 pub mod program;
 pub mod replay;

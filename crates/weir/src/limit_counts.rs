@@ -3,16 +3,16 @@
 //! A list may have a million limits. They are looked at one after the other and only as many are kept as are wanted; only these get names.
 
 use crate::failure::Failure;
-use crate::report;
+use crate::figures;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::fmt::Write;
 use weir_abi::{Family, Limit};
 use weir_control::{CountedLimit, Limited};
-use weir_engine::limits::counts::LimitCount;
 use weir_loading::{ListOfLimits, Policy, Text};
 use weir_policy::checked::{Limits, LimitsOf};
 use weir_policy::ir::{Effect, LimiterKind, Log, Program};
+use weir_state::limits::LimitCount;
 use weir_tables::{LimitTable, RateOfLabel};
 
 /// The limits that were exceeded most, and what all have in common.
@@ -244,11 +244,11 @@ pub fn describe(limits: &[CountedLimit]) -> String {
             Some(Limited::Prefix(name) | Limited::Label(name)) => format!(" {name}"),
             Some(Limited::Default(family)) => format!(" default {family}"),
         };
-        let passed = passed.map_or_else(|| "-".to_owned(), report::grouped);
+        let passed = passed.map_or_else(|| "-".to_owned(), figures::grouped);
         let _ = writeln!(
             text,
             "  {:>13} {passed:>13}  @{list}{what}: {rate}  ({direction}, {at})",
-            report::grouped(*exceeded)
+            figures::grouped(*exceeded)
         );
     }
     text

@@ -2,8 +2,9 @@
 
 use crate::captures::{self, Damage, Sinks};
 use crate::cli::{EngineName, ReplayOptions};
-use crate::engine;
+use crate::engine::{self, action};
 use crate::failure::{self, Failure};
+use crate::figures;
 use crate::limit_counts::{self, Counting};
 use crate::report::{self, Decided};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -100,12 +101,12 @@ impl Cut {
     /// The note for people.
     fn describe(&self) -> String {
         let Cut { packets, bytes_min, malformed } = self;
-        let packets = report::grouped(*packets);
+        let packets = figures::grouped(*packets);
         let mut text = format!(
             "\n  The capture has only the beginning of {packets} packets (snaplen), {bytes_min} bytes and more of each; matches that look further fail.\n"
         );
         for (reason, packets) in malformed {
-            let packets = report::grouped(*packets);
+            let packets = figures::grouped(*packets);
             let _ = writeln!(text, "  {packets:>13} of them are {reason} because the capture ends inside the header");
         }
         text
@@ -233,11 +234,6 @@ impl Tally {
     }
 }
 
-/// The action of a verdict that an engine gave.
-pub fn action(verdict: Verdict) -> Action {
-    verdict.action().unwrap_or_else(|| panic!("compiler bug: verdict {:#x} has no action", verdict.0))
-}
-
 /// The reasons of an engine's counters must add up to the packets that it was given.
 fn check_counters(program: &Program, counters: &[Counter], packets: u64) -> Result<(), Failure> {
     let sum: u64 = report::reason_counts(program, counters).values().sum();
@@ -295,16 +291,16 @@ fn describe(replayed: &Replayed, program: &Program, counters: &[Counter], input:
     let row = |name: &str, packets: u64| {
         format!(
             "  {name:<9} {:>13} packets {:>8}\n",
-            report::grouped(packets),
-            report::share(packets, replayed.packets)
+            figures::grouped(packets),
+            figures::share(packets, replayed.packets)
         )
     };
     let _ = writeln!(
         text,
         "  {:<9} {:>13} packets {:>17}",
         "received",
-        report::grouped(replayed.packets),
-        report::bytes(replayed.bytes)
+        figures::grouped(replayed.packets),
+        figures::bytes(replayed.bytes)
     );
     text += &row("passed", replayed.passed);
     text += &row("dropped", replayed.dropped);
@@ -335,7 +331,7 @@ fn describe(replayed: &Replayed, program: &Program, counters: &[Counter], input:
 fn section(text: &mut String, title: &str, wanted: Option<Action>, program: &Program, counters: &[Counter], all: u64) {
     let rule_text = |id: RuleId| {
         let rule = program.rule(id);
-        format!("{}  {}", rule.at, report::cut(&rule.text, 72))
+        format!("{}  {}", rule.at, figures::cut(&rule.text, 72))
     };
     let mut rows: Vec<(String, Counter)> = match wanted {
         Some(action) => {
@@ -360,7 +356,7 @@ fn section(text: &mut String, title: &str, wanted: Option<Action>, program: &Pro
     rows.sort_by_key(|(_, counter)| std::cmp::Reverse(counter.packets));
     let _ = writeln!(text, "\n  {title}");
     for (what, counter) in rows {
-        let (packets, share) = (report::grouped(counter.packets), report::share(counter.packets, all));
-        let _ = writeln!(text, "  {packets:>13} {share:>8} {:>9}  {what}", report::bytes(counter.bytes));
+        let (packets, share) = (figures::grouped(counter.packets), figures::share(counter.packets, all));
+        let _ = writeln!(text, "  {packets:>13} {share:>8} {:>9}  {what}", figures::bytes(counter.bytes));
     }
 }

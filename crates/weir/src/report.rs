@@ -1,10 +1,11 @@
-//! Numbers for people, and the pieces of JSON that several commands share.
+//! How commands report: what they print, which failures they tell, and the pieces of JSON that several commands share.
 
-use crate::failure::Failure;
+use crate::failure::{self, Failure};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::{ErrorKind, IsTerminal, Write};
+use std::process::ExitCode;
 use weir_abi::{Action, Counter, Reason};
 use weir_control::RuleCount;
 use weir_loading::{Policy, Unverified};
@@ -111,46 +112,6 @@ pub fn reason_counts(program: &Program, counters: &[Counter]) -> BTreeMap<String
     reasons
 }
 
-/// `1,234,567`
-pub fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
-}
-
-/// `12.3 MB`, decimal units.
-pub fn bytes(number: u64) -> String {
-    const UNITS: [&str; 5] = ["B", "kB", "MB", "GB", "TB"];
-    let mut value = number as f64;
-    let mut unit = 0;
-    while value >= 1000.0 && unit + 1 < UNITS.len() {
-        value /= 1000.0;
-        unit += 1;
-    }
-    if unit == 0 { format!("{number} B") } else { format!("{value:.1} {}", UNITS[unit]) }
-}
-
-/// `42.0 %`; nothing of nothing is 0.
-pub fn share(part: u64, whole: u64) -> String {
-    let percent = if whole == 0 { 0.0 } else { part as f64 * 100.0 / whole as f64 };
-    format!("{percent:.1} %")
-}
-
-/// A text cut to so many characters.
-pub fn cut(text: &str, characters: usize) -> String {
-    if text.chars().count() <= characters {
-        return text.to_owned();
-    }
-    let kept: String = text.chars().take(characters.saturating_sub(3)).collect();
-    format!("{}...", kept.trim_end())
-}
-
 /// Prints an object as JSON on standard output.
 ///
 /// # Errors
@@ -191,6 +152,27 @@ pub fn say_rendered(text: &str) {
     let _ = std::io::stderr().lock().write_all(format!("{text}\n").as_bytes());
 }
 
+impl Failure {
+    /// Tells the user on standard error, and in JSON on standard output if that was asked for. Returns the program's exit
+    /// code.
+    pub fn tell(&self, format: Format) -> ExitCode {
+        if format == Format::Json && !matches!(self, Failure::Told(_)) {
+            // If standard output is what failed, standard error must be enough.
+            let _ = print_json(&self.to_json());
+        }
+        self.say();
+        ExitCode::from(self.exit_code())
+    }
+
+    fn say(&self) {
+        match self {
+            Failure::Mistakes { rejected, .. } => say_rendered(&failure::rendered(rejected, style())),
+            Failure::Told(failure) => failure.say(),
+            Failure::Rejected(_) | Failure::Runtime(_) => say(&self.to_string()),
+        }
+    }
+}
+
 /// Says on standard error what there is to know of a policy that is right.
 pub fn say_warnings(policy: &Policy) {
     match policy.unverified() {
@@ -229,7 +211,7 @@ fn write_out(text: &str) -> Result<(), Failure> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Decided, ascii_controls, bytes, cut, decided, grouped, share};
+    use super::{Decided, ascii_controls, decided};
     use weir_abi::{Action, Counter, Reason};
     use weir_policy::ir::parse::parse;
 
@@ -255,16 +237,5 @@ mod tests {
         let json = ascii_controls("{\n  \"a\": \"\u{9b}31m\u{7f}\u{202e}\"\n}");
         assert_eq!(json, "{\n  \"a\": \"\\u009b31m\\u007f\\u202e\"\n}");
         assert_eq!(serde_json::from_str::<serde_json::Value>(&json).unwrap()["a"], "\u{9b}31m\u{7f}\u{202e}");
-    }
-
-    #[test]
-    fn numbers_for_people() {
-        assert_eq!(
-            ["0", "999", "1,000", "1,234,567"],
-            [0, 999, 1000, 1_234_567].map(grouped).each_ref().map(|s| s.as_str())
-        );
-        assert_eq!((bytes(0), bytes(1234), bytes(5_000_000)), ("0 B".into(), "1.2 kB".into(), "5.0 MB".into()));
-        assert_eq!((share(1, 3), share(0, 0)), ("33.3 %".into(), "0.0 %".into()));
-        assert_eq!(cut("abcdefgh", 6), "abc...");
     }
 }

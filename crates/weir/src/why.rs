@@ -2,6 +2,7 @@
 
 use crate::captures;
 use crate::cli::WhyOptions;
+use crate::engine::action;
 use crate::failure::Failure;
 use crate::report;
 use serde::Serialize;
@@ -126,7 +127,7 @@ fn tell(policy: &Policy, chain: usize, packet: u64, frame: Frame<'_>, explanatio
     Story {
         packet,
         summary: summary(&explanation.packet),
-        verdict: crate::replay::action(explanation.verdict).name(),
+        verdict: action(explanation.verdict).name(),
         reason: report::reason_name(program, explanation.verdict.reason()),
         sampled: explanation.verdict.sampled(),
         cut,

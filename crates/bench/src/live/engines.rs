@@ -19,6 +19,7 @@ use std::time::{Duration, Instant};
 use weir::failure::Failure;
 use weir::run::generation::{KernelLoader, Loader, NativeLoader};
 use weir_engine::NativeCode;
+use weir_engine::bundle::trust::Trust;
 use weir_engine::clang::BpfObject;
 use weir_engine::cpu;
 use weir_engine::live::afpacket::AfPacketLane;
@@ -101,10 +102,13 @@ impl Code {
     fn load(engine: &str, ruleset: &Ruleset, wires: &Wires) -> Result<Self, Failure> {
         let chains = [0, 1];
         if engine != "xdp" {
-            return Ok(Code::Native(Loaded { code: NativeLoader::default().load(&ruleset.policy)?.code, chains }));
+            return Ok(Code::Native(Loaded {
+                code: NativeLoader::new(Trust::default()).load(&ruleset.policy)?.code,
+                chains,
+            }));
         }
         let ports = Arc::new(Ports::of(&interfaces(wires))?);
-        let code = KernelLoader::new(ports.clone(), None).load(&ruleset.policy)?.code;
+        let code = KernelLoader::new(ports.clone(), None, Trust::default()).load(&ruleset.policy)?.code;
         Ok(Code::Kernel(ports, Loaded { code, chains }))
     }
 

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use weir::failure::Failure;
 use weir::run::generation::{KernelLoader, Loader};
 use weir_abi::Reason;
+use weir_engine::bundle::trust::Trust;
 use weir_engine::live::xdp::{KernelCode, KernelPath, Ports};
 use weir_engine::live::{Datapath, Interfaces, Loaded};
 
@@ -49,7 +50,7 @@ impl WeirXdp {
             Interfaces { lower: vec![lower.name.to_owned()], upper: vec![upper.name.to_owned()], divert: None };
         let ports = Arc::new(Ports::of(&interfaces)?);
         let policy = weir_loading::load(&directory.path().join("block.weir"))?;
-        let prepared = KernelLoader::new(ports.clone(), None).load(&policy)?;
+        let prepared = KernelLoader::new(ports.clone(), None, Trust::default()).load(&policy)?;
         Ok(WeirXdp { name, ports, policy: Loaded { code: prepared.code, chains: [0, 1] }, path: None })
     }
 }

@@ -92,7 +92,7 @@ impl Contest {
     fn enter_policy(&mut self, row: Row, limited: &Policy) -> Result<(), Failure> {
         let table_bytes: usize = limited.images()?.iter().map(|image| image.as_bytes().len()).sum();
         // This includes the unused first bucket and the bucket of sources without a subnet.
-        let bucket_bytes = limited.buckets() as f64 * BUCKET_BYTES;
+        let bucket_bytes = limited.limit_needs().buckets as f64 * BUCKET_BYTES;
         let row = row
             .of("engine", "native")
             .number("table_bytes", table_bytes as f64)

@@ -6,7 +6,7 @@ use weir::failure::Failure;
 use weir_abi::{Action, BURST_MAX, Verdict};
 use weir_engine::native::Sharing;
 use weir_engine::traffic;
-use weir_engine::{Filter, NativeCode, limits};
+use weir_engine::{Filter, NativeCode};
 
 /// Bursts: all packets of a period come in its first tenth, ten times as fast.
 const PERIOD_NS: f64 = 10e6;
@@ -94,9 +94,9 @@ impl Offer {
         let per_ns = self.pps / self.workers as f64 / 1e9;
         let (mut seen, mut sent) = (Vec::new(), 0);
         start.wait();
-        let start_ns = limits::now_ns();
+        let start_ns = weir_state::now_ns();
         loop {
-            let now_ns = limits::now_ns();
+            let now_ns = weir_state::now_ns();
             if now_ns - start_ns >= self.length_ns {
                 return Ok(seen);
             }

@@ -14,7 +14,7 @@ use std::fs;
 use std::sync::Arc;
 use std::time::Duration;
 use weir::failure::Failure;
-use weir_abi::{BURST_MAX, Counter, Verdict};
+use weir_abi::{BURST_MAX, Counter, Target, Verdict};
 use weir_engine::clang::{BpfShape, Clang};
 use weir_engine::frame_set::FrameSet;
 use weir_engine::measure::Spread;
@@ -145,7 +145,7 @@ fn load(c: &str, program: &ProgramShape, images: &[Arc<Image>]) -> Result<XdpFil
 
 fn filter(policy: &Policy) -> Result<XdpFilter, Failure> {
     let artifact = policy.artifact()?;
-    load(&artifact.bpf_c, &artifact.shape(), policy.images()?)
+    load(artifact.source(Target::Bpf), &artifact.shape(), policy.images()?)
 }
 
 /// Compiles a policy without tables.

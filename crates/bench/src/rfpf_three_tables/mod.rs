@@ -15,7 +15,7 @@ use std::fs;
 use std::net::Ipv4Addr;
 use std::path::Path;
 use weir::failure::Failure;
-use weir_abi::{BURST_MAX, Verdict};
+use weir_abi::{BURST_MAX, Target, Verdict};
 use weir_engine::clang::Clang;
 use weir_engine::cpu::Cpu;
 use weir_engine::frame_set::FrameSet;
@@ -104,7 +104,7 @@ fn native(policy: &Policy, frames: &FrameSet, row: Row) -> Result<Row, Failure> 
     row = row.number("mpps", mpps);
 
     let artifact = policy.artifact()?;
-    let c = format!("{STAGE_CLOCK}{}", artifact.native_c);
+    let c = format!("{STAGE_CLOCK}{}", artifact.source(Target::Native));
     let object = Clang::find()?.native(&artifact.name, &c, Cpu::Native)?.object;
     let mut clocked = NativeFilter::load(&artifact.name, &object, &artifact.shape(), policy.images()?.to_vec(), None)?;
     let mut verdicts = [Verdict(0); BURST_MAX];

@@ -25,9 +25,9 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
-use weir_abi::ABI_VERSION;
+use weir_abi::{ABI_VERSION, Target};
 
-use crate::artifact::{Artifact, TABLES_MAX};
+use crate::artifact::{Artifact, Source, TABLES_MAX};
 use crate::clang::{BpfObject, NativeObject};
 use crate::cpu::{self, Cpu};
 use crate::image::{IMAGE_BYTES_MAX, Image};
@@ -42,8 +42,6 @@ const NOT_A_BUNDLE: &str = "not a weir bundle";
 const MANIFEST: &str = "manifest.json";
 const MANIFEST_DIGEST: &str = "manifest.sha256";
 const MANIFEST_SIGNATURE: &str = "manifest.sig";
-const NATIVE_C: &str = "native.c";
-const BPF_C: &str = "bpf.c";
 const NATIVE_SO: &str = "native.so";
 const BPF_O: &str = "bpf.o";
 
@@ -51,7 +49,7 @@ const BPF_O: &str = "bpf.o";
 const MANIFEST_BYTES_MAX: u64 = 64 << 20;
 /// Length of a SHA-256 in hexadecimal.
 const DIGEST_BYTES: u64 = 64;
-/// Maximum size of a C text or an object.
+/// Maximum size of a source or an object.
 const CODE_BYTES_MAX: u64 = 256 << 20;
 /// Maximum size of an archive: a few of the largest tables.
 const BUNDLE_BYTES_MAX: u64 = 4 << 30;
@@ -232,12 +230,10 @@ impl Bundle {
 
     /// Name and content of every member after the manifest, in order.
     fn members(&self) -> Vec<(String, &[u8])> {
-        let mut members: Vec<(String, &[u8])> = vec![
-            (NATIVE_C.to_owned(), self.artifact.native_c.as_bytes()),
-            (BPF_C.to_owned(), self.artifact.bpf_c.as_bytes()),
-            (NATIVE_SO.to_owned(), self.native.bytes()),
-            (BPF_O.to_owned(), self.bpf.bytes()),
-        ];
+        let sources =
+            Target::ALL.map(|target| (target.file_name().to_owned(), self.artifact.source(target).as_bytes()));
+        let mut members: Vec<(String, &[u8])> = sources.into();
+        members.extend([(NATIVE_SO.to_owned(), self.native.bytes()), (BPF_O.to_owned(), self.bpf.bytes())]);
         members.extend(self.images.iter().enumerate().map(|(slot, image)| (image_name(slot), image.as_bytes())));
         members
     }
@@ -294,6 +290,8 @@ fn read(path: &Path, input: impl Read, bytes: u64, trust: &Trust) -> Result<Bund
     let mut next = |name: &str, limit: u64| read_listed(&mut archive, listed.next(), name, limit);
     let refuse = |problem: String| EngineError::Bundle { path: path.to_owned(), problem };
     let text = |bytes| String::from_utf8(bytes).map_err(|_| refuse("its C is not UTF-8".to_owned()));
+    let sources =
+        Target::ALL.map(|target| Ok(Source { target, text: text(next(target.file_name(), CODE_BYTES_MAX)?)? }));
     let artifact = Artifact {
         name: manifest.name,
         abi_version: manifest.abi_version,
@@ -303,8 +301,7 @@ fn read(path: &Path, input: impl Read, bytes: u64, trust: &Trust) -> Result<Bund
         // Archives contain no lists of limits.
         limiters: 0,
         limited: 0,
-        native_c: text(next(NATIVE_C, CODE_BYTES_MAX)?)?,
-        bpf_c: text(next(BPF_C, CODE_BYTES_MAX)?)?,
+        sources: sources.into_iter().collect::<Result<_, EngineError>>()?,
         report: manifest.report,
     };
     artifact.check().map_err(refuse)?;

@@ -5,8 +5,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use weir_abi::{BURST_MAX, Verdict};
+use weir_state::now_ns;
 
-use crate::limits::now_ns;
 use crate::live::lane::{Lane, Side};
 use crate::{EngineError, Filter, FrameBurst, NativeFilter};
 

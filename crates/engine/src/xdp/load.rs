@@ -3,21 +3,19 @@
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
-use std::time::Instant;
 
-use libbpf_rs::libbpf_sys::{BPF_F_XDP_HAS_FRAGS, bpf_obj_get_info_by_fd, bpf_prog_info};
-use libbpf_rs::{ErrorKind, MapCore, MapFlags, Object, ObjectBuilder, OpenObject, ProgramType};
+use libbpf_rs::libbpf_sys::BPF_F_XDP_HAS_FRAGS;
+use libbpf_rs::{ErrorKind, MapCore, MapFlags, Object, ObjectBuilder, OpenObject, ProgramMut, ProgramType};
 use memmap2::{MmapOptions, MmapRaw};
+use weir_abi::ABI_VERSION;
 use weir_abi::kernel::Mode;
-use weir_abi::{ABI_VERSION, Counter};
 
-use super::replay::Replay;
-use super::{VerifierCost, XdpFilter, failed, log};
+use super::log;
+use crate::EngineError;
 use crate::clang::BpfObject;
 use crate::image::Image;
-use crate::limits::counts::Counted;
-use crate::limits::{Buckets, Limits, Words};
-use crate::{EngineError, ProgramShape};
+use weir_state::limits::{Buckets, Counted, Limits};
+use weir_state::words::Words;
 
 /// Section of the counters.
 pub(crate) const COUNTERS: &str = ".bss.counters";
@@ -49,45 +47,13 @@ pub(crate) struct Plan<'a> {
     pub map: &'a dyn Fn(&str) -> bool,
 }
 
-pub(super) fn load(
-    name: &str,
-    object: &BpfObject,
-    program: &ProgramShape,
-    images: &[Arc<Image>],
-    limits: Option<&Limits>,
-) -> Result<XdpFilter, EngineError> {
-    let start = Instant::now();
-    let shared = shared_maps(limits);
-    let plan = Plan {
-        mode: Mode::default(),
-        lengths: &[],
-        shared: &shared,
-        program: &|name| !name.starts_with(LOSSES),
-        map: &|_| true,
-    };
-    let object = load_object(name, object, &plan)?;
-    join_parts(&object)?;
-    fill_tables(&object, images, limits)?;
-    // Those that it shares with other programs are full already.
-    let own = limits.filter(|_| shared.is_empty());
-    let buckets = own.map(|limits| buckets(&object, limits)).transpose()?;
-    let counted = limits.map_or(Ok(None), |limits| counted(&object, limits))?;
-    let counters = map(&object, COUNTERS, program.counters() * size_of::<Counter>())?;
-    let programs: Vec<String> = program.chains.iter().map(|chain| program_name(chain)).collect();
-    let costs = program.chains.iter().map(|chain| cost(&object, chain));
-    let costs = costs.collect::<Result<_, _>>()?;
-    let (counter_count, replay, load_took) = (program.counters(), Replay::new(), start.elapsed());
-    let unfilled = buckets.zip(own.map(|limits| limits.held.clone()));
-    Ok(XdpFilter { object, programs, counters, counter_count, unfilled, counted, replay, costs, load_took })
-}
-
 /// What the program of a chain is called.
 pub(crate) fn program_name(chain: &str) -> String {
     format!("weir_{chain}")
 }
 
 /// The number of a program that is a part of a chain, and the chain: of `weir_7_upstream_part_2` 7 and `upstream`.
-fn part_of(program: &str) -> Option<(u32, &str)> {
+pub(super) fn part_of(program: &str) -> Option<(u32, &str)> {
     let (number, part) = program.strip_prefix("weir_")?.split_once('_')?;
     let (chain, _) = part.rsplit_once("_part_")?;
     Some((number.parse().ok()?, chain))
@@ -124,12 +90,12 @@ fn fill(object: &Object, section: &str, bytes: &[u8]) -> Result<(), EngineError>
 }
 
 /// The buckets that the object's programs charge, as many as the limits have.
-fn buckets(object: &Object, limits: &Limits) -> Result<Buckets, EngineError> {
+pub(super) fn buckets(object: &Object, limits: &Limits) -> Result<Buckets, EngineError> {
     Ok(Buckets::of_map(map(object, BUCKETS, limits.buckets.count() * size_of::<u64>())?))
 }
 
 /// What the object's programs count for their buckets.
-fn counted(object: &Object, limits: &Limits) -> Result<Option<Counted>, EngineError> {
+pub(super) fn counted(object: &Object, limits: &Limits) -> Result<Option<Counted>, EngineError> {
     let Some(counted) = &limits.counted else { return Ok(None) };
     let words = |section: &str, wanted: Option<&Words>| {
         let mapped = wanted.map(|_| map(object, section, limits.buckets.count() * size_of::<u64>()));
@@ -269,6 +235,16 @@ fn check_version(name: &str, object: &libbpf_rs::OpenObject) -> Result<(), LoadE
     }
 }
 
+/// The program of that name.
+pub(crate) fn find<'a>(object: &'a Object, name: &str) -> Result<ProgramMut<'a>, EngineError> {
+    object.progs_mut().find(|program| program.name() == name).ok_or_else(|| failed(name, "no such program".to_owned()))
+}
+
+/// An error about an object or one of its programs and sections.
+pub(crate) fn failed(object: &str, problem: String) -> EngineError {
+    EngineError::Xdp { object: object.to_owned(), problem }
+}
+
 /// The memory of the map that holds a section, at least `bytes` of it.
 pub(crate) fn map(object: &Object, section: &str, bytes: usize) -> Result<MmapRaw, EngineError> {
     let map = object.maps().find(|map| map.name() == section);
@@ -278,37 +254,4 @@ pub(crate) fn map(object: &Object, section: &str, bytes: usize) -> Result<MmapRa
     }
     let mapped = MmapOptions::new().len(map.value_size() as usize).map_raw(map.as_fd().as_raw_fd());
     mapped.map_err(|error| failed(section, format!("cannot be mapped: {error}")))
-}
-
-/// What the verifier spent on a chain: on its program, and on its parts if it has any.
-fn cost(object: &Object, chain: &str) -> Result<VerifierCost, EngineError> {
-    let mut cost = VerifierCost { chain: chain.to_owned(), ..VerifierCost::default() };
-    let whole = program_name(chain);
-    for program in object.progs() {
-        let name = program.name().to_string_lossy();
-        let is_part = part_of(&name).is_some_and(|(_, of)| of == chain);
-        if !is_part && name != whole {
-            continue;
-        }
-        let info = program_info(&name, program.as_fd())?;
-        cost.parts += usize::from(is_part);
-        cost.verified_insns += info.verified_insns;
-        cost.insns += info.xlated_prog_len / 8;
-        cost.jited_bytes += info.jited_prog_len;
-    }
-    if cost.insns == 0 {
-        return Err(failed(&whole, "no such program".to_owned()));
-    }
-    Ok(cost)
-}
-
-fn program_info(name: &str, program: BorrowedFd<'_>) -> Result<bpf_prog_info, EngineError> {
-    let mut info = bpf_prog_info::default();
-    let mut bytes = size_of_val(&info) as u32;
-    // SAFETY: the kernel writes at most `bytes` bytes of `info`; its pointers are null, so it writes nothing else.
-    let failure = unsafe { bpf_obj_get_info_by_fd(program.as_raw_fd(), (&raw mut info).cast(), &raw mut bytes) };
-    if failure != 0 {
-        return Err(failed(name, format!("no program info: {}", io::Error::last_os_error())));
-    }
-    Ok(info)
 }

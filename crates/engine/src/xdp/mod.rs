@@ -5,6 +5,7 @@
 //! once. Frames are decided by BPF_PROG_TEST_RUN, one system call each: this is the proof that the kernel decides as
 //! user space does, not a fast path. Nothing is pinned, no bpffs is needed.
 
+mod cost;
 pub mod generate;
 pub(crate) mod load;
 pub(crate) mod log;
@@ -13,20 +14,26 @@ mod replay;
 pub mod stream;
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use libbpf_rs::{Object, ProgramMut};
+use libbpf_rs::Object;
 use memmap2::MmapRaw;
+use weir_abi::kernel::Mode;
 use weir_abi::{Counter, Verdict};
+use weir_state::limits::{Buckets, Counted, LimitBinding, LimitCount, Limits};
+
+pub use cost::VerifierCost;
+pub(crate) use load::{failed, find};
 
 use crate::clang::BpfObject;
 use crate::frame_set::FrameSet;
 use crate::image::Image;
-use crate::limits::counts::{Counted, LimitCount};
-use crate::limits::pool::Held;
-use crate::limits::{Buckets, Limits};
 use crate::measure::{Cost, Spread};
 use crate::{EngineError, Filter, FrameBurst, ProgramShape, tsc};
+use cost::cost;
+use load::{
+    COUNTERS, LOSSES, Plan, buckets, counted, fill_tables, join_parts, load_object, map, program_name, shared_maps,
+};
 use replay::Replay;
 
 /// A program loaded into the kernel, with its tables and counters.
@@ -37,26 +44,11 @@ pub struct XdpFilter {
     counters: MmapRaw,
     counter_count: usize,
     /// Buckets, until the first frame brings the time at which they are full.
-    unfilled: Option<(Buckets, Arc<Held>)>,
+    unfilled: Option<(Buckets, Arc<LimitBinding>)>,
     counted: Option<Counted>,
     replay: Replay,
     costs: Vec<VerifierCost>,
     load_took: Duration,
-}
-
-/// What the verifier spent on a program, and what came of it.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct VerifierCost {
-    /// The chain.
-    pub chain: String,
-    /// Programs that its rules are divided into; 0 if they are not.
-    pub parts: usize,
-    /// Instructions that the verifier walked, over all paths; the kernel's limit is a million a program.
-    pub verified_insns: u32,
-    /// Instructions of all its programs.
-    pub insns: u32,
-    /// Bytes of machine code.
-    pub jited_bytes: u32,
 }
 
 impl XdpFilter {
@@ -71,13 +63,35 @@ impl XdpFilter {
     ) -> Result<Self, EngineError> {
         program.check_images(images)?;
         program.check_limits(limits)?;
-        load::load(name, object, program, images, limits)
+        let start = Instant::now();
+        let shared = shared_maps(limits);
+        let plan = Plan {
+            mode: Mode::default(),
+            lengths: &[],
+            shared: &shared,
+            program: &|name| !name.starts_with(LOSSES),
+            map: &|_| true,
+        };
+        let object = load_object(name, object, &plan)?;
+        join_parts(&object)?;
+        fill_tables(&object, images, limits)?;
+        // Those that it shares with other programs are full already.
+        let own = limits.filter(|_| shared.is_empty());
+        let buckets = own.map(|limits| buckets(&object, limits)).transpose()?;
+        let counted = limits.map_or(Ok(None), |limits| counted(&object, limits))?;
+        let counters = map(&object, COUNTERS, program.counters() * size_of::<Counter>())?;
+        let programs: Vec<String> = program.chains.iter().map(|chain| program_name(chain)).collect();
+        let costs = program.chains.iter().map(|chain| cost(&object, chain));
+        let costs = costs.collect::<Result<_, _>>()?;
+        let (counter_count, replay, load_took) = (program.counters(), Replay::new(), start.elapsed());
+        let unfilled = buckets.zip(own.map(|limits| limits.binding.clone()));
+        Ok(XdpFilter { object, programs, counters, counter_count, unfilled, counted, replay, costs, load_took })
     }
 
     /// All buckets are full at the first frame.
     fn fill_buckets(&mut self, burst: &FrameBurst<'_>) {
-        if let Some((buckets, held)) = self.unfilled.take_if(|_| !burst.is_empty()) {
-            held.fill(&buckets, burst.time_ns(0));
+        if let Some((buckets, binding)) = self.unfilled.take_if(|_| !burst.is_empty()) {
+            binding.fill(&buckets, burst.time_ns(0));
         }
     }
 
@@ -133,14 +147,6 @@ impl XdpFilter {
         let cycles_per_packet = ns_per_packet.scaled(tsc::frequency_hz() / 1e9);
         Ok(Cost { cycles_per_packet, ns_per_packet, packets: frames.len() })
     }
-}
-
-pub(crate) fn find<'a>(object: &'a Object, name: &str) -> Result<ProgramMut<'a>, EngineError> {
-    object.progs_mut().find(|program| program.name() == name).ok_or_else(|| failed(name, "no such program".to_owned()))
-}
-
-pub(crate) fn failed(object: &str, problem: String) -> EngineError {
-    EngineError::Xdp { object: object.to_owned(), problem }
 }
 
 impl Filter for XdpFilter {

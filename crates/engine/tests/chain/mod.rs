@@ -5,8 +5,8 @@
 #![allow(dead_code)]
 
 use serde_json::json;
-use weir_abi::{ABI_VERSION, Layout};
-use weir_engine::{Artifact, TableSlot};
+use weir_abi::{ABI_VERSION, Layout, Target};
+use weir_engine::{Artifact, Source, TableSlot};
 
 const RULES: &str = "
 WEIR_INLINE uint32_t judge(const struct env *env, const struct frame *frame)
@@ -91,8 +91,10 @@ pub fn artifact() -> Artifact {
         tables: vec![TableSlot { name: "short".to_owned(), layout: Layout::ExactSet }],
         limiters: 0,
         limited: 0,
-        native_c: native_c(),
-        bpf_c: bpf_c(),
+        sources: vec![
+            Source { target: Target::Native, text: native_c() },
+            Source { target: Target::Bpf, text: bpf_c() },
+        ],
         report: json!({"rules": ["hand.weir:1", "hand.weir:2"]}),
     }
 }

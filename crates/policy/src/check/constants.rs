@@ -1,8 +1,8 @@
-//! Names for values, as nftables has them.
+//! Names of values, as in nftables.
 
 use crate::field::Notation;
 
-/// Well-known services: those that protect, or are abused by, what a scrubber stands before.
+/// Well-known services that a scrubber protects, or that attackers abuse.
 const SERVICES: &[(&str, u16)] = &[
     ("ftp-data", 20),
     ("ftp", 21),
@@ -183,8 +183,8 @@ pub(super) const fn names(notation: Notation) -> &'static [(&'static str, u16)] 
     }
 }
 
-/// A value by its name, if the notation has one for it: `later`, `syn|ack`. The first of several names counts. Ports are left as
-/// numbers, because whoever reads about a packet wants the number.
+/// The name of a value, if the notation has one: `later`, `syn|ack`. The first of several names is used. Ports have no
+/// names here, because reports about packets show port numbers.
 pub fn name_of(notation: Notation, value: u128) -> Option<String> {
     let name = |value: u128| names(notation).iter().find(|&&(_, v)| u128::from(v) == value).map(|&(name, _)| name);
     match notation {
@@ -198,7 +198,7 @@ pub fn name_of(notation: Notation, value: u128) -> Option<String> {
     }
 }
 
-/// The same with its article.
+/// [`noun`] with its article.
 pub(super) fn a_noun(notation: Notation) -> String {
     let noun = noun(notation);
     match noun.as_bytes()[0] {
@@ -208,7 +208,7 @@ pub(super) fn a_noun(notation: Notation) -> String {
     }
 }
 
-/// What messages call a value of a notation.
+/// The noun for a value of a notation in messages.
 pub(super) const fn noun(notation: Notation) -> &'static str {
     match notation {
         Notation::Ipv4Address => "IPv4 address",
@@ -222,7 +222,7 @@ pub(super) const fn noun(notation: Notation) -> &'static str {
         Notation::Icmp6Type => "ICMPv6 type",
         Notation::EtherType => "EtherType",
         Notation::NfProto => "network protocol",
-        Notation::Fragment => "place in a datagram",
+        Notation::Fragment => "fragment kind",
         Notation::Presence => "`exists` or `missing`",
         Notation::Number => "number",
     }

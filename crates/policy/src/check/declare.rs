@@ -1,6 +1,6 @@
-//! Names first: what the policy declares, once each, and the parts that are not rules.
+//! The first pass: collects the declared names, and checks everything that is not a rule.
 
-use super::define::Definition;
+use super::definition::Definition;
 use super::{Checker, Declared, POSTURES_MAX, Scope, TABLES_MAX, nearest};
 use crate::checked::{Defaults, Fallback, LimitsId, OnExit, Posture, Rule, TableId};
 use crate::diag::Diagnostic;
@@ -10,7 +10,7 @@ use crate::syntax::tree::{self, Direction, Item, Name, Way};
 use std::collections::HashMap;
 use weir_abi::{Action, Reason};
 
-/// What the rules of `defaults` can be set for.
+/// The keys of `defaults`.
 const DEFAULT_KINDS: [&str; 6] = ["malformed", "arp", "not-ip", "fragment", "ip-options", "no-match"];
 
 impl<'a> Checker<'a> {
@@ -60,7 +60,7 @@ impl<'a> Checker<'a> {
         }
     }
 
-    /// The `defaults`, which may be spread over several blocks.
+    /// Reads `defaults`, which may have several blocks.
     pub(super) fn defaults(&mut self) -> Defaults {
         let mut defaults = Defaults::default();
         let mut set: HashMap<&str, Span> = HashMap::new();
@@ -83,7 +83,7 @@ impl<'a> Checker<'a> {
     fn default_entry(&mut self, defaults: &mut Defaults, kind: &Name, what: &Name) {
         let action = Action::from_name(&what.text);
         let fallback = action.map(Fallback::Decide).or((what.text == "rules").then_some(Fallback::Rules));
-        let taken = match kind.text.as_str() {
+        let accepted = match kind.text.as_str() {
             "malformed" => action.map(|action| defaults.malformed = action),
             "arp" => fallback.map(|fallback| defaults.arp = fallback),
             "not-ip" => fallback.map(|fallback| defaults.not_ip = fallback),
@@ -91,7 +91,7 @@ impl<'a> Checker<'a> {
             "ip-options" => fallback.map(|fallback| defaults.ip_options = fallback),
             "no-match" => action.map(|action| defaults.no_match = action),
             "on-exit" => {
-                let diagnostic = Diagnostic::error("E0113", kind.span, "`on-exit` is no default");
+                let diagnostic = Diagnostic::error("E0113", kind.span, "`on-exit` is not part of `defaults`");
                 self.report(diagnostic.help(format!("write `on-exit {}` outside of `defaults`", what.text)));
                 return;
             }
@@ -103,40 +103,40 @@ impl<'a> Checker<'a> {
                 return;
             }
         };
-        if taken.is_none() && what.text == reserved::REPLY {
+        if accepted.is_none() && what.text == reserved::REPLY {
             self.report(reserved::reply(what.span));
-        } else if taken.is_none() {
+        } else if accepted.is_none() {
             let message = format!("`{}` cannot be `{}`", kind.text, what.text);
             let help = match kind.text.as_str() {
-                "malformed" => "what cannot be parsed has no fields for rules: accept, drop or divert",
-                "no-match" => "no rule has decided: accept, drop or divert",
+                "malformed" => "packets that cannot be parsed have no fields for rules: write accept, drop or divert",
+                "no-match" => "this applies when no rule decides: write accept, drop or divert",
                 _ => "write accept, drop, divert, or `rules` to let the rules decide",
             };
             self.report(Diagnostic::error("E0317", what.span, message).help(help));
         }
     }
 
-    /// What happens to the link in the end, which is said once.
+    /// Reads `on-exit`, which may be set once.
     pub(super) fn on_exit(&mut self) -> OnExit {
-        let mut said: Option<(Span, OnExit)> = None;
+        let mut set: Option<(Span, OnExit)> = None;
         for item in self.items.clone() {
             let Item::OnExit(tree::OnExit { span, what }) = item else { continue };
-            if let Some((first, _)) = said {
-                let diagnostic = Diagnostic::error("E0210", *span, "`on-exit` is said twice").note(first, "first here");
-                self.report(diagnostic.help("all directions and postures share one: keep the one that is meant"));
+            if let Some((first, _)) = set {
+                let diagnostic = Diagnostic::error("E0210", *span, "`on-exit` is set twice").note(first, "first here");
+                self.report(diagnostic.help("all directions and postures share one value: remove the others"));
                 continue;
             }
-            let meant = OnExit::from_name(&what.text);
-            if meant.is_none() {
+            let on_exit = OnExit::from_name(&what.text);
+            if on_exit.is_none() {
                 let message = format!("`on-exit` cannot be `{}`", what.text);
-                self.report(Diagnostic::error("E0319", what.span, message).help(meant_by(&what.text)));
+                self.report(Diagnostic::error("E0319", what.span, message).help(on_exit_help(&what.text)));
             }
-            said = Some((*span, meant.unwrap_or_default()));
+            set = Some((*span, on_exit.unwrap_or_default()));
         }
-        said.map(|(_, on_exit)| on_exit).unwrap_or_default()
+        set.map(|(_, on_exit)| on_exit).unwrap_or_default()
     }
 
-    /// The base policy and the named postures, with their rules.
+    /// Checks the base policy and the named postures.
     pub(super) fn postures(&mut self, sources: &SourceMap, scope: Scope) -> Vec<Posture> {
         let end = u32::try_from(sources.file(FileId(0)).text.len()).expect("texts are bounded by TEXT_BYTES_MAX");
         let whole = Span { file: FileId(0), start: 0, end };
@@ -208,8 +208,8 @@ impl<'a> Checker<'a> {
     }
 }
 
-/// What somebody who wrote `on-exit word` may have meant.
-fn meant_by(word: &str) -> String {
+/// Suggests a value for an unknown value of `on-exit`.
+fn on_exit_help(word: &str) -> String {
     let known = match word {
         "accept" | "pass" | "open" | "bypass" => Some(OnExit::Forward.name()),
         "drop" | "deny" | "close" | "closed" => Some(OnExit::Block.name()),
@@ -217,7 +217,8 @@ fn meant_by(word: &str) -> String {
     };
     match known {
         Some(known) => format!("did you mean `{known}`?"),
-        None => "write `forward`: everything passes unjudged when Weir ends; or `block`: nothing does".to_owned(),
+        None => "write `forward` to let everything pass unfiltered after Weir ends, or `block` to let nothing pass"
+            .to_owned(),
     }
 }
 

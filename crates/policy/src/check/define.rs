@@ -1,33 +1,9 @@
-//! Definitions: `$NAME` and what it stands for.
+//! Resolves definitions: how deep they nest, and what `$NAME` stands for.
 
+use super::definition::{State, variables};
 use super::{Check, Checker, DEFINE_DEPTH_MAX, Reported};
 use crate::diag::Diagnostic;
-use crate::syntax::tree::{Name, Operand, Value, Values};
-
-/// What a `define` stands for.
-pub(super) struct Definition<'a> {
-    /// `None` after a syntax error.
-    values: Option<&'a Values>,
-    state: State,
-}
-
-#[derive(Clone, Copy)]
-enum State {
-    /// Not looked at yet.
-    New,
-    /// Being looked at: to meet it again is a circle.
-    Open,
-    /// Definitions nest so deep in it, itself included.
-    Height(usize),
-    /// In a circle or too deep.
-    Bad,
-}
-
-impl<'a> Definition<'a> {
-    pub(super) fn new(values: Option<&'a Values>) -> Self {
-        Definition { values, state: State::New }
-    }
-}
+use crate::syntax::tree::{Name, Values};
 
 impl<'a> Checker<'a> {
     /// Finds circles and too deep nesting, so that expansion needs not look for them.
@@ -97,25 +73,4 @@ impl<'a> Checker<'a> {
         let known: Vec<&str> = self.defines.keys().copied().collect();
         Err(self.unknown(error, &name.text, "$", known.into_iter()))
     }
-}
-
-/// The variables in values.
-fn variables(values: &Values) -> Vec<&Name> {
-    let lists: [&[Value]; 2] = match values {
-        Values::One(value) => [std::slice::from_ref(value), &[]],
-        Values::List(values) | Values::Set { elements: values, .. } => [values, &[]],
-        Values::Masked { value, mask } => [value, mask],
-    };
-    let operands = lists.into_iter().flatten().flat_map(|value| match value {
-        Value::Single(operand) => vec![operand],
-        Value::Prefix { .. } => Vec::new(),
-        Value::Range { start, end } => vec![start, end],
-        Value::Bits(operands) => operands.iter().collect(),
-    });
-    operands
-        .filter_map(|operand| match operand {
-            Operand::Variable(name) => Some(name),
-            Operand::Atom(_) => None,
-        })
-        .collect()
 }

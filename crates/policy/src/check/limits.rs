@@ -1,4 +1,4 @@
-//! Limits: lists of them, rates and bursts, and who polices by what.
+//! Checks limits: lists of limits, rates and bursts, and the statements that use them.
 
 use super::sources::{LimitKey, LimitMembers};
 use super::table::domain_of;
@@ -15,10 +15,10 @@ use crate::syntax::tree::{self, AtomKind, Item, LimitsSetting, Log, Name, Operan
 use std::collections::{HashMap, HashSet};
 use weir_abi::{Limit, LimitProblem, Rate, each};
 
-/// A list's settings, each taken once.
+/// The settings of a list, each read once.
 #[derive(Default)]
 struct Settings<'a> {
-    /// Whether anything has a limit.
+    /// Whether the list sets any limit.
     filled: bool,
     default: Option<Limit>,
     table: Option<&'a Name>,
@@ -27,7 +27,7 @@ struct Settings<'a> {
 }
 
 impl<'a> Checker<'a> {
-    /// All lists in the order of their ids.
+    /// Checks all lists, in the order of their ids.
     pub(super) fn limits(&mut self, catalog: &dyn Catalog, tables: &[Table]) -> Vec<Limits> {
         let mut lists = Vec::new();
         for item in self.items.clone() {
@@ -56,7 +56,7 @@ impl<'a> Checker<'a> {
         }
         if let (Some(nested), Some(_)) = (settings.nested, settings.table) {
             self.report(
-                Diagnostic::error("E0311", nested, "`nested` is for limits of prefixes")
+                Diagnostic::error("E0311", nested, "`nested` is only for limits of prefixes")
                     .help("labels do not enclose each other: remove it"),
             );
         }
@@ -85,7 +85,7 @@ impl<'a> Checker<'a> {
                 LimitsSetting::Log(_, span) => ("log", *span),
             };
             if let Some(&first) = seen.get(word) {
-                let message = format!("`{word}` is said twice of the list of limits `{}`", list.name.text);
+                let message = format!("`{word}` is set twice in the list of limits `{}`", list.name.text);
                 self.report(Diagnostic::error("E0210", span, message).note(first, "first here"));
                 continue;
             }
@@ -104,7 +104,7 @@ impl<'a> Checker<'a> {
         settings
     }
 
-    /// A rate and its burst.
+    /// Checks a rate and its burst.
     pub(super) fn limit(&mut self, written: &tree::Limit) -> Check<Limit> {
         let burst = written.burst.as_ref();
         let limit = Rate::parse(&written.rate.text).and_then(|rate| Limit::new(rate, burst.map(|b| b.text.as_str())));
@@ -117,9 +117,9 @@ impl<'a> Checker<'a> {
         })
     }
 
-    /// The elements of a list that are right.
+    /// The valid elements of a list.
     pub(super) fn limit_members(&mut self, list: &'a tree::Limits) -> Vec<LimitMembers> {
-        let of_labels = list.settings.iter().any(|setting| matches!(setting, LimitsSetting::Table(_)));
+        let keys_are_labels = list.settings.iter().any(|setting| matches!(setting, LimitsSetting::Table(_)));
         let lists = list.settings.iter().filter_map(|setting| match setting {
             LimitsSetting::Elements(elements, _) => Some(elements),
             _ => None,
@@ -127,7 +127,7 @@ impl<'a> Checker<'a> {
         let mut members = Vec::new();
         for element in lists.flatten() {
             let limit = self.limit(&element.limit);
-            let keys = match of_labels {
+            let keys = match keys_are_labels {
                 true => self.limited_label(&element.key).map(|key| vec![(key, element.key.span())]),
                 false => self.limited_prefixes(&element.key),
             };
@@ -145,9 +145,9 @@ impl<'a> Checker<'a> {
                 Ok(LimitKey::Label(atom.text.clone()))
             }
             _ => Err(self.report(
-                Diagnostic::error("E0321", key.span(), "this is no label")
-                    .label("the list has the limits of a table's labels")
-                    .help("limits of prefixes are a list of their own, without `table`"),
+                Diagnostic::error("E0321", key.span(), "this is not a label")
+                    .label("the keys of this list are labels of a table")
+                    .help("put limits of prefixes into another list, without `table`"),
             )),
         }
     }
@@ -156,8 +156,8 @@ impl<'a> Checker<'a> {
     fn limited_prefixes(&mut self, key: &'a Value) -> Check<Vec<(LimitKey, Span)>> {
         let Some(family) = self.family_of(key)? else {
             return Err(self.report(
-                Diagnostic::error("E0321", key.span(), "this is no prefix")
-                    .label("the list has the limits of prefixes")
+                Diagnostic::error("E0321", key.span(), "this is not a prefix")
+                    .label("the keys of this list are prefixes")
                     .help("name the table whose labels have limits: `table NAME`"),
             ));
         };
@@ -174,14 +174,14 @@ impl<'a> Checker<'a> {
         let members = super::Members { first, last, label: None, span };
         let length = members.prefix_length(family).ok_or_else(|| {
             self.report(
-                Diagnostic::error("E0321", span, "a range has no one limit")
-                    .help("give each of its prefixes a limit, and with it a bucket"),
+                Diagnostic::error("E0321", span, "a range cannot have a limit")
+                    .help("write its prefixes instead: each prefix has a bucket"),
             )
         })?;
         Ok(LimitKey::Prefix { family, first, length })
     }
 
-    /// The family of what is written, or of the first that a `define` stands for; `None` if it is no address.
+    /// The family of an address. For a `define`, the family of its first element. `None` if it is not an address.
     fn family_of(&mut self, value: &'a Value) -> Check<Option<Family>> {
         let mut value = value;
         // Definitions do not nest deeper than DEFINE_DEPTH_MAX.
@@ -222,7 +222,7 @@ impl<'a> Checker<'a> {
         }
     }
 
-    /// The table that `table NAME` names in a list.
+    /// The table that the setting `table NAME` of a list refers to.
     fn labelled_table(&mut self, name: &Name, tables: &[Table]) -> Check<TableId> {
         let Some(declared) = self.tables.get_mut(name.text.as_str()) else {
             let known: Vec<&str> = self.tables.keys().copied().collect();
@@ -237,16 +237,16 @@ impl<'a> Checker<'a> {
             return Err(self.report(
                 Diagnostic::error("E0306", name.span, format!("the table `{}` has no labels", name.text))
                     .note(table.span, "declared here")
-                    .help("limits of prefixes stand in the list itself, without a table"),
+                    .help("for limits of prefixes remove `table`"),
             ));
         }
         Ok(id)
     }
 
-    /// Refuses labels that the table does not hold.
+    /// Reports labels that the table does not contain.
     fn known_labels(&mut self, members: &[LimitMembers], id: TableId, tables: &[Table]) {
         let table = &tables[usize::from(id.0)];
-        // A table that could not be read has been reported.
+        // It has no labels if it could not be read, which has been reported.
         if table.facts.labels.is_empty() {
             return;
         }
@@ -318,7 +318,7 @@ impl<'a> Checker<'a> {
         if each::profile(limit).is_none() {
             let at = written.limit.burst.as_ref().unwrap_or(&written.limit.rate);
             let message = format!("`{}` cannot be the burst of each address", at.text);
-            let label = format!("it takes longer than 2^{} ticks to earn", each::ROOM_MAX.ilog2());
+            let label = format!("a bucket of this size fills in more than 2^{} ticks", each::ROOM_MAX.ilog2());
             return Err(self.report(Diagnostic::error("E0320", at.span, message).label(label)));
         }
         Ok(LimitEach { key, length: length as u8, limit, size: size?.next_power_of_two() })
@@ -328,13 +328,12 @@ impl<'a> Checker<'a> {
         let (least, most) = (each::SIZE_MIN, each::SIZE_MAX);
         size.text.parse().ok().filter(|size| (least..=most).contains(size)).ok_or_else(|| {
             let message = format!("`{}` cannot be the size of a table of addresses", size.text);
-            let help =
-                format!("it goes from {least} to {most} addresses; what has no room shares a limit with another");
+            let help = format!("it goes from {least} to {most} addresses; further addresses share buckets");
             self.report(Diagnostic::error("E0301", size.span, message).help(help))
         })
     }
 
-    /// Warns of a list that has nothing for the addresses that it is asked for.
+    /// Warns about a list without limits for the family of the statement.
     fn warn_of_no_limits(&mut self, list: &Limits, key: Field, span: Span) {
         let family = key.family();
         if list.default.is_none() && list.facts.of(family).entries == 0 {
@@ -347,7 +346,7 @@ impl<'a> Checker<'a> {
         }
     }
 
-    /// Refuses more limit statements than can have buckets of their own.
+    /// Reports policies with more than [`LIMITERS_MAX`] limiters.
     pub(super) fn bound_limiters(&mut self, postures: &[Posture]) {
         let mut limiters = HashSet::new();
         let chains = postures
@@ -359,7 +358,7 @@ impl<'a> Checker<'a> {
                 limiters.insert((way, by, nth));
                 if limiters.len() > LIMITERS_MAX {
                     let message = format!("the policy has more than {LIMITERS_MAX} limits");
-                    let help = "limit addresses by lists: one statement serves millions of prefixes";
+                    let help = "use a list of limits: one statement can limit millions of prefixes";
                     self.report(Diagnostic::error("E0314", span, message).help(help));
                     return;
                 }
@@ -368,7 +367,7 @@ impl<'a> Checker<'a> {
     }
 }
 
-/// The limit statements of a chain: where, by what, and how many of the same owner stand before.
+/// The limit statements of a chain: the rule, the limit, and the number of earlier statements with the same owner.
 fn ordinals(rules: &[Rule]) -> Vec<(Span, LimitBy, usize)> {
     let mut before: HashMap<LimitOwner, usize> = HashMap::new();
     let mut all = Vec::new();

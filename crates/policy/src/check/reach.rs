@@ -1,4 +1,4 @@
-//! Warnings of rules that no packet reaches and of packets that reach no rule.
+//! Warns about rules that no packet reaches, and about packets that no rule decides.
 
 use super::Checker;
 use super::shadow::Decisions;
@@ -20,7 +20,7 @@ fn decides_all(rule: &Rule) -> bool {
 }
 
 impl Checker<'_> {
-    /// Warns of the rules of a direction that are never reached, and of a direction that does not decide.
+    /// Warns about rules of a direction that are never reached, and about a direction that does not decide all packets.
     pub(super) fn warn_of_reach(&mut self, direction: &Direction, rules: &[Rule]) {
         self.warn_of_unmarked(rules);
         let mut decisions = Decisions::default();
@@ -29,16 +29,16 @@ impl Checker<'_> {
                 self.warn_of_rest(rule, &rules[i + 1..]);
                 return;
             }
-            if let Some(decided) = decisions.before(rule) {
-                let note = if decided.several { "by this rule and others after it" } else { "by this rule" };
+            if let Some(decided) = decisions.decided_before(rule) {
+                let note = if decided.several { "by this rule and later ones" } else { "by this rule" };
                 self.warn(
                     Diagnostic::warning("W0403", rule.span, "this rule is never reached")
-                        .label("every packet that it matches has been decided before")
+                        .label("an earlier rule decides every packet that it matches")
                         .note(decided.span, note)
                         .help("move it up, or remove it"),
                 );
             }
-            decisions.take(rule);
+            decisions.record(rule);
         }
         if !self.declared_no_match {
             let way = direction.way.name();
@@ -48,27 +48,27 @@ impl Checker<'_> {
                 Some(last) => warning.note(last.span, "packets that go past this rule are accepted"),
                 None => warning.label("all packets are accepted"),
             };
-            self.warn(warning.help("end it with `accept` or `drop`, or say `defaults { no-match accept }`"));
+            self.warn(warning.help("end it with `accept` or `drop`, or write `defaults { no-match accept }`"));
         }
     }
 
-    /// Warns of rules that ask for a mark before anything marks.
+    /// Warns about rules that test the mark before any limit sets it.
     fn warn_of_unmarked(&mut self, rules: &[Rule]) {
-        let asks =
+        let tests_mark =
             |condition: &Match| matches!(condition, Match::Value { subject: Subject::Field(Field::MetaExceeded), .. });
-        let marks = |effect: &Effect| matches!(effect, Effect::Limit { exceed: Exceed::Mark, .. });
+        let sets_mark = |effect: &Effect| matches!(effect, Effect::Limit { exceed: Exceed::Mark, .. });
         for rule in rules {
-            if rule.matches.iter().any(asks) {
+            if rule.matches.iter().any(tests_mark) {
                 self.warn(
                     Diagnostic::warning(
                         "W0413",
                         rule.span,
-                        "this rule asks `meta exceeded`, and nothing before it marks",
+                        "this rule tests `meta exceeded`, but no limit before it marks packets",
                     )
-                    .help("a limit marks if it says so: `limit rate 20kpps exceed mark`"),
+                    .help("add `exceed mark` to a limit: `limit rate 20kpps exceed mark`"),
                 );
             }
-            if rule.effects.iter().any(marks) {
+            if rule.effects.iter().any(sets_mark) {
                 return;
             }
         }
@@ -82,14 +82,14 @@ impl Checker<'_> {
             more => format!("never reached, nor are the {more} rules after it"),
         };
         self.warn(
-            Diagnostic::warning("W0402", first.span, "a rule stands after the direction has decided")
+            Diagnostic::warning("W0402", first.span, "this rule comes after a rule that decides every packet")
                 .label(label)
-                .note(rule.span, "this decides every packet")
+                .note(rule.span, "this rule decides every packet")
                 .help("move the last verdict to the end"),
         );
     }
 
-    /// Refuses a policy that says nothing of any packet: an empty file would let everything pass.
+    /// Reports a policy without rules, because an empty file would let everything pass.
     pub(super) fn refuse_empty(&mut self, postures: &[Posture]) {
         let has_rules = postures.iter().any(|posture| posture.upstream.is_some() || posture.downstream.is_some());
         let Some(base) = postures.first() else { return };
@@ -97,16 +97,15 @@ impl Checker<'_> {
             return;
         }
         let span = Span { end: base.span.start, ..base.span };
-        let error =
-            Diagnostic::error("E0322", span, "the policy has neither `upstream` nor `downstream`, in no posture");
+        let error = Diagnostic::error("E0322", span, "the policy has no `upstream` and no `downstream`");
         self.report(
             error
-                .label("everything would pass")
+                .label("every packet would pass")
                 .help("write `upstream { accept }` and `downstream { accept }` if that is meant"),
         );
     }
 
-    /// Warns of directions that are not written.
+    /// Warns about directions without a block.
     pub(super) fn warn_of_missing(&mut self, postures: &[Posture], keyword: Option<Span>) {
         let Some((base, named)) = postures.split_first() else { return };
         let no_match = "no rule decides";
@@ -117,14 +116,14 @@ impl Checker<'_> {
             let span = keyword.unwrap_or(Span { end: base.span.start, ..base.span });
             let other = match (keyword, way) {
                 (None, _) => "the policy has no rules at all",
-                (Some(_), Way::Upstream) => "only packets from the inside have rules",
-                (Some(_), Way::Downstream) => "only packets from the outside have rules",
+                (Some(_), Way::Upstream) => "only packets from inside have rules",
+                (Some(_), Way::Downstream) => "only packets from outside have rules",
             };
             let message = format!("the policy has no `{}`: {no_match} those packets", way.name());
             self.warn(
                 Diagnostic::warning("W0409", span, message)
                     .label(other)
-                    .help(format!("write `{} {{ accept }}` if they shall pass", way.name())),
+                    .help(format!("write `{} {{ accept }}` if they should pass", way.name())),
             );
         }
         for posture in named {
@@ -136,7 +135,7 @@ impl Checker<'_> {
                     continue;
                 }
                 let name = posture.name.as_deref().unwrap_or_default();
-                let label = if base { "the base policy's is used" } else { "neither has the base policy" };
+                let label = if base { "that of the base policy is used" } else { "the base policy has none either" };
                 let message = format!("the posture `{name}` has no `{}`", way.name());
                 self.warn(
                     Diagnostic::warning("W0408", posture.span, message)

@@ -10,8 +10,8 @@ use crate::checked::{Effect, LabelId, LimitBy, Match, Rule, Table, TableId, Tabl
 use crate::diag::Diagnostic;
 use crate::field::{Field, Guard, Notation, Raw, RawBase, Subject};
 use crate::source::Span;
-use crate::syntax::STATEMENT_WORDS;
 use crate::syntax::tree::{self, Atom, Name, Operator, Statement, Value, Values};
+use crate::syntax::unknown_header;
 
 impl<'a> Checker<'a> {
     /// A rule, or `None` if anything is wrong with it.
@@ -414,18 +414,6 @@ struct Comparison<'t> {
     operator: Operator,
     operator_span: Span,
     mask: Option<&'t Value>,
-}
-
-/// A word that begins neither a match nor a statement.
-pub(crate) fn unknown_header(word: &Name) -> Diagnostic {
-    let headers = Field::ALL.iter().filter_map(|field| field.name().split(' ').next());
-    let diagnostic = Diagnostic::error("E0204", word.span, format!("`{}` is no header or statement", word.text));
-    match nearest(&word.text, headers.chain(STATEMENT_WORDS)) {
-        Some(near) => diagnostic.help(format!("did you mean `{near}`?")),
-        None => {
-            diagnostic.help("matches begin with meta, ether, vlan, ip, ip6, exthdr, th, tcp, udp, icmp, icmpv6 or `@`")
-        }
-    }
 }
 
 /// The values that are below, or above, one.

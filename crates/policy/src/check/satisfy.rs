@@ -1,4 +1,4 @@
-//! Whether the matches of a rule can hold together, judged by the values that each leaves to a field.
+//! Finds out whether all matches of a rule can hold for one packet, from the values that each match allows.
 
 use super::Checker;
 use crate::checked::{Match, ValueSet};
@@ -6,17 +6,17 @@ use crate::diag::Diagnostic;
 use crate::field::{Field, Guard, Subject};
 use crate::source::Span;
 
-/// Inclusive ranges, sorted, disjoint.
+/// Inclusive ranges, sorted and disjoint.
 pub(super) type Ranges = Vec<(u128, u128)>;
 
-/// Masked values of fields up to this width are enumerated; beyond it only each match alone is judged.
+/// Widest field whose masked values are enumerated, bits. In a wider field each masked match is checked alone.
 const ENUMERATED_BITS_MAX: u8 = 8;
 
-/// IPv4's AH: what follows it is the upper-layer protocol, so that `ip protocol` and `meta l4proto` differ.
+/// The authentication header in IPv4. The upper-layer protocol follows it, so `ip protocol` and `meta l4proto` differ.
 const PROTOCOL_AH: u128 = 51;
 
-/// The values that a rule leaves to each subject that it restricts, or implies to be restricted by a guard. `None` if a match can
-/// never hold, or two contradict each other.
+/// The values that the matches allow for each subject that they or their guards restrict. `None` if a match can never
+/// hold, or if two matches contradict each other.
 pub(super) fn domains(matches: &[&Match]) -> Option<Vec<(Subject, Ranges)>> {
     let mut domains: Vec<(Subject, Ranges)> = Vec::new();
     for condition in matches {
@@ -40,12 +40,13 @@ pub(super) fn domains(matches: &[&Match]) -> Option<Vec<(Subject, Ranges)>> {
             }
         }
     }
-    let possible =
-        domains.iter().all(|(_, ranges)| !ranges.is_empty()) && protocols_agree(&domains) && !tables_clash(matches);
+    let possible = domains.iter().all(|(_, ranges)| !ranges.is_empty())
+        && protocols_agree(&domains)
+        && !tables_contradict(matches);
     possible.then_some(domains)
 }
 
-/// What the guard of a match asks of the packet.
+/// The guard that a match implies.
 pub(super) fn guard(condition: &Match) -> Guard {
     match condition {
         Match::Guard(guard) => *guard,
@@ -83,8 +84,9 @@ fn narrow(domains: &mut Vec<(Subject, Ranges)>, subject: Subject, ranges: Ranges
 }
 
 fn protocols_agree(domains: &[(Subject, Ranges)]) -> bool {
-    let of = |field| domains.iter().find(|(subject, _)| *subject == Subject::Field(field)).map(|(_, ranges)| ranges);
-    match (of(Field::IpProtocol), of(Field::MetaL4proto)) {
+    let allowed =
+        |field| domains.iter().find(|(subject, _)| *subject == Subject::Field(field)).map(|(_, ranges)| ranges);
+    match (allowed(Field::IpProtocol), allowed(Field::MetaL4proto)) {
         (Some(ip), Some(l4)) => {
             ip.iter().any(|&(a, b)| (a..=b).contains(&PROTOCOL_AH)) || !intersection(ip, l4).is_empty()
         }
@@ -93,15 +95,15 @@ fn protocols_agree(domains: &[(Subject, Ranges)]) -> bool {
 }
 
 /// `ip saddr @bad ip saddr != @bad`
-fn tables_clash(matches: &[&Match]) -> bool {
-    let clash = |a: &Match, b: &Match| match (a, b) {
+fn tables_contradict(matches: &[&Match]) -> bool {
+    let contradict = |a: &Match, b: &Match| match (a, b) {
         (
             Match::Table { key, table, labels, negated },
             Match::Table { key: key2, table: table2, labels: labels2, negated: negated2 },
         ) => key == key2 && table == table2 && labels == labels2 && negated != negated2,
         _ => false,
     };
-    matches.iter().enumerate().any(|(i, a)| matches[..i].iter().any(|b| clash(a, b)))
+    matches.iter().enumerate().any(|(i, a)| matches[..i].iter().any(|b| contradict(a, b)))
 }
 
 pub(super) fn complement(ranges: &[(u128, u128)], max: u128) -> Ranges {
@@ -134,20 +136,20 @@ fn intersection(a: &[(u128, u128)], b: &[(u128, u128)]) -> Ranges {
     both
 }
 
-/// The smallest number from `start` that has no bits outside the mask.
+/// The smallest number that is at least `start` and has no bits outside the mask.
 fn next_submask(start: u128, mask: u128) -> Option<u128> {
-    let wrong = start & !mask;
-    if wrong == 0 {
+    let outside = start & !mask;
+    if outside == 0 {
         return Some(start);
     }
-    let above = u128::MAX.checked_shl(128 - wrong.leading_zeros()).unwrap_or(0);
+    let above = u128::MAX.checked_shl(128 - outside.leading_zeros()).unwrap_or(0);
     let free = mask & !start & above;
     let carry = free & free.wrapping_neg();
     (carry != 0).then(|| start & !(carry - 1) | carry)
 }
 
 impl Checker<'_> {
-    /// Warns of a rule whose matches, each written at its place of `spans`, cannot all hold.
+    /// Warns about a rule whose matches cannot all hold. `spans[i]` is the text of `matches[i]`.
     pub(super) fn warn_of_contradiction(&mut self, rule: Span, matches: &[Match], spans: &[Span]) {
         let all: Vec<&Match> = matches.iter().collect();
         if domains(&all).is_some() {
@@ -156,19 +158,19 @@ impl Checker<'_> {
         let warning = |span| Diagnostic::warning("W0401", span, "this rule can never match");
         let alone = (0..matches.len()).find(|&i| domains(&all[i..=i]).is_none());
         if let Some(i) = alone {
-            self.warn(warning(spans[i]).label("no packet is like this"));
+            self.warn(warning(spans[i]).label("no packet matches this"));
             return;
         }
         let pairs = (0..matches.len()).flat_map(|j| (0..j).map(move |i| (i, j)));
         let pair = pairs.into_iter().find(|&(i, j)| domains(&[&matches[i], &matches[j]]).is_none());
         self.warn(match pair {
             Some((i, j)) => warning(spans[j])
-                .label("no packet is like this")
-                .note(spans[i], "and like this")
-                .help("all matches of a rule must hold; for either of them write two rules"),
+                .label("no packet matches this")
+                .note(spans[i], "and this")
+                .help("all matches of a rule must hold: write two rules if one match is enough"),
             None => warning(rule)
                 .label("these matches exclude each other")
-                .help("all matches of a rule must hold; for either of them write two rules"),
+                .help("all matches of a rule must hold: write two rules if one match is enough"),
         });
     }
 }

@@ -1,4 +1,4 @@
-//! What earlier rules of a direction have already decided: the values for which a rule with one match gave a verdict.
+//! The packets that earlier rules of a direction decide. Only rules with one match are taken into account.
 
 use super::satisfy::{Ranges, domains, guard};
 use crate::checked::{Effect, LabelId, Match, Rule, TableId};
@@ -6,19 +6,19 @@ use crate::field::{Field, Guard, Subject};
 use crate::source::Span;
 use std::collections::{BTreeMap, HashMap};
 
-/// Rules remembered for one table; the next ones are not looked for.
+/// Most rules that are kept for one table. Later ones are ignored.
 const TABLE_RULES_MAX: usize = 64;
 
-/// Which rule decided.
+/// The rules that decide a packet.
 #[derive(Clone, Copy)]
 pub(super) struct Decided {
-    /// The first of the rules.
+    /// The first of them.
     pub(super) span: Span,
-    /// Whether it took several.
+    /// Whether there are several.
     pub(super) several: bool,
 }
 
-/// A run of values that ends at `last`; its start is the key of the map.
+/// Consecutive decided values. The key of the map is the first, `last` the last.
 struct Run {
     last: u128,
     by: Decided,
@@ -27,7 +27,7 @@ struct Run {
 /// Key, table, and whether the test is negated.
 type TableKey = (Field, TableId, bool);
 
-/// A test of a table that decided: its labels and the rule's place.
+/// A table match that decides packets: its labels and the rule.
 type TableTest = (Option<Vec<LabelId>>, Span);
 
 #[derive(Default)]
@@ -38,8 +38,8 @@ pub(super) struct Decisions {
 }
 
 impl Decisions {
-    /// Takes a rule in, if it decides by one match.
-    pub(super) fn take(&mut self, rule: &Rule) {
+    /// Records a rule, if it has a verdict and one match.
+    pub(super) fn record(&mut self, rule: &Rule) {
         let (Some(Effect::Verdict(_)), [condition]) = (rule.effects.last(), &rule.matches[..]) else { return };
         match condition {
             Match::Guard(guard) => _ = self.guards.entry(*guard).or_insert(rule.span),
@@ -49,10 +49,10 @@ impl Decisions {
                     rules.push((labels.clone(), rule.span));
                 }
             }
-            // A limit in between may change the answer.
+            // A limit in a rule between may change the value.
             Match::Value { subject: Subject::Field(Field::MetaExceeded), .. } => {}
             Match::Value { subject, .. } => {
-                // Wide fields under a mask are not in the domains: nothing is remembered of them.
+                // Wide fields with a mask have no domain, so they are not recorded.
                 let Some(domains) = domains(&[condition]) else { return };
                 let Some((_, ranges)) = domains.into_iter().find(|(known, _)| known == subject) else { return };
                 let runs = self.values.entry(*subject).or_default();
@@ -61,8 +61,8 @@ impl Decisions {
         }
     }
 
-    /// What decides all packets that the rule matches, before it.
-    pub(super) fn before(&self, rule: &Rule) -> Option<Decided> {
+    /// The earlier rules that decide every packet that the rule matches, if they do.
+    pub(super) fn decided_before(&self, rule: &Rule) -> Option<Decided> {
         let all: Vec<&Match> = rule.matches.iter().collect();
         let values = || domains(&all)?.iter().find_map(|(subject, ranges)| covered(self.values.get(subject)?, ranges));
         let one = |span| Decided { span, several: false };
@@ -78,7 +78,7 @@ impl Decisions {
         let covers = |earlier: &Option<Vec<LabelId>>| match (earlier, labels, negated) {
             (None, _, false) => true,
             (Some(earlier), Some(labels), false) => labels.iter().all(|label| earlier.binary_search(label).is_ok()),
-            // Outside few labels is more than outside many.
+            // Fewer excluded labels match more packets.
             (Some(earlier), Some(labels), true) => earlier.iter().all(|label| labels.binary_search(label).is_ok()),
             (Some(_), None, true) | (None, None, true) => true,
             (Some(_), None, false) | (None, Some(_), true) => false,
@@ -88,7 +88,7 @@ impl Decisions {
     }
 }
 
-/// Adds values, joining runs that touch.
+/// Adds values and joins adjacent runs.
 fn insert(runs: &mut BTreeMap<u128, Run>, mut first: u128, mut last: u128, span: Span) {
     let mut by = Decided { span, several: false };
     let touching: Vec<u128> = runs
@@ -100,7 +100,7 @@ fn insert(runs: &mut BTreeMap<u128, Run>, mut first: u128, mut last: u128, span:
     for start in touching {
         let run = runs.remove(&start).expect("the run was just seen");
         if run.last >= last && start <= first {
-            // Nothing new: the rule that was first keeps it.
+            // All values are known, so the earlier rule stays.
             runs.insert(start, run);
             return;
         }

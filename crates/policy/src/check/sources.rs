@@ -1,4 +1,4 @@
-//! What the caller has to load before it can answer as a [`crate::catalog::Catalog`].
+//! The tables and lists that the caller loads to implement [`crate::catalog::Catalog`].
 
 use super::Checker;
 use super::table::table_type;
@@ -14,7 +14,7 @@ use weir_abi::Limit;
 pub struct TableSource {
     /// Its name.
     pub name: String,
-    /// The name's place.
+    /// Where the name is written.
     pub span: Span,
     /// Family of its prefixes.
     pub family: Family,
@@ -22,13 +22,13 @@ pub struct TableSource {
     pub kind: TableKind,
     /// Whether it is filled while running.
     pub dynamic: bool,
-    /// The elements in the policy.
+    /// The elements that the policy lists.
     pub members: Vec<Members>,
     /// Its list files.
     pub files: Vec<ListSource>,
 }
 
-/// Addresses `first..=last`, the low bits of the number; a prefix where its `length` is known.
+/// The addresses `first..=last`. An IPv4 address is in the low 32 bits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Members {
     /// The first address.
@@ -42,7 +42,7 @@ pub struct Members {
 }
 
 impl Members {
-    /// The length of the prefix that the addresses are; `None` if they are no prefix.
+    /// The prefix length, or `None` if the addresses are not a prefix.
     pub fn prefix_length(&self, family: Family) -> Option<u8> {
         let host = self.first ^ self.last;
         let is_prefix = host & host.wrapping_add(1) == 0 && self.first & host == 0;
@@ -55,35 +55,35 @@ impl Members {
 pub struct LimitsSource {
     /// Its name.
     pub name: String,
-    /// Whether labels have the limits, not prefixes.
+    /// Whether its keys are labels. Otherwise they are prefixes.
     pub of_labels: bool,
-    /// The elements in the policy.
+    /// The elements that the policy lists.
     pub members: Vec<LimitMembers>,
     /// Its list files.
     pub files: Vec<ListSource>,
 }
 
-/// A limit in the policy.
+/// An element of a list of limits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LimitMembers {
-    /// Whose.
+    /// The prefix or label.
     pub key: LimitKey,
     /// The limit.
     pub limit: Limit,
     /// Where it is written.
     pub span: Span,
-    /// The same as `edge.weir:12`.
+    /// The citation of the span: `edge.weir:12`.
     pub place: String,
 }
 
-/// Who has a limit.
+/// The key of a limit.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum LimitKey {
     /// A prefix.
     Prefix {
         /// Its family.
         family: Family,
-        /// Its first address, the low bits of the number.
+        /// Its first address. An IPv4 address is in the low 32 bits.
         first: u128,
         /// Its length.
         length: u8,
@@ -97,18 +97,18 @@ pub enum LimitKey {
 pub struct ListSource {
     /// The path as written.
     pub written: String,
-    /// The same from where the main file's name is relative to.
+    /// The path, relative to the same directory as the name of the main file.
     pub path: String,
     /// The field of a MaxMind database.
     pub field: Option<String>,
     /// Whether bad lines are skipped and counted.
     pub lenient: bool,
-    /// The setting's place.
+    /// The setting in the policy.
     pub span: Span,
 }
 
 impl Parsed {
-    /// The tables to load, each name once. Tables and elements that are wrong are left out; [`super::check`] reports them.
+    /// The tables to load, each name once. Invalid tables and elements are left out; [`super::check`] reports them.
     pub fn tables(&self, sources: &SourceMap) -> Vec<TableSource> {
         let mut checker = Checker::new(self);
         checker.declare_names();
@@ -142,7 +142,8 @@ impl Parsed {
         tables
     }
 
-    /// The lists of limits to load, each name once. What is wrong is left out; [`super::check`] reports it.
+    /// The lists of limits to load, each name once. Invalid lists and elements are left out; [`super::check`] reports
+    /// them.
     pub fn limits(&self, sources: &SourceMap) -> Vec<LimitsSource> {
         let mut checker = Checker::new(self);
         checker.declare_names();

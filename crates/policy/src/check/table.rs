@@ -1,4 +1,4 @@
-//! Tables: what their declarations say, and whether it fits together.
+//! Checks the declarations of tables.
 
 use super::value::{Domain, Range, address_text};
 use super::{Check, Checker, nearest};
@@ -11,20 +11,20 @@ use crate::syntax::tree::{self, Atom, Element, Item, Name, TableSetting};
 use std::collections::{HashMap, HashSet};
 use weir_abi::Layout;
 
-/// Entries of a dynamic table that does not say its size.
+/// Default size of a dynamic table, entries.
 pub const DYNAMIC_SIZE_DEFAULT: u32 = 65_536;
-/// Most entries of a dynamic table.
+/// Largest size of a dynamic table, entries.
 pub const DYNAMIC_SIZE_MAX: u32 = 1 << 27;
-/// Longest timeout: a year.
+/// Longest timeout, ms: one year.
 pub const TIMEOUT_MS_MAX: u64 = 365 * 24 * 3600 * 1000;
 
-/// What stands in a table's `elements`, with labels.
+/// The elements of a table: `labels[i]` belongs to `ranges[i]`.
 pub(super) struct Elements<'a> {
     pub(super) ranges: Vec<Range>,
     pub(super) labels: Vec<&'a str>,
 }
 
-/// A table's settings, each taken once.
+/// The settings of a table, each read once.
 #[derive(Default)]
 struct Settings<'a> {
     kind: Option<(Family, TableKind)>,
@@ -36,7 +36,7 @@ struct Settings<'a> {
     layout: Option<(&'a Name, Layout)>,
 }
 
-/// The family and kind that a table's `type` says, if it is right.
+/// The family and kind of a table, if its `type` is valid.
 pub(super) fn table_type(table: &tree::Table) -> Option<(Family, TableKind)> {
     table.settings.iter().find_map(|setting| match setting {
         TableSetting::Type { family, label } => Some((family_of(family)?, kind_of(label.as_ref())?)),
@@ -68,7 +68,7 @@ fn kind_of(label: Option<&Name>) -> Option<TableKind> {
     }
 }
 
-/// How messages call an address of the family.
+/// The domain of the addresses of a family.
 pub(super) fn domain_of(family: Family) -> Domain<'static> {
     match family {
         Family::Ipv4 => Domain { notation: Notation::Ipv4Address, bits: 32, name: "type ipv4" },
@@ -77,7 +77,7 @@ pub(super) fn domain_of(family: Family) -> Domain<'static> {
 }
 
 impl<'a> Checker<'a> {
-    /// All tables in the order of their ids.
+    /// Checks all tables, in the order of their ids.
     pub(super) fn tables(&mut self, catalog: &dyn Catalog) -> Vec<Table> {
         let mut tables = Vec::new();
         for item in self.items.clone() {
@@ -97,7 +97,7 @@ impl<'a> Checker<'a> {
     fn table(&mut self, table: &'a tree::Table, facts: Option<&TableFacts>) -> Table {
         let settings = self.settings(table);
         let name = &table.name;
-        // The rest of the rules can be checked against a guess.
+        // With an assumed type the remaining rules can still be checked.
         let (family, kind) = settings.kind.unwrap_or((Family::Ipv4, TableKind::Set));
         if settings.type_span.is_none() && !self.parsed.has_errors() {
             self.report(
@@ -117,7 +117,7 @@ impl<'a> Checker<'a> {
             );
         }
         if let (Some((written, layout)), Some(_)) = (settings.layout, settings.kind) {
-            self.fitting_layout(written, layout, family, kind, facts);
+            self.check_layout(written, layout, family, kind, facts);
         }
         Table {
             name: name.text.clone(),
@@ -147,7 +147,7 @@ impl<'a> Checker<'a> {
                 TableSetting::Layout(name) => ("layout", name.span),
             };
             if let Some(&first) = seen.get(word) {
-                let message = format!("`{word}` is said twice of the table `{}`", table.name.text);
+                let message = format!("`{word}` is set twice in the table `{}`", table.name.text);
                 self.report(Diagnostic::error("E0210", span, message).note(first, "first here"));
                 continue;
             }
@@ -231,14 +231,14 @@ impl<'a> Checker<'a> {
         {
             let Some(atom) = atom else { continue };
             self.report(
-                Diagnostic::error("E0311", atom.span, format!("`{word}` is for tables that are filled while running"))
+                Diagnostic::error("E0311", atom.span, format!("`{word}` is only for dynamic tables"))
                     .help("add `dynamic` to the table, or remove this"),
             );
         }
         None
     }
 
-    fn fitting_layout(
+    fn check_layout(
         &mut self,
         written: &Name,
         layout: Layout,
@@ -247,26 +247,26 @@ impl<'a> Checker<'a> {
         facts: Option<&TableFacts>,
     ) {
         let only = |lengths: &[usize]| {
-            let others = |facts: &TableFacts| {
+            let has_others = |facts: &TableFacts| {
                 (0..).zip(&facts.by_length).any(|(length, &prefixes)| prefixes > 0 && !lengths.contains(&length))
             };
-            facts.is_none_or(|facts| !others(facts))
+            facts.is_none_or(|facts| !has_others(facts))
         };
         let problem = match layout {
             Layout::Dxr16x4 | Layout::ExactSet | Layout::ExactSets | Layout::RankLeaf | Layout::CountedLeaf
                 if family == Family::Ipv6 =>
             {
-                Some("holds IPv4 only")
+                Some("holds only IPv4")
             }
-            Layout::Range6 | Layout::RankLeaf6 | Layout::ExactSet6 if family == Family::Ipv4 => Some("holds IPv6 only"),
+            Layout::Range6 | Layout::RankLeaf6 | Layout::ExactSet6 if family == Family::Ipv4 => Some("holds only IPv6"),
             Layout::ExactSet | Layout::ExactSets | Layout::ExactSet6 if kind == TableKind::Labels => {
                 Some("holds no labels")
             }
             Layout::ExactSet | Layout::ExactSets if !only(&[32]) => {
-                Some("holds single addresses, and the table has prefixes")
+                Some("holds only single addresses, but the table has prefixes")
             }
             Layout::ExactSet6 if !only(&[64, 128]) => {
-                Some("holds /64 networks and single addresses, and the table has other prefixes")
+                Some("holds only /64 networks and single addresses, but the table has other prefixes")
             }
             _ => None,
         };
@@ -284,18 +284,18 @@ impl<'a> Checker<'a> {
         self.contradicting_labels(&elements, family);
     }
 
-    /// The elements that are right.
+    /// The valid elements. Calls `check_element` for each element, valid or not.
     pub(super) fn elements(
         &mut self,
         table: &'a tree::Table,
         family: Family,
-        mut judge: impl FnMut(&mut Self, &'a Element),
+        mut check_element: impl FnMut(&mut Self, &'a Element),
     ) -> Elements<'a> {
         let mut elements = Elements { ranges: Vec::new(), labels: Vec::new() };
         for setting in &table.settings {
             let TableSetting::Elements(list, _) = setting else { continue };
             for element in list {
-                judge(self, element);
+                check_element(self, element);
                 let before = elements.ranges.len();
                 if self.ranges(&element.value, domain_of(family), &mut elements.ranges).is_err() {
                     elements.ranges.truncate(before);
@@ -317,7 +317,8 @@ impl<'a> Checker<'a> {
                 );
             }
             (None, TableKind::Labels) => {
-                let message = format!("the table `{}` maps prefixes to labels, and this one has none", table.name.text);
+                let message =
+                    format!("the table `{}` maps prefixes to labels, but this prefix has no label", table.name.text);
                 self.report(
                     Diagnostic::error("E0307", element.value.span(), message).help("write `: LABEL` after the prefix"),
                 );
@@ -345,7 +346,7 @@ impl<'a> Checker<'a> {
     }
 }
 
-/// `1h30m` in milliseconds.
+/// Parses a time such as `1h30m` to milliseconds.
 fn milliseconds(text: &str) -> Option<u64> {
     let mut rest = text;
     let mut total = 0_u64;

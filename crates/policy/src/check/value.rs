@@ -1,4 +1,4 @@
-//! Values: what is written becomes a number, or a range of numbers, of the field that it is compared with.
+//! Converts written values to numbers or ranges of numbers of the field that they are compared with.
 
 use super::constants::{a_noun, names};
 use super::{Check, Checker, ELEMENTS_MAX, Reported, nearest};
@@ -9,12 +9,12 @@ use crate::source::Span;
 use crate::syntax::tree::{Atom, AtomKind, Operand, Value, Values};
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-/// What values are compared with.
+/// The values that a field or an address can have.
 #[derive(Clone, Copy)]
 pub(super) struct Domain<'n> {
     pub(super) notation: Notation,
     pub(super) bits: u8,
-    /// As messages call it: `tcp dport`.
+    /// The name in messages: `tcp dport`.
     pub(super) name: &'n str,
 }
 
@@ -34,7 +34,7 @@ impl Domain<'_> {
     }
 }
 
-/// Values `first..=last`, and where they are written.
+/// The values `first..=last`, and where they are written.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Range {
     pub(super) first: u128,
@@ -42,7 +42,7 @@ pub(super) struct Range {
     pub(super) span: Span,
 }
 
-/// An address as its family writes it.
+/// An address in the notation of its family.
 pub(super) fn address_text(family: Family, address: u128) -> String {
     match family {
         Family::Ipv4 => Ipv4Addr::from_bits(address as u32).to_string(),
@@ -51,7 +51,7 @@ pub(super) fn address_text(family: Family, address: u128) -> String {
 }
 
 impl<'a> Checker<'a> {
-    /// Follows `$NAME` to what it stands for, if nothing else is written.
+    /// Resolves `$NAME` to its definition. Other values are returned as they are.
     pub(super) fn follow<'v>(&mut self, mut values: &'v Values) -> Check<&'v Values>
     where
         'a: 'v,
@@ -62,8 +62,8 @@ impl<'a> Checker<'a> {
         Ok(values)
     }
 
-    /// The ranges of a value, or of all values of the set that it names, appended to `ranges`. The recursion is bounded by
-    /// `DEFINE_DEPTH_MAX`. All elements are looked at, whatever is wrong with the first.
+    /// Appends the ranges of a value, or of all values of the set that it names, to `ranges`. All elements are checked,
+    /// even after an error. `DEFINE_DEPTH_MAX` bounds the recursion.
     pub(super) fn ranges(&mut self, value: &Value, domain: Domain, ranges: &mut Vec<Range>) -> Check<()> {
         let Some(left) = self.elements_left.checked_sub(1) else {
             let message = format!("the sets of the policy have more than {ELEMENTS_MAX} elements");
@@ -127,19 +127,19 @@ impl<'a> Checker<'a> {
         }
     }
 
-    /// One value, whatever it is written as.
+    /// Checks that a value is a single number, in any notation.
     pub(super) fn one(&mut self, value: &Value, domain: Domain) -> Check<u128> {
         let range = self.range(value, domain)?;
         if range.first == range.last {
             return Ok(range.first);
         }
         Err(self.report(
-            Diagnostic::error("E0310", range.span, "one value is needed here")
+            Diagnostic::error("E0310", range.span, "one value is expected here")
                 .label(format!("this is {} values", if range.last - range.first > 1000 { "many" } else { "several" })),
         ))
     }
 
-    /// The bits of several values.
+    /// The bitwise OR of operands.
     fn or<'o>(&mut self, operands: impl Iterator<Item = &'o Operand>, domain: Domain) -> Check<u128> {
         let mut bits = Ok(0);
         for operand in operands {
@@ -149,7 +149,7 @@ impl<'a> Checker<'a> {
         bits
     }
 
-    /// The bits of a comma list.
+    /// The bitwise OR of the values of a comma list.
     pub(super) fn or_values(&mut self, values: &[Value], domain: Domain) -> Check<u128> {
         let mut bits = Ok(0);
         for value in values {
@@ -190,7 +190,7 @@ impl<'a> Checker<'a> {
         if first & host != 0 {
             let right = address_text(family, first & !host);
             return Err(self.report(
-                Diagnostic::error("E0304", span, "the prefix has bits set behind its length")
+                Diagnostic::error("E0304", span, "the prefix has bits set after its length")
                     .label(format!("`/{length}` ends before them"))
                     .help(format!("write `{right}/{length}`, or `{}` for the one address", address.text)),
             ));
@@ -230,7 +230,7 @@ impl<'a> Checker<'a> {
         let digits = |digits: &str, radix| !digits.is_empty() && digits.chars().all(|c| c.is_digit(radix));
         let parsed = match text.strip_prefix("0x").or(text.strip_prefix("0X")) {
             Some(hex) if digits(hex, 16) => u128::from_str_radix(hex, 16),
-            // nftables reads a leading 0 as octal, people do not: neither guess is good.
+            // A leading zero is refused. nftables would read the number as octal, most people as decimal.
             None if digits(text, 10) && (text.len() == 1 || !text.starts_with('0')) => text.parse(),
             _ => return Err(self.wrong_type(atom, domain)),
         };
@@ -259,7 +259,7 @@ impl<'a> Checker<'a> {
         let is_known = |text: &str| known.iter().any(|(name, _)| *name == text) || text.parse::<u16>().is_ok();
         let range = atom.text.match_indices('-').map(|(dash, _)| (&atom.text[..dash], &atom.text[dash + 1..]));
         if let Some((start, end)) = range.into_iter().find(|(start, end)| is_known(start) && is_known(end)) {
-            let help = format!("`-` is part of a name: write the range as `{start} - {end}`");
+            let help = format!("`-` can be part of a name: write the range as `{start} - {end}`");
             return self.report(diagnostic.help(help));
         }
         let diagnostic = match nearest(&atom.text, known.iter().map(|&(name, _)| name)) {

@@ -1,36 +1,39 @@
-//! Diagnostics: what is wrong with a policy, where, and what to do about it.
+//! Diagnostics: each describes a mistake in a policy, its position and a remedy.
 
 mod excerpt;
+mod nearest;
 pub mod printable;
 pub mod render;
 
+pub(crate) use nearest::nearest;
+
 use crate::source::{SourceMap, Span};
 
-/// How bad it is.
+/// Error or warning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
-    /// The policy means something, but probably not what its author wants.
+    /// The policy can be used, but probably does not do what its author wants.
     Warning,
-    /// The policy has no meaning.
+    /// The policy cannot be used.
     Error,
 }
 
-/// One message. `code` is stable (`E0101`, `W0203`); the text may improve.
+/// One message. `code` (`E0101`, `W0203`) is stable, the text may change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Diagnostic {
     /// Error or warning.
     pub severity: Severity,
     /// Stable code.
     pub code: &'static str,
-    /// What is wrong, in one line without a full stop.
+    /// The mistake, on one line without a full stop.
     pub message: String,
-    /// The place that is underlined.
+    /// The underlined text.
     pub span: Span,
-    /// What is said at the underline; may be empty.
+    /// The text beside the underline; may be empty.
     pub label: String,
-    /// Further places, each with what is said there.
+    /// Further underlined text, each with a label.
     pub notes: Vec<(Span, String)>,
-    /// What to do.
+    /// How to correct it.
     pub help: Option<String>,
 }
 
@@ -49,13 +52,13 @@ impl Diagnostic {
         Diagnostic { severity, code, message, span, label: String::new(), notes: Vec::new(), help: None }
     }
 
-    /// Sets what is said at the underline.
+    /// Sets the text beside the underline.
     pub fn label(mut self, label: impl Into<String>) -> Self {
         self.label = label.into();
         self
     }
 
-    /// Adds another place.
+    /// Underlines further text, with a label.
     pub fn note(mut self, span: Span, text: impl Into<String>) -> Self {
         self.notes.push((span, text.into()));
         self
@@ -68,9 +71,9 @@ impl Diagnostic {
     }
 }
 
-/// A diagnostic's place in numbers, for editors and other programs.
+/// The position of a diagnostic, for editors and other programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place<'a> {
+pub struct Position<'a> {
     /// The file's name, as the user gave it.
     pub file: &'a str,
     /// Line, counted from 1.
@@ -90,12 +93,12 @@ impl Severity {
 }
 
 impl Diagnostic {
-    /// Where the underlined place begins.
-    pub fn place<'a>(&self, sources: &'a SourceMap) -> Place<'a> {
+    /// The start of the underlined text.
+    pub fn position<'a>(&self, sources: &'a SourceMap) -> Position<'a> {
         let source = sources.file(self.span.file);
         let start = source.text.floor_char_boundary(self.span.start as usize);
         let (line, column) =
             source.line_column(u32::try_from(start).expect("policy texts are bounded by TEXT_BYTES_MAX"));
-        Place { file: &source.name, line, column }
+        Position { file: &source.name, line, column }
     }
 }

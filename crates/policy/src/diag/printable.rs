@@ -1,27 +1,27 @@
-//! Text from outside as a terminal may show it: labels, names, quoted lines and answers of servers cannot move the cursor, change colours
-//! or pretend to be another line.
+//! Escapes text from outside before a terminal shows it. Labels, names, quoted lines and answers of servers then cannot
+//! move the cursor, change colours or imitate another line.
 
 use std::borrow::Cow;
 use std::fmt::Write;
 
-/// Whether a terminal would do something else with the character than show it: a control character of ASCII or of Latin-1 (U+009B begins
-/// what ESC [ begins), or one that turns the direction of writing or ends a line in Unicode.
+/// Whether a terminal may interpret the character instead of showing it. These are the control characters of ASCII and
+/// Latin-1 (U+009B equals ESC [). In Unicode they also are characters that change the writing direction or end a line.
 pub fn is_unprintable(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{061c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}')
 }
 
-/// A text of several lines: all but line ends and tabs is escaped, as `\x1b` or `\u{9b}`.
+/// Escapes a text of several lines, as `\x1b` or `\u{9b}`. Line ends and tabs remain.
 pub fn printable(text: &str) -> Cow<'_, str> {
     escaped(text, |c| is_unprintable(c) && !matches!(c, '\n' | '\t'))
 }
 
-/// One line: line ends are escaped too, as `\n`.
+/// Escapes one line. Line ends are escaped too, as `\n`.
 pub fn printable_line(text: &str) -> Cow<'_, str> {
     escaped(text, is_unprintable)
 }
 
-/// Escapes what `is_bad` names.
+/// Escapes the characters for which `is_bad` holds.
 pub(super) fn escaped(text: &str, is_bad: impl Fn(char) -> bool) -> Cow<'_, str> {
     if !text.chars().any(&is_bad) {
         return Cow::Borrowed(text);
@@ -45,7 +45,7 @@ mod tests {
     use super::{printable, printable_line};
 
     #[test]
-    fn what_moves_the_cursor_is_spelled_out() {
+    fn characters_that_move_the_cursor_are_escaped() {
         assert_eq!(printable("a\x1b[31mb\u{9b}2J\r\x07\x7f"), "a\\x1b[31mb\\u{9b}2J\\r\\x07\\x7f");
         assert_eq!(printable("abc\u{202e}cba\u{2028}"), "abc\\u{202e}cba\\u{2028}");
         assert_eq!(printable("two\n\tlines, \u{e4}\u{4e2d}"), "two\n\tlines, \u{e4}\u{4e2d}");

@@ -1,5 +1,5 @@
-//! Renders diagnostics for a terminal: what, where with the place underlined, and what to do. What comes from outside is escaped, long
-//! lines are quoted in part, and of many warnings of a kind the first are shown.
+//! Renders diagnostics for a terminal: the message, the underlined text and the help. Text from outside is escaped,
+//! long lines are shortened, and only the first warnings of each code are shown.
 
 use super::excerpt::Excerpt;
 use super::printable::printable_line;
@@ -11,9 +11,9 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::ops::Range;
 
-/// Warnings of one code that are shown; the others are counted.
+/// Warnings of one code that are shown. The others are only counted.
 pub const WARNINGS_OF_A_CODE_MAX: usize = 10;
-/// Characters of a message that are shown: the first and the last.
+/// Characters at the start and at the end of a long message that are shown.
 const MESSAGE_HEAD: usize = 240;
 const MESSAGE_TAIL: usize = 120;
 
@@ -26,7 +26,7 @@ pub enum Style {
     Coloured,
 }
 
-/// All errors and the first warnings of each code, one after the other, each followed by an empty line.
+/// Renders all errors and the first warnings of each code, each followed by an empty line.
 pub fn render(diagnostics: &[Diagnostic], sources: &SourceMap, style: Style) -> String {
     let renderer = match style {
         Style::Plain => Renderer::plain(),
@@ -78,20 +78,20 @@ fn rendered(diagnostic: &Diagnostic, sources: &SourceMap, renderer: &Renderer) -
         group = group.element(Level::HELP.message(line(help)));
     }
     let text = renderer.render(&[group]);
-    // A place of its own is followed by a mark for the file of the quotation, which is the same.
-    let lines: Vec<&str> = text.lines().filter(|line| !is_mark_of_a_file(line)).collect();
+    // After an explicit origin the renderer repeats the file as `:::`.
+    let lines: Vec<&str> = text.lines().filter(|line| !is_file_separator(line)).collect();
     lines.join("\n")
 }
 
-/// Whether a line is ` ::: ` and nothing else but colours (`ESC [ ... m`).
-fn is_mark_of_a_file(line: &str) -> bool {
+/// Whether a line contains only ` ::: ` and colours (`ESC [ ... m`).
+fn is_file_separator(line: &str) -> bool {
     let mut pieces = line.split('\u{1b}');
     let plain: String =
         pieces.next().into_iter().chain(pieces.filter_map(|piece| Some(piece.split_once('m')?.1))).collect();
     plain.trim() == ":::"
 }
 
-/// A message on one line, escaped; of a long one the middle is left out.
+/// Escapes a message to one line. The middle of a long message is left out.
 fn line(text: &str) -> Cow<'_, str> {
     let shown = printable_line(text);
     let count = shown.chars().count();
@@ -103,16 +103,16 @@ fn line(text: &str) -> Cow<'_, str> {
     Cow::Owned(format!("{head}...{tail}"))
 }
 
-/// The lines of a file from the first annotated one to the last: long files are not looked through for each message.
+/// The lines of a file from the first annotated line to the last. The renderer does not scan the rest of a long file.
 struct Quote<'a> {
     path: Cow<'a, str>,
-    /// Of the first line that is quoted.
+    /// Number of the first quoted line.
     line: usize,
-    /// Line and column of the first place.
+    /// Line and column of the first annotation.
     origin: (u32, u32),
     excerpt: Excerpt<'a>,
-    /// In bytes of the excerpt.
-    places: Vec<(Range<usize>, Cow<'a, str>, AnnotationKind)>,
+    /// Annotations, with ranges in bytes of the excerpt.
+    annotations: Vec<(Range<usize>, Cow<'a, str>, AnnotationKind)>,
 }
 
 impl<'a> Quote<'a> {
@@ -120,29 +120,29 @@ impl<'a> Quote<'a> {
         let source = sources.file(file);
         let primary = (diagnostic.span, diagnostic.label.as_str(), AnnotationKind::Primary);
         let notes = diagnostic.notes.iter().map(|(span, text)| (*span, text.as_str(), AnnotationKind::Context));
-        let places: Vec<_> = std::iter::once(primary)
+        let annotated: Vec<_> = std::iter::once(primary)
             .chain(notes)
             .filter(|(span, ..)| span.file == file)
             .map(|(span, label, kind)| (bytes(span, &source.text), label, kind))
             .collect();
-        let first = places.iter().map(|(range, ..)| range.start).min().unwrap_or(0);
-        let last = places.iter().map(|(range, ..)| range.end).max().unwrap_or(0);
+        let first = annotated.iter().map(|(range, ..)| range.start).min().unwrap_or(0);
+        let last = annotated.iter().map(|(range, ..)| range.end).max().unwrap_or(0);
         let start = source.text[..first].rfind('\n').map_or(0, |newline| newline + 1);
         let end = source.text[last..].find('\n').map_or(source.text.len(), |newline| last + newline);
         let inside = |range: &Range<usize>| range.start - start..range.end - start;
-        let marked: Vec<_> = places.iter().map(|(range, ..)| inside(range)).collect();
+        let marked: Vec<_> = annotated.iter().map(|(range, ..)| inside(range)).collect();
         let excerpt = Excerpt::new(&source.text[start..end], &marked);
         let origin =
-            source.line_column(u32::try_from(places.first().map_or(0, |(range, ..)| range.start)).unwrap_or(0));
-        let places = marked.iter().zip(places).map(|(range, (_, label, kind))| {
-            (excerpt.place(range.start)..excerpt.place(range.end), self::line(label), kind)
+            source.line_column(u32::try_from(annotated.first().map_or(0, |(range, ..)| range.start)).unwrap_or(0));
+        let annotations = marked.iter().zip(annotated).map(|(range, (_, label, kind))| {
+            (excerpt.offset(range.start)..excerpt.offset(range.end), self::line(label), kind)
         });
-        let places = places.collect();
+        let annotations = annotations.collect();
         let line = 1 + source.text.as_bytes()[..start].iter().filter(|&&byte| byte == b'\n').count();
-        Quote { path: self::line(&source.name), line, origin, excerpt, places }
+        Quote { path: self::line(&source.name), line, origin, excerpt, annotations }
     }
 
-    /// Where the place is, unless the columns of what is quoted say so.
+    /// The origin, if the excerpt is shortened. Otherwise the renderer derives it from the quoted text.
     fn origin(&self) -> Option<Origin<'_>> {
         let (line, column) = self.origin;
         let origin = || Origin::path(self.path.as_ref()).line(line as usize).char_column(column as usize);
@@ -150,7 +150,7 @@ impl<'a> Quote<'a> {
     }
 
     fn snippet(&self) -> Snippet<'_, Annotation<'_>> {
-        let annotations = self.places.iter().map(|(range, label, kind)| {
+        let annotations = self.annotations.iter().map(|(range, label, kind)| {
             let annotation = kind.span(range.clone());
             if label.is_empty() { annotation } else { annotation.label(label.as_ref()) }
         });
@@ -159,7 +159,7 @@ impl<'a> Quote<'a> {
     }
 }
 
-/// The span as a range of whole characters of the text.
+/// The span as a byte range that is extended to whole characters.
 fn bytes(span: Span, text: &str) -> Range<usize> {
     let start = text.floor_char_boundary(span.start as usize);
     start..text.ceil_char_boundary((span.end as usize).max(start))

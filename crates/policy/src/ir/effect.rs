@@ -1,56 +1,57 @@
-//! What rules do with packets that match them: their effects, and the limiters that those charge. Nothing here knows a test.
+//! What rules do with packets that match: effects, and the limiters that effects charge. Tests are in
+//! [`super::match_tree`].
 
 use super::id::{Direction, FindId, LimiterId};
 use crate::checked::{Exceed, LimitEach, Log};
 use weir_abi::{Action, Family, Limit};
 
-/// Buckets, one for each label of what they police by. Each limit statement of a chain has its own; the chains of postures share
-/// those of statements that are the same in order and kind.
+/// A group of buckets, one for each label. Each limit statement of a chain has its own limiter. Statements with the
+/// same ordinal, kind and direction in other postures share it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limiter {
     /// The list's name, `rate` or `each`.
     pub name: String,
     /// The direction of its statements.
     pub direction: Direction,
-    /// How many statements of the chain with the same list and family, or of the same kind, stand before.
+    /// Ordinal from 0 of the statement among those of its chain with the same list and family, or with the same kind.
     pub nth: u16,
-    /// What it polices by.
+    /// How a bucket is selected.
     pub kind: LimiterKind,
     /// What is counted for each bucket.
     pub log: Log,
 }
 
-/// What a limiter polices by.
+/// How a limiter selects a bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LimiterKind {
     /// The most specific prefix of a list.
     Prefixes {
-        /// The family of its addresses.
+        /// The family of the addresses.
         family: Family,
         /// Whether all enclosing prefixes are charged too.
         nested: bool,
     },
-    /// The label that a table has for the address.
+    /// The label of the address in a table.
     Labels,
     /// One bucket for all packets.
     Rate(Limit),
-    /// A table of buckets for addresses.
+    /// A bounded table of buckets, keyed by address.
     Each(LimitEach),
 }
 
-/// What a rule does with packets that match it. Which those are says a [`super::MatchTree`].
+/// What a rule does with packets that match it. A [`super::MatchTree`] says which packets match.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
-    /// `edge.weir:12`.
+    /// Its citation: `edge.weir:12`.
     pub at: String,
     /// Its text on one line.
     pub text: String,
-    /// What it does besides counting; only the last may be a verdict.
+    /// Effects in order, besides counting. Only the last may be a verdict.
     pub effects: Vec<Effect>,
 }
 
 impl Rule {
-    /// The verdict, if the rule ends the chain.
+    /// The verdict, if the rule has one.
     pub fn verdict(&self) -> Option<Action> {
         match self.effects.last() {
             Some(&Effect::Verdict(action)) => Some(action),
@@ -58,37 +59,37 @@ impl Rule {
         }
     }
 
-    /// What its effects look up in tables.
+    /// The finds that its effects use.
     pub fn finds(&self) -> impl Iterator<Item = FindId> {
         self.effects.iter().filter_map(Effect::find)
     }
 }
 
-/// What a rule does.
+/// An effect of a rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// One packet in so many is copied to the divert interface.
+    /// Copies one packet in `one_in` to the divert interface.
     Sample {
         /// At least 1.
         one_in: u32,
     },
     /// Charges the packet to a bucket.
     Limit {
-        /// Whose buckets.
+        /// The limiter.
         limiter: LimiterId,
-        /// What finds the bucket, done on every way here; `None` where no table does.
+        /// The find that selects the bucket, done on every path to the rule. `None` if no table is used.
         find: Option<FindId>,
-        /// What happens to what has no room.
+        /// What happens to packets that exceed the limit.
         exceed: Exceed,
     },
-    /// Follows the TCP connection.
+    /// Tracks the TCP connection.
     Track,
-    /// Ends the chain.
+    /// Decides the packet and ends the chain.
     Verdict(Action),
 }
 
 impl Effect {
-    /// What it looks up in a table, done before on every way to the rule.
+    /// The find that it uses, done on every path to the rule.
     pub fn find(&self) -> Option<FindId> {
         match self {
             Effect::Limit { find, .. } => *find,
@@ -104,7 +105,7 @@ impl Effect {
         }
     }
 
-    /// The verdict on what has no room, if it is a limit that ends its way.
+    /// The verdict on packets that exceed the limit, if it is a limit that decides them.
     pub fn exceeded_verdict(&self) -> Option<Action> {
         match self {
             Effect::Limit { exceed, .. } => exceed.verdict(),

@@ -1,10 +1,10 @@
-//! What the parts of a program are called by.
+//! Identifiers of the parts of a program.
 
 /// Index into [`super::Program::slots`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SlotId(pub u16);
 
-/// Index into [`super::Program::rules`]; `Reason::rule` of it is the rule's reason and counter.
+/// Index into [`super::Program::rules`]. `Reason::rule` of the index is the reason and counter of the rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct RuleId(pub u16);
 
@@ -16,17 +16,17 @@ pub struct LimiterId(pub u16);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct FindId(pub u16);
 
-/// Which way packets go.
+/// The direction of packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Direction {
-    /// From the lower bundle to the upper.
+    /// From the lower to the upper interfaces.
     Upstream,
-    /// From the upper bundle to the lower.
+    /// From the upper to the lower interfaces.
     Downstream,
 }
 
 impl Direction {
-    /// Both, in the order in which a posture's chains stand.
+    /// Both, in the order of a posture's chains.
     pub const BOTH: [Direction; 2] = [Direction::Upstream, Direction::Downstream];
 
     /// The policy keyword.

@@ -1,25 +1,26 @@
-//! Checked -> IR: rules become nested tests, guards become explicit, each question to a table gets a number.
+//! Lowers a checked policy to IR: rules become nested tests, guards become explicit, and each table lookup gets a
+//! number.
 
 use super::{Chain, Direction, Effect, Find, FindId, Holds, Limiter, LimiterId, LimiterKind, Log, MatchTree};
 use super::{Node, Program, Rule, RuleId, Slot, SlotId, Test, Wanted};
 use crate::catalog::Catalog;
 use crate::checked::{self, Checked, Exceed, LimitBy, LimitOwner, LimitsOf, Match};
-use crate::pass::choose_layouts::{self, CostModel, Plan, Planned, Planning};
+use crate::pass::choose_layouts::{self, CostModel, ImageContents, Plan, Planned};
 use crate::source::{SourceMap, Span};
 use std::collections::HashMap;
 
-/// The third stage: a program as written, one top node a rule, and where each rule stands in the text.
+/// The third stage: the program before optimisation, with one top node for each rule.
 #[derive(Clone, Debug)]
 pub struct Lowered {
     /// The program.
     pub program: Program,
-    /// Which tables its slots hold, and why.
+    /// Which tables the slots hold, and why.
     pub plan: Plan,
     /// The text of each rule.
     pub spans: Vec<Span>,
 }
 
-/// Lowers a checked policy. It cannot fail: what has no meaning was rejected by `check`.
+/// Lowers a checked policy. It cannot fail, because `check` rejects invalid policies.
 pub fn lower(policy: &Checked, sources: &SourceMap, catalog: &dyn Catalog, model: &CostModel) -> Lowered {
     let plan = choose_layouts::plan(policy, catalog, model);
     let mut program = Program {
@@ -44,7 +45,7 @@ pub fn lower(policy: &Checked, sources: &SourceMap, catalog: &dyn Catalog, model
                     let tree = MatchTree { staged: vec![], nodes };
                     Chain { posture: None, direction, finds: chain.finds, tree }
                 }
-                // A named posture inherits what it does not say; the base policy has nothing to inherit.
+                // A named posture inherits the directions that it lacks from the base policy.
                 None => match program.chain(None, direction) {
                     Some(base) => program.chains[base].clone(),
                     None => {
@@ -62,10 +63,12 @@ pub fn lower(policy: &Checked, sources: &SourceMap, catalog: &dyn Catalog, model
 fn slot(policy: &Checked, planned: &Planned) -> Slot {
     let table = |id: &checked::TableId| &policy.tables[usize::from(id.0)];
     let (holds, family) = match &planned.holds {
-        Planning::Tables(tables) => {
+        ImageContents::Tables(tables) => {
             (Holds::Tables(tables.iter().map(|id| table(id).name.clone()).collect()), table(&tables[0]).family)
         }
-        Planning::Limits(list, family) => (Holds::Limits(policy.limits[usize::from(list.0)].name.clone()), *family),
+        ImageContents::Limits(list, family) => {
+            (Holds::Limits(policy.limits[usize::from(list.0)].name.clone()), *family)
+        }
     };
     Slot { holds, family, layout: planned.layout }
 }
@@ -77,7 +80,7 @@ fn rules_of(posture: &checked::Posture, direction: Direction) -> Option<&Vec<che
     }
 }
 
-/// The chain being lowered.
+/// The state of lowering one chain.
 struct Lowering<'a> {
     policy: &'a Checked,
     plan: &'a Plan,
@@ -86,7 +89,7 @@ struct Lowering<'a> {
     spans: &'a mut Vec<Span>,
     direction: Direction,
     finds: Vec<Find>,
-    /// Limit statements so far of each list and family, of `limit rate` and of `limit each`.
+    /// Number of limit statements so far for each owner.
     ordinals: HashMap<LimitOwner, u16>,
 }
 
@@ -95,7 +98,7 @@ impl Lowering<'_> {
         let id = RuleId(u16::try_from(self.program.rules.len()).expect("check bounds the number of rules"));
         let mut steps: Vec<Step> = rule.matches.iter().flat_map(|m| self.steps(m)).collect();
         let effects: Vec<Effect> = rule.effects.iter().filter_map(|effect| self.effect(effect)).collect();
-        // The guards of addresses stand among the matches.
+        // `check` has put the guards of their addresses among the matches.
         steps.extend(effects.iter().filter_map(Effect::find).map(Step::Find));
         let (at, text) = (self.sources.cite(rule.span), one_line(self.sources.text(rule.span)));
         self.program.rules.push(Rule { at, text, effects });
@@ -128,9 +131,9 @@ impl Lowering<'_> {
                 let (list, family) = (&self.policy.limits[usize::from(limits.0)], key.family());
                 let (slot, kind) = match list.of {
                     LimitsOf::Prefixes { nested } => {
-                        (self.plan.limits(limits, family), LimiterKind::Prefixes { family, nested })
+                        (self.plan.image_of_limits(limits, family), LimiterKind::Prefixes { family, nested })
                     }
-                    LimitsOf::Labels(table) => (self.plan.place(table).0, LimiterKind::Labels),
+                    LimitsOf::Labels(table) => (self.plan.image_of(table).0, LimiterKind::Labels),
                 };
                 let find = self.find(Find { slot: SlotId(slot as u16), key });
                 (Some(find), list.name.clone(), kind, list.log)
@@ -143,7 +146,7 @@ impl Lowering<'_> {
         Effect::Limit { limiter, find, exceed }
     }
 
-    /// The limiter; what another posture has in the same place is the same.
+    /// The id of a limiter. An equal limiter of another posture is shared.
     fn limiter(&mut self, limiter: Limiter) -> LimiterId {
         let limiters = &mut self.program.limiters;
         let known = limiters.iter().position(|known| *known == limiter);
@@ -154,7 +157,7 @@ impl Lowering<'_> {
         LimiterId(u16::try_from(index).expect("check bounds the number of limiters"))
     }
 
-    /// What a match asks, its guard first.
+    /// The steps of a match, its guard first.
     fn steps(&mut self, condition: &Match) -> Vec<Step> {
         match condition {
             Match::Guard(guard) => vec![Step::Test(Test::Guard(*guard))],
@@ -163,7 +166,7 @@ impl Lowering<'_> {
                 vec![Step::Test(Test::Guard(subject.guard())), Step::Test(test)]
             }
             Match::Table { key, table, labels, negated } => {
-                let (slot, index) = self.plan.place(*table);
+                let (slot, index) = self.plan.image_of(*table);
                 let find = self.find(Find { slot: SlotId(slot as u16), key: *key });
                 let wanted = match labels {
                     Some(labels) => Wanted::Labels(labels.clone()),
@@ -186,19 +189,19 @@ impl Lowering<'_> {
     }
 }
 
-/// One question of a match. A find always stands behind the guard of its key.
+/// A step of a match. A find always comes after the guard of its key.
 enum Step {
     Test(Test),
     Find(FindId),
 }
 
-/// A rule's text as one line: runs of white space folded, comments inside left out.
+/// A rule's text on one line, with single blanks and without comments.
 fn one_line(text: &str) -> String {
     let words = text.lines().flat_map(|line| without_comment(line).split_whitespace());
     words.filter(|&word| word != "\\").collect::<Vec<_>>().join(" ")
 }
 
-/// A line up to its comment; a `#` in a string begins none.
+/// A line without its comment. A `#` in a string begins no comment.
 fn without_comment(line: &str) -> &str {
     let mut in_string = false;
     let comment = line.find(|c| {

@@ -1,58 +1,59 @@
-//! Which rules match a packet: tests, and the rules that they lead to. Nothing here knows what a rule does.
+//! Which rules match a packet: tests, and the rules that they lead to. Effects of rules are in [`super::effect`].
 //!
-//! A tree is a list of nodes, run in order. A packet matches a rule if all tests around it hold and no rule before it has ended
-//! the chain. [`conditions`] says the same as a list, which is what a classifier would be built from.
+//! A tree is a list of nodes, run in order. A packet matches a rule if all tests around the rule hold and no earlier
+//! rule has ended the chain. [`conditions`] gives the same as a list of rules with their tests, the input that a
+//! classifier needs.
 
 use super::id::{FindId, RuleId};
 use crate::checked::{LabelId, ValueSet};
 use crate::field::{Field, Guard, Subject};
 
-/// Leads packets to the rules that they match.
+/// Finds the rules that a packet matches.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MatchTree {
-    /// Finds done before the nodes, for a whole burst at a time. Those are not among the nodes.
+    /// Finds that are done before the nodes, for a whole burst at a time. They are not among the nodes.
     pub staged: Vec<FindId>,
     /// The nodes.
     pub nodes: Vec<Node>,
 }
 
-/// Which packets a rule matches, unless a rule before it ended the chain.
+/// The condition under which a packet matches a rule, unless an earlier rule ended the chain.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Condition<'t> {
     /// The rule.
     pub rule: RuleId,
-    /// Tests that all hold, in the order in which they are made: each stands behind the guard of what it looks at.
+    /// Tests that must all hold, in order. Each comes after the guard of its subject.
     pub tests: Vec<&'t Test>,
 }
 
-/// The conditions of the rules among some nodes, in the order in which the rules are asked. Finds are not listed: a test names the
-/// one whose answer it needs.
+/// The conditions of the rules among some nodes, in the order in which rules are evaluated. Finds are not listed,
+/// because each test names its find.
 pub fn conditions(nodes: &[Node]) -> Vec<Condition<'_>> {
     let mut conditions = Vec::new();
     collect(nodes, &mut Vec::new(), &mut conditions);
     conditions
 }
 
-fn collect<'t>(nodes: &'t [Node], way: &mut Vec<&'t Test>, conditions: &mut Vec<Condition<'t>>) {
+fn collect<'t>(nodes: &'t [Node], path: &mut Vec<&'t Test>, conditions: &mut Vec<Condition<'t>>) {
     for node in nodes {
         match node {
             Node::Find(_) => {}
-            Node::Rule(rule) => conditions.push(Condition { rule: *rule, tests: way.clone() }),
+            Node::Rule(rule) => conditions.push(Condition { rule: *rule, tests: path.clone() }),
             Node::When { test, body } => {
-                way.push(test);
-                collect(body, way, conditions);
-                way.pop();
+                path.push(test);
+                collect(body, path, conditions);
+                path.pop();
             }
         }
     }
 }
 
-/// The rules among some nodes, in the order in which they are asked.
+/// The rules among some nodes, in the order in which they are evaluated.
 pub fn rules(nodes: &[Node]) -> impl Iterator<Item = RuleId> {
     nodes.iter().flat_map(Node::rules)
 }
 
-/// One step of a tree.
+/// A node of a tree.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Node {
     /// Runs the body if the test holds.
@@ -62,14 +63,14 @@ pub enum Node {
         /// The body.
         body: Vec<Node>,
     },
-    /// Asks a table; the key's guard holds here.
+    /// Looks up a key in a table. The guard of the key holds here.
     Find(FindId),
     /// The rule matched.
     Rule(RuleId),
 }
 
 impl Node {
-    /// The rules that it leads to.
+    /// The rules in the node.
     pub fn rules(&self) -> Box<dyn Iterator<Item = RuleId> + '_> {
         match self {
             Node::Find(_) => Box::new(std::iter::empty()),
@@ -79,53 +80,53 @@ impl Node {
     }
 }
 
-/// A test of the packet. The guard of what it looks at holds where it stands.
+/// A test of the packet. The guard of its subject holds here.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Test {
     /// The packet has the header.
     Guard(Guard),
-    /// The value is, or negated is not, in the set.
+    /// The value is in the set.
     Value {
-        /// What is looked at. Raw bits outside the captured packet make the test fail, negated or not.
+        /// The field or raw bits. The test fails for raw bits outside the captured packet, negated or not.
         subject: Subject,
-        /// Bits that count.
+        /// The bits that are compared; all of them if `None`.
         mask: Option<u128>,
         /// The values.
         set: ValueSet,
-        /// Turns the test around.
+        /// Inverts the test.
         negated: bool,
     },
-    /// What was found is, or negated is not, what was looked for.
+    /// The result of a find is the wanted one.
     Found {
-        /// Done before on every way here.
+        /// The find, done on every path to the test.
         find: FindId,
-        /// What was looked for.
+        /// The wanted result.
         wanted: Wanted,
-        /// Turns the test around.
+        /// Inverts the test.
         negated: bool,
     },
 }
 
 impl Test {
-    /// Whether its answer depends on what rules did with the packet before, and not on the packet and tables alone.
+    /// Whether its outcome depends on effects of earlier rules, and not only on the packet and tables.
     pub fn depends_on_effects(&self) -> bool {
         matches!(self, Test::Value { subject: Subject::Field(Field::MetaExceeded), .. })
     }
 }
 
-/// What a find is to have found.
+/// The wanted result of a find.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Wanted {
     /// Any label but 0.
     Any,
-    /// A label of the list, which is sorted.
+    /// One of these labels, which are sorted.
     Labels(Vec<LabelId>),
-    /// The bit of one of a fused slot's tables.
+    /// The bit of one table of a fused slot.
     Table(u8),
 }
 
 impl Wanted {
-    /// Whether `found` is it.
+    /// Whether the result `found` is wanted.
     pub fn is(&self, found: u32) -> bool {
         match self {
             Wanted::Any => found != 0,

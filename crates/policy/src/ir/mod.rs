@@ -1,11 +1,11 @@
 //! The intermediate representation: what each direction of each posture does with a packet.
 //!
-//! A program keeps two things apart, which meet in a rule's number. A chain's [`MatchTree`] says which rules match (`match_tree`),
-//! [`Program::rules`] what a rule does then (`effect`). Of the tree, `when` runs its body if a test holds, `find` asks a table, `rule`
-//! counts a match, has the rule's effects and, if it has a verdict, ends the chain. Tests read the packet and change nothing, so
-//! passes may merge, move and drop them; `eval` runs the tree as it stands and is what every backend answers to.
+//! A program separates matching from effects; both refer to rules by number. The [`MatchTree`] of a chain says which
+//! rules match (`match_tree`), [`Program::rules`] says what a rule does then (`effect`). In the tree, `when` runs its
+//! body if a test holds, and `find` looks up a key in a table. `rule` counts a match and runs the effects of the rule;
+//! a verdict ends the chain. Tests only read the packet, so passes may merge, move and drop them. `eval` interprets the
+//! tree and is the reference for every backend.
 
-mod asked;
 pub mod effect;
 pub mod eval;
 pub mod id;
@@ -13,6 +13,7 @@ pub mod lower;
 pub mod match_tree;
 pub mod parse;
 pub mod print;
+mod tables_tested;
 pub mod verify;
 
 pub use crate::checked::{Defaults, Exceed, Fallback, LabelId, LimitEach, Log, OnExit, ValueSet};
@@ -27,42 +28,42 @@ use weir_abi::{Action, Family, Layout, Reason};
 pub struct Program {
     /// The policy's name.
     pub name: String,
-    /// What happens before any rule.
+    /// Verdicts on packets that bypass the rules or that no rule decides.
     pub defaults: Defaults,
     /// What the link does when Weir ends.
     pub on_exit: OnExit,
     /// Images of tables and lists of limits.
     pub slots: Vec<Slot>,
-    /// What has buckets.
+    /// Groups of buckets that effects charge.
     pub limiters: Vec<Limiter>,
-    /// What the rules of all chains do.
+    /// The rules of all chains.
     pub rules: Vec<Rule>,
-    /// Two a posture, upstream first; the base policy's come first.
+    /// Two for each posture, upstream first. Those of the base policy come first.
     pub chains: Vec<Chain>,
 }
 
-/// An image as rules see it: whose it is and how it is laid out, never its bytes.
+/// An image as the compiler knows it: content and layout, but not its bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Slot {
-    /// What is in it.
+    /// Its content.
     pub holds: Holds,
-    /// Family of its keys.
+    /// The family of its keys.
     pub family: Family,
-    /// How it is laid out.
+    /// Its layout.
     pub layout: Layout,
 }
 
-/// What an image holds. Tables and lists of limits each have their own names.
+/// The content of an image. Names of tables and of lists of limits are separate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Holds {
-    /// The tables of these names. Of several, all sets, it answers with a bit for each.
+    /// The tables with these names. If there are several, all are sets, and a lookup returns one bit for each.
     Tables(Vec<String>),
-    /// The prefixes of the list of limits of this name; a label is the place of a prefix among them, from 1.
+    /// The prefixes of the list of limits with this name. The label of a prefix is its index among them, from 1.
     Limits(String),
 }
 
 impl Slot {
-    /// What it is called: `bad`, or `allowed+bad`.
+    /// Its name: `bad`, or `allowed+bad`.
     pub fn name(&self) -> String {
         match &self.holds {
             Holds::Tables(names) => names.join("+"),
@@ -70,7 +71,7 @@ impl Slot {
         }
     }
 
-    /// The names of its tables; none if it holds limits.
+    /// The names of its tables. Empty if it holds limits.
     pub fn tables(&self) -> &[String] {
         match &self.holds {
             Holds::Tables(names) => names,
@@ -78,7 +79,7 @@ impl Slot {
         }
     }
 
-    /// Whether one lookup answers for several tables.
+    /// Whether it holds several tables, so that one lookup is enough for all.
     pub fn is_fused(&self) -> bool {
         self.tables().len() > 1
     }
@@ -91,7 +92,7 @@ pub struct Chain {
     pub posture: Option<String>,
     /// The direction.
     pub direction: Direction,
-    /// Everything that its tests and its rules' effects may ask tables.
+    /// The table lookups of its tests and of the effects of its rules.
     pub finds: Vec<Find>,
     /// Which rules match.
     pub tree: MatchTree,
@@ -113,8 +114,8 @@ pub fn symbol(name: &str) -> String {
     name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect()
 }
 
-/// A question to a slot: the label of the longest prefix that holds the key, 0 if there is none; of a fused slot, a bit for each table
-/// that holds it.
+/// A lookup of a key in a slot. Its result is the label of the longest matching prefix, or 0. For a fused slot it is
+/// one bit for each table that contains the key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Find {
     /// The slot.
@@ -124,8 +125,9 @@ pub struct Find {
 }
 
 impl Program {
-    /// Rules whose limits end the way of what has no room, each with the verdict; in order of the rules. The counters of what they
-    /// ended stand behind those of the rules, in this order: a rule's own counter counts all that matched it.
+    /// Rules with limits that decide packets, each with the verdict, in order of the rules. Each pair has a counter of
+    /// the packets that were decided so. These counters follow those of the rules, in this order. The counter of a rule
+    /// counts all packets that matched.
     pub fn limited(&self) -> Vec<(RuleId, Action)> {
         let mut limited = Vec::new();
         for (index, rule) in (0..).zip(&self.rules) {
@@ -139,7 +141,7 @@ impl Program {
         limited
     }
 
-    /// Addresses that a rule's limits look at themselves.
+    /// The address fields of `limit each` statements in a rule.
     pub fn limited_addresses(&self, rule: RuleId) -> impl Iterator<Item = Field> {
         let limiters = self.rule(rule).effects.iter().filter_map(Effect::limiter);
         limiters.filter_map(|limiter| match self.limiter(limiter).kind {
@@ -148,7 +150,7 @@ impl Program {
         })
     }
 
-    /// Counters that the program needs: built-in reasons, rules, what limits of rules ended.
+    /// Number of counters: built-in reasons, rules, and packets that limits decided.
     pub fn counters(&self) -> usize {
         usize::from(Reason::RULE_BASE) + self.rules.len() + self.limited().len()
     }

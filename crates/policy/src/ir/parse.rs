@@ -1,4 +1,4 @@
-//! Reads printed IR back. For tests and for those who want to hand a backend a program of their own.
+//! Parses printed IR. Used for tests, for bundles, and for hand-written programs.
 
 use super::{Chain, Defaults, Direction, Effect, Fallback, Find, FindId, LabelId, Node, OnExit, Program, Rule, RuleId};
 use super::{
@@ -9,10 +9,10 @@ use crate::field::{Field, Guard, Raw, RawBase, Subject};
 use std::net::{Ipv4Addr, Ipv6Addr};
 use weir_abi::{Action, Family, Layout};
 
-/// Reads a program and verifies it.
+/// Parses and verifies a program.
 ///
 /// # Errors
-/// `line N: what is wrong`, or what `verify` found.
+/// `line N: ...` for a syntax error, or the error of `verify`.
 pub fn parse(text: &str) -> Result<Program, String> {
     let mut program = Program {
         name: String::new(),
@@ -93,7 +93,7 @@ fn defaults(text: &str) -> Option<Defaults> {
 
 fn slot(text: &str) -> Option<Slot> {
     let words: Vec<&str> = text.split(' ').skip(1).collect();
-    // A table may be called `limits`: what holds limits has a word more.
+    // A table may be named `limits`. A slot of limits has one word more.
     let (holds, of, layout) = match words[..] {
         ["limits", name, family, layout] => (Holds::Limits(name.to_owned()), family, layout),
         [names, family, layout] => (Holds::Tables(names.split('+').map(str::to_owned).collect()), family, layout),
@@ -163,7 +163,7 @@ fn effect(text: &str) -> Option<Effect> {
     if text == "track" { Some(Effect::Track) } else { Some(Effect::Verdict(Action::from_name(text)?)) }
 }
 
-/// The chain's own lines and its body; `Ok(None)` if the head cannot be read.
+/// Parses the lines of a chain. `Ok(None)` if its head is invalid.
 fn chain(head: &str, rest: &mut &[Line<'_>]) -> Result<Option<Chain>, String> {
     let (direction, posture) = match head.split_once(" of ") {
         Some((direction, posture)) => (direction, Some(posture.to_owned())),

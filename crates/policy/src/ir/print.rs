@@ -1,4 +1,4 @@
-//! IR as text: one line a fact, nesting by indentation. `parse` reads it back to the same program.
+//! Prints IR as text, with nesting by indentation. `parse` reads it back to the same program.
 //!
 //! ```text
 //! program edge
@@ -134,7 +134,7 @@ pub fn range(subject: Subject, start: u128, end: u128) -> String {
     text
 }
 
-/// A value of a subject: addresses in their notation, everything else in decimal.
+/// A value of a subject: addresses in their notation, other values in decimal.
 pub fn value(subject: Subject, value: u128) -> String {
     match subject {
         Subject::Field(field) if field.notation() == Notation::Ipv4Address => Ipv4Addr::from(value as u32).to_string(),

@@ -1,17 +1,17 @@
-//! What must hold of every program between passes. A violation is a compiler bug, or a hand-written IR that means nothing.
+//! Verifies the invariants of programs. A violation is a compiler bug or an error in hand-written IR.
 
 use super::{Chain, Effect, FindId, Holds, LimitEach, LimiterId, LimiterKind, Node, Program, RuleId, Test, Wanted};
 use crate::field::{Guard, Notation};
 use crate::pass::choose_layouts::FUSED_MAX;
 use weir_abi::{Layout, Reason, each};
 
-/// Deepest nesting of tests; a rule has at most as many matches.
+/// Deepest nesting of tests. `check` bounds the number of matches of a rule accordingly.
 pub const DEPTH_MAX: usize = 256;
 
 /// Checks a program.
 ///
 /// # Errors
-/// The first invariant that does not hold, and where.
+/// The first violated invariant, and where.
 pub fn verify(program: &Program) -> Result<(), String> {
     if program.rules.len() > Reason::RULES_MAX {
         return Err(format!("{} rules, at most {}", program.rules.len(), Reason::RULES_MAX));
@@ -42,9 +42,9 @@ struct Walk<'a> {
     chain: &'a Chain,
     /// Guards that hold here.
     guards: Vec<Guard>,
-    /// Finds done on the way here.
+    /// Finds done on the path to here.
     found: Vec<FindId>,
-    /// Limiters that had a statement.
+    /// Limiters that an earlier statement uses.
     limiters: Vec<LimiterId>,
 }
 
@@ -52,13 +52,13 @@ impl Walk<'_> {
     fn chain(&mut self) -> Result<(), String> {
         for (index, find) in self.chain.finds.iter().enumerate() {
             let slot = self.program.slots.get(usize::from(find.slot.0));
-            let slot = slot.ok_or_else(|| format!("find {index} asks slot {}, which is not there", find.slot.0))?;
+            let slot = slot.ok_or_else(|| format!("find {index} uses slot {}, which does not exist", find.slot.0))?;
             if find.key.bits() != slot.family.bits() {
-                return Err(format!("find {index} asks slot {} with a key of another family", find.slot.0));
+                return Err(format!("find {index} uses slot {} with a key of another family", find.slot.0));
             }
         }
         if let Some(id) = self.chain.tree.staged.iter().find(|id| usize::from(id.0) >= self.chain.finds.len()) {
-            return Err(format!("stages find {}, which is not there", id.0));
+            return Err(format!("stages find {}, which does not exist", id.0));
         }
         self.block(&self.chain.tree.nodes, 0)
     }
@@ -70,12 +70,12 @@ impl Walk<'_> {
         for node in nodes {
             match node {
                 Node::Rule(id) if usize::from(id.0) >= self.program.rules.len() => {
-                    return Err(format!("rule {} is not there", id.0));
+                    return Err(format!("rule {} does not exist", id.0));
                 }
                 Node::Rule(id) => self.limits(*id)?,
                 Node::Find(id) => {
                     let find = self.chain.finds.get(usize::from(id.0));
-                    let find = find.ok_or_else(|| format!("find {} is not there", id.0))?;
+                    let find = find.ok_or_else(|| format!("find {} does not exist", id.0))?;
                     self.needs(find.key.guard())?;
                     self.found.push(*id);
                 }
@@ -94,14 +94,14 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// The limits of a rule police by what was found, each by buckets of its own.
+    /// Each limit of a rule must use the right find, and no other statement of the chain may use its limiter.
     fn limits(&mut self, rule: RuleId) -> Result<(), String> {
         for effect in &self.program.rule(rule).effects {
             let Effect::Limit { limiter: id, find, .. } = effect else { continue };
             let limiter = self.program.limiters.get(usize::from(id.0));
-            let limiter = limiter.ok_or_else(|| format!("limiter {} is not there", id.0))?;
+            let limiter = limiter.ok_or_else(|| format!("limiter {} does not exist", id.0))?;
             if limiter.direction != self.chain.direction {
-                return Err(format!("limiter {} is of the other direction", id.0));
+                return Err(format!("limiter {} belongs to the other direction", id.0));
             }
             if self.limiters.contains(id) {
                 return Err(format!("limiter {} has two statements", id.0));
@@ -122,7 +122,7 @@ impl Walk<'_> {
                 _ => false,
             };
             if !fits {
-                return Err(format!("rule {}: limiter {} is asked by the wrong find", rule.0, id.0));
+                return Err(format!("rule {}: limiter {} has the wrong find", rule.0, id.0));
             }
         }
         Ok(())
@@ -134,18 +134,18 @@ impl Walk<'_> {
             Test::Value { subject, .. } => self.needs(subject.guard()),
             Test::Found { find, wanted, .. } => {
                 if !self.found.contains(find) {
-                    return Err(format!("find {} is tested where it was not done", find.0));
+                    return Err(format!("find {} is tested before it is done", find.0));
                 }
                 let slot = self.program.slot(self.chain.finds[usize::from(find.0)].slot);
                 match wanted {
                     _ if matches!(slot.holds, Holds::Limits(_)) => {
-                        Err(format!("find {} is of limits, which are no test", find.0))
+                        Err(format!("find {} looks up limits, which cannot be tested", find.0))
                     }
                     Wanted::Table(index) if usize::from(*index) >= slot.tables().len() => {
                         Err(format!("find {} has no table {index}", find.0))
                     }
                     Wanted::Any | Wanted::Labels(_) if slot.is_fused() => {
-                        Err(format!("find {} is of {} tables, and no one is named", find.0, slot.tables().len()))
+                        Err(format!("find {} looks up {} tables, but its test names none", find.0, slot.tables().len()))
                     }
                     Wanted::Labels(labels) if labels.is_empty() || !labels.is_sorted_by(|a, b| a < b) => {
                         Err(format!("labels of find {} are not a sorted set", find.0))
@@ -160,12 +160,12 @@ impl Walk<'_> {
         if self.guards.iter().any(|held| held.implies(guard)) {
             Ok(())
         } else {
-            Err(format!("a test stands outside its guard '{}'", guard.name()))
+            Err(format!("a test is outside of its guard '{}'", guard.name()))
         }
     }
 }
 
-/// Whether there can be such a table of addresses.
+/// Whether the bounds of a `limit each` are valid.
 fn is_sound(LimitEach { key, length, limit, size }: &LimitEach) -> bool {
     let sizes = each::SIZE_MIN..=each::SIZE_MAX;
     matches!(key.notation(), Notation::Ipv4Address | Notation::Ipv6Address)

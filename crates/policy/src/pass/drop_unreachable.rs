@@ -1,20 +1,21 @@
-//! Drops what cannot run or decides nothing: tests that the guards around them settle, empty bodies, nodes behind an unconditional verdict.
+//! Removes nodes without effect: tests with a known outcome, empty bodies, unused finds, and nodes after an
+//! unconditional verdict.
 
 use crate::field::Guard;
 use crate::ir::{FindId, MatchTree, Node, Rule, Test};
 
-/// Runs the pass over a chain's tree. Of what the rules do it asks which of them end the chain and which finds they use.
+/// Runs the pass over the tree of a chain. Of the rules it uses only the verdicts and the finds.
 pub fn run(tree: &mut MatchTree, rules: &[Rule]) {
     let nodes = std::mem::take(&mut tree.nodes);
     tree.nodes = block(nodes, rules, &mut vec![Guard::Any]);
 }
 
-/// What is left of a block inside the given guards.
+/// The remaining nodes of a block inside `guards`.
 fn block(nodes: Vec<Node>, rules: &[Rule], guards: &mut Vec<Guard>) -> Vec<Node> {
     let mut kept = Vec::with_capacity(nodes.len());
     for node in nodes {
         match node {
-            Node::When { test, body } => match settle(&test, guards) {
+            Node::When { test, body } => match known_outcome(&test, guards) {
                 Some(false) => {}
                 Some(true) => kept.extend(block(body, rules, guards)),
                 None => {
@@ -41,12 +42,12 @@ fn block(nodes: Vec<Node>, rules: &[Rule], guards: &mut Vec<Guard>) -> Vec<Node>
     kept
 }
 
-/// The outcome of a test that is known inside the guards.
-fn settle(test: &Test, guards: &[Guard]) -> Option<bool> {
+/// The outcome of a test inside the guards, if it is known.
+fn known_outcome(test: &Test, guards: &[Guard]) -> Option<bool> {
     match test {
         Test::Guard(guard) if guards.iter().any(|held| held.implies(*guard)) => Some(true),
         Test::Guard(guard) if guards.iter().any(|held| held.excludes(*guard)) => Some(false),
-        // Raw bits may be missing, so even a full set does not always hold.
+        // Raw bits may be missing, so a test with a full set can fail.
         Test::Value { set, negated, .. } if set.ranges().is_empty() && !negated => Some(false),
         Test::Value { subject: crate::field::Subject::Field(field), mask: None, set, negated } => {
             if set.is_full(field.bits()) {

@@ -1,12 +1,12 @@
-//! Merges neighbours that ask the same: `when A { x } when A { y }` becomes `when A { x y }`. Tests change nothing, so the second
-//! time the answer is the same; but for `meta exceeded`, which a limit in the first body may change.
+//! Merges adjacent equal tests: `when A { x } when A { y }` becomes `when A { x y }`. Tests change nothing, so both
+//! have the same outcome. Tests of `meta exceeded` are excluded, because a limit in the first body may change it.
 
 use crate::ir::{MatchTree, Node};
 
-/// Rules that merged tests may hold together; a longer body would make a function that compilers take too long for.
+/// Most rules in a merged body. Compilers take too long for functions with longer bodies.
 const MERGED_RULES_MAX: usize = 64;
 
-/// Runs the pass over a chain's tree.
+/// Runs the pass over the tree of a chain.
 pub fn run(tree: &mut MatchTree) {
     let nodes = std::mem::take(&mut tree.nodes);
     tree.nodes = block(nodes);

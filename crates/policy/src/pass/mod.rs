@@ -1,4 +1,4 @@
-//! Passes over the IR, one a file. Each keeps the program's meaning; `verify` runs after each in debug builds.
+//! Passes over the IR, one per file. Each preserves the meaning of the program; `verify` checks the result of all.
 
 pub mod choose_layouts;
 pub mod drop_unreachable;
@@ -8,7 +8,7 @@ pub mod place_finds;
 use crate::ir::{Program, verify};
 pub use place_finds::Placement;
 
-/// Runs all passes for a backend that wants its finds placed so.
+/// Runs all passes, with the placement of finds that the backend needs.
 pub fn optimise(program: &Program, placement: Placement) -> Program {
     let mut program = program.clone();
     for chain in &mut program.chains {

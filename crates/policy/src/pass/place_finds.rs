@@ -1,17 +1,18 @@
-//! Decides where tables are asked: all at the start, for a whole burst at a time, or each where its answer is first needed.
+//! Places table lookups: all before the rules, or each where its result is first needed.
 
 use crate::ir::{FindId, MatchTree, Node};
 
-/// Where finds stand.
+/// The position of finds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Placement {
-    /// Before the body: a burst asks one table for all packets before it asks the next, so that memory is waited for once.
+    /// Before the rules. A burst looks up all its packets in one table before the next table, so that cache misses
+    /// overlap.
     Staged,
-    /// Where first needed: a packet that an early rule decides asks no more tables.
+    /// Where first needed. A packet that an early rule decides needs no further lookups.
     Lazy,
 }
 
-/// Runs the pass over a chain's tree.
+/// Runs the pass over the tree of a chain.
 pub fn run(tree: &mut MatchTree, placement: Placement) {
     let nodes = std::mem::take(&mut tree.nodes);
     tree.nodes = match placement {
@@ -24,7 +25,7 @@ pub fn run(tree: &mut MatchTree, placement: Placement) {
     };
 }
 
-/// Takes all finds out.
+/// Moves all finds to `staged`.
 fn strip(nodes: Vec<Node>, staged: &mut Vec<FindId>) -> Vec<Node> {
     let mut kept = Vec::with_capacity(nodes.len());
     for node in nodes {
@@ -38,7 +39,7 @@ fn strip(nodes: Vec<Node>, staged: &mut Vec<FindId>) -> Vec<Node> {
     kept
 }
 
-/// Drops finds that were done on every way here.
+/// Drops finds that are done on every path to here.
 fn keep_first(nodes: Vec<Node>, known: &mut Vec<FindId>) -> Vec<Node> {
     let outside = known.len();
     let mut kept = Vec::with_capacity(nodes.len());

@@ -1,4 +1,5 @@
-//! The parser's place in a text: looking, taking, complaining, and finding a place to go on.
+//! The parser's position in the tokens of a file: looks ahead, consumes tokens, reports errors, and skips to where
+//! parsing can continue.
 
 use super::ERRORS_MAX;
 use super::token::{Token, TokenKind, lex};
@@ -10,10 +11,10 @@ use crate::source::{FileId, Span};
 #[derive(Debug)]
 pub(super) struct Reported;
 
-/// What a parsing function gives.
+/// The result of a parsing function.
 pub(super) type Parse<T> = Result<T, Reported>;
 
-/// Words that begin an item or a direction and stand nowhere else at the beginning of a line.
+/// Keywords that begin an item or a direction, and no other line.
 pub(super) const ITEM_WORDS: [&str; 9] =
     ["table", "limits", "define", "include", "defaults", "on-exit", "upstream", "downstream", "posture"];
 
@@ -58,12 +59,12 @@ impl<'a> Cursor<'a> {
         self.span_of(self.token(0))
     }
 
-    /// The place of the last token taken.
+    /// The span of the last consumed token.
     pub(super) fn last_span(&self) -> Span {
         self.span_of(self.tokens[self.at.saturating_sub(1)])
     }
 
-    /// An empty place before the next token.
+    /// An empty span before the next token.
     pub(super) fn here(&self) -> Span {
         let span = self.span();
         Span { end: span.start, ..span }
@@ -117,7 +118,7 @@ impl<'a> Cursor<'a> {
         matches!(self.kind(), TokenKind::Newline | TokenKind::Semicolon | TokenKind::CloseBrace | TokenKind::End)
     }
 
-    /// Whether the next token can only belong to another item: a block before it was not closed.
+    /// Whether the next token begins another item, so that an earlier block was not closed.
     pub(super) fn at_item(&self) -> bool {
         let first = self.at == 0 || matches!(self.tokens[self.at - 1].kind, TokenKind::Newline | TokenKind::CloseBrace);
         first && self.word().is_some_and(|word| ITEM_WORDS.contains(&word)) && self.item_follows()
@@ -143,7 +144,7 @@ impl<'a> Cursor<'a> {
         Reported
     }
 
-    /// What stands here, for messages: `` `;` ``.
+    /// The next token in messages: `` `;` ``.
     pub(super) fn found(&self) -> String {
         match self.kind().name() {
             Some(name) => name.to_owned(),
@@ -151,7 +152,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Reports that something else should stand here.
+    /// Reports that the next token is not what is expected.
     pub(super) fn unexpected(&mut self, expected: &str) -> Reported {
         let diagnostic = self.unexpected_here(expected);
         self.report(diagnostic)
@@ -159,7 +160,7 @@ impl<'a> Cursor<'a> {
 
     pub(super) fn unexpected_here(&self, expected: &str) -> Diagnostic {
         let span = match self.kind() {
-            // Underline the place where it is missing.
+            // Underlines the position where the token is missing.
             TokenKind::Newline | TokenKind::End => {
                 let last = self.last_span();
                 Span { start: last.end, ..last }
@@ -170,7 +171,7 @@ impl<'a> Cursor<'a> {
             TokenKind::Unknown => Diagnostic::error("E0101", span, format!("{} means nothing here", self.found()))
                 .label(format!("expected {expected}")),
             TokenKind::OpenString => Diagnostic::error("E0102", span, "the string has no end")
-                .label("the closing `\"` must stand on the same line"),
+                .label("the closing `\"` must be on the same line"),
             _ => Diagnostic::error("E0103", span, format!("expected {expected}, found {}", self.found())),
         }
     }
@@ -184,13 +185,13 @@ impl<'a> Cursor<'a> {
         Ok(Name { text, span: self.expect(TokenKind::Word, expected)? })
     }
 
-    /// A string; the text is without the quotes, the span with them.
+    /// Reads a string. The text excludes the quotes, the span includes them.
     pub(super) fn string(&mut self, expected: &str) -> Parse<Name> {
         let text = self.slice().trim_matches('"').to_owned();
         Ok(Name { text, span: self.expect(TokenKind::String, expected)? })
     }
 
-    /// Reports what stands between a finished rule or setting and its end, and skips it.
+    /// Reports and skips tokens between a complete rule or setting and its end.
     pub(super) fn end_of_statement(&mut self, after: &str) {
         if !self.at_end_of_statement() {
             self.unexpected(&format!("a new line or `;` after {after}"));
@@ -198,8 +199,8 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Goes to the end of the rule, setting or item that went wrong: before a newline, a `;` or a `}`, but not into the middle of
-    /// braces that open on the way.
+    /// Skips the rest of an invalid rule, setting or item: up to a newline, `;` or `}` outside of braces that open
+    /// meanwhile.
     pub(super) fn skip_statement(&mut self) {
         let mut depth = 0_usize;
         loop {
@@ -220,7 +221,7 @@ impl<'a> Cursor<'a> {
         self.at == 0 || self.tokens[self.at - 1].kind == TokenKind::Newline
     }
 
-    /// Skips what stands in braces, which open here.
+    /// Skips a block. The next token is its `{`.
     pub(super) fn skip_braces(&mut self) {
         let mut depth = 0_usize;
         loop {
@@ -238,14 +239,14 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Goes to the end of the line or of the braces, whichever comes first.
+    /// Skips to the end of the line or of the block, whichever comes first.
     pub(super) fn skip_line(&mut self) {
         while !self.at_end_of_statement() {
             self.bump();
         }
     }
 
-    /// `{`, on this line or a later one.
+    /// Reads `{` on this or a later line.
     pub(super) fn open_block(&mut self, of: &str) -> Parse<Span> {
         let line_end = self.at;
         self.skip_newlines();
@@ -255,7 +256,7 @@ impl<'a> Cursor<'a> {
         self.expect(TokenKind::OpenBrace, &format!("`{{` after {of}"))
     }
 
-    /// Whether the block goes on; takes its `}`, and reports a block that has none.
+    /// Whether the block continues. Consumes its `}`, and reports a block without one.
     pub(super) fn block_goes_on(&mut self, open: Span, nested: &[&str]) -> bool {
         self.skip_separators();
         if self.eat(TokenKind::CloseBrace) {
@@ -263,7 +264,7 @@ impl<'a> Cursor<'a> {
         }
         let foreign_item = self.at_item() && !nested.contains(&self.slice());
         if foreign_item || self.is(TokenKind::End) {
-            // A string without end has taken the `}` on its line, a set without end the one after it.
+            // An unterminated string has consumed the `}` on its line, an unterminated set the next `}`.
             let last = self.diagnostics.last().map(|last| last.code);
             if last == Some("E0102") || last == Some("E0104") && !foreign_item {
                 return false;
@@ -271,7 +272,7 @@ impl<'a> Cursor<'a> {
             self.report(
                 Diagnostic::error("E0104", open, "this block is not closed")
                     .label("its `}` is missing")
-                    .note(self.here(), format!("{} stands here instead", self.found())),
+                    .note(self.here(), format!("{} is here instead", self.found())),
             );
             return false;
         }

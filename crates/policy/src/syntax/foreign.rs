@@ -1,6 +1,6 @@
-//! What nftables has and Weir has not, each with what to write instead.
+//! nftables syntax that Weir does not support, each with what to write instead.
 
-/// A word that begins something unsupported in a rule, what it is, and what to do.
+/// Keywords of an unsupported feature, its name, and the help.
 type Foreign = (&'static [&'static str], &'static str, &'static str);
 
 const IN_RULES: &[Foreign] = &[
@@ -10,11 +10,11 @@ const IN_RULES: &[Foreign] = &[
         "write the rules where they apply; shared sets go into a `define`",
     ),
     (&["ct"], "connection tracking by `ct`", "write `tcp track` to follow TCP connections"),
-    (&["log"], "logging", "`counter` counts, `sample 1/1000` copies packets to the divert bundle"),
-    (&["reject"], "`reject`: a scrubber answers nothing", "write `drop`"),
-    (&["queue"], "queues to user space", "`divert` hands packets to the divert bundle"),
+    (&["log"], "logging", "`counter` counts packets, `sample 1/1000` copies packets to the divert interfaces"),
+    (&["reject"], "`reject`: a scrubber sends no answers", "write `drop`"),
+    (&["queue"], "queues to user space", "`divert` sends packets to the divert interfaces"),
     (&["vmap", "map"], "maps to verdicts", "write one rule for each verdict"),
-    (&["quota"], "quotas", "`ip saddr limit @NAME` polices by a list of limits"),
+    (&["quota"], "quotas", "`ip saddr limit @NAME` applies a list of limits"),
     (&["snat", "dnat", "masquerade", "redirect", "tproxy"], "address translation", "Weir forwards packets unchanged"),
     (
         &["set", "update", "add", "delete"],
@@ -34,28 +34,28 @@ const IN_RULES: &[Foreign] = &[
     (&["comment"], "rule comments", "write `# ...`"),
 ];
 
-const ON_TOP: &[Foreign] = &[
+const AT_TOP_LEVEL: &[Foreign] = &[
     (
         &["add", "delete", "flush", "create", "insert", "replace", "list", "destroy"],
         "commands",
-        "a policy is a whole: write what shall be in force",
+        "a policy is complete: write the rules that shall apply",
     ),
     (&["chain"], "chains", "rules go into `upstream { ... }` and `downstream { ... }`"),
     (&["set", "map"], "sets of their own", "declare `table NAME { type ipv4; elements = { ... } }`"),
     (&["redefine", "undefine"], "changing definitions", "use another name"),
 ];
 
-/// Families that nftables writes before a table's name.
+/// Families that nftables allows before the name of a table.
 pub(super) const FAMILIES: [&str; 5] = ["inet", "bridge", "netdev", "arp", "ip"];
 
-/// What the word is in a rule, and what to write instead.
+/// The name of the feature that a word begins in a rule, and the help.
 pub(super) fn in_rule(word: &str) -> Option<(&'static str, &'static str)> {
     find(IN_RULES, word)
 }
 
-/// What the word is at the top level, and what to write instead.
-pub(super) fn on_top(word: &str) -> Option<(&'static str, &'static str)> {
-    find(ON_TOP, word)
+/// The name of the feature that a word begins at the top level, and the help.
+pub(super) fn at_top_level(word: &str) -> Option<(&'static str, &'static str)> {
+    find(AT_TOP_LEVEL, word)
 }
 
 fn find(list: &[Foreign], word: &str) -> Option<(&'static str, &'static str)> {

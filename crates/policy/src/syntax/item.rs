@@ -1,12 +1,11 @@
-//! Items: tables, limits, definitions, defaults, what happens in the end, directions, postures.
+//! Items: what stands at the top of a file. Tables and lists of limits have files of their own.
 
 use super::cursor::{Cursor, ITEM_WORDS, Parse, Reported};
 use super::token::TokenKind;
-use super::tree::{
-    Defaults, Define, Direction, Element, Include, Item, ListFile, Name, OnExit, Posture, Table, TableSetting, Way,
-};
-use super::{foreign, limit, rule, value};
-use crate::diag::Diagnostic;
+use super::tree::{Defaults, Define, Direction, Include, Item, Name, OnExit, Posture, Way};
+use super::words::STATEMENT_WORDS;
+use super::{foreign, limits, rule, table, value};
+use crate::diag::{Diagnostic, nearest};
 
 /// All items of a file.
 pub(super) fn items(cursor: &mut Cursor) -> Vec<Item> {
@@ -40,8 +39,8 @@ fn item(cursor: &mut Cursor) -> Parse<Item> {
     match cursor.word() {
         Some("include") => include(cursor).map(Item::Include),
         Some("define") => define(cursor).map(Item::Define),
-        Some("table") => table(cursor).map(Item::Table),
-        Some("limits") => limit::limits(cursor).map(Item::Limits),
+        Some("table") => table::table(cursor).map(Item::Table),
+        Some("limits") => limits::limits(cursor).map(Item::Limits),
         Some("defaults") => defaults(cursor).map(Item::Defaults),
         Some("on-exit") => on_exit(cursor).map(Item::OnExit),
         Some("upstream" | "downstream") => direction(cursor).map(Item::Direction),
@@ -54,9 +53,9 @@ fn item(cursor: &mut Cursor) -> Parse<Item> {
 
 fn unknown_item(cursor: &mut Cursor, word: &str) -> Reported {
     let span = cursor.span();
-    let rule_like = super::rule::STATEMENT_WORDS.contains(&word)
+    let rule_like = STATEMENT_WORDS.contains(&word)
         || crate::field::Field::ALL.iter().any(|f| f.name().split(' ').next() == Some(word));
-    let diagnostic = if let Some((what, help)) = foreign::on_top(word) {
+    let diagnostic = if let Some((what, help)) = foreign::at_top_level(word) {
         Diagnostic::error("E0106", span, format!("Weir does not have {what}"))
             .label(format!("`{word}` is nftables' own"))
             .help(help)
@@ -65,7 +64,7 @@ fn unknown_item(cursor: &mut Cursor, word: &str) -> Reported {
             .help("rules go into `upstream { ... }` or `downstream { ... }`")
     } else {
         let diagnostic = Diagnostic::error("E0105", span, format!("`{word}` begins no item"));
-        match crate::check::nearest(word, ITEM_WORDS) {
+        match nearest(word, ITEM_WORDS) {
             Some(near) => diagnostic.help(format!("did you mean `{near}`?")),
             None => diagnostic.help(format!("a policy is made of {}", ITEM_WORDS.join(", "))),
         }
@@ -92,111 +91,6 @@ fn define(cursor: &mut Cursor) -> Parse<Define> {
         }
     };
     Ok(Define { span: keyword.to(cursor.last_span()), name, values })
-}
-
-fn table(cursor: &mut Cursor) -> Parse<Table> {
-    let keyword = cursor.bump();
-    let family = cursor.word().filter(|word| foreign::FAMILIES.contains(word));
-    if let Some(family) = family.filter(|_| cursor.kind_ahead(1) == TokenKind::Word) {
-        return Err(cursor.report(
-            Diagnostic::error("E0106", keyword.to(cursor.span()), "an nftables table with chains is not a policy")
-                .label(format!("`table {family} NAME` is nftables' own"))
-                .help("rules go into `upstream { ... }` and `downstream { ... }`; a Weir table is a set of prefixes"),
-        ));
-    }
-    let name = cursor.name("a name after `table`")?;
-    let open = cursor.open_block("the table's name")?;
-    let mut settings = Vec::new();
-    while cursor.block_goes_on(open, &[]) {
-        match table_setting(cursor) {
-            Ok(setting) => {
-                settings.push(setting);
-                cursor.end_of_statement("the setting");
-            }
-            Err(Reported) => cursor.skip_statement(),
-        }
-    }
-    Ok(Table { span: keyword.to(cursor.last_span()), name, settings })
-}
-
-/// The settings of a table.
-const TABLE_WORDS: [&str; 7] = ["type", "elements", "file", "dynamic", "size", "timeout", "layout"];
-
-fn table_setting(cursor: &mut Cursor) -> Parse<TableSetting> {
-    let keyword = cursor.span();
-    Ok(match cursor.word() {
-        Some("type") => {
-            cursor.bump();
-            let family = cursor.name("`ipv4` or `ipv6`")?;
-            let label = match cursor.eat(TokenKind::Colon) {
-                true => Some(cursor.name("`label` after `:`")?),
-                false => None,
-            };
-            TableSetting::Type { family, label }
-        }
-        Some("elements") => {
-            cursor.bump();
-            cursor.expect(TokenKind::Assign, "`=` after `elements`")?;
-            let (elements, span) = value::set(cursor, "an element", &mut |cursor| element(cursor))?;
-            TableSetting::Elements(elements, keyword.to(span))
-        }
-        Some("file") => TableSetting::File(list_file(cursor)?),
-        Some("dynamic") => TableSetting::Dynamic(cursor.bump()),
-        Some("size") => {
-            cursor.bump();
-            TableSetting::Size(value::number(cursor, "a number of entries after `size`")?)
-        }
-        Some("timeout") => {
-            cursor.bump();
-            TableSetting::Timeout(value::number(cursor, "a time such as `10m` after `timeout`")?)
-        }
-        Some("layout") => {
-            cursor.bump();
-            TableSetting::Layout(cursor.name("the name of a layout")?)
-        }
-        Some(word) => return Err(unknown_setting(cursor, word)),
-        None => return Err(cursor.unexpected("a setting of the table")),
-    })
-}
-
-fn unknown_setting(cursor: &mut Cursor, word: &str) -> Reported {
-    let diagnostic = Diagnostic::error("E0113", cursor.span(), format!("a table has no setting `{word}`"));
-    let diagnostic = match (word, crate::check::nearest(word, TABLE_WORDS)) {
-        ("flags", _) => {
-            diagnostic.help("prefixes need no `flags interval`; a table filled while running says `dynamic`")
-        }
-        ("chain", _) => diagnostic.help("rules go into `upstream { ... }` and `downstream { ... }`"),
-        (_, Some(near)) => diagnostic.help(format!("did you mean `{near}`?")),
-        (_, None) => diagnostic.help(format!("the settings are {}", TABLE_WORDS.join(", "))),
-    };
-    cursor.report(diagnostic)
-}
-
-fn element(cursor: &mut Cursor) -> Parse<Element> {
-    let value = value::value(cursor, "an address, prefix or range")?;
-    let label = match cursor.eat(TokenKind::Colon) {
-        true => Some(value::label(cursor)?),
-        false => None,
-    };
-    Ok(Element { value, label })
-}
-
-pub(super) fn list_file(cursor: &mut Cursor) -> Parse<ListFile> {
-    let keyword = cursor.bump();
-    let path = cursor.string("a path in quotes after `file`")?;
-    let mut file = ListFile { span: keyword, path, field: None, lenient: None };
-    while let Some(word) = cursor.word() {
-        match word {
-            "field" if file.field.is_none() => {
-                cursor.bump();
-                file.field = Some(cursor.string("a path such as \"country.iso_code\" after `field`")?);
-            }
-            "lenient" if file.lenient.is_none() => file.lenient = Some(cursor.bump()),
-            _ => break,
-        }
-    }
-    file.span = keyword.to(cursor.last_span());
-    Ok(file)
 }
 
 fn defaults(cursor: &mut Cursor) -> Parse<Defaults> {

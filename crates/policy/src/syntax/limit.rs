@@ -1,91 +1,15 @@
-//! Lists of limits, and the limits of rules.
+//! The limits of rules, and rates with their bursts.
 
-use super::cursor::{Cursor, Parse, Reported};
+use super::cursor::{Cursor, Parse};
+use super::subject::subject;
 use super::token::TokenKind;
-use super::tree::{
-    Exceed, Limit, LimitEach, LimitElement, Limits, LimitsSetting, Log, Name, Operand, Statement, Subject, Value,
-};
-use super::{item, reserved, rule, value};
+use super::tree::{Exceed, Limit, LimitEach, Name, Statement, Subject};
+use super::{reserved, value};
 use crate::diag::Diagnostic;
 use crate::source::Span;
 
-/// The settings of a list of limits.
-const LIMITS_WORDS: [&str; 6] = ["file", "elements", "default", "table", "nested", "log"];
-
-/// `limits NAME { ... }`
-pub(super) fn limits(cursor: &mut Cursor) -> Parse<Limits> {
-    let keyword = cursor.bump();
-    let name = cursor.name("a name after `limits`")?;
-    let open = cursor.open_block("the name of the limits")?;
-    let mut settings = Vec::new();
-    // `table NAME` without a block is a setting, with one an item that begins too early.
-    while cursor.block_goes_on(open, &[]) {
-        match setting(cursor) {
-            Ok(setting) => {
-                settings.push(setting);
-                cursor.end_of_statement("the setting");
-            }
-            Err(Reported) => cursor.skip_statement(),
-        }
-    }
-    Ok(Limits { span: keyword.to(cursor.last_span()), name, settings })
-}
-
-fn setting(cursor: &mut Cursor) -> Parse<LimitsSetting> {
-    let keyword = cursor.span();
-    Ok(match cursor.word() {
-        Some("file") => LimitsSetting::File(item::list_file(cursor)?),
-        Some("elements") => {
-            cursor.bump();
-            cursor.expect(TokenKind::Assign, "`=` after `elements`")?;
-            let (elements, span) = value::set(cursor, "an element", &mut |cursor| element(cursor))?;
-            LimitsSetting::Elements(elements, keyword.to(span))
-        }
-        Some("default") => {
-            cursor.bump();
-            LimitsSetting::Default(limit(cursor)?)
-        }
-        Some("table") => {
-            cursor.bump();
-            LimitsSetting::Table(cursor.name("the name of a table with labels after `table`")?)
-        }
-        Some("nested") => LimitsSetting::Nested(cursor.bump()),
-        Some("log") => {
-            cursor.bump();
-            let word =
-                one_of(cursor, &Log::ALL.map(|log| (log.name(), log)), "`off`, `exceeded` or `all` after `log`")?;
-            LimitsSetting::Log(word, keyword.to(cursor.last_span()))
-        }
-        Some(word) => return Err(unknown_setting(cursor, word)),
-        None => return Err(cursor.unexpected("a setting of the limits")),
-    })
-}
-
-fn unknown_setting(cursor: &mut Cursor, word: &str) -> Reported {
-    let diagnostic = Diagnostic::error("E0113", cursor.span(), format!("a list of limits has no setting `{word}`"));
-    let diagnostic = match (word, crate::check::nearest(word, LIMITS_WORDS)) {
-        ("type", _) => diagnostic.help("a list of limits holds prefixes of both families: it needs no type"),
-        ("rate" | "limit", _) => diagnostic.help("write `default 100pps`, or `elements = { 192.0.2.0/24 : 100pps }`"),
-        (_, Some(near)) => diagnostic.help(format!("did you mean `{near}`?")),
-        (_, None) => diagnostic.help(format!("the settings are {}", LIMITS_WORDS.join(", "))),
-    };
-    cursor.report(diagnostic)
-}
-
-/// `192.0.2.0/24 : 10mbit burst 64kbytes`, `HR : 100kpps`
-fn element(cursor: &mut Cursor) -> Parse<LimitElement> {
-    let key = match cursor.kind() {
-        TokenKind::Word | TokenKind::Number | TokenKind::String => {
-            Value::Single(Operand::Atom(value::atom(cursor, "a prefix or a label")?))
-        }
-        _ => value::value(cursor, "a prefix or a label")?,
-    };
-    cursor.expect(TokenKind::Colon, "`:` and a rate")?;
-    Ok(LimitElement { key, limit: limit(cursor)? })
-}
-
 /// `10mbit burst 64kbytes`, `400/second burst 100 packets`
-fn limit(cursor: &mut Cursor) -> Parse<Limit> {
+pub(super) fn limit(cursor: &mut Cursor) -> Parse<Limit> {
     let mut rate = number(cursor, "a rate such as `500`, `20kpps`, `400/minute` or `10mbit`")?;
     in_bytes(cursor, &rate)?;
     if cursor.eat(TokenKind::Slash) {
@@ -139,7 +63,8 @@ fn exceed(cursor: &mut Cursor) -> Parse<Option<Exceed>> {
     one_of(cursor, &words, "`drop`, `divert` or `mark` after `exceed`").map(Some)
 }
 
-fn one_of<T: Copy>(cursor: &mut Cursor, words: &[(&str, T)], expected: &str) -> Parse<T> {
+/// Takes one of the words and returns what it stands for.
+pub(super) fn one_of<T: Copy>(cursor: &mut Cursor, words: &[(&str, T)], expected: &str) -> Parse<T> {
     let Some(&(_, what)) = words.iter().find(|(word, _)| cursor.is_word(word)) else {
         return Err(cursor.unexpected(expected));
     };
@@ -201,7 +126,7 @@ pub(super) fn of_rule(cursor: &mut Cursor) -> Parse<Statement> {
 /// What follows `limit`: `each ip saddr/24 50pps burst 10 size 100000 exceed mark`
 fn each(cursor: &mut Cursor, keyword: Span) -> Parse<Statement> {
     cursor.bump();
-    let subject = rule::subject(cursor)?;
+    let subject = subject(cursor)?;
     let length = match cursor.eat(TokenKind::Slash) {
         true => Some(value::number(cursor, "the length of a prefix after `/`")?),
         false => None,

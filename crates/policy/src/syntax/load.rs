@@ -1,4 +1,4 @@
-//! Loads the main file and what it includes.
+//! Loads the main file and the files that it includes.
 
 use super::cursor::Cursor;
 use super::tree::{File, Include, Item, Parsed};
@@ -9,8 +9,8 @@ use std::collections::HashMap;
 
 /// Reads included files.
 pub trait Includes {
-    /// The text of the file at a path that is relative to what the main file's name is relative to, or absolute. The error is one
-    /// line for the user.
+    /// The text of a file. The path is absolute, or relative to the same directory as the name of the main file. The
+    /// error is one line for the user.
     fn read(&self, path: &str) -> Result<String, String>;
 }
 
@@ -20,7 +20,7 @@ impl<F: Fn(&str) -> Result<String, String>> Includes for F {
     }
 }
 
-/// No file can be included.
+/// Refuses every include.
 pub struct NoIncludes;
 
 impl Includes for NoIncludes {
@@ -29,13 +29,14 @@ impl Includes for NoIncludes {
     }
 }
 
-/// Parses a policy. Syntax errors are in [`Parsed::diagnostics`]; [`crate::check::check`] reports them together with its own.
+/// Parses a policy. Syntax errors are in [`Parsed::diagnostics`]; [`crate::check::check`] reports them together with
+/// its own.
 pub fn parse(main: Source, includes: &dyn Includes) -> (SourceMap, Parsed) {
     let mut loader = Loader {
         includes,
         sources: SourceMap::default(),
         parsed: Parsed::default(),
-        places: HashMap::new(),
+        by_path: HashMap::new(),
         open: Vec::new(),
         bytes: 0,
     };
@@ -59,9 +60,9 @@ struct Loader<'a> {
     includes: &'a dyn Includes,
     sources: SourceMap,
     parsed: Parsed,
-    /// Files by their normal path.
-    places: HashMap<String, FileId>,
-    /// Files being loaded, each with the place of its `include`.
+    /// Files by their normalised path.
+    by_path: HashMap<String, FileId>,
+    /// The files being loaded: the main file, then each included one.
     open: Vec<FileId>,
     bytes: usize,
 }
@@ -71,7 +72,7 @@ impl Loader<'_> {
     fn file(&mut self, name: String, text: String) -> FileId {
         self.bytes += text.len();
         let id = self.sources.add(name.clone(), text);
-        self.places.insert(normal(&name), id);
+        self.by_path.insert(normalised(&name), id);
         self.parsed.files.push(File { id, items: Vec::new() });
         let mut cursor = Cursor::new(id, &self.sources.file(id).text);
         let mut items = item::items(&mut cursor);
@@ -96,12 +97,12 @@ impl Loader<'_> {
     fn include(&mut self, includer: &str, include: &Include) -> Result<Option<FileId>, Box<Diagnostic>> {
         let span = include.path.span;
         let path = resolve(includer, &include.path.text);
-        if let Some(id) = self.places.get(&normal(&path)) {
+        if let Some(id) = self.by_path.get(&normalised(&path)) {
             return if self.open.contains(id) {
                 Err(Box::new(
                     Diagnostic::error("E0110", span, format!("`{}` includes itself", self.sources.file(*id).name))
                         .label("this file is still being read")
-                        .help("take one `include` of the circle out"),
+                        .help("remove one `include` of the cycle"),
                 ))
             } else {
                 Ok(None)
@@ -132,7 +133,7 @@ impl Loader<'_> {
     }
 }
 
-/// A path as seen from the directory of a file.
+/// Joins a path to the directory of the file `from`.
 pub(crate) fn resolve(from: &str, path: &str) -> String {
     match from.rfind('/') {
         Some(slash) if !path.starts_with('/') => format!("{}{path}", &from[..=slash]),
@@ -140,8 +141,8 @@ pub(crate) fn resolve(from: &str, path: &str) -> String {
     }
 }
 
-/// The same for paths that lead to the same place without symbolic links: no `.`, no `a/..`.
-fn normal(path: &str) -> String {
+/// Normalises a path: removes `.` and `a/..`. Symbolic links are not resolved.
+fn normalised(path: &str) -> String {
     let mut parts: Vec<&str> = Vec::new();
     for part in path.split('/').filter(|part| !part.is_empty() && *part != ".") {
         match (part, parts.last()) {
@@ -155,15 +156,15 @@ fn normal(path: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{normal, resolve};
+    use super::{normalised, resolve};
 
     #[test]
     fn paths() {
         assert_eq!(resolve("etc/edge.weir", "lists/a.txt"), "etc/lists/a.txt");
         assert_eq!(resolve("edge.weir", "lists/a.txt"), "lists/a.txt");
         assert_eq!(resolve("etc/edge.weir", "/a.txt"), "/a.txt");
-        assert_eq!(normal("./a/../b//c"), "b/c");
-        assert_eq!(normal("../a"), "../a");
-        assert_eq!(normal("/a/./b"), "/a/b");
+        assert_eq!(normalised("./a/../b//c"), "b/c");
+        assert_eq!(normalised("../a"), "../a");
+        assert_eq!(normalised("/a/./b"), "/a/b");
     }
 }

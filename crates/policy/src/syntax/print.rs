@@ -1,4 +1,4 @@
-//! Prints a syntax tree. What is printed parses to the same tree.
+//! Prints a syntax tree. The printed text parses to the same tree.
 
 use super::tree::{
     Atom, AtomKind, Direction, Exceed, File, Item, Limit, LimitEach, LimitsSetting, ListFile, Match, Operand, Operator,
@@ -104,7 +104,7 @@ impl Display for Limit {
     }
 }
 
-fn exceeds(f: &mut Formatter, exceed: Option<Exceed>) -> fmt::Result {
+fn print_exceed(f: &mut Formatter, exceed: Option<Exceed>) -> fmt::Result {
     exceed.iter().try_for_each(|exceed| write!(f, " exceed {}", exceed.name()))
 }
 
@@ -146,7 +146,7 @@ impl Display for Value {
         match self {
             Value::Single(operand) => write!(f, "{operand}"),
             Value::Prefix { address, length } => write!(f, "{address}/{length}"),
-            // The blanks keep `a-b` from being one word.
+            // Without blanks `a-b` would be one word.
             Value::Range { start: Operand::Atom(start), end } if start.kind != AtomKind::Word => {
                 write!(f, "{start}-{end}")
             }
@@ -219,18 +219,18 @@ impl Display for Statement {
             Statement::Sample { copies, packets } => write!(f, "sample {copies}/{packets}"),
             Statement::Limit { subject, limits, exceed, .. } => {
                 write!(f, "{subject} limit @{}", limits.text)?;
-                exceeds(f, *exceed)
+                print_exceed(f, *exceed)
             }
             Statement::LimitRate { limit, exceed, .. } => {
                 write!(f, "limit rate {limit}")?;
-                exceeds(f, *exceed)
+                print_exceed(f, *exceed)
             }
             Statement::LimitEach(LimitEach { subject, length, limit, size, exceed, .. }) => {
                 write!(f, "limit each {subject}")?;
                 length.iter().try_for_each(|length| write!(f, "/{length}"))?;
                 write!(f, " {limit}")?;
                 size.iter().try_for_each(|size| write!(f, " size {size}"))?;
-                exceeds(f, *exceed)
+                print_exceed(f, *exceed)
             }
             Statement::Track(_) => write!(f, "track"),
             Statement::Verdict(action, _) => write!(f, "{}", action.name()),

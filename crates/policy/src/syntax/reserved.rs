@@ -1,12 +1,12 @@
-//! Words that policies cannot use yet: their meaning is decided, and no engine has it.
+//! Reserved words: their meaning is defined, but no engine supports it yet.
 
 use crate::diag::Diagnostic;
 use crate::source::Span;
 
-/// The action that sends a packet back where it came from. The abi has a number for it ([`weir_abi::Action::REPLY`]).
+/// The action that sends a packet back to its source. Its number in the ABI is [`weir_abi::Action::REPLY`].
 pub(crate) const REPLY: &str = "reply";
 
-/// Refuses [`REPLY`].
+/// The error for [`REPLY`].
 pub(crate) fn reply(span: Span) -> Diagnostic {
     Diagnostic::error("E0114", span, "`reply` is a reserved word")
         .label("Weir cannot send packets back yet")

@@ -1,16 +1,14 @@
 //! Rules: matches, then statements.
 
 use super::cursor::{Cursor, Parse, Reported};
+use super::subject::subject;
 use super::token::TokenKind;
 use super::tree::{Match, Name, Operator, Rule, Statement, Subject};
+use super::words::STATEMENT_WORDS;
 use super::{foreign, limit, reserved, value};
-use crate::check::unknown_header;
 use crate::diag::Diagnostic;
 use crate::field::Field;
 use weir_abi::Action;
-
-/// Words that begin a statement.
-pub(crate) const STATEMENT_WORDS: [&str; 7] = ["counter", "sample", "limit", "track", "accept", "drop", "divert"];
 
 /// Words that stand alone before a statement.
 const GUARD_WORDS: [&str; 4] = ["tcp", "udp", "icmp", "icmpv6"];
@@ -140,36 +138,6 @@ fn guard(cursor: &mut Cursor) -> Parse<Option<Name>> {
     let statement = next == TokenKind::Word
         && (STATEMENT_WORDS.contains(&cursor.slice_ahead(1)) || cursor.slice_ahead(3) == "limit" && field().is_some());
     Ok((ends || statement).then(|| Name { text: word.to_owned(), span: cursor.bump() }))
-}
-
-/// `tcp dport` or `@nh,96,32`.
-pub(super) fn subject(cursor: &mut Cursor) -> Parse<Subject> {
-    if cursor.is(TokenKind::At) {
-        let at = cursor.bump();
-        let base = cursor.name("`ll`, `nh` or `th` after `@`")?;
-        if !cursor.is(TokenKind::Comma) {
-            return Err(cursor.report(
-                Diagnostic::error("E0103", at.to(base.span), "a table cannot stand before a field")
-                    .help(format!("write the field first: `ip saddr @{}`", base.text)),
-            ));
-        }
-        cursor.bump();
-        let offset = value::number(cursor, "the first bit of the raw expression")?;
-        cursor.expect(TokenKind::Comma, "`,` and the number of bits")?;
-        let bits = value::number(cursor, "the number of bits")?;
-        let span = at.to(bits.span);
-        return Ok(Subject::Raw { base, offset, bits, span });
-    }
-    let layer = cursor.name("a field")?;
-    let statement = cursor.word().is_some_and(|word| STATEMENT_WORDS.contains(&word));
-    if statement || !cursor.is(TokenKind::Word) {
-        if !Field::ALL.iter().any(|field| field.name().split(' ').next() == Some(&layer.text)) {
-            return Err(cursor.report(unknown_header(&layer)));
-        }
-        return Err(cursor.unexpected(&format!("a field of `{}`, as in `tcp dport`", layer.text)));
-    }
-    let field = cursor.name("a field")?;
-    Ok(Subject::Named { layer, field })
 }
 
 /// `@name`; the span covers both.

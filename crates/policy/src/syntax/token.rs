@@ -1,16 +1,16 @@
-//! The words of a policy. Lexing never fails: what is not a word is a token too, and the parser reports it.
+//! The tokens of a policy. Lexing never fails: invalid characters are a token, which the parser reports.
 
 use logos::Logos;
 
-/// What a token is. Keywords are words: which of them mean something depends on where they stand.
+/// The kind of a token. Keywords are words; the parser decides by position whether a word is a keyword.
 #[derive(Logos, Clone, Copy, Debug, PartialEq, Eq)]
 #[logos(skip r"[ \t\r\u{feff}]+")]
 #[logos(skip r"\\[ \t\r]*\n")]
 pub enum TokenKind {
-    /// To the end of the line; the lexer drops it.
+    /// A comment, up to the end of the line. [`lex`] drops it.
     #[regex(r"#[^\n]*", allow_greedy = true)]
     Comment,
-    /// Ends a rule, outside sets.
+    /// Ends a rule, except inside a set.
     #[token("\n")]
     Newline,
     /// `;`
@@ -82,32 +82,32 @@ pub enum TokenKind {
     /// `tcp`, `frag-off`, `HR`.
     #[regex(r"[A-Za-z_][A-Za-z0-9_]*(-[A-Za-z0-9_]+)*", priority = 3)]
     Word,
-    /// `22`, `0x1f`, `10m`, `8021q`: whatever starts with a digit.
+    /// `22`, `0x1f`, `10m`, `8021q`: a word that starts with a digit.
     #[regex(r"[0-9][0-9A-Za-z_]*", priority = 4)]
     Number,
-    /// `192.0.2.1`, and everything else that is digits and dots.
+    /// `192.0.2.1`, and any other digits separated by dots.
     #[regex(r"[0-9]+(\.[0-9]+)+")]
     Ipv4,
-    /// `2001:db8::1`: two colons at least, and none left over at the end (`2001:db8::1: HR`).
+    /// `2001:db8::1`: at least two colons. A single colon at the end is not part of it (`2001:db8::1: HR`).
     #[regex(r"[0-9a-fA-F]*:([0-9a-fA-F]*:)+[0-9a-fA-F]+(\.[0-9]+)*")]
     #[regex(r"[0-9a-fA-F]*:([0-9a-fA-F]+:)*:")]
     Ipv6,
     /// `"lists/bad.txt"`; there are no escapes.
     #[regex(r#""[^"\n]*""#)]
     String,
-    /// A string that its line ends.
+    /// A string without closing quote.
     #[regex(r#""[^"\n]*"#)]
     OpenString,
-    /// Characters that start nothing.
+    /// Characters that begin no token.
     Unknown,
     /// After the last token.
     End,
 }
 
-/// A token and its bytes in the text.
+/// A token and its position in the text, bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Token {
-    /// What it is.
+    /// The kind.
     pub kind: TokenKind,
     /// First byte.
     pub start: u32,
@@ -116,7 +116,7 @@ pub struct Token {
 }
 
 impl TokenKind {
-    /// How messages name the kind; `None` for those that they quote instead.
+    /// The name of the kind in messages. `None` if messages quote the token instead.
     pub fn name(self) -> Option<&'static str> {
         match self {
             TokenKind::Newline => Some("the end of the line"),
@@ -126,21 +126,21 @@ impl TokenKind {
     }
 }
 
-/// The tokens of a text shorter than 4 GiB, the last one [`TokenKind::End`].
+/// Splits a text of less than 4 GiB into tokens. The last is [`TokenKind::End`].
 pub fn lex(text: &str) -> Vec<Token> {
-    let place = |at: usize| u32::try_from(at).expect("policy texts are bounded by TEXT_BYTES_MAX");
+    let position = |offset: usize| u32::try_from(offset).expect("policy texts are bounded by TEXT_BYTES_MAX");
     let mut tokens: Vec<Token> = Vec::with_capacity(text.len() / 4 + 1);
     let mut lexer = TokenKind::lexer(text);
     while let Some(kind) = lexer.next() {
         let kind = kind.unwrap_or(TokenKind::Unknown);
-        let (start, end) = (place(lexer.span().start), place(lexer.span().end));
+        let (start, end) = (position(lexer.span().start), position(lexer.span().end));
         match tokens.last_mut() {
             _ if kind == TokenKind::Comment => {}
             Some(last) if kind == TokenKind::Unknown && last.kind == kind && last.end == start => last.end = end,
             _ => tokens.push(Token { kind, start, end }),
         }
     }
-    let end = place(text.len());
+    let end = position(text.len());
     tokens.push(Token { kind: TokenKind::End, start: end, end });
     tokens
 }

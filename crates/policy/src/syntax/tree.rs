@@ -1,6 +1,6 @@
-//! The syntax tree: what was written, where. It knows no names and no types; [`crate::check`] does.
+//! The syntax tree: the written text with its positions. Names and types are not resolved; [`crate::check`] does that.
 //!
-//! One idea with `tree/limits.rs` and `tree/values.rs`: the types of a tree contain one another.
+//! One idea with `tree/limits.rs` and `tree/values.rs`: the types of the tree contain one another.
 
 mod limits;
 mod values;
@@ -12,22 +12,22 @@ use crate::diag::{Diagnostic, Severity};
 use crate::source::{FileId, Span};
 use weir_abi::Action;
 
-/// A policy as it was written: its files, and what was wrong with their syntax.
+/// A parsed policy: its files and their syntax errors.
 #[derive(Clone, Debug, Default)]
 pub struct Parsed {
     /// The main file first, then the included ones in the order of their [`FileId`].
     pub files: Vec<File>,
-    /// Syntax errors. What they touch is missing from the tree; the rest can still be checked.
+    /// Syntax errors. The tree lacks the text that they affect; the rest can still be checked.
     pub diagnostics: Vec<Diagnostic>,
-    /// Whether an included file could not be read, so that a name that seems unknown may be in it.
+    /// Whether an included file could not be read. An unknown name may then be defined in that file.
     pub incomplete: bool,
 }
 
 impl Parsed {
-    /// All items but the includes, in the order in which an included file stands where its `include` does.
+    /// All items except includes, in order. The items of an included file take the position of its `include`.
     pub fn items(&self) -> Vec<&Item> {
         let mut items = Vec::new();
-        // An included file's id is always above its includer's, so this ends.
+        // The id of an included file is greater than that of the including file, so the loop ends.
         let mut stack: Vec<std::slice::Iter<'_, Item>> =
             self.files.first().map(|f| f.items.iter()).into_iter().collect();
         while let Some(top) = stack.last_mut() {
@@ -51,9 +51,9 @@ impl Parsed {
 /// One file.
 #[derive(Clone, Debug)]
 pub struct File {
-    /// Which.
+    /// The id.
     pub id: FileId,
-    /// What it declares.
+    /// Its declarations.
     pub items: Vec<Item>,
 }
 
@@ -78,7 +78,7 @@ pub enum Item {
     Posture(Posture),
 }
 
-/// A name, or a word that stands for itself.
+/// A name or a keyword.
 #[derive(Clone, Debug)]
 pub struct Name {
     /// The name.
@@ -94,7 +94,7 @@ pub struct Include {
     pub span: Span,
     /// The path as written.
     pub path: Name,
-    /// The file; `None` if it could not be read or had been included before.
+    /// The file. `None` if it could not be read or was already included.
     pub file: Option<FileId>,
 }
 
@@ -105,7 +105,7 @@ pub struct Define {
     pub span: Span,
     /// The name, without `$`.
     pub name: Name,
-    /// What it stands for; `None` after a syntax error.
+    /// The values; `None` after a syntax error.
     pub values: Option<Values>,
 }
 
@@ -116,18 +116,18 @@ pub struct Table {
     pub span: Span,
     /// The name.
     pub name: Name,
-    /// What is said of it, in order.
+    /// Its settings, in order.
     pub settings: Vec<TableSetting>,
 }
 
-/// A line of a table.
+/// A setting of a table.
 #[derive(Clone, Debug)]
 pub enum TableSetting {
     /// `type ipv4 : label`
     Type {
-        /// `ipv4` or `ipv6`, or anything else that was written.
+        /// `ipv4` or `ipv6`; other words are not refused here.
         family: Name,
-        /// What stands after the colon.
+        /// The word after the colon.
         label: Option<Name>,
     },
     /// `elements = { 192.0.2.0/24 : HR }`
@@ -171,7 +171,7 @@ pub struct ListFile {
 pub struct Defaults {
     /// The whole item.
     pub span: Span,
-    /// Kind of packet and what happens to it.
+    /// Pairs of the kind of packet and its default.
     pub entries: Vec<(Name, Name)>,
 }
 
@@ -180,16 +180,16 @@ pub struct Defaults {
 pub struct OnExit {
     /// The whole item.
     pub span: Span,
-    /// What the link does then: `forward` or `block`, or anything else that was written.
+    /// `forward` or `block`; other words are not refused here.
     pub what: Name,
 }
 
-/// The two ways through the box.
+/// The direction of packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Way {
-    /// From the lower to the upper bundle.
+    /// From the lower to the upper interfaces.
     Upstream,
-    /// From the upper to the lower bundle.
+    /// From the upper to the lower interfaces.
     Downstream,
 }
 
@@ -208,9 +208,9 @@ impl Way {
 pub struct Direction {
     /// The whole item.
     pub span: Span,
-    /// Which.
+    /// Upstream or downstream.
     pub way: Way,
-    /// The keyword's place.
+    /// The keyword.
     pub keyword: Span,
     /// Its rules, in order.
     pub rules: Vec<Rule>,
@@ -234,11 +234,11 @@ pub struct Rule {
     pub span: Span,
     /// Conditions.
     pub matches: Vec<Match>,
-    /// What happens; only the last may be a verdict.
+    /// Statements; only the last may be a verdict.
     pub statements: Vec<Statement>,
 }
 
-/// What a match looks at.
+/// The left side of a match.
 #[derive(Clone, Debug)]
 pub enum Subject {
     /// `tcp dport`
@@ -252,11 +252,11 @@ pub enum Subject {
     Raw {
         /// `nh`
         base: Name,
-        /// First bit.
+        /// Offset of the first bit.
         offset: Atom,
         /// Number of bits.
         bits: Atom,
-        /// With the `@`.
+        /// The whole expression, with the `@`.
         span: Span,
     },
 }
@@ -271,16 +271,16 @@ impl Subject {
     }
 }
 
-/// How a field is compared.
+/// A comparison operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operator {
-    /// None was written.
+    /// No operator is written.
     Implicit,
     /// `==`
     Equal,
     /// `!=`
     NotEqual,
-    /// `!`: none of the bits.
+    /// `!`: none of the bits is set.
     NoneOf,
     /// `<`
     Less,
@@ -293,12 +293,12 @@ pub enum Operator {
 }
 
 impl Operator {
-    /// Whether it asks for being in a set, or not.
+    /// Whether it tests for membership in a set, or the opposite.
     pub const fn is_equality(self) -> bool {
         matches!(self, Operator::Implicit | Operator::Equal | Operator::NotEqual)
     }
 
-    /// As it is written.
+    /// The operator in policies.
     pub const fn text(self) -> &'static str {
         match self {
             Operator::Implicit => "",
@@ -320,28 +320,28 @@ pub enum Match {
     Guard(Name),
     /// `tcp dport != { 22, 80 }`
     Compare {
-        /// What is looked at.
+        /// The field or raw bits that are compared.
         subject: Subject,
         /// `& mask`
         mask: Option<Value>,
-        /// How.
+        /// The operator.
         operator: Operator,
-        /// The operator's place, or an empty one before the values.
+        /// The operator, or an empty span before the values.
         operator_span: Span,
-        /// With what.
+        /// The right side.
         values: Values,
     },
     /// `ip saddr != @geo { HR }`
     Table {
-        /// What is looked up.
+        /// The address field.
         subject: Subject,
         /// [`Operator::Implicit`], [`Operator::Equal`] or [`Operator::NotEqual`].
         operator: Operator,
-        /// The table; the span covers the `@`.
+        /// The table; the span includes the `@`.
         table: Name,
-        /// The labels in braces.
+        /// The labels, if any are written.
         labels: Option<Vec<Atom>>,
-        /// From the subject to the closing brace.
+        /// The whole match.
         span: Span,
     },
 }
@@ -369,7 +369,7 @@ impl Statement {
     }
 }
 
-/// What a rule does.
+/// A statement of a rule.
 #[derive(Clone, Debug)]
 pub enum Statement {
     /// `counter`
@@ -383,22 +383,22 @@ pub enum Statement {
     },
     /// `ip saddr limit @customers exceed divert`
     Limit {
-        /// What is looked up.
+        /// The address field.
         subject: Subject,
-        /// The limits; the span covers the `@`.
+        /// The list of limits; the span includes the `@`.
         limits: Name,
-        /// What happens to what has no room; `None` if nothing is said.
+        /// What happens to packets that exceed the limit; `None` if not written.
         exceed: Option<Exceed>,
-        /// From the subject to the last word.
+        /// The whole statement.
         span: Span,
     },
     /// `limit rate 1mpps burst 100 exceed mark`
     LimitRate {
         /// The limit.
         limit: Limit,
-        /// What happens to what has no room; `None` if nothing is said.
+        /// What happens to packets that exceed the limit; `None` if not written.
         exceed: Option<Exceed>,
-        /// From `limit` to the last word.
+        /// The whole statement.
         span: Span,
     },
     /// `limit each ip saddr/24 50pps size 100000 exceed mark`

@@ -1,9 +1,9 @@
 //! Values, sets and comma lists.
 
 use super::cursor::{Cursor, Parse, Reported};
-use super::rule::STATEMENT_WORDS;
 use super::token::TokenKind;
 use super::tree::{Atom, AtomKind, Name, Operand, Value, Values};
+use super::words::STATEMENT_WORDS;
 use crate::diag::Diagnostic;
 use crate::source::Span;
 

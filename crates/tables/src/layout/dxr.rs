@@ -34,9 +34,9 @@ use weir_abi::Layout;
 
 use crate::image::{BuildError, HEADER_BYTES, Header, Image, ImageError, LABELS_MAX, Section, Writer};
 use crate::prefix::Prefix4;
-use crate::reads::Trace;
 use crate::scheme::Limit;
 use crate::scheme::dxr::{self, D16X4R};
+use crate::trace::Trace;
 
 const DIRECT_ENTRIES: usize = 1 << D16X4R.direct_bits;
 const DIRECT_OFFSET: usize = HEADER_BYTES;

@@ -34,7 +34,7 @@ use crate::cells::Cells;
 use crate::image::{BuildError, HEADER_BYTES, Header, Image, ImageError, Section, Writer};
 use crate::layout::{Room, overflow};
 use crate::prefix::Prefix4;
-use crate::reads::{Trace, TracedLines};
+use crate::trace::{Trace, TracedLines};
 
 pub(super) const BUCKET_BITS_MIN: u32 = 16;
 /// Maximum log2 of the number of buckets: 256 MB of 64-byte buckets, for 80 million addresses.

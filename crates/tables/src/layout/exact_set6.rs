@@ -36,7 +36,7 @@ use crate::cells::Cells;
 use crate::image::{BuildError, Header, Image, ImageError, Section, Writer};
 use crate::layout::Room;
 use crate::prefix::Prefix6;
-use crate::reads::{Trace, TracedLines};
+use crate::trace::{Trace, TracedLines};
 
 const M1: u64 = 0x9e37_79b9_7f4a_7c15;
 const M2: u64 = 0xbf58_476d_1ce4_e5b9;

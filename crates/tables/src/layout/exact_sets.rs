@@ -33,7 +33,7 @@ use crate::layout::exact_set::{
 };
 use crate::layout::{Room, overflow};
 use crate::prefix::Prefix4;
-use crate::reads::{Trace, TracedLines};
+use crate::trace::{Trace, TracedLines};
 
 /// Maximum number of sets in one table.
 pub const MEMBERS_MAX: usize = 4;

@@ -26,7 +26,7 @@ use weir_abi::Layout;
 use crate::flatten::{Range, flatten};
 use crate::image::{BuildError, HEADER_BYTES, Header, Image, ImageError, LABELS_MAX, Section, Writer};
 use crate::prefix::{Address, Prefix6};
-use crate::reads::Trace;
+use crate::trace::Trace;
 
 const ROOT_BITS: u8 = 16;
 const ROOT_ENTRIES: usize = 1 << ROOT_BITS;

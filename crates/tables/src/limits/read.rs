@@ -11,8 +11,9 @@ use weir_abi::{Limit, Rate};
 
 use super::Profiles;
 use crate::list::csv::take_field;
-use crate::list::lines::{judge, split_line, unended, without_mark};
+use crate::list::lines::judge;
 use crate::list::stray::{check_characters, names_address};
+use crate::list::text::{split_line, unended, without_mark};
 use crate::list::{BadLine, ERRORS_MAX, Format, ListError, ReadReport, recognise};
 use crate::problem::Problem;
 

@@ -6,8 +6,9 @@
 
 use std::borrow::Cow;
 
-use super::lines::{Sink, content, first_line, split_line};
+use super::part::Sink;
 use super::stray::names_address;
+use super::text::{content, first_line, split_line};
 use crate::entries::{Kind, TableAddress};
 use crate::prefix::Element;
 use crate::problem::Problem;
@@ -46,10 +47,10 @@ pub(crate) enum Header {
 }
 
 /// Parses a line.
-pub(crate) fn line<A: TableAddress>(text: &[u8], sink: &mut Sink<A>) -> Result<(), Problem> {
+pub(crate) fn line<A: TableAddress>(text: &[u8], shape: Shape, sink: &mut Sink<A>) -> Result<(), Problem> {
     let (first, rest) = take_field(text)?;
     let element = whole::<A>(&first)?;
-    let Shape { columns: expected, ranges, bare_ranges } = sink.shape;
+    let Shape { columns: expected, ranges, bare_ranges } = shape;
     let found = columns(text);
     if found != expected {
         return Err(Problem::Columns { found, expected });

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::Format;
+use super::format::Format;
 use crate::problem::{PREFIXES_MAX, Problem};
 
 /// Maximum number of bad lines reported with their text. Further ones are only counted.

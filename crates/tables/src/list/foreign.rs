@@ -3,8 +3,8 @@
 //!
 //! They are refused even in lenient reading, because the remaining lines of such a file are not a list.
 
-use super::ListError;
-use super::lines::first_line;
+use super::error::ListError;
+use super::text::first_line;
 
 /// The first bytes of other kinds of files.
 const BEGINNINGS: &[(&[u8], &str)] = &[

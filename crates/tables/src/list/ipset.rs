@@ -1,7 +1,7 @@
 //! The output of `ipset save` for one set: `create NAME TYPE OPTIONS` and `add NAME ELEMENT OPTIONS`.
 
 use super::error::shown;
-use super::lines::Sink;
+use super::part::Sink;
 use super::stray::names_address;
 use crate::entries::TableAddress;
 use crate::prefix::Element;

@@ -13,7 +13,9 @@ use maxminddb::{PathElement, Reader};
 use serde::de::{Deserialize, Deserializer, Visitor};
 use weir_abi::Family;
 
-use super::{Format, ListError, ReadOptions, ReadReport};
+use super::error::ListError;
+use super::format::Format;
+use super::report::{ReadOptions, ReadReport};
 use crate::entries::{Entries, Kind, Labels, TableAddress};
 use crate::prefix::Prefix;
 use crate::problem::{LABEL_BYTES_MAX, PREFIXES_MAX};

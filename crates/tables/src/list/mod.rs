@@ -15,96 +15,24 @@
 pub(crate) mod csv;
 mod error;
 mod foreign;
+mod format;
 mod ipset;
 pub(crate) mod lines;
 mod mmdb;
+mod part;
 mod plain;
+mod report;
 pub(crate) mod stray;
+pub(crate) mod text;
 
 #[cfg(test)]
 mod tests;
 
-use std::num::NonZero;
-
 use crate::entries::Entries;
 pub use error::{BadLine, ERRORS_MAX, ListError};
 pub(crate) use foreign::recognise;
-
-/// How to read a list.
-#[derive(Clone, Debug, Default)]
-pub struct ReadOptions {
-    /// Path of the label in a MaxMind DB record, such as `country.iso_code`. Array elements are named by index. A set
-    /// takes only networks that have the field.
-    pub field_path: Option<String>,
-    /// Whether bad lines are skipped and counted instead of refused.
-    pub lenient: bool,
-    /// Maximum number of threads; `None` uses all processors.
-    pub threads: Option<NonZero<usize>>,
-}
-
-/// A summary of a list that was read.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ReadReport {
-    /// The recognised format.
-    pub format: Format,
-    /// Number of lines of a text format, or of networks of a MaxMind DB.
-    pub lines: u64,
-    /// Number of prefixes added, including duplicates.
-    pub prefixes: u64,
-    /// CIDRs with host bits (`10.1.2.3/8`), which were cleared.
-    pub host_bits: Remark,
-    /// Comments that contain an address. The address is not in the table.
-    pub commented: Remark,
-    /// CSV lines with an address in a field after the label. The address is not in the table.
-    pub passed_over: Remark,
-    /// Entries with a timeout (ipset), which a table ignores.
-    pub timeouts: Remark,
-    /// The last line, if it has no line end: the file may be truncated.
-    pub unended: Option<u64>,
-    /// Networks of a MaxMind DB that lack the requested field. They were left out.
-    pub without_field: u64,
-    /// Bad lines that lenient reading skipped.
-    pub skipped: u64,
-    /// The first [`ERRORS_MAX`] skipped lines.
-    pub first_skipped: Vec<BadLine>,
-}
-
-/// A property of lines that the user should know about.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Remark {
-    /// Number of such lines.
-    pub count: u64,
-    /// The first such line.
-    pub line: Option<u64>,
-}
-
-impl Remark {
-    /// Counts one more line.
-    pub(crate) fn note(&mut self, line: u64) {
-        self.count += 1;
-        self.line.get_or_insert(line);
-    }
-
-    /// Adds the count of a later part of the list. Its line numbers start after line `before`.
-    fn add(&mut self, later: Remark, before: u64) {
-        self.count += later.count;
-        self.line = self.line.or(later.line.map(|line| line + before));
-    }
-}
-
-/// Format of a list.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Format {
-    /// One element per line.
-    #[default]
-    Plain,
-    /// `ipset save`.
-    Ipset,
-    /// Comma-separated values.
-    Csv,
-    /// MaxMind DB.
-    Mmdb,
-}
+pub use format::Format;
+pub use report::{ReadOptions, ReadReport, Remark};
 
 impl Format {
     /// Recognises the format of a list from its name and its first line that is not a comment.
@@ -112,22 +40,12 @@ impl Format {
         if mmdb::is_mmdb(bytes) || has_extension(name, "mmdb") {
             return Format::Mmdb;
         }
-        let first = lines::first_line(bytes);
+        let first = text::first_line(bytes);
         let word = first.split(|byte| matches!(byte, b' ' | b'\t' | b'#' | b';')).next().unwrap_or_default();
         match word {
             b"create" | b"add" => Format::Ipset,
             _ if has_extension(name, "csv") || word.contains(&b',') || first.starts_with(b"\"") => Format::Csv,
             _ => Format::Plain,
-        }
-    }
-
-    /// The name in reports.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Format::Plain => "plain",
-            Format::Ipset => "ipset save",
-            Format::Csv => "CSV",
-            Format::Mmdb => "MaxMind DB",
         }
     }
 }

@@ -4,7 +4,7 @@
 //! Any text may follow `#`. Text before it must not contain another address, which would look like an entry without
 //! being one.
 
-use super::lines::Sink;
+use super::part::Sink;
 use super::stray::check_characters;
 use crate::entries::TableAddress;
 use crate::prefix::Element;

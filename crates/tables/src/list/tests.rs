@@ -6,6 +6,7 @@ use crate::entries::Kind;
 use crate::prefix::{Prefix4, Prefix6};
 use crate::problem::Problem;
 use proptest::prelude::*;
+use std::num::NonZero;
 use weir_abi::Family;
 
 mod database;

@@ -44,8 +44,9 @@ use std::net::IpAddr;
 
 use weir_abi::{Family, Layout};
 
+use crate::build;
 use crate::cells::CellsMut;
-use crate::entries::{self, Kind, Labels, Table};
+use crate::entries::{Kind, Labels, Table};
 use crate::image::{BuildError, Image, LABELS_MAX};
 use crate::layout::exact_set6::Key;
 use crate::layout::{Room, exact_sets};
@@ -474,5 +475,5 @@ fn build(layout: Layout, kind: Kind, sets: usize, held: &Held, labels: &Labels) 
         let members: Vec<Vec<Prefix4>> = (0..sets).map(|set| held.prefixes_of(set)).collect();
         return exact_sets::build(&members.iter().map(Vec::as_slice).collect::<Vec<_>>(), Room::Spare);
     }
-    entries::build(kind, labels.count(kind), &held.prefixes(), layout, Room::Spare)
+    build::build(kind, labels.count(kind), &held.prefixes(), layout, Room::Spare)
 }

@@ -137,7 +137,7 @@ fn image(layout: Layout, prefixes: &[&str]) -> (Table, SharedImage) {
     let mut entries = Entries::new(family, Kind::Set);
     prefixes.iter().for_each(|prefix| entries.insert_text(prefix, None).unwrap());
     let table = entries.settle();
-    let built = crate::entries::build(Kind::Set, 1, &Held::of(&table).prefixes(), layout, Room::Spare).unwrap();
+    let built = crate::build::build(Kind::Set, 1, &Held::of(&table).prefixes(), layout, Room::Spare).unwrap();
     (table, SharedImage::new(built))
 }
 

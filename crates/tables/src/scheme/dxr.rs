@@ -36,10 +36,10 @@ use std::cell::RefCell;
 
 use crate::flatten::{Range, flatten};
 use crate::prefix::Prefix4;
-use crate::reads::Trace;
 use crate::scheme::Limit;
 use crate::scheme::blocks::Blocks;
 use crate::scheme::unique::Unique;
+use crate::trace::Trace;
 
 /// D and X, and the sizes of the fields that follow from them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

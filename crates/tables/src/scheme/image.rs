@@ -10,7 +10,7 @@ use weir_abi::image::IMAGE_MAGIC;
 
 use crate::image::{HEADER_BYTES, Section};
 use crate::image_memory::ImageMemory;
-use crate::scheme::{Scheme, SchemeError, Shape, dir24_8, dxr, poptrie, radix, sail};
+use crate::scheme::{Scheme, SchemeError};
 
 /// The layout word of a scheme is this plus its index in [`Scheme::ALL`].
 const LAYOUT_BASE: u32 = 0x100;
@@ -43,65 +43,11 @@ impl SchemeImage {
         let bytes = self.as_bytes();
         self.sections.iter().enumerate().map(|(index, &name)| (name, section_field(bytes, 2 * index + 1))).collect()
     }
-
-    /// A view for lookups.
-    pub fn view(&self) -> SchemeView<'_> {
-        let bytes = self.as_bytes();
-        SchemeView(match self.scheme {
-            Scheme::Dxr(shape) => Lookup::Dxr(shape, dxr_sections(bytes, shape)),
-            Scheme::Poptrie18 => Lookup::Poptrie(poptrie::View {
-                direct: section(bytes, 0),
-                nodes: section(bytes, 1),
-                leaves: section(bytes, 2),
-            }),
-            Scheme::SailL => Lookup::Sail(sail::View {
-                bcn16: section(bytes, 0),
-                bn24: section(bytes, 1),
-                c24: section(bytes, 2),
-                n32: section(bytes, 3),
-            }),
-            Scheme::Dir24_8 => Lookup::Dir24x8(dir24_8::View { tbl24: section(bytes, 0), tbl8: section(bytes, 1) }),
-            Scheme::Radix => Lookup::Radix(radix::View { nodes: section(bytes, 0) }),
-        })
-    }
-
-    pub(super) fn dxr(&self) -> Option<(Shape, dxr::View<'_>)> {
-        match self.scheme {
-            Scheme::Dxr(shape) => Some((shape, dxr_sections(self.as_bytes(), shape))),
-            _ => None,
-        }
-    }
 }
 
 impl fmt::Debug for SchemeImage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("SchemeImage").field("scheme", &self.scheme.name()).field("sections", &self.sections()).finish()
-    }
-}
-
-/// The sections of a scheme's image.
-#[derive(Clone, Copy)]
-pub struct SchemeView<'a>(Lookup<'a>);
-
-#[derive(Clone, Copy)]
-enum Lookup<'a> {
-    Dxr(Shape, dxr::View<'a>),
-    Poptrie(poptrie::View<'a>),
-    Sail(sail::View<'a>),
-    Dir24x8(dir24_8::View<'a>),
-    Radix(radix::View<'a>),
-}
-
-impl SchemeView<'_> {
-    /// The label of the longest prefix that holds `addr`; 0 if none does.
-    pub fn find(&self, addr: u32) -> u32 {
-        match &self.0 {
-            Lookup::Dxr(shape, view) => view.find(*shape, addr),
-            Lookup::Poptrie(view) => view.find(addr),
-            Lookup::Sail(view) => view.find(addr),
-            Lookup::Dir24x8(view) => view.find(addr),
-            Lookup::Radix(view) => view.find(addr),
-        }
     }
 }
 
@@ -112,7 +58,7 @@ fn section_field(bytes: &[u8], field: usize) -> usize {
 }
 
 /// Section `index` as words of `N` bytes.
-fn section<const N: usize>(bytes: &[u8], index: usize) -> &[[u8; N]] {
+pub(super) fn section<const N: usize>(bytes: &[u8], index: usize) -> &[[u8; N]] {
     let offset = section_field(bytes, 2 * index);
     let (words, rest) = bytes[offset..offset + section_field(bytes, 2 * index + 1)].as_chunks();
     assert!(rest.is_empty(), "compiler bug: a section of half words");
@@ -121,22 +67,6 @@ fn section<const N: usize>(bytes: &[u8], index: usize) -> &[[u8; N]] {
 
 /// A word of one byte.
 pub(super) type Byte = [u8; 1];
-
-fn dxr_sections(bytes: &[u8], shape: Shape) -> dxr::View<'_> {
-    match shape.extension_bits {
-        0 => dxr::View { direct: &[], extension: section(bytes, 0), ranges: section(bytes, 1) },
-        _ => dxr::View { direct: section(bytes, 0), extension: section(bytes, 1), ranges: section(bytes, 2) },
-    }
-}
-
-/// The image of DXR's tables.
-pub(super) fn write_dxr(writer: &Writer, shape: Shape, parts: &dxr::Parts) -> Result<SchemeImage, SchemeError> {
-    let (entries, ranges) = (Section::U32(&parts.extension), ("ranges", Section::U32(&parts.ranges)));
-    match shape.extension_bits {
-        0 => writer.write(&[("direct", entries), ranges]),
-        _ => writer.write(&[("direct", Section::U16(&parts.direct)), ("extension", entries), ranges]),
-    }
-}
 
 /// Lays out sections and writes them.
 pub(super) struct Writer {

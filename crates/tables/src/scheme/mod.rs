@@ -1,6 +1,6 @@
 //! The lookup schemes that RFPF's authors compared, and their reference. Benchmarks compare Weir's layouts with them.
 //!
-//! Zec et al., "RFPF: surgical DDoS filtering with fast LPM", section II and Table 1. Each file holds one scheme: bit
+//! Zec et al., "RFPF: surgical DDoS filtering with fast LPM", section II and Table 1. Each scheme has one file: bit
 //! diagrams, worked example, builder, and the same lookup that `datapath/include/scheme` has in C. A policy cannot
 //! choose them, because they are no [`weir_abi::Layout`]. Their images are never read from outside, and none runs in
 //! the kernel.
@@ -18,23 +18,28 @@
 //! ```
 
 pub(crate) mod blocks;
+mod build;
+mod characteristics;
 mod dir24_8;
 pub(crate) mod dxr;
 mod image;
+mod limit;
 mod poptrie;
 mod radix;
 mod sail;
 pub(crate) mod unique;
+mod view;
 
-use std::collections::HashSet;
 use std::fmt;
 
 use weir_abi::Family;
 
+pub use characteristics::Characteristics;
 pub use dxr::Shape;
-pub use image::{SchemeImage, SchemeView};
+pub use image::SchemeImage;
+pub(crate) use limit::Limit;
+pub use view::SchemeView;
 
-use crate::entries::{Kind, Table};
 use crate::problem::family_name;
 
 /// A lookup scheme.
@@ -98,47 +103,12 @@ impl Scheme {
             Scheme::Radix => ("radix_find", "scheme/radix.h"),
         }
     }
-
-    /// Builds the image of an IPv4 table.
-    ///
-    /// # Errors
-    /// The table is of the other family, or exceeds a limit of the scheme.
-    pub fn build(self, table: &Table) -> Result<SchemeImage, SchemeError> {
-        if table.family() != Family::Ipv4 {
-            return Err(SchemeError::Family { scheme: self, family: table.family() });
-        }
-        let limit = |Limit { what, max }| SchemeError::Limit { scheme: self, what, max };
-        let labels = match table.kind() {
-            Kind::Set => 1,
-            Kind::Labels => table.labels().len() as u32,
-        };
-        let prefixes = table.prefixes4();
-        let writer = image::Writer { scheme: self, entries: prefixes.len() as u32, labels };
-        match self {
-            Scheme::Dxr(shape) => {
-                image::write_dxr(&writer, shape, &dxr::build(prefixes, labels, shape).map_err(limit)?)
-            }
-            Scheme::Poptrie18 => poptrie::build(prefixes, labels).map_err(limit)?.write(&writer),
-            Scheme::SailL => sail::build(prefixes, labels).map_err(limit)?.write(&writer),
-            Scheme::Dir24_8 => dir24_8::build(prefixes, labels).map_err(limit)?.write(&writer),
-            Scheme::Radix => radix::build(prefixes).write(&writer),
-        }
-    }
 }
 
 impl fmt::Display for Scheme {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
     }
-}
-
-/// A limit of a scheme that a table exceeds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Limit {
-    /// What exceeds the limit.
-    pub what: &'static str,
-    /// The limit.
-    pub max: usize,
 }
 
 /// Why a scheme cannot hold a table.
@@ -168,43 +138,4 @@ pub enum SchemeError {
         /// The scheme.
         scheme: Scheme,
     },
-}
-
-/// The characteristics of a table in a scheme, as in the paper's Table 1.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Characteristics {
-    /// N: prefixes.
-    pub prefixes: usize,
-    /// L: mean prefix length in bits; 0 for an empty table.
-    pub mean_length_bits: f64,
-    /// delta: distinct labels in use.
-    pub labels: usize,
-    /// mu: the share of random keys that the direct and extension tables answer. DXR only.
-    pub hit_ratio: Option<f64>,
-    /// phi: bytes of the direct and extension tables, divided by 4 bytes for each value of the bits that they index.
-    /// DXR only.
-    pub footprint_ratio: Option<f64>,
-    /// rho: 32-bit words of the range table. DXR only.
-    pub ranges: Option<usize>,
-    /// M: bytes of all sections, without the image's header.
-    pub bytes: usize,
-}
-
-impl Characteristics {
-    /// The characteristics of an image and of the table that it was built from.
-    pub fn of(table: &Table, image: &SchemeImage) -> Self {
-        let prefixes = table.prefixes4();
-        let length: u64 = prefixes.iter().map(|prefix| u64::from(prefix.len)).sum();
-        let labels: HashSet<u32> = prefixes.iter().map(|prefix| prefix.label).collect();
-        let dxr = image.dxr();
-        Characteristics {
-            prefixes: prefixes.len(),
-            mean_length_bits: if prefixes.is_empty() { 0.0 } else { length as f64 / prefixes.len() as f64 },
-            labels: labels.len(),
-            hit_ratio: dxr.map(|(shape, view)| view.hit_ratio(shape)),
-            footprint_ratio: dxr.map(|(shape, view)| view.footprint_ratio(shape)),
-            ranges: dxr.map(|(_, view)| view.ranges.len()),
-            bytes: image.sections().iter().map(|&(_, bytes)| bytes).sum(),
-        }
-    }
 }

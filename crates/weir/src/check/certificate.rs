@@ -1,7 +1,7 @@
 //! A policy's certificate, as JSON and as text.
 
 use crate::failure::{Failed, Message};
-use crate::report;
+use crate::figures;
 use serde::Serialize;
 use std::fmt::Write;
 use weir_loading::Timing;
@@ -150,7 +150,7 @@ pub(super) fn describe(report: &Report) -> String {
         report.policy,
         certificate.rules,
         certificate.tables.len(),
-        report::bytes(certificate.table_bytes),
+        figures::bytes(certificate.table_bytes),
         certificate.on_exit
     );
     if !certificate.tables.is_empty() {
@@ -163,10 +163,10 @@ pub(super) fn describe(report: &Report) -> String {
             text,
             "  {:<20} {:>10} {:>7}  {:<10} {:>9}",
             table.name,
-            report::grouped(table.entries as u64),
+            figures::grouped(table.entries as u64),
             table.labels,
             table.layout,
-            sharing.map_or_else(|| report::bytes(table.bytes), |other| format!("in {}'s", other.name))
+            sharing.map_or_else(|| figures::bytes(table.bytes), |other| format!("in {}'s", other.name))
         );
     }
     describe_limits(&mut text, &certificate.limits);
@@ -176,7 +176,7 @@ pub(super) fn describe(report: &Report) -> String {
         "direction", "rules", "cycles/packet", "BPF ns", "BPF insns", "verifier insns"
     );
     let figure = |number: Option<f64>| number.map_or_else(|| "-".to_owned(), |number| format!("{number:.1}"));
-    let whole = |number: Option<u32>| number.map_or_else(|| "-".to_owned(), |number| report::grouped(number.into()));
+    let whole = |number: Option<u32>| number.map_or_else(|| "-".to_owned(), |number| figures::grouped(number.into()));
     for chain in &certificate.chains {
         let _ = writeln!(
             text,
@@ -211,7 +211,7 @@ fn describe_compiled(text: &mut String, certificate: &Certificate) {
         let _ = writeln!(
             text,
             "\n  compiled: {}; the other {left_out} chains were checked and not compiled (--posture NAME, --all-postures)",
-            report::cut(&certificate.compiled.join(", "), COMPILED_CHARACTERS)
+            figures::cut(&certificate.compiled.join(", "), COMPILED_CHARACTERS)
         );
     }
 }
@@ -230,11 +230,11 @@ fn describe_limits(text: &mut String, limits: &[LimitsCost]) {
             text,
             "  {:<20} {:>10} {:>10} {:>7}  {:>9} {:>9}",
             list.name,
-            report::grouped((list.ipv4 + list.ipv6 + list.labels) as u64),
+            figures::grouped((list.ipv4 + list.ipv6 + list.labels) as u64),
             list.of,
             list.rates,
-            report::bytes(list.bytes),
-            report::bytes(list.bucket_bytes)
+            figures::bytes(list.bytes),
+            figures::bytes(list.bucket_bytes)
         );
     }
 }

@@ -69,7 +69,8 @@ pub(super) fn lanes(options: &RunOptions, interfaces: &Interfaces) -> Result<Vec
     use weir_engine::live::dpdk::{DpdkLane, Eal};
 
     let eal = Eal::start(options.eal.as_deref().unwrap_or_default())?;
-    Ok(super::boxed(DpdkLane::open(&eal, interfaces, options.workers)?))
+    let lanes = DpdkLane::open(&eal, interfaces, options.workers)?;
+    Ok(lanes.into_iter().map(|lane| Box::new(lane) as Box<dyn Lane>).collect())
 }
 
 /// Never called: [`refuse_misfits`] comes before.

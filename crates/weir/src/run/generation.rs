@@ -4,20 +4,18 @@ use crate::failure::Failure;
 use crate::limit_counts::{Counting, Top, Visit};
 use crate::report;
 use crate::run::descriptors;
-use std::hash::{BuildHasher, RandomState};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use weir_control::{GenerationStatus, LimitsStatus, LimitsTotal};
+use weir_engine::NativeCode;
 use weir_engine::bundle::trust::Trust;
 use weir_engine::cpu::Cpu;
-use weir_engine::limits::counts::Counted;
-use weir_engine::limits::pool::Pool;
-use weir_engine::limits::{self, BUCKETS_MAX, Buckets};
 use weir_engine::live::xdp::{KernelCode, KernelPath, Ports};
 use weir_engine::live::{Datapath, Loaded, Workers};
-use weir_engine::{EngineError, NativeCode};
-use weir_loading::{Policy, PolicyFile};
+use weir_loading::{LoadError, Policy, PolicyFile};
 use weir_policy::ir::{Direction, Program};
+use weir_state::limits::Counted;
+use weir_state::{Memory, SharedState, now_ns};
 
 /// How a policy gets into the form that a datapath takes.
 pub trait Loader: Clone + Send + Sync + 'static {
@@ -33,7 +31,7 @@ pub trait Loader: Clone + Send + Sync + 'static {
     /// Whose bundles it takes.
     fn trust(&self) -> &Trust;
 
-    /// Brings buckets that nobody charges to the present: to be done every few minutes.
+    /// Keeps shared state right that no packet has touched for long. To be called every few minutes.
     fn refresh(&self);
 }
 
@@ -45,48 +43,17 @@ pub struct Prepared<C> {
     pub counted: Option<Counted>,
 }
 
-/// Buckets of all generations, made when the first policy with limits comes.
-#[derive(Clone, Default)]
-struct SharedPool(Arc<OnceLock<Pool>>);
-
-impl SharedPool {
-    fn refresh(&self) {
-        if let Some(pool) = self.0.get() {
-            pool.refresh(limits::now_ns());
-        }
-    }
-
-    /// The pool, with room for `policy` in buckets that `reserve` sets aside; `None` if it has no limits.
-    fn of(
-        &self,
-        policy: &Policy,
-        reserve: impl FnOnce(usize) -> Result<Buckets, EngineError>,
-    ) -> Result<Option<&Pool>, Failure> {
-        if policy.program.limiters.is_empty() {
-            return Ok(None);
-        }
-        if self.0.get().is_none() {
-            // Nobody outside may know which addresses share a set of a table.
-            let seed = RandomState::new().hash_one(()) as u32;
-            let pool = Pool::new(seed, reserve(policy.buckets())?);
-            // Who was faster has as good a one.
-            let _other = self.0.set(pool);
-        }
-        Ok(self.0.get())
-    }
-}
-
 /// Native code, for workers.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub struct NativeLoader {
     trust: Trust,
-    pool: SharedPool,
+    shared: Arc<SharedState>,
 }
 
 impl NativeLoader {
-    /// The same, for bundles that are trusted.
-    pub fn trusting(self, trust: Trust) -> Self {
-        NativeLoader { trust, ..self }
+    /// A loader with state of its own, for bundles of these owners and signers.
+    pub fn new(trust: Trust) -> Self {
+        NativeLoader { trust, shared: Arc::new(SharedState::new(Memory::Process)) }
     }
 }
 
@@ -94,9 +61,7 @@ impl Loader for NativeLoader {
     type Datapath = Workers;
 
     fn load(&self, policy: &Policy) -> Result<Prepared<NativeCode>, Failure> {
-        // What is not touched takes no memory.
-        let pool = self.pool.of(policy, |_| Buckets::reserve(BUCKETS_MAX))?;
-        let data = policy.data(pool)?;
+        let data = policy.data(Some(&self.shared))?;
         let counted = data.counted();
         Ok(Prepared { code: policy.compile_native(Cpu::Native)?.load(data)?, counted })
     }
@@ -106,7 +71,7 @@ impl Loader for NativeLoader {
     }
 
     fn refresh(&self) {
-        self.pool.refresh();
+        self.shared.refresh(now_ns());
     }
 }
 
@@ -115,20 +80,14 @@ impl Loader for NativeLoader {
 pub struct KernelLoader {
     trust: Trust,
     ports: Arc<Ports>,
-    /// Limits that there is to be room for.
-    room: Option<usize>,
-    pool: SharedPool,
+    shared: Arc<SharedState>,
 }
 
 impl KernelLoader {
-    /// For these interfaces, with room for so many limits.
-    pub fn new(ports: Arc<Ports>, room: Option<usize>) -> Self {
-        KernelLoader { trust: Trust::default(), ports, room, pool: SharedPool::default() }
-    }
-
-    /// The same, for bundles that are trusted.
-    pub fn trusting(self, trust: Trust) -> Self {
-        KernelLoader { trust, ..self }
+    /// A loader for these interfaces with state of its own, for bundles of these owners and signers. Without
+    /// `limits_room`, the first policy with limits decides how many there can be.
+    pub fn new(ports: Arc<Ports>, limits_room: Option<usize>, trust: Trust) -> Self {
+        KernelLoader { trust, ports, shared: Arc::new(SharedState::new(Memory::Kernel { limits_room })) }
     }
 }
 
@@ -136,13 +95,7 @@ impl Loader for KernelLoader {
     type Datapath = KernelPath;
 
     fn load(&self, policy: &Policy) -> Result<Prepared<KernelCode>, Failure> {
-        // The kernel's memory is taken whole: unless said otherwise, lists may grow by a quarter, or a table of addresses get another limit,
-        // while older ones still stand ready. One bucket is nobody's.
-        let spare = BUCKETS_SPARE_MIN.max(policy.largest_table_of_addresses());
-        let usual = |needed: usize| (needed + (needed / 4).max(spare)).min(BUCKETS_MAX.max(needed));
-        let reserve = |needed| Buckets::in_kernel(self.room.map_or_else(|| usual(needed), |room| needed.max(room + 1)));
-        let pool = self.pool.of(policy, reserve)?;
-        let data = policy.data(pool)?;
+        let data = policy.data(Some(&self.shared))?;
         let code = policy.kernel(&data, &self.ports)?;
         Ok(Prepared { code, counted: data.counted() })
     }
@@ -152,12 +105,9 @@ impl Loader for KernelLoader {
     }
 
     fn refresh(&self) {
-        self.pool.refresh();
+        self.shared.refresh(now_ns());
     }
 }
-
-/// Buckets that the kernel sets aside at least beside those that the first policy needs: 512 KiB.
-const BUCKETS_SPARE_MIN: usize = 1 << 16;
 
 /// A policy that was compiled and loaded, and can be activated at once. `C` is its code.
 pub struct Generation<C> {
@@ -235,7 +185,7 @@ impl<C> Generation<C> {
     /// There is no memory to remember what was read.
     pub fn limits_since(&self, wanted: usize) -> Result<Top, Failure> {
         let since = |limiter: usize, visit: &mut Visit<'_>| match &self.prepared.counted {
-            Some(counted) => Ok(counted.each_since(limiter, visit)?),
+            Some(counted) => Ok(counted.each_since(limiter, visit).map_err(LoadError::State)?),
             None => Ok(()),
         };
         Counting::of(&self.policy, None)?.top(wanted, since)

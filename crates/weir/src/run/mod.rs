@@ -79,7 +79,7 @@ fn run_with(options: &RunOptions) -> Result<(), Failure> {
     match options.engine {
         LiveEngine::Xdp => {
             let ports = Arc::new(Ports::of(&interfaces)?);
-            let loader = KernelLoader::new(ports.clone(), options.limits_room).trusting(trust);
+            let loader = KernelLoader::new(ports.clone(), options.limits_room, trust);
             run_on(options, held, &signals, loader, |first| Ok(KernelPath::start(ports, first)?))
         }
         LiveEngine::Afpacket => {
@@ -139,7 +139,7 @@ fn run_workers(
     signals: &Signals,
     open: impl FnOnce() -> Result<Vec<Box<dyn Lane>>, Failure>,
 ) -> Result<(), Failure> {
-    let loader = NativeLoader::default().trusting(trust);
+    let loader = NativeLoader::new(trust);
     run_on(options, held, signals, loader, |first| Ok(Workers::start(open()?, first)?))
 }
 

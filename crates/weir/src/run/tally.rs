@@ -70,8 +70,8 @@ pub fn tally(program: &Program, counters: &[Counter]) -> Tally {
     }
 }
 
-/// Lists nothing one by one any more of policies that are gone, if there are more such rules than [`GONE_RULES_MAX`]: policies may be loaded
-/// for ever. What they counted stays in the sums.
+/// Lists nothing one by one any more of policies that are gone, if there are more such rules than [`GONE_RULES_MAX`]:
+/// policies may be loaded for ever. What they counted stays in the sums.
 pub fn forget(tally: &mut Tally, standing: &Standing<'_>) {
     if tally.rules.iter().filter(|rule| !standing.has_rule(rule)).count() <= GONE_RULES_MAX {
         return;
@@ -109,7 +109,7 @@ fn table_counts(program: &Program, counters: &[Counter]) -> Vec<TableCount> {
     let mut counts: Vec<TableCount> =
         names.map(|table| TableCount { table: table.clone(), packets: 0, bytes: 0 }).collect();
     let places: BTreeMap<String, usize> = counts.iter().map(|count| count.table.clone()).zip(0..).collect();
-    for (tables, counter) in program.tables_asked().iter().zip(&counters[usize::from(Reason::RULE_BASE)..]) {
+    for (tables, counter) in program.tables_tested().iter().zip(&counters[usize::from(Reason::RULE_BASE)..]) {
         for &table in tables {
             let count = &mut counts[places[table]];
             count.packets += counter.packets;

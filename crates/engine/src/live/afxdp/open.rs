@@ -1,6 +1,5 @@
-//! Opens the sockets of lanes: what is requested from the kernel, and what was granted.
+//! Opens lanes: their sockets on all queues, and the programs that redirect packets to the sockets.
 
-use std::fmt;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::thread;
@@ -9,21 +8,19 @@ use std::time::{Duration, Instant};
 use rustix::io::Errno;
 use rustix::net::xdp::SocketAddrXdpFlags;
 
-use super::AfXdpLane;
 use super::busy::Waiting;
+use super::lane::AfXdpLane;
+use super::options::{Buffers, How};
 use super::port::{Port, RING};
 use super::program;
+use super::queue::{DeviceQueue, longest_packet};
 use super::umem::{PACKET_BYTES, Umem};
 use crate::EngineError;
-use crate::live::attach::{Attached, Mode};
 use crate::live::bond;
-use crate::live::checksum;
 use crate::live::device::Device;
 use crate::live::divert::Divert;
 use crate::live::lane::{Interfaces, PortCounters, Side, Sides};
 
-/// Size of a link header with one VLAN tag, which the MTU does not include.
-pub(super) const LINK_BYTES: u32 = 18;
 /// Number of frames per socket: those in its rings, and a burst being processed.
 const FRAMES_A_PORT: usize = 2 * RING as usize + weir_abi::BURST_MAX;
 
@@ -32,115 +29,31 @@ const FRAMES_A_PORT: usize = 2 * RING as usize + weir_abi::BURST_MAX;
 const BUSY_MAX: Duration = Duration::from_secs(5);
 const BUSY_POLL: Duration = Duration::from_millis(20);
 
-/// A queue of an interface.
-#[derive(Clone)]
-pub(super) struct DeviceQueue {
-    pub device: Arc<Device>,
-    /// Number of the interface on its side.
-    pub interface: usize,
-    pub queue: u32,
-}
-
-/// Who copies packets between the card and the umem.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Copying {
-    /// The card accesses the umem directly (zero-copy).
-    Nobody,
-    /// The kernel, once in each direction.
-    Kernel,
-}
-
-/// Number of frames that a packet takes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Buffers {
-    /// One frame for any packet.
-    One,
-    /// As many frames as needed (Linux 6.6). The first contains the headers.
-    Several,
-}
-
-/// Options of the sockets.
-#[derive(Clone, Copy)]
-pub(super) struct How {
-    pub workers: usize,
-    pub buffers: Buffers,
-    pub waiting: Waiting,
-    copy: SocketAddrXdpFlags,
-}
-
-impl How {
-    /// Flags for the first socket of a lane.
-    pub fn flags(&self) -> SocketAddrXdpFlags {
-        let several = match self.buffers {
-            Buffers::One => SocketAddrXdpFlags::empty(),
-            Buffers::Several => SocketAddrXdpFlags::XDP_USE_SG,
-        };
-        self.copy | several | SocketAddrXdpFlags::XDP_USE_NEED_WAKEUP
-    }
-}
-
-/// How packets of an interface reach the lanes.
-pub(super) struct Way<'a> {
-    /// The program that redirects packets to the sockets.
-    pub program: &'a Attached,
-    pub copying: Copying,
-    pub buffers: Buffers,
-    /// Whether senders leave checksums to a card that does not exist.
-    pub unfinished: bool,
-    /// Whether both directions of a flow go to the same worker, if that matters and is known.
-    pub symmetric: Option<bool>,
-}
-
-impl fmt::Display for Way<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mode = match self.program.mode {
-            Mode::Native => "native XDP",
-            Mode::Generic => "generic XDP (its driver knows none, which is slow)",
-        };
-        let copying = match self.copying {
-            Copying::Nobody => "zero-copy",
-            Copying::Kernel => "copied",
-        };
-        let buffers = match self.buffers {
-            Buffers::One => "",
-            Buffers::Several => ", several buffers a packet",
-        };
-        let interface = self.program.interface();
-        let finished = if self.unfinished { checksum::FINISHED } else { "" };
-        write!(f, "{mode}, {copying}{buffers}{finished}")?;
-        if self.symmetric == Some(false) {
-            write!(
-                f,
-                "; a flow's two directions may come to different workers (`ethtool -X {interface} xfrm symmetric-xor`)"
-            )?;
+impl AfXdpLane {
+    /// Opens a lane for each of `workers`. Queue `q` of each interface goes to worker `q` modulo their number. The lanes use
+    /// zero-copy if all drivers support it.
+    ///
+    /// # Errors
+    /// There is no such interface, it has fewer queues than there are workers, its MTU is too long, or the process
+    /// lacks the right to XDP (CAP_NET_ADMIN, CAP_BPF).
+    pub fn open(interfaces: &Interfaces, workers: usize, waiting: Waiting) -> Result<Vec<Self>, EngineError> {
+        let sides = [queues_of(&interfaces.lower, workers)?, queues_of(&interfaces.upper, workers)?];
+        let mut buffers = Buffers::One;
+        for device_queue in sides.iter().flatten() {
+            if longest_packet(&device_queue.device)? > PACKET_BYTES {
+                buffers = Buffers::Several;
+            }
         }
-        Ok(())
-    }
-}
-
-/// Size of the longest packet that an interface sends.
-pub(super) fn longest_packet(device: &Device) -> Result<u32, EngineError> {
-    Ok(device.mtu()?.saturating_add(LINK_BYTES))
-}
-
-/// Opens lanes, with zero-copy if all drivers support it.
-pub(super) fn open(interfaces: &Interfaces, workers: usize, waiting: Waiting) -> Result<Vec<AfXdpLane>, EngineError> {
-    let sides = [queues_of(&interfaces.lower, workers)?, queues_of(&interfaces.upper, workers)?];
-    let mut buffers = Buffers::One;
-    for device_queue in sides.iter().flatten() {
-        if longest_packet(&device_queue.device)? > PACKET_BYTES {
-            buffers = Buffers::Several;
-        }
-    }
-    // If only some drivers of a lane support zero-copy, all copy.
-    let free = How { workers, buffers, waiting, copy: SocketAddrXdpFlags::empty() };
-    let copied = How { copy: SocketAddrXdpFlags::XDP_COPY, ..free };
-    let divert = interfaces.divert.as_deref();
-    let start = Instant::now();
-    loop {
-        match open_with(&sides, divert, &free).or_else(|_| open_with(&sides, divert, &copied)) {
-            Err(error) if is_busy(&error) && start.elapsed() < BUSY_MAX => thread::sleep(BUSY_POLL),
-            opened => return opened,
+        // If only some drivers of a lane support zero-copy, all copy.
+        let free = How { workers, buffers, waiting, copy: SocketAddrXdpFlags::empty() };
+        let copied = How { copy: SocketAddrXdpFlags::XDP_COPY, ..free };
+        let divert = interfaces.divert.as_deref();
+        let start = Instant::now();
+        loop {
+            match open_with(&sides, divert, &free).or_else(|_| open_with(&sides, divert, &copied)) {
+                Err(error) if is_busy(&error) && start.elapsed() < BUSY_MAX => thread::sleep(BUSY_POLL),
+                opened => return opened,
+            }
         }
     }
 }

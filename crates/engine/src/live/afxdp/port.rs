@@ -17,7 +17,8 @@ use rustix::net::xdp::{
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, bind, recv, send, socket_with};
 
 use super::busy;
-use super::open::{Buffers, Copying, DeviceQueue, How, LINK_BYTES, longest_packet};
+use super::options::{Buffers, Copying, How};
+use super::queue::{DeviceQueue, LINK_BYTES, longest_packet};
 use super::ring::{Consumer, Producer};
 use super::umem::{PACKET_BYTES, Umem};
 use crate::EngineError;

@@ -10,12 +10,11 @@ use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, MapType, Object};
 use memmap2::MmapRaw;
 use weir_abi::Counter;
 use weir_abi::kernel::{ChecksumSlot, Mode, PORTS_MAX, PacketSlot, PortCounters, XdpContext};
+use weir_state::limits::{LimitBinding, Limits};
 
 use super::ports::Ports;
 use crate::clang::BpfObject;
 use crate::image::Image;
-use crate::limits::Limits;
-use crate::limits::pool::Held;
 use crate::live::datapath::Counts;
 use crate::xdp::load::{COUNTERS, LOSSES, Plan, fill_tables, join_parts, load_object, map, program_name, shared_maps};
 use crate::xdp::{failed, find};
@@ -61,7 +60,7 @@ pub struct KernelCode {
     counter_memory: MmapRaw,
     port_memory: MmapRaw,
     /// Keeps the buckets that the programs charge assigned, and lets later generations find them.
-    _held: Option<Arc<Held>>,
+    _binding: Option<Arc<LimitBinding>>,
 }
 
 // SAFETY: the mappings keep their maps alive. They are only read, word by word.
@@ -127,8 +126,17 @@ impl KernelCode {
         };
         let programs = program.chains.iter().map(own).collect::<Result<_, _>>()?;
         let (counters, file) = (program.counters(), file.clone());
-        let held = limits.map(|limits| limits.held.clone());
-        Ok(Arc::new(KernelCode { file, programs, _parts, counters, cpus, counter_memory, port_memory, _held: held }))
+        let binding = limits.map(|limits| limits.binding.clone());
+        Ok(Arc::new(KernelCode {
+            file,
+            programs,
+            _parts,
+            counters,
+            cpus,
+            counter_memory,
+            port_memory,
+            _binding: binding,
+        }))
     }
 
     /// The program of a chain.

@@ -1,33 +1,33 @@
-//! The rules of a chain for a whole burst, one rule after the other: what native code decides with.
+//! The rules of a chain as native code, which applies one rule after the other to a whole burst.
 //!
-//! A rule finds the packets that it matches as a mask, counts them at once and takes those that it decides out of `verdicts->open`.
-//! `group` holds the packets of a block of rules behind one test. Rules do not see each other's counters, and each rule sees its
-//! packets in their order, so that the outcome is that of deciding packet by packet.
+//! A rule computes a mask of the packets that it matches, counts them at once, and removes those that it decides from
+//! `verdicts->open`. `group` is the mask of the packets that enter a block of rules. Rules do not read counters, and
+//! each rule processes its packets in order. The outcome is therefore the same as for one packet after the other.
 
 use super::chain::ChainEmitter;
 use super::column::Column;
-use super::rules::{ends, limits, may_be_unused, samples_what_is_left};
-use super::target::action;
-use super::walk::{Bucket, Charge, Exceeding, Sink, Way, joined, walk};
+use super::dialect::action;
+use super::rules::{ends, limits, samples_after_limit, void_parameters};
+use super::walk::{Bucket, Charge, Exceeding, Sink, TestPath, joined, walk};
 use super::writer::Writer;
 use crate::field::Subject;
 use crate::ir::{FindId, Node, RuleId, Test, eval, match_tree};
 use weir_abi::{Action, Family};
 
-/// Writes the parts and the function that calls them.
+/// Writes the parts of the rules and the function that calls them.
 pub(super) fn emit(chain: &ChainEmitter<'_>, parts: &[&[Node]], out: &mut Writer) {
     let name = &chain.name;
     let parameters = parameters(chain);
     if let [whole] = parts {
         out.blank();
         out.function(&format!("static void {name}_rules"), &parameters);
-        BurstSink { chain, out, last: Last::Perhaps }.body(whole);
+        BurstSink { chain, out, coverage: Coverage::Some }.body(whole);
     } else {
         for (index, part) in parts.iter().enumerate() {
             out.blank();
             out.function(&format!("WEIR_NOINLINE void {name}_part_{index}"), &parameters);
-            may_be_unused(&parameters, out);
-            BurstSink { chain, out, last: Last::Perhaps }.body(part);
+            void_parameters(&parameters, out);
+            BurstSink { chain, out, coverage: Coverage::Some }.body(part);
             out.close();
         }
         let arguments = arguments(chain).join(", ");
@@ -59,7 +59,7 @@ fn parameters(chain: &ChainEmitter<'_>) -> Vec<String> {
     parameters
 }
 
-/// What the parameters are called in a function that has them itself.
+/// The arguments with which a function with the same parameters calls another.
 fn arguments(chain: &ChainEmitter<'_>) -> Vec<&'static str> {
     let mut arguments = vec!["env"];
     if chain.needs_burst() {
@@ -72,12 +72,12 @@ fn arguments(chain: &ChainEmitter<'_>) -> Vec<&'static str> {
     arguments
 }
 
-/// A function being written.
+/// Writes the body of a function.
 struct BurstSink<'a, 'b> {
     chain: &'a ChainEmitter<'b>,
     out: &'a mut Writer,
-    /// Of the rule being written.
-    last: Last,
+    /// Coverage of the current rule.
+    coverage: Coverage,
 }
 
 impl BurstSink<'_, '_> {
@@ -89,7 +89,7 @@ impl BurstSink<'_, '_> {
         if limits(self.chain.program, nodes) {
             variables.push("exceeding".to_owned());
         }
-        if match_tree::rules(nodes).any(|id| samples_what_is_left(self.chain.program.rule(id))) {
+        if match_tree::rules(nodes).any(|id| samples_after_limit(self.chain.program.rule(id))) {
             variables.push("matched".to_owned());
         }
         if !variables.is_empty() {
@@ -100,14 +100,14 @@ impl BurstSink<'_, '_> {
     }
 
     /// Sets `mask` to the open packets of the block that pass all tests.
-    fn select(&mut self, mask: &str, way: &Way<'_>) {
+    fn select(&mut self, mask: &str, path: &TestPath<'_>) {
         let mut masks = vec!["verdicts->open".to_owned()];
-        if way.depth > 0 {
-            masks.push(group(way.depth));
+        if path.depth > 0 {
+            masks.push(group(path.depth));
         }
         let (mut terms, mut reads_raw) = (Vec::new(), false);
-        for test in &way.tests {
-            if self.chain.conditions.asks_each(test) {
+        for test in &path.tests {
+            if self.chain.conditions.is_per_packet(test) {
                 reads_raw |= matches!(test, Test::Value { subject: Subject::Raw(_), .. });
                 self.chain.conditions.terms(test, &mut terms);
             } else {
@@ -130,8 +130,8 @@ impl BurstSink<'_, '_> {
         self.out.close();
     }
 
-    /// The call that charges the hits and tells which have no room.
-    fn has_no_room(&self, charge: &Charge) -> String {
+    /// The call that charges the packets in `hits` and returns those that exceed the limit.
+    fn exceeding(&self, charge: &Charge) -> String {
         let limiter = charge.limiter.0;
         match &charge.bucket {
             Bucket::Only => format!("limit_exceeding(env, burst, {limiter}, NULL, hits)"),
@@ -165,61 +165,61 @@ impl Sink for BurstSink<'_, '_> {
         unreachable!("compiler bug: native code stages its finds");
     }
 
-    fn open_block(&mut self, way: &Way<'_>) {
-        let group = group(way.depth + 1);
-        self.select(&group, way);
+    fn open_block(&mut self, path: &TestPath<'_>) {
+        let group = group(path.depth + 1);
+        self.select(&group, path);
         self.out.open(&format!("if ({group})"));
     }
 
-    fn open_rule(&mut self, _: RuleId, way: &Way<'_>) -> bool {
-        let takes_all = way.tests.is_empty() && way.depth == 0;
+    fn open_rule(&mut self, _: RuleId, path: &TestPath<'_>) -> bool {
+        let takes_all = path.tests.is_empty() && path.depth == 0;
         if takes_all {
             self.out.line("hits = verdicts->open;");
-            self.last = Last::Yes;
+            self.coverage = Coverage::All;
         } else {
-            self.select("hits", way);
+            self.select("hits", path);
             self.out.open("if (hits)");
-            self.last = Last::Perhaps;
+            self.coverage = Coverage::Some;
         }
         !takes_all
     }
 
     fn count(&mut self, rule: RuleId) {
         self.out.line(&format!("count_hits(env, REASON_RULE + {}, hits, verdicts);", rule.0));
-        if samples_what_is_left(self.chain.program.rule(rule)) {
+        if samples_after_limit(self.chain.program.rule(rule)) {
             self.out.line("matched = hits;");
         }
     }
 
     fn sample(&mut self, rule: RuleId, one_in: u32) {
         let below = eval::sample_below(one_in);
-        let matched = if samples_what_is_left(self.chain.program.rule(rule)) { "matched" } else { "hits" };
+        let matched = if samples_after_limit(self.chain.program.rule(rule)) { "matched" } else { "hits" };
         let call = format!("sample_hits(env, verdicts, {}, {matched}, hits, {below:#x}ULL);", rule.0);
         self.out.line(&format!("{call} /* 1/{one_in} */"));
     }
 
     fn limit(&mut self, charge: &Charge) {
-        let call = self.has_no_room(charge);
+        let call = self.exceeding(charge);
         self.out.assign("exceeding", &call, &format!(" /* {} */", charge.comment));
         match &charge.exceeding {
-            Exceeding::Decide(verdict, beside) => {
+            Exceeding::Decide(verdict, counter) => {
                 let action = action(*verdict);
-                self.out.line(&format!("end_exceeding(env, verdicts, exceeding, {action}, {beside});"));
+                self.out.line(&format!("end_exceeding(env, verdicts, exceeding, {action}, {counter});"));
                 self.out.line("hits &= ~exceeding;");
             }
             Exceeding::Mark => {
                 self.out.line("for (uint64_t left = exceeding; left; left &= left - 1)");
                 self.out.inner("packets->exceeded[first_of(left)] = 1;");
             }
-            Exceeding::Ignore => self.out.line("(void)exceeding; /* nobody asks */"),
+            Exceeding::Ignore => self.out.line("(void)exceeding; /* no rule tests the mark */"),
         }
     }
 
     fn verdict(&mut self, rule: RuleId, verdict: Action) {
         let call = format!("settle(verdicts, hits, rule_verdict({}, {}, 0))", action(verdict), rule.0);
-        match self.last {
-            Last::Yes => self.out.line(&format!("{call};")),
-            Last::Perhaps => {
+        match self.coverage {
+            Coverage::All => self.out.line(&format!("{call};")),
+            Coverage::Some => {
                 self.out.line(&format!("if (!{call})"));
                 self.out.inner("return;");
             }
@@ -227,19 +227,19 @@ impl Sink for BurstSink<'_, '_> {
     }
 }
 
-/// Whether a rule with a verdict decides all that is left.
+/// Which of the open packets a rule matches.
 #[derive(Clone, Copy)]
-enum Last {
-    Yes,
-    Perhaps,
+enum Coverage {
+    All,
+    Some,
 }
 
-/// The variable of the packets in a block of rules.
+/// The name of the mask of a block of rules.
 fn group(depth: usize) -> String {
     if depth == 1 { "group".to_owned() } else { format!("group{depth}") }
 }
 
-/// How deep blocks of rules stand in each other.
+/// The nesting depth of blocks of rules.
 fn groups(nodes: &[Node]) -> usize {
     let deep = nodes.iter().map(|node| match node {
         Node::When { test, body } => match joined(test, body).1 {

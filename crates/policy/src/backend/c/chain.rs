@@ -1,74 +1,75 @@
-//! One chain as C: what its rules look at, its rules, its entry.
+//! One chain as C: the columns that its rules read, its table lookups, and the names of both.
 
 use super::column::{Column, L3, Width, fields};
 use super::condition::Conditions;
-use super::defaults::Defaulted;
+use super::defaults::DefaultVerdicts;
+use super::dialect::Dialect;
 use super::raw::raw_name;
 use super::rules;
-use super::target::Target;
 use super::writer::Writer;
 use crate::field::{Field, Guard, Subject};
 use crate::ir::{Chain, FindId, Holds, Node, Program, RuleId, SlotId, Test};
 use std::collections::BTreeSet;
 use weir_abi::{Action, Family, Layout};
 
-/// Writes one chain.
+/// Emits one chain.
 pub(super) struct ChainEmitter<'a> {
     pub(super) program: &'a Program,
     pub(super) chain: &'a Chain,
-    pub(super) target: Target,
+    pub(super) dialect: Dialect,
     /// The chain's name in C.
     pub(super) name: String,
     pub(super) conditions: Conditions<'a>,
-    /// What native code keeps of each packet of a burst.
+    /// The columns that native code keeps for the packets of a burst.
     pub(super) columns: BTreeSet<Column>,
     /// Whether any rule samples.
     pub(super) samples: bool,
 }
 
 impl<'a> ChainEmitter<'a> {
-    pub(super) fn new(program: &'a Program, chain: &'a Chain, name: String, target: Target) -> Self {
-        let conditions = Conditions::new(program, chain, &name, target);
+    pub(super) fn new(program: &'a Program, chain: &'a Chain, name: String, dialect: Dialect) -> Self {
+        let conditions = Conditions::new(program, chain, &name, dialect);
         let samples = rules::samples(program, &chain.tree.nodes);
         let columns = columns(program, chain, &conditions);
-        ChainEmitter { program, chain, target, name, conditions, columns, samples }
+        ChainEmitter { program, chain, dialect, name, conditions, columns, samples }
     }
 
-    /// The rules of `part`, some of the chain's. What one part leaves behind, such as marks, others may look at.
+    /// An emitter for `part`, which has some of the chain's rules. It keeps the columns of the whole chain, because a
+    /// part may read marks that another part set.
     pub(super) fn part(&self, program: &'a Program, part: &'a Chain, name: String) -> Self {
-        let conditions = Conditions::new(program, part, &name, self.target);
+        let conditions = Conditions::new(program, part, &name, self.dialect);
         let (columns, samples) = (self.columns.clone(), self.samples);
-        ChainEmitter { program, chain: part, target: self.target, name, conditions, columns, samples }
+        ChainEmitter { program, chain: part, dialect: self.dialect, name, conditions, columns, samples }
     }
 
-    /// Sets that are not compared in place.
+    /// Writes the declarations of large sets.
     pub(super) fn sets(&self, out: &mut Writer) {
         self.conditions.sets().iter().for_each(|line| out.line(line));
     }
 
-    /// Whether tables are asked before the rules.
+    /// Whether tables are looked up before the rules.
     pub(super) fn is_staged(&self) -> bool {
         !self.chain.tree.staged.is_empty()
     }
 
-    /// Whether rules need what a burst is called with.
+    /// Whether the rules read `struct weir_burst`.
     pub(super) fn needs_burst(&self) -> bool {
         self.conditions.uses_raw() || rules::limits(self.program, &self.chain.tree.nodes)
     }
 
-    /// Whether rules ask whether a limit was exceeded.
+    /// Whether any rule tests `meta exceeded`.
     pub(super) fn marks(&self) -> bool {
         self.columns.contains(&Column::of(Field::MetaExceeded))
     }
 
-    /// Counts what the limits of a rule ended with a verdict, beside the rule's own counter.
+    /// The counter of the packets that limits of a rule decided with this verdict.
     pub(super) fn limited_counter(&self, rule: RuleId, verdict: Action) -> String {
-        let place = self.program.limited().iter().position(|&known| known == (rule, verdict));
-        let place = place.expect("compiler bug: a limit that ends a packet's way is not among them");
-        format!("REASON_RULE + {}", self.program.rules.len() + place)
+        let index = self.program.limited().iter().position(|&known| known == (rule, verdict));
+        let index = index.expect("compiler bug: a limit that decides packets is not in `limited`");
+        format!("REASON_RULE + {}", self.program.rules.len() + index)
     }
 
-    /// Whether rules look at anything at all.
+    /// Whether the burst has any columns.
     pub(super) fn has_columns(&self) -> bool {
         !self.columns.is_empty() || !self.conditions.raw_columns().is_empty() || self.is_staged()
     }
@@ -78,7 +79,7 @@ impl<'a> ChainEmitter<'a> {
             return;
         }
         out.blank();
-        out.line(&format!("/* A burst in {}: what the rules look at, a column each. */", self.described()));
+        out.line(&format!("/* A burst in {}: one column for each field that the rules read. */", self.title()));
         out.open(&format!("struct {}_packets", self.name));
         for column in &self.columns {
             out.line(&column.width.declare(column.name));
@@ -91,31 +92,31 @@ impl<'a> ChainEmitter<'a> {
         for &id in &self.chain.tree.staged {
             let find = self.chain.finds[usize::from(id.0)];
             let (slot, key) = (self.program.slot(find.slot), find.key.name());
-            let said = match (&slot.holds, slot.tables()) {
+            let comment = match (&slot.holds, slot.tables()) {
                 (Holds::Limits(list), _) => format!("ticket of {key} in @{list}, 0 for none"),
                 (_, [table]) => format!("label of {key} in @{table}, 0 for none"),
-                (_, tables) => format!("a bit for each of @{} that holds {key}", tables.join(", @")),
+                (_, tables) => format!("one bit for each of @{} that contains {key}", tables.join(", @")),
             };
-            out.line(&format!("uint32_t {}[WEIR_BURST_MAX]; /* {said} */", self.conditions.find_name(id)));
+            out.line(&format!("uint32_t {}[WEIR_BURST_MAX]; /* {comment} */", self.conditions.find_name(id)));
         }
         out.close_with(" WEIR_COLUMNS;");
     }
 
-    fn described(&self) -> String {
+    fn title(&self) -> String {
         match &self.chain.posture {
             None => self.chain.direction.name().to_owned(),
             Some(posture) => format!("{} in posture {posture}", self.chain.direction.name()),
         }
     }
 
-    /// The fields of a packet that are looked at, in BPF: by rules, for tables, by `defaults`.
-    pub(super) fn kept_fields(&self, defaults: &Defaulted) -> BTreeSet<&'static str> {
+    /// The fields of `struct packet` that BPF code reads: in rules, for table lookups, and for `defaults`.
+    pub(super) fn kept_fields(&self, defaults: &DefaultVerdicts) -> BTreeSet<&'static str> {
         let keys = self.chain.finds.iter().map(|find| Column::of(find.key));
         let columns = self.columns.iter().copied().chain(keys);
         let mut kept: BTreeSet<_> = columns.flat_map(|column| fields(column.expression)).collect();
         kept.extend(defaults.fields());
         kept.insert("len");
-        // Of two that share memory the longer has the other in it.
+        // The two are a union, so copying the longer one copies both.
         for (part, whole) in [("saddr", "saddr6"), ("daddr", "daddr6")] {
             if kept.contains(whole) {
                 kept.remove(part);
@@ -124,7 +125,7 @@ impl<'a> ChainEmitter<'a> {
         kept
     }
 
-    /// The statement that asks a table about all packets of a burst, if the layout has a way to.
+    /// The statement that looks up all packets of a burst in a table, if the layout has a burst function.
     pub(super) fn find_burst_call(&self, id: FindId) -> Option<String> {
         let find = self.chain.finds[usize::from(id.0)];
         let key = Column::of(find.key).name;
@@ -141,16 +142,18 @@ impl<'a> ChainEmitter<'a> {
         Some(format!("{keys}, packets->{}, count);", self.conditions.find_name(id)))
     }
 
-    /// The call that asks a table about a packet.
+    /// The call that looks up one packet in a table.
     pub(super) fn find_call(&self, id: FindId) -> String {
         let find = self.chain.finds[usize::from(id.0)];
         let key = Column::of(find.key);
-        let [whole, hi, lo] = match self.target {
-            Target::Native => ["[i]", ".hi[i]", ".lo[i]"].map(|part| format!("packets->{}{part}", key.name)),
-            Target::Bpf | Target::BpfParts { .. } => ["", ".hi", ".lo"].map(|part| format!("{}{part}", key.expression)),
+        let [whole, hi, lo] = match self.dialect {
+            Dialect::Native => ["[i]", ".hi[i]", ".lo[i]"].map(|part| format!("packets->{}{part}", key.name)),
+            Dialect::Bpf | Dialect::BpfParts { .. } => {
+                ["", ".hi", ".lo"].map(|part| format!("{}{part}", key.expression))
+            }
         };
         let slot = self.program.slot(find.slot);
-        if matches!(self.target, Target::BpfParts { .. }) {
+        if matches!(self.dialect, Dialect::BpfParts { .. }) {
             let function = find_name(find.slot);
             return match slot.family {
                 Family::Ipv4 => format!("{function}({whole})"),
@@ -161,7 +164,7 @@ impl<'a> ChainEmitter<'a> {
     }
 }
 
-/// The call that asks a table of a layout about a key: the address, or the halves of it if it is IPv6.
+/// The call that looks up a key in a table: the whole IPv4 address, or the two halves of an IPv6 address.
 pub(super) fn lookup(layout: Layout, table: &str, [whole, hi, lo]: [&str; 3]) -> String {
     match layout {
         Layout::Dxr16x4 => format!("dxr16x4_find({table}, {whole})"),
@@ -175,18 +178,18 @@ pub(super) fn lookup(layout: Layout, table: &str, [whole, hi, lo]: [&str; 3]) ->
     }
 }
 
-/// What the function is called that asks a slot's table, where the kernel has a chain in parts.
+/// The name of the global lookup function of a slot, for a chain in parts.
 pub(super) fn find_name(slot: SlotId) -> String {
     format!("weir_find_{}", slot.0)
 }
 
-/// Every column but those of raw bits that the chain's rules and staged finds look at.
+/// The columns that rules and staged finds of the chain read, except those of raw bits.
 fn columns(program: &Program, chain: &Chain, conditions: &Conditions<'_>) -> BTreeSet<Column> {
     let mut columns = BTreeSet::new();
     for id in &chain.tree.staged {
         let key = chain.finds[usize::from(id.0)].key;
         columns.insert(Column::of(key));
-        // An IPv4 table may be asked about any packet, an IPv6 table is asked about IPv6 only.
+        // IPv4 tables are looked up for all packets, IPv6 tables only for IPv6 packets.
         columns.extend((key.guard() == Guard::Ipv6).then_some(L3));
     }
     collect_columns(program, &chain.tree.nodes, conditions, &mut columns);
@@ -205,7 +208,7 @@ fn collect_columns(program: &Program, nodes: &[Node], conditions: &Conditions<'_
         };
         columns.extend(match test {
             Test::Guard(guard) => Column::of_guard(*guard),
-            Test::Value { subject: Subject::Raw(raw), .. } if conditions.asks_each(test) => Column::of_raw(*raw),
+            Test::Value { subject: Subject::Raw(raw), .. } if conditions.is_per_packet(test) => Column::of_raw(*raw),
             Test::Value { subject: Subject::Field(field), .. } => Some(Column::of(*field)),
             Test::Value { subject: Subject::Raw(_), .. } | Test::Found { .. } => None,
         });

@@ -1,8 +1,8 @@
-//! What rules look at, as C: one packet's fields where a packet is decided alone, columns where a burst is.
+//! The values that rules read, as C: fields of `packet` for one packet, columns for a burst.
 
 use crate::field::{Field, Guard, Raw, RawBase};
 
-/// How wide a column's values are. The widest stand first in a burst, so that every column starts where memory is loaded from whole.
+/// Width of the values of a column. A burst's struct has the widest columns first, so that every column is aligned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) enum Width {
     Wide,
@@ -12,7 +12,7 @@ pub(super) enum Width {
 }
 
 impl Width {
-    /// What holds so many bits.
+    /// The smallest width for a number of bits.
     pub(super) fn of_bits(bits: u8) -> Width {
         match bits {
             0..=8 => Width::U8,
@@ -26,7 +26,7 @@ impl Width {
         Width::of_bits(raw.bits)
     }
 
-    /// The type of one value.
+    /// The C type of a value.
     pub(super) fn value(self) -> &'static str {
         match self {
             Width::Wide => "struct wide",
@@ -36,7 +36,7 @@ impl Width {
         }
     }
 
-    /// The member of a burst's struct that is called `name`.
+    /// The declaration of the column `name` in the struct of a burst.
     pub(super) fn declare(self, name: &str) -> String {
         match self {
             Width::Wide => format!("struct wide_column {name};"),
@@ -44,7 +44,7 @@ impl Width {
         }
     }
 
-    /// The statements that fill column `name` with `value`, of which a wide one has two halves.
+    /// The statements that set column `name` to `value`. A wide value has two halves.
     pub(super) fn fill(self, name: &str, value: &str) -> Vec<String> {
         match self {
             Width::Wide => ["hi", "lo"].map(|half| format!("packets->{name}.{half}[i] = {value}.{half};")).to_vec(),
@@ -52,7 +52,7 @@ impl Width {
         }
     }
 
-    /// What the functions that test columns start with.
+    /// The prefix of the functions that test such columns.
     pub(super) fn prefix(self) -> &'static str {
         match self {
             Width::Wide => "wide_column",
@@ -63,16 +63,16 @@ impl Width {
     }
 }
 
-/// Something that rules look at.
+/// A value that rules read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct Column {
     pub(super) width: Width,
     pub(super) name: &'static str,
-    /// From the parsed `packet`.
+    /// Its value as an expression of the parsed `packet`.
     pub(super) expression: &'static str,
 }
 
-/// A column that is called as the packet's field is.
+/// A column, with the name of the packet's field if no expression is given.
 macro_rules! column {
     ($width:ident, $name:literal) => {
         Column { width: Width::$width, name: $name, expression: concat!("packet->", $name) }
@@ -89,7 +89,7 @@ const L3_OFFSET: Column = column!(U16, "l3_offset");
 const L4_OFFSET: Column = column!(U16, "l4_offset");
 
 impl Column {
-    /// What holds the field.
+    /// The column of a field.
     pub(super) fn of(field: Field) -> Column {
         match field {
             Field::MetaLength => column!(U32, "length", "(packet->len - packet->l3_offset)"),
@@ -132,7 +132,7 @@ impl Column {
         }
     }
 
-    /// What a guard looks at.
+    /// The column that a guard tests.
     pub(super) fn of_guard(guard: Guard) -> Option<Column> {
         match guard {
             Guard::Any => None,
@@ -142,7 +142,7 @@ impl Column {
         }
     }
 
-    /// Where raw bits start, if not at the frame's first.
+    /// The column with the base offset of raw bits. `None` for the start of the frame.
     pub(super) fn of_raw(raw: Raw) -> Option<Column> {
         match raw.base {
             RawBase::Link => None,
@@ -151,7 +151,7 @@ impl Column {
         }
     }
 
-    /// The statements that fill it with what `packet` says.
+    /// The statements that set it from `packet`.
     pub(super) fn fill(self) -> Vec<String> {
         self.width.fill(self.name, bare(self.expression))
     }
@@ -163,7 +163,7 @@ pub(super) fn fields(expression: &'static str) -> impl Iterator<Item = &'static 
     reads.map(|read| read.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').next().unwrap_or_default())
 }
 
-/// An expression without the parentheses that it needs inside another.
+/// An expression without its outer parentheses.
 fn bare(expression: &str) -> &str {
     expression.strip_prefix('(').and_then(|rest| rest.strip_suffix(')')).unwrap_or(expression)
 }

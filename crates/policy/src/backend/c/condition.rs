@@ -1,29 +1,29 @@
 //! Tests of one packet as C expressions.
 
 use super::column::{Column, Width};
+use super::dialect::Dialect;
 use super::raw::{raw_bits, raw_columns, raw_name};
 use super::scale::{Scale, number};
 use super::set::{self, Form, LargeSet};
-use super::target::Target;
 use crate::field::{Guard, Raw, Subject};
 use crate::ir::{Chain, FindId, Node, Program, Test, ValueSet, Wanted, symbol};
 
-/// The expressions of one chain, and what has to be declared for them.
+/// The expressions of one chain, and the declarations that they need.
 pub struct Conditions<'a> {
-    /// C name of each find, by id.
+    /// C name of each find, indexed by id.
     find_names: Vec<String>,
-    /// Sets that are not compared in place.
+    /// Sets that need a declaration.
     sets: Vec<LargeSet<'a>>,
-    /// Raw bits that native code reads once a packet.
+    /// Raw bits that native code reads once per packet.
     raw_columns: Vec<Raw>,
-    /// Whether rules read raw bits themselves.
+    /// Whether rules read raw bits of frames.
     uses_raw: bool,
-    target: Target,
+    dialect: Dialect,
 }
 
 impl<'a> Conditions<'a> {
-    /// Looks through a chain.
-    pub fn new(program: &Program, chain: &'a Chain, name: &str, target: Target) -> Self {
+    /// Collects the sets and raw bits of a chain.
+    pub fn new(program: &Program, chain: &'a Chain, name: &str, dialect: Dialect) -> Self {
         let mut find_names: Vec<String> = Vec::new();
         for find in &chain.finds {
             let key = find.key.name().replace("ip6 ", "").replace("ip ", "");
@@ -33,17 +33,17 @@ impl<'a> Conditions<'a> {
             }
             find_names.push(base);
         }
-        let raw_columns = if target == Target::Native { raw_columns(chain) } else { vec![] };
-        let mut conditions = Conditions { find_names, sets: vec![], raw_columns, uses_raw: false, target };
+        let raw_columns = if dialect == Dialect::Native { raw_columns(chain) } else { vec![] };
+        let mut conditions = Conditions { find_names, sets: vec![], raw_columns, uses_raw: false, dialect };
         conditions.collect(&chain.tree.nodes, name);
         conditions
     }
 
-    /// What large sets are looked up in, line by line.
+    /// The declarations of large sets, line by line.
     pub fn sets(&self) -> Vec<String> {
-        let function = match self.target {
-            Target::Native | Target::Bpf => "WEIR_INLINE bool",
-            Target::BpfParts { .. } => "WEIR_GLOBAL uint32_t",
+        let function = match self.dialect {
+            Dialect::Native | Dialect::Bpf => "WEIR_INLINE bool",
+            Dialect::BpfParts { .. } => "WEIR_GLOBAL uint32_t",
         };
         self.sets.iter().flat_map(|set| set.define(function)).collect()
     }
@@ -53,17 +53,17 @@ impl<'a> Conditions<'a> {
         self.uses_raw
     }
 
-    /// Raw bits that native code reads once a packet, into columns.
+    /// Raw bits that native code reads once per packet, into columns.
     pub(super) fn raw_columns(&self) -> &[Raw] {
         &self.raw_columns
     }
 
-    /// The C name of what a find found.
+    /// The C name of the result of a find.
     pub fn find_name(&self, id: FindId) -> &str {
         &self.find_names[usize::from(id.0)]
     }
 
-    /// Adds the test of one packet to the terms of an `&&`.
+    /// Appends a test of one packet to the terms of an `&&`.
     pub fn terms(&self, test: &Test, terms: &mut Vec<String>) {
         match test {
             Test::Guard(guard) => terms.push(guard_expression(*guard).to_owned()),
@@ -81,7 +81,7 @@ impl<'a> Conditions<'a> {
         for node in nodes {
             let Node::When { test, body } = node else { continue };
             if let Test::Value { subject, mask, set, .. } = test {
-                self.uses_raw |= matches!(subject, Subject::Raw(_)) && self.asks_each(test);
+                self.uses_raw |= matches!(subject, Subject::Raw(_)) && self.is_per_packet(test);
                 if let Some(form) = self.form(*subject, *mask, set)
                     && self.large_set(*subject, *mask, set).is_none()
                 {
@@ -107,23 +107,23 @@ impl<'a> Conditions<'a> {
         }
     }
 
-    /// Where a field of the packet, or of packet `i` of a burst, is read.
+    /// The expression that reads a column: from `packet`, or for packet `i` of a burst.
     fn read(&self, column: Column) -> String {
-        match self.target {
-            Target::Native => format!("packets->{}[i]", column.name),
-            Target::Bpf | Target::BpfParts { .. } => column.expression.to_owned(),
+        match self.dialect {
+            Dialect::Native => format!("packets->{}[i]", column.name),
+            Dialect::Bpf | Dialect::BpfParts { .. } => column.expression.to_owned(),
         }
     }
 
     fn raw_read(&self, raw: Raw) -> String {
         let offset = Column::of_raw(raw).map(|offset| self.read(offset));
-        match self.target {
-            Target::Native => raw_bits(raw, "&frame", offset.as_deref()),
-            Target::Bpf | Target::BpfParts { .. } => raw_bits(raw, "frame", offset.as_deref()),
+        match self.dialect {
+            Dialect::Native => raw_bits(raw, "&frame", offset.as_deref()),
+            Dialect::Bpf | Dialect::BpfParts { .. } => raw_bits(raw, "frame", offset.as_deref()),
         }
     }
 
-    /// The column of a burst that holds what is looked at, if one does.
+    /// The column of a burst that holds the subject, if there is one.
     pub(super) fn column(&self, subject: Subject) -> Option<(Width, String)> {
         match subject {
             Subject::Field(field) => Some((Column::of(field).width, Column::of(field).name.to_owned())),
@@ -131,18 +131,21 @@ impl<'a> Conditions<'a> {
         }
     }
 
-    /// Whether a test is made of each packet by itself: in BPF, and where no comparison of a column answers it.
-    pub(super) fn asks_each(&self, test: &Test) -> bool {
-        let Test::Value { subject, mask, set, .. } = test else { return self.target.is_bpf() };
-        self.target.is_bpf() || self.column(*subject).is_none() || self.form(*subject, *mask, set) == Some(Form::Switch)
+    /// Whether a test is evaluated packet by packet. This is so in BPF, and where no comparison of a column can
+    /// evaluate it.
+    pub(super) fn is_per_packet(&self, test: &Test) -> bool {
+        let Test::Value { subject, mask, set, .. } = test else { return self.dialect.is_bpf() };
+        self.dialect.is_bpf()
+            || self.column(*subject).is_none()
+            || self.form(*subject, *mask, set) == Some(Form::Switch)
     }
 
     fn form(&self, subject: Subject, mask: Option<u128>, set: &ValueSet) -> Option<Form> {
-        let compares = self.target == Target::Native && mask.is_none() && self.column(subject).is_some();
+        let compares = self.dialect == Dialect::Native && mask.is_none() && self.column(subject).is_some();
         set::form(subject, set, compares)
     }
 
-    /// What a set is looked up in that is too large to be compared in place.
+    /// The declared set, if the set is too large to be compared inline.
     pub(super) fn large_set(&self, subject: Subject, mask: Option<u128>, set: &ValueSet) -> Option<&LargeSet<'a>> {
         let form = self.form(subject, mask, set)?;
         self.sets.iter().find(|known| known.set == set && known.subject.bits() == subject.bits() && known.form == form)
@@ -188,7 +191,7 @@ fn guard_expression(guard: Guard) -> &'static str {
     }
 }
 
-/// [`Scale::compare`] for 128 bits.
+/// [`Scale::compare`] for values of more than 64 bits.
 fn compare_wide(value: &str, mask: Option<u128>, set: &ValueSet, negated: bool) -> String {
     let half = |number: u128| format!("{:#x}ULL, {:#x}ULL", (number >> 64) as u64, number as u64);
     let value = match mask {

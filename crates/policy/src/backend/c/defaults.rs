@@ -1,19 +1,19 @@
-//! What is decided of packets that the rules do not get to see.
+//! Verdicts on packets that bypass the rules.
 
 use super::column::fields;
-use super::target::action;
+use super::dialect::action;
 use super::writer::Writer;
 use crate::ir::{Fallback, Program};
 use weir_abi::Action;
 
-/// The policy's defaults for packets that are well-formed, in the order in which they are asked, and for those that are not.
-pub(super) struct Defaulted {
+/// The defaults of a policy: for well-formed packets in order of evaluation, and for malformed ones.
+pub(super) struct DefaultVerdicts {
     /// Test of a packet, reason, verdict.
     cases: Vec<(&'static str, &'static str, Action)>,
     malformed: Action,
 }
 
-impl Defaulted {
+impl DefaultVerdicts {
     pub(super) fn of(program: &Program) -> Self {
         let defaults = &program.defaults;
         let cases = [
@@ -26,36 +26,37 @@ impl Defaulted {
             Fallback::Decide(action) => Some((test, reason, action)),
             Fallback::Rules => None,
         });
-        Defaulted { cases: decided.collect(), malformed: defaults.malformed }
+        DefaultVerdicts { cases: decided.collect(), malformed: defaults.malformed }
     }
 
-    /// Whether anything but what is malformed is kept from the rules.
-    pub(super) fn look_at_packets(&self) -> bool {
+    /// Whether any well-formed packets bypass the rules.
+    pub(super) fn apply_to_well_formed(&self) -> bool {
         !self.cases.is_empty()
     }
 
-    /// The fields of a packet that are looked at.
+    /// The fields of `packet` that the tests read.
     pub(super) fn fields(&self) -> impl Iterator<Item = &'static str> {
         self.cases.iter().flat_map(|(test, _, _)| fields(test))
     }
 
-    /// Why the rules do not get to see the packet that `parsed` parses; `REASON_NONE` if they do.
+    /// The expression for the reason why a packet bypasses the rules, or `REASON_NONE`. `parsed` is the result of the
+    /// parser.
     pub(super) fn reason(&self, parsed: &str) -> String {
-        if self.look_at_packets() { format!("before_rules(packet, {parsed})") } else { parsed.to_owned() }
+        if self.apply_to_well_formed() { format!("before_rules(packet, {parsed})") } else { parsed.to_owned() }
     }
 
-    /// The verdict on packets that are kept from the rules for `reason`.
+    /// The expression for the verdict on packets that bypass the rules for `reason`.
     pub(super) fn action(&self) -> &'static str {
-        if self.look_at_packets() { "default_action(reason)" } else { action(self.malformed) }
+        if self.apply_to_well_formed() { "default_action(reason)" } else { action(self.malformed) }
     }
 
-    /// The functions that the two call.
+    /// Writes the functions that these expressions call.
     pub(super) fn emit(&self, out: &mut Writer) {
-        if !self.look_at_packets() {
+        if !self.apply_to_well_formed() {
             return;
         }
         out.blank();
-        out.line("/* Why the rules do not get to see a packet; REASON_NONE if they do. */");
+        out.line("/* Why a packet bypasses the rules; REASON_NONE if it does not. */");
         let parameters = ["packet_view *packet", "enum reason malformed"];
         out.function("WEIR_INLINE enum reason before_rules", &parameters.map(str::to_owned));
         out.line("if (WEIR_UNLIKELY(malformed != REASON_NONE))");

@@ -1,34 +1,34 @@
-//! What engines call: a burst in user space, a frame in BPF.
+//! The functions that engines call: for a burst in user space, for a frame in BPF.
 
 use super::chain::ChainEmitter;
 use super::column::Column;
-use super::defaults::Defaulted;
+use super::defaults::DefaultVerdicts;
+use super::dialect::Dialect;
 use super::functions;
 use super::raw::fill_raw;
-use super::target::Target;
 use super::writer::Writer;
 use weir_abi::Family;
 
 impl ChainEmitter<'_> {
-    /// The chain: what its rules look at, its rules, what engines call.
+    /// Writes the chain: its columns, its rules, and its entry function.
     pub(super) fn emit(&self, out: &mut Writer) {
         self.sets(out);
-        match self.target {
-            Target::Native => {
+        match self.dialect {
+            Dialect::Native => {
                 self.packets_struct(out);
                 self.parse(out);
                 self.lookups(out);
                 functions::emit(self, out);
                 self.burst(out);
             }
-            Target::Bpf | Target::BpfParts { .. } => {
+            Dialect::Bpf | Dialect::BpfParts { .. } => {
                 functions::emit(self, out);
                 self.xdp(out);
             }
         }
     }
 
-    /// User space: the stages of a burst, one after the other.
+    /// User space: writes the entry function, which runs the stages of a burst.
     fn burst(&self, out: &mut Writer) {
         let name = &self.name;
         let packets = |by_address: &'static str| if self.has_columns() { by_address } else { "" };
@@ -56,10 +56,10 @@ impl ChainEmitter<'_> {
         out.close();
     }
 
-    /// The first stage: parses each frame and keeps what rules look at.
+    /// The first stage: parses each frame and fills the columns.
     fn parse(&self, out: &mut Writer) {
         let name = &self.name;
-        let defaults = Defaulted::of(self.program);
+        let defaults = DefaultVerdicts::of(self.program);
         let mut parameters = vec!["const struct env *env".to_owned(), "const struct weir_burst *burst".to_owned()];
         if self.has_columns() {
             parameters.push(format!("struct {name}_packets *packets"));
@@ -75,7 +75,7 @@ impl ChainEmitter<'_> {
         out.line("const struct frame frame = burst_frame(burst, i);");
         out.line("struct packet parsed;");
         let raws = self.conditions.raw_columns();
-        if defaults.look_at_packets()
+        if defaults.apply_to_well_formed()
             || !self.columns.is_empty()
             || raws.iter().any(|raw| Column::of_raw(*raw).is_some())
         {
@@ -104,7 +104,7 @@ impl ChainEmitter<'_> {
         out.close();
     }
 
-    /// The second stage: asks one table after the other about all packets, so that memory is waited for once.
+    /// The second stage: looks up all packets in one table after the other, so that cache misses overlap.
     fn lookups(&self, out: &mut Writer) {
         if !self.is_staged() {
             return;
@@ -121,7 +121,8 @@ impl ChainEmitter<'_> {
             }
             let call = self.find_call(id);
             let answer = match self.program.slot(find.slot).family {
-                // Asking for a packet that is not IPv4 costs less than a branch; rules ask for the answer behind a guard.
+                // A lookup for a packet that is not IPv4 costs less than a branch. Rules test the result only after a
+                // guard.
                 Family::Ipv4 => call,
                 Family::Ipv6 => format!("packets->l3[i] == L3_IPV6 ? {call} : 0"),
             };
@@ -132,12 +133,13 @@ impl ChainEmitter<'_> {
         out.close();
     }
 
-    /// BPF: one frame, on which `rules` is the verdict if nothing else decides. What almost every frame is gets parsed on the stack, so that compilers leave out what nobody
-    /// looks at, and what is looked at is kept in `packet`. All others are parsed there from the start: that is a map's value, of which the
-    /// verifier tracks no contents, so that all ways through the parser look the same to the rules.
+    /// BPF: writes the function that decides one frame. `rules` is the expression for its verdict if the rules decide.
+    /// A plain frame is parsed on the stack, so that the compiler can drop fields that nothing reads; the other fields
+    /// are copied to `packet`. All other frames are parsed to `packet` directly. `packet` is in a map value, whose
+    /// contents the verifier does not track. All paths through the parser are thus the same state for the rules.
     pub(super) fn frame(&self, rules: &str, out: &mut Writer) {
         let name = &self.name;
-        let defaults = Defaulted::of(self.program);
+        let defaults = DefaultVerdicts::of(self.program);
         let parameters = ["const struct env *env", "const struct frame *frame", "struct packet *packet"];
         out.blank();
         out.function(&format!("WEIR_INLINE uint32_t {name}_frame"), &parameters.map(str::to_owned));
@@ -154,7 +156,7 @@ impl ChainEmitter<'_> {
         out.close_with(" else {");
         out.inner("reason = parse_any(frame, packet);");
         out.line("}");
-        if defaults.look_at_packets() {
+        if defaults.apply_to_well_formed() {
             out.line(&format!("reason = {};", defaults.reason("reason")));
         }
         out.line("if (WEIR_UNLIKELY(reason != REASON_NONE))");
@@ -163,7 +165,7 @@ impl ChainEmitter<'_> {
         out.close();
     }
 
-    /// BPF: the chain as one program.
+    /// BPF: writes the chain as one program.
     fn xdp(&self, out: &mut Writer) {
         let name = &self.name;
         let frame = if self.conditions.uses_raw() { ", frame" } else { "" };

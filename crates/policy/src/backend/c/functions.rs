@@ -1,29 +1,30 @@
-//! The rules of a chain as one function, or, where there are many, as parts that it calls one after the other: compilers and verifiers take
-//! more than proportionally longer for longer functions.
+//! The rules of a chain as one function, which calls parts if there are many rules. The time of compilers and verifiers
+//! grows faster than the length of a function.
 //!
-//! BPF decides packet by packet (`packet_rules`), native code a burst rule by rule (`burst_rules`). Both are sinks of one walk (`walk`).
+//! BPF decides one packet (`packet_rules`), native code a burst rule by rule (`burst_rules`). Both are sinks of one
+//! walk (`walk`).
 
 use super::chain::ChainEmitter;
-use super::target::Target;
+use super::dialect::Dialect;
 use super::writer::Writer;
 use super::{burst_rules, packet_rules};
 use crate::ir::{Node, match_tree};
 
-/// Rules of a part.
+/// Rules in a part.
 const PART_RULES: usize = 64;
-/// Parts of a chain; where there would be more, they are longer. The kernel takes 256 functions a program.
+/// Most parts of a chain; longer chains have longer parts. The kernel allows 256 functions in a program.
 const PARTS_MAX: usize = 128;
 
-/// Writes the chain's rules: `<chain>_rules()` decides every packet that it is given.
+/// Writes `<chain>_rules()`, which decides every packet that it gets.
 pub(super) fn emit(chain: &ChainEmitter<'_>, out: &mut Writer) {
     let parts = parts(&chain.chain.tree.nodes);
-    match chain.target {
-        Target::Native => burst_rules::emit(chain, &parts, out),
-        Target::Bpf | Target::BpfParts { .. } => packet_rules::emit(chain, &parts, out),
+    match chain.dialect {
+        Dialect::Native => burst_rules::emit(chain, &parts, out),
+        Dialect::Bpf | Dialect::BpfParts { .. } => packet_rules::emit(chain, &parts, out),
     }
 }
 
-/// Neighbouring top nodes, about [`PART_RULES`] rules together.
+/// Splits top nodes into parts of about [`PART_RULES`] rules.
 fn parts(body: &[Node]) -> Vec<&[Node]> {
     let all = match_tree::rules(body).count();
     let limit = PART_RULES.max(all / PARTS_MAX);

@@ -1,4 +1,4 @@
-//! Tests of a whole burst as C expressions: masks, from one comparison of a column each.
+//! Tests of a whole burst as C expressions. Each compares a column and yields a mask of packets.
 
 use super::column::{Column, L3, L4, VLAN_TAGS, Width};
 use super::condition::Conditions;
@@ -6,18 +6,18 @@ use super::scale::{Scale, number};
 use crate::field::{Guard, Subject};
 use crate::ir::{FindId, Test, ValueSet, Wanted};
 
-/// Every packet; rules cut masks to those that are open.
+/// The mask of every packet. Rules intersect masks with the open packets.
 const ALL: &str = "UINT64_MAX";
 
 impl Conditions<'_> {
-    /// Adds masks that together are the packets that pass the test, among others that are not open. The test does not ask each packet
-    /// by itself ([`Conditions::asks_each`]).
+    /// Appends masks whose intersection is the packets that pass the test. Bits of packets that are not open mean
+    /// nothing. The test must not be evaluated packet by packet ([`Conditions::is_per_packet`]).
     pub(super) fn masks(&self, test: &Test, masks: &mut Vec<String>) {
         match test {
             Test::Guard(guard) => masks.push(guard_mask(*guard)),
             Test::Found { find, wanted, negated } => masks.push(self.found_mask(*find, wanted, *negated)),
             Test::Value { subject, mask, set, negated } => {
-                let (width, name) = self.column(*subject).expect("only what is in columns is asked of all packets");
+                let (width, name) = self.column(*subject).expect("a test of a whole burst has a column");
                 if matches!(subject, Subject::Raw(_)) {
                     masks.push(format!("u8_is(packets->{name}_there, true)"));
                 }
@@ -28,7 +28,7 @@ impl Conditions<'_> {
 
     fn found_mask(&self, find: FindId, wanted: &Wanted, negated: bool) -> String {
         let column = format!("packets->{}", self.find_name(find));
-        let nothing = match wanted {
+        let not_found = match wanted {
             Wanted::Any => format!("u32_is({column}, 0)"),
             Wanted::Table(index) => format!("u32_masked({column}, {:#x}, 0, 0)", 1u32 << index),
             Wanted::Labels(labels) => {
@@ -37,7 +37,7 @@ impl Conditions<'_> {
                 return in_set(&set, negated, |start, end| between(Width::U32, &column, scale, start, end));
             }
         };
-        if negated { nothing } else { format!("~{nothing}") }
+        if negated { not_found } else { format!("~{not_found}") }
     }
 
     fn value_mask(
@@ -83,7 +83,7 @@ fn guard_mask(guard: Guard) -> String {
     }
 }
 
-/// Packets whose value is, or negated is not, in the set; `inside` is those in one of its ranges.
+/// The mask of packets whose value is in the set, inverted if `negated`. `inside` gives the mask for one range.
 fn in_set(set: &ValueSet, negated: bool, inside: impl Fn(u128, u128) -> String) -> String {
     let not = if negated { "~" } else { "" };
     let ranges: Vec<String> = set.ranges().iter().map(|&(start, end)| inside(start, end)).collect();

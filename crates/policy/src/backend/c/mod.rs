@@ -1,15 +1,17 @@
-//! The C backend: one emitter, two targets.
+//! The C backend, for user space and for BPF.
 //!
-//! For user space each chain becomes `void weir_<chain>(const struct weir_burst *)`: `<chain>_parse()` reads all headers of a burst and keeps
-//! what rules look at in columns, `<chain>_lookups()` asks the staged tables, `<chain>_rules()` decides rule by rule. For BPF it becomes
-//! `<chain>_frame()`, which decides one frame, and the wrappers of `xdp.h`. Where that is too much for the verifier, the rules become programs of
-//! their own, which jump to one another (`parts`, `parts.h`). Same program, same bytes.
+//! For user space each chain becomes `void weir_<chain>(const struct weir_burst *)`. It calls three stages:
+//! `<chain>_parse()` parses all headers of a burst into columns, `<chain>_lookups()` looks up the staged tables, and
+//! `<chain>_rules()` applies one rule after the other. For BPF each chain becomes `<chain>_frame()`, which decides one
+//! frame, and the wrappers of `xdp.h`. A chain that the verifier refuses as one program is split into programs that
+//! jump to one another (`parts`, `parts.h`).
 
 mod burst_rules;
 mod chain;
 mod column;
 mod condition;
 mod defaults;
+mod dialect;
 mod entry;
 mod functions;
 mod mask;
@@ -19,54 +21,54 @@ mod raw;
 mod rules;
 mod scale;
 mod set;
-mod target;
 mod walk;
 mod writer;
 
-use crate::capability;
+use crate::capability::{self, Engine};
 use crate::ir::{Holds, LimiterKind, Program};
 use crate::pass;
 use chain::ChainEmitter;
-use defaults::Defaulted;
-pub use target::Target;
+use defaults::DefaultVerdicts;
+pub use dialect::Dialect;
 use writer::Writer;
 
-/// Emits the program for a target. The target's engine has what the program needs ([`capability::unsupported`]).
-pub fn emit(program: &Program, target: Target) -> String {
-    let unsupported = capability::unsupported(program, &[target.engine().into()]);
+/// Emits the program in a dialect. The caller has checked that the dialect's target supports the program
+/// ([`capability::unsupported`]). The same program gives the same bytes.
+pub fn emit(program: &Program, dialect: Dialect) -> String {
+    let unsupported = capability::unsupported(program, &[Engine::of(dialect.target()).into()]);
     assert!(unsupported.is_empty(), "compiler bug: the caller refuses unsupported effects");
-    let optimised = pass::optimise(program, target.placement());
+    let optimised = pass::optimise(program, dialect.placement());
     let mut out = Writer::default();
-    includes(program, target, &mut out);
-    Defaulted::of(&optimised).emit(&mut out);
+    includes(program, dialect, &mut out);
+    DefaultVerdicts::of(&optimised).emit(&mut out);
     let chains = optimised.chains.iter().zip(chain_symbols(&optimised));
-    let chains = chains.map(|(chain, symbol)| ChainEmitter::new(&optimised, chain, symbol, target));
-    match target {
-        Target::Native | Target::Bpf => chains.for_each(|chain| chain.emit(&mut out)),
-        Target::BpfParts { rules } => parts::emit(program, rules, &chains.collect::<Vec<_>>(), &mut out),
+    let chains = chains.map(|(chain, symbol)| ChainEmitter::new(&optimised, chain, symbol, dialect));
+    match dialect {
+        Dialect::Native | Dialect::Bpf => chains.for_each(|chain| chain.emit(&mut out)),
+        Dialect::BpfParts { rules } => parts::emit(program, rules, &chains.collect::<Vec<_>>(), &mut out),
     }
     out.finish()
 }
 
-/// What the text is, what it includes, its tables.
-fn includes(program: &Program, target: Target, out: &mut Writer) {
-    let what = match target {
-        Target::Native => "user space",
-        Target::Bpf => "BPF",
-        Target::BpfParts { .. } => "BPF, to be verified in parts",
+/// Writes the head of the file: its title, includes and tables.
+fn includes(program: &Program, dialect: Dialect, out: &mut Writer) {
+    let what = match dialect {
+        Dialect::Native => "user space",
+        Dialect::Bpf => "BPF",
+        Dialect::BpfParts { .. } => "BPF, verified in parts",
     };
     out.line(&format!(
         "/* Policy {}, compiled by Weir for {what}. Do not edit: change the policy. */",
         writer::comment(&program.name)
     ));
-    if let Target::BpfParts { rules } = target {
+    if let Dialect::BpfParts { rules } = dialect {
         out.line(&format!("#define WEIR_PARTS {}", parts::count(program, rules)));
     }
     for header in ["env.h", "verdict.h", "packet.h", "raw.h", "lookup.h"] {
         out.line(&format!("#include \"{header}\""));
     }
-    if target.is_bpf() {
-        out.line(if target == Target::Bpf { "#include \"xdp.h\"" } else { "#include \"parts.h\"" });
+    if dialect.is_bpf() {
+        out.line(if dialect == Dialect::Bpf { "#include \"xdp.h\"" } else { "#include \"parts.h\"" });
     } else {
         out.line("#include \"burst.h\"");
         out.blank();
@@ -88,14 +90,15 @@ fn includes(program: &Program, target: Target, out: &mut Writer) {
             Holds::Limits(name) => format!("limits @{name}"),
         };
         let layout = slot.layout.name();
-        out.line(&match target {
-            Target::Native => format!("/* Table {index}: {name}, {layout} */"),
-            Target::Bpf | Target::BpfParts { .. } => format!("WEIR_TABLE_STORAGE({index}); /* {name}, {layout} */"),
+        out.line(&match dialect {
+            Dialect::Native => format!("/* Table {index}: {name}, {layout} */"),
+            Dialect::Bpf | Dialect::BpfParts { .. } => format!("WEIR_TABLE_STORAGE({index}); /* {name}, {layout} */"),
         });
     }
 }
 
-/// What the chains are called in C, in order. Postures whose names differ only in what C does not allow are told apart.
+/// The C names of the chains, in order. Names of postures may be equal after conversion to C identifiers; underscores
+/// make them distinct.
 pub fn chain_symbols(program: &Program) -> Vec<String> {
     let mut symbols: Vec<String> = Vec::with_capacity(program.chains.len());
     for chain in &program.chains {

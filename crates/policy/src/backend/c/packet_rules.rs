@@ -1,22 +1,22 @@
-//! The rules of a chain for one packet: what BPF decides with.
+//! The rules of a chain as BPF code, which decides one packet.
 
 use super::chain::ChainEmitter;
 use super::column::Column;
-use super::rules::{ends, may_be_unused};
-use super::target::action;
-use super::walk::{Bucket, Charge, Exceeding, Sink, Way, walk};
+use super::dialect::action;
+use super::rules::{ends, void_parameters};
+use super::walk::{Bucket, Charge, Exceeding, Sink, TestPath, walk};
 use super::writer::Writer;
 use crate::ir::{FindId, Holds, Node, RuleId, eval};
 use weir_abi::{Action, Family};
 
-/// Where a function keeps whether the packet was sampled.
+/// Where a function keeps the flag that the packet was sampled.
 #[derive(Clone, Copy)]
 enum Sampled {
     /// No rule samples.
     Never,
-    /// In a variable.
+    /// In a local variable.
     Variable,
-    /// In its caller's variable.
+    /// In a variable of its caller.
     Pointer,
 }
 
@@ -30,7 +30,7 @@ impl Sampled {
     }
 }
 
-/// Writes the parts and the function that calls them.
+/// Writes the parts of the rules and the function that calls them.
 pub(super) fn emit(chain: &ChainEmitter<'_>, parts: &[&[Node]], out: &mut Writer) {
     if let [whole] = parts {
         let sampled = if chain.samples { Sampled::Variable } else { Sampled::Never };
@@ -43,7 +43,8 @@ pub(super) fn emit(chain: &ChainEmitter<'_>, parts: &[&[Node]], out: &mut Writer
     calls(chain, parts.len(), out);
 }
 
-/// Writes a part of a chain that is a program of its own: `<name>()`, which decides the packet or, unless it is the last, leaves it to the next.
+/// Writes a part of a chain that is a separate program: `<name>()` decides the packet. Unless it is the last part, it
+/// may leave the packet to the next part.
 pub(super) fn emit_part(chain: &ChainEmitter<'_>, is_last: bool, out: &mut Writer) {
     let mut parameters = parameters(chain);
     parameters.truncate(2);
@@ -51,7 +52,7 @@ pub(super) fn emit_part(chain: &ChainEmitter<'_>, is_last: bool, out: &mut Write
     let sampled = if chain.samples { Sampled::Pointer } else { Sampled::Never };
     out.blank();
     out.function(&format!("WEIR_INLINE uint32_t {}", chain.name), &parameters);
-    may_be_unused(&parameters, out);
+    void_parameters(&parameters, out);
     let mut sink = PacketSink { chain, out, sampled };
     sink.variables(false);
     walk(chain, &chain.chain.tree.nodes, &mut sink);
@@ -72,7 +73,7 @@ fn parameters(chain: &ChainEmitter<'_>) -> Vec<String> {
     parameters
 }
 
-/// The function that calls the parts.
+/// Writes the function that calls the parts.
 fn calls(chain: &ChainEmitter<'_>, parts: usize, out: &mut Writer) {
     let mut arguments = vec!["env", "packet"];
     if chain.conditions.uses_raw() {
@@ -98,19 +99,19 @@ fn calls(chain: &ChainEmitter<'_>, parts: usize, out: &mut Writer) {
     out.close();
 }
 
-/// What becomes of packets that no rule decided.
+/// Writes the verdict on packets that no rule decided.
 fn no_match(chain: &ChainEmitter<'_>, sampled: Sampled, out: &mut Writer) {
     let no_match = action(chain.program.defaults.no_match);
     let sampled = or_sampled(chain, sampled);
     out.line(&format!("return decide(env, {no_match}, REASON_NO_MATCH, packet->len){sampled};"));
 }
 
-/// Adds to a verdict whether the packet was sampled.
+/// The suffix of a verdict expression that adds the flag that the packet was sampled.
 fn or_sampled(chain: &ChainEmitter<'_>, sampled: Sampled) -> String {
     if chain.samples { format!(" | {}", sampled.expression()) } else { String::new() }
 }
 
-/// A function being written.
+/// Writes the body of a function.
 struct PacketSink<'a, 'b> {
     chain: &'a ChainEmitter<'b>,
     out: &'a mut Writer,
@@ -136,7 +137,7 @@ impl PacketSink<'_, '_> {
         }
         self.out.blank();
         self.out.function(&format!("WEIR_NOINLINE uint32_t {}_part_{index}", self.chain.name), &parameters);
-        may_be_unused(&parameters[2..], self.out);
+        void_parameters(&parameters[2..], self.out);
         self.variables(false);
         walk(self.chain, body, &mut self);
         if !ends(self.chain.program, body) {
@@ -157,7 +158,7 @@ impl PacketSink<'_, '_> {
         }
     }
 
-    /// The call that charges the packet and tells whether it has room.
+    /// The call that charges the packet and returns whether it is within the limit.
     fn has_room(&self, charge: &Charge) -> String {
         let limiter = charge.limiter.0;
         let bucket = match &charge.bucket {
@@ -189,25 +190,25 @@ impl Sink for PacketSink<'_, '_> {
         let find = self.chain.chain.finds[usize::from(id.0)];
         let call = self.chain.find_call(id);
         let name = format!("uint32_t {}", self.chain.conditions.find_name(id));
-        let asked = match &self.chain.program.slot(find.slot).holds {
+        let tables = match &self.chain.program.slot(find.slot).holds {
             Holds::Tables(names) => names.join(", @"),
             Holds::Limits(name) => name.clone(),
         };
-        self.out.assign(&name, &call, &format!(" /* @{asked} */"));
+        self.out.assign(&name, &call, &format!(" /* @{tables} */"));
     }
 
-    fn open_block(&mut self, way: &Way<'_>) {
+    fn open_block(&mut self, path: &TestPath<'_>) {
         let mut terms = Vec::new();
-        for test in &way.tests {
+        for test in &path.tests {
             self.chain.conditions.terms(test, &mut terms);
         }
         self.out.open_if(&terms);
     }
 
-    fn open_rule(&mut self, _: RuleId, way: &Way<'_>) -> bool {
-        let is_conditional = !way.tests.is_empty();
+    fn open_rule(&mut self, _: RuleId, path: &TestPath<'_>) -> bool {
+        let is_conditional = !path.tests.is_empty();
         if is_conditional {
-            self.open_block(way);
+            self.open_block(path);
         }
         is_conditional
     }
@@ -225,10 +226,10 @@ impl Sink for PacketSink<'_, '_> {
         self.out.line(&format!("/* {} */", charge.comment));
         let has_room = self.has_room(charge);
         match &charge.exceeding {
-            Exceeding::Decide(verdict, beside) => {
+            Exceeding::Decide(verdict, counter) => {
                 let (action, sampled) = (action(*verdict), or_sampled(self.chain, self.sampled));
                 self.out.line(&format!("if (!{has_room})"));
-                self.out.inner(&format!("return decide_exceeding(env, {action}, {beside}, packet->len){sampled};"));
+                self.out.inner(&format!("return decide_exceeding(env, {action}, {counter}, packet->len){sampled};"));
             }
             Exceeding::Mark => {
                 self.out.line(&format!("if (!{has_room})"));

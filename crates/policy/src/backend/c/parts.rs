@@ -1,9 +1,10 @@
-//! A chain as several BPF programs, for rules that are too much for one.
+//! A chain as several BPF programs, for chains that the verifier refuses as one program.
 //!
-//! The verifier follows every path whose register states differ, a million instructions and 8192 open branches a program. Here each program
-//! has a few dozen rules and jumps to the next by a tail call (`datapath/engine/parts.h`). What the parser found lies in a map's value, so that
-//! a part begins with nothing known. Tables and large sets are asked by global functions, which the verifier follows once a program however
-//! often they are called. Each jump and each call costs a packet nanoseconds (docs/decisions/0020-bpf-in-parts.md).
+//! The verifier follows every path with different register states, up to a million instructions and 8192 open branches
+//! in a program. Here each program has a few dozen rules and jumps to the next by a tail call
+//! (`datapath/engine/parts.h`). The parsed packet is in a map value, so the verifier knows nothing about it at the
+//! start of a part. Global functions look up tables and large sets, and the verifier follows a global function once in
+//! a program. Each jump and each call costs a packet nanoseconds (docs/decisions/0020-bpf-in-parts.md).
 
 use super::chain::{self, ChainEmitter};
 use super::packet_rules;
@@ -12,10 +13,10 @@ use crate::ir::{Chain, MatchTree, Node, Program, SlotId, match_tree};
 use crate::pass::{self, Placement};
 use weir_abi::Family;
 
-/// Parts of a chain, at most. The kernel takes 33 tail calls, the first of which enters the first part.
+/// Most parts of a chain. The kernel allows 33 tail calls, of which one enters the first part.
 const PARTS_MAX: usize = 32;
 
-/// Writes everything behind the declarations of tables. `chains` are those of `program`, optimised.
+/// Writes everything after the declarations of tables. `chains` are those of `program`, optimised.
 pub(super) fn emit(program: &Program, rules: usize, chains: &[ChainEmitter<'_>], out: &mut Writer) {
     for slot in 0..program.slots.len() {
         find_function(program, SlotId(slot as u16), out);
@@ -32,7 +33,7 @@ pub(super) fn emit(program: &Program, rules: usize, chains: &[ChainEmitter<'_>],
     }
 }
 
-/// Writes a chain whose rules are programs of their own, numbered from `first` on.
+/// Writes a chain whose parts are programs, numbered from `first`.
 fn emit_chain(
     program: &Program,
     lowered: &Chain,
@@ -60,13 +61,12 @@ fn emit_chain(
     out.line(&format!("WEIR_XDP_CHAIN_IN_PARTS({}, {first})", chain.name));
 }
 
-/// Parts of all chains.
+/// Number of parts of all chains.
 pub(super) fn count(program: &Program, rules: usize) -> usize {
     program.chains.iter().map(|chain| split(&chain.tree.nodes, rules).len()).sum()
 }
 
-/// Neighbouring top nodes, each part with about `wanted` rules. None if one program is enough: there may be nothing to divide, or another chain
-/// of the policy was too much.
+/// Splits top nodes into parts of about `wanted` rules. Empty if one program is enough for the chain.
 fn split(body: &[Node], wanted: usize) -> Vec<&[Node]> {
     let all = match_tree::rules(body).count();
     let limit = wanted.max(all.div_ceil(PARTS_MAX));
@@ -84,7 +84,7 @@ fn split(body: &[Node], wanted: usize) -> Vec<&[Node]> {
     if parts.len() == 1 { vec![] } else { parts }
 }
 
-/// The global function that asks a slot's table.
+/// Writes the global lookup function of a slot.
 fn find_function(program: &Program, id: SlotId, out: &mut Writer) {
     let slot = program.slot(id);
     let (parameters, keys) = match slot.family {

@@ -1,20 +1,21 @@
-//! Raw bits of frames: where they are read, and the columns that keep them.
+//! Raw bits of frames: expressions that read them, and the columns that keep them.
 
 use super::column::{Column, Width};
 use crate::field::{Raw, RawBase, Subject};
 use crate::ir::{Chain, Node, Test};
 use std::collections::BTreeMap;
 
-/// Columns of raw bits in a burst, at most 2 KB each.
+/// Most columns of raw bits in a burst. A column has at most 2 KB.
 const RAW_COLUMNS_MAX: usize = 16;
 
-/// Reads raw bits into `raw`; false if the frame ends before them. They are counted from `offset`, if not from the frame's start.
+/// The call that reads raw bits into `raw`. It returns false if the frame ends before them. Bits count from `offset`,
+/// by default the start of the frame.
 pub(super) fn raw_bits(raw: Raw, frame: &str, offset: Option<&str>) -> String {
     let (byte, bit) = (raw.offset_bits / 8, raw.offset_bits % 8);
     format!("raw_bits({frame}, {} + {byte}, {bit}, {}, &raw)", offset.unwrap_or("0"), raw.bits)
 }
 
-/// What raw bits are called: `nh_96_32`, where policies say `@nh,96,32`.
+/// The C name of raw bits: `nh_96_32` for `@nh,96,32`.
 pub(super) fn raw_name(raw: Raw) -> String {
     let base = match raw.base {
         RawBase::Link => "ll",
@@ -24,7 +25,7 @@ pub(super) fn raw_name(raw: Raw) -> String {
     format!("{base}_{}_{}", raw.offset_bits, raw.bits)
 }
 
-/// The statements that fill the two columns of raw bits: whether the frame has them, and what they are.
+/// The statements that set the two columns of raw bits: whether the frame has them, and their value.
 pub(super) fn fill_raw(raw: Raw) -> Vec<String> {
     let name = raw_name(raw);
     let offset = Column::of_raw(raw).map(|offset| offset.expression);
@@ -36,7 +37,7 @@ pub(super) fn fill_raw(raw: Raw) -> Vec<String> {
     lines
 }
 
-/// Raw bits that several tests look at are read once a packet, whether or not a rule gets to ask for them.
+/// The raw bits that several tests read. They are read once per packet, even if no rule needs them.
 pub(super) fn raw_columns(chain: &Chain) -> Vec<Raw> {
     let mut uses = BTreeMap::new();
     count_raw(&chain.tree.nodes, &mut uses);

@@ -1,9 +1,9 @@
-//! What the code of a block of rules has to provide for.
+//! Properties of a block of rules that its code depends on.
 
 use super::writer::Writer;
 use crate::ir::{Effect, Node, Program, Rule, match_tree};
 
-/// Whether the block always ends the chain.
+/// Whether the block decides every packet.
 pub(super) fn ends(program: &Program, nodes: &[Node]) -> bool {
     matches!(nodes.last(), Some(Node::Rule(id)) if program.rule(*id).verdict().is_some())
 }
@@ -20,15 +20,15 @@ pub(super) fn limits(program: &Program, nodes: &[Node]) -> bool {
         .any(|id| program.rule(id).effects.iter().any(|effect| matches!(effect, Effect::Limit { .. })))
 }
 
-/// Whether the rule samples what its limits have left of the packets that it matched.
-pub(super) fn samples_what_is_left(rule: &Rule) -> bool {
+/// Whether the rule samples after a limit that may have decided some of its packets.
+pub(super) fn samples_after_limit(rule: &Rule) -> bool {
     let ends = |effect: &Effect| matches!(effect, Effect::Limit { exceed, .. } if exceed.verdict().is_some());
-    let behind = rule.effects.iter().skip_while(|effect| !ends(effect));
-    behind.into_iter().any(|effect| matches!(effect, Effect::Sample { .. }))
+    let from_limit = rule.effects.iter().skip_while(|effect| !ends(effect));
+    from_limit.into_iter().any(|effect| matches!(effect, Effect::Sample { .. }))
 }
 
-/// Says of a part's parameters that it may use less than the chain does.
-pub(super) fn may_be_unused(parameters: &[String], out: &mut Writer) {
+/// Casts parameters to void, because a part may not use all of them.
+pub(super) fn void_parameters(parameters: &[String], out: &mut Writer) {
     for parameter in parameters {
         let name = parameter.split(['*', ' ']).next_back().expect("parameters have names");
         out.line(&format!("(void){name};"));

@@ -1,9 +1,9 @@
-//! Constants, and comparisons of a value with them.
+//! Constants in C, and comparisons with them.
 
 use crate::field::{Notation, Subject};
 use crate::ir::ValueSet;
 
-/// A constant: hexadecimal where bits or addresses are meant, with a suffix where C needs one.
+/// A constant, hexadecimal for bits and addresses, with a suffix where C needs one.
 pub(super) fn number(value: u128, hexadecimal: bool) -> String {
     let suffix = match value {
         0..=0x7fff_ffff => "",
@@ -13,12 +13,12 @@ pub(super) fn number(value: u128, hexadecimal: bool) -> String {
     if hexadecimal { format!("{value:#x}{suffix}") } else { format!("{value}{suffix}") }
 }
 
-/// How constants that a value is compared with are written.
+/// The notation of the constants that a value is compared with.
 #[derive(Clone, Copy)]
 pub(super) struct Scale {
-    /// The highest value there is.
+    /// The highest possible value.
     pub(super) highest: u128,
-    /// Bits and addresses are read in hexadecimal.
+    /// Whether constants are hexadecimal, as for bits and addresses.
     pub(super) hexadecimal: bool,
 }
 
@@ -57,7 +57,7 @@ impl Scale {
         }
     }
 
-    /// Whether the value is, or negated is not, in the set: a term of an `&&`.
+    /// A term of an `&&`: whether the value is in the set, inverted if `negated`.
     pub(super) fn compare(self, value: &str, set: &ValueSet, negated: bool) -> String {
         match set.ranges() {
             [] => if negated { "true" } else { "false" }.to_owned(),

@@ -1,26 +1,26 @@
-//! Sets of many ranges: what is declared for them before a chain's rules.
+//! Sets of many ranges, and their declarations before the rules of a chain.
 
 use super::column::Width;
 use super::scale::Scale;
 use crate::field::Subject;
 use crate::ir::{ValueSet, print};
 
-/// Up to so many ranges are compared in place.
+/// Most ranges that are compared inline.
 const INLINE_RANGES: usize = 6;
-/// Up to so many ranges a column is compared with one after the other, about a tenth of a cycle a packet each; in more, each packet
-/// looks for its own.
+/// Most ranges that a column is compared with one after the other, at about a tenth of a cycle per packet and range. A
+/// set with more ranges is searched packet by packet.
 const COMPARED_RANGES: usize = 64;
 
-/// What a large set is looked up in.
+/// The form in which a large set is declared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
-    /// An array of ranges, all of which a column is compared with.
+    /// An array of ranges. A column is compared with every one.
     Ranges,
-    /// A function with a `switch`, of which the compiler makes a search tree or a bit map.
+    /// A function with a `switch`. The compiler turns it into a search tree or a bit map.
     Switch,
 }
 
-/// The form of a set; `None` if it is compared in place. `compares` says whether a column can be compared with it.
+/// The form of a set; `None` if it is compared inline. `compares` says whether a column can be compared with it.
 pub(super) fn form(subject: Subject, set: &ValueSet, compares: bool) -> Option<Form> {
     let ranges = set.ranges().len();
     if ranges <= INLINE_RANGES || subject.bits() > 64 {
@@ -32,18 +32,18 @@ pub(super) fn form(subject: Subject, set: &ValueSet, compares: bool) -> Option<F
     }
 }
 
-/// A set that is declared.
+/// A declared set.
 pub(super) struct LargeSet<'a> {
-    /// What was first looked up in it; others of the same width share it.
+    /// The first subject that uses it. Others of the same width share it.
     pub(super) subject: Subject,
     pub(super) set: &'a ValueSet,
     pub(super) form: Form,
-    /// In C.
+    /// The C name.
     pub(super) name: String,
 }
 
 impl LargeSet<'_> {
-    /// The declaration, line by line; of a function, what begins it.
+    /// The declaration, line by line. `function` is the start of a function's declaration.
     pub(super) fn define(&self, function: &str) -> Vec<String> {
         let LargeSet { subject, set, form, name } = self;
         let cited = format!("/* {} in {} ranges */", print::subject_name(*subject), set.ranges().len());

@@ -1,62 +1,64 @@
-//! One walk over the rules of a chain. It says which rule is asked when and what the rule does; a [`Sink`] writes that in C.
+//! The walk over the rules of a chain. It determines the order of rules and the effects of each; a [`Sink`] writes them
+//! as C.
 //!
-//! A statement of the language reaches C in two places: the walk takes its effect apart, and each sink writes it in one method.
+//! A statement of the language needs code in two places: the walk splits its effect into parts, and each sink has a
+//! method that writes it.
 
 use super::chain::ChainEmitter;
 use super::writer::{self, Writer};
 use crate::ir::{Effect, Exceed, FindId, LimitEach, LimiterId, LimiterKind, Node, Program, RuleId, Test};
 use weir_abi::Action;
 
-/// Writes what the walk comes by: for one packet (`packet_rules`) or for a burst (`burst_rules`).
+/// Writes the steps of the walk as C: for one packet (`packet_rules`) or for a burst (`burst_rules`).
 pub(super) trait Sink {
-    /// Where it writes.
+    /// The writer.
     fn writer(&mut self) -> &mut Writer;
-    /// Asks a table.
+    /// Looks up a key in a table.
     fn find(&mut self, find: FindId);
-    /// Opens a block of rules, which are asked about packets that pass the tests. The walk closes it.
-    fn open_block(&mut self, way: &Way<'_>);
+    /// Opens a block of rules for the packets that pass the tests. The walk closes it.
+    fn open_block(&mut self, path: &TestPath<'_>);
     /// Begins a rule. Returns whether it opened a block, which the walk closes.
-    fn open_rule(&mut self, rule: RuleId, way: &Way<'_>) -> bool;
-    /// Counts what the rule matched.
+    fn open_rule(&mut self, rule: RuleId, path: &TestPath<'_>) -> bool;
+    /// Counts the packets that match the rule.
     fn count(&mut self, rule: RuleId);
-    /// Copies one packet in so many to the divert interface.
+    /// Copies one packet in `one_in` to the divert interface.
     fn sample(&mut self, rule: RuleId, one_in: u32);
     /// Charges a limiter.
     fn limit(&mut self, charge: &Charge);
-    /// Ends the chain.
+    /// Decides the packets.
     fn verdict(&mut self, rule: RuleId, verdict: Action);
 }
 
-/// What leads to a rule or to a block of rules.
-pub(super) struct Way<'n> {
-    /// Tests that all must hold, besides those of the blocks around it.
+/// The tests on the path to a rule or a block of rules.
+pub(super) struct TestPath<'n> {
+    /// Tests that must all hold, besides those of the enclosing blocks.
     pub(super) tests: Vec<&'n Test>,
-    /// How many blocks are around it.
+    /// Number of enclosing blocks.
     pub(super) depth: usize,
 }
 
-/// A limit of a rule.
+/// A limit statement of a rule.
 pub(super) struct Charge {
     pub(super) limiter: LimiterId,
     pub(super) bucket: Bucket,
     pub(super) exceeding: Exceeding,
-    /// Names the limits in a comment.
+    /// The limits, for a comment.
     pub(super) comment: String,
 }
 
-/// Which of a limiter's buckets a packet is charged to.
+/// The bucket of a limiter to which a packet is charged.
 pub(super) enum Bucket {
-    /// The only one.
+    /// The only bucket.
     Only,
-    /// That of the label which a table found.
+    /// The bucket of the label that a find returned.
     Found(FindId),
-    /// That of an address.
+    /// The bucket of an address.
     Each(LimitEach),
 }
 
-/// What happens to packets that have no room.
+/// What happens to packets that exceed a limit.
 pub(super) enum Exceeding {
-    /// They are decided, and counted by the named counter besides that of the reason.
+    /// They are decided, and counted by this counter besides that of the reason.
     Decide(Action, String),
     /// They are marked.
     Mark,
@@ -64,7 +66,7 @@ pub(super) enum Exceeding {
     Ignore,
 }
 
-/// Walks over some of a chain's rules.
+/// Walks over some rules of a chain.
 pub(super) fn walk(chain: &ChainEmitter<'_>, nodes: &[Node], sink: &mut impl Sink) {
     block(chain, nodes, 0, sink);
 }
@@ -73,15 +75,15 @@ fn block(chain: &ChainEmitter<'_>, nodes: &[Node], depth: usize, sink: &mut impl
     for node in nodes {
         match node {
             Node::Find(id) => sink.find(*id),
-            Node::Rule(id) => rule(chain, *id, &Way { tests: vec![], depth }, sink),
+            Node::Rule(id) => rule(chain, *id, &TestPath { tests: vec![], depth }, sink),
             Node::When { test, body } => {
                 let (tests, body) = joined(test, body);
-                let way = Way { tests, depth };
-                // A rule alone in its block is cited before the tests that lead to it.
+                let path = TestPath { tests, depth };
+                // The citation of a rule that is alone in its block comes before the tests of the block.
                 if let [Node::Rule(id)] = body {
-                    rule(chain, *id, &way, sink);
+                    rule(chain, *id, &path, sink);
                 } else {
-                    sink.open_block(&way);
+                    sink.open_block(&path);
                     block(chain, body, depth + 1, sink);
                     sink.writer().close();
                 }
@@ -90,9 +92,9 @@ fn block(chain: &ChainEmitter<'_>, nodes: &[Node], depth: usize, sink: &mut impl
     }
 }
 
-fn rule(chain: &ChainEmitter<'_>, id: RuleId, way: &Way<'_>, sink: &mut impl Sink) {
+fn rule(chain: &ChainEmitter<'_>, id: RuleId, path: &TestPath<'_>, sink: &mut impl Sink) {
     cite(chain.program, id, sink.writer());
-    let opened = sink.open_rule(id, way);
+    let opened = sink.open_rule(id, path);
     sink.count(id);
     for effect in &chain.program.rule(id).effects {
         match effect {
@@ -118,10 +120,10 @@ fn charge(chain: &ChainEmitter<'_>, rule: RuleId, limiter: LimiterId, find: Opti
         None if chain.marks() => Exceeding::Mark,
         None => Exceeding::Ignore,
     };
-    Charge { limiter, bucket, exceeding, comment: described(chain.program, limiter) }
+    Charge { limiter, bucket, exceeding, comment: limits_text(chain.program, limiter) }
 }
 
-/// The tests that lead to a body. A test that guards nothing but another test joins it.
+/// Joins a test with the tests that are alone in its body. Returns all of them, and the innermost body.
 pub(super) fn joined<'n>(test: &'n Test, mut body: &'n [Node]) -> (Vec<&'n Test>, &'n [Node]) {
     let mut tests = vec![test];
     while let [Node::When { test, body: deeper }] = body {
@@ -131,14 +133,14 @@ pub(super) fn joined<'n>(test: &'n Test, mut body: &'n [Node]) -> (Vec<&'n Test>
     (tests, body)
 }
 
-/// The comment that stands before a rule's code.
+/// Writes the comment before the code of a rule.
 fn cite(program: &Program, id: RuleId, out: &mut Writer) {
     let rule = program.rule(id);
     out.line(&format!("/* {}  {} */", rule.at, writer::comment(&rule.text)));
 }
 
-/// Whose limits they are.
-fn described(program: &Program, id: LimiterId) -> String {
+/// The limits of a limiter, for a comment.
+fn limits_text(program: &Program, id: LimiterId) -> String {
     let limiter = program.limiter(id);
     match limiter.kind {
         LimiterKind::Rate(limit) => limit.to_string(),

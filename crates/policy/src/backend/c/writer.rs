@@ -1,6 +1,6 @@
-//! Writes C with kernel indentation, so that what comes out needs no formatter.
+//! Writes C with kernel indentation. The output needs no formatter.
 
-/// Longest line that is written where there is a place to break it; a tab counts 8.
+/// Longest line, in columns, if it can be broken. A tab counts as 8.
 const COLUMNS: usize = 120;
 
 /// The text so far.
@@ -11,47 +11,47 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// A line at the current depth.
+    /// Writes a line at the current depth.
     pub fn line(&mut self, line: &str) {
         self.text.extend(std::iter::repeat_n('\t', self.depth));
         self.text.push_str(line);
         self.text.push('\n');
     }
 
-    /// A line one deeper: the body of an `if` or `for` without braces.
+    /// Writes a line one level deeper: the body of an `if` or `for` without braces.
     pub fn inner(&mut self, line: &str) {
         self.depth += 1;
         self.line(line);
         self.depth -= 1;
     }
 
-    /// Writes one deeper.
+    /// Writes one level deeper.
     pub fn indent(&mut self, write: impl FnOnce(&mut Self)) {
         self.depth += 1;
         write(self);
         self.depth -= 1;
     }
 
-    /// `left = right`, on two lines if one is too long. `behind` is what follows the semicolon.
-    pub fn assign(&mut self, left: &str, right: &str, behind: &str) {
-        let whole = format!("{left} = {right};{behind}");
+    /// Writes `left = right;`, on two lines if one is too long. `after` follows the semicolon.
+    pub fn assign(&mut self, left: &str, right: &str, after: &str) {
+        let whole = format!("{left} = {right};{after}");
         if self.fits(&whole) {
             self.line(&whole);
         } else {
             self.line(&format!("{left} ="));
-            self.inner(&format!("{right};{behind}"));
+            self.inner(&format!("{right};{after}"));
         }
     }
 
-    /// A function's head and opening brace; parameters go on as many lines as they need.
+    /// Writes the head of a function and its opening brace. Parameters take as many lines as they need.
     pub fn function(&mut self, head: &str, parameters: &[String]) {
         self.list(&format!("{head}("), parameters, ", ", ",", ")");
         self.open("");
     }
 
-    /// An `if` of terms that all must hold, and its opening brace.
+    /// Writes an `if` with terms that must all hold, and its opening brace.
     pub fn open_if(&mut self, terms: &[String]) {
-        // A single term needs no parentheses of its own.
+        // A single term needs no parentheses.
         if let [term] = terms
             && let Some(bare) = term.strip_prefix('(').and_then(|rest| rest.strip_suffix(')'))
             && is_balanced(bare)
@@ -64,12 +64,12 @@ impl Writer {
         self.depth += 1;
     }
 
-    /// `left = a & b & c;`
+    /// Writes `left = a & b & c;`.
     pub fn assign_all(&mut self, left: &str, masks: &[String]) {
         self.list(&format!("{left} = "), masks, " & ", " &", ";");
     }
 
-    /// `if (!(a && b))`.
+    /// Writes `if (!(a && b))`.
     pub fn unless(&mut self, terms: &[String]) {
         match terms {
             [term] if is_call(term) => self.line(&format!("if (!{term})")),
@@ -78,7 +78,7 @@ impl Writer {
         }
     }
 
-    /// A separated list, broken behind separators and aligned behind what it starts with.
+    /// Writes a list. It is broken after separators, and lines are aligned with the first item.
     fn list(&mut self, start: &str, items: &[String], separator: &str, at_break: &str, end: &str) {
         let column = self.depth * 8 + start.len();
         let margin = format!("{}{}", "\t".repeat(column / 8), " ".repeat(column % 8));
@@ -107,12 +107,12 @@ impl Writer {
         self.depth * 8 + line.len() <= COLUMNS
     }
 
-    /// An empty line.
+    /// Writes an empty line.
     pub fn blank(&mut self) {
         self.text.push('\n');
     }
 
-    /// A line with an opening brace; a brace of its own behind a function's head.
+    /// Writes a line with an opening brace. An empty `line` writes only the brace.
     pub fn open(&mut self, line: &str) {
         if line.is_empty() {
             self.line("{");
@@ -122,15 +122,15 @@ impl Writer {
         self.depth += 1;
     }
 
-    /// The closing brace.
+    /// Writes the closing brace.
     pub fn close(&mut self) {
         self.close_with("");
     }
 
-    /// The closing brace and what stands behind it.
-    pub fn close_with(&mut self, behind: &str) {
+    /// Writes the closing brace and `after`.
+    pub fn close_with(&mut self, after: &str) {
         self.depth -= 1;
-        self.line(&format!("}}{behind}"));
+        self.line(&format!("}}{after}"));
     }
 
     /// The whole text.
@@ -139,14 +139,14 @@ impl Writer {
     }
 }
 
-/// Whether the text is a name and its arguments, and nothing more.
+/// Whether the text is a single function call.
 fn is_call(text: &str) -> bool {
     let named = text.trim_start_matches(|c: char| c.is_ascii_alphanumeric() || c == '_');
     let arguments = named.strip_prefix('(').and_then(|rest| rest.strip_suffix(')'));
     named.len() < text.len() && arguments.is_some_and(is_balanced)
 }
 
-/// Whether each parenthesis that closes was opened before.
+/// Whether each closing parenthesis has an opening one before it.
 fn is_balanced(text: &str) -> bool {
     let mut depth = 0i32;
     text.chars().all(|c| {
@@ -155,7 +155,8 @@ fn is_balanced(text: &str) -> bool {
     })
 }
 
-/// Text that is safe inside a comment. Backslashes go first: what they become may stand next to a star.
+/// Makes a text safe inside a comment. Backslashes are replaced first, because the slash that replaces one may be next
+/// to a star.
 pub fn comment(text: &str) -> String {
     text.replace('\\', "/").replace("*/", "* /").replace("/*", "/ *")
 }

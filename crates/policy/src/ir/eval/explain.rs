@@ -1,27 +1,27 @@
-//! Why a packet got its verdict: what every rule before the deciding one saw.
+//! Explains a verdict: the tests of every rule up to the deciding one, with the values that they saw.
 
 use super::packet::{self, Frame, Packet};
 use super::{Charge, Evaluator, Observer, Saw, Tables};
 use crate::ir::{LimiterId, RuleId, Test, match_tree};
 use weir_abi::Verdict;
 
-/// The story of one packet.
+/// The explanation of one verdict.
 #[derive(Clone, Debug)]
 pub struct Explanation {
-    /// What the parser found.
+    /// The parsed packet.
     pub packet: Packet,
-    /// The outcome.
+    /// The verdict.
     pub verdict: Verdict,
-    /// The rules asked, in order. Empty when the defaults decided.
+    /// The evaluated rules, in order. Empty if the defaults decided.
     pub steps: Vec<Step>,
 }
 
-/// What one rule made of the packet.
+/// The evaluation of one rule.
 #[derive(Clone, Debug)]
 pub struct Step {
     /// The rule.
     pub rule: RuleId,
-    /// Its tests as far as they were made, each with what it saw and whether it held.
+    /// Its evaluated tests, each with the value that it saw and its outcome.
     pub tests: Vec<(Test, Saw, bool)>,
     /// Whether the rule matched.
     pub matched: bool,
@@ -29,22 +29,23 @@ pub struct Step {
     pub charged: Vec<(LimiterId, u32, Charge)>,
 }
 
-/// Explains a frame to an evaluator that has decided those before it. Its program must be as lowered: one top node a rule.
+/// Explains the verdict on a frame, after the evaluator has decided all earlier frames. The program must not be
+/// optimised: it has one top node for each rule.
 pub fn explain(evaluator: &mut Evaluator<'_, impl Tables>, chain: usize, frame: Frame<'_>) -> Explanation {
     let rules: Vec<RuleId> = match_tree::rules(&evaluator.program.chains[chain].tree.nodes).collect();
-    let mut witness = Witness { rules, steps: Vec::new(), current: 0 };
-    let verdict = evaluator.decide(chain, frame, &mut witness);
-    Explanation { packet: packet::parse(frame).0, verdict, steps: witness.steps }
+    let mut recorder = Recorder { rules, steps: Vec::new(), current: 0 };
+    let verdict = evaluator.decide(chain, frame, &mut recorder);
+    Explanation { packet: packet::parse(frame).0, verdict, steps: recorder.steps }
 }
 
-struct Witness {
+struct Recorder {
     rules: Vec<RuleId>,
     steps: Vec<Step>,
-    /// Position in `rules` of the rule being asked.
+    /// Index into `rules` of the current rule.
     current: usize,
 }
 
-impl Witness {
+impl Recorder {
     fn step(&mut self) -> &mut Step {
         let rule = self.rules[self.current];
         if self.steps.last().is_none_or(|step| step.rule != rule) {
@@ -54,7 +55,7 @@ impl Witness {
     }
 }
 
-impl Observer for Witness {
+impl Observer for Recorder {
     fn tested(&mut self, test: &Test, saw: Saw, held: bool) {
         self.step().tests.push((test.clone(), saw, held));
         if !held {

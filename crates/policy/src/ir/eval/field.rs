@@ -5,7 +5,7 @@ use crate::field::{Field, Raw, RawBase, Subject};
 use weir_abi::WINDOW_BYTES;
 use weir_abi::packet::{L3, ext};
 
-/// The value of a subject whose guard holds, or `None` for raw bits that were not captured.
+/// The value of a subject whose guard holds. `None` for raw bits that were not captured.
 pub fn subject(subject: Subject, frame: Frame<'_>, packet: &Packet) -> Option<u128> {
     match subject {
         Subject::Field(field) => Some(value(field, packet)),
@@ -26,7 +26,7 @@ pub fn value(field: Field, packet: &Packet) -> u128 {
         }
         Field::MetaL4proto => packet.proto.into(),
         Field::MetaFragment => packet.fragment as u128,
-        // The packet itself does not know: the interpreter answers.
+        // Not a property of the packet: the interpreter knows the value.
         Field::MetaExceeded => 0,
         Field::EtherType => packet.ether_type.into(),
         Field::VlanId => (packet.vlan[0] & 0xfff).into(),
@@ -66,7 +66,7 @@ fn has(packet: &Packet, bit: u8) -> u128 {
     (packet.ext & bit != 0).into()
 }
 
-/// Bit by bit, network order.
+/// Reads bit by bit, in network byte order.
 fn raw_bits(raw: Raw, frame: Frame<'_>, packet: &Packet) -> Option<u128> {
     let base = match raw.base {
         RawBase::Link => 0,

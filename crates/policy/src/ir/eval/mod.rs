@@ -6,66 +6,20 @@
 mod buckets;
 pub mod explain;
 pub mod field;
+mod observer;
 pub mod packet;
+mod tables;
 
-use super::{Chain, Effect, Fallback, FindId, LimiterId, LimiterKind, Node, Program, RuleId, SlotId, Test};
+use super::{Chain, Effect, Fallback, FindId, LimiterId, LimiterKind, Node, Program, RuleId, Test};
 use crate::field::{Field, Guard, Subject};
 use buckets::Buckets;
 pub use buckets::Charged;
+pub use observer::{Charge, Observer, Saw};
 use packet::{Frame, Packet};
-use std::sync::Arc;
+pub use tables::Tables;
 use weir_abi::packet::{Fragment, L3, L4};
 use weir_abi::verdict::Sampled;
-use weir_abi::{Action, Counter, LimitEntries, Reason, Verdict};
-
-/// Answers questions to tables and lists of limits.
-pub trait Tables {
-    /// The label of the longest prefix of the slot that holds the key, 0 if there is none; of a fused slot, a bit for each table that
-    /// holds it.
-    fn find(&self, slot: SlotId, key: u128) -> u32;
-
-    /// What a limiter polices by, for each label that its find can find. Asked once, and only of limiters of lists.
-    fn limits(&self, limiter: LimiterId) -> Arc<LimitEntries>;
-}
-
-/// Is told of every test as it is made.
-pub trait Observer {
-    /// A test was made; `saw` is what it looked at.
-    fn tested(&mut self, test: &Test, saw: Saw, held: bool);
-    /// A rule matched.
-    fn matched(&mut self, rule: RuleId);
-    /// The rule that matched charged the bucket of a label.
-    fn charged(&mut self, limiter: LimiterId, label: u32, outcome: Charge);
-}
-
-/// Whether a bucket had room.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Charge {
-    /// It had.
-    Fits,
-    /// It had not.
-    Exceeded,
-}
-
-/// What a test saw.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Saw {
-    /// A header that is there or is not.
-    Header,
-    /// A value, before masking.
-    Value(u128),
-    /// Raw bits that the packet does not have.
-    Nothing,
-    /// What a find found.
-    Found(u32),
-}
-
-/// Looks away.
-impl Observer for () {
-    fn tested(&mut self, _: &Test, _: Saw, _: bool) {}
-    fn matched(&mut self, _: RuleId) {}
-    fn charged(&mut self, _: LimiterId, _: u32, _: Charge) {}
-}
+use weir_abi::{Action, Counter, Reason, Verdict};
 
 /// Decides packets by a program and counts.
 pub struct Evaluator<'a, T> {

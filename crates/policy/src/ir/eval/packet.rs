@@ -1,25 +1,26 @@
-//! The reference parser: what a frame says, written to be read next to the RFCs.
+//! The reference parser, written for comparison with the RFCs.
 //!
-//! `datapath/include/packet.h` is the fast one and answers to this. Reads are judged against what was captured (and the window),
-//! lengths against what was on the wire.
+//! `datapath/include/packet.h` is the fast parser and must agree with this one. Reads are checked against the captured
+//! bytes and the window, header lengths against the length on the wire.
 
 use weir_abi::packet::{Fragment, L3, L4, ext};
 use weir_abi::{Link, Reason, WINDOW_BYTES};
 
-/// A frame to be judged.
+/// A received frame.
 #[derive(Clone, Copy, Debug)]
 pub struct Frame<'a> {
     /// The captured bytes.
     pub bytes: &'a [u8],
-    /// Bytes on the wire, at least as many.
+    /// Length on the wire, bytes; at least the captured length.
     pub wire_len: u32,
-    /// How it starts.
+    /// The type of the link header.
     pub link: Link,
-    /// When it was received, ns. Limits go by it; a frame from before another counts as received with it.
+    /// Time of receipt, ns, for limits. If time goes backwards, a frame counts as received at the time of the previous
+    /// one.
     pub time_ns: u64,
 }
 
-/// What was found. Fields that the packet does not have are 0.
+/// A parsed packet. Fields that the packet does not have are 0.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub struct Packet {
@@ -56,26 +57,26 @@ pub struct Packet {
     pub icmp_code: u8,
 }
 
-/// VLAN tags looked behind.
+/// Most VLAN tags that are parsed.
 const VLAN_TAGS_MAX: usize = 2;
-/// IPv6 extension headers walked over.
+/// Most IPv6 extension headers that are parsed.
 const EXT_HEADERS_MAX: usize = 8;
 
-/// Parses a frame: what it says, and why the rules must not see it if they must not.
+/// Parses a frame. The reason is present if the frame is malformed.
 pub fn parse(frame: Frame<'_>) -> (Packet, Option<Reason>) {
     let mut parser = Parser::new(frame);
     let reason = parser.link(frame.link).err();
     (parser.packet, reason)
 }
 
-/// Whether a frame is malformed because its capture ends before a header does that was on the wire (a capture's snaplen).
+/// Whether a frame is malformed only because the capture (by its snaplen) cut off a header that was on the wire.
 pub fn is_cut_short(frame: Frame<'_>) -> bool {
     let mut parser = Parser::new(frame);
     parser.link(frame.link).is_err() && parser.not_captured
 }
 
-/// A packet of which nothing is known.
-fn nothing(wire_len: u32) -> Packet {
+/// A packet before parsing.
+fn unparsed(wire_len: u32) -> Packet {
     Packet {
         wire_len,
         l3_offset: 0,
@@ -114,7 +115,7 @@ fn nothing(wire_len: u32) -> Packet {
 struct Parser<'a> {
     bytes: &'a [u8],
     packet: Packet,
-    /// Bytes were asked for that the frame has inside the window, and the capture has not.
+    /// Whether a read needed bytes inside the window that were on the wire but not captured.
     not_captured: bool,
 }
 
@@ -123,7 +124,7 @@ type Outcome = Result<(), Reason>;
 impl<'a> Parser<'a> {
     fn new(frame: Frame<'a>) -> Self {
         let bytes = &frame.bytes[..frame.bytes.len().min(WINDOW_BYTES)];
-        Parser { bytes, packet: nothing(frame.wire_len), not_captured: false }
+        Parser { bytes, packet: unparsed(frame.wire_len), not_captured: false }
     }
 
     fn at(&mut self, offset: usize, count: usize) -> Option<&'a [u8]> {
@@ -327,7 +328,7 @@ impl<'a> Parser<'a> {
         if fits { Ok(()) } else { Err(Reason::MALFORMED_TCP) }
     }
 
-    /// RFC 768; a first fragment carries the length of the whole datagram.
+    /// RFC 768. A first fragment contains the length of the whole datagram.
     fn udp(&mut self, header: &[u8]) -> Outcome {
         let packet = &mut self.packet;
         packet.udp_length = be16(&header[4..]);

@@ -1,44 +1,46 @@
-//! What a lookup costs in an image: the instructions of its layout and the cache lines that it waits for.
+//! Estimates the cost of a lookup in an image: the instructions of its layout, and the cache lines that it waits for.
 //!
-//! Which words and lines a lookup reads, the image's facts say; what a line costs is the machine's own ([`CostModel`]); what is left is a layout's
-//! own, measured by `weir bench layout-choice`. The estimates need to put layouts in the right order, not to foretell cycles.
+//! [`ImageFacts`] has the words and cache lines that a lookup reads. [`CostModel`] has the cost of a cache line on this
+//! machine. The constants of a layout are measured by `weir bench layout-choice`. The estimates only have to rank
+//! layouts correctly.
 //!
-//! Most lookups take a burst of keys through one step after the other, and what the keys wait for, they wait for together: a line costs what it costs
-//! among many. A search through sorted ranges is made for one key at a time, each probe where the one before sent it, and is of another length
-//! for the next key, so that the processor mispredicts its end and nothing overlaps: there a line costs what it costs alone. Searches of D16X4R are
-//! short, and the next key's first lines are on their way meanwhile.
+//! Most lookups process a burst of keys step by step, so that the cache misses of all keys overlap. A search in sorted
+//! ranges processes one key at a time, and each probe depends on the one before. Its length differs from key to key, so
+//! the processor mispredicts its end and cache misses do not overlap. Searches of D16X4R are short, so the first misses
+//! of the next key still overlap.
 
 use crate::catalog::ImageFacts;
 use weir_abi::Layout;
 
-/// What a table is expected to cost in a layout.
+/// The expected cost of a table in a layout.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Estimate {
     /// The layout.
     pub layout: Layout,
-    /// TSC cycles a lookup in a burst.
+    /// TSC cycles per lookup in a burst.
     pub cycles: f64,
-    /// Bytes of the image.
+    /// Size of the image, bytes.
     pub bytes: usize,
 }
 
 impl Estimate {
-    /// What it is sorted by: cycles that differ by less than half of one do not differ, and then the smaller wins: what one table leaves
-    /// of the cache, the others have.
+    /// The sort key: rounded cycles, then bytes. Of equally fast images the smaller is better, because it leaves more
+    /// cache to other tables.
     pub fn rank(&self) -> (usize, usize) {
         (self.cycles.round() as usize, self.bytes)
     }
 }
 
-/// What a machine takes for a cache line, for one of many that are asked for at once.
+/// The cost of a cache line on a machine, when many lines are requested at once.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CostModel {
-    /// Bytes that lines are picked from at random, and TSC cycles a line; rising, not empty.
+    /// Points of (size of the memory in bytes, TSC cycles per random line in it). Both rise; there is at least one
+    /// point.
     lines: Vec<(usize, f64)>,
 }
 
 impl Default for CostModel {
-    /// A server core of 2023 with 2 MiB of second-level cache, huge pages.
+    /// A server core of 2023 with 2 MiB of second-level cache and huge pages.
     fn default() -> Self {
         let point = |kib: usize, cycles: f64| (kib << 10, cycles);
         CostModel {
@@ -58,25 +60,25 @@ impl Default for CostModel {
     }
 }
 
-/// What lookups of a layout cost beside what the machine takes for lines, in cycles.
-struct Way {
-    /// A lookup.
-    start: f64,
-    /// Each word that it reads.
-    word: f64,
-    /// How many times what a line costs among many.
-    line: f64,
+/// The cost of a lookup in a layout, without the machine's cost of cache lines. TSC cycles.
+struct LookupCost {
+    /// Fixed cost of a lookup.
+    fixed: f64,
+    /// Cost of each word that it reads.
+    per_word: f64,
+    /// Factor on the cost of a cache line. It is 1 if all misses overlap.
+    line_factor: f64,
 }
 
-/// Lines that are on their way to a core at once. A line that is waited for alone costs as many times more than one among many.
+/// Cache misses that a core handles at once. It is the factor for misses that do not overlap.
 const LINES_AT_ONCE: f64 = 10.0;
-/// The same where half of a lookup's lines are.
+/// The factor if half of the misses overlap.
 const LINES_HALF_AT_ONCE: f64 = 5.0;
 
-impl Way {
-    /// Of a layout.
+impl LookupCost {
+    /// The constants of a layout.
     fn of(layout: Layout) -> Self {
-        let staged = |start: f64, word: f64| Way { start, word, line: 1.0 };
+        let staged = |fixed: f64, per_word: f64| LookupCost { fixed, per_word, line_factor: 1.0 };
         match layout {
             Layout::ExactSet => staged(2.5, 0.0),
             Layout::ExactSets => staged(3.2, 0.0),
@@ -84,16 +86,18 @@ impl Way {
             Layout::RankLeaf => staged(0.0, 0.8),
             Layout::CountedLeaf => staged(0.4, 0.8),
             Layout::RankLeaf6 => staged(0.0, 5.0),
-            Layout::Dxr16x4 => Way { start: 2.0, word: 2.0, line: LINES_HALF_AT_ONCE },
-            Layout::Range6 => Way { start: 4.0, word: 8.0, line: LINES_AT_ONCE },
+            Layout::Dxr16x4 => LookupCost { fixed: 2.0, per_word: 2.0, line_factor: LINES_HALF_AT_ONCE },
+            Layout::Range6 => LookupCost { fixed: 4.0, per_word: 8.0, line_factor: LINES_AT_ONCE },
         }
     }
 }
 
 impl CostModel {
-    /// A model of measured points: bytes that lines were picked from at random, and TSC cycles a line. `None` if there are none.
+    /// Builds a model from points of (size of the memory in bytes, TSC cycles per random line in it). `None` without
+    /// points.
     ///
-    /// A line of less memory never costs more than one of more memory: where a point says so, somebody else was busy while it was measured.
+    /// A line in less memory cannot cost more than one in more memory. Such a point was disturbed by other load and is
+    /// lowered.
     pub fn measured(mut points: Vec<(usize, f64)>) -> Option<Self> {
         points.sort_by_key(|&(bytes, _)| bytes);
         let mut least = f64::INFINITY;
@@ -104,12 +108,12 @@ impl CostModel {
         (!points.is_empty()).then_some(CostModel { lines: points })
     }
 
-    /// The points, by bytes.
+    /// The points, sorted by bytes.
     pub fn lines(&self) -> &[(usize, f64)] {
         &self.lines
     }
 
-    /// Cycles for a line of so many bytes, between the points next to it in proportion to the logarithm of the bytes.
+    /// Cycles per random line in memory of `bytes` bytes. Interpolates between points by the logarithm of the size.
     fn line_cycles(&self, bytes: usize) -> f64 {
         let above = self.lines.partition_point(|&(size, _)| size < bytes);
         match (above.checked_sub(1).map(|below| self.lines[below]), self.lines.get(above)) {
@@ -122,11 +126,11 @@ impl CostModel {
         }
     }
 
-    /// What an image would cost.
+    /// Estimates the cost of lookups in an image.
     pub(super) fn estimate(&self, image: ImageFacts) -> Estimate {
         let ImageFacts { layout, bytes, words, lines } = image;
-        let way = Way::of(layout);
-        let cycles = way.start + words * way.word + lines * way.line * self.line_cycles(bytes);
+        let cost = LookupCost::of(layout);
+        let cycles = cost.fixed + words * cost.per_word + lines * cost.line_factor * self.line_cycles(bytes);
         Estimate { layout, cycles, bytes }
     }
 }
@@ -136,7 +140,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_costs_what_its_neighbours_do() {
+    fn the_cost_of_a_line_lies_between_neighbouring_points() {
         let model = CostModel::measured(vec![(4 << 20, 3.0), (1 << 20, 1.0)]).expect("there are points");
         let cycles = [1, 1 << 20, 2 << 20, 4 << 20, 1 << 30].map(|bytes| model.line_cycles(bytes));
         assert_eq!(cycles, [1.0, 1.0, 2.0, 3.0, 3.0]);
@@ -146,8 +150,8 @@ mod tests {
     }
 
     #[test]
-    fn a_search_that_waits_for_each_line_is_not_cheap() {
-        // The registries' IPv6 countries, and what a busy server measured of itself.
+    fn a_search_without_overlapping_misses_is_expensive() {
+        // The IPv6 country table of the registries, and the points that a busy server measured.
         let lines =
             [(32 << 10, 0.3), (512 << 10, 0.6), (2 << 20, 2.4), (4 << 20, 3.1), (8 << 20, 15.0), (128 << 20, 25.0)];
         for model in [CostModel::default(), CostModel::measured(lines.to_vec()).expect("there are points")] {
@@ -156,7 +160,7 @@ mod tests {
             let range6 = cycles(Layout::Range6, 6_062_300, 14.0, 9.0);
             let rank_leaf6 = cycles(Layout::RankLeaf6, 2_001_027, 9.0, 9.0);
             assert!(range6 > 4.0 * rank_leaf6, "{range6} and {rank_leaf6}");
-            // A key that the root answers takes no search.
+            // A key that the root resolves needs no search.
             assert!(cycles(Layout::Range6, 262_280, 1.0, 1.0) < cycles(Layout::RankLeaf6, 262_371, 4.0, 4.0));
         }
     }

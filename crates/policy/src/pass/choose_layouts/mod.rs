@@ -1,8 +1,8 @@
-//! Chooses images for the tables: in which layout each is laid out, and which tables share one image.
+//! Plans the images of tables: the layout of each image, and which tables share one.
 //!
-//! What each layout would make of a table, the [`Catalog`] answers: bytes, words and lines are those of images that were built. A table alone gets the
-//! layout of which [`CostModel`] then expects the fewest cycles. Up to four sets of IPv4 addresses are *fused* if one lookup
-//! that answers for all of them, wherever one of them is asked, is expected to be faster than one for each where it is asked.
+//! The [`Catalog`] measures the image of a table in each layout. A table gets the layout for which [`CostModel`]
+//! expects the fewest cycles. Up to four sets of IPv4 addresses are *fused* into one image, so that one lookup serves
+//! all of them. This is done if the expected cycles of all lookups are fewer than without fusing.
 
 mod cost;
 
@@ -16,10 +16,10 @@ use std::collections::BTreeSet;
 use std::fmt::{self, Display, Formatter};
 use weir_abi::{Family, Layout};
 
-/// Sets in one image at most.
+/// Most sets in one image.
 pub const FUSED_MAX: usize = 4;
 
-/// What a policy's tables become.
+/// The images of a policy.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
     /// The images.
@@ -29,29 +29,29 @@ pub struct Plan {
 /// One image.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Planned {
-    /// What is in it.
-    pub holds: Planning,
+    /// Its content.
+    pub holds: ImageContents,
     /// Its layout.
     pub layout: Layout,
-    /// Why.
+    /// Why this layout.
     pub reason: Reason,
 }
 
-/// What an image is planned for.
+/// The content of a planned image.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Planning {
-    /// Tables; several of them have a bit each in its answers.
+pub enum ImageContents {
+    /// Tables. If there are several, each has one bit in the result of a lookup.
     Tables(Vec<TableId>),
-    /// The prefixes of a list of limits, of one family.
+    /// The prefixes of one family in a list of limits.
     Limits(LimitsId, Family),
 }
 
 impl Planned {
-    /// The tables in it, none if it holds limits.
+    /// The tables in the image. Empty if it holds limits.
     pub fn tables(&self) -> &[TableId] {
         match &self.holds {
-            Planning::Tables(tables) => tables,
-            Planning::Limits(..) => &[],
+            ImageContents::Tables(tables) => tables,
+            ImageContents::Limits(..) => &[],
         }
     }
 }
@@ -59,37 +59,37 @@ impl Planned {
 /// Why a layout was chosen.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Reason {
-    /// Of all layouts that could hold the table, the cheapest first.
+    /// The estimates of all layouts that can hold the table, the cheapest first.
     Cheapest(Vec<Estimate>),
-    /// The policy says so. What others would cost.
+    /// The policy sets the layout. The estimates of all layouts.
     Forced(Vec<Estimate>),
     /// One lookup for several tables.
     Fused {
-        /// What it costs.
+        /// The estimate of the shared image.
         together: Estimate,
-        /// What one for each would.
+        /// The estimates of an image for each table.
         apart: Vec<Estimate>,
     },
 }
 
 impl Plan {
-    /// The image of a table, and the table's place in it.
-    pub fn place(&self, table: TableId) -> (usize, usize) {
-        let place = self.images.iter().enumerate().find_map(|(image, planned)| {
+    /// The index of a table's image, and the index of the table in that image.
+    pub fn image_of(&self, table: TableId) -> (usize, usize) {
+        let found = self.images.iter().enumerate().find_map(|(image, planned)| {
             planned.tables().iter().position(|&member| member == table).map(|member| (image, member))
         });
-        place.expect("every table has an image")
+        found.expect("every table has an image")
     }
 
-    /// The image of a list's prefixes.
-    pub fn limits(&self, list: LimitsId, family: Family) -> usize {
-        let place = self.images.iter().position(|planned| planned.holds == Planning::Limits(list, family));
-        place.expect("every list that is asked has an image")
+    /// The index of the image of a list's prefixes.
+    pub fn image_of_limits(&self, list: LimitsId, family: Family) -> usize {
+        let found = self.images.iter().position(|planned| planned.holds == ImageContents::Limits(list, family));
+        found.expect("every list that a statement uses has an image")
     }
 }
 
 impl Reason {
-    /// TSC cycles that a lookup was expected to cost. `None` if the policy chose, and nobody knows what its choice costs.
+    /// Expected TSC cycles per lookup in a layout. `None` if there is no estimate for it.
     pub fn expected_cycles(&self, layout: Layout) -> Option<f64> {
         let estimates = match self {
             Reason::Cheapest(estimates) | Reason::Forced(estimates) => estimates.as_slice(),
@@ -127,21 +127,21 @@ fn list(estimates: &[Estimate]) -> String {
 
 /// Plans the images of all tables.
 pub fn plan(policy: &Checked, catalog: &dyn Catalog, model: &CostModel) -> Plan {
-    let planner = Planner { policy, catalog, model, questions: questions(policy) };
+    let planner = Planner { policy, catalog, model, lookups: lookups(policy) };
     let mut images: Vec<Planned> = Vec::new();
     let mut fused = vec![false; policy.tables.len()];
     for (index, table) in policy.tables.iter().enumerate() {
         if fused[index] {
             continue;
         }
-        let questions = &planner.questions;
-        let mut alike: Vec<usize> = (index..policy.tables.len())
-            .filter(|&other| !fused[other] && !questions[other].is_disjoint(&questions[index]))
+        let lookups = &planner.lookups;
+        let mut candidates: Vec<usize> = (index..policy.tables.len())
+            .filter(|&other| !fused[other] && !lookups[other].is_disjoint(&lookups[index]))
             .filter(|&other| may_be_fused(&policy.tables[other]))
             .collect();
-        // Sets of like size share buckets best.
-        alike.sort_by_key(|&other| policy.tables[other].facts.entries.abs_diff(table.facts.entries));
-        let planned = if alike.contains(&index) { planner.fuse(&alike) } else { None };
+        // Sets of similar size share buckets best.
+        candidates.sort_by_key(|&other| policy.tables[other].facts.entries.abs_diff(table.facts.entries));
+        let planned = if candidates.contains(&index) { planner.fuse(&candidates) } else { None };
         let planned = planned.unwrap_or_else(|| planner.alone(table, TableId(index as u16)));
         planned.tables().iter().for_each(|table| fused[usize::from(table.0)] = true);
         images.push(planned);
@@ -150,17 +150,17 @@ pub fn plan(policy: &Checked, catalog: &dyn Catalog, model: &CostModel) -> Plan 
     Plan { images }
 }
 
-/// What images are planned by.
+/// The input of planning.
 struct Planner<'p> {
     policy: &'p Checked,
     catalog: &'p dyn Catalog,
     model: &'p CostModel,
-    /// By whom each table is asked.
-    questions: Vec<BTreeSet<Question>>,
+    /// The lookups of each table.
+    lookups: Vec<BTreeSet<Lookup>>,
 }
 
 impl Planner<'_> {
-    /// The layout that the policy insists on, or the cheapest.
+    /// Plans an image for one table: in the layout that the policy sets, or else the cheapest.
     fn alone(&self, table: &Table, id: TableId) -> Planned {
         let estimates = self.estimates(
             |layout| holds_table(layout, table),
@@ -170,19 +170,19 @@ impl Planner<'_> {
             Some(layout) => (layout, Reason::Forced(estimates)),
             None => (cheapest(&estimates, table.family), Reason::Cheapest(estimates)),
         };
-        Planned { holds: Planning::Tables(vec![id]), layout, reason }
+        Planned { holds: ImageContents::Tables(vec![id]), layout, reason }
     }
 
-    /// A list of limits, in which every prefix has a label of its own.
+    /// Plans the image of a list of limits, in which every prefix has its own label.
     fn list_alone(&self, list: LimitsId, family: Family) -> Planned {
         let name = &self.policy.limits[usize::from(list.0)].name;
         let estimates = self
             .estimates(|layout| holds_limits(layout, family), |layout| self.catalog.limits_image(name, family, layout));
         let layout = cheapest(&estimates, family);
-        Planned { holds: Planning::Limits(list, family), layout, reason: Reason::Cheapest(estimates) }
+        Planned { holds: ImageContents::Limits(list, family), layout, reason: Reason::Cheapest(estimates) }
     }
 
-    /// What the layouts cost that hold something, the cheapest first.
+    /// The estimates of the layouts that `holds` accepts, the cheapest first.
     fn estimates(&self, holds: impl Fn(Layout) -> bool, image: impl Fn(Layout) -> Option<ImageFacts>) -> Vec<Estimate> {
         let images = Layout::ALL.into_iter().filter(|&layout| holds(layout)).filter_map(image);
         let mut estimates: Vec<Estimate> = images.map(|image| self.model.estimate(image)).collect();
@@ -190,7 +190,8 @@ impl Planner<'_> {
         estimates
     }
 
-    /// The first of the tables, with as many others as pay.
+    /// Plans a shared image for the first table and those others that make lookups cheaper. `None` if there are no such
+    /// others.
     fn fuse(&self, tables: &[usize]) -> Option<Planned> {
         let table = |table: usize| &self.policy.tables[table];
         let image = |members: &[usize], layout: Layout| {
@@ -201,7 +202,7 @@ impl Planner<'_> {
         let (&first, others) = tables.split_first()?;
         let mut members = vec![first];
         let mut apart = vec![image(&[first], Layout::ExactSet)?];
-        let mut asked = self.questions[first].clone();
+        let mut all_lookups = self.lookups[first].clone();
         let mut cost = apart[0];
         for &other in others {
             if members.len() == FUSED_MAX {
@@ -210,24 +211,25 @@ impl Planner<'_> {
             let with_other = [members.as_slice(), &[other]].concat();
             let together = image(&with_other, Layout::ExactSets);
             let (Some(together), Some(alone)) = (together, image(&[other], Layout::ExactSet)) else { continue };
-            let all: BTreeSet<Question> = asked.union(&self.questions[other]).copied().collect();
-            let total = |estimate: Estimate, asked: &BTreeSet<Question>| estimate.cycles * asked.len() as f64;
-            let wanted = table(other).layout.is_some();
-            if wanted || total(together, &all) < total(cost, &asked) + total(alone, &self.questions[other]) {
-                (members, asked, cost) = (with_other, all, together);
+            let all: BTreeSet<Lookup> = all_lookups.union(&self.lookups[other]).copied().collect();
+            let total = |estimate: Estimate, lookups: &BTreeSet<Lookup>| estimate.cycles * lookups.len() as f64;
+            let forced = table(other).layout.is_some();
+            if forced || total(together, &all) < total(cost, &all_lookups) + total(alone, &self.lookups[other]) {
+                (members, all_lookups, cost) = (with_other, all, together);
                 apart.push(alone);
             }
         }
         let tables: BTreeSet<usize> = members.iter().copied().collect();
         (members.len() > 1).then(|| Planned {
-            holds: Planning::Tables(tables.into_iter().map(|member| TableId(member as u16)).collect()),
+            holds: ImageContents::Tables(tables.into_iter().map(|member| TableId(member as u16)).collect()),
             layout: Layout::ExactSets,
             reason: Reason::Fused { together: cost, apart },
         })
     }
 }
 
-/// The layout of the first estimate. If no layout holds a table, building it says why, in the one that holds most.
+/// The layout of the first estimate. If no layout can hold the table, the most general one, whose builder then reports
+/// why.
 fn cheapest(estimates: &[Estimate], family: Family) -> Layout {
     match (estimates.first(), family) {
         (Some(estimate), _) => estimate.layout,
@@ -236,7 +238,8 @@ fn cheapest(estimates: &[Estimate], family: Family) -> Layout {
     }
 }
 
-/// Whether the layout is for such tables. Exact sets are for those that hold addresses now: an empty table may yet get prefixes.
+/// Whether the layout suits the table. An exact set needs a table that already has addresses, because an empty table
+/// may get prefixes later.
 fn holds_table(layout: Layout, table: &Table) -> bool {
     let only = |lengths: &[usize]| {
         let held: usize = lengths.iter().filter_map(|&length| table.facts.by_length.get(length)).sum();
@@ -247,7 +250,7 @@ fn holds_table(layout: Layout, table: &Table) -> bool {
         Layout::Range6 | Layout::RankLeaf6 => table.family == Family::Ipv6,
         Layout::ExactSet => table.family == Family::Ipv4 && only(&[32]),
         Layout::ExactSet6 => table.family == Family::Ipv6 && only(&[64, 128]),
-        // Those are for several tables and for lists of limits.
+        // Layouts for several tables, and for lists of limits.
         Layout::ExactSets | Layout::CountedLeaf => false,
     }
 }
@@ -260,42 +263,42 @@ fn holds_limits(layout: Layout, family: Family) -> bool {
     }
 }
 
-/// The lists whose prefixes are asked for, each with the family.
+/// The lists and families of all `limit @LIST` statements whose keys are prefixes.
 fn lists(policy: &Checked) -> BTreeSet<(LimitsId, Family)> {
     let chains = policy.postures.iter().flat_map(|posture| [&posture.upstream, &posture.downstream]);
     let effects = chains.flatten().flatten().flat_map(|rule| &rule.effects);
-    let asked = effects.filter_map(|effect| match effect {
+    let used = effects.filter_map(|effect| match effect {
         Effect::Limit { by: LimitBy::List { key, limits }, .. } => Some((*limits, *key)),
         _ => None,
     });
     let of_prefixes = |list: &LimitsId| matches!(policy.limits[usize::from(list.0)].of, LimitsOf::Prefixes { .. });
-    asked.filter(|(list, _)| of_prefixes(list)).map(|(list, key)| (list, key.family())).collect()
+    used.filter(|(list, _)| of_prefixes(list)).map(|(list, key)| (list, key.family())).collect()
 }
 
-/// Tables that are filled while running stay alone: nobody knows how large they will be.
+/// Whether a table may share an image. A dynamic table may not, because its size is not known.
 fn may_be_fused(table: &Table) -> bool {
     table.dynamic.is_none()
         && holds_table(Layout::ExactSet, table)
         && table.layout.is_none_or(|layout| layout == Layout::ExactSets)
 }
 
-/// A chain, by its posture's number, and a key that it asks for.
-type Question = (usize, Direction, Field);
+/// A lookup: the posture's number, the direction and the key.
+type Lookup = (usize, Direction, Field);
 
-/// By whom each table is asked, and for which key.
-fn questions(policy: &Checked) -> Vec<BTreeSet<Question>> {
-    let mut questions = vec![BTreeSet::new(); policy.tables.len()];
+/// The lookups of each table.
+fn lookups(policy: &Checked) -> Vec<BTreeSet<Lookup>> {
+    let mut lookups = vec![BTreeSet::new(); policy.tables.len()];
     for (number, posture) in policy.postures.iter().enumerate() {
         let chains = [(Direction::Upstream, &posture.upstream), (Direction::Downstream, &posture.downstream)];
         for (direction, rules) in chains {
             for found in rules.iter().flatten().flat_map(|rule| &rule.matches) {
                 if let Match::Table { key, table, .. } = found {
-                    questions[usize::from(table.0)].insert((number, direction, *key));
+                    lookups[usize::from(table.0)].insert((number, direction, *key));
                 }
             }
         }
     }
-    questions
+    lookups
 }
 
 #[cfg(test)]

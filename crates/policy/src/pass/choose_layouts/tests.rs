@@ -18,7 +18,7 @@ fn addresses(count: usize) -> Table {
     table(Family::Ipv4, TableKind::Set, &[(32, count)], 0)
 }
 
-/// Answers with images as large as those of lists that people have; a search in ranges takes as many words as halvings.
+/// Describes images of typical size. A search in ranges reads one word for each halving.
 struct Typical<'p>(&'p [Table]);
 
 impl Catalog for Typical<'_> {
@@ -49,15 +49,15 @@ impl Catalog for Typical<'_> {
     }
 }
 
-/// A policy whose rules ask the tables for the given keys.
-fn policy(mut tables: Vec<Table>, asked: &[(u16, Field)]) -> Checked {
+/// A policy whose rules look the given keys up in the tables.
+fn policy(mut tables: Vec<Table>, lookups: &[(u16, Field)]) -> Checked {
     tables.iter_mut().enumerate().for_each(|(index, table)| table.name = format!("t{index}"));
     let rule = |&(table, key): &(u16, Field)| Rule {
         span: SPAN,
         matches: vec![Match::Table { key, table: TableId(table), labels: None, negated: false }],
         effects: vec![],
     };
-    let upstream = Some(asked.iter().map(rule).collect());
+    let upstream = Some(lookups.iter().map(rule).collect());
     Checked {
         name: "test".to_owned(),
         tables,
@@ -73,9 +73,9 @@ fn plan_of(policy: &Checked) -> Plan {
     plan(policy, &Typical(&policy.tables), &CostModel::default())
 }
 
-/// Numbers of the tables in each image, and its layout.
-fn planned(tables: Vec<Table>, asked: &[(u16, Field)]) -> Vec<(Vec<u16>, Layout)> {
-    let plan = plan_of(&policy(tables, asked));
+/// The table numbers and the layout of each image.
+fn planned(tables: Vec<Table>, lookups: &[(u16, Field)]) -> Vec<(Vec<u16>, Layout)> {
+    let plan = plan_of(&policy(tables, lookups));
     plan.images.into_iter().map(|image| (image.tables().iter().map(|table| table.0).collect(), image.layout)).collect()
 }
 
@@ -101,7 +101,7 @@ fn ipv6_prefixes_are_rank_leaves_and_whole_networks_and_hosts_exact_sets() {
 }
 
 #[test]
-fn the_policy_has_the_last_word_and_is_told_the_cost() {
+fn a_layout_in_the_policy_is_used_and_its_cost_is_reported() {
     let mut table = addresses(178_000);
     table.layout = Some(Layout::Dxr16x4);
     let plan = plan_of(&policy(vec![table], &[]));
@@ -111,12 +111,12 @@ fn the_policy_has_the_last_word_and_is_told_the_cost() {
 }
 
 #[test]
-fn sets_that_are_asked_for_the_same_key_are_fused() {
+fn sets_with_lookups_of_the_same_key_are_fused() {
     let both = [(0, Field::IpSaddr), (1, Field::IpSaddr)];
     let tables = || vec![addresses(100_000), addresses(178_000)];
     assert_eq!(planned(tables(), &both), [(vec![0, 1], Layout::ExactSets)]);
     let plan = plan_of(&policy(tables(), &both));
-    assert_eq!((plan.place(TableId(0)), plan.place(TableId(1))), ((0, 0), (0, 1)));
+    assert_eq!((plan.image_of(TableId(0)), plan.image_of(TableId(1))), ((0, 0), (0, 1)));
     let reason = plan.images[0].reason.to_string();
     assert!(
         reason.starts_with("one lookup for 2 tables: expected exact-sets 5 cycles 2.00 MiB; apart exact-set "),
@@ -125,7 +125,7 @@ fn sets_that_are_asked_for_the_same_key_are_fused() {
 
     let apart = [(vec![0], Layout::ExactSet), (vec![1], Layout::ExactSet)];
     assert_eq!(planned(tables(), &[(0, Field::IpSaddr), (1, Field::IpDaddr)]), apart, "other keys");
-    assert_eq!(planned(tables(), &[(0, Field::IpSaddr)]), apart, "one is not asked");
+    assert_eq!(planned(tables(), &[(0, Field::IpSaddr)]), apart, "one has no lookups");
     let mut dynamic = tables();
     dynamic[1].dynamic = Some(Dynamic { size: 1000, timeout_ms: None });
     assert_eq!(planned(dynamic, &both), apart, "one is filled while running");
@@ -135,9 +135,9 @@ fn sets_that_are_asked_for_the_same_key_are_fused() {
 }
 
 #[test]
-fn as_many_are_fused_as_an_image_holds() {
-    let asked: Vec<(u16, Field)> = (0..6).map(|table| (table, Field::IpSaddr)).collect();
-    let images = planned((0..6).map(|_| addresses(1000)).collect(), &asked);
+fn an_image_has_at_most_four_fused_sets() {
+    let lookups: Vec<(u16, Field)> = (0..6).map(|table| (table, Field::IpSaddr)).collect();
+    let images = planned((0..6).map(|_| addresses(1000)).collect(), &lookups);
     assert_eq!(images, [(vec![0, 1, 2, 3], Layout::ExactSets), (vec![4, 5], Layout::ExactSets)]);
 }
 

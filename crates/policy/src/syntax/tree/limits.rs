@@ -1,4 +1,4 @@
-//! Lists of limits, rates, and what happens to what exceeds them.
+//! Lists of limits, rates, and what happens to packets that exceed a limit.
 
 use super::{Atom, ListFile, Name, Subject, Value};
 use crate::source::Span;
@@ -11,11 +11,11 @@ pub struct Limits {
     pub span: Span,
     /// The name.
     pub name: Name,
-    /// What is said of it, in order.
+    /// Its settings, in order.
     pub settings: Vec<LimitsSetting>,
 }
 
-/// A line of a list of limits.
+/// A setting of a list of limits.
 #[derive(Clone, Debug)]
 pub enum LimitsSetting {
     /// `file "limits.csv"`
@@ -41,7 +41,7 @@ pub struct LimitElement {
     pub limit: Limit,
 }
 
-/// `10mbit burst 64kbytes`. The texts are without blanks.
+/// `10mbit burst 64kbytes`. The texts have no blanks.
 #[derive(Clone, Debug)]
 pub struct Limit {
     /// `10mbit`, `400/second`
@@ -60,17 +60,17 @@ impl Limit {
 /// `limit each ip saddr/24 50pps burst 10 size 100000 exceed mark`: a bucket for each address.
 #[derive(Clone, Debug)]
 pub struct LimitEach {
-    /// Whose address.
+    /// The address field.
     pub subject: Subject,
-    /// `24`, if not each address is on its own.
+    /// The prefix length `24`; `None` for single addresses.
     pub length: Option<Atom>,
-    /// The limit of each.
+    /// The limit of each address or prefix.
     pub limit: Limit,
-    /// For how many addresses there is room; `None` if nothing is said.
+    /// Number of buckets; `None` if not written.
     pub size: Option<Atom>,
-    /// What happens to what has no room; `None` if nothing is said.
+    /// What happens to packets that exceed the limit; `None` if not written.
     pub exceed: Option<Exceed>,
-    /// From `limit` to the last word.
+    /// The whole statement.
     pub span: Span,
 }
 
@@ -80,9 +80,9 @@ pub enum Log {
     /// Nothing.
     #[default]
     Off,
-    /// What exceeded it.
+    /// Packets that exceed the limit.
     Exceeded,
-    /// That, and what passed.
+    /// Packets that exceed the limit and packets that pass.
     All,
 }
 
@@ -100,7 +100,7 @@ impl Log {
     }
 }
 
-/// What happens to a packet for which a limit has no room.
+/// What happens to a packet that exceeds a limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Exceed {
     /// It is dropped.
@@ -108,7 +108,7 @@ pub enum Exceed {
     Drop,
     /// It is diverted.
     Divert,
-    /// The rule goes on; later ones can ask for `meta exceeded`.
+    /// It is marked and the rule continues. Later rules can test `meta exceeded`.
     Mark,
 }
 
@@ -125,7 +125,7 @@ impl Exceed {
         }
     }
 
-    /// The verdict, if the packet's way ends.
+    /// The verdict, if the packet is decided.
     pub const fn verdict(self) -> Option<Action> {
         match self {
             Exceed::Drop => Some(Action::Drop),

@@ -3,25 +3,25 @@
 use super::Name;
 use crate::source::Span;
 
-/// What an atom looks like.
+/// The form of an atom.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AtomKind {
     /// `ssh`
     Word,
-    /// `22`, `0x16`, `10m`: starts with a digit.
+    /// `22`, `0x16`, `10m`: a word that starts with a digit.
     Number,
     /// `192.0.2.1`
     Ipv4,
     /// `2001:db8::1`
     Ipv6,
-    /// `"United States"`; the text is without the quotes.
+    /// `"United States"`; the text excludes the quotes.
     String,
 }
 
-/// The smallest value.
+/// A single token of a value.
 #[derive(Clone, Debug)]
 pub struct Atom {
-    /// What it looks like.
+    /// Its form.
     pub kind: AtomKind,
     /// Its text.
     pub text: String,
@@ -29,12 +29,12 @@ pub struct Atom {
     pub span: Span,
 }
 
-/// An atom or what stands for one.
+/// An atom or a variable.
 #[derive(Clone, Debug)]
 pub enum Operand {
-    /// Itself.
+    /// An atom.
     Atom(Atom),
-    /// `$NAME`; the span covers the `$`.
+    /// `$NAME`; the span includes the `$`.
     Variable(Name),
 }
 
@@ -67,7 +67,7 @@ pub enum Value {
         /// The last.
         end: Operand,
     },
-    /// `syn | ack`, two operands at least.
+    /// `syn | ack`: at least two operands.
     Bits(Vec<Operand>),
 }
 
@@ -86,25 +86,25 @@ impl Value {
     }
 }
 
-/// What a field is compared with.
+/// The right side of a match.
 #[derive(Clone, Debug)]
 pub enum Values {
     /// `22`
     One(Value),
-    /// `syn,ack`: two values at least, without braces.
+    /// `syn,ack`: at least two values, without braces.
     List(Vec<Value>),
     /// `{ 22, 80-90 }`
     Set {
         /// The elements.
         elements: Vec<Value>,
-        /// With the braces.
+        /// The set with its braces.
         span: Span,
     },
     /// `syn / syn,ack`
     Masked {
-        /// The values, bits to be or-ed.
+        /// The values; their bits are combined by OR.
         value: Vec<Value>,
-        /// The mask, bits to be or-ed.
+        /// The masks; their bits are combined by OR.
         mask: Vec<Value>,
     },
 }

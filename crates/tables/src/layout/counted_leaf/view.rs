@@ -5,7 +5,7 @@ use crate::cells::Cells;
 use crate::image::{Header, ImageError};
 use crate::layout::rank_leaf::view::{Entries, Offsets};
 use crate::layout::rank_leaf::{CHUNK_BITS, FLAG, LOW_MASK, NESTED_BASE_SHIFT, NUMBER_SHIFT};
-use crate::reads::{Trace, TracedLines};
+use crate::trace::{Trace, TracedLines};
 
 /// The checked sections of an image.
 #[derive(Clone, Copy)]

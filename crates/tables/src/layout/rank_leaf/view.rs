@@ -3,7 +3,7 @@
 use super::*;
 use crate::cells::{Cells, CellsMut};
 use crate::image::{Header, ImageError};
-use crate::reads::{Trace, TracedLines};
+use crate::trace::{Trace, TracedLines};
 
 /// The byte offsets of an image's words.
 #[derive(Clone, Copy, Debug)]

@@ -1,6 +1,6 @@
 //! What is to be done when Weir has ended: by itself if it was told to end, by its guard if not.
 
-use super::Word;
+use super::word::Word;
 use crate::failure::Failure;
 use std::collections::BTreeSet;
 use std::thread;

@@ -12,11 +12,11 @@
 
 mod aftermath;
 pub mod process;
+mod word;
 
 use crate::failure::Failure;
 use crate::run::claim::Place;
 use aftermath::Aftermath;
-use serde::{Deserialize, Serialize};
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
@@ -25,38 +25,12 @@ use std::thread;
 use std::time::{Duration, Instant};
 use weir_engine::live::Interfaces;
 use weir_policy::ir::OnExit;
+use word::{READY, Word};
 
-/// What the guard says when it is one.
-const READY: &str = "ready";
 /// How long a guard may take to leave after a goodbye.
 const LEAVE: Duration = Duration::from_secs(1);
 /// Between two attempts to start another guard.
 const RENEW_PAUSE: Duration = Duration::from_secs(1);
-
-/// What the guard is told, a line each.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-enum Word {
-    /// In the end everything is to pass.
-    Forward,
-    /// In the end nothing is to pass.
-    Block,
-    /// This interface is about to be taken down, and to be put up again in the end.
-    TakenDown(String),
-    /// It is up again.
-    PutUp(String),
-    /// All has been done.
-    Goodbye,
-}
-
-impl From<OnExit> for Word {
-    fn from(on_exit: OnExit) -> Self {
-        match on_exit {
-            OnExit::Forward => Word::Forward,
-            OnExit::Block => Word::Block,
-        }
-    }
-}
 
 /// The guard, as the process sees it that it guards. Dropped without [`Guard::end`], the guard does what is to be done.
 pub struct Guard {

@@ -1,7 +1,7 @@
 //! The guard's own process: `weir guard`, which `weir run` starts.
 
 use super::aftermath::{Aftermath, PATIENCE};
-use super::{READY, Word};
+use super::word::{READY, Word};
 use crate::cli::GuardOptions;
 use crate::failure::Failure;
 use crate::run::claim::{Claimant, Claims};

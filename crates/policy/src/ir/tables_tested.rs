@@ -1,24 +1,24 @@
-//! Which tables a rule asks, so that what they decided can be counted.
+//! Which tables the matches of a rule use. Counts for each table are sums over such rules.
 
 use super::match_tree::conditions;
 use super::{Chain, Program, Test, Wanted};
 use std::collections::BTreeSet;
 
 impl Program {
-    /// For each rule the names of the tables that it asks, whichever answer it wants.
-    pub fn tables_asked(&self) -> Vec<BTreeSet<&str>> {
-        let mut asked = vec![BTreeSet::new(); self.rules.len()];
+    /// For each rule, the names of the tables in its matches, negated or not.
+    pub fn tables_tested(&self) -> Vec<BTreeSet<&str>> {
+        let mut tables_tested = vec![BTreeSet::new(); self.rules.len()];
         for chain in &self.chains {
             for condition in conditions(&chain.tree.nodes) {
-                let tables = condition.tests.iter().filter_map(|test| self.table_asked(chain, test));
-                asked[usize::from(condition.rule.0)].extend(tables);
+                let tables = condition.tests.iter().filter_map(|test| self.table_tested(chain, test));
+                tables_tested[usize::from(condition.rule.0)].extend(tables);
             }
         }
-        asked
+        tables_tested
     }
 
-    /// The table that a test is about. Finding alone decides nothing.
-    fn table_asked(&self, chain: &Chain, test: &Test) -> Option<&str> {
+    /// The table that a test uses, if any. A `find` without a test has no effect on the match.
+    fn table_tested(&self, chain: &Chain, test: &Test) -> Option<&str> {
         let Test::Found { find, wanted, .. } = test else { return None };
         let slot = self.slot(chain.finds[usize::from(find.0)].slot);
         let index = match wanted {
@@ -34,7 +34,7 @@ mod tests {
     use crate::ir::parse::parse;
 
     #[test]
-    fn rules_ask_what_is_tested_on_their_way() {
+    fn a_rule_has_the_tables_of_all_tests_before_it() {
         let program = parse(
             "program p\nslot 0 allowed+bad ip4 exact-sets\nslot 1 geo ip4 rank-leaf\n\
              rule 0 p:1 [drop] ip saddr @bad ip daddr @geo { 1 } drop\nrule 1 p:2 [accept] ip saddr != @allowed accept\nrule 2 p:3 [drop] drop\n\
@@ -42,7 +42,7 @@ mod tests {
              when found 1 in 1\n        rule 0\n    when not found 0 by table 0\n      rule 1\n  rule 2\n",
         )
         .expect("a program");
-        let asked: Vec<Vec<&str>> = program.tables_asked().into_iter().map(|set| set.into_iter().collect()).collect();
-        assert_eq!(asked, [vec!["bad", "geo"], vec!["allowed"], vec![]]);
+        let tested: Vec<Vec<&str>> = program.tables_tested().into_iter().map(|set| set.into_iter().collect()).collect();
+        assert_eq!(tested, [vec!["bad", "geo"], vec!["allowed"], vec![]]);
     }
 }

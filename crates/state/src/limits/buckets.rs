@@ -1,4 +1,4 @@
-//! Buckets: what limits charge.
+//! The words of buckets, which packets charge.
 
 use std::ops::Range;
 use std::os::fd::BorrowedFd;
@@ -8,46 +8,46 @@ use memmap2::MmapRaw;
 use weir_abi::each;
 use weir_abi::limit::{DEBT_MAX, ticks};
 
-use super::words::Words;
-use crate::EngineError;
+use crate::StateError;
+use crate::words::Words;
 
-/// Words, one a bucket. The first is nobody's: a ticket of 0 is no limit.
+/// One word for each bucket. The first word is never assigned, because a ticket of 0 means no limit.
 pub struct Buckets(pub(super) Words);
 
 impl Buckets {
-    /// Room for so many in memory of this process; what is not touched takes none.
+    /// Reserves `count` buckets in the memory of this process. Untouched pages take no memory.
     ///
     /// # Errors
-    /// There is no such memory, or more than [`BUCKETS_MAX`] are asked for.
-    pub fn reserve(count: usize) -> Result<Self, EngineError> {
+    /// There is not enough memory, or `count` exceeds [`BUCKETS_MAX`](crate::words::BUCKETS_MAX).
+    pub fn reserve(count: usize) -> Result<Self, StateError> {
         Words::reserve(count).map(Buckets)
     }
 
-    /// Room for so many that programs of all generations in the kernel charge.
+    /// Reserves `count` buckets for programs of all generations in the kernel.
     ///
     /// # Errors
-    /// The kernel has no such memory for us, or more than [`BUCKETS_MAX`] are asked for.
-    pub fn in_kernel(count: usize) -> Result<Self, EngineError> {
+    /// The kernel refuses the memory, or `count` exceeds [`BUCKETS_MAX`](crate::words::BUCKETS_MAX).
+    pub fn in_kernel(count: usize) -> Result<Self, StateError> {
         Words::in_kernel("weir_buckets", count).map(Buckets)
     }
 
-    /// Those in the memory of a map.
-    pub(crate) fn of_map(memory: MmapRaw) -> Self {
+    /// Buckets in the memory of a map.
+    pub fn of_map(memory: MmapRaw) -> Self {
         Buckets(Words::of_map(memory))
     }
 
-    /// The map that they are in, if it is one for programs of all generations.
-    pub(crate) fn map(&self) -> Option<BorrowedFd<'_>> {
+    /// The map of the buckets, if programs of all generations in the kernel share it.
+    pub fn map(&self) -> Option<BorrowedFd<'_>> {
         self.0.map()
     }
 
-    /// How many there is room for.
+    /// Number of buckets, the first one included.
     pub fn count(&self) -> usize {
         self.0.all().len()
     }
 
-    /// What compiled code charges.
-    pub(crate) fn as_ptr(&self) -> *mut u64 {
+    /// The words for compiled code.
+    pub fn as_ptr(&self) -> *mut u64 {
         self.0.as_ptr()
     }
 
@@ -60,20 +60,20 @@ impl Buckets {
         self.words()[slot as usize].load(Ordering::Relaxed)
     }
 
-    /// Sets the word of a bucket that nobody charges yet.
+    /// Sets the word of a bucket that no packet charges yet.
     pub(crate) fn set(&self, slot: u32, word: u64) {
         self.words()[slot as usize].store(word, Ordering::Relaxed);
     }
 
-    /// Brings words that the clock has passed to the present, so that none comes round: to be done now and then, within the 2.28 years that
-    /// a word takes to.
+    /// Sets words in the past to the present. Must be called at least every 2.28 years, when a word wraps around and
+    /// would be in the future.
     pub(crate) fn refresh(&self, slots: Range<u32>, now_ns: u64) {
         let now = ticks(now_ns);
         self.bring_forward(slots, |word| if word.wrapping_sub(now) > DEBT_MAX { now } else { word });
     }
 
-    /// The same for tables of addresses ([`weir_abi::each`]), whose words come round sooner: within nine minutes, if their limit is the highest
-    /// that there is.
+    /// The same for tables of addresses ([`weir_abi::each`]). Their words wrap around sooner: after nine minutes if the
+    /// limit is the highest possible.
     pub(crate) fn refresh_addresses(&self, slots: Range<u32>, now_ns: u64, coarse: u64) {
         let now = each::ticks(now_ns, coarse);
         self.bring_forward(slots, |word| each::refreshed(word, now));
@@ -84,7 +84,7 @@ impl Buckets {
             let found = word.load(Ordering::Relaxed);
             let new = refreshed(found);
             if new != found {
-                // Whoever charged it meanwhile has done it.
+                // If a packet has charged the bucket meanwhile, its word is in the present.
                 let _charged = word.compare_exchange(found, new, Ordering::Relaxed, Ordering::Relaxed);
             }
         }
@@ -94,7 +94,7 @@ impl Buckets {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::limits::BUCKETS_MAX;
+    use crate::words::BUCKETS_MAX;
 
     #[test]
     fn a_bucket_nobody_charges_stays_full_for_years() {
@@ -103,7 +103,7 @@ mod tests {
         buckets.set(1, ticks(0));
         buckets.set(2, ticks(YEAR_NS));
         buckets.refresh(1..3, YEAR_NS / 2);
-        // In debt by half a year is impossible, so that was taken for past; brought to the present like the other.
+        // A debt of half a year is impossible, so the second word counts as past too.
         assert_eq!([1, 2].map(|slot| buckets.word(slot)), [ticks(YEAR_NS / 2); 2]);
         buckets.set(2, ticks(YEAR_NS / 2 + 1000));
         buckets.refresh(1..3, YEAR_NS / 2);

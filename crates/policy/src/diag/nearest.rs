@@ -1,11 +1,12 @@
-//! The known name that a wrong one was probably meant to be.
+//! Suggests a known name for an unknown one.
 
-/// Names longer than this are not compared: typing errors happen in short ones too.
+/// Longest name that is compared, bytes. It bounds the time of a comparison.
 const NAME_BYTES_MAX: usize = 40;
-/// Names compared; a label table can hold tens of thousands.
+/// Most names that are compared; a table can have tens of thousands of labels.
 const NAMES_MAX: usize = 10_000;
 
-/// The nearest of the known names, if it is near enough: a third of the letters wrong at most, a swap of neighbours counting once.
+/// The nearest of the known names, if at most a third of its letters differ. Swapped neighbours count as one
+/// difference.
 pub(crate) fn nearest<'n>(name: &str, known: impl IntoIterator<Item = &'n str>) -> Option<&'n str> {
     if name.len() > NAME_BYTES_MAX {
         return None;
@@ -20,21 +21,21 @@ pub(crate) fn nearest<'n>(name: &str, known: impl IntoIterator<Item = &'n str>) 
     (distance <= name.len().max(near.len()).div_ceil(3).min(3) && distance < name.len()).then_some(near)
 }
 
-/// Optimal string alignment distance, in bytes.
+/// The optimal string alignment distance in bytes.
 fn distance(a: &str, b: &str) -> usize {
     let (a, b) = (a.as_bytes(), b.as_bytes());
-    let mut before: Vec<usize> = vec![0; b.len() + 1];
+    let mut second_last: Vec<usize> = vec![0; b.len() + 1];
     let mut last: Vec<usize> = (0..=b.len()).collect();
     for i in 1..=a.len() {
         let mut row = vec![i; b.len() + 1];
         for j in 1..=b.len() {
-            let wrong = usize::from(a[i - 1] != b[j - 1]);
-            row[j] = (last[j - 1] + wrong).min(last[j] + 1).min(row[j - 1] + 1);
+            let differs = usize::from(a[i - 1] != b[j - 1]);
+            row[j] = (last[j - 1] + differs).min(last[j] + 1).min(row[j - 1] + 1);
             if i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] {
-                row[j] = row[j].min(before[j - 2] + 1);
+                row[j] = row[j].min(second_last[j - 2] + 1);
             }
         }
-        (before, last) = (last, row);
+        (second_last, last) = (last, row);
     }
     last[b.len()]
 }

@@ -1,4 +1,4 @@
-//! Arrays with a word for each bucket, which workers or programs in the kernel write while other threads read.
+//! Arrays of 64-bit words that workers or programs in the kernel write while other threads read.
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::sync::atomic::AtomicU64;
@@ -7,7 +7,7 @@ use libbpf_rs::libbpf_sys::{BPF_F_MMAPABLE, bpf_map_create_opts};
 use libbpf_rs::{MapHandle, MapType};
 use memmap2::{MmapOptions, MmapRaw};
 
-use crate::EngineError;
+use crate::StateError;
 
 /// The most buckets: 512 MiB of them.
 pub const BUCKETS_MAX: usize = 1 << 26;
@@ -33,8 +33,8 @@ impl Words {
     ///
     /// # Errors
     /// There is not enough memory, or `count` exceeds [`BUCKETS_MAX`].
-    pub(super) fn reserve(count: usize) -> Result<Self, EngineError> {
-        let failed = |problem: String| EngineError::Buckets { count, problem };
+    pub(crate) fn reserve(count: usize) -> Result<Self, StateError> {
+        let failed = |problem: String| StateError::Buckets { count, problem };
         let bytes = Self::bytes(count)?;
         // The kernel aligns mappings of whole huge pages to huge pages.
         let bytes = if bytes < HUGE_BYTES / 2 { bytes } else { bytes.next_multiple_of(HUGE_BYTES) };
@@ -46,15 +46,15 @@ impl Words {
     }
 
     /// Size in bytes of `count` words, at least one.
-    fn bytes(count: usize) -> Result<usize, EngineError> {
+    fn bytes(count: usize) -> Result<usize, StateError> {
         match count > BUCKETS_MAX {
-            true => Err(EngineError::Buckets { count, problem: format!("there are at most {BUCKETS_MAX}") }),
+            true => Err(StateError::Buckets { count, problem: format!("there are at most {BUCKETS_MAX}") }),
             false => Ok(count.max(1) * size_of::<u64>()),
         }
     }
 
     /// Words in the memory of a map.
-    pub(crate) fn of_map(memory: MmapRaw) -> Self {
+    pub fn of_map(memory: MmapRaw) -> Self {
         let count = memory.len() / size_of::<u64>();
         Words { memory, count, map: None }
     }
@@ -63,8 +63,8 @@ impl Words {
     ///
     /// # Errors
     /// The kernel refuses the memory, or `count` exceeds [`BUCKETS_MAX`].
-    pub(super) fn in_kernel(name: &str, count: usize) -> Result<Self, EngineError> {
-        let failed = |problem: String| EngineError::Buckets { count, problem };
+    pub(crate) fn in_kernel(name: &str, count: usize) -> Result<Self, StateError> {
+        let failed = |problem: String| StateError::Buckets { count, problem };
         let bytes = Self::bytes(count)?;
         let options = bpf_map_create_opts {
             sz: size_of::<bpf_map_create_opts>() as _,
@@ -82,7 +82,7 @@ impl Words {
     ///
     /// # Errors
     /// There is not enough memory.
-    pub(super) fn beside(&self, name: &str) -> Result<Self, EngineError> {
+    pub(crate) fn beside(&self, name: &str) -> Result<Self, StateError> {
         match &self.map {
             Some(_) => Self::in_kernel(name, self.count),
             None => Self::reserve(self.count),
@@ -90,17 +90,17 @@ impl Words {
     }
 
     /// The map of the words, if programs of all generations in the kernel share it.
-    pub(crate) fn map(&self) -> Option<BorrowedFd<'_>> {
+    pub fn map(&self) -> Option<BorrowedFd<'_>> {
         self.map.as_ref().map(|map| map.as_fd())
     }
 
     /// The words for compiled code.
-    pub(crate) fn as_ptr(&self) -> *mut u64 {
+    pub fn as_ptr(&self) -> *mut u64 {
         self.memory.as_mut_ptr().cast()
     }
 
     /// All words.
-    pub(super) fn all(&self) -> &[AtomicU64] {
+    pub(crate) fn all(&self) -> &[AtomicU64] {
         // SAFETY: the mapping has `count` words, starts at a page and lives as long as the borrow. All other accesses
         // are atomic too.
         unsafe { std::slice::from_raw_parts(self.memory.as_ptr().cast(), self.count) }

@@ -1,0 +1,23 @@
+//! The queues of interfaces.
+
+use std::sync::Arc;
+
+use crate::EngineError;
+use crate::live::device::Device;
+
+/// Size of a link header with one VLAN tag, which the MTU does not include.
+pub(super) const LINK_BYTES: u32 = 18;
+
+/// A queue of an interface.
+#[derive(Clone)]
+pub(super) struct DeviceQueue {
+    pub device: Arc<Device>,
+    /// Number of the interface on its side.
+    pub interface: usize,
+    pub queue: u32,
+}
+
+/// Size of the longest packet that an interface sends.
+pub(super) fn longest_packet(device: &Device) -> Result<u32, EngineError> {
+    Ok(device.mtu()?.saturating_add(LINK_BYTES))
+}

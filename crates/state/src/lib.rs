@@ -1,0 +1,35 @@
+//! State that outlives generations of policies.
+//!
+//! A policy declares state by a name: today the buckets of its limits, later tables that change and flows. The packets
+//! of one generation write it, and the next generation continues with it.
+//!
+//! | idea | meaning | type |
+//! | --- | --- | --- |
+//! | kind | what the state is made of, and which state a declaration can take over | [`StateKind`] |
+//! | owner | holds the state of all kinds of one datapath, and the memory that it is in | [`SharedState`] |
+//! | name | what a policy calls the state, the same in every generation | [`Declared::name`] |
+//! | binding | the state that one generation uses; it keeps the state alive | [`Binding`] |
+//!
+//! A generation is bound when it is loaded, before its code is made. For each name it gets the state that a loaded
+//! generation has under this name, if that state fits; the newest such generation counts. Other state is new.
+//!
+//! A swap of generations moves nothing and copies nothing. Generations that name the same state use the same words in
+//! memory from the time the later one is loaded: the active one, those that are prepared, and the previous one. So a
+//! rollback continues with the state as the packets left it. State is free again when the last generation that names
+//! it is gone.
+
+pub mod error;
+pub mod limits;
+pub mod shared;
+pub mod store;
+pub mod words;
+
+pub use error::StateError;
+pub use shared::{Memory, SharedState};
+pub use store::{Binding, Declared, StateKind, Store};
+
+/// The time of shared state on interfaces: `CLOCK_MONOTONIC`, which programs in the kernel read too.
+pub fn now_ns() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}

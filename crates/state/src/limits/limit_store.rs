@@ -1,0 +1,263 @@
+//! Assigns buckets to limiters.
+//!
+//! A generation declares the buckets of its limiters before its images are built. The name of a declaration consists of
+//! the list, the direction and the position among statements. An entry of the list keeps the bucket that a loaded
+//! generation has for the same prefix or label. Other buckets are new and full. A bucket is free again when no
+//! generation uses it.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::Arc;
+
+use weir_abi::each;
+use weir_abi::limit::ticks;
+
+use super::buckets::Buckets;
+use super::counts::Counts;
+use super::entry_names::EntryNames;
+use crate::StateError;
+use crate::store::{Binding, Declared, Request, StateKind, Store};
+
+/// The format of the words of buckets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WordFormat {
+    /// Each word is a bucket ([`weir_abi::limit`]).
+    Buckets,
+    /// The words are a table of addresses ([`weir_abi::each`]), with ticks of 2^`coarse` usual ticks.
+    AddressTable {
+        /// See [`weir_abi::LimitProfile::coarse`].
+        coarse: u64,
+    },
+}
+
+impl WordFormat {
+    /// The word of a full bucket.
+    fn full(self, now_ns: u64) -> u64 {
+        match self {
+            WordFormat::Buckets => ticks(now_ns),
+            WordFormat::AddressTable { coarse } => each::empty(each::ticks(now_ns, coarse)),
+        }
+    }
+
+    /// Alignment of the first word, in words: sets are cache lines.
+    fn alignment(self) -> usize {
+        match self {
+            WordFormat::Buckets => 1,
+            WordFormat::AddressTable { .. } => each::WAYS,
+        }
+    }
+}
+
+/// The buckets of all limiters of one list, as a policy declares them.
+#[derive(Clone, Debug)]
+pub struct BucketsDeclared {
+    /// The names of the list's entries.
+    pub entries: EntryNames,
+    /// Number of limiters: each entry has this many neighbouring buckets. For a table of addresses, its number of
+    /// words.
+    pub width: u32,
+    /// The format of the words.
+    pub format: WordFormat,
+}
+
+impl BucketsDeclared {
+    /// Number of buckets needed, including unused ones for alignment.
+    pub fn buckets(&self) -> usize {
+        self.entries.len() * self.width as usize + self.format.alignment() - 1
+    }
+}
+
+/// The buckets of a list in one generation.
+#[derive(Debug)]
+pub struct AssignedBuckets {
+    declared: BucketsDeclared,
+    slots: Vec<u32>,
+}
+
+impl AssignedBuckets {
+    /// The first bucket of each entry.
+    pub fn slots(&self) -> &[u32] {
+        &self.slots
+    }
+
+    /// Takes over the buckets of entries with the same names, from the newest generation that has them. The slot of
+    /// another entry is 0.
+    fn inherit(Request { declaration: declared, earlier }: Request<'_, LimitBuckets>) -> Self {
+        let mut slots = vec![0; declared.entries.len()];
+        for earlier in earlier {
+            declared.entries.shared(&earlier.declared.entries, |own, other| {
+                if slots[own] == 0 {
+                    slots[own] = earlier.slots[other];
+                }
+            });
+        }
+        AssignedBuckets { declared, slots }
+    }
+}
+
+/// The buckets that a generation uses.
+pub type LimitBinding = Binding<LimitBuckets>;
+
+impl LimitBinding {
+    /// Fills all buckets of the generation among `buckets`. No program charges them meanwhile.
+    pub fn fill(&self, buckets: &Buckets, now_ns: u64) {
+        for AssignedBuckets { declared, slots } in self.objects() {
+            let full = declared.format.full(now_ns);
+            let all = slots.iter().flat_map(|&first| first..first + declared.width);
+            all.for_each(|slot| buckets.set(slot, full));
+        }
+    }
+}
+
+/// Buckets as a kind of shared state: which words are assigned to how many generations.
+pub struct LimitBuckets {
+    buckets: Arc<Buckets>,
+    counts: Arc<Counts>,
+    /// Number of generations that use each run of neighbouring buckets, by its first slot. The length is the number of
+    /// slots ever assigned.
+    users: Vec<u16>,
+    /// Free runs of neighbouring buckets: their first slots, by width.
+    free: BTreeMap<u32, Vec<u32>>,
+}
+
+impl LimitBuckets {
+    /// Takes a free run of neighbouring buckets. Returns the first.
+    fn take(&mut self, BucketsDeclared { width, format, .. }: &BucketsDeclared) -> u32 {
+        let free = self.free.get_mut(width).and_then(|free| {
+            let fits = free.iter().rposition(|first| first.is_multiple_of(format.alignment() as u32))?;
+            Some(free.swap_remove(fits))
+        });
+        free.unwrap_or_else(|| {
+            let first = self.users.len().next_multiple_of(format.alignment());
+            self.users.resize(first + *width as usize, 0);
+            first as u32
+        })
+    }
+
+    /// Number of buckets needed beyond the free ones of their width and alignment.
+    fn missing(&self, wanted: &[AssignedBuckets]) -> usize {
+        let mut new: BTreeMap<(u32, u32), usize> = BTreeMap::new();
+        for AssignedBuckets { declared, slots } in wanted {
+            let key = (declared.width, declared.format.alignment() as u32);
+            *new.entry(key).or_default() += slots.iter().filter(|&&slot| slot == 0).count();
+        }
+        let beyond = |((width, alignment), count): ((u32, u32), usize)| {
+            let fits = |free: &Vec<u32>| free.iter().filter(|first| first.is_multiple_of(alignment)).count();
+            let more = count.saturating_sub(self.free.get(&width).map_or(0, fits));
+            // Includes the buckets that alignment may leave unused before each run.
+            more * (width as usize + alignment as usize - 1)
+        };
+        new.into_iter().map(beyond).sum()
+    }
+}
+
+impl StateKind for LimitBuckets {
+    type Declaration = BucketsDeclared;
+    type Object = AssignedBuckets;
+
+    fn fits(declaration: &BucketsDeclared, object: &AssignedBuckets) -> bool {
+        object.declared.width == declaration.width && object.declared.format == declaration.format
+    }
+
+    fn bind(&mut self, requests: Vec<Request<'_, Self>>, now_ns: u64) -> Result<Vec<AssignedBuckets>, StateError> {
+        let mut assigned: Vec<AssignedBuckets> = requests.into_iter().map(AssignedBuckets::inherit).collect();
+        let missing = self.missing(&assigned);
+        let left = self.buckets.count().saturating_sub(self.users.len());
+        if missing > left {
+            let advice = if self.buckets.map().is_some() { "; start Weir with a larger --limits-room" } else { "" };
+            let problem = format!("{left} are left, {missing} more are needed{advice}");
+            return Err(StateError::Buckets { count: self.buckets.count(), problem });
+        }
+        for AssignedBuckets { declared, slots } in &mut assigned {
+            let full = declared.format.full(now_ns);
+            for slot in slots {
+                if *slot == 0 {
+                    *slot = self.take(declared);
+                    (*slot..*slot + declared.width).for_each(|slot| {
+                        self.buckets.set(slot, full);
+                        self.counts.clear(slot);
+                    });
+                }
+                self.users[*slot as usize] += 1;
+            }
+        }
+        Ok(assigned)
+    }
+
+    fn release(&mut self, AssignedBuckets { declared, slots }: &AssignedBuckets) {
+        for &slot in slots {
+            let users = &mut self.users[slot as usize];
+            *users -= 1;
+            if *users == 0 {
+                self.free.entry(declared.width).or_default().push(slot);
+            }
+        }
+    }
+}
+
+/// The buckets of all generations.
+pub struct LimitStore {
+    seed: u32,
+    buckets: Arc<Buckets>,
+    counts: Arc<Counts>,
+    store: Store<LimitBuckets>,
+}
+
+impl LimitStore {
+    /// A store of these buckets, all but the first. `seed` is the hash seed of addresses, which must be unpredictable.
+    pub fn new(seed: u32, buckets: Buckets) -> Self {
+        let (buckets, counts) = (Arc::new(buckets), Arc::<Counts>::default());
+        let users = vec![1];
+        let kind = LimitBuckets { buckets: buckets.clone(), counts: counts.clone(), users, free: BTreeMap::new() };
+        LimitStore { seed, buckets, counts, store: Store::new(kind) }
+    }
+
+    /// The hash seed of addresses.
+    pub fn seed(&self) -> u32 {
+        self.seed
+    }
+
+    /// The buckets.
+    pub fn buckets(&self) -> &Arc<Buckets> {
+        &self.buckets
+    }
+
+    /// The counts of all buckets.
+    pub(super) fn counts(&self) -> &Arc<Counts> {
+        &self.counts
+    }
+
+    /// Assigns buckets to the limiters of a generation. New buckets are full at `now_ns`.
+    ///
+    /// # Errors
+    /// Not enough buckets are left. Nothing is assigned then.
+    pub fn bind(&self, declared: Vec<Declared<BucketsDeclared>>, now_ns: u64) -> Result<Arc<LimitBinding>, StateError> {
+        self.store.bind(declared, now_ns)
+    }
+
+    /// Sets words in the past to the present, before they wrap around. No bucket is assigned meanwhile: assignment
+    /// fills buckets, and decides the format of their words.
+    pub fn refresh(&self, now_ns: u64) {
+        self.store.maintain(|LimitBuckets { buckets, users, .. }, loaded| {
+            let mut begin = 0;
+            for (addresses, coarse) in address_tables(loaded) {
+                buckets.refresh(begin..addresses.start, now_ns);
+                buckets.refresh_addresses(addresses.clone(), now_ns, coarse);
+                begin = addresses.end;
+            }
+            buckets.refresh(begin..users.len() as u32, now_ns);
+        });
+    }
+}
+
+/// The tables of addresses of loaded generations, in the order of their buckets, with the coarseness of their ticks.
+fn address_tables(loaded: &mut dyn Iterator<Item = &AssignedBuckets>) -> Vec<(Range<u32>, u64)> {
+    let mut tables = Vec::new();
+    for AssignedBuckets { declared, slots } in loaded {
+        let WordFormat::AddressTable { coarse } = declared.format else { continue };
+        tables.extend(slots.iter().map(|&first| (first..first + declared.width, coarse)));
+    }
+    tables.sort_unstable_by_key(|(slots, _)| slots.start);
+    tables.dedup();
+    tables
+}

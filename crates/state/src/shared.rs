@@ -1,0 +1,115 @@
+//! The owner of shared state: one for each datapath.
+
+use std::hash::{BuildHasher, RandomState};
+use std::sync::OnceLock;
+
+use weir_abi::each;
+
+use crate::StateError;
+use crate::limits::{Buckets, LimitNeeds, LimitStore};
+use crate::words::BUCKETS_MAX;
+
+/// Where shared state is, and how much of it there can be.
+#[derive(Clone, Copy, Debug)]
+pub enum Memory {
+    /// Memory of this process for exactly one policy, with a fixed hash seed: runs on captures repeat to the bit.
+    OnePolicy,
+    /// Memory of this process for all policies to come. Untouched pages take no memory, so as much as possible is
+    /// reserved.
+    Process,
+    /// Maps of the kernel, which take all of their memory at once.
+    Kernel {
+        /// Number of limits to reserve. Without it, those of the first policy and a quarter more.
+        limits_room: Option<usize>,
+    },
+}
+
+/// Buckets that the kernel reserves at least beside those that the first policy needs: 512 KiB.
+const BUCKETS_SPARE_MIN: usize = 1 << 16;
+
+/// All state that outlives the generations of one datapath. State of a kind is reserved for the first policy that
+/// declares it, so other policies pay nothing.
+pub struct SharedState {
+    memory: Memory,
+    /// The hash seed of addresses.
+    seed: u32,
+    limits: OnceLock<LimitStore>,
+}
+
+impl SharedState {
+    /// Takes no memory yet. The hash seed is random, except for [`Memory::OnePolicy`]: nobody outside may know which
+    /// addresses share a set of a table.
+    pub fn new(memory: Memory) -> Self {
+        let seed = match memory {
+            Memory::OnePolicy => each::REPLAY_SEED,
+            Memory::Process | Memory::Kernel { .. } => RandomState::new().hash_one(()) as u32,
+        };
+        SharedState::with_seed(memory, seed)
+    }
+
+    /// The same with a hash seed that is known, to compare what engines decide.
+    pub fn with_seed(memory: Memory, seed: u32) -> Self {
+        SharedState { memory, seed, limits: OnceLock::new() }
+    }
+
+    /// The state of limits, reserved at the first call.
+    ///
+    /// # Errors
+    /// There is no memory for the buckets.
+    pub fn limits(&self, needs: LimitNeeds) -> Result<&LimitStore, StateError> {
+        if self.limits.get().is_none() {
+            let buckets = match self.memory {
+                Memory::OnePolicy => Buckets::reserve(needs.buckets)?,
+                Memory::Process => Buckets::reserve(BUCKETS_MAX)?,
+                Memory::Kernel { limits_room } => Buckets::in_kernel(kernel_buckets(needs, limits_room))?,
+            };
+            // If another thread was faster, its store serves as well.
+            let _other = self.limits.set(LimitStore::new(self.seed, buckets));
+        }
+        Ok(self.limits.get().expect("it was set above"))
+    }
+
+    /// Keeps state right that no packet has touched for long. To be called every few minutes.
+    pub fn refresh(&self, now_ns: u64) {
+        if let Some(limits) = self.limits.get() {
+            limits.refresh(now_ns);
+        }
+    }
+}
+
+/// Number of buckets to reserve in the kernel. By default lists may grow by a quarter, or an address table may get
+/// another limit, while older generations are still loaded. The first bucket is never assigned.
+fn kernel_buckets(LimitNeeds { buckets, largest_address_table }: LimitNeeds, room: Option<usize>) -> usize {
+    match room {
+        Some(room) => buckets.max(room + 1),
+        None => {
+            let spare = (buckets / 4).max(BUCKETS_SPARE_MIN).max(largest_address_table);
+            (buckets + spare).min(BUCKETS_MAX.max(buckets))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_kernel_reserves_for_lists_that_grow() {
+        let reserved = |buckets: usize, largest_address_table: usize, room: Option<usize>| {
+            kernel_buckets(LimitNeeds { buckets, largest_address_table }, room)
+        };
+        assert_eq!(reserved(11, 0, None), 11 + BUCKETS_SPARE_MIN);
+        assert_eq!(reserved(1 << 20, 0, None), (1 << 20) + (1 << 18));
+        assert_eq!(reserved(1 << 20, 1 << 20, None), 2 << 20, "a table of addresses may get another limit");
+        assert_eq!(reserved(BUCKETS_MAX, 0, None), BUCKETS_MAX);
+        assert_eq!((reserved(11, 0, Some(100)), reserved(1000, 0, Some(100))), (101, 1000));
+    }
+
+    #[test]
+    fn only_replays_have_a_known_seed() {
+        let seed = |memory: Memory| SharedState::new(memory).seed;
+        assert_eq!(seed(Memory::OnePolicy), each::REPLAY_SEED);
+        let seeds = [(); 4].map(|()| seed(Memory::Process));
+        assert!(seeds.iter().any(|&one| one != seeds[0]), "four of 32 bits are not all the same");
+    }
+}

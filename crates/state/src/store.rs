@@ -1,0 +1,228 @@
+//! The state of one kind, and the generations that are bound to it.
+//!
+//! ```text
+//!   Store ──owns──> state of a kind              Binding of generation 2: "customers", "suspects"
+//!     └──knows──> bindings, oldest first   <───  Binding of generation 1: "customers"
+//! ```
+//! A store knows bindings by weak references. A binding that is dropped releases its objects.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use crate::StateError;
+
+/// A kind of shared state.
+pub trait StateKind: Sized {
+    /// What a policy says about state besides its name.
+    type Declaration;
+    /// State of one name as one generation uses it. Objects of several generations may share parts or everything.
+    type Object;
+
+    /// Whether a declaration of the same name can take over this state.
+    fn fits(declaration: &Self::Declaration, object: &Self::Object) -> bool;
+
+    /// Makes the objects of a generation, one for each request and in their order. New state begins at `now_ns`.
+    ///
+    /// # Errors
+    /// There is no room for all of them. Nothing has changed then.
+    fn bind(&mut self, requests: Vec<Request<'_, Self>>, now_ns: u64) -> Result<Vec<Self::Object>, StateError>;
+
+    /// Takes back what no other object shares with this one. Its generation is gone.
+    fn release(&mut self, object: &Self::Object);
+}
+
+/// State that a policy declares.
+#[derive(Clone, Debug)]
+pub struct Declared<D> {
+    /// The name, the same in every generation.
+    pub name: String,
+    /// Everything else.
+    pub declaration: D,
+}
+
+/// A request for one object.
+pub struct Request<'a, K: StateKind> {
+    /// What the policy declares.
+    pub declaration: K::Declaration,
+    /// Objects of the same name that fit, of loaded generations, newest first.
+    pub earlier: Vec<&'a K::Object>,
+}
+
+/// An object with its name.
+struct Named<O> {
+    name: String,
+    object: O,
+}
+
+/// The state that one generation uses. Dropping it releases the state.
+pub struct Binding<K: StateKind> {
+    objects: Vec<Named<K::Object>>,
+    store: Weak<Mutex<Contents<K>>>,
+}
+
+impl<K: StateKind> Binding<K> {
+    /// The object of a declaration, by its position among them.
+    pub fn object(&self, index: usize) -> &K::Object {
+        &self.objects[index].object
+    }
+
+    /// All objects, in the order of their declarations.
+    pub fn objects(&self) -> impl Iterator<Item = &K::Object> {
+        self.objects.iter().map(|named| &named.object)
+    }
+}
+
+impl<K: StateKind> Drop for Binding<K> {
+    fn drop(&mut self) {
+        let Some(contents) = self.store.upgrade() else { return };
+        let mut contents = lock(&contents);
+        self.objects().for_each(|object| contents.kind.release(object));
+    }
+}
+
+/// State of one kind, with the generations that are bound to it.
+pub struct Store<K: StateKind>(Arc<Mutex<Contents<K>>>);
+
+struct Contents<K: StateKind> {
+    kind: K,
+    /// Oldest first.
+    bindings: Vec<Weak<Binding<K>>>,
+}
+
+fn lock<T>(contents: &Mutex<T>) -> MutexGuard<'_, T> {
+    contents.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl<K: StateKind> Store<K> {
+    /// A store to which no generation is bound.
+    pub fn new(kind: K) -> Self {
+        Store(Arc::new(Mutex::new(Contents { kind, bindings: Vec::new() })))
+    }
+
+    /// Binds a generation to the state that it declares.
+    ///
+    /// # Errors
+    /// There is no room for its new state. Nothing has changed then.
+    pub fn bind(&self, declared: Vec<Declared<K::Declaration>>, now_ns: u64) -> Result<Arc<Binding<K>>, StateError> {
+        self.with_loaded(|contents, loaded| {
+            let mut names = Vec::with_capacity(declared.len());
+            let requests = declared.into_iter().map(|Declared { name, declaration }| {
+                let fits = |named: &&Named<K::Object>| named.name == name && K::fits(&declaration, &named.object);
+                let newest_first = loaded.iter().rev();
+                let earlier = newest_first.filter_map(|binding| binding.objects.iter().find(fits));
+                let earlier = earlier.map(|named| &named.object).collect();
+                names.push(name);
+                Request { declaration, earlier }
+            });
+            let requests = requests.collect();
+            let objects = contents.kind.bind(requests, now_ns)?;
+            let objects = names.into_iter().zip(objects).map(|(name, object)| Named { name, object }).collect();
+            let binding = Arc::new(Binding { objects, store: Arc::downgrade(&self.0) });
+            contents.bindings.push(Arc::downgrade(&binding));
+            Ok(binding)
+        })
+    }
+
+    /// Runs `work` on the state and on the objects of all loaded generations. No generation is bound or released
+    /// meanwhile.
+    pub fn maintain<R>(&self, work: impl FnOnce(&mut K, &mut dyn Iterator<Item = &K::Object>) -> R) -> R {
+        self.with_loaded(|contents, loaded| {
+            work(&mut contents.kind, &mut loaded.iter().flat_map(|binding| binding.objects()))
+        })
+    }
+
+    fn with_loaded<R>(&self, work: impl FnOnce(&mut Contents<K>, &[Arc<Binding<K>>]) -> R) -> R {
+        let mut contents = lock(&self.0);
+        contents.bindings.retain(|binding| binding.strong_count() > 0);
+        let loaded: Vec<Arc<Binding<K>>> = contents.bindings.iter().filter_map(Weak::upgrade).collect();
+        let result = work(&mut contents, &loaded);
+        // If these are the last owners of bindings, they release objects, which takes the lock.
+        drop(contents);
+        drop(loaded);
+        result
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    /// Sets that grow while packets pass: declared by their element type, shared whole between generations.
+    struct Sets {
+        room: usize,
+    }
+
+    struct Set {
+        element: &'static str,
+        entries: Arc<AtomicUsize>,
+    }
+
+    impl StateKind for Sets {
+        type Declaration = &'static str;
+        type Object = Set;
+
+        fn fits(element: &&'static str, set: &Set) -> bool {
+            set.element == *element
+        }
+
+        fn bind(&mut self, requests: Vec<Request<'_, Self>>, now_ns: u64) -> Result<Vec<Set>, StateError> {
+            let new = requests.iter().filter(|request| request.earlier.is_empty()).count();
+            let problem = || StateError::Buckets { count: self.room, problem: format!("{new} more are needed") };
+            self.room = self.room.checked_sub(new).ok_or_else(problem)?;
+            let begun = || Arc::new(AtomicUsize::new(now_ns as usize));
+            let set = |Request { declaration: element, earlier }: Request<'_, Self>| Set {
+                element,
+                entries: earlier.first().map_or_else(begun, |set| set.entries.clone()),
+            };
+            Ok(requests.into_iter().map(set).collect())
+        }
+
+        fn release(&mut self, set: &Set) {
+            self.room += usize::from(Arc::strong_count(&set.entries) == 1);
+        }
+    }
+
+    fn declared(sets: &[(&str, &'static str)]) -> Vec<Declared<&'static str>> {
+        sets.iter().map(|&(name, declaration)| Declared { name: name.to_owned(), declaration }).collect()
+    }
+
+    fn add(binding: &Binding<Sets>, set: usize) -> usize {
+        binding.object(set).entries.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    #[test]
+    fn generations_that_name_the_same_state_share_it_as_long_as_one_is_loaded() {
+        let store = Store::new(Sets { room: 2 });
+        let active = store.bind(declared(&[("suspects", "ipv4"), ("seen", "ipv6")]), 0).expect("there is room");
+        assert_eq!((add(&active, 0), add(&active, 0)), (1, 2));
+        let prepared = store.bind(declared(&[("seen", "ipv6"), ("suspects", "ipv4")]), 90).expect("all is shared");
+        assert_eq!((add(&prepared, 1), add(&active, 0)), (3, 4), "both see every change");
+        drop(active);
+        let next = store.bind(declared(&[("suspects", "ipv4")]), 90).expect("it is shared");
+        assert_eq!(add(&next, 0), 5);
+        drop((prepared, next));
+        let later = store.bind(declared(&[("suspects", "ipv4")]), 90).expect("there is room");
+        assert_eq!(add(&later, 0), 91, "state that no generation names is gone");
+    }
+
+    #[test]
+    fn state_that_does_not_fit_begins_anew() {
+        let store = Store::new(Sets { room: 9 });
+        let active = store.bind(declared(&[("suspects", "ipv4")]), 0).expect("there is room");
+        add(&active, 0);
+        let other = store.bind(declared(&[("suspects", "ipv6"), ("others", "ipv4")]), 50).expect("there is room");
+        assert_eq!((add(&other, 0), add(&other, 1), add(&active, 0)), (51, 51, 2));
+        let rollback = store.bind(declared(&[("suspects", "ipv4")]), 90).expect("it is shared");
+        assert_eq!(add(&rollback, 0), 3, "an older generation still has what fits");
+    }
+
+    #[test]
+    fn a_refused_generation_changes_nothing() {
+        let store = Store::new(Sets { room: 2 });
+        let active = store.bind(declared(&[("a", "ipv4")]), 0).expect("there is room");
+        let refused = store.bind(declared(&[("a", "ipv4"), ("b", "ipv4"), ("c", "ipv4")]), 0).err();
+        assert_eq!(refused.map(|error| error.to_string()).as_deref(), Some("1 buckets: 2 more are needed"));
+        let names = store.maintain(|sets, loaded| (sets.room, loaded.count()));
+        assert_eq!((names, add(&active, 0)), ((1, 1), 1));
+    }
+}

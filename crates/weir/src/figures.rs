@@ -1,0 +1,57 @@
+//! Numbers and texts as people read them: grouped, with units, cut to a length.
+
+/// `1,234,567`
+pub fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// `12.3 MB`, decimal units.
+pub fn bytes(number: u64) -> String {
+    const UNITS: [&str; 5] = ["B", "kB", "MB", "GB", "TB"];
+    let mut value = number as f64;
+    let mut unit = 0;
+    while value >= 1000.0 && unit + 1 < UNITS.len() {
+        value /= 1000.0;
+        unit += 1;
+    }
+    if unit == 0 { format!("{number} B") } else { format!("{value:.1} {}", UNITS[unit]) }
+}
+
+/// `42.0 %`; nothing of nothing is 0.
+pub fn share(part: u64, whole: u64) -> String {
+    let percent = if whole == 0 { 0.0 } else { part as f64 * 100.0 / whole as f64 };
+    format!("{percent:.1} %")
+}
+
+/// A text cut to so many characters.
+pub fn cut(text: &str, characters: usize) -> String {
+    if text.chars().count() <= characters {
+        return text.to_owned();
+    }
+    let kept: String = text.chars().take(characters.saturating_sub(3)).collect();
+    format!("{}...", kept.trim_end())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{bytes, cut, grouped, share};
+
+    #[test]
+    fn numbers_for_people() {
+        assert_eq!(
+            ["0", "999", "1,000", "1,234,567"],
+            [0, 999, 1000, 1_234_567].map(grouped).each_ref().map(|s| s.as_str())
+        );
+        assert_eq!((bytes(0), bytes(1234), bytes(5_000_000)), ("0 B".into(), "1.2 kB".into(), "5.0 MB".into()));
+        assert_eq!((share(1, 3), share(0, 0)), ("33.3 %".into(), "0.0 %".into()));
+        assert_eq!(cut("abcdefgh", 6), "abc...");
+    }
+}
