@@ -1,14 +1,14 @@
-# The three things a newcomer does. Everything else is `cargo xtask --help`.
+# The targets for newcomers. `cargo xtask --help` lists all other tasks.
 
-# rustup's own place, for a shell that has not read its profile.
+# The default folder of rustup, for shells that have not read its profile.
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
 .PHONY: help test demo install-deps install-test-deps
 
 help:
 	@echo 'make demo          replay a real attack through the shipped policy'
-	@echo 'make test          everything that CI checks'
-	@echo 'make install-deps  what Debian must provide (run by the two above, needs root; the tests add DPDK)'
+	@echo 'make test          all checks of CI'
+	@echo 'make install-deps  install Debian packages (both targets above run it; needs root; DPDK only for tests)'
 
 install-deps:
 	@scripts/install-deps.sh

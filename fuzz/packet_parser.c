@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * libFuzzer on the C packet parser, under AddressSanitizer and UndefinedBehaviorSanitizer.
+ * Runs libFuzzer on the C packet parser, with AddressSanitizer and UndefinedBehaviorSanitizer.
  *
- * The input is a link, how much longer the packet was on the wire, and the frame: as for the target packet_reference.
- * The frame is copied to memory of its exact size, so that one byte read too many is seen.
+ * The input has the format of the target packet_reference: a link type, how much longer the packet was on the wire, and
+ * the frame. The frame is copied to memory of its exact size, so that reads beyond its end are detected.
  */
 #include "packet.h"
 #include "raw.h"
@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Bits as policies ask for them: an EtherType's worth at every byte, odd widths, the widest. */
+/* Reads raw bits in typical ways: 16 bits at every byte, odd widths, and the maximum width. */
 static void read_raw(const struct frame *frame)
 {
 	struct wide raw;

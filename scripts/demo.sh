@@ -1,5 +1,5 @@
 #!/bin/sh
-# A real attack mixed with legitimate traffic, through the shipped policy.
+# Runs real traffic with attacks through the policy of the examples.
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -12,7 +12,7 @@ cd examples/edge
 say() { printf '\n$ weir %s\n' "$*"; }
 run() { say "$@"; "$weir" "$@"; }
 
-echo "The policy examples/edge/edge.weir protects two networks. First: is it right, and what does it cost?"
+echo "The policy examples/edge/edge.weir protects two networks. First: is it correct, and what does it cost?"
 run check edge.weir
 echo
 echo "Now 20 seconds of real traffic: a few web clients, and four floods on one of the hosts."

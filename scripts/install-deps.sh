@@ -1,17 +1,17 @@
 #!/bin/sh
-# Installs what Weir needs from Debian and rustup; with --tests also what only its tests and its feature dpdk need. Says
-# nothing and needs no rights when nothing is missing.
+# Installs the Debian packages and rustup components that Weir needs. With --tests, also installs the packages for its
+# tests and for its feature dpdk. If nothing is missing, it prints nothing and needs no privileges.
 set -eu
 
 # clang-19         compiles policies, for this machine and for BPF
 # libclang-rt-19   libFuzzer and the sanitizers
 # clang-format-19  the C style check
 # libelf, zlib     libbpf
-# pkg-config       finds them
-# nftables, ip     the second oracle of the tests, and their network namespaces
-# ethtool          tests' hosts finish checksums themselves, as hosts behind real wires do
+# pkg-config       finds the libraries
+# nftables, ip     comparison in tests, and their network namespaces
+# ethtool          completes checksums on the hosts of tests, like network cards
 PACKAGES="clang-19 libclang-rt-19-dev clang-format-19 libelf-dev zlib1g-dev pkg-config nftables iproute2 ethtool"
-# libdpdk-dev      headers, libraries and drivers of DPDK, in one
+# libdpdk-dev      headers, libraries and drivers of DPDK
 TEST_PACKAGES="libdpdk-dev"
 COMPONENTS="rustfmt clippy"
 LOCK_WAIT_SECONDS=600
@@ -31,7 +31,7 @@ missing_packages() {
 	done
 }
 
-# apt-get waits for dpkg's lock when told to, but `update` gives up at once on the lock of the package lists.
+# apt-get can wait for dpkg's lock, but `update` fails immediately if the package lists are locked.
 update_lists() {
 	waited=0
 	until said=$(LC_ALL=C apt-get -qq update 2>&1); do
@@ -47,7 +47,7 @@ update_lists() {
 
 install_packages() {
 	command -v apt-get >/dev/null 2>&1 && command -v dpkg-query >/dev/null 2>&1 ||
-		fail "no apt-get here. Weir is tested on Debian 12; install the like of: $PACKAGES"
+		fail "no apt-get here. Weir is tested on Debian 12; install the equivalents of: $PACKAGES"
 	missing=$(missing_packages | tr '\n' ' ')
 	missing=${missing% }
 	[ -n "$missing" ] || return 0

@@ -1,5 +1,5 @@
-//! Packets in the form in which drivers give them to programs in the kernel: in several buffers, of which the first may
-//! end anywhere, and from interfaces that are not ports. Needs root and clang. No packet is sent.
+//! Packets as drivers give them to programs in the kernel. They are in several buffers, of which the first may end
+//! anywhere, or come from interfaces that are not ports. Needs root and clang. No packet is sent.
 
 mod engines;
 
@@ -19,8 +19,8 @@ use weir_test_support as support;
 const XDP_DROP: u32 = 1;
 const XDP_REDIRECT: u32 = 4;
 
-/// Ends of the first buffer: after the link header, inside each header, after all headers (header split), inside the
-/// window, at its end, and where it ends on a veth.
+/// Ends of the first buffer: after the link header, inside each header, and after all headers (header split). Others
+/// are inside the window, at its end, and where it is on a veth.
 const FIRST_BYTES: [usize; 22] =
     [14, 15, 18, 20, 33, 34, 35, 38, 42, 53, 54, 55, 60, 74, 94, 150, 256, 1536, 2040, 2047, 2048, 3500];
 

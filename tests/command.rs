@@ -141,8 +141,8 @@ fn why_tells_the_story_of_a_packet() {
     );
     let malformed = sandbox.run("why edge.weir --in traffic.pcap --packet 7 --json").json();
     assert_eq!((&malformed["reason"], &malformed["rules"]), (&json!("malformed-tcp"), &json!([])));
-    let told = sandbox.run("why edge.weir --in traffic.pcap --packet 1");
-    assert!(told.code == 0 && told.out.contains("verdict: drop, reason: edge.weir:3"), "{told:?}");
+    let ran = sandbox.run("why edge.weir --in traffic.pcap --packet 1");
+    assert!(ran.code == 0 && ran.out.contains("verdict: drop, reason: edge.weir:3"), "{ran:?}");
     sandbox.run("why edge.weir --in traffic.pcap --packet 9").fails(1, &["no packet 9", "the last is 8"]);
     sandbox.run("why edge.weir --in traffic.pcap --packet 0").fails(2, &["--packet"]);
 }
@@ -188,9 +188,9 @@ eth / vlan id=3 / ip / tcp dport=80
         let whole = sandbox.run(&format!("replay p.weir --in whole.pcap --engine {engine} --json")).json();
         assert_eq!(whole.get("cut"), None, "{engine}");
     }
-    let said = sandbox.run("replay p.weir --in cut.pcap --engine eval").out;
-    assert!(said.contains("only the beginning of 7 packets (snaplen)"), "{said}");
-    assert!(said.contains("2 of them are malformed-tcp because the capture ends inside the header"), "{said}");
+    let stdout = sandbox.run("replay p.weir --in cut.pcap --engine eval").out;
+    assert!(stdout.contains("only the beginning of 7 packets (snaplen)"), "{stdout}");
+    assert!(stdout.contains("2 of them are malformed-tcp because the capture ends inside the header"), "{stdout}");
     assert!(!sandbox.run("replay p.weir --in whole.pcap --engine eval").out.contains("snaplen"));
 
     let why = |packet: usize| {
@@ -200,10 +200,10 @@ eth / vlan id=3 / ip / tcp dport=80
     assert_eq!(why(3), json!({ "captured": 54, "of": 74, "malformed": true }));
     assert_eq!(why(6), json!({ "captured": 54, "of": 154, "malformed": false }));
     assert_eq!(why(8), Value::Null);
-    let said = sandbox.run("why p.weir --in cut.pcap --packet 3").out;
-    assert!(said.contains("54 of the packet's 74 bytes (snaplen); it is malformed only because"), "{said}");
-    let said = sandbox.run("why p.weir --in cut.pcap --packet 1").out;
-    assert!(said.contains("outside of the captured bytes"), "{said}");
+    let stdout = sandbox.run("why p.weir --in cut.pcap --packet 3").out;
+    assert!(stdout.contains("54 of the packet's 74 bytes (snaplen); it is malformed only because"), "{stdout}");
+    let stdout = sandbox.run("why p.weir --in cut.pcap --packet 1").out;
+    assert!(stdout.contains("outside of the captured bytes"), "{stdout}");
 }
 
 /// Sampling depends on the previous packets. `why` and `replay` decide each packet alike.
@@ -411,8 +411,8 @@ fn limits_go_by_the_time_of_the_capture() {
     assert_eq!((&first["verdict"], &first["reason"]), (&json!("accept"), &json!("limit.weir:3")));
     assert_eq!((&fourth["verdict"], &fourth["reason"]), (&json!("drop"), &json!("limit")));
     assert_eq!(fourth["rules"][0]["limits"], json!([{"limit": "@slow", "exceeded": true}]));
-    let told = sandbox.run("why limit.weir --in traffic.pcap --packet 7");
-    assert!(told.out.contains("limit @slow: exceeded"), "{told:?}");
+    let ran = sandbox.run("why limit.weir --in traffic.pcap --packet 7");
+    assert!(ran.out.contains("limit @slow: exceeded"), "{ran:?}");
 }
 
 #[test]
@@ -450,17 +450,17 @@ fn bench_hands_its_words_on() {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         (output.status.code(), text(&output.stdout), text(&output.stderr))
     };
-    let (code, _, said) = run(&["live"]);
+    let (code, _, stderr) = run(&["live"]);
     assert!(
-        code == Some(1) && said.contains("weir-bench, which is neither in the directory of this program nor in PATH"),
-        "{said}"
+        code == Some(1) && stderr.contains("weir-bench, which is neither in the directory of this program nor in PATH"),
+        "{stderr}"
     );
-    let (code, told, _) = run(&["live", "--json"]);
-    assert!(code == Some(1) && serde_json::from_str::<Value>(&told).is_ok(), "{told}");
+    let (code, stdout, _) = run(&["live", "--json"]);
+    assert!(code == Some(1) && serde_json::from_str::<Value>(&stdout).is_ok(), "{stdout}");
     sandbox.put("weir-bench", "#!/bin/sh\necho \"$#: $*\"\nexit 3\n");
     fs::set_permissions(sandbox.path("weir-bench"), fs::Permissions::from_mode(0o755)).expect("it is ours");
     for words in [&["--help"][..], &["live", "--only", "xdp", "--json", "--", "--list"], &[]] {
-        let (code, told, said) = run(words);
-        assert_eq!((code, told), (Some(3), format!("{}: {}\n", words.len(), words.join(" "))), "{said}");
+        let (code, stdout, stderr) = run(words);
+        assert_eq!((code, stdout), (Some(3), format!("{}: {}\n", words.len(), words.join(" "))), "{stderr}");
     }
 }

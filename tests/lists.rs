@@ -80,10 +80,10 @@ fn check_by_program(folder: &Path) -> Outcome {
 fn silent(seed: &Seed, damaged: &Damaged, outcome: &Outcome) -> Option<String> {
     let Outcome::Taken { entries, notices } = outcome else { return None };
     let expected = seed.count(damaged);
-    let said = notices.iter().any(|notice| notice.contains(seed.file));
+    let is_reported = notices.iter().any(|notice| notice.contains(seed.file));
     let text = String::from_utf8_lossy(&damaged.bytes);
     let head: String = text.escape_debug().take(200).collect();
-    (*entries != expected && !said)
+    (*entries != expected && !is_reported)
         .then(|| format!("{} with {}: {entries} entries, not {expected}: {head}", seed.name, damaged.how))
 }
 

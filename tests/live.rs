@@ -1,15 +1,14 @@
-//! Policies on real interfaces: three hosts in a row, real connections, real packets, every one accounted for. Needs root and clang.
+//! Policies on real interfaces: three hosts in a row with real connections and packets, all of which are counted. Needs
+//! root and clang.
 
 #[macro_use]
 #[path = "live/each_engine.rs"]
 mod each_engine;
 
-#[path = "live/box_under_test.rs"]
-mod box_under_test;
-#[path = "live/bundles.rs"]
-mod bundles;
 #[path = "live/control.rs"]
 mod control;
+#[path = "live/device_under_test.rs"]
+mod device_under_test;
 #[cfg(feature = "dpdk")]
 #[path = "live/dpdk.rs"]
 mod dpdk;
@@ -31,12 +30,14 @@ mod limits;
 mod offloads;
 #[path = "live/pressure.rs"]
 mod pressure;
+#[path = "live/several_interfaces.rs"]
+mod several_interfaces;
 #[path = "live/soak.rs"]
 mod soak;
 #[path = "live/traffic.rs"]
 mod traffic;
 
-use box_under_test::{Running, Setup, TIMEOUT, wait_until};
+use device_under_test::{Running, Setup, TIMEOUT, wait_until};
 use hosts::{Hosts, MTU, SERVER};
 use serde_json::Value;
 use std::fs;
@@ -55,15 +56,15 @@ use weir_engine::capture::{CaptureReader, CaptureWriter};
 use weir_engine::frame_set::FrameSet;
 use weir_engine::live::afpacket::wire::Wire;
 
-/// The kernel holds a thousand packets for a host that has not looked at them, a virtual wire 256.
+/// Pause between bursts. The kernel queues a thousand packets for a receiver, a veth interface 256.
 const BETWEEN_BURSTS: Duration = Duration::from_micros(300);
 
 fn put(folder: &Path, name: &str, text: &str) {
     fs::write(folder.join(name), text).expect("files can be written");
 }
 
-/// What every packet came to: received is passed, dropped and diverted; passed is sent, or dropped by name; what is diverted or sampled is
-/// sent, or dropped by name.
+/// Checks that all packets are accounted for. Received ones are passed, dropped or diverted. Passed, diverted and
+/// sampled ones are sent, or dropped for a named reason.
 fn check_account(stats: &Stats) {
     let ports = |side: &'static str| stats.interfaces.iter().filter(move |port| port.side == side);
     let out = |side: &'static str| -> u64 { ports(side).map(|port| port.tx_packets + port.tx_dropped.unsent()).sum() };
@@ -82,7 +83,7 @@ fn check_account(stats: &Stats) {
     check_workers(stats);
 }
 
-/// Every packet is some worker's, in the same counters.
+/// Checks that the counters of all workers add up to the totals.
 fn check_workers(stats: &Stats) {
     let upstream = stats.workers.iter().map(|worker| worker.upstream);
     let downstream = stats.workers.iter().map(|worker| worker.downstream);
@@ -107,7 +108,7 @@ fn check_workers(stats: &Stats) {
     }
 }
 
-/// Somebody at the server who counts what arrives there, and what the wire there lost before.
+/// The number of packets that arrived at the server, and that its veth pair lost.
 struct Arrivals {
     listener: Listener<usize>,
     lost: u64,
@@ -118,7 +119,7 @@ impl Arrivals {
         Arrivals { listener: Listener::counting(&hosts.server, "s"), lost: hosts.lost_on("upper") }
     }
 
-    /// That all packets that were sent to the server since then arrived, but for those that the wire counts as its own losses.
+    /// Checks that all packets sent to the server have arrived since then, except for counted losses of the veth pair.
     fn check(self, engine: &str, hosts: &Hosts, stats: &Stats) {
         let upper = stats.interfaces.iter().find(|port| port.side == "upper").expect("there is one");
         let lost = hosts.lost_on("upper") - self.lost;
@@ -131,7 +132,7 @@ impl Arrivals {
     }
 }
 
-/// What was counted, without what differs between a replay and a run.
+/// The counters that a replay and a run have in common.
 fn counted(report: &Value) -> [Value; 7] {
     ["packets", "bytes", "passed", "dropped", "diverted", "rules", "reasons"].map(|field| report[field].clone())
 }
@@ -208,20 +209,20 @@ enum Fragments {
 }
 
 impl Fragments {
-    /// DPDK's virtual port over a wire gets fragments put together by the kernel. `live/dpdk.rs` sends it some.
+    /// DPDK's virtual port receives fragments that the kernel has reassembled. `live/dpdk.rs` tests fragments.
     fn of(engine: &str) -> Self {
         if engine == "dpdk" { Fragments::LeftOut } else { Fragments::Sent }
     }
 }
 
-/// Whether an Ethernet frame carries a fragment of an IPv4 packet.
+/// Whether an Ethernet frame contains a fragment of an IPv4 packet.
 fn is_fragment(frame: &[u8]) -> bool {
     const ETHERNET: usize = 14;
     let more_or_offset = |ip: &[u8]| u16::from_be_bytes([ip[6], ip[7]]) & 0x3fff != 0;
     frame.len() >= ETHERNET + 20 && frame[12..14] == [8, 0] && more_or_offset(&frame[ETHERNET..])
 }
 
-/// Copies the packets of a capture that the wire takes: whole, and no longer than its MTU.
+/// Copies the packets of a capture that can be sent: complete ones within the MTU.
 fn copy_sendable(from: &Path, to: &Path, fragments: Fragments) {
     let mut reader = CaptureReader::open(from).expect("a capture");
     let mut writer = CaptureWriter::create(to, reader.form()).expect("the folder can be written to");
@@ -236,7 +237,7 @@ fn copy_sendable(from: &Path, to: &Path, fragments: Fragments) {
     writer.finish().expect("the folder can be written to");
 }
 
-/// Waits until the box has counted so many packets from below: a machine that has no time for it must not be sent more.
+/// Waits until Weir has counted `packets` packets from the lower side, so that a busy machine is not flooded.
 fn wait_until_counted(control: &Path, packets: u64) {
     let counted = || {
         let stats = weir_control::ask(control, &Request::Stats).expect("it answers");
@@ -246,7 +247,8 @@ fn wait_until_counted(control: &Path, packets: u64) {
     wait_until(&format!("{packets} are counted"), counted);
 }
 
-/// Sends all Ethernet frames of a capture; how many the wire took. After each burst, `pace` is told how many until then.
+/// Sends all Ethernet frames of a capture. Returns the number of sent frames. Calls `pace` after each burst with the
+/// number so far.
 fn send_capture(path: &Path, pace: impl Fn(u64)) -> u64 {
     let mut wire = Wire::open("c").expect("the client has the wire");
     let mut reader = CaptureReader::open(path).expect("a capture");
@@ -299,7 +301,8 @@ fn changes_under_a_flood_lose_nothing(engine: &str, hosts: &Hosts, folder: &Path
     assert_eq!(running.stop(), 0);
 }
 
-/// Sends packets that the policies accept, in bursts that the wire can take, until told to stop. Now and then, `pace` is told how many.
+/// Sends packets that the policies accept, in bursts that the interface can buffer, until `done`. Sometimes calls
+/// `pace` with the number so far.
 fn flood(done: &AtomicBool, sent: &AtomicU64, pace: impl Fn(u64)) {
     let packets: Vec<_> = (1..=256u32)
         .map(|sport| {
@@ -356,7 +359,7 @@ fn what_is_refused_changes_nothing(engine: &str, hosts: &Hosts, folder: &Path) {
         assert!(answer.starts_with("{\"error\":\"weir: not a request"), "{line:?}: {answer}");
     }
 
-    // A change that nobody confirms goes back.
+    // An activation that is not confirmed is rolled back.
     running.ask(&Request::Posture { name: Some("high".into()) }).expect("there is one");
     let second = running.load(&folder.join("good.weir"));
     running.ask(&Request::Activate { generation: second, confirm_s: Some(0.2) }).expect("it is ready");
@@ -368,7 +371,7 @@ fn what_is_refused_changes_nothing(engine: &str, hosts: &Hosts, folder: &Path) {
     }
     let status = running.status();
     assert_eq!((status.generation, status.posture.as_deref(), status.confirm_left_s), (1, Some("high"), None));
-    // One that is confirmed stays.
+    // A confirmed activation stays.
     running.ask(&Request::Activate { generation: second, confirm_s: Some(0.2) }).expect("it is ready");
     running.ask(&Request::Confirm).expect("it waits");
     std::thread::sleep(Duration::from_millis(400));
@@ -379,12 +382,12 @@ each_engine!(after_a_kill_it_starts_again_and_after_an_outage_it_goes_on);
 fn after_a_kill_it_starts_again_and_after_an_outage_it_goes_on(engine: &str, hosts: &Hosts, folder: &Path) {
     put(folder, "all.weir", "upstream { accept }\ndownstream { accept }\n");
     let running = Running::start(&hosts.weir, folder, "all.weir", engine, 1);
-    // A second one, between other interfaces, is told that the first listens there.
+    // A second process between other interfaces reports that the first one uses the control socket.
     hosts.weir.ip("link add name third type veth peer name fourth");
     let [lower, upper] = ["third", "fourth"].map(|name| vec![name.to_owned()]);
     let others = Setup { lower, upper, ..Setup::new(engine) };
-    let (code, said) = Running::refused_as(&hosts.weir, folder, "all.weir", &others);
-    assert!(code == 1 && said.contains("another weir listens here"), "{said}");
+    let (code, stderr) = Running::refused_as(&hosts.weir, folder, "all.weir", &others);
+    assert!(code == 1 && stderr.contains("another weir listens here"), "{stderr}");
     running.kill();
     assert!(folder.join("control.sock").exists(), "a killed process removes nothing");
 

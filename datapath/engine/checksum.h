@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * Finishes checksums that a sender left to the card (CHECKSUM_PARTIAL). A virtual wire has no card. When a program
- * redirects such a packet, the kernel's note about it is lost, and the receiver would drop the packet.
+ * Completes checksums that a sender left to the card (CHECKSUM_PARTIAL). A virtual link has no card. When a program
+ * redirects such a packet, the kernel's mark of it is lost, and the receiver would drop the packet.
  *
- * Such a sender leaves the sum of the pseudo header in the place of the checksum (RFC 9293, section 3.1). A packet with
- * that sum gets its correct checksum. One packet in 65535 has the sum as its correct checksum, and is not changed by
- * this. Only TCP and UDP over IPv4 and IPv6 are finished, not packets inside tunnels. For engines in user space
- * crates/engine/src/live/checksum.rs does the same.
+ * Such a sender stores the sum of the pseudo header in the checksum field (RFC 9293, section 3.1). A packet with that
+ * sum gets its correct checksum. In one packet of 65535 the sum is the correct checksum, and nothing changes. This
+ * covers TCP and UDP over IPv4 and IPv6, but not inside tunnels. crates/engine/src/live/checksum.rs does the same in
+ * user space.
  */
 #ifndef WEIR_CHECKSUM_H
 #define WEIR_CHECKSUM_H
@@ -22,8 +22,8 @@ enum {
 };
 
 /*
- * Working memory, one slot a CPU. It is not on the stack, because the calling program may have filled that. The engine
- * makes the section long enough for all CPUs.
+ * Working memory, one slot per CPU. It is not on the stack, of which the calling program may use all. The engine makes
+ * the section long enough for all CPUs.
  */
 struct checksum_slot {
 	struct packet packet;
@@ -112,12 +112,12 @@ __attribute__((noinline)) int weir_parse_sums(struct xdp_md *ctx)
 	return (int)parse_any(&frame, &weir_checksums[live_cpu()].packet);
 }
 
-/* Whether the packet has such a checksum, and where. */
+/* Whether the packet has an incomplete checksum, and where. */
 WEIR_INLINE bool summed_of(const struct packet *packet, struct summed *summed)
 {
 	const bool tcp = packet->l4 == L4_TCP;
 
-	/* A sender finishes the checksum itself if it fragments the packet or gives it a routing header. */
+	/* A sender completes the checksum itself if it fragments the packet or gives it a routing header. */
 	if ((!tcp && packet->l4 != L4_UDP) || packet->fragment != FRAGMENT_NONE || (packet->ext & EXT_RT))
 		return false;
 	*summed = (struct summed){
@@ -147,8 +147,8 @@ WEIR_INLINE bool is_pseudo_sum(const uint8_t *field, uint64_t sum)
 }
 
 /*
- * Whether the checksum may be unfinished. False for a plain packet (no tags, options or extension headers) whose
- * checksum differs from the sum of its pseudo header. Almost all packets are such, and no function is called for them.
+ * Whether the checksum may be incomplete. False for a plain packet (no tags, options or extension headers) whose
+ * checksum differs from the sum of its pseudo header. This holds for almost all packets, which call no function.
  */
 WEIR_INLINE bool may_be_unfinished(struct xdp_md *ctx)
 {
@@ -188,7 +188,7 @@ WEIR_INLINE bool may_be_unfinished(struct xdp_md *ctx)
 	return true;
 }
 
-/* Finishes the packet's checksum if its sender did not. */
+/* Completes the packet's checksum if its sender did not. */
 __attribute__((noinline)) int weir_finish_checksum(struct xdp_md *ctx)
 {
 	struct checksum_slot *slot = &weir_checksums[live_cpu()];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * Makes packets in the kernel, to measure what receives them: crates/engine/src/xdp/generate.rs.
+ * Generates packets in the kernel, to measure their receivers: crates/engine/src/xdp/generate.rs.
  *
  * BPF_PROG_TEST_RUN runs the program in live frames mode. The kernel gives the program one frame after the other from a
  * small pool, and acts on its return value. Each frame gets the next source of a list, and leaves through the interface

@@ -23,7 +23,7 @@ enum xdp_action {
 	XDP_REDIRECT = 4,
 };
 
-/* A map is declared by pointers to arrays whose lengths are the numbers. */
+/* Numbers in a map declaration are the lengths of arrays to which its members point. */
 enum map_type {
 	BPF_MAP_TYPE_HASH = 1,
 	BPF_MAP_TYPE_ARRAY = 2,

@@ -11,7 +11,7 @@
 #include "mode.h"
 #include "ports.h"
 
-/* Fields that are read of the kernel's structures. The loader finds their offsets (CO-RE). */
+/* The fields of kernel structures that the programs read. The loader finds their offsets (CO-RE). */
 #define KERNEL_STRUCT __attribute__((preserve_access_index))
 
 struct ns_common {
@@ -38,7 +38,7 @@ enum {
 	KERNEL_ENETDOWN = 100,
 };
 
-/* The port's number; PORTS_MAX if the device is no port. */
+/* The port's number; PORTS_MAX if the device is not a port. */
 WEIR_INLINE uint32_t loss_port(const struct net_device *device)
 {
 	const uint32_t index = (uint32_t)device->ifindex;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* What every object of XDP programs needs that are not a policy: crates/engine/src/xdp/plain.rs. */
+/* Common declarations of XDP programs without a policy: crates/engine/src/xdp/plain.rs. */
 #ifndef WEIR_PLAIN_H
 #define WEIR_PLAIN_H
 

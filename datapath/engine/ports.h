@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * The interfaces of live programs: where a packet came from, where it goes, and what happened to it.
+ * The interfaces of live programs: where a packet came from, where it is sent, and its counters.
  *
  * An interface is identified by its port number. The engine fills `weir_ports` and the device maps before it attaches
  * the programs, and reads the counters while programs count: crates/engine/src/live/xdp.
@@ -40,7 +40,7 @@ struct ports {
 struct ports weir_ports __attribute__((aligned(64))) WEIR_SECTION(".bss.ports");
 
 /*
- * What one CPU counted at a port: struct PortCounters in crates/abi/src/kernel.rs. Packets that the kernel
+ * The counters of one CPU for a port: struct PortCounters in crates/abi/src/kernel.rs. Packets that the kernel
  * could not send are counted in tx, and also in the counters of losses.h.
  */
 struct port_counters {
@@ -53,7 +53,7 @@ struct port_counters {
 	uint64_t tx_too_long;	 /* the packet was too long for the interface */
 	uint64_t no_divert;	 /* packets to be diverted without a divert port */
 	uint64_t sampled;	 /* packets that were not diverted, but whose copy was */
-	uint64_t tx_unsupported; /* the interface takes no packets from programs */
+	uint64_t tx_unsupported; /* the interface accepts no packets from programs */
 	uint64_t zero[6];
 };
 
@@ -92,15 +92,15 @@ struct arrival {
 	uint32_t port;
 };
 
-/* The port number that the index of an interface leads to. */
+/* The port number for the index of an interface. */
 WEIR_INLINE uint32_t port_number(uint32_t index)
 {
 	return weir_ports.number[index & (PORT_INDICES - 1)] & (PORTS_MAX - 1);
 }
 
 /*
- * Where a packet came in; false if that is no port. A program also receives packets of other interfaces: one on a bond
- * receives those of the bond's members, under their indices.
+ * The port at which a packet was received; false if it is not a port. A program also receives packets of other
+ * interfaces: one on a bond receives those of the bond's members, under their indices.
  */
 WEIR_INLINE bool port_arrival(const struct xdp_md *ctx, struct arrival *arrival)
 {
@@ -172,7 +172,7 @@ WEIR_INLINE uint32_t port_act(struct xdp_md *ctx, struct arrival arrival, uint32
 
 		if (copied && frame->len == (uint32_t)(frame->end - frame->data))
 			return port_send_both(arrival.cpu, out, divert, frame->len);
-		/* The kernel copies no packet of several buffers. */
+		/* The kernel cannot copy packets in several buffers. */
 		if (copied)
 			port_counters(arrival.cpu, divert)->tx_too_long++;
 		return port_send(arrival.cpu, out, frame->len);

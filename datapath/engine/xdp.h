@@ -9,9 +9,9 @@
  * leaves out the code of the other one:
  *
  * - live: attached to an interface, it acts on its verdict (ports.h);
- * - replay: BPF_PROG_TEST_RUN runs it on frames from a capture. XDP metadata in front of the frame carries what a
- *   capture knows and a received frame does not need: bytes captured, bytes on the wire, link layer. The return value
- *   is the verdict word. It never forwards a packet.
+ * - replay: BPF_PROG_TEST_RUN runs it on frames from a capture. XDP metadata in front of the frame describes the
+ *   captured packet: bytes captured, bytes on the wire, link layer. The return value is the verdict word. It never
+ *   forwards a packet.
  *
  * If the ports' MTU allows packets of several buffers, programs are loaded to take them (BPF_F_XDP_HAS_FRAGS).
  * Otherwise the kernel gives them none, and drivers refuse an MTU that would need several buffers.
@@ -41,7 +41,7 @@ enum { REPLAY_BYTES_MIN = 14 };
 
 /*
  * Memory for the packet's fields that rules match. It is a map's value. The verifier does not track its contents, so
- * all paths through the parser look the same to the rules. There is one slot a CPU, because an XDP program is not
+ * all paths through the parser look the same to the rules. There is one slot per CPU, because an XDP program is not
  * interrupted by another, and the engine makes the section that long. A replay has one slot.
  */
 struct packet_slot {
@@ -124,7 +124,7 @@ WEIR_INLINE struct frame live_frame(struct xdp_md *ctx)
 	};
 }
 
-/* Prepares what decides a packet, and the memory to keep it in; NULL if the packet is not for us. */
+/* Prepares the environment and the memory for a packet; NULL if it comes from no port, or a replay has no header. */
 WEIR_INLINE struct packet_slot *xdp_begin(struct xdp_md *ctx, struct arrival *arrival, struct env *env,
 					  struct frame *frame)
 {
@@ -145,7 +145,7 @@ WEIR_INLINE struct packet_slot *xdp_begin(struct xdp_md *ctx, struct arrival *ar
 	return &weir_packets[arrival->cpu];
 }
 
-/* The program's return value: for a replay the verdict word, for live use what the driver shall do. */
+/* The program's return value: for a replay the verdict word, for live use the action for the driver. */
 WEIR_INLINE uint32_t xdp_end(struct xdp_md *ctx, struct arrival arrival, const struct frame *frame, uint32_t verdict)
 {
 	return weir_mode.live ? port_act(ctx, arrival, verdict, frame) : verdict;
@@ -154,7 +154,7 @@ WEIR_INLINE uint32_t xdp_end(struct xdp_md *ctx, struct arrival arrival, const s
 /* The side of a chain: names of chains end in "upstream" (0, from the lower side) or "downstream" (1). */
 #define CHAIN_SIDE(chain) (#chain[sizeof(#chain) - sizeof("nstream")] == 'n')
 
-/* Drops a packet that came in at no port. Counts it for the program's side, but at no port. */
+/* Drops a packet from an interface that is not a port. Counts it for the program's side, but at no port. */
 WEIR_NOINLINE uint32_t xdp_refuse(struct xdp_md *ctx, uint32_t side)
 {
 	const struct env env = {.counters = weir_counters + (live_cpu() * 2 + (side & 1)) * WEIR_COUNTERS};

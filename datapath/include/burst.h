@@ -4,7 +4,7 @@
  *
  * A *column* holds one field that rules match, with the value of packet i at [i]. A *mask* is a set of packets, with
  * packet i as bit i. A test compares a whole column at once and gives a mask. So no branch depends on a single packet,
- * and a counter is written once a burst. A column's values are unspecified for packets without the field, and behind
+ * and a counter is written once per burst. A column's values are unspecified for packets without the field, and behind
  * the last packet of the burst. So a rule's mask is always cut to packets that exist and are open.
  *
  *	column  dport   53 443  53  80  53   ?   ?  ...
@@ -201,7 +201,7 @@ WEIR_INLINE void sample_hits(const struct env *env, struct verdicts *verdicts, u
 	}
 }
 
-/* Decides the packets that no rule decided. */
+/* Gives the packets that no rule decided the verdict of the chain. */
 WEIR_INLINE void decide_open(const struct env *env, struct verdicts *verdicts, enum action action, enum reason reason)
 {
 	const uint64_t open = verdicts->open;

@@ -38,27 +38,27 @@ struct weir_counter {
 /* When the frames of a burst were received. */
 struct burst_times {
 	uint64_t now_ns;	 /* of the burst */
-	const uint64_t *each_ns; /* of each frame; NULL: now_ns is that of all */
+	const uint64_t *each_ns; /* of each frame; NULL if all have now_ns */
 };
 
 struct burst_tables {
-	const uint8_t *const *images; /* one a slot */
+	const uint8_t *const *images; /* one per slot */
 };
 
 struct burst_counters {
-	struct weir_counter *reasons; /* one a reason */
+	struct weir_counter *reasons; /* one per reason */
 };
 
-/* What limiters charge (limit.h); all NULL if there are none. */
+/* The data of limiters (limit.h); all NULL if there are none. */
 struct burst_limits {
 	const uint8_t *image; /* of the limiters */
-	uint64_t *buckets;    /* that they charge */
+	uint64_t *buckets;    /* of all limiters */
 	uint64_t shared;      /* whether other workers charge them too */
-	uint64_t *exceeded;   /* packets that each bucket had no room for; NULL if no limiter counts */
-	uint64_t *passed;     /* packets that were charged to each; NULL if no limiter counts them */
+	uint64_t *exceeded;   /* packets over the limit, by bucket; NULL if no limiter counts them */
+	uint64_t *passed;     /* packets within the limit, by bucket; NULL if no limiter counts them */
 };
 
-/* The frames, and one struct for each thing that a chain uses besides them. */
+/* The arguments of a chain: the frames, and one struct for each feature. */
 struct weir_burst {
 	const struct weir_frame *frames;
 	uint32_t *verdicts;

@@ -7,7 +7,7 @@
 
 #define WEIR_SECTION(name) __attribute__((section(name), used))
 
-/* A function that the verifier follows once a program with unknown arguments, and not at each call. */
+/* A function that the verifier follows once per program, with unknown arguments, and not at each call. */
 #define WEIR_GLOBAL __attribute__((noinline))
 
 /*
@@ -17,8 +17,8 @@
 #define WEIR_FRESH volatile
 
 /*
- * One value a table, addressed directly: no helper call, no null check. The engine passes the capacities. A word may be
- * read from any byte on, so there are bytes after the last one.
+ * One value per table, addressed directly: no helper call, no null check. The engine passes the capacities. A word may
+ * be read from any byte on, so there are bytes after the last one.
  */
 #define WEIR_TABLE_STORAGE(slot)                                                                                       \
 	uint8_t weir_table_##slot[WEIR_TABLE_##slot##_BYTES + sizeof(uint64_t)]                                        \
@@ -158,9 +158,9 @@ WEIR_INLINE void read_fence(void)
 }
 
 /*
- * The start and the end of a packet's first buffer: words 0 and 1 of a program's context (struct xdp_md), which the
- * verifier knows as pointers. C would read them as 32 bits. When the compiler runs out of registers it stores those in
- * 32 bits of the stack, and the verifier no longer accepts them as pointers. So they are read by assembly.
+ * The start and the end of a packet's first buffer. They are words 0 and 1 of a program's context (struct xdp_md),
+ * which the verifier knows as pointers. C would read them as 32 bits. When the compiler runs out of registers it stores
+ * those in 32 bits of the stack, and the verifier no longer accepts them as pointers. So they are read by assembly.
  */
 WEIR_INLINE const uint8_t *context_data(const void *ctx)
 {

@@ -19,7 +19,7 @@ enum {
 	TICK_SHIFT = 8, /* ticks of 2^-8 ns */
 	CHARGED_BYTES_MAX = 65535,
 	BYTE_SHIFT = 16,  /* fractional bits of limit_profile.per_byte */
-	LIMIT_TRIES = 64, /* a bucket that other workers changed so many times first has no room */
+	LIMIT_TRIES = 64, /* attempts to charge a bucket that other workers change; then it has no room */
 	LIMIT_DEPTH = 8,  /* prefixes that enclose each other */
 	LIMITERS_AT = 64, /* byte offset of the limiters in their image */
 };

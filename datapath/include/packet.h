@@ -3,7 +3,7 @@
  * Parses a frame: Ethernet, 802.1Q and QinQ, IPv4, IPv6 with extension headers, TCP, UDP, ICMP.
  *
  * parse_packet() reads every header through frame_at() and copies the fields that rules can match. It returns
- * REASON_NONE if the rules can judge the packet, otherwise the reason why not. Lengths are compared with the wire
+ * REASON_NONE if the rules decide the packet, otherwise the reason for its verdict. Lengths are compared with the wire
  * length, reads with the captured length. It never verifies checksums, reassembles fragments or reads payload. The
  * reference in Rust is crates/policy/src/ir/eval/packet.rs.
  */
@@ -380,8 +380,8 @@ WEIR_INLINE enum reason parse_any(const struct frame *frame, struct packet *pack
 }
 
 /*
- * Parses the frame into `*packet`. Returns REASON_NONE if the rules can judge it, otherwise the reason why not. A frame
- * that is not IP also gives REASON_NONE: see l3.
+ * Parses the frame into `*packet`. Returns REASON_NONE if the rules decide it, otherwise the reason for its verdict. A
+ * frame that is not IP also gives REASON_NONE: see l3.
  */
 WEIR_INLINE enum reason parse_packet(const struct frame *frame, struct packet *packet)
 {

@@ -16,7 +16,7 @@
  *
  * Code for the compiling machine (-march=native) knows the answer, so compilers drop one of the two. A bundle for
  * x86-64-v3 has both and tests the processor once. It runs AVX-512 if the processor has it, otherwise AVX2. Code for a
- * lesser target runs what the compiler made of the kernel. The selection costs one predicted branch a burst.
+ * lesser target runs what the compiler made of the kernel. The selection costs one predicted branch per burst.
  *
  * A kernel that needs gathers is written twice. The second version uses intrinsics, where SIMD_HAS_AVX512 is defined.
  */

@@ -1,4 +1,4 @@
-//! Altered archives, and the objects in them.
+//! Fuzz targets for bundles and the objects in them.
 
 use sha2::{Digest, Sha256};
 use std::path::Path;
@@ -7,7 +7,7 @@ use weir_engine::bundle::Bundle;
 use weir_engine::bundle::trust::Trust;
 use weir_engine::elf;
 
-/// The first byte of an input, which says what the input is for.
+/// The first byte of an input, which selects the target.
 const WHOLE: u8 = b'b';
 const NATIVE: u8 = b'n';
 const KERNEL: u8 = b'k';
@@ -32,7 +32,7 @@ pub(crate) fn bundle(data: &[u8]) {
 fn read(bytes: &[u8]) {
     match Bundle::read_bytes(Path::new("fuzzed.weirb"), bytes, &Trust::default()) {
         Ok(bundle) => {
-            assert!(bundle.native().is_err() && bundle.bpf().is_err(), "nobody vouches for this code");
+            assert!(bundle.native().is_err() && bundle.bpf().is_err(), "code without a signature is not trusted");
             assert_eq!(bundle.artifact.abi_version, ABI_VERSION);
             assert_eq!(bundle.images.len(), bundle.shape().tables.len());
         }

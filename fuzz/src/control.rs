@@ -1,4 +1,4 @@
-//! The control protocol: what a server reads from clients, and what a client reads from a server.
+//! Fuzz targets for the control protocol: requests that a server reads, and answers that a client reads.
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -13,7 +13,8 @@ pub(crate) fn control_request(data: &[u8]) {
     assert_eq!(Request::parse(line.as_bytes()).expect("what was printed is a request"), request);
 }
 
-/// Any text is an answer or an error, and an answer prints and parses back to itself. So does its value as any type that requests are answered by.
+/// Any text is an answer or an error, and an answer prints and parses back to itself. The same holds for its value as
+/// any type of answer.
 pub(crate) fn control_answer(data: &[u8]) {
     let Ok(Ok(answer)) = str::from_utf8(data).map(Answer::parse) else { return };
     let line = answer.line();

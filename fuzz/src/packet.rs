@@ -1,4 +1,4 @@
-//! Packets and captures.
+//! Fuzz targets for packets and captures.
 
 use std::io::Cursor;
 use std::path::Path;
@@ -6,7 +6,7 @@ use weir_abi::{Link, Reason, WINDOW_BYTES};
 use weir_engine::capture::CaptureReader;
 use weir_policy::ir::eval::packet::{Frame, parse};
 
-/// pcap and pcapng: every frame is inside the file, and no frame follows an error.
+/// Captures in pcap and pcapng: every frame is inside the file, and no frame follows an error.
 pub(crate) fn capture(data: &[u8]) {
     let source = Box::new(Cursor::new(data.to_vec()));
     let Ok(mut reader) = CaptureReader::from_stream(Path::new("fuzz.pcap"), source) else { return };
@@ -23,7 +23,7 @@ pub(crate) fn capture(data: &[u8]) {
     assert!(frames <= data.len(), "every frame has a record");
 }
 
-/// The reference parser. The input is a link, by how much the packet was longer on the wire, and the frame.
+/// The reference parser. The input is a link type, how much longer the packet was on the wire, and the frame.
 /// `packet_parser.c` runs the same inputs through the C parser.
 pub(crate) fn packet_reference(data: &[u8]) {
     let [link, longer, bytes @ ..] = data else { return };

@@ -1,4 +1,4 @@
-//! Policies and their intermediate representation.
+//! Fuzz targets for policies and their intermediate representation.
 
 use weir_abi::Layout;
 use weir_abi::Target;
@@ -13,7 +13,7 @@ use weir_policy::{ir, pipeline};
 /// A file that policies can include.
 const INCLUDED: &str = "define web = { 80, 443 }\ntable more { type ipv4; elements = { 192.0.2.1 } }\n";
 
-/// Contents of every table and list that a policy names.
+/// The same facts for every table and list that a policy names.
 struct AnyTable(TableFacts, LimitsFacts);
 
 impl Catalog for AnyTable {
@@ -73,7 +73,7 @@ fn compile(lowered: &ir::lower::Lowered, sources: &SourceMap) {
     }
 }
 
-/// Printed IR: whatever parses prints as itself, and every backend accepts it.
+/// The parser of printed IR: parsed IR prints and parses back to itself, and every backend accepts it.
 pub(crate) fn ir_parser(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     let Ok(program) = ir::parse::parse(text) else { return };

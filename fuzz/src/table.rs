@@ -1,4 +1,4 @@
-//! Lists and table images.
+//! Fuzz targets for lists and table images.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::num::NonZero;
@@ -7,22 +7,22 @@ use weir_abi::limit::ROOM_MAX;
 use weir_abi::{Family, Layout};
 use weir_tables::{BadLines, Entries, Format, ImageView, Kind, LabelLimits, Nesting, PrefixLimits, ReadOptions};
 
-/// One element per line.
+/// Lists with one element per line.
 pub(crate) fn list_plain(data: &[u8]) {
     list("list.txt", data);
 }
 
-/// `start,end,label` and `cidr,label`.
+/// Lists of `start,end,label` or `cidr,label`.
 pub(crate) fn list_csv(data: &[u8]) {
     list("list.csv", data);
 }
 
-/// `ipset save`.
+/// Lists in the format of `ipset save`.
 pub(crate) fn list_ipset(data: &[u8]) {
     list("list.ipset", data);
 }
 
-/// `prefix,rate,burst` and `label,rate,burst`: whatever strict reading accepts, lenient reading accepts equally.
+/// Lists of `prefix,rate,burst` and `label,rate,burst`. Lenient reading accepts everything that strict reading accepts.
 pub(crate) fn list_limits(data: &[u8]) {
     for bad_lines in [BadLines::Refuse, BadLines::Skip] {
         let mut prefixes = PrefixLimits::default();
@@ -56,12 +56,12 @@ pub(crate) fn list_limits(data: &[u8]) {
     }
 }
 
-/// MaxMind DB, with two field paths that databases have.
+/// MaxMind databases, with a common field path.
 pub(crate) fn list_mmdb(data: &[u8]) {
     list("list.mmdb", data);
 }
 
-/// Strict and lenient reading, for both families, with and without labels.
+/// Reads a list strictly and leniently, for both families, with and without labels.
 fn list(name: &str, data: &[u8]) {
     let kinds = [Kind::Set, Kind::Labels];
     for (family, kind) in [Family::Ipv4, Family::Ipv6].into_iter().flat_map(|family| kinds.map(|kind| (family, kind))) {
@@ -69,7 +69,7 @@ fn list(name: &str, data: &[u8]) {
             let options = ReadOptions {
                 field_path: (kind == Kind::Labels).then(|| "country.iso_code".to_owned()),
                 lenient,
-                // Threads would cost more than the list.
+                // Threads would take more time than a small list.
                 threads: NonZero::new(1),
             };
             let mut entries = Entries::new(family, kind);
@@ -100,8 +100,8 @@ fn list(name: &str, data: &[u8]) {
     }
 }
 
-/// How many lines have an address before a comment that the table does not hold. Strict reading accepts a list only as a whole, and counts CSV lines
-/// with an address behind the label.
+/// Number of lines with an address before any comment that the table does not contain. Strict reading accepts only
+/// complete lists, and reports CSV lines with an address after the label.
 fn lines_that_lose(data: &[u8], holds: impl Fn(IpAddr) -> bool) -> u64 {
     let of_address = |byte: &u8| byte.is_ascii_hexdigit() || matches!(byte, b'.' | b':' | b'/');
     let data = data.strip_prefix(b"\xef\xbb\xbf").unwrap_or(data);
@@ -115,10 +115,11 @@ fn lines_that_lose(data: &[u8], holds: impl Fn(IpAddr) -> bool) -> u64 {
     lines.filter(|line| !line.starts_with(b";")).filter(loses).count() as u64
 }
 
-/// Altered images from an archive: lookups work in every image that passes the check.
+/// Altered images, as in a damaged bundle: lookups must work in every image that passes the check.
 ///
-/// Images are large and mostly empty, so the input only describes the changes: which image, how much of it is left in
-/// 256ths (0: all), then 4-byte words to overwrite, as position and value.
+/// Images are large and mostly empty, so the input only describes the changes. The first byte selects an image. The
+/// second one truncates it to that many 256ths (0: no truncation). The rest are 4-byte words to overwrite, as position
+/// and value.
 pub(crate) fn table_image(data: &[u8]) {
     let [which, left, patches @ ..] = data else { return };
     let images = whole_images();
@@ -144,7 +145,7 @@ pub(crate) fn table_image(data: &[u8]) {
     }
 }
 
-/// One image of several sets.
+/// An image of several sets.
 fn fused(lists: [&str; 3]) -> Vec<u8> {
     let tables = lists.map(|list| {
         let mut entries = Entries::new(Family::Ipv4, Kind::Set);

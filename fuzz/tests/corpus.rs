@@ -1,4 +1,4 @@
-//! Replays every seed and every input that once crashed.
+//! Runs every seed and every former crash through its target.
 
 use std::path::{Path, PathBuf};
 
@@ -14,7 +14,7 @@ fn seeds_and_crashes_pass() {
         let seeds = inputs("seeds", name);
         assert!(!seeds.is_empty(), "{name} has no seeds");
         for path in seeds.into_iter().chain(inputs("corpus", name)) {
-            // Shown if the target panics.
+            // The test runner shows this if the target panics.
             eprintln!("{}", path.display());
             target(&std::fs::read(&path).expect("a file that was just listed"));
         }

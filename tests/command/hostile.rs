@@ -176,7 +176,7 @@ fn nobody_reads_the_report() {
         let mut child = command.spawn().expect("the program was built");
         drop(child.stdout.take());
         let output = child.wait_with_output().expect("it ends");
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(!said.contains("panicked"), "{line}: {said}");
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!stderr.contains("panicked"), "{line}: {stderr}");
     }
 }

@@ -66,8 +66,8 @@ fn every_failure_is_one_object() {
         ("ctl frob", 2, "frob"),
     ] {
         let ran = sandbox.run(&format!("{line} --json"));
-        let (_, told, message) = failure(&ran);
-        assert_eq!((ran.code, told), (code, code), "{line}: {ran:?}");
+        let (_, reported, message) = failure(&ran);
+        assert_eq!((ran.code, reported), (code, code), "{line}: {ran:?}");
         assert!(message.contains(word) && !message.contains("Usage:"), "{line}: {message}");
     }
 }
@@ -110,8 +110,8 @@ fn a_truncated_capture_is_marked_in_the_report() {
         let at = &report["truncated_at"];
         assert_eq!((&at["packet"], &at["byte"]), (&json!(3), &json!(24 + 2 * (16 + 54))), "{line}");
         assert!(message.contains("ends inside a packet"), "{line}: {message}");
-        let told = sandbox.run(line);
-        assert!(told.code == 1 && told.out.contains("not whole: at packet 3"), "{told:?}");
+        let ran = sandbox.run(line);
+        assert!(ran.code == 1 && ran.out.contains("not whole: at packet 3"), "{ran:?}");
     }
     let whole = sandbox.run("replay p.weir --in t.pcap --engine eval --json").json();
     assert_eq!((&whole["truncated"], whole.get("error"), whole.get("truncated_at")), (&json!(false), None, None));

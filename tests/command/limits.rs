@@ -82,9 +82,9 @@ fn what_limits_count_is_the_same_in_every_engine() {
         assert!(down.as_array().is_some_and(|limits| limits.len() == 4), "{engine}: {down:#}");
         assert!(down.as_array().is_some_and(|limits| limits.iter().all(|limit| limit["direction"] == "downstream")));
     }
-    let told = sandbox.run("replay logged.weir --in traffic.pcap --engine eval").out;
-    assert!(told.contains("@countries AT: 1/hour burst 1packets  (upstream, logged.weir:6)"), "{told}");
-    assert!(told.contains("@nested default ipv4: 1/hour burst 2packets  (upstream, logged.weir:7)"), "{told}");
+    let stdout = sandbox.run("replay logged.weir --in traffic.pcap --engine eval").out;
+    assert!(stdout.contains("@countries AT: 1/hour burst 1packets  (upstream, logged.weir:6)"), "{stdout}");
+    assert!(stdout.contains("@nested default ipv4: 1/hour burst 2packets  (upstream, logged.weir:7)"), "{stdout}");
 }
 
 #[test]

@@ -170,37 +170,38 @@ fn pcapng() -> Vec<u8> {
 #[test]
 fn standard_input_and_output() {
     let sandbox = sandbox();
-    let (code, said) = piped(&sandbox, "replay p.weir --engine eval --in - --out -", "t.pcap", "passed");
-    assert_eq!((code, packets(&sandbox, "passed")), (0, 1), "{said}");
-    assert!(said.contains("over standard input") && said.contains("received"), "{said}");
-    let (code, said) =
+    let (code, stderr) = piped(&sandbox, "replay p.weir --engine eval --in - --out -", "t.pcap", "passed");
+    assert_eq!((code, packets(&sandbox, "passed")), (0, 1), "{stderr}");
+    assert!(stderr.contains("over standard input") && stderr.contains("received"), "{stderr}");
+    let (code, stderr) =
         piped(&sandbox, "replay p.weir --engine eval --in - --dropped - --out kept", "t.pcap", "dropped");
-    assert_eq!((code, packets(&sandbox, "dropped"), packets(&sandbox, "kept")), (0, 2, 1), "{said}");
-    let (code, said) = piped(&sandbox, "replay p.weir --engine eval --in - --dropped /dev/stdout", "t.pcap", "dropped");
-    assert_eq!((code, packets(&sandbox, "dropped")), (0, 2), "{said}");
+    assert_eq!((code, packets(&sandbox, "dropped"), packets(&sandbox, "kept")), (0, 2, 1), "{stderr}");
+    let (code, stderr) =
+        piped(&sandbox, "replay p.weir --engine eval --in - --dropped /dev/stdout", "t.pcap", "dropped");
+    assert_eq!((code, packets(&sandbox, "dropped")), (0, 2), "{stderr}");
     sandbox.put("t.pcapng", pcapng());
-    let (code, said) = piped(
+    let (code, stderr) = piped(
         &sandbox,
         "replay p.weir --engine eval --in - --direction downstream --dropped - --out passed.pcapng",
         "t.pcapng",
         "dropped",
     );
-    assert_eq!((code, packets(&sandbox, "dropped") + packets(&sandbox, "passed.pcapng")), (0, 2), "{said}");
-    let (code, said) = piped(&sandbox, "replay p.weir --engine eval --in - --json", "t.pcap", "report");
+    assert_eq!((code, packets(&sandbox, "dropped") + packets(&sandbox, "passed.pcapng")), (0, 2), "{stderr}");
+    let (code, stderr) = piped(&sandbox, "replay p.weir --engine eval --in - --json", "t.pcap", "report");
     let report: Value = serde_json::from_slice(&fs::read(sandbox.path("report")).unwrap()).expect("JSON");
-    assert_eq!((code, &report["packets"]), (0, &3.into()), "{said}");
+    assert_eq!((code, &report["packets"]), (0, &3.into()), "{stderr}");
     for line in ["why p.weir --in - --packet 2", "diff p.weir p.weir --in -"] {
-        let (code, said) = piped(&sandbox, line, "t.pcap", "report");
-        assert_eq!(code, 0, "{line}: {said}");
+        let (code, stderr) = piped(&sandbox, line, "t.pcap", "report");
+        assert_eq!(code, 0, "{line}: {stderr}");
     }
     replay(&sandbox, "--out - --json").fails(2, &["--json and a capture cannot both go to standard output"]);
-    let (code, said) = piped(&sandbox, "replay p.weir --engine eval --in - --out -", "list", "passed");
-    assert!(code == 1 && said.contains("standard input: "), "{said}");
+    let (code, stderr) = piped(&sandbox, "replay p.weir --engine eval --in - --out -", "list", "passed");
+    assert!(code == 1 && stderr.contains("standard input: "), "{stderr}");
     // A truncated capture ends in the same way.
     sandbox.put("cut.pcap", &capture(TRAFFIC)[..100]);
-    let (code, said) = piped(&sandbox, "replay p.weir --engine eval --in - --out -", "cut.pcap", "passed");
-    assert_eq!((code, packets(&sandbox, "passed")), (1, 1), "{said}");
-    assert!(said.contains("not whole: at packet 2"), "{said}");
+    let (code, stderr) = piped(&sandbox, "replay p.weir --engine eval --in - --out -", "cut.pcap", "passed");
+    assert_eq!((code, packets(&sandbox, "passed")), (1, 1), "{stderr}");
+    assert!(stderr.contains("not whole: at packet 2"), "{stderr}");
 }
 
 #[test]

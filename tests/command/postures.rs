@@ -84,8 +84,8 @@ fn check_compiles_the_base_policy_or_the_postures_asked_for() {
     assert_eq!(report["compiled"], json!(["storm upstream", "storm downstream"]));
     let (report, _) = compiled(&sandbox, "check p.weir --json --all-postures");
     assert_eq!(measured(&report), of(all.map(|name| (name, true))));
-    let told = sandbox.run("check p.weir");
-    assert!(told.out.contains("compiled: upstream, downstream; the other 4 chains"), "{told:?}");
+    let ran = sandbox.run("check p.weir");
+    assert!(ran.out.contains("compiled: upstream, downstream; the other 4 chains"), "{ran:?}");
     sandbox.run("check p.weir --posture tempest").fails(2, &["no posture tempest", "it has calm, storm"]);
     sandbox.run("check p.weir --posture calm --quick").fails(2, &["--quick"]);
     assert_eq!(sandbox.run("check p.weir --quick --json").json()["compiled"], json!([]));

@@ -74,9 +74,9 @@ fn why_speaks_of_tables_and_not_of_images() {
         assert_eq!(story["reason"], "fused.weir:6");
         let asked = story["rules"].as_array().unwrap();
         let last = |rule: usize| asked[rule]["tests"].as_array().unwrap().last().unwrap().clone();
-        let told = |rule: usize| [last(rule)["test"].clone(), last(rule)["saw"].clone()];
-        assert_eq!(told(0), [json!("ip saddr in @good"), json!("no entry")]);
-        assert_eq!(told(1), [json!("ip saddr in @bad"), json!("found")]);
+        let lookup = |rule: usize| [last(rule)["test"].clone(), last(rule)["saw"].clone()];
+        assert_eq!(lookup(0), [json!("ip saddr in @good"), json!("no entry")]);
+        assert_eq!(lookup(1), [json!("ip saddr in @bad"), json!("found")]);
     }
     for engine in ["eval", "native", "xdp"] {
         let report = sandbox.run(&format!("replay fused.bundle --in traffic.pcap --engine {engine} --json")).json();

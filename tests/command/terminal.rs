@@ -51,8 +51,8 @@ fn nothing_from_outside_controls_the_terminal() {
         let ran = sandbox.run_with(line.iter().map(|word| OsStr::from_bytes(word.as_bytes())), |_| {});
         assert!(is_harmless(&ran.out) && is_harmless(&ran.err), "{line:?}: {ran:?}");
     }
-    let told = sandbox.run("why p.weir --in t.pcap --packet 1");
-    assert!(told.out.contains(r"x\x1b[31m\u{9b}2J\u{202e}\x07y"), "{told:?}");
+    let ran = sandbox.run("why p.weir --in t.pcap --packet 1");
+    assert!(ran.out.contains(r"x\x1b[31m\u{9b}2J\u{202e}\x07y"), "{ran:?}");
     let json = sandbox.run("why p.weir --in t.pcap --packet 1 --json").json();
     assert!(json["rules"][0]["rule"].as_str().is_some_and(|rule| rule.contains(EVIL)), "{json:#}");
 }

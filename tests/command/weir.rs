@@ -32,7 +32,7 @@ impl Ran {
     pub fn fails(&self, code: i32, words: &[&str]) {
         assert_eq!(self.code, code, "{self:?}");
         let missing: Vec<_> = words.iter().filter(|word| !self.err.contains(*word)).collect();
-        assert!(missing.is_empty(), "{missing:?} not said: {self:?}");
+        assert!(missing.is_empty(), "{missing:?} not stderr: {self:?}");
     }
 }
 

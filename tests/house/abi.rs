@@ -137,8 +137,8 @@ fn compile((compiler, flags): (&str, &[&str]), program: &str) -> Result<(), Stri
     input.write_all(program.as_bytes()).expect("the compiler reads its input");
     drop(input);
     let output = child.wait_with_output().expect("the compiler ends");
-    let said = String::from_utf8_lossy(&output.stderr);
-    if output.status.success() { Ok(()) } else { Err(format!("{compiler} {}: {said}", flags.join(" "))) }
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    if output.status.success() { Ok(()) } else { Err(format!("{compiler} {}: {stderr}", flags.join(" "))) }
 }
 
 #[test]

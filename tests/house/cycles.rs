@@ -171,8 +171,8 @@ fn ideas(all: &Crate) -> (BTreeSet<(String, String)>, Vec<String>) {
     let (mut pairs, mut wrong) = (BTreeSet::new(), Vec::new());
     for (path, (file, _)) in &all.files {
         for (at, line) in file.text.lines().enumerate() {
-            let Some(said) = line.strip_prefix(ONE_IDEA) else { continue };
-            let (names, why) = said.split_once(": ").unwrap_or((said, ""));
+            let Some(claim) = line.strip_prefix(ONE_IDEA) else { continue };
+            let (names, why) = claim.split_once(": ").unwrap_or((claim, ""));
             for name in names.split('`').skip(1).step_by(2) {
                 let folders = [folder_of(path), path.rsplit_once('/').expect("sources lie in folders").0.to_owned()];
                 let place =

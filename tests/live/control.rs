@@ -1,7 +1,7 @@
-//! Trials on a running Weir, and everything that must not keep its operator waiting: workers that hang, requests that mean nothing, files that never
-//! end, descriptors that are gone.
+//! Trials on a running Weir, and situations that must not delay its operator: hanging workers, meaningless requests,
+//! endless files, exhausted file descriptors.
 
-use crate::box_under_test::{Running, wait_until};
+use crate::device_under_test::{Running, wait_until};
 use crate::hosts::Hosts;
 use crate::put;
 use nix::sys::ptrace;
@@ -28,7 +28,7 @@ fn shut() -> Request {
     Request::Posture { name: Some("shut".to_owned()) }
 }
 
-/// What decides, and where a rollback leads.
+/// The active generation, and the target of a rollback.
 fn state(running: &Running) -> (Active, Option<Active>) {
     let status = running.status();
     let posture = status.rollback_posture;
@@ -44,7 +44,7 @@ fn a_trial_ends_only_where_something_was_confirmed(engine: &str, hosts: &Hosts, 
     let ask = |request: &Request| running.ask(request).unwrap_or_else(|failure| panic!("{engine}: {failure}"));
     let base = |generation| Active { generation, posture: None };
     let closed = |generation| Active { generation, posture: Some("shut".to_owned()) };
-    // Neither a posture nor another activation confirms what is on trial.
+    // Neither a posture nor another activation confirms a trial.
     for second in [shut(), activate(three, None), activate(two, None), activate(three, 300.0)] {
         ask(&activate(two, 600.0));
         ask(&second);
@@ -54,11 +54,11 @@ fn a_trial_ends_only_where_something_was_confirmed(engine: &str, hosts: &Hosts, 
         running.wait_until("it goes back", |running| running.status().confirm_left_s.is_none());
         assert_eq!(state(&running), (base(1), None), "{engine}: {second:?}");
     }
-    // What decides already leaves the way back as it is.
+    // Activating what is active already does not change the target of a rollback.
     ask(&activate(two, None));
     ask(&activate(two, None));
     assert_eq!(state(&running), (base(2), Some(base(1))), "{engine}");
-    // A rollback leads to what was confirmed, never to what was on trial.
+    // A rollback leads to a confirmed generation, never to one on trial.
     ask(&shut());
     assert_eq!(state(&running), (closed(2), Some(base(2))), "{engine}");
     ask(&activate(three, 600.0));
@@ -66,7 +66,7 @@ fn a_trial_ends_only_where_something_was_confirmed(engine: &str, hosts: &Hosts, 
     assert_eq!(state(&running), (closed(2), Some(base(2))), "{engine}");
     ask(&Request::Rollback);
     assert_eq!(state(&running), (base(2), Some(closed(2))), "{engine}");
-    // What is confirmed has a way back to what was confirmed before.
+    // After a confirmation, a rollback leads to the previously confirmed generation.
     ask(&activate(three, 600.0));
     ask(&Request::Confirm);
     assert_eq!(state(&running), (base(3), Some(base(2))), "{engine}");
@@ -75,7 +75,7 @@ fn a_trial_ends_only_where_something_was_confirmed(engine: &str, hosts: &Hosts, 
     assert_eq!(running.stop(), 0);
 }
 
-/// Sends bytes, and returns the first line of the answer.
+/// Sends bytes and returns the first line of the answer.
 fn raw(running: &Running, bytes: &[u8]) -> String {
     let mut stream = UnixStream::connect(running.control()).expect("it listens");
     let _hung_up = stream.write_all(bytes);
@@ -94,12 +94,12 @@ fn requests_that_mean_nothing_take_nothing() {
     let activations = running.status().activations;
     for seconds in ["1e19", "1e300", "0", "-1", "-0.0", "1e-300", "2592001"].iter().cycle().take(70) {
         let request = format!("{{\"activate\":{{\"generation\":1,\"confirm_s\":{seconds}}}}}\n");
-        let said = raw(&running, request.as_bytes());
-        assert!(said.contains("--confirm: a time above 0 and up to 30 days"), "{seconds}: {said}");
+        let answer = raw(&running, request.as_bytes());
+        assert!(answer.contains("--confirm: a time above 0 and up to 30 days"), "{seconds}: {answer}");
     }
     assert_eq!(running.status().activations, activations, "nothing was activated");
     check_files_that_never_end(&running, folder);
-    // It is no request to end.
+    // SIGHUP does not terminate it.
     kill(running.pid(), Signal::SIGHUP).expect("it runs");
     running.wait_until("it says so", |running| running.log().contains("SIGHUP changes nothing"));
     assert_eq!(running.status().generation, 1);
@@ -107,7 +107,7 @@ fn requests_that_mean_nothing_take_nothing() {
     assert_eq!(running.stop(), 0);
 }
 
-/// That policies, includes and lists which are no files are refused at once.
+/// Checks that policies, includes and lists that are not regular files are refused immediately.
 fn check_files_that_never_end(running: &Running, folder: &Path) {
     let pipe = folder.join("pipe");
     assert!(Command::new("mkfifo").arg(&pipe).status().expect("coreutils").success());
@@ -115,7 +115,7 @@ fn check_files_that_never_end(running: &Running, folder: &Path) {
     fs::File::create(folder.join("sparse")).and_then(|file| file.set_len(1 << 40)).expect("files may have holes");
     let refused = |path: &Path, words: &str| {
         let failure = running.ask(&Request::Load { policy: path.to_owned() }).expect_err("it is refused");
-        assert!(matches!(&failure, Failure::Rejected(said) if said.contains(words)), "{words}: {failure}");
+        assert!(matches!(&failure, Failure::Rejected(message) if message.contains(words)), "{words}: {failure}");
     };
     refused(&pipe, "is a pipe, not a regular file");
     refused(Path::new("/dev/zero"), "is a device, not a regular file");
@@ -137,12 +137,12 @@ fn check_files_that_never_end(running: &Running, folder: &Path) {
     }
 }
 
-/// That clients are told when there are no descriptors left, and served when there are again.
+/// Checks that clients get an error while no descriptors are left, and answers afterwards.
 fn check_no_descriptors(running: &Running) {
     let pid = rustix::process::Pid::from_raw(running.pid().as_raw());
     let folder = format!("/proc/{}/fd", running.pid());
     let open = fs::read_dir(folder).expect("it runs").filter_map(|entry| Some(entry.ok()?.path()));
-    // The last one that was opened is the one that is given up for a client who is told.
+    // The last opened descriptor is the spare one, which is closed in order to answer a client.
     let null = open.filter(|path| fs::read_link(path).is_ok_and(|to| to == Path::new("/dev/null")));
     let numbers = null.filter_map(|path| path.file_name()?.to_str()?.parse::<u64>().ok());
     let spare = numbers.max().expect("there is one");
@@ -155,7 +155,7 @@ fn check_no_descriptors(running: &Running) {
     };
     let limit = |current| prlimit(pid, Resource::Nofile, Rlimit { current: Some(current), maximum: Some(maximum) });
     limit(spare + 1).expect("it is ours");
-    // Numbers that were given back are taken first.
+    // Released numbers are used first.
     let mut holding = Vec::new();
     running.wait_until("there are none left", |running| {
         holding.push(UnixStream::connect(running.control()).expect("it listens"));
@@ -167,7 +167,7 @@ fn check_no_descriptors(running: &Running) {
     running.wait_until("it answers again", |running| running.ask(&Request::Status).is_ok());
 }
 
-/// The thread of that name.
+/// The thread with the given name.
 fn thread_of(running: &Running, name: &str) -> Pid {
     let tasks = fs::read_dir(format!("/proc/{}/task", running.pid())).expect("it runs");
     let is_it = |path: &Path| fs::read_to_string(path.join("comm")).is_ok_and(|comm| comm.trim() == name);
@@ -189,7 +189,7 @@ fn a_worker_that_hangs_keeps_neither_status_nor_the_end_waiting() {
     waitpid(worker, Some(all)).expect("it stops");
     let control = running.control().to_owned();
     let change = std::thread::spawn(move || weir_control::ask(&control, &shut()));
-    // Everything is answered while the change waits, and says that it does.
+    // All requests are answered during the activation, and report it.
     running.wait_until("it is activating", |running| running.status().activating.is_some());
     assert!(running.status().activating.is_some_and(|to| to.posture.as_deref() == Some("shut")));
     running.wait_until("the other worker has changed", |running| {
@@ -207,6 +207,6 @@ fn a_worker_that_hangs_keeps_neither_status_nor_the_end_waiting() {
     assert_eq!(running.ends(), Some(1), "{}", running.log());
     assert!(running.log().contains("worker 1 does not answer"), "{}", running.log());
     let failure = change.join().expect("no panic").expect_err("it did not take place");
-    let said = failure.to_string();
-    assert!(said.contains("is stopping") || said.contains("closed without an answer"), "{said}");
+    let message = failure.to_string();
+    assert!(message.contains("is stopping") || message.contains("closed without an answer"), "{message}");
 }

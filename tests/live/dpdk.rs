@@ -1,7 +1,7 @@
-//! What is DPDK's alone. Weir and a generator in two processes, with shared memory between them for wires (memif): every packet accounted for, and
-//! those that pass the same to the byte. And ports that cannot be used.
+//! Tests that only DPDK needs. Weir and a generator run in two processes with shared memory (memif) between them. All
+//! packets are counted, and passed ones are unchanged. Other tests cover unusable ports.
 
-use crate::box_under_test::{Running, Setup, TIMEOUT};
+use crate::device_under_test::{Running, Setup, TIMEOUT};
 use crate::hosts::Hosts;
 use crate::traffic::{flows, send};
 use crate::{counted, put};
@@ -16,7 +16,8 @@ use weir_engine::frame_set::FrameSet;
 use weir_engine::live::dpdk::Eal;
 use weir_engine::live::dpdk::wire::Wire;
 
-/// Longer than any frame of the capture, so that a frame is one piece on the wire. Weir's memory has 2 KB for a piece.
+/// Maximum length of a frame, longer than all frames of the capture. The generator's frames are in one buffer, Weir's
+/// in several of 2 KB.
 const LONGEST: u16 = 8192;
 
 const POLICY: &str = "upstream {
@@ -28,22 +29,23 @@ const POLICY: &str = "upstream {
 downstream { accept }
 ";
 
-/// The lower, the upper and the divert wire, and who makes their memory.
+/// The lower, the upper and the divert connection, and which end provides their memory.
 struct Wires {
     name: &'static str,
-    /// What each end is: a server, or a client of one that is there before it.
+    /// Role of each end: a server, or a client of a server that exists already.
     weir: [&'static str; 3],
     generator: [&'static str; 3],
-    /// Frames to send, at most so long.
+    /// Maximum length of sent frames.
     longest: u16,
-    /// How often Weir is killed, and found again by the generator: servers can do that.
+    /// Number of times that Weir is killed and restarted. Only a server can reconnect.
     kills: usize,
 }
 
-/// Weir copies packets from the generator's memory and to it. Long ones come to lie in several pieces.
+/// Weir copies packets from and to the generator's memory. Long packets are in several buffers.
 const COPIED: Wires =
     Wires { name: "copied", weir: ["server"; 3], generator: ["client"; 3], longest: LONGEST, kills: 0 };
-/// The lower wire's memory is that of Weir's packets. DPDK 22.11 can do that for one port only, and parts long packets wrongly.
+/// The lower connection uses the memory of Weir's packets. DPDK 22.11 supports this for one port only, and splits long
+/// packets wrongly.
 const SHARED: Wires = Wires {
     name: "shared",
     weir: ["client,zero-copy=yes", "client", "client"],
@@ -57,11 +59,11 @@ impl Wires {
         format!("net_memif_{}_{wire}", self.name)
     }
 
-    /// DPDK's arguments for one end of each.
+    /// DPDK's arguments for one end of each connection.
     fn eal(&self, folder: &Path, roles: [&str; 3]) -> String {
-        // A socket without a file.
+        // An abstract socket.
         let socket = folder.join(self.name);
-        // What is not taken away in time would be dropped: the ways out are longer than the way in.
+        // The output rings are longer than the input ring, because a full output ring drops packets.
         let port = |(id, (wire, rsize)): (usize, (&str, u32))| {
             let memif = format!("--vdev={},id={id},role={}", self.port(wire), roles[id]);
             format!("{memif},socket={},bsize={LONGEST},rsize={rsize} ", socket.display())
@@ -69,7 +71,7 @@ impl Wires {
         [("lower", 10), ("upper", 12), ("divert", 12)].into_iter().enumerate().map(port).collect()
     }
 
-    /// Starts Weir between the wires.
+    /// Starts Weir between the connections.
     fn start_weir(&self, folder: &Path) -> Running {
         let eal = format!("--no-huge -m 256 --no-pci --single-file-segments {}", self.eal(folder, self.weir));
         let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
@@ -82,12 +84,12 @@ impl Wires {
     }
 }
 
-/// The wires' other ends.
+/// The other ends of the connections.
 struct Generator {
     lower: Wire,
     upper: Wire,
     divert: Wire,
-    /// What came out of the upper wire.
+    /// Number of packets from the upper connection.
     passed: u64,
     diverted: u64,
 }
@@ -99,7 +101,7 @@ impl Generator {
         Generator { lower, upper, divert, passed: 0, diverted: 0 }
     }
 
-    /// Waits until packets come through on all wires, and forgets those.
+    /// Waits until packets pass on all connections, and discards them.
     fn wait_for(&mut self, weir: &Running) {
         let ways = ["sport=53 dport=9", "sport=9 dport=9"].map(|ports| {
             let packet = format!("eth / ip saddr=10.9.0.1 daddr=10.9.0.2 / udp {ports}");
@@ -109,7 +111,7 @@ impl Generator {
         let (start, mut upper, mut divert) = (Instant::now(), 0, 0);
         while upper == 0 || divert == 0 {
             assert!(start.elapsed() < TIMEOUT, "nothing comes through: {}", weir.log());
-            // Asking is what makes DPDK look for the other end again.
+            // DPDK reconnects only when the state of a link is read.
             let up = [&self.lower, &self.upper, &self.divert].map(Wire::is_up);
             if up == [true; 3] {
                 self.lower.send(&probes.burst(0));
@@ -123,7 +125,7 @@ impl Generator {
         (self.passed, self.diverted) = (0, 0);
     }
 
-    /// Takes what has come. On the upper wire it must be these frames, in this order.
+    /// Receives packets. Those from the upper connection must be the expected frames, in order.
     fn take(&mut self, expected: &[Vec<u8>]) {
         let next = self.passed as usize;
         self.passed += self.upper.receive(|burst| {
@@ -138,7 +140,7 @@ impl Generator {
         self.diverted += self.divert.receive(|_| ()) as u64;
     }
 
-    /// Sends a capture into the lower wire, and takes what comes out elsewhere.
+    /// Sends a capture into the lower connection and receives the packets from the others.
     fn send(&mut self, capture: &Path, expected: &[Vec<u8>]) -> u64 {
         let mut reader = CaptureReader::open(capture).expect("a capture");
         let mut sent = 0;
@@ -155,7 +157,7 @@ impl Generator {
     }
 }
 
-/// The bytes of a capture's frames.
+/// The frames of a capture.
 fn frames(capture: &Path) -> Vec<Vec<u8>> {
     let mut reader = CaptureReader::open(capture).expect("a capture");
     let mut frames = Vec::new();
@@ -165,7 +167,7 @@ fn frames(capture: &Path) -> Vec<Vec<u8>> {
     frames
 }
 
-/// Copies the packets of a capture that are not too long.
+/// Copies the packets of a capture up to a maximum length.
 fn copy_short(from: &Path, to: &Path, longest: u16) {
     let mut reader = CaptureReader::open(from).expect("a capture");
     let mut writer = CaptureWriter::create(to, reader.form()).expect("the folder can be written to");
@@ -210,13 +212,13 @@ fn packets_over_shared_memory_are_counted_as_in_replay() {
         let expected = frames(&passed);
         let to_divert = replayed["diverted"].as_u64().expect("a number") + replayed["sampled"].as_u64().expect("one");
 
-        // A server must be there before its client.
+        // A server must start before its client.
         let first = (wires.generator == ["server"; 3]).then(|| Generator::open(&eal, &wires));
         let mut weir = wires.start_weir(folder);
         let mut generator = first.unwrap_or_else(|| Generator::open(&eal, &wires));
         for round in 0..=wires.kills {
             generator.wait_for(&weir);
-            // What is counted from here on is counted anew.
+            // The counters since the activation start at 0 here.
             let generation = weir.load(&folder.join("policy.weir"));
             weir.ask(&Request::Activate { generation, confirm_s: None }).expect("it is ready");
             let before = weir.settled();
@@ -236,7 +238,7 @@ fn packets_over_shared_memory_are_counted_as_in_replay() {
     }
 }
 
-/// What was counted since `before` is what was replayed, and nothing was lost.
+/// Checks that the counts since `before` match the replay, and that nothing was lost.
 fn check(before: &Stats, stats: &Stats, replayed: &Value, sent: u64) {
     let run = serde_json::to_value(&stats.upstream).expect("stats are JSON");
     assert_eq!(counted(&run), counted(replayed), "{stats:#?}");
@@ -266,10 +268,13 @@ fn ports_that_cannot_be_used_are_named() {
             .current_dir(folder.path())
             .output()
             .expect("the program was built");
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.code() == Some(1) && words.iter().all(|word| said.contains(word)), "{words:?}: {said}");
-        // Only complaints: no page of DPDK's options, no log.
-        assert!(output.stdout.is_empty() && said.lines().count() < 16, "{said}");
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert!(
+            output.status.code() == Some(1) && words.iter().all(|word| stderr.contains(word)),
+            "{words:?}: {stderr}"
+        );
+        // Only errors: neither DPDK's usage text nor its log.
+        assert!(output.stdout.is_empty() && stderr.lines().count() < 16, "{stderr}");
     };
     let ring = "--no-huge -m 64 --no-pci --vdev=net_ring0 --vdev=net_null0";
     refused("--lower net_ring0 --upper net_ring1", ring, &["net_ring1", "it has: net_ring0 net_null0"]);
@@ -295,10 +300,10 @@ fn an_interface_behind_a_port_is_claimed() {
         put(&other, "policy.weir", "upstream { accept }\ndownstream { accept }\n");
         let mut command = setup.command(&other, "policy.weir");
         let output = hosts.weir.run(move || command.output().expect("the program was built"));
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(!output.status.success() && said.contains(words), "{words}: {said}");
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!output.status.success() && stderr.contains(words), "{words}: {stderr}");
     };
-    // Ports of other names, other engines.
+    // The same ports under other names, and with other engines.
     let renamed = |dpdk: &Setup| {
         let line = "--no-huge -m 512 --no-pci --vdev=net_af_packet8,iface=upper --vdev net_af_packet9,iface=lower";
         let one = |name: &str| vec![name.to_owned()];

@@ -1,6 +1,6 @@
-//! What the link does when Weir has ended, and that nothing else of it stays.
+//! The state of the link after Weir ends, and that nothing else remains.
 
-use crate::box_under_test::{Running, Setup, TIMEOUT, wait_until};
+use crate::device_under_test::{Running, Setup, TIMEOUT, wait_until};
 use crate::hosts::{Hosts, SERVER};
 use crate::put;
 use nix::sys::signal::{Signal, kill};
@@ -16,10 +16,10 @@ use std::time::{Duration, Instant};
 use weir_control::Request;
 
 const PORT: u16 = 7;
-/// How long nothing must come back for the link to be shut.
+/// The link counts as blocked if no answer comes for this time.
 const SILENCE: Duration = Duration::from_millis(250);
 
-/// A server that sends back what it receives.
+/// A server that returns the packets that it receives.
 struct Echo {
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
@@ -35,7 +35,7 @@ impl Echo {
             let mut packet = [0; 64];
             while !own.load(Ordering::Relaxed) {
                 if let Ok((bytes, from)) = socket.recv_from(&mut packet) {
-                    // Where the way is shut there is nobody to send to.
+                    // The way back may be blocked.
                     let _unsent = socket.send_to(&packet[..bytes], from);
                 }
             }
@@ -51,7 +51,7 @@ impl Drop for Echo {
     }
 }
 
-/// Whether the client is answered within the time; it asks again and again.
+/// Whether the client gets an answer within the time. It repeats its packet.
 fn passes(hosts: &Hosts, within: Duration) -> bool {
     hosts.client.run(move || {
         let socket = UdpSocket::bind("0.0.0.0:0").expect("there are ports");
@@ -68,7 +68,7 @@ fn passes(hosts: &Hosts, within: Duration) -> bool {
     })
 }
 
-/// What is to be as it was before: flags, who wants all packets, and programs.
+/// The state that must be restored: flags, promiscuous mode, and XDP programs.
 #[derive(Debug, PartialEq, Eq)]
 struct Wires(Vec<Wire>);
 
@@ -77,7 +77,7 @@ struct Wire {
     up: bool,
     carrier: bool,
     promiscuity: u64,
-    /// Their names, and the modes they run in.
+    /// Name and mode of the XDP program.
     program: Option<(String, u64)>,
 }
 
@@ -108,7 +108,7 @@ impl Wire {
     }
 }
 
-/// How it ends.
+/// How Weir ends.
 #[derive(Clone, Copy, Debug)]
 enum End {
     Told,
@@ -138,7 +138,7 @@ fn the_link_forwards_or_blocks_as_the_policy_says_however_weir_ends(engine: &str
     let _echo = Echo::start(hosts);
     let before = Wires::of(hosts);
     assert_eq!(before.programs(), [""; 0]);
-    // Between hosts that take packets from programs, and where the kernel has to carry them.
+    // With receivers that accept packets from XDP programs, and with receivers for which the kernel must forward.
     for (end, receivers) in [(End::Told, "off"), (End::Killed, "on")] {
         let at = format!("{engine} {end:?}, gro {receivers}");
         let running = Running::start(&hosts.weir, folder, "forward.weir", engine, 1);
@@ -151,7 +151,7 @@ fn the_link_forwards_or_blocks_as_the_policy_says_however_weir_ends(engine: &str
         let native = Wires::of(hosts).0.iter().all(|wire| wire.program.as_ref().is_some_and(|(_, mode)| *mode == 1));
         assert_eq!(native, receivers == "on", "{at}: {:?}", Wires::of(hosts));
 
-        // The next one takes the place of what is there, and leaves nothing.
+        // The next process replaces the programs and removes them when it ends.
         set_receivers(hosts, "on");
         let running = Running::start(&hosts.weir, folder, "block.weir", engine, 1);
         assert!(!Wires::of(hosts).programs().contains(&"weir_bypass_all"), "{at}: {}", running.log());
@@ -163,7 +163,7 @@ fn the_link_forwards_or_blocks_as_the_policy_says_however_weir_ends(engine: &str
     }
 }
 
-/// Whether the hosts take packets from programs.
+/// Sets whether the hosts accept packets from XDP programs.
 fn set_receivers(hosts: &Hosts, state: &str) {
     for (host, wire) in [(&hosts.client, "c"), (&hosts.server, "s")] {
         host.call("ethtool", &format!("-K {wire} gro {state}"));
@@ -201,7 +201,7 @@ fn a_guard_that_is_killed_has_a_successor(engine: &str, hosts: &Hosts, folder: &
     wait_until("another guard stands in", || running.log().contains("another stands in"));
     let successor = guard_of(&running);
     assert_eq!(descriptors(successor), held, "{engine}: it holds what the first held");
-    // What ends a terminal's programs does not end the guard.
+    // Signals that end the programs of a terminal do not end the guard.
     for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP] {
         kill(successor, signal).expect("it is there");
     }
@@ -210,12 +210,12 @@ fn a_guard_that_is_killed_has_a_successor(engine: &str, hosts: &Hosts, folder: &
     wait_until("the guard has gone", || kill(successor, None).is_err());
 }
 
-/// The guard of a Weir: the one process that it has started and that is called so.
+/// The guard of a Weir: its child process with the guard's name.
 pub fn guard_of(running: &Running) -> Pid {
     let is_guard = |pid: i32| {
         let read = |name: &str| fs::read_to_string(format!("/proc/{pid}/{name}")).unwrap_or_default();
         let parent = read("stat").rsplit(')').next().and_then(|rest| rest.split_whitespace().nth(1)?.parse().ok());
-        // Before it is a guard it is called otherwise, after its end it has no descriptors.
+        // The process has another name before it becomes a guard, and no memory maps after its end.
         parent == Some(running.pid().as_raw()) && read("comm") == "weir-guard\n" && !read("maps").is_empty()
     };
     let processes = fs::read_dir("/proc").expect("there are processes");
@@ -225,7 +225,7 @@ pub fn guard_of(running: &Running) -> Pid {
     Pid::from_raw(guards[0])
 }
 
-/// How many descriptors of each kind a process has.
+/// Number of descriptors of each kind that a process has.
 fn descriptors(pid: Pid) -> Vec<(String, usize)> {
     let mut kinds: Vec<(String, usize)> = Vec::new();
     for entry in fs::read_dir(format!("/proc/{pid}/fd")).expect("it is there").flatten() {
@@ -252,9 +252,9 @@ fn programs_of_others_are_named_and_left_alone(engine: &str, hosts: &Hosts, fold
     hosts.weir.call("ip", &format!("link set dev upper xdp obj {} sec xdp", object.display()));
     let before = Wires::of(hosts);
     assert_eq!(before.programs(), ["other"]);
-    let (code, said) = Running::refused(&hosts.weir, folder, "forward.weir", engine);
+    let (code, stderr) = Running::refused(&hosts.weir, folder, "forward.weir", engine);
     let words = ["interface upper", "XDP program", "(other)", "not Weir's to remove", "`ip link set dev upper xdp"];
-    assert!(code == 1 && words.iter().all(|word| said.contains(word)), "{engine}: {code}: {said}");
+    assert!(code == 1 && words.iter().all(|word| stderr.contains(word)), "{engine}: {code}: {stderr}");
     assert_eq!(Wires::of(hosts), before, "{engine}");
 }
 
@@ -282,7 +282,7 @@ fn a_dead_link_is_carried_across_and_up_again_in_the_end(engine: &str, hosts: &H
         assert!(passes(hosts, TIMEOUT), "{engine}: {}", running.log());
         assert!(!running.log().contains("carry-link"), "{}", running.log());
 
-        // In the end it is up again, though its neighbour is not there.
+        // At the end it is up again, although its neighbour is down.
         hosts.client.call("ip", "link set c down");
         wires("its neighbour has gone", left);
         end.of(running);
@@ -290,7 +290,7 @@ fn a_dead_link_is_carried_across_and_up_again_in_the_end(engine: &str, hosts: &H
         hosts.client.call("ip", "link set c up");
         wait_until("nothing is left", || Wires::of(hosts) == before);
 
-        // What its owner has taken down stays so.
+        // An interface that its owner took down stays down.
         let running = carry();
         hosts.set_link("lower", "down");
         wires(&format!("its owner has taken it down: {}", running.log()), [(false, false); 2]);
@@ -301,7 +301,7 @@ fn a_dead_link_is_carried_across_and_up_again_in_the_end(engine: &str, hosts: &H
     }
 }
 
-/// Ports of DPDK are no interfaces of the kernel.
+/// DPDK ports are not interfaces of the kernel.
 #[cfg(feature = "dpdk")]
 #[test]
 fn where_nothing_can_be_forwarded_in_the_end_weir_says_so() {
@@ -312,9 +312,9 @@ fn where_nothing_can_be_forwarded_in_the_end_weir_says_so() {
     assert!(!running.log().contains("on-exit"), "{}", running.log());
     let forward = running.load(&folder.path().join("forward.weir"));
     running.ask(&Request::Activate { generation: forward, confirm_s: None }).expect("it is ready");
-    let said = running.log();
+    let log = running.log();
     let words = ["on-exit forward cannot be kept", "the link will block", "net_af_packet_lower"];
-    assert!(words.iter().all(|word| said.contains(word)), "{said}");
+    assert!(words.iter().all(|word| log.contains(word)), "{log}");
     assert!(passes(&hosts, TIMEOUT), "{}", running.log());
     assert_eq!(running.stop(), 0);
     assert!(Wires::of(&hosts).programs().is_empty() && !passes(&hosts, SILENCE));

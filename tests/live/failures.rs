@@ -1,6 +1,7 @@
-//! What fails around a running policy: interfaces that go, compilers that do not compile, bundles that are no bundles, clients that may not ask.
+//! Failures around a running policy: removed interfaces, failing compilers, damaged bundles, clients without
+//! permission.
 
-use crate::box_under_test::{Running, Setup};
+use crate::device_under_test::{Running, Setup};
 use crate::hosts::Hosts;
 use crate::traffic::{Listener, flows, frames, send, send_on_queue};
 use crate::{check_account, put};
@@ -17,13 +18,13 @@ use weir_control::Request;
 
 const ALL: &str =
     "upstream { accept }\ndownstream { accept }\nposture shut { upstream { drop } downstream { drop } }\n";
-/// Clients that are served at a time.
+/// Maximum number of simultaneous clients.
 const CLIENTS_MAX: usize = 32;
 
 each_kernel_engine!(an_interface_that_is_removed_ends_it_and_leaves_nothing);
 fn an_interface_that_is_removed_ends_it_and_leaves_nothing(engine: &str, hosts: &Hosts, folder: &Path) {
     is_removed("lower", engine, hosts, folder);
-    // Between the hosts there is no such wire any more.
+    // These hosts do not have the removed interface.
     is_removed("upper", engine, &Hosts::new(), folder);
 }
 
@@ -42,7 +43,7 @@ fn is_removed(gone: &str, engine: &str, hosts: &Hosts, folder: &Path) {
     assert!(link["xdp"].is_null() && link["promiscuity"].as_u64().unwrap_or(0) == 0, "{engine}: {link:#}");
 }
 
-/// That a policy is refused with these words, nothing changes, and packets pass as before.
+/// Checks that a policy is refused with these words, that nothing changes, and that packets pass as before.
 fn check_refused(hosts: &Hosts, running: &Running, policy: &Path, words: &[&str]) {
     let before = running.status();
     let failure = running.ask(&Request::Load { policy: policy.to_owned() }).expect_err("it is refused").to_string();
@@ -56,13 +57,13 @@ fn check_refused(hosts: &Hosts, running: &Running, policy: &Path, words: &[&str]
     let stats = running.wait_for("all are counted", |stats| stats.upstream.total.packets >= counted + 20);
     assert_eq!(stats.upstream.total.dropped, 0);
     check_account(&running.settled());
-    assert_eq!(at_server.heard(sent.len()), sent);
+    assert_eq!(at_server.received(sent.len()), sent);
 }
 
 each_engine!(a_compiler_that_fails_changes_nothing);
 fn a_compiler_that_fails_changes_nothing(engine: &str, hosts: &Hosts, folder: &Path) {
     put(folder, "all.weir", ALL);
-    // Works until it is told not to.
+    // This compiler works until the file `broken` exists.
     let broken = folder.join("broken");
     let clang = folder.join("clang");
     let script = format!(
@@ -77,7 +78,7 @@ fn a_compiler_that_fails_changes_nothing(engine: &str, hosts: &Hosts, folder: &P
     fs::write(&broken, "").expect("the folder can be written to");
     put(folder, "new.weir", "upstream { udp dport 9 drop; accept }\ndownstream { accept }\n");
     check_refused(hosts, &running, &folder.join("new.weir"), &["broken on purpose"]);
-    // A compiler that works again is all it takes.
+    // Once the compiler works again, policies load.
     fs::remove_file(&broken).expect("it is there");
     let new = running.load(&folder.join("new.weir"));
     running.ask(&Request::Activate { generation: new, confirm_s: None }).expect("it is ready");
@@ -98,7 +99,7 @@ fn rules_that_are_too_much_for_one_program_run_in_parts() {
     let packet = |sport: usize, dport: usize| {
         frames(&format!("eth / ip saddr=10.9.0.1 daddr=10.9.0.2 / udp sport={sport} dport={dport}\n"))
     };
-    // The first rule, the last one, and one that every rule lets pass.
+    // The first rule, the last rule, and packets that no rule drops.
     for (sport, dport) in [(1, 10), (RULES, 9 + RULES), (9, 9)] {
         send(&hosts.client, "c", &packet(sport, dport));
     }
@@ -136,7 +137,7 @@ fn a_damaged_bundle_changes_nothing(engine: &str, hosts: &Hosts, folder: &Path) 
 }
 
 each_kernel_engine!(only_trusted_bundles_are_loaded);
-/// What `run --trust` says holds for `ctl load`, and whose file a bundle is matters without.
+/// `run --trust` also applies to `ctl load`. Without it, the owner of the bundle's file decides.
 fn only_trusted_bundles_are_loaded(engine: &str, hosts: &Hosts, folder: &Path) {
     let public = "-----BEGIN PUBLIC KEY-----\nMCowBQYDK2VwAyEA3B3suLY3rC/fMiyuuS9bUSQR5QniSXxieq/L31A4BVg=\n-----END PUBLIC KEY-----\n";
     let private = "-----BEGIN PRIVATE KEY-----\nMC4CAQAwBQYDK2VwBCIEIAvXjbCCml6XIxcjWFG8xW9xL4jwXft+6MSSXTWOjLst\n-----END PRIVATE KEY-----\n";
@@ -189,23 +190,23 @@ fn several_clients_are_answered_at_once(engine: &str, hosts: &Hosts, folder: &Pa
     });
     assert_eq!(running.status().activations, 1 + (CLIENTS * REQUESTS / 2) as u64);
 
-    // Those that only hold the line are limited, and give way when they go.
+    // Idle clients count too, and release their slots when they disconnect.
     let mut idle = Vec::new();
     running.wait_until("those that are done have gone", |running| {
         idle.extend(connect(running.control()));
         idle.len() == CLIENTS_MAX
     });
     let failure = running.ask(&Request::Status).expect_err("there are too many");
-    assert!(matches!(&failure, Failure::Runtime(said) if said.contains("more than 32 clients")), "{failure}");
+    assert!(matches!(&failure, Failure::Runtime(stderr) if stderr.contains("more than 32 clients")), "{failure}");
     drop(idle);
     running.wait_until("there is room again", |running| running.ask(&Request::Status).is_ok());
     assert_eq!(running.stop(), 0);
 }
 
-/// A client that was answered once, so that it counts as one, and holds the line; none if there are too many.
+/// A client that was answered once and stays connected. None if there are too many clients.
 fn connect(control: &Path) -> Option<UnixStream> {
     let mut stream = UnixStream::connect(control).expect("it listens");
-    // Who is turned away may not get to ask.
+    // A refused client may be disconnected before it sends its request.
     let _hung_up = stream.write_all(b"\"status\"\n");
     let mut start = [0; 5];
     stream.read_exact(&mut start).expect("it answers");
@@ -231,16 +232,16 @@ fn only_the_owner_and_root_are_answered(engine: &str, hosts: &Hosts, folder: &Pa
     };
     assert_eq!(ask(0).status.code(), Some(0));
     let refused = ask(NOBODY);
-    let said = String::from_utf8_lossy(&refused.stderr);
+    let stderr = String::from_utf8_lossy(&refused.stderr);
     let help =
         format!("Permission denied (os error 13); the socket belongs to user {own}: run as root or as that user");
-    assert!(refused.status.code() == Some(1) && said.contains(&help), "{engine}: {said}");
-    // Even where somebody made the socket everybody's.
+    assert!(refused.status.code() == Some(1) && stderr.contains(&help), "{engine}: {stderr}");
+    // Even if the socket's mode permits everybody to connect.
     fs::set_permissions(&control, fs::Permissions::from_mode(0o777)).expect("it is ours");
     let refused = ask(NOBODY);
-    let said = String::from_utf8_lossy(&refused.stderr);
-    let told = format!("permission denied to user {NOBODY}: run as root or as user {own}, who started Weir");
-    assert!(refused.status.code() == Some(1) && said.contains(&told), "{engine}: {said}");
+    let stderr = String::from_utf8_lossy(&refused.stderr);
+    let expected = format!("permission denied to user {NOBODY}: run as root or as user {own}, who started Weir");
+    assert!(refused.status.code() == Some(1) && stderr.contains(&expected), "{engine}: {stderr}");
     assert_eq!(running.stop(), 0);
 }
 
@@ -263,7 +264,7 @@ fn a_worker_that_polls_passes_what_one_that_sleeps_does() {
     });
     check_account(&running.settled());
     let all = 2 * sent.len();
-    assert_eq!((at_server.heard(all).len(), at_client.heard(all).len()), (all, all));
+    assert_eq!((at_server.received(all).len(), at_client.received(all).len()), (all, all));
     assert_eq!(running.stop(), 0);
 
     let other = Command::new(env!("CARGO_BIN_EXE_weir"))
@@ -271,6 +272,6 @@ fn a_worker_that_polls_passes_what_one_that_sleeps_does() {
         .current_dir(folder)
         .output()
         .expect("the program was built");
-    let said = String::from_utf8_lossy(&other.stderr);
-    assert!(other.status.code() == Some(2) && said.contains("--busy-poll is of the engine afxdp"), "{said}");
+    let stderr = String::from_utf8_lossy(&other.stderr);
+    assert!(other.status.code() == Some(2) && stderr.contains("--busy-poll is of the engine afxdp"), "{stderr}");
 }

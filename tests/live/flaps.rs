@@ -1,6 +1,6 @@
-//! Links that go and come back: packets flow again at once, and each that did not is accounted for.
+//! Links that go down and come up again: packets pass immediately afterwards, and lost packets are counted.
 
-use crate::box_under_test::Running;
+use crate::device_under_test::Running;
 use crate::hosts::{Flags, Hosts, Wires};
 use crate::traffic::{Listener, flows, send};
 use crate::{BETWEEN_BURSTS, check_account, put};
@@ -16,8 +16,8 @@ use weir_engine::live::afpacket::wire::Wire;
 
 const ALL: &str = "upstream { accept }\ndownstream { accept }\n";
 
-/// How long after its link is up an interface may be taken to be down (docs/interfaces.md): the engines need a fifth of it, the rest is for a machine
-/// that has no time for them.
+/// Maximum time that an interface counts as down after its link is up (docs/interfaces.md). The engines need a fifth of
+/// it; the rest is for busy machines.
 const BOUND: Duration = Duration::from_millis(100);
 
 fn port<'a>(stats: &'a Stats, side: &str) -> &'a InterfaceStats {
@@ -25,7 +25,7 @@ fn port<'a>(stats: &'a Stats, side: &str) -> &'a InterfaceStats {
 }
 
 each_kernel_engine!(a_link_that_is_up_again_carries_at_once, Wires { flags: Flags::Late, ..Wires::default() });
-/// The flags of an interface follow its wire up to a second late; a flood's packets must not wait for that.
+/// The flags of an interface follow its link up to a second late. Packets must not wait for that.
 fn a_link_that_is_up_again_carries_at_once(engine: &str, hosts: &Hosts, folder: &Path) {
     const TIMES: usize = 2;
     put(folder, "all.weir", ALL);
@@ -37,7 +37,7 @@ fn a_link_that_is_up_again_carries_at_once(engine: &str, hosts: &Hosts, folder: 
             let lost = port(&running.stats(), "upper").tx_dropped.link_down;
             send(&hosts.client, "c", &sent);
             running.wait_for("they are lost", |stats| port(stats, "upper").tx_dropped.link_down > lost);
-            // Not asked for again: the kernel brings the flags up to date for who asks.
+            // The flags are not read here, because the kernel updates them on a read.
             host.ip(&format!("link set dev {interface} up"));
             thread::sleep(BOUND);
             let before = running.settled();
@@ -54,12 +54,12 @@ fn a_link_that_is_up_again_carries_at_once(engine: &str, hosts: &Hosts, folder: 
     assert_eq!(running.stop(), 0);
 }
 
-/// What changes while traffic flows, in a random order: links that go and come back, and who decides.
+/// Random changes during traffic: links that go down and up, and activations.
 struct Chaos<'a> {
     hosts: &'a Hosts,
     running: &'a Running,
     generations: [u64; 2],
-    /// xorshift64 (Marsaglia, 2003).
+    /// The state of xorshift64 (Marsaglia, 2003).
     state: u64,
 }
 
@@ -71,7 +71,7 @@ impl Chaos<'_> {
         self.state % end
     }
 
-    /// Takes links down, or swaps the policy, and waits for a moment.
+    /// Takes links down or activates another policy, and waits for a moment.
     fn step(&mut self, engine: &str) {
         const ENDS: usize = 4;
         let Hosts { weir, client, server, .. } = self.hosts;
@@ -83,7 +83,7 @@ impl Chaos<'_> {
                 self.running.ask(&request).unwrap_or_else(|failure| panic!("{engine}: {failure}"));
             }
             end => {
-                // One, or one of each side.
+                // One link, or one of each side.
                 let end = end as usize;
                 let down = if end < ENDS { vec![ends[end]] } else { vec![ends[self.below(2) as usize], ends[2]] };
                 let pause = Duration::from_millis(self.below(40));
@@ -97,10 +97,10 @@ impl Chaos<'_> {
     }
 }
 
-/// The destination port of the packets that pass while links flap; those sent afterwards have another.
+/// Destination port of the packets during link changes. Later packets have another.
 const FLOOD_PORT: u16 = 7;
 
-/// Sends upstream as long as told, whether the wire is there or not; packets that it took.
+/// Sends upstream until told to stop, even while the link is down. Returns the number of sent packets.
 fn flood_through(enough: &AtomicBool) -> u64 {
     let frames = flows(64, 1, FLOOD_PORT);
     let set = FrameSet::new(Link::Ethernet, frames.iter().map(|frame| (frame.as_slice(), frame.len() as u32)));
@@ -118,7 +118,7 @@ each_engine!(
     links_that_flap_at_random_while_policies_change_lose_none_unnamed,
     Wires { flags: Flags::Late, ..Wires::default() }
 );
-/// Three seconds an engine; as many as wanted with `WEIR_SOAK_SECONDS`.
+/// Takes three seconds per engine, or as many as `WEIR_SOAK_SECONDS` sets.
 fn links_that_flap_at_random_while_policies_change_lose_none_unnamed(engine: &str, hosts: &Hosts, folder: &Path) {
     const SECONDS: u64 = 3;
     let seconds = std::env::var("WEIR_SOAK_SECONDS").ok().and_then(|text| text.parse().ok()).unwrap_or(SECONDS);
@@ -127,8 +127,8 @@ fn links_that_flap_at_random_while_policies_change_lose_none_unnamed(engine: &st
     let running = Running::start(&hosts.weir, folder, "one.weir", engine, 2);
     let generations = [1, running.load(&folder.join("two.weir"))];
     let enough = Arc::new(AtomicBool::new(false));
-    let told = enough.clone();
-    let flood = hosts.client.start(move || flood_through(&told));
+    let stop = enough.clone();
+    let flood = hosts.client.start(move || flood_through(&stop));
     let mut chaos = Chaos { hosts, running: &running, generations, state: 0x9e37_79b9_7f4a_7c15 };
     let (start, mut steps) = (Instant::now(), 0);
     while start.elapsed() < Duration::from_secs(seconds) {
@@ -147,9 +147,9 @@ fn links_that_flap_at_random_while_policies_change_lose_none_unnamed(engine: &st
         lower.rx_packets, upper.tx_packets
     );
 
-    // All links are up: each packet arrives, and none is lost.
+    // All links are up: every packet arrives.
     thread::sleep(BOUND);
-    let (before, heard) = (running.settled(), Listener::at(&hosts.server, "s"));
+    let (before, received) = (running.settled(), Listener::at(&hosts.server, "s"));
     let last = flows(100, 2, 9);
     send(&hosts.client, "c", &last);
     let all = before.upstream.total.packets + last.len() as u64;
@@ -158,12 +158,12 @@ fn links_that_flap_at_random_while_policies_change_lose_none_unnamed(engine: &st
     check_account(&stats);
     let (before, after) = (port(&before, "upper").tx_dropped.unsent(), port(&stats, "upper").tx_dropped.unsent());
     assert_eq!(after, before, "{engine}: {stats:#?}");
-    // DPDK's driver for raw sockets sends what it could not send while a link was down together with the next packets. And two workers do
-    // not keep the order.
-    let (mut heard, mut last) = (heard.heard(last.len()), last);
-    heard.retain(|frame| last.contains(frame));
-    heard.sort();
+    // DPDK's driver for raw sockets keeps packets that it cannot send and sends them with the next ones. Two workers do
+    // not preserve the order.
+    let (mut received, mut last) = (received.received(last.len()), last);
+    received.retain(|frame| last.contains(frame));
+    received.sort();
     last.sort();
-    assert!(heard == last, "{engine}: {} of {} arrived", heard.len(), last.len());
+    assert!(received == last, "{engine}: {} of {} arrived", received.len(), last.len());
     assert_eq!(running.stop(), 0);
 }

@@ -1,12 +1,12 @@
-//! What passes is what came, bit by bit; what does not is counted as the interpreter says.
+//! Passed packets are unchanged, and the others are counted in agreement with the interpreter.
 
-use crate::box_under_test::{Running, Setup};
+use crate::device_under_test::{Running, Setup};
 use crate::hosts::{Hosts, Wires};
-use crate::traffic::{Listener, frames, judged, send, send_on_queue};
+use crate::traffic::{Listener, frames, interpreted, send, send_on_queue};
 use crate::{check_account, counted, put};
 use std::path::Path;
 
-/// One of each kind; most of them are on the wire of any provider.
+/// One packet of each kind, most of which occur in the networks of providers.
 const KINDS: &str = "
 eth / ip saddr=10.9.0.1 daddr=10.9.0.2 ttl=1 / udp sport=5 dport=53 / payload 11
 eth / ip saddr=10.9.0.1 daddr=10.9.0.2 ttl=0 tos=0xfc / tcp dport=443 flags=syn
@@ -54,7 +54,7 @@ upstream { udp dport 53 drop; ip6 hoplimit 255 accept; vlan id 4095 accept; meta
 downstream { accept }
 ";
 
-/// Frames of bytes without sense, some of them behind a header that makes sense; always the same ones.
+/// Random frames, some of them after a valid header; always the same ones.
 fn garbage(count: usize) -> Vec<Vec<u8>> {
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
     let mut next = || {
@@ -74,12 +74,13 @@ fn garbage(count: usize) -> Vec<Vec<u8>> {
         frame[from..].iter_mut().for_each(|byte| *byte ^= (next() % 7 == 0) as u8 * next() as u8);
         frame
     };
-    // A tag without what follows it is thrown away by the kernel, before raw sockets see it. No wire carries one: frames have at least 60 bytes.
+    // The kernel discards a tag without its contents before raw sockets see it. No real network carries one, because
+    // frames have at least 60 bytes.
     let is_cut = |frame: &Vec<u8>| matches!(frame[12..14], [0x81, 0] | [0x88, 0xa8]) && frame.len() < 20;
     (0..count).map(one).filter(|frame| !is_cut(frame)).collect()
 }
 
-/// Which frames pass, by the interpreter.
+/// The frames that pass according to the interpreter.
 fn passing(verdicts: &[String], frames: &[Vec<u8>]) -> Vec<Vec<u8>> {
     let both = verdicts.iter().zip(frames);
     both.filter(|(verdict, _)| *verdict == "accept").map(|(_, frame)| frame.clone()).collect()
@@ -104,25 +105,25 @@ fn what_passes_is_untouched_and_the_rest_is_counted(engine: &str, hosts: &Hosts,
         for (direction, counted_live, listener) in
             [("upstream", &stats.upstream, at_server), ("downstream", &stats.downstream, at_client)]
         {
-            let (verdicts, replayed) = judged(folder, name, direction, &sent);
+            let (verdicts, replayed) = interpreted(folder, name, direction, &sent);
             let live = serde_json::to_value(counted_live).expect("stats are JSON");
             assert_eq!(counted(&live), counted(&replayed), "{engine}, {name}, {direction}");
             let expected = passing(&verdicts, &sent);
-            check_same(&format!("{engine}, {name}, {direction}"), &listener.heard(expected.len()), &expected);
+            check_same(&format!("{engine}, {name}, {direction}"), &listener.received(expected.len()), &expected);
         }
         assert_eq!(running.stop(), 0);
     }
 }
 
-/// The same frames in the same order.
-fn check_same(what: &str, heard: &[Vec<u8>], expected: &[Vec<u8>]) {
-    for (at, (heard, expected)) in heard.iter().zip(expected).enumerate() {
-        assert_eq!(heard, expected, "{what}: frame {at}");
+/// Checks for the same frames in the same order.
+fn check_same(what: &str, received: &[Vec<u8>], expected: &[Vec<u8>]) {
+    for (at, (received, expected)) in received.iter().zip(expected).enumerate() {
+        assert_eq!(received, expected, "{what}: frame {at}");
     }
-    assert_eq!(heard.len(), expected.len(), "{what}");
+    assert_eq!(received.len(), expected.len(), "{what}");
 }
 
-/// UDP frames to a port, of these lengths.
+/// UDP frames with these payload lengths.
 fn of_lengths(dport: u16, lengths: &[usize]) -> Vec<Vec<u8>> {
     let frame = |&length: &usize| {
         let payload = length - 42;
@@ -138,8 +139,8 @@ fn jumbo_frames_pass_whole(engine: &str, hosts: &Hosts, folder: &Path) {
     put(folder, "long.weir", policy);
     let divert = Some("divert".to_owned());
     let running = Running::start_as(&hosts.weir, folder, "long.weir", &Setup { divert, ..Setup::new(engine) });
-    let said = running.status().access.concat();
-    assert!(engine != "afxdp" || said.contains("several buffers a packet"), "{said}");
+    let access = running.status().access.concat();
+    assert!(engine != "afxdp" || access.contains("several buffers a packet"), "{access}");
     let at_server = Listener::at(&hosts.server, "s");
     let at_analyser = Listener::at(&hosts.analyser, "d");
     let by_port = [1, 2, 3, 4].map(|dport| of_lengths(dport, &LENGTHS));
@@ -157,23 +158,24 @@ fn jumbo_frames_pass_whole(engine: &str, hosts: &Hosts, folder: &Path) {
         |frames: Vec<&[Vec<u8>]>| -> Vec<Vec<u8>> { std::iter::repeat_n(frames.concat(), 20).flatten().collect() };
     let [accepted, diverted, sampled, _] = &by_port;
     let expected = repeat(vec![accepted, sampled, &tagged]);
-    check_same(engine, &at_server.heard(expected.len()), &expected);
-    // The kernel copies no packet of several buffers.
+    check_same(engine, &at_server.received(expected.len()), &expected);
+    // The kernel cannot copy packets in several buffers.
     let copied = if engine == "xdp" { &sampled[..2] } else { &sampled[..] };
     let expected = repeat(vec![diverted, copied]);
-    check_same(engine, &at_analyser.heard(expected.len()), &expected);
+    check_same(engine, &at_analyser.received(expected.len()), &expected);
     let divert = stats.interfaces.iter().find(|port| port.side == "divert").expect("there is one");
     let not_copied = 20 * (sampled.len() - copied.len()) as u64;
     assert_eq!(divert.tx_dropped.tx_too_long, not_copied, "{engine}");
     assert_eq!(running.stop(), 0);
 }
 
-/// Headers around byte 2048 of a frame, where the window ends: whole before it, cut by it, behind it.
+/// Headers around byte 2048 of a frame, where the window ends: before it, across it, and after it.
 fn around_the_window() -> Vec<Vec<u8>> {
     const TCP: &str = "0001005000000000000000005002000000000000";
     const UDP: &str = "0001005000080000";
     let mut text = String::new();
-    // A header of destination options of `units` and 8 more bytes, and who follows: TCP, UDP, ESP, nobody, SCTP, somebody unknown.
+    // A header of destination options with `units` additional units of 8 bytes, followed by TCP, UDP, ESP, nothing,
+    // SCTP, or an unknown protocol.
     for units in 0xf4..=0xff {
         for (next, header) in [("06", TCP), ("11", UDP), ("32", ""), ("3b", ""), ("84", UDP), ("fd", "")] {
             let options = (units + 1) * 8 - 2;
@@ -183,7 +185,7 @@ fn around_the_window() -> Vec<Vec<u8>> {
             text += &format!("eth / ip6 nh=dst / raw {next}{units:02x} / payload {options} / raw {header}\n");
         }
     }
-    // Two headers of options, the second far behind the window, and of several buffers.
+    // Two headers of options, the second one far behind the window and in several buffers.
     for (first, second) in [("f8", "00"), ("f9", "ff"), ("ff", "ff"), ("10", "ff")] {
         let options = |units: &str| usize::from_str_radix(units, 16).expect("a number") * 8 + 6;
         let (one, two) = (options(first), options(second));
@@ -209,7 +211,7 @@ downstream { accept }
 ";
     put(folder, "window.weir", POLICY);
     let sent = around_the_window();
-    let (verdicts, replayed) = judged(folder, "window.weir", "upstream", &sent);
+    let (verdicts, replayed) = interpreted(folder, "window.weir", "upstream", &sent);
     let expected = passing(&verdicts, &sent);
     let running = Running::start(&hosts.weir, folder, "window.weir", engine, 1);
     let at_server = Listener::at(&hosts.server, "s");
@@ -219,7 +221,7 @@ downstream { accept }
     check_account(&stats);
     let live = serde_json::to_value(&stats.upstream).expect("stats are JSON");
     assert_eq!(counted(&live), counted(&replayed), "{engine}");
-    check_same(engine, &at_server.heard(expected.len()), &expected);
+    check_same(engine, &at_server.received(expected.len()), &expected);
     assert_eq!(running.stop(), 0);
 }
 
@@ -242,7 +244,7 @@ downstream { udp dport 25 divert; accept }
     run_without_divert(engine, hosts, folder, &sent);
 }
 
-/// From one core: in the kernel, samples are drawn by what each core has counted.
+/// All frames come from one core, because in the kernel each core has its own state for sampling.
 fn run_with_divert(engine: &str, hosts: &Hosts, folder: &Path, sent: &[Vec<u8>]) {
     let divert = Some("divert".to_owned());
     let running = Running::start_as(&hosts.weir, folder, "divert.weir", &Setup { divert, ..Setup::new(engine) });
@@ -256,20 +258,20 @@ fn run_with_divert(engine: &str, hosts: &Hosts, folder: &Path, sent: &[Vec<u8>])
     });
     let stats = running.settled();
     check_account(&stats);
-    let (verdicts, replayed) = judged(folder, "divert.weir", "upstream", sent);
+    let (verdicts, replayed) = interpreted(folder, "divert.weir", "upstream", sent);
     let (up, down) = (passing(&verdicts, sent), &sent[60..]);
-    check_same(engine, &at_server.heard(up.len()), &up);
-    check_same(engine, &at_client.heard(down.len()), down);
-    // Samples as the interpreter counts them, of which 60 are diverted anyway.
+    check_same(engine, &at_server.received(up.len()), &up);
+    check_same(engine, &at_client.received(down.len()), down);
+    // The interpreter's number of samples without the 60 that are diverted anyway.
     let samples = replayed["sampled"].as_u64().expect("a number") - 60;
-    let heard = at_analyser.heard(180 + samples as usize);
+    let received = at_analyser.received(180 + samples as usize);
     let port_of = |frame: &Vec<u8>| u16::from_be_bytes([frame[36], frame[37]]);
-    let of_port = |port: u16| heard.iter().filter(|frame| port_of(frame) == port).count();
-    // Every frame to be diverted from both sides, once.
+    let of_port = |port: u16| received.iter().filter(|frame| port_of(frame) == port).count();
+    // Every frame that is diverted from either side arrives once.
     assert_eq!([25, 54].map(of_port), [120, 60], "{engine}");
     assert_eq!([53, 55].map(of_port).iter().sum::<usize>() as u64, samples, "{engine}");
-    assert_eq!(heard.len() as u64, 180 + samples, "{engine}");
-    assert!(heard.iter().all(|frame| sent.contains(frame)), "{engine}: they are what was sent");
+    assert_eq!(received.len() as u64, 180 + samples, "{engine}");
+    assert!(received.iter().all(|frame| sent.contains(frame)), "{engine}: they are what was sent");
     let port = |side: &str| stats.interfaces.iter().find(|port| port.side == side).expect("there is one");
     assert_eq!((port("lower").sampled, port("divert").tx_packets), (samples, 180 + samples), "{engine}");
     assert_eq!(running.stop(), 0);

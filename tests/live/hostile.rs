@@ -1,8 +1,9 @@
-//! A local user without any rights, who wants to keep Weir from starting and to disturb one that runs; and a box with few descriptors.
+//! A local user without privileges who tries to prevent Weir from starting and to disturb a running one; and a machine
+//! with few descriptors.
 //!
-//! All other live tests with few descriptors: `WEIR_TEST_DESCRIPTORS=64 cargo test -p weir --test live`.
+//! `WEIR_TEST_DESCRIPTORS=64 cargo test -p weir --test live` runs the other live tests with few descriptors.
 
-use crate::box_under_test::{Running, Setup};
+use crate::device_under_test::{Running, Setup};
 use crate::exits::guard_of;
 use crate::hosts::{Host, Hosts};
 use crate::traffic::{Listener, flows, send};
@@ -27,10 +28,10 @@ use weir_control::Request;
 
 const NOBODY: u32 = 65534;
 const POLICY: &str = "upstream { udp dport 9 accept; drop }\ndownstream { accept }\n";
-/// Where claims lie.
+/// The folder of claims.
 const CLAIMS: &str = "/run/weir";
 
-/// Makes this thread, and no other of the process, one of a user without rights.
+/// Makes this thread, and no other of the process, run as an unprivileged user.
 fn become_nobody() {
     let (uid, gid) = (rustix::process::Uid::from_raw(NOBODY), rustix::process::Gid::from_raw(NOBODY));
     let done = set_thread_groups(&[])
@@ -40,17 +41,17 @@ fn become_nobody() {
     assert!(fs::create_dir("/run/weir-hostile").is_err(), "this thread still has rights");
 }
 
-/// What the hostile user goes for.
+/// The targets of the hostile user.
 #[derive(Clone, Default)]
 struct Targets {
     processes: Vec<Pid>,
-    /// Files that are none of theirs.
+    /// Files of other users.
     files: Vec<PathBuf>,
-    /// A folder that everybody may write to, where Weir keeps temporary files.
+    /// A world-writable folder, in which Weir keeps temporary files.
     shared: PathBuf,
 }
 
-/// A hostile user on the box.
+/// A hostile user on the machine.
 struct Hostile {
     enough: Arc<AtomicBool>,
     targets: Arc<Mutex<Targets>>,
@@ -58,7 +59,7 @@ struct Hostile {
 }
 
 impl Hostile {
-    /// Begins; returns once the names that an older Weir bound are taken.
+    /// Starts the attacks. Returns once the socket names of older versions of Weir are taken.
     fn start(host: &Host, shared: &Path) -> Self {
         let enough = Arc::new(AtomicBool::new(false));
         let targets = Arc::new(Mutex::new(Targets { shared: shared.to_owned(), ..Targets::default() }));
@@ -82,7 +83,7 @@ impl Hostile {
         Hostile { enough, targets, thread }
     }
 
-    /// Goes for a running Weir too: its processes, its claims, its control socket.
+    /// Also attacks a running Weir: its processes, claims and control socket.
     fn go_for(&self, running: &Running) {
         let claims = fs::read_dir(CLAIMS).into_iter().flatten().filter_map(|entry| Some(entry.ok()?.path()));
         let files = claims.chain([CLAIMS.into(), running.control().to_owned()]).collect();
@@ -91,19 +92,19 @@ impl Hostile {
         *targets = Targets { processes, files, ..targets.clone() };
     }
 
-    /// Ends; what they could do that they should not.
+    /// Stops. Returns the attacks that succeeded.
     fn stop(self) -> Vec<String> {
         self.enough.store(true, Ordering::Relaxed);
         self.thread.join().expect("it goes on until it is told to end")
     }
 }
 
-/// Binds a name without a place in the file system.
+/// Binds an abstract socket name.
 fn take_abstract_name(name: &str) -> Vec<OwnedFd> {
     take(&SocketAddrUnix::new_abstract_name(name.as_bytes()).expect("a short name"))
 }
 
-/// Binds an address, and lets nobody else connect to it: its queue is full.
+/// Binds an address, and fills its queue so that others cannot connect.
 fn take(address: &SocketAddrUnix) -> Vec<OwnedFd> {
     let socket = || socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::NONBLOCK, None);
     let listener = socket().expect("anybody has sockets");
@@ -119,7 +120,7 @@ fn take(address: &SocketAddrUnix) -> Vec<OwnedFd> {
     }
 }
 
-/// Tries everything once. What works that should not is added to `breaches`.
+/// Tries every attack once. Adds those that succeed to `breaches`.
 fn attempt(targets: &Targets, breaches: &mut Vec<String>) {
     let mut check = |what: &str, at: &dyn std::fmt::Debug, worked: bool| {
         if worked {
@@ -157,7 +158,7 @@ fn reads(file: &mut File) -> bool {
     std::io::Read::read(file, &mut [0; 16]).is_ok_and(|bytes| bytes > 0)
 }
 
-/// A folder that anybody may write to, as `/tmp` is, in one that anybody may enter.
+/// A world-writable folder, like `/tmp`, in a folder that everybody may enter.
 fn shared_folder(folder: &Path) -> PathBuf {
     let shared = folder.join("shared");
     fs::create_dir(&shared).expect("the folder can be written to");
@@ -170,7 +171,7 @@ fn set_mode(path: &Path, mode: u32) {
     fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("it is ours");
 }
 
-/// Runs something as a user without rights.
+/// Runs a job as an unprivileged user.
 fn as_nobody<R: Send + 'static>(job: impl FnOnce() -> R + Send + 'static) -> R {
     let started = thread::spawn(move || {
         become_nobody();
@@ -179,7 +180,7 @@ fn as_nobody<R: Send + 'static>(job: impl FnOnce() -> R + Send + 'static) -> R {
     started.join().expect("it ends")
 }
 
-/// That packets are filtered as the policy says.
+/// Checks that packets are filtered according to the policy.
 fn check_filters(hosts: &Hosts, running: &Running) {
     let before = running.stats().upstream.total;
     let (at_server, passed) = (Listener::at(&hosts.server, "s"), flows(10, 1, 9));
@@ -189,11 +190,11 @@ fn check_filters(hosts: &Hosts, running: &Running) {
     let stats = running.settled();
     check_account(&stats);
     assert_eq!((stats.upstream.total.passed, stats.upstream.total.dropped), (before.passed + 10, before.dropped + 10));
-    // Several workers change their order.
-    let (mut heard, mut passed) = (at_server.heard(passed.len()), passed);
-    heard.sort();
+    // Several workers do not preserve the order.
+    let (mut received, mut passed) = (at_server.received(passed.len()), passed);
+    received.sort();
     passed.sort();
-    assert_eq!(heard, passed);
+    assert_eq!(received, passed);
 }
 
 each_engine!(a_hostile_user_on_the_box_changes_nothing);
@@ -227,20 +228,20 @@ fn a_second_weir_is_refused_before_it_reads_its_policy(engine: &str, hosts: &Hos
     let running = Running::start(&hosts.weir, &first, &policy, engine, 1);
     let holder = format!("another weir has it (pid {})", running.pid());
     let refused = |setup: &Setup, interface: &str| {
-        let (code, said) = Running::refused_as(&hosts.weir, &second, "there-is-none.weir", setup);
-        assert_eq!((code, said), (1, format!("weir: interface {interface}: {holder}\n")), "{engine}");
+        let (code, stderr) = Running::refused_as(&hosts.weir, &second, "there-is-none.weir", setup);
+        assert_eq!((code, stderr), (1, format!("weir: interface {interface}: {holder}\n")), "{engine}");
     };
     refused(&Setup::new(engine), "lower");
-    // By another of its names it is the same interface.
+    // An alternative name means the same interface.
     hosts.weir.ip("link property add dev lower altname weir-alias");
     refused(&Setup { lower: vec!["weir-alias".to_owned()], ..Setup::new(engine) }, "weir-alias");
-    // One interface of several is enough; nothing is left of the others' claims.
+    // A conflict on one of several interfaces suffices. Claims on the others are released.
     refused(&Setup { upper: vec!["lo".to_owned()], ..Setup::new(engine) }, "lower");
-    // In another namespace it is another.
+    // The same name in another network namespace is another interface.
     let other = Hosts::new();
     let elsewhere = Running::start(&other.weir, &second, &policy, engine, 1);
     assert_eq!(elsewhere.stop(), 0);
-    // A guard that dies gives nothing away.
+    // The claims survive the end of a guard.
     kill(guard_of(&running), Signal::SIGKILL).expect("it is there");
     running.wait_until("another guard stands in", |running| running.log().contains("another stands in"));
     refused(&Setup::new(engine), "lower");
@@ -257,8 +258,8 @@ fn one_interface_by_two_names_is_refused() {
     put(folder.path(), "all.weir", POLICY);
     hosts.weir.ip("link property add dev lower altname other");
     let setup = Setup { upper: vec!["other".to_owned()], ..Setup::new("afpacket") };
-    let (code, said) = Running::refused_as(&hosts.weir, folder.path(), "all.weir", &setup);
-    assert_eq!((code, said.as_str()), (2, "weir: lower and other are one interface\n"));
+    let (code, stderr) = Running::refused_as(&hosts.weir, folder.path(), "all.weir", &setup);
+    assert_eq!((code, stderr.as_str()), (2, "weir: lower and other are one interface\n"));
 }
 
 #[test]
@@ -279,11 +280,11 @@ fn a_log_follows_no_link_of_another_user_and_waits_for_no_reader() {
         ..Setup::new("afpacket")
     };
     for (path, word) in [(&link, "link"), (&pipe, "pipe")] {
-        let (code, said) = Running::refused_as(&hosts.weir, folder, "all.weir", &log_to(path));
-        assert!(code == 1 && said.contains(&path.display().to_string()) && said.contains(word), "{code}: {said}");
+        let (code, stderr) = Running::refused_as(&hosts.weir, folder, "all.weir", &log_to(path));
+        assert!(code == 1 && stderr.contains(&path.display().to_string()) && stderr.contains(word), "{code}: {stderr}");
     }
 
-    // In a folder of theirs they may put a link in the place of the log.
+    // In their own folder, users can replace the log with a link.
     let theirs = shared.join("theirs");
     let (log, own_log, own_victim) = (theirs.join("log"), theirs.join("log"), victim.clone());
     as_nobody(move || fs::create_dir(&theirs).expect("anybody may write there"));
@@ -305,11 +306,11 @@ fn a_socket_of_another_user_in_place_of_the_control_socket_is_named() {
     put(folder.path(), "all.weir", POLICY);
     let shared = shared_folder(folder.path());
     let own_path = shared.join("control.sock");
-    // Nobody accepts, and the queue is full: who waits to connect waits for ever.
+    // The queue is full and nobody accepts, so a connecting process would wait forever.
     let _taken = as_nobody(move || take(&SocketAddrUnix::new(&own_path).expect("a short path")));
     let policy = folder.path().join("all.weir").display().to_string();
-    let (code, said) = Running::refused(&hosts.weir, &shared, &policy, "afpacket");
-    assert!(code == 1 && said.contains("this is a socket of another user (uid 65534)"), "{code}: {said}");
+    let (code, stderr) = Running::refused(&hosts.weir, &shared, &policy, "afpacket");
+    assert!(code == 1 && stderr.contains("this is a socket of another user (uid 65534)"), "{code}: {stderr}");
 }
 
 each_engine!(with_64_descriptors_everything_works);
@@ -318,8 +319,8 @@ fn with_64_descriptors_everything_works(engine: &str, hosts: &Hosts, folder: &Pa
     let bundle = compile(folder);
     let setup = Setup { descriptors: Some(64), workers: 2, ..Setup::new(engine) };
     let running = Running::start_as(&hosts.weir, folder, "rich.weir", &setup);
-    // More than stand ready at a time. In the kernel a generation takes a descriptor for each map and program while it is loaded, so that fewer
-    // stand ready; older ones go.
+    // More generations than are kept. In the kernel, a generation needs a descriptor for each map and program while it
+    // is loaded. Fewer are therefore kept, and older ones are unloaded.
     let load = |_| running.ask(&Request::Load { policy: bundle.clone() });
     let loaded: Result<Vec<_>, _> = (0..10).map(load).collect();
     assert_eq!(loaded.map(|loaded| loaded.len()).map_err(|failure| failure.message().to_owned()), Ok(10), "{engine}");
@@ -362,13 +363,16 @@ fn a_limit_of_descriptors_that_is_too_low_is_named_at_once() {
     let refused = |descriptors: u64| {
         let setup = Setup { descriptors: Some(descriptors), workers: 256, ..Setup::new("afpacket") };
         put(folder.path(), "all.weir", POLICY);
-        let (code, said) = Running::refused_as(&hosts.weir, folder.path(), "all.weir", &setup);
-        assert_eq!(code, 1, "{said}");
-        said
+        let (code, stderr) = Running::refused_as(&hosts.weir, folder.path(), "all.weir", &setup);
+        assert_eq!(code, 1, "{stderr}");
+        stderr
     };
-    let said = refused(63);
-    assert!(said.starts_with("weir: this process may have 63 files open and needs at least 64 (`ulimit -n`"), "{said}");
-    // A socket for each worker and interface.
-    let said = refused(64);
-    assert!(said.contains("this process may have 64 files open, which is too few (`ulimit -n`"), "{said}");
+    let stderr = refused(63);
+    assert!(
+        stderr.starts_with("weir: this process may have 63 files open and needs at least 64 (`ulimit -n`"),
+        "{stderr}"
+    );
+    // One socket for each worker and interface.
+    let stderr = refused(64);
+    assert!(stderr.contains("this process may have 64 files open, which is too few (`ulimit -n`"), "{stderr}");
 }

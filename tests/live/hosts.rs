@@ -1,5 +1,5 @@
-//! Three hosts in a row: a client, the box that Weir runs on, a server. Each is a network namespace of a thread; all of it is gone when the
-//! threads are.
+//! Three hosts in a row: a client, the host of Weir, and a server. Each is the network namespace of a thread, which the
+//! kernel removes with the thread.
 //!
 //! ```text
 //! client 10.9.0.1 (c) ---- (lower) weir (upper) ---- (s) server 10.9.0.2
@@ -16,12 +16,12 @@ use std::thread;
 
 pub const CLIENT: Ipv4Addr = Ipv4Addr::new(10, 9, 0, 1);
 pub const SERVER: Ipv4Addr = Ipv4Addr::new(10, 9, 0, 2);
-/// The longest that fits AF_XDP's frames.
+/// The maximum for AF_XDP's frames.
 pub const MTU: u32 = 3498;
 
 type Job = Box<dyn FnOnce() + Send>;
 
-/// A namespace, and the thread that lives in it.
+/// A network namespace and its thread.
 pub struct Host {
     jobs: Sender<Job>,
     namespace: PathBuf,
@@ -30,21 +30,21 @@ pub struct Host {
 impl Host {
     pub fn new() -> Self {
         let (jobs, received) = channel::<Job>();
-        let (tell, told) = channel();
+        let (sender, receiver) = channel();
         thread::spawn(move || {
             unshare(CloneFlags::CLONE_NEWNET)
                 .unwrap_or_else(|error| panic!("this test makes network namespaces and needs root: {error}"));
-            // Else the kernel speaks IPv6 on the wires.
+            // Otherwise the kernel would send IPv6 packets.
             std::fs::write("/proc/sys/net/ipv6/conf/default/disable_ipv6", "1")
                 .expect("a fresh namespace can be set up");
             let own = std::fs::canonicalize("/proc/thread-self").expect("a thread has a folder");
-            tell.send(own.join("ns/net")).expect("somebody waits");
+            sender.send(own.join("ns/net")).expect("somebody waits");
             received.into_iter().for_each(|job| job());
         });
-        Host { jobs, namespace: told.recv().expect("the namespace can be made") }
+        Host { jobs, namespace: receiver.recv().expect("the namespace can be made") }
     }
 
-    /// Runs something there. What it starts, threads and processes, is there too.
+    /// Runs a job in the namespace, with the threads and processes that it starts.
     pub fn run<R: Send + 'static>(&self, job: impl FnOnce() -> R + Send + 'static) -> R {
         let (give, given) = channel();
         let job = move || give.send(job()).expect("somebody waits");
@@ -52,19 +52,19 @@ impl Host {
         given.recv().expect("the job ended")
     }
 
-    /// Starts something there.
+    /// Starts a job in the namespace.
     pub fn start<R: Send + 'static>(&self, job: impl FnOnce() -> R + Send + 'static) -> thread::JoinHandle<R> {
         self.run(move || thread::spawn(job))
     }
 
-    /// Runs a program there with words parted by blanks; what it prints.
+    /// Runs a program in the namespace with arguments that are separated by spaces. Returns its standard output.
     pub fn call(&self, program: &'static str, line: &str) -> String {
         let line = line.to_owned();
         self.run(move || {
             let output = Command::new(program).args(line.split_whitespace()).output();
             let output = output.unwrap_or_else(|error| panic!("{program}: {error}; see scripts/install-deps.sh"));
-            let said = String::from_utf8_lossy(&output.stderr);
-            assert!(output.status.success(), "{program} {line}: {said}");
+            let stderr = String::from_utf8_lossy(&output.stderr);
+            assert!(output.status.success(), "{program} {line}: {stderr}");
             String::from_utf8(output.stdout).expect("it prints text")
         })
     }
@@ -73,7 +73,7 @@ impl Host {
         self.call("ip", line);
     }
 
-    /// What `ip` knows of an interface.
+    /// The information of `ip` about an interface.
     pub fn link(&self, name: &str) -> serde_json::Value {
         let printed = self.call("ip", &format!("-s -j link show dev {name}"));
         let links: serde_json::Value = serde_json::from_str(&printed).expect("ip prints JSON");
@@ -81,36 +81,37 @@ impl Host {
     }
 }
 
-/// What lies between the hosts.
+/// The interfaces between the hosts.
 #[derive(Clone, Copy)]
 pub struct Wires {
-    /// From the client to the box, from the box to the server, from the box to the analyser.
+    /// Number of veth pairs between client and Weir, between Weir and server, and between Weir and analyser.
     pub lower: usize,
     pub upper: usize,
     pub divert: usize,
     pub mtu: u32,
-    /// Queues of each interface, both ways.
+    /// Number of receive and transmit queues of each interface.
     pub queues: usize,
     pub flags: Flags,
     pub settings: Settings,
 }
 
-/// How the far ends of wires are set up.
+/// The settings at the far ends of veth pairs.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Settings {
-    /// As cards behave: checksums are finished, and the far end polls.
+    /// Like network cards: checksums are complete, and the far end polls.
     LikeCards,
-    /// The far end polls, but leaves checksums to a card that is not there.
+    /// The far end polls, but leaves checksums to the receiver.
     Polling,
-    /// As the kernel makes them.
+    /// The kernel's defaults.
     AsTheyCome,
 }
 
-/// How the flags of a wire's interfaces follow its state.
+/// How the flags of a pair's interfaces follow its link state.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Flags {
     AtOnce,
-    /// Up to a second later. The kernel does so where both ends have the same index, as the first wire between two namespaces has.
+    /// Up to a second later. The kernel behaves so if both ends have the same index, like the first pair between two
+    /// namespaces.
     Late,
 }
 
@@ -128,12 +129,12 @@ impl Default for Wires {
     }
 }
 
-/// The names of so many interfaces.
+/// Names for `count` interfaces.
 pub fn names(first: &str, count: usize) -> Vec<String> {
     (0..count).map(|number| if number == 0 { first.to_owned() } else { format!("{first}{number}") }).collect()
 }
 
-/// All of them.
+/// The three hosts and the analyser.
 pub struct Hosts {
     pub client: Host,
     pub weir: Host,
@@ -177,31 +178,31 @@ impl Hosts {
         self.weir.ip(&format!("link add {} type veth peer {} netns {netns}", end(own), end(far)));
         self.weir.ip(&format!("link set dev {own} arp off up"));
         host.ip(&format!("link set dev {far} up"));
-        // On a real wire checksums are finished; on a virtual one the sender leaves that to nobody.
+        // A network card completes checksums. The sender on a veth pair leaves them incomplete.
         if settings == Settings::LikeCards {
             host.call("ethtool", &format!("-K {far} tx off"));
         }
-        // Packets that a driver redirects reach a virtual wire's other end only if that polls.
+        // Packets that a driver redirects reach the far end of a veth pair only if it polls.
         let polls = if settings == Settings::AsTheyCome { "off" } else { "on" };
         host.call("ethtool", &format!("-K {far} gro {polls}"));
     }
 
-    /// What `ip` knows of an interface of the box.
+    /// The information of `ip` about an interface of Weir's host.
     pub fn link(&self, name: &str) -> serde_json::Value {
         self.weir.link(name)
     }
 
-    /// Whether an interface of the box is up, and so is its other end.
+    /// Whether an interface of Weir's host and its far end are up.
     pub fn is_up(&self, name: &str) -> bool {
         self.link(name)["operstate"] == "UP"
     }
 
-    /// Packets that a wire of the box took and lost, because the host at its other end did not look at them in time.
+    /// Packets that an interface of Weir's host lost because the receiver was too slow.
     pub fn lost_on(&self, name: &str) -> u64 {
         self.link(name)["stats64"]["tx"]["dropped"].as_u64().expect("links count what they drop")
     }
 
-    /// Takes a wire of the box down or up.
+    /// Sets an interface of Weir's host up or down.
     pub fn set_link(&self, name: &str, state: &str) {
         self.weir.ip(&format!("link set {name} {state}"));
     }

@@ -1,9 +1,9 @@
-//! Limits on interfaces: the rate that passes, changes of lists under traffic, and what becomes of what exceeds.
+//! Limits on interfaces: the passed rate, changes of lists under traffic, and the handling of packets over the limit.
 
 #[path = "limits/counts.rs"]
 mod counts;
 
-use crate::box_under_test::{Running, Setup, TIMEOUT};
+use crate::device_under_test::{Running, Setup, TIMEOUT};
 use crate::hosts::{Host, Hosts, Wires};
 use crate::traffic::{Listener, frames, put_through, send};
 use crate::{check_account, put};
@@ -18,22 +18,22 @@ use std::time::{Duration, Instant};
 use weir_control::{CountedLimit, Limited, LimitsStatus, Request, Stats};
 use weir_engine::live::afpacket::wire::Wire;
 
-/// Senders, each on a core and with it a queue of its own, so that several workers charge a bucket.
+/// Number of senders. Each has its own core and therefore its own queue, so that several workers charge a bucket.
 const SENDERS: usize = 2;
 
-/// The /24 that an Ethernet frame's IPv4 source is in.
+/// The /24 of an Ethernet frame's IPv4 source.
 fn subnet(frame: &[u8]) -> [u8; 3] {
     [frame[26], frame[27], frame[28]]
 }
 
-/// How many frames came from each /24.
+/// Number of frames from each /24.
 fn by_subnet(frames: &[Vec<u8>]) -> BTreeMap<[u8; 3], u64> {
     let mut counts = BTreeMap::new();
     frames.iter().for_each(|frame| *counts.entry(subnet(frame)).or_default() += 1);
     counts
 }
 
-/// Frames to the server from hosts `hosts` of a /24.
+/// Frames to the server from the hosts `hosts` of a /24.
 fn from_hosts(subnet: [u8; 3], hosts: std::ops::Range<usize>, dport: u16) -> Vec<Vec<u8>> {
     let [a, b, c] = subnet;
     let one = |host: usize| {
@@ -46,23 +46,23 @@ fn exceeded(stats: &Stats) -> u64 {
     stats.upstream.total.reasons.get("limit").copied().unwrap_or(0)
 }
 
-/// Senders at work until told that it is enough.
+/// Senders that send until told to stop.
 struct Stream {
     enough: Arc<AtomicBool>,
     senders: Vec<JoinHandle<u64>>,
 }
 
 impl Stream {
-    /// Each sends its round of frames again and again; one that comes late makes up for it.
+    /// Each sender repeats its round of frames every `every`. Late rounds are sent immediately.
     fn start(host: &Host, every: Duration, rounds: [Vec<Vec<u8>>; SENDERS]) -> Self {
         let enough = Arc::new(AtomicBool::new(false));
         let sender = |(core, round): (usize, Vec<Vec<u8>>)| {
-            let told = enough.clone();
+            let stop = enough.clone();
             host.start(move || {
                 weir_engine::cpu::pin_to(core).expect("there are as many cores");
                 let mut wire = Wire::open("c").expect("the host has the wire");
                 let (start, mut rounds) = (Instant::now(), 0_u32);
-                while !told.load(Ordering::Relaxed) {
+                while !stop.load(Ordering::Relaxed) {
                     put_through(&mut wire, &round);
                     rounds += 1;
                     thread::sleep((start + every * rounds).saturating_duration_since(Instant::now()));
@@ -74,14 +74,14 @@ impl Stream {
         Stream { enough, senders }
     }
 
-    /// Ends it; the rounds that each has sent.
+    /// Stops the senders. Returns the number of rounds of each.
     fn stop(self) -> Vec<u64> {
         self.enough.store(true, Ordering::Relaxed);
         self.senders.into_iter().map(|sender| sender.join().expect("all are sent")).collect()
     }
 }
 
-/// Stats once all of so many packets are counted, every one of them received and none lost between receiving and sending.
+/// Stats after `sent` packets were counted. None may be lost between reception and sending.
 fn all_of(running: &Running, sent: u64) -> Stats {
     running.wait_for("all are counted", |stats| stats.upstream.total.packets >= sent);
     let stats = running.settled();
@@ -95,15 +95,15 @@ fn all_of(running: &Running, sent: u64) -> Stats {
     stats
 }
 
-/// What arrived at an interface, by /24; nothing may have been lost on the wire to it.
+/// The packets that arrived at an interface, by /24. None may be lost on the way to it.
 fn arrived(hosts: &Hosts, listener: Listener, own: &str, count: u64) -> BTreeMap<[u8; 3], u64> {
-    let heard = listener.heard(count as usize);
-    assert_eq!((heard.len() as u64, hosts.lost_on(own)), (count, 0), "{own}");
-    by_subnet(&heard)
+    let received = listener.received(count as usize);
+    assert_eq!((received.len() as u64, hosts.lost_on(own)), (count, 0), "{own}");
+    by_subnet(&received)
 }
 
 const RATE_PPS: f64 = 1000.0;
-/// What passes at once: half a second's, so that senders may be kept from their cores for as long and nothing is forfeit.
+/// The burst: the packets of half a second, so that no rate is lost if senders pause for that time.
 const BURST: u64 = 500;
 const LIMITED: [u8; 3] = [10, 20, 1];
 const FREE: [u8; 3] = [10, 20, 2];
@@ -115,11 +115,12 @@ struct Reading {
 }
 
 impl Reading {
-    /// How much time reading may take, and what the moment is unsure by: less than 0.2% of the time between two.
+    /// Maximum duration of a reading, which is the uncertainty of its time: less than 0.2% of the time between two
+    /// readings.
     const BLUR: Duration = Duration::from_millis(5);
 
-    /// Looks twice, until a packet exceeded the limit in between: then there was no room, and what the rate has brought since is less than it
-    /// brings in [`Reading::BLUR`].
+    /// Reads twice until a packet exceeded the limit between the readings. There was no room then, and the rate has
+    /// added less since than in [`Reading::BLUR`].
     fn take(running: &Running) -> Self {
         let look = || (Instant::now(), running.stats(), Instant::now());
         let (start, mut last) = (Instant::now(), look());
@@ -134,7 +135,7 @@ impl Reading {
     }
 }
 
-/// Packets that the rule for a /24 accepted.
+/// Number of packets that the rule for a /24 accepted.
 fn passed(stats: &Stats, [a, b, c]: [u8; 3]) -> u64 {
     let start = format!("ip saddr {a}.{b}.{c}.0/24 ");
     let mut rules = stats.upstream.total.rules.iter().filter(|rule| rule.rule.starts_with(&start));
@@ -160,11 +161,12 @@ fn a_limit_of_bits_around_another_gives_its_rate(engine: &str, hosts: &Hosts, fo
     gives_its_rate(list, "ip saddr limit @customers", engine, hosts, folder);
 }
 
-/// A policy with this list and this rule lets 1000 packets a second of the limited subnet pass, over several workers.
+/// Checks that a policy with this list and rule passes 1000 packets per second of the limited subnet, with several
+/// workers.
 fn gives_its_rate(list: &str, rule: &str, engine: &str, hosts: &Hosts, folder: &Path) {
-    /// Between readings.
+    /// Time between readings.
     const WINDOW: Duration = Duration::from_secs(3);
-    /// Of 8 ms a sender: ten times the rate in all.
+    /// Frames per round of 8 ms and sender: ten times the rate in total.
     const ROUND: [usize; 2] = [40, 8];
     let policy = format!(
         "{list}
@@ -205,21 +207,21 @@ downstream {{ accept }}
     assert_eq!((limited + exceeded(&stats), free), (offered, rounds * ROUND[1] as u64), "{engine}: {stats:#?}");
     let several = stats.workers.iter().filter(|worker| worker.upstream.total.packets > 0).count();
     assert!(several >= 2, "{engine}: one worker alone charged the bucket: {stats:#?}");
-    let heard = arrived(hosts, at_server, "upper", limited + free);
-    assert_eq!(heard, BTreeMap::from([(LIMITED, limited), (FREE, free)]), "{engine}");
+    let received = arrived(hosts, at_server, "upper", limited + free);
+    assert_eq!(received, BTreeMap::from([(LIMITED, limited), (FREE, free)]), "{engine}");
     assert_eq!(running.stop(), 0);
 }
 
 const FREE_OF_LISTS: [u8; 3] = [10, 30, 1];
 const PREFIXES: u32 = 100_000;
 
-/// The /24 of a line of the list: from 20.0.0.0 on.
+/// The /24 in a line of the list, starting at 20.0.0.0.
 fn listed(line: u32) -> [u8; 3] {
     let [a, b, c, _] = ((20 << 24) + (line << 8)).to_be_bytes();
     [a, b, c]
 }
 
-/// A list in which every second prefix has another limit.
+/// A list in which even and odd prefixes have different limits.
 fn list(even: &str, odd: &str) -> String {
     let one = |line: u32| {
         let ([a, b, c], limit) = (listed(line), [even, odd][line as usize % 2]);
@@ -238,15 +240,15 @@ fn policy_of(folder: &Path, name: &str, list: &str) {
 
 each_engine!(buckets_outlive_a_change_of_their_list);
 fn buckets_outlive_a_change_of_their_list(engine: &str, hosts: &Hosts, folder: &Path) {
-    /// Lines whose packets come all the time, the first two with the limit that stays, the others with the one that changes.
+    /// Lines with constant traffic: two with the limit that stays, and two with the limit that changes.
     const ASKED: [u32; 4] = [0, 77_776, 1, 99_999];
-    /// A line whose limit stays, of which a few packets come now and then: 4 that pass, 3 that pass, 10 of which 3 do.
+    /// A line whose limit stays, with little traffic: 4 packets that pass, 3 that pass, then 10 of which 3 pass.
     const SPARING: u32 = 50_000;
     const SPARINGLY: [usize; 3] = [4, 3, 10];
-    /// A line whose limit changes and from which nothing comes before.
+    /// A line whose limit changes, without traffic before the change.
     const LATE: u32 = 33_333;
     policy_of(folder, "first", &list("1/minute,10", "1/minute,10"));
-    // Of ten hours' room ten minutes are used: that is nine packets.
+    // Ten minutes of a capacity of ten hours are used, so nine packets remain.
     policy_of(folder, "second", &list("1/minute,10", "1/hour,10"));
     let running = Running::start(&hosts.weir, folder, "first.weir", engine, 2);
     let at_server = Listener::at(&hosts.server, "s");
@@ -259,7 +261,7 @@ fn buckets_outlive_a_change_of_their_list(engine: &str, hosts: &Hosts, folder: &
     let stream = Stream::start(&hosts.client, Duration::from_millis(4), [round(0), round(1)]);
     let sparingly = |time: usize| send(&hosts.client, "c", &from_hosts(listed(SPARING), 1..1 + SPARINGLY[time], 9));
     let late = |count: usize| send(&hosts.client, "c", &from_hosts(listed(LATE), 1..1 + count, 9));
-    // Long enough for every bucket to be asked for more than it has.
+    // Long enough that every bucket gets more packets than it can pass.
     let ask_more = || {
         let before = exceeded(&running.stats());
         running.wait_for("packets exceed their limits", |stats| exceeded(stats) > before + 400);
@@ -277,7 +279,7 @@ fn buckets_outlive_a_change_of_their_list(engine: &str, hosts: &Hosts, folder: &
     ask_more();
     ask(&Request::Rollback);
     sparingly(2);
-    // Two hours of debt are more than ten minutes of room.
+    // Two hours of debt exceed the capacity of ten minutes.
     late(5);
     ask_more();
 
@@ -288,8 +290,8 @@ fn buckets_outlive_a_change_of_their_list(engine: &str, hosts: &Hosts, folder: &
     let mut expected: BTreeMap<[u8; 3], u64> = passed.iter().map(|&(line, count)| (listed(line), count)).collect();
     expected.insert(FREE, 2 * rounds);
     assert!(begun.elapsed() < Duration::from_secs(60), "{engine}: after a minute a bucket has room for one more");
-    let heard = arrived(hosts, at_server, "upper", stats.upstream.total.passed);
-    assert_eq!(heard, expected, "{engine}");
+    let received = arrived(hosts, at_server, "upper", stats.upstream.total.passed);
+    assert_eq!(received, expected, "{engine}");
     let all: u64 = expected.values().sum();
     assert_eq!((stats.upstream.total.passed, exceeded(&stats)), (all, sent - all), "{engine}");
     assert_eq!(running.stop(), 0);
@@ -318,11 +320,11 @@ fn the_kernel_keeps_room_for_lists_that_grow() {
 
     let mut other = roomy("afpacket").command(folder, "small.weir");
     let other = hosts.weir.run(move || other.output().expect("the program was built"));
-    let said = String::from_utf8_lossy(&other.stderr);
-    assert!(other.status.code() == Some(2) && said.contains("--limits-room is of the engine xdp"), "{said}");
+    let stderr = String::from_utf8_lossy(&other.stderr);
+    assert!(other.status.code() == Some(2) && stderr.contains("--limits-room is of the engine xdp"), "{stderr}");
 }
 
-/// IPv4 and IPv6 sources of each kind of list, none of which earns a packet while the test runs.
+/// IPv4 and IPv6 sources for each kind of list. No bucket regains room during the test.
 const KINDS: &str = "
 table sites { type ipv4 : label; elements = { 10.40.1.0/24 : HR, 10.40.2.0/24 : HR, 10.41.0.0/16 : SI } }
 limits customers {
@@ -343,11 +345,11 @@ downstream { accept }
 
 each_engine!(limits_of_every_kind_pass_what_they_have);
 fn limits_of_every_kind_pass_what_they_have(engine: &str, hosts: &Hosts, folder: &Path) {
-    /// Sources in the order in which they send, and how many packets of 40 each pass.
+    /// Sources in the order of sending, and the number of 40 packets that pass.
     const SENT: usize = 40;
     const SOURCES: [(&str, u64); 12] = [
         ("10.20.1.1", 20),
-        // Five are left of what encloses both.
+        // The enclosing prefix has room for five more.
         ("10.20.2.1", 5),
         ("10.20.3.1", 0),
         ("10.30.1.1", 30),
@@ -372,19 +374,19 @@ fn limits_of_every_kind_pass_what_they_have(engine: &str, hosts: &Hosts, folder:
         let all = frames(&(0..SENT).map(|index| frame(source, 1000 + index)).collect::<String>());
         send(&hosts.client, "c", &all);
         sent += SENT as u64;
-        // What comes next may be another worker's.
+        // The next packets may go to another worker.
         all_of(&running, sent);
     }
     let stats = all_of(&running, sent);
     let passed: u64 = SOURCES.iter().map(|(_, passed)| passed).sum();
     assert_eq!((stats.upstream.total.passed, exceeded(&stats)), (passed, sent - passed), "{engine}: {stats:#?}");
-    let heard = at_server.heard(passed as usize);
+    let received = at_server.received(passed as usize);
     for (source, passed) in SOURCES {
         let sample = frames(&frame(source, 1000)).remove(0);
-        // The source address, wherever the header has it.
+        // Position of the source address in the header.
         let place = if source.contains(':') { 22..38 } else { 26..30 };
         let of_source =
-            heard.iter().filter(|one| one[12..14] == sample[12..14] && one[place.clone()] == sample[place.clone()]);
+            received.iter().filter(|one| one[12..14] == sample[12..14] && one[place.clone()] == sample[place.clone()]);
         assert_eq!(of_source.count() as u64, passed, "{engine}: {source}");
     }
     assert_eq!(running.stop(), 0);
@@ -405,7 +407,7 @@ upstream {
 }
 downstream { accept }
 ";
-    /// Ports, and how many packets of each pass and are diverted.
+    /// Destination ports, and the number of packets that pass and that are diverted.
     const PORTS: [(u16, u64, u64); 4] = [(1, 10, 50), (2, 20, 0), (3, 30, 30), (4, 7, 53)];
     const OF_EACH: usize = 60;
     put(folder, "exceed.weir", POLICY);
@@ -417,12 +419,12 @@ downstream { accept }
     let stats = all_of(&running, sent.len() as u64);
     let total = &stats.upstream.total;
     assert_eq!((total.passed, total.dropped, total.diverted), (67, 40, 133), "{engine}: {stats:#?}");
-    // What is diverted because it was marked has its rule for a reason.
+    // Packets that are diverted because of a mark have the rule as their reason.
     assert_eq!(exceeded(&stats), 50 + 40 + 53, "{engine}: {stats:#?}");
     let matched: Vec<u64> = total.rules.iter().map(|rule| rule.packets).collect();
     assert_eq!(matched, [60, 60, 60, 30, 30, 60, 0, 0], "{engine}: {stats:#?}");
 
-    let (mut passed, mut diverted) = (at_server.heard(67), at_analyser.heard(133));
+    let (mut passed, mut diverted) = (at_server.received(67), at_analyser.received(133));
     assert_eq!((hosts.lost_on("upper"), hosts.lost_on("divert")), (0, 0), "{engine}");
     let of_port = |frames: &[Vec<u8>], dport: u16| {
         frames.iter().filter(|frame| frame[36..38] == dport.to_be_bytes()).count() as u64
@@ -431,7 +433,7 @@ downstream { accept }
         let counts = (of_port(&passed, dport), of_port(&diverted, dport));
         assert_eq!(counts, (passes, diverts), "{engine}, port {dport}");
     }
-    // Each frame went one way, untouched.
+    // Each frame was sent to one interface and is unchanged.
     let mut expected: Vec<Vec<u8>> = sent.iter().filter(|frame| frame[36..38] != [0, 2]).cloned().collect();
     passed.retain(|frame| frame[36..38] != [0, 2]);
     passed.append(&mut diverted);

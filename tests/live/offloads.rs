@@ -1,7 +1,7 @@
-//! Virtual wires as they come, with nothing switched off: their senders leave checksums to a card that is not there, and their far ends do not
-//! poll. Connections pass, or Weir says at the start what helps.
+//! veth pairs with default settings: senders leave checksums incomplete, and far ends do not poll. Connections work, or
+//! Weir advises at its start what to change.
 
-use crate::box_under_test::Running;
+use crate::device_under_test::Running;
 use crate::hosts::{Host, Hosts, SERVER, Settings, Wires};
 use crate::traffic::{Listener, flows, frames, send};
 use crate::{check_account, put};
@@ -14,24 +14,25 @@ use std::time::Duration;
 const ALL: &str = "upstream { accept }\ndownstream { accept }\n";
 const BYTES: usize = 1 << 20;
 const PORT: u16 = 8000;
-/// How long a connection may stand still: several retransmissions, which a checksum that is wrong does not outlive either.
+/// Maximum time without progress on a connection: several retransmissions, which do not help against a wrong checksum.
 const STILL: Duration = Duration::from_secs(5);
 
-/// That nothing is warned of; with DPDK's sockets, that senders must part packets themselves, which is then done.
-fn heed_warnings(engine: &str, hosts: &Hosts, running: &Running) {
-    let said = running.status().access.join("\n");
+/// Checks that there are no warnings. With DPDK's sockets there must be one that advises senders to segment packets
+/// themselves; this is done.
+fn follow_warnings(engine: &str, hosts: &Hosts, running: &Running) {
+    let access = running.status().access.join("\n");
     if engine == "dpdk" {
-        let warning = "warning: packets that senders leave to a card to part are lost";
-        assert!(said.matches(warning).count() == 2 && running.log().contains(warning), "{said}");
+        let warning = "warning: packets that senders leave to a card to segment are lost";
+        assert!(access.matches(warning).count() == 2 && running.log().contains(warning), "{access}");
         for (host, far) in [(&hosts.server, "s"), (&hosts.client, "c")] {
             host.call("ethtool", &format!("-K {far} tso off gso off"));
         }
     } else {
-        assert!(!said.contains("warning"), "{engine}: {said}");
+        assert!(!access.contains("warning"), "{engine}: {access}");
     }
 }
 
-/// Sends `BYTES` to a server and takes them back, over IPv4, where both hosts leave checksums to their cards.
+/// Sends `BYTES` to a server and receives them back, over IPv4, where both hosts leave checksums incomplete.
 fn exchange(client: &Host, server: &Host) -> std::io::Result<usize> {
     let (ready, is_ready) = channel();
     let served = server.start(move || -> std::io::Result<()> {
@@ -56,7 +57,7 @@ fn exchange(client: &Host, server: &Host) -> std::io::Result<usize> {
         assert!(received == sent, "{} of {BYTES} bytes came back as they were sent", received.len());
         Ok(received.len())
     });
-    // A server that nobody reached waits for ever.
+    // A server without a client waits forever.
     if exchanged.is_ok() {
         served.join().expect("the server ends")?;
     }
@@ -70,31 +71,31 @@ each_engine!(
 fn connections_pass_between_virtual_wires_as_they_come(engine: &str, hosts: &Hosts, folder: &Path) {
     put(folder, "all.weir", ALL);
     let running = Running::start(&hosts.weir, folder, "all.weir", engine, 1);
-    heed_warnings(engine, hosts, &running);
+    follow_warnings(engine, hosts, &running);
     let exchanged = exchange(&hosts.client, &hosts.server);
     assert_eq!(exchanged.map_err(|error| error.to_string()), Ok(BYTES), "{engine}: {}", running.log());
-    // Datagrams, one of an odd length.
-    let heard = hosts.server.run(|| UdpSocket::bind((SERVER, PORT)).expect("it has the address"));
-    heard.set_read_timeout(Some(STILL)).expect("sockets wait");
+    // Datagrams, one with an odd length.
+    let received = hosts.server.run(|| UdpSocket::bind((SERVER, PORT)).expect("it has the address"));
+    received.set_read_timeout(Some(STILL)).expect("sockets wait");
     for length in [1, 2, 999, 1400] {
         hosts.client.run(move || {
             let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).expect("any port");
             socket.send_to(&vec![7; length], (SERVER, PORT)).expect("there is a way");
         });
         let mut datagram = [0; 2000];
-        assert_eq!(heard.recv(&mut datagram).ok(), Some(length), "{engine}");
+        assert_eq!(received.recv(&mut datagram).ok(), Some(length), "{engine}");
     }
-    let said = running.status().access.join("\n");
+    let access = running.status().access.join("\n");
     assert_eq!(
-        said.matches("checksums that senders leave to a card are finished").count(),
+        access.matches("checksums that senders leave to a card are completed").count(),
         if engine == "afpacket" { 0 } else { 2 },
-        "{said}"
+        "{access}"
     );
     check_account(&running.settled());
     assert_eq!(running.stop(), 0);
 }
 
-/// Packets of each kind: where the addresses, the transport header and its checksum are, and the protocol.
+/// Packet kinds: the positions of the addresses, of the transport header and of its checksum, and the protocol.
 const KINDS: [(&str, std::ops::Range<usize>, usize, usize, u8); 7] = [
     ("eth / ip saddr=10.9.0.1 daddr=10.9.0.2 / tcp sport=7 dport=9 / payload 33", 26..34, 34, 50, 6),
     ("eth / ip saddr=10.9.0.1 daddr=10.9.0.2 / udp sport=7 dport=9 / payload 32", 26..34, 34, 40, 17),
@@ -105,7 +106,7 @@ const KINDS: [(&str, std::ops::Range<usize>, usize, usize, u8); 7] = [
     ("eth / ip6 saddr=fd00::1 daddr=fd00::2 / dst / udp sport=7", 22..54, 62, 68, 17),
 ];
 
-/// The frame with the sum of its pseudo header for a checksum, as a sender leaves it to a card.
+/// The frame with the sum of its pseudo header as checksum, as senders leave it.
 fn unfinished(frame: &[u8], addresses: std::ops::Range<usize>, start: usize, field: usize, protocol: u8) -> Vec<u8> {
     let words = frame[addresses].chunks(2).map(|word| u32::from(word[0]) << 8 | u32::from(word[1]));
     let mut sum = words.sum::<u32>() + (frame.len() - start) as u32 + u32::from(protocol);
@@ -117,7 +118,7 @@ fn unfinished(frame: &[u8], addresses: std::ops::Range<usize>, start: usize, fie
     frame
 }
 
-// Raw sockets are told which packets these are, and those that a raw socket sent are none.
+// Raw sockets learn which packets have incomplete checksums. Packets from raw sockets are not marked as such.
 test_on!(
     [afxdp, xdp, #[cfg(feature = "dpdk")] dpdk]
     unfinished_checksums_are_finished_and_others_left_alone,
@@ -136,10 +137,10 @@ fn unfinished_checksums_are_finished_and_others_left_alone(engine: &str, hosts: 
     }
     let at_server = Listener::at(&hosts.server, "s");
     send(&hosts.client, "c", &sent);
-    let mut heard = at_server.heard(expected.len());
-    // Hosts look for neighbours on wires that come up.
-    heard.retain(|frame| expected.contains(frame) || sent.contains(frame));
-    assert_eq!(heard, expected, "{engine}");
+    let mut received = at_server.received(expected.len());
+    // Hosts send neighbour solicitations when an interface comes up.
+    received.retain(|frame| expected.contains(frame) || sent.contains(frame));
+    assert_eq!(received, expected, "{engine}");
     assert_eq!(running.stop(), 0);
 }
 
@@ -164,24 +165,24 @@ fn a_far_end_that_does_not_poll_is_named_with_what_helps(engine: &str, hosts: &H
     put(folder, "all.weir", ALL);
     let running = Running::start(&hosts.weir, folder, "all.weir", engine, 1);
     if engine == "xdp" {
-        let warning = "warning: upper takes no packets from XDP programs, all that it is sent are dropped as tx-unsupported: switch GRO on at its other end (`ethtool -K PEER gro on`)";
-        for said in [running.log(), running.status().access.join("\n")] {
-            assert!(said.contains(warning) && said.contains("warning: lower takes"), "{said}");
+        let warning = "warning: upper accepts no packets from XDP programs, all packets to it are dropped as tx-unsupported: switch GRO on at its other end (`ethtool -K PEER gro on`)";
+        for text in [running.log(), running.status().access.join("\n")] {
+            assert!(text.contains(warning) && text.contains("warning: lower accepts"), "{text}");
         }
         send(&hosts.client, "c", &flows(10, 1, 9));
         let stats = running.wait_for("they are counted", |stats| stats.upstream.total.packets >= 10);
         let upper = stats.interfaces.iter().find(|port| port.side == "upper").expect("there is one");
         assert_eq!((upper.tx_packets, upper.tx_dropped.tx_unsupported), (0, stats.upstream.total.passed), "{stats:#?}");
         check_account(&running.settled());
-        // What it says helps.
+        // Its advice works.
         for (host, far) in [(&hosts.server, "s"), (&hosts.client, "c")] {
             host.call("ethtool", &format!("-K {far} gro on"));
         }
-        let heard = Listener::at(&hosts.server, "s");
+        let received = Listener::at(&hosts.server, "s");
         send(&hosts.client, "c", &flows(10, 1, 9));
-        assert_eq!(heard.heard(10), flows(10, 1, 9));
+        assert_eq!(received.received(10), flows(10, 1, 9));
     }
-    heed_warnings(engine, hosts, &running);
+    follow_warnings(engine, hosts, &running);
     let exchanged = exchange(&hosts.client, &hosts.server);
     assert_eq!(exchanged.map_err(|error| error.to_string()), Ok(BYTES), "{engine}: {}", running.log());
     check_account(&running.settled());
@@ -200,7 +201,7 @@ fn a_renamed_interface_has_its_new_name(engine: &str, hosts: &Hosts, folder: &Pa
     };
     assert_eq!(names(&stats.interfaces), ["lower", "uplink"], "{engine}");
     assert!(stats.workers.iter().all(|worker| names(&worker.interfaces) == ["lower", "uplink"]), "{engine}");
-    let said = running.status().access.join("\n");
-    assert!(!said.contains("upper"), "{engine}: {said}");
+    let access = running.status().access.join("\n");
+    assert!(!access.contains("upper"), "{engine}: {access}");
     assert_eq!(running.stop(), 0);
 }

@@ -1,6 +1,6 @@
-//! Packets that cannot be sent: each is dropped with its name, and none is forgotten.
+//! Packets that cannot be sent: each is counted as dropped for a named reason.
 
-use crate::box_under_test::Running;
+use crate::device_under_test::Running;
 use crate::hosts::{Host, Hosts, MTU, Wires};
 use crate::traffic::{Listener, Ready, flows, frames, put_on, send};
 use crate::{check_account, put};
@@ -18,12 +18,12 @@ fn port<'a>(stats: &'a Stats, side: &str) -> &'a InterfaceStats {
     stats.interfaces.iter().find(|port| port.side == side).expect("there is one")
 }
 
-/// Sends frames upstream, and waits until all of them are counted.
+/// Sends frames upstream and waits until all are counted.
 fn send_up(hosts: &Hosts, running: &Running, frames: &[Vec<u8>]) -> Stats {
     send_up_after(hosts, running, frames, || ())
 }
 
-/// As [`send_up`], the moment after something happened.
+/// Sends frames like [`send_up`], immediately after `happens`.
 fn send_up_after(hosts: &Hosts, running: &Running, frames: &[Vec<u8>], happens: impl FnOnce()) -> Stats {
     let before = running.stats().upstream.total.packets;
     let sender = Ready::to_send(&hosts.client, "c", frames);
@@ -53,18 +53,18 @@ fn a_far_side_that_does_not_read_is_tx_full(engine: &str, hosts: &Hosts, folder:
     }
     assert_eq!(held.len() as u64, upper.tx_packets, "{engine}: what is counted as sent was sent");
     assert_eq!(held[..64], sent[..64], "{engine}");
-    // What the kernel's own engine hears of packets that were lost is their number (docs/decisions/0009-in-the-kernel.md).
+    // For lost packets, the kernel engine knows only their number (docs/decisions/0009-in-the-kernel.md).
     let bytes: usize = held.iter().map(Vec::len).sum();
     assert!(engine == "xdp" || upper.tx_bytes == bytes as u64, "{engine}: {bytes}, {stats:#?}");
 
-    // Now that there is room, packets pass again; and the other direction never stopped.
+    // With room again, packets pass. The other direction was not affected.
     send_up(hosts, &running, &sent[..20]);
     assert_eq!((0..20).filter_map(|_| tap.read().expect("it is there")).count(), 20, "{engine}");
     let at_client = Listener::at(&hosts.client, "c");
     sent[..10].iter().for_each(|frame| tap.write(frame).expect("it has room"));
     running.wait_for("all are counted", |stats| stats.downstream.total.packets == 10);
     check_account(&running.settled());
-    assert_eq!(at_client.heard(10), sent[..10], "{engine}");
+    assert_eq!(at_client.received(10), sent[..10], "{engine}");
     assert_eq!(running.stop(), 0);
 }
 
@@ -74,7 +74,7 @@ fn an_interface_that_is_down_or_alone_is_link_down(engine: &str, hosts: &Hosts, 
     let running = Running::start(&hosts.weir, folder, "all.weir", engine, 1);
     let sent = flows(100, 10, 9);
     send_up(hosts, &running, &sent);
-    // Down itself, then with nobody at the other end.
+    // First the interface itself is down, then its far end.
     for (host, interface) in [(&hosts.weir, "upper"), (&hosts.server, "s")] {
         let before = port(&running.settled(), "upper").clone();
         let switch = LinkSwitch::new(interface);
@@ -85,7 +85,7 @@ fn an_interface_that_is_down_or_alone_is_link_down(engine: &str, hosts: &Hosts, 
         let dropped = after.tx_dropped.link_down - before.tx_dropped.link_down;
         assert_eq!(dropped, sent.len() as u64, "{engine}, {interface}: {stats:#?}");
         host.ip(&format!("link set dev {interface} up"));
-        // What comes once it is up arrives, and nothing older does.
+        // Packets after that arrive, and no older ones.
         while !hosts.is_up("upper") {
             std::thread::sleep(std::time::Duration::from_millis(5));
         }
@@ -99,14 +99,15 @@ fn an_interface_that_is_down_or_alone_is_link_down(engine: &str, hosts: &Hosts, 
             port(&stats, "upper").tx_packets > after.tx_packets
         });
         let stats = send_up(hosts, &running, &fresh);
-        let mut heard = at_server.heard((port(&stats, "upper").tx_packets - after.tx_packets) as usize);
-        heard.retain(|frame| frame[36..38] != 5000_u16.to_be_bytes());
-        assert_eq!(heard, fresh, "{engine}, {interface}");
+        let mut received = at_server.received((port(&stats, "upper").tx_packets - after.tx_packets) as usize);
+        received.retain(|frame| frame[36..38] != 5000_u16.to_be_bytes());
+        assert_eq!(received, fresh, "{engine}, {interface}");
     }
     assert_eq!(running.stop(), 0);
 }
 
-/// Others who change interfaces all the time, so that everyone waits for the kernel's lock on those, and the flags follow a wire late.
+/// Processes that constantly change interfaces. Others therefore wait for the kernel's lock on interfaces, and flags
+/// follow the link late.
 struct Churn {
     enough: Arc<AtomicBool>,
     others: Vec<JoinHandle<()>>,
@@ -116,10 +117,10 @@ impl Churn {
     fn start() -> Self {
         const OTHERS: usize = 4;
         let enough = Arc::new(AtomicBool::new(false));
-        let other = |told: Arc<AtomicBool>| {
+        let other = |stop: Arc<AtomicBool>| {
             let host = Host::new();
             move || {
-                while !told.load(Ordering::Relaxed) {
+                while !stop.load(Ordering::Relaxed) {
                     host.ip("link add one type veth peer name other");
                     host.ip("link del one");
                 }
@@ -169,11 +170,11 @@ fn a_link_that_flaps_under_a_flood_loses_none_unnamed(engine: &str, hosts: &Host
     put(folder, "all.weir", ALL);
     let running = Running::start(&hosts.weir, folder, "all.weir", engine, 2);
     let enough = Arc::new(AtomicBool::new(false));
-    let told = enough.clone();
+    let stop = enough.clone();
     let flood = hosts.client.start(move || {
         let sent = flows(64, 1, 9);
         let mut count = 0;
-        while !told.load(Ordering::Relaxed) {
+        while !stop.load(Ordering::Relaxed) {
             count += put_on("c", &sent);
         }
         count
@@ -207,12 +208,12 @@ fn a_packet_that_the_interface_takes_no_longer_is_tx_too_long(engine: &str, host
     let at_server = Listener::at(&hosts.server, "s");
     let of = |payload: usize| frames(&format!("eth / ip / udp dport=9 / payload {payload}")).remove(0);
     let tagged = frames("eth / vlan id=3 / ip / udp dport=9 / payload 1472").remove(0);
-    // The longest that fits is 1500 behind the link header.
+    // The maximum is 1500 bytes after the link header.
     let (short, longest, long, longer) = (of(10), of(1472), of(1500), of(3000));
     let sent = vec![short.clone(), longest.clone(), long, tagged.clone(), longer, short.clone()];
     let stats = send_up(hosts, &running, &sent);
     let upper = port(&stats, "upper");
     assert_eq!((upper.tx_packets, upper.tx_dropped.tx_too_long), (4, 2), "{engine}: {stats:#?}");
-    assert_eq!(at_server.heard(4), [short.clone(), longest, tagged, short], "{engine}");
+    assert_eq!(at_server.received(4), [short.clone(), longest, tagged, short], "{engine}");
     assert_eq!(running.stop(), 0);
 }

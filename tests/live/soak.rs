@@ -1,9 +1,10 @@
-//! Mixed traffic for a long time, with a change of policy every second: every packet accounted for, memory, descriptors and threads flat.
+//! Mixed traffic for a long time with a change of policy every second. All packets are counted; memory, descriptors and
+//! threads do not grow.
 //!
-//! Ten seconds an engine. `WEIR_SOAK_SECONDS=1800 cargo test -p weir --test live soak:: -- --nocapture` takes as many as wanted and reports every
-//! minute; `loses_nothing::xdp` in place of `soak::` soaks one engine alone.
+//! Takes ten seconds per engine. `WEIR_SOAK_SECONDS=1800 cargo test -p weir --test live soak:: -- --nocapture` sets the
+//! duration and reports every minute. `loses_nothing::xdp` in place of `soak::` selects one engine.
 
-use crate::box_under_test::{Running, Setup, TIMEOUT};
+use crate::device_under_test::{Running, Setup, TIMEOUT};
 use crate::hosts::{Hosts, SERVER, Wires};
 use crate::traffic::{flows, frames};
 use crate::{BETWEEN_BURSTS, Fragments, check_account, copy_sendable, put, send_capture};
@@ -24,15 +25,15 @@ use weir_engine::frame_set::FrameSet;
 use weir_engine::live::afpacket::wire::Wire;
 
 const SECONDS: u64 = 10;
-/// Policies loaded before anything is compared: more than stand ready at a time.
+/// Number of loads before the first measurement: more than generations are kept.
 const WARM_UP_LOADS: u64 = 10;
-/// What memory may differ by: what the allocator keeps.
+/// Tolerated growth of memory in KB, which the allocator may retain.
 const MEMORY_SLACK_KB: u64 = 6 << 10;
 const PORT: u16 = 8000;
-/// Connections that may not fail in a row.
+/// Maximum number of connections that fail in a row.
 const FAILURES_MAX: u32 = 3;
 
-/// The text of a policy; there are three of them, so that what is counted by rule does not grow.
+/// The text of a policy. There are only three, so that the number of counted rules does not grow.
 fn policy(number: u64) -> String {
     let more: String = (0..200).map(|last| format!(", 203.0.{}.{last}", number % 3)).collect();
     format!(
@@ -44,7 +45,7 @@ posture high {{ upstream {{ udp drop; accept }} downstream {{ accept }} }}
     )
 }
 
-/// Everything that is sent, until told that it is enough.
+/// All senders, which run until told to stop.
 struct Traffic {
     enough: Arc<AtomicBool>,
     connections: Arc<AtomicU64>,
@@ -77,7 +78,7 @@ impl Traffic {
         Traffic { enough, connections, senders }
     }
 
-    /// Ends it; how many connections there were.
+    /// Stops the senders. Returns the number of connections.
     fn stop(self) -> u64 {
         self.enough.store(true, Ordering::Relaxed);
         self.senders.into_iter().for_each(|sender| sender.join().expect("traffic flows as long as it should"));
@@ -96,7 +97,7 @@ fn flood(interface: &str, frames: &[Vec<u8>], enough: &AtomicBool) {
     }
 }
 
-/// Sends back what clients send.
+/// Returns to clients what they send.
 fn serve(enough: &AtomicBool) {
     let listener = TcpListener::bind((SERVER, PORT)).expect("the server has the address");
     listener.set_nonblocking(true).expect("sockets can be asked");
@@ -108,13 +109,13 @@ fn serve(enough: &AtomicBool) {
         stream.set_nonblocking(false).expect("sockets can wait");
         stream.set_read_timeout(Some(TIMEOUT)).expect("sockets can wait");
         let mut received = Vec::new();
-        // A client that comes when it is enough may go without an answer.
+        // The last client may get no answer.
         let _gone = stream.read_to_end(&mut received).and_then(|_| stream.write_all(&received));
     }
 }
 
-/// Sends to the server and takes back what it sent, again and again. On a machine whose cores are taken packets are lost, and a connection may give
-/// up over it, but not several in a row; what comes back is what was sent.
+/// Repeatedly sends to the server and compares the answer. On a busy machine packets are lost and a connection may time
+/// out, but not several in a row.
 fn connect(enough: &AtomicBool, connections: &AtomicU64) {
     let sent: Vec<u8> = (0..64 << 10).map(|at| (at ^ at >> 8) as u8).collect();
     let mut failures = 0;
@@ -139,7 +140,7 @@ fn connect(enough: &AtomicBool, connections: &AtomicU64) {
     }
 }
 
-/// What the server sends back.
+/// The answer of the server.
 fn exchange(sent: &[u8]) -> io::Result<Vec<u8>> {
     let mut stream = TcpStream::connect((SERVER, PORT))?;
     stream.set_read_timeout(Some(TIMEOUT))?;
@@ -150,7 +151,7 @@ fn exchange(sent: &[u8]) -> io::Result<Vec<u8>> {
     Ok(received)
 }
 
-/// What a process takes.
+/// The resources of a process.
 #[derive(Clone, Copy, Debug)]
 struct Footprint {
     memory_kb: u64,
@@ -159,8 +160,8 @@ struct Footprint {
 }
 
 impl Footprint {
-    /// As [`Footprint::of`], once it has no more descriptors and threads than before: on a busy machine the thread of a client that went may
-    /// take its time to end. What stays is found all the same.
+    /// The footprint once there are no more descriptors and threads than before. On a busy machine, the thread of a
+    /// disconnected client ends late. Leaks remain and are found.
     fn settled(pid: Pid, before: &Footprint) -> Self {
         let start = Instant::now();
         loop {
@@ -172,7 +173,7 @@ impl Footprint {
         }
     }
 
-    /// The least of a few looks: a client that just went may still have its thread.
+    /// The minimum of a few measurements, because a disconnected client may still have a thread.
     fn of(pid: Pid) -> Self {
         let looks = (0..5).map(|_| {
             thread::sleep(Duration::from_millis(4));
@@ -197,7 +198,8 @@ impl fmt::Display for Footprint {
     }
 }
 
-/// As many loads as it takes until each puts an older generation away, most from a bundle, which takes no compiler; and a change of each kind.
+/// Loads until each load unloads an older generation, mostly from a bundle, which needs no compiler. Then makes one
+/// change of each kind.
 fn warm_up(running: &Running, folder: &Path) {
     let bundle = folder.join("first.weirb");
     let mut compile = Command::new(env!("CARGO_BIN_EXE_weir"));
@@ -207,7 +209,7 @@ fn warm_up(running: &Running, folder: &Path) {
     (0..=6).for_each(|number| change(running, folder, number));
 }
 
-/// One change of who decides; the kinds come in turn.
+/// Activates another generation or posture. The kinds of changes take turns.
 fn change(running: &Running, folder: &Path, number: u64) {
     let ask = |request: Request| {
         running.ask(&request).unwrap_or_else(|failure| panic!("{number}: {failure}: {}", running.log()));
@@ -229,7 +231,7 @@ fn change(running: &Running, folder: &Path, number: u64) {
     }
 }
 
-/// Packets that the far ends of the wires have sent and received, and that the wires have lost on the box's way out: client, then server.
+/// Packets that the far ends sent and received, and that were lost on the way to them: client, then server.
 fn wires(hosts: &Hosts) -> [[u64; 3]; 2] {
     [(&hosts.client, "c", "lower"), (&hosts.server, "s", "upper")].map(|(host, far, own)| {
         let stats = host.link(far)["stats64"].clone();
@@ -238,7 +240,7 @@ fn wires(hosts: &Hosts) -> [[u64; 3]; 2] {
     })
 }
 
-/// What the box received is what was sent to it, and what it sent arrived.
+/// Checks that Weir received all packets that were sent to it, and that all packets that it sent arrived.
 fn check_wires(hosts: &Hosts, running: &Running, before: [[u64; 3]; 2]) {
     let stats = running.settled();
     check_account(&stats);

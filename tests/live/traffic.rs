@@ -1,7 +1,7 @@
-//! Frames put on the wires, and what comes out of them again, byte for byte.
+//! Sends frames to interfaces and receives them, byte for byte.
 
 use crate::BETWEEN_BURSTS;
-use crate::box_under_test::TIMEOUT;
+use crate::device_under_test::TIMEOUT;
 use crate::hosts::Host;
 use std::path::Path;
 use std::process::Command;
@@ -13,13 +13,13 @@ use weir_engine::FrameBurst;
 use weir_engine::frame_set::FrameSet;
 use weir_engine::live::afpacket::wire::Wire;
 
-/// Frames written as text, one a line.
+/// Frames from text, one per line.
 pub fn frames(text: &str) -> Vec<Vec<u8>> {
     let packets = weir_test_support::packets(text).unwrap_or_else(|error| panic!("{error}"));
     packets.into_iter().map(|packet| packet.bytes).collect()
 }
 
-/// A packet of each of so many flows, `times` times, to a port.
+/// Packets of `count` flows to a port, each `times` times.
 pub fn flows(count: u32, times: usize, dport: u16) -> Vec<Vec<u8>> {
     let flow = |n: u32| {
         format!("eth / ip saddr=10.9.0.1 daddr=10.9.0.2 / udp sport={} dport={dport} / payload 32\n", 1000 + n)
@@ -28,14 +28,14 @@ pub fn flows(count: u32, times: usize, dport: u16) -> Vec<Vec<u8>> {
     std::iter::repeat_n(once, times).flatten().collect()
 }
 
-/// Sends frames out of an interface of a host, no faster than the other end looks at them.
+/// Sends frames from an interface of a host, no faster than the receiver processes them.
 pub fn send(host: &Host, interface: &str, frames: &[Vec<u8>]) {
     let (interface, frames) = (interface.to_owned(), frames.to_vec());
     let sent = host.start(move || put_on(&interface, &frames));
     sent.join().expect("all are sent");
 }
 
-/// Sends frames as a card with several queues receives them: what is sent from a core travels on the queue of its number.
+/// Sends frames on one queue, like a card with several queues: frames from a core use the queue of the same number.
 pub fn send_on_queue(host: &Host, interface: &str, queue: usize, frames: &[Vec<u8>]) {
     let (interface, frames) = (interface.to_owned(), frames.to_vec());
     let sent = host.start(move || {
@@ -45,18 +45,18 @@ pub fn send_on_queue(host: &Host, interface: &str, queue: usize, frames: &[Vec<u
     sent.join().expect("all are sent");
 }
 
-/// Sends frames out of an interface of the host that this thread is on; their number.
+/// Sends frames from an interface of this thread's host. Returns their number.
 pub fn put_on(interface: &str, frames: &[Vec<u8>]) -> u64 {
     let mut wire = Wire::open(interface).expect("the host has the wire");
     put_through(&mut wire, frames)
 }
 
-/// Sends frames through a wire that is open; their number.
+/// Sends frames through an open interface. Returns their number.
 pub fn put_through(wire: &mut Wire, frames: &[Vec<u8>]) -> u64 {
     let (start, before) = (Instant::now(), wire.counters().tx_packets);
     for (number, frame) in frames.iter().enumerate() {
         let one = FrameSet::new(Link::Ethernet, [(frame.as_slice(), frame.len() as u32)]);
-        // A wire that is full takes it later.
+        // A full interface accepts the frame later.
         while wire.counters().tx_packets == before + number as u64 {
             wire.send(&one.burst(0)).expect("the wire takes frames");
             assert!(start.elapsed() < TIMEOUT, "{:?}", wire.counters());
@@ -68,7 +68,8 @@ pub fn put_through(wire: &mut Wire, frames: &[Vec<u8>]) -> u64 {
     frames.len() as u64
 }
 
-/// Somebody who holds a wire open, to send at once when told: opening one takes the kernel's lock on all interfaces.
+/// A sender with an open interface, which sends immediately when told. Opening an interface would wait for the kernel's
+/// lock on all interfaces.
 pub struct Ready {
     go: Sender<()>,
     sends: JoinHandle<u64>,
@@ -77,36 +78,36 @@ pub struct Ready {
 impl Ready {
     pub fn to_send(host: &Host, interface: &str, frames: &[Vec<u8>]) -> Self {
         let (interface, frames) = (interface.to_owned(), frames.to_vec());
-        let ((go, told), (ready, is_ready)) = (channel(), channel());
+        let ((go, start), (ready, is_ready)) = (channel(), channel());
         let sends = host.start(move || {
             let mut wire = Wire::open(&interface).expect("the host has the wire");
             ready.send(()).expect("somebody waits");
-            told.recv().expect("somebody tells");
+            start.recv().expect("somebody tells");
             put_through(&mut wire, &frames)
         });
         is_ready.recv().expect("the wire is open");
         Ready { go, sends }
     }
 
-    /// Sends all of it; the number of frames.
+    /// Sends all frames. Returns their number.
     pub fn send(self) -> u64 {
         self.go.send(()).expect("it waits");
         self.sends.join().expect("all are sent")
     }
 }
 
-/// Somebody who notes what arrives at an interface.
+/// A receiver that records the frames at an interface.
 pub struct Listener<N = Vec<Vec<u8>>> {
-    /// How much has to arrive before it may stop.
+    /// Requests the stop after at least this many frames.
     enough: Sender<usize>,
     notes: JoinHandle<(N, u64)>,
 }
 
-/// As long as nothing comes, it listens on.
+/// A listener stops after this time without a frame.
 const SILENCE: Duration = Duration::from_millis(20);
 
 impl Listener {
-    /// Notes every frame.
+    /// Records every frame.
     pub fn at(host: &Host, interface: &str) -> Self {
         Self::listen(host, interface, |notes, burst| {
             notes.extend((0..burst.len()).map(|index| burst.bytes(index).to_vec()));
@@ -114,8 +115,8 @@ impl Listener {
         })
     }
 
-    /// What arrived, once `least` frames did and nothing else is on its way. A machine that has no time for it may deliver late.
-    pub fn heard(self, least: usize) -> Vec<Vec<u8>> {
+    /// The recorded frames, after at least `least` arrived and no more are coming. A busy machine may deliver late.
+    pub fn received(self, least: usize) -> Vec<Vec<u8>> {
         let (notes, missed) = self.stop(least);
         assert_eq!(missed, 0, "the listener was kept from its core for too long");
         notes
@@ -131,27 +132,27 @@ impl Listener<usize> {
         })
     }
 
-    /// How many arrived, once `least` did and nothing else is on its way.
+    /// The number of frames, after at least `least` arrived and no more are coming.
     pub fn count(self, least: usize) -> u64 {
-        // What found no room at our socket did arrive.
+        // Frames that overflowed our socket did arrive.
         let (count, missed) = self.stop(least);
         count as u64 + missed
     }
 }
 
 impl<N: Default + Send + 'static> Listener<N> {
-    /// `note` says how many it has noted.
+    /// Starts recording. `note` returns the number of recorded frames.
     fn listen(host: &Host, interface: &str, note: fn(&mut N, &FrameBurst<'_>) -> usize) -> Self {
         let interface = interface.to_owned();
-        let ((enough, told), (ready, is_ready)) = (channel(), channel());
+        let ((enough, request), (ready, is_ready)) = (channel(), channel());
         let notes = host.start(move || {
             let mut wire = Wire::open(&interface).expect("the host has the wire");
             ready.send(()).expect("somebody waits");
             let (mut notes, mut noted, mut missed) = (N::default(), 0, 0);
             let mut least = None;
             loop {
-                // Looked at before the wire is: what arrived until then is there.
-                least = least.or_else(|| told.try_recv().ok().map(|least: usize| (least, Instant::now())));
+                // The request is read before the interface, so that all frames before it are read.
+                least = least.or_else(|| request.try_recv().ok().map(|least: usize| (least, Instant::now())));
                 let more = wire.receive(SILENCE, |burst| noted = note(&mut notes, burst));
                 missed += wire.missed();
                 let all = |(least, since): (usize, Instant)| {
@@ -172,8 +173,13 @@ impl<N: Default + Send + 'static> Listener<N> {
     }
 }
 
-/// What the interpreter makes of frames: the verdict of each, and the report.
-pub fn judged(folder: &Path, policy: &str, direction: &str, frames: &[Vec<u8>]) -> (Vec<String>, serde_json::Value) {
+/// The interpreter's verdict on each frame, and its report.
+pub fn interpreted(
+    folder: &Path,
+    policy: &str,
+    direction: &str,
+    frames: &[Vec<u8>],
+) -> (Vec<String>, serde_json::Value) {
     let capture = folder.join(format!("{direction}.pcap"));
     std::fs::write(&capture, pcap(frames)).expect("the folder can be written to");
     let replay = Command::new(env!("CARGO_BIN_EXE_weir"))
@@ -182,13 +188,13 @@ pub fn judged(folder: &Path, policy: &str, direction: &str, frames: &[Vec<u8>]) 
         .current_dir(folder)
         .output()
         .expect("the program was built");
-    let said = String::from_utf8_lossy(&replay.stderr);
-    let report: serde_json::Value = serde_json::from_slice(&replay.stdout).unwrap_or_else(|_| panic!("{said}"));
+    let stderr = String::from_utf8_lossy(&replay.stderr);
+    let report: serde_json::Value = serde_json::from_slice(&replay.stdout).unwrap_or_else(|_| panic!("{stderr}"));
     let verdicts = report["verdicts"].as_array().expect("asked for").iter();
     (verdicts.map(|verdict| verdict.as_str().expect("a word").to_owned()).collect(), report)
 }
 
-/// A capture of whole Ethernet frames (draft-ietf-opsawg-pcap).
+/// A capture of complete Ethernet frames (draft-ietf-opsawg-pcap).
 fn pcap(frames: &[Vec<u8>]) -> Vec<u8> {
     let words = |words: &[u32]| words.iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<u8>>();
     let mut bytes = words(&[0xa1b2_c3d4, 2 | 4 << 16, 0, 0, 1 << 16, 1]);

@@ -119,7 +119,7 @@ fn run(program: &str, arguments: &[&str], input: &str) -> String {
         .unwrap_or_else(|error| panic!("{program}: {error}; scripts/install-deps.sh installs what this test needs"));
     child.stdin.take().expect("it is piped").write_all(input.as_bytes()).expect("it reads its input");
     let output = child.wait_with_output().expect("it ends");
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{program} {arguments:?}: {said}\n{input}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{program} {arguments:?}: {stderr}\n{input}");
     String::from_utf8(output.stdout).expect("it writes text")
 }

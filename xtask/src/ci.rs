@@ -1,4 +1,4 @@
-//! What CI runs, in order. A failing step does not hide the ones after it.
+//! The steps of CI, in order. Later steps run even if one fails.
 
 use crate::shell::{self, cargo, target_dir};
 use crate::tally::Tally;
@@ -8,13 +8,13 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Instant;
 
-/// What is off unless asked for, and is tested all the same.
+/// Features that are off by default, but tested.
 const FEATURES: &str = "--features=weir/dpdk,weir-bench/dpdk";
 
-/// Tests that run at the same time, for each core: those on interfaces wait most of the time.
+/// Number of parallel tests per core. Tests on interfaces mostly wait.
 const TESTS_PER_CORE: usize = 2;
 
-/// Runs every step. Prints what took the time, and as the last line the sum of all tests.
+/// Runs every step. Prints the durations, and as last line the sum of all tests.
 pub fn run(fuzz_seconds: u32) -> Result<(), String> {
     let mut report = Report::default();
     report.step("rustfmt", || shell::run(&mut cargo(["fmt", "--all", "--check"])));
@@ -34,14 +34,14 @@ pub fn run(fuzz_seconds: u32) -> Result<(), String> {
     report.end(&binaries)
 }
 
-/// Runs the tests with every snapshot overwritten by what they produce.
+/// Runs the tests and overwrites every snapshot with their output.
 pub fn bless() -> Result<(), String> {
     let mut command = cargo(["test", "--workspace", FEATURES, "--no-fail-fast"]);
     shell::run(command.env("INSTA_UPDATE", "always").env("INSTA_FORCE_PASS", "1"))
 }
 
-/// C is formatted by one version of clang-format, because each version has its own opinion. Snapshots of generated C are
-/// the emitter's to format.
+/// Checks the C with one version of clang-format, because versions format differently. Generated C in snapshots is
+/// excluded.
 fn clang_format() -> Result<(), String> {
     let mut files = shell::files(Path::new("."), &["c", "h"]);
     files.retain(|path| !path.starts_with("./tests/policies"));
@@ -63,11 +63,11 @@ fn tests(tally: &mut Tally, binaries: &mut Times) -> Result<(), String> {
     });
     *binaries = watch.end();
     outcome?;
-    // A runner that finds no tests ends well. Ours must not.
+    // A test runner without tests succeeds, which would hide an error here.
     if tally.passed == 0 || binaries.is_empty() { Err("no test was run".into()) } else { Ok(()) }
 }
 
-/// What the steps came to.
+/// The results of the steps.
 #[derive(Default)]
 struct Report {
     tally: Tally,
@@ -76,12 +76,12 @@ struct Report {
 }
 
 impl Report {
-    /// A step that is no test runner: it counts only when it fails.
+    /// Runs a step without tests. It counts only if it fails.
     fn step(&mut self, name: &str, run: impl FnOnce() -> Result<(), String>) {
         self.runner(name, |_| run());
     }
 
-    /// A step that counts its tests. If it ends badly without a failed test (a crash, a build error), that is one.
+    /// Runs a step and counts its tests. A failure without a failed test (a crash, a build error) counts as one.
     fn runner(&mut self, name: &str, run: impl FnOnce(&mut Tally) -> Result<(), String>) {
         println!("ci: {name}");
         let start = Instant::now();
@@ -95,8 +95,8 @@ impl Report {
     }
 
     fn end(self, binaries: &Times) -> Result<(), String> {
-        println!("ci: what took the time, by step:\n{}", self.times);
-        println!("ci: what took the time, by test binary:\n{binaries}");
+        println!("ci: time by step:\n{}", self.times);
+        println!("ci: time by test binary:\n{binaries}");
         self.broken.iter().for_each(|message| println!("ci: FAILED {message}"));
         println!("{}", self.tally);
         if self.tally.failed == 0 { Ok(()) } else { Err("ci failed".into()) }

@@ -1,10 +1,11 @@
-//! Compiles C once for the same input: the tests compile the same policies again and again.
+//! A cache of compiled C, because the tests compile the same policies repeatedly.
 //!
-//! `cargo xtask ci` copies this program to a folder of its own under the name of the compiler, and puts the folder in front of PATH. Called by that
-//! name, the program looks for an object that the compiler made before of the same arguments and the same text. The folder is emptied when CI
-//! starts, so every run compiles all that it tests.
+//! `cargo xtask ci` copies this program to a folder under the name of the compiler, and puts the folder first in PATH.
+//! Under that name, the program returns the cached object for the same arguments and texts, if there is one. The folder
+//! is emptied when CI starts, so every run compiles everything that it tests.
 //!
-//! An entry is two files: the input, compared byte for byte, and the object. What fails or prints a warning is never kept.
+//! An entry consists of two files: the input, which is compared byte for byte, and the object. Failures and
+//! compilations with warnings are not cached.
 
 use std::collections::hash_map::DefaultHasher;
 use std::ffi::OsString;
@@ -15,15 +16,15 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
-/// The compiler that Weir is tested with.
+/// The compiler that the tests use.
 const COMPILER: &str = "clang-19";
-/// Names the file that holds the path of the real compiler.
+/// The file that contains the path of the real compiler.
 const REAL: &str = "real-compiler";
 
-/// Fills `folder` with a program that stands for the compiler; the PATH that finds it.
+/// Fills `folder` with a program that replaces the compiler. Returns the PATH that finds it.
 ///
 /// # Errors
-/// There is no compiler, or the folder cannot be written to.
+/// There is no compiler, or the folder is not writable.
 pub fn install(folder: &Path) -> Result<OsString, String> {
     let failed = |error: io::Error| format!("{}: {error}", folder.display());
     let path = std::env::var_os("PATH").unwrap_or_default();
@@ -40,7 +41,7 @@ pub fn install(folder: &Path) -> Result<OsString, String> {
     std::env::join_paths(std::iter::once(folder).chain(folders)).map_err(|error| error.to_string())
 }
 
-/// Compiles, if this program was called by the compiler's name.
+/// Compiles, if this program was called under the compiler's name.
 pub fn called_as_compiler() -> Option<ExitCode> {
     let program = std::env::current_exe().ok()?;
     if program.file_name()? != COMPILER {
@@ -54,7 +55,7 @@ pub fn called_as_compiler() -> Option<ExitCode> {
     }))
 }
 
-/// Takes the object of an entry, or makes one.
+/// Returns the object of an entry, or compiles it.
 fn compile(cache: &Path, real: &Path) -> io::Result<ExitCode> {
     let args: Vec<OsString> = std::env::args_os().skip(1).collect();
     let mut command = Command::new(real);
@@ -69,30 +70,31 @@ fn compile(cache: &Path, real: &Path) -> io::Result<ExitCode> {
     io::stdout().write_all(&output.stdout)?;
     io::stderr().write_all(&output.stderr)?;
     if output.status.success() && output.stderr.is_empty() {
-        // The input comes last: an entry that has it is whole. A user who may not write here compiles all the same.
+        // The input is written last, so that an entry with an input is complete. A user without write permission
+        // compiles without a cache.
         let _unkept =
             fs::read(&job.output).and_then(|bytes| keep(&bytes, &object)).and_then(|()| keep(&job.input, &input));
     }
-    // A compiler that a signal ended has no code.
+    // A compiler that a signal terminated has no exit code.
     Ok(ExitCode::from(output.status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1)))
 }
 
-/// Writes a file that others read, whole or not at all.
+/// Writes a file atomically, because other processes read it.
 fn keep(bytes: &[u8], path: &Path) -> io::Result<()> {
     let unfinished = path.with_extension(std::process::id().to_string());
     fs::write(&unfinished, bytes)?;
     fs::rename(&unfinished, path)
 }
 
-/// What is compiled: one source with the headers of one folder, to one file.
+/// A compilation of one source, with the headers of one folder, to one file.
 struct Job {
-    /// Arguments and texts, without the name of the folder, which is another one each time.
+    /// Arguments and texts, without the name of the temporary folder.
     input: Vec<u8>,
     output: PathBuf,
 }
 
 impl Job {
-    /// None if the arguments are not those with which Weir compiles generated code.
+    /// None if the arguments are not those of a compilation of generated code.
     fn of(args: &[OsString]) -> io::Result<Option<Self>> {
         let after = |option: &str| args.windows(2).find(|pair| pair[0] == option).map(|pair| PathBuf::from(&pair[1]));
         let (Some(folder), Some(output), Some(source)) = (after("-I"), after("-o"), args.first().map(PathBuf::from))

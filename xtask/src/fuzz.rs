@@ -1,9 +1,9 @@
-//! Fuzzing with libFuzzer on stable Rust and on C.
+//! Fuzzing with libFuzzer, on stable Rust and on C.
 //!
-//! Rust targets are the binaries of `fuzz/`, built with LLVM's coverage pass, which stable rustc takes through `-C`; C targets
-//! are `fuzz/*.c`, with AddressSanitizer and UndefinedBehaviorSanitizer. A run starts from `fuzz/seeds/<target>` and
-//! `fuzz/corpus/<target>`, keeps what it learns under cargo's target folder, and leaves what crashed in
-//! `fuzz/corpus/<target>`, where `cargo test` replays it from then on.
+//! Rust targets are the binaries of `fuzz/`, built with LLVM's coverage pass, which stable rustc accepts through `-C`.
+//! C targets are `fuzz/*.c`, with AddressSanitizer and UndefinedBehaviorSanitizer. A run starts from
+//! `fuzz/seeds/<target>` and `fuzz/corpus/<target>`. New inputs are kept in cargo's target folder. Crashing inputs are
+//! written to `fuzz/corpus/<target>`, which `cargo test` replays.
 
 use crate::shell::{self, cargo, target_dir};
 use crate::tally::Tally;
@@ -11,20 +11,20 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Mutex;
 
-/// Seconds that CI gives each target.
+/// Duration of each target in CI, in seconds.
 pub const CI_SECONDS: u32 = 7;
 
-/// Longest input that libFuzzer makes up, in bytes. Longer seeds are cut.
+/// Maximum length of generated inputs in bytes. Longer seeds are truncated.
 const INPUT_MAX_BYTES: u32 = 4096;
-/// An input that takes longer is a hang, in seconds. Sanitized, on a busy machine.
+/// Maximum time for an input in seconds. It allows for sanitizers on a busy machine.
 const HANG_SECONDS: u32 = 10;
-/// More memory than this is a leak or an unbounded allocation, in MiB.
+/// Maximum memory in MiB. More means a leak or an unbounded allocation.
 const MEMORY_MAX_MIB: u32 = 1024;
 
-/// Folders of inputs that are kept for other tests and make good seeds.
+/// Folders with inputs of other tests that serve as additional seeds.
 const MORE_SEEDS: &[(&str, &str)] = &[("policy_parser", "tests/errors"), ("ir_parser", "crates/policy/tests/programs")];
 
-/// Coverage for libFuzzer, and the checks that a release build leaves out.
+/// Flags for libFuzzer's coverage, and for the checks that release builds omit.
 const RUSTFLAGS: &str = "--cfg fuzzing -Cdebug-assertions -Coverflow-checks -Cpasses=sancov-module \
     -Cllvm-args=-sanitizer-coverage-level=4 -Cllvm-args=-sanitizer-coverage-inline-8bit-counters \
     -Cllvm-args=-sanitizer-coverage-pc-table -Cllvm-args=-sanitizer-coverage-trace-compares";
@@ -40,13 +40,14 @@ const CFLAGS: &[&str] = &[
     "-Idatapath/include",
 ];
 
-/// Fuzzes `target`, or all of them, for `seconds` each. Counts the targets; the error names those that failed.
+/// Fuzzes `target`, or all targets, for `seconds` each. Returns the number of passed targets. The error names the
+/// failed ones.
 pub fn run(target: Option<&str>, seconds: u32) -> Result<Tally, String> {
     let targets = targets();
     let chosen: Vec<&Target> = targets.iter().filter(|t| target.is_none_or(|name| t.name == name)).collect();
     if chosen.is_empty() {
         let names: Vec<&str> = targets.iter().map(|t| t.name.as_str()).collect();
-        return Err(format!("no fuzz target {}; there are: {}", target.unwrap_or("at all"), names.join(", ")));
+        return Err(format!("no fuzz target {}; known: {}", target.unwrap_or("at all"), names.join(", ")));
     }
     if chosen.iter().any(|t| t.source.extension().is_some_and(|e| e == "rs")) {
         build_rust()?;
@@ -58,11 +59,11 @@ pub fn run(target: Option<&str>, seconds: u32) -> Result<Tally, String> {
             Err(message) => broken.push(message),
         }
     }
-    println!("fuzz: {} targets held, {} failed", tally.passed, broken.len());
+    println!("fuzz: {} targets passed, {} failed", tally.passed, broken.len());
     if broken.is_empty() { Ok(tally) } else { Err(broken.join("; ")) }
 }
 
-/// Fuzzes targets in parallel, one on each core: a target is a process with one thread.
+/// Fuzzes targets in parallel, one per core, because each is a process with one thread.
 fn fuzz_all(targets: Vec<&Target>, seconds: u32) -> Vec<Result<(), String>> {
     let queue = Mutex::new(targets.into_iter());
     let next = || queue.lock().expect("no worker panics while it holds the lock").next();
@@ -77,13 +78,13 @@ fn fuzz_all(targets: Vec<&Target>, seconds: u32) -> Vec<Result<(), String>> {
     })
 }
 
-/// A fuzz target: its name and the file it is written in.
+/// A fuzz target.
 struct Target {
     name: String,
     source: PathBuf,
 }
 
-/// `fuzz/src/bin/<name>.rs` and `fuzz/<name>.c`.
+/// The targets in `fuzz/src/bin/<name>.rs` and `fuzz/<name>.c`.
 fn targets() -> Vec<Target> {
     let rust = shell::files(Path::new("fuzz/src/bin"), &["rs"]);
     let c = shell::files(Path::new("fuzz"), &["c"]);
@@ -117,8 +118,8 @@ impl Target {
         command.args([&learnt, &seeds, &crashes]);
         command.args(MORE_SEEDS.iter().filter(|(target, _)| target == name).map(|(_, folder)| folder));
         println!("fuzz: {name}, {seconds} s");
-        let said = quiet_run(&mut command).map_err(|message| format!("{name}: {message}"))?;
-        println!("fuzz: {name} held\n{said}");
+        let summary = quiet_run(&mut command).map_err(|message| format!("{name}: {message}"))?;
+        println!("fuzz: {name} passed\n{summary}");
         Ok(())
     }
 
@@ -134,7 +135,7 @@ impl Target {
 fn build_rust() -> Result<(), String> {
     let mut command = cargo(["build", "--package", "weir-fuzz", "--features", "libfuzzer", "--bins", "--quiet"]);
     command.args(["--target", &host()?]).env("RUSTFLAGS", RUSTFLAGS);
-    // libFuzzer itself is C++: the compiler that we require anyway.
+    // libFuzzer is C++. This uses the compiler that is required anyway.
     shell::run(command.env("CXX", "clang++-19"))
 }
 
@@ -142,24 +143,24 @@ fn rust_dir() -> Result<PathBuf, String> {
     Ok(target_dir().join(host()?).join("debug"))
 }
 
-/// The host's target triple. Named outright, so that build scripts and macros are spared the coverage flags.
+/// The host's target triple. With an explicit target, build scripts and macros do not get the coverage flags.
 fn host() -> Result<String, String> {
     let rustc = Command::new("rustc").arg("-vV").output().map_err(|error| format!("rustc: {error}"))?;
     let version = String::from_utf8_lossy(&rustc.stdout).into_owned();
     version.lines().find_map(|line| line.strip_prefix("host: ")).map(str::to_owned).ok_or("rustc -vV: no host".into())
 }
 
-/// Runs a fuzz target and returns the two lines that sum up its output. The rest is only of use when it fails.
+/// Runs a fuzz target and returns two summarizing lines of its output. All output is printed if it fails.
 fn quiet_run(command: &mut Command) -> Result<String, String> {
     let output = command.output().map_err(|error| error.to_string())?;
-    let said = String::from_utf8_lossy(&output.stderr);
+    let stderr = String::from_utf8_lossy(&output.stderr);
     if !output.status.success() {
-        eprintln!("{said}");
+        eprintln!("{stderr}");
         return Err(format!("{}, see above", output.status));
     }
-    // Without counters libFuzzer throws dice: the build flags have stopped working.
+    // Without counters libFuzzer would mutate inputs blindly. This means that the build flags no longer work.
     let loaded =
-        said.lines().find(|line| line.contains("inline 8-bit counters)")).ok_or("no coverage counters seen")?;
-    let done = said.lines().rev().find(|line| line.starts_with("Done ")).unwrap_or("");
+        stderr.lines().find(|line| line.contains("inline 8-bit counters)")).ok_or("no coverage counters seen")?;
+    let done = stderr.lines().rev().find(|line| line.starts_with("Done ")).unwrap_or("");
     Ok(format!("  {loaded}\n  {done}"))
 }

@@ -1,7 +1,7 @@
-//! Project tasks: `cargo xtask ci` is what CI runs and what `make test` runs, step by step the same.
+//! Project tasks. `cargo xtask ci` runs exactly the steps of CI and of `make test`.
 //!
-//! It starts other programs and counts what they say; it decides nothing about the code itself. The rules that the
-//! code is held to are tests (`tests/house.rs`), so that `cargo test` alone finds them broken.
+//! It only starts other programs and counts their results. The rules for the code base are tests (`tests/house.rs`), so
+//! that plain `cargo test` checks them.
 #![forbid(unsafe_code)]
 
 mod ci;
@@ -24,21 +24,21 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Task {
-    /// Everything that CI checks: formatting, lints, tests, a bounded run of every fuzz target.
+    /// Run all checks of CI: formatting, lints, tests, and every fuzz target for a limited time.
     Ci {
         /// Seconds for each fuzz target.
         #[arg(long, default_value_t = fuzz::CI_SECONDS)]
         fuzz_seconds: u32,
     },
-    /// Fuzz one target, or all of them in turn. What crashes joins fuzz/corpus/<target>.
+    /// Fuzz one target, or all of them. Crashing inputs are written to fuzz/corpus/<target>.
     Fuzz {
         /// Seconds for each target.
         #[arg(long, default_value_t = 60)]
         seconds: u32,
-        /// One of the targets; all if not given.
+        /// The target; all if not given.
         target: Option<String>,
     },
-    /// Accept what the snapshot tests produce now. Review it with `git diff`: it is code.
+    /// Overwrite the snapshots with the current output of the tests. Review them with `git diff`, like code.
     Bless,
 }
 

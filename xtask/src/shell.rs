@@ -1,46 +1,46 @@
-//! Starting other programs from the repository's root.
+//! Starts other programs in the repository's root.
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// Makes the repository's root the working directory, so that every path below is relative to it.
+/// Makes the repository's root the working directory. All paths below are relative to it.
 pub fn enter_root() {
-    // What cargo says now, not what it said at build time: several clones may share a target folder.
+    // The variable at run time takes precedence, because several clones may share a target folder.
     let package = std::env::var_os("CARGO_MANIFEST_DIR").unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into());
     let root = Path::new(&package).parent().expect("xtask lies in the repository");
     std::env::set_current_dir(root).expect("the repository exists");
 }
 
-/// The cargo that started us, with `args`.
+/// The cargo that started this program, with `args`.
 pub fn cargo<const N: usize>(args: [&str; N]) -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.args(args);
     command
 }
 
-/// Where cargo puts what it builds.
+/// Cargo's output folder.
 pub fn target_dir() -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| "target".into(), PathBuf::from)
 }
 
-/// Runs to the end; an error names the program and how it ended.
+/// Runs a command. The error names the program and its exit status.
 pub fn run(command: &mut Command) -> Result<(), String> {
     let name = name(command);
     let status = command.status().map_err(|error| format!("{name}: {error}"))?;
     if status.success() { Ok(()) } else { Err(format!("{name}: {status}")) }
 }
 
-/// Runs to the end. Each line of standard output and standard error is printed and handed to `line` as it comes.
+/// Runs a command. Prints each line of its standard output and standard error, and passes it to `line`.
 pub fn run_lines(command: &mut Command, mut line: impl FnMut(&str)) -> Result<(), String> {
     let name = name(command);
     let failed = |error: std::io::Error| format!("{name}: {error}");
     let (output, stdout) = std::io::pipe().map_err(failed)?;
     let stderr = stdout.try_clone().map_err(failed)?;
     let mut child = command.stdout(stdout).stderr(stderr).spawn().map_err(failed)?;
-    // The pipe ends once nobody can write to it any more, and the command holds two of its ends.
+    // `command` keeps two write ends of the pipe. Reading ends only when all write ends are closed.
     command.stdout(Stdio::null()).stderr(Stdio::null());
-    // Tests may print bytes that are no text: split bytes, not characters.
+    // Tests may print bytes that are not UTF-8, so bytes are split instead of characters.
     for bytes in BufReader::new(output).split(b'\n') {
         let bytes = bytes.map_err(failed)?;
         let text = String::from_utf8_lossy(&bytes);
@@ -51,7 +51,7 @@ pub fn run_lines(command: &mut Command, mut line: impl FnMut(&str)) -> Result<()
     if status.success() { Ok(()) } else { Err(format!("{name}: {status}")) }
 }
 
-/// All files below `dir` with one of the extensions, sorted; build outputs and hidden folders left out.
+/// All files below `dir` with one of the extensions, sorted, without build outputs and hidden folders.
 pub fn files(dir: &Path, extensions: &[&str]) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut dirs = vec![dir.to_path_buf()];

@@ -1,17 +1,17 @@
-//! How many tests passed and failed, from what the test runners print.
+//! Counts passed and failed tests in the output of test runners.
 
-/// A sum over test runners.
+/// The sum over test runners.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// Tests that ran and passed. Ignored ones are not among them.
+    /// Number of passed tests, without ignored ones.
     pub passed: u64,
-    /// Tests that ran and failed, and steps that failed without naming a test.
+    /// Number of failed tests, and of failed steps without a failed test.
     pub failed: u64,
 }
 
 impl Tally {
-    /// Adds what a line of libtest's output says, if it is a summary:
-    /// `test result: ok. 12 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.01s`.
+    /// Adds the numbers of a line of libtest's output, if it is a summary: `test result: ok. 12 passed; 0 failed; 0
+    /// ignored; 0 measured; 0 filtered out; finished in 0.01s`.
     pub fn add_line(&mut self, line: &str) {
         let Some(rest) = line.strip_prefix("test result: ") else { return };
         let Some((_, counts)) = rest.split_once(". ") else { return };

@@ -1,9 +1,9 @@
-//! What takes the time: every step, and every test binary that cargo runs.
+//! Measures the duration of every step, and of every test binary that cargo runs.
 
 use std::fmt;
 use std::time::{Duration, Instant};
 
-/// Durations by name, in the order in which they were measured.
+/// Durations by name, in the order of measurement.
 #[derive(Default)]
 pub struct Times {
     taken: Vec<(String, Duration)>,
@@ -21,7 +21,7 @@ impl Times {
     }
 }
 
-/// One line each, the longest first: `ci:    12.3 s  live`.
+/// One line per name, the longest duration first: `ci:    12.3 s  live`.
 impl fmt::Display for Times {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut sorted: Vec<_> = self.taken.iter().collect();
@@ -34,7 +34,7 @@ impl fmt::Display for Times {
     }
 }
 
-/// Measures test binaries by the lines with which cargo announces each.
+/// Measures test binaries by the lines with which cargo announces them.
 #[derive(Default)]
 pub struct Stopwatch {
     times: Times,
@@ -42,7 +42,7 @@ pub struct Stopwatch {
 }
 
 impl Stopwatch {
-    /// Takes a line of cargo's output: it may end one binary and start the next.
+    /// Processes a line of cargo's output, which may end one binary and start the next.
     pub fn add_line(&mut self, line: &str) {
         if let Some(name) = announced(line) {
             self.stop();
@@ -50,7 +50,7 @@ impl Stopwatch {
         }
     }
 
-    /// What each binary took; the last one ends now.
+    /// The duration of each binary. The last one ends now.
     pub fn end(mut self) -> Times {
         self.stop();
         self.times
@@ -63,8 +63,9 @@ impl Stopwatch {
     }
 }
 
-/// `     Running unittests src/lib.rs (target/debug/deps/weir_abi-70a6e25d021ec38b)` is `weir_abi src/lib.rs`,
-/// `     Running tests/live.rs (target/debug/deps/live-9dfbee74727f86ec)` is `live`, `   Doc-tests weir_abi` is `weir_abi doc-tests`.
+/// The name of an announced binary. `     Running unittests src/lib.rs (target/debug/deps/weir_abi-70a6e25d021ec38b)`
+/// is `weir_abi src/lib.rs`, `     Running tests/live.rs (target/debug/deps/live-9dfbee74727f86ec)` is `live`, `
+/// Doc-tests weir_abi` is `weir_abi doc-tests`.
 fn announced(line: &str) -> Option<String> {
     let line = line.trim_start();
     if let Some(package) = line.strip_prefix("Doc-tests ") {

@@ -12,9 +12,9 @@ fn bench(words: &str) -> Output {
 /// Checks that the command is refused, and that its message contains all the given words.
 fn refused(words: &str, expected: &[&str]) {
     let output = bench(words);
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(2), "{words}: {said}");
-    assert!(expected.iter().all(|word| said.contains(word)), "{words}: {said}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{words}: {stderr}");
+    assert!(expected.iter().all(|word| stderr.contains(word)), "{words}: {stderr}");
 }
 
 #[test]

@@ -159,12 +159,12 @@ mod tests {
     fn who_cannot_be_connected_to_is_told() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("socket");
-        let told = || ask(&path, &Request::Status).expect_err("nobody listens").to_string();
+        let error = || ask(&path, &Request::Status).expect_err("nobody listens").to_string();
         let socket = path.display();
         let none = "no `weir run` has its socket there; --control selects another path";
-        assert_eq!(told(), format!("{socket}: No such file or directory (os error 2); {none}"));
+        assert_eq!(error(), format!("{socket}: No such file or directory (os error 2); {none}"));
         drop(UnixListener::bind(&path).expect("it can be bound"));
         let ended = "the `weir run` with this socket has ended";
-        assert_eq!(told(), format!("{socket}: Connection refused (os error 111); {ended}"));
+        assert_eq!(error(), format!("{socket}: Connection refused (os error 111); {ended}"));
     }
 }

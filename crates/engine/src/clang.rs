@@ -31,9 +31,9 @@ const PROGRAMS: [&str; 6] = ["clang-19", "clang-20", "clang-21", "clang-22", "cl
 
 /// Flags for both targets.
 const FLAGS: [&str; 3] = ["-std=c11", "-ffreestanding", "-fno-stack-protector"];
-/// Warnings for generated code. It has none, except for a bug of the emitter. Two warnings are turned off: a policy may
-/// have rules that never match (`tcp dport < 80 tcp dport 443`), and clang 19 warns on virtual machines that report
-/// AVX10 under the model number of an older processor. Other versions of clang do not know the latter warning.
+/// Warnings for generated code. It has none, except for a bug of the emitter. Two warnings are turned off. A policy may
+/// have rules that never match (`tcp dport < 80 tcp dport 443`). On some virtual machines, clang 19 warns of AVX10 with
+/// the model number of an older processor. Other versions of clang do not know the latter warning.
 const WARNINGS: [&str; 6] = [
     "-Wall",
     "-Wextra",

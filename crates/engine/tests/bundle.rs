@@ -1,4 +1,4 @@
-//! Bundles come back as they were written, and damaged ones are refused by what is wrong with them.
+//! Bundles read back as they were written. Damaged bundles are refused with the cause.
 
 #![allow(clippy::unwrap_used)] // helpers of tests are tests
 
@@ -49,7 +49,7 @@ fn read(path: &Path) -> Result<Bundle, EngineError> {
     Bundle::read(path, &Trust::default())
 }
 
-/// What reading the file says is wrong, without the file's name.
+/// The error of reading the file, without the file's name.
 fn refusal(path: &Path) -> String {
     without_path(path, read(path).err().expect("the bundle is damaged"))
 }
@@ -59,7 +59,7 @@ fn without_path(path: &Path, error: EngineError) -> String {
     message.strip_prefix(&format!("{}: ", path.display())).expect("errors name the file").to_owned()
 }
 
-/// The two objects, as bytes.
+/// The bytes of both objects.
 fn code(bundle: &Bundle) -> [&[u8]; 2] {
     [bundle.native().unwrap().bytes(), bundle.bpf().unwrap().bytes()]
 }
@@ -124,7 +124,7 @@ fn a_bundle_is_a_tar_archive_of_its_parts() {
 fn every_altered_byte_is_found() {
     let (_folder, path) = written(&bundle());
     let whole = fs::read(&path).unwrap();
-    // Hits each member many times, their headers and what fills their last blocks.
+    // This hits each member many times, and also headers and padding.
     for at in (0..4096).step_by(7).chain((4096..whole.len()).step_by(2039)).chain(whole.len() - 1030..whole.len()) {
         let mut bytes = whole.clone();
         bytes[at] ^= 0x40;
@@ -267,7 +267,7 @@ fn an_archive_that_says_more_than_weir_writes() {
     let more = |bytes: &mut Vec<u8>| bytes.extend([0; 8192]);
     assert_eq!(with(&more), "has 8192 bytes after its end");
     assert_eq!(with(&|bytes| bytes.truncate(bytes.len() - 512)), "truncated at its end");
-    // A header of tar's own extensions, which would override what the next one says.
+    // A tar extension header, which would override the next header.
     let mut header = tar::Header::new_ustar();
     header.set_path("PaxHeaders/native.c").unwrap();
     header.set_entry_type(tar::EntryType::XHeader);
@@ -276,18 +276,18 @@ fn an_archive_that_says_more_than_weir_writes() {
     let at = archive(&[("manifest.json", &members[0].1), ("manifest.sha256", &members[1].1)]).len() - 1024;
     let extended = |bytes: &mut Vec<u8>| _ = bytes.splice(at..at, [&header.as_bytes()[..], &[b' '; 512]].concat());
     assert_eq!(with(&extended), "has PaxHeaders/native.c where native.c should be");
-    // The right name and size on a link, on a sparse file, with another owner.
+    // The right name and size, but of a link, of a sparse file, or with another owner.
     for (place, value) in [(at + 156, b'2'), (at + 156, b'S'), (at + 114, b'7')] {
         assert_eq!(with(&|bytes| bytes[place] = value), "native.c has a header that weir does not write");
     }
     let names = ["../native.c", "/etc/passwd", "native.c\u{1b}[2J", "", "NATIVE.C"];
-    let told = ["../native.c", "/etc/passwd", "native.c\\x1b[2J", "", "NATIVE.C"];
-    for (name, told) in names.iter().zip(told) {
+    let printed = ["../native.c", "/etc/passwd", "native.c\\x1b[2J", "", "NATIVE.C"];
+    for (name, printed) in names.iter().zip(printed) {
         let renamed = |bytes: &mut Vec<u8>| {
             bytes[at..at + 100].fill(0);
             bytes[at..at + name.len()].copy_from_slice(name.as_bytes());
         };
-        assert_eq!(with(&renamed), format!("has {told} where native.c should be"));
+        assert_eq!(with(&renamed), format!("has {printed} where native.c should be"));
     }
 }
 
@@ -312,7 +312,7 @@ fn absurd_sizes_take_no_memory() {
         };
         assert_eq!(refusal(&path), expected);
     }
-    // A file of holes is as long as it says.
+    // The length of a sparse file includes its holes.
     let file = fs::File::options().write(true).open(&path).unwrap();
     file.set_len(5 << 30).unwrap();
     assert_eq!(refusal(&path), "5368709120 bytes are over the limit of 4294967296 bytes");

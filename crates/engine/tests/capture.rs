@@ -1,4 +1,4 @@
-//! Captures are read as they are specified, written back as they were, and damaged ones are refused by place.
+//! Captures are read as specified and written back unchanged. Errors in damaged ones contain the position.
 
 #![allow(clippy::unwrap_used)] // helpers of tests are tests
 
@@ -16,7 +16,7 @@ use sample::{Order, Sample};
 const US: u32 = 0xa1b2_c3d4;
 const NS: u32 = 0xa1b2_3c4d;
 
-/// A packet as it was read.
+/// A packet that was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Packet {
     number: u64,
@@ -31,7 +31,7 @@ fn open(bytes: &[u8]) -> Result<CaptureReader, EngineError> {
     CaptureReader::from_stream(Path::new("sample"), Box::new(Cursor::new(bytes.to_vec())))
 }
 
-/// All packets, and the error that ended them.
+/// All packets, and the error after them.
 fn read(bytes: &[u8]) -> (Vec<Packet>, Option<EngineError>) {
     match open(bytes) {
         Ok(reader) => drain(reader),
@@ -106,7 +106,7 @@ fn every_link_type_that_is_parsed() {
         (276, Link::Cooked2),
     ];
     for (link_type, link) in types {
-        // The upper bits say how long the frame check sequence is.
+        // The upper bits contain the length of the frame check sequence.
         let mut sample = Sample::pcap(Order::Little, US, link_type | 0x2400_0000);
         sample.record(0, 0, &[0x45], 1);
         assert_eq!(read_whole(&sample.bytes)[0].link, link);
@@ -139,7 +139,7 @@ fn bursts_are_full_and_numbered() {
     assert_eq!(reader.position_bytes(), sample.bytes.len() as u64);
 }
 
-/// Two sections of different byte order, three interfaces, all packet blocks, blocks that nobody knows.
+/// Two sections with different byte orders, three interfaces, all packet blocks, and unknown blocks.
 fn many_blocks() -> Sample {
     let mut sample = Sample::pcapng(Order::Big);
     sample
@@ -172,7 +172,7 @@ fn pcapng_with_all_its_blocks() {
     assert_eq!(seen, expected);
     let stamps: Vec<u64> = packets.iter().map(|packet| packet.stamp_ns).collect();
     let second = 1_700_000_000_000_003_000 + 100_000_000_000;
-    // A simple packet has no time of its own and takes that of the packet before it.
+    // A simple packet block has no time. It gets that of the previous packet.
     assert_eq!(stamps, [1_700_000_000_000_001_000, second, second, 100_000_000_004, 3_500_000_000]);
 }
 
@@ -216,7 +216,7 @@ fn time_stamps_of_any_resolution() {
     }
 }
 
-/// Gives one byte at a time.
+/// A source that returns one byte per read.
 struct Slow(Cursor<Vec<u8>>);
 
 impl Read for Slow {
@@ -318,7 +318,7 @@ fn other_link_layers_are_named() {
         );
         assert_eq!(error_of(&sample.bytes), format!("sample: packet 1 at byte 24: {problem}"));
     }
-    // An interface that no packet came from disturbs nobody.
+    // An interface without packets causes no error.
     let mut sample = Sample::pcapng(Order::Little);
     sample.interface(105, 0, &[]).interface(1, 0, &[]).enhanced(1, 0, &[0; 60], 60);
     assert_eq!(read_whole(&sample.bytes).len(), 1);
@@ -393,7 +393,7 @@ fn captures_are_written_as_they_were() {
     }
 }
 
-/// Reads a capture and writes all of it to another.
+/// Reads a capture and writes all its packets to another one.
 fn copied(bytes: &[u8]) -> (CaptureForm, Vec<u8>) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("copy");

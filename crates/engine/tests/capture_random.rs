@@ -1,4 +1,5 @@
-//! Random captures read as another reader reads them; mutated ones never panic and lose no packet before the damage.
+//! Random captures are read like by another reader. Mutated captures never cause a panic, and all packets before the
+//! damage are read.
 
 #![allow(clippy::unwrap_used)] // helpers of tests are tests
 
@@ -13,10 +14,10 @@ mod sample;
 
 use sample::{Order, Sample};
 
-/// Captured bytes and wire length.
+/// Captured bytes and length on the wire.
 type Packet = (Vec<u8>, u32);
 
-/// Packets up to the first error, and whether there was one.
+/// The packets before the first error, and whether there was one.
 fn read(bytes: &[u8]) -> (Vec<Packet>, bool) {
     let mut packets = Vec::new();
     let Ok(mut reader) = CaptureReader::from_stream(Path::new("random"), Box::new(Cursor::new(bytes.to_vec()))) else {
@@ -36,7 +37,7 @@ fn read(bytes: &[u8]) -> (Vec<Packet>, bool) {
     }
 }
 
-/// The same by an independent reader.
+/// The packets according to an independent reader.
 fn read_by_pcap_parser(bytes: &[u8]) -> Vec<Packet> {
     let mut reader = pcap_parser::create_reader(1 << 20, Cursor::new(bytes.to_vec())).unwrap();
     let mut packets = Vec::new();
@@ -101,7 +102,7 @@ fn pcapng() -> impl Strategy<Value = Vec<u8>> {
     })
 }
 
-/// Bytes overwritten, cut out or repeated.
+/// Overwrites, removes or repeats bytes.
 fn mutate(mut bytes: Vec<u8>, mutations: &[(u8, prop::sample::Index, u8)]) -> Vec<u8> {
     for (kind, at, value) in mutations {
         if bytes.is_empty() {

@@ -1,4 +1,4 @@
-//! Policies that change under workers: no packet lost, none decided by two. Needs clang.
+//! Changes of policy under workers: no packet is lost, and none is decided by two policies. Needs clang.
 
 #![allow(clippy::unwrap_used)] // helpers of tests are tests
 use std::sync::Arc;
@@ -13,7 +13,8 @@ use weir_engine::live::memory_lane::{MemoryLane, Witness};
 use weir_engine::live::{Counts, Datapath, Lane, Loaded, PortReading, Side, Workers};
 use weir_engine::{NativeCode, ProgramShape};
 
-/// Rules of the policies here: policy `k` decides every packet by rule `k`, drops if `k` is odd, and waits a little in the middle of each burst.
+/// Number of policies. Policy `k` decides every packet by rule `k`, drops if `k` is odd, and waits a little in the
+/// middle of each burst.
 const POLICIES: usize = 4;
 
 fn policy(rule: usize) -> Arc<NativeCode> {
@@ -103,7 +104,7 @@ fn a_thousand_changes_lose_no_packet_and_mix_no_burst() {
         let ended = workers.take_final();
         assert_eq!(ended.len(), 1, "the one before");
         counted.extend(ended.into_iter().map(|reading| reading.counts));
-        // What was switched to decides something before the next comes, now and then.
+        // Sometimes the next change waits until the new policy has decided something.
         while change % 10 == 0 && ledger.bursts.load(Ordering::Relaxed) < before + 4 {
             std::thread::sleep(Duration::from_micros(20));
         }
@@ -115,23 +116,23 @@ fn a_thousand_changes_lose_no_packet_and_mix_no_burst() {
     let [lower, upper] = Side::BOTH.map(|side| ports(&workers, side));
     let (received, sent) = (lower.rx_packets + upper.rx_packets, lower.tx_packets + upper.tx_packets);
     let by_rule = ledger.by_rule.each_ref().map(|packets| packets.load(Ordering::Relaxed));
-    assert!(by_rule.iter().all(|&packets| packets > 0), "each policy was in office: {by_rule:?}");
+    assert!(by_rule.iter().all(|&packets| packets > 0), "each policy was active: {by_rule:?}");
     assert_eq!(by_rule.iter().sum::<u64>(), received);
     assert_eq!(sent, by_rule[0] + by_rule[2]);
     let all = sum(counted.iter().flatten().flatten());
     assert_eq!((all.packets, all.bytes), (received, 64 * received));
-    // Each stay in office counted what its own policy decided, and nothing else.
-    for (stay, counts) in counted.iter().enumerate() {
+    // Each activation counted only the decisions of its own policy.
+    for (activation, counts) in counted.iter().enumerate() {
         let others = counts.iter().flatten().flat_map(|counters| counters.iter().enumerate());
-        let own = usize::from(Reason::rule((stay % POLICIES) as u16).0);
+        let own = usize::from(Reason::rule((activation % POLICIES) as u16).0);
         assert!(others.filter(|&(at, _)| at != own).all(|(_, counter)| counter.packets == 0));
     }
-    // Directions are counted apart: only the lower side's packets are upstream.
+    // Directions have separate counters: only packets of the lower side are upstream.
     let upstream = sum(counted.iter().flatten().map(|[upstream, _]| upstream));
     assert_eq!(upstream.packets, lower.rx_packets);
 }
 
-/// Hangs in a burst while it is told to.
+/// Blocks in a burst while it is shut.
 #[derive(Clone, Default)]
 struct Gate(Arc<[AtomicBool; 2]>);
 
@@ -158,7 +159,7 @@ impl Witness for Gate {
     }
 }
 
-/// Two workers with policy 0, of which the second hangs when its gate is shut.
+/// Two workers with policy 0. The second one blocks while its gate is shut.
 fn workers_with_a_gate(gate: &Gate, timeout: Duration) -> (Workers, Vec<Arc<NativeCode>>) {
     let codes: Vec<_> = (0..2).map(|rule| policy(2 * rule)).collect();
     let lanes: [Box<dyn Lane>; 2] = [
@@ -182,18 +183,18 @@ fn a_worker_that_hangs_keeps_nobody_else_waiting_and_the_old_policy_comes_back()
     gate.shut();
     std::thread::scope(|scope| {
         let change = scope.spawn(|| workers.activate(&loaded(&codes[1])));
-        // Meanwhile everything is told; the first worker has changed, and both policies count.
+        // All counters can be read meanwhile. The first worker has changed, and both policies count.
         let mut both: u64 = 0;
         while both == 0 {
             both = by_rule(&workers, 2);
             assert_eq!((workers.workers(), workers.has_failed(), workers.ports().len()), (2, false, 4));
         }
-        let told: Vec<String> = workers.strays().into_iter().map(|stray| stray.part).collect();
-        assert!(told.is_empty() || told == ["worker 0"], "{told:?}");
+        let strays: Vec<String> = workers.strays().into_iter().map(|stray| stray.part).collect();
+        assert!(strays.is_empty() || strays == ["worker 0"], "{strays:?}");
         let error = change.join().unwrap().expect_err("it hangs");
         assert_eq!(error.to_string(), "worker 1 does not answer");
     });
-    // The first worker has gone back; the other never left.
+    // The first worker has changed back. The other one never changed.
     assert!(workers.strays().is_empty());
     assert!(Arc::ptr_eq(&workers.readings().active.code, &codes[0]));
     let (new, old): (u64, u64) = (by_rule(&workers, 2), by_rule(&workers, 0));
@@ -201,7 +202,7 @@ fn a_worker_that_hangs_keeps_nobody_else_waiting_and_the_old_policy_comes_back()
         std::thread::sleep(Duration::from_micros(100));
     }
     assert_eq!(by_rule(&workers, 2), new);
-    // One that goes on decides by what all others decide by, and changes again.
+    // After it continues, the worker uses the same policy as all others, and can change again.
     gate.open();
     workers.activate(&loaded(&codes[1])).unwrap();
     workers.activate(&loaded(&codes[0])).unwrap();
@@ -264,7 +265,7 @@ fn a_full_sink_drops_by_name_and_in_full() {
         }
     };
     wait_for(&workers, ROOM);
-    // As soon as there is room again, packets go out again.
+    // As soon as there is room, packets are sent again.
     room.store(10, Ordering::Relaxed);
     wait_for(&workers, ROOM + 10);
     workers.stop().unwrap();

@@ -1,4 +1,4 @@
-//! The same hand-written chain as native code and in the kernel. Needs clang; the kernel's half needs root.
+//! The same hand-written chain as native code and in the kernel. Needs clang, and root for the kernel.
 
 #![allow(clippy::unwrap_used)] // helpers of tests are tests
 use std::sync::Arc;
@@ -43,7 +43,7 @@ fn xdp() -> XdpFilter {
         .unwrap_or_else(|error| panic!("this test needs root (BPF_PROG_TEST_RUN): {error}"))
 }
 
-/// Frames of every length that matters: empty, shorter than the kernel takes, around the window, cut short or not.
+/// Frames of all relevant lengths: empty, shorter than the kernel's minimum, and around the window; truncated or not.
 fn frames(link: Link) -> FrameSet {
     let long = [0x11u8; 4000];
     let packets = [0usize, 1, 5, 9, 10, 13, 14, 15, 60, 64, 1500, 2047, 2048, 2049, 4000]
@@ -110,7 +110,7 @@ fn a_stream_has_every_source_once() {
     let sources: Vec<u32> = (0..1000).map(|n| if n % 10 == 0 { 0xffff_ff01 } else { 0x0100_0000 }).collect();
     filter.stream(0, &burst, 0, &sources).unwrap();
     assert_eq!(counted(&filter), (900, 101));
-    // The next one starts with the first source again.
+    // The next stream starts with the first source again.
     filter.stream(0, &burst, 0, &sources[..1]).unwrap();
     assert_eq!(counted(&filter), (900, 102));
 }
@@ -200,7 +200,7 @@ fn the_kernel_measures_cycles() {
 fn without_rights_the_error_names_them() {
     let program = chain::artifact().shape();
     let object = bpf_object(&program);
-    // Rights belong to a thread: this one gives its own away.
+    // Capabilities belong to a thread. This one drops its own.
     let load = std::thread::spawn(move || {
         let none = CapabilitySet::empty();
         set_capabilities(None, CapabilitySets { effective: none, permitted: none, inheritable: none }).unwrap();

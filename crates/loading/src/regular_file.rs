@@ -56,12 +56,12 @@ mod tests {
         for name in ["file", "link"] {
             open(&at(name)).expect("it is a file");
         }
-        let said = |path: &Path| open(path).expect_err("it is no file").to_string();
-        assert_eq!(said(&at("pipe")), "is a pipe, not a regular file");
-        assert_eq!(said(&at("socket")), "is a socket, not a regular file");
-        assert_eq!(said(folder.path()), "is a directory, not a regular file");
-        assert_eq!(said(Path::new("/dev/zero")), "is a device, not a regular file");
-        assert!(said(&at("loop")).contains("symbolic links"), "{}", said(&at("loop")));
-        assert!(said(&at("none")).contains("No such file"), "{}", said(&at("none")));
+        let refusal = |path: &Path| open(path).expect_err("it is no file").to_string();
+        assert_eq!(refusal(&at("pipe")), "is a pipe, not a regular file");
+        assert_eq!(refusal(&at("socket")), "is a socket, not a regular file");
+        assert_eq!(refusal(folder.path()), "is a directory, not a regular file");
+        assert_eq!(refusal(Path::new("/dev/zero")), "is a device, not a regular file");
+        assert!(refusal(&at("loop")).contains("symbolic links"), "{}", refusal(&at("loop")));
+        assert!(refusal(&at("none")).contains("No such file"), "{}", refusal(&at("none")));
     }
 }

@@ -90,8 +90,9 @@ void dpdk_free_pool(struct rte_mempool *pool)
 }
 
 /*
- * Spreads flows over queues by a hash that is the same for both directions: a key of one repeated pair of bytes cannot
- * tell source from destination (Woo and Park, "Scalable TCP Session Monitoring with Symmetric Receive-side Scaling").
+ * Spreads flows over queues by a hash that is the same for both directions. Its key repeats one pair of bytes, so that
+ * it cannot tell source from destination (Woo and Park, "Scalable TCP Session Monitoring with Symmetric Receive-side
+ * Scaling").
  */
 static void spread_flows(struct rte_eth_conf *conf, const struct rte_eth_dev_info *info, uint8_t *key)
 {

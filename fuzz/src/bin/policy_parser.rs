@@ -1,4 +1,4 @@
-//! libFuzzer's entry to the target.
+//! The entry point for libFuzzer.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| weir_fuzz::run("policy_parser", data));

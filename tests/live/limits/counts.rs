@@ -1,16 +1,16 @@
-//! What limits count: as clients are told, and in the log.
+//! The counters of limits, as clients and logs show them.
 
 use super::*;
 
-/// What was counted for prefixes: packets that passed, and that exceeded.
+/// The counts of each prefix: passed and exceeded packets.
 type PrefixCounts = BTreeMap<String, (u64, u64)>;
 
 fn prefix_counts(expected: &[(&str, u64, u64)]) -> PrefixCounts {
     expected.iter().map(|&(prefix, passed, exceeded)| (prefix.to_owned(), (passed, exceeded))).collect()
 }
 
-/// What `weir ctl limits` says, and how many limits there are and were exceeded.
-fn told(running: &Running, top: usize) -> (PrefixCounts, u64, u64) {
+/// The result of `ctl limits`: counts by prefix, the number of limits, and the number of exceeded ones.
+fn listed(running: &Running, top: usize) -> (PrefixCounts, u64, u64) {
     let answer = running.ask(&Request::Limits { top, list: Some("customers".to_owned()) });
     let answer = answer.unwrap_or_else(|failure| panic!("{failure}: {}", running.log()));
     let status: LimitsStatus = serde_json::from_value(answer).expect("counts of limits");
@@ -21,7 +21,7 @@ fn told(running: &Running, top: usize) -> (PrefixCounts, u64, u64) {
     (status.limits.iter().map(one).collect(), status.total.limits, status.total.exceeded)
 }
 
-/// What the lines of logs add up to, by prefix and in their sums.
+/// The sums of the lines of logs, by prefix and in total.
 fn logged(paths: &[PathBuf]) -> (PrefixCounts, (u64, u64)) {
     let (mut counts, mut sums) = (PrefixCounts::new(), (0, 0));
     for path in paths {
@@ -70,8 +70,8 @@ fn what_limits_count_is_told_and_logged(engine: &str, hosts: &Hosts, folder: &Pa
     };
     send_all(&[(A, 200), (B, 100), (FREE_OF_LISTS, 50)]);
     let a_and_b = prefix_counts(&[("10.20.1.0/24", 10, 190), ("10.20.2.0/24", 20, 80)]);
-    assert_eq!(told(&running, 20), (a_and_b.clone(), 3, 2), "{engine}");
-    assert_eq!(told(&running, 1).0, prefix_counts(&[("10.20.1.0/24", 10, 190)]), "{engine}");
+    assert_eq!(listed(&running, 20), (a_and_b.clone(), 3, 2), "{engine}");
+    assert_eq!(listed(&running, 1).0, prefix_counts(&[("10.20.1.0/24", 10, 190)]), "{engine}");
 
     let logs = ["limits.log", "limits.log.1"].map(|name| folder.join(name));
     running.wait_until("something is logged", |_| fs::metadata(&logs[0]).is_ok_and(|file| file.len() > 0));
@@ -82,13 +82,13 @@ fn what_limits_count_is_told_and_logged(engine: &str, hosts: &Hosts, folder: &Pa
     };
     ask(&Request::Activate { generation: second, confirm_s: None });
     send_all(&[(A, 101), (B, 100), (C, 60)]);
-    // A stays with its count, and has room for one more now; C is new.
+    // A keeps its count and has room for one more packet. C is new.
     let a_and_c = prefix_counts(&[("10.20.1.0/24", 11, 290), ("10.20.3.0/24", 15, 45)]);
-    assert_eq!(told(&running, 20), (a_and_c, 2, 2), "{engine}");
+    assert_eq!(listed(&running, 20), (a_and_c, 2, 2), "{engine}");
     ask(&Request::Rollback);
     send_all(&[(A, 7), (B, 5)]);
     let back = prefix_counts(&[("10.20.1.0/24", 11, 297), ("10.20.2.0/24", 20, 85)]);
-    assert_eq!(told(&running, 20), (back, 3, 2), "{engine}");
+    assert_eq!(listed(&running, 20), (back, 3, 2), "{engine}");
 
     running.wait_until("the renamed log is left alone", |_| logs[0].exists());
     assert_eq!(running.stop(), 0);

@@ -1,8 +1,8 @@
 //! Generates synthetic tables that give each address a location: a country, an operator or a city.
 //!
 //! A block of addresses is *broken* if its addresses have more than one label. A shape gives the number of broken
-//! blocks of each length. This fixes two properties that determine the cost of lookups: the share of keys that a direct
-//! table answers, and the number of ranges in a block.
+//! blocks of each length. This fixes two properties that determine the cost of lookups. One is the share of keys that a
+//! direct table answers, the other the number of ranges in a block.
 //!
 //! The prefixes are the unbroken halves of broken blocks, in order of address. Labels of neighbouring prefixes are
 //! similar, but the two halves of a block never have the same label. Registries' lists have more prefixes, because they

@@ -96,8 +96,8 @@ fn turn(loaded: &Loaded<weir_engine::NativeCode>, frames: &[Arc<FrameSet>]) -> R
     workers.stop()?;
     windows.iter().try_fold(0.0, |sum, windows| {
         let windows = windows.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let ns =
-            Spread::of(windows).ok_or_else(|| Failure::Runtime("a memory worker did not get to run".to_owned()))?;
+        let ns = Spread::of(windows)
+            .ok_or_else(|| Failure::Runtime("a worker of the memory engine got no CPU time".to_owned()))?;
         Ok(sum + 1e3 / ns.median)
     })
 }

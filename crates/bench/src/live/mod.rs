@@ -78,7 +78,9 @@ impl<'a> Selection<'a> {
     fn of(only: &'a [String]) -> Result<Self, Failure> {
         let known: Vec<&str> = CONTENDERS.into_iter().chain(ENGINES).chain(DPDK_ENGINES.iter().copied()).collect();
         match only.iter().find(|name| !known.contains(&name.as_str())) {
-            Some(unknown) => Err(Failure::Rejected(format!("weir: --only {unknown}: there are {}", known.join(", ")))),
+            Some(unknown) => {
+                Err(Failure::Rejected(format!("weir: --only {unknown}: unknown; known are {}", known.join(", "))))
+            }
             None => Ok(Selection(only)),
         }
     }

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* XDP programs as a baseline for policies: one that drops all packets, and blocklists in maps of the kernel. They read
+/*
+ * XDP programs as a baseline for policies: one that drops all packets, and blocklists in maps of the kernel. They read
  * only the parts of a packet that a blocklist needs, and count only the packets that they let pass, which should be
- * none. */
+ * none.
+ */
 #include "kernel.h"
 #include "packet.h"
 #include "plain.h"

@@ -50,8 +50,8 @@ pub fn call(program: &str, arguments: &str, input: &str) -> Result<String, Failu
     drop(stdin);
     let output = child.wait_with_output().map_err(|error| failed(error.to_string()))?;
     if !output.status.success() {
-        let said = String::from_utf8_lossy(&output.stderr);
-        return Err(failed(said.lines().next().unwrap_or("failed without a message").to_owned()));
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        return Err(failed(stderr.lines().next().unwrap_or("failed without a message").to_owned()));
     }
     written.map_err(|error| failed(error.to_string()))?;
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())

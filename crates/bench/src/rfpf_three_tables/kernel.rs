@@ -3,9 +3,9 @@
 //! Four programs take turns: an empty one, one that parses, one that also has rules, and the policy. Their differences
 //! are the costs of the stages. Each is measured in two ways:
 //!
-//! * As a *stream* (fields without a prefix): one packet after the other from changing sources, in one system call,
-//!   like the receive loop of a driver. The packet is in the cache, and the tables are where previous packets left
-//!   them. All four programs write the source into the packet (`datapath/engine/stream.h`).
+//! * As a *stream* (fields without a prefix): one system call for all packets, with changing sources, like the receive
+//!   loop of a driver. The packet is in the cache, and the tables are where previous packets left them. All four
+//!   programs write the source into the packet (`datapath/engine/stream.h`).
 //! * As `cold_`: one system call per packet. Before every burst, another program runs and displaces code, tables,
 //!   translations and predictions from the caches. This is an upper bound for a filter that runs rarely.
 

@@ -1,9 +1,9 @@
 //! `tables`: every table of the RFPF paper in every layout of Weir and in other schemes (section II, Table 1; section
 //! IV, Fig. 4).
 //!
-//! For each table and layout, a row contains the columns of Table 1 (N, L, delta, mu, phi, rho, M) and the build time
-//! from prefixes in memory. Further rows contain the cycles per lookup for each key mix. A layout that cannot contain a
-//! table has a row with the limit, which the paper writes as (NC).
+//! Each table and layout has a row. It contains the columns of Table 1 (N, L, delta, mu, phi, rho, M) and the build
+//! time from prefixes in memory. Further rows contain the cycles per lookup for each key mix. A layout that cannot
+//! contain a table has a row with the limit, which the paper writes as (NC).
 //!
 //! Lookups are C that is compiled like policies and called with 64 of 2^20 keys. Their labels are stored. All layouts
 //! of a table take turns on one pinned core, so that their ratios are valid on a shared machine. Each turn starts with
@@ -110,7 +110,7 @@ fn select<'n, T: Copy>(
 ) -> Result<Vec<T>, Failure> {
     if let Some(unknown) = names.iter().find(|wanted| all.iter().all(|&one| name(one) != **wanted)) {
         let known: Vec<&str> = all.iter().map(|&one| name(one)).collect();
-        return Err(Failure::Rejected(format!("weir: --{what} {unknown}: there are {}", known.join(", "))));
+        return Err(Failure::Rejected(format!("weir: --{what} {unknown}: unknown; known are {}", known.join(", "))));
     }
     Ok(all.iter().copied().filter(|&one| names.is_empty() || names.iter().any(|wanted| wanted == name(one))).collect())
 }

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* DPDK's rte_fib as a contender: DIR-24-8 with next hops of 4 bytes, and one table in each of three slots. It is
+/*
+ * DPDK's rte_fib as a contender: DIR-24-8 with next hops of 4 bytes, and one table in each of three slots. It is
  * compiled at run time if libdpdk is installed. crates/engine/src/lookup.rs calls these functions and gives their
- * types. Functions that prepare tables return 0 or a negative errno. */
+ * types. Functions that prepare tables return 0 or a negative errno.
+ */
 #include <errno.h>
 #include <rte_eal.h>
 #include <rte_errno.h>
@@ -27,8 +29,10 @@ int64_t bench_fib_create(const uint32_t *words, uint32_t count);
 int64_t bench_fib_add(const uint32_t *words, uint32_t count);
 int64_t bench_fib_select(const uint32_t *words, uint32_t count);
 
-/* Adds a DPDK heap in memory with transparent huge pages, like that of Weir's tables. DPDK's own heap needs reserved
- * huge pages. With pages of 4 KB its tables would be slower for that reason alone. */
+/*
+ * Adds a DPDK heap in memory with transparent huge pages, like that of Weir's tables. DPDK's own heap needs reserved
+ * huge pages. With pages of 4 KB its tables would be slower for that reason alone.
+ */
 static int64_t add_heap(size_t megabytes)
 {
 	size_t bytes = megabytes << 20;
@@ -129,8 +133,10 @@ WEIR_INLINE void fib_find(uint32_t slot, enum rte_fib_lookup_type type, const ui
 	rte_fib_lookup_bulk(fibs[slot], (uint32_t *)(uintptr_t)keys, hops, (int)count);
 }
 
-/* The timed lookup leaves next hops in their 64-bit words. The checked lookup converts them to labels, which would add
- * time that is not rte_fib's. */
+/*
+ * The timed lookup leaves next hops in their 64-bit words. The checked lookup converts them to labels, which would add
+ * time that is not rte_fib's.
+ */
 #define FIB_LOOKUPS(slot, name, type)                                                                                  \
 	void bench_fib_##name##_##slot(struct table table, const uint32_t *keys, uint32_t *labels, uint32_t count);    \
 	void bench_fib_##name##_##slot(struct table table, const uint32_t *keys, uint32_t *labels, uint32_t count)     \

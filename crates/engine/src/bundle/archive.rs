@@ -87,7 +87,7 @@ impl<'a, R: Read> Reader<'a, R> {
         let zeros = &mut zeros[..padding(bytes)];
         self.fill(zeros, name)?;
         if zeros.iter().any(|&byte| byte != 0) {
-            return Err(self.refuse(format!("damaged after {name}: what fills its last block is not zero")));
+            return Err(self.refuse(format!("damaged after {name}: the padding of its last block is not zero")));
         }
         Ok(content)
     }

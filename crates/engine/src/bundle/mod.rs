@@ -251,7 +251,7 @@ impl Bundle {
         let io = |source| EngineError::Io { path: path.to_owned(), source };
         let metadata = file.metadata().map_err(io)?;
         if !metadata.is_file() {
-            let problem = "not a regular file, as a bundle must be".to_owned();
+            let problem = "not a regular file, which a bundle must be".to_owned();
             return Err(EngineError::Bundle { path: path.to_owned(), problem });
         }
         file.rewind().map_err(io)?;

@@ -35,7 +35,7 @@ impl Trust {
     /// A file cannot be read, is not a public Ed25519 key, or can be changed by other users.
     pub fn read(paths: &[PathBuf]) -> Result<Self, EngineError> {
         if let Some(path) = paths.get(KEYS_MAX) {
-            let problem = format!("one key too many: at most {KEYS_MAX} can be trusted");
+            let problem = format!("too many keys: at most {KEYS_MAX} can be trusted");
             return Err(EngineError::Key { path: path.clone(), problem });
         }
         Ok(Trust { keys: paths.iter().map(|path| TrustedKey::read(path)).collect::<Result<_, _>>()? })

@@ -41,8 +41,11 @@ mod tests {
     #[test]
     fn bonds_are_refused_and_nothing_else_is() {
         const UP: i32 = libc::IFF_UP | libc::IFF_RUNNING | libc::IFF_BROADCAST | libc::IFF_MULTICAST;
-        let told = problem("bond0", "bonding", UP | libc::IFF_MASTER).expect("it is a bond");
-        assert!(told.contains("it is a bond") && told.contains("/sys/class/net/bond0/bonding/slaves"), "{told}");
+        let refusal = problem("bond0", "bonding", UP | libc::IFF_MASTER).expect("it is a bond");
+        assert!(
+            refusal.contains("it is a bond") && refusal.contains("/sys/class/net/bond0/bonding/slaves"),
+            "{refusal}"
+        );
         // A driver that does not answer, and a driver of another name that balances load.
         assert!(problem("bond0", "", UP | libc::IFF_MASTER).is_some());
         assert!(problem("bond0", "bonding", 0).is_some());

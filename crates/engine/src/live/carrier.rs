@@ -2,7 +2,7 @@
 //!
 //! The kernel's flags follow the state of a link up to a second late (its link watch). The driver knows at once, but
 //! answers only under the kernel's lock of all interfaces. So the driver is asked only if the flags can be out of date
-//! or a packet was refused, and its answer is cached for a while.
+//! or a packet was refused. Its answer is cached for a while.
 
 use std::time::{Duration, Instant};
 
@@ -28,7 +28,7 @@ pub(crate) const DOWN_AGE: Duration = Duration::from_millis(20);
 #[derive(Default)]
 pub(crate) struct Carrier {
     /// The driver's last answer, and when it gave it.
-    said: Option<(State, Instant)>,
+    answer: Option<(State, Instant)>,
     /// When the driver last answered "up" after a refusal. Earlier answers do not explain a refusal.
     used: Option<Instant>,
 }
@@ -57,7 +57,7 @@ impl Carrier {
             Some(State::Down) => Ok(State::Down),
             _ if self.used.is_some_and(|at| at.elapsed() < UP_AGE) => Ok(State::Up),
             state => {
-                self.said = self.said.filter(|(said, _)| *said == State::Down);
+                self.answer = self.answer.filter(|(answer, _)| *answer == State::Down);
                 let state = self.ask(device, state.unwrap_or(State::Down));
                 self.used = (state == State::Up).then(Instant::now);
                 Ok(state)
@@ -67,12 +67,12 @@ impl Carrier {
 
     /// Whether the driver recently answered "down".
     fn is_known_dead(&self) -> bool {
-        self.said.is_some_and(|(state, at)| state == State::Down && at.elapsed() < DOWN_AGE)
+        self.answer.is_some_and(|(state, at)| state == State::Down && at.elapsed() < DOWN_AGE)
     }
 
     /// The driver's answer, or `otherwise` if it gives none.
     fn ask(&mut self, device: &Device, otherwise: State) -> State {
-        if let Some((state, at)) = self.said
+        if let Some((state, at)) = self.answer
             && at.elapsed() < if state == State::Up { UP_AGE } else { DOWN_AGE }
         {
             return state;
@@ -82,7 +82,7 @@ impl Carrier {
             Ok(false) => State::Down,
             Err(_) => otherwise,
         };
-        self.said = Some((state, Instant::now()));
+        self.answer = Some((state, Instant::now()));
         state
     }
 }
@@ -111,7 +111,7 @@ mod tests {
     #[test]
     fn a_dead_wire_is_asked_again_soon() {
         let device = Device::open("lo").expect("every machine has it");
-        let mut carrier = Carrier { said: Some((State::Down, Instant::now())), used: None };
+        let mut carrier = Carrier { answer: Some((State::Down, Instant::now())), used: None };
         assert_eq!(carrier.after_refusal(&device).ok(), Some(State::Down));
         std::thread::sleep(DOWN_AGE);
         // Compares the answers by flags alone with the driver's.

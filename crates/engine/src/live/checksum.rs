@@ -22,8 +22,8 @@ const TCP: u8 = 6;
 const UDP: u8 = 17;
 const DESTINATION: u8 = 60;
 
-/// The note about an interface whose packets get this treatment.
-pub(super) const FINISHED: &str = "; checksums that senders leave to a card are finished";
+/// The text about checksums in the description of an interface.
+pub(super) const FINISHED: &str = "; checksums that senders leave to a card are completed";
 
 /// A packet with an incomplete checksum: offsets from the start of the frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -75,7 +75,7 @@ pub trait Datapath: Send + Sync {
     /// A policy, compiled and loaded for this datapath.
     type Code: Send + Sync + 'static;
 
-    /// Changes the policy. No packet is lost or judged by both policies. One change is made at a time; another one
+    /// Changes the policy. No packet is lost or decided by both policies. One change is made at a time; another one
     /// waits.
     ///
     /// # Errors

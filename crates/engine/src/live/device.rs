@@ -9,7 +9,7 @@ use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, 
 
 use crate::EngineError;
 
-/// What is wrong with an interface that is there no more.
+/// The error of an interface that no longer exists.
 const REMOVED: &str = "it was removed";
 
 /// `ETHTOOL_GCHANNELS`
@@ -25,7 +25,7 @@ const GET_DRIVER: u32 = 0x3;
 
 /// Drivers of cards that a hypervisor emulates. Packets of other guests on the same machine may never have been on a
 /// wire.
-const IMITATED: [&str; 4] = ["virtio_net", "vif", "vmxnet3", "hv_netvsc"];
+const EMULATED: [&str; 4] = ["virtio_net", "vif", "vmxnet3", "hv_netvsc"];
 
 /// `ETHTOOL_GLINK`
 const GET_LINK: u32 = 0xa;
@@ -66,7 +66,7 @@ pub(crate) struct Driver {
 impl Driver {
     /// Whether packets may come from a sender on this machine without having been on a wire.
     pub fn is_virtual(&self) -> bool {
-        self.bus.is_empty() || IMITATED.contains(&self.name.as_str())
+        self.bus.is_empty() || EMULATED.contains(&self.name.as_str())
     }
 }
 
@@ -89,8 +89,8 @@ struct Channels {
 pub(crate) struct Device {
     name: String,
     index: u32,
-    /// A socket for ioctl calls.
-    asked: OwnedFd,
+    /// The socket for ioctl calls.
+    socket: OwnedFd,
 }
 
 impl Device {
@@ -100,9 +100,9 @@ impl Device {
     /// There is no such interface.
     pub fn open(name: &str) -> Result<Self, EngineError> {
         let failed = |errno: Errno| EngineError::Interface { interface: name.to_owned(), source: errno.into() };
-        let asked = any_socket().map_err(failed)?;
-        let index = netdevice::name_to_index(&asked, name).map_err(failed)?;
-        Ok(Device { name: name.to_owned(), index, asked })
+        let socket = any_socket().map_err(failed)?;
+        let index = netdevice::name_to_index(&socket, name).map_err(failed)?;
+        Ok(Device { name: name.to_owned(), index, socket })
     }
 
     /// Its name.
@@ -118,7 +118,7 @@ impl Device {
     /// An error that names the interface.
     pub fn failed(&self, source: impl Into<io::Error>) -> EngineError {
         let source = source.into();
-        // Whichever call is the first to find that out.
+        // Any call may be the first to fail.
         let source = if source.raw_os_error() == Some(libc::ENODEV) { io::Error::other(REMOVED) } else { source };
         EngineError::Interface { interface: self.name.clone(), source }
     }
@@ -228,7 +228,7 @@ impl Device {
 
     /// An ioctl request for the interface, with its current name.
     fn request(&self) -> io::Result<libc::ifreq> {
-        let name = netdevice::index_to_name_inlined(&self.asked, self.index)?;
+        let name = netdevice::index_to_name_inlined(&self.socket, self.index)?;
         // SAFETY: zeros are a valid value of this plain structure.
         let mut request: libc::ifreq = unsafe { zeroed() };
         for (to, from) in request.ifr_name.iter_mut().zip(name.as_bytes()) {
@@ -237,13 +237,13 @@ impl Device {
         Ok(request)
     }
 
-    /// Asks the kernel. Who renames the interface between [`Device::request`] and the question makes the kernel say that there is none: then it is asked
-    /// again, under the new name.
+    /// Calls ioctl with a request for the interface. If the interface was renamed after [`Device::request`], the kernel
+    /// reports that it does not exist. The call is then repeated with the new name.
     fn ask(&self, what: libc::Ioctl, request: &mut libc::ifreq) -> io::Result<()> {
         loop {
-            // SAFETY: the name ends with a zero, since names of the kernel have one byte less than there is room; a pointer in the request, if
-            // `what` has one, leads to what it fills.
-            if unsafe { libc::ioctl(self.asked.as_fd().as_raw_fd(), what, &raw mut *request) } == 0 {
+            // SAFETY: the name ends with a zero, because names of the kernel are one byte shorter than the field. If
+            // `what` has a pointer in the request, it points to what the kernel fills.
+            if unsafe { libc::ioctl(self.socket.as_fd().as_raw_fd(), what, &raw mut *request) } == 0 {
                 return Ok(());
             }
             let error = io::Error::last_os_error();
@@ -320,7 +320,7 @@ fn any_socket() -> Result<OwnedFd, Errno> {
 /// Repeated queries about the interfaces of a network namespace.
 #[derive(Debug)]
 pub(crate) struct Presence {
-    asked: OwnedFd,
+    socket: OwnedFd,
 }
 
 impl Presence {
@@ -329,17 +329,17 @@ impl Presence {
     /// # Errors
     /// There are too many open files.
     pub fn open() -> io::Result<Self> {
-        Ok(Presence { asked: any_socket()? })
+        Ok(Presence { socket: any_socket()? })
     }
 
     /// Whether an interface with that index exists.
     pub fn has(&self, index: u32) -> bool {
-        netdevice::index_to_name_inlined(&self.asked, index).is_ok()
+        netdevice::index_to_name_inlined(&self.socket, index).is_ok()
     }
 
     /// The current name of the interface with that index.
     pub fn name(&self, index: u32) -> Option<String> {
-        let name = netdevice::index_to_name_inlined(&self.asked, index).ok()?;
+        let name = netdevice::index_to_name_inlined(&self.socket, index).ok()?;
         Some(name.as_str().to_owned())
     }
 
@@ -395,7 +395,7 @@ mod tests {
         assert_eq!(presence.name(device.index()).as_deref(), Some("lo"));
         assert_eq!((presence.missed(device.index()).ok(), presence.missed(i32::MAX as u32).is_err()), (Some(0), true));
         assert!(device.driver().is_virtual());
-        let gone = Device { name: "gone".to_owned(), index: i32::MAX as u32, asked: device.asked };
+        let gone = Device { name: "gone".to_owned(), index: i32::MAX as u32, socket: device.socket };
         let error = gone.check().expect_err("there is none").to_string();
         assert_eq!(error, "interface gone: it was removed");
     }

@@ -76,7 +76,7 @@ pub struct Interfaces {
 }
 
 /// Chooses the output interface, one of `facing`, for packets that arrived on interface `from` of `of`, on receive
-/// queue `queue` (docs/decisions/0012-bundles.md).
+/// queue `queue` (docs/decisions/0012-several-interfaces.md).
 ///
 /// If both sides have the same number, interfaces form pairs. If the other side has more, flows are spread by the queue
 /// that the card chose for them. Nothing else is used, so a flow stays on one path.

@@ -9,7 +9,7 @@
 //! ```
 //! A [`Lane`] is a queue pair of each interface on both sides. A worker drives one lane and owns everything that it
 //! writes. Workers share only a word with the number of the latest generation. A worker reads it between bursts. So no
-//! burst is judged by two policies, and no packet waits or is lost while the policy changes.
+//! burst is decided by two policies, and no packet waits or is lost while the policy changes.
 
 pub mod afpacket;
 pub mod afxdp;

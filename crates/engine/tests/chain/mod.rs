@@ -1,7 +1,7 @@
-//! A chain written by hand, for user space and for BPF, as the compiler would hand it over.
+//! A chain written by hand in C, for user space and for BPF, in the form of the compiler's output.
 //!
 //! Rule 0 drops frames whose first byte is 0xff. Rule 1 diverts frames shorter than the number of entries in the header
-//! of table 0. Everything else is accepted with the reason `1 + link`, `ip-options` if it was cut short by the capture.
+//! of table 0. Everything else is accepted with the reason `1 + link`, or `ip-options` if the capture truncated it.
 #![allow(dead_code)]
 
 use serde_json::json;
@@ -81,7 +81,7 @@ pub fn bpf_c() -> String {
     format!("{HEADERS}#include \"xdp.h\"\nWEIR_TABLE_STORAGE(0);\n{RULES}{BPF}")
 }
 
-/// The whole artifact.
+/// The complete artifact.
 pub fn artifact() -> Artifact {
     Artifact {
         name: "hand written".to_owned(),

@@ -1,7 +1,7 @@
-//! Captures made by hand, byte for byte as the formats are specified.
+//! Handmade captures that follow the specifications byte for byte.
 #![allow(dead_code)]
 
-/// Byte order of what is written.
+/// Byte order of the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
     Little,
@@ -15,14 +15,14 @@ pub struct Sample {
 }
 
 impl Sample {
-    /// A pcap file's header.
+    /// Starts a pcap file with its header.
     pub fn pcap(order: Order, magic: u32, link_type: u32) -> Self {
         let mut sample = Sample { bytes: Vec::new(), order };
         sample.u32(magic).u16(2).u16(4).u32(0).u32(0).u32(65535).u32(link_type);
         sample
     }
 
-    /// A pcapng file with its first section header.
+    /// Starts a pcapng file with its first section header.
     pub fn pcapng(order: Order) -> Self {
         let mut sample = Sample { bytes: Vec::new(), order };
         sample.section(order);
@@ -46,12 +46,12 @@ impl Sample {
         self
     }
 
-    /// A pcap record.
+    /// Adds a pcap record.
     pub fn record(&mut self, seconds: u32, fraction: u32, data: &[u8], len: u32) -> &mut Self {
         self.u32(seconds).u32(fraction).u32(data.len() as u32).u32(len).raw(data)
     }
 
-    /// Any pcapng block; `body` writes what stands between the two lengths.
+    /// Adds a pcapng block. `body` writes the part between the two lengths.
     pub fn block(&mut self, kind: u32, body: impl FnOnce(&mut Self)) -> &mut Self {
         let start = self.bytes.len();
         self.u32(kind).u32(0);
@@ -73,7 +73,7 @@ impl Sample {
         })
     }
 
-    /// An interface, with whatever options.
+    /// Adds an interface with options.
     pub fn interface(&mut self, link_type: u16, snap: u32, options: &[(u16, &[u8])]) -> &mut Self {
         self.block(1, |s| {
             s.u16(link_type).u16(0).u32(snap);

@@ -26,18 +26,18 @@ impl Process {
     pub fn start(folder: &Path, policy: &Path, arguments: &[String]) -> Result<Self, Failure> {
         let (control, log) = (folder.join("control.sock"), folder.join("log"));
         let program = std::env::current_exe().map_err(|error| Failure::Runtime(format!("this program: {error}")))?;
-        let said = fs::File::create(&log).map_err(|error| Failure::file(&log, error))?;
+        let log_file = fs::File::create(&log).map_err(|error| Failure::file(&log, error))?;
         let mut command = Command::new(&program);
         command.arg("run").arg(policy).args(arguments).arg("--control").arg(&control);
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(said);
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log_file);
         let child = command.spawn().map_err(|error| Failure::file(&program, error))?;
         let mut process = Process { child, control };
         let start = Instant::now();
         while weir_control::ask(&process.control, &Request::Status).is_err() {
             let ended = process.child.try_wait().map_err(|error| Failure::file(&program, error))?;
             if ended.is_some() || start.elapsed() > TIMEOUT {
-                let said = fs::read_to_string(&log).unwrap_or_default();
-                return Err(Failure::Runtime(format!("weir run does not start:\n{}", said.trim_end())));
+                let text = fs::read_to_string(&log).unwrap_or_default();
+                return Err(Failure::Runtime(format!("weir run does not start:\n{}", text.trim_end())));
             }
             thread::sleep(Duration::from_millis(10));
         }

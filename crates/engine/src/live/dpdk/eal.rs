@@ -22,7 +22,7 @@ const TELEMETRY: [&str; 2] = ["--telemetry", "--no-telemetry"];
 const CORES: [&str; 5] = ["-l", "-c", "-s", "-S", "--lcores"];
 
 /// Options that make DPDK print messages for the user.
-const SAYING: [&str; 3] = ["--log-level", "--help", "-h"];
+const PRINTING: [&str; 3] = ["--log-level", "--help", "-h"];
 
 /// DPDK's message if huge pages are missing.
 const NO_HUGE_PAGES: &str = "Cannot get hugepage information";
@@ -57,7 +57,7 @@ impl Eal {
         let count = i32::try_from(pointers.len()).expect("a command line is shorter");
         let pointers: &mut [*mut c_char] =
             pointers.into_iter().chain([std::ptr::null_mut()]).collect::<Vec<_>>().leak();
-        let start = if any(&words, &SAYING) { shim::dpdk_start } else { shim::dpdk_start_quietly };
+        let start = if any(&words, &PRINTING) { shim::dpdk_start } else { shim::dpdk_start_quietly };
         // SAFETY: this is called once per process, like main in C. The `count` strings and a null after them stay
         // valid, and only DPDK uses them.
         let error = unsafe { start(count, pointers.as_mut_ptr()) };

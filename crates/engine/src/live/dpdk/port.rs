@@ -25,9 +25,9 @@ const POOL_SPARE: usize = 1024;
 /// Virtual drivers that deliver packets to all their queues, including unused ones.
 const ALL_QUEUES: [&str; 4] = ["net_af_packet", "net_af_xdp", "net_pcap", "net_ring"];
 
-/// The warning about packets that a sender leaves to a card to segment, if there is no card.
-const UNPARTED: &str = "warning: packets that senders leave to a card to part are lost, and connections are slow: switch that off at its other end \
-     (`ethtool -K PEER tso off gso off`)";
+/// The warning that packets which a sender leaves to a card to segment are lost, if there is no card.
+const UNSEGMENTED: &str = "warning: packets that senders leave to a card to segment are lost, and connections are slow: \
+     switch that off at its other end (`ethtool -K PEER tso off gso off`)";
 
 /// Drivers whose packets come from another virtual machine.
 const VIRTUAL: [&str; 3] = ["net_virtio", "net_virtio_user", "net_vhost"];
@@ -111,7 +111,7 @@ impl Found {
         let way = format!("driver {}, {queues} queue pairs, buffers of {room} bytes{finished}", facts.driver());
         // For a program on a virtual link the kernel segments packets beforehand; for a socket it does not.
         let warned = self.is_virtual && facts.driver() == "net_af_packet";
-        [line(way)].into_iter().chain(warned.then(|| line(UNPARTED.to_owned()))).collect()
+        [line(way)].into_iter().chain(warned.then(|| line(UNSEGMENTED.to_owned()))).collect()
     }
 
     fn failed(&self, step: i32, error: i32) -> EngineError {

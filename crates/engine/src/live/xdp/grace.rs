@@ -3,8 +3,8 @@
 //! While an XDP program runs, nothing else can be scheduled on its CPU until the end of the driver's receive loop. So
 //! when a thread has run on every CPU since the programs were replaced, each of them has ended. This is a grace period
 //! in terms of RCU. It takes tens of microseconds, and the kernel's own takes tens of milliseconds. The kernel's is
-//! used in three cases: threads can preempt receive loops (PREEMPT_RT), this process may not use all CPUs, or a thread
-//! of higher priority occupies one.
+//! used if threads can preempt receive loops (PREEMPT_RT), or if this process may not use all CPUs. It is also used if
+//! a thread of higher priority occupies a CPU.
 //!
 //! The kernel waits for running programs before it returns from changing a map of maps (`maybe_wait_bpf_programs`,
 //! kernel/bpf/syscall.c). Unlike membarrier(2), it does so with `nohz_full=` as well, and without `CONFIG_MEMBARRIER`.

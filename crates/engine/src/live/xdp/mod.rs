@@ -241,7 +241,7 @@ impl Datapath for KernelPath {
             for (number, port) in self.ports.all().iter().enumerate() {
                 let lost = lost.as_ref().map_or_else(PortCounters::default, |lost| lost[worker][number]);
                 let mut reading = ports::reading(block[number], lost);
-                // Cards do not know of processors.
+                // Cards count lost packets per interface, not per CPU. They are reported for the first CPU.
                 if let Some(then) = port.missed.filter(|_| worker == 0) {
                     let now = self.ports.presence().missed(port.index);
                     reading.rx_missed = now.map_or(0, |now| now.saturating_sub(then));
@@ -263,10 +263,10 @@ impl Datapath for KernelPath {
         let ways = self.ports.receiving().iter().zip(&self.modes).map(|(port, mode)| {
             let mode = match mode {
                 Mode::Native => "XDP in the driver",
-                Mode::Generic => "its driver knows no XDP and the kernel stands in for it, which is slow",
+                Mode::Generic => "its driver does not support XDP, so the kernel runs the program, which is slow",
             };
             let interface = self.ports.name(port);
-            let tags = format!("; VLAN tags that it takes off are not seen (`ethtool -K {interface} rxvlan off`)");
+            let tags = format!("; rules do not see VLAN tags that it strips (`ethtool -K {interface} rxvlan off`)");
             let finished = if port.driver.is_virtual() { checksum::FINISHED } else { "" };
             format!("{interface}: {mode}{finished}{}", if port.takes_tags_off { &tags } else { "" })
         });
@@ -276,8 +276,8 @@ impl Datapath for KernelPath {
                 "veth" => "switch GRO on at its other end (`ethtool -K PEER gro on`)",
                 _ => "its driver cannot: use the engine afxdp or afpacket",
             };
-            let (name, why) = (self.ports.name(port), "all that it is sent are dropped as tx-unsupported");
-            format!("warning: {name} takes no packets from XDP programs, {why}: {help}")
+            let (name, why) = (self.ports.name(port), "all packets to it are dropped as tx-unsupported");
+            format!("warning: {name} accepts no packets from XDP programs, {why}: {help}")
         });
         let native = self.modes.contains(&Mode::Native);
         let ways = ways.chain(closed.filter(|_| native));

@@ -1,5 +1,5 @@
-//! The interfaces that programs stand between, as the programs see them: datapath/engine/ports.h.
-//! They are numbered: lower ones first, then upper, then divert.
+//! The interfaces of programs, in the form of datapath/engine/ports.h. They are numbered: lower ones first, then upper,
+//! then divert.
 
 use std::fs;
 use std::io;
@@ -14,7 +14,7 @@ use crate::live::bond;
 use crate::live::device::{Device, Driver, Presence};
 use crate::live::lane::{Interfaces, PortReading, Role, facing_interface};
 
-/// The longest packets of an interface whose packets come in one buffer with every driver.
+/// Maximum MTU at which packets come in one buffer with every driver.
 const PLAIN_MTU: u32 = 1500;
 
 /// An interface.
@@ -115,7 +115,7 @@ impl Ports {
         }
     }
 
-    /// [`kernel::Ports`], of which the number of ports and queues is too much for the stack.
+    /// [`kernel::Ports`] as bytes. Its arrays are too large for the stack.
     pub(super) fn bytes(&self) -> Vec<u8> {
         use kernel::{Port, Ports};
         let mut bytes = vec![0; size_of::<Ports>()];
@@ -161,13 +161,13 @@ fn namespace() -> Result<u32, EngineError> {
     Ok(found.ino() as u32)
 }
 
-/// Where a port lies in [`kernel::Ports`].
+/// Offset of a port in [`kernel::Ports`].
 fn port_at(number: usize) -> usize {
     offset_of!(kernel::Ports, port) + number * size_of::<kernel::Port>()
 }
 
-/// What programs that send counted, and what those that listen for losses did (`lost`). Nobody says how long lost packets were: they are taken to have
-/// been as long as others.
+/// Combines the counters of programs that send with those of programs that trace losses (`lost`). The lengths of lost
+/// packets are unknown and are estimated by the mean.
 pub(super) fn reading(sent: PortCounters, lost: PortCounters) -> PortReading {
     let PortCounters { tx_full, tx_unsupported, .. } = lost;
     let not_sent = tx_full + lost.tx_link_down + lost.tx_too_long + tx_unsupported;
@@ -189,7 +189,7 @@ pub(super) fn reading(sent: PortCounters, lost: PortCounters) -> PortReading {
     }
 }
 
-/// Joins two word by word.
+/// Combines two sets of counters word by word.
 pub(super) fn joined(one: PortCounters, other: PortCounters, both: impl Fn(u64, u64) -> u64) -> PortCounters {
     let (one, other) = (one.words(), other.words());
     PortCounters::from_words(std::array::from_fn(|word| both(one[word], other[word])))
@@ -229,7 +229,7 @@ mod tests {
         assert_eq!((bytes[10], bytes[11], bytes[12]), (0, 1, 2));
         assert_eq!(bytes[4096 + 4..4096 + 8], 11u32.to_ne_bytes());
         assert_eq!(bytes[port_at(1) + 4..port_at(1) + 8], 11u32.to_ne_bytes());
-        // Both lower ports send to the upper one; packets of its queues go out of them in turn.
+        // Both lower ports send to the upper one. Its queues alternate between the lower ports.
         let out = offset_of!(Port, out);
         assert_eq!((bytes[port_at(0)], bytes[port_at(0) + out], bytes[port_at(1) + out + 5]), (0, 2, 2));
         let upper = port_at(2);

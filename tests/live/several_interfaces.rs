@@ -1,6 +1,6 @@
-//! Several interfaces on a side: which one a packet leaves by.
+//! Several interfaces per side: by which one a packet leaves.
 
-use crate::box_under_test::{Running, Setup};
+use crate::device_under_test::{Running, Setup};
 use crate::hosts::{Hosts, Wires, names};
 use crate::traffic::{Listener, flows, send, send_on_queue};
 use crate::{check_account, put};
@@ -35,7 +35,7 @@ fn one_interface_faces_two(engine: &str, hosts: &Hosts, folder: &Path) {
     packets_leave_by_the_facing_interface((1, 2), engine, hosts, folder);
 }
 
-/// Between so many lower and upper interfaces of one queue: where a packet leaves depends only on where it came in.
+/// With one queue per interface, the interface by which a packet leaves depends only on the one by which it came.
 fn packets_leave_by_the_facing_interface((lower, upper): (usize, usize), engine: &str, hosts: &Hosts, folder: &Path) {
     let running = start(engine, hosts, folder, (lower, upper), 1);
     let (client, server) = (names("c", lower), names("s", upper));
@@ -48,8 +48,8 @@ fn packets_leave_by_the_facing_interface((lower, upper): (usize, usize), engine:
         for (number, listener) in listeners.into_iter().enumerate() {
             let own = (0..ins.len()).filter(|&i| facing_interface(i, ins.len(), 0, outs.len()) == number);
             let expected: Vec<Vec<u8>> = own.flat_map(|i| sent[i].clone()).collect();
-            let heard = listener.heard(expected.len());
-            assert_eq!(sorted(heard), sorted(expected), "{engine}, {lower} x {upper}, out of {number}");
+            let received = listener.received(expected.len());
+            assert_eq!(sorted(received), sorted(expected), "{engine}, {lower} x {upper}, out of {number}");
         }
     }
     let stats = running.settled();
@@ -76,8 +76,8 @@ fn flows_spread_over_more_interfaces_and_each_keeps_its_own(engine: &str, hosts:
     let mut paths: BTreeMap<Vec<u8>, Vec<usize>> = BTreeMap::new();
     for (number, (listener, name)) in listeners.into_iter().zip(names("upper", 2)).enumerate() {
         let own = stats.interfaces.iter().find(|port| port.interface.ends_with(&name)).expect("there is one");
-        let heard = listener.heard(own.tx_packets as usize);
-        heard.into_iter().for_each(|frame| paths.entry(frame).or_default().push(number));
+        let received = listener.received(own.tx_packets as usize);
+        received.into_iter().for_each(|frame| paths.entry(frame).or_default().push(number));
     }
     assert_eq!(paths.len(), 64, "{engine}");
     assert!(paths.values().all(|path| path.len() == 10 && path.windows(2).all(|pair| pair[0] == pair[1])), "{engine}");
@@ -86,7 +86,7 @@ fn flows_spread_over_more_interfaces_and_each_keeps_its_own(engine: &str, hosts:
     assert_eq!(running.stop(), 0);
 }
 
-/// Takes what waits at a lane, and says which source ports it came from.
+/// Receives the packets that wait at a lane, and returns their source ports.
 fn ports_seen(lane: &mut AfPacketLane, from: Side) -> BTreeSet<u16> {
     let mut seen = BTreeSet::new();
     for _ in 0..50 {

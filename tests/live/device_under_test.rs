@@ -1,4 +1,4 @@
-//! `weir run` on the box, and its control socket.
+//! `weir run` as the device under test, and its control socket.
 
 use crate::hosts::Host;
 use nix::unistd::Pid;
@@ -11,10 +11,10 @@ use std::time::{Duration, Instant};
 use weir::failure::Failure;
 use weir_control::{Request, Stats, Status};
 
-/// How long anything may take.
+/// Maximum time for any step.
 pub const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// What it is started with.
+/// The options of a `weir run`.
 #[derive(Clone)]
 pub struct Setup {
     pub engine: String,
@@ -22,15 +22,15 @@ pub struct Setup {
     pub lower: Vec<String>,
     pub upper: Vec<String>,
     pub divert: Option<String>,
-    /// Other arguments.
+    /// Additional arguments.
     pub more: Vec<String>,
     pub environment: Vec<(String, String)>,
-    /// Descriptors that it may have at a time. All tests run with few if `WEIR_TEST_DESCRIPTORS=64` says so.
+    /// Maximum number of file descriptors. `WEIR_TEST_DESCRIPTORS=64` sets it for all tests.
     pub descriptors: Option<u64>,
 }
 
 impl Setup {
-    /// One worker between one interface and another.
+    /// A setup with one worker between one lower and one upper interface.
     pub fn new(engine: &str) -> Self {
         let one = |name: &str| vec![name.to_owned()];
         let (lower, upper) = (one("lower"), one("upper"));
@@ -42,7 +42,7 @@ impl Setup {
 
     pub fn command(&self, folder: &Path, policy: &str) -> Command {
         let mut command = self.program();
-        // With ports of names of their own.
+        // The suffix selects ports with other names.
         let engine = self.engine.strip_suffix("-named").unwrap_or(&self.engine);
         command.args(["run", policy, "--engine", engine, "--workers", &self.workers.to_string()]);
         let names = |wires: &[String]| wires.iter().map(|wire| self.port(wire)).collect::<Vec<_>>().join(",");
@@ -58,7 +58,7 @@ impl Setup {
         command
     }
 
-    /// The program, and what it may have.
+    /// The program with its descriptor limit.
     fn program(&self) -> Command {
         const PROGRAM: &str = env!("CARGO_BIN_EXE_weir");
         let Some(descriptors) = self.descriptors else { return Command::new(PROGRAM) };
@@ -67,12 +67,12 @@ impl Setup {
         shell
     }
 
-    /// What the engine calls a wire.
+    /// The name of an interface for the engine.
     fn port(&self, wire: &str) -> String {
         if self.engine == "dpdk" { format!("net_af_packet_{wire}") } else { wire.to_owned() }
     }
 
-    /// A virtual port of DPDK for each wire, with frames as long as any here.
+    /// DPDK's arguments: a virtual port for each interface, for the longest frames of the tests.
     fn eal(&self) -> String {
         let queues = format!("qpairs={},blocksz=65536,framesz=16384,framecnt=1024", self.workers);
         let wires = self.lower.iter().chain(&self.upper).chain(&self.divert);
@@ -81,7 +81,7 @@ impl Setup {
     }
 }
 
-/// A running Weir. It is killed when dropped.
+/// A running Weir, which is killed when this value is dropped.
 pub struct Running {
     child: Child,
     control: PathBuf,
@@ -89,12 +89,12 @@ pub struct Running {
 }
 
 impl Running {
-    /// Starts it on the host between one interface and another, and waits until it answers.
+    /// Starts Weir between one lower and one upper interface, and waits until it answers.
     pub fn start(host: &Host, folder: &Path, policy: &str, engine: &str, workers: usize) -> Self {
         Self::start_as(host, folder, policy, &Setup { workers, ..Setup::new(engine) })
     }
 
-    /// Starts it on the host, and waits until it answers.
+    /// Starts Weir with a setup, and waits until it answers.
     pub fn start_as(host: &Host, folder: &Path, policy: &str, setup: &Setup) -> Self {
         Self::spawn(folder, setup.command(folder, policy), |mut command| host.run(move || command.spawn()))
     }
@@ -115,19 +115,19 @@ impl Running {
         running
     }
 
-    /// Starts it where it cannot be; its exit code, and what it says.
+    /// Runs Weir in a situation in which it refuses to start. Returns exit code and standard error.
     pub fn refused(host: &Host, folder: &Path, policy: &str, engine: &str) -> (i32, String) {
         Self::refused_as(host, folder, policy, &Setup::new(engine))
     }
 
-    /// As [`Running::refused`], with more said.
+    /// Runs Weir like [`Running::refused`], with a setup.
     pub fn refused_as(host: &Host, folder: &Path, policy: &str, setup: &Setup) -> (i32, String) {
         let mut command = setup.command(folder, policy);
         let output = host.run(move || command.output().expect("the program was built"));
         (output.status.code().unwrap_or(-1), String::from_utf8_lossy(&output.stderr).into_owned())
     }
 
-    /// Waits until it ends by itself; its exit code.
+    /// Waits until it ends by itself. Returns the exit code.
     pub fn ends(&mut self) -> Option<i32> {
         let log = self.log.clone();
         wait("it ends", || self.child.try_wait().expect("it is our child"), || read_log(&log)).code()
@@ -151,8 +151,8 @@ impl Running {
         serde_json::from_value(value).expect("stats")
     }
 
-    /// Stats once nothing moves any more, and nothing is on its way between receiving and sending; else what was read first is older than what was
-    /// read last. As they are, if that never comes.
+    /// Stats after all counters have stopped changing and no packet is between reception and sending. Otherwise the
+    /// first counters would be older than the last ones. After a timeout, returns the stats as they are.
     pub fn settled(&self) -> Stats {
         let (mut last, start) = (self.stats(), Instant::now());
         loop {
@@ -167,18 +167,18 @@ impl Running {
         }
     }
 
-    /// Waits until the stats say so.
+    /// Waits until the stats fulfil a condition.
     pub fn wait_for(&self, what: &str, mut holds: impl FnMut(&Stats) -> bool) -> Stats {
         let found = || Some(self.stats()).filter(|stats| holds(stats));
         wait(what, found, || format!("{:#?}\n{}", self.stats(), self.log()))
     }
 
-    /// Waits until something holds.
+    /// Waits until a condition holds.
     pub fn wait_until(&self, what: &str, mut holds: impl FnMut(&Self) -> bool) {
         wait(what, || holds(self).then_some(()), || self.log());
     }
 
-    /// Prepares a policy; its number.
+    /// Loads a policy. Returns the number of its generation.
     pub fn load(&self, policy: &Path) -> u64 {
         let loaded = self.ask(&Request::Load { policy: policy.to_owned() });
         let loaded = loaded.unwrap_or_else(|failure| panic!("{failure}: {}", self.log()));
@@ -193,7 +193,7 @@ impl Running {
         &self.control
     }
 
-    /// Ends it as an operator does; its exit code. A bad end is explained.
+    /// Terminates it like an operator. Returns the exit code, and prints the log if it is not 0.
     pub fn stop(mut self) -> i32 {
         nix::sys::signal::kill(self.pid(), nix::sys::signal::Signal::SIGTERM).expect("it runs");
         let code = self.child.wait().expect("it ends").code().unwrap_or(-1);
@@ -203,7 +203,7 @@ impl Running {
         code
     }
 
-    /// Ends it as nobody should.
+    /// Kills it.
     pub fn kill(mut self) {
         self.child.kill().expect("it runs");
         self.child.wait().expect("it ends");
@@ -222,7 +222,7 @@ fn read_log(path: &Path) -> String {
     fs::read_to_string(path).unwrap_or_default()
 }
 
-/// Looks again until there is something to be found; if that never comes, says what is there instead.
+/// Repeats `look` until it returns a value. After a timeout, panics with the text of `instead`.
 fn wait<T>(what: &str, mut look: impl FnMut() -> Option<T>, instead: impl Fn() -> String) -> T {
     let start = Instant::now();
     loop {
@@ -234,12 +234,12 @@ fn wait<T>(what: &str, mut look: impl FnMut() -> Option<T>, instead: impl Fn() -
     }
 }
 
-/// Looks again until it is so.
+/// Repeats `holds` until it is true.
 pub fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
     wait(what, || holds().then_some(()), String::new);
 }
 
-/// Packets that were accepted, and neither sent nor dropped yet.
+/// Number of packets that were accepted, but neither sent nor dropped yet.
 fn on_their_way(stats: &Stats) -> i64 {
     let ports = stats.interfaces.iter().filter(|port| port.side != "divert");
     let out: u64 = ports.map(|port| port.tx_packets + port.tx_dropped.unsent()).sum();
