@@ -4,6 +4,7 @@ use std::io;
 use std::path::PathBuf;
 
 use crate::capture::CaptureFault;
+use crate::descriptors;
 
 /// Everything that the engines report, each naming its object.
 #[derive(Debug, thiserror::Error)]
@@ -82,6 +83,9 @@ pub enum EngineError {
         /// What is wrong.
         problem: String,
     },
+    /// Something failed because this process may not have more files open. The error that says what failed.
+    #[error(transparent)]
+    NoDescriptors(Box<EngineError>),
     /// A table's image cannot be used.
     #[error("table {table}: {problem}")]
     Image {
@@ -201,4 +205,28 @@ pub enum EngineError {
         /// What is wrong.
         problem: String,
     },
+}
+
+impl EngineError {
+    /// Whether something failed because this process may not have more files open.
+    pub fn is_for_want_of_descriptors(&self) -> bool {
+        match self {
+            EngineError::NoDescriptors(_) => true,
+            EngineError::Io { source, .. } | EngineError::Interface { source, .. } => descriptors::were_wanting(source),
+            _ => false,
+        }
+    }
+
+    /// The same error with its cause, which it has only as text.
+    pub(crate) fn caused_by(self, cause: &io::Error) -> Self {
+        if descriptors::were_wanting(cause) { EngineError::NoDescriptors(Box::new(self)) } else { self }
+    }
+
+    /// As [`EngineError::caused_by`], for the call of libbpf that has just failed on this thread.
+    pub(crate) fn caused_by_libbpf(self, cause: &libbpf_rs::Error) -> Self {
+        match descriptors::were_wanting_to_libbpf(cause) {
+            true => EngineError::NoDescriptors(Box::new(self)),
+            false => self,
+        }
+    }
 }

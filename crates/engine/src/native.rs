@@ -105,12 +105,21 @@ impl NativeCode {
 /// Maps a shared object. It is unmapped with the library; the file must stay open as long.
 pub(crate) fn open(name: &str, object: &NativeObject) -> Result<(Library, OwnedFd), EngineError> {
     let refuse = |problem: String| EngineError::Native { object: name.to_owned(), problem };
-    let file = memory_file(object.bytes()).map_err(|error| refuse(format!("cannot be put into memory: {error}")))?;
+    let file = memory_file(object.bytes())
+        .map_err(|error| refuse(format!("cannot be put into memory: {error}")).caused_by(&error))?;
     let path = format!("/proc/self/fd/{}", file.as_raw_fd());
     // SAFETY: the object comes from our own compiler, directly or through a bundle that `Bundle::native` vouches for; it has no
     // initialisers, which `elf::check_native` has seen to for bundles.
     let library = unsafe { Library::open(Some(&path), RTLD_NOW | RTLD_LOCAL) };
-    Ok((library.map_err(|error| refuse(loader_message(&error)))?, file))
+    let library = library.map_err(|error| {
+        let failed = refuse(loader_message(&error));
+        // The dynamic loader gives no error number. It opens one descriptor, as this does.
+        match file.try_clone() {
+            Ok(_) => failed,
+            Err(cause) => failed.caused_by(&cause),
+        }
+    });
+    Ok((library?, file))
 }
 
 /// What the dynamic loader said; the error itself says only that it failed.

@@ -2,7 +2,7 @@
 
 use std::io;
 use std::path::PathBuf;
-use weir_engine::EngineError;
+use weir_engine::{EngineError, descriptors};
 use weir_policy::capability::Engine;
 use weir_policy::diag::Diagnostic;
 use weir_policy::source::SourceMap;
@@ -75,6 +75,15 @@ pub enum LoadError {
 }
 
 impl LoadError {
+    /// Whether something failed because this process may not have more files open.
+    pub fn is_for_want_of_descriptors(&self) -> bool {
+        match self {
+            LoadError::Unread { error, .. } => descriptors::were_wanting(error),
+            LoadError::Engine(error) => error.is_for_want_of_descriptors(),
+            _ => false,
+        }
+    }
+
     /// Whether the policy is what is wrong. It is refused on every machine then.
     pub fn is_of_policy(&self) -> bool {
         match self {

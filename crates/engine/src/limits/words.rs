@@ -72,7 +72,7 @@ impl Words {
             ..Default::default()
         };
         let map = MapHandle::create(MapType::Array, Some(name), 4, bytes as u32, 1, &options)
-            .map_err(|error| failed(error.to_string()))?;
+            .map_err(|error| failed(error.to_string()).caused_by_libbpf(&error))?;
         let memory = MmapOptions::new().len(bytes).map_raw(map.as_fd().as_raw_fd());
         let memory = memory.map_err(|error| failed(error.to_string()))?;
         Ok(Words { memory, count, map: Some(map) })

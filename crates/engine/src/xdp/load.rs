@@ -5,9 +5,10 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Instant;
 
-use libbpf_rs::libbpf_sys::{BPF_F_XDP_HAS_FRAGS, bpf_obj_get_info_by_fd, bpf_prog_info};
-use libbpf_rs::{ErrorKind, MapCore, MapFlags, Object, ObjectBuilder, OpenObject, ProgramType};
+use libbpf_rs::libbpf_sys::{BPF_F_XDP_HAS_FRAGS, bpf_obj_get_info_by_fd, bpf_object__load, bpf_prog_info};
+use libbpf_rs::{AsRawLibbpf, ErrorKind, MapCore, MapFlags, Object, ObjectBuilder, OpenObject, ProgramType};
 use memmap2::{MmapOptions, MmapRaw};
+use rustix::io::Errno;
 use weir_abi::kernel::Mode;
 use weir_abi::{ABI_VERSION, Counter};
 
@@ -17,7 +18,7 @@ use crate::clang::BpfObject;
 use crate::image::Image;
 use crate::limits::counts::Counted;
 use crate::limits::{Buckets, Limits, Words};
-use crate::{EngineError, Program};
+use crate::{EngineError, Program, descriptors};
 
 /// Section of the counters.
 pub(crate) const COUNTERS: &str = ".bss.counters";
@@ -105,7 +106,8 @@ pub(crate) fn join_parts(object: &Object) -> Result<Option<OwnedFd>, EngineError
             .update(&number.to_ne_bytes(), &descriptor.to_ne_bytes(), MapFlags::ANY)
             .map_err(|error| failed(&name, format!("cannot be jumped to: {error}")))?;
     }
-    Ok(Some(parts.as_fd().try_clone_to_owned().map_err(|error| failed(PARTS, error.to_string()))?))
+    let parts = parts.as_fd().try_clone_to_owned();
+    Ok(Some(parts.map_err(|error| failed(PARTS, error.to_string()).caused_by(&error))?))
 }
 
 /// Copies images into the tables. No program runs yet.
@@ -171,7 +173,7 @@ fn load_logged(name: &str, object: &BpfObject, plan: &Plan<'_>, log_level: u32) 
         let mut opened = ObjectBuilder::default().open_memory(object.bytes())?;
         check_version(name, &opened)?;
         prepare(&mut opened, plan, log_level)?;
-        Ok(opened.load()?)
+        load_opened(opened)
     });
     loaded.map_err(|error| match error {
         LoadError::Engine(error) => error,
@@ -179,11 +181,7 @@ fn load_logged(name: &str, object: &BpfObject, plan: &Plan<'_>, log_level: u32) 
             EngineError::NotPermitted
         }
         // The verifier may have been content: a program gets its descriptor after that.
-        LoadError::Libbpf(error)
-            if format!("{error:#}\n{heard}").contains(&no_descriptors()) || heard.contains("EMFILE") =>
-        {
-            failed(name, format!("cannot be loaded: {}", no_descriptors()))
-        }
+        LoadError::NoDescriptors(error) => failed(name, format!("cannot be loaded: {error}")).caused_by(&error),
         LoadError::Libbpf(error) => match log::verifier_log(&heard) {
             Some(log) => match exceeded(&log) {
                 Some(limit) => EngineError::TooLarge { object: name.to_owned(), limit },
@@ -194,9 +192,19 @@ fn load_logged(name: &str, object: &BpfObject, plan: &Plan<'_>, log_level: u32) 
     })
 }
 
-/// What the system says if the process may not have more files open.
-fn no_descriptors() -> String {
-    io::Error::from_raw_os_error(libc::EMFILE).to_string()
+/// As `OpenObject::load`, which leaves only the text of some errors.
+fn load_opened(opened: OpenObject) -> Result<Object, LoadError> {
+    // SAFETY: the object is open and ours.
+    let result = unsafe { bpf_object__load(opened.as_libbpf_object().as_ptr()) };
+    if result < 0 {
+        let error = io::Error::from_raw_os_error(-result);
+        return Err(match descriptors::were_wanting(&error) {
+            true => LoadError::NoDescriptors(error),
+            false => LoadError::Libbpf(libbpf_rs::Error::from_raw_os_error(-result)),
+        });
+    }
+    // SAFETY: the object is loaded, and nobody else has the pointer.
+    Ok(unsafe { Object::from_ptr(opened.take_ptr()) })
 }
 
 fn prepare(opened: &mut OpenObject, plan: &Plan<'_>, log_level: u32) -> Result<(), LoadError> {
@@ -249,11 +257,15 @@ fn is_verdict(heard: &str) -> bool {
 enum LoadError {
     Engine(EngineError),
     Libbpf(libbpf_rs::Error),
+    NoDescriptors(io::Error),
 }
 
 impl From<libbpf_rs::Error> for LoadError {
     fn from(error: libbpf_rs::Error) -> Self {
-        LoadError::Libbpf(error)
+        match descriptors::were_wanting_to_libbpf(&error) {
+            true => LoadError::NoDescriptors(Errno::MFILE.into()),
+            false => LoadError::Libbpf(error),
+        }
     }
 }
 

@@ -1,10 +1,9 @@
 //! How many files Weir may have open: sockets, rings, maps and programs of the kernel are all files.
 
 use crate::failure::Failure;
-use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::time::Duration;
-use std::{fs, io, thread};
+use std::{fs, thread};
 
 /// What Weir asks for at most; none of its engines needs more.
 const WANTED: u64 = 1 << 16;
@@ -35,20 +34,14 @@ pub(super) fn raise() -> Result<(), Failure> {
     }
 }
 
-/// Names this limit in a failure that it caused, unless the failure names it already.
+/// Names this limit in a failure that it caused.
 pub(super) fn explain(failure: Failure) -> Failure {
-    let text = failure.message();
-    match getrlimit(Resource::Nofile).current {
-        Some(limit) if text.contains(&none_left()) && !text.contains(REMEDY) => {
-            Failure::Runtime(format!("{text}: this process may have {limit} files open, which are too few ({REMEDY})"))
-        }
-        _ => failure,
+    match (failure, getrlimit(Resource::Nofile).current) {
+        (Failure::NoDescriptors(text), Some(limit)) => Failure::NoDescriptors(format!(
+            "{text}: this process may have {limit} files open, which are too few ({REMEDY})"
+        )),
+        (failure, _) => failure,
     }
-}
-
-/// Whether something failed because this process may not have more files open.
-pub fn are_too_few(failure: &Failure) -> bool {
-    failure.message().contains(&none_left())
 }
 
 /// Checks that [`SPARE`] more files can be opened. Clients that are about to go give theirs back meanwhile.
@@ -63,10 +56,5 @@ pub fn check_left() -> Result<(), Failure> {
         }
         thread::sleep(SPARE_PAUSE);
     }
-    let failed = |error| explain(Failure::Runtime(format!("no descriptors would be left for clients: {error}")));
-    spare().map(drop).map_err(failed)
-}
-
-fn none_left() -> String {
-    io::Error::from(Errno::MFILE).to_string()
+    spare().map(drop).map_err(|error| Failure::system("no descriptors would be left for clients", error))
 }

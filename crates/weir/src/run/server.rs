@@ -61,7 +61,7 @@ impl Server {
             }
         };
         let started = thread::Builder::new().name("weir-control".to_owned()).spawn(accept);
-        started.map(drop).map_err(|error| Failure::Runtime(format!("control: {error}")))
+        started.map(drop).map_err(|error| Failure::system("control", error))
     }
 }
 
@@ -75,17 +75,18 @@ impl Drop for Server {
 /// Binds the socket; one that nobody listens at any more, left by a process that was killed, is replaced.
 fn listen(path: &Path) -> Result<UnixListener, Failure> {
     let failed = |error: io::Error| Failure::file(path, error);
+    let refused = |problem: &str| Failure::Runtime(format!("{}: {problem}", path.display()));
     if let Ok(found) = fs::symlink_metadata(path) {
         if !found.file_type().is_socket() {
-            return Err(Failure::file(path, "is there already, and no socket"));
+            return Err(refused("is there already, and no socket"));
         }
         if ![0, rustix::process::geteuid().as_raw()].contains(&found.uid()) {
             let problem =
                 format!("a socket of another user (uid {}) lies there; --control names another path", found.uid());
-            return Err(Failure::file(path, problem));
+            return Err(refused(&problem));
         }
         if is_listened_at(path) {
-            return Err(Failure::file(path, "another weir listens there; --control names another path"));
+            return Err(refused("another weir listens there; --control names another path"));
         }
         fs::remove_file(path).map_err(failed)?;
     }
@@ -282,7 +283,7 @@ impl Slot {
                 &match result {
                     Ok(value) => Answer::Ok(value),
                     Err(Failure::Rejected(text)) => Answer::Error(text),
-                    Err(Failure::Runtime(text)) => Answer::Failed(text),
+                    Err(Failure::Runtime(text) | Failure::NoDescriptors(text)) => Answer::Failed(text),
                     Err(failure @ (Failure::Mistakes { .. } | Failure::Told(_))) => Answer::Error(failure.to_string()),
                 },
             )?;
