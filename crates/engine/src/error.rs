@@ -4,6 +4,7 @@ use std::io;
 use std::path::PathBuf;
 
 use crate::capture::CaptureFault;
+use crate::descriptors;
 
 /// The errors of this crate. Each names its object.
 #[derive(Debug, thiserror::Error)]
@@ -74,6 +75,9 @@ pub enum EngineError {
         /// The missing instruction sets.
         missing: String,
     },
+    /// Something failed because this process may not have more files open. The error that says what failed.
+    #[error(transparent)]
+    NoDescriptors(Box<EngineError>),
     /// A table's image cannot be used.
     #[error("table {table}: {problem}")]
     Image {
@@ -193,4 +197,30 @@ pub enum EngineError {
         /// The problem.
         problem: String,
     },
+}
+
+impl EngineError {
+    /// Whether something failed because this process may not have more files open.
+    pub fn is_descriptor_limit(&self) -> bool {
+        match self {
+            EngineError::NoDescriptors(_) => true,
+            EngineError::Io { source, .. } | EngineError::Interface { source, .. } => {
+                descriptors::limit_reached(source)
+            }
+            _ => false,
+        }
+    }
+
+    /// The same error with its cause, which it has only as text.
+    pub(crate) fn caused_by(self, cause: &io::Error) -> Self {
+        if descriptors::limit_reached(cause) { EngineError::NoDescriptors(Box::new(self)) } else { self }
+    }
+
+    /// As [`EngineError::caused_by`], for the call of libbpf that has just failed on this thread.
+    pub(crate) fn caused_by_libbpf(self, cause: &libbpf_rs::Error) -> Self {
+        match descriptors::limit_reached_in_libbpf(cause) {
+            true => EngineError::NoDescriptors(Box::new(self)),
+            false => self,
+        }
+    }
 }

@@ -15,6 +15,7 @@ pub mod capture;
 pub mod clang;
 pub mod counters;
 pub mod cpu;
+pub mod descriptors;
 pub mod elf;
 pub mod error;
 pub mod filter;

@@ -107,12 +107,21 @@ impl NativeCode {
 /// Maps a shared object and returns the library with its file. The file must stay open as long as the library is used.
 pub(crate) fn open(name: &str, object: &NativeObject) -> Result<(Library, OwnedFd), EngineError> {
     let refuse = |problem: String| EngineError::Native { object: name.to_owned(), problem };
-    let file = memory_file(object.bytes()).map_err(|error| refuse(format!("cannot be put into memory: {error}")))?;
+    let file = memory_file(object.bytes())
+        .map_err(|error| refuse(format!("cannot be put into memory: {error}")).caused_by(&error))?;
     let path = format!("/proc/self/fd/{}", file.as_raw_fd());
     // SAFETY: our own compiler made the object, or it comes from a bundle whose code `Bundle::native` checked.
     // `elf::check_native` makes sure that the object of a bundle has no initialisers.
     let library = unsafe { Library::open(Some(&path), RTLD_NOW | RTLD_LOCAL) };
-    Ok((library.map_err(|error| refuse(loader_message(&error)))?, file))
+    let library = library.map_err(|error| {
+        let failed = refuse(loader_message(&error));
+        // The dynamic loader gives no error number. It opens one descriptor, as this does.
+        match file.try_clone() {
+            Ok(_) => failed,
+            Err(cause) => failed.caused_by(&cause),
+        }
+    });
+    Ok((library?, file))
 }
 
 /// The message of the dynamic loader, which is the source of the error.

@@ -2,7 +2,7 @@
 
 use std::io;
 use std::path::PathBuf;
-use weir_engine::EngineError;
+use weir_engine::{EngineError, descriptors};
 use weir_policy::capability::Engine;
 use weir_policy::diag::Diagnostic;
 use weir_policy::source::SourceMap;
@@ -80,6 +80,16 @@ pub enum LoadError {
 }
 
 impl LoadError {
+    /// Whether something failed because this process may not have more files open.
+    pub fn is_descriptor_limit(&self) -> bool {
+        match self {
+            LoadError::Unread { error, .. } => descriptors::limit_reached(error),
+            LoadError::Engine(error) => error.is_descriptor_limit(),
+            LoadError::State(StateError::Memory { source, .. }) => descriptors::limit_reached(source),
+            _ => false,
+        }
+    }
+
     /// Whether the policy is the cause, so that it is refused on every machine.
     pub fn is_of_policy(&self) -> bool {
         match self {

@@ -1,13 +1,15 @@
 //! Reads the list files of a policy's tables and limits.
 
+use crate::error::LoadError;
 use crate::image_facts::{self, Images};
 use crate::regular_file;
 use std::collections::HashMap;
-use std::io::Read;
+use std::io::{self, Read};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::Path;
 use std::sync::Arc;
 use weir_abi::{Family, Layout};
+use weir_engine::descriptors;
 use weir_policy::catalog::{Catalog, ImageFacts, LimitsFacts, PrefixCounts, TableFacts};
 use weir_policy::check::{LimitKey, LimitsSource, ListSource, Members, TableSource};
 use weir_policy::checked::TableKind;
@@ -36,6 +38,8 @@ pub struct Lists {
     pub errors: Vec<String>,
     /// Notices, for instance about lines that were skipped in lenient mode.
     pub notices: Vec<String>,
+    /// A file that could not be opened because this process may not have more files open. It is not among the errors.
+    pub no_descriptors: Option<LoadError>,
 }
 
 impl Lists {
@@ -67,6 +71,7 @@ impl Lists {
     fn note<T>(&mut self, loaded: Loaded<T>) -> Option<T> {
         self.errors.extend(loaded.errors);
         self.notices.extend(loaded.notices);
+        self.no_descriptors = self.no_descriptors.take().or(loaded.no_descriptors);
         loaded.held
     }
 
@@ -112,11 +117,22 @@ struct Loaded<T> {
     held: Option<T>,
     errors: Vec<String>,
     notices: Vec<String>,
+    no_descriptors: Option<LoadError>,
+}
+
+impl<T> Loaded<T> {
+    /// Keeps why a file cannot be read.
+    fn unread(&mut self, path: &str, error: io::Error) {
+        match descriptors::limit_reached(&error) {
+            true => self.no_descriptors = Some(LoadError::Unread { path: path.into(), error }),
+            false => self.errors.push(format!("{path}: {error}")),
+        }
+    }
 }
 
 impl<T> Default for Loaded<T> {
     fn default() -> Self {
-        Loaded { held: None, errors: vec![], notices: vec![] }
+        Loaded { held: None, errors: vec![], notices: vec![], no_descriptors: None }
     }
 }
 
@@ -140,17 +156,20 @@ fn load_limits(source: &LimitsSource) -> Loaded<(ListOfLimits, LimitsFacts, [Ima
             loaded.errors.push(format!("{}: a list of limits has no field", file.path));
             continue;
         }
-        let read = read_bytes(Path::new(&file.path)).map_err(|error| format!("{}: {error}", file.path));
-        let read = read.and_then(|bytes| {
-            let read = match source.of_labels {
-                true => of_labels.read(&file.path, &bytes, bad_lines),
-                false => of_prefixes.read(&file.path, &bytes, bad_lines),
-            };
-            read.map_err(|error| error.to_string())
-        });
+        let bytes = match read_bytes(Path::new(&file.path)) {
+            Ok(bytes) => bytes,
+            Err(error) => {
+                loaded.unread(&file.path, error);
+                continue;
+            }
+        };
+        let read = match source.of_labels {
+            true => of_labels.read(&file.path, &bytes, bad_lines),
+            false => of_prefixes.read(&file.path, &bytes, bad_lines),
+        };
         match read {
             Ok(report) => notices(file, &report, &mut loaded.notices),
-            Err(error) => loaded.errors.push(error),
+            Err(error) => loaded.errors.push(error.to_string()),
         }
     }
     if loaded.errors.is_empty() {
@@ -247,7 +266,7 @@ fn address(family: Family, number: u128) -> IpAddr {
 fn read_file<T>(file: &ListSource, entries: &mut Entries, loaded: &mut Loaded<T>) {
     let bytes = match read_bytes(Path::new(&file.path)) {
         Ok(bytes) => bytes,
-        Err(error) => return loaded.errors.push(format!("{}: {error}", file.path)),
+        Err(error) => return loaded.unread(&file.path, error),
     };
     let options = ReadOptions { field_path: file.field.clone(), lenient: file.lenient, ..ReadOptions::default() };
     match entries.read(&file.path, &bytes, &options) {
@@ -286,16 +305,16 @@ fn notices(file: &ListSource, report: &ReadReport, notices: &mut Vec<String>) {
 }
 
 /// Reads a file of at most [`LIST_BYTES_MAX`] bytes.
-fn read_bytes(path: &Path) -> Result<Vec<u8>, String> {
-    let file = regular_file::open(path).map_err(|error| error.to_string())?;
-    let length = file.metadata().map_err(|error| error.to_string())?.len();
-    let too_long = || format!("longer than {} MiB", LIST_BYTES_MAX >> 20);
+fn read_bytes(path: &Path) -> io::Result<Vec<u8>> {
+    let file = regular_file::open(path)?;
+    let length = file.metadata()?.len();
+    let too_long = || io::Error::other(format!("longer than {} MiB", LIST_BYTES_MAX >> 20));
     // A sparse file can be arbitrarily long, so the length is checked before reading.
     if length > LIST_BYTES_MAX {
         return Err(too_long());
     }
     let mut bytes = Vec::with_capacity(usize::try_from(length.min(LIST_BYTES_MAX)).unwrap_or(0));
-    file.take(LIST_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(|error| error.to_string())?;
+    file.take(LIST_BYTES_MAX + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > LIST_BYTES_MAX {
         return Err(too_long());
     }

@@ -4,6 +4,7 @@ use crate::error::LoadError;
 use crate::policy::Policy;
 use crate::regular_file;
 use crate::text::Text;
+use std::cell::Cell;
 use std::fs;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -85,8 +86,19 @@ pub fn load(path: &Path) -> Result<Policy, LoadError> {
 fn check(path: &Path, text: String, model: &CostModel) -> Result<Text, LoadError> {
     let main = Source::new(path.display().to_string(), text);
     // A diagnostic quotes this error in the form in which the command prints it.
-    let included = |path: &str| read_text(Path::new(path)).map_err(|error| format!("weir: {error}"));
-    Ok(Text::check(main, &included, model)?)
+    let no_descriptors = Cell::new(None);
+    let included = |path: &str| {
+        read_text(Path::new(path)).map_err(|error| {
+            let text = format!("weir: {error}");
+            if error.is_descriptor_limit() {
+                no_descriptors.set(Some(error));
+            }
+            text
+        })
+    };
+    let checked = Text::check(main, &included, model);
+    // This is not an error of the policy.
+    no_descriptors.into_inner().map_or(checked, Err)
 }
 
 fn unread(path: &Path, error: io::Error) -> LoadError {

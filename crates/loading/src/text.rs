@@ -51,8 +51,8 @@ impl Text {
     /// chosen for the machine in `model`.
     ///
     /// # Errors
-    /// All errors in the policy and its lists.
-    pub fn check(main: Source, includes: &dyn Includes, model: &CostModel) -> Result<Self, Rejected> {
+    /// All errors in the policy and its lists, or no descriptors are left to read the lists.
+    pub fn check(main: Source, includes: &dyn Includes, model: &CostModel) -> Result<Self, LoadError> {
         let mut timing = Timing::default();
         let start = Instant::now();
         let (sources, parsed) = pipeline::parse(main, includes);
@@ -61,6 +61,9 @@ impl Text {
         let start = Instant::now();
         let (of_tables, of_limits) = (parsed.tables(&sources), parsed.limits(&sources));
         let mut lists = Lists::read(&of_tables, &of_limits);
+        if let Some(error) = lists.no_descriptors.take() {
+            return Err(error);
+        }
         let list_files =
             of_tables.iter().flat_map(|table| &table.files).chain(of_limits.iter().flat_map(|list| &list.files));
         let mut files: Vec<PathBuf> = list_files.map(|file| PathBuf::from(&file.path)).collect();
@@ -70,8 +73,8 @@ impl Text {
         let start = Instant::now();
         let checked = match pipeline::check(&parsed, &sources, &lists) {
             Ok(checked) if lists.errors.is_empty() => checked,
-            Ok(_) => return Err(Rejected { sources, diagnostics: vec![], lists: lists.errors }),
-            Err(diagnostics) => return Err(Rejected { sources, diagnostics, lists: lists.errors }),
+            Ok(_) => return Err(Rejected { sources, diagnostics: vec![], lists: lists.errors }.into()),
+            Err(diagnostics) => return Err(Rejected { sources, diagnostics, lists: lists.errors }.into()),
         };
         let lowered = pipeline::lower(&checked, &sources, &lists, model);
         timing.check = start.elapsed();
@@ -82,7 +85,7 @@ impl Text {
         let limits: Vec<ListOfLimits> = checked.limits.iter().map(take).collect();
         let deep = too_deep(&checked, &limits);
         if !deep.is_empty() {
-            return Err(Rejected { sources, diagnostics: vec![], lists: deep });
+            return Err(Rejected { sources, diagnostics: vec![], lists: deep }.into());
         }
         let mut notices = lists.notices;
         notices.extend(unknown_labels(&checked, &limits, &tables));

@@ -1,5 +1,7 @@
 //! Why there is no state for a generation.
 
+use std::io;
+
 /// Why there is no state for a generation.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -11,5 +13,13 @@ pub enum StateError {
         count: usize,
         /// What is missing.
         problem: String,
+    },
+    /// The system refuses the memory for buckets.
+    #[error("{count} buckets: {source}")]
+    Memory {
+        /// How many were requested.
+        count: usize,
+        /// What the system says.
+        source: io::Error,
     },
 }

@@ -1,5 +1,6 @@
 //! Arrays of 64-bit words that workers or programs in the kernel write while other threads read.
 
+use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::sync::atomic::AtomicU64;
 
@@ -34,12 +35,12 @@ impl Words {
     /// # Errors
     /// There is not enough memory, or `count` exceeds [`BUCKETS_MAX`].
     pub(crate) fn reserve(count: usize) -> Result<Self, StateError> {
-        let failed = |problem: String| StateError::Buckets { count, problem };
+        let failed = |source| StateError::Memory { count, source };
         let bytes = Self::bytes(count)?;
         // The kernel aligns mappings of whole huge pages to huge pages.
         let bytes = if bytes < HUGE_BYTES / 2 { bytes } else { bytes.next_multiple_of(HUGE_BYTES) };
         let mapped = MmapOptions::new().len(bytes).no_reserve_swap().map_anon();
-        let memory: MmapRaw = mapped.map_err(|error| failed(error.to_string()))?.into();
+        let memory: MmapRaw = mapped.map_err(failed)?.into();
         // A kernel may have no huge pages. Each access to a random bucket then walks the page tables.
         let _no_huge_pages = memory.advise(memmap2::Advice::HugePage);
         Ok(Words { memory, count, map: None })
@@ -64,7 +65,7 @@ impl Words {
     /// # Errors
     /// The kernel refuses the memory, or `count` exceeds [`BUCKETS_MAX`].
     pub(crate) fn in_kernel(name: &str, count: usize) -> Result<Self, StateError> {
-        let failed = |problem: String| StateError::Buckets { count, problem };
+        let failed = |source| StateError::Memory { count, source };
         let bytes = Self::bytes(count)?;
         let options = bpf_map_create_opts {
             sz: size_of::<bpf_map_create_opts>() as _,
@@ -72,9 +73,10 @@ impl Words {
             ..Default::default()
         };
         let map = MapHandle::create(MapType::Array, Some(name), 4, bytes as u32, 1, &options)
-            .map_err(|error| failed(error.to_string()))?;
+            // libbpf stores the error number in errno, and libbpf-rs does not return it.
+            .map_err(|_| failed(io::Error::last_os_error()))?;
         let memory = MmapOptions::new().len(bytes).map_raw(map.as_fd().as_raw_fd());
-        let memory = memory.map_err(|error| failed(error.to_string()))?;
+        let memory = memory.map_err(failed)?;
         Ok(Words { memory, count, map: Some(map) })
     }
 

@@ -3,9 +3,10 @@
 use crate::figures;
 use serde::Serialize;
 use std::fmt::{self, Display, Formatter};
+use std::io;
 use std::panic::{self, AssertUnwindSafe};
 use std::path::Path;
-use weir_engine::EngineError;
+use weir_engine::{EngineError, descriptors};
 use weir_loading::{LoadError, Rejected};
 use weir_policy::diag::Diagnostic;
 use weir_policy::diag::printable::printable;
@@ -29,6 +30,8 @@ pub enum Failure {
     },
     /// Something outside failed: exit code 1.
     Runtime(String),
+    /// Something failed because this process may not have more files open: exit code 1.
+    NoDescriptors(String),
     /// A failure that the JSON on standard output tells already.
     Told(Box<Failure>),
 }
@@ -106,9 +109,15 @@ pub fn messages(diagnostics: &[Diagnostic], sources: &SourceMap) -> Vec<Message>
 }
 
 impl Failure {
-    /// A runtime failure of a file.
-    pub fn file(path: &Path, error: impl Display) -> Self {
-        Failure::Runtime(format!("{}: {error}", path.display()))
+    /// A failure of a file.
+    pub fn file(path: &Path, error: io::Error) -> Self {
+        Failure::system(path.display(), error)
+    }
+
+    /// A failure of the system to do what `object` needs.
+    pub fn system(object: impl Display, error: io::Error) -> Self {
+        let text = format!("{object}: {error}");
+        if descriptors::limit_reached(&error) { Failure::NoDescriptors(text) } else { Failure::Runtime(text) }
     }
 
     /// Does something; a panic is a failure as well.
@@ -126,7 +135,7 @@ impl Failure {
     /// What is wrong, without the program's name.
     pub fn message(&self) -> &str {
         match self {
-            Failure::Rejected(text) | Failure::Runtime(text) => {
+            Failure::Rejected(text) | Failure::Runtime(text) | Failure::NoDescriptors(text) => {
                 // How the command is used stands below what is wrong with a command line.
                 let text = text.split("\n\nUsage: ").next().unwrap_or(text);
                 ["weir: ", "error: "].iter().find_map(|name| text.strip_prefix(name)).unwrap_or(text)
@@ -140,7 +149,7 @@ impl Failure {
     pub fn exit_code(&self) -> u8 {
         match self {
             Failure::Rejected(_) | Failure::Mistakes { .. } => 2,
-            Failure::Runtime(_) => 1,
+            Failure::Runtime(_) | Failure::NoDescriptors(_) => 1,
             Failure::Told(failure) => failure.exit_code(),
         }
     }
@@ -170,7 +179,7 @@ impl Display for Failure {
         match self {
             Failure::Rejected(text) => f.write_str(text),
             Failure::Mistakes { rejected, .. } => f.write_str(&rendered(rejected, Style::Plain)),
-            Failure::Runtime(text) => write!(f, "weir: {text}"),
+            Failure::Runtime(text) | Failure::NoDescriptors(text) => write!(f, "weir: {text}"),
             Failure::Told(failure) => failure.fmt(f),
         }
     }
@@ -179,6 +188,7 @@ impl Display for Failure {
 impl From<LoadError> for Failure {
     fn from(error: LoadError) -> Self {
         match error {
+            error if error.is_descriptor_limit() => Failure::NoDescriptors(error.to_string()),
             LoadError::Mistakes(rejected) => Failure::Mistakes { summary: rejected.summary(), rejected },
             error if error.is_of_policy() => Failure::Rejected(format!("weir: {error}")),
             error => Failure::Runtime(error.to_string()),

@@ -168,7 +168,7 @@ impl Failure {
         match self {
             Failure::Mistakes { rejected, .. } => say_rendered(&failure::rendered(rejected, style())),
             Failure::Told(failure) => failure.say(),
-            Failure::Rejected(_) | Failure::Runtime(_) => say(&self.to_string()),
+            Failure::Rejected(_) | Failure::Runtime(_) | Failure::NoDescriptors(_) => say(&self.to_string()),
         }
     }
 }

@@ -32,7 +32,7 @@ fn on_signals(signals: &[i32], handle: impl Fn(i32) + Send + 'static) -> Result<
     let ignored = ignored();
     // Signals that the parent process ignores (nohup) stay ignored.
     let caught = signals.iter().filter(|&&signal| ignored >> (signal - 1) & 1 == 0);
-    let failed = |error: std::io::Error| Failure::Runtime(format!("signals: {error}"));
+    let failed = |error: std::io::Error| Failure::system("signals", error);
     let mut caught = Signals::new(caught).map_err(failed)?;
     let thread = thread::Builder::new().name("signals".to_owned());
     let spawned = thread.spawn(move || caught.forever().for_each(handle));

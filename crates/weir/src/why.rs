@@ -114,10 +114,8 @@ fn find_packet(options: &WhyOptions, policy: &Policy, chain: usize) -> Result<Re
             last = number;
         }
     }
-    Err(Failure::file(
-        &captures::name(&options.input),
-        format_args!("there is no packet {}, the last is {last}", options.packet),
-    ))
+    let (name, packet) = (captures::name(&options.input), options.packet);
+    Err(Failure::Runtime(format!("{}: there is no packet {packet}, the last is {last}", name.display())))
 }
 
 fn build_report(policy: &Policy, chain: usize, packet: u64, frame: Frame<'_>, explanation: &Explanation) -> Report {

@@ -143,7 +143,9 @@ struct Programs {
 impl Programs {
     /// Loads the programs for interfaces with these indices, each with the index of the opposite one.
     fn load(opposite: &[(u32, u32)]) -> Result<Self, EngineError> {
-        let failed = |source: io::Error| EngineError::Xdp { object: "bypass".to_owned(), problem: source.to_string() };
+        let failed = |source: io::Error| {
+            EngineError::Xdp { object: "bypass".to_owned(), problem: source.to_string() }.caused_by(&source)
+        };
         let size = opposite.len() as u32;
         let map = redirect::map(BPF_MAP_TYPE_DEVMAP_HASH, c"weir_opposite", size).map_err(failed)?;
         opposite.iter().try_for_each(|&(from, to)| redirect::set(&map, from, to)).map_err(failed)?;

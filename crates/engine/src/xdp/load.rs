@@ -4,16 +4,19 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
-use libbpf_rs::libbpf_sys::BPF_F_XDP_HAS_FRAGS;
-use libbpf_rs::{ErrorKind, MapCore, MapFlags, Object, ObjectBuilder, OpenObject, ProgramMut, ProgramType};
+use libbpf_rs::libbpf_sys::{BPF_F_XDP_HAS_FRAGS, bpf_object__load};
+use libbpf_rs::{
+    AsRawLibbpf, ErrorKind, MapCore, MapFlags, Object, ObjectBuilder, OpenObject, ProgramMut, ProgramType,
+};
 use memmap2::{MmapOptions, MmapRaw};
+use rustix::io::Errno;
 use weir_abi::ABI_VERSION;
 use weir_abi::kernel::Mode;
 
 use super::log;
-use crate::EngineError;
 use crate::clang::BpfObject;
 use crate::image::Image;
+use crate::{EngineError, descriptors};
 use weir_state::limits::{Buckets, Counted, Limits};
 use weir_state::words::Words;
 
@@ -71,7 +74,8 @@ pub(crate) fn join_parts(object: &Object) -> Result<Option<OwnedFd>, EngineError
             .update(&number.to_ne_bytes(), &descriptor.to_ne_bytes(), MapFlags::ANY)
             .map_err(|error| failed(&name, format!("cannot be jumped to: {error}")))?;
     }
-    Ok(Some(parts.as_fd().try_clone_to_owned().map_err(|error| failed(PARTS, error.to_string()))?))
+    let parts = parts.as_fd().try_clone_to_owned();
+    Ok(Some(parts.map_err(|error| failed(PARTS, error.to_string()).caused_by(&error))?))
 }
 
 /// Copies images into the tables. No program runs yet.
@@ -137,7 +141,7 @@ fn load_logged(name: &str, object: &BpfObject, plan: &Plan<'_>, log_level: u32) 
         let mut opened = ObjectBuilder::default().open_memory(object.bytes())?;
         check_version(name, &opened)?;
         prepare(&mut opened, plan, log_level)?;
-        Ok(opened.load()?)
+        load_opened(opened)
     });
     loaded.map_err(|error| match error {
         LoadError::Engine(error) => error,
@@ -145,11 +149,7 @@ fn load_logged(name: &str, object: &BpfObject, plan: &Plan<'_>, log_level: u32) 
             EngineError::NotPermitted
         }
         // The verifier may have been content: a program gets its descriptor after that.
-        LoadError::Libbpf(error)
-            if format!("{error:#}\n{heard}").contains(&no_descriptors()) || heard.contains("EMFILE") =>
-        {
-            failed(name, format!("cannot be loaded: {}", no_descriptors()))
-        }
+        LoadError::NoDescriptors(error) => failed(name, format!("cannot be loaded: {error}")).caused_by(&error),
         LoadError::Libbpf(error) => match log::verifier_log(&heard) {
             Some(log) => match exceeded(&log) {
                 Some(limit) => EngineError::TooLarge { object: name.to_owned(), limit },
@@ -160,9 +160,19 @@ fn load_logged(name: &str, object: &BpfObject, plan: &Plan<'_>, log_level: u32) 
     })
 }
 
-/// What the system says if the process may not have more files open.
-fn no_descriptors() -> String {
-    io::Error::from_raw_os_error(libc::EMFILE).to_string()
+/// As `OpenObject::load`, which leaves only the text of some errors.
+fn load_opened(opened: OpenObject) -> Result<Object, LoadError> {
+    // SAFETY: the object is open and ours.
+    let result = unsafe { bpf_object__load(opened.as_libbpf_object().as_ptr()) };
+    if result < 0 {
+        let error = io::Error::from_raw_os_error(-result);
+        return Err(match descriptors::limit_reached(&error) {
+            true => LoadError::NoDescriptors(error),
+            false => LoadError::Libbpf(libbpf_rs::Error::from_raw_os_error(-result)),
+        });
+    }
+    // SAFETY: the object is loaded, and nobody else has the pointer.
+    Ok(unsafe { Object::from_ptr(opened.take_ptr()) })
 }
 
 fn prepare(opened: &mut OpenObject, plan: &Plan<'_>, log_level: u32) -> Result<(), LoadError> {
@@ -215,11 +225,15 @@ fn is_verdict(heard: &str) -> bool {
 enum LoadError {
     Engine(EngineError),
     Libbpf(libbpf_rs::Error),
+    NoDescriptors(io::Error),
 }
 
 impl From<libbpf_rs::Error> for LoadError {
     fn from(error: libbpf_rs::Error) -> Self {
-        LoadError::Libbpf(error)
+        match descriptors::limit_reached_in_libbpf(&error) {
+            true => LoadError::NoDescriptors(Errno::MFILE.into()),
+            false => LoadError::Libbpf(error),
+        }
     }
 }
 

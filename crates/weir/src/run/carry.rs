@@ -62,7 +62,13 @@ impl CarriedLinks {
             link.check_right().map(|()| link)
         };
         let links = names.map(open).collect::<Result<Vec<_>, _>>();
-        let links = links.map_err(|error| Failure::Runtime(format!("--carry-link: {error}")))?;
+        let links = links.map_err(|error| {
+            let text = format!("--carry-link: {error}");
+            match error.is_descriptor_limit() {
+                true => Failure::NoDescriptors(text),
+                false => Failure::Runtime(text),
+            }
+        })?;
         let opposite = opposite(interfaces.lower.len(), interfaces.upper.len());
         let links = links.into_iter().zip(opposite);
         let links = links.map(|(link, opposite)| WatchedLink { health: initial_health(&link), link, opposite });

@@ -188,7 +188,8 @@ fn prepare(folder: &Path) -> Result<(), Failure> {
     let own = rustix::process::geteuid().as_raw();
     let refused = |problem: &dyn Display| {
         let remedy = format!("claims on interfaces need a directory that only uid {own} can write to");
-        Failure::file(folder, format!("{problem}; {remedy}: `install -d -m 700 -o {own} {}`", folder.display()))
+        let folder = folder.display();
+        Failure::Runtime(format!("{folder}: {problem}; {remedy}: `install -d -m 700 -o {own} {folder}`"))
     };
     match DirBuilder::new().mode(0o700).create(folder) {
         Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(refused(&error)),

@@ -1,10 +1,9 @@
 //! The limit of open files. Sockets, rings, maps and programs of the kernel count as files.
 
 use crate::failure::Failure;
-use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::time::Duration;
-use std::{fs, io, thread};
+use std::{fs, thread};
 
 /// The limit that Weir requests; no engine needs more.
 const WANTED: u64 = 1 << 16;
@@ -35,20 +34,14 @@ pub(super) fn raise() -> Result<(), Failure> {
     }
 }
 
-/// Adds the limit to the message of a failure that it caused, unless the message has it.
+/// Adds the limit to the message of a failure that it caused.
 pub(super) fn explain(failure: Failure) -> Failure {
-    let text = failure.message();
-    match getrlimit(Resource::Nofile).current {
-        Some(limit) if text.contains(&none_left()) && !text.contains(REMEDY) => {
-            Failure::Runtime(format!("{text}: this process may have {limit} files open, which is too few ({REMEDY})"))
-        }
-        _ => failure,
+    match (failure, getrlimit(Resource::Nofile).current) {
+        (Failure::NoDescriptors(text), Some(limit)) => Failure::NoDescriptors(format!(
+            "{text}: this process may have {limit} files open, which is too few ({REMEDY})"
+        )),
+        (failure, _) => failure,
     }
-}
-
-/// Whether the failure is caused by the limit of open files.
-pub fn are_too_few(failure: &Failure) -> bool {
-    failure.message().contains(&none_left())
 }
 
 /// Checks that [`SPARE`] more files can be opened. Tries repeatedly, because clients may be closing theirs.
@@ -63,10 +56,5 @@ pub fn check_left() -> Result<(), Failure> {
         }
         thread::sleep(SPARE_PAUSE);
     }
-    let failed = |error| explain(Failure::Runtime(format!("no descriptors would be left for clients: {error}")));
-    spare().map(drop).map_err(failed)
-}
-
-fn none_left() -> String {
-    io::Error::from(Errno::MFILE).to_string()
+    spare().map(drop).map_err(|error| Failure::system("no descriptors would be left for clients", error))
 }

@@ -3,7 +3,6 @@
 use crate::failure::Failure;
 use crate::limit_counts::{Counting, Top, Visit};
 use crate::report;
-use crate::run::descriptors;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use weir_control::{GenerationStatus, LimitsStatus, LimitsTotal};
@@ -124,10 +123,9 @@ impl<C> Generation<C> {
     /// # Errors
     /// The policy is wrong, or cannot be compiled or loaded.
     pub fn prepare<L: Loader<Datapath: Datapath<Code = C>>>(path: &Path, loader: &L) -> Result<Self, Failure> {
-        let read = PolicyFile::open(path).and_then(|file| file.read(loader.trust()));
-        let policy = read.map_err(|error| descriptors::explain(error.into()))?;
+        let policy = PolicyFile::open(path)?.read(loader.trust())?;
         report::say_warnings(&policy);
-        let prepared = loader.load(&policy).map_err(descriptors::explain)?;
+        let prepared = loader.load(&policy)?;
         Ok(Generation { id: 0, path: path.to_owned(), policy, prepared })
     }
 

@@ -117,7 +117,7 @@ impl Signals {
         let signals = Signals::default();
         for (signal, flag) in [(SIGINT, &signals.stop), (SIGTERM, &signals.stop), (SIGHUP, &signals.hang_up)] {
             signal_hook::flag::register(signal, flag.clone())
-                .map_err(|error| Failure::Runtime(format!("signal {signal}: {error}")))?;
+                .map_err(|error| Failure::system(format_args!("signal {signal}"), error))?;
         }
         Ok(signals)
     }
@@ -257,7 +257,7 @@ fn end_trials<D: Datapath + 'static>(controller: Weak<Controller<D>>) -> Result<
         }
     };
     let started = thread::Builder::new().name("weir-trials".to_owned()).spawn(watch);
-    started.map(drop).map_err(|error| Failure::Runtime(format!("a thread for trials: {error}")))
+    started.map(drop).map_err(|error| Failure::system("a thread for trials", error))
 }
 
 fn boxed<L: Lane + 'static>(lanes: Vec<L>) -> Vec<Box<dyn Lane>> {

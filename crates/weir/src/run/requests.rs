@@ -58,7 +58,7 @@ fn prepare<L: Loader>(
             Ok(generation)
         });
         let failure = match prepared {
-            Err(failure) if descriptors::are_too_few(&failure) => failure,
+            Err(failure @ Failure::NoDescriptors(_)) => descriptors::explain(failure),
             prepared => return prepared,
         };
         let Some(gone) = controller.remove_oldest() else { return Err(failure) };

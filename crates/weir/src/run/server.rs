@@ -61,7 +61,7 @@ impl Server {
             }
         };
         let started = thread::Builder::new().name("weir-control".to_owned()).spawn(accept);
-        started.map(drop).map_err(|error| Failure::Runtime(format!("control: {error}")))
+        started.map(drop).map_err(|error| Failure::system("control", error))
     }
 }
 
@@ -75,17 +75,18 @@ impl Drop for Server {
 /// Binds the socket. Replaces a socket that a killed process has left.
 fn listen(path: &Path) -> Result<UnixListener, Failure> {
     let failed = |error: io::Error| Failure::file(path, error);
+    let refused = |problem: &str| Failure::Runtime(format!("{}: {problem}", path.display()));
     if let Ok(found) = fs::symlink_metadata(path) {
         if !found.file_type().is_socket() {
-            return Err(Failure::file(path, "exists and is not a socket"));
+            return Err(refused("exists and is not a socket"));
         }
         if ![0, rustix::process::geteuid().as_raw()].contains(&found.uid()) {
             let problem =
                 format!("this is a socket of another user (uid {}); choose another path with --control", found.uid());
-            return Err(Failure::file(path, problem));
+            return Err(refused(&problem));
         }
         if is_listened_at(path) {
-            return Err(Failure::file(path, "another weir listens here; choose another path with --control"));
+            return Err(refused("another weir listens here; choose another path with --control"));
         }
         fs::remove_file(path).map_err(failed)?;
     }
@@ -283,7 +284,7 @@ impl Slot {
                 &match result {
                     Ok(value) => Answer::Ok(value),
                     Err(Failure::Rejected(text)) => Answer::Error(text),
-                    Err(Failure::Runtime(text)) => Answer::Failed(text),
+                    Err(Failure::Runtime(text) | Failure::NoDescriptors(text)) => Answer::Failed(text),
                     Err(failure @ (Failure::Mistakes { .. } | Failure::Told(_))) => Answer::Error(failure.to_string()),
                 },
             )?;

@@ -4,6 +4,7 @@
 //! memif: the process crashed one time in fifty). Ports are closed, and DPDK leaves nothing in files.
 
 use std::ffi::{CString, c_char};
+use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::thread::{CpuSet, sched_getaffinity};
@@ -66,7 +67,8 @@ impl Eal {
         }
         let log = kept_log();
         let advice = if log.contains(NO_HUGE_PAGES) { HUGE_PAGES_ADVICE } else { "" };
-        Err(failed(&format!("it does not start: {}{log}{advice}", shim::error_text(error))))
+        let failed = failed(&format!("it does not start: {}{log}{advice}", shim::error_text(error)));
+        Err(failed.caused_by(&io::Error::from_raw_os_error(error.abs())))
     }
 }
 

@@ -116,6 +116,7 @@ impl Found {
 
     fn failed(&self, step: i32, error: i32) -> EngineError {
         failed(&self.name, format!("{}: {}{}", shim::step(step), shim::error_text(error), kept_log()))
+            .caused_by(&io::Error::from_raw_os_error(error.abs()))
     }
 }
 

@@ -122,7 +122,7 @@ impl KernelCode {
         let own = |chain: &String| {
             let name = program_name(chain);
             let descriptor = find(&object, &name)?.as_fd().try_clone_to_owned();
-            descriptor.map_err(|error| failed(&name, error.to_string()))
+            descriptor.map_err(|error| failed(&name, error.to_string()).caused_by(&error))
         };
         let programs = program.chains.iter().map(own).collect::<Result<_, _>>()?;
         let (counters, file) = (program.counters(), file.clone());
@@ -224,7 +224,10 @@ impl Losses {
         let memory = map(&object, PORT_COUNTERS, bytes)?;
         let mut links = Vec::new();
         for program in object.progs_mut().filter(|program| program.autoload()) {
-            links.push(program.attach().map_err(|error| failed(&program.name().to_string_lossy(), error.to_string()))?);
+            let link = program
+                .attach()
+                .map_err(|error| failed(&program.name().to_string_lossy(), error.to_string()).caused_by_libbpf(&error));
+            links.push(link?);
         }
         Ok(Losses { _links: links, cpus, memory })
     }
@@ -278,7 +281,7 @@ fn set_devices(object: &Object, ports: &Ports) -> Result<(), EngineError> {
     for (number, port) in ports.receiving().iter().enumerate() {
         let options = bpf_map_create_opts { sz: size_of::<bpf_map_create_opts>() as _, ..Default::default() };
         let pair = MapHandle::create(MapType::Devmap, Some("weir_pair"), 4, 4, 2, &options)
-            .map_err(|error| failed(PAIRS, error.to_string()))?;
+            .map_err(|error| failed(PAIRS, error.to_string()).caused_by_libbpf(&error))?;
         set(&pair, 0, port.index, &port.interface)?;
         set(&pair, 1, ports.all()[divert].index, &ports.all()[divert].interface)?;
         set(&pairs, number, pair.as_fd().as_raw_fd() as u32, &port.interface)?;

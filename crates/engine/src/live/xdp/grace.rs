@@ -41,7 +41,7 @@ impl Grace {
     pub fn prepare() -> Result<Self, EngineError> {
         let create = |kind, options: &bpf_map_create_opts| {
             MapHandle::create(kind, Some("weir_grace"), 4, 4, 1, options)
-                .map_err(|error| failed("weir_grace", error.to_string()))
+                .map_err(|error| failed("weir_grace", error.to_string()).caused_by_libbpf(&error))
         };
         let sized = bpf_map_create_opts { sz: size_of::<bpf_map_create_opts>() as _, ..Default::default() };
         let inner = create(MapType::Array, &sized)?;

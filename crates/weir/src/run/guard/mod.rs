@@ -171,7 +171,7 @@ impl Post {
 
 /// Starts a guard and waits until it has its claim.
 fn spawn(interfaces: &Interfaces, places: &[Place]) -> Result<Child, Failure> {
-    let failed = |error: std::io::Error| Failure::Runtime(format!("guard: {error}"));
+    let failed = |error: std::io::Error| Failure::system("guard", error);
     // This very program, though a newer one may lie in its place by now. Signals for the terminal's group are not for the guard.
     let mut command = Command::new("/proc/self/exe");
     command.arg0("weir").args(["guard", "--lower", &interfaces.lower.join(",")]);

@@ -48,7 +48,7 @@ pub fn run(options: &GuardOptions) -> Result<(), Failure> {
 fn outlive_signals() -> Result<(), Failure> {
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM, signal_hook::consts::SIGHUP] {
         signal_hook::flag::register(signal, Arc::new(AtomicBool::new(false)))
-            .map_err(|error| Failure::Runtime(format!("guard: signal {signal}: {error}")))?;
+            .map_err(|error| Failure::system(format_args!("guard: signal {signal}"), error))?;
     }
     Ok(())
 }
