@@ -1,5 +1,5 @@
-//! Lists the datapath's headers, so that the binary carries them all and a new one needs no mention anywhere. With the feature `dpdk`, compiles the C
-//! around DPDK and links DPDK.
+//! Lists all headers of the datapath, which become part of the program. With the feature `dpdk`, compiles the C for
+//! DPDK and links DPDK.
 
 use std::path::{Path, PathBuf};
 use std::{env, fs};
@@ -26,10 +26,10 @@ fn main() {
     dpdk(&datapath);
 }
 
-/// The C around DPDK, against the system's DPDK.
+/// Compiles the C for DPDK with the system's DPDK.
 #[cfg(feature = "dpdk")]
 fn dpdk(datapath: &Path) {
-    /// Debian's, the only one that is tested.
+    /// The version in Debian, the only tested one.
     const VERSION_MIN: &str = "22.11";
     let library = pkg_config::Config::new()
         .atleast_version(VERSION_MIN)
@@ -40,12 +40,12 @@ fn dpdk(datapath: &Path) {
     let mut build = cc::Build::new();
     build.files(["eal.c", "port.c", "burst.c"].map(|name| shim.join(name)));
     build.includes(["include", "engine"].map(|folder| datapath.join(folder)));
-    // Others' headers: their warnings are not ours.
+    // Warnings in DPDK's headers are suppressed.
     for path in &library.include_paths {
         build.flag("-isystem").flag(path);
     }
     if env::var("CARGO_CFG_TARGET_ARCH").is_ok_and(|arch| arch == "x86_64") {
-        // What Debian's DPDK is compiled for, and its inline functions ask for.
+        // The target of Debian's DPDK, which its inline functions require.
         build.flag("-march=corei7");
     }
     build.std("gnu11").opt_level(3).warnings(true).extra_warnings(true).warnings_into_errors(true);

@@ -140,7 +140,7 @@ fn jumbo_frames_pass_whole(engine: &str, hosts: &Hosts, folder: &Path) {
     let divert = Some("divert".to_owned());
     let running = Running::start_as(&hosts.weir, folder, "long.weir", &Setup { divert, ..Setup::new(engine) });
     let access = running.status().access.concat();
-    assert!(engine != "afxdp" || access.contains("several buffers a packet"), "{access}");
+    assert!(engine != "afxdp" || access.contains("several buffers per packet"), "{access}");
     let at_server = Listener::at(&hosts.server, "s");
     let at_analyser = Listener::at(&hosts.analyser, "d");
     let by_port = [1, 2, 3, 4].map(|dport| of_lengths(dport, &LENGTHS));

@@ -229,8 +229,8 @@ impl Filter for NativeFilter {
         };
         // SAFETY: `FrameBurst` guarantees that the frames are readable. `verdicts` has room for all of them, and a
         // verdict is a transparent u32. `tables` are checked images in slot order. `counters` has one counter for every
-        // reason of the program. `times` has one time for each frame, or none. The state of limits (`LimitStore::bind`, `Counted::new`)
-        // guarantees that the tickets in the tables name existing buckets and counts.
+        // reason of the program. `times` has one time for each frame, or none. The state of limits (`LimitStore::bind`,
+        // `Counted::new`) guarantees that the tickets in the tables name existing buckets and counts.
         unsafe { function(&arguments) };
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! What code is loaded with: the images of tables, and what limiters police by.
+//! The data with which code is loaded: images of tables, and limits.
 
 use crate::error::LoadError;
 use crate::limits;
@@ -10,23 +10,23 @@ use weir_state::limits::{Counted, LimitNeeds, Limits};
 use weir_state::{Memory, SharedState};
 use weir_tables::Image;
 
-/// What code is loaded with.
+/// The data with which code is loaded.
 pub struct Data {
-    /// In slot order.
+    /// Images in slot order.
     pub images: Vec<Arc<Image>>,
-    /// What limiters police by, if there are any.
+    /// The limits, if there are any.
     pub limits: Option<Limits>,
 }
 
 impl Data {
-    /// What limiters count, if they do.
+    /// The counts of limiters, if any limiter counts.
     pub fn counted(&self) -> Option<Counted> {
         self.limits.as_ref().and_then(|limits| limits.counted.clone())
     }
 }
 
 impl Policy {
-    /// The tables' images, built at the first call.
+    /// The images of the tables, which the first call builds.
     ///
     /// # Errors
     /// A table does not fit its layout.
@@ -45,8 +45,7 @@ impl Policy {
         Ok(self.images.get_or_init(|| images))
     }
 
-    /// The images and limits that code is loaded with. The limits are bound to `shared` state; without it, to state of
-    /// their own.
+    /// The images and limits for loading code. The limits use `shared` state, or otherwise their own.
     ///
     /// # Errors
     /// A table or list does not fit its layout, or there are not enough buckets.
@@ -65,7 +64,7 @@ impl Policy {
         Ok(Data { images: images.collect(), limits: Some(assembled.limits) })
     }
 
-    /// What its limits take of shared state; nothing if it comes from a bundle.
+    /// The shared state that its limits need. Nothing is needed for a bundle.
     pub fn limit_needs(&self) -> LimitNeeds {
         let size = |limiter: &Limiter| match limiter.kind {
             LimiterKind::Each(each) => each.size as usize,

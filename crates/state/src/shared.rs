@@ -9,7 +9,7 @@ use crate::StateError;
 use crate::limits::{Buckets, LimitNeeds, LimitStore};
 use crate::words::BUCKETS_MAX;
 
-/// Where shared state is, and how much of it there can be.
+/// The location of shared state and its capacity.
 #[derive(Clone, Copy, Debug)]
 pub enum Memory {
     /// Memory of this process for exactly one policy, with a fixed hash seed: runs on captures repeat to the bit.
@@ -24,7 +24,7 @@ pub enum Memory {
     },
 }
 
-/// Buckets that the kernel reserves at least beside those that the first policy needs: 512 KiB.
+/// Minimum number of spare buckets in the kernel, besides those of the first policy. They take 512 KiB.
 const BUCKETS_SPARE_MIN: usize = 1 << 16;
 
 /// All state that outlives the generations of one datapath. State of a kind is reserved for the first policy that
@@ -47,7 +47,7 @@ impl SharedState {
         SharedState::with_seed(memory, seed)
     }
 
-    /// The same with a hash seed that is known, to compare what engines decide.
+    /// Shared state with a known hash seed, to compare the decisions of engines.
     pub fn with_seed(memory: Memory, seed: u32) -> Self {
         SharedState { memory, seed, limits: OnceLock::new() }
     }
@@ -63,13 +63,13 @@ impl SharedState {
                 Memory::Process => Buckets::reserve(BUCKETS_MAX)?,
                 Memory::Kernel { limits_room } => Buckets::in_kernel(kernel_buckets(needs, limits_room))?,
             };
-            // If another thread was faster, its store serves as well.
+            // If another thread was faster, its store is used.
             let _other = self.limits.set(LimitStore::new(self.seed, buckets));
         }
         Ok(self.limits.get().expect("it was set above"))
     }
 
-    /// Keeps state right that no packet has touched for long. To be called every few minutes.
+    /// Updates state that no packet has used for long. It must be called every few minutes.
     pub fn refresh(&self, now_ns: u64) {
         if let Some(limits) = self.limits.get() {
             limits.refresh(now_ns);

@@ -10,10 +10,10 @@ use memmap2::{MmapOptions, MmapRaw};
 
 use crate::StateError;
 
-/// The most buckets: 512 MiB of them.
+/// Maximum number of buckets. They take 512 MiB.
 pub const BUCKETS_MAX: usize = 1 << 26;
 
-/// Bytes of a huge page.
+/// Size of a huge page in bytes.
 const HUGE_BYTES: usize = 2 << 20;
 
 /// 64-bit words, initially 0.

@@ -1,4 +1,4 @@
-//! Buckets from generation to generation: what stays is the same word, what goes is free again.
+//! Buckets across generations: a kept bucket is the same word, a released one is free again.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -51,14 +51,14 @@ fn a_prefix_that_stays_keeps_its_bucket_whatever_its_rate() {
     assert!(![new[1], new[4]].iter().any(|slot| old.contains(slot)), "a longer prefix is another");
     assert_eq!((store.buckets().word(new[1]), store.buckets().word(new[2])), (ticks(9), ticks(7)));
 
-    // Another statement, direction or list has buckets of its own.
+    // Another statement, direction or list has its own buckets.
     let third = store.bind(vec![prefixes("customers/downstream/0", changed)], 9).unwrap();
     assert!(slots(&third, 0).iter().all(|slot| !old.contains(slot) && !new.contains(slot)));
 }
 
 #[test]
 fn a_bucket_is_free_when_nobody_holds_it() {
-    // Nobody's bucket, and five.
+    // The unused bucket, and five others.
     let store = store(6);
     let text = "10.0.0.0/8,5\n11.0.0.0/8,5\n";
     let first = store.bind(vec![prefixes("a", text)], 1).unwrap();
@@ -73,7 +73,7 @@ fn a_bucket_is_free_when_nobody_holds_it() {
     drop(again);
     let other = store.bind(vec![prefixes("b", more)], 4).unwrap();
     assert_eq!(other.object(0).slots().len(), 3);
-    // What was charged before is as good as new.
+    // Reused buckets are full.
     assert!(other.object(0).slots().iter().all(|&slot| store.buckets().word(slot) == ticks(4)), "{kept:?}");
 }
 
@@ -127,7 +127,8 @@ fn limiters_of_one_list_have_neighbouring_buckets() {
     assert!(alone.object(0).slots().iter().all(|slot| !all.contains(slot)));
 }
 
-/// Between tables of addresses single buckets leave room unused. Whatever there is room for, it is refused or held whole.
+/// Alignment between tables of addresses leaves single buckets unused. A request is refused or fulfilled completely,
+/// for every size of the store.
 #[test]
 fn room_that_alignment_takes_is_counted() {
     let one = |name: String, width: u32, format: WordFormat| {
@@ -160,14 +161,14 @@ fn tables_of_addresses_begin_at_cache_lines_and_are_refreshed_in_their_own_ticks
     assert!((first..first + 1024).all(|slot| word(slot) == each::ticks(90_000, 9)));
     assert!(others.iter().all(|&slot| word(slot) == ticks(90_000)));
 
-    // The same table stays; one whose ticks are others is new.
+    // The same table is kept. One with other ticks is new.
     let again = store.bind(vec![table("a", 9), table("a", 10)], 95_000).unwrap();
     assert_eq!(again.object(0).slots()[0], first);
     let other = again.object(1).slots()[0];
     assert!(other.is_multiple_of(8) && word(other) == each::ticks(95_000, 10));
     let refused = store.bind(vec![table("b", 0), table("c", 0), table("d", 0)], 0).err().unwrap().to_string();
     assert!(refused.ends_with("3093 more are needed"), "{refused}");
-    // What nobody holds any more another table may have.
+    // Other tables can use released buckets.
     drop((held, again));
     let last = store.bind(vec![table("e", 3)], 96_000).unwrap().object(0).slots()[0];
     assert!(last == first || last == other);

@@ -1,4 +1,4 @@
-//! What the verifier spent on programs.
+//! The verifier's cost of programs.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
@@ -9,22 +9,22 @@ use libbpf_rs::libbpf_sys::{bpf_obj_get_info_by_fd, bpf_prog_info};
 use super::load::{failed, part_of, program_name};
 use crate::EngineError;
 
-/// What the verifier spent on a program, and what came of it.
+/// The verifier's cost of a chain, and the size of its code.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct VerifierCost {
-    /// The chain.
+    /// Name of the chain.
     pub chain: String,
-    /// Programs that its rules are divided into; 0 if they are not.
+    /// Number of parts of its rules; 0 if they are in one program.
     pub parts: usize,
-    /// Instructions that the verifier walked, over all paths; the kernel's limit is a million a program.
+    /// Number of instructions that the verifier processed, over all paths. The kernel's limit is a million per program.
     pub verified_insns: u32,
-    /// Instructions of all its programs.
+    /// Number of instructions of all its programs.
     pub insns: u32,
-    /// Bytes of machine code.
+    /// Size of the machine code in bytes.
     pub jited_bytes: u32,
 }
 
-/// What the verifier spent on a chain: on its program, and on its parts if it has any.
+/// The verifier's cost of a chain, in one program or in several parts.
 pub(super) fn cost(object: &Object, chain: &str) -> Result<VerifierCost, EngineError> {
     let mut cost = VerifierCost { chain: chain.to_owned(), ..VerifierCost::default() };
     let whole = program_name(chain);
@@ -49,7 +49,7 @@ pub(super) fn cost(object: &Object, chain: &str) -> Result<VerifierCost, EngineE
 fn program_info(name: &str, program: BorrowedFd<'_>) -> Result<bpf_prog_info, EngineError> {
     let mut info = bpf_prog_info::default();
     let mut bytes = size_of_val(&info) as u32;
-    // SAFETY: the kernel writes at most `bytes` bytes of `info`; its pointers are null, so it writes nothing else.
+    // SAFETY: the kernel writes at most `bytes` bytes of `info`. Its pointers are null, so it writes nothing else.
     let failure = unsafe { bpf_obj_get_info_by_fd(program.as_raw_fd(), (&raw mut info).cast(), &raw mut bytes) };
     if failure != 0 {
         return Err(failed(name, format!("no program info: {}", io::Error::last_os_error())));

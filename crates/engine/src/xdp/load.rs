@@ -1,4 +1,4 @@
-//! From a BPF object to programs in the kernel with filled tables.
+//! Loads a BPF object as programs in the kernel, and fills its tables.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -20,50 +20,49 @@ use crate::{EngineError, descriptors};
 use weir_state::limits::{Buckets, Counted, Limits};
 use weir_state::words::Words;
 
-/// Section of the counters.
+/// The section of the counters.
 pub(crate) const COUNTERS: &str = ".bss.counters";
-/// Section of the abi version.
+/// The section of the ABI version.
 const ABI: &str = ".rodata.abi";
-/// Section of the limiters' image, of the buckets, and of what is counted for them.
+/// The sections of the limiters' image, of the buckets, and of their counts.
 const LIMITS: &str = ".bss.limits";
 const BUCKETS: &str = ".bss.buckets";
 const EXCEEDED: &str = ".bss.exceeded";
 const PASSED: &str = ".bss.passed";
-/// Section of `struct mode`.
+/// The section of `struct mode`.
 const MODE: &str = ".rodata.mode";
-/// What programs that count losses are called (datapath/engine/losses.h).
+/// Prefix of the names of programs that count losses (datapath/engine/losses.h).
 pub(crate) const LOSSES: &str = "weir_lost_";
 /// The map of programs that are parts of chains (datapath/engine/parts.h).
 const PARTS: &str = "weir_parts";
 
-/// What of an object is loaded, and how.
+/// The parts of an object that are loaded, and their settings.
 pub(crate) struct Plan<'a> {
-    /// What programs are for; all zeros for frames of captures.
+    /// The use of the programs; all zeros for frames of captures.
     pub mode: Mode,
-    /// Sections that are made as long as that.
+    /// Sections with their lengths in bytes, if these differ from the object's.
     pub lengths: &'a [(&'a str, usize)],
-    /// Maps that programs share with those of other objects, instead of having their own, by section.
+    /// Maps that programs share with those of other objects, by section.
     pub shared: &'a [(&'static str, BorrowedFd<'a>)],
-    /// Whether a program is wanted, by its name.
+    /// Whether the program of a name is loaded.
     pub program: &'a dyn Fn(&str) -> bool,
-    /// Whether a map is.
+    /// Whether the map of a name is loaded.
     pub map: &'a dyn Fn(&str) -> bool,
 }
 
-/// What the program of a chain is called.
+/// The name of the program of a chain.
 pub(crate) fn program_name(chain: &str) -> String {
     format!("weir_{chain}")
 }
 
-/// The number of a program that is a part of a chain, and the chain: of `weir_7_upstream_part_2` 7 and `upstream`.
+/// The number of a program that is a part of a chain, and its chain: 7 and `upstream` for `weir_7_upstream_part_2`.
 pub(super) fn part_of(program: &str) -> Option<(u32, &str)> {
     let (number, part) = program.strip_prefix("weir_")?.split_once('_')?;
     let (chain, _) = part.rsplit_once("_part_")?;
     Some((number.parse().ok()?, chain))
 }
 
-/// Tells the programs of chains in parts where the parts are: their map, which objects of whole chains do not have. It is to be kept open as long
-/// as the programs run.
+/// Fills the map of parts, if the object has chains in parts. The map must stay open as long as the programs run.
 pub(crate) fn join_parts(object: &Object) -> Result<Option<OwnedFd>, EngineError> {
     let Some(parts) = object.maps().find(|map| map.name() == PARTS) else { return Ok(None) };
     for program in object.progs() {
@@ -78,7 +77,7 @@ pub(crate) fn join_parts(object: &Object) -> Result<Option<OwnedFd>, EngineError
     Ok(Some(parts.map_err(|error| failed(PARTS, error.to_string()).caused_by(&error))?))
 }
 
-/// Copies images into the tables. No program runs yet.
+/// Copies images into the tables. No program may run yet.
 pub(crate) fn fill_tables(object: &Object, images: &[Arc<Image>], limits: Option<&Limits>) -> Result<(), EngineError> {
     for (slot, image) in images.iter().enumerate() {
         fill(object, &format!(".bss.table{slot}"), image.as_bytes())?;
@@ -88,17 +87,17 @@ pub(crate) fn fill_tables(object: &Object, images: &[Arc<Image>], limits: Option
 
 fn fill(object: &Object, section: &str, bytes: &[u8]) -> Result<(), EngineError> {
     let memory = map(object, section, bytes.len())?;
-    // SAFETY: the mapping is at least as long as the image and was made for us alone; no program runs yet.
+    // SAFETY: the mapping is at least as long as the image and has no other user, because no program runs yet.
     unsafe { memory.as_mut_ptr().copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
     Ok(())
 }
 
-/// The buckets that the object's programs charge, as many as the limits have.
+/// The buckets of the object's programs, as many as those of the limits.
 pub(super) fn buckets(object: &Object, limits: &Limits) -> Result<Buckets, EngineError> {
     Ok(Buckets::of_map(map(object, BUCKETS, limits.buckets.count() * size_of::<u64>())?))
 }
 
-/// What the object's programs count for their buckets.
+/// The counts of the object's programs.
 pub(super) fn counted(object: &Object, limits: &Limits) -> Result<Option<Counted>, EngineError> {
     let Some(counted) = &limits.counted else { return Ok(None) };
     let words = |section: &str, wanted: Option<&Words>| {
@@ -122,8 +121,8 @@ pub(crate) fn shared_maps(limits: Option<&Limits>) -> Vec<(&'static str, Borrowe
     maps.into_iter().filter_map(|(section, map)| map.map(|map| (section, map))).collect()
 }
 
-/// What the verifier is to say of programs that it refuses (BPF_LOG_STATS, BPF_LOG_LEVEL1 of the kernel). libbpf loads a program anew each time
-/// that the log outgrows its buffer, which takes seconds if the verifier gives up only after a million instructions.
+/// Log level for rejected programs (the kernel's BPF_LOG_STATS, BPF_LOG_LEVEL1). libbpf repeats a load whenever the log
+/// exceeds its buffer. That takes seconds if the verifier gives up only after a million instructions.
 const LOG_REFUSAL: u32 = 4;
 const LOG_TRACE: u32 = 1;
 
@@ -207,7 +206,8 @@ fn prepare(opened: &mut OpenObject, plan: &Plan<'_>, log_level: u32) -> Result<(
     Ok(())
 }
 
-/// What there is too much of, if the verifier gave up because of that and not because of what the program does (kernel/bpf/verifier.c).
+/// The exceeded limit, if the verifier rejected the program because of its size and not of its behaviour
+/// (kernel/bpf/verifier.c).
 fn exceeded(log: &str) -> Option<&'static str> {
     const LIMITS: [(&str, &str); 3] = [
         ("BPF program is too large", "the verifier follows at most a million instructions"),
@@ -249,17 +249,17 @@ fn check_version(name: &str, object: &libbpf_rs::OpenObject) -> Result<(), LoadE
     }
 }
 
-/// The program of that name.
+/// The program with the given name.
 pub(crate) fn find<'a>(object: &'a Object, name: &str) -> Result<ProgramMut<'a>, EngineError> {
     object.progs_mut().find(|program| program.name() == name).ok_or_else(|| failed(name, "no such program".to_owned()))
 }
 
-/// An error about an object or one of its programs and sections.
+/// An error of an object, or of one of its programs and sections.
 pub(crate) fn failed(object: &str, problem: String) -> EngineError {
     EngineError::Xdp { object: object.to_owned(), problem }
 }
 
-/// The memory of the map that holds a section, at least `bytes` of it.
+/// The memory of the map for a section, which must have at least `bytes` bytes.
 pub(crate) fn map(object: &Object, section: &str, bytes: usize) -> Result<MmapRaw, EngineError> {
     let map = object.maps().find(|map| map.name() == section);
     let map = map.ok_or_else(|| failed(section, "the object has no such section".to_owned()))?;

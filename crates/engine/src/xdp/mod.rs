@@ -1,9 +1,9 @@
-//! Runs a program in the kernel.
+//! Runs the programs of a policy in the kernel on frames.
 //!
-//! The object's tables are the values of mmap-able array maps, one a table, which the code addresses directly (see
-//! docs/decisions/0002-bpf-tables.md); they are filled through the mapping after loading, so that an image is copied
-//! once. Frames are decided by BPF_PROG_TEST_RUN, one system call each: this is the proof that the kernel decides as
-//! user space does, not a fast path. Nothing is pinned, no bpffs is needed.
+//! Tables are the values of mmap-able array maps, one per table, which the code addresses directly
+//! (docs/decisions/0002-bpf-tables.md). They are filled through the mapping after loading, so that an image is copied
+//! once. Frames are decided by BPF_PROG_TEST_RUN, with one system call each. This is not a fast path: it shows that the
+//! kernel decides like user space. Nothing is pinned, and bpffs is not needed.
 
 mod cost;
 pub mod generate;
@@ -39,11 +39,11 @@ use replay::Replay;
 /// A program loaded into the kernel, with its tables and counters.
 pub struct XdpFilter {
     object: Object,
-    /// Names of the programs, one a chain.
+    /// Names of the programs, one per chain.
     programs: Vec<String>,
     counters: MmapRaw,
     counter_count: usize,
-    /// Buckets, until the first frame brings the time at which they are full.
+    /// The buckets that are still to be filled, at the time of the first frame.
     unfilled: Option<(Buckets, Arc<LimitBinding>)>,
     counted: Option<Counted>,
     replay: Replay,
@@ -52,8 +52,8 @@ pub struct XdpFilter {
 }
 
 impl XdpFilter {
-    /// Loads an object that [`crate::clang`] made for these images; `name` is for messages. `images` are in slot order. Buckets in the kernel
-    /// ([`Buckets::in_kernel`]) are shared with all others that charge them.
+    /// Loads an object that [`crate::clang`] made for these images. `name` is for messages. `images` are in slot order.
+    /// Buckets in the kernel ([`Buckets::in_kernel`]) are shared with other programs.
     pub fn load(
         name: &str,
         object: &BpfObject,
@@ -75,7 +75,7 @@ impl XdpFilter {
         let object = load_object(name, object, &plan)?;
         join_parts(&object)?;
         fill_tables(&object, images, limits)?;
-        // Those that it shares with other programs are full already.
+        // Buckets that are shared with other programs are full already.
         let own = limits.filter(|_| shared.is_empty());
         let buckets = own.map(|limits| buckets(&object, limits)).transpose()?;
         let counted = limits.map_or(Ok(None), |limits| counted(&object, limits))?;
@@ -88,26 +88,26 @@ impl XdpFilter {
         Ok(XdpFilter { object, programs, counters, counter_count, unfilled, counted, replay, costs, load_took })
     }
 
-    /// All buckets are full at the first frame.
+    /// Fills all buckets at the time of the first frame.
     fn fill_buckets(&mut self, burst: &FrameBurst<'_>) {
         if let Some((buckets, binding)) = self.unfilled.take_if(|_| !burst.is_empty()) {
             binding.fill(&buckets, burst.time_ns(0));
         }
     }
 
-    /// What the verifier spent, one entry a chain.
+    /// The verifier's cost, one entry per chain.
     pub fn verifier_costs(&self) -> &[VerifierCost] {
         &self.costs
     }
 
-    /// How long the kernel took to verify and compile the programs, and we to fill the tables.
+    /// The time for verification and compilation in the kernel, and for filling the tables.
     pub fn load_took(&self) -> Duration {
         self.load_took
     }
 
-    /// Decides frame `index` of `burst` `repeat` times inside the kernel and says how long once took, as the kernel
-    /// measures it, in whole ns. Every time is counted. More than one repeat makes the kernel wait some milliseconds
-    /// before and after, which the figure does not hold.
+    /// Decides frame `index` of `burst` `repeat` times in the kernel. Returns the kernel's average time in whole ns.
+    /// Every decision is counted. With more than one repeat, the kernel waits some milliseconds before and after, which
+    /// the result excludes.
     ///
     /// # Panics
     /// If there is no such chain or frame.
@@ -125,9 +125,9 @@ impl XdpFilter {
         Ok(ran.took)
     }
 
-    /// What deciding a packet costs in the kernel, by the kernel's clock around each frame's single run, `repeats` times
-    /// over all frames. Unlike [`crate::measure::measure`] it leaves the system call out; but two clock readings are in
-    /// it, and caches and branch predictors that the way through the kernel has disturbed: an upper bound.
+    /// Measures the kernel's time per packet, with each frame decided once in each of `repeats` rounds. Unlike
+    /// [`crate::measure::measure`] the result excludes the system call. It includes two clock readings, and effects of
+    /// the kernel on caches and branch predictors. It is therefore an upper bound.
     ///
     /// # Panics
     /// If `frames` is empty or `repeats` is 0.
@@ -166,8 +166,8 @@ impl Filter for XdpFilter {
 
     fn counters(&self) -> Vec<Counter> {
         let counters = self.counters.as_ptr().cast::<Counter>();
-        // SAFETY: the mapping holds `counter_count` counters at least (checked by `load`) and is aligned to a page. The
-        // kernel writes them only inside `decide` and `time_frame`, which need `&mut self`; volatile all the same,
+        // SAFETY: the mapping holds at least `counter_count` counters (checked by `load`) and is aligned to a page. The
+        // kernel writes them only inside `decide` and `time_frame`, which need `&mut self`. The read is volatile
         // because the compiler cannot see those writes.
         (0..self.counter_count).map(|index| unsafe { counters.add(index).read_volatile() }).collect()
     }

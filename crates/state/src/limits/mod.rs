@@ -1,8 +1,8 @@
 //! The buckets of limits, a kind of shared state.
 //!
 //! The rates of a policy are in a constant image ([`weir_tables::LimitImage`]). Its buckets are words of one array that
-//! all workers and all generations share ([`Buckets`]). A [`LimitStore`] assigns the words. A change of a rate or a list
-//! is a new image, and remaining buckets keep their state. The counts of each bucket are beside them ([`counts`]).
+//! all workers and all generations share ([`Buckets`]). A [`LimitStore`] assigns the words. A change of a rate or a
+//! list is a new image, and remaining buckets keep their state. The counts of each bucket are beside them ([`counts`]).
 
 mod buckets;
 mod counted;

@@ -30,8 +30,8 @@ const BUSY_MAX: Duration = Duration::from_secs(5);
 const BUSY_POLL: Duration = Duration::from_millis(20);
 
 impl AfXdpLane {
-    /// Opens a lane for each of `workers`. Queue `q` of each interface goes to worker `q` modulo their number. The lanes use
-    /// zero-copy if all drivers support it.
+    /// Opens a lane for each of `workers`. Queue `q` of each interface goes to worker `q` modulo their number. The
+    /// lanes use zero-copy if all drivers support it.
     ///
     /// # Errors
     /// There is no such interface, it has fewer queues than there are workers, its MTU is too long, or the process

@@ -70,7 +70,8 @@ impl Port {
         let device = device_queue.device.clone();
         Self::try_open(device_queue, counters, umem, first, how, longest).map_err(|errno| match (how.buffers, errno) {
             (Buffers::Several, Errno::INVAL) => device.failed(std::io::Error::other(format!(
-                "packets of {longest} bytes take several buffers, which this kernel cannot (Linux 6.6 can); those of an MTU of {} take one",
+                "packets of {longest} bytes need several buffers, which only Linux 6.6 and newer support; with an MTU of {} \
+                 they need one",
                 PACKET_BYTES - LINK_BYTES
             ))),
             _ => device.failed(errno),

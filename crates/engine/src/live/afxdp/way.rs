@@ -22,7 +22,7 @@ impl fmt::Display for Way<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mode = match self.program.mode {
             Mode::Native => "native XDP",
-            Mode::Generic => "generic XDP (its driver knows none, which is slow)",
+            Mode::Generic => "generic XDP (its driver does not support XDP, which is slow)",
         };
         let copying = match self.copying {
             Copying::Nobody => "zero-copy",
@@ -30,7 +30,7 @@ impl fmt::Display for Way<'_> {
         };
         let buffers = match self.buffers {
             Buffers::One => "",
-            Buffers::Several => ", several buffers a packet",
+            Buffers::Several => ", several buffers per packet",
         };
         let interface = self.program.interface();
         let finished = if self.unfinished { checksum::FINISHED } else { "" };
