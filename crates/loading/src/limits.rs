@@ -9,7 +9,7 @@ use weir_abi::{LimitEntries, each};
 use weir_engine::limits::counts::LimiterBuckets;
 use weir_engine::limits::pool::{Held, Kind, Names, Pool, Wanted};
 use weir_engine::limits::{Buckets, Limits};
-use weir_policy::checked::LimitsOf;
+use weir_policy::checked::LimitKeys;
 use weir_policy::ir::{LimitEach, Limiter, LimiterKind, Log, Program, Slot, SlotContents};
 use weir_tables::Image;
 use weir_tables::limit_image::{self, Found, LimitImage, Logged};
@@ -121,7 +121,7 @@ fn names(text: &Text, limiter: &Limiter) -> Names {
     let list = || {
         let index = text.checked.limits.iter().position(|list| list.name == limiter.name);
         let index = index.expect("a limiter's list is declared");
-        (&text.checked.limits[index].of, &text.limits[index])
+        (&text.checked.limits[index].keys, &text.limits[index])
     };
     match limiter.kind {
         LimiterKind::Rate(_) | LimiterKind::Each(_) => Names::One,
@@ -130,11 +130,11 @@ fn names(text: &Text, limiter: &Limiter) -> Names {
             ListOfLimits::Labels(_) => panic!("compiler bug: `{}` is a list of labels", limiter.name),
         },
         LimiterKind::Labels => match list().0 {
-            LimitsOf::Labels(table) => {
+            LimitKeys::Labels(table) => {
                 let labels = text.tables[usize::from(table.0)].labels();
                 Names::Labels(labels.iter().map(|label| Box::from(label.as_ref())).collect::<Vec<_>>().into())
             }
-            LimitsOf::Prefixes { .. } => panic!("compiler bug: `{}` names no table", limiter.name),
+            LimitKeys::Prefixes { .. } => panic!("compiler bug: `{}` names no table", limiter.name),
         },
     }
 }

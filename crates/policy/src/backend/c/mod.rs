@@ -52,13 +52,13 @@ pub fn emit(program: &Program, target: Target) -> String {
 
 /// Writes the head of the file: its title, includes and tables.
 fn includes(program: &Program, target: Target, out: &mut Writer) {
-    let what = match target {
+    let environment = match target {
         Target::Native => "user space",
         Target::Bpf => "BPF",
         Target::BpfParts { .. } => "BPF, verified in parts",
     };
     out.line(&format!(
-        "/* Policy {}, compiled by Weir for {what}. Do not edit: change the policy. */",
+        "/* Policy {}, compiled by Weir for {environment}. Do not edit: change the policy. */",
         writer::comment(&program.name)
     ));
     if let Target::BpfParts { rules } = target {
