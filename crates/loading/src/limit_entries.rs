@@ -4,7 +4,7 @@ use crate::lists::ListOfLimits;
 use crate::text::Text;
 use std::sync::Arc;
 use weir_abi::{LimitEntries, LimitProfile, each};
-use weir_policy::checked::LimitsOf;
+use weir_policy::checked::LimitKeys;
 use weir_policy::ir::{LimitEach, LimiterKind, Program};
 use weir_tables::Nesting;
 
@@ -47,7 +47,7 @@ impl Text {
                 let (checked, ListOfLimits::Labels(rates)) = list() else {
                     panic!("compiler bug: `{name}` is a list of prefixes")
                 };
-                let LimitsOf::Labels(table) = checked.of else { panic!("compiler bug: `{name}` names no table") };
+                let LimitKeys::Labels(table) = checked.keys else { panic!("compiler bug: `{name}` names no table") };
                 rates.entries(self.tables[usize::from(table.0)].labels(), checked.default)
             }
         }

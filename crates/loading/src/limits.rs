@@ -6,7 +6,7 @@ use crate::lists::ListOfLimits;
 use crate::text::Text;
 use std::sync::Arc;
 use weir_abi::{LimitEntries, each};
-use weir_policy::checked::LimitsOf;
+use weir_policy::checked::LimitKeys;
 use weir_policy::ir::{LimitEach, Limiter, LimiterKind, Log, Program, Slot, SlotContents};
 use weir_state::Declared;
 use weir_state::limits::{
@@ -112,7 +112,7 @@ fn entry_names(text: &Text, limiter: &Limiter) -> EntryNames {
     let list = || {
         let index = text.checked.limits.iter().position(|list| list.name == limiter.name);
         let index = index.expect("a limiter's list is declared");
-        (&text.checked.limits[index].of, &text.limits[index])
+        (&text.checked.limits[index].keys, &text.limits[index])
     };
     match limiter.kind {
         LimiterKind::Rate(_) | LimiterKind::Each(_) => EntryNames::One,
@@ -121,11 +121,11 @@ fn entry_names(text: &Text, limiter: &Limiter) -> EntryNames {
             ListOfLimits::Labels(_) => panic!("compiler bug: `{}` is a list of labels", limiter.name),
         },
         LimiterKind::Labels => match list().0 {
-            LimitsOf::Labels(table) => {
+            LimitKeys::Labels(table) => {
                 let labels = text.tables[usize::from(table.0)].labels();
                 EntryNames::Labels(labels.iter().map(|label| Box::from(label.as_ref())).collect::<Vec<_>>().into())
             }
-            LimitsOf::Prefixes { .. } => panic!("compiler bug: `{}` names no table", limiter.name),
+            LimitKeys::Prefixes { .. } => panic!("compiler bug: `{}` names no table", limiter.name),
         },
     }
 }

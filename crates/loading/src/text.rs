@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use weir_abi::Family;
-use weir_policy::checked::{self, Checked, LimitsId, LimitsOf, TableId};
+use weir_policy::checked::{self, Checked, LimitKeys, LimitsId, TableId};
 use weir_policy::ir::lower::Lowered;
 use weir_policy::pass::choose_layouts::{CostModel, ImageContents, Planned};
 use weir_policy::pipeline;
@@ -146,8 +146,8 @@ impl Text {
 
 /// Errors for nested lists whose prefixes enclose each other more often than engines support.
 fn too_deep(checked: &Checked, limits: &[ListOfLimits]) -> Vec<String> {
-    let too_deep = |(list, held): (&checked::Limits, &ListOfLimits)| match (list.of, held) {
-        (LimitsOf::Prefixes { nested: true }, ListOfLimits::Prefixes(table)) => {
+    let too_deep = |(list, held): (&checked::Limits, &ListOfLimits)| match (list.keys, held) {
+        (LimitKeys::Prefixes { nested: true }, ListOfLimits::Prefixes(table)) => {
             let depth = [Family::Ipv4, Family::Ipv6].map(|family| table.depth(family)).into_iter().max().unwrap_or(0);
             let problem =
                 format!("limits {}: {depth} of its prefixes enclose each other, at most {NESTING_MAX} may", list.name);
@@ -162,7 +162,7 @@ fn too_deep(checked: &Checked, limits: &[ListOfLimits]) -> Vec<String> {
 fn unknown_labels(checked: &Checked, limits: &[ListOfLimits], tables: &[Table]) -> Vec<String> {
     let mut notices = Vec::new();
     for (list, held) in checked.limits.iter().zip(limits) {
-        let (LimitsOf::Labels(table), ListOfLimits::Labels(rates)) = (list.of, held) else { continue };
+        let (LimitKeys::Labels(table), ListOfLimits::Labels(rates)) = (list.keys, held) else { continue };
         let unknown = rates.unknown(tables[usize::from(table.0)].labels());
         if let [first, ..] = unknown[..] {
             let (table, count) = (&checked.tables[usize::from(table.0)].name, unknown.len());

@@ -83,8 +83,8 @@ pub struct Limits {
     pub name: String,
     /// Where it was declared.
     pub span: Span,
-    /// What has limits in it.
-    pub of: LimitsOf,
+    /// The kind of its keys.
+    pub keys: LimitKeys,
     /// The limit of what is not listed. All other addresses share one bucket; each other label has its own.
     pub default: Option<Limit>,
     /// What is counted for each limit.
@@ -93,9 +93,9 @@ pub struct Limits {
     pub facts: LimitsFacts,
 }
 
-/// What the limits of a list are for.
+/// The kind of the keys of a list of limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LimitsOf {
+pub enum LimitKeys {
     /// Prefixes of both families.
     Prefixes {
         /// Whether a packet is charged to all enclosing prefixes too.

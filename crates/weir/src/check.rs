@@ -18,7 +18,7 @@ use weir_engine::measure;
 use weir_engine::traffic::{self, Mix};
 use weir_loading::{Policy, PolicyFile, Text};
 use weir_policy::capability::Engine;
-use weir_policy::checked::{Limits, LimitsOf, Table, TableId, TableKind};
+use weir_policy::checked::{LimitKeys, Limits, Table, TableId, TableKind};
 use weir_policy::ir::{Direction, LimitEach, LimiterKind, Log, SlotContents};
 use weir_policy::pass::choose_layouts::CostModel;
 use weir_tables::Image;
@@ -159,10 +159,10 @@ fn measure(
 fn limits(policy: &Policy, text: &Text, images: &[Arc<Image>]) -> Vec<LimitsCost> {
     let entries = text.limit_entries(&policy.program);
     let cost = |list: &Limits| {
-        let (of, table) = match list.of {
-            LimitsOf::Prefixes { nested: false } => ("prefixes", None),
-            LimitsOf::Prefixes { nested: true } => ("nested", None),
-            LimitsOf::Labels(table) => ("labels", Some(text.checked.tables[usize::from(table.0)].name.clone())),
+        let (of, table) = match list.keys {
+            LimitKeys::Prefixes { nested: false } => ("prefixes", None),
+            LimitKeys::Prefixes { nested: true } => ("nested", None),
+            LimitKeys::Labels(table) => ("labels", Some(text.checked.tables[usize::from(table.0)].name.clone())),
         };
         let limiters = policy.program.limiters.iter().zip(&entries);
         let own = limiters.filter(|(limiter, _)| {

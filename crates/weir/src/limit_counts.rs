@@ -11,7 +11,7 @@ use std::fmt::Write;
 use weir_abi::{Family, Limit};
 use weir_control::{CountedLimit, Limited};
 use weir_loading::{ListOfLimits, Policy, Text};
-use weir_policy::checked::{Limits, LimitsOf};
+use weir_policy::checked::{LimitKeys, Limits};
 use weir_policy::ir::{Effect, LimiterKind, Log, Program};
 use weir_state::limits::LimitCount;
 use weir_tables::{LimitTable, RateOfLabel};
@@ -166,9 +166,10 @@ fn counting_limiters<'p>(text: &'p Text, program: &'p Program) -> Vec<CountingLi
             (LimiterKind::Prefixes { family, .. }, Some((_, ListOfLimits::Prefixes(table)))) => {
                 Entries::Prefixes(table, family)
             }
-            (LimiterKind::Labels, Some((Limits { of: LimitsOf::Labels(table), .. }, ListOfLimits::Labels(rates)))) => {
-                Entries::Labels(text.tables[usize::from(table.0)].labels(), rates)
-            }
+            (
+                LimiterKind::Labels,
+                Some((Limits { keys: LimitKeys::Labels(table), .. }, ListOfLimits::Labels(rates))),
+            ) => Entries::Labels(text.tables[usize::from(table.0)].labels(), rates),
             _ => panic!("compiler bug: limiter {index} has no list of its kind"),
         };
         limiters.push(CountingLimiter {

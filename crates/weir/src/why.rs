@@ -33,14 +33,14 @@ pub struct Report {
     pub sampled: bool,
     /// Present if only a part of the packet was captured.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub cut: Option<Cut>,
+    pub cut: Option<CutPacket>,
     /// The evaluated rules, in order. The last one decided, if a rule decided.
     pub rules: Vec<RuleReport>,
 }
 
 /// A packet that the capture has cut short.
 #[derive(Debug, Serialize)]
-pub struct Cut {
+pub struct CutPacket {
     /// Bytes captured.
     pub captured: usize,
     /// Bytes on the wire.
@@ -122,7 +122,7 @@ fn build_report(policy: &Policy, chain: usize, packet: u64, frame: Frame<'_>, ex
     let program = &policy.program;
     let (captured, of) = (frame.bytes.len(), frame.wire_len);
     let malformed = crate::replay::cut_short(frame, explanation.verdict).is_some();
-    let cut = (captured < of as usize).then_some(Cut { captured, of, malformed });
+    let cut = (captured < of as usize).then_some(CutPacket { captured, of, malformed });
     Report {
         packet,
         summary: summary(&explanation.packet),
@@ -277,7 +277,7 @@ fn describe(report: &Report) -> String {
     }
     let sampled = if report.sampled { ", a copy sampled" } else { "" };
     text += &format!("verdict: {}, reason: {}{sampled}\n", report.verdict, report.reason);
-    if let Some(Cut { captured, of, malformed }) = report.cut {
+    if let Some(CutPacket { captured, of, malformed }) = report.cut {
         let why = if malformed { "; it is malformed only because the capture ends inside a header" } else { "" };
         text += &format!("the capture has {captured} of the packet's {of} bytes (snaplen){why}\n");
     }

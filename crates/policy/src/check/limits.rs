@@ -6,7 +6,7 @@ use super::value::{Range, address_text};
 use super::{Check, Checker, LIMITERS_MAX, Reported, Scope};
 use crate::catalog::{Catalog, Family};
 use crate::checked::{
-    Effect, LimitBy, LimitEach, LimitOwner, Limits, LimitsOf, Posture, Rule, Table, TableId, TableKind,
+    Effect, LimitBy, LimitEach, LimitKeys, LimitOwner, Limits, Posture, Rule, Table, TableId, TableKind,
 };
 use crate::diag::Diagnostic;
 use crate::field::Field;
@@ -60,13 +60,13 @@ impl<'a> Checker<'a> {
                     .help("labels do not enclose each other: remove it"),
             );
         }
-        let of = match table {
-            Some(table) => LimitsOf::Labels(table),
-            None => LimitsOf::Prefixes { nested: settings.nested.is_some() },
+        let keys = match table {
+            Some(table) => LimitKeys::Labels(table),
+            None => LimitKeys::Prefixes { nested: settings.nested.is_some() },
         };
         let facts = catalog.limits(&name.text).cloned().unwrap_or_default();
         let Settings { default, log, .. } = settings;
-        Limits { name: name.text.clone(), span: name.span, of, default, log, facts }
+        Limits { name: name.text.clone(), span: name.span, keys, default, log, facts }
     }
 
     fn limits_settings(&mut self, list: &'a tree::Limits) -> Settings<'a> {
@@ -289,12 +289,12 @@ impl<'a> Checker<'a> {
         let id = declared.what;
         let key = self.address_field(subject?, subject_span, "limited")?;
         let list = &scope.limits[usize::from(id.0)];
-        match list.of {
-            LimitsOf::Labels(table) => {
+        match list.keys {
+            LimitKeys::Labels(table) => {
                 let table = &scope.tables[usize::from(table.0)];
                 self.same_family(key, table, span, &format!("limit @{}", list.name))?;
             }
-            LimitsOf::Prefixes { .. } => self.warn_of_no_limits(list, key, span),
+            LimitKeys::Prefixes { .. } => self.warn_of_no_limits(list, key, span),
         }
         Ok(LimitBy::List { key, limits: id })
     }

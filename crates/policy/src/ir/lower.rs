@@ -4,7 +4,7 @@
 use super::{Chain, Direction, Effect, Find, FindId, Limiter, LimiterId, LimiterKind, Log, MatchTree, SlotContents};
 use super::{Node, Program, Rule, RuleId, Slot, SlotId, Test, Wanted};
 use crate::catalog::Catalog;
-use crate::checked::{self, Checked, Exceed, LimitBy, LimitOwner, LimitsOf, Match};
+use crate::checked::{self, Checked, Exceed, LimitBy, LimitKeys, LimitOwner, Match};
 use crate::pass::choose_layouts::{self, CostModel, ImageContents, Plan, Planned};
 use crate::source::{SourceMap, Span};
 use std::collections::HashMap;
@@ -129,11 +129,11 @@ impl Lowering<'_> {
             LimitBy::Each(each) => (None, "each".to_owned(), LimiterKind::Each(each), Log::Off),
             LimitBy::List { key, limits } => {
                 let (list, family) = (&self.policy.limits[usize::from(limits.0)], key.family());
-                let (slot, kind) = match list.of {
-                    LimitsOf::Prefixes { nested } => {
+                let (slot, kind) = match list.keys {
+                    LimitKeys::Prefixes { nested } => {
                         (self.plan.image_of_limits(limits, family), LimiterKind::Prefixes { family, nested })
                     }
-                    LimitsOf::Labels(table) => (self.plan.image_of(table).0, LimiterKind::Labels),
+                    LimitKeys::Labels(table) => (self.plan.image_of(table).0, LimiterKind::Labels),
                 };
                 let find = self.find(Find { slot: SlotId(slot as u16), key });
                 (Some(find), list.name.clone(), kind, list.log)

@@ -48,8 +48,8 @@ impl Account {
         let worker = |worker: usize| {
             let [upstream, downstream] =
                 Direction::BOTH.map(|direction| self.worker(active, others, worker, direction));
-            let own: Vec<PortStatus> = ports.iter().filter(|port| port.worker == worker).cloned().collect();
-            WorkerStats { worker, upstream, downstream, interfaces: interfaces::sums(&own) }
+            let own_ports: Vec<PortStatus> = ports.iter().filter(|port| port.worker == worker).cloned().collect();
+            WorkerStats { worker, upstream, downstream, interfaces: interfaces::sums(&own_ports) }
         };
         let [upstream, downstream] = Direction::BOTH.map(|direction| self.direction(active, others, ports, direction));
         Stats {

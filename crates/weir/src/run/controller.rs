@@ -78,13 +78,13 @@ impl<D: Datapath> Controller<D> {
     /// Adds a ready generation. Returns its number.
     pub fn add(&self, mut generation: Generation<D::Code>) -> u64 {
         let mut state = self.state();
-        let (id, gone) = state.succession.add();
+        let (id, removed) = state.succession.add();
         generation.id = id;
         state.ready.push(Arc::new(generation));
-        let gone: Vec<_> = state.ready.extract_if(.., |one| gone.contains(&one.id)).collect();
+        let removed: Vec<_> = state.ready.extract_if(.., |one| removed.contains(&one.id)).collect();
         drop(state);
         // Unloading is slow, so the state is not locked meanwhile.
-        drop(gone);
+        drop(removed);
         id
     }
 
@@ -92,9 +92,9 @@ impl<D: Datapath> Controller<D> {
     pub fn remove_oldest(&self) -> Option<u64> {
         let mut state = self.state();
         let oldest = state.succession.remove_oldest()?;
-        let gone: Vec<_> = state.ready.extract_if(.., |one| one.id == oldest).collect();
+        let removed: Vec<_> = state.ready.extract_if(.., |one| one.id == oldest).collect();
         drop(state);
-        drop(gone);
+        drop(removed);
         Some(oldest)
     }
 

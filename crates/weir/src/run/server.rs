@@ -196,12 +196,12 @@ struct Client {
 }
 
 /// One of [`CLIENTS_MAX`] slots. It is released when dropped.
-struct Slot {
+struct ClientSlot {
     clients: Arc<Clients>,
     client: Arc<Client>,
 }
 
-impl Drop for Slot {
+impl Drop for ClientSlot {
     fn drop(&mut self) {
         self.clients.lock().retain(|one| !Arc::ptr_eq(one, &self.client));
         // This ends a thread that is still reading from the client.
@@ -216,7 +216,7 @@ impl Clients {
 
     /// Takes a free slot, or that of the client that has hung up or been silent longest. If there is none, refuses the
     /// client.
-    fn enter(clients: &Arc<Self>, stream: UnixStream) -> Option<Slot> {
+    fn enter(clients: &Arc<Self>, stream: UnixStream) -> Option<ClientSlot> {
         let mut list = clients.lock();
         if list.len() >= CLIENTS_MAX {
             let gives_way = |one: &Client| {
@@ -234,7 +234,7 @@ impl Clients {
         }
         let client = Arc::new(Client { stream, silent_since: Mutex::new(Some(Instant::now())) });
         list.push(client.clone());
-        Some(Slot { clients: clients.clone(), client })
+        Some(ClientSlot { clients: clients.clone(), client })
     }
 }
 
@@ -263,7 +263,7 @@ enum Received {
     Invalid(String),
 }
 
-impl Slot {
+impl ClientSlot {
     /// Answers requests until there are no more.
     fn serve(&self, handler: &impl Fn(Request) -> Result<Value, Failure>) -> io::Result<()> {
         let stream = &self.client.stream;

@@ -154,11 +154,11 @@ impl Succession {
         let added = self.next;
         self.next += 1;
         self.ready.push(added);
-        let mut gone = Vec::new();
+        let mut removed = Vec::new();
         while self.ready.len() > READY_MAX {
-            gone.push(self.remove_oldest().expect("fewer generations are in use than ready"));
+            removed.push(self.remove_oldest().expect("fewer generations are in use than ready"));
         }
-        (added, gone)
+        (added, removed)
     }
 
     /// Removes the oldest generation that is not in use. Returns its number, or `None` if all are in use.

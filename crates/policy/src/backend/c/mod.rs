@@ -52,13 +52,13 @@ pub fn emit(program: &Program, dialect: Dialect) -> String {
 
 /// Writes the head of the file: its title, includes and tables.
 fn includes(program: &Program, dialect: Dialect, out: &mut Writer) {
-    let what = match dialect {
+    let environment = match dialect {
         Dialect::Native => "user space",
         Dialect::Bpf => "BPF",
         Dialect::BpfParts { .. } => "BPF, verified in parts",
     };
     out.line(&format!(
-        "/* Policy {}, compiled by Weir for {what}. Do not edit: change the policy. */",
+        "/* Policy {}, compiled by Weir for {environment}. Do not edit: change the policy. */",
         writer::comment(&program.name)
     ));
     if let Dialect::BpfParts { rules } = dialect {

@@ -9,7 +9,7 @@ mod cost;
 pub use cost::{CostModel, Estimate};
 
 use crate::catalog::{Catalog, ImageFacts};
-use crate::checked::{Checked, Effect, LimitBy, LimitsId, LimitsOf, Match, Table, TableId, TableKind};
+use crate::checked::{Checked, Effect, LimitBy, LimitKeys, LimitsId, Match, Table, TableId, TableKind};
 use crate::field::Field;
 use crate::ir::Direction;
 use std::collections::BTreeSet;
@@ -275,7 +275,7 @@ fn lists(policy: &Checked) -> BTreeSet<(LimitsId, Family)> {
         Effect::Limit { by: LimitBy::List { key, limits }, .. } => Some((*limits, *key)),
         _ => None,
     });
-    let of_prefixes = |list: &LimitsId| matches!(policy.limits[usize::from(list.0)].of, LimitsOf::Prefixes { .. });
+    let of_prefixes = |list: &LimitsId| matches!(policy.limits[usize::from(list.0)].keys, LimitKeys::Prefixes { .. });
     used.filter(|(list, _)| of_prefixes(list)).map(|(list, key)| (list, key.family())).collect()
 }
 

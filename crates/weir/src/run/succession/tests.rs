@@ -234,7 +234,7 @@ fn a_posture_and_a_second_activation_are_on_trial_too() {
 }
 
 #[test]
-fn what_decides_already_leaves_the_rollback_target() {
+fn confirming_the_same_policy_keeps_the_rollback_target() {
     let (mut succession, now) = (Succession::default(), Instant::now());
     succession.add();
     for _ in 0..2 {
