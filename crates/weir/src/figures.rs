@@ -1,6 +1,6 @@
-//! Numbers and texts as people read them: grouped, with units, cut to a length.
+//! Numbers and texts for people: grouped, with units, shortened.
 
-/// `1,234,567`
+/// A number with its digits in groups of three, such as `1,234,567`.
 pub fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::with_capacity(digits.len() + digits.len() / 3);
@@ -13,7 +13,7 @@ pub fn grouped(number: u64) -> String {
     text
 }
 
-/// `12.3 MB`, decimal units.
+/// A number of bytes in decimal units, such as `12.3 MB`.
 pub fn bytes(number: u64) -> String {
     const UNITS: [&str; 5] = ["B", "kB", "MB", "GB", "TB"];
     let mut value = number as f64;
@@ -25,13 +25,13 @@ pub fn bytes(number: u64) -> String {
     if unit == 0 { format!("{number} B") } else { format!("{value:.1} {}", UNITS[unit]) }
 }
 
-/// `42.0 %`; nothing of nothing is 0.
+/// The share of a part in percent, such as `42.0 %`. If the whole is 0, the share is 0.
 pub fn share(part: u64, whole: u64) -> String {
     let percent = if whole == 0 { 0.0 } else { part as f64 * 100.0 / whole as f64 };
     format!("{percent:.1} %")
 }
 
-/// A text cut to so many characters.
+/// Shortens a text to at most `characters` characters.
 pub fn cut(text: &str, characters: usize) -> String {
     if text.chars().count() <= characters {
         return text.to_owned();

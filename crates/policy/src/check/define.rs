@@ -1,4 +1,4 @@
-//! Resolves definitions: how deep they nest, and what `$NAME` stands for.
+//! Resolves definitions: checks how deep they nest, and replaces `$NAME` by its values.
 
 use super::definition::{State, variables};
 use super::{Check, Checker, DEFINE_DEPTH_MAX, Reported};
@@ -6,7 +6,7 @@ use crate::diag::Diagnostic;
 use crate::syntax::tree::{Name, Values};
 
 impl<'a> Checker<'a> {
-    /// Finds circles and too deep nesting, so that expansion needs not look for them.
+    /// Reports circles and definitions that nest too deep. Expansion need not check for them.
     pub(super) fn measure_definitions(&mut self) {
         let mut names: Vec<_> = self.defines.iter().map(|(&name, declared)| (declared.span, name)).collect();
         names.sort_unstable();
@@ -15,7 +15,7 @@ impl<'a> Checker<'a> {
         }
     }
 
-    /// How deep definitions nest in this one. The recursion is bounded by [`DEFINE_DEPTH_MAX`].
+    /// The depth of definitions that nest in this one. [`DEFINE_DEPTH_MAX`] bounds the recursion.
     fn height(&mut self, name: &'a str, depth: usize) -> Check<usize> {
         let Some(define) = self.defines.get_mut(name) else { return Ok(0) };
         match define.what.state {
@@ -54,7 +54,7 @@ impl<'a> Checker<'a> {
         }
     }
 
-    /// What a variable stands for.
+    /// The values of a variable.
     pub(super) fn variable(&mut self, name: &Name) -> Check<&'a Values> {
         if let Some(define) = self.defines.get_mut(name.text.as_str()) {
             define.used = true;

@@ -10,7 +10,7 @@ use crate::diag::{Diagnostic, nearest};
 /// The settings of a list of limits.
 const LIMITS_WORDS: [&str; 6] = ["file", "elements", "default", "table", "nested", "log"];
 
-/// `limits NAME { ... }`
+/// Parses `limits NAME { ... }`.
 pub(super) fn limits(cursor: &mut Cursor) -> Parse<Limits> {
     let keyword = cursor.bump();
     let name = cursor.name("a name after `limits`")?;
@@ -70,7 +70,7 @@ fn unknown_setting(cursor: &mut Cursor, word: &str) -> Reported {
     cursor.report(diagnostic)
 }
 
-/// `192.0.2.0/24 : 10mbit burst 64kbytes`, `HR : 100kpps`
+/// Parses an element, such as `192.0.2.0/24 : 10mbit burst 64kbytes` or `HR : 100kpps`.
 fn element(cursor: &mut Cursor) -> Parse<LimitElement> {
     let key = match cursor.kind() {
         TokenKind::Word | TokenKind::Number | TokenKind::String => {

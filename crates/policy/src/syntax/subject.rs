@@ -1,4 +1,4 @@
-//! What a match compares, or a limit polices by: a named field or raw bits.
+//! Subjects: the named field or raw bits that a match compares, or that a limit polices by.
 
 use super::cursor::{Cursor, Parse};
 use super::token::TokenKind;
@@ -8,7 +8,7 @@ use super::words::STATEMENT_WORDS;
 use crate::diag::{Diagnostic, nearest};
 use crate::field::Field;
 
-/// `tcp dport` or `@nh,96,32`.
+/// Parses a subject, such as `tcp dport` or `@nh,96,32`.
 pub(super) fn subject(cursor: &mut Cursor) -> Parse<Subject> {
     if cursor.is(TokenKind::At) {
         let at = cursor.bump();
@@ -38,7 +38,7 @@ pub(super) fn subject(cursor: &mut Cursor) -> Parse<Subject> {
     Ok(Subject::Named { layer, field })
 }
 
-/// A word that begins neither a match nor a statement.
+/// The error of a word that begins neither a match nor a statement.
 pub(crate) fn unknown_header(word: &Name) -> Diagnostic {
     let headers = Field::ALL.iter().filter_map(|field| field.name().split(' ').next());
     let diagnostic = Diagnostic::error("E0204", word.span, format!("`{}` is no header or statement", word.text));

@@ -1,4 +1,4 @@
-//! Tables, and the list files that tables and limits name.
+//! Tables, and the list files of tables and of limits.
 
 use super::cursor::{Cursor, Parse, Reported};
 use super::token::TokenKind;
@@ -6,7 +6,7 @@ use super::tree::{Element, ListFile, Table, TableSetting};
 use super::{foreign, value};
 use crate::diag::{Diagnostic, nearest};
 
-/// `table NAME { ... }`
+/// Parses `table NAME { ... }`.
 pub(super) fn table(cursor: &mut Cursor) -> Parse<Table> {
     let keyword = cursor.bump();
     let family = cursor.word().filter(|word| foreign::FAMILIES.contains(word));
@@ -94,7 +94,7 @@ fn element(cursor: &mut Cursor) -> Parse<Element> {
     Ok(Element { value, label })
 }
 
-/// `file "lists/bad.txt" lenient`
+/// Parses a list file, such as `file "lists/bad.txt" lenient`.
 pub(super) fn list_file(cursor: &mut Cursor) -> Parse<ListFile> {
     let keyword = cursor.bump();
     let path = cursor.string("a path in quotes after `file`")?;

@@ -1,8 +1,8 @@
-//! What the interpreter reports of the way of a packet, for explanations.
+//! Observers of the interpreter: they receive each step of a decision and can explain it.
 
 use crate::ir::{LimiterId, RuleId, Test};
 
-/// Is told of each step of a decision.
+/// Receives each step of a decision.
 pub trait Observer {
     /// A test was made; `saw` is what it looked at.
     fn tested(&mut self, test: &Test, saw: Saw, held: bool);
