@@ -25,8 +25,9 @@ impl<'a> Checker<'a> {
                         let diagnostic = duplicate("definition", &define.name, first.span);
                         self.report(diagnostic);
                     } else {
-                        let what = Definition::new(define.values.as_ref());
-                        self.defines.insert(&define.name.text, Declared { span: define.name.span, used: false, what });
+                        let target = Definition::new(define.values.as_ref());
+                        self.defines
+                            .insert(&define.name.text, Declared { span: define.name.span, used: false, target });
                     }
                 }
                 _ => {}
@@ -43,7 +44,7 @@ impl<'a> Checker<'a> {
             self.report(Diagnostic::error("E0314", name.span, format!("the policy has more than {TABLES_MAX} tables")));
         } else {
             let id = TableId(u16::try_from(self.tables.len()).expect("TABLES_MAX is below 2^16"));
-            self.tables.insert(&name.text, Declared { span: name.span, used: false, what: id });
+            self.tables.insert(&name.text, Declared { span: name.span, used: false, target: id });
         }
     }
 
@@ -56,7 +57,7 @@ impl<'a> Checker<'a> {
             self.report(Diagnostic::error("E0314", name.span, message));
         } else {
             let id = LimitsId(u16::try_from(self.limits.len()).expect("TABLES_MAX is below 2^16"));
-            self.limits.insert(&name.text, Declared { span: name.span, used: false, what: id });
+            self.limits.insert(&name.text, Declared { span: name.span, used: false, target: id });
         }
     }
 
@@ -120,16 +121,16 @@ impl<'a> Checker<'a> {
     pub(super) fn on_exit(&mut self) -> OnExit {
         let mut set: Option<(Span, OnExit)> = None;
         for item in self.items.clone() {
-            let Item::OnExit(tree::OnExit { span, what }) = item else { continue };
+            let Item::OnExit(tree::OnExit { span, value }) = item else { continue };
             if let Some((first, _)) = set {
                 let diagnostic = Diagnostic::error("E0210", *span, "`on-exit` is set twice").note(first, "first here");
                 self.report(diagnostic.help("all directions and postures share one value: remove the others"));
                 continue;
             }
-            let on_exit = OnExit::from_name(&what.text);
+            let on_exit = OnExit::from_name(&value.text);
             if on_exit.is_none() {
-                let message = format!("`on-exit` cannot be `{}`", what.text);
-                self.report(Diagnostic::error("E0319", what.span, message).help(on_exit_help(&what.text)));
+                let message = format!("`on-exit` cannot be `{}`", value.text);
+                self.report(Diagnostic::error("E0319", value.span, message).help(on_exit_help(&value.text)));
             }
             set = Some((*span, on_exit.unwrap_or_default()));
         }

@@ -231,7 +231,7 @@ impl<'a> Checker<'a> {
             return Err(self.unknown(diagnostic, &name.text, "", known.into_iter()));
         };
         declared.used = true;
-        let id = declared.what;
+        let id = declared.target;
         let table = &tables[usize::from(id.0)];
         if table.kind == TableKind::Set {
             return Err(self.report(
@@ -286,7 +286,7 @@ impl<'a> Checker<'a> {
             return Err(self.unknown(diagnostic, &name.text, "@", known.into_iter()));
         };
         declared.used = true;
-        let id = declared.what;
+        let id = declared.target;
         let key = self.address_field(subject?, subject_span, "limited")?;
         let list = &scope.limits[usize::from(id.0)];
         match list.keys {

@@ -35,7 +35,7 @@ impl Display for Item {
                 defaults.entries.iter().try_for_each(|(kind, what)| writeln!(f, "  {} {}", kind.text, what.text))?;
                 write!(f, "}}")
             }
-            Item::OnExit(on_exit) => write!(f, "on-exit {}", on_exit.what.text),
+            Item::OnExit(on_exit) => write!(f, "on-exit {}", on_exit.value.text),
             Item::Direction(direction) => print_direction(f, direction, ""),
             Item::Posture(posture) => {
                 writeln!(f, "posture {} {{", posture.name.text)?;

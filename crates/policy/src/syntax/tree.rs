@@ -181,7 +181,7 @@ pub struct OnExit {
     /// The whole item.
     pub span: Span,
     /// `forward` or `block`; other words are not refused here.
-    pub what: Name,
+    pub value: Name,
 }
 
 /// The direction of packets.
