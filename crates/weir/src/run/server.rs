@@ -285,7 +285,9 @@ impl ClientSlot {
                     Ok(value) => Answer::Ok(value),
                     Err(Failure::Rejected(text)) => Answer::Error(text),
                     Err(Failure::Runtime(text) | Failure::NoDescriptors(text)) => Answer::Failed(text),
-                    Err(failure @ (Failure::Mistakes { .. } | Failure::Told(_))) => Answer::Error(failure.to_string()),
+                    Err(failure @ (Failure::Mistakes { .. } | Failure::Reported(_))) => {
+                        Answer::Error(failure.to_string())
+                    }
                 },
             )?;
             self.client.set_silent_since(Some(Instant::now()));
