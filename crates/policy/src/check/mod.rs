@@ -49,7 +49,7 @@ pub fn check(parsed: &Parsed, sources: &SourceMap, catalog: &dyn Catalog) -> Res
     if !checker.has_errors() {
         checker.warn_of_unused();
         let keyword = checker.items.iter().find_map(|item| match item {
-            Item::Direction(direction) => Some(direction.keyword),
+            Item::Direction(block) => Some(block.keyword),
             _ => None,
         });
         checker.warn_of_missing(&postures, keyword);

@@ -2,10 +2,11 @@
 
 use super::cursor::{Cursor, ITEM_WORDS, Parse, Reported};
 use super::token::TokenKind;
-use super::tree::{Defaults, Define, Direction, Include, Item, Name, OnExit, Posture, Way};
+use super::tree::{Defaults, Define, DirectionBlock, Include, Item, Name, OnExit, Posture};
 use super::words::STATEMENT_WORDS;
 use super::{foreign, limits, rule, table, value};
 use crate::diag::{Diagnostic, nearest};
+use crate::direction::Direction;
 
 /// Parses all items of a file.
 pub(super) fn items(cursor: &mut Cursor) -> Vec<Item> {
@@ -121,15 +122,15 @@ fn on_exit(cursor: &mut Cursor) -> Parse<OnExit> {
     Ok(OnExit { span: keyword.to(value.span), value })
 }
 
-fn direction(cursor: &mut Cursor) -> Parse<Direction> {
-    let way = if cursor.is_word("upstream") { Way::Upstream } else { Way::Downstream };
+fn direction(cursor: &mut Cursor) -> Parse<DirectionBlock> {
+    let direction = if cursor.is_word("upstream") { Direction::Upstream } else { Direction::Downstream };
     let keyword = cursor.bump();
-    let open = cursor.open_block(&format!("`{}`", way.name()))?;
+    let open = cursor.open_block(&format!("`{}`", direction.name()))?;
     let mut rules = Vec::new();
     while cursor.block_goes_on(open, &[]) {
         rules.extend(rule::rule(cursor));
     }
-    Ok(Direction { span: keyword.to(cursor.last_span()), way, keyword, rules })
+    Ok(DirectionBlock { span: keyword.to(cursor.last_span()), direction, keyword, rules })
 }
 
 fn posture(cursor: &mut Cursor) -> Parse<Posture> {
