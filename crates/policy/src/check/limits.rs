@@ -133,7 +133,7 @@ impl<'a> Checker<'a> {
                 false => self.limited_prefixes(&element.key),
             };
             if let (Ok(limit), Ok(keys)) = (limit, keys) {
-                let member = |(key, span)| LimitMembers { key, limit, span, place: String::new() };
+                let member = |(key, span)| LimitMembers { key, limit, span, citation: String::new() };
                 members.extend(keys.into_iter().map(member));
             }
         }
