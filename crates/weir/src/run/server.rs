@@ -150,7 +150,8 @@ impl Acceptor {
     }
 }
 
-/// Starts a thread for a client, if it has permission and there is a slot.
+/// Starts a thread for a client, if it has permission and there is a slot. The error says that the thread cannot be
+/// started.
 fn admit<H>(stream: UnixStream, clients: &Arc<Clients>, handler: &Arc<H>) -> io::Result<()>
 where
     H: Fn(Request) -> Result<Value, Failure> + Send + Sync + 'static,
