@@ -261,9 +261,9 @@ fn who_signs() {
     for keys in ["--trust a.pub", "--trust b.pub --trust a.pub", ""] {
         check("signed.weirb", keys, "");
     }
-    assert!(replay(&sandbox, "signed.weirb", "eval").err.contains("its signature is not verified"));
+    assert!(replay(&sandbox, "signed.weirb", "eval").err.contains("the signature is not verified"));
     assert!(!replay(&sandbox, "signed.weirb --trust a.pub", "eval").err.contains("signature"));
-    assert!(replay(&sandbox, "p.weir --trust a.pub", "eval").err.contains("p.weir: is text, which nobody signs"));
+    assert!(replay(&sandbox, "p.weir --trust a.pub", "eval").err.contains("p.weir: is text and has no signature"));
     check("signed.weirb", "--trust b.pub", "is not signed by a trusted key (b.pub), or was altered afterwards");
     check("plain.weirb", "--trust a.pub", "is not signed, and only signed bundles are trusted");
     // The signature decides, not the owner of the file.

@@ -111,7 +111,7 @@ fn a_truncated_capture_is_marked_in_the_report() {
         assert_eq!((&at["packet"], &at["byte"]), (&json!(3), &json!(24 + 2 * (16 + 54))), "{line}");
         assert!(message.contains("ends inside a packet"), "{line}: {message}");
         let ran = sandbox.run(line);
-        assert!(ran.code == 1 && ran.out.contains("not whole: at packet 3"), "{ran:?}");
+        assert!(ran.code == 1 && ran.out.contains("is damaged: at packet 3"), "{ran:?}");
     }
     let whole = sandbox.run("replay p.weir --in t.pcap --engine eval --json").json();
     assert_eq!((&whole["truncated"], whole.get("error"), whole.get("truncated_at")), (&json!(false), None, None));

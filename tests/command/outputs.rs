@@ -201,7 +201,7 @@ fn standard_input_and_output() {
     sandbox.put("cut.pcap", &capture(TRAFFIC)[..100]);
     let (code, stderr) = piped(&sandbox, "replay p.weir --engine eval --in - --out -", "cut.pcap", "passed");
     assert_eq!((code, packets(&sandbox, "passed")), (1, 1), "{stderr}");
-    assert!(stderr.contains("not whole: at packet 2"), "{stderr}");
+    assert!(stderr.contains("is damaged: at packet 2"), "{stderr}");
 }
 
 #[test]

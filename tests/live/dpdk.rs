@@ -332,7 +332,7 @@ fn an_interface_behind_a_port_is_claimed() {
         ],
         ..renamed(&dpdk)
     };
-    refused(&twice, "the interface upper is behind both net_af_packet8 and net_af_packet9");
+    refused(&twice, "net_af_packet8 and net_af_packet9 both use the interface upper");
 }
 
 #[test]

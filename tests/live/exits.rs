@@ -198,7 +198,7 @@ fn a_guard_that_is_killed_has_a_successor(engine: &str, hosts: &Hosts, folder: &
     let guard = guard_of(&running);
     let held = descriptors(guard);
     kill(guard, Signal::SIGKILL).expect("it is there");
-    wait_until("another guard stands in", || running.log().contains("another stands in"));
+    wait_until("another guard is started", || running.log().contains("another one is started"));
     let successor = guard_of(&running);
     assert_eq!(descriptors(successor), held, "{engine}: it holds what the first held");
     // Signals that end the programs of a terminal do not end the guard.
@@ -313,7 +313,7 @@ fn where_nothing_can_be_forwarded_in_the_end_weir_says_so() {
     let forward = running.load(&folder.path().join("forward.weir"));
     running.ask(&Request::Activate { generation: forward, confirm_s: None }).expect("it is ready");
     let log = running.log();
-    let words = ["on-exit forward cannot be kept", "the link will block", "net_af_packet_lower"];
+    let words = ["on-exit forward is impossible", "the link will block", "net_af_packet_lower"];
     assert!(words.iter().all(|word| log.contains(word)), "{log}");
     assert!(passes(&hosts, TIMEOUT), "{}", running.log());
     assert_eq!(running.stop(), 0);

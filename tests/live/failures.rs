@@ -273,5 +273,5 @@ fn a_worker_that_polls_passes_what_one_that_sleeps_does() {
         .output()
         .expect("the program was built");
     let stderr = String::from_utf8_lossy(&other.stderr);
-    assert!(other.status.code() == Some(2) && stderr.contains("--busy-poll is of the engine afxdp"), "{stderr}");
+    assert!(other.status.code() == Some(2) && stderr.contains("--busy-poll is only for the engine afxdp"), "{stderr}");
 }

@@ -243,7 +243,7 @@ fn a_second_weir_is_refused_before_it_reads_its_policy(engine: &str, hosts: &Hos
     assert_eq!(elsewhere.stop(), 0);
     // The claims survive the end of a guard.
     kill(guard_of(&running), Signal::SIGKILL).expect("it is there");
-    running.wait_until("another guard stands in", |running| running.log().contains("another stands in"));
+    running.wait_until("another guard is started", |running| running.log().contains("another one is started"));
     refused(&Setup::new(engine), "lower");
     check_filters(hosts, &running);
     running.kill();

@@ -321,7 +321,7 @@ fn the_kernel_keeps_room_for_lists_that_grow() {
     let mut other = roomy("afpacket").command(folder, "small.weir");
     let other = hosts.weir.run(move || other.output().expect("the program was built"));
     let stderr = String::from_utf8_lossy(&other.stderr);
-    assert!(other.status.code() == Some(2) && stderr.contains("--limits-room is of the engine xdp"), "{stderr}");
+    assert!(other.status.code() == Some(2) && stderr.contains("--limits-room is only for the engine xdp"), "{stderr}");
 }
 
 /// IPv4 and IPv6 sources for each kind of list. No bucket regains room during the test.

@@ -142,12 +142,12 @@ fn load_limits(source: &LimitsSource) -> Loaded<(ListOfLimits, LimitsFacts, [Ima
     for member in &source.members {
         let inserted = match &member.key {
             &LimitKey::Prefix { family, first, length } => {
-                of_prefixes.insert(address(family, first), length, member.limit, &member.place)
+                of_prefixes.insert(address(family, first), length, member.limit, &member.citation)
             }
-            LimitKey::Label(label) => of_labels.insert(label, member.limit, &member.place),
+            LimitKey::Label(label) => of_labels.insert(label, member.limit, &member.citation),
         };
         if let Err(problem) = inserted {
-            loaded.errors.push(format!("{}: {problem}", member.place));
+            loaded.errors.push(format!("{}: {problem}", member.citation));
         }
     }
     for file in &source.files {

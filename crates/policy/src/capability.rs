@@ -1,7 +1,7 @@
 //! Which features each target supports, and the check that compares a program with targets.
 //!
-//! A new statement needs a [`Feature`], a new engine an [`Engine`]. [`DeploymentTarget::lacks`] is the table of what each
-//! supports.
+//! A new statement needs a [`Feature`], a new engine an [`Engine`]. [`DeploymentTarget::lacks`] is the table of what
+//! each supports.
 
 use crate::ir::{Effect, Program, RuleId};
 use weir_abi::Target;

@@ -9,6 +9,7 @@ pub mod catalog;
 pub mod check;
 pub mod checked;
 pub mod diag;
+pub mod direction;
 pub mod field;
 pub mod ir;
 pub mod pass;

@@ -1,4 +1,4 @@
-//! Every example of docs/language.md is a policy without errors or warnings, and prints to itself.
+//! Every example of docs/language.md is a policy without errors or warnings. Its printed form parses to the same tree.
 
 mod check_support;
 
@@ -20,7 +20,7 @@ fn examples_of_the_manual_are_right() {
         };
         let (sources, _, checked) = front("language.md", &policy, &NoIncludes);
         let mut diagnostics = checked.map_or_else(|errors| errors, |checked| checked.warnings);
-        // The fragments are wrapped with a verdict that some of them have already.
+        // Fragments are wrapped with a verdict, which some of them already have.
         diagnostics.retain(|d| d.code != "W0402" || kind.is_empty());
         assert!(diagnostics.is_empty(), "{policy}\n{}", render(&diagnostics, &sources, Style::Plain));
         blocks += 1;

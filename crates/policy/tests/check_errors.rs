@@ -1,6 +1,6 @@
-//! Rejected and doubtful policies with their exact messages: `tests/errors/NAME.weir` beside `NAME.txt`.
+//! Policies with errors or warnings, and their exact messages: `tests/errors/NAME.weir` and `NAME.txt`.
 //!
-//! `WEIR_BLESS=1 cargo test -p weir-policy` writes the messages; read them as a user would before committing.
+//! `WEIR_BLESS=1 cargo test -p weir-policy` writes the messages. Read them as a user would before committing.
 
 mod check_support;
 
@@ -38,7 +38,7 @@ fn messages_are_these_to_the_letter() {
     assert!(wrong.is_empty(), "messages differ (WEIR_BLESS=1 takes them):\n{}", wrong.join("\n"));
 }
 
-/// Every code has a case, and an entry in the manual.
+/// Every code has a case and an entry in the manual.
 #[test]
 fn every_code_is_tried_and_explained() {
     if std::env::var_os("WEIR_BLESS").is_some() {

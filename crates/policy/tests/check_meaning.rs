@@ -1,4 +1,4 @@
-//! What rules mean: text on the left, the checked matches on the right.
+//! The meaning of rules: the text on the left, the checked matches on the right.
 
 mod check_support;
 
@@ -97,7 +97,7 @@ fn comparisons() {
     }
 }
 
-/// As `nft --debug=netlink` compiles them.
+/// The values are those of `nft --debug=netlink`.
 #[test]
 fn tcp_flags() {
     for (rule, expected) in [
@@ -198,7 +198,7 @@ fn bounds_are_errors() {
         |n: usize| -> String { (0..n).map(|i| format!("posture p{i} {{ upstream {{ drop }} }}\n")).collect() };
     assert_eq!(codes(&postures(64)), [""; 0]);
     assert_eq!(codes(&postures(65)), ["E0314"]);
-    // Of another rate in each posture, they are others.
+    // With another rate in each posture the limiters differ.
     let limits = |n: usize| -> String {
         let rules = |i: usize| format!("limit rate {}pps\n", 100 + i).repeat(32);
         (0..n).map(|i| format!("posture p{i} {{ upstream {{\n{}}} }}\n", rules(i))).collect()

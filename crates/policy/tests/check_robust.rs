@@ -1,4 +1,4 @@
-//! No text makes the front end panic, hang, or report an error without a place.
+//! No text makes the front end panic, hang, or report an error without a position.
 
 mod check_support;
 
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use weir_policy::diag::render::{Style, render};
 use weir_policy::syntax::NoIncludes;
 
-/// All cases of tests/errors, and the manual.
+/// The texts of all cases of tests/errors, and the manual.
 fn corpus() -> &'static [String] {
     static CORPUS: OnceLock<Vec<String>> = OnceLock::new();
     CORPUS.get_or_init(|| {
@@ -131,7 +131,8 @@ proptest! {
     }
 }
 
-/// Inputs made to be slow or deep. The bound is generous: each takes well under a second.
+/// Inputs that are built to be slow or deeply nested. Each takes well under a second; the bound is larger for slow
+/// machines.
 #[test]
 fn large_inputs_stay_quick() {
     let doubled = |n: usize| {

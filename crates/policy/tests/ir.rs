@@ -1,4 +1,4 @@
-//! The IR: printed and parsed, verified, optimised, emitted.
+//! Tests of the IR: printing, parsing, verification, optimisation and emission.
 
 use weir_abi::Target;
 use weir_policy::backend::{self, c};
@@ -39,7 +39,7 @@ fn postures_that_look_alike_in_c_are_told_apart() {
 
 #[test]
 fn tables_that_look_alike_in_c_are_told_apart() {
-    // The name that tells `a_b` from `a-b` is another table's own.
+    // The name that would distinguish `a_b` from `a-b` belongs to another table.
     let slots: String = ["t2_a_b", "a-b", "a_b"]
         .iter()
         .enumerate()

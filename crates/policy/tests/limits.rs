@@ -1,4 +1,4 @@
-//! Limits in the interpreter: whose buckets are shared, what the clock does, what passes may not move.
+//! Tests of limits in the interpreter: shared buckets, the clock, and what passes must preserve.
 
 use std::sync::Arc;
 use weir_abi::{Action, Counter, LimitEntries, Link, Reason, Verdict};
@@ -8,7 +8,7 @@ use weir_policy::ir::parse::parse;
 use weir_policy::ir::{LimiterId, Program, SlotId};
 use weir_policy::pass::{Placement, optimise};
 
-/// No table holds anything, and no list is asked.
+/// Tables without entries. No list is looked up.
 struct Nothing;
 
 impl Tables for Nothing {
@@ -21,7 +21,7 @@ impl Tables for Nothing {
     }
 }
 
-/// A minimal IPv4 packet, received after so many milliseconds.
+/// A minimal IPv4 packet, received at `time_ms`.
 fn decide(evaluator: &mut Evaluator<'_, Nothing>, chain: usize, time_ms: u64) -> (Action, Reason) {
     let mut bytes = [0; 20];
     (bytes[0], bytes[3], bytes[9]) = (0x45, 20, 255);
@@ -53,7 +53,7 @@ fn postures_share_buckets_and_directions_do_not() {
     assert_eq!(decide(&mut evaluator, 3, 1000), LIMITED);
     let counts: Vec<u64> = evaluator.counters()[usize::from(Reason::LIMIT.0)..].iter().map(|c| c.packets).collect();
     assert_eq!(counts[0], 2, "the reason");
-    // A rule counts what matched it, and apart from that what its limit ended.
+    // A rule counts its matches. Packets that its limit decided have a separate counter.
     let rules = usize::from(Reason::RULE_BASE - Reason::LIMIT.0);
     assert_eq!(counts[rules..], [1, 2, 2, 0, 1, 1]);
     assert_eq!(evaluator.counters()[usize::from(Reason::LIMIT.0)], Counter { packets: 2, bytes: 40 });
@@ -65,7 +65,7 @@ fn the_clock_never_goes_back() {
         "program p\nlimiter 0 rate upstream 0 rate 1pps burst 1packets log off\n\
          rule 0 p:1 [limit 0 exceed drop, accept] a\nchain upstream\n  rule 0\n",
     );
-    // From any start, so that words wrap in between: 2^56 ns are one round.
+    // From any start, because words wrap around after 2^56 ns.
     for start in [0, (1 << 56) / 1_000_000 - 1, 1_700_000_000_000] {
         let mut evaluator = Evaluator::new(&program, Nothing);
         let passes =
@@ -74,7 +74,7 @@ fn the_clock_never_goes_back() {
     }
 }
 
-/// Tests that look alike stay apart where a limit in between changes the answer.
+/// Equal tests are not merged if a limit between them may change their outcome.
 #[test]
 fn passes_keep_what_limits_mark() {
     let program = program(
@@ -88,7 +88,7 @@ fn passes_keep_what_limits_mark() {
     }
 }
 
-/// What finds a bucket is kept, though no test asks for it.
+/// The find of a bucket is kept, although no test uses it.
 #[test]
 fn passes_keep_finds_of_limits() {
     let text = "program p\ndefaults malformed drop, arp accept, not-ip drop, fragment rules, ip-options rules, no-match accept\non-exit block\n\

@@ -1,4 +1,4 @@
-//! A printed tree parses to itself.
+//! A printed tree parses to the same tree.
 
 mod check_support;
 
@@ -9,7 +9,7 @@ use weir_policy::source::Source;
 use weir_policy::syntax::tree::File;
 use weir_policy::syntax::{NoIncludes, parse};
 
-/// The tree without its places.
+/// The tree without its spans.
 fn shape(file: &File) -> String {
     let debug = format!("{:?}", file.items);
     let mut parts = debug.split("Span { file: ");
@@ -18,7 +18,7 @@ fn shape(file: &File) -> String {
         let (_, rest) = part.split_once(" }").expect("a span ends");
         write!(shape, "_{rest}").expect("strings can be written to");
     }
-    // Whether an include was read is no part of what was written.
+    // The file of an include is not part of the text.
     shape.replace("file: Some(FileId(1))", "file: None")
 }
 
@@ -36,7 +36,7 @@ fn all_cases_print_to_themselves() {
         if path.extension().is_some_and(|extension| extension == "weir") {
             let text = std::fs::read_to_string(&path).expect("the case can be read");
             let (_, parsed, _) = front("case", &text, &Directory(root().join("tests/errors")));
-            // A definition without a value cannot be written.
+            // A definition without a value cannot be printed.
             let whole = |item: &_| !format!("{item:?}").contains("values: None");
             let mut file = parsed.files[0].clone();
             file.items.retain(whole);

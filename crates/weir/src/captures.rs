@@ -11,22 +11,22 @@ use weir_engine::capture::{CaptureBurst, CaptureForm, CaptureReader, CaptureWrit
 use weir_engine::output::{OutputFile, is_same_file, is_stream};
 use weir_loading::Policy;
 
-/// Standard input or output on the command line. A file of this name is `./-`.
+/// The name of standard input and output on the command line. A file with this name is `./-`.
 const STREAM: &str = "-";
 
-/// Where a capture could not be read on. Reports are of the packets before.
+/// The position at which a capture is damaged. Reports cover the packets before it.
 #[derive(Clone, Debug, Serialize)]
 pub struct Damage {
-    /// The packet that could not be read, from 1.
+    /// Number of the damaged packet, from 1.
     pub packet: u64,
-    /// Where its record starts in the capture.
+    /// Offset of its record in the capture, bytes.
     pub byte: u64,
-    /// What is wrong there.
+    /// The problem.
     pub problem: String,
 }
 
 impl Damage {
-    /// Where an error says that the capture is damaged.
+    /// The damage that an error reports, if it is one of a capture.
     pub fn of(error: &EngineError) -> Option<Self> {
         match error {
             EngineError::Capture { packet, offset, fault, .. } => {
@@ -36,11 +36,11 @@ impl Damage {
         }
     }
 
-    /// In a report for people.
+    /// A note for reports.
     pub fn describe(&self) -> String {
         let Damage { packet, byte, problem } = self;
         format!(
-            "\n  The capture is not whole: at packet {packet}, byte {byte}, {problem}. All figures are of the packets before.\n"
+            "\n  The capture is damaged: at packet {packet}, byte {byte}, {problem}. All figures are for the packets before it.\n"
         )
     }
 }
@@ -48,7 +48,7 @@ impl Damage {
 /// Opens a capture.
 ///
 /// # Errors
-/// It cannot be read, or a person would have to type it.
+/// It cannot be read, or it is a terminal.
 pub fn open(input: &Path) -> Result<CaptureReader, Failure> {
     if input.as_os_str() != STREAM {
         return Ok(CaptureReader::open(input)?);
@@ -59,12 +59,12 @@ pub fn open(input: &Path) -> Result<CaptureReader, Failure> {
     Ok(CaptureReader::from_stream(&name(input), Box::new(io::stdin()))?)
 }
 
-/// What messages call a capture that is read.
+/// The name of an input capture in messages.
 pub fn name(input: &Path) -> PathBuf {
     if input.as_os_str() == STREAM { PathBuf::from("standard input") } else { input.to_owned() }
 }
 
-/// Refuses to write where something is read from: the policy, its lists and included files, the capture.
+/// Refuses to write to a file that is read: the policy, its lists and included files, or the capture.
 ///
 /// # Errors
 /// `output` is one of them.
@@ -74,29 +74,29 @@ pub fn refuse_input(output: &Path, policy: &Policy, inputs: &[&Path]) -> Result<
         Some(input) => {
             let (output, input) = (output.display(), input.display());
             Err(Failure::Rejected(format!(
-                "weir: {output} is read from ({input}): outputs and inputs must be different files"
+                "weir: {output} is also an input ({input}): outputs and inputs must be different files"
             )))
         }
         None => Ok(()),
     }
 }
 
-/// The captures being written.
+/// The output captures.
 pub struct Sinks {
     passed: Option<CaptureWriter>,
     dropped: Option<CaptureWriter>,
 }
 
 impl Sinks {
-    /// Whether a capture goes to standard output, so that a report cannot. `/dev/stdout` is standard output by another name.
+    /// Whether a capture is written to standard output, so that the report cannot be. `/dev/stdout` is recognised too.
     pub fn take_standard_output(outputs: [Option<&Path>; 2]) -> bool {
         outputs.into_iter().flatten().any(is_standard_output)
     }
 
-    /// Creates the outputs for packets that pass and that are dropped, like the capture `input`.
+    /// Creates the outputs for packets that pass and for packets that are dropped, in the format `form`.
     ///
     /// # Errors
-    /// Two of the files are one, an output cannot be written, or a terminal would be shown it.
+    /// Two of the files are the same, or an output cannot be written or is a terminal.
     pub fn create(
         outputs: [Option<&Path>; 2],
         policy: &Policy,
@@ -121,7 +121,7 @@ impl Sinks {
         Ok(Sinks { passed: create(passed)?, dropped: create(dropped)? })
     }
 
-    /// Writes the frames of a burst where their verdicts send them.
+    /// Writes the frames of a burst to the outputs of their verdicts.
     ///
     /// # Errors
     /// An output cannot be written.
@@ -142,7 +142,7 @@ impl Sinks {
         Ok(())
     }
 
-    /// Ends the outputs. Neither file is there before both are written.
+    /// Completes the outputs. The files appear only after both are written.
     ///
     /// # Errors
     /// An output cannot be written.

@@ -44,7 +44,7 @@ pub fn run(options: &CheckOptions) -> Result<(), Failure> {
     let policy = options.policy.display().to_string();
     let failed = failure.to_json();
     report::print_json(&Invalid { policy, valid: false, failed, warnings: vec![], notices: vec![] })?;
-    Err(failure.told())
+    Err(failure.reported())
 }
 
 fn check(options: &CheckOptions) -> Result<(), Failure> {

@@ -2,7 +2,7 @@
 
 use crate::failure::Failure;
 use crate::report::Format;
-use crate::run::claim::Place;
+use crate::run::claim::ClaimTarget;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -367,7 +367,7 @@ pub struct GuardOptions {
     pub upper: Vec<String>,
     /// The claims that the guard takes.
     #[arg(long = "claim", value_name = "CLAIM")]
-    pub claims: Vec<Place>,
+    pub claims: Vec<ClaimTarget>,
 }
 
 fn limits_room(text: &str) -> Result<usize, String> {

@@ -129,7 +129,7 @@ pub fn run(options: &DiffOptions) -> Result<(), Failure> {
     };
     if options.json {
         report::print_json(&difference)?;
-        return failure.map_or(Ok(()), |failure| Err(failure.told()));
+        return failure.map_or(Ok(()), |failure| Err(failure.reported()));
     }
     report::print(&describe(&difference, &old, &new))?;
     failure.map_or(Ok(()), Err)

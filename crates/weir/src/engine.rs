@@ -29,7 +29,7 @@ pub fn choose(policy: &Policy, option: Option<EngineName>) -> Result<EngineName,
     }
 }
 
-/// The action of a verdict that an engine gave.
+/// The action of a verdict of an engine.
 pub fn action(verdict: Verdict) -> Action {
     verdict.action().unwrap_or_else(|| panic!("compiler bug: verdict {:#x} has no action", verdict.0))
 }

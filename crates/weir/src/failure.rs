@@ -1,4 +1,4 @@
-//! How a command can fail, and the exit code that says so.
+//! Failures of commands, and their exit codes.
 
 use crate::figures;
 use serde::Serialize;
@@ -13,27 +13,27 @@ use weir_policy::diag::printable::printable;
 use weir_policy::diag::render::{self, Style};
 use weir_policy::source::SourceMap;
 
-/// Characters of a list's error that are shown.
+/// Most characters of an error in a list that are shown.
 const LIST_ERROR_CHARACTERS: usize = 1000;
 
 /// Why a command failed.
 #[derive(Debug)]
 pub enum Failure {
-    /// The policy, its lists or the command line mean nothing: exit code 2. The text is shown as it is.
+    /// The policy, its lists or the command line are invalid: exit code 2. The text is shown as it is.
     Rejected(String),
     /// Mistakes in a policy or its lists: exit code 2.
     Mistakes {
-        /// All of them.
+        /// All mistakes.
         rejected: Box<Rejected>,
-        /// The first, and how many there are.
+        /// The first mistake, and their number.
         summary: String,
     },
-    /// Something outside failed: exit code 1.
+    /// A failure at run time: exit code 1.
     Runtime(String),
     /// Something failed because this process may not have more files open: exit code 1.
     NoDescriptors(String),
-    /// A failure that the JSON on standard output tells already.
-    Told(Box<Failure>),
+    /// A failure that the JSON on standard output already contains.
+    Reported(Box<Failure>),
 }
 
 /// A diagnostic in JSON.
@@ -48,24 +48,24 @@ pub struct Message {
     help: Option<String>,
 }
 
-/// What `--json` prints of any failure.
+/// The output of `--json` for any failure.
 #[derive(Debug, Serialize)]
 pub struct Failed {
     error: Error,
-    /// The mistakes in the policy and its lists, if those are what is wrong.
+    /// The mistakes in the policy and its lists, if there are any.
     errors: Vec<Message>,
 }
 
-/// What is wrong, in short.
+/// The failure on one line.
 #[derive(Clone, Debug, Serialize)]
 pub struct Error {
-    /// 1: something outside failed. 2: the policy or the command line is wrong.
+    /// 1: failure at run time. 2: the policy or the command line is invalid.
     pub exit_code: u8,
-    /// What is wrong.
+    /// The message.
     pub message: String,
 }
 
-/// Every mistake, as its author reads it.
+/// All mistakes, rendered as text.
 pub(crate) fn rendered(rejected: &Rejected, style: Style) -> String {
     let mut texts = Vec::new();
     if !rejected.diagnostics.is_empty() {
@@ -76,7 +76,7 @@ pub(crate) fn rendered(rejected: &Rejected, style: Style) -> String {
     texts.join("\n\n")
 }
 
-/// Every mistake in JSON.
+/// All mistakes, for JSON.
 fn mistakes(rejected: &Rejected) -> Vec<Message> {
     let mut errors = messages(&rejected.diagnostics, &rejected.sources);
     errors.extend(rejected.lists.iter().map(|error| Message {
@@ -91,7 +91,7 @@ fn mistakes(rejected: &Rejected) -> Vec<Message> {
     errors
 }
 
-/// Diagnostics in JSON.
+/// Diagnostics, for JSON.
 pub fn messages(diagnostics: &[Diagnostic], sources: &SourceMap) -> Vec<Message> {
     let message = |diagnostic: &Diagnostic| {
         let position = diagnostic.position(sources);
@@ -120,10 +120,10 @@ impl Failure {
         if descriptors::limit_reached(&error) { Failure::NoDescriptors(text) } else { Failure::Runtime(text) }
     }
 
-    /// Does something; a panic is a failure as well.
+    /// Calls `work`. A panic becomes a failure.
     ///
     /// # Errors
-    /// Those of `work`, and its panic's message.
+    /// Those of `work`, and the message of its panic.
     pub fn catch<T>(work: impl FnOnce() -> Result<T, Failure>) -> Result<T, Failure> {
         panic::catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panicked| {
             let text = panicked.downcast_ref::<String>().map(String::as_str);
@@ -132,16 +132,16 @@ impl Failure {
         })
     }
 
-    /// What is wrong, without the program's name.
+    /// The message, without the name of the program.
     pub fn message(&self) -> &str {
         match self {
             Failure::Rejected(text) | Failure::Runtime(text) | Failure::NoDescriptors(text) => {
-                // How the command is used stands below what is wrong with a command line.
+                // The message for an invalid command line is followed by the usage.
                 let text = text.split("\n\nUsage: ").next().unwrap_or(text);
                 ["weir: ", "error: "].iter().find_map(|name| text.strip_prefix(name)).unwrap_or(text)
             }
             Failure::Mistakes { summary, .. } => summary,
-            Failure::Told(failure) => failure.message(),
+            Failure::Reported(failure) => failure.message(),
         }
     }
 
@@ -150,21 +150,21 @@ impl Failure {
         match self {
             Failure::Rejected(_) | Failure::Mistakes { .. } => 2,
             Failure::Runtime(_) | Failure::NoDescriptors(_) => 1,
-            Failure::Told(failure) => failure.exit_code(),
+            Failure::Reported(failure) => failure.exit_code(),
         }
     }
 
-    /// The same, told already by the JSON on standard output.
-    pub fn told(self) -> Self {
-        Failure::Told(Box::new(self))
+    /// Marks the failure as contained in the JSON on standard output.
+    pub fn reported(self) -> Self {
+        Failure::Reported(Box::new(self))
     }
 
-    /// As a part of a report in JSON.
+    /// The failure as a part of a JSON report.
     pub fn error(&self) -> Error {
         Error { exit_code: self.exit_code(), message: self.message().to_owned() }
     }
 
-    /// As JSON.
+    /// The failure as a JSON object.
     pub fn to_json(&self) -> Failed {
         let errors = match self {
             Failure::Mistakes { rejected, .. } => mistakes(rejected),
@@ -180,7 +180,7 @@ impl Display for Failure {
             Failure::Rejected(text) => f.write_str(text),
             Failure::Mistakes { rejected, .. } => f.write_str(&rendered(rejected, Style::Plain)),
             Failure::Runtime(text) | Failure::NoDescriptors(text) => write!(f, "weir: {text}"),
-            Failure::Told(failure) => failure.fmt(f),
+            Failure::Reported(failure) => failure.fmt(f),
         }
     }
 }

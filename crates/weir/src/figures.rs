@@ -1,4 +1,4 @@
-//! Numbers and texts for people: grouped, with units, shortened.
+//! Formats of numbers and texts in reports.
 
 /// A number with its digits in groups of three, such as `1,234,567`.
 pub fn grouped(number: u64) -> String {
@@ -25,13 +25,13 @@ pub fn bytes(number: u64) -> String {
     if unit == 0 { format!("{number} B") } else { format!("{value:.1} {}", UNITS[unit]) }
 }
 
-/// The share of a part in percent, such as `42.0 %`. If the whole is 0, the share is 0.
+/// A percentage such as `42.0 %`. It is 0 if `whole` is 0.
 pub fn share(part: u64, whole: u64) -> String {
     let percent = if whole == 0 { 0.0 } else { part as f64 * 100.0 / whole as f64 };
     format!("{percent:.1} %")
 }
 
-/// Shortens a text to at most `characters` characters.
+/// Cuts a text to a number of characters.
 pub fn cut(text: &str, characters: usize) -> String {
     if text.chars().count() <= characters {
         return text.to_owned();
@@ -45,7 +45,7 @@ mod tests {
     use super::{bytes, cut, grouped, share};
 
     #[test]
-    fn numbers_for_people() {
+    fn number_formats() {
         assert_eq!(
             ["0", "999", "1,000", "1,234,567"],
             [0, 999, 1000, 1_234_567].map(grouped).each_ref().map(|s| s.as_str())

@@ -1,4 +1,4 @@
-//! `weir replay`: a policy over a capture, at full speed, with every packet accounted for.
+//! `weir replay`: runs a policy over a capture at full speed, and accounts for every packet.
 
 use crate::captures::{self, Damage, Sinks};
 use crate::cli::{EngineName, ReplayOptions};
@@ -20,10 +20,10 @@ use weir_loading::{Policy, PolicyFile, eval};
 use weir_policy::ir::eval::packet::{self, Frame};
 use weir_policy::ir::{Program, RuleId};
 
-/// Limits that a report shows.
+/// Most limits that a report shows.
 const LIMITS_SHOWN: usize = 20;
 
-/// What became of a capture, as `--json` prints it.
+/// The output of `--json`.
 #[derive(Debug, Serialize)]
 pub struct Replayed {
     /// The policy's name.
@@ -42,49 +42,50 @@ pub struct Replayed {
     pub passed: u64,
     /// Packets dropped.
     pub dropped: u64,
-    /// Packets handed to the divert interface.
+    /// Packets sent to the divert interface.
     pub diverted: u64,
-    /// Packets of which a copy went to the divert interface.
+    /// Packets that were copied to the divert interface.
     pub sampled: u64,
-    /// Every rule with what matched it.
+    /// Every rule with the count of its matches.
     pub rules: Vec<RuleCount>,
     /// Packets by the reason of their verdict; they add up to `packets`.
     pub reasons: BTreeMap<String, u64>,
-    /// What the capture lacks, if it has not all of each packet.
+    /// Present if the capture has only the beginning of some packets.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cut: Option<Cut>,
-    /// Limits that log and for which something was counted: the most exceeded first, 20 at most.
+    /// The counts of limits that log: at most 20, the most exceeded first.
     pub limits: Vec<CountedLimit>,
-    /// Whether the capture could not be read to its end: all figures are of the packets before.
+    /// Whether the capture could not be read to its end. The figures then cover the packets before that point.
     pub truncated: bool,
-    /// Where, if the capture is damaged there.
+    /// The position, if the capture is damaged.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub truncated_at: Option<Damage>,
-    /// Why.
+    /// The error.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<failure::Error>,
-    /// Each packet's verdict, if asked for.
+    /// The verdict of each packet, if the option is given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub verdicts: Option<Vec<&'static str>>,
-    /// From the first byte read to the last verdict.
+    /// Time from the first byte read to the last verdict.
     pub seconds: f64,
     /// Millions of packets a second.
     pub mpps: f64,
 }
 
-/// Packets of which a capture has only the beginning, because it was taken with a snaplen.
+/// Packets that a capture has cut short, because it was taken with a snaplen.
 #[derive(Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Cut {
-    /// How many.
+    /// Number of packets.
     pub packets: u64,
-    /// Bytes captured of the packet with the fewest.
+    /// The fewest bytes that were captured of such a packet.
     pub bytes_min: u32,
-    /// Those that are malformed only because the capture ends inside a header, by reason. They are among the reasons of all.
+    /// Packets by reason that are malformed only because the capture ends inside a header. `reasons` of the report
+    /// includes them.
     pub malformed: BTreeMap<&'static str, u64>,
 }
 
 impl Cut {
-    /// Adds a packet, if it is cut.
+    /// Adds a packet, if it is cut short.
     fn add(this: &mut Option<Cut>, frame: Frame<'_>, verdict: Verdict) {
         let captured = frame.bytes.len() as u32;
         if captured >= frame.wire_len {
@@ -98,12 +99,12 @@ impl Cut {
         }
     }
 
-    /// The note for people.
+    /// The note for the report.
     fn describe(&self) -> String {
         let Cut { packets, bytes_min, malformed } = self;
         let packets = figures::grouped(*packets);
         let mut text = format!(
-            "\n  The capture has only the beginning of {packets} packets (snaplen), {bytes_min} bytes and more of each; matches that look further fail.\n"
+            "\n  The capture has only the beginning of {packets} packets (snaplen), {bytes_min} bytes and more of each; matches on later bytes fail.\n"
         );
         for (reason, packets) in malformed {
             let packets = figures::grouped(*packets);
@@ -169,7 +170,7 @@ pub fn run(options: &ReplayOptions) -> Result<(), Failure> {
         Ok(())
     })?;
     let damage = outcome.as_ref().err().and_then(Damage::of);
-    // What was read before the damage is reported; the damage decides the exit code.
+    // The packets before the damage are reported. The damage determines the exit code.
     let failure = outcome.err().map(Failure::from);
     let replayed = Replayed {
         limits: limits.limits,
@@ -180,18 +181,18 @@ pub fn run(options: &ReplayOptions) -> Result<(), Failure> {
     };
     if options.json {
         report::print_json(&replayed)?;
-        return failure.map_or(Ok(()), |failure| Err(failure.told()));
+        return failure.map_or(Ok(()), |failure| Err(failure.reported()));
     }
-    let told = describe(&replayed, &policy.program, &counters, &captures::name(&options.input));
+    let text = describe(&replayed, &policy.program, &counters, &captures::name(&options.input));
     if stdout_is_taken {
-        report::say(told.trim_end())
+        report::say(text.trim_end())
     } else {
-        report::print(&told)?
+        report::print(&text)?
     }
     failure.map_or(Ok(()), Err)
 }
 
-/// Progress on standard error, if that is a terminal and the file is long enough to be waited for.
+/// Progress on standard error, if that is a terminal and the size of the capture is known.
 fn progress(reader: &CaptureReader) -> ProgressBar {
     let Some(bytes) = reader.size_bytes() else { return ProgressBar::hidden() };
     let bar = ProgressBar::with_draw_target(Some(bytes), ProgressDrawTarget::stderr_with_hz(5));
@@ -200,7 +201,7 @@ fn progress(reader: &CaptureReader) -> ProgressBar {
     bar
 }
 
-/// What was seen so far.
+/// The sums so far.
 #[derive(Default)]
 struct Tally {
     packets: u64,
@@ -234,7 +235,7 @@ impl Tally {
     }
 }
 
-/// The reasons of an engine's counters must add up to the packets that it was given.
+/// Checks that the counters of an engine add up to the number of packets.
 fn check_counters(program: &Program, counters: &[Counter], packets: u64) -> Result<(), Failure> {
     let sum: u64 = report::reason_counts(program, counters).values().sum();
     if sum == packets {
@@ -276,7 +277,7 @@ fn summary(
     }
 }
 
-/// The report for people.
+/// The report as text.
 fn describe(replayed: &Replayed, program: &Program, counters: &[Counter], input: &Path) -> String {
     let mut text = String::new();
     let posture = replayed.posture.as_ref().map(|name| format!(", posture {name}")).unwrap_or_default();
@@ -315,7 +316,7 @@ fn describe(replayed: &Replayed, program: &Program, counters: &[Counter], input:
     {
         section(&mut text, title, wanted, program, counters, replayed.packets);
     }
-    section(&mut text, "Seen by rules that go on", None, program, counters, replayed.packets);
+    section(&mut text, "Matched by rules without a verdict", None, program, counters, replayed.packets);
     text += &replayed.cut.as_ref().map(Cut::describe).unwrap_or_default();
     if !replayed.limits.is_empty() {
         let _ = write!(text, "\n  Limits, the most exceeded first\n{}", limit_counts::describe(&replayed.limits));
@@ -327,7 +328,8 @@ fn describe(replayed: &Replayed, program: &Program, counters: &[Counter], input:
     text
 }
 
-/// What decided packets so, the busiest first. `None`: rules without a verdict.
+/// Lists what decided packets with the action `wanted`, those with most packets first. `None` lists rules without a
+/// verdict.
 fn section(text: &mut String, title: &str, wanted: Option<Action>, program: &Program, counters: &[Counter], all: u64) {
     let rule_text = |id: RuleId| {
         let rule = program.rule(id);
@@ -345,8 +347,8 @@ fn section(text: &mut String, title: &str, wanted: Option<Action>, program: &Pro
         }
         None => {
             let rules = (0..).map(RuleId).zip(&counters[usize::from(Reason::RULE_BASE)..]).take(program.rules.len());
-            let going_on = rules.filter(|(id, _)| program.rule(*id).verdict().is_none());
-            going_on.map(|(id, counter)| (rule_text(id), *counter)).collect()
+            let without_verdict = rules.filter(|(id, _)| program.rule(*id).verdict().is_none());
+            without_verdict.map(|(id, counter)| (rule_text(id), *counter)).collect()
         }
     };
     rows.retain(|(_, counter)| counter.packets > 0);

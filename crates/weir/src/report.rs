@@ -1,4 +1,4 @@
-//! How commands report: what they print, which failures they tell, and the pieces of JSON that several commands share.
+//! Output of commands: reports, failures, messages, and the parts of JSON that several commands share.
 
 use crate::failure::{self, Failure};
 use serde::Serialize;
@@ -13,10 +13,10 @@ use weir_policy::diag::printable::{is_unprintable, printable};
 use weir_policy::diag::render::{self, Style};
 use weir_policy::ir::{Fallback, Program, RuleId};
 
-/// How a command reports.
+/// The output format of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
-    /// For people.
+    /// Text for people.
     Text,
     /// One JSON object on standard output, whether the command succeeds or fails.
     Json,
@@ -34,7 +34,7 @@ pub fn rule_counts(program: &Program, counters: &[Counter]) -> Vec<RuleCount> {
     program.rules.iter().zip(counters).map(count).collect()
 }
 
-/// Name of a reason: its own, or where its rule stands.
+/// The name of a reason: built in, or the citation of its rule.
 pub fn reason_name(program: &Program, reason: Reason) -> String {
     match reason.rule_index() {
         Some(index) => program.rules.get(usize::from(index)).map_or_else(|| format!("rule {index}"), |r| r.at.clone()),
@@ -42,39 +42,38 @@ pub fn reason_name(program: &Program, reason: Reason) -> String {
     }
 }
 
-/// What decided packets, and how many.
+/// A group of packets that were decided for the same reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Decided {
-    /// Why.
+    /// The reason.
     pub reason: Reason,
-    /// The rule that decided, or whose limit had no room.
+    /// The rule that decided, or whose limit was exceeded.
     pub rule: Option<RuleId>,
-    /// What became of them.
+    /// The action.
     pub action: Action,
-    /// The packets.
+    /// The number of packets and bytes.
     pub counter: Counter,
 }
 
-/// Everything that decided packets. Built-in reasons, rules with a verdict and limits decide, and nothing else does, so the packets add up
-/// to those received.
+/// All decided packets, by built-in reasons, rules with a verdict, and limits. They add up to the received packets.
 pub fn decided(program: &Program, counters: &[Counter]) -> Vec<Decided> {
     let (builtin, rest) = counters.split_at(usize::from(Reason::RULE_BASE));
-    let (rules, ended) = rest.split_at(program.rules.len());
+    let (rules, limited) = rest.split_at(program.rules.len());
     let mut decided = Vec::new();
     for (counter, reason) in builtin.iter().zip((0..).map(Reason)) {
         if let Some(action) = builtin_action(program, reason) {
             decided.push(Decided { reason, rule: None, action, counter: *counter });
         }
     }
-    let mut went_on = rules.to_vec();
-    for ((rule, action), counter) in program.limited().into_iter().zip(ended) {
-        let matched = &mut went_on[usize::from(rule.0)];
-        // A limit's counter is read after its rule's, and a worker may have counted in between.
+    let mut remaining = rules.to_vec();
+    for ((rule, action), counter) in program.limited().into_iter().zip(limited) {
+        let matched = &mut remaining[usize::from(rule.0)];
+        // The counter of a limit is read after that of its rule. A worker may have counted in between.
         matched.packets = matched.packets.saturating_sub(counter.packets);
         matched.bytes = matched.bytes.saturating_sub(counter.bytes);
         decided.push(Decided { reason: Reason::LIMIT, rule: Some(rule), action, counter: *counter });
     }
-    for (index, (rule, counter)) in (0..).zip(program.rules.iter().zip(went_on)) {
+    for (index, (rule, counter)) in (0..).zip(program.rules.iter().zip(remaining)) {
         if let Some(action) = rule.verdict() {
             decided.push(Decided { reason: Reason::rule(index), rule: Some(RuleId(index)), action, counter });
         }
@@ -82,7 +81,7 @@ pub fn decided(program: &Program, counters: &[Counter]) -> Vec<Decided> {
     decided
 }
 
-/// What a built-in reason does to packets; `None` if the rules are asked, or a rule's limit says it.
+/// The action for a built-in reason. `None` if the rules decide such packets, or if it depends on the limit.
 fn builtin_action(program: &Program, reason: Reason) -> Option<Action> {
     let defaults = &program.defaults;
     let decided = |fallback| match fallback {
@@ -121,7 +120,8 @@ pub fn print_json(object: &impl Serialize) -> Result<(), Failure> {
     write_out(&(ascii_controls(&text) + "\n"))
 }
 
-/// JSON in which no character does something to a terminal: outside strings there is none but line ends.
+/// Escapes characters in JSON that a terminal may interpret. Outside of strings, JSON has no such characters except
+/// line ends.
 fn ascii_controls(json: &str) -> String {
     let mut text = String::with_capacity(json.len());
     for c in json.chars() {
@@ -134,7 +134,7 @@ fn ascii_controls(json: &str) -> String {
     text
 }
 
-/// Prints text on standard output, escaped where it would do more than be read.
+/// Prints text on standard output. Characters that a terminal may interpret are escaped.
 ///
 /// # Errors
 /// The output cannot be written.
@@ -142,21 +142,20 @@ pub fn print(text: &str) -> Result<(), Failure> {
     write_out(&printable(text))
 }
 
-/// Says something on standard error, in a line or several, escaped as in [`print`].
+/// Prints text on standard error, escaped as in [`print`].
 pub fn say(text: &str) {
     say_rendered(&printable(text));
 }
 
-/// Says something that is escaped already, and may be coloured. Whoever closes standard error has read enough.
+/// Prints escaped text, which may have colours, on standard error. Write errors are ignored.
 pub fn say_rendered(text: &str) {
     let _ = std::io::stderr().lock().write_all(format!("{text}\n").as_bytes());
 }
 
 impl Failure {
-    /// Tells the user on standard error, and in JSON on standard output if that was asked for. Returns the program's exit
-    /// code.
+    /// Reports the failure on standard error and, for JSON, on standard output. Returns the exit code.
     pub fn tell(&self, format: Format) -> ExitCode {
-        if format == Format::Json && !matches!(self, Failure::Told(_)) {
+        if format == Format::Json && !matches!(self, Failure::Reported(_)) {
             // If standard output is what failed, standard error must be enough.
             let _ = print_json(&self.to_json());
         }
@@ -167,20 +166,20 @@ impl Failure {
     fn say(&self) {
         match self {
             Failure::Mistakes { rejected, .. } => say_rendered(&failure::rendered(rejected, style())),
-            Failure::Told(failure) => failure.say(),
+            Failure::Reported(failure) => failure.say(),
             Failure::Rejected(_) | Failure::Runtime(_) | Failure::NoDescriptors(_) => say(&self.to_string()),
         }
     }
 }
 
-/// Says on standard error what there is to know of a policy that is right.
+/// Prints the warnings and notices of a valid policy on standard error.
 pub fn say_warnings(policy: &Policy) {
     match policy.unverified() {
         Some(Unverified::Text(path)) => {
-            say(&format!("note: {}: is text, which nobody signs; --trust is about bundles", path.display()));
+            say(&format!("note: {}: is text and has no signature; --trust applies to bundles", path.display()));
         }
         Some(Unverified::Bundle(path)) => {
-            say(&format!("note: {}: its signature is not verified: no --trust KEY is given", path.display()));
+            say(&format!("note: {}: the signature is not verified, because no --trust KEY is given", path.display()));
         }
         None => {}
     }
@@ -192,13 +191,13 @@ pub fn say_warnings(policy: &Policy) {
     text.notices.iter().for_each(|notice| say(&format!("note: {notice}")));
 }
 
-/// Colours where a person reads.
+/// Colours, if standard error is a terminal and `NO_COLOR` is not set.
 pub fn style() -> Style {
     let wanted = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
     if wanted { Style::Coloured } else { Style::Plain }
 }
 
-/// Whoever closes standard output before the end has read enough.
+/// Writes to standard output. A closed pipe is not an error.
 fn write_out(text: &str) -> Result<(), Failure> {
     let mut out = std::io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
@@ -222,7 +221,8 @@ mod tests {
              rule 0 p:1 [limit 0 exceed drop, accept] limit rate 5 accept\nchain upstream\n  rule 0\n",
         )
         .expect("a program");
-        // The rule had matched 3 packets when its counter was read, and 4 had exceeded the limit when that counter was read.
+        // When the rule's counter was read, it had matched 3 packets. When the limit's counter was read, 4 had exceeded
+        // the limit.
         let mut counters = vec![Counter::default(); program.counters()];
         counters[usize::from(Reason::rule(0).0)] = Counter { packets: 3, bytes: 180 };
         *counters.last_mut().expect("what the limit ended") = Counter { packets: 4, bytes: 240 };
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn json_does_nothing_to_a_terminal() {
+    fn json_contains_no_terminal_controls() {
         let json = ascii_controls("{\n  \"a\": \"\u{9b}31m\u{7f}\u{202e}\"\n}");
         assert_eq!(json, "{\n  \"a\": \"\\u009b31m\\u007f\\u202e\"\n}");
         assert_eq!(serde_json::from_str::<serde_json::Value>(&json).unwrap()["a"], "\u{9b}31m\u{7f}\u{202e}");

@@ -15,7 +15,7 @@ use weir_policy::diag::printable::printable_line;
 use weir_policy::field::{Notation, Subject};
 use weir_policy::ir::eval::explain::{Explanation, Step, explain};
 use weir_policy::ir::eval::packet::{Frame, Packet};
-use weir_policy::ir::eval::{Charge, Evaluator, Saw};
+use weir_policy::ir::eval::{Charge, Evaluator, Observed};
 use weir_policy::ir::{Chain, FindId, LimiterKind, Program, Test, Wanted, print};
 
 /// The output of `--json`.
@@ -197,18 +197,18 @@ fn lookup<'a>(program: &'a Program, chain: &Chain, find: FindId, wanted: &Wanted
 }
 
 /// The value that a test saw, as text.
-fn saw_text(policy: &Policy, chain: &Chain, test: &Test, saw: Saw, held: bool) -> String {
+fn saw_text(policy: &Policy, chain: &Chain, test: &Test, saw: Observed, held: bool) -> String {
     match (saw, test) {
-        (Saw::Header, _) => if held { "present" } else { "absent" }.to_owned(),
-        (Saw::Nothing, _) => "outside of the captured bytes".to_owned(),
-        (Saw::Found(found), Test::Found { wanted: wanted @ Wanted::Table(_), .. }) => {
+        (Observed::Header, _) => if held { "present" } else { "absent" }.to_owned(),
+        (Observed::Missing, _) => "outside of the captured bytes".to_owned(),
+        (Observed::Found(found), Test::Found { wanted: wanted @ Wanted::Table(_), .. }) => {
             if wanted.is(found) { "found" } else { "no entry" }.to_owned()
         }
-        (Saw::Found(0), _) => "no entry".to_owned(),
-        (Saw::Found(label), Test::Found { find, .. }) => policy.label(chain, *find, label),
-        (Saw::Value(value), Test::Value { subject, .. }) => value_text(*subject, value),
-        (Saw::Found(number), _) => number.to_string(),
-        (Saw::Value(number), _) => number.to_string(),
+        (Observed::Found(0), _) => "no entry".to_owned(),
+        (Observed::Found(label), Test::Found { find, .. }) => policy.label(chain, *find, label),
+        (Observed::Value(value), Test::Value { subject, .. }) => value_text(*subject, value),
+        (Observed::Found(number), _) => number.to_string(),
+        (Observed::Value(number), _) => number.to_string(),
     }
 }
 

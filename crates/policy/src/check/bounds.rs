@@ -13,7 +13,7 @@ pub const STATEMENTS_MAX: usize = 16;
 /// Maximum number of ranges in a set of a rule. Compilers take minutes for the code of a larger set, and a table is
 /// faster.
 pub const SET_RANGES_MAX: usize = 4096;
-/// The same for sets of values of more than 64 bits, which are compared one after the other.
+/// Maximum number of ranges in a set of values of more than 64 bits, which are compared one after the other.
 pub const WIDE_SET_RANGES_MAX: usize = 256;
 /// Maximum depth of definitions inside one another.
 pub const DEFINE_DEPTH_MAX: usize = 32;

@@ -15,18 +15,18 @@ const SUGGESTIONS_MAX: usize = 50;
 /// Maximum number of errors, and of warnings, kept until they are sorted.
 const KEPT_MAX: usize = 5 * REPORTED_MAX;
 
-/// The error has been reported, or is a consequence of one that has.
+/// The error has been reported, or is a consequence of a reported one.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Reported;
 
 /// What a checking function returns.
 pub(super) type Check<T> = Result<T, Reported>;
 
-/// A declared name and whether anything refers to it.
+/// A declared name: its target, and whether anything refers to it.
 pub(super) struct Declared<T> {
     pub span: Span,
     pub used: bool,
-    pub what: T,
+    pub target: T,
 }
 
 /// The state of one check.
@@ -37,14 +37,14 @@ pub(super) struct Checker<'a> {
     pub warnings: Vec<Diagnostic>,
     pub tables: HashMap<&'a str, Declared<TableId>>,
     pub limits: HashMap<&'a str, Declared<LimitsId>>,
-    /// The ids of each table's labels.
+    /// The label ids of each table.
     pub labels: Vec<HashMap<String, LabelId>>,
-    /// The labels that the policy writes in each table. The catalog lacks those of wrong elements.
+    /// The labels that the policy writes in each table. The catalog lacks those of invalid elements.
     pub written_labels: Vec<HashSet<&'a str>>,
     pub defines: HashMap<&'a str, Declared<Definition<'a>>>,
     /// Number of elements that may still be expanded.
     pub elements_left: usize,
-    /// Whether the policy itself says what happens to packets that no rule decides.
+    /// Whether the policy sets `no-match`.
     pub declared_no_match: bool,
 }
 
@@ -104,7 +104,7 @@ impl<'a> Checker<'a> {
         })
     }
 
-    /// Warns of declared names that nothing uses.
+    /// Warns about declared names that nothing uses.
     pub fn warn_of_unused(&mut self) {
         let unused = |span: Span, code, what: String| {
             Diagnostic::warning(code, span, format!("{what} is never used")).help("refer to it in a rule, or remove it")
@@ -124,7 +124,7 @@ impl<'a> Checker<'a> {
     }
 }
 
-/// What rules can refer to.
+/// The tables and lists that rules can refer to.
 #[derive(Clone, Copy)]
 pub(super) struct Scope<'s> {
     pub tables: &'s [Table],

@@ -4,9 +4,10 @@ use super::definition::Definition;
 use super::{Checker, Declared, POSTURES_MAX, Scope, TABLES_MAX, nearest};
 use crate::checked::{Defaults, Fallback, LimitsId, OnExit, Posture, Rule, TableId};
 use crate::diag::Diagnostic;
+use crate::direction::Direction;
 use crate::source::{FileId, SourceMap, Span};
 use crate::syntax::reserved;
-use crate::syntax::tree::{self, Direction, Item, Name, Way};
+use crate::syntax::tree::{self, DirectionBlock, Item, Name};
 use std::collections::HashMap;
 use weir_abi::{Action, Reason};
 
@@ -25,8 +26,9 @@ impl<'a> Checker<'a> {
                         let diagnostic = duplicate("definition", &define.name, first.span);
                         self.report(diagnostic);
                     } else {
-                        let what = Definition::new(define.values.as_ref());
-                        self.defines.insert(&define.name.text, Declared { span: define.name.span, used: false, what });
+                        let target = Definition::new(define.values.as_ref());
+                        self.defines
+                            .insert(&define.name.text, Declared { span: define.name.span, used: false, target });
                     }
                 }
                 _ => {}
@@ -43,7 +45,7 @@ impl<'a> Checker<'a> {
             self.report(Diagnostic::error("E0314", name.span, format!("the policy has more than {TABLES_MAX} tables")));
         } else {
             let id = TableId(u16::try_from(self.tables.len()).expect("TABLES_MAX is below 2^16"));
-            self.tables.insert(&name.text, Declared { span: name.span, used: false, what: id });
+            self.tables.insert(&name.text, Declared { span: name.span, used: false, target: id });
         }
     }
 
@@ -56,7 +58,7 @@ impl<'a> Checker<'a> {
             self.report(Diagnostic::error("E0314", name.span, message));
         } else {
             let id = LimitsId(u16::try_from(self.limits.len()).expect("TABLES_MAX is below 2^16"));
-            self.limits.insert(&name.text, Declared { span: name.span, used: false, what: id });
+            self.limits.insert(&name.text, Declared { span: name.span, used: false, target: id });
         }
     }
 
@@ -120,16 +122,16 @@ impl<'a> Checker<'a> {
     pub(super) fn on_exit(&mut self) -> OnExit {
         let mut set: Option<(Span, OnExit)> = None;
         for item in self.items.clone() {
-            let Item::OnExit(tree::OnExit { span, what }) = item else { continue };
+            let Item::OnExit(tree::OnExit { span, value }) = item else { continue };
             if let Some((first, _)) = set {
                 let diagnostic = Diagnostic::error("E0210", *span, "`on-exit` is set twice").note(first, "first here");
                 self.report(diagnostic.help("all directions and postures share one value: remove the others"));
                 continue;
             }
-            let on_exit = OnExit::from_name(&what.text);
+            let on_exit = OnExit::from_name(&value.text);
             if on_exit.is_none() {
-                let message = format!("`on-exit` cannot be `{}`", what.text);
-                self.report(Diagnostic::error("E0319", what.span, message).help(on_exit_help(&what.text)));
+                let message = format!("`on-exit` cannot be `{}`", value.text);
+                self.report(Diagnostic::error("E0319", value.span, message).help(on_exit_help(&value.text)));
             }
             set = Some((*span, on_exit.unwrap_or_default()));
         }
@@ -142,7 +144,7 @@ impl<'a> Checker<'a> {
         let whole = Span { file: FileId(0), start: 0, end };
         let items = self.items.clone();
         let base = items.iter().filter_map(|item| match item {
-            Item::Direction(direction) => Some(direction),
+            Item::Direction(block) => Some(block),
             _ => None,
         });
         let mut postures = vec![self.posture(None, whole, &base.collect::<Vec<_>>(), scope)];
@@ -158,37 +160,37 @@ impl<'a> Checker<'a> {
                 break;
             }
             names.entry(&posture.name.text).or_insert(posture.name.span);
-            let directions: Vec<&'a Direction> = posture.directions.iter().collect();
-            postures.push(self.posture(Some(posture.name.text.clone()), posture.name.span, &directions, scope));
+            let blocks: Vec<&'a DirectionBlock> = posture.directions.iter().collect();
+            postures.push(self.posture(Some(posture.name.text.clone()), posture.name.span, &blocks, scope));
         }
         postures
     }
 
-    fn posture(&mut self, name: Option<String>, span: Span, directions: &[&'a Direction], scope: Scope) -> Posture {
+    fn posture(&mut self, name: Option<String>, span: Span, blocks: &[&'a DirectionBlock], scope: Scope) -> Posture {
         let mut posture = Posture { name, span, upstream: None, downstream: None };
-        let mut keywords: HashMap<Way, Span> = HashMap::new();
+        let mut keywords: HashMap<Direction, Span> = HashMap::new();
         let mut count = 0;
-        for direction in directions {
-            let rules = self.direction(direction, scope, &mut count);
-            if let Some(first) = keywords.insert(direction.way, direction.keyword) {
-                let message = format!("`{}` is written twice", direction.way.name());
+        for block in blocks {
+            let rules = self.direction(block, scope, &mut count);
+            if let Some(first) = keywords.insert(block.direction, block.keyword) {
+                let message = format!("`{}` is written twice", block.direction.name());
                 self.report(
-                    Diagnostic::error("E0207", direction.keyword, message)
+                    Diagnostic::error("E0207", block.keyword, message)
                         .note(first, "first here")
                         .help("write all rules of a direction into one block, in order"),
                 );
             }
-            match direction.way {
-                Way::Upstream => posture.upstream = Some(rules),
-                Way::Downstream => posture.downstream = Some(rules),
+            match block.direction {
+                Direction::Upstream => posture.upstream = Some(rules),
+                Direction::Downstream => posture.downstream = Some(rules),
             }
         }
         posture
     }
 
-    fn direction(&mut self, direction: &'a Direction, scope: Scope, count: &mut usize) -> Vec<Rule> {
+    fn direction(&mut self, block: &'a DirectionBlock, scope: Scope, count: &mut usize) -> Vec<Rule> {
         let mut rules = Vec::new();
-        for rule in &direction.rules {
+        for rule in &block.rules {
             *count += 1;
             if *count == Reason::RULES_MAX + 1 {
                 self.report(
@@ -202,7 +204,7 @@ impl<'a> Checker<'a> {
             rules.extend(rule);
         }
         if !self.has_errors() {
-            self.warn_of_reach(direction, &rules);
+            self.warn_of_reach(block, &rules);
         }
         rules
     }

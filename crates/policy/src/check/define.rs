@@ -1,4 +1,4 @@
-//! Resolves definitions: checks how deep they nest, and replaces `$NAME` by its values.
+//! Checks the nesting of definitions, and resolves `$NAME`.
 
 use super::definition::{State, variables};
 use super::{Check, Checker, DEFINE_DEPTH_MAX, Reported};
@@ -6,7 +6,7 @@ use crate::diag::Diagnostic;
 use crate::syntax::tree::{Name, Values};
 
 impl<'a> Checker<'a> {
-    /// Reports circles and definitions that nest too deep. Expansion need not check for them.
+    /// Reports cycles and too deep nesting, so that expansion need not check for them.
     pub(super) fn measure_definitions(&mut self) {
         let mut names: Vec<_> = self.defines.iter().map(|(&name, declared)| (declared.span, name)).collect();
         names.sort_unstable();
@@ -15,16 +15,16 @@ impl<'a> Checker<'a> {
         }
     }
 
-    /// The depth of definitions that nest in this one. [`DEFINE_DEPTH_MAX`] bounds the recursion.
+    /// The nesting depth of a definition. [`DEFINE_DEPTH_MAX`] bounds the recursion.
     fn height(&mut self, name: &'a str, depth: usize) -> Check<usize> {
         let Some(define) = self.defines.get_mut(name) else { return Ok(0) };
-        match define.what.state {
+        match define.target.state {
             State::Height(height) => return Ok(height),
             State::Bad => return Err(Reported),
-            State::Open => unreachable!("compiler bug: circles are met before they are entered"),
-            State::New => define.what.state = State::Open,
+            State::Open => unreachable!("compiler bug: a cycle is reported before it is entered"),
+            State::New => define.target.state = State::Open,
         }
-        let variables = define.what.values.map(variables).unwrap_or_default();
+        let variables = define.target.values.map(variables).unwrap_or_default();
         let mut result = Ok(0);
         for variable in variables {
             let inner = self.inner_height(name, variable, depth);
@@ -32,14 +32,14 @@ impl<'a> Checker<'a> {
         }
         let result = result.map(|highest| highest + 1);
         let define = self.defines.get_mut(name).expect("the definition was found above");
-        define.what.state = result.map_or(State::Bad, State::Height);
+        define.target.state = result.map_or(State::Bad, State::Height);
         result
     }
 
     fn inner_height(&mut self, name: &str, variable: &'a Name, depth: usize) -> Check<usize> {
-        match self.defines.get(variable.text.as_str()).map(|define| (define.what.state, define.span)) {
+        match self.defines.get(variable.text.as_str()).map(|define| (define.target.state, define.span)) {
             Some((State::Open, span)) => Err(self.report(
-                Diagnostic::error("E0208", variable.span, format!("`${}` stands for itself", variable.text))
+                Diagnostic::error("E0208", variable.span, format!("`${}` refers to itself", variable.text))
                     .label(format!("used in the definition of `{name}`"))
                     .note(span, "defined here"),
             )),
@@ -58,15 +58,15 @@ impl<'a> Checker<'a> {
     pub(super) fn variable(&mut self, name: &Name) -> Check<&'a Values> {
         if let Some(define) = self.defines.get_mut(name.text.as_str()) {
             define.used = true;
-            return match define.what.state {
+            return match define.target.state {
                 State::Bad => Err(Reported),
-                _ => define.what.values.ok_or(Reported),
+                _ => define.target.values.ok_or(Reported),
             };
         }
-        let error = Diagnostic::error("E0203", name.span, format!("nothing defines `${}`", name.text));
+        let error = Diagnostic::error("E0203", name.span, format!("`${}` is not defined", name.text));
         let range = name.text.match_indices('-').map(|(dash, _)| name.text.split_at(dash));
         if let Some((start, end)) = range.into_iter().find(|(start, _)| self.defines.contains_key(start)) {
-            let help = format!("`-` is part of a name: write the range as `${start} - {}`", &end[1..]);
+            let help = format!("`-` can be part of a name: write the range as `${start} - {}`", &end[1..]);
             return Err(self.report(error.help(help)));
         }
         let error = error.help(format!("write `define {} = ...` at the top level", name.text));

@@ -2,23 +2,23 @@
 
 use crate::syntax::tree::{Name, Operand, Value, Values};
 
-/// What a `define` stands for.
+/// A definition and the state of its check.
 pub(super) struct Definition<'a> {
     /// `None` after a syntax error.
     pub values: Option<&'a Values>,
     pub state: State,
 }
 
-/// What is known about the depth of a definition.
+/// The known nesting depth of a definition.
 #[derive(Clone, Copy)]
 pub(super) enum State {
     /// Not measured yet.
     New,
-    /// Being measured. A definition that meets it refers to itself.
+    /// Being measured. A reference to it is a cycle.
     Open,
-    /// Number of definitions that nest in it, itself included.
+    /// Valid, with this nesting depth. A definition without variables has 1.
     Height(usize),
-    /// In a circle or too deep.
+    /// Part of a cycle, or nested too deep.
     Bad,
 }
 

@@ -9,9 +9,10 @@ use crate::checked::{
     Effect, LimitBy, LimitEach, LimitKeys, LimitOwner, Limits, Posture, Rule, Table, TableId, TableKind,
 };
 use crate::diag::Diagnostic;
+use crate::direction::Direction;
 use crate::field::Field;
 use crate::source::Span;
-use crate::syntax::tree::{self, AtomKind, Item, LimitsSetting, Log, Name, Operand, Value, Values, Way};
+use crate::syntax::tree::{self, AtomKind, Item, LimitsSetting, Log, Name, Operand, Value, Values};
 use std::collections::{HashMap, HashSet};
 use weir_abi::{Limit, LimitProblem, Rate, each};
 
@@ -132,7 +133,7 @@ impl<'a> Checker<'a> {
                 false => self.limited_prefixes(&element.key),
             };
             if let (Ok(limit), Ok(keys)) = (limit, keys) {
-                let member = |(key, span)| LimitMembers { key, limit, span, place: String::new() };
+                let member = |(key, span)| LimitMembers { key, limit, span, citation: String::new() };
                 members.extend(keys.into_iter().map(member));
             }
         }
@@ -231,7 +232,7 @@ impl<'a> Checker<'a> {
             return Err(self.unknown(diagnostic, &name.text, "", known.into_iter()));
         };
         declared.used = true;
-        let id = declared.what;
+        let id = declared.target;
         let table = &tables[usize::from(id.0)];
         if table.kind == TableKind::Set {
             return Err(self.report(
@@ -286,7 +287,7 @@ impl<'a> Checker<'a> {
             return Err(self.unknown(diagnostic, &name.text, "@", known.into_iter()));
         };
         declared.used = true;
-        let id = declared.what;
+        let id = declared.target;
         let key = self.address_field(subject?, subject_span, "limited")?;
         let list = &scope.limits[usize::from(id.0)];
         match list.keys {
@@ -349,13 +350,13 @@ impl<'a> Checker<'a> {
     /// Reports policies with more than [`LIMITERS_MAX`] limiters.
     pub(super) fn bound_limiters(&mut self, postures: &[Posture]) {
         let mut limiters = HashSet::new();
-        let chains = postures
-            .iter()
-            .flat_map(|posture| [(Way::Upstream, &posture.upstream), (Way::Downstream, &posture.downstream)]);
-        for (way, rules) in chains {
+        let chains = postures.iter().flat_map(|posture| {
+            [(Direction::Upstream, &posture.upstream), (Direction::Downstream, &posture.downstream)]
+        });
+        for (direction, rules) in chains {
             let rules: &[Rule] = rules.as_deref().unwrap_or_default();
             for (span, by, nth) in ordinals(rules) {
-                limiters.insert((way, by, nth));
+                limiters.insert((direction, by, nth));
                 if limiters.len() > LIMITERS_MAX {
                     let message = format!("the policy has more than {LIMITERS_MAX} limits");
                     let help = "use a list of limits: one statement can limit millions of prefixes";

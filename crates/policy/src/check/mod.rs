@@ -1,7 +1,7 @@
 //! The second stage: names, types and bounds.
 //!
-//! Checks everything and reports all that is wrong, each with its place. Each mistake is reported once: what hangs on a wrong
-//! name or value is skipped silently.
+//! Checks the whole policy and reports all mistakes with their positions. Each mistake is reported once: consequences
+//! of an invalid name or value are not reported.
 
 mod bounds;
 mod checker;
@@ -35,7 +35,7 @@ use crate::syntax::Parsed;
 use crate::syntax::tree::Item;
 use std::collections::HashSet;
 
-/// Checks a policy. The error holds everything that is wrong with it, syntax errors included, in the order of the text.
+/// Checks a policy. The error contains all mistakes, syntax errors included, in the order of the text.
 pub fn check(parsed: &Parsed, sources: &SourceMap, catalog: &dyn Catalog) -> Result<Checked, Vec<Diagnostic>> {
     let mut checker = Checker::new(parsed);
     checker.declare_names();
@@ -49,7 +49,7 @@ pub fn check(parsed: &Parsed, sources: &SourceMap, catalog: &dyn Catalog) -> Res
     if !checker.has_errors() {
         checker.warn_of_unused();
         let keyword = checker.items.iter().find_map(|item| match item {
-            Item::Direction(direction) => Some(direction.keyword),
+            Item::Direction(block) => Some(block.keyword),
             _ => None,
         });
         checker.warn_of_missing(&postures, keyword);
@@ -71,7 +71,8 @@ fn policy_name(sources: &SourceMap) -> String {
     name.rsplit_once('.').map_or(name, |(stem, _)| if stem.is_empty() { name } else { stem }).to_owned()
 }
 
-/// In the order of the text, each once, and not too many. With errors the warnings go: they may only be consequences.
+/// Sorts diagnostics by position, removes duplicates and limits their number. If there are errors, warnings are
+/// dropped, because they may be consequences.
 fn presentable(mut diagnostics: Vec<Diagnostic>) -> Vec<Diagnostic> {
     if diagnostics.iter().any(|d| d.severity == Severity::Error) {
         diagnostics.retain(|d| d.severity == Severity::Error);

@@ -4,9 +4,10 @@ use super::Checker;
 use super::shadow::Decisions;
 use crate::checked::{Effect, Exceed, Match, Posture, Rule};
 use crate::diag::Diagnostic;
+use crate::direction::Direction;
 use crate::field::{Field, Guard, Subject};
 use crate::source::Span;
-use crate::syntax::tree::{Direction, Way};
+use crate::syntax::tree::DirectionBlock;
 
 /// Whether the rule decides every packet.
 fn decides_all(rule: &Rule) -> bool {
@@ -21,7 +22,7 @@ fn decides_all(rule: &Rule) -> bool {
 
 impl Checker<'_> {
     /// Warns about rules of a direction that are never reached, and about a direction that does not decide all packets.
-    pub(super) fn warn_of_reach(&mut self, direction: &Direction, rules: &[Rule]) {
+    pub(super) fn warn_of_reach(&mut self, block: &DirectionBlock, rules: &[Rule]) {
         self.warn_of_unmarked(rules);
         let mut decisions = Decisions::default();
         for (i, rule) in rules.iter().enumerate() {
@@ -41,9 +42,9 @@ impl Checker<'_> {
             decisions.record(rule);
         }
         if !self.declared_no_match {
-            let way = direction.way.name();
+            let direction = block.direction.name();
             let warning =
-                Diagnostic::warning("W0410", direction.keyword, format!("`{way}` does not end with a verdict"));
+                Diagnostic::warning("W0410", block.keyword, format!("`{direction}` does not end with a verdict"));
             let warning = match rules.last() {
                 Some(last) => warning.note(last.span, "packets that go past this rule are accepted"),
                 None => warning.label("all packets are accepted"),
@@ -109,38 +110,40 @@ impl Checker<'_> {
     pub(super) fn warn_of_missing(&mut self, postures: &[Posture], keyword: Option<Span>) {
         let Some((base, named)) = postures.split_first() else { return };
         let no_match = "no rule decides";
-        for (way, missing) in [(Way::Upstream, base.upstream.is_none()), (Way::Downstream, base.downstream.is_none())] {
+        for (direction, missing) in
+            [(Direction::Upstream, base.upstream.is_none()), (Direction::Downstream, base.downstream.is_none())]
+        {
             if !missing {
                 continue;
             }
             let span = keyword.unwrap_or(Span { end: base.span.start, ..base.span });
-            let other = match (keyword, way) {
+            let other = match (keyword, direction) {
                 (None, _) => "the policy has no rules at all",
-                (Some(_), Way::Upstream) => "only packets from inside have rules",
-                (Some(_), Way::Downstream) => "only packets from outside have rules",
+                (Some(_), Direction::Upstream) => "only packets from inside have rules",
+                (Some(_), Direction::Downstream) => "only packets from outside have rules",
             };
-            let message = format!("the policy has no `{}`: {no_match} those packets", way.name());
+            let message = format!("the policy has no `{}`: {no_match} those packets", direction.name());
             self.warn(
                 Diagnostic::warning("W0409", span, message)
                     .label(other)
-                    .help(format!("write `{} {{ accept }}` if they should pass", way.name())),
+                    .help(format!("write `{} {{ accept }}` if they should pass", direction.name())),
             );
         }
         for posture in named {
-            for (way, missing, base) in [
-                (Way::Upstream, posture.upstream.is_none(), base.upstream.is_some()),
-                (Way::Downstream, posture.downstream.is_none(), base.downstream.is_some()),
+            for (direction, missing, base) in [
+                (Direction::Upstream, posture.upstream.is_none(), base.upstream.is_some()),
+                (Direction::Downstream, posture.downstream.is_none(), base.downstream.is_some()),
             ] {
                 if !missing {
                     continue;
                 }
                 let name = posture.name.as_deref().unwrap_or_default();
                 let label = if base { "that of the base policy is used" } else { "the base policy has none either" };
-                let message = format!("the posture `{name}` has no `{}`", way.name());
+                let message = format!("the posture `{name}` has no `{}`", direction.name());
                 self.warn(
                     Diagnostic::warning("W0408", posture.span, message)
                         .label(label)
-                        .help(format!("write `{} {{ ... }}` in it", way.name())),
+                        .help(format!("write `{} {{ ... }}` in it", direction.name())),
                 );
             }
         }

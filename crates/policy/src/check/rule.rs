@@ -1,4 +1,4 @@
-//! Rules: fields, operators, tables, statements.
+//! Checks rules: fields, operators, tables and statements.
 
 use super::constants::a_noun;
 use super::value::{Domain, Range};
@@ -14,7 +14,7 @@ use crate::syntax::tree::{self, Atom, Name, Operator, Statement, Value, Values};
 use crate::syntax::unknown_header;
 
 impl<'a> Checker<'a> {
-    /// A rule, or `None` if anything is wrong with it.
+    /// Checks a rule. `None` if it is invalid.
     pub(super) fn rule(&mut self, rule: &'a tree::Rule, scope: Scope) -> Option<Rule> {
         if rule.matches.len() > MATCHES_MAX || rule.statements.len() > STATEMENTS_MAX {
             let message = format!("a rule has at most {MATCHES_MAX} matches and {STATEMENTS_MAX} statements");
@@ -26,7 +26,7 @@ impl<'a> Checker<'a> {
         let mut matches = matches.into_iter().collect::<Check<Vec<_>>>().ok()?;
         let effects = effects.into_iter().collect::<Check<Vec<_>>>().ok()?;
         let mut spans: Vec<Span> = rule.matches.iter().map(tree::Match::span).collect();
-        // As a match on an address, the limit of one implies its header.
+        // Like a match on an address, a limit of an address implies the header.
         for (effect, statement) in effects.iter().zip(&rule.statements) {
             let Effect::Limit { by, .. } = effect else { continue };
             if let Some(key) = by.key() {
@@ -37,8 +37,8 @@ impl<'a> Checker<'a> {
         self.warn_of_contradiction(rule.span, &matches, &spans);
         if effects.is_empty() {
             self.warn(
-                Diagnostic::warning("W0411", rule.span, "this rule decides nothing")
-                    .help("end it with accept, drop or divert, or say `counter` if it shall only count"),
+                Diagnostic::warning("W0411", rule.span, "this rule has no effect")
+                    .help("end it with accept, drop or divert, or write `counter` if it should only count"),
             );
         }
         Some(Rule { span: rule.span, matches, effects })
@@ -63,7 +63,7 @@ impl<'a> Checker<'a> {
         }
     }
 
-    /// What a match looks at, and how messages call it.
+    /// The left side of a match, and its name in messages.
     pub(super) fn subject(&mut self, subject: &tree::Subject) -> Check<(Subject, String)> {
         match subject {
             tree::Subject::Named { layer, field } => {
@@ -105,7 +105,7 @@ impl<'a> Checker<'a> {
         };
         let Some(base) = known else {
             return Err(self.report(
-                Diagnostic::error("E0313", base.span, format!("`@{}` is no place in a packet", base.text))
+                Diagnostic::error("E0313", base.span, format!("`@{}` is not a header of a packet", base.text))
                     .help("`@ll` is the link header, `@nh` the network header, `@th` the transport header"),
             ));
         };
@@ -149,7 +149,7 @@ impl<'a> Checker<'a> {
         Ok(Match::Value { subject, mask, set, negated })
     }
 
-    /// A match that is wrong uses its definitions all the same.
+    /// Marks the definitions of an invalid match as used.
     fn mark_used(&mut self, mask: Option<&Value>, values: &Values) {
         let errors = self.errors.len();
         let domain = Domain { notation: Notation::Number, bits: 128, name: "" };
@@ -166,25 +166,26 @@ impl<'a> Checker<'a> {
         match mask {
             Value::Single(_) | Value::Bits(_) => self.one(mask, domain),
             _ => Err(self.report(
-                Diagnostic::error("E0310", mask.span(), "a mask is one number")
+                Diagnostic::error("E0310", mask.span(), "a mask must be one number")
                     .help("write `& 0x1f`, or `& (syn | ack)`"),
             )),
         }
     }
 
-    /// Refuses sets that had better be tables.
+    /// Reports sets that are too large.
     fn bound_set(&mut self, set: &ValueSet, span: Span, domain: Domain) -> Check<()> {
         let limit = if domain.bits > 64 { WIDE_SET_RANGES_MAX } else { SET_RANGES_MAX };
         let ranges = set.ranges().len();
         if ranges <= limit {
             return Ok(());
         }
-        let message = format!("the set has {ranges} ranges; one of `{}` has at most {limit}", domain.name);
+        let message = format!("the set has {ranges} ranges; a set of `{}` values has at most {limit}", domain.name);
         let help = "put addresses into a table and write `@NAME`; a table holds millions and is faster";
         Err(self.report(Diagnostic::error("E0318", span, message).help(help)))
     }
 
-    /// Comparisons of TCP flags without `&`, which nftables reads differently: no operator asks for any of the bits.
+    /// Comparisons of TCP flags without `&`, with the meaning of nftables: without operator, any of the bits must be
+    /// set.
     fn flags(&mut self, how: Comparison, values: &Values, domain: Domain) -> Check<(Option<u128>, ValueSet, bool)> {
         let zero = || ValueSet::new([(0, 0)]);
         match (how.operator, values) {
@@ -205,7 +206,7 @@ impl<'a> Checker<'a> {
                 Ok((Some(mask), ValueSet::new([(bits, bits)]), how.operator == Operator::NotEqual))
             }
             (Operator::NoneOf, _) => {
-                Err(self.wrong_operator(how, "asks for flags that are not set", "`tcp flags ! syn,ack`"))
+                Err(self.wrong_operator(how, "tests for flags that are not set", "`tcp flags ! syn,ack`"))
             }
             _ => {
                 let (set, negated) = self.plain(how, values, domain)?;
@@ -222,13 +223,13 @@ impl<'a> Checker<'a> {
         }
     }
 
-    /// Comparisons that mean the same for every field.
+    /// Comparisons with the same meaning for every field.
     fn plain(&mut self, how: Comparison, values: &Values, domain: Domain) -> Check<(ValueSet, bool)> {
         let negated = how.operator == Operator::NotEqual;
         match (how.operator, values) {
             (_, Values::Masked { .. }) => {
                 let message = format!(
-                    "`value / mask` is not for `{}`{}",
+                    "`value / mask` cannot be used for `{}`{}",
                     domain.name,
                     match how.mask {
                         Some(_) => " with `&`",
@@ -243,7 +244,7 @@ impl<'a> Checker<'a> {
                 Ok((ValueSet::new([(bits, bits)]), negated))
             }
             (_, Values::List(_)) => Err(self.report(
-                Diagnostic::error("E0316", values.span(), "a set stands in braces")
+                Diagnostic::error("E0316", values.span(), "a set needs braces")
                     .help("write `{ a, b }`; only TCP flags are joined by bare commas"),
             )),
             (operator, _) if operator.is_equality() => {
@@ -258,12 +259,12 @@ impl<'a> Checker<'a> {
                 self.bound_set(&set, values.span(), domain)?;
                 Ok((set, negated))
             }
-            (Operator::NoneOf, _) => Err(self.wrong_operator(how, "is for TCP flags", "`!=`")),
+            (Operator::NoneOf, _) => Err(self.wrong_operator(how, "is only for TCP flags", "`!=`")),
             (_, Values::One(value @ (Value::Single(_) | Value::Bits(_)))) => {
                 let value = self.one(value, domain)?;
                 Ok((ordered(how.operator, value, domain.max()), false))
             }
-            _ => Err(self.wrong_operator(how, "compares with one value", "`==` or `!=` with a set or range")),
+            _ => Err(self.wrong_operator(how, "needs a single value", "`==` or `!=` with a set or range")),
         }
     }
 
@@ -294,7 +295,7 @@ impl<'a> Checker<'a> {
             return Err(self.unknown(diagnostic, &name.text, "@", known.into_iter()));
         };
         declared.used = true;
-        let id = declared.what;
+        let id = declared.target;
         let table = &tables[usize::from(id.0)];
         let key = self.address_field(subject?, span, "looked up in a table")?;
         self.same_family(key, table, span.to(name.span), &format!("@{}", table.name))?;
@@ -305,15 +306,15 @@ impl<'a> Checker<'a> {
         Ok(Match::Table { key, table: id, labels, negated })
     }
 
-    /// Refuses a table that holds no addresses like the key. `asked` is what follows the key.
-    pub(super) fn same_family(&mut self, key: Field, table: &Table, span: Span, asked: &str) -> Check<()> {
+    /// Reports a table of another family than the key. `rest` is the text after the key.
+    pub(super) fn same_family(&mut self, key: Field, table: &Table, span: Span, rest: &str) -> Check<()> {
         let (is, holds) = match key.family() {
             family if family == table.family => return Ok(()),
             Family::Ipv4 => ("an IPv4", "IPv6"),
             Family::Ipv6 => ("an IPv6", "IPv4"),
         };
-        let message = format!("`{}` is {is} field, and the table `{}` holds {holds} prefixes", key.name(), table.name);
-        let help = format!("write `{} {asked}`, or declare a table of the other family", other_family(key));
+        let message = format!("`{}` is {is} field, but the table `{}` holds {holds} prefixes", key.name(), table.name);
+        let help = format!("write `{} {rest}`, or declare a table of the other family", other_family(key));
         Err(self.report(Diagnostic::error("E0303", span, message).note(table.span, "declared here").help(help)))
     }
 
@@ -323,11 +324,11 @@ impl<'a> Checker<'a> {
             return Err(self.report(
                 Diagnostic::error("E0306", span, format!("the table `{}` has no labels", table.name))
                     .note(table.span, "declared here")
-                    .help("write `type ipv4 : label` in it, or leave the braces away"),
+                    .help("write `type ipv4 : label` in it, or remove the braces"),
             ));
         }
         let known = &table.facts.labels;
-        // A table that could not be read has been reported; numbers in order of use keep the rest going.
+        // An unreadable table was reported. Arbitrary ids allow the check to continue.
         let unread = known.is_empty();
         let mut labels = Vec::with_capacity(written.len());
         let mut failed = false;
@@ -335,7 +336,7 @@ impl<'a> Checker<'a> {
             match self.labels[usize::from(id.0)].get(&label.text) {
                 Some(&label) => labels.push(label),
                 None if unread => labels.push(LabelId(u32::try_from(i + 1).expect("texts are below 4 GiB"))),
-                // Its element is wrong, and that has been reported.
+                // Its element is invalid, which was reported.
                 None if self.has_errors() && self.written_labels[usize::from(id.0)].contains(label.text.as_str()) => {
                     failed = true;
                 }
@@ -369,7 +370,7 @@ impl<'a> Checker<'a> {
                     Subject::Raw(_) => format!("`{name}` is not an address field: only addresses are {what}"),
                 };
                 Err(self.report(Diagnostic::error("E0308", span, what).help(
-                    "use ip saddr, ip daddr, ip6 saddr or ip6 daddr; shared sets of other values are a `define`",
+                    "use ip saddr, ip daddr, ip6 saddr or ip6 daddr; for shared sets of other values use a `define`",
                 )))
             }
         }
@@ -408,7 +409,7 @@ impl<'a> Checker<'a> {
     }
 }
 
-/// How a comparison is written, but for its two sides.
+/// The operator and mask of a comparison.
 #[derive(Clone, Copy)]
 struct Comparison<'t> {
     operator: Operator,
@@ -416,7 +417,7 @@ struct Comparison<'t> {
     mask: Option<&'t Value>,
 }
 
-/// The values that are below, or above, one.
+/// The values that are smaller or greater than a value, as the operator says.
 fn ordered(operator: Operator, value: u128, max: u128) -> ValueSet {
     let range = match operator {
         Operator::Less => value.checked_sub(1).map(|last| (0, last)),

@@ -73,7 +73,7 @@ pub struct LimitMembers {
     /// Where it is written.
     pub span: Span,
     /// The citation of the span: `edge.weir:12`.
-    pub place: String,
+    pub citation: String,
 }
 
 /// The key of a limit.
@@ -159,7 +159,8 @@ impl Parsed {
                 _ => None,
             });
             let of_labels = limits.settings.iter().any(|setting| matches!(setting, LimitsSetting::Table(_)));
-            let members = members.into_iter().map(|member| LimitMembers { place: sources.cite(member.span), ..member });
+            let members =
+                members.into_iter().map(|member| LimitMembers { citation: sources.cite(member.span), ..member });
             lists.push(LimitsSource {
                 name: limits.name.text.clone(),
                 of_labels,

@@ -1,13 +1,14 @@
-//! Items: what stands at the top of a file. Tables and lists of limits have files of their own.
+//! Parses the items of a file. Tables and lists of limits have separate files.
 
 use super::cursor::{Cursor, ITEM_WORDS, Parse, Reported};
 use super::token::TokenKind;
-use super::tree::{Defaults, Define, Direction, Include, Item, Name, OnExit, Posture, Way};
+use super::tree::{Defaults, Define, DirectionBlock, Include, Item, Name, OnExit, Posture};
 use super::words::STATEMENT_WORDS;
 use super::{foreign, limits, rule, table, value};
 use crate::diag::{Diagnostic, nearest};
+use crate::direction::Direction;
 
-/// All items of a file.
+/// Parses all items of a file.
 pub(super) fn items(cursor: &mut Cursor) -> Vec<Item> {
     let mut items = Vec::new();
     loop {
@@ -24,11 +25,11 @@ pub(super) fn items(cursor: &mut Cursor) -> Vec<Item> {
             }
             Err(Reported) => cursor.skip_statement(),
         }
-        // A `}` that closes nothing has been reported.
+        // A `}` without a block.
         if cursor.is(TokenKind::CloseBrace) {
             cursor.report(
-                Diagnostic::error("E0103", cursor.span(), "this `}` closes nothing")
-                    .help("remove it, or look for a `}` too early"),
+                Diagnostic::error("E0103", cursor.span(), "this `}` closes no block")
+                    .help("remove it, or check whether an earlier `}` is wrong"),
             );
             cursor.bump();
         }
@@ -57,16 +58,16 @@ fn unknown_item(cursor: &mut Cursor, word: &str) -> Reported {
         || crate::field::Field::ALL.iter().any(|f| f.name().split(' ').next() == Some(word));
     let diagnostic = if let Some((what, help)) = foreign::at_top_level(word) {
         Diagnostic::error("E0106", span, format!("Weir does not have {what}"))
-            .label(format!("`{word}` is nftables' own"))
+            .label(format!("`{word}` is nftables syntax"))
             .help(help)
     } else if rule_like {
-        Diagnostic::error("E0105", span, "a rule stands outside a direction")
+        Diagnostic::error("E0105", span, "this rule is outside of a direction")
             .help("rules go into `upstream { ... }` or `downstream { ... }`")
     } else {
-        let diagnostic = Diagnostic::error("E0105", span, format!("`{word}` begins no item"));
+        let diagnostic = Diagnostic::error("E0105", span, format!("`{word}` does not begin an item"));
         match nearest(word, ITEM_WORDS) {
             Some(near) => diagnostic.help(format!("did you mean `{near}`?")),
-            None => diagnostic.help(format!("a policy is made of {}", ITEM_WORDS.join(", "))),
+            None => diagnostic.help(format!("a policy consists of {}", ITEM_WORDS.join(", "))),
         }
     };
     cursor.report(diagnostic)
@@ -82,7 +83,7 @@ fn define(cursor: &mut Cursor) -> Parse<Define> {
     let keyword = cursor.bump();
     let name = cursor.name("a name after `define`")?;
     cursor.expect(TokenKind::Assign, "`=` after the name")?;
-    // A name whose value is wrong is still a name, or each use would be an error too.
+    // The name is kept even if the value is invalid. Otherwise each use would be an error too.
     let values = match value::values(cursor, "a value") {
         Ok(values) => Some(values),
         Err(Reported) => {
@@ -97,7 +98,7 @@ fn defaults(cursor: &mut Cursor) -> Parse<Defaults> {
     let keyword = cursor.bump();
     let open = cursor.open_block("`defaults`")?;
     let mut entries = Vec::new();
-    // `on-exit` is taken for a default, and refused as one.
+    // `on-exit` is parsed as a default, which the checker refuses.
     while cursor.block_goes_on(open, &["on-exit"]) {
         match default_entry(cursor) {
             Ok(entry) => {
@@ -117,19 +118,19 @@ fn default_entry(cursor: &mut Cursor) -> Parse<(Name, Name)> {
 
 fn on_exit(cursor: &mut Cursor) -> Parse<OnExit> {
     let keyword = cursor.bump();
-    let what = cursor.name("`forward` or `block` after `on-exit`")?;
-    Ok(OnExit { span: keyword.to(what.span), what })
+    let value = cursor.name("`forward` or `block` after `on-exit`")?;
+    Ok(OnExit { span: keyword.to(value.span), value })
 }
 
-fn direction(cursor: &mut Cursor) -> Parse<Direction> {
-    let way = if cursor.is_word("upstream") { Way::Upstream } else { Way::Downstream };
+fn direction(cursor: &mut Cursor) -> Parse<DirectionBlock> {
+    let direction = if cursor.is_word("upstream") { Direction::Upstream } else { Direction::Downstream };
     let keyword = cursor.bump();
-    let open = cursor.open_block(&format!("`{}`", way.name()))?;
+    let open = cursor.open_block(&format!("`{}`", direction.name()))?;
     let mut rules = Vec::new();
     while cursor.block_goes_on(open, &[]) {
         rules.extend(rule::rule(cursor));
     }
-    Ok(Direction { span: keyword.to(cursor.last_span()), way, keyword, rules })
+    Ok(DirectionBlock { span: keyword.to(cursor.last_span()), direction, keyword, rules })
 }
 
 fn posture(cursor: &mut Cursor) -> Parse<Posture> {
@@ -140,7 +141,7 @@ fn posture(cursor: &mut Cursor) -> Parse<Posture> {
     while cursor.block_goes_on(open, &["upstream", "downstream", "on-exit"]) {
         if cursor.is_word("on-exit") {
             let diagnostic = cursor.unexpected_here("`upstream { ... }` or `downstream { ... }`");
-            cursor.report(diagnostic.help("one `on-exit` holds for all postures: write it outside of them"));
+            cursor.report(diagnostic.help("`on-exit` applies to all postures: write it at the top level"));
             cursor.skip_statement();
             continue;
         }

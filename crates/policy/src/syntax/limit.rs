@@ -1,4 +1,4 @@
-//! The limits of rules, and rates with their bursts.
+//! Parses the limit statements of rules, and rates with their bursts.
 
 use super::cursor::{Cursor, Parse};
 use super::subject::subject;
@@ -31,12 +31,12 @@ fn number(cursor: &mut Cursor, expected: &str) -> Parse<Name> {
     Ok(Name { text: atom.text, span: atom.span })
 }
 
-/// nftables' `10 mbytes/second`.
+/// Reports `10 mbytes/second`, as in nftables.
 fn in_bytes(cursor: &mut Cursor, rate: &Name) -> Parse<()> {
     let Some(word) = cursor.word().filter(|word| word.ends_with("bytes")) else { return Ok(()) };
     Err(cursor.report(
         Diagnostic::error("E0106", rate.span.to(cursor.span()), "Weir does not have rates in bytes")
-            .label(format!("`{word}` is nftables' own"))
+            .label(format!("`{word}` is nftables syntax"))
             .help("write bits a second: `80mbit` is 10 mbytes/second"),
     ))
 }
@@ -72,14 +72,14 @@ pub(super) fn one_of<T: Copy>(cursor: &mut Cursor, words: &[(&str, T)], expected
     Ok(what)
 }
 
-/// What follows `ip saddr`: `limit @customers exceed divert`.
+/// The rest after `ip saddr`: `limit @customers exceed divert`.
 pub(super) fn of_list(cursor: &mut Cursor, subject: Subject) -> Parse<Statement> {
     let keyword = cursor.bump();
     if cursor.is_word("each")
         && let Subject::Named { layer, field } = &subject
     {
         return Err(cursor.report(
-            Diagnostic::error("E0103", keyword.to(cursor.span()), "`limit each` stands before the address")
+            Diagnostic::error("E0103", keyword.to(cursor.span()), "`limit each` comes before the address")
                 .help(format!("write `limit each {} {} 50pps`", layer.text, field.text)),
         ));
     }
@@ -100,12 +100,12 @@ pub(super) fn of_rule(cursor: &mut Cursor) -> Parse<Statement> {
         Some("name") => {
             return Err(cursor.report(
                 Diagnostic::error("E0106", keyword.to(cursor.span()), "Weir does not have named limits")
-                    .help("write `limit rate 20kpps`, or police addresses by a list: `ip saddr limit @NAME`"),
+                    .help("write `limit rate 20kpps`, or limit addresses by a list: `ip saddr limit @NAME`"),
             ));
         }
         _ => {
             return Err(cursor.report(
-                Diagnostic::error("E0103", keyword, "`limit` does not say whose limit")
+                Diagnostic::error("E0103", keyword, "`limit` needs an address, `each` or `rate`")
                     .label("expected an address field before it, or `each` or `rate` after it")
                     .help("write `ip saddr limit @NAME`, `limit each ip saddr 50pps` or `limit rate 20kpps`"),
             ));
@@ -115,7 +115,7 @@ pub(super) fn of_rule(cursor: &mut Cursor) -> Parse<Statement> {
         return Err(cursor.report(
             Diagnostic::error("E0106", cursor.span(), format!("Weir does not have `limit rate {word}`"))
                 .label("in nftables it matches, here it drops what exceeds the rate")
-                .help("write `limit rate 20kpps`; with `exceed mark` later rules can ask `meta exceeded exists`"),
+                .help("write `limit rate 20kpps`; with `exceed mark` later rules can test `meta exceeded exists`"),
         ));
     }
     let limit = limit(cursor)?;
@@ -123,7 +123,7 @@ pub(super) fn of_rule(cursor: &mut Cursor) -> Parse<Statement> {
     Ok(Statement::LimitRate { limit, exceed, span: keyword.to(cursor.last_span()) })
 }
 
-/// What follows `limit`: `each ip saddr/24 50pps burst 10 size 100000 exceed mark`
+/// The rest after `limit`: `each ip saddr/24 50pps burst 10 size 100000 exceed mark`
 fn each(cursor: &mut Cursor, keyword: Span) -> Parse<Statement> {
     cursor.bump();
     let subject = subject(cursor)?;

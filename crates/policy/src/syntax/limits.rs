@@ -1,4 +1,4 @@
-//! Lists of limits.
+//! Parses lists of limits.
 
 use super::cursor::{Cursor, Parse, Reported};
 use super::limit::{limit, one_of};
@@ -16,7 +16,7 @@ pub(super) fn limits(cursor: &mut Cursor) -> Parse<Limits> {
     let name = cursor.name("a name after `limits`")?;
     let open = cursor.open_block("the name of the limits")?;
     let mut settings = Vec::new();
-    // `table NAME` without a block is a setting, with one an item that begins too early.
+    // `table NAME` without a block is a setting. With a block it is an item, so the list was not closed.
     while cursor.block_goes_on(open, &[]) {
         match setting(cursor) {
             Ok(setting) => {

@@ -1,8 +1,8 @@
 //! Prints a syntax tree. The printed text parses to the same tree.
 
 use super::tree::{
-    Atom, AtomKind, Direction, Exceed, File, Item, Limit, LimitEach, LimitsSetting, ListFile, Match, Operand, Operator,
-    Rule, Statement, Subject, TableSetting, Value, Values,
+    Atom, AtomKind, DirectionBlock, Exceed, File, Item, Limit, LimitEach, LimitsSetting, ListFile, Match, Operand,
+    Operator, Rule, Statement, Subject, TableSetting, Value, Values,
 };
 use std::fmt::{self, Display, Formatter};
 
@@ -35,12 +35,12 @@ impl Display for Item {
                 defaults.entries.iter().try_for_each(|(kind, what)| writeln!(f, "  {} {}", kind.text, what.text))?;
                 write!(f, "}}")
             }
-            Item::OnExit(on_exit) => write!(f, "on-exit {}", on_exit.what.text),
-            Item::Direction(direction) => print_direction(f, direction, ""),
+            Item::OnExit(on_exit) => write!(f, "on-exit {}", on_exit.value.text),
+            Item::Direction(block) => print_direction(f, block, ""),
             Item::Posture(posture) => {
                 writeln!(f, "posture {} {{", posture.name.text)?;
-                for direction in &posture.directions {
-                    print_direction(f, direction, "  ")?;
+                for block in &posture.directions {
+                    print_direction(f, block, "  ")?;
                     writeln!(f)?;
                 }
                 write!(f, "}}")
@@ -49,9 +49,9 @@ impl Display for Item {
     }
 }
 
-fn print_direction(f: &mut Formatter, direction: &Direction, indent: &str) -> fmt::Result {
-    writeln!(f, "{indent}{} {{", direction.way.name())?;
-    direction.rules.iter().try_for_each(|rule| writeln!(f, "{indent}  {rule}"))?;
+fn print_direction(f: &mut Formatter, block: &DirectionBlock, indent: &str) -> fmt::Result {
+    writeln!(f, "{indent}{} {{", block.direction.name())?;
+    block.rules.iter().try_for_each(|rule| writeln!(f, "{indent}  {rule}"))?;
     write!(f, "{indent}}}")
 }
 

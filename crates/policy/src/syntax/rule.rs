@@ -1,4 +1,4 @@
-//! Rules: matches, then statements.
+//! Parses rules: matches, then statements.
 
 use super::cursor::{Cursor, Parse, Reported};
 use super::subject::subject;
@@ -10,16 +10,16 @@ use crate::diag::Diagnostic;
 use crate::field::Field;
 use weir_abi::Action;
 
-/// Words that stand alone before a statement.
+/// Protocols that can be a match without a field.
 const GUARD_WORDS: [&str; 4] = ["tcp", "udp", "icmp", "icmpv6"];
 
-/// A rule up to its end. After an error the rest of the rule is skipped.
+/// Parses a rule up to its end. After an error it skips the rest of the rule.
 pub(super) fn rule(cursor: &mut Cursor) -> Parse<Rule> {
     let start = cursor.span();
     let mut rule = Rule { span: start, matches: Vec::new(), statements: Vec::new() };
     while !cursor.at_end_of_statement() {
         if let Err(Reported) = part(cursor, &mut rule) {
-            // A set without end stops before the line that cannot be in it.
+            // After an unterminated set, the next line is parsed as a new rule.
             if cursor.span() == start || !cursor.begins_line() {
                 cursor.skip_statement();
             }
@@ -33,7 +33,7 @@ pub(super) fn rule(cursor: &mut Cursor) -> Parse<Rule> {
 fn part(cursor: &mut Cursor, rule: &mut Rule) -> Parse<()> {
     if let Some(&Statement::Verdict(action, span)) = rule.statements.last() {
         return Err(cursor.report(
-            Diagnostic::error("E0108", cursor.span(), format!("{} stands after the verdict", cursor.found()))
+            Diagnostic::error("E0108", cursor.span(), format!("{} comes after the verdict", cursor.found()))
                 .label("never reached")
                 .note(span, format!("`{}` ends the rule", action.name()))
                 .help("put the verdict last, or begin a new rule on a new line"),
@@ -72,7 +72,7 @@ fn unsupported(cursor: &mut Cursor, word: &str) -> Parse<()> {
         None => Ok(()),
         Some((what, help)) => Err(cursor.report(
             Diagnostic::error("E0106", cursor.span(), format!("Weir does not have {what}"))
-                .label(format!("`{word}` is nftables' own"))
+                .label(format!("`{word}` is nftables syntax"))
                 .help(help),
         )),
     }
@@ -87,7 +87,7 @@ fn no_counter_state(cursor: &mut Cursor) -> Parse<()> {
     };
     Err(cursor.report(
         Diagnostic::error("E0106", cursor.span(), format!("Weir does not have {what}"))
-            .help("write `counter` alone; every rule has its own, named by file and line"),
+            .help("write only `counter`; every rule has its own counter, named by file and line"),
     ))
 }
 
@@ -99,7 +99,7 @@ fn sample(cursor: &mut Cursor) -> Parse<Statement> {
     Ok(Statement::Sample { copies, packets })
 }
 
-/// A match, or a statement that begins like one (`ip saddr limit @customers`).
+/// Parses a match, or a statement that begins like one (`ip saddr limit @customers`).
 fn condition(cursor: &mut Cursor, rule: &mut Rule) -> Parse<()> {
     let start = cursor.span();
     if let Some(guard) = guard(cursor)? {
@@ -122,14 +122,14 @@ fn after_statement(cursor: &mut Cursor, rule: &Rule, start: crate::source::Span)
         return Ok(());
     }
     Err(cursor.report(
-        Diagnostic::error("E0107", start, "a match stands after a statement")
+        Diagnostic::error("E0107", start, "a match comes after a statement")
             .label("this is tested too late")
             .note(rule.statements[0].span(), "the statements begin here")
             .help("write all matches first, then `counter`, `sample`, `limit`, `track` and the verdict"),
     ))
 }
 
-/// `tcp` where no field follows.
+/// Parses `tcp` without a field.
 fn guard(cursor: &mut Cursor) -> Parse<Option<Name>> {
     let Some(word) = cursor.word().filter(|word| GUARD_WORDS.contains(word)) else { return Ok(None) };
     let next = cursor.kind_ahead(1);
@@ -140,7 +140,7 @@ fn guard(cursor: &mut Cursor) -> Parse<Option<Name>> {
     Ok((ends || statement).then(|| Name { text: word.to_owned(), span: cursor.bump() }))
 }
 
-/// `@name`; the span covers both.
+/// Parses `@name`. The span includes the `@`.
 fn referred(cursor: &mut Cursor, expected: &str) -> Parse<Name> {
     let at = cursor.expect(TokenKind::At, expected)?;
     let name = cursor.name("a name after `@`")?;
@@ -184,7 +184,7 @@ fn comparison(cursor: &mut Cursor, subject: Subject) -> Parse<Match> {
         }
         TokenKind::Assign => {
             return Err(cursor.report(
-                Diagnostic::error("E0103", cursor.span(), "`=` does not compare").help("write `==`, or nothing at all"),
+                Diagnostic::error("E0103", cursor.span(), "`=` is not a comparison").help("write `==` or no operator"),
             ));
         }
         _ => {}
@@ -222,7 +222,7 @@ fn table(
 ) -> Parse<Match> {
     if !matches!(operator, Operator::Implicit | Operator::Equal | Operator::NotEqual) {
         return Err(cursor.report(
-            Diagnostic::error("E0310", operator_span, format!("`{}` does not go with a table", operator.text()))
+            Diagnostic::error("E0310", operator_span, format!("`{}` cannot be used with a table", operator.text()))
                 .help("an address is in a table (`@table`) or not (`!= @table`)"),
         ));
     }

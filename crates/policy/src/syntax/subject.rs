@@ -1,4 +1,4 @@
-//! Subjects: the named field or raw bits that a match compares, or that a limit polices by.
+//! Parses the left side of a match or limit: a named field or raw bits.
 
 use super::cursor::{Cursor, Parse};
 use super::token::TokenKind;
@@ -8,14 +8,14 @@ use super::words::STATEMENT_WORDS;
 use crate::diag::{Diagnostic, nearest};
 use crate::field::Field;
 
-/// Parses a subject, such as `tcp dport` or `@nh,96,32`.
+/// Parses `tcp dport` or `@nh,96,32`.
 pub(super) fn subject(cursor: &mut Cursor) -> Parse<Subject> {
     if cursor.is(TokenKind::At) {
         let at = cursor.bump();
         let base = cursor.name("`ll`, `nh` or `th` after `@`")?;
         if !cursor.is(TokenKind::Comma) {
             return Err(cursor.report(
-                Diagnostic::error("E0103", at.to(base.span), "a table cannot stand before a field")
+                Diagnostic::error("E0103", at.to(base.span), "a table cannot come before a field")
                     .help(format!("write the field first: `ip saddr @{}`", base.text)),
             ));
         }
@@ -38,10 +38,10 @@ pub(super) fn subject(cursor: &mut Cursor) -> Parse<Subject> {
     Ok(Subject::Named { layer, field })
 }
 
-/// The error of a word that begins neither a match nor a statement.
+/// The error for a word that begins neither a match nor a statement.
 pub(crate) fn unknown_header(word: &Name) -> Diagnostic {
     let headers = Field::ALL.iter().filter_map(|field| field.name().split(' ').next());
-    let diagnostic = Diagnostic::error("E0204", word.span, format!("`{}` is no header or statement", word.text));
+    let diagnostic = Diagnostic::error("E0204", word.span, format!("`{}` is not a header or statement", word.text));
     match nearest(&word.text, headers.chain(STATEMENT_WORDS)) {
         Some(near) => diagnostic.help(format!("did you mean `{near}`?")),
         None => {

@@ -1,4 +1,4 @@
-//! Tables, and the list files of tables and of limits.
+//! Parses tables, and the `file` settings of tables and limits.
 
 use super::cursor::{Cursor, Parse, Reported};
 use super::token::TokenKind;
@@ -13,7 +13,7 @@ pub(super) fn table(cursor: &mut Cursor) -> Parse<Table> {
     if let Some(family) = family.filter(|_| cursor.kind_ahead(1) == TokenKind::Word) {
         return Err(cursor.report(
             Diagnostic::error("E0106", keyword.to(cursor.span()), "an nftables table with chains is not a policy")
-                .label(format!("`table {family} NAME` is nftables' own"))
+                .label(format!("`table {family} NAME` is nftables syntax"))
                 .help("rules go into `upstream { ... }` and `downstream { ... }`; a Weir table is a set of prefixes"),
         ));
     }
@@ -76,7 +76,7 @@ fn unknown_setting(cursor: &mut Cursor, word: &str) -> Reported {
     let diagnostic = Diagnostic::error("E0113", cursor.span(), format!("a table has no setting `{word}`"));
     let diagnostic = match (word, nearest(word, TABLE_WORDS)) {
         ("flags", _) => {
-            diagnostic.help("prefixes need no `flags interval`; a table filled while running says `dynamic`")
+            diagnostic.help("prefixes need no `flags interval`; a table that is filled while Weir runs is `dynamic`")
         }
         ("chain", _) => diagnostic.help("rules go into `upstream { ... }` and `downstream { ... }`"),
         (_, Some(near)) => diagnostic.help(format!("did you mean `{near}`?")),

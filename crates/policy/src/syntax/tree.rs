@@ -9,6 +9,7 @@ pub use limits::{Exceed, Limit, LimitEach, LimitElement, Limits, LimitsSetting, 
 pub use values::{Atom, AtomKind, Operand, Value, Values};
 
 use crate::diag::{Diagnostic, Severity};
+use crate::direction::Direction;
 use crate::source::{FileId, Span};
 use weir_abi::Action;
 
@@ -73,7 +74,7 @@ pub enum Item {
     /// `on-exit forward`
     OnExit(OnExit),
     /// `upstream { ... }`
-    Direction(Direction),
+    Direction(DirectionBlock),
     /// `posture calm { ... }`
     Posture(Posture),
 }
@@ -181,35 +182,16 @@ pub struct OnExit {
     /// The whole item.
     pub span: Span,
     /// `forward` or `block`; other words are not refused here.
-    pub what: Name,
-}
-
-/// The direction of packets.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Way {
-    /// From the lower to the upper interfaces.
-    Upstream,
-    /// From the upper to the lower interfaces.
-    Downstream,
-}
-
-impl Way {
-    /// The keyword.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Way::Upstream => "upstream",
-            Way::Downstream => "downstream",
-        }
-    }
+    pub value: Name,
 }
 
 /// `upstream { ... }`
 #[derive(Clone, Debug)]
-pub struct Direction {
+pub struct DirectionBlock {
     /// The whole item.
     pub span: Span,
     /// Upstream or downstream.
-    pub way: Way,
+    pub direction: Direction,
     /// The keyword.
     pub keyword: Span,
     /// Its rules, in order.
@@ -224,7 +206,7 @@ pub struct Posture {
     /// The name.
     pub name: Name,
     /// Its directions.
-    pub directions: Vec<Direction>,
+    pub directions: Vec<DirectionBlock>,
 }
 
 /// A rule: matches, then statements.

@@ -1,4 +1,4 @@
-//! Values, sets and comma lists.
+//! Parses values, sets and comma lists.
 
 use super::cursor::{Cursor, Parse, Reported};
 use super::token::TokenKind;
@@ -7,7 +7,7 @@ use super::words::STATEMENT_WORDS;
 use crate::diag::Diagnostic;
 use crate::source::Span;
 
-/// An atom of any kind.
+/// Parses an atom of any kind.
 pub(super) fn atom(cursor: &mut Cursor, expected: &str) -> Parse<Atom> {
     let kind = match cursor.kind() {
         TokenKind::Word => AtomKind::Word,
@@ -24,12 +24,12 @@ pub(super) fn atom(cursor: &mut Cursor, expected: &str) -> Parse<Atom> {
     Ok(Atom { kind, text: text.to_owned(), span: cursor.bump() })
 }
 
-/// A number.
+/// Parses a number.
 pub(super) fn number(cursor: &mut Cursor, expected: &str) -> Parse<Atom> {
     if cursor.is(TokenKind::Number) { atom(cursor, expected) } else { Err(cursor.unexpected(expected)) }
 }
 
-/// A label of a table: a word, a number or a string.
+/// Parses a label of a table: a word, a number or a string.
 pub(super) fn label(cursor: &mut Cursor) -> Parse<Atom> {
     match cursor.kind() {
         TokenKind::Word | TokenKind::Number | TokenKind::String => atom(cursor, "a label"),
@@ -49,7 +49,7 @@ fn operand(cursor: &mut Cursor, of: &str) -> Parse<Operand> {
     }
     if cursor.is(TokenKind::At) {
         return Err(cursor.report(
-            Diagnostic::error("E0103", cursor.span(), "a table cannot stand here")
+            Diagnostic::error("E0103", cursor.span(), "a table is not allowed here")
                 .label(format!("expected {of}"))
                 .help("a table is compared as a whole: `ip saddr @table`; use a `define` for shared sets"),
         ));
@@ -57,7 +57,7 @@ fn operand(cursor: &mut Cursor, of: &str) -> Parse<Operand> {
     Ok(Operand::Atom(atom(cursor, of)?))
 }
 
-/// `22`, `192.0.2.0/24`, `1-5`, `syn | ack`, `(syn | ack)`.
+/// Parses `22`, `192.0.2.0/24`, `1-5`, `syn | ack` or `(syn | ack)`.
 pub(super) fn value(cursor: &mut Cursor, of: &str) -> Parse<Value> {
     if cursor.eat(TokenKind::OpenParen) {
         let value = bits(cursor, of)?;
@@ -94,7 +94,7 @@ fn bits(cursor: &mut Cursor, of: &str) -> Parse<Value> {
     }
 }
 
-/// What a field is compared with, or a `define` stands for.
+/// Parses the right side of a match or of a `define`.
 pub(super) fn values(cursor: &mut Cursor, of: &str) -> Parse<Values> {
     if cursor.is(TokenKind::OpenBrace) {
         let (elements, span) = set(cursor, "an element", &mut |cursor| value(cursor, "an element of the set"))?;
@@ -115,8 +115,8 @@ fn list(cursor: &mut Cursor, of: &str) -> Parse<Vec<Value>> {
     Ok(values)
 }
 
-/// `{ a, b }` over several lines, with a comma at the end if one likes. A bad element is reported and skipped; the others are parsed,
-/// but the set as a whole has failed.
+/// Parses `{ a, b }`, on one or several lines, with an optional comma at the end. Invalid elements are reported and
+/// skipped, and the result is then an error.
 pub(super) fn set<T>(
     cursor: &mut Cursor,
     of: &str,
@@ -173,7 +173,7 @@ pub(super) fn set<T>(
 
 fn nested(cursor: &mut Cursor) -> Reported {
     let reported = cursor.report(
-        Diagnostic::error("E0103", cursor.span(), "a set cannot stand in a set")
+        Diagnostic::error("E0103", cursor.span(), "a set cannot contain a set")
             .help("write its elements here, or name it: `define NAME = { ... }` and `$NAME`"),
     );
     cursor.skip_braces();
@@ -186,7 +186,7 @@ fn skip_element(cursor: &mut Cursor) {
     }
 }
 
-/// Whether what comes next cannot be in a set, so that its `}` must be missing.
+/// Whether the next token cannot be in a set, so that its `}` is missing.
 fn set_is_open(cursor: &Cursor) -> bool {
     let statement = cursor.word().is_some_and(|word| STATEMENT_WORDS.contains(&word));
     statement
@@ -194,13 +194,13 @@ fn set_is_open(cursor: &Cursor) -> bool {
         || cursor.at_item()
 }
 
-/// Reports a set without end and leaves the rest of the line.
+/// Reports an unterminated set and skips the rest of the line.
 fn not_closed(cursor: &mut Cursor, open: Span) -> Reported {
     let diagnostic = Diagnostic::error("E0104", open, "this set is not closed")
         .label("its `}` is missing")
         .note(cursor.here(), format!("{} cannot be in a set", cursor.found()));
     let reported = cursor.report(diagnostic);
-    // What stands on a line of its own is parsed as what it is.
+    // If the token begins a line, that line is parsed as a new rule or item.
     if !cursor.begins_line() {
         cursor.skip_line();
     }

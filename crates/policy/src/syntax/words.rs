@@ -1,4 +1,4 @@
-//! The words that begin statements. No match begins with one of them.
+//! The keywords that begin statements. No match begins with one of them.
 
-/// Words that begin a statement.
+/// Keywords that begin a statement.
 pub(super) const STATEMENT_WORDS: [&str; 7] = ["counter", "sample", "limit", "track", "accept", "drop", "divert"];

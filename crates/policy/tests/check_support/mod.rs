@@ -1,4 +1,4 @@
-//! A front end for tests: parse, answer for the tables without opening a list, check, render.
+//! A front end for tests: parses, checks and renders, with invented facts instead of list files.
 #![allow(dead_code, reason = "each test uses its part")]
 
 use std::collections::HashMap;
@@ -14,8 +14,8 @@ use weir_policy::syntax::{Includes, Parsed, parse};
 /// Labels of every table that has a list file.
 const FILE_LABELS: [&str; 4] = ["HR", "SI", "AT", "DE"];
 
-/// Facts of the elements in the policy, and of 1000 made-up entries for each list file: single addresses, in maps /24s, in lists of limits
-/// 500 /24s and 500 /48s.
+/// Facts of the elements in the policy, and of 1000 invented entries for each list file. Sets have single addresses,
+/// maps have /24s, and lists of limits have 500 /24s and 500 /48s.
 pub struct Fixture {
     tables: HashMap<String, TableFacts>,
     limits: HashMap<String, LimitsFacts>,
@@ -48,7 +48,7 @@ impl Catalog for Fixture {
     }
 }
 
-/// Of a small image.
+/// Facts of a small image.
 fn image(layout: Layout) -> ImageFacts {
     ImageFacts { layout, bytes: 1 << 19, words: 4.0, lines: 4.0 }
 }
@@ -105,7 +105,7 @@ impl Includes for Directory {
     }
 }
 
-/// Everything from text to checked policy.
+/// Runs all stages from text to checked policy.
 pub fn front(name: &str, text: &str, includes: &dyn Includes) -> (SourceMap, Parsed, Result<Checked, Vec<Diagnostic>>) {
     let (sources, parsed) = parse(Source::new(name, text), includes);
     let catalog = Fixture::of(&parsed.tables(&sources), &parsed.limits(&sources));

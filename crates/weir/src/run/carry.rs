@@ -5,8 +5,8 @@
 //!   neighbour ---x   lower | upper   x--- neighbour        lower lost its carrier: upper is taken down
 //!   neighbour ----   lower | upper   ---- neighbour        it is back: upper is put up, and has time to come up
 //! ```
-//! The carrier of a link that Weir has taken down is unknown, so it takes down no other link. One of two opposite links
-//! is thus always up. Weir puts up only links that it has taken down.
+//! The carrier of a link that Weir has taken down is unknown, so it takes down no other link. Weir thus never takes
+//! down both of two opposite links. Weir puts up only links that it has taken down.
 
 use crate::failure::Failure;
 use crate::run::guard::Guard;
@@ -235,7 +235,7 @@ mod tests {
             links.run(120);
             links.neighbour[first] = true;
             links.run(120);
-            assert!(links.up.contains(&true), "one is always up");
+            assert!(links.up.contains(&true), "Weir takes down one at most");
             assert_ne!(links.health, [Health::Alive; 2]);
             assert!(links.steps <= 12, "{} steps in two minutes", links.steps);
             links.neighbour[1 - first] = true;

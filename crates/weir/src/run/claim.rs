@@ -38,37 +38,37 @@ const STICKY: u32 = 0o1000;
 
 /// What a claim is for: an interface, and the name of its file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct ClaimTarget {
     file: String,
     interface: String,
 }
 
-impl Place {
+impl ClaimTarget {
     /// The targets of all the interfaces. Only DPDK ports may be unknown to the kernel.
     ///
     /// # Errors
     /// An interface does not exist, or two names are of the same interface.
-    pub fn of<'a>(interfaces: impl Iterator<Item = &'a String>, ports: PortsOf) -> Result<Vec<Self>, Failure> {
-        let mut places: Vec<Place> = Vec::new();
+    pub fn of<'a>(interfaces: impl Iterator<Item = &'a String>, ports: PortKind) -> Result<Vec<Self>, Failure> {
+        let mut targets: Vec<ClaimTarget> = Vec::new();
         for interface in interfaces {
             let file = match (LinkSwitch::new(interface).index(), ports) {
                 (Ok(index), _) => format!("net-{}-if-{index}", network_namespace()?),
-                (Err(_), PortsOf::Dpdk) if is_private(interface) => continue,
-                (Err(_), PortsOf::Dpdk) => format!("port-{}", interface.replace(|c| !is_plain(c), "_")),
-                (Err(error), PortsOf::Kernel) => return Err(error.into()),
+                (Err(_), PortKind::Dpdk) if is_private(interface) => continue,
+                (Err(_), PortKind::Dpdk) => format!("port-{}", interface.replace(|c| !is_plain(c), "_")),
+                (Err(error), PortKind::Kernel) => return Err(error.into()),
             };
-            if let Some(same) = places.iter().find(|place| place.file == file) {
+            if let Some(same) = targets.iter().find(|target| target.file == file) {
                 return Err(Failure::Rejected(format!("weir: {} and {interface} are one interface", same.interface)));
             }
-            places.push(Place { file, interface: interface.clone() });
+            targets.push(ClaimTarget { file, interface: interface.clone() });
         }
-        Ok(places)
+        Ok(targets)
     }
 }
 
 /// The kind of interfaces that are claimed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PortsOf {
+pub enum PortKind {
     /// Interfaces of the kernel.
     Kernel,
     /// Interfaces of the kernel, and cards without a kernel driver.
@@ -76,19 +76,19 @@ pub enum PortsOf {
 }
 
 /// The format on the guard's command line: `net-4026531840-if-3=eth0`.
-impl Display for Place {
+impl Display for ClaimTarget {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         write!(f, "{}={}", self.file, self.interface)
     }
 }
 
-impl FromStr for Place {
+impl FromStr for ClaimTarget {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
         match text.split_once('=') {
             Some((file, interface)) if !file.is_empty() && file.chars().all(is_plain) => {
-                Ok(Place { file: file.to_owned(), interface: interface.to_owned() })
+                Ok(ClaimTarget { file: file.to_owned(), interface: interface.to_owned() })
             }
             _ => Err("a claim is expected".to_owned()),
         }
@@ -147,29 +147,34 @@ impl Claims {
     ///
     /// # Errors
     /// Another process holds one of them, or there is no directory that only this user may write to.
-    pub fn take(places: &[Place], claimant: Claimant, patience: Duration) -> Result<Self, Failure> {
-        Self::take_in(Path::new(FOLDER), places, claimant, patience)
+    pub fn take(targets: &[ClaimTarget], claimant: Claimant, patience: Duration) -> Result<Self, Failure> {
+        Self::take_in(Path::new(FOLDER), targets, claimant, patience)
     }
 
-    fn take_in(folder: &Path, places: &[Place], claimant: Claimant, patience: Duration) -> Result<Self, Failure> {
-        if places.is_empty() {
+    fn take_in(
+        folder: &Path,
+        targets: &[ClaimTarget],
+        claimant: Claimant,
+        patience: Duration,
+    ) -> Result<Self, Failure> {
+        if targets.is_empty() {
             return Ok(Claims { _held: Vec::new() });
         }
         prepare(folder)?;
         // Both of two that start at once lock in the same order, so that one gets all.
-        let mut places: Vec<&Place> = places.iter().collect();
-        places.sort_by(|a, b| a.file.cmp(&b.file));
+        let mut targets: Vec<&ClaimTarget> = targets.iter().collect();
+        targets.sort_by(|a, b| a.file.cmp(&b.file));
         let start = Instant::now();
-        let held = places.into_iter().map(|place| {
-            let path = folder.join(format!("{}{}", place.file, claimant.suffix()));
+        let held = targets.into_iter().map(|target| {
+            let path = folder.join(format!("{}{}", target.file, claimant.suffix()));
             loop {
                 match Claim::attempt(&path).map_err(|error| Failure::file(&path, error))? {
                     Attempt::Claimed(claim) => return Ok(claim),
                     Attempt::Held { by: Some(pid) } if start.elapsed() >= patience => {
-                        return Err(refused(place, claimant, &format!(" (pid {pid})")));
+                        return Err(refused(target, claimant, &format!(" (pid {pid})")));
                     }
                     Attempt::Held { by: None } if start.elapsed() >= patience.max(UNNAMED_MAX) => {
-                        return Err(refused(place, claimant, ""));
+                        return Err(refused(target, claimant, ""));
                     }
                     Attempt::Held { .. } => thread::sleep(PAUSE),
                 }
@@ -179,8 +184,8 @@ impl Claims {
     }
 }
 
-fn refused(place: &Place, claimant: Claimant, holder: &str) -> Failure {
-    Failure::Runtime(format!("interface {}: {}{holder}", place.interface, claimant.refusal()))
+fn refused(target: &ClaimTarget, claimant: Claimant, holder: &str) -> Failure {
+    Failure::Runtime(format!("interface {}: {}{holder}", target.interface, claimant.refusal()))
 }
 
 /// Creates the directory if it does not exist. Another user who could write to it could hold every claim.
@@ -270,16 +275,16 @@ mod tests {
     use std::os::unix::fs::{PermissionsExt, chown, symlink};
     use tempfile::TempDir;
 
-    fn place(file: &str, interface: &str) -> Place {
-        Place { file: file.to_owned(), interface: interface.to_owned() }
+    fn target(file: &str, interface: &str) -> ClaimTarget {
+        ClaimTarget { file: file.to_owned(), interface: interface.to_owned() }
     }
 
-    fn take(folder: &Path, places: &[Place]) -> Result<Claims, Failure> {
-        Claims::take_in(folder, places, Claimant::Weir, Duration::ZERO)
+    fn take(folder: &Path, targets: &[ClaimTarget]) -> Result<Claims, Failure> {
+        Claims::take_in(folder, targets, Claimant::Weir, Duration::ZERO)
     }
 
-    fn refusal(folder: &Path, places: &[Place]) -> String {
-        take(folder, places).err().expect("it is refused").message().to_owned()
+    fn refusal(folder: &Path, targets: &[ClaimTarget]) -> String {
+        take(folder, targets).err().expect("it is refused").message().to_owned()
     }
 
     /// A directory for claims, and its parent.
@@ -292,7 +297,7 @@ mod tests {
     #[test]
     fn a_claim_is_held_until_it_is_released() {
         let (_above, folder) = folder();
-        let (one, both) = ([place("net-1-if-3", "b")], [place("net-1-if-3", "b"), place("net-1-if-2", "a")]);
+        let (one, both) = ([target("net-1-if-3", "b")], [target("net-1-if-3", "b"), target("net-1-if-2", "a")]);
         let held = take(&folder, &one).expect("nobody has it");
         assert_eq!(fs::metadata(&folder).expect("it was made").mode() & 0o7777, 0o700);
         assert_eq!(refusal(&folder, &both), format!("interface b: another weir has it (pid {})", std::process::id()));
@@ -314,7 +319,7 @@ mod tests {
         let (_above, folder) = folder();
         DirBuilder::new().mode(0o755).create(&folder).expect("it can be made");
         fs::write(folder.join("net-1-if-3"), "4194304\n").expect("a file");
-        let held = take(&folder, &[place("net-1-if-3", "b")]).expect("nobody has a lock");
+        let held = take(&folder, &[target("net-1-if-3", "b")]).expect("nobody has a lock");
         let text = fs::read_to_string(folder.join("net-1-if-3")).expect("it is there");
         assert_eq!(text, format!("{}\n", std::process::id()));
         drop(held);
@@ -328,7 +333,7 @@ mod tests {
             for _ in 0..4 {
                 scope.spawn(|| {
                     for _ in 0..200 {
-                        let Ok(claims) = take(&folder, &[place("net-1-if-3", "b")]) else { continue };
+                        let Ok(claims) = take(&folder, &[target("net-1-if-3", "b")]) else { continue };
                         assert_eq!(held.fetch_add(1, std::sync::atomic::Ordering::SeqCst), 0);
                         held.fetch_sub(1, std::sync::atomic::Ordering::SeqCst);
                         drop(claims);
@@ -342,7 +347,7 @@ mod tests {
     fn a_folder_that_others_could_write_to_is_refused() {
         let (above, folder) = folder();
         let set = |path: &Path, mode: u32| fs::set_permissions(path, Permissions::from_mode(mode)).expect("it is ours");
-        let one = [place("net-1-if-3", "b")];
+        let one = [target("net-1-if-3", "b")];
         let says = |words: &str| {
             let said = refusal(&folder, &one);
             let remedy = format!("install -d -m 700 -o {} ", rustix::process::geteuid());
@@ -382,34 +387,34 @@ mod tests {
         let victim = above.path().join("victim");
         fs::write(&victim, "untouched").expect("a file");
         symlink(&victim, folder.join("net-1-if-3")).expect("it is ours");
-        assert!(refusal(&folder, &[place("net-1-if-3", "b")]).contains("net-1-if-3: "));
+        assert!(refusal(&folder, &[target("net-1-if-3", "b")]).contains("net-1-if-3: "));
         assert_eq!(fs::read_to_string(&victim).expect("it is there"), "untouched");
     }
 
     #[test]
     fn an_interface_is_known_by_namespace_and_index() {
-        let of = |ports: &[&str], whose: PortsOf| {
+        let of = |ports: &[&str], whose: PortKind| {
             let ports: Vec<String> = ports.iter().map(|&port| port.to_owned()).collect();
-            Place::of(ports.iter(), whose)
+            ClaimTarget::of(ports.iter(), whose)
         };
-        let lo = of(&["lo"], PortsOf::Kernel).expect("every machine has it");
+        let lo = of(&["lo"], PortKind::Kernel).expect("every machine has it");
         let namespace = network_namespace().expect("there is one");
-        assert_eq!(lo, [place(&format!("net-{namespace}-if-1"), "lo")]);
+        assert_eq!(lo, [target(&format!("net-{namespace}-if-1"), "lo")]);
         assert_eq!(lo[0].to_string().parse(), Ok(lo[0].clone()));
-        let twice = of(&["lo", "lo"], PortsOf::Kernel).expect_err("it is one").to_string();
+        let twice = of(&["lo", "lo"], PortKind::Kernel).expect_err("it is one").to_string();
         assert_eq!(twice, "weir: lo and lo are one interface");
-        let missing = of(&["weir-none"], PortsOf::Kernel).expect_err("there is none").to_string();
+        let missing = of(&["weir-none"], PortKind::Kernel).expect_err("there is none").to_string();
         assert!(missing.starts_with("weir: interface weir-none: "), "{missing}");
         for text in ["", "=lo", "lo", "../x=lo"] {
-            assert!(text.parse::<Place>().is_err(), "{text}");
+            assert!(text.parse::<ClaimTarget>().is_err(), "{text}");
         }
     }
 
     #[test]
     fn virtual_ports_of_dpdk_are_private_and_cards_are_not() {
         let ports = ["net_memif0", "0000:fe:1f.7", "a/b", "lo"].map(str::to_owned);
-        let places = Place::of(ports.iter(), PortsOf::Dpdk).expect("each is another");
-        assert_eq!(places[..2], [place("port-0000:fe:1f.7", "0000:fe:1f.7"), place("port-a_b", "a/b")]);
-        assert!(places[2].file.starts_with("net-"), "{places:?}");
+        let targets = ClaimTarget::of(ports.iter(), PortKind::Dpdk).expect("each is another");
+        assert_eq!(targets[..2], [target("port-0000:fe:1f.7", "0000:fe:1f.7"), target("port-a_b", "a/b")]);
+        assert!(targets[2].file.starts_with("net-"), "{targets:?}");
     }
 }

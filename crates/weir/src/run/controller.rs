@@ -152,7 +152,7 @@ impl<D: Datapath> Controller<D> {
         let pending = self.begin(change)?;
         self.datapath.activate(&pending.policy)?;
         self.state().commit(&pending.generation);
-        self.guard.heed(pending.generation.program().on_exit);
+        self.guard.apply(pending.generation.program().on_exit);
         Ok(())
     }
 

@@ -1,29 +1,29 @@
-//! The engine `dpdk`, if this Weir was built with it.
+//! The engine `dpdk`, if Weir is built with it.
 
 use crate::cli::{LiveEngine, RunOptions};
 use crate::failure::Failure;
 use weir_engine::live::{Interfaces, Lane};
 
-/// Refuses the engine where it was not built in, and its option where it is not asked for.
+/// Refuses the engine if it is not built in, and `--eal` for other engines.
 pub(super) fn refuse_misfits(options: &RunOptions) -> Result<(), Failure> {
     let problem = match options.engine {
         LiveEngine::Dpdk if !cfg!(feature = "dpdk") => {
             "this weir was built without DPDK: install libdpdk-dev and build it with `cargo build --release --features dpdk`"
         }
         LiveEngine::Dpdk => return Ok(()),
-        _ if options.eal.is_some() => "--eal is for --engine dpdk",
+        _ if options.eal.is_some() => "--eal is only for --engine dpdk",
         _ => return Ok(()),
     };
     Err(Failure::Rejected(format!("weir: {problem}")))
 }
 
-/// Arguments of virtual ports that name an interface of the kernel (`net_af_packet`, `net_af_xdp`, `net_pcap`, `net_tap`).
+/// Arguments of virtual ports that name a kernel interface (`net_af_packet`, `net_af_xdp`, `net_pcap`, `net_tap`).
 const INTERFACE_ARGUMENTS: [&str; 5] = ["iface", "rx_iface", "rx_iface_in", "tx_iface", "remote"];
 
-/// The kernel's interfaces behind virtual ports of DPDK that are given, which are claimed as those of other engines are.
+/// The kernel interfaces that the given virtual ports of DPDK use. They are claimed like those of other engines.
 ///
 /// # Errors
-/// One of them is behind two ports: its packets would come in twice.
+/// Two ports use the same interface, so its packets would be received twice.
 pub(super) fn kernel_interfaces(options: &RunOptions) -> Result<Vec<String>, Failure> {
     let ports: Vec<&String> = options.lower.iter().chain(&options.upper).chain(&options.divert).collect();
     let mut found: Vec<(&str, String)> = Vec::new();
@@ -32,7 +32,7 @@ pub(super) fn kernel_interfaces(options: &RunOptions) -> Result<Vec<String>, Fai
             continue;
         }
         if let Some((other, _)) = found.iter().find(|(other, known)| *other != port && *known == interface) {
-            let problem = format!("weir: the interface {interface} is behind both {other} and {port}");
+            let problem = format!("weir: {other} and {port} both use the interface {interface}");
             return Err(Failure::Rejected(problem));
         }
         found.push((port, interface));
@@ -43,7 +43,8 @@ pub(super) fn kernel_interfaces(options: &RunOptions) -> Result<Vec<String>, Fai
     Ok(interfaces)
 }
 
-/// Virtual ports that arguments for DPDK's environment make, and the kernel's interfaces behind them: `--vdev=net_af_packet0,iface=eth0`.
+/// The virtual ports in the arguments of DPDK's environment, with their kernel interfaces:
+/// `--vdev=net_af_packet0,iface=eth0`.
 fn interfaces_behind(eal: &str) -> impl Iterator<Item = (&str, String)> {
     let mut words = eal.split_whitespace();
     let devices = std::iter::from_fn(move || {
@@ -63,7 +64,7 @@ fn interfaces_behind(eal: &str) -> impl Iterator<Item = (&str, String)> {
     })
 }
 
-/// Starts DPDK; a lane for each worker.
+/// Starts DPDK, with a lane for each worker.
 #[cfg(feature = "dpdk")]
 pub(super) fn lanes(options: &RunOptions, interfaces: &Interfaces) -> Result<Vec<Box<dyn Lane>>, Failure> {
     use weir_engine::live::dpdk::{DpdkLane, Eal};
@@ -73,7 +74,7 @@ pub(super) fn lanes(options: &RunOptions, interfaces: &Interfaces) -> Result<Vec
     Ok(lanes.into_iter().map(|lane| Box::new(lane) as Box<dyn Lane>).collect())
 }
 
-/// Never called: [`refuse_misfits`] comes before.
+/// Never called, because [`refuse_misfits`] refuses the engine.
 #[cfg(not(feature = "dpdk"))]
 pub(super) fn lanes(options: &RunOptions, _: &Interfaces) -> Result<Vec<Box<dyn Lane>>, Failure> {
     refuse_misfits(options).map(|()| Vec::new())

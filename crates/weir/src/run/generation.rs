@@ -1,4 +1,4 @@
-//! Policies that stand ready: compiled and loaded for the datapath, to be activated at once.
+//! Generations: policies that are compiled and loaded for the datapath, so that they can be activated at once.
 
 use crate::failure::Failure;
 use crate::limit_counts::{Counting, Top, Visit};
@@ -16,33 +16,33 @@ use weir_policy::ir::{Direction, Program};
 use weir_state::limits::Counted;
 use weir_state::{Memory, SharedState, now_ns};
 
-/// How a policy gets into the form that a datapath takes.
+/// Compiles and loads policies for a datapath.
 pub trait Loader: Clone + Send + Sync + 'static {
     /// The datapath.
     type Datapath: Datapath + 'static;
 
-    /// Compiles and loads a policy; what runs is not touched.
+    /// Compiles and loads a policy. The active generation is not affected.
     ///
     /// # Errors
     /// The compiler, the loader or the kernel refuses it.
     fn load(&self, policy: &Policy) -> Result<Prepared<<Self::Datapath as Datapath>::Code>, Failure>;
 
-    /// Whose bundles it takes.
+    /// Which bundles it accepts.
     fn trust(&self) -> &Trust;
 
-    /// Keeps shared state right that no packet has touched for long. To be called every few minutes.
+    /// Refreshes shared state that packets have not used for long. Must be called every few minutes.
     fn refresh(&self);
 }
 
-/// A policy as its loader leaves it.
+/// A loaded policy.
 pub struct Prepared<C> {
-    /// For the datapath.
+    /// The code for the datapath.
     pub code: Arc<C>,
-    /// What its limiters count, if they do.
+    /// The counts of its limiters, if they count.
     pub counted: Option<Counted>,
 }
 
-/// Native code, for workers.
+/// Loads native code for workers.
 #[derive(Clone)]
 pub struct NativeLoader {
     trust: Trust,
@@ -50,7 +50,7 @@ pub struct NativeLoader {
 }
 
 impl NativeLoader {
-    /// A loader with state of its own, for bundles of these owners and signers.
+    /// A loader with new shared state. `trust` says which bundles it accepts.
     pub fn new(trust: Trust) -> Self {
         NativeLoader { trust, shared: Arc::new(SharedState::new(Memory::Process)) }
     }
@@ -74,7 +74,7 @@ impl Loader for NativeLoader {
     }
 }
 
-/// Programs for the kernel that know the interfaces.
+/// Loads programs for the kernel, with the interfaces.
 #[derive(Clone)]
 pub struct KernelLoader {
     trust: Trust,
@@ -83,8 +83,8 @@ pub struct KernelLoader {
 }
 
 impl KernelLoader {
-    /// A loader for these interfaces with state of its own, for bundles of these owners and signers. Without
-    /// `limits_room`, the first policy with limits decides how many there can be.
+    /// A loader for these interfaces, with new shared state. `trust` says which bundles it accepts. Without
+    /// `limits_room`, the first policy with limits determines the room for limits.
     pub fn new(ports: Arc<Ports>, limits_room: Option<usize>, trust: Trust) -> Self {
         KernelLoader { trust, ports, shared: Arc::new(SharedState::new(Memory::Kernel { limits_room })) }
     }
@@ -108,7 +108,7 @@ impl Loader for KernelLoader {
     }
 }
 
-/// A policy that was compiled and loaded, and can be activated at once. `C` is its code.
+/// A compiled and loaded policy, which can be activated at once. `C` is its code.
 pub struct Generation<C> {
     /// Its number, from 1.
     pub id: u64,
@@ -118,10 +118,10 @@ pub struct Generation<C> {
 }
 
 impl<C> Generation<C> {
-    /// Reads, checks, compiles and loads a policy. What runs is not touched.
+    /// Reads, checks, compiles and loads a policy. The active generation is not affected.
     ///
     /// # Errors
-    /// The policy is wrong, or cannot be compiled or loaded.
+    /// The policy is invalid, or cannot be compiled or loaded.
     pub fn prepare<L: Loader<Datapath: Datapath<Code = C>>>(path: &Path, loader: &L) -> Result<Self, Failure> {
         let policy = PolicyFile::open(path)?.read(loader.trust())?;
         report::say_warnings(&policy);
@@ -129,7 +129,7 @@ impl<C> Generation<C> {
         Ok(Generation { id: 0, path: path.to_owned(), policy, prepared })
     }
 
-    /// What it means.
+    /// Its program.
     pub fn program(&self) -> &Program {
         &self.policy.program
     }
@@ -156,17 +156,17 @@ impl<C> Generation<C> {
         Arc::ptr_eq(&self.prepared.code, code)
     }
 
-    /// The posture that has these chains; none if it is the base policy.
+    /// The posture with these chains; `None` for the base policy.
     pub fn posture_of(&self, chains: [usize; 2]) -> Option<&str> {
         let postures = self.program().chains.iter().filter_map(|chain| chain.posture.as_deref());
         let has = |posture: &&str| self.loaded(Some(posture)).is_ok_and(|loaded| loaded.chains == chains);
         if self.loaded(None).is_ok_and(|base| base.chains == chains) { None } else { postures.into_iter().find(has) }
     }
 
-    /// What was counted for its limits, of the list of that name or all: those that were exceeded most, at most `wanted`.
+    /// The counts of the limits of one list, or of all: the `wanted` limits that were exceeded most.
     ///
     /// # Errors
-    /// There is no such list, or it counts nothing.
+    /// There is no such list, or it does not count.
     pub fn limits(&self, wanted: usize, list: Option<&str>) -> Result<LimitsStatus, Failure> {
         let counting = Counting::of(&self.policy, list)?;
         let top = counting.top(wanted, |limiter, visit| {
@@ -177,10 +177,11 @@ impl<C> Generation<C> {
         Ok(LimitsStatus { generation: self.id, limits: top.limits, total })
     }
 
-    /// As [`Generation::limits`] of all lists, since whoever asked last, of this generation or another that has the same limits. One thread asks.
+    /// Counts of all lists since the previous call, for this generation or another with the same limits. Only one
+    /// thread may call this.
     ///
     /// # Errors
-    /// There is no memory to remember what was read.
+    /// There is no memory to keep the counts that were read.
     pub fn limits_since(&self, wanted: usize) -> Result<Top, Failure> {
         let since = |limiter: usize, visit: &mut Visit<'_>| match &self.prepared.counted {
             Some(counted) => Ok(counted.each_since(limiter, visit).map_err(LoadError::State)?),
@@ -189,7 +190,7 @@ impl<C> Generation<C> {
         Counting::of(&self.policy, None)?.top(wanted, since)
     }
 
-    /// What `ctl status` says of it.
+    /// Its status for `ctl status`.
     pub fn status(&self) -> GenerationStatus {
         let postures = self.program().chains.iter().step_by(2).filter_map(|chain| chain.posture.clone());
         GenerationStatus {

@@ -1,4 +1,4 @@
-//! `weir run`: a policy between interfaces, in the foreground, until SIGINT or SIGTERM.
+//! `weir run`: runs a policy between interfaces in the foreground, until SIGINT or SIGTERM.
 
 mod account;
 mod carry;
@@ -21,7 +21,7 @@ use crate::cli::{LiveEngine, RunOptions};
 use crate::failure::Failure;
 use crate::signals;
 use carry::CarriedLinks;
-use claim::{Claimant, Claims, Place, PortsOf};
+use claim::{ClaimTarget, Claimant, Claims, PortKind};
 use controller::Controller;
 use generation::{Generation, KernelLoader, Loader, NativeLoader};
 use guard::Guard;
@@ -39,17 +39,18 @@ use weir_engine::live::afxdp::{AfXdpLane, Waiting};
 use weir_engine::live::xdp::{KernelPath, Ports};
 use weir_engine::live::{Datapath, Interfaces, Lane, Loaded, Workers};
 
-/// How often buckets that nobody charges are brought to the present: those of addresses come round in nine minutes at the earliest.
+/// Interval of setting the words of full buckets to the present. Those of addresses wrap around after nine minutes at
+/// the earliest.
 const REFRESH: Duration = Duration::from_secs(60);
-/// How often the main thread looks whether something is due.
+/// Interval of the main loop.
 const TICK: Duration = Duration::from_millis(50);
-/// How long after a trial could not be ended it is tried again.
+/// Pause before another try to end a trial.
 const TRIAL_PAUSE: Duration = Duration::from_secs(1);
 
 /// Runs the command.
 ///
 /// # Errors
-/// The policy is wrong, an interface cannot be used, or a worker fails.
+/// The policy is invalid, an interface cannot be used, or a worker fails.
 pub fn run(options: &RunOptions) -> Result<(), Failure> {
     descriptors::raise()?;
     run_with(options).map_err(descriptors::explain)
@@ -59,22 +60,22 @@ fn run_with(options: &RunOptions) -> Result<(), Failure> {
     refuse_repeats(options)?;
     dpdk::refuse_misfits(options)?;
     if options.busy_poll && options.engine != LiveEngine::Afxdp {
-        return Err(Failure::Rejected("weir: --busy-poll is of the engine afxdp".to_owned()));
+        return Err(Failure::Rejected("weir: --busy-poll is only for the engine afxdp".to_owned()));
     }
     if options.limits_room.is_some() && options.engine != LiveEngine::Xdp {
         return Err(Failure::Rejected(
-            "weir: --limits-room is of the engine xdp; others have all the room there is".to_owned(),
+            "weir: --limits-room is only for the engine xdp; other engines need no reserved room".to_owned(),
         ));
     }
     let trust = options.trust.read()?;
     let signals = Signals::register()?;
     signals::clean_up()?;
-    // Before anything is read or touched: another Weir may have the interfaces.
-    let places = places(options)?;
-    let claims = Claims::take(&places, Claimant::Weir, Duration::ZERO)?;
+    // Claims come first, because another Weir may use the interfaces.
+    let targets = claim_targets(options)?;
+    let claims = Claims::take(&targets, Claimant::Weir, Duration::ZERO)?;
     let log = LimitsLog::open(options)?;
     let server = Server::listen(&options.control)?;
-    let held = Held { places, claims, server, log };
+    let held = Held { targets, claims, server, log };
     let interfaces = interfaces(options);
     match options.engine {
         LiveEngine::Xdp => {
@@ -95,19 +96,19 @@ fn run_with(options: &RunOptions) -> Result<(), Failure> {
     }
 }
 
-/// What is claimed: the interfaces, and those of the kernel behind virtual ports of DPDK.
-fn places(options: &RunOptions) -> Result<Vec<Place>, Failure> {
+/// The claimed interfaces: the given ones, and kernel interfaces of virtual DPDK ports.
+fn claim_targets(options: &RunOptions) -> Result<Vec<ClaimTarget>, Failure> {
     let behind = dpdk::kernel_interfaces(options)?;
-    let ports = if options.engine == LiveEngine::Dpdk { PortsOf::Dpdk } else { PortsOf::Kernel };
-    Place::of(options.lower.iter().chain(&options.upper).chain(&behind), ports)
+    let ports = if options.engine == LiveEngine::Dpdk { PortKind::Dpdk } else { PortKind::Kernel };
+    ClaimTarget::of(options.lower.iter().chain(&options.upper).chain(&behind), ports)
 }
 
-/// What the system told us.
+/// Flags that signals set.
 #[derive(Clone, Default)]
 struct Signals {
     /// SIGINT or SIGTERM.
     stop: Arc<AtomicBool>,
-    /// SIGHUP, which others take for a request to read their files again: a link must not end by it.
+    /// SIGHUP. Its default action would end Weir; other daemons reload their files.
     hang_up: Arc<AtomicBool>,
 }
 
@@ -123,15 +124,15 @@ impl Signals {
     }
 }
 
-/// What a running Weir has to itself beside the interfaces.
+/// The resources of a running Weir besides its interfaces.
 struct Held {
-    places: Vec<Place>,
+    targets: Vec<ClaimTarget>,
     claims: Claims,
     server: Server,
     log: Option<LimitsLog>,
 }
 
-/// Runs the command on workers in user space, each with a lane.
+/// Runs the command with workers in user space, each with a lane.
 fn run_workers(
     options: &RunOptions,
     trust: Trust,
@@ -143,7 +144,7 @@ fn run_workers(
     run_on(options, held, signals, loader, |first| Ok(Workers::start(open()?, first)?))
 }
 
-/// Runs the command on one kind of datapath; `start` takes the interfaces.
+/// Runs the command with one kind of datapath, which `start` starts.
 fn run_on<L: Loader>(
     options: &RunOptions,
     held: Held,
@@ -151,15 +152,15 @@ fn run_on<L: Loader>(
     loader: L,
     start: impl FnOnce(&Loaded<<L::Datapath as Datapath>::Code>) -> Result<L::Datapath, Failure>,
 ) -> Result<(), Failure> {
-    let Held { places, claims, mut server, log } = held;
+    let Held { targets, claims, mut server, log } = held;
     let first = match Generation::prepare(&options.policy, &loader) {
-        // Told to end before it has begun.
+        // Stopped before the start.
         Err(_) if signals.stop.load(Ordering::Relaxed) => return Ok(()),
         prepared => prepared?,
     };
     let loaded = first.loaded(None)?;
     let on_exit = first.program().on_exit;
-    let guard = Arc::new(Guard::start(interfaces(options), places, on_exit)?);
+    let guard = Arc::new(Guard::start(interfaces(options), targets, on_exit)?);
     let ran = (|| {
         let datapath = start(&loaded)?;
         guard.take_over(on_exit)?;
@@ -172,7 +173,7 @@ fn run_on<L: Loader>(
         let carried = options.carry_link.then(|| CarriedLinks::watch(&interfaces(options))).transpose()?;
         watch(&controller, &guard, carried, &loader, signals);
         drop(server);
-        // A Weir that is started from now on waits for the guard and is not refused.
+        // A new Weir is not refused from now on, but waits for the guard.
         drop(claims);
         let stopped = thread::scope(|scope| {
             scope.spawn(|| guard.open_early());
@@ -202,7 +203,7 @@ fn report_start<D: Datapath>(options: &RunOptions, controller: &Controller<D>) {
     );
 }
 
-/// Packets that come back in where they went out would go round for ever.
+/// Refuses repeated interfaces, on which packets would loop for ever.
 fn refuse_repeats(options: &RunOptions) -> Result<(), Failure> {
     let mut known = HashSet::new();
     let mut interfaces = options.lower.iter().chain(&options.upper).chain(&options.divert);
@@ -212,7 +213,7 @@ fn refuse_repeats(options: &RunOptions) -> Result<(), Failure> {
     }
 }
 
-/// Until told to stop, or a worker fails. Nothing here waits for an activation.
+/// The main loop, until a signal stops it or a worker fails. It never waits for an activation.
 fn watch<L: Loader>(
     controller: &Controller<L::Datapath>,
     guard: &Guard,
@@ -223,7 +224,7 @@ fn watch<L: Loader>(
     let mut refreshed = Instant::now();
     while !signals.stop.load(Ordering::Relaxed) && !controller.has_failed() {
         if signals.hang_up.swap(false, Ordering::Relaxed) {
-            eprintln!("weir: SIGHUP changes nothing: `weir ctl load` and `weir ctl activate` change the policy");
+            eprintln!("weir: SIGHUP is ignored: use `weir ctl load` and `weir ctl activate` to change the policy");
         }
         if refreshed.elapsed() > REFRESH {
             loader.refresh();
@@ -237,18 +238,18 @@ fn watch<L: Loader>(
     }
 }
 
-/// Starts a thread that ends trials whose time is over, as long as there is a controller.
+/// Starts a thread that ends trials in time, as long as the controller exists.
 fn end_trials<D: Datapath + 'static>(controller: Weak<Controller<D>>) -> Result<(), Failure> {
     let watch = move || {
         while let Some(controller) = controller.upgrade() {
             match Failure::catch(|| controller.tick()) {
                 Ok(true) => {
                     let Status { generation, posture, .. } = controller.status();
-                    eprintln!("weir: not confirmed in time: back to {}", Active { generation, posture });
+                    eprintln!("weir: not confirmed in time: rolled back to {}", Active { generation, posture });
                 }
                 Ok(false) => {}
                 Err(failure) => {
-                    eprintln!("weir: not confirmed in time, but what was confirmed cannot be activated: {failure}");
+                    eprintln!("weir: not confirmed in time, but the confirmed policy cannot be activated: {failure}");
                     thread::sleep(TRIAL_PAUSE);
                 }
             }

@@ -150,7 +150,8 @@ impl Acceptor {
     }
 }
 
-/// Starts a thread for a client, if it has permission and there is a slot.
+/// Starts a thread for a client, if it has permission and there is a slot. The error says that the thread cannot be
+/// started.
 fn admit<H>(stream: UnixStream, clients: &Arc<Clients>, handler: &Arc<H>) -> io::Result<()>
 where
     H: Fn(Request) -> Result<Value, Failure> + Send + Sync + 'static,
@@ -285,7 +286,9 @@ impl ClientSlot {
                     Ok(value) => Answer::Ok(value),
                     Err(Failure::Rejected(text)) => Answer::Error(text),
                     Err(Failure::Runtime(text) | Failure::NoDescriptors(text)) => Answer::Failed(text),
-                    Err(failure @ (Failure::Mistakes { .. } | Failure::Told(_))) => Answer::Error(failure.to_string()),
+                    Err(failure @ (Failure::Mistakes { .. } | Failure::Reported(_))) => {
+                        Answer::Error(failure.to_string())
+                    }
                 },
             )?;
             self.client.set_silent_since(Some(Instant::now()));

@@ -169,7 +169,7 @@ mod tests {
     fn no_text_begins_or_ends_a_comment() {
         let alphabet = ['*', '/', '\\', 'x'];
         for number in 0..4usize.pow(6) {
-            let text: String = (0..6).map(|place| alphabet[number >> (2 * place) & 3]).collect();
+            let text: String = (0..6).map(|index| alphabet[number >> (2 * index) & 3]).collect();
             let safe = comment(&text);
             assert!(!safe.contains("*/") && !safe.contains("/*") && !safe.contains('\\'), "{text} becomes {safe}");
         }

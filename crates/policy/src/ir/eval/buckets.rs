@@ -1,4 +1,4 @@
-//! The buckets of a program's limiters, and the clock that they go by.
+//! The buckets of a program's limiters, and their clock.
 
 use super::Tables;
 use crate::ir::{LimitEach, LimiterId, LimiterKind, Log, Program};
@@ -21,23 +21,23 @@ enum Limiter {
 
 struct Listed {
     entries: Arc<LimitEntries>,
-    /// One a label, as the entries.
+    /// The word of each bucket, indexed by label as `entries` is.
     words: Vec<u64>,
     log: Log,
-    /// One a label.
+    /// The counts of each bucket, indexed by label.
     counts: Vec<Charged>,
 }
 
-/// What was counted for a bucket.
+/// The counts of a bucket.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Charged {
-    /// Packets that it had no room for.
+    /// Packets that exceeded it.
     pub exceeded: u64,
     /// Packets that were charged to it.
     pub passed: u64,
 }
 
-/// A table of addresses.
+/// The buckets of a `limit each`.
 struct Each {
     each: LimitEach,
     profile: LimitProfile,
@@ -58,7 +58,7 @@ impl Buckets {
         Buckets { limiters: (0..).zip(&program.limiters).map(limiter).collect(), clock_ns: None }
     }
 
-    /// Sets the clock, which never goes back. At the first packet all buckets are full.
+    /// Sets the clock, which never goes back. All buckets are full at the first packet.
     pub(super) fn tick(&mut self, time_ns: u64) {
         if self.clock_ns.is_none() {
             self.limiters.iter_mut().for_each(|limiter| limiter.fill(time_ns));
@@ -66,8 +66,9 @@ impl Buckets {
         self.clock_ns = self.clock_ns.max(Some(time_ns));
     }
 
-    /// Charges a packet to the bucket of a label and, if limits are nested, to those around it: to all of them, or to none. Whether
-    /// there was room. The innermost bucket without room counts the packet, or all that were charged.
+    /// Charges a packet to the bucket of a label and, for nested limits, to the enclosing ones. It charges all of them
+    /// or none, and returns whether it did. An excess packet is counted by the innermost bucket that it exceeds, a
+    /// charged packet by all its buckets.
     pub(super) fn has_room(&mut self, limiter: LimiterId, label: u32, bytes: u32) -> bool {
         let now_ns = self.now_ns();
         match &mut self.limiters[usize::from(limiter.0)] {
@@ -76,16 +77,16 @@ impl Buckets {
         }
     }
 
-    /// Charges a packet to the bucket of an address.
+    /// Charges a packet to the bucket of an address. Returns whether it did.
     pub(super) fn has_room_for(&mut self, limiter: LimiterId, address: u128, bytes: u32) -> bool {
         let now_ns = self.now_ns();
         match &mut self.limiters[usize::from(limiter.0)] {
-            Limiter::Listed(_) => unreachable!("compiler bug: a list is asked for an address"),
+            Limiter::Listed(_) => unreachable!("compiler bug: a list has no buckets of addresses"),
             Limiter::Each(each) => each.has_room(address, now_ns, bytes),
         }
     }
 
-    /// What was counted for the buckets of a limiter, by label; a table of addresses counts nothing.
+    /// The counts of a limiter's buckets, indexed by label. Empty for `limit each`.
     pub(super) fn counts(&self, limiter: LimiterId) -> &[Charged] {
         match &self.limiters[usize::from(limiter.0)] {
             Limiter::Listed(listed) => &listed.counts,
@@ -94,7 +95,7 @@ impl Buckets {
     }
 
     fn now_ns(&self) -> u64 {
-        self.clock_ns.expect("the clock is set before a packet is judged")
+        self.clock_ns.expect("the clock is set before a packet is decided")
     }
 }
 

@@ -1,7 +1,7 @@
 //! Explains a verdict: the tests of every rule up to the deciding one, with the values that they saw.
 
 use super::packet::{self, Frame, Packet};
-use super::{Charge, Evaluator, Observer, Saw, Tables};
+use super::{Charge, Evaluator, Observed, Observer, Tables};
 use crate::ir::{LimiterId, RuleId, Test, match_tree};
 use weir_abi::Verdict;
 
@@ -22,7 +22,7 @@ pub struct Step {
     /// The rule.
     pub rule: RuleId,
     /// Its evaluated tests, each with the value that it saw and its outcome.
-    pub tests: Vec<(Test, Saw, bool)>,
+    pub tests: Vec<(Test, Observed, bool)>,
     /// Whether the rule matched.
     pub matched: bool,
     /// The buckets that it charged, each with the label that was found.
@@ -56,7 +56,7 @@ impl Recorder {
 }
 
 impl Observer for Recorder {
-    fn tested(&mut self, test: &Test, saw: Saw, held: bool) {
+    fn tested(&mut self, test: &Test, saw: Observed, held: bool) {
         self.step().tests.push((test.clone(), saw, held));
         if !held {
             self.current += 1;

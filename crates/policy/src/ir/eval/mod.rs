@@ -1,7 +1,7 @@
-//! The reference interpreter: what a program means, one packet at a time, as plainly as it can be said.
+//! The reference interpreter. It defines what a program does with a packet.
 //!
-//! Every backend and engine answers to this. It favours no speed: it parses with `packet`, asks tables through [`Tables`] and walks the
-//! tree as it stands.
+//! Every backend and engine must agree with it. It is written for clarity, not for speed: it parses with `packet`,
+//! looks up tables through [`Tables`], and walks the tree without optimisation.
 
 mod buckets;
 pub mod explain;
@@ -14,43 +14,44 @@ use super::{Chain, Effect, Fallback, FindId, LimiterId, LimiterKind, Node, Progr
 use crate::field::{Field, Guard, Subject};
 use buckets::Buckets;
 pub use buckets::Charged;
-pub use observer::{Charge, Observer, Saw};
+pub use observer::{Charge, Observed, Observer};
 use packet::{Frame, Packet};
 pub use tables::Tables;
 use weir_abi::packet::{Fragment, L3, L4};
 use weir_abi::verdict::Sampled;
 use weir_abi::{Action, Counter, Reason, Verdict};
 
-/// Decides packets by a program and counts.
+/// Decides packets by a program, and counts.
 pub struct Evaluator<'a, T> {
     program: &'a Program,
     tables: T,
     counters: Vec<Counter>,
-    /// Whose limits the last counters are of ([`Program::limited`]).
+    /// The meaning of the last counters ([`Program::limited`]).
     limited: Vec<(RuleId, Action)>,
     buckets: Buckets,
 }
 
 impl<'a, T: Tables> Evaluator<'a, T> {
-    /// An evaluator with counters at 0 and full buckets. The program must have no effects that the interpreter does not support
-    /// ([`crate::capability::unsupported`]): they do nothing here.
+    /// An evaluator with zero counters and full buckets. Effects that the interpreter does not support
+    /// ([`crate::capability::unsupported`]) are ignored.
     pub fn new(program: &'a Program, tables: T) -> Self {
         let counters = vec![Counter::default(); program.counters()];
         let buckets = Buckets::new(program, &tables);
         Evaluator { program, tables, counters, limited: program.limited(), buckets }
     }
 
-    /// One counter a reason, [`Reason`] being the index; then one for each of [`Program::limited`].
+    /// One counter for each reason, indexed by [`Reason`], then one for each entry of [`Program::limited`].
     pub fn counters(&self) -> &[Counter] {
         &self.counters
     }
 
-    /// What was counted for the buckets of a limiter, by the labels that its find can find; nothing if it does not log.
+    /// The counts of a limiter's buckets, indexed by the labels that its find returns. They are 0 if the list does not
+    /// log.
     pub fn limit_counts(&self, limiter: LimiterId) -> &[Charged] {
         self.buckets.counts(limiter)
     }
 
-    /// Decides a frame by chain `chain` of the program.
+    /// Decides a frame by the chain with index `chain`.
     pub fn decide(&mut self, chain: usize, frame: Frame<'_>, observer: &mut impl Observer) -> Verdict {
         self.buckets.tick(frame.time_ns);
         let (packet, malformed) = packet::parse(frame);
@@ -83,7 +84,7 @@ impl<'a, T: Tables> Evaluator<'a, T> {
     }
 }
 
-/// What is decided of a well-formed packet without asking the rules.
+/// The verdict on a well-formed packet that bypasses the rules.
 fn before_rules(program: &Program, packet: &Packet) -> Option<(Action, Reason)> {
     let defaults = &program.defaults;
     let cases = [
@@ -98,14 +99,14 @@ fn before_rules(program: &Program, packet: &Packet) -> Option<(Action, Reason)> 
     })
 }
 
-/// One packet on its way through a chain.
+/// The evaluation of one packet in a chain.
 struct Run<'r, 'a, T> {
     eval: &'r mut Evaluator<'a, T>,
     chain: &'r Chain,
     frame: Frame<'r>,
     packet: &'r Packet,
     found: Vec<u32>,
-    /// Whether a limit that marks had no room.
+    /// Whether the packet exceeded a limit with `exceed mark`.
     exceeded: bool,
     sampled: Sampled,
 }
@@ -129,7 +130,7 @@ impl<T: Tables> Run<'_, '_, T> {
         })
     }
 
-    /// A key that the packet does not have finds nothing.
+    /// Looks up a key. If the packet does not have it, the result is 0.
     fn find(&mut self, id: FindId) {
         let find = self.chain.finds[usize::from(id.0)];
         let there = guard_holds(find.key.guard(), self.packet);
@@ -139,20 +140,20 @@ impl<T: Tables> Run<'_, '_, T> {
         };
     }
 
-    fn test(&self, test: &Test) -> (Saw, bool) {
+    fn test(&self, test: &Test) -> (Observed, bool) {
         match test {
-            Test::Guard(guard) => (Saw::Header, guard_holds(*guard, self.packet)),
+            Test::Guard(guard) => (Observed::Header, guard_holds(*guard, self.packet)),
             Test::Value { subject: Subject::Field(Field::MetaExceeded), mask, set, negated } => {
                 let value = u128::from(self.exceeded);
-                (Saw::Value(value), set.contains(value & mask.unwrap_or(u128::MAX)) != *negated)
+                (Observed::Value(value), set.contains(value & mask.unwrap_or(u128::MAX)) != *negated)
             }
             Test::Value { subject, mask, set, negated } => match field::subject(*subject, self.frame, self.packet) {
-                Some(value) => (Saw::Value(value), set.contains(value & mask.unwrap_or(u128::MAX)) != *negated),
-                None => (Saw::Nothing, false),
+                Some(value) => (Observed::Value(value), set.contains(value & mask.unwrap_or(u128::MAX)) != *negated),
+                None => (Observed::Missing, false),
             },
             Test::Found { find, wanted, negated } => {
                 let found = self.found[usize::from(find.0)];
-                (Saw::Found(found), wanted.is(found) != *negated)
+                (Observed::Found(found), wanted.is(found) != *negated)
             }
         }
     }
@@ -189,36 +190,36 @@ impl<T: Tables> Run<'_, '_, T> {
                         None => self.exceeded = true,
                     }
                 }
-                // Programs with it are refused before they run.
+                // Callers refuse programs with this effect.
                 Effect::Track => {}
             }
         }
         None
     }
 
-    /// The reason is built in, and what each rule's limits ended is counted beside.
+    /// Counts a packet that a limit decided: by the built-in reason, and by the counter of the rule's limits.
     fn end_by_limit(&mut self, rule: RuleId, action: Action) -> (Action, Reason) {
         let limited = self.eval.limited.iter().position(|&known| known == (rule, action));
-        let place = limited.expect("every limit that ends a packet's way is among them");
+        let index = limited.expect("every limit that decides packets is in `limited`");
         let rules = usize::from(Reason::RULE_BASE) + self.eval.program.rules.len();
         self.eval.count(usize::from(Reason::LIMIT.0), self.frame.wire_len);
-        self.eval.count(rules + place, self.frame.wire_len);
+        self.eval.count(rules + index, self.frame.wire_len);
         (action, Reason::LIMIT)
     }
 }
 
-/// Whether the `nth` packet (from 0) of a rule is the one in `one_in`: a Weyl sequence of the golden ratio of 2^32 spreads them
-/// evenly without a period that a sender could follow.
+/// Whether the `nth` packet of a rule, counted from 0, is sampled. A Weyl sequence (golden ratio of 2^32) spreads
+/// samples evenly, without a short period that a sender could exploit.
 pub fn is_sampled(nth: u64, one_in: u32) -> bool {
     u64::from((nth as u32).wrapping_mul(0x9e37_79b1)) < sample_below(one_in)
 }
 
-/// 2^32 / `one_in`, rounded up: below it a step of the sequence is taken.
+/// 2^32 / `one_in`, rounded up. A packet is sampled if its element of the sequence is below this.
 pub fn sample_below(one_in: u32) -> u64 {
     (1u64 << 32).div_ceil(u64::from(one_in.max(1)))
 }
 
-/// Whether the packet has what the guard asks for.
+/// Whether the packet satisfies the guard.
 pub fn guard_holds(guard: Guard, packet: &Packet) -> bool {
     let ip = matches!(packet.l3, L3::Ipv4 | L3::Ipv6);
     match guard {

@@ -1,42 +1,42 @@
-//! Observers of the interpreter: they receive each step of a decision and can explain it.
+//! The steps of an evaluation, which the interpreter reports for explanations.
 
 use crate::ir::{LimiterId, RuleId, Test};
 
-/// Receives each step of a decision.
+/// Receives the steps of an evaluation.
 pub trait Observer {
-    /// A test was made; `saw` is what it looked at.
-    fn tested(&mut self, test: &Test, saw: Saw, held: bool);
+    /// A test was evaluated; `saw` is the value that it saw.
+    fn tested(&mut self, test: &Test, saw: Observed, held: bool);
     /// A rule matched.
     fn matched(&mut self, rule: RuleId);
-    /// The rule that matched charged the bucket of a label.
+    /// The rule that matched last charged the bucket of a label.
     fn charged(&mut self, limiter: LimiterId, label: u32, outcome: Charge);
 }
 
-/// Whether a bucket had room.
+/// The outcome of a charge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Charge {
-    /// It had room.
+    /// The packet was charged.
     Fits,
-    /// It had none.
+    /// The packet exceeds the limit.
     Exceeded,
 }
 
-/// What a test looked at.
+/// The value that a test saw.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Saw {
+pub enum Observed {
     /// Whether a header is present.
     Header,
     /// A value, before masking.
     Value(u128),
-    /// Raw bits that the packet does not have.
-    Nothing,
-    /// What a find found.
+    /// Raw bits that were not captured.
+    Missing,
+    /// The result of a find.
     Found(u32),
 }
 
-/// Observes nothing.
+/// Ignores all steps.
 impl Observer for () {
-    fn tested(&mut self, _: &Test, _: Saw, _: bool) {}
+    fn tested(&mut self, _: &Test, _: Observed, _: bool) {}
     fn matched(&mut self, _: RuleId) {}
     fn charged(&mut self, _: LimiterId, _: u32, _: Charge) {}
 }

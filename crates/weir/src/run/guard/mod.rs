@@ -1,22 +1,23 @@
-//! What happens to the link when Weir ends, however it ends.
+//! Sets the link as `on-exit` says when Weir ends for any reason.
 //!
 //! ```text
-//!   weir run ---- a pipe: what is to be done in the end ----> weir guard
-//!      |                                                          |
-//!   told to end: does it itself, says goodbye                     waits: a word, or the pipe's end without a goodbye
-//!   killed: the pipe ends                                         does it
+//!   weir run ----- a pipe with messages ------------> weir guard
+//!      |                                                  |
+//!   normal end: sets the final state, says goodbye      waits for messages, or for the end of the pipe
+//!   killed: the pipe ends without a goodbye             sets the final state
 //! ```
-//! The guard is a small process of the same program, started before any interface is touched. It holds nothing of what moves packets. While it
-//! is there, so is its claim on the interfaces (`claim.rs`): a Weir that is started again waits for the guard of the one before. If the guard itself is
-//! killed, another is started; what cannot be mended is both killed at once, after which nothing passes.
+//! The guard is a separate process of the same program, started before any interface is changed. It holds no resources
+//! that move packets. While it exists, it has a claim on the interfaces (`claim.rs`), so a new Weir waits for the guard
+//! of the previous one. If the guard is killed, Weir starts another. If both are killed at once, nothing passes.
 
-mod aftermath;
+mod final_state;
+mod message;
 pub mod process;
-mod word;
 
 use crate::failure::Failure;
-use crate::run::claim::Place;
-use aftermath::Aftermath;
+use crate::run::claim::ClaimTarget;
+use final_state::FinalState;
+use message::{Message, READY};
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
@@ -25,143 +26,147 @@ use std::thread;
 use std::time::{Duration, Instant};
 use weir_engine::live::Interfaces;
 use weir_policy::ir::OnExit;
-use word::{READY, Word};
 
-/// How long a guard may take to leave after a goodbye.
+/// Longest wait for the guard to end after a goodbye.
 const LEAVE: Duration = Duration::from_secs(1);
-/// Between two attempts to start another guard.
+/// Pause between two attempts to start another guard.
 const RENEW_PAUSE: Duration = Duration::from_secs(1);
 
-/// The guard, as the process sees it that it guards. Dropped without [`Guard::end`], the guard does what is to be done.
+/// The handle of the guard process. If it is dropped without [`Guard::end`], the guard process sets the final state.
 pub struct Guard {
     interfaces: Interfaces,
-    places: Vec<Place>,
-    post: Mutex<Post>,
+    targets: Vec<ClaimTarget>,
+    process: Mutex<GuardProcess>,
 }
 
-/// Who guards, and what the guard knows.
-struct Post {
+/// The guard process and its state.
+struct GuardProcess {
     child: Child,
-    aftermath: Aftermath,
-    /// When another guard was last asked for in vain.
+    final_state: FinalState,
+    /// Last failed attempt to start another guard.
     tried: Option<Instant>,
 }
 
 impl Guard {
-    /// Starts a guard, which claims the places. Until [`Guard::take_over`] it leaves the link as it is now.
+    /// Starts a guard, which takes the claims. Until [`Guard::take_over`] it keeps the current state of the link.
     ///
     /// # Errors
-    /// The guard of a Weir that has ended does not leave, or somebody else's program stands where the policy wants everything to pass in the end.
-    pub fn start(interfaces: Interfaces, places: Vec<Place>, on_exit: OnExit) -> Result<Self, Failure> {
-        let child = spawn(&interfaces, &places)?;
-        // What was left by a Weir whose guard was not done until now.
-        let aftermath = Aftermath::found(&interfaces, on_exit)?;
-        let mut post = Post { child, aftermath, tried: None };
-        post.tell_all();
-        Ok(Guard { interfaces, places, post: Mutex::new(post) })
+    /// The guard of a previous Weir does not end. Or `on-exit` is `forward`, but an interface has a foreign XDP
+    /// program.
+    pub fn start(interfaces: Interfaces, targets: Vec<ClaimTarget>, on_exit: OnExit) -> Result<Self, Failure> {
+        let child = spawn(&interfaces, &targets)?;
+        // Read after the claims are held, because the guard of a previous Weir may have changed the link until now.
+        let final_state = FinalState::found(&interfaces, on_exit)?;
+        let mut process = GuardProcess { child, final_state, tried: None };
+        process.tell_all();
+        Ok(Guard { interfaces, targets, process: Mutex::new(process) })
     }
 
-    /// The policy decides from now on: nothing passes it by any more.
+    /// Removes the bypass, because the policy decides from now on.
     ///
     /// # Errors
-    /// A bypass cannot be taken away.
+    /// The bypass cannot be removed.
     pub fn take_over(&self, on_exit: OnExit) -> Result<(), Failure> {
-        self.heed(on_exit);
-        self.post().aftermath.lift_bypass()
+        self.apply(on_exit);
+        self.process().final_state.lift_bypass()
     }
 
-    /// Another policy decides, which may have another end in mind.
-    pub fn heed(&self, on_exit: OnExit) {
-        if self.post().tell(&on_exit.into())
-            && let Some(problem) = self.post().aftermath.cannot_forward()
+    /// Applies the `on-exit` of a newly active policy.
+    pub fn apply(&self, on_exit: OnExit) {
+        if self.process().tell(&on_exit.into())
+            && let Some(problem) = self.process().final_state.cannot_forward()
         {
-            eprintln!("weir: on-exit forward cannot be kept, the link will block: {problem}");
+            eprintln!("weir: on-exit forward is impossible, so the link will block: {problem}");
         }
     }
 
-    /// Before an interface is taken down that is to be up again in the end.
+    /// Must be called before an interface is taken down. On exit it is put up.
     pub fn taken_down(&self, interface: &str) {
-        self.post().tell(&Word::TakenDown(interface.to_owned()));
+        self.process().tell(&Message::TakenDown(interface.to_owned()));
     }
 
-    /// After it was put up again.
+    /// Must be called after the interface was put up again.
     pub fn put_up(&self, interface: &str) {
-        self.post().tell(&Word::PutUp(interface.to_owned()));
+        self.process().tell(&Message::PutUp(interface.to_owned()));
     }
 
     /// Interfaces that Weir has taken down.
     pub fn down(&self) -> Vec<String> {
-        self.post().aftermath.down()
+        self.process().final_state.down()
     }
 
-    /// Starts another guard if the one before has ended.
+    /// Starts another guard if the current one has ended.
     pub fn renew(&self) {
-        let mut post = self.post();
-        let Ok(Some(status)) = post.child.try_wait() else { return };
-        if post.tried.is_some_and(|tried| tried.elapsed() < RENEW_PAUSE) {
+        let mut process = self.process();
+        let Ok(Some(status)) = process.child.try_wait() else { return };
+        if process.tried.is_some_and(|tried| tried.elapsed() < RENEW_PAUSE) {
             return;
         }
-        match spawn(&self.interfaces, &self.places) {
+        match spawn(&self.interfaces, &self.targets) {
             Ok(child) => {
-                eprintln!("weir: the guard has ended ({status}): another stands in");
-                post.child = child;
-                post.tried = None;
-                post.tell_all();
+                eprintln!("weir: the guard has ended ({status}): another one is started");
+                process.child = child;
+                process.tried = None;
+                process.tell_all();
             }
             Err(failure) => {
-                eprintln!("weir: the guard has ended ({status}), and no other can be started: {}", failure.message());
-                post.tried = Some(Instant::now());
+                eprintln!(
+                    "weir: the guard has ended ({status}), and no other one can be started: {}",
+                    failure.message()
+                );
+                process.tried = Some(Instant::now());
             }
         }
     }
 
-    /// Lets everything pass, if that is how it ends, as soon as the engine leaves room for it: letting go of the rest takes an engine longer than
-    /// letting go of the interfaces. What it has not seen by then passes it by.
+    /// Starts the bypass as soon as the engine has detached from the interfaces, if `on-exit` is `forward`. The engine
+    /// takes longer for the rest of its shutdown; packets bypass it meanwhile.
     pub fn open_early(&self) {
-        self.post().aftermath.open_early();
+        self.process().final_state.open_early();
     }
 
-    /// Does what is to be done in the end, and says goodbye. The engine has let go of the interfaces.
+    /// Sets the final state of the link and ends the guard. The engine must have detached from the interfaces.
     ///
     /// # Errors
-    /// The link is not as it should be.
+    /// The final state cannot be set.
     pub fn end(&self) -> Result<(), Failure> {
-        let mut post = self.post();
-        let done = post.aftermath.carry_out();
+        let mut process = self.process();
+        let done = process.final_state.carry_out();
         if done.is_ok() {
-            post.tell(&Word::Goodbye);
+            process.tell(&Message::Goodbye);
         }
-        // Without a goodbye it tries what failed here.
-        drop(post.child.stdin.take());
+        // Without a goodbye the guard tries again what failed here.
+        drop(process.child.stdin.take());
         let start = Instant::now();
-        while done.is_ok() && start.elapsed() < LEAVE && matches!(post.child.try_wait(), Ok(None)) {
+        while done.is_ok() && start.elapsed() < LEAVE && matches!(process.child.try_wait(), Ok(None)) {
             thread::sleep(Duration::from_millis(1));
         }
         done
     }
 
-    fn post(&self) -> MutexGuard<'_, Post> {
-        self.post.lock().unwrap_or_else(PoisonError::into_inner)
+    fn process(&self) -> MutexGuard<'_, GuardProcess> {
+        self.process.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Post {
-    /// Tells the guard, if that is new. Returns whether it was. A guard that has gone is told when there is another.
-    fn tell(&mut self, word: &Word) -> bool {
-        let new = self.aftermath.heed(word);
+impl GuardProcess {
+    /// Sends a message that changes the state. Returns whether it does. A guard that has ended is replaced later by one
+    /// that gets all messages.
+    fn tell(&mut self, message: &Message) -> bool {
+        let new = self.final_state.apply(message);
         if new {
-            self.write(word);
+            self.write(message);
         }
         new
     }
 
-    /// Tells a new guard everything.
+    /// Sends the whole state to a new guard.
     fn tell_all(&mut self) {
-        self.aftermath.words().iter().for_each(|word| self.write(word));
+        self.final_state.messages().iter().for_each(|message| self.write(message));
     }
 
-    fn write(&mut self, word: &Word) {
-        let mut line = serde_json::to_vec(word).expect("a word is JSON");
+    fn write(&mut self, message: &Message) {
+        let mut line = serde_json::to_vec(message).expect("a message has string keys");
         line.push(b'\n');
         if let Some(pipe) = &mut self.child.stdin {
             let _gone = pipe.write_all(&line);
@@ -169,14 +174,15 @@ impl Post {
     }
 }
 
-/// Starts a guard and waits until it has its claim.
-fn spawn(interfaces: &Interfaces, places: &[Place]) -> Result<Child, Failure> {
+/// Starts a guard and waits until it has its claims.
+fn spawn(interfaces: &Interfaces, targets: &[ClaimTarget]) -> Result<Child, Failure> {
     let failed = |error: std::io::Error| Failure::system("guard", error);
-    // This very program, though a newer one may lie in its place by now. Signals for the terminal's group are not for the guard.
+    // `/proc/self/exe` is this program even if its file was replaced. A separate process group keeps signals of the
+    // terminal from the guard.
     let mut command = Command::new("/proc/self/exe");
     command.arg0("weir").args(["guard", "--lower", &interfaces.lower.join(",")]);
     command.args(["--upper", &interfaces.upper.join(",")]).current_dir("/").process_group(0);
-    command.args(places.iter().map(|place| format!("--claim={place}")));
+    command.args(targets.iter().map(|target| format!("--claim={target}")));
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().map_err(failed)?;
     let mut answer = String::new();
     let mut stdout = BufReader::new(child.stdout.take().expect("it is piped"));
@@ -186,7 +192,7 @@ fn spawn(interfaces: &Interfaces, places: &[Place]) -> Result<Child, Failure> {
     }
     let status = child.wait().map_err(failed)?;
     Err(Failure::Runtime(match answer.trim_end() {
-        "" => format!("guard: it ended at once: {status}"),
+        "" => format!("guard: it ended without an answer: {status}"),
         reason => reason.to_owned(),
     }))
 }

@@ -1,7 +1,7 @@
 //! The guard process: `weir guard`, which `weir run` starts.
 
-use super::aftermath::{Aftermath, PATIENCE};
-use super::word::{READY, Word};
+use super::final_state::{FinalState, PATIENCE};
+use super::message::{Message, READY};
 use crate::cli::GuardOptions;
 use crate::failure::Failure;
 use crate::run::claim::{Claimant, Claims};
@@ -31,17 +31,17 @@ pub fn run(options: &GuardOptions) -> Result<(), Failure> {
             return Ok(());
         }
     };
-    let mut aftermath = Aftermath::new(&Interfaces { lower, upper, divert: None });
+    let mut final_state = FinalState::new(&Interfaces { lower, upper, divert: None });
     answer(READY);
     for line in std::io::stdin().lock().lines().map_while(Result::ok) {
         match serde_json::from_str(&line) {
-            Ok(Word::Goodbye) => return Ok(()),
-            Ok(word) => _ = aftermath.heed(&word),
+            Ok(Message::Goodbye) => return Ok(()),
+            Ok(message) => _ = final_state.apply(&message),
             Err(error) => eprintln!("weir: the guard received an invalid message: {error}"),
         }
     }
     eprintln!("weir: ended unexpectedly; its guard sets the link as `on-exit` says");
-    aftermath.carry_out()
+    final_state.carry_out()
 }
 
 /// Ignores the signals that end Weir, because a terminal sends them to the guard too.

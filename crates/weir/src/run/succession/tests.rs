@@ -203,7 +203,7 @@ fn every_sequence_of_six_does_as_the_model_does() {
     ];
     for number in 0..kinds.len().pow(LENGTH) {
         let mut events = vec![(Event::Load, ChangeOutcome::Done), (Event::Load, ChangeOutcome::Done)];
-        events.extend((0..LENGTH).map(|place| kinds[number / kinds.len().pow(place) % kinds.len()].clone()));
+        events.extend((0..LENGTH).map(|index| kinds[number / kinds.len().pow(index) % kinds.len()].clone()));
         run(&events);
     }
 }

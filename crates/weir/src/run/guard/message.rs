@@ -1,15 +1,15 @@
-//! What Weir and its guard say to each other.
+//! The messages between Weir and its guard.
 
 use serde::{Deserialize, Serialize};
 use weir_policy::ir::OnExit;
 
-/// What the guard answers when it has its claim.
+/// The answer of the guard when it has its claims.
 pub(super) const READY: &str = "ready";
 
 /// A message to the guard, one line of JSON.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub(super) enum Word {
+pub(super) enum Message {
     /// When Weir ends, everything passes.
     Forward,
     /// When Weir ends, nothing passes.
@@ -18,15 +18,15 @@ pub(super) enum Word {
     TakenDown(String),
     /// Weir has put this interface up again.
     PutUp(String),
-    /// Weir has done everything itself, so the guard leaves.
+    /// Weir has set the final state itself, so the guard ends.
     Goodbye,
 }
 
-impl From<OnExit> for Word {
+impl From<OnExit> for Message {
     fn from(on_exit: OnExit) -> Self {
         match on_exit {
-            OnExit::Forward => Word::Forward,
-            OnExit::Block => Word::Block,
+            OnExit::Forward => Message::Forward,
+            OnExit::Block => Message::Block,
         }
     }
 }
