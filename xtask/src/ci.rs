@@ -26,9 +26,11 @@ pub fn run(fuzz_seconds: u32) -> Result<(), String> {
     });
     report.step("build tests", || shell::run(&mut cargo(["test", "--workspace", FEATURES, "--no-run", "--quiet"])));
     let mut binaries = Times::default();
-    report.runner("tests", |tally| tests(tally, &mut binaries));
+    let mut fuzz_build = None;
+    report.runner("tests", |tally| tests(tally, &mut binaries, &mut fuzz_build));
     report.runner("fuzz", |tally| {
-        *tally += fuzz::run(None, fuzz_seconds)?;
+        fuzz_build.unwrap_or_else(fuzz::Build::start)?.wait()?;
+        *tally += fuzz::run_built(fuzz_seconds)?;
         Ok(())
     });
     report.end(&binaries)
@@ -51,7 +53,13 @@ fn clang_format() -> Result<(), String> {
     shell::run(Command::new("clang-format-19").args(["--dry-run", "-Werror", "--"]).args(files))
 }
 
-fn tests(tally: &mut Tally, binaries: &mut Times) -> Result<(), String> {
+/// Runs the tests. They wait for interfaces much of the time, in which the fuzz targets are built. This build starts with the first test binary:
+/// until then cargo locks the folder that both build in.
+fn tests(
+    tally: &mut Tally,
+    binaries: &mut Times,
+    fuzz_build: &mut Option<Result<fuzz::Build, String>>,
+) -> Result<(), String> {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let mut command = cargo(["test", "--workspace", FEATURES, "--no-fail-fast"]);
     command.env("INSTA_UPDATE", "no").env("RUST_TEST_THREADS", (TESTS_PER_CORE * cores).to_string());
@@ -60,6 +68,9 @@ fn tests(tally: &mut Tally, binaries: &mut Times) -> Result<(), String> {
     let outcome = shell::run_lines(&mut command, |line| {
         tally.add_line(line);
         watch.add_line(line);
+        if watch.is_running() {
+            fuzz_build.get_or_insert_with(fuzz::Build::start);
+        }
     });
     *binaries = watch.end();
     outcome?;

@@ -8,7 +8,7 @@
 use crate::shell::{self, cargo, target_dir};
 use crate::tally::Tally;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Child, Command, Stdio};
 use std::sync::Mutex;
 
 /// Duration of each target in CI, in seconds.
@@ -50,8 +50,34 @@ pub fn run(target: Option<&str>, seconds: u32) -> Result<Tally, String> {
         return Err(format!("no fuzz target {}; known: {}", target.unwrap_or("at all"), names.join(", ")));
     }
     if chosen.iter().any(|t| t.source.extension().is_some_and(|e| e == "rs")) {
-        build_rust()?;
+        shell::run(&mut build_rust()?)?;
     }
+    fuzz_chosen(chosen, seconds)
+}
+
+/// Fuzzes all targets for `seconds` each, after [`Build::wait`].
+pub fn run_built(seconds: u32) -> Result<Tally, String> {
+    fuzz_chosen(targets().iter().collect(), seconds)
+}
+
+/// The build of the Rust targets, in the background.
+pub struct Build(Child);
+
+impl Build {
+    /// Starts the build.
+    pub fn start() -> Result<Self, String> {
+        let started = shell::in_background(&build_rust()?).stdin(Stdio::null()).spawn();
+        started.map(Build).map_err(|error| format!("building fuzz targets: {error}"))
+    }
+
+    /// Returns when the targets are built.
+    pub fn wait(mut self) -> Result<(), String> {
+        let status = self.0.wait().map_err(|error| format!("building fuzz targets: {error}"))?;
+        if status.success() { Ok(()) } else { Err(format!("building fuzz targets: {status}")) }
+    }
+}
+
+fn fuzz_chosen(chosen: Vec<&Target>, seconds: u32) -> Result<Tally, String> {
     let (mut tally, mut broken) = (Tally::default(), Vec::new());
     for outcome in fuzz_all(chosen, seconds) {
         match outcome {
@@ -132,11 +158,13 @@ impl Target {
     }
 }
 
-fn build_rust() -> Result<(), String> {
+/// The command that builds the Rust targets.
+fn build_rust() -> Result<Command, String> {
     let mut command = cargo(["build", "--package", "weir-fuzz", "--features", "libfuzzer", "--bins", "--quiet"]);
     command.args(["--target", &host()?]).env("RUSTFLAGS", RUSTFLAGS);
     // libFuzzer is C++. This uses the compiler that is required anyway.
-    shell::run(command.env("CXX", "clang++-19"))
+    command.env("CXX", "clang++-19");
+    Ok(command)
 }
 
 fn rust_dir() -> Result<PathBuf, String> {

@@ -50,6 +50,11 @@ impl Stopwatch {
         }
     }
 
+    /// Whether a binary is running.
+    pub fn is_running(&self) -> bool {
+        self.running.is_some()
+    }
+
     /// The duration of each binary. The last one ends now.
     pub fn end(mut self) -> Times {
         self.stop();
@@ -105,7 +110,9 @@ mod tests {
         let mut watch = Stopwatch::default();
         let binary = |name: &str| format!("     Running tests/{name}.rs (target/debug/deps/{name}-0f)");
         watch.add_line("   Compiling weir");
+        assert!(!watch.is_running());
         watch.add_line(&binary("house"));
+        assert!(watch.is_running());
         std::thread::sleep(Duration::from_millis(30));
         watch.add_line(&binary("live"));
         let times = watch.end();
