@@ -5,7 +5,7 @@ use crate::failure::Failure;
 use weir_engine::live::{Interfaces, Lane};
 
 /// Refuses the engine if it is not built in, and `--eal` for other engines.
-pub(super) fn refuse_misfits(options: &RunOptions) -> Result<(), Failure> {
+pub(super) fn check_options(options: &RunOptions) -> Result<(), Failure> {
     let problem = match options.engine {
         LiveEngine::Dpdk if !cfg!(feature = "dpdk") => {
             "this weir was built without DPDK: install libdpdk-dev and build it with `cargo build --release --features dpdk`"
@@ -74,10 +74,10 @@ pub(super) fn lanes(options: &RunOptions, interfaces: &Interfaces) -> Result<Vec
     Ok(lanes.into_iter().map(|lane| Box::new(lane) as Box<dyn Lane>).collect())
 }
 
-/// Never called, because [`refuse_misfits`] refuses the engine.
+/// Never called, because [`check_options`] refuses the engine.
 #[cfg(not(feature = "dpdk"))]
 pub(super) fn lanes(options: &RunOptions, _: &Interfaces) -> Result<Vec<Box<dyn Lane>>, Failure> {
-    refuse_misfits(options).map(|()| Vec::new())
+    check_options(options).map(|()| Vec::new())
 }
 
 #[cfg(test)]

@@ -58,7 +58,7 @@ pub fn run(options: &RunOptions) -> Result<(), Failure> {
 
 fn run_with(options: &RunOptions) -> Result<(), Failure> {
     refuse_repeats(options)?;
-    dpdk::refuse_misfits(options)?;
+    dpdk::check_options(options)?;
     if options.busy_poll && options.engine != LiveEngine::Afxdp {
         return Err(Failure::Rejected("weir: --busy-poll is only for the engine afxdp".to_owned()));
     }
