@@ -87,11 +87,8 @@ impl Shared {
             return watched.was(since, label, u32::MAX);
         }
         let masks = (0..MEMBERS_MAX).map(|set| 1 << set).chain([u32::MAX << MEMBERS_MAX]);
-        masks.map(|mask| watched.was(since, label, mask)).fold(Some(true), |all, set| match (all, set) {
-            (Some(false), _) | (_, Some(false)) => Some(false),
-            (None, _) | (_, None) => None,
-            (Some(true), Some(true)) => Some(true),
-        })
+        let judged: Vec<Option<bool>> = masks.map(|mask| watched.was(since, label, mask)).collect();
+        if judged.contains(&Some(false)) { Some(false) } else { (!judged.contains(&None)).then_some(true) }
     }
 }
 
