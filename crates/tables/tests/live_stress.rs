@@ -17,7 +17,7 @@ use support::live::{LABELS, Model, Net, names};
 use support::shim::{Datapath, Find4, Find6, FindBurst4, FindBurst6, is_ipv6, lookup};
 use weir_abi::{BURST_MAX, Layout};
 use weir_tables::live::{Change, LiveView};
-use weir_tables::{Kind, LiveError, LiveImage, LiveTable, Readers};
+use weir_tables::{Kind, LiveError, LiveImage, LiveTable, MEMBERS_MAX, Readers};
 
 const READERS: u64 = 2;
 const WATCHED: usize = 512;
@@ -49,8 +49,8 @@ impl Watched {
         self.count.store(count + 1, Ordering::Release);
     }
 
-    /// Whether the label is the one after change `since` or a later one; `None` if the notes do not go back so far.
-    fn was(&self, since: u64, label: u32) -> Option<bool> {
+    /// Whether the bits of `mask` in the label are those after change `since` or a later one; `None` if the notes do not go back so far.
+    fn was(&self, since: u64, label: u32, mask: u32) -> Option<bool> {
         let count = self.count.load(Ordering::Acquire);
         for index in (0..count).rev() {
             let note = self.notes[index as usize % NOTES].load(Ordering::Acquire);
@@ -59,7 +59,7 @@ impl Watched {
                 return None;
             }
             match note {
-                note if note as u32 == label => return Some(true),
+                note if note as u32 & mask == label & mask => return Some(true),
                 note if note >> 32 <= since => return Some(false),
                 _ => {}
             }
@@ -77,6 +77,19 @@ struct Shared {
     /// The last complete change.
     done: AtomicU64,
     stop: AtomicBool,
+}
+
+impl Shared {
+    /// As [`Watched::was`]. Each fused set is a table of its own: two changes of an address may come between the looks at two sets, so that a
+    /// lookup finds what the address was in one set before the first and in another after the second.
+    fn was(&self, watched: &Watched, since: u64, label: u32) -> Option<bool> {
+        if self.layout != Layout::ExactSets {
+            return watched.was(since, label, u32::MAX);
+        }
+        let masks = (0..MEMBERS_MAX).map(|set| 1 << set).chain([u32::MAX << MEMBERS_MAX]);
+        let judged: Vec<Option<bool>> = masks.map(|mask| watched.was(since, label, mask)).collect();
+        if judged.contains(&Some(false)) { Some(false) } else { (!judged.contains(&None)).then_some(true) }
+    }
 }
 
 /// What the table holds: one model, or one for each fused set.
@@ -171,7 +184,7 @@ fn read(shared: &Shared, seed: u64) -> Judged {
             }
         }
         for (watched, label) in watched.into_iter().zip(labels) {
-            match watched.was(since, label) {
+            match shared.was(watched, since, label) {
                 Some(true) => judged.right += 1,
                 None => judged.unknown += 1,
                 Some(false) => panic!(
