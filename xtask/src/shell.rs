@@ -20,12 +20,12 @@ pub fn cargo<const N: usize>(args: [&str; N]) -> Command {
     command
 }
 
-/// The same command at the lowest priority.
+/// The same command, which runs only on processors that are idle otherwise (`SCHED_IDLE`).
 pub fn in_background(command: &Command) -> Command {
-    let mut nice = Command::new("nice");
-    nice.args(["-n", "19"]).arg(command.get_program()).args(command.get_args());
-    nice.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
-    nice
+    let mut idle = Command::new("chrt");
+    idle.args(["--idle", "0"]).arg(command.get_program()).args(command.get_args());
+    idle.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    idle
 }
 
 /// Cargo's output folder.
