@@ -34,6 +34,8 @@ mod pressure;
 mod several_interfaces;
 #[path = "live/soak.rs"]
 mod soak;
+#[path = "live/tables.rs"]
+mod tables;
 #[path = "live/traffic.rs"]
 mod traffic;
 

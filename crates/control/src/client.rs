@@ -58,28 +58,56 @@ pub enum Error {
     Failed(String),
 }
 
+/// A connection to a server, for several requests.
+pub struct Client {
+    path: PathBuf,
+    stream: BufReader<UnixStream>,
+}
+
+impl Client {
+    /// Connects to the server.
+    ///
+    /// # Errors
+    /// No server listens at the path, or it belongs to another user.
+    pub fn connect(path: &Path) -> Result<Self, Error> {
+        let stream = UnixStream::connect(path).map_err(|error| not_connected(path, error))?;
+        Ok(Client { path: path.to_owned(), stream: BufReader::new(stream) })
+    }
+
+    /// Sends a request and waits for the answer. After an error other than [`Error::Refused`] and [`Error::Failed`] the
+    /// connection is of no use.
+    ///
+    /// # Errors
+    /// The server answers with an error, or the connection is closed: servers disconnect silent clients.
+    pub fn ask(&mut self, request: &Request) -> Result<Value, Error> {
+        let line = request.line().map_err(Error::NotARequest)?;
+        let path = || self.path.clone();
+        let failed = |source| Error::Connection { path: path(), source };
+        match self.stream.get_mut().write_all(line.as_bytes()) {
+            // A server that refuses the client answers and closes the connection without reading the request.
+            Err(error) if error.kind() == ErrorKind::BrokenPipe => {}
+            written => written.map_err(failed)?,
+        }
+        let mut answer = String::new();
+        self.stream.by_ref().take(ANSWER_BYTES_MAX).read_line(&mut answer).map_err(failed)?;
+        match Answer::parse(&answer) {
+            Ok(Answer::Ok(value)) => Ok(value),
+            Ok(Answer::Error(text)) => Err(Error::Refused(text)),
+            Ok(Answer::Failed(text)) => Err(Error::Failed(text)),
+            Err(_) if answer.is_empty() => Err(Error::NoAnswer { path: path() }),
+            Err(source) => Err(Error::NotAnAnswer { path: path(), source }),
+        }
+    }
+}
+
 /// Sends a request over a new connection and waits for the answer.
 ///
 /// # Errors
 /// No server listens at the path, or it answers with an error.
 pub fn ask(path: &Path, request: &Request) -> Result<Value, Error> {
-    let line = request.line().map_err(Error::NotARequest)?;
-    let failed = |source| Error::Connection { path: path.to_owned(), source };
-    let mut stream = UnixStream::connect(path).map_err(|error| not_connected(path, error))?;
-    match stream.write_all(line.as_bytes()) {
-        // A server that refuses the client answers and closes the connection without reading the request.
-        Err(error) if error.kind() == ErrorKind::BrokenPipe => {}
-        written => written.map_err(failed)?,
-    }
-    let mut answer = String::new();
-    BufReader::new(stream.take(ANSWER_BYTES_MAX)).read_line(&mut answer).map_err(failed)?;
-    match Answer::parse(&answer) {
-        Ok(Answer::Ok(value)) => Ok(value),
-        Ok(Answer::Error(text)) => Err(Error::Refused(text)),
-        Ok(Answer::Failed(text)) => Err(Error::Failed(text)),
-        Err(_) if answer.is_empty() => Err(Error::NoAnswer { path: path.to_owned() }),
-        Err(source) => Err(Error::NotAnAnswer { path: path.to_owned(), source }),
-    }
+    // A request that is none needs no server.
+    request.line().map_err(Error::NotARequest)?;
+    Client::connect(path)?.ask(request)
 }
 
 /// Reads the value of an answer. [`Request`] documents its type.

@@ -21,8 +21,9 @@ mod limits;
 mod message;
 mod stats;
 mod status;
+mod tables;
 
-pub use client::{Error, ask, read};
+pub use client::{Client, Error, ask, read};
 pub use limits::{CountedLimit, Limited, LimitsStatus, LimitsTotal, TOP_MAX};
 pub use message::{Answer, Ready, Request};
 pub use stats::{
@@ -30,6 +31,7 @@ pub use stats::{
     WorkerStats,
 };
 pub use status::{Activating, Active, GenerationStatus, Status};
+pub use tables::{TABLE_ENTRIES_MAX, TableChanged, TableEntries, TableEntry, TableFound, TableOperation};
 
 use std::time::Duration;
 

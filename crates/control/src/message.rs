@@ -1,5 +1,6 @@
 //! Requests, answers, and their representation as lines.
 
+use crate::TableOperation;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::path::PathBuf;
@@ -42,6 +43,13 @@ pub enum Request {
         /// Its name; `None` for the base policy.
         #[serde(default)]
         name: Option<String>,
+    },
+    /// Changes or reads a table of the active generation.
+    Table {
+        /// Its name.
+        table: String,
+        /// What to do. It says the type of the answer.
+        operation: TableOperation,
     },
 }
 
@@ -100,6 +108,7 @@ impl Answer {
 #[cfg(test)]
 mod tests {
     use super::{Answer, Request};
+    use crate::TableOperation;
     use serde_json::json;
     use std::ffi::OsStr;
     use std::os::unix::ffi::OsStrExt;
@@ -118,6 +127,17 @@ mod tests {
             (Request::Confirm, r#""confirm""#),
             (Request::Rollback, r#""rollback""#),
             (Request::Posture { name: Some("high".into()) }, r#"{"posture":{"name":"high"}}"#),
+            (
+                Request::Table {
+                    table: "bad".into(),
+                    operation: TableOperation::Add { entries: vec!["192.0.2.1".into()] },
+                },
+                r#"{"table":{"table":"bad","operation":{"add":{"entries":["192.0.2.1"]}}}}"#,
+            ),
+            (
+                Request::Table { table: "bad".into(), operation: TableOperation::Flush },
+                r#"{"table":{"table":"bad","operation":"flush"}}"#,
+            ),
         ];
         for (request, line) in requests {
             assert_eq!(request.line().expect("it is UTF-8"), format!("{line}\n"));

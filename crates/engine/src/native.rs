@@ -13,7 +13,9 @@ use rustix::fs::{MemfdFlags, memfd_create};
 use weir_abi::{ABI_VERSION, Burst, Counter, Verdict, burst};
 use weir_state::limits::counts::Counts;
 use weir_state::limits::{Counted, LimitCount, Limits};
+use weir_state::tables::LiveTables;
 use weir_state::words::Words;
+use weir_tables::live::Reader;
 
 use crate::clang::NativeObject;
 use crate::counters::CounterBlock;
@@ -26,12 +28,14 @@ type ChainFn = unsafe extern "C" fn(*const Burst);
 /// A loaded shared object and its tables, which the filters of all workers share.
 pub struct NativeCode {
     chains: Vec<ChainFn>,
-    tables: Vec<*const u8>,
+    tables: ImagePointers,
     /// Number of counters of each filter.
     counters: usize,
     /// The data of limiters, if the program has any.
     limits: Option<Limits>,
-    /// The memory that `tables` point into.
+    /// The tables that can change, if there are any.
+    live: Option<LiveTables>,
+    /// The memory that `tables` points into.
     _images: Vec<Arc<Image>>,
     /// The code that `chains` point into.
     library: Library,
@@ -50,12 +54,26 @@ unsafe impl Sync for NativeCode {}
 /// Decides bursts by native code and counts them. One worker owns it.
 pub struct NativeFilter {
     code: Arc<NativeCode>,
+    /// The images of the current burst, by slot.
+    tables: ImagePointers,
+    /// Announces that the images of the previous burst are not read any more. `None` if no table can change.
+    reader: Option<Reader>,
     counters: CounterBlock,
     /// Whether the buckets are still to be filled at the time of the first burst.
     fills_buckets: bool,
     /// Whether other filters charge the same buckets.
     sharing: Sharing,
 }
+
+/// Pointers to images, by slot.
+#[derive(Clone)]
+struct ImagePointers(Vec<*const u8>);
+
+// SAFETY: only `NativeFilter::decide` reads them. They point into images that the code of the filter owns, or that its
+// reader protects for the burst.
+unsafe impl Send for ImagePointers {}
+// SAFETY: as above.
+unsafe impl Sync for ImagePointers {}
 
 /// The number of workers that charge a program's buckets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,13 +91,15 @@ pub const STAGES: [&str; 3] = ["parse", "lookup", "rules"];
 pub const STAGE_CLOCK: &str = "#define WEIR_STAGE_CLOCK\n";
 
 impl NativeCode {
-    /// Loads a shared object of [`crate::clang`]. `name` is for messages. `images` are in slot order.
+    /// Loads a shared object of [`crate::clang`]. `name` is for messages. `images` are in slot order. `live` has those
+    /// that can change.
     pub fn load(
         name: &str,
         object: &NativeObject,
         program: &ProgramShape,
         images: Vec<Arc<Image>>,
         limits: Option<Limits>,
+        live: Option<LiveTables>,
     ) -> Result<Arc<Self>, EngineError> {
         program.check_images(&images)?;
         program.check_limits(limits.as_ref())?;
@@ -93,14 +113,17 @@ impl NativeCode {
             let function = unsafe { library.get::<ChainFn>(symbol.as_bytes()) };
             chains.push(*function.map_err(|_| refuse(format!("has no function {symbol}")))?);
         }
-        let tables = images.iter().map(|image| image.as_bytes().as_ptr()).collect();
+        let tables = ImagePointers(images.iter().map(|image| image.as_bytes().as_ptr()).collect());
+        let live = live.filter(|live| live.images.iter().any(Option::is_some));
         let counters = program.counters();
-        Ok(Arc::new(NativeCode { chains, tables, counters, limits, _images: images, library, _file: file }))
+        Ok(Arc::new(NativeCode { chains, tables, counters, limits, live, _images: images, library, _file: file }))
     }
 
     /// A filter with its own counters, which start at 0.
     pub fn filter(self: &Arc<Self>, sharing: Sharing) -> NativeFilter {
-        NativeFilter { code: self.clone(), counters: CounterBlock::new(self.counters), fills_buckets: false, sharing }
+        let reader = self.live.as_ref().map(|live| live.readers.register().expect("there are few filters"));
+        let (tables, counters) = (self.tables.clone(), CounterBlock::new(self.counters));
+        NativeFilter { code: self.clone(), tables, reader, counters, fills_buckets: false, sharing }
     }
 }
 
@@ -139,13 +162,21 @@ impl NativeFilter {
         images: Vec<Arc<Image>>,
         limits: Option<Limits>,
     ) -> Result<Self, EngineError> {
-        let filter = NativeCode::load(name, object, program, images, limits)?.filter(Sharing::Alone);
+        let filter = NativeCode::load(name, object, program, images, limits, None)?.filter(Sharing::Alone);
         Ok(NativeFilter { fills_buckets: true, ..filter })
     }
 
     /// Whether it needs the reception times of packets.
     pub(crate) fn has_limits(&self) -> bool {
         self.code.limits.is_some()
+    }
+
+    /// Releases the tables of the previous burst. Without this a filter that decides nothing for long keeps memory of
+    /// tables that change.
+    pub(crate) fn rest(&mut self) {
+        if let Some(reader) = &mut self.reader {
+            reader.rest();
+        }
     }
 
     /// Its counters, which can be read while it counts.
@@ -217,18 +248,28 @@ impl Filter for NativeFilter {
         {
             limits.binding.fill(&limits.buckets, burst.time_ns(0));
         }
+        let limits = self.limits();
+        let bursts = self.reader.as_mut().map(Reader::start_burst);
+        if let (Some(burst), Some(live)) = (&bursts, &self.code.live) {
+            for (table, image) in self.tables.0.iter_mut().zip(&live.images) {
+                if let Some(image) = image {
+                    *table = image.open(burst).as_ptr();
+                }
+            }
+        }
         let arguments = Burst {
             frames: burst.frames().as_ptr(),
             verdicts: verdicts.as_mut_ptr().cast(),
             count: burst.len() as u32,
             link: burst.link() as u32,
             times: burst.times(),
-            tables: burst::Tables { images: self.code.tables.as_ptr() },
+            tables: burst::Tables { images: self.tables.0.as_ptr() },
             counters: burst::Counters { reasons: self.counters.as_ptr() },
-            limits: self.limits(),
+            limits,
         };
         // SAFETY: `FrameBurst` guarantees that the frames are readable. `verdicts` has room for all of them, and a
-        // verdict is a transparent u32. `tables` are checked images in slot order. `counters` has one counter for every
+        // verdict is a transparent u32. `tables` are checked images in slot order; those
+        // that can change are valid until the reader starts another burst or rests. `counters` has one counter for every
         // reason of the program. `times` has one time for each frame, or none. The state of limits (`LimitStore::bind`,
         // `Counted::new`) guarantees that the tickets in the tables name existing buckets and counts.
         unsafe { function(&arguments) };

@@ -3,10 +3,12 @@
 use crate::error::LoadError;
 use crate::limits;
 use crate::policy::Policy;
+use crate::tables;
 use std::sync::Arc;
 use weir_policy::ir::{Limiter, LimiterKind};
 use weir_policy::pass::choose_layouts::Planned;
 use weir_state::limits::{Counted, LimitNeeds, Limits};
+use weir_state::tables::LiveTables;
 use weir_state::{Memory, SharedState};
 use weir_tables::Image;
 
@@ -16,6 +18,8 @@ pub struct Data {
     pub images: Vec<Arc<Image>>,
     /// The limits, if there are any.
     pub limits: Option<Limits>,
+    /// The tables that can change. `images` has their images at the time of loading.
+    pub tables: Option<LiveTables>,
 }
 
 impl Data {
@@ -45,14 +49,22 @@ impl Policy {
         Ok(self.images.get_or_init(|| images))
     }
 
-    /// The images and limits for loading code. The limits use `shared` state, or otherwise their own.
+    /// The images and limits for loading code. Tables and limits use `shared` state. Without it, limits use their own,
+    /// and tables cannot change.
     ///
     /// # Errors
     /// A table or list does not fit its layout, or there are not enough buckets.
     pub fn data(&self, shared: Option<&SharedState>) -> Result<Data, LoadError> {
-        let Some(text) = self.text().filter(|_| !self.program.limiters.is_empty()) else {
-            return Ok(Data { images: self.images()?.to_vec(), limits: None });
+        let Some(text) = self.text() else {
+            return Ok(Data { images: self.images()?.to_vec(), limits: None, tables: None });
         };
+        let tables = match shared.and_then(SharedState::tables) {
+            Some(store) => Some(tables::bind(text, self.images()?, store)),
+            None => None,
+        };
+        if self.program.limiters.is_empty() {
+            return Ok(Data { images: self.images()?.to_vec(), limits: None, tables });
+        }
         let own = SharedState::new(Memory::OnePolicy);
         let store = shared.unwrap_or(&own).limits(self.limit_needs())?;
         let assembled = limits::assemble(text, &self.program, store, weir_state::now_ns())?;
@@ -61,7 +73,7 @@ impl Policy {
             Some(image) => Arc::new(image),
             None => of_table,
         });
-        Ok(Data { images: images.collect(), limits: Some(assembled.limits) })
+        Ok(Data { images: images.collect(), limits: Some(assembled.limits), tables })
     }
 
     /// The shared state that its limits need. Nothing is needed for a bundle.

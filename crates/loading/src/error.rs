@@ -7,7 +7,7 @@ use weir_policy::capability::Engine;
 use weir_policy::diag::Diagnostic;
 use weir_policy::source::SourceMap;
 use weir_state::StateError;
-use weir_tables::BuildError;
+use weir_tables::{BuildError, ListError};
 
 /// An error of loading a policy. [`LoadError::is_of_policy`] distinguishes errors of the policy from failures of the
 /// environment.
@@ -65,6 +65,9 @@ pub enum LoadError {
         /// The problem.
         error: BuildError,
     },
+    /// A list that replaces a table has bad lines.
+    #[error(transparent)]
+    List(#[from] ListError),
     /// The rates of all limits together do not fit their image.
     #[error(transparent)]
     Limits(BuildError),
@@ -100,6 +103,7 @@ impl LoadError {
             | LoadError::UnsupportedBundle
             | LoadError::NoPosture { .. }
             | LoadError::Image { .. }
+            | LoadError::List(_)
             | LoadError::Limits(_)
             | LoadError::Engine(EngineError::TooLarge { .. }) => true,
             LoadError::ForeignBundle { .. } | LoadError::NoEngine(_) | LoadError::State(_) | LoadError::Engine(_) => {

@@ -45,12 +45,13 @@ pub mod policy;
 pub mod policy_file;
 pub mod regular_file;
 mod shape;
+mod tables;
 pub mod text;
 
 pub use data::Data;
 pub use error::{LoadError, Rejected};
 pub use kernel::{CompiledBpf, PART_RULES};
-pub use lists::ListOfLimits;
+pub use lists::{ListOfLimits, read_table};
 pub use native::CompiledNative;
 pub use policy::{Policy, Unverified};
 pub use policy_file::{PolicyFile, load};

@@ -168,7 +168,7 @@ fn load_limits(source: &LimitsSource) -> Loaded<(ListOfLimits, LimitsFacts, [Ima
             false => of_prefixes.read(&file.path, &bytes, bad_lines),
         };
         match read {
-            Ok(report) => notices(file, &report, &mut loaded.notices),
+            Ok(report) => notices(&file.path, file.field.as_deref(), &report, &mut loaded.notices),
             Err(error) => loaded.errors.push(error.to_string()),
         }
     }
@@ -252,6 +252,19 @@ fn load(source: &TableSource) -> Loaded<(Table, TableFacts, Images)> {
     loaded
 }
 
+/// Reads a list file as the contents of a table. The notices are about entries that may be a mistake.
+///
+/// # Errors
+/// The file cannot be read, or has a bad line. The error names file and line.
+pub fn read_table(path: &Path, family: Family, kind: Kind) -> Result<(Table, Vec<String>), LoadError> {
+    let bytes = read_bytes(path).map_err(|error| LoadError::Unread { path: path.to_owned(), error })?;
+    let (name, mut entries) = (path.display().to_string(), Entries::new(family, kind));
+    let report = entries.read(&name, &bytes, &ReadOptions::default())?;
+    let mut about = Vec::new();
+    notices(&name, None, &report, &mut about);
+    Ok((entries.settle(), about))
+}
+
 fn ends(family: Family, members: &Members) -> (IpAddr, IpAddr) {
     (address(family, members.first), address(family, members.last))
 }
@@ -271,13 +284,12 @@ fn read_file<T>(file: &ListSource, entries: &mut Entries, loaded: &mut Loaded<T>
     let options = ReadOptions { field_path: file.field.clone(), lenient: file.lenient, ..ReadOptions::default() };
     match entries.read(&file.path, &bytes, &options) {
         Err(error) => loaded.errors.push(error.to_string()),
-        Ok(report) => notices(file, &report, &mut loaded.notices),
+        Ok(report) => notices(&file.path, file.field.as_deref(), &report, &mut loaded.notices),
     }
 }
 
 /// Adds notices about a list: skipped lines, and content that may be a mistake.
-fn notices(file: &ListSource, report: &ReadReport, notices: &mut Vec<String>) {
-    let path = &file.path;
+fn notices(path: &str, field: Option<&str>, report: &ReadReport, notices: &mut Vec<String>) {
     if report.skipped > 0 {
         let first = report.first_skipped.first().map(|line| format!(", the first: {line}")).unwrap_or_default();
         notices.push(format!("{path}: {} bad lines skipped{first}", report.skipped));
@@ -293,7 +305,7 @@ fn notices(file: &ListSource, report: &ReadReport, notices: &mut Vec<String>) {
         notices.push(format!("{path}: {count} {what}{first}"));
     }
     if report.without_field > 0 {
-        let field = file.field.as_deref().unwrap_or_default();
+        let field = field.unwrap_or_default();
         notices.push(format!("{path}: {} networks have no field `{field}` and were left out", report.without_field));
     }
     if let Some(line) = report.unended {

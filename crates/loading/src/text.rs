@@ -35,7 +35,7 @@ pub struct Text {
     /// The program, with the positions of rules.
     pub lowered: Lowered,
     /// The tables, in order of declaration. `lowered.plan` assigns them to slots.
-    pub tables: Vec<Table>,
+    pub tables: Vec<Arc<Table>>,
     /// The lists of limits, in order of declaration.
     pub limits: Vec<ListOfLimits>,
     /// All files that were read, including lists.
@@ -80,7 +80,7 @@ impl Text {
         timing.check = start.elapsed();
 
         let take = |table: &checked::Table| lists.take(&table.name).expect("check asked the catalog for it");
-        let tables: Vec<Table> = checked.tables.iter().map(take).collect();
+        let tables: Vec<Arc<Table>> = checked.tables.iter().map(take).map(Arc::new).collect();
         let take = |list: &checked::Limits| lists.take_limits(&list.name).expect("check asked the catalog for it");
         let limits: Vec<ListOfLimits> = checked.limits.iter().map(take).collect();
         let deep = too_deep(&checked, &limits);
@@ -124,7 +124,7 @@ impl Text {
                 return built.map_err(|error| LoadError::Image { object: format!("limits {name}"), error });
             }
         };
-        let members: Vec<&Table> = tables.iter().map(|id| &self.tables[usize::from(id.0)]).collect();
+        let members: Vec<&Table> = tables.iter().map(|id| &*self.tables[usize::from(id.0)]).collect();
         let built = match members.as_slice() {
             [one] => one.build(image.layout),
             fused => weir_tables::exact_sets(fused),
@@ -159,7 +159,7 @@ fn too_deep(checked: &Checked, limits: &[ListOfLimits]) -> Vec<String> {
 }
 
 /// Notices about labels in lists of limits that their tables do not contain.
-fn unknown_labels(checked: &Checked, limits: &[ListOfLimits], tables: &[Table]) -> Vec<String> {
+fn unknown_labels(checked: &Checked, limits: &[ListOfLimits], tables: &[Arc<Table>]) -> Vec<String> {
     let mut notices = Vec::new();
     for (list, held) in checked.limits.iter().zip(limits) {
         let (LimitKeys::Labels(table), ListOfLimits::Labels(rates)) = (list.keys, held) else { continue };

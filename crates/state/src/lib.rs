@@ -22,6 +22,7 @@ pub mod error;
 pub mod limits;
 pub mod shared;
 pub mod store;
+pub mod tables;
 pub mod words;
 
 pub use error::StateError;

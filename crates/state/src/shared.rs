@@ -7,6 +7,7 @@ use weir_abi::each;
 
 use crate::StateError;
 use crate::limits::{Buckets, LimitNeeds, LimitStore};
+use crate::tables::TableStore;
 use crate::words::BUCKETS_MAX;
 
 /// The location of shared state and its capacity.
@@ -34,6 +35,7 @@ pub struct SharedState {
     /// The hash seed of addresses.
     seed: u32,
     limits: OnceLock<LimitStore>,
+    tables: TableStore,
 }
 
 impl SharedState {
@@ -49,7 +51,7 @@ impl SharedState {
 
     /// Shared state with a known hash seed, to compare the decisions of engines.
     pub fn with_seed(memory: Memory, seed: u32) -> Self {
-        SharedState { memory, seed, limits: OnceLock::new() }
+        SharedState { memory, seed, limits: OnceLock::new(), tables: TableStore::default() }
     }
 
     /// The state of limits, reserved at the first call.
@@ -67,6 +69,14 @@ impl SharedState {
             let _other = self.limits.set(LimitStore::new(self.seed, buckets));
         }
         Ok(self.limits.get().expect("it was set above"))
+    }
+
+    /// The state of tables, if they can change. Those in the kernel cannot yet, and a single policy needs no state.
+    pub fn tables(&self) -> Option<&TableStore> {
+        match self.memory {
+            Memory::Process => Some(&self.tables),
+            Memory::OnePolicy | Memory::Kernel { .. } => None,
+        }
     }
 
     /// Updates state that no packet has used for long. It must be called every few minutes.

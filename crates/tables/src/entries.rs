@@ -23,7 +23,7 @@ pub enum Kind {
 }
 
 /// Prefixes of one family.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Prefixes {
     V4(Vec<Prefix4>),
     V6(Vec<Prefix6>),
@@ -380,7 +380,7 @@ pub struct Facts {
 }
 
 /// The contents of a table: distinct prefixes, sorted by address and from short to long.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Table {
     kind: Kind,
     pub(crate) prefixes: Prefixes,

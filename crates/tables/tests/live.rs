@@ -4,12 +4,14 @@
 
 mod support;
 
+use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::sync::Arc;
 
 use support::Random;
 use support::live::{LABELS, Model, Net, names};
 use weir_abi::{Family, Layout};
-use weir_tables::live::{Change, IMAGES_WAITING_MAX, Reader};
+use weir_tables::live::{Change, IMAGES_WAITING_MAX, LiveEntry, PublishedImage, Reader};
 use weir_tables::{BuildError, Entries, Kind, LiveError, LiveTable, Problem, Readers};
 
 /// A live table with its model.
@@ -27,17 +29,40 @@ impl Driven {
         let mut random = Random(seed);
         let model = Model::random(layout, kind, count, &mut random);
         let readers = Readers::new();
-        let live = LiveTable::new(&readers, &model.table(), layout).unwrap();
+        let table = model.table();
+        // A table that was constant before must behave like one that was built to change.
+        let live = match seed % 2 {
+            0 => LiveTable::new(&readers, &table, layout).unwrap(),
+            _ => {
+                let image = Arc::new(table.build(layout).unwrap());
+                LiveTable::take_over(PublishedImage::new(&readers, image), &[&table], layout)
+            }
+        };
         let reader = readers.register().unwrap();
         Driven { model, live, readers, reader, names: names(LABELS + 1), random }
     }
 
     /// Makes changes that the model was told of.
     fn make(&mut self, wanted: &[(Net, u32)]) {
+        if wanted.len() > 1 && self.random.below(2) == 0 {
+            return self.make_by_tables(wanted);
+        }
         let changes: Vec<Change<'_>> = wanted.iter().map(|&one| self.model.as_change(one, &self.names)).collect();
         let changed = self.live.change(&changes).unwrap();
         assert!(changed <= wanted.len());
-        assert_eq!(self.live.len(), self.model.held.len());
+        assert_eq!((self.live.len(), self.live.count(0)), (self.model.held.len(), self.model.held.len()));
+    }
+
+    /// The same by two tables: what is removed, and what is inserted.
+    fn make_by_tables(&mut self, wanted: &[(Net, u32)]) {
+        let last: BTreeMap<Net, u32> = wanted.iter().copied().collect();
+        let (removed, inserted): (Vec<_>, Vec<_>) =
+            last.iter().map(|(&net, &label)| (net, label)).partition(|&(_, label)| label == 0);
+        let removed = self.model.table_of(removed.into_iter().map(|(net, _)| (net, 1)));
+        let inserted = self.model.table_of(inserted.into_iter());
+        let changed = self.live.remove_all(0, &removed).unwrap() + self.live.insert_all(0, &inserted).unwrap();
+        assert!(changed <= last.len());
+        assert_eq!((self.live.len(), self.live.count(0)), (self.model.held.len(), self.model.held.len()));
     }
 
     /// Asks for the keys around prefixes, and for others.
@@ -63,7 +88,19 @@ impl Driven {
                 (Kind::Labels, label) => format!("L{label}"),
             };
             assert_eq!(found, right, "{} at {key:#034x}", self.model.layout.name());
+            let longest = self.live.longest(0, self.model.address(key));
+            let label = longest.map_or("0", |entry| entry.label.unwrap_or("1"));
+            assert_eq!(label, right, "{longest:?} at {key:#034x}");
         }
+    }
+
+    /// Compares all entries with those of the model.
+    fn check_entries(&self) {
+        let entry = |(&(addr, len), &label): (&Net, &u32)| {
+            let label = (self.model.kind == Kind::Labels).then(|| self.names[label as usize].as_str());
+            LiveEntry { addr: self.model.address(addr), len, label }
+        };
+        assert!(self.live.entries(0).eq(self.model.held.iter().map(entry)));
     }
 
     /// Changes and asks, in turn.
@@ -76,6 +113,7 @@ impl Driven {
         }
         let all: Vec<Net> = self.model.held.keys().copied().collect();
         self.check(all, 1000);
+        self.check_entries();
     }
 
     /// Removes everything, and puts some back.
@@ -155,6 +193,8 @@ fn fused_sets_change_apart() {
             let made: Vec<_> = changes.iter().map(|&one| models[set].as_change(one, &names).in_set(set)).collect();
             live.change(&made).unwrap();
         }
+        let counts = models.iter().map(|model| model.held.len());
+        assert!(counts.eq((0..3).map(|set| live.count(set))));
         let image = live.image();
         let burst = reader.start_burst();
         let view = image.open(&burst);

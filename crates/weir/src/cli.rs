@@ -1,13 +1,18 @@
 //! The command line. Its form is stable, because scripts rely on it.
 
+mod ctl;
+mod values;
+
 use crate::failure::Failure;
 use crate::report::Format;
 use crate::run::claim::ClaimTarget;
 use clap::{Args, Parser, Subcommand, ValueEnum};
+pub use ctl::{CtlCommand, CtlOptions, TableAction};
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
-use weir_control::{DEFAULT_PATH, TOP_MAX};
+use values::{time, top};
+use weir_control::DEFAULT_PATH;
 use weir_engine::bundle::trust::Trust;
 use weir_policy::capability::Engine;
 use weir_policy::ir;
@@ -398,88 +403,12 @@ pub enum LiveEngine {
     Xdp,
 }
 
-/// `weir ctl`
-#[derive(Debug, Args)]
-pub struct CtlOptions {
-    /// The control socket.
-    #[arg(long, value_name = "PATH", default_value = DEFAULT_PATH, global = true)]
-    pub control: PathBuf,
-    /// Print one JSON object.
-    #[arg(long, global = true)]
-    pub json: bool,
-    /// The request.
-    #[command(subcommand)]
-    pub command: CtlCommand,
-}
-
-/// The requests of `weir ctl`.
-#[derive(Debug, Subcommand)]
-pub enum CtlCommand {
-    /// Show which generation is active and which are ready.
-    Status,
-    /// Show the counters.
-    Stats,
-    /// Show the counts of limits, for lists with `log exceeded` or `log all`.
-    Limits {
-        /// Show this many limits, the most exceeded first.
-        #[arg(long, value_name = "N", default_value_t = 20, value_parser = top)]
-        top: usize,
-        /// Show only this list.
-        #[arg(long, value_name = "NAME")]
-        list: Option<String>,
-    },
-    /// Load a policy or bundle without activating it.
-    Load {
-        /// The policy.
-        policy: PathBuf,
-    },
-    /// Activate a loaded generation.
-    Activate {
-        /// Its number.
-        generation: u64,
-        /// Roll back after this time (`60s`, `5m`) unless it is confirmed.
-        #[arg(long, value_name = "TIME", value_parser = time)]
-        confirm: Option<Duration>,
-    },
-    /// Keep the generation that is on trial.
-    Confirm,
-    /// Roll back. A trial ends and the confirmed generation is active again; otherwise the previously confirmed
-    /// generation is activated.
-    Rollback,
-    /// Activate a posture of the active generation.
-    Posture {
-        /// Its name; without a name, the base policy.
-        name: Option<String>,
-    },
-}
-
 /// The shortest interval of the limits log.
 const INTERVAL_MIN: Duration = Duration::from_millis(100);
 
 fn interval(text: &str) -> Result<Duration, String> {
     let interval = time(text)?;
     if interval < INTERVAL_MIN { Err(format!("at least {} ms", INTERVAL_MIN.as_millis())) } else { Ok(interval) }
-}
-
-fn top(text: &str) -> Result<usize, String> {
-    match text.parse() {
-        Ok(top) if (1..=TOP_MAX).contains(&top) => Ok(top),
-        _ => Err(format!("a number from 1 to {TOP_MAX}")),
-    }
-}
-
-/// `500ms`, `60s`, `5m`, `1h`.
-fn time(text: &str) -> Result<Duration, String> {
-    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
-    let unit_ms = match &text[digits..] {
-        "ms" => 1,
-        "s" => 1000,
-        "m" => 60_000,
-        "h" => 3_600_000,
-        _ => return Err("a time like 500ms, 60s, 5m".to_owned()),
-    };
-    let number: u64 = text[..digits].parse().map_err(|_| "a time like 500ms, 60s, 5m".to_owned())?;
-    number.checked_mul(unit_ms).map(Duration::from_millis).ok_or_else(|| "too long a time".to_owned())
 }
 
 /// `weir bench`

@@ -2,6 +2,7 @@
 //! no code of `weir run`.
 
 use crate::cli::{CtlCommand, CtlOptions};
+use crate::ctl_table;
 use crate::failure::Failure;
 use crate::figures;
 use crate::limit_counts;
@@ -17,6 +18,9 @@ use weir_control::{
 /// # Errors
 /// No Weir listens on the socket, or it refuses the request.
 pub fn run(options: &CtlOptions) -> Result<(), Failure> {
+    if let CtlCommand::Table { name, action } = &options.command {
+        return ctl_table::run(options, name, action);
+    }
     let request = match &options.command {
         CtlCommand::Status => Request::Status,
         CtlCommand::Stats => Request::Stats,
@@ -31,6 +35,7 @@ pub fn run(options: &CtlOptions) -> Result<(), Failure> {
         CtlCommand::Confirm => Request::Confirm,
         CtlCommand::Rollback => Request::Rollback,
         CtlCommand::Posture { name } => Request::Posture { name: name.clone() },
+        CtlCommand::Table { .. } => unreachable!("it has a module of its own"),
     };
     let value = weir_control::ask(&options.control, &request)?;
     if options.json {

@@ -16,6 +16,7 @@ pub mod cli;
 pub mod compile;
 pub mod costs;
 pub mod ctl;
+pub mod ctl_table;
 pub mod diff;
 pub mod engine;
 pub mod entry;

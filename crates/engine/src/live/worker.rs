@@ -21,11 +21,27 @@ pub(super) struct Deciders {
     pub filters: [NativeFilter; 2],
     /// The chain of each filter.
     pub chains: [usize; 2],
+    /// Number of bursts that the other filter has decided since each one decided its last.
+    pub bursts_since: [u64; 2],
 }
 
+/// A filter releases its tables after this many bursts of the other direction. To release them costs a memory fence at
+/// the next burst.
+const REST_AFTER_BURSTS: u64 = 64;
+
 impl Deciders {
+    /// Releases the tables of both filters.
+    fn rest(&mut self) {
+        self.filters.iter_mut().for_each(NativeFilter::rest);
+    }
+
     fn decide(&mut self, from: Side, burst: &FrameBurst<'_>, verdicts: &mut [Verdict]) -> Result<(), EngineError> {
         let index = from as usize;
+        self.bursts_since[index] = 0;
+        self.bursts_since[1 - index] += 1;
+        if self.bursts_since[1 - index] == REST_AFTER_BURSTS {
+            self.filters[1 - index].rest();
+        }
         let filter = &mut self.filters[index];
         match filter.has_limits() {
             true => filter.decide(self.chains[index], &burst.received_at(now_ns()), verdicts),
@@ -86,7 +102,8 @@ impl Handover {
         let mut state = self.state();
         let Some(next) = state.next.take() else { return };
         state.current = next.activation;
-        let done = current.replace(next);
+        let mut done = current.replace(next);
+        done.iter_mut().for_each(Deciders::rest);
         state.done.extend(done);
     }
 
@@ -113,6 +130,7 @@ pub(super) fn run(lane: &mut dyn Lane, handover: &Handover, stop: &AtomicBool) -
             }
         }
         if moved == 0 {
+            deciders.iter_mut().for_each(Deciders::rest);
             lane.wait(IDLE)?;
         }
     }

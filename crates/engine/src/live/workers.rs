@@ -170,7 +170,7 @@ fn give(handovers: &[Arc<Handover>], activation: u64, policy: &Loaded<NativeCode
     let counters = handovers.iter().map(|handover| {
         let filters = [policy.code.filter(sharing), policy.code.filter(sharing)];
         let blocks = filters.each_ref().map(|filter| filter.counter_block());
-        handover.give(Deciders { activation, filters, chains: policy.chains });
+        handover.give(Deciders { activation, filters, chains: policy.chains, bursts_since: [0; 2] });
         blocks
     });
     Activation { number: activation, policy: policy.clone(), counters: counters.collect() }

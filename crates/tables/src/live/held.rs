@@ -134,8 +134,8 @@ impl Held {
         label.copied().unwrap_or(0)
     }
 
-    /// Sets the label of a prefix; 0 removes the prefix.
-    pub fn set(&mut self, net: Net, label: u32) {
+    /// Sets the label of a prefix; 0 removes the prefix. Returns its label before, or 0.
+    pub fn set(&mut self, net: Net, label: u32) -> u32 {
         let old = match (&mut self.map, label) {
             (Map::V4(map), 0) => map.remove(&net.key4()),
             (Map::V4(map), _) => map.insert(net.key4(), label),
@@ -148,6 +148,7 @@ impl Held {
             (None, 1..) => *count += 1,
             _ => {}
         }
+        old.unwrap_or(0)
     }
 
     /// All prefixes, in order.

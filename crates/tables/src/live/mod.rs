@@ -22,6 +22,9 @@
 //! Unlinked memory (an image, a line, half a slot) is reused after every reader has begun another burst: epochs.rs,
 //! readers.rs. A batch of keys, or of tables, is not atomic: a burst may see a part of it.
 
+mod batch;
+mod change;
+mod entry;
 mod epochs;
 mod exact;
 mod exact6;
@@ -52,11 +55,14 @@ use crate::layout::exact_set6::Key;
 use crate::layout::{Room, exact_sets};
 use crate::prefix::{Prefix4, Prefix6};
 use crate::problem::{LABEL_BYTES_MAX, PREFIXES_MAX, Problem};
+use change::To;
+pub use change::{Change, LiveError};
+pub use entry::LiveEntry;
 use exact::{ExactWriter, Full};
 use exact6::Exact6Writer;
 use held::{Held, Net};
 use published::Publisher;
-pub use published::{LiveImage, LiveView};
+pub use published::{LiveImage, LiveView, PublishedImage};
 use rank::RankWriter;
 pub use readers::{Burst, READERS_MAX, Reader, Readers};
 use shared::{LiveLayout, SharedImage};
@@ -67,73 +73,6 @@ pub const IMAGES_WAITING_MAX: usize = 8;
 /// That is faster than changes in place.
 const BATCH_ONE_IN: usize = 8;
 const BATCH_MIN: usize = 1024;
-
-/// Why a live table refuses a change, or cannot be made.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum LiveError {
-    /// The layout cannot hold the table, or cannot hold it with the change.
-    #[error(transparent)]
-    Build(#[from] BuildError),
-    /// The change itself is invalid.
-    #[error("{prefix}: {problem}")]
-    Change {
-        /// The prefix as the caller gave it.
-        prefix: String,
-        /// What is wrong.
-        problem: Problem,
-    },
-    /// A set that the fused table does not have.
-    #[error("there is no set {set}: the table has {sets}")]
-    NoSuchSet {
-        /// The set number that was given.
-        set: usize,
-        /// Number of sets.
-        sets: usize,
-    },
-    /// Readers have not begun another burst for a long time, and too much memory waits for them.
-    #[error("readers still hold {images} replaced images of the table; try again when they have gone on")]
-    ReadersBehind {
-        /// Number of replaced images.
-        images: usize,
-    },
-}
-
-/// One change of one prefix in one set.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Change<'a> {
-    set: usize,
-    addr: IpAddr,
-    len: u8,
-    to: To<'a>,
-}
-
-/// The new state of a prefix.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum To<'a> {
-    Held(Option<&'a str>),
-    Absent,
-}
-
-impl<'a> Change<'a> {
-    /// Inserts the prefix of `len` bits around `addr`, with this label if the table has labels.
-    pub fn insert(addr: IpAddr, len: u8, label: Option<&'a str>) -> Self {
-        Change { set: 0, addr, len, to: To::Held(label) }
-    }
-
-    /// Removes the prefix of `len` bits around `addr`. Longer and shorter prefixes stay.
-    pub fn remove(addr: IpAddr, len: u8) -> Self {
-        Change { set: 0, addr, len, to: To::Absent }
-    }
-
-    /// The same change in set `set` of a fused table, counted from 0.
-    pub fn in_set(self, set: usize) -> Self {
-        Change { set, ..self }
-    }
-
-    fn wrong(&self, problem: Problem) -> LiveError {
-        LiveError::Change { prefix: format!("{}/{}", self.addr, self.len), problem }
-    }
-}
 
 /// A resolved change: a prefix with its label before and after, or its mask of sets for fused sets.
 #[derive(Clone, Copy, Debug)]
@@ -204,6 +143,8 @@ pub struct LiveTable {
     /// Number of sets of a fused table; 1 otherwise.
     sets: usize,
     held: Held,
+    /// Number of prefixes of each set.
+    lengths: Vec<usize>,
     labels: Labels,
     readers: Readers,
     published: Publisher,
@@ -243,8 +184,22 @@ impl LiveTable {
     ) -> Result<Self, LiveError> {
         let image = SharedImage::new(build(layout, kind, sets, &held, &labels)?);
         let writer = LiveWriter::of(&image, labels.count(kind));
-        let published = Publisher::new(readers, image);
-        Ok(LiveTable { layout, kind, sets, held, labels, readers: readers.clone(), published, writer, built_anew: 0 })
+        let (published, lengths, readers) = (Publisher::new(readers, image), lengths(&held, sets), readers.clone());
+        Ok(LiveTable { layout, kind, sets, held, lengths, labels, readers, published, writer, built_anew: 0 })
+    }
+
+    /// Takes over a published image with the contents of `tables`: one table, or fused sets. The first change rebuilds
+    /// the image with room for changes.
+    pub fn take_over(published: PublishedImage, tables: &[&Table], layout: Layout) -> Self {
+        let (first, mut labels) = (tables[0], Labels::default());
+        first.labels().iter().for_each(|name| {
+            labels.intern(name);
+        });
+        let held = if layout == Layout::ExactSets { Held::of_sets(tables) } else { Held::of(first) };
+        let (published, kind, sets) = (published.0, first.kind(), tables.len());
+        let (readers, writer) = (published.readers().clone(), LiveWriter::Rebuild);
+        let lengths = lengths(&held, sets);
+        LiveTable { layout, kind, sets, held, lengths, labels, readers, published, writer, built_anew: 0 }
     }
 
     /// The handle that readers use.
@@ -314,37 +269,6 @@ impl LiveTable {
                 (1, label) => label,
                 (_, 0) => *now & !(1 << change.set),
                 (_, _) => *now | 1 << change.set,
-            };
-        }
-        self.apply(wanted)
-    }
-
-    /// Replaces the contents of the table, or of set `set` of a fused table, by those of `table`. Returns how many
-    /// prefixes changed.
-    ///
-    /// # Errors
-    /// The same as [`LiveTable::change`], and if `table` is of the other family or kind.
-    pub fn replace(&mut self, set: usize, table: &Table) -> Result<usize, LiveError> {
-        if table.family() != self.family() {
-            return Err(BuildError::Family { layout: self.layout, family: table.family() }.into());
-        }
-        if table.kind() != self.kind {
-            return Err(BuildError::Labelled { layout: self.layout }.into());
-        }
-        if set >= self.sets {
-            return Err(LiveError::NoSuchSet { set, sets: self.sets });
-        }
-        let (sets, bit) = (self.sets, 1u32 << set);
-        let without = |label: u32| if sets == 1 { 0 } else { label & !bit };
-        let mut wanted: BTreeMap<Net, u32> = self.held.iter().map(|(net, label)| (net, without(label))).collect();
-        let ids = table.labels().iter().map(|name| self.intern(name)).collect::<Result<Vec<u32>, _>>()?;
-        for (net, label) in Held::of(table).iter() {
-            self.suits(net)?;
-            let now = wanted.entry(net).or_default();
-            *now = match (sets, self.kind) {
-                (1, Kind::Labels) => ids[label as usize - 1],
-                (1, Kind::Set) => label,
-                _ => *now | bit,
             };
         }
         self.apply(wanted)
@@ -433,7 +357,7 @@ impl LiveTable {
         let mut done = 0;
         while !batch && done < steps.len() {
             let covered = self.writer.steps_covered(&steps[done..]);
-            steps[done..done + covered].iter().for_each(|step| self.held.set(step.net, step.new));
+            steps[done..done + covered].iter().for_each(|step| self.hold(step.net, step.new));
             let (image, labels) = (self.published.image(), self.labels.count(self.kind));
             if self.writer.change(image, &self.readers, &self.held, steps[done], labels).is_err() {
                 break;
@@ -446,9 +370,18 @@ impl LiveTable {
         Ok(steps.len())
     }
 
+    /// Changes the label of a prefix in the contents.
+    fn hold(&mut self, net: Net, new: u32) {
+        let old = self.held.set(net, new);
+        for (set, length) in self.lengths.iter_mut().enumerate() {
+            *length += usize::from(is_in(self.sets, set, new));
+            *length -= usize::from(is_in(self.sets, set, old));
+        }
+    }
+
     /// Applies steps by rebuilding the image. Applies none of them if that fails.
     fn rebuild(&mut self, steps: &[Step]) -> Result<(), LiveError> {
-        steps.iter().for_each(|step| self.held.set(step.net, step.new));
+        steps.iter().for_each(|step| self.hold(step.net, step.new));
         let built = match self.published.free() {
             images @ IMAGES_WAITING_MAX.. => Err(LiveError::ReadersBehind { images }),
             _ => build(self.layout, self.kind, self.sets, &self.held, &self.labels).map_err(LiveError::Build),
@@ -462,11 +395,25 @@ impl LiveTable {
                 Ok(())
             }
             Err(error) => {
-                steps.iter().for_each(|step| self.held.set(step.net, step.old));
+                steps.iter().for_each(|step| self.hold(step.net, step.old));
                 Err(error)
             }
         }
     }
+}
+
+/// Whether a label of the contents says that set `set` of `sets` has the prefix.
+fn is_in(sets: usize, set: usize, label: u32) -> bool {
+    if sets == 1 { label != 0 } else { label >> set & 1 != 0 }
+}
+
+/// Number of prefixes of each set.
+fn lengths(held: &Held, sets: usize) -> Vec<usize> {
+    let mut lengths = vec![0; sets];
+    for (_, label) in held.iter() {
+        lengths.iter_mut().enumerate().for_each(|(set, length)| *length += usize::from(is_in(sets, set, label)));
+    }
+    lengths
 }
 
 /// Builds the image of the held prefixes, with room for changes.

@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicPtr, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use crate::image::Image;
 use crate::live::epochs::Unlinked;
 use crate::live::readers::{Burst, Readers};
 use crate::live::shared::SharedImage;
@@ -42,6 +43,11 @@ impl Publisher {
         LiveImage(self.0.clone())
     }
 
+    /// The registry of the readers.
+    pub fn readers(&self) -> &Readers {
+        &self.0.readers
+    }
+
     /// The published image.
     pub fn image(&self) -> &SharedImage {
         // SAFETY: the image is swapped out and later freed only through `&mut self`.
@@ -61,6 +67,21 @@ impl Publisher {
         let mut old = self.0.old.lock().unwrap_or_else(PoisonError::into_inner);
         while old.pop(&self.0.readers).is_some() {}
         old.len()
+    }
+}
+
+/// The image of a table that has not changed yet. [`super::LiveTable::take_over`] makes it live.
+pub struct PublishedImage(pub(super) Publisher);
+
+impl PublishedImage {
+    /// Publishes a constant image.
+    pub fn new(readers: &Readers, image: Arc<Image>) -> Self {
+        PublishedImage(Publisher::new(readers, SharedImage::constant(image)))
+    }
+
+    /// The handle that readers use. It stays the same when the table becomes live.
+    pub fn handle(&self) -> LiveImage {
+        self.0.handle()
     }
 }
 

@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::live::epochs::{self, IDLE, Quiescence, Word};
 
-/// Maximum number of registered readers.
-pub const READERS_MAX: usize = 256;
+/// Maximum number of registered readers: 256 workers with two filters each, in eight activations.
+pub const READERS_MAX: usize = 4096;
 
 /// A word in two cache lines of its own, because processors prefetch pairs of lines.
 #[repr(align(128))]

@@ -1,5 +1,6 @@
 //! An image that readers use while its writer changes it.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 
 use weir_abi::Layout;
@@ -30,7 +31,7 @@ pub(super) enum LiveLayout {
 pub(super) struct SharedImage {
     /// Unless `live` is `Frozen`, no slice of its bytes exists once readers have it. They are accessed as atomic words
     /// only.
-    image: Image,
+    image: Arc<Image>,
     bytes: usize,
     live: LiveLayout,
 }
@@ -58,7 +59,12 @@ impl SharedImage {
             Layout::RankLeaf6 => LiveLayout::RankLeaf6(leaves()),
             Layout::Dxr16x4 | Layout::Range6 | Layout::CountedLeaf => LiveLayout::Frozen,
         };
-        SharedImage { bytes: bytes.len(), live, image }
+        SharedImage { bytes: bytes.len(), live, image: Arc::new(image) }
+    }
+
+    /// An image that does not change. Others may read its bytes.
+    pub fn constant(image: Arc<Image>) -> Self {
+        SharedImage { bytes: image.as_bytes().len(), live: LiveLayout::Frozen, image }
     }
 
     pub fn live_layout(&self) -> LiveLayout {

@@ -66,7 +66,7 @@ fn find(view: &ImageView<'_>, family: Family, key: u128) -> u32 {
 fn change_store_by_store(live: &mut LiveTable, step: Step, others: &[u128]) -> bool {
     let family = live.family();
     let before = copy(live.published.image());
-    live.held.set(step.net, step.new);
+    live.hold(step.net, step.new);
     let recorded = RecordedImage::new(live.published.image());
     let made = live.writer.change(&recorded, &live.readers, &live.held, step, live.labels.count(live.kind));
     let stores = recorded.into_stores();

@@ -136,8 +136,13 @@ impl Model {
 
     /// The table of what is held.
     pub fn table(&self) -> Table {
+        self.table_of(self.held.iter().map(|(&net, &label)| (net, label)))
+    }
+
+    /// A table of these prefixes.
+    pub fn table_of(&self, prefixes: impl Iterator<Item = (Net, u32)>) -> Table {
         let mut entries = Entries::new(self.family, self.kind);
-        for (&(addr, len), label) in &self.held {
+        for ((addr, len), label) in prefixes {
             entries.insert_prefix(self.address(addr), len, Some(&format!("L{label}"))).unwrap();
         }
         entries.settle()

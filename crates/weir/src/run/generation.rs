@@ -14,7 +14,8 @@ use weir_engine::live::{Datapath, Loaded, Workers};
 use weir_loading::{LoadError, Policy, PolicyFile};
 use weir_policy::ir::{Direction, Program};
 use weir_state::limits::Counted;
-use weir_state::{Memory, SharedState, now_ns};
+use weir_state::tables::{LiveTables, TableBinding};
+use weir_state::{Memory, SharedState};
 
 /// Compiles and loads policies for a datapath.
 pub trait Loader: Clone + Send + Sync + 'static {
@@ -30,8 +31,8 @@ pub trait Loader: Clone + Send + Sync + 'static {
     /// Which bundles it accepts.
     fn trust(&self) -> &Trust;
 
-    /// Refreshes shared state that packets have not used for long. Must be called every few minutes.
-    fn refresh(&self);
+    /// The state that all of its generations share.
+    fn shared(&self) -> &SharedState;
 }
 
 /// A loaded policy.
@@ -40,6 +41,8 @@ pub struct Prepared<C> {
     pub code: Arc<C>,
     /// The counts of its limiters, if they count.
     pub counted: Option<Counted>,
+    /// Its tables, if they can change.
+    pub tables: Option<LiveTables>,
 }
 
 /// Loads native code for workers.
@@ -61,16 +64,16 @@ impl Loader for NativeLoader {
 
     fn load(&self, policy: &Policy) -> Result<Prepared<NativeCode>, Failure> {
         let data = policy.data(Some(&self.shared))?;
-        let counted = data.counted();
-        Ok(Prepared { code: policy.compile_native(Cpu::Native)?.load(data)?, counted })
+        let (counted, tables) = (data.counted(), data.tables.clone());
+        Ok(Prepared { code: policy.compile_native(Cpu::Native)?.load(data)?, counted, tables })
     }
 
     fn trust(&self) -> &Trust {
         &self.trust
     }
 
-    fn refresh(&self) {
-        self.shared.refresh(now_ns());
+    fn shared(&self) -> &SharedState {
+        &self.shared
     }
 }
 
@@ -96,15 +99,15 @@ impl Loader for KernelLoader {
     fn load(&self, policy: &Policy) -> Result<Prepared<KernelCode>, Failure> {
         let data = policy.data(Some(&self.shared))?;
         let code = policy.kernel(&data, &self.ports)?;
-        Ok(Prepared { code, counted: data.counted() })
+        Ok(Prepared { code, counted: data.counted(), tables: None })
     }
 
     fn trust(&self) -> &Trust {
         &self.trust
     }
 
-    fn refresh(&self) {
-        self.shared.refresh(now_ns());
+    fn shared(&self) -> &SharedState {
+        &self.shared
     }
 }
 
@@ -149,6 +152,16 @@ impl<C> Generation<C> {
             code: self.prepared.code.clone(),
             chains: [chain(Direction::Upstream)?, chain(Direction::Downstream)?],
         })
+    }
+
+    /// The images of its tables, if they can change.
+    pub fn tables(&self) -> Option<&TableBinding> {
+        self.prepared.tables.as_ref().map(|tables| &*tables.binding)
+    }
+
+    /// Whether it comes from a bundle.
+    pub fn is_bundle(&self) -> bool {
+        self.policy.is_bundle()
     }
 
     /// Whether this is its code.

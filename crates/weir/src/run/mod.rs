@@ -15,7 +15,8 @@ mod log_file;
 mod requests;
 mod server;
 pub mod succession;
-pub mod tally;
+pub mod tables;
+mod tally;
 
 use crate::cli::{LiveEngine, RunOptions};
 use crate::failure::Failure;
@@ -227,11 +228,14 @@ fn watch<L: Loader>(
             eprintln!("weir: SIGHUP is ignored: use `weir ctl load` and `weir ctl activate` to change the policy");
         }
         if refreshed.elapsed() > REFRESH {
-            loader.refresh();
+            loader.shared().refresh(weir_state::now_ns());
             refreshed = Instant::now();
         }
         thread::sleep(TICK);
         guard.renew();
+        if let Some(tables) = loader.shared().tables() {
+            tables.free();
+        }
         if let Some(carried) = &mut carried {
             carried.step(guard);
         }

@@ -5,6 +5,7 @@ use crate::run::controller::Controller;
 use crate::run::descriptors;
 use crate::run::generation::{Generation, Loader};
 use crate::run::succession::Refusal;
+use crate::run::tables;
 use serde_json::{Value, json};
 use std::path::Path;
 use std::time::Duration;
@@ -42,6 +43,9 @@ pub fn perform<L: Loader>(
         Request::Confirm => controller.confirm()?,
         Request::Rollback => controller.rollback()?,
         Request::Posture { name } => controller.posture(name.as_deref())?,
+        Request::Table { table, operation } => {
+            return tables::perform(&table, operation, &controller.active(), loader.shared());
+        }
     }
     Ok(json!(controller.status()))
 }

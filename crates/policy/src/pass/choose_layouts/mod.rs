@@ -243,8 +243,11 @@ fn cheapest(estimates: &[Estimate], family: Family) -> Layout {
 }
 
 /// Whether the layout suits the table. An exact set needs a table that already has addresses, because an empty table
-/// may get prefixes later.
+/// may get prefixes later. A dynamic table may get any prefix, and its layout must change in place.
 fn holds_table(layout: Layout, table: &Table) -> bool {
+    if table.dynamic.is_some() {
+        return matches!((layout, table.family), (Layout::RankLeaf, Family::Ipv4) | (Layout::RankLeaf6, Family::Ipv6));
+    }
     let only = |lengths: &[usize]| {
         let held: usize = lengths.iter().filter_map(|&length| table.facts.by_length.get(length)).sum();
         table.kind == TableKind::Set && table.facts.entries > 0 && table.facts.entries == held
@@ -279,11 +282,9 @@ fn lists(policy: &Checked) -> BTreeSet<(LimitsId, Family)> {
     used.filter(|(list, _)| of_prefixes(list)).map(|(list, key)| (list, key.family())).collect()
 }
 
-/// Whether a table may share an image. A dynamic table may not, because its size is not known.
+/// Whether a table may share an image. A dynamic table may not, because it may get prefixes.
 fn may_be_fused(table: &Table) -> bool {
-    table.dynamic.is_none()
-        && holds_table(Layout::ExactSet, table)
-        && table.layout.is_none_or(|layout| layout == Layout::ExactSets)
+    holds_table(Layout::ExactSet, table) && table.layout.is_none_or(|layout| layout == Layout::ExactSets)
 }
 
 /// A lookup: the posture's number, the direction and the key.

@@ -12,6 +12,7 @@ use weir_engine::EngineError;
 use weir_engine::bundle::trust::Trust;
 use weir_engine::live::{Counts, Loaded, PortReading, Role, Stray};
 use weir_loading::Policy;
+use weir_state::{Memory, SharedState};
 
 const WORKERS: usize = 2;
 /// Least number of changes in a test.
@@ -129,30 +130,33 @@ impl Datapath for Path {
     }
 }
 
-#[derive(Clone, Default)]
-struct NoLoader(Trust);
+#[derive(Clone)]
+struct NoLoader(Trust, Arc<SharedState>);
 
 impl Loader for NoLoader {
     type Datapath = Path;
 
     fn load(&self, _: &Policy) -> Result<Prepared<Code>, Failure> {
-        Ok(Prepared { code: Arc::new(Code), counted: None })
+        Ok(Prepared { code: Arc::new(Code), counted: None, tables: None })
     }
 
     fn trust(&self) -> &Trust {
         &self.0
     }
 
-    fn refresh(&self) {}
+    fn shared(&self) -> &SharedState {
+        &self.1
+    }
 }
 
 /// Generations with different rules.
 fn generations(count: usize) -> Vec<Shared<Code>> {
     let folder = tempfile::tempdir().expect("a folder");
+    let loader = NoLoader(Trust::default(), Arc::new(SharedState::new(Memory::Process)));
     let generation = |number: usize| {
         let path = folder.path().join(format!("p{number}.weir"));
         fs::write(&path, "upstream { accept }\ndownstream { drop }\n").expect("a file");
-        Arc::new(Generation::prepare(&path, &NoLoader::default()).expect("it is right"))
+        Arc::new(Generation::prepare(&path, &loader).expect("it is right"))
     };
     (0..count).map(generation).collect()
 }

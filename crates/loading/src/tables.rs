@@ -1,0 +1,38 @@
+//! Binds the tables of a policy to shared state, so that they can change while packets pass.
+
+use crate::text::Text;
+use std::sync::Arc;
+use weir_policy::checked::Dynamic;
+use weir_policy::pass::choose_layouts::Planned;
+use weir_state::Declared;
+use weir_state::tables::{DynamicBounds, ImageDeclared, LiveTables, Member, TableImage, TableStore};
+use weir_tables::Image;
+
+/// Binds the images of tables. `images` are those of the policy, in slot order.
+pub fn bind(text: &Text, images: &[Arc<Image>], store: &TableStore) -> LiveTables {
+    let planned = &text.lowered.plan.images;
+    let declared = planned.iter().zip(images).filter(|(planned, _)| !planned.tables().is_empty());
+    let declared = declared.map(|(planned, image)| declaration(text, planned, image)).collect();
+    let binding = store.bind(declared);
+    let mut bound = binding.objects().map(TableImage::handle);
+    let of_slot = |planned: &Planned| match planned.tables() {
+        [] => None,
+        _ => bound.next(),
+    };
+    let images = planned.iter().map(of_slot).collect();
+    drop(bound);
+    LiveTables { readers: store.readers().clone(), images, binding }
+}
+
+fn declaration(text: &Text, planned: &Planned, image: &Arc<Image>) -> Declared<ImageDeclared> {
+    let member = |index: usize| {
+        let checked = &text.checked.tables[index];
+        let bounds =
+            |dynamic: Dynamic| DynamicBounds { size: dynamic.size as usize, expires: dynamic.timeout_ms.is_some() };
+        Member { name: checked.name.clone(), table: text.tables[index].clone(), dynamic: checked.dynamic.map(bounds) }
+    };
+    let members: Vec<Member> = planned.tables().iter().map(|id| member(usize::from(id.0))).collect();
+    let names: Vec<&str> = members.iter().map(|member| member.name.as_str()).collect();
+    let name = names.join("+");
+    Declared { name, declaration: ImageDeclared { members, layout: planned.layout, image: image.clone() } }
+}

@@ -1,0 +1,34 @@
+//! Tables of policies, a kind of shared state.
+//!
+//! A program looks up images. An image is of one table, or of several fused sets. Until its first change an image is
+//! constant: the one that the policy was loaded with. A change then rebuilds it with room for more, and later changes
+//! are made in place where the layout allows it ([`weir_tables::live`]).
+//!
+//! ```text
+//!   generation 2 ──binding──> image of bad + admin ──┬─ table "bad"       changes by name reach every
+//!   generation 1 ──binding──> image of bad ──────────┴─ table "bad"       image that has the table
+//! ```
+//! Generations share an image if they have the same tables in it, with the same layout and the same entries in the
+//! policy. A list that has other entries when a generation is loaded is a new image without the changes. Until then
+//! changes reach all loaded generations, also through images that they do not share.
+
+mod image;
+mod table_store;
+
+use std::sync::Arc;
+
+pub use image::{DynamicBounds, ImageDeclared, Member, TableImage};
+pub use table_store::{Changed, TableBinding, TableChange, TableError, TableImages, TableStore, TableView};
+use weir_tables::LiveImage;
+use weir_tables::live::Readers;
+
+/// The tables that a program looks up and that can change.
+#[derive(Clone)]
+pub struct LiveTables {
+    /// The registry for workers that read the images.
+    pub readers: Readers,
+    /// The images by slot; `None` for slots whose image is constant.
+    pub images: Vec<Option<LiveImage>>,
+    /// The images of the generation. They stay shared while this value lives.
+    pub binding: Arc<TableBinding>,
+}

@@ -1,0 +1,136 @@
+//! Tables from generation to generation: what changes reach, what begins anew, what is refused.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
+
+use weir_abi::{Family, Layout};
+use weir_state::Declared;
+use weir_state::tables::{
+    Changed, DynamicBounds, ImageDeclared, Member, TableBinding, TableChange, TableError, TableStore,
+};
+use weir_tables::{Entries, Kind, Table};
+
+fn set(text: &[&str]) -> Arc<Table> {
+    let mut entries = Entries::new(Family::Ipv4, Kind::Set);
+    text.iter().for_each(|text| entries.insert_text(text, None).unwrap());
+    Arc::new(entries.settle())
+}
+
+fn labels(text: &[(&str, &str)]) -> Arc<Table> {
+    let mut entries = Entries::new(Family::Ipv4, Kind::Labels);
+    text.iter().for_each(|(text, label)| entries.insert_text(text, Some(label)).unwrap());
+    Arc::new(entries.settle())
+}
+
+fn image(members: &[(&str, &Arc<Table>)], layout: Layout, dynamic: Option<DynamicBounds>) -> Declared<ImageDeclared> {
+    let tables: Vec<&Table> = members.iter().map(|(_, table)| &***table).collect();
+    let image = match tables.as_slice() {
+        [one] => one.build(layout).unwrap(),
+        fused => weir_tables::exact_sets(fused).unwrap(),
+    };
+    let member = |&(name, table): &(&str, &Arc<Table>)| Member { name: name.to_owned(), table: table.clone(), dynamic };
+    let name = members.iter().map(|(name, _)| *name).collect::<Vec<_>>().join("+");
+    let members = members.iter().map(member).collect();
+    Declared { name, declaration: ImageDeclared { members, layout, image: Arc::new(image) } }
+}
+
+fn entries(store: &TableStore, binding: &TableBinding, name: &str) -> Vec<String> {
+    store.read(binding, name, |table| table.entries().map(|entry| entry.to_string()).collect()).unwrap()
+}
+
+/// What a reader finds in the images of a generation.
+fn find(store: &TableStore, binding: &TableBinding, addr: [u8; 4]) -> Vec<u32> {
+    let mut reader = store.readers().register().unwrap();
+    let burst = reader.start_burst();
+    binding.objects().map(|image| image.handle().open(&burst).find4(Ipv4Addr::from(addr).into())).collect()
+}
+
+#[test]
+fn a_change_reaches_every_image_of_every_generation() {
+    let store = TableStore::default();
+    let (bad, admin) = (set(&["192.0.2.1"]), set(&["192.0.2.2"]));
+    let fused = || image(&[("bad", &bad), ("admin", &admin)], Layout::ExactSets, None);
+    let alone = || image(&[("bad", &bad)], Layout::RankLeaf, None);
+    let first = store.bind(vec![fused()]);
+    let second = store.bind(vec![alone(), fused()]);
+    let added = set(&["198.51.100.7"]);
+    let done = store.change(&second, "bad", TableChange::Add(&added)).unwrap();
+    assert_eq!(done, Changed { changed: 1, entries: 2 });
+    assert_eq!(find(&store, &first, [198, 51, 100, 7]), [1]);
+    assert_eq!(find(&store, &second, [198, 51, 100, 7]), [1, 1]);
+    // The same lists, loaded later.
+    let third = store.bind(vec![alone(), fused()]);
+    assert_eq!(find(&store, &third, [198, 51, 100, 7]), [1, 1]);
+    // `admin` is in fused images only.
+    store.change(&third, "admin", TableChange::Add(&added)).unwrap();
+    assert_eq!(
+        (find(&store, &first, [198, 51, 100, 7]), find(&store, &third, [198, 51, 100, 7])),
+        (vec![3], vec![1, 3])
+    );
+    store.change(&first, "bad", TableChange::Flush).unwrap();
+    assert_eq!(find(&store, &second, [192, 0, 2, 1]), [0, 0]);
+    assert_eq!(entries(&store, &second, "admin"), ["192.0.2.2", "198.51.100.7"]);
+}
+
+#[test]
+fn another_list_begins_anew_and_the_old_generation_keeps_its_changes() {
+    let store = TableStore::default();
+    let old = store.bind(vec![image(&[("bad", &set(&["192.0.2.1"]))], Layout::ExactSet, None)]);
+    store.change(&old, "bad", TableChange::Add(&set(&["192.0.2.9"]))).unwrap();
+    let new = store.bind(vec![image(&[("bad", &set(&["192.0.2.2"]))], Layout::ExactSet, None)]);
+    assert_eq!(entries(&store, &new, "bad"), ["192.0.2.2"]);
+    store.change(&new, "bad", TableChange::Add(&set(&["192.0.2.3"]))).unwrap();
+    assert_eq!(entries(&store, &old, "bad"), ["192.0.2.1", "192.0.2.3", "192.0.2.9"]);
+    let same = store.bind(vec![image(&[("bad", &set(&["192.0.2.1"]))], Layout::ExactSet, None)]);
+    assert_eq!(entries(&store, &same, "bad").len(), 3, "the same list");
+    drop((old, same));
+    let later = store.bind(vec![image(&[("bad", &set(&["192.0.2.1"]))], Layout::ExactSet, None)]);
+    assert_eq!(entries(&store, &later, "bad"), ["192.0.2.1"], "no generation had it any more");
+}
+
+#[test]
+fn a_dynamic_table_keeps_its_entries_and_takes_the_newest_bounds() {
+    let store = TableStore::default();
+    let declared = |elements: &[&str], size: usize| {
+        image(&[("suspects", &set(elements))], Layout::RankLeaf, Some(DynamicBounds { size, expires: false }))
+    };
+    let first = store.bind(vec![declared(&[], 2)]);
+    let two = set(&["192.0.2.0/25", "192.0.2.128/26"]);
+    store.change(&first, "suspects", TableChange::Add(&two)).unwrap();
+    let more = set(&["192.0.2.0/25", "198.51.100.1"]);
+    let full = TableError::Full { name: "suspects".to_owned(), entries: 2, more: 1, size: 2 };
+    assert_eq!(store.change(&first, "suspects", TableChange::Add(&more)), Err(full));
+    let second = store.bind(vec![declared(&["203.0.113.1"], 3)]);
+    assert_eq!(entries(&store, &second, "suspects").len(), 2);
+    store.change(&first, "suspects", TableChange::Add(&more)).unwrap();
+    let replaced = store.change(&second, "suspects", TableChange::Replace(&set(&["10.0.0.0-10.0.0.6"]))).unwrap();
+    assert_eq!(replaced, Changed { changed: 6, entries: 3 });
+    let address = IpAddr::from([10, 0, 0, 5]);
+    let found = store.read(&second, "suspects", |table| table.longest(address).map(|entry| entry.to_string()));
+    assert_eq!(found.unwrap().as_deref(), Some("10.0.0.4/31"));
+}
+
+#[test]
+fn what_does_not_fit_changes_nothing() {
+    let store = TableStore::default();
+    let geo = labels(&[("192.0.2.0/24", "AA")]);
+    let binding = store.bind(vec![
+        image(&[("bad", &set(&["192.0.2.1"]))], Layout::ExactSet, None),
+        image(&[("geo", &geo)], Layout::RankLeaf, None),
+    ]);
+    let change =
+        |name: &str, table: &Table| store.change(&binding, name, TableChange::Add(table)).unwrap_err().to_string();
+    assert_eq!(change("none", &geo), "the active policy has no table none; it has bad, geo");
+    assert_eq!(change("bad", &geo), "table bad has entries without labels");
+    assert_eq!(change("bad", &Entries::new(Family::Ipv6, Kind::Set).settle()), "table bad has IPv4 entries");
+    assert!(change("bad", &set(&["10.0.0.1", "10.1.0.0/16"])).contains("10.1.0.0/16"));
+    let new = change("geo", &labels(&[("10.0.0.1", "AA"), ("10.0.0.2", "BB")]));
+    assert!(new.starts_with("table geo: no entry had the label BB when the policy was loaded"), "{new}");
+    assert_eq!((entries(&store, &binding, "bad").len(), entries(&store, &binding, "geo").len()), (1, 1));
+    // A removal needs no label, and what is not there is ignored.
+    let removed = store.change(&binding, "geo", TableChange::Remove(&set(&["192.0.2.0/24", "10.0.0.0/8"]))).unwrap();
+    assert_eq!(removed, Changed { changed: 1, entries: 0 });
+    assert_eq!(find(&store, &binding, [192, 0, 2, 1]), [1, 0]);
+}

@@ -1,0 +1,68 @@
+//! The entries of a live table, one by one.
+
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use weir_abi::Family;
+
+use super::held::Net;
+use super::{LiveTable, is_in};
+use crate::entries::Kind;
+
+/// An entry: a prefix, with its label unless the table is a set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LiveEntry<'a> {
+    /// The lowest address.
+    pub addr: IpAddr,
+    /// Length of the prefix in bits.
+    pub len: u8,
+    /// The label; `None` in a set.
+    pub label: Option<&'a str>,
+}
+
+impl fmt::Display for LiveEntry<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let is_host = self.len == if self.addr.is_ipv4() { Family::Ipv4.bits() } else { Family::Ipv6.bits() };
+        if is_host { write!(f, "{}", self.addr) } else { write!(f, "{}/{}", self.addr, self.len) }
+    }
+}
+
+impl LiveTable {
+    /// The entries of set `set` in the order of their addresses, shorter prefixes first. A table that is not fused has
+    /// one set, 0.
+    pub fn entries(&self, set: usize) -> impl Iterator<Item = LiveEntry<'_>> {
+        self.held
+            .iter()
+            .filter(move |&(_, label)| is_in(self.sets, set, label))
+            .map(|(net, label)| self.entry(net, label))
+    }
+
+    /// Number of entries of set `set`.
+    pub fn count(&self, set: usize) -> usize {
+        self.lengths[set]
+    }
+
+    /// The longest prefix of set `set` that contains an address.
+    pub fn longest(&self, set: usize, addr: IpAddr) -> Option<LiveEntry<'_>> {
+        let net = match (addr, self.family()) {
+            (IpAddr::V4(addr), Family::Ipv4) => Net::of4(addr.into(), Family::Ipv4.bits()),
+            (IpAddr::V6(addr), Family::Ipv6) => Net::new(addr.into(), Family::Ipv6.bits()),
+            _ => return None,
+        };
+        let prefixes = (0..=net.len).rev().map(|len| Net::new(net.first, len));
+        let mut found = prefixes.map(|net| (net, self.held.get(net)));
+        found.find(|&(_, label)| is_in(self.sets, set, label)).map(|(net, label)| self.entry(net, label))
+    }
+
+    fn entry(&self, net: Net, label: u32) -> LiveEntry<'_> {
+        let addr = match self.family() {
+            Family::Ipv4 => Ipv4Addr::from(net.addr4()).into(),
+            Family::Ipv6 => Ipv6Addr::from(net.first).into(),
+        };
+        let label = match self.kind {
+            Kind::Set => None,
+            Kind::Labels => self.labels.name(label),
+        };
+        LiveEntry { addr, len: net.len, label }
+    }
+}

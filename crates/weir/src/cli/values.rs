@@ -1,0 +1,26 @@
+//! Times and numbers on the command line.
+
+use std::time::Duration;
+use weir_control::TOP_MAX;
+
+/// `500ms`, `60s`, `5m`, `1h`.
+pub(super) fn time(text: &str) -> Result<Duration, String> {
+    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let unit_ms = match &text[digits..] {
+        "ms" => 1,
+        "s" => 1000,
+        "m" => 60_000,
+        "h" => 3_600_000,
+        _ => return Err("a time like 500ms, 60s, 5m".to_owned()),
+    };
+    let number: u64 = text[..digits].parse().map_err(|_| "a time like 500ms, 60s, 5m".to_owned())?;
+    number.checked_mul(unit_ms).map(Duration::from_millis).ok_or_else(|| "too long a time".to_owned())
+}
+
+/// The number of limits to show.
+pub(super) fn top(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(top) if (1..=TOP_MAX).contains(&top) => Ok(top),
+        _ => Err(format!("a number from 1 to {TOP_MAX}")),
+    }
+}
