@@ -1,7 +1,7 @@
 //! State that outlives generations of policies.
 //!
-//! A policy declares state by a name: today the buckets of its limits, later tables that change and flows. The packets
-//! of one generation write it, and the next generation continues with it.
+//! A policy declares state by a name: the buckets of its limits, and tables that change. Packets or requests change it
+//! while one generation is active, and the next generation continues with it.
 //!
 //! | idea | meaning | type |
 //! | --- | --- | --- |

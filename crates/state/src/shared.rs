@@ -35,7 +35,7 @@ pub struct SharedState {
     /// The hash seed of addresses.
     seed: u32,
     limits: OnceLock<LimitStore>,
-    tables: TableStore,
+    tables: OnceLock<TableStore>,
 }
 
 impl SharedState {
@@ -51,7 +51,7 @@ impl SharedState {
 
     /// Shared state with a known hash seed, to compare the decisions of engines.
     pub fn with_seed(memory: Memory, seed: u32) -> Self {
-        SharedState { memory, seed, limits: OnceLock::new(), tables: TableStore::default() }
+        SharedState { memory, seed, limits: OnceLock::new(), tables: OnceLock::new() }
     }
 
     /// The state of limits, reserved at the first call.
@@ -74,7 +74,7 @@ impl SharedState {
     /// The state of tables, if they can change. Those in the kernel cannot yet, and a single policy needs no state.
     pub fn tables(&self) -> Option<&TableStore> {
         match self.memory {
-            Memory::Process => Some(&self.tables),
+            Memory::Process => Some(self.tables.get_or_init(TableStore::default)),
             Memory::OnePolicy | Memory::Kernel { .. } => None,
         }
     }
