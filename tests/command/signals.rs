@@ -1,6 +1,8 @@
 //! Commands that are terminated while clang compiles: they leave no processes and no files behind.
 
 use crate::weir::{Sandbox, between};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
@@ -49,13 +51,12 @@ fn wait_for(what: &str, is_so: impl Fn() -> bool) {
     }
 }
 
-fn send(signal: &str, child: &Child) {
-    let sent = Command::new("kill").args([signal, &child.id().to_string()]).status();
-    assert!(sent.expect("kill is there").success());
+fn send(signal: Signal, child: &Child) {
+    kill(Pid::from_raw(child.id() as i32), signal).expect("it is our child");
 }
 
 /// Terminates the command as soon as clang runs.
-fn end(sandbox: &Sandbox, line: &str, signal: &str) -> std::process::ExitStatus {
+fn end(sandbox: &Sandbox, line: &str, signal: Signal) -> std::process::ExitStatus {
     let tmp = sandbox.path("tmp");
     let mut child = start(sandbox, line);
     wait_for("clang runs", || compilers(&tmp).iter().any(|line| line.contains(".c ")));
@@ -69,16 +70,16 @@ fn a_signal_ends_compilers_and_removes_their_folders() {
     let tmp = sandbox.path("tmp");
     let run = "run p.weir --engine afpacket --lower lower --upper upper --control weir.sock";
     for (line, signal, number) in [
-        ("check p.weir", "-TERM", Some(15)),
-        ("check p.weir", "-INT", Some(2)),
-        ("check p.weir", "-HUP", Some(1)),
-        ("replay p.weir --in t.pcap --engine native --out out.pcap", "-TERM", Some(15)),
-        ("replay p.weir --in t.pcap --engine xdp", "-INT", Some(2)),
-        ("diff p.weir p.weir --in t.pcap", "-TERM", Some(15)),
-        ("compile p.weir -o b", "-TERM", Some(15)),
+        ("check p.weir", Signal::SIGTERM, Some(15)),
+        ("check p.weir", Signal::SIGINT, Some(2)),
+        ("check p.weir", Signal::SIGHUP, Some(1)),
+        ("replay p.weir --in t.pcap --engine native --out out.pcap", Signal::SIGTERM, Some(15)),
+        ("replay p.weir --in t.pcap --engine xdp", Signal::SIGINT, Some(2)),
+        ("diff p.weir p.weir --in t.pcap", Signal::SIGTERM, Some(15)),
+        ("compile p.weir -o b", Signal::SIGTERM, Some(15)),
         // It ends in order.
-        (run, "-TERM", None),
-        (run, "-INT", None),
+        (run, Signal::SIGTERM, None),
+        (run, Signal::SIGINT, None),
     ] {
         let status = end(&sandbox, line, signal);
         assert_eq!(status.signal(), number, "{line} {signal}: {status}");
@@ -95,7 +96,7 @@ fn what_a_killed_command_leaves_goes_with_the_next() {
     let sandbox = sandbox();
     let tmp = sandbox.path("tmp");
     for line in ["check p.weir", "replay p.weir --in t.pcap --engine xdp"] {
-        end(&sandbox, line, "-KILL");
+        end(&sandbox, line, Signal::SIGKILL);
         wait_for("the compiler ends", || compilers(&tmp).is_empty());
         assert_eq!(entries(&tmp), 1);
         sandbox.put("small.weir", "upstream { accept }\ndownstream { accept }\n");
@@ -121,6 +122,6 @@ fn an_ignored_signal_stays_ignored() {
         .stdout(Stdio::null());
     let mut child = command.spawn().expect("sh is there");
     wait_for("clang runs", || sandbox.path("started").exists());
-    send("-HUP", &child);
+    send(Signal::SIGHUP, &child);
     assert!(child.wait().unwrap().success());
 }

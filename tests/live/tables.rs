@@ -131,7 +131,13 @@ fn a_change_takes_effect_at_once_and_outlives_policies(engine: &str, hosts: &Hos
     running.ask(&Request::Rollback).expect("there is a target");
     all_but(&running, hosts, &[IN_NET]);
 
-    // The same lists: a policy that is loaded now continues with the changes. A list with other entries begins anew.
+    // The same lists: a policy that is loaded now continues with the changes, also if its rules put tables into other
+    // images. A list with other entries begins anew.
+    policy(folder, "third.weir", &RULES.replace("@admin accept; ip saddr @bad", "@bad drop; ip daddr @bad"));
+    let third = running.load(&folder.join("third.weir"));
+    activate(&running, third);
+    all_but(&running, hosts, &[IN_NET, ADMIN]);
+    running.ask(&Request::Rollback).expect("there is a target");
     let again = running.load(&folder.join("second.weir"));
     put(folder, "bad.txt", &format!("{BAD}\n203.0.113.6\n"));
     let other = running.load(&folder.join("second.weir"));
@@ -177,6 +183,9 @@ fn a_list_replaces_a_table_and_what_does_not_fit_changes_nothing(engine: &str, h
     refused(&running, &format!("geo add {FREE},CC"), "no entry had the label CC");
     refused(&running, &format!("none add {FREE}"), "has no table none; it has admin, bad, geo, nets");
     refused(&running, "bad get here", "`here` is not an address");
+    refused(&running, "bad get 2001:db8::1", "address of the other family");
+    let prefixes = list("prefixes.txt", "10.0.0.0/8\n");
+    refused(&running, &format!("bad replace {prefixes}"), "prefixes.txt: table bad: ");
     assert_eq!(done(&running, "bad count")["entries"], 100_001);
     all_but(&running, hosts, &[BAD]);
 
@@ -209,8 +218,9 @@ fn a_dynamic_table_is_bounded_and_outlives_policies_that_fill_it_otherwise(engin
     refused(&running, "brief add 192.0.2.1", "entries with a timeout are not supported yet");
     all_but(&running, hosts, &[BAD, IN_NET]);
     let four = running.load(&folder.join("four.weir"));
-    done(&running, &format!("suspects add {ADMIN} 192.0.2.1"));
+    refused(&running, &format!("suspects add {ADMIN} 192.0.2.1"), "exceed its size of 3");
     activate(&running, four);
+    done(&running, &format!("suspects add {ADMIN} 192.0.2.1"));
     all_but(&running, hosts, &[BAD, IN_NET, ADMIN]);
     assert_eq!(done(&running, "suspects count"), json!({"table": "suspects", "entries": 4}));
     assert_eq!(done(&running, "suspects del 10.20.2.0/24")["entries"], 3);

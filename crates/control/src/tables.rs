@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
 /// Maximum number of entries in an answer.
-pub const TABLE_ENTRIES_MAX: usize = 1 << 21;
+pub const TABLE_ENTRIES_MAX: usize = 1 << 16;
 
 /// What to do with a table of the active generation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -59,7 +59,7 @@ impl Policy {
             return Ok(Data { images: self.images()?.to_vec(), limits: None, tables: None });
         };
         let tables = match shared.and_then(SharedState::tables) {
-            Some(store) => Some(tables::bind(text, self.images()?, store)),
+            Some(store) => Some(tables::bind(text, self.images()?, store)?),
             None => None,
         };
         if self.program.limiters.is_empty() {

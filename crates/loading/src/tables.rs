@@ -4,16 +4,19 @@ use crate::text::Text;
 use std::sync::Arc;
 use weir_policy::checked::Dynamic;
 use weir_policy::pass::choose_layouts::Planned;
-use weir_state::Declared;
 use weir_state::tables::{DynamicBounds, ImageDeclared, LiveTables, Member, TableImage, TableStore};
+use weir_state::{Declared, StateError};
 use weir_tables::Image;
 
 /// Binds the images of tables. `images` are those of the policy, in slot order.
-pub fn bind(text: &Text, images: &[Arc<Image>], store: &TableStore) -> LiveTables {
+///
+/// # Errors
+/// A layout cannot hold the entries that a table continues with.
+pub fn bind(text: &Text, images: &[Arc<Image>], store: &TableStore) -> Result<LiveTables, StateError> {
     let planned = &text.lowered.plan.images;
     let declared = planned.iter().zip(images).filter(|(planned, _)| !planned.tables().is_empty());
     let declared = declared.map(|(planned, image)| declaration(text, planned, image)).collect();
-    let binding = store.bind(declared);
+    let binding = store.bind(declared)?;
     let mut bound = binding.objects().map(TableImage::handle);
     let of_slot = |planned: &Planned| match planned.tables() {
         [] => None,
@@ -21,7 +24,7 @@ pub fn bind(text: &Text, images: &[Arc<Image>], store: &TableStore) -> LiveTable
     };
     let images = planned.iter().map(of_slot).collect();
     drop(bound);
-    LiveTables { readers: store.readers().clone(), images, binding }
+    Ok(LiveTables { readers: store.readers().clone(), images, binding })
 }
 
 fn declaration(text: &Text, planned: &Planned, image: &Arc<Image>) -> Declared<ImageDeclared> {

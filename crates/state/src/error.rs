@@ -2,6 +2,8 @@
 
 use std::io;
 
+use weir_tables::BuildError;
+
 /// Why there is no state for a generation.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -13,6 +15,14 @@ pub enum StateError {
         count: usize,
         /// What is missing.
         problem: String,
+    },
+    /// A layout cannot hold the entries that a table has now.
+    #[error("table {name}: its entries, which were changed while packets passed, do not fit the policy: {error}")]
+    Table {
+        /// The tables of the image.
+        name: String,
+        /// Why.
+        error: BuildError,
     },
     /// The system refuses the memory for buckets.
     #[error("{count} buckets: {source}")]

@@ -20,11 +20,17 @@ pub trait StateKind: Sized {
     /// Whether a declaration of the same name can take over this state.
     fn fits(declaration: &Self::Declaration, object: &Self::Object) -> bool;
 
-    /// Makes the objects of a generation, one for each request and in their order. New state begins at `now_ns`.
+    /// Makes the objects of a generation, one for each request and in their order. `loaded` are the objects of all
+    /// loaded generations, oldest first. New state begins at `now_ns`.
     ///
     /// # Errors
     /// There is no room for all of them. Nothing has changed then.
-    fn bind(&mut self, requests: Vec<Request<'_, Self>>, now_ns: u64) -> Result<Vec<Self::Object>, StateError>;
+    fn bind(
+        &mut self,
+        requests: Vec<Request<'_, Self>>,
+        loaded: &mut dyn Iterator<Item = &Self::Object>,
+        now_ns: u64,
+    ) -> Result<Vec<Self::Object>, StateError>;
 
     /// Takes back what no other object shares with this one. Its generation is gone.
     fn release(&mut self, object: &Self::Object);
@@ -114,7 +120,8 @@ impl<K: StateKind> Store<K> {
                 Request { declaration, earlier }
             });
             let requests = requests.collect();
-            let objects = contents.kind.bind(requests, now_ns)?;
+            let objects =
+                contents.kind.bind(requests, &mut loaded.iter().flat_map(|binding| binding.objects()), now_ns)?;
             let objects = names.into_iter().zip(objects).map(|(name, object)| Named { name, object }).collect();
             let binding = Arc::new(Binding { objects, store: Arc::downgrade(&self.0) });
             contents.bindings.push(Arc::downgrade(&binding));
@@ -165,7 +172,12 @@ mod tests {
             set.element == *element
         }
 
-        fn bind(&mut self, requests: Vec<Request<'_, Self>>, now_ns: u64) -> Result<Vec<Set>, StateError> {
+        fn bind(
+            &mut self,
+            requests: Vec<Request<'_, Self>>,
+            _loaded: &mut dyn Iterator<Item = &Set>,
+            now_ns: u64,
+        ) -> Result<Vec<Set>, StateError> {
             let new = requests.iter().filter(|request| request.earlier.is_empty()).count();
             let problem = || StateError::Buckets { count: self.room, problem: format!("{new} more are needed") };
             self.room = self.room.checked_sub(new).ok_or_else(problem)?;

@@ -47,21 +47,25 @@ fn find(store: &TableStore, binding: &TableBinding, addr: [u8; 4]) -> Vec<u32> {
     binding.objects().map(|image| image.handle().open(&burst).find4(Ipv4Addr::from(addr).into())).collect()
 }
 
+fn changed(changed: usize, entries: usize) -> Changed {
+    Changed { changed, entries, left_out: 0 }
+}
+
 #[test]
 fn a_change_reaches_every_image_of_every_generation() {
     let store = TableStore::default();
     let (bad, admin) = (set(&["192.0.2.1"]), set(&["192.0.2.2"]));
     let fused = || image(&[("bad", &bad), ("admin", &admin)], Layout::ExactSets, None);
     let alone = || image(&[("bad", &bad)], Layout::RankLeaf, None);
-    let first = store.bind(vec![fused()]);
-    let second = store.bind(vec![alone(), fused()]);
+    let first = store.bind(vec![fused()]).unwrap();
+    let second = store.bind(vec![alone(), fused()]).unwrap();
     let added = set(&["198.51.100.7"]);
     let done = store.change(&second, "bad", TableChange::Add(&added)).unwrap();
-    assert_eq!(done, Changed { changed: 1, entries: 2 });
+    assert_eq!(done, changed(1, 2));
     assert_eq!(find(&store, &first, [198, 51, 100, 7]), [1]);
     assert_eq!(find(&store, &second, [198, 51, 100, 7]), [1, 1]);
     // The same lists, loaded later.
-    let third = store.bind(vec![alone(), fused()]);
+    let third = store.bind(vec![alone(), fused()]).unwrap();
     assert_eq!(find(&store, &third, [198, 51, 100, 7]), [1, 1]);
     // `admin` is in fused images only.
     store.change(&third, "admin", TableChange::Add(&added)).unwrap();
@@ -77,16 +81,16 @@ fn a_change_reaches_every_image_of_every_generation() {
 #[test]
 fn another_list_begins_anew_and_the_old_generation_keeps_its_changes() {
     let store = TableStore::default();
-    let old = store.bind(vec![image(&[("bad", &set(&["192.0.2.1"]))], Layout::ExactSet, None)]);
+    let old = store.bind(vec![image(&[("bad", &set(&["192.0.2.1"]))], Layout::ExactSet, None)]).unwrap();
     store.change(&old, "bad", TableChange::Add(&set(&["192.0.2.9"]))).unwrap();
-    let new = store.bind(vec![image(&[("bad", &set(&["192.0.2.2"]))], Layout::ExactSet, None)]);
+    let new = store.bind(vec![image(&[("bad", &set(&["192.0.2.2"]))], Layout::ExactSet, None)]).unwrap();
     assert_eq!(entries(&store, &new, "bad"), ["192.0.2.2"]);
     store.change(&new, "bad", TableChange::Add(&set(&["192.0.2.3"]))).unwrap();
     assert_eq!(entries(&store, &old, "bad"), ["192.0.2.1", "192.0.2.3", "192.0.2.9"]);
-    let same = store.bind(vec![image(&[("bad", &set(&["192.0.2.1"]))], Layout::ExactSet, None)]);
+    let same = store.bind(vec![image(&[("bad", &set(&["192.0.2.1"]))], Layout::ExactSet, None)]).unwrap();
     assert_eq!(entries(&store, &same, "bad").len(), 3, "the same list");
     drop((old, same));
-    let later = store.bind(vec![image(&[("bad", &set(&["192.0.2.1"]))], Layout::ExactSet, None)]);
+    let later = store.bind(vec![image(&[("bad", &set(&["192.0.2.1"]))], Layout::ExactSet, None)]).unwrap();
     assert_eq!(entries(&store, &later, "bad"), ["192.0.2.1"], "no generation had it any more");
 }
 
@@ -96,17 +100,21 @@ fn a_dynamic_table_keeps_its_entries_and_takes_the_newest_bounds() {
     let declared = |elements: &[&str], size: usize| {
         image(&[("suspects", &set(elements))], Layout::RankLeaf, Some(DynamicBounds { size, expires: false }))
     };
-    let first = store.bind(vec![declared(&[], 2)]);
+    let first = store.bind(vec![declared(&[], 2)]).unwrap();
     let two = set(&["192.0.2.0/25", "192.0.2.128/26"]);
     store.change(&first, "suspects", TableChange::Add(&two)).unwrap();
     let more = set(&["192.0.2.0/25", "198.51.100.1"]);
     let full = TableError::Full { name: "suspects".to_owned(), entries: 2, more: 1, size: 2 };
     assert_eq!(store.change(&first, "suspects", TableChange::Add(&more)), Err(full));
-    let second = store.bind(vec![declared(&["203.0.113.1"], 3)]);
+    let second = store.bind(vec![declared(&["203.0.113.1"], 3)]).unwrap();
     assert_eq!(entries(&store, &second, "suspects").len(), 2);
-    store.change(&first, "suspects", TableChange::Add(&more)).unwrap();
+    assert!(store.change(&first, "suspects", TableChange::Add(&more)).is_err(), "the active generation decides");
+    store.change(&second, "suspects", TableChange::Add(&more)).unwrap();
+    assert_eq!(entries(&store, &first, "suspects").len(), 3);
+    // What a table has already is no more.
+    store.change(&first, "suspects", TableChange::Add(&two)).unwrap();
     let replaced = store.change(&second, "suspects", TableChange::Replace(&set(&["10.0.0.0-10.0.0.6"]))).unwrap();
-    assert_eq!(replaced, Changed { changed: 6, entries: 3 });
+    assert_eq!(replaced, changed(6, 3));
     let address = IpAddr::from([10, 0, 0, 5]);
     let found = store.read(&second, "suspects", |table| table.longest(address).map(|entry| entry.to_string()));
     assert_eq!(found.unwrap().as_deref(), Some("10.0.0.4/31"));
@@ -116,10 +124,12 @@ fn a_dynamic_table_keeps_its_entries_and_takes_the_newest_bounds() {
 fn what_does_not_fit_changes_nothing() {
     let store = TableStore::default();
     let geo = labels(&[("192.0.2.0/24", "AA")]);
-    let binding = store.bind(vec![
-        image(&[("bad", &set(&["192.0.2.1"]))], Layout::ExactSet, None),
-        image(&[("geo", &geo)], Layout::RankLeaf, None),
-    ]);
+    let binding = store
+        .bind(vec![
+            image(&[("bad", &set(&["192.0.2.1"]))], Layout::ExactSet, None),
+            image(&[("geo", &geo)], Layout::RankLeaf, None),
+        ])
+        .unwrap();
     let change =
         |name: &str, table: &Table| store.change(&binding, name, TableChange::Add(table)).unwrap_err().to_string();
     assert_eq!(change("none", &geo), "the active policy has no table none; it has bad, geo");
@@ -131,6 +141,61 @@ fn what_does_not_fit_changes_nothing() {
     assert_eq!((entries(&store, &binding, "bad").len(), entries(&store, &binding, "geo").len()), (1, 1));
     // A removal needs no label, and what is not there is ignored.
     let removed = store.change(&binding, "geo", TableChange::Remove(&set(&["192.0.2.0/24", "10.0.0.0/8"]))).unwrap();
-    assert_eq!(removed, Changed { changed: 1, entries: 0 });
+    assert_eq!(removed, changed(1, 0));
     assert_eq!(find(&store, &binding, [192, 0, 2, 1]), [1, 0]);
+}
+
+#[test]
+fn tables_continue_in_other_images() {
+    let store = TableStore::default();
+    let (bad, admin) = (set(&["192.0.2.1"]), set(&["192.0.2.2"]));
+    let first = store.bind(vec![image(&[("bad", &bad), ("admin", &admin)], Layout::ExactSets, None)]).unwrap();
+    store.change(&first, "bad", TableChange::Add(&set(&["192.0.2.9"]))).unwrap();
+    // Another order, alone, and another layout: as other rules or another `layout` give it.
+    let turned = store.bind(vec![image(&[("admin", &admin), ("bad", &bad)], Layout::ExactSets, None)]).unwrap();
+    assert_eq!(find(&store, &turned, [192, 0, 2, 9]), [2]);
+    let alone = store.bind(vec![image(&[("bad", &bad)], Layout::ExactSet, None)]).unwrap();
+    let general = store.bind(vec![image(&[("bad", &bad)], Layout::RankLeaf, None)]).unwrap();
+    for binding in [&alone, &general] {
+        assert_eq!(entries(&store, binding, "bad"), ["192.0.2.1", "192.0.2.9"]);
+        assert_eq!(find(&store, binding, [192, 0, 2, 9]), [1]);
+    }
+    // A policy whose layout cannot hold the entries is refused.
+    store.change(&general, "bad", TableChange::Add(&set(&["10.0.0.0/8"]))).unwrap();
+    drop((first, turned, alone));
+    let refused = store.bind(vec![image(&[("bad", &bad)], Layout::ExactSet, None)]).err().unwrap().to_string();
+    assert!(
+        refused.starts_with("table bad: its entries, which were changed while packets passed, do not fit"),
+        "{refused}"
+    );
+}
+
+#[test]
+fn generations_that_cannot_hold_a_change_are_left_out_and_counted() {
+    let store = TableStore::default();
+    let old = store
+        .bind(vec![
+            image(&[("bad", &set(&["192.0.2.1"]))], Layout::ExactSet, None),
+            image(&[("geo", &labels(&[("192.0.2.0/24", "AA")]))], Layout::RankLeaf, None),
+            image(&[("turned", &set(&["192.0.2.1"]))], Layout::ExactSet, None),
+        ])
+        .unwrap();
+    let new = store
+        .bind(vec![
+            image(&[("bad", &set(&["192.0.2.2"]))], Layout::RankLeaf, None),
+            image(&[("geo", &labels(&[("192.0.2.0/24", "AA"), ("10.0.0.0/8", "BB")]))], Layout::RankLeaf, None),
+            image(&[("turned", &labels(&[("192.0.2.1", "AA")]))], Layout::RankLeaf, None),
+        ])
+        .unwrap();
+    let left_out = |name: &str, table: &Table| store.change(&new, name, TableChange::Add(table)).unwrap().left_out;
+    assert_eq!((left_out("bad", &set(&["10.0.0.0/8"])), left_out("bad", &set(&["10.0.0.1"]))), (1, 0));
+    assert_eq!(entries(&store, &old, "bad"), ["10.0.0.1", "192.0.2.1"]);
+    // Code that was compiled for one label never meets another.
+    assert_eq!(left_out("geo", &labels(&[("198.51.100.1", "BB"), ("198.51.100.2", "AA")])), 1);
+    assert_eq!(find(&store, &old, [198, 51, 100, 1]), [0, 0, 0]);
+    assert_eq!(left_out("geo", &labels(&[("198.51.100.2", "AA")])), 0);
+    assert_eq!(find(&store, &old, [198, 51, 100, 2]), [0, 1, 0]);
+    // A table of the same name and another type is another table.
+    let removed = store.change(&new, "turned", TableChange::Remove(&set(&["192.0.2.1"]))).unwrap();
+    assert_eq!((removed, entries(&store, &old, "turned").len()), (changed(1, 0), 1));
 }

@@ -112,6 +112,11 @@ impl Labels {
         self.names.get((id as usize).checked_sub(1)?).map(|name| &**name)
     }
 
+    /// The id of a label, if it is known.
+    pub fn id(&self, name: &str) -> Option<u32> {
+        self.ids.get(name).copied()
+    }
+
     /// Labels by id, the first is 1.
     pub fn names(&self) -> &[Box<str>] {
         &self.names
@@ -293,18 +298,9 @@ impl Entries {
             (Prefixes::V6(prefixes), Spans::V6(spans)) => repeats.resolve(prefixes, spans),
             _ => unreachable!("spans are of the family of the prefixes"),
         };
-        let by_length = match &self.prefixes {
-            Prefixes::V4(prefixes) => count_lengths(prefixes),
-            Prefixes::V6(prefixes) => count_lengths(prefixes),
-        };
-        let facts = Facts {
-            entries: self.prefixes.len(),
-            by_length,
-            repeated: repeats.same,
-            relabelled: repeats.relabelled,
-            crossings,
-        };
-        Table { kind: self.kind, prefixes: self.prefixes, labels: self.labels.names, facts }
+        let table = Table::settled(self.kind, self.prefixes, self.labels.names);
+        let facts = Facts { repeated: repeats.same, relabelled: repeats.relabelled, crossings, ..table.facts };
+        Table { facts, ..table }
     }
 }
 
@@ -389,6 +385,16 @@ pub struct Table {
 }
 
 impl Table {
+    /// A table of prefixes that are distinct and sorted.
+    pub(crate) fn settled(kind: Kind, prefixes: Prefixes, labels: Vec<Box<str>>) -> Self {
+        let by_length = match &prefixes {
+            Prefixes::V4(prefixes) => count_lengths(prefixes),
+            Prefixes::V6(prefixes) => count_lengths(prefixes),
+        };
+        let (entries, crossings) = (prefixes.len(), Crossings::default());
+        Table { kind, prefixes, labels, facts: Facts { entries, by_length, repeated: 0, relabelled: 0, crossings } }
+    }
+
     /// Address family of the prefixes.
     pub fn family(&self) -> Family {
         self.prefixes.family()

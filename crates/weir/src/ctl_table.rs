@@ -7,7 +7,9 @@ use crate::report;
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 use std::io::{self, BufRead};
-use weir_control::{Client, Request, TableChanged, TableEntries, TableEntry, TableFound, TableOperation};
+use weir_control::{
+    Client, Request, TABLE_ENTRIES_MAX, TableChanged, TableEntries, TableEntry, TableFound, TableOperation,
+};
 use weir_policy::diag::printable::printable;
 
 /// Runs the command for the table `name`.
@@ -67,7 +69,7 @@ fn text(operation: &TableOperation, value: Value) -> Result<String, Failure> {
             entries.iter().for_each(|entry| _ = writeln!(text, "{}", shown(entry)));
             if entries.len() < total {
                 let total = figures::grouped(total as u64);
-                let _ = writeln!(text, "{} of {total} entries (--top N shows more)", entries.len());
+                let _ = writeln!(text, "{} of {total} entries (--top N, at most {TABLE_ENTRIES_MAX})", entries.len());
             }
         }
         _ => {

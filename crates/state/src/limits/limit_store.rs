@@ -159,7 +159,12 @@ impl StateKind for LimitBuckets {
         object.declared.width == declaration.width && object.declared.format == declaration.format
     }
 
-    fn bind(&mut self, requests: Vec<Request<'_, Self>>, now_ns: u64) -> Result<Vec<AssignedBuckets>, StateError> {
+    fn bind(
+        &mut self,
+        requests: Vec<Request<'_, Self>>,
+        _loaded: &mut dyn Iterator<Item = &AssignedBuckets>,
+        now_ns: u64,
+    ) -> Result<Vec<AssignedBuckets>, StateError> {
         let mut assigned: Vec<AssignedBuckets> = requests.into_iter().map(AssignedBuckets::inherit).collect();
         let missing = self.missing(&assigned);
         let left = self.buckets.count().saturating_sub(self.users.len());

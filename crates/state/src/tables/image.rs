@@ -1,11 +1,10 @@
 //! The image of one table or of several fused sets, which generations share.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use weir_abi::Layout;
-use weir_tables::live::{LiveImage, LiveTable, PublishedImage, Readers};
-use weir_tables::{Image, Table};
+use weir_abi::{Family, Layout};
+use weir_tables::live::{LiveError, LiveImage, LiveTable, PublishedImage, Readers};
+use weir_tables::{BuildError, Image, Kind, Table};
 
 /// A table of an image, as the policy was loaded with it.
 #[derive(Clone)]
@@ -28,9 +27,9 @@ pub struct DynamicBounds {
 }
 
 impl Member {
-    /// Whether another declaration is of the same state. A dynamic table keeps its entries whatever the new policy
-    /// fills it with. Other tables begin anew if their lists have changed.
-    fn continues(&self, other: &Member) -> bool {
+    /// Whether this declaration continues with the entries of another. A dynamic table keeps its entries whatever the
+    /// new policy fills it with. Other tables begin anew if their lists have changed.
+    pub(super) fn continues(&self, other: &Member) -> bool {
         let (own, others) = (&*self.table, &*other.table);
         self.name == other.name
             && match (self.dynamic, other.dynamic) {
@@ -54,14 +53,14 @@ pub struct ImageDeclared {
     pub image: Arc<Image>,
 }
 
-/// An image in use. Clones are the same image.
+/// An image as one generation declares it. Generations may share the image.
 #[derive(Clone)]
-pub struct TableImage(Arc<Shared>);
+pub struct TableImage {
+    members: Arc<[Member]>,
+    shared: Arc<Shared>,
+}
 
 struct Shared {
-    members: Vec<Member>,
-    /// Maximum number of entries of a dynamic table.
-    size: AtomicUsize,
     layout: Layout,
     handle: LiveImage,
     contents: Mutex<Contents>,
@@ -69,8 +68,8 @@ struct Shared {
 
 /// The writer's side of an image.
 enum Contents {
-    /// The table has not changed.
-    Constant(PublishedImage),
+    /// The tables have not changed.
+    Constant(PublishedImage, Vec<Arc<Table>>),
     /// Boxed, because it is much larger.
     Live(Box<LiveTable>),
     /// Only while [`Contents::live`] runs.
@@ -79,79 +78,111 @@ enum Contents {
 
 impl Contents {
     /// The table with its writer.
-    fn live(&mut self, members: &[Member], layout: Layout) -> &mut LiveTable {
-        if let Contents::Constant(_) = self {
-            let Contents::Constant(published) = std::mem::replace(self, Contents::Taken) else { unreachable!() };
-            let tables: Vec<&Table> = members.iter().map(|member| &*member.table).collect();
+    fn live(&mut self, layout: Layout) -> &mut LiveTable {
+        if let Contents::Constant(..) = self {
+            let Contents::Constant(published, tables) = std::mem::replace(self, Contents::Taken) else {
+                unreachable!()
+            };
+            let tables: Vec<&Table> = tables.iter().map(|table| &**table).collect();
             *self = Contents::Live(Box::new(LiveTable::take_over(published, &tables, layout)));
         }
         match self {
             Contents::Live(live) => live,
-            Contents::Constant(_) | Contents::Taken => panic!("the table is live now"),
+            Contents::Constant(..) | Contents::Taken => panic!("the table is live now"),
         }
     }
 }
 
 impl TableImage {
-    /// Publishes the image of a declaration.
-    pub(super) fn new(readers: &Readers, declared: ImageDeclared) -> Self {
+    /// Publishes the image of a declaration. `current` are the entries of members that continue with other entries than
+    /// those that were declared.
+    ///
+    /// # Errors
+    /// The layout cannot hold the current entries.
+    pub(super) fn new(
+        readers: &Readers,
+        declared: ImageDeclared,
+        current: Vec<Option<Arc<Table>>>,
+    ) -> Result<Self, BuildError> {
         let ImageDeclared { members, layout, image } = declared;
+        let is_as_declared = current.iter().all(Option::is_none);
+        let table = |(member, current): (&Member, Option<Arc<Table>>)| current.unwrap_or_else(|| member.table.clone());
+        let tables: Vec<Arc<Table>> = members.iter().zip(current).map(table).collect();
+        let image = match tables.as_slice() {
+            _ if is_as_declared => image,
+            [one] => Arc::new(one.build(layout)?),
+            fused => Arc::new(weir_tables::exact_sets(&fused.iter().map(|table| &**table).collect::<Vec<_>>())?),
+        };
         let published = PublishedImage::new(readers, image);
-        let handle = published.handle();
-        let size = members.iter().filter_map(|member| member.dynamic).map(|bounds| bounds.size).max().unwrap_or(0);
-        let (size, contents) = (AtomicUsize::new(size), Mutex::new(Contents::Constant(published)));
-        TableImage(Arc::new(Shared { members, size, layout, handle, contents }))
+        let (handle, contents) = (published.handle(), Mutex::new(Contents::Constant(published, tables)));
+        Ok(TableImage { members: members.into(), shared: Arc::new(Shared { layout, handle, contents }) })
     }
 
-    /// Whether a declaration has the same tables with the same entries in the policy.
+    /// Whether a declaration has the same tables in the same layout, and continues with their entries.
     pub(super) fn fits(&self, declared: &ImageDeclared) -> bool {
-        self.0.layout == declared.layout
-            && self.0.members.len() == declared.members.len()
-            && self.0.members.iter().zip(&declared.members).all(|(own, other)| own.continues(other))
+        self.shared.layout == declared.layout
+            && self.members.len() == declared.members.len()
+            && declared.members.iter().zip(&*self.members).all(|(new, own)| new.continues(own))
+    }
+
+    /// The same image for a later declaration that fits.
+    pub(super) fn for_declaration(&self, declared: ImageDeclared) -> Self {
+        TableImage { members: declared.members.into(), shared: self.shared.clone() }
+    }
+
+    /// Position of the table whose entries `member` continues with.
+    pub(super) fn continued_by(&self, member: &Member) -> Option<usize> {
+        self.members.iter().position(|own| member.continues(own))
+    }
+
+    /// The entries of a table, if they are other than those that `member` declares.
+    pub(super) fn changed(&self, position: usize, member: &Member) -> Option<Arc<Table>> {
+        let current = match &*self.contents() {
+            Contents::Live(live) => Arc::new(live.contents(position)),
+            Contents::Constant(_, tables) => tables[position].clone(),
+            Contents::Taken => return None,
+        };
+        (*current != *member.table).then_some(current)
     }
 
     /// The handle for readers.
     pub fn handle(&self) -> LiveImage {
-        self.0.handle.clone()
+        self.shared.handle.clone()
     }
 
     /// Position of a table in the image.
     pub(super) fn position(&self, table: &str) -> Option<usize> {
-        self.0.members.iter().position(|member| member.name == table)
+        self.members.iter().position(|member| member.name == table)
     }
 
     /// Names of the tables in the image.
     pub(super) fn names(&self) -> impl Iterator<Item = &str> {
-        self.0.members.iter().map(|member| member.name.as_str())
+        self.members.iter().map(|member| member.name.as_str())
     }
 
-    /// A table as the policy was loaded with it.
-    pub(super) fn declared(&self, position: usize) -> &Table {
-        &self.0.members[position].table
+    /// Family and kind of a table.
+    pub(super) fn table_type(&self, position: usize) -> (Family, Kind) {
+        (self.members[position].table.family(), self.members[position].table.kind())
     }
 
-    /// The bounds of a dynamic table, by the newest policy that declares it.
+    /// The bounds of a dynamic table.
     pub(super) fn bounds(&self, position: usize) -> Option<DynamicBounds> {
-        let bounds = self.0.members[position].dynamic?;
-        // A dynamic table has an image of its own.
-        Some(DynamicBounds { size: self.0.size.load(Ordering::Relaxed), ..bounds })
-    }
-
-    /// Takes over the bounds of a later declaration that fits.
-    pub(super) fn rebind(&self, declared: &ImageDeclared) {
-        if let [Member { dynamic: Some(bounds), .. }] = declared.members.as_slice() {
-            self.0.size.store(bounds.size, Ordering::Relaxed);
-        }
+        self.members[position].dynamic
     }
 
     /// Runs `work` on the table with its writer. Other writers wait.
     pub(super) fn with<R>(&self, work: impl FnOnce(&mut LiveTable) -> R) -> R {
-        work(self.contents().live(&self.0.members, self.0.layout))
+        work(self.contents().live(self.shared.layout))
+    }
+
+    /// Checks that the layout can hold the entries of a table.
+    pub(super) fn check(&self, position: usize, table: &Table) -> Result<(), LiveError> {
+        self.with(|live| live.check(position, table))
     }
 
     /// Frees memory that readers have released, if the table has changed and no other writer is busy.
     pub(super) fn free(&self) {
-        if let Ok(mut contents) = self.0.contents.try_lock()
+        if let Ok(mut contents) = self.shared.contents.try_lock()
             && let Contents::Live(live) = &mut *contents
         {
             live.free();
@@ -160,10 +191,10 @@ impl TableImage {
 
     /// Whether both are the same image.
     pub(super) fn is(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.0, &other.0)
+        Arc::ptr_eq(&self.shared, &other.shared)
     }
 
     fn contents(&self) -> MutexGuard<'_, Contents> {
-        self.0.contents.lock().unwrap_or_else(PoisonError::into_inner)
+        self.shared.contents.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

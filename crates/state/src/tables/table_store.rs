@@ -7,7 +7,7 @@ use weir_abi::Family;
 use weir_tables::live::{LiveEntry, LiveError, LiveTable, Readers};
 use weir_tables::{Kind, Table};
 
-use super::image::{DynamicBounds, ImageDeclared, TableImage};
+use super::image::{DynamicBounds, ImageDeclared, Member, TableImage};
 use crate::StateError;
 use crate::store::{Binding, Declared, Request, StateKind, Store};
 
@@ -27,15 +27,29 @@ impl StateKind for TableImages {
         object.fits(declaration)
     }
 
-    fn bind(&mut self, requests: Vec<Request<'_, Self>>, _now_ns: u64) -> Result<Vec<TableImage>, StateError> {
+    fn bind(
+        &mut self,
+        requests: Vec<Request<'_, Self>>,
+        loaded: &mut dyn Iterator<Item = &TableImage>,
+        _now_ns: u64,
+    ) -> Result<Vec<TableImage>, StateError> {
+        let loaded: Vec<&TableImage> = loaded.collect();
         let image = |Request { declaration, earlier }: Request<'_, Self>| match earlier.first() {
-            Some(&earlier) => {
-                earlier.rebind(&declaration);
-                earlier.clone()
+            Some(&earlier) => Ok(earlier.for_declaration(declaration)),
+            None => {
+                // Tables continue also if the rules put them into other images than before.
+                let current = |member: &Member| {
+                    let newest_first = loaded.iter().rev();
+                    let mut of = newest_first.filter_map(|image| Some((image, image.continued_by(member)?)));
+                    of.next().and_then(|(image, position)| image.changed(position, member))
+                };
+                let current = declaration.members.iter().map(current).collect();
+                let names = declaration.members.iter().map(|member| member.name.as_str()).collect::<Vec<_>>().join("+");
+                TableImage::new(&self.readers, declaration, current)
+                    .map_err(|error| StateError::Table { name: names, error })
             }
-            None => TableImage::new(&self.readers, declaration),
         };
-        Ok(requests.into_iter().map(image).collect())
+        requests.into_iter().map(image).collect()
     }
 
     /// The last owner frees the image.
@@ -89,9 +103,17 @@ pub enum TableError {
         /// The name.
         name: String,
     },
-    /// The layout cannot hold the entries, or readers are behind.
+    /// The layout cannot hold the entries.
     #[error("table {name}: {error}")]
     Refused {
+        /// The name.
+        name: String,
+        /// Why.
+        error: LiveError,
+    },
+    /// The change stopped in the middle: workers hold replaced images for too long, or an image became too large.
+    #[error("table {name}: {error}; a part of the change may have taken effect")]
+    Partial {
         /// The name.
         name: String,
         /// Why.
@@ -119,6 +141,8 @@ pub struct Changed {
     pub changed: usize,
     /// Number of entries now.
     pub entries: usize,
+    /// Number of images of other generations that cannot hold the change and do not have it.
+    pub left_out: usize,
 }
 
 /// The tables of all generations.
@@ -143,41 +167,47 @@ impl TableStore {
         &self.readers
     }
 
-    /// Binds a generation to the images that it declares.
-    pub fn bind(&self, declared: Vec<Declared<ImageDeclared>>) -> Arc<TableBinding> {
-        self.store.bind(declared, 0).expect("an image takes no room that was reserved")
-    }
-
-    /// Changes a table of the generation `active`, in every image of every loaded generation that has it. Returns the
-    /// result in `active`.
+    /// Binds a generation to the images that it declares. Changes wait meanwhile.
     ///
     /// # Errors
-    /// There is no such table, or the entries do not fit it. Nothing has changed then, unless readers are behind
-    /// ([`LiveError::ReadersBehind`]): they may see a part of the change.
+    /// A layout cannot hold the entries that a table continues with.
+    pub fn bind(&self, declared: Vec<Declared<ImageDeclared>>) -> Result<Arc<TableBinding>, StateError> {
+        let _in_order = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        self.store.bind(declared, 0)
+    }
+
+    /// Changes a table of the generation `active`, and the tables of the same name and type of all loaded generations.
+    /// Images of other generations that cannot hold the change are left out and counted.
+    ///
+    /// # Errors
+    /// There is no such table, or the entries do not fit it. Nothing has changed then, except for
+    /// [`TableError::Partial`].
     pub fn change(&self, active: &TableBinding, name: &str, change: TableChange<'_>) -> Result<Changed, TableError> {
         let _in_order = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
         let own = images_of(&mut active.objects(), name);
-        let Some(first) = own.first() else { return Err(no_table(active, name)) };
-        check(first, name, change)?;
-        let mut images = own.clone();
-        for image in self.store.maintain(|_, objects| images_of(objects, name)) {
-            if !images.iter().any(|known| known.is(&image)) {
-                images.push(image);
-            }
-        }
-        let of_image = |image: &TableImage| (image.clone(), image.position(name).expect("the image has the table"));
-        let images: Vec<(TableImage, usize)> = images.iter().map(of_image).collect();
-        let refused = |error: LiveError| TableError::Refused { name: name.to_owned(), error };
-        images.iter().try_for_each(|(image, set)| may_change(image, *set, change)).map_err(refused)?;
-        check_bounds(&images[0].0, name, change)?;
+        let Some((first, set)) = own.first() else { return Err(no_table(active, name)) };
+        let table_type = first.table_type(*set);
+        check_type(name, table_type, change)?;
+        own.iter().try_for_each(|(image, set)| can_take(image, *set, name, change))?;
+        let others = self.store.maintain(|_, objects| images_of(objects, name));
+        let mut others: Vec<(TableImage, usize)> = others
+            .into_iter()
+            .filter(|(image, set)| {
+                !own.iter().any(|(known, _)| known.is(image)) && image.table_type(*set) == table_type
+            })
+            .collect();
+        let all = others.len();
+        others.retain(|(image, set)| can_take(image, *set, name, change).is_ok());
+        let left_out = all - others.len();
+        let partial = |error: LiveError| TableError::Partial { name: name.to_owned(), error };
         let mut changed = None;
-        for (image, set) in &images {
-            let in_image = image.with(|live| apply(live, *set, change)).map_err(refused)?;
+        for (image, set) in own.iter().chain(&others) {
+            let in_image = image.with(|live| apply(live, *set, change)).map_err(partial)?;
             // The first is one of the active generation.
             changed.get_or_insert(in_image);
         }
         let entries = self.read(active, name, |table| table.count())?;
-        Ok(Changed { changed: changed.unwrap_or(0), entries })
+        Ok(Changed { changed: changed.unwrap_or(0), entries, left_out })
     }
 
     /// Reads a table of the generation `active`. Changes wait meanwhile.
@@ -193,7 +223,8 @@ impl TableStore {
         let image = active.objects().find(|image| image.position(name).is_some());
         let Some(image) = image else { return Err(no_table(active, name)) };
         let set = image.position(name).expect("the image has the table");
-        Ok(image.with(|live| work(&TableView { live, set, declared: image.declared(set) })))
+        let (family, kind) = image.table_type(set);
+        Ok(image.with(|live| work(&TableView { live, set, family, kind })))
     }
 
     /// Frees memory that workers have released. Does not wait for a change. To be called every few seconds, because a
@@ -208,7 +239,8 @@ impl TableStore {
 pub struct TableView<'a> {
     live: &'a LiveTable,
     set: usize,
-    declared: &'a Table,
+    family: Family,
+    kind: Kind,
 }
 
 impl<'a> TableView<'a> {
@@ -229,21 +261,22 @@ impl<'a> TableView<'a> {
 
     /// The family of its entries.
     pub fn family(&self) -> Family {
-        self.declared.family()
+        self.family
     }
 
     /// Whether its entries have labels.
     pub fn kind(&self) -> Kind {
-        self.declared.kind()
+        self.kind
     }
 }
 
-/// The images that have a table, each once.
-fn images_of(images: &mut dyn Iterator<Item = &TableImage>, name: &str) -> Vec<TableImage> {
-    let mut found: Vec<TableImage> = Vec::new();
-    for image in images.filter(|image| image.position(name).is_some()) {
-        if !found.iter().any(|known| known.is(image)) {
-            found.push(image.clone());
+/// The images that have a table, each once, with the position of the table.
+fn images_of(images: &mut dyn Iterator<Item = &TableImage>, name: &str) -> Vec<(TableImage, usize)> {
+    let mut found: Vec<(TableImage, usize)> = Vec::new();
+    for image in images {
+        let Some(position) = image.position(name) else { continue };
+        if !found.iter().any(|(known, _)| known.is(image)) {
+            found.push((image.clone(), position));
         }
     }
     found
@@ -256,59 +289,43 @@ fn no_table(active: &TableBinding, name: &str) -> TableError {
     TableError::NoTable { name: name.to_owned(), known }
 }
 
-/// Checks the type and the labels of a change.
-fn check(image: &TableImage, name: &str, change: TableChange<'_>) -> Result<(), TableError> {
-    let (TableChange::Add(table) | TableChange::Remove(table) | TableChange::Replace(table)) = change else {
-        return Ok(());
+/// Checks the family and kind of a change. A removal needs no labels.
+fn check_type(name: &str, (family, kind): (Family, Kind), change: TableChange<'_>) -> Result<(), TableError> {
+    let table = match change {
+        TableChange::Add(table) | TableChange::Remove(table) | TableChange::Replace(table) => table,
+        TableChange::Flush => return Ok(()),
     };
-    let declared = image.declared(image.position(name).expect("the image has the table"));
+    let expected = match (family, kind) {
+        (Family::Ipv4, _) if table.family() != family => "IPv4 entries",
+        (Family::Ipv6, _) if table.family() != family => "IPv6 entries",
+        _ if matches!(change, TableChange::Remove(_)) || table.kind() == kind => return Ok(()),
+        (_, Kind::Set) => "entries without labels",
+        (_, Kind::Labels) => "entries with labels",
+    };
+    Err(TableError::OtherType { name: name.to_owned(), expected })
+}
+
+/// Checks that an image can take a change: its layout holds the entries, its code knows the labels, and a dynamic table
+/// has room.
+fn can_take(image: &TableImage, set: usize, name: &str, change: TableChange<'_>) -> Result<(), TableError> {
+    let (TableChange::Add(table) | TableChange::Replace(table)) = change else { return Ok(()) };
     let name = || name.to_owned();
-    if table.family() != declared.family() {
-        let expected = match declared.family() {
-            Family::Ipv4 => "IPv4 entries",
-            Family::Ipv6 => "IPv6 entries",
-        };
-        return Err(TableError::OtherType { name: name(), expected });
+    image.check(set, table).map_err(|error| TableError::Refused { name: name(), error })?;
+    let unknown = image.with(|live| table.labels().iter().find(|label| !live.has_label(label)));
+    if let Some(label) = unknown {
+        return Err(TableError::NewLabel { name: name(), label: label.to_string() });
     }
-    if matches!(change, TableChange::Remove(_)) {
-        return Ok(());
-    }
-    if table.kind() != declared.kind() {
-        let expected = match declared.kind() {
-            Kind::Set => "entries without labels",
-            Kind::Labels => "entries with labels",
-        };
-        return Err(TableError::OtherType { name: name(), expected });
-    }
-    match table.labels().iter().find(|label| !declared.labels().contains(label)) {
-        Some(label) => Err(TableError::NewLabel { name: name(), label: label.to_string() }),
-        None => Ok(()),
-    }
-}
-
-/// Checks that a dynamic table has room for a change.
-fn check_bounds(image: &TableImage, name: &str, change: TableChange<'_>) -> Result<(), TableError> {
-    let set = image.position(name).expect("the image has the table");
     let Some(DynamicBounds { size, expires }) = image.bounds(set) else { return Ok(()) };
-    let (entries, more) = match change {
-        TableChange::Remove(_) | TableChange::Flush => return Ok(()),
-        TableChange::Add(table) => image.with(|live| (live.count(set), live.count_new(set, table))),
-        TableChange::Replace(table) => (0, table.facts().entries),
-    };
     if expires {
-        return Err(TableError::Timeout { name: name.to_owned() });
+        return Err(TableError::Timeout { name: name() });
     }
-    match entries + more > size {
-        true => Err(TableError::Full { name: name.to_owned(), entries, more, size }),
+    let (entries, more) = match change {
+        TableChange::Replace(_) => (0, table.facts().entries),
+        _ => image.with(|live| (live.count(set), live.count_new(set, table))),
+    };
+    match more > 0 && entries + more > size {
+        true => Err(TableError::Full { name: name(), entries, more, size }),
         false => Ok(()),
-    }
-}
-
-/// Checks that the layout of an image can hold the entries of a change.
-fn may_change(image: &TableImage, set: usize, change: TableChange<'_>) -> Result<(), LiveError> {
-    match change {
-        TableChange::Add(table) | TableChange::Replace(table) => image.with(|live| live.check(set, table)),
-        TableChange::Remove(_) | TableChange::Flush => Ok(()),
     }
 }
 

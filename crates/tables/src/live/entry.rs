@@ -7,7 +7,8 @@ use weir_abi::Family;
 
 use super::held::Net;
 use super::{LiveTable, is_in};
-use crate::entries::Kind;
+use crate::entries::{Kind, Prefixes, Table};
+use crate::prefix::Prefix;
 
 /// An entry: a prefix, with its label unless the table is a set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,6 +36,26 @@ impl LiveTable {
             .iter()
             .filter(move |&(_, label)| is_in(self.sets, set, label))
             .map(|(net, label)| self.entry(net, label))
+    }
+
+    /// Whether an entry had this label since the table was made.
+    pub fn has_label(&self, label: &str) -> bool {
+        self.labels.id(label).is_some()
+    }
+
+    /// The contents of set `set` as a table with the same label ids.
+    pub fn contents(&self, set: usize) -> Table {
+        let all = self.held.iter().filter(|&(_, label)| is_in(self.sets, set, label));
+        let label = |label: u32| if self.sets == 1 { label } else { 1 };
+        let prefixes = match self.family() {
+            Family::Ipv4 => Prefixes::V4(
+                all.map(|(net, held)| Prefix { addr: net.addr4(), len: net.len, label: label(held) }).collect(),
+            ),
+            Family::Ipv6 => Prefixes::V6(
+                all.map(|(net, held)| Prefix { addr: net.first, len: net.len, label: label(held) }).collect(),
+            ),
+        };
+        Table::settled(self.kind, prefixes, self.labels.names().to_vec())
     }
 
     /// Number of entries of set `set`.

@@ -69,6 +69,8 @@ use shared::{LiveLayout, SharedImage};
 
 /// Limit on replaced images that readers may still hold.
 pub const IMAGES_WAITING_MAX: usize = 8;
+/// Maximum size of an image in bytes, with its room for changes.
+pub const IMAGE_BYTES_MAX: usize = 1 << 29;
 /// A batch that changes more than [`BATCH_MIN`] prefixes, and more than one prefix in this many, rebuilds the image.
 /// That is faster than changes in place.
 const BATCH_ONE_IN: usize = 8;
@@ -350,7 +352,8 @@ impl LiveTable {
         let step = |(net, new)| Step { net, old: self.held.get(net), new };
         let steps: Vec<Step> = wanted.into_iter().map(step).filter(|step| step.old != step.new).collect();
         let more = steps.iter().filter(|step| step.old == 0).count();
-        if self.held.len() + more > PREFIXES_MAX {
+        let fewer = steps.iter().filter(|step| step.new == 0).count();
+        if self.held.len() + more - fewer > PREFIXES_MAX {
             return Err(BuildError::Limit { layout: self.layout, what: "prefixes", max: PREFIXES_MAX }.into());
         }
         let batch = steps.len() > BATCH_MIN.max(self.held.len() / BATCH_ONE_IN);
@@ -370,6 +373,15 @@ impl LiveTable {
         Ok(steps.len())
     }
 
+    /// Builds an image of the contents.
+    fn build(&self) -> Result<Image, BuildError> {
+        let image = build(self.layout, self.kind, self.sets, &self.held, &self.labels)?;
+        match image.as_bytes().len() > IMAGE_BYTES_MAX {
+            true => Err(BuildError::Limit { layout: self.layout, what: "bytes", max: IMAGE_BYTES_MAX }),
+            false => Ok(image),
+        }
+    }
+
     /// Changes the label of a prefix in the contents.
     fn hold(&mut self, net: Net, new: u32) {
         let old = self.held.set(net, new);
@@ -384,7 +396,7 @@ impl LiveTable {
         steps.iter().for_each(|step| self.hold(step.net, step.new));
         let built = match self.published.free() {
             images @ IMAGES_WAITING_MAX.. => Err(LiveError::ReadersBehind { images }),
-            _ => build(self.layout, self.kind, self.sets, &self.held, &self.labels).map_err(LiveError::Build),
+            _ => self.build().map_err(LiveError::Build),
         };
         match built {
             Ok(image) => {

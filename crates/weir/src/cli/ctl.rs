@@ -1,6 +1,6 @@
 //! The command line of `weir ctl`.
 
-use super::values::{time, top};
+use super::values::{entries, time, top};
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -101,7 +101,7 @@ pub enum TableAction {
     /// Show entries in the order of addresses.
     List {
         /// Show this many entries.
-        #[arg(long, value_name = "N", default_value_t = 20)]
+        #[arg(long, value_name = "N", default_value_t = 20, value_parser = entries)]
         top: usize,
     },
     /// Read changes from standard input, a line each (`add ENTRY...`, `del ENTRY...`, `flush`, `get ADDRESS`), and

@@ -1,7 +1,7 @@
 //! Times and numbers on the command line.
 
 use std::time::Duration;
-use weir_control::TOP_MAX;
+use weir_control::{TABLE_ENTRIES_MAX, TOP_MAX};
 
 /// `500ms`, `60s`, `5m`, `1h`.
 pub(super) fn time(text: &str) -> Result<Duration, String> {
@@ -22,5 +22,13 @@ pub(super) fn top(text: &str) -> Result<usize, String> {
     match text.parse() {
         Ok(top) if (1..=TOP_MAX).contains(&top) => Ok(top),
         _ => Err(format!("a number from 1 to {TOP_MAX}")),
+    }
+}
+
+/// The number of entries to show.
+pub(super) fn entries(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(entries) if (1..=TABLE_ENTRIES_MAX).contains(&entries) => Ok(entries),
+        _ => Err(format!("a number from 1 to {TABLE_ENTRIES_MAX}")),
     }
 }

@@ -5,12 +5,13 @@ use crate::run::generation::Generation;
 use serde_json::{Value, json};
 use std::net::IpAddr;
 use std::path::Path;
+use weir_abi::Family;
 use weir_control::{TABLE_ENTRIES_MAX, TableChanged, TableEntries, TableEntry, TableFound, TableOperation};
 use weir_loading::read_table;
 use weir_state::SharedState;
 use weir_state::tables::{TableBinding, TableChange, TableError, TableStore};
 use weir_tables::live::LiveEntry;
-use weir_tables::{Entries, Kind, Table};
+use weir_tables::{Entries, Kind, Problem, Table};
 
 /// Executes a request about the table `name`.
 ///
@@ -33,7 +34,15 @@ pub fn perform<C>(
         }
         TableOperation::Replace { file } => {
             let (list, notices) = tables.list(&file)?;
-            tables.change(TableChange::Replace(&list), notices)
+            let replaced = tables.change(TableChange::Replace(&list), notices);
+            // What does not fit is an entry of the list.
+            replaced.map_err(|failure| match failure {
+                Failure::Rejected(text) => {
+                    let text = text.trim_start_matches("weir: ");
+                    Failure::Rejected(format!("weir: {}: {text}", file.display()))
+                }
+                failure => failure,
+            })
         }
         TableOperation::Flush => tables.change(TableChange::Flush, vec![]),
         TableOperation::Get { address } => tables.get(&address),
@@ -51,12 +60,24 @@ struct Tables<'a> {
 impl Tables<'_> {
     fn change(&self, change: TableChange<'_>, notices: Vec<String>) -> Result<Value, Failure> {
         let done = self.store.change(self.binding, self.name, change).map_err(refused)?;
+        let mut notices = notices;
+        if done.left_out > 0 {
+            let left_out = done.left_out;
+            notices.push(format!(
+                "{left_out} images of other loaded generations cannot hold the change and do not have it (layout, labels or size)"
+            ));
+        }
         Ok(json!(TableChanged { table: self.name.to_owned(), changed: done.changed, entries: done.entries, notices }))
     }
 
     fn get(&self, address: &str) -> Result<Value, Failure> {
         let address: IpAddr =
             address.parse().map_err(|_| Failure::Rejected(format!("weir: `{address}` is not an address")))?;
+        let (family, _) = self.table_type()?;
+        if address.is_ipv4() != (family == Family::Ipv4) {
+            let problem = Problem::OtherFamily(family);
+            return Err(Failure::Rejected(format!("weir: table {}: `{address}`: {problem}", self.name)));
+        }
         let found = self.store.read(self.binding, self.name, |table| table.longest(address).map(entry));
         Ok(json!(TableFound { table: self.name.to_owned(), found: found.map_err(refused)? }))
     }
@@ -69,10 +90,13 @@ impl Tables<'_> {
         Ok(json!(read.map_err(refused)?))
     }
 
+    fn table_type(&self) -> Result<(Family, Kind), Failure> {
+        self.store.read(self.binding, self.name, |table| (table.family(), table.kind())).map_err(refused)
+    }
+
     /// Parses entries for this table, or for one of the same family and another kind.
     fn entries(&self, texts: &[String], kind: Option<Kind>) -> Result<Table, Failure> {
-        let (family, own) =
-            self.store.read(self.binding, self.name, |table| (table.family(), table.kind())).map_err(refused)?;
+        let (family, own) = self.table_type()?;
         let kind = kind.unwrap_or(own);
         let mut entries = Entries::new(family, kind);
         for text in texts {
@@ -91,8 +115,7 @@ impl Tables<'_> {
         if !file.is_absolute() {
             return Err(Failure::Rejected(format!("weir: {}: not an absolute path", file.display())));
         }
-        let (family, kind) =
-            self.store.read(self.binding, self.name, |table| (table.family(), table.kind())).map_err(refused)?;
+        let (family, kind) = self.table_type()?;
         Ok(read_table(file, family, kind)?)
     }
 }
@@ -102,5 +125,8 @@ fn entry(entry: LiveEntry<'_>) -> TableEntry {
 }
 
 fn refused(error: TableError) -> Failure {
-    Failure::Rejected(format!("weir: {error}"))
+    match error {
+        TableError::Partial { .. } => Failure::Runtime(error.to_string()),
+        error => Failure::Rejected(format!("weir: {error}")),
+    }
 }
