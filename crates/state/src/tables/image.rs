@@ -1,10 +1,13 @@
 //! The image of one table or of several fused sets, which generations share.
 
+use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use weir_abi::{Family, Layout};
 use weir_tables::live::{LiveError, LiveImage, LiveTable, PublishedImage, Readers};
 use weir_tables::{BuildError, Image, Kind, Table};
+
+use super::kernel::{self, KernelImage};
 
 /// A table of an image, as the policy was loaded with it.
 #[derive(Clone)]
@@ -62,8 +65,28 @@ pub struct TableImage {
 
 struct Shared {
     layout: Layout,
-    handle: LiveImage,
+    published: Published,
     contents: Mutex<Contents>,
+}
+
+/// An image as the code of a generation finds it.
+#[derive(Clone)]
+pub enum Published {
+    /// A pointer that threads of this process follow.
+    Pointer(LiveImage),
+    /// The map that programs in the kernel read.
+    Map(Arc<KernelImage>),
+    /// An image in the kernel that is too large for two halves. It cannot change.
+    Constant,
+}
+
+/// What reads images.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ReadBy {
+    /// Threads of this process.
+    Threads,
+    /// Programs in the kernel.
+    Kernel,
 }
 
 /// The writer's side of an image.
@@ -93,17 +116,60 @@ impl Contents {
     }
 }
 
+/// Why an image cannot be published.
+#[derive(Debug)]
+pub(super) enum ImageProblem {
+    /// The layout cannot hold the entries.
+    Build(BuildError),
+    /// The kernel refuses the memory.
+    Memory(io::Error),
+}
+
+impl From<BuildError> for ImageProblem {
+    fn from(error: BuildError) -> Self {
+        ImageProblem::Build(error)
+    }
+}
+
+/// Publishes an image for its readers. A dynamic table may get `size` entries.
+fn publish(
+    readers: &Readers,
+    read_by: ReadBy,
+    layout: Layout,
+    image: Arc<Image>,
+    size: usize,
+) -> Result<(Published, PublishedImage), ImageProblem> {
+    let bytes = image.as_bytes().len();
+    let half = match read_by {
+        ReadBy::Threads => None,
+        ReadBy::Kernel => Some(kernel::half_bytes(layout, bytes, size)),
+    };
+    match half {
+        None => {
+            let image = PublishedImage::new(readers, image);
+            Ok((Published::Pointer(image.handle()), image))
+        }
+        Some(None) => Ok((Published::Constant, PublishedImage::new(readers, image))),
+        Some(Some(half)) => {
+            let map = Arc::new(KernelImage::create(half).map_err(ImageProblem::Memory)?);
+            let image = PublishedImage::in_halves(readers, &image, map.clone()).expect("the image fits");
+            Ok((Published::Map(map), image))
+        }
+    }
+}
+
 impl TableImage {
     /// Publishes the image of a declaration. `current` are the entries of members that continue with other entries than
     /// those that were declared.
     ///
     /// # Errors
-    /// The layout cannot hold the current entries.
+    /// The layout cannot hold the current entries, or the kernel refuses the memory.
     pub(super) fn new(
         readers: &Readers,
+        read_by: ReadBy,
         declared: ImageDeclared,
         current: Vec<Option<Arc<Table>>>,
-    ) -> Result<Self, BuildError> {
+    ) -> Result<Self, ImageProblem> {
         let ImageDeclared { members, layout, image } = declared;
         let is_as_declared = current.iter().all(Option::is_none);
         let table = |(member, current): (&Member, Option<Arc<Table>>)| current.unwrap_or_else(|| member.table.clone());
@@ -113,9 +179,15 @@ impl TableImage {
             [one] => Arc::new(one.build(layout)?),
             fused => Arc::new(weir_tables::exact_sets(&fused.iter().map(|table| &**table).collect::<Vec<_>>())?),
         };
-        let published = PublishedImage::new(readers, image);
-        let (handle, contents) = (published.handle(), Mutex::new(Contents::Constant(published, tables)));
-        Ok(TableImage { members: members.into(), shared: Arc::new(Shared { layout, handle, contents }) })
+        let size = members.iter().filter_map(|member| member.dynamic).map(|bounds| bounds.size).sum();
+        let (published, image) = publish(readers, read_by, layout, image, size)?;
+        let contents = Mutex::new(Contents::Constant(image, tables));
+        Ok(TableImage { members: members.into(), shared: Arc::new(Shared { layout, published, contents }) })
+    }
+
+    /// Whether the table can change.
+    pub(super) fn can_change(&self) -> bool {
+        !matches!(self.shared.published, Published::Constant)
     }
 
     /// Whether a declaration has the same tables in the same layout, and continues with their entries.
@@ -145,9 +217,17 @@ impl TableImage {
         (*current != *member.table).then_some(current)
     }
 
-    /// The handle for readers.
-    pub fn handle(&self) -> LiveImage {
-        self.shared.handle.clone()
+    /// The image for readers.
+    pub fn published(&self) -> Published {
+        self.shared.published.clone()
+    }
+
+    /// The handle for threads of this process, if they read the image.
+    pub fn handle(&self) -> Option<LiveImage> {
+        match &self.shared.published {
+            Published::Pointer(handle) => Some(handle.clone()),
+            Published::Map(_) | Published::Constant => None,
+        }
     }
 
     /// Position of a table in the image.

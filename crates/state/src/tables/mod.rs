@@ -13,13 +13,14 @@
 //! changes reach all loaded generations, also through images that they do not share.
 
 mod image;
+mod kernel;
 mod table_store;
 
 use std::sync::Arc;
 
-pub use image::{DynamicBounds, ImageDeclared, Member, TableImage};
+pub use image::{DynamicBounds, ImageDeclared, Member, Published, TableImage};
+pub use kernel::{HalvesWord, KernelImage};
 pub use table_store::{Changed, TableBinding, TableChange, TableError, TableImages, TableStore, TableView};
-use weir_tables::LiveImage;
 use weir_tables::live::Readers;
 
 /// The tables that a program looks up and that can change.
@@ -27,8 +28,8 @@ use weir_tables::live::Readers;
 pub struct LiveTables {
     /// The registry for workers that read the images.
     pub readers: Readers,
-    /// The images by slot; `None` for slots whose image is constant.
-    pub images: Vec<Option<LiveImage>>,
+    /// The images by slot; `None` for slots that are no tables.
+    pub images: Vec<Option<Published>>,
     /// The images of the generation. They stay shared while this value lives.
     pub binding: Arc<TableBinding>,
 }
