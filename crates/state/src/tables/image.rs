@@ -1,13 +1,17 @@
 //! The image of one table or of several fused sets, which generations share.
 
-use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use weir_abi::{Family, Layout};
 use weir_tables::live::{LiveError, LiveImage, LiveTable, PublishedImage, Readers};
-use weir_tables::{BuildError, Image, Kind, Table};
+use weir_tables::{Entries, Image, Kind, Table};
 
-use super::kernel::{self, KernelImage};
+use super::change::Timing;
+use super::expiry::Expiry;
+use super::published::{ImageProblem, Published, ReadBy, publish};
+
+/// Ticks until entries that could not be removed are tried again.
+const RETRY_TICKS: u64 = 1;
 
 /// A table of an image, as the policy was loaded with it.
 #[derive(Clone)]
@@ -25,8 +29,8 @@ pub struct Member {
 pub struct DynamicBounds {
     /// Maximum number of entries.
     pub size: usize,
-    /// Whether entries expire.
-    pub expires: bool,
+    /// Timeout of entries that have no other, ms. `None`: they never expire.
+    pub timeout_ms: Option<u64>,
 }
 
 impl Member {
@@ -67,26 +71,16 @@ struct Shared {
     layout: Layout,
     published: Published,
     contents: Mutex<Contents>,
+    /// The deadlines of each table. To be locked after `contents`.
+    expiry: Mutex<Vec<Expiry>>,
 }
 
-/// An image as the code of a generation finds it.
-#[derive(Clone)]
-pub enum Published {
-    /// A pointer that threads of this process follow.
-    Pointer(LiveImage),
-    /// The map that programs in the kernel read.
-    Map(Arc<KernelImage>),
-    /// An image in the kernel that is too large for two halves. It cannot change.
-    Constant,
-}
-
-/// What reads images.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum ReadBy {
-    /// Threads of this process.
-    Threads,
-    /// Programs in the kernel.
-    Kernel,
+/// What a table of a new image continues with.
+pub(super) struct Continued {
+    /// Its entries, if they are other than those that were declared.
+    pub entries: Option<Arc<Table>>,
+    /// Their deadlines.
+    pub expiry: Expiry,
 }
 
 /// The writer's side of an image.
@@ -116,51 +110,9 @@ impl Contents {
     }
 }
 
-/// Why an image cannot be published.
-#[derive(Debug)]
-pub(super) enum ImageProblem {
-    /// The layout cannot hold the entries.
-    Build(BuildError),
-    /// The kernel refuses the memory.
-    Memory(io::Error),
-}
-
-impl From<BuildError> for ImageProblem {
-    fn from(error: BuildError) -> Self {
-        ImageProblem::Build(error)
-    }
-}
-
-/// Publishes an image for its readers. A dynamic table may get `size` entries.
-fn publish(
-    readers: &Readers,
-    read_by: ReadBy,
-    layout: Layout,
-    image: Arc<Image>,
-    size: usize,
-) -> Result<(Published, PublishedImage), ImageProblem> {
-    let bytes = image.as_bytes().len();
-    let half = match read_by {
-        ReadBy::Threads => None,
-        ReadBy::Kernel => Some(kernel::half_bytes(layout, bytes, size)),
-    };
-    match half {
-        None => {
-            let image = PublishedImage::new(readers, image);
-            Ok((Published::Pointer(image.handle()), image))
-        }
-        Some(None) => Ok((Published::Constant, PublishedImage::new(readers, image))),
-        Some(Some(half)) => {
-            let map = Arc::new(KernelImage::create(half).map_err(ImageProblem::Memory)?);
-            let image = PublishedImage::in_halves(readers, &image, map.clone()).expect("the image fits");
-            Ok((Published::Map(map), image))
-        }
-    }
-}
-
 impl TableImage {
-    /// Publishes the image of a declaration. `current` are the entries of members that continue with other entries than
-    /// those that were declared.
+    /// Publishes the image of a declaration. `continued` says what its tables continue with. The others begin with
+    /// their declaration at `now_ns`.
     ///
     /// # Errors
     /// The layout cannot hold the current entries, or the kernel refuses the memory.
@@ -168,12 +120,20 @@ impl TableImage {
         readers: &Readers,
         read_by: ReadBy,
         declared: ImageDeclared,
-        current: Vec<Option<Arc<Table>>>,
+        continued: Vec<Option<Continued>>,
+        now_ns: u64,
     ) -> Result<Self, ImageProblem> {
         let ImageDeclared { members, layout, image } = declared;
-        let is_as_declared = current.iter().all(Option::is_none);
-        let table = |(member, current): (&Member, Option<Arc<Table>>)| current.unwrap_or_else(|| member.table.clone());
-        let tables: Vec<Arc<Table>> = members.iter().zip(current).map(table).collect();
+        let has_other = |one: &Option<Continued>| one.as_ref().is_some_and(|one| one.entries.is_some());
+        let is_as_declared = !continued.iter().any(has_other);
+        let begun = |(member, continued): (&Member, Option<Continued>)| match continued {
+            Some(Continued { entries, expiry }) => (entries.unwrap_or_else(|| member.table.clone()), expiry),
+            None => {
+                let timeout_ms = member.dynamic.and_then(|bounds| bounds.timeout_ms);
+                (member.table.clone(), Expiry::of(&member.table, Timing::new(now_ns, timeout_ms)))
+            }
+        };
+        let (tables, expiry): (Vec<Arc<Table>>, Vec<Expiry>) = members.iter().zip(continued).map(begun).unzip();
         let image = match tables.as_slice() {
             _ if is_as_declared => image,
             [one] => Arc::new(one.build(layout)?),
@@ -182,7 +142,8 @@ impl TableImage {
         let size = members.iter().filter_map(|member| member.dynamic).map(|bounds| bounds.size).sum();
         let (published, image) = publish(readers, read_by, layout, image, size)?;
         let contents = Mutex::new(Contents::Constant(image, tables));
-        Ok(TableImage { members: members.into(), shared: Arc::new(Shared { layout, published, contents }) })
+        let expiry = Mutex::new(expiry);
+        Ok(TableImage { members: members.into(), shared: Arc::new(Shared { layout, published, contents, expiry }) })
     }
 
     /// Whether the table can change.
@@ -207,14 +168,16 @@ impl TableImage {
         self.members.iter().position(|own| member.continues(own))
     }
 
-    /// The entries of a table, if they are other than those that `member` declares.
-    pub(super) fn changed(&self, position: usize, member: &Member) -> Option<Arc<Table>> {
-        let current = match &*self.contents() {
+    /// The entries of a table, if they are other than those that `member` declares, and their deadlines.
+    pub(super) fn continued(&self, position: usize, member: &Member) -> Option<Continued> {
+        let contents = self.contents();
+        let current = match &*contents {
             Contents::Live(live) => Arc::new(live.contents(position)),
             Contents::Constant(_, tables) => tables[position].clone(),
             Contents::Taken => return None,
         };
-        (*current != *member.table).then_some(current)
+        let expiry = self.expiry()[position].clone();
+        Some(Continued { entries: (*current != *member.table).then_some(current), expiry })
     }
 
     /// The image for readers.
@@ -255,6 +218,41 @@ impl TableImage {
         work(self.contents().live(self.shared.layout))
     }
 
+    /// Runs `work` on the table with its writer and on the deadlines of a table in it. Other writers wait.
+    pub(super) fn with_expiry<R>(&self, position: usize, work: impl FnOnce(&mut LiveTable, &mut Expiry) -> R) -> R {
+        self.with(|live| work(live, &mut self.expiry()[position]))
+    }
+
+    /// Whether entries of a table have deadlines.
+    pub(super) fn can_expire(&self) -> bool {
+        self.expiry().iter().any(|expiry| !expiry.is_empty())
+    }
+
+    /// Moves the time of all its tables on to tick `now` and removes up to about `keys` entries of each that have
+    /// expired. Returns whether nothing is left to be done at this tick.
+    pub(super) fn expire(&self, now: u64, keys: usize) -> bool {
+        let mut contents = self.contents();
+        let mut all = self.expiry();
+        let mut done = true;
+        for (position, expiry) in all.iter_mut().enumerate() {
+            let mut expired = Vec::new();
+            done &= expiry.step(now, keys, &mut expired);
+            if expired.is_empty() {
+                continue;
+            }
+            let live = contents.live(self.shared.layout);
+            let mut entries = Entries::new(live.family(), Kind::Set);
+            for &(addr, len) in &expired {
+                entries.insert_prefix(addr, len, None).expect("it was an entry of the table");
+            }
+            if live.remove_all(position, &entries.settle()).is_err() {
+                // Workers hold too many replaced images for now.
+                expired.into_iter().for_each(|entry| expiry.set(entry, Some(now + RETRY_TICKS), now));
+            }
+        }
+        done
+    }
+
     /// Checks that the layout can hold the entries of a table.
     pub(super) fn check(&self, position: usize, table: &Table) -> Result<(), LiveError> {
         self.with(|live| live.check(position, table))
@@ -272,6 +270,10 @@ impl TableImage {
     /// Whether both are the same image.
     pub(super) fn is(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.shared, &other.shared)
+    }
+
+    fn expiry(&self) -> MutexGuard<'_, Vec<Expiry>> {
+        self.shared.expiry.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn contents(&self) -> MutexGuard<'_, Contents> {

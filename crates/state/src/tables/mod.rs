@@ -12,16 +12,23 @@
 //! policy. A list that has other entries when a generation is loaded is a new image without the changes. Until then
 //! changes reach all loaded generations, also through images that they do not share.
 
+mod change;
+mod expiry;
 mod image;
 mod kernel;
+mod published;
 mod table_store;
+mod wheel;
 
 use std::sync::Arc;
 
-pub use image::{DynamicBounds, ImageDeclared, Member, Published, TableImage};
+pub use change::TableChange;
+pub use image::{DynamicBounds, ImageDeclared, Member, TableImage};
 pub use kernel::{HalvesWord, KernelImage};
-pub use table_store::{Changed, TableBinding, TableChange, TableError, TableImages, TableStore, TableView};
+pub use published::Published;
+pub use table_store::{Changed, EXPIRE_BATCH, TableBinding, TableError, TableImages, TableStore, TableView};
 use weir_tables::live::Readers;
+pub use wheel::{TICK_NS, TIMEOUT_MS_MAX};
 
 /// The tables that a program looks up and that can change.
 #[derive(Clone)]
