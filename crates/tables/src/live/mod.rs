@@ -20,7 +20,7 @@
 //! | others | a new image is built beside the old one, and the pointer is swapped | here |
 //!
 //! Unlinked memory (an image, a line, half a slot) is reused after every reader has begun another burst: epochs.rs,
-//! readers.rs. A batch of keys, or of tables, is not atomic: a burst may see a part of it.
+//! readers.rs. A burst may see a part of a batch of keys, unless the batch is made at once ([`LiveTable::at_once`]).
 
 mod batch;
 mod change;
@@ -153,6 +153,8 @@ pub struct LiveTable {
     published: Publisher,
     writer: LiveWriter,
     built_anew: u64,
+    /// Whether a change of several prefixes takes effect at once.
+    at_once: bool,
 }
 
 impl LiveTable {
@@ -188,7 +190,19 @@ impl LiveTable {
         let image = SharedImage::new(build(layout, kind, sets, &held, &labels)?);
         let writer = LiveWriter::of(&image, labels.count(kind));
         let (published, lengths, readers) = (Publisher::new(readers, image), lengths(&held, sets), readers.clone());
-        Ok(LiveTable { layout, kind, sets, held, lengths, labels, readers, published, writer, built_anew: 0 })
+        Ok(LiveTable {
+            layout,
+            kind,
+            sets,
+            held,
+            lengths,
+            labels,
+            readers,
+            published,
+            writer,
+            built_anew: 0,
+            at_once: false,
+        })
     }
 
     /// Takes over a published image with the contents of `tables`: one table, or fused sets. The first change rebuilds
@@ -202,7 +216,19 @@ impl LiveTable {
         let (published, kind, sets) = (published.0, first.kind(), tables.len());
         let (readers, writer) = (published.readers().clone(), LiveWriter::Rebuild);
         let lengths = lengths(&held, sets);
-        LiveTable { layout, kind, sets, held, lengths, labels, readers, published, writer, built_anew: 0 }
+        LiveTable {
+            layout,
+            kind,
+            sets,
+            held,
+            lengths,
+            labels,
+            readers,
+            published,
+            writer,
+            built_anew: 0,
+            at_once: false,
+        }
     }
 
     /// The handle that readers use.
@@ -357,7 +383,7 @@ impl LiveTable {
         if self.held.len() + more - fewer > PREFIXES_MAX {
             return Err(BuildError::Limit { layout: self.layout, what: "prefixes", max: PREFIXES_MAX }.into());
         }
-        let batch = steps.len() > BATCH_MIN.max(self.held.len() / BATCH_ONE_IN);
+        let batch = steps.len() > BATCH_MIN.max(self.held.len() / BATCH_ONE_IN) || self.at_once && steps.len() > 1;
         let mut done = 0;
         while !batch && done < steps.len() {
             let covered = self.writer.steps_covered(&steps[done..]);

@@ -6,6 +6,7 @@ pub mod claim;
 pub mod controller;
 pub mod descriptors;
 mod dpdk;
+mod expiry;
 pub mod generation;
 pub mod guard;
 mod interfaces;
@@ -24,6 +25,7 @@ use crate::signals;
 use carry::CarriedLinks;
 use claim::{ClaimTarget, Claimant, Claims, PortKind};
 use controller::Controller;
+use expiry::Expiry;
 use generation::{Generation, KernelLoader, Loader, NativeLoader};
 use guard::Guard;
 use limits_log::LimitsLog;
@@ -224,7 +226,7 @@ fn watch<L: Loader>(
     loader: &L,
     signals: &Signals,
 ) {
-    let mut refreshed = Instant::now();
+    let (mut refreshed, mut expiry) = (Instant::now(), Expiry::default());
     while !signals.stop.load(Ordering::Relaxed) && !controller.has_failed() {
         if signals.hang_up.swap(false, Ordering::Relaxed) {
             eprintln!("weir: SIGHUP is ignored: use `weir ctl load` and `weir ctl activate` to change the policy");
@@ -237,6 +239,9 @@ fn watch<L: Loader>(
         guard.renew();
         if let Some(tables) = loader.shared().tables() {
             tables.free();
+        }
+        if let Err(failure) = expiry.keep(loader) {
+            eprintln!("weir: {failure}");
         }
         if let Some(carried) = &mut carried {
             carried.step(guard);
