@@ -137,12 +137,17 @@ impl TableImage {
 
     /// The entries of a table, if they are other than those that `member` declares.
     pub(super) fn changed(&self, position: usize, member: &Member) -> Option<Arc<Table>> {
-        let current = match &*self.contents() {
-            Contents::Live(live) => Arc::new(live.contents(position)),
-            Contents::Constant(_, tables) => tables[position].clone(),
-            Contents::Taken => return None,
-        };
+        let current = self.table(position)?;
         (*current != *member.table).then_some(current)
+    }
+
+    /// The entries of a table; `None` if they were lost by a panic.
+    pub(super) fn table(&self, position: usize) -> Option<Arc<Table>> {
+        match &*self.contents() {
+            Contents::Live(live) => Some(Arc::new(live.contents(position))),
+            Contents::Constant(_, tables) => Some(tables[position].clone()),
+            Contents::Taken => None,
+        }
     }
 
     /// The handle for readers.

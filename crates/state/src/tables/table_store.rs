@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use weir_abi::Family;
 use weir_tables::live::{LiveEntry, LiveError, LiveTable, Readers};
-use weir_tables::{Kind, Table};
+use weir_tables::{Kind, Overlap, Table};
 
 use super::image::{DynamicBounds, ImageDeclared, Member, TableImage};
 use crate::StateError;
@@ -184,11 +184,7 @@ impl TableStore {
     /// [`TableError::Partial`].
     pub fn change(&self, active: &TableBinding, name: &str, change: TableChange<'_>) -> Result<Changed, TableError> {
         let _in_order = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
-        let own = images_of(&mut active.objects(), name);
-        let Some((first, set)) = own.first() else { return Err(no_table(active, name)) };
-        let table_type = first.table_type(*set);
-        check_type(name, table_type, change)?;
-        own.iter().try_for_each(|(image, set)| can_take(image, *set, name, change))?;
+        let (own, table_type) = checked(active, name, change)?;
         let others = self.store.maintain(|_, objects| images_of(objects, name));
         let mut others: Vec<(TableImage, usize)> = others
             .into_iter()
@@ -227,6 +223,25 @@ impl TableStore {
         Ok(image.with(|live| work(&TableView { live, set, family, kind })))
     }
 
+    /// The entries of a table of the generation `active`. A table that has not changed is not copied.
+    ///
+    /// # Errors
+    /// There is no such table.
+    pub fn contents(&self, active: &TableBinding, name: &str) -> Result<Arc<Table>, TableError> {
+        let _in_order = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        let found = active.objects().find_map(|image| image.table(image.position(name)?));
+        found.ok_or_else(|| no_table(active, name))
+    }
+
+    /// Checks that a table of the generation `active` can take a change.
+    ///
+    /// # Errors
+    /// There is no such table, or the entries do not fit it.
+    pub fn check(&self, active: &TableBinding, name: &str, change: TableChange<'_>) -> Result<(), TableError> {
+        let _in_order = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        checked(active, name, change).map(|_| ())
+    }
+
     /// Frees memory that workers have released. Does not wait for a change. To be called every few seconds, because a
     /// table that changes no more keeps it otherwise.
     pub fn free(&self) {
@@ -259,6 +274,11 @@ impl<'a> TableView<'a> {
         self.live.longest(self.set, addr)
     }
 
+    /// Where the prefixes of another table overlap its entries.
+    pub fn overlap(&self, other: &Table) -> Option<Overlap> {
+        self.live.overlap(self.set, other)
+    }
+
     /// The family of its entries.
     pub fn family(&self) -> Family {
         self.family
@@ -268,6 +288,21 @@ impl<'a> TableView<'a> {
     pub fn kind(&self) -> Kind {
         self.kind
     }
+}
+
+/// The images of a generation that have a table, after a check that all can take a change. Also returns the table's
+/// type.
+fn checked(
+    active: &TableBinding,
+    name: &str,
+    change: TableChange<'_>,
+) -> Result<(Vec<(TableImage, usize)>, (Family, Kind)), TableError> {
+    let own = images_of(&mut active.objects(), name);
+    let Some((first, set)) = own.first() else { return Err(no_table(active, name)) };
+    let table_type = first.table_type(*set);
+    check_type(name, table_type, change)?;
+    own.iter().try_for_each(|(image, set)| can_take(image, *set, name, change))?;
+    Ok((own, table_type))
 }
 
 /// The images that have a table, each once, with the position of the table.

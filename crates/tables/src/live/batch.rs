@@ -114,7 +114,7 @@ impl LiveTable {
 }
 
 /// The prefixes of a table with their labels.
-fn nets(table: &Table) -> impl Iterator<Item = (Net, u32)> {
+pub(super) fn nets(table: &Table) -> impl Iterator<Item = (Net, u32)> {
     let nets4 = table.prefixes4().iter().map(|prefix| (Net::of4(prefix.addr, prefix.len), prefix.label));
     let nets6 = table.prefixes6().iter().map(|prefix| (Net::new(prefix.addr, prefix.len), prefix.label));
     nets4.chain(nets6)
