@@ -16,6 +16,8 @@ mod dpdk;
 mod exits;
 #[path = "live/failures.rs"]
 mod failures;
+#[path = "live/feeds.rs"]
+mod feeds;
 #[path = "live/flaps.rs"]
 mod flaps;
 #[path = "live/frames.rs"]

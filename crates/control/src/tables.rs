@@ -24,6 +24,9 @@ pub enum TableOperation {
     Replace {
         /// Its absolute path.
         file: PathBuf,
+        /// Whether `max-change` of the table is ignored.
+        #[serde(default)]
+        force: bool,
     },
     /// Removes all entries. The answer is [`TableChanged`].
     Flush,

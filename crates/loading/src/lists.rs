@@ -30,6 +30,21 @@ pub enum ListOfLimits {
     Labels(RateOfLabel),
 }
 
+impl ListOfLimits {
+    /// Number of limits.
+    pub fn len(&self) -> usize {
+        match self {
+            ListOfLimits::Prefixes(table) => [Family::Ipv4, Family::Ipv6].map(|family| table.len(family)).iter().sum(),
+            ListOfLimits::Labels(rates) => rates.len(),
+        }
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
 /// The tables and limits of a policy, and the errors in their lists.
 #[derive(Debug, Default)]
 pub struct Lists {

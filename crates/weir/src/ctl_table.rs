@@ -44,8 +44,9 @@ fn operation(action: &TableAction) -> Result<TableOperation, Failure> {
     Ok(match action {
         TableAction::Add { entries } => TableOperation::Add { entries: entries.clone() },
         TableAction::Del { entries } => TableOperation::Del { entries: entries.clone() },
-        TableAction::Replace { file } => {
-            TableOperation::Replace { file: std::path::absolute(file).map_err(|error| Failure::file(file, error))? }
+        TableAction::Replace { file, force } => {
+            let absolute = std::path::absolute(file).map_err(|error| Failure::file(file, error))?;
+            TableOperation::Replace { file: absolute, force: *force }
         }
         TableAction::Flush => TableOperation::Flush,
         TableAction::Get { address } => TableOperation::Get { address: address.clone() },

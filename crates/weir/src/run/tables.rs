@@ -1,13 +1,12 @@
 //! Requests about tables of the active generation.
 
 use crate::failure::Failure;
+use crate::run::feeds::{Force, Guarded, Updates};
 use crate::run::generation::Generation;
 use serde_json::{Value, json};
 use std::net::IpAddr;
-use std::path::Path;
 use weir_abi::Family;
 use weir_control::{TABLE_ENTRIES_MAX, TableChanged, TableEntries, TableEntry, TableFound, TableOperation};
-use weir_loading::read_table;
 use weir_state::SharedState;
 use weir_state::tables::{TableBinding, TableChange, TableError, TableStore};
 use weir_tables::live::LiveEntry;
@@ -22,26 +21,25 @@ pub fn perform<C>(
     operation: TableOperation,
     active: &Generation<C>,
     shared: &SharedState,
+    updates: &Updates,
 ) -> Result<Value, Failure> {
     let rejected = |text: &str| Failure::Rejected(format!("weir: {text}"));
     let store = shared.tables().ok_or_else(|| rejected("tables of the engine xdp cannot change yet"))?;
     let binding = active.tables().ok_or_else(|| rejected("tables of a bundle cannot change yet"))?;
-    let tables = Tables { name, store, binding };
+    let text = active.text().expect("a policy with tables that change is text");
+    let tables = Tables { name, store, binding, guarded: Guarded { text, name, store, binding, updates } };
     match operation {
-        TableOperation::Add { entries } => tables.change(TableChange::Add(&tables.entries(&entries, None)?), vec![]),
+        TableOperation::Add { entries } => {
+            let entries = tables.entries(&entries, None)?;
+            tables.guarded.add(&entries, || tables.change(TableChange::Add(&entries), vec![]))
+        }
         TableOperation::Del { entries } => {
             tables.change(TableChange::Remove(&tables.entries(&entries, Some(Kind::Set))?), vec![])
         }
-        TableOperation::Replace { file } => {
-            let (list, notices) = tables.list(&file)?;
-            let replaced = tables.change(TableChange::Replace(&list), notices);
-            // What does not fit is an entry of the list.
-            replaced.map_err(|failure| match failure {
-                Failure::Rejected(text) => {
-                    let text = text.trim_start_matches("weir: ");
-                    Failure::Rejected(format!("weir: {}: {text}", file.display()))
-                }
-                failure => failure,
+        TableOperation::Replace { file, force } => {
+            let (family, kind) = tables.table_type()?;
+            tables.guarded.replace(&file, (family, kind), Force::from(force), |list, notices| {
+                tables.change(TableChange::Replace(list), notices)
             })
         }
         TableOperation::Flush => tables.change(TableChange::Flush, vec![]),
@@ -55,6 +53,7 @@ struct Tables<'a> {
     name: &'a str,
     store: &'a TableStore,
     binding: &'a TableBinding,
+    guarded: Guarded<'a>,
 }
 
 impl Tables<'_> {
@@ -108,15 +107,6 @@ impl Tables<'_> {
             inserted.map_err(|problem| Failure::Rejected(format!("weir: table {}: `{text}`: {problem}", self.name)))?;
         }
         Ok(entries.settle())
-    }
-
-    /// Reads a list file for this table.
-    fn list(&self, file: &Path) -> Result<(Table, Vec<String>), Failure> {
-        if !file.is_absolute() {
-            return Err(Failure::Rejected(format!("weir: {}: not an absolute path", file.display())));
-        }
-        let (family, kind) = self.table_type()?;
-        Ok(read_table(file, family, kind)?)
     }
 }
 
