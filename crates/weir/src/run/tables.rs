@@ -30,8 +30,9 @@ pub fn perform<C>(
     let tables = Tables { name, store, binding, guarded: Guarded { text, name, store, binding, updates } };
     match operation {
         TableOperation::Add { entries } => {
-            let entries = tables.entries(&entries, None)?;
-            tables.guarded.add(&entries, || tables.change(TableChange::Add(&entries), vec![]))
+            let entries = &tables.entries(&entries, None)?;
+            let change = TableChange::Add { entries, timeout_ms: None };
+            tables.guarded.add(entries, || tables.change(change, vec![]))
         }
         TableOperation::Del { entries } => {
             tables.change(TableChange::Remove(&tables.entries(&entries, Some(Kind::Set))?), vec![])
@@ -58,7 +59,7 @@ struct Tables<'a> {
 
 impl Tables<'_> {
     fn change(&self, change: TableChange<'_>, notices: Vec<String>) -> Result<Value, Failure> {
-        let done = self.store.change(self.binding, self.name, change).map_err(refused)?;
+        let done = self.store.change(self.binding, self.name, change, weir_state::now_ns()).map_err(refused)?;
         let mut notices = notices;
         if done.left_out > 0 {
             let left_out = done.left_out;

@@ -232,7 +232,7 @@ impl<L: Loader> Updater<'_, L> {
         let Some((store, binding)) = self.contents(text, active).live() else { return Ok(()) };
         for list in changed {
             let (Some(table), ListName::Table(name)) = (list.table(), &list.name) else { continue };
-            if let Err(error) = store.change(binding, name, TableChange::Replace(table)) {
+            if let Err(error) = store.change(binding, name, TableChange::Replace(table), weir_state::now_ns()) {
                 self.updates.refused(&list.name, &list.file, &error.to_string(), cause);
                 return Err(Failure::Runtime(error.to_string()));
             }
