@@ -143,17 +143,47 @@ downstream { accept }
     // The first packet from the address with a limit has passed. Manual changes of other tables stay.
     dropped(&running, hosts, if in_place { &[ONE, TWO, THREE, ADMIN, FREE] } else { &[ONE, TWO, THREE, ADMIN] });
 
-    // During a trial only what can be changed in place is changed.
+    only_changes_in_place_during_a_trial(&running, folder, policy);
+    check_account(&running.settled());
+    assert_eq!(running.stop(), 0);
+}
+
+fn only_changes_in_place_during_a_trial(running: &Running, folder: &Path, policy: &str) {
     put(folder, "other.weir", policy);
     let other = running.load(&folder.join("other.weir"));
     running.ask(&Request::Activate { generation: other, confirm_s: Some(600.0) }).expect("it is ready");
     put(folder, "each.csv", "192.0.2.0/24,1/hour,1\n");
-    refused(&running, "reload", "a policy is on trial: confirm it or roll back first");
-    assert_eq!(refusal(&running).list.to_string(), "limits each");
+    refused(running, "reload", "a policy is on trial: confirm it or roll back first");
+    assert_eq!(refusal(running).list.to_string(), "limits each");
     running.ask(&Request::Confirm).expect("it is on trial");
-    assert_eq!(done(&running, "reload")["lists"].as_array().map(Vec::len), Some(1));
+    assert_eq!(done(running, "reload")["lists"].as_array().map(Vec::len), Some(1));
     assert!(running.status().updates.refusals.is_empty());
-    check_account(&running.settled());
+}
+
+each_user_space_engine!(a_policy_that_is_loaded_after_a_reload_continues);
+fn a_policy_that_is_loaded_after_a_reload_continues(engine: &str, hosts: &Hosts, folder: &Path) {
+    put(folder, "bad.txt", "203.0.113.5\n");
+    put(folder, "each.csv", "192.0.2.0/24,1pps,1\n");
+    let policy = "
+table bad { type ipv4; file \"bad.txt\" }
+limits each { file \"each.csv\" }
+upstream { ip saddr @bad drop; ip saddr limit @each; accept }
+downstream { accept }
+";
+    put(folder, "p.weir", policy);
+    let running = Running::start(&hosts.weir, folder, "p.weir", engine, 1);
+    put(folder, "bad.txt", &format!("{ONE}\n"));
+    done(&running, "reload");
+    done(&running, &format!("table bad add {TWO}"));
+    dropped(&running, hosts, &[ONE, TWO]);
+    // The same list as at the reload: the change by hand stays.
+    let second = running.load(&folder.join("p.weir"));
+    running.ask(&Request::Activate { generation: second, confirm_s: None }).expect("it is ready");
+    dropped(&running, hosts, &[ONE, TWO]);
+    // Limits need a new generation, in which the change by hand is undone.
+    put(folder, "each.csv", "192.0.2.0/24,2pps,1\n");
+    assert_eq!(done(&running, "reload")["generation"], second + 1);
+    dropped(&running, hosts, &[ONE]);
     assert_eq!(running.stop(), 0);
 }
 

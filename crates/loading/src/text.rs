@@ -14,7 +14,7 @@ use weir_policy::pipeline;
 use weir_policy::source::{Source, SourceMap};
 use weir_policy::syntax::{Includes, Parsed};
 use weir_tables::limit_image::NESTING_MAX;
-use weir_tables::{Image, LimitTable, Reference, Table};
+use weir_tables::{Image, LimitTable, Overlap, Reference, Table};
 
 /// Durations of the steps of reading a policy.
 #[derive(Clone, Copy, Debug, Default)]
@@ -105,6 +105,7 @@ impl Text {
         }
         let (mut notices, stamps) = (lists.notices, lists.stamps);
         notices.extend(unknown_labels(&checked, &limits, &tables));
+        notices.extend(protected_entries(&checked, &tables));
         Ok(Text { sources, checked, lowered, tables, limits, files, stamps, notices, timing })
     }
 
@@ -185,6 +186,22 @@ fn unknown_labels(checked: &Checked, limits: &[ListOfLimits], tables: &[Arc<Tabl
             notices.push(format!(
                 "limits {}: the table {table} lacks {count} of its labels, the first: {first}",
                 list.name
+            ));
+        }
+    }
+    notices
+}
+
+/// Notices about tables that begin with addresses that their updates must not add.
+fn protected_entries(checked: &Checked, tables: &[Arc<Table>]) -> Vec<String> {
+    let mut notices = Vec::new();
+    for (declared, table) in checked.tables.iter().zip(tables) {
+        for protected in declared.updates.protected.iter().map(|id| usize::from(id.0)) {
+            let Some(Overlap { entry, other, count }) = table.overlap(&tables[protected]) else { continue };
+            let more = if count > 1 { format!(" (and {} more)", count - 1) } else { String::new() };
+            notices.push(format!(
+                "table {}: {entry} overlaps {other} of the protected table {}{more}; only updates are refused",
+                declared.name, checked.tables[protected].name
             ));
         }
     }

@@ -72,6 +72,8 @@ struct Shared {
     contents: Mutex<Contents>,
     /// The deadlines of each table. To be locked after `contents`.
     expiry: Mutex<Vec<Expiry>>,
+    /// The entries of each table in the policy and its lists, as they were read last.
+    listed: Mutex<Vec<Arc<Table>>>,
 }
 
 /// What a table of a new image continues with.
@@ -149,14 +151,16 @@ impl TableImage {
         let published = PublishedImage::new(readers, image);
         let (handle, contents) = (published.handle(), Mutex::new(Contents::Constant(published, tables)));
         let expiry = Mutex::new(expiry);
-        Ok(TableImage { members: members.into(), shared: Arc::new(Shared { layout, handle, contents, expiry }) })
+        let listed = Mutex::new(members.iter().map(|member| member.table.clone()).collect());
+        let shared = Arc::new(Shared { layout, handle, contents, expiry, listed });
+        Ok(TableImage { members: members.into(), shared })
     }
 
     /// Whether a declaration has the same tables in the same layout, and continues with their entries.
     pub(super) fn fits(&self, declared: &ImageDeclared) -> bool {
         self.shared.layout == declared.layout
             && self.members.len() == declared.members.len()
-            && declared.members.iter().zip(&*self.members).all(|(new, own)| new.continues(own))
+            && declared.members.iter().enumerate().all(|(position, new)| self.is_continued(position, new))
     }
 
     /// The same image for a later declaration that fits.
@@ -166,7 +170,29 @@ impl TableImage {
 
     /// Position of the table whose entries `member` continues with.
     pub(super) fn continued_by(&self, member: &Member) -> Option<usize> {
-        self.members.iter().position(|own| member.continues(own))
+        (0..self.members.len()).find(|&position| self.is_continued(position, member))
+    }
+
+    /// Whether a later declaration continues with the entries of a table. Its labels must have the same ids, also if the
+    /// list was read again.
+    fn is_continued(&self, position: usize, later: &Member) -> bool {
+        let own = &self.members[position];
+        let listed = Member { table: self.listed(position), ..own.clone() };
+        later.continues(&listed) && later.table.labels() == own.table.labels()
+    }
+
+    /// The entries in the policy and its lists, as they were read last.
+    pub(super) fn listed(&self, position: usize) -> Arc<Table> {
+        self.all_listed()[position].clone()
+    }
+
+    /// The lists of a table were read again. A later declaration with these entries continues with the table.
+    pub(super) fn set_listed(&self, position: usize, list: &Arc<Table>) {
+        self.all_listed()[position] = list.clone();
+    }
+
+    fn all_listed(&self) -> MutexGuard<'_, Vec<Arc<Table>>> {
+        self.shared.listed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The entries of a table, if they are other than those that `member` declares, and their deadlines.

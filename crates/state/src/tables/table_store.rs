@@ -304,6 +304,24 @@ impl TableStore {
         found.ok_or_else(|| no_table(active, name))
     }
 
+    /// The entries that a table of the generation `active` has in the policy and its lists, as they were read last.
+    ///
+    /// # Errors
+    /// There is no such table.
+    pub fn listed(&self, active: &TableBinding, name: &str) -> Result<Arc<Table>, TableError> {
+        let found = active.objects().find_map(|image| Some(image.listed(image.position(name)?)));
+        found.ok_or_else(|| no_table(active, name))
+    }
+
+    /// The lists of a table of the generation `active` were read again, and the table has their entries. A generation
+    /// that is bound later with the same lists continues with the table and its further changes.
+    pub fn set_listed(&self, active: &TableBinding, name: &str, list: &Arc<Table>) {
+        let _in_order = self.in_order();
+        for (image, position) in images_of(&mut active.objects(), name) {
+            image.set_listed(position, list);
+        }
+    }
+
     /// Checks that a table of the generation `active` can take a change.
     ///
     /// # Errors

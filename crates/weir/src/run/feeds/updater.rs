@@ -110,13 +110,13 @@ impl<L: Loader> Updater<'_, L> {
                 None => self.change_tables(text, &active, &changed, cause)?,
                 Some(why) => {
                     drop(changing);
-                    let stamps = read.iter().flat_map(|list| list.stamps.clone()).collect();
-                    let generation = self.load_again(&active, (&changed, stamps), &why, cause)?;
+                    let generation = self.load_again(&active, (&read, &changed), &why, cause)?;
                     reloaded.notices.push(format!("{why}: the policy was loaded again as generation {generation}"));
                     reloaded.generation = Some(generation);
                 }
             }
         }
+        self.set_listed(&read)?;
         for list in &read {
             self.updates.resolve(&name_of(text, list.id));
         }
@@ -245,14 +245,14 @@ impl<L: Loader> Updater<'_, L> {
     fn load_again(
         &self,
         active: &Arc<Active<L>>,
-        (changed, stamps): (&[Changed], Stamps),
+        (read, changed): (&[ListRead], &[Changed]),
         why: &str,
         cause: Cause,
     ) -> Result<u64, NotUpdated> {
         let load = || {
             self.controller.may_succeed(active.id)?;
-            let new: Vec<_> = changed.iter().map(|list| (list.id, list.new.clone())).collect();
-            let prepare = || active.with_lists(&new, stamps.clone(), self.loader);
+            let (lists, stamps) = self.lists(active, read)?;
+            let prepare = || active.with_lists(&lists, stamps.clone(), self.loader);
             let generation = self.controller.add(preparation::prepare(self.controller, prepare)?);
             self.controller.succeed(active.id, generation)?;
             Ok(generation)
@@ -278,6 +278,35 @@ impl<L: Loader> Updater<'_, L> {
             }
         }
         Ok(generation)
+    }
+
+    /// The lists that were read, and the others as they were read before, with the stamps of the files.
+    fn lists(&self, active: &Active<L>, read: &[ListRead]) -> Result<(Vec<(ListId, ListContents)>, Stamps), Failure> {
+        let text = text_of(active)?;
+        let mut lists = Vec::new();
+        if let Some((store, binding)) = self.contents(text, active).live() {
+            for (index, table) in text.checked.tables.iter().enumerate() {
+                // A table that no rule looks up has not changed.
+                if let Ok(listed) = store.listed(binding, &table.name) {
+                    lists.push((ListId::Table(index), ListContents::Table(listed)));
+                }
+            }
+        }
+        lists.extend(read.iter().filter_map(|list| Some((list.id, list.contents.as_ref().ok()?.clone()))));
+        Ok((lists, read.iter().flat_map(|list| list.stamps.clone()).collect()))
+    }
+
+    /// Keeps the contents of the lists that were read, so that policies that are loaded later are compared with them.
+    fn set_listed(&self, read: &[ListRead]) -> Result<(), Failure> {
+        let active = self.controller.active();
+        let text = text_of(&active)?;
+        let Some((store, binding)) = self.contents(text, &active).live() else { return Ok(()) };
+        for list in read {
+            if let (ListName::Table(name), Ok(ListContents::Table(table))) = (name_of(text, list.id), &list.contents) {
+                store.set_listed(binding, &name, table);
+            }
+        }
+        Ok(())
     }
 
     fn contents<'t>(&'t self, text: &'t Text, active: &'t Active<L>) -> Contents<'t> {
