@@ -398,7 +398,10 @@ fn a_bundle_has_no_lists_to_reload() {
         .output()
         .expect("the program was built");
     let stderr = String::from_utf8_lossy(&compiled.stderr);
-    assert!(compiled.status.success() && stderr.contains("note: table bad: `watch` has no effect in a bundle"), "{stderr}");
+    assert!(
+        compiled.status.success() && stderr.contains("note: table bad: `watch` has no effect in a bundle"),
+        "{stderr}"
+    );
     let running = Running::start(&hosts.weir, folder, "p.weirb", "afpacket", 1);
     refused(&running, "reload", "generation 1 is a bundle, which has no list files; load a new bundle instead");
     assert!(running.status().updates.watched.is_empty());

@@ -162,7 +162,7 @@ impl Policy {
     /// All errors in the policy with these contents, or it is a bundle, whose tables have no files.
     pub fn with_lists(&self, new: &[(ListId, ListContents)], stamps: Stamps) -> Result<Policy, LoadError> {
         let text = self.text().ok_or(LoadError::UnsupportedBundle)?;
-        Ok(Policy::of_text(text.with_lists(new, stamps)?).as_verified_as(self))
+        Ok(Policy::of_text(text.with_lists(new, stamps)?).verified_like(self))
     }
 }
 

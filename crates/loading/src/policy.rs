@@ -59,7 +59,7 @@ impl Policy {
     }
 
     /// The same policy with the verification of another one.
-    pub(crate) fn as_verified_as(self, other: &Policy) -> Self {
+    pub(crate) fn verified_like(self, other: &Policy) -> Self {
         Policy { unverified: other.unverified.clone(), ..self }
     }
 

@@ -31,23 +31,21 @@ impl<'a> Checker<'a> {
         for setting in &declared.settings {
             match setting {
                 TableSetting::Watch(span) => {
-                    if self.once("watch", *span, watch, &tables[at]) {
-                        watch = Some(*span);
-                        tables[at].updates.watch = self.watch(declared, *span, &tables[at]).is_ok();
-                    }
+                    let Ok(()) = self.once("watch", *span, watch, &tables[at]) else { continue };
+                    watch = Some(*span);
+                    tables[at].updates.watch = self.watch(declared, *span, &tables[at]).is_ok();
                 }
                 TableSetting::MaxChange(percent) => {
-                    if self.once("max-change", percent.span, max_change, &tables[at]) {
-                        max_change = Some(percent.span);
-                        tables[at].updates.max_change_percent = self.max_change(percent).ok();
-                    }
+                    let Ok(()) = self.once("max-change", percent.span, max_change, &tables[at]) else { continue };
+                    max_change = Some(percent.span);
+                    tables[at].updates.max_change_percent = self.max_change(percent).ok();
                 }
                 TableSetting::Protect(name) => {
                     let Ok(other) = self.protected_table(name, id, tables) else { continue };
                     let first = protected.iter().find(|(known, _)| *known == other).map(|&(_, span)| span);
-                    if self.once(&format!("protect @{}", name.text), name.span, first, &tables[at]) {
-                        protected.push((other, name.span));
-                    }
+                    let setting = format!("protect @{}", name.text);
+                    let Ok(()) = self.once(&setting, name.span, first, &tables[at]) else { continue };
+                    protected.push((other, name.span));
                 }
                 _ => {}
             }
@@ -56,12 +54,10 @@ impl<'a> Checker<'a> {
     }
 
     /// Reports a setting that was set before.
-    fn once(&mut self, setting: &str, span: Span, first: Option<Span>, table: &Table) -> bool {
-        if let Some(first) = first {
-            let message = format!("`{setting}` is set twice in the table `{}`", table.name);
-            self.report(Diagnostic::error("E0210", span, message).note(first, "first here"));
-        }
-        first.is_none()
+    fn once(&mut self, setting: &str, span: Span, first: Option<Span>, table: &Table) -> Check<()> {
+        let Some(first) = first else { return Ok(()) };
+        let message = format!("`{setting}` is set twice in the table `{}`", table.name);
+        Err(self.report(Diagnostic::error("E0210", span, message).note(first, "first here")))
     }
 
     fn watch(&mut self, declared: &tree::Table, span: Span, table: &Table) -> Check<()> {
