@@ -73,7 +73,7 @@ mod tests {
             "updates: 1,234 applied, 3 refused; watching the files of bad, geo\n  \
              table bad: 3 entries before, 100,001 now (watch, 7 s ago)\n  \
              limits customers: 1 entries before, 2 now (reload, 60 s ago)\n  \
-             refused: table bad from bad.txt, for 3 s, 2 times: bad.txt:7: \\u{1b}\n"
+             refused: table bad from bad.txt, for 3 s, 2 times: bad.txt:7: \\x1b\n"
         );
     }
 

@@ -107,7 +107,7 @@ impl<L: Loader> Updater<'_, L> {
         };
         if !changed.is_empty() {
             match self.needs_generation(text, &active, &changed) {
-                None => self.change_tables(text, &active, &changed, cause)?,
+                None => reloaded.notices.extend(self.change_tables(text, &active, &changed, cause)?),
                 Some(why) => {
                     drop(changing);
                     let generation = self.load_again(&active, (&read, &changed), &why, cause)?;
@@ -116,7 +116,7 @@ impl<L: Loader> Updater<'_, L> {
                 }
             }
         }
-        self.set_listed(&read)?;
+        self.set_listed(text, &read);
         for list in &read {
             self.updates.resolve(&name_of(text, list.id));
         }
@@ -227,17 +227,31 @@ impl<L: Loader> Updater<'_, L> {
         })
     }
 
-    /// Changes tables in place.
-    fn change_tables(&self, text: &Text, active: &Active<L>, changed: &[Changed], cause: Cause) -> Result<(), Failure> {
-        let Some((store, binding)) = self.contents(text, active).live() else { return Ok(()) };
+    /// Changes tables in place. Returns notices.
+    fn change_tables(
+        &self,
+        text: &Text,
+        active: &Active<L>,
+        changed: &[Changed],
+        cause: Cause,
+    ) -> Result<Vec<String>, Failure> {
+        let mut notices = Vec::new();
+        let Some((store, binding)) = self.contents(text, active).live() else { return Ok(notices) };
         for list in changed {
             let (Some(table), ListName::Table(name)) = (list.table(), &list.name) else { continue };
-            if let Err(error) = store.change(binding, name, TableChange::Replace(table), weir_state::now_ns()) {
-                self.updates.refused(&list.name, &list.file, &error.to_string(), cause);
-                return Err(Failure::Runtime(error.to_string()));
+            match store.change(binding, name, TableChange::Replace(table), weir_state::now_ns()) {
+                Ok(done) if done.left_out > 0 => notices.push(format!(
+                    "table {name}: {} images of other loaded generations cannot hold the change and do not have it",
+                    done.left_out
+                )),
+                Ok(_) => {}
+                Err(error) => {
+                    self.updates.refused(&list.name, &list.file, &error.to_string(), cause);
+                    return Err(Failure::Runtime(error.to_string()));
+                }
             }
         }
-        Ok(())
+        Ok(notices)
     }
 
     /// Loads the text of the active generation with the new lists, and activates it in the same posture. Returns the
@@ -269,6 +283,9 @@ impl<L: Loader> Updater<'_, L> {
         })?;
         // Tables that were changed by hand continue with these changes, which the update undoes.
         let active = self.controller.active();
+        if active.id != generation {
+            return Ok(generation);
+        }
         let text = text_of(&active)?;
         let (_changing, contents) = (self.updates.change(), self.contents(text, &active));
         for list in changed {
@@ -297,16 +314,14 @@ impl<L: Loader> Updater<'_, L> {
     }
 
     /// Keeps the contents of the lists that were read, so that policies that are loaded later are compared with them.
-    fn set_listed(&self, read: &[ListRead]) -> Result<(), Failure> {
+    fn set_listed(&self, text: &Text, read: &[ListRead]) {
         let active = self.controller.active();
-        let text = text_of(&active)?;
-        let Some((store, binding)) = self.contents(text, &active).live() else { return Ok(()) };
+        let Some((store, binding)) = self.loader.shared().tables().zip(active.tables()) else { return };
         for list in read {
             if let (ListName::Table(name), Ok(ListContents::Table(table))) = (name_of(text, list.id), &list.contents) {
                 store.set_listed(binding, &name, table);
             }
         }
-        Ok(())
     }
 
     fn contents<'t>(&'t self, text: &'t Text, active: &'t Active<L>) -> Contents<'t> {
