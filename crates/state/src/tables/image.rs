@@ -170,14 +170,24 @@ impl TableImage {
 
     /// The entries of a table, if they are other than those that `member` declares, and their deadlines.
     pub(super) fn continued(&self, position: usize, member: &Member) -> Option<Continued> {
+        let (current, expiry) = self.current(position)?;
+        Some(Continued { entries: (*current != *member.table).then_some(current), expiry })
+    }
+
+    /// The entries of a table and their deadlines; `None` if they were lost by a panic.
+    pub(super) fn current(&self, position: usize) -> Option<(Arc<Table>, Expiry)> {
         let contents = self.contents();
-        let current = match &*contents {
+        let entries = match &*contents {
             Contents::Live(live) => Arc::new(live.contents(position)),
             Contents::Constant(_, tables) => tables[position].clone(),
             Contents::Taken => return None,
         };
-        let expiry = self.expiry()[position].clone();
-        Some(Continued { entries: (*current != *member.table).then_some(current), expiry })
+        Some((entries, self.expiry()[position].clone()))
+    }
+
+    /// The tables in the image, as the generation declares them.
+    pub(super) fn members(&self) -> &[Member] {
+        &self.members
     }
 
     /// The image for readers.
