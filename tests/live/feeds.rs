@@ -160,7 +160,7 @@ fn only_changes_in_place_during_a_trial(running: &Running, folder: &Path, policy
     assert!(running.status().updates.refusals.is_empty());
 }
 
-each_user_space_engine!(a_policy_that_is_loaded_after_a_reload_continues);
+each_engine!(a_policy_that_is_loaded_after_a_reload_continues);
 fn a_policy_that_is_loaded_after_a_reload_continues(engine: &str, hosts: &Hosts, folder: &Path) {
     put(folder, "bad.txt", "203.0.113.5\n");
     put(folder, "each.csv", "192.0.2.0/24,1pps,1\n");
@@ -320,7 +320,7 @@ downstream { accept }
     assert_eq!(running.stop(), 0);
 }
 
-each_user_space_engine!(guard_rails_hold_for_changes_by_hand);
+each_engine!(guard_rails_hold_for_changes_by_hand);
 fn guard_rails_hold_for_changes_by_hand(engine: &str, hosts: &Hosts, folder: &Path) {
     put(folder, "bad.txt", "203.0.113.5\n");
     let policy = "

@@ -5,6 +5,7 @@ use crate::limits;
 use crate::policy::Policy;
 use crate::tables;
 use std::sync::Arc;
+use weir_engine::ProgramData;
 use weir_policy::ir::{Limiter, LimiterKind};
 use weir_policy::pass::choose_layouts::Planned;
 use weir_state::limits::{Counted, LimitNeeds, Limits};
@@ -23,6 +24,11 @@ pub struct Data {
 }
 
 impl Data {
+    /// The data for programs in the kernel.
+    pub fn for_kernel(&self) -> ProgramData<'_> {
+        ProgramData { images: &self.images, limits: self.limits.as_ref(), tables: self.tables.as_ref() }
+    }
+
     /// The counts of limiters, if any limiter counts.
     pub fn counted(&self) -> Option<Counted> {
         self.limits.as_ref().and_then(|limits| limits.counted.clone())

@@ -59,7 +59,7 @@ impl ListRead {
 }
 
 impl Text {
-    /// The lists that have files and follow them: all but dynamic tables. With their files.
+    /// The lists that follow files, with their files. Dynamic tables only begin with theirs. The text is parsed again.
     pub fn file_backed(&self) -> Vec<(ListId, Vec<PathBuf>)> {
         let (sources, parsed) = self.parse_again();
         let paths = |files: &[ListSource]| files.iter().map(|file| PathBuf::from(&file.path)).collect();
@@ -70,12 +70,13 @@ impl Text {
         tables.chain(limits).collect()
     }
 
-    /// The name of a list as the policy declares it: `table bad`, `limits customers`.
-    pub fn list_name(&self, id: ListId) -> String {
-        match id {
-            ListId::Table(index) => format!("table {}", self.checked.tables[index].name),
-            ListId::Limits(index) => format!("limits {}", self.checked.limits[index].name),
-        }
+    /// Names of the tables that follow their files. The text is parsed again.
+    pub fn tables_with_files(&self) -> Vec<String> {
+        let name = |(id, _)| match id {
+            ListId::Table(index) => Some(self.checked.tables[index].name.clone()),
+            ListId::Limits(_) => None,
+        };
+        self.file_backed().into_iter().filter_map(name).collect()
     }
 
     /// Reads the files of lists again, in parallel. Lists without files and dynamic tables are left out.

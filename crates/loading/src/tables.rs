@@ -17,7 +17,7 @@ pub fn bind(text: &Text, images: &[Arc<Image>], store: &TableStore) -> Result<Li
     let declared = planned.iter().zip(images).filter(|(planned, _)| !planned.tables().is_empty());
     let declared = declared.map(|(planned, image)| declaration(text, planned, image)).collect();
     let binding = store.bind(declared, weir_state::now_ns())?;
-    let mut bound = binding.objects().map(TableImage::handle);
+    let mut bound = binding.objects().map(TableImage::published);
     let of_slot = |planned: &Planned| match planned.tables() {
         [] => None,
         _ => bound.next(),

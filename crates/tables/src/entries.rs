@@ -173,6 +173,13 @@ impl Entries {
         Entries { kind, prefixes: Prefixes::new(family), spans, span_prefixes: 0, labels: Labels::default() }
     }
 
+    /// A table without entries, whose labels have the ids of another table: label id `i + 1` is `labels[i]`.
+    pub fn with_labels(family: Family, kind: Kind, labels: &[Box<str>]) -> Self {
+        let mut entries = Entries::new(family, kind);
+        labels.iter().for_each(|label| _ = entries.labels.intern(label));
+        entries
+    }
+
     /// Address family of the prefixes.
     pub fn family(&self) -> Family {
         self.prefixes.family()
@@ -220,6 +227,22 @@ impl Entries {
                 self.insert(Element::<u128>::range(first.into(), last.into())?, label)
             }
             _ => Err(Problem::OtherFamily(self.family())),
+        }
+    }
+
+    /// Inserts the entries of a table of the same family. A set ignores their labels.
+    ///
+    /// # Panics
+    /// The table is of the other family, or it is a set and this one has labels.
+    pub fn insert_table(&mut self, table: &Table) {
+        let names = table.labels();
+        let label = |id: u32| names.get(id as usize - 1).map(|name| &**name);
+        let fits = "the table is of the same family and has the labels";
+        for prefix in table.prefixes4() {
+            self.insert_prefix(IpAddr::V4(prefix.addr.into()), prefix.len, label(prefix.label)).expect(fits);
+        }
+        for prefix in table.prefixes6() {
+            self.insert_prefix(IpAddr::V6(prefix.addr.into()), prefix.len, label(prefix.label)).expect(fits);
         }
     }
 

@@ -14,16 +14,25 @@
 
 mod change;
 mod expiry;
+mod fit;
 mod image;
+mod kernel;
+mod lasting;
+mod lists;
+mod published;
+mod table_error;
 mod table_store;
 mod wheel;
 
 use std::sync::Arc;
 
-pub use change::TableChange;
+pub use change::{TableChange, Visibility};
 pub use image::{DynamicBounds, ImageDeclared, Member, TableImage};
-pub use table_store::{Changed, EXPIRE_BATCH, TableBinding, TableError, TableImages, TableStore, TableView};
-use weir_tables::LiveImage;
+pub use kernel::{HalvesWord, KernelImage};
+pub use lasting::SavedTable;
+pub use published::Published;
+pub use table_error::TableError;
+pub use table_store::{Changed, EXPIRE_BATCH, TableBinding, TableImages, TableStore, TableView};
 use weir_tables::live::Readers;
 pub use wheel::{TICK_NS, TIMEOUT_MS_MAX};
 
@@ -32,8 +41,8 @@ pub use wheel::{TICK_NS, TIMEOUT_MS_MAX};
 pub struct LiveTables {
     /// The registry for workers that read the images.
     pub readers: Readers,
-    /// The images by slot; `None` for slots whose image is constant.
-    pub images: Vec<Option<LiveImage>>,
+    /// The images by slot; `None` for slots that are no tables.
+    pub images: Vec<Option<Published>>,
     /// The images of the generation. They stay shared while this value lives.
     pub binding: Arc<TableBinding>,
 }

@@ -1,18 +1,25 @@
 //! Binds generations to images of tables, and changes tables by name.
 
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use weir_abi::Family;
 use weir_tables::live::{LiveEntry, LiveError, LiveTable, Readers};
 use weir_tables::{Kind, Overlap, Table};
 
-use super::change::{self, Applied, TableChange, Timing};
+use super::change::{self, Applied, Order, TableChange, Timing, Visibility};
 use super::expiry::{Expiry, tick};
-use super::image::{DynamicBounds, ImageDeclared, Member, TableImage};
-use super::wheel::{TICK_NS, TIMEOUT_MS_MAX};
+use super::fit::{Checked, can_take, checked, images_of, no_table};
+use super::image::{Continued, ImageDeclared, Member, TableImage};
+use super::lasting::{self, Lasting, SavedTable};
+use super::published::{ImageProblem, ReadBy};
+use super::table_error::TableError;
+use super::wheel::TICK_NS;
 use crate::StateError;
+use crate::saved::log::ChangeLog;
+use crate::saved::record::TableKey;
 use crate::store::{Binding, Declared, Request, StateKind, Store};
 
 /// Limit on the entries of an image that expire before changes may pass.
@@ -23,6 +30,9 @@ const GIVE_WAY_MAX: usize = 1000;
 /// Images of tables as a kind of shared state.
 pub struct TableImages {
     readers: Readers,
+    read_by: ReadBy,
+    /// What lasts when this process ends, if anything does.
+    lasting: Option<Lasting>,
 }
 
 /// The images that a generation uses.
@@ -47,87 +57,64 @@ impl StateKind for TableImages {
             Some(&earlier) => Ok(earlier.for_declaration(declaration)),
             None => {
                 // Tables continue also if the rules put them into other images than before.
-                let current = |member: &Member| {
+                let of_loaded = |member: &Member| {
                     let newest_first = loaded.iter().rev();
                     let mut of = newest_first.filter_map(|image| Some((image, image.continued_by(member)?)));
                     of.next().and_then(|(image, position)| image.continued(position, member))
                 };
-                let current = declaration.members.iter().map(current).collect();
-                let names = declaration.members.iter().map(|member| member.name.as_str()).collect::<Vec<_>>().join("+");
-                TableImage::new(&self.readers, declaration, current, now_ns)
-                    .map_err(|error| StateError::Table { name: names, error })
+                self.image(declaration, of_loaded, now_ns)
             }
         };
-        requests.into_iter().map(image).collect()
+        let images = requests.into_iter().map(image).collect::<Result<Vec<TableImage>, StateError>>()?;
+        if let Some(lasting) = &mut self.lasting {
+            images.iter().for_each(|image| lasting.bind(image));
+        }
+        Ok(images)
     }
 
     /// The last owner frees the image.
-    fn release(&mut self, _object: &TableImage) {}
+    fn release(&mut self, image: &TableImage) {
+        if let Some(lasting) = &mut self.lasting {
+            lasting.release(image);
+        }
+    }
 }
 
-/// Why a table cannot be changed or read.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum TableError {
-    /// The policy has no such table.
-    #[error("the active policy has no table {name}; it has {}", if known.is_empty() { "none".to_owned() } else { known.join(", ") })]
-    NoTable {
-        /// The name.
-        name: String,
-        /// The tables that there are.
-        known: Vec<String>,
-    },
-    /// The entries are of the other family, or have labels where the table has none.
-    #[error("table {name} has {expected}")]
-    OtherType {
-        /// The name.
-        name: String,
-        /// What its entries are.
-        expected: &'static str,
-    },
-    /// A label that no entry had when the policy was loaded.
-    #[error(
-        "table {name}: no entry had the label {label} when the policy was loaded; rules and limits know only those labels"
-    )]
-    NewLabel {
-        /// The name.
-        name: String,
-        /// The label.
-        label: String,
-    },
-    /// A dynamic table has no room for the entries.
-    #[error("table {name} is full: it has {entries} entries, {more} more would exceed its size of {size}")]
-    Full {
-        /// The name.
-        name: String,
-        /// Number of entries now, or 0 if they are to be replaced.
-        entries: usize,
-        /// Number of new entries.
-        more: usize,
-        /// Maximum number of entries.
-        size: usize,
-    },
-    /// A timeout beyond [`TIMEOUT_MS_MAX`].
-    #[error("table {name}: a timeout is at most 365d")]
-    LongTimeout {
-        /// The name.
-        name: String,
-    },
-    /// The layout cannot hold the entries.
-    #[error("table {name}: {error}")]
-    Refused {
-        /// The name.
-        name: String,
-        /// Why.
-        error: LiveError,
-    },
-    /// The change stopped in the middle: workers hold replaced images for too long, or an image became too large.
-    #[error("table {name}: {error}; a part of the change may have taken effect")]
-    Partial {
-        /// The name.
-        name: String,
-        /// Why.
-        error: LiveError,
-    },
+impl TableImages {
+    /// Makes an image. Its tables continue as loaded ones, or as those that wait for a generation.
+    fn image(
+        &mut self,
+        declaration: ImageDeclared,
+        of_loaded: impl Fn(&Member) -> Option<Continued>,
+        now_ns: u64,
+    ) -> Result<TableImage, StateError> {
+        let names = declaration.members.iter().map(|member| member.name.as_str()).collect::<Vec<_>>().join("+");
+        let make = |declaration: ImageDeclared, continued: Vec<Option<Continued>>| {
+            TableImage::new(&self.readers, self.read_by, declaration, continued, now_ns)
+        };
+        let waiting = |member: &Member| self.lasting.as_mut().and_then(|lasting| lasting.continued_by(member));
+        let waiting: Vec<Option<Continued>> = declaration.members.iter().map(waiting).collect();
+        let loaded = |declaration: &ImageDeclared| declaration.members.iter().map(&of_loaded).collect();
+        let made = match waiting.iter().any(Option::is_some) {
+            false => make(declaration.clone(), loaded(&declaration)),
+            true => {
+                let current = declaration.members.iter().zip(waiting);
+                let current = current.map(|(member, waiting)| of_loaded(member).or(waiting)).collect();
+                make(declaration.clone(), current).or_else(|problem| {
+                    // A policy that starts alone is not refused.
+                    let made = make(declaration.clone(), loaded(&declaration))?;
+                    if let Some(lasting) = &mut self.lasting {
+                        lasting.notices.push(format!("table {names}: the saved entries are lost: {problem}"));
+                    }
+                    Ok(made)
+                })
+            }
+        };
+        made.map_err(|problem| match problem {
+            ImageProblem::Build(error) => StateError::Table { name: names, error },
+            ImageProblem::Memory(source) => StateError::TableMemory { name: names, source },
+        })
+    }
 }
 
 /// The result of a change.
@@ -153,18 +140,37 @@ pub struct TableStore {
     waiting: AtomicUsize,
     /// Whether some entry may have a deadline.
     can_expire: AtomicBool,
+    /// Number of entries that full tables refused, by the name of the table.
+    refused: Mutex<BTreeMap<String, u64>>,
+    /// Where changes of dynamic tables are written.
+    log: OnceLock<Arc<ChangeLog>>,
 }
 
 impl Default for TableStore {
     fn default() -> Self {
-        let readers = Readers::new();
-        let store = Store::new(TableImages { readers: readers.clone() });
-        let (changing, waiting, can_expire) = (Mutex::default(), AtomicUsize::new(0), AtomicBool::new(false));
-        TableStore { readers, store, changing, waiting, can_expire }
+        Self::for_threads()
     }
 }
 
 impl TableStore {
+    /// Tables that threads of this process read.
+    pub fn for_threads() -> Self {
+        Self::new(ReadBy::Threads)
+    }
+
+    /// Tables that programs in the kernel read. A thread must announce when programs have ended
+    /// ([`weir_tables::live::Reader::pass`]).
+    pub fn for_kernel() -> Self {
+        Self::new(ReadBy::Kernel)
+    }
+
+    fn new(read_by: ReadBy) -> Self {
+        let readers = Readers::new();
+        let store = Store::new(TableImages { readers: readers.clone(), read_by, lasting: None });
+        let (changing, waiting, can_expire) = (Mutex::default(), AtomicUsize::new(0), AtomicBool::new(false));
+        TableStore { readers, store, changing, waiting, can_expire, refused: Mutex::default(), log: OnceLock::new() }
+    }
+
     /// The registry of the workers that read tables.
     pub fn readers(&self) -> &Readers {
         &self.readers
@@ -198,9 +204,29 @@ impl TableStore {
         change: TableChange<'_>,
         now_ns: u64,
     ) -> Result<Changed, TableError> {
+        self.change_by(active, name, (change, Visibility::Gradual), now_ns)
+    }
+
+    /// Changes a table as [`TableStore::change`] does. Packets may see a part of the change or not.
+    ///
+    /// # Errors
+    /// The same as [`TableStore::change`].
+    pub fn change_by(
+        &self,
+        active: &TableBinding,
+        name: &str,
+        (change, visibility): (TableChange<'_>, Visibility),
+        now_ns: u64,
+    ) -> Result<Changed, TableError> {
         let _in_order = self.in_order();
-        let Checked { own, table_type, timeout_ms } = checked(active, name, change)?;
-        let timing = Timing::new(now_ns, timeout_ms);
+        let Checked { own, table_type, timeout_ms } = checked(&active.objects().collect::<Vec<_>>(), name, change)
+            .inspect_err(|error| {
+                if let TableError::Full { more, .. } = error {
+                    *self.refused().entry(name.to_owned()).or_default() += *more as u64;
+                }
+            })?;
+        let (first, set) = own.first().expect("a table that was checked has an image");
+        let order = Order { change, visibility, timing: Timing::new(now_ns, timeout_ms) };
         let others = self.store.maintain(|_, objects| images_of(objects, name));
         let mut others: Vec<(TableImage, usize)> = others
             .into_iter()
@@ -212,19 +238,67 @@ impl TableStore {
         others.retain(|(image, set)| can_take(image, *set, name, change).is_ok());
         let left_out = all - others.len();
         let partial = |error: LiveError| TableError::Partial { name: name.to_owned(), error };
-        if timing.until.is_some() {
+        if order.timing.until.is_some() {
             self.can_expire.store(true, Ordering::Relaxed);
         }
         let mut applied = None;
         for (image, set) in own.iter().chain(&others) {
-            let apply = |live: &mut LiveTable, expiry: &mut Expiry| change::apply((live, *set), expiry, change, timing);
-            let in_image = image.with_expiry(*set, apply).map_err(partial)?;
+            let apply = |live: &mut LiveTable, expiry: &mut Expiry| change::apply((live, *set), expiry, order);
+            let in_image = image.with_expiry(*set, apply).map_err(partial).inspect_err(|_| self.demand_snapshot())?;
             // The first is one of the active generation.
             applied.get_or_insert(in_image);
+        }
+        if let Some(log) = self.log.get().filter(|_| first.bounds(*set).is_some()) {
+            let (family, kind) = table_type;
+            lasting::log_change(log, &TableKey::new(name, family, kind), (first, *set), change);
         }
         let entries = self.read(active, name, |table| table.count())?;
         let Applied { changed, refreshed } = applied.unwrap_or_default();
         Ok(Changed { changed, refreshed, entries, left_out })
+    }
+
+    /// Makes dynamic tables last: their changes go to `log`, and `waiting` tables continue in the first policy that
+    /// declares them. A table whose last generation is gone waits for the next one. To be called once, before
+    /// generations are bound.
+    pub fn make_last(&self, log: &Arc<ChangeLog>, waiting: Vec<SavedTable>) {
+        let _in_order = self.in_order();
+        if self.log.set(log.clone()).is_ok() {
+            self.store.maintain(|kind, _| kind.lasting = Some(Lasting::new(log.clone(), waiting)));
+        }
+    }
+
+    /// The dynamic tables, those of `active` first, and the tables that wait. `begin` runs at the time of which this is
+    /// the state: the changes before it are included, and those after it are not. Changes wait meanwhile.
+    pub fn save(&self, active: &TableBinding, begin: impl FnOnce()) -> Vec<SavedTable> {
+        let _in_order = self.in_order();
+        begin();
+        self.store.maintain(|kind, loaded| {
+            let loaded: Vec<&TableImage> = loaded.collect();
+            let mut tables = lasting::saved_tables(active.objects().chain(loaded.into_iter().rev()));
+            tables.extend(kind.lasting.iter().flat_map(|lasting| lasting.waiting().iter().cloned()));
+            tables
+        })
+    }
+
+    /// What could not be restored since the previous call.
+    pub fn take_notices(&self) -> Vec<String> {
+        self.store
+            .maintain(|kind, _| kind.lasting.as_mut().map(|one| std::mem::take(&mut one.notices)).unwrap_or_default())
+    }
+
+    fn demand_snapshot(&self) {
+        if let Some(log) = self.log.get() {
+            log.demand_snapshot();
+        }
+    }
+
+    /// Number of entries that a table of this name refused so far because it was full.
+    pub fn refused_by(&self, name: &str) -> u64 {
+        self.refused().get(name).copied().unwrap_or(0)
+    }
+
+    fn refused(&self) -> MutexGuard<'_, BTreeMap<String, u64>> {
+        self.refused.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether some entry may have a deadline. If not, [`TableStore::expire`] need not be called.
@@ -270,7 +344,7 @@ impl TableStore {
     }
 
     /// Waits for earlier changes.
-    fn in_order(&self) -> MutexGuard<'_, ()> {
+    pub(super) fn in_order(&self) -> MutexGuard<'_, ()> {
         self.waiting.fetch_add(1, Ordering::Relaxed);
         let guard = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
         self.waiting.fetch_sub(1, Ordering::Relaxed);
@@ -288,47 +362,10 @@ impl TableStore {
         work: impl FnOnce(&TableView<'_>) -> R,
     ) -> Result<R, TableError> {
         let image = active.objects().find(|image| image.position(name).is_some());
-        let Some(image) = image else { return Err(no_table(active, name)) };
+        let Some(image) = image else { return Err(no_table(active.objects(), name)) };
         let set = image.position(name).expect("the image has the table");
-        let (family, kind) = image.table_type(set);
-        Ok(image.with_expiry(set, |live, expiry| work(&TableView { live, expiry, set, family, kind })))
-    }
-
-    /// The entries of a table of the generation `active`. A table that has not changed is not copied.
-    ///
-    /// # Errors
-    /// There is no such table.
-    pub fn contents(&self, active: &TableBinding, name: &str) -> Result<Arc<Table>, TableError> {
-        let _in_order = self.in_order();
-        let found = active.objects().find_map(|image| image.table(image.position(name)?));
-        found.ok_or_else(|| no_table(active, name))
-    }
-
-    /// The entries that a table of the generation `active` has in the policy and its lists, as they were read last.
-    ///
-    /// # Errors
-    /// There is no such table.
-    pub fn listed(&self, active: &TableBinding, name: &str) -> Result<Arc<Table>, TableError> {
-        let found = active.objects().find_map(|image| Some(image.listed(image.position(name)?)));
-        found.ok_or_else(|| no_table(active, name))
-    }
-
-    /// The lists of a table of the generation `active` were read again, and the table has their entries. A generation
-    /// that is bound later with the same lists continues with the table and its further changes.
-    pub fn set_listed(&self, active: &TableBinding, name: &str, list: &Arc<Table>) {
-        let _in_order = self.in_order();
-        for (image, position) in images_of(&mut active.objects(), name) {
-            image.set_listed(position, list);
-        }
-    }
-
-    /// Checks that a table of the generation `active` can take a change.
-    ///
-    /// # Errors
-    /// There is no such table, or the entries do not fit it.
-    pub fn check(&self, active: &TableBinding, name: &str, change: TableChange<'_>) -> Result<(), TableError> {
-        let _in_order = self.in_order();
-        checked(active, name, change).map(|_| ())
+        let ((family, kind), size) = (image.table_type(set), image.bounds(set).map(|bounds| bounds.size));
+        Ok(image.with_expiry(set, |live, expiry| work(&TableView { live, expiry, set, family, kind, size })))
     }
 
     /// Frees memory that workers have released. Does not wait for a change. To be called every few seconds, because a
@@ -346,6 +383,7 @@ pub struct TableView<'a> {
     set: usize,
     family: Family,
     kind: Kind,
+    size: Option<usize>,
 }
 
 impl<'a> TableView<'a> {
@@ -380,33 +418,15 @@ impl<'a> TableView<'a> {
         self.family
     }
 
+    /// Maximum number of entries, if the table is dynamic.
+    pub fn size(&self) -> Option<usize> {
+        self.size
+    }
+
     /// Whether its entries have labels.
     pub fn kind(&self) -> Kind {
         self.kind
     }
-}
-
-/// A change that all images of a generation with the table can take.
-struct Checked {
-    /// The images, with the position of the table.
-    own: Vec<(TableImage, usize)>,
-    table_type: (Family, Kind),
-    /// The timeout of new entries.
-    timeout_ms: Option<u64>,
-}
-
-/// Checks that all images of a generation with the table can take a change.
-fn checked(active: &TableBinding, name: &str, change: TableChange<'_>) -> Result<Checked, TableError> {
-    let own = images_of(&mut active.objects(), name);
-    let Some((first, set)) = own.first() else { return Err(no_table(active, name)) };
-    let table_type = first.table_type(*set);
-    check_type(name, table_type, change)?;
-    let timeout_ms = change.timeout_ms(first.bounds(*set).and_then(|bounds| bounds.timeout_ms));
-    if timeout_ms > Some(TIMEOUT_MS_MAX) {
-        return Err(TableError::LongTimeout { name: name.to_owned() });
-    }
-    own.iter().try_for_each(|(image, set)| can_take(image, *set, name, change))?;
-    Ok(Checked { own, table_type, timeout_ms })
 }
 
 /// Images, each once.
@@ -418,60 +438,4 @@ fn distinct(images: &mut dyn Iterator<Item = &TableImage>) -> Vec<TableImage> {
         }
     }
     found
-}
-
-/// The images that have a table, each once, with the position of the table.
-fn images_of(images: &mut dyn Iterator<Item = &TableImage>, name: &str) -> Vec<(TableImage, usize)> {
-    let mut found: Vec<(TableImage, usize)> = Vec::new();
-    for image in images {
-        let Some(position) = image.position(name) else { continue };
-        if !found.iter().any(|(known, _)| known.is(image)) {
-            found.push((image.clone(), position));
-        }
-    }
-    found
-}
-
-fn no_table(active: &TableBinding, name: &str) -> TableError {
-    let mut known: Vec<String> = active.objects().flat_map(TableImage::names).map(str::to_owned).collect();
-    known.sort();
-    known.dedup();
-    TableError::NoTable { name: name.to_owned(), known }
-}
-
-/// Checks the family and kind of a change. A removal needs no labels.
-fn check_type(name: &str, (family, kind): (Family, Kind), change: TableChange<'_>) -> Result<(), TableError> {
-    let table = match (change, change.added()) {
-        (_, Some(table)) | (TableChange::Remove(table), None) => table,
-        (_, None) => return Ok(()),
-    };
-    let expected = match (family, kind) {
-        (Family::Ipv4, _) if table.family() != family => "IPv4 entries",
-        (Family::Ipv6, _) if table.family() != family => "IPv6 entries",
-        _ if matches!(change, TableChange::Remove(_)) || table.kind() == kind => return Ok(()),
-        (_, Kind::Set) => "entries without labels",
-        (_, Kind::Labels) => "entries with labels",
-    };
-    Err(TableError::OtherType { name: name.to_owned(), expected })
-}
-
-/// Checks that an image can take a change: its layout holds the entries, its code knows the labels, and a dynamic table
-/// has room.
-fn can_take(image: &TableImage, set: usize, name: &str, change: TableChange<'_>) -> Result<(), TableError> {
-    let Some(table) = change.added() else { return Ok(()) };
-    let name = || name.to_owned();
-    image.check(set, table).map_err(|error| TableError::Refused { name: name(), error })?;
-    let unknown = image.with(|live| table.labels().iter().find(|label| !live.has_label(label)));
-    if let Some(label) = unknown {
-        return Err(TableError::NewLabel { name: name(), label: label.to_string() });
-    }
-    let Some(DynamicBounds { size, .. }) = image.bounds(set) else { return Ok(()) };
-    let (entries, more) = match change {
-        TableChange::Replace(_) => (0, table.facts().entries),
-        _ => image.with(|live| (live.count(set), live.count_new(set, table))),
-    };
-    match more > 0 && entries + more > size {
-        true => Err(TableError::Full { name: name(), entries, more, size }),
-        false => Ok(()),
-    }
 }

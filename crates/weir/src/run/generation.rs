@@ -4,7 +4,7 @@ use crate::failure::Failure;
 use crate::limit_counts::{Counting, Top, Visit};
 use crate::report;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use weir_control::{GenerationStatus, LimitsStatus, LimitsTotal};
 use weir_engine::NativeCode;
 use weir_engine::bundle::trust::Trust;
@@ -99,7 +99,7 @@ impl Loader for KernelLoader {
     fn load(&self, policy: &Policy) -> Result<Prepared<KernelCode>, Failure> {
         let data = policy.data(Some(&self.shared))?;
         let code = policy.kernel(&data, &self.ports)?;
-        Ok(Prepared { code, counted: data.counted(), tables: None })
+        Ok(Prepared { code, counted: data.counted(), tables: data.tables })
     }
 
     fn trust(&self) -> &Trust {
@@ -118,6 +118,8 @@ pub struct Generation<C> {
     path: PathBuf,
     policy: Policy,
     prepared: Prepared<C>,
+    /// Names of the tables that follow list files.
+    listed: OnceLock<Vec<String>>,
 }
 
 impl<C> Generation<C> {
@@ -129,7 +131,7 @@ impl<C> Generation<C> {
         let policy = PolicyFile::open(path)?.read(loader.trust())?;
         report::say_warnings(&policy);
         let prepared = loader.load(&policy)?;
-        Ok(Generation { id: 0, path: path.to_owned(), policy, prepared })
+        Ok(Generation { id: 0, path: path.to_owned(), policy, prepared, listed: OnceLock::new() })
     }
 
     /// The same policy with other contents of some lists, compiled and loaded. `stamps` are those of their files.
@@ -144,7 +146,7 @@ impl<C> Generation<C> {
     ) -> Result<Self, Failure> {
         let policy = self.policy.with_lists(lists, stamps)?;
         let prepared = loader.load(&policy)?;
-        Ok(Generation { id: 0, path: self.path.clone(), policy, prepared })
+        Ok(Generation { id: 0, path: self.path.clone(), policy, prepared, listed: OnceLock::new() })
     }
 
     /// Its text, unless it is a bundle.
@@ -177,6 +179,12 @@ impl<C> Generation<C> {
     /// The images of its tables, if they can change.
     pub fn tables(&self) -> Option<&TableBinding> {
         self.prepared.tables.as_ref().map(|tables| &*tables.binding)
+    }
+
+    /// Whether a table follows list files. Reading them again then undoes other changes.
+    pub fn follows_lists(&self, table: &str) -> bool {
+        let listed = || self.policy.text().map(Text::tables_with_files).unwrap_or_default();
+        self.listed.get_or_init(listed).iter().any(|name| name == table)
     }
 
     /// Whether it comes from a bundle.

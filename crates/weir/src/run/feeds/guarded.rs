@@ -48,7 +48,7 @@ impl Guarded<'_> {
         file: &Path,
         (family, kind): (Family, Kind),
         force: Force,
-        change: impl FnOnce(&Table, Vec<String>) -> Result<Value, Failure>,
+        change: impl FnOnce(&Table, &[String]) -> Result<Value, Failure>,
     ) -> Result<Value, Failure> {
         if !file.is_absolute() {
             return Err(Failure::Rejected(format!("weir: {}: not an absolute path", file.display())));
@@ -58,7 +58,7 @@ impl Guarded<'_> {
             let (new, notices) = read_table(file, family, kind)?;
             let _checked = self.updates.change();
             let before = self.check(file, &new, force)?;
-            let done = change(&new, notices).map_err(|failure| about(file, failure))?;
+            let done = change(&new, &notices).map_err(|failure| about(file, failure))?;
             Ok((done, ListChanged { list: list.clone(), entries_before: before, entries: new.facts().entries }))
         })();
         match done {
