@@ -14,8 +14,11 @@
 
 mod change;
 mod expiry;
+mod fit;
 mod image;
 mod kernel;
+mod lasting;
+mod lists;
 mod published;
 mod table_error;
 mod table_store;
@@ -26,6 +29,7 @@ use std::sync::Arc;
 pub use change::{TableChange, Visibility};
 pub use image::{DynamicBounds, ImageDeclared, Member, TableImage};
 pub use kernel::{HalvesWord, KernelImage};
+pub use lasting::SavedTable;
 pub use published::Published;
 pub use table_error::TableError;
 pub use table_store::{Changed, EXPIRE_BATCH, TableBinding, TableImages, TableStore, TableView};
