@@ -14,7 +14,7 @@ use weir_abi::kernel::{
 };
 use weir_abi::packet::{Fragment, L3, L4, PacketView, ext, flag};
 use weir_abi::{
-    Action, Burst, Counter, Frame, ImageHeader, Layout, LimitEntry, LimitProfile, Link, Reason, Verdict, burst, each,
+    Action, Addition, Burst, Counter, Frame, ImageHeader, Layout, LimitEntry, LimitProfile, Link, Reason, Verdict, burst, each,
     limit,
 };
 use weir_tables::limit_image::{Logged, NESTING_MAX};
@@ -184,11 +184,13 @@ fn structures_have_the_same_layout() {
     layout!(program, "weir_counter", Counter, packets, bytes);
     layout!(program, "limit_profile", LimitProfile, per_packet, per_byte, room);
     layout!(program, "limit_entry", LimitEntry, profile, parent);
-    layout!(program, "weir_burst", Burst, frames, verdicts, count, link, times, tables, counters, limits);
+    layout!(program, "weir_burst", Burst, frames, verdicts, count, link, times, tables, counters, limits, additions);
     layout!(program, "burst_times", burst::Times, now_ns, each_ns);
     layout!(program, "burst_tables", burst::Tables, images);
     layout!(program, "burst_counters", burst::Counters, reasons);
     layout!(program, "burst_limits", burst::Limits, image, buckets, shared, exceeded, passed);
+    layout!(program, "weir_addition", Addition, high, low, adder, packet);
+    layout!(program, "burst_additions", burst::Additions, records, count);
     layout!(program, "image_header", ImageHeader, magic, layout, entries, labels, bytes, section);
     layout!(program, "packet", PacketView, data, cap, len, saddr, daddr, l3_offset, l4_offset, ether_type, vlan_id);
     layout!(program, "packet", PacketView, inner_vlan_id, ip_length, ip_id, sport, dport, window, seq, ack, l3, l4);

@@ -17,14 +17,14 @@ const IN_RULES: &[Foreign] = &[
     (&["quota"], "quotas", "`ip saddr limit @NAME` applies a list of limits"),
     (&["snat", "dnat", "masquerade", "redirect", "tproxy"], "address translation", "Weir forwards packets unchanged"),
     (
-        &["set", "update", "add", "delete"],
-        "changing sets from rules",
-        "declare the table `dynamic` and fill it from outside",
+        &["set", "delete"],
+        "this way to change sets from rules",
+        "`add @NAME { ip saddr timeout 10m }` and `update @NAME { ... }` add addresses, which leave by their timeout",
     ),
     (
         &["notrack", "synproxy", "flow", "dup", "fwd"],
         "this statement",
-        "the statements are counter, sample, limit, track, accept, drop, divert",
+        "the statements are counter, sample, limit, add, update, track, accept, drop, divert",
     ),
     (
         &["iif", "oif", "iifname", "oifname", "fib", "rt", "socket", "osf", "numgen", "jhash", "symhash", "ipsec"],
