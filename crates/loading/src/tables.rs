@@ -16,7 +16,7 @@ pub fn bind(text: &Text, images: &[Arc<Image>], store: &TableStore) -> Result<Li
     let planned = &text.lowered.plan.images;
     let declared = planned.iter().zip(images).filter(|(planned, _)| !planned.tables().is_empty());
     let declared = declared.map(|(planned, image)| declaration(text, planned, image)).collect();
-    let binding = store.bind(declared)?;
+    let binding = store.bind(declared, weir_state::now_ns())?;
     let mut bound = binding.objects().map(TableImage::handle);
     let of_slot = |planned: &Planned| match planned.tables() {
         [] => None,
@@ -30,8 +30,7 @@ pub fn bind(text: &Text, images: &[Arc<Image>], store: &TableStore) -> Result<Li
 fn declaration(text: &Text, planned: &Planned, image: &Arc<Image>) -> Declared<ImageDeclared> {
     let member = |index: usize| {
         let checked = &text.checked.tables[index];
-        let bounds =
-            |dynamic: Dynamic| DynamicBounds { size: dynamic.size as usize, expires: dynamic.timeout_ms.is_some() };
+        let bounds = |Dynamic { size, timeout_ms }: Dynamic| DynamicBounds { size: size as usize, timeout_ms };
         Member { name: checked.name.clone(), table: text.tables[index].clone(), dynamic: checked.dynamic.map(bounds) }
     };
     let members: Vec<Member> = planned.tables().iter().map(|id| member(usize::from(id.0))).collect();

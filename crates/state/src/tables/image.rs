@@ -4,7 +4,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use weir_abi::{Family, Layout};
 use weir_tables::live::{LiveError, LiveImage, LiveTable, PublishedImage, Readers};
-use weir_tables::{BuildError, Image, Kind, Table};
+use weir_tables::{BuildError, Entries, Image, Kind, Table};
+
+use super::change::Timing;
+use super::expiry::Expiry;
+
+/// Ticks until entries that could not be removed are tried again.
+const RETRY_TICKS: u64 = 1;
 
 /// A table of an image, as the policy was loaded with it.
 #[derive(Clone)]
@@ -22,8 +28,8 @@ pub struct Member {
 pub struct DynamicBounds {
     /// Maximum number of entries.
     pub size: usize,
-    /// Whether entries expire.
-    pub expires: bool,
+    /// Timeout of entries that have no other, ms. `None`: they never expire.
+    pub timeout_ms: Option<u64>,
 }
 
 impl Member {
@@ -64,6 +70,16 @@ struct Shared {
     layout: Layout,
     handle: LiveImage,
     contents: Mutex<Contents>,
+    /// The deadlines of each table. To be locked after `contents`.
+    expiry: Mutex<Vec<Expiry>>,
+}
+
+/// What a table of a new image continues with.
+pub(super) struct Continued {
+    /// Its entries, if they are other than those that were declared.
+    pub entries: Option<Arc<Table>>,
+    /// Their deadlines.
+    pub expiry: Expiry,
 }
 
 /// The writer's side of an image.
@@ -94,20 +110,28 @@ impl Contents {
 }
 
 impl TableImage {
-    /// Publishes the image of a declaration. `current` are the entries of members that continue with other entries than
-    /// those that were declared.
+    /// Publishes the image of a declaration. `continued` says what its tables continue with. The others begin with
+    /// their declaration at `now_ns`.
     ///
     /// # Errors
     /// The layout cannot hold the current entries.
     pub(super) fn new(
         readers: &Readers,
         declared: ImageDeclared,
-        current: Vec<Option<Arc<Table>>>,
+        continued: Vec<Option<Continued>>,
+        now_ns: u64,
     ) -> Result<Self, BuildError> {
         let ImageDeclared { members, layout, image } = declared;
-        let is_as_declared = current.iter().all(Option::is_none);
-        let table = |(member, current): (&Member, Option<Arc<Table>>)| current.unwrap_or_else(|| member.table.clone());
-        let tables: Vec<Arc<Table>> = members.iter().zip(current).map(table).collect();
+        let has_other = |one: &Option<Continued>| one.as_ref().is_some_and(|one| one.entries.is_some());
+        let is_as_declared = !continued.iter().any(has_other);
+        let begun = |(member, continued): (&Member, Option<Continued>)| match continued {
+            Some(Continued { entries, expiry }) => (entries.unwrap_or_else(|| member.table.clone()), expiry),
+            None => {
+                let timeout_ms = member.dynamic.and_then(|bounds| bounds.timeout_ms);
+                (member.table.clone(), Expiry::of(&member.table, Timing::new(now_ns, timeout_ms)))
+            }
+        };
+        let (tables, expiry): (Vec<Arc<Table>>, Vec<Expiry>) = members.iter().zip(continued).map(begun).unzip();
         let image = match tables.as_slice() {
             _ if is_as_declared => image,
             [one] => Arc::new(one.build(layout)?),
@@ -115,7 +139,8 @@ impl TableImage {
         };
         let published = PublishedImage::new(readers, image);
         let (handle, contents) = (published.handle(), Mutex::new(Contents::Constant(published, tables)));
-        Ok(TableImage { members: members.into(), shared: Arc::new(Shared { layout, handle, contents }) })
+        let expiry = Mutex::new(expiry);
+        Ok(TableImage { members: members.into(), shared: Arc::new(Shared { layout, handle, contents, expiry }) })
     }
 
     /// Whether a declaration has the same tables in the same layout, and continues with their entries.
@@ -135,14 +160,16 @@ impl TableImage {
         self.members.iter().position(|own| member.continues(own))
     }
 
-    /// The entries of a table, if they are other than those that `member` declares.
-    pub(super) fn changed(&self, position: usize, member: &Member) -> Option<Arc<Table>> {
-        let current = match &*self.contents() {
+    /// The entries of a table, if they are other than those that `member` declares, and their deadlines.
+    pub(super) fn continued(&self, position: usize, member: &Member) -> Option<Continued> {
+        let contents = self.contents();
+        let current = match &*contents {
             Contents::Live(live) => Arc::new(live.contents(position)),
             Contents::Constant(_, tables) => tables[position].clone(),
             Contents::Taken => return None,
         };
-        (*current != *member.table).then_some(current)
+        let expiry = self.expiry()[position].clone();
+        Some(Continued { entries: (*current != *member.table).then_some(current), expiry })
     }
 
     /// The handle for readers.
@@ -175,6 +202,41 @@ impl TableImage {
         work(self.contents().live(self.shared.layout))
     }
 
+    /// Runs `work` on the table with its writer and on the deadlines of a table in it. Other writers wait.
+    pub(super) fn with_expiry<R>(&self, position: usize, work: impl FnOnce(&mut LiveTable, &mut Expiry) -> R) -> R {
+        self.with(|live| work(live, &mut self.expiry()[position]))
+    }
+
+    /// Whether entries of a table have deadlines.
+    pub(super) fn can_expire(&self) -> bool {
+        self.expiry().iter().any(|expiry| !expiry.is_empty())
+    }
+
+    /// Moves the time of all its tables on to tick `now` and removes up to about `keys` entries of each that have
+    /// expired. Returns whether nothing is left to be done at this tick.
+    pub(super) fn expire(&self, now: u64, keys: usize) -> bool {
+        let mut contents = self.contents();
+        let mut all = self.expiry();
+        let mut done = true;
+        for (position, expiry) in all.iter_mut().enumerate() {
+            let mut expired = Vec::new();
+            done &= expiry.step(now, keys, &mut expired);
+            if expired.is_empty() {
+                continue;
+            }
+            let live = contents.live(self.shared.layout);
+            let mut entries = Entries::new(live.family(), Kind::Set);
+            for &(addr, len) in &expired {
+                entries.insert_prefix(addr, len, None).expect("it was an entry of the table");
+            }
+            if live.remove_all(position, &entries.settle()).is_err() {
+                // Workers hold too many replaced images for now.
+                expired.into_iter().for_each(|entry| expiry.set(entry, Some(now + RETRY_TICKS), now));
+            }
+        }
+        done
+    }
+
     /// Checks that the layout can hold the entries of a table.
     pub(super) fn check(&self, position: usize, table: &Table) -> Result<(), LiveError> {
         self.with(|live| live.check(position, table))
@@ -192,6 +254,10 @@ impl TableImage {
     /// Whether both are the same image.
     pub(super) fn is(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.shared, &other.shared)
+    }
+
+    fn expiry(&self) -> MutexGuard<'_, Vec<Expiry>> {
+        self.shared.expiry.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn contents(&self) -> MutexGuard<'_, Contents> {

@@ -12,15 +12,20 @@
 //! policy. A list that has other entries when a generation is loaded is a new image without the changes. Until then
 //! changes reach all loaded generations, also through images that they do not share.
 
+mod change;
+mod expiry;
 mod image;
 mod table_store;
+mod wheel;
 
 use std::sync::Arc;
 
+pub use change::TableChange;
 pub use image::{DynamicBounds, ImageDeclared, Member, TableImage};
-pub use table_store::{Changed, TableBinding, TableChange, TableError, TableImages, TableStore, TableView};
+pub use table_store::{Changed, EXPIRE_BATCH, TableBinding, TableError, TableImages, TableStore, TableView};
 use weir_tables::LiveImage;
 use weir_tables::live::Readers;
+pub use wheel::{TICK_NS, TIMEOUT_MS_MAX};
 
 /// The tables that a program looks up and that can change.
 #[derive(Clone)]

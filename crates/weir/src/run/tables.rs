@@ -28,7 +28,10 @@ pub fn perform<C>(
     let binding = active.tables().ok_or_else(|| rejected("tables of a bundle cannot change yet"))?;
     let tables = Tables { name, store, binding };
     match operation {
-        TableOperation::Add { entries } => tables.change(TableChange::Add(&tables.entries(&entries, None)?), vec![]),
+        TableOperation::Add { entries } => {
+            let entries = &tables.entries(&entries, None)?;
+            tables.change(TableChange::Add { entries, timeout_ms: None }, vec![])
+        }
         TableOperation::Del { entries } => {
             tables.change(TableChange::Remove(&tables.entries(&entries, Some(Kind::Set))?), vec![])
         }
@@ -59,7 +62,7 @@ struct Tables<'a> {
 
 impl Tables<'_> {
     fn change(&self, change: TableChange<'_>, notices: Vec<String>) -> Result<Value, Failure> {
-        let done = self.store.change(self.binding, self.name, change).map_err(refused)?;
+        let done = self.store.change(self.binding, self.name, change, weir_state::now_ns()).map_err(refused)?;
         let mut notices = notices;
         if done.left_out > 0 {
             let left_out = done.left_out;
