@@ -34,12 +34,12 @@ fn bpf_object(program: &ProgramShape) -> BpfObject {
 
 fn native() -> NativeFilter {
     let program = chain::artifact().shape();
-    NativeFilter::load("hand", &native_object(), &program, vec![image()], None).unwrap()
+    NativeFilter::load("hand", &native_object(), &program, vec![image()], None, None).unwrap()
 }
 
 fn xdp() -> XdpFilter {
     let program = chain::artifact().shape();
-    XdpFilter::load("hand", &bpf_object(&program), &program, &[image()], None)
+    XdpFilter::load("hand", &bpf_object(&program), &program, &[image()], None, None)
         .unwrap_or_else(|error| panic!("this test needs root (BPF_PROG_TEST_RUN): {error}"))
 }
 
@@ -82,7 +82,7 @@ fn odd_and_even(extra: &str) -> XdpFilter {
     let program = ProgramShape { chains: vec!["odd_upstream".to_owned()], rules: 2, ..ProgramShape::default() };
     let shape = BpfShape::new(&program, &[], None);
     let object = Clang::find().unwrap().bpf("odd", &format!("{ODD_AND_EVEN}{extra}"), &shape).unwrap().object;
-    XdpFilter::load("odd", &object, &program, &[], None).unwrap()
+    XdpFilter::load("odd", &object, &program, &[], None, None).unwrap()
 }
 
 /// A UDP packet from 0.0.0.0.
@@ -204,7 +204,7 @@ fn without_rights_the_error_names_them() {
     let load = std::thread::spawn(move || {
         let none = CapabilitySet::empty();
         set_capabilities(None, CapabilitySets { effective: none, permitted: none, inheritable: none }).unwrap();
-        XdpFilter::load("hand", &object, &program, &[image()], None).err().unwrap().to_string()
+        XdpFilter::load("hand", &object, &program, &[image()], None, None).err().unwrap().to_string()
     });
     assert_eq!(
         load.join().unwrap(),
@@ -235,7 +235,8 @@ fn compiling_twice_gives_the_same_bytes() {
 fn code_of_another_abi_version_is_refused() {
     let c = chain::native_c().replace("= WEIR_ABI_VERSION", "= 77");
     let object = Clang::find().unwrap().native("old", &c, Cpu::X86_64V3).unwrap().object;
-    let error = NativeFilter::load("old", &object, &chain::artifact().shape(), vec![image()], None).err().unwrap();
+    let error =
+        NativeFilter::load("old", &object, &chain::artifact().shape(), vec![image()], None, None).err().unwrap();
     assert_eq!(
         error.to_string(),
         format!("old: compiled for abi version 77, this weir has {ABI_VERSION}; compile the policy again")
@@ -248,7 +249,7 @@ fn code_without_version_or_chain_is_refused() {
     let program = chain::artifact().shape();
     let load = |c: &str| {
         let object = clang.native("odd", c, Cpu::Native).unwrap().object;
-        NativeFilter::load("odd", &object, &program, vec![image()], None).err().unwrap().to_string()
+        NativeFilter::load("odd", &object, &program, vec![image()], None, None).err().unwrap().to_string()
     };
     assert_eq!(load("int x;\n"), "native code of odd: has no symbol weir_abi_version");
     let c = chain::native_c().replace("weir_downstream", "weir_sideways");
@@ -261,7 +262,8 @@ fn code_without_version_or_chain_is_refused() {
 #[test]
 fn images_must_be_there_and_laid_out_as_expected() {
     let program = chain::artifact().shape();
-    let load = |images| NativeFilter::load("hand", &native_object(), &program, images, None).err().unwrap().to_string();
+    let load =
+        |images| NativeFilter::load("hand", &native_object(), &program, images, None, None).err().unwrap().to_string();
     assert_eq!(load(vec![]), "table short: its image is missing");
     let mut entries = Entries::new(weir_abi::Family::Ipv4, Kind::Set);
     entries.insert_text("192.0.2.0/24", None).unwrap();
@@ -285,7 +287,7 @@ fn what_the_verifier_refuses_shows_the_end_of_its_log() {
     let program = chain::artifact().shape();
     let c = chain::bpf_c().replace("\treturn judge(env, frame);", "\treturn judge(env, frame) + frame->data[3000];");
     let object = Clang::find().unwrap().bpf("bad", &c, &BpfShape::new(&program, &[image()], None)).unwrap().object;
-    let error = XdpFilter::load("bad", &object, &program, &[image()], None).err().unwrap().to_string();
+    let error = XdpFilter::load("bad", &object, &program, &[image()], None, None).err().unwrap().to_string();
     assert!(error.starts_with("compiler bug: the kernel's verifier refuses bad:\n"), "{error}");
     assert!(error.contains("invalid access to packet"), "{error}");
     assert!(error.lines().count() <= 22, "{error}");
@@ -296,15 +298,16 @@ fn an_object_of_another_shape_is_refused() {
     let artifact = chain::artifact();
     let program = artifact.shape();
     let object = bpf_object(&program);
-    let load =
-        |program: &ProgramShape| XdpFilter::load("hand", &object, program, &[image()], None).err().unwrap().to_string();
+    let load = |program: &ProgramShape| {
+        XdpFilter::load("hand", &object, program, &[image()], None, None).err().unwrap().to_string()
+    };
     let more_rules = ProgramShape { rules: 5000, ..program.clone() };
     assert_eq!(load(&more_rules), "xdp: .bss.counters: 1024 bytes set aside, 80512 needed");
     let other_chain = ProgramShape { chains: vec!["sideways".to_owned()], ..program.clone() };
     assert_eq!(load(&other_chain), "xdp: weir_sideways: no such program");
     let c = chain::bpf_c().replace("#include \"xdp.h\"", "#define WEIR_ABI_VERSION 9\n#include \"xdp.h\"");
     let old = Clang::find().unwrap().bpf("old", &c, &BpfShape::new(&program, &[image()], None)).unwrap().object;
-    let error = XdpFilter::load("old", &old, &program, &[image()], None).err().unwrap().to_string();
+    let error = XdpFilter::load("old", &old, &program, &[image()], None, None).err().unwrap().to_string();
     assert_eq!(
         error,
         format!("old: compiled for abi version 9, this weir has {ABI_VERSION}; compile the policy again")

@@ -49,8 +49,8 @@ impl Policy {
         Ok(self.images.get_or_init(|| images))
     }
 
-    /// The images and limits for loading code. Tables and limits use `shared` state. Without it, limits use their own,
-    /// and tables cannot change.
+    /// The images and limits for loading code. Tables and limits use `shared` state. Without it, they use their own, and
+    /// only rules change tables, in the time of replayed packets.
     ///
     /// # Errors
     /// A table or list does not fit its layout, or there are not enough buckets.
@@ -58,8 +58,14 @@ impl Policy {
         let Some(text) = self.text() else {
             return Ok(Data { images: self.images()?.to_vec(), limits: None, tables: None });
         };
-        let tables = match shared.and_then(SharedState::tables) {
-            Some(store) => Some(tables::bind(text, self.images()?, store)?),
+        let tables = match shared {
+            Some(shared) => match (shared.tables(), shared.additions()) {
+                (Some(store), Some(additions)) => {
+                    Some(tables::bind(text, &self.program, self.images()?, store, additions)?)
+                }
+                _ => None,
+            },
+            None if self.program.changes_tables() => Some(tables::bind_replayed(text, &self.program, self.images()?)?),
             None => None,
         };
         if self.program.limiters.is_empty() {

@@ -34,7 +34,14 @@ impl CompiledBpf<'_> {
     /// The process may not load BPF programs, or the verifier rejects the code.
     pub fn filter(&self) -> Result<XdpFilter, EngineError> {
         let (name, data) = (&self.policy.program.name, self.data);
-        XdpFilter::load(name, &self.object, &self.policy.shape(), &data.images, data.limits.as_ref())
+        XdpFilter::load(
+            name,
+            &self.object,
+            &self.policy.shape(),
+            &data.images,
+            data.limits.as_ref(),
+            data.tables.as_ref(),
+        )
     }
 
     /// Loads the code into the kernel, for interfaces.
@@ -43,7 +50,8 @@ impl CompiledBpf<'_> {
     /// The process may not load BPF programs, or the verifier rejects the code.
     pub fn load(&self, ports: &Ports) -> Result<Arc<KernelCode>, EngineError> {
         let (name, data) = (&self.policy.program.name, self.data);
-        KernelCode::load(name, &self.object, &self.policy.shape(), &data.images, data.limits.as_ref(), ports)
+        let (shape, limits, tables) = (self.policy.shape(), data.limits.as_ref(), data.tables.as_ref());
+        KernelCode::load(name, &self.object, &shape, &data.images, limits, tables, ports)
     }
 }
 

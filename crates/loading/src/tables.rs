@@ -1,21 +1,90 @@
 //! Binds the tables of a policy to shared state, so that they can change while packets pass.
 
 use crate::text::Text;
+use std::collections::HashMap;
 use std::sync::Arc;
 use weir_policy::checked::Dynamic;
+use weir_policy::ir::{AddKind, Adder, Program, SlotId};
 use weir_policy::pass::choose_layouts::Planned;
-use weir_state::tables::{DynamicBounds, ImageDeclared, LiveTables, Member, TableImage, TableStore};
+use weir_state::tables::{
+    Adders, Additions, ByRules, DynamicBounds, ImageDeclared, ListedEntries, LiveTables, Member, ReplayedTables,
+    TableAdder, TableBinding, TableImage, TableStore,
+};
 use weir_state::{Declared, StateError};
-use weir_tables::Image;
+use weir_tables::{Image, Table};
 
-/// Binds the images of tables. `images` are those of the policy, in slot order.
+/// Binds the tables of a policy on interfaces. Additions of rules go to `additions`. `images` are those of the policy,
+/// in slot order.
 ///
 /// # Errors
 /// A layout cannot hold the entries that a table continues with.
-pub fn bind(text: &Text, images: &[Arc<Image>], store: &TableStore) -> Result<LiveTables, StateError> {
+pub fn bind(
+    text: &Text,
+    program: &Program,
+    images: &[Arc<Image>],
+    store: &TableStore,
+    additions: &Arc<Additions>,
+) -> Result<LiveTables, StateError> {
+    let live = bind_images(text, images, store, |dynamic| dynamic.timeout_ms)?;
+    let by_rules = match program.adders.is_empty() {
+        true => ByRules::Never,
+        false => ByRules::Queued(additions.clone(), adders(program, &live.binding)),
+    };
+    Ok(LiveTables { by_rules, ..live })
+}
+
+/// Binds the tables of a policy whose packets are replayed.
+///
+/// # Errors
+/// None: no table continues with other entries.
+pub fn bind_replayed(text: &Text, program: &Program, images: &[Arc<Image>]) -> Result<LiveTables, StateError> {
+    let store = Arc::new(TableStore::default());
+    // Packets have another clock than this machine. So timeouts begin with the first packet.
+    let live = bind_images(text, images, &store, |_| None)?;
+    let listed = text.checked.tables.iter().zip(&text.tables).filter_map(|(checked, entries)| {
+        let timeout_ms = checked.dynamic?.timeout_ms?;
+        Some(ListedEntries { table: checked.name.clone(), entries: entries.clone(), timeout_ms })
+    });
+    let listed = listed.collect();
+    let replayed = ReplayedTables { store, adders: adders(program, &live.binding), listed };
+    Ok(LiveTables { by_rules: ByRules::Replayed(replayed), ..live })
+}
+
+/// The entries of dynamic tables, by slot.
+pub fn dynamic(text: &Text) -> HashMap<SlotId, Arc<Table>> {
+    let slots = (0..).map(SlotId).zip(&text.lowered.plan.images);
+    let entries = |(slot, planned): (SlotId, &Planned)| {
+        let &[table] = planned.tables() else { return None };
+        let index = usize::from(table.0);
+        text.checked.tables[index].dynamic.map(|_| (slot, text.tables[index].clone()))
+    };
+    slots.filter_map(entries).collect()
+}
+
+fn adders(program: &Program, binding: &Arc<TableBinding>) -> Adders {
+    let adder = |adder: &Adder| {
+        let slot = program.slot(adder.slot);
+        TableAdder {
+            table: slot.name(),
+            family: slot.family,
+            length: adder.length,
+            timeout_ms: adder.timeout_ms.or(slot.dynamic.and_then(|dynamic| dynamic.timeout_ms)),
+            updates: adder.kind == AddKind::Update,
+        }
+    };
+    Adders { adders: program.adders.iter().map(adder).collect(), binding: binding.clone() }
+}
+
+/// Binds the images of tables. `timeout_ms` says how long entries of a table live that have no other timeout.
+fn bind_images(
+    text: &Text,
+    images: &[Arc<Image>],
+    store: &TableStore,
+    timeout_ms: fn(Dynamic) -> Option<u64>,
+) -> Result<LiveTables, StateError> {
     let planned = &text.lowered.plan.images;
     let declared = planned.iter().zip(images).filter(|(planned, _)| !planned.tables().is_empty());
-    let declared = declared.map(|(planned, image)| declaration(text, planned, image)).collect();
+    let declared = declared.map(|(planned, image)| declaration(text, planned, image, timeout_ms)).collect();
     let binding = store.bind(declared, weir_state::now_ns())?;
     let mut bound = binding.objects().map(TableImage::handle);
     let of_slot = |planned: &Planned| match planned.tables() {
@@ -24,13 +93,18 @@ pub fn bind(text: &Text, images: &[Arc<Image>], store: &TableStore) -> Result<Li
     };
     let images = planned.iter().map(of_slot).collect();
     drop(bound);
-    Ok(LiveTables { readers: store.readers().clone(), images, binding })
+    Ok(LiveTables { readers: store.readers().clone(), images, binding, by_rules: ByRules::Never })
 }
 
-fn declaration(text: &Text, planned: &Planned, image: &Arc<Image>) -> Declared<ImageDeclared> {
+fn declaration(
+    text: &Text,
+    planned: &Planned,
+    image: &Arc<Image>,
+    timeout_ms: fn(Dynamic) -> Option<u64>,
+) -> Declared<ImageDeclared> {
     let member = |index: usize| {
         let checked = &text.checked.tables[index];
-        let bounds = |Dynamic { size, timeout_ms }: Dynamic| DynamicBounds { size: size as usize, timeout_ms };
+        let bounds = |dynamic: Dynamic| DynamicBounds { size: dynamic.size as usize, timeout_ms: timeout_ms(dynamic) };
         Member { name: checked.name.clone(), table: text.tables[index].clone(), dynamic: checked.dynamic.map(bounds) }
     };
     let members: Vec<Member> = planned.tables().iter().map(|id| member(usize::from(id.0))).collect();

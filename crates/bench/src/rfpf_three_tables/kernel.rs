@@ -140,7 +140,7 @@ fn compare(streamed: &[Counter], once: &[Counter]) -> Result<(), Failure> {
 
 fn load(c: &str, program: &ProgramShape, images: &[Arc<Image>]) -> Result<XdpFilter, Failure> {
     let object = Clang::find()?.bpf("stream", &format!("{c}{STREAM_C}"), &BpfShape::new(program, images, None))?.object;
-    Ok(XdpFilter::load("stream", &object, program, images, None)?)
+    Ok(XdpFilter::load("stream", &object, program, images, None, None)?)
 }
 
 fn filter(policy: &Policy) -> Result<XdpFilter, Failure> {

@@ -80,7 +80,9 @@ impl<'a> Checker<'a> {
         if table.dynamic.is_none() {
             let message = format!("rules cannot add to the table `{name}`: it is not dynamic");
             let diagnostic = Diagnostic::error("E0323", span, message).note(table.span, "declared here");
-            return Err(self.report(diagnostic.help("write `dynamic` in it, and `timeout 10m` if entries shall expire")));
+            return Err(
+                self.report(diagnostic.help("write `dynamic` in it, and `timeout 10m` if entries shall expire"))
+            );
         }
         self.same_family(added.key, table, span, added.around)?;
         let Some(layout) = table.layout.filter(|layout| !holds_length(*layout, added.length)) else { return Ok(()) };

@@ -1,7 +1,10 @@
 //! Lowers a checked policy to IR: rules become nested tests, guards become explicit, and each table lookup gets a
 //! number.
 
-use super::{Adder, AdderId, Chain, Direction, Effect, Find, FindId, Limiter, LimiterId, LimiterKind, Log, MatchTree, SlotContents};
+use super::{
+    Adder, AdderId, Chain, Direction, Effect, Find, FindId, Limiter, LimiterId, LimiterKind, Log, MatchTree,
+    SlotContents,
+};
 use super::{Node, Program, Rule, RuleId, Slot, SlotId, Test, Wanted};
 use crate::catalog::Catalog;
 use crate::checked::{self, Checked, Exceed, LimitBy, LimitKeys, LimitOwner, Match};

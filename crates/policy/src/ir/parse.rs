@@ -1,10 +1,10 @@
 //! Parses printed IR. Used for tests, for bundles, and for hand-written programs.
 
-use super::{Chain, Defaults, Direction, Effect, Fallback, Find, FindId, LabelId, Node, OnExit, Program, Rule, RuleId};
 use super::{
-    AddKind, Adder, AdderId, Dynamic, Exceed, LimitEach, Limiter, LimiterId, LimiterKind, Log, MatchTree, Slot, SlotContents, SlotId, Test, ValueSet,
-    Wanted, print, verify,
+    AddKind, Adder, AdderId, Dynamic, Exceed, LimitEach, Limiter, LimiterId, LimiterKind, Log, MatchTree, Slot,
+    SlotContents, SlotId, Test, ValueSet, Wanted, print, verify,
 };
+use super::{Chain, Defaults, Direction, Effect, Fallback, Find, FindId, LabelId, Node, OnExit, Program, Rule, RuleId};
 use crate::field::{Field, Guard, Raw, RawBase, Subject};
 use std::net::{Ipv4Addr, Ipv6Addr};
 use weir_abi::{Action, Family, Layout};

@@ -46,7 +46,8 @@ impl Display for Program {
         writeln!(f, "on-exit {}", self.on_exit.name())?;
         for (index, slot) in self.slots.iter().enumerate() {
             let limits = if matches!(slot.contents, SlotContents::Limits(_)) { "limits " } else { "" };
-            let dynamic = slot.dynamic.map(|Dynamic { size, timeout_ms }| format!(" dynamic {size}{}", timeout(timeout_ms)));
+            let dynamic =
+                slot.dynamic.map(|Dynamic { size, timeout_ms }| format!(" dynamic {size}{}", timeout(timeout_ms)));
             let (name, family, layout) = (slot.name(), family(slot.family), slot.layout.name());
             writeln!(f, "slot {index} {limits}{name} {family} {layout}{}", dynamic.unwrap_or_default())?;
         }

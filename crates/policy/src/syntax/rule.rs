@@ -127,7 +127,9 @@ fn after_statement(cursor: &mut Cursor, rule: &Rule, start: crate::source::Span)
         Diagnostic::error("E0107", start, "a match comes after a statement")
             .label("this is tested too late")
             .note(rule.statements[0].span(), "the statements begin here")
-            .help("write all matches first, then `counter`, `sample`, `limit`, `add`, `update`, `track` and the verdict"),
+            .help(
+                "write all matches first, then `counter`, `sample`, `limit`, `add`, `update`, `track` and the verdict",
+            ),
     ))
 }
 

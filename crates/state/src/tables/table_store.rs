@@ -1,5 +1,6 @@
 //! Binds generations to images of tables, and changes tables by name.
 
+use std::collections::HashSet;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -131,7 +132,7 @@ pub enum TableError {
 }
 
 /// The result of a change.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Changed {
     /// Number of entries that were added, removed or got another label.
     pub changed: usize,
@@ -333,6 +334,17 @@ impl<'a> TableView<'a> {
     /// The longest prefix that contains an address.
     pub fn longest(&self, addr: IpAddr) -> Option<LiveEntry<'a>> {
         self.live.longest(self.set, addr)
+    }
+
+    /// The entries that can be added if there is room for `room` new ones: the first ones, and those that are there.
+    pub(super) fn fitting(&self, entries: &[(IpAddr, u8)], room: usize) -> Vec<(IpAddr, u8)> {
+        let mut new = HashSet::new();
+        let mut fits = |&(addr, len): &(IpAddr, u8)| {
+            self.live.holds(self.set, addr, len)
+                || new.contains(&(addr, len))
+                || new.len() < room && new.insert((addr, len))
+        };
+        entries.iter().filter(|entry| fits(entry)).copied().collect()
     }
 
     /// Nanoseconds from `now_ns` until an entry expires. `None`: it never does.

@@ -9,14 +9,18 @@ use libbpf_rs::libbpf_sys::{bpf_map_create_opts, bpf_prog_test_run_opts, bpf_tes
 use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, MapType, Object};
 use memmap2::MmapRaw;
 use weir_abi::Counter;
-use weir_abi::kernel::{ChecksumSlot, Mode, PORTS_MAX, PacketSlot, PortCounters, XdpContext};
+use weir_abi::kernel::{AdditionRing, ChecksumSlot, Mode, PORTS_MAX, PacketSlot, PortCounters, XdpContext};
 use weir_state::limits::{LimitBinding, Limits};
+use weir_state::tables::{AdditionRings, ByRules, LiveTables};
 
 use super::ports::Ports;
 use crate::clang::BpfObject;
 use crate::image::Image;
 use crate::live::datapath::Counts;
-use crate::xdp::load::{COUNTERS, LOSSES, Plan, fill_tables, join_parts, load_object, map, program_name, shared_maps};
+use crate::xdp::load::{
+    ADDITIONS, COUNTERS, LOSSES, Plan, addition_rings, fill_tables, join_parts, load_object, map, program_name,
+    shared_maps,
+};
 use crate::xdp::{failed, find};
 use crate::{EngineError, ProgramShape};
 
@@ -61,6 +65,8 @@ pub struct KernelCode {
     port_memory: MmapRaw,
     /// Keeps the buckets that the programs charge assigned, and lets later generations find them.
     _binding: Option<Arc<LimitBinding>>,
+    /// The queues of what rules add to tables. They are emptied while this lives.
+    _additions: Option<Arc<AdditionRings>>,
 }
 
 // SAFETY: the mappings keep their maps alive. They are only read, word by word.
@@ -91,23 +97,29 @@ impl KernelCode {
         program: &ProgramShape,
         images: &[Arc<Image>],
         limits: Option<&Limits>,
+        tables: Option<&LiveTables>,
         ports: &Ports,
     ) -> Result<Arc<Self>, EngineError> {
         program.check_images(images)?;
         program.check_limits(limits)?;
+        program.check_adders(tables)?;
         let cpus = cpus()?;
         let stride = program.counters().next_power_of_two();
         let counter_bytes = cpus * 2 * stride * size_of::<Counter>();
         let port_bytes = cpus * PORTS_MAX * size_of::<PortCounters>();
         let shared = shared_maps(limits);
+        let mut lengths = vec![
+            (COUNTERS, counter_bytes),
+            (PORT_COUNTERS, port_bytes),
+            (PACKETS, cpus * size_of::<PacketSlot>()),
+            (CHECKSUMS, cpus * size_of::<ChecksumSlot>()),
+        ];
+        if program.adders > 0 {
+            lengths.push((ADDITIONS, cpus * size_of::<AdditionRing>()));
+        }
         let plan = Plan {
             mode: mode(cpus, ports),
-            lengths: &[
-                (COUNTERS, counter_bytes),
-                (PORT_COUNTERS, port_bytes),
-                (PACKETS, cpus * size_of::<PacketSlot>()),
-                (CHECKSUMS, cpus * size_of::<ChecksumSlot>()),
-            ],
+            lengths: &lengths,
             shared: &shared,
             program: &|name| !name.starts_with(LOSSES) && !name.ends_with("_stream"),
             map: &|_| true,
@@ -125,6 +137,14 @@ impl KernelCode {
             descriptor.map_err(|error| failed(&name, error.to_string()).caused_by(&error))
         };
         let programs = program.chains.iter().map(own).collect::<Result<_, _>>()?;
+        let additions = match tables.map(|tables| &tables.by_rules) {
+            Some(ByRules::Queued(additions, adders)) => {
+                let rings = Arc::new(addition_rings(&object)?);
+                additions.register(rings.clone(), adders);
+                Some(rings)
+            }
+            _ => None,
+        };
         let (counters, file) = (program.counters(), file.clone());
         let binding = limits.map(|limits| limits.binding.clone());
         Ok(Arc::new(KernelCode {
@@ -136,6 +156,7 @@ impl KernelCode {
             counter_memory,
             port_memory,
             _binding: binding,
+            _additions: additions,
         }))
     }
 

@@ -6,7 +6,9 @@
 
 use super::chain::ChainEmitter;
 use super::writer::{self, Writer};
-use crate::ir::{Adder, AdderId, Effect, Exceed, FindId, LimitEach, LimiterId, LimiterKind, Node, Program, RuleId, Test};
+use crate::ir::{
+    Adder, AdderId, Effect, Exceed, FindId, LimitEach, LimiterId, LimiterKind, Node, Program, RuleId, Test,
+};
 use weir_abi::Action;
 
 /// Writes the steps of the walk as C: for one packet (`packet_rules`) or for a burst (`burst_rules`).

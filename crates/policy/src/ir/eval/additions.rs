@@ -115,7 +115,7 @@ impl Additions {
         let entries = table.entries.entry(adder.length).or_default();
         match entries.get_mut(&prefix) {
             Some(entry) => {
-                if adder.kind == AddKind::Update {
+                if adder.kind == AddKind::Update && entry.deadline != ends {
                     entry.deadline = ends;
                     self.counts.updated += 1;
                 }
