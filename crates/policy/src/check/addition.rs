@@ -12,8 +12,8 @@ use weir_abi::Layout;
 struct Added<'w> {
     key: Field,
     length: u8,
-    /// The text before and after the field.
-    around: [&'w str; 2],
+    /// The text before and after the field, if the statement names the field.
+    around: Option<[&'w str; 2]>,
 }
 
 impl<'a> Checker<'a> {
@@ -26,7 +26,7 @@ impl<'a> Checker<'a> {
         let key = self.address_field(subject?, span, "added to tables")?;
         let length = self.prefix_length(written.length.as_ref(), key)?;
         let before = format!("{} @{} {{ ", written.kind.name(), written.table.text);
-        let added = Added { key, length, around: [&before, " }"] };
+        let added = Added { key, length, around: Some([&before, " }"]) };
         let table = table?;
         self.takes(&scope.tables[usize::from(table.0)], &added, span)?;
         Ok(Add { kind: written.kind, table, key, length, timeout_ms: timeout_ms? })
@@ -47,7 +47,7 @@ impl<'a> Checker<'a> {
                 ));
             }
         };
-        let added = Added { key, length, around: ["limit ", ""] };
+        let added = Added { key, length, around: None };
         let table = table?;
         self.takes(&scope.tables[usize::from(table.0)], &added, written.span)?;
         Ok(Add { kind: AddKind::Add, table, key, length, timeout_ms: timeout_ms? })

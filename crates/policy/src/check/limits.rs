@@ -293,7 +293,7 @@ impl<'a> Checker<'a> {
         match list.keys {
             LimitKeys::Labels(table) => {
                 let table = &scope.tables[usize::from(table.0)];
-                self.same_family(key, table, span, ["", &format!(" limit @{}", list.name)])?;
+                self.same_family(key, table, span, Some(["", &format!(" limit @{}", list.name)]))?;
             }
             LimitKeys::Prefixes { .. } => self.warn_of_no_limits(list, key, span),
         }

@@ -302,7 +302,7 @@ impl<'a> Checker<'a> {
         let id = declared.target;
         let table = &tables[usize::from(id.0)];
         let key = self.address_field(subject?, span, "looked up in a table")?;
-        self.same_family(key, table, span.to(name.span), ["", &format!(" @{}", table.name)])?;
+        self.same_family(key, table, span.to(name.span), Some(["", &format!(" @{}", table.name)]))?;
         let labels = match labels {
             Some(labels) => Some(self.labels(labels, table, id)?),
             None => None,
@@ -310,17 +310,27 @@ impl<'a> Checker<'a> {
         Ok(Match::Table { key, table: id, labels, negated })
     }
 
-    /// Reports a table of another family than the key. `around` is the text before and after the key.
-    pub(super) fn same_family(&mut self, key: Field, table: &Table, span: Span, around: [&str; 2]) -> Check<()> {
+    /// Reports a table of another family than the key. `around` is the text before and after the key, if another key
+    /// could be written there.
+    pub(super) fn same_family(
+        &mut self,
+        key: Field,
+        table: &Table,
+        span: Span,
+        around: Option<[&str; 2]>,
+    ) -> Check<()> {
         let (is, holds) = match key.family() {
             family if family == table.family => return Ok(()),
             Family::Ipv4 => ("an IPv4", "IPv6"),
             Family::Ipv6 => ("an IPv6", "IPv4"),
         };
         let message = format!("`{}` is {is} field, but the table `{}` holds {holds} prefixes", key.name(), table.name);
-        let [before, after] = around;
-        let other = other_family(key);
-        let help = format!("write `{before}{other}{after}`, or declare a table of the other family");
+        let help = match around {
+            Some([before, after]) => {
+                format!("write `{before}{}{after}`, or declare a table of the other family", other_family(key))
+            }
+            None => "declare a table of the other family".to_owned(),
+        };
         Err(self.report(Diagnostic::error("E0303", span, message).note(table.span, "declared here").help(help)))
     }
 

@@ -3,7 +3,7 @@
 use super::cursor::{Cursor, Parse};
 use super::subject::subject;
 use super::token::TokenKind;
-use super::tree::{Add, AddKind, Atom, ExceedAdd, Statement};
+use super::tree::{Add, AddKind, Atom, ExceedAdd, Name, Statement, Subject};
 use super::value;
 use crate::diag::Diagnostic;
 
@@ -12,6 +12,26 @@ pub(super) fn of_rule(cursor: &mut Cursor, kind: AddKind) -> Parse<Statement> {
     let keyword = cursor.bump();
     let table = cursor.referred(&format!("`@` and the name of a table after `{}`", kind.name()))?;
     cursor.expect(TokenKind::OpenBrace, "`{` and an address field after the table")?;
+    let element = element(cursor, kind, &table);
+    if element.is_err() {
+        // Otherwise the closing brace would close the direction.
+        while !matches!(cursor.kind(), TokenKind::Newline | TokenKind::End) && !cursor.eat(TokenKind::CloseBrace) {
+            cursor.bump();
+        }
+    }
+    let Element { subject, length, timeout } = element?;
+    let span = keyword.to(cursor.last_span());
+    Ok(Statement::Add(Add { kind, table, subject, length, timeout, span }))
+}
+
+struct Element {
+    subject: Subject,
+    length: Option<Atom>,
+    timeout: Option<Atom>,
+}
+
+/// `ip saddr/24 timeout 10m }`
+fn element(cursor: &mut Cursor, kind: AddKind, table: &Name) -> Parse<Element> {
     let subject = subject(cursor)?;
     let length = match cursor.eat(TokenKind::Slash) {
         true => Some(value::number(cursor, "the length of a prefix after `/`")?),
@@ -24,8 +44,7 @@ pub(super) fn of_rule(cursor: &mut Cursor, kind: AddKind) -> Parse<Statement> {
         return Err(cursor.report(Diagnostic::error("E0103", cursor.span(), message).help(help)));
     }
     cursor.expect(TokenKind::CloseBrace, if timeout.is_some() { "`}`" } else { "`timeout` or `}`" })?;
-    let span = keyword.to(cursor.last_span());
-    Ok(Statement::Add(Add { kind, table, subject, length, timeout, span }))
+    Ok(Element { subject, length, timeout })
 }
 
 /// `add @suspects timeout 10m` after `exceed`. The next token is `add`.

@@ -16,11 +16,8 @@ const IN_RULES: &[Foreign] = &[
     (&["vmap", "map"], "maps to verdicts", "write one rule for each verdict"),
     (&["quota"], "quotas", "`ip saddr limit @NAME` applies a list of limits"),
     (&["snat", "dnat", "masquerade", "redirect", "tproxy"], "address translation", "Weir forwards packets unchanged"),
-    (
-        &["set", "delete"],
-        "this way to change sets from rules",
-        "`add @NAME { ip saddr timeout 10m }` and `update @NAME { ... }` add addresses, which leave by their timeout",
-    ),
+    (&["set"], "`set` statements", "write `add @NAME { ip saddr timeout 10m }` or `update @NAME { ... }`"),
+    (&["delete"], "deletions by rules", "entries leave by their timeout: `add @NAME { ip saddr timeout 10m }`"),
     (
         &["notrack", "synproxy", "flow", "dup", "fwd"],
         "this statement",
