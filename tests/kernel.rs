@@ -142,20 +142,13 @@ downstream {{ accept }}
     ));
     let data = policy.data(None).expect("there is memory");
     let artifact = policy.artifact().unwrap_or_else(|failure| panic!("{failure}"));
-    let mut shape = BpfShape::new(&artifact.shape(), &data.images, data.limits.as_ref());
-    shape.table_bytes.fill(BYTES);
+    let mut shape = BpfShape::new(&artifact.shape(), &data.for_kernel());
+    shape.tables.iter_mut().for_each(|table| table.bytes = BYTES);
     shape.limits.0 = BYTES;
     let clang = Clang::find().unwrap_or_else(|error| panic!("{error}"));
     let object =
         clang.bpf("large", artifact.source(Target::Bpf), &shape).unwrap_or_else(|error| panic!("{error}")).object;
-    let filter = XdpFilter::load(
-        &artifact.name,
-        &object,
-        &artifact.shape(),
-        &data.images,
-        data.limits.as_ref(),
-        data.tables.as_ref(),
-    );
+    let filter = XdpFilter::load(&artifact.name, &object, &artifact.shape(), &data.for_kernel());
     let mut filter = filter.unwrap_or_else(|error| panic!("{error}"));
     agrees(&policy, &mut filter, &packets(&mut TestRunner::deterministic()));
 }

@@ -8,16 +8,15 @@ use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use weir_state::limits::{Counted, Limits};
+use weir_state::limits::Counted;
 use weir_tables::limit_image::Logged;
 
 use crate::cpu::Cpu;
 use crate::image::{Image, capacity_bytes};
 use crate::scratch;
-use crate::{EngineError, ProgramShape};
+use crate::{EngineError, ProgramData, ProgramShape};
 
 mod headers {
     include!(concat!(env!("OUT_DIR"), "/headers.rs"));
@@ -93,8 +92,8 @@ impl BpfObject {
 /// Sizes that BPF code is compiled for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BpfShape {
-    /// Capacity of each table slot in bytes: powers of two.
-    pub table_bytes: Vec<u32>,
+    /// The room for each table slot.
+    pub tables: Vec<TableRoom>,
     /// Number of counters per CPU: a power of two.
     pub counters: usize,
     /// Capacity of the limiters' image in bytes, a power of two, and the number of buckets. Both are 0 without
@@ -102,6 +101,15 @@ pub struct BpfShape {
     pub limits: (u32, usize),
     /// What limiters count for each bucket: the maximum over all limiters.
     pub logged: Logged,
+}
+
+/// The room for a table's image.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TableRoom {
+    /// Capacity in bytes: a power of two.
+    pub bytes: u32,
+    /// Whether there is the same room for a second image.
+    pub twice: bool,
 }
 
 /// Additional headers and flags of a compilation. Policies need none.
@@ -113,16 +121,26 @@ pub struct Extras<'a> {
     pub flags: &'a [String],
 }
 
+impl TableRoom {
+    fn of(data: &ProgramData<'_>, slot: usize, image: &Image) -> Self {
+        match data.map_of(slot) {
+            Some(map) => TableRoom { bytes: map.bytes() as u32, twice: true },
+            None => TableRoom { bytes: capacity_bytes(image), twice: false },
+        }
+    }
+}
+
 impl BpfShape {
-    /// The sizes for the given program, images and limits.
-    pub fn new(program: &ProgramShape, images: &[Arc<Image>], limits: Option<&Limits>) -> Self {
+    /// The sizes for the given program and its data.
+    pub fn new(program: &ProgramShape, data: &ProgramData<'_>) -> Self {
+        let limits = data.limits;
         let logged = limits.and_then(|limits| limits.counted.as_ref()).map(Counted::logged).unwrap_or_default();
         let limits = limits.map_or((0, 0), |limits| {
             let bytes = u32::try_from(limits.image.as_bytes().len().next_power_of_two());
             (bytes.expect("an image of limits has less than 4 GiB"), limits.buckets.count())
         });
         BpfShape {
-            table_bytes: images.iter().map(|image| capacity_bytes(image)).collect(),
+            tables: data.images.iter().enumerate().map(|(slot, image)| TableRoom::of(data, slot, image)).collect(),
             counters: program.counters().next_power_of_two(),
             limits,
             logged,
@@ -197,8 +215,11 @@ impl Clang {
             flags.push(format!("-DWEIR_BUCKETS={buckets}"));
             flags.push(format!("-DWEIR_LOGGED={}", shape.logged as u32));
         }
-        let tables = shape.table_bytes.iter().enumerate();
-        flags.extend(tables.map(|(slot, bytes)| format!("-DWEIR_TABLE_{slot}_BYTES={bytes}")));
+        let tables = shape.tables.iter().enumerate();
+        for (slot, TableRoom { bytes, twice }) in tables {
+            flags.push(format!("-DWEIR_TABLE_{slot}_BYTES={bytes}"));
+            flags.push(format!("-DWEIR_TABLE_{slot}_OTHER={}", if *twice { *bytes } else { 0 }));
+        }
         let (object, took) = self.compile(name, "bpf", c, &flags, &[])?;
         Ok(Compiled { object: BpfObject(object), took })
     }
@@ -296,7 +317,7 @@ mod tests {
     #[test]
     fn counters_are_a_power_of_two_that_holds_all_rules() {
         let program = ProgramShape { chains: vec![], rules: 40, ..ProgramShape::default() };
-        let shape = BpfShape::new(&program, &[], None);
+        let shape = BpfShape::new(&program, &ProgramData::constant(&[]));
         assert_eq!(shape.counters, 128);
         assert!(shape.counters >= usize::from(Reason::RULE_BASE) + program.rules);
     }

@@ -13,7 +13,7 @@ use rustix::fs::{MemfdFlags, memfd_create};
 use weir_abi::{ABI_VERSION, AdditionCounts, Burst, Counter, Verdict, burst};
 use weir_state::limits::counts::Counts;
 use weir_state::limits::{Counted, LimitCount, Limits};
-use weir_state::tables::{ByRules, LiveTables};
+use weir_state::tables::{ByRules, LiveTables, Published};
 use weir_state::words::Words;
 use weir_tables::live::Reader;
 
@@ -303,7 +303,7 @@ impl NativeFilter {
         let bursts = self.reader.as_mut().map(Reader::start_burst);
         if let (Some(burst), Some(live)) = (&bursts, &self.code.live) {
             for (table, image) in self.tables.0.iter_mut().zip(&live.images) {
-                if let Some(image) = image {
+                if let Some(Published::Pointer(image)) = image {
                     *table = image.open(burst).as_ptr();
                 }
             }

@@ -5,10 +5,11 @@ use crate::limits;
 use crate::policy::Policy;
 use crate::tables;
 use std::sync::Arc;
+use weir_engine::ProgramData;
 use weir_policy::ir::{Limiter, LimiterKind};
 use weir_policy::pass::choose_layouts::Planned;
 use weir_state::limits::{Counted, LimitNeeds, Limits};
-use weir_state::tables::LiveTables;
+use weir_state::tables::{LiveTables, TableStore};
 use weir_state::{Memory, SharedState};
 use weir_tables::Image;
 
@@ -23,6 +24,11 @@ pub struct Data {
 }
 
 impl Data {
+    /// The data for programs in the kernel.
+    pub fn for_kernel(&self) -> ProgramData<'_> {
+        ProgramData { images: &self.images, limits: self.limits.as_ref(), tables: self.tables.as_ref() }
+    }
+
     /// The counts of limiters, if any limiter counts.
     pub fn counted(&self) -> Option<Counted> {
         self.limits.as_ref().and_then(|limits| limits.counted.clone())
@@ -55,6 +61,20 @@ impl Policy {
     /// # Errors
     /// A table or list does not fit its layout, or there are not enough buckets.
     pub fn data(&self, shared: Option<&SharedState>) -> Result<Data, LoadError> {
+        self.data_with(shared, TableStore::for_threads)
+    }
+
+    /// The images and limits for loading code that the kernel runs on replayed packets. As [`Policy::data`] without
+    /// shared state, except that programs in the kernel read the tables.
+    ///
+    /// # Errors
+    /// As for [`Policy::data`], or the kernel refuses the memory of tables.
+    pub fn kernel_replay_data(&self) -> Result<Data, LoadError> {
+        self.data_with(None, TableStore::for_kernel)
+    }
+
+    /// Tables of a replay are in the store that `replayed` makes.
+    fn data_with(&self, shared: Option<&SharedState>, replayed: fn() -> TableStore) -> Result<Data, LoadError> {
         let Some(text) = self.text() else {
             return Ok(Data { images: self.images()?.to_vec(), limits: None, tables: None });
         };
@@ -65,7 +85,9 @@ impl Policy {
                 }
                 _ => None,
             },
-            None if self.program.changes_tables() => Some(tables::bind_replayed(text, &self.program, self.images()?)?),
+            None if self.program.changes_tables() => {
+                Some(tables::bind_replayed(text, &self.program, self.images()?, replayed())?)
+            }
             None => None,
         };
         if self.program.limiters.is_empty() {

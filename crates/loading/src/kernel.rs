@@ -34,14 +34,7 @@ impl CompiledBpf<'_> {
     /// The process may not load BPF programs, or the verifier rejects the code.
     pub fn filter(&self) -> Result<XdpFilter, EngineError> {
         let (name, data) = (&self.policy.program.name, self.data);
-        XdpFilter::load(
-            name,
-            &self.object,
-            &self.policy.shape(),
-            &data.images,
-            data.limits.as_ref(),
-            data.tables.as_ref(),
-        )
+        XdpFilter::load(name, &self.object, &self.policy.shape(), &data.for_kernel())
     }
 
     /// Loads the code into the kernel, for interfaces.
@@ -50,8 +43,7 @@ impl CompiledBpf<'_> {
     /// The process may not load BPF programs, or the verifier rejects the code.
     pub fn load(&self, ports: &Ports) -> Result<Arc<KernelCode>, EngineError> {
         let (name, data) = (&self.policy.program.name, self.data);
-        let (shape, limits, tables) = (self.policy.shape(), data.limits.as_ref(), data.tables.as_ref());
-        KernelCode::load(name, &self.object, &shape, &data.images, limits, tables, ports)
+        KernelCode::load(name, &self.object, &self.policy.shape(), &data.for_kernel(), ports)
     }
 }
 
@@ -114,7 +106,7 @@ impl Policy {
     /// # Errors
     /// There is no clang, the process may not load BPF programs, or the verifier rejects the code.
     pub fn xdp(&self) -> Result<XdpFilter, LoadError> {
-        self.in_kernel(&self.data(None)?, |compiled| compiled.filter())
+        self.in_kernel(&self.kernel_replay_data()?, |compiled| compiled.filter())
     }
 
     fn precompiled<'p>(&'p self, data: &'p Data, object: &BpfObject) -> CompiledBpf<'p> {
@@ -122,7 +114,7 @@ impl Policy {
     }
 
     fn compile_bpf_c<'p>(&'p self, data: &'p Data, c: &str) -> Result<CompiledBpf<'p>, EngineError> {
-        let shape = BpfShape::new(&self.shape(), &data.images, data.limits.as_ref());
+        let shape = BpfShape::new(&self.shape(), &data.for_kernel());
         let compiled = Clang::find()?.bpf(&self.program.name, c, &shape)?;
         Ok(CompiledBpf { policy: self, data, object: compiled.object, took: compiled.took })
     }

@@ -25,7 +25,7 @@ pub fn bind(
     store: &TableStore,
     additions: &Arc<Additions>,
 ) -> Result<LiveTables, StateError> {
-    let live = bind_images(text, images, store, |dynamic| dynamic.timeout_ms)?;
+    let live = bind_images(text, images, store, Bound::All)?;
     let by_rules = match program.adders.is_empty() {
         true => ByRules::Never,
         false => ByRules::Queued(additions.clone(), adders(program, &live.binding)),
@@ -33,14 +33,19 @@ pub fn bind(
     Ok(LiveTables { by_rules, ..live })
 }
 
-/// Binds the tables of a policy whose packets are replayed.
+/// Binds the dynamic tables of a policy whose packets are replayed. Other tables are constant.
 ///
 /// # Errors
-/// None: no table continues with other entries.
-pub fn bind_replayed(text: &Text, program: &Program, images: &[Arc<Image>]) -> Result<LiveTables, StateError> {
-    let store = Arc::new(TableStore::default());
+/// The kernel refuses the memory of tables that its programs read.
+pub fn bind_replayed(
+    text: &Text,
+    program: &Program,
+    images: &[Arc<Image>],
+    store: TableStore,
+) -> Result<LiveTables, StateError> {
+    let store = Arc::new(store);
     // Packets have another clock than this machine. So timeouts begin with the first packet.
-    let live = bind_images(text, images, &store, |_| None)?;
+    let live = bind_images(text, images, &store, Bound::Dynamic)?;
     let listed = text.checked.tables.iter().zip(&text.tables).filter_map(|(checked, entries)| {
         let timeout_ms = checked.dynamic?.timeout_ms?;
         Some(ListedEntries { table: checked.name.clone(), entries: entries.clone(), timeout_ms })
@@ -75,24 +80,34 @@ fn adders(program: &Program, binding: &Arc<TableBinding>) -> Adders {
     Adders { adders: program.adders.iter().map(adder).collect(), binding: binding.clone() }
 }
 
-/// Binds the images of tables. `timeout_ms` says how long entries of a table live that have no other timeout.
-fn bind_images(
-    text: &Text,
-    images: &[Arc<Image>],
-    store: &TableStore,
-    timeout_ms: fn(Dynamic) -> Option<u64>,
-) -> Result<LiveTables, StateError> {
+/// Which tables are bound.
+#[derive(Clone, Copy)]
+enum Bound {
+    /// All, with the timeouts of their declarations.
+    All,
+    /// Dynamic ones, without timeouts.
+    Dynamic,
+}
+
+/// Binds the images of tables.
+fn bind_images(text: &Text, images: &[Arc<Image>], store: &TableStore, bound: Bound) -> Result<LiveTables, StateError> {
     let planned = &text.lowered.plan.images;
-    let declared = planned.iter().zip(images).filter(|(planned, _)| !planned.tables().is_empty());
+    let is_bound = |planned: &Planned| match (bound, planned.tables()) {
+        (_, []) => false,
+        (Bound::All, _) => true,
+        (Bound::Dynamic, tables) => tables.iter().any(|id| text.checked.tables[usize::from(id.0)].dynamic.is_some()),
+    };
+    let timeout_ms = |dynamic: Dynamic| match bound {
+        Bound::All => dynamic.timeout_ms,
+        Bound::Dynamic => None,
+    };
+    let declared = planned.iter().zip(images).filter(|(planned, _)| is_bound(planned));
     let declared = declared.map(|(planned, image)| declaration(text, planned, image, timeout_ms)).collect();
     let binding = store.bind(declared, weir_state::now_ns())?;
-    let mut bound = binding.objects().map(TableImage::handle);
-    let of_slot = |planned: &Planned| match planned.tables() {
-        [] => None,
-        _ => bound.next(),
-    };
+    let mut published = binding.objects().map(TableImage::published);
+    let of_slot = |planned: &Planned| is_bound(planned).then(|| published.next()).flatten();
     let images = planned.iter().map(of_slot).collect();
-    drop(bound);
+    drop(published);
     Ok(LiveTables { readers: store.readers().clone(), images, binding, by_rules: ByRules::Never })
 }
 
@@ -100,7 +115,7 @@ fn declaration(
     text: &Text,
     planned: &Planned,
     image: &Arc<Image>,
-    timeout_ms: fn(Dynamic) -> Option<u64>,
+    timeout_ms: impl Fn(Dynamic) -> Option<u64>,
 ) -> Declared<ImageDeclared> {
     let member = |index: usize| {
         let checked = &text.checked.tables[index];

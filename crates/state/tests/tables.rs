@@ -44,7 +44,10 @@ fn entries(store: &TableStore, binding: &TableBinding, name: &str) -> Vec<String
 fn find(store: &TableStore, binding: &TableBinding, addr: [u8; 4]) -> Vec<u32> {
     let mut reader = store.readers().register().unwrap();
     let burst = reader.start_burst();
-    binding.objects().map(|image| image.handle().open(&burst).find4(Ipv4Addr::from(addr).into())).collect()
+    binding
+        .objects()
+        .map(|image| image.handle().expect("threads read it").open(&burst).find4(Ipv4Addr::from(addr).into()))
+        .collect()
 }
 
 fn bind(store: &TableStore, declared: Vec<Declared<ImageDeclared>>) -> Result<Arc<TableBinding>, StateError> {

@@ -20,21 +20,20 @@ use libbpf_rs::Object;
 use memmap2::MmapRaw;
 use weir_abi::kernel::Mode;
 use weir_abi::{AdditionCounts, Counter, Verdict};
-use weir_state::limits::{Buckets, Counted, LimitBinding, LimitCount, Limits};
-use weir_state::tables::{AdditionRings, ByRules, LiveTables, Replay as TableReplay};
+use weir_state::limits::{Buckets, Counted, LimitBinding, LimitCount};
+use weir_state::tables::{AdditionRings, ByRules, HalvesWord, Replay as TableReplay};
 
 pub use cost::VerifierCost;
 pub(crate) use load::{failed, find};
 
 use crate::clang::BpfObject;
 use crate::frame_set::FrameSet;
-use crate::image::Image;
 use crate::measure::{Cost, Spread};
-use crate::{EngineError, Filter, FrameBurst, ProgramShape, tsc};
+use crate::{EngineError, Filter, FrameBurst, ProgramData, ProgramShape, tsc};
 use cost::cost;
 use load::{
-    COUNTERS, LOSSES, Plan, addition_rings, buckets, counted, fill_tables, join_parts, load_object, map, program_name,
-    shared_maps,
+    COUNTERS, LOSSES, Plan, addition_rings, buckets, counted, fill_tables, join_parts, load_object, map,
+    maps_of_limits, program_name, shared_maps,
 };
 use replay::Replay;
 
@@ -53,6 +52,8 @@ pub struct XdpFilter {
     replay: Replay,
     costs: Vec<VerifierCost>,
     load_took: Duration,
+    /// Follows tables that change.
+    _halves: Arc<HalvesWord>,
 }
 
 /// The additions of a replay.
@@ -63,21 +64,20 @@ struct Additions {
 }
 
 impl XdpFilter {
-    /// Loads an object that [`crate::clang`] made for these images. `name` is for messages. `images` are in slot order.
-    /// Buckets in the kernel ([`Buckets::in_kernel`]) are shared with other programs.
+    /// Loads an object that [`crate::clang`] made for this data. `name` is for messages. Buckets in the kernel
+    /// ([`Buckets::in_kernel`]) are shared with other programs.
     pub fn load(
         name: &str,
         object: &BpfObject,
         program: &ProgramShape,
-        images: &[Arc<Image>],
-        limits: Option<&Limits>,
-        tables: Option<&LiveTables>,
+        data: &ProgramData<'_>,
     ) -> Result<Self, EngineError> {
-        program.check_images(images)?;
+        let limits = data.limits;
+        program.check_images(data.images)?;
         program.check_limits(limits)?;
-        program.check_adders(tables)?;
+        program.check_adders(data.tables)?;
         let start = Instant::now();
-        let shared = shared_maps(limits);
+        let shared = shared_maps(data);
         let plan = Plan {
             mode: Mode::default(),
             lengths: &[],
@@ -87,12 +87,12 @@ impl XdpFilter {
         };
         let object = load_object(name, object, &plan)?;
         join_parts(&object)?;
-        fill_tables(&object, images, limits)?;
+        let _halves = fill_tables(&object, data)?;
         // Buckets that are shared with other programs are full already.
-        let own = limits.filter(|_| shared.is_empty());
+        let own = limits.filter(|limits| maps_of_limits(limits).is_empty());
         let buckets = own.map(|limits| buckets(&object, limits)).transpose()?;
         let counted = limits.map_or(Ok(None), |limits| counted(&object, limits))?;
-        let additions = match tables.map(|tables| &tables.by_rules) {
+        let additions = match data.tables.map(|tables| &tables.by_rules) {
             Some(ByRules::Replayed(replayed)) => {
                 let rings = (program.adders > 0).then(|| addition_rings(&object)).transpose()?;
                 Some(Additions { rings, tables: TableReplay::new(replayed.clone()) })
@@ -116,6 +116,7 @@ impl XdpFilter {
             replay,
             costs,
             load_took,
+            _halves,
         })
     }
 

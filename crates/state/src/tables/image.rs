@@ -4,10 +4,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use weir_abi::{Family, Layout};
 use weir_tables::live::{LiveError, LiveImage, LiveTable, PublishedImage, Readers};
-use weir_tables::{BuildError, Entries, Image, Kind, Table};
+use weir_tables::{Entries, Image, Kind, Table};
 
 use super::change::Timing;
 use super::expiry::Expiry;
+use super::published::{ImageProblem, Published, ReadBy, publish};
 
 /// Ticks until entries that could not be removed are tried again.
 const RETRY_TICKS: u64 = 1;
@@ -68,7 +69,7 @@ pub struct TableImage {
 
 struct Shared {
     layout: Layout,
-    handle: LiveImage,
+    published: Published,
     contents: Mutex<Contents>,
     /// The deadlines of each table. To be locked after `contents`.
     expiry: Mutex<Vec<Expiry>>,
@@ -114,13 +115,14 @@ impl TableImage {
     /// their declaration at `now_ns`.
     ///
     /// # Errors
-    /// The layout cannot hold the current entries.
+    /// The layout cannot hold the current entries, or the kernel refuses the memory.
     pub(super) fn new(
         readers: &Readers,
+        read_by: ReadBy,
         declared: ImageDeclared,
         continued: Vec<Option<Continued>>,
         now_ns: u64,
-    ) -> Result<Self, BuildError> {
+    ) -> Result<Self, ImageProblem> {
         let ImageDeclared { members, layout, image } = declared;
         let has_other = |one: &Option<Continued>| one.as_ref().is_some_and(|one| one.entries.is_some());
         let is_as_declared = !continued.iter().any(has_other);
@@ -137,10 +139,16 @@ impl TableImage {
             [one] => Arc::new(one.build(layout)?),
             fused => Arc::new(weir_tables::exact_sets(&fused.iter().map(|table| &**table).collect::<Vec<_>>())?),
         };
-        let published = PublishedImage::new(readers, image);
-        let (handle, contents) = (published.handle(), Mutex::new(Contents::Constant(published, tables)));
+        let size = members.iter().filter_map(|member| member.dynamic).map(|bounds| bounds.size).sum();
+        let (published, image) = publish(readers, read_by, layout, image, size)?;
+        let contents = Mutex::new(Contents::Constant(image, tables));
         let expiry = Mutex::new(expiry);
-        Ok(TableImage { members: members.into(), shared: Arc::new(Shared { layout, handle, contents, expiry }) })
+        Ok(TableImage { members: members.into(), shared: Arc::new(Shared { layout, published, contents, expiry }) })
+    }
+
+    /// Whether the table can change.
+    pub(super) fn can_change(&self) -> bool {
+        !matches!(self.shared.published, Published::Constant)
     }
 
     /// Whether a declaration has the same tables in the same layout, and continues with their entries.
@@ -172,9 +180,17 @@ impl TableImage {
         Some(Continued { entries: (*current != *member.table).then_some(current), expiry })
     }
 
-    /// The handle for readers.
-    pub fn handle(&self) -> LiveImage {
-        self.shared.handle.clone()
+    /// The image for readers.
+    pub fn published(&self) -> Published {
+        self.shared.published.clone()
+    }
+
+    /// The handle for threads of this process, if they read the image.
+    pub fn handle(&self) -> Option<LiveImage> {
+        match &self.shared.published {
+            Published::Pointer(handle) => Some(handle.clone()),
+            Published::Map(_) | Published::Constant => None,
+        }
     }
 
     /// Position of a table in the image.

@@ -17,6 +17,8 @@ mod additions;
 mod change;
 mod expiry;
 mod image;
+mod kernel;
+mod published;
 mod table_store;
 mod wheel;
 
@@ -26,8 +28,9 @@ pub use addition_ring::AdditionRings;
 pub use additions::{Adders, Additions, ListedEntries, Replay, ReplayedTables, TableAdder};
 pub use change::TableChange;
 pub use image::{DynamicBounds, ImageDeclared, Member, TableImage};
+pub use kernel::{HalvesWord, KernelImage};
+pub use published::Published;
 pub use table_store::{Changed, EXPIRE_BATCH, TableBinding, TableError, TableImages, TableStore, TableView};
-use weir_tables::LiveImage;
 use weir_tables::live::Readers;
 pub use wheel::{TICK_NS, TIMEOUT_MS_MAX};
 
@@ -36,8 +39,8 @@ pub use wheel::{TICK_NS, TIMEOUT_MS_MAX};
 pub struct LiveTables {
     /// The registry for workers that read the images.
     pub readers: Readers,
-    /// The images by slot; `None` for slots whose image is constant.
-    pub images: Vec<Option<LiveImage>>,
+    /// The images by slot; `None` for slots that are no tables.
+    pub images: Vec<Option<Published>>,
     /// The images of the generation. They stay shared while this value lives.
     pub binding: Arc<TableBinding>,
     /// How rules change them.

@@ -12,6 +12,7 @@ use weir_tables::live::{LiveEntry, LiveError, LiveTable, Readers};
 use super::change::{self, Applied, TableChange, Timing};
 use super::expiry::{Expiry, tick};
 use super::image::{DynamicBounds, ImageDeclared, Member, TableImage};
+use super::published::{ImageProblem, ReadBy};
 use super::wheel::{TICK_NS, TIMEOUT_MS_MAX};
 use crate::StateError;
 use crate::store::{Binding, Declared, Request, StateKind, Store};
@@ -24,6 +25,7 @@ const GIVE_WAY_MAX: usize = 1000;
 /// Images of tables as a kind of shared state.
 pub struct TableImages {
     readers: Readers,
+    read_by: ReadBy,
 }
 
 /// The images that a generation uses.
@@ -55,8 +57,12 @@ impl StateKind for TableImages {
                 };
                 let current = declaration.members.iter().map(current).collect();
                 let names = declaration.members.iter().map(|member| member.name.as_str()).collect::<Vec<_>>().join("+");
-                TableImage::new(&self.readers, declaration, current, now_ns)
-                    .map_err(|error| StateError::Table { name: names, error })
+                TableImage::new(&self.readers, self.read_by, declaration, current, now_ns).map_err(|problem| {
+                    match problem {
+                        ImageProblem::Build(error) => StateError::Table { name: names, error },
+                        ImageProblem::Memory(source) => StateError::TableMemory { name: names, source },
+                    }
+                })
             }
         };
         requests.into_iter().map(image).collect()
@@ -106,6 +112,12 @@ pub enum TableError {
         more: usize,
         /// Maximum number of entries.
         size: usize,
+    },
+    /// The image is too large to have two of them in the kernel.
+    #[error("table {name}: its image is too large to change in the kernel")]
+    TooLarge {
+        /// The name.
+        name: String,
     },
     /// A timeout beyond [`TIMEOUT_MS_MAX`].
     #[error("table {name}: a timeout is at most 365d")]
@@ -158,14 +170,29 @@ pub struct TableStore {
 
 impl Default for TableStore {
     fn default() -> Self {
-        let readers = Readers::new();
-        let store = Store::new(TableImages { readers: readers.clone() });
-        let (changing, waiting, can_expire) = (Mutex::default(), AtomicUsize::new(0), AtomicBool::new(false));
-        TableStore { readers, store, changing, waiting, can_expire }
+        Self::for_threads()
     }
 }
 
 impl TableStore {
+    /// Tables that threads of this process read.
+    pub fn for_threads() -> Self {
+        Self::new(ReadBy::Threads)
+    }
+
+    /// Tables that programs in the kernel read. A thread must announce when programs have ended
+    /// ([`weir_tables::live::Reader::pass`]).
+    pub fn for_kernel() -> Self {
+        Self::new(ReadBy::Kernel)
+    }
+
+    fn new(read_by: ReadBy) -> Self {
+        let readers = Readers::new();
+        let store = Store::new(TableImages { readers: readers.clone(), read_by });
+        let (changing, waiting, can_expire) = (Mutex::default(), AtomicUsize::new(0), AtomicBool::new(false));
+        TableStore { readers, store, changing, waiting, can_expire }
+    }
+
     /// The registry of the workers that read tables.
     pub fn readers(&self) -> &Readers {
         &self.readers
@@ -413,8 +440,11 @@ fn check_type(name: &str, (family, kind): (Family, Kind), change: TableChange<'_
 /// Checks that an image can take a change: its layout holds the entries, its code knows the labels, and a dynamic table
 /// has room.
 fn can_take(image: &TableImage, set: usize, name: &str, change: TableChange<'_>) -> Result<(), TableError> {
-    let Some(table) = change.added() else { return Ok(()) };
     let name = || name.to_owned();
+    if !image.can_change() {
+        return Err(TableError::TooLarge { name: name() });
+    }
+    let Some(table) = change.added() else { return Ok(()) };
     image.check(set, table).map_err(|error| TableError::Refused { name: name(), error })?;
     let unknown = image.with(|live| table.labels().iter().find(|label| !live.has_label(label)));
     if let Some(label) = unknown {

@@ -28,12 +28,14 @@ mod entry;
 mod epochs;
 mod exact;
 mod exact6;
+mod halves;
 mod held;
 mod pools;
 mod published;
 mod rank;
 mod readers;
 mod shared;
+mod two_halves;
 
 #[cfg(test)]
 mod models;
@@ -62,13 +64,12 @@ use exact::{ExactWriter, Full};
 use exact6::Exact6Writer;
 use held::{Held, Net};
 use published::Publisher;
-pub use published::{LiveImage, LiveView, PublishedImage};
+pub use published::{IMAGES_WAITING_MAX, LiveImage, LiveView, PublishedImage};
 use rank::RankWriter;
 pub use readers::{Burst, READERS_MAX, Reader, Readers};
 use shared::{LiveLayout, SharedImage};
+pub use two_halves::TwoHalves;
 
-/// Limit on replaced images that readers may still hold.
-pub const IMAGES_WAITING_MAX: usize = 8;
 /// Maximum size of an image in bytes, with its room for changes.
 pub const IMAGE_BYTES_MAX: usize = 1 << 29;
 /// A batch that changes more than [`BATCH_MIN`] prefixes, and more than one prefix in this many, rebuilds the image.
@@ -291,7 +292,7 @@ impl LiveTable {
             }
             LiveWriter::Exact(_) | LiveWriter::Rebuild => false,
         };
-        self.published.free() > 0 || is_waiting
+        self.published.free() || is_waiting
     }
 
     /// The prefix of a change, if this table can hold it.
@@ -394,23 +395,15 @@ impl LiveTable {
     /// Applies steps by rebuilding the image. Applies none of them if that fails.
     fn rebuild(&mut self, steps: &[Step]) -> Result<(), LiveError> {
         steps.iter().for_each(|step| self.hold(step.net, step.new));
-        let built = match self.published.free() {
-            images @ IMAGES_WAITING_MAX.. => Err(LiveError::ReadersBehind { images }),
-            _ => self.build().map_err(LiveError::Build),
-        };
-        match built {
-            Ok(image) => {
-                let image = SharedImage::new(image);
-                self.writer = LiveWriter::of(&image, self.labels.count(self.kind));
-                self.published.swap(image);
-                self.built_anew += 1;
-                Ok(())
-            }
-            Err(error) => {
-                steps.iter().for_each(|step| self.hold(step.net, step.old));
-                Err(error)
-            }
+        let published = self.published.prepare().and_then(|()| Ok(self.build()?));
+        let published = published.and_then(|image| self.published.swap(image));
+        if published.is_err() {
+            steps.iter().for_each(|step| self.hold(step.net, step.old));
+            return published;
         }
+        self.writer = LiveWriter::of(self.published.image(), self.labels.count(self.kind));
+        self.built_anew += 1;
+        Ok(())
     }
 }
 

@@ -99,7 +99,7 @@ impl Loader for KernelLoader {
     fn load(&self, policy: &Policy) -> Result<Prepared<KernelCode>, Failure> {
         let data = policy.data(Some(&self.shared))?;
         let code = policy.kernel(&data, &self.ports)?;
-        Ok(Prepared { code, counted: data.counted(), tables: None })
+        Ok(Prepared { code, counted: data.counted(), tables: data.tables })
     }
 
     fn trust(&self) -> &Trust {

@@ -82,7 +82,9 @@ fn run_with(options: &RunOptions) -> Result<(), Failure> {
         LiveEngine::Xdp => {
             let ports = Arc::new(Ports::of(&interfaces)?);
             let loader = KernelLoader::new(ports.clone(), options.limits_room, trust);
-            run_on(options, held, &signals, loader, |first| Ok(KernelPath::start(ports, first)?))
+            let readers = loader.shared().tables().expect("tables in the kernel can change").readers().clone();
+            let start = |first: &_| Ok(KernelPath::start(ports, first, Some(&readers))?);
+            run_on(options, held, &signals, loader, start)
         }
         LiveEngine::Afpacket => {
             let open = || AfPacketLane::open(&interfaces, options.workers);

@@ -24,7 +24,7 @@ pub fn perform<C>(
     shared: &SharedState,
 ) -> Result<Value, Failure> {
     let rejected = |text: &str| Failure::Rejected(format!("weir: {text}"));
-    let store = shared.tables().ok_or_else(|| rejected("tables of the engine xdp cannot change yet"))?;
+    let store = shared.tables().expect("tables of a running Weir can change");
     let binding = active.tables().ok_or_else(|| rejected("tables of a bundle cannot change yet"))?;
     let tables = Tables { name, store, binding };
     match operation {

@@ -10,19 +10,18 @@ use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, MapType, Object};
 use memmap2::MmapRaw;
 use weir_abi::Counter;
 use weir_abi::kernel::{AdditionRing, ChecksumSlot, Mode, PORTS_MAX, PacketSlot, PortCounters, XdpContext};
-use weir_state::limits::{LimitBinding, Limits};
-use weir_state::tables::{AdditionRings, ByRules, LiveTables};
+use weir_state::limits::LimitBinding;
+use weir_state::tables::{AdditionRings, ByRules, HalvesWord, TableBinding};
 
 use super::ports::Ports;
 use crate::clang::BpfObject;
-use crate::image::Image;
 use crate::live::datapath::Counts;
 use crate::xdp::load::{
     ADDITIONS, COUNTERS, LOSSES, Plan, addition_rings, fill_tables, join_parts, load_object, map, program_name,
     shared_maps,
 };
 use crate::xdp::{failed, find};
-use crate::{EngineError, ProgramShape};
+use crate::{EngineError, ProgramData, ProgramShape};
 
 /// Sections and maps of datapath/engine/ports.h.
 const PORTS: &str = ".bss.ports";
@@ -63,8 +62,12 @@ pub struct KernelCode {
     cpus: usize,
     counter_memory: MmapRaw,
     port_memory: MmapRaw,
+    /// Follows tables that change.
+    _halves: Arc<HalvesWord>,
     /// Keeps the buckets that the programs charge assigned, and lets later generations find them.
-    _binding: Option<Arc<LimitBinding>>,
+    _limits: Option<Arc<LimitBinding>>,
+    /// The same for tables.
+    _tables: Option<Arc<TableBinding>>,
     /// The queues of what rules add to tables. They are emptied while this lives.
     _additions: Option<Arc<AdditionRings>>,
 }
@@ -86,8 +89,7 @@ pub struct Received<'a> {
 }
 
 impl KernelCode {
-    /// Loads an object that [`crate::clang`] made for these images, for packets of these ports. `name` is for messages.
-    /// `images` are in slot order.
+    /// Loads an object that [`crate::clang`] made for this data, for packets of these ports. `name` is for messages.
     ///
     /// # Errors
     /// The process lacks the right to load BPF programs, the verifier refuses, or an interface was removed.
@@ -95,19 +97,17 @@ impl KernelCode {
         name: &str,
         file: &BpfObject,
         program: &ProgramShape,
-        images: &[Arc<Image>],
-        limits: Option<&Limits>,
-        tables: Option<&LiveTables>,
+        data: &ProgramData<'_>,
         ports: &Ports,
     ) -> Result<Arc<Self>, EngineError> {
-        program.check_images(images)?;
-        program.check_limits(limits)?;
-        program.check_adders(tables)?;
+        program.check_images(data.images)?;
+        program.check_limits(data.limits)?;
+        program.check_adders(data.tables)?;
         let cpus = cpus()?;
         let stride = program.counters().next_power_of_two();
         let counter_bytes = cpus * 2 * stride * size_of::<Counter>();
         let port_bytes = cpus * PORTS_MAX * size_of::<PortCounters>();
-        let shared = shared_maps(limits);
+        let shared = shared_maps(data);
         let mut lengths = vec![
             (COUNTERS, counter_bytes),
             (PORT_COUNTERS, port_bytes),
@@ -126,7 +126,7 @@ impl KernelCode {
         };
         let object = load_object(name, file, &plan)?;
         let _parts = join_parts(&object)?;
-        fill_tables(&object, images, limits)?;
+        let _halves = fill_tables(&object, data)?;
         set_ports(&object, ports)?;
         set_devices(&object, ports)?;
         let counter_memory = map(&object, COUNTERS, counter_bytes)?;
@@ -137,7 +137,7 @@ impl KernelCode {
             descriptor.map_err(|error| failed(&name, error.to_string()).caused_by(&error))
         };
         let programs = program.chains.iter().map(own).collect::<Result<_, _>>()?;
-        let additions = match tables.map(|tables| &tables.by_rules) {
+        let _additions = match data.tables.map(|tables| &tables.by_rules) {
             Some(ByRules::Queued(additions, adders)) => {
                 let rings = Arc::new(addition_rings(&object)?);
                 additions.register(rings.clone(), adders);
@@ -146,7 +146,8 @@ impl KernelCode {
             _ => None,
         };
         let (counters, file) = (program.counters(), file.clone());
-        let binding = limits.map(|limits| limits.binding.clone());
+        let _limits = data.limits.map(|limits| limits.binding.clone());
+        let _tables = data.tables.map(|tables| tables.binding.clone());
         Ok(Arc::new(KernelCode {
             file,
             programs,
@@ -155,8 +156,10 @@ impl KernelCode {
             cpus,
             counter_memory,
             port_memory,
-            _binding: binding,
-            _additions: additions,
+            _halves,
+            _limits,
+            _tables,
+            _additions,
         }))
     }
 
