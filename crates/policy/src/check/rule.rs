@@ -33,7 +33,7 @@ impl<'a> Checker<'a> {
                 Effect::Add(add) => Some(add.key),
                 Effect::Counter | Effect::Sample { .. } | Effect::Track | Effect::Verdict(_) => None,
             };
-            if let Some(key) = key {
+            if let Some(key) = key.filter(|key| !matches.contains(&Match::Guard(key.guard()))) {
                 matches.push(Match::Guard(key.guard()));
                 spans.push(statement.span());
             }
