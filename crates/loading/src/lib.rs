@@ -39,6 +39,7 @@ pub mod image_facts;
 pub mod kernel;
 mod limit_entries;
 mod limits;
+mod listed;
 pub mod lists;
 pub mod native;
 pub mod policy;

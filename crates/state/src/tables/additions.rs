@@ -18,7 +18,8 @@ use weir_tables::{Entries, Kind, Table};
 
 use super::addition_ring::AdditionRings;
 use super::change::TableChange;
-use super::table_store::{Changed, TableBinding, TableError, TableStore};
+use super::table_error::TableError;
+use super::table_store::{Changed, TableBinding, TableStore};
 
 /// How an effect of a program adds to a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -206,6 +207,11 @@ impl Additions {
         if !batch.pending.is_empty() || batch.overflow > 0 {
             *counts = counts.plus(batch.apply(&self.store, &adders, now_ns));
         }
+    }
+
+    /// Whether some queue may get additions. If not, [`Additions::collect`] need not be called.
+    pub fn has_queues(&self) -> bool {
+        !lock(&self.sources).is_empty()
     }
 
     /// What additions did since the start.

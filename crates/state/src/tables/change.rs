@@ -53,6 +53,17 @@ impl<'a> TableChange<'a> {
     }
 }
 
+/// Whether packets may see a part of a change.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Visibility {
+    /// One entry after the other takes effect. The change is made in place where the layout allows it.
+    #[default]
+    Gradual,
+    /// All entries take effect at once for lookups in the same image. Images are rebuilt. Where rules look a table up
+    /// with several keys, it is in several images, which change one after the other.
+    AtOnce,
+}
+
 /// The time of a change, and when its entries expire.
 #[derive(Clone, Copy)]
 pub(super) struct Timing {
@@ -74,6 +85,14 @@ impl Timing {
     }
 }
 
+/// What one image does for a change.
+#[derive(Clone, Copy)]
+pub(super) struct Order<'a> {
+    pub change: TableChange<'a>,
+    pub visibility: Visibility,
+    pub timing: Timing,
+}
+
 /// What a change has done.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Applied {
@@ -88,6 +107,17 @@ pub(super) struct Applied {
 /// # Errors
 /// Those of [`LiveTable`]. A part of the change may have been made; its entries have their deadlines.
 pub(super) fn apply(
+    (live, set): (&mut LiveTable, usize),
+    expiry: &mut Expiry,
+    Order { change, visibility, timing }: Order<'_>,
+) -> Result<Applied, LiveError> {
+    match visibility {
+        Visibility::Gradual => apply_with_deadlines((live, set), expiry, change, timing),
+        Visibility::AtOnce => live.at_once(|live| apply_with_deadlines((live, set), expiry, change, timing)),
+    }
+}
+
+fn apply_with_deadlines(
     (live, set): (&mut LiveTable, usize),
     expiry: &mut Expiry,
     change: TableChange<'_>,

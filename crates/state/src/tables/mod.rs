@@ -19,6 +19,7 @@ mod expiry;
 mod image;
 mod kernel;
 mod published;
+mod table_error;
 mod table_store;
 mod wheel;
 
@@ -26,11 +27,12 @@ use std::sync::Arc;
 
 pub use addition_ring::AdditionRings;
 pub use additions::{Adders, Additions, ListedEntries, Replay, ReplayedTables, TableAdder};
-pub use change::TableChange;
+pub use change::{TableChange, Visibility};
 pub use image::{DynamicBounds, ImageDeclared, Member, TableImage};
 pub use kernel::{HalvesWord, KernelImage};
 pub use published::Published;
-pub use table_store::{Changed, EXPIRE_BATCH, TableBinding, TableError, TableImages, TableStore, TableView};
+pub use table_error::TableError;
+pub use table_store::{Changed, EXPIRE_BATCH, TableBinding, TableImages, TableStore, TableView};
 use weir_tables::live::Readers;
 pub use wheel::{TICK_NS, TIMEOUT_MS_MAX};
 

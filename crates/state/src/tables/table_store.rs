@@ -1,6 +1,6 @@
 //! Binds generations to images of tables, and changes tables by name.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,10 +9,11 @@ use weir_abi::Family;
 use weir_tables::Kind;
 use weir_tables::live::{LiveEntry, LiveError, LiveTable, Readers};
 
-use super::change::{self, Applied, TableChange, Timing};
+use super::change::{self, Applied, Order, TableChange, Timing, Visibility};
 use super::expiry::{Expiry, tick};
 use super::image::{DynamicBounds, ImageDeclared, Member, TableImage};
 use super::published::{ImageProblem, ReadBy};
+use super::table_error::TableError;
 use super::wheel::{TICK_NS, TIMEOUT_MS_MAX};
 use crate::StateError;
 use crate::store::{Binding, Declared, Request, StateKind, Store};
@@ -72,77 +73,6 @@ impl StateKind for TableImages {
     fn release(&mut self, _object: &TableImage) {}
 }
 
-/// Why a table cannot be changed or read.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum TableError {
-    /// The policy has no such table.
-    #[error("the active policy has no table {name}; it has {}", if known.is_empty() { "none".to_owned() } else { known.join(", ") })]
-    NoTable {
-        /// The name.
-        name: String,
-        /// The tables that there are.
-        known: Vec<String>,
-    },
-    /// The entries are of the other family, or have labels where the table has none.
-    #[error("table {name} has {expected}")]
-    OtherType {
-        /// The name.
-        name: String,
-        /// What its entries are.
-        expected: &'static str,
-    },
-    /// A label that no entry had when the policy was loaded.
-    #[error(
-        "table {name}: no entry had the label {label} when the policy was loaded; rules and limits know only those labels"
-    )]
-    NewLabel {
-        /// The name.
-        name: String,
-        /// The label.
-        label: String,
-    },
-    /// A dynamic table has no room for the entries.
-    #[error("table {name} is full: it has {entries} entries, {more} more would exceed its size of {size}")]
-    Full {
-        /// The name.
-        name: String,
-        /// Number of entries now, or 0 if they are to be replaced.
-        entries: usize,
-        /// Number of new entries.
-        more: usize,
-        /// Maximum number of entries.
-        size: usize,
-    },
-    /// The image is too large to have two of them in the kernel.
-    #[error("table {name}: its image is too large to change in the kernel")]
-    TooLarge {
-        /// The name.
-        name: String,
-    },
-    /// A timeout beyond [`TIMEOUT_MS_MAX`].
-    #[error("table {name}: a timeout is at most 365d")]
-    LongTimeout {
-        /// The name.
-        name: String,
-    },
-    /// The layout cannot hold the entries.
-    #[error("table {name}: {error}")]
-    Refused {
-        /// The name.
-        name: String,
-        /// Why.
-        error: LiveError,
-    },
-    /// The change stopped in the middle: workers hold replaced images for too long, or an image became too large.
-    #[error("table {name}: {error}; a part of the change may have taken effect")]
-    Partial {
-        /// The name.
-        name: String,
-        /// Why.
-        error: LiveError,
-    },
-}
-
 /// The result of a change.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Changed {
@@ -166,6 +96,8 @@ pub struct TableStore {
     waiting: AtomicUsize,
     /// Whether some entry may have a deadline.
     can_expire: AtomicBool,
+    /// Number of entries that full tables refused, by the name of the table.
+    refused: Mutex<BTreeMap<String, u64>>,
 }
 
 impl Default for TableStore {
@@ -190,7 +122,7 @@ impl TableStore {
         let readers = Readers::new();
         let store = Store::new(TableImages { readers: readers.clone(), read_by });
         let (changing, waiting, can_expire) = (Mutex::default(), AtomicUsize::new(0), AtomicBool::new(false));
-        TableStore { readers, store, changing, waiting, can_expire }
+        TableStore { readers, store, changing, waiting, can_expire, refused: Mutex::default() }
     }
 
     /// The registry of the workers that read tables.
@@ -226,6 +158,20 @@ impl TableStore {
         change: TableChange<'_>,
         now_ns: u64,
     ) -> Result<Changed, TableError> {
+        self.change_by(active, name, (change, Visibility::Gradual), now_ns)
+    }
+
+    /// Changes a table as [`TableStore::change`] does. Packets may see a part of the change or not.
+    ///
+    /// # Errors
+    /// The same as [`TableStore::change`].
+    pub fn change_by(
+        &self,
+        active: &TableBinding,
+        name: &str,
+        (change, visibility): (TableChange<'_>, Visibility),
+        now_ns: u64,
+    ) -> Result<Changed, TableError> {
         let _in_order = self.in_order();
         let own = images_of(&mut active.objects(), name);
         let Some((first, set)) = own.first() else { return Err(no_table(active, name)) };
@@ -235,8 +181,12 @@ impl TableStore {
         if timeout_ms > Some(TIMEOUT_MS_MAX) {
             return Err(TableError::LongTimeout { name: name.to_owned() });
         }
-        let timing = Timing::new(now_ns, timeout_ms);
-        own.iter().try_for_each(|(image, set)| can_take(image, *set, name, change))?;
+        let order = Order { change, visibility, timing: Timing::new(now_ns, timeout_ms) };
+        own.iter().try_for_each(|(image, set)| can_take(image, *set, name, change)).inspect_err(|error| {
+            if let TableError::Full { more, .. } = error {
+                *self.refused().entry(name.to_owned()).or_default() += *more as u64;
+            }
+        })?;
         let others = self.store.maintain(|_, objects| images_of(objects, name));
         let mut others: Vec<(TableImage, usize)> = others
             .into_iter()
@@ -248,12 +198,12 @@ impl TableStore {
         others.retain(|(image, set)| can_take(image, *set, name, change).is_ok());
         let left_out = all - others.len();
         let partial = |error: LiveError| TableError::Partial { name: name.to_owned(), error };
-        if timing.until.is_some() {
+        if order.timing.until.is_some() {
             self.can_expire.store(true, Ordering::Relaxed);
         }
         let mut applied = None;
         for (image, set) in own.iter().chain(&others) {
-            let apply = |live: &mut LiveTable, expiry: &mut Expiry| change::apply((live, *set), expiry, change, timing);
+            let apply = |live: &mut LiveTable, expiry: &mut Expiry| change::apply((live, *set), expiry, order);
             let in_image = image.with_expiry(*set, apply).map_err(partial)?;
             // The first is one of the active generation.
             applied.get_or_insert(in_image);
@@ -261,6 +211,15 @@ impl TableStore {
         let entries = self.read(active, name, |table| table.count())?;
         let Applied { changed, refreshed } = applied.unwrap_or_default();
         Ok(Changed { changed, refreshed, entries, left_out })
+    }
+
+    /// Number of entries that a table of this name refused so far because it was full.
+    pub fn refused_by(&self, name: &str) -> u64 {
+        self.refused().get(name).copied().unwrap_or(0)
+    }
+
+    fn refused(&self) -> MutexGuard<'_, BTreeMap<String, u64>> {
+        self.refused.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether some entry may have a deadline. If not, [`TableStore::expire`] need not be called.
@@ -326,8 +285,8 @@ impl TableStore {
         let image = active.objects().find(|image| image.position(name).is_some());
         let Some(image) = image else { return Err(no_table(active, name)) };
         let set = image.position(name).expect("the image has the table");
-        let (family, kind) = image.table_type(set);
-        Ok(image.with_expiry(set, |live, expiry| work(&TableView { live, expiry, set, family, kind })))
+        let ((family, kind), size) = (image.table_type(set), image.bounds(set).map(|bounds| bounds.size));
+        Ok(image.with_expiry(set, |live, expiry| work(&TableView { live, expiry, set, family, kind, size })))
     }
 
     /// Frees memory that workers have released. Does not wait for a change. To be called every few seconds, because a
@@ -345,6 +304,7 @@ pub struct TableView<'a> {
     set: usize,
     family: Family,
     kind: Kind,
+    size: Option<usize>,
 }
 
 impl<'a> TableView<'a> {
@@ -383,6 +343,11 @@ impl<'a> TableView<'a> {
     /// The family of its entries.
     pub fn family(&self) -> Family {
         self.family
+    }
+
+    /// Maximum number of entries, if the table is dynamic.
+    pub fn size(&self) -> Option<usize> {
+        self.size
     }
 
     /// Whether its entries have labels.

@@ -20,7 +20,7 @@
 //! | others | a new image is built beside the old one, and the pointer is swapped | here |
 //!
 //! Unlinked memory (an image, a line, half a slot) is reused after every reader has begun another burst: epochs.rs,
-//! readers.rs. A batch of keys, or of tables, is not atomic: a burst may see a part of it.
+//! readers.rs. A burst may see a part of a batch of keys, unless the batch is made at once ([`LiveTable::at_once`]).
 
 mod batch;
 mod change;
@@ -45,6 +45,7 @@ mod recorded;
 mod tests;
 
 use std::collections::BTreeMap;
+use std::mem;
 use std::net::IpAddr;
 
 use weir_abi::{Family, Layout};
@@ -83,6 +84,13 @@ struct Step {
     net: Net,
     old: u32,
     new: u32,
+}
+
+impl Step {
+    /// Whether the step has an effect.
+    fn changes(&self) -> bool {
+        self.old != self.new
+    }
 }
 
 /// How an image is changed.
@@ -153,6 +161,8 @@ pub struct LiveTable {
     published: Publisher,
     writer: LiveWriter,
     built_anew: u64,
+    /// Whether a change of several prefixes takes effect at once.
+    at_once: bool,
 }
 
 impl LiveTable {
@@ -188,7 +198,19 @@ impl LiveTable {
         let image = SharedImage::new(build(layout, kind, sets, &held, &labels)?);
         let writer = LiveWriter::of(&image, labels.count(kind));
         let (published, lengths, readers) = (Publisher::new(readers, image), lengths(&held, sets), readers.clone());
-        Ok(LiveTable { layout, kind, sets, held, lengths, labels, readers, published, writer, built_anew: 0 })
+        Ok(LiveTable {
+            layout,
+            kind,
+            sets,
+            held,
+            lengths,
+            labels,
+            readers,
+            published,
+            writer,
+            built_anew: 0,
+            at_once: false,
+        })
     }
 
     /// Takes over a published image with the contents of `tables`: one table, or fused sets. The first change rebuilds
@@ -202,7 +224,19 @@ impl LiveTable {
         let (published, kind, sets) = (published.0, first.kind(), tables.len());
         let (readers, writer) = (published.readers().clone(), LiveWriter::Rebuild);
         let lengths = lengths(&held, sets);
-        LiveTable { layout, kind, sets, held, lengths, labels, readers, published, writer, built_anew: 0 }
+        LiveTable {
+            layout,
+            kind,
+            sets,
+            held,
+            lengths,
+            labels,
+            readers,
+            published,
+            writer,
+            built_anew: 0,
+            at_once: false,
+        }
     }
 
     /// The handle that readers use.
@@ -274,7 +308,9 @@ impl LiveTable {
                 (_, _) => *now | 1 << change.set,
             };
         }
-        self.apply(wanted)
+        let step = |(net, new)| Step { net, old: self.held.get(net), new };
+        let steps = wanted.into_iter().map(step).filter(Step::changes).collect();
+        self.apply(steps)
     }
 
     /// Frees memory that readers have released, and returns whether some still waits. Every change does this too. A
@@ -347,17 +383,25 @@ impl LiveTable {
         self.labels.intern_below(label, LABELS_MAX).ok_or(limit)
     }
 
-    /// Gives prefixes their wanted labels; 0 removes.
-    fn apply(&mut self, wanted: BTreeMap<Net, u32>) -> Result<usize, LiveError> {
-        self.free();
-        let step = |(net, new)| Step { net, old: self.held.get(net), new };
-        let steps: Vec<Step> = wanted.into_iter().map(step).filter(|step| step.old != step.new).collect();
-        let more = steps.iter().filter(|step| step.old == 0).count();
-        let fewer = steps.iter().filter(|step| step.new == 0).count();
-        if self.held.len() + more - fewer > PREFIXES_MAX {
-            return Err(BuildError::Limit { layout: self.layout, what: "prefixes", max: PREFIXES_MAX }.into());
+    /// Whether so many changes are made by a rebuild.
+    fn is_batch(&self, changes: usize) -> bool {
+        changes > BATCH_MIN.max(self.held.len() / BATCH_ONE_IN) || self.at_once && changes > 1
+    }
+
+    /// Checks the number of prefixes after `more` were added and `fewer` removed.
+    fn check_size(&self, more: usize, fewer: usize) -> Result<(), BuildError> {
+        match self.held.len() + more - fewer > PREFIXES_MAX {
+            true => Err(BuildError::Limit { layout: self.layout, what: "prefixes", max: PREFIXES_MAX }),
+            false => Ok(()),
         }
-        let batch = steps.len() > BATCH_MIN.max(self.held.len() / BATCH_ONE_IN);
+    }
+
+    /// Makes steps, which are in order. Returns their number.
+    fn apply(&mut self, steps: Vec<Step>) -> Result<usize, LiveError> {
+        self.free();
+        let more = steps.iter().filter(|step| step.old == 0).count();
+        self.check_size(more, steps.iter().filter(|step| step.new == 0).count())?;
+        let batch = self.is_batch(steps.len());
         let mut done = 0;
         while !batch && done < steps.len() {
             let covered = self.writer.steps_covered(&steps[done..]);
@@ -394,13 +438,34 @@ impl LiveTable {
 
     /// Applies steps by rebuilding the image. Applies none of them if that fails.
     fn rebuild(&mut self, steps: &[Step]) -> Result<(), LiveError> {
+        if steps.len() > self.held.len() / BATCH_ONE_IN {
+            let contents = self.held.changed(steps.iter().map(|step| (step.net, step.new)));
+            return self.rebuild_with(contents);
+        }
         steps.iter().for_each(|step| self.hold(step.net, step.new));
-        let published = self.published.prepare().and_then(|()| Ok(self.build()?));
-        let published = published.and_then(|image| self.published.swap(image));
+        let published = self.publish();
         if published.is_err() {
             steps.iter().for_each(|step| self.hold(step.net, step.old));
-            return published;
         }
+        published
+    }
+
+    /// Replaces all contents. Changes nothing if that fails.
+    fn rebuild_with(&mut self, contents: Held) -> Result<(), LiveError> {
+        let held = mem::replace(&mut self.held, contents);
+        let published = self.publish();
+        match published {
+            Ok(()) => self.lengths = lengths(&self.held, self.sets),
+            Err(_) => self.held = held,
+        }
+        published
+    }
+
+    /// Builds an image of the contents and publishes it.
+    fn publish(&mut self) -> Result<(), LiveError> {
+        self.published.prepare()?;
+        let image = self.build()?;
+        self.published.swap(image)?;
         self.writer = LiveWriter::of(self.published.image(), self.labels.count(self.kind));
         self.built_anew += 1;
         Ok(())

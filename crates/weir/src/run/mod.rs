@@ -15,6 +15,7 @@ mod log_file;
 mod requests;
 mod server;
 pub mod succession;
+mod table_ticks;
 pub mod tables;
 mod tally;
 
@@ -33,6 +34,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
+use table_ticks::TableTicks;
 use weir_control::{Active, Status};
 use weir_engine::bundle::trust::Trust;
 use weir_engine::live::afpacket::AfPacketLane;
@@ -224,7 +226,7 @@ fn watch<L: Loader>(
     loader: &L,
     signals: &Signals,
 ) {
-    let mut refreshed = Instant::now();
+    let (mut refreshed, mut table_ticks) = (Instant::now(), TableTicks::default());
     while !signals.stop.load(Ordering::Relaxed) && !controller.has_failed() {
         if signals.hang_up.swap(false, Ordering::Relaxed) {
             eprintln!("weir: SIGHUP is ignored: use `weir ctl load` and `weir ctl activate` to change the policy");
@@ -237,6 +239,9 @@ fn watch<L: Loader>(
         guard.renew();
         if let Some(tables) = loader.shared().tables() {
             tables.free();
+        }
+        if let Err(failure) = table_ticks.keep(loader) {
+            eprintln!("weir: {failure}");
         }
         if let Some(carried) = &mut carried {
             carried.step(guard);

@@ -1,5 +1,6 @@
 //! Executes the requests of clients.
 
+use crate::additions;
 use crate::failure::Failure;
 use crate::run::controller::Controller;
 use crate::run::descriptors;
@@ -9,9 +10,10 @@ use crate::run::tables;
 use serde_json::{Value, json};
 use std::path::Path;
 use std::time::Duration;
-use weir_control::{Ready, Request, TOP_MAX};
+use weir_control::{AdditionStats, Ready, Request, Stats, TOP_MAX};
 use weir_engine::live::Datapath;
 use weir_loading::regular_file;
+use weir_state::SharedState;
 
 /// Executes a request. `loader` loads policies for `load`.
 ///
@@ -24,7 +26,7 @@ pub fn perform<L: Loader>(
 ) -> Result<Value, Failure> {
     match request {
         Request::Status => {}
-        Request::Stats => return Ok(json!(controller.stats())),
+        Request::Stats => return Ok(json!(Stats { additions: addition_stats(loader.shared()), ..controller.stats() })),
         Request::Limits { top, list } => {
             return Ok(json!(controller.active().limits(top.min(TOP_MAX), list.as_deref())?));
         }
@@ -48,6 +50,11 @@ pub fn perform<L: Loader>(
         }
     }
     Ok(json!(controller.status()))
+}
+
+/// What rules have added to tables.
+fn addition_stats(shared: &SharedState) -> AdditionStats {
+    shared.additions().map(|queues| additions::stats(queues.counts())).unwrap_or_default()
 }
 
 /// Prepares a generation. If there are too few descriptors, it unloads the oldest generations that are not in use.
