@@ -111,6 +111,9 @@ impl TableAdder {
     }
 }
 
+/// Tries of additions to a table that requests fill at the same time.
+const TRIES: usize = 3;
+
 /// Adds entries with the same timeout to a table. The first ones get the room that there is.
 fn apply_run(
     store: &TableStore,
@@ -119,8 +122,9 @@ fn apply_run(
     run: &[Entry<'_>],
     now_ns: u64,
 ) -> AdditionCounts {
-    let mut wanted: Vec<(IpAddr, u8)> = run.iter().map(Entry::prefix).collect();
+    let wanted: Vec<(IpAddr, u8)> = run.iter().map(Entry::prefix).collect();
     let (family, (updates, timeout_ms)) = (run[0].adder.family, run[0].adder.how());
+    let fitting = || store.read(binding, table, |table| table.fitting(&wanted));
     let change = |entries: &[(IpAddr, u8)]| {
         let entries = &set(family, entries);
         // 0 is no timeout, also if the declaration of the active policy has one.
@@ -131,18 +135,20 @@ fn apply_run(
         };
         store.change(binding, table, change, now_ns)
     };
+    let mut done = Err(TableError::NoTable { name: table.to_owned(), known: vec![] });
     let mut refused = 0;
-    let mut done = change(&wanted);
-    if let Err(TableError::Full { entries, size, .. }) = done {
-        let all = wanted.len();
-        wanted =
-            store.read(binding, table, |table| table.fitting(&wanted, size.saturating_sub(entries))).unwrap_or(wanted);
-        refused = all - wanted.len();
-        done = change(&wanted);
+    for _ in 0..TRIES {
+        let Ok(fitting) = fitting() else { break };
+        refused = wanted.len() - fitting.len();
+        done = change(&fitting);
+        if !matches!(done, Err(TableError::Full { .. })) {
+            break;
+        }
     }
+    store.count_refused(table, refused as u64);
     let (Changed { changed, refreshed, .. }, lost) = match done {
         Ok(changed) => (changed, 0),
-        Err(_) => (Changed::default(), wanted.len()),
+        Err(_) => (Changed::default(), wanted.len() - refused),
     };
     let [added, updated, overflow, table_full] = [changed, refreshed, lost, refused].map(|count| count as u64);
     AdditionCounts { added, updated, overflow, table_full }

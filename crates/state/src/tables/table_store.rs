@@ -218,6 +218,13 @@ impl TableStore {
         self.refused().get(name).copied().unwrap_or(0)
     }
 
+    /// Counts entries that a caller did not add, because the table is full.
+    pub(super) fn count_refused(&self, name: &str, entries: u64) {
+        if entries > 0 {
+            *self.refused().entry(name.to_owned()).or_default() += entries;
+        }
+    }
+
     fn refused(&self) -> MutexGuard<'_, BTreeMap<String, u64>> {
         self.refused.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -323,8 +330,9 @@ impl<'a> TableView<'a> {
         self.live.longest(self.set, addr)
     }
 
-    /// The entries that can be added if there is room for `room` new ones: the first ones, and those that are there.
-    pub(super) fn fitting(&self, entries: &[(IpAddr, u8)], room: usize) -> Vec<(IpAddr, u8)> {
+    /// The entries for which there is room: the first ones, and those that are there.
+    pub(super) fn fitting(&self, entries: &[(IpAddr, u8)]) -> Vec<(IpAddr, u8)> {
+        let room = self.size.map_or(usize::MAX, |size| size.saturating_sub(self.count()));
         let mut new = HashSet::new();
         let mut fits = |&(addr, len): &(IpAddr, u8)| {
             self.live.holds(self.set, addr, len)
