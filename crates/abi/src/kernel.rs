@@ -281,7 +281,7 @@ impl XdpContext {
 
 const _: () = assert!(size_of::<Port>() == 128 && size_of::<PortCounters>() == 128);
 const _: () = assert!(size_of::<PacketSlot>() == 256 && size_of::<ChecksumSlot>() == 256);
-const _: () = assert!(size_of::<RecentAddition>() == 32 && size_of::<AdditionRing>() % 64 == 0);
+const _: () = assert!(size_of::<RecentAddition>() == 32 && size_of::<AdditionRing>().is_multiple_of(64));
 const _: () = assert!(size_of::<Words>() == 16);
 const _: () = assert!(size_of::<ReplayHeader>() == 24 && size_of::<Ports>() == 12_552);
 
