@@ -197,14 +197,16 @@ impl TableStore {
         let all = others.len();
         others.retain(|(image, set)| can_take(image, *set, name, change).is_ok());
         let left_out = all - others.len();
-        let partial = |error: LiveError| TableError::Partial { name: name.to_owned(), error };
         if order.timing.until.is_some() {
             self.can_expire.store(true, Ordering::Relaxed);
         }
         let mut applied = None;
         for (image, set) in own.iter().chain(&others) {
             let apply = |live: &mut LiveTable, expiry: &mut Expiry| change::apply((live, *set), expiry, order);
-            let in_image = image.with_expiry(*set, apply).map_err(partial)?;
+            let in_image = image.with_expiry(*set, apply).map_err(|error| match (&error, applied.is_none()) {
+                (LiveError::Stopped { .. }, _) | (_, false) => TableError::Partial { name: name.to_owned(), error },
+                (_, true) => TableError::Refused { name: name.to_owned(), error },
+            })?;
             // The first is one of the active generation.
             applied.get_or_insert(in_image);
         }
