@@ -1,6 +1,6 @@
 //! Binds generations to images of tables, and changes tables by name.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -118,7 +118,7 @@ impl TableImages {
 }
 
 /// The result of a change.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Changed {
     /// Number of entries that were added, removed or got another label.
     pub changed: usize,
@@ -300,6 +300,13 @@ impl TableStore {
         self.refused().get(name).copied().unwrap_or(0)
     }
 
+    /// Counts entries that a caller did not add, because the table is full.
+    pub(super) fn count_refused(&self, name: &str, entries: u64) {
+        if entries > 0 {
+            *self.refused().entry(name.to_owned()).or_default() += entries;
+        }
+    }
+
     fn refused(&self) -> MutexGuard<'_, BTreeMap<String, u64>> {
         self.refused.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -408,6 +415,18 @@ impl<'a> TableView<'a> {
     /// Where the prefixes of another table overlap its entries.
     pub fn overlap(&self, other: &Table) -> Option<Overlap> {
         self.live.overlap(self.set, other)
+    }
+
+    /// The entries for which there is room: the first ones, and those that are there.
+    pub(super) fn fitting(&self, entries: &[(IpAddr, u8)]) -> Vec<(IpAddr, u8)> {
+        let room = self.size.map_or(usize::MAX, |size| size.saturating_sub(self.count()));
+        let mut new = HashSet::new();
+        let mut fits = |&(addr, len): &(IpAddr, u8)| {
+            self.live.holds(self.set, addr, len)
+                || new.contains(&(addr, len))
+                || new.len() < room && new.insert((addr, len))
+        };
+        entries.iter().filter(|entry| fits(entry)).copied().collect()
     }
 
     /// Nanoseconds from `now_ns` until an entry expires. `None`: it never does.
