@@ -20,6 +20,8 @@ mod exits;
 mod expiry;
 #[path = "live/failures.rs"]
 mod failures;
+#[path = "live/feeds.rs"]
+mod feeds;
 #[path = "live/flaps.rs"]
 mod flaps;
 #[path = "live/frames.rs"]

@@ -22,6 +22,7 @@ mod message;
 mod stats;
 mod status;
 mod tables;
+mod updates;
 
 pub use client::{Client, Error, ask, read};
 pub use limits::{CountedLimit, Limited, LimitsStatus, LimitsTotal, TOP_MAX};
@@ -32,6 +33,7 @@ pub use stats::{
 };
 pub use status::{Activating, Active, GenerationStatus, Status};
 pub use tables::{GivenEntries, TABLE_ENTRIES_MAX, TableChanged, TableEntries, TableEntry, TableFound, TableOperation};
+pub use updates::{AppliedUpdate, ListChanged, ListName, RefusedUpdate, Reloaded, UpdatesStatus};
 
 use std::time::Duration;
 

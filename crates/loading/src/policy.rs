@@ -60,6 +60,11 @@ impl Policy {
         Policy { unverified: Some(Unverified::Text(path)), ..self }
     }
 
+    /// The same policy with the verification of another one.
+    pub(crate) fn verified_like(self, other: &Policy) -> Self {
+        Policy { unverified: other.unverified.clone(), ..self }
+    }
+
     /// Makes a policy from a bundle.
     ///
     /// # Errors

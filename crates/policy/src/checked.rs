@@ -54,6 +54,8 @@ pub struct Table {
     pub dynamic: Option<Dynamic>,
     /// The layout, if the policy sets one.
     pub layout: Option<Layout>,
+    /// How its updates from lists are made, and which are refused.
+    pub updates: Updates,
     /// Its content; empty if it could not be read.
     pub facts: TableFacts,
 }
@@ -65,6 +67,17 @@ pub enum TableKind {
     Set,
     /// Prefixes to labels.
     Labels,
+}
+
+/// How a table is updated from its list files while running, and which updates are refused.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Updates {
+    /// Whether it is updated when one of its files changes.
+    pub watch: bool,
+    /// Tables whose addresses no update may add, in order of declaration.
+    pub protected: Vec<TableId>,
+    /// Maximum growth or shrinkage in percent of the entries that it has.
+    pub max_change_percent: Option<u32>,
 }
 
 /// Bounds of a table that is filled while running.

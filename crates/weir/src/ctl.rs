@@ -4,6 +4,7 @@
 use crate::additions;
 use crate::cli::{CtlCommand, CtlOptions};
 use crate::ctl_table;
+use crate::ctl_updates;
 use crate::failure::Failure;
 use crate::figures;
 use crate::limit_counts;
@@ -36,6 +37,7 @@ pub fn run(options: &CtlOptions) -> Result<(), Failure> {
         CtlCommand::Confirm => Request::Confirm,
         CtlCommand::Rollback => Request::Rollback,
         CtlCommand::Posture { name } => Request::Posture { name: name.clone() },
+        CtlCommand::Reload { force } => Request::Reload { force: *force },
         CtlCommand::Table { .. } => unreachable!("it has a module of its own"),
     };
     let value = weir_control::ask(&options.control, &request)?;
@@ -46,6 +48,7 @@ pub fn run(options: &CtlOptions) -> Result<(), Failure> {
         Request::Stats => stats(&weir_control::read(value)?),
         Request::Limits { .. } => limits(&weir_control::read(value)?),
         Request::Load { .. } => ready(weir_control::read(value)?),
+        Request::Reload { .. } => ctl_updates::reloaded(&weir_control::read(value)?),
         _ => status(&weir_control::read(value)?),
     })
 }
@@ -84,6 +87,7 @@ fn status(status: &Status) -> String {
         (_, Some(target)) => _ = writeln!(text, "rollback target: {target}"),
         (_, None) => {}
     }
+    text += &ctl_updates::status(&status.updates);
     for generation in &status.generations {
         let active = if status.confirm_left_s.is_some() { " on trial" } else { " active" };
         let mark = if generation.id == status.generation { active } else { "" };

@@ -234,7 +234,7 @@ impl Table<'_> {
 
     /// Microseconds to replace 1.1 million addresses by as many others, from the request to the answer.
     fn replaced(&mut self) -> Result<Vec<f64>, Failure> {
-        let replace = |file: &Path| TableOperation::Replace { file: file.to_owned(), atomic: false };
+        let replace = |file: &Path| TableOperation::Replace { file: file.to_owned(), atomic: false, force: false };
         let lists = self.lists;
         self.ask(replace(&lists.large[1]))?;
         (0..ROUNDS).map(|round| self.timed(replace(&lists.large[round % 2]))).collect()

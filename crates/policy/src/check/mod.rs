@@ -18,6 +18,7 @@ mod satisfy;
 mod shadow;
 mod sources;
 mod table;
+mod updates;
 mod value;
 
 pub use bounds::{
@@ -40,7 +41,8 @@ use std::collections::HashSet;
 pub fn check(parsed: &Parsed, sources: &SourceMap, catalog: &dyn Catalog) -> Result<Checked, Vec<Diagnostic>> {
     let mut checker = Checker::new(parsed);
     checker.declare_names();
-    let tables = checker.tables(catalog);
+    let mut tables = checker.tables(catalog);
+    checker.updates(&mut tables);
     let limits = checker.limits(catalog, &tables);
     let defaults = checker.defaults();
     let on_exit = checker.on_exit();

@@ -145,6 +145,12 @@ pub enum TableSetting {
     Timeout(Atom),
     /// `layout d16x4r`
     Layout(Name),
+    /// `watch`
+    Watch(Span),
+    /// `protect @admin`; the span of the name includes the `@`.
+    Protect(Name),
+    /// `max-change 20%`; the text is the number, and its span includes the `%`.
+    MaxChange(Atom),
 }
 
 /// An element of a table.

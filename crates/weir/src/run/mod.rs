@@ -6,12 +6,14 @@ pub mod claim;
 pub mod controller;
 pub mod descriptors;
 mod dpdk;
+mod feeds;
 pub mod generation;
 pub mod guard;
 mod interfaces;
 mod ledger;
 mod limits_log;
 mod log_file;
+mod preparation;
 mod requests;
 mod server;
 pub mod succession;
@@ -25,6 +27,7 @@ use crate::signals;
 use carry::CarriedLinks;
 use claim::{ClaimTarget, Claimant, Claims, PortKind};
 use controller::Controller;
+use feeds::Updates;
 use generation::{Generation, KernelLoader, Loader, NativeLoader};
 use guard::Guard;
 use limits_log::LimitsLog;
@@ -113,7 +116,7 @@ fn claim_targets(options: &RunOptions) -> Result<Vec<ClaimTarget>, Failure> {
 struct Signals {
     /// SIGINT or SIGTERM.
     stop: Arc<AtomicBool>,
-    /// SIGHUP. Its default action would end Weir; other daemons reload their files.
+    /// SIGHUP: the lists are read again.
     hang_up: Arc<AtomicBool>,
 }
 
@@ -173,10 +176,12 @@ fn run_on<L: Loader>(
         report_start(options, &controller);
         let log = log.map(|log| log.start(controller.clone()));
         end_trials(Arc::downgrade(&controller))?;
-        let (asked, its_loader) = (controller.clone(), loader.clone());
-        server.serve(move |request| requests::perform(request, &asked, &its_loader))?;
+        let updates = Arc::new(Updates::default());
+        feeds::start(Arc::downgrade(&controller), loader.clone(), updates.clone())?;
+        let (asked, its_loader, recorded) = (controller.clone(), loader.clone(), updates.clone());
+        server.serve(move |request| requests::perform(request, &asked, &its_loader, &recorded))?;
         let carried = options.carry_link.then(|| CarriedLinks::watch(&interfaces(options))).transpose()?;
-        watch(&controller, &guard, carried, &loader, signals);
+        watch(&controller, &guard, carried, &loader, signals, &updates);
         drop(server);
         // A new Weir is not refused from now on, but waits for the guard.
         drop(claims);
@@ -225,11 +230,12 @@ fn watch<L: Loader>(
     mut carried: Option<CarriedLinks>,
     loader: &L,
     signals: &Signals,
+    updates: &Updates,
 ) {
     let (mut refreshed, mut table_ticks) = (Instant::now(), TableTicks::default());
     while !signals.stop.load(Ordering::Relaxed) && !controller.has_failed() {
         if signals.hang_up.swap(false, Ordering::Relaxed) {
-            eprintln!("weir: SIGHUP is ignored: use `weir ctl load` and `weir ctl activate` to change the policy");
+            updates.request_reload();
         }
         if refreshed.elapsed() > REFRESH {
             loader.shared().refresh(weir_state::now_ns());
