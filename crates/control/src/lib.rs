@@ -30,7 +30,7 @@ pub use stats::{
     DirectionStats, GONE, InterfaceStats, Outcome, OutcomeStats, RuleCount, Stats, TableCount, Tally, TxDropped,
     WorkerStats,
 };
-pub use status::{Activating, Active, GenerationStatus, Status};
+pub use status::{Activating, Active, GenerationStatus, StateStatus, Status};
 pub use tables::{GivenEntries, TABLE_ENTRIES_MAX, TableChanged, TableEntries, TableEntry, TableFound, TableOperation};
 
 use std::time::Duration;

@@ -76,7 +76,7 @@ impl Process {
     }
 
     fn save(&mut self, active: &TableBinding) {
-        self.saver.step(&self.store, active).unwrap();
+        self.saver.step(&self.store, Some(active)).unwrap();
     }
 
     /// Entries with their labels and the seconds that they have left.
@@ -301,10 +301,10 @@ fn an_error_of_the_disk_is_made_good() {
     let many: Vec<String> = (0..200_000).map(|n| format!("10.{}.{}.{}", n >> 16, n >> 8 & 255, n & 255)).collect();
     process.change(&active, "suspects", add(&set(&many), None));
     process.change(&active, "suspects", add(&set(&many), None));
-    assert!(process.saver.step(&process.store, &active).is_err() && process.saver.has_failed());
+    assert!(process.saver.step(&process.store, Some(&active)).is_err() && process.saver.has_failed());
     fs::create_dir(&path).unwrap();
     process.change(&active, "suspects", TableChange::Replace(&set(&["10.0.0.9"])));
-    process.saver.step(&process.store, &active).unwrap();
+    process.saver.step(&process.store, Some(&active)).unwrap();
     assert!(process.saver.has_failed(), "it waits before it tries again");
     std::thread::sleep(std::time::Duration::from_millis(2100));
     process.save(&active);

@@ -29,7 +29,7 @@ impl ChangeLog {
     }
 
     /// Demands a snapshot: something has changed that no record says.
-    pub(crate) fn demand_snapshot(&self) {
+    pub fn demand_snapshot(&self) {
         self.waiting().is_incomplete = true;
     }
 

@@ -49,7 +49,7 @@ impl Saver {
     ///
     /// # Errors
     /// The disk refuses. A later call makes a snapshot of everything, but not before [`RETRY`].
-    pub fn step(&mut self, store: &TableStore, active: &TableBinding) -> io::Result<()> {
+    pub fn step(&mut self, store: &TableStore, active: Option<&TableBinding>) -> io::Result<()> {
         if self.failed.is_some_and(|failed| failed.elapsed() < RETRY) {
             return Ok(());
         }
@@ -67,7 +67,7 @@ impl Saver {
         self.failed.is_some()
     }
 
-    fn try_step(&mut self, store: &TableStore, active: &TableBinding) -> io::Result<()> {
+    fn try_step(&mut self, store: &TableStore, active: Option<&TableBinding>) -> io::Result<()> {
         let Waiting { bytes, is_incomplete } = self.log.take();
         let (_, snapshot_bytes) = self.snapshot;
         if let Some(journal) = &mut self.journal {
@@ -79,7 +79,7 @@ impl Saver {
         self.make_snapshot(store, active)
     }
 
-    fn make_snapshot(&mut self, store: &TableStore, active: &TableBinding) -> io::Result<()> {
+    fn make_snapshot(&mut self, store: &TableStore, active: Option<&TableBinding>) -> io::Result<()> {
         if self.folder.is_none() {
             self.folder = Some(Folder::open(&self.path)?);
         }
