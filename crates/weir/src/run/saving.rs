@@ -1,4 +1,4 @@
-//! `weir run --state`: dynamic tables continue after a restart.
+//! `weir run --state`: dynamic tables and the debts of limits continue after a restart.
 //!
 //! The folder is read before the first policy is loaded. Then a thread of its own writes, so that a slow disk delays
 //! nothing else. An error of the disk is told and never stops the filter.
@@ -74,6 +74,7 @@ impl StateFolder {
         if let Some(tables) = shared.tables() {
             tables.make_last(&log, restored.tables);
         }
+        shared.keep_debts(restored.debts);
         Ok(StateFolder { path: path.to_owned(), folder, log, error })
     }
 
@@ -108,7 +109,9 @@ impl StateFolder {
                 }
                 if let Some(tables) = loader.shared().tables() {
                     tables.take_notices().iter().for_each(|notice| eprintln!("weir: {notice}"));
-                    match saver.step(tables, active.tables()) {
+                    let limits = loader.shared().known_limits();
+                    let saved = saver.step(tables, active.tables());
+                    match saved.and_then(|()| limits.map_or(Ok(()), |limits| saver.write_debts(limits))) {
                         Err(problem) => error.note(&path, Some(problem.to_string())),
                         Ok(()) if saver.has_failed() => {}
                         Ok(()) => error.note(&path, None),
