@@ -167,6 +167,32 @@ fn tables_and_timeouts_continue_after_a_restart(engine: &str, hosts: &Hosts, fol
     assert_eq!(running.stop(), 0);
 }
 
+each_kind!(debts_of_limits_continue_after_a_kill);
+fn debts_of_limits_continue_after_a_kill(engine: &str, hosts: &Hosts, folder: &Path) {
+    let policy = "limits customers { elements = { 10.20.1.0/24 : 1/hour burst 7 } }\n\
+                  upstream { ip saddr limit @customers; accept }\ndownstream { accept }\n";
+    put(folder, "limits.weir", policy);
+    let more = vec!["--state".to_owned(), folder.join("state").display().to_string()];
+    let setup = Setup { more, ..Setup::new(engine) };
+    let running = Running::start_as(&hosts.weir, folder, "limits.weir", &setup);
+    let packets = frames(&"eth / ip saddr=10.20.1.5 daddr=10.9.0.2 / udp sport=1 dport=9\n".repeat(5));
+    let passed = |running: &Running| {
+        let before = running.stats().upstream.total;
+        let packets = packets.clone();
+        hosts.client.start(move || put_on("c", &packets)).join().expect("all are sent");
+        let stats = running.wait_for("all are counted", |stats| stats.upstream.total.packets >= before.packets + 5);
+        stats.upstream.total.passed - before.passed
+    };
+    assert_eq!(passed(&running), 5);
+    // Debts are written each second.
+    std::thread::sleep(Duration::from_secs(2));
+    running.kill();
+    let running = Running::start_as(&hosts.weir, folder, "limits.weir", &setup);
+    assert_eq!(passed(&running), 2, "{engine}: a burst of 7\n{}", running.log());
+    assert_eq!(passed(&running), 0);
+    assert_eq!(running.stop(), 0);
+}
+
 #[test]
 fn a_disk_that_fails_is_told_and_stops_nothing() {
     let (hosts, folder) = (Hosts::new(), tempfile::tempdir().expect("a temporary folder"));
