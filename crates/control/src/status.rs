@@ -1,5 +1,6 @@
 //! The state of a running Weir (`ctl status`).
 
+use crate::UpdatesStatus;
 use serde::{Deserialize, Serialize};
 use std::fmt::{self, Display, Formatter};
 
@@ -35,6 +36,9 @@ pub struct Status {
     /// How state is saved to disk, with `--state`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state: Option<StateStatus>,
+    /// Updates of tables and limits from list files.
+    #[serde(default)]
+    pub updates: UpdatesStatus,
     /// All loaded generations.
     pub generations: Vec<GenerationStatus>,
 }

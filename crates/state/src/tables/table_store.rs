@@ -1,21 +1,22 @@
 //! Binds generations to images of tables, and changes tables by name.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use weir_abi::Family;
-use weir_tables::Kind;
 use weir_tables::live::{LiveEntry, LiveError, LiveTable, Readers};
+use weir_tables::{Kind, Overlap, Table};
 
 use super::change::{self, Applied, Order, TableChange, Timing, Visibility};
 use super::expiry::{Expiry, tick};
-use super::image::{Continued, DynamicBounds, ImageDeclared, Member, TableImage};
+use super::fit::{Checked, can_take, checked, images_of, no_table};
+use super::image::{Continued, ImageDeclared, Member, TableImage};
 use super::lasting::{self, Lasting, SavedTable};
 use super::published::{ImageProblem, ReadBy};
 use super::table_error::TableError;
-use super::wheel::{TICK_NS, TIMEOUT_MS_MAX};
+use super::wheel::TICK_NS;
 use crate::StateError;
 use crate::saved::log::ChangeLog;
 use crate::saved::record::TableKey;
@@ -117,7 +118,7 @@ impl TableImages {
 }
 
 /// The result of a change.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Changed {
     /// Number of entries that were added, removed or got another label.
     pub changed: usize,
@@ -218,20 +219,14 @@ impl TableStore {
         now_ns: u64,
     ) -> Result<Changed, TableError> {
         let _in_order = self.in_order();
-        let own = images_of(&mut active.objects(), name);
-        let Some((first, set)) = own.first() else { return Err(no_table(active, name)) };
-        let table_type = first.table_type(*set);
-        check_type(name, table_type, change)?;
-        let timeout_ms = change.timeout_ms(first.bounds(*set).and_then(|bounds| bounds.timeout_ms));
-        if timeout_ms > Some(TIMEOUT_MS_MAX) {
-            return Err(TableError::LongTimeout { name: name.to_owned() });
-        }
+        let Checked { own, table_type, timeout_ms } = checked(&active.objects().collect::<Vec<_>>(), name, change)
+            .inspect_err(|error| {
+                if let TableError::Full { more, .. } = error {
+                    *self.refused().entry(name.to_owned()).or_default() += *more as u64;
+                }
+            })?;
+        let (first, set) = own.first().expect("a table that was checked has an image");
         let order = Order { change, visibility, timing: Timing::new(now_ns, timeout_ms) };
-        own.iter().try_for_each(|(image, set)| can_take(image, *set, name, change)).inspect_err(|error| {
-            if let TableError::Full { more, .. } = error {
-                *self.refused().entry(name.to_owned()).or_default() += *more as u64;
-            }
-        })?;
         let others = self.store.maintain(|_, objects| images_of(objects, name));
         let mut others: Vec<(TableImage, usize)> = others
             .into_iter()
@@ -242,14 +237,17 @@ impl TableStore {
         let all = others.len();
         others.retain(|(image, set)| can_take(image, *set, name, change).is_ok());
         let left_out = all - others.len();
-        let partial = |error: LiveError| TableError::Partial { name: name.to_owned(), error };
         if order.timing.until.is_some() {
             self.can_expire.store(true, Ordering::Relaxed);
         }
         let mut applied = None;
         for (image, set) in own.iter().chain(&others) {
             let apply = |live: &mut LiveTable, expiry: &mut Expiry| change::apply((live, *set), expiry, order);
-            let in_image = image.with_expiry(*set, apply).map_err(partial).inspect_err(|_| self.demand_snapshot())?;
+            let problem = |error: LiveError| match (&error, applied.is_none()) {
+                (LiveError::Stopped { .. }, _) | (_, false) => TableError::Partial { name: name.to_owned(), error },
+                (_, true) => TableError::Refused { name: name.to_owned(), error },
+            };
+            let in_image = image.with_expiry(*set, apply).map_err(problem).inspect_err(|_| self.demand_snapshot())?;
             // The first is one of the active generation.
             applied.get_or_insert(in_image);
         }
@@ -272,8 +270,8 @@ impl TableStore {
         }
     }
 
-    /// The dynamic tables, as the generation `active` has them if it does, and the tables that wait. `begin` runs at the time of which this is
-    /// the state: the changes before it are included, and those after it are not. Changes wait meanwhile.
+    /// The dynamic tables, as the generation `active` has them if it does, and the tables that wait. `begin` runs at the
+    /// time of which this is the state: changes before it are included, later ones are not. Changes wait meanwhile.
     pub fn save(&self, active: Option<&TableBinding>, begin: impl FnOnce()) -> Vec<SavedTable> {
         let _in_order = self.in_order();
         begin();
@@ -301,6 +299,13 @@ impl TableStore {
     /// Number of entries that a table of this name refused so far because it was full.
     pub fn refused_by(&self, name: &str) -> u64 {
         self.refused().get(name).copied().unwrap_or(0)
+    }
+
+    /// Counts entries that a caller did not add, because the table is full.
+    pub(super) fn count_refused(&self, name: &str, entries: u64) {
+        if entries > 0 {
+            *self.refused().entry(name.to_owned()).or_default() += entries;
+        }
     }
 
     fn refused(&self) -> MutexGuard<'_, BTreeMap<String, u64>> {
@@ -350,7 +355,7 @@ impl TableStore {
     }
 
     /// Waits for earlier changes.
-    fn in_order(&self) -> MutexGuard<'_, ()> {
+    pub(super) fn in_order(&self) -> MutexGuard<'_, ()> {
         self.waiting.fetch_add(1, Ordering::Relaxed);
         let guard = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
         self.waiting.fetch_sub(1, Ordering::Relaxed);
@@ -368,7 +373,7 @@ impl TableStore {
         work: impl FnOnce(&TableView<'_>) -> R,
     ) -> Result<R, TableError> {
         let image = active.objects().find(|image| image.position(name).is_some());
-        let Some(image) = image else { return Err(no_table(active, name)) };
+        let Some(image) = image else { return Err(no_table(active.objects(), name)) };
         let set = image.position(name).expect("the image has the table");
         let ((family, kind), size) = (image.table_type(set), image.bounds(set).map(|bounds| bounds.size));
         Ok(image.with_expiry(set, |live, expiry| work(&TableView { live, expiry, set, family, kind, size })))
@@ -408,6 +413,23 @@ impl<'a> TableView<'a> {
         self.live.longest(self.set, addr)
     }
 
+    /// Where the prefixes of another table overlap its entries.
+    pub fn overlap(&self, other: &Table) -> Option<Overlap> {
+        self.live.overlap(self.set, other)
+    }
+
+    /// The entries for which there is room: the first ones, and those that are there.
+    pub(super) fn fitting(&self, entries: &[(IpAddr, u8)]) -> Vec<(IpAddr, u8)> {
+        let room = self.size.map_or(usize::MAX, |size| size.saturating_sub(self.count()));
+        let mut new = HashSet::new();
+        let mut fits = |&(addr, len): &(IpAddr, u8)| {
+            self.live.holds(self.set, addr, len)
+                || new.contains(&(addr, len))
+                || new.len() < room && new.insert((addr, len))
+        };
+        entries.iter().filter(|entry| fits(entry)).copied().collect()
+    }
+
     /// Nanoseconds from `now_ns` until an entry expires. `None`: it never does.
     pub fn left_ns(&self, entry: &LiveEntry<'_>, now_ns: u64) -> Option<u64> {
         let until = self.expiry.until(entry.addr, entry.len)?;
@@ -439,63 +461,4 @@ fn distinct(images: &mut dyn Iterator<Item = &TableImage>) -> Vec<TableImage> {
         }
     }
     found
-}
-
-/// The images that have a table, each once, with the position of the table.
-fn images_of(images: &mut dyn Iterator<Item = &TableImage>, name: &str) -> Vec<(TableImage, usize)> {
-    let mut found: Vec<(TableImage, usize)> = Vec::new();
-    for image in images {
-        let Some(position) = image.position(name) else { continue };
-        if !found.iter().any(|(known, _)| known.is(image)) {
-            found.push((image.clone(), position));
-        }
-    }
-    found
-}
-
-fn no_table(active: &TableBinding, name: &str) -> TableError {
-    let mut known: Vec<String> = active.objects().flat_map(TableImage::names).map(str::to_owned).collect();
-    known.sort();
-    known.dedup();
-    TableError::NoTable { name: name.to_owned(), known }
-}
-
-/// Checks the family and kind of a change. A removal needs no labels.
-fn check_type(name: &str, (family, kind): (Family, Kind), change: TableChange<'_>) -> Result<(), TableError> {
-    let table = match (change, change.added()) {
-        (_, Some(table)) | (TableChange::Remove(table), None) => table,
-        (_, None) => return Ok(()),
-    };
-    let expected = match (family, kind) {
-        (Family::Ipv4, _) if table.family() != family => "IPv4 entries",
-        (Family::Ipv6, _) if table.family() != family => "IPv6 entries",
-        _ if matches!(change, TableChange::Remove(_)) || table.kind() == kind => return Ok(()),
-        (_, Kind::Set) => "entries without labels",
-        (_, Kind::Labels) => "entries with labels",
-    };
-    Err(TableError::OtherType { name: name.to_owned(), expected })
-}
-
-/// Checks that an image can take a change: its layout holds the entries, its code knows the labels, and a dynamic table
-/// has room.
-fn can_take(image: &TableImage, set: usize, name: &str, change: TableChange<'_>) -> Result<(), TableError> {
-    let name = || name.to_owned();
-    if !image.can_change() {
-        return Err(TableError::TooLarge { name: name() });
-    }
-    let Some(table) = change.added() else { return Ok(()) };
-    image.check(set, table).map_err(|error| TableError::Refused { name: name(), error })?;
-    let unknown = image.with(|live| table.labels().iter().find(|label| !live.has_label(label)));
-    if let Some(label) = unknown {
-        return Err(TableError::NewLabel { name: name(), label: label.to_string() });
-    }
-    let Some(DynamicBounds { size, .. }) = image.bounds(set) else { return Ok(()) };
-    let (entries, more) = match change {
-        TableChange::Replace(_) => (0, table.facts().entries),
-        _ => image.with(|live| (live.count(set), live.count_new(set, table))),
-    };
-    match more > 0 && entries + more > size {
-        true => Err(TableError::Full { name: name(), entries, more, size }),
-        false => Ok(()),
-    }
 }

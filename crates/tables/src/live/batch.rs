@@ -174,7 +174,7 @@ fn entries<'t>(table: &'t Table, ids: &'t [u32]) -> impl Iterator<Item = (Net, u
 }
 
 /// The prefixes of a table with their labels, in order.
-fn nets(table: &Table) -> impl Iterator<Item = (Net, u32)> {
+pub(super) fn nets(table: &Table) -> impl Iterator<Item = (Net, u32)> {
     let nets4 = table.prefixes4().iter().map(|prefix| (Net::of4(prefix.addr, prefix.len), prefix.label));
     let nets6 = table.prefixes6().iter().map(|prefix| (Net::new(prefix.addr, prefix.len), prefix.label));
     nets4.chain(nets6)
