@@ -36,6 +36,8 @@ mod limits;
 mod offloads;
 #[path = "live/pressure.rs"]
 mod pressure;
+#[path = "live/saved.rs"]
+mod saved;
 #[path = "live/several_interfaces.rs"]
 mod several_interfaces;
 #[path = "live/soak.rs"]

@@ -31,7 +31,7 @@ pub use stats::{
     AdditionStats, DirectionStats, GONE, InterfaceStats, Outcome, OutcomeStats, RuleCount, Stats, TableCount, Tally,
     TxDropped, WorkerStats,
 };
-pub use status::{Activating, Active, GenerationStatus, Status};
+pub use status::{Activating, Active, GenerationStatus, StateStatus, Status};
 pub use tables::{GivenEntries, TABLE_ENTRIES_MAX, TableChanged, TableEntries, TableEntry, TableFound, TableOperation};
 pub use updates::{AppliedUpdate, ListChanged, ListName, RefusedUpdate, Reloaded, UpdatesStatus};
 

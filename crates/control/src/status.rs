@@ -33,11 +33,23 @@ pub struct Status {
     pub activating: Option<Activating>,
     /// Workers or interfaces that do not use the active policy, during an activation or after a failed one.
     pub mixed: Vec<String>,
+    /// How state is saved to disk, with `--state`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub state: Option<StateStatus>,
     /// Updates of tables and limits from list files.
     #[serde(default)]
     pub updates: UpdatesStatus,
     /// All loaded generations.
     pub generations: Vec<GenerationStatus>,
+}
+
+/// State on disk.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StateStatus {
+    /// The folder.
+    pub folder: String,
+    /// Why it is not saved for now.
+    pub error: Option<String>,
 }
 
 /// An activation in progress.

@@ -1,12 +1,12 @@
 //! The owner of shared state: one for each datapath.
 
 use std::hash::{BuildHasher, RandomState};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use weir_abi::each;
 
 use crate::StateError;
-use crate::limits::{Buckets, LimitNeeds, LimitStore};
+use crate::limits::{Buckets, LimitNeeds, LimitStore, SavedDebts};
 use crate::tables::{Additions, TableStore};
 use crate::words::BUCKETS_MAX;
 
@@ -37,6 +37,8 @@ pub struct SharedState {
     limits: OnceLock<LimitStore>,
     tables: OnceLock<Arc<TableStore>>,
     additions: OnceLock<Arc<Additions>>,
+    /// Debts for limits that nobody has declared yet.
+    debts: Mutex<Vec<SavedDebts>>,
 }
 
 impl SharedState {
@@ -52,7 +54,8 @@ impl SharedState {
 
     /// Shared state with a known hash seed, to compare the decisions of engines.
     pub fn with_seed(memory: Memory, seed: u32) -> Self {
-        SharedState { memory, seed, limits: OnceLock::new(), tables: OnceLock::new(), additions: OnceLock::new() }
+        let (limits, tables, additions) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
+        SharedState { memory, seed, limits, tables, additions, debts: Mutex::default() }
     }
 
     /// The state of limits, reserved at the first call.
@@ -66,10 +69,22 @@ impl SharedState {
                 Memory::Process => Buckets::reserve(BUCKETS_MAX)?,
                 Memory::Kernel { limits_room } => Buckets::in_kernel(kernel_buckets(needs, limits_room))?,
             };
+            let store = LimitStore::new(self.seed, buckets);
+            store.keep_debts(self.debts.lock().unwrap_or_else(PoisonError::into_inner).clone());
             // If another thread was faster, its store is used.
-            let _other = self.limits.set(LimitStore::new(self.seed, buckets));
+            let _other = self.limits.set(store);
         }
         Ok(self.limits.get().expect("it was set above"))
+    }
+
+    /// The state of limits, if a policy had some.
+    pub fn known_limits(&self) -> Option<&LimitStore> {
+        self.limits.get()
+    }
+
+    /// Keeps debts for the first generations that declare their buckets. To be called before generations are bound.
+    pub fn keep_debts(&self, debts: Vec<SavedDebts>) {
+        *self.debts.lock().unwrap_or_else(PoisonError::into_inner) = debts;
     }
 
     /// The state of tables, if they can change. A single policy needs no state.

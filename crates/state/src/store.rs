@@ -71,6 +71,11 @@ impl<K: StateKind> Binding<K> {
         &self.objects[index].object
     }
 
+    /// All objects with their names, in the order of their declarations.
+    pub fn named(&self) -> impl Iterator<Item = (&str, &K::Object)> {
+        self.objects.iter().map(|named| (named.name.as_str(), &named.object))
+    }
+
     /// All objects, in the order of their declarations.
     pub fn objects(&self) -> impl Iterator<Item = &K::Object> {
         self.objects.iter().map(|named| &named.object)
@@ -135,6 +140,11 @@ impl<K: StateKind> Store<K> {
         self.with_loaded(|contents, loaded| {
             work(&mut contents.kind, &mut loaded.iter().flat_map(|binding| binding.objects()))
         })
+    }
+
+    /// The bindings of all loaded generations, newest first. They stay bound while the result lives.
+    pub fn loaded(&self) -> Vec<Arc<Binding<K>>> {
+        self.with_loaded(|_, loaded| loaded.iter().rev().cloned().collect())
     }
 
     fn with_loaded<R>(&self, work: impl FnOnce(&mut Contents<K>, &[Arc<Binding<K>>]) -> R) -> R {

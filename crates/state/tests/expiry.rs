@@ -312,6 +312,7 @@ fn costs_of_a_million_entries() {
         measure("update", &mut || {
             store.change(&binding, "t", update(&all, Some(600_000)), 1000 * TICK_NS).unwrap();
         });
+        measure("copy for a snapshot", &mut || assert_eq!(store.save(Some(&binding), || ()).len(), 1));
         measure("the 59,000 ticks before expiry", &mut || (1001..60_999).for_each(|now| store.expire(now * TICK_NS)));
         measure("expiry of all in one tick", &mut || store.expire(61_000 * TICK_NS));
         assert_eq!(names(&store, &binding, "t").len(), 0);

@@ -7,11 +7,13 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use weir_abi::limit::ticks;
 use weir_abi::{Family, Layout};
-use weir_state::Declared;
+use weir_state::limits::{BucketsDeclared, EntryNames, LimitNeeds, SavedDebts, WordFormat};
 use weir_state::saved::{ChangeLog, Clocks, Folder, Restored, Saver, restore};
 use weir_state::tables::{DynamicBounds, ImageDeclared, Member, TableBinding, TableChange, TableStore};
-use weir_tables::{Entries, Kind, Table};
+use weir_state::{Declared, Memory, SharedState};
+use weir_tables::{BadLines, Entries, Kind, PrefixLimits, Table};
 
 const MS: u64 = 1_000_000;
 
@@ -57,7 +59,7 @@ impl Process {
     /// Starts at a time.
     fn start_at(path: &Path, clocks: Clocks) -> Self {
         let folder = Folder::open(path).unwrap();
-        let Restored { tables, notices } = restore(&folder, clocks).unwrap();
+        let Restored { tables, notices, .. } = restore(&folder, clocks).unwrap();
         let (store, log) = (TableStore::default(), Arc::new(ChangeLog::default()));
         store.make_last(&log, tables);
         Process { store, saver: Saver::new(path.to_owned(), Some(folder), log), notices }
@@ -76,7 +78,7 @@ impl Process {
     }
 
     fn save(&mut self, active: &TableBinding) {
-        self.saver.step(&self.store, active).unwrap();
+        self.saver.step(&self.store, Some(active)).unwrap();
     }
 
     /// Entries with their labels and the seconds that they have left.
@@ -301,10 +303,10 @@ fn an_error_of_the_disk_is_made_good() {
     let many: Vec<String> = (0..200_000).map(|n| format!("10.{}.{}.{}", n >> 16, n >> 8 & 255, n & 255)).collect();
     process.change(&active, "suspects", add(&set(&many), None));
     process.change(&active, "suspects", add(&set(&many), None));
-    assert!(process.saver.step(&process.store, &active).is_err() && process.saver.has_failed());
+    assert!(process.saver.step(&process.store, Some(&active)).is_err() && process.saver.has_failed());
     fs::create_dir(&path).unwrap();
     process.change(&active, "suspects", TableChange::Replace(&set(&["10.0.0.9"])));
-    process.saver.step(&process.store, &active).unwrap();
+    process.saver.step(&process.store, Some(&active)).unwrap();
     assert!(process.saver.has_failed(), "it waits before it tries again");
     std::thread::sleep(std::time::Duration::from_millis(2100));
     process.save(&active);
@@ -352,4 +354,92 @@ fn random_changes_are_there_after_every_step() {
         }
         process.save(&active);
     }
+}
+
+#[test]
+fn debts_of_limits_continue_by_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let list = |text: &str| {
+        let mut limits = PrefixLimits::default();
+        limits.read("l.csv", text.as_bytes(), BadLines::Refuse).unwrap();
+        Arc::new(limits.settle().unwrap())
+    };
+    let declared = |name: &str, entries: EntryNames, width: u32| Declared {
+        name: name.to_owned(),
+        declaration: BucketsDeclared { entries, width, format: WordFormat::Buckets },
+    };
+    let customers = |text: &str| declared("customers/upstream/0", EntryNames::Prefixes(list(text), Family::Ipv4), 2);
+    let geo = || declared("geo", EntryNames::Labels(["AA".into(), "BB".into()].into()), 1);
+    let one = || declared("rule", EntryNames::One, 1);
+    const NEEDS: LimitNeeds = LimitNeeds { buckets: 100, largest_address_table: 0 };
+    let first = SharedState::new(Memory::Process);
+    let limits = first.limits(NEEDS).unwrap();
+    let binding =
+        limits.bind(vec![customers("10.0.0.0/8,5\n10.1.0.0/16,5\n192.0.2.0/24,9\n"), geo(), one()], 0).unwrap();
+    // The time is that of tests: 100 s. Debts of 10, 20, ... seconds.
+    let now = 100_000 * MS;
+    limits.refresh(now);
+    let debt = |slot: u32, seconds: u64| {
+        // A charge, as packets make it.
+        let words = limits.buckets().as_ptr();
+        // SAFETY: the slot is one of the binding, and no other thread uses the words.
+        unsafe { words.add(slot as usize).write(ticks(now + seconds * 1000 * MS)) };
+    };
+    let slots = |object: usize| binding.object(object).slots().to_vec();
+    debt(slots(0)[0], 10);
+    debt(slots(0)[2] + 1, 20);
+    debt(slots(0)[3], 30);
+    debt(slots(1)[2], 40);
+    debt(slots(2)[0], 50);
+    let saved = limits.debts(now);
+    assert_eq!(saved.iter().map(|list| list.debts.len()).sum::<usize>(), 5);
+
+    // A process with an empty table, whose saver writes these debts.
+    let (mut process, clocks) = (Process::start(folder.path()), Clocks::now());
+    let active = process.bind(vec![suspects()]);
+    process.save(&active);
+    let shifted = first_debts(saved, now, clocks.now_ns);
+    let again = SharedState::new(Memory::Process);
+    again.keep_debts(shifted);
+    process.saver.write_debts(again.limits(NEEDS).unwrap()).unwrap();
+    drop((process, active));
+
+    let later = Clocks { day_ns: clocks.day_ns + 15_000 * MS, now_ns: 7_000 * MS };
+    let second = SharedState::new(Memory::Process);
+    let read = restore(&Folder::open(folder.path()).unwrap(), later).unwrap();
+    assert_eq!(read.notices, Vec::<String>::new());
+    second.keep_debts(read.debts);
+    let limits = second.limits(NEEDS).unwrap();
+    // Another order and another list.
+    let text = "10.1.0.0/16,7\n192.0.2.0/24,9\n203.0.113.0/24,9\n";
+    let binding = limits.bind(vec![geo(), customers(text)], later.now_ns).unwrap();
+    let left = |object: usize, entry: usize, limiter: u32| {
+        let word = limits.buckets().word(binding.object(object).slots()[entry] + limiter);
+        (word - ticks(later.now_ns)) / ticks(1000 * MS)
+    };
+    let of_customers: Vec<u64> = (0..4).flat_map(|entry| [left(1, entry, 0), left(1, entry, 1)]).collect();
+    let is_near = |found: u64, seconds: u64| found == seconds || found + 1 == seconds;
+    assert!(is_near(of_customers[3], 5) && is_near(of_customers[4], 15), "{of_customers:?}");
+    assert_eq!(of_customers.iter().filter(|&&left| left > 0).count(), 2, "the first was paid meanwhile");
+    assert!(is_near(left(0, 2, 0), 25) && left(0, 1, 0) == 0);
+    assert_eq!(limits.debts(later.now_ns).len(), 3, "that of the rule waits for a policy with it");
+
+    let file = folder.path().join("debts");
+    let whole = fs::read(&file).unwrap();
+    for at in 0..whole.len() {
+        let mut damaged = whole.clone();
+        damaged[at] ^= 0x10;
+        for bytes in [&damaged[..], &whole[..at]] {
+            fs::write(&file, bytes).unwrap();
+            let read = restore(&Folder::open(folder.path()).unwrap(), later).unwrap();
+            assert!(read.debts.is_empty() && read.notices.len() == 1, "byte {at}");
+            assert!(read.notices[0].ends_with("; limits begin with full buckets"), "{:?}", read.notices);
+        }
+    }
+}
+
+/// Debts at another time.
+fn first_debts(mut all: Vec<SavedDebts>, from_ns: u64, to_ns: u64) -> Vec<SavedDebts> {
+    all.iter_mut().flat_map(|list| &mut list.debts).for_each(|debt| debt.until_ns = debt.until_ns - from_ns + to_ns);
+    all
 }

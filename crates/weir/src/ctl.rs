@@ -11,9 +11,10 @@ use crate::limit_counts;
 use crate::report;
 use std::fmt::Write;
 use weir_control::{
-    Activating, Active, DirectionStats, InterfaceStats, LimitsStatus, Ready, Request, Stats, Status, TxDropped,
-    WorkerStats,
+    Activating, Active, DirectionStats, InterfaceStats, LimitsStatus, Ready, Request, StateStatus, Stats, Status,
+    TxDropped, WorkerStats,
 };
+use weir_policy::diag::printable::printable;
 
 /// Runs the command.
 ///
@@ -78,6 +79,12 @@ fn status(status: &Status) -> String {
     }
     for stray in &status.mixed {
         let _ = writeln!(text, "mixed: {stray}");
+    }
+    if let Some(StateStatus { folder, error }) = &status.state {
+        let _ = match error {
+            None => writeln!(text, "state in {}", printable(folder)),
+            Some(error) => writeln!(text, "state is not saved to {}: {}", printable(folder), printable(error)),
+        };
     }
     let target = status.rollback_to.map(|generation| active(generation, &status.rollback_posture));
     match (status.confirm_left_s, target) {

@@ -5,15 +5,16 @@
 //! generation has for the same prefix or label. Other buckets are new and full. A bucket is free again when no
 //! generation uses it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use weir_abi::each;
 use weir_abi::limit::ticks;
 
 use super::buckets::Buckets;
 use super::counts::Counts;
+use super::debt::SavedDebts;
 use super::entry_names::EntryNames;
 use crate::StateError;
 use crate::store::{Binding, Declared, Request, StateKind, Store};
@@ -78,6 +79,21 @@ impl AssignedBuckets {
     /// The first bucket of each entry.
     pub fn slots(&self) -> &[u32] {
         &self.slots
+    }
+
+    /// Number of neighbouring buckets of each entry, or of words of a table of addresses.
+    pub(super) fn width(&self) -> u32 {
+        self.declared.width
+    }
+
+    /// The format of the words.
+    pub(super) fn format(&self) -> WordFormat {
+        self.declared.format
+    }
+
+    /// The names of the entries.
+    pub(super) fn names(&self) -> &EntryNames {
+        &self.declared.entries
     }
 
     /// Takes over the buckets of entries with the same names, from the newest generation that has them. The slot of
@@ -206,6 +222,8 @@ pub struct LimitStore {
     buckets: Arc<Buckets>,
     counts: Arc<Counts>,
     store: Store<LimitBuckets>,
+    /// Debts of declarations that no generation has had yet, by name.
+    saved: Mutex<HashMap<String, SavedDebts>>,
 }
 
 impl LimitStore {
@@ -214,7 +232,7 @@ impl LimitStore {
         let (buckets, counts) = (Arc::new(buckets), Arc::<Counts>::default());
         let users = vec![1];
         let kind = LimitBuckets { buckets: buckets.clone(), counts: counts.clone(), users, free: BTreeMap::new() };
-        LimitStore { seed, buckets, counts, store: Store::new(kind) }
+        LimitStore { seed, buckets, counts, store: Store::new(kind), saved: Mutex::default() }
     }
 
     /// The hash seed of addresses.
@@ -236,8 +254,22 @@ impl LimitStore {
     ///
     /// # Errors
     /// Not enough buckets are left. Nothing is assigned then.
-    pub fn bind(&self, declared: Vec<Declared<BucketsDeclared>>, now_ns: u64) -> Result<Arc<LimitBinding>, StateError> {
+    pub(super) fn assign(
+        &self,
+        declared: Vec<Declared<BucketsDeclared>>,
+        now_ns: u64,
+    ) -> Result<Arc<LimitBinding>, StateError> {
         self.store.bind(declared, now_ns)
+    }
+
+    /// The buckets of all loaded generations, newest first.
+    pub(super) fn loaded(&self) -> Vec<Arc<LimitBinding>> {
+        self.store.loaded()
+    }
+
+    /// Debts that nobody has declared yet.
+    pub(super) fn saved(&self) -> MutexGuard<'_, HashMap<String, SavedDebts>> {
+        self.saved.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Sets words in the past to the present, before they wrap around. No bucket is assigned meanwhile: assignment

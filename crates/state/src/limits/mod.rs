@@ -7,8 +7,10 @@
 mod buckets;
 mod counted;
 pub mod counts;
+mod debt;
 mod entry_names;
 mod limit_store;
+mod saved_debts;
 
 use std::sync::Arc;
 
@@ -17,6 +19,7 @@ use weir_tables::LimitImage;
 pub use buckets::Buckets;
 pub use counted::{Counted, LimiterBuckets};
 pub use counts::LimitCount;
+pub use debt::{EntryName, SavedDebt, SavedDebts};
 pub use entry_names::EntryNames;
 pub use limit_store::{AssignedBuckets, BucketsDeclared, LimitBinding, LimitStore, WordFormat};
 

@@ -4,6 +4,7 @@
 //!   lock                      locked by the Weir that uses the folder
 //!   tables-7.snapshot         all dynamic tables at one time
 //!   tables-7.journal          changes since then, and until tables-8.journal begins
+//!   debts                     the debts of limits
 //!   *.new                     a file that is not complete
 //! ```
 

@@ -14,6 +14,8 @@ pub(super) enum Purpose {
     Snapshot = 1,
     /// Changes since the snapshot of the same number.
     Journal = 2,
+    /// The debts of limits at one time, with a last record too.
+    Debts = 3,
 }
 
 const MAGIC: &[u8; 8] = b"weirkeep";

@@ -29,7 +29,7 @@ impl ChangeLog {
     }
 
     /// Demands a snapshot: something has changed that no record says.
-    pub(crate) fn demand_snapshot(&self) {
+    pub fn demand_snapshot(&self) {
         self.waiting().is_incomplete = true;
     }
 
@@ -60,17 +60,25 @@ impl Clocks {
         Clocks { now_ns: crate::now_ns(), day_ns: day.as_nanos() as u64 }
     }
 
+    /// A time of shared state as nanoseconds since 1970.
+    pub(crate) fn day_at_ns(self, at_ns: u64) -> u64 {
+        let day_ns = i128::from(at_ns) - i128::from(self.now_ns) + i128::from(self.day_ns);
+        day_ns.clamp(1, i128::from(u64::MAX)) as u64
+    }
+
     /// A time of shared state as milliseconds since 1970, rounded up.
     pub(crate) fn day_ms(self, at_ns: u64) -> u64 {
-        (i128::from(at_ns) - i128::from(self.now_ns) + i128::from(self.day_ns))
-            .max(1_000_000)
-            .cast_unsigned()
-            .div_ceil(1_000_000) as u64
+        self.day_at_ns(at_ns).div_ceil(1_000_000)
+    }
+
+    /// Nanoseconds since 1970 as a time of shared state. `None` if it has passed.
+    pub(crate) fn at_day_ns(self, day_ns: u64) -> Option<u64> {
+        let left = day_ns.checked_sub(self.day_ns).filter(|&left| left > 0)?;
+        Some(self.now_ns.saturating_add(left))
     }
 
     /// Milliseconds since 1970 as a time of shared state. `None` if it has passed.
     pub(crate) fn at_ns(self, day_ms: u64) -> Option<u64> {
-        let left = i128::from(day_ms) * 1_000_000 - i128::from(self.day_ns);
-        (left > 0).then(|| self.now_ns.saturating_add(left as u64))
+        self.at_day_ns(day_ms.saturating_mul(1_000_000))
     }
 }

@@ -5,10 +5,14 @@
 //!   all tables ─────────── when the journal is large ──> tables-8.snapshot       and begins tables-8.journal
 //!   start: the newest snapshot that is whole, then the journals since then
 //! ```
+//! The debts of limits change with every packet. They are written anew each second, or less often if that takes long.
+//!
 //! A change waits for nobody: it appends some bytes to memory. Records say what an entry is afterwards, so a journal may
 //! contain changes that its snapshot has already. The previous snapshot and the journals since then are kept too, in
 //! case the newest snapshot is damaged.
 
+mod cursor;
+mod debts;
 mod folder;
 mod frame;
 pub mod log;

@@ -17,6 +17,7 @@ use std::net::IpAddr;
 use weir_abi::Family;
 use weir_tables::Kind;
 
+use super::cursor::Cursor;
 use super::frame::append_frame;
 
 /// Number of entries in a record, so that a frame stays far below its limit.
@@ -164,7 +165,7 @@ fn begin(bytes: &mut Vec<u8>, kind: u8, key: &TableKey, more: bool) {
     bytes.extend(key.name.as_bytes());
 }
 
-fn append_prefix(bytes: &mut Vec<u8>, (addr, len): (IpAddr, u8)) {
+pub(super) fn append_prefix(bytes: &mut Vec<u8>, (addr, len): (IpAddr, u8)) {
     match addr {
         IpAddr::V4(addr) => bytes.extend(addr.octets()),
         IpAddr::V6(addr) => bytes.extend(addr.octets()),
@@ -208,54 +209,6 @@ pub(super) fn read(payload: &[u8]) -> Option<(Record<'_>, bool)> {
         _ => return None,
     };
     cursor.0.is_empty().then_some((record, kind & MORE != 0))
-}
-
-/// The bytes of a payload that are left.
-struct Cursor<'a>(&'a [u8]);
-
-impl<'a> Cursor<'a> {
-    fn take(&mut self, length: usize) -> Option<&'a [u8]> {
-        let (taken, rest) = self.0.split_at_checked(length)?;
-        self.0 = rest;
-        Some(taken)
-    }
-
-    fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
-        self.take(N)?.try_into().ok()
-    }
-
-    fn u8(&mut self) -> Option<u8> {
-        self.array().map(u8::from_le_bytes)
-    }
-
-    fn u16(&mut self) -> Option<u16> {
-        self.array().map(u16::from_le_bytes)
-    }
-
-    fn u32(&mut self) -> Option<u32> {
-        self.array().map(u32::from_le_bytes)
-    }
-
-    fn u64(&mut self) -> Option<u64> {
-        self.array().map(u64::from_le_bytes)
-    }
-
-    fn text(&mut self, length: usize) -> Option<&'a str> {
-        std::str::from_utf8(self.take(length)?).ok()
-    }
-
-    fn prefix(&mut self, is_ipv6: bool) -> Option<(IpAddr, u8)> {
-        let (addr, bits) = match is_ipv6 {
-            true => (IpAddr::from(self.array::<16>()?), Family::Ipv6.bits()),
-            false => (IpAddr::from(self.array::<4>()?), Family::Ipv4.bits()),
-        };
-        self.u8().filter(|&len| len <= bits).map(|len| (addr, len))
-    }
-
-    fn list<T>(&mut self, one: impl Fn(&mut Self) -> Option<T>) -> Option<Vec<T>> {
-        let count = self.u32()?;
-        (0..count).map(|_| one(self)).collect()
-    }
 }
 
 #[cfg(test)]

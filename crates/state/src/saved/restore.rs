@@ -8,10 +8,12 @@ use std::net::IpAddr;
 
 use weir_tables::Entries;
 
+use super::debts;
 use super::folder::{Folder, JOURNAL, SNAPSHOT};
 use super::frame::{Frames, Purpose};
 use super::log::Clocks;
 use super::record::{Record, TableKey, read};
+use crate::limits::SavedDebts;
 use crate::tables::SavedTable;
 
 /// What the folder contains.
@@ -19,6 +21,8 @@ use crate::tables::SavedTable;
 pub struct Restored {
     /// The tables, without entries that have expired.
     pub tables: Vec<SavedTable>,
+    /// The debts of limits, without those that are paid.
+    pub debts: Vec<SavedDebts>,
     /// What is damaged or missing, for the log.
     pub notices: Vec<String>,
 }
@@ -65,7 +69,11 @@ pub fn restore(folder: &Folder, clocks: Clocks) -> io::Result<Restored> {
     let mut tables: Vec<(TableKey, Contents)> = tables.into_iter().collect();
     tables.sort_by(|(one, _), (other, _)| one.cmp(other));
     let tables = tables.into_iter().map(|(key, contents)| contents.table(&key, clocks)).collect();
-    Ok(Restored { tables, notices })
+    let debts = debts::read(folder, clocks)?.unwrap_or_else(|problem| {
+        notices.push(problem);
+        Vec::new()
+    });
+    Ok(Restored { tables, debts, notices })
 }
 
 fn read_snapshot(bytes: &[u8], number: u64) -> Result<Tables, String> {

@@ -6,10 +6,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use super::debts;
 use super::folder::{Folder, JOURNAL, SNAPSHOT};
 use super::frame::{HEADER_BYTES, Purpose, header};
 use super::log::{ChangeLog, Clocks, Waiting};
 use super::record::{SavedEntry, append_end, append_put};
+use crate::limits::LimitStore;
 use crate::tables::{SavedTable, TableBinding, TableStore};
 
 /// A journal may have this many bytes, and twice those of the snapshot, before another snapshot is made.
@@ -18,6 +20,9 @@ const JOURNAL_BYTES_MIN: u64 = 4 << 20;
 const ENTRIES_AT_ONCE: usize = 1 << 16;
 /// Pause after an error of the disk.
 const RETRY: Duration = Duration::from_secs(2);
+/// Interval of writing debts, and how much longer it is at least than the writing.
+const DEBTS_INTERVAL: Duration = Duration::from_secs(1);
+const DEBTS_SHARE: u32 = 20;
 /// Snapshots that are kept, with the journals since then.
 const SNAPSHOTS_KEPT: usize = 2;
 
@@ -30,6 +35,9 @@ pub struct Saver {
     /// Number of the last snapshot and its bytes.
     snapshot: (u64, u64),
     failed: Option<Instant>,
+    /// When debts are written again.
+    debts_due: Option<Instant>,
+    debts_failed: bool,
 }
 
 /// The journal that is written.
@@ -41,7 +49,7 @@ struct Journal {
 impl Saver {
     /// A saver that writes to the folder at `path`. `folder` is the folder, if it could be opened already.
     pub fn new(path: PathBuf, folder: Option<Folder>, log: Arc<ChangeLog>) -> Self {
-        Saver { path, folder, log, journal: None, snapshot: (0, 0), failed: None }
+        Saver { path, folder, log, journal: None, snapshot: (0, 0), failed: None, debts_due: None, debts_failed: false }
     }
 
     /// Writes the changes that wait, and a snapshot if one is needed. To be called several times a second. `active` is
@@ -49,7 +57,7 @@ impl Saver {
     ///
     /// # Errors
     /// The disk refuses. A later call makes a snapshot of everything, but not before [`RETRY`].
-    pub fn step(&mut self, store: &TableStore, active: &TableBinding) -> io::Result<()> {
+    pub fn step(&mut self, store: &TableStore, active: Option<&TableBinding>) -> io::Result<()> {
         if self.failed.is_some_and(|failed| failed.elapsed() < RETRY) {
             return Ok(());
         }
@@ -62,12 +70,28 @@ impl Saver {
         done
     }
 
-    /// Whether everything up to the last step is on disk.
-    pub fn has_failed(&self) -> bool {
-        self.failed.is_some()
+    /// Writes the debts of limits, at most once a second and for a twentieth of the time.
+    ///
+    /// # Errors
+    /// The disk refuses.
+    pub fn write_debts(&mut self, limits: &LimitStore) -> io::Result<()> {
+        let begun = Instant::now();
+        let Some(folder) = self.folder.as_ref().filter(|_| self.debts_due.is_none_or(|due| due <= begun)) else {
+            return Ok(());
+        };
+        let clocks = Clocks::now();
+        let written = debts::write(folder, &limits.debts(clocks.now_ns), clocks);
+        self.debts_failed = written.is_err();
+        self.debts_due = Some(begun + DEBTS_INTERVAL.max(DEBTS_SHARE * begun.elapsed()));
+        written
     }
 
-    fn try_step(&mut self, store: &TableStore, active: &TableBinding) -> io::Result<()> {
+    /// Whether everything up to the last step is on disk.
+    pub fn has_failed(&self) -> bool {
+        self.failed.is_some() || self.debts_failed
+    }
+
+    fn try_step(&mut self, store: &TableStore, active: Option<&TableBinding>) -> io::Result<()> {
         let Waiting { bytes, is_incomplete } = self.log.take();
         let (_, snapshot_bytes) = self.snapshot;
         if let Some(journal) = &mut self.journal {
@@ -79,7 +103,7 @@ impl Saver {
         self.make_snapshot(store, active)
     }
 
-    fn make_snapshot(&mut self, store: &TableStore, active: &TableBinding) -> io::Result<()> {
+    fn make_snapshot(&mut self, store: &TableStore, active: Option<&TableBinding>) -> io::Result<()> {
         if self.folder.is_none() {
             self.folder = Some(Folder::open(&self.path)?);
         }

@@ -270,14 +270,15 @@ impl TableStore {
         }
     }
 
-    /// The dynamic tables, those of `active` first, and the tables that wait. `begin` runs at the time of which this is
-    /// the state: the changes before it are included, and those after it are not. Changes wait meanwhile.
-    pub fn save(&self, active: &TableBinding, begin: impl FnOnce()) -> Vec<SavedTable> {
+    /// The dynamic tables, as the generation `active` has them if it does, and the tables that wait. `begin` runs at the
+    /// time of which this is the state: changes before it are included, later ones are not. Changes wait meanwhile.
+    pub fn save(&self, active: Option<&TableBinding>, begin: impl FnOnce()) -> Vec<SavedTable> {
         let _in_order = self.in_order();
         begin();
         self.store.maintain(|kind, loaded| {
             let loaded: Vec<&TableImage> = loaded.collect();
-            let mut tables = lasting::saved_tables(active.objects().chain(loaded.into_iter().rev()));
+            let of_active = active.into_iter().flat_map(Binding::objects);
+            let mut tables = lasting::saved_tables(of_active.chain(loaded.into_iter().rev()));
             tables.extend(kind.lasting.iter().flat_map(|lasting| lasting.waiting().iter().cloned()));
             tables
         })

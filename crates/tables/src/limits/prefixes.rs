@@ -261,6 +261,16 @@ impl LimitTable {
         depths.into_iter().max().unwrap_or(0)
     }
 
+    /// The prefixes of a family with their labels: label, lowest address, length.
+    pub fn prefixes(&self, family: Family) -> impl Iterator<Item = (u32, IpAddr, u8)> {
+        let (v4, v6): (&[Prefix<u32>], &[Prefix<u128>]) = match &self.family(family).prefixes {
+            Prefixes::V4(prefixes) => (prefixes, &[]),
+            Prefixes::V6(prefixes) => (&[], prefixes),
+        };
+        let v4 = v4.iter().map(|prefix| (prefix.label, IpAddr::V4(prefix.addr.into()), prefix.len));
+        v4.chain(v6.iter().map(|prefix| (prefix.label, IpAddr::V6(prefix.addr.into()), prefix.len)))
+    }
+
     /// Calls `same` with each pair of labels, of this list and of another, for the same prefix.
     pub fn shared(&self, other: &LimitTable, family: Family, mut same: impl FnMut(u32, u32)) {
         match (&self.family(family).prefixes, &other.family(family).prefixes) {

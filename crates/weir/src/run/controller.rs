@@ -7,9 +7,9 @@ use crate::run::generation::Generation;
 use crate::run::guard::Guard;
 use crate::run::ledger::Ledger;
 use crate::run::succession::{Change, READY_MAX, Refusal, Succession};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
-use weir_control::{Activating, Active, Stats, Status, UpdatesStatus};
+use weir_control::{Activating, Active, StateStatus, Stats, Status, UpdatesStatus};
 use weir_engine::live::{Datapath, Loaded, Stray};
 
 /// The datapath, its generations and their counts.
@@ -23,7 +23,12 @@ pub struct Controller<D: Datapath> {
     /// Held only briefly, and never while counters are read.
     state: Mutex<State<D::Code>>,
     ledger: Ledger<D::Code>,
+    /// Reports how state is saved to disk, if it is.
+    saved: OnceLock<ReportState>,
 }
+
+/// Reports how state is saved to disk.
+type ReportState = Box<dyn Fn() -> StateStatus + Send + Sync>;
 
 /// A shared generation.
 type Shared<C> = Arc<Generation<C>>;
@@ -72,7 +77,7 @@ impl<D: Datapath> Controller<D> {
             superseded: None,
         };
         let (changing, state, ledger) = (Mutex::default(), Mutex::new(state), Ledger::new(generation));
-        Controller { datapath, guard, started, changing, state, ledger }
+        Controller { datapath, guard, started, changing, state, ledger, saved: OnceLock::new() }
     }
 
     /// Adds a ready generation. Returns its number.
@@ -211,6 +216,11 @@ impl<D: Datapath> Controller<D> {
         self.state().active()
     }
 
+    /// Sets the report on saved state, which is a part of the status. The first one counts.
+    pub fn report_state(&self, report: impl Fn() -> StateStatus + Send + Sync + 'static) {
+        let _first = self.saved.set(Box::new(report));
+    }
+
     /// The status of all generations. Its caller adds that of updates.
     pub fn status(&self) -> Status {
         let taken_down = self.guard.down();
@@ -238,6 +248,7 @@ impl<D: Datapath> Controller<D> {
             rollback_posture: succession.rollback_target().and_then(|target| target.posture.clone()),
             activating: succession.pending().map(activating),
             mixed: self.mixed(),
+            state: self.saved.get().map(|report| report()),
             updates: UpdatesStatus::default(),
             generations: state.ready.iter().map(|generation| generation.status()).collect(),
         }

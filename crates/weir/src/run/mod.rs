@@ -15,6 +15,7 @@ mod limits_log;
 mod log_file;
 mod preparation;
 mod requests;
+mod saving;
 mod server;
 pub mod succession;
 mod table_ticks;
@@ -31,6 +32,7 @@ use feeds::Updates;
 use generation::{Generation, KernelLoader, Loader, NativeLoader};
 use guard::Guard;
 use limits_log::LimitsLog;
+use saving::StateFolder;
 use server::Server;
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -161,6 +163,7 @@ fn run_on<L: Loader>(
     start: impl FnOnce(&Loaded<<L::Datapath as Datapath>::Code>) -> Result<L::Datapath, Failure>,
 ) -> Result<(), Failure> {
     let Held { targets, claims, mut server, log } = held;
+    let state = options.state_folder.as_deref().map(|path| StateFolder::open(path, loader.shared())).transpose()?;
     let first = match Generation::prepare(&options.policy, &loader) {
         // Stopped before the start.
         Err(_) if signals.stop.load(Ordering::Relaxed) => return Ok(()),
@@ -175,6 +178,7 @@ fn run_on<L: Loader>(
         let controller = Arc::new(Controller::new(datapath, first, guard.clone()));
         report_start(options, &controller);
         let log = log.map(|log| log.start(controller.clone()));
+        let saving = state.map(|state| state.start(&controller, &loader)).transpose()?;
         end_trials(Arc::downgrade(&controller))?;
         let updates = Arc::new(Updates::default());
         feeds::start(Arc::downgrade(&controller), loader.clone(), updates.clone())?;
@@ -191,6 +195,9 @@ fn run_on<L: Loader>(
         });
         if let Some(log) = log {
             log.end();
+        }
+        if let Some(saving) = saving {
+            saving.end();
         }
         stopped
     })();
