@@ -5,6 +5,8 @@
 #[path = "live/each_engine.rs"]
 mod each_engine;
 
+#[path = "live/additions.rs"]
+mod additions;
 #[path = "live/control.rs"]
 mod control;
 #[path = "live/device_under_test.rs"]

@@ -28,8 +28,8 @@ pub use client::{Client, Error, ask, read};
 pub use limits::{CountedLimit, Limited, LimitsStatus, LimitsTotal, TOP_MAX};
 pub use message::{Answer, Ready, Request};
 pub use stats::{
-    DirectionStats, GONE, InterfaceStats, Outcome, OutcomeStats, RuleCount, Stats, TableCount, Tally, TxDropped,
-    WorkerStats,
+    AdditionStats, DirectionStats, GONE, InterfaceStats, Outcome, OutcomeStats, RuleCount, Stats, TableCount, Tally,
+    TxDropped, WorkerStats,
 };
 pub use status::{Activating, Active, GenerationStatus, Status};
 pub use tables::{GivenEntries, TABLE_ENTRIES_MAX, TableChanged, TableEntries, TableEntry, TableFound, TableOperation};

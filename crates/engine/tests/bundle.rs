@@ -82,7 +82,7 @@ fn a_bundle_runs_without_a_compiler() {
     let program = bundle.shape();
     let frames = FrameSet::new(Link::Ethernet, [(&[0xff; 60][..], 60), (&[1; 60][..], 60)]);
     let mut native =
-        NativeFilter::load("edge", bundle.native().unwrap(), &program, bundle.images.clone(), None).unwrap();
+        NativeFilter::load("edge", bundle.native().unwrap(), &program, bundle.images.clone(), None, None).unwrap();
     let mut xdp = XdpFilter::load("edge", bundle.bpf().unwrap(), &program, &ProgramData::constant(&bundle.images))
         .unwrap_or_else(|error| panic!("this test needs root (BPF_PROG_TEST_RUN): {error}"));
     let burst = frames.bursts().next().unwrap();

@@ -9,7 +9,7 @@ use weir_engine::ProgramData;
 use weir_policy::ir::{Limiter, LimiterKind};
 use weir_policy::pass::choose_layouts::Planned;
 use weir_state::limits::{Counted, LimitNeeds, Limits};
-use weir_state::tables::LiveTables;
+use weir_state::tables::{LiveTables, TableStore};
 use weir_state::{Memory, SharedState};
 use weir_tables::Image;
 
@@ -55,17 +55,39 @@ impl Policy {
         Ok(self.images.get_or_init(|| images))
     }
 
-    /// The images and limits for loading code. Tables and limits use `shared` state. Without it, limits use their own,
-    /// and tables cannot change.
+    /// The images and limits for loading code. Tables and limits use `shared` state. Without it, they use their own, and
+    /// only rules change tables, in the time of replayed packets.
     ///
     /// # Errors
     /// A table or list does not fit its layout, or there are not enough buckets.
     pub fn data(&self, shared: Option<&SharedState>) -> Result<Data, LoadError> {
+        self.data_with(shared, TableStore::for_threads)
+    }
+
+    /// The images and limits for loading code that the kernel runs on replayed packets. As [`Policy::data`] without
+    /// shared state, except that programs in the kernel read the tables.
+    ///
+    /// # Errors
+    /// As for [`Policy::data`], or the kernel refuses the memory of tables.
+    pub fn kernel_replay_data(&self) -> Result<Data, LoadError> {
+        self.data_with(None, TableStore::for_kernel)
+    }
+
+    /// Tables of a replay are in the store that `replayed` makes.
+    fn data_with(&self, shared: Option<&SharedState>, replayed: fn() -> TableStore) -> Result<Data, LoadError> {
         let Some(text) = self.text() else {
             return Ok(Data { images: self.images()?.to_vec(), limits: None, tables: None });
         };
-        let tables = match shared.and_then(SharedState::tables) {
-            Some(store) => Some(tables::bind(text, self.images()?, store)?),
+        let tables = match shared {
+            Some(shared) => match (shared.tables(), shared.additions()) {
+                (Some(store), Some(additions)) => {
+                    Some(tables::bind(text, &self.program, self.images()?, store, additions)?)
+                }
+                _ => None,
+            },
+            None if self.program.changes_tables() => {
+                Some(tables::bind_replayed(text, &self.program, self.images()?, replayed())?)
+            }
             None => None,
         };
         if self.program.limiters.is_empty() {

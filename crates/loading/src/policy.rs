@@ -4,7 +4,9 @@ use crate::bundle_report;
 use crate::error::{LoadError, Rejected};
 use crate::eval::{Answers, SlotAnswers};
 use crate::shape::shape;
+use crate::tables;
 use crate::text::Text;
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use weir_abi::{ABI_VERSION, Target};
@@ -171,11 +173,12 @@ impl Policy {
             Origin::Text(text) => {
                 let references =
                     text.lowered.plan.images.iter().map(|image| Answers::References(text.references(image)));
-                SlotAnswers { slots: families.zip(references).collect(), limits: text.limit_entries(&self.program) }
+                let slots = families.zip(references).collect();
+                SlotAnswers { slots, dynamic: tables::dynamic(text), limits: text.limit_entries(&self.program) }
             }
             Origin::Bundle(bundle) => {
                 let images = bundle.images.iter().cloned().map(Answers::Image);
-                SlotAnswers { slots: families.zip(images).collect(), limits: vec![] }
+                SlotAnswers { slots: families.zip(images).collect(), dynamic: HashMap::new(), limits: vec![] }
             }
         }
     }
@@ -202,6 +205,8 @@ impl Policy {
             rules: shape.rules,
             tables: shape.tables,
             limiters: shape.limiters,
+            adders: shape.adders,
+            additions: shape.additions,
             limited: shape.limited,
             sources: sources.into(),
             report: bundle_report::written(&self.program, &self.labels),

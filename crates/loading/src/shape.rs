@@ -11,6 +11,8 @@ pub(crate) fn shape(program: &Program) -> weir_engine::ProgramShape {
         rules: program.rules.len(),
         tables: slots.map(|slot| TableSlot { name: slot.name(), layout: slot.layout }).collect(),
         limiters: program.limiters.len(),
+        adders: program.adders.len(),
+        additions: program.additions_max(),
         limited: program.limited().len(),
     }
 }

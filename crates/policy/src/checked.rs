@@ -5,7 +5,7 @@ use crate::catalog::{Family, LimitsFacts, TableFacts};
 use crate::diag::Diagnostic;
 use crate::field::{Field, Subject};
 use crate::source::Span;
-pub use crate::syntax::tree::{Exceed, Log};
+pub use crate::syntax::tree::{AddKind, Exceed, Log};
 use weir_abi::{Action, Layout, Limit};
 
 /// A checked policy.
@@ -350,6 +350,21 @@ impl std::fmt::Display for LimitEach {
     }
 }
 
+/// Adds an address to a table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Add {
+    /// What happens to an entry that is there.
+    pub kind: AddKind,
+    /// A dynamic set of the key's family.
+    pub table: TableId,
+    /// An address field.
+    pub key: Field,
+    /// Prefix length: the entry is the prefix of the address.
+    pub length: u8,
+    /// The timeout of the entry, ms; `None`: that of the table.
+    pub timeout_ms: Option<u64>,
+}
+
 /// What a rule does.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Effect {
@@ -364,9 +379,13 @@ pub enum Effect {
     Limit {
         /// Which limit.
         by: LimitBy,
+        /// The table that the address of a packet is added to that exceeds it.
+        add: Option<Add>,
         /// What happens to packets that exceed it.
         exceed: Exceed,
     },
+    /// Adds an address to a table.
+    Add(Add),
     /// Tracks the TCP connection.
     Track,
     /// Decides the packet.

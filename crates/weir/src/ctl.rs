@@ -1,6 +1,7 @@
 //! `weir ctl`: sends a request to a running Weir and prints the answer, as text or as JSON. It uses only the protocol,
 //! no code of `weir run`.
 
+use crate::additions;
 use crate::cli::{CtlCommand, CtlOptions};
 use crate::ctl_table;
 use crate::ctl_updates;
@@ -128,7 +129,7 @@ fn stats(stats: &Stats) -> String {
         );
     }
     stats.interfaces.iter().for_each(|port| text += &interface(port));
-    text
+    text + &additions::describe(&stats.additions)
 }
 
 fn limits(status: &LimitsStatus) -> String {
@@ -228,6 +229,7 @@ mod tests {
                 "sampled": 0, "tx_dropped": { "tx-full": 0, "link-down": 3, "tx-too-long": 0, "tx-unsupported": 0, "tx-error": 0,
                                 "no-divert": 0 },
             }],
+            "additions": { "added": 3, "updated": 0, "additions-overflow": 1, "table-full": 0 },
         });
         let text = stats(&serde_json::from_value(value).expect("stats"));
         let lines: Vec<&str> = text.lines().collect();
@@ -246,6 +248,7 @@ mod tests {
                 "worker 0: 1,234 packets upstream, 1,234 downstream",
                 "worker 1: 1,234 packets upstream, 1,234 downstream",
                 "eth0 (lower): 1,234 received, 5 sent, 2 missed, 3 not sent: link-down",
+                "rules added 3 entries to tables and updated 0, additions-overflow 1",
             ]
         );
     }

@@ -9,6 +9,7 @@ macro_rules! eprintln {
     ($($text:tt)*) => { $crate::report::say(&format!($($text)*)) };
 }
 
+pub mod additions;
 pub mod bench;
 pub mod captures;
 pub mod check;

@@ -300,6 +300,8 @@ fn read(path: &Path, input: impl Read, bytes: u64, trust: &Trust) -> Result<Bund
         tables: manifest.tables,
         // Archives contain no lists of limits.
         limiters: 0,
+        adders: 0,
+        additions: 0,
         limited: 0,
         sources: sources.into_iter().collect::<Result<_, EngineError>>()?,
         report: manifest.report,

@@ -12,13 +12,13 @@ use libbpf_rs::{
 use memmap2::{MmapOptions, MmapRaw};
 use rustix::io::Errno;
 use weir_abi::ABI_VERSION;
-use weir_abi::kernel::{self, Mode};
+use weir_abi::kernel::{self, AdditionRing, Mode};
 
 use super::log;
 use crate::clang::BpfObject;
 use crate::{EngineError, ProgramData, descriptors};
 use weir_state::limits::{Buckets, Counted, Limits};
-use weir_state::tables::HalvesWord;
+use weir_state::tables::{AdditionRings, HalvesWord};
 use weir_state::words::Words;
 
 /// The section of the counters.
@@ -30,6 +30,8 @@ const LIMITS: &str = ".bss.limits";
 const BUCKETS: &str = ".bss.buckets";
 const EXCEEDED: &str = ".bss.exceeded";
 const PASSED: &str = ".bss.passed";
+/// The section of the rings for additions (datapath/engine/addition_ring.h).
+pub(crate) const ADDITIONS: &str = ".bss.additions";
 /// The section of `struct words`.
 const WORDS: &str = ".bss.words";
 /// The section of `struct mode`.
@@ -121,6 +123,11 @@ pub(super) fn counted(object: &Object, limits: &Limits) -> Result<Option<Counted
     };
     let counts = counted.counts();
     Ok(Some(counted.in_maps(words(EXCEEDED, counts.exceeded())?, words(PASSED, counts.passed())?)))
+}
+
+/// The rings of the object's programs, one for each CPU that the section was made for.
+pub(crate) fn addition_rings(object: &Object) -> Result<AdditionRings, EngineError> {
+    Ok(AdditionRings::of_map(Words::of_map(map(object, ADDITIONS, size_of::<AdditionRing>())?)))
 }
 
 /// The maps that programs of all generations share: tables, and buckets with their counts.

@@ -205,7 +205,7 @@ impl<'a> Checker<'a> {
         }
     }
 
-    fn timeout(&mut self, atom: &Atom) -> Check<u64> {
+    pub(super) fn timeout(&mut self, atom: &Atom) -> Check<u64> {
         match milliseconds(&atom.text) {
             Some(ms) if (1..=TIMEOUT_MS_MAX).contains(&ms) => Ok(ms),
             _ => Err(self.report(

@@ -1,6 +1,6 @@
 //! Binds generations to images of tables, and changes tables by name.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -118,7 +118,7 @@ impl TableImages {
 }
 
 /// The result of a change.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Changed {
     /// Number of entries that were added, removed or got another label.
     pub changed: usize,
@@ -237,14 +237,17 @@ impl TableStore {
         let all = others.len();
         others.retain(|(image, set)| can_take(image, *set, name, change).is_ok());
         let left_out = all - others.len();
-        let partial = |error: LiveError| TableError::Partial { name: name.to_owned(), error };
         if order.timing.until.is_some() {
             self.can_expire.store(true, Ordering::Relaxed);
         }
         let mut applied = None;
         for (image, set) in own.iter().chain(&others) {
             let apply = |live: &mut LiveTable, expiry: &mut Expiry| change::apply((live, *set), expiry, order);
-            let in_image = image.with_expiry(*set, apply).map_err(partial).inspect_err(|_| self.demand_snapshot())?;
+            let problem = |error: LiveError| match (&error, applied.is_none()) {
+                (LiveError::Stopped { .. }, _) | (_, false) => TableError::Partial { name: name.to_owned(), error },
+                (_, true) => TableError::Refused { name: name.to_owned(), error },
+            };
+            let in_image = image.with_expiry(*set, apply).map_err(problem).inspect_err(|_| self.demand_snapshot())?;
             // The first is one of the active generation.
             applied.get_or_insert(in_image);
         }
@@ -295,6 +298,13 @@ impl TableStore {
     /// Number of entries that a table of this name refused so far because it was full.
     pub fn refused_by(&self, name: &str) -> u64 {
         self.refused().get(name).copied().unwrap_or(0)
+    }
+
+    /// Counts entries that a caller did not add, because the table is full.
+    pub(super) fn count_refused(&self, name: &str, entries: u64) {
+        if entries > 0 {
+            *self.refused().entry(name.to_owned()).or_default() += entries;
+        }
     }
 
     fn refused(&self) -> MutexGuard<'_, BTreeMap<String, u64>> {
@@ -405,6 +415,18 @@ impl<'a> TableView<'a> {
     /// Where the prefixes of another table overlap its entries.
     pub fn overlap(&self, other: &Table) -> Option<Overlap> {
         self.live.overlap(self.set, other)
+    }
+
+    /// The entries for which there is room: the first ones, and those that are there.
+    pub(super) fn fitting(&self, entries: &[(IpAddr, u8)]) -> Vec<(IpAddr, u8)> {
+        let room = self.size.map_or(usize::MAX, |size| size.saturating_sub(self.count()));
+        let mut new = HashSet::new();
+        let mut fits = |&(addr, len): &(IpAddr, u8)| {
+            self.live.holds(self.set, addr, len)
+                || new.contains(&(addr, len))
+                || new.len() < room && new.insert((addr, len))
+        };
+        entries.iter().filter(|entry| fits(entry)).copied().collect()
     }
 
     /// Nanoseconds from `now_ns` until an entry expires. `None`: it never does.

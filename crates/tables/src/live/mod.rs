@@ -295,7 +295,8 @@ impl LiveTable {
     ///
     /// # Errors
     /// If a change is invalid (family, length, label, a prefix that the layout cannot hold), none is made. If the
-    /// layout reaches a limit or readers are behind, the changes of higher addresses are not made.
+    /// layout reaches a limit or readers are behind, the changes of higher addresses are not made
+    /// ([`LiveError::Stopped`]).
     pub fn change(&mut self, changes: &[Change<'_>]) -> Result<usize, LiveError> {
         let mut wanted: BTreeMap<Net, u32> = BTreeMap::new();
         for change in changes {
@@ -413,7 +414,10 @@ impl LiveTable {
             done += covered;
         }
         if done < steps.len() {
-            self.rebuild(&steps[done..])?;
+            self.rebuild(&steps[done..]).map_err(|error| match done {
+                0 => error,
+                _ => LiveError::Stopped { done, error: Box::new(error) },
+            })?;
         }
         Ok(steps.len())
     }

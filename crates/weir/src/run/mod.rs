@@ -6,7 +6,6 @@ pub mod claim;
 pub mod controller;
 pub mod descriptors;
 mod dpdk;
-mod expiry;
 mod feeds;
 pub mod generation;
 pub mod guard;
@@ -18,6 +17,7 @@ mod preparation;
 mod requests;
 mod server;
 pub mod succession;
+mod table_ticks;
 pub mod tables;
 mod tally;
 
@@ -27,7 +27,6 @@ use crate::signals;
 use carry::CarriedLinks;
 use claim::{ClaimTarget, Claimant, Claims, PortKind};
 use controller::Controller;
-use expiry::Expiry;
 use feeds::Updates;
 use generation::{Generation, KernelLoader, Loader, NativeLoader};
 use guard::Guard;
@@ -38,6 +37,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
+use table_ticks::TableTicks;
 use weir_control::{Active, Status};
 use weir_engine::bundle::trust::Trust;
 use weir_engine::live::afpacket::AfPacketLane;
@@ -232,7 +232,7 @@ fn watch<L: Loader>(
     signals: &Signals,
     updates: &Updates,
 ) {
-    let (mut refreshed, mut expiry) = (Instant::now(), Expiry::default());
+    let (mut refreshed, mut table_ticks) = (Instant::now(), TableTicks::default());
     while !signals.stop.load(Ordering::Relaxed) && !controller.has_failed() {
         if signals.hang_up.swap(false, Ordering::Relaxed) {
             updates.request_reload();
@@ -246,7 +246,7 @@ fn watch<L: Loader>(
         if let Some(tables) = loader.shared().tables() {
             tables.free();
         }
-        if let Err(failure) = expiry.keep(loader) {
+        if let Err(failure) = table_ticks.keep(loader) {
             eprintln!("weir: {failure}");
         }
         if let Some(carried) = &mut carried {

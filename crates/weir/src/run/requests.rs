@@ -1,5 +1,6 @@
 //! Executes the requests of clients.
 
+use crate::additions;
 use crate::failure::Failure;
 use crate::run::controller::Controller;
 use crate::run::feeds::{Cause, Force, Updater, Updates};
@@ -9,9 +10,10 @@ use crate::run::succession::Refusal;
 use crate::run::tables;
 use serde_json::{Value, json};
 use std::time::Duration;
-use weir_control::{ListName, Ready, Request, Status, TOP_MAX};
+use weir_control::{AdditionStats, ListName, Ready, Request, Stats, Status, TOP_MAX};
 use weir_engine::live::Datapath;
 use weir_loading::regular_file;
+use weir_state::SharedState;
 
 /// Executes a request. `loader` loads policies for `load` and `reload`.
 ///
@@ -25,7 +27,7 @@ pub fn perform<L: Loader>(
 ) -> Result<Value, Failure> {
     match request {
         Request::Status => {}
-        Request::Stats => return Ok(json!(controller.stats())),
+        Request::Stats => return Ok(json!(Stats { additions: addition_stats(loader.shared()), ..controller.stats() })),
         Request::Limits { top, list } => {
             return Ok(json!(controller.active().limits(top.min(TOP_MAX), list.as_deref())?));
         }
@@ -67,6 +69,11 @@ fn status<D: Datapath>(controller: &Controller<D>, updates: &Updates) -> Status 
         ListName::Limits(name) => text.is_some_and(|text| text.checked.limits.iter().any(|list| list.name == *name)),
     };
     Status { updates: updates.status(watched, has_list), ..controller.status() }
+}
+
+/// What rules have added to tables.
+fn addition_stats(shared: &SharedState) -> AdditionStats {
+    shared.additions().map(|queues| additions::stats(queues.counts())).unwrap_or_default()
 }
 
 /// The length of a trial. Its bounds are checked when the generation is activated.
