@@ -1,5 +1,7 @@
 //! Tests the program from outside: its output, its exit codes, and that it never panics.
 
+#[path = "command/additions.rs"]
+mod additions;
 #[path = "command/bundles.rs"]
 mod bundles;
 #[path = "command/hostile.rs"]

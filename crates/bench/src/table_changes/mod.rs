@@ -9,42 +9,35 @@
 //! addresses are replaced as a whole. nftables and the kernel's own maps hold the same addresses and are changed in the
 //! same run (`peers.rs`).
 
+mod lists;
 mod peers;
 mod probe;
+mod timing;
 
-use crate::data::Dataset;
 use crate::live::wire;
 use crate::options::Options;
 use crate::process::Process;
 use crate::row::Row;
+use lists::{LAYOUTS, Lists, large, list, name_of};
 use probe::Probe;
-use std::fmt::Write;
 use std::fs;
 use std::net::Ipv4Addr;
-use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::path::Path;
+use std::time::Instant;
+use timing::{BATCH, ROUNDS, TURN, p99, spread};
 use weir::failure::Failure;
 use weir_control::{Client, GivenEntries, Request, TableOperation};
-use weir_engine::measure::Spread;
-use weir_engine::traffic::SplitMix;
 
 /// The engines with the names of their ports.
 const ENGINES: &[&str] =
     if cfg!(feature = "dpdk") { &["xdp", "afxdp", "afpacket", "dpdk"] } else { &["xdp", "afxdp", "afpacket"] };
-/// The tables, which are named after their layouts.
-const LAYOUTS: [&str; 3] = ["exact-set", "rank-leaf", "d16x4r"];
 /// The name of the peers in `--only`.
 const PEERS: &str = "peers";
 
 /// Number of changes of one address of which packets must see each.
 const SEEN: usize = 200;
-/// Time for which requests follow one another without a pause, and their maximum number.
-const TURN: Duration = Duration::from_secs(2);
+/// Maximum number of requests that follow one another without a pause.
 const REQUESTS_MAX: usize = 100_000;
-/// Number of addresses in a batch.
-const BATCH: usize = 10_000;
-/// Number of batches and of replaced lists.
-const ROUNDS: usize = 5;
 
 /// Runs the scenario.
 ///
@@ -66,78 +59,6 @@ pub fn run(options: &Options) -> Result<Vec<Row>, Failure> {
         rows.extend(wire::in_namespace(|| peers::rows(&lists))?);
     }
     Ok(rows)
-}
-
-/// The addresses of tables, and lists with them.
-struct Lists {
-    folder: PathBuf,
-    addresses: Vec<u32>,
-    policy: PathBuf,
-    /// Two lists of 1.1 million addresses, which replace each other.
-    large: [PathBuf; 2],
-}
-
-impl Lists {
-    fn write(folder: &Path, options: &Options) -> Result<Self, Failure> {
-        let addresses = Dataset::BLOCK_178K.load(&options.data)?.addresses();
-        let many = Dataset::BLOCK_1_1M.load(&options.data)?.addresses();
-        let put = |name: &str, text: &str| {
-            let path = folder.join(name);
-            fs::write(&path, text).map_err(|error| Failure::file(&path, error))?;
-            Ok::<_, Failure>(path)
-        };
-        put("block.txt", &list(&addresses))?;
-        let tables = LAYOUTS.map(|layout| {
-            let declared =
-                |name: &str, file: &str| format!("table {name} {{ type ipv4; layout {layout}; file \"{file}\" }}\n");
-            declared(&name_of(layout), "block.txt") + &declared(&large(layout), "large.txt")
-        });
-        let rules =
-            LAYOUTS.map(|layout| format!("ip saddr @{} drop; ip daddr @{} drop; ", name_of(layout), large(layout)));
-        let policy = format!("{}upstream {{ {}accept }}\ndownstream {{ accept }}\n", tables.concat(), rules.concat());
-        let other: Vec<u32> = many.iter().map(|address| address ^ 0x0000_0101).collect();
-        Ok(Lists {
-            folder: folder.to_owned(),
-            policy: put("tables.weir", &policy)?,
-            large: [put("large.txt", &list(&many))?, put("other.txt", &list(&other))?],
-            addresses,
-        })
-    }
-
-    /// Addresses that are in no table, in random order.
-    fn absent(&self, count: usize) -> Vec<u32> {
-        let mut random = SplitMix::new(17);
-        let mut absent = Vec::with_capacity(count);
-        while absent.len() < count {
-            let address = random.draw() as u32;
-            // 10.0.0.0/8 and multicast are for others.
-            if self.addresses.binary_search(&address).is_err() && (11 << 24..224 << 24).contains(&address) {
-                absent.push(address);
-            }
-        }
-        absent.sort_unstable();
-        absent.dedup();
-        // Neighbours in memory would be cheaper.
-        (1..absent.len()).rev().for_each(|last| absent.swap(last, random.below(last as u64 + 1) as usize));
-        absent
-    }
-}
-
-/// The name of the table with a layout.
-fn name_of(layout: &str) -> String {
-    layout.replace('-', "_")
-}
-
-/// The name of the table with a layout and 1.1 million addresses.
-fn large(layout: &str) -> String {
-    format!("large_{}", name_of(layout))
-}
-
-fn list(addresses: &[u32]) -> String {
-    addresses.iter().fold(String::new(), |mut text, &address| {
-        let _ = writeln!(text, "{}", Ipv4Addr::from(address));
-        text
-    })
 }
 
 /// Measures an engine between two veth pairs.
@@ -256,32 +177,4 @@ impl Table<'_> {
 /// One address.
 fn one(address: u32) -> GivenEntries {
     GivenEntries { entries: vec![Ipv4Addr::from(address).to_string()], ..Default::default() }
-}
-
-fn spread(samples: &[f64]) -> Spread {
-    Spread::of(samples.to_vec()).expect("there were changes")
-}
-
-/// The 99th percentile.
-fn p99(samples: &[f64]) -> f64 {
-    let mut sorted = samples.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    sorted[(sorted.len() * 99 / 100).min(sorted.len() - 1)]
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn one_in_a_hundred_takes_longer() {
-        let samples: Vec<f64> = (0..1000).rev().map(f64::from).collect();
-        assert_eq!((p99(&samples), p99(&[7.0]), spread(&samples).max), (990.0, 7.0, 999.0));
-    }
-
-    #[test]
-    fn addresses_are_listed_in_lines() {
-        assert_eq!(list(&[0x0102_0304, 0xff00_0001]), "1.2.3.4\n255.0.0.1\n");
-        assert_eq!(name_of("exact-set"), "exact_set");
-    }
 }

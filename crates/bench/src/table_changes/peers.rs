@@ -1,6 +1,7 @@
 //! What an operator would change instead: a set of nftables, and the kernel's own maps.
 
-use super::{BATCH, Lists, ROUNDS, TURN, p99, spread};
+use super::lists::Lists;
+use super::timing::{BATCH, ROUNDS, TURN, p99, spread};
 use crate::live::{nft, peers, wire};
 use crate::row::Row;
 use std::io::Write;

@@ -6,8 +6,8 @@ mod additions;
 mod limits;
 mod values;
 
-pub use additions::{Add, AddKind, ExceedAdd, OnExceed};
-pub use limits::{Exceed, Limit, LimitEach, LimitElement, Limits, LimitsSetting, Log};
+pub use additions::{Add, AddKind, ExceedAdd};
+pub use limits::{Exceed, Limit, LimitEach, LimitElement, Limits, LimitsSetting, Log, OnExceed};
 pub use values::{Atom, AtomKind, Operand, Value, Values};
 
 use crate::diag::{Diagnostic, Severity};

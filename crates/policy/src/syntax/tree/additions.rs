@@ -1,6 +1,6 @@
 //! Statements that add addresses to tables.
 
-use super::{Atom, Exceed, Name, Subject};
+use super::{Atom, Name, Subject};
 use crate::source::Span;
 
 /// `add @suspects { ip saddr/24 timeout 10m }`
@@ -40,15 +40,6 @@ impl AddKind {
             AddKind::Update => "update",
         }
     }
-}
-
-/// What a limit does with packets that exceed it: `exceed add @suspects timeout 10m divert`.
-#[derive(Clone, Debug, Default)]
-pub struct OnExceed {
-    /// The table that the packet's address is added to.
-    pub add: Option<ExceedAdd>,
-    /// What happens to the packet; `None` if not written.
-    pub exceed: Option<Exceed>,
 }
 
 /// `add @suspects timeout 10m` after `exceed`.

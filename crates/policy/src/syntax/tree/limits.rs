@@ -1,6 +1,6 @@
 //! Lists of limits, rates, and what happens to packets that exceed a limit.
 
-use super::{Atom, ListFile, Name, OnExceed, Subject, Value};
+use super::{Atom, ExceedAdd, ListFile, Name, Subject, Value};
 use crate::source::Span;
 use weir_abi::Action;
 
@@ -72,6 +72,15 @@ pub struct LimitEach {
     pub exceed: OnExceed,
     /// The whole statement.
     pub span: Span,
+}
+
+/// What a limit does with packets that exceed it: `exceed add @suspects timeout 10m divert`.
+#[derive(Clone, Debug, Default)]
+pub struct OnExceed {
+    /// The table that the packet's address is added to.
+    pub add: Option<ExceedAdd>,
+    /// What happens to the packet; `None` if not written.
+    pub exceed: Option<Exceed>,
 }
 
 /// What is counted for each limit of a list.

@@ -91,11 +91,16 @@ impl<L: Loader> Updater<'_, L> {
     ///
     /// # Errors
     /// A list has an error, an update is refused, or the system failed.
-    pub fn update(&self, wanted: impl Fn(ListId) -> bool, force: Force, cause: Cause) -> Result<Reloaded, NotUpdated> {
+    pub fn update(
+        &self,
+        wanted: impl Fn(&ListName) -> bool,
+        force: Force,
+        cause: Cause,
+    ) -> Result<Reloaded, NotUpdated> {
         let _one_at_a_time = self.updates.update();
         let active = self.controller.active();
         let text = text_of(&active)?;
-        let read = text.read_again(wanted).map_err(Failure::from)?;
+        let read = text.read_again(|id| wanted(&name_of(text, id))).map_err(Failure::from)?;
         self.refuse_errors(text, &read, cause)?;
         let changing = self.updates.change();
         let changed = self.compare(text, &active, &read)?;
@@ -133,11 +138,11 @@ impl<L: Loader> Updater<'_, L> {
     ///
     /// # Errors
     /// A list has an error, or the system failed.
-    pub fn is_as_in_files(&self, id: ListId) -> Result<bool, Failure> {
+    pub fn is_as_in_files(&self, list: &ListName) -> Result<bool, Failure> {
         let _one_at_a_time = self.updates.update();
         let active = self.controller.active();
         let text = text_of(&active)?;
-        let read = text.read_again(|list| list == id).map_err(Failure::from)?;
+        let read = text.read_again(|id| name_of(text, id) == *list).map_err(Failure::from)?;
         let is_good = read.iter().all(|list| list.contents.is_ok());
         Ok(is_good && self.compare(text, &active, &read)?.is_empty())
     }

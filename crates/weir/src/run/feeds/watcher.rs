@@ -29,7 +29,6 @@ const RETRY: Duration = Duration::from_secs(10);
 
 /// A list with its files.
 struct Feed {
-    id: ListId,
     name: ListName,
     /// Whether it is updated when a file changes.
     watch: bool,
@@ -41,11 +40,8 @@ struct Feed {
 impl Feed {
     fn is_settled(&self, now: Instant) -> bool {
         let is_changed = self.files.iter().any(|(_, file)| file.is_pending());
-        let is_complete = |file: &Settling| !file.is_pending() || file.is_settled(now);
-        match self.retry {
-            Some(retry) if now >= retry => true,
-            _ => is_changed && self.files.iter().all(|(_, file)| is_complete(file)),
-        }
+        let is_due = self.retry.is_some_and(|retry| now >= retry);
+        (is_changed || is_due) && self.files.iter().all(|(_, file)| !file.is_pending() || file.is_settled(now))
     }
 }
 
@@ -141,7 +137,7 @@ impl<L: Loader> Watcher<L> {
                 }
                 (path, file)
             };
-            Feed { id, name, watch, files: files.into_iter().map(file).collect(), retry: None }
+            Feed { name, watch, files: files.into_iter().map(file).collect(), retry: None }
         };
         text.file_backed().into_iter().map(feed).collect()
     }
@@ -182,18 +178,18 @@ impl<L: Loader> Watcher<L> {
     /// Updates a table from its files, or compares a list with its files.
     fn take(&mut self, at: usize, controller: &Controller<L::Datapath>) {
         let feed = &self.feeds[at];
-        let (id, watch) = (feed.id, feed.watch);
+        let name = feed.name.clone();
         // Stamps are older than what is read then: a later change has another stamp.
         let stamps: Stamps = feed.files.iter().filter_map(|(path, _)| Some((path.clone(), stamp(path)?))).collect();
         let updater = self.updater(controller);
-        let retry = match watch {
+        let retry = match feed.watch {
             true => {
-                let updated = updater.update(|list| list == id, Force::No, Cause::Watch);
+                let updated = updater.update(|list| *list == name, Force::No, Cause::Watch);
                 updated.is_err_and(|refused| refused.may_succeed_later)
             }
-            false => match updater.is_as_in_files(id) {
+            false => match updater.is_as_in_files(&name) {
                 Ok(true) => {
-                    self.updates.resolve(&self.feeds[at].name);
+                    self.updates.resolve(&name);
                     false
                 }
                 Ok(false) => false,
