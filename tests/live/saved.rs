@@ -52,7 +52,7 @@ type Step = (Vec<String>, Vec<String>);
 
 /// The change with a number: an address, several, or the removal of some.
 fn step(number: u64) -> Step {
-    let address = |n: u64| format!("10.9.{}.{}", n % ENTRIES_MAX >> 8, n & 255);
+    let address = |n: u64| format!("10.9.{}.{}", (n % ENTRIES_MAX) >> 8, n & 255);
     match number % 4 {
         0 => ((0..40).map(|n| address(number * 40 + n)).collect(), vec![]),
         1 => (vec![], (0..17).map(|n| address((number - 1) * 40 + n)).collect()),

@@ -13,7 +13,7 @@ use weir_state::limits::{BucketsDeclared, EntryNames, LimitNeeds, SavedDebts, Wo
 use weir_state::saved::{ChangeLog, Clocks, Folder, Restored, Saver, restore};
 use weir_state::tables::{DynamicBounds, ImageDeclared, Member, TableBinding, TableChange, TableStore};
 use weir_state::{Declared, Memory, SharedState};
-use weir_tables::{BadLines, Entries, Kind, PrefixLimits, Table};
+use weir_tables::{BadLines, Entries, Kind, LimitTable, PrefixLimits, Table};
 
 const MS: u64 = 1_000_000;
 
@@ -356,14 +356,15 @@ fn random_changes_are_there_after_every_step() {
     }
 }
 
+fn list(text: &str) -> Arc<LimitTable> {
+    let mut limits = PrefixLimits::default();
+    limits.read("l.csv", text.as_bytes(), BadLines::Refuse).unwrap();
+    Arc::new(limits.settle().unwrap())
+}
+
 #[test]
 fn debts_of_limits_continue_by_name() {
     let folder = tempfile::tempdir().unwrap();
-    let list = |text: &str| {
-        let mut limits = PrefixLimits::default();
-        limits.read("l.csv", text.as_bytes(), BadLines::Refuse).unwrap();
-        Arc::new(limits.settle().unwrap())
-    };
     let declared = |name: &str, entries: EntryNames, width: u32| Declared {
         name: name.to_owned(),
         declaration: BucketsDeclared { entries, width, format: WordFormat::Buckets },
@@ -424,14 +425,19 @@ fn debts_of_limits_continue_by_name() {
     assert!(is_near(left(0, 2, 0), 25) && left(0, 1, 0) == 0);
     assert_eq!(limits.debts(later.now_ns).len(), 3, "that of the rule waits for a policy with it");
 
-    let file = folder.path().join("debts");
+    damaged_debts_are_none(folder.path(), later);
+}
+
+/// Damages each byte of the file of debts, and cuts it there.
+fn damaged_debts_are_none(folder: &Path, later: Clocks) {
+    let file = folder.join("debts");
     let whole = fs::read(&file).unwrap();
     for at in 0..whole.len() {
         let mut damaged = whole.clone();
         damaged[at] ^= 0x10;
         for bytes in [&damaged[..], &whole[..at]] {
             fs::write(&file, bytes).unwrap();
-            let read = restore(&Folder::open(folder.path()).unwrap(), later).unwrap();
+            let read = restore(&Folder::open(folder).unwrap(), later).unwrap();
             assert!(read.debts.is_empty() && read.notices.len() == 1, "byte {at}");
             assert!(read.notices[0].ends_with("; limits begin with full buckets"), "{:?}", read.notices);
         }
