@@ -22,7 +22,8 @@ pub struct Policy {
     pub program: Program,
     /// Labels of each slot. They are empty for sets and fused tables.
     labels: Vec<Vec<String>>,
-    pub(crate) images: OnceLock<Vec<Arc<Image>>>,
+    /// The images of slots that were built already.
+    pub(crate) images: Vec<OnceLock<Arc<Image>>>,
     pub(crate) origin: Origin,
     unverified: Option<Unverified>,
 }
@@ -47,7 +48,7 @@ impl Policy {
         Policy {
             program: text.lowered.program.clone(),
             labels: text.labels(),
-            images: OnceLock::new(),
+            images: text.lowered.plan.images.iter().map(|_| OnceLock::new()).collect(),
             origin: Origin::Text(Box::new(text)),
             unverified: None,
         }
@@ -68,7 +69,7 @@ impl Policy {
             LoadError::ForeignBundle { path: path.to_owned(), problem }
         };
         let (program, labels) = bundle_report::read(&bundle).map_err(foreign)?;
-        let images = OnceLock::from(bundle.images.clone());
+        let images = bundle.images.iter().cloned().map(OnceLock::from).collect();
         let unverified = bundle.is_unverified().then(|| Unverified::Bundle(path.to_owned()));
         Ok(Policy { program, labels, images, origin: Origin::Bundle(Box::new(bundle)), unverified })
     }

@@ -8,13 +8,13 @@ use weir_state::tables::{DynamicBounds, ImageDeclared, LiveTables, Member, Table
 use weir_state::{Declared, StateError};
 use weir_tables::Image;
 
-/// Binds the images of tables. `images` are those of the policy, in slot order.
+/// Binds the images of tables. `images` are those of the policy, in slot order; `None` for lists of limits.
 ///
 /// # Errors
 /// A layout cannot hold the entries that a table continues with.
-pub fn bind(text: &Text, images: &[Arc<Image>], store: &TableStore) -> Result<LiveTables, StateError> {
+pub fn bind(text: &Text, images: &[Option<Arc<Image>>], store: &TableStore) -> Result<LiveTables, StateError> {
     let planned = &text.lowered.plan.images;
-    let declared = planned.iter().zip(images).filter(|(planned, _)| !planned.tables().is_empty());
+    let declared = planned.iter().zip(images).filter_map(|(planned, image)| Some((planned, image.as_ref()?)));
     let declared = declared.map(|(planned, image)| declaration(text, planned, image)).collect();
     let binding = store.bind(declared)?;
     let mut bound = binding.objects().map(TableImage::handle);

@@ -107,7 +107,7 @@ fn certify(
         costs: options.costs.as_ref().map(|path| path.display().to_string()),
         table_bytes: images.iter().map(|image| image.as_bytes().len() as u64).sum(),
         tables,
-        limits: limits(policy, text, images),
+        limits: limits(policy, text, &images),
         chains,
         compiled: vec![],
         not_measured: vec![],
