@@ -2,6 +2,8 @@
 
 #[path = "limits/counts.rs"]
 mod counts;
+#[path = "limits/raised.rs"]
+mod raised;
 
 use crate::device_under_test::{Running, Setup, TIMEOUT};
 use crate::hosts::{Host, Hosts, Wires};

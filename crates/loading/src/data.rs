@@ -6,7 +6,7 @@ use crate::policy::Policy;
 use crate::tables;
 use std::sync::Arc;
 use weir_policy::ir::{Limiter, LimiterKind, Slot, SlotContents};
-use weir_state::limits::{Counted, LimitNeeds, Limits};
+use weir_state::limits::{LimitNeeds, Limits};
 use weir_state::tables::LiveTables;
 use weir_state::{Memory, SharedState};
 use weir_tables::Image;
@@ -19,13 +19,6 @@ pub struct Data {
     pub limits: Option<Limits>,
     /// The tables that can change. `images` has their images at the time of loading.
     pub tables: Option<LiveTables>,
-}
-
-impl Data {
-    /// The counts of limiters, if any limiter counts.
-    pub fn counted(&self) -> Option<Counted> {
-        self.limits.as_ref().and_then(|limits| limits.counted.clone())
-    }
 }
 
 impl Policy {

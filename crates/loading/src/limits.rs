@@ -47,8 +47,9 @@ pub fn assemble(text: &Text, program: &Program, store: &LimitStore, now_ns: u64)
     for slot in &program.slots {
         images.push(ticket_image(text, program, slot, &image)?);
     }
-    let counted = Counted::new(store, &binding, buckets)?;
-    let limits = Limits { image: Arc::new(image), buckets: store.buckets().clone(), binding, counted };
+    let limiters: Arc<[LimiterBuckets]> = buckets.into();
+    let counted = Counted::new(store, &binding, limiters.clone())?;
+    let limits = Limits { image: Arc::new(image), buckets: store.buckets().clone(), binding, limiters, counted };
     Ok(Assembled { limits, images })
 }
 

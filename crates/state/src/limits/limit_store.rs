@@ -80,6 +80,16 @@ impl AssignedBuckets {
         &self.slots
     }
 
+    /// Number of neighbouring buckets of each entry, or of words of a table of addresses.
+    pub(super) fn width(&self) -> u32 {
+        self.declared.width
+    }
+
+    /// The format of the words.
+    pub(super) fn format(&self) -> WordFormat {
+        self.declared.format
+    }
+
     /// Takes over the buckets of entries with the same names, from the newest generation that has them. The slot of
     /// another entry is 0.
     fn inherit(Request { declaration: declared, earlier }: Request<'_, LimitBuckets>) -> Self {

@@ -7,6 +7,7 @@
 mod buckets;
 mod counted;
 pub mod counts;
+mod debts;
 mod entry_names;
 mod limit_store;
 
@@ -38,6 +39,8 @@ pub struct Limits {
     pub buckets: Arc<Buckets>,
     /// The buckets that this program charges. They stay assigned while this value lives.
     pub binding: Arc<LimitBinding>,
+    /// The buckets of each limiter, in the order of their numbers.
+    pub limiters: Arc<[LimiterBuckets]>,
     /// The counts of the program, if it counts.
     pub counted: Option<Counted>,
 }
