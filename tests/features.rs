@@ -9,6 +9,8 @@
 //! `cargo xtask bless` writes the snapshots; review them like code before committing. `WEIR_FEATURE=vlan` runs one
 //! folder.
 
+#[path = "features/bundled.rs"]
+mod bundled;
 #[path = "features/counted.rs"]
 mod counted;
 mod engines;
@@ -98,6 +100,20 @@ fn every_engine_decides_as_the_snapshots_say() {
             assert_snapshot!("verdicts", verdicts::report(&policy, &lines, &decided));
         });
         verdicts::every_rule_is_hit(&policy, &decided)
+    });
+}
+
+#[test]
+fn bundles_with_limits_decide_as_their_text() {
+    each_folder(|folder| {
+        let policy = load(&folder.join("policy.weir"))?;
+        if policy.program.limiters.is_empty() {
+            return Ok(());
+        }
+        let text =
+            std::fs::read_to_string(folder.join("packets.txt")).map_err(|error| format!("packets.txt: {error}"))?;
+        let packets = weir_test_support::packets(&text).map_err(|error| format!("packets.txt: {error}"))?;
+        bundled::decides_as_its_text(&policy, &packets)
     });
 }
 

@@ -1,5 +1,7 @@
 //! Limits on interfaces: the passed rate, changes of lists under traffic, and the handling of packets over the limit.
 
+#[path = "limits/bundled.rs"]
+mod bundled;
 #[path = "limits/counts.rs"]
 mod counts;
 #[path = "limits/raised.rs"]

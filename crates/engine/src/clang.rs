@@ -15,7 +15,8 @@ use weir_state::limits::{Counted, Limits};
 use weir_tables::limit_image::Logged;
 
 use crate::cpu::Cpu;
-use crate::image::{Image, capacity_bytes};
+use crate::image::{Image, capacity_bytes, limits_capacity_bytes};
+use crate::program_shape::ImageBuilt;
 use crate::scratch;
 use crate::{EngineError, ProgramShape};
 
@@ -48,6 +49,8 @@ const NATIVE_FLAGS: [&str; 6] = ["-O3", "-shared", "-fPIC", "-nostdlib", "-fvisi
 /// for BPF's jumps does not leave crash reports.
 const BPF_FLAGS: [&str; 6] = ["--target=bpf", "-mcpu=v3", "-O2", "-g", "-fno-crash-diagnostics", COMPILE_ONLY];
 const COMPILE_ONLY: &str = "-c";
+/// Bytes and buckets of limits in an object whose loader sets them.
+const SIZES_BEFORE_LOAD: u32 = 64;
 /// The message of clang for a jump that exceeds BPF's range.
 const TOO_FAR: &str = "Branch target out of insn range";
 
@@ -93,15 +96,31 @@ impl BpfObject {
 /// Sizes that BPF code is compiled for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BpfShape {
-    /// Capacity of each table slot in bytes: powers of two.
+    /// Capacity of each table slot in bytes: powers of two. 0 for a list of limits whose image is sized when it is
+    /// loaded.
     pub table_bytes: Vec<u32>,
     /// Number of counters per CPU: a power of two.
     pub counters: usize,
-    /// Capacity of the limiters' image in bytes, a power of two, and the number of buckets. Both are 0 without
-    /// limiters.
-    pub limits: (u32, usize),
+    /// The sizes of limits.
+    pub limits: LimitsShape,
     /// What limiters count for each bucket: the maximum over all limiters.
     pub logged: Logged,
+}
+
+/// Sizes of limits that BPF code is compiled for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LimitsShape {
+    /// The program has no limiters.
+    None,
+    /// Sizes of known data.
+    Known {
+        /// Capacity of the limiters' image in bytes, a power of two.
+        bytes: u32,
+        /// Number of buckets.
+        buckets: usize,
+    },
+    /// The loader writes the sizes (`struct loaded_sizes` in `env_bpf.h`).
+    AtLoad,
 }
 
 /// Additional headers and flags of a compilation. Policies need none.
@@ -117,9 +136,9 @@ impl BpfShape {
     /// The sizes for the given program, images and limits.
     pub fn new(program: &ProgramShape, images: &[Arc<Image>], limits: Option<&Limits>) -> Self {
         let logged = limits.and_then(|limits| limits.counted.as_ref()).map(Counted::logged).unwrap_or_default();
-        let limits = limits.map_or((0, 0), |limits| {
-            let bytes = u32::try_from(limits.image.as_bytes().len().next_power_of_two());
-            (bytes.expect("an image of limits has less than 4 GiB"), limits.buckets.count())
+        let limits = limits.map_or(LimitsShape::None, |limits| LimitsShape::Known {
+            bytes: limits_capacity_bytes(limits),
+            buckets: limits.buckets.count(),
         });
         BpfShape {
             table_bytes: images.iter().map(|image| capacity_bytes(image)).collect(),
@@ -127,6 +146,20 @@ impl BpfShape {
             limits,
             logged,
         }
+    }
+
+    /// The sizes for a bundle, which is loaded with images of limits and with buckets of any size.
+    pub fn for_bundle(program: &ProgramShape, images: &[Arc<Image>], limits: Option<&Limits>) -> Self {
+        let mut shape = BpfShape::new(program, images, limits);
+        if limits.is_some() {
+            shape.limits = LimitsShape::AtLoad;
+        }
+        for (bytes, slot) in shape.table_bytes.iter_mut().zip(&program.tables) {
+            if slot.built == ImageBuilt::Loading {
+                *bytes = 0;
+            }
+        }
+        shape
     }
 }
 
@@ -192,7 +225,16 @@ impl Clang {
     pub fn bpf(&self, name: &str, c: &str, shape: &BpfShape) -> Result<Compiled<BpfObject>, EngineError> {
         let mut flags = BPF_FLAGS.map(str::to_owned).to_vec();
         flags.push(format!("-DWEIR_COUNTERS={}", shape.counters));
-        if let (bytes @ 1.., buckets) = shape.limits {
+        let of_limits = match shape.limits {
+            LimitsShape::None => None,
+            LimitsShape::Known { bytes, buckets } => Some((bytes, buckets)),
+            LimitsShape::AtLoad => {
+                flags.push("-DWEIR_SIZES_AT_LOAD".to_owned());
+                flags.push(format!("-DWEIR_TABLES={}", shape.table_bytes.len().max(1)));
+                Some((SIZES_BEFORE_LOAD, SIZES_BEFORE_LOAD as usize))
+            }
+        };
+        if let Some((bytes, buckets)) = of_limits {
             flags.push(format!("-DWEIR_LIMITS_BYTES={bytes}"));
             flags.push(format!("-DWEIR_BUCKETS={buckets}"));
             flags.push(format!("-DWEIR_LOGGED={}", shape.logged as u32));

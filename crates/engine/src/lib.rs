@@ -40,5 +40,5 @@ pub use filter::Filter;
 pub use frames::FrameBurst;
 pub use image::Image;
 pub use native::{NativeCode, NativeFilter};
-pub use program_shape::{ProgramShape, TableSlot};
+pub use program_shape::{ImageBuilt, ProgramShape, TableSlot};
 pub use xdp::XdpFilter;

@@ -1,6 +1,7 @@
 //! The data with which code is loaded: images of tables, and limits.
 
 use crate::error::LoadError;
+use crate::limit_lists;
 use crate::limits;
 use crate::policy::Policy;
 use crate::tables;
@@ -41,9 +42,19 @@ impl Policy {
     fn build(&self, wanted: impl Fn(&Slot) -> bool) -> Result<Vec<Option<Arc<Image>>>, LoadError> {
         let slots = || self.program.slots.iter().zip(&self.images).enumerate();
         let missing = slots().filter(|(_, (slot, image))| wanted(slot) && image.get().is_none()).map(|(index, _)| index);
-        let build = |slot: usize| {
-            let text = self.text().expect("a bundle comes with its images");
-            text.build(&text.lowered.plan.images[slot]).map(|image| (slot, Arc::new(image)))
+        let build = |index: usize| {
+            let slot = &self.program.slots[index];
+            let image = match &slot.contents {
+                SlotContents::Limits(list) => {
+                    let built = limit_lists::named(&self.lists, list).prefixes().build(slot.family, slot.layout);
+                    built.map_err(|error| LoadError::Image { object: format!("limits {list}"), error })
+                }
+                SlotContents::Tables(_) => {
+                    let text = self.text().expect("a bundle comes with the images of its tables");
+                    text.build(&text.lowered.plan.images[index])
+                }
+            };
+            image.map(|image| (index, Arc::new(image)))
         };
         let built: Vec<Result<_, LoadError>> = std::thread::scope(|scope| {
             let threads: Vec<_> = missing.map(|slot| scope.spawn(move || build(slot))).collect();
@@ -69,10 +80,10 @@ impl Policy {
             (None, _) | (_, None) => None,
         };
         let mut limits = None;
-        if let (Some(text), false) = (self.text(), self.program.limiters.is_empty()) {
+        if !self.program.limiters.is_empty() {
             let own = SharedState::new(Memory::OnePolicy);
             let store = shared.unwrap_or(&own).limits(self.limit_needs())?;
-            let assembled = limits::assemble(text, &self.program, store, weir_state::now_ns())?;
+            let assembled = limits::assemble(&self.lists, &self.program, store, weir_state::now_ns())?;
             for (image, tickets) in images.iter_mut().zip(assembled.images) {
                 *image = image.take().or(tickets.map(Arc::new));
             }
@@ -82,14 +93,14 @@ impl Policy {
         Ok(Data { images: images.collect(), limits, tables })
     }
 
-    /// The shared state that its limits need. Nothing is needed for a bundle.
+    /// The shared state that its limits need.
     pub fn limit_needs(&self) -> LimitNeeds {
         let size = |limiter: &Limiter| match limiter.kind {
             LimiterKind::Each(each) => each.size as usize,
             LimiterKind::Rate(_) | LimiterKind::Prefixes { .. } | LimiterKind::Labels => 0,
         };
         LimitNeeds {
-            buckets: self.text().map_or(0, |text| 1 + limits::buckets(text, &self.program)),
+            buckets: 1 + limits::buckets(&self.lists, &self.program),
             largest_address_table: self.program.limiters.iter().map(size).max().unwrap_or(0),
         }
     }

@@ -23,7 +23,7 @@ pub enum Answers {
 pub struct SlotAnswers {
     /// The contents of each slot, with the family of its keys.
     pub slots: Vec<(Family, Answers)>,
-    /// The entries of each limiter. It is empty for bundles.
+    /// The entries of each limiter.
     pub limits: Vec<Arc<LimitEntries>>,
 }
 

@@ -30,6 +30,7 @@
 #![forbid(unsafe_code)]
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
+mod bundle;
 mod bundle_report;
 pub mod data;
 pub mod error;
@@ -37,7 +38,7 @@ pub mod eval;
 mod filter;
 pub mod image_facts;
 pub mod kernel;
-mod limit_entries;
+pub mod limit_lists;
 mod limits;
 pub mod lists;
 pub mod native;
@@ -51,6 +52,7 @@ pub mod text;
 pub use data::Data;
 pub use error::{LoadError, Rejected};
 pub use kernel::{CompiledBpf, PART_RULES};
+pub use limit_lists::{LimitList, ListedLimits};
 pub use lists::{ListOfLimits, read_table};
 pub use native::CompiledNative;
 pub use policy::{Policy, Unverified};

@@ -26,7 +26,7 @@ pub enum ListOfLimits {
     /// Limits of prefixes.
     Prefixes(Arc<LimitTable>),
     /// Limits of a table's labels.
-    Labels(RateOfLabel),
+    Labels(Arc<RateOfLabel>),
 }
 
 /// The tables and limits of a policy, and the errors in their lists.
@@ -174,7 +174,7 @@ fn load_limits(source: &LimitsSource) -> Loaded<(ListOfLimits, LimitsFacts, [Ima
     }
     if loaded.errors.is_empty() {
         let settled = match source.of_labels {
-            true => of_labels.settle().map(ListOfLimits::Labels),
+            true => of_labels.settle().map(|rates| ListOfLimits::Labels(Arc::new(rates))),
             false => of_prefixes.settle().map(|table| ListOfLimits::Prefixes(Arc::new(table))),
         };
         match settled {

@@ -157,7 +157,7 @@ fn measure(
 }
 
 fn limits(policy: &Policy, text: &Text, images: &[Arc<Image>]) -> Vec<LimitsCost> {
-    let entries = text.limit_entries(&policy.program);
+    let entries = policy.limit_entries();
     let cost = |list: &Limits| {
         let (of, table) = match list.keys {
             LimitKeys::Prefixes { nested: false } => ("prefixes", None),

@@ -32,7 +32,7 @@ use crate::measure::{Cost, Spread};
 use crate::{EngineError, Filter, FrameBurst, ProgramShape, tsc};
 use cost::cost;
 use load::{
-    COUNTERS, LOSSES, Plan, buckets, counted, fill_tables, join_parts, load_object, map, program_name, shared_maps,
+    COUNTERS, LOSSES, LoadedSizes, Plan, buckets, counted, fill_tables, join_parts, load_object, map, program_name, shared_maps,
 };
 use replay::Replay;
 
@@ -68,6 +68,7 @@ impl XdpFilter {
         let plan = Plan {
             mode: Mode::default(),
             lengths: &[],
+            sizes: LoadedSizes::of(program, images, limits),
             shared: &shared,
             program: &|name| !name.starts_with(LOSSES),
             map: &|_| true,

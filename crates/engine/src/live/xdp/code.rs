@@ -16,7 +16,7 @@ use super::ports::Ports;
 use crate::clang::BpfObject;
 use crate::image::Image;
 use crate::live::datapath::Counts;
-use crate::xdp::load::{COUNTERS, LOSSES, Plan, fill_tables, join_parts, load_object, map, program_name, shared_maps};
+use crate::xdp::load::{COUNTERS, LOSSES, LoadedSizes, Plan, fill_tables, join_parts, load_object, map, program_name, shared_maps};
 use crate::xdp::{failed, find};
 use crate::{EngineError, ProgramShape};
 
@@ -108,6 +108,7 @@ impl KernelCode {
                 (PACKETS, cpus * size_of::<PacketSlot>()),
                 (CHECKSUMS, cpus * size_of::<ChecksumSlot>()),
             ],
+            sizes: LoadedSizes::of(program, images, limits),
             shared: &shared,
             program: &|name| !name.starts_with(LOSSES) && !name.ends_with("_stream"),
             map: &|_| true,
@@ -215,6 +216,7 @@ impl Losses {
         let plan = Plan {
             mode: mode(cpus, ports),
             lengths: &[(PORT_COUNTERS, bytes)],
+            sizes: None,
             shared: &[],
             program: &|name| name.starts_with(LOSSES),
             map: &|name| [PORTS, PORT_COUNTERS, ".rodata.mode"].contains(&name),
