@@ -78,8 +78,8 @@ fn what_limits_count_is_the_same_in_every_engine() {
         limits_as_told
             .sort_by_key(|limit| expected.as_array().expect("a list").iter().position(|known| known == limit));
         assert_eq!(limits, expected, "{engine}");
-        let down = sandbox
-            .run(&format!("replay {policy} --in traffic.pcap --direction downstream --engine {engine} --json"));
+        let down =
+            sandbox.run(&format!("replay {policy} --in traffic.pcap --direction downstream --engine {engine} --json"));
         let down = down.json()["limits"].clone();
         assert!(down.as_array().is_some_and(|limits| limits.len() == 4), "{engine}: {down:#}");
         assert!(down.as_array().is_some_and(|limits| limits.iter().all(|limit| limit["direction"] == "downstream")));

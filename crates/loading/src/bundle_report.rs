@@ -133,7 +133,9 @@ pub(crate) fn read(path: &Path, bundle: &Bundle) -> Result<Contents, String> {
 fn answers_for(image: Option<&Image>, slot: &Slot) -> bool {
     match (image, &slot.contents) {
         (None, SlotContents::Limits(_)) => true,
-        (Some(image), SlotContents::Tables(names)) => !slot.is_fused() || image.view().labels() == (1 << names.len()) - 1,
+        (Some(image), SlotContents::Tables(names)) => {
+            !slot.is_fused() || image.view().labels() == (1 << names.len()) - 1
+        }
         (None, SlotContents::Tables(_)) | (Some(_), SlotContents::Limits(_)) => false,
     }
 }
@@ -202,7 +204,8 @@ fn check_limiters(program: &Program, lists: &[LimitList]) -> Result<(), String> 
     for slot in &program.slots {
         let SlotContents::Limits(name) = &slot.contents else { continue };
         let polices = |limiter: &Limiter| {
-            limiter.name == *name && matches!(limiter.kind, LimiterKind::Prefixes { family, .. } if family == slot.family)
+            limiter.name == *name
+                && matches!(limiter.kind, LimiterKind::Prefixes { family, .. } if family == slot.family)
         };
         if !program.limiters.iter().any(polices) {
             return Err(format!("limits {name}: no rule uses its prefixes"));

@@ -41,7 +41,8 @@ impl Policy {
     /// The images of the wanted slots. Those that were not built before are built, one thread for each.
     fn build(&self, wanted: impl Fn(&Slot) -> bool) -> Result<Vec<Option<Arc<Image>>>, LoadError> {
         let slots = || self.program.slots.iter().zip(&self.images).enumerate();
-        let missing = slots().filter(|(_, (slot, image))| wanted(slot) && image.get().is_none()).map(|(index, _)| index);
+        let missing =
+            slots().filter(|(_, (slot, image))| wanted(slot) && image.get().is_none()).map(|(index, _)| index);
         let build = |index: usize| {
             let slot = &self.program.slots[index];
             let image = match &slot.contents {

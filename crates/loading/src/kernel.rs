@@ -144,12 +144,7 @@ impl Policy {
         CompiledBpf { policy: self, data, object: object.clone(), took: Duration::ZERO }
     }
 
-    fn compile_bpf_c<'p>(
-        &'p self,
-        data: &'p Data,
-        c: &str,
-        shape: ShapeOf,
-    ) -> Result<CompiledBpf<'p>, EngineError> {
+    fn compile_bpf_c<'p>(&'p self, data: &'p Data, c: &str, shape: ShapeOf) -> Result<CompiledBpf<'p>, EngineError> {
         let shape = shape(&self.shape(), &data.images, data.limits.as_ref());
         let compiled = Clang::find()?.bpf(&self.program.name, c, &shape)?;
         Ok(CompiledBpf { policy: self, data, object: compiled.object, took: compiled.took })

@@ -45,7 +45,7 @@ pub mod native;
 pub mod policy;
 pub mod policy_file;
 pub mod regular_file;
-mod shape;
+pub mod shape;
 mod tables;
 pub mod text;
 

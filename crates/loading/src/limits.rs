@@ -32,7 +32,12 @@ pub struct Assembled {
 ///
 /// # Errors
 /// There are not enough buckets, or a list does not fit an image.
-pub fn assemble(lists: &[LimitList], program: &Program, store: &LimitStore, now_ns: u64) -> Result<Assembled, LoadError> {
+pub fn assemble(
+    lists: &[LimitList],
+    program: &Program,
+    store: &LimitStore,
+    now_ns: u64,
+) -> Result<Assembled, LoadError> {
     let groups = groups(lists, program);
     let binding = store.bind(groups.iter().map(|group| group.declared.clone()).collect(), now_ns)?;
     let buckets: Vec<LimiterBuckets> =

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use weir_abi::{ABI_VERSION, LimitEntries, Target};
 use weir_engine::bundle::Bundle;
+use weir_engine::bundle::trust::Trust;
 use weir_engine::{Artifact, Source};
 use weir_policy::backend;
 use weir_policy::capability::{self, DeploymentTarget, Engine, Unsupported};
@@ -61,6 +62,15 @@ impl Policy {
     /// The same policy, marked as unverified text.
     pub(crate) fn unsigned(self, path: PathBuf) -> Self {
         Policy { unverified: Some(Unverified::Text(path)), ..self }
+    }
+
+    /// Reads a bundle from bytes without a file, as fuzz targets do. `path` is for messages. Its code is run only if it
+    /// is signed.
+    ///
+    /// # Errors
+    /// The bundle is damaged, not signed by a trusted key, or of another version.
+    pub fn read_bundle(path: &Path, bytes: &[u8], trust: &Trust) -> Result<Self, LoadError> {
+        Policy::of_bundle(path, Bundle::read_bytes(path, bytes, trust)?)
     }
 
     /// Makes a policy from a bundle.
@@ -177,23 +187,25 @@ impl Policy {
 
     /// The contents of tables for the interpreter: entries, or the images of a bundle.
     pub fn answers(&self) -> SlotAnswers {
-        let contents = self.program.slots.iter().enumerate().map(|(index, slot)| match (&slot.contents, &self.origin) {
-            (SlotContents::Limits(list), _) => {
-                let table = limit_lists::named(&self.lists, list).prefixes();
-                Answers::References(vec![Arc::new(table.reference(slot.family))])
-            }
-            (SlotContents::Tables(_), Origin::Text(text)) => {
-                Answers::References(text.references(&text.lowered.plan.images[index]))
-            }
-            (SlotContents::Tables(_), Origin::Bundle(bundle)) => {
-                Answers::Image(bundle.images[index].clone().expect("a bundle has the images of its tables"))
-            }
-        });
+        let contents =
+            self.program.slots.iter().enumerate().map(|(index, slot)| match (&slot.contents, &self.origin) {
+                (SlotContents::Limits(list), _) => {
+                    let table = limit_lists::named(&self.lists, list).prefixes();
+                    Answers::References(vec![Arc::new(table.reference(slot.family))])
+                }
+                (SlotContents::Tables(_), Origin::Text(text)) => {
+                    Answers::References(text.references(&text.lowered.plan.images[index]))
+                }
+                (SlotContents::Tables(_), Origin::Bundle(bundle)) => {
+                    Answers::Image(bundle.images[index].clone().expect("a bundle has the images of its tables"))
+                }
+            });
         let slots = self.program.slots.iter().map(|slot| slot.family).zip(contents).collect();
         SlotAnswers { slots, limits: self.limit_entries() }
     }
 
-    pub(crate) fn shape(&self) -> weir_engine::ProgramShape {
+    /// The facts about the program that loaders need.
+    pub fn shape(&self) -> weir_engine::ProgramShape {
         shape(&self.program)
     }
 

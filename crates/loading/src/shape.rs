@@ -4,7 +4,8 @@ use weir_engine::{ImageBuilt, TableSlot};
 use weir_policy::backend::c;
 use weir_policy::ir::{Program, Slot, SlotContents};
 
-pub(crate) fn shape(program: &Program) -> weir_engine::ProgramShape {
+/// The shape of a program.
+pub fn shape(program: &Program) -> weir_engine::ProgramShape {
     let slots = program.slots.iter();
     weir_engine::ProgramShape {
         chains: c::chain_symbols(program),

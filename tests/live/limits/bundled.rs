@@ -2,18 +2,13 @@
 
 use super::*;
 use weir_engine::cpu::Cpu;
+use weir_loading::LoadError;
 
-each_engine!(a_bundle_shares_its_limits_with_the_text_before_it);
-fn a_bundle_shares_its_limits_with_the_text_before_it(engine: &str, hosts: &Hosts, folder: &Path) {
-    const LISTED: [u8; 3] = [10, 20, 1];
-    const RULE: [u8; 3] = [10, 20, 2];
-    const EACH: [u8; 3] = [10, 20, 3];
-    const LABEL: [u8; 3] = [10, 20, 4];
-    /// In the second list only.
-    const NEW: [u8; 3] = [10, 20, 5];
-    // The second list has more prefixes, so its image and buckets are larger than those of any compilation.
+/// Writes a policy, and another one as a bundle. The second list has more prefixes, so its image is larger.
+fn policies(folder: &Path) -> Result<(), LoadError> {
     let policy = |name: &str, more: &str, rule: &str| {
-        let list: String = (0..2000).map(|net| format!("10.{}.{}.0/24,1/hour,5\n", 100 + net / 256, net % 256)).collect();
+        let list: String =
+            (0..2000).map(|net| format!("10.{}.{}.0/24,1/hour,5\n", 100 + net / 256, net % 256)).collect();
         put(folder, &format!("{name}.csv"), &format!("10.20.1.0/24,1/hour,10\n{more}{list}"));
         let text = format!(
             "table places {{ type ipv4 : label; elements = {{ 10.20.4.0/24 : SI }} }}
@@ -34,12 +29,20 @@ downstream {{ accept }}
     };
     policy("first", "", "");
     policy("second", "10.20.5.0/24,1/hour,4\n", "tcp dport 7 drop");
-    let (bundle, _) = weir_loading::load(&folder.join("second.weir"))
-        .expect("it is right")
-        .bundle(Cpu::Native, |compiled| compiled.filter().map(drop))
-        .unwrap_or_else(|error| panic!("{engine}: {error}"));
-    bundle.write(&folder.join("second.weirb"), None).expect("the folder can be written to");
+    let second = weir_loading::load(&folder.join("second.weir"))?;
+    let (bundle, _) = second.bundle(Cpu::Native, |compiled| compiled.filter().map(drop))?;
+    Ok(bundle.write(&folder.join("second.weirb"), None)?)
+}
 
+each_engine!(a_bundle_shares_its_limits_with_the_text_before_it);
+fn a_bundle_shares_its_limits_with_the_text_before_it(engine: &str, hosts: &Hosts, folder: &Path) {
+    const LISTED: [u8; 3] = [10, 20, 1];
+    const RULE: [u8; 3] = [10, 20, 2];
+    const EACH: [u8; 3] = [10, 20, 3];
+    const LABEL: [u8; 3] = [10, 20, 4];
+    /// In the second list only.
+    const NEW: [u8; 3] = [10, 20, 5];
+    policies(folder).unwrap_or_else(|error| panic!("{engine}: {error}"));
     let running = Running::start(&hosts.weir, folder, "first.weir", engine, 2);
     let mut sent = 0;
     let mut send_all = |counts: &[([u8; 3], usize)]| {

@@ -32,7 +32,8 @@ use crate::measure::{Cost, Spread};
 use crate::{EngineError, Filter, FrameBurst, ProgramShape, tsc};
 use cost::cost;
 use load::{
-    COUNTERS, LOSSES, LoadedSizes, Plan, buckets, counted, fill_tables, join_parts, load_object, map, program_name, shared_maps,
+    COUNTERS, LOSSES, LoadedSizes, Plan, buckets, counted, fill_tables, join_parts, load_object, map, program_name,
+    shared_maps,
 };
 use replay::Replay;
 

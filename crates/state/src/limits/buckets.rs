@@ -5,8 +5,8 @@ use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use memmap2::MmapRaw;
-use weir_abi::{LimitProfile, each};
 use weir_abi::limit::{DEBT_MAX, debt, ticks};
+use weir_abi::{LimitProfile, each};
 
 use crate::StateError;
 use crate::words::Words;

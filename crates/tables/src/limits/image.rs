@@ -310,7 +310,10 @@ mod tests {
         assert_eq!(image.tickets(1), [1 << 3 | 7]);
         let fields = |limiter: usize| (0..7).map(|field| word(&image, 16 + 8 * limiter + field)).collect::<Vec<_>>();
         assert_eq!((fields(0), fields(1)), (vec![4, 0, 3, 0, 0, 1, 3], vec![7, 0, 3, 15, 0, 1, 3]));
-        assert_eq!([0, 1, 2].map(|entry| image.profile(0, entry)), [None, Some(one.profiles[1]), Some(one.profiles[2])]);
+        assert_eq!(
+            [0, 1, 2].map(|entry| image.profile(0, entry)),
+            [None, Some(one.profiles[1]), Some(one.profiles[2])]
+        );
         assert_eq!(image.profile(1, 0), Some(LimitProfile::CLOSED));
         // Cost per packet and capacity of the first limiter's second rate.
         assert_eq!((word(&image, 8 * 6), word(&image, 8 * 6 + 4)), (2, 20));
@@ -357,7 +360,10 @@ mod tests {
         assert_eq!(image.tickets(0), slots);
         let first = word(&image, 16 + 1);
         assert_eq!(word(&image, 2 * first.wrapping_add(777) as usize), 777);
-        assert_eq!([777, 1 << 16].map(|entry| image.profile(0, entry)), [777, 1 << 16].map(|at| Some(varied.profiles[at])));
+        assert_eq!(
+            [777, 1 << 16].map(|entry| image.profile(0, entry)),
+            [777, 1 << 16].map(|at| Some(varied.profiles[at]))
+        );
     }
 
     #[test]

@@ -16,7 +16,9 @@ use super::ports::Ports;
 use crate::clang::BpfObject;
 use crate::image::Image;
 use crate::live::datapath::Counts;
-use crate::xdp::load::{COUNTERS, LOSSES, LoadedSizes, Plan, fill_tables, join_parts, load_object, map, program_name, shared_maps};
+use crate::xdp::load::{
+    COUNTERS, LOSSES, LoadedSizes, Plan, fill_tables, join_parts, load_object, map, program_name, shared_maps,
+};
 use crate::xdp::{failed, find};
 use crate::{EngineError, ProgramShape};
 
