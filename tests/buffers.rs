@@ -212,7 +212,7 @@ fn an_mtu_is_not_raised_under_programs_for_one_buffer() {
     for (mtu, raised) in [(1500, false), (1600, true)] {
         let kernel = Kernel::load(mtu);
         let policy = Loaded { code: kernel.code.clone(), chains: [0, 1] };
-        let running = KernelPath::start(kernel.ports.clone(), &policy).expect("nobody else is there");
+        let running = KernelPath::start(kernel.ports.clone(), &policy, None).expect("nobody else is there");
         let ip = Command::new("ip").args(["link", "set", "lower-peer", "mtu", "9000"]).output().expect("ip is there");
         assert_eq!(ip.status.success(), raised, "{mtu}: {}", String::from_utf8_lossy(&ip.stderr));
         drop(running);

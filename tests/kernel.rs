@@ -142,14 +142,14 @@ downstream {{ accept }}
     ));
     let data = policy.data(None).expect("there is memory");
     let artifact = policy.artifact().unwrap_or_else(|failure| panic!("{failure}"));
-    let mut shape = BpfShape::new(&artifact.shape(), &data.images, data.limits.as_ref());
-    shape.table_bytes.fill(BYTES);
+    let mut shape = BpfShape::new(&artifact.shape(), &data.for_kernel());
+    shape.tables.iter_mut().for_each(|table| table.bytes = BYTES);
     let LimitsShape::Known { bytes, .. } = &mut shape.limits else { panic!("the policy has limits") };
     *bytes = BYTES;
     let clang = Clang::find().unwrap_or_else(|error| panic!("{error}"));
     let object =
         clang.bpf("large", artifact.source(Target::Bpf), &shape).unwrap_or_else(|error| panic!("{error}")).object;
-    let filter = XdpFilter::load(&artifact.name, &object, &artifact.shape(), &data.images, data.limits.as_ref());
+    let filter = XdpFilter::load(&artifact.name, &object, &artifact.shape(), &data.for_kernel());
     let mut filter = filter.unwrap_or_else(|error| panic!("{error}"));
     agrees(&policy, &mut filter, &packets(&mut TestRunner::deterministic()));
 }

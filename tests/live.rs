@@ -14,6 +14,8 @@ mod device_under_test;
 mod dpdk;
 #[path = "live/exits.rs"]
 mod exits;
+#[path = "live/expiry.rs"]
+mod expiry;
 #[path = "live/failures.rs"]
 mod failures;
 #[path = "live/flaps.rs"]

@@ -45,6 +45,7 @@ WEIR_INLINE uint32_t part_enter(struct xdp_md *ctx, uint32_t number)
 		if (WEIR_UNLIKELY(!slot))                                                                              \
 			return xdp_refuse(ctx, CHAIN_SIDE(chain));                                                     \
 		slot->sampled = 0;                                                                                     \
+		slot->halves = env.halves;                                                                             \
 		verdict = chain##_frame(&env, &frame, &slot->packet);                                                  \
 		if (verdict == VERDICT_NONE)                                                                           \
 			return part_enter(ctx, first);                                                                 \
@@ -63,6 +64,7 @@ WEIR_INLINE uint32_t part_enter(struct xdp_md *ctx, uint32_t number)
                                                                                                                        \
 		if (WEIR_UNLIKELY(!slot))                                                                              \
 			return part_lost();                                                                            \
+		env.halves = slot->halves;                                                                             \
 		verdict = part(&env, &slot->packet, &frame, &slot->sampled);                                           \
 		if (verdict == VERDICT_NONE)                                                                           \
 			return part_enter(ctx, number + 1);                                                            \

@@ -47,6 +47,7 @@ enum { REPLAY_BYTES_MIN = 14 };
 struct packet_slot {
 	struct packet packet;
 	uint32_t sampled; /* whether rules in parts sample the packet (parts.h) */
+	uint64_t halves;  /* of the tables that rules in parts look up */
 	uint8_t copy[FRAME_COPY_BYTES] __attribute__((aligned(128))); /* a copied header, see frame_copy() */
 };
 
@@ -133,6 +134,7 @@ WEIR_INLINE struct packet_slot *xdp_begin(struct xdp_md *ctx, struct arrival *ar
 	*arrival = (struct arrival){0, 0};
 	*frame = (struct frame){.data = NULL};
 	env->now_ns = 0;
+	env->halves = weir_words.halves;
 	if (weir_mode.live) {
 		if (!port_arrival(ctx, arrival))
 			return NULL;

@@ -19,14 +19,19 @@
 /*
  * One value per table, addressed directly: no helper call, no null check. The engine passes the capacities. A word may
  * be read from any byte on, so there are bytes after the last one.
+ *
+ * A table that can change has two halves (crates/state/src/tables/kernel.rs), and WEIR_TABLE_<slot>_OTHER is the offset
+ * of the second one; for other tables it is 0. `halves` says by a bit for each slot which half is read.
  */
 #define WEIR_TABLE_STORAGE(slot)                                                                                       \
-	uint8_t weir_table_##slot[WEIR_TABLE_##slot##_BYTES + sizeof(uint64_t)]                                        \
+	uint8_t weir_table_##slot[WEIR_TABLE_##slot##_BYTES + WEIR_TABLE_##slot##_OTHER + sizeof(uint64_t)]            \
 		__attribute__((aligned(64))) WEIR_SECTION(".bss.table" #slot)
 
 #ifndef WEIR_SIZES_AT_LOAD
 
-#define WEIR_TABLE(env, slot) ((struct table){weir_table_##slot, WEIR_TABLE_##slot##_BYTES - 1})
+#define WEIR_TABLE_HALF(halves, slot)                                                                                  \
+	((struct table){weir_table_##slot + ((halves) >> ((slot) & 63) & 1) * WEIR_TABLE_##slot##_OTHER,               \
+			WEIR_TABLE_##slot##_BYTES - 1})
 #define WEIR_KNOWN_SIZES true
 
 #else
@@ -48,16 +53,32 @@ WEIR_INLINE void *sized_at_load(void *memory)
 	return memory;
 }
 
-#define WEIR_TABLE(env, slot)                                                                                          \
-	(WEIR_TABLE_##slot##_BYTES ? (struct table){weir_table_##slot, WEIR_TABLE_##slot##_BYTES - 1}                  \
-				   : (struct table){sized_at_load(weir_table_##slot), weir_sizes.table_masks[slot]})
+#define WEIR_TABLE_HALF(halves, slot)                                                                                  \
+	(WEIR_TABLE_##slot##_BYTES                                                                                     \
+		 ? (struct table){weir_table_##slot + ((halves) >> ((slot) & 63) & 1) * WEIR_TABLE_##slot##_OTHER,     \
+				  WEIR_TABLE_##slot##_BYTES - 1}                                                       \
+		 : (struct table){sized_at_load(weir_table_##slot), weir_sizes.table_masks[slot]})
 #define WEIR_KNOWN_SIZES false
 
 #endif
 
+#define WEIR_TABLE(env, slot) WEIR_TABLE_HALF((env)->halves, slot)
+
+/* Words that programs read and the engine writes: struct Words in crates/abi/src/kernel.rs. */
+struct words {
+	uint64_t halves; /* of tables that change, a bit for each slot */
+	uint32_t zero;	 /* always 0, see forget() */
+	uint32_t padding;
+};
+
+_Static_assert(sizeof(struct words) == 16, "Words");
+
+volatile struct words weir_words WEIR_SECTION(".bss.words");
+
 struct env {
 	struct weir_counter *counters; /* of this CPU: WEIR_COUNTERS of them, a power of two */
 	uint64_t now_ns;	       /* time of a replayed frame */
+	uint64_t halves;	       /* of tables that change: the same for the whole packet */
 };
 
 /*
@@ -182,21 +203,20 @@ WEIR_INLINE const uint8_t *table_block(struct table table, uint32_t offset, uint
  * differ, for example in the range of an offset. Once forgotten, the states are equal, and the next round is followed
  * once. Costs a load.
  */
-static volatile uint32_t weir_zero WEIR_SECTION(".bss.zero");
-
 WEIR_INLINE uint32_t forget(uint32_t x)
 {
-	return x + weir_zero;
+	return x + weir_words.zero;
 }
 
 WEIR_INLINE uint64_t forget64(uint64_t x)
 {
-	return x + weir_zero;
+	return x + weir_words.zero;
 }
 
-/* Keeps reads below it after reads above it. Data that BPF reads is not changed while it runs: its map is replaced. */
+/* Keeps reads below it after reads above it. BPF has no fence for reads; x86 needs none. */
 WEIR_INLINE void read_fence(void)
 {
+	__asm__ volatile("" ::: "memory");
 }
 
 /*

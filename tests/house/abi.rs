@@ -218,7 +218,7 @@ fn programs_in_the_kernel_have_the_same_layout() {
         tx_unsupported,
         zero
     );
-    layout!(program, "packet_slot", PacketSlot, packet, sampled, copy);
+    layout!(program, "packet_slot", PacketSlot, packet, sampled, halves, copy);
     layout!(program, "checksum_slot", ChecksumSlot, packet, words);
     layout!(program, "replay_header", ReplayHeader, cap, len, link, padding, now_ns);
     layout!(program, "stream", Stream, next, sources);

@@ -21,11 +21,6 @@ macro_rules! each_kernel_engine {
     ($($test:tt)*) => { test_on!([afpacket, afxdp, xdp] $($test)*); };
 }
 
-/// Tests on every engine in user space.
-macro_rules! each_user_space_engine {
-    ($($test:tt)*) => { test_on!([afpacket, afxdp, #[cfg(feature = "dpdk")] dpdk] $($test)*); };
-}
-
 /// Tests on one engine in user space and on the kernel engine.
 macro_rules! each_kind {
     ($($test:tt)*) => { test_on!([afpacket, xdp] $($test)*); };

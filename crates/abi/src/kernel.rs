@@ -150,8 +150,21 @@ pub struct PacketSlot {
     pub packet: PacketView,
     /// What rules in parts say of sampling.
     pub sampled: u32,
+    /// The halves of tables that rules in parts look up.
+    pub halves: u64,
     /// A header that lies behind the packet's first buffer.
     pub copy: HeaderCopy,
+}
+
+/// Words that programs read and the engine writes: `struct words`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct Words {
+    /// The half that is read of each table that can change: a bit for each slot.
+    pub halves: u64,
+    /// Always 0.
+    pub zero: u32,
+    padding: u32,
 }
 
 /// Where a program on one CPU computes checksums: `struct checksum_slot`.
@@ -228,6 +241,7 @@ impl XdpContext {
 
 const _: () = assert!(size_of::<Port>() == 128 && size_of::<PortCounters>() == 128);
 const _: () = assert!(size_of::<PacketSlot>() == 256 && size_of::<ChecksumSlot>() == 256);
+const _: () = assert!(size_of::<Words>() == 16);
 const _: () = assert!(size_of::<ReplayHeader>() == 24 && size_of::<Ports>() == 12_552);
 
 #[cfg(test)]

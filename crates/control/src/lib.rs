@@ -31,7 +31,7 @@ pub use stats::{
     WorkerStats,
 };
 pub use status::{Activating, Active, GenerationStatus, Status};
-pub use tables::{TABLE_ENTRIES_MAX, TableChanged, TableEntries, TableEntry, TableFound, TableOperation};
+pub use tables::{GivenEntries, TABLE_ENTRIES_MAX, TableChanged, TableEntries, TableEntry, TableFound, TableOperation};
 
 use std::time::Duration;
 

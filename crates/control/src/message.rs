@@ -108,7 +108,7 @@ impl Answer {
 #[cfg(test)]
 mod tests {
     use super::{Answer, Request};
-    use crate::TableOperation;
+    use crate::{GivenEntries, TableOperation};
     use serde_json::json;
     use std::ffi::OsStr;
     use std::os::unix::ffi::OsStrExt;
@@ -130,9 +130,21 @@ mod tests {
             (
                 Request::Table {
                     table: "bad".into(),
-                    operation: TableOperation::Add { entries: vec!["192.0.2.1".into()] },
+                    operation: TableOperation::Add(GivenEntries::of(&["192.0.2.1"])),
                 },
                 r#"{"table":{"table":"bad","operation":{"add":{"entries":["192.0.2.1"]}}}}"#,
+            ),
+            (
+                Request::Table {
+                    table: "bad".into(),
+                    operation: TableOperation::Update(GivenEntries {
+                        file: Some("/bad.txt".into()),
+                        timeout_ms: Some(500),
+                        atomic: true,
+                        ..GivenEntries::default()
+                    }),
+                },
+                r#"{"table":{"table":"bad","operation":{"update":{"file":"/bad.txt","timeout_ms":500,"atomic":true}}}}"#,
             ),
             (
                 Request::Table { table: "bad".into(), operation: TableOperation::Flush },

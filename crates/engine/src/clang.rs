@@ -8,17 +8,16 @@ use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use weir_state::limits::{Counted, Limits};
+use weir_state::limits::Counted;
 use weir_tables::limit_image::Logged;
 
 use crate::cpu::Cpu;
 use crate::image::{Image, capacity_bytes, limits_capacity_bytes};
 use crate::program_shape::ImageBuilt;
 use crate::scratch;
-use crate::{EngineError, ProgramShape};
+use crate::{EngineError, ProgramData, ProgramShape};
 
 mod headers {
     include!(concat!(env!("OUT_DIR"), "/headers.rs"));
@@ -96,9 +95,8 @@ impl BpfObject {
 /// Sizes that BPF code is compiled for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BpfShape {
-    /// Capacity of each table slot in bytes: powers of two. 0 for a list of limits whose image is sized when it is
-    /// loaded.
-    pub table_bytes: Vec<u32>,
+    /// The room for each table slot.
+    pub tables: Vec<TableRoom>,
     /// Number of counters per CPU: a power of two.
     pub counters: usize,
     /// The sizes of limits.
@@ -123,6 +121,15 @@ pub enum LimitsShape {
     AtLoad,
 }
 
+/// The room for a table's image.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TableRoom {
+    /// Capacity in bytes: a power of two. 0 for a list of limits whose image is sized when it is loaded.
+    pub bytes: u32,
+    /// Whether there is the same room for a second image.
+    pub twice: bool,
+}
+
 /// Additional headers and flags of a compilation. Policies need none.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Extras<'a> {
@@ -132,16 +139,26 @@ pub struct Extras<'a> {
     pub flags: &'a [String],
 }
 
+impl TableRoom {
+    fn of(data: &ProgramData<'_>, slot: usize, image: &Image) -> Self {
+        match data.map_of(slot) {
+            Some(map) => TableRoom { bytes: map.bytes() as u32, twice: true },
+            None => TableRoom { bytes: capacity_bytes(image), twice: false },
+        }
+    }
+}
+
 impl BpfShape {
-    /// The sizes for the given program, images and limits.
-    pub fn new(program: &ProgramShape, images: &[Arc<Image>], limits: Option<&Limits>) -> Self {
+    /// The sizes for the given program and its data.
+    pub fn new(program: &ProgramShape, data: &ProgramData<'_>) -> Self {
+        let limits = data.limits;
         let logged = limits.and_then(|limits| limits.counted.as_ref()).map(Counted::logged).unwrap_or_default();
         let limits = limits.map_or(LimitsShape::None, |limits| LimitsShape::Known {
             bytes: limits_capacity_bytes(limits),
             buckets: limits.buckets.count(),
         });
         BpfShape {
-            table_bytes: images.iter().map(|image| capacity_bytes(image)).collect(),
+            tables: data.images.iter().enumerate().map(|(slot, image)| TableRoom::of(data, slot, image)).collect(),
             counters: program.counters().next_power_of_two(),
             limits,
             logged,
@@ -149,14 +166,14 @@ impl BpfShape {
     }
 
     /// The sizes for a bundle, which is loaded with images of limits and with buckets of any size.
-    pub fn for_bundle(program: &ProgramShape, images: &[Arc<Image>], limits: Option<&Limits>) -> Self {
-        let mut shape = BpfShape::new(program, images, limits);
-        if limits.is_some() {
+    pub fn for_bundle(program: &ProgramShape, data: &ProgramData<'_>) -> Self {
+        let mut shape = BpfShape::new(program, data);
+        if data.limits.is_some() {
             shape.limits = LimitsShape::AtLoad;
         }
-        for (bytes, slot) in shape.table_bytes.iter_mut().zip(&program.tables) {
+        for (room, slot) in shape.tables.iter_mut().zip(&program.tables) {
             if slot.built == ImageBuilt::Loading {
-                *bytes = 0;
+                room.bytes = 0;
             }
         }
         shape
@@ -230,7 +247,7 @@ impl Clang {
             LimitsShape::Known { bytes, buckets } => Some((bytes, buckets)),
             LimitsShape::AtLoad => {
                 flags.push("-DWEIR_SIZES_AT_LOAD".to_owned());
-                flags.push(format!("-DWEIR_TABLES={}", shape.table_bytes.len().max(1)));
+                flags.push(format!("-DWEIR_TABLES={}", shape.tables.len().max(1)));
                 Some((SIZES_BEFORE_LOAD, SIZES_BEFORE_LOAD as usize))
             }
         };
@@ -239,8 +256,11 @@ impl Clang {
             flags.push(format!("-DWEIR_BUCKETS={buckets}"));
             flags.push(format!("-DWEIR_LOGGED={}", shape.logged as u32));
         }
-        let tables = shape.table_bytes.iter().enumerate();
-        flags.extend(tables.map(|(slot, bytes)| format!("-DWEIR_TABLE_{slot}_BYTES={bytes}")));
+        let tables = shape.tables.iter().enumerate();
+        for (slot, TableRoom { bytes, twice }) in tables {
+            flags.push(format!("-DWEIR_TABLE_{slot}_BYTES={bytes}"));
+            flags.push(format!("-DWEIR_TABLE_{slot}_OTHER={}", if *twice { *bytes } else { 0 }));
+        }
         let (object, took) = self.compile(name, "bpf", c, &flags, &[])?;
         Ok(Compiled { object: BpfObject(object), took })
     }
@@ -338,7 +358,7 @@ mod tests {
     #[test]
     fn counters_are_a_power_of_two_that_holds_all_rules() {
         let program = ProgramShape { chains: vec![], rules: 40, ..ProgramShape::default() };
-        let shape = BpfShape::new(&program, &[], None);
+        let shape = BpfShape::new(&program, &ProgramData::constant(&[]));
         assert_eq!(shape.counters, 128);
         assert!(shape.counters >= usize::from(Reason::RULE_BASE) + program.rules);
     }

@@ -13,7 +13,7 @@ use rustix::fs::{MemfdFlags, memfd_create};
 use weir_abi::{ABI_VERSION, Burst, Counter, Verdict, burst};
 use weir_state::limits::counts::Counts;
 use weir_state::limits::{Counted, LimitCount, Limits};
-use weir_state::tables::LiveTables;
+use weir_state::tables::{LiveTables, Published};
 use weir_state::words::Words;
 use weir_tables::live::Reader;
 
@@ -252,7 +252,7 @@ impl Filter for NativeFilter {
         let bursts = self.reader.as_mut().map(Reader::start_burst);
         if let (Some(burst), Some(live)) = (&bursts, &self.code.live) {
             for (table, image) in self.tables.0.iter_mut().zip(&live.images) {
-                if let Some(image) = image {
+                if let Some(Published::Pointer(image)) = image {
                     *table = image.open(burst).as_ptr();
                 }
             }

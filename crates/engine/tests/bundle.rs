@@ -16,7 +16,7 @@ use weir_engine::bundle::{HEAD_BYTES, is_bundle};
 use weir_engine::clang::{BpfShape, Clang};
 use weir_engine::cpu::Cpu;
 use weir_engine::frame_set::FrameSet;
-use weir_engine::{Bundle, EngineError, Filter, Image, NativeFilter, XdpFilter};
+use weir_engine::{Bundle, EngineError, Filter, Image, NativeFilter, ProgramData, XdpFilter};
 use weir_tables::{Entries, Kind};
 
 mod chain;
@@ -33,7 +33,7 @@ fn compile() -> Bundle {
     let images: Vec<Arc<Image>> = vec![Arc::new(entries.settle().build(Layout::ExactSet).unwrap())];
     let clang = Clang::find().unwrap();
     let native = clang.native(&artifact.name, artifact.source(Target::Native), Cpu::X86_64V3).unwrap().object;
-    let shape = BpfShape::new(&artifact.shape(), &images, None);
+    let shape = BpfShape::new(&artifact.shape(), &ProgramData::constant(&images));
     let bpf = clang.bpf(&artifact.name, artifact.source(Target::Bpf), &shape).unwrap().object;
     Bundle::new(artifact, images, vec![], native, bpf, Cpu::X86_64V3).unwrap()
 }
@@ -86,7 +86,8 @@ fn a_bundle_runs_without_a_compiler() {
     let program = bundle.shape();
     let frames = FrameSet::new(Link::Ethernet, [(&[0xff; 60][..], 60), (&[1; 60][..], 60)]);
     let mut native = NativeFilter::load("edge", bundle.native().unwrap(), &program, images(&bundle), None).unwrap();
-    let mut xdp = XdpFilter::load("edge", bundle.bpf().unwrap(), &program, &images(&bundle), None)
+    let images = images(&bundle);
+    let mut xdp = XdpFilter::load("edge", bundle.bpf().unwrap(), &program, &ProgramData::constant(&images))
         .unwrap_or_else(|error| panic!("this test needs root (BPF_PROG_TEST_RUN): {error}"));
     let burst = frames.bursts().next().unwrap();
     let (mut by_native, mut by_xdp) = ([Verdict(0); 2], [Verdict(0); 2]);

@@ -9,7 +9,7 @@ use weir_engine::clang::{BpfObject, BpfShape, Clang, NativeObject};
 use weir_engine::cpu::Cpu;
 use weir_engine::frame_set::FrameSet;
 use weir_engine::measure::measure;
-use weir_engine::{EngineError, Filter, Image, NativeFilter, ProgramShape, XdpFilter};
+use weir_engine::{EngineError, Filter, Image, NativeFilter, ProgramData, ProgramShape, XdpFilter};
 use weir_tables::{Entries, Kind};
 
 mod chain;
@@ -28,7 +28,7 @@ fn native_object() -> NativeObject {
 }
 
 fn bpf_object(program: &ProgramShape) -> BpfObject {
-    let shape = BpfShape::new(program, &[image()], None);
+    let shape = BpfShape::new(program, &ProgramData::constant(&[image()]));
     Clang::find().unwrap().bpf("hand", &chain::bpf_c(), &shape).unwrap().object
 }
 
@@ -39,7 +39,7 @@ fn native() -> NativeFilter {
 
 fn xdp() -> XdpFilter {
     let program = chain::artifact().shape();
-    XdpFilter::load("hand", &bpf_object(&program), &program, &[image()], None)
+    XdpFilter::load("hand", &bpf_object(&program), &program, &ProgramData::constant(&[image()]))
         .unwrap_or_else(|error| panic!("this test needs root (BPF_PROG_TEST_RUN): {error}"))
 }
 
@@ -80,9 +80,9 @@ WEIR_XDP_CHAIN(odd_upstream)
 
 fn odd_and_even(extra: &str) -> XdpFilter {
     let program = ProgramShape { chains: vec!["odd_upstream".to_owned()], rules: 2, ..ProgramShape::default() };
-    let shape = BpfShape::new(&program, &[], None);
+    let shape = BpfShape::new(&program, &ProgramData::constant(&[]));
     let object = Clang::find().unwrap().bpf("odd", &format!("{ODD_AND_EVEN}{extra}"), &shape).unwrap().object;
-    XdpFilter::load("odd", &object, &program, &[], None).unwrap()
+    XdpFilter::load("odd", &object, &program, &ProgramData::constant(&[])).unwrap()
 }
 
 /// A UDP packet from 0.0.0.0.
@@ -204,7 +204,7 @@ fn without_rights_the_error_names_them() {
     let load = std::thread::spawn(move || {
         let none = CapabilitySet::empty();
         set_capabilities(None, CapabilitySets { effective: none, permitted: none, inheritable: none }).unwrap();
-        XdpFilter::load("hand", &object, &program, &[image()], None).err().unwrap().to_string()
+        XdpFilter::load("hand", &object, &program, &ProgramData::constant(&[image()])).err().unwrap().to_string()
     });
     assert_eq!(
         load.join().unwrap(),
@@ -284,8 +284,13 @@ fn what_clang_refuses_is_kept() {
 fn what_the_verifier_refuses_shows_the_end_of_its_log() {
     let program = chain::artifact().shape();
     let c = chain::bpf_c().replace("\treturn judge(env, frame);", "\treturn judge(env, frame) + frame->data[3000];");
-    let object = Clang::find().unwrap().bpf("bad", &c, &BpfShape::new(&program, &[image()], None)).unwrap().object;
-    let error = XdpFilter::load("bad", &object, &program, &[image()], None).err().unwrap().to_string();
+    let object = Clang::find()
+        .unwrap()
+        .bpf("bad", &c, &BpfShape::new(&program, &ProgramData::constant(&[image()])))
+        .unwrap()
+        .object;
+    let error =
+        XdpFilter::load("bad", &object, &program, &ProgramData::constant(&[image()])).err().unwrap().to_string();
     assert!(error.starts_with("compiler bug: the kernel's verifier refuses bad:\n"), "{error}");
     assert!(error.contains("invalid access to packet"), "{error}");
     assert!(error.lines().count() <= 22, "{error}");
@@ -296,15 +301,20 @@ fn an_object_of_another_shape_is_refused() {
     let artifact = chain::artifact();
     let program = artifact.shape();
     let object = bpf_object(&program);
-    let load =
-        |program: &ProgramShape| XdpFilter::load("hand", &object, program, &[image()], None).err().unwrap().to_string();
+    let load = |program: &ProgramShape| {
+        XdpFilter::load("hand", &object, program, &ProgramData::constant(&[image()])).err().unwrap().to_string()
+    };
     let more_rules = ProgramShape { rules: 5000, ..program.clone() };
     assert_eq!(load(&more_rules), "xdp: .bss.counters: 1024 bytes set aside, 80512 needed");
     let other_chain = ProgramShape { chains: vec!["sideways".to_owned()], ..program.clone() };
     assert_eq!(load(&other_chain), "xdp: weir_sideways: no such program");
     let c = chain::bpf_c().replace("#include \"xdp.h\"", "#define WEIR_ABI_VERSION 9\n#include \"xdp.h\"");
-    let old = Clang::find().unwrap().bpf("old", &c, &BpfShape::new(&program, &[image()], None)).unwrap().object;
-    let error = XdpFilter::load("old", &old, &program, &[image()], None).err().unwrap().to_string();
+    let old = Clang::find()
+        .unwrap()
+        .bpf("old", &c, &BpfShape::new(&program, &ProgramData::constant(&[image()])))
+        .unwrap()
+        .object;
+    let error = XdpFilter::load("old", &old, &program, &ProgramData::constant(&[image()])).err().unwrap().to_string();
     assert_eq!(
         error,
         format!("old: compiled for abi version 9, this weir has {ABI_VERSION}; compile the policy again")

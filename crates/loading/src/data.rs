@@ -6,6 +6,7 @@ use crate::limits;
 use crate::policy::Policy;
 use crate::tables;
 use std::sync::Arc;
+use weir_engine::ProgramData;
 use weir_policy::ir::{Limiter, LimiterKind, Slot, SlotContents};
 use weir_state::limits::{LimitNeeds, Limits};
 use weir_state::tables::LiveTables;
@@ -20,6 +21,13 @@ pub struct Data {
     pub limits: Option<Limits>,
     /// The tables that can change. `images` has their images at the time of loading.
     pub tables: Option<LiveTables>,
+}
+
+impl Data {
+    /// The data for programs in the kernel.
+    pub fn for_kernel(&self) -> ProgramData<'_> {
+        ProgramData { images: &self.images, limits: self.limits.as_ref(), tables: self.tables.as_ref() }
+    }
 }
 
 impl Policy {

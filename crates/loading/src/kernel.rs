@@ -9,17 +9,16 @@ use std::time::Duration;
 use weir_abi::Target;
 use weir_engine::clang::{BpfObject, BpfShape, Clang};
 use weir_engine::live::xdp::{KernelCode, Ports};
-use weir_engine::{EngineError, Image, ProgramShape, XdpFilter};
+use weir_engine::{EngineError, ProgramData, ProgramShape, XdpFilter};
 use weir_policy::backend::{self, c};
 use weir_policy::capability::Engine;
-use weir_state::limits::Limits;
 
 /// Number of rules of each part, if a chain is too large for one program. The second number is used if the first still
 /// fails.
 pub const PART_RULES: [usize; 2] = [32, 4];
 
 /// The sizes that code is compiled for, from a program and its data.
-type ShapeOf = fn(&ProgramShape, &[Arc<Image>], Option<&Limits>) -> BpfShape;
+type ShapeOf = fn(&ProgramShape, &ProgramData<'_>) -> BpfShape;
 
 /// BPF code of a policy for its data, before loading.
 pub struct CompiledBpf<'p> {
@@ -38,7 +37,7 @@ impl CompiledBpf<'_> {
     /// The process may not load BPF programs, or the verifier rejects the code.
     pub fn filter(&self) -> Result<XdpFilter, EngineError> {
         let (name, data) = (&self.policy.program.name, self.data);
-        XdpFilter::load(name, &self.object, &self.policy.shape(), &data.images, data.limits.as_ref())
+        XdpFilter::load(name, &self.object, &self.policy.shape(), &data.for_kernel())
     }
 
     /// Loads the code into the kernel, for interfaces.
@@ -47,7 +46,7 @@ impl CompiledBpf<'_> {
     /// The process may not load BPF programs, or the verifier rejects the code.
     pub fn load(&self, ports: &Ports) -> Result<Arc<KernelCode>, EngineError> {
         let (name, data) = (&self.policy.program.name, self.data);
-        KernelCode::load(name, &self.object, &self.policy.shape(), &data.images, data.limits.as_ref(), ports)
+        KernelCode::load(name, &self.object, &self.policy.shape(), &data.for_kernel(), ports)
     }
 }
 
@@ -145,7 +144,7 @@ impl Policy {
     }
 
     fn compile_bpf_c<'p>(&'p self, data: &'p Data, c: &str, shape: ShapeOf) -> Result<CompiledBpf<'p>, EngineError> {
-        let shape = shape(&self.shape(), &data.images, data.limits.as_ref());
+        let shape = shape(&self.shape(), &data.for_kernel());
         let compiled = Clang::find()?.bpf(&self.program.name, c, &shape)?;
         Ok(CompiledBpf { policy: self, data, object: compiled.object, took: compiled.took })
     }

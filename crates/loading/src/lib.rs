@@ -40,6 +40,7 @@ pub mod image_facts;
 pub mod kernel;
 pub mod limit_lists;
 mod limits;
+mod listed;
 pub mod lists;
 pub mod native;
 pub mod policy;

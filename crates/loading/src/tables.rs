@@ -16,8 +16,8 @@ pub fn bind(text: &Text, images: &[Option<Arc<Image>>], store: &TableStore) -> R
     let planned = &text.lowered.plan.images;
     let declared = planned.iter().zip(images).filter_map(|(planned, image)| Some((planned, image.as_ref()?)));
     let declared = declared.map(|(planned, image)| declaration(text, planned, image)).collect();
-    let binding = store.bind(declared)?;
-    let mut bound = binding.objects().map(TableImage::handle);
+    let binding = store.bind(declared, weir_state::now_ns())?;
+    let mut bound = binding.objects().map(TableImage::published);
     let of_slot = |planned: &Planned| match planned.tables() {
         [] => None,
         _ => bound.next(),
@@ -30,8 +30,7 @@ pub fn bind(text: &Text, images: &[Option<Arc<Image>>], store: &TableStore) -> R
 fn declaration(text: &Text, planned: &Planned, image: &Arc<Image>) -> Declared<ImageDeclared> {
     let member = |index: usize| {
         let checked = &text.checked.tables[index];
-        let bounds =
-            |dynamic: Dynamic| DynamicBounds { size: dynamic.size as usize, expires: dynamic.timeout_ms.is_some() };
+        let bounds = |Dynamic { size, timeout_ms }: Dynamic| DynamicBounds { size: size as usize, timeout_ms };
         Member { name: checked.name.clone(), table: text.tables[index].clone(), dynamic: checked.dynamic.map(bounds) }
     };
     let members: Vec<Member> = planned.tables().iter().map(|id| member(usize::from(id.0))).collect();

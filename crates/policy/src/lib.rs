@@ -16,3 +16,4 @@ pub mod pass;
 pub mod pipeline;
 pub mod source;
 pub mod syntax;
+pub mod time;

@@ -24,6 +24,14 @@ pub enum StateError {
         /// Why.
         error: BuildError,
     },
+    /// The kernel refuses the memory for an image.
+    #[error("table {name}: {source}")]
+    TableMemory {
+        /// The tables of the image.
+        name: String,
+        /// What the system says.
+        source: io::Error,
+    },
     /// The system refuses the memory for buckets.
     #[error("{count} buckets: {source}")]
     Memory {

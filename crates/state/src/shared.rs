@@ -71,11 +71,12 @@ impl SharedState {
         Ok(self.limits.get().expect("it was set above"))
     }
 
-    /// The state of tables, if they can change. Those in the kernel cannot yet, and a single policy needs no state.
+    /// The state of tables, if they can change. A single policy needs no state.
     pub fn tables(&self) -> Option<&TableStore> {
         match self.memory {
-            Memory::Process => Some(self.tables.get_or_init(TableStore::default)),
-            Memory::OnePolicy | Memory::Kernel { .. } => None,
+            Memory::Process => Some(self.tables.get_or_init(TableStore::for_threads)),
+            Memory::Kernel { .. } => Some(self.tables.get_or_init(TableStore::for_kernel)),
+            Memory::OnePolicy => None,
         }
     }
 

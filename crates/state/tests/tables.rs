@@ -6,10 +6,10 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
 use weir_abi::{Family, Layout};
-use weir_state::Declared;
 use weir_state::tables::{
     Changed, DynamicBounds, ImageDeclared, Member, TableBinding, TableChange, TableError, TableStore,
 };
+use weir_state::{Declared, StateError};
 use weir_tables::{Entries, Kind, Table};
 
 fn set(text: &[&str]) -> Arc<Table> {
@@ -44,11 +44,31 @@ fn entries(store: &TableStore, binding: &TableBinding, name: &str) -> Vec<String
 fn find(store: &TableStore, binding: &TableBinding, addr: [u8; 4]) -> Vec<u32> {
     let mut reader = store.readers().register().unwrap();
     let burst = reader.start_burst();
-    binding.objects().map(|image| image.handle().open(&burst).find4(Ipv4Addr::from(addr).into())).collect()
+    binding
+        .objects()
+        .map(|image| image.handle().expect("threads read it").open(&burst).find4(Ipv4Addr::from(addr).into()))
+        .collect()
+}
+
+fn bind(store: &TableStore, declared: Vec<Declared<ImageDeclared>>) -> Result<Arc<TableBinding>, StateError> {
+    store.bind(declared, 0)
+}
+
+fn change(
+    store: &TableStore,
+    active: &TableBinding,
+    name: &str,
+    change: TableChange<'_>,
+) -> Result<Changed, TableError> {
+    store.change(active, name, change, 0)
+}
+
+fn add(entries: &Table) -> TableChange<'_> {
+    TableChange::Add { entries, timeout_ms: None }
 }
 
 fn changed(changed: usize, entries: usize) -> Changed {
-    Changed { changed, entries, left_out: 0 }
+    Changed { changed, refreshed: 0, entries, left_out: 0 }
 }
 
 #[test]
@@ -57,23 +77,23 @@ fn a_change_reaches_every_image_of_every_generation() {
     let (bad, admin) = (set(&["192.0.2.1"]), set(&["192.0.2.2"]));
     let fused = || image(&[("bad", &bad), ("admin", &admin)], Layout::ExactSets, None);
     let alone = || image(&[("bad", &bad)], Layout::RankLeaf, None);
-    let first = store.bind(vec![fused()]).unwrap();
-    let second = store.bind(vec![alone(), fused()]).unwrap();
+    let first = bind(&store, vec![fused()]).unwrap();
+    let second = bind(&store, vec![alone(), fused()]).unwrap();
     let added = set(&["198.51.100.7"]);
-    let done = store.change(&second, "bad", TableChange::Add(&added)).unwrap();
+    let done = change(&store, &second, "bad", add(&added)).unwrap();
     assert_eq!(done, changed(1, 2));
     assert_eq!(find(&store, &first, [198, 51, 100, 7]), [1]);
     assert_eq!(find(&store, &second, [198, 51, 100, 7]), [1, 1]);
     // The same lists, loaded later.
-    let third = store.bind(vec![alone(), fused()]).unwrap();
+    let third = bind(&store, vec![alone(), fused()]).unwrap();
     assert_eq!(find(&store, &third, [198, 51, 100, 7]), [1, 1]);
     // `admin` is in fused images only.
-    store.change(&third, "admin", TableChange::Add(&added)).unwrap();
+    change(&store, &third, "admin", add(&added)).unwrap();
     assert_eq!(
         (find(&store, &first, [198, 51, 100, 7]), find(&store, &third, [198, 51, 100, 7])),
         (vec![3], vec![1, 3])
     );
-    store.change(&first, "bad", TableChange::Flush).unwrap();
+    change(&store, &first, "bad", TableChange::Flush).unwrap();
     assert_eq!(find(&store, &second, [192, 0, 2, 1]), [0, 0]);
     assert_eq!(entries(&store, &second, "admin"), ["192.0.2.2", "198.51.100.7"]);
 }
@@ -81,16 +101,16 @@ fn a_change_reaches_every_image_of_every_generation() {
 #[test]
 fn another_list_begins_anew_and_the_old_generation_keeps_its_changes() {
     let store = TableStore::default();
-    let old = store.bind(vec![image(&[("bad", &set(&["192.0.2.1"]))], Layout::ExactSet, None)]).unwrap();
-    store.change(&old, "bad", TableChange::Add(&set(&["192.0.2.9"]))).unwrap();
-    let new = store.bind(vec![image(&[("bad", &set(&["192.0.2.2"]))], Layout::ExactSet, None)]).unwrap();
+    let old = bind(&store, vec![image(&[("bad", &set(&["192.0.2.1"]))], Layout::ExactSet, None)]).unwrap();
+    change(&store, &old, "bad", add(&set(&["192.0.2.9"]))).unwrap();
+    let new = bind(&store, vec![image(&[("bad", &set(&["192.0.2.2"]))], Layout::ExactSet, None)]).unwrap();
     assert_eq!(entries(&store, &new, "bad"), ["192.0.2.2"]);
-    store.change(&new, "bad", TableChange::Add(&set(&["192.0.2.3"]))).unwrap();
+    change(&store, &new, "bad", add(&set(&["192.0.2.3"]))).unwrap();
     assert_eq!(entries(&store, &old, "bad"), ["192.0.2.1", "192.0.2.3", "192.0.2.9"]);
-    let same = store.bind(vec![image(&[("bad", &set(&["192.0.2.1"]))], Layout::ExactSet, None)]).unwrap();
+    let same = bind(&store, vec![image(&[("bad", &set(&["192.0.2.1"]))], Layout::ExactSet, None)]).unwrap();
     assert_eq!(entries(&store, &same, "bad").len(), 3, "the same list");
     drop((old, same));
-    let later = store.bind(vec![image(&[("bad", &set(&["192.0.2.1"]))], Layout::ExactSet, None)]).unwrap();
+    let later = bind(&store, vec![image(&[("bad", &set(&["192.0.2.1"]))], Layout::ExactSet, None)]).unwrap();
     assert_eq!(entries(&store, &later, "bad"), ["192.0.2.1"], "no generation had it any more");
 }
 
@@ -98,22 +118,22 @@ fn another_list_begins_anew_and_the_old_generation_keeps_its_changes() {
 fn a_dynamic_table_keeps_its_entries_and_takes_the_newest_bounds() {
     let store = TableStore::default();
     let declared = |elements: &[&str], size: usize| {
-        image(&[("suspects", &set(elements))], Layout::RankLeaf, Some(DynamicBounds { size, expires: false }))
+        image(&[("suspects", &set(elements))], Layout::RankLeaf, Some(DynamicBounds { size, timeout_ms: None }))
     };
-    let first = store.bind(vec![declared(&[], 2)]).unwrap();
+    let first = bind(&store, vec![declared(&[], 2)]).unwrap();
     let two = set(&["192.0.2.0/25", "192.0.2.128/26"]);
-    store.change(&first, "suspects", TableChange::Add(&two)).unwrap();
+    change(&store, &first, "suspects", add(&two)).unwrap();
     let more = set(&["192.0.2.0/25", "198.51.100.1"]);
     let full = TableError::Full { name: "suspects".to_owned(), entries: 2, more: 1, size: 2 };
-    assert_eq!(store.change(&first, "suspects", TableChange::Add(&more)), Err(full));
-    let second = store.bind(vec![declared(&["203.0.113.1"], 3)]).unwrap();
+    assert_eq!(change(&store, &first, "suspects", add(&more)), Err(full));
+    let second = bind(&store, vec![declared(&["203.0.113.1"], 3)]).unwrap();
     assert_eq!(entries(&store, &second, "suspects").len(), 2);
-    assert!(store.change(&first, "suspects", TableChange::Add(&more)).is_err(), "the active generation decides");
-    store.change(&second, "suspects", TableChange::Add(&more)).unwrap();
+    assert!(change(&store, &first, "suspects", add(&more)).is_err(), "the active generation decides");
+    change(&store, &second, "suspects", add(&more)).unwrap();
     assert_eq!(entries(&store, &first, "suspects").len(), 3);
     // What a table has already is no more.
-    store.change(&first, "suspects", TableChange::Add(&two)).unwrap();
-    let replaced = store.change(&second, "suspects", TableChange::Replace(&set(&["10.0.0.0-10.0.0.6"]))).unwrap();
+    change(&store, &first, "suspects", add(&two)).unwrap();
+    let replaced = change(&store, &second, "suspects", TableChange::Replace(&set(&["10.0.0.0-10.0.0.6"]))).unwrap();
     assert_eq!(replaced, changed(6, 3));
     let address = IpAddr::from([10, 0, 0, 5]);
     let found = store.read(&second, "suspects", |table| table.longest(address).map(|entry| entry.to_string()));
@@ -124,23 +144,24 @@ fn a_dynamic_table_keeps_its_entries_and_takes_the_newest_bounds() {
 fn what_does_not_fit_changes_nothing() {
     let store = TableStore::default();
     let geo = labels(&[("192.0.2.0/24", "AA")]);
-    let binding = store
-        .bind(vec![
+    let binding = bind(
+        &store,
+        vec![
             image(&[("bad", &set(&["192.0.2.1"]))], Layout::ExactSet, None),
             image(&[("geo", &geo)], Layout::RankLeaf, None),
-        ])
-        .unwrap();
-    let change =
-        |name: &str, table: &Table| store.change(&binding, name, TableChange::Add(table)).unwrap_err().to_string();
-    assert_eq!(change("none", &geo), "the active policy has no table none; it has bad, geo");
-    assert_eq!(change("bad", &geo), "table bad has entries without labels");
-    assert_eq!(change("bad", &Entries::new(Family::Ipv6, Kind::Set).settle()), "table bad has IPv4 entries");
-    assert!(change("bad", &set(&["10.0.0.1", "10.1.0.0/16"])).contains("10.1.0.0/16"));
-    let new = change("geo", &labels(&[("10.0.0.1", "AA"), ("10.0.0.2", "BB")]));
+        ],
+    )
+    .unwrap();
+    let refused = |name: &str, table: &Table| change(&store, &binding, name, add(table)).unwrap_err().to_string();
+    assert_eq!(refused("none", &geo), "the active policy has no table none; it has bad, geo");
+    assert_eq!(refused("bad", &geo), "table bad has entries without labels");
+    assert_eq!(refused("bad", &Entries::new(Family::Ipv6, Kind::Set).settle()), "table bad has IPv4 entries");
+    assert!(refused("bad", &set(&["10.0.0.1", "10.1.0.0/16"])).contains("10.1.0.0/16"));
+    let new = refused("geo", &labels(&[("10.0.0.1", "AA"), ("10.0.0.2", "BB")]));
     assert!(new.starts_with("table geo: no entry had the label BB when the policy was loaded"), "{new}");
     assert_eq!((entries(&store, &binding, "bad").len(), entries(&store, &binding, "geo").len()), (1, 1));
     // A removal needs no label, and what is not there is ignored.
-    let removed = store.change(&binding, "geo", TableChange::Remove(&set(&["192.0.2.0/24", "10.0.0.0/8"]))).unwrap();
+    let removed = change(&store, &binding, "geo", TableChange::Remove(&set(&["192.0.2.0/24", "10.0.0.0/8"]))).unwrap();
     assert_eq!(removed, changed(1, 0));
     assert_eq!(find(&store, &binding, [192, 0, 2, 1]), [1, 0]);
 }
@@ -149,21 +170,21 @@ fn what_does_not_fit_changes_nothing() {
 fn tables_continue_in_other_images() {
     let store = TableStore::default();
     let (bad, admin) = (set(&["192.0.2.1"]), set(&["192.0.2.2"]));
-    let first = store.bind(vec![image(&[("bad", &bad), ("admin", &admin)], Layout::ExactSets, None)]).unwrap();
-    store.change(&first, "bad", TableChange::Add(&set(&["192.0.2.9"]))).unwrap();
+    let first = bind(&store, vec![image(&[("bad", &bad), ("admin", &admin)], Layout::ExactSets, None)]).unwrap();
+    change(&store, &first, "bad", add(&set(&["192.0.2.9"]))).unwrap();
     // Another order, alone, and another layout: as other rules or another `layout` give it.
-    let turned = store.bind(vec![image(&[("admin", &admin), ("bad", &bad)], Layout::ExactSets, None)]).unwrap();
+    let turned = bind(&store, vec![image(&[("admin", &admin), ("bad", &bad)], Layout::ExactSets, None)]).unwrap();
     assert_eq!(find(&store, &turned, [192, 0, 2, 9]), [2]);
-    let alone = store.bind(vec![image(&[("bad", &bad)], Layout::ExactSet, None)]).unwrap();
-    let general = store.bind(vec![image(&[("bad", &bad)], Layout::RankLeaf, None)]).unwrap();
+    let alone = bind(&store, vec![image(&[("bad", &bad)], Layout::ExactSet, None)]).unwrap();
+    let general = bind(&store, vec![image(&[("bad", &bad)], Layout::RankLeaf, None)]).unwrap();
     for binding in [&alone, &general] {
         assert_eq!(entries(&store, binding, "bad"), ["192.0.2.1", "192.0.2.9"]);
         assert_eq!(find(&store, binding, [192, 0, 2, 9]), [1]);
     }
     // A policy whose layout cannot hold the entries is refused.
-    store.change(&general, "bad", TableChange::Add(&set(&["10.0.0.0/8"]))).unwrap();
+    change(&store, &general, "bad", add(&set(&["10.0.0.0/8"]))).unwrap();
     drop((first, turned, alone));
-    let refused = store.bind(vec![image(&[("bad", &bad)], Layout::ExactSet, None)]).err().unwrap().to_string();
+    let refused = bind(&store, vec![image(&[("bad", &bad)], Layout::ExactSet, None)]).err().unwrap().to_string();
     assert!(
         refused.starts_with("table bad: its entries, which were changed while packets passed, do not fit"),
         "{refused}"
@@ -173,21 +194,25 @@ fn tables_continue_in_other_images() {
 #[test]
 fn generations_that_cannot_hold_a_change_are_left_out_and_counted() {
     let store = TableStore::default();
-    let old = store
-        .bind(vec![
+    let old = bind(
+        &store,
+        vec![
             image(&[("bad", &set(&["192.0.2.1"]))], Layout::ExactSet, None),
             image(&[("geo", &labels(&[("192.0.2.0/24", "AA")]))], Layout::RankLeaf, None),
             image(&[("turned", &set(&["192.0.2.1"]))], Layout::ExactSet, None),
-        ])
-        .unwrap();
-    let new = store
-        .bind(vec![
+        ],
+    )
+    .unwrap();
+    let new = bind(
+        &store,
+        vec![
             image(&[("bad", &set(&["192.0.2.2"]))], Layout::RankLeaf, None),
             image(&[("geo", &labels(&[("192.0.2.0/24", "AA"), ("10.0.0.0/8", "BB")]))], Layout::RankLeaf, None),
             image(&[("turned", &labels(&[("192.0.2.1", "AA")]))], Layout::RankLeaf, None),
-        ])
-        .unwrap();
-    let left_out = |name: &str, table: &Table| store.change(&new, name, TableChange::Add(table)).unwrap().left_out;
+        ],
+    )
+    .unwrap();
+    let left_out = |name: &str, table: &Table| change(&store, &new, name, add(table)).unwrap().left_out;
     assert_eq!((left_out("bad", &set(&["10.0.0.0/8"])), left_out("bad", &set(&["10.0.0.1"]))), (1, 0));
     assert_eq!(entries(&store, &old, "bad"), ["10.0.0.1", "192.0.2.1"]);
     // Code that was compiled for one label never meets another.
@@ -196,6 +221,6 @@ fn generations_that_cannot_hold_a_change_are_left_out_and_counted() {
     assert_eq!(left_out("geo", &labels(&[("198.51.100.2", "AA")])), 0);
     assert_eq!(find(&store, &old, [198, 51, 100, 2]), [0, 1, 0]);
     // A table of the same name and another type is another table.
-    let removed = store.change(&new, "turned", TableChange::Remove(&set(&["192.0.2.1"]))).unwrap();
+    let removed = change(&store, &new, "turned", TableChange::Remove(&set(&["192.0.2.1"]))).unwrap();
     assert_eq!((removed, entries(&store, &old, "turned").len()), (changed(1, 0), 1));
 }

@@ -223,6 +223,22 @@ impl Entries {
         }
     }
 
+    /// Inserts the entries of a table of the same family. A set ignores their labels.
+    ///
+    /// # Panics
+    /// The table is of the other family, or it is a set and this one has labels.
+    pub fn insert_table(&mut self, table: &Table) {
+        let names = table.labels();
+        let label = |id: u32| names.get(id as usize - 1).map(|name| &**name);
+        let fits = "the table is of the same family and has the labels";
+        for prefix in table.prefixes4() {
+            self.insert_prefix(IpAddr::V4(prefix.addr.into()), prefix.len, label(prefix.label)).expect(fits);
+        }
+        for prefix in table.prefixes6() {
+            self.insert_prefix(IpAddr::V6(prefix.addr.into()), prefix.len, label(prefix.label)).expect(fits);
+        }
+    }
+
     /// Inserts an address, CIDR or `a-b` range in text form. A set ignores the label.
     ///
     /// # Errors

@@ -1,14 +1,16 @@
 //! `weir ctl table`: changes and reads tables of a running Weir.
 
-use crate::cli::{CtlOptions, TableAction};
+use crate::cli::{CtlOptions, Given, TableAction, timeout_ms};
 use crate::failure::Failure;
 use crate::figures;
 use crate::report;
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 use std::io::{self, BufRead};
+use std::path::{Path, PathBuf};
 use weir_control::{
-    Client, Request, TABLE_ENTRIES_MAX, TableChanged, TableEntries, TableEntry, TableFound, TableOperation,
+    Client, GivenEntries, Request, TABLE_ENTRIES_MAX, TableChanged, TableEntries, TableEntry, TableFound,
+    TableOperation,
 };
 use weir_policy::diag::printable::printable;
 
@@ -17,18 +19,17 @@ use weir_policy::diag::printable::printable;
 /// # Errors
 /// No Weir listens on the socket, or it refuses the request.
 pub fn run(options: &CtlOptions, name: &str, action: &TableAction) -> Result<(), Failure> {
-    if let TableAction::Stream = action {
-        return stream(options, name);
+    if let TableAction::Stream { atomic } = action {
+        return stream(options, name, *atomic);
     }
     let operation = operation(action)?;
     let value = weir_control::ask(&options.control, &request(name, &operation))?;
     match action {
         TableAction::Count => {
             let entries: TableEntries = weir_control::read(value)?;
-            let TableEntries { table, total, .. } = entries;
             match options.json {
-                true => report::print_json(&json!({ "table": table, "entries": total })),
-                false => report::print(&format!("{}: {} entries\n", printable(&table), figures::grouped(total as u64))),
+                true => report::print_json(&count_json(&entries)),
+                false => report::print(&count_text(&entries)),
             }
         }
         _ if options.json => report::print_json(&value),
@@ -40,19 +41,43 @@ fn request(name: &str, operation: &TableOperation) -> Request {
     Request::Table { table: name.to_owned(), operation: operation.clone() }
 }
 
+/// The number of entries. Dynamic tables also report their size and what they refused.
+fn count_json(TableEntries { table, total, size, refused, .. }: &TableEntries) -> Value {
+    match (size, refused) {
+        (Some(size), Some(refused)) => json!({ "table": table, "entries": total, "size": size, "refused": refused }),
+        _ => json!({ "table": table, "entries": total }),
+    }
+}
+
+fn count_text(TableEntries { table, total, size, refused, .. }: &TableEntries) -> String {
+    let (table, total) = (printable(table), figures::grouped(*total as u64));
+    let room = size.map(|size| format!(" of {}", figures::grouped(size as u64))).unwrap_or_default();
+    let refused = refused.filter(|&refused| refused > 0).map(figures::grouped);
+    let refused = refused.map(|refused| format!(", {refused} refused")).unwrap_or_default();
+    format!("{table}: {total}{room} entries{refused}\n")
+}
+
 fn operation(action: &TableAction) -> Result<TableOperation, Failure> {
     Ok(match action {
-        TableAction::Add { entries } => TableOperation::Add { entries: entries.clone() },
-        TableAction::Del { entries } => TableOperation::Del { entries: entries.clone() },
-        TableAction::Replace { file } => {
-            TableOperation::Replace { file: std::path::absolute(file).map_err(|error| Failure::file(file, error))? }
-        }
+        TableAction::Add { given: entries, timeout } => TableOperation::Add(given(entries, timeout.timeout_ms)?),
+        TableAction::Update { given: entries, timeout } => TableOperation::Update(given(entries, timeout.timeout_ms)?),
+        TableAction::Del { given: entries } => TableOperation::Del(given(entries, None)?),
+        TableAction::Replace { file, atomic } => TableOperation::Replace { file: absolute(file)?, atomic: *atomic },
         TableAction::Flush => TableOperation::Flush,
         TableAction::Get { address } => TableOperation::Get { address: address.clone() },
         TableAction::Count => TableOperation::List { top: 0 },
         TableAction::List { top } => TableOperation::List { top: *top },
-        TableAction::Stream => unreachable!("a stream has an operation in each line"),
+        TableAction::Stream { .. } => unreachable!("a stream has an operation in each line"),
     })
+}
+
+fn given(Given { entries, file, atomic }: &Given, timeout_ms: Option<u64>) -> Result<GivenEntries, Failure> {
+    let file = file.as_deref().map(absolute).transpose()?;
+    Ok(GivenEntries { entries: entries.clone(), file, timeout_ms, atomic: *atomic })
+}
+
+fn absolute(file: &Path) -> Result<PathBuf, Failure> {
+    std::path::absolute(file).map_err(|error| Failure::file(file, error))
 }
 
 /// The answer to an operation as text.
@@ -73,24 +98,27 @@ fn text(operation: &TableOperation, value: Value) -> Result<String, Failure> {
             }
         }
         _ => {
-            let TableChanged { table, changed, entries, notices } = weir_control::read(value)?;
+            let TableChanged { table, changed, refreshed, entries, reload_undoes, notices } =
+                weir_control::read(value)?;
             notices.iter().for_each(|notice| _ = writeln!(text, "note: {}", printable(notice)));
             let (changed, entries) = (figures::grouped(changed as u64), figures::grouped(entries as u64));
-            let _ = writeln!(text, "{}: {changed} changed, {entries} entries now", printable(&table));
+            let refreshed = refreshed.map(|refreshed| format!(", {} refreshed", figures::grouped(refreshed as u64)));
+            let refreshed = refreshed.unwrap_or_default();
+            let until = if reload_undoes { " (until the lists are read again)" } else { "" };
+            let _ = writeln!(text, "{}: {changed} changed{refreshed}, {entries} entries now{until}", printable(&table));
         }
     }
     Ok(text)
 }
 
-fn shown(TableEntry { entry, label }: &TableEntry) -> String {
-    match label {
-        Some(label) => format!("{entry},{}", printable(label)),
-        None => entry.clone(),
-    }
+fn shown(TableEntry { entry, label, timeout_s }: &TableEntry) -> String {
+    let label = label.as_ref().map(|label| format!(",{}", printable(label))).unwrap_or_default();
+    let expires = timeout_s.map(|seconds| format!(" expires in {seconds} s")).unwrap_or_default();
+    format!("{entry}{label}{expires}")
 }
 
 /// Sends each line of standard input and prints a line for it. A line that is refused does not end the stream.
-fn stream(options: &CtlOptions, name: &str) -> Result<(), Failure> {
+fn stream(options: &CtlOptions, name: &str, atomic: bool) -> Result<(), Failure> {
     let mut client = Client::connect(&options.control)?;
     let (mut lines, mut refused) = (0u64, 0u64);
     for line in io::stdin().lock().lines() {
@@ -98,7 +126,7 @@ fn stream(options: &CtlOptions, name: &str) -> Result<(), Failure> {
         let words: Vec<&str> = line.split_whitespace().collect();
         let [verb, rest @ ..] = words.as_slice() else { continue };
         lines += 1;
-        let done = match line_operation(verb, rest) {
+        let done = match line_operation(verb, rest, atomic) {
             Ok(operation) => ask(&mut client, options, &request(name, &operation)).map(|value| (operation, value)),
             Err(problem) => Err(weir_control::Error::Refused(format!("weir: {problem}"))),
         };
@@ -136,13 +164,25 @@ fn ask(client: &mut Client, options: &CtlOptions, request: &Request) -> Result<V
 }
 
 /// The operation of a line of a stream.
-fn line_operation(verb: &str, rest: &[&str]) -> Result<TableOperation, String> {
-    let entries = || rest.iter().map(|&entry| entry.to_owned()).collect();
+fn line_operation(verb: &str, rest: &[&str], atomic: bool) -> Result<TableOperation, String> {
+    let given =
+        |entries: &[&str], timeout_ms: Option<u64>| GivenEntries { timeout_ms, atomic, ..GivenEntries::of(entries) };
     match (verb, rest) {
-        ("add", [_, ..]) => Ok(TableOperation::Add { entries: entries() }),
-        ("del", [_, ..]) => Ok(TableOperation::Del { entries: entries() }),
+        ("add" | "update", [entries @ .., "timeout", time]) if !entries.is_empty() => {
+            let timeout_ms = timeout_ms(time).map_err(|expected| format!("`timeout {time}`: not {expected}"))?;
+            Ok(match verb {
+                "add" => TableOperation::Add(given(entries, Some(timeout_ms))),
+                _ => TableOperation::Update(given(entries, Some(timeout_ms))),
+            })
+        }
+        ("add", [_, ..]) => Ok(TableOperation::Add(given(rest, None))),
+        ("update", [_, ..]) => Ok(TableOperation::Update(given(rest, None))),
+        ("del", [_, ..]) => Ok(TableOperation::Del(given(rest, None))),
         ("flush", []) => Ok(TableOperation::Flush),
         ("get", [address]) => Ok(TableOperation::Get { address: (*address).to_owned() }),
-        _ => Err(format!("`{verb}`: not `add ENTRY...`, `del ENTRY...`, `flush` or `get ADDRESS`")),
+        _ => Err(format!(
+            "`{verb}`: not `add ENTRY... [timeout T]`, `update ENTRY... [timeout T]`, `del ENTRY...`, `flush` or `get \
+             ADDRESS`"
+        )),
     }
 }

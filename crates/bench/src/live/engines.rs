@@ -115,7 +115,7 @@ impl Code {
     fn start(&self, engine: &str, workers: usize, wires: &Wires) -> Result<Running, Failure> {
         let policy = match self {
             Code::Native(policy) => policy,
-            Code::Kernel(ports, policy) => return Ok(Running::Kernel(KernelPath::start(ports.clone(), policy)?)),
+            Code::Kernel(ports, policy) => return Ok(Running::Kernel(KernelPath::start(ports.clone(), policy, None)?)),
         };
         let lanes = match engine {
             "afxdp" => boxed(AfXdpLane::open(&interfaces(wires), workers, Waiting::Sleep)?),

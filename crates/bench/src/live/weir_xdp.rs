@@ -61,7 +61,7 @@ impl Contender for WeirXdp {
     }
 
     fn enter(&mut self, _: &Port) -> Result<(), Failure> {
-        self.path = Some(KernelPath::start(self.ports.clone(), &self.policy)?);
+        self.path = Some(KernelPath::start(self.ports.clone(), &self.policy, None)?);
         Ok(())
     }
 

@@ -18,7 +18,7 @@ use weir_abi::{BURST_MAX, Counter, Target, Verdict};
 use weir_engine::clang::{BpfShape, Clang};
 use weir_engine::frame_set::FrameSet;
 use weir_engine::measure::Spread;
-use weir_engine::{Filter, Image, ProgramShape, XdpFilter};
+use weir_engine::{Filter, Image, ProgramData, ProgramShape, XdpFilter};
 use weir_loading::Policy;
 
 /// Number of streams of all packets for each program.
@@ -139,8 +139,10 @@ fn compare(streamed: &[Counter], once: &[Counter]) -> Result<(), Failure> {
 }
 
 fn load(c: &str, program: &ProgramShape, images: &[Arc<Image>]) -> Result<XdpFilter, Failure> {
-    let object = Clang::find()?.bpf("stream", &format!("{c}{STREAM_C}"), &BpfShape::new(program, images, None))?.object;
-    Ok(XdpFilter::load("stream", &object, program, images, None)?)
+    let object = Clang::find()?
+        .bpf("stream", &format!("{c}{STREAM_C}"), &BpfShape::new(program, &ProgramData::constant(images)))?
+        .object;
+    Ok(XdpFilter::load("stream", &object, program, &ProgramData::constant(images))?)
 }
 
 fn filter(policy: &Policy) -> Result<XdpFilter, Failure> {

@@ -36,7 +36,7 @@ impl Generator {
     /// # Errors
     /// clang fails.
     pub fn compile(clang: &Clang) -> Result<BpfObject, EngineError> {
-        let shape = BpfShape { table_bytes: vec![], counters: 1, limits: LimitsShape::None, logged: Logged::Nothing };
+        let shape = BpfShape { tables: vec![], counters: 1, limits: LimitsShape::None, logged: Logged::Nothing };
         Ok(clang.bpf("generate", "#include \"generate.h\"\n", &shape)?.object)
     }
 

@@ -1,6 +1,7 @@
 //! Loads a BPF object as programs in the kernel, and fills its tables.
 
 use std::io;
+use std::mem::offset_of;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
@@ -11,14 +12,15 @@ use libbpf_rs::{
 use memmap2::{MmapOptions, MmapRaw};
 use rustix::io::Errno;
 use weir_abi::ABI_VERSION;
-use weir_abi::kernel::Mode;
+use weir_abi::kernel::{self, Mode};
 
 use super::log;
 use crate::clang::BpfObject;
 use crate::image::{Image, capacity_bytes, limits_capacity_bytes};
-use crate::program_shape::{ImageBuilt, TableSlot};
-use crate::{EngineError, ProgramShape, descriptors};
+use crate::program_shape::ImageBuilt;
+use crate::{EngineError, ProgramData, ProgramShape, TableSlot, descriptors};
 use weir_state::limits::{Buckets, Counted, Limits};
+use weir_state::tables::HalvesWord;
 use weir_state::words::Words;
 
 /// The section of the counters.
@@ -37,6 +39,8 @@ const SIZES: &str = ".rodata.sizes";
 const SIZES_WORDS_MIN: usize = 3;
 /// Bytes after the image of limits, which lookups may read.
 const LIMITS_PADDING: usize = 64;
+/// The section of `struct words`.
+const WORDS: &str = ".bss.words";
 /// The section of `struct mode`.
 const MODE: &str = ".rodata.mode";
 /// Prefix of the names of programs that count losses (datapath/engine/losses.h).
@@ -53,7 +57,7 @@ pub(crate) struct Plan<'a> {
     /// The sizes of limits, for the object of a bundle.
     pub sizes: Option<LoadedSizes>,
     /// Maps that programs share with those of other objects, by section.
-    pub shared: &'a [(&'static str, BorrowedFd<'a>)],
+    pub shared: &'a [(String, BorrowedFd<'a>)],
     /// Whether the program of a name is loaded.
     pub program: &'a dyn Fn(&str) -> bool,
     /// Whether the map of a name is loaded.
@@ -71,13 +75,13 @@ pub(crate) struct LoadedSizes {
 
 impl LoadedSizes {
     /// The sizes of these data, if the program has limits.
-    pub fn of(program: &ProgramShape, images: &[Arc<Image>], limits: Option<&Limits>) -> Option<Self> {
-        let limits = limits?;
+    pub fn of(program: &ProgramShape, data: &ProgramData<'_>) -> Option<Self> {
+        let limits = data.limits?;
         let table = |(slot, image): (&TableSlot, &Arc<Image>)| match slot.built {
             ImageBuilt::Compiling => None,
             ImageBuilt::Loading => Some(capacity_bytes(image)),
         };
-        let tables = program.tables.iter().zip(images).map(table).collect();
+        let tables = program.tables.iter().zip(data.images).map(table).collect();
         Some(LoadedSizes { limits: limits_capacity_bytes(limits), buckets: limits.buckets.count(), tables })
     }
 
@@ -130,12 +134,24 @@ pub(crate) fn join_parts(object: &Object) -> Result<Option<OwnedFd>, EngineError
     Ok(Some(parts.map_err(|error| failed(PARTS, error.to_string()).caused_by(&error))?))
 }
 
-/// Copies images into the tables. No program may run yet.
-pub(crate) fn fill_tables(object: &Object, images: &[Arc<Image>], limits: Option<&Limits>) -> Result<(), EngineError> {
-    for (slot, image) in images.iter().enumerate() {
-        fill(object, &format!("{TABLE}{slot}"), image.as_bytes())?;
+/// The section of a table slot.
+fn table_section(slot: usize) -> String {
+    format!("{TABLE}{slot}")
+}
+
+/// Copies images into the tables that do not change. No program may run yet. The result is the word that says which
+/// halves of the others are read; programs must not run after it is dropped.
+pub(crate) fn fill_tables(object: &Object, data: &ProgramData<'_>) -> Result<Arc<HalvesWord>, EngineError> {
+    for (slot, image) in data.images.iter().enumerate() {
+        if data.map_of(slot).is_none() {
+            fill(object, &table_section(slot), image.as_bytes())?;
+        }
     }
-    limits.map_or(Ok(()), |limits| fill(object, LIMITS, limits.image.as_bytes()))
+    data.limits.map_or(Ok(()), |limits| fill(object, LIMITS, limits.image.as_bytes()))?;
+    let halves = HalvesWord::of_map(map(object, WORDS, size_of::<kernel::Words>())?, offset_of!(kernel::Words, halves));
+    let halves = Arc::new(halves);
+    data.maps().for_each(|(slot, map)| map.follow(&halves, slot as u32));
+    Ok(halves)
 }
 
 fn fill(object: &Object, section: &str, bytes: &[u8]) -> Result<(), EngineError> {
@@ -161,9 +177,15 @@ pub(super) fn counted(object: &Object, limits: &Limits) -> Result<Option<Counted
     Ok(Some(counted.in_maps(words(EXCEEDED, counts.exceeded())?, words(PASSED, counts.passed())?)))
 }
 
-/// The maps of buckets and counts that programs of all generations share.
-pub(crate) fn shared_maps(limits: Option<&Limits>) -> Vec<(&'static str, BorrowedFd<'_>)> {
-    let Some(limits) = limits else { return Vec::new() };
+/// The maps that programs of all generations share: tables, and buckets with their counts.
+pub(crate) fn shared_maps<'a>(data: &ProgramData<'a>) -> Vec<(String, BorrowedFd<'a>)> {
+    let tables = data.maps().map(|(slot, map)| (table_section(slot), map.map()));
+    let limits = data.limits.map(maps_of_limits).unwrap_or_default();
+    tables.chain(limits.into_iter().map(|(section, map)| (section.to_owned(), map))).collect()
+}
+
+/// The maps of buckets and counts, if they are in the kernel.
+pub(super) fn maps_of_limits(limits: &Limits) -> Vec<(&'static str, BorrowedFd<'_>)> {
     let counts = limits.counted.as_ref().map(Counted::counts);
     let [exceeded, passed] = [counts.and_then(|counts| counts.exceeded()), counts.and_then(|counts| counts.passed())];
     let maps = [
@@ -259,8 +281,8 @@ fn prepare(opened: &mut OpenObject, plan: &Plan<'_>, log_level: u32) -> Result<(
         if let Some(&(_, bytes)) = plan.lengths.iter().find(|(section, _)| *section == name) {
             map.set_value_size(bytes as u32)?;
         }
-        if let Some(&(_, shared)) = plan.shared.iter().find(|(section, _)| *section == name) {
-            map.reuse_fd(shared)?;
+        if let Some((_, shared)) = plan.shared.iter().find(|(section, _)| *section == name) {
+            map.reuse_fd(*shared)?;
         }
         if !(plan.map)(&name) {
             map.set_autocreate(false)?;

@@ -20,20 +20,20 @@ use libbpf_rs::Object;
 use memmap2::MmapRaw;
 use weir_abi::kernel::Mode;
 use weir_abi::{Counter, Verdict};
-use weir_state::limits::{Buckets, Counted, LimitBinding, LimitCount, Limits};
+use weir_state::limits::{Buckets, Counted, LimitBinding, LimitCount};
+use weir_state::tables::HalvesWord;
 
 pub use cost::VerifierCost;
 pub(crate) use load::{failed, find};
 
 use crate::clang::BpfObject;
 use crate::frame_set::FrameSet;
-use crate::image::Image;
 use crate::measure::{Cost, Spread};
-use crate::{EngineError, Filter, FrameBurst, ProgramShape, tsc};
+use crate::{EngineError, Filter, FrameBurst, ProgramData, ProgramShape, tsc};
 use cost::cost;
 use load::{
-    COUNTERS, LOSSES, LoadedSizes, Plan, buckets, counted, fill_tables, join_parts, load_object, map, program_name,
-    shared_maps,
+    COUNTERS, LOSSES, LoadedSizes, Plan, buckets, counted, fill_tables, join_parts, load_object, map, maps_of_limits,
+    program_name, shared_maps,
 };
 use replay::Replay;
 
@@ -50,35 +50,37 @@ pub struct XdpFilter {
     replay: Replay,
     costs: Vec<VerifierCost>,
     load_took: Duration,
+    /// Follows tables that change.
+    _halves: Arc<HalvesWord>,
 }
 
 impl XdpFilter {
-    /// Loads an object that [`crate::clang`] made for these images. `name` is for messages. `images` are in slot order.
-    /// Buckets in the kernel ([`Buckets::in_kernel`]) are shared with other programs.
+    /// Loads an object that [`crate::clang`] made for this data. `name` is for messages. Buckets in the kernel
+    /// ([`Buckets::in_kernel`]) are shared with other programs.
     pub fn load(
         name: &str,
         object: &BpfObject,
         program: &ProgramShape,
-        images: &[Arc<Image>],
-        limits: Option<&Limits>,
+        data: &ProgramData<'_>,
     ) -> Result<Self, EngineError> {
-        program.check_images(images)?;
+        let limits = data.limits;
+        program.check_images(data.images)?;
         program.check_limits(limits)?;
         let start = Instant::now();
-        let shared = shared_maps(limits);
+        let shared = shared_maps(data);
         let plan = Plan {
             mode: Mode::default(),
             lengths: &[],
-            sizes: LoadedSizes::of(program, images, limits),
+            sizes: LoadedSizes::of(program, data),
             shared: &shared,
             program: &|name| !name.starts_with(LOSSES),
             map: &|_| true,
         };
         let object = load_object(name, object, &plan)?;
         join_parts(&object)?;
-        fill_tables(&object, images, limits)?;
+        let _halves = fill_tables(&object, data)?;
         // Buckets that are shared with other programs are full already.
-        let own = limits.filter(|_| shared.is_empty());
+        let own = limits.filter(|limits| maps_of_limits(limits).is_empty());
         let buckets = own.map(|limits| buckets(&object, limits)).transpose()?;
         let counted = limits.map_or(Ok(None), |limits| counted(&object, limits))?;
         let counters = map(&object, COUNTERS, program.counters() * size_of::<Counter>())?;
@@ -87,7 +89,18 @@ impl XdpFilter {
         let costs = costs.collect::<Result<_, _>>()?;
         let (counter_count, replay, load_took) = (program.counters(), Replay::new(), start.elapsed());
         let unfilled = buckets.zip(own.map(|limits| limits.binding.clone()));
-        Ok(XdpFilter { object, programs, counters, counter_count, unfilled, counted, replay, costs, load_took })
+        Ok(XdpFilter {
+            object,
+            programs,
+            counters,
+            counter_count,
+            unfilled,
+            counted,
+            replay,
+            costs,
+            load_took,
+            _halves,
+        })
     }
 
     /// Fills all buckets at the time of the first frame.

@@ -4,7 +4,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use weir_abi::{Family, Layout};
 use weir_tables::live::{LiveError, LiveImage, LiveTable, PublishedImage, Readers};
-use weir_tables::{BuildError, Image, Kind, Table};
+use weir_tables::{Entries, Image, Kind, Table};
+
+use super::change::Timing;
+use super::expiry::Expiry;
+use super::published::{ImageProblem, Published, ReadBy, publish};
+
+/// Ticks until entries that could not be removed are tried again.
+const RETRY_TICKS: u64 = 1;
 
 /// A table of an image, as the policy was loaded with it.
 #[derive(Clone)]
@@ -22,8 +29,8 @@ pub struct Member {
 pub struct DynamicBounds {
     /// Maximum number of entries.
     pub size: usize,
-    /// Whether entries expire.
-    pub expires: bool,
+    /// Timeout of entries that have no other, ms. `None`: they never expire.
+    pub timeout_ms: Option<u64>,
 }
 
 impl Member {
@@ -62,8 +69,18 @@ pub struct TableImage {
 
 struct Shared {
     layout: Layout,
-    handle: LiveImage,
+    published: Published,
     contents: Mutex<Contents>,
+    /// The deadlines of each table. To be locked after `contents`.
+    expiry: Mutex<Vec<Expiry>>,
+}
+
+/// What a table of a new image continues with.
+pub(super) struct Continued {
+    /// Its entries, if they are other than those that were declared.
+    pub entries: Option<Arc<Table>>,
+    /// Their deadlines.
+    pub expiry: Expiry,
 }
 
 /// The writer's side of an image.
@@ -94,28 +111,44 @@ impl Contents {
 }
 
 impl TableImage {
-    /// Publishes the image of a declaration. `current` are the entries of members that continue with other entries than
-    /// those that were declared.
+    /// Publishes the image of a declaration. `continued` says what its tables continue with. The others begin with
+    /// their declaration at `now_ns`.
     ///
     /// # Errors
-    /// The layout cannot hold the current entries.
+    /// The layout cannot hold the current entries, or the kernel refuses the memory.
     pub(super) fn new(
         readers: &Readers,
+        read_by: ReadBy,
         declared: ImageDeclared,
-        current: Vec<Option<Arc<Table>>>,
-    ) -> Result<Self, BuildError> {
+        continued: Vec<Option<Continued>>,
+        now_ns: u64,
+    ) -> Result<Self, ImageProblem> {
         let ImageDeclared { members, layout, image } = declared;
-        let is_as_declared = current.iter().all(Option::is_none);
-        let table = |(member, current): (&Member, Option<Arc<Table>>)| current.unwrap_or_else(|| member.table.clone());
-        let tables: Vec<Arc<Table>> = members.iter().zip(current).map(table).collect();
+        let has_other = |one: &Option<Continued>| one.as_ref().is_some_and(|one| one.entries.is_some());
+        let is_as_declared = !continued.iter().any(has_other);
+        let begun = |(member, continued): (&Member, Option<Continued>)| match continued {
+            Some(Continued { entries, expiry }) => (entries.unwrap_or_else(|| member.table.clone()), expiry),
+            None => {
+                let timeout_ms = member.dynamic.and_then(|bounds| bounds.timeout_ms);
+                (member.table.clone(), Expiry::of(&member.table, Timing::new(now_ns, timeout_ms)))
+            }
+        };
+        let (tables, expiry): (Vec<Arc<Table>>, Vec<Expiry>) = members.iter().zip(continued).map(begun).unzip();
         let image = match tables.as_slice() {
             _ if is_as_declared => image,
             [one] => Arc::new(one.build(layout)?),
             fused => Arc::new(weir_tables::exact_sets(&fused.iter().map(|table| &**table).collect::<Vec<_>>())?),
         };
-        let published = PublishedImage::new(readers, image);
-        let (handle, contents) = (published.handle(), Mutex::new(Contents::Constant(published, tables)));
-        Ok(TableImage { members: members.into(), shared: Arc::new(Shared { layout, handle, contents }) })
+        let size = members.iter().filter_map(|member| member.dynamic).map(|bounds| bounds.size).sum();
+        let (published, image) = publish(readers, read_by, layout, image, size)?;
+        let contents = Mutex::new(Contents::Constant(image, tables));
+        let expiry = Mutex::new(expiry);
+        Ok(TableImage { members: members.into(), shared: Arc::new(Shared { layout, published, contents, expiry }) })
+    }
+
+    /// Whether the table can change.
+    pub(super) fn can_change(&self) -> bool {
+        !matches!(self.shared.published, Published::Constant)
     }
 
     /// Whether a declaration has the same tables in the same layout, and continues with their entries.
@@ -135,19 +168,29 @@ impl TableImage {
         self.members.iter().position(|own| member.continues(own))
     }
 
-    /// The entries of a table, if they are other than those that `member` declares.
-    pub(super) fn changed(&self, position: usize, member: &Member) -> Option<Arc<Table>> {
-        let current = match &*self.contents() {
+    /// The entries of a table, if they are other than those that `member` declares, and their deadlines.
+    pub(super) fn continued(&self, position: usize, member: &Member) -> Option<Continued> {
+        let contents = self.contents();
+        let current = match &*contents {
             Contents::Live(live) => Arc::new(live.contents(position)),
             Contents::Constant(_, tables) => tables[position].clone(),
             Contents::Taken => return None,
         };
-        (*current != *member.table).then_some(current)
+        let expiry = self.expiry()[position].clone();
+        Some(Continued { entries: (*current != *member.table).then_some(current), expiry })
     }
 
-    /// The handle for readers.
-    pub fn handle(&self) -> LiveImage {
-        self.shared.handle.clone()
+    /// The image for readers.
+    pub fn published(&self) -> Published {
+        self.shared.published.clone()
+    }
+
+    /// The handle for threads of this process, if they read the image.
+    pub fn handle(&self) -> Option<LiveImage> {
+        match &self.shared.published {
+            Published::Pointer(handle) => Some(handle.clone()),
+            Published::Map(_) | Published::Constant => None,
+        }
     }
 
     /// Position of a table in the image.
@@ -175,6 +218,41 @@ impl TableImage {
         work(self.contents().live(self.shared.layout))
     }
 
+    /// Runs `work` on the table with its writer and on the deadlines of a table in it. Other writers wait.
+    pub(super) fn with_expiry<R>(&self, position: usize, work: impl FnOnce(&mut LiveTable, &mut Expiry) -> R) -> R {
+        self.with(|live| work(live, &mut self.expiry()[position]))
+    }
+
+    /// Whether entries of a table have deadlines.
+    pub(super) fn can_expire(&self) -> bool {
+        self.expiry().iter().any(|expiry| !expiry.is_empty())
+    }
+
+    /// Moves the time of all its tables on to tick `now` and removes up to about `keys` entries of each that have
+    /// expired. Returns whether nothing is left to be done at this tick.
+    pub(super) fn expire(&self, now: u64, keys: usize) -> bool {
+        let mut contents = self.contents();
+        let mut all = self.expiry();
+        let mut done = true;
+        for (position, expiry) in all.iter_mut().enumerate() {
+            let mut expired = Vec::new();
+            done &= expiry.step(now, keys, &mut expired);
+            if expired.is_empty() {
+                continue;
+            }
+            let live = contents.live(self.shared.layout);
+            let mut entries = Entries::new(live.family(), Kind::Set);
+            for &(addr, len) in &expired {
+                entries.insert_prefix(addr, len, None).expect("it was an entry of the table");
+            }
+            if live.remove_all(position, &entries.settle()).is_err() {
+                // Workers hold too many replaced images for now.
+                expired.into_iter().for_each(|entry| expiry.set(entry, Some(now + RETRY_TICKS), now));
+            }
+        }
+        done
+    }
+
     /// Checks that the layout can hold the entries of a table.
     pub(super) fn check(&self, position: usize, table: &Table) -> Result<(), LiveError> {
         self.with(|live| live.check(position, table))
@@ -192,6 +270,10 @@ impl TableImage {
     /// Whether both are the same image.
     pub(super) fn is(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.shared, &other.shared)
+    }
+
+    fn expiry(&self) -> MutexGuard<'_, Vec<Expiry>> {
+        self.shared.expiry.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn contents(&self) -> MutexGuard<'_, Contents> {

@@ -12,23 +12,33 @@
 //! policy. A list that has other entries when a generation is loaded is a new image without the changes. Until then
 //! changes reach all loaded generations, also through images that they do not share.
 
+mod change;
+mod expiry;
 mod image;
+mod kernel;
+mod published;
+mod table_error;
 mod table_store;
+mod wheel;
 
 use std::sync::Arc;
 
+pub use change::{TableChange, Visibility};
 pub use image::{DynamicBounds, ImageDeclared, Member, TableImage};
-pub use table_store::{Changed, TableBinding, TableChange, TableError, TableImages, TableStore, TableView};
-use weir_tables::LiveImage;
+pub use kernel::{HalvesWord, KernelImage};
+pub use published::Published;
+pub use table_error::TableError;
+pub use table_store::{Changed, EXPIRE_BATCH, TableBinding, TableImages, TableStore, TableView};
 use weir_tables::live::Readers;
+pub use wheel::{TICK_NS, TIMEOUT_MS_MAX};
 
 /// The tables that a program looks up and that can change.
 #[derive(Clone)]
 pub struct LiveTables {
     /// The registry for workers that read the images.
     pub readers: Readers,
-    /// The images by slot; `None` for slots whose image is constant.
-    pub images: Vec<Option<LiveImage>>,
+    /// The images by slot; `None` for slots that are no tables.
+    pub images: Vec<Option<Published>>,
     /// The images of the generation. They stay shared while this value lives.
     pub binding: Arc<TableBinding>,
 }

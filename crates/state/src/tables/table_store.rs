@@ -1,19 +1,32 @@
 //! Binds generations to images of tables, and changes tables by name.
 
+use std::collections::BTreeMap;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use weir_abi::Family;
+use weir_tables::Kind;
 use weir_tables::live::{LiveEntry, LiveError, LiveTable, Readers};
-use weir_tables::{Kind, Table};
 
+use super::change::{self, Applied, Order, TableChange, Timing, Visibility};
+use super::expiry::{Expiry, tick};
 use super::image::{DynamicBounds, ImageDeclared, Member, TableImage};
+use super::published::{ImageProblem, ReadBy};
+use super::table_error::TableError;
+use super::wheel::{TICK_NS, TIMEOUT_MS_MAX};
 use crate::StateError;
 use crate::store::{Binding, Declared, Request, StateKind, Store};
+
+/// Limit on the entries of an image that expire before changes may pass.
+pub const EXPIRE_BATCH: usize = 512;
+/// How often expiry gives way to changes before it goes on.
+const GIVE_WAY_MAX: usize = 1000;
 
 /// Images of tables as a kind of shared state.
 pub struct TableImages {
     readers: Readers,
+    read_by: ReadBy,
 }
 
 /// The images that a generation uses.
@@ -31,7 +44,7 @@ impl StateKind for TableImages {
         &mut self,
         requests: Vec<Request<'_, Self>>,
         loaded: &mut dyn Iterator<Item = &TableImage>,
-        _now_ns: u64,
+        now_ns: u64,
     ) -> Result<Vec<TableImage>, StateError> {
         let loaded: Vec<&TableImage> = loaded.collect();
         let image = |Request { declaration, earlier }: Request<'_, Self>| match earlier.first() {
@@ -41,12 +54,16 @@ impl StateKind for TableImages {
                 let current = |member: &Member| {
                     let newest_first = loaded.iter().rev();
                     let mut of = newest_first.filter_map(|image| Some((image, image.continued_by(member)?)));
-                    of.next().and_then(|(image, position)| image.changed(position, member))
+                    of.next().and_then(|(image, position)| image.continued(position, member))
                 };
                 let current = declaration.members.iter().map(current).collect();
                 let names = declaration.members.iter().map(|member| member.name.as_str()).collect::<Vec<_>>().join("+");
-                TableImage::new(&self.readers, declaration, current)
-                    .map_err(|error| StateError::Table { name: names, error })
+                TableImage::new(&self.readers, self.read_by, declaration, current, now_ns).map_err(|problem| {
+                    match problem {
+                        ImageProblem::Build(error) => StateError::Table { name: names, error },
+                        ImageProblem::Memory(source) => StateError::TableMemory { name: names, source },
+                    }
+                })
             }
         };
         requests.into_iter().map(image).collect()
@@ -56,89 +73,13 @@ impl StateKind for TableImages {
     fn release(&mut self, _object: &TableImage) {}
 }
 
-/// Why a table cannot be changed or read.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum TableError {
-    /// The policy has no such table.
-    #[error("the active policy has no table {name}; it has {}", if known.is_empty() { "none".to_owned() } else { known.join(", ") })]
-    NoTable {
-        /// The name.
-        name: String,
-        /// The tables that there are.
-        known: Vec<String>,
-    },
-    /// The entries are of the other family, or have labels where the table has none.
-    #[error("table {name} has {expected}")]
-    OtherType {
-        /// The name.
-        name: String,
-        /// What its entries are.
-        expected: &'static str,
-    },
-    /// A label that no entry had when the policy was loaded.
-    #[error(
-        "table {name}: no entry had the label {label} when the policy was loaded; rules and limits know only those labels"
-    )]
-    NewLabel {
-        /// The name.
-        name: String,
-        /// The label.
-        label: String,
-    },
-    /// A dynamic table has no room for the entries.
-    #[error("table {name} is full: it has {entries} entries, {more} more would exceed its size of {size}")]
-    Full {
-        /// The name.
-        name: String,
-        /// Number of entries now, or 0 if they are to be replaced.
-        entries: usize,
-        /// Number of new entries.
-        more: usize,
-        /// Maximum number of entries.
-        size: usize,
-    },
-    /// Entries of the table expire, which is not implemented yet.
-    #[error("table {name}: entries with a timeout are not supported yet")]
-    Timeout {
-        /// The name.
-        name: String,
-    },
-    /// The layout cannot hold the entries.
-    #[error("table {name}: {error}")]
-    Refused {
-        /// The name.
-        name: String,
-        /// Why.
-        error: LiveError,
-    },
-    /// The change stopped in the middle: workers hold replaced images for too long, or an image became too large.
-    #[error("table {name}: {error}; a part of the change may have taken effect")]
-    Partial {
-        /// The name.
-        name: String,
-        /// Why.
-        error: LiveError,
-    },
-}
-
-/// A change of a table.
-#[derive(Clone, Copy, Debug)]
-pub enum TableChange<'a> {
-    /// Adds entries. An entry that is there gets the new label.
-    Add(&'a Table),
-    /// Removes entries. An entry must be removed as the prefix that it was added as.
-    Remove(&'a Table),
-    /// Replaces all entries.
-    Replace(&'a Table),
-    /// Removes all entries.
-    Flush,
-}
-
 /// The result of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Changed {
     /// Number of entries that were added, removed or got another label.
     pub changed: usize,
+    /// Number of entries that an update found in the table, and whose timeout begins anew.
+    pub refreshed: usize,
     /// Number of entries now.
     pub entries: usize,
     /// Number of images of other generations that cannot hold the change and do not have it.
@@ -151,44 +92,101 @@ pub struct TableStore {
     store: Store<TableImages>,
     /// Held during a change, so that all images with a table see the same order of changes.
     changing: Mutex<()>,
+    /// Number of changes that wait for `changing`.
+    waiting: AtomicUsize,
+    /// Whether some entry may have a deadline.
+    can_expire: AtomicBool,
+    /// Number of entries that full tables refused, by the name of the table.
+    refused: Mutex<BTreeMap<String, u64>>,
 }
 
 impl Default for TableStore {
     fn default() -> Self {
-        let readers = Readers::new();
-        let store = Store::new(TableImages { readers: readers.clone() });
-        TableStore { readers, store, changing: Mutex::default() }
+        Self::for_threads()
     }
 }
 
 impl TableStore {
+    /// Tables that threads of this process read.
+    pub fn for_threads() -> Self {
+        Self::new(ReadBy::Threads)
+    }
+
+    /// Tables that programs in the kernel read. A thread must announce when programs have ended
+    /// ([`weir_tables::live::Reader::pass`]).
+    pub fn for_kernel() -> Self {
+        Self::new(ReadBy::Kernel)
+    }
+
+    fn new(read_by: ReadBy) -> Self {
+        let readers = Readers::new();
+        let store = Store::new(TableImages { readers: readers.clone(), read_by });
+        let (changing, waiting, can_expire) = (Mutex::default(), AtomicUsize::new(0), AtomicBool::new(false));
+        TableStore { readers, store, changing, waiting, can_expire, refused: Mutex::default() }
+    }
+
     /// The registry of the workers that read tables.
     pub fn readers(&self) -> &Readers {
         &self.readers
     }
 
-    /// Binds a generation to the images that it declares. Changes wait meanwhile.
+    /// Binds a generation to the images that it declares. Timeouts of the entries that it declares begin at `now_ns`.
+    /// Changes wait meanwhile.
     ///
     /// # Errors
     /// A layout cannot hold the entries that a table continues with.
-    pub fn bind(&self, declared: Vec<Declared<ImageDeclared>>) -> Result<Arc<TableBinding>, StateError> {
-        let _in_order = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
-        self.store.bind(declared, 0)
+    pub fn bind(&self, declared: Vec<Declared<ImageDeclared>>, now_ns: u64) -> Result<Arc<TableBinding>, StateError> {
+        let _in_order = self.in_order();
+        let binding = self.store.bind(declared, now_ns)?;
+        if binding.objects().any(TableImage::can_expire) {
+            self.can_expire.store(true, Ordering::Relaxed);
+        }
+        Ok(binding)
     }
 
     /// Changes a table of the generation `active`, and the tables of the same name and type of all loaded generations.
-    /// Images of other generations that cannot hold the change are left out and counted.
+    /// Images of other generations that cannot hold the change are left out and counted. Timeouts begin at `now_ns`, in
+    /// the time of [`TableStore::expire`].
     ///
     /// # Errors
     /// There is no such table, or the entries do not fit it. Nothing has changed then, except for
     /// [`TableError::Partial`].
-    pub fn change(&self, active: &TableBinding, name: &str, change: TableChange<'_>) -> Result<Changed, TableError> {
-        let _in_order = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+    pub fn change(
+        &self,
+        active: &TableBinding,
+        name: &str,
+        change: TableChange<'_>,
+        now_ns: u64,
+    ) -> Result<Changed, TableError> {
+        self.change_by(active, name, (change, Visibility::Gradual), now_ns)
+    }
+
+    /// Changes a table as [`TableStore::change`] does. Packets may see a part of the change or not.
+    ///
+    /// # Errors
+    /// The same as [`TableStore::change`].
+    pub fn change_by(
+        &self,
+        active: &TableBinding,
+        name: &str,
+        (change, visibility): (TableChange<'_>, Visibility),
+        now_ns: u64,
+    ) -> Result<Changed, TableError> {
+        let _in_order = self.in_order();
         let own = images_of(&mut active.objects(), name);
         let Some((first, set)) = own.first() else { return Err(no_table(active, name)) };
         let table_type = first.table_type(*set);
         check_type(name, table_type, change)?;
-        own.iter().try_for_each(|(image, set)| can_take(image, *set, name, change))?;
+        let timeout_ms = change.timeout_ms(first.bounds(*set).and_then(|bounds| bounds.timeout_ms));
+        if timeout_ms > Some(TIMEOUT_MS_MAX) {
+            return Err(TableError::LongTimeout { name: name.to_owned() });
+        }
+        let order = Order { change, visibility, timing: Timing::new(now_ns, timeout_ms) };
+        own.iter().try_for_each(|(image, set)| can_take(image, *set, name, change)).inspect_err(|error| {
+            if let TableError::Full { more, .. } = error {
+                *self.refused().entry(name.to_owned()).or_default() += *more as u64;
+            }
+        })?;
         let others = self.store.maintain(|_, objects| images_of(objects, name));
         let mut others: Vec<(TableImage, usize)> = others
             .into_iter()
@@ -200,14 +198,78 @@ impl TableStore {
         others.retain(|(image, set)| can_take(image, *set, name, change).is_ok());
         let left_out = all - others.len();
         let partial = |error: LiveError| TableError::Partial { name: name.to_owned(), error };
-        let mut changed = None;
+        if order.timing.until.is_some() {
+            self.can_expire.store(true, Ordering::Relaxed);
+        }
+        let mut applied = None;
         for (image, set) in own.iter().chain(&others) {
-            let in_image = image.with(|live| apply(live, *set, change)).map_err(partial)?;
+            let apply = |live: &mut LiveTable, expiry: &mut Expiry| change::apply((live, *set), expiry, order);
+            let in_image = image.with_expiry(*set, apply).map_err(partial)?;
             // The first is one of the active generation.
-            changed.get_or_insert(in_image);
+            applied.get_or_insert(in_image);
         }
         let entries = self.read(active, name, |table| table.count())?;
-        Ok(Changed { changed: changed.unwrap_or(0), entries, left_out })
+        let Applied { changed, refreshed } = applied.unwrap_or_default();
+        Ok(Changed { changed, refreshed, entries, left_out })
+    }
+
+    /// Number of entries that a table of this name refused so far because it was full.
+    pub fn refused_by(&self, name: &str) -> u64 {
+        self.refused().get(name).copied().unwrap_or(0)
+    }
+
+    fn refused(&self) -> MutexGuard<'_, BTreeMap<String, u64>> {
+        self.refused.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether some entry may have a deadline. If not, [`TableStore::expire`] need not be called.
+    pub fn can_expire(&self) -> bool {
+        self.can_expire.load(Ordering::Relaxed)
+    }
+
+    /// Removes the entries that have expired at `now_ns`, from all images of all generations. An entry that was added
+    /// at `t` with a timeout `T` is gone when this returns for the first time with `now_ns / TICK_NS` at or after
+    /// `(t + T) / TICK_NS`, rounded up. The work grows with the entries that expire, not with those that are there.
+    /// Changes wait for at most [`EXPIRE_BATCH`] entries of an image.
+    pub fn expire(&self, now_ns: u64) {
+        if !self.can_expire() {
+            return;
+        }
+        let images = {
+            let _in_order = self.in_order();
+            let images = self.store.maintain(|_, objects| distinct(objects));
+            // A change or a binding sets it again.
+            self.can_expire.store(images.iter().any(TableImage::can_expire), Ordering::Relaxed);
+            images
+        };
+        for image in &images {
+            while !self.expire_some(image, now_ns) {
+                self.let_changes_pass();
+            }
+        }
+    }
+
+    fn expire_some(&self, image: &TableImage, now_ns: u64) -> bool {
+        let _in_order = self.in_order();
+        image.expire(tick(now_ns), EXPIRE_BATCH)
+    }
+
+    /// Waits until changes that wait for the lock have it, for a short time at most.
+    fn let_changes_pass(&self) {
+        for _ in 0..GIVE_WAY_MAX {
+            if self.waiting.load(Ordering::Relaxed) == 0 {
+                return;
+            }
+            std::thread::yield_now();
+        }
+    }
+
+    /// Waits for earlier changes.
+    fn in_order(&self) -> MutexGuard<'_, ()> {
+        self.waiting.fetch_add(1, Ordering::Relaxed);
+        let guard = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        self.waiting.fetch_sub(1, Ordering::Relaxed);
+        guard
     }
 
     /// Reads a table of the generation `active`. Changes wait meanwhile.
@@ -223,8 +285,8 @@ impl TableStore {
         let image = active.objects().find(|image| image.position(name).is_some());
         let Some(image) = image else { return Err(no_table(active, name)) };
         let set = image.position(name).expect("the image has the table");
-        let (family, kind) = image.table_type(set);
-        Ok(image.with(|live| work(&TableView { live, set, family, kind })))
+        let ((family, kind), size) = (image.table_type(set), image.bounds(set).map(|bounds| bounds.size));
+        Ok(image.with_expiry(set, |live, expiry| work(&TableView { live, expiry, set, family, kind, size })))
     }
 
     /// Frees memory that workers have released. Does not wait for a change. To be called every few seconds, because a
@@ -238,9 +300,11 @@ impl TableStore {
 /// A table of a generation.
 pub struct TableView<'a> {
     live: &'a LiveTable,
+    expiry: &'a Expiry,
     set: usize,
     family: Family,
     kind: Kind,
+    size: Option<usize>,
 }
 
 impl<'a> TableView<'a> {
@@ -259,15 +323,37 @@ impl<'a> TableView<'a> {
         self.live.longest(self.set, addr)
     }
 
+    /// Nanoseconds from `now_ns` until an entry expires. `None`: it never does.
+    pub fn left_ns(&self, entry: &LiveEntry<'_>, now_ns: u64) -> Option<u64> {
+        let until = self.expiry.until(entry.addr, entry.len)?;
+        Some((until * TICK_NS).saturating_sub(now_ns))
+    }
+
     /// The family of its entries.
     pub fn family(&self) -> Family {
         self.family
+    }
+
+    /// Maximum number of entries, if the table is dynamic.
+    pub fn size(&self) -> Option<usize> {
+        self.size
     }
 
     /// Whether its entries have labels.
     pub fn kind(&self) -> Kind {
         self.kind
     }
+}
+
+/// Images, each once.
+fn distinct(images: &mut dyn Iterator<Item = &TableImage>) -> Vec<TableImage> {
+    let mut found: Vec<TableImage> = Vec::new();
+    for image in images {
+        if !found.iter().any(|known| known.is(image)) {
+            found.push(image.clone());
+        }
+    }
+    found
 }
 
 /// The images that have a table, each once, with the position of the table.
@@ -291,9 +377,9 @@ fn no_table(active: &TableBinding, name: &str) -> TableError {
 
 /// Checks the family and kind of a change. A removal needs no labels.
 fn check_type(name: &str, (family, kind): (Family, Kind), change: TableChange<'_>) -> Result<(), TableError> {
-    let table = match change {
-        TableChange::Add(table) | TableChange::Remove(table) | TableChange::Replace(table) => table,
-        TableChange::Flush => return Ok(()),
+    let table = match (change, change.added()) {
+        (_, Some(table)) | (TableChange::Remove(table), None) => table,
+        (_, None) => return Ok(()),
     };
     let expected = match (family, kind) {
         (Family::Ipv4, _) if table.family() != family => "IPv4 entries",
@@ -308,17 +394,17 @@ fn check_type(name: &str, (family, kind): (Family, Kind), change: TableChange<'_
 /// Checks that an image can take a change: its layout holds the entries, its code knows the labels, and a dynamic table
 /// has room.
 fn can_take(image: &TableImage, set: usize, name: &str, change: TableChange<'_>) -> Result<(), TableError> {
-    let (TableChange::Add(table) | TableChange::Replace(table)) = change else { return Ok(()) };
     let name = || name.to_owned();
+    if !image.can_change() {
+        return Err(TableError::TooLarge { name: name() });
+    }
+    let Some(table) = change.added() else { return Ok(()) };
     image.check(set, table).map_err(|error| TableError::Refused { name: name(), error })?;
     let unknown = image.with(|live| table.labels().iter().find(|label| !live.has_label(label)));
     if let Some(label) = unknown {
         return Err(TableError::NewLabel { name: name(), label: label.to_string() });
     }
-    let Some(DynamicBounds { size, expires }) = image.bounds(set) else { return Ok(()) };
-    if expires {
-        return Err(TableError::Timeout { name: name() });
-    }
+    let Some(DynamicBounds { size, .. }) = image.bounds(set) else { return Ok(()) };
     let (entries, more) = match change {
         TableChange::Replace(_) => (0, table.facts().entries),
         _ => image.with(|live| (live.count(set), live.count_new(set, table))),
@@ -326,14 +412,5 @@ fn can_take(image: &TableImage, set: usize, name: &str, change: TableChange<'_>)
     match more > 0 && entries + more > size {
         true => Err(TableError::Full { name: name(), entries, more, size }),
         false => Ok(()),
-    }
-}
-
-fn apply(live: &mut LiveTable, set: usize, change: TableChange<'_>) -> Result<usize, LiveError> {
-    match change {
-        TableChange::Add(table) => live.insert_all(set, table),
-        TableChange::Remove(table) => live.remove_all(set, table),
-        TableChange::Replace(table) => live.replace(set, table),
-        TableChange::Flush => live.remove_set(set),
     }
 }

@@ -10,6 +10,15 @@ use crate::entries::{Kind, Table};
 use crate::image::BuildError;
 
 impl LiveTable {
+    /// Runs changes that take effect at once: no burst sees a part of one. A change of several prefixes rebuilds the
+    /// image beside the published one, also where it could be made in place.
+    pub fn at_once<R>(&mut self, changes: impl FnOnce(&mut Self) -> R) -> R {
+        self.at_once = true;
+        let result = changes(self);
+        self.at_once = false;
+        result
+    }
+
     /// Checks that the entries of `table` fit set `set`. A table without fused sets has one set, 0.
     ///
     /// # Errors

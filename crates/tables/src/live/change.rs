@@ -33,6 +33,16 @@ pub enum LiveError {
         /// Number of replaced images.
         images: usize,
     },
+    /// The memory that programs read is too small for the image.
+    #[error(
+        "the image needs {bytes} bytes, and the loaded programs have room for {room}; load the policy again to get more"
+    )]
+    NoRoom {
+        /// Size of the image, with its room for changes.
+        bytes: usize,
+        /// Size of the memory.
+        room: usize,
+    },
 }
 
 /// One change of one prefix in one set.

@@ -58,6 +58,16 @@ impl LiveTable {
         Table::settled(self.kind, prefixes, self.labels.names().to_vec())
     }
 
+    /// Whether the prefix of `len` bits at `addr` is an entry of set `set`, whatever its label.
+    pub fn holds(&self, set: usize, addr: IpAddr, len: u8) -> bool {
+        let net = match (addr, self.family()) {
+            (IpAddr::V4(addr), Family::Ipv4) => Net::of4(addr.into(), len),
+            (IpAddr::V6(addr), Family::Ipv6) => Net::new(addr.into(), len),
+            _ => return false,
+        };
+        is_in(self.sets, set, self.held.get(net))
+    }
+
     /// Number of entries of set `set`.
     pub fn count(&self, set: usize) -> usize {
         self.lengths[set]

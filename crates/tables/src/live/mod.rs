@@ -20,7 +20,7 @@
 //! | others | a new image is built beside the old one, and the pointer is swapped | here |
 //!
 //! Unlinked memory (an image, a line, half a slot) is reused after every reader has begun another burst: epochs.rs,
-//! readers.rs. A batch of keys, or of tables, is not atomic: a burst may see a part of it.
+//! readers.rs. A burst may see a part of a batch of keys, unless the batch is made at once ([`LiveTable::at_once`]).
 
 mod batch;
 mod change;
@@ -28,12 +28,14 @@ mod entry;
 mod epochs;
 mod exact;
 mod exact6;
+mod halves;
 mod held;
 mod pools;
 mod published;
 mod rank;
 mod readers;
 mod shared;
+mod two_halves;
 
 #[cfg(test)]
 mod models;
@@ -62,13 +64,12 @@ use exact::{ExactWriter, Full};
 use exact6::Exact6Writer;
 use held::{Held, Net};
 use published::Publisher;
-pub use published::{LiveImage, LiveView, PublishedImage};
+pub use published::{IMAGES_WAITING_MAX, LiveImage, LiveView, PublishedImage};
 use rank::RankWriter;
 pub use readers::{Burst, READERS_MAX, Reader, Readers};
 use shared::{LiveLayout, SharedImage};
+pub use two_halves::TwoHalves;
 
-/// Limit on replaced images that readers may still hold.
-pub const IMAGES_WAITING_MAX: usize = 8;
 /// Maximum size of an image in bytes, with its room for changes.
 pub const IMAGE_BYTES_MAX: usize = 1 << 29;
 /// A batch that changes more than [`BATCH_MIN`] prefixes, and more than one prefix in this many, rebuilds the image.
@@ -152,6 +153,8 @@ pub struct LiveTable {
     published: Publisher,
     writer: LiveWriter,
     built_anew: u64,
+    /// Whether a change of several prefixes takes effect at once.
+    at_once: bool,
 }
 
 impl LiveTable {
@@ -187,7 +190,19 @@ impl LiveTable {
         let image = SharedImage::new(build(layout, kind, sets, &held, &labels)?);
         let writer = LiveWriter::of(&image, labels.count(kind));
         let (published, lengths, readers) = (Publisher::new(readers, image), lengths(&held, sets), readers.clone());
-        Ok(LiveTable { layout, kind, sets, held, lengths, labels, readers, published, writer, built_anew: 0 })
+        Ok(LiveTable {
+            layout,
+            kind,
+            sets,
+            held,
+            lengths,
+            labels,
+            readers,
+            published,
+            writer,
+            built_anew: 0,
+            at_once: false,
+        })
     }
 
     /// Takes over a published image with the contents of `tables`: one table, or fused sets. The first change rebuilds
@@ -201,7 +216,19 @@ impl LiveTable {
         let (published, kind, sets) = (published.0, first.kind(), tables.len());
         let (readers, writer) = (published.readers().clone(), LiveWriter::Rebuild);
         let lengths = lengths(&held, sets);
-        LiveTable { layout, kind, sets, held, lengths, labels, readers, published, writer, built_anew: 0 }
+        LiveTable {
+            layout,
+            kind,
+            sets,
+            held,
+            lengths,
+            labels,
+            readers,
+            published,
+            writer,
+            built_anew: 0,
+            at_once: false,
+        }
     }
 
     /// The handle that readers use.
@@ -291,7 +318,7 @@ impl LiveTable {
             }
             LiveWriter::Exact(_) | LiveWriter::Rebuild => false,
         };
-        self.published.free() > 0 || is_waiting
+        self.published.free() || is_waiting
     }
 
     /// The prefix of a change, if this table can hold it.
@@ -356,7 +383,7 @@ impl LiveTable {
         if self.held.len() + more - fewer > PREFIXES_MAX {
             return Err(BuildError::Limit { layout: self.layout, what: "prefixes", max: PREFIXES_MAX }.into());
         }
-        let batch = steps.len() > BATCH_MIN.max(self.held.len() / BATCH_ONE_IN);
+        let batch = steps.len() > BATCH_MIN.max(self.held.len() / BATCH_ONE_IN) || self.at_once && steps.len() > 1;
         let mut done = 0;
         while !batch && done < steps.len() {
             let covered = self.writer.steps_covered(&steps[done..]);
@@ -394,23 +421,15 @@ impl LiveTable {
     /// Applies steps by rebuilding the image. Applies none of them if that fails.
     fn rebuild(&mut self, steps: &[Step]) -> Result<(), LiveError> {
         steps.iter().for_each(|step| self.hold(step.net, step.new));
-        let built = match self.published.free() {
-            images @ IMAGES_WAITING_MAX.. => Err(LiveError::ReadersBehind { images }),
-            _ => self.build().map_err(LiveError::Build),
-        };
-        match built {
-            Ok(image) => {
-                let image = SharedImage::new(image);
-                self.writer = LiveWriter::of(&image, self.labels.count(self.kind));
-                self.published.swap(image);
-                self.built_anew += 1;
-                Ok(())
-            }
-            Err(error) => {
-                steps.iter().for_each(|step| self.hold(step.net, step.old));
-                Err(error)
-            }
+        let published = self.published.prepare().and_then(|()| Ok(self.build()?));
+        let published = published.and_then(|image| self.published.swap(image));
+        if published.is_err() {
+            steps.iter().for_each(|step| self.hold(step.net, step.old));
+            return published;
         }
+        self.writer = LiveWriter::of(self.published.image(), self.labels.count(self.kind));
+        self.built_anew += 1;
+        Ok(())
     }
 }
 

@@ -5,9 +5,15 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::image::Image;
+use crate::live::change::LiveError;
 use crate::live::epochs::Unlinked;
+use crate::live::halves::HalvesPublisher;
 use crate::live::readers::{Burst, Readers};
 use crate::live::shared::SharedImage;
+use crate::live::two_halves::TwoHalves;
+
+/// Limit on replaced images that readers may still hold.
+pub const IMAGES_WAITING_MAX: usize = 8;
 
 /// The pointer, and the images that it replaced.
 struct Published {
@@ -27,11 +33,11 @@ impl Drop for Published {
 }
 
 /// The writer's side of the pointer.
-pub(super) struct Publisher(Arc<Published>);
+pub(super) struct PointerPublisher(Arc<Published>);
 
-impl Publisher {
+impl PointerPublisher {
     pub fn new(readers: &Readers, image: SharedImage) -> Self {
-        Publisher(Arc::new(Published {
+        PointerPublisher(Arc::new(Published {
             image: AtomicPtr::new(Box::into_raw(Box::new(image))),
             readers: readers.clone(),
             old: Mutex::default(),
@@ -55,7 +61,7 @@ impl Publisher {
     }
 
     /// Publishes another image. The old one is freed when no reader holds it.
-    pub fn swap(&mut self, image: SharedImage) {
+    fn swap(&mut self, image: SharedImage) {
         let old = self.0.image.swap(Box::into_raw(Box::new(image)), Ordering::AcqRel);
         // SAFETY: the pointer came from `Box::into_raw`, and after the swap no thread can load it.
         let old = unsafe { Box::from_raw(old) };
@@ -63,10 +69,86 @@ impl Publisher {
     }
 
     /// Frees the images that no reader holds. Returns how many are left.
-    pub fn free(&mut self) -> usize {
+    fn free(&mut self) -> usize {
         let mut old = self.0.old.lock().unwrap_or_else(PoisonError::into_inner);
         while old.pop(&self.0.readers).is_some() {}
         old.len()
+    }
+}
+
+/// How the image of a table reaches its readers.
+pub(super) enum Publisher {
+    /// Threads of this process follow a pointer.
+    Pointer(PointerPublisher),
+    /// Programs in the kernel read one of two halves.
+    Halves(HalvesPublisher),
+}
+
+impl Publisher {
+    /// Publishes an image for threads of this process.
+    pub fn new(readers: &Readers, image: SharedImage) -> Self {
+        Publisher::Pointer(PointerPublisher::new(readers, image))
+    }
+
+    /// The handle that threads use.
+    ///
+    /// # Panics
+    /// Panics if programs in the kernel read the table.
+    pub fn handle(&self) -> LiveImage {
+        match self {
+            Publisher::Pointer(pointer) => pointer.handle(),
+            Publisher::Halves(_) => panic!("only programs in the kernel read this table"),
+        }
+    }
+
+    /// The registry of the readers.
+    pub fn readers(&self) -> &Readers {
+        match self {
+            Publisher::Pointer(pointer) => pointer.readers(),
+            Publisher::Halves(halves) => halves.readers(),
+        }
+    }
+
+    /// The published image.
+    pub fn image(&self) -> &SharedImage {
+        match self {
+            Publisher::Pointer(pointer) => pointer.image(),
+            Publisher::Halves(halves) => halves.image(),
+        }
+    }
+
+    /// Frees replaced images that no reader holds. Returns whether some are left.
+    pub fn free(&mut self) -> bool {
+        match self {
+            Publisher::Pointer(pointer) => pointer.free() > 0,
+            Publisher::Halves(halves) => halves.is_waiting(),
+        }
+    }
+
+    /// Makes sure that another image can be published.
+    ///
+    /// # Errors
+    /// Readers hold too much, and go on too slowly.
+    pub fn prepare(&mut self) -> Result<(), LiveError> {
+        match self {
+            Publisher::Pointer(pointer) => match pointer.free() {
+                images @ IMAGES_WAITING_MAX.. => Err(LiveError::ReadersBehind { images }),
+                _ => Ok(()),
+            },
+            Publisher::Halves(halves) => halves.wait(),
+        }
+    }
+
+    /// Publishes another image.
+    ///
+    /// # Errors
+    /// There is no room for it. Then nothing has changed.
+    pub fn swap(&mut self, image: Image) -> Result<(), LiveError> {
+        match self {
+            Publisher::Pointer(pointer) => pointer.swap(SharedImage::new(image)),
+            Publisher::Halves(halves) => halves.swap(&image)?,
+        }
+        Ok(())
     }
 }
 
@@ -74,12 +156,23 @@ impl Publisher {
 pub struct PublishedImage(pub(super) Publisher);
 
 impl PublishedImage {
-    /// Publishes a constant image.
+    /// Publishes a constant image for threads of this process.
     pub fn new(readers: &Readers, image: Arc<Image>) -> Self {
         PublishedImage(Publisher::new(readers, SharedImage::constant(image)))
     }
 
-    /// The handle that readers use. It stays the same when the table becomes live.
+    /// Publishes an image for programs in the kernel.
+    ///
+    /// # Errors
+    /// The image is larger than a half.
+    pub fn in_halves(readers: &Readers, image: &Image, halves: Arc<dyn TwoHalves>) -> Result<Self, LiveError> {
+        Ok(PublishedImage(Publisher::Halves(HalvesPublisher::new(readers, image, halves)?)))
+    }
+
+    /// The handle that threads use. It stays the same when the table becomes live.
+    ///
+    /// # Panics
+    /// Panics if programs in the kernel read the table.
     pub fn handle(&self) -> LiveImage {
         self.0.handle()
     }

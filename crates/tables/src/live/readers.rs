@@ -98,6 +98,25 @@ impl Reader {
         self.announced = IDLE;
     }
 
+    /// Announces that nothing is held that was read before this call. `wait` returns when every program that runs at
+    /// the time of the call has ended. Meanwhile others may begin.
+    pub fn pass(&mut self, wait: impl FnOnce()) {
+        let now = self.readers.0.epoch.0.load(Ordering::SeqCst);
+        if self.announced == IDLE {
+            // From now on writers wait for this reader.
+            self.word().store(0, Ordering::SeqCst);
+        }
+        AtomicU64::full_fence();
+        wait();
+        self.word().store(now, Ordering::Release);
+        self.announced = now;
+    }
+
+    /// Whether a writer has unlinked something since the last call of [`Reader::pass`].
+    pub fn is_behind(&self) -> bool {
+        self.readers.0.epoch.0.load(Ordering::Acquire) != self.announced
+    }
+
     fn word(&self) -> &AtomicU64 {
         &self.readers.0.words[self.index].0
     }

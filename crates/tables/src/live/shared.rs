@@ -11,6 +11,7 @@ use crate::layout::exact_set::ExactBuckets;
 use crate::layout::exact_set6::Exact6Buckets;
 use crate::layout::rank_leaf::Offsets;
 use crate::layout::{exact_sets, rank_leaf};
+use crate::live::two_halves::TwoHalves;
 
 /// How the image of a layout is changed and read at the same time.
 #[derive(Clone, Copy, Debug)]
@@ -29,20 +30,47 @@ pub(super) enum LiveLayout {
 
 /// An image and the positions of its words.
 pub(super) struct SharedImage {
-    /// Unless `live` is `Frozen`, no slice of its bytes exists once readers have it. They are accessed as atomic words
-    /// only.
-    image: Arc<Image>,
+    memory: Memory,
     bytes: usize,
     live: LiveLayout,
 }
 
+/// The location of an image.
+enum Memory {
+    /// Unless the layout is `Frozen`, no slice of its bytes exists once readers have it. They are accessed as atomic
+    /// words only.
+    Image(Arc<Image>),
+    /// A half of memory that programs in the kernel read. No slice of its bytes exists.
+    Half(Arc<dyn TwoHalves>, usize),
+}
+
 impl SharedImage {
     pub fn new(image: Image) -> Self {
+        SharedImage {
+            bytes: image.as_bytes().len(),
+            live: Self::layout_of(&image),
+            memory: Memory::Image(Arc::new(image)),
+        }
+    }
+
+    /// Copies an image to a half that nobody reads.
+    ///
+    /// # Panics
+    /// Panics if the half is too small.
+    pub fn copied(image: &Image, halves: &Arc<dyn TwoHalves>, half: usize) -> Self {
+        let bytes = image.as_bytes();
+        assert!(bytes.len() <= halves.capacity(), "the caller has compared the sizes");
+        // SAFETY: a half has `capacity` bytes, and nobody else accesses this one (the caller's promise).
+        unsafe { halves.start(half).copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
+        SharedImage { bytes: bytes.len(), live: Self::layout_of(image), memory: Memory::Half(halves.clone(), half) }
+    }
+
+    fn layout_of(image: &Image) -> LiveLayout {
         let header = image.header();
         let (layout, bytes) = (image.layout(), image.as_bytes());
         let exact = || ExactBuckets::open(&header, bytes).expect("an image is valid by construction");
         let leaves = || rank_leaf::View::open(&header, bytes).expect("an image is valid by construction").offsets();
-        let live = match layout {
+        match layout {
             Layout::ExactSet => {
                 let buckets = exact();
                 LiveLayout::Exact(buckets, exact_sets::Ends::whole(buckets.geometry))
@@ -58,13 +86,12 @@ impl SharedImage {
             Layout::RankLeaf => LiveLayout::RankLeaf(leaves()),
             Layout::RankLeaf6 => LiveLayout::RankLeaf6(leaves()),
             Layout::Dxr16x4 | Layout::Range6 | Layout::CountedLeaf => LiveLayout::Frozen,
-        };
-        SharedImage { bytes: bytes.len(), live, image: Arc::new(image) }
+        }
     }
 
     /// An image that does not change. Others may read its bytes.
     pub fn constant(image: Arc<Image>) -> Self {
-        SharedImage { bytes: image.as_bytes().len(), live: LiveLayout::Frozen, image }
+        SharedImage { bytes: image.as_bytes().len(), live: LiveLayout::Frozen, memory: Memory::Image(image) }
     }
 
     pub fn live_layout(&self) -> LiveLayout {
@@ -73,7 +100,22 @@ impl SharedImage {
 
     /// The start of the image, for C lookups.
     pub fn start(&self) -> *const u8 {
-        self.image.start()
+        self.first()
+    }
+
+    fn first(&self) -> *mut u8 {
+        match &self.memory {
+            Memory::Image(image) => image.start(),
+            Memory::Half(halves, half) => halves.start(*half),
+        }
+    }
+
+    /// A constant image.
+    fn frozen(&self) -> &Image {
+        match &self.memory {
+            Memory::Image(image) => image,
+            Memory::Half(..) => panic!("only programs in the kernel look up a constant image in a half"),
+        }
     }
 
     pub fn find4(&self, addr: u32) -> u32 {
@@ -84,7 +126,7 @@ impl SharedImage {
             }
             LiveLayout::RankLeaf(offsets) => offsets.find4(self, addr),
             LiveLayout::Exact6(_) | LiveLayout::RankLeaf6(_) => 0,
-            LiveLayout::Frozen => self.image.view().find4(addr),
+            LiveLayout::Frozen => self.frozen().view().find4(addr),
         }
     }
 
@@ -98,14 +140,14 @@ impl SharedImage {
             LiveLayout::Exact(..) | LiveLayout::RankLeaf(_) => 0,
             LiveLayout::RankLeaf6(offsets) => offsets.find6(self, addr),
             LiveLayout::Exact6(buckets) => buckets.find(self, addr),
-            LiveLayout::Frozen => self.image.view().find6(addr),
+            LiveLayout::Frozen => self.frozen().view().find6(addr),
         }
     }
 
     fn at(&self, at: usize, bytes: usize) -> *mut u8 {
         assert!(at.is_multiple_of(bytes) && at + bytes <= self.bytes, "a word of the image, aligned");
         // SAFETY: the offset is inside the image's memory, as just asserted.
-        unsafe { self.image.start().add(at) }
+        unsafe { self.first().add(at) }
     }
 
     fn atomic8(&self, at: usize) -> &AtomicU8 {

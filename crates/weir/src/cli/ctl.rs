@@ -1,6 +1,6 @@
 //! The command line of `weir ctl`.
 
-use super::values::{entries, time, top};
+use super::values::{entries, time, timeout_ms, top};
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -72,22 +72,37 @@ pub enum CtlCommand {
 /// `weir ctl table NAME`
 #[derive(Debug, Subcommand)]
 pub enum TableAction {
-    /// Add entries, all or none.
+    /// Add entries, all or none. Entries that are there keep their timeout.
     Add {
-        /// Addresses, prefixes and ranges; in a table with labels `ENTRY,LABEL`.
-        #[arg(required = true, value_name = "ENTRY")]
-        entries: Vec<String>,
+        /// The entries.
+        #[command(flatten)]
+        given: Given,
+        /// When they expire.
+        #[command(flatten)]
+        timeout: Timeout,
+    },
+    /// Add entries, all or none. The timeouts of those that are there begin anew.
+    Update {
+        /// The entries.
+        #[command(flatten)]
+        given: Given,
+        /// When they expire.
+        #[command(flatten)]
+        timeout: Timeout,
     },
     /// Remove entries. Entries that are not there are ignored.
     Del {
-        /// Addresses, prefixes and ranges, as they were added.
-        #[arg(required = true, value_name = "ENTRY")]
-        entries: Vec<String>,
+        /// The entries, as they were added.
+        #[command(flatten)]
+        given: Given,
     },
     /// Replace all entries by those of a list file.
     Replace {
         /// The list.
         file: PathBuf,
+        /// Let no packet see a part of the list.
+        #[arg(long)]
+        atomic: bool,
     },
     /// Remove all entries.
     Flush,
@@ -104,7 +119,33 @@ pub enum TableAction {
         #[arg(long, value_name = "N", default_value_t = 20, value_parser = entries)]
         top: usize,
     },
-    /// Read changes from standard input, a line each (`add ENTRY...`, `del ENTRY...`, `flush`, `get ADDRESS`), and
-    /// print a line for each.
-    Stream,
+    /// Read changes from standard input, a line each, and print a line for each: `add ENTRY... [timeout T]`, `update
+    /// ENTRY... [timeout T]`, `del ENTRY...`, `flush`, `get ADDRESS`.
+    Stream {
+        /// Let no packet see a part of a line.
+        #[arg(long)]
+        atomic: bool,
+    },
+}
+
+/// The entries of a change.
+#[derive(Debug, Args)]
+pub struct Given {
+    /// Addresses, prefixes and ranges; in a table with labels `ENTRY,LABEL`.
+    #[arg(required_unless_present = "file", value_name = "ENTRY")]
+    pub entries: Vec<String>,
+    /// Take more entries from this list file.
+    #[arg(long, short, value_name = "LIST")]
+    pub file: Option<PathBuf>,
+    /// Let no packet see a part of the change.
+    #[arg(long)]
+    pub atomic: bool,
+}
+
+/// The timeout of entries.
+#[derive(Debug, Args)]
+pub struct Timeout {
+    /// Entries expire after this time (`30s`, `10m`, `1h30m`; `0s`: never) instead of the table's timeout.
+    #[arg(long = "timeout", value_name = "TIME", value_parser = timeout_ms)]
+    pub timeout_ms: Option<u64>,
 }

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 use weir_control::{TABLE_ENTRIES_MAX, TOP_MAX};
+use weir_policy::time::milliseconds;
+use weir_state::tables::TIMEOUT_MS_MAX;
 
 /// `500ms`, `60s`, `5m`, `1h`.
 pub(super) fn time(text: &str) -> Result<Duration, String> {
@@ -15,6 +17,14 @@ pub(super) fn time(text: &str) -> Result<Duration, String> {
     };
     let number: u64 = text[..digits].parse().map_err(|_| "a time like 500ms, 60s, 5m".to_owned())?;
     number.checked_mul(unit_ms).map(Duration::from_millis).ok_or_else(|| "too long a time".to_owned())
+}
+
+/// A timeout of entries in milliseconds, written as in policies: `500ms`, `1h30m`. `0s` is none.
+pub(crate) fn timeout_ms(text: &str) -> Result<u64, String> {
+    match milliseconds(text) {
+        Some(ms) if ms <= TIMEOUT_MS_MAX && !text.is_empty() => Ok(ms),
+        _ => Err("a time of at most 365d like 500ms, 30s, 10m, 1h30m; 0s for none".to_owned()),
+    }
 }
 
 /// The number of limits to show.

@@ -4,14 +4,14 @@ use crate::failure::Failure;
 use crate::limit_counts::{Counting, Top, Visit};
 use crate::report;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use weir_control::{GenerationStatus, LimitsStatus, LimitsTotal};
 use weir_engine::NativeCode;
 use weir_engine::bundle::trust::Trust;
 use weir_engine::cpu::Cpu;
 use weir_engine::live::xdp::{KernelCode, KernelPath, Ports};
 use weir_engine::live::{Datapath, Loaded, Workers};
-use weir_loading::{LoadError, Policy, PolicyFile};
+use weir_loading::{LoadError, Policy, PolicyFile, Text};
 use weir_policy::ir::{Direction, Program};
 use weir_state::limits::{Counted, Limits};
 use weir_state::tables::{LiveTables, TableBinding};
@@ -99,7 +99,7 @@ impl Loader for KernelLoader {
     fn load(&self, policy: &Policy) -> Result<Prepared<KernelCode>, Failure> {
         let data = policy.data(Some(&self.shared))?;
         let code = policy.kernel(&data, &self.ports)?;
-        Ok(Prepared { code, limits: data.limits, tables: None })
+        Ok(Prepared { code, limits: data.limits, tables: data.tables })
     }
 
     fn trust(&self) -> &Trust {
@@ -118,6 +118,8 @@ pub struct Generation<C> {
     path: PathBuf,
     policy: Policy,
     prepared: Prepared<C>,
+    /// Names of the tables that follow list files.
+    listed: OnceLock<Vec<String>>,
 }
 
 impl<C> Generation<C> {
@@ -129,7 +131,7 @@ impl<C> Generation<C> {
         let policy = PolicyFile::open(path)?.read(loader.trust())?;
         report::say_warnings(&policy);
         let prepared = loader.load(&policy)?;
-        Ok(Generation { id: 0, path: path.to_owned(), policy, prepared })
+        Ok(Generation { id: 0, path: path.to_owned(), policy, prepared, listed: OnceLock::new() })
     }
 
     /// Its program.
@@ -169,6 +171,12 @@ impl<C> Generation<C> {
         if let Some(limits) = &self.prepared.limits {
             limits.bound_debts(&weir_state::now_ns);
         }
+    }
+
+    /// Whether a table follows list files. Reading them again then undoes other changes.
+    pub fn follows_lists(&self, table: &str) -> bool {
+        let listed = || self.policy.text().map(Text::tables_with_files).unwrap_or_default();
+        self.listed.get_or_init(listed).iter().any(|name| name == table)
     }
 
     /// Whether it comes from a bundle.

@@ -6,6 +6,7 @@ pub mod claim;
 pub mod controller;
 pub mod descriptors;
 mod dpdk;
+mod expiry;
 pub mod generation;
 pub mod guard;
 mod interfaces;
@@ -24,6 +25,7 @@ use crate::signals;
 use carry::CarriedLinks;
 use claim::{ClaimTarget, Claimant, Claims, PortKind};
 use controller::Controller;
+use expiry::Expiry;
 use generation::{Generation, KernelLoader, Loader, NativeLoader};
 use guard::Guard;
 use limits_log::LimitsLog;
@@ -82,7 +84,9 @@ fn run_with(options: &RunOptions) -> Result<(), Failure> {
         LiveEngine::Xdp => {
             let ports = Arc::new(Ports::of(&interfaces)?);
             let loader = KernelLoader::new(ports.clone(), options.limits_room, trust);
-            run_on(options, held, &signals, loader, |first| Ok(KernelPath::start(ports, first)?))
+            let readers = loader.shared().tables().expect("tables in the kernel can change").readers().clone();
+            let start = |first: &_| Ok(KernelPath::start(ports, first, Some(&readers))?);
+            run_on(options, held, &signals, loader, start)
         }
         LiveEngine::Afpacket => {
             let open = || AfPacketLane::open(&interfaces, options.workers);
@@ -222,7 +226,7 @@ fn watch<L: Loader>(
     loader: &L,
     signals: &Signals,
 ) {
-    let mut refreshed = Instant::now();
+    let (mut refreshed, mut expiry) = (Instant::now(), Expiry::default());
     while !signals.stop.load(Ordering::Relaxed) && !controller.has_failed() {
         if signals.hang_up.swap(false, Ordering::Relaxed) {
             eprintln!("weir: SIGHUP is ignored: use `weir ctl load` and `weir ctl activate` to change the policy");
@@ -235,6 +239,9 @@ fn watch<L: Loader>(
         guard.renew();
         if let Some(tables) = loader.shared().tables() {
             tables.free();
+        }
+        if let Err(failure) = expiry.keep(loader) {
+            eprintln!("weir: {failure}");
         }
         if let Some(carried) = &mut carried {
             carried.step(guard);

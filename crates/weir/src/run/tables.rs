@@ -6,10 +6,12 @@ use serde_json::{Value, json};
 use std::net::IpAddr;
 use std::path::Path;
 use weir_abi::Family;
-use weir_control::{TABLE_ENTRIES_MAX, TableChanged, TableEntries, TableEntry, TableFound, TableOperation};
+use weir_control::{
+    GivenEntries, TABLE_ENTRIES_MAX, TableChanged, TableEntries, TableEntry, TableFound, TableOperation,
+};
 use weir_loading::read_table;
 use weir_state::SharedState;
-use weir_state::tables::{TableBinding, TableChange, TableError, TableStore};
+use weir_state::tables::{TableBinding, TableChange, TableError, TableStore, TableView, Visibility};
 use weir_tables::live::LiveEntry;
 use weir_tables::{Entries, Kind, Problem, Table};
 
@@ -24,17 +26,31 @@ pub fn perform<C>(
     shared: &SharedState,
 ) -> Result<Value, Failure> {
     let rejected = |text: &str| Failure::Rejected(format!("weir: {text}"));
-    let store = shared.tables().ok_or_else(|| rejected("tables of the engine xdp cannot change yet"))?;
+    let store = shared.tables().expect("tables of a running Weir can change");
     let binding = active.tables().ok_or_else(|| rejected("tables of a bundle cannot change yet"))?;
-    let tables = Tables { name, store, binding };
+    let tables = Tables { name, store, binding, follows_lists: active.follows_lists(name) };
     match operation {
-        TableOperation::Add { entries } => tables.change(TableChange::Add(&tables.entries(&entries, None)?), vec![]),
-        TableOperation::Del { entries } => {
-            tables.change(TableChange::Remove(&tables.entries(&entries, Some(Kind::Set))?), vec![])
+        TableOperation::Add(given) => {
+            let (entries, notices) = &tables.entries(&given, None)?;
+            let change = TableChange::Add { entries, timeout_ms: given.timeout_ms };
+            tables.change(change, given.atomic, notices)
         }
-        TableOperation::Replace { file } => {
-            let (list, notices) = tables.list(&file)?;
-            let replaced = tables.change(TableChange::Replace(&list), notices);
+        TableOperation::Update(given) => {
+            let (entries, notices) = &tables.entries(&given, None)?;
+            let change = TableChange::Update { entries, timeout_ms: given.timeout_ms };
+            tables.change(change, given.atomic, notices)
+        }
+        TableOperation::Del(given) => {
+            if given.timeout_ms.is_some() {
+                return Err(rejected("a timeout is only for `add` and `update`"));
+            }
+            let (entries, notices) = &tables.entries(&given, Some(Kind::Set))?;
+            tables.change(TableChange::Remove(entries), given.atomic, notices)
+        }
+        TableOperation::Replace { file, atomic } => {
+            let (family, kind) = tables.table_type()?;
+            let (list, notices) = &tables.list(&file, (family, kind))?;
+            let replaced = tables.change(TableChange::Replace(list), atomic, notices);
             // What does not fit is an entry of the list.
             replaced.map_err(|failure| match failure {
                 Failure::Rejected(text) => {
@@ -44,7 +60,7 @@ pub fn perform<C>(
                 failure => failure,
             })
         }
-        TableOperation::Flush => tables.change(TableChange::Flush, vec![]),
+        TableOperation::Flush => tables.change(TableChange::Flush, false, &[]),
         TableOperation::Get { address } => tables.get(&address),
         TableOperation::List { top } => tables.first(top.min(TABLE_ENTRIES_MAX)),
     }
@@ -55,19 +71,30 @@ struct Tables<'a> {
     name: &'a str,
     store: &'a TableStore,
     binding: &'a TableBinding,
+    /// Whether the table follows list files.
+    follows_lists: bool,
 }
 
 impl Tables<'_> {
-    fn change(&self, change: TableChange<'_>, notices: Vec<String>) -> Result<Value, Failure> {
-        let done = self.store.change(self.binding, self.name, change).map_err(refused)?;
-        let mut notices = notices;
+    fn change(&self, change: TableChange<'_>, atomic: bool, notices: &[String]) -> Result<Value, Failure> {
+        let visibility = if atomic { Visibility::AtOnce } else { Visibility::Gradual };
+        let order = (change, visibility);
+        let done = self.store.change_by(self.binding, self.name, order, weir_state::now_ns()).map_err(refused)?;
+        let mut notices = notices.to_vec();
         if done.left_out > 0 {
             let left_out = done.left_out;
             notices.push(format!(
                 "{left_out} images of other loaded generations cannot hold the change and do not have it (layout, labels or size)"
             ));
         }
-        Ok(json!(TableChanged { table: self.name.to_owned(), changed: done.changed, entries: done.entries, notices }))
+        Ok(json!(TableChanged {
+            table: self.name.to_owned(),
+            changed: done.changed,
+            refreshed: matches!(change, TableChange::Update { .. }).then_some(done.refreshed),
+            entries: done.entries,
+            reload_undoes: self.follows_lists,
+            notices,
+        }))
     }
 
     fn get(&self, address: &str) -> Result<Value, Failure> {
@@ -78,14 +105,19 @@ impl Tables<'_> {
             let problem = Problem::OtherFamily(family);
             return Err(Failure::Rejected(format!("weir: table {}: `{address}`: {problem}", self.name)));
         }
-        let found = self.store.read(self.binding, self.name, |table| table.longest(address).map(entry));
+        let now_ns = weir_state::now_ns();
+        let found = self
+            .store
+            .read(self.binding, self.name, |table| table.longest(address).map(|found| entry(table, &found, now_ns)));
         Ok(json!(TableFound { table: self.name.to_owned(), found: found.map_err(refused)? }))
     }
 
     fn first(&self, top: usize) -> Result<Value, Failure> {
+        let now_ns = weir_state::now_ns();
         let read = self.store.read(self.binding, self.name, |table| {
-            let entries = table.entries().take(top).map(entry).collect();
-            TableEntries { table: self.name.to_owned(), total: table.count(), entries }
+            let entries = table.entries().take(top).map(|one| entry(table, &one, now_ns)).collect();
+            let refused = table.size().map(|_| self.store.refused_by(self.name));
+            TableEntries { table: self.name.to_owned(), total: table.count(), size: table.size(), refused, entries }
         });
         Ok(json!(read.map_err(refused)?))
     }
@@ -94,12 +126,19 @@ impl Tables<'_> {
         self.store.read(self.binding, self.name, |table| (table.family(), table.kind())).map_err(refused)
     }
 
-    /// Parses entries for this table, or for one of the same family and another kind.
-    fn entries(&self, texts: &[String], kind: Option<Kind>) -> Result<Table, Failure> {
+    /// The entries of a change, from its text and its file, for this table or for one of the same family and another
+    /// kind. Also returns notices about the file.
+    fn entries(&self, given: &GivenEntries, kind: Option<Kind>) -> Result<(Table, Vec<String>), Failure> {
         let (family, own) = self.table_type()?;
         let kind = kind.unwrap_or(own);
         let mut entries = Entries::new(family, kind);
-        for text in texts {
+        let mut notices = Vec::new();
+        if let Some(file) = &given.file {
+            let (list, about) = self.list(file, (family, own))?;
+            entries.insert_table(&list);
+            notices = about;
+        }
+        for text in &given.entries {
             let (element, label) = match (kind, text.split_once(',')) {
                 (Kind::Labels, Some((element, label))) => (element.trim(), Some(label.trim())),
                 _ => (text.trim(), None),
@@ -107,21 +146,23 @@ impl Tables<'_> {
             let inserted = entries.insert_text(element, label);
             inserted.map_err(|problem| Failure::Rejected(format!("weir: table {}: `{text}`: {problem}", self.name)))?;
         }
-        Ok(entries.settle())
+        Ok((entries.settle(), notices))
     }
 
-    /// Reads a list file for this table.
-    fn list(&self, file: &Path) -> Result<(Table, Vec<String>), Failure> {
+    /// Reads a list file of a type.
+    fn list(&self, file: &Path, (family, kind): (Family, Kind)) -> Result<(Table, Vec<String>), Failure> {
         if !file.is_absolute() {
             return Err(Failure::Rejected(format!("weir: {}: not an absolute path", file.display())));
         }
-        let (family, kind) = self.table_type()?;
         Ok(read_table(file, family, kind)?)
     }
 }
 
-fn entry(entry: LiveEntry<'_>) -> TableEntry {
-    TableEntry { entry: entry.to_string(), label: entry.label.map(str::to_owned) }
+/// An entry, with the time that it has left.
+fn entry(table: &TableView<'_>, entry: &LiveEntry<'_>, now_ns: u64) -> TableEntry {
+    let seconds = |ns: u64| (ns / 1_000_000) as f64 / 1000.0;
+    let timeout_s = table.left_ns(entry, now_ns).map(seconds);
+    TableEntry { entry: entry.to_string(), label: entry.label.map(str::to_owned), timeout_s }
 }
 
 fn refused(error: TableError) -> Failure {

@@ -10,17 +10,17 @@ use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, MapType, Object};
 use memmap2::MmapRaw;
 use weir_abi::Counter;
 use weir_abi::kernel::{ChecksumSlot, Mode, PORTS_MAX, PacketSlot, PortCounters, XdpContext};
-use weir_state::limits::{LimitBinding, Limits};
+use weir_state::limits::LimitBinding;
+use weir_state::tables::{HalvesWord, TableBinding};
 
 use super::ports::Ports;
 use crate::clang::BpfObject;
-use crate::image::Image;
 use crate::live::datapath::Counts;
 use crate::xdp::load::{
     COUNTERS, LOSSES, LoadedSizes, Plan, fill_tables, join_parts, load_object, map, program_name, shared_maps,
 };
 use crate::xdp::{failed, find};
-use crate::{EngineError, ProgramShape};
+use crate::{EngineError, ProgramData, ProgramShape};
 
 /// Sections and maps of datapath/engine/ports.h.
 const PORTS: &str = ".bss.ports";
@@ -61,8 +61,12 @@ pub struct KernelCode {
     cpus: usize,
     counter_memory: MmapRaw,
     port_memory: MmapRaw,
+    /// Follows tables that change.
+    _halves: Arc<HalvesWord>,
     /// Keeps the buckets that the programs charge assigned, and lets later generations find them.
-    _binding: Option<Arc<LimitBinding>>,
+    _limits: Option<Arc<LimitBinding>>,
+    /// The same for tables.
+    _tables: Option<Arc<TableBinding>>,
 }
 
 // SAFETY: the mappings keep their maps alive. They are only read, word by word.
@@ -82,8 +86,7 @@ pub struct Received<'a> {
 }
 
 impl KernelCode {
-    /// Loads an object that [`crate::clang`] made for these images, for packets of these ports. `name` is for messages.
-    /// `images` are in slot order.
+    /// Loads an object that [`crate::clang`] made for this data, for packets of these ports. `name` is for messages.
     ///
     /// # Errors
     /// The process lacks the right to load BPF programs, the verifier refuses, or an interface was removed.
@@ -91,17 +94,16 @@ impl KernelCode {
         name: &str,
         file: &BpfObject,
         program: &ProgramShape,
-        images: &[Arc<Image>],
-        limits: Option<&Limits>,
+        data: &ProgramData<'_>,
         ports: &Ports,
     ) -> Result<Arc<Self>, EngineError> {
-        program.check_images(images)?;
-        program.check_limits(limits)?;
+        program.check_images(data.images)?;
+        program.check_limits(data.limits)?;
         let cpus = cpus()?;
         let stride = program.counters().next_power_of_two();
         let counter_bytes = cpus * 2 * stride * size_of::<Counter>();
         let port_bytes = cpus * PORTS_MAX * size_of::<PortCounters>();
-        let shared = shared_maps(limits);
+        let shared = shared_maps(data);
         let plan = Plan {
             mode: mode(cpus, ports),
             lengths: &[
@@ -110,14 +112,14 @@ impl KernelCode {
                 (PACKETS, cpus * size_of::<PacketSlot>()),
                 (CHECKSUMS, cpus * size_of::<ChecksumSlot>()),
             ],
-            sizes: LoadedSizes::of(program, images, limits),
+            sizes: LoadedSizes::of(program, data),
             shared: &shared,
             program: &|name| !name.starts_with(LOSSES) && !name.ends_with("_stream"),
             map: &|_| true,
         };
         let object = load_object(name, file, &plan)?;
         let _parts = join_parts(&object)?;
-        fill_tables(&object, images, limits)?;
+        let _halves = fill_tables(&object, data)?;
         set_ports(&object, ports)?;
         set_devices(&object, ports)?;
         let counter_memory = map(&object, COUNTERS, counter_bytes)?;
@@ -129,7 +131,8 @@ impl KernelCode {
         };
         let programs = program.chains.iter().map(own).collect::<Result<_, _>>()?;
         let (counters, file) = (program.counters(), file.clone());
-        let binding = limits.map(|limits| limits.binding.clone());
+        let _limits = data.limits.map(|limits| limits.binding.clone());
+        let _tables = data.tables.map(|tables| tables.binding.clone());
         Ok(Arc::new(KernelCode {
             file,
             programs,
@@ -138,7 +141,9 @@ impl KernelCode {
             cpus,
             counter_memory,
             port_memory,
-            _binding: binding,
+            _halves,
+            _limits,
+            _tables,
         }))
     }
 

@@ -1,4 +1,5 @@
-//! Waits until replaced programs have ended on all CPUs.
+//! Waits until programs that run now have ended on all CPUs: replaced programs, and those that read replaced parts of
+//! tables.
 //!
 //! While an XDP program runs, nothing else can be scheduled on its CPU until the end of the driver's receive loop. So
 //! when a thread has run on every CPU since the programs were replaced, each of them has ended. This is a grace period
@@ -10,13 +11,17 @@
 //! kernel/bpf/syscall.c). Unlike membarrier(2), it does so with `nohz_full=` as well, and without `CONFIG_MEMBARRIER`.
 
 use std::os::fd::{AsFd, AsRawFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::sync_channel;
+use std::thread::JoinHandle;
 use std::time::Duration;
 use std::{fs, thread};
 
 use libbpf_rs::libbpf_sys::bpf_map_create_opts;
 use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType};
 use rustix::thread::{CpuSet, sched_setaffinity};
+use weir_tables::live::Readers;
 
 use crate::EngineError;
 use crate::xdp::failed;
@@ -58,11 +63,66 @@ impl Grace {
         }
     }
 
+    /// As [`Grace::wait`], by the kernel's own grace period only. It takes tens of milliseconds and disturbs no CPU.
+    fn wait_longer(&self) {
+        if self.wait_in_kernel().is_err() {
+            thread::sleep(PAUSE);
+        }
+    }
+
     /// Waits by the kernel's grace period.
     fn wait_in_kernel(&self) -> Result<(), EngineError> {
         let inner = (self.inner.as_fd().as_raw_fd() as u32).to_ne_bytes();
         let changed = self.outer.update(&0u32.to_ne_bytes(), &inner, MapFlags::ANY);
         changed.map_err(|error| failed("weir_grace", error.to_string()))
+    }
+}
+
+/// Pause between two waits for writers of tables. What they unlink meanwhile is freed later.
+const BETWEEN_WAITS: Duration = Duration::from_millis(2);
+/// How long the thread sleeps if no table changes.
+const IDLE: Duration = Duration::from_millis(20);
+
+/// A thread that tells writers of tables when programs in the kernel have ended. It ends when it is dropped.
+pub(super) struct ProgramReader {
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl ProgramReader {
+    /// Starts the thread. From now on writers wait for programs.
+    ///
+    /// # Errors
+    /// The process lacks the right to create maps, or there is no thread.
+    pub fn start(readers: &Readers) -> Result<Self, EngineError> {
+        let grace = Grace::prepare()?;
+        let mut reader = readers.register().expect("there are few readers");
+        reader.pass(|| {});
+        let stop = Arc::new(AtomicBool::new(false));
+        let stopped = stop.clone();
+        let watch = move || {
+            while !stopped.load(Ordering::Relaxed) {
+                if reader.is_behind() {
+                    reader.pass(|| grace.wait_longer());
+                    thread::sleep(BETWEEN_WAITS);
+                } else {
+                    thread::park_timeout(IDLE);
+                }
+            }
+        };
+        let thread = thread::Builder::new().name("weir-readers".to_owned()).spawn(watch);
+        let thread = thread.map_err(|error| failed("a thread for tables", error.to_string()).caused_by(&error))?;
+        Ok(ProgramReader { stop, thread: Some(thread) })
+    }
+}
+
+impl Drop for ProgramReader {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            thread.thread().unpark();
+            let _ended = thread.join();
+        }
     }
 }
 

@@ -19,10 +19,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use weir_abi::Counter;
 use weir_abi::kernel::{PORTS_MAX, PortCounters};
+use weir_tables::live::Readers;
 
 pub use code::{KernelCode, Received};
 use code::{Losses, PortBlocks};
-use grace::Grace;
+use grace::{Grace, ProgramReader};
 pub use ports::Ports;
 use replace::{Outcome, replace_all};
 
@@ -133,17 +134,25 @@ pub struct KernelPath {
     /// Held during a change.
     changing: Mutex<()>,
     grace: Grace,
+    /// For tables that change.
+    _reader: Option<ProgramReader>,
     /// The error is the reason why packets that cannot be sent are counted as sent.
     losses: Result<Losses, EngineError>,
 }
 
 impl KernelPath {
-    /// Attaches the policy's programs to the ports.
+    /// Attaches the policy's programs to the ports. Writers of tables learn from `readers` when programs have ended;
+    /// without it no table changes.
     ///
     /// # Errors
     /// Another program is attached to an interface, or the process lacks the right to attach one.
-    pub fn start(ports: Arc<Ports>, first: &Loaded<KernelCode>) -> Result<Self, EngineError> {
+    pub fn start(
+        ports: Arc<Ports>,
+        first: &Loaded<KernelCode>,
+        readers: Option<&Readers>,
+    ) -> Result<Self, EngineError> {
         let losses = Losses::listen(first.code.file(), &ports);
+        let _reader = readers.map(ProgramReader::start).transpose()?;
         let (counting, grace) = (Counting::of(&first.code), Grace::prepare()?);
         let mut attached = Vec::new();
         for port in ports.receiving() {
@@ -156,7 +165,7 @@ impl KernelPath {
         let (active, strays) = (first.clone(), Vec::new());
         let books = Mutex::new(Books { active, open: vec![counting], closed: Vec::new(), past, strays });
         let (attached, changing) = (Mutex::new(Arc::new(attached)), Mutex::default());
-        Ok(KernelPath { ports, attached, modes, cpus, books, changing, grace, losses })
+        Ok(KernelPath { ports, attached, modes, cpus, books, changing, grace, _reader, losses })
     }
 
     fn books(&self) -> MutexGuard<'_, Books> {

@@ -156,8 +156,8 @@ impl<'a> ChainEmitter<'a> {
         if matches!(self.dialect, Dialect::BpfParts { .. }) {
             let function = find_name(find.slot);
             return match slot.family {
-                Family::Ipv4 => format!("{function}({whole})"),
-                Family::Ipv6 => format!("{function}({hi}, {lo})"),
+                Family::Ipv4 => format!("{function}(env->halves, {whole})"),
+                Family::Ipv6 => format!("{function}(env->halves, {hi}, {lo})"),
             };
         }
         lookup(slot.layout, &format!("WEIR_TABLE(env, {})", find.slot.0), [&whole, &hi, &lo])

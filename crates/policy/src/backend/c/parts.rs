@@ -11,6 +11,7 @@ use super::packet_rules;
 use super::writer::Writer;
 use crate::ir::{Chain, MatchTree, Node, Program, SlotId, match_tree};
 use crate::pass::{self, Placement};
+use std::iter;
 use weir_abi::Family;
 
 /// Most parts of a chain. The kernel allows 33 tail calls, of which one enters the first part.
@@ -91,9 +92,11 @@ fn find_function(program: &Program, id: SlotId, out: &mut Writer) {
         Family::Ipv4 => (vec!["uint32_t addr"], ["addr", "", ""]),
         Family::Ipv6 => (vec!["uint64_t hi", "uint64_t lo"], ["", "hi", "lo"]),
     };
-    let parameters: Vec<String> = parameters.into_iter().map(str::to_owned).collect();
+    let parameters: Vec<String> = iter::once("uint64_t halves").chain(parameters).map(str::to_owned).collect();
     out.blank();
     out.function(&format!("WEIR_GLOBAL uint32_t {}", chain::find_name(id)), &parameters);
-    out.line(&format!("return {};", chain::lookup(slot.layout, &format!("WEIR_TABLE(NULL, {})", id.0), keys)));
+    // A table that does not change has no use for it.
+    out.line("(void)halves;");
+    out.line(&format!("return {};", chain::lookup(slot.layout, &format!("WEIR_TABLE_HALF(halves, {})", id.0), keys)));
     out.close();
 }

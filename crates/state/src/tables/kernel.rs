@@ -1,0 +1,160 @@
+//! Tables that programs in the kernel read.
+//!
+//! An image is in the value of a map, which programs of all generations that share the image address directly. The
+//! value has two halves. A bit says which of them a packet reads, and each generation has the bits of its slots in one
+//! word (`table_halves` in datapath/include/env_bpf.h). A program reads the word once a packet. So a packet sees a swap
+//! of several tables at once or not at all.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use libbpf_rs::libbpf_sys::{BPF_F_MMAPABLE, bpf_map_create_opts};
+use libbpf_rs::{MapHandle, MapType};
+use memmap2::{MmapOptions, MmapRaw};
+use weir_abi::Layout;
+use weir_tables::live::TwoHalves;
+
+/// Maximum size of a half. The verifier allows offsets below twice as much.
+pub const HALF_BYTES_MAX: usize = 1 << 28;
+/// Bytes behind the second half. Programs read words of up to 8 bytes from any byte of it.
+const PADDING: usize = size_of::<u64>();
+
+/// Minimum size of a half. The root of rank leaves alone takes 256 KiB, and their minimum of spare words 112 KiB.
+const EXACT_BYTES_MIN: usize = 1 << 16;
+const LEAF_BYTES_MIN: usize = 1 << 19;
+
+/// Size of a half for an image that may grow to half as much again, and to `size` entries if its table is dynamic.
+/// `None` if the image is too large for two halves.
+///
+/// Rank leaves of a million random addresses take 11 bytes each, of random IPv6 networks (/64) 48. Random hosts in
+/// random networks take 164, for which there may be no room. Exact sets are at least a third full.
+pub(super) fn half_bytes(layout: Layout, image_bytes: usize, size: usize) -> Option<usize> {
+    let (least, bytes_each) = match layout {
+        Layout::ExactSet | Layout::ExactSets => (EXACT_BYTES_MIN, 8),
+        Layout::ExactSet6 => (EXACT_BYTES_MIN, 48),
+        Layout::RankLeaf | Layout::CountedLeaf | Layout::Dxr16x4 => (LEAF_BYTES_MIN, 14),
+        Layout::RankLeaf6 | Layout::Range6 => (LEAF_BYTES_MIN, 64),
+    };
+    let wanted = (image_bytes + image_bytes / 2).max(least + size * bytes_each).next_power_of_two();
+    let half = wanted.min(HALF_BYTES_MAX);
+    (half >= image_bytes).then_some(half)
+}
+
+/// The halves that the programs of a generation read: a bit for each slot.
+pub struct HalvesWord {
+    memory: MmapRaw,
+    /// Offset of the word in bytes.
+    at: usize,
+}
+
+impl HalvesWord {
+    /// The word at byte `at` of a map's memory.
+    ///
+    /// # Panics
+    /// Panics if the word is not in the memory, or not aligned.
+    pub fn of_map(memory: MmapRaw, at: usize) -> Self {
+        assert!(at.is_multiple_of(8) && at + 8 <= memory.len(), "the word is in the map");
+        HalvesWord { memory, at }
+    }
+
+    fn word(&self) -> &AtomicU64 {
+        // SAFETY: the word is in the mapping and aligned, which `of_map` checked. Others only read it.
+        unsafe { AtomicU64::from_ptr(self.memory.as_mut_ptr().add(self.at).cast()) }
+    }
+
+    fn select(&self, slot: u32, half: usize) {
+        match half {
+            0 => self.word().fetch_and(!(1 << slot), Ordering::SeqCst),
+            _ => self.word().fetch_or(1 << slot, Ordering::SeqCst),
+        };
+    }
+}
+
+// SAFETY: the word is accessed only as an atomic.
+unsafe impl Send for HalvesWord {}
+// SAFETY: as above.
+unsafe impl Sync for HalvesWord {}
+
+/// The map of an image.
+pub struct KernelImage {
+    map: MapHandle,
+    memory: MmapRaw,
+    capacity: usize,
+    selected: Mutex<Selected>,
+}
+
+struct Selected {
+    half: usize,
+    /// The words of loaded generations, with the image's slot in each.
+    words: Vec<(Weak<HalvesWord>, u32)>,
+}
+
+// SAFETY: only the publisher of the value writes the memory, and as atomics wherever programs read it.
+unsafe impl Send for KernelImage {}
+// SAFETY: as above.
+unsafe impl Sync for KernelImage {}
+
+impl KernelImage {
+    /// A map with two halves of `capacity` bytes, a power of two of at least 64 and at most [`HALF_BYTES_MAX`].
+    ///
+    /// # Errors
+    /// The kernel refuses the map or its memory.
+    pub(super) fn create(capacity: usize) -> io::Result<Self> {
+        assert!(capacity.is_power_of_two() && capacity <= HALF_BYTES_MAX, "the caller rounds");
+        let bytes = 2 * capacity + PADDING;
+        let options = bpf_map_create_opts {
+            sz: size_of::<bpf_map_create_opts>() as _,
+            map_flags: BPF_F_MMAPABLE,
+            ..Default::default()
+        };
+        let map = MapHandle::create(MapType::Array, Some("weir_table"), 4, bytes as u32, 1, &options)
+            // libbpf stores the error number in errno, and libbpf-rs does not return it.
+            .map_err(|_| io::Error::last_os_error())?;
+        let memory = MmapOptions::new().len(bytes).map_raw(map.as_fd().as_raw_fd())?;
+        let selected = Mutex::new(Selected { half: 0, words: Vec::new() });
+        Ok(KernelImage { map, memory, capacity, selected })
+    }
+
+    /// The map, which replaces the section of a slot in each program.
+    pub fn map(&self) -> BorrowedFd<'_> {
+        self.map.as_fd()
+    }
+
+    /// Bytes of a half.
+    pub fn bytes(&self) -> usize {
+        self.capacity
+    }
+
+    /// Keeps bit `slot` of a generation's word up to date, as long as the word exists.
+    pub fn follow(&self, word: &Arc<HalvesWord>, slot: u32) {
+        let mut selected = self.selected.lock().unwrap_or_else(PoisonError::into_inner);
+        word.select(slot, selected.half);
+        selected.words.retain(|(word, _)| word.strong_count() > 0);
+        selected.words.push((Arc::downgrade(word), slot));
+    }
+}
+
+// SAFETY: the mapping begins at a page, `capacity` is a power of two of at least 64, and two halves fit (`create`).
+unsafe impl TwoHalves for KernelImage {
+    fn capacity(&self) -> usize {
+        self.capacity
+    }
+
+    fn start(&self, half: usize) -> *mut u8 {
+        assert!(half < 2, "there are two halves");
+        // SAFETY: the mapping has two halves.
+        unsafe { self.memory.as_mut_ptr().add(half * self.capacity) }
+    }
+
+    fn select(&self, half: usize) {
+        let mut selected = self.selected.lock().unwrap_or_else(PoisonError::into_inner);
+        selected.half = half;
+        for (word, slot) in &selected.words {
+            if let Some(word) = word.upgrade() {
+                word.select(*slot, half);
+            }
+        }
+    }
+}

@@ -1,0 +1,72 @@
+//! Publishes images for what reads them: threads of this process, or programs in the kernel.
+
+use std::io;
+use std::sync::Arc;
+
+use weir_abi::Layout;
+use weir_tables::live::{LiveImage, PublishedImage, Readers};
+use weir_tables::{BuildError, Image};
+
+use super::kernel::{self, KernelImage};
+
+/// An image as the code of a generation finds it.
+#[derive(Clone)]
+pub enum Published {
+    /// A pointer that threads of this process follow.
+    Pointer(LiveImage),
+    /// The map that programs in the kernel read.
+    Map(Arc<KernelImage>),
+    /// An image in the kernel that is too large for two halves. It cannot change.
+    Constant,
+}
+
+/// What reads images.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ReadBy {
+    /// Threads of this process.
+    Threads,
+    /// Programs in the kernel.
+    Kernel,
+}
+
+/// Why an image cannot be published.
+#[derive(Debug)]
+pub(super) enum ImageProblem {
+    /// The layout cannot hold the entries.
+    Build(BuildError),
+    /// The kernel refuses the memory.
+    Memory(io::Error),
+}
+
+impl From<BuildError> for ImageProblem {
+    fn from(error: BuildError) -> Self {
+        ImageProblem::Build(error)
+    }
+}
+
+/// Publishes an image for its readers. A dynamic table may get `size` entries.
+pub(super) fn publish(
+    readers: &Readers,
+    read_by: ReadBy,
+    layout: Layout,
+    image: Arc<Image>,
+    size: usize,
+) -> Result<(Published, PublishedImage), ImageProblem> {
+    let bytes = image.as_bytes().len();
+    let half = match read_by {
+        ReadBy::Threads => None,
+        ReadBy::Kernel => Some(kernel::half_bytes(layout, bytes, size)),
+    };
+    match half {
+        None => {
+            let image = PublishedImage::new(readers, image);
+            Ok((Published::Pointer(image.handle()), image))
+        }
+        Some(None) => Ok((Published::Constant, PublishedImage::new(readers, image))),
+        Some(Some(half)) => {
+            let map = Arc::new(KernelImage::create(half).map_err(ImageProblem::Memory)?);
+            let image = PublishedImage::in_halves(readers, &image, map.clone()).expect("the image fits");
+            Ok((Published::Map(map), image))
+        }
+    }
+}
