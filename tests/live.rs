@@ -7,6 +7,8 @@ mod each_engine;
 
 #[path = "live/control.rs"]
 mod control;
+#[path = "live/detector.rs"]
+mod detector;
 #[path = "live/device_under_test.rs"]
 mod device_under_test;
 #[cfg(feature = "dpdk")]
