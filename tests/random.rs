@@ -153,7 +153,8 @@ fn interpret(program: &Program, tables: SlotAnswers, packets: &[Packet]) -> Deci
         let counts = evaluator.limit_counts(limiter).iter().enumerate();
         counts.map(|(entry, count)| (entry, LimitCount { exceeded: count.exceeded, passed: count.passed })).collect()
     });
-    Decided { verdicts, counters: evaluator.counters().to_vec(), limits: limits.collect() }
+    let (counters, additions) = (evaluator.counters().to_vec(), evaluator.addition_counts());
+    Decided { verdicts, counters, limits: limits.collect(), additions }
 }
 
 #[test]

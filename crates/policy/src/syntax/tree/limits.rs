@@ -1,6 +1,6 @@
 //! Lists of limits, rates, and what happens to packets that exceed a limit.
 
-use super::{Atom, ListFile, Name, Subject, Value};
+use super::{Atom, ListFile, Name, OnExceed, Subject, Value};
 use crate::source::Span;
 use weir_abi::Action;
 
@@ -68,8 +68,8 @@ pub struct LimitEach {
     pub limit: Limit,
     /// Number of buckets; `None` if not written.
     pub size: Option<Atom>,
-    /// What happens to packets that exceed the limit; `None` if not written.
-    pub exceed: Option<Exceed>,
+    /// What happens to packets that exceed the limit.
+    pub exceed: OnExceed,
     /// The whole statement.
     pub span: Span,
 }
