@@ -11,6 +11,8 @@ mod additions;
 mod change_load;
 #[path = "live/control.rs"]
 mod control;
+#[path = "live/detector.rs"]
+mod detector;
 #[path = "live/device_under_test.rs"]
 mod device_under_test;
 #[cfg(feature = "dpdk")]

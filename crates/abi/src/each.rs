@@ -129,10 +129,15 @@ const fn ahead(word: u64, now: u64) -> i64 {
     (word.wrapping_sub(now) << (u64::BITS - TIME_BITS)) as i64
 }
 
+/// The debt of a word in ticks.
+fn debt(word: u64, now: u64) -> u64 {
+    (ahead(word, now).max(0) >> (u64::BITS - TIME_BITS)) as u64
+}
+
 /// Charges the address with this tag and returns whether its bucket had room. Without room nothing changes.
 pub fn charge(set: &mut [u64; WAYS], tag: u16, now: u64, cost: u64, room: u64) -> bool {
     let way = way_of(set, tag, now);
-    let debt = (ahead(set[way], now).max(0) >> (u64::BITS - TIME_BITS)) as u64 + cost;
+    let debt = debt(set[way], now) + cost;
     if debt > room {
         return false;
     }
@@ -150,4 +155,9 @@ fn way_of(set: &[u64; WAYS], tag: u16, now: u64) -> usize {
 /// Returns the word, or the same bucket at `now` if the word is in the past. This keeps words from wrapping around.
 pub const fn refreshed(word: u64, now: u64) -> u64 {
     if ahead(word, now) < 0 { word & !TIME_MASK | now & TIME_MASK } else { word }
+}
+
+/// Returns the word, or the same bucket with a debt of `room` if its debt is larger.
+pub fn bounded(word: u64, now: u64, room: u64) -> u64 {
+    if debt(word, now) > room { word & !TIME_MASK | now.wrapping_add(room) & TIME_MASK } else { word }
 }

@@ -26,7 +26,7 @@ pub struct SlotAnswers {
     pub slots: Vec<(Family, Answers)>,
     /// The entries of dynamic tables, by slot.
     pub dynamic: HashMap<SlotId, Arc<Table>>,
-    /// The entries of each limiter. It is empty for bundles.
+    /// The entries of each limiter.
     pub limits: Vec<Arc<LimitEntries>>,
 }
 

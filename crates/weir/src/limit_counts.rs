@@ -10,8 +10,7 @@ use std::collections::BinaryHeap;
 use std::fmt::Write;
 use weir_abi::{Family, Limit};
 use weir_control::{CountedLimit, Limited};
-use weir_loading::{ListOfLimits, Policy, Text};
-use weir_policy::checked::{LimitKeys, Limits};
+use weir_loading::{LimitList, ListedLimits, Policy};
 use weir_policy::ir::{Effect, LimiterKind, Log, Program};
 use weir_state::limits::LimitCount;
 use weir_tables::{LimitTable, RateOfLabel};
@@ -72,9 +71,8 @@ impl<'p> Counting<'p> {
     /// # Errors
     /// There is no such list, or it does not count.
     pub fn of(policy: &'p Policy, list: Option<&str>) -> Result<Self, Failure> {
-        let text = policy.text();
         if let Some(name) = list {
-            let declared = text.and_then(|text| text.checked.limits.iter().find(|known| known.name == name));
+            let declared = policy.limit_lists().iter().find(|known| known.name == name);
             match declared.map(|known| known.log) {
                 None => return Err(Failure::Rejected(format!("weir: the policy has no list of limits {name}"))),
                 Some(Log::Off) => {
@@ -85,7 +83,7 @@ impl<'p> Counting<'p> {
                 Some(Log::Exceeded | Log::All) => {}
             }
         }
-        let limiters = text.map(|text| counting_limiters(text, &policy.program)).unwrap_or_default();
+        let limiters = counting_limiters(policy.limit_lists(), &policy.program);
         let wanted = |limiter: &CountingLimiter<'_>| list.is_none_or(|name| limiter.list == name);
         Ok(Counting { limiters: limiters.into_iter().filter(wanted).collect() })
     }
@@ -154,22 +152,19 @@ fn family_name(family: Family) -> &'static str {
 }
 
 /// The limiters of the program that count, sorted by list.
-fn counting_limiters<'p>(text: &'p Text, program: &'p Program) -> Vec<CountingLimiter<'p>> {
+fn counting_limiters<'p>(lists: &'p [LimitList], program: &'p Program) -> Vec<CountingLimiter<'p>> {
     let mut limiters = Vec::new();
     for (index, limiter) in program.limiters.iter().enumerate().filter(|(_, limiter)| limiter.log != Log::Off) {
         let charges =
             |effect: &Effect| matches!(effect, Effect::Limit { limiter, .. } if usize::from(limiter.0) == index);
         let rule = program.rules.iter().find(|rule| rule.effects.iter().any(charges));
-        let declared = text.checked.limits.iter().zip(&text.limits).find(|(list, _)| list.name == limiter.name);
-        let entries = match (limiter.kind, declared) {
+        let declared = lists.iter().find(|list| list.name == limiter.name);
+        let entries = match (limiter.kind, declared.map(|list| &list.limits)) {
             (LimiterKind::Rate(limit), _) => Entries::One(limit),
-            (LimiterKind::Prefixes { family, .. }, Some((_, ListOfLimits::Prefixes(table)))) => {
+            (LimiterKind::Prefixes { family, .. }, Some(ListedLimits::Prefixes(table))) => {
                 Entries::Prefixes(table, family)
             }
-            (
-                LimiterKind::Labels,
-                Some((Limits { keys: LimitKeys::Labels(table), .. }, ListOfLimits::Labels(rates))),
-            ) => Entries::Labels(text.tables[usize::from(table.0)].labels(), rates),
+            (LimiterKind::Labels, Some(ListedLimits::Labels { rates, labels })) => Entries::Labels(labels, rates),
             _ => panic!("compiler bug: limiter {index} has no list of its kind"),
         };
         limiters.push(CountingLimiter {
@@ -178,7 +173,7 @@ fn counting_limiters<'p>(text: &'p Text, program: &'p Program) -> Vec<CountingLi
             direction: limiter.direction.name(),
             at: rule.map_or("", |rule| &rule.at),
             log: limiter.log,
-            default: declared.and_then(|(list, _)| list.default),
+            default: declared.and_then(|list| list.default),
             entries,
         });
     }

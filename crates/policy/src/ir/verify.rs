@@ -24,6 +24,11 @@ pub fn verify(program: &Program) -> Result<(), String> {
             return Err(format!("rule {index}: a verdict that is not the last effect"));
         }
     }
+    for (index, limiter) in program.limiters.iter().enumerate() {
+        if matches!(&limiter.kind, LimiterKind::Each(each) if !is_sound(each)) {
+            return Err(format!("limiter {index}: an address, size or burst that is out of bounds"));
+        }
+    }
     for (index, slot) in program.slots.iter().enumerate() {
         let fits = slot.layout == Layout::ExactSets && slot.tables().len() <= FUSED_MAX;
         let empty = matches!(&slot.contents, SlotContents::Tables(names) if names.is_empty());
@@ -138,7 +143,7 @@ impl Walk<'_> {
                 (LimiterKind::Rate(_), None) => find.is_none(),
                 (LimiterKind::Each(each), None) => {
                     self.needs(each.key.guard())?;
-                    find.is_none() && is_sound(&each)
+                    find.is_none()
                 }
                 _ => false,
             };

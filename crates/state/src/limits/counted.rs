@@ -38,10 +38,10 @@ impl Counted {
     pub fn new(
         store: &LimitStore,
         binding: &Arc<LimitBinding>,
-        limiters: Vec<LimiterBuckets>,
+        limiters: Arc<[LimiterBuckets]>,
     ) -> Result<Option<Self>, StateError> {
         let counts = store.counts().clone();
-        let counted = Counted { counts, binding: binding.clone(), limiters: limiters.into() };
+        let counted = Counted { counts, binding: binding.clone(), limiters };
         if counted.logged() == Logged::Nothing {
             return Ok(None);
         }
@@ -130,7 +130,7 @@ mod tests {
         let unlimited: Arc<[u32]> = std::iter::once(0).chain(none).collect();
         let buckets =
             |offset: u32, logged: Logged| LimiterBuckets { declared: 0, offset, logged, unlimited: unlimited.clone() };
-        let limiters = vec![buckets(0, Logged::Nothing), buckets(1, logged)];
+        let limiters = [buckets(0, Logged::Nothing), buckets(1, logged)].into();
         Counted::new(store, &binding, limiters).expect("there is memory")
     }
 
