@@ -280,7 +280,7 @@ impl Filter for NativeFilter {
         self.counters.read()
     }
 
-    fn limit_counts(&self, limiter: usize, visit: &mut dyn FnMut(usize, LimitCount)) {
+    fn limit_counts(&self, limiter: usize, visit: &mut dyn FnMut(u128, LimitCount)) {
         if let Some(counted) = self.code.limits.as_ref().and_then(|limits| limits.counted.as_ref()) {
             counted.each(limiter, visit);
         }

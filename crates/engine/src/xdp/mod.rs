@@ -187,7 +187,7 @@ impl Filter for XdpFilter {
         (0..self.counter_count).map(|index| unsafe { counters.add(index).read_volatile() }).collect()
     }
 
-    fn limit_counts(&self, limiter: usize, visit: &mut dyn FnMut(usize, LimitCount)) {
+    fn limit_counts(&self, limiter: usize, visit: &mut dyn FnMut(u128, LimitCount)) {
         if let Some(counted) = &self.counted {
             counted.each(limiter, visit);
         }

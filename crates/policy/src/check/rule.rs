@@ -391,7 +391,7 @@ impl<'a> Checker<'a> {
                 Ok(Effect::Limit { by, exceed: exceed.unwrap_or_default() })
             }
             Statement::LimitEach(each) => {
-                let by = LimitBy::Each(self.limit_each(each)?);
+                let by = LimitBy::Each(self.limit_each(each)?, each.log.unwrap_or_default());
                 Ok(Effect::Limit { by, exceed: each.exceed.unwrap_or_default() })
             }
         }

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use weir_tables::LimitImage;
 
 pub use buckets::Buckets;
-pub use counted::{Counted, LimiterBuckets};
+pub use counted::{Counted, Exceeders, LimiterBuckets};
 pub use counts::LimitCount;
 pub use entry_names::EntryNames;
 pub use limit_store::{AssignedBuckets, BucketsDeclared, LimitBinding, LimitStore, WordFormat};
