@@ -5,6 +5,8 @@
 #[path = "live/each_engine.rs"]
 mod each_engine;
 
+#[path = "live/additions.rs"]
+mod additions;
 #[path = "live/control.rs"]
 mod control;
 #[path = "live/detector.rs"]
@@ -20,6 +22,8 @@ mod exits;
 mod expiry;
 #[path = "live/failures.rs"]
 mod failures;
+#[path = "live/feeds.rs"]
+mod feeds;
 #[path = "live/flaps.rs"]
 mod flaps;
 #[path = "live/frames.rs"]

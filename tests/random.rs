@@ -156,7 +156,8 @@ fn interpret(program: &Program, tables: SlotAnswers, packets: &[Packet]) -> Deci
         });
         counts
     });
-    Decided { verdicts, counters: evaluator.counters().to_vec(), limits: limits.collect() }
+    let (counters, additions) = (evaluator.counters().to_vec(), evaluator.addition_counts());
+    Decided { verdicts, counters, limits: limits.collect(), additions }
 }
 
 #[test]

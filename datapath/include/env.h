@@ -58,6 +58,20 @@ struct burst_limits {
 	uint64_t *passed;     /* packets within the limit, by bucket; NULL if no limiter counts them */
 };
 
+/* An address that a rule adds to a table: Addition in crates/abi/src/addition.rs. */
+struct weir_addition {
+	uint64_t high; /* halves of the prefix */
+	uint64_t low;
+	uint32_t adder;
+	uint32_t packet; /* index in the burst; 0 in the kernel */
+};
+
+/* What rules add (addition.h); NULL if no rule does. */
+struct burst_additions {
+	struct weir_addition *records; /* room for every addition of a burst */
+	uint64_t *count;
+};
+
 /* The arguments of a chain: the frames, and one struct for each feature. */
 struct weir_burst {
 	const struct weir_frame *frames;
@@ -68,6 +82,7 @@ struct weir_burst {
 	struct burst_tables tables;
 	struct burst_counters counters;
 	struct burst_limits limits;
+	struct burst_additions additions;
 };
 
 _Static_assert(sizeof(struct weir_frame) == 16, "abi: Frame");
@@ -76,7 +91,9 @@ _Static_assert(sizeof(struct burst_times) == 16, "abi: Times");
 _Static_assert(sizeof(struct burst_tables) == 8, "abi: Tables");
 _Static_assert(sizeof(struct burst_counters) == 8, "abi: Counters");
 _Static_assert(sizeof(struct burst_limits) == 40, "abi: Limits");
-_Static_assert(sizeof(struct weir_burst) == 96, "abi: Burst");
+_Static_assert(sizeof(struct weir_addition) == 24, "abi: Addition");
+_Static_assert(sizeof(struct burst_additions) == 16, "abi: Additions");
+_Static_assert(sizeof(struct weir_burst) == 112, "abi: Burst");
 
 /*
  * A table image as lookup.h reads it. Every index goes through table_at(). In BPF it masks the index to the capacity, a

@@ -2,7 +2,7 @@
 #![allow(dead_code, reason = "each test uses its part")]
 
 use std::path::{Path, PathBuf};
-use weir_abi::{BURST_MAX, Counter, Link, Reason, Verdict};
+use weir_abi::{AdditionCounts, BURST_MAX, Counter, Link, Reason, Verdict};
 use weir_engine::frame_set::FrameSet;
 use weir_engine::{Filter, NativeFilter, XdpFilter};
 use weir_loading::eval::EvalFilter;
@@ -63,6 +63,8 @@ pub struct Decided {
     pub counters: Vec<Counter>,
     /// The counts of each limiter's entries, for limiters that log.
     pub limits: Vec<LimitCounts>,
+    /// What rules added to tables, up to the last tick that has ended.
+    pub additions: AdditionCounts,
 }
 
 /// Time in ns between the same packets in successive chains. Shared buckets are full again after it.
@@ -89,7 +91,8 @@ pub fn decide(filter: &mut dyn Filter, program: &Program, sets: &mut [FrameSet])
     let counters = filter.counters().iter().zip(&before).map(since).collect();
     let limits_after = limit_counts(filter, program);
     let limits = limits_after.iter().zip(&limits_before).map(|(now, then)| counted_since(now, then)).collect();
-    Ok(Decided { verdicts, counters, limits })
+    let additions = filter.addition_counts();
+    Ok(Decided { verdicts, counters, limits, additions })
 }
 
 /// Entries of a limiter with their counts. Entries without counts may be omitted.
@@ -139,7 +142,7 @@ impl<'a> Engines<'a> {
 
     /// Loads the policy like [`Engines::load`], and additionally into the kernel in parts of `rules` rules.
     pub fn load_with_parts(policy: &'a Policy, rules: usize) -> Result<Self, String> {
-        let data = policy.data(None).map_err(|failure| failure.to_string())?;
+        let data = policy.kernel_replay_data().map_err(|failure| failure.to_string())?;
         let parts = policy.compile_bpf_in_parts(&data, rules).and_then(|compiled| compiled.filter());
         let parts = parts.map_err(|error| format!("xdp in parts: {error}"))?;
         Ok(Engines { parts: Some(parts), ..Engines::load(policy)? })
@@ -188,6 +191,9 @@ pub fn difference(program: &Program, packets: &[support::Packet], one: &Decided,
     }
     if one.limits != other.limits {
         return Some(format!("counts of limits: {:?}, {:?}", one.limits, other.limits));
+    }
+    if one.additions != other.additions {
+        return Some(format!("additions: {:?}, {:?}", one.additions, other.additions));
     }
     let counters = one.counters.iter().zip(&other.counters).enumerate();
     counters.into_iter().find(|(_, (one, other))| one != other).map(|(index, (one, other))| {

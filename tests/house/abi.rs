@@ -10,12 +10,13 @@ use std::process::{Command, Stdio};
 use weir_abi::dpdk::{self, Facts, Lost, opening};
 use weir_abi::image::IMAGE_MAGIC;
 use weir_abi::kernel::{
-    self, ChecksumSlot, Mode, PacketSlot, Port, PortCounters, Ports, ReplayHeader, Stream, XdpContext,
+    self, AdditionRing, ChecksumSlot, Mode, PacketSlot, Port, PortCounters, Ports, RecentAddition, ReplayHeader,
+    Stream, XdpContext,
 };
 use weir_abi::packet::{Fragment, L3, L4, PacketView, ext, flag};
 use weir_abi::{
-    Action, Burst, Counter, Frame, ImageHeader, Layout, LimitEntry, LimitProfile, Link, Reason, Verdict, burst, each,
-    limit,
+    Action, Addition, Burst, Counter, Frame, ImageHeader, Layout, LimitEntry, LimitProfile, Link, Reason, Verdict,
+    burst, each, limit,
 };
 use weir_tables::limit_image::{Logged, NESTING_MAX};
 
@@ -184,11 +185,13 @@ fn structures_have_the_same_layout() {
     layout!(program, "weir_counter", Counter, packets, bytes);
     layout!(program, "limit_profile", LimitProfile, per_packet, per_byte, room);
     layout!(program, "limit_entry", LimitEntry, profile, parent);
-    layout!(program, "weir_burst", Burst, frames, verdicts, count, link, times, tables, counters, limits);
+    layout!(program, "weir_burst", Burst, frames, verdicts, count, link, times, tables, counters, limits, additions);
     layout!(program, "burst_times", burst::Times, now_ns, each_ns);
     layout!(program, "burst_tables", burst::Tables, images);
     layout!(program, "burst_counters", burst::Counters, reasons);
     layout!(program, "burst_limits", burst::Limits, image, buckets, shared, exceeded, passed);
+    layout!(program, "weir_addition", Addition, high, low, adder, packet);
+    layout!(program, "burst_additions", burst::Additions, records, count);
     layout!(program, "image_header", ImageHeader, magic, layout, entries, labels, bytes, section);
     layout!(program, "packet", PacketView, data, cap, len, saddr, daddr, l3_offset, l4_offset, ether_type, vlan_id);
     layout!(program, "packet", PacketView, inner_vlan_id, ip_length, ip_id, sport, dport, window, seq, ack, l3, l4);
@@ -202,7 +205,7 @@ fn structures_have_the_same_layout() {
 fn programs_in_the_kernel_have_the_same_layout() {
     // Without a chain, functions of xdp.h are unused.
     let mut program = "#pragma clang diagnostic ignored \"-Wunused-function\"\n".to_owned();
-    program += "#include \"env.h\"\n#include \"xdp.h\"\n#include \"stream.h\"\n";
+    program += "#include \"env.h\"\n#include \"xdp.h\"\n#include \"stream.h\"\n#include \"addition_ring.h\"\n";
     layout!(program, "mode", Mode, live, cpu_mask, jumbo, finish);
     layout!(program, "port", Port, side, unfinished, receives, out);
     layout!(program, "ports", Ports, number, index, port, divert, namespace);
@@ -222,6 +225,8 @@ fn programs_in_the_kernel_have_the_same_layout() {
     layout!(program, "checksum_slot", ChecksumSlot, packet, words);
     layout!(program, "replay_header", ReplayHeader, cap, len, link, padding, now_ns);
     layout!(program, "stream", Stream, next, sources);
+    layout!(program, "addition_ring", AdditionRing, head, lost, tail, epoch, recent, records);
+    layout!(program, "recent_addition", RecentAddition, high, low, adder, epoch);
     layout!(program, "xdp_md", XdpContext, data, data_end, data_meta, ingress_ifindex, rx_queue_index, egress_ifindex);
     let numbers = [
         ("PORTS_MAX", kernel::PORTS_MAX),
@@ -231,9 +236,12 @@ fn programs_in_the_kernel_have_the_same_layout() {
         ("STREAM_SOURCES_MAX", kernel::STREAM_SOURCES_MAX),
         ("FRAME_COPY_BYTES", kernel::FRAME_COPY_BYTES),
         ("SUM_BYTES", kernel::SUM_BYTES),
+        ("ADDITIONS_MAX", kernel::ADDITIONS_MAX),
+        ("RECENT_ADDITIONS", kernel::RECENT_ADDITIONS),
         // The size for one CPU. The engine multiplies the sections by the number of CPUs.
         ("sizeof(weir_ports)", size_of::<Ports>().next_multiple_of(align_of::<Ports>())),
         ("sizeof(weir_port_counters)", kernel::PORTS_MAX * size_of::<PortCounters>()),
+        ("sizeof(weir_additions)", size_of::<AdditionRing>()),
         ("sizeof(weir_packets)", size_of::<PacketSlot>()),
         ("sizeof(weir_checksums)", size_of::<ChecksumSlot>()),
         ("sizeof(weir_counters[0])", size_of::<Counter>()),

@@ -1,6 +1,6 @@
 //! What a compiled chain is called with: a burst of frames and where to put the verdicts.
 
-use crate::Counter;
+use crate::{Addition, Counter};
 use std::ptr::{null, null_mut};
 
 /// The most frames that one call of a compiled chain decides.
@@ -66,6 +66,21 @@ impl Limits {
         Limits { image: null(), buckets: null_mut(), shared: 0, exceeded: null_mut(), passed: null_mut() };
 }
 
+/// What a chain adds to tables: `struct burst_additions`.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct Additions {
+    /// Room for the additions of a burst: [`BURST_MAX`] for each adding effect of the chain.
+    pub records: *mut Addition,
+    /// Number of additions, which the chain increases.
+    pub count: *mut u64,
+}
+
+impl Additions {
+    /// Those of a program without adders.
+    pub const NONE: Additions = Additions { records: null_mut(), count: null_mut() };
+}
+
 /// A burst: `struct weir_burst`, the frames and one struct for each thing that a chain uses besides them. The compiled function
 /// reads it and writes `verdicts`, counters and buckets.
 #[derive(Clone, Copy, Debug)]
@@ -87,6 +102,8 @@ pub struct Burst {
     pub counters: Counters,
     /// What limiters charge.
     pub limits: Limits,
+    /// What rules add to tables.
+    pub additions: Additions,
 }
 
 const _: () = assert!(size_of::<Frame>() == 16);
@@ -94,4 +111,5 @@ const _: () = assert!(size_of::<Times>() == 16);
 const _: () = assert!(size_of::<Tables>() == 8);
 const _: () = assert!(size_of::<Counters>() == 8);
 const _: () = assert!(size_of::<Limits>() == 40);
-const _: () = assert!(size_of::<Burst>() == 96);
+const _: () = assert!(size_of::<Additions>() == 16);
+const _: () = assert!(size_of::<Burst>() == 112);

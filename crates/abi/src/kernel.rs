@@ -3,6 +3,7 @@
 //! The engine fills these maps before a program runs, or reads them while it counts. `tests/house/abi.rs` has the compiler for BPF check every size
 //! and offset.
 
+use crate::Addition;
 use crate::packet::PacketView;
 
 /// The most interfaces that programs stand between: `PORTS_MAX`.
@@ -19,6 +20,11 @@ pub const STREAM_SOURCES_MAX: usize = 1 << 18;
 pub const FRAME_COPY_BYTES: usize = 40;
 /// Bytes that a checksum is computed of at a time: `SUM_BYTES`.
 pub const SUM_BYTES: usize = 128;
+
+/// Additions to tables that wait on one CPU: `ADDITIONS_MAX`.
+pub const ADDITIONS_MAX: usize = 8192;
+/// Recent additions that one CPU knows: `RECENT_ADDITIONS`.
+pub const RECENT_ADDITIONS: usize = 256;
 
 /// What a program is loaded for: `struct mode`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -178,6 +184,40 @@ pub struct ChecksumSlot {
     pub words: [u64; SUM_BYTES / 8],
 }
 
+/// An addition that was appended before: `struct recent_addition`.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct RecentAddition {
+    /// High half of the prefix.
+    pub high: u64,
+    /// Low half of the prefix.
+    pub low: u64,
+    /// The adder.
+    pub adder: u64,
+    /// The ring's epoch then, plus 1.
+    pub epoch: u64,
+}
+
+/// What rules on one CPU add to tables: `struct addition_ring`. Records from `tail` to `head` are waiting.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct AdditionRing {
+    /// Number of additions that were appended.
+    pub head: u64,
+    /// Number of additions that found the ring full.
+    pub lost: u64,
+    zero: [u64; 6],
+    /// Number of additions that were taken.
+    pub tail: u64,
+    /// Increased each time additions are taken.
+    pub epoch: u64,
+    zeros: [u64; 6],
+    /// By hash. An addition that is there with the present epoch is not appended again.
+    pub recent: [RecentAddition; RECENT_ADDITIONS],
+    /// By number, modulo their count.
+    pub records: [Addition; ADDITIONS_MAX],
+}
+
 /// What stands in front of a replayed frame: `struct replay_header`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
@@ -241,6 +281,7 @@ impl XdpContext {
 
 const _: () = assert!(size_of::<Port>() == 128 && size_of::<PortCounters>() == 128);
 const _: () = assert!(size_of::<PacketSlot>() == 256 && size_of::<ChecksumSlot>() == 256);
+const _: () = assert!(size_of::<RecentAddition>() == 32 && size_of::<AdditionRing>().is_multiple_of(64));
 const _: () = assert!(size_of::<Words>() == 16);
 const _: () = assert!(size_of::<ReplayHeader>() == 24 && size_of::<Ports>() == 12_552);
 

@@ -2,8 +2,10 @@
 //!
 //! The compiler and the engines share only this crate. Every type is plain bytes in host byte order unless its name
 //! says otherwise (`Be16`). Its size and offsets are asserted here and, with the same numbers, in `datapath/include`.
-//! The crate contains layouts and names. Its only computation is that of limits, which all engines must compute alike.
+//! The crate contains layouts and names. Its only computations are those of limits and of the
+//! ticks of additions, which all engines must compute alike.
 
+pub mod addition;
 pub mod burst;
 pub mod counter;
 pub mod dpdk;
@@ -19,6 +21,7 @@ pub mod reason;
 pub mod target;
 pub mod verdict;
 
+pub use addition::{Addition, AdditionCounts};
 pub use burst::{BURST_MAX, Burst, Frame};
 pub use counter::Counter;
 pub use family::Family;

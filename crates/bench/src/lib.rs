@@ -16,9 +16,11 @@ mod live;
 mod moonpol;
 pub mod options;
 pub mod plot;
+mod process;
 mod rate_accuracy;
 mod rfpf_three_tables;
 mod row;
+mod table_changes;
 mod tables;
 
 use crate::options::Options;
@@ -101,6 +103,13 @@ const SCENARIOS: &[Scenario] = &[
         run: rate_accuracy::run,
         plot: rate_accuracy::plot,
         picks: Picks::Nothing,
+    },
+    Scenario {
+        name: "table-changes",
+        paper: "RFPF Fig. 2: an external detector changes the tables of the filter while it runs",
+        run: table_changes::run,
+        plot: |title, rows| plot::bars(title, "request_us", rows),
+        picks: Picks::Engines,
     },
     Scenario {
         name: "tables",

@@ -22,16 +22,18 @@ mod message;
 mod stats;
 mod status;
 mod tables;
+mod updates;
 
 pub use client::{Client, Error, ask, read};
 pub use limits::{CountedLimit, Limited, LimitsStatus, LimitsTotal, TOP_MAX};
 pub use message::{Answer, Ready, Request};
 pub use stats::{
-    DirectionStats, GONE, InterfaceStats, Outcome, OutcomeStats, RuleCount, Stats, TableCount, Tally, TxDropped,
-    WorkerStats,
+    AdditionStats, DirectionStats, GONE, InterfaceStats, Outcome, OutcomeStats, RuleCount, Stats, TableCount, Tally,
+    TxDropped, WorkerStats,
 };
 pub use status::{Activating, Active, GenerationStatus, Status};
 pub use tables::{GivenEntries, TABLE_ENTRIES_MAX, TableChanged, TableEntries, TableEntry, TableFound, TableOperation};
+pub use updates::{AppliedUpdate, ListChanged, ListName, RefusedUpdate, Reloaded, UpdatesStatus};
 
 use std::time::Duration;
 

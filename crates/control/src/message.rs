@@ -44,6 +44,13 @@ pub enum Request {
         #[serde(default)]
         name: Option<String>,
     },
+    /// Reads the files of tables and limits of the active generation again, and applies what has changed. The answer is
+    /// [`Reloaded`](crate::Reloaded).
+    Reload {
+        /// Whether `max-change` of tables is ignored.
+        #[serde(default)]
+        force: bool,
+    },
     /// Changes or reads a table of the active generation.
     Table {
         /// Its name.
@@ -126,6 +133,7 @@ mod tests {
             ),
             (Request::Confirm, r#""confirm""#),
             (Request::Rollback, r#""rollback""#),
+            (Request::Reload { force: true }, r#"{"reload":{"force":true}}"#),
             (Request::Posture { name: Some("high".into()) }, r#"{"posture":{"name":"high"}}"#),
             (
                 Request::Table {

@@ -15,6 +15,22 @@ pub struct Stats {
     pub workers: Vec<WorkerStats>,
     /// The counters of each interface, over all workers.
     pub interfaces: Vec<InterfaceStats>,
+    /// What rules have added to tables since the start.
+    pub additions: AdditionStats,
+}
+
+/// What rules have added to tables.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct AdditionStats {
+    /// New entries.
+    pub added: u64,
+    /// Entries whose timeout began again.
+    pub updated: u64,
+    /// Additions that were lost: a tick had too many, a queue was full, or a table could not change in time.
+    pub additions_overflow: u64,
+    /// Additions that a full table refused.
+    pub table_full: u64,
 }
 
 /// The counters of a worker. For an engine in the kernel, a worker is a CPU.

@@ -1,5 +1,6 @@
 //! The state of a running Weir (`ctl status`).
 
+use crate::UpdatesStatus;
 use serde::{Deserialize, Serialize};
 use std::fmt::{self, Display, Formatter};
 
@@ -32,6 +33,9 @@ pub struct Status {
     pub activating: Option<Activating>,
     /// Workers or interfaces that do not use the active policy, during an activation or after a failed one.
     pub mixed: Vec<String>,
+    /// Updates of tables and limits from list files.
+    #[serde(default)]
+    pub updates: UpdatesStatus,
     /// All loaded generations.
     pub generations: Vec<GenerationStatus>,
 }

@@ -23,6 +23,9 @@ pub enum TableOperation {
         /// Whether all entries take effect at once.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         atomic: bool,
+        /// Whether `max-change` of the table is ignored.
+        #[serde(default)]
+        force: bool,
     },
     /// Removes all entries. The answer is [`TableChanged`].
     Flush,

@@ -21,6 +21,10 @@ pub struct Artifact {
     pub tables: Vec<TableSlot>,
     /// Number of limiters.
     pub limiters: usize,
+    /// Number of adders.
+    pub adders: usize,
+    /// Maximum number of additions that one packet makes.
+    pub additions: usize,
     /// Number of counters for packets that rules decide because a limit is exceeded.
     pub limited: usize,
     /// One source for each target, in the order of [`Target::ALL`].
@@ -61,6 +65,8 @@ impl Artifact {
             rules: self.rules,
             tables: self.tables.clone(),
             limiters: self.limiters,
+            adders: self.adders,
+            additions: self.additions,
             limited: self.limited,
         }
     }

@@ -1,6 +1,6 @@
 //! The interface of everything that decides bursts.
 
-use weir_abi::{Counter, Verdict};
+use weir_abi::{AdditionCounts, Counter, Verdict};
 use weir_state::limits::LimitCount;
 
 use crate::{EngineError, FrameBurst};
@@ -18,6 +18,10 @@ pub trait Filter {
 
     /// Packets and bytes since loading, indexed by [`weir_abi::Reason`]: the built-in reasons, then one per rule.
     fn counters(&self) -> Vec<Counter>;
+
+    /// What rules have added to tables, up to the last tick that has ended. Zeros if the additions of several filters
+    /// are collected elsewhere.
+    fn addition_counts(&self) -> AdditionCounts;
 
     /// Calls `visit` with the index and counts of each entry of a limiter that has counts since the first burst, in
     /// order. Entries of `limit each` are addresses, the most exceeded ones, in no order. Makes no calls if the limiter

@@ -9,6 +9,7 @@
 //!
 //! This crate never reads packet headers or policy text.
 
+mod additions;
 pub mod artifact;
 pub mod bundle;
 pub mod capture;

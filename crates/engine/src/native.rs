@@ -10,13 +10,14 @@ use std::sync::Arc;
 
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 use rustix::fs::{MemfdFlags, memfd_create};
-use weir_abi::{ABI_VERSION, Burst, Counter, Verdict, burst};
+use weir_abi::{ABI_VERSION, AdditionCounts, Burst, Counter, Verdict, burst};
 use weir_state::limits::counts::Counts;
 use weir_state::limits::{Counted, LimitCount, Limits};
-use weir_state::tables::{LiveTables, Published};
+use weir_state::tables::{ByRules, LiveTables, Published};
 use weir_state::words::Words;
 use weir_tables::live::Reader;
 
+use crate::additions::{self, AdditionBuffer};
 use crate::clang::NativeObject;
 use crate::counters::CounterBlock;
 use crate::image::Image;
@@ -31,6 +32,8 @@ pub struct NativeCode {
     tables: ImagePointers,
     /// Number of counters of each filter.
     counters: usize,
+    /// Maximum number of additions that one packet makes.
+    additions_max: usize,
     /// The data of limiters, if the program has any.
     limits: Option<Limits>,
     /// The tables that can change, if there are any.
@@ -59,6 +62,8 @@ pub struct NativeFilter {
     /// Announces that the images of the previous burst are not read any more. `None` if no table can change.
     reader: Option<Reader>,
     counters: CounterBlock,
+    /// What rules add to tables. `None` if tables change by requests only.
+    additions: Option<AdditionBuffer>,
     /// Whether the buckets are still to be filled at the time of the first burst.
     fills_buckets: bool,
     /// Whether other filters charge the same buckets.
@@ -103,6 +108,7 @@ impl NativeCode {
     ) -> Result<Arc<Self>, EngineError> {
         program.check_images(&images)?;
         program.check_limits(limits.as_ref())?;
+        program.check_adders(live.as_ref())?;
         let refuse = |problem: String| EngineError::Native { object: name.to_owned(), problem };
         let (library, file) = open(name, object)?;
         check_version(name, &library)?;
@@ -115,15 +121,18 @@ impl NativeCode {
         }
         let tables = ImagePointers(images.iter().map(|image| image.as_bytes().as_ptr()).collect());
         let live = live.filter(|live| live.images.iter().any(Option::is_some));
-        let counters = program.counters();
-        Ok(Arc::new(NativeCode { chains, tables, counters, limits, live, _images: images, library, _file: file }))
+        let (counters, additions_max) = (program.counters(), program.additions);
+        let (_images, _file) = (images, file);
+        Ok(Arc::new(NativeCode { chains, tables, counters, additions_max, limits, live, _images, library, _file }))
     }
 
     /// A filter with its own counters, which start at 0.
     pub fn filter(self: &Arc<Self>, sharing: Sharing) -> NativeFilter {
         let reader = self.live.as_ref().map(|live| live.readers.register().expect("there are few filters"));
         let (tables, counters) = (self.tables.clone(), CounterBlock::new(self.counters));
-        NativeFilter { code: self.clone(), tables, reader, counters, fills_buckets: false, sharing }
+        let by_rules = self.live.as_ref().map_or(&ByRules::Never, |live| &live.by_rules);
+        let additions = AdditionBuffer::new(self.additions_max, by_rules);
+        NativeFilter { code: self.clone(), tables, reader, counters, additions, fills_buckets: false, sharing }
     }
 }
 
@@ -161,8 +170,9 @@ impl NativeFilter {
         program: &ProgramShape,
         images: Vec<Arc<Image>>,
         limits: Option<Limits>,
+        live: Option<LiveTables>,
     ) -> Result<Self, EngineError> {
-        let filter = NativeCode::load(name, object, program, images, limits, None)?.filter(Sharing::Alone);
+        let filter = NativeCode::load(name, object, program, images, limits, live)?.filter(Sharing::Alone);
         Ok(NativeFilter { fills_buckets: true, ..filter })
     }
 
@@ -240,8 +250,49 @@ impl Filter for NativeFilter {
     }
 
     fn decide(&mut self, chain: usize, burst: &FrameBurst<'_>, verdicts: &mut [Verdict]) -> Result<(), EngineError> {
+        let (mut rest, mut verdicts) = (*burst, &mut verdicts[..burst.len()]);
+        while !rest.is_empty() {
+            let now = self.begin_tick(&rest)?;
+            let (first, others) = verdicts.split_at_mut(now);
+            self.decide_at_once(chain, &rest.first(now), first);
+            (rest, verdicts) = (rest.after(now), others);
+        }
+        Ok(())
+    }
+
+    fn counters(&self) -> Vec<Counter> {
+        self.counters.read()
+    }
+
+    fn addition_counts(&self) -> AdditionCounts {
+        self.additions.as_ref().map(AdditionBuffer::counts).unwrap_or_default()
+    }
+
+    fn limit_counts(&self, limiter: usize, visit: &mut dyn FnMut(u128, LimitCount)) {
+        if let Some(counted) = self.code.limits.as_ref().and_then(|limits| limits.counted.as_ref()) {
+            counted.each(limiter, visit);
+        }
+    }
+}
+
+impl NativeFilter {
+    /// In a replay, applies the additions of earlier ticks. Returns the number of packets in the tick of the first one;
+    /// outside of a replay all.
+    fn begin_tick(&mut self, burst: &FrameBurst<'_>) -> Result<usize, EngineError> {
+        let Some(replay) = self.additions.as_mut().and_then(AdditionBuffer::replay) else { return Ok(burst.len()) };
+        let (tick, count) = additions::first_tick(replay, burst);
+        // The previous burst is over, so its images may be freed.
+        if let Some(reader) = &mut self.reader {
+            reader.rest();
+        }
+        replay.advance(tick).map_err(additions::failed)?;
+        Ok(count)
+    }
+
+    /// Decides a burst in one call. Its verdicts are those of its packets.
+    fn decide_at_once(&mut self, chain: usize, burst: &FrameBurst<'_>, verdicts: &mut [Verdict]) {
         let function = self.code.chains[chain];
-        let verdicts = &mut verdicts[..burst.len()];
+        assert_eq!(verdicts.len(), burst.len(), "a verdict for each packet");
         if std::mem::take(&mut self.fills_buckets)
             && !burst.is_empty()
             && let Some(limits) = &self.code.limits
@@ -266,23 +317,17 @@ impl Filter for NativeFilter {
             tables: burst::Tables { images: self.tables.0.as_ptr() },
             counters: burst::Counters { reasons: self.counters.as_ptr() },
             limits,
+            additions: self.additions.as_mut().map_or(burst::Additions::NONE, AdditionBuffer::as_c),
         };
         // SAFETY: `FrameBurst` guarantees that the frames are readable. `verdicts` has room for all of them, and a
         // verdict is a transparent u32. `tables` are checked images in slot order; those
         // that can change are valid until the reader starts another burst or rests. `counters` has one counter for every
         // reason of the program. `times` has one time for each frame, or none. The state of limits (`LimitStore::bind`,
-        // `Counted::new`) guarantees that the tickets in the tables name existing buckets and counts.
+        // `Counted::new`) guarantees that the tickets in the tables name existing buckets and counts. `additions` has
+        // room for `ProgramShape::additions` records of each packet.
         unsafe { function(&arguments) };
-        Ok(())
-    }
-
-    fn counters(&self) -> Vec<Counter> {
-        self.counters.read()
-    }
-
-    fn limit_counts(&self, limiter: usize, visit: &mut dyn FnMut(u128, LimitCount)) {
-        if let Some(counted) = self.code.limits.as_ref().and_then(|limits| limits.counted.as_ref()) {
-            counted.each(limiter, visit);
+        if let Some(additions) = &mut self.additions {
+            additions.take();
         }
     }
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use weir_abi::{Layout, Reason};
 use weir_state::limits::Limits;
+use weir_state::tables::{ByRules, LiveTables};
 
 use crate::EngineError;
 use crate::image::{IMAGE_BYTES_MAX, Image};
@@ -24,6 +25,10 @@ pub struct ProgramShape {
     pub tables: Vec<TableSlot>,
     /// Number of limiters.
     pub limiters: usize,
+    /// Number of adders.
+    pub adders: usize,
+    /// Maximum number of additions that one packet makes.
+    pub additions: usize,
     /// Number of counters for packets that rules decide because a limit is exceeded.
     pub limited: usize,
 }
@@ -64,6 +69,22 @@ impl ProgramShape {
             false => Err(EngineError::Image {
                 table: "limits".to_owned(),
                 problem: format!("has {found} limiters, the program expects {}", self.limiters),
+            }),
+        }
+    }
+
+    /// Refuses tables that the program's rules could not change.
+    pub(crate) fn check_adders(&self, tables: Option<&LiveTables>) -> Result<(), EngineError> {
+        let found = tables.map_or(0, |tables| match &tables.by_rules {
+            ByRules::Never => 0,
+            ByRules::Queued(_, adders) => adders.adders.len(),
+            ByRules::Replayed(replayed) => replayed.adders.adders.len(),
+        });
+        match found == self.adders {
+            true => Ok(()),
+            false => Err(EngineError::Image {
+                table: "added to by rules".to_owned(),
+                problem: format!("{found} adders, the program expects {}", self.adders),
             }),
         }
     }

@@ -5,12 +5,13 @@ use crate::limit_lists;
 use crate::limits;
 use crate::policy::Policy;
 use crate::tables;
+use crate::text::Text;
 use std::sync::Arc;
 use weir_abi::each::EXCEEDER_WORDS;
 use weir_engine::ProgramData;
 use weir_policy::ir::{Limiter, LimiterKind, Slot, SlotContents};
 use weir_state::limits::{LimitNeeds, Limits};
-use weir_state::tables::LiveTables;
+use weir_state::tables::{LiveTables, TableStore};
 use weir_state::{Memory, SharedState};
 use weir_tables::Image;
 
@@ -78,16 +79,30 @@ impl Policy {
         Ok(slots().map(|(_, (slot, image))| if wanted(slot) { image.get().cloned() } else { None }).collect())
     }
 
-    /// The images and limits for loading code. Tables and limits use `shared` state. Without it, limits use their own,
-    /// and tables cannot change.
+    /// The images and limits for loading code. Tables and limits use `shared` state. Without it, they use their own, and
+    /// only rules change tables, in the time of replayed packets.
     ///
     /// # Errors
     /// A table or list does not fit its layout, or there are not enough buckets.
     pub fn data(&self, shared: Option<&SharedState>) -> Result<Data, LoadError> {
+        self.data_with(shared, TableStore::for_threads)
+    }
+
+    /// The images and limits for loading code that the kernel runs on replayed packets. As [`Policy::data`] without
+    /// shared state, except that programs in the kernel read the tables.
+    ///
+    /// # Errors
+    /// As for [`Policy::data`], or the kernel refuses the memory of tables.
+    pub fn kernel_replay_data(&self) -> Result<Data, LoadError> {
+        self.data_with(None, TableStore::for_kernel)
+    }
+
+    /// Tables of a replay are in the store that `replayed` makes.
+    fn data_with(&self, shared: Option<&SharedState>, replayed: fn() -> TableStore) -> Result<Data, LoadError> {
         let mut images = self.images_of_tables()?;
-        let tables = match (self.text(), shared.and_then(SharedState::tables)) {
-            (Some(text), Some(store)) => Some(tables::bind(text, &images, store)?),
-            (None, _) | (_, None) => None,
+        let tables = match self.text() {
+            Some(text) => self.bind_tables(text, &images, shared, replayed)?,
+            None => None,
         };
         let mut limits = None;
         if !self.program.limiters.is_empty() {
@@ -101,6 +116,25 @@ impl Policy {
         }
         let images = images.into_iter().map(|image| image.expect("a slot has tables or a list of limits"));
         Ok(Data { images: images.collect(), limits, tables })
+    }
+
+    fn bind_tables(
+        &self,
+        text: &Text,
+        images: &[Option<Arc<Image>>],
+        shared: Option<&SharedState>,
+        replayed: fn() -> TableStore,
+    ) -> Result<Option<LiveTables>, LoadError> {
+        Ok(match shared {
+            Some(shared) => match (shared.tables(), shared.additions()) {
+                (Some(store), Some(additions)) => Some(tables::bind(text, &self.program, images, store, additions)?),
+                _ => None,
+            },
+            None if self.program.changes_tables() => {
+                Some(tables::bind_replayed(text, &self.program, images, replayed())?)
+            }
+            None => None,
+        })
     }
 
     /// The shared state that its limits need.

@@ -1,13 +1,14 @@
 //! The reference interpreter as a [`Filter`].
 
+use std::collections::HashMap;
 use std::sync::Arc;
-use weir_abi::{Counter, Family, LimitEntries, Verdict};
+use weir_abi::{AdditionCounts, Counter, Family, LimitEntries, Verdict};
 use weir_engine::{EngineError, Filter, FrameBurst};
 use weir_policy::ir::eval::packet::Frame;
 use weir_policy::ir::eval::{Charged, Evaluator, Tables};
 use weir_policy::ir::{LimiterId, Program, SlotId};
 use weir_state::limits::LimitCount;
-use weir_tables::{Image, Reference};
+use weir_tables::{Image, Reference, Table};
 
 /// The source of lookup results for a slot.
 #[derive(Clone, Debug)]
@@ -23,6 +24,8 @@ pub enum Answers {
 pub struct SlotAnswers {
     /// The contents of each slot, with the family of its keys.
     pub slots: Vec<(Family, Answers)>,
+    /// The entries of dynamic tables, by slot.
+    pub dynamic: HashMap<SlotId, Arc<Table>>,
     /// The entries of each limiter.
     pub limits: Vec<Arc<LimitEntries>>,
 }
@@ -42,6 +45,13 @@ impl Tables for SlotAnswers {
             (Family::Ipv4, Answers::Image(image)) => image.view().find4(key as u32),
             (Family::Ipv6, Answers::Image(image)) => image.view().find6(key),
         }
+    }
+
+    fn entries(&self, slot: SlotId) -> Option<Vec<(u128, u8, u32)>> {
+        let table = self.dynamic.get(&slot)?;
+        let entries4 = table.prefixes4().iter().map(|prefix| (prefix.addr.into(), prefix.len, prefix.label));
+        let entries6 = table.prefixes6().iter().map(|prefix| (prefix.addr, prefix.len, prefix.label));
+        Some(entries4.chain(entries6).collect())
     }
 
     fn limits(&self, limiter: LimiterId) -> Arc<LimitEntries> {
@@ -76,6 +86,10 @@ impl Filter for EvalFilter<'_> {
 
     fn counters(&self) -> Vec<Counter> {
         self.evaluator.counters().to_vec()
+    }
+
+    fn addition_counts(&self) -> AdditionCounts {
+        self.evaluator.addition_counts()
     }
 
     fn limit_counts(&self, limiter: usize, visit: &mut dyn FnMut(u128, LimitCount)) {

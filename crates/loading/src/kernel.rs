@@ -136,7 +136,7 @@ impl Policy {
     /// # Errors
     /// There is no clang, the process may not load BPF programs, or the verifier rejects the code.
     pub fn xdp(&self) -> Result<XdpFilter, LoadError> {
-        self.in_kernel(&self.data(None)?, |compiled| compiled.filter())
+        self.in_kernel(&self.kernel_replay_data()?, |compiled| compiled.filter())
     }
 
     fn precompiled<'p>(&'p self, data: &'p Data, object: &BpfObject) -> CompiledBpf<'p> {

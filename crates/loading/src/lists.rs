@@ -3,6 +3,7 @@
 use crate::error::LoadError;
 use crate::image_facts::{self, Images};
 use crate::regular_file;
+use crate::stamp::{Stamp, Stamps};
 use std::collections::HashMap;
 use std::io::{self, Read};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -21,7 +22,7 @@ use weir_tables::{
 const LIST_BYTES_MAX: u64 = 1 << 30;
 
 /// A list of limits.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum ListOfLimits {
     /// Limits of prefixes.
     Prefixes(Arc<LimitTable>),
@@ -29,15 +30,32 @@ pub enum ListOfLimits {
     Labels(Arc<RateOfLabel>),
 }
 
+impl ListOfLimits {
+    /// Number of limits.
+    pub fn len(&self) -> usize {
+        match self {
+            ListOfLimits::Prefixes(table) => [Family::Ipv4, Family::Ipv6].map(|family| table.len(family)).iter().sum(),
+            ListOfLimits::Labels(rates) => rates.len(),
+        }
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
 /// The tables and limits of a policy, and the errors in their lists.
 #[derive(Debug, Default)]
 pub struct Lists {
-    tables: HashMap<String, (Table, TableFacts, Images)>,
+    tables: HashMap<String, (Arc<Table>, TableFacts, Images)>,
     limits: HashMap<String, (ListOfLimits, LimitsFacts, [Images; 2])>,
     /// Errors. Each names its file and line.
     pub errors: Vec<String>,
     /// Notices, for instance about lines that were skipped in lenient mode.
     pub notices: Vec<String>,
+    /// The files that were read.
+    pub stamps: Stamps,
     /// A file that could not be opened because this process may not have more files open. It is not among the errors.
     pub no_descriptors: Option<LoadError>,
 }
@@ -46,31 +64,51 @@ impl Lists {
     /// Reads the files of all tables and limits, with one thread per table or list.
     pub fn read(tables: &[TableSource], limits: &[LimitsSource]) -> Self {
         let mut lists = Lists::default();
-        let (read_tables, read_limits): (Vec<_>, Vec<_>) = std::thread::scope(|scope| {
-            let tables: Vec<_> = tables.iter().map(|source| scope.spawn(move || load(source))).collect();
-            let limits: Vec<_> = limits.iter().map(|source| scope.spawn(move || load_limits(source))).collect();
-            (
-                tables.into_iter().map(|thread| thread.join().expect("reading a list does not panic")).collect(),
-                limits.into_iter().map(|thread| thread.join().expect("reading a list does not panic")).collect(),
-            )
+        let (mut read_tables, mut read_limits) = (Vec::new(), Vec::new());
+        std::thread::scope(|scope| {
+            let tables: Vec<_> = tables.iter().map(|source| scope.spawn(move || read_source(source))).collect();
+            let limits: Vec<_> = limits.iter().map(|source| scope.spawn(move || read_limits_source(source))).collect();
+            read_tables.extend(tables.into_iter().map(|thread| thread.join().expect("reading a list does not panic")));
+            read_limits.extend(limits.into_iter().map(|thread| thread.join().expect("reading a list does not panic")));
         });
-        for (source, loaded) in tables.iter().zip(read_tables) {
-            if let Some(table) = lists.note(loaded) {
-                lists.tables.insert(source.name.clone(), table);
-            }
-        }
-        for (source, loaded) in limits.iter().zip(read_limits) {
-            if let Some(limits) = lists.note(loaded) {
-                lists.limits.insert(source.name.clone(), limits);
-            }
-        }
+        let tables = tables.iter().zip(read_tables);
+        let tables = tables.filter_map(|(source, loaded)| Some((source.name.clone(), Arc::new(lists.note(loaded)?))));
+        let tables = tables.collect();
+        let limits = limits.iter().zip(read_limits);
+        let limits = limits.filter_map(|(source, loaded)| Some((source.name.clone(), lists.note(loaded)?))).collect();
+        lists.insert(tables, limits);
         lists
+    }
+
+    /// Adds the contents of tables and limits by name.
+    pub(crate) fn insert(&mut self, tables: Vec<(String, Arc<Table>)>, limits: Vec<(String, ListOfLimits)>) {
+        std::thread::scope(|scope| {
+            let of_table = |table: Arc<Table>| {
+                let (facts, images) = (table_facts(&table), image_facts::of_table(&table));
+                (table, facts, images)
+            };
+            let of_limits = |held: ListOfLimits| {
+                let (facts, images) = (limits_facts(&held), limits_images(&held));
+                (held, facts, images)
+            };
+            let start = |(name, table)| (name, scope.spawn(move || of_table(table)));
+            let tables: Vec<_> = tables.into_iter().map(start).collect();
+            let start = |(name, held)| (name, scope.spawn(move || of_limits(held)));
+            let limits: Vec<_> = limits.into_iter().map(start).collect();
+            for (name, thread) in tables {
+                self.tables.insert(name, thread.join().expect("counting a table does not panic"));
+            }
+            for (name, thread) in limits {
+                self.limits.insert(name, thread.join().expect("counting a list does not panic"));
+            }
+        });
     }
 
     /// Stores errors and notices. Returns the result.
     fn note<T>(&mut self, loaded: Loaded<T>) -> Option<T> {
         self.errors.extend(loaded.errors);
         self.notices.extend(loaded.notices);
+        self.stamps.extend(loaded.stamps);
         self.no_descriptors = self.no_descriptors.take().or(loaded.no_descriptors);
         loaded.held
     }
@@ -81,7 +119,7 @@ impl Lists {
     }
 
     /// Removes and returns a table.
-    pub fn take(&mut self, name: &str) -> Option<Table> {
+    pub fn take(&mut self, name: &str) -> Option<Arc<Table>> {
         self.tables.remove(name).map(|(table, ..)| table)
     }
 }
@@ -101,7 +139,7 @@ impl Catalog for Lists {
             return images.iter().find(|image| image.layout == layout).copied();
         }
         let tables: Vec<&Table> =
-            tables.iter().map(|name| self.tables.get(*name).map(|(table, ..)| table)).collect::<Option<_>>()?;
+            tables.iter().map(|name| self.tables.get(*name).map(|(table, ..)| &**table)).collect::<Option<_>>()?;
         (layout == Layout::ExactSets).then(|| image_facts::of_sets(&tables)).flatten()
     }
 
@@ -113,15 +151,34 @@ impl Catalog for Lists {
 }
 
 /// The result of reading one table or list.
-struct Loaded<T> {
-    held: Option<T>,
-    errors: Vec<String>,
-    notices: Vec<String>,
-    no_descriptors: Option<LoadError>,
+pub(crate) struct Loaded<T> {
+    /// The contents, unless there are errors.
+    pub held: Option<T>,
+    /// Errors. Each names its file and line.
+    pub errors: Vec<String>,
+    /// Notices about the files.
+    pub notices: Vec<String>,
+    /// The files that were opened.
+    pub stamps: Stamps,
+    /// A file that could not be opened because this process may not have more files open.
+    pub no_descriptors: Option<LoadError>,
 }
 
 impl<T> Loaded<T> {
-    /// Keeps why a file cannot be read.
+    /// Reads a file. Keeps why it cannot be read.
+    fn bytes(&mut self, path: &str) -> Option<Vec<u8>> {
+        match read_bytes(Path::new(path)) {
+            Ok((bytes, stamp)) => {
+                self.stamps.insert(path.into(), stamp);
+                Some(bytes)
+            }
+            Err(error) => {
+                self.unread(path, error);
+                None
+            }
+        }
+    }
+
     fn unread(&mut self, path: &str, error: io::Error) {
         match descriptors::limit_reached(&error) {
             true => self.no_descriptors = Some(LoadError::Unread { path: path.into(), error }),
@@ -132,11 +189,12 @@ impl<T> Loaded<T> {
 
 impl<T> Default for Loaded<T> {
     fn default() -> Self {
-        Loaded { held: None, errors: vec![], notices: vec![], no_descriptors: None }
+        Loaded { held: None, errors: vec![], notices: vec![], stamps: Stamps::new(), no_descriptors: None }
     }
 }
 
-fn load_limits(source: &LimitsSource) -> Loaded<(ListOfLimits, LimitsFacts, [Images; 2])> {
+/// Reads the elements and files of a list of limits.
+pub(crate) fn read_limits_source(source: &LimitsSource) -> Loaded<ListOfLimits> {
     let mut loaded = Loaded::default();
     let (mut of_prefixes, mut of_labels) = (PrefixLimits::default(), LabelLimits::default());
     for member in &source.members {
@@ -156,13 +214,7 @@ fn load_limits(source: &LimitsSource) -> Loaded<(ListOfLimits, LimitsFacts, [Ima
             loaded.errors.push(format!("{}: a list of limits has no field", file.path));
             continue;
         }
-        let bytes = match read_bytes(Path::new(&file.path)) {
-            Ok(bytes) => bytes,
-            Err(error) => {
-                loaded.unread(&file.path, error);
-                continue;
-            }
-        };
+        let Some(bytes) = loaded.bytes(&file.path) else { continue };
         let read = match source.of_labels {
             true => of_labels.read(&file.path, &bytes, bad_lines),
             false => of_prefixes.read(&file.path, &bytes, bad_lines),
@@ -178,16 +230,7 @@ fn load_limits(source: &LimitsSource) -> Loaded<(ListOfLimits, LimitsFacts, [Ima
             false => of_prefixes.settle().map(|table| ListOfLimits::Prefixes(Arc::new(table))),
         };
         match settled {
-            Ok(held) => {
-                let facts = limits_facts(&held);
-                let images = match &held {
-                    ListOfLimits::Prefixes(table) => {
-                        [Family::Ipv4, Family::Ipv6].map(|family| image_facts::of_limits(table, family))
-                    }
-                    ListOfLimits::Labels(_) => <[Images; 2]>::default(),
-                };
-                loaded.held = Some((held, facts, images));
-            }
+            Ok(held) => loaded.held = Some(held),
             Err(error) => loaded.errors.push(error.to_string()),
         }
     }
@@ -208,7 +251,25 @@ fn limits_facts(held: &ListOfLimits) -> LimitsFacts {
     }
 }
 
-fn load(source: &TableSource) -> Loaded<(Table, TableFacts, Images)> {
+fn limits_images(held: &ListOfLimits) -> [Images; 2] {
+    match held {
+        ListOfLimits::Prefixes(table) => {
+            [Family::Ipv4, Family::Ipv6].map(|family| image_facts::of_limits(table, family))
+        }
+        ListOfLimits::Labels(_) => <[Images; 2]>::default(),
+    }
+}
+
+fn table_facts(table: &Table) -> TableFacts {
+    TableFacts {
+        entries: table.facts().entries,
+        by_length: table.facts().by_length.clone(),
+        labels: table.labels().iter().map(|label| label.to_string()).collect(),
+    }
+}
+
+/// Reads the elements and files of a table.
+pub(crate) fn read_source(source: &TableSource) -> Loaded<Table> {
     let kind = match source.kind {
         TableKind::Set => Kind::Set,
         TableKind::Labels => Kind::Labels,
@@ -226,11 +287,6 @@ fn load(source: &TableSource) -> Loaded<(Table, TableFacts, Images)> {
     }
     if loaded.errors.is_empty() {
         let table = entries.settle();
-        let facts = TableFacts {
-            entries: table.facts().entries,
-            by_length: table.facts().by_length.clone(),
-            labels: table.labels().iter().map(|label| label.to_string()).collect(),
-        };
         if table.facts().relabelled > 0 {
             loaded.notices.push(format!(
                 "table {}: {} prefixes or ranges were given again with another label; the last one counts",
@@ -246,8 +302,7 @@ fn load(source: &TableSource) -> Loaded<(Table, TableFacts, Images)> {
                 source.name
             ));
         }
-        let images = image_facts::of_table(&table);
-        loaded.held = Some((table, facts, images));
+        loaded.held = Some(table);
     }
     loaded
 }
@@ -257,7 +312,7 @@ fn load(source: &TableSource) -> Loaded<(Table, TableFacts, Images)> {
 /// # Errors
 /// The file cannot be read, or has a bad line. The error names file and line.
 pub fn read_table(path: &Path, family: Family, kind: Kind) -> Result<(Table, Vec<String>), LoadError> {
-    let bytes = read_bytes(path).map_err(|error| LoadError::Unread { path: path.to_owned(), error })?;
+    let (bytes, _) = read_bytes(path).map_err(|error| LoadError::Unread { path: path.to_owned(), error })?;
     let (name, mut entries) = (path.display().to_string(), Entries::new(family, kind));
     let report = entries.read(&name, &bytes, &ReadOptions::default())?;
     let mut about = Vec::new();
@@ -277,10 +332,7 @@ fn address(family: Family, number: u128) -> IpAddr {
 }
 
 fn read_file<T>(file: &ListSource, entries: &mut Entries, loaded: &mut Loaded<T>) {
-    let bytes = match read_bytes(Path::new(&file.path)) {
-        Ok(bytes) => bytes,
-        Err(error) => return loaded.unread(&file.path, error),
-    };
+    let Some(bytes) = loaded.bytes(&file.path) else { return };
     let options = ReadOptions { field_path: file.field.clone(), lenient: file.lenient, ..ReadOptions::default() };
     match entries.read(&file.path, &bytes, &options) {
         Err(error) => loaded.errors.push(error.to_string()),
@@ -316,10 +368,12 @@ fn notices(path: &str, field: Option<&str>, report: &ReadReport, notices: &mut V
     }
 }
 
-/// Reads a file of at most [`LIST_BYTES_MAX`] bytes.
-fn read_bytes(path: &Path) -> io::Result<Vec<u8>> {
+/// Reads a file of at most [`LIST_BYTES_MAX`] bytes. The stamp is older than the content, so a file that changes while
+/// it is read has another stamp afterwards.
+fn read_bytes(path: &Path) -> io::Result<(Vec<u8>, Stamp)> {
     let file = regular_file::open(path)?;
-    let length = file.metadata()?.len();
+    let metadata = file.metadata()?;
+    let length = metadata.len();
     let too_long = || io::Error::other(format!("longer than {} MiB", LIST_BYTES_MAX >> 20));
     // A sparse file can be arbitrarily long, so the length is checked before reading.
     if length > LIST_BYTES_MAX {
@@ -330,5 +384,5 @@ fn read_bytes(path: &Path) -> io::Result<Vec<u8>> {
     if bytes.len() as u64 > LIST_BYTES_MAX {
         return Err(too_long());
     }
-    Ok(bytes)
+    Ok((bytes, Stamp::of(&metadata)))
 }

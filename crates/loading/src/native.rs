@@ -37,7 +37,14 @@ impl CompiledNative<'_> {
     /// The code is not for this machine.
     pub fn filter(&self, data: Data) -> Result<NativeFilter, LoadError> {
         let Policy { program, .. } = self.policy;
-        Ok(NativeFilter::load(&program.name, &self.object, &self.policy.shape(), data.images, data.limits)?)
+        Ok(NativeFilter::load(
+            &program.name,
+            &self.object,
+            &self.policy.shape(),
+            data.images,
+            data.limits,
+            data.tables,
+        )?)
     }
 }
 

@@ -5,6 +5,7 @@ use crate::error::{LoadError, Rejected};
 use crate::eval::{Answers, SlotAnswers};
 use crate::limit_lists::{self, LimitList};
 use crate::shape::shape;
+use crate::tables;
 use crate::text::Text;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
@@ -71,6 +72,11 @@ impl Policy {
     /// The bundle is damaged, not signed by a trusted key, or of another version.
     pub fn read_bundle(path: &Path, bytes: &[u8], trust: &Trust) -> Result<Self, LoadError> {
         Policy::of_bundle(path, Bundle::read_bytes(path, bytes, trust)?)
+    }
+
+    /// The same policy with the verification of another one.
+    pub(crate) fn verified_like(self, other: &Policy) -> Self {
+        Policy { unverified: other.unverified.clone(), ..self }
     }
 
     /// Makes a policy from a bundle.
@@ -201,7 +207,8 @@ impl Policy {
                 }
             });
         let slots = self.program.slots.iter().map(|slot| slot.family).zip(contents).collect();
-        SlotAnswers { slots, limits: self.limit_entries() }
+        let dynamic = self.text().map(tables::dynamic).unwrap_or_default();
+        SlotAnswers { slots, dynamic, limits: self.limit_entries() }
     }
 
     /// The facts about the program that loaders need.
@@ -227,6 +234,8 @@ impl Policy {
             rules: shape.rules,
             tables: shape.tables,
             limiters: shape.limiters,
+            adders: shape.adders,
+            additions: shape.additions,
             limited: shape.limited,
             sources: sources.into(),
             report: bundle_report::written(&self.program, &self.labels, &self.lists),

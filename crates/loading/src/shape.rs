@@ -12,6 +12,8 @@ pub fn shape(program: &Program) -> weir_engine::ProgramShape {
         rules: program.rules.len(),
         tables: slots.map(table_slot).collect(),
         limiters: program.limiters.len(),
+        adders: program.adders.len(),
+        additions: program.additions_max(),
         limited: program.limited().len(),
     }
 }

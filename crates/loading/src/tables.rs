@@ -1,36 +1,131 @@
 //! Binds the tables of a policy to shared state, so that they can change while packets pass.
 
 use crate::text::Text;
+use std::collections::HashMap;
 use std::sync::Arc;
 use weir_policy::checked::Dynamic;
+use weir_policy::ir::{AddKind, Adder, Program, SlotId};
 use weir_policy::pass::choose_layouts::Planned;
-use weir_state::tables::{DynamicBounds, ImageDeclared, LiveTables, Member, TableImage, TableStore};
+use weir_state::tables::{
+    Adders, Additions, ByRules, DynamicBounds, ImageDeclared, ListedEntries, LiveTables, Member, ReplayedTables,
+    TableAdder, TableBinding, TableImage, TableStore,
+};
 use weir_state::{Declared, StateError};
-use weir_tables::Image;
+use weir_tables::{Image, Table};
 
-/// Binds the images of tables. `images` are those of the policy, in slot order; `None` for lists of limits.
+/// Binds the tables of a policy on interfaces. Additions of rules go to `additions`. `images` are those of the policy,
+/// in slot order; `None` for lists of limits.
 ///
 /// # Errors
 /// A layout cannot hold the entries that a table continues with.
-pub fn bind(text: &Text, images: &[Option<Arc<Image>>], store: &TableStore) -> Result<LiveTables, StateError> {
-    let planned = &text.lowered.plan.images;
-    let declared = planned.iter().zip(images).filter_map(|(planned, image)| Some((planned, image.as_ref()?)));
-    let declared = declared.map(|(planned, image)| declaration(text, planned, image)).collect();
-    let binding = store.bind(declared, weir_state::now_ns())?;
-    let mut bound = binding.objects().map(TableImage::published);
-    let of_slot = |planned: &Planned| match planned.tables() {
-        [] => None,
-        _ => bound.next(),
+pub fn bind(
+    text: &Text,
+    program: &Program,
+    images: &[Option<Arc<Image>>],
+    store: &TableStore,
+    additions: &Arc<Additions>,
+) -> Result<LiveTables, StateError> {
+    let live = bind_images(text, images, store, Bound::All)?;
+    let by_rules = match program.adders.is_empty() {
+        true => ByRules::Never,
+        false => ByRules::Queued(additions.clone(), adders(program, &live.binding)),
     };
-    let images = planned.iter().map(of_slot).collect();
-    drop(bound);
-    Ok(LiveTables { readers: store.readers().clone(), images, binding })
+    Ok(LiveTables { by_rules, ..live })
 }
 
-fn declaration(text: &Text, planned: &Planned, image: &Arc<Image>) -> Declared<ImageDeclared> {
+/// Binds the dynamic tables of a policy whose packets are replayed. Other tables are constant.
+///
+/// # Errors
+/// The kernel refuses the memory of tables that its programs read.
+pub fn bind_replayed(
+    text: &Text,
+    program: &Program,
+    images: &[Option<Arc<Image>>],
+    store: TableStore,
+) -> Result<LiveTables, StateError> {
+    let store = Arc::new(store);
+    // Packets have another clock than this machine. So timeouts begin with the first packet.
+    let live = bind_images(text, images, &store, Bound::Dynamic)?;
+    let listed = text.checked.tables.iter().zip(&text.tables).filter_map(|(checked, entries)| {
+        let timeout_ms = checked.dynamic?.timeout_ms?;
+        Some(ListedEntries { table: checked.name.clone(), entries: entries.clone(), timeout_ms })
+    });
+    let listed = listed.collect();
+    let replayed = ReplayedTables { store, adders: adders(program, &live.binding), listed };
+    Ok(LiveTables { by_rules: ByRules::Replayed(replayed), ..live })
+}
+
+/// The entries of dynamic tables, by slot.
+pub fn dynamic(text: &Text) -> HashMap<SlotId, Arc<Table>> {
+    let slots = (0..).map(SlotId).zip(&text.lowered.plan.images);
+    let entries = |(slot, planned): (SlotId, &Planned)| {
+        let &[table] = planned.tables() else { return None };
+        let index = usize::from(table.0);
+        text.checked.tables[index].dynamic.map(|_| (slot, text.tables[index].clone()))
+    };
+    slots.filter_map(entries).collect()
+}
+
+fn adders(program: &Program, binding: &Arc<TableBinding>) -> Adders {
+    let adder = |adder: &Adder| {
+        let slot = program.slot(adder.slot);
+        TableAdder {
+            table: slot.name(),
+            family: slot.family,
+            length: adder.length,
+            timeout_ms: adder.timeout_ms.or(slot.dynamic.and_then(|dynamic| dynamic.timeout_ms)),
+            updates: adder.kind == AddKind::Update,
+        }
+    };
+    Adders { adders: program.adders.iter().map(adder).collect(), binding: binding.clone() }
+}
+
+/// Which tables are bound.
+#[derive(Clone, Copy)]
+enum Bound {
+    /// All, with the timeouts of their declarations.
+    All,
+    /// Dynamic ones, without timeouts.
+    Dynamic,
+}
+
+/// Binds the images of tables.
+fn bind_images(
+    text: &Text,
+    images: &[Option<Arc<Image>>],
+    store: &TableStore,
+    bound: Bound,
+) -> Result<LiveTables, StateError> {
+    let planned = &text.lowered.plan.images;
+    let is_bound = |planned: &Planned| match (bound, planned.tables()) {
+        (_, []) => false,
+        (Bound::All, _) => true,
+        (Bound::Dynamic, tables) => tables.iter().any(|id| text.checked.tables[usize::from(id.0)].dynamic.is_some()),
+    };
+    let timeout_ms = |dynamic: Dynamic| match bound {
+        Bound::All => dynamic.timeout_ms,
+        Bound::Dynamic => None,
+    };
+    let built = planned.iter().zip(images).filter_map(|(planned, image)| Some((planned, image.as_ref()?)));
+    let declared = built.filter(|(planned, _)| is_bound(planned));
+    let declared = declared.map(|(planned, image)| declaration(text, planned, image, timeout_ms)).collect();
+    let binding = store.bind(declared, weir_state::now_ns())?;
+    let mut published = binding.objects().map(TableImage::published);
+    let of_slot = |planned: &Planned| is_bound(planned).then(|| published.next()).flatten();
+    let images = planned.iter().map(of_slot).collect();
+    drop(published);
+    Ok(LiveTables { readers: store.readers().clone(), images, binding, by_rules: ByRules::Never })
+}
+
+fn declaration(
+    text: &Text,
+    planned: &Planned,
+    image: &Arc<Image>,
+    timeout_ms: impl Fn(Dynamic) -> Option<u64>,
+) -> Declared<ImageDeclared> {
     let member = |index: usize| {
         let checked = &text.checked.tables[index];
-        let bounds = |Dynamic { size, timeout_ms }: Dynamic| DynamicBounds { size: size as usize, timeout_ms };
+        let bounds = |dynamic: Dynamic| DynamicBounds { size: dynamic.size as usize, timeout_ms: timeout_ms(dynamic) };
         Member { name: checked.name.clone(), table: text.tables[index].clone(), dynamic: checked.dynamic.map(bounds) }
     };
     let members: Vec<Member> = planned.tables().iter().map(|id| member(usize::from(id.0))).collect();

@@ -2,6 +2,7 @@
 
 use crate::error::{LoadError, Rejected};
 use crate::lists::{ListOfLimits, Lists};
+use crate::stamp::Stamps;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -11,9 +12,9 @@ use weir_policy::ir::lower::Lowered;
 use weir_policy::pass::choose_layouts::{CostModel, Planned};
 use weir_policy::pipeline;
 use weir_policy::source::{Source, SourceMap};
-use weir_policy::syntax::Includes;
+use weir_policy::syntax::{Includes, Parsed};
 use weir_tables::limit_image::NESTING_MAX;
-use weir_tables::{Image, Reference, Table};
+use weir_tables::{Image, Overlap, Reference, Table};
 
 /// Durations of the steps of reading a policy.
 #[derive(Clone, Copy, Debug, Default)]
@@ -40,6 +41,8 @@ pub struct Text {
     pub limits: Vec<ListOfLimits>,
     /// All files that were read, including lists.
     pub files: Vec<PathBuf>,
+    /// The list files, when they were read.
+    pub stamps: Stamps,
     /// Notices about the lists.
     pub notices: Vec<String>,
     /// Durations of the steps.
@@ -69,9 +72,22 @@ impl Text {
         let mut files: Vec<PathBuf> = list_files.map(|file| PathBuf::from(&file.path)).collect();
         files.extend(sources.names().map(PathBuf::from));
         timing.lists = start.elapsed();
+        Text::of(sources, &parsed, (lists, files), model, timing)
+    }
 
+    /// Checks a parsed policy with its lists, and lowers it. `files` are all files of both.
+    ///
+    /// # Errors
+    /// All errors in the policy and its lists.
+    pub(crate) fn of(
+        sources: SourceMap,
+        parsed: &Parsed,
+        (mut lists, files): (Lists, Vec<PathBuf>),
+        model: &CostModel,
+        mut timing: Timing,
+    ) -> Result<Self, LoadError> {
         let start = Instant::now();
-        let checked = match pipeline::check(&parsed, &sources, &lists) {
+        let checked = match pipeline::check(parsed, &sources, &lists) {
             Ok(checked) if lists.errors.is_empty() => checked,
             Ok(_) => return Err(Rejected { sources, diagnostics: vec![], lists: lists.errors }.into()),
             Err(diagnostics) => return Err(Rejected { sources, diagnostics, lists: lists.errors }.into()),
@@ -80,16 +96,17 @@ impl Text {
         timing.check = start.elapsed();
 
         let take = |table: &checked::Table| lists.take(&table.name).expect("check asked the catalog for it");
-        let tables: Vec<Arc<Table>> = checked.tables.iter().map(take).map(Arc::new).collect();
+        let tables: Vec<Arc<Table>> = checked.tables.iter().map(take).collect();
         let take = |list: &checked::Limits| lists.take_limits(&list.name).expect("check asked the catalog for it");
         let limits: Vec<ListOfLimits> = checked.limits.iter().map(take).collect();
         let deep = too_deep(&checked, &limits);
         if !deep.is_empty() {
             return Err(Rejected { sources, diagnostics: vec![], lists: deep }.into());
         }
-        let mut notices = lists.notices;
+        let (mut notices, stamps) = (lists.notices, lists.stamps);
         notices.extend(unknown_labels(&checked, &limits, &tables));
-        Ok(Text { sources, checked, lowered, tables, limits, files, notices, timing })
+        notices.extend(protected_entries(&checked, &tables));
+        Ok(Text { sources, checked, lowered, tables, limits, files, stamps, notices, timing })
     }
 
     /// Labels of each image. They are empty for fused tables.
@@ -150,6 +167,22 @@ fn unknown_labels(checked: &Checked, limits: &[ListOfLimits], tables: &[Arc<Tabl
             notices.push(format!(
                 "limits {}: the table {table} lacks {count} of its labels, the first: {first}",
                 list.name
+            ));
+        }
+    }
+    notices
+}
+
+/// Notices about tables that begin with addresses that their updates must not add.
+fn protected_entries(checked: &Checked, tables: &[Arc<Table>]) -> Vec<String> {
+    let mut notices = Vec::new();
+    for (declared, table) in checked.tables.iter().zip(tables) {
+        for protected in declared.updates.protected.iter().map(|id| usize::from(id.0)) {
+            let Some(Overlap { entry, other, count }) = table.overlap(&tables[protected]) else { continue };
+            let more = if count > 1 { format!(" (and {} more)", count - 1) } else { String::new() };
+            notices.push(format!(
+                "table {}: {entry} overlaps {other} of the protected table {}{more}; only updates are refused",
+                declared.name, checked.tables[protected].name
             ));
         }
     }

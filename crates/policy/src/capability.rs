@@ -31,6 +31,8 @@ pub enum DeploymentTarget {
 /// A feature that some targets lack. All targets support matches, counters and verdicts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Feature {
+    /// `add`, `update`, `exceed add`
+    Add,
     /// `limit`
     Limit,
     /// `sample`
@@ -86,6 +88,8 @@ impl DeploymentTarget {
     pub const fn lacks(self, feature: Feature) -> Option<&'static str> {
         match (self, feature) {
             (DeploymentTarget::Engine(_), Feature::Track) => Some("no engine tracks flows yet"),
+            (DeploymentTarget::Engine(_), Feature::Add) => None,
+            (DeploymentTarget::Bundle, Feature::Add) => Some("tables of a bundle cannot change yet"),
             (DeploymentTarget::Engine(_) | DeploymentTarget::Bundle, Feature::Limit | Feature::Sample) => None,
             (DeploymentTarget::Bundle, Feature::Track) => None,
         }
@@ -102,19 +106,22 @@ impl Feature {
     /// The keyword of the statement that needs it.
     pub const fn name(self) -> &'static str {
         match self {
+            Feature::Add => "add",
             Feature::Limit => "limit",
             Feature::Sample => "sample",
             Feature::Track => "track",
         }
     }
 
-    /// The feature that an effect needs, or `None` if every target supports the effect.
-    const fn of(effect: &Effect) -> Option<Self> {
+    /// The features that an effect needs. If there are none, every target supports the effect.
+    const fn of(effect: &Effect) -> &'static [Self] {
         match effect {
-            Effect::Limit { .. } => Some(Feature::Limit),
-            Effect::Sample { .. } => Some(Feature::Sample),
-            Effect::Track => Some(Feature::Track),
-            Effect::Verdict(_) => None,
+            Effect::Add { .. } => &[Feature::Add],
+            Effect::Limit { add: Some(_), .. } => &[Feature::Limit, Feature::Add],
+            Effect::Limit { add: None, .. } => &[Feature::Limit],
+            Effect::Sample { .. } => &[Feature::Sample],
+            Effect::Track => &[Feature::Track],
+            Effect::Verdict(_) => &[],
         }
     }
 }
@@ -131,7 +138,7 @@ impl Unsupported {
 pub fn unsupported(program: &Program, targets: &[DeploymentTarget]) -> Vec<Unsupported> {
     let mut found = Vec::new();
     for (index, rule) in (0..).zip(&program.rules) {
-        for feature in rule.effects.iter().filter_map(Feature::of) {
+        for &feature in rule.effects.iter().flat_map(Feature::of) {
             let lacking = |&target: &DeploymentTarget| Some((target, target.lacks(feature)?));
             let lacking: Vec<_> = targets.iter().filter_map(lacking).collect();
             if !lacking.is_empty() {

@@ -5,7 +5,7 @@ use crate::catalog::{Family, LimitsFacts, TableFacts};
 use crate::diag::Diagnostic;
 use crate::field::{Field, Subject};
 use crate::source::Span;
-pub use crate::syntax::tree::{Exceed, Log};
+pub use crate::syntax::tree::{AddKind, Exceed, Log};
 use weir_abi::{Action, Layout, Limit};
 
 /// A checked policy.
@@ -54,6 +54,8 @@ pub struct Table {
     pub dynamic: Option<Dynamic>,
     /// The layout, if the policy sets one.
     pub layout: Option<Layout>,
+    /// How its updates from lists are made, and which are refused.
+    pub updates: Updates,
     /// Its content; empty if it could not be read.
     pub facts: TableFacts,
 }
@@ -65,6 +67,17 @@ pub enum TableKind {
     Set,
     /// Prefixes to labels.
     Labels,
+}
+
+/// How a table is updated from its list files while running, and which updates are refused.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Updates {
+    /// Whether it is updated when one of its files changes.
+    pub watch: bool,
+    /// Tables whose addresses no update may add, in order of declaration.
+    pub protected: Vec<TableId>,
+    /// Maximum growth or shrinkage in percent of the entries that it has.
+    pub max_change_percent: Option<u32>,
 }
 
 /// Bounds of a table that is filled while running.
@@ -337,6 +350,21 @@ impl std::fmt::Display for LimitEach {
     }
 }
 
+/// Adds an address to a table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Add {
+    /// What happens to an entry that is there.
+    pub kind: AddKind,
+    /// A dynamic set of the key's family.
+    pub table: TableId,
+    /// An address field.
+    pub key: Field,
+    /// Prefix length: the entry is the prefix of the address.
+    pub length: u8,
+    /// The timeout of the entry, ms; `None`: that of the table.
+    pub timeout_ms: Option<u64>,
+}
+
 /// What a rule does.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Effect {
@@ -351,9 +379,13 @@ pub enum Effect {
     Limit {
         /// Which limit.
         by: LimitBy,
+        /// The table that the address of a packet is added to that exceeds it.
+        add: Option<Add>,
         /// What happens to packets that exceed it.
         exceed: Exceed,
     },
+    /// Adds an address to a table.
+    Add(Add),
     /// Tracks the TCP connection.
     Track,
     /// Decides the packet.

@@ -16,6 +16,10 @@ impl Tables for Nothing {
         0
     }
 
+    fn entries(&self, _: SlotId) -> Option<Vec<(u128, u8, u32)>> {
+        None
+    }
+
     fn limits(&self, limiter: LimiterId) -> Arc<LimitEntries> {
         panic!("limiter {} polices by no list", limiter.0);
     }

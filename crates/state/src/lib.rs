@@ -20,6 +20,7 @@
 
 pub mod error;
 pub mod limits;
+pub mod saved;
 pub mod shared;
 pub mod store;
 pub mod tables;

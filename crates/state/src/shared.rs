@@ -1,13 +1,13 @@
 //! The owner of shared state: one for each datapath.
 
 use std::hash::{BuildHasher, RandomState};
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use weir_abi::each;
 
 use crate::StateError;
 use crate::limits::{Buckets, LimitNeeds, LimitStore};
-use crate::tables::TableStore;
+use crate::tables::{Additions, TableStore};
 use crate::words::BUCKETS_MAX;
 
 /// The location of shared state and its capacity.
@@ -35,7 +35,8 @@ pub struct SharedState {
     /// The hash seed of addresses.
     seed: u32,
     limits: OnceLock<LimitStore>,
-    tables: OnceLock<TableStore>,
+    tables: OnceLock<Arc<TableStore>>,
+    additions: OnceLock<Arc<Additions>>,
 }
 
 impl SharedState {
@@ -51,7 +52,7 @@ impl SharedState {
 
     /// Shared state with a known hash seed, to compare the decisions of engines.
     pub fn with_seed(memory: Memory, seed: u32) -> Self {
-        SharedState { memory, seed, limits: OnceLock::new(), tables: OnceLock::new() }
+        SharedState { memory, seed, limits: OnceLock::new(), tables: OnceLock::new(), additions: OnceLock::new() }
     }
 
     /// The state of limits, reserved at the first call.
@@ -74,10 +75,17 @@ impl SharedState {
     /// The state of tables, if they can change. A single policy needs no state.
     pub fn tables(&self) -> Option<&TableStore> {
         match self.memory {
-            Memory::Process => Some(self.tables.get_or_init(TableStore::for_threads)),
-            Memory::Kernel { .. } => Some(self.tables.get_or_init(TableStore::for_kernel)),
+            Memory::Process => Some(self.tables.get_or_init(|| Arc::new(TableStore::for_threads()))),
+            Memory::Kernel { .. } => Some(self.tables.get_or_init(|| Arc::new(TableStore::for_kernel()))),
             Memory::OnePolicy => None,
         }
+    }
+
+    /// The queues of what rules add to tables, if tables can change.
+    pub fn additions(&self) -> Option<&Arc<Additions>> {
+        self.tables()?;
+        let store = self.tables.get().expect("tables() has made it");
+        Some(self.additions.get_or_init(|| Arc::new(Additions::new(store.clone()))))
     }
 
     /// Updates state that no packet has used for long. It must be called every few minutes.

@@ -224,3 +224,52 @@ fn generations_that_cannot_hold_a_change_are_left_out_and_counted() {
     let removed = change(&store, &new, "turned", TableChange::Remove(&set(&["192.0.2.1"]))).unwrap();
     assert_eq!((removed, entries(&store, &old, "turned").len()), (changed(1, 0), 1));
 }
+
+#[test]
+fn a_list_that_was_read_again_counts_for_later_generations() {
+    let store = TableStore::default();
+    let (old, new) = (set(&["192.0.2.1"]), set(&["192.0.2.7", "192.0.2.8"]));
+    let declared = |list: &Arc<Table>| vec![image(&[("bad", list)], Layout::RankLeaf, None)];
+    let first = bind(&store, declared(&old)).unwrap();
+    change(&store, &first, "bad", TableChange::Replace(&new)).unwrap();
+    store.set_listed(&first, "bad", &new);
+    assert_eq!(store.listed(&first, "bad").unwrap(), new);
+    change(&store, &first, "bad", add(&set(&["203.0.113.1"]))).unwrap();
+    let current = ["192.0.2.7", "192.0.2.8", "203.0.113.1"];
+    let same = bind(&store, declared(&new)).unwrap();
+    assert_eq!(entries(&store, &same, "bad"), current, "it continues with the change by hand");
+    change(&store, &same, "bad", add(&set(&["203.0.113.2"]))).unwrap();
+    assert_eq!(entries(&store, &first, "bad").len(), 4, "both have one image");
+    let other = bind(&store, declared(&old)).unwrap();
+    assert_eq!(entries(&store, &other, "bad"), ["192.0.2.1"], "the list of the first generation is another one now");
+    assert_eq!(store.contents(&other, "bad").unwrap(), old);
+    assert!(matches!(store.listed(&other, "none"), Err(TableError::NoTable { .. })));
+
+    // The code of a later generation knows labels by their order in its list.
+    let store = TableStore::default();
+    let (old, new) =
+        (labels(&[("10.0.0.0/8", "AA"), ("11.0.0.0/8", "BB")]), labels(&[("10.0.0.0/8", "BB"), ("11.0.0.0/8", "AA")]));
+    let declared = |list: &Arc<Table>| vec![image(&[("geo", list)], Layout::RankLeaf, None)];
+    let first = bind(&store, declared(&old)).unwrap();
+    change(&store, &first, "geo", TableChange::Replace(&new)).unwrap();
+    store.set_listed(&first, "geo", &new);
+    let second = bind(&store, declared(&new)).unwrap();
+    assert_eq!(find(&store, &first, [10, 0, 0, 1]), [2], "BB is the second label of the first generation");
+    assert_eq!(find(&store, &second, [10, 0, 0, 1]), [1], "and the first label of the second");
+}
+
+#[test]
+fn a_check_changes_nothing() {
+    let store = TableStore::default();
+    let bad = set(&["192.0.2.1"]);
+    let active = bind(&store, vec![image(&[("bad", &bad)], Layout::ExactSet, None)]).unwrap();
+    let (hosts, nets) = (set(&["192.0.2.2"]), set(&["192.0.2.0/24"]));
+    store.check(&active, "bad", TableChange::Replace(&hosts)).unwrap();
+    let refused = store.check(&active, "bad", TableChange::Replace(&nets)).unwrap_err();
+    assert_eq!(Err(refused), change(&store, &active, "bad", TableChange::Replace(&nets)));
+    assert_eq!(entries(&store, &active, "bad"), ["192.0.2.1"]);
+    let found =
+        store.read(&active, "bad", |table| table.overlap(&set(&["10.0.0.1", "192.0.2.0/31"])).unwrap()).unwrap();
+    assert_eq!((found.entry.as_str(), found.other.as_str(), found.count), ("192.0.2.0/31", "192.0.2.1", 1));
+    assert_eq!(store.read(&active, "bad", |table| table.overlap(&hosts)).unwrap(), None);
+}

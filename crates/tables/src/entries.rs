@@ -173,6 +173,13 @@ impl Entries {
         Entries { kind, prefixes: Prefixes::new(family), spans, span_prefixes: 0, labels: Labels::default() }
     }
 
+    /// A table without entries, whose labels have the ids of another table: label id `i + 1` is `labels[i]`.
+    pub fn with_labels(family: Family, kind: Kind, labels: &[Box<str>]) -> Self {
+        let mut entries = Entries::new(family, kind);
+        labels.iter().for_each(|label| _ = entries.labels.intern(label));
+        entries
+    }
+
     /// Address family of the prefixes.
     pub fn family(&self) -> Family {
         self.prefixes.family()

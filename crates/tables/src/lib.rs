@@ -10,6 +10,7 @@
 
 mod build;
 mod cells;
+pub mod difference;
 pub mod entries;
 mod flatten;
 pub mod image;
@@ -26,6 +27,7 @@ pub mod reference;
 pub mod scheme;
 mod trace;
 
+pub use difference::{Difference, Overlap};
 pub use entries::{Entries, Facts, Kind, Table};
 pub use image::{BuildError, Image, ImageError, ImageView};
 pub use layout::exact_sets::{MEMBERS_MAX, exact_sets, fused_bytes};

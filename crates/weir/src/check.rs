@@ -277,7 +277,7 @@ fn measure_native(policy: &Policy, wanted: &[usize], certificate: &mut Certifica
 }
 
 fn measure_bpf(policy: &Policy, wanted: &[usize], certificate: &mut Certificate) -> Result<(), Failure> {
-    let data = policy.data(None)?;
+    let data = policy.kernel_replay_data()?;
     let (mut filter, clang_took) = policy.in_kernel(&data, |compiled| Ok((compiled.filter()?, compiled.took)))?;
     certificate.seconds.clang_bpf = clang_took.as_secs_f64();
     certificate.seconds.load_bpf = filter.load_took().as_secs_f64();

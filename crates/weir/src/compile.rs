@@ -41,6 +41,10 @@ pub fn run(options: &CompileOptions) -> Result<(), Failure> {
     let policy = PolicyFile::open(&options.policy)?.check(&model)?;
     captures::refuse_input(&options.output, &policy, &[&options.policy])?;
     report::say_warnings(&policy);
+    let tables = policy.text().into_iter().flat_map(|text| &text.checked.tables);
+    for table in tables.filter(|table| table.updates.watch) {
+        eprintln!("note: table {}: `watch` has no effect in a bundle, which has no list files", table.name);
+    }
     let signer = options.sign.as_deref().map(Signer::read).transpose()?;
     if let Some(notice) = signer.as_ref().and_then(Signer::notice) {
         eprintln!("warning: {notice}");

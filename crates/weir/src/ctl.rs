@@ -1,8 +1,10 @@
 //! `weir ctl`: sends a request to a running Weir and prints the answer, as text or as JSON. It uses only the protocol,
 //! no code of `weir run`.
 
+use crate::additions;
 use crate::cli::{CtlCommand, CtlOptions};
 use crate::ctl_table;
+use crate::ctl_updates;
 use crate::failure::Failure;
 use crate::figures;
 use crate::limit_counts;
@@ -35,6 +37,7 @@ pub fn run(options: &CtlOptions) -> Result<(), Failure> {
         CtlCommand::Confirm => Request::Confirm,
         CtlCommand::Rollback => Request::Rollback,
         CtlCommand::Posture { name } => Request::Posture { name: name.clone() },
+        CtlCommand::Reload { force } => Request::Reload { force: *force },
         CtlCommand::Table { .. } => unreachable!("it has a module of its own"),
     };
     let value = weir_control::ask(&options.control, &request)?;
@@ -45,6 +48,7 @@ pub fn run(options: &CtlOptions) -> Result<(), Failure> {
         Request::Stats => stats(&weir_control::read(value)?),
         Request::Limits { .. } => limits(&weir_control::read(value)?),
         Request::Load { .. } => ready(weir_control::read(value)?),
+        Request::Reload { .. } => ctl_updates::reloaded(&weir_control::read(value)?),
         _ => status(&weir_control::read(value)?),
     })
 }
@@ -83,6 +87,7 @@ fn status(status: &Status) -> String {
         (_, Some(target)) => _ = writeln!(text, "rollback target: {target}"),
         (_, None) => {}
     }
+    text += &ctl_updates::status(&status.updates);
     for generation in &status.generations {
         let active = if status.confirm_left_s.is_some() { " on trial" } else { " active" };
         let mark = if generation.id == status.generation { active } else { "" };
@@ -124,7 +129,7 @@ fn stats(stats: &Stats) -> String {
         );
     }
     stats.interfaces.iter().for_each(|port| text += &interface(port));
-    text
+    text + &additions::describe(&stats.additions)
 }
 
 fn limits(status: &LimitsStatus) -> String {
@@ -224,6 +229,7 @@ mod tests {
                 "sampled": 0, "tx_dropped": { "tx-full": 0, "link-down": 3, "tx-too-long": 0, "tx-unsupported": 0, "tx-error": 0,
                                 "no-divert": 0 },
             }],
+            "additions": { "added": 3, "updated": 0, "additions-overflow": 1, "table-full": 0 },
         });
         let text = stats(&serde_json::from_value(value).expect("stats"));
         let lines: Vec<&str> = text.lines().collect();
@@ -242,6 +248,7 @@ mod tests {
                 "worker 0: 1,234 packets upstream, 1,234 downstream",
                 "worker 1: 1,234 packets upstream, 1,234 downstream",
                 "eth0 (lower): 1,234 received, 5 sent, 2 missed, 3 not sent: link-down",
+                "rules added 3 entries to tables and updated 0, additions-overflow 1",
             ]
         );
     }

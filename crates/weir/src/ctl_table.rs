@@ -62,7 +62,9 @@ fn operation(action: &TableAction) -> Result<TableOperation, Failure> {
         TableAction::Add { given: entries, timeout } => TableOperation::Add(given(entries, timeout.timeout_ms)?),
         TableAction::Update { given: entries, timeout } => TableOperation::Update(given(entries, timeout.timeout_ms)?),
         TableAction::Del { given: entries } => TableOperation::Del(given(entries, None)?),
-        TableAction::Replace { file, atomic } => TableOperation::Replace { file: absolute(file)?, atomic: *atomic },
+        TableAction::Replace { file, atomic, force } => {
+            TableOperation::Replace { file: absolute(file)?, atomic: *atomic, force: *force }
+        }
         TableAction::Flush => TableOperation::Flush,
         TableAction::Get { address } => TableOperation::Get { address: address.clone() },
         TableAction::Count => TableOperation::List { top: 0 },

@@ -9,6 +9,7 @@ macro_rules! eprintln {
     ($($text:tt)*) => { $crate::report::say(&format!($($text)*)) };
 }
 
+pub mod additions;
 pub mod bench;
 pub mod captures;
 pub mod check;
@@ -17,6 +18,7 @@ pub mod compile;
 pub mod costs;
 pub mod ctl;
 pub mod ctl_table;
+pub mod ctl_updates;
 pub mod diff;
 pub mod engine;
 pub mod entry;

@@ -90,8 +90,7 @@ impl<'p> Counting<'p> {
         }
         let limiters = counting_limiters(policy.limit_lists(), &policy.program);
         let is_listed = |limiter: &CountingLimiter<'_>| !matches!(limiter.entries, Entries::Addresses(_));
-        let wanted =
-            |limiter: &CountingLimiter<'_>| list.is_none_or(|name| limiter.list == name && is_listed(limiter));
+        let wanted = |limiter: &CountingLimiter<'_>| list.is_none_or(|name| limiter.list == name && is_listed(limiter));
         Ok(Counting { limiters: limiters.into_iter().filter(wanted).collect() })
     }
 

@@ -1,5 +1,6 @@
 //! `weir replay`: runs a policy over a capture at full speed, and accounts for every packet.
 
+use crate::additions;
 use crate::captures::{self, Damage, Sinks};
 use crate::cli::{EngineName, ReplayOptions};
 use crate::engine::{self, action};
@@ -14,7 +15,7 @@ use std::fmt::Write;
 use std::path::Path;
 use std::time::{Duration, Instant};
 use weir_abi::{Action, BURST_MAX, Counter, Reason, Verdict};
-use weir_control::{CountedLimit, RuleCount};
+use weir_control::{AdditionStats, CountedLimit, RuleCount};
 use weir_engine::capture::{CaptureBurst, CaptureReader};
 use weir_loading::{Policy, PolicyFile, eval};
 use weir_policy::ir::eval::packet::{self, Frame};
@@ -55,6 +56,8 @@ pub struct Replayed {
     pub cut: Option<Cut>,
     /// The counts of limits that log: at most 20, the most exceeded first.
     pub limits: Vec<CountedLimit>,
+    /// What rules added to tables, up to the last tick of 10 ms that has ended.
+    pub additions: AdditionStats,
     /// Whether the capture could not be read to its end. The figures then cover the packets before that point.
     pub truncated: bool,
     /// The position, if the capture is damaged.
@@ -174,6 +177,7 @@ pub fn run(options: &ReplayOptions) -> Result<(), Failure> {
     let failure = outcome.err().map(Failure::from);
     let replayed = Replayed {
         limits: limits.limits,
+        additions: additions::stats(filter.addition_counts()),
         truncated: failure.is_some(),
         truncated_at: damage,
         error: failure.as_ref().map(Failure::error),
@@ -268,6 +272,7 @@ fn summary(
         reasons: report::reason_counts(&policy.program, counters),
         cut: tally.cut,
         limits: vec![],
+        additions: AdditionStats::default(),
         truncated: false,
         truncated_at: None,
         error: None,
@@ -320,6 +325,10 @@ fn describe(replayed: &Replayed, program: &Program, counters: &[Counter], input:
     text += &replayed.cut.as_ref().map(Cut::describe).unwrap_or_default();
     if !replayed.limits.is_empty() {
         let _ = write!(text, "\n  Limits, the most exceeded first\n{}", limit_counts::describe(&replayed.limits));
+    }
+    let additions = additions::describe(&replayed.additions);
+    if !additions.is_empty() {
+        let _ = write!(text, "\n  {additions}");
     }
     if let Some(damage) = &replayed.truncated_at {
         text += &damage.describe();

@@ -17,7 +17,8 @@ fn the_most_exceeded_addresses_are_listed(engine: &str, hosts: &Hosts, folder: &
     let mut sent = 0;
     // Of host 1 one packet, of host 2 two packets, and so on.
     let mut send_all = |count: usize| {
-        let packets: Vec<Vec<u8>> = (1..=count).flat_map(|host| from_hosts(LISTED, host..host + 1, 9).repeat(host)).collect();
+        let packets: Vec<Vec<u8>> =
+            (1..=count).flat_map(|host| (0..host).flat_map(move |_| from_hosts(LISTED, host..host + 1, 9))).collect();
         send(&hosts.client, "c", &packets);
         sent += packets.len() as u64;
         all_of(&running, sent);

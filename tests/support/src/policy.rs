@@ -2,6 +2,7 @@
 //!
 //! A policy is kept as lines until it is printed, so that proptest shrinks it rule by rule.
 
+mod additions;
 mod limits;
 mod matches;
 
@@ -15,17 +16,19 @@ use std::fmt::{self, Debug, Display, Formatter};
 /// Labels of every map.
 const LABELS: [&str; 4] = ["HR", "SI", "AT", "other"];
 /// Names of the IPv4 and IPv6 sets and maps in every policy.
-const TABLES: [(&str, &str, bool); 11] = [
+const TABLES: [(&str, &str, bool); 13] = [
     ("hosts", "ipv4", false),
     ("hosts-b", "ipv4", false),
     ("hosts-c", "ipv4", false),
     ("hosts-d", "ipv4", false),
     ("hosts-e", "ipv4", false),
     ("nets", "ipv4", false),
+    ("fed", "ipv4", false),
     ("sites", "ipv4", true),
     ("hosts6", "ipv6", false),
     ("whole6", "ipv6", false),
     ("nets6", "ipv6", false),
+    ("fed6", "ipv6", false),
     ("sites6", "ipv6", true),
 ];
 
@@ -117,6 +120,7 @@ fn table(pool: &Pool, name: &'static str, family: &'static str, labelled: bool) 
         "nets" => vec!["", "layout d16x4r; ", "layout counted-leaf; "],
         "nets6" => vec!["", "layout rank-leaf6; ", "layout range6; "],
         "whole6" => vec!["", "", "layout rank-leaf6; ", "dynamic; "],
+        "fed" | "fed6" => additions::TABLES.to_vec(),
         _ => vec![""],
     };
     if !labelled {
@@ -177,19 +181,20 @@ fn rule(pool: &Pool) -> BoxedStrategy<String> {
         3 => vec(matches::one(pool), 3..5),
     ];
     let limit = prop_oneof![3 => Just(String::new()), 1 => limits::statement()];
+    let add = prop_oneof![4 => Just(String::new()), 1 => additions::statement()];
     let sample = select(vec!["", "", "", "", "sample 1/1", "sample 1/2", "sample 1/7", "sample 1/4294967295"]);
     let verdict = select(vec!["", "", "", "accept", "drop", "divert"]);
     let guard = select(vec!["", "", "", "", "tcp", "udp", "icmp", "icmpv6"]);
-    (matches, guard, limit, select(vec!["", "counter"]), sample, verdict)
-        .prop_map(|(mut words, guard, limit, counter, sample, verdict)| {
+    (matches, guard, limit, add, select(vec!["", "counter"]), sample, verdict)
+        .prop_map(|(mut words, guard, limit, add, counter, sample, verdict)| {
             // A final `accept` without matches would leave nothing to the rules after it.
             if words.is_empty() && guard.is_empty() {
                 words.push("meta length > 60".to_owned());
             }
             // A rule must have an effect.
-            let does_nothing = limit.is_empty() && sample.is_empty() && verdict.is_empty();
+            let does_nothing = limit.is_empty() && add.is_empty() && sample.is_empty() && verdict.is_empty();
             let counter = if does_nothing { "counter" } else { counter };
-            let statements = [guard, limit.as_str(), counter, sample, verdict].map(str::to_owned);
+            let statements = [guard, limit.as_str(), add.as_str(), counter, sample, verdict].map(str::to_owned);
             let words: Vec<String> = words.into_iter().chain(statements).filter(|word| !word.is_empty()).collect();
             words.join(" ")
         })

@@ -14,13 +14,13 @@ mod dpdk;
 mod dropped;
 mod engines;
 mod memory_engine;
-mod nft;
+pub mod nft;
 mod paper;
-mod peers;
+pub mod peers;
 mod rulesets;
 mod spent;
 mod weir_xdp;
-mod wire;
+pub mod wire;
 
 use super::data::{Data, Dataset};
 use crate::options::Options;

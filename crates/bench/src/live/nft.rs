@@ -70,7 +70,7 @@ impl Contender for NftSet {
 }
 
 /// Commands that add addresses.
-fn elements(table: &str, addresses: &[u32]) -> String {
+pub fn elements(table: &str, addresses: &[u32]) -> String {
     let mut text = String::with_capacity(addresses.len() * 16);
     for part in addresses.chunks(ADDRESSES_A_COMMAND) {
         let _ = write!(text, "add element netdev {table} bad {{ ");

@@ -23,7 +23,7 @@ pub fn load(clang: &Clang, addresses: &[u32]) -> Result<Arc<PlainPrograms>, Fail
 }
 
 /// `struct lpm_key` of peers.c with the whole address as prefix.
-fn lpm_key(address: u32) -> [u8; 8] {
+pub fn lpm_key(address: u32) -> [u8; 8] {
     let mut key = [0; 8];
     key[..4].copy_from_slice(&32u32.to_ne_bytes());
     key[4..].copy_from_slice(&address.to_be_bytes());

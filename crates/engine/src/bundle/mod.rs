@@ -321,6 +321,9 @@ fn read(path: &Path, input: impl Read, bytes: u64, trust: &Trust) -> Result<Bund
         rules: manifest.rules,
         tables: manifest.tables,
         limiters: manifest.limiters,
+        // Rules of bundles add to no table.
+        adders: 0,
+        additions: 0,
         limited: manifest.limited,
         sources: sources.into_iter().collect::<Result<_, EngineError>>()?,
         report: manifest.report,

@@ -12,7 +12,7 @@ use libbpf_rs::{
 use memmap2::{MmapOptions, MmapRaw};
 use rustix::io::Errno;
 use weir_abi::ABI_VERSION;
-use weir_abi::kernel::{self, Mode};
+use weir_abi::kernel::{self, AdditionRing, Mode};
 
 use super::log;
 use crate::clang::BpfObject;
@@ -20,7 +20,7 @@ use crate::image::{Image, capacity_bytes, limits_capacity_bytes};
 use crate::program_shape::ImageBuilt;
 use crate::{EngineError, ProgramData, ProgramShape, TableSlot, descriptors};
 use weir_state::limits::{Buckets, Counted, Limits};
-use weir_state::tables::HalvesWord;
+use weir_state::tables::{AdditionRings, HalvesWord};
 use weir_state::words::Words;
 
 /// The section of the counters.
@@ -39,6 +39,8 @@ const SIZES: &str = ".rodata.sizes";
 const SIZES_WORDS_MIN: usize = 3;
 /// Bytes after the image of limits, which lookups may read.
 const LIMITS_PADDING: usize = 64;
+/// The section of the rings for additions (datapath/engine/addition_ring.h).
+pub(crate) const ADDITIONS: &str = ".bss.additions";
 /// The section of `struct words`.
 const WORDS: &str = ".bss.words";
 /// The section of `struct mode`.
@@ -175,6 +177,11 @@ pub(super) fn counted(object: &Object, limits: &Limits) -> Result<Option<Counted
     };
     let counts = counted.counts();
     Ok(Some(counted.in_maps(words(EXCEEDED, counts.exceeded())?, words(PASSED, counts.passed())?)))
+}
+
+/// The rings of the object's programs, one for each CPU that the section was made for.
+pub(crate) fn addition_rings(object: &Object) -> Result<AdditionRings, EngineError> {
+    Ok(AdditionRings::of_map(Words::of_map(map(object, ADDITIONS, size_of::<AdditionRing>())?)))
 }
 
 /// The maps that programs of all generations share: tables, and buckets with their counts.

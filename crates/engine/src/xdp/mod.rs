@@ -19,9 +19,9 @@ use std::time::{Duration, Instant};
 use libbpf_rs::Object;
 use memmap2::MmapRaw;
 use weir_abi::kernel::Mode;
-use weir_abi::{Counter, Verdict};
+use weir_abi::{AdditionCounts, Counter, Verdict};
 use weir_state::limits::{Buckets, Counted, LimitBinding, LimitCount};
-use weir_state::tables::HalvesWord;
+use weir_state::tables::{AdditionRings, ByRules, HalvesWord, Replay as TableReplay};
 
 pub use cost::VerifierCost;
 pub(crate) use load::{failed, find};
@@ -32,8 +32,8 @@ use crate::measure::{Cost, Spread};
 use crate::{EngineError, Filter, FrameBurst, ProgramData, ProgramShape, tsc};
 use cost::cost;
 use load::{
-    COUNTERS, LOSSES, LoadedSizes, Plan, buckets, counted, fill_tables, join_parts, load_object, map, maps_of_limits,
-    program_name, shared_maps,
+    COUNTERS, LOSSES, LoadedSizes, Plan, addition_rings, buckets, counted, fill_tables, join_parts, load_object, map,
+    maps_of_limits, program_name, shared_maps,
 };
 use replay::Replay;
 
@@ -47,11 +47,20 @@ pub struct XdpFilter {
     /// The buckets that are still to be filled, at the time of the first frame.
     unfilled: Option<(Buckets, Arc<LimitBinding>)>,
     counted: Option<Counted>,
+    /// What rules add to tables. `None` if tables do not change.
+    additions: Option<Additions>,
     replay: Replay,
     costs: Vec<VerifierCost>,
     load_took: Duration,
     /// Follows tables that change.
     _halves: Arc<HalvesWord>,
+}
+
+/// The additions of a replay.
+struct Additions {
+    /// The queue of the programs; `None` if no rule adds.
+    rings: Option<AdditionRings>,
+    tables: TableReplay,
 }
 
 impl XdpFilter {
@@ -66,6 +75,7 @@ impl XdpFilter {
         let limits = data.limits;
         program.check_images(data.images)?;
         program.check_limits(limits)?;
+        program.check_adders(data.tables)?;
         let start = Instant::now();
         let shared = shared_maps(data);
         let plan = Plan {
@@ -83,6 +93,13 @@ impl XdpFilter {
         let own = limits.filter(|limits| maps_of_limits(limits).is_empty());
         let buckets = own.map(|limits| buckets(&object, limits)).transpose()?;
         let counted = limits.map_or(Ok(None), |limits| counted(&object, limits))?;
+        let additions = match data.tables.map(|tables| &tables.by_rules) {
+            Some(ByRules::Replayed(replayed)) => {
+                let rings = (program.adders > 0).then(|| addition_rings(&object)).transpose()?;
+                Some(Additions { rings, tables: TableReplay::new(replayed.clone()) })
+            }
+            _ => None,
+        };
         let counters = map(&object, COUNTERS, program.counters() * size_of::<Counter>())?;
         let programs: Vec<String> = program.chains.iter().map(|chain| program_name(chain)).collect();
         let costs = program.chains.iter().map(|chain| cost(&object, chain));
@@ -96,6 +113,7 @@ impl XdpFilter {
             counter_count,
             unfilled,
             counted,
+            additions,
             replay,
             costs,
             load_took,
@@ -164,6 +182,21 @@ impl XdpFilter {
     }
 }
 
+impl Additions {
+    /// Applies the additions of earlier ticks before a packet.
+    fn begin_tick(&mut self, time_ns: u64) -> Result<(), EngineError> {
+        let tick = self.tables.tick_of(time_ns);
+        self.tables.advance(tick).map_err(crate::additions::failed)
+    }
+
+    /// Takes what a packet has added.
+    fn take(&mut self) {
+        if let Some(rings) = &self.rings {
+            rings.take(|addition| self.tables.add(&[addition]));
+        }
+    }
+}
+
 impl Filter for XdpFilter {
     fn name(&self) -> &str {
         "xdp"
@@ -174,7 +207,13 @@ impl Filter for XdpFilter {
         let name = &self.programs[chain];
         let program = find(&self.object, name)?;
         for (index, verdict) in verdicts[..burst.len()].iter_mut().enumerate() {
+            if let Some(additions) = &mut self.additions {
+                additions.begin_tick(burst.time_ns(index))?;
+            }
             *verdict = self.replay.run(&program, burst, index, 1).map_err(|problem| failed(name, problem))?.verdict;
+            if let Some(additions) = &mut self.additions {
+                additions.take();
+            }
         }
         Ok(())
     }
@@ -185,6 +224,10 @@ impl Filter for XdpFilter {
         // kernel writes them only inside `decide` and `time_frame`, which need `&mut self`. The read is volatile
         // because the compiler cannot see those writes.
         (0..self.counter_count).map(|index| unsafe { counters.add(index).read_volatile() }).collect()
+    }
+
+    fn addition_counts(&self) -> AdditionCounts {
+        self.additions.as_ref().map(|additions| additions.tables.counts()).unwrap_or_default()
     }
 
     fn limit_counts(&self, limiter: usize, visit: &mut dyn FnMut(u128, LimitCount)) {

@@ -90,6 +90,8 @@ pub fn artifact() -> Artifact {
         rules: 2,
         tables: vec![TableSlot { name: "short".to_owned(), layout: Layout::ExactSet, built: ImageBuilt::Compiling }],
         limiters: 0,
+        adders: 0,
+        additions: 0,
         limited: 0,
         sources: vec![
             Source { target: Target::Native, text: native_c() },

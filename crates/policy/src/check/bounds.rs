@@ -4,6 +4,8 @@
 pub const TABLES_MAX: usize = 1024;
 /// Maximum number of limit statements with their own buckets. Statements of different postures share buckets.
 pub const LIMITERS_MAX: usize = 1024;
+/// Maximum number of statements of a direction that add to tables, `exceed add` included.
+pub const ADDITIONS_MAX: usize = 1024;
 /// Maximum number of named postures in a policy.
 pub const POSTURES_MAX: usize = 64;
 /// Maximum number of matches in a rule.

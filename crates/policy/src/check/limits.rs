@@ -293,7 +293,7 @@ impl<'a> Checker<'a> {
         match list.keys {
             LimitKeys::Labels(table) => {
                 let table = &scope.tables[usize::from(table.0)];
-                self.same_family(key, table, span, &format!("limit @{}", list.name))?;
+                self.same_family(key, table, span, Some(["", &format!(" limit @{}", list.name)]))?;
             }
             LimitKeys::Prefixes { .. } => self.warn_of_no_limits(list, key, span),
         }
@@ -307,14 +307,7 @@ impl<'a> Checker<'a> {
         let limit = self.limit(&written.limit);
         let size = written.size.as_ref().map_or(Ok(each::SIZE_DEFAULT), |size| self.each_size(size));
         let key = self.address_field(subject?, span, "limited")?;
-        let bits = u32::from(key.bits());
-        let length = match &written.length {
-            None => bits,
-            Some(length) => length.text.parse().ok().filter(|length| (1..=bits).contains(length)).ok_or_else(|| {
-                let message = format!("`{}` is not the length of a prefix of `{}`", length.text, key.name());
-                self.report(Diagnostic::error("E0315", length.span, message).help(format!("it goes from 1 to {bits}")))
-            })?,
-        };
+        let length = self.prefix_length(written.length.as_ref(), key)?;
         let limit = limit?;
         if each::profile(limit).is_none() {
             let at = written.limit.burst.as_ref().unwrap_or(&written.limit.rate);
@@ -322,7 +315,7 @@ impl<'a> Checker<'a> {
             let label = format!("a bucket of this size fills in more than 2^{} ticks", each::ROOM_MAX.ilog2());
             return Err(self.report(Diagnostic::error("E0320", at.span, message).label(label)));
         }
-        Ok(LimitEach { key, length: length as u8, limit, size: size?.next_power_of_two() })
+        Ok(LimitEach { key, length, limit, size: size?.next_power_of_two() })
     }
 
     fn each_size(&mut self, size: &tree::Atom) -> Check<u32> {

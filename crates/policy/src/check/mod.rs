@@ -3,6 +3,7 @@
 //! Checks the whole policy and reports all mistakes with their positions. Each mistake is reported once: consequences
 //! of an invalid name or value are not reported.
 
+mod addition;
 mod bounds;
 mod checker;
 mod constants;
@@ -17,11 +18,12 @@ mod satisfy;
 mod shadow;
 mod sources;
 mod table;
+mod updates;
 mod value;
 
 pub use bounds::{
-    DEFINE_DEPTH_MAX, ELEMENTS_MAX, LIMITERS_MAX, MATCHES_MAX, POSTURES_MAX, REPORTED_MAX, SET_RANGES_MAX,
-    STATEMENTS_MAX, TABLES_MAX, WIDE_SET_RANGES_MAX,
+    ADDITIONS_MAX, DEFINE_DEPTH_MAX, ELEMENTS_MAX, LIMITERS_MAX, MATCHES_MAX, POSTURES_MAX, REPORTED_MAX,
+    SET_RANGES_MAX, STATEMENTS_MAX, TABLES_MAX, WIDE_SET_RANGES_MAX,
 };
 use checker::{Check, Checker, Declared, Reported, Scope};
 pub use constants::name_of;
@@ -39,13 +41,15 @@ use std::collections::HashSet;
 pub fn check(parsed: &Parsed, sources: &SourceMap, catalog: &dyn Catalog) -> Result<Checked, Vec<Diagnostic>> {
     let mut checker = Checker::new(parsed);
     checker.declare_names();
-    let tables = checker.tables(catalog);
+    let mut tables = checker.tables(catalog);
+    checker.updates(&mut tables);
     let limits = checker.limits(catalog, &tables);
     let defaults = checker.defaults();
     let on_exit = checker.on_exit();
     let postures = checker.postures(sources, Scope { tables: &tables, limits: &limits });
     checker.refuse_empty(&postures);
     checker.bound_limiters(&postures);
+    checker.bound_additions(&postures);
     if !checker.has_errors() {
         checker.warn_of_unused();
         let keyword = checker.items.iter().find_map(|item| match item {

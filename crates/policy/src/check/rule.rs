@@ -10,7 +10,7 @@ use crate::checked::{Effect, LabelId, LimitBy, Match, Rule, Table, TableId, Tabl
 use crate::diag::Diagnostic;
 use crate::field::{Field, Guard, Notation, Raw, RawBase, Subject};
 use crate::source::Span;
-use crate::syntax::tree::{self, Atom, Name, Operator, Statement, Value, Values};
+use crate::syntax::tree::{self, Atom, Name, OnExceed, Operator, Statement, Value, Values};
 use crate::syntax::unknown_header;
 
 impl<'a> Checker<'a> {
@@ -26,10 +26,14 @@ impl<'a> Checker<'a> {
         let mut matches = matches.into_iter().collect::<Check<Vec<_>>>().ok()?;
         let effects = effects.into_iter().collect::<Check<Vec<_>>>().ok()?;
         let mut spans: Vec<Span> = rule.matches.iter().map(tree::Match::span).collect();
-        // Like a match on an address, a limit of an address implies the header.
+        // Like a match on an address, a statement about an address implies the header.
         for (effect, statement) in effects.iter().zip(&rule.statements) {
-            let Effect::Limit { by, .. } = effect else { continue };
-            if let Some(key) = by.key() {
+            let key = match effect {
+                Effect::Limit { by, .. } => by.key(),
+                Effect::Add(add) => Some(add.key),
+                Effect::Counter | Effect::Sample { .. } | Effect::Track | Effect::Verdict(_) => None,
+            };
+            if let Some(key) = key.filter(|key| !matches.contains(&Match::Guard(key.guard()))) {
                 matches.push(Match::Guard(key.guard()));
                 spans.push(statement.span());
             }
@@ -298,7 +302,7 @@ impl<'a> Checker<'a> {
         let id = declared.target;
         let table = &tables[usize::from(id.0)];
         let key = self.address_field(subject?, span, "looked up in a table")?;
-        self.same_family(key, table, span.to(name.span), &format!("@{}", table.name))?;
+        self.same_family(key, table, span.to(name.span), Some(["", &format!(" @{}", table.name)]))?;
         let labels = match labels {
             Some(labels) => Some(self.labels(labels, table, id)?),
             None => None,
@@ -306,15 +310,27 @@ impl<'a> Checker<'a> {
         Ok(Match::Table { key, table: id, labels, negated })
     }
 
-    /// Reports a table of another family than the key. `rest` is the text after the key.
-    pub(super) fn same_family(&mut self, key: Field, table: &Table, span: Span, rest: &str) -> Check<()> {
+    /// Reports a table of another family than the key. `around` is the text before and after the key, if another key
+    /// could be written there.
+    pub(super) fn same_family(
+        &mut self,
+        key: Field,
+        table: &Table,
+        span: Span,
+        around: Option<[&str; 2]>,
+    ) -> Check<()> {
         let (is, holds) = match key.family() {
             family if family == table.family => return Ok(()),
             Family::Ipv4 => ("an IPv4", "IPv6"),
             Family::Ipv6 => ("an IPv6", "IPv4"),
         };
         let message = format!("`{}` is {is} field, but the table `{}` holds {holds} prefixes", key.name(), table.name);
-        let help = format!("write `{} {rest}`, or declare a table of the other family", other_family(key));
+        let help = match around {
+            Some([before, after]) => {
+                format!("write `{before}{}{after}`, or declare a table of the other family", other_family(key))
+            }
+            None => "declare a table of the other family".to_owned(),
+        };
         Err(self.report(Diagnostic::error("E0303", span, message).note(table.span, "declared here").help(help)))
     }
 
@@ -376,7 +392,7 @@ impl<'a> Checker<'a> {
         }
     }
 
-    fn statement(&mut self, statement: &Statement, scope: Scope) -> Check<Effect> {
+    fn statement(&mut self, statement: &'a Statement, scope: Scope) -> Check<Effect> {
         match statement {
             Statement::Counter(_) => Ok(Effect::Counter),
             Statement::Track(_) => Ok(Effect::Track),
@@ -384,17 +400,23 @@ impl<'a> Checker<'a> {
             Statement::Sample { copies, packets } => self.sample(copies, packets),
             Statement::Limit { subject, limits, exceed, span } => {
                 let by = self.limit_by_list(subject, limits, *span, scope)?;
-                Ok(Effect::Limit { by, exceed: exceed.unwrap_or_default() })
+                self.limit_effect(by, exceed, scope)
             }
             Statement::LimitRate { limit, exceed, .. } => {
                 let by = LimitBy::Rate(self.limit(limit)?);
-                Ok(Effect::Limit { by, exceed: exceed.unwrap_or_default() })
+                self.limit_effect(by, exceed, scope)
             }
             Statement::LimitEach(each) => {
                 let by = LimitBy::Each(self.limit_each(each)?, each.log.unwrap_or_default());
-                Ok(Effect::Limit { by, exceed: each.exceed.unwrap_or_default() })
+                self.limit_effect(by, &each.exceed, scope)
             }
+            Statement::Add(add) => self.addition(add, scope).map(Effect::Add),
         }
+    }
+
+    fn limit_effect(&mut self, by: LimitBy, on_exceed: &'a OnExceed, scope: Scope) -> Check<Effect> {
+        let add = on_exceed.add.as_ref().map(|add| self.exceed_addition(add, &by, scope)).transpose()?;
+        Ok(Effect::Limit { by, add, exceed: on_exceed.exceed.unwrap_or_default() })
     }
 
     fn sample(&mut self, copies: &Atom, packets: &Atom) -> Check<Effect> {

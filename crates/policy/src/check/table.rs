@@ -3,7 +3,7 @@
 use super::value::{Domain, Range, address_text};
 use super::{Check, Checker, nearest};
 use crate::catalog::{Catalog, Family, TableFacts};
-use crate::checked::{Dynamic, LabelId, Table, TableKind};
+use crate::checked::{Dynamic, LabelId, Table, TableKind, Updates};
 use crate::diag::Diagnostic;
 use crate::field::Notation;
 use crate::source::Span;
@@ -127,6 +127,7 @@ impl<'a> Checker<'a> {
             kind,
             dynamic,
             layout: settings.layout.map(|(_, layout)| layout),
+            updates: Updates::default(),
             facts: facts.cloned().unwrap_or_default(),
         }
     }
@@ -146,6 +147,8 @@ impl<'a> Checker<'a> {
                 TableSetting::Size(atom) => ("size", atom.span),
                 TableSetting::Timeout(atom) => ("timeout", atom.span),
                 TableSetting::Layout(name) => ("layout", name.span),
+                // Checked in `updates.rs`, when all tables are known.
+                TableSetting::Watch(_) | TableSetting::Protect(_) | TableSetting::MaxChange(_) => continue,
             };
             if let Some(&first) = seen.get(word) {
                 let message = format!("`{word}` is set twice in the table `{}`", table.name.text);
@@ -169,6 +172,7 @@ impl<'a> Checker<'a> {
             TableSetting::Size(atom) => settings.size = self.size(atom).ok().map(|size| (atom, size)),
             TableSetting::Timeout(atom) => settings.timeout = self.timeout(atom).ok().map(|timeout| (atom, timeout)),
             TableSetting::Layout(name) => settings.layout = self.layout(name).ok().map(|layout| (name, layout)),
+            TableSetting::Watch(_) | TableSetting::Protect(_) | TableSetting::MaxChange(_) => {}
         }
     }
 
@@ -201,7 +205,7 @@ impl<'a> Checker<'a> {
         }
     }
 
-    fn timeout(&mut self, atom: &Atom) -> Check<u64> {
+    pub(super) fn timeout(&mut self, atom: &Atom) -> Check<u64> {
         match milliseconds(&atom.text) {
             Some(ms) if (1..=TIMEOUT_MS_MAX).contains(&ms) => Ok(ms),
             _ => Err(self.report(

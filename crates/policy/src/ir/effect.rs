@@ -1,8 +1,9 @@
-//! What rules do with packets that match: effects, and the limiters that effects charge. Tests are in
+//! What rules do with packets that match: effects, the limiters that effects charge, and the adders that effects use. Tests are in
 //! [`super::match_tree`].
 
-use super::id::{Direction, FindId, LimiterId};
-use crate::checked::{Exceed, LimitEach, Log};
+use super::id::{AdderId, Direction, FindId, LimiterId, SlotId};
+use crate::checked::{AddKind, Exceed, LimitEach, Log};
+use crate::field::Field;
 use weir_abi::{Action, Family, Limit};
 
 /// A group of buckets, one for each label. Each limit statement of a chain has its own limiter. Statements with the
@@ -37,6 +38,29 @@ pub enum LimiterKind {
     Rate(Limit),
     /// A bounded table of buckets, keyed by address.
     Each(LimitEach),
+}
+
+/// How an effect adds an address to a table. Equal statements share an adder.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Adder {
+    /// What happens to an entry that is there.
+    pub kind: AddKind,
+    /// The slot of the table, which holds one dynamic set of the key's family.
+    pub slot: SlotId,
+    /// An address field.
+    pub key: Field,
+    /// Prefix length: the entry is the prefix of the address.
+    pub length: u8,
+    /// The timeout of the entry, ms; `None`: that of the table.
+    pub timeout_ms: Option<u64>,
+}
+
+impl Adder {
+    /// The mask of the prefix length, right-aligned.
+    pub fn mask(&self) -> u128 {
+        let all = u128::MAX >> (128 - self.key.bits());
+        all << (self.key.bits() - self.length) & all
+    }
 }
 
 /// What a rule does with packets that match it. A [`super::MatchTree`] says which packets match.
@@ -79,8 +103,15 @@ pub enum Effect {
         limiter: LimiterId,
         /// The find that selects the bucket, done on every path to the rule. `None` if no table is used.
         find: Option<FindId>,
+        /// The adder for the addresses of packets that exceed the limit.
+        add: Option<AdderId>,
         /// What happens to packets that exceed the limit.
         exceed: Exceed,
+    },
+    /// Adds an address to a table.
+    Add {
+        /// The adder.
+        adder: AdderId,
     },
     /// Tracks the TCP connection.
     Track,
@@ -93,7 +124,7 @@ impl Effect {
     pub fn find(&self) -> Option<FindId> {
         match self {
             Effect::Limit { find, .. } => *find,
-            Effect::Sample { .. } | Effect::Track | Effect::Verdict(_) => None,
+            Effect::Add { .. } | Effect::Sample { .. } | Effect::Track | Effect::Verdict(_) => None,
         }
     }
 
@@ -101,6 +132,15 @@ impl Effect {
     pub fn limiter(&self) -> Option<LimiterId> {
         match self {
             Effect::Limit { limiter, .. } => Some(*limiter),
+            Effect::Add { .. } | Effect::Sample { .. } | Effect::Track | Effect::Verdict(_) => None,
+        }
+    }
+
+    /// The adder that it uses.
+    pub fn adder(&self) -> Option<AdderId> {
+        match self {
+            Effect::Add { adder } => Some(*adder),
+            Effect::Limit { add, .. } => *add,
             Effect::Sample { .. } | Effect::Track | Effect::Verdict(_) => None,
         }
     }
@@ -109,7 +149,7 @@ impl Effect {
     pub fn exceeded_verdict(&self) -> Option<Action> {
         match self {
             Effect::Limit { exceed, .. } => exceed.verdict(),
-            Effect::Sample { .. } | Effect::Track | Effect::Verdict(_) => None,
+            Effect::Add { .. } | Effect::Sample { .. } | Effect::Track | Effect::Verdict(_) => None,
         }
     }
 }

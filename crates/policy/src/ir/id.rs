@@ -14,6 +14,10 @@ pub struct RuleId(pub u16);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct LimiterId(pub u16);
 
+/// Index into [`super::Program::adders`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct AdderId(pub u16);
+
 /// Index into [`super::Chain::finds`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct FindId(pub u16);

@@ -1,7 +1,10 @@
 //! Lowers a checked policy to IR: rules become nested tests, guards become explicit, and each table lookup gets a
 //! number.
 
-use super::{Chain, Direction, Effect, Find, FindId, Limiter, LimiterId, LimiterKind, Log, MatchTree, SlotContents};
+use super::{
+    Adder, AdderId, Chain, Direction, Effect, Find, FindId, Limiter, LimiterId, LimiterKind, Log, MatchTree,
+    SlotContents,
+};
 use super::{Node, Program, Rule, RuleId, Slot, SlotId, Test, Wanted};
 use crate::catalog::Catalog;
 use crate::checked::{self, Checked, Exceed, LimitBy, LimitKeys, LimitOwner, Match};
@@ -29,6 +32,7 @@ pub fn lower(policy: &Checked, sources: &SourceMap, catalog: &dyn Catalog, model
         on_exit: policy.on_exit,
         slots: plan.images.iter().map(|planned| slot(policy, planned)).collect(),
         limiters: Vec::new(),
+        adders: Vec::new(),
         rules: Vec::new(),
         chains: Vec::new(),
     };
@@ -62,15 +66,18 @@ pub fn lower(policy: &Checked, sources: &SourceMap, catalog: &dyn Catalog, model
 
 fn slot(policy: &Checked, planned: &Planned) -> Slot {
     let table = |id: &checked::TableId| &policy.tables[usize::from(id.0)];
-    let (contents, family) = match &planned.contents {
+    match &planned.contents {
         ImageContents::Tables(tables) => {
-            (SlotContents::Tables(tables.iter().map(|id| table(id).name.clone()).collect()), table(&tables[0]).family)
+            let contents = SlotContents::Tables(tables.iter().map(|id| table(id).name.clone()).collect());
+            // A dynamic table has an image of its own.
+            let first = table(&tables[0]);
+            Slot { contents, family: first.family, layout: planned.layout, dynamic: first.dynamic }
         }
         ImageContents::Limits(list, family) => {
-            (SlotContents::Limits(policy.limits[usize::from(list.0)].name.clone()), *family)
+            let contents = SlotContents::Limits(policy.limits[usize::from(list.0)].name.clone());
+            Slot { contents, family: *family, layout: planned.layout, dynamic: None }
         }
-    };
-    Slot { contents, family, layout: planned.layout }
+    }
 }
 
 fn rules_of(posture: &checked::Posture, direction: Direction) -> Option<&Vec<checked::Rule>> {
@@ -117,13 +124,30 @@ impl Lowering<'_> {
         Some(match effect {
             checked::Effect::Counter => return None,
             checked::Effect::Sample { one_in } => Effect::Sample { one_in: *one_in },
-            checked::Effect::Limit { by, exceed } => self.limit(by, *exceed),
+            checked::Effect::Limit { by, add, exceed } => {
+                let add = add.as_ref().map(|add| self.adder(add));
+                self.limit(by, add, *exceed)
+            }
+            checked::Effect::Add(add) => Effect::Add { adder: self.adder(add) },
             checked::Effect::Track => Effect::Track,
             checked::Effect::Verdict(action) => Effect::Verdict(*action),
         })
     }
 
-    fn limit(&mut self, by: &LimitBy, exceed: Exceed) -> Effect {
+    /// The id of an adder. Equal statements share one.
+    fn adder(&mut self, add: &checked::Add) -> AdderId {
+        let &checked::Add { kind, table, key, length, timeout_ms } = add;
+        let adder = Adder { kind, slot: SlotId(self.plan.image_of(table).0 as u16), key, length, timeout_ms };
+        let adders = &mut self.program.adders;
+        let known = adders.iter().position(|known| *known == adder);
+        let index = known.unwrap_or_else(|| {
+            adders.push(adder);
+            adders.len() - 1
+        });
+        AdderId(u16::try_from(index).expect("check bounds the number of additions"))
+    }
+
+    fn limit(&mut self, by: &LimitBy, add: Option<AdderId>, exceed: Exceed) -> Effect {
         let (find, name, kind, log) = match *by {
             LimitBy::Rate(limit) => (None, "rate".to_owned(), LimiterKind::Rate(limit), Log::Off),
             LimitBy::Each(each, log) => (None, "each".to_owned(), LimiterKind::Each(each), log),
@@ -143,7 +167,7 @@ impl Lowering<'_> {
         let nth = *next;
         *next += 1;
         let limiter = self.limiter(Limiter { name, direction: self.direction, nth, kind, log });
-        Effect::Limit { limiter, find, exceed }
+        Effect::Limit { limiter, find, add, exceed }
     }
 
     /// The id of a limiter. An equal limiter of another posture is shared.

@@ -16,10 +16,10 @@ pub mod print;
 mod tables_tested;
 pub mod verify;
 
-pub use crate::checked::{Defaults, Exceed, Fallback, LabelId, LimitEach, Log, OnExit, ValueSet};
+pub use crate::checked::{AddKind, Defaults, Dynamic, Exceed, Fallback, LabelId, LimitEach, Log, OnExit, ValueSet};
 use crate::field::Field;
-pub use effect::{Effect, Limiter, LimiterKind, Rule};
-pub use id::{Direction, FindId, LimiterId, RuleId, SlotId};
+pub use effect::{Adder, Effect, Limiter, LimiterKind, Rule};
+pub use id::{AdderId, Direction, FindId, LimiterId, RuleId, SlotId};
 pub use match_tree::{MatchTree, Node, Test, Wanted};
 use weir_abi::{Action, Family, Layout, Reason};
 
@@ -36,6 +36,8 @@ pub struct Program {
     pub slots: Vec<Slot>,
     /// Groups of buckets that effects charge.
     pub limiters: Vec<Limiter>,
+    /// How effects add to tables.
+    pub adders: Vec<Adder>,
     /// The rules of all chains.
     pub rules: Vec<Rule>,
     /// Two for each posture, upstream first. Those of the base policy come first.
@@ -51,6 +53,8 @@ pub struct Slot {
     pub family: Family,
     /// Its layout.
     pub layout: Layout,
+    /// Bounds, if it holds a dynamic table.
+    pub dynamic: Option<Dynamic>,
 }
 
 /// The content of an image. Names of tables and of lists of limits are separate.
@@ -141,13 +145,28 @@ impl Program {
         limited
     }
 
-    /// The address fields of `limit each` statements in a rule.
-    pub fn limited_addresses(&self, rule: RuleId) -> impl Iterator<Item = Field> {
-        let limiters = self.rule(rule).effects.iter().filter_map(Effect::limiter);
-        limiters.filter_map(|limiter| match self.limiter(limiter).kind {
-            LimiterKind::Each(each) => Some(each.key),
-            LimiterKind::Prefixes { .. } | LimiterKind::Labels | LimiterKind::Rate(_) => None,
+    /// The address fields that the effects of a rule read: those of `limit each`, and those that are added to tables.
+    pub fn addresses_read(&self, rule: RuleId) -> impl Iterator<Item = Field> {
+        self.rule(rule).effects.iter().flat_map(|effect| {
+            let limited = effect.limiter().and_then(|limiter| match self.limiter(limiter).kind {
+                LimiterKind::Each(each) => Some(each.key),
+                LimiterKind::Prefixes { .. } | LimiterKind::Labels | LimiterKind::Rate(_) => None,
+            });
+            limited.into_iter().chain(effect.adder().map(|adder| self.adder(adder).key))
         })
+    }
+
+    /// The largest number of additions that one packet makes: the adding effects of the chain that has most.
+    pub fn additions_max(&self) -> usize {
+        let of_rule = |rule: RuleId| self.rule(rule).effects.iter().filter(|effect| effect.adder().is_some()).count();
+        let of_chain = |chain: &Chain| match_tree::rules(&chain.tree.nodes).map(of_rule).sum();
+        self.chains.iter().map(of_chain).max().unwrap_or(0)
+    }
+
+    /// Whether tables change while packets pass, by rules or because entries expire.
+    pub fn changes_tables(&self) -> bool {
+        let expires = |slot: &Slot| slot.dynamic.is_some_and(|dynamic| dynamic.timeout_ms.is_some());
+        !self.adders.is_empty() || self.slots.iter().any(expires)
     }
 
     /// Number of counters: built-in reasons, rules, and packets that limits decided.
@@ -158,6 +177,11 @@ impl Program {
     /// The limiter.
     pub fn limiter(&self, id: LimiterId) -> &Limiter {
         &self.limiters[usize::from(id.0)]
+    }
+
+    /// The adder.
+    pub fn adder(&self, id: AdderId) -> &Adder {
+        &self.adders[usize::from(id.0)]
     }
 
     /// Index of the chain of a posture and direction.

@@ -1,10 +1,10 @@
 //! Parses printed IR. Used for tests, for bundles, and for hand-written programs.
 
-use super::{Chain, Defaults, Direction, Effect, Fallback, Find, FindId, LabelId, Node, OnExit, Program, Rule, RuleId};
 use super::{
-    Exceed, LimitEach, Limiter, LimiterId, LimiterKind, Log, MatchTree, Slot, SlotContents, SlotId, Test, ValueSet,
-    Wanted, print, verify,
+    AddKind, Adder, AdderId, Dynamic, Exceed, LimitEach, Limiter, LimiterId, LimiterKind, Log, MatchTree, Slot,
+    SlotContents, SlotId, Test, ValueSet, Wanted, print, verify,
 };
+use super::{Chain, Defaults, Direction, Effect, Fallback, Find, FindId, LabelId, Node, OnExit, Program, Rule, RuleId};
 use crate::field::{Field, Guard, Raw, RawBase, Subject};
 use std::net::{Ipv4Addr, Ipv6Addr};
 use weir_abi::{Action, Family, Layout};
@@ -20,6 +20,7 @@ pub fn parse(text: &str) -> Result<Program, String> {
         on_exit: OnExit::default(),
         slots: vec![],
         limiters: vec![],
+        adders: vec![],
         rules: vec![],
         chains: vec![],
     };
@@ -47,6 +48,7 @@ pub fn parse(text: &str) -> Result<Program, String> {
             "on-exit" => OnExit::from_name(words).map(|on_exit| program.on_exit = on_exit),
             "slot" => slot(words).map(|slot| program.slots.push(slot)),
             "limiter" => limiter(words).map(|limiter| program.limiters.push(limiter)),
+            "adder" => adder(words).map(|adder| program.adders.push(adder)),
             "rule" => rule(words).map(|rule| program.rules.push(rule)),
             "chain" => chain(words, &mut rest)?.map(|chain| program.chains.push(chain)),
             _ => None,
@@ -91,7 +93,20 @@ fn defaults(text: &str) -> Option<Defaults> {
     Some(defaults)
 }
 
+/// `3 suspects ip4 rank-leaf dynamic 65536 timeout 600000ms`
 fn slot(text: &str) -> Option<Slot> {
+    // A table may be named `dynamic`.
+    let (text, dynamic) = match text.rsplit_once(" dynamic ") {
+        Some((slot, bounds)) if bounds.starts_with(|c: char| c.is_ascii_digit()) => (slot, Some(bounds)),
+        _ => (text, None),
+    };
+    let dynamic = match dynamic.map(timeout) {
+        Some(bounds) => {
+            let (size, timeout_ms) = bounds?;
+            Some(Dynamic { size: size.parse().ok()?, timeout_ms })
+        }
+        None => None,
+    };
     let words: Vec<&str> = text.split(' ').skip(1).collect();
     // A table may be named `limits`. A slot of limits has one word more.
     let (contents, of, layout) = match words[..] {
@@ -101,7 +116,31 @@ fn slot(text: &str) -> Option<Slot> {
         }
         _ => return None,
     };
-    Some(Slot { contents, family: family(of)?, layout: Layout::from_name(layout)? })
+    Some(Slot { contents, family: family(of)?, layout: Layout::from_name(layout)?, dynamic })
+}
+
+/// Splits ` timeout 600000ms` off the end of a text.
+fn timeout(text: &str) -> Option<(&str, Option<u64>)> {
+    match text.split_once(" timeout ") {
+        Some((text, timeout)) => Some((text, Some(timeout.strip_suffix("ms")?.parse().ok()?))),
+        None => Some((text, None)),
+    }
+}
+
+/// `0 update slot 3 ip saddr/24 timeout 60000ms`
+fn adder(text: &str) -> Option<Adder> {
+    let (text, timeout_ms) = timeout(text)?;
+    let (_, text) = text.split_once(' ')?;
+    let (kind, text) = text.split_once(" slot ")?;
+    let (slot, text) = text.split_once(' ')?;
+    let (key, length) = text.split_once('/')?;
+    Some(Adder {
+        kind: AddKind::ALL.into_iter().find(|known| known.name() == kind)?,
+        slot: SlotId(slot.parse().ok()?),
+        key: Field::from_name(key)?,
+        length: length.parse().ok()?,
+        timeout_ms,
+    })
 }
 
 fn family(name: &str) -> Option<Family> {
@@ -155,12 +194,19 @@ fn effect(text: &str) -> Option<Effect> {
     }
     if let Some(limit) = text.strip_prefix("limit ") {
         let (whose, exceed) = limit.split_once(" exceed ")?;
+        let (add, exceed) = match exceed.strip_prefix("add ").and_then(|add| add.split_once(' ')) {
+            Some((adder, exceed)) => (Some(AdderId(adder.parse().ok()?)), exceed),
+            None => (None, exceed),
+        };
         let exceed = Exceed::ALL.into_iter().find(|known| known.name() == exceed)?;
         let (limiter, find) = match whose.split_once(" find ") {
             Some((limiter, find)) => (limiter, Some(FindId(find.parse().ok()?))),
             None => (whose, None),
         };
-        return Some(Effect::Limit { limiter: LimiterId(limiter.parse().ok()?), find, exceed });
+        return Some(Effect::Limit { limiter: LimiterId(limiter.parse().ok()?), find, add, exceed });
+    }
+    if let Some(adder) = text.strip_prefix("add ") {
+        return Some(Effect::Add { adder: AdderId(adder.parse().ok()?) });
     }
     if text == "track" { Some(Effect::Track) } else { Some(Effect::Verdict(Action::from_name(text)?)) }
 }

@@ -7,9 +7,11 @@
 //! slot 0 admin ip4 exact-set
 //! slot 1 allowed+bad ip4 exact-sets
 //! slot 2 limits customers ip4 rank-leaf
+//! slot 3 suspects ip4 rank-leaf dynamic 65536 timeout 600000ms
 //! limiter 0 customers upstream 0 prefixes ip4 nested log exceeded
 //! limiter 1 rate upstream 0 rate 1mpps burst 10kpackets log off
 //! limiter 2 each upstream 0 each ip saddr/24 50pps burst 10packets size 524288 log off
+//! adder 0 update slot 3 ip saddr/24 timeout 60000ms
 //! rule 0 edge.weir:12 [accept] ip saddr @admin tcp dport { 22, 443 } accept
 //! chain upstream
 //!   ask 0 slot 0 ip saddr
@@ -21,7 +23,7 @@
 //!           rule 0
 //! ```
 
-use super::{Chain, Effect, Fallback, Limiter, LimiterKind, Node, Program, SlotContents, Test, Wanted};
+use super::{Adder, Chain, Dynamic, Effect, Fallback, Limiter, LimiterKind, Node, Program, SlotContents, Test, Wanted};
 use crate::field::{Field, Notation, Raw, RawBase, Subject};
 use std::fmt::{self, Display, Formatter, Write};
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -44,7 +46,10 @@ impl Display for Program {
         writeln!(f, "on-exit {}", self.on_exit.name())?;
         for (index, slot) in self.slots.iter().enumerate() {
             let limits = if matches!(slot.contents, SlotContents::Limits(_)) { "limits " } else { "" };
-            writeln!(f, "slot {index} {limits}{} {} {}", slot.name(), family(slot.family), slot.layout.name())?;
+            let dynamic =
+                slot.dynamic.map(|Dynamic { size, timeout_ms }| format!(" dynamic {size}{}", timeout(timeout_ms)));
+            let (name, family, layout) = (slot.name(), family(slot.family), slot.layout.name());
+            writeln!(f, "slot {index} {limits}{name} {family} {layout}{}", dynamic.unwrap_or_default())?;
         }
         for (index, limiter) in self.limiters.iter().enumerate() {
             let Limiter { name, direction, nth, kind, log } = limiter;
@@ -56,6 +61,11 @@ impl Display for Program {
                 LimiterKind::Each(each) => each.to_string(),
             };
             writeln!(f, "limiter {index} {name} {} {nth} {kind} log {}", direction.name(), log.name())?;
+        }
+        for (index, adder) in self.adders.iter().enumerate() {
+            let Adder { kind, slot, key, length, timeout_ms } = adder;
+            let timeout = timeout(*timeout_ms);
+            writeln!(f, "adder {index} {} slot {} {}/{length}{timeout}", kind.name(), slot.0, key.name())?;
         }
         for (index, rule) in self.rules.iter().enumerate() {
             let effects: Vec<String> = rule.effects.iter().map(effect).collect();
@@ -165,6 +175,11 @@ pub(super) fn family(family: Family) -> &'static str {
     }
 }
 
+/// ` timeout 600000ms`, or nothing.
+fn timeout(timeout_ms: Option<u64>) -> String {
+    timeout_ms.map(|ms| format!(" timeout {ms}ms")).unwrap_or_default()
+}
+
 fn fallback(fallback: Fallback) -> &'static str {
     match fallback {
         Fallback::Decide(action) => Action::name(action),
@@ -175,10 +190,12 @@ fn fallback(fallback: Fallback) -> &'static str {
 fn effect(effect: &Effect) -> String {
     match effect {
         Effect::Sample { one_in } => format!("sample 1/{one_in}"),
-        Effect::Limit { limiter, find, exceed } => {
+        Effect::Limit { limiter, find, add, exceed } => {
             let find = find.map(|find| format!(" find {}", find.0)).unwrap_or_default();
-            format!("limit {}{find} exceed {}", limiter.0, exceed.name())
+            let add = add.map(|add| format!("add {} ", add.0)).unwrap_or_default();
+            format!("limit {}{find} exceed {add}{}", limiter.0, exceed.name())
         }
+        Effect::Add { adder } => format!("add {}", adder.0),
         Effect::Track => "track".to_owned(),
         Effect::Verdict(action) => action.name().to_owned(),
     }

@@ -1,7 +1,8 @@
 //! Verifies the invariants of programs. A violation is a compiler bug or an error in hand-written IR.
 
 use super::{
-    Chain, Effect, FindId, LimitEach, LimiterId, LimiterKind, Log, Node, Program, RuleId, SlotContents, Test, Wanted,
+    Adder, Chain, Effect, FindId, LimitEach, LimiterId, LimiterKind, Log, Node, Program, RuleId, SlotContents, Test,
+    Wanted,
 };
 use crate::field::{Guard, Notation};
 use crate::pass::choose_layouts::FUSED_MAX;
@@ -36,10 +37,26 @@ pub fn verify(program: &Program) -> Result<(), String> {
             return Err(format!("slot {index}: {} tables in {}", slot.tables().len(), slot.layout.name()));
         }
     }
+    for (index, adder) in program.adders.iter().enumerate() {
+        verify_adder(program, adder).map_err(|what| format!("adder {index}: {what}"))?;
+    }
     for chain in &program.chains {
         let mut walk =
             Walk { program, chain, guards: vec![Guard::Any], found: chain.tree.staged.clone(), limiters: vec![] };
         walk.chain().map_err(|what| format!("chain {}: {what}", chain.symbol()))?;
+    }
+    Ok(())
+}
+
+/// An adder needs a slot with one dynamic set of its family, and a prefix length of its key.
+fn verify_adder(program: &Program, Adder { slot: id, key, length, .. }: &Adder) -> Result<(), String> {
+    let slot = program.slots.get(usize::from(id.0)).ok_or_else(|| format!("slot {} does not exist", id.0))?;
+    if slot.dynamic.is_none() || slot.tables().len() != 1 {
+        return Err(format!("slot {} is not a dynamic table", id.0));
+    }
+    let is_address = matches!(key.notation(), Notation::Ipv4Address | Notation::Ipv6Address);
+    if !is_address || key.bits() != slot.family.bits() || !(1..=key.bits()).contains(length) {
+        return Err(format!("`{}/{length}` is not a prefix for slot {}", key.name(), id.0));
     }
     Ok(())
 }
@@ -79,7 +96,10 @@ impl Walk<'_> {
                 Node::Rule(id) if usize::from(id.0) >= self.program.rules.len() => {
                     return Err(format!("rule {} does not exist", id.0));
                 }
-                Node::Rule(id) => self.limits(*id)?,
+                Node::Rule(id) => {
+                    self.limits(*id)?;
+                    self.additions(*id)?;
+                }
                 Node::Find(id) => {
                     let find = self.chain.finds.get(usize::from(id.0));
                     let find = find.ok_or_else(|| format!("find {} does not exist", id.0))?;
@@ -131,6 +151,15 @@ impl Walk<'_> {
             if !fits {
                 return Err(format!("rule {}: limiter {} has the wrong find", rule.0, id.0));
             }
+        }
+        Ok(())
+    }
+
+    /// Each addition of a rule must use an adder whose key the packet has.
+    fn additions(&self, rule: RuleId) -> Result<(), String> {
+        for id in self.program.rule(rule).effects.iter().filter_map(Effect::adder) {
+            let adder = self.program.adders.get(usize::from(id.0));
+            self.needs(adder.ok_or_else(|| format!("adder {} does not exist", id.0))?.key.guard())?;
         }
         Ok(())
     }

@@ -185,6 +185,13 @@ impl<'a> Cursor<'a> {
         Ok(Name { text, span: self.expect(TokenKind::Word, expected)? })
     }
 
+    /// Reads `@name`. The span includes the `@`.
+    pub(super) fn referred(&mut self, expected: &str) -> Parse<Name> {
+        let at = self.expect(TokenKind::At, expected)?;
+        let name = self.name("a name after `@`")?;
+        Ok(Name { span: at.to(name.span), ..name })
+    }
+
     /// Reads a string. The text excludes the quotes, the span includes them.
     pub(super) fn string(&mut self, expected: &str) -> Parse<Name> {
         let text = self.slice().trim_matches('"').to_owned();

@@ -16,15 +16,12 @@ const IN_RULES: &[Foreign] = &[
     (&["vmap", "map"], "maps to verdicts", "write one rule for each verdict"),
     (&["quota"], "quotas", "`ip saddr limit @NAME` applies a list of limits"),
     (&["snat", "dnat", "masquerade", "redirect", "tproxy"], "address translation", "Weir forwards packets unchanged"),
-    (
-        &["set", "update", "add", "delete"],
-        "changing sets from rules",
-        "declare the table `dynamic` and fill it from outside",
-    ),
+    (&["set"], "`set` statements", "write `add @NAME { ip saddr timeout 10m }` or `update @NAME { ... }`"),
+    (&["delete"], "deletions by rules", "entries leave by their timeout: `add @NAME { ip saddr timeout 10m }`"),
     (
         &["notrack", "synproxy", "flow", "dup", "fwd"],
         "this statement",
-        "the statements are counter, sample, limit, track, accept, drop, divert",
+        "the statements are counter, sample, limit, add, update, track, accept, drop, divert",
     ),
     (
         &["iif", "oif", "iifname", "oifname", "fib", "rt", "socket", "osf", "numgen", "jhash", "symhash", "ipsec"],

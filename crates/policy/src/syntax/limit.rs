@@ -3,8 +3,8 @@
 use super::cursor::{Cursor, Parse};
 use super::subject::subject;
 use super::token::TokenKind;
-use super::tree::{Exceed, Limit, LimitEach, Log, Name, Statement, Subject};
-use super::{reserved, value};
+use super::tree::{Exceed, Limit, LimitEach, Log, Name, OnExceed, Statement, Subject};
+use super::{addition, reserved, value};
 use crate::diag::Diagnostic;
 use crate::source::Span;
 
@@ -50,17 +50,25 @@ fn burst(cursor: &mut Cursor) -> Parse<Name> {
     })
 }
 
-/// `exceed drop`, `exceed divert`, `exceed mark`, or nothing.
-fn exceed(cursor: &mut Cursor) -> Parse<Option<Exceed>> {
+/// `exceed drop`, `exceed divert`, `exceed mark`, the same after `exceed add @suspects`, or nothing.
+fn exceed(cursor: &mut Cursor) -> Parse<OnExceed> {
     if !cursor.is_word("exceed") {
-        return Ok(None);
+        return Ok(OnExceed::default());
     }
     cursor.bump();
+    let add = match cursor.is_word("add") {
+        true => Some(addition::of_limit(cursor)?),
+        false => None,
+    };
     if cursor.is_word(reserved::REPLY) {
         return Err(cursor.report(reserved::reply(cursor.span())));
     }
     let words = Exceed::ALL.map(|exceed| (exceed.name(), exceed));
-    one_of(cursor, &words, "`drop`, `divert` or `mark` after `exceed`").map(Some)
+    if add.is_some() && !words.iter().any(|(word, _)| cursor.is_word(word)) {
+        return Ok(OnExceed { add, exceed: None });
+    }
+    let exceed = one_of(cursor, &words, "`add`, `drop`, `divert` or `mark` after `exceed`")?;
+    Ok(OnExceed { add, exceed: Some(exceed) })
 }
 
 /// Takes one of the words and returns what it stands for.
@@ -83,9 +91,7 @@ pub(super) fn of_list(cursor: &mut Cursor, subject: Subject) -> Parse<Statement>
                 .help(format!("write `limit each {} {} 50pps`", layer.text, field.text)),
         ));
     }
-    let at = cursor.expect(TokenKind::At, "`@` and the name of a `limits` list")?;
-    let name = cursor.name("a name after `@`")?;
-    let limits = Name { span: at.to(name.span), ..name };
+    let limits = cursor.referred("`@` and the name of a `limits` list")?;
     let exceed = exceed(cursor)?;
     let span = subject.span().to(cursor.last_span());
     Ok(Statement::Limit { subject, limits, exceed, span })

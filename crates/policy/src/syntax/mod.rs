@@ -4,6 +4,7 @@
 //! every mistake. The input does not determine the depth of recursion: blocks nest three deep and values do not nest.
 //! The parser opens no file; the caller reads included files ([`Includes`]).
 
+mod addition;
 mod cursor;
 mod foreign;
 mod item;

@@ -1,8 +1,8 @@
 //! Prints a syntax tree. The printed text parses to the same tree.
 
 use super::tree::{
-    Atom, AtomKind, DirectionBlock, Exceed, File, Item, Limit, LimitEach, LimitsSetting, ListFile, Match, Operand,
-    Operator, Rule, Statement, Subject, TableSetting, Value, Values,
+    Add, Atom, AtomKind, DirectionBlock, File, Item, Limit, LimitEach, LimitsSetting, ListFile, Match, OnExceed,
+    Operand, Operator, Rule, Statement, Subject, TableSetting, Value, Values,
 };
 use std::fmt::{self, Display, Formatter};
 
@@ -74,6 +74,9 @@ impl Display for TableSetting {
             TableSetting::Size(size) => write!(f, "size {size}"),
             TableSetting::Timeout(timeout) => write!(f, "timeout {timeout}"),
             TableSetting::Layout(layout) => write!(f, "layout {}", layout.text),
+            TableSetting::Watch(_) => write!(f, "watch"),
+            TableSetting::Protect(table) => write!(f, "protect @{}", table.text),
+            TableSetting::MaxChange(percent) => write!(f, "max-change {percent}%"),
         }
     }
 }
@@ -104,8 +107,15 @@ impl Display for Limit {
     }
 }
 
-fn print_exceed(f: &mut Formatter, exceed: Option<Exceed>) -> fmt::Result {
-    exceed.iter().try_for_each(|exceed| write!(f, " exceed {}", exceed.name()))
+fn print_exceed(f: &mut Formatter, OnExceed { add, exceed }: &OnExceed) -> fmt::Result {
+    if add.is_some() || exceed.is_some() {
+        write!(f, " exceed")?;
+    }
+    if let Some(add) = add {
+        write!(f, " add @{}", add.table.text)?;
+        add.timeout.iter().try_for_each(|timeout| write!(f, " timeout {timeout}"))?;
+    }
+    exceed.iter().try_for_each(|exceed| write!(f, " {}", exceed.name()))
 }
 
 impl Display for ListFile {
@@ -219,11 +229,11 @@ impl Display for Statement {
             Statement::Sample { copies, packets } => write!(f, "sample {copies}/{packets}"),
             Statement::Limit { subject, limits, exceed, .. } => {
                 write!(f, "{subject} limit @{}", limits.text)?;
-                print_exceed(f, *exceed)
+                print_exceed(f, exceed)
             }
             Statement::LimitRate { limit, exceed, .. } => {
                 write!(f, "limit rate {limit}")?;
-                print_exceed(f, *exceed)
+                print_exceed(f, exceed)
             }
             Statement::LimitEach(LimitEach { subject, length, limit, size, log, exceed, .. }) => {
                 write!(f, "limit each {subject}")?;
@@ -231,7 +241,13 @@ impl Display for Statement {
                 write!(f, " {limit}")?;
                 size.iter().try_for_each(|size| write!(f, " size {size}"))?;
                 log.iter().try_for_each(|log| write!(f, " log {}", log.name()))?;
-                print_exceed(f, *exceed)
+                print_exceed(f, exceed)
+            }
+            Statement::Add(Add { kind, table, subject, length, timeout, .. }) => {
+                write!(f, "{} @{} {{ {subject}", kind.name(), table.text)?;
+                length.iter().try_for_each(|length| write!(f, "/{length}"))?;
+                timeout.iter().try_for_each(|timeout| write!(f, " timeout {timeout}"))?;
+                write!(f, " }}")
             }
             Statement::Track(_) => write!(f, "track"),
             Statement::Verdict(action, _) => write!(f, "{}", action.name()),

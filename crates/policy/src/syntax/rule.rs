@@ -3,9 +3,9 @@
 use super::cursor::{Cursor, Parse, Reported};
 use super::subject::subject;
 use super::token::TokenKind;
-use super::tree::{Match, Name, Operator, Rule, Statement, Subject};
+use super::tree::{AddKind, Match, Name, Operator, Rule, Statement, Subject};
 use super::words::STATEMENT_WORDS;
-use super::{foreign, limit, reserved, value};
+use super::{addition, foreign, limit, reserved, value};
 use crate::diag::Diagnostic;
 use crate::field::Field;
 use weir_abi::Action;
@@ -51,6 +51,8 @@ fn part(cursor: &mut Cursor, rule: &mut Rule) -> Parse<()> {
         }
         Some("sample") => rule.statements.push(sample(cursor)?),
         Some("track") => rule.statements.push(Statement::Track(cursor.bump())),
+        Some("add") => rule.statements.push(addition::of_rule(cursor, AddKind::Add)?),
+        Some("update") => rule.statements.push(addition::of_rule(cursor, AddKind::Update)?),
         Some("limit") => rule.statements.push(limit::of_rule(cursor)?),
         Some(reserved::REPLY) => return Err(cursor.report(reserved::reply(cursor.span()))),
         Some(word) => {
@@ -125,7 +127,9 @@ fn after_statement(cursor: &mut Cursor, rule: &Rule, start: crate::source::Span)
         Diagnostic::error("E0107", start, "a match comes after a statement")
             .label("this is tested too late")
             .note(rule.statements[0].span(), "the statements begin here")
-            .help("write all matches first, then `counter`, `sample`, `limit`, `track` and the verdict"),
+            .help(
+                "write all matches first, then `counter`, `sample`, `limit`, `add`, `update`, `track` and the verdict",
+            ),
     ))
 }
 
@@ -138,13 +142,6 @@ fn guard(cursor: &mut Cursor) -> Parse<Option<Name>> {
     let statement = next == TokenKind::Word
         && (STATEMENT_WORDS.contains(&cursor.slice_ahead(1)) || cursor.slice_ahead(3) == "limit" && field().is_some());
     Ok((ends || statement).then(|| Name { text: word.to_owned(), span: cursor.bump() }))
-}
-
-/// Parses `@name`. The span includes the `@`.
-fn referred(cursor: &mut Cursor, expected: &str) -> Parse<Name> {
-    let at = cursor.expect(TokenKind::At, expected)?;
-    let name = cursor.name("a name after `@`")?;
-    Ok(Name { span: at.to(name.span), ..name })
 }
 
 fn operator(cursor: &mut Cursor) -> Operator {
@@ -226,7 +223,7 @@ fn table(
                 .help("an address is in a table (`@table`) or not (`!= @table`)"),
         ));
     }
-    let table = referred(cursor, "a table")?;
+    let table = cursor.referred("a table")?;
     let labels = match cursor.is(TokenKind::OpenBrace) {
         true => Some(value::set(cursor, "a label", &mut |cursor| value::label(cursor))?.0),
         false => None,

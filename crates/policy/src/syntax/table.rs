@@ -2,7 +2,7 @@
 
 use super::cursor::{Cursor, Parse, Reported};
 use super::token::TokenKind;
-use super::tree::{Element, ListFile, Table, TableSetting};
+use super::tree::{Atom, Element, ListFile, Name, Table, TableSetting};
 use super::{foreign, value};
 use crate::diag::{Diagnostic, nearest};
 
@@ -33,7 +33,8 @@ pub(super) fn table(cursor: &mut Cursor) -> Parse<Table> {
 }
 
 /// The settings of a table.
-const TABLE_WORDS: [&str; 7] = ["type", "elements", "file", "dynamic", "size", "timeout", "layout"];
+const TABLE_WORDS: [&str; 10] =
+    ["type", "elements", "file", "dynamic", "size", "timeout", "layout", "watch", "protect", "max-change"];
 
 fn table_setting(cursor: &mut Cursor) -> Parse<TableSetting> {
     let keyword = cursor.span();
@@ -66,6 +67,19 @@ fn table_setting(cursor: &mut Cursor) -> Parse<TableSetting> {
         Some("layout") => {
             cursor.bump();
             TableSetting::Layout(cursor.name("the name of a layout")?)
+        }
+        Some("watch") => TableSetting::Watch(cursor.bump()),
+        Some("protect") => {
+            cursor.bump();
+            let at = cursor.expect(TokenKind::At, "`@` and the name of a table after `protect`")?;
+            let name = cursor.name("the name of a table after `@`")?;
+            TableSetting::Protect(Name { span: at.to(name.span), ..name })
+        }
+        Some("max-change") => {
+            cursor.bump();
+            let number = value::number(cursor, "a share such as `20%` after `max-change`")?;
+            let percent = cursor.expect(TokenKind::Percent, "`%` after the number")?;
+            TableSetting::MaxChange(Atom { span: number.span.to(percent), ..number })
         }
         Some(word) => return Err(unknown_setting(cursor, word)),
         None => return Err(cursor.unexpected("a setting of the table")),

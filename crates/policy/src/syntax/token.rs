@@ -73,6 +73,9 @@ pub enum TokenKind {
     /// `-`
     #[token("-")]
     Minus,
+    /// `%`
+    #[token("%")]
+    Percent,
     /// `@`
     #[token("@")]
     At,

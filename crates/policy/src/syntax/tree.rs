@@ -1,10 +1,12 @@
 //! The syntax tree: the written text with its positions. Names and types are not resolved; [`crate::check`] does that.
 //!
-//! One idea with `tree/limits.rs` and `tree/values.rs`: the types of the tree contain one another.
+//! One idea with `tree/additions.rs`, `tree/limits.rs` and `tree/values.rs`: the types of the tree contain one another.
 
+mod additions;
 mod limits;
 mod values;
 
+pub use additions::{Add, AddKind, ExceedAdd, OnExceed};
 pub use limits::{Exceed, Limit, LimitEach, LimitElement, Limits, LimitsSetting, Log};
 pub use values::{Atom, AtomKind, Operand, Value, Values};
 
@@ -143,6 +145,12 @@ pub enum TableSetting {
     Timeout(Atom),
     /// `layout d16x4r`
     Layout(Name),
+    /// `watch`
+    Watch(Span),
+    /// `protect @admin`; the span of the name includes the `@`.
+    Protect(Name),
+    /// `max-change 20%`; the text is the number, and its span includes the `%`.
+    MaxChange(Atom),
 }
 
 /// An element of a table.
@@ -347,6 +355,7 @@ impl Statement {
             Statement::Sample { copies, packets } => copies.span.to(packets.span),
             Statement::Limit { span, .. } | Statement::LimitRate { span, .. } => *span,
             Statement::LimitEach(limit) => limit.span,
+            Statement::Add(add) => add.span,
         }
     }
 }
@@ -369,8 +378,8 @@ pub enum Statement {
         subject: Subject,
         /// The list of limits; the span includes the `@`.
         limits: Name,
-        /// What happens to packets that exceed the limit; `None` if not written.
-        exceed: Option<Exceed>,
+        /// What happens to packets that exceed the limit.
+        exceed: OnExceed,
         /// The whole statement.
         span: Span,
     },
@@ -378,13 +387,15 @@ pub enum Statement {
     LimitRate {
         /// The limit.
         limit: Limit,
-        /// What happens to packets that exceed the limit; `None` if not written.
-        exceed: Option<Exceed>,
+        /// What happens to packets that exceed the limit.
+        exceed: OnExceed,
         /// The whole statement.
         span: Span,
     },
     /// `limit each ip saddr/24 50pps size 100000 exceed mark`
     LimitEach(LimitEach),
+    /// `add @suspects { ip saddr timeout 10m }`
+    Add(Add),
     /// `track`
     Track(Span),
     /// `accept`, `drop`, `divert`

@@ -1,4 +1,5 @@
 //! The keywords that begin statements. No match begins with one of them.
 
 /// Keywords that begin a statement.
-pub(super) const STATEMENT_WORDS: [&str; 7] = ["counter", "sample", "limit", "track", "accept", "drop", "divert"];
+pub(super) const STATEMENT_WORDS: [&str; 9] =
+    ["counter", "sample", "limit", "add", "update", "track", "accept", "drop", "divert"];

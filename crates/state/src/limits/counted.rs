@@ -170,8 +170,7 @@ mod tests {
         let binding = store.bind(declared, 0).expect("there is room");
         let none = (1..).zip(labels).filter(|(_, label)| label.chars().all(char::is_uppercase)).map(|(entry, _)| entry);
         let unlimited: Arc<[u32]> = std::iter::once(0).chain(none).collect();
-        let buckets =
-            |offset: u32, logged: Logged| LimiterBuckets {
+        let buckets = |offset: u32, logged: Logged| LimiterBuckets {
             declared: 0,
             offset,
             logged,

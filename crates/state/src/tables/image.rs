@@ -73,6 +73,8 @@ struct Shared {
     contents: Mutex<Contents>,
     /// The deadlines of each table. To be locked after `contents`.
     expiry: Mutex<Vec<Expiry>>,
+    /// The entries of each table in the policy and its lists, as they were read last.
+    listed: Mutex<Vec<Arc<Table>>>,
 }
 
 /// What a table of a new image continues with.
@@ -94,6 +96,15 @@ enum Contents {
 }
 
 impl Contents {
+    /// The entries of a table; `None` if they were lost by a panic.
+    fn table(&self, position: usize) -> Option<Arc<Table>> {
+        match self {
+            Contents::Live(live) => Some(Arc::new(live.contents(position))),
+            Contents::Constant(_, tables) => Some(tables[position].clone()),
+            Contents::Taken => None,
+        }
+    }
+
     /// The table with its writer.
     fn live(&mut self, layout: Layout) -> &mut LiveTable {
         if let Contents::Constant(..) = self {
@@ -143,7 +154,9 @@ impl TableImage {
         let (published, image) = publish(readers, read_by, layout, image, size)?;
         let contents = Mutex::new(Contents::Constant(image, tables));
         let expiry = Mutex::new(expiry);
-        Ok(TableImage { members: members.into(), shared: Arc::new(Shared { layout, published, contents, expiry }) })
+        let listed = Mutex::new(members.iter().map(|member| member.table.clone()).collect());
+        let shared = Arc::new(Shared { layout, published, contents, expiry, listed });
+        Ok(TableImage { members: members.into(), shared })
     }
 
     /// Whether the table can change.
@@ -155,7 +168,7 @@ impl TableImage {
     pub(super) fn fits(&self, declared: &ImageDeclared) -> bool {
         self.shared.layout == declared.layout
             && self.members.len() == declared.members.len()
-            && declared.members.iter().zip(&*self.members).all(|(new, own)| new.continues(own))
+            && declared.members.iter().enumerate().all(|(position, new)| self.is_continued(position, new))
     }
 
     /// The same image for a later declaration that fits.
@@ -165,19 +178,51 @@ impl TableImage {
 
     /// Position of the table whose entries `member` continues with.
     pub(super) fn continued_by(&self, member: &Member) -> Option<usize> {
-        self.members.iter().position(|own| member.continues(own))
+        (0..self.members.len()).find(|&position| self.is_continued(position, member))
+    }
+
+    /// Whether a later declaration continues with the entries of a table. Its labels must have the same ids, also if the
+    /// list was read again.
+    fn is_continued(&self, position: usize, later: &Member) -> bool {
+        let own = &self.members[position];
+        let listed = Member { table: self.listed(position), ..own.clone() };
+        later.continues(&listed) && later.table.labels() == own.table.labels()
+    }
+
+    /// The entries in the policy and its lists, as they were read last.
+    pub(super) fn listed(&self, position: usize) -> Arc<Table> {
+        self.all_listed()[position].clone()
+    }
+
+    /// The lists of a table were read again. A later declaration with these entries continues with the table.
+    pub(super) fn set_listed(&self, position: usize, list: &Arc<Table>) {
+        self.all_listed()[position] = list.clone();
+    }
+
+    fn all_listed(&self) -> MutexGuard<'_, Vec<Arc<Table>>> {
+        self.shared.listed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The entries of a table, if they are other than those that `member` declares, and their deadlines.
     pub(super) fn continued(&self, position: usize, member: &Member) -> Option<Continued> {
-        let contents = self.contents();
-        let current = match &*contents {
-            Contents::Live(live) => Arc::new(live.contents(position)),
-            Contents::Constant(_, tables) => tables[position].clone(),
-            Contents::Taken => return None,
-        };
-        let expiry = self.expiry()[position].clone();
+        let (current, expiry) = self.current(position)?;
         Some(Continued { entries: (*current != *member.table).then_some(current), expiry })
+    }
+
+    /// The entries of a table and their deadlines; `None` if they were lost by a panic.
+    pub(super) fn current(&self, position: usize) -> Option<(Arc<Table>, Expiry)> {
+        let contents = self.contents();
+        Some((contents.table(position)?, self.expiry()[position].clone()))
+    }
+
+    /// The entries of a table; `None` if they were lost by a panic.
+    pub(super) fn table(&self, position: usize) -> Option<Arc<Table>> {
+        self.contents().table(position)
+    }
+
+    /// The tables in the image, as the generation declares them.
+    pub(super) fn members(&self) -> &[Member] {
+        &self.members
     }
 
     /// The image for readers.

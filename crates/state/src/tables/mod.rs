@@ -12,10 +12,15 @@
 //! policy. A list that has other entries when a generation is loaded is a new image without the changes. Until then
 //! changes reach all loaded generations, also through images that they do not share.
 
+mod addition_ring;
+mod additions;
 mod change;
 mod expiry;
+mod fit;
 mod image;
 mod kernel;
+mod lasting;
+mod lists;
 mod published;
 mod table_error;
 mod table_store;
@@ -23,9 +28,12 @@ mod wheel;
 
 use std::sync::Arc;
 
+pub use addition_ring::AdditionRings;
+pub use additions::{Adders, Additions, ListedEntries, Replay, ReplayedTables, TableAdder};
 pub use change::{TableChange, Visibility};
 pub use image::{DynamicBounds, ImageDeclared, Member, TableImage};
 pub use kernel::{HalvesWord, KernelImage};
+pub use lasting::SavedTable;
 pub use published::Published;
 pub use table_error::TableError;
 pub use table_store::{Changed, EXPIRE_BATCH, TableBinding, TableImages, TableStore, TableView};
@@ -41,4 +49,17 @@ pub struct LiveTables {
     pub images: Vec<Option<Published>>,
     /// The images of the generation. They stay shared while this value lives.
     pub binding: Arc<TableBinding>,
+    /// How rules change them.
+    pub by_rules: ByRules,
+}
+
+/// How rules of a program change its tables.
+#[derive(Clone)]
+pub enum ByRules {
+    /// No rule adds to a table.
+    Never,
+    /// Workers and programs queue additions, which a thread applies every 10 ms.
+    Queued(Arc<Additions>, Adders),
+    /// A replay applies additions, and lets entries expire, in the time of its packets.
+    Replayed(ReplayedTables),
 }

@@ -30,18 +30,14 @@ pub(super) enum ReadBy {
 }
 
 /// Why an image cannot be published.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub(super) enum ImageProblem {
     /// The layout cannot hold the entries.
-    Build(BuildError),
+    #[error(transparent)]
+    Build(#[from] BuildError),
     /// The kernel refuses the memory.
+    #[error(transparent)]
     Memory(io::Error),
-}
-
-impl From<BuildError> for ImageProblem {
-    fn from(error: BuildError) -> Self {
-        ImageProblem::Build(error)
-    }
 }
 
 /// Publishes an image for its readers. A dynamic table may get `size` entries.

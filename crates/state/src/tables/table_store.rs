@@ -1,21 +1,25 @@
 //! Binds generations to images of tables, and changes tables by name.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use weir_abi::Family;
-use weir_tables::Kind;
 use weir_tables::live::{LiveEntry, LiveError, LiveTable, Readers};
+use weir_tables::{Kind, Overlap, Table};
 
 use super::change::{self, Applied, Order, TableChange, Timing, Visibility};
 use super::expiry::{Expiry, tick};
-use super::image::{DynamicBounds, ImageDeclared, Member, TableImage};
+use super::fit::{Checked, can_take, checked, images_of, no_table};
+use super::image::{Continued, ImageDeclared, Member, TableImage};
+use super::lasting::{self, Lasting, SavedTable};
 use super::published::{ImageProblem, ReadBy};
 use super::table_error::TableError;
-use super::wheel::{TICK_NS, TIMEOUT_MS_MAX};
+use super::wheel::TICK_NS;
 use crate::StateError;
+use crate::saved::log::ChangeLog;
+use crate::saved::record::TableKey;
 use crate::store::{Binding, Declared, Request, StateKind, Store};
 
 /// Limit on the entries of an image that expire before changes may pass.
@@ -27,6 +31,8 @@ const GIVE_WAY_MAX: usize = 1000;
 pub struct TableImages {
     readers: Readers,
     read_by: ReadBy,
+    /// What lasts when this process ends, if anything does.
+    lasting: Option<Lasting>,
 }
 
 /// The images that a generation uses.
@@ -51,30 +57,68 @@ impl StateKind for TableImages {
             Some(&earlier) => Ok(earlier.for_declaration(declaration)),
             None => {
                 // Tables continue also if the rules put them into other images than before.
-                let current = |member: &Member| {
+                let of_loaded = |member: &Member| {
                     let newest_first = loaded.iter().rev();
                     let mut of = newest_first.filter_map(|image| Some((image, image.continued_by(member)?)));
                     of.next().and_then(|(image, position)| image.continued(position, member))
                 };
-                let current = declaration.members.iter().map(current).collect();
-                let names = declaration.members.iter().map(|member| member.name.as_str()).collect::<Vec<_>>().join("+");
-                TableImage::new(&self.readers, self.read_by, declaration, current, now_ns).map_err(|problem| {
-                    match problem {
-                        ImageProblem::Build(error) => StateError::Table { name: names, error },
-                        ImageProblem::Memory(source) => StateError::TableMemory { name: names, source },
-                    }
-                })
+                self.image(declaration, of_loaded, now_ns)
             }
         };
-        requests.into_iter().map(image).collect()
+        let images = requests.into_iter().map(image).collect::<Result<Vec<TableImage>, StateError>>()?;
+        if let Some(lasting) = &mut self.lasting {
+            images.iter().for_each(|image| lasting.bind(image));
+        }
+        Ok(images)
     }
 
     /// The last owner frees the image.
-    fn release(&mut self, _object: &TableImage) {}
+    fn release(&mut self, image: &TableImage) {
+        if let Some(lasting) = &mut self.lasting {
+            lasting.release(image);
+        }
+    }
+}
+
+impl TableImages {
+    /// Makes an image. Its tables continue as loaded ones, or as those that wait for a generation.
+    fn image(
+        &mut self,
+        declaration: ImageDeclared,
+        of_loaded: impl Fn(&Member) -> Option<Continued>,
+        now_ns: u64,
+    ) -> Result<TableImage, StateError> {
+        let names = declaration.members.iter().map(|member| member.name.as_str()).collect::<Vec<_>>().join("+");
+        let make = |declaration: ImageDeclared, continued: Vec<Option<Continued>>| {
+            TableImage::new(&self.readers, self.read_by, declaration, continued, now_ns)
+        };
+        let waiting = |member: &Member| self.lasting.as_mut().and_then(|lasting| lasting.continued_by(member));
+        let waiting: Vec<Option<Continued>> = declaration.members.iter().map(waiting).collect();
+        let loaded = |declaration: &ImageDeclared| declaration.members.iter().map(&of_loaded).collect();
+        let made = match waiting.iter().any(Option::is_some) {
+            false => make(declaration.clone(), loaded(&declaration)),
+            true => {
+                let current = declaration.members.iter().zip(waiting);
+                let current = current.map(|(member, waiting)| of_loaded(member).or(waiting)).collect();
+                make(declaration.clone(), current).or_else(|problem| {
+                    // A policy that starts alone is not refused.
+                    let made = make(declaration.clone(), loaded(&declaration))?;
+                    if let Some(lasting) = &mut self.lasting {
+                        lasting.notices.push(format!("table {names}: the saved entries are lost: {problem}"));
+                    }
+                    Ok(made)
+                })
+            }
+        };
+        made.map_err(|problem| match problem {
+            ImageProblem::Build(error) => StateError::Table { name: names, error },
+            ImageProblem::Memory(source) => StateError::TableMemory { name: names, source },
+        })
+    }
 }
 
 /// The result of a change.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Changed {
     /// Number of entries that were added, removed or got another label.
     pub changed: usize,
@@ -98,6 +142,8 @@ pub struct TableStore {
     can_expire: AtomicBool,
     /// Number of entries that full tables refused, by the name of the table.
     refused: Mutex<BTreeMap<String, u64>>,
+    /// Where changes of dynamic tables are written.
+    log: OnceLock<Arc<ChangeLog>>,
 }
 
 impl Default for TableStore {
@@ -120,9 +166,9 @@ impl TableStore {
 
     fn new(read_by: ReadBy) -> Self {
         let readers = Readers::new();
-        let store = Store::new(TableImages { readers: readers.clone(), read_by });
+        let store = Store::new(TableImages { readers: readers.clone(), read_by, lasting: None });
         let (changing, waiting, can_expire) = (Mutex::default(), AtomicUsize::new(0), AtomicBool::new(false));
-        TableStore { readers, store, changing, waiting, can_expire, refused: Mutex::default() }
+        TableStore { readers, store, changing, waiting, can_expire, refused: Mutex::default(), log: OnceLock::new() }
     }
 
     /// The registry of the workers that read tables.
@@ -173,20 +219,14 @@ impl TableStore {
         now_ns: u64,
     ) -> Result<Changed, TableError> {
         let _in_order = self.in_order();
-        let own = images_of(&mut active.objects(), name);
-        let Some((first, set)) = own.first() else { return Err(no_table(active, name)) };
-        let table_type = first.table_type(*set);
-        check_type(name, table_type, change)?;
-        let timeout_ms = change.timeout_ms(first.bounds(*set).and_then(|bounds| bounds.timeout_ms));
-        if timeout_ms > Some(TIMEOUT_MS_MAX) {
-            return Err(TableError::LongTimeout { name: name.to_owned() });
-        }
+        let Checked { own, table_type, timeout_ms } = checked(&active.objects().collect::<Vec<_>>(), name, change)
+            .inspect_err(|error| {
+                if let TableError::Full { more, .. } = error {
+                    *self.refused().entry(name.to_owned()).or_default() += *more as u64;
+                }
+            })?;
+        let (first, set) = own.first().expect("a table that was checked has an image");
         let order = Order { change, visibility, timing: Timing::new(now_ns, timeout_ms) };
-        own.iter().try_for_each(|(image, set)| can_take(image, *set, name, change)).inspect_err(|error| {
-            if let TableError::Full { more, .. } = error {
-                *self.refused().entry(name.to_owned()).or_default() += *more as u64;
-            }
-        })?;
         let others = self.store.maintain(|_, objects| images_of(objects, name));
         let mut others: Vec<(TableImage, usize)> = others
             .into_iter()
@@ -197,25 +237,74 @@ impl TableStore {
         let all = others.len();
         others.retain(|(image, set)| can_take(image, *set, name, change).is_ok());
         let left_out = all - others.len();
-        let partial = |error: LiveError| TableError::Partial { name: name.to_owned(), error };
         if order.timing.until.is_some() {
             self.can_expire.store(true, Ordering::Relaxed);
         }
         let mut applied = None;
         for (image, set) in own.iter().chain(&others) {
             let apply = |live: &mut LiveTable, expiry: &mut Expiry| change::apply((live, *set), expiry, order);
-            let in_image = image.with_expiry(*set, apply).map_err(partial)?;
+            let problem = |error: LiveError| match (&error, applied.is_none()) {
+                (LiveError::Stopped { .. }, _) | (_, false) => TableError::Partial { name: name.to_owned(), error },
+                (_, true) => TableError::Refused { name: name.to_owned(), error },
+            };
+            let in_image = image.with_expiry(*set, apply).map_err(problem).inspect_err(|_| self.demand_snapshot())?;
             // The first is one of the active generation.
             applied.get_or_insert(in_image);
+        }
+        if let Some(log) = self.log.get().filter(|_| first.bounds(*set).is_some()) {
+            let (family, kind) = table_type;
+            lasting::log_change(log, &TableKey::new(name, family, kind), (first, *set), change);
         }
         let entries = self.read(active, name, |table| table.count())?;
         let Applied { changed, refreshed } = applied.unwrap_or_default();
         Ok(Changed { changed, refreshed, entries, left_out })
     }
 
+    /// Makes dynamic tables last: their changes go to `log`, and `waiting` tables continue in the first policy that
+    /// declares them. A table whose last generation is gone waits for the next one. To be called once, before
+    /// generations are bound.
+    pub fn make_last(&self, log: &Arc<ChangeLog>, waiting: Vec<SavedTable>) {
+        let _in_order = self.in_order();
+        if self.log.set(log.clone()).is_ok() {
+            self.store.maintain(|kind, _| kind.lasting = Some(Lasting::new(log.clone(), waiting)));
+        }
+    }
+
+    /// The dynamic tables, those of `active` first, and the tables that wait. `begin` runs at the time of which this is
+    /// the state: the changes before it are included, and those after it are not. Changes wait meanwhile.
+    pub fn save(&self, active: &TableBinding, begin: impl FnOnce()) -> Vec<SavedTable> {
+        let _in_order = self.in_order();
+        begin();
+        self.store.maintain(|kind, loaded| {
+            let loaded: Vec<&TableImage> = loaded.collect();
+            let mut tables = lasting::saved_tables(active.objects().chain(loaded.into_iter().rev()));
+            tables.extend(kind.lasting.iter().flat_map(|lasting| lasting.waiting().iter().cloned()));
+            tables
+        })
+    }
+
+    /// What could not be restored since the previous call.
+    pub fn take_notices(&self) -> Vec<String> {
+        self.store
+            .maintain(|kind, _| kind.lasting.as_mut().map(|one| std::mem::take(&mut one.notices)).unwrap_or_default())
+    }
+
+    fn demand_snapshot(&self) {
+        if let Some(log) = self.log.get() {
+            log.demand_snapshot();
+        }
+    }
+
     /// Number of entries that a table of this name refused so far because it was full.
     pub fn refused_by(&self, name: &str) -> u64 {
         self.refused().get(name).copied().unwrap_or(0)
+    }
+
+    /// Counts entries that a caller did not add, because the table is full.
+    pub(super) fn count_refused(&self, name: &str, entries: u64) {
+        if entries > 0 {
+            *self.refused().entry(name.to_owned()).or_default() += entries;
+        }
     }
 
     fn refused(&self) -> MutexGuard<'_, BTreeMap<String, u64>> {
@@ -265,7 +354,7 @@ impl TableStore {
     }
 
     /// Waits for earlier changes.
-    fn in_order(&self) -> MutexGuard<'_, ()> {
+    pub(super) fn in_order(&self) -> MutexGuard<'_, ()> {
         self.waiting.fetch_add(1, Ordering::Relaxed);
         let guard = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
         self.waiting.fetch_sub(1, Ordering::Relaxed);
@@ -283,7 +372,7 @@ impl TableStore {
         work: impl FnOnce(&TableView<'_>) -> R,
     ) -> Result<R, TableError> {
         let image = active.objects().find(|image| image.position(name).is_some());
-        let Some(image) = image else { return Err(no_table(active, name)) };
+        let Some(image) = image else { return Err(no_table(active.objects(), name)) };
         let set = image.position(name).expect("the image has the table");
         let ((family, kind), size) = (image.table_type(set), image.bounds(set).map(|bounds| bounds.size));
         Ok(image.with_expiry(set, |live, expiry| work(&TableView { live, expiry, set, family, kind, size })))
@@ -323,6 +412,23 @@ impl<'a> TableView<'a> {
         self.live.longest(self.set, addr)
     }
 
+    /// Where the prefixes of another table overlap its entries.
+    pub fn overlap(&self, other: &Table) -> Option<Overlap> {
+        self.live.overlap(self.set, other)
+    }
+
+    /// The entries for which there is room: the first ones, and those that are there.
+    pub(super) fn fitting(&self, entries: &[(IpAddr, u8)]) -> Vec<(IpAddr, u8)> {
+        let room = self.size.map_or(usize::MAX, |size| size.saturating_sub(self.count()));
+        let mut new = HashSet::new();
+        let mut fits = |&(addr, len): &(IpAddr, u8)| {
+            self.live.holds(self.set, addr, len)
+                || new.contains(&(addr, len))
+                || new.len() < room && new.insert((addr, len))
+        };
+        entries.iter().filter(|entry| fits(entry)).copied().collect()
+    }
+
     /// Nanoseconds from `now_ns` until an entry expires. `None`: it never does.
     pub fn left_ns(&self, entry: &LiveEntry<'_>, now_ns: u64) -> Option<u64> {
         let until = self.expiry.until(entry.addr, entry.len)?;
@@ -354,63 +460,4 @@ fn distinct(images: &mut dyn Iterator<Item = &TableImage>) -> Vec<TableImage> {
         }
     }
     found
-}
-
-/// The images that have a table, each once, with the position of the table.
-fn images_of(images: &mut dyn Iterator<Item = &TableImage>, name: &str) -> Vec<(TableImage, usize)> {
-    let mut found: Vec<(TableImage, usize)> = Vec::new();
-    for image in images {
-        let Some(position) = image.position(name) else { continue };
-        if !found.iter().any(|(known, _)| known.is(image)) {
-            found.push((image.clone(), position));
-        }
-    }
-    found
-}
-
-fn no_table(active: &TableBinding, name: &str) -> TableError {
-    let mut known: Vec<String> = active.objects().flat_map(TableImage::names).map(str::to_owned).collect();
-    known.sort();
-    known.dedup();
-    TableError::NoTable { name: name.to_owned(), known }
-}
-
-/// Checks the family and kind of a change. A removal needs no labels.
-fn check_type(name: &str, (family, kind): (Family, Kind), change: TableChange<'_>) -> Result<(), TableError> {
-    let table = match (change, change.added()) {
-        (_, Some(table)) | (TableChange::Remove(table), None) => table,
-        (_, None) => return Ok(()),
-    };
-    let expected = match (family, kind) {
-        (Family::Ipv4, _) if table.family() != family => "IPv4 entries",
-        (Family::Ipv6, _) if table.family() != family => "IPv6 entries",
-        _ if matches!(change, TableChange::Remove(_)) || table.kind() == kind => return Ok(()),
-        (_, Kind::Set) => "entries without labels",
-        (_, Kind::Labels) => "entries with labels",
-    };
-    Err(TableError::OtherType { name: name.to_owned(), expected })
-}
-
-/// Checks that an image can take a change: its layout holds the entries, its code knows the labels, and a dynamic table
-/// has room.
-fn can_take(image: &TableImage, set: usize, name: &str, change: TableChange<'_>) -> Result<(), TableError> {
-    let name = || name.to_owned();
-    if !image.can_change() {
-        return Err(TableError::TooLarge { name: name() });
-    }
-    let Some(table) = change.added() else { return Ok(()) };
-    image.check(set, table).map_err(|error| TableError::Refused { name: name(), error })?;
-    let unknown = image.with(|live| table.labels().iter().find(|label| !live.has_label(label)));
-    if let Some(label) = unknown {
-        return Err(TableError::NewLabel { name: name(), label: label.to_string() });
-    }
-    let Some(DynamicBounds { size, .. }) = image.bounds(set) else { return Ok(()) };
-    let (entries, more) = match change {
-        TableChange::Replace(_) => (0, table.facts().entries),
-        _ => image.with(|live| (live.count(set), live.count_new(set, table))),
-    };
-    match more > 0 && entries + more > size {
-        true => Err(TableError::Full { name: name(), entries, more, size }),
-        false => Ok(()),
-    }
 }

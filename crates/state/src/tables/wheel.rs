@@ -23,7 +23,8 @@ use std::hash::{BuildHasher, Hash, RandomState};
 use hashbrown::HashTable;
 
 /// The unit of deadlines, ns.
-pub const TICK_NS: u64 = 10_000_000;
+pub use weir_abi::addition::TICK_NS;
+
 /// Longest time to a deadline, ms: one year.
 pub const TIMEOUT_MS_MAX: u64 = 365 * 24 * 3600 * 1000;
 

@@ -75,7 +75,7 @@ fn checked(label: &[u8]) -> Result<&str, Problem> {
 }
 
 /// The contents of a list: labels, each with its limit.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct RateOfLabel {
     profiles: Profiles,
     limits: HashMap<Box<str>, u32>,

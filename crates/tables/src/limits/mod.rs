@@ -63,7 +63,7 @@ impl Origins {
 }
 
 /// Distinct limits. Two limits that charge alike count as one.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 struct Profiles {
     limits: Vec<Limit>,
     ids: HashMap<LimitProfile, u32>,

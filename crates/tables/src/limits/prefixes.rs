@@ -144,7 +144,7 @@ impl Settling<'_> {
 }
 
 /// The prefixes of one family. The label of a prefix is its position, from 1.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub(super) struct Labelled {
     pub(super) prefixes: Prefixes,
     /// The number of the limit of each prefix.
@@ -197,7 +197,7 @@ fn parents<A: Address>(prefixes: &[Prefix<A>]) -> Vec<u32> {
 }
 
 /// The contents of a list: distinct prefixes, each with its limit.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct LimitTable {
     pub(super) profiles: Profiles,
     /// IPv4, then IPv6.

@@ -1,11 +1,11 @@
 //! Changes by whole tables: insertion, removal and replacement of many prefixes at once.
 
-use std::collections::BTreeMap;
+use std::iter;
 
 use weir_abi::Layout;
 
 use super::held::Net;
-use super::{LiveError, LiveTable, is_in};
+use super::{LiveError, LiveTable, Step, is_in};
 use crate::entries::{Kind, Table};
 use crate::image::BuildError;
 
@@ -48,8 +48,14 @@ impl LiveTable {
     /// The same as [`LiveTable::check`] and [`LiveTable::change`].
     pub fn insert_all(&mut self, set: usize, table: &Table) -> Result<usize, LiveError> {
         self.check(set, table)?;
-        let wanted = self.with_entries(BTreeMap::new(), set, table)?;
-        self.apply(wanted)
+        let ids = self.ids(table)?;
+        let (sets, held) = (self.sets, &self.held);
+        let step = |(net, label)| {
+            let old = held.get(net);
+            Step { net, old, new: with(sets, set, old, label) }
+        };
+        let steps = entries(table, &ids).map(step).filter(Step::changes).collect();
+        self.apply(steps)
     }
 
     /// Number of entries of `table` that set `set` does not have, whatever their labels.
@@ -68,9 +74,13 @@ impl LiveTable {
         if set >= self.sets {
             return Err(LiveError::NoSuchSet { set, sets: self.sets });
         }
-        let without = |net: Net| (net, self.without(set, self.held.get(net)));
-        let wanted = nets(table).map(|(net, _)| without(net)).collect();
-        self.apply(wanted)
+        let (sets, held) = (self.sets, &self.held);
+        let step = |(net, _)| {
+            let old = held.get(net);
+            Step { net, old, new: with(sets, set, old, 0) }
+        };
+        let steps = nets(table).map(step).filter(Step::changes).collect();
+        self.apply(steps)
     }
 
     /// Replaces the contents of set `set` by those of `table`. Returns how many prefixes changed.
@@ -79,9 +89,8 @@ impl LiveTable {
     /// The same as [`LiveTable::check`] and [`LiveTable::change`].
     pub fn replace(&mut self, set: usize, table: &Table) -> Result<usize, LiveError> {
         self.check(set, table)?;
-        let removed = self.held.iter().map(|(net, label)| (net, self.without(set, label))).collect();
-        let wanted = self.with_entries(removed, set, table)?;
-        self.apply(wanted)
+        let ids = self.ids(table)?;
+        self.replace_by(set, || entries(table, &ids))
     }
 
     /// Removes all entries of set `set`. Returns how many there were.
@@ -92,38 +101,80 @@ impl LiveTable {
         if set >= self.sets {
             return Err(LiveError::NoSuchSet { set, sets: self.sets });
         }
-        let removed = self.held.iter().map(|(net, label)| (net, self.without(set, label))).collect();
-        self.apply(removed)
+        self.replace_by(set, iter::empty)
     }
 
-    /// A label, or mask of fused sets, without set `set`.
-    fn without(&self, set: usize, label: u32) -> u32 {
-        if self.sets == 1 { 0 } else { label & !(1 << set) }
-    }
-
-    /// Adds the entries of `table` in set `set` to the wanted labels. Prefixes that are not in `wanted` keep the other
-    /// sets that they are in.
-    fn with_entries(
+    /// Replaces the contents of a set by entries in order. A step takes 48 bytes, so they are only counted if there are
+    /// many.
+    fn replace_by<I: Iterator<Item = (Net, u32)>>(
         &mut self,
-        mut wanted: BTreeMap<Net, u32>,
         set: usize,
-        table: &Table,
-    ) -> Result<BTreeMap<Net, u32>, LiveError> {
-        let ids = table.labels().iter().map(|name| self.intern(name)).collect::<Result<Vec<u32>, _>>()?;
-        for (net, label) in nets(table) {
-            let now = wanted.entry(net).or_insert_with(|| self.held.get(net));
-            *now = match (self.sets, self.kind) {
-                (1, Kind::Labels) => ids[label as usize - 1],
-                (1, Kind::Set) => label,
-                _ => *now | 1 << set,
-            };
+        entries: impl Fn() -> I,
+    ) -> Result<usize, LiveError> {
+        let (sets, held) = (self.sets, &self.held);
+        let steps = || differences(held.iter(), entries(), sets, set).filter(Step::changes);
+        let (mut count, mut more, mut fewer) = (0, 0, 0);
+        steps().for_each(|step| {
+            count += 1;
+            more += usize::from(step.old == 0);
+            fewer += usize::from(step.new == 0);
+        });
+        if !self.is_batch(count) {
+            let steps = steps().collect();
+            return self.apply(steps);
         }
-        Ok(wanted)
+        self.check_size(more, fewer)?;
+        let contents = held.changed(steps().map(|step| (step.net, step.new)));
+        self.rebuild_with(contents)?;
+        Ok(count)
+    }
+
+    /// The ids of the labels of a table.
+    fn ids(&mut self, table: &Table) -> Result<Vec<u32>, LiveError> {
+        table.labels().iter().map(|name| Ok(self.intern(name)?)).collect()
     }
 }
 
-/// The prefixes of a table with their labels.
-fn nets(table: &Table) -> impl Iterator<Item = (Net, u32)> {
+/// A label, or mask of fused sets, after set `set` got a prefix with label `label`; 0 removes it from the set.
+fn with(sets: usize, set: usize, old: u32, label: u32) -> u32 {
+    match (sets, label) {
+        (1, label) => label,
+        (_, 0) => old & !(1 << set),
+        (_, _) => old | 1 << set,
+    }
+}
+
+/// The steps that make the contents of set `set` those of `entries`. Both are in order.
+fn differences(
+    held: impl Iterator<Item = (Net, u32)>,
+    entries: impl Iterator<Item = (Net, u32)>,
+    sets: usize,
+    set: usize,
+) -> impl Iterator<Item = Step> {
+    let (mut held, mut entries) = (held.peekable(), entries.peekable());
+    iter::from_fn(move || {
+        let net = match (held.peek(), entries.peek()) {
+            (Some(&(held, _)), Some(&(entry, _))) => held.min(entry),
+            (Some(&(net, _)), None) | (None, Some(&(net, _))) => net,
+            (None, None) => return None,
+        };
+        let old = held.next_if(|&(held, _)| held == net).map_or(0, |(_, label)| label);
+        let label = entries.next_if(|&(entry, _)| entry == net).map_or(0, |(_, label)| label);
+        Some(Step { net, old, new: with(sets, set, old, label) })
+    })
+}
+
+/// The entries of a table with the ids of their labels, in order.
+fn entries<'t>(table: &'t Table, ids: &'t [u32]) -> impl Iterator<Item = (Net, u32)> + 't {
+    let id = move |label: u32| match table.kind() {
+        Kind::Labels => ids[label as usize - 1],
+        Kind::Set => label,
+    };
+    nets(table).map(move |(net, label)| (net, id(label)))
+}
+
+/// The prefixes of a table with their labels, in order.
+pub(super) fn nets(table: &Table) -> impl Iterator<Item = (Net, u32)> {
     let nets4 = table.prefixes4().iter().map(|prefix| (Net::of4(prefix.addr, prefix.len), prefix.label));
     let nets6 = table.prefixes6().iter().map(|prefix| (Net::new(prefix.addr, prefix.len), prefix.label));
     nets4.chain(nets6)

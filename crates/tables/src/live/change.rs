@@ -33,6 +33,14 @@ pub enum LiveError {
         /// Number of replaced images.
         images: usize,
     },
+    /// A batch stopped in the middle. Changes of lower addresses were made.
+    #[error("{error}; {done} entries were changed")]
+    Stopped {
+        /// Number of changes that were made.
+        done: usize,
+        /// Why.
+        error: Box<LiveError>,
+    },
     /// The memory that programs read is too small for the image.
     #[error(
         "the image needs {bytes} bytes, and the loaded programs have room for {room}; load the policy again to get more"

@@ -5,8 +5,10 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use weir_abi::Family;
 
+use super::batch::nets;
 use super::held::Net;
 use super::{LiveTable, is_in};
+use crate::difference::Overlap;
 use crate::entries::{Kind, Prefixes, Table};
 use crate::prefix::Prefix;
 
@@ -83,6 +85,22 @@ impl LiveTable {
         let prefixes = (0..=net.len).rev().map(|len| Net::new(net.first, len));
         let mut found = prefixes.map(|net| (net, self.held.get(net)));
         found.find(|&(_, label)| is_in(self.sets, set, label)).map(|(net, label)| self.entry(net, label))
+    }
+
+    /// Where the prefixes of `table` overlap those of set `set`. It costs a few lookups for each prefix of `table`.
+    pub fn overlap(&self, set: usize, table: &Table) -> Option<Overlap> {
+        if table.family() != self.family() {
+            return None;
+        }
+        let is_in = |&(_, label): &(Net, u32)| is_in(self.sets, set, label);
+        let overlaps = |net: Net| {
+            let around = (0..=net.len).map(|len| Net::new(net.first, len)).map(|net| (net, self.held.get(net)));
+            around.chain(self.held.under(net)).find(is_in).map(|(other, label)| (net, self.entry(other, label)))
+        };
+        let mut overlapping = nets(table).filter_map(|(net, _)| overlaps(net));
+        let (net, other) = overlapping.next()?;
+        let (entry, other) = (self.entry(net, 0).to_string(), other.to_string());
+        Some(Overlap { entry, other, count: 1 + overlapping.count() })
     }
 
     fn entry(&self, net: Net, label: u32) -> LiveEntry<'_> {

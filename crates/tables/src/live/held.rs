@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::iter;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use weir_abi::Family;
@@ -149,6 +150,28 @@ impl Held {
             _ => {}
         }
         old.unwrap_or(0)
+    }
+
+    /// The prefixes after changes, which are in order: the label of each prefix, 0 to remove it.
+    pub fn changed(&self, changes: impl Iterator<Item = (Net, u32)>) -> Self {
+        let (mut held, mut changes) = (self.iter().peekable(), changes.peekable());
+        let merged = iter::from_fn(|| {
+            let next = match (held.peek(), changes.peek()) {
+                (Some(&(net, _)), Some(&(changed, _))) if net < changed => held.next(),
+                (_, Some(&(changed, _))) => {
+                    held.next_if(|&(net, _)| net == changed);
+                    changes.next()
+                }
+                (_, None) => held.next(),
+            };
+            next
+        });
+        let left = merged.filter(|&(_, label)| label != 0);
+        // A map is built at once from entries in order.
+        Self::new(match self.family() {
+            Family::Ipv4 => Map::V4(left.map(|(net, label)| (net.key4(), label)).collect()),
+            Family::Ipv6 => Map::V6(left.map(|(net, label)| (net.key6(), label)).collect()),
+        })
     }
 
     /// All prefixes, in order.

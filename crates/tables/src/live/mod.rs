@@ -45,6 +45,7 @@ mod recorded;
 mod tests;
 
 use std::collections::BTreeMap;
+use std::mem;
 use std::net::IpAddr;
 
 use weir_abi::{Family, Layout};
@@ -83,6 +84,13 @@ struct Step {
     net: Net,
     old: u32,
     new: u32,
+}
+
+impl Step {
+    /// Whether the step has an effect.
+    fn changes(&self) -> bool {
+        self.old != self.new
+    }
 }
 
 /// How an image is changed.
@@ -287,7 +295,8 @@ impl LiveTable {
     ///
     /// # Errors
     /// If a change is invalid (family, length, label, a prefix that the layout cannot hold), none is made. If the
-    /// layout reaches a limit or readers are behind, the changes of higher addresses are not made.
+    /// layout reaches a limit or readers are behind, the changes of higher addresses are not made
+    /// ([`LiveError::Stopped`]).
     pub fn change(&mut self, changes: &[Change<'_>]) -> Result<usize, LiveError> {
         let mut wanted: BTreeMap<Net, u32> = BTreeMap::new();
         for change in changes {
@@ -300,7 +309,9 @@ impl LiveTable {
                 (_, _) => *now | 1 << change.set,
             };
         }
-        self.apply(wanted)
+        let step = |(net, new)| Step { net, old: self.held.get(net), new };
+        let steps = wanted.into_iter().map(step).filter(Step::changes).collect();
+        self.apply(steps)
     }
 
     /// Frees memory that readers have released, and returns whether some still waits. Every change does this too. A
@@ -373,17 +384,25 @@ impl LiveTable {
         self.labels.intern_below(label, LABELS_MAX).ok_or(limit)
     }
 
-    /// Gives prefixes their wanted labels; 0 removes.
-    fn apply(&mut self, wanted: BTreeMap<Net, u32>) -> Result<usize, LiveError> {
-        self.free();
-        let step = |(net, new)| Step { net, old: self.held.get(net), new };
-        let steps: Vec<Step> = wanted.into_iter().map(step).filter(|step| step.old != step.new).collect();
-        let more = steps.iter().filter(|step| step.old == 0).count();
-        let fewer = steps.iter().filter(|step| step.new == 0).count();
-        if self.held.len() + more - fewer > PREFIXES_MAX {
-            return Err(BuildError::Limit { layout: self.layout, what: "prefixes", max: PREFIXES_MAX }.into());
+    /// Whether so many changes are made by a rebuild.
+    fn is_batch(&self, changes: usize) -> bool {
+        changes > BATCH_MIN.max(self.held.len() / BATCH_ONE_IN) || self.at_once && changes > 1
+    }
+
+    /// Checks the number of prefixes after `more` were added and `fewer` removed.
+    fn check_size(&self, more: usize, fewer: usize) -> Result<(), BuildError> {
+        match self.held.len() + more - fewer > PREFIXES_MAX {
+            true => Err(BuildError::Limit { layout: self.layout, what: "prefixes", max: PREFIXES_MAX }),
+            false => Ok(()),
         }
-        let batch = steps.len() > BATCH_MIN.max(self.held.len() / BATCH_ONE_IN) || self.at_once && steps.len() > 1;
+    }
+
+    /// Makes steps, which are in order. Returns their number.
+    fn apply(&mut self, steps: Vec<Step>) -> Result<usize, LiveError> {
+        self.free();
+        let more = steps.iter().filter(|step| step.old == 0).count();
+        self.check_size(more, steps.iter().filter(|step| step.new == 0).count())?;
+        let batch = self.is_batch(steps.len());
         let mut done = 0;
         while !batch && done < steps.len() {
             let covered = self.writer.steps_covered(&steps[done..]);
@@ -395,7 +414,10 @@ impl LiveTable {
             done += covered;
         }
         if done < steps.len() {
-            self.rebuild(&steps[done..])?;
+            self.rebuild(&steps[done..]).map_err(|error| match done {
+                0 => error,
+                _ => LiveError::Stopped { done, error: Box::new(error) },
+            })?;
         }
         Ok(steps.len())
     }
@@ -420,13 +442,34 @@ impl LiveTable {
 
     /// Applies steps by rebuilding the image. Applies none of them if that fails.
     fn rebuild(&mut self, steps: &[Step]) -> Result<(), LiveError> {
+        if steps.len() > self.held.len() / BATCH_ONE_IN {
+            let contents = self.held.changed(steps.iter().map(|step| (step.net, step.new)));
+            return self.rebuild_with(contents);
+        }
         steps.iter().for_each(|step| self.hold(step.net, step.new));
-        let published = self.published.prepare().and_then(|()| Ok(self.build()?));
-        let published = published.and_then(|image| self.published.swap(image));
+        let published = self.publish();
         if published.is_err() {
             steps.iter().for_each(|step| self.hold(step.net, step.old));
-            return published;
         }
+        published
+    }
+
+    /// Replaces all contents. Changes nothing if that fails.
+    fn rebuild_with(&mut self, contents: Held) -> Result<(), LiveError> {
+        let held = mem::replace(&mut self.held, contents);
+        let published = self.publish();
+        match published {
+            Ok(()) => self.lengths = lengths(&self.held, self.sets),
+            Err(_) => self.held = held,
+        }
+        published
+    }
+
+    /// Builds an image of the contents and publishes it.
+    fn publish(&mut self) -> Result<(), LiveError> {
+        self.published.prepare()?;
+        let image = self.build()?;
+        self.published.swap(image)?;
         self.writer = LiveWriter::of(self.published.image(), self.labels.count(self.kind));
         self.built_anew += 1;
         Ok(())

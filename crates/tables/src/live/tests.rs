@@ -7,6 +7,7 @@ use super::recorded::{RecordedImage, copy};
 use super::*;
 use crate::entries::Entries;
 use crate::image::ImageView;
+use std::collections::BTreeMap;
 
 /// A deterministic random sequence (xorshift64).
 struct Random(u64);
@@ -104,8 +105,8 @@ fn drive(layout: Layout, kind: Kind, start: usize, rounds: usize) {
     if kind == Kind::Labels {
         ["a", "b", "c", "d", "e"].iter().for_each(|name| assert!(live.intern(name).is_ok()));
     }
-    let wanted = (0..start).map(|_| (random.net(layout), label(&mut random))).collect();
-    live.apply(wanted).unwrap();
+    let wanted: BTreeMap<Net, u32> = (0..start).map(|_| (random.net(layout), label(&mut random))).collect();
+    live.apply(wanted.into_iter().map(|(net, new)| Step { net, old: 0, new }).collect()).unwrap();
     let steps: Vec<Step> = live.held.iter().map(|(net, new)| Step { net, old: 0, new }).collect();
     live.rebuild(&steps).unwrap();
     let mut in_place = 0;

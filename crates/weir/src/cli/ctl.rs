@@ -59,6 +59,12 @@ pub enum CtlCommand {
         /// Its name; without a name, the base policy.
         name: Option<String>,
     },
+    /// Read the files of tables and limits again, and apply what has changed.
+    Reload {
+        /// Ignore `max-change` of tables. Protected addresses are refused nevertheless.
+        #[arg(long)]
+        force: bool,
+    },
     /// Change or read a table of the active generation while packets pass.
     Table {
         /// The name of the table.
@@ -103,6 +109,9 @@ pub enum TableAction {
         /// Let no packet see a part of the list.
         #[arg(long)]
         atomic: bool,
+        /// Ignore `max-change` of the table. Protected addresses are refused nevertheless.
+        #[arg(long)]
+        force: bool,
     },
     /// Remove all entries.
     Flush,

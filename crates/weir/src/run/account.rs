@@ -3,7 +3,7 @@
 use crate::run::interfaces;
 use crate::run::tally::{self, GONE_RULES_MAX, LoadedNames};
 use weir_abi::Counter;
-use weir_control::{DirectionStats, Outcome, OutcomeStats, Stats, Tally, WorkerStats};
+use weir_control::{AdditionStats, DirectionStats, Outcome, OutcomeStats, Stats, Tally, WorkerStats};
 use weir_engine::live::{Counts, PortStatus, Role};
 use weir_policy::ir::{Direction, Program};
 
@@ -57,6 +57,8 @@ impl Account {
             downstream,
             workers: (0..active.counts.len()).map(worker).collect(),
             interfaces: interfaces::sums(ports),
+            // The tables' state counts additions, whoever decides packets.
+            additions: AdditionStats::default(),
         }
     }
 

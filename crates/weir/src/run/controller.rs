@@ -9,7 +9,7 @@ use crate::run::ledger::Ledger;
 use crate::run::succession::{Change, READY_MAX, Refusal, Succession};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-use weir_control::{Activating, Active, Stats, Status};
+use weir_control::{Activating, Active, Stats, Status, UpdatesStatus};
 use weir_engine::live::{Datapath, Loaded, Stray};
 
 /// The datapath, its generations and their counts.
@@ -107,6 +107,23 @@ impl<D: Datapath> Controller<D> {
         self.change(Change::Activate { generation, trial })
     }
 
+    /// Checks that a generation with other lists may replace the generation `of`.
+    ///
+    /// # Errors
+    /// `of` is not active, or a policy is on trial.
+    pub fn may_succeed(&self, of: u64) -> Result<(), Failure> {
+        self.state().succession.may_succeed(of).map_err(rejected)
+    }
+
+    /// Replaces the active generation `of` by the same policy with other lists, in the same posture. The rollback
+    /// target stays.
+    ///
+    /// # Errors
+    /// `of` is not active, a policy is on trial, or a worker failed.
+    pub fn succeed(&self, of: u64, generation: u64) -> Result<(), Failure> {
+        self.change(Change::Succeed { of, generation })
+    }
+
     /// Activates another posture of the active generation. `None` is its base policy.
     ///
     /// # Errors
@@ -196,7 +213,7 @@ impl<D: Datapath> Controller<D> {
         self.state().active()
     }
 
-    /// The status of all generations.
+    /// The status of all generations. Its caller adds that of updates.
     pub fn status(&self) -> Status {
         let taken_down = self.guard.down();
         let state = self.state();
@@ -223,6 +240,7 @@ impl<D: Datapath> Controller<D> {
             rollback_posture: succession.rollback_target().and_then(|target| target.posture.clone()),
             activating: succession.pending().map(activating),
             mixed: self.mixed(),
+            updates: UpdatesStatus::default(),
             generations: state.ready.iter().map(|generation| generation.status()).collect(),
         }
     }

@@ -11,7 +11,7 @@ use weir_engine::bundle::trust::Trust;
 use weir_engine::cpu::Cpu;
 use weir_engine::live::xdp::{KernelCode, KernelPath, Ports};
 use weir_engine::live::{Datapath, Loaded, Workers};
-use weir_loading::{LoadError, Policy, PolicyFile, Text};
+use weir_loading::{ListContents, ListId, LoadError, Policy, PolicyFile, Stamps, Text};
 use weir_policy::ir::{Direction, Program};
 use weir_state::limits::{Counted, Limits};
 use weir_state::tables::{LiveTables, TableBinding};
@@ -132,6 +132,26 @@ impl<C> Generation<C> {
         report::say_warnings(&policy);
         let prepared = loader.load(&policy)?;
         Ok(Generation { id: 0, path: path.to_owned(), policy, prepared, listed: OnceLock::new() })
+    }
+
+    /// The same policy with other contents of some lists, compiled and loaded. `stamps` are those of their files.
+    ///
+    /// # Errors
+    /// The policy has an error with these lists, or cannot be compiled or loaded.
+    pub fn with_lists<L: Loader<Datapath: Datapath<Code = C>>>(
+        &self,
+        lists: &[(ListId, ListContents)],
+        stamps: Stamps,
+        loader: &L,
+    ) -> Result<Self, Failure> {
+        let policy = self.policy.with_lists(lists, stamps)?;
+        let prepared = loader.load(&policy)?;
+        Ok(Generation { id: 0, path: self.path.clone(), policy, prepared, listed: OnceLock::new() })
+    }
+
+    /// Its text, unless it is a bundle.
+    pub fn text(&self) -> Option<&Text> {
+        self.policy.text()
     }
 
     /// Its program.

@@ -6,16 +6,18 @@ pub mod claim;
 pub mod controller;
 pub mod descriptors;
 mod dpdk;
-mod expiry;
+mod feeds;
 pub mod generation;
 pub mod guard;
 mod interfaces;
 mod ledger;
 mod limits_log;
 mod log_file;
+mod preparation;
 mod requests;
 mod server;
 pub mod succession;
+mod table_ticks;
 pub mod tables;
 mod tally;
 
@@ -25,7 +27,7 @@ use crate::signals;
 use carry::CarriedLinks;
 use claim::{ClaimTarget, Claimant, Claims, PortKind};
 use controller::Controller;
-use expiry::Expiry;
+use feeds::Updates;
 use generation::{Generation, KernelLoader, Loader, NativeLoader};
 use guard::Guard;
 use limits_log::LimitsLog;
@@ -35,6 +37,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
+use table_ticks::TableTicks;
 use weir_control::{Active, Status};
 use weir_engine::bundle::trust::Trust;
 use weir_engine::live::afpacket::AfPacketLane;
@@ -113,7 +116,7 @@ fn claim_targets(options: &RunOptions) -> Result<Vec<ClaimTarget>, Failure> {
 struct Signals {
     /// SIGINT or SIGTERM.
     stop: Arc<AtomicBool>,
-    /// SIGHUP. Its default action would end Weir; other daemons reload their files.
+    /// SIGHUP: the lists are read again.
     hang_up: Arc<AtomicBool>,
 }
 
@@ -173,10 +176,12 @@ fn run_on<L: Loader>(
         report_start(options, &controller);
         let log = log.map(|log| log.start(controller.clone()));
         end_trials(Arc::downgrade(&controller))?;
-        let (asked, its_loader) = (controller.clone(), loader.clone());
-        server.serve(move |request| requests::perform(request, &asked, &its_loader))?;
+        let updates = Arc::new(Updates::default());
+        feeds::start(Arc::downgrade(&controller), loader.clone(), updates.clone())?;
+        let (asked, its_loader, recorded) = (controller.clone(), loader.clone(), updates.clone());
+        server.serve(move |request| requests::perform(request, &asked, &its_loader, &recorded))?;
         let carried = options.carry_link.then(|| CarriedLinks::watch(&interfaces(options))).transpose()?;
-        watch(&controller, &guard, carried, &loader, signals);
+        watch(&controller, &guard, carried, &loader, signals, &updates);
         drop(server);
         // A new Weir is not refused from now on, but waits for the guard.
         drop(claims);
@@ -225,11 +230,12 @@ fn watch<L: Loader>(
     mut carried: Option<CarriedLinks>,
     loader: &L,
     signals: &Signals,
+    updates: &Updates,
 ) {
-    let (mut refreshed, mut expiry) = (Instant::now(), Expiry::default());
+    let (mut refreshed, mut table_ticks) = (Instant::now(), TableTicks::default());
     while !signals.stop.load(Ordering::Relaxed) && !controller.has_failed() {
         if signals.hang_up.swap(false, Ordering::Relaxed) {
-            eprintln!("weir: SIGHUP is ignored: use `weir ctl load` and `weir ctl activate` to change the policy");
+            updates.request_reload();
         }
         if refreshed.elapsed() > REFRESH {
             loader.shared().refresh(weir_state::now_ns());
@@ -240,7 +246,7 @@ fn watch<L: Loader>(
         if let Some(tables) = loader.shared().tables() {
             tables.free();
         }
-        if let Err(failure) = expiry.keep(loader) {
+        if let Err(failure) = table_ticks.keep(loader) {
             eprintln!("weir: {failure}");
         }
         if let Some(carried) = &mut carried {

@@ -1,19 +1,21 @@
 //! Executes the requests of clients.
 
+use crate::additions;
 use crate::failure::Failure;
 use crate::run::controller::Controller;
-use crate::run::descriptors;
+use crate::run::feeds::{Cause, Force, Updater, Updates};
 use crate::run::generation::{Generation, Loader};
+use crate::run::preparation;
 use crate::run::succession::Refusal;
 use crate::run::tables;
 use serde_json::{Value, json};
-use std::path::Path;
 use std::time::Duration;
-use weir_control::{Ready, Request, TOP_MAX};
+use weir_control::{AdditionStats, ListName, Ready, Request, Stats, Status, TOP_MAX};
 use weir_engine::live::Datapath;
 use weir_loading::regular_file;
+use weir_state::SharedState;
 
-/// Executes a request. `loader` loads policies for `load`.
+/// Executes a request. `loader` loads policies for `load` and `reload`.
 ///
 /// # Errors
 /// The request is refused and nothing has changed, or it has failed.
@@ -21,10 +23,11 @@ pub fn perform<L: Loader>(
     request: Request,
     controller: &Controller<L::Datapath>,
     loader: &L,
+    updates: &Updates,
 ) -> Result<Value, Failure> {
     match request {
         Request::Status => {}
-        Request::Stats => return Ok(json!(controller.stats())),
+        Request::Stats => return Ok(json!(Stats { additions: addition_stats(loader.shared()), ..controller.stats() })),
         Request::Limits { top, list } => {
             return Ok(json!(controller.active().limits(top.min(TOP_MAX), list.as_deref())?));
         }
@@ -36,7 +39,7 @@ pub fn perform<L: Loader>(
             regular_file::check(&policy)
                 .map_err(|error| Failure::Rejected(format!("weir: {}: {error}", policy.display())))?;
             // The active generation continues meanwhile.
-            let generation = prepare(&policy, controller, loader)?;
+            let generation = preparation::prepare(controller, || Generation::prepare(&policy, loader))?;
             return Ok(json!(Ready { generation: controller.add(generation) }));
         }
         Request::Activate { generation, confirm_s } => controller.activate(generation, trial(confirm_s)?)?,
@@ -44,30 +47,33 @@ pub fn perform<L: Loader>(
         Request::Rollback => controller.rollback()?,
         Request::Posture { name } => controller.posture(name.as_deref())?,
         Request::Table { table, operation } => {
-            return tables::perform(&table, operation, &controller.active(), loader.shared());
+            return tables::perform(&table, operation, &controller.active(), loader.shared(), updates);
+        }
+        Request::Reload { force } => {
+            let updater = Updater { controller, loader, updates };
+            let reloaded = updater.update(|_| true, Force::from(force), Cause::Reload);
+            return Ok(json!(reloaded.map_err(|refused| refused.failure)?));
         }
     }
-    Ok(json!(controller.status()))
+    Ok(json!(status(controller, updates)))
 }
 
-/// Prepares a generation. If there are too few descriptors, it unloads the oldest generations that are not in use.
-fn prepare<L: Loader>(
-    policy: &Path,
-    controller: &Controller<L::Datapath>,
-    loader: &L,
-) -> Result<Generation<<L::Datapath as Datapath>::Code>, Failure> {
-    loop {
-        let prepared = Generation::prepare(policy, loader).and_then(|generation| {
-            descriptors::check_left()?;
-            Ok(generation)
-        });
-        let failure = match prepared {
-            Err(failure @ Failure::NoDescriptors(_)) => descriptors::explain(failure),
-            prepared => return prepared,
-        };
-        let Some(gone) = controller.remove_oldest() else { return Err(failure) };
-        eprintln!("weir: generation {gone} is unloaded: {}", failure.message());
-    }
+/// The status with what became of updates.
+fn status<D: Datapath>(controller: &Controller<D>, updates: &Updates) -> Status {
+    let active = controller.active();
+    let text = active.text();
+    let tables = || text.into_iter().flat_map(|text| &text.checked.tables);
+    let watched = tables().filter(|table| table.updates.watch).map(|table| table.name.clone()).collect();
+    let has_list = |list: &ListName| match list {
+        ListName::Table(name) => tables().any(|table| table.name == *name),
+        ListName::Limits(name) => text.is_some_and(|text| text.checked.limits.iter().any(|list| list.name == *name)),
+    };
+    Status { updates: updates.status(watched, has_list), ..controller.status() }
+}
+
+/// What rules have added to tables.
+fn addition_stats(shared: &SharedState) -> AdditionStats {
+    shared.additions().map(|queues| additions::stats(queues.counts())).unwrap_or_default()
 }
 
 /// The length of a trial. Its bounds are checked when the generation is activated.

@@ -32,6 +32,13 @@ pub enum Change {
         /// Length of the trial.
         trial: Option<Duration>,
     },
+    /// Activates a generation that is the active one with other lists, in the same posture. The rollback target stays.
+    Succeed {
+        /// The generation that has other lists now. It must be active.
+        of: u64,
+        /// The new generation.
+        generation: u64,
+    },
     /// Activates another posture of the active generation.
     Posture(Option<String>),
     /// Activates the rollback target.
@@ -58,6 +65,10 @@ pub enum Refusal {
     NotDue,
     /// The length of a trial is out of bounds.
     TrialLength,
+    /// Lists changed in a new generation, but a policy is on trial.
+    OnTrial,
+    /// Lists changed in a new generation, but another one is active now.
+    NotActive(u64),
     /// Another change, to this generation and posture, is in progress.
     Busy(Active),
 }
@@ -75,6 +86,8 @@ impl Display for Refusal {
             Refusal::TrialLength => {
                 write!(f, "--confirm: a time above 0 and up to {} days", TRIAL_MAX.as_secs() / (24 * 3600))
             }
+            Refusal::OnTrial => f.write_str("a policy is on trial: confirm it or roll back first"),
+            Refusal::NotActive(generation) => write!(f, "generation {generation} is not active any more; try again"),
             Refusal::Busy(to) => {
                 write!(f, "{to} is being activated; try again when `weir ctl status` shows that this is done")
             }
@@ -167,6 +180,18 @@ impl Succession {
         Some(self.ready.remove(oldest))
     }
 
+    /// Checks that a generation with other lists may succeed this one.
+    ///
+    /// # Errors
+    /// It is not active, or a policy is on trial.
+    pub fn may_succeed(&self, of: u64) -> Result<(), Refusal> {
+        match (&self.trial, self.active().generation == of) {
+            (Some(_), _) => Err(Refusal::OnTrial),
+            (None, true) => Ok(()),
+            (None, false) => Err(Refusal::NotActive(of)),
+        }
+    }
+
     /// Begins a change. Returns what to activate.
     ///
     /// # Errors
@@ -184,6 +209,13 @@ impl Succession {
                     return Err(Refusal::TrialLength);
                 }
                 Active { generation: *generation, posture: None }
+            }
+            Change::Succeed { of, generation } => {
+                self.may_succeed(*of)?;
+                if !self.ready.contains(generation) {
+                    return Err(Refusal::Unknown { generation: *generation, ready: self.ready.clone() });
+                }
+                Active { generation: *generation, posture: self.active().posture.clone() }
             }
             Change::Posture(posture) => Active { generation: self.active().generation, posture: posture.clone() },
             Change::Rollback => self.rollback_target().ok_or(Refusal::NothingBefore)?.clone(),
@@ -206,6 +238,16 @@ impl Succession {
             (Change::Rollback | Change::Timeout, Some(_)) => self.trial = None,
             (Change::Activate { trial: Some(time), .. }, _) => {
                 self.trial = Some(Trial { active: to, ends: now + time });
+            }
+            (Change::Succeed { of, generation }, None) => {
+                self.confirmed = to;
+                // A rollback to another posture of the old generation leads to that posture with the new lists.
+                let previous = self.previous.take();
+                let same = |active: Active| match active.generation == of {
+                    true => Active { generation, ..active },
+                    false => active,
+                };
+                self.previous = previous.map(same);
             }
             // The trial continues until its original end.
             (_, Some(trial)) => trial.active = to,

@@ -1,6 +1,7 @@
 //! Requests about tables of the active generation.
 
 use crate::failure::Failure;
+use crate::run::feeds::{Force, Guarded, Updates};
 use crate::run::generation::Generation;
 use serde_json::{Value, json};
 use std::net::IpAddr;
@@ -24,21 +25,24 @@ pub fn perform<C>(
     operation: TableOperation,
     active: &Generation<C>,
     shared: &SharedState,
+    updates: &Updates,
 ) -> Result<Value, Failure> {
     let rejected = |text: &str| Failure::Rejected(format!("weir: {text}"));
     let store = shared.tables().expect("tables of a running Weir can change");
     let binding = active.tables().ok_or_else(|| rejected("tables of a bundle cannot change yet"))?;
+    let text = active.text().expect("a policy with tables that change is text");
+    let guarded = Guarded { text, name, store, binding, updates };
     let tables = Tables { name, store, binding, follows_lists: active.follows_lists(name) };
     match operation {
         TableOperation::Add(given) => {
             let (entries, notices) = &tables.entries(&given, None)?;
             let change = TableChange::Add { entries, timeout_ms: given.timeout_ms };
-            tables.change(change, given.atomic, notices)
+            guarded.add(entries, || tables.change(change, given.atomic, notices))
         }
         TableOperation::Update(given) => {
             let (entries, notices) = &tables.entries(&given, None)?;
             let change = TableChange::Update { entries, timeout_ms: given.timeout_ms };
-            tables.change(change, given.atomic, notices)
+            guarded.add(entries, || tables.change(change, given.atomic, notices))
         }
         TableOperation::Del(given) => {
             if given.timeout_ms.is_some() {
@@ -47,17 +51,10 @@ pub fn perform<C>(
             let (entries, notices) = &tables.entries(&given, Some(Kind::Set))?;
             tables.change(TableChange::Remove(entries), given.atomic, notices)
         }
-        TableOperation::Replace { file, atomic } => {
+        TableOperation::Replace { file, atomic, force } => {
             let (family, kind) = tables.table_type()?;
-            let (list, notices) = &tables.list(&file, (family, kind))?;
-            let replaced = tables.change(TableChange::Replace(list), atomic, notices);
-            // What does not fit is an entry of the list.
-            replaced.map_err(|failure| match failure {
-                Failure::Rejected(text) => {
-                    let text = text.trim_start_matches("weir: ");
-                    Failure::Rejected(format!("weir: {}: {text}", file.display()))
-                }
-                failure => failure,
+            guarded.replace(&file, (family, kind), Force::from(force), |list, notices| {
+                tables.change(TableChange::Replace(list), atomic, notices)
             })
         }
         TableOperation::Flush => tables.change(TableChange::Flush, false, &[]),

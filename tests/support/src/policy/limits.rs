@@ -1,6 +1,6 @@
 //! Random lists of limits, and statements that limit.
 
-use super::LABELS;
+use super::{LABELS, additions};
 use crate::strategy::Pool;
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -59,9 +59,15 @@ pub fn statement() -> BoxedStrategy<String> {
     let of_each = (select(keys), limit(), select(vec!["", " size 1024", " size 5000"]))
         .prop_map(|(key, limit, size)| format!("limit each {key} {limit}{size}"));
     let exceed = select(vec!["", "", " exceed drop", " exceed divert", " exceed mark", " exceed mark"]);
-    (prop_oneof![3 => by_list, 1 => of_all, 2 => of_each], exceed)
-        .prop_map(|(limit, exceed)| format!("{limit}{exceed}"))
-        .boxed()
+    let of_address = (prop_oneof![3 => by_list, 2 => of_each], any::<bool>(), exceed.clone()).prop_flat_map(
+        |(limit, adds, exceed)| {
+            let is_ipv6 = limit.contains("ip6 ");
+            let exceed = if adds { additions::on_exceed(is_ipv6) } else { Just(exceed.to_owned()).boxed() };
+            exceed.prop_map(move |exceed| format!("{limit}{exceed}"))
+        },
+    );
+    let of_all = (of_all, exceed).prop_map(|(limit, exceed)| format!("{limit}{exceed}"));
+    prop_oneof![5 => of_address, 1 => of_all].boxed()
 }
 
 fn limit() -> impl Strategy<Value = &'static str> + Clone {

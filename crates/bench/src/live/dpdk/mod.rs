@@ -8,11 +8,9 @@
 //! DPDK port (`net_pcap`) copies the same packets from memory repeatedly, and another one (`net_null`) frees forwarded
 //! packets.
 
-mod process;
-
 use super::rulesets::Ruleset;
+use crate::process::Process;
 use crate::row::Row;
-use process::Process;
 use std::fs;
 use std::panic;
 use std::path::Path;

@@ -9,15 +9,16 @@ use libbpf_rs::libbpf_sys::{bpf_map_create_opts, bpf_prog_test_run_opts, bpf_tes
 use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, MapType, Object};
 use memmap2::MmapRaw;
 use weir_abi::Counter;
-use weir_abi::kernel::{ChecksumSlot, Mode, PORTS_MAX, PacketSlot, PortCounters, XdpContext};
+use weir_abi::kernel::{AdditionRing, ChecksumSlot, Mode, PORTS_MAX, PacketSlot, PortCounters, XdpContext};
 use weir_state::limits::LimitBinding;
-use weir_state::tables::{HalvesWord, TableBinding};
+use weir_state::tables::{AdditionRings, ByRules, HalvesWord, TableBinding};
 
 use super::ports::Ports;
 use crate::clang::BpfObject;
 use crate::live::datapath::Counts;
 use crate::xdp::load::{
-    COUNTERS, LOSSES, LoadedSizes, Plan, fill_tables, join_parts, load_object, map, program_name, shared_maps,
+    ADDITIONS, COUNTERS, LOSSES, LoadedSizes, Plan, addition_rings, fill_tables, join_parts, load_object, map,
+    program_name, shared_maps,
 };
 use crate::xdp::{failed, find};
 use crate::{EngineError, ProgramData, ProgramShape};
@@ -67,6 +68,8 @@ pub struct KernelCode {
     _limits: Option<Arc<LimitBinding>>,
     /// The same for tables.
     _tables: Option<Arc<TableBinding>>,
+    /// The queues of what rules add to tables. They are emptied while this lives.
+    _additions: Option<Arc<AdditionRings>>,
 }
 
 // SAFETY: the mappings keep their maps alive. They are only read, word by word.
@@ -99,19 +102,24 @@ impl KernelCode {
     ) -> Result<Arc<Self>, EngineError> {
         program.check_images(data.images)?;
         program.check_limits(data.limits)?;
+        program.check_adders(data.tables)?;
         let cpus = cpus()?;
         let stride = program.counters().next_power_of_two();
         let counter_bytes = cpus * 2 * stride * size_of::<Counter>();
         let port_bytes = cpus * PORTS_MAX * size_of::<PortCounters>();
         let shared = shared_maps(data);
+        let mut lengths = vec![
+            (COUNTERS, counter_bytes),
+            (PORT_COUNTERS, port_bytes),
+            (PACKETS, cpus * size_of::<PacketSlot>()),
+            (CHECKSUMS, cpus * size_of::<ChecksumSlot>()),
+        ];
+        if program.adders > 0 {
+            lengths.push((ADDITIONS, cpus * size_of::<AdditionRing>()));
+        }
         let plan = Plan {
             mode: mode(cpus, ports),
-            lengths: &[
-                (COUNTERS, counter_bytes),
-                (PORT_COUNTERS, port_bytes),
-                (PACKETS, cpus * size_of::<PacketSlot>()),
-                (CHECKSUMS, cpus * size_of::<ChecksumSlot>()),
-            ],
+            lengths: &lengths,
             sizes: LoadedSizes::of(program, data),
             shared: &shared,
             program: &|name| !name.starts_with(LOSSES) && !name.ends_with("_stream"),
@@ -130,6 +138,14 @@ impl KernelCode {
             descriptor.map_err(|error| failed(&name, error.to_string()).caused_by(&error))
         };
         let programs = program.chains.iter().map(own).collect::<Result<_, _>>()?;
+        let _additions = match data.tables.map(|tables| &tables.by_rules) {
+            Some(ByRules::Queued(additions, adders)) => {
+                let rings = Arc::new(addition_rings(&object)?);
+                additions.register(rings.clone(), adders);
+                Some(rings)
+            }
+            _ => None,
+        };
         let (counters, file) = (program.counters(), file.clone());
         let _limits = data.limits.map(|limits| limits.binding.clone());
         let _tables = data.tables.map(|tables| tables.binding.clone());
@@ -144,6 +160,7 @@ impl KernelCode {
             _halves,
             _limits,
             _tables,
+            _additions,
         }))
     }
 

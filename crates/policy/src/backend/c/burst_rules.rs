@@ -8,7 +8,7 @@ use super::chain::ChainEmitter;
 use super::column::Column;
 use super::dialect::action;
 use super::rules::{ends, limits, samples_after_limit, void_parameters};
-use super::walk::{Bucket, Charge, Exceeding, Sink, TestPath, joined, walk};
+use super::walk::{Addition, Bucket, Charge, Exceeding, Sink, TestPath, joined, walk};
 use super::writer::Writer;
 use crate::field::Subject;
 use crate::ir::{FindId, Node, RuleId, Test, eval, match_tree};
@@ -156,6 +156,18 @@ impl BurstSink<'_, '_> {
     }
 }
 
+/// The call that adds an address of the packets in `hits` to a table.
+fn add_hits(Addition { id, adder, .. }: &Addition, hits: &str) -> String {
+    let (key, mask) = (Column::of(adder.key).name, adder.mask());
+    match adder.key.family() {
+        Family::Ipv4 => format!("add4_hits(burst, {}, packets->{key}, {mask:#x}u, {hits});", id.0),
+        Family::Ipv6 => {
+            let [hi, lo] = [mask >> 64, mask & u128::from(u64::MAX)].map(|half| format!("{half:#x}ULL"));
+            format!("add6_hits(burst, {}, packets->{key}.hi, {hi}, packets->{key}.lo, {lo}, {hits});", id.0)
+        }
+    }
+}
+
 impl Sink for BurstSink<'_, '_> {
     fn writer(&mut self) -> &mut Writer {
         self.out
@@ -201,6 +213,9 @@ impl Sink for BurstSink<'_, '_> {
     fn limit(&mut self, charge: &Charge) {
         let call = self.exceeding(charge);
         self.out.assign("exceeding", &call, &format!(" /* {} */", charge.comment));
+        if let Some(add) = &charge.add {
+            self.out.line(&format!("{} /* {} */", add_hits(add, "exceeding"), add.comment));
+        }
         match &charge.exceeding {
             Exceeding::Decide(verdict, counter) => {
                 let action = action(*verdict);
@@ -211,8 +226,13 @@ impl Sink for BurstSink<'_, '_> {
                 self.out.line("for (uint64_t left = exceeding; left; left &= left - 1)");
                 self.out.inner("packets->exceeded[first_of(left)] = 1;");
             }
+            Exceeding::Ignore if charge.add.is_some() => {}
             Exceeding::Ignore => self.out.line("(void)exceeding; /* no rule tests the mark */"),
         }
+    }
+
+    fn add(&mut self, addition: &Addition) {
+        self.out.line(&format!("{} /* {} */", add_hits(addition, "hits"), addition.comment));
     }
 
     fn verdict(&mut self, rule: RuleId, verdict: Action) {

@@ -54,7 +54,8 @@ impl<'a> ChainEmitter<'a> {
 
     /// Whether the rules read `struct weir_burst`.
     pub(super) fn needs_burst(&self) -> bool {
-        self.conditions.uses_raw() || rules::limits(self.program, &self.chain.tree.nodes)
+        let (program, nodes) = (self.program, &self.chain.tree.nodes);
+        self.conditions.uses_raw() || rules::limits(program, nodes) || rules::adds(program, nodes)
     }
 
     /// Whether any rule tests `meta exceeded`.
@@ -201,7 +202,7 @@ fn collect_columns(program: &Program, nodes: &[Node], conditions: &Conditions<'_
         let (test, body) = match node {
             Node::When { test, body } => (test, body),
             Node::Rule(id) => {
-                columns.extend(program.limited_addresses(*id).map(Column::of));
+                columns.extend(program.addresses_read(*id).map(Column::of));
                 continue;
             }
             Node::Find(_) => continue,

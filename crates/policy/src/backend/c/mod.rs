@@ -81,6 +81,10 @@ fn includes(program: &Program, dialect: Dialect, out: &mut Writer) {
             out.line("#include \"limit_each.h\"");
         }
     }
+    if !program.adders.is_empty() {
+        out.blank();
+        out.line(if dialect.is_bpf() { "#include \"addition_ring.h\"" } else { "#include \"addition.h\"" });
+    }
     if !program.slots.is_empty() {
         out.blank();
     }

@@ -4,7 +4,7 @@ use super::chain::ChainEmitter;
 use super::column::Column;
 use super::dialect::action;
 use super::rules::{ends, void_parameters};
-use super::walk::{Bucket, Charge, Exceeding, Sink, TestPath, walk};
+use super::walk::{Addition, Bucket, Charge, Exceeding, Sink, TestPath, walk};
 use super::writer::Writer;
 use crate::ir::{FindId, Node, RuleId, SlotContents, eval};
 use weir_abi::{Action, Family};
@@ -181,6 +181,18 @@ impl PacketSink<'_, '_> {
     }
 }
 
+/// The call that adds an address of the packet to a table.
+fn add_packet(Addition { id, adder, .. }: &Addition) -> String {
+    let (key, mask) = (Column::of(adder.key).expression, adder.mask());
+    match adder.key.family() {
+        Family::Ipv4 => format!("add_address({}, 0, {key} & {mask:#x}u);", id.0),
+        Family::Ipv6 => {
+            let [hi, lo] = [mask >> 64, mask & u128::from(u64::MAX)].map(|half| format!("{half:#x}ULL"));
+            format!("add_address({}, {key}.hi & {hi}, {key}.lo & {lo});", id.0)
+        }
+    }
+}
+
 impl Sink for PacketSink<'_, '_> {
     fn writer(&mut self) -> &mut Writer {
         self.out
@@ -225,18 +237,33 @@ impl Sink for PacketSink<'_, '_> {
     fn limit(&mut self, charge: &Charge) {
         self.out.line(&format!("/* {} */", charge.comment));
         let has_room = self.has_room(charge);
-        match &charge.exceeding {
+        let exceeding = match &charge.exceeding {
             Exceeding::Decide(verdict, counter) => {
                 let (action, sampled) = (action(*verdict), or_sampled(self.chain, self.sampled));
-                self.out.line(&format!("if (!{has_room})"));
-                self.out.inner(&format!("return decide_exceeding(env, {action}, {counter}, packet->len){sampled};"));
+                format!("return decide_exceeding(env, {action}, {counter}, packet->len){sampled};")
             }
-            Exceeding::Mark => {
-                self.out.line(&format!("if (!{has_room})"));
-                self.out.inner("packet->flags |= FLAG_EXCEEDED;");
+            Exceeding::Mark => "packet->flags |= FLAG_EXCEEDED;".to_owned(),
+            Exceeding::Ignore => String::new(),
+        };
+        match &charge.add {
+            Some(add) => {
+                self.out.open(&format!("if (!{has_room})"));
+                self.add(add);
+                if !exceeding.is_empty() {
+                    self.out.line(&exceeding);
+                }
+                self.out.close();
             }
-            Exceeding::Ignore => self.out.line(&format!("{has_room};")),
+            None if exceeding.is_empty() => self.out.line(&format!("{has_room};")),
+            None => {
+                self.out.line(&format!("if (!{has_room})"));
+                self.out.inner(&exceeding);
+            }
         }
+    }
+
+    fn add(&mut self, addition: &Addition) {
+        self.out.line(&format!("{} /* {} */", add_packet(addition), addition.comment));
     }
 
     fn verdict(&mut self, rule: RuleId, verdict: Action) {

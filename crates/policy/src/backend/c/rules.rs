@@ -20,6 +20,11 @@ pub(super) fn limits(program: &Program, nodes: &[Node]) -> bool {
         .any(|id| program.rule(id).effects.iter().any(|effect| matches!(effect, Effect::Limit { .. })))
 }
 
+/// Whether a rule in the block adds to a table.
+pub(super) fn adds(program: &Program, nodes: &[Node]) -> bool {
+    match_tree::rules(nodes).any(|id| program.rule(id).effects.iter().any(|effect| effect.adder().is_some()))
+}
+
 /// Whether the rule samples after a limit that may have decided some of its packets.
 pub(super) fn samples_after_limit(rule: &Rule) -> bool {
     let ends = |effect: &Effect| matches!(effect, Effect::Limit { exceed, .. } if exceed.verdict().is_some());

@@ -6,7 +6,9 @@
 
 use super::chain::ChainEmitter;
 use super::writer::{self, Writer};
-use crate::ir::{Effect, Exceed, FindId, LimitEach, LimiterId, LimiterKind, Node, Program, RuleId, Test};
+use crate::ir::{
+    Adder, AdderId, Effect, Exceed, FindId, LimitEach, LimiterId, LimiterKind, Node, Program, RuleId, Test,
+};
 use weir_abi::Action;
 
 /// Writes the steps of the walk as C: for one packet (`packet_rules`) or for a burst (`burst_rules`).
@@ -25,6 +27,8 @@ pub(super) trait Sink {
     fn sample(&mut self, rule: RuleId, one_in: u32);
     /// Charges a limiter.
     fn limit(&mut self, charge: &Charge);
+    /// Adds an address of the packets to a table.
+    fn add(&mut self, addition: &Addition);
     /// Decides the packets.
     fn verdict(&mut self, rule: RuleId, verdict: Action);
 }
@@ -41,8 +45,18 @@ pub(super) struct TestPath<'n> {
 pub(super) struct Charge {
     pub(super) limiter: LimiterId,
     pub(super) bucket: Bucket,
+    /// What packets that exceed the limit add to a table.
+    pub(super) add: Option<Addition>,
     pub(super) exceeding: Exceeding,
     /// The limits, for a comment.
+    pub(super) comment: String,
+}
+
+/// An address that is added to a table.
+pub(super) struct Addition {
+    pub(super) id: AdderId,
+    pub(super) adder: Adder,
+    /// The table and the timeout, for a comment.
     pub(super) comment: String,
 }
 
@@ -99,7 +113,11 @@ fn rule(chain: &ChainEmitter<'_>, id: RuleId, path: &TestPath<'_>, sink: &mut im
     for effect in &chain.program.rule(id).effects {
         match effect {
             Effect::Sample { one_in } => sink.sample(id, *one_in),
-            Effect::Limit { limiter, find, exceed } => sink.limit(&charge(chain, id, *limiter, *find, *exceed)),
+            Effect::Limit { limiter, find, add, exceed } => {
+                let add = add.map(|add| addition(chain.program, add));
+                sink.limit(&Charge { add, ..charge(chain, id, *limiter, *find, *exceed) });
+            }
+            Effect::Add { adder } => sink.add(&addition(chain.program, *adder)),
             Effect::Verdict(verdict) => sink.verdict(id, *verdict),
             Effect::Track => unreachable!("compiler bug: refused by emit"),
         }
@@ -120,7 +138,14 @@ fn charge(chain: &ChainEmitter<'_>, rule: RuleId, limiter: LimiterId, find: Opti
         None if chain.marks() => Exceeding::Mark,
         None => Exceeding::Ignore,
     };
-    Charge { limiter, bucket, exceeding, comment: limits_text(chain.program, limiter) }
+    Charge { limiter, bucket, add: None, exceeding, comment: limits_text(chain.program, limiter) }
+}
+
+fn addition(program: &Program, id: AdderId) -> Addition {
+    let adder = *program.adder(id);
+    let timeout = adder.timeout_ms.map(|ms| format!(" timeout {ms}ms")).unwrap_or_default();
+    let comment = format!("{} @{}{timeout}", adder.kind.name(), program.slot(adder.slot).name());
+    Addition { id, adder, comment }
 }
 
 /// Joins a test with the tests that are alone in its body. Returns all of them, and the innermost body.

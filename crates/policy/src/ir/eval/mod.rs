@@ -3,6 +3,7 @@
 //! Every backend and engine must agree with it. It is written for clarity, not for speed: it parses with `packet`,
 //! looks up tables through [`Tables`], and walks the tree without optimisation.
 
+mod additions;
 mod buckets;
 pub mod explain;
 pub mod field;
@@ -10,8 +11,9 @@ mod observer;
 pub mod packet;
 mod tables;
 
-use super::{Chain, Effect, Fallback, FindId, LimiterId, LimiterKind, Node, Program, RuleId, Test};
+use super::{AdderId, Chain, Effect, Fallback, FindId, LimiterId, LimiterKind, Node, Program, RuleId, Test};
 use crate::field::{Field, Guard, Subject};
+use additions::Additions;
 use buckets::Buckets;
 pub use buckets::Charged;
 pub use observer::{Charge, Observed, Observer};
@@ -19,7 +21,7 @@ use packet::{Frame, Packet};
 pub use tables::Tables;
 use weir_abi::packet::{Fragment, L3, L4};
 use weir_abi::verdict::Sampled;
-use weir_abi::{Action, Counter, Reason, Verdict};
+use weir_abi::{Action, AdditionCounts, Counter, Reason, Verdict};
 
 /// Decides packets by a program, and counts.
 pub struct Evaluator<'a, T> {
@@ -29,6 +31,7 @@ pub struct Evaluator<'a, T> {
     /// The meaning of the last counters ([`Program::limited`]).
     limited: Vec<(RuleId, Action)>,
     buckets: Buckets,
+    additions: Additions,
 }
 
 impl<'a, T: Tables> Evaluator<'a, T> {
@@ -37,7 +40,8 @@ impl<'a, T: Tables> Evaluator<'a, T> {
     pub fn new(program: &'a Program, tables: T) -> Self {
         let counters = vec![Counter::default(); program.counters()];
         let buckets = Buckets::new(program, &tables);
-        Evaluator { program, tables, counters, limited: program.limited(), buckets }
+        let additions = Additions::new(program, &tables);
+        Evaluator { program, tables, counters, limited: program.limited(), buckets, additions }
     }
 
     /// One counter for each reason, indexed by [`Reason`], then one for each entry of [`Program::limited`].
@@ -51,9 +55,15 @@ impl<'a, T: Tables> Evaluator<'a, T> {
         self.buckets.counts(limiter, visit);
     }
 
+    /// What additions by rules did to tables, up to the last tick that has ended.
+    pub fn addition_counts(&self) -> AdditionCounts {
+        self.additions.counts()
+    }
+
     /// Decides a frame by the chain with index `chain`.
     pub fn decide(&mut self, chain: usize, frame: Frame<'_>, observer: &mut impl Observer) -> Verdict {
         self.buckets.tick(frame.time_ns);
+        self.additions.advance(self.program, frame.time_ns);
         let (packet, malformed) = packet::parse(frame);
         let decided = match malformed {
             Some(reason) => Some((self.program.defaults.malformed, reason)),
@@ -135,7 +145,10 @@ impl<T: Tables> Run<'_, '_, T> {
         let find = self.chain.finds[usize::from(id.0)];
         let there = guard_holds(find.key.guard(), self.packet);
         self.found[usize::from(id.0)] = match there {
-            true => self.eval.tables.find(find.slot, field::value(find.key, self.packet)),
+            true => {
+                let key = field::value(find.key, self.packet);
+                self.eval.additions.find(find.slot, key).unwrap_or_else(|| self.eval.tables.find(find.slot, key))
+            }
             false => 0,
         };
     }
@@ -171,7 +184,7 @@ impl<T: Tables> Run<'_, '_, T> {
                     }
                 }
                 Effect::Verdict(action) => return Some((*action, reason)),
-                Effect::Limit { limiter, find, exceed } => {
+                Effect::Limit { limiter, find, add, exceed } => {
                     let label = find.map_or(0, |find| self.found[usize::from(find.0)]);
                     let bytes = self.frame.wire_len;
                     let has_room = match program.limiter(*limiter).kind {
@@ -185,16 +198,25 @@ impl<T: Tables> Run<'_, '_, T> {
                     if has_room {
                         continue;
                     }
+                    add.iter().for_each(|adder| self.add(*adder));
                     match exceed.verdict() {
                         Some(action) => return Some(self.end_by_limit(id, action)),
                         None => self.exceeded = true,
                     }
                 }
+                Effect::Add { adder } => self.add(*adder),
                 // Callers refuse programs with this effect.
                 Effect::Track => {}
             }
         }
         None
+    }
+
+    /// Adds an address of the packet to a table.
+    fn add(&mut self, adder: AdderId) {
+        let program = self.eval.program;
+        let address = field::value(program.adder(adder).key, self.packet);
+        self.eval.additions.add(program, adder, address);
     }
 
     /// Counts a packet that a limit decided: by the built-in reason, and by the counter of the rule's limits.

@@ -1,6 +1,6 @@
 use super::*;
 use crate::catalog::{LimitsFacts, TableFacts};
-use crate::checked::{Defaults, Dynamic, OnExit, Posture, Rule, TableKind};
+use crate::checked::{Defaults, Dynamic, OnExit, Posture, Rule, TableKind, Updates};
 use crate::source::{FileId, Span};
 use weir_abi::Family;
 
@@ -11,7 +11,16 @@ fn table(family: Family, kind: TableKind, lengths: &[(usize, usize)], labels: us
     lengths.iter().for_each(|&(length, count)| by_length[length] = count);
     let labels = (0..labels).map(|index| index.to_string()).collect();
     let facts = TableFacts { entries: by_length.iter().sum(), by_length, labels };
-    Table { name: "t".to_owned(), span: SPAN, family, kind, dynamic: None, layout: None, facts }
+    Table {
+        name: "t".to_owned(),
+        span: SPAN,
+        family,
+        kind,
+        dynamic: None,
+        layout: None,
+        updates: Updates::default(),
+        facts,
+    }
 }
 
 fn addresses(count: usize) -> Table {

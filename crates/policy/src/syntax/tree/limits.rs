@@ -1,6 +1,6 @@
 //! Lists of limits, rates, and what happens to packets that exceed a limit.
 
-use super::{Atom, ListFile, Name, Subject, Value};
+use super::{Atom, ListFile, Name, OnExceed, Subject, Value};
 use crate::source::Span;
 use weir_abi::Action;
 
@@ -70,8 +70,8 @@ pub struct LimitEach {
     pub size: Option<Atom>,
     /// What is counted: `off` or `exceeded`; `None` if not written.
     pub log: Option<Log>,
-    /// What happens to packets that exceed the limit; `None` if not written.
-    pub exceed: Option<Exceed>,
+    /// What happens to packets that exceed the limit.
+    pub exceed: OnExceed,
     /// The whole statement.
     pub span: Span,
 }

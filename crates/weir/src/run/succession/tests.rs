@@ -12,6 +12,8 @@ enum Event {
     Posture(Option<&'static str>),
     Confirm,
     Rollback,
+    /// The active generation is loaded again with other lists.
+    Update,
     /// Time passes, and due timeouts happen.
     Wait(Duration),
 }
@@ -64,6 +66,9 @@ impl Model {
 
 /// Applies an event to both.
 fn step(succession: &mut Succession, model: &mut Model, event: &Event, outcome: ChangeOutcome) {
+    if let Event::Update = event {
+        step(succession, model, &Event::Load, outcome);
+    }
     let before = succession.clone();
     let change = match event.clone() {
         Event::Load => {
@@ -85,6 +90,7 @@ fn step(succession: &mut Succession, model: &mut Model, event: &Event, outcome: 
         Event::Activate(generation, trial) => Change::Activate { generation: 1 + generation % model.loaded, trial },
         Event::Posture(name) => Change::Posture(name.map(str::to_owned)),
         Event::Rollback => Change::Rollback,
+        Event::Update => Change::Succeed { of: model.active().generation, generation: model.loaded },
         Event::Wait(time) => {
             model.now += time;
             Change::Timeout
@@ -100,7 +106,8 @@ fn step(succession: &mut Succession, model: &mut Model, event: &Event, outcome: 
                 Refusal::NothingBefore => assert_eq!(model.rollback_target(), None),
                 Refusal::NothingOnTrial => assert!(model.trial.is_none()),
                 Refusal::NotDue => assert!(model.trial.as_ref().is_some_and(|(_, ends)| now < *ends)),
-                Refusal::TrialLength | Refusal::Busy(_) => panic!("{refusal}"),
+                Refusal::OnTrial => assert!(model.trial.is_some()),
+                Refusal::TrialLength | Refusal::NotActive(_) | Refusal::Busy(_) => panic!("{refusal}"),
             }
             return;
         }
@@ -128,6 +135,11 @@ fn apply(model: &mut Model, change: Change, to: Active) {
             if model.trial.take().is_none() {
                 model.confirm(to);
             }
+        }
+        Change::Succeed { of, generation } => {
+            // The policy is the same as before, so nothing is added to the history.
+            model.confirmed.iter_mut().filter(|one| one.generation == of).for_each(|one| one.generation = generation);
+            assert_eq!(to, *model.last(), "the posture stays");
         }
         Change::Activate { trial: Some(time), .. } => model.trial = Some((to, model.now + time)),
         Change::Activate { trial: None, .. } | Change::Posture(_) => match &mut model.trial {
@@ -174,6 +186,7 @@ fn event() -> impl Strategy<Value = Event> {
         2 => prop_oneof![Just(None), Just(Some("high")), Just(Some("low"))].prop_map(Event::Posture),
         1 => Just(Event::Confirm),
         2 => Just(Event::Rollback),
+        2 => Just(Event::Update),
         2 => (0u32..4).prop_map(|seconds| Event::Wait(seconds * SECOND)),
     ]
 }
@@ -200,6 +213,7 @@ fn every_sequence_of_six_does_as_the_model_does() {
         (Event::Confirm, ChangeOutcome::Done),
         (Event::Rollback, ChangeOutcome::Done),
         (Event::Wait(SECOND), ChangeOutcome::Done),
+        (Event::Update, ChangeOutcome::Done),
     ];
     for number in 0..kinds.len().pow(LENGTH) {
         let mut events = vec![(Event::Load, ChangeOutcome::Done), (Event::Load, ChangeOutcome::Done)];
@@ -244,6 +258,26 @@ fn confirming_the_same_policy_keeps_the_rollback_target() {
     change(&mut succession, Change::Activate { generation: 2, trial: Some(SECOND) }, now);
     succession.confirm().expect("it is on trial");
     assert_eq!(succession.rollback_target(), Some(&base(1)));
+}
+
+#[test]
+fn other_lists_keep_the_posture_and_the_rollback_target() {
+    let (mut succession, now) = (Succession::default(), Instant::now());
+    succession.add();
+    change(&mut succession, Change::Activate { generation: 2, trial: None }, now);
+    let high = Change::Posture(Some("high".to_owned()));
+    succession.add();
+    assert_eq!(change(&mut succession, Change::Succeed { of: 2, generation: 3 }, now), base(3));
+    assert_eq!(succession.rollback_target(), Some(&base(1)));
+    change(&mut succession, high, now);
+    succession.add();
+    let to = change(&mut succession, Change::Succeed { of: 3, generation: 4 }, now);
+    assert_eq!((to.generation, to.posture.as_deref()), (4, Some("high")));
+    assert_eq!(succession.rollback_target(), Some(&base(4)), "the base policy with the new lists");
+    let late = Change::Succeed { of: 3, generation: 4 };
+    assert_eq!(succession.begin(late, now), Err(Refusal::NotActive(3)));
+    change(&mut succession, Change::Activate { generation: 1, trial: Some(SECOND) }, now);
+    assert_eq!(succession.begin(Change::Succeed { of: 1, generation: 4 }, now), Err(Refusal::OnTrial));
 }
 
 #[test]

@@ -7,8 +7,12 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 use weir::failure::Failure;
-use weir_control::{Request, Stats};
+use weir_control::Request;
+#[cfg(feature = "dpdk")]
+use weir_control::Stats;
 
+/// The program, which is installed beside this one.
+const PROGRAM: &str = "weir";
 /// Maximum time for its start.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -25,7 +29,8 @@ impl Process {
     /// The process does not start.
     pub fn start(folder: &Path, policy: &Path, arguments: &[String]) -> Result<Self, Failure> {
         let (control, log) = (folder.join("control.sock"), folder.join("log"));
-        let program = std::env::current_exe().map_err(|error| Failure::Runtime(format!("this program: {error}")))?;
+        let own = std::env::current_exe().map_err(|error| Failure::Runtime(format!("this program: {error}")))?;
+        let program = own.with_file_name(PROGRAM);
         let log_file = fs::File::create(&log).map_err(|error| Failure::file(&log, error))?;
         let mut command = Command::new(&program);
         command.arg("run").arg(policy).args(arguments).arg("--control").arg(&control);
@@ -44,13 +49,20 @@ impl Process {
         Ok(process)
     }
 
+    /// The socket of its control server.
+    pub fn control(&self) -> &Path {
+        &self.control
+    }
+
     /// Its counters.
+    #[cfg(feature = "dpdk")]
     pub fn stats(&self) -> Result<Stats, Failure> {
         let stats = weir_control::ask(&self.control, &Request::Stats)?;
         Ok(weir_control::read(stats)?)
     }
 
     /// CPU time of its threads.
+    #[cfg(feature = "dpdk")]
     pub fn processor(&self) -> Result<Duration, Failure> {
         let tasks = PathBuf::from(format!("/proc/{}/task", self.child.id()));
         let entries = fs::read_dir(&tasks).map_err(|error| Failure::file(&tasks, error))?;

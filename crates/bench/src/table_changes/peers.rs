@@ -1,0 +1,98 @@
+//! What an operator would change instead: a set of nftables, and the kernel's own maps.
+
+use super::{BATCH, Lists, ROUNDS, TURN, p99, spread};
+use crate::live::{nft, peers, wire};
+use crate::row::Row;
+use std::io::Write;
+use std::net::Ipv4Addr;
+use std::process::{Command, Stdio};
+use std::time::Instant;
+use weir::failure::Failure;
+use weir_engine::clang::Clang;
+
+/// Maximum number of changes by one nft that runs on. Its time grows with their number.
+const LINES: usize = 2000;
+
+/// Measures the peers with the addresses of the lists.
+///
+/// # Errors
+/// nft or clang is missing, or fails.
+pub fn rows(lists: &Lists) -> Result<Vec<Row>, Failure> {
+    let mut rows = Vec::new();
+    for (peer, flags) in [("nft-hash", ""), ("nft-interval", "flags interval;")] {
+        let set = format!("add table netdev weir\nadd set netdev weir bad {{ type ipv4_addr; {flags} }}\n");
+        wire::call("nft", "-f -", &set)?;
+        for part in lists.addresses.chunks(1 << 16) {
+            wire::call("nft", "-f -", &nft::elements("weir", part))?;
+        }
+        rows.extend(nftables(peer, lists)?);
+        wire::call("nft", "delete table netdev weir", "")?;
+    }
+    rows.extend(maps(lists)?);
+    Ok(rows)
+}
+
+/// Measures a set: one nft for each change, one that runs on, and batches.
+fn nftables(peer: &str, lists: &Lists) -> Result<Vec<Row>, Failure> {
+    let absent = lists.absent(LINES + BATCH * ROUNDS);
+    let (singles, batches) = absent.split_at(LINES);
+    let row = |what: &str| Row::default().of("change", what).of("peer", peer);
+    let (mut times, start) = (Vec::new(), Instant::now());
+    for &address in singles.iter().take_while(|_| start.elapsed() < TURN) {
+        let begun = Instant::now();
+        wire::call("nft", "-f -", &nft::elements("weir", &[address]))?;
+        times.push(begun.elapsed().as_secs_f64() * 1e6);
+    }
+    let rate = times.len() as f64 / start.elapsed().as_secs_f64();
+    let one = row("one address, a process each").spread("request_us", spread(&times));
+    let mut rows = vec![one.number("request_us_p99", p99(&times)).number("changes_per_s", rate)];
+    let rest = &singles[times.len().min(LINES)..];
+    let each = interactive(&rest[..rest.len().min(LINES / 4)])?;
+    rows.push(row("one address").number("request_us", each).number("changes_per_s", 1e6 / each));
+    let mut times = Vec::new();
+    for batch in batches.chunks_exact(BATCH) {
+        let text = nft::elements("weir", batch);
+        let begun = Instant::now();
+        wire::call("nft", "-f -", &text)?;
+        times.push(begun.elapsed().as_secs_f64() * 1e6);
+        wire::call("nft", "-f -", &text.replace("add element", "delete element"))?;
+    }
+    rows.push(row("10,000 addresses").spread("request_us", spread(&times)));
+    Ok(rows)
+}
+
+/// Microseconds of a change in one nft that runs on, of all changes together.
+fn interactive(addresses: &[u32]) -> Result<f64, Failure> {
+    let failed = |error: std::io::Error| Failure::Runtime(format!("nft -i: {error}"));
+    let mut child =
+        Command::new("nft").arg("-i").stdin(Stdio::piped()).stdout(Stdio::null()).spawn().map_err(failed)?;
+    let mut input = child.stdin.take().expect("it is piped");
+    let begun = Instant::now();
+    for &address in addresses {
+        writeln!(input, "add element netdev weir bad {{ {} }}", Ipv4Addr::from(address)).map_err(failed)?;
+    }
+    drop(input);
+    child.wait().map_err(failed)?;
+    Ok(begun.elapsed().as_secs_f64() * 1e6 / addresses.len().max(1) as f64)
+}
+
+/// Measures the kernel's maps, one system call for each change.
+fn maps(lists: &Lists) -> Result<Vec<Row>, Failure> {
+    let programs = peers::load(&Clang::find()?, &lists.addresses)?;
+    let absent = lists.absent(BATCH);
+    let mut rows = Vec::new();
+    for (peer, map) in [("bpf-hash", "peer_hash"), ("bpf-lpm-trie", "peer_trie")] {
+        let mut times = Vec::new();
+        for &address in &absent {
+            let (plain, trie) = (address.to_be_bytes(), peers::lpm_key(address));
+            let key: &[u8] = if map == "peer_trie" { &trie } else { &plain };
+            let begun = Instant::now();
+            programs.fill(map, [(key, [1u8])])?;
+            times.push(begun.elapsed().as_secs_f64() * 1e6);
+        }
+        let rate = 1e6 * times.len() as f64 / times.iter().sum::<f64>();
+        let row = Row::default().of("change", "one address").of("peer", peer).spread("request_us", spread(&times));
+        rows.push(row.number("request_us_p99", p99(&times)).number("changes_per_s", rate));
+    }
+    Ok(rows)
+}

@@ -1,0 +1,71 @@
+//! Parses statements that add addresses to tables.
+
+use super::cursor::{Cursor, Parse};
+use super::subject::subject;
+use super::token::TokenKind;
+use super::tree::{Add, AddKind, Atom, ExceedAdd, Name, Statement, Subject};
+use super::value;
+use crate::diag::Diagnostic;
+
+/// `add @suspects { ip saddr/24 timeout 10m }`. The next token is the keyword.
+pub(super) fn of_rule(cursor: &mut Cursor, kind: AddKind) -> Parse<Statement> {
+    let keyword = cursor.bump();
+    let table = cursor.referred(&format!("`@` and the name of a table after `{}`", kind.name()))?;
+    cursor.expect(TokenKind::OpenBrace, "`{` and an address field after the table")?;
+    let element = element(cursor, kind, &table);
+    if element.is_err() {
+        // Otherwise the closing brace would close the direction.
+        while !matches!(cursor.kind(), TokenKind::Newline | TokenKind::End) && !cursor.eat(TokenKind::CloseBrace) {
+            cursor.bump();
+        }
+    }
+    let Element { subject, length, timeout } = element?;
+    let span = keyword.to(cursor.last_span());
+    Ok(Statement::Add(Add { kind, table, subject, length, timeout, span }))
+}
+
+struct Element {
+    subject: Subject,
+    length: Option<Atom>,
+    timeout: Option<Atom>,
+}
+
+/// `ip saddr/24 timeout 10m }`
+fn element(cursor: &mut Cursor, kind: AddKind, table: &Name) -> Parse<Element> {
+    let subject = subject(cursor)?;
+    let length = match cursor.eat(TokenKind::Slash) {
+        true => Some(value::number(cursor, "the length of a prefix after `/`")?),
+        false => None,
+    };
+    let timeout = timeout(cursor)?;
+    if cursor.is(TokenKind::Comma) {
+        let message = format!("`{}` has one address", kind.name());
+        let help = format!("write another statement: `{} @{} {{ ... }}`", kind.name(), table.text);
+        return Err(cursor.report(Diagnostic::error("E0103", cursor.span(), message).help(help)));
+    }
+    cursor.expect(TokenKind::CloseBrace, if timeout.is_some() { "`}`" } else { "`timeout` or `}`" })?;
+    Ok(Element { subject, length, timeout })
+}
+
+/// `add @suspects timeout 10m` after `exceed`. The next token is `add`.
+pub(super) fn of_limit(cursor: &mut Cursor) -> Parse<ExceedAdd> {
+    let keyword = cursor.bump();
+    let table = cursor.referred("`@` and the name of a table after `add`")?;
+    if cursor.is(TokenKind::OpenBrace) {
+        return Err(cursor.report(
+            Diagnostic::error("E0103", cursor.span(), "`exceed add` adds the address of the limit")
+                .label("no address is written here")
+                .help(format!("write `exceed add @{0}` or `exceed add @{0} timeout 10m`", table.text)),
+        ));
+    }
+    let timeout = timeout(cursor)?;
+    Ok(ExceedAdd { table, timeout, span: keyword.to(cursor.last_span()) })
+}
+
+fn timeout(cursor: &mut Cursor) -> Parse<Option<Atom>> {
+    if !cursor.is_word("timeout") {
+        return Ok(None);
+    }
+    cursor.bump();
+    value::number(cursor, "a time such as `10m` after `timeout`").map(Some)
+}

@@ -1,0 +1,63 @@
+//! Statements that add addresses to tables.
+
+use super::{Atom, Exceed, Name, Subject};
+use crate::source::Span;
+
+/// `add @suspects { ip saddr/24 timeout 10m }`
+#[derive(Clone, Debug)]
+pub struct Add {
+    /// `add` or `update`.
+    pub kind: AddKind,
+    /// The table; the span includes the `@`.
+    pub table: Name,
+    /// The address field.
+    pub subject: Subject,
+    /// The prefix length `24`; `None` for single addresses.
+    pub length: Option<Atom>,
+    /// The timeout of the entry; `None` if not written.
+    pub timeout: Option<Atom>,
+    /// The whole statement.
+    pub span: Span,
+}
+
+/// What happens to an entry that is in the table already.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum AddKind {
+    /// It stays as it is.
+    Add,
+    /// Its timeout begins again.
+    Update,
+}
+
+impl AddKind {
+    /// All of them.
+    pub const ALL: [AddKind; 2] = [AddKind::Add, AddKind::Update];
+
+    /// The policy keyword.
+    pub const fn name(self) -> &'static str {
+        match self {
+            AddKind::Add => "add",
+            AddKind::Update => "update",
+        }
+    }
+}
+
+/// What a limit does with packets that exceed it: `exceed add @suspects timeout 10m divert`.
+#[derive(Clone, Debug, Default)]
+pub struct OnExceed {
+    /// The table that the packet's address is added to.
+    pub add: Option<ExceedAdd>,
+    /// What happens to the packet; `None` if not written.
+    pub exceed: Option<Exceed>,
+}
+
+/// `add @suspects timeout 10m` after `exceed`.
+#[derive(Clone, Debug)]
+pub struct ExceedAdd {
+    /// The table; the span includes the `@`.
+    pub table: Name,
+    /// The timeout of the entry; `None` if not written.
+    pub timeout: Option<Atom>,
+    /// From `add` on.
+    pub span: Span,
+}

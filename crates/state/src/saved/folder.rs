@@ -1,0 +1,93 @@
+//! The folder of saved state and its files.
+//!
+//! ```text
+//!   lock                      locked by the Weir that uses the folder
+//!   tables-7.snapshot         all dynamic tables at one time
+//!   tables-7.journal          changes since then, and until tables-8.journal begins
+//!   *.new                     a file that is not complete
+//! ```
+
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
+
+/// The folder, locked for this process.
+pub struct Folder {
+    path: PathBuf,
+    _lock: File,
+}
+
+/// The kinds of numbered files.
+pub(super) const SNAPSHOT: &str = "snapshot";
+pub(super) const JOURNAL: &str = "journal";
+
+impl Folder {
+    /// Makes the folder if there is none, and locks it. Files that were not completed are removed.
+    ///
+    /// # Errors
+    /// It cannot be used; [`io::ErrorKind::ResourceBusy`] if another process uses it.
+    pub fn open(path: &Path) -> io::Result<Self> {
+        DirBuilder::new().recursive(true).mode(0o700).create(path)?;
+        let lock = private().create(true).truncate(false).open(path.join("lock"))?;
+        flock(&lock, FlockOperation::NonBlockingLockExclusive).map_err(|error| match error {
+            Errno::WOULDBLOCK => io::Error::new(io::ErrorKind::ResourceBusy, "another weir uses it"),
+            error => error.into(),
+        })?;
+        for entry in fs::read_dir(path)? {
+            let file = entry?.path();
+            if file.extension().is_some_and(|extension| extension == "new") {
+                fs::remove_file(file)?;
+            }
+        }
+        Ok(Folder { path: path.to_owned(), _lock: lock })
+    }
+
+    /// Path of a numbered file.
+    pub(super) fn numbered(&self, number: u64, kind: &str) -> PathBuf {
+        self.path.join(format!("tables-{number}.{kind}"))
+    }
+
+    /// The numbers of the files of a kind, sorted.
+    pub(super) fn numbers(&self, kind: &str) -> io::Result<Vec<u64>> {
+        let mut numbers = Vec::new();
+        for entry in fs::read_dir(&self.path)? {
+            let name = entry?.file_name();
+            let number =
+                name.to_str().and_then(|name| name.strip_prefix("tables-")?.strip_suffix(kind)?.strip_suffix('.'));
+            numbers.extend(number.and_then(|number| number.parse::<u64>().ok()));
+        }
+        numbers.sort_unstable();
+        Ok(numbers)
+    }
+
+    /// Creates a file, which other users cannot read.
+    pub(super) fn create(&self, file: &Path) -> io::Result<File> {
+        private().create(true).truncate(true).open(file)
+    }
+
+    /// Gives a complete file its name, for good.
+    pub(super) fn publish(&self, new: &Path, file: &Path) -> io::Result<()> {
+        fs::rename(new, file)?;
+        self.sync()
+    }
+
+    /// Makes the names of files last.
+    pub(super) fn sync(&self) -> io::Result<()> {
+        File::open(&self.path)?.sync_all()
+    }
+
+    /// Path of another file.
+    pub(super) fn file(&self, name: &str) -> PathBuf {
+        self.path.join(name)
+    }
+}
+
+fn private() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.write(true).mode(0o600).custom_flags(rustix::fs::OFlags::NOFOLLOW.bits().cast_signed());
+    options
+}

@@ -1,0 +1,172 @@
+//! Frames: pieces of a file that are read whole or not at all.
+//!
+//! ```text
+//!   file    header, frames
+//!   header  "weirkeep"  version u32  purpose u32  number u64  check u32      28 bytes, all numbers little-endian
+//!   frame   length u32  check u32  payload                                    the check is of the payload
+//! ```
+//! A check is a CRC-32C. A reader stops at the first frame that is not complete or whose check is wrong.
+
+/// What the payloads of a file are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Purpose {
+    /// All tables at one time, with a last record that says so.
+    Snapshot = 1,
+    /// Changes since the snapshot of the same number.
+    Journal = 2,
+}
+
+const MAGIC: &[u8; 8] = b"weirkeep";
+/// Version of the format.
+const VERSION: u32 = 1;
+/// Bytes of a header.
+pub(super) const HEADER_BYTES: usize = 28;
+/// Bytes in front of a payload.
+const FRAME_BYTES: usize = 8;
+/// Longest payload. A longer one is damage.
+pub(super) const PAYLOAD_BYTES_MAX: usize = 16 << 20;
+
+/// The header of a file.
+pub(super) fn header(purpose: Purpose, number: u64) -> Vec<u8> {
+    let mut bytes = MAGIC.to_vec();
+    bytes.extend(VERSION.to_le_bytes());
+    bytes.extend((purpose as u32).to_le_bytes());
+    bytes.extend(number.to_le_bytes());
+    bytes.extend(crc32c(&bytes).to_le_bytes());
+    bytes
+}
+
+/// Appends a frame with the payload that `write` appends.
+pub(super) fn append_frame(bytes: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
+    let start = bytes.len();
+    bytes.extend([0; FRAME_BYTES]);
+    write(bytes);
+    let payload = &bytes[start + FRAME_BYTES..];
+    let (length, check) = (payload.len() as u32, crc32c(payload));
+    bytes[start..start + 4].copy_from_slice(&length.to_le_bytes());
+    bytes[start + 4..start + 8].copy_from_slice(&check.to_le_bytes());
+}
+
+/// The payloads of a file.
+pub(super) struct Frames<'a> {
+    bytes: &'a [u8],
+    at: usize,
+}
+
+impl<'a> Frames<'a> {
+    /// The frames of a file with this purpose and number.
+    ///
+    /// # Errors
+    /// The file does not begin with such a header.
+    pub fn open(bytes: &'a [u8], purpose: Purpose, number: u64) -> Result<Self, String> {
+        let expected = header(purpose, number);
+        match bytes.get(..HEADER_BYTES) {
+            None => Err("the header is incomplete".to_owned()),
+            Some(header) if header == expected => Ok(Frames { bytes, at: HEADER_BYTES }),
+            Some(header) if header[..8] != *MAGIC => Err("this is not a file of Weir's state".to_owned()),
+            Some(header) if header[8..12] != expected[8..12] => {
+                let version = u32::from_le_bytes(header[8..12].try_into().expect("four bytes"));
+                Err(format!("another version of Weir wrote it: format {version}, not {VERSION}"))
+            }
+            Some(_) => Err("the header is damaged".to_owned()),
+        }
+    }
+
+    /// Position of the next frame in the file.
+    pub fn at(&self) -> usize {
+        self.at
+    }
+
+    /// The next payload, or `None` at the end.
+    ///
+    /// # Errors
+    /// The frame is damaged or incomplete. No frame after it can be read.
+    pub fn next(&mut self) -> Result<Option<&'a [u8]>, String> {
+        let rest = &self.bytes[self.at..];
+        if rest.is_empty() {
+            return Ok(None);
+        }
+        let word =
+            |at: usize| rest.get(at..at + 4).map(|word| u32::from_le_bytes(word.try_into().expect("four bytes")));
+        let (Some(length), Some(check)) = (word(0), word(4)) else { return Err("incomplete".to_owned()) };
+        if length as usize > PAYLOAD_BYTES_MAX {
+            return Err("damaged".to_owned());
+        }
+        let payload = rest.get(FRAME_BYTES..FRAME_BYTES + length as usize).ok_or("incomplete")?;
+        if crc32c(payload) != check {
+            return Err("damaged".to_owned());
+        }
+        self.at += FRAME_BYTES + payload.len();
+        Ok(Some(payload))
+    }
+}
+
+/// CRC-32C (Castagnoli), as in iSCSI (RFC 3720, appendix B.4).
+fn crc32c(bytes: &[u8]) -> u32 {
+    !bytes.iter().fold(!0, |crc: u32, &byte| CRC_OF_BYTE[usize::from(crc as u8 ^ byte)] ^ crc >> 8)
+}
+
+const CRC_OF_BYTE: [u32; 256] = {
+    let mut table = [0; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        let (mut crc, mut bit) = (byte as u32, 0);
+        while bit < 8 {
+            crc = if crc & 1 == 1 { crc >> 1 ^ 0x82f6_3b78 } else { crc >> 1 };
+            bit += 1;
+        }
+        table[byte] = crc;
+        byte += 1;
+    }
+    table
+};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn checks_are_those_of_rfc_3720() {
+        assert_eq!(crc32c(b"123456789"), 0xe306_9283);
+        assert_eq!(crc32c(&[0; 32]), 0x8a91_36aa);
+        assert_eq!(crc32c(&[0xff; 32]), 0x62a8_ab43);
+    }
+
+    #[test]
+    fn a_file_is_read_up_to_its_damage() {
+        let mut file = header(Purpose::Journal, 7);
+        assert_eq!(file.len(), HEADER_BYTES);
+        append_frame(&mut file, |bytes| bytes.extend(b"one"));
+        append_frame(&mut file, |_| {});
+        let whole = file.len();
+        append_frame(&mut file, |bytes| bytes.extend(b"three"));
+        let read = |bytes: &[u8]| {
+            let mut frames = Frames::open(bytes, Purpose::Journal, 7)?;
+            let mut found = Vec::new();
+            let end = loop {
+                match frames.next() {
+                    Ok(Some(payload)) => found.push(payload.to_vec()),
+                    Ok(None) => break None,
+                    Err(damage) => break Some(damage),
+                }
+            };
+            Ok::<_, String>((found.len(), frames.at(), end))
+        };
+        assert_eq!(read(&file), Ok((3, file.len(), None)));
+        for cut in whole + 1..file.len() {
+            assert_eq!(read(&file[..cut]), Ok((2, whole, Some("incomplete".to_owned()))));
+        }
+        for at in 0..file.len() {
+            let mut damaged = file.clone();
+            damaged[at] ^= 1;
+            match read(&damaged) {
+                Ok((found, _, end)) => assert!(found < 3 && end.is_some(), "byte {at}"),
+                Err(_) => assert!(at < HEADER_BYTES, "byte {at}"),
+            }
+        }
+        assert!(
+            Frames::open(&file, Purpose::Snapshot, 7).is_err() && Frames::open(&file, Purpose::Journal, 8).is_err()
+        );
+        assert!(Frames::open(b"weir", Purpose::Journal, 7).is_err());
+    }
+}

@@ -1,0 +1,22 @@
+//! State on disk: dynamic tables and the debts of limits, so that they outlive the process.
+//!
+//! ```text
+//!   a change ──appends──> ChangeLog ──every 0.2 s──> tables-7.journal            a thread of its own writes
+//!   all tables ─────────── when the journal is large ──> tables-8.snapshot       and begins tables-8.journal
+//!   start: the newest snapshot that is whole, then the journals since then
+//! ```
+//! A change waits for nobody: it appends some bytes to memory. Records say what an entry is afterwards, so a journal may
+//! contain changes that its snapshot has already. The previous snapshot and the journals since then are kept too, in
+//! case the newest snapshot is damaged.
+
+mod folder;
+mod frame;
+pub mod log;
+pub mod record;
+pub mod restore;
+pub mod saver;
+
+pub use folder::Folder;
+pub use log::{ChangeLog, Clocks};
+pub use restore::{Restored, restore};
+pub use saver::Saver;

@@ -1,0 +1,195 @@
+//! Dynamic tables that last: their changes go to a log, and tables that no loaded generation has wait for one.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use weir_tables::{Entries, Kind, Table};
+
+use super::change::TableChange;
+use super::expiry::{Expiry, deadline, prefixes};
+use super::image::{Continued, Member, TableImage};
+use super::wheel::TICK_NS;
+use crate::saved::log::{ChangeLog, Clocks};
+use crate::saved::record::{SavedEntry, TableKey, append_clear, append_put, append_remove};
+
+/// Limit on the tables that wait for a generation. The oldest is forgotten.
+pub const WAITING_TABLES_MAX: usize = 1024;
+
+/// A dynamic table with its entries and their deadlines.
+#[derive(Clone)]
+pub struct SavedTable {
+    /// Its name and type.
+    pub key: TableKey,
+    /// Its entries.
+    pub entries: Arc<Table>,
+    expiry: Expiry,
+}
+
+impl SavedTable {
+    /// A table whose `deadlines` are times of shared state.
+    pub fn new(
+        name: &str,
+        entries: Table,
+        deadlines: impl IntoIterator<Item = ((IpAddr, u8), u64)>,
+        now_ns: u64,
+    ) -> Self {
+        let mut expiry = Expiry::default();
+        for (entry, until_ns) in deadlines {
+            expiry.set(entry, Some(deadline(until_ns, 0)), now_ns / TICK_NS);
+        }
+        let key = TableKey::new(name, entries.family(), entries.kind());
+        SavedTable { key, entries: Arc::new(entries), expiry }
+    }
+
+    /// Its entries for the disk.
+    pub fn saved(&self, clocks: Clocks) -> impl Iterator<Item = SavedEntry<'_>> {
+        saved(&self.entries, &self.expiry, clocks)
+    }
+
+    /// What a table of a policy continues with. Also returns the number of entries that it cannot take: those with a
+    /// label that the policy does not know, and those beyond its size.
+    fn continued_by(&self, member: &Member) -> (Continued, usize) {
+        let declared = &member.table;
+        let mut entries = Entries::with_labels(declared.family(), declared.kind(), declared.labels());
+        let mut expiry = self.expiry.clone();
+        let size = member.dynamic.map_or(usize::MAX, |bounds| bounds.size);
+        let mut left_out = 0;
+        for ((addr, len), label) in prefixes(&self.entries).zip(labels(&self.entries)) {
+            let is_known = label.is_none_or(|label| declared.labels().iter().any(|known| &**known == label));
+            if is_known && entries.len() < size && entries.insert_prefix(addr, len, label).is_ok() {
+                continue;
+            }
+            left_out += 1;
+            expiry.set((addr, len), None, 0);
+        }
+        (Continued { entries: Some(Arc::new(entries.settle())), expiry }, left_out)
+    }
+}
+
+/// The labels of the prefixes of a table, in their order; `None` in a set.
+fn labels(table: &Table) -> impl Iterator<Item = Option<&str>> {
+    let label = |id: u32| match table.kind() {
+        Kind::Set => None,
+        Kind::Labels => Some(&*table.labels()[id as usize - 1]),
+    };
+    let ids4 = table.prefixes4().iter().map(|prefix| prefix.label);
+    ids4.chain(table.prefixes6().iter().map(|prefix| prefix.label)).map(label)
+}
+
+/// The entries of a table for the disk.
+fn saved<'a>(entries: &'a Table, expiry: &'a Expiry, clocks: Clocks) -> impl Iterator<Item = SavedEntry<'a>> {
+    prefixes(entries).zip(labels(entries)).map(move |((addr, len), label)| {
+        let until_ms = expiry.until(addr, len).map(|until| clocks.day_ms(until * TICK_NS));
+        SavedEntry { addr, len, label, until_ms }
+    })
+}
+
+/// Writes what a change has made of its entries to the log. The image is the first that has the table.
+pub(super) fn log_change(log: &ChangeLog, key: &TableKey, (image, set): (&TableImage, usize), change: TableChange<'_>) {
+    let clocks = Clocks::now();
+    match change {
+        TableChange::Flush => log.append(|bytes| append_clear(bytes, key, false)),
+        TableChange::Remove(entries) => {
+            let removed: Vec<_> = prefixes(entries).collect();
+            log.append(|bytes| append_remove(bytes, key, &removed));
+        }
+        TableChange::Add { entries, .. } | TableChange::Update { entries, .. } | TableChange::Replace(entries) => {
+            image.with_expiry(set, |_, expiry| {
+                let now: Vec<_> = saved(entries, expiry, clocks).collect();
+                log.append(|bytes| {
+                    if let TableChange::Replace(_) = change {
+                        append_clear(bytes, key, true);
+                    }
+                    append_put(bytes, key, &now, false);
+                });
+            });
+        }
+    }
+}
+
+/// The tables that last.
+pub(super) struct Lasting {
+    pub log: Arc<ChangeLog>,
+    /// Tables that no loaded generation has, oldest first.
+    waiting: Vec<SavedTable>,
+    /// Number of images that have a table.
+    bound: HashMap<TableKey, usize>,
+    /// What could not be restored, for the log of the daemon.
+    pub notices: Vec<String>,
+}
+
+impl Lasting {
+    pub fn new(log: Arc<ChangeLog>, waiting: Vec<SavedTable>) -> Self {
+        Lasting { log, waiting, bound: HashMap::new(), notices: Vec::new() }
+    }
+
+    /// The tables that wait.
+    pub fn waiting(&self) -> &[SavedTable] {
+        &self.waiting
+    }
+
+    /// What a table of a new image continues with, if it waits.
+    pub fn continued_by(&mut self, member: &Member) -> Option<Continued> {
+        let key = dynamic_key(member)?;
+        let saved = self.waiting.iter().find(|saved| saved.key == key)?;
+        let (continued, left_out) = saved.continued_by(member);
+        if left_out > 0 {
+            let name = &key.name;
+            self.notices.push(format!(
+                "table {name}: {left_out} saved entries are left out: the policy does not know their labels, or the table is full"
+            ));
+        }
+        Some(continued)
+    }
+
+    /// Notes that a generation has an image. Its tables wait no more.
+    pub fn bind(&mut self, image: &TableImage) {
+        for key in image.members().iter().filter_map(dynamic_key) {
+            self.waiting.retain(|saved| saved.key != key);
+            let images = self.bound.entry(key).or_default();
+            *images += 1;
+            if *images == 1 {
+                // The entries that the policy gives it are in no record.
+                self.log.demand_snapshot();
+            }
+        }
+    }
+
+    /// Notes that a generation with an image is gone. A table that no other has waits from now on.
+    pub fn release(&mut self, image: &TableImage) {
+        for (position, member) in image.members().iter().enumerate() {
+            let Some(key) = dynamic_key(member) else { continue };
+            let Some(images) = self.bound.get_mut(&key) else { continue };
+            *images -= 1;
+            if *images > 0 {
+                continue;
+            }
+            self.bound.remove(&key);
+            if let Some((entries, expiry)) = image.current(position) {
+                if self.waiting.len() >= WAITING_TABLES_MAX {
+                    self.waiting.remove(0);
+                }
+                self.waiting.push(SavedTable { key, entries, expiry });
+            }
+        }
+    }
+}
+
+fn dynamic_key(member: &Member) -> Option<TableKey> {
+    member.dynamic.map(|_| TableKey::new(&member.name, member.table.family(), member.table.kind()))
+}
+
+/// The dynamic tables of images, each once: as the first image has it.
+pub(super) fn saved_tables<'a>(images: impl Iterator<Item = &'a TableImage>) -> Vec<SavedTable> {
+    let mut tables: Vec<SavedTable> = Vec::new();
+    for image in images {
+        for (position, member) in image.members().iter().enumerate() {
+            let key = dynamic_key(member).filter(|key| !tables.iter().any(|known| known.key == *key));
+            let Some(key) = key else { continue };
+            let Some((entries, expiry)) = image.current(position) else { continue };
+            tables.push(SavedTable { key, entries, expiry });
+        }
+    }
+    tables
+}

@@ -1,0 +1,355 @@
+//! Tables on disk: what is there after a process ended at any moment, and what damage costs.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use weir_abi::{Family, Layout};
+use weir_state::Declared;
+use weir_state::saved::{ChangeLog, Clocks, Folder, Restored, Saver, restore};
+use weir_state::tables::{DynamicBounds, ImageDeclared, Member, TableBinding, TableChange, TableStore};
+use weir_tables::{Entries, Kind, Table};
+
+const MS: u64 = 1_000_000;
+
+fn set<S: AsRef<str>>(text: &[S]) -> Table {
+    let mut entries = Entries::new(Family::Ipv4, Kind::Set);
+    text.iter().for_each(|text| entries.insert_text(text.as_ref(), None).unwrap());
+    entries.settle()
+}
+
+fn labels(text: &[(&str, &str)]) -> Table {
+    let mut entries = Entries::new(Family::Ipv4, Kind::Labels);
+    text.iter().for_each(|(text, label)| entries.insert_text(text, Some(label)).unwrap());
+    entries.settle()
+}
+
+fn declared(name: &str, elements: Table, layout: Layout, size: usize) -> Declared<ImageDeclared> {
+    let image = Arc::new(elements.build(layout).unwrap());
+    let dynamic = Some(DynamicBounds { size, timeout_ms: None });
+    let member = Member { name: name.to_owned(), table: Arc::new(elements), dynamic };
+    Declared { name: name.to_owned(), declaration: ImageDeclared { members: vec![member], layout, image } }
+}
+
+fn nothing() -> Table {
+    set::<&str>(&[])
+}
+
+fn suspects() -> Declared<ImageDeclared> {
+    declared("suspects", nothing(), Layout::RankLeaf, 1 << 20)
+}
+
+fn add(entries: &Table, timeout_ms: Option<u64>) -> TableChange<'_> {
+    TableChange::Add { entries, timeout_ms }
+}
+
+/// A process with a state folder.
+struct Process {
+    store: TableStore,
+    saver: Saver,
+    notices: Vec<String>,
+}
+
+impl Process {
+    /// Starts at a time.
+    fn start_at(path: &Path, clocks: Clocks) -> Self {
+        let folder = Folder::open(path).unwrap();
+        let Restored { tables, notices } = restore(&folder, clocks).unwrap();
+        let (store, log) = (TableStore::default(), Arc::new(ChangeLog::default()));
+        store.make_last(&log, tables);
+        Process { store, saver: Saver::new(path.to_owned(), Some(folder), log), notices }
+    }
+
+    fn start(path: &Path) -> Self {
+        Self::start_at(path, Clocks::now())
+    }
+
+    fn bind(&self, declared: Vec<Declared<ImageDeclared>>) -> Arc<TableBinding> {
+        self.store.bind(declared, weir_state::now_ns()).unwrap()
+    }
+
+    fn change(&self, active: &TableBinding, name: &str, change: TableChange<'_>) {
+        self.store.change(active, name, change, weir_state::now_ns()).unwrap();
+    }
+
+    fn save(&mut self, active: &TableBinding) {
+        self.saver.step(&self.store, active).unwrap();
+    }
+
+    /// Entries with their labels and the seconds that they have left.
+    fn entries(&self, active: &TableBinding, name: &str) -> Vec<(String, Option<String>, Option<u64>)> {
+        let now_ns = weir_state::now_ns();
+        let read = self.store.read(active, name, |table| {
+            let left = |entry: &_| table.left_ns(entry, now_ns).map(|ns| ns.div_ceil(1000 * MS));
+            table.entries().map(|one| (one.to_string(), one.label.map(str::to_owned), left(&one))).collect()
+        });
+        read.unwrap()
+    }
+
+    fn names(&self, active: &TableBinding, name: &str) -> Vec<String> {
+        self.entries(active, name).into_iter().map(|(entry, ..)| entry).collect()
+    }
+}
+
+fn files(path: &Path) -> BTreeSet<String> {
+    fs::read_dir(path).unwrap().map(|file| file.unwrap().file_name().into_string().unwrap()).collect()
+}
+
+fn newest(path: &Path, kind: &str) -> PathBuf {
+    let of_kind = files(path).into_iter().filter(|name| name.ends_with(kind));
+    path.join(of_kind.max_by_key(|name| name.len() * 1000 + usize::from(name.as_bytes()[7])).unwrap())
+}
+
+#[test]
+fn tables_continue_with_entries_labels_and_deadlines() {
+    let folder = tempfile::tempdir().unwrap();
+    let geo = || declared("geo", labels(&[("192.0.2.0/24", "AA"), ("10.0.0.0/8", "BB")]), Layout::RankLeaf, 9);
+    let mut first = Process::start(folder.path());
+    let active = first.bind(vec![suspects(), geo()]);
+    first.save(&active);
+    first.change(&active, "suspects", add(&set(&["10.0.0.1", "10.1.0.0/16"]), None));
+    first.change(&active, "suspects", add(&set(&["10.0.0.2", "10.0.0.3"]), Some(50_000)));
+    first.change(&active, "suspects", add(&set(&["10.0.0.4"]), Some(2000)));
+    first.change(&active, "suspects", TableChange::Update { entries: &set(&["10.0.0.3"]), timeout_ms: Some(90_000) });
+    first.change(&active, "suspects", TableChange::Remove(&set(&["10.0.0.1"])));
+    first.change(&active, "geo", TableChange::Replace(&labels(&[("10.0.0.0/9", "BB"), ("10.2.0.0/16", "AA")])));
+    first.save(&active);
+    let expected = first.entries(&active, "suspects");
+    drop(first);
+
+    // Three seconds later, on a machine that has begun to count anew.
+    let clocks = Clocks::now();
+    let later = Clocks { day_ns: clocks.day_ns + 3_000 * MS, ..clocks };
+    let mut second = Process::start_at(folder.path(), later);
+    assert_eq!(second.notices, Vec::<String>::new());
+    let active = second.bind(vec![geo(), suspects()]);
+    let shown = |process: &Process| {
+        let entries = process.entries(&active, "suspects");
+        entries.into_iter().map(|(entry, _, left)| (entry, left)).collect::<Vec<_>>()
+    };
+    let left = |seconds| Some(seconds);
+    let now = shown(&second);
+    assert_eq!(now.len(), 3, "{now:?} {expected:?}");
+    assert_eq!(
+        (&now[0].0, &now[1].0, &now[2]),
+        (&"10.0.0.2".to_owned(), &"10.0.0.3".to_owned(), &("10.1.0.0/16".to_owned(), None))
+    );
+    assert!(now[0].1 <= left(48) && now[0].1 > left(40) && now[1].1 <= left(88) && now[1].1 > left(80), "{now:?}");
+    let of_geo = |one: &str, label: &str| (one.to_owned(), Some(label.to_owned()), None);
+    assert_eq!(second.entries(&active, "geo"), [of_geo("10.0.0.0/9", "BB"), of_geo("10.2.0.0/16", "AA")]);
+    second.change(&active, "geo", TableChange::Flush);
+    second.save(&active);
+    drop((second, active));
+    let third = Process::start(folder.path());
+    let active = third.bind(vec![geo()]);
+    assert_eq!(third.entries(&active, "geo"), []);
+    let active = third.bind(vec![suspects()]);
+    assert_eq!(third.names(&active, "suspects").len(), 3, "a later policy declares it");
+}
+
+#[test]
+fn tables_wait_for_a_policy_that_declares_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut first = Process::start(folder.path());
+    let active = first.bind(vec![suspects()]);
+    first.change(&active, "suspects", add(&set(&["10.0.0.1"]), None));
+    // The next policy does not have the table, and the one after it does.
+    let without = first.bind(vec![declared("other", set(&["10.9.0.1"]), Layout::RankLeaf, 9)]);
+    drop(active);
+    first.save(&without);
+    let again = first.bind(vec![suspects()]);
+    assert_eq!(first.names(&again, "suspects"), ["10.0.0.1"]);
+    drop((again, first));
+    let mut second = Process::start(folder.path());
+    let without = second.bind(vec![declared("other", set(&["10.9.0.7"]), Layout::RankLeaf, 9)]);
+    assert_eq!(second.names(&without, "other"), ["10.9.0.1"], "as in a policy that is loaded later");
+    second.save(&without);
+    drop((without, second));
+    // Other labels, another size, another type, and a layout that cannot hold the entries.
+    let third = Process::start(folder.path());
+    let map = third.bind(vec![declared("suspects", labels(&[("10.0.0.0/8", "AA")]), Layout::RankLeaf, 9)]);
+    assert_eq!(third.names(&map, "suspects"), ["10.0.0.0/8"]);
+    let set = third.bind(vec![suspects()]);
+    assert_eq!(third.names(&set, "suspects"), ["10.0.0.1"]);
+    assert_eq!(third.store.take_notices(), Vec::<String>::new());
+}
+
+#[test]
+fn entries_that_a_policy_cannot_take_are_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut first = Process::start(folder.path());
+    let map = labels(&[("10.0.0.1", "AA"), ("10.0.0.2", "BB"), ("10.0.0.3", "BB"), ("10.0.0.0/9", "BB")]);
+    let nets = set(&["10.0.0.0/8"]);
+    let active =
+        first.bind(vec![declared("geo", map, Layout::RankLeaf, 9), declared("nets", nets, Layout::RankLeaf, 9)]);
+    first.save(&active);
+    drop((first, active));
+    let second = Process::start(folder.path());
+    let geo = declared("geo", labels(&[("10.7.0.1", "BB")]), Layout::RankLeaf, 2);
+    let active = second.bind(vec![geo, declared("nets", set(&["10.7.0.1"]), Layout::ExactSet, 9)]);
+    let left =
+        [("10.0.0.0/9".to_owned(), Some("BB".to_owned()), None), ("10.0.0.2".to_owned(), Some("BB".to_owned()), None)];
+    assert_eq!(second.entries(&active, "geo"), left);
+    assert_eq!(second.names(&active, "nets"), ["10.7.0.1"]);
+    let notices = second.store.take_notices();
+    assert_eq!(
+        notices[0],
+        "table geo: 2 saved entries are left out: the policy does not know their labels, or the table is full"
+    );
+    assert!(notices[1].starts_with("table nets: the saved entries are lost: "), "{notices:?}");
+}
+
+#[test]
+fn damage_is_told_and_costs_as_little_as_possible() {
+    let made = tempfile::tempdir().unwrap();
+    let mut process = Process::start(made.path());
+    let active = process.bind(vec![suspects()]);
+    process.save(&active);
+    process.change(&active, "suspects", add(&set(&["10.0.0.1"]), None));
+    process.save(&active);
+    drop((process, active));
+    let mut process = Process::start(made.path());
+    let active = process.bind(vec![suspects()]);
+    process.save(&active);
+    process.change(&active, "suspects", add(&set(&["10.0.0.2"]), None));
+    process.change(&active, "suspects", TableChange::Replace(&set(&["10.0.0.3", "10.0.0.4"])));
+    process.save(&active);
+    drop((process, active));
+    assert_eq!(
+        files(made.path()).into_iter().collect::<Vec<_>>(),
+        ["lock", "tables-1.journal", "tables-1.snapshot", "tables-2.journal", "tables-2.snapshot"]
+    );
+    let journal = fs::read(newest(made.path(), "journal")).unwrap();
+    let snapshot = fs::read(newest(made.path(), "snapshot")).unwrap();
+
+    let after = |file: &str, bytes: &[u8]| {
+        let folder = tempfile::tempdir().unwrap();
+        files(made.path())
+            .iter()
+            .for_each(|name| _ = fs::copy(made.path().join(name), folder.path().join(name)).unwrap());
+        fs::write(folder.path().join(file), bytes).unwrap();
+        let process = Process::start(folder.path());
+        let active = process.bind(vec![suspects()]);
+        let entries = process.names(&active, "suspects");
+        (
+            entries.iter().map(|entry| entry.rsplit('.').next().unwrap().parse().unwrap()).collect::<Vec<u32>>(),
+            process.notices,
+        )
+    };
+    // The journal at every length: each change is there whole or not at all.
+    for cut in 0..=journal.len() {
+        let (entries, notices) = after("tables-2.journal", &journal[..cut]);
+        assert!([&[1][..], &[1, 2], &[3, 4]].contains(&&*entries), "cut at {cut}: {entries:?}");
+        let is_end = entries == [3, 4] || cut == 0 || notices.is_empty();
+        assert_eq!(is_end, notices.is_empty(), "cut at {cut}: {notices:?}");
+    }
+    for at in (0..journal.len()).step_by(3) {
+        let mut damaged = journal.clone();
+        damaged[at] ^= 0x10;
+        let (entries, notices) = after("tables-2.journal", &damaged);
+        assert!(entries == [1] || entries == [1, 2], "byte {at}: {entries:?}");
+        assert!(notices.len() == 1 && notices[0].contains("tables-2.journal: "), "{notices:?}");
+    }
+    // A damaged snapshot: the previous one and the journals since then have everything too.
+    for at in 0..snapshot.len() {
+        let mut damaged = snapshot.clone();
+        damaged[at] ^= 0x10;
+        let (entries, notices) = after("tables-2.snapshot", &damaged);
+        assert_eq!(entries, [3, 4], "byte {at}");
+        assert!(notices.len() == 1 && notices[0].ends_with("; an earlier snapshot is used"), "{notices:?}");
+        let (entries, _) = after("tables-2.snapshot", &snapshot[..at]);
+        assert_eq!(entries, [3, 4], "cut at {at}");
+    }
+}
+
+#[test]
+fn a_folder_stays_small_and_belongs_to_one_process() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut process = Process::start(folder.path());
+    let in_use = Folder::open(folder.path()).err().unwrap();
+    assert_eq!(in_use.to_string(), "another weir uses it");
+    let active = process.bind(vec![suspects()]);
+    let many: Vec<String> = (0..20_000).map(|n| format!("10.0.{}.{}", n >> 8, n & 255)).collect();
+    let (all, half) = (set(&many), set(&many[..10_000]));
+    for _ in 0..40 {
+        process.change(&active, "suspects", add(&all, Some(1_000_000)));
+        process.change(&active, "suspects", TableChange::Remove(&half));
+        process.save(&active);
+    }
+    let bytes: u64 =
+        files(folder.path()).iter().map(|name| fs::metadata(folder.path().join(name)).unwrap().len()).sum();
+    assert!(bytes < 12 << 20, "{bytes} bytes");
+    assert!(files(folder.path()).len() <= 5, "{:?}", files(folder.path()));
+    drop((process, active));
+    let process = Process::start(folder.path());
+    let active = process.bind(vec![suspects()]);
+    assert_eq!(process.names(&active, "suspects").len(), 10_000);
+}
+
+#[test]
+fn an_error_of_the_disk_is_made_good() {
+    let parent = tempfile::tempdir().unwrap();
+    let path = parent.path().join("state");
+    let mut process = Process::start(&path);
+    let active = process.bind(vec![suspects()]);
+    process.save(&active);
+    fs::remove_dir_all(&path).unwrap();
+    // The journal is still open. The next snapshot finds no folder.
+    let many: Vec<String> = (0..200_000).map(|n| format!("10.{}.{}.{}", n >> 16, n >> 8 & 255, n & 255)).collect();
+    process.change(&active, "suspects", add(&set(&many), None));
+    process.change(&active, "suspects", add(&set(&many), None));
+    assert!(process.saver.step(&process.store, &active).is_err() && process.saver.has_failed());
+    fs::create_dir(&path).unwrap();
+    process.change(&active, "suspects", TableChange::Replace(&set(&["10.0.0.9"])));
+    process.saver.step(&process.store, &active).unwrap();
+    assert!(process.saver.has_failed(), "it waits before it tries again");
+    std::thread::sleep(std::time::Duration::from_millis(2100));
+    process.save(&active);
+    assert!(!process.saver.has_failed());
+    drop((process, active));
+    let process = Process::start(&path);
+    let active = process.bind(vec![suspects()]);
+    assert_eq!(process.names(&active, "suspects"), ["10.0.0.9"]);
+}
+
+#[test]
+fn random_changes_are_there_after_every_step() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut random = 7u64;
+    let mut below = |end: u64| {
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (random >> 33) % end
+    };
+    let mut model: BTreeMap<String, bool> = BTreeMap::new();
+    for _ in 0..30 {
+        let mut process = Process::start(folder.path());
+        assert_eq!(process.notices, Vec::<String>::new());
+        let active = process.bind(vec![suspects()]);
+        assert_eq!(process.names(&active, "suspects"), model.keys().cloned().collect::<Vec<_>>());
+        for _ in 0..below(20) {
+            let chosen: Vec<String> = (0..1 + below(5)).map(|_| format!("10.0.0.{}", 10 + below(30))).collect();
+            let table = set(&chosen);
+            match below(4) {
+                0 => {
+                    chosen.iter().for_each(|one| _ = model.remove(one));
+                    process.change(&active, "suspects", TableChange::Remove(&table));
+                }
+                1 => {
+                    model = chosen.into_iter().map(|one| (one, true)).collect();
+                    process.change(&active, "suspects", TableChange::Replace(&table));
+                }
+                _ => {
+                    chosen.into_iter().for_each(|one| _ = model.insert(one, true));
+                    process.change(&active, "suspects", add(&table, Some(3_600_000)));
+                }
+            }
+            if below(3) == 0 {
+                process.save(&active);
+            }
+        }
+        process.save(&active);
+    }
+}

@@ -1,0 +1,61 @@
+//! The entries that the tables of the active generation have now.
+
+use crate::failure::Failure;
+use std::sync::Arc;
+use weir_loading::Text;
+use weir_state::tables::{TableBinding, TableError, TableStore};
+use weir_tables::{Overlap, Table};
+
+/// The tables of a generation.
+#[derive(Clone, Copy)]
+pub struct Contents<'a> {
+    text: &'a Text,
+    live: Option<(&'a TableStore, &'a TableBinding)>,
+}
+
+impl<'a> Contents<'a> {
+    /// The tables of the generation with this text. Without `live` they do not change.
+    pub fn new(text: &'a Text, live: Option<(&'a TableStore, &'a TableBinding)>) -> Self {
+        Contents { text, live }
+    }
+
+    /// The store and the images of the tables, if they can change.
+    pub fn live(&self) -> Option<(&'a TableStore, &'a TableBinding)> {
+        self.live
+    }
+
+    /// The entries of a table, by its index in the text.
+    ///
+    /// # Errors
+    /// The entries were lost by a failure.
+    pub fn table(&self, index: usize) -> Result<Arc<Table>, Failure> {
+        self.read(index, |store, binding, name| store.contents(binding, name), Arc::clone)
+    }
+
+    /// Where the prefixes of `entries` overlap those of a table.
+    ///
+    /// # Errors
+    /// The entries were lost by a failure.
+    pub fn overlap(&self, index: usize, entries: &Table) -> Result<Option<Overlap>, Failure> {
+        let live = |store: &TableStore, binding: &TableBinding, name: &str| {
+            store.read(binding, name, |table| table.overlap(entries))
+        };
+        self.read(index, live, |table| entries.overlap(table))
+    }
+
+    /// Reads a table that can change by `live`, another one by `constant`.
+    fn read<R>(
+        &self,
+        index: usize,
+        live: impl FnOnce(&TableStore, &TableBinding, &str) -> Result<R, TableError>,
+        constant: impl FnOnce(&Arc<Table>) -> R,
+    ) -> Result<R, Failure> {
+        let name = &self.text.checked.tables[index].name;
+        match self.live.map(|(store, binding)| live(store, binding, name)) {
+            Some(Ok(read)) => Ok(read),
+            // No rule looks the table up, so it has no image.
+            None | Some(Err(TableError::NoTable { .. })) => Ok(constant(&self.text.tables[index])),
+            Some(Err(error)) => Err(Failure::Runtime(error.to_string())),
+        }
+    }
+}

@@ -1,0 +1,355 @@
+//! Reads list files again and applies what has changed, or refuses it.
+//!
+//! All lists are read and checked before anything changes. Tables are changed in place. Lists of limits, labels that
+//! rules do not know yet, and entries that a layout cannot hold need a new generation: the text of the active one is
+//! checked and compiled again with the new lists. It replaces the active generation in the same posture.
+
+use crate::failure::Failure;
+use crate::report;
+use crate::run::controller::Controller;
+use crate::run::feeds::checks::{Force, GuardRails};
+use crate::run::feeds::contents::Contents;
+use crate::run::feeds::updates::{Cause, Updates};
+use crate::run::generation::{Generation, Loader};
+use crate::run::preparation;
+use std::path::PathBuf;
+use std::sync::Arc;
+use weir_control::{ListChanged, ListName, Reloaded};
+use weir_engine::live::Datapath;
+use weir_loading::{ListContents, ListId, ListRead, Stamps, Text};
+use weir_state::tables::TableChange;
+use weir_tables::{Difference, Table};
+
+/// Maximum number of errors in an answer.
+const ERRORS_MAX: usize = 20;
+
+/// Why lists were not updated. Nothing has changed, unless the failure says so.
+#[derive(Debug)]
+pub struct NotUpdated {
+    /// The failure, for the operator.
+    pub failure: Failure,
+    /// Whether the same files may be accepted later: a trial was pending, or the system failed.
+    pub may_succeed_later: bool,
+}
+
+impl From<Failure> for NotUpdated {
+    /// A failure of the system, not of the lists.
+    fn from(failure: Failure) -> Self {
+        NotUpdated { failure, may_succeed_later: true }
+    }
+}
+
+/// What is needed to update lists.
+pub struct Updater<'a, L: Loader> {
+    /// The generations.
+    pub controller: &'a Controller<L::Datapath>,
+    /// Loads a new generation where one is needed.
+    pub loader: &'a L,
+    /// Records what was applied and refused.
+    pub updates: &'a Updates,
+}
+
+/// A list with new contents.
+struct Changed {
+    id: ListId,
+    name: ListName,
+    file: PathBuf,
+    new: ListContents,
+    /// Number of entries before and after.
+    entries: [usize; 2],
+    /// `None` for limits.
+    difference: Option<Difference>,
+}
+
+impl Changed {
+    fn table(&self) -> Option<&Arc<Table>> {
+        match &self.new {
+            ListContents::Table(table) => Some(table),
+            ListContents::Limits(_) => None,
+        }
+    }
+
+    fn summary(&self) -> ListChanged {
+        let [entries_before, entries] = self.entries;
+        ListChanged { list: self.name.clone(), entries_before, entries }
+    }
+}
+
+/// The name of a list.
+pub fn name_of(text: &Text, id: ListId) -> ListName {
+    match id {
+        ListId::Table(index) => ListName::Table(text.checked.tables[index].name.clone()),
+        ListId::Limits(index) => ListName::Limits(text.checked.limits[index].name.clone()),
+    }
+}
+
+type Active<L> = Generation<<<L as Loader>::Datapath as Datapath>::Code>;
+
+impl<L: Loader> Updater<'_, L> {
+    /// Reads the files of the wanted lists of the active generation again, and applies what has changed: everything or
+    /// nothing.
+    ///
+    /// # Errors
+    /// A list has an error, an update is refused, or the system failed.
+    pub fn update(&self, wanted: impl Fn(ListId) -> bool, force: Force, cause: Cause) -> Result<Reloaded, NotUpdated> {
+        let _one_at_a_time = self.updates.update();
+        let active = self.controller.active();
+        let text = text_of(&active)?;
+        let read = text.read_again(wanted).map_err(Failure::from)?;
+        self.refuse_errors(text, &read, cause)?;
+        let changing = self.updates.change();
+        let changed = self.compare(text, &active, &read)?;
+        self.refuse_unsafe(text, &active, (&read, &changed), force, cause)?;
+        let mut reloaded = Reloaded {
+            generation: None,
+            lists: changed.iter().map(Changed::summary).collect(),
+            notices: read.iter().flat_map(|list| list.notices.clone()).collect(),
+        };
+        if !changed.is_empty() {
+            match self.needs_generation(text, &active, &changed) {
+                None => reloaded.notices.extend(self.change_tables(text, &active, &changed, cause)?),
+                Some(why) => {
+                    drop(changing);
+                    let generation = self.load_again(&active, (&read, &changed), &why, cause)?;
+                    reloaded.notices.push(format!("{why}: the policy was loaded again as generation {generation}"));
+                    reloaded.generation = Some(generation);
+                }
+            }
+        }
+        self.set_listed(text, &read);
+        for list in &read {
+            self.updates.resolve(&name_of(text, list.id));
+        }
+        for list in &changed {
+            self.updates.applied(list.summary(), cause);
+        }
+        if cause != Cause::Reload {
+            reloaded.notices.iter().for_each(|notice| report::say(&format!("weir: {notice}")));
+        }
+        Ok(reloaded)
+    }
+
+    /// Whether a list has the contents of its files.
+    ///
+    /// # Errors
+    /// A list has an error, or the system failed.
+    pub fn is_as_in_files(&self, id: ListId) -> Result<bool, Failure> {
+        let _one_at_a_time = self.updates.update();
+        let active = self.controller.active();
+        let text = text_of(&active)?;
+        let read = text.read_again(|list| list == id).map_err(Failure::from)?;
+        let is_good = read.iter().all(|list| list.contents.is_ok());
+        Ok(is_good && self.compare(text, &active, &read)?.is_empty())
+    }
+
+    /// Refuses lists with errors.
+    fn refuse_errors(&self, text: &Text, read: &[ListRead], cause: Cause) -> Result<(), NotUpdated> {
+        let mut all = Vec::new();
+        for list in read {
+            let Err(errors) = &list.contents else { continue };
+            let first = errors.first().map(String::as_str).unwrap_or_default();
+            let file = list.file_of(first).cloned().unwrap_or_default();
+            let more = errors.len().saturating_sub(1);
+            let reason = if more > 0 { format!("{first} (and {more} more)") } else { first.to_owned() };
+            self.updates.refused(&name_of(text, list.id), &file, &reason, cause);
+            all.extend(errors.iter().cloned());
+        }
+        refused(all)
+    }
+
+    /// The lists whose contents differ from those of the active generation.
+    fn compare(&self, text: &Text, active: &Active<L>, read: &[ListRead]) -> Result<Vec<Changed>, Failure> {
+        let contents = self.contents(text, active);
+        let mut changed = Vec::new();
+        for list in read {
+            let Ok(new) = &list.contents else { continue };
+            let (entries, difference) = match (list.id, new) {
+                (ListId::Table(index), ListContents::Table(new)) => {
+                    let current = contents.table(index)?;
+                    let difference = current.difference(new);
+                    if difference.is_empty() {
+                        continue;
+                    }
+                    ([&current, new].map(|table| table.facts().entries), Some(difference))
+                }
+                (ListId::Limits(index), ListContents::Limits(new)) => {
+                    let current = &text.limits[index];
+                    if current == new {
+                        continue;
+                    }
+                    ([current, new].map(|list| list.len()), None)
+                }
+                _ => continue,
+            };
+            let file = list.files.first().cloned().unwrap_or_default();
+            let name = name_of(text, list.id);
+            changed.push(Changed { id: list.id, name, file, new: new.clone(), entries, difference });
+        }
+        Ok(changed)
+    }
+
+    /// Refuses changes that the guard rails forbid.
+    fn refuse_unsafe(
+        &self,
+        text: &Text,
+        active: &Active<L>,
+        (read, changed): (&[ListRead], &[Changed]),
+        force: Force,
+        cause: Cause,
+    ) -> Result<(), NotUpdated> {
+        let contents = self.contents(text, active);
+        // A protected table may be updated too.
+        let afterwards = |index: usize| match read.iter().find(|list| list.id == ListId::Table(index)) {
+            Some(ListRead { contents: Ok(ListContents::Table(table)), .. }) => Ok(table.clone()),
+            _ => contents.table(index),
+        };
+        let mut all = Vec::new();
+        for list in changed {
+            let (ListId::Table(index), Some(difference)) = (list.id, &list.difference) else { continue };
+            let rails = GuardRails::of(text, index);
+            let reasons = rails.check_update(difference, list.entries, force, afterwards)?;
+            if let Some(first) = reasons.first() {
+                self.updates.refused(&list.name, &list.file, &first.to_string(), cause);
+            }
+            all.extend(reasons.iter().map(|reason| format!("{}: {reason}", list.file.display())));
+        }
+        refused(all)
+    }
+
+    /// Why lists cannot be changed in place; `None` if they can.
+    fn needs_generation(&self, text: &Text, active: &Active<L>, changed: &[Changed]) -> Option<String> {
+        let live = self.contents(text, active).live();
+        changed.iter().find_map(|list| match (list.table(), &list.name, live) {
+            (Some(table), ListName::Table(name), Some((store, binding))) => {
+                store.check(binding, name, TableChange::Replace(table)).err().map(|error| error.to_string())
+            }
+            _ => Some(format!("{} cannot be changed in place", list.name)),
+        })
+    }
+
+    /// Changes tables in place. Returns notices.
+    fn change_tables(
+        &self,
+        text: &Text,
+        active: &Active<L>,
+        changed: &[Changed],
+        cause: Cause,
+    ) -> Result<Vec<String>, Failure> {
+        let mut notices = Vec::new();
+        let Some((store, binding)) = self.contents(text, active).live() else { return Ok(notices) };
+        for list in changed {
+            let (Some(table), ListName::Table(name)) = (list.table(), &list.name) else { continue };
+            match store.change(binding, name, TableChange::Replace(table), weir_state::now_ns()) {
+                Ok(done) if done.left_out > 0 => notices.push(format!(
+                    "table {name}: {} images of other loaded generations cannot hold the change and do not have it",
+                    done.left_out
+                )),
+                Ok(_) => {}
+                Err(error) => {
+                    self.updates.refused(&list.name, &list.file, &error.to_string(), cause);
+                    return Err(Failure::Runtime(error.to_string()));
+                }
+            }
+        }
+        Ok(notices)
+    }
+
+    /// Loads the text of the active generation with the new lists, and activates it in the same posture. Returns the
+    /// number of the new generation.
+    fn load_again(
+        &self,
+        active: &Arc<Active<L>>,
+        (read, changed): (&[ListRead], &[Changed]),
+        why: &str,
+        cause: Cause,
+    ) -> Result<u64, NotUpdated> {
+        let load = || {
+            self.controller.may_succeed(active.id)?;
+            let (lists, stamps) = self.lists(active, read)?;
+            let prepare = || active.with_lists(&lists, stamps.clone(), self.loader);
+            let generation = self.controller.add(preparation::prepare(self.controller, prepare)?);
+            self.controller.succeed(active.id, generation)?;
+            Ok(generation)
+        };
+        let generation = load().map_err(|failure: Failure| {
+            let reason = format!("{why}, and the policy cannot be loaded again: {}", failure.message());
+            changed.iter().for_each(|list| self.updates.refused(&list.name, &list.file, &reason, cause));
+            let may_succeed_later = !matches!(failure, Failure::Mistakes { .. });
+            let failure = match failure {
+                Failure::Rejected(_) | Failure::Mistakes { .. } => Failure::Rejected(format!("weir: {reason}")),
+                _ => Failure::Runtime(reason),
+            };
+            NotUpdated { failure, may_succeed_later }
+        })?;
+        // Tables that were changed by hand continue with these changes, which the update undoes.
+        let active = self.controller.active();
+        if active.id != generation {
+            return Ok(generation);
+        }
+        let text = text_of(&active)?;
+        let (_changing, contents) = (self.updates.change(), self.contents(text, &active));
+        for list in changed {
+            let (ListId::Table(index), Some(table)) = (list.id, list.table()) else { continue };
+            if !contents.table(index)?.difference(table).is_empty() {
+                self.change_tables(text, &active, std::slice::from_ref(list), cause)?;
+            }
+        }
+        Ok(generation)
+    }
+
+    /// The lists that were read, and the others as they were read before, with the stamps of the files.
+    fn lists(&self, active: &Active<L>, read: &[ListRead]) -> Result<(Vec<(ListId, ListContents)>, Stamps), Failure> {
+        let text = text_of(active)?;
+        let mut lists = Vec::new();
+        if let Some((store, binding)) = self.contents(text, active).live() {
+            for (index, table) in text.checked.tables.iter().enumerate() {
+                // A table that no rule looks up has not changed.
+                if let Ok(listed) = store.listed(binding, &table.name) {
+                    lists.push((ListId::Table(index), ListContents::Table(listed)));
+                }
+            }
+        }
+        lists.extend(read.iter().filter_map(|list| Some((list.id, list.contents.as_ref().ok()?.clone()))));
+        Ok((lists, read.iter().flat_map(|list| list.stamps.clone()).collect()))
+    }
+
+    /// Keeps the contents of the lists that were read, so that policies that are loaded later are compared with them.
+    fn set_listed(&self, text: &Text, read: &[ListRead]) {
+        let active = self.controller.active();
+        let Some((store, binding)) = self.loader.shared().tables().zip(active.tables()) else { return };
+        for list in read {
+            if let (ListName::Table(name), Ok(ListContents::Table(table))) = (name_of(text, list.id), &list.contents) {
+                store.set_listed(binding, &name, table);
+            }
+        }
+    }
+
+    fn contents<'t>(&'t self, text: &'t Text, active: &'t Active<L>) -> Contents<'t> {
+        Contents::new(text, self.loader.shared().tables().zip(active.tables()))
+    }
+}
+
+fn text_of<C>(active: &Generation<C>) -> Result<&Text, Failure> {
+    active.text().ok_or_else(|| {
+        let id = active.id;
+        Failure::Rejected(format!(
+            "weir: generation {id} is a bundle, which has no list files; load a new bundle instead"
+        ))
+    })
+}
+
+/// A failure with all reasons, if there are any.
+fn refused(mut reasons: Vec<String>) -> Result<(), NotUpdated> {
+    let more = reasons.len().saturating_sub(ERRORS_MAX);
+    reasons.truncate(ERRORS_MAX);
+    if more > 0 {
+        reasons.push(format!("{more} more errors are not shown"));
+    }
+    match reasons.is_empty() {
+        true => Ok(()),
+        false => Err(NotUpdated {
+            failure: Failure::Rejected(format!("weir: {}", reasons.join("\n"))),
+            may_succeed_later: false,
+        }),
+    }
+}
