@@ -20,6 +20,7 @@ enum {
 	RECORD_WORDS = 4,
 	EXCEEDER_SET_BITS = 7,
 	EXCEEDER_SET_WORDS = EACH_WAYS * RECORD_WORDS,
+	RECORD_TRIES = 16, /* attempts to count in records that other workers change; then the packet is not counted */
 };
 
 /* The hash of an address: its highest bits select the set, and the tag identifies the address within the set. */
@@ -92,6 +93,43 @@ WEIR_INLINE uint32_t each_records(struct table limits, uint32_t limiter, uint32_
 	       (hash >> (32 - EXCEEDER_SET_BITS)) * EXCEEDER_SET_WORDS;
 }
 
+/* The first word of the record with the tag; if there is none, of the first record with the fewest packets. */
+WEIR_INLINE uint64_t each_record(volatile const uint64_t *set, uint32_t tag)
+{
+	uint64_t fewest = set[0];
+
+	for (uint32_t i = 0; i < EACH_WAYS; i++) {
+		const uint64_t word = set[i * RECORD_WORDS];
+
+		if (word >> EACH_TIME_BITS == tag && (word & EACH_TIME_MASK))
+			return word;
+		fewest = (word & EACH_TIME_MASK) < (fewest & EACH_TIME_MASK) ? word : fewest;
+	}
+	return fewest;
+}
+
+/*
+ * Replaces the first word `old` of a record, and writes the address if another one is there. Returns false if another
+ * worker has changed the word. As in each_exchange(), the verifier learns the index of the record here.
+ */
+WEIR_INLINE bool each_record_exchange(volatile uint64_t *set, uint64_t old, uint64_t new, uint64_t hi, uint64_t lo)
+{
+	for (uint32_t i = 0; i < EACH_WAYS; i++) {
+		volatile uint64_t *record = set + i * RECORD_WORDS;
+
+		if (record[0] != old)
+			continue;
+		if (__sync_val_compare_and_swap(record, old, new) != old)
+			return false;
+		if (record[1] != hi || record[2] != lo) {
+			record[1] = hi;
+			record[2] = lo;
+		}
+		return true;
+	}
+	return false;
+}
+
 /*
  * Counts a packet that exceeded the limit of an address: count_exceeded() in each.rs. An address without record takes
  * the one with the fewest packets, and keeps that number. Two workers may do so at once, and one of them wins. Whoever
@@ -99,31 +137,11 @@ WEIR_INLINE uint32_t each_records(struct table limits, uint32_t limiter, uint32_
  */
 WEIR_INLINE void each_count(volatile uint64_t *set, uint32_t tag, uint64_t hi, uint64_t lo)
 {
-	for (uint32_t try = 0; try < LIMIT_TRIES; try++) {
-		uint64_t found = set[0];
-		uint32_t at = 0;
+	for (uint32_t try = 0; try < RECORD_TRIES; try++) {
+		const uint64_t old = forget64(each_record(set, tag));
 
-		for (uint32_t i = 0; i < EACH_WAYS; i++) {
-			const uint64_t word = set[i * RECORD_WORDS];
-
-			if (word >> EACH_TIME_BITS == tag && (word & EACH_TIME_MASK)) {
-				found = word;
-				at = i;
-				break;
-			}
-			if ((word & EACH_TIME_MASK) < (found & EACH_TIME_MASK)) {
-				found = word;
-				at = i;
-			}
-		}
-		at = (at % EACH_WAYS) * RECORD_WORDS;
-		if (__sync_val_compare_and_swap(&set[at], found, each_charged(tag, found & EACH_TIME_MASK, 1)) != found)
-			continue;
-		if (set[at + 1] != hi || set[at + 2] != lo) {
-			set[at + 1] = hi;
-			set[at + 2] = lo;
-		}
-		return;
+		if (each_record_exchange(set, old, each_charged(tag, old & EACH_TIME_MASK, 1), hi, lo))
+			return;
 	}
 }
 
