@@ -45,7 +45,7 @@ fn the_most_exceeded_addresses_are_listed(engine: &str, hosts: &Hosts, folder: &
         .ask(&Request::Activate { generation: second, confirm_s: None })
         .unwrap_or_else(|failure| panic!("{engine}: {failure}: {}", running.log()));
     send_all(60);
-    assert_eq!(listed(2), (vec![host(60, 118), host(59, 116)], 60), "{engine}: buckets and counts stay");
+    assert_eq!(listed(2), (vec![host(60, 118), host(59, 116)], 59), "{engine}: buckets and counts stay");
     assert_eq!(running.stop(), 0);
 
     let text = fs::read_to_string(folder.join("limits.log")).expect("the log is there");
