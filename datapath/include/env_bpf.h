@@ -163,6 +163,15 @@ WEIR_INLINE uint64_t *env_exceeded(const struct env *env, uint32_t slot)
 	return WEIR_LOGGED >= 1 ? &WEIR_WORDS(exceeded)[bucket_place(slot)] : NULL;
 }
 
+/* Like env_exceeded() for the first of `count` consecutive words. */
+#if WEIR_LOGGED >= 1
+WEIR_INLINE uint64_t *env_exceeded_words(const struct env *env, uint32_t slot, uint32_t count)
+{
+	(void)env;
+	return &WEIR_WORDS(exceeded)[slot <= WEIR_BUCKET_COUNT - count ? slot : 0];
+}
+#endif
+
 WEIR_INLINE uint64_t *env_passed(const struct env *env, uint32_t slot)
 {
 	(void)env;

@@ -1,5 +1,7 @@
 //! Limits on interfaces: the passed rate, changes of lists under traffic, and the handling of packets over the limit.
 
+#[path = "limits/addresses.rs"]
+mod addresses;
 #[path = "limits/bundled.rs"]
 mod bundled;
 #[path = "limits/counts.rs"]

@@ -72,7 +72,7 @@ pub(crate) fn written(program: &Program, labels: &[Vec<String>], lists: &[LimitL
         labels: match &list.limits {
             ListedLimits::Prefixes(_) => None,
             ListedLimits::Labels { rates, labels } => {
-                let limit = |label: &str| Some((label.to_string(), rates.limit(label)?.to_string()));
+                let limit = |label: &str| Some((label.to_owned(), rates.limit(label)?.to_string()));
                 let slot = limited(program).find(|(limiter, _)| limiter.name == list.name);
                 let (_, SlotId(slot)) = slot.expect("only lists that rules use are written");
                 Some(LabelReport { slot, limits: labels.iter().filter_map(|label| limit(label)).collect() })

@@ -7,6 +7,7 @@ use crate::policy::Policy;
 use crate::tables;
 use crate::text::Text;
 use std::sync::Arc;
+use weir_abi::each::EXCEEDER_WORDS;
 use weir_engine::ProgramData;
 use weir_policy::ir::{Limiter, LimiterKind, Slot, SlotContents};
 use weir_state::limits::{LimitNeeds, Limits};
@@ -139,7 +140,7 @@ impl Policy {
     /// The shared state that its limits need.
     pub fn limit_needs(&self) -> LimitNeeds {
         let size = |limiter: &Limiter| match limiter.kind {
-            LimiterKind::Each(each) => each.size as usize,
+            LimiterKind::Each(each) => each.size as usize + EXCEEDER_WORDS,
             LimiterKind::Rate(_) | LimiterKind::Prefixes { .. } | LimiterKind::Labels => 0,
         };
         LimitNeeds {

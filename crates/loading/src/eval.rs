@@ -92,13 +92,10 @@ impl Filter for EvalFilter<'_> {
         self.evaluator.addition_counts()
     }
 
-    fn limit_counts(&self, limiter: usize, visit: &mut dyn FnMut(usize, LimitCount)) {
-        let counts = self.evaluator.limit_counts(LimiterId(limiter as u16));
-        for (entry, &Charged { exceeded, passed }) in counts.iter().enumerate() {
-            if exceeded + passed > 0 {
-                visit(entry, LimitCount { exceeded, passed });
-            }
-        }
+    fn limit_counts(&self, limiter: usize, visit: &mut dyn FnMut(u128, LimitCount)) {
+        self.evaluator.limit_counts(LimiterId(limiter as u16), &mut |entry, Charged { exceeded, passed }| {
+            visit(entry, LimitCount { exceeded, passed });
+        });
     }
 }
 

@@ -7,7 +7,7 @@ use weir_abi::{LimitEntries, each};
 use weir_policy::ir::{LimitEach, Limiter, LimiterKind, Log, Program, Slot, SlotContents};
 use weir_state::Declared;
 use weir_state::limits::{
-    BucketsDeclared, Counted, EntryNames, LimitBinding, LimitStore, LimiterBuckets, Limits, WordFormat,
+    BucketsDeclared, Counted, EntryNames, Exceeders, LimitBinding, LimitStore, LimiterBuckets, Limits, WordFormat,
 };
 use weir_tables::Image;
 use weir_tables::limit_image::{self, Found, LimitImage, Logged};
@@ -41,7 +41,7 @@ pub fn assemble(
     let groups = groups(lists, program);
     let binding = store.bind(groups.iter().map(|group| group.declared.clone()).collect(), now_ns)?;
     let buckets: Vec<LimiterBuckets> =
-        (0..program.limiters.len()).map(|index| buckets_of(program, &groups, index)).collect();
+        (0..program.limiters.len()).map(|index| buckets_of(program, &groups, index, store.seed())).collect();
     let in_image = |(limiter, buckets)| image_limiter(limiter, &groups, &binding, store.seed(), buckets);
     let limiters: Vec<limit_image::Limiter<'_>> = program.limiters.iter().zip(&buckets).map(in_image).collect();
     let image = LimitImage::build(&limiters).map_err(LoadError::Limits)?;
@@ -105,7 +105,8 @@ fn declaration(lists: &[LimitList], limiter: &Limiter) -> BucketsDeclared {
     match limiter.kind {
         LimiterKind::Each(each) => {
             let coarse = each_profile(&each).coarse;
-            BucketsDeclared { entries, width: each.size, format: WordFormat::AddressTable { coarse } }
+            let width = each.size + each::EXCEEDER_WORDS as u32;
+            BucketsDeclared { entries, width, format: WordFormat::AddressTable { coarse } }
         }
         LimiterKind::Rate(_) | LimiterKind::Prefixes { .. } | LimiterKind::Labels => {
             BucketsDeclared { entries, width: 1, format: WordFormat::Buckets }
@@ -127,7 +128,7 @@ fn entry_names(lists: &[LimitList], limiter: &Limiter) -> EntryNames {
 }
 
 /// The buckets of a limiter: the limiters of a group have neighbouring buckets.
-fn buckets_of(program: &Program, groups: &[Group], index: usize) -> LimiterBuckets {
+fn buckets_of(program: &Program, groups: &[Group], index: usize, seed: u32) -> LimiterBuckets {
     let found = groups.iter().enumerate().find_map(|(group, of)| {
         of.members.iter().position(|&member| member == index).map(|offset| (group, offset as u32))
     });
@@ -140,7 +141,11 @@ fn buckets_of(program: &Program, groups: &[Group], index: usize) -> LimiterBucke
     let entries = groups[declared].entries.entries.iter().zip(0..);
     let unlimited =
         entries.filter(|(entry, _)| logged != Logged::Nothing && entry.profile == 0).map(|(_, index)| index);
-    LimiterBuckets { declared, offset, logged, unlimited: unlimited.collect() }
+    let exceeders = match program.limiters[index].kind {
+        LimiterKind::Each(each) => Some(Exceeders { family: each.key.family(), seed, buckets: each.size }),
+        LimiterKind::Rate(_) | LimiterKind::Prefixes { .. } | LimiterKind::Labels => None,
+    };
+    LimiterBuckets { declared, offset, logged, exceeders, unlimited: unlimited.collect() }
 }
 
 /// A limiter for the image.

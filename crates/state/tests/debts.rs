@@ -53,7 +53,8 @@ fn bound(
     let slots = binding.object(0).slots();
     let limiter = |offset| Limiter { limits: entries, slots, offset, found, logged: Logged::Nothing };
     let image = LimitImage::build(&(0..limiters).map(limiter).collect::<Vec<_>>()).unwrap();
-    let buckets = |offset| LimiterBuckets { declared: 0, offset, logged: Logged::Nothing, unlimited: [].into() };
+    let buckets =
+        |offset| LimiterBuckets { declared: 0, offset, logged: Logged::Nothing, exceeders: None, unlimited: [].into() };
     Limits {
         image: Arc::new(image),
         buckets: store.buckets().clone(),

@@ -230,7 +230,7 @@ impl Filter for XdpFilter {
         self.additions.as_ref().map(|additions| additions.tables.counts()).unwrap_or_default()
     }
 
-    fn limit_counts(&self, limiter: usize, visit: &mut dyn FnMut(usize, LimitCount)) {
+    fn limit_counts(&self, limiter: usize, visit: &mut dyn FnMut(u128, LimitCount)) {
         if let Some(counted) = &self.counted {
             counted.each(limiter, visit);
         }

@@ -1,7 +1,8 @@
 //! Verifies the invariants of programs. A violation is a compiler bug or an error in hand-written IR.
 
 use super::{
-    Adder, Chain, Effect, FindId, LimitEach, LimiterId, LimiterKind, Node, Program, RuleId, SlotContents, Test, Wanted,
+    Adder, Chain, Effect, FindId, LimitEach, LimiterId, LimiterKind, Log, Node, Program, RuleId, SlotContents, Test,
+    Wanted,
 };
 use crate::field::{Guard, Notation};
 use crate::pass::choose_layouts::FUSED_MAX;
@@ -25,7 +26,7 @@ pub fn verify(program: &Program) -> Result<(), String> {
         }
     }
     for (index, limiter) in program.limiters.iter().enumerate() {
-        if matches!(&limiter.kind, LimiterKind::Each(each) if !is_sound(each)) {
+        if matches!(&limiter.kind, LimiterKind::Each(each) if !is_sound(each) || limiter.log == Log::All) {
             return Err(format!("limiter {index}: an address, size or burst that is out of bounds"));
         }
     }

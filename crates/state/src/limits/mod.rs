@@ -18,7 +18,7 @@ use std::sync::Arc;
 use weir_tables::LimitImage;
 
 pub use buckets::Buckets;
-pub use counted::{Counted, LimiterBuckets};
+pub use counted::{Counted, Exceeders, LimiterBuckets};
 pub use counts::LimitCount;
 pub use debt_by_name::{EntryName, SavedDebt, SavedDebts};
 pub use entry_names::EntryNames;
