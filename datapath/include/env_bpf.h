@@ -21,7 +21,9 @@
  * be read from any byte on, so there are bytes after the last one.
  *
  * A table that can change has two halves (crates/state/src/tables/kernel.rs), and WEIR_TABLE_<slot>_OTHER is the offset
- * of the second one; for other tables it is 0. `halves` says by a bit for each slot which half is read.
+ * of the second one; for other tables it is 0. `halves` says by a bit for each slot which half is read. It is the same for
+ * the whole packet for the first 64 slots, which is more than one program can have. The bits of further slots, which
+ * programs in parts can have, are read at each lookup.
  */
 #define WEIR_TABLE_STORAGE(slot)                                                                                       \
 	uint8_t weir_table_##slot[WEIR_TABLE_##slot##_BYTES + WEIR_TABLE_##slot##_OTHER + sizeof(uint64_t)]            \
@@ -30,7 +32,9 @@
 #ifndef WEIR_SIZES_AT_LOAD
 
 #define WEIR_TABLE_HALF(halves, slot)                                                                                  \
-	((struct table){weir_table_##slot + ((halves) >> ((slot) & 63) & 1) * WEIR_TABLE_##slot##_OTHER,               \
+	((struct table){weir_table_##slot +                                                                            \
+				(((slot) < 64 ? (halves) : weir_words.more[(slot) / 64 - ((slot) >= 64)]) >> ((slot) & 63) & 1) *  \
+					WEIR_TABLE_##slot##_OTHER,                                                     \
 			WEIR_TABLE_##slot##_BYTES - 1})
 #define WEIR_KNOWN_SIZES true
 
@@ -66,12 +70,13 @@ WEIR_INLINE void *sized_at_load(void *memory)
 
 /* Words that programs read and the engine writes: struct Words in crates/abi/src/kernel.rs. */
 struct words {
-	uint64_t halves; /* of tables that change, a bit for each slot */
+	uint64_t halves; /* of tables that change, a bit for each of the first 64 slots */
 	uint32_t zero;	 /* always 0, see forget() */
 	uint32_t padding;
+	uint64_t more[31]; /* the bits of further slots */
 };
 
-_Static_assert(sizeof(struct words) == 16, "Words");
+_Static_assert(sizeof(struct words) == 264, "Words");
 
 volatile struct words weir_words WEIR_SECTION(".bss.words");
 

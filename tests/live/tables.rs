@@ -341,3 +341,27 @@ fn tables_that_cannot_change_say_so() {
     refused(&running, "bad add 192.0.2.1", "tables of a bundle cannot change yet");
     assert_eq!(running.stop(), 0);
 }
+
+/// A program has at most 64 maps, so a policy with more tables is in parts.
+#[test]
+fn tables_beyond_the_first_64_change_in_the_kernel() {
+    let (hosts, folder) = (Hosts::new(), tempfile::tempdir().expect("a temporary folder"));
+    let folder = folder.path();
+    let mut text = String::new();
+    for table in 0..70 {
+        text += &format!("table t{table} {{ type ipv4; layout rank-leaf; elements = {{ 192.0.2.{table} }} }}\n");
+    }
+    let rules: String = (0..70).map(|table| format!("ip saddr @t{table} drop; ")).collect();
+    put(folder, "p.weir", &format!("{text}upstream {{ {rules}accept }}\ndownstream {{ accept }}\n"));
+    let running = Running::start(&hosts.weir, folder, "p.weir", "xdp", 1);
+    all_but(&running, &hosts, &[]);
+    for (table, source) in [("t2", BAD), ("t66", IN_NET), ("t69", ADMIN)] {
+        done(&running, &format!("{table} add {source}"));
+    }
+    all_but(&running, &hosts, &[BAD, IN_NET, ADMIN]);
+    // The first change of each table was a new image in the other half; these are in place, and then another image.
+    done(&running, &format!("t66 del {IN_NET}"));
+    done(&running, &format!("t2 add --atomic {COUNTRY} 192.0.2.99"));
+    all_but(&running, &hosts, &[BAD, COUNTRY, ADMIN]);
+    assert_eq!(running.stop(), 0);
+}

@@ -4,6 +4,8 @@
 //! and offset.
 
 use crate::Addition;
+use std::mem::offset_of;
+
 use crate::packet::PacketView;
 
 /// The most interfaces that programs stand between: `PORTS_MAX`.
@@ -166,11 +168,32 @@ pub struct PacketSlot {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct Words {
-    /// The half that is read of each table that can change: a bit for each slot.
+    /// The half that is read of each table that can change: a bit for each of the first 64 slots.
     pub halves: u64,
     /// Always 0.
     pub zero: u32,
     padding: u32,
+    /// The bits of further slots.
+    pub more: [u64; MORE_HALVES],
+}
+
+/// Number of words for the halves of slots after the first 64.
+const MORE_HALVES: usize = 31;
+/// Number of slots whose tables can change.
+pub const SLOTS_THAT_CHANGE: usize = 64 * (1 + MORE_HALVES);
+
+impl Words {
+    /// Offset in bytes of the word with the bit of a slot.
+    ///
+    /// # Panics
+    /// Panics if the slot is not below [`SLOTS_THAT_CHANGE`].
+    pub fn halves_at(slot: usize) -> usize {
+        assert!(slot < SLOTS_THAT_CHANGE, "a policy has fewer slots");
+        match slot / 64 {
+            0 => offset_of!(Words, halves),
+            word => offset_of!(Words, more) + (word - 1) * size_of::<u64>(),
+        }
+    }
 }
 
 /// Where a program on one CPU computes checksums: `struct checksum_slot`.
@@ -282,7 +305,7 @@ impl XdpContext {
 const _: () = assert!(size_of::<Port>() == 128 && size_of::<PortCounters>() == 128);
 const _: () = assert!(size_of::<PacketSlot>() == 256 && size_of::<ChecksumSlot>() == 256);
 const _: () = assert!(size_of::<RecentAddition>() == 32 && size_of::<AdditionRing>().is_multiple_of(64));
-const _: () = assert!(size_of::<Words>() == 16);
+const _: () = assert!(size_of::<Words>() == 264);
 const _: () = assert!(size_of::<ReplayHeader>() == 24 && size_of::<Ports>() == 12_552);
 
 #[cfg(test)]

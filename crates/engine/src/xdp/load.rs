@@ -1,7 +1,6 @@
 //! Loads a BPF object as programs in the kernel, and fills its tables.
 
 use std::io;
-use std::mem::offset_of;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
@@ -20,7 +19,7 @@ use crate::image::{Image, capacity_bytes, limits_capacity_bytes};
 use crate::program_shape::ImageBuilt;
 use crate::{EngineError, ProgramData, ProgramShape, TableSlot, descriptors};
 use weir_state::limits::{Buckets, Counted, Limits};
-use weir_state::tables::{AdditionRings, HalvesWord};
+use weir_state::tables::{AdditionRings, SelectedHalves};
 use weir_state::words::Words;
 
 /// The section of the counters.
@@ -143,16 +142,15 @@ fn table_section(slot: usize) -> String {
 
 /// Copies images into the tables that do not change. No program may run yet. The result is the word that says which
 /// halves of the others are read; programs must not run after it is dropped.
-pub(crate) fn fill_tables(object: &Object, data: &ProgramData<'_>) -> Result<Arc<HalvesWord>, EngineError> {
+pub(crate) fn fill_tables(object: &Object, data: &ProgramData<'_>) -> Result<Arc<SelectedHalves>, EngineError> {
     for (slot, image) in data.images.iter().enumerate() {
         if data.map_of(slot).is_none() {
             fill(object, &table_section(slot), image.as_bytes())?;
         }
     }
     data.limits.map_or(Ok(()), |limits| fill(object, LIMITS, limits.image.as_bytes()))?;
-    let halves = HalvesWord::of_map(map(object, WORDS, size_of::<kernel::Words>())?, offset_of!(kernel::Words, halves));
-    let halves = Arc::new(halves);
-    data.maps().for_each(|(slot, map)| map.follow(&halves, slot as u32));
+    let halves = Arc::new(SelectedHalves::of_map(map(object, WORDS, size_of::<kernel::Words>())?));
+    data.maps().for_each(|(slot, map)| map.follow(&halves, slot));
     Ok(halves)
 }
 

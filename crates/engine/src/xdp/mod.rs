@@ -21,7 +21,7 @@ use memmap2::MmapRaw;
 use weir_abi::kernel::Mode;
 use weir_abi::{AdditionCounts, Counter, Verdict};
 use weir_state::limits::{Buckets, Counted, LimitBinding, LimitCount};
-use weir_state::tables::{AdditionRings, ByRules, HalvesWord, Replay as TableReplay};
+use weir_state::tables::{AdditionRings, ByRules, SelectedHalves, Replay as TableReplay};
 
 pub use cost::VerifierCost;
 pub(crate) use load::{failed, find};
@@ -53,7 +53,7 @@ pub struct XdpFilter {
     costs: Vec<VerifierCost>,
     load_took: Duration,
     /// Follows tables that change.
-    _halves: Arc<HalvesWord>,
+    _halves: Arc<SelectedHalves>,
 }
 
 /// The additions of a replay.

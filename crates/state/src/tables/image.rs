@@ -8,10 +8,11 @@ use weir_tables::{Entries, Image, Kind, Table};
 
 use super::change::Timing;
 use super::expiry::Expiry;
+use super::kernel;
 use super::published::{ImageProblem, Published, ReadBy, publish};
 
 /// Ticks until entries that could not be removed are tried again.
-const RETRY_TICKS: u64 = 1;
+const RETRY_TICKS: u64 = 10;
 
 /// A table of an image, as the policy was loaded with it.
 #[derive(Clone)]
@@ -121,6 +122,11 @@ impl Contents {
     }
 }
 
+/// Number of entries that dynamic tables may get.
+fn size_of_tables(members: &[Member]) -> usize {
+    members.iter().filter_map(|member| member.dynamic).map(|bounds| bounds.size).sum()
+}
+
 impl TableImage {
     /// Publishes the image of a declaration. `continued` says what its tables continue with. The others begin with
     /// their declaration at `now_ns`.
@@ -150,8 +156,7 @@ impl TableImage {
             [one] => Arc::new(one.build(layout)?),
             fused => Arc::new(weir_tables::exact_sets(&fused.iter().map(|table| &**table).collect::<Vec<_>>())?),
         };
-        let size = members.iter().filter_map(|member| member.dynamic).map(|bounds| bounds.size).sum();
-        let (published, image) = publish(readers, read_by, layout, image, size)?;
+        let (published, image) = publish(readers, read_by, layout, image, size_of_tables(&members))?;
         let contents = Mutex::new(Contents::Constant(image, tables));
         let expiry = Mutex::new(expiry);
         let listed = Mutex::new(members.iter().map(|member| member.table.clone()).collect());
@@ -169,6 +174,18 @@ impl TableImage {
         self.shared.layout == declared.layout
             && self.members.len() == declared.members.len()
             && declared.members.iter().enumerate().all(|(position, new)| self.is_continued(position, new))
+            && self.has_room_for(declared)
+    }
+
+    /// Whether the memory is as large as a new image of the declaration would get, and not nearly full.
+    fn has_room_for(&self, declared: &ImageDeclared) -> bool {
+        let Published::Map(map) = &self.shared.published else { return true };
+        let wanted = kernel::half_bytes(declared.layout, declared.image.as_bytes().len(), size_of_tables(&declared.members));
+        let used = match &*self.contents() {
+            Contents::Live(live) => live.image_bytes(),
+            Contents::Constant(..) | Contents::Taken => 0,
+        };
+        wanted.is_none_or(|wanted| wanted <= map.bytes()) && used <= map.bytes() / 8 * 7
     }
 
     /// The same image for a later declaration that fits.
@@ -276,6 +293,9 @@ impl TableImage {
     /// Moves the time of all its tables on to tick `now` and removes up to about `keys` entries of each that have
     /// expired. Returns whether nothing is left to be done at this tick.
     pub(super) fn expire(&self, now: u64, keys: usize) -> bool {
+        if !self.can_change() {
+            return true;
+        }
         let mut contents = self.contents();
         let mut all = self.expiry();
         let mut done = true;

@@ -1,9 +1,9 @@
 //! Tables that programs in the kernel read.
 //!
 //! An image is in the value of a map, which programs of all generations that share the image address directly. The
-//! value has two halves. A bit says which of them a packet reads, and each generation has the bits of its slots in one
-//! word (`table_halves` in datapath/include/env_bpf.h). A program reads the word once a packet. So a packet sees a swap
-//! of several tables at once or not at all.
+//! value has two halves. A bit says which of them a packet reads, and each generation has the bits of its slots in words
+//! of its own (`struct words` in datapath/include/env_bpf.h). A program reads the word of the first 64 slots once a packet.
+//! So a packet sees a swap of such a table as a whole or not at all.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
@@ -14,6 +14,7 @@ use libbpf_rs::libbpf_sys::{BPF_F_MMAPABLE, bpf_map_create_opts};
 use libbpf_rs::{MapHandle, MapType};
 use memmap2::{MmapOptions, MmapRaw};
 use weir_abi::Layout;
+use weir_abi::kernel::Words;
 use weir_tables::live::TwoHalves;
 
 /// Maximum size of a half. The verifier allows offsets below twice as much.
@@ -25,7 +26,7 @@ const PADDING: usize = size_of::<u64>();
 const EXACT_BYTES_MIN: usize = 1 << 16;
 const LEAF_BYTES_MIN: usize = 1 << 19;
 
-/// Size of a half for an image that may grow to half as much again, and to `size` entries if its table is dynamic.
+/// Size of a half for an image that may grow to half as many entries again, and to `size` entries if its table is dynamic.
 /// `None` if the image is too large for two halves.
 ///
 /// Rank leaves of a million random addresses take 11 bytes each, of random IPv6 networks (/64) 48. Random hosts in
@@ -37,45 +38,50 @@ pub(super) fn half_bytes(layout: Layout, image_bytes: usize, size: usize) -> Opt
         Layout::RankLeaf | Layout::CountedLeaf | Layout::Dxr16x4 => (LEAF_BYTES_MIN, 14),
         Layout::RankLeaf6 | Layout::Range6 => (LEAF_BYTES_MIN, 64),
     };
-    let wanted = (image_bytes + image_bytes / 2).max(least + size * bytes_each).next_power_of_two();
+    let grown = match layout {
+        // Their number of buckets doubles.
+        Layout::ExactSet | Layout::ExactSets | Layout::ExactSet6 => 2 * image_bytes + image_bytes / 8,
+        _ => image_bytes + image_bytes / 2,
+    };
+    let wanted = grown.max(least + size * bytes_each).next_power_of_two();
     let half = wanted.min(HALF_BYTES_MAX);
     (half >= image_bytes).then_some(half)
 }
 
-/// The halves that the programs of a generation read: a bit for each slot.
-pub struct HalvesWord {
+/// The halves that the programs of a generation read: a bit for each slot in [`Words`].
+pub struct SelectedHalves {
     memory: MmapRaw,
-    /// Offset of the word in bytes.
-    at: usize,
 }
 
-impl HalvesWord {
-    /// The word at byte `at` of a map's memory.
+impl SelectedHalves {
+    /// The words in a map's memory.
     ///
     /// # Panics
-    /// Panics if the word is not in the memory, or not aligned.
-    pub fn of_map(memory: MmapRaw, at: usize) -> Self {
-        assert!(at.is_multiple_of(8) && at + 8 <= memory.len(), "the word is in the map");
-        HalvesWord { memory, at }
+    /// Panics if the memory is too small.
+    pub fn of_map(memory: MmapRaw) -> Self {
+        assert!(memory.len() >= size_of::<Words>(), "the words are in the map");
+        SelectedHalves { memory }
     }
 
-    fn word(&self) -> &AtomicU64 {
-        // SAFETY: the word is in the mapping and aligned, which `of_map` checked. Others only read it.
-        unsafe { AtomicU64::from_ptr(self.memory.as_mut_ptr().add(self.at).cast()) }
+    fn word(&self, slot: usize) -> &AtomicU64 {
+        // SAFETY: the words are in the mapping, which `of_map` checked, and their offsets are multiples of 8. Others
+        // only read them.
+        unsafe { AtomicU64::from_ptr(self.memory.as_mut_ptr().add(Words::halves_at(slot)).cast()) }
     }
 
-    fn select(&self, slot: u32, half: usize) {
+    fn select(&self, slot: usize, half: usize) {
+        let bit = 1u64 << (slot % 64);
         match half {
-            0 => self.word().fetch_and(!(1 << slot), Ordering::SeqCst),
-            _ => self.word().fetch_or(1 << slot, Ordering::SeqCst),
+            0 => self.word(slot).fetch_and(!bit, Ordering::SeqCst),
+            _ => self.word(slot).fetch_or(bit, Ordering::SeqCst),
         };
     }
 }
 
-// SAFETY: the word is accessed only as an atomic.
-unsafe impl Send for HalvesWord {}
+// SAFETY: the words are accessed only as atomics.
+unsafe impl Send for SelectedHalves {}
 // SAFETY: as above.
-unsafe impl Sync for HalvesWord {}
+unsafe impl Sync for SelectedHalves {}
 
 /// The map of an image.
 pub struct KernelImage {
@@ -88,7 +94,7 @@ pub struct KernelImage {
 struct Selected {
     half: usize,
     /// The words of loaded generations, with the image's slot in each.
-    words: Vec<(Weak<HalvesWord>, u32)>,
+    words: Vec<(Weak<SelectedHalves>, usize)>,
 }
 
 // SAFETY: only the publisher of the value writes the memory, and as atomics wherever programs read it.
@@ -127,8 +133,8 @@ impl KernelImage {
         self.capacity
     }
 
-    /// Keeps bit `slot` of a generation's word up to date, as long as the word exists.
-    pub fn follow(&self, word: &Arc<HalvesWord>, slot: u32) {
+    /// Keeps the bit of a slot of a generation up to date, as long as the generation is loaded.
+    pub fn follow(&self, word: &Arc<SelectedHalves>, slot: usize) {
         let mut selected = self.selected.lock().unwrap_or_else(PoisonError::into_inner);
         word.select(slot, selected.half);
         selected.words.retain(|(word, _)| word.strong_count() > 0);

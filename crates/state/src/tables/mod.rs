@@ -32,7 +32,7 @@ pub use addition_ring::AdditionRings;
 pub use additions::{Adders, Additions, ListedEntries, Replay, ReplayedTables, TableAdder};
 pub use change::{TableChange, Visibility};
 pub use image::{DynamicBounds, ImageDeclared, Member, TableImage};
-pub use kernel::{HalvesWord, KernelImage};
+pub use kernel::{SelectedHalves, KernelImage};
 pub use lasting::SavedTable;
 pub use published::Published;
 pub use table_error::TableError;

@@ -236,21 +236,23 @@ impl TableStore {
             .collect();
         let all = others.len();
         others.retain(|(image, set)| can_take(image, *set, name, change).is_ok());
-        let left_out = all - others.len();
+        let mut left_out = all - others.len();
         if order.timing.until.is_some() {
             self.can_expire.store(true, Ordering::Relaxed);
         }
+        let apply = |(image, set): &(TableImage, usize)| {
+            image.with_expiry(*set, |live: &mut LiveTable, expiry: &mut Expiry| change::apply((live, *set), expiry, order))
+        };
         let mut applied = None;
-        for (image, set) in own.iter().chain(&others) {
-            let apply = |live: &mut LiveTable, expiry: &mut Expiry| change::apply((live, *set), expiry, order);
+        for image in &own {
             let problem = |error: LiveError| match (&error, applied.is_none()) {
                 (LiveError::Stopped { .. }, _) | (_, false) => TableError::Partial { name: name.to_owned(), error },
                 (_, true) => TableError::Refused { name: name.to_owned(), error },
             };
-            let in_image = image.with_expiry(*set, apply).map_err(problem).inspect_err(|_| self.demand_snapshot())?;
-            // The first is one of the active generation.
+            let in_image = apply(image).map_err(problem).inspect_err(|_| self.demand_snapshot())?;
             applied.get_or_insert(in_image);
         }
+        left_out += others.iter().filter(|image| apply(image).is_err()).count();
         if let Some(log) = self.log.get().filter(|_| first.bounds(*set).is_some()) {
             let (family, kind) = table_type;
             lasting::log_change(log, &TableKey::new(name, family, kind), (first, *set), change);

@@ -22,6 +22,7 @@
 //! Unlinked memory (an image, a line, half a slot) is reused after every reader has begun another burst: epochs.rs,
 //! readers.rs. A burst may see a part of a batch of keys, unless the batch is made at once ([`LiveTable::at_once`]).
 
+mod apply;
 mod batch;
 mod change;
 mod entry;
@@ -45,7 +46,6 @@ mod recorded;
 mod tests;
 
 use std::collections::BTreeMap;
-use std::mem;
 use std::net::IpAddr;
 
 use weir_abi::{Family, Layout};
@@ -57,7 +57,7 @@ use crate::image::{BuildError, Image, LABELS_MAX};
 use crate::layout::exact_set6::Key;
 use crate::layout::{Room, exact_sets};
 use crate::prefix::{Prefix4, Prefix6};
-use crate::problem::{LABEL_BYTES_MAX, PREFIXES_MAX, Problem};
+use crate::problem::{LABEL_BYTES_MAX, Problem};
 use change::To;
 pub use change::{Change, LiveError};
 pub use entry::LiveEntry;
@@ -163,6 +163,8 @@ pub struct LiveTable {
     built_anew: u64,
     /// Whether a change of several prefixes takes effect at once.
     at_once: bool,
+    /// The number of prefixes for which there was no room, and the error, until an image fits again.
+    no_room: Option<(usize, LiveError)>,
 }
 
 impl LiveTable {
@@ -195,7 +197,7 @@ impl LiveTable {
         held: Held,
         labels: Labels,
     ) -> Result<Self, LiveError> {
-        let image = SharedImage::new(build(layout, kind, sets, &held, &labels)?);
+        let image = SharedImage::new(build(layout, kind, sets, &held, &labels, Room::Spare)?);
         let writer = LiveWriter::of(&image, labels.count(kind));
         let (published, lengths, readers) = (Publisher::new(readers, image), lengths(&held, sets), readers.clone());
         Ok(LiveTable {
@@ -210,6 +212,7 @@ impl LiveTable {
             writer,
             built_anew: 0,
             at_once: false,
+            no_room: None,
         })
     }
 
@@ -236,6 +239,7 @@ impl LiveTable {
             writer,
             built_anew: 0,
             at_once: false,
+            no_room: None,
         }
     }
 
@@ -257,6 +261,11 @@ impl LiveTable {
     /// Number of changes so far that rebuilt the whole image, because it had no room or the layout has no other method.
     pub fn built_anew(&self) -> u64 {
         self.built_anew
+    }
+
+    /// Bytes of the image, with its room for changes.
+    pub fn image_bytes(&self) -> usize {
+        self.published.image().bytes()
     }
 
     /// Number of distinct prefixes.
@@ -383,97 +392,6 @@ impl LiveTable {
         let limit = BuildError::Limit { layout: self.layout, what: "labels", max: LABELS_MAX as usize - 1 };
         self.labels.intern_below(label, LABELS_MAX).ok_or(limit)
     }
-
-    /// Whether so many changes are made by a rebuild.
-    fn is_batch(&self, changes: usize) -> bool {
-        changes > BATCH_MIN.max(self.held.len() / BATCH_ONE_IN) || self.at_once && changes > 1
-    }
-
-    /// Checks the number of prefixes after `more` were added and `fewer` removed.
-    fn check_size(&self, more: usize, fewer: usize) -> Result<(), BuildError> {
-        match self.held.len() + more - fewer > PREFIXES_MAX {
-            true => Err(BuildError::Limit { layout: self.layout, what: "prefixes", max: PREFIXES_MAX }),
-            false => Ok(()),
-        }
-    }
-
-    /// Makes steps, which are in order. Returns their number.
-    fn apply(&mut self, steps: Vec<Step>) -> Result<usize, LiveError> {
-        self.free();
-        let more = steps.iter().filter(|step| step.old == 0).count();
-        self.check_size(more, steps.iter().filter(|step| step.new == 0).count())?;
-        let batch = self.is_batch(steps.len());
-        let mut done = 0;
-        while !batch && done < steps.len() {
-            let covered = self.writer.steps_covered(&steps[done..]);
-            steps[done..done + covered].iter().for_each(|step| self.hold(step.net, step.new));
-            let (image, labels) = (self.published.image(), self.labels.count(self.kind));
-            if self.writer.change(image, &self.readers, &self.held, steps[done], labels).is_err() {
-                break;
-            }
-            done += covered;
-        }
-        if done < steps.len() {
-            self.rebuild(&steps[done..]).map_err(|error| match done {
-                0 => error,
-                _ => LiveError::Stopped { done, error: Box::new(error) },
-            })?;
-        }
-        Ok(steps.len())
-    }
-
-    /// Builds an image of the contents.
-    fn build(&self) -> Result<Image, BuildError> {
-        let image = build(self.layout, self.kind, self.sets, &self.held, &self.labels)?;
-        match image.as_bytes().len() > IMAGE_BYTES_MAX {
-            true => Err(BuildError::Limit { layout: self.layout, what: "bytes", max: IMAGE_BYTES_MAX }),
-            false => Ok(image),
-        }
-    }
-
-    /// Changes the label of a prefix in the contents.
-    fn hold(&mut self, net: Net, new: u32) {
-        let old = self.held.set(net, new);
-        for (set, length) in self.lengths.iter_mut().enumerate() {
-            *length += usize::from(is_in(self.sets, set, new));
-            *length -= usize::from(is_in(self.sets, set, old));
-        }
-    }
-
-    /// Applies steps by rebuilding the image. Applies none of them if that fails.
-    fn rebuild(&mut self, steps: &[Step]) -> Result<(), LiveError> {
-        if steps.len() > self.held.len() / BATCH_ONE_IN {
-            let contents = self.held.changed(steps.iter().map(|step| (step.net, step.new)));
-            return self.rebuild_with(contents);
-        }
-        steps.iter().for_each(|step| self.hold(step.net, step.new));
-        let published = self.publish();
-        if published.is_err() {
-            steps.iter().for_each(|step| self.hold(step.net, step.old));
-        }
-        published
-    }
-
-    /// Replaces all contents. Changes nothing if that fails.
-    fn rebuild_with(&mut self, contents: Held) -> Result<(), LiveError> {
-        let held = mem::replace(&mut self.held, contents);
-        let published = self.publish();
-        match published {
-            Ok(()) => self.lengths = lengths(&self.held, self.sets),
-            Err(_) => self.held = held,
-        }
-        published
-    }
-
-    /// Builds an image of the contents and publishes it.
-    fn publish(&mut self) -> Result<(), LiveError> {
-        self.published.prepare()?;
-        let image = self.build()?;
-        self.published.swap(image)?;
-        self.writer = LiveWriter::of(self.published.image(), self.labels.count(self.kind));
-        self.built_anew += 1;
-        Ok(())
-    }
 }
 
 /// Whether a label of the contents says that set `set` of `sets` has the prefix.
@@ -490,11 +408,18 @@ fn lengths(held: &Held, sets: usize) -> Vec<usize> {
     lengths
 }
 
-/// Builds the image of the held prefixes, with room for changes.
-fn build(layout: Layout, kind: Kind, sets: usize, held: &Held, labels: &Labels) -> Result<Image, BuildError> {
+/// Builds the image of the held prefixes.
+fn build(
+    layout: Layout,
+    kind: Kind,
+    sets: usize,
+    held: &Held,
+    labels: &Labels,
+    room: Room,
+) -> Result<Image, BuildError> {
     if layout == Layout::ExactSets && held.family() == Family::Ipv4 && kind == Kind::Set {
         let members: Vec<Vec<Prefix4>> = (0..sets).map(|set| held.prefixes_of(set)).collect();
-        return exact_sets::build(&members.iter().map(Vec::as_slice).collect::<Vec<_>>(), Room::Spare);
+        return exact_sets::build(&members.iter().map(Vec::as_slice).collect::<Vec<_>>(), room);
     }
-    build::build(kind, labels.count(kind), &held.prefixes(), layout, Room::Spare)
+    build::build(kind, labels.count(kind), &held.prefixes(), layout, room)
 }

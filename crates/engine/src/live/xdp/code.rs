@@ -11,7 +11,7 @@ use memmap2::MmapRaw;
 use weir_abi::Counter;
 use weir_abi::kernel::{AdditionRing, ChecksumSlot, Mode, PORTS_MAX, PacketSlot, PortCounters, XdpContext};
 use weir_state::limits::LimitBinding;
-use weir_state::tables::{AdditionRings, ByRules, HalvesWord, TableBinding};
+use weir_state::tables::{AdditionRings, ByRules, SelectedHalves, TableBinding};
 
 use super::ports::Ports;
 use crate::clang::BpfObject;
@@ -63,7 +63,7 @@ pub struct KernelCode {
     counter_memory: MmapRaw,
     port_memory: MmapRaw,
     /// Follows tables that change.
-    _halves: Arc<HalvesWord>,
+    _halves: Arc<SelectedHalves>,
     /// Keeps the buckets that the programs charge assigned, and lets later generations find them.
     _limits: Option<Arc<LimitBinding>>,
     /// The same for tables.

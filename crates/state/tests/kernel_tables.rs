@@ -1,0 +1,104 @@
+//! Tables that programs in the kernel read: what happens when their memory is full, and in later generations.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
+
+use weir_abi::{Family, Layout};
+use weir_state::Declared;
+use weir_state::tables::{
+    DynamicBounds, ImageDeclared, KernelImage, Member, Published, TableBinding, TableChange, TableError, TableStore,
+    Visibility,
+};
+use weir_tables::live::{LiveError, TwoHalves};
+use weir_tables::{Entries, Kind, Table};
+
+/// Addresses `from..to`, spread over all buckets.
+fn addresses(from: u32, to: u32) -> Table {
+    let mut entries = Entries::new(Family::Ipv4, Kind::Set);
+    for number in from..to {
+        let addr = Ipv4Addr::from(number.wrapping_mul(0x9e37_79b1));
+        entries.insert_prefix(IpAddr::V4(addr), 32, None).unwrap();
+    }
+    entries.settle()
+}
+
+fn declared(table: &Table, layout: Layout, size: Option<usize>) -> Vec<Declared<ImageDeclared>> {
+    let dynamic = size.map(|size| DynamicBounds { size, timeout_ms: None });
+    let member = Member { name: "t".to_owned(), table: Arc::new(table.clone()), dynamic };
+    let image = Arc::new(table.build(layout).unwrap());
+    let declaration = ImageDeclared { members: vec![member], layout, image };
+    vec![Declared { name: "t".to_owned(), declaration }]
+}
+
+fn map(binding: &TableBinding) -> Arc<KernelImage> {
+    match binding.object(0).published() {
+        Published::Map(map) => map,
+        Published::Pointer(_) | Published::Constant => panic!("programs in the kernel read it"),
+    }
+}
+
+/// Adds all entries or none.
+fn add(store: &TableStore, binding: &TableBinding, table: &Table) -> Result<usize, TableError> {
+    let change = TableChange::Add { entries: table, timeout_ms: None };
+    store.change_by(binding, "t", (change, Visibility::AtOnce), 0).map(|changed| changed.entries)
+}
+
+#[test]
+fn a_full_image_refuses_entries_and_takes_them_after_others_are_gone() {
+    for layout in [Layout::ExactSet, Layout::RankLeaf] {
+        let store = TableStore::for_kernel();
+        let binding = store.bind(declared(&addresses(0, 1), layout, None), 0).unwrap();
+        let step = map(&binding).bytes() as u32 / 200;
+        let mut held = 1;
+        let refused = loop {
+            match add(&store, &binding, &addresses(held, held + step)) {
+                Ok(entries) => held = entries as u32,
+                Err(error) => break error,
+            }
+        };
+        assert!(
+            matches!(&refused, TableError::Refused { error: LiveError::NoRoom { room, .. }, .. } if *room == map(&binding).bytes()),
+            "{layout:?}: {refused}"
+        );
+        assert!(held > 4 * step, "{layout:?}: {held}");
+        // The same refusal comes at once, without another image.
+        assert_eq!(add(&store, &binding, &addresses(held, held + step)), Err(refused));
+        let gone = addresses(1, 1 + 3 * step);
+        let removed = store.change(&binding, "t", TableChange::Remove(&gone), 0).unwrap();
+        assert_eq!((removed.changed, removed.entries), (3 * step as usize, (held - 3 * step) as usize));
+        assert_eq!(add(&store, &binding, &addresses(held, held + step)), Ok((held - 2 * step) as usize), "{layout:?}");
+    }
+}
+
+#[test]
+fn a_later_generation_gets_the_room_that_it_declares() {
+    let (store, layout, none) = (TableStore::for_kernel(), Layout::RankLeaf, addresses(0, 0));
+    let small = store.bind(declared(&none, layout, Some(1000)), 0).unwrap();
+    assert_eq!(add(&store, &small, &addresses(0, 900)), Ok(900));
+    let same = store.bind(declared(&none, layout, Some(2000)), 0).unwrap();
+    assert!(Arc::ptr_eq(&map(&small), &map(&same)), "there is room for both");
+    let large = store.bind(declared(&none, layout, Some(500_000)), 0).unwrap();
+    assert!(map(&large).bytes() > map(&small).bytes());
+    assert_eq!(store.read(&large, "t", |table| table.count()), Ok(900), "it continues with the entries");
+
+    // A change that only the large one can hold is made there, and the answer says that the other one lacks it.
+    let change = TableChange::Add { entries: &addresses(900, 200_000), timeout_ms: None };
+    let changed = store.change(&large, "t", change, 0).unwrap();
+    assert_eq!((changed.entries, changed.left_out), (200_000, 1));
+    assert_eq!(store.read(&small, "t", |table| table.count()), Ok(900));
+}
+
+#[test]
+fn halves_are_copies_of_an_image_with_room() {
+    let table = addresses(0, 5000);
+    let store = TableStore::for_kernel();
+    let binding = store.bind(declared(&table, Layout::ExactSet, None), 0).unwrap();
+    let (map, image) = (map(&binding), table.build(Layout::ExactSet).unwrap());
+    let bytes = image.as_bytes();
+    assert!(map.capacity() >= bytes.len() * 3 / 2 && map.capacity().is_power_of_two());
+    // SAFETY: the half has as many bytes, and nothing writes them now.
+    let half = unsafe { std::slice::from_raw_parts(map.start(0), bytes.len()) };
+    assert_eq!(half, bytes);
+}

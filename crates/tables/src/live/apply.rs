@@ -1,0 +1,120 @@
+//! Makes steps: in place where the layout allows it and there is room, else by a new image.
+
+use std::mem;
+
+use super::held::{Held, Net};
+use super::{BATCH_MIN, BATCH_ONE_IN, IMAGE_BYTES_MAX, LiveError, LiveTable, LiveWriter, Step, build, is_in, lengths};
+use crate::image::{BuildError, Image};
+use crate::layout::Room;
+use crate::problem::PREFIXES_MAX;
+
+impl LiveTable {
+    /// Whether so many changes are made by a rebuild.
+    pub(super) fn is_batch(&self, changes: usize) -> bool {
+        changes > BATCH_MIN.max(self.held.len() / BATCH_ONE_IN) || self.at_once && changes > 1
+    }
+
+    /// Checks the number of prefixes after `more` were added and `fewer` removed.
+    pub(super) fn check_size(&self, more: usize, fewer: usize) -> Result<(), BuildError> {
+        match self.held.len() + more - fewer > PREFIXES_MAX {
+            true => Err(BuildError::Limit { layout: self.layout, what: "prefixes", max: PREFIXES_MAX }),
+            false => Ok(()),
+        }
+    }
+
+    /// Makes steps, which are in order. Returns their number.
+    pub(super) fn apply(&mut self, steps: Vec<Step>) -> Result<usize, LiveError> {
+        self.free();
+        let more = steps.iter().filter(|step| step.old == 0).count();
+        let fewer = steps.iter().filter(|step| step.new == 0).count();
+        self.check_size(more, fewer)?;
+        // Without this, each entry of a flood would build an image for which there is no room.
+        if let Some((len, error)) = &self.no_room
+            && more > fewer
+            && self.held.len() + more - fewer >= *len
+        {
+            return Err(error.clone());
+        }
+        let batch = self.is_batch(steps.len());
+        let mut done = 0;
+        while !batch && done < steps.len() {
+            let covered = self.writer.steps_covered(&steps[done..]);
+            steps[done..done + covered].iter().for_each(|step| self.hold(step.net, step.new));
+            let (image, labels) = (self.published.image(), self.labels.count(self.kind));
+            if self.writer.change(image, &self.readers, &self.held, steps[done], labels).is_err() {
+                break;
+            }
+            done += covered;
+        }
+        if done < steps.len() {
+            self.rebuild(&steps[done..]).map_err(|error| match done {
+                0 => error,
+                _ => LiveError::Stopped { done, error: Box::new(error) },
+            })?;
+        }
+        Ok(steps.len())
+    }
+
+    /// Builds an image of the contents.
+    fn build(&self, room: Room) -> Result<Image, BuildError> {
+        let image = build(self.layout, self.kind, self.sets, &self.held, &self.labels, room)?;
+        match image.as_bytes().len() > IMAGE_BYTES_MAX {
+            true => Err(BuildError::Limit { layout: self.layout, what: "bytes", max: IMAGE_BYTES_MAX }),
+            false => Ok(image),
+        }
+    }
+
+    /// Changes the label of a prefix in the contents.
+    pub(super) fn hold(&mut self, net: Net, new: u32) {
+        let old = self.held.set(net, new);
+        for (set, length) in self.lengths.iter_mut().enumerate() {
+            *length += usize::from(is_in(self.sets, set, new));
+            *length -= usize::from(is_in(self.sets, set, old));
+        }
+    }
+
+    /// Applies steps by rebuilding the image. Applies none of them if that fails.
+    pub(super) fn rebuild(&mut self, steps: &[Step]) -> Result<(), LiveError> {
+        if steps.len() > self.held.len() / BATCH_ONE_IN {
+            let contents = self.held.changed(steps.iter().map(|step| (step.net, step.new)));
+            return self.rebuild_with(contents);
+        }
+        steps.iter().for_each(|step| self.hold(step.net, step.new));
+        let published = self.publish();
+        if published.is_err() {
+            steps.iter().for_each(|step| self.hold(step.net, step.old));
+        }
+        published
+    }
+
+    /// Replaces all contents. Changes nothing if that fails.
+    pub(super) fn rebuild_with(&mut self, contents: Held) -> Result<(), LiveError> {
+        let held = mem::replace(&mut self.held, contents);
+        let published = self.publish();
+        match published {
+            Ok(()) => self.lengths = lengths(&self.held, self.sets),
+            Err(_) => self.held = held,
+        }
+        published
+    }
+
+    /// Builds an image of the contents and publishes it. If there is no room for the spare words that changes need, it
+    /// has none.
+    fn publish(&mut self) -> Result<(), LiveError> {
+        self.published.prepare()?;
+        let image = self.build(Room::Spare)?;
+        match self.published.swap(image) {
+            Err(LiveError::NoRoom { .. }) => {
+                let image = self.build(Room::None)?;
+                self.published
+                    .swap(image)
+                    .inspect_err(|error| self.no_room = Some((self.held.len(), error.clone())))?;
+            }
+            swapped => swapped?,
+        }
+        self.no_room = None;
+        self.writer = LiveWriter::of(self.published.image(), self.labels.count(self.kind));
+        self.built_anew += 1;
+        Ok(())
+    }
+}
