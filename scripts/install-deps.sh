@@ -12,7 +12,8 @@ set -eu
 # ethtool          completes checksums on the hosts of tests, like network cards
 PACKAGES="clang-19 libclang-rt-19-dev clang-format-19 libelf-dev zlib1g-dev pkg-config nftables iproute2 ethtool"
 # libdpdk-dev      headers, libraries and drivers of DPDK
-TEST_PACKAGES="libdpdk-dev"
+# python3          runs the example of a detector
+TEST_PACKAGES="libdpdk-dev python3"
 COMPONENTS="rustfmt clippy"
 LOCK_WAIT_SECONDS=600
 

@@ -9,6 +9,8 @@
 //! `cargo xtask bless` writes the snapshots; review them like code before committing. `WEIR_FEATURE=vlan` runs one
 //! folder.
 
+#[path = "features/bundled.rs"]
+mod bundled;
 #[path = "features/counted.rs"]
 mod counted;
 mod engines;
@@ -25,6 +27,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use weir_abi::{Reason, Target};
 use weir_policy::backend;
+use weir_policy::capability::{self, DeploymentTarget};
 
 /// Number of folders that are tested in parallel. Most of the time is spent in clang, which runs first for native code,
 /// then for BPF.
@@ -98,6 +101,21 @@ fn every_engine_decides_as_the_snapshots_say() {
             assert_snapshot!("verdicts", verdicts::report(&policy, &lines, &decided));
         });
         verdicts::every_rule_is_hit(&policy, &decided)
+    });
+}
+
+#[test]
+fn bundles_with_limits_decide_as_their_text() {
+    each_folder(|folder| {
+        let policy = load(&folder.join("policy.weir"))?;
+        let is_refused = !capability::unsupported(&policy.program, &[DeploymentTarget::Bundle]).is_empty();
+        if policy.program.limiters.is_empty() || is_refused {
+            return Ok(());
+        }
+        let text =
+            std::fs::read_to_string(folder.join("packets.txt")).map_err(|error| format!("packets.txt: {error}"))?;
+        let packets = weir_test_support::packets(&text).map_err(|error| format!("packets.txt: {error}"))?;
+        bundled::decides_as_its_text(&policy, &packets)
     });
 }
 

@@ -7,8 +7,12 @@ mod each_engine;
 
 #[path = "live/additions.rs"]
 mod additions;
+#[path = "live/change_load.rs"]
+mod change_load;
 #[path = "live/control.rs"]
 mod control;
+#[path = "live/detector.rs"]
+mod detector;
 #[path = "live/device_under_test.rs"]
 mod device_under_test;
 #[cfg(feature = "dpdk")]

@@ -150,8 +150,11 @@ fn interpret(program: &Program, tables: SlotAnswers, packets: &[Packet]) -> Deci
         verdicts.push(packets.iter().map(&mut decide).collect());
     }
     let limits = (0..).map(LimiterId).zip(&program.limiters).map(|(limiter, _)| {
-        let counts = evaluator.limit_counts(limiter).iter().enumerate();
-        counts.map(|(entry, count)| (entry, LimitCount { exceeded: count.exceeded, passed: count.passed })).collect()
+        let mut counts = Vec::new();
+        evaluator.limit_counts(limiter, &mut |entry, count| {
+            counts.push((entry, LimitCount { exceeded: count.exceeded, passed: count.passed }));
+        });
+        counts
     });
     let (counters, additions) = (evaluator.counters().to_vec(), evaluator.addition_counts());
     Decided { verdicts, counters, limits: limits.collect(), additions }

@@ -26,9 +26,42 @@
 #define WEIR_TABLE_STORAGE(slot)                                                                                       \
 	uint8_t weir_table_##slot[WEIR_TABLE_##slot##_BYTES + WEIR_TABLE_##slot##_OTHER + sizeof(uint64_t)]            \
 		__attribute__((aligned(64))) WEIR_SECTION(".bss.table" #slot)
+
+#ifndef WEIR_SIZES_AT_LOAD
+
 #define WEIR_TABLE_HALF(halves, slot)                                                                                  \
 	((struct table){weir_table_##slot + ((halves) >> ((slot) & 63) & 1) * WEIR_TABLE_##slot##_OTHER,               \
 			WEIR_TABLE_##slot##_BYTES - 1})
+#define WEIR_KNOWN_SIZES true
+
+#else
+
+/*
+ * A bundle does not contain the images of limits, and other bundles share its buckets. The loader writes their sizes
+ * here and sets those of their sections. The kernel freezes the section, so the verifier knows the numbers. The tables
+ * of a list have 0 bytes when they are compiled. The compiler must not conclude anything from the sizes that it sees.
+ */
+const volatile struct loaded_sizes {
+	uint32_t limits_mask;
+	uint32_t buckets;
+	uint32_t table_masks[WEIR_TABLES];
+} weir_sizes WEIR_SECTION(".rodata.sizes") = {.buckets = 64};
+
+WEIR_INLINE void *sized_at_load(void *memory)
+{
+	__asm__("" : "+r"(memory));
+	return memory;
+}
+
+#define WEIR_TABLE_HALF(halves, slot)                                                                                  \
+	(WEIR_TABLE_##slot##_BYTES                                                                                     \
+		 ? (struct table){weir_table_##slot + ((halves) >> ((slot) & 63) & 1) * WEIR_TABLE_##slot##_OTHER,     \
+				  WEIR_TABLE_##slot##_BYTES - 1}                                                       \
+		 : (struct table){sized_at_load(weir_table_##slot), weir_sizes.table_masks[slot]})
+#define WEIR_KNOWN_SIZES false
+
+#endif
+
 #define WEIR_TABLE(env, slot) WEIR_TABLE_HALF((env)->halves, slot)
 
 /* Words that programs read and the engine writes: struct Words in crates/abi/src/kernel.rs. */
@@ -82,24 +115,36 @@ struct env {
 extern uint8_t weir_limits[WEIR_LIMITS_BYTES + 64];
 extern uint64_t weir_buckets[WEIR_BUCKETS], weir_exceeded[WEIR_BUCKETS], weir_passed[WEIR_BUCKETS];
 
+#ifndef WEIR_SIZES_AT_LOAD
+#define WEIR_LIMITS_MASK (WEIR_LIMITS_BYTES - 1)
+#define WEIR_BUCKET_COUNT WEIR_BUCKETS
+#define WEIR_WORDS(name) weir_##name
+#define WEIR_LIMITS weir_limits
+#else
+#define WEIR_LIMITS_MASK weir_sizes.limits_mask
+#define WEIR_BUCKET_COUNT weir_sizes.buckets
+#define WEIR_WORDS(name) ((uint64_t *)sized_at_load(weir_##name))
+#define WEIR_LIMITS sized_at_load(weir_limits)
+#endif
+
 WEIR_INLINE struct table env_limits(const struct env *env)
 {
 	(void)env;
-	return (struct table){weir_limits, WEIR_LIMITS_BYTES - 1};
+	return (struct table){WEIR_LIMITS, WEIR_LIMITS_MASK};
 }
 
 /* Bucket 0 belongs to no limit. */
 WEIR_INLINE uint64_t *env_bucket(const struct env *env, uint32_t slot)
 {
 	(void)env;
-	return &weir_buckets[slot < WEIR_BUCKETS ? slot : 0];
+	return &WEIR_WORDS(buckets)[slot < WEIR_BUCKET_COUNT ? slot : 0];
 }
 
 /* Like env_bucket() for the first of `count` consecutive buckets: one comparison bounds all of them. */
 WEIR_INLINE uint64_t *env_buckets(const struct env *env, uint32_t slot, uint32_t count)
 {
 	(void)env;
-	return &weir_buckets[slot <= WEIR_BUCKETS - count ? slot : 0];
+	return &WEIR_WORDS(buckets)[slot <= WEIR_BUCKET_COUNT - count ? slot : 0];
 }
 
 /* The index of a bucket's words. The compiler must not compare one copy of it and use another, see frame_at(). */
@@ -108,20 +153,29 @@ WEIR_INLINE uint64_t bucket_place(uint32_t slot)
 	uint64_t place = slot;
 
 	__asm__ volatile("" : "+r"(place));
-	return place < WEIR_BUCKETS ? place : 0;
+	return place < WEIR_BUCKET_COUNT ? place : 0;
 }
 
 /* The count of a bucket; NULL if no limiter counts it. */
 WEIR_INLINE uint64_t *env_exceeded(const struct env *env, uint32_t slot)
 {
 	(void)env;
-	return WEIR_LOGGED >= 1 ? &weir_exceeded[bucket_place(slot)] : NULL;
+	return WEIR_LOGGED >= 1 ? &WEIR_WORDS(exceeded)[bucket_place(slot)] : NULL;
 }
+
+/* Like env_exceeded() for the first of `count` consecutive words. */
+#if WEIR_LOGGED >= 1
+WEIR_INLINE uint64_t *env_exceeded_words(const struct env *env, uint32_t slot, uint32_t count)
+{
+	(void)env;
+	return &WEIR_WORDS(exceeded)[slot <= WEIR_BUCKET_COUNT - count ? slot : 0];
+}
+#endif
 
 WEIR_INLINE uint64_t *env_passed(const struct env *env, uint32_t slot)
 {
 	(void)env;
-	return WEIR_LOGGED >= 2 ? &weir_passed[bucket_place(slot)] : NULL;
+	return WEIR_LOGGED >= 2 ? &WEIR_WORDS(passed)[bucket_place(slot)] : NULL;
 }
 
 WEIR_INLINE struct weir_counter *counter_at(const struct env *env, uint32_t index)
@@ -137,7 +191,7 @@ WEIR_INLINE struct weir_counter *counter_at(const struct env *env, uint32_t inde
 
 WEIR_INLINE uint32_t table_offset(struct table table, uint32_t offset)
 {
-	if (table.mask >= WEIR_PLAIN_BYTES && !__builtin_constant_p(offset))
+	if ((!WEIR_KNOWN_SIZES || table.mask >= WEIR_PLAIN_BYTES) && !__builtin_constant_p(offset))
 		__asm__ volatile("" : "+r"(offset));
 	return offset;
 }

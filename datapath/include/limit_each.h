@@ -15,6 +15,14 @@ enum {
 
 #define EACH_TIME_MASK ((UINT64_C(1) << EACH_TIME_BITS) - 1)
 
+/* Records of the addresses that exceeded most: struct Record in each.rs. */
+enum {
+	RECORD_WORDS = 4,
+	EXCEEDER_SET_BITS = 7,
+	EXCEEDER_SET_WORDS = EACH_WAYS * RECORD_WORDS,
+	RECORD_TRIES = 16, /* attempts to count in records that other workers change; then the packet is not counted */
+};
+
 /* The hash of an address: its highest bits select the set, and the tag identifies the address within the set. */
 struct each_hash {
 	uint32_t hash;
@@ -74,6 +82,67 @@ WEIR_INLINE uint64_t each_debt(uint64_t word, uint64_t now, uint64_t cost)
 WEIR_INLINE uint64_t each_charged(uint32_t tag, uint64_t now, uint64_t debt)
 {
 	return (uint64_t)tag << EACH_TIME_BITS | ((now + debt) & EACH_TIME_MASK);
+}
+
+/* The first word of the records of the address's set, among the counts of packets without room. */
+WEIR_INLINE uint32_t each_records(struct table limits, uint32_t limiter, uint32_t hash)
+{
+	const uint32_t set_bits = LIMITER_FIELD(limits, limiter, slot_bits) & 31;
+
+	return LIMITER_FIELD(limits, limiter, offset) + (EACH_WAYS << set_bits) +
+	       (hash >> (32 - EXCEEDER_SET_BITS)) * EXCEEDER_SET_WORDS;
+}
+
+/* The first word of the record with the tag; if there is none, of the first record with the fewest packets. */
+WEIR_INLINE uint64_t each_record(volatile const uint64_t *set, uint32_t tag)
+{
+	uint64_t fewest = set[0];
+
+	for (uint32_t i = 0; i < EACH_WAYS; i++) {
+		const uint64_t word = set[i * RECORD_WORDS];
+
+		if (word >> EACH_TIME_BITS == tag && (word & EACH_TIME_MASK))
+			return word;
+		fewest = (word & EACH_TIME_MASK) < (fewest & EACH_TIME_MASK) ? word : fewest;
+	}
+	return fewest;
+}
+
+/*
+ * Replaces the first word `old` of a record, and writes the address if another one is there. Returns false if another
+ * worker has changed the word. As in each_exchange(), the verifier learns the index of the record here.
+ */
+WEIR_INLINE bool each_record_exchange(volatile uint64_t *set, uint64_t old, uint64_t new, uint64_t hi, uint64_t lo)
+{
+	for (uint32_t i = 0; i < EACH_WAYS; i++) {
+		volatile uint64_t *record = set + i * RECORD_WORDS;
+
+		if (record[0] != old)
+			continue;
+		if (__sync_val_compare_and_swap(record, old, new) != old)
+			return false;
+		if (record[1] != hi || record[2] != lo) {
+			record[1] = hi;
+			record[2] = lo;
+		}
+		return true;
+	}
+	return false;
+}
+
+/*
+ * Counts a packet that exceeded the limit of an address: count_exceeded() in each.rs. An address without record takes
+ * the one with the fewest packets, and keeps that number. Two workers may do so at once, and one of them wins. Whoever
+ * counts in a record writes the address if another one is there.
+ */
+WEIR_INLINE void each_count(volatile uint64_t *set, uint32_t tag, uint64_t hi, uint64_t lo)
+{
+	for (uint32_t try = 0; try < RECORD_TRIES; try++) {
+		const uint64_t old = forget64(each_record(set, tag));
+
+		if (each_record_exchange(set, old, each_charged(tag, old & EACH_TIME_MASK, 1), hi, lo))
+			return;
+	}
 }
 
 /* A word of a set. */
@@ -164,12 +233,19 @@ static uint64_t __attribute__((noinline, unused)) limit_each_exceeding(const str
 	return exceeding;
 }
 
+static void __attribute__((noinline, unused))
+each_count_one(const struct env *env, uint32_t limiter, struct each_hash hash, uint64_t hi, uint64_t lo)
+{
+	each_count(env_exceeded(env, each_records(env_limits(env), limiter, hash.hash)), hash.tag, hi, lo);
+}
+
 WEIR_INLINE uint64_t limit_each4_exceeding(const struct env *env, const struct weir_burst *burst, uint32_t limiter,
 					   const uint32_t *addresses, uint32_t mask, uint64_t hits)
 {
 	const struct table limits = env_limits(env);
 	const uint32_t seed = LIMITER_FIELD(limits, limiter, seed);
 	struct each_places places;
+	uint64_t exceeding;
 
 	for (uint32_t i = 0; i < WEIR_BURST_MAX; i++) {
 		const struct each_hash hash = each_hash4(addresses[i] & mask, seed);
@@ -177,7 +253,15 @@ WEIR_INLINE uint64_t limit_each4_exceeding(const struct env *env, const struct w
 		places.slots[i] = each_slot(limits, limiter, hash.hash);
 		places.tags[i] = hash.tag;
 	}
-	return limit_each_exceeding(env, burst, limiter, &places, hits);
+	exceeding = limit_each_exceeding(env, burst, limiter, &places, hits);
+	if (WEIR_UNLIKELY(LIMITER_FIELD(limits, limiter, logged))) {
+		for (uint64_t left = exceeding; left; left &= left - 1) {
+			const uint32_t address = addresses[__builtin_ctzll(left)] & mask;
+
+			each_count_one(env, limiter, each_hash4(address, seed), 0, address);
+		}
+	}
+	return exceeding;
 }
 
 WEIR_INLINE uint64_t limit_each6_exceeding(const struct env *env, const struct weir_burst *burst, uint32_t limiter,
@@ -187,6 +271,7 @@ WEIR_INLINE uint64_t limit_each6_exceeding(const struct env *env, const struct w
 	const struct table limits = env_limits(env);
 	const uint32_t seed = LIMITER_FIELD(limits, limiter, seed);
 	struct each_places places;
+	uint64_t exceeding;
 
 	for (uint32_t i = 0; i < WEIR_BURST_MAX; i++) {
 		const struct each_hash hash = each_hash6(hi[i] & mask_hi, lo[i] & mask_lo, seed);
@@ -194,7 +279,16 @@ WEIR_INLINE uint64_t limit_each6_exceeding(const struct env *env, const struct w
 		places.slots[i] = each_slot(limits, limiter, hash.hash);
 		places.tags[i] = hash.tag;
 	}
-	return limit_each_exceeding(env, burst, limiter, &places, hits);
+	exceeding = limit_each_exceeding(env, burst, limiter, &places, hits);
+	if (WEIR_UNLIKELY(LIMITER_FIELD(limits, limiter, logged))) {
+		for (uint64_t left = exceeding; left; left &= left - 1) {
+			const uint32_t i = (uint32_t)__builtin_ctzll(left);
+			const uint64_t high = hi[i] & mask_hi, low = lo[i] & mask_lo;
+
+			each_count_one(env, limiter, each_hash6(high, low, seed), high, low);
+		}
+	}
+	return exceeding;
 }
 
 #else
@@ -258,12 +352,41 @@ WEIR_LIMIT_FUNCTION uint32_t weir_limit_each(uint32_t limiter, uint32_t hash, ui
 	return false;
 }
 
+#if WEIR_LOGGED
+
+/* Counts a packet without room, if the limiter counts. */
+WEIR_LIMIT_FUNCTION uint32_t weir_each_count(uint32_t limiter, uint32_t hash, uint32_t tag, uint64_t hi, uint64_t lo)
+{
+	const struct table limits = env_limits(NULL);
+
+	if (LIMITER_FIELD(limits, limiter, logged))
+		each_count(env_exceeded_words(NULL, each_records(limits, limiter, hash), EXCEEDER_SET_WORDS), tag, hi, lo);
+	return 0;
+}
+
+#else
+
+WEIR_INLINE uint32_t weir_each_count(uint32_t limiter, uint32_t hash, uint32_t tag, uint64_t hi, uint64_t lo)
+{
+	(void)limiter;
+	(void)hash;
+	(void)tag;
+	(void)hi;
+	(void)lo;
+	return 0;
+}
+
+#endif
+
 WEIR_INLINE bool limit_each4_has_room(const struct env *env, uint32_t limiter, uint32_t address, uint64_t now_ns,
 				      uint32_t bytes)
 {
 	const struct each_hash hash = each_hash4(address, LIMITER_FIELD(env_limits(env), limiter, seed));
 
-	return weir_limit_each(limiter, hash.hash, hash.tag, now_ns, bytes);
+	if (weir_limit_each(limiter, hash.hash, hash.tag, now_ns, bytes))
+		return true;
+	weir_each_count(limiter, hash.hash, hash.tag, 0, address);
+	return false;
 }
 
 WEIR_INLINE bool limit_each6_has_room(const struct env *env, uint32_t limiter, uint64_t hi, uint64_t lo,
@@ -271,7 +394,10 @@ WEIR_INLINE bool limit_each6_has_room(const struct env *env, uint32_t limiter, u
 {
 	const struct each_hash hash = each_hash6(hi, lo, LIMITER_FIELD(env_limits(env), limiter, seed));
 
-	return weir_limit_each(limiter, hash.hash, hash.tag, now_ns, bytes);
+	if (weir_limit_each(limiter, hash.hash, hash.tag, now_ns, bytes))
+		return true;
+	weir_each_count(limiter, hash.hash, hash.tag, hi, lo);
+	return false;
 }
 
 #endif

@@ -75,15 +75,26 @@ fn packed(parts: &Parts) -> Vec<u8> {
     archive.into_inner().expect("memory can be written to")
 }
 
+fn digest(bytes: &[u8]) -> String {
+    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
 /// The bundle with a replaced member and matching digests.
 fn forged(bundle: &[u8], member: &str, content: &[u8]) -> Vec<u8> {
     let mut parts = unpacked(bundle);
-    let digest = |bytes: &[u8]| Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect::<String>();
-    let mut manifest: Value = serde_json::from_slice(&parts[0].1).expect("a manifest");
-    let listed = manifest["members"].as_array_mut().expect("a list of members");
-    let entry = listed.iter_mut().find(|entry| entry["name"] == member).expect("there is such a member");
-    *entry = json!({ "name": member, "bytes": content.len(), "sha256": digest(content) });
     parts.iter_mut().find(|(name, _)| name == member).expect("there is such a member").1 = content.to_owned();
+    let replaced = |manifest: &mut Value| {
+        let listed = manifest["members"].as_array_mut().expect("a list of members");
+        let entry = listed.iter_mut().find(|entry| entry["name"] == member).expect("there is such a member");
+        *entry = json!({ "name": member, "bytes": content.len(), "sha256": digest(content) });
+    };
+    with_manifest(parts, replaced)
+}
+
+/// The members with a changed manifest and its digest.
+fn with_manifest(mut parts: Parts, change: impl FnOnce(&mut Value)) -> Vec<u8> {
+    let mut manifest: Value = serde_json::from_slice(&parts[0].1).expect("a manifest");
+    change(&mut manifest);
     parts[0].1 = serde_json::to_vec_pretty(&manifest).expect("a value is JSON");
     parts[1].1 = digest(&parts[0].1).into_bytes();
     packed(&parts)
@@ -353,4 +364,96 @@ fn files_that_are_no_keys() {
     set_mode(&sandbox, "a.pub", 0o664);
     replay(&sandbox, "signed.weirb --trust a.pub", "eval")
         .fails(1, &["a.pub: cannot be trusted", "can be written by others"]);
+}
+
+const LIMITED: &str = "table geo { type ipv4 : label; elements = { 10.0.0.0/8 : SI, 11.0.0.0/8 : AT } }
+limits customers { elements = { 10.0.0.0/8 : 1kpps, 2001:db8::/32 : 10mbit burst 64kbytes }; default 7; nested; log all }
+limits countries { table geo; default 10; elements = { AT : 3 } }
+upstream {
+  ip saddr limit @customers
+  ip6 saddr limit @customers
+  ip saddr limit @countries
+  limit each ip saddr 50pps size 1024
+  accept
+}
+downstream { accept }
+";
+
+/// A bundle with limits, and its members.
+fn limited(sandbox: &Sandbox) -> (Vec<u8>, Parts) {
+    sandbox.put("l.weir", LIMITED);
+    assert_eq!(sandbox.run("compile l.weir -o l.weirb").code, 0);
+    assert_eq!(replay(sandbox, "l.weirb", "eval").code, 0);
+    let whole = fs::read(sandbox.path("l.weirb")).expect("it was written");
+    let parts = unpacked(&whole);
+    (whole, parts)
+}
+
+/// No engine accepts the bundle.
+#[track_caller]
+fn refused(sandbox: &Sandbox, bundle: Vec<u8>, message: &str) {
+    sandbox.put("h.weirb", bundle);
+    for engine in ["eval", "native", "xdp"] {
+        replay(sandbox, "h.weirb", engine).fails(1, &[message]);
+    }
+}
+
+#[test]
+fn lists_of_a_hostile_bundle_are_refused() {
+    let sandbox = sandbox();
+    let (whole, parts) = limited(&sandbox);
+    let (_, list) = parts.iter().find(|(name, _)| name == "limits0.csv").expect("there is a list");
+    let expected = "# prefix,rate,burst\n10.0.0.0/8,1kpps,10packets\n2001:db8::/32,10mbit,64kbytes\n";
+    assert_eq!(String::from_utf8_lossy(list), expected);
+    assert!(!parts.iter().any(|(name, _)| name == "table1.image"), "images of lists are built when they are loaded");
+
+    let listed = |list: &str, message: &str| refused(&sandbox, forged(&whole, "limits0.csv", list.as_bytes()), message);
+    listed("10.0.0.0/33,5\n", "limits customers:1: `10.0.0.0/33,5`: prefix length above 32");
+    let deep: String = (8..17).map(|length| format!("10.0.0.0/{length},5\n")).collect();
+    listed(&deep, "limits customers: its list does not match its rules");
+    let edited = |field: &str, value: Value, message: &str| {
+        refused(&sandbox, with_manifest(parts.clone(), |manifest| manifest[field] = value), message);
+    };
+    edited("lists", json!(0), "lists more members than a bundle has");
+    edited("lists", json!(2), "does not list limits1.csv in its place");
+    edited("lists", json!(4000), "4000 lists of limits, at most 1024 are possible");
+    edited("limiters", json!(5), "belong to different policies");
+    edited("limited", json!(5), "belong to different policies");
+    edited("limiters", json!(1u64 << 40), "limiters with 4 counters are not possible");
+    let table = |field: &str, value: &str, message: &str| {
+        let change = |manifest: &mut Value| manifest["tables"][1][field] = json!(value);
+        refused(&sandbox, with_manifest(parts.clone(), change), message);
+    };
+    table("built", "compiling", "does not list table1.image in its place");
+    table("layout", "exact-set", "belong to different policies");
+}
+
+#[test]
+fn limits_in_the_report_of_a_hostile_bundle_are_refused() {
+    let sandbox = sandbox();
+    let (_, parts) = limited(&sandbox);
+    let report = |at: &str, value: Value, message: &str| {
+        let change = |manifest: &mut Value| *manifest["report"].pointer_mut(at).expect("a field") = value;
+        refused(&sandbox, with_manifest(parts.clone(), change), message);
+    };
+    let mismatch = "limits countries: its labels do not match its table";
+    report("/limits/0/default", json!("fast"), "limits customers: not a rate");
+    report("/limits/0/name", json!("others"), "limits others: no rule uses it");
+    report("/limits/1/name", json!("customers"), "limits customers: it is there twice");
+    report("/limits/1", json!(null), "invalid type: null");
+    report("/limits/1/labels", json!(null), "limits countries: its prefixes are missing");
+    report("/limits/1/labels/slot", json!(9), "limits countries: its table is missing");
+    report("/limits/1/labels/slot", json!(1), mismatch);
+    report("/limits/1/labels/limits/AT", json!("1bit"), "limits countries: bit rates go from");
+    report("/labels", json!([["SI"], [], []]), mismatch);
+    report("/limits", json!([]), "it has more lists of prefixes than its report");
+    let manifest: Value = serde_json::from_slice(&parts[0].1).expect("a manifest");
+    let ir = |from: &str, to: &str, message: &str| {
+        let text = manifest["report"]["ir"].as_str().expect("a text");
+        assert!(text.contains(from), "{text}");
+        report("/ir", json!(text.replacen(from, to, 1)), message);
+    };
+    ir("limiter 1 customers", "limiter 1 others", "wrong find");
+    ir("size 1024", "size 1023", "an address, size or burst that is out of bounds");
+    ir("size 1024", "size 4294967295", "an address, size or burst that is out of bounds");
 }

@@ -66,8 +66,10 @@ fn what_limits_count_is_the_same_in_every_engine() {
         limit("nested", ("prefix", "2001:db8::/32"), "logged.weir:8", "0pps burst 10packets", Some(0), 2),
         limit("nested", ("prefix", "10.1.1.0/24"), "logged.weir:7", "1pps burst 5packets", Some(3), 0),
     ]);
-    for engine in ["eval", "native", "xdp"] {
-        let report = sandbox.run(&format!("replay logged.weir --in traffic.pcap --engine {engine} --json")).json();
+    assert_eq!(sandbox.run("compile logged.weir -o logged.weirb").code, 0);
+    let all = ["eval", "native", "xdp"].iter().flat_map(|engine| [("logged.weir", engine), ("logged.weirb", engine)]);
+    for (policy, engine) in all {
+        let report = sandbox.run(&format!("replay {policy} --in traffic.pcap --engine {engine} --json")).json();
         let mut limits = report["limits"].clone();
         // The most exceeded limits come first, then those that passed most. Equal ones are sorted by list and name.
         let rank = |limit: &Value| (limit["exceeded"].as_u64(), limit["passed"].as_u64().or(Some(0)));
@@ -76,8 +78,8 @@ fn what_limits_count_is_the_same_in_every_engine() {
         limits_as_told
             .sort_by_key(|limit| expected.as_array().expect("a list").iter().position(|known| known == limit));
         assert_eq!(limits, expected, "{engine}");
-        let down = sandbox
-            .run(&format!("replay logged.weir --in traffic.pcap --direction downstream --engine {engine} --json"));
+        let down =
+            sandbox.run(&format!("replay {policy} --in traffic.pcap --direction downstream --engine {engine} --json"));
         let down = down.json()["limits"].clone();
         assert!(down.as_array().is_some_and(|limits| limits.len() == 4), "{engine}: {down:#}");
         assert!(down.as_array().is_some_and(|limits| limits.iter().all(|limit| limit["direction"] == "downstream")));

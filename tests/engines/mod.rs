@@ -96,7 +96,7 @@ pub fn decide(filter: &mut dyn Filter, program: &Program, sets: &mut [FrameSet])
 }
 
 /// Entries of a limiter with their counts. Entries without counts may be omitted.
-pub type LimitCounts = Vec<(usize, LimitCount)>;
+pub type LimitCounts = Vec<(u128, LimitCount)>;
 
 fn limit_counts(filter: &dyn Filter, program: &Program) -> Vec<LimitCounts> {
     let of = |limiter: usize| {
@@ -109,8 +109,8 @@ fn limit_counts(filter: &dyn Filter, program: &Program) -> Vec<LimitCounts> {
 
 fn counted_since(now: &LimitCounts, then: &LimitCounts) -> LimitCounts {
     let earlier =
-        |entry: usize| then.iter().find(|(of, _)| *of == entry).map_or(LimitCount::default(), |(_, count)| *count);
-    let since = |&(entry, now): &(usize, LimitCount)| {
+        |entry: u128| then.iter().find(|(of, _)| *of == entry).map_or(LimitCount::default(), |(_, count)| *count);
+    let since = |&(entry, now): &(u128, LimitCount)| {
         let then = earlier(entry);
         (entry, LimitCount { exceeded: now.exceeded - then.exceeded, passed: now.passed - then.passed })
     };

@@ -46,6 +46,8 @@ fn constants() -> Vec<(String, u64)> {
         ("LIMIT_DEPTH".into(), NESTING_MAX as u64),
         ("EACH_WAYS".into(), each::WAYS as u64),
         ("EACH_TIME_BITS".into(), each::TIME_BITS.into()),
+        ("RECORD_WORDS".into(), each::RECORD_WORDS as u64),
+        ("EXCEEDER_SET_BITS".into(), each::EXCEEDER_SET_BITS.into()),
         ("LOGGED_NOTHING".into(), Logged::Nothing as u64),
         ("LOGGED_EXCEEDED".into(), Logged::Exceeded as u64),
         ("LOGGED_ALL".into(), Logged::All as u64),

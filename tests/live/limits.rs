@@ -1,7 +1,13 @@
 //! Limits on interfaces: the passed rate, changes of lists under traffic, and the handling of packets over the limit.
 
+#[path = "limits/addresses.rs"]
+mod addresses;
+#[path = "limits/bundled.rs"]
+mod bundled;
 #[path = "limits/counts.rs"]
 mod counts;
+#[path = "limits/raised.rs"]
+mod raised;
 
 use crate::device_under_test::{Running, Setup, TIMEOUT};
 use crate::hosts::{Host, Hosts, Wires};

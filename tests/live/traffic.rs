@@ -117,9 +117,7 @@ impl Listener {
 
     /// The recorded frames, after at least `least` arrived and no more are coming. A busy machine may deliver late.
     pub fn received(self, least: usize) -> Vec<Vec<u8>> {
-        let (notes, missed) = self.stop(least);
-        assert_eq!(missed, 0, "the listener was kept from its core for too long");
-        notes
+        self.notes(least)
     }
 }
 
@@ -137,6 +135,20 @@ impl Listener<usize> {
         // Frames that overflowed our socket did arrive.
         let (count, missed) = self.stop(least);
         count as u64 + missed
+    }
+}
+
+impl<T: Send + 'static> Listener<Vec<T>> {
+    /// Records what `note` takes from frames.
+    pub fn noting(host: &Host, interface: &str, note: fn(&mut Vec<T>, &FrameBurst<'_>) -> usize) -> Self {
+        Self::listen(host, interface, note)
+    }
+
+    /// The records, after at least `least` frames arrived and no more are coming.
+    pub fn notes(self, least: usize) -> Vec<T> {
+        let (notes, missed) = self.stop(least);
+        assert_eq!(missed, 0, "the listener was kept from its core for too long");
+        notes
     }
 }
 

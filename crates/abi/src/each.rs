@@ -26,6 +26,7 @@
 //! past are set to the present before they wrap around ([`refreshed`]). Wrapping takes nine minutes at 250 Mpps and 18
 //! hours at 1 Mpps.
 
+use crate::Family;
 use crate::limit::{LimitProfile, TICK_SHIFT, room_of_bytes};
 use crate::rate::{Limit, Unit};
 
@@ -79,6 +80,46 @@ pub const fn ticks(now_ns: u64, coarse: u64) -> u64 {
     if coarse < fine { now_ns << (fine - coarse) } else { now_ns >> (coarse - fine) }
 }
 
+/// Number of words of the record of an address that exceeded its limit.
+///
+/// ```text
+///  word 0: tag, 16 bits | packets, 48 bits      1: address, high half      2: address, low half      3: 0
+/// ```
+/// A table of addresses that logs has [`EXCEEDER_SETS`] sets of [`WAYS`] records, for the addresses that were exceeded
+/// most. This is Space-Saving too: an address without record takes the one with the fewest packets, *and keeps that
+/// number*. So an address that exceeds more than an eighth of its set's packets has a record, and a count is too high
+/// by at most the fewest packets of its set. With up to eight addresses of a set, counts are exact.
+pub const RECORD_WORDS: usize = 4;
+/// log2 of [`EXCEEDER_SETS`].
+pub const EXCEEDER_SET_BITS: u32 = 7;
+/// Number of sets of records.
+pub const EXCEEDER_SETS: usize = 1 << EXCEEDER_SET_BITS;
+/// Number of words of a table's records.
+pub const EXCEEDER_WORDS: usize = EXCEEDER_SETS * WAYS * RECORD_WORDS;
+/// The part of a record's first word with the number of packets.
+pub const PACKETS_MASK: u64 = (1 << TIME_BITS) - 1;
+
+/// A record of an address.
+pub type Record = [u64; RECORD_WORDS];
+
+/// Counts a packet that exceeded the limit of an address, in the set of its hash with [`EXCEEDER_SET_BITS`].
+pub fn count_exceeded(set: &mut [Record; WAYS], tag: u16, address: u128) {
+    let has_tag = |record: &Record| record[0] & PACKETS_MASK != 0 && record[0] >> TIME_BITS == u64::from(tag);
+    let fewest = || (0..WAYS).min_by_key(|&way| set[way][0] & PACKETS_MASK).expect("there are ways");
+    let record = &mut set[set.iter().position(has_tag).unwrap_or_else(fewest)];
+    let packets = (record[0] & PACKETS_MASK) + 1;
+    *record = [u64::from(tag) << TIME_BITS | packets & PACKETS_MASK, (address >> 64) as u64, address as u64, 0];
+}
+
+/// The address of a record in the set `set`. `None` if the record is empty or just being written: its tag and set are
+/// then not those of its address.
+pub fn exceeder(record: &Record, set: usize, family: Family, seed: u32) -> Option<u128> {
+    let address = u128::from(record[1]) << 64 | u128::from(record[2]);
+    let hashed = HashedAddress::of(address, family, seed, EXCEEDER_SET_BITS);
+    let is_its = record[0] >> TIME_BITS == u64::from(hashed.tag) && hashed.set as usize == set;
+    (is_its && record[0] & PACKETS_MASK != 0).then_some(address)
+}
+
 /// The hash of an address: the number of the set with its bucket, and its tag in the set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HashedAddress {
@@ -89,6 +130,14 @@ pub struct HashedAddress {
 }
 
 impl HashedAddress {
+    /// Hashes an address of a family.
+    pub const fn of(address: u128, family: Family, seed: u32, set_bits: u32) -> Self {
+        match family {
+            Family::Ipv4 => Self::of_ipv4(address as u32, seed, set_bits),
+            Family::Ipv6 => Self::of_ipv6(address, seed, set_bits),
+        }
+    }
+
     /// Hashes an IPv4 address, or its prefix, for 2^`set_bits` sets.
     pub const fn of_ipv4(address: u32, seed: u32, set_bits: u32) -> Self {
         let mut hash = (address ^ seed).wrapping_mul(0x9e37_79b1);
@@ -129,10 +178,15 @@ const fn ahead(word: u64, now: u64) -> i64 {
     (word.wrapping_sub(now) << (u64::BITS - TIME_BITS)) as i64
 }
 
+/// The debt of a word in ticks.
+fn debt(word: u64, now: u64) -> u64 {
+    (ahead(word, now).max(0) >> (u64::BITS - TIME_BITS)) as u64
+}
+
 /// Charges the address with this tag and returns whether its bucket had room. Without room nothing changes.
 pub fn charge(set: &mut [u64; WAYS], tag: u16, now: u64, cost: u64, room: u64) -> bool {
     let way = way_of(set, tag, now);
-    let debt = (ahead(set[way], now).max(0) >> (u64::BITS - TIME_BITS)) as u64 + cost;
+    let debt = debt(set[way], now) + cost;
     if debt > room {
         return false;
     }
@@ -150,4 +204,9 @@ fn way_of(set: &[u64; WAYS], tag: u16, now: u64) -> usize {
 /// Returns the word, or the same bucket at `now` if the word is in the past. This keeps words from wrapping around.
 pub const fn refreshed(word: u64, now: u64) -> u64 {
     if ahead(word, now) < 0 { word & !TIME_MASK | now & TIME_MASK } else { word }
+}
+
+/// Returns the word, or the same bucket with a debt of `room` if its debt is larger.
+pub fn bounded(word: u64, now: u64, room: u64) -> u64 {
+    if debt(word, now) > room { word & !TIME_MASK | now.wrapping_add(room) & TIME_MASK } else { word }
 }

@@ -81,15 +81,20 @@ pub(crate) fn room_of_bytes(burst: u64, per_byte: u128, clock: u64) -> (u64, u12
     (more, cost + u128::from(more))
 }
 
+/// The debt of a bucket: the distance of its word ahead of the clock.
+pub const fn debt(word: u64, now: u64) -> u64 {
+    let ahead = word.wrapping_sub(now);
+    if ahead > DEBT_MAX { 0 } else { ahead }
+}
+
 /// Charges a bucket with the cost of a packet. Returns its new word, or `None` without changing it if there is no room.
 ///
 /// The word of a new bucket is the current time. Words wrap around. A bucket that is not charged for 2^56 ns (2.28
 /// years) less 2^49 ns appears to be in debt for up to 2^49 ns (6.5 days). A keeper of long-lived buckets must
 /// regularly set words in the past to the present.
 pub const fn charge(word: u64, now: u64, cost: u64, room: u64) -> Option<u64> {
-    let ahead = word.wrapping_sub(now);
-    let debt = if ahead > DEBT_MAX { 0 } else { ahead };
-    if debt + cost > room { None } else { Some(now.wrapping_add(debt + cost)) }
+    let debt = debt(word, now) + cost;
+    if debt > room { None } else { Some(now.wrapping_add(debt)) }
 }
 
 /// An entry of a list: its profile, and the entry that is charged with it. `struct limit_entry`.

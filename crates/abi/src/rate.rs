@@ -195,6 +195,11 @@ impl Limit {
         self.burst
     }
 
+    /// The rate and the burst as text: `10mbit` and `64kbytes`.
+    pub fn parts(self) -> (impl Display, impl Display) {
+        (self.rate, Burst { amount: self.burst, unit: self.rate.unit() })
+    }
+
     /// The profile that buckets are charged by.
     pub fn profile(self) -> LimitProfile {
         if self.is_closed() {
@@ -238,10 +243,22 @@ impl Limit {
 /// Prints `10mbit burst 64kbytes`, which parses back to the same limit.
 impl Display for Limit {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        write!(f, "{} burst ", self.rate)?;
-        match self.rate.unit() {
-            Unit::Packets => write_short(f, self.burst, "packets"),
-            Unit::Bits => write_short(f, self.burst, "bytes"),
+        let (rate, burst) = self.parts();
+        write!(f, "{rate} burst {burst}")
+    }
+}
+
+/// A burst as text: `64kbytes`.
+struct Burst {
+    amount: u64,
+    unit: Unit,
+}
+
+impl Display for Burst {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self.unit {
+            Unit::Packets => write_short(f, self.amount, "packets"),
+            Unit::Bits => write_short(f, self.amount, "bytes"),
         }
     }
 }

@@ -28,7 +28,7 @@ pub struct LimitsTotal {
 /// A limit and its counters.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CountedLimit {
-    /// The list.
+    /// The list; `each` for `limit each`.
     pub list: String,
     /// `upstream` or `downstream`.
     pub direction: String,
@@ -51,6 +51,8 @@ pub struct CountedLimit {
 pub enum Limited {
     /// The addresses of a prefix.
     Prefix(String),
+    /// A single address.
+    Address(String),
     /// The addresses with this label in a table.
     Label(String),
     /// All addresses of a family, `ipv4` or `ipv6`, outside the prefixes of the list.

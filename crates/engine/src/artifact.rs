@@ -1,6 +1,6 @@
 //! The output of the policy compiler, which engines load.
 
-use weir_abi::{ABI_VERSION, Target};
+use weir_abi::{ABI_VERSION, Reason, Target};
 
 use crate::EngineError;
 use crate::program_shape::{ProgramShape, RULES_MAX, TableSlot};
@@ -45,6 +45,9 @@ pub struct Source {
 /// Maximum number of tables of a program.
 pub const TABLES_MAX: usize = 256;
 
+/// Maximum number of lists of limits of a program.
+pub const LISTS_MAX: usize = 1024;
+
 /// Maximum length of a chain name. The kernel truncates program names to 15 bytes, but object files keep them whole.
 const CHAIN_BYTES_MAX: usize = 200;
 
@@ -75,6 +78,10 @@ impl Artifact {
         }
         if self.tables.len() > TABLES_MAX {
             return Err(format!("{} tables, at most {TABLES_MAX} are possible", self.tables.len()));
+        }
+        let exceeded_max = Reason::RULES_MAX * 2;
+        if self.limiters > LISTS_MAX || self.limited > exceeded_max {
+            return Err(format!("{} limiters with {} counters are not possible", self.limiters, self.limited));
         }
         if let Some(chain) = self.chains.iter().find(|chain| !is_identifier(chain)) {
             return Err(format!("chain `{}` is not a C identifier", chain.escape_debug()));

@@ -14,7 +14,8 @@ use weir_state::limits::Counted;
 use weir_tables::limit_image::Logged;
 
 use crate::cpu::Cpu;
-use crate::image::{Image, capacity_bytes};
+use crate::image::{Image, capacity_bytes, limits_capacity_bytes};
+use crate::program_shape::ImageBuilt;
 use crate::scratch;
 use crate::{EngineError, ProgramData, ProgramShape};
 
@@ -47,6 +48,8 @@ const NATIVE_FLAGS: [&str; 6] = ["-O3", "-shared", "-fPIC", "-nostdlib", "-fvisi
 /// for BPF's jumps does not leave crash reports.
 const BPF_FLAGS: [&str; 6] = ["--target=bpf", "-mcpu=v3", "-O2", "-g", "-fno-crash-diagnostics", COMPILE_ONLY];
 const COMPILE_ONLY: &str = "-c";
+/// Bytes and buckets of limits in an object whose loader sets them.
+const SIZES_BEFORE_LOAD: u32 = 64;
 /// The message of clang for a jump that exceeds BPF's range.
 const TOO_FAR: &str = "Branch target out of insn range";
 
@@ -96,17 +99,32 @@ pub struct BpfShape {
     pub tables: Vec<TableRoom>,
     /// Number of counters per CPU: a power of two.
     pub counters: usize,
-    /// Capacity of the limiters' image in bytes, a power of two, and the number of buckets. Both are 0 without
-    /// limiters.
-    pub limits: (u32, usize),
+    /// The sizes of limits.
+    pub limits: LimitsShape,
     /// What limiters count for each bucket: the maximum over all limiters.
     pub logged: Logged,
+}
+
+/// Sizes of limits that BPF code is compiled for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LimitsShape {
+    /// The program has no limiters.
+    None,
+    /// Sizes of known data.
+    Known {
+        /// Capacity of the limiters' image in bytes, a power of two.
+        bytes: u32,
+        /// Number of buckets.
+        buckets: usize,
+    },
+    /// The loader writes the sizes (`struct loaded_sizes` in `env_bpf.h`).
+    AtLoad,
 }
 
 /// The room for a table's image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TableRoom {
-    /// Capacity in bytes: a power of two.
+    /// Capacity in bytes: a power of two. 0 for a list of limits whose image is sized when it is loaded.
     pub bytes: u32,
     /// Whether there is the same room for a second image.
     pub twice: bool,
@@ -135,9 +153,9 @@ impl BpfShape {
     pub fn new(program: &ProgramShape, data: &ProgramData<'_>) -> Self {
         let limits = data.limits;
         let logged = limits.and_then(|limits| limits.counted.as_ref()).map(Counted::logged).unwrap_or_default();
-        let limits = limits.map_or((0, 0), |limits| {
-            let bytes = u32::try_from(limits.image.as_bytes().len().next_power_of_two());
-            (bytes.expect("an image of limits has less than 4 GiB"), limits.buckets.count())
+        let limits = limits.map_or(LimitsShape::None, |limits| LimitsShape::Known {
+            bytes: limits_capacity_bytes(limits),
+            buckets: limits.buckets.count(),
         });
         BpfShape {
             tables: data.images.iter().enumerate().map(|(slot, image)| TableRoom::of(data, slot, image)).collect(),
@@ -145,6 +163,20 @@ impl BpfShape {
             limits,
             logged,
         }
+    }
+
+    /// The sizes for a bundle, which is loaded with images of limits and with buckets of any size.
+    pub fn for_bundle(program: &ProgramShape, data: &ProgramData<'_>) -> Self {
+        let mut shape = BpfShape::new(program, data);
+        if data.limits.is_some() {
+            shape.limits = LimitsShape::AtLoad;
+        }
+        for (room, slot) in shape.tables.iter_mut().zip(&program.tables) {
+            if slot.built == ImageBuilt::Loading {
+                room.bytes = 0;
+            }
+        }
+        shape
     }
 }
 
@@ -210,7 +242,16 @@ impl Clang {
     pub fn bpf(&self, name: &str, c: &str, shape: &BpfShape) -> Result<Compiled<BpfObject>, EngineError> {
         let mut flags = BPF_FLAGS.map(str::to_owned).to_vec();
         flags.push(format!("-DWEIR_COUNTERS={}", shape.counters));
-        if let (bytes @ 1.., buckets) = shape.limits {
+        let of_limits = match shape.limits {
+            LimitsShape::None => None,
+            LimitsShape::Known { bytes, buckets } => Some((bytes, buckets)),
+            LimitsShape::AtLoad => {
+                flags.push("-DWEIR_SIZES_AT_LOAD".to_owned());
+                flags.push(format!("-DWEIR_TABLES={}", shape.tables.len().max(1)));
+                Some((SIZES_BEFORE_LOAD, SIZES_BEFORE_LOAD as usize))
+            }
+        };
+        if let Some((bytes, buckets)) = of_limits {
             flags.push(format!("-DWEIR_LIMITS_BYTES={bytes}"));
             flags.push(format!("-DWEIR_BUCKETS={buckets}"));
             flags.push(format!("-DWEIR_LOGGED={}", shape.logged as u32));

@@ -24,9 +24,10 @@ pub trait Filter {
     fn addition_counts(&self) -> AdditionCounts;
 
     /// Calls `visit` with the index and counts of each entry of a limiter that has counts since the first burst, in
-    /// order. Makes no calls if the limiter does not log.
+    /// order. Entries of `limit each` are addresses, the most exceeded ones, in no order. Makes no calls if the limiter
+    /// does not log.
     ///
     /// # Panics
     /// If the program logs and has no such limiter.
-    fn limit_counts(&self, limiter: usize, visit: &mut dyn FnMut(usize, LimitCount));
+    fn limit_counts(&self, limiter: usize, visit: &mut dyn FnMut(u128, LimitCount));
 }

@@ -2,6 +2,7 @@
 
 use std::ops::{Deref, DerefMut};
 
+use weir_state::limits::Limits;
 pub use weir_tables::Image;
 
 /// Maximum size of an image in bytes: what a BPF program can address in one map value (`BPF_MAX_VAR_OFF`).
@@ -11,6 +12,12 @@ pub const IMAGE_BYTES_MAX: usize = 1 << 29;
 pub fn capacity_bytes(image: &Image) -> u32 {
     let bytes = image.as_bytes().len().next_power_of_two();
     u32::try_from(bytes).expect("ProgramShape::check_images refuses images over IMAGE_BYTES_MAX")
+}
+
+/// Bytes that a BPF program reserves for the image of limits: a power of two.
+pub(crate) fn limits_capacity_bytes(limits: &Limits) -> u32 {
+    let bytes = u32::try_from(limits.image.as_bytes().len().next_power_of_two());
+    bytes.expect("an image of limits has less than 4 GiB")
 }
 
 /// Alignment of frames: a cache line.

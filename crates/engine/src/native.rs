@@ -268,7 +268,7 @@ impl Filter for NativeFilter {
         self.additions.as_ref().map(AdditionBuffer::counts).unwrap_or_default()
     }
 
-    fn limit_counts(&self, limiter: usize, visit: &mut dyn FnMut(usize, LimitCount)) {
+    fn limit_counts(&self, limiter: usize, visit: &mut dyn FnMut(u128, LimitCount)) {
         if let Some(counted) = self.code.limits.as_ref().and_then(|limits| limits.counted.as_ref()) {
             counted.each(limiter, visit);
         }

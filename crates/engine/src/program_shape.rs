@@ -41,6 +41,18 @@ pub struct TableSlot {
     /// The layout that the code expects. It is serialized as its name.
     #[serde(serialize_with = "write_layout", deserialize_with = "read_layout")]
     pub layout: Layout,
+    /// When its image is built.
+    pub built: ImageBuilt,
+}
+
+/// When the image of a table is built.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ImageBuilt {
+    /// When the policy is compiled. A bundle contains the image.
+    Compiling,
+    /// When the policy is loaded: the image of a list of limits, which names buckets.
+    Loading,
 }
 
 impl ProgramShape {
@@ -79,24 +91,30 @@ impl ProgramShape {
 
     /// Refuses images unless there is one for each slot, in the expected layout and within [`IMAGE_BYTES_MAX`].
     pub(crate) fn check_images(&self, images: &[Arc<Image>]) -> Result<(), EngineError> {
-        let refuse = |table: &str, problem| EngineError::Image { table: table.to_owned(), problem };
         for (index, slot) in self.tables.iter().enumerate() {
-            let Some(image) = images.get(index) else {
-                return Err(refuse(&slot.name, "its image is missing".to_owned()));
-            };
-            let (found, bytes) = (image.layout(), image.as_bytes().len());
-            if !slot.layout.reads(found) {
-                let expected = slot.layout.name();
-                return Err(refuse(
-                    &slot.name,
-                    format!("has the layout {}, the program expects {expected}", found.name()),
-                ));
-            }
-            if bytes > IMAGE_BYTES_MAX {
-                return Err(refuse(&slot.name, format!("{bytes} bytes, an image has at most {IMAGE_BYTES_MAX}")));
-            }
+            let image = images.get(index).ok_or_else(|| slot.refuse("its image is missing".to_owned()))?;
+            slot.check(image)?;
         }
         Ok(())
+    }
+}
+
+impl TableSlot {
+    /// Refuses an image unless it is in the expected layout and within [`IMAGE_BYTES_MAX`].
+    pub(crate) fn check(&self, image: &Image) -> Result<(), EngineError> {
+        let (found, bytes) = (image.layout(), image.as_bytes().len());
+        if !self.layout.reads(found) {
+            let expected = self.layout.name();
+            return Err(self.refuse(format!("has the layout {}, the program expects {expected}", found.name())));
+        }
+        match bytes > IMAGE_BYTES_MAX {
+            true => Err(self.refuse(format!("{bytes} bytes, an image has at most {IMAGE_BYTES_MAX}"))),
+            false => Ok(()),
+        }
+    }
+
+    fn refuse(&self, problem: String) -> EngineError {
+        EngineError::Image { table: self.name.clone(), problem }
     }
 }
 

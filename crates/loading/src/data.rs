@@ -1,14 +1,16 @@
 //! The data with which code is loaded: images of tables, and limits.
 
 use crate::error::LoadError;
+use crate::limit_lists;
 use crate::limits;
 use crate::policy::Policy;
 use crate::tables;
+use crate::text::Text;
 use std::sync::Arc;
+use weir_abi::each::EXCEEDER_WORDS;
 use weir_engine::ProgramData;
-use weir_policy::ir::{Limiter, LimiterKind};
-use weir_policy::pass::choose_layouts::Planned;
-use weir_state::limits::{Counted, LimitNeeds, Limits};
+use weir_policy::ir::{Limiter, LimiterKind, Slot, SlotContents};
+use weir_state::limits::{LimitNeeds, Limits};
 use weir_state::tables::{LiveTables, TableStore};
 use weir_state::{Memory, SharedState};
 use weir_tables::Image;
@@ -28,31 +30,53 @@ impl Data {
     pub fn for_kernel(&self) -> ProgramData<'_> {
         ProgramData { images: &self.images, limits: self.limits.as_ref(), tables: self.tables.as_ref() }
     }
-
-    /// The counts of limiters, if any limiter counts.
-    pub fn counted(&self) -> Option<Counted> {
-        self.limits.as_ref().and_then(|limits| limits.counted.clone())
-    }
 }
 
 impl Policy {
-    /// The images of the tables, which the first call builds.
+    /// The images of all slots, to report on them. Each is built once. Images of lists have labels that count up:
+    /// [`Policy::data`] builds those with tickets, which depend on the buckets.
     ///
     /// # Errors
-    /// A table does not fit its layout.
-    pub fn images(&self) -> Result<&[Arc<Image>], LoadError> {
-        if let Some(images) = self.images.get() {
-            return Ok(images);
-        }
-        let text = self.text().expect("a bundle comes with its images");
-        let built: Vec<Result<Image, LoadError>> = std::thread::scope(|scope| {
-            let build = |image: &Planned| text.build(image);
-            let threads: Vec<_> =
-                text.lowered.plan.images.iter().map(|image| scope.spawn(move || build(image))).collect();
+    /// A table or list does not fit its layout.
+    pub fn images(&self) -> Result<Vec<Arc<Image>>, LoadError> {
+        let images = self.build(|_| true)?;
+        Ok(images.into_iter().map(|image| image.expect("all of them were built")).collect())
+    }
+
+    /// The images of tables, by slot; `None` for lists of limits.
+    fn images_of_tables(&self) -> Result<Vec<Option<Arc<Image>>>, LoadError> {
+        self.build(|slot| matches!(slot.contents, SlotContents::Tables(_)))
+    }
+
+    /// The images of the wanted slots. Those that were not built before are built, one thread for each.
+    fn build(&self, wanted: impl Fn(&Slot) -> bool) -> Result<Vec<Option<Arc<Image>>>, LoadError> {
+        let slots = || self.program.slots.iter().zip(&self.images).enumerate();
+        let missing =
+            slots().filter(|(_, (slot, image))| wanted(slot) && image.get().is_none()).map(|(index, _)| index);
+        let build = |index: usize| {
+            let slot = &self.program.slots[index];
+            let image = match &slot.contents {
+                SlotContents::Limits(list) => {
+                    let built = limit_lists::named(&self.lists, list).prefixes().build(slot.family, slot.layout);
+                    built.map_err(|error| LoadError::Image { object: format!("limits {list}"), error })
+                }
+                SlotContents::Tables(_) => {
+                    let text = self.text().expect("a bundle comes with the images of its tables");
+                    text.build(&text.lowered.plan.images[index])
+                }
+            };
+            image.map(|image| (index, Arc::new(image)))
+        };
+        let built: Vec<Result<_, LoadError>> = std::thread::scope(|scope| {
+            let threads: Vec<_> = missing.map(|slot| scope.spawn(move || build(slot))).collect();
             threads.into_iter().map(|thread| thread.join().expect("building a table does not panic")).collect()
         });
-        let images = built.into_iter().map(|image| image.map(Arc::new)).collect::<Result<_, _>>()?;
-        Ok(self.images.get_or_init(|| images))
+        for built in built {
+            let (slot, image) = built?;
+            // If another thread was faster, its image is used.
+            let _other = self.images[slot].set(image);
+        }
+        Ok(slots().map(|(_, (slot, image))| if wanted(slot) { image.get().cloned() } else { None }).collect())
     }
 
     /// The images and limits for loading code. Tables and limits use `shared` state. Without it, they use their own, and
@@ -75,44 +99,79 @@ impl Policy {
 
     /// Tables of a replay are in the store that `replayed` makes.
     fn data_with(&self, shared: Option<&SharedState>, replayed: fn() -> TableStore) -> Result<Data, LoadError> {
-        let Some(text) = self.text() else {
-            return Ok(Data { images: self.images()?.to_vec(), limits: None, tables: None });
+        let mut images = self.images_of_tables()?;
+        let tables = match self.text() {
+            Some(text) => self.bind_tables(text, &images, shared, replayed)?,
+            None => None,
         };
-        let tables = match shared {
+        let mut limits = None;
+        if !self.program.limiters.is_empty() {
+            let own = SharedState::new(Memory::OnePolicy);
+            let store = shared.unwrap_or(&own).limits(self.limit_needs())?;
+            let assembled = limits::assemble(&self.lists, &self.program, store, weir_state::now_ns())?;
+            for (image, tickets) in images.iter_mut().zip(assembled.images) {
+                *image = image.take().or(tickets.map(Arc::new));
+            }
+            limits = Some(assembled.limits);
+        }
+        let images = images.into_iter().map(|image| image.expect("a slot has tables or a list of limits"));
+        Ok(Data { images: images.collect(), limits, tables })
+    }
+
+    fn bind_tables(
+        &self,
+        text: &Text,
+        images: &[Option<Arc<Image>>],
+        shared: Option<&SharedState>,
+        replayed: fn() -> TableStore,
+    ) -> Result<Option<LiveTables>, LoadError> {
+        Ok(match shared {
             Some(shared) => match (shared.tables(), shared.additions()) {
-                (Some(store), Some(additions)) => {
-                    Some(tables::bind(text, &self.program, self.images()?, store, additions)?)
-                }
+                (Some(store), Some(additions)) => Some(tables::bind(text, &self.program, images, store, additions)?),
                 _ => None,
             },
             None if self.program.changes_tables() => {
-                Some(tables::bind_replayed(text, &self.program, self.images()?, replayed())?)
+                Some(tables::bind_replayed(text, &self.program, images, replayed())?)
             }
             None => None,
-        };
-        if self.program.limiters.is_empty() {
-            return Ok(Data { images: self.images()?.to_vec(), limits: None, tables });
-        }
-        let own = SharedState::new(Memory::OnePolicy);
-        let store = shared.unwrap_or(&own).limits(self.limit_needs())?;
-        let assembled = limits::assemble(text, &self.program, store, weir_state::now_ns())?;
-        let of_tables = self.images()?.iter().cloned();
-        let images = assembled.images.into_iter().zip(of_tables).map(|(tickets, of_table)| match tickets {
-            Some(image) => Arc::new(image),
-            None => of_table,
-        });
-        Ok(Data { images: images.collect(), limits: Some(assembled.limits), tables })
+        })
     }
 
-    /// The shared state that its limits need. Nothing is needed for a bundle.
+    /// The shared state that its limits need.
     pub fn limit_needs(&self) -> LimitNeeds {
         let size = |limiter: &Limiter| match limiter.kind {
-            LimiterKind::Each(each) => each.size as usize,
+            LimiterKind::Each(each) => each.size as usize + EXCEEDER_WORDS,
             LimiterKind::Rate(_) | LimiterKind::Prefixes { .. } | LimiterKind::Labels => 0,
         };
         LimitNeeds {
-            buckets: self.text().map_or(0, |text| 1 + limits::buckets(text, &self.program)),
+            buckets: 1 + limits::buckets(&self.lists, &self.program),
             largest_address_table: self.program.limiters.iter().map(size).max().unwrap_or(0),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    #[test]
+    fn each_image_is_built_once() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("p.weir");
+        let policy = "table t { type ipv4; elements = { 192.0.2.0/24 } }\n\
+            limits l { elements = { 10.0.0.0/8 : 1kpps, 2001:db8::/32 : 2kpps } }\n\
+            upstream { ip saddr @t drop; ip saddr limit @l; ip6 saddr limit @l; accept }\ndownstream { accept }\n";
+        fs::write(&path, policy).expect("a file");
+        let policy = crate::load(&path).expect("it is right");
+        let data = policy.data(None).expect("it can be built");
+        let of_table = |slot: &Slot| matches!(slot.contents, SlotContents::Tables(_));
+        assert_eq!(policy.program.slots.iter().map(of_table).collect::<Vec<_>>(), [true, false, false]);
+        let built: Vec<bool> = policy.images.iter().map(|image| image.get().is_some()).collect();
+        assert_eq!(built, [true, false, false], "an image of a list is built with tickets only");
+        let again = policy.data(None).expect("it can be built");
+        assert!(Arc::ptr_eq(&data.images[0], &again.images[0]), "a table's image is used again");
+        assert_eq!(policy.images().expect("they can be built").len(), 3);
+        assert!(Arc::ptr_eq(&data.images[0], &policy.images().expect("they are built")[0]));
     }
 }

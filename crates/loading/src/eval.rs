@@ -26,7 +26,7 @@ pub struct SlotAnswers {
     pub slots: Vec<(Family, Answers)>,
     /// The entries of dynamic tables, by slot.
     pub dynamic: HashMap<SlotId, Arc<Table>>,
-    /// The entries of each limiter. It is empty for bundles.
+    /// The entries of each limiter.
     pub limits: Vec<Arc<LimitEntries>>,
 }
 
@@ -92,13 +92,10 @@ impl Filter for EvalFilter<'_> {
         self.evaluator.addition_counts()
     }
 
-    fn limit_counts(&self, limiter: usize, visit: &mut dyn FnMut(usize, LimitCount)) {
-        let counts = self.evaluator.limit_counts(LimiterId(limiter as u16));
-        for (entry, &Charged { exceeded, passed }) in counts.iter().enumerate() {
-            if exceeded + passed > 0 {
-                visit(entry, LimitCount { exceeded, passed });
-            }
-        }
+    fn limit_counts(&self, limiter: usize, visit: &mut dyn FnMut(u128, LimitCount)) {
+        self.evaluator.limit_counts(LimiterId(limiter as u16), &mut |entry, Charged { exceeded, passed }| {
+            visit(entry, LimitCount { exceeded, passed });
+        });
     }
 }
 

@@ -9,13 +9,16 @@ use std::time::Duration;
 use weir_abi::Target;
 use weir_engine::clang::{BpfObject, BpfShape, Clang};
 use weir_engine::live::xdp::{KernelCode, Ports};
-use weir_engine::{EngineError, XdpFilter};
+use weir_engine::{EngineError, ProgramData, ProgramShape, XdpFilter};
 use weir_policy::backend::{self, c};
 use weir_policy::capability::Engine;
 
 /// Number of rules of each part, if a chain is too large for one program. The second number is used if the first still
 /// fails.
 pub const PART_RULES: [usize; 2] = [32, 4];
+
+/// The sizes that code is compiled for, from a program and its data.
+type ShapeOf = fn(&ProgramShape, &ProgramData<'_>) -> BpfShape;
 
 /// BPF code of a policy for its data, before loading.
 pub struct CompiledBpf<'p> {
@@ -53,9 +56,12 @@ impl Policy {
     /// # Errors
     /// There is no clang, a rule is not supported, or the code of a bundle is not trusted.
     pub fn compile_bpf<'p>(&'p self, data: &'p Data) -> Result<CompiledBpf<'p>, LoadError> {
+        self.refuse_unsupported(&[Engine::Xdp])?;
         match &self.origin {
             Origin::Bundle(bundle) => Ok(self.precompiled(data, bundle.bpf()?)),
-            Origin::Text(_) => Ok(self.compile_bpf_c(data, self.artifact()?.source(Target::Bpf))?),
+            Origin::Text(_) => {
+                Ok(self.compile_bpf_c(data, &backend::emit(&self.program, Target::Bpf), BpfShape::new)?)
+            }
         }
     }
 
@@ -64,7 +70,7 @@ impl Policy {
     /// # Errors
     /// There is no clang, or the parts are still too large.
     pub fn compile_bpf_in_parts<'p>(&'p self, data: &'p Data, rules: usize) -> Result<CompiledBpf<'p>, EngineError> {
-        self.compile_bpf_c(data, &c::emit(&self.program, c::Dialect::BpfParts { rules }))
+        self.compile_bpf_c(data, &c::emit(&self.program, c::Dialect::BpfParts { rules }), BpfShape::new)
     }
 
     /// Compiles the policy for its data and calls `load` with the code. A chain that is too large for one program is
@@ -79,16 +85,40 @@ impl Policy {
         load: impl Fn(&CompiledBpf<'_>) -> Result<T, EngineError>,
     ) -> Result<T, LoadError> {
         self.refuse_unsupported(&[Engine::Xdp])?;
-        let whole = match &self.origin {
-            Origin::Bundle(bundle) => return Ok(load(&self.precompiled(data, bundle.bpf()?))?),
-            Origin::Text(_) => self.compile_bpf_c(data, &backend::emit(&self.program, Target::Bpf)),
-        };
-        let mut loaded = whole.and_then(|whole| load(&whole));
+        match &self.origin {
+            Origin::Bundle(bundle) => Ok(load(&self.precompiled(data, bundle.bpf()?))?),
+            Origin::Text(_) => self.in_kernel_with(data, BpfShape::new, load),
+        }
+    }
+
+    /// Compiles the policy's text for a bundle and calls `load` with the code, like [`Policy::in_kernel`]. The code does
+    /// not depend on the sizes of limits in `data`.
+    ///
+    /// # Errors
+    /// The same as [`Policy::in_kernel`].
+    pub fn in_kernel_for_bundle<T>(
+        &self,
+        data: &Data,
+        load: impl Fn(&CompiledBpf<'_>) -> Result<T, EngineError>,
+    ) -> Result<T, LoadError> {
+        self.refuse_unsupported(&[Engine::Xdp])?;
+        self.in_kernel_with(data, BpfShape::for_bundle, load)
+    }
+
+    fn in_kernel_with<T>(
+        &self,
+        data: &Data,
+        shape: ShapeOf,
+        load: impl Fn(&CompiledBpf<'_>) -> Result<T, EngineError>,
+    ) -> Result<T, LoadError> {
+        let compile = |c: &str| self.compile_bpf_c(data, c, shape);
+        let mut loaded = compile(&backend::emit(&self.program, Target::Bpf)).and_then(|whole| load(&whole));
         for rules in PART_RULES {
             if !matches!(loaded, Err(EngineError::TooLarge { .. })) {
                 break;
             }
-            loaded = self.compile_bpf_in_parts(data, rules).and_then(|parts| load(&parts));
+            let parts = compile(&c::emit(&self.program, c::Dialect::BpfParts { rules }));
+            loaded = parts.and_then(|parts| load(&parts));
         }
         Ok(loaded?)
     }
@@ -113,8 +143,8 @@ impl Policy {
         CompiledBpf { policy: self, data, object: object.clone(), took: Duration::ZERO }
     }
 
-    fn compile_bpf_c<'p>(&'p self, data: &'p Data, c: &str) -> Result<CompiledBpf<'p>, EngineError> {
-        let shape = BpfShape::new(&self.shape(), &data.for_kernel());
+    fn compile_bpf_c<'p>(&'p self, data: &'p Data, c: &str, shape: ShapeOf) -> Result<CompiledBpf<'p>, EngineError> {
+        let shape = shape(&self.shape(), &data.for_kernel());
         let compiled = Clang::find()?.bpf(&self.program.name, c, &shape)?;
         Ok(CompiledBpf { policy: self, data, object: compiled.object, took: compiled.took })
     }

@@ -30,6 +30,7 @@
 #![forbid(unsafe_code)]
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
+mod bundle;
 mod bundle_report;
 pub mod data;
 pub mod error;
@@ -38,14 +39,14 @@ pub mod feeds;
 mod filter;
 pub mod image_facts;
 pub mod kernel;
-mod limit_entries;
+pub mod limit_lists;
 mod limits;
 pub mod lists;
 pub mod native;
 pub mod policy;
 pub mod policy_file;
 pub mod regular_file;
-mod shape;
+pub mod shape;
 pub mod stamp;
 mod tables;
 pub mod text;
@@ -54,6 +55,7 @@ pub use data::Data;
 pub use error::{LoadError, Rejected};
 pub use feeds::{ListContents, ListId, ListRead};
 pub use kernel::{CompiledBpf, PART_RULES};
+pub use limit_lists::{LimitList, ListedLimits};
 pub use lists::{ListOfLimits, read_table};
 pub use native::CompiledNative;
 pub use policy::{Policy, Unverified};

@@ -1,16 +1,13 @@
 //! Makes the limits of a program: declares the buckets, and builds the images of rates and prefixes.
 
 use crate::error::LoadError;
-use crate::limit_entries::each_profile;
-use crate::lists::ListOfLimits;
-use crate::text::Text;
+use crate::limit_lists::{self, LimitList, ListedLimits, each_profile};
 use std::sync::Arc;
 use weir_abi::{LimitEntries, each};
-use weir_policy::checked::LimitKeys;
 use weir_policy::ir::{LimitEach, Limiter, LimiterKind, Log, Program, Slot, SlotContents};
 use weir_state::Declared;
 use weir_state::limits::{
-    BucketsDeclared, Counted, EntryNames, LimitBinding, LimitStore, LimiterBuckets, Limits, WordFormat,
+    BucketsDeclared, Counted, EntryNames, Exceeders, LimitBinding, LimitStore, LimiterBuckets, Limits, WordFormat,
 };
 use weir_tables::Image;
 use weir_tables::limit_image::{self, Found, LimitImage, Logged};
@@ -35,32 +32,40 @@ pub struct Assembled {
 ///
 /// # Errors
 /// There are not enough buckets, or a list does not fit an image.
-pub fn assemble(text: &Text, program: &Program, store: &LimitStore, now_ns: u64) -> Result<Assembled, LoadError> {
-    let groups = groups(text, program);
+pub fn assemble(
+    lists: &[LimitList],
+    program: &Program,
+    store: &LimitStore,
+    now_ns: u64,
+) -> Result<Assembled, LoadError> {
+    let groups = groups(lists, program);
     let binding = store.bind(groups.iter().map(|group| group.declared.clone()).collect(), now_ns)?;
     let buckets: Vec<LimiterBuckets> =
-        (0..program.limiters.len()).map(|index| buckets_of(program, &groups, index)).collect();
+        (0..program.limiters.len()).map(|index| buckets_of(program, &groups, index, store.seed())).collect();
     let in_image = |(limiter, buckets)| image_limiter(limiter, &groups, &binding, store.seed(), buckets);
     let limiters: Vec<limit_image::Limiter<'_>> = program.limiters.iter().zip(&buckets).map(in_image).collect();
     let image = LimitImage::build(&limiters).map_err(LoadError::Limits)?;
-    let mut images = Vec::with_capacity(program.slots.len());
-    for slot in &program.slots {
-        images.push(ticket_image(text, program, slot, &image)?);
-    }
-    let counted = Counted::new(store, &binding, buckets)?;
-    let limits = Limits { image: Arc::new(image), buckets: store.buckets().clone(), binding, counted };
+    let images: Result<Vec<_>, LoadError> = std::thread::scope(|scope| {
+        let build = |slot| ticket_image(lists, program, slot, &image);
+        let threads: Vec<_> = program.slots.iter().map(|slot| scope.spawn(move || build(slot))).collect();
+        threads.into_iter().map(|thread| thread.join().expect("building an image does not panic")).collect()
+    });
+    let images = images?;
+    let limiters: Arc<[LimiterBuckets]> = buckets.into();
+    let counted = Counted::new(store, &binding, limiters.clone())?;
+    let limits = Limits { image: Arc::new(image), buckets: store.buckets().clone(), binding, limiters, counted };
     Ok(Assembled { limits, images })
 }
 
 /// Number of buckets that the limiters of a program need.
-pub fn buckets(text: &Text, program: &Program) -> usize {
-    groups(text, program).iter().map(|group| group.declared.declaration.buckets()).sum()
+pub fn buckets(lists: &[LimitList], program: &Program) -> usize {
+    groups(lists, program).iter().map(|group| group.declared.declaration.buckets()).sum()
 }
 
 /// The limiters, grouped by list.
-fn groups(text: &Text, program: &Program) -> Vec<Group> {
+fn groups(lists: &[LimitList], program: &Program) -> Vec<Group> {
     let mut groups: Vec<Group> = Vec::new();
-    for (index, (limiter, entries)) in program.limiters.iter().zip(text.limit_entries(program)).enumerate() {
+    for (index, (limiter, entries)) in program.limiters.iter().zip(limit_lists::entries(lists, program)).enumerate() {
         let mut name = name(limiter);
         if matches!(limiter.kind, LimiterKind::Rate(_) | LimiterKind::Each(_)) {
             // Postures may have other rates at the same position. They have buckets of their own then.
@@ -73,7 +78,7 @@ fn groups(text: &Text, program: &Program) -> Vec<Group> {
                 group.declared.declaration.width += 1;
             }
             None => {
-                let declared = Declared { name, declaration: declaration(text, limiter) };
+                let declared = Declared { name, declaration: declaration(lists, limiter) };
                 groups.push(Group { members: vec![index], entries, declared });
             }
         }
@@ -95,12 +100,13 @@ fn name(limiter: &Limiter) -> String {
 }
 
 /// The buckets of one limiter.
-fn declaration(text: &Text, limiter: &Limiter) -> BucketsDeclared {
-    let entries = entry_names(text, limiter);
+fn declaration(lists: &[LimitList], limiter: &Limiter) -> BucketsDeclared {
+    let entries = entry_names(lists, limiter);
     match limiter.kind {
         LimiterKind::Each(each) => {
             let coarse = each_profile(&each).coarse;
-            BucketsDeclared { entries, width: each.size, format: WordFormat::AddressTable { coarse } }
+            let width = each.size + each::EXCEEDER_WORDS as u32;
+            BucketsDeclared { entries, width, format: WordFormat::AddressTable { coarse } }
         }
         LimiterKind::Rate(_) | LimiterKind::Prefixes { .. } | LimiterKind::Labels => {
             BucketsDeclared { entries, width: 1, format: WordFormat::Buckets }
@@ -108,30 +114,21 @@ fn declaration(text: &Text, limiter: &Limiter) -> BucketsDeclared {
     }
 }
 
-fn entry_names(text: &Text, limiter: &Limiter) -> EntryNames {
-    let list = || {
-        let index = text.checked.limits.iter().position(|list| list.name == limiter.name);
-        let index = index.expect("a limiter's list is declared");
-        (&text.checked.limits[index].keys, &text.limits[index])
-    };
+fn entry_names(lists: &[LimitList], limiter: &Limiter) -> EntryNames {
     match limiter.kind {
         LimiterKind::Rate(_) | LimiterKind::Each(_) => EntryNames::One,
-        LimiterKind::Prefixes { family, .. } => match list().1 {
-            ListOfLimits::Prefixes(table) => EntryNames::Prefixes(table.clone(), family),
-            ListOfLimits::Labels(_) => panic!("compiler bug: `{}` is a list of labels", limiter.name),
-        },
-        LimiterKind::Labels => match list().0 {
-            LimitKeys::Labels(table) => {
-                let labels = text.tables[usize::from(table.0)].labels();
-                EntryNames::Labels(labels.iter().map(|label| Box::from(label.as_ref())).collect::<Vec<_>>().into())
-            }
-            LimitKeys::Prefixes { .. } => panic!("compiler bug: `{}` names no table", limiter.name),
+        LimiterKind::Prefixes { family, .. } => {
+            EntryNames::Prefixes(limit_lists::named(lists, &limiter.name).prefixes().clone(), family)
+        }
+        LimiterKind::Labels => match &limit_lists::named(lists, &limiter.name).limits {
+            ListedLimits::Labels { labels, .. } => EntryNames::Labels(labels.clone()),
+            ListedLimits::Prefixes(_) => panic!("compiler bug: `{}` names no table", limiter.name),
         },
     }
 }
 
 /// The buckets of a limiter: the limiters of a group have neighbouring buckets.
-fn buckets_of(program: &Program, groups: &[Group], index: usize) -> LimiterBuckets {
+fn buckets_of(program: &Program, groups: &[Group], index: usize, seed: u32) -> LimiterBuckets {
     let found = groups.iter().enumerate().find_map(|(group, of)| {
         of.members.iter().position(|&member| member == index).map(|offset| (group, offset as u32))
     });
@@ -144,7 +141,11 @@ fn buckets_of(program: &Program, groups: &[Group], index: usize) -> LimiterBucke
     let entries = groups[declared].entries.entries.iter().zip(0..);
     let unlimited =
         entries.filter(|(entry, _)| logged != Logged::Nothing && entry.profile == 0).map(|(_, index)| index);
-    LimiterBuckets { declared, offset, logged, unlimited: unlimited.collect() }
+    let exceeders = match program.limiters[index].kind {
+        LimiterKind::Each(each) => Some(Exceeders { family: each.key.family(), seed, buckets: each.size }),
+        LimiterKind::Rate(_) | LimiterKind::Prefixes { .. } | LimiterKind::Labels => None,
+    };
+    LimiterBuckets { declared, offset, logged, exceeders, unlimited: unlimited.collect() }
 }
 
 /// A limiter for the image.
@@ -166,16 +167,18 @@ fn image_limiter<'a>(
 }
 
 /// The image of a list's prefixes, whose labels are the tickets of its limiters; `None` for a slot of tables.
-fn ticket_image(text: &Text, program: &Program, slot: &Slot, limits: &LimitImage) -> Result<Option<Image>, LoadError> {
+fn ticket_image(
+    lists: &[LimitList],
+    program: &Program,
+    slot: &Slot,
+    limits: &LimitImage,
+) -> Result<Option<Image>, LoadError> {
     let SlotContents::Limits(list) = &slot.contents else { return Ok(None) };
     let polices = |limiter: &Limiter| {
         limiter.name == *list && matches!(limiter.kind, LimiterKind::Prefixes { family, .. } if family == slot.family)
     };
     let limiter = program.limiters.iter().position(polices).expect("a list with an image has a limiter");
-    let index = text.checked.limits.iter().position(|known| known.name == *list).expect("a slot's list is declared");
-    let ListOfLimits::Prefixes(table) = &text.limits[index] else {
-        panic!("compiler bug: an image of a list of labels")
-    };
+    let table = limit_lists::named(lists, list).prefixes();
     let built = table.build_tickets(slot.family, slot.layout, limits.tickets(limiter));
     built.map(Some).map_err(|error| LoadError::Image { object: format!("limits {list}"), error })
 }

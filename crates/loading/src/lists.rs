@@ -27,7 +27,7 @@ pub enum ListOfLimits {
     /// Limits of prefixes.
     Prefixes(Arc<LimitTable>),
     /// Limits of a table's labels.
-    Labels(RateOfLabel),
+    Labels(Arc<RateOfLabel>),
 }
 
 impl ListOfLimits {
@@ -226,7 +226,7 @@ pub(crate) fn read_limits_source(source: &LimitsSource) -> Loaded<ListOfLimits> 
     }
     if loaded.errors.is_empty() {
         let settled = match source.of_labels {
-            true => of_labels.settle().map(ListOfLimits::Labels),
+            true => of_labels.settle().map(|rates| ListOfLimits::Labels(Arc::new(rates))),
             false => of_prefixes.settle().map(|table| ListOfLimits::Prefixes(Arc::new(table))),
         };
         match settled {

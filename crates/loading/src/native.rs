@@ -9,6 +9,8 @@ use weir_abi::Target;
 use weir_engine::clang::{Clang, NativeObject};
 use weir_engine::cpu::Cpu;
 use weir_engine::{NativeCode, NativeFilter};
+use weir_policy::backend;
+use weir_policy::capability::Engine;
 
 /// Native code of a policy, before loading.
 pub struct CompiledNative<'p> {
@@ -55,8 +57,9 @@ impl Policy {
         if let Origin::Bundle(bundle) = &self.origin {
             return Ok(CompiledNative { policy: self, object: bundle.native()?.clone(), took: Duration::ZERO });
         }
-        let artifact = self.artifact()?;
-        let compiled = Clang::find()?.native(&artifact.name, artifact.source(Target::Native), cpu)?;
+        self.refuse_unsupported(&[Engine::Native])?;
+        let c = backend::emit(&self.program, Target::Native);
+        let compiled = Clang::find()?.native(&self.program.name, &c, cpu)?;
         Ok(CompiledNative { policy: self, object: compiled.object, took: compiled.took })
     }
 

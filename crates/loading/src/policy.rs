@@ -1,20 +1,21 @@
 //! The common stage of text and bundles: a correct program with its tables.
 
-use crate::bundle_report;
+use crate::bundle_report::{self, Contents};
 use crate::error::{LoadError, Rejected};
 use crate::eval::{Answers, SlotAnswers};
+use crate::limit_lists::{self, LimitList};
 use crate::shape::shape;
 use crate::tables;
 use crate::text::Text;
-use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
-use weir_abi::{ABI_VERSION, Target};
+use weir_abi::{ABI_VERSION, LimitEntries, Target};
 use weir_engine::bundle::Bundle;
+use weir_engine::bundle::trust::Trust;
 use weir_engine::{Artifact, Source};
 use weir_policy::backend;
 use weir_policy::capability::{self, DeploymentTarget, Engine, Unsupported};
-use weir_policy::ir::{Chain, Direction, FindId, Program};
+use weir_policy::ir::{Chain, Direction, FindId, Program, SlotContents};
 use weir_policy::pipeline;
 use weir_tables::Image;
 
@@ -24,7 +25,10 @@ pub struct Policy {
     pub program: Program,
     /// Labels of each slot. They are empty for sets and fused tables.
     labels: Vec<Vec<String>>,
-    pub(crate) images: OnceLock<Vec<Arc<Image>>>,
+    /// The lists of limits; of a bundle those that its limiters use.
+    pub(crate) lists: Vec<LimitList>,
+    /// The images of slots that were built already.
+    pub(crate) images: Vec<OnceLock<Arc<Image>>>,
     pub(crate) origin: Origin,
     unverified: Option<Unverified>,
 }
@@ -49,7 +53,8 @@ impl Policy {
         Policy {
             program: text.lowered.program.clone(),
             labels: text.labels(),
-            images: OnceLock::new(),
+            lists: text.limit_lists(),
+            images: text.lowered.plan.images.iter().map(|_| OnceLock::new()).collect(),
             origin: Origin::Text(Box::new(text)),
             unverified: None,
         }
@@ -58,6 +63,15 @@ impl Policy {
     /// The same policy, marked as unverified text.
     pub(crate) fn unsigned(self, path: PathBuf) -> Self {
         Policy { unverified: Some(Unverified::Text(path)), ..self }
+    }
+
+    /// Reads a bundle from bytes without a file, as fuzz targets do. `path` is for messages. Its code is run only if it
+    /// is signed.
+    ///
+    /// # Errors
+    /// The bundle is damaged, not signed by a trusted key, or of another version.
+    pub fn read_bundle(path: &Path, bytes: &[u8], trust: &Trust) -> Result<Self, LoadError> {
+        Policy::of_bundle(path, Bundle::read_bytes(path, bytes, trust)?)
     }
 
     /// The same policy with the verification of another one.
@@ -74,10 +88,11 @@ impl Policy {
             let problem = problem.replace(|c: char| c.is_control(), "?");
             LoadError::ForeignBundle { path: path.to_owned(), problem }
         };
-        let (program, labels) = bundle_report::read(&bundle).map_err(foreign)?;
-        let images = OnceLock::from(bundle.images.clone());
+        let Contents { program, labels, lists } = bundle_report::read(path, &bundle).map_err(foreign)?;
+        let built = |image: &Option<Arc<Image>>| image.clone().map_or_else(OnceLock::new, OnceLock::from);
+        let images = bundle.images.iter().map(built).collect();
         let unverified = bundle.is_unverified().then(|| Unverified::Bundle(path.to_owned()));
-        Ok(Policy { program, labels, images, origin: Origin::Bundle(Box::new(bundle)), unverified })
+        Ok(Policy { program, labels, lists, images, origin: Origin::Bundle(Box::new(bundle)), unverified })
     }
 
     /// The text of the policy, unless it comes from a bundle.
@@ -166,24 +181,38 @@ impl Policy {
         name.cloned().unwrap_or_else(|| if label == 1 { "found".to_owned() } else { format!("label {label}") })
     }
 
-    /// The contents of tables for the interpreter: entries, or the images of a bundle.
-    pub fn answers(&self) -> SlotAnswers {
-        let families = self.program.slots.iter().map(|slot| slot.family);
-        match &self.origin {
-            Origin::Text(text) => {
-                let references =
-                    text.lowered.plan.images.iter().map(|image| Answers::References(text.references(image)));
-                let slots = families.zip(references).collect();
-                SlotAnswers { slots, dynamic: tables::dynamic(text), limits: text.limit_entries(&self.program) }
-            }
-            Origin::Bundle(bundle) => {
-                let images = bundle.images.iter().cloned().map(Answers::Image);
-                SlotAnswers { slots: families.zip(images).collect(), dynamic: HashMap::new(), limits: vec![] }
-            }
-        }
+    /// The lists of limits. Of a bundle they are those that rules use.
+    pub fn limit_lists(&self) -> &[LimitList] {
+        &self.lists
     }
 
-    pub(crate) fn shape(&self) -> weir_engine::ProgramShape {
+    /// The entries of each limiter. Limiters of the same list share them.
+    pub fn limit_entries(&self) -> Vec<Arc<LimitEntries>> {
+        limit_lists::entries(&self.lists, &self.program)
+    }
+
+    /// The contents of tables for the interpreter: entries, or the images of a bundle.
+    pub fn answers(&self) -> SlotAnswers {
+        let contents =
+            self.program.slots.iter().enumerate().map(|(index, slot)| match (&slot.contents, &self.origin) {
+                (SlotContents::Limits(list), _) => {
+                    let table = limit_lists::named(&self.lists, list).prefixes();
+                    Answers::References(vec![Arc::new(table.reference(slot.family))])
+                }
+                (SlotContents::Tables(_), Origin::Text(text)) => {
+                    Answers::References(text.references(&text.lowered.plan.images[index]))
+                }
+                (SlotContents::Tables(_), Origin::Bundle(bundle)) => {
+                    Answers::Image(bundle.images[index].clone().expect("a bundle has the images of its tables"))
+                }
+            });
+        let slots = self.program.slots.iter().map(|slot| slot.family).zip(contents).collect();
+        let dynamic = self.text().map(tables::dynamic).unwrap_or_default();
+        SlotAnswers { slots, dynamic, limits: self.limit_entries() }
+    }
+
+    /// The facts about the program that loaders need.
+    pub fn shape(&self) -> weir_engine::ProgramShape {
         shape(&self.program)
     }
 
@@ -209,7 +238,7 @@ impl Policy {
             additions: shape.additions,
             limited: shape.limited,
             sources: sources.into(),
-            report: bundle_report::written(&self.program, &self.labels),
+            report: bundle_report::written(&self.program, &self.labels, &self.lists),
         })
     }
 }

@@ -1,18 +1,27 @@
 //! The facts about a program that the engine's loaders need. Its C is not required.
 
-use weir_engine::TableSlot;
+use weir_engine::{ImageBuilt, TableSlot};
 use weir_policy::backend::c;
-use weir_policy::ir::Program;
+use weir_policy::ir::{Program, Slot, SlotContents};
 
-pub(crate) fn shape(program: &Program) -> weir_engine::ProgramShape {
+/// The shape of a program.
+pub fn shape(program: &Program) -> weir_engine::ProgramShape {
     let slots = program.slots.iter();
     weir_engine::ProgramShape {
         chains: c::chain_symbols(program),
         rules: program.rules.len(),
-        tables: slots.map(|slot| TableSlot { name: slot.name(), layout: slot.layout }).collect(),
+        tables: slots.map(table_slot).collect(),
         limiters: program.limiters.len(),
         adders: program.adders.len(),
         additions: program.additions_max(),
         limited: program.limited().len(),
     }
+}
+
+fn table_slot(slot: &Slot) -> TableSlot {
+    let built = match slot.contents {
+        SlotContents::Tables(_) => ImageBuilt::Compiling,
+        SlotContents::Limits(_) => ImageBuilt::Loading,
+    };
+    TableSlot { name: slot.name(), layout: slot.layout, built }
 }

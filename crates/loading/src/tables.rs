@@ -14,14 +14,14 @@ use weir_state::{Declared, StateError};
 use weir_tables::{Image, Table};
 
 /// Binds the tables of a policy on interfaces. Additions of rules go to `additions`. `images` are those of the policy,
-/// in slot order.
+/// in slot order; `None` for lists of limits.
 ///
 /// # Errors
 /// A layout cannot hold the entries that a table continues with.
 pub fn bind(
     text: &Text,
     program: &Program,
-    images: &[Arc<Image>],
+    images: &[Option<Arc<Image>>],
     store: &TableStore,
     additions: &Arc<Additions>,
 ) -> Result<LiveTables, StateError> {
@@ -40,7 +40,7 @@ pub fn bind(
 pub fn bind_replayed(
     text: &Text,
     program: &Program,
-    images: &[Arc<Image>],
+    images: &[Option<Arc<Image>>],
     store: TableStore,
 ) -> Result<LiveTables, StateError> {
     let store = Arc::new(store);
@@ -90,7 +90,12 @@ enum Bound {
 }
 
 /// Binds the images of tables.
-fn bind_images(text: &Text, images: &[Arc<Image>], store: &TableStore, bound: Bound) -> Result<LiveTables, StateError> {
+fn bind_images(
+    text: &Text,
+    images: &[Option<Arc<Image>>],
+    store: &TableStore,
+    bound: Bound,
+) -> Result<LiveTables, StateError> {
     let planned = &text.lowered.plan.images;
     let is_bound = |planned: &Planned| match (bound, planned.tables()) {
         (_, []) => false,
@@ -101,7 +106,8 @@ fn bind_images(text: &Text, images: &[Arc<Image>], store: &TableStore, bound: Bo
         Bound::All => dynamic.timeout_ms,
         Bound::Dynamic => None,
     };
-    let declared = planned.iter().zip(images).filter(|(planned, _)| is_bound(planned));
+    let built = planned.iter().zip(images).filter_map(|(planned, image)| Some((planned, image.as_ref()?)));
+    let declared = built.filter(|(planned, _)| is_bound(planned));
     let declared = declared.map(|(planned, image)| declaration(text, planned, image, timeout_ms)).collect();
     let binding = store.bind(declared, weir_state::now_ns())?;
     let mut published = binding.objects().map(TableImage::published);

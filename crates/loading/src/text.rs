@@ -7,14 +7,14 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use weir_abi::Family;
-use weir_policy::checked::{self, Checked, LimitKeys, LimitsId, TableId};
+use weir_policy::checked::{self, Checked, LimitKeys, TableId};
 use weir_policy::ir::lower::Lowered;
-use weir_policy::pass::choose_layouts::{CostModel, ImageContents, Planned};
+use weir_policy::pass::choose_layouts::{CostModel, Planned};
 use weir_policy::pipeline;
 use weir_policy::source::{Source, SourceMap};
 use weir_policy::syntax::{Includes, Parsed};
 use weir_tables::limit_image::NESTING_MAX;
-use weir_tables::{Image, LimitTable, Overlap, Reference, Table};
+use weir_tables::{Image, Overlap, Reference, Table};
 
 /// Durations of the steps of reading a policy.
 #[derive(Clone, Copy, Debug, Default)]
@@ -120,27 +120,15 @@ impl Text {
 
     /// The slow references of an image's tables.
     pub(crate) fn references(&self, image: &Planned) -> Vec<Arc<Reference>> {
-        match &image.contents {
-            ImageContents::Tables(tables) => {
-                tables.iter().map(|id| Arc::new(self.tables[usize::from(id.0)].reference())).collect()
-            }
-            ImageContents::Limits(list, family) => vec![Arc::new(self.prefixes(*list).reference(*family))],
-        }
+        image.tables().iter().map(|id| Arc::new(self.tables[usize::from(id.0)].reference())).collect()
     }
 
-    /// Builds an image.
+    /// Builds an image of tables.
     ///
     /// # Errors
     /// The contents do not fit the layout.
     pub(crate) fn build(&self, image: &Planned) -> Result<Image, LoadError> {
-        let tables = match &image.contents {
-            ImageContents::Tables(tables) => tables,
-            ImageContents::Limits(list, family) => {
-                let name = &self.checked.limits[usize::from(list.0)].name;
-                let built = self.prefixes(*list).build(*family, image.layout);
-                return built.map_err(|error| LoadError::Image { object: format!("limits {name}"), error });
-            }
-        };
+        let tables = image.tables();
         let members: Vec<&Table> = tables.iter().map(|id| &*self.tables[usize::from(id.0)]).collect();
         let built = match members.as_slice() {
             [one] => one.build(image.layout),
@@ -151,13 +139,6 @@ impl Text {
             let names: Vec<&str> = tables.iter().map(name).collect();
             LoadError::Image { object: format!("table {}", names.join("+")), error }
         })
-    }
-
-    fn prefixes(&self, list: LimitsId) -> &LimitTable {
-        match &self.limits[usize::from(list.0)] {
-            ListOfLimits::Prefixes(table) => table,
-            ListOfLimits::Labels(_) => panic!("compiler bug: an image of a list of labels"),
-        }
     }
 }
 

@@ -88,10 +88,10 @@ impl DeploymentTarget {
     pub const fn lacks(self, feature: Feature) -> Option<&'static str> {
         match (self, feature) {
             (DeploymentTarget::Engine(_), Feature::Track) => Some("no engine tracks flows yet"),
-            (DeploymentTarget::Engine(_), Feature::Add | Feature::Limit | Feature::Sample) => None,
+            (DeploymentTarget::Engine(_), Feature::Add) => None,
             (DeploymentTarget::Bundle, Feature::Add) => Some("tables of a bundle cannot change yet"),
-            (DeploymentTarget::Bundle, Feature::Limit) => Some("a bundle cannot carry limits yet"),
-            (DeploymentTarget::Bundle, Feature::Sample | Feature::Track) => None,
+            (DeploymentTarget::Engine(_) | DeploymentTarget::Bundle, Feature::Limit | Feature::Sample) => None,
+            (DeploymentTarget::Bundle, Feature::Track) => None,
         }
     }
 }
@@ -179,8 +179,8 @@ chain downstream
             found.iter().map(line).collect::<Vec<_>>()
         };
         assert_eq!(found(&[]), [""; 0]);
-        assert_eq!(found(&[DeploymentTarget::Bundle]), ["0 limit: bundle"]);
+        assert_eq!(found(&[DeploymentTarget::Bundle]), [""; 0]);
         assert_eq!(found(&[Engine::Native.into(), Engine::Xdp.into()]), ["2 track: native, xdp"]);
-        assert_eq!(found(&[Engine::Eval.into(), DeploymentTarget::Bundle]), ["0 limit: bundle", "2 track: eval"]);
+        assert_eq!(found(&[Engine::Eval.into(), DeploymentTarget::Bundle]), ["2 track: eval"]);
     }
 }

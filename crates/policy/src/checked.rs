@@ -288,15 +288,15 @@ pub enum LimitBy {
     },
     /// One for all packets of the rule.
     Rate(Limit),
-    /// One for each address.
-    Each(LimitEach),
+    /// One for each address, and what is counted.
+    Each(LimitEach, Log),
 }
 
 impl LimitBy {
     /// The address field that selects the limit.
     pub fn key(&self) -> Option<Field> {
         match self {
-            LimitBy::List { key, .. } | LimitBy::Each(LimitEach { key, .. }) => Some(*key),
+            LimitBy::List { key, .. } | LimitBy::Each(LimitEach { key, .. }, _) => Some(*key),
             LimitBy::Rate(_) => None,
         }
     }
@@ -306,7 +306,7 @@ impl LimitBy {
         match self {
             LimitBy::List { key, limits } => LimitOwner::List(*limits, key.family()),
             LimitBy::Rate(_) => LimitOwner::Rate,
-            LimitBy::Each(_) => LimitOwner::Each,
+            LimitBy::Each(..) => LimitOwner::Each,
         }
     }
 }

@@ -107,7 +107,7 @@ fn certify(
         costs: options.costs.as_ref().map(|path| path.display().to_string()),
         table_bytes: images.iter().map(|image| image.as_bytes().len() as u64).sum(),
         tables,
-        limits: limits(policy, text, images),
+        limits: limits(policy, text, &images),
         chains,
         compiled: vec![],
         not_measured: vec![],
@@ -157,7 +157,7 @@ fn measure(
 }
 
 fn limits(policy: &Policy, text: &Text, images: &[Arc<Image>]) -> Vec<LimitsCost> {
-    let entries = text.limit_entries(&policy.program);
+    let entries = policy.limit_entries();
     let cost = |list: &Limits| {
         let (of, table) = match list.keys {
             LimitKeys::Prefixes { nested: false } => ("prefixes", None),

@@ -10,7 +10,6 @@ use serde::Serialize;
 use std::fs;
 use std::path::Path;
 use std::time::Instant;
-use weir_engine::bundle::Bundle;
 use weir_engine::bundle::key::Signer;
 use weir_engine::cpu::Cpu;
 use weir_engine::{Artifact, EngineError};
@@ -54,22 +53,14 @@ pub fn run(options: &CompileOptions) -> Result<(), Failure> {
     if let Some((_, reason)) = unsupported.first().and_then(|entry| entry.lacking.first()) {
         return Err(Failure::Rejected(format!("weir: {reason}: load the policy as text")));
     }
-    let artifact = policy.artifact()?;
     if let Some(directory) = &options.emit {
-        emit(directory, &artifact, &policy)?;
+        emit(directory, &policy.artifact()?, &policy)?;
     }
     let cpu = match options.cpu {
         CpuName::Native => Cpu::Native,
         CpuName::X86_64V3 => Cpu::X86_64V3,
     };
-    let data = policy.data(None)?;
-    let native = policy.compile_native(cpu)?;
-    let (bpf, bpf_took) = policy.in_kernel(&data, |compiled| {
-        check_in_kernel(compiled)?;
-        Ok((compiled.object.clone(), compiled.took))
-    })?;
-    let clang_took = native.took + bpf_took;
-    let bundle = Bundle::new(artifact, data.images, native.object, bpf, cpu)?;
+    let (bundle, clang_took) = policy.bundle(cpu, check_in_kernel)?;
     bundle.write(&options.output, signer.as_ref())?;
     let bytes = fs::metadata(&options.output).map_err(|error| Failure::file(&options.output, error))?.len();
     let compiled = Compiled {

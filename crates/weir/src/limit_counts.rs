@@ -8,11 +8,11 @@ use crate::figures;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::fmt::Write;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use weir_abi::{Family, Limit};
 use weir_control::{CountedLimit, Limited};
-use weir_loading::{ListOfLimits, Policy, Text};
-use weir_policy::checked::{LimitKeys, Limits};
-use weir_policy::ir::{Effect, LimiterKind, Log, Program};
+use weir_loading::{LimitList, ListedLimits, Policy};
+use weir_policy::ir::{Effect, LimitEach, LimiterKind, Log, Program};
 use weir_state::limits::LimitCount;
 use weir_tables::{LimitTable, RateOfLabel};
 
@@ -31,8 +31,11 @@ pub struct Top {
     pub exceeded: u64,
 }
 
-/// Called with an entry of a limiter and its counts.
-pub type Visit<'v> = dyn FnMut(usize, LimitCount) + 'v;
+/// The name of a limiter without list, in reports.
+const EACH: &str = "each";
+
+/// Called with an entry of a limiter, or an address of `limit each`, and its counts.
+pub type Visit<'v> = dyn FnMut(u128, LimitCount) + 'v;
 
 /// A limiter that counts, with the names and rates of its entries.
 struct CountingLimiter<'p> {
@@ -50,6 +53,7 @@ enum Entries<'p> {
     One(Limit),
     Prefixes(&'p LimitTable, Family),
     Labels(&'p [Box<str>], &'p RateOfLabel),
+    Addresses(LimitEach),
 }
 
 /// The sort key of a limit. Greater keys come first in reports.
@@ -57,8 +61,8 @@ enum Entries<'p> {
 struct Ranked<'p> {
     exceeded: u64,
     passed: u64,
-    /// List, statement, label, and entry. The entries of prefixes are sorted.
-    name: Reverse<(&'p str, usize, Option<&'p str>, usize)>,
+    /// List, statement, label, and entry or address. The entries of prefixes are sorted.
+    name: Reverse<(&'p str, usize, Option<&'p str>, u128)>,
 }
 
 /// The limiters of a policy that count.
@@ -72,9 +76,8 @@ impl<'p> Counting<'p> {
     /// # Errors
     /// There is no such list, or it does not count.
     pub fn of(policy: &'p Policy, list: Option<&str>) -> Result<Self, Failure> {
-        let text = policy.text();
         if let Some(name) = list {
-            let declared = text.and_then(|text| text.checked.limits.iter().find(|known| known.name == name));
+            let declared = policy.limit_lists().iter().find(|known| known.name == name);
             match declared.map(|known| known.log) {
                 None => return Err(Failure::Rejected(format!("weir: the policy has no list of limits {name}"))),
                 Some(Log::Off) => {
@@ -85,8 +88,9 @@ impl<'p> Counting<'p> {
                 Some(Log::Exceeded | Log::All) => {}
             }
         }
-        let limiters = text.map(|text| counting_limiters(text, &policy.program)).unwrap_or_default();
-        let wanted = |limiter: &CountingLimiter<'_>| list.is_none_or(|name| limiter.list == name);
+        let limiters = counting_limiters(policy.limit_lists(), &policy.program);
+        let is_listed = |limiter: &CountingLimiter<'_>| !matches!(limiter.entries, Entries::Addresses(_));
+        let wanted = |limiter: &CountingLimiter<'_>| list.is_none_or(|name| limiter.list == name && is_listed(limiter));
         Ok(Counting { limiters: limiters.into_iter().filter(wanted).collect() })
     }
 
@@ -154,22 +158,20 @@ fn family_name(family: Family) -> &'static str {
 }
 
 /// The limiters of the program that count, sorted by list.
-fn counting_limiters<'p>(text: &'p Text, program: &'p Program) -> Vec<CountingLimiter<'p>> {
+fn counting_limiters<'p>(lists: &'p [LimitList], program: &'p Program) -> Vec<CountingLimiter<'p>> {
     let mut limiters = Vec::new();
     for (index, limiter) in program.limiters.iter().enumerate().filter(|(_, limiter)| limiter.log != Log::Off) {
         let charges =
             |effect: &Effect| matches!(effect, Effect::Limit { limiter, .. } if usize::from(limiter.0) == index);
         let rule = program.rules.iter().find(|rule| rule.effects.iter().any(charges));
-        let declared = text.checked.limits.iter().zip(&text.limits).find(|(list, _)| list.name == limiter.name);
-        let entries = match (limiter.kind, declared) {
+        let declared = lists.iter().find(|list| list.name == limiter.name);
+        let entries = match (limiter.kind, declared.map(|list| &list.limits)) {
             (LimiterKind::Rate(limit), _) => Entries::One(limit),
-            (LimiterKind::Prefixes { family, .. }, Some((_, ListOfLimits::Prefixes(table)))) => {
+            (LimiterKind::Each(each), _) => Entries::Addresses(each),
+            (LimiterKind::Prefixes { family, .. }, Some(ListedLimits::Prefixes(table))) => {
                 Entries::Prefixes(table, family)
             }
-            (
-                LimiterKind::Labels,
-                Some((Limits { keys: LimitKeys::Labels(table), .. }, ListOfLimits::Labels(rates))),
-            ) => Entries::Labels(text.tables[usize::from(table.0)].labels(), rates),
+            (LimiterKind::Labels, Some(ListedLimits::Labels { rates, labels })) => Entries::Labels(labels, rates),
             _ => panic!("compiler bug: limiter {index} has no list of its kind"),
         };
         limiters.push(CountingLimiter {
@@ -178,7 +180,7 @@ fn counting_limiters<'p>(text: &'p Text, program: &'p Program) -> Vec<CountingLi
             direction: limiter.direction.name(),
             at: rule.map_or("", |rule| &rule.at),
             log: limiter.log,
-            default: declared.and_then(|(list, _)| list.default),
+            default: declared.and_then(|list| list.default),
             entries,
         });
     }
@@ -191,6 +193,7 @@ impl<'p> CountingLimiter<'p> {
     fn limits(&self) -> u64 {
         let count = match self.entries {
             Entries::One(_) => 1,
+            Entries::Addresses(each) => each.size as usize,
             Entries::Prefixes(table, family) => table.len(family) + usize::from(self.default.is_some()),
             Entries::Labels(labels, _) if self.default.is_some() => labels.len(),
             Entries::Labels(labels, rates) => labels.iter().filter(|label| rates.limit(label).is_some()).count(),
@@ -199,14 +202,14 @@ impl<'p> CountingLimiter<'p> {
     }
 
     /// The label of an entry, if the keys of the list are labels.
-    fn label(&self, entry: usize) -> Option<&'p str> {
+    fn label(&self, entry: u128) -> Option<&'p str> {
         match self.entries {
-            Entries::Labels(labels, _) => labels.get(entry.checked_sub(1)?).map(|label| &**label),
-            Entries::One(_) | Entries::Prefixes(..) => None,
+            Entries::Labels(labels, _) => labels.get((entry as usize).checked_sub(1)?).map(|label| &**label),
+            Entries::One(_) | Entries::Prefixes(..) | Entries::Addresses(_) => None,
         }
     }
 
-    fn named(&self, entry: usize, count: LimitCount) -> CountedLimit {
+    fn named(&self, entry: u128, count: LimitCount) -> CountedLimit {
         let default = || self.default.expect("a bucket that counts has a limit");
         let (what, limit) = match self.entries {
             Entries::One(limit) => (None, limit),
@@ -217,8 +220,9 @@ impl<'p> CountingLimiter<'p> {
                 let (prefix, limit) = table.limit(family, entry as u32);
                 (Some(Limited::Prefix(prefix.to_string())), limit)
             }
+            Entries::Addresses(each) => (Some(address(each, entry)), each.limit),
             Entries::Labels(labels, rates) => {
-                let label = &*labels[entry - 1];
+                let label = &*labels[entry as usize - 1];
                 (Some(Limited::Label(label.to_owned())), rates.limit(label).unwrap_or_else(default))
             }
         };
@@ -234,6 +238,18 @@ impl<'p> CountingLimiter<'p> {
     }
 }
 
+/// An address of `limit each`, or the prefix of several.
+fn address(each: LimitEach, number: u128) -> Limited {
+    let address = match each.key.family() {
+        Family::Ipv4 => IpAddr::from(Ipv4Addr::from(number as u32)),
+        Family::Ipv6 => IpAddr::from(Ipv6Addr::from(number)),
+    };
+    match u32::from(each.length) == u32::from(each.key.bits()) {
+        true => Limited::Address(address.to_string()),
+        false => Limited::Prefix(format!("{address}/{}", each.length)),
+    }
+}
+
 /// A table of limits as text; empty without limits.
 pub fn describe(limits: &[CountedLimit]) -> String {
     let mut text = String::new();
@@ -244,13 +260,15 @@ pub fn describe(limits: &[CountedLimit]) -> String {
         let CountedLimit { list, direction, at, what, rate, passed, exceeded } = limit;
         let what = match what {
             None => String::new(),
-            Some(Limited::Prefix(name) | Limited::Label(name)) => format!(" {name}"),
+            Some(Limited::Prefix(name) | Limited::Label(name) | Limited::Address(name)) => format!(" {name}"),
             Some(Limited::Default(family)) => format!(" default {family}"),
         };
         let passed = passed.map_or_else(|| "-".to_owned(), figures::grouped);
+        // `limit each` has no list.
+        let list = if list == EACH { "limit each".to_owned() } else { format!("@{list}") };
         let _ = writeln!(
             text,
-            "  {:>13} {passed:>13}  @{list}{what}: {rate}  ({direction}, {at})",
+            "  {:>13} {passed:>13}  {list}{what}: {rate}  ({direction}, {at})",
             figures::grouped(*exceeded)
         );
     }
@@ -280,7 +298,7 @@ downstream { accept }
     fn top(counting: &Counting<'_>, wanted: usize, counts: &[(usize, usize, u64, u64)]) -> Vec<String> {
         let top = counting.top(wanted, |limiter, visit| {
             let own = counts.iter().filter(|(of, ..)| *of == limiter);
-            own.for_each(|&(_, entry, exceeded, passed)| visit(entry, LimitCount { exceeded, passed }));
+            own.for_each(|&(_, entry, exceeded, passed)| visit(entry as u128, LimitCount { exceeded, passed }));
             Ok(())
         });
         let top = top.expect("nothing fails");

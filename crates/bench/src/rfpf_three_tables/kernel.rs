@@ -147,7 +147,7 @@ fn load(c: &str, program: &ProgramShape, images: &[Arc<Image>]) -> Result<XdpFil
 
 fn filter(policy: &Policy) -> Result<XdpFilter, Failure> {
     let artifact = policy.artifact()?;
-    load(artifact.source(Target::Bpf), &artifact.shape(), policy.images()?)
+    load(artifact.source(Target::Bpf), &artifact.shape(), &policy.images()?)
 }
 
 /// Compiles a policy without tables.

@@ -6,7 +6,7 @@
 //! manifest.json     what the artifact is, and each member's size and SHA-256
 //! manifest.sha256   SHA-256 of manifest.json, in hexadecimal
 //! manifest.sig      Ed25519 signature of manifest.json, 64 bytes; only if the bundle is signed
-//! native.c bpf.c native.so bpf.o table0.image table1.image ...
+//! native.c bpf.c native.so bpf.o table0.image table1.image ... limits0.csv limits1.csv ...
 //! ```
 //! Digests detect damage but not forgery, because an attacker who can write the file can write its digests. Signatures
 //! detect both ([`trust`]). The manifest determines every other byte of the file, and any other byte is refused. A
@@ -27,11 +27,11 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use weir_abi::{ABI_VERSION, Target};
 
-use crate::artifact::{Artifact, Source, TABLES_MAX};
+use crate::artifact::{Artifact, LISTS_MAX, Source, TABLES_MAX};
 use crate::clang::{BpfObject, NativeObject};
 use crate::cpu::{self, Cpu};
 use crate::image::{IMAGE_BYTES_MAX, Image};
-use crate::program_shape::TableSlot;
+use crate::program_shape::{ImageBuilt, TableSlot};
 use crate::{EngineError, ProgramShape, elf};
 use archive::Reader;
 use key::{SIGNATURE_BYTES, Signer};
@@ -51,6 +51,8 @@ const MANIFEST_BYTES_MAX: u64 = 64 << 20;
 const DIGEST_BYTES: u64 = 64;
 /// Maximum size of a source or an object.
 const CODE_BYTES_MAX: u64 = 256 << 20;
+/// Maximum size of a list of limits.
+const LIST_BYTES_MAX: u64 = 1 << 30;
 /// Maximum size of an archive: a few of the largest tables.
 const BUNDLE_BYTES_MAX: u64 = 4 << 30;
 
@@ -62,8 +64,10 @@ pub const HEAD_BYTES: usize = archive::BLOCK_BYTES;
 pub struct Bundle {
     /// The description of the compiled policy.
     pub artifact: Artifact,
-    /// Its tables, in slot order.
-    pub images: Vec<Arc<Image>>,
+    /// Its tables, in slot order; `None` for lists of limits, whose images are built when the policy is loaded.
+    pub images: Vec<Option<Arc<Image>>>,
+    /// The prefixes of lists of limits, as CSV. The report says to which lists they belong.
+    pub lists: Vec<Arc<[u8]>>,
     /// The processor that the native code was compiled for.
     pub cpu: Cpu,
     /// The instruction set extensions that the native code may use.
@@ -89,6 +93,9 @@ struct Manifest {
     chains: Vec<String>,
     rules: usize,
     tables: Vec<TableSlot>,
+    limiters: usize,
+    limited: usize,
+    lists: usize,
     cpu: Cpu,
     cpu_features: Vec<String>,
     report: serde_json::Value,
@@ -118,20 +125,26 @@ impl Member {
 }
 
 impl Bundle {
-    /// The result of a compilation for `cpu`. Its code may be run.
+    /// The result of a compilation for `cpu`. Its code may be run. `images` are in slot order.
     ///
     /// # Errors
     /// The compiler or its linker made an object that Weir would refuse to load from an archive.
     pub fn new(
         artifact: Artifact,
         images: Vec<Arc<Image>>,
+        lists: Vec<Arc<[u8]>>,
         native: NativeObject,
         bpf: BpfObject,
         cpu: Cpu,
     ) -> Result<Self, EngineError> {
         let path = PathBuf::from(&artifact.name);
+        let contained = |(image, slot): (Arc<Image>, &TableSlot)| match slot.built {
+            ImageBuilt::Compiling => Some(image),
+            ImageBuilt::Loading => None,
+        };
+        let images = images.into_iter().zip(&artifact.tables).map(contained).collect();
         let (cpu_features, standing, unverified) = (cpu::features(cpu), Standing::Trusted, false);
-        let bundle = Bundle { artifact, images, cpu, cpu_features, native, bpf, path, standing, unverified };
+        let bundle = Bundle { artifact, images, lists, cpu, cpu_features, native, bpf, path, standing, unverified };
         bundle.check_native()?;
         bundle.check_bpf()?;
         Ok(bundle)
@@ -214,6 +227,9 @@ impl Bundle {
             chains: artifact.chains.clone(),
             rules: artifact.rules,
             tables: artifact.tables.clone(),
+            limiters: artifact.limiters,
+            limited: artifact.limited,
+            lists: self.lists.len(),
             cpu: self.cpu,
             cpu_features: self.cpu_features.clone(),
             report: artifact.report.clone(),
@@ -234,7 +250,9 @@ impl Bundle {
             Target::ALL.map(|target| (target.file_name().to_owned(), self.artifact.source(target).as_bytes()));
         let mut members: Vec<(String, &[u8])> = sources.into();
         members.extend([(NATIVE_SO.to_owned(), self.native.bytes()), (BPF_O.to_owned(), self.bpf.bytes())]);
-        members.extend(self.images.iter().enumerate().map(|(slot, image)| (image_name(slot), image.as_bytes())));
+        let images = self.images.iter().enumerate();
+        members.extend(images.filter_map(|(slot, image)| Some((image_name(slot), image.as_ref()?.as_bytes()))));
+        members.extend(self.lists.iter().enumerate().map(|(index, list)| (list_name(index), &**list)));
         members
     }
 
@@ -275,6 +293,10 @@ fn image_name(slot: usize) -> String {
     format!("table{slot}.image")
 }
 
+fn list_name(index: usize) -> String {
+    format!("limits{index}.csv")
+}
+
 fn hex_digest(content: &[u8]) -> String {
     Sha256::digest(content).iter().map(|byte| format!("{byte:02x}")).collect()
 }
@@ -298,11 +320,11 @@ fn read(path: &Path, input: impl Read, bytes: u64, trust: &Trust) -> Result<Bund
         chains: manifest.chains,
         rules: manifest.rules,
         tables: manifest.tables,
-        // Archives contain no lists of limits.
-        limiters: 0,
+        limiters: manifest.limiters,
+        // Rules of bundles add to no table.
         adders: 0,
         additions: 0,
-        limited: 0,
+        limited: manifest.limited,
         sources: sources.into_iter().collect::<Result<_, EngineError>>()?,
         report: manifest.report,
     };
@@ -313,23 +335,33 @@ fn read(path: &Path, input: impl Read, bytes: u64, trust: &Trust) -> Result<Bund
     }
     let native = NativeObject(next(NATIVE_SO, CODE_BYTES_MAX)?);
     let bpf = BpfObject(next(BPF_O, CODE_BYTES_MAX)?);
-    let images = artifact.tables.iter().enumerate().map(|(index, slot)| {
-        let bytes = next(&image_name(index), IMAGE_BYTES_MAX as u64)?;
-        let image = Image::from_bytes(&bytes);
-        Ok(Arc::new(image.map_err(|error| refuse(format!("table {}: {error}", slot.name)))?))
-    });
-    let images = images.collect::<Result<Vec<_>, EngineError>>()?;
+    let mut images = Vec::with_capacity(artifact.tables.len());
+    for (index, slot) in artifact.tables.iter().enumerate() {
+        images.push(match slot.built {
+            ImageBuilt::Loading => None,
+            ImageBuilt::Compiling => {
+                let bytes = next(&image_name(index), IMAGE_BYTES_MAX as u64)?;
+                let image = Image::from_bytes(&bytes);
+                let image = image.map_err(|error| refuse(format!("table {}: {error}", slot.name)))?;
+                slot.check(&image)?;
+                Some(Arc::new(image))
+            }
+        });
+    }
+    let mut lists = Vec::with_capacity(manifest.lists);
+    for index in 0..manifest.lists {
+        lists.push(Arc::from(next(&list_name(index), LIST_BYTES_MAX)?));
+    }
     if listed.next().is_some() {
         return Err(refuse(format!("{MANIFEST} lists more members than a bundle has")));
     }
     archive.end()?;
-    artifact.shape().check_images(&images)?;
     let standing = match trust.wants_signatures() {
         true => Standing::Trusted,
         false => Standing::Distrusted("nobody signed it".to_owned()),
     };
     let (cpu, cpu_features, path) = (manifest.cpu, manifest.cpu_features, path.to_owned());
-    Ok(Bundle { artifact, images, cpu, cpu_features, native, bpf, path, standing, unverified })
+    Ok(Bundle { artifact, images, lists, cpu, cpu_features, native, bpf, path, standing, unverified })
 }
 
 /// Reads and checks the manifest. Returns whether it has an unverified signature. Nothing in the manifest is
@@ -359,6 +391,9 @@ fn read_manifest(archive: &mut Reader<'_, impl Read>, trust: &Trust) -> Result<(
     let manifest = serde_json::from_slice::<Manifest>(&bytes);
     let manifest =
         manifest.map_err(|error| archive.refuse(format!("{MANIFEST}: {}", printable(&error.to_string()))))?;
+    if manifest.lists > LISTS_MAX {
+        return Err(archive.refuse(format!("{} lists of limits, at most {LISTS_MAX} are possible", manifest.lists)));
+    }
     if manifest.tables.len() > TABLES_MAX {
         let problem = format!("{} tables, at most {TABLES_MAX} are possible", manifest.tables.len());
         return Err(archive.refuse(problem));

@@ -16,7 +16,7 @@ use super::failed;
 use super::plain::PlainPrograms;
 use super::stream::SOURCES_MAX;
 use crate::EngineError;
-use crate::clang::{BpfObject, BpfShape, Clang};
+use crate::clang::{BpfObject, BpfShape, Clang, LimitsShape};
 
 /// Name of the BPF program.
 const NAME: &str = "weir_generate";
@@ -36,7 +36,7 @@ impl Generator {
     /// # Errors
     /// clang fails.
     pub fn compile(clang: &Clang) -> Result<BpfObject, EngineError> {
-        let shape = BpfShape { tables: vec![], counters: 1, limits: (0, 0), logged: Logged::Nothing };
+        let shape = BpfShape { tables: vec![], counters: 1, limits: LimitsShape::None, logged: Logged::Nothing };
         Ok(clang.bpf("generate", "#include \"generate.h\"\n", &shape)?.object)
     }
 

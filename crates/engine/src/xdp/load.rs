@@ -16,7 +16,9 @@ use weir_abi::kernel::{self, AdditionRing, Mode};
 
 use super::log;
 use crate::clang::BpfObject;
-use crate::{EngineError, ProgramData, descriptors};
+use crate::image::{Image, capacity_bytes, limits_capacity_bytes};
+use crate::program_shape::ImageBuilt;
+use crate::{EngineError, ProgramData, ProgramShape, TableSlot, descriptors};
 use weir_state::limits::{Buckets, Counted, Limits};
 use weir_state::tables::{AdditionRings, HalvesWord};
 use weir_state::words::Words;
@@ -30,6 +32,13 @@ const LIMITS: &str = ".bss.limits";
 const BUCKETS: &str = ".bss.buckets";
 const EXCEEDED: &str = ".bss.exceeded";
 const PASSED: &str = ".bss.passed";
+/// Prefix of the sections of tables, before the number of the slot.
+const TABLE: &str = ".bss.table";
+/// The section of `struct loaded_sizes`, and its least number of words.
+const SIZES: &str = ".rodata.sizes";
+const SIZES_WORDS_MIN: usize = 3;
+/// Bytes after the image of limits, which lookups may read.
+const LIMITS_PADDING: usize = 64;
 /// The section of the rings for additions (datapath/engine/addition_ring.h).
 pub(crate) const ADDITIONS: &str = ".bss.additions";
 /// The section of `struct words`.
@@ -47,12 +56,57 @@ pub(crate) struct Plan<'a> {
     pub mode: Mode,
     /// Sections with their lengths in bytes, if these differ from the object's.
     pub lengths: &'a [(&'a str, usize)],
+    /// The sizes of limits, for the object of a bundle.
+    pub sizes: Option<LoadedSizes>,
     /// Maps that programs share with those of other objects, by section.
     pub shared: &'a [(String, BorrowedFd<'a>)],
     /// Whether the program of a name is loaded.
     pub program: &'a dyn Fn(&str) -> bool,
     /// Whether the map of a name is loaded.
     pub map: &'a dyn Fn(&str) -> bool,
+}
+
+/// Sizes of the data of limits, which the object of a bundle does not know: `struct loaded_sizes` in `env_bpf.h`.
+pub(crate) struct LoadedSizes {
+    /// Capacity of the limiters' image in bytes.
+    limits: u32,
+    buckets: usize,
+    /// Capacity in bytes of each slot whose image is built when the program is loaded.
+    tables: Vec<Option<u32>>,
+}
+
+impl LoadedSizes {
+    /// The sizes of these data, if the program has limits.
+    pub fn of(program: &ProgramShape, data: &ProgramData<'_>) -> Option<Self> {
+        let limits = data.limits?;
+        let table = |(slot, image): (&TableSlot, &Arc<Image>)| match slot.built {
+            ImageBuilt::Compiling => None,
+            ImageBuilt::Loading => Some(capacity_bytes(image)),
+        };
+        let tables = program.tables.iter().zip(data.images).map(table).collect();
+        Some(LoadedSizes { limits: limits_capacity_bytes(limits), buckets: limits.buckets.count(), tables })
+    }
+
+    /// The section's content.
+    fn words(&self) -> Vec<u8> {
+        let mut words = vec![self.limits - 1, self.buckets as u32];
+        words.extend(self.tables.iter().map(|bytes| bytes.map_or(0, |bytes| bytes - 1)));
+        words.resize(words.len().max(SIZES_WORDS_MIN), 0);
+        words.into_iter().flat_map(u32::to_ne_bytes).collect()
+    }
+
+    /// The length of a section in bytes, with those after the last word; `None` if it does not depend on the sizes.
+    fn length(&self, section: &str) -> Option<usize> {
+        match section {
+            LIMITS => Some(self.limits as usize + LIMITS_PADDING),
+            BUCKETS | EXCEEDED | PASSED => Some(self.buckets * size_of::<u64>()),
+            _ => {
+                let slot: usize = section.strip_prefix(TABLE)?.parse().ok()?;
+                let bytes = *self.tables.get(slot)?;
+                Some(bytes? as usize + size_of::<u64>())
+            }
+        }
+    }
 }
 
 /// The name of the program of a chain.
@@ -84,7 +138,7 @@ pub(crate) fn join_parts(object: &Object) -> Result<Option<OwnedFd>, EngineError
 
 /// The section of a table slot.
 fn table_section(slot: usize) -> String {
-    format!(".bss.table{slot}")
+    format!("{TABLE}{slot}")
 }
 
 /// Copies images into the tables that do not change. No program may run yet. The result is the word that says which
@@ -215,11 +269,21 @@ fn prepare(opened: &mut OpenObject, plan: &Plan<'_>, log_level: u32) -> Result<(
     {
         return Err(LoadError::Engine(failed(section, "the object has no such section".to_owned())));
     }
+    // Other objects know the sizes of their data.
+    let sizes = plan.sizes.as_ref().filter(|_| opened.maps().any(|map| map.name() == SIZES));
     for mut map in opened.maps_mut() {
         let name = map.name().to_string_lossy().into_owned();
         if name == MODE {
             let bytes: Vec<u8> = plan.mode.words().iter().flat_map(|word| word.to_ne_bytes()).collect();
             map.set_initial_value(&bytes)?;
+        }
+        if let Some(sizes) = sizes {
+            if name == SIZES {
+                map.set_initial_value(&sizes.words())?;
+            }
+            if let Some(bytes) = sizes.length(&name) {
+                map.set_value_size(bytes as u32)?;
+            }
         }
         if let Some(&(_, bytes)) = plan.lengths.iter().find(|(section, _)| *section == name) {
             map.set_value_size(bytes as u32)?;

@@ -32,7 +32,7 @@ use crate::measure::{Cost, Spread};
 use crate::{EngineError, Filter, FrameBurst, ProgramData, ProgramShape, tsc};
 use cost::cost;
 use load::{
-    COUNTERS, LOSSES, Plan, addition_rings, buckets, counted, fill_tables, join_parts, load_object, map,
+    COUNTERS, LOSSES, LoadedSizes, Plan, addition_rings, buckets, counted, fill_tables, join_parts, load_object, map,
     maps_of_limits, program_name, shared_maps,
 };
 use replay::Replay;
@@ -81,6 +81,7 @@ impl XdpFilter {
         let plan = Plan {
             mode: Mode::default(),
             lengths: &[],
+            sizes: LoadedSizes::of(program, data),
             shared: &shared,
             program: &|name| !name.starts_with(LOSSES),
             map: &|_| true,
@@ -229,7 +230,7 @@ impl Filter for XdpFilter {
         self.additions.as_ref().map(|additions| additions.tables.counts()).unwrap_or_default()
     }
 
-    fn limit_counts(&self, limiter: usize, visit: &mut dyn FnMut(usize, LimitCount)) {
+    fn limit_counts(&self, limiter: usize, visit: &mut dyn FnMut(u128, LimitCount)) {
         if let Some(counted) = &self.counted {
             counted.each(limiter, visit);
         }

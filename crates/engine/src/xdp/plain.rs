@@ -23,7 +23,8 @@ impl PlainPrograms {
     /// # Errors
     /// The kernel refuses it.
     pub fn load(name: &str, object: &BpfObject) -> Result<Self, EngineError> {
-        let plan = Plan { mode: Mode::default(), lengths: &[], shared: &[], program: &|_| true, map: &|_| true };
+        let plan =
+            Plan { mode: Mode::default(), lengths: &[], sizes: None, shared: &[], program: &|_| true, map: &|_| true };
         Ok(PlainPrograms { object: load_object(name, object, &plan)?, name: name.to_owned() })
     }
 

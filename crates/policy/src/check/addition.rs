@@ -38,7 +38,7 @@ impl<'a> Checker<'a> {
         let timeout_ms = self.timeout_of_entry(written.timeout.as_ref());
         let (key, length) = match *by {
             LimitBy::List { key, .. } => (key, key.bits()),
-            LimitBy::Each(LimitEach { key, length, .. }) => (key, length),
+            LimitBy::Each(LimitEach { key, length, .. }, _) => (key, length),
             LimitBy::Rate(_) => {
                 return Err(self.report(
                     Diagnostic::error("E0323", written.span, "`limit rate` has no address that it could add")

@@ -407,7 +407,7 @@ impl<'a> Checker<'a> {
                 self.limit_effect(by, exceed, scope)
             }
             Statement::LimitEach(each) => {
-                let by = LimitBy::Each(self.limit_each(each)?);
+                let by = LimitBy::Each(self.limit_each(each)?, each.log.unwrap_or_default());
                 self.limit_effect(by, &each.exceed, scope)
             }
             Statement::Add(add) => self.addition(add, scope).map(Effect::Add),

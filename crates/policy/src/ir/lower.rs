@@ -150,7 +150,7 @@ impl Lowering<'_> {
     fn limit(&mut self, by: &LimitBy, add: Option<AdderId>, exceed: Exceed) -> Effect {
         let (find, name, kind, log) = match *by {
             LimitBy::Rate(limit) => (None, "rate".to_owned(), LimiterKind::Rate(limit), Log::Off),
-            LimitBy::Each(each) => (None, "each".to_owned(), LimiterKind::Each(each), Log::Off),
+            LimitBy::Each(each, log) => (None, "each".to_owned(), LimiterKind::Each(each), log),
             LimitBy::List { key, limits } => {
                 let (list, family) = (&self.policy.limits[usize::from(limits.0)], key.family());
                 let (slot, kind) = match list.keys {

@@ -1,7 +1,8 @@
 //! Verifies the invariants of programs. A violation is a compiler bug or an error in hand-written IR.
 
 use super::{
-    Adder, Chain, Effect, FindId, LimitEach, LimiterId, LimiterKind, Node, Program, RuleId, SlotContents, Test, Wanted,
+    Adder, Chain, Effect, FindId, LimitEach, LimiterId, LimiterKind, Log, Node, Program, RuleId, SlotContents, Test,
+    Wanted,
 };
 use crate::field::{Guard, Notation};
 use crate::pass::choose_layouts::FUSED_MAX;
@@ -22,6 +23,11 @@ pub fn verify(program: &Program) -> Result<(), String> {
         let verdicts = rule.effects.iter().filter(|effect| matches!(effect, Effect::Verdict(_))).count();
         if verdicts > 1 || (verdicts == 1 && rule.verdict().is_none()) {
             return Err(format!("rule {index}: a verdict that is not the last effect"));
+        }
+    }
+    for (index, limiter) in program.limiters.iter().enumerate() {
+        if matches!(&limiter.kind, LimiterKind::Each(each) if !is_sound(each) || limiter.log == Log::All) {
+            return Err(format!("limiter {index}: an address, size or burst that is out of bounds"));
         }
     }
     for (index, slot) in program.slots.iter().enumerate() {
@@ -138,7 +144,7 @@ impl Walk<'_> {
                 (LimiterKind::Rate(_), None) => find.is_none(),
                 (LimiterKind::Each(each), None) => {
                     self.needs(each.key.guard())?;
-                    find.is_none() && is_sound(&each)
+                    find.is_none()
                 }
                 _ => false,
             };

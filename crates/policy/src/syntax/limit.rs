@@ -3,7 +3,7 @@
 use super::cursor::{Cursor, Parse};
 use super::subject::subject;
 use super::token::TokenKind;
-use super::tree::{Exceed, Limit, LimitEach, Name, OnExceed, Statement, Subject};
+use super::tree::{Exceed, Limit, LimitEach, Log, Name, OnExceed, Statement, Subject};
 use super::{addition, reserved, value};
 use crate::diag::Diagnostic;
 use crate::source::Span;
@@ -129,7 +129,7 @@ pub(super) fn of_rule(cursor: &mut Cursor) -> Parse<Statement> {
     Ok(Statement::LimitRate { limit, exceed, span: keyword.to(cursor.last_span()) })
 }
 
-/// The rest after `limit`: `each ip saddr/24 50pps burst 10 size 100000 exceed mark`
+/// The rest after `limit`: `each ip saddr/24 50pps burst 10 size 100000 log exceeded exceed mark`
 fn each(cursor: &mut Cursor, keyword: Span) -> Parse<Statement> {
     cursor.bump();
     let subject = subject(cursor)?;
@@ -145,7 +145,15 @@ fn each(cursor: &mut Cursor, keyword: Span) -> Parse<Statement> {
         }
         false => None,
     };
+    let log = match cursor.is_word("log") {
+        true => {
+            cursor.bump();
+            let words = [Log::Off, Log::Exceeded].map(|log| (log.name(), log));
+            Some(one_of(cursor, &words, "`exceeded` or `off` after `log`")?)
+        }
+        false => None,
+    };
     let exceed = exceed(cursor)?;
     let span = keyword.to(cursor.last_span());
-    Ok(Statement::LimitEach(LimitEach { subject, length, limit, size, exceed, span }))
+    Ok(Statement::LimitEach(LimitEach { subject, length, limit, size, log, exceed, span }))
 }

@@ -235,11 +235,12 @@ impl Display for Statement {
                 write!(f, "limit rate {limit}")?;
                 print_exceed(f, exceed)
             }
-            Statement::LimitEach(LimitEach { subject, length, limit, size, exceed, .. }) => {
+            Statement::LimitEach(LimitEach { subject, length, limit, size, log, exceed, .. }) => {
                 write!(f, "limit each {subject}")?;
                 length.iter().try_for_each(|length| write!(f, "/{length}"))?;
                 write!(f, " {limit}")?;
                 size.iter().try_for_each(|size| write!(f, " size {size}"))?;
+                log.iter().try_for_each(|log| write!(f, " log {}", log.name()))?;
                 print_exceed(f, exceed)
             }
             Statement::Add(Add { kind, table, subject, length, timeout, .. }) => {

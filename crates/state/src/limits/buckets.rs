@@ -5,8 +5,8 @@ use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use memmap2::MmapRaw;
-use weir_abi::each;
-use weir_abi::limit::{DEBT_MAX, ticks};
+use weir_abi::limit::{DEBT_MAX, debt, ticks};
+use weir_abi::{LimitProfile, each};
 
 use crate::StateError;
 use crate::words::Words;
@@ -77,6 +77,45 @@ impl Buckets {
     pub(crate) fn refresh_addresses(&self, slots: Range<u32>, now_ns: u64, coarse: u64) {
         let now = each::ticks(now_ns, coarse);
         self.bring_forward(slots, |word| each::refreshed(word, now));
+    }
+
+    /// Reduces the debts of buckets to `room`. Returns whether there was a larger one. `clock` returns the present
+    /// in nanoseconds.
+    pub(super) fn bound(&self, slots: Range<u32>, room: u64, clock: &dyn Fn() -> u64) -> bool {
+        let bounded = |word: u64, now_ns: u64| {
+            let now = ticks(now_ns);
+            if debt(word, now) > room { now.wrapping_add(room) } else { word }
+        };
+        self.reduce(slots, clock, &bounded)
+    }
+
+    /// The same for tables of addresses.
+    pub(super) fn bound_addresses(&self, slots: Range<u32>, profile: LimitProfile, clock: &dyn Fn() -> u64) -> bool {
+        let LimitProfile { room, coarse, .. } = profile;
+        self.reduce(slots, clock, &|word, now_ns| each::bounded(word, each::ticks(now_ns, coarse), room))
+    }
+
+    /// Replaces words while packets charge them. A word that `bounded` changes at an early time may have been charged
+    /// since. Therefore the time is read again after the word.
+    fn reduce(&self, slots: Range<u32>, clock: &dyn Fn() -> u64, bounded: &dyn Fn(u64, u64) -> u64) -> bool {
+        let (begun, mut any) = (clock(), false);
+        for word in &self.words()[slots.start as usize..slots.end as usize] {
+            let mut found = word.load(Ordering::Relaxed);
+            while bounded(found, begun) != found {
+                let new = bounded(found, clock());
+                if new == found {
+                    break;
+                }
+                match word.compare_exchange(found, new, Ordering::Relaxed, Ordering::Relaxed) {
+                    Ok(_) => {
+                        any = true;
+                        break;
+                    }
+                    Err(charged) => found = charged,
+                }
+            }
+        }
+        any
     }
 
     fn bring_forward(&self, slots: Range<u32>, refreshed: impl Fn(u64) -> u64) {

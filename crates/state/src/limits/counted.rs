@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use weir_abi::Family;
+use weir_abi::each::{self, EXCEEDER_SETS, PACKETS_MASK, RECORD_WORDS, WAYS};
 use weir_tables::limit_image::Logged;
 
 use super::counts::{Counter, Counts, LimitCount};
@@ -18,8 +20,22 @@ pub struct LimiterBuckets {
     pub offset: u32,
     /// What the limiter counts.
     pub logged: Logged,
+    /// The records of addresses, for a table of addresses.
+    pub exceeders: Option<Exceeders>,
     /// The entries without a limit, in order. Their buckets may count for another generation that has a limit there.
     pub unlimited: Arc<[u32]>,
+}
+
+/// The records of the addresses that exceeded their limits most ([`weir_abi::each::RECORD_WORDS`]). They are among the
+/// counts of packets without room, after those of the table's buckets.
+#[derive(Clone, Copy, Debug)]
+pub struct Exceeders {
+    /// The family of the addresses.
+    pub family: Family,
+    /// Seed of the hash.
+    pub seed: u32,
+    /// Number of buckets before the records.
+    pub buckets: u32,
 }
 
 /// The counts of a program's limiters. Holds their buckets.
@@ -38,10 +54,10 @@ impl Counted {
     pub fn new(
         store: &LimitStore,
         binding: &Arc<LimitBinding>,
-        limiters: Vec<LimiterBuckets>,
+        limiters: Arc<[LimiterBuckets]>,
     ) -> Result<Option<Self>, StateError> {
         let counts = store.counts().clone();
-        let counted = Counted { counts, binding: binding.clone(), limiters: limiters.into() };
+        let counted = Counted { counts, binding: binding.clone(), limiters };
         if counted.logged() == Logged::Nothing {
             return Ok(None);
         }
@@ -64,8 +80,9 @@ impl Counted {
         self.limiters.iter().map(|buckets| buckets.logged).max().unwrap_or_default()
     }
 
-    /// Calls `visit` for each entry of a limiter with a nonzero count, in order. Does not disturb concurrent charges.
-    pub fn each(&self, limiter: usize, visit: &mut dyn FnMut(usize, LimitCount)) {
+    /// Calls `visit` for each entry of a limiter with a nonzero count, in order. Entries of a table of addresses are
+    /// the addresses that exceeded most. Does not disturb concurrent charges.
+    pub fn each(&self, limiter: usize, visit: &mut dyn FnMut(u128, LimitCount)) {
         let Counts { exceeded, passed } = &*self.counts;
         self.each_by(limiter, Counter::get, (exceeded, passed), visit);
     }
@@ -75,7 +92,7 @@ impl Counted {
     ///
     /// # Errors
     /// There is no memory for the previous counts.
-    pub fn each_since(&self, limiter: usize, visit: &mut dyn FnMut(usize, LimitCount)) -> Result<(), StateError> {
+    pub fn each_since(&self, limiter: usize, visit: &mut dyn FnMut(u128, LimitCount)) -> Result<(), StateError> {
         let Counts { exceeded, passed } = &*self.counts;
         exceeded.remember()?;
         passed.remember()?;
@@ -88,11 +105,15 @@ impl Counted {
         limiter: usize,
         read: fn(&Counter, u32) -> u64,
         (exceeded, passed): (&Counter, &Counter),
-        visit: &mut dyn FnMut(usize, LimitCount),
+        visit: &mut dyn FnMut(u128, LimitCount),
     ) {
-        let LimiterBuckets { declared, offset, logged, ref unlimited } = self.limiters[limiter];
+        let LimiterBuckets { declared, offset, logged, exceeders, ref unlimited } = self.limiters[limiter];
         if logged == Logged::Nothing {
             return;
+        }
+        if let Some(exceeders) = exceeders {
+            let first = self.binding.object(declared).slots()[0] + exceeders.buckets;
+            return exceeders.each(exceeded, first, read, visit);
         }
         let mut unlimited = unlimited.iter().peekable();
         for (entry, first) in self.binding.object(declared).slots().iter().enumerate() {
@@ -103,7 +124,28 @@ impl Counted {
             let passed = if logged == Logged::All { read(passed, slot) } else { 0 };
             let count = LimitCount { exceeded: read(exceeded, slot), passed };
             if count != LimitCount::default() {
-                visit(entry, count);
+                visit(entry as u128, count);
+            }
+        }
+    }
+}
+
+impl Exceeders {
+    /// Calls `visit` for each address that has a record with new packets. `first` is the first word of the records.
+    fn each(
+        self,
+        exceeded: &Counter,
+        first: u32,
+        read: fn(&Counter, u32) -> u64,
+        visit: &mut dyn FnMut(u128, LimitCount),
+    ) {
+        for (number, slot) in (0..).zip((first..).step_by(RECORD_WORDS)).take(EXCEEDER_SETS * WAYS) {
+            let record: each::Record = std::array::from_fn(|word| exceeded.get(slot + word as u32));
+            let Some(address) = each::exceeder(&record, number / WAYS, self.family, self.seed) else { continue };
+            // The number of packets of a record never goes back, whichever address has it.
+            let exceeded = read(exceeded, slot) & PACKETS_MASK;
+            if exceeded > 0 {
+                visit(address, LimitCount { exceeded, passed: 0 });
             }
         }
     }
@@ -128,9 +170,14 @@ mod tests {
         let binding = store.bind(declared, 0).expect("there is room");
         let none = (1..).zip(labels).filter(|(_, label)| label.chars().all(char::is_uppercase)).map(|(entry, _)| entry);
         let unlimited: Arc<[u32]> = std::iter::once(0).chain(none).collect();
-        let buckets =
-            |offset: u32, logged: Logged| LimiterBuckets { declared: 0, offset, logged, unlimited: unlimited.clone() };
-        let limiters = vec![buckets(0, Logged::Nothing), buckets(1, logged)];
+        let buckets = |offset: u32, logged: Logged| LimiterBuckets {
+            declared: 0,
+            offset,
+            logged,
+            exceeders: None,
+            unlimited: unlimited.clone(),
+        };
+        let limiters = [buckets(0, Logged::Nothing), buckets(1, logged)].into();
         Counted::new(store, &binding, limiters).expect("there is memory")
     }
 
@@ -142,13 +189,13 @@ mod tests {
         }
     }
 
-    fn counts(read: impl FnOnce(&mut dyn FnMut(usize, LimitCount))) -> Vec<(usize, u64, u64)> {
+    fn counts(read: impl FnOnce(&mut dyn FnMut(u128, LimitCount))) -> Vec<(u128, u64, u64)> {
         let mut counts = Vec::new();
         read(&mut |entry, LimitCount { exceeded, passed }| counts.push((entry, exceeded, passed)));
         counts
     }
 
-    fn since(counted: &Counted) -> Vec<(usize, u64, u64)> {
+    fn since(counted: &Counted) -> Vec<(u128, u64, u64)> {
         counts(|visit| counted.each_since(1, visit).expect("there is memory"))
     }
 

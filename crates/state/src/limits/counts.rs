@@ -7,6 +7,7 @@
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering;
 
+use weir_abi::each::PACKETS_MASK;
 use weir_tables::limit_image::Logged;
 
 use crate::StateError;
@@ -58,7 +59,8 @@ impl Counter {
     /// The count since the previous call.
     pub(super) fn take_new(&self, slot: u32) -> u64 {
         let (Some(_), Some(before)) = (self.words.get(), self.before.get()) else { return 0 };
-        let (before, now) = (&before.all()[slot as usize], self.get(slot));
+        // The first word of a record has a tag above the number of packets. No count is as large as 2^48.
+        let (before, now) = (&before.all()[slot as usize], self.get(slot) & PACKETS_MASK);
         let new = now - before.load(Ordering::Relaxed);
         if new > 0 {
             before.store(now, Ordering::Relaxed);

@@ -14,7 +14,7 @@ use weir_abi::limit::ticks;
 
 use super::buckets::Buckets;
 use super::counts::Counts;
-use super::debt::SavedDebts;
+use super::debt_by_name::SavedDebts;
 use super::entry_names::EntryNames;
 use crate::StateError;
 use crate::store::{Binding, Declared, Request, StateKind, Store};

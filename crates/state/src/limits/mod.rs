@@ -4,10 +4,11 @@
 //! all workers and all generations share ([`Buckets`]). A [`LimitStore`] assigns the words. A change of a rate or a
 //! list is a new image, and remaining buckets keep their state. The counts of each bucket are beside them ([`counts`]).
 
+mod bounded_debts;
 mod buckets;
 mod counted;
 pub mod counts;
-mod debt;
+mod debt_by_name;
 mod entry_names;
 mod limit_store;
 mod saved_debts;
@@ -17,9 +18,9 @@ use std::sync::Arc;
 use weir_tables::LimitImage;
 
 pub use buckets::Buckets;
-pub use counted::{Counted, LimiterBuckets};
+pub use counted::{Counted, Exceeders, LimiterBuckets};
 pub use counts::LimitCount;
-pub use debt::{EntryName, SavedDebt, SavedDebts};
+pub use debt_by_name::{EntryName, SavedDebt, SavedDebts};
 pub use entry_names::EntryNames;
 pub use limit_store::{AssignedBuckets, BucketsDeclared, LimitBinding, LimitStore, WordFormat};
 
@@ -41,6 +42,8 @@ pub struct Limits {
     pub buckets: Arc<Buckets>,
     /// The buckets that this program charges. They stay assigned while this value lives.
     pub binding: Arc<LimitBinding>,
+    /// The buckets of each limiter, in the order of their numbers.
+    pub limiters: Arc<[LimiterBuckets]>,
     /// The counts of the program, if it counts.
     pub counted: Option<Counted>,
 }

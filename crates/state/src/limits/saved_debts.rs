@@ -7,7 +7,7 @@ use std::sync::Arc;
 use weir_abi::limit::{ROOM_MAX, TICK_SHIFT, ticks};
 
 use super::buckets::Buckets;
-use super::debt::{EntryName, SavedDebt, SavedDebts};
+use super::debt_by_name::{EntryName, SavedDebt, SavedDebts};
 use super::entry_names::EntryNames;
 use super::limit_store::{AssignedBuckets, BucketsDeclared, LimitBinding, LimitStore, WordFormat};
 use crate::StateError;

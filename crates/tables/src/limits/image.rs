@@ -137,6 +137,7 @@ impl Limiter<'_> {
 pub struct LimitImage {
     memory: ImageMemory,
     tickets: Vec<Vec<u32>>,
+    is_address_table: Vec<bool>,
 }
 
 impl LimitImage {
@@ -176,7 +177,8 @@ impl LimitImage {
         let mut memory = ImageMemory::zeroed(bytes);
         let (words, _) = memory.as_chunks_mut();
         words.iter_mut().zip(&image.0).for_each(|(to, word)| *to = word.to_le_bytes());
-        Ok(LimitImage { memory, tickets })
+        let is_address_table = limiters.iter().map(|limiter| matches!(limiter.found, Found::ByHash { .. })).collect();
+        Ok(LimitImage { memory, tickets, is_address_table })
     }
 
     /// The image, including padding; its address is a multiple of 4096.
@@ -187,6 +189,27 @@ impl LimitImage {
     /// Number of limiters.
     pub fn limiters(&self) -> usize {
         self.tickets.len()
+    }
+
+    /// The profile by which an entry of a limiter is charged, as lookups find it; `None` if it has no limit.
+    pub fn profile(&self, limiter: usize, entry: usize) -> Option<LimitProfile> {
+        let field = |index: usize| self.word((HEADER_BYTES + limiter * LIMITER_BYTES) / size_of::<u32>() + index);
+        let (profiles, entries, slot_bits) = (field(0), field(1), field(2));
+        let number = match (self.is_address_table[limiter], self.tickets[limiter][entry]) {
+            // Its only profile, after "no limit".
+            (true, _) => 1,
+            (false, 0) => return None,
+            (false, ticket) if entries == 0 => ticket >> slot_bits,
+            (false, ticket) => self.word(2 * entries.wrapping_add(ticket) as usize),
+        };
+        let at = (profiles + number) as usize * size_of::<LimitProfile>() / size_of::<u32>();
+        let long = |index: usize| u64::from(self.word(at + 2 * index)) | u64::from(self.word(at + 2 * index + 1)) << 32;
+        Some(LimitProfile { per_packet: long(0), per_byte: long(1), room: long(2), coarse: long(3) })
+    }
+
+    fn word(&self, index: usize) -> u32 {
+        let (words, _) = self.memory.as_chunks::<4>();
+        u32::from_le_bytes(words[index])
     }
 
     /// The tickets of a limiter's entries, by label. The first is charged if the lookup finds nothing.
@@ -287,6 +310,11 @@ mod tests {
         assert_eq!(image.tickets(1), [1 << 3 | 7]);
         let fields = |limiter: usize| (0..7).map(|field| word(&image, 16 + 8 * limiter + field)).collect::<Vec<_>>();
         assert_eq!((fields(0), fields(1)), (vec![4, 0, 3, 0, 0, 1, 3], vec![7, 0, 3, 15, 0, 1, 3]));
+        assert_eq!(
+            [0, 1, 2].map(|entry| image.profile(0, entry)),
+            [None, Some(one.profiles[1]), Some(one.profiles[2])]
+        );
+        assert_eq!(image.profile(1, 0), Some(LimitProfile::CLOSED));
         // Cost per packet and capacity of the first limiter's second rate.
         assert_eq!((word(&image, 8 * 6), word(&image, 8 * 6 + 4)), (2, 20));
         assert_eq!(image.as_bytes().len(), 32 * 9 + PADDING);
@@ -332,6 +360,10 @@ mod tests {
         assert_eq!(image.tickets(0), slots);
         let first = word(&image, 16 + 1);
         assert_eq!(word(&image, 2 * first.wrapping_add(777) as usize), 777);
+        assert_eq!(
+            [777, 1 << 16].map(|entry| image.profile(0, entry)),
+            [777, 1 << 16].map(|at| Some(varied.profiles[at]))
+        );
     }
 
     #[test]

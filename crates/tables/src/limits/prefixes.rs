@@ -1,6 +1,6 @@
 //! Limits for prefixes of both families.
 
-use std::fmt::Display;
+use std::fmt::{Display, Write};
 use std::net::IpAddr;
 
 use weir_abi::{Family, Layout, Limit, LimitEntries, LimitEntry};
@@ -238,6 +238,22 @@ impl LimitTable {
             Prefixes::V6(prefixes) => Box::new(prefixes[index]),
         };
         (prefix, self.profiles.limit(labelled.limits[index]))
+    }
+
+    /// The list as CSV, `prefix,rate,burst`, which [`PrefixLimits::read`] reads.
+    pub fn to_csv(&self) -> String {
+        let mut text = "# prefix,rate,burst\n".to_owned();
+        for Labelled { prefixes, limits, .. } in &self.families {
+            let mut line = |prefix: &dyn Display, &number: &u32| {
+                let (rate, burst) = self.profiles.limit(number).parts();
+                let _ = writeln!(text, "{prefix},{rate},{burst}");
+            };
+            match prefixes {
+                Prefixes::V4(prefixes) => prefixes.iter().zip(limits).for_each(|(prefix, limit)| line(prefix, limit)),
+                Prefixes::V6(prefixes) => prefixes.iter().zip(limits).for_each(|(prefix, limit)| line(prefix, limit)),
+            }
+        }
+        text
     }
 
     /// The entries for limiters of this family's addresses.

@@ -155,16 +155,13 @@ impl Held {
     /// The prefixes after changes, which are in order: the label of each prefix, 0 to remove it.
     pub fn changed(&self, changes: impl Iterator<Item = (Net, u32)>) -> Self {
         let (mut held, mut changes) = (self.iter().peekable(), changes.peekable());
-        let merged = iter::from_fn(|| {
-            let next = match (held.peek(), changes.peek()) {
-                (Some(&(net, _)), Some(&(changed, _))) if net < changed => held.next(),
-                (_, Some(&(changed, _))) => {
-                    held.next_if(|&(net, _)| net == changed);
-                    changes.next()
-                }
-                (_, None) => held.next(),
-            };
-            next
+        let merged = iter::from_fn(|| match (held.peek(), changes.peek()) {
+            (Some(&(net, _)), Some(&(changed, _))) if net < changed => held.next(),
+            (_, Some(&(changed, _))) => {
+                held.next_if(|&(net, _)| net == changed);
+                changes.next()
+            }
+            (_, None) => held.next(),
         });
         let left = merged.filter(|&(_, label)| label != 0);
         // A map is built at once from entries in order.

@@ -173,6 +173,8 @@ impl<D: Datapath> Controller<D> {
         let _one_at_a_time = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
         let pending = self.begin(change)?;
         self.datapath.activate(&pending.policy)?;
+        // From here on the previous generation charges no bucket.
+        pending.generation.bound_debts();
         self.state().commit(&pending.generation);
         self.guard.apply(pending.generation.program().on_exit);
         Ok(())

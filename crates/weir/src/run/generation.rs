@@ -13,7 +13,7 @@ use weir_engine::live::xdp::{KernelCode, KernelPath, Ports};
 use weir_engine::live::{Datapath, Loaded, Workers};
 use weir_loading::{ListContents, ListId, LoadError, Policy, PolicyFile, Stamps, Text};
 use weir_policy::ir::{Direction, Program};
-use weir_state::limits::Counted;
+use weir_state::limits::{Counted, Limits};
 use weir_state::tables::{LiveTables, TableBinding};
 use weir_state::{Memory, SharedState};
 
@@ -39,8 +39,8 @@ pub trait Loader: Clone + Send + Sync + 'static {
 pub struct Prepared<C> {
     /// The code for the datapath.
     pub code: Arc<C>,
-    /// The counts of its limiters, if they count.
-    pub counted: Option<Counted>,
+    /// Its limits, if it has any.
+    pub limits: Option<Limits>,
     /// Its tables, if they can change.
     pub tables: Option<LiveTables>,
 }
@@ -64,8 +64,8 @@ impl Loader for NativeLoader {
 
     fn load(&self, policy: &Policy) -> Result<Prepared<NativeCode>, Failure> {
         let data = policy.data(Some(&self.shared))?;
-        let (counted, tables) = (data.counted(), data.tables.clone());
-        Ok(Prepared { code: policy.compile_native(Cpu::Native)?.load(data)?, counted, tables })
+        let (limits, tables) = (data.limits.clone(), data.tables.clone());
+        Ok(Prepared { code: policy.compile_native(Cpu::Native)?.load(data)?, limits, tables })
     }
 
     fn trust(&self) -> &Trust {
@@ -99,7 +99,7 @@ impl Loader for KernelLoader {
     fn load(&self, policy: &Policy) -> Result<Prepared<KernelCode>, Failure> {
         let data = policy.data(Some(&self.shared))?;
         let code = policy.kernel(&data, &self.ports)?;
-        Ok(Prepared { code, counted: data.counted(), tables: data.tables })
+        Ok(Prepared { code, limits: data.limits, tables: data.tables })
     }
 
     fn trust(&self) -> &Trust {
@@ -181,6 +181,18 @@ impl<C> Generation<C> {
         self.prepared.tables.as_ref().map(|tables| &*tables.binding)
     }
 
+    fn counted(&self) -> Option<&Counted> {
+        self.prepared.limits.as_ref().and_then(|limits| limits.counted.as_ref())
+    }
+
+    /// Reduces the debts that limits of previous generations left to what its own limits allow. It must be active, and
+    /// no other generation may decide packets.
+    pub fn bound_debts(&self) {
+        if let Some(limits) = &self.prepared.limits {
+            limits.bound_debts(&weir_state::now_ns);
+        }
+    }
+
     /// Whether a table follows list files. Reading them again then undoes other changes.
     pub fn follows_lists(&self, table: &str) -> bool {
         let listed = || self.policy.text().map(Text::tables_with_files).unwrap_or_default();
@@ -211,7 +223,7 @@ impl<C> Generation<C> {
     pub fn limits(&self, wanted: usize, list: Option<&str>) -> Result<LimitsStatus, Failure> {
         let counting = Counting::of(&self.policy, list)?;
         let top = counting.top(wanted, |limiter, visit| {
-            self.prepared.counted.iter().for_each(|counted| counted.each(limiter, visit));
+            self.counted().iter().for_each(|counted| counted.each(limiter, visit));
             Ok(())
         })?;
         let total = LimitsTotal { limits: counting.limits(), exceeded: top.exceeded_limits };
@@ -224,7 +236,7 @@ impl<C> Generation<C> {
     /// # Errors
     /// There is no memory to keep the counts that were read.
     pub fn limits_since(&self, wanted: usize) -> Result<Top, Failure> {
-        let since = |limiter: usize, visit: &mut Visit<'_>| match &self.prepared.counted {
+        let since = |limiter: usize, visit: &mut Visit<'_>| match self.counted() {
             Some(counted) => Ok(counted.each_since(limiter, visit).map_err(LoadError::State)?),
             None => Ok(()),
         };

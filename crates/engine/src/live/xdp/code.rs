@@ -17,8 +17,8 @@ use super::ports::Ports;
 use crate::clang::BpfObject;
 use crate::live::datapath::Counts;
 use crate::xdp::load::{
-    ADDITIONS, COUNTERS, LOSSES, Plan, addition_rings, fill_tables, join_parts, load_object, map, program_name,
-    shared_maps,
+    ADDITIONS, COUNTERS, LOSSES, LoadedSizes, Plan, addition_rings, fill_tables, join_parts, load_object, map,
+    program_name, shared_maps,
 };
 use crate::xdp::{failed, find};
 use crate::{EngineError, ProgramData, ProgramShape};
@@ -120,6 +120,7 @@ impl KernelCode {
         let plan = Plan {
             mode: mode(cpus, ports),
             lengths: &lengths,
+            sizes: LoadedSizes::of(program, data),
             shared: &shared,
             program: &|name| !name.starts_with(LOSSES) && !name.ends_with("_stream"),
             map: &|_| true,
@@ -239,6 +240,7 @@ impl Losses {
         let plan = Plan {
             mode: mode(cpus, ports),
             lengths: &[(PORT_COUNTERS, bytes)],
+            sizes: None,
             shared: &[],
             program: &|name| name.starts_with(LOSSES),
             map: &|name| [PORTS, PORT_COUNTERS, ".rodata.mode"].contains(&name),

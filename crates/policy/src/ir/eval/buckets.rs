@@ -3,9 +3,9 @@
 use super::Tables;
 use crate::ir::{LimitEach, LimiterId, LimiterKind, Log, Program};
 use std::sync::Arc;
-use weir_abi::each::{self, HashedAddress, REPLAY_SEED, WAYS};
+use weir_abi::each::{self, EXCEEDER_SET_BITS, EXCEEDER_SETS, HashedAddress, REPLAY_SEED, Record, WAYS};
 use weir_abi::limit::{charge, ticks};
-use weir_abi::{Family, LimitEntries, LimitProfile};
+use weir_abi::{LimitEntries, LimitProfile};
 
 /// The buckets of all limiters.
 pub(super) struct Buckets {
@@ -42,6 +42,8 @@ struct Each {
     each: LimitEach,
     profile: LimitProfile,
     sets: Vec<[u64; WAYS]>,
+    /// Records of the addresses that were exceeded most; empty if nothing is counted.
+    exceeders: Vec<[Record; WAYS]>,
 }
 
 impl Buckets {
@@ -53,7 +55,7 @@ impl Buckets {
         let limiter = |(id, limiter): (u16, &crate::ir::Limiter)| match limiter.kind {
             LimiterKind::Rate(limit) => listed(Arc::new(LimitEntries::single(limit.profile())), limiter.log),
             LimiterKind::Prefixes { .. } | LimiterKind::Labels => listed(tables.limits(LimiterId(id)), limiter.log),
-            LimiterKind::Each(each) => Limiter::Each(Each::new(each)),
+            LimiterKind::Each(each) => Limiter::Each(Each::new(each, limiter.log)),
         };
         Buckets { limiters: (0..).zip(&program.limiters).map(limiter).collect(), clock_ns: None }
     }
@@ -86,11 +88,14 @@ impl Buckets {
         }
     }
 
-    /// The counts of a limiter's buckets, indexed by label. Empty for `limit each`.
-    pub(super) fn counts(&self, limiter: LimiterId) -> &[Charged] {
+    /// Calls `visit` with the counts of a limiter's buckets that are not 0: by label, and by address in `limit each`.
+    pub(super) fn counts(&self, limiter: LimiterId, visit: &mut dyn FnMut(u128, Charged)) {
         match &self.limiters[usize::from(limiter.0)] {
-            Limiter::Listed(listed) => &listed.counts,
-            Limiter::Each(_) => &[],
+            Limiter::Listed(listed) => {
+                let counts = (0..).zip(&listed.counts).filter(|(_, count)| **count != Charged::default());
+                counts.for_each(|(label, count)| visit(label, *count));
+            }
+            Limiter::Each(each) => each.counts(visit),
         }
     }
 
@@ -140,19 +145,33 @@ impl Listed {
 }
 
 impl Each {
-    fn new(each: LimitEach) -> Self {
+    fn new(each: LimitEach, log: Log) -> Self {
         let profile = each::profile(each.limit).expect("compiler bug: a burst that check refuses");
-        Each { each, profile, sets: vec![[0; WAYS]; 1 << each::set_bits(each.size)] }
+        let exceeders = if log == Log::Off { 0 } else { EXCEEDER_SETS };
+        let exceeders = vec![[Record::default(); WAYS]; exceeders];
+        Each { each, profile, sets: vec![[0; WAYS]; 1 << each::set_bits(each.size)], exceeders }
+    }
+
+    fn counts(&self, visit: &mut dyn FnMut(u128, Charged)) {
+        for (set, records) in self.exceeders.iter().enumerate() {
+            for record in records {
+                if let Some(address) = each::exceeder(record, set, self.each.key.family(), REPLAY_SEED) {
+                    visit(address, Charged { exceeded: record[0] & each::PACKETS_MASK, passed: 0 });
+                }
+            }
+        }
     }
 
     fn has_room(&mut self, address: u128, now_ns: u64, bytes: u32) -> bool {
-        let (address, set_bits) = (address & self.each.mask(), each::set_bits(self.each.size));
-        let hashed = match self.each.key.family() {
-            Family::Ipv4 => HashedAddress::of_ipv4(address as u32, REPLAY_SEED, set_bits),
-            Family::Ipv6 => HashedAddress::of_ipv6(address, REPLAY_SEED, set_bits),
-        };
+        let (address, family) = (address & self.each.mask(), self.each.key.family());
+        let hashed = HashedAddress::of(address, family, REPLAY_SEED, each::set_bits(self.each.size));
         let LimitProfile { coarse, room, .. } = self.profile;
         let set = &mut self.sets[hashed.set as usize];
-        each::charge(set, hashed.tag, each::ticks(now_ns, coarse), self.profile.cost(bytes), room)
+        let has_room = each::charge(set, hashed.tag, each::ticks(now_ns, coarse), self.profile.cost(bytes), room);
+        let hashed = HashedAddress::of(address, family, REPLAY_SEED, EXCEEDER_SET_BITS);
+        if let (false, Some(records)) = (has_room, self.exceeders.get_mut(hashed.set as usize)) {
+            each::count_exceeded(records, hashed.tag, address);
+        }
+        has_room
     }
 }

@@ -49,10 +49,10 @@ impl<'a, T: Tables> Evaluator<'a, T> {
         &self.counters
     }
 
-    /// The counts of a limiter's buckets, indexed by the labels that its find returns. They are 0 if the list does not
-    /// log.
-    pub fn limit_counts(&self, limiter: LimiterId) -> &[Charged] {
-        self.buckets.counts(limiter)
+    /// Calls `visit` with the counts of a limiter's buckets that are not 0: by the label that its find returns, and by
+    /// address in `limit each`. Makes no calls if the limiter does not log.
+    pub fn limit_counts(&self, limiter: LimiterId, visit: &mut dyn FnMut(u128, Charged)) {
+        self.buckets.counts(limiter, visit);
     }
 
     /// What additions by rules did to tables, up to the last tick that has ended.

@@ -57,7 +57,7 @@ impl Limit {
     }
 }
 
-/// `limit each ip saddr/24 50pps burst 10 size 100000 exceed mark`: a bucket for each address.
+/// `limit each ip saddr/24 50pps burst 10 size 100000 log exceeded exceed mark`: a bucket for each address.
 #[derive(Clone, Debug)]
 pub struct LimitEach {
     /// The address field.
@@ -68,6 +68,8 @@ pub struct LimitEach {
     pub limit: Limit,
     /// Number of buckets; `None` if not written.
     pub size: Option<Atom>,
+    /// What is counted: `off` or `exceeded`; `None` if not written.
+    pub log: Option<Log>,
     /// What happens to packets that exceed the limit.
     pub exceed: OnExceed,
     /// The whole statement.

@@ -1,0 +1,26 @@
+//! A bundle decides as the text that it was compiled from, on every engine.
+
+use super::engines::Engines;
+use weir_engine::cpu::Cpu;
+use weir_loading::Policy;
+use weir_test_support::Packet;
+
+/// Compiles the policy to a bundle, reads it back, and compares its decisions and counts with those of the text.
+pub fn decides_as_its_text(policy: &Policy, packets: &[Packet]) -> Result<(), String> {
+    let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
+    let path = folder.path().join("policy.weirb");
+    let (bundle, _) = policy
+        .bundle(Cpu::Native, |compiled| compiled.filter().map(drop))
+        .map_err(|error| format!("it cannot be compiled to a bundle: {error}"))?;
+    bundle.write(&path, None).map_err(|error| error.to_string())?;
+    let bundled = weir_loading::load(&path).map_err(|error| error.to_string())?;
+    if bundled.limit_needs().buckets != policy.limit_needs().buckets {
+        return Err("the bundle needs another number of buckets".to_owned());
+    }
+    let of_text = Engines::load(policy)?.agree(packets)?;
+    let of_bundle = Engines::load(&bundled)?.agree(packets).map_err(|problem| format!("bundle: {problem}"))?;
+    match super::engines::difference(&policy.program, packets, &of_text, &of_bundle) {
+        Some(difference) => Err(format!("text and bundle differ: {difference}")),
+        None => Ok(()),
+    }
+}
