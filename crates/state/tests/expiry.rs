@@ -272,6 +272,37 @@ fn many_entries_expire_at_once_and_changes_pass_between() {
     assert_eq!(names(&store, &binding, "t").len(), 100);
 }
 
+/// The time of a random lookup, the least of several rounds, while another thread ends ticks.
+fn lookup_ns(store: &TableStore, binding: &TableBinding, with_ticks: bool) -> f64 {
+    let stop = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while with_ticks && !stop.load(std::sync::atomic::Ordering::Relaxed) {
+                store.expire(TICK_NS);
+                std::thread::sleep(std::time::Duration::from_nanos(TICK_NS));
+            }
+        });
+        let handle = binding.object(0).handle().unwrap();
+        let mut reader = store.readers().register().unwrap();
+        let mut random = Random(2);
+        let keys: Vec<u32> = (0..1 << 20).map(|_| random.below(1 << 32) as u32).collect();
+        let mut round = || {
+            let start = std::time::Instant::now();
+            let mut found = 0;
+            for burst in keys.chunks(64) {
+                let started = reader.start_burst();
+                let view = handle.open(&started);
+                found += burst.iter().filter(|&&key| view.find4(key) != 0).count();
+            }
+            assert!(found < keys.len());
+            start.elapsed().as_secs_f64() * 1e9 / keys.len() as f64
+        };
+        let least = (0..5).map(|_| round()).fold(f64::MAX, f64::min);
+        stop.store(true, std::sync::atomic::Ordering::Relaxed);
+        least
+    })
+}
+
 /// Resident memory of this process in bytes.
 fn resident() -> usize {
     let pages = std::fs::read_to_string("/proc/self/statm").unwrap();
@@ -308,6 +339,12 @@ fn costs_of_a_million_entries() {
         measure("timeouts of 10 minutes", &mut || {
             store.change(&binding, "t", update(&all, Some(600_000)), 0).unwrap();
         });
+        let (mut without, mut with) = (f64::MAX, f64::MAX);
+        for _ in 0..10 {
+            without = without.min(lookup_ns(&store, &binding, false));
+            with = with.min(lookup_ns(&store, &binding, true));
+        }
+        println!("{name}: a lookup takes {without:.2} ns, {with:.2} ns while a thread ends ticks");
         measure("1000 ticks without expiry, together", &mut || (1..1000).for_each(|now| store.expire(now * TICK_NS)));
         measure("update", &mut || {
             store.change(&binding, "t", update(&all, Some(600_000)), 1000 * TICK_NS).unwrap();

@@ -65,6 +65,12 @@ impl Folder {
         Ok(numbers)
     }
 
+    /// The highest number of any file, or 0.
+    pub(super) fn last_number(&self) -> io::Result<u64> {
+        let last = |kind: &str| Ok::<_, io::Error>(self.numbers(kind)?.last().copied().unwrap_or(0));
+        Ok(last(SNAPSHOT)?.max(last(JOURNAL)?))
+    }
+
     /// Creates a file, which other users cannot read.
     pub(super) fn create(&self, file: &Path) -> io::Result<File> {
         private().create(true).truncate(true).open(file)

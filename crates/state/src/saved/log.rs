@@ -14,8 +14,10 @@ pub struct ChangeLog(Mutex<Waiting>);
 #[derive(Default)]
 pub(super) struct Waiting {
     pub bytes: Vec<u8>,
-    /// Whether changes are missing, so that only a snapshot can help.
+    /// Whether changes before these bytes were dropped. Without them, these bytes must not be on disk.
     pub is_incomplete: bool,
+    /// Whether a snapshot is needed, because something has changed that no record says.
+    pub wants_snapshot: bool,
 }
 
 impl ChangeLog {
@@ -24,13 +26,13 @@ impl ChangeLog {
         let mut waiting = self.waiting();
         write(&mut waiting.bytes);
         if waiting.bytes.len() > WAITING_BYTES_MAX {
-            *waiting = Waiting { bytes: Vec::new(), is_incomplete: true };
+            *waiting = Waiting { bytes: Vec::new(), is_incomplete: true, wants_snapshot: true };
         }
     }
 
     /// Demands a snapshot: something has changed that no record says.
     pub fn demand_snapshot(&self) {
-        self.waiting().is_incomplete = true;
+        self.waiting().wants_snapshot = true;
     }
 
     /// Takes what waits.

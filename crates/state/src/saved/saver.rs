@@ -32,8 +32,8 @@ pub struct Saver {
     folder: Option<Folder>,
     log: Arc<ChangeLog>,
     journal: Option<Journal>,
-    /// Number of the last snapshot and its bytes.
-    snapshot: (u64, u64),
+    /// Bytes of the last snapshot.
+    snapshot_bytes: u64,
     failed: Option<Instant>,
     /// When debts are written again.
     debts_due: Option<Instant>,
@@ -47,9 +47,16 @@ struct Journal {
 }
 
 impl Saver {
-    /// A saver that writes to the folder at `path`. `folder` is the folder, if it could be opened already.
+    /// A saver that writes to the folder at `path`. `folder` is the folder, if it could be opened and read already.
+    /// All changes since then are in `log`.
     pub fn new(path: PathBuf, folder: Option<Folder>, log: Arc<ChangeLog>) -> Self {
-        Saver { path, folder, log, journal: None, snapshot: (0, 0), failed: None, debts_due: None, debts_failed: false }
+        let (journal, snapshot_bytes, failed, debts_due, debts_failed) = (None, 0, None, None, false);
+        let mut saver = Saver { path, folder, log, journal, snapshot_bytes, failed, debts_due, debts_failed };
+        if saver.folder.is_some() {
+            // An error returns with the first step.
+            saver.journal = saver.begin_journal().ok().map(|(_, journal)| journal);
+        }
+        saver
     }
 
     /// Writes the changes that wait, and a snapshot if one is needed. To be called several times a second. `active` is
@@ -92,50 +99,63 @@ impl Saver {
     }
 
     fn try_step(&mut self, store: &TableStore, active: Option<&TableBinding>) -> io::Result<()> {
-        let Waiting { bytes, is_incomplete } = self.log.take();
-        let (_, snapshot_bytes) = self.snapshot;
+        let Waiting { bytes, is_incomplete, wants_snapshot } = self.log.take();
+        if is_incomplete {
+            self.journal = None;
+        }
         if let Some(journal) = &mut self.journal {
             journal.write(&bytes)?;
-            if !is_incomplete && journal.bytes < JOURNAL_BYTES_MIN.max(2 * snapshot_bytes) {
+            if !wants_snapshot && journal.bytes < JOURNAL_BYTES_MIN.max(2 * self.snapshot_bytes) {
                 return Ok(());
             }
         }
         self.make_snapshot(store, active)
     }
 
-    fn make_snapshot(&mut self, store: &TableStore, active: Option<&TableBinding>) -> io::Result<()> {
+    /// Begins a journal that continues the last one, or the next snapshot.
+    fn begin_journal(&mut self) -> io::Result<(u64, Journal)> {
         if self.folder.is_none() {
             self.folder = Some(Folder::open(&self.path)?);
         }
         let folder = self.folder.as_ref().expect("it was opened above");
-        let last = [SNAPSHOT, JOURNAL].map(|kind| folder.numbers(kind).map(|all| all.last().copied().unwrap_or(0)));
-        let [snapshots, journals] = last;
-        let number = snapshots?.max(journals?).max(self.snapshot.0) + 1;
-        let mut journal = Journal::create(folder, number)?;
+        let number = 1 + folder.last_number()?;
+        Ok((number, Journal::create(folder, number)?))
+    }
+
+    fn make_snapshot(&mut self, store: &TableStore, active: Option<&TableBinding>) -> io::Result<()> {
+        let (number, mut journal) = self.begin_journal()?;
         let mut before = Waiting::default();
         // Changes from here on belong to the new journal.
         let tables = store.save(active, || before = self.log.take());
-        if let Some(old) = &mut self.journal {
+        // Until the snapshot is complete, the new journal must continue the old one. Otherwise it would have later
+        // changes without earlier ones.
+        let mut continues = self.journal.is_some() && !before.is_incomplete;
+        let mut has_lost = false;
+        if let Some(mut old) = self.journal.take().filter(|_| continues) {
             old.write(&before.bytes)?;
         }
-        self.journal = None;
-        let (new, path) = (folder.file("tables.new"), folder.numbered(number, SNAPSHOT));
+        let folder = self.folder.as_ref().expect("a journal was begun in it");
+        let new = folder.file("tables.new");
         let mut snapshot = SnapshotFile::create(folder.create(&new)?, number)?;
         for table in &tables {
-            snapshot.write(table, |at_once| {
-                let Waiting { bytes, is_incomplete } = self.log.take();
-                if is_incomplete {
-                    self.log.demand_snapshot();
+            snapshot.write(table, |file| {
+                if continues {
+                    let Waiting { bytes, is_incomplete, wants_snapshot } = self.log.take();
+                    if wants_snapshot {
+                        self.log.demand_snapshot();
+                    }
+                    (continues, has_lost) = (!is_incomplete, is_incomplete);
+                    journal.write(if continues { &bytes } else { &[] })?;
                 }
-                journal.write(&bytes)?;
-                at_once.sync_data()
+                file.sync_data()
             })?;
         }
-        let bytes = snapshot.end()?;
-        folder.publish(&new, &path)?;
-        self.journal = Some(journal);
-        self.snapshot = (number, bytes);
-        remove_old(folder)
+        self.snapshot_bytes = snapshot.end()?;
+        folder.publish(&new, &folder.numbered(number, SNAPSHOT))?;
+        remove_old(folder)?;
+        // If changes were dropped meanwhile, the next step makes another snapshot.
+        self.journal = Some(journal).filter(|_| !has_lost);
+        Ok(())
     }
 }
 
