@@ -133,7 +133,7 @@ fn addresses_keep_their_words_with_less_debt() {
 #[test]
 fn packets_that_pass_meanwhile_are_never_refunded() {
     let store = LimitStore::new(7, Buckets::reserve(100).unwrap());
-    let limit = profile("100kpps", "10");
+    let limit = profile("100kpps", "2000");
     let generation = generation(&store, &[Some(limit)]);
     let slot = generation.binding.object(0).slots()[1];
     let word = word(&generation, slot);
@@ -158,7 +158,7 @@ fn packets_that_pass_meanwhile_are_never_refunded() {
         ended.store(true, Ordering::Relaxed);
         charging.join().unwrap()
     });
-    let most = 10 + (now_ns() - begun) / 10_000 + 1;
+    let most = 2000 + (now_ns() - begun) / 10_000 + 1;
     assert!(passed <= most, "{passed} packets, at most {most}");
-    assert!(passed > most / 2, "{passed} packets of {most}");
+    assert!(passed > most / 10, "{passed} packets of {most}");
 }
