@@ -303,7 +303,8 @@ fn lists_are_replaced_all_or_none() {
     let mut reader = store.readers().register().unwrap();
     let burst = reader.start_burst();
     // The reader holds as many replaced images of the second table as it may.
-    let at_once = |list| store.change_by(&active, "two", (TableChange::Replace(list), Visibility::AtOnce), NOW_NS);
+    let at_once =
+        |list: &Table| store.change_by(&active, "two", (TableChange::Replace(list), Visibility::AtOnce), NOW_NS);
     while at_once(&new).and_then(|_| at_once(&set(&["192.0.2.1", "192.0.2.2"]))).is_ok() {}
     let two = entries(&store, &active, "two");
 

@@ -87,9 +87,7 @@ impl Before {
     /// Those of a change. A part may have been made.
     fn restore(self) -> Result<(), LiveError> {
         self.image.with_expiry(self.position, |live, expiry| {
-            live.replace(self.position, &self.entries)?;
-            *expiry = self.expiry;
-            Ok(())
+            live.replace(self.position, &self.entries).map(|_| *expiry = self.expiry)
         })?;
         self.image.set_listed(self.position, &self.listed);
         Ok(())
