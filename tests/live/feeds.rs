@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::Write;
+use std::net::Ipv4Addr;
 use std::path::Path;
 use std::process::Command;
 use weir_control::{RefusedUpdate, Request};
@@ -203,7 +204,9 @@ downstream { accept }
     let other = running.load(&folder.join("other.weir"));
     running.ask(&Request::Activate { generation: other, confirm_s: Some(600.0) }).expect("it is ready");
     put(folder, "first.txt", &format!("{ONE}\n{TWO}\n"));
-    let many = (0..100_000).map(|n| format!("100.{}.{}.{}\n", n >> 16, n >> 8 & 255, n & 255)).collect::<String>();
+    // Addresses far apart, because neighbours share words.
+    let far = |n: u32| Ipv4Addr::from(1 << 30 | n.wrapping_mul(2_654_435_761) >> 2);
+    let many = (0..100_000).map(|n| format!("{}\n", far(n))).collect::<String>();
     put(folder, "second.txt", &many);
     let lists = json!([changed("first", 1, 2), changed("second", 1, 100_000)]);
     if engine == "xdp" {
