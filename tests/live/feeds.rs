@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::Write;
+use std::net::Ipv4Addr;
 use std::path::Path;
 use std::process::Command;
 use weir_control::{RefusedUpdate, Request};
@@ -184,6 +185,75 @@ downstream { accept }
     put(folder, "each.csv", "192.0.2.0/24,2pps,1\n");
     assert_eq!(done(&running, "reload")["generation"], second + 1);
     dropped(&running, hosts, &[ONE]);
+    assert_eq!(running.stop(), 0);
+}
+
+each_kind!(a_list_that_outgrows_its_room_is_applied_with_all_others_or_not_at_all);
+fn a_list_that_outgrows_its_room_is_applied_with_all_others_or_not_at_all(engine: &str, hosts: &Hosts, folder: &Path) {
+    put(folder, "first.txt", "203.0.113.5\n");
+    put(folder, "second.txt", "203.0.113.6\n");
+    let policy = "
+table first { type ipv4; file \"first.txt\" }
+table second { type ipv4; file \"second.txt\" }
+upstream { ip saddr @first drop; ip daddr @second drop; accept }
+downstream { accept }
+";
+    put(folder, "p.weir", policy);
+    put(folder, "other.weir", policy);
+    let running = Running::start(&hosts.weir, folder, "p.weir", engine, 1);
+    let other = running.load(&folder.join("other.weir"));
+    running.ask(&Request::Activate { generation: other, confirm_s: Some(600.0) }).expect("it is ready");
+    put(folder, "first.txt", &format!("{ONE}\n{TWO}\n"));
+    // Addresses far apart, because neighbours share words.
+    let far = |n: u32| Ipv4Addr::from(1 << 30 | n.wrapping_mul(2_654_435_761) >> 2);
+    let many = (0..100_000).map(|n| format!("{}\n", far(n))).collect::<String>();
+    put(folder, "second.txt", &many);
+    let lists = json!([changed("first", 1, 2), changed("second", 1, 100_000)]);
+    if engine == "xdp" {
+        // The kernel has no room, and no generation can succeed one that is on trial.
+        refused(&running, "reload", "table second: the image needs ");
+        let refusals = running.status().updates.refusals;
+        let is_clear = |one: &RefusedUpdate| {
+            one.reason.contains("table second: the image needs ") && one.reason.contains("a policy is on trial")
+        };
+        assert!(refusals.len() == 2 && refusals.iter().all(is_clear), "{refusals:?}");
+        dropped(&running, hosts, &[]);
+        assert_eq!(done(&running, "table first count")["entries"], 1);
+        running.ask(&Request::Confirm).expect("it is on trial");
+        let reloaded = done(&running, "reload");
+        assert_eq!((&reloaded["lists"], &reloaded["generation"]), (&lists, &json!(other + 1)));
+        assert!(reloaded["notices"].to_string().contains("table second: the image needs "), "{reloaded}");
+    } else {
+        assert_eq!(done(&running, "reload"), json!({ "generation": null, "lists": lists }));
+    }
+    assert!(running.status().updates.refusals.is_empty());
+    dropped(&running, hosts, &[ONE, TWO]);
+    assert_eq!(done(&running, "table second count")["entries"], 100_000);
+    assert_eq!(done(&running, "reload"), json!({ "generation": null, "lists": [] }));
+    check_account(&running.settled());
+    assert_eq!(running.stop(), 0);
+}
+
+each_kind!(a_feed_keeps_out_of_generations_with_another_list);
+fn a_feed_keeps_out_of_generations_with_another_list(engine: &str, hosts: &Hosts, folder: &Path) {
+    put(folder, "bad.txt", &format!("{ONE}\n"));
+    let policy = "
+table bad { type ipv4; file \"bad.txt\" }
+upstream { ip saddr @bad drop; accept }
+downstream { accept }
+";
+    put(folder, "p.weir", policy);
+    let running = Running::start(&hosts.weir, folder, "p.weir", engine, 1);
+    put(folder, "bad.txt", &format!("{TWO}\n"));
+    let second = running.load(&folder.join("p.weir"));
+    running.ask(&Request::Activate { generation: second, confirm_s: None }).expect("it is ready");
+    dropped(&running, hosts, &[TWO]);
+    put(folder, "bad.txt", &format!("{TWO}\n{THREE}\n"));
+    assert_eq!(done(&running, "reload")["lists"], json!([changed("bad", 1, 2)]));
+    dropped(&running, hosts, &[TWO, THREE]);
+    done(&running, &format!("table bad add {FREE}"));
+    running.ask(&Request::Rollback).expect("there is a target");
+    dropped(&running, hosts, &[ONE, FREE]);
     assert_eq!(running.stop(), 0);
 }
 

@@ -7,7 +7,8 @@ use std::sync::Arc;
 
 use weir_abi::{Family, Layout};
 use weir_state::tables::{
-    Changed, DynamicBounds, ImageDeclared, Member, TableBinding, TableChange, TableError, TableStore,
+    Changed, DynamicBounds, ImageDeclared, Member, NotTaken, TableBinding, TableChange, TableError, TableStore,
+    Visibility,
 };
 use weir_state::{Declared, StateError};
 use weir_tables::{Entries, Kind, Table};
@@ -256,6 +257,79 @@ fn a_list_that_was_read_again_counts_for_later_generations() {
     let second = bind(&store, declared(&new)).unwrap();
     assert_eq!(find(&store, &first, [10, 0, 0, 1]), [2], "BB is the second label of the first generation");
     assert_eq!(find(&store, &second, [10, 0, 0, 1]), [1], "and the first label of the second");
+}
+
+#[test]
+fn a_new_list_reaches_only_generations_with_the_same_list() {
+    let store = TableStore::default();
+    let (old, new, other) = (set(&["192.0.2.1"]), set(&["192.0.2.7", "192.0.2.8"]), set(&["198.51.100.1"]));
+    let declared = |list: &Arc<Table>, layout| vec![image(&[("bad", list)], layout, None)];
+    let same = bind(&store, declared(&old, Layout::ExactSet)).unwrap();
+    let active = bind(&store, declared(&old, Layout::RankLeaf)).unwrap();
+    let another = bind(&store, declared(&other, Layout::RankLeaf)).unwrap();
+    let replace = |list: &Arc<Table>| store.replace_lists(&active, &[("bad", list)], 0).unwrap();
+    // By hand: all generations.
+    change(&store, &active, "bad", add(&set(&["203.0.113.1"]))).unwrap();
+    assert_eq!(entries(&store, &another, "bad"), ["198.51.100.1", "203.0.113.1"]);
+
+    assert_eq!(replace(&new), [NotTaken::default()]);
+    for binding in [&same, &active] {
+        assert_eq!(entries(&store, binding, "bad"), ["192.0.2.7", "192.0.2.8"]);
+        assert_eq!(store.listed(binding, "bad").unwrap(), new);
+    }
+    assert_eq!(entries(&store, &another, "bad"), ["198.51.100.1", "203.0.113.1"]);
+    assert_eq!(store.listed(&another, "bad").unwrap(), other);
+
+    // A layout that cannot hold the list: the generation keeps its list, and is another one from then on.
+    assert_eq!(replace(&set(&["192.0.2.0/24"])), [NotTaken { images: 1, partial: 0 }]);
+    assert_eq!(replace(&old), [NotTaken::default()]);
+    assert_eq!(entries(&store, &same, "bad"), ["192.0.2.7", "192.0.2.8"]);
+    assert_eq!(store.listed(&same, "bad").unwrap(), new);
+    assert_eq!(entries(&store, &active, "bad"), ["192.0.2.1"]);
+}
+
+#[test]
+fn lists_are_replaced_all_or_none() {
+    const NOW_NS: u64 = 1_000_000_000;
+    let store = TableStore::default();
+    let (old, new) = (set(&["192.0.2.1"]), set(&["192.0.2.7", "192.0.2.8"]));
+    let layout = Layout::RankLeaf;
+    let declared = || vec![image(&[("one", &old)], layout, None), image(&[("two", &old)], layout, None)];
+    let active = bind(&store, declared()).unwrap();
+    let other = bind(&store, vec![image(&[("one", &old)], Layout::ExactSet, None)]).unwrap();
+    let brief = TableChange::Add { entries: &set(&["203.0.113.1"]), timeout_ms: Some(60_000) };
+    store.change(&active, "one", brief, NOW_NS).unwrap();
+    let lists = [("one", &new), ("two", &new)];
+    let mut reader = store.readers().register().unwrap();
+    let burst = reader.start_burst();
+    // The reader holds as many replaced images of the second table as it may.
+    let at_once =
+        |list: &Table| store.change_by(&active, "two", (TableChange::Replace(list), Visibility::AtOnce), NOW_NS);
+    while at_once(&new).and_then(|_| at_once(&set(&["192.0.2.1", "192.0.2.2"]))).is_ok() {}
+    let two = entries(&store, &active, "two");
+
+    let many: Vec<String> = (0..4000).map(|n| format!("10.0.{}.{}", n >> 8, n & 255)).collect();
+    let many = set(&many.iter().map(String::as_str).collect::<Vec<_>>());
+    let not_replaced = store.replace_lists(&active, &[("one", &new), ("two", &many)], NOW_NS).unwrap_err();
+    assert_eq!((not_replaced.name.as_str(), not_replaced.not_restored.len()), ("two", 0));
+    assert!(not_replaced.may_succeed_later());
+    assert!(not_replaced.to_string().starts_with("table two: readers still hold "), "{not_replaced}");
+    for binding in [&active, &other] {
+        assert_eq!(entries(&store, binding, "one"), ["192.0.2.1", "203.0.113.1"]);
+        assert_eq!(store.listed(binding, "one").unwrap(), old);
+    }
+    assert_eq!(entries(&store, &active, "two"), two);
+    let left = |binding| {
+        store
+            .read(binding, "one", |table| table.entries().filter_map(|one| table.left_ns(&one, NOW_NS)).count())
+            .unwrap()
+    };
+    assert_eq!((left(&active), left(&other)), (1, 1), "the deadline is there again");
+
+    drop(burst);
+    store.replace_lists(&active, &lists, NOW_NS).unwrap();
+    assert_eq!((entries(&store, &active, "two").len(), entries(&store, &other, "one").len()), (2, 2));
+    assert_eq!((left(&active), left(&other)), (0, 0));
 }
 
 #[test]

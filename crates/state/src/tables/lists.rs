@@ -1,13 +1,106 @@
 //! Tables that follow list files: what a table has now, and what its lists had when they were read last.
 
+use std::fmt::{self, Display, Formatter};
 use std::sync::Arc;
 
 use weir_tables::Table;
+use weir_tables::live::LiveError;
 
-use super::change::TableChange;
-use super::fit::{checked, images_of, no_table};
+use super::change::{self, Order, TableChange, Timing, Visibility};
+use super::expiry::Expiry;
+use super::fit::{Checked, can_take, checked, images_of, no_table};
+use super::image::TableImage;
 use super::table_error::TableError;
 use super::table_store::{TableBinding, TableStore};
+
+/// The images of other generations with the same list that did not take a new one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct NotTaken {
+    /// Number of images that cannot hold the new list.
+    pub images: usize,
+    /// How many of them have a part of it, because what they had before could not be restored.
+    pub partial: usize,
+}
+
+/// Why tables did not get new lists. Tables that already had theirs have their previous entries again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NotReplaced {
+    /// The table that did not take its list.
+    pub name: String,
+    /// Why.
+    pub error: TableError,
+    /// Tables whose previous entries could not be restored. They have at least a part of their new list.
+    pub not_restored: Vec<String>,
+}
+
+impl NotReplaced {
+    /// Whether only time can help: readers were behind. Otherwise the images are too small for the new lists, which
+    /// images of a new generation need not be.
+    pub fn may_succeed_later(&self) -> bool {
+        matches!(self.error, TableError::Refused { error: LiveError::ReadersBehind { .. }, .. })
+    }
+}
+
+impl Display for NotReplaced {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.error)?;
+        match self.not_restored.is_empty() {
+            true => Ok(()),
+            false => write!(f, "; a part of the update stays in {}", self.not_restored.join(", ")),
+        }
+    }
+}
+
+impl std::error::Error for NotReplaced {}
+
+/// A table of an image before its list was replaced.
+struct Before {
+    image: TableImage,
+    position: usize,
+    entries: Arc<Table>,
+    expiry: Expiry,
+    listed: Arc<Table>,
+}
+
+impl Before {
+    /// The table as it is now.
+    fn of(image: &TableImage, position: usize) -> Self {
+        let (entries, expiry) = image.current(position).expect("the image was checked");
+        Before { image: image.clone(), position, entries, expiry, listed: image.listed(position) }
+    }
+
+    /// Gives the table its new list.
+    ///
+    /// # Errors
+    /// Those of a change. A part may have been made.
+    fn replace(&self, list: &Arc<Table>, now_ns: u64) -> Result<(), LiveError> {
+        let timing = Timing::new(now_ns, None);
+        let order = Order { change: TableChange::Replace(list), visibility: Visibility::Gradual, timing };
+        self.image.with_expiry(self.position, |live, expiry| change::apply((live, self.position), expiry, order))?;
+        self.image.set_listed(self.position, list);
+        Ok(())
+    }
+
+    /// Gives the table its previous entries and deadlines again.
+    ///
+    /// # Errors
+    /// Those of a change. A part may have been made.
+    fn restore(self) -> Result<(), LiveError> {
+        self.image.with_expiry(self.position, |live, expiry| {
+            live.replace(self.position, &self.entries).map(|_| *expiry = self.expiry)
+        })?;
+        self.image.set_listed(self.position, &self.listed);
+        Ok(())
+    }
+}
+
+/// The reason within an error of a batch.
+fn reason(error: LiveError) -> LiveError {
+    match error {
+        LiveError::Stopped { error, .. } => *error,
+        error => error,
+    }
+}
 
 impl TableStore {
     /// The entries of a table of the generation `active`. A table that has not changed is not copied.
@@ -36,6 +129,85 @@ impl TableStore {
         for (image, position) in images_of(&mut active.objects(), name) {
             image.set_listed(position, list);
         }
+    }
+
+    /// Replaces the entries of tables of the generation `active` by new lists: all tables, or none. Tables of the same
+    /// name and type of other loaded generations take a new list too if they had the same list before. Other changes
+    /// wait for one table, not for all.
+    ///
+    /// # Errors
+    /// A table cannot take its list. Other tables have their previous entries again.
+    ///
+    /// # Panics
+    /// Panics if a table is `dynamic`: those follow no lists.
+    pub fn replace_lists(
+        &self,
+        active: &TableBinding,
+        lists: &[(&str, &Arc<Table>)],
+        now_ns: u64,
+    ) -> Result<Vec<NotTaken>, NotReplaced> {
+        let mut before = Vec::new();
+        let mut not_taken = Vec::new();
+        for &(name, list) in lists {
+            match self.replace_list(active, (name, list), &mut before, now_ns) {
+                Ok(others) => not_taken.push(others),
+                Err(error) => {
+                    let _in_order = self.in_order();
+                    let mut not_restored = Vec::new();
+                    for one in before.into_iter().rev() {
+                        let name = one.image.members()[one.position].name.clone();
+                        if one.restore().is_err() && !not_restored.contains(&name) {
+                            not_restored.push(name);
+                        }
+                    }
+                    return Err(NotReplaced { name: name.to_owned(), error, not_restored });
+                }
+            }
+        }
+        Ok(not_taken)
+    }
+
+    /// Replaces the entries of one table. `before` gets what was there.
+    fn replace_list(
+        &self,
+        active: &TableBinding,
+        (name, list): (&str, &Arc<Table>),
+        before: &mut Vec<Before>,
+        now_ns: u64,
+    ) -> Result<NotTaken, TableError> {
+        let _in_order = self.in_order();
+        let change = TableChange::Replace(list);
+        let Checked { own, table_type, .. } = checked(&active.objects().collect::<Vec<_>>(), name, change)?;
+        let (first, set) = own.first().expect("a table that was checked has an image");
+        assert!(first.bounds(*set).is_none(), "a dynamic table follows no lists");
+        let listed = first.listed(*set);
+        for (image, set) in &own {
+            before.push(Before::of(image, *set));
+            let replaced = before.last().expect("it was pushed").replace(list, now_ns);
+            replaced.map_err(|error| TableError::Refused { name: name.to_owned(), error: reason(error) })?;
+        }
+        let is_other = |(image, set): &(TableImage, usize)| {
+            !own.iter().any(|(known, _)| known.is(image))
+                && image.table_type(*set) == table_type
+                && image.bounds(*set).is_none()
+                && image.listed(*set) == listed
+        };
+        let mut not_taken = NotTaken::default();
+        for (image, set) in self.all_images_of(name).into_iter().filter(is_other) {
+            if can_take(&image, set, name, change).is_err() {
+                not_taken.images += 1;
+                continue;
+            }
+            let other = Before::of(&image, set);
+            match other.replace(list, now_ns) {
+                Ok(()) => before.push(other),
+                Err(_) => {
+                    not_taken.images += 1;
+                    not_taken.partial += usize::from(other.restore().is_err());
+                }
+            }
+        }
+        Ok(not_taken)
     }
 
     /// Checks that a table of the generation `active` can take a change.

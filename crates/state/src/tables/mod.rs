@@ -10,7 +10,8 @@
 //! ```
 //! Generations share an image if they have the same tables in it, with the same layout and the same entries in the
 //! policy. A list that has other entries when a generation is loaded is a new image without the changes. Until then
-//! changes reach all loaded generations, also through images that they do not share.
+//! changes by hand and by rules reach all loaded generations, also through images that they do not share. A new list
+//! reaches those that had the same list before ([`TableStore::replace_lists`]).
 
 mod addition_ring;
 mod additions;
@@ -34,6 +35,7 @@ pub use change::{TableChange, Visibility};
 pub use image::{DynamicBounds, ImageDeclared, Member, TableImage};
 pub use kernel::{SelectedHalves, KernelImage};
 pub use lasting::SavedTable;
+pub use lists::{NotReplaced, NotTaken};
 pub use published::Published;
 pub use table_error::TableError;
 pub use table_store::{Changed, EXPIRE_BATCH, TableBinding, TableImages, TableStore, TableView};

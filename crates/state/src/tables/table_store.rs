@@ -356,6 +356,11 @@ impl TableStore {
         }
     }
 
+    /// The images of all loaded generations that have a table, each once, with the position of the table.
+    pub(super) fn all_images_of(&self, name: &str) -> Vec<(TableImage, usize)> {
+        self.store.maintain(|_, objects| images_of(objects, name))
+    }
+
     /// Waits for earlier changes.
     pub(super) fn in_order(&self) -> MutexGuard<'_, ()> {
         self.waiting.fetch_add(1, Ordering::Relaxed);

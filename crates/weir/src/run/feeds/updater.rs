@@ -1,8 +1,9 @@
 //! Reads list files again and applies what has changed, or refuses it.
 //!
 //! All lists are read and checked before anything changes. Tables are changed in place. Lists of limits, labels that
-//! rules do not know yet, and entries that a layout cannot hold need a new generation: the text of the active one is
-//! checked and compiled again with the new lists. It replaces the active generation in the same posture.
+//! rules do not know yet, entries that a layout cannot hold, and lists for which an image has no room need a new
+//! generation: the text of the active one is checked and compiled again with the new lists. It replaces the active
+//! generation in the same posture.
 
 use crate::failure::Failure;
 use crate::report;
@@ -17,7 +18,7 @@ use std::sync::Arc;
 use weir_control::{ListChanged, ListName, Reloaded};
 use weir_engine::live::Datapath;
 use weir_loading::{ListContents, ListId, ListRead, Stamps, Text};
-use weir_state::tables::TableChange;
+use weir_state::tables::{NotReplaced, NotTaken, TableChange};
 use weir_tables::{Difference, Table};
 
 /// Maximum number of errors in an answer.
@@ -75,6 +76,25 @@ impl Changed {
     }
 }
 
+/// Why tables were not changed in place. They have their previous entries, unless the reason says otherwise.
+enum NotInPlace {
+    /// A new generation can have the lists.
+    NeedsGeneration(String),
+    /// Only time can help.
+    Refused(NotReplaced),
+}
+
+/// What is to be said about other generations that did not take a new list.
+fn notice(table: &str, others: NotTaken) -> Option<String> {
+    let NotTaken { images, partial } = others;
+    let part = if partial > 0 { format!("; {partial} of them have a part of it") } else { String::new() };
+    (images > 0).then(|| {
+        format!(
+            "table {table}: {images} images of other loaded generations cannot hold the change and do not have it{part}"
+        )
+    })
+}
+
 /// The name of a list.
 pub fn name_of(text: &Text, id: ListId) -> ListName {
     match id {
@@ -111,13 +131,19 @@ impl<L: Loader> Updater<'_, L> {
             notices: read.iter().flat_map(|list| list.notices.clone()).collect(),
         };
         if !changed.is_empty() {
-            match self.needs_generation(text, &active, &changed) {
-                None => reloaded.notices.extend(self.change_tables(text, &active, &changed, cause)?),
-                Some(why) => {
+            let in_place = match self.needs_generation(text, &active, &changed) {
+                None => self.change_tables(text, &active, &changed),
+                Some(why) => Err(NotInPlace::NeedsGeneration(why)),
+            };
+            match in_place {
+                Ok(notices) => reloaded.notices.extend(notices),
+                Err(NotInPlace::Refused(refused)) => return Err(self.not_replaced(&changed, &refused, cause)),
+                Err(NotInPlace::NeedsGeneration(why)) => {
                     drop(changing);
                     let generation = self.load_again(&active, (&read, &changed), &why, cause)?;
                     reloaded.notices.push(format!("{why}: the policy was loaded again as generation {generation}"));
                     reloaded.generation = Some(generation);
+                    reloaded.notices.extend(self.undo_changes_by_hand(&read, &changed, generation, cause)?);
                 }
             }
         }
@@ -232,31 +258,34 @@ impl<L: Loader> Updater<'_, L> {
         })
     }
 
-    /// Changes tables in place. Returns notices.
-    fn change_tables(
+    /// Changes tables in place: all, or none. Returns notices.
+    fn change_tables<'c>(
         &self,
         text: &Text,
         active: &Active<L>,
-        changed: &[Changed],
-        cause: Cause,
-    ) -> Result<Vec<String>, Failure> {
-        let mut notices = Vec::new();
-        let Some((store, binding)) = self.contents(text, active).live() else { return Ok(notices) };
-        for list in changed {
-            let (Some(table), ListName::Table(name)) = (list.table(), &list.name) else { continue };
-            match store.change(binding, name, TableChange::Replace(table), weir_state::now_ns()) {
-                Ok(done) if done.left_out > 0 => notices.push(format!(
-                    "table {name}: {} images of other loaded generations cannot hold the change and do not have it",
-                    done.left_out
-                )),
-                Ok(_) => {}
-                Err(error) => {
-                    self.updates.refused(&list.name, &list.file, &error.to_string(), cause);
-                    return Err(Failure::Runtime(error.to_string()));
-                }
+        changed: impl IntoIterator<Item = &'c Changed>,
+    ) -> Result<Vec<String>, NotInPlace> {
+        let Some((store, binding)) = self.contents(text, active).live() else { return Ok(Vec::new()) };
+        let table = |list: &'c Changed| match (&list.name, list.table()) {
+            (ListName::Table(name), Some(table)) => Some((name.as_str(), table)),
+            _ => None,
+        };
+        let lists: Vec<(&str, &Arc<Table>)> = changed.into_iter().filter_map(table).collect();
+        let done = store.replace_lists(binding, &lists, weir_state::now_ns()).map_err(|refused| {
+            match refused.may_succeed_later() {
+                true => NotInPlace::Refused(refused),
+                false => NotInPlace::NeedsGeneration(refused.to_string()),
             }
-        }
-        Ok(notices)
+        })?;
+        Ok(lists.iter().zip(done).filter_map(|((name, _), others)| notice(name, others)).collect())
+    }
+
+    /// Records that tables were not changed in place.
+    fn not_replaced(&self, changed: &[Changed], refused: &NotReplaced, cause: Cause) -> NotUpdated {
+        let is_refused = |list: &&Changed| list.name == ListName::Table(refused.name.clone());
+        let reason = refused.to_string();
+        changed.iter().filter(is_refused).for_each(|list| self.updates.refused(&list.name, &list.file, &reason, cause));
+        NotUpdated::from(Failure::Runtime(reason))
     }
 
     /// Loads the text of the active generation with the new lists, and activates it in the same posture. Returns the
@@ -286,20 +315,50 @@ impl<L: Loader> Updater<'_, L> {
             };
             NotUpdated { failure, may_succeed_later }
         })?;
-        // Tables that were changed by hand continue with these changes, which the update undoes.
+        Ok(generation)
+    }
+
+    /// Undoes changes by hand, with which tables of a generation with new lists continue. Returns notices.
+    ///
+    /// # Errors
+    /// A table keeps them. It is recorded as refused, and the other lists as applied.
+    fn undo_changes_by_hand(
+        &self,
+        read: &[ListRead],
+        changed: &[Changed],
+        generation: u64,
+        cause: Cause,
+    ) -> Result<Vec<String>, NotUpdated> {
         let active = self.controller.active();
         if active.id != generation {
-            return Ok(generation);
+            return Ok(Vec::new());
         }
         let text = text_of(&active)?;
         let (_changing, contents) = (self.updates.change(), self.contents(text, &active));
+        let (mut as_listed, mut by_hand) = (Vec::new(), Vec::new());
         for list in changed {
-            let (ListId::Table(index), Some(table)) = (list.id, list.table()) else { continue };
-            if !contents.table(index)?.difference(table).is_empty() {
-                self.change_tables(text, &active, std::slice::from_ref(list), cause)?;
+            match (list.id, list.table()) {
+                (ListId::Table(index), Some(table)) if !contents.table(index)?.difference(table).is_empty() => {
+                    by_hand.push(list);
+                }
+                _ => as_listed.push(list),
             }
         }
-        Ok(generation)
+        let (reason, may_succeed_later) = match self.change_tables(text, &active, by_hand.iter().copied()) {
+            Ok(notices) => return Ok(notices),
+            Err(NotInPlace::Refused(refused)) => (refused.to_string(), true),
+            Err(NotInPlace::NeedsGeneration(why)) => (why, false),
+        };
+        self.set_listed(text, read);
+        for list in as_listed {
+            self.updates.applied(list.summary(), cause);
+        }
+        let names = by_hand.iter().map(|list| list.name.to_string()).collect::<Vec<_>>().join(", ");
+        let reason = format!(
+            "generation {generation} is active with the new lists, but changes by hand stay in {names}: {reason}"
+        );
+        by_hand.iter().for_each(|list| self.updates.refused(&list.name, &list.file, &reason, cause));
+        Err(NotUpdated { failure: Failure::Runtime(reason), may_succeed_later })
     }
 
     /// The lists that were read, and the others as they were read before, with the stamps of the files.
