@@ -239,3 +239,67 @@ fn ctl_status(running: &Running) -> (i32, String, String) {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     (output.status.code().unwrap_or(-1), text(&output.stdout), text(&output.stderr))
 }
+
+#[test]
+fn debts_on_a_slow_disk_delay_no_change() {
+    let (hosts, folder) = (Hosts::new(), tempfile::tempdir().expect("a temporary folder"));
+    let folder = folder.path();
+    put(folder, "p.weir", &POLICY.replace("upstream {", "upstream { udp dport 9 limit rate 1000kpps accept;"));
+    let more = vec!["--state".to_owned(), folder.join("state").display().to_string()];
+    let setup = Setup { more, ..Setup::new("afpacket") };
+    let running = Running::start_as(&hosts.weir, folder, "p.weir", &setup);
+    running.wait_until("debts are written", |_| folder.join("state/debts").exists());
+    // A pipe that nobody reads is the slowest disk. The file may be there for a moment while it is written.
+    let pipe = folder.join("state/debts.new");
+    running.wait_until("the pipe is made", |_| {
+        let made = std::process::Command::new("mkfifo").arg(&pipe).stderr(std::process::Stdio::null()).status();
+        made.expect("it runs").success()
+    });
+    std::thread::sleep(Duration::from_secs(2));
+    done(&running, "suspects add 10.1.0.1");
+    std::thread::sleep(LOST_MAX);
+    running.kill();
+    let running = Running::start_as(&hosts.weir, folder, "p.weir", &setup);
+    assert_eq!(suspects(&running), BTreeSet::from(["10.1.0.1".to_owned()]), "{}", running.log());
+    assert_eq!(running.stop(), 0);
+}
+
+#[test]
+fn state_that_cannot_be_read_is_told_and_kept() {
+    let (hosts, folder) = (Hosts::new(), tempfile::tempdir().expect("a temporary folder"));
+    let folder = folder.path();
+    let running = start("afpacket", &hosts, folder);
+    done(&running, "suspects add 10.1.0.1");
+    std::thread::sleep(LOST_MAX);
+    assert_eq!(running.stop(), 0);
+    // A newer Weir wrote it: byte 8 is the lowest of the version.
+    let state = folder.join("state");
+    let mut newer = Vec::new();
+    for file in fs::read_dir(&state).expect("it is there") {
+        let path = file.expect("it can be read").path();
+        let mut bytes = fs::read(&path).expect("it can be read");
+        if bytes.is_empty() {
+            continue;
+        }
+        bytes[8] = 2;
+        fs::write(&path, &bytes).expect("it can be written");
+        newer.push((format!("{}.unread", path.display()), bytes));
+    }
+    // A snapshot is made at each start.
+    for round in 0..4 {
+        let running = start("afpacket", &hosts, folder);
+        std::thread::sleep(LOST_MAX);
+        let unread = running.status().state.expect("it saves").unread;
+        assert!(unread.iter().any(|name| name.ends_with(".snapshot.unread")), "{unread:?}\n{}", running.log());
+        let (_, text, _) = ctl_status(&running);
+        assert!(text.contains(&format!("state that was not restored is kept as {}\n", unread[0])), "{text}");
+        let is_told = running.log().contains("another version of Weir wrote it: format 2, not 1; it is kept as ");
+        assert_eq!(is_told, round == 0, "{}", running.log());
+        assert_eq!(running.stop(), 0);
+    }
+    for (path, bytes) in newer {
+        let kept = fs::read(&path);
+        // A journal without changes need not be kept.
+        assert!(kept.is_ok_and(|kept| kept == bytes) || bytes.len() <= 28, "{path}");
+    }
+}

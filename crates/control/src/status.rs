@@ -50,6 +50,9 @@ pub struct StateStatus {
     pub folder: String,
     /// Why it is not saved for now.
     pub error: Option<String>,
+    /// Names of files in the folder that could not be read or used at a start, and are kept.
+    #[serde(default)]
+    pub unread: Vec<String>,
 }
 
 /// An activation in progress.

@@ -80,11 +80,14 @@ fn status(status: &Status) -> String {
     for stray in &status.mixed {
         let _ = writeln!(text, "mixed: {stray}");
     }
-    if let Some(StateStatus { folder, error }) = &status.state {
+    if let Some(StateStatus { folder, error, unread }) = &status.state {
         let _ = match error {
             None => writeln!(text, "state in {}", printable(folder)),
             Some(error) => writeln!(text, "state is not saved to {}: {}", printable(folder), printable(error)),
         };
+        for name in unread {
+            let _ = writeln!(text, "state that was not restored is kept as {}", printable(name));
+        }
     }
     let target = status.rollback_to.map(|generation| active(generation, &status.rollback_posture));
     match (status.confirm_left_s, target) {

@@ -10,15 +10,22 @@
 use std::fs;
 use std::io::{self, ErrorKind, Write};
 use std::net::IpAddr;
+use std::path::Path;
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
 
 use super::cursor::Cursor;
-use super::folder::Folder;
-use super::frame::{Frames, Purpose, append_frame, header};
+use super::folder::{DEBTS, Folder};
+use super::frame::{Frames, Purpose, append_frame, header, is_of_other_version};
 use super::log::Clocks;
 use super::record::append_prefix;
-use crate::limits::{EntryName, SavedDebt, SavedDebts};
+use crate::limits::{EntryName, LimitStore, SavedDebt, SavedDebts};
 
-const FILE: &str = "debts";
+/// Interval of writing debts, and how much longer it is at least than the writing.
+const INTERVAL: Duration = Duration::from_secs(1);
+const SHARE: u32 = 20;
+/// Bytes that are written and synced at once, so that the disk has time for the journal between them.
+const PIECE_BYTES: usize = 1 << 20;
 /// Number of debts in a frame.
 const FRAME_DEBTS_MAX: usize = 1 << 14;
 /// The length of no name.
@@ -29,11 +36,49 @@ const LABEL: u8 = 1;
 const PREFIX4: u8 = 4;
 const PREFIX6: u8 = 6;
 
-/// Writes all debts.
-///
-/// # Errors
-/// The disk refuses. The previous file stays.
-pub(super) fn write(folder: &Folder, debts: &[SavedDebts], clocks: Clocks) -> io::Result<()> {
+/// Writes the debts of limits to a folder. It belongs to a thread of its own: millions of debts take seconds on a slow
+/// disk, and changes of tables must not wait for them.
+pub struct DebtSaver {
+    folder: Arc<OnceLock<Folder>>,
+    /// When debts are written again.
+    due: Option<Instant>,
+    has_failed: bool,
+}
+
+impl DebtSaver {
+    /// A saver that writes to the folder as soon as it is open.
+    pub(super) fn new(folder: Arc<OnceLock<Folder>>) -> Self {
+        DebtSaver { folder, due: None, has_failed: false }
+    }
+
+    /// Writes the debts of limits, at most once a second and for a twentieth of the time.
+    ///
+    /// # Errors
+    /// The disk refuses. The previous file stays.
+    pub fn step(&mut self, limits: &LimitStore) -> io::Result<()> {
+        let begun = Instant::now();
+        let Some(folder) = self.folder.get().filter(|_| self.due.is_none_or(|due| due <= begun)) else {
+            return Ok(());
+        };
+        let (clocks, new) = (Clocks::now(), folder.file("debts.new"));
+        let written = write(folder, &new, &limits.debts(clocks.now_ns), clocks);
+        if written.is_err() {
+            // The disk may be full. What cannot be removed is replaced the next time.
+            let _removed = fs::remove_file(&new);
+        }
+        self.has_failed = written.is_err();
+        self.due = Some(begun + INTERVAL.max(SHARE * begun.elapsed()));
+        written
+    }
+
+    /// Whether the last attempt failed.
+    pub fn has_failed(&self) -> bool {
+        self.has_failed
+    }
+}
+
+fn write(folder: &Folder, new: &Path, debts: &[SavedDebts], clocks: Clocks) -> io::Result<()> {
+    let mut file = folder.create(new)?;
     let mut bytes = header(Purpose::Debts, 0);
     let mut frames = 0u64;
     for list in debts {
@@ -45,17 +90,20 @@ pub(super) fn write(folder: &Folder, debts: &[SavedDebts], clocks: Clocks) -> io
                 some.iter().for_each(|debt| append(bytes, debt, clocks));
             });
             frames += 1;
+            if bytes.len() >= PIECE_BYTES {
+                file.write_all(&bytes)?;
+                file.sync_data()?;
+                bytes.clear();
+            }
         }
     }
     append_frame(&mut bytes, |bytes| {
         bytes.extend(LAST.to_le_bytes());
         bytes.extend(frames.to_le_bytes());
     });
-    let new = folder.file("debts.new");
-    let mut file = folder.create(&new)?;
     file.write_all(&bytes)?;
     file.sync_data()?;
-    folder.publish(&new, &folder.file(FILE))
+    folder.publish(new, &folder.file(DEBTS))
 }
 
 fn append(bytes: &mut Vec<u8>, debt: &SavedDebt, clocks: Clocks) {
@@ -74,20 +122,24 @@ fn append(bytes: &mut Vec<u8>, debt: &SavedDebt, clocks: Clocks) {
     bytes.extend(clocks.day_at_ns(debt.until_ns).to_le_bytes());
 }
 
-/// Reads the debts that are not paid yet. Without a file there are none. The error says what is wrong with the file;
-/// then there are none either.
+/// Reads the debts that are not paid yet. Without a file there are none. A file that cannot be used is told in
+/// `notices`; then there are none either. It is set aside if it cannot be read, or if another version of Weir wrote it.
 ///
 /// # Errors
-/// The file cannot be read.
-pub(super) fn read(folder: &Folder, clocks: Clocks) -> io::Result<Result<Vec<SavedDebts>, String>> {
-    let path = folder.file(FILE);
-    let bytes = match fs::read(&path) {
-        Ok(bytes) => bytes,
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Ok(Vec::new())),
-        Err(error) => return Err(error),
+/// The file cannot be set aside.
+pub(super) fn read(folder: &Folder, clocks: Clocks, notices: &mut Vec<String>) -> io::Result<Vec<SavedDebts>> {
+    let path = folder.file(DEBTS);
+    let (problem, is_kept) = match fs::read(&path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => (error.to_string(), true),
+        Ok(bytes) => match parse(&bytes, clocks) {
+            Ok(debts) => return Ok(debts),
+            Err(problem) => (problem, is_of_other_version(&bytes)),
+        },
     };
-    let problem = |problem: String| format!("{}: {problem}; limits begin with full buckets", path.display());
-    Ok(parse(&bytes, clocks).map_err(problem))
+    let kept = if is_kept { format!("; it is kept as {}", folder.set_aside(&path)?) } else { String::new() };
+    notices.push(format!("{}: {problem}{kept}; limits begin with full buckets", path.display()));
+    Ok(Vec::new())
 }
 
 fn parse(bytes: &[u8], clocks: Clocks) -> Result<Vec<SavedDebts>, String> {

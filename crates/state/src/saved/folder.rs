@@ -6,6 +6,7 @@
 //!   tables-7.journal          changes since then, and until tables-8.journal begins
 //!   debts                     the debts of limits
 //!   *.new                     a file that is not complete
+//!   *.unread                  a file that could not be read or used at a start; it is never removed
 //! ```
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
@@ -22,9 +23,13 @@ pub struct Folder {
     _lock: File,
 }
 
+/// The end of the name of a file that was set aside.
+const UNREAD: &str = "unread";
 /// The kinds of numbered files.
 pub(super) const SNAPSHOT: &str = "snapshot";
 pub(super) const JOURNAL: &str = "journal";
+/// The file with the debts of limits.
+pub(super) const DEBTS: &str = "debts";
 
 impl Folder {
     /// Makes the folder if there is none, and locks it. Files that were not completed are removed.
@@ -69,6 +74,46 @@ impl Folder {
     pub(super) fn last_number(&self) -> io::Result<u64> {
         let last = |kind: &str| Ok::<_, io::Error>(self.numbers(kind)?.last().copied().unwrap_or(0));
         Ok(last(SNAPSHOT)?.max(last(JOURNAL)?))
+    }
+
+    /// Sets a file aside: gives it a name under which nothing reads or removes it. Returns that name.
+    pub(super) fn set_aside(&self, file: &Path) -> io::Result<String> {
+        let name = file.file_name().and_then(|name| name.to_str()).expect("files of the folder have such names");
+        for number in 1u64.. {
+            let number = if number > 1 { format!("-{number}") } else { String::new() };
+            let kept = format!("{name}.{UNREAD}{number}");
+            match fs::symlink_metadata(self.file(&kept)) {
+                Ok(_) => {}
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                    fs::rename(file, self.file(&kept))?;
+                    return Ok(kept);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        unreachable!("a folder has fewer files");
+    }
+
+    /// Sets all files with state aside.
+    pub(super) fn set_all_aside(&self) -> io::Result<()> {
+        let mut files = vec![self.file(DEBTS)];
+        for kind in [JOURNAL, SNAPSHOT] {
+            files.extend(self.numbers(kind)?.into_iter().map(|number| self.numbered(number, kind)));
+        }
+        let there = |file: &Path| fs::symlink_metadata(file).is_ok();
+        files.iter().filter(|file| there(file)).try_for_each(|file| self.set_aside(file).map(|_| ()))
+    }
+
+    /// The names of the files that were set aside, sorted.
+    pub(super) fn unread(&self) -> io::Result<Vec<String>> {
+        let mut names = Vec::new();
+        for entry in fs::read_dir(&self.path)? {
+            let name = entry?.file_name().to_string_lossy().into_owned();
+            let is_unread = name.rsplit_once('.').is_some_and(|(_, end)| end.starts_with(UNREAD));
+            names.extend(Some(name).filter(|_| is_unread));
+        }
+        names.sort_unstable();
+        Ok(names)
     }
 
     /// Creates a file, which other users cannot read.

@@ -49,6 +49,11 @@ pub(super) fn append_frame(bytes: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)
     bytes[start + 4..start + 8].copy_from_slice(&check.to_le_bytes());
 }
 
+/// Whether another version of Weir wrote a file.
+pub(super) fn is_of_other_version(bytes: &[u8]) -> bool {
+    bytes.starts_with(MAGIC) && bytes.get(8..12).is_some_and(|version| version != VERSION.to_le_bytes())
+}
+
 /// The payloads of a file.
 pub(super) struct Frames<'a> {
     bytes: &'a [u8],

@@ -5,12 +5,13 @@ use std::collections::hash_map::Entry;
 use std::fs;
 use std::io;
 use std::net::IpAddr;
+use std::path::Path;
 
 use weir_tables::Entries;
 
 use super::debts;
 use super::folder::{Folder, JOURNAL, SNAPSHOT};
-use super::frame::{Frames, Purpose};
+use super::frame::{Frames, HEADER_BYTES, Purpose};
 use super::log::Clocks;
 use super::record::{Record, TableKey, read};
 use crate::limits::SavedDebts;
@@ -25,6 +26,8 @@ pub struct Restored {
     pub debts: Vec<SavedDebts>,
     /// What is damaged or missing, for the log.
     pub notices: Vec<String>,
+    /// Names of the files that are set aside, now or earlier.
+    pub unread: Vec<String>,
 }
 
 /// The contents of a table: entries with their labels, and when they expire in milliseconds since 1970.
@@ -37,43 +40,77 @@ struct Contents {
 
 type Tables = HashMap<TableKey, Contents>;
 
-/// Reads the newest snapshot that is whole, and the journals since then. Damage is told, not an error: what is whole
-/// counts.
+/// Reads the newest snapshot that is whole, and the journals since then up to the first that is missing or cannot be
+/// read. Damage is told, not an error: what is whole counts. A file that is not used is set aside.
 ///
 /// # Errors
-/// The folder or a file cannot be read.
+/// The folder cannot be read, or a file cannot be set aside.
 pub fn restore(folder: &Folder, clocks: Clocks) -> io::Result<Restored> {
     let mut notices = Vec::new();
-    let (mut tables, mut since) = (Tables::new(), 0);
+    let (mut tables, mut base, mut refused) = (Tables::new(), None, Vec::new());
     for number in folder.numbers(SNAPSHOT)?.into_iter().rev() {
         let path = folder.numbered(number, SNAPSHOT);
-        match read_snapshot(&fs::read(&path)?, number) {
+        match read_file(&path).and_then(|bytes| read_snapshot(&bytes, number)) {
             Ok(found) => {
-                (tables, since) = (found, number);
+                (tables, base) = (found, Some(number));
                 break;
             }
-            Err(problem) => notices.push(format!("{}: {problem}; an earlier snapshot is used", path.display())),
+            Err(problem) => refused.push((path, problem)),
         }
     }
-    let journals: Vec<u64> = folder.numbers(JOURNAL)?.into_iter().filter(|&number| number >= since).collect();
-    for (index, &number) in journals.iter().enumerate() {
-        if index > 0 && journals[index - 1] + 1 != number {
-            notices.push(format!("{}: the journal before it is missing", folder.numbered(number, JOURNAL).display()));
-        }
-        let path = folder.numbered(number, JOURNAL);
-        let bytes = fs::read(&path)?;
-        if let Some(problem) = replay(&mut tables, &bytes, number) {
-            notices.push(format!("{}: {problem}", path.display()));
-        }
+    for (path, problem) in refused {
+        let instead = if base.is_some() { "an earlier snapshot is used" } else { "no snapshot is used" };
+        let kept = folder.set_aside(&path)?;
+        notices.push(format!("{}: {problem}; it is kept as {kept}; {instead}", path.display()));
     }
+    replay_journals(folder, &mut tables, base, &mut notices)?;
     let mut tables: Vec<(TableKey, Contents)> = tables.into_iter().collect();
     tables.sort_by(|(one, _), (other, _)| one.cmp(other));
     let tables = tables.into_iter().map(|(key, contents)| contents.table(&key, clocks)).collect();
-    let debts = debts::read(folder, clocks)?.unwrap_or_else(|problem| {
-        notices.push(problem);
-        Vec::new()
-    });
-    Ok(Restored { tables, debts, notices })
+    let debts = debts::read(folder, clocks, &mut notices)?;
+    Ok(Restored { tables, debts, notices, unread: folder.unread()? })
+}
+
+/// Applies the journals since the snapshot `base`. Without one, the tables begin empty with journal 1.
+fn replay_journals(
+    folder: &Folder,
+    tables: &mut Tables,
+    base: Option<u64>,
+    notices: &mut Vec<String>,
+) -> io::Result<()> {
+    let first = base.unwrap_or(1);
+    let (mut next, mut is_broken) = (first, false);
+    for number in folder.numbers(JOURNAL)?.into_iter().filter(|&number| number >= first) {
+        let path = folder.numbered(number, JOURNAL);
+        is_broken |= number != next;
+        next = number + 1;
+        if is_broken && is_empty(&path) {
+            fs::remove_file(&path)?;
+            continue;
+        }
+        let replayed = match is_broken {
+            true => Err("changes before it are missing".to_owned()),
+            false => read_file(&path).and_then(|bytes| replay(tables, &bytes, number)),
+        };
+        match replayed {
+            Ok(damage) => notices.extend(damage.map(|damage| format!("{}: {damage}", path.display()))),
+            Err(problem) => {
+                is_broken = true;
+                let kept = folder.set_aside(&path)?;
+                notices.push(format!("{}: {problem}; it is kept as {kept}; its changes are lost", path.display()));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn read_file(path: &Path) -> Result<Vec<u8>, String> {
+    fs::read(path).map_err(|error| error.to_string())
+}
+
+/// Whether a journal has no changes.
+fn is_empty(path: &Path) -> bool {
+    fs::symlink_metadata(path).is_ok_and(|file| file.is_file() && file.len() <= HEADER_BYTES as u64)
 }
 
 fn read_snapshot(bytes: &[u8], number: u64) -> Result<Tables, String> {
@@ -93,18 +130,20 @@ fn read_snapshot(bytes: &[u8], number: u64) -> Result<Tables, String> {
 }
 
 /// Applies the changes of a journal that are complete. Returns what is wrong with the rest.
-fn replay(tables: &mut Tables, bytes: &[u8], number: u64) -> Option<String> {
-    let mut frames = match Frames::open(bytes, Purpose::Journal, number) {
-        Ok(frames) => frames,
+///
+/// # Errors
+/// It is no such journal.
+fn replay(tables: &mut Tables, bytes: &[u8], number: u64) -> Result<Option<String>, String> {
+    if bytes.is_empty() {
         // A process that was killed had no time for changes.
-        Err(_) if bytes.is_empty() => return None,
-        Err(problem) => return Some(problem),
-    };
+        return Ok(None);
+    }
+    let mut frames = Frames::open(bytes, Purpose::Journal, number)?;
     let mut begun = frames.at();
     let mut of_change = Vec::new();
     let problem = loop {
         match frames.next() {
-            Ok(None) if of_change.is_empty() => return None,
+            Ok(None) if of_change.is_empty() => return Ok(None),
             Ok(None) => break "incomplete".to_owned(),
             Err(damage) => break damage,
             Ok(Some(payload)) => match read(payload) {
@@ -119,7 +158,7 @@ fn replay(tables: &mut Tables, bytes: &[u8], number: u64) -> Option<String> {
             },
         }
     };
-    Some(format!("byte {begun} of {}: {problem}; the changes from there on are lost", bytes.len()))
+    Ok(Some(format!("byte {begun} of {}: {problem}; the changes from there on are lost", bytes.len())))
 }
 
 fn apply(tables: &mut Tables, record: Record<'_>) {

@@ -2,16 +2,15 @@
 
 use std::fs::{self, File};
 use std::io::{self, Write};
-use std::path::PathBuf;
-use std::sync::Arc;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use super::debts;
+use super::debts::DebtSaver;
 use super::folder::{Folder, JOURNAL, SNAPSHOT};
 use super::frame::{HEADER_BYTES, Purpose, header};
 use super::log::{ChangeLog, Clocks, Waiting};
 use super::record::{SavedEntry, append_end, append_put};
-use crate::limits::LimitStore;
 use crate::tables::{SavedTable, TableBinding, TableStore};
 
 /// A journal may have this many bytes, and twice those of the snapshot, before another snapshot is made.
@@ -20,24 +19,25 @@ const JOURNAL_BYTES_MIN: u64 = 4 << 20;
 const ENTRIES_AT_ONCE: usize = 1 << 16;
 /// Pause after an error of the disk.
 const RETRY: Duration = Duration::from_secs(2);
-/// Interval of writing debts, and how much longer it is at least than the writing.
-const DEBTS_INTERVAL: Duration = Duration::from_secs(1);
-const DEBTS_SHARE: u32 = 20;
 /// Snapshots that are kept, with the journals since then.
 const SNAPSHOTS_KEPT: usize = 2;
 
 /// Writes the dynamic tables of a store to a folder.
 pub struct Saver {
     path: PathBuf,
-    folder: Option<Folder>,
+    /// Set once it is open.
+    folder: Arc<OnceLock<Folder>>,
     log: Arc<ChangeLog>,
+    /// The journal with all changes since the last snapshot. `None` if some were lost: then only a snapshot helps.
     journal: Option<Journal>,
+    /// Number of the last journal.
+    number: u64,
     /// Bytes of the last snapshot.
     snapshot_bytes: u64,
+    is_snapshot_due: bool,
     failed: Option<Instant>,
-    /// When debts are written again.
-    debts_due: Option<Instant>,
-    debts_failed: bool,
+    /// Names of the files that are set aside, if the folder could not be read at the start.
+    unread: Vec<String>,
 }
 
 /// The journal that is written.
@@ -50,112 +50,160 @@ impl Saver {
     /// A saver that writes to the folder at `path`. `folder` is the folder, if it could be opened and read already.
     /// All changes since then are in `log`.
     pub fn new(path: PathBuf, folder: Option<Folder>, log: Arc<ChangeLog>) -> Self {
-        let (journal, snapshot_bytes, failed, debts_due, debts_failed) = (None, 0, None, None, false);
-        let mut saver = Saver { path, folder, log, journal, snapshot_bytes, failed, debts_due, debts_failed };
-        if saver.folder.is_some() {
+        let mut saver = Saver {
+            path,
+            folder: Arc::default(),
+            log,
+            journal: None,
+            number: 0,
+            snapshot_bytes: 0,
+            is_snapshot_due: false,
+            failed: None,
+            unread: Vec::new(),
+        };
+        if let Some(folder) = folder {
             // An error returns with the first step.
-            saver.journal = saver.begin_journal().ok().map(|(_, journal)| journal);
+            saver.journal = saver.first_journal(&folder).ok();
+            let _is_first = saver.folder.set(folder);
         }
         saver
+    }
+
+    /// A saver of debts for the same folder.
+    pub fn debts(&self) -> DebtSaver {
+        DebtSaver::new(self.folder.clone())
     }
 
     /// Writes the changes that wait, and a snapshot if one is needed. To be called several times a second. `active` is
     /// the active generation.
     ///
     /// # Errors
-    /// The disk refuses. A later call makes a snapshot of everything, but not before [`RETRY`].
+    /// The disk refuses. A later call makes a snapshot of everything, but not before [`RETRY`]. Changes are written
+    /// meanwhile, if the error was not in writing them.
     pub fn step(&mut self, store: &TableStore, active: Option<&TableBinding>) -> io::Result<()> {
-        if self.failed.is_some_and(|failed| failed.elapsed() < RETRY) {
+        let waits = self.failed.is_some_and(|failed| failed.elapsed() < RETRY);
+        if waits && self.journal.is_none() {
             return Ok(());
         }
-        let done = self.try_step(store, active);
-        self.failed = done.is_err().then(Instant::now);
+        let waiting = self.log.take();
+        let mut done = self.write_changes(&waiting);
+        if done.is_ok() && self.is_snapshot_due && !waits {
+            done = self.make_snapshot(store, active);
+        }
         if done.is_err() {
-            // What was written last may be torn.
-            self.journal = None;
+            self.failed = Some(Instant::now());
+        } else if !waits {
+            self.failed = None;
         }
         done
     }
 
-    /// Writes the debts of limits, at most once a second and for a twentieth of the time.
-    ///
-    /// # Errors
-    /// The disk refuses.
-    pub fn write_debts(&mut self, limits: &LimitStore) -> io::Result<()> {
-        let begun = Instant::now();
-        let Some(folder) = self.folder.as_ref().filter(|_| self.debts_due.is_none_or(|due| due <= begun)) else {
-            return Ok(());
-        };
-        let clocks = Clocks::now();
-        let written = debts::write(folder, &limits.debts(clocks.now_ns), clocks);
-        self.debts_failed = written.is_err();
-        self.debts_due = Some(begun + DEBTS_INTERVAL.max(DEBTS_SHARE * begun.elapsed()));
+    /// Whether not everything up to the last step is on disk.
+    pub fn has_failed(&self) -> bool {
+        self.failed.is_some()
+    }
+
+    /// Names of the files that are set aside, once: when a folder is open that could not be read at the start.
+    pub fn take_unread(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.unread)
+    }
+
+    /// Begins a journal that continues those in the folder, or the last snapshot if its journal is missing.
+    fn first_journal(&mut self, folder: &Folder) -> io::Result<Journal> {
+        let last = |kind: &str| folder.numbers(kind).map(|numbers| numbers.last().copied().unwrap_or(0));
+        self.number = last(SNAPSHOT)?.max(last(JOURNAL)? + 1);
+        let path = folder.numbered(self.number, JOURNAL);
+        let journal = Journal::create(folder, &path, self.number);
+        if journal.is_err() {
+            // A journal without a header is as good as none.
+            let _removed = fs::remove_file(path);
+        }
+        journal
+    }
+
+    /// Writes changes to the journal, and notes whether a snapshot is due.
+    fn write_changes(&mut self, waiting: &Waiting) -> io::Result<()> {
+        if waiting.is_incomplete {
+            self.journal = None;
+        }
+        self.is_snapshot_due |= waiting.wants_snapshot;
+        let bytes_max = JOURNAL_BYTES_MIN.max(2 * self.snapshot_bytes);
+        let written = self.journal.as_mut().map_or(Ok(()), |journal| journal.write(&waiting.bytes));
+        if written.is_err() {
+            // What was written last may be torn.
+            self.journal = None;
+        }
+        self.is_snapshot_due |= self.journal.as_ref().is_none_or(|journal| journal.bytes >= bytes_max);
         written
     }
 
-    /// Whether everything up to the last step is on disk.
-    pub fn has_failed(&self) -> bool {
-        self.failed.is_some() || self.debts_failed
-    }
-
-    fn try_step(&mut self, store: &TableStore, active: Option<&TableBinding>) -> io::Result<()> {
-        let Waiting { bytes, is_incomplete, wants_snapshot } = self.log.take();
-        if is_incomplete {
-            self.journal = None;
-        }
-        if let Some(journal) = &mut self.journal {
-            journal.write(&bytes)?;
-            if !wants_snapshot && journal.bytes < JOURNAL_BYTES_MIN.max(2 * self.snapshot_bytes) {
-                return Ok(());
-            }
-        }
-        self.make_snapshot(store, active)
-    }
-
-    /// Begins a journal that continues the last one, or the next snapshot.
-    fn begin_journal(&mut self) -> io::Result<(u64, Journal)> {
-        if self.folder.is_none() {
-            self.folder = Some(Folder::open(&self.path)?);
-        }
-        let folder = self.folder.as_ref().expect("it was opened above");
-        let number = 1 + folder.last_number()?;
-        Ok((number, Journal::create(folder, number)?))
-    }
-
     fn make_snapshot(&mut self, store: &TableStore, active: Option<&TableBinding>) -> io::Result<()> {
-        let (number, mut journal) = self.begin_journal()?;
+        let folder = self.folder.clone();
+        if folder.get().is_none() {
+            let opened = Folder::open(&self.path)?;
+            // Nobody has read these files, so nobody may remove them.
+            opened.set_all_aside()?;
+            self.unread = opened.unread()?;
+            let _is_first = folder.set(opened);
+        }
+        let folder = folder.get().expect("it was opened above");
+        let new = [folder.file("tables.new"), folder.file("journal.new")];
+        let made = self.write_snapshot(folder, &new, store, active);
+        if made.is_err() {
+            // The disk may be full. What cannot be removed is replaced the next time.
+            new.iter().for_each(|file| _ = fs::remove_file(file));
+        }
+        made
+    }
+
+    /// Writes a snapshot and the journal that follows it to new files. The old journal goes on until both have their
+    /// names, so an error loses nothing.
+    fn write_snapshot(
+        &mut self,
+        folder: &Folder,
+        [new, new_journal]: &[PathBuf; 2],
+        store: &TableStore,
+        active: Option<&TableBinding>,
+    ) -> io::Result<()> {
+        let file = folder.create(new)?;
         let mut before = Waiting::default();
         // Changes from here on belong to the new journal.
         let tables = store.save(active, || before = self.log.take());
-        // Until the snapshot is complete, the new journal must continue the old one. Otherwise it would have later
-        // changes without earlier ones.
-        let mut continues = self.journal.is_some() && !before.is_incomplete;
+        self.write_changes(&before)?;
+        // A number is left out where changes are missing. A reader stops there.
+        let continues = self.journal.is_some();
+        let number = self.number.max(folder.last_number()?) + if continues { 1 } else { 2 };
+        let mut journal = Journal::create(folder, new_journal, number)?;
+        let mut snapshot = SnapshotFile::create(file, number)?;
         let mut has_lost = false;
-        if let Some(mut old) = self.journal.take().filter(|_| continues) {
-            old.write(&before.bytes)?;
-        }
-        let folder = self.folder.as_ref().expect("a journal was begun in it");
-        let new = folder.file("tables.new");
-        let mut snapshot = SnapshotFile::create(folder.create(&new)?, number)?;
         for table in &tables {
             snapshot.write(table, |file| {
-                if continues {
-                    let Waiting { bytes, is_incomplete, wants_snapshot } = self.log.take();
-                    if wants_snapshot {
+                if !has_lost {
+                    let waiting = self.log.take();
+                    if waiting.wants_snapshot {
                         self.log.demand_snapshot();
                     }
-                    (continues, has_lost) = (!is_incomplete, is_incomplete);
-                    journal.write(if continues { &bytes } else { &[] })?;
+                    has_lost = waiting.is_incomplete;
+                    self.write_changes(&waiting)?;
+                    journal.write(if has_lost { &[] } else { &waiting.bytes })?;
                 }
                 file.sync_data()
             })?;
         }
-        self.snapshot_bytes = snapshot.end()?;
-        folder.publish(&new, &folder.numbered(number, SNAPSHOT))?;
-        remove_old(folder)?;
+        let snapshot_bytes = snapshot.end()?;
+        let path = folder.numbered(number, JOURNAL);
+        fs::rename(new_journal, &path)?;
         // If changes were dropped meanwhile, the next step makes another snapshot.
-        self.journal = Some(journal).filter(|_| !has_lost);
-        Ok(())
+        (self.journal, self.number) = (Some(journal).filter(|_| !has_lost), number);
+        if let Err(error) = folder.publish(new, &folder.numbered(number, SNAPSHOT)) {
+            if !continues {
+                self.journal = None;
+                let _removed = fs::remove_file(path);
+            }
+            return Err(error);
+        }
+        (self.snapshot_bytes, self.is_snapshot_due) = (snapshot_bytes, has_lost);
+        remove_old(folder)
     }
 }
 
@@ -172,8 +220,8 @@ fn remove_old(folder: &Folder) -> io::Result<()> {
 }
 
 impl Journal {
-    fn create(folder: &Folder, number: u64) -> io::Result<Self> {
-        let mut file = folder.create(&folder.numbered(number, JOURNAL))?;
+    fn create(folder: &Folder, path: &Path, number: u64) -> io::Result<Self> {
+        let mut file = folder.create(path)?;
         file.write_all(&header(Purpose::Journal, number))?;
         file.sync_all()?;
         folder.sync()?;

@@ -1,7 +1,8 @@
 //! `weir run --state`: dynamic tables and the debts of limits continue after a restart.
 //!
-//! The folder is read before the first policy is loaded. Then a thread of its own writes, so that a slow disk delays
-//! nothing else. An error of the disk is told and never stops the filter.
+//! The folder is read before the first policy is loaded. Then a thread writes the changes of tables and another the debts
+//! of limits, so that a slow disk delays nothing else, and debts do not delay changes. An error of the disk is told and
+//! never stops the filter.
 
 use crate::failure::Failure;
 use crate::run::controller::Controller;
@@ -9,9 +10,9 @@ use crate::run::generation::Loader;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use weir_control::StateStatus;
 use weir_state::SharedState;
 use weir_state::saved::{ChangeLog, Clocks, Folder, Restored, Saver, restore};
@@ -26,32 +27,93 @@ pub struct StateFolder {
     path: PathBuf,
     folder: Option<Folder>,
     log: Arc<ChangeLog>,
-    error: SavingError,
+    report: SavingReport,
 }
 
-/// Why the state is not saved now. Clones are the same.
+/// How the state is saved. Clones are the same.
 #[derive(Clone, Default)]
-struct SavingError(Arc<Mutex<Option<String>>>);
+struct SavingReport(Arc<Mutex<Saving>>);
 
-impl SavingError {
-    /// Notes the result of a step. Tells when an error begins and when it ends.
-    fn note(&self, path: &Path, error: Option<String>) {
-        let mut noted = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        match (&*noted, &error) {
-            (None, Some(error)) => {
-                eprintln!("weir: {}: the state is not saved for now: {error}", path.display());
-            }
-            (Some(_), None) => eprintln!("weir: {}: the state is saved again", path.display()),
-            _ => {}
-        }
-        *noted = error;
+#[derive(Default)]
+struct Saving {
+    /// Why something is not saved now: the tables, the debts.
+    errors: [Option<String>; 2],
+    /// Names of the files that are set aside.
+    unread: Vec<String>,
+}
+
+/// What a thread saves: its place in [`Saving::errors`].
+#[derive(Clone, Copy)]
+enum Saved {
+    Tables,
+    Debts,
+}
+
+impl Saving {
+    fn error(&self) -> Option<&String> {
+        self.errors.iter().flatten().next()
     }
 }
 
-/// The thread that saves.
-pub struct SavingThread {
+impl SavingReport {
+    /// Notes the result of a step. Tells when errors begin and when they end.
+    fn note(&self, path: &Path, saved: Saved, error: Option<String>) {
+        let mut saving = self.saving();
+        let had_error = saving.error().is_some();
+        saving.errors[saved as usize] = error;
+        match (had_error, saving.error()) {
+            (false, Some(error)) => {
+                eprintln!("weir: {}: the state is not saved for now: {error}", path.display());
+            }
+            (true, None) => eprintln!("weir: {}: the state is saved again", path.display()),
+            _ => {}
+        }
+    }
+
+    /// Notes the files that are set aside.
+    fn note_unread(&self, unread: Vec<String>) {
+        self.saving().unread = unread;
+    }
+
+    fn saving(&self) -> MutexGuard<'_, Saving> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The threads that save.
+pub struct SavingThreads(Vec<SavingThread>);
+
+/// A thread that repeats a step.
+struct SavingThread {
     stop: Sender<()>,
     ended: Receiver<()>,
+}
+
+impl SavingThread {
+    /// Starts a thread that makes a step each [`INTERVAL`], and a last one when it is stopped. It ends with `owner`.
+    fn start<T: Send + Sync + 'static>(
+        name: &str,
+        owner: Weak<T>,
+        mut step: impl FnMut(&T) + Send + 'static,
+    ) -> Result<Self, Failure> {
+        let (stop, stopped) = channel();
+        let (end, ended) = channel();
+        let work = move || {
+            loop {
+                let received = stopped.recv_timeout(INTERVAL);
+                let Some(owner) = owner.upgrade() else { break };
+                step(&owner);
+                if received != Err(RecvTimeoutError::Timeout) {
+                    break;
+                }
+            }
+            // The receiver is gone if this took too long.
+            let _result = end.send(());
+        };
+        let started = thread::Builder::new().name(name.to_owned()).spawn(work);
+        started.map_err(|error| Failure::system("a thread for the state", error))?;
+        Ok(SavingThread { stop, ended })
+    }
 }
 
 impl StateFolder {
@@ -60,81 +122,88 @@ impl StateFolder {
     /// # Errors
     /// Another Weir uses the folder.
     pub fn open(path: &Path, shared: &SharedState) -> Result<Self, Failure> {
-        let (log, error) = (Arc::new(ChangeLog::default()), SavingError::default());
+        let (log, report) = (Arc::new(ChangeLog::default()), SavingReport::default());
         let opened = Folder::open(path).and_then(|folder| Ok((restore(&folder, Clocks::now())?, folder)));
         let (restored, folder) = match opened {
             Ok((restored, folder)) => (restored, Some(folder)),
             Err(error) if error.kind() == ErrorKind::ResourceBusy => return Err(Failure::file(path, error)),
             Err(problem) => {
-                error.note(path, Some(problem.to_string()));
+                report.note(path, Saved::Tables, Some(problem.to_string()));
                 (Restored::default(), None)
             }
         };
         restored.notices.iter().for_each(|notice| eprintln!("weir: {notice}"));
+        report.note_unread(restored.unread);
         if let Some(tables) = shared.tables() {
             tables.make_last(&log, restored.tables);
         }
         shared.keep_debts(restored.debts);
-        Ok(StateFolder { path: path.to_owned(), folder, log, error })
+        Ok(StateFolder { path: path.to_owned(), folder, log, report })
     }
 
-    /// Starts the thread.
+    /// Starts the threads.
     ///
     /// # Errors
-    /// The thread cannot be started.
+    /// A thread cannot be started.
     pub fn start<L: Loader>(
         self,
         controller: &Arc<Controller<L::Datapath>>,
         loader: &L,
-    ) -> Result<SavingThread, Failure> {
-        let StateFolder { path, folder, log, error } = self;
-        let (noted, shown) = (error.clone(), path.display().to_string());
-        controller.report_state(move || StateStatus {
-            folder: shown.clone(),
-            error: noted.0.lock().unwrap_or_else(PoisonError::into_inner).clone(),
+    ) -> Result<SavingThreads, Failure> {
+        let StateFolder { path, folder, log, report } = self;
+        let (reported, shown) = (report.clone(), path.display().to_string());
+        controller.report_state(move || {
+            let saving = reported.saving();
+            StateStatus { folder: shown.clone(), error: saving.error().cloned(), unread: saving.unread.clone() }
         });
         let mut saver = Saver::new(path.clone(), folder, log.clone());
-        let (controller, loader) = (Arc::downgrade(controller), loader.clone());
-        let (stop, stopped) = channel();
-        let (end, ended) = channel();
-        let mut last = None;
-        let work = move || {
-            loop {
-                let received = stopped.recv_timeout(INTERVAL);
-                let Some(controller) = controller.upgrade() else { break };
-                // Another generation may have refused changes that this one has.
-                let active = controller.active();
-                if last.replace(active.id).is_some_and(|last| last != active.id) {
-                    log.demand_snapshot();
+        let mut debts = saver.debts();
+        let debts = {
+            let (path, report, loader) = (path.clone(), report.clone(), loader.clone());
+            SavingThread::start("weir-debts", Arc::downgrade(controller), move |_| {
+                let Some(limits) = loader.shared().known_limits() else { return };
+                match debts.step(limits) {
+                    Err(problem) => report.note(&path, Saved::Debts, Some(problem.to_string())),
+                    Ok(()) if debts.has_failed() => {}
+                    Ok(()) => report.note(&path, Saved::Debts, None),
                 }
-                if let Some(tables) = loader.shared().tables() {
-                    tables.take_notices().iter().for_each(|notice| eprintln!("weir: {notice}"));
-                    let limits = loader.shared().known_limits();
-                    let saved = saver.step(tables, active.tables());
-                    match saved.and_then(|()| limits.map_or(Ok(()), |limits| saver.write_debts(limits))) {
-                        Err(problem) => error.note(&path, Some(problem.to_string())),
-                        Ok(()) if saver.has_failed() => {}
-                        Ok(()) => error.note(&path, None),
-                    }
-                }
-                if received != Err(RecvTimeoutError::Timeout) {
-                    break;
-                }
-            }
-            // The receiver is gone if this took too long.
-            let _result = end.send(());
+            })?
         };
-        let started = thread::Builder::new().name("weir-state".to_owned()).spawn(work);
-        started.map_err(|error| Failure::system("a thread for the state", error))?;
-        Ok(SavingThread { stop, ended })
+        let (loader, mut last) = (loader.clone(), None);
+        let tables = SavingThread::start("weir-state", Arc::downgrade(controller), move |controller| {
+            // Another generation may have refused changes that this one has.
+            let active = controller.active();
+            if last.replace(active.id).is_some_and(|last| last != active.id) {
+                log.demand_snapshot();
+            }
+            let Some(tables) = loader.shared().tables() else { return };
+            tables.take_notices().iter().for_each(|notice| eprintln!("weir: {notice}"));
+            let saved = saver.step(tables, active.tables());
+            let unread = saver.take_unread();
+            if !unread.is_empty() {
+                for name in &unread {
+                    eprintln!("weir: {}: this state was not restored and is kept", path.join(name).display());
+                }
+                report.note_unread(unread);
+            }
+            match saved {
+                Err(problem) => report.note(&path, Saved::Tables, Some(problem.to_string())),
+                Ok(()) if saver.has_failed() => {}
+                Ok(()) => report.note(&path, Saved::Tables, None),
+            }
+        })?;
+        Ok(SavingThreads(vec![tables, debts]))
     }
 }
 
-impl SavingThread {
+impl SavingThreads {
     /// Writes the last changes, for a short time at most.
     pub fn end(self) {
-        // The thread may have ended.
-        let _sent = self.stop.send(());
-        let _ended = self.ended.recv_timeout(END_MAX);
+        let until = Instant::now() + END_MAX;
+        // The threads may have ended.
+        self.0.iter().for_each(|thread| _ = thread.stop.send(()));
+        for thread in self.0 {
+            let _ended = thread.ended.recv_timeout(until.saturating_duration_since(Instant::now()));
+        }
     }
 }
