@@ -301,7 +301,7 @@ fn lists_are_replaced_all_or_none() {
     store.change(&active, "one", brief, NOW_NS).unwrap();
     let lists = [("one", &new), ("two", &new)];
     let mut reader = store.readers().register().unwrap();
-    let burst = reader.start_burst();
+    let _burst = reader.start_burst();
     // The reader holds as many replaced images of the second table as it may.
     let at_once =
         |list: &Table| store.change_by(&active, "two", (TableChange::Replace(list), Visibility::AtOnce), NOW_NS);
@@ -326,7 +326,7 @@ fn lists_are_replaced_all_or_none() {
     };
     assert_eq!((left(&active), left(&other)), (1, 1), "the deadline is there again");
 
-    drop(burst);
+    drop(reader);
     store.replace_lists(&active, &lists, NOW_NS).unwrap();
     assert_eq!((entries(&store, &active, "two").len(), entries(&store, &other, "one").len()), (2, 2));
     assert_eq!((left(&active), left(&other)), (0, 0));

@@ -28,7 +28,7 @@ pub struct NotReplaced {
     /// The table that did not take its list.
     pub name: String,
     /// Why.
-    pub error: TableError,
+    pub error: Box<TableError>,
     /// Tables whose previous entries could not be restored. They have at least a part of their new list.
     pub not_restored: Vec<String>,
 }
@@ -37,7 +37,7 @@ impl NotReplaced {
     /// Whether only time can help: readers were behind. Otherwise the images are too small for the new lists, which
     /// images of a new generation need not be.
     pub fn may_succeed_later(&self) -> bool {
-        matches!(self.error, TableError::Refused { error: LiveError::ReadersBehind { .. }, .. })
+        matches!(*self.error, TableError::Refused { error: LiveError::ReadersBehind { .. }, .. })
     }
 }
 
@@ -160,7 +160,7 @@ impl TableStore {
                             not_restored.push(name);
                         }
                     }
-                    return Err(NotReplaced { name: name.to_owned(), error, not_restored });
+                    return Err(NotReplaced { name: name.to_owned(), error: Box::new(error), not_restored });
                 }
             }
         }
