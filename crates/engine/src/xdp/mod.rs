@@ -21,7 +21,7 @@ use memmap2::MmapRaw;
 use weir_abi::kernel::Mode;
 use weir_abi::{AdditionCounts, Counter, Verdict};
 use weir_state::limits::{Buckets, Counted, LimitBinding, LimitCount};
-use weir_state::tables::{AdditionRings, ByRules, SelectedHalves, Replay as TableReplay};
+use weir_state::tables::{AdditionRings, ByRules, Replay as TableReplay, SelectedHalves};
 
 pub use cost::VerifierCost;
 pub(crate) use load::{failed, find};

@@ -180,7 +180,8 @@ impl TableImage {
     /// Whether the memory is as large as a new image of the declaration would get, and not nearly full.
     fn has_room_for(&self, declared: &ImageDeclared) -> bool {
         let Published::Map(map) = &self.shared.published else { return true };
-        let wanted = kernel::half_bytes(declared.layout, declared.image.as_bytes().len(), size_of_tables(&declared.members));
+        let wanted =
+            kernel::half_bytes(declared.layout, declared.image.as_bytes().len(), size_of_tables(&declared.members));
         let used = match &*self.contents() {
             Contents::Live(live) => live.image_bytes(),
             Contents::Constant(..) | Contents::Taken => 0,

@@ -33,7 +33,7 @@ pub use addition_ring::AdditionRings;
 pub use additions::{Adders, Additions, ListedEntries, Replay, ReplayedTables, TableAdder};
 pub use change::{TableChange, Visibility};
 pub use image::{DynamicBounds, ImageDeclared, Member, TableImage};
-pub use kernel::{SelectedHalves, KernelImage};
+pub use kernel::{KernelImage, SelectedHalves};
 pub use lasting::SavedTable;
 pub use lists::{NotReplaced, NotTaken};
 pub use published::Published;

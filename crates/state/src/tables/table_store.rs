@@ -241,7 +241,9 @@ impl TableStore {
             self.can_expire.store(true, Ordering::Relaxed);
         }
         let apply = |(image, set): &(TableImage, usize)| {
-            image.with_expiry(*set, |live: &mut LiveTable, expiry: &mut Expiry| change::apply((live, *set), expiry, order))
+            image.with_expiry(*set, |live: &mut LiveTable, expiry: &mut Expiry| {
+                change::apply((live, *set), expiry, order)
+            })
         };
         let mut applied = None;
         for image in &own {
