@@ -34,8 +34,7 @@ static void __attribute__((noinline, unused)) add6_hits(const struct weir_burst 
 	for (uint64_t left = hits; left; left &= left - 1) {
 		const uint32_t i = (uint32_t)__builtin_ctzll(left);
 
-		burst->additions.records[count++] =
-			(struct weir_addition){hi[i] & mask_hi, lo[i] & mask_lo, adder, i};
+		burst->additions.records[count++] = (struct weir_addition){hi[i] & mask_hi, lo[i] & mask_lo, adder, i};
 	}
 	*burst->additions.count = count;
 }

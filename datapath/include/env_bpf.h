@@ -21,9 +21,9 @@
  * be read from any byte on, so there are bytes after the last one.
  *
  * A table that can change has two halves (crates/state/src/tables/kernel.rs), and WEIR_TABLE_<slot>_OTHER is the offset
- * of the second one; for other tables it is 0. `halves` says by a bit for each slot which half is read. It is the same for
- * the whole packet for the first 64 slots, which is more than one program can have. The bits of further slots, which
- * programs in parts can have, are read at each lookup.
+ * of the second one; for other tables it is 0. `halves` says by a bit for each slot which half is read. It is the same
+ * for the whole packet for the first 64 slots, which is more than one program can have. The bits of further slots,
+ * which programs in parts can have, are read at each lookup.
  */
 #define WEIR_TABLE_STORAGE(slot)                                                                                       \
 	uint8_t weir_table_##slot[WEIR_TABLE_##slot##_BYTES + WEIR_TABLE_##slot##_OTHER + sizeof(uint64_t)]            \
@@ -32,10 +32,11 @@
 #ifndef WEIR_SIZES_AT_LOAD
 
 #define WEIR_TABLE_HALF(halves, slot)                                                                                  \
-	((struct table){weir_table_##slot +                                                                            \
-				(((slot) < 64 ? (halves) : weir_words.more[(slot) / 64 - ((slot) >= 64)]) >> ((slot) & 63) & 1) *  \
-					WEIR_TABLE_##slot##_OTHER,                                                     \
-			WEIR_TABLE_##slot##_BYTES - 1})
+	((struct table){                                                                                               \
+		weir_table_##slot +                                                                                    \
+			(((slot) < 64 ? (halves) : weir_words.more[(slot) / 64 - ((slot) >= 64)]) >> ((slot) & 63) &   \
+			 1) * WEIR_TABLE_##slot##_OTHER,                                                               \
+		WEIR_TABLE_##slot##_BYTES - 1})
 #define WEIR_KNOWN_SIZES true
 
 #else

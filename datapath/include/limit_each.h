@@ -233,8 +233,8 @@ static uint64_t __attribute__((noinline, unused)) limit_each_exceeding(const str
 	return exceeding;
 }
 
-static void __attribute__((noinline, unused))
-each_count_one(const struct env *env, uint32_t limiter, struct each_hash hash, uint64_t hi, uint64_t lo)
+static void __attribute__((noinline, unused)) each_count_one(const struct env *env, uint32_t limiter,
+							     struct each_hash hash, uint64_t hi, uint64_t lo)
 {
 	each_count(env_exceeded(env, each_records(env_limits(env), limiter, hash.hash)), hash.tag, hi, lo);
 }
@@ -360,7 +360,8 @@ WEIR_LIMIT_FUNCTION uint32_t weir_each_count(uint32_t limiter, uint32_t hash, ui
 	const struct table limits = env_limits(NULL);
 
 	if (LIMITER_FIELD(limits, limiter, logged))
-		each_count(env_exceeded_words(NULL, each_records(limits, limiter, hash), EXCEEDER_SET_WORDS), tag, hi, lo);
+		each_count(env_exceeded_words(NULL, each_records(limits, limiter, hash), EXCEEDER_SET_WORDS), tag, hi,
+			   lo);
 	return 0;
 }
 
