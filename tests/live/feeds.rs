@@ -206,9 +206,9 @@ downstream { accept }
     put(folder, "first.txt", &format!("{ONE}\n{TWO}\n"));
     // Addresses far apart, because neighbours share words.
     let far = |n: u32| Ipv4Addr::from(1 << 30 | n.wrapping_mul(2_654_435_761) >> 2);
-    let many = (0..100_000).map(|n| format!("{}\n", far(n))).collect::<String>();
+    let many = (0..400_000).map(|n| format!("{}\n", far(n))).collect::<String>();
     put(folder, "second.txt", &many);
-    let lists = json!([changed("first", 1, 2), changed("second", 1, 100_000)]);
+    let lists = json!([changed("first", 1, 2), changed("second", 1, 400_000)]);
     if engine == "xdp" {
         // The kernel has no room, and no generation can succeed one that is on trial.
         refused(&running, "reload", "table second: the image needs ");
@@ -228,7 +228,7 @@ downstream { accept }
     }
     assert!(running.status().updates.refusals.is_empty());
     dropped(&running, hosts, &[ONE, TWO]);
-    assert_eq!(done(&running, "table second count")["entries"], 100_000);
+    assert_eq!(done(&running, "table second count")["entries"], 400_000);
     assert_eq!(done(&running, "reload"), json!({ "generation": null, "lists": [] }));
     check_account(&running.settled());
     assert_eq!(running.stop(), 0);
