@@ -2,43 +2,21 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod support;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use weir_abi::{Family, Layout};
+use support::{entries, image, labels, set};
+use weir_abi::Layout;
 use weir_state::Declared;
 use weir_state::tables::{
-    Changed, DynamicBounds, EXPIRE_BATCH, ImageDeclared, Member, TICK_NS, TIMEOUT_MS_MAX, TableBinding, TableChange,
+    Changed, DynamicBounds, EXPIRE_BATCH, ImageDeclared, TICK_NS, TIMEOUT_MS_MAX, TableBinding, TableChange,
     TableError, TableStore,
 };
-use weir_tables::{Entries, Kind, Table};
+use weir_tables::Table;
 
 const MS: u64 = 1_000_000;
-
-fn set<S: AsRef<str>>(text: &[S]) -> Arc<Table> {
-    let family = if text.iter().any(|text| text.as_ref().contains(':')) { Family::Ipv6 } else { Family::Ipv4 };
-    let mut entries = Entries::new(family, Kind::Set);
-    text.iter().for_each(|text| entries.insert_text(text.as_ref(), None).unwrap());
-    Arc::new(entries.settle())
-}
-
-fn labels(text: &[(&str, &str)]) -> Arc<Table> {
-    let mut entries = Entries::new(Family::Ipv4, Kind::Labels);
-    text.iter().for_each(|(text, label)| entries.insert_text(text, Some(label)).unwrap());
-    Arc::new(entries.settle())
-}
-
-fn image(members: &[(&str, &Arc<Table>)], layout: Layout, dynamic: Option<DynamicBounds>) -> Declared<ImageDeclared> {
-    let tables: Vec<&Table> = members.iter().map(|(_, table)| &***table).collect();
-    let image = match tables.as_slice() {
-        [one] => one.build(layout).unwrap(),
-        fused => weir_tables::exact_sets(fused).unwrap(),
-    };
-    let member = |&(name, table): &(&str, &Arc<Table>)| Member { name: name.to_owned(), table: table.clone(), dynamic };
-    let name = members.iter().map(|(name, _)| *name).collect::<Vec<_>>().join("+");
-    let members = members.iter().map(member).collect();
-    Declared { name, declaration: ImageDeclared { members, layout, image: Arc::new(image) } }
-}
 
 fn dynamic(elements: &Arc<Table>, layout: Layout, timeout_ms: Option<u64>) -> Declared<ImageDeclared> {
     image(&[("t", elements)], layout, Some(DynamicBounds { size: 1 << 20, timeout_ms }))
@@ -53,10 +31,6 @@ fn left(store: &TableStore, binding: &TableBinding, name: &str, now_ns: u64) -> 
         table.entries().map(left).collect()
     };
     store.read(binding, name, of).unwrap()
-}
-
-fn names(store: &TableStore, binding: &TableBinding, name: &str) -> Vec<String> {
-    store.read(binding, name, |table| table.entries().map(|entry| entry.to_string()).collect()).unwrap()
 }
 
 fn add(entries: &Table, timeout_ms: Option<u64>) -> TableChange<'_> {
@@ -79,11 +53,11 @@ fn entries_expire_at_the_tick_of_their_deadline() {
         assert_eq!(done, Changed { changed: 1, refreshed: 0, entries: 2, left_out: 0 });
         store.change(&binding, "t", add(&set(&["192.0.2.3"]), Some(0)), 10 * MS).unwrap();
         store.expire(510 * MS - 1);
-        assert_eq!(names(&store, &binding, "t").len(), 3);
+        assert_eq!(entries(&store, &binding, "t").len(), 3);
         store.expire(510 * MS);
-        assert_eq!(names(&store, &binding, "t"), ["192.0.2.1", "192.0.2.3"]);
+        assert_eq!(entries(&store, &binding, "t"), ["192.0.2.1", "192.0.2.3"]);
         store.expire(2010 * MS - 1);
-        assert_eq!(names(&store, &binding, "t").len(), 2);
+        assert_eq!(entries(&store, &binding, "t").len(), 2);
         store.expire(2010 * MS);
         assert_eq!(left(&store, &binding, "t", 2010 * MS), [("192.0.2.3".to_owned(), None)], "a timeout of 0 is none");
         assert!(store.can_expire());
@@ -141,7 +115,7 @@ fn tables_from_files_and_labels_take_timeouts_of_entries() {
     store.change(&binding, "geo", add(&other, Some(300)), 0).unwrap();
     let all = |now: u64| {
         store.expire(now);
-        ["bad", "admin", "geo"].map(|name| names(&store, &binding, name).len())
+        ["bad", "admin", "geo"].map(|name| entries(&store, &binding, name).len())
     };
     assert_eq!(all(99 * MS), [2, 2, 2]);
     assert_eq!(all(100 * MS), [1, 2, 2], "an entry of the list stays, and other sets of the image keep theirs");
@@ -165,11 +139,11 @@ fn deadlines_continue_in_other_images_and_generations() {
     assert_eq!(shown(&first)[2], ("10.0.0.3".to_owned(), Some(9000)), "the active generation's timeout counts");
     store.expire(1000 * MS);
     for binding in [&first, &same, &other] {
-        assert_eq!(names(&store, binding, "t"), ["10.0.0.2", "10.0.0.3"]);
+        assert_eq!(entries(&store, binding, "t"), ["10.0.0.2", "10.0.0.3"]);
     }
     drop((first, same));
     store.expire(3000 * MS);
-    assert_eq!(names(&store, &other, "t"), ["10.0.0.3"]);
+    assert_eq!(entries(&store, &other, "t"), ["10.0.0.3"]);
     let third = store.bind(vec![dynamic(&elements, Layout::RankLeaf, None)], 3000 * MS).unwrap();
     assert_eq!(left(&store, &third, "t", 3000 * MS), [("10.0.0.3".to_owned(), Some(6500))]);
 }
@@ -269,7 +243,7 @@ fn many_entries_expire_at_once_and_changes_pass_between() {
         expiring.join().unwrap();
     });
     store.expire(1000 * MS);
-    assert_eq!(names(&store, &binding, "t").len(), 100);
+    assert_eq!(entries(&store, &binding, "t").len(), 100);
 }
 
 /// The time of a random lookup, the least of several rounds, while another thread ends ticks.
@@ -352,6 +326,6 @@ fn costs_of_a_million_entries() {
         measure("copy for a snapshot", &mut || assert_eq!(store.save(Some(&binding), || ()).len(), 1));
         measure("the 59,000 ticks before expiry", &mut || (1001..60_999).for_each(|now| store.expire(now * TICK_NS)));
         measure("expiry of all in one tick", &mut || store.expire(61_000 * TICK_NS));
-        assert_eq!(names(&store, &binding, "t").len(), 0);
+        assert_eq!(support::entries(&store, &binding, "t").len(), 0);
     }
 }

@@ -2,44 +2,18 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod support;
+
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
+use support::{entries, image, labels, set};
 use weir_abi::{Family, Layout};
 use weir_state::tables::{
-    Changed, DynamicBounds, ImageDeclared, Member, NotTaken, TableBinding, TableChange, TableError, TableStore,
-    Visibility,
+    Changed, DynamicBounds, ImageDeclared, NotTaken, TableBinding, TableChange, TableError, TableStore, Visibility,
 };
 use weir_state::{Declared, StateError};
 use weir_tables::{Entries, Kind, Table};
-
-fn set(text: &[&str]) -> Arc<Table> {
-    let mut entries = Entries::new(Family::Ipv4, Kind::Set);
-    text.iter().for_each(|text| entries.insert_text(text, None).unwrap());
-    Arc::new(entries.settle())
-}
-
-fn labels(text: &[(&str, &str)]) -> Arc<Table> {
-    let mut entries = Entries::new(Family::Ipv4, Kind::Labels);
-    text.iter().for_each(|(text, label)| entries.insert_text(text, Some(label)).unwrap());
-    Arc::new(entries.settle())
-}
-
-fn image(members: &[(&str, &Arc<Table>)], layout: Layout, dynamic: Option<DynamicBounds>) -> Declared<ImageDeclared> {
-    let tables: Vec<&Table> = members.iter().map(|(_, table)| &***table).collect();
-    let image = match tables.as_slice() {
-        [one] => one.build(layout).unwrap(),
-        fused => weir_tables::exact_sets(fused).unwrap(),
-    };
-    let member = |&(name, table): &(&str, &Arc<Table>)| Member { name: name.to_owned(), table: table.clone(), dynamic };
-    let name = members.iter().map(|(name, _)| *name).collect::<Vec<_>>().join("+");
-    let members = members.iter().map(member).collect();
-    Declared { name, declaration: ImageDeclared { members, layout, image: Arc::new(image) } }
-}
-
-fn entries(store: &TableStore, binding: &TableBinding, name: &str) -> Vec<String> {
-    store.read(binding, name, |table| table.entries().map(|entry| entry.to_string()).collect()).unwrap()
-}
 
 /// What a reader finds in the images of a generation.
 fn find(store: &TableStore, binding: &TableBinding, addr: [u8; 4]) -> Vec<u32> {

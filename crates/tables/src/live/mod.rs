@@ -173,11 +173,7 @@ impl LiveTable {
     /// # Errors
     /// The same as [`Table::build`].
     pub fn new(readers: &Readers, table: &Table, layout: Layout) -> Result<Self, LiveError> {
-        let mut labels = Labels::default();
-        table.labels().iter().for_each(|name| {
-            labels.intern(name);
-        });
-        Self::make(readers, layout, (table.kind(), 1), Held::of(table), labels)
+        Self::make(readers, layout, (table.kind(), 1), Held::of(table), labels_of(table))
     }
 
     /// Fuses up to [`crate::MEMBERS_MAX`] sets into one live table with [`Layout::ExactSets`]. A lookup sets bit `m` if
@@ -199,34 +195,27 @@ impl LiveTable {
     ) -> Result<Self, LiveError> {
         let image = SharedImage::new(build(layout, kind, sets, &held, &labels, Room::Spare)?);
         let writer = LiveWriter::of(&image, labels.count(kind));
-        let (published, lengths, readers) = (Publisher::new(readers, image), lengths(&held, sets), readers.clone());
-        Ok(LiveTable {
-            layout,
-            kind,
-            sets,
-            held,
-            lengths,
-            labels,
-            readers,
-            published,
-            writer,
-            built_anew: 0,
-            at_once: false,
-            no_room: None,
-        })
+        Ok(Self::with_writer(layout, (kind, sets), (held, labels), Publisher::new(readers, image), writer))
     }
 
     /// Takes over a published image with the contents of `tables`: one table, or fused sets. The first change rebuilds
     /// the image with room for changes.
     pub fn take_over(published: PublishedImage, tables: &[&Table], layout: Layout) -> Self {
-        let (first, mut labels) = (tables[0], Labels::default());
-        first.labels().iter().for_each(|name| {
-            labels.intern(name);
-        });
+        let first = tables[0];
         let held = if layout == Layout::ExactSets { Held::of_sets(tables) } else { Held::of(first) };
-        let (published, kind, sets) = (published.0, first.kind(), tables.len());
-        let (readers, writer) = (published.readers().clone(), LiveWriter::Rebuild);
-        let lengths = lengths(&held, sets);
+        let (of, contents) = ((first.kind(), tables.len()), (held, labels_of(first)));
+        Self::with_writer(layout, of, contents, published.0, LiveWriter::Rebuild)
+    }
+
+    /// A table whose image was published with these contents.
+    fn with_writer(
+        layout: Layout,
+        (kind, sets): (Kind, usize),
+        (held, labels): (Held, Labels),
+        published: Publisher,
+        writer: LiveWriter,
+    ) -> Self {
+        let (lengths, readers) = (lengths(&held, sets), published.readers().clone());
         LiveTable {
             layout,
             kind,
@@ -397,6 +386,15 @@ impl LiveTable {
 /// Whether a label of the contents says that set `set` of `sets` has the prefix.
 fn is_in(sets: usize, set: usize, label: u32) -> bool {
     if sets == 1 { label != 0 } else { label >> set & 1 != 0 }
+}
+
+/// The labels of a table, with the same ids.
+fn labels_of(table: &Table) -> Labels {
+    let mut labels = Labels::default();
+    table.labels().iter().for_each(|name| {
+        labels.intern(name);
+    });
+    labels
 }
 
 /// Number of prefixes of each set.
