@@ -5,6 +5,9 @@
 //!     └──knows──> bindings, oldest first   <───  Binding of generation 1: "customers"
 //! ```
 //! A store knows bindings by weak references. A binding that is dropped releases its objects.
+//!
+//! Two locks, in this order: `kind` is held while a generation is bound or released, which may take long. `bindings` is
+//! held only to read or extend the list, so [`Store::with_objects`] never waits for a generation that is bound.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
@@ -62,7 +65,7 @@ struct Named<O> {
 /// The state that one generation uses. Dropping it releases the state.
 pub struct Binding<K: StateKind> {
     objects: Vec<Named<K::Object>>,
-    store: Weak<Mutex<Contents<K>>>,
+    store: Weak<Contents<K>>,
 }
 
 impl<K: StateKind> Binding<K> {
@@ -85,28 +88,28 @@ impl<K: StateKind> Binding<K> {
 impl<K: StateKind> Drop for Binding<K> {
     fn drop(&mut self) {
         let Some(contents) = self.store.upgrade() else { return };
-        let mut contents = lock(&contents);
-        self.objects().for_each(|object| contents.kind.release(object));
+        let mut kind = lock(&contents.kind);
+        self.objects().for_each(|object| kind.release(object));
     }
 }
 
 /// State of one kind, with the generations that are bound to it.
-pub struct Store<K: StateKind>(Arc<Mutex<Contents<K>>>);
+pub struct Store<K: StateKind>(Arc<Contents<K>>);
 
 struct Contents<K: StateKind> {
-    kind: K,
-    /// Oldest first.
-    bindings: Vec<Weak<Binding<K>>>,
+    kind: Mutex<K>,
+    /// Oldest first. To be locked after `kind`.
+    bindings: Mutex<Vec<Weak<Binding<K>>>>,
 }
 
-fn lock<T>(contents: &Mutex<T>) -> MutexGuard<'_, T> {
-    contents.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl<K: StateKind> Store<K> {
     /// A store to which no generation is bound.
     pub fn new(kind: K) -> Self {
-        Store(Arc::new(Mutex::new(Contents { kind, bindings: Vec::new() })))
+        Store(Arc::new(Contents { kind: Mutex::new(kind), bindings: Mutex::default() }))
     }
 
     /// Binds a generation to the state that it declares.
@@ -114,7 +117,7 @@ impl<K: StateKind> Store<K> {
     /// # Errors
     /// There is no room for its new state. Nothing has changed then.
     pub fn bind(&self, declared: Vec<Declared<K::Declaration>>, now_ns: u64) -> Result<Arc<Binding<K>>, StateError> {
-        self.with_loaded(|contents, loaded| {
+        self.with_kind(|kind, loaded| {
             let mut names = Vec::with_capacity(declared.len());
             let requests = declared.into_iter().map(|Declared { name, declaration }| {
                 let fits = |named: &&Named<K::Object>| named.name == name && K::fits(&declaration, &named.object);
@@ -125,11 +128,10 @@ impl<K: StateKind> Store<K> {
                 Request { declaration, earlier }
             });
             let requests = requests.collect();
-            let objects =
-                contents.kind.bind(requests, &mut loaded.iter().flat_map(|binding| binding.objects()), now_ns)?;
+            let objects = kind.bind(requests, &mut loaded.iter().flat_map(|binding| binding.objects()), now_ns)?;
             let objects = names.into_iter().zip(objects).map(|(name, object)| Named { name, object }).collect();
             let binding = Arc::new(Binding { objects, store: Arc::downgrade(&self.0) });
-            contents.bindings.push(Arc::downgrade(&binding));
+            lock(&self.0.bindings).push(Arc::downgrade(&binding));
             Ok(binding)
         })
     }
@@ -137,23 +139,33 @@ impl<K: StateKind> Store<K> {
     /// Runs `work` on the state and on the objects of all loaded generations. No generation is bound or released
     /// meanwhile.
     pub fn maintain<R>(&self, work: impl FnOnce(&mut K, &mut dyn Iterator<Item = &K::Object>) -> R) -> R {
-        self.with_loaded(|contents, loaded| {
-            work(&mut contents.kind, &mut loaded.iter().flat_map(|binding| binding.objects()))
-        })
+        self.with_kind(|kind, loaded| work(kind, &mut loaded.iter().flat_map(|binding| binding.objects())))
+    }
+
+    /// Runs `work` on the objects of all loaded generations, oldest first. Generations may be bound and released
+    /// meanwhile, which this does not wait for.
+    pub fn with_objects<R>(&self, work: impl FnOnce(&mut dyn Iterator<Item = &K::Object>) -> R) -> R {
+        let loaded = self.all_loaded();
+        work(&mut loaded.iter().flat_map(|binding| binding.objects()))
     }
 
     /// The bindings of all loaded generations, newest first. They stay bound while the result lives.
     pub fn loaded(&self) -> Vec<Arc<Binding<K>>> {
-        self.with_loaded(|_, loaded| loaded.iter().rev().cloned().collect())
+        self.all_loaded().into_iter().rev().collect()
     }
 
-    fn with_loaded<R>(&self, work: impl FnOnce(&mut Contents<K>, &[Arc<Binding<K>>]) -> R) -> R {
-        let mut contents = lock(&self.0);
-        contents.bindings.retain(|binding| binding.strong_count() > 0);
-        let loaded: Vec<Arc<Binding<K>>> = contents.bindings.iter().filter_map(Weak::upgrade).collect();
-        let result = work(&mut contents, &loaded);
+    fn all_loaded(&self) -> Vec<Arc<Binding<K>>> {
+        let mut bindings = lock(&self.0.bindings);
+        bindings.retain(|binding| binding.strong_count() > 0);
+        bindings.iter().filter_map(Weak::upgrade).collect()
+    }
+
+    fn with_kind<R>(&self, work: impl FnOnce(&mut K, &[Arc<Binding<K>>]) -> R) -> R {
+        let mut kind = lock(&self.0.kind);
+        let loaded = self.all_loaded();
+        let result = work(&mut kind, &loaded);
         // If these are the last owners of bindings, they release objects, which takes the lock.
-        drop(contents);
+        drop(kind);
         drop(loaded);
         result
     }

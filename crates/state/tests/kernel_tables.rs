@@ -4,6 +4,8 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use weir_abi::{Family, Layout};
 use weir_state::Declared;
@@ -13,6 +15,8 @@ use weir_state::tables::{
 };
 use weir_tables::live::{LiveError, TwoHalves};
 use weir_tables::{Entries, Kind, Table};
+
+const MS: u64 = 1_000_000;
 
 /// Addresses `from..to`, spread over all buckets.
 fn addresses(from: u32, to: u32) -> Table {
@@ -25,11 +29,15 @@ fn addresses(from: u32, to: u32) -> Table {
 }
 
 fn declared(table: &Table, layout: Layout, size: Option<usize>) -> Vec<Declared<ImageDeclared>> {
+    vec![named("t", table, layout, size)]
+}
+
+fn named(name: &str, table: &Table, layout: Layout, size: Option<usize>) -> Declared<ImageDeclared> {
     let dynamic = size.map(|size| DynamicBounds { size, timeout_ms: None });
-    let member = Member { name: "t".to_owned(), table: Arc::new(table.clone()), dynamic };
+    let member = Member { name: name.to_owned(), table: Arc::new(table.clone()), dynamic };
     let image = Arc::new(table.build(layout).unwrap());
     let declaration = ImageDeclared { members: vec![member], layout, image };
-    vec![Declared { name: "t".to_owned(), declaration }]
+    Declared { name: name.to_owned(), declaration }
 }
 
 fn map(binding: &TableBinding) -> Arc<KernelImage> {
@@ -101,4 +109,42 @@ fn halves_are_copies_of_an_image_with_room() {
     // SAFETY: the half has as many bytes, and nothing writes them now.
     let half = unsafe { std::slice::from_raw_parts(map.start(0), bytes.len()) };
     assert_eq!(half, bytes);
+}
+
+#[test]
+fn nothing_waits_for_another_table_that_waits_for_the_kernel() {
+    let (store, layout, none) = (TableStore::for_kernel(), Layout::RankLeaf, addresses(0, 0));
+    let other = || named("other", &none, layout, Some(1000));
+    let active = store.bind(vec![named("slow", &none, layout, Some(1000)), other()], 0).unwrap();
+    let brief = addresses(0, 10);
+    let add = |timeout_ms| TableChange::Add { entries: &brief, timeout_ms: Some(timeout_ms) };
+    for name in ["slow", "other"] {
+        store.change(&active, name, add(100), 0).unwrap();
+    }
+    // A program that does not end, so the half of the previous image is not free.
+    let mut reader = store.readers().register().unwrap();
+    reader.start_burst();
+    let at_once = |change: TableChange<'_>| store.change_by(&active, "slow", (change, Visibility::AtOnce), 0);
+    at_once(TableChange::Add { entries: &addresses(10, 20), timeout_ms: None }).unwrap();
+    thread::scope(|scope| {
+        let waiting = scope.spawn(|| at_once(TableChange::Remove(&addresses(10, 15))));
+        thread::sleep(Duration::from_millis(100));
+        let begun = Instant::now();
+        let count = |binding: &TableBinding| store.read(binding, "other", |table| table.count()).unwrap();
+        assert_eq!(count(&active), 10);
+        store.expire(100 * MS);
+        assert_eq!(count(&active), 0, "they expired on time");
+        store.change(&active, "other", add(1000), 100 * MS).unwrap();
+        assert_eq!(store.contents(&active, "other").unwrap().facts().entries, 10);
+        let later = store.bind(vec![other()], 100 * MS).unwrap();
+        assert_eq!(count(&later), 10);
+        let took = begun.elapsed();
+        assert!(!waiting.is_finished() && took < Duration::from_millis(500), "{took:?}");
+        reader.rest();
+        waiting.join().unwrap().unwrap();
+    });
+    let count = || store.read(&active, "slow", |table| table.count()).unwrap();
+    assert_eq!(count(), 15, "they could not expire on time");
+    store.change(&active, "slow", TableChange::Remove(&none), 100 * MS).unwrap();
+    assert_eq!(count(), 5, "the next change lets them expire");
 }

@@ -167,7 +167,8 @@ impl Saver {
     ) -> io::Result<()> {
         let file = folder.create(new)?;
         let mut before = Waiting::default();
-        // Changes from here on belong to the new journal.
+        // Changes from here on belong to the new journal. It has those that the tables include already before the
+        // snapshot has its name.
         let tables = store.save(active, || before = self.log.take());
         self.write_changes(&before)?;
         // A number is left out where changes are missing. A reader stops there.

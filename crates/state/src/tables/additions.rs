@@ -17,9 +17,12 @@ use weir_abi::{Addition, AdditionCounts, Family};
 use weir_tables::{Entries, Kind, Table};
 
 use super::addition_ring::AdditionRings;
-use super::change::TableChange;
+use super::change::{TableChange, Visibility};
+use super::patience::Patience;
 use super::table_error::TableError;
-use super::table_store::{Changed, TableBinding, TableStore};
+use super::table_images::TableBinding;
+use super::table_store::{Changed, TableStore};
+use super::turns::Turn;
 
 /// How an effect of a program adds to a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,8 +58,8 @@ struct Batch {
 }
 
 impl Batch {
-    fn add(&mut self, source: usize, addition: &Addition) {
-        let key = (source, addition.adder, addition.key());
+    fn add(&mut self, source: usize, adder: u32, prefix: u128) {
+        let key = (source, adder, prefix);
         if self.seen.contains(&key) {
             return;
         }
@@ -68,22 +71,30 @@ impl Batch {
         self.pending.push(key);
     }
 
-    /// Applies the additions of the sources, at a time from which their timeouts count. The batch is empty then.
+    /// Applies the additions of the sources, at a time from which their timeouts count. The batch then has those of
+    /// tables that others change for long.
     fn apply(&mut self, store: &TableStore, sources: &[Adders], now_ns: u64) -> AdditionCounts {
         self.seen.clear();
         let mut counts = AdditionCounts { overflow: std::mem::take(&mut self.overflow), ..AdditionCounts::default() };
         // Tables are independent of each other. In each, the order matters.
         let mut by_table: HashMap<(usize, &str), Vec<Entry<'_>>> = HashMap::new();
-        for (source, adder, prefix) in self.pending.drain(..) {
-            let adder = &sources[source].adders[adder as usize];
-            by_table.entry((source, &adder.table)).or_default().push(Entry { adder, prefix });
+        for (source, number, prefix) in self.pending.drain(..) {
+            let adder = &sources[source].adders[number as usize];
+            by_table.entry((source, &adder.table)).or_default().push(Entry { adder, number, prefix });
         }
+        let mut patience = Patience::default();
         for ((source, table), entries) in by_table {
+            let Some(turn) = store.turn_soon(table, &mut patience) else {
+                let late = entries.iter().map(|entry| (source, entry.number, entry.prefix));
+                self.pending.extend(late);
+                continue;
+            };
             let alike = |one: &Entry<'_>, next: &Entry<'_>| one.adder.how() == next.adder.how();
             for run in entries.chunk_by(alike) {
-                counts = counts.plus(apply_run(store, &sources[source].binding, table, run, now_ns));
+                counts = counts.plus(apply_run((store, &turn), &sources[source].binding, table, run, now_ns));
             }
         }
+        self.seen.extend(&self.pending);
         counts
     }
 }
@@ -91,6 +102,8 @@ impl Batch {
 /// An entry that is to be added.
 struct Entry<'a> {
     adder: &'a TableAdder,
+    /// The number of the adder.
+    number: u32,
     prefix: u128,
 }
 
@@ -111,12 +124,9 @@ impl TableAdder {
     }
 }
 
-/// Tries of additions to a table that requests fill at the same time.
-const TRIES: usize = 3;
-
-/// Adds entries with the same timeout to a table. The first ones get the room that there is.
+/// Adds entries with the same timeout to the table of a turn. The first ones get the room that there is.
 fn apply_run(
-    store: &TableStore,
+    (store, turn): (&TableStore, &Turn<'_>),
     binding: &TableBinding,
     table: &str,
     run: &[Entry<'_>],
@@ -124,31 +134,22 @@ fn apply_run(
 ) -> AdditionCounts {
     let wanted: Vec<(IpAddr, u8)> = run.iter().map(Entry::prefix).collect();
     let (family, (updates, timeout_ms)) = (run[0].adder.family, run[0].adder.how());
-    let fitting = || store.read(binding, table, |table| table.fitting(&wanted));
-    let change = |entries: &[(IpAddr, u8)]| {
-        let entries = &set(family, entries);
-        // 0 is no timeout, also if the declaration of the active policy has one.
-        let timeout_ms = Some(timeout_ms.unwrap_or(0));
-        let change = match updates {
-            true => TableChange::Update { entries, timeout_ms },
-            false => TableChange::Add { entries, timeout_ms },
-        };
-        store.change(binding, table, change, now_ns)
+    let Ok(fitting) = store.read(binding, table, |table| table.fitting(&wanted)) else {
+        return AdditionCounts { overflow: wanted.len() as u64, ..AdditionCounts::default() };
     };
-    let mut done = Err(TableError::NoTable { name: table.to_owned(), known: vec![] });
-    let mut refused = 0;
-    for _ in 0..TRIES {
-        let Ok(fitting) = fitting() else { break };
-        refused = wanted.len() - fitting.len();
-        done = change(&fitting);
-        if !matches!(done, Err(TableError::Full { .. })) {
-            break;
-        }
-    }
+    let refused = wanted.len() - fitting.len();
+    let entries = &set(family, &fitting);
+    // 0 is no timeout, also if the declaration of the active policy has one.
+    let timeout_ms = Some(timeout_ms.unwrap_or(0));
+    let change = match updates {
+        true => TableChange::Update { entries, timeout_ms },
+        false => TableChange::Add { entries, timeout_ms },
+    };
+    let done = store.change_in_turn(turn, (binding, table), (change, Visibility::Gradual), now_ns);
     store.count_refused(table, refused as u64);
     let (Changed { changed, refreshed, .. }, lost) = match done {
         Ok(changed) => (changed, 0),
-        Err(_) => (Changed::default(), wanted.len() - refused),
+        Err(_) => (Changed::default(), fitting.len()),
     };
     let [added, updated, overflow, table_full] = [changed, refreshed, lost, refused].map(|count| count as u64);
     AdditionCounts { added, updated, overflow, table_full }
@@ -167,7 +168,15 @@ pub struct Additions {
     store: Arc<TableStore>,
     sources: Mutex<Vec<Source>>,
     /// Held while additions are applied.
-    counts: Mutex<AdditionCounts>,
+    applied: Mutex<Applied>,
+}
+
+/// What was done with additions so far.
+#[derive(Default)]
+struct Applied {
+    counts: AdditionCounts,
+    /// Additions of earlier ticks to tables that others changed for long, with their adders.
+    late: Vec<(Adders, Vec<(u32, u128)>)>,
 }
 
 /// A queue, and the tables that its additions change.
@@ -181,7 +190,7 @@ struct Source {
 impl Additions {
     /// No queues yet.
     pub fn new(store: Arc<TableStore>) -> Self {
-        Additions { store, sources: Mutex::default(), counts: Mutex::default() }
+        Additions { store, sources: Mutex::default(), applied: Mutex::default() }
     }
 
     /// A queue for one worker. It is collected as long as the worker has it, and once more after that.
@@ -197,32 +206,42 @@ impl Additions {
     }
 
     /// Empties all queues and applies their additions. Timeouts begin at `now_ns`. To be called once in a tick, by one
-    /// thread.
+    /// thread. A table that others change for long gets its additions in a later tick.
     pub fn collect(&self, now_ns: u64) {
-        let mut counts = lock(&self.counts);
+        let mut applied = lock(&self.applied);
         let (mut batch, mut adders) = (Batch::default(), Vec::new());
+        for (of, late) in applied.late.drain(..) {
+            late.into_iter().for_each(|(adder, prefix)| batch.add(adders.len(), adder, prefix));
+            adders.push(of);
+        }
         lock(&self.sources).retain_mut(|source| {
             // Read before the queue is emptied, so that nothing is left in a queue that is forgotten.
             let is_used = Arc::strong_count(&source.rings) > 1;
             let index = adders.len();
-            let lost = source.rings.take(|addition| batch.add(index, &addition));
+            let lost = source.rings.take(|addition| batch.add(index, addition.adder, addition.key()));
             batch.overflow += lost - std::mem::replace(&mut source.lost, lost);
             adders.push(source.adders.clone());
             is_used
         });
-        if !batch.pending.is_empty() || batch.overflow > 0 {
-            *counts = counts.plus(batch.apply(&self.store, &adders, now_ns));
+        if batch.pending.is_empty() && batch.overflow == 0 {
+            return;
         }
+        applied.counts = applied.counts.plus(batch.apply(&self.store, &adders, now_ns));
+        applied.late = batch
+            .pending
+            .chunk_by(|one, next| one.0 == next.0)
+            .map(|of| (adders[of[0].0].clone(), of.iter().map(|&(_, adder, prefix)| (adder, prefix)).collect()))
+            .collect();
     }
 
     /// Whether some queue may get additions. If not, [`Additions::collect`] need not be called.
     pub fn has_queues(&self) -> bool {
-        !lock(&self.sources).is_empty()
+        !lock(&self.sources).is_empty() || !lock(&self.applied).late.is_empty()
     }
 
     /// What additions did since the start.
     pub fn counts(&self) -> AdditionCounts {
-        *lock(&self.counts)
+        lock(&self.applied).counts
     }
 }
 
@@ -299,11 +318,56 @@ impl Replay {
 
     /// Adds what the packets of this tick add, in their order.
     pub fn add(&mut self, additions: &[Addition]) {
-        additions.iter().for_each(|addition| self.batch.add(0, addition));
+        additions.iter().for_each(|addition| self.batch.add(0, addition.adder, addition.key()));
     }
 
     /// What additions did up to the last tick that has ended.
     pub fn counts(&self) -> AdditionCounts {
         AdditionCounts { overflow: self.counts.overflow + self.batch.overflow, ..self.counts }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Declared;
+    use crate::tables::{DynamicBounds, ImageDeclared, Member};
+    use weir_abi::Layout;
+
+    #[test]
+    fn additions_to_a_table_that_others_change_are_late_and_not_lost() {
+        let store = Arc::new(TableStore::default());
+        let declared = |name: &str| {
+            let (table, layout) = (Arc::new(set(Family::Ipv4, &[])), Layout::RankLeaf);
+            let image = Arc::new(table.build(layout).expect("an empty table has an image"));
+            let dynamic = Some(DynamicBounds { size: 9, timeout_ms: None });
+            let members = vec![Member { name: name.to_owned(), table, dynamic }];
+            Declared { name: name.to_owned(), declaration: ImageDeclared { members, layout, image } }
+        };
+        let binding = store.bind(vec![declared("one"), declared("two")], 0).expect("there is memory");
+        let adder = |table: &str| {
+            let table = table.to_owned();
+            TableAdder { table, family: Family::Ipv4, length: 32, timeout_ms: None, updates: false }
+        };
+        let adders = Adders { adders: [adder("one"), adder("two")].into(), binding: binding.clone() };
+        let additions = Additions::new(store.clone());
+        let queue = additions.queue(&adders);
+        let push = |adder, low| queue.push(&Addition { low, adder, ..Addition::default() });
+        let counts = || ["one", "two"].map(|name| store.read(&binding, name, |table| table.count()));
+
+        let turn = store.turn("one");
+        (1..4).for_each(|low| push(0, low));
+        push(1, 1);
+        additions.collect(0);
+        assert_eq!(counts(), [Ok(0), Ok(1)]);
+        push(0, 3);
+        push(0, 4);
+        additions.collect(TICK_NS);
+        assert_eq!((counts(), additions.counts().added), ([Ok(0), Ok(1)], 1));
+        drop(turn);
+        drop(queue);
+        additions.collect(2 * TICK_NS);
+        assert_eq!((counts(), additions.has_queues()), ([Ok(4), Ok(1)], false));
+        assert_eq!(additions.counts(), AdditionCounts { added: 5, ..AdditionCounts::default() });
     }
 }

@@ -1,6 +1,9 @@
 //! The image of one table or of several fused sets, which generations share.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use weir_abi::{Family, Layout};
 use weir_tables::live::{LiveError, LiveImage, LiveTable, PublishedImage, Readers};
@@ -13,6 +16,8 @@ use super::published::{ImageProblem, Published, ReadBy, publish};
 
 /// Ticks until entries that could not be removed are tried again.
 const RETRY_TICKS: u64 = 10;
+/// Pause before a lock is tried again.
+const LOCK_STEP: Duration = Duration::from_micros(200);
 
 /// A table of an image, as the policy was loaded with it.
 #[derive(Clone)]
@@ -74,6 +79,8 @@ struct Shared {
     contents: Mutex<Contents>,
     /// The deadlines of each table. To be locked after `contents`.
     expiry: Mutex<Vec<Expiry>>,
+    /// Whether entries of each table may have deadlines, to be read without a lock.
+    deadlines: Box<[AtomicBool]>,
     /// The entries of each table in the policy and its lists, as they were read last.
     listed: Mutex<Vec<Arc<Table>>>,
 }
@@ -158,9 +165,10 @@ impl TableImage {
         };
         let (published, image) = publish(readers, read_by, layout, image, size_of_tables(&members))?;
         let contents = Mutex::new(Contents::Constant(image, tables));
+        let deadlines = expiry.iter().map(|expiry| AtomicBool::new(!expiry.is_empty())).collect();
         let expiry = Mutex::new(expiry);
         let listed = Mutex::new(members.iter().map(|member| member.table.clone()).collect());
-        let shared = Arc::new(Shared { layout, published, contents, expiry, listed });
+        let shared = Arc::new(Shared { layout, published, contents, expiry, deadlines, listed });
         Ok(TableImage { members: members.into(), shared })
     }
 
@@ -283,40 +291,45 @@ impl TableImage {
 
     /// Runs `work` on the table with its writer and on the deadlines of a table in it. Other writers wait.
     pub(super) fn with_expiry<R>(&self, position: usize, work: impl FnOnce(&mut LiveTable, &mut Expiry) -> R) -> R {
-        self.with(|live| work(live, &mut self.expiry()[position]))
+        self.with(|live| {
+            let expiry = &mut self.expiry()[position];
+            let result = work(live, expiry);
+            self.note_deadlines(position, expiry);
+            result
+        })
+    }
+
+    /// Whether entries have deadlines. Does not wait for changes.
+    pub(super) fn can_expire(&self) -> bool {
+        (0..self.members.len()).any(|position| self.has_deadlines(position))
     }
 
     /// Whether entries of a table have deadlines.
-    pub(super) fn can_expire(&self) -> bool {
-        self.expiry().iter().any(|expiry| !expiry.is_empty())
+    pub(super) fn has_deadlines(&self, position: usize) -> bool {
+        self.shared.deadlines[position].load(Ordering::SeqCst)
     }
 
-    /// Moves the time of all its tables on to tick `now` and removes up to about `keys` entries of each that have
-    /// expired. Returns whether nothing is left to be done at this tick.
-    pub(super) fn expire(&self, now: u64, keys: usize) -> bool {
-        if !self.can_change() {
-            return true;
-        }
-        let mut contents = self.contents();
-        let mut all = self.expiry();
-        let mut done = true;
-        for (position, expiry) in all.iter_mut().enumerate() {
-            let mut expired = Vec::new();
-            done &= expiry.step(now, keys, &mut expired);
-            if expired.is_empty() {
-                continue;
-            }
-            let live = contents.live(self.shared.layout);
-            let mut entries = Entries::new(live.family(), Kind::Set);
-            for &(addr, len) in &expired {
-                entries.insert_prefix(addr, len, None).expect("it was an entry of the table");
-            }
-            if live.remove_all(position, &entries.settle()).is_err() {
-                // Workers hold too many replaced images for now.
-                expired.into_iter().for_each(|entry| expiry.set(entry, Some(now + RETRY_TICKS), now));
+    fn note_deadlines(&self, position: usize, expiry: &Expiry) {
+        self.shared.deadlines[position].store(!expiry.is_empty(), Ordering::SeqCst);
+    }
+
+    /// Begins the expiry of entries. Waits for other writers and readers.
+    pub(super) fn begin(&self) -> Expiring<'_> {
+        Expiring { image: self, contents: self.contents() }
+    }
+
+    /// Begins the expiry of entries, if the others release the image until then.
+    pub(super) fn begin_until(&self, until: Instant) -> Option<Expiring<'_>> {
+        loop {
+            match self.shared.contents.try_lock() {
+                Ok(contents) => return Some(Expiring { image: self, contents }),
+                Err(TryLockError::Poisoned(lost)) => {
+                    return Some(Expiring { image: self, contents: lost.into_inner() });
+                }
+                Err(TryLockError::WouldBlock) if Instant::now() >= until => return None,
+                Err(TryLockError::WouldBlock) => thread::sleep(LOCK_STEP),
             }
         }
-        done
     }
 
     /// Checks that the layout can hold the entries of a table.
@@ -344,5 +357,37 @@ impl TableImage {
 
     fn contents(&self) -> MutexGuard<'_, Contents> {
         self.shared.contents.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// An image whose entries expire. Other writers and readers wait.
+pub(super) struct Expiring<'a> {
+    image: &'a TableImage,
+    contents: MutexGuard<'a, Contents>,
+}
+
+impl Expiring<'_> {
+    /// Moves the time of a table on to tick `now` and removes up to about `keys` entries that have expired. Returns
+    /// whether nothing is left to be done at this tick.
+    pub fn expire(&mut self, position: usize, now: u64, keys: usize) -> bool {
+        if !self.image.can_change() {
+            return true;
+        }
+        let expiry = &mut self.image.expiry()[position];
+        let mut expired = Vec::new();
+        let done = expiry.step(now, keys, &mut expired);
+        if !expired.is_empty() {
+            let live = self.contents.live(self.image.shared.layout);
+            let mut entries = Entries::new(live.family(), Kind::Set);
+            for &(addr, len) in &expired {
+                entries.insert_prefix(addr, len, None).expect("it was an entry of the table");
+            }
+            if live.remove_all(position, &entries.settle()).is_err() {
+                // Workers hold too many replaced images for now.
+                expired.into_iter().for_each(|entry| expiry.set(entry, Some(now + RETRY_TICKS), now));
+            }
+        }
+        self.image.note_deadlines(position, expiry);
+        done
     }
 }

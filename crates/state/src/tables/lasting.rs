@@ -42,6 +42,11 @@ impl SavedTable {
         SavedTable { key, entries: Arc::new(entries), expiry }
     }
 
+    /// A table with the deadlines of its entries.
+    pub(super) fn of(key: TableKey, entries: Arc<Table>, expiry: Expiry) -> Self {
+        SavedTable { key, entries, expiry }
+    }
+
     /// Its entries for the disk.
     pub fn saved(&self, clocks: Clocks) -> impl Iterator<Item = SavedEntry<'_>> {
         saved(&self.entries, &self.expiry, clocks)
@@ -180,15 +185,13 @@ fn dynamic_key(member: &Member) -> Option<TableKey> {
     member.dynamic.map(|_| TableKey::new(&member.name, member.table.family(), member.table.kind()))
 }
 
-/// The dynamic tables of images, each once: as the first image has it.
-pub(super) fn saved_tables<'a>(images: impl Iterator<Item = &'a TableImage>) -> Vec<SavedTable> {
-    let mut tables: Vec<SavedTable> = Vec::new();
+/// The dynamic tables of images, each once: in the first image that has it, with its position there.
+pub(super) fn dynamic_tables(images: &[TableImage]) -> Vec<(TableKey, &TableImage, usize)> {
+    let mut tables: Vec<(TableKey, &TableImage, usize)> = Vec::new();
     for image in images {
         for (position, member) in image.members().iter().enumerate() {
-            let key = dynamic_key(member).filter(|key| !tables.iter().any(|known| known.key == *key));
-            let Some(key) = key else { continue };
-            let Some((entries, expiry)) = image.current(position) else { continue };
-            tables.push(SavedTable { key, entries, expiry });
+            let key = dynamic_key(member).filter(|key| !tables.iter().any(|(known, ..)| known == key));
+            tables.extend(key.map(|key| (key, image, position)));
         }
     }
     tables

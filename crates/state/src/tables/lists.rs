@@ -11,7 +11,8 @@ use super::expiry::Expiry;
 use super::fit::{Checked, can_take, checked, images_of, no_table};
 use super::image::TableImage;
 use super::table_error::TableError;
-use super::table_store::{TableBinding, TableStore};
+use super::table_images::TableBinding;
+use super::table_store::TableStore;
 
 /// The images of other generations with the same list that did not take a new one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -108,7 +109,6 @@ impl TableStore {
     /// # Errors
     /// There is no such table.
     pub fn contents(&self, active: &TableBinding, name: &str) -> Result<Arc<Table>, TableError> {
-        let _in_order = self.in_order();
         let found = active.objects().find_map(|image| image.table(image.position(name)?));
         found.ok_or_else(|| no_table(active.objects(), name))
     }
@@ -125,7 +125,7 @@ impl TableStore {
     /// The lists of a table of the generation `active` were read again, and the table has their entries. A generation
     /// that is bound later with the same lists continues with the table and its further changes.
     pub fn set_listed(&self, active: &TableBinding, name: &str, list: &Arc<Table>) {
-        let _in_order = self.in_order();
+        let _turn = self.turn(name);
         for (image, position) in images_of(&mut active.objects(), name) {
             image.set_listed(position, list);
         }
@@ -152,10 +152,10 @@ impl TableStore {
             match self.replace_list(active, (name, list), &mut before, now_ns) {
                 Ok(others) => not_taken.push(others),
                 Err(error) => {
-                    let _in_order = self.in_order();
                     let mut not_restored = Vec::new();
                     for one in before.into_iter().rev() {
                         let name = one.image.members()[one.position].name.clone();
+                        let _turn = self.turn(&name);
                         if one.restore().is_err() && !not_restored.contains(&name) {
                             not_restored.push(name);
                         }
@@ -175,7 +175,7 @@ impl TableStore {
         before: &mut Vec<Before>,
         now_ns: u64,
     ) -> Result<NotTaken, TableError> {
-        let _in_order = self.in_order();
+        let _turn = self.turn(name);
         let change = TableChange::Replace(list);
         let Checked { own, table_type, .. } = checked(&active.objects().collect::<Vec<_>>(), name, change)?;
         let (first, set) = own.first().expect("a table that was checked has an image");
@@ -215,7 +215,6 @@ impl TableStore {
     /// # Errors
     /// There is no such table, or the entries do not fit it.
     pub fn check(&self, active: &TableBinding, name: &str, change: TableChange<'_>) -> Result<(), TableError> {
-        let _in_order = self.in_order();
         checked(&active.objects().collect::<Vec<_>>(), name, change).map(|_| ())
     }
 }

@@ -12,6 +12,20 @@
 //! policy. A list that has other entries when a generation is loaded is a new image without the changes. Until then
 //! changes by hand and by rules reach all loaded generations, also through images that they do not share. A new list
 //! reaches those that had the same list before ([`TableStore::replace_lists`]).
+//!
+//! Locks, in the order in which a thread takes them:
+//!
+//! | lock | guards | is held |
+//! | --- | --- | --- |
+//! | `TableStore::binding` | the set of loaded images, against other loads | while a generation is bound |
+//! | the turn of a table (`turns`) | the order of its changes in all images | during a change of the table, a batch of its expiry, its copy for a snapshot, and while a generation that has it is bound |
+//! | `kind` of the store | which generation has which state | while a generation is bound or released |
+//! | `bindings` of the store | the list of loaded generations | to read or extend the list |
+//! | `contents` of an image, then `expiry`, `listed` | its entries and deadlines | while the image is changed or read |
+//!
+//! A change of a large table may take half a second, and in the kernel the wait for a grace period comes on top. Only
+//! changes of the same table wait for it, and whoever reads the same image: the table itself, or sets that are fused
+//! with it. Expiry waits for nobody: it skips a table that others change. Their turn, or the next tick, makes up for it.
 
 mod addition_ring;
 mod additions;
@@ -22,9 +36,12 @@ mod image;
 mod kernel;
 mod lasting;
 mod lists;
+mod patience;
 mod published;
 mod table_error;
+mod table_images;
 mod table_store;
+mod turns;
 mod wheel;
 
 use std::sync::Arc;
@@ -38,7 +55,8 @@ pub use lasting::SavedTable;
 pub use lists::{NotReplaced, NotTaken};
 pub use published::Published;
 pub use table_error::TableError;
-pub use table_store::{Changed, EXPIRE_BATCH, TableBinding, TableImages, TableStore, TableView};
+pub use table_images::{TableBinding, TableImages};
+pub use table_store::{Changed, EXPIRE_BATCH, TableStore, TableView};
 use weir_tables::live::Readers;
 pub use wheel::{TICK_NS, TIMEOUT_MS_MAX};
 

@@ -1,8 +1,8 @@
 //! Binds generations to images of tables, and changes tables by name.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::net::IpAddr;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use weir_abi::Family;
@@ -12,110 +12,21 @@ use weir_tables::{Kind, Overlap, Table};
 use super::change::{self, Applied, Order, TableChange, Timing, Visibility};
 use super::expiry::{Expiry, tick};
 use super::fit::{Checked, can_take, checked, images_of, no_table};
-use super::image::{Continued, ImageDeclared, Member, TableImage};
+use super::image::{ImageDeclared, TableImage};
 use super::lasting::{self, Lasting, SavedTable};
-use super::published::{ImageProblem, ReadBy};
+use super::patience::Patience;
+use super::published::ReadBy;
 use super::table_error::TableError;
+use super::table_images::{TableBinding, TableImages};
+use super::turns::{Turn, Turns};
 use super::wheel::TICK_NS;
 use crate::StateError;
 use crate::saved::log::ChangeLog;
 use crate::saved::record::TableKey;
-use crate::store::{Binding, Declared, Request, StateKind, Store};
+use crate::store::{Declared, Store};
 
 /// Limit on the entries of an image that expire before changes may pass.
 pub const EXPIRE_BATCH: usize = 512;
-/// How often expiry gives way to changes before it goes on.
-const GIVE_WAY_MAX: usize = 1000;
-
-/// Images of tables as a kind of shared state.
-pub struct TableImages {
-    readers: Readers,
-    read_by: ReadBy,
-    /// What lasts when this process ends, if anything does.
-    lasting: Option<Lasting>,
-}
-
-/// The images that a generation uses.
-pub type TableBinding = Binding<TableImages>;
-
-impl StateKind for TableImages {
-    type Declaration = ImageDeclared;
-    type Object = TableImage;
-
-    fn fits(declaration: &ImageDeclared, object: &TableImage) -> bool {
-        object.fits(declaration)
-    }
-
-    fn bind(
-        &mut self,
-        requests: Vec<Request<'_, Self>>,
-        loaded: &mut dyn Iterator<Item = &TableImage>,
-        now_ns: u64,
-    ) -> Result<Vec<TableImage>, StateError> {
-        let loaded: Vec<&TableImage> = loaded.collect();
-        let image = |Request { declaration, earlier }: Request<'_, Self>| match earlier.first() {
-            Some(&earlier) => Ok(earlier.for_declaration(declaration)),
-            None => {
-                // Tables continue also if the rules put them into other images than before.
-                let of_loaded = |member: &Member| {
-                    let newest_first = loaded.iter().rev();
-                    let mut of = newest_first.filter_map(|image| Some((image, image.continued_by(member)?)));
-                    of.next().and_then(|(image, position)| image.continued(position, member))
-                };
-                self.image(declaration, of_loaded, now_ns)
-            }
-        };
-        let images = requests.into_iter().map(image).collect::<Result<Vec<TableImage>, StateError>>()?;
-        if let Some(lasting) = &mut self.lasting {
-            images.iter().for_each(|image| lasting.bind(image));
-        }
-        Ok(images)
-    }
-
-    /// The last owner frees the image.
-    fn release(&mut self, image: &TableImage) {
-        if let Some(lasting) = &mut self.lasting {
-            lasting.release(image);
-        }
-    }
-}
-
-impl TableImages {
-    /// Makes an image. Its tables continue as loaded ones, or as those that wait for a generation.
-    fn image(
-        &mut self,
-        declaration: ImageDeclared,
-        of_loaded: impl Fn(&Member) -> Option<Continued>,
-        now_ns: u64,
-    ) -> Result<TableImage, StateError> {
-        let names = declaration.members.iter().map(|member| member.name.as_str()).collect::<Vec<_>>().join("+");
-        let make = |declaration: ImageDeclared, continued: Vec<Option<Continued>>| {
-            TableImage::new(&self.readers, self.read_by, declaration, continued, now_ns)
-        };
-        let waiting = |member: &Member| self.lasting.as_mut().and_then(|lasting| lasting.continued_by(member));
-        let waiting: Vec<Option<Continued>> = declaration.members.iter().map(waiting).collect();
-        let loaded = |declaration: &ImageDeclared| declaration.members.iter().map(&of_loaded).collect();
-        let made = match waiting.iter().any(Option::is_some) {
-            false => make(declaration.clone(), loaded(&declaration)),
-            true => {
-                let current = declaration.members.iter().zip(waiting);
-                let current = current.map(|(member, waiting)| of_loaded(member).or(waiting)).collect();
-                make(declaration.clone(), current).or_else(|problem| {
-                    // A policy that starts alone is not refused.
-                    let made = make(declaration.clone(), loaded(&declaration))?;
-                    if let Some(lasting) = &mut self.lasting {
-                        lasting.notices.push(format!("table {names}: the saved entries are lost: {problem}"));
-                    }
-                    Ok(made)
-                })
-            }
-        };
-        made.map_err(|problem| match problem {
-            ImageProblem::Build(error) => StateError::Table { name: names, error },
-            ImageProblem::Memory(source) => StateError::TableMemory { name: names, source },
-        })
-    }
-}
 
 /// The result of a change.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -134,12 +45,14 @@ pub struct Changed {
 pub struct TableStore {
     readers: Readers,
     store: Store<TableImages>,
-    /// Held during a change, so that all images with a table see the same order of changes.
-    changing: Mutex<()>,
-    /// Number of changes that wait for `changing`.
-    waiting: AtomicUsize,
+    /// Held while a generation is bound.
+    binding: Mutex<()>,
+    /// A change has the turn of its table, so that all images with the table see the same order of changes.
+    turns: Turns,
     /// Whether some entry may have a deadline.
     can_expire: AtomicBool,
+    /// Tables whose entries could not expire at a tick, because others changed the tables, and that tick.
+    overdue: Mutex<BTreeMap<String, u64>>,
     /// Number of entries that full tables refused, by the name of the table.
     refused: Mutex<BTreeMap<String, u64>>,
     /// Where changes of dynamic tables are written.
@@ -167,8 +80,16 @@ impl TableStore {
     fn new(read_by: ReadBy) -> Self {
         let readers = Readers::new();
         let store = Store::new(TableImages { readers: readers.clone(), read_by, lasting: None });
-        let (changing, waiting, can_expire) = (Mutex::default(), AtomicUsize::new(0), AtomicBool::new(false));
-        TableStore { readers, store, changing, waiting, can_expire, refused: Mutex::default(), log: OnceLock::new() }
+        TableStore {
+            readers,
+            store,
+            binding: Mutex::default(),
+            turns: Turns::default(),
+            can_expire: AtomicBool::new(false),
+            overdue: Mutex::default(),
+            refused: Mutex::default(),
+            log: OnceLock::new(),
+        }
     }
 
     /// The registry of the workers that read tables.
@@ -177,17 +98,28 @@ impl TableStore {
     }
 
     /// Binds a generation to the images that it declares. Timeouts of the entries that it declares begin at `now_ns`.
-    /// Changes wait meanwhile.
+    /// Changes of these tables wait meanwhile, and so do other calls.
     ///
     /// # Errors
     /// A layout cannot hold the entries that a table continues with.
     pub fn bind(&self, declared: Vec<Declared<ImageDeclared>>, now_ns: u64) -> Result<Arc<TableBinding>, StateError> {
-        let _in_order = self.in_order();
+        let _one_at_a_time = lock(&self.binding);
+        let _turn = self.turns.take_all(self.tables_beside(&declared));
         let binding = self.store.bind(declared, now_ns)?;
-        if binding.objects().any(TableImage::can_expire) {
-            self.can_expire.store(true, Ordering::Relaxed);
-        }
+        self.note_deadlines(binding.objects());
         Ok(binding)
+    }
+
+    /// The tables of a declaration, and those that share a loaded image with one of them.
+    fn tables_beside(&self, declared: &[Declared<ImageDeclared>]) -> Vec<String> {
+        let members = declared.iter().flat_map(|one| &one.declaration.members);
+        let own: BTreeSet<String> = members.map(|member| member.name.clone()).collect();
+        let mut all = own.clone();
+        self.store.with_objects(|loaded| {
+            let shared = loaded.filter(|image| image.names().any(|name| own.contains(name)));
+            shared.for_each(|image| all.extend(image.names().map(str::to_owned)));
+        });
+        all.into_iter().collect()
     }
 
     /// Changes a table of the generation `active`, and the tables of the same name and type of all loaded generations.
@@ -218,7 +150,18 @@ impl TableStore {
         (change, visibility): (TableChange<'_>, Visibility),
         now_ns: u64,
     ) -> Result<Changed, TableError> {
-        let _in_order = self.in_order();
+        let turn = self.turn(name);
+        self.change_in_turn(&turn, (active, name), (change, visibility), now_ns)
+    }
+
+    /// Changes the table of a turn.
+    pub(super) fn change_in_turn(
+        &self,
+        _turn: &Turn<'_>,
+        (active, name): (&TableBinding, &str),
+        (change, visibility): (TableChange<'_>, Visibility),
+        now_ns: u64,
+    ) -> Result<Changed, TableError> {
         let Checked { own, table_type, timeout_ms } = checked(&active.objects().collect::<Vec<_>>(), name, change)
             .inspect_err(|error| {
                 if let TableError::Full { more, .. } = error {
@@ -227,8 +170,8 @@ impl TableStore {
             })?;
         let (first, set) = own.first().expect("a table that was checked has an image");
         let order = Order { change, visibility, timing: Timing::new(now_ns, timeout_ms) };
-        let others = self.store.maintain(|_, objects| images_of(objects, name));
-        let mut others: Vec<(TableImage, usize)> = others
+        let mut others: Vec<(TableImage, usize)> = self
+            .all_images_of(name)
             .into_iter()
             .filter(|(image, set)| {
                 !own.iter().any(|(known, _)| known.is(image)) && image.table_type(*set) == table_type
@@ -237,9 +180,6 @@ impl TableStore {
         let all = others.len();
         others.retain(|(image, set)| can_take(image, *set, name, change).is_ok());
         let mut left_out = all - others.len();
-        if order.timing.until.is_some() {
-            self.can_expire.store(true, Ordering::Relaxed);
-        }
         let apply = |(image, set): &(TableImage, usize)| {
             image.with_expiry(*set, |live: &mut LiveTable, expiry: &mut Expiry| {
                 change::apply((live, *set), expiry, order)
@@ -251,10 +191,12 @@ impl TableStore {
                 (LiveError::Stopped { .. }, _) | (_, false) => TableError::Partial { name: name.to_owned(), error },
                 (_, true) => TableError::Refused { name: name.to_owned(), error },
             };
-            let in_image = apply(image).map_err(problem).inspect_err(|_| self.demand_snapshot())?;
-            applied.get_or_insert(in_image);
+            let in_image = apply(image).map_err(problem).inspect_err(|_| self.demand_snapshot());
+            self.note_deadlines(std::iter::once(&image.0));
+            applied.get_or_insert(in_image?);
         }
         left_out += others.iter().filter(|image| apply(image).is_err()).count();
+        self.note_deadlines(others.iter().map(|(image, _)| image));
         if let Some(log) = self.log.get().filter(|_| first.bounds(*set).is_some()) {
             let (family, kind) = table_type;
             lasting::log_change(log, &TableKey::new(name, family, kind), (first, *set), change);
@@ -268,24 +210,31 @@ impl TableStore {
     /// declares them. A table whose last generation is gone waits for the next one. To be called once, before
     /// generations are bound.
     pub fn make_last(&self, log: &Arc<ChangeLog>, waiting: Vec<SavedTable>) {
-        let _in_order = self.in_order();
         if self.log.set(log.clone()).is_ok() {
             self.store.maintain(|kind, _| kind.lasting = Some(Lasting::new(log.clone(), waiting)));
         }
     }
 
-    /// The dynamic tables, as the generation `active` has them if it does, and the tables that wait. `begin` runs at the
-    /// time of which this is the state: changes before it are included, later ones are not. Changes wait meanwhile.
+    /// The dynamic tables, as the generation `active` has them if it does, and the tables that wait. `begin` runs first.
+    /// What was changed before it is included, and some of the changes since then. All of those are in the log when this
+    /// returns.
     pub fn save(&self, active: Option<&TableBinding>, begin: impl FnOnce()) -> Vec<SavedTable> {
-        let _in_order = self.in_order();
         begin();
-        self.store.maintain(|kind, loaded| {
+        // A table that is bound or released from here on is in one of both, and later changes are logged.
+        let (images, waiting) = self.store.maintain(|kind, loaded| {
             let loaded: Vec<&TableImage> = loaded.collect();
-            let of_active = active.into_iter().flat_map(Binding::objects);
-            let mut tables = lasting::saved_tables(of_active.chain(loaded.into_iter().rev()));
-            tables.extend(kind.lasting.iter().flat_map(|lasting| lasting.waiting().iter().cloned()));
-            tables
-        })
+            let of_active = active.into_iter().flat_map(TableBinding::objects);
+            let images: Vec<TableImage> = of_active.chain(loaded.into_iter().rev()).cloned().collect();
+            let waiting: Vec<SavedTable> = kind.lasting.iter().flat_map(|one| one.waiting().iter().cloned()).collect();
+            (images, waiting)
+        });
+        let mut tables: Vec<SavedTable> = Vec::new();
+        for (key, image, position) in lasting::dynamic_tables(&images) {
+            let _turn = self.turns.take(&key.name);
+            tables.extend(image.current(position).map(|(entries, expiry)| SavedTable::of(key, entries, expiry)));
+        }
+        tables.extend(waiting);
+        tables
     }
 
     /// What could not be restored since the previous call.
@@ -313,65 +262,104 @@ impl TableStore {
     }
 
     fn refused(&self) -> MutexGuard<'_, BTreeMap<String, u64>> {
-        self.refused.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.refused)
     }
 
     /// Whether some entry may have a deadline. If not, [`TableStore::expire`] need not be called.
     pub fn can_expire(&self) -> bool {
-        self.can_expire.load(Ordering::Relaxed)
+        self.can_expire.load(Ordering::SeqCst)
+    }
+
+    /// Notes that entries of images may have deadlines. To be called after every change that sets some.
+    fn note_deadlines<'i>(&self, mut images: impl Iterator<Item = &'i TableImage>) {
+        if images.any(|image| image.can_expire()) {
+            self.can_expire.store(true, Ordering::SeqCst);
+        }
     }
 
     /// Removes the entries that have expired at `now_ns`, from all images of all generations. An entry that was added
     /// at `t` with a timeout `T` is gone when this returns for the first time with `now_ns / TICK_NS` at or after
     /// `(t + T) / TICK_NS`, rounded up. The work grows with the entries that expire, not with those that are there.
     /// Changes wait for at most [`EXPIRE_BATCH`] entries of an image.
+    ///
+    /// Tables that others change meanwhile are waited for only shortly. What is left is removed by the next change of
+    /// the table, or by the next call.
     pub fn expire(&self, now_ns: u64) {
         if !self.can_expire() {
             return;
         }
-        let images = {
-            let _in_order = self.in_order();
-            let images = self.store.maintain(|_, objects| distinct(objects));
-            // A change or a binding sets it again.
-            self.can_expire.store(images.iter().any(TableImage::can_expire), Ordering::Relaxed);
-            images
-        };
-        for image in &images {
-            while !self.expire_some(image, now_ns) {
-                self.let_changes_pass();
+        // What sets a deadline from here on sets this again.
+        self.can_expire.store(false, Ordering::SeqCst);
+        let mut tables: BTreeMap<String, Vec<(TableImage, usize)>> = BTreeMap::new();
+        self.store.with_objects(|loaded| {
+            for image in distinct(loaded) {
+                for (position, name) in image.names().enumerate().filter(|&(position, _)| image.has_deadlines(position))
+                {
+                    tables.entry(name.to_owned()).or_default().push((image.clone(), position));
+                }
+            }
+        });
+        if tables.is_empty() {
+            return;
+        }
+        self.can_expire.store(true, Ordering::SeqCst);
+        let mut patience = Patience::default();
+        for (name, images) in &tables {
+            match self.expire_table((name, images), tick(now_ns), &mut patience) {
+                Some(()) => _ = lock(&self.overdue).remove(name),
+                None => _ = lock(&self.overdue).insert(name.clone(), tick(now_ns)),
             }
         }
     }
 
-    fn expire_some(&self, image: &TableImage, now_ns: u64) -> bool {
-        let _in_order = self.in_order();
-        image.expire(tick(now_ns), EXPIRE_BATCH)
-    }
-
-    /// Waits until changes that wait for the lock have it, for a short time at most.
-    fn let_changes_pass(&self) {
-        for _ in 0..GIVE_WAY_MAX {
-            if self.waiting.load(Ordering::Relaxed) == 0 {
-                return;
+    /// Lets the entries of a table expire, batch by batch. `None` if others use the table for too long.
+    fn expire_table(
+        &self,
+        (name, images): (&str, &[(TableImage, usize)]),
+        now: u64,
+        patience: &mut Patience,
+    ) -> Option<()> {
+        loop {
+            let _turn = patience.wait(|until| self.turns.take_until(name, until))?;
+            let mut is_done = true;
+            for (image, position) in images {
+                let mut work = patience.wait(|until| image.begin_until(until))?;
+                is_done &= work.expire(*position, now, EXPIRE_BATCH);
             }
-            std::thread::yield_now();
+            if is_done {
+                return Some(());
+            }
         }
     }
 
     /// The images of all loaded generations that have a table, each once, with the position of the table.
     pub(super) fn all_images_of(&self, name: &str) -> Vec<(TableImage, usize)> {
-        self.store.maintain(|_, objects| images_of(objects, name))
+        self.store.with_objects(|loaded| images_of(loaded, name))
     }
 
-    /// Waits for earlier changes.
-    pub(super) fn in_order(&self) -> MutexGuard<'_, ()> {
-        self.waiting.fetch_add(1, Ordering::Relaxed);
-        let guard = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
-        self.waiting.fetch_sub(1, Ordering::Relaxed);
-        guard
+    /// Waits for earlier changes of a table.
+    pub(super) fn turn(&self, name: &str) -> Turn<'_> {
+        let turn = self.turns.take(name);
+        self.expire_overdue(name);
+        turn
     }
 
-    /// Reads a table of the generation `active`. Changes wait meanwhile.
+    /// Waits for earlier changes of a table, but not for long ones.
+    pub(super) fn turn_soon(&self, name: &str, patience: &mut Patience) -> Option<Turn<'_>> {
+        let turn = patience.wait(|until| self.turns.take_until(name, until))?;
+        self.expire_overdue(name);
+        Some(turn)
+    }
+
+    /// Removes some entries of a table that should have expired, if there are any. Its turn is the caller's.
+    fn expire_overdue(&self, name: &str) {
+        let Some(now) = lock(&self.overdue).remove(name) else { return };
+        for (image, position) in self.all_images_of(name) {
+            image.begin().expire(position, now, EXPIRE_BATCH);
+        }
+    }
+
+    /// Reads a table of the generation `active`. Changes of the image wait meanwhile.
     ///
     /// # Errors
     /// There is no such table.
@@ -391,7 +379,7 @@ impl TableStore {
     /// Frees memory that workers have released. Does not wait for a change. To be called every few seconds, because a
     /// table that changes no more keeps it otherwise.
     pub fn free(&self) {
-        let images: Vec<TableImage> = self.store.maintain(|_, objects| objects.cloned().collect());
+        let images: Vec<TableImage> = self.store.with_objects(|loaded| loaded.cloned().collect());
         images.iter().for_each(TableImage::free);
     }
 }
@@ -459,6 +447,10 @@ impl<'a> TableView<'a> {
     pub fn kind(&self) -> Kind {
         self.kind
     }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Images, each once.
