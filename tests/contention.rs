@@ -173,7 +173,7 @@ fn with_policy(policy: &str, test: &dyn Fn(&str, &Filters<'_>)) {
     let policy = engines::load(&path).unwrap_or_else(|error| panic!("{error}"));
     let compiled = policy.compile_native(Cpu::Native).expect("it compiles");
     let code = compiled.load(policy.data(None).expect("there is memory")).expect("it loads");
-    test("native", &|| Box::new(code.filter(Sharing::Shared)));
+    test("native", &|| Box::new(code.filter(Sharing::Shared, 0)));
 
     let shared = SharedState::with_seed(Memory::Kernel { limits_room: None }, each::REPLAY_SEED);
     let data = policy.data(Some(&shared)).expect("there are buckets");

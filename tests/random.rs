@@ -17,7 +17,7 @@ use weir_loading::eval::SlotAnswers;
 use weir_policy::ir::eval::Evaluator;
 use weir_policy::ir::eval::packet::Frame;
 use weir_policy::ir::match_tree::{Condition, conditions};
-use weir_policy::ir::{self, LimiterId, Node, Program};
+use weir_policy::ir::{self, LimiterId, Node, Program, SlotId};
 use weir_policy::pass::{Placement, optimise};
 use weir_state::limits::LimitCount;
 use weir_test_support::Packet;
@@ -157,7 +157,15 @@ fn interpret(program: &Program, tables: SlotAnswers, packets: &[Packet]) -> Deci
         counts
     });
     let (counters, additions) = (evaluator.counters().to_vec(), evaluator.addition_counts());
-    Decided { verdicts, counters, limits: limits.collect(), additions }
+    let entries = (0..).map(SlotId).zip(&program.slots).map(|(id, slot)| {
+        let mut hits = Vec::new();
+        evaluator.entry_counts(id, &mut |prefix, length, counts| {
+            hits.push((weir_loading::eval::address(slot.family, prefix), length, counts));
+        });
+        hits
+    });
+    let entries = entries.collect();
+    Decided { verdicts, counters, limits: limits.collect(), additions, entries }
 }
 
 #[test]

@@ -48,6 +48,7 @@ struct packet_slot {
 	struct packet packet;
 	uint32_t sampled; /* whether rules in parts sample the packet (parts.h) */
 	uint64_t halves;  /* of the tables that rules in parts look up */
+	uint64_t counted; /* lookups at whose entries the packet was counted (entry_counter.h) */
 	uint8_t copy[FRAME_COPY_BYTES] __attribute__((aligned(128))); /* a copied header, see frame_copy() */
 };
 

@@ -18,7 +18,7 @@
 #define WEIR_UNLIKELY(x) __builtin_expect(!!(x), 0)
 
 enum {
-	WEIR_ABI_VERSION = 5,
+	WEIR_ABI_VERSION = 6,
 	WEIR_BURST_MAX = 64,
 	WEIR_WINDOW_BYTES = 2048, /* bytes of a frame beyond this are never read */
 	WEIR_RULE_BASE = 32,	  /* lower counters and reasons are built in, higher ones are rules */
@@ -72,6 +72,23 @@ struct burst_additions {
 	uint64_t *count;
 };
 
+/* The counter of a table entry: entry_counter.h */
+struct entry_counter {
+	uint64_t head;
+	uint64_t size;
+};
+
+/* The entries of a table with counters, by number: this worker's counters, and the labels of a map. */
+struct entry_slot {
+	struct entry_counter *counters;
+	const uint32_t *labels;
+};
+
+/* By table slot. */
+struct burst_entries {
+	const struct entry_slot *slots;
+};
+
 /* The arguments of a chain: the frames, and one struct for each feature. */
 struct weir_burst {
 	const struct weir_frame *frames;
@@ -83,6 +100,7 @@ struct weir_burst {
 	struct burst_counters counters;
 	struct burst_limits limits;
 	struct burst_additions additions;
+	struct burst_entries entries;
 };
 
 _Static_assert(sizeof(struct weir_frame) == 16, "abi: Frame");
@@ -93,7 +111,10 @@ _Static_assert(sizeof(struct burst_counters) == 8, "abi: Counters");
 _Static_assert(sizeof(struct burst_limits) == 40, "abi: Limits");
 _Static_assert(sizeof(struct weir_addition) == 24, "abi: Addition");
 _Static_assert(sizeof(struct burst_additions) == 16, "abi: Additions");
-_Static_assert(sizeof(struct weir_burst) == 112, "abi: Burst");
+_Static_assert(sizeof(struct entry_counter) == 16, "abi: EntryCounter");
+_Static_assert(sizeof(struct entry_slot) == 16, "abi: EntrySlot");
+_Static_assert(sizeof(struct burst_entries) == 8, "abi: Entries");
+_Static_assert(sizeof(struct weir_burst) == 120, "abi: Burst");
 
 /*
  * A table image as lookup.h reads it. Every index goes through table_at(). In BPF it masks the index to the capacity, a

@@ -1,8 +1,10 @@
 //! Runs one policy in every engine on the same packets.
 #![allow(dead_code, reason = "each test uses its part")]
 
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
-use weir_abi::{AdditionCounts, BURST_MAX, Counter, Link, Reason, Verdict};
+use weir_abi::entry::{age, hit_time};
+use weir_abi::{AdditionCounts, BURST_MAX, Counter, EntryCounts, Link, Reason, Verdict};
 use weir_engine::frame_set::FrameSet;
 use weir_engine::{Filter, NativeFilter, XdpFilter};
 use weir_loading::eval::EvalFilter;
@@ -65,6 +67,8 @@ pub struct Decided {
     pub limits: Vec<LimitCounts>,
     /// What rules added to tables, up to the last tick that has ended.
     pub additions: AdditionCounts,
+    /// The counts of the entries that were hit, by slot.
+    pub entries: Vec<EntryHits>,
 }
 
 /// Time in ns between the same packets in successive chains. Shared buckets are full again after it.
@@ -73,6 +77,9 @@ const CHAIN_NS: u64 = 3600 * 1_000_000_000;
 /// Runs the packets through every chain of a program, one chain after the other.
 pub fn decide(filter: &mut dyn Filter, program: &Program, sets: &mut [FrameSet]) -> Result<Decided, String> {
     let (before, limits_before) = (filter.counters(), limit_counts(filter, program));
+    let entries_before = entry_hits(filter, program);
+    // Other engines get the same packets later.
+    let began = sets.iter().flat_map(FrameSet::bursts).next().map_or(0, |burst| hit_time(burst.time_ns(0)));
     let mut verdicts = Vec::with_capacity(program.chains.len());
     for chain in 0..program.chains.len() {
         let mut all = Vec::new();
@@ -92,7 +99,35 @@ pub fn decide(filter: &mut dyn Filter, program: &Program, sets: &mut [FrameSet])
     let limits_after = limit_counts(filter, program);
     let limits = limits_after.iter().zip(&limits_before).map(|(now, then)| counted_since(now, then)).collect();
     let additions = filter.addition_counts();
-    Ok(Decided { verdicts, counters, limits, additions })
+    let entries =
+        entry_hits(filter, program).into_iter().zip(&entries_before).map(|(now, then)| hits_since(now, then, began));
+    Ok(Decided { verdicts, counters, limits, additions, entries: entries.collect() })
+}
+
+/// Entries of a table that were hit, in order: address, prefix length and counts.
+pub type EntryHits = Vec<(IpAddr, u8, EntryCounts)>;
+
+/// The entries that were hit, by slot.
+pub fn entry_hits(filter: &dyn Filter, program: &Program) -> Vec<EntryHits> {
+    let of = |slot: usize| {
+        let mut hits = Vec::new();
+        filter.entry_counts(slot, &mut |addr, length, counts| hits.push((addr, length, counts)));
+        hits.sort_by_key(|&(addr, length, _)| (addr, length));
+        hits
+    };
+    (0..program.slots.len()).map(of).collect()
+}
+
+/// The hits since an earlier time, with the times after `began`. Entries that came back have counts of their own.
+fn hits_since(now: EntryHits, then: &EntryHits, began: u32) -> EntryHits {
+    let since = |(addr, length, counts): (IpAddr, u8, EntryCounts)| {
+        let earlier = then.iter().find(|earlier| (earlier.0, earlier.1) == (addr, length));
+        let earlier = earlier.map(|earlier| earlier.2).filter(|earlier| earlier.packets <= counts.packets);
+        let earlier = earlier.unwrap_or_default();
+        let (packets, bytes) = (counts.packets - earlier.packets, counts.bytes.saturating_sub(earlier.bytes));
+        (addr, length, EntryCounts { packets, bytes, last: age(began, counts.last) })
+    };
+    now.into_iter().map(since).filter(|(.., counts)| counts.packets > 0).collect()
 }
 
 /// Entries of a limiter with their counts. Entries without counts may be omitted.
@@ -192,6 +227,9 @@ pub fn difference(program: &Program, packets: &[support::Packet], one: &Decided,
     if one.limits != other.limits {
         return Some(format!("counts of limits: {:?}, {:?}", one.limits, other.limits));
     }
+    if !same_hits(&one.entries, &other.entries) {
+        return Some(format!("counts of entries: {:?}, {:?}", one.entries, other.entries));
+    }
     if one.additions != other.additions {
         return Some(format!("additions: {:?}, {:?}", one.additions, other.additions));
     }
@@ -199,6 +237,19 @@ pub fn difference(program: &Program, packets: &[support::Packet], one: &Decided,
     counters.into_iter().find(|(_, (one, other))| one != other).map(|(index, (one, other))| {
         format!("counter of {}: {one:?}, {other:?}", weir::report::reason_name(program, Reason(index as u16)))
     })
+}
+
+/// Whether two engines have counted the same at the same entries. They get the packets at different times, which are
+/// rounded to units, so times may differ by one unit.
+fn same_hits(one: &[EntryHits], other: &[EntryHits]) -> bool {
+    let hits = |hits: &[EntryHits]| hits.concat();
+    let (one, other) = (hits(one), hits(other));
+    let same = |(one, other): (&(IpAddr, u8, EntryCounts), &(IpAddr, u8, EntryCounts))| {
+        let (counts, others) = (one.2, other.2);
+        (one.0, one.1, counts.packets, counts.bytes) == (other.0, other.1, others.packets, others.bytes)
+            && age(counts.last, others.last).min(age(others.last, counts.last)) <= 1
+    };
+    one.len() == other.len() && one.iter().zip(&other).all(same)
 }
 
 /// Checks that the counters of reasons add up to the received packets and bytes.

@@ -12,8 +12,15 @@ use weir_abi::Target;
 use weir_policy::backend;
 
 /// Features whose snapshots are whole programs. Together they contain every kind of part that a program can have.
-const WHOLE: [&str; 6] =
-    ["add-to-tables", "defaults-rules", "extension-headers", "fragment-defaults", "fused-sets", "limit-each"];
+const WHOLE: [&str; 7] = [
+    "add-to-tables",
+    "defaults-rules",
+    "extension-headers",
+    "fragment-defaults",
+    "fused-sets",
+    "limit-each",
+    "table-counters",
+];
 
 /// The part of a program that the feature's snapshot shows.
 pub fn shown(folder: &Path, program: &str) -> Result<String, String> {

@@ -16,7 +16,7 @@ pub fn lines(text: &str) -> Vec<&str> {
 }
 
 /// The verdict of every packet in every chain, then every non-zero counter and all counters of rules, then limits that
-/// log.
+/// log, then entries that were hit.
 pub fn report(policy: &Policy, lines: &[&str], decided: &Decided) -> String {
     let program = &policy.program;
     let mut text = String::new();
@@ -54,7 +54,16 @@ pub fn report(policy: &Policy, lines: &[&str], decided: &Decided) -> String {
         })
     });
     let limits = top.expect("all lists are asked").limits;
-    if limits.is_empty() { text } else { format!("{text}\nlimits\n{}", limit_counts::describe(&limits)) }
+    if !limits.is_empty() {
+        let _ = write!(text, "\nlimits\n{}", limit_counts::describe(&limits));
+    }
+    for (slot, hits) in program.slots.iter().zip(&decided.entries).filter(|(slot, _)| slot.counted.is_some()) {
+        let _ = writeln!(text, "\nentries of {} (packets, bytes, time)", slot.name());
+        for (addr, length, counts) in hits {
+            let _ = writeln!(text, "  {:>5} {:>7} {:>5}  {addr}/{length}", counts.packets, counts.bytes, counts.last);
+        }
+    }
+    text
 }
 
 /// Checks that every rule has a matching packet, except for rules that the checker reports as never matching.

@@ -15,8 +15,8 @@ use weir_abi::kernel::{
 };
 use weir_abi::packet::{Fragment, L3, L4, PacketView, ext, flag};
 use weir_abi::{
-    Action, Addition, Burst, Counter, Frame, ImageHeader, Layout, LimitEntry, LimitProfile, Link, Reason, Verdict,
-    burst, each, limit,
+    Action, Addition, Burst, Counter, EntryCounter, Frame, ImageHeader, Layout, LimitEntry, LimitProfile, Link, Reason,
+    Verdict, burst, each, limit,
 };
 use weir_tables::limit_image::{Logged, NESTING_MAX};
 
@@ -187,13 +187,30 @@ fn structures_have_the_same_layout() {
     layout!(program, "weir_counter", Counter, packets, bytes);
     layout!(program, "limit_profile", LimitProfile, per_packet, per_byte, room);
     layout!(program, "limit_entry", LimitEntry, profile, parent);
-    layout!(program, "weir_burst", Burst, frames, verdicts, count, link, times, tables, counters, limits, additions);
+    layout!(
+        program,
+        "weir_burst",
+        Burst,
+        frames,
+        verdicts,
+        count,
+        link,
+        times,
+        tables,
+        counters,
+        limits,
+        additions,
+        entries
+    );
     layout!(program, "burst_times", burst::Times, now_ns, each_ns);
     layout!(program, "burst_tables", burst::Tables, images);
     layout!(program, "burst_counters", burst::Counters, reasons);
     layout!(program, "burst_limits", burst::Limits, image, buckets, shared, exceeded, passed);
     layout!(program, "weir_addition", Addition, high, low, adder, packet);
     layout!(program, "burst_additions", burst::Additions, records, count);
+    layout!(program, "entry_counter", EntryCounter, head, size);
+    layout!(program, "entry_slot", burst::EntrySlot, counters, labels);
+    layout!(program, "burst_entries", burst::Entries, slots);
     layout!(program, "image_header", ImageHeader, magic, layout, entries, labels, bytes, section);
     layout!(program, "packet", PacketView, data, cap, len, saddr, daddr, l3_offset, l4_offset, ether_type, vlan_id);
     layout!(program, "packet", PacketView, inner_vlan_id, ip_length, ip_id, sport, dport, window, seq, ack, l3, l4);
@@ -223,7 +240,7 @@ fn programs_in_the_kernel_have_the_same_layout() {
         tx_unsupported,
         zero
     );
-    layout!(program, "packet_slot", PacketSlot, packet, sampled, halves, copy);
+    layout!(program, "packet_slot", PacketSlot, packet, sampled, halves, counted, copy);
     layout!(program, "words", Words, halves, zero, more);
     layout!(program, "checksum_slot", ChecksumSlot, packet, words);
     layout!(program, "replay_header", ReplayHeader, cap, len, link, padding, now_ns);

@@ -1,6 +1,6 @@
 //! What a compiled chain is called with: a burst of frames and where to put the verdicts.
 
-use crate::{Addition, Counter};
+use crate::{Addition, Counter, EntryCounter};
 use std::ptr::{null, null_mut};
 
 /// The most frames that one call of a compiled chain decides.
@@ -81,6 +81,34 @@ impl Additions {
     pub const NONE: Additions = Additions { records: null_mut(), count: null_mut() };
 }
 
+/// The entries of a table with counters: `struct entry_slot`.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct EntrySlot {
+    /// The worker's counters, by number of the entry. Null for other tables.
+    pub counters: *mut EntryCounter,
+    /// The labels, by number of the entry. Null for sets.
+    pub labels: *const u32,
+}
+
+impl EntrySlot {
+    /// That of a table without counters.
+    pub const NONE: EntrySlot = EntrySlot { counters: null_mut(), labels: null() };
+}
+
+/// The entries that a chain counts: `struct burst_entries`.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct Entries {
+    /// One for each table slot, in slot order; null if no table has counters.
+    pub slots: *const EntrySlot,
+}
+
+impl Entries {
+    /// Those of a program whose tables have no counters.
+    pub const NONE: Entries = Entries { slots: null() };
+}
+
 /// A burst: `struct weir_burst`, the frames and one struct for each thing that a chain uses besides them. The compiled function
 /// reads it and writes `verdicts`, counters and buckets.
 #[derive(Clone, Copy, Debug)]
@@ -104,6 +132,8 @@ pub struct Burst {
     pub limits: Limits,
     /// What rules add to tables.
     pub additions: Additions,
+    /// The entries that are counted.
+    pub entries: Entries,
 }
 
 const _: () = assert!(size_of::<Frame>() == 16);
@@ -112,4 +142,6 @@ const _: () = assert!(size_of::<Tables>() == 8);
 const _: () = assert!(size_of::<Counters>() == 8);
 const _: () = assert!(size_of::<Limits>() == 40);
 const _: () = assert!(size_of::<Additions>() == 16);
-const _: () = assert!(size_of::<Burst>() == 112);
+const _: () = assert!(size_of::<EntrySlot>() == 16);
+const _: () = assert!(size_of::<Entries>() == 8);
+const _: () = assert!(size_of::<Burst>() == 120);

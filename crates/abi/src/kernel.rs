@@ -160,6 +160,8 @@ pub struct PacketSlot {
     pub sampled: u32,
     /// The halves of tables that rules in parts look up.
     pub halves: u64,
+    /// Lookups at whose entries the packet was counted.
+    pub counted: u64,
     /// A header that lies behind the packet's first buffer.
     pub copy: HeaderCopy,
 }

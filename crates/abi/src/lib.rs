@@ -10,6 +10,7 @@ pub mod burst;
 pub mod counter;
 pub mod dpdk;
 pub mod each;
+pub mod entry;
 pub mod family;
 pub mod image;
 pub mod kernel;
@@ -24,6 +25,7 @@ pub mod verdict;
 pub use addition::{Addition, AdditionCounts};
 pub use burst::{BURST_MAX, Burst, Frame};
 pub use counter::Counter;
+pub use entry::{EntryCounter, EntryCounts};
 pub use family::Family;
 pub use image::{ImageHeader, Layout};
 pub use limit::{LimitEntries, LimitEntry, LimitProfile};
@@ -36,7 +38,7 @@ pub use verdict::{Action, Verdict};
 
 /// Version of everything in this crate. An artifact carries the version it was compiled against and is refused
 /// by an engine of another one.
-pub const ABI_VERSION: u32 = 5;
+pub const ABI_VERSION: u32 = 6;
 
 /// Number of bytes of a frame that a datapath may read. Bytes after the window are payload to every rule. On every
 /// engine, a header that starts inside the window and ends outside it is malformed. One XDP page holds the whole

@@ -128,6 +128,8 @@ pub struct TableRoom {
     pub bytes: u32,
     /// Whether there is the same room for a second image.
     pub twice: bool,
+    /// Number of counters of a CPU for its entries: a power of two. 0 if entries have none.
+    pub entries: usize,
 }
 
 /// Additional headers and flags of a compilation. Policies need none.
@@ -142,8 +144,11 @@ pub struct Extras<'a> {
 impl TableRoom {
     fn of(data: &ProgramData<'_>, slot: usize, image: &Image) -> Self {
         match data.map_of(slot) {
-            Some(map) => TableRoom { bytes: map.bytes() as u32, twice: true },
-            None => TableRoom { bytes: capacity_bytes(image), twice: false },
+            Some(map) => {
+                let entries = data.entry_maps_of(slot).map_or(0, |(entries, ..)| entries);
+                TableRoom { bytes: map.bytes() as u32, twice: true, entries }
+            }
+            None => TableRoom { bytes: capacity_bytes(image), twice: false, entries: 0 },
         }
     }
 }
@@ -257,9 +262,12 @@ impl Clang {
             flags.push(format!("-DWEIR_LOGGED={}", shape.logged as u32));
         }
         let tables = shape.tables.iter().enumerate();
-        for (slot, TableRoom { bytes, twice }) in tables {
+        for (slot, TableRoom { bytes, twice, entries }) in tables {
             flags.push(format!("-DWEIR_TABLE_{slot}_BYTES={bytes}"));
             flags.push(format!("-DWEIR_TABLE_{slot}_OTHER={}", if *twice { *bytes } else { 0 }));
+            if *entries > 0 {
+                flags.push(format!("-DWEIR_ENTRIES_{slot}={entries}"));
+            }
         }
         let (object, took) = self.compile(name, "bpf", c, &flags, &[])?;
         Ok(Compiled { object: BpfObject(object), took })

@@ -1,6 +1,8 @@
 //! The interface of everything that decides bursts.
 
-use weir_abi::{AdditionCounts, Counter, Verdict};
+use std::net::IpAddr;
+
+use weir_abi::{AdditionCounts, Counter, EntryCounts, Verdict};
 use weir_state::limits::LimitCount;
 
 use crate::{EngineError, FrameBurst};
@@ -22,6 +24,10 @@ pub trait Filter {
     /// What rules have added to tables, up to the last tick that has ended. Zeros if the additions of several filters
     /// are collected elsewhere.
     fn addition_counts(&self) -> AdditionCounts;
+
+    /// Calls `visit` with each entry of a table with counters that was hit since loading: address, prefix length and
+    /// counts. The order depends on the filter. Makes no calls for other tables.
+    fn entry_counts(&self, slot: usize, visit: &mut dyn FnMut(IpAddr, u8, EntryCounts));
 
     /// Calls `visit` with the index and counts of each entry of a limiter that has counts since the first burst, in
     /// order. Entries of `limit each` are addresses, the most exceeded ones, in no order. Makes no calls if the limiter

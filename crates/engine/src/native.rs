@@ -4,16 +4,17 @@ use std::error::Error;
 use std::ffi::c_void;
 use std::fs::File;
 use std::io::{self, Write};
+use std::net::IpAddr;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::ptr;
 use std::sync::Arc;
 
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 use rustix::fs::{MemfdFlags, memfd_create};
-use weir_abi::{ABI_VERSION, AdditionCounts, Burst, Counter, Verdict, burst};
+use weir_abi::{ABI_VERSION, AdditionCounts, Burst, Counter, EntryCounts, Verdict, burst};
 use weir_state::limits::counts::Counts;
 use weir_state::limits::{Counted, LimitCount, Limits};
-use weir_state::tables::{ByRules, LiveTables, Published};
+use weir_state::tables::{ByRules, Counted as CountedEntries, LiveTables, Published, TableImage};
 use weir_state::words::Words;
 use weir_tables::live::Reader;
 
@@ -62,12 +63,56 @@ pub struct NativeFilter {
     /// Announces that the images of the previous burst are not read any more. `None` if no table can change.
     reader: Option<Reader>,
     counters: CounterBlock,
+    /// The entries that it counts, by slot.
+    entries: CountedSlots,
     /// What rules add to tables. `None` if tables change by requests only.
     additions: Option<AdditionBuffer>,
     /// Whether the buckets are still to be filled at the time of the first burst.
     fills_buckets: bool,
     /// Whether other filters charge the same buckets.
     sharing: Sharing,
+}
+
+/// What one worker counts at entries of tables, by slot.
+struct CountedSlots {
+    /// Empty if no table has counters.
+    slots: Vec<burst::EntrySlot>,
+    /// The memory that `slots` points into.
+    _counters: Vec<Arc<CountedEntries>>,
+    _images: Vec<TableImage>,
+}
+
+// SAFETY: only `NativeFilter::decide` uses the pointers, in code that the worker calls.
+unsafe impl Send for CountedSlots {}
+// SAFETY: as above.
+unsafe impl Sync for CountedSlots {}
+
+impl CountedSlots {
+    fn new(images: &[Option<TableImage>], worker: usize) -> io::Result<Self> {
+        let mut counted = CountedSlots { slots: Vec::new(), _counters: Vec::new(), _images: Vec::new() };
+        if images.iter().all(Option::is_none) {
+            return Ok(counted);
+        }
+        for image in images {
+            let Some(counters) = image.as_ref().and_then(TableImage::counters) else {
+                counted.slots.push(burst::EntrySlot::NONE);
+                continue;
+            };
+            let own = counters.of_worker(worker)?;
+            counted.slots.push(burst::EntrySlot { counters: own.as_ptr(), labels: counters.labels() });
+            counted._counters.push(own);
+            counted._images.extend(image.clone());
+        }
+        Ok(counted)
+    }
+
+    /// As C takes it.
+    fn as_c(&self) -> burst::Entries {
+        match self.slots.is_empty() {
+            true => burst::Entries::NONE,
+            false => burst::Entries { slots: self.slots.as_ptr() },
+        }
+    }
 }
 
 /// Pointers to images, by slot.
@@ -123,16 +168,26 @@ impl NativeCode {
         let live = live.filter(|live| live.images.iter().any(Option::is_some));
         let (counters, additions_max) = (program.counters(), program.additions);
         let (_images, _file) = (images, file);
+        if let Some(live) = &live {
+            let reserved = CountedSlots::new(&live.counted, 0);
+            reserved.map_err(|error| refuse(format!("has no memory for counters of entries: {error}")))?;
+        }
         Ok(Arc::new(NativeCode { chains, tables, counters, additions_max, limits, live, _images, library, _file }))
     }
 
-    /// A filter with its own counters, which start at 0.
-    pub fn filter(self: &Arc<Self>, sharing: Sharing) -> NativeFilter {
+    /// A filter with its own counters, which start at 0. Filters with the same number of a worker run on one thread and
+    /// count entries together.
+    ///
+    /// # Panics
+    /// Panics if the process has no address space left.
+    pub fn filter(self: &Arc<Self>, sharing: Sharing, worker: usize) -> NativeFilter {
         let reader = self.live.as_ref().map(|live| live.readers.register().expect("there are few filters"));
         let (tables, counters) = (self.tables.clone(), CounterBlock::new(self.counters));
         let by_rules = self.live.as_ref().map_or(&ByRules::Never, |live| &live.by_rules);
         let additions = AdditionBuffer::new(self.additions_max, by_rules);
-        NativeFilter { code: self.clone(), tables, reader, counters, additions, fills_buckets: false, sharing }
+        let counted = self.live.as_ref().map_or(&[][..], |live| &live.counted);
+        let entries = CountedSlots::new(counted, worker).expect("the first worker found address space");
+        NativeFilter { code: self.clone(), tables, reader, counters, entries, additions, fills_buckets: false, sharing }
     }
 }
 
@@ -172,13 +227,13 @@ impl NativeFilter {
         limits: Option<Limits>,
         live: Option<LiveTables>,
     ) -> Result<Self, EngineError> {
-        let filter = NativeCode::load(name, object, program, images, limits, live)?.filter(Sharing::Alone);
+        let filter = NativeCode::load(name, object, program, images, limits, live)?.filter(Sharing::Alone, 0);
         Ok(NativeFilter { fills_buckets: true, ..filter })
     }
 
     /// Whether it needs the reception times of packets.
-    pub(crate) fn has_limits(&self) -> bool {
-        self.code.limits.is_some()
+    pub(crate) fn needs_times(&self) -> bool {
+        self.code.limits.is_some() || !self.entries.slots.is_empty()
     }
 
     /// Releases the tables of the previous burst. Without this a filter that decides nothing for long keeps memory of
@@ -268,6 +323,12 @@ impl Filter for NativeFilter {
         self.additions.as_ref().map(AdditionBuffer::counts).unwrap_or_default()
     }
 
+    fn entry_counts(&self, slot: usize, visit: &mut dyn FnMut(IpAddr, u8, EntryCounts)) {
+        if let Some(Some(image)) = self.code.live.as_ref().and_then(|live| live.counted.get(slot)) {
+            image.hits(0, visit);
+        }
+    }
+
     fn limit_counts(&self, limiter: usize, visit: &mut dyn FnMut(u128, LimitCount)) {
         if let Some(counted) = self.code.limits.as_ref().and_then(|limits| limits.counted.as_ref()) {
             counted.each(limiter, visit);
@@ -318,13 +379,15 @@ impl NativeFilter {
             counters: burst::Counters { reasons: self.counters.as_ptr() },
             limits,
             additions: self.additions.as_mut().map_or(burst::Additions::NONE, AdditionBuffer::as_c),
+            entries: self.entries.as_c(),
         };
         // SAFETY: `FrameBurst` guarantees that the frames are readable. `verdicts` has room for all of them, and a
         // verdict is a transparent u32. `tables` are checked images in slot order; those
         // that can change are valid until the reader starts another burst or rests. `counters` has one counter for every
         // reason of the program. `times` has one time for each frame, or none. The state of limits (`LimitStore::bind`,
         // `Counted::new`) guarantees that the tickets in the tables name existing buckets and counts. `additions` has
-        // room for `ProgramShape::additions` records of each packet.
+        // room for `ProgramShape::additions` records of each packet. `entries` has counters and labels for every number
+        // that lookups return (`EntryCounters`), and only this worker writes these counters.
         unsafe { function(&arguments) };
         if let Some(additions) = &mut self.additions {
             additions.take();

@@ -1,5 +1,6 @@
 //! The data that a program in the kernel is compiled and loaded with.
 
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use weir_state::limits::Limits;
@@ -30,6 +31,11 @@ impl<'a> ProgramData<'a> {
             Published::Map(map) => Some(map),
             Published::Pointer(_) | Published::Constant => None,
         }
+    }
+
+    /// Number of counters of a CPU for the entries of a slot, and the maps of counters and labels.
+    pub(crate) fn entry_maps_of(&self, slot: usize) -> Option<(usize, BorrowedFd<'a>, Option<BorrowedFd<'a>>)> {
+        self.tables?.counted.get(slot)?.as_ref()?.counters()?.maps()
     }
 
     /// The maps of all tables that can change, with their slots.

@@ -62,7 +62,7 @@ impl Policy {
                 }
                 SlotContents::Tables(_) => {
                     let text = self.text().expect("a bundle comes with the images of its tables");
-                    text.build(&text.lowered.plan.images[index])
+                    text.build(&text.lowered.plan.images[index], slot.counted.is_some())
                 }
             };
             image.map(|image| (index, Arc::new(image)))
@@ -130,7 +130,7 @@ impl Policy {
                 (Some(store), Some(additions)) => Some(tables::bind(text, &self.program, images, store, additions)?),
                 _ => None,
             },
-            None if self.program.changes_tables() => {
+            None if self.program.changes_tables() || self.program.counts_entries() => {
                 Some(tables::bind_replayed(text, &self.program, images, replayed())?)
             }
             None => None,

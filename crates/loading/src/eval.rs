@@ -1,8 +1,9 @@
 //! The reference interpreter as a [`Filter`].
 
 use std::collections::HashMap;
+use std::net::IpAddr;
 use std::sync::Arc;
-use weir_abi::{AdditionCounts, Counter, Family, LimitEntries, Verdict};
+use weir_abi::{AdditionCounts, Counter, EntryCounts, Family, LimitEntries, Verdict};
 use weir_engine::{EngineError, Filter, FrameBurst};
 use weir_policy::ir::eval::packet::Frame;
 use weir_policy::ir::eval::{Charged, Evaluator, Tables};
@@ -24,8 +25,8 @@ pub enum Answers {
 pub struct SlotAnswers {
     /// The contents of each slot, with the family of its keys.
     pub slots: Vec<(Family, Answers)>,
-    /// The entries of dynamic tables, by slot.
-    pub dynamic: HashMap<SlotId, Arc<Table>>,
+    /// The entries of tables that are dynamic or have counters, by slot.
+    pub followed: HashMap<SlotId, Arc<Table>>,
     /// The entries of each limiter.
     pub limits: Vec<Arc<LimitEntries>>,
 }
@@ -48,7 +49,7 @@ impl Tables for SlotAnswers {
     }
 
     fn entries(&self, slot: SlotId) -> Option<Vec<(u128, u8, u32)>> {
-        let table = self.dynamic.get(&slot)?;
+        let table = self.followed.get(&slot)?;
         let entries4 = table.prefixes4().iter().map(|prefix| (prefix.addr.into(), prefix.len, prefix.label));
         let entries6 = table.prefixes6().iter().map(|prefix| (prefix.addr, prefix.len, prefix.label));
         Some(entries4.chain(entries6).collect())
@@ -61,13 +62,14 @@ impl Tables for SlotAnswers {
 
 /// The interpreter of a program.
 pub struct EvalFilter<'a> {
+    program: &'a Program,
     evaluator: Evaluator<'a, SlotAnswers>,
 }
 
 impl<'a> EvalFilter<'a> {
     /// A filter whose counters are 0. The interpreter must support all effects of the program.
     pub fn new(program: &'a Program, tables: SlotAnswers) -> Self {
-        EvalFilter { evaluator: Evaluator::new(program, tables) }
+        EvalFilter { program, evaluator: Evaluator::new(program, tables) }
     }
 }
 
@@ -92,10 +94,25 @@ impl Filter for EvalFilter<'_> {
         self.evaluator.addition_counts()
     }
 
+    fn entry_counts(&self, slot: usize, visit: &mut dyn FnMut(IpAddr, u8, EntryCounts)) {
+        let family = self.program.slots[slot].family;
+        self.evaluator.entry_counts(SlotId(slot as u16), &mut |prefix, length, counts| {
+            visit(address(family, prefix), length, counts);
+        });
+    }
+
     fn limit_counts(&self, limiter: usize, visit: &mut dyn FnMut(u128, LimitCount)) {
         self.evaluator.limit_counts(LimiterId(limiter as u16), &mut |entry, Charged { exceeded, passed }| {
             visit(entry, LimitCount { exceeded, passed });
         });
+    }
+}
+
+/// An address of a family as the interpreter has it: a number.
+pub fn address(family: Family, number: u128) -> IpAddr {
+    match family {
+        Family::Ipv4 => IpAddr::V4((number as u32).into()),
+        Family::Ipv6 => IpAddr::V6(number.into()),
     }
 }
 

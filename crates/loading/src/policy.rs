@@ -207,8 +207,8 @@ impl Policy {
                 }
             });
         let slots = self.program.slots.iter().map(|slot| slot.family).zip(contents).collect();
-        let dynamic = self.text().map(tables::dynamic).unwrap_or_default();
-        SlotAnswers { slots, dynamic, limits: self.limit_entries() }
+        let followed = self.text().map(tables::followed).unwrap_or_default();
+        SlotAnswers { slots, followed, limits: self.limit_entries() }
     }
 
     /// The facts about the program that loaders need.

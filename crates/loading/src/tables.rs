@@ -33,7 +33,7 @@ pub fn bind(
     Ok(LiveTables { by_rules, ..live })
 }
 
-/// Binds the dynamic tables of a policy whose packets are replayed. Other tables are constant.
+/// Binds the tables of a policy whose packets are replayed: dynamic ones, and those with counters. Others are constant.
 ///
 /// # Errors
 /// The kernel refuses the memory of tables that its programs read.
@@ -45,7 +45,7 @@ pub fn bind_replayed(
 ) -> Result<LiveTables, StateError> {
     let store = Arc::new(store);
     // Packets have another clock than this machine. So timeouts begin with the first packet.
-    let live = bind_images(text, images, &store, Bound::Dynamic)?;
+    let live = bind_images(text, images, &store, Bound::Replayed)?;
     let listed = text.checked.tables.iter().zip(&text.tables).filter_map(|(checked, entries)| {
         let timeout_ms = checked.dynamic?.timeout_ms?;
         Some(ListedEntries { table: checked.name.clone(), entries: entries.clone(), timeout_ms })
@@ -55,13 +55,14 @@ pub fn bind_replayed(
     Ok(LiveTables { by_rules: ByRules::Replayed(replayed), ..live })
 }
 
-/// The entries of dynamic tables, by slot.
-pub fn dynamic(text: &Text) -> HashMap<SlotId, Arc<Table>> {
+/// The entries of tables that are dynamic or have counters, by slot.
+pub fn followed(text: &Text) -> HashMap<SlotId, Arc<Table>> {
     let slots = (0..).map(SlotId).zip(&text.lowered.plan.images);
     let entries = |(slot, planned): (SlotId, &Planned)| {
         let &[table] = planned.tables() else { return None };
         let index = usize::from(table.0);
-        text.checked.tables[index].dynamic.map(|_| (slot, text.tables[index].clone()))
+        let table = &text.checked.tables[index];
+        (table.dynamic.is_some() || table.counters).then(|| (slot, text.tables[index].clone()))
     };
     slots.filter_map(entries).collect()
 }
@@ -85,8 +86,8 @@ fn adders(program: &Program, binding: &Arc<TableBinding>) -> Adders {
 enum Bound {
     /// All, with the timeouts of their declarations.
     All,
-    /// Dynamic ones, without timeouts.
-    Dynamic,
+    /// Dynamic ones and those with counters, without timeouts.
+    Replayed,
 }
 
 /// Binds the images of tables.
@@ -100,21 +101,33 @@ fn bind_images(
     let is_bound = |planned: &Planned| match (bound, planned.tables()) {
         (_, []) => false,
         (Bound::All, _) => true,
-        (Bound::Dynamic, tables) => tables.iter().any(|id| text.checked.tables[usize::from(id.0)].dynamic.is_some()),
+        (Bound::Replayed, tables) => tables
+            .iter()
+            .map(|id| &text.checked.tables[usize::from(id.0)])
+            .any(|table| table.dynamic.is_some() || table.counters),
     };
     let timeout_ms = |dynamic: Dynamic| match bound {
         Bound::All => dynamic.timeout_ms,
-        Bound::Dynamic => None,
+        Bound::Replayed => None,
     };
-    let built = planned.iter().zip(images).filter_map(|(planned, image)| Some((planned, image.as_ref()?)));
-    let declared = built.filter(|(planned, _)| is_bound(planned));
-    let declared = declared.map(|(planned, image)| declaration(text, planned, image, timeout_ms)).collect();
+    let slots = text.lowered.program.slots.iter();
+    let built = planned.iter().zip(images).zip(slots);
+    let built = built.filter_map(|((planned, image), slot)| Some((planned, image.as_ref()?, slot.counted.is_some())));
+    let declared = built.filter(|(planned, ..)| is_bound(planned));
+    let declared = declared.map(|(planned, image, counted)| {
+        let mut declared = declaration(text, planned, image, timeout_ms);
+        declared.declaration.counted = counted;
+        declared
+    });
+    let declared = declared.collect();
     let binding = store.bind(declared, weir_state::now_ns())?;
-    let mut published = binding.objects().map(TableImage::published);
-    let of_slot = |planned: &Planned| is_bound(planned).then(|| published.next()).flatten();
-    let images = planned.iter().map(of_slot).collect();
-    drop(published);
-    Ok(LiveTables { readers: store.readers().clone(), images, binding, by_rules: ByRules::Never })
+    let mut bound = binding.objects();
+    let of_slot = |planned: &Planned| is_bound(planned).then(|| bound.next()).flatten();
+    let of_slots: Vec<Option<&TableImage>> = planned.iter().map(of_slot).collect();
+    let images = of_slots.iter().map(|image| image.map(TableImage::published)).collect();
+    let counted = of_slots.iter().map(|image| image.filter(|image| image.counters().is_some()).cloned()).collect();
+    drop(bound);
+    Ok(LiveTables { readers: store.readers().clone(), images, counted, binding, by_rules: ByRules::Never })
 }
 
 fn declaration(
@@ -131,5 +144,8 @@ fn declaration(
     let members: Vec<Member> = planned.tables().iter().map(|id| member(usize::from(id.0))).collect();
     let names: Vec<&str> = members.iter().map(|member| member.name.as_str()).collect();
     let name = names.join("+");
-    Declared { name, declaration: ImageDeclared { members, layout: planned.layout, image: image.clone() } }
+    Declared {
+        name,
+        declaration: ImageDeclared { members, layout: planned.layout, image: image.clone(), counted: false },
+    }
 }

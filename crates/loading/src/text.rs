@@ -127,10 +127,11 @@ impl Text {
     ///
     /// # Errors
     /// The contents do not fit the layout.
-    pub(crate) fn build(&self, image: &Planned) -> Result<Image, LoadError> {
+    pub(crate) fn build(&self, image: &Planned, counted: bool) -> Result<Image, LoadError> {
         let tables = image.tables();
         let members: Vec<&Table> = tables.iter().map(|id| &*self.tables[usize::from(id.0)]).collect();
         let built = match members.as_slice() {
+            [one] if counted => one.build_numbered(image.layout),
             [one] => one.build(image.layout),
             fused => weir_tables::exact_sets(fused),
         };

@@ -33,6 +33,8 @@ pub enum DeploymentTarget {
 pub enum Feature {
     /// `add`, `update`, `exceed add`
     Add,
+    /// A table with `counters`.
+    Count,
     /// `limit`
     Limit,
     /// `sample`
@@ -88,8 +90,9 @@ impl DeploymentTarget {
     pub const fn lacks(self, feature: Feature) -> Option<&'static str> {
         match (self, feature) {
             (DeploymentTarget::Engine(_), Feature::Track) => Some("no engine tracks flows yet"),
-            (DeploymentTarget::Engine(_), Feature::Add) => None,
+            (DeploymentTarget::Engine(_), Feature::Add | Feature::Count) => None,
             (DeploymentTarget::Bundle, Feature::Add) => Some("tables of a bundle cannot change yet"),
+            (DeploymentTarget::Bundle, Feature::Count) => Some("tables of a bundle have no counters yet"),
             (DeploymentTarget::Engine(_) | DeploymentTarget::Bundle, Feature::Limit | Feature::Sample) => None,
             (DeploymentTarget::Bundle, Feature::Track) => None,
         }
@@ -107,6 +110,7 @@ impl Feature {
     pub const fn name(self) -> &'static str {
         match self {
             Feature::Add => "add",
+            Feature::Count => "counters",
             Feature::Limit => "limit",
             Feature::Sample => "sample",
             Feature::Track => "track",
@@ -117,6 +121,7 @@ impl Feature {
     const fn of(effect: &Effect) -> &'static [Self] {
         match effect {
             Effect::Add { .. } => &[Feature::Add],
+            Effect::Count { .. } => &[Feature::Count],
             Effect::Limit { add: Some(_), .. } => &[Feature::Limit, Feature::Add],
             Effect::Limit { add: None, .. } => &[Feature::Limit],
             Effect::Sample { .. } => &[Feature::Sample],

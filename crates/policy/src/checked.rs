@@ -54,6 +54,8 @@ pub struct Table {
     pub dynamic: Option<Dynamic>,
     /// The layout, if the policy sets one.
     pub layout: Option<Layout>,
+    /// Whether each entry counts its packets.
+    pub counters: bool,
     /// How its updates from lists are made, and which are refused.
     pub updates: Updates,
     /// Its content; empty if it could not be read.

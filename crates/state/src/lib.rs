@@ -19,6 +19,7 @@
 //! it is gone.
 
 pub mod error;
+mod kernel_map;
 pub mod limits;
 pub mod saved;
 pub mod shared;
@@ -27,6 +28,7 @@ pub mod tables;
 pub mod words;
 
 pub use error::StateError;
+pub use kernel_map::cpus;
 pub use shared::{Memory, SharedState};
 pub use store::{Binding, Declared, StateKind, Store};
 

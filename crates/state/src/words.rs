@@ -1,14 +1,13 @@
 //! Arrays of 64-bit words that workers or programs in the kernel write while other threads read.
 
-use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::AtomicU64;
 
-use libbpf_rs::libbpf_sys::{BPF_F_MMAPABLE, bpf_map_create_opts};
-use libbpf_rs::{MapHandle, MapType};
+use libbpf_rs::MapHandle;
 use memmap2::{MmapOptions, MmapRaw};
 
 use crate::StateError;
+use crate::kernel_map::mapped_array;
 
 /// Maximum number of buckets. They take 512 MiB.
 pub const BUCKETS_MAX: usize = 1 << 26;
@@ -67,16 +66,7 @@ impl Words {
     pub(crate) fn in_kernel(name: &str, count: usize) -> Result<Self, StateError> {
         let failed = |source| StateError::Memory { count, source };
         let bytes = Self::bytes(count)?;
-        let options = bpf_map_create_opts {
-            sz: size_of::<bpf_map_create_opts>() as _,
-            map_flags: BPF_F_MMAPABLE,
-            ..Default::default()
-        };
-        let map = MapHandle::create(MapType::Array, Some(name), 4, bytes as u32, 1, &options)
-            // libbpf stores the error number in errno, and libbpf-rs does not return it.
-            .map_err(|_| failed(io::Error::last_os_error()))?;
-        let memory = MmapOptions::new().len(bytes).map_raw(map.as_fd().as_raw_fd());
-        let memory = memory.map_err(failed)?;
+        let (map, memory) = mapped_array(name, bytes).map_err(failed)?;
         Ok(Words { memory, count, map: Some(map) })
     }
 

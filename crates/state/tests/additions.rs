@@ -44,7 +44,8 @@ fn bound(size: usize, elements: &Arc<Table>) -> (Arc<TableStore>, Adders) {
     let image = Arc::new(elements.build(layout).unwrap());
     let dynamic = Some(DynamicBounds { size, timeout_ms: None });
     let members = vec![Member { name: "t".to_owned(), table: elements.clone(), dynamic }];
-    let declared = Declared { name: "t".to_owned(), declaration: ImageDeclared { members, layout, image } };
+    let declared =
+        Declared { name: "t".to_owned(), declaration: ImageDeclared { members, layout, image, counted: false } };
     let binding = store.bind(vec![declared], 0).unwrap();
     let adders = adders(&binding);
     (store, adders)

@@ -24,7 +24,7 @@ fn store(entries: &Arc<Table>, layout: Layout, size: usize) -> (TableStore, Arc<
     let member = Member { name: "t".to_owned(), table: entries.clone(), dynamic };
     let image = Arc::new(entries.build(layout).unwrap());
     let store = TableStore::default();
-    let declaration = ImageDeclared { members: vec![member], layout, image };
+    let declaration = ImageDeclared { members: vec![member], layout, image, counted: false };
     let binding = store.bind(vec![Declared { name: "t".to_owned(), declaration }], 0).unwrap();
     (store, binding)
 }

@@ -36,7 +36,7 @@ fn named(name: &str, table: &Table, layout: Layout, size: Option<usize>) -> Decl
     let dynamic = size.map(|size| DynamicBounds { size, timeout_ms: None });
     let member = Member { name: name.to_owned(), table: Arc::new(table.clone()), dynamic };
     let image = Arc::new(table.build(layout).unwrap());
-    let declaration = ImageDeclared { members: vec![member], layout, image };
+    let declaration = ImageDeclared { members: vec![member], layout, image, counted: false };
     Declared { name: name.to_owned(), declaration }
 }
 

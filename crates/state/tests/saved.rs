@@ -33,7 +33,10 @@ fn declared(name: &str, elements: Table, layout: Layout, size: usize) -> Declare
     let image = Arc::new(elements.build(layout).unwrap());
     let dynamic = Some(DynamicBounds { size, timeout_ms: None });
     let member = Member { name: name.to_owned(), table: Arc::new(elements), dynamic };
-    Declared { name: name.to_owned(), declaration: ImageDeclared { members: vec![member], layout, image } }
+    Declared {
+        name: name.to_owned(),
+        declaration: ImageDeclared { members: vec![member], layout, image, counted: false },
+    }
 }
 
 fn nothing() -> Table {

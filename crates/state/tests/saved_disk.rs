@@ -62,7 +62,7 @@ impl Process {
         let image = Arc::new(elements.build(layout).unwrap());
         let dynamic = Some(DynamicBounds { size: 1000, timeout_ms: None });
         let members = vec![Member { name: "t".to_owned(), table: Arc::new(elements), dynamic }];
-        let declaration = ImageDeclared { members, layout, image };
+        let declaration = ImageDeclared { members, layout, image, counted: false };
         let active = store.bind(vec![Declared { name: "t".to_owned(), declaration }], weir_state::now_ns()).unwrap();
         Process { store, active, saver, log, notices, unread }
     }

@@ -5,6 +5,7 @@ use weir_abi::Layout;
 use crate::entries::{Kind, Prefixes, Table};
 use crate::image::{BuildError, Image};
 use crate::layout::{Room, counted_leaf, dxr, exact_set, exact_set6, exact_sets, range6, rank_leaf};
+use crate::prefix::Prefix;
 
 impl Table {
     /// Builds the table's image.
@@ -17,6 +18,23 @@ impl Table {
             Kind::Labels => self.labels().len() as u32,
         };
         build(self.kind(), labels, &self.prefixes, layout, Room::None)
+    }
+}
+
+impl Table {
+    /// Builds an image in which every prefix has its own label: its index in the order of prefixes, from 1 on.
+    ///
+    /// # Errors
+    /// As for [`Table::build`]. Exact sets have no labels.
+    pub fn build_numbered(&self, layout: Layout) -> Result<Image, BuildError> {
+        fn numbered<A: Copy>(prefixes: &[Prefix<A>]) -> Vec<Prefix<A>> {
+            (1..).zip(prefixes).map(|(label, prefix)| Prefix { label, ..*prefix }).collect()
+        }
+        let prefixes = match &self.prefixes {
+            Prefixes::V4(prefixes) => Prefixes::V4(numbered(prefixes)),
+            Prefixes::V6(prefixes) => Prefixes::V6(numbered(prefixes)),
+        };
+        build(Kind::Labels, self.facts().entries as u32, &prefixes, layout, Room::None)
     }
 }
 

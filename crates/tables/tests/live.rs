@@ -98,7 +98,7 @@ impl Driven {
     fn check_entries(&self) {
         let entry = |(&(addr, len), &label): (&Net, &u32)| {
             let label = (self.model.kind == Kind::Labels).then(|| self.names[label as usize].as_str());
-            LiveEntry { addr: self.model.address(addr), len, label }
+            LiveEntry { addr: self.model.address(addr), len, label, number: 0 }
         };
         assert!(self.live.entries(0).eq(self.model.held.iter().map(entry)));
     }

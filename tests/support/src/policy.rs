@@ -114,11 +114,11 @@ fn table(pool: &Pool, name: &'static str, family: &'static str, labelled: bool) 
     };
     // Sets of addresses are fused unless something prevents it.
     let layout = match name {
-        "hosts" => vec!["", "", "layout d16x4r; ", "layout rank-leaf; "],
-        "hosts-b" => vec!["", "", "layout exact-set; ", "dynamic; "],
+        "hosts" => vec!["", "", "layout d16x4r; ", "layout rank-leaf; ", "counters; "],
+        "hosts-b" => vec!["", "", "layout exact-set; ", "dynamic; ", "dynamic; counters; "],
         "hosts-c" | "hosts-d" => vec!["", "", "", "layout exact-sets; "],
-        "nets" => vec!["", "layout d16x4r; ", "layout counted-leaf; "],
-        "nets6" => vec!["", "layout rank-leaf6; ", "layout range6; "],
+        "nets" => vec!["", "layout d16x4r; ", "layout counted-leaf; ", "counters; "],
+        "nets6" => vec!["", "layout rank-leaf6; ", "layout range6; ", "counters; "],
         "whole6" => vec!["", "", "layout rank-leaf6; ", "dynamic; "],
         "fed" | "fed6" => additions::TABLES.to_vec(),
         _ => vec![""],
@@ -136,15 +136,15 @@ fn table(pool: &Pool, name: &'static str, family: &'static str, labelled: bool) 
         let start = element.split(['/', '-']).next().unwrap_or("");
         LABELS[start.bytes().map(usize::from).sum::<usize>() % LABELS.len()]
     };
-    vec(element, 0..12)
-        .prop_map(move |elements| {
+    (select(vec!["", "", "counters; "]), vec(element, 0..12))
+        .prop_map(move |(counters, elements)| {
             let fixed = LABELS.iter().enumerate().map(|(at, label)| match family {
                 "ipv4" => format!("240.{at}.7.9 : {label}"),
                 _ => format!("fd00::7:{at} : {label}"),
             });
             let others = elements.iter().map(|element| format!("{element} : {}", label_of(element)));
             let elements: Vec<String> = fixed.chain(others).collect();
-            format!("table {name} {{ type {family} : label; elements = {{ {} }} }}", elements.join(", "))
+            format!("table {name} {{ type {family} : label; {counters}elements = {{ {} }} }}", elements.join(", "))
         })
         .boxed()
 }

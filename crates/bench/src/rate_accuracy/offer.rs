@@ -90,7 +90,7 @@ impl Offer {
     /// of limits.
     fn worker(self, code: &Arc<NativeCode>, start: &Barrier) -> Result<Vec<Seen>, Failure> {
         let frames = traffic::packets_from(&[0; BURST_MAX]);
-        let mut filter = code.filter(if self.workers == 1 { Sharing::Alone } else { Sharing::Shared });
+        let mut filter = code.filter(if self.workers == 1 { Sharing::Alone } else { Sharing::Shared }, 0);
         let per_ns = self.pps / self.workers as f64 / 1e9;
         let (mut seen, mut sent) = (Vec::new(), 0);
         start.wait();

@@ -43,7 +43,7 @@ impl Deciders {
             self.filters[1 - index].rest();
         }
         let filter = &mut self.filters[index];
-        match filter.has_limits() {
+        match filter.needs_times() {
             true => filter.decide(self.chains[index], &burst.received_at(now_ns()), verdicts),
             false => filter.decide(self.chains[index], burst, verdicts),
         }

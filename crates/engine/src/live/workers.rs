@@ -167,8 +167,8 @@ impl Workers {
 /// Hands a policy over to workers.
 fn give(handovers: &[Arc<Handover>], activation: u64, policy: &Loaded<NativeCode>) -> Activation {
     let sharing = if handovers.len() > 1 { Sharing::Shared } else { Sharing::Alone };
-    let counters = handovers.iter().map(|handover| {
-        let filters = [policy.code.filter(sharing), policy.code.filter(sharing)];
+    let counters = handovers.iter().enumerate().map(|(worker, handover)| {
+        let filters = [policy.code.filter(sharing, worker), policy.code.filter(sharing, worker)];
         let blocks = filters.each_ref().map(|filter| filter.counter_block());
         handover.give(Deciders { activation, filters, chains: policy.chains, bursts_since: [0; 2] });
         blocks

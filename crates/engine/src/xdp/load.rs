@@ -33,6 +33,9 @@ const EXCEEDED: &str = ".bss.exceeded";
 const PASSED: &str = ".bss.passed";
 /// Prefix of the sections of tables, before the number of the slot.
 const TABLE: &str = ".bss.table";
+/// The same for the counters of entries, and for their labels.
+const ENTRIES: &str = ".bss.entries";
+const LABELS: &str = ".bss.labels";
 /// The section of `struct loaded_sizes`, and its least number of words.
 const SIZES: &str = ".rodata.sizes";
 const SIZES_WORDS_MIN: usize = 3;
@@ -186,7 +189,12 @@ pub(crate) fn addition_rings(object: &Object) -> Result<AdditionRings, EngineErr
 pub(crate) fn shared_maps<'a>(data: &ProgramData<'a>) -> Vec<(String, BorrowedFd<'a>)> {
     let tables = data.maps().map(|(slot, map)| (table_section(slot), map.map()));
     let limits = data.limits.map(maps_of_limits).unwrap_or_default();
-    tables.chain(limits.into_iter().map(|(section, map)| (section.to_owned(), map))).collect()
+    let entries = (0..data.images.len()).filter_map(|slot| Some((slot, data.entry_maps_of(slot)?)));
+    let entries = entries.flat_map(|(slot, (_, counters, labels))| {
+        let labels = labels.map(|labels| (format!("{LABELS}{slot}"), labels));
+        std::iter::once((format!("{ENTRIES}{slot}"), counters)).chain(labels)
+    });
+    tables.chain(entries).chain(limits.into_iter().map(|(section, map)| (section.to_owned(), map))).collect()
 }
 
 /// The maps of buckets and counts, if they are in the kernel.

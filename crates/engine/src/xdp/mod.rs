@@ -13,15 +13,16 @@ pub mod plain;
 mod replay;
 pub mod stream;
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use libbpf_rs::Object;
 use memmap2::MmapRaw;
 use weir_abi::kernel::Mode;
-use weir_abi::{AdditionCounts, Counter, Verdict};
+use weir_abi::{AdditionCounts, Counter, EntryCounts, Verdict};
 use weir_state::limits::{Buckets, Counted, LimitBinding, LimitCount};
-use weir_state::tables::{AdditionRings, ByRules, Replay as TableReplay, SelectedHalves};
+use weir_state::tables::{AdditionRings, ByRules, Replay as TableReplay, SelectedHalves, TableImage};
 
 pub use cost::VerifierCost;
 pub(crate) use load::{failed, find};
@@ -47,6 +48,8 @@ pub struct XdpFilter {
     /// The buckets that are still to be filled, at the time of the first frame.
     unfilled: Option<(Buckets, Arc<LimitBinding>)>,
     counted: Option<Counted>,
+    /// The tables with counters, by slot.
+    counted_entries: Vec<Option<TableImage>>,
     /// What rules add to tables. `None` if tables do not change.
     additions: Option<Additions>,
     replay: Replay,
@@ -105,6 +108,7 @@ impl XdpFilter {
         let costs = program.chains.iter().map(|chain| cost(&object, chain));
         let costs = costs.collect::<Result<_, _>>()?;
         let (counter_count, replay, load_took) = (program.counters(), Replay::new(), start.elapsed());
+        let counted_entries = data.tables.map(|tables| tables.counted.clone()).unwrap_or_default();
         let unfilled = buckets.zip(own.map(|limits| limits.binding.clone()));
         Ok(XdpFilter {
             object,
@@ -113,6 +117,7 @@ impl XdpFilter {
             counter_count,
             unfilled,
             counted,
+            counted_entries,
             additions,
             replay,
             costs,
@@ -228,6 +233,12 @@ impl Filter for XdpFilter {
 
     fn addition_counts(&self) -> AdditionCounts {
         self.additions.as_ref().map(|additions| additions.tables.counts()).unwrap_or_default()
+    }
+
+    fn entry_counts(&self, slot: usize, visit: &mut dyn FnMut(IpAddr, u8, EntryCounts)) {
+        if let Some(Some(image)) = self.counted_entries.get(slot) {
+            image.hits(0, visit);
+        }
     }
 
     fn limit_counts(&self, limiter: usize, visit: &mut dyn FnMut(u128, LimitCount)) {

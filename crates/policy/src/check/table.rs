@@ -35,6 +35,7 @@ struct Settings<'a> {
     size: Option<(&'a Atom, u32)>,
     timeout: Option<(&'a Atom, u64)>,
     layout: Option<(&'a Name, Layout)>,
+    counters: bool,
 }
 
 /// The family and kind of a table, if its `type` is valid.
@@ -118,7 +119,7 @@ impl<'a> Checker<'a> {
             );
         }
         if let (Some((written, layout)), Some(_)) = (settings.layout, settings.kind) {
-            self.check_layout(written, layout, family, kind, facts);
+            self.check_layout(written, layout, (family, kind), settings.counters, facts);
         }
         Table {
             name: name.text.clone(),
@@ -127,6 +128,7 @@ impl<'a> Checker<'a> {
             kind,
             dynamic,
             layout: settings.layout.map(|(_, layout)| layout),
+            counters: settings.counters,
             updates: Updates::default(),
             facts: facts.cloned().unwrap_or_default(),
         }
@@ -147,6 +149,7 @@ impl<'a> Checker<'a> {
                 TableSetting::Size(atom) => ("size", atom.span),
                 TableSetting::Timeout(atom) => ("timeout", atom.span),
                 TableSetting::Layout(name) => ("layout", name.span),
+                TableSetting::Counters(span) => ("counters", *span),
                 // Checked in `updates.rs`, when all tables are known.
                 TableSetting::Watch(_) | TableSetting::Protect(_) | TableSetting::MaxChange(_) => continue,
             };
@@ -172,6 +175,7 @@ impl<'a> Checker<'a> {
             TableSetting::Size(atom) => settings.size = self.size(atom).ok().map(|size| (atom, size)),
             TableSetting::Timeout(atom) => settings.timeout = self.timeout(atom).ok().map(|timeout| (atom, timeout)),
             TableSetting::Layout(name) => settings.layout = self.layout(name).ok().map(|layout| (name, layout)),
+            TableSetting::Counters(_) => settings.counters = true,
             TableSetting::Watch(_) | TableSetting::Protect(_) | TableSetting::MaxChange(_) => {}
         }
     }
@@ -247,8 +251,8 @@ impl<'a> Checker<'a> {
         &mut self,
         written: &Name,
         layout: Layout,
-        family: Family,
-        kind: TableKind,
+        (family, kind): (Family, TableKind),
+        counters: bool,
         facts: Option<&TableFacts>,
     ) {
         let only = |lengths: &[usize]| {
@@ -267,6 +271,7 @@ impl<'a> Checker<'a> {
             Layout::ExactSet | Layout::ExactSets | Layout::ExactSet6 if kind == TableKind::Labels => {
                 Some("holds no labels")
             }
+            _ if counters && !matches!(layout, Layout::RankLeaf | Layout::RankLeaf6) => Some("has no counters"),
             Layout::ExactSet | Layout::ExactSets if !only(&[32]) => {
                 Some("holds only single addresses, but the table has prefixes")
             }

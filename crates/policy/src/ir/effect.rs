@@ -113,6 +113,11 @@ pub enum Effect {
         /// The adder.
         adder: AdderId,
     },
+    /// Counts the packet at the entry that a find has found, once a packet and find.
+    Count {
+        /// The find in a slot with counters, done on every path to the rule.
+        find: FindId,
+    },
     /// Tracks the TCP connection.
     Track,
     /// Decides the packet and ends the chain.
@@ -124,6 +129,7 @@ impl Effect {
     pub fn find(&self) -> Option<FindId> {
         match self {
             Effect::Limit { find, .. } => *find,
+            Effect::Count { find } => Some(*find),
             Effect::Add { .. } | Effect::Sample { .. } | Effect::Track | Effect::Verdict(_) => None,
         }
     }
@@ -132,7 +138,9 @@ impl Effect {
     pub fn limiter(&self) -> Option<LimiterId> {
         match self {
             Effect::Limit { limiter, .. } => Some(*limiter),
-            Effect::Add { .. } | Effect::Sample { .. } | Effect::Track | Effect::Verdict(_) => None,
+            Effect::Add { .. } | Effect::Count { .. } | Effect::Sample { .. } | Effect::Track | Effect::Verdict(_) => {
+                None
+            }
         }
     }
 
@@ -141,7 +149,7 @@ impl Effect {
         match self {
             Effect::Add { adder } => Some(*adder),
             Effect::Limit { add, .. } => *add,
-            Effect::Sample { .. } | Effect::Track | Effect::Verdict(_) => None,
+            Effect::Count { .. } | Effect::Sample { .. } | Effect::Track | Effect::Verdict(_) => None,
         }
     }
 
@@ -149,7 +157,9 @@ impl Effect {
     pub fn exceeded_verdict(&self) -> Option<Action> {
         match self {
             Effect::Limit { exceed, .. } => exceed.verdict(),
-            Effect::Add { .. } | Effect::Sample { .. } | Effect::Track | Effect::Verdict(_) => None,
+            Effect::Add { .. } | Effect::Count { .. } | Effect::Sample { .. } | Effect::Track | Effect::Verdict(_) => {
+                None
+            }
         }
     }
 }

@@ -61,6 +61,7 @@ pub fn lower(policy: &Checked, sources: &SourceMap, catalog: &dyn Catalog, model
             program.chains.push(Chain { posture: posture.name.clone(), ..chain });
         }
     }
+    only_used_counters(&mut program);
     Lowered { program, plan, spans }
 }
 
@@ -69,15 +70,37 @@ fn slot(policy: &Checked, planned: &Planned) -> Slot {
     match &planned.contents {
         ImageContents::Tables(tables) => {
             let contents = SlotContents::Tables(tables.iter().map(|id| table(id).name.clone()).collect());
-            // A dynamic table has an image of its own.
+            // A dynamic table has an image of its own, and so has one with counters.
             let first = table(&tables[0]);
-            Slot { contents, family: first.family, layout: planned.layout, dynamic: first.dynamic }
+            Slot {
+                contents,
+                family: first.family,
+                layout: planned.layout,
+                dynamic: first.dynamic,
+                counted: first.counters.then_some(first.kind),
+            }
         }
         ImageContents::Limits(list, family) => {
             let contents = SlotContents::Limits(policy.limits[usize::from(list.0)].name.clone());
-            Slot { contents, family: *family, layout: planned.layout, dynamic: None }
+            Slot { contents, family: *family, layout: planned.layout, dynamic: None, counted: None }
         }
     }
+}
+
+/// Tables at whose entries no rule counts need no numbers.
+fn only_used_counters(program: &mut Program) {
+    let mut counted = vec![false; program.slots.len()];
+    for chain in &program.chains {
+        for rule in chain.tree.nodes.iter().flat_map(Node::rules) {
+            for effect in &program.rule(rule).effects {
+                if let Effect::Count { find } = effect {
+                    counted[usize::from(chain.finds[usize::from(find.0)].slot.0)] = true;
+                }
+            }
+        }
+    }
+    let unused = program.slots.iter_mut().zip(counted).filter(|(_, counted)| !counted);
+    unused.for_each(|(slot, _)| slot.counted = None);
 }
 
 fn rules_of(posture: &checked::Posture, direction: Direction) -> Option<&Vec<checked::Rule>> {
@@ -104,7 +127,8 @@ impl Lowering<'_> {
     fn rule(&mut self, rule: &checked::Rule) -> Node {
         let id = RuleId(u16::try_from(self.program.rules.len()).expect("check bounds the number of rules"));
         let mut steps: Vec<Step> = rule.matches.iter().flat_map(|m| self.steps(m)).collect();
-        let effects: Vec<Effect> = rule.effects.iter().filter_map(|effect| self.effect(effect)).collect();
+        let mut effects = self.counts(&steps);
+        effects.extend(rule.effects.iter().filter_map(|effect| self.effect(effect)));
         // `check` has put the guards of their addresses among the matches.
         steps.extend(effects.iter().filter_map(Effect::find).map(Step::Find));
         let (at, text) = (self.sources.cite(rule.span), one_line(self.sources.text(rule.span)));
@@ -118,6 +142,19 @@ impl Lowering<'_> {
             }
         }
         body.remove(0)
+    }
+
+    /// The effects that count packets at the entries that the steps have found.
+    fn counts(&self, steps: &[Step]) -> Vec<Effect> {
+        let mut counts = Vec::new();
+        for step in steps {
+            let Step::Test(Test::Found { find, negated: false, .. }) = step else { continue };
+            let count = Effect::Count { find: *find };
+            if self.program.slot(self.finds[usize::from(find.0)].slot).counted.is_some() && !counts.contains(&count) {
+                counts.push(count);
+            }
+        }
+        counts
     }
 
     fn effect(&mut self, effect: &checked::Effect) -> Option<Effect> {

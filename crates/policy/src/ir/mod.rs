@@ -16,7 +16,9 @@ pub mod print;
 mod tables_tested;
 pub mod verify;
 
-pub use crate::checked::{AddKind, Defaults, Dynamic, Exceed, Fallback, LabelId, LimitEach, Log, OnExit, ValueSet};
+pub use crate::checked::{
+    AddKind, Defaults, Dynamic, Exceed, Fallback, LabelId, LimitEach, Log, OnExit, TableKind, ValueSet,
+};
 use crate::field::Field;
 pub use effect::{Adder, Effect, Limiter, LimiterKind, Rule};
 pub use id::{AdderId, Direction, FindId, LimiterId, RuleId, SlotId};
@@ -55,6 +57,9 @@ pub struct Slot {
     pub layout: Layout,
     /// Bounds, if it holds a dynamic table.
     pub dynamic: Option<Dynamic>,
+    /// The kind of its table, if rules count at its entries. A lookup then finds the number of an entry, which leads to
+    /// its label.
+    pub counted: Option<TableKind>,
 }
 
 /// The content of an image. Names of tables and of lists of limits are separate.
@@ -167,6 +172,11 @@ impl Program {
     pub fn changes_tables(&self) -> bool {
         let expires = |slot: &Slot| slot.dynamic.is_some_and(|dynamic| dynamic.timeout_ms.is_some());
         !self.adders.is_empty() || self.slots.iter().any(expires)
+    }
+
+    /// Whether any table counts the packets of its entries.
+    pub fn counts_entries(&self) -> bool {
+        self.slots.iter().any(|slot| slot.counted.is_some())
     }
 
     /// Number of counters: built-in reasons, rules, and packets that limits decided.

@@ -4,7 +4,9 @@ use super::{
     AddKind, Adder, AdderId, Dynamic, Exceed, LimitEach, Limiter, LimiterId, LimiterKind, Log, MatchTree, Slot,
     SlotContents, SlotId, Test, ValueSet, Wanted, print, verify,
 };
-use super::{Chain, Defaults, Direction, Effect, Fallback, Find, FindId, LabelId, Node, OnExit, Program, Rule, RuleId};
+use super::{
+    Chain, Defaults, Direction, Effect, Fallback, Find, FindId, LabelId, Node, OnExit, Program, Rule, RuleId, TableKind,
+};
 use crate::field::{Field, Guard, Raw, RawBase, Subject};
 use std::net::{Ipv4Addr, Ipv6Addr};
 use weir_abi::{Action, Family, Layout};
@@ -93,7 +95,7 @@ fn defaults(text: &str) -> Option<Defaults> {
     Some(defaults)
 }
 
-/// `3 suspects ip4 rank-leaf dynamic 65536 timeout 600000ms`
+/// `3 suspects ip4 rank-leaf counters dynamic 65536 timeout 600000ms`
 fn slot(text: &str) -> Option<Slot> {
     // A table may be named `dynamic`.
     let (text, dynamic) = match text.rsplit_once(" dynamic ") {
@@ -107,7 +109,16 @@ fn slot(text: &str) -> Option<Slot> {
         }
         None => None,
     };
-    let words: Vec<&str> = text.split(' ').skip(1).collect();
+    let mut words: Vec<&str> = text.split(' ').skip(1).collect();
+    // A table may be named `counters`.
+    let counted = match words[..] {
+        [_, _, _, "counters"] => Some(TableKind::Set),
+        [_, _, _, "counters", "of", "labels"] => Some(TableKind::Labels),
+        _ => None,
+    };
+    if counted.is_some() {
+        words.truncate(3);
+    }
     // A table may be named `limits`. A slot of limits has one word more.
     let (contents, of, layout) = match words[..] {
         ["limits", name, family, layout] => (SlotContents::Limits(name.to_owned()), family, layout),
@@ -116,7 +127,7 @@ fn slot(text: &str) -> Option<Slot> {
         }
         _ => return None,
     };
-    Some(Slot { contents, family: family(of)?, layout: Layout::from_name(layout)?, dynamic })
+    Some(Slot { contents, family: family(of)?, layout: Layout::from_name(layout)?, dynamic, counted })
 }
 
 /// Splits ` timeout 600000ms` off the end of a text.
@@ -204,6 +215,9 @@ fn effect(text: &str) -> Option<Effect> {
             None => (whose, None),
         };
         return Some(Effect::Limit { limiter: LimiterId(limiter.parse().ok()?), find, add, exceed });
+    }
+    if let Some(find) = text.strip_prefix("count find ") {
+        return Some(Effect::Count { find: FindId(find.parse().ok()?) });
     }
     if let Some(adder) = text.strip_prefix("add ") {
         return Some(Effect::Add { adder: AdderId(adder.parse().ok()?) });

@@ -7,7 +7,7 @@
 //! slot 0 admin ip4 exact-set
 //! slot 1 allowed+bad ip4 exact-sets
 //! slot 2 limits customers ip4 rank-leaf
-//! slot 3 suspects ip4 rank-leaf dynamic 65536 timeout 600000ms
+//! slot 3 suspects ip4 rank-leaf counters dynamic 65536 timeout 600000ms
 //! limiter 0 customers upstream 0 prefixes ip4 nested log exceeded
 //! limiter 1 rate upstream 0 rate 1mpps burst 10kpackets log off
 //! limiter 2 each upstream 0 each ip saddr/24 50pps burst 10packets size 524288 log off
@@ -23,7 +23,9 @@
 //!           rule 0
 //! ```
 
-use super::{Adder, Chain, Dynamic, Effect, Fallback, Limiter, LimiterKind, Node, Program, SlotContents, Test, Wanted};
+use super::{
+    Adder, Chain, Dynamic, Effect, Fallback, Limiter, LimiterKind, Node, Program, SlotContents, TableKind, Test, Wanted,
+};
 use crate::field::{Field, Notation, Raw, RawBase, Subject};
 use std::fmt::{self, Display, Formatter, Write};
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -49,7 +51,12 @@ impl Display for Program {
             let dynamic =
                 slot.dynamic.map(|Dynamic { size, timeout_ms }| format!(" dynamic {size}{}", timeout(timeout_ms)));
             let (name, family, layout) = (slot.name(), family(slot.family), slot.layout.name());
-            writeln!(f, "slot {index} {limits}{name} {family} {layout}{}", dynamic.unwrap_or_default())?;
+            let counters = match slot.counted {
+                None => "",
+                Some(TableKind::Set) => " counters",
+                Some(TableKind::Labels) => " counters of labels",
+            };
+            writeln!(f, "slot {index} {limits}{name} {family} {layout}{counters}{}", dynamic.unwrap_or_default())?;
         }
         for (index, limiter) in self.limiters.iter().enumerate() {
             let Limiter { name, direction, nth, kind, log } = limiter;
@@ -196,6 +203,7 @@ fn effect(effect: &Effect) -> String {
             format!("limit {}{find} exceed {add}{}", limiter.0, exceed.name())
         }
         Effect::Add { adder } => format!("add {}", adder.0),
+        Effect::Count { find } => format!("count find {}", find.0),
         Effect::Track => "track".to_owned(),
         Effect::Verdict(action) => action.name().to_owned(),
     }

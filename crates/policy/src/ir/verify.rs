@@ -33,6 +33,11 @@ pub fn verify(program: &Program) -> Result<(), String> {
     for (index, slot) in program.slots.iter().enumerate() {
         let fits = slot.layout == Layout::ExactSets && slot.tables().len() <= FUSED_MAX;
         let empty = matches!(&slot.contents, SlotContents::Tables(names) if names.is_empty());
+        if slot.counted.is_some()
+            && (slot.tables().len() != 1 || !matches!(slot.layout, Layout::RankLeaf | Layout::RankLeaf6))
+        {
+            return Err(format!("slot {index}: no entries with counters in {}", slot.layout.name()));
+        }
         if empty || slot.is_fused() && !fits {
             return Err(format!("slot {index}: {} tables in {}", slot.tables().len(), slot.layout.name()));
         }
@@ -98,6 +103,7 @@ impl Walk<'_> {
                 }
                 Node::Rule(id) => {
                     self.limits(*id)?;
+                    self.counts(*id)?;
                     self.additions(*id)?;
                 }
                 Node::Find(id) => {
@@ -116,6 +122,18 @@ impl Walk<'_> {
                     self.guards.truncate(guards);
                     self.found.truncate(found);
                 }
+            }
+        }
+        Ok(())
+    }
+
+    /// A rule counts at entries that were found on the path to it, in slots with counters.
+    fn counts(&self, rule: RuleId) -> Result<(), String> {
+        for effect in &self.program.rule(rule).effects {
+            let Effect::Count { find } = effect else { continue };
+            let found = self.found.contains(find).then(|| self.chain.finds[usize::from(find.0)].slot);
+            if !found.is_some_and(|slot| self.program.slot(slot).counted.is_some()) {
+                return Err(format!("rule {} counts at find {}, which finds no entry with counters", rule.0, find.0));
             }
         }
         Ok(())

@@ -74,6 +74,7 @@ impl Display for TableSetting {
             TableSetting::Size(size) => write!(f, "size {size}"),
             TableSetting::Timeout(timeout) => write!(f, "timeout {timeout}"),
             TableSetting::Layout(layout) => write!(f, "layout {}", layout.text),
+            TableSetting::Counters(_) => write!(f, "counters"),
             TableSetting::Watch(_) => write!(f, "watch"),
             TableSetting::Protect(table) => write!(f, "protect @{}", table.text),
             TableSetting::MaxChange(percent) => write!(f, "max-change {percent}%"),

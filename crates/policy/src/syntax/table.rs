@@ -33,8 +33,8 @@ pub(super) fn table(cursor: &mut Cursor) -> Parse<Table> {
 }
 
 /// The settings of a table.
-const TABLE_WORDS: [&str; 10] =
-    ["type", "elements", "file", "dynamic", "size", "timeout", "layout", "watch", "protect", "max-change"];
+const TABLE_WORDS: [&str; 11] =
+    ["type", "elements", "file", "dynamic", "size", "timeout", "layout", "counters", "watch", "protect", "max-change"];
 
 fn table_setting(cursor: &mut Cursor) -> Parse<TableSetting> {
     let keyword = cursor.span();
@@ -68,6 +68,7 @@ fn table_setting(cursor: &mut Cursor) -> Parse<TableSetting> {
             cursor.bump();
             TableSetting::Layout(cursor.name("the name of a layout")?)
         }
+        Some("counters") => TableSetting::Counters(cursor.bump()),
         Some("watch") => TableSetting::Watch(cursor.bump()),
         Some("protect") => {
             cursor.bump();

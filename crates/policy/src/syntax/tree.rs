@@ -145,6 +145,8 @@ pub enum TableSetting {
     Timeout(Atom),
     /// `layout d16x4r`
     Layout(Name),
+    /// `counters`
+    Counters(Span),
     /// `watch`
     Watch(Span),
     /// `protect @admin`; the span of the name includes the `@`.

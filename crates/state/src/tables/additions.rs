@@ -342,7 +342,7 @@ mod tests {
             let image = Arc::new(table.build(layout).expect("an empty table has an image"));
             let dynamic = Some(DynamicBounds { size: 9, timeout_ms: None });
             let members = vec![Member { name: name.to_owned(), table, dynamic }];
-            Declared { name: name.to_owned(), declaration: ImageDeclared { members, layout, image } }
+            Declared { name: name.to_owned(), declaration: ImageDeclared { members, layout, image, counted: false } }
         };
         let binding = store.bind(vec![declared("one"), declared("two")], 0).expect("there is memory");
         let adder = |table: &str| {

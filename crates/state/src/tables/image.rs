@@ -1,15 +1,20 @@
 //! The image of one table or of several fused sets, which generations share.
 
+use std::io;
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use weir_abi::{Family, Layout};
+use weir_abi::{EntryCounts, Family, Layout};
 use weir_tables::live::{LiveError, LiveImage, LiveTable, PublishedImage, Readers};
 use weir_tables::{Entries, Image, Kind, Table};
 
+use crate::kernel_map::cpus;
+
 use super::change::Timing;
+use super::entry_counters::EntryCounters;
 use super::expiry::Expiry;
 use super::kernel;
 use super::published::{ImageProblem, Published, ReadBy, publish};
@@ -62,8 +67,10 @@ pub struct ImageDeclared {
     pub members: Vec<Member>,
     /// The layout that the code looks up.
     pub layout: Layout,
-    /// The image of the entries.
+    /// The image of the entries. Its labels are numbers if they are counted ([`Table::build_numbered`]).
     pub image: Arc<Image>,
+    /// Whether each entry counts its packets.
+    pub counted: bool,
 }
 
 /// An image as one generation declares it. Generations may share the image.
@@ -75,6 +82,8 @@ pub struct TableImage {
 
 struct Shared {
     layout: Layout,
+    /// The counters of the entries, if there are any. The image then has one table.
+    counters: Option<Arc<EntryCounters>>,
     published: Published,
     contents: Mutex<Contents>,
     /// The deadlines of each table. To be locked after `contents`.
@@ -114,13 +123,17 @@ impl Contents {
     }
 
     /// The table with its writer.
-    fn live(&mut self, layout: Layout) -> &mut LiveTable {
+    fn live(&mut self, shared: &Shared) -> &mut LiveTable {
         if let Contents::Constant(..) = self {
             let Contents::Constant(published, tables) = std::mem::replace(self, Contents::Taken) else {
                 unreachable!()
             };
             let tables: Vec<&Table> = tables.iter().map(|table| &**table).collect();
-            *self = Contents::Live(Box::new(LiveTable::take_over(published, &tables, layout)));
+            let live = match &shared.counters {
+                Some(counters) => LiveTable::take_over_numbered(published, tables[0], shared.layout, counters.clone()),
+                None => LiveTable::take_over(published, &tables, shared.layout),
+            };
+            *self = Contents::Live(Box::new(live));
         }
         match self {
             Contents::Live(live) => live,
@@ -132,6 +145,32 @@ impl Contents {
 /// Number of entries that dynamic tables may get.
 fn size_of_tables(members: &[Member]) -> usize {
     members.iter().filter_map(|member| member.dynamic).map(|bounds| bounds.size).sum()
+}
+
+/// Number of entries that a table with counters has or may get.
+fn entries_of(declared: &ImageDeclared) -> usize {
+    room_for(&declared.members[0].table, size_of_tables(&declared.members))
+}
+
+/// Number of entries for which there are counters in the kernel: half as many again as there are, and `size`.
+fn room_for(table: &Table, size: usize) -> usize {
+    let entries = table.facts().entries;
+    size.max(entries + entries / 2)
+}
+
+/// The counters of a table's entries, where the published image is read.
+fn counters(published: &Published, table: &Table, size: usize) -> Result<Arc<EntryCounters>, ImageProblem> {
+    let counters = match published {
+        Published::Pointer(_) => EntryCounters::for_workers(table.kind()),
+        Published::Map(_) => {
+            cpus().and_then(|cpus| EntryCounters::for_kernel(table.kind(), room_for(table, size), cpus))
+        }
+        Published::Constant => Err(io::Error::other("the image is too large for counters in the kernel")),
+    };
+    let counters = counters.map_err(ImageProblem::Memory)?;
+    let labels4 = table.prefixes4().iter().map(|prefix| prefix.label);
+    counters.begin_with(labels4.chain(table.prefixes6().iter().map(|prefix| prefix.label)));
+    Ok(Arc::new(counters))
 }
 
 impl TableImage {
@@ -147,7 +186,7 @@ impl TableImage {
         continued: Vec<Option<Continued>>,
         now_ns: u64,
     ) -> Result<Self, ImageProblem> {
-        let ImageDeclared { members, layout, image } = declared;
+        let ImageDeclared { members, layout, image, counted } = declared;
         let has_other = |one: &Option<Continued>| one.as_ref().is_some_and(|one| one.entries.is_some());
         let is_as_declared = !continued.iter().any(has_other);
         let begun = |(member, continued): (&Member, Option<Continued>)| match continued {
@@ -160,15 +199,18 @@ impl TableImage {
         let (tables, expiry): (Vec<Arc<Table>>, Vec<Expiry>) = members.iter().zip(continued).map(begun).unzip();
         let image = match tables.as_slice() {
             _ if is_as_declared => image,
+            [one] if counted => Arc::new(one.build_numbered(layout)?),
             [one] => Arc::new(one.build(layout)?),
             fused => Arc::new(weir_tables::exact_sets(&fused.iter().map(|table| &**table).collect::<Vec<_>>())?),
         };
-        let (published, image) = publish(readers, read_by, layout, image, size_of_tables(&members))?;
+        let size = size_of_tables(&members);
+        let (published, image) = publish(readers, read_by, layout, image, size)?;
+        let counters = counted.then(|| counters(&published, &tables[0], size)).transpose()?;
         let contents = Mutex::new(Contents::Constant(image, tables));
         let deadlines = expiry.iter().map(|expiry| AtomicBool::new(!expiry.is_empty())).collect();
         let expiry = Mutex::new(expiry);
         let listed = Mutex::new(members.iter().map(|member| member.table.clone()).collect());
-        let shared = Arc::new(Shared { layout, published, contents, expiry, deadlines, listed });
+        let shared = Arc::new(Shared { layout, counters, published, contents, expiry, deadlines, listed });
         Ok(TableImage { members: members.into(), shared })
     }
 
@@ -180,6 +222,7 @@ impl TableImage {
     /// Whether a declaration has the same tables in the same layout, and continues with their entries.
     pub(super) fn fits(&self, declared: &ImageDeclared) -> bool {
         self.shared.layout == declared.layout
+            && self.shared.counters.is_some() == declared.counted
             && self.members.len() == declared.members.len()
             && declared.members.iter().enumerate().all(|(position, new)| self.is_continued(position, new))
             && self.has_room_for(declared)
@@ -194,7 +237,10 @@ impl TableImage {
             Contents::Live(live) => live.image_bytes(),
             Contents::Constant(..) | Contents::Taken => 0,
         };
-        wanted.is_none_or(|wanted| wanted <= map.bytes()) && used <= map.bytes() / 8 * 7
+        let numbers = |counters: &Arc<EntryCounters>| counters.has_room_for(entries_of(declared));
+        self.shared.counters.as_ref().is_none_or(numbers)
+            && wanted.is_none_or(|wanted| wanted <= map.bytes())
+            && used <= map.bytes() / 8 * 7
     }
 
     /// The same image for a later declaration that fits.
@@ -256,6 +302,25 @@ impl TableImage {
         self.shared.published.clone()
     }
 
+    /// The counters of its entries, if there are any.
+    pub fn counters(&self) -> Option<&Arc<EntryCounters>> {
+        self.shared.counters.as_ref()
+    }
+
+    /// Visits the entries that were hit, in the order of their addresses: address, length and counts. `now` is as in
+    /// [`EntryCounters::read`].
+    pub fn hits(&self, now: u32, visit: &mut dyn FnMut(IpAddr, u8, EntryCounts)) {
+        let Some(counters) = self.counters() else { return };
+        self.with(|live| {
+            for entry in live.entries(0) {
+                let counts = counters.read(entry.number, now);
+                if counts.packets > 0 {
+                    visit(entry.addr, entry.len, counts);
+                }
+            }
+        });
+    }
+
     /// The handle for threads of this process, if they read the image.
     pub fn handle(&self) -> Option<LiveImage> {
         match &self.shared.published {
@@ -286,7 +351,7 @@ impl TableImage {
 
     /// Runs `work` on the table with its writer. Other writers wait.
     pub(super) fn with<R>(&self, work: impl FnOnce(&mut LiveTable) -> R) -> R {
-        work(self.contents().live(self.shared.layout))
+        work(self.contents().live(&self.shared))
     }
 
     /// Runs `work` on the table with its writer and on the deadlines of a table in it. Other writers wait.
@@ -377,7 +442,7 @@ impl Expiring<'_> {
         let mut expired = Vec::new();
         let done = expiry.step(now, keys, &mut expired);
         if !expired.is_empty() {
-            let live = self.contents.live(self.image.shared.layout);
+            let live = self.contents.live(&self.image.shared);
             let mut entries = Entries::new(live.family(), Kind::Set);
             for &(addr, len) in &expired {
                 entries.insert_prefix(addr, len, None).expect("it was an entry of the table");

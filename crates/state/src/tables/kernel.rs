@@ -6,16 +6,17 @@
 //! So a packet sees a swap of such a table as a whole or not at all.
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use libbpf_rs::libbpf_sys::{BPF_F_MMAPABLE, bpf_map_create_opts};
-use libbpf_rs::{MapHandle, MapType};
-use memmap2::{MmapOptions, MmapRaw};
+use libbpf_rs::MapHandle;
+use memmap2::MmapRaw;
 use weir_abi::Layout;
 use weir_abi::kernel::Words;
 use weir_tables::live::TwoHalves;
+
+use crate::kernel_map::mapped_array;
 
 /// Maximum size of a half. The verifier allows offsets below twice as much.
 pub const HALF_BYTES_MAX: usize = 1 << 28;
@@ -110,15 +111,7 @@ impl KernelImage {
     pub(super) fn create(capacity: usize) -> io::Result<Self> {
         assert!(capacity.is_power_of_two() && capacity <= HALF_BYTES_MAX, "the caller rounds");
         let bytes = 2 * capacity + PADDING;
-        let options = bpf_map_create_opts {
-            sz: size_of::<bpf_map_create_opts>() as _,
-            map_flags: BPF_F_MMAPABLE,
-            ..Default::default()
-        };
-        let map = MapHandle::create(MapType::Array, Some("weir_table"), 4, bytes as u32, 1, &options)
-            // libbpf stores the error number in errno, and libbpf-rs does not return it.
-            .map_err(|_| io::Error::last_os_error())?;
-        let memory = MmapOptions::new().len(bytes).map_raw(map.as_fd().as_raw_fd())?;
+        let (map, memory) = mapped_array("weir_table", bytes)?;
         let selected = Mutex::new(Selected { half: 0, words: Vec::new() });
         Ok(KernelImage { map, memory, capacity, selected })
     }

@@ -30,6 +30,7 @@
 mod addition_ring;
 mod additions;
 mod change;
+mod entry_counters;
 mod expiry;
 mod fit;
 mod image;
@@ -49,6 +50,7 @@ use std::sync::Arc;
 pub use addition_ring::AdditionRings;
 pub use additions::{Adders, Additions, ListedEntries, Replay, ReplayedTables, TableAdder};
 pub use change::{TableChange, Visibility};
+pub use entry_counters::{Counted, EntryCounters};
 pub use image::{DynamicBounds, ImageDeclared, Member, TableImage};
 pub use kernel::{KernelImage, SelectedHalves};
 pub use lasting::SavedTable;
@@ -67,6 +69,8 @@ pub struct LiveTables {
     pub readers: Readers,
     /// The images by slot; `None` for slots that are no tables.
     pub images: Vec<Option<Published>>,
+    /// The images of tables with counters by slot; `None` for others.
+    pub counted: Vec<Option<TableImage>>,
     /// The images of the generation. They stay shared while this value lives.
     pub binding: Arc<TableBinding>,
     /// How rules change them.

@@ -36,7 +36,7 @@ pub fn image(
     let member = |&(name, table): &(&str, &Arc<Table>)| Member { name: name.to_owned(), table: table.clone(), dynamic };
     let name = members.iter().map(|(name, _)| *name).collect::<Vec<_>>().join("+");
     let members = members.iter().map(member).collect();
-    Declared { name, declaration: ImageDeclared { members, layout, image: Arc::new(image) } }
+    Declared { name, declaration: ImageDeclared { members, layout, image: Arc::new(image), counted: false } }
 }
 
 /// The entries of a table in text form, in order.

@@ -3,7 +3,9 @@
 use std::mem;
 
 use super::held::{Held, Net};
+use super::numbers::Numbered;
 use super::{BATCH_MIN, BATCH_ONE_IN, IMAGE_BYTES_MAX, LiveError, LiveTable, LiveWriter, Step, build, is_in, lengths};
+use crate::entries::Kind;
 use crate::image::{BuildError, Image};
 use crate::layout::Room;
 use crate::problem::PREFIXES_MAX;
@@ -22,7 +24,29 @@ impl LiveTable {
         }
     }
 
-    /// Makes steps, which are in order. Returns their number.
+    /// Makes steps, which are in order. Their `old` is what the contents have, their `new` a label or mask. Returns how
+    /// many entries changed.
+    pub(super) fn make_steps(&mut self, steps: Vec<Step>) -> Result<usize, LiveError> {
+        let Some(numbers) = &mut self.numbers else {
+            return self.apply(steps.into_iter().filter(Step::changes).collect());
+        };
+        numbers.reclaim(&self.readers);
+        let Numbered { steps, relabelled } = numbers.number(steps.into_iter(), self.at_once)?;
+        let applied = self.apply(steps.clone());
+        let done = match &applied {
+            Ok(_) => steps.len(),
+            Err(LiveError::Stopped { done, .. }) => *done,
+            Err(_) => 0,
+        };
+        let numbers = self.numbers.as_mut().expect("the table is numbered");
+        numbers.retire(&steps[..done], &self.readers);
+        numbers.give_up(&steps[done..]);
+        let changed = applied?;
+        numbers.relabel(&relabelled);
+        Ok(changed + relabelled.len())
+    }
+
+    /// Makes steps, which are in order and all have an effect. Returns their number.
     pub(super) fn apply(&mut self, steps: Vec<Step>) -> Result<usize, LiveError> {
         self.free();
         let more = steps.iter().filter(|step| step.old == 0).count();
@@ -40,7 +64,7 @@ impl LiveTable {
         while !batch && done < steps.len() {
             let covered = self.writer.steps_covered(&steps[done..]);
             steps[done..done + covered].iter().for_each(|step| self.hold(step.net, step.new));
-            let (image, labels) = (self.published.image(), self.labels.count(self.kind));
+            let (image, labels) = (self.published.image(), self.highest_answer());
             if self.writer.change(image, &self.readers, &self.held, steps[done], labels).is_err() {
                 break;
             }
@@ -57,7 +81,8 @@ impl LiveTable {
 
     /// Builds an image of the contents.
     fn build(&self, room: Room) -> Result<Image, BuildError> {
-        let image = build(self.layout, self.kind, self.sets, &self.held, &self.labels, room)?;
+        let kind = if self.numbers.is_some() { Kind::Labels } else { self.kind };
+        let image = build(self.layout, kind, self.sets, &self.held, self.highest_answer(), room)?;
         match image.as_bytes().len() > IMAGE_BYTES_MAX {
             true => Err(BuildError::Limit { layout: self.layout, what: "bytes", max: IMAGE_BYTES_MAX }),
             false => Ok(image),
@@ -113,7 +138,7 @@ impl LiveTable {
             swapped => swapped?,
         }
         self.no_room = None;
-        self.writer = LiveWriter::of(self.published.image(), self.labels.count(self.kind));
+        self.writer = LiveWriter::of(self.published.image(), self.highest_answer());
         self.built_anew += 1;
         Ok(())
     }

@@ -54,8 +54,8 @@ impl LiveTable {
             let old = held.get(net);
             Step { net, old, new: with(sets, set, old, label) }
         };
-        let steps = entries(table, &ids).map(step).filter(Step::changes).collect();
-        self.apply(steps)
+        let steps = entries(table, &ids).map(step).collect();
+        self.make_steps(steps)
     }
 
     /// Number of entries of `table` that set `set` does not have, whatever their labels.
@@ -79,8 +79,8 @@ impl LiveTable {
             let old = held.get(net);
             Step { net, old, new: with(sets, set, old, 0) }
         };
-        let steps = nets(table).map(step).filter(Step::changes).collect();
-        self.apply(steps)
+        let steps = nets(table).map(step).collect();
+        self.make_steps(steps)
     }
 
     /// Replaces the contents of set `set` by those of `table`. Returns how many prefixes changed.
@@ -112,6 +112,10 @@ impl LiveTable {
         entries: impl Fn() -> I,
     ) -> Result<usize, LiveError> {
         let (sets, held) = (self.sets, &self.held);
+        if self.numbers.is_some() {
+            let steps = differences(held.iter(), entries(), sets, set).collect();
+            return self.make_steps(steps);
+        }
         let steps = || differences(held.iter(), entries(), sets, set).filter(Step::changes);
         let (mut count, mut more, mut fewer) = (0, 0, 0);
         steps().for_each(|step| {
@@ -121,7 +125,7 @@ impl LiveTable {
         });
         if !self.is_batch(count) {
             let steps = steps().collect();
-            return self.apply(steps);
+            return self.make_steps(steps);
         }
         self.check_size(more, fewer)?;
         let contents = held.changed(steps().map(|step| (step.net, step.new)));

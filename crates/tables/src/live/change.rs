@@ -41,6 +41,12 @@ pub enum LiveError {
         /// Why.
         error: Box<LiveError>,
     },
+    /// A table with counters has no room for another entry.
+    #[error("the table has room for the counters of {entries} entries; load the policy again to get more")]
+    NoNumber {
+        /// Number of entries.
+        entries: usize,
+    },
     /// The memory that programs read is too small for the image.
     #[error(
         "the image needs {bytes} bytes, and the loaded programs have room for {room}; load the policy again to get more"

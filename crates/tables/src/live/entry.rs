@@ -21,6 +21,8 @@ pub struct LiveEntry<'a> {
     pub len: u8,
     /// The label; `None` in a set.
     pub label: Option<&'a str>,
+    /// Its number in a table with counters, else 0.
+    pub number: u32,
 }
 
 impl fmt::Display for LiveEntry<'_> {
@@ -48,7 +50,10 @@ impl LiveTable {
     /// The contents of set `set` as a table with the same label ids.
     pub fn contents(&self, set: usize) -> Table {
         let all = self.held.iter().filter(|&(_, label)| is_in(self.sets, set, label));
-        let label = |label: u32| if self.sets == 1 { label } else { 1 };
+        let label = |held: u32| match self.sets {
+            1 => self.label_of(held),
+            _ => 1,
+        };
         let prefixes = match self.family() {
             Family::Ipv4 => Prefixes::V4(
                 all.map(|(net, held)| Prefix { addr: net.addr4(), len: net.len, label: label(held) }).collect(),
@@ -103,15 +108,15 @@ impl LiveTable {
         Some(Overlap { entry, other, count: 1 + overlapping.count() })
     }
 
-    fn entry(&self, net: Net, label: u32) -> LiveEntry<'_> {
+    fn entry(&self, net: Net, held: u32) -> LiveEntry<'_> {
         let addr = match self.family() {
             Family::Ipv4 => Ipv4Addr::from(net.addr4()).into(),
             Family::Ipv6 => Ipv6Addr::from(net.first).into(),
         };
         let label = match self.kind {
             Kind::Set => None,
-            Kind::Labels => self.labels.name(label),
+            Kind::Labels => self.labels.name(self.label_of(held)),
         };
-        LiveEntry { addr, len: net.len, label }
+        LiveEntry { addr, len: net.len, label, number: if self.numbers.is_some() { held } else { 0 } }
     }
 }

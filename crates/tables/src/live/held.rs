@@ -93,6 +93,16 @@ impl Held {
         }
     }
 
+    /// The prefixes of a table, numbered from 1 on in place of labels.
+    pub fn numbered(table: &Table) -> Self {
+        let of4 = || (1..).zip(table.prefixes4()).map(|(number, prefix)| ((prefix.addr, prefix.len), number)).collect();
+        let of6 = || (1..).zip(table.prefixes6()).map(|(number, prefix)| ((prefix.addr, prefix.len), number)).collect();
+        match table.family() {
+            Family::Ipv4 => Self::new(Map::V4(of4())),
+            Family::Ipv6 => Self::new(Map::V6(of6())),
+        }
+    }
+
     /// The prefixes of several IPv4 sets.
     pub fn of_sets(tables: &[&Table]) -> Self {
         let mut masks: BTreeMap<(u32, u8), u32> = BTreeMap::new();

@@ -31,6 +31,7 @@ mod exact;
 mod exact6;
 mod halves;
 mod held;
+mod numbers;
 mod pools;
 mod published;
 mod rank;
@@ -47,6 +48,7 @@ mod tests;
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use weir_abi::{Family, Layout};
 
@@ -64,6 +66,8 @@ pub use entry::LiveEntry;
 use exact::{ExactWriter, Full};
 use exact6::Exact6Writer;
 use held::{Held, Net};
+pub use numbers::NumberedMemory;
+use numbers::Numbers;
 use published::Publisher;
 pub use published::{IMAGES_WAITING_MAX, LiveImage, LiveView, PublishedImage};
 use rank::RankWriter;
@@ -157,6 +161,8 @@ pub struct LiveTable {
     /// Number of prefixes of each set.
     lengths: Vec<usize>,
     labels: Labels,
+    /// If entries are numbered, `held` has their numbers in place of labels.
+    numbers: Option<Numbers>,
     readers: Readers,
     published: Publisher,
     writer: LiveWriter,
@@ -193,7 +199,7 @@ impl LiveTable {
         held: Held,
         labels: Labels,
     ) -> Result<Self, LiveError> {
-        let image = SharedImage::new(build(layout, kind, sets, &held, &labels, Room::Spare)?);
+        let image = SharedImage::new(build(layout, kind, sets, &held, labels.count(kind), Room::Spare)?);
         let writer = LiveWriter::of(&image, labels.count(kind));
         Ok(Self::with_writer(layout, (kind, sets), (held, labels), Publisher::new(readers, image), writer))
     }
@@ -205,6 +211,18 @@ impl LiveTable {
         let held = if layout == Layout::ExactSets { Held::of_sets(tables) } else { Held::of(first) };
         let (of, contents) = ((first.kind(), tables.len()), (held, labels_of(first)));
         Self::with_writer(layout, of, contents, published.0, LiveWriter::Rebuild)
+    }
+
+    /// Takes over a published image of [`Table::build_numbered`]. `memory` knows the labels of its entries.
+    pub fn take_over_numbered(
+        published: PublishedImage,
+        table: &Table,
+        layout: Layout,
+        memory: Arc<dyn NumberedMemory>,
+    ) -> Self {
+        let contents = (Held::numbered(table), labels_of(table));
+        let live = Self::with_writer(layout, (table.kind(), 1), contents, published.0, LiveWriter::Rebuild);
+        LiveTable { numbers: Some(Numbers::of(table, memory)), ..live }
     }
 
     /// A table whose image was published with these contents.
@@ -223,6 +241,7 @@ impl LiveTable {
             held,
             lengths,
             labels,
+            numbers: None,
             readers,
             published,
             writer,
@@ -300,7 +319,7 @@ impl LiveTable {
         for change in changes {
             let net = self.net(change)?;
             let label = self.label(change)?;
-            let now = wanted.entry(net).or_insert_with(|| self.held.get(net));
+            let now = wanted.entry(net).or_insert_with(|| self.label_of(self.held.get(net)));
             *now = match (self.sets, label) {
                 (1, label) => label,
                 (_, 0) => *now & !(1 << change.set),
@@ -308,8 +327,8 @@ impl LiveTable {
             };
         }
         let step = |(net, new)| Step { net, old: self.held.get(net), new };
-        let steps = wanted.into_iter().map(step).filter(Step::changes).collect();
-        self.apply(steps)
+        let steps = wanted.into_iter().map(step).collect();
+        self.make_steps(steps)
     }
 
     /// Frees memory that readers have released, and returns whether some still waits. Every change does this too. A
@@ -327,7 +346,18 @@ impl LiveTable {
             }
             LiveWriter::Exact(_) | LiveWriter::Rebuild => false,
         };
-        self.published.free() || is_waiting
+        let has_gone = self.numbers.as_mut().is_some_and(|numbers| numbers.reclaim(&self.readers));
+        self.published.free() || is_waiting || has_gone
+    }
+
+    /// The label, or mask of fused sets, of an entry as `held` has it.
+    fn label_of(&self, held: u32) -> u32 {
+        self.numbers.as_ref().map_or(held, |numbers| numbers.label(held))
+    }
+
+    /// The highest answer of a lookup.
+    fn highest_answer(&self) -> u32 {
+        self.numbers.as_ref().map_or_else(|| self.labels.count(self.kind), Numbers::highest)
     }
 
     /// The prefix of a change, if this table can hold it.
@@ -406,18 +436,11 @@ fn lengths(held: &Held, sets: usize) -> Vec<usize> {
     lengths
 }
 
-/// Builds the image of the held prefixes.
-fn build(
-    layout: Layout,
-    kind: Kind,
-    sets: usize,
-    held: &Held,
-    labels: &Labels,
-    room: Room,
-) -> Result<Image, BuildError> {
+/// Builds the image of the held prefixes, whose labels are at most `highest`.
+fn build(layout: Layout, kind: Kind, sets: usize, held: &Held, highest: u32, room: Room) -> Result<Image, BuildError> {
     if layout == Layout::ExactSets && held.family() == Family::Ipv4 && kind == Kind::Set {
         let members: Vec<Vec<Prefix4>> = (0..sets).map(|set| held.prefixes_of(set)).collect();
         return exact_sets::build(&members.iter().map(Vec::as_slice).collect::<Vec<_>>(), room);
     }
-    build::build(kind, labels.count(kind), &held.prefixes(), layout, room)
+    build::build(kind, highest, &held.prefixes(), layout, room)
 }

@@ -5,8 +5,10 @@ use proptest::prelude::*;
 use proptest::sample::select;
 
 /// Settings of the tables: small ones fill up, and short timeouts end between packets.
-pub const TABLES: [&str; 6] = [
+pub const TABLES: [&str; 8] = [
     "dynamic; ",
+    "dynamic; counters; ",
+    "dynamic; size 12; timeout 30ms; counters; ",
     "dynamic; size 4; ",
     "dynamic; size 12; timeout 15ms; ",
     "dynamic; timeout 10ms; ",

@@ -38,8 +38,7 @@ pub(super) type PortBlocks = Vec<[PortCounters; PORTS_MAX]>;
 
 /// Number of CPUs with counters: the most that the machine can have, rounded up to a power of two.
 fn cpus() -> Result<usize, EngineError> {
-    let cpus = libbpf_rs::num_possible_cpus().map_err(|error| failed("number of CPUs", error.to_string()))?;
-    Ok(cpus.next_power_of_two())
+    weir_state::cpus().map_err(|error| failed("number of CPUs", error.to_string()))
 }
 
 fn mode(cpus: usize, ports: &Ports) -> Mode {

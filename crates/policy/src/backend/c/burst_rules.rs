@@ -52,7 +52,7 @@ fn parameters(chain: &ChainEmitter<'_>) -> Vec<String> {
         parameters.push("const struct weir_burst *burst".to_owned());
     }
     if chain.has_columns() {
-        let access = if chain.marks() { "" } else { "const " };
+        let access = if chain.marks() || chain.counts_entries() { "" } else { "const " };
         parameters.push(format!("{access}struct {}_packets *packets", chain.name));
     }
     parameters.push("struct verdicts *verdicts".to_owned());
@@ -229,6 +229,10 @@ impl Sink for BurstSink<'_, '_> {
             Exceeding::Ignore if charge.add.is_some() => {}
             Exceeding::Ignore => self.out.line("(void)exceeding; /* no rule tests the mark */"),
         }
+    }
+
+    fn count_entries(&mut self, find: FindId) {
+        self.out.line(&format!("packets->{}_hits |= hits;", self.chain.conditions.find_name(find)));
     }
 
     fn add(&mut self, addition: &Addition) {

@@ -8,7 +8,7 @@ use super::raw::raw_name;
 use super::rules;
 use super::writer::Writer;
 use crate::field::{Field, Guard, Subject};
-use crate::ir::{Chain, FindId, Node, Program, RuleId, SlotContents, SlotId, Test};
+use crate::ir::{Chain, FindId, Node, Program, RuleId, SlotContents, SlotId, TableKind, Test};
 use std::collections::BTreeSet;
 use weir_abi::{Action, Family, Layout};
 
@@ -24,6 +24,8 @@ pub(super) struct ChainEmitter<'a> {
     pub(super) columns: BTreeSet<Column>,
     /// Whether any rule samples.
     pub(super) samples: bool,
+    /// The finds at whose entries rules count, each with the number of these rules, in order.
+    pub(super) counts: Vec<(FindId, usize)>,
 }
 
 impl<'a> ChainEmitter<'a> {
@@ -31,15 +33,16 @@ impl<'a> ChainEmitter<'a> {
         let conditions = Conditions::new(program, chain, &name, dialect);
         let samples = rules::samples(program, &chain.tree.nodes);
         let columns = columns(program, chain, &conditions);
-        ChainEmitter { program, chain, dialect, name, conditions, columns, samples }
+        let counts = rules::counts(program, &chain.tree.nodes);
+        ChainEmitter { program, chain, dialect, name, conditions, columns, samples, counts }
     }
 
     /// An emitter for `part`, which has some of the chain's rules. It keeps the columns of the whole chain, because a
     /// part may read marks that another part set.
     pub(super) fn part(&self, program: &'a Program, part: &'a Chain, name: String) -> Self {
         let conditions = Conditions::new(program, part, &name, self.dialect);
-        let (columns, samples) = (self.columns.clone(), self.samples);
-        ChainEmitter { program, chain: part, dialect: self.dialect, name, conditions, columns, samples }
+        let (columns, samples, counts) = (self.columns.clone(), self.samples, self.counts.clone());
+        ChainEmitter { program, chain: part, dialect: self.dialect, name, conditions, columns, samples, counts }
     }
 
     /// Writes the declarations of large sets.
@@ -61,6 +64,31 @@ impl<'a> ChainEmitter<'a> {
     /// Whether any rule tests `meta exceeded`.
     pub(super) fn marks(&self) -> bool {
         self.columns.contains(&Column::of(Field::MetaExceeded))
+    }
+
+    /// Whether any rule counts at table entries.
+    pub(super) fn counts_entries(&self) -> bool {
+        !self.counts.is_empty()
+    }
+
+    /// The bit of a find at whose entries several rules count. A packet must be counted once.
+    pub(super) fn counted_bit(&self, id: FindId) -> Option<usize> {
+        self.counts.iter().filter(|(_, rules)| *rules > 1).position(|(find, _)| *find == id)
+    }
+
+    /// The name of the result of a find in a slot with counters: the number of an entry.
+    pub(super) fn number_name(&self, id: FindId) -> String {
+        let name = self.conditions.find_name(id);
+        match self.has_labels(id) {
+            true => format!("{name}_entry"),
+            false => name.to_owned(),
+        }
+    }
+
+    /// Whether a find in a slot with counters has a label besides the number of the entry.
+    pub(super) fn has_labels(&self, id: FindId) -> bool {
+        let slot = self.program.slot(self.chain.finds[usize::from(id.0)].slot);
+        slot.counted == Some(TableKind::Labels)
     }
 
     /// The counter of the packets that limits of a rule decided with this verdict.
@@ -93,12 +121,23 @@ impl<'a> ChainEmitter<'a> {
         for &id in &self.chain.tree.staged {
             let find = self.chain.finds[usize::from(id.0)];
             let (slot, key) = (self.program.slot(find.slot), find.key.name());
+            if self.has_labels(id) {
+                let name = self.number_name(id);
+                out.line(&format!("uint32_t {name}[WEIR_BURST_MAX]; /* number of the entry for {key}, 0 for none */"));
+            }
             let comment = match (&slot.contents, slot.tables()) {
                 (SlotContents::Limits(list), _) => format!("ticket of {key} in @{list}, 0 for none"),
+                (_, [table]) if slot.counted == Some(TableKind::Set) => {
+                    format!("number of the entry for {key} in @{table}, 0 for none")
+                }
                 (_, [table]) => format!("label of {key} in @{table}, 0 for none"),
                 (_, tables) => format!("one bit for each of @{} that contains {key}", tables.join(", @")),
             };
             out.line(&format!("uint32_t {}[WEIR_BURST_MAX]; /* {comment} */", self.conditions.find_name(id)));
+        }
+        for (id, _) in &self.counts {
+            let name = self.conditions.find_name(*id);
+            out.line(&format!("uint64_t {name}_hits; /* packets that rules matched by it */"));
         }
         out.close_with(" WEIR_COLUMNS;");
     }
@@ -140,7 +179,7 @@ impl<'a> ChainEmitter<'a> {
             Layout::CountedLeaf => format!("counted_leaf_find_burst({table}, packets->{key}"),
             Layout::Dxr16x4 | Layout::Range6 => return None,
         };
-        Some(format!("{keys}, packets->{}, count);", self.conditions.find_name(id)))
+        Some(format!("{keys}, packets->{}, count);", self.number_name(id)))
     }
 
     /// The call that looks up one packet in a table.

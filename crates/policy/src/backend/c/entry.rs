@@ -7,6 +7,7 @@ use super::dialect::Dialect;
 use super::functions;
 use super::raw::fill_raw;
 use super::writer::Writer;
+use crate::ir::FindId;
 use weir_abi::Family;
 
 impl ChainEmitter<'_> {
@@ -46,11 +47,17 @@ impl ChainEmitter<'_> {
         out.line(&format!("{name}_parse(&env, burst, {}&verdicts);", packets("&packets, ")));
         out.line("started = stage_end(STAGE_PARSE, started);");
         if self.is_staged() {
-            out.line(&format!("{name}_lookups(&env, burst->count, &packets);"));
+            let burst = if self.counts_entries() { "burst" } else { "burst->count" };
+            out.line(&format!("{name}_lookups(&env, {burst}, &packets);"));
             out.line("started = stage_end(STAGE_LOOKUP, started);");
         }
         let burst = if self.needs_burst() { "burst, " } else { "" };
         out.line(&format!("{name}_rules(&env, {burst}{}&verdicts);", packets("&packets, ")));
+        for (id, _) in &self.counts {
+            let slot = self.chain.finds[usize::from(id.0)].slot.0;
+            let (number, hits) = (self.number_name(*id), self.conditions.find_name(*id));
+            out.line(&format!("count_entries(burst, {slot}, packets.{number}, packets.{hits}_hits);"));
+        }
         out.line("give_verdicts(burst, &verdicts);");
         out.line("stage_end(STAGE_RULES, started);");
         out.close();
@@ -110,13 +117,19 @@ impl ChainEmitter<'_> {
             return;
         }
         let name = &self.name;
-        let parameters = ["const struct env *env", "uint32_t count", &format!("struct {name}_packets *packets")];
+        let count = if self.counts_entries() { "const struct weir_burst *burst" } else { "uint32_t count" };
+        let parameters = ["const struct env *env", count, &format!("struct {name}_packets *packets")];
         out.blank();
         out.function(&format!("static void {name}_lookups"), &parameters.map(str::to_owned));
+        if self.counts_entries() {
+            out.line("const uint32_t count = burst->count;");
+            out.blank();
+        }
         for &id in &self.chain.tree.staged {
             let find = self.chain.finds[usize::from(id.0)];
             if let Some(call) = self.find_burst_call(id) {
                 out.line(&call);
+                self.entries(id, out);
                 continue;
             }
             let call = self.find_call(id);
@@ -131,6 +144,19 @@ impl ChainEmitter<'_> {
             out.indent(|out| out.assign(&found, &answer, ""));
         }
         out.close();
+    }
+
+    /// What follows a lookup in a slot with counters. Counters are fetched while the next stages run.
+    fn entries(&self, id: FindId, out: &mut Writer) {
+        let slot = self.chain.finds[usize::from(id.0)].slot.0;
+        let (name, number) = (self.conditions.find_name(id), self.number_name(id));
+        if self.has_labels(id) {
+            out.line(&format!("entry_labels(burst, {slot}, packets->{number}, packets->{name});"));
+        }
+        if self.counts.iter().any(|(find, _)| *find == id) {
+            out.line(&format!("prefetch_entries(burst, {slot}, packets->{number});"));
+            out.line(&format!("packets->{name}_hits = 0;"));
+        }
     }
 
     /// BPF: writes the function that decides one frame. `rules` is the expression for its verdict if the rules decide.
@@ -161,6 +187,9 @@ impl ChainEmitter<'_> {
         }
         out.line("if (WEIR_UNLIKELY(reason != REASON_NONE))");
         out.inner(&format!("return decide(env, {}, reason, packet->len);", defaults.action()));
+        if self.counts.iter().any(|(_, rules)| *rules > 1) {
+            out.line("forget_hits(packet);");
+        }
         out.line(&format!("return {rules};"));
         out.close();
     }

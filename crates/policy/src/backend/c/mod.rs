@@ -25,7 +25,7 @@ mod walk;
 mod writer;
 
 use crate::capability::{self, Engine};
-use crate::ir::{LimiterKind, Program, SlotContents};
+use crate::ir::{LimiterKind, Program, SlotContents, TableKind};
 use crate::pass;
 use chain::ChainEmitter;
 use defaults::DefaultVerdicts;
@@ -85,6 +85,10 @@ fn includes(program: &Program, dialect: Dialect, out: &mut Writer) {
         out.blank();
         out.line(if dialect.is_bpf() { "#include \"addition_ring.h\"" } else { "#include \"addition.h\"" });
     }
+    if program.counts_entries() {
+        out.blank();
+        out.line(if dialect.is_bpf() { "#include \"cpu_entries.h\"" } else { "#include \"entry_counter.h\"" });
+    }
     if !program.slots.is_empty() {
         out.blank();
     }
@@ -98,6 +102,12 @@ fn includes(program: &Program, dialect: Dialect, out: &mut Writer) {
             Dialect::Native => format!("/* Table {index}: {name}, {layout} */"),
             Dialect::Bpf | Dialect::BpfParts { .. } => format!("WEIR_TABLE_STORAGE({index}); /* {name}, {layout} */"),
         });
+        if dialect.is_bpf() && slot.counted.is_some() {
+            out.line(&format!("WEIR_ENTRY_STORAGE({index});"));
+            if slot.counted == Some(TableKind::Labels) {
+                out.line(&format!("WEIR_LABEL_STORAGE({index});"));
+            }
+        }
     }
 }
 

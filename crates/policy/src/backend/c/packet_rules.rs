@@ -201,12 +201,16 @@ impl Sink for PacketSink<'_, '_> {
     fn find(&mut self, id: FindId) {
         let find = self.chain.chain.finds[usize::from(id.0)];
         let call = self.chain.find_call(id);
-        let name = format!("uint32_t {}", self.chain.conditions.find_name(id));
+        let name = format!("uint32_t {}", self.chain.number_name(id));
         let tables = match &self.chain.program.slot(find.slot).contents {
             SlotContents::Tables(names) => names.join(", @"),
             SlotContents::Limits(name) => name.clone(),
         };
         self.out.assign(&name, &call, &format!(" /* @{tables} */"));
+        if self.chain.has_labels(id) {
+            let (label, slot) = (self.chain.conditions.find_name(id), find.slot.0);
+            self.out.line(&format!("uint32_t {label} = WEIR_ENTRY_LABEL({slot}, {});", self.chain.number_name(id)));
+        }
     }
 
     fn open_block(&mut self, path: &TestPath<'_>) {
@@ -258,6 +262,18 @@ impl Sink for PacketSink<'_, '_> {
             None => {
                 self.out.line(&format!("if (!{has_room})"));
                 self.out.inner(&exceeding);
+            }
+        }
+    }
+
+    fn count_entries(&mut self, find: FindId) {
+        let (slot, number) = (self.chain.chain.finds[usize::from(find.0)].slot.0, self.chain.number_name(find));
+        let hit = format!("WEIR_ENTRY_HIT(env, {slot}, {number}, packet->len);");
+        match self.chain.counted_bit(find) {
+            None => self.out.line(&hit),
+            Some(bit) => {
+                self.out.line(&format!("if (first_hit(packet, {bit}))"));
+                self.out.inner(&hit);
             }
         }
     }

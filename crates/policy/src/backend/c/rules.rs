@@ -1,7 +1,7 @@
 //! Properties of a block of rules that its code depends on.
 
 use super::writer::Writer;
-use crate::ir::{Effect, Node, Program, Rule, match_tree};
+use crate::ir::{Effect, FindId, Node, Program, Rule, match_tree};
 
 /// Whether the block decides every packet.
 pub(super) fn ends(program: &Program, nodes: &[Node]) -> bool {
@@ -23,6 +23,20 @@ pub(super) fn limits(program: &Program, nodes: &[Node]) -> bool {
 /// Whether a rule in the block adds to a table.
 pub(super) fn adds(program: &Program, nodes: &[Node]) -> bool {
     match_tree::rules(nodes).any(|id| program.rule(id).effects.iter().any(|effect| effect.adder().is_some()))
+}
+
+/// The finds at whose entries rules in the block count, each with the number of these rules.
+pub(super) fn counts(program: &Program, nodes: &[Node]) -> Vec<(FindId, usize)> {
+    let mut counts: Vec<(FindId, usize)> = Vec::new();
+    for effect in match_tree::rules(nodes).flat_map(|id| &program.rule(id).effects) {
+        let Effect::Count { find } = effect else { continue };
+        match counts.iter_mut().find(|(known, _)| known == find) {
+            Some((_, rules)) => *rules += 1,
+            None => counts.push((*find, 1)),
+        }
+    }
+    counts.sort_unstable();
+    counts
 }
 
 /// Whether the rule samples after a limit that may have decided some of its packets.

@@ -27,6 +27,8 @@ pub(super) trait Sink {
     fn sample(&mut self, rule: RuleId, one_in: u32);
     /// Charges a limiter.
     fn limit(&mut self, charge: &Charge);
+    /// Counts the packets at the entries that a find has found.
+    fn count_entries(&mut self, find: FindId);
     /// Adds an address of the packets to a table.
     fn add(&mut self, addition: &Addition);
     /// Decides the packets.
@@ -118,6 +120,7 @@ fn rule(chain: &ChainEmitter<'_>, id: RuleId, path: &TestPath<'_>, sink: &mut im
                 sink.limit(&Charge { add, ..charge(chain, id, *limiter, *find, *exceed) });
             }
             Effect::Add { adder } => sink.add(&addition(chain.program, *adder)),
+            Effect::Count { find } => sink.count_entries(*find),
             Effect::Verdict(verdict) => sink.verdict(id, *verdict),
             Effect::Track => unreachable!("compiler bug: refused by emit"),
         }

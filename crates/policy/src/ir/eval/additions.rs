@@ -1,17 +1,19 @@
-//! Tables that rules add to, and the ticks in which additions take effect.
+//! Tables that rules change or that count, and the ticks in which additions take effect.
 //!
-//! A dynamic table is a map from prefixes to deadlines. Additions of a tick are collected. At the end of the tick,
+//! Such a table is a map from prefixes to deadlines and counts. Additions of a tick are collected. At the end of the tick,
 //! expired entries leave, then the additions are applied in the order of their first packets.
 
 use super::Tables;
 use crate::checked::{AddKind, Dynamic};
 use crate::ir::{Adder, AdderId, Program, SlotId};
 use std::collections::{BTreeMap, HashMap, HashSet};
+use weir_abi::EntryCounts;
 use weir_abi::addition::{AdditionCounts, TICK_ADDITIONS_MAX, deadline, tick};
+use weir_abi::entry::hit_time;
 
-/// The dynamic tables of a program.
+/// The tables of a program whose entries it follows.
 pub(super) struct Additions {
-    tables: HashMap<SlotId, DynamicTable>,
+    tables: HashMap<SlotId, FollowedTable>,
     /// The tick of the last packet; `None` before the first.
     now: Option<u64>,
     /// The additions of this tick, each once, in the order of their first packets.
@@ -20,8 +22,9 @@ pub(super) struct Additions {
     counts: AdditionCounts,
 }
 
-struct DynamicTable {
-    bounds: Dynamic,
+struct FollowedTable {
+    /// `None` if only its entries' counts change.
+    bounds: Option<Dynamic>,
     /// Bits of an address.
     bits: u8,
     /// By length, then by prefix.
@@ -32,6 +35,7 @@ struct Entry {
     label: u32,
     /// The first tick in which it is gone; `None`: it does not expire.
     deadline: Option<u64>,
+    counts: EntryCounts,
 }
 
 /// The label of all entries of a set.
@@ -40,17 +44,23 @@ const SET_LABEL: u32 = 1;
 impl Additions {
     pub(super) fn new(program: &Program, tables: &impl Tables) -> Self {
         // Without additions and timeouts, the caller's tables are constant.
-        let dynamic = (0..).map(SlotId).zip(&program.slots).filter(|_| program.changes_tables());
+        let changes = program.changes_tables();
         let table = |(id, slot): (SlotId, &crate::ir::Slot)| {
-            let bounds = slot.dynamic?;
+            let bounds = slot.dynamic.filter(|_| changes);
+            if bounds.is_none() && slot.counted.is_none() {
+                return None;
+            }
             let mut entries: BTreeMap<u8, BTreeMap<u128, Entry>> = BTreeMap::new();
             for (prefix, length, label) in tables.entries(id)? {
-                entries.entry(length).or_default().insert(prefix, Entry { label, deadline: None });
+                entries
+                    .entry(length)
+                    .or_default()
+                    .insert(prefix, Entry { label, deadline: None, counts: EntryCounts::default() });
             }
-            Some((id, DynamicTable { bounds, bits: slot.family.bits(), entries }))
+            Some((id, FollowedTable { bounds, bits: slot.family.bits(), entries }))
         };
         Additions {
-            tables: dynamic.filter_map(table).collect(),
+            tables: (0..).map(SlotId).zip(&program.slots).filter_map(table).collect(),
             now: None,
             pending: Vec::new(),
             seen: HashSet::new(),
@@ -92,9 +102,36 @@ impl Additions {
         self.pending.push(addition);
     }
 
-    /// The result of a lookup; `None` if the table does not change.
+    /// The result of a lookup; `None` if the table is not followed.
     pub(super) fn find(&self, slot: SlotId, key: u128) -> Option<u32> {
-        self.tables.get(&slot).map(|table| table.find(key))
+        self.tables.get(&slot).map(|table| table.longest(key).map_or(0, |(_, entry)| entry.label))
+    }
+
+    /// The entry of a slot with counters that a lookup finds.
+    pub(super) fn found_entry(&self, slot: SlotId, key: u128) -> Option<FoundEntry> {
+        let (length, _) = self.tables.get(&slot)?.longest(key)?;
+        Some(FoundEntry { slot, length, key })
+    }
+
+    /// Counts a packet at an entry.
+    pub(super) fn count(&mut self, FoundEntry { slot, length, key }: FoundEntry, bytes: u32, time_ns: u64) {
+        let table = self.tables.get_mut(&slot).expect("the entry was found in it");
+        let prefix = key & !table.host_bits(length);
+        let entry = table.entries.get_mut(&length).and_then(|entries| entries.get_mut(&prefix));
+        let counts = &mut entry.expect("entries stay for the packet").counts;
+        counts.packets += 1;
+        counts.bytes += u64::from(bytes);
+        counts.last = hit_time(time_ns);
+    }
+
+    /// Calls `visit` with each entry of a slot that was hit: prefix, length and counts.
+    pub(super) fn entry_counts(&self, slot: SlotId, visit: &mut dyn FnMut(u128, u8, EntryCounts)) {
+        let Some(table) = self.tables.get(&slot) else { return };
+        for (&length, entries) in &table.entries {
+            for (&prefix, entry) in entries.iter().filter(|(_, entry)| entry.counts.packets > 0) {
+                visit(prefix, length, entry.counts);
+            }
+        }
     }
 
     pub(super) fn counts(&self) -> AdditionCounts {
@@ -110,7 +147,8 @@ impl Additions {
     /// Applies an addition whose timeout begins with the tick `from`.
     fn apply(&mut self, adder: &Adder, prefix: u128, from: u64) {
         let table = self.tables.get_mut(&adder.slot).expect("an adder has a dynamic table");
-        let ends = adder.timeout_ms.or(table.bounds.timeout_ms).map(|timeout_ms| deadline(from, timeout_ms));
+        let bounds = table.bounds.expect("an adder has a dynamic table");
+        let ends = adder.timeout_ms.or(bounds.timeout_ms).map(|timeout_ms| deadline(from, timeout_ms));
         let count: usize = table.entries.values().map(BTreeMap::len).sum();
         let entries = table.entries.entry(adder.length).or_default();
         match entries.get_mut(&prefix) {
@@ -120,27 +158,39 @@ impl Additions {
                     self.counts.updated += 1;
                 }
             }
-            None if count >= table.bounds.size as usize => self.counts.table_full += 1,
+            None if count >= bounds.size as usize => self.counts.table_full += 1,
             None => {
-                entries.insert(prefix, Entry { label: SET_LABEL, deadline: ends });
+                entries.insert(prefix, Entry { label: SET_LABEL, deadline: ends, counts: EntryCounts::default() });
                 self.counts.added += 1;
             }
         }
     }
 }
 
-impl DynamicTable {
+/// An entry that a lookup has found.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) struct FoundEntry {
+    slot: SlotId,
+    length: u8,
+    key: u128,
+}
+
+impl FollowedTable {
     /// Starts the timeouts of the entries that the policy lists.
     fn start(&mut self, tick: u64) {
-        let ends = self.bounds.timeout_ms.map(|timeout_ms| deadline(tick, timeout_ms));
+        let ends = self.bounds.and_then(|bounds| bounds.timeout_ms).map(|timeout_ms| deadline(tick, timeout_ms));
         self.entries.values_mut().flat_map(BTreeMap::values_mut).for_each(|entry| entry.deadline = ends);
     }
 
-    /// The label of the longest prefix that contains the key, or 0.
-    fn find(&self, key: u128) -> u32 {
-        let host_bits = |length: u8| u128::MAX.checked_shr(u32::from(128 - self.bits + length)).unwrap_or(0);
+    /// The longest prefix that contains the key, as its length and entry.
+    fn longest(&self, key: u128) -> Option<(u8, &Entry)> {
         let longest_first = self.entries.iter().rev();
-        let mut found = longest_first.filter_map(|(&length, entries)| entries.get(&(key & !host_bits(length))));
-        found.next().map_or(0, |entry| entry.label)
+        let mut found = longest_first
+            .filter_map(|(&length, entries)| Some((length, entries.get(&(key & !self.host_bits(length)))?)));
+        found.next()
+    }
+
+    fn host_bits(&self, length: u8) -> u128 {
+        u128::MAX.checked_shr(u32::from(128 - self.bits + length)).unwrap_or(0)
     }
 }

@@ -11,7 +11,7 @@ mod observer;
 pub mod packet;
 mod tables;
 
-use super::{AdderId, Chain, Effect, Fallback, FindId, LimiterId, LimiterKind, Node, Program, RuleId, Test};
+use super::{AdderId, Chain, Effect, Fallback, FindId, LimiterId, LimiterKind, Node, Program, RuleId, SlotId, Test};
 use crate::field::{Field, Guard, Subject};
 use additions::Additions;
 use buckets::Buckets;
@@ -21,7 +21,7 @@ use packet::{Frame, Packet};
 pub use tables::Tables;
 use weir_abi::packet::{Fragment, L3, L4};
 use weir_abi::verdict::Sampled;
-use weir_abi::{Action, AdditionCounts, Counter, Reason, Verdict};
+use weir_abi::{Action, AdditionCounts, Counter, EntryCounts, Reason, Verdict};
 
 /// Decides packets by a program, and counts.
 pub struct Evaluator<'a, T> {
@@ -60,6 +60,11 @@ impl<'a, T: Tables> Evaluator<'a, T> {
         self.additions.counts()
     }
 
+    /// Calls `visit` with each entry of a slot with counters that was hit: prefix, length and counts.
+    pub fn entry_counts(&self, slot: SlotId, visit: &mut dyn FnMut(u128, u8, EntryCounts)) {
+        self.additions.entry_counts(slot, visit);
+    }
+
     /// Decides a frame by the chain with index `chain`.
     pub fn decide(&mut self, chain: usize, frame: Frame<'_>, observer: &mut impl Observer) -> Verdict {
         self.buckets.tick(frame.time_ns);
@@ -75,7 +80,9 @@ impl<'a, T: Tables> Evaluator<'a, T> {
         }
         let chain = &self.program.chains[chain];
         let found = vec![0; chain.finds.len()];
-        let mut run = Run { eval: self, chain, frame, packet: &packet, found, exceeded: false, sampled: Sampled::No };
+        let counted = vec![];
+        let sampled = Sampled::No;
+        let mut run = Run { eval: self, chain, frame, packet: &packet, found, counted, exceeded: false, sampled };
         for &id in &chain.tree.staged {
             run.find(id);
         }
@@ -116,6 +123,8 @@ struct Run<'r, 'a, T> {
     frame: Frame<'r>,
     packet: &'r Packet,
     found: Vec<u32>,
+    /// The finds at whose entries the packet was counted.
+    counted: Vec<FindId>,
     /// Whether the packet exceeded a limit with `exceed mark`.
     exceeded: bool,
     sampled: Sampled,
@@ -205,11 +214,25 @@ impl<T: Tables> Run<'_, '_, T> {
                     }
                 }
                 Effect::Add { adder } => self.add(*adder),
+                Effect::Count { find } => self.count_entry(*find),
                 // Callers refuse programs with this effect.
                 Effect::Track => {}
             }
         }
         None
+    }
+
+    /// Counts the packet at the entry that a find has found, unless an earlier rule did.
+    fn count_entry(&mut self, id: FindId) {
+        if self.counted.contains(&id) {
+            return;
+        }
+        self.counted.push(id);
+        let find = self.chain.finds[usize::from(id.0)];
+        let key = field::value(find.key, self.packet);
+        if let Some(entry) = self.eval.additions.found_entry(find.slot, key) {
+            self.eval.additions.count(entry, self.frame.wire_len, self.frame.time_ns);
+        }
     }
 
     /// Adds an address of the packet to a table.

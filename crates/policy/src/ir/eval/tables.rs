@@ -10,8 +10,8 @@ pub trait Tables {
     /// table that contains the key.
     fn find(&self, slot: SlotId, key: u128) -> u32;
 
-    /// The prefixes of a dynamic table, each with its length and label. Called once. `None` if they are not known; the
-    /// table is then constant.
+    /// The prefixes of a table that is dynamic or has counters, each with its length and label. Called once. `None` if
+    /// they are not known; the table is then constant and counts nothing.
     fn entries(&self, slot: SlotId) -> Option<Vec<(u128, u8, u32)>>;
 
     /// The limits of a limiter, indexed by the labels that its find returns. Called once, and only for limiters of

@@ -243,9 +243,10 @@ fn cheapest(estimates: &[Estimate], family: Family) -> Layout {
 }
 
 /// Whether the layout suits the table. An exact set needs a table that already has addresses, because an empty table
-/// may get prefixes later. A dynamic table may get any prefix, and its layout must change in place.
+/// may get prefixes later. A dynamic table may get any prefix, and its layout must change in place. Counters need a
+/// layout that numbers entries.
 fn holds_table(layout: Layout, table: &Table) -> bool {
-    if table.dynamic.is_some() {
+    if table.dynamic.is_some() || table.counters {
         return matches!((layout, table.family), (Layout::RankLeaf, Family::Ipv4) | (Layout::RankLeaf6, Family::Ipv6));
     }
     let only = |lengths: &[usize]| {

@@ -17,6 +17,7 @@ fn table(family: Family, kind: TableKind, lengths: &[(usize, usize)], labels: us
         family,
         kind,
         dynamic: None,
+        counters: false,
         layout: None,
         updates: Updates::default(),
         facts,

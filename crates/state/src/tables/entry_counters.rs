@@ -1,0 +1,264 @@
+//! Counters of the entries of a table, and their labels, by the number of an entry
+//! ([`weir_tables::live::NumberedMemory`]).
+//!
+//! Each worker has counters of its own, and in the kernel each CPU, so that nobody waits. An entry takes 16 bytes for
+//! each of them, and a map 4 bytes more for the label. In this process memory that nobody counts in is not taken.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use libbpf_rs::MapHandle;
+use memmap2::{Advice, MmapOptions, MmapRaw};
+use weir_abi::entry::{EntryCounter, EntryCounts};
+use weir_tables::Kind;
+use weir_tables::live::NumberedMemory;
+use weir_tables::problem::PREFIXES_MAX;
+
+use crate::kernel_map::mapped_array;
+
+/// Maximum size of the counters of a table in the kernel. The verifier allows no larger offsets.
+pub const KERNEL_BYTES_MAX: usize = 1 << 28;
+/// Minimum number of counters of a CPU in the kernel.
+const KERNEL_ENTRIES_MIN: usize = 1 << 10;
+
+/// The counters of a table with one image, and the labels of its entries.
+pub struct EntryCounters {
+    /// Number of counters of a worker or CPU. Number 0 belongs to no entry.
+    capacity: usize,
+    counters: Counters,
+    /// The labels by number, if the table is a map.
+    labels: Option<Labels>,
+}
+
+enum Counters {
+    /// One run for each worker of this process that ever counted.
+    Workers(Mutex<Vec<Option<Arc<Counted>>>>),
+    /// One run for each CPU.
+    Cpus { counted: Counted, map: MapHandle },
+}
+
+/// Runs of counters.
+pub struct Counted(MmapRaw);
+
+struct Labels {
+    memory: MmapRaw,
+    map: Option<MapHandle>,
+}
+
+// SAFETY: the counters are accessed only as atomics, here and by compiled code.
+unsafe impl Send for Counted {}
+// SAFETY: as above.
+unsafe impl Sync for Counted {}
+// SAFETY: as above.
+unsafe impl Send for Labels {}
+// SAFETY: as above.
+unsafe impl Sync for Labels {}
+
+impl EntryCounters {
+    /// Counters that workers of this process write.
+    ///
+    /// # Errors
+    /// There is not enough memory for labels.
+    pub(super) fn for_workers(kind: Kind) -> io::Result<Self> {
+        let capacity = PREFIXES_MAX + 1;
+        let labels = (kind == Kind::Labels)
+            .then(|| Ok::<_, io::Error>(Labels { memory: reserve(capacity * size_of::<u32>())?, map: None }))
+            .transpose()?;
+        Ok(EntryCounters { capacity, counters: Counters::Workers(Mutex::default()), labels })
+    }
+
+    /// Counters that programs on `cpus` CPUs write, for a table that may get as many entries.
+    ///
+    /// # Errors
+    /// The kernel refuses the memory, or it would be more than [`KERNEL_BYTES_MAX`].
+    pub(super) fn for_kernel(kind: Kind, entries: usize, cpus: usize) -> io::Result<Self> {
+        let capacity = kernel_capacity(entries);
+        let bytes = capacity * cpus * size_of::<EntryCounter>();
+        if bytes > KERNEL_BYTES_MAX {
+            let mib = |bytes: usize| bytes >> 20;
+            return Err(io::Error::other(format!(
+                "the counters of {capacity} entries on {cpus} CPUs take {} MiB, and the kernel allows {}; declare a smaller `size`, or no `counters`",
+                mib(bytes),
+                mib(KERNEL_BYTES_MAX)
+            )));
+        }
+        let (map, memory) = mapped_array("weir_entries", bytes)?;
+        let labels = match kind {
+            Kind::Set => None,
+            Kind::Labels => {
+                let (map, memory) = mapped_array("weir_labels", capacity * size_of::<u32>())?;
+                Some(Labels { memory, map: Some(map) })
+            }
+        };
+        Ok(EntryCounters { capacity, counters: Counters::Cpus { counted: Counted(memory), map }, labels })
+    }
+
+    /// Whether a declaration with as many entries has room.
+    pub(super) fn has_room_for(&self, entries: usize) -> bool {
+        match self.counters {
+            Counters::Workers(_) => true,
+            Counters::Cpus { .. } => kernel_capacity(entries) <= self.capacity,
+        }
+    }
+
+    /// The counters of a worker of this process. Only one thread may write them at a time.
+    ///
+    /// # Errors
+    /// There is not enough address space.
+    ///
+    /// # Panics
+    /// Panics if programs in the kernel count.
+    pub fn of_worker(&self, worker: usize) -> io::Result<Arc<Counted>> {
+        let Counters::Workers(workers) = &self.counters else { panic!("programs in the kernel count") };
+        let mut workers = workers.lock().unwrap_or_else(PoisonError::into_inner);
+        if workers.len() <= worker {
+            workers.resize_with(worker + 1, || None);
+        }
+        if let Some(counted) = &workers[worker] {
+            return Ok(counted.clone());
+        }
+        let counted = Arc::new(Counted(reserve(self.capacity * size_of::<EntryCounter>())?));
+        Ok(workers[worker].insert(counted).clone())
+    }
+
+    /// The labels by number, for compiled code; null for a set.
+    pub fn labels(&self) -> *const u32 {
+        self.labels.as_ref().map_or(std::ptr::null(), |labels| labels.memory.as_ptr().cast())
+    }
+
+    /// Number of counters of a CPU, and the maps of counters and labels, if programs in the kernel count.
+    pub fn maps(&self) -> Option<(usize, BorrowedFd<'_>, Option<BorrowedFd<'_>>)> {
+        let Counters::Cpus { map, .. } = &self.counters else { return None };
+        let labels = self.labels.as_ref().and_then(|labels| labels.map.as_ref());
+        Some((self.capacity, map.as_fd(), labels.map(MapHandle::as_fd)))
+    }
+
+    /// What all workers have counted for a number. `now` is the time of which this is the state, in units of
+    /// [`weir_abi::entry`].
+    pub fn read(&self, number: u32, now: u32) -> EntryCounts {
+        let mut sum = EntryCounts::default();
+        self.each(number, |[head, size]| sum = sum.plus(read([head, size]), now));
+        sum
+    }
+
+    /// Visits the words of a number, of each worker or CPU.
+    fn each(&self, number: u32, mut visit: impl FnMut([&AtomicU64; 2])) {
+        assert!((number as usize) < self.capacity, "numbers are below the capacity");
+        match &self.counters {
+            Counters::Workers(workers) => {
+                let workers = workers.lock().unwrap_or_else(PoisonError::into_inner);
+                workers.iter().flatten().for_each(|counted| visit(counted.words(number as usize)));
+            }
+            Counters::Cpus { counted, .. } => {
+                for at in (number as usize..counted.len()).step_by(self.capacity) {
+                    visit(counted.words(at));
+                }
+            }
+        }
+    }
+
+    fn set_label_word(&self, number: u32, label: u32) {
+        if let Some(labels) = &self.labels {
+            labels.word(number).store(label, Ordering::Release);
+        }
+    }
+
+    /// Stores the labels of the entries of a new table, numbered from 1 on.
+    pub(super) fn begin_with(&self, labels: impl Iterator<Item = u32>) {
+        if self.labels.is_some() {
+            (1..).zip(labels).for_each(|(number, label)| self.set_label_word(number, label));
+        }
+    }
+}
+
+/// Number of counters of a CPU in the kernel for a table that may get as many entries: a power of two.
+fn kernel_capacity(entries: usize) -> usize {
+    (entries + 1).max(KERNEL_ENTRIES_MIN).next_power_of_two()
+}
+
+/// Reads a counter while its worker may write it.
+fn read([head, size]: [&AtomicU64; 2]) -> EntryCounts {
+    let mut before = head.load(Ordering::Acquire);
+    loop {
+        let size = size.load(Ordering::Acquire);
+        let after = head.load(Ordering::Acquire);
+        if before == after {
+            return EntryCounter { head: after, size }.counts();
+        }
+        before = after;
+    }
+}
+
+impl NumberedMemory for EntryCounters {
+    fn capacity(&self) -> usize {
+        self.capacity
+    }
+
+    fn begin(&self, number: u32, label: u32) {
+        self.each(number, |words| {
+            // Reading does not take memory where nobody has counted.
+            words.into_iter().filter(|word| word.load(Ordering::Relaxed) != 0).for_each(|word| {
+                word.store(0, Ordering::Relaxed);
+            });
+        });
+        self.set_label_word(number, label);
+    }
+
+    fn carry(&self, from: u32, to: u32, label: u32) {
+        self.begin(to, label);
+        let mut counts = Vec::new();
+        self.each(from, |words| counts.push(words.map(|word| word.load(Ordering::Relaxed))));
+        let mut counts = counts.into_iter();
+        self.each(to, |words| {
+            // A worker that came meanwhile has counted nothing yet.
+            for (word, count) in words.into_iter().zip(counts.next().unwrap_or_default()) {
+                if count != 0 {
+                    word.store(count, Ordering::Relaxed);
+                }
+            }
+        });
+    }
+
+    fn set_label(&self, number: u32, label: u32) {
+        self.set_label_word(number, label);
+    }
+}
+
+impl Counted {
+    /// The counters for compiled code.
+    pub fn as_ptr(&self) -> *mut EntryCounter {
+        self.0.as_mut_ptr().cast()
+    }
+
+    fn len(&self) -> usize {
+        self.0.len() / size_of::<EntryCounter>()
+    }
+
+    /// The words of the counter at an index.
+    fn words(&self, at: usize) -> [&AtomicU64; 2] {
+        assert!(at < self.len(), "the counter is in the mapping");
+        // SAFETY: the counter is in the mapping, whose start is a page. It lives as long as the borrow, and all accesses
+        // are atomic.
+        let word = |index: usize| unsafe { AtomicU64::from_ptr(self.0.as_mut_ptr().cast::<u64>().add(2 * at + index)) };
+        [word(0), word(1)]
+    }
+}
+
+impl Labels {
+    fn word(&self, number: u32) -> &AtomicU32 {
+        assert!((number as usize) < self.memory.len() / size_of::<u32>(), "the label is in the mapping");
+        // SAFETY: the label is in the mapping, whose start is a page. It lives as long as the borrow, and all accesses
+        // are atomic.
+        unsafe { AtomicU32::from_ptr(self.memory.as_mut_ptr().cast::<u32>().add(number as usize)) }
+    }
+}
+
+/// Memory of this process, all zeros. Untouched pages take none.
+fn reserve(bytes: usize) -> io::Result<MmapRaw> {
+    let memory: MmapRaw = MmapOptions::new().len(bytes).no_reserve_swap().map_anon()?.into();
+    // A kernel may have no huge pages. Each access to a random counter then walks the page tables.
+    let _no_huge_pages = memory.advise(Advice::HugePage);
+    Ok(memory)
+}

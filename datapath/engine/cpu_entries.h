@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* Counters of table entries in the kernel, where each CPU has its own. For bursts: entry_counter.h. */
+#ifndef WEIR_CPU_ENTRIES_H
+#define WEIR_CPU_ENTRIES_H
+
+#include "entry_counter.h"
+#include "kernel.h"
+#include "mode.h"
+#include "xdp.h"
+
+/*
+ * The counters of all CPUs, one CPU after the other, and the labels of a map. The engine replaces both sections by the
+ * maps of the table's image, and passes the number of counters of a CPU, a power of two.
+ */
+#define WEIR_ENTRY_STORAGE(slot)                                                                                       \
+	struct entry_counter weir_entries_##slot[WEIR_ENTRIES_##slot] WEIR_SECTION(".bss.entries" #slot)
+#define WEIR_LABEL_STORAGE(slot) uint32_t weir_labels_##slot[WEIR_ENTRIES_##slot] WEIR_SECTION(".bss.labels" #slot)
+
+/* A number, bounded for the verifier. The compiler must not conclude from the table that the mask has no effect. */
+WEIR_INLINE uint32_t entry_number(uint32_t number, uint32_t capacity)
+{
+	__asm__ volatile("" : "+r"(number));
+	return number & (capacity - 1);
+}
+
+WEIR_INLINE uint64_t entry_time(const struct env *env)
+{
+	return (weir_mode.live ? bpf_ktime_get_coarse_ns() : env->now_ns) >> ENTRY_TIME_SHIFT;
+}
+
+#define WEIR_ENTRY_LABEL(slot, number) weir_labels_##slot[entry_number(number, WEIR_ENTRIES_##slot)]
+#define WEIR_ENTRY_HIT(env, slot, number, len)                                                                         \
+	entry_hit(&weir_entries_##slot[live_cpu() * WEIR_ENTRIES_##slot + entry_number(number, WEIR_ENTRIES_##slot)],  \
+		  len, entry_time(env))
+
+/* Several rules may match a packet by one entry. It is counted by the first of them; `bit` belongs to the lookup. */
+WEIR_INLINE bool first_hit(packet_view *packet, uint32_t bit)
+{
+	volatile uint64_t *counted = &((volatile struct packet_slot *)packet)->counted;
+	const uint64_t before = *counted;
+
+	*counted = before | UINT64_C(1) << bit;
+	return !(before >> bit & 1);
+}
+
+WEIR_INLINE void forget_hits(packet_view *packet)
+{
+	((volatile struct packet_slot *)packet)->counted = 0;
+}
+
+#endif
