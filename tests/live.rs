@@ -18,6 +18,8 @@ mod device_under_test;
 #[cfg(feature = "dpdk")]
 #[path = "live/dpdk.rs"]
 mod dpdk;
+#[path = "live/entry_counters.rs"]
+mod entry_counters;
 #[path = "live/exits.rs"]
 mod exits;
 #[path = "live/expiry.rs"]

@@ -10,10 +10,12 @@
 
 /*
  * The counters of all CPUs, one CPU after the other, and the labels of a map. The engine replaces both sections by the
- * maps of the table's image, and passes the number of counters of a CPU, a power of two.
+ * maps of the table's image, which are as large. It passes the number of counters of a CPU and that of CPUs, both
+ * powers of two.
  */
 #define WEIR_ENTRY_STORAGE(slot)                                                                                       \
-	struct entry_counter weir_entries_##slot[WEIR_ENTRIES_##slot] WEIR_SECTION(".bss.entries" #slot)
+	struct entry_counter weir_entries_##slot[WEIR_ENTRIES_##slot * WEIR_ENTRY_CPUS] WEIR_SECTION(                  \
+		".bss.entries" #slot)
 #define WEIR_LABEL_STORAGE(slot) uint32_t weir_labels_##slot[WEIR_ENTRIES_##slot] WEIR_SECTION(".bss.labels" #slot)
 
 /* A number, bounded for the verifier. The compiler must not conclude from the table that the mask has no effect. */

@@ -32,7 +32,10 @@ pub use stats::{
     TxDropped, WorkerStats,
 };
 pub use status::{Activating, Active, GenerationStatus, StateStatus, Status};
-pub use tables::{GivenEntries, TABLE_ENTRIES_MAX, TableChanged, TableEntries, TableEntry, TableFound, TableOperation};
+pub use tables::{
+    GivenEntries, ListOrder, Listing, TABLE_ENTRIES_MAX, TableChanged, TableEntries, TableEntry, TableFound,
+    TableOperation,
+};
 pub use updates::{AppliedUpdate, ListChanged, ListName, RefusedUpdate, Reloaded, UpdatesStatus};
 
 use std::time::Duration;

@@ -1,6 +1,7 @@
 //! Requests about tables, and their answers.
 
 use serde::{Deserialize, Serialize};
+use std::net::IpAddr;
 use std::path::PathBuf;
 
 /// Maximum number of entries in an answer.
@@ -34,11 +35,35 @@ pub enum TableOperation {
         /// The address.
         address: String,
     },
-    /// Lists the first entries in the order of addresses. The answer is [`TableEntries`].
-    List {
-        /// Maximum number of entries. The server lists at most [`TABLE_ENTRIES_MAX`].
-        top: usize,
-    },
+    /// Lists entries. The answer is [`TableEntries`].
+    List(Listing),
+}
+
+/// Which entries of a table are listed.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Listing {
+    /// Maximum number of entries. The server lists at most [`TABLE_ENTRIES_MAX`].
+    pub top: usize,
+    /// What comes first; `None` for the order of addresses. Needs counters, and leaves out entries without packets.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<ListOrder>,
+    /// Lists entries that no packet hit for this time, in milliseconds. Needs counters.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub idle_ms: Option<u64>,
+    /// Lists entries from this address on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from: Option<IpAddr>,
+}
+
+/// An order of entries with counters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ListOrder {
+    /// The most packets first.
+    Packets,
+    /// The most packets a second first. The server counts for a second.
+    Rate,
 }
 
 /// The entries of a change, and how they change.
@@ -95,6 +120,21 @@ pub struct TableEntry {
     /// Its label; `None` in a set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub label: Option<String>,
+    /// Number of packets that rules matched by it; `None` in a table without counters.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub packets: Option<u64>,
+    /// Their bytes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bytes: Option<u64>,
+    /// Seconds since the last of them; `None` if there was none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_s: Option<f64>,
+    /// Packets a second, in a list by rate.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pps: Option<f64>,
+    /// Bits a second, in a list by rate.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bps: Option<f64>,
     /// Seconds until it expires; `None` if it does not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout_s: Option<f64>,

@@ -128,8 +128,9 @@ pub struct TableRoom {
     pub bytes: u32,
     /// Whether there is the same room for a second image.
     pub twice: bool,
-    /// Number of counters of a CPU for its entries: a power of two. 0 if entries have none.
-    pub entries: usize,
+    /// The counters of its entries, if they have any: the number of those of a CPU, and the number of CPUs. Both are
+    /// powers of two.
+    pub entries: Option<(usize, usize)>,
 }
 
 /// Additional headers and flags of a compilation. Policies need none.
@@ -145,10 +146,10 @@ impl TableRoom {
     fn of(data: &ProgramData<'_>, slot: usize, image: &Image) -> Self {
         match data.map_of(slot) {
             Some(map) => {
-                let entries = data.entry_maps_of(slot).map_or(0, |(entries, ..)| entries);
+                let entries = data.entry_maps_of(slot).map(|maps| (maps.capacity, maps.cpus));
                 TableRoom { bytes: map.bytes() as u32, twice: true, entries }
             }
-            None => TableRoom { bytes: capacity_bytes(image), twice: false, entries: 0 },
+            None => TableRoom { bytes: capacity_bytes(image), twice: false, entries: None },
         }
     }
 }
@@ -265,8 +266,9 @@ impl Clang {
         for (slot, TableRoom { bytes, twice, entries }) in tables {
             flags.push(format!("-DWEIR_TABLE_{slot}_BYTES={bytes}"));
             flags.push(format!("-DWEIR_TABLE_{slot}_OTHER={}", if *twice { *bytes } else { 0 }));
-            if *entries > 0 {
+            if let Some((entries, cpus)) = entries {
                 flags.push(format!("-DWEIR_ENTRIES_{slot}={entries}"));
+                flags.push(format!("-DWEIR_ENTRY_CPUS={cpus}"));
             }
         }
         let (object, took) = self.compile(name, "bpf", c, &flags, &[])?;

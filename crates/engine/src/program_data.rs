@@ -1,10 +1,9 @@
 //! The data that a program in the kernel is compiled and loaded with.
 
-use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use weir_state::limits::Limits;
-use weir_state::tables::{KernelImage, LiveTables, Published};
+use weir_state::tables::{EntryMaps, KernelImage, LiveTables, Published};
 
 use crate::image::Image;
 
@@ -33,8 +32,8 @@ impl<'a> ProgramData<'a> {
         }
     }
 
-    /// Number of counters of a CPU for the entries of a slot, and the maps of counters and labels.
-    pub(crate) fn entry_maps_of(&self, slot: usize) -> Option<(usize, BorrowedFd<'a>, Option<BorrowedFd<'a>>)> {
+    /// The maps of the counters of a slot's entries.
+    pub(crate) fn entry_maps_of(&self, slot: usize) -> Option<EntryMaps<'a>> {
         self.tables?.counted.get(slot)?.as_ref()?.counters()?.maps()
     }
 

@@ -7,7 +7,7 @@ use crate::failure::Failure;
 use crate::report::Format;
 use crate::run::claim::ClaimTarget;
 use clap::{Args, Parser, Subcommand, ValueEnum};
-pub use ctl::{CtlCommand, CtlOptions, Given, TableAction};
+pub use ctl::{CtlCommand, CtlOptions, Given, Order, TableAction};
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;

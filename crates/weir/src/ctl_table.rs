@@ -1,6 +1,6 @@
 //! `weir ctl table`: changes and reads tables of a running Weir.
 
-use crate::cli::{CtlOptions, Given, TableAction, timeout_ms};
+use crate::cli::{CtlOptions, Given, Order, TableAction, timeout_ms};
 use crate::failure::Failure;
 use crate::figures;
 use crate::report;
@@ -9,8 +9,8 @@ use std::fmt::Write as _;
 use std::io::{self, BufRead};
 use std::path::{Path, PathBuf};
 use weir_control::{
-    Client, GivenEntries, Request, TABLE_ENTRIES_MAX, TableChanged, TableEntries, TableEntry, TableFound,
-    TableOperation,
+    Client, GivenEntries, ListOrder, Listing, Request, TABLE_ENTRIES_MAX, TableChanged, TableEntries, TableEntry,
+    TableFound, TableOperation,
 };
 use weir_policy::diag::printable::printable;
 
@@ -67,8 +67,14 @@ fn operation(action: &TableAction) -> Result<TableOperation, Failure> {
         }
         TableAction::Flush => TableOperation::Flush,
         TableAction::Get { address } => TableOperation::Get { address: address.clone() },
-        TableAction::Count => TableOperation::List { top: 0 },
-        TableAction::List { top } => TableOperation::List { top: *top },
+        TableAction::Count => TableOperation::List(Listing::default()),
+        TableAction::List { top, by, idle_ms, from } => {
+            let by = by.map(|by| match by {
+                Order::Packets => ListOrder::Packets,
+                Order::Rate => ListOrder::Rate,
+            });
+            TableOperation::List(Listing { top: *top, by, idle_ms: *idle_ms, from: *from })
+        }
         TableAction::Stream { .. } => unreachable!("a stream has an operation in each line"),
     })
 }
@@ -91,10 +97,13 @@ fn text(operation: &TableOperation, value: Value) -> Result<String, Failure> {
             let found = found.map_or_else(|| "not in the table".to_owned(), |entry| shown(&entry));
             let _ = writeln!(text, "{}: {}: {found}", printable(&table), printable(address));
         }
-        TableOperation::List { .. } => {
+        TableOperation::List(wanted) => {
             let TableEntries { entries, total, .. } = weir_control::read(value)?;
             entries.iter().for_each(|entry| _ = writeln!(text, "{}", shown(entry)));
-            if entries.len() < total {
+            let shows_all = wanted.by.is_some() || wanted.idle_ms.is_some();
+            if shows_all && entries.is_empty() {
+                let _ = writeln!(text, "none of {} entries", figures::grouped(total as u64));
+            } else if entries.len() < total && (!shows_all || entries.len() == wanted.top) {
                 let total = figures::grouped(total as u64);
                 let _ = writeln!(text, "{} of {total} entries (--top N, at most {TABLE_ENTRIES_MAX})", entries.len());
             }
@@ -113,10 +122,15 @@ fn text(operation: &TableOperation, value: Value) -> Result<String, Failure> {
     Ok(text)
 }
 
-fn shown(TableEntry { entry, label, timeout_s }: &TableEntry) -> String {
+fn shown(TableEntry { entry, label, packets, bytes, last_s, pps, bps, timeout_s }: &TableEntry) -> String {
     let label = label.as_ref().map(|label| format!(",{}", printable(label))).unwrap_or_default();
     let expires = timeout_s.map(|seconds| format!(" expires in {seconds} s")).unwrap_or_default();
-    format!("{entry}{label}{expires}")
+    let counted = packets
+        .zip(*bytes)
+        .map(|(packets, bytes)| format!(" {} packets {} bytes", figures::grouped(packets), figures::grouped(bytes)));
+    let last = last_s.map(|seconds| format!(", last {seconds} s ago")).unwrap_or_default();
+    let rate = pps.zip(*bps).map(|(pps, bps)| format!(", {pps} packets/s {bps} bit/s")).unwrap_or_default();
+    format!("{entry}{label}{}{last}{rate}{expires}", counted.unwrap_or_default())
 }
 
 /// Sends each line of standard input and prints a line for it. A line that is refused does not end the stream.

@@ -19,7 +19,7 @@ use crate::image::{Image, capacity_bytes, limits_capacity_bytes};
 use crate::program_shape::ImageBuilt;
 use crate::{EngineError, ProgramData, ProgramShape, TableSlot, descriptors};
 use weir_state::limits::{Buckets, Counted, Limits};
-use weir_state::tables::{AdditionRings, SelectedHalves};
+use weir_state::tables::{AdditionRings, EntryMaps, SelectedHalves};
 use weir_state::words::Words;
 
 /// The section of the counters.
@@ -190,7 +190,7 @@ pub(crate) fn shared_maps<'a>(data: &ProgramData<'a>) -> Vec<(String, BorrowedFd
     let tables = data.maps().map(|(slot, map)| (table_section(slot), map.map()));
     let limits = data.limits.map(maps_of_limits).unwrap_or_default();
     let entries = (0..data.images.len()).filter_map(|slot| Some((slot, data.entry_maps_of(slot)?)));
-    let entries = entries.flat_map(|(slot, (_, counters, labels))| {
+    let entries = entries.flat_map(|(slot, EntryMaps { counters, labels, .. })| {
         let labels = labels.map(|labels| (format!("{LABELS}{slot}"), labels));
         std::iter::once((format!("{ENTRIES}{slot}"), counters)).chain(labels)
     });

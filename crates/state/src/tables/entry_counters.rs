@@ -11,12 +11,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use libbpf_rs::MapHandle;
 use memmap2::{Advice, MmapOptions, MmapRaw};
-use weir_abi::entry::{EntryCounter, EntryCounts};
+use weir_abi::entry::{EntryCounter, EntryCounts, hit_time};
 use weir_tables::Kind;
 use weir_tables::live::NumberedMemory;
 use weir_tables::problem::PREFIXES_MAX;
 
 use crate::kernel_map::mapped_array;
+use crate::now_ns;
 
 /// Maximum size of the counters of a table in the kernel. The verifier allows no larger offsets.
 pub const KERNEL_BYTES_MAX: usize = 1 << 28;
@@ -30,6 +31,8 @@ pub struct EntryCounters {
     counters: Counters,
     /// The labels by number, if the table is a map.
     labels: Option<Labels>,
+    /// When counting began.
+    began: u32,
 }
 
 enum Counters {
@@ -37,6 +40,19 @@ enum Counters {
     Workers(Mutex<Vec<Option<Arc<Counted>>>>),
     /// One run for each CPU.
     Cpus { counted: Counted, map: MapHandle },
+}
+
+/// The maps of the counters of a table.
+#[derive(Clone, Copy)]
+pub struct EntryMaps<'a> {
+    /// Number of counters of a CPU: a power of two.
+    pub capacity: usize,
+    /// Number of CPUs: a power of two.
+    pub cpus: usize,
+    /// The counters of all CPUs.
+    pub counters: BorrowedFd<'a>,
+    /// The labels, if the table is a map.
+    pub labels: Option<BorrowedFd<'a>>,
 }
 
 /// Runs of counters.
@@ -66,7 +82,7 @@ impl EntryCounters {
         let labels = (kind == Kind::Labels)
             .then(|| Ok::<_, io::Error>(Labels { memory: reserve(capacity * size_of::<u32>())?, map: None }))
             .transpose()?;
-        Ok(EntryCounters { capacity, counters: Counters::Workers(Mutex::default()), labels })
+        Ok(EntryCounters { capacity, counters: Counters::Workers(Mutex::default()), labels, began: now() })
     }
 
     /// Counters that programs on `cpus` CPUs write, for a table that may get as many entries.
@@ -92,7 +108,7 @@ impl EntryCounters {
                 Some(Labels { memory, map: Some(map) })
             }
         };
-        Ok(EntryCounters { capacity, counters: Counters::Cpus { counted: Counted(memory), map }, labels })
+        Ok(EntryCounters { capacity, counters: Counters::Cpus { counted: Counted(memory), map }, labels, began: now() })
     }
 
     /// Whether a declaration with as many entries has room.
@@ -128,19 +144,27 @@ impl EntryCounters {
         self.labels.as_ref().map_or(std::ptr::null(), |labels| labels.memory.as_ptr().cast())
     }
 
-    /// Number of counters of a CPU, and the maps of counters and labels, if programs in the kernel count.
-    pub fn maps(&self) -> Option<(usize, BorrowedFd<'_>, Option<BorrowedFd<'_>>)> {
-        let Counters::Cpus { map, .. } = &self.counters else { return None };
+    /// The maps, if programs in the kernel count.
+    pub fn maps(&self) -> Option<EntryMaps<'_>> {
+        let Counters::Cpus { counted, map } = &self.counters else { return None };
         let labels = self.labels.as_ref().and_then(|labels| labels.map.as_ref());
-        Some((self.capacity, map.as_fd(), labels.map(MapHandle::as_fd)))
+        let cpus = counted.len() / self.capacity;
+        Some(EntryMaps { capacity: self.capacity, cpus, counters: map.as_fd(), labels: labels.map(MapHandle::as_fd) })
     }
 
     /// What all workers have counted for a number. `now` is the time of which this is the state, in units of
-    /// [`weir_abi::entry`].
+    /// [`weir_abi::entry`]. Without packets, the time of the last hit is when the entry was added.
     pub fn read(&self, number: u32, now: u32) -> EntryCounts {
-        let mut sum = EntryCounts::default();
-        self.each(number, |[head, size]| sum = sum.plus(read([head, size]), now));
-        sum
+        let (mut sum, mut added) = (EntryCounts::default(), None);
+        self.each(number, |words| {
+            let counts = read(words);
+            sum = sum.plus(counts, now);
+            added = added.or((counts.last != 0).then_some(counts.last));
+        });
+        match sum.packets {
+            0 => EntryCounts { last: added.unwrap_or(self.began), ..sum },
+            _ => sum,
+        }
     }
 
     /// Visits the words of a number, of each worker or CPU.
@@ -178,6 +202,11 @@ fn kernel_capacity(entries: usize) -> usize {
     (entries + 1).max(KERNEL_ENTRIES_MIN).next_power_of_two()
 }
 
+/// The time in units of counters.
+fn now() -> u32 {
+    hit_time(now_ns())
+}
+
 /// Reads a counter while its worker may write it.
 fn read([head, size]: [&AtomicU64; 2]) -> EntryCounts {
     let mut before = head.load(Ordering::Acquire);
@@ -197,11 +226,16 @@ impl NumberedMemory for EntryCounters {
     }
 
     fn begin(&self, number: u32, label: u32) {
+        let mut added = Some(EntryCounter::of(EntryCounts { last: now(), ..EntryCounts::default() }));
         self.each(number, |words| {
-            // Reading does not take memory where nobody has counted.
-            words.into_iter().filter(|word| word.load(Ordering::Relaxed) != 0).for_each(|word| {
-                word.store(0, Ordering::Relaxed);
-            });
+            // The first counter has the time of the addition, until it counts.
+            let EntryCounter { head, size } = added.take().unwrap_or_default();
+            for (word, value) in words.into_iter().zip([head, size]) {
+                // Reading does not take memory where nobody has counted.
+                if word.load(Ordering::Relaxed) != value {
+                    word.store(value, Ordering::Relaxed);
+                }
+            }
         });
         self.set_label_word(number, label);
     }

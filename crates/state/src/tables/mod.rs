@@ -50,7 +50,7 @@ use std::sync::Arc;
 pub use addition_ring::AdditionRings;
 pub use additions::{Adders, Additions, ListedEntries, Replay, ReplayedTables, TableAdder};
 pub use change::{TableChange, Visibility};
-pub use entry_counters::{Counted, EntryCounters};
+pub use entry_counters::{Counted, EntryCounters, EntryMaps};
 pub use image::{DynamicBounds, ImageDeclared, Member, TableImage};
 pub use kernel::{KernelImage, SelectedHalves};
 pub use lasting::SavedTable;

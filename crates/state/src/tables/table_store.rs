@@ -5,11 +5,13 @@ use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use weir_abi::Family;
+use weir_abi::entry::{TIME_UNIT_NS, age, hit_time};
+use weir_abi::{EntryCounts, Family};
 use weir_tables::live::{LiveEntry, LiveError, LiveTable, Readers};
 use weir_tables::{Kind, Overlap, Table};
 
 use super::change::{self, Applied, Order, TableChange, Timing, Visibility};
+use super::entry_counters::EntryCounters;
 use super::expiry::{Expiry, tick};
 use super::fit::{Checked, can_take, checked, images_of, no_table};
 use super::image::{ImageDeclared, TableImage};
@@ -373,7 +375,8 @@ impl TableStore {
         let Some(image) = image else { return Err(no_table(active.objects(), name)) };
         let set = image.position(name).expect("the image has the table");
         let ((family, kind), size) = (image.table_type(set), image.bounds(set).map(|bounds| bounds.size));
-        Ok(image.with_expiry(set, |live, expiry| work(&TableView { live, expiry, set, family, kind, size })))
+        let counters = image.counters().map(|counters| &**counters);
+        Ok(image.with_expiry(set, |live, expiry| work(&TableView { live, expiry, counters, set, family, kind, size })))
     }
 
     /// Frees memory that workers have released. Does not wait for a change. To be called every few seconds, because a
@@ -388,6 +391,7 @@ impl TableStore {
 pub struct TableView<'a> {
     live: &'a LiveTable,
     expiry: &'a Expiry,
+    counters: Option<&'a EntryCounters>,
     set: usize,
     family: Family,
     kind: Kind,
@@ -408,6 +412,19 @@ impl<'a> TableView<'a> {
     /// The longest prefix that contains an address.
     pub fn longest(&self, addr: IpAddr) -> Option<LiveEntry<'a>> {
         self.live.longest(self.set, addr)
+    }
+
+    /// Whether its entries count their packets.
+    pub fn has_counters(&self) -> bool {
+        self.counters.is_some()
+    }
+
+    /// The counts of an entry, and the seconds since its last packet, or since it was added if there was none. `None` if
+    /// the table has no counters.
+    pub fn counts(&self, entry: &LiveEntry<'_>, now_ns: u64) -> Option<(EntryCounts, f64)> {
+        let (now, counters) = (hit_time(now_ns), self.counters?);
+        let counts = counters.read(entry.number, now);
+        Some((counts, f64::from(age(counts.last, now)) * TIME_UNIT_NS as f64 / 1e9))
     }
 
     /// Where the prefixes of another table overlap its entries.

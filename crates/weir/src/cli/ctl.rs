@@ -1,7 +1,8 @@
 //! The command line of `weir ctl`.
 
 use super::values::{entries, time, timeout_ms, top};
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 use weir_control::DEFAULT_PATH;
@@ -122,11 +123,20 @@ pub enum TableAction {
     },
     /// Show the number of entries.
     Count,
-    /// Show entries in the order of addresses.
+    /// Show entries in the order of addresses, or those with the most packets.
     List {
         /// Show this many entries.
         #[arg(long, value_name = "N", default_value_t = 20, value_parser = entries)]
         top: usize,
+        /// Show the entries with the most packets first, or with the most packets a second now. Needs `counters`.
+        #[arg(long, value_name = "ORDER")]
+        by: Option<Order>,
+        /// Show entries that no packet hit for this time, for instance `10m`. Needs `counters`.
+        #[arg(long = "idle", value_name = "TIME", value_parser = timeout_ms)]
+        idle_ms: Option<u64>,
+        /// Show entries from this address on.
+        #[arg(long, value_name = "ADDRESS")]
+        from: Option<IpAddr>,
     },
     /// Read changes from standard input, a line each, and print a line for each: `add ENTRY... [timeout T]`, `update
     /// ENTRY... [timeout T]`, `del ENTRY...`, `flush`, `get ADDRESS`.
@@ -135,6 +145,15 @@ pub enum TableAction {
         #[arg(long)]
         atomic: bool,
     },
+}
+
+/// An order of entries with counters.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum Order {
+    /// The most packets first.
+    Packets,
+    /// The most packets a second first.
+    Rate,
 }
 
 /// The entries of a change.

@@ -3,13 +3,12 @@
 use crate::failure::Failure;
 use crate::run::feeds::{Force, Guarded, Updates};
 use crate::run::generation::Generation;
+use crate::run::table_list;
 use serde_json::{Value, json};
 use std::net::IpAddr;
 use std::path::Path;
 use weir_abi::Family;
-use weir_control::{
-    GivenEntries, TABLE_ENTRIES_MAX, TableChanged, TableEntries, TableEntry, TableFound, TableOperation,
-};
+use weir_control::{GivenEntries, TableChanged, TableEntry, TableFound, TableOperation};
 use weir_loading::read_table;
 use weir_state::SharedState;
 use weir_state::tables::{TableBinding, TableChange, TableError, TableStore, TableView, Visibility};
@@ -59,7 +58,7 @@ pub fn perform<C>(
         }
         TableOperation::Flush => tables.change(TableChange::Flush, false, &[]),
         TableOperation::Get { address } => tables.get(&address),
-        TableOperation::List { top } => tables.first(top.min(TABLE_ENTRIES_MAX)),
+        TableOperation::List(wanted) => Ok(json!(table_list::list(name, store, binding, &wanted)?)),
     }
 }
 
@@ -109,16 +108,6 @@ impl Tables<'_> {
         Ok(json!(TableFound { table: self.name.to_owned(), found: found.map_err(refused)? }))
     }
 
-    fn first(&self, top: usize) -> Result<Value, Failure> {
-        let now_ns = weir_state::now_ns();
-        let read = self.store.read(self.binding, self.name, |table| {
-            let entries = table.entries().take(top).map(|one| entry(table, &one, now_ns)).collect();
-            let refused = table.size().map(|_| self.store.refused_by(self.name));
-            TableEntries { table: self.name.to_owned(), total: table.count(), size: table.size(), refused, entries }
-        });
-        Ok(json!(read.map_err(refused)?))
-    }
-
     fn table_type(&self) -> Result<(Family, Kind), Failure> {
         self.store.read(self.binding, self.name, |table| (table.family(), table.kind())).map_err(refused)
     }
@@ -156,13 +145,24 @@ impl Tables<'_> {
 }
 
 /// An entry, with the time that it has left.
-fn entry(table: &TableView<'_>, entry: &LiveEntry<'_>, now_ns: u64) -> TableEntry {
+pub(super) fn entry(table: &TableView<'_>, entry: &LiveEntry<'_>, now_ns: u64) -> TableEntry {
     let seconds = |ns: u64| (ns / 1_000_000) as f64 / 1000.0;
     let timeout_s = table.left_ns(entry, now_ns).map(seconds);
-    TableEntry { entry: entry.to_string(), label: entry.label.map(str::to_owned), timeout_s }
+    let (counts, idle_s) = table.counts(entry, now_ns).unzip();
+    let last_s = idle_s.filter(|_| counts.is_some_and(|counts| counts.packets > 0)).map(|idle_s| idle_s.round());
+    TableEntry {
+        entry: entry.to_string(),
+        label: entry.label.map(str::to_owned),
+        packets: counts.map(|counts| counts.packets),
+        bytes: counts.map(|counts| counts.bytes),
+        last_s,
+        pps: None,
+        bps: None,
+        timeout_s,
+    }
 }
 
-fn refused(error: TableError) -> Failure {
+pub(super) fn refused(error: TableError) -> Failure {
     match error {
         TableError::Partial { .. } => Failure::Runtime(error.to_string()),
         error => Failure::Rejected(format!("weir: {error}")),

@@ -71,6 +71,11 @@ impl<'a> ChainEmitter<'a> {
         !self.counts.is_empty()
     }
 
+    /// Whether lookups read or fetch what tables with counters keep for their entries.
+    pub(super) fn looks_entries_up(&self) -> bool {
+        self.counts_entries() || self.chain.tree.staged.iter().any(|id| self.has_labels(*id))
+    }
+
     /// The bit of a find at whose entries several rules count. A packet must be counted once.
     pub(super) fn counted_bit(&self, id: FindId) -> Option<usize> {
         self.counts.iter().filter(|(_, rules)| *rules > 1).position(|(find, _)| *find == id)

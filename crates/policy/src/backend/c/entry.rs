@@ -47,7 +47,7 @@ impl ChainEmitter<'_> {
         out.line(&format!("{name}_parse(&env, burst, {}&verdicts);", packets("&packets, ")));
         out.line("started = stage_end(STAGE_PARSE, started);");
         if self.is_staged() {
-            let burst = if self.counts_entries() { "burst" } else { "burst->count" };
+            let burst = if self.looks_entries_up() { "burst" } else { "burst->count" };
             out.line(&format!("{name}_lookups(&env, {burst}, &packets);"));
             out.line("started = stage_end(STAGE_LOOKUP, started);");
         }
@@ -117,11 +117,11 @@ impl ChainEmitter<'_> {
             return;
         }
         let name = &self.name;
-        let count = if self.counts_entries() { "const struct weir_burst *burst" } else { "uint32_t count" };
+        let count = if self.looks_entries_up() { "const struct weir_burst *burst" } else { "uint32_t count" };
         let parameters = ["const struct env *env", count, &format!("struct {name}_packets *packets")];
         out.blank();
         out.function(&format!("static void {name}_lookups"), &parameters.map(str::to_owned));
-        if self.counts_entries() {
+        if self.looks_entries_up() {
             out.line("const uint32_t count = burst->count;");
             out.blank();
         }

@@ -1,0 +1,97 @@
+//! Lists entries of a table: in the order of addresses, or those with the most packets.
+
+use crate::failure::Failure;
+use crate::run::tables::{entry, refused};
+use std::cmp::Reverse;
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::thread;
+use std::time::{Duration, Instant};
+use weir_abi::EntryCounts;
+use weir_control::{ListOrder, Listing, TABLE_ENTRIES_MAX, TableEntries, TableEntry};
+use weir_state::tables::{TableBinding, TableStore, TableView};
+
+/// How long packets are counted for a rate.
+const RATE_TIME: Duration = Duration::from_secs(1);
+
+/// Counts of all entries at one time.
+struct Before {
+    at: Instant,
+    counts: HashMap<(IpAddr, u8), EntryCounts>,
+}
+
+/// The entries of a table that a request wants.
+///
+/// # Errors
+/// There is no such table, or it has no counters.
+pub fn list(name: &str, store: &TableStore, binding: &TableBinding, wanted: &Listing) -> Result<TableEntries, Failure> {
+    let needs_counters = wanted.by.is_some() || wanted.idle_ms.is_some();
+    let has_counters = store.read(binding, name, |table| table.has_counters()).map_err(refused)?;
+    if needs_counters && !has_counters {
+        return Err(Failure::Rejected(format!(
+            "weir: table {name}: it has no counters: write `counters` in it, and match it in a rule"
+        )));
+    }
+    let before = match wanted.by {
+        Some(ListOrder::Rate) => {
+            let counts = store.read(binding, name, |table| {
+                let now_ns = weir_state::now_ns();
+                let counts =
+                    table.entries().filter_map(|one| Some(((one.addr, one.len), table.counts(&one, now_ns)?.0)));
+                counts.collect()
+            });
+            let before = Before { at: Instant::now(), counts: counts.map_err(refused)? };
+            thread::sleep(RATE_TIME);
+            Some(before)
+        }
+        _ => None,
+    };
+    store.read(binding, name, |table| listed(name, table, store, wanted, before.as_ref())).map_err(refused)
+}
+
+fn listed(
+    name: &str,
+    table: &TableView<'_>,
+    store: &TableStore,
+    wanted: &Listing,
+    before: Option<&Before>,
+) -> TableEntries {
+    let now_ns = weir_state::now_ns();
+    let seconds = before.map_or(1.0, |before| before.at.elapsed().as_secs_f64());
+    let is_wanted = |one: &weir_tables::live::LiveEntry<'_>| {
+        let is_idle = |idle_ms: u64| table.counts(one, now_ns).is_some_and(|(_, idle)| idle * 1000.0 >= idle_ms as f64);
+        wanted.from.is_none_or(|from| one.addr >= from) && wanted.idle_ms.is_none_or(is_idle)
+    };
+    let top = wanted.top.min(TABLE_ENTRIES_MAX);
+    let all = table.entries().filter(is_wanted);
+    let entries = match wanted.by {
+        None => all.take(top).map(|one| entry(table, &one, now_ns)).collect(),
+        Some(by) => {
+            let weighed = all.filter_map(|one| {
+                let (counts, _) = table.counts(&one, now_ns)?;
+                let earlier = before.and_then(|before| before.counts.get(&(one.addr, one.len)));
+                // An entry that came back meanwhile counts anew.
+                let earlier = earlier.filter(|earlier| earlier.packets <= counts.packets).copied().unwrap_or_default();
+                let weight = match by {
+                    ListOrder::Packets => counts.packets,
+                    ListOrder::Rate => counts.packets - earlier.packets,
+                };
+                Some((weight, one, counts.bytes.saturating_sub(earlier.bytes)))
+            });
+            let mut weighed: Vec<_> = weighed.filter(|&(weight, ..)| weight > 0).collect();
+            weighed.sort_by_key(|(weight, one, _)| (Reverse(*weight), one.addr, one.len));
+            weighed.truncate(top);
+            let found = weighed.into_iter().map(|(weight, one, bytes)| {
+                let per_second = |count: f64| (by == ListOrder::Rate).then_some((count / seconds).round());
+                TableEntry {
+                    pps: per_second(weight as f64),
+                    bps: per_second(bytes as f64 * 8.0),
+                    ..entry(table, &one, now_ns)
+                }
+            });
+            found.collect()
+        }
+    };
+    let refused = table.size().map(|_| store.refused_by(name));
+    TableEntries { table: name.to_owned(), total: table.count(), size: table.size(), refused, entries }
+}
