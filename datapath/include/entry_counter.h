@@ -53,11 +53,15 @@ static void __attribute__((noinline, unused)) count_entries(const struct weir_bu
 							    const uint32_t *numbers, uint64_t hits)
 {
 	struct entry_counter *counters = burst->entries.slots[slot].counters;
+	const uint64_t *times = burst->times.each_ns;
+	uint64_t now_ns = burst->times.now_ns;
 
 	for (uint64_t left = hits; left; left &= left - 1) {
 		const uint32_t i = (uint32_t)__builtin_ctzll(left);
 
-		entry_hit(&counters[numbers[i]], burst->frames[i].len, burst_time(burst, i) >> ENTRY_TIME_SHIFT);
+		if (times)
+			now_ns = times[i];
+		entry_hit(&counters[numbers[i]], burst->frames[i].len, now_ns >> ENTRY_TIME_SHIFT);
 	}
 }
 

@@ -11,6 +11,7 @@ macro_rules! eprintln {
 }
 
 pub mod data;
+mod entry_counters;
 mod line_costs;
 mod live;
 mod moonpol;
@@ -75,6 +76,13 @@ const SCENARIOS: &[Scenario] = &[
         run: tables::choice::run,
         plot: |title, rows| plot::bars(title, "cycles_per_lookup", rows),
         picks: Picks::Cells,
+    },
+    Scenario {
+        name: "entry-counters",
+        paper: "no paper counts the packets of each entry; the goal is at most 10 cycles for a packet that hits",
+        run: entry_counters::run,
+        plot: |title, rows| plot::bars(title, "cycles_per_packet", rows),
+        picks: Picks::Nothing,
     },
     Scenario {
         name: "line-costs",

@@ -2,6 +2,8 @@
 
 /// Maximum number of tables, and of lists of limits, in a policy.
 pub const TABLES_MAX: usize = 1024;
+/// Maximum number of tables with counters: a bit of a word for the source and one for the destination of each.
+pub const COUNTED_MAX: usize = 32;
 /// Maximum number of limit statements with their own buckets. Statements of different postures share buckets.
 pub const LIMITERS_MAX: usize = 1024;
 /// Maximum number of statements of a direction that add to tables, `exceed add` included.

@@ -7,6 +7,7 @@ mod addition;
 mod bounds;
 mod checker;
 mod constants;
+mod counters;
 mod declare;
 mod define;
 mod definition;
@@ -50,8 +51,10 @@ pub fn check(parsed: &Parsed, sources: &SourceMap, catalog: &dyn Catalog) -> Res
     checker.refuse_empty(&postures);
     checker.bound_limiters(&postures);
     checker.bound_additions(&postures);
+    checker.bound_counters(&tables);
     if !checker.has_errors() {
         checker.warn_of_unused();
+        checker.warn_of_idle_counters(&tables, &postures);
         let keyword = checker.items.iter().find_map(|item| match item {
             Item::Direction(block) => Some(block.keyword),
             _ => None,
