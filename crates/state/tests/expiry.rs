@@ -11,7 +11,7 @@ use support::{entries, image, labels, set};
 use weir_abi::Layout;
 use weir_state::Declared;
 use weir_state::tables::{
-    Changed, DynamicBounds, EXPIRE_BATCH, ImageDeclared, TICK_NS, TIMEOUT_MS_MAX, TableBinding, TableChange,
+    Changed, DynamicBounds, EXPIRE_BATCH, ImageDeclared, NotTaken, TICK_NS, TIMEOUT_MS_MAX, TableBinding, TableChange,
     TableError, TableStore,
 };
 use weir_tables::Table;
@@ -50,7 +50,7 @@ fn entries_expire_at_the_tick_of_their_deadline() {
         assert_eq!(left(&store, &binding, "t", 5 * MS), [("192.0.2.1".to_owned(), Some(2005))]);
         let one = set(&["192.0.2.2"]);
         let done = store.change(&binding, "t", add(&one, Some(500)), 10 * MS).unwrap();
-        assert_eq!(done, Changed { changed: 1, refreshed: 0, entries: 2, left_out: 0 });
+        assert_eq!(done, Changed { changed: 1, refreshed: 0, entries: 2, left_out: NotTaken::default() });
         store.change(&binding, "t", add(&set(&["192.0.2.3"]), Some(0)), 10 * MS).unwrap();
         store.expire(510 * MS - 1);
         assert_eq!(entries(&store, &binding, "t").len(), 3);

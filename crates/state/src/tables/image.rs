@@ -9,7 +9,7 @@ use weir_abi::{Family, Layout};
 use weir_tables::live::{LiveError, LiveImage, LiveTable, PublishedImage, Readers};
 use weir_tables::{Entries, Image, Kind, Table};
 
-use super::change::Timing;
+use super::change::{self, Applied, Order, Timing};
 use super::expiry::Expiry;
 use super::kernel;
 use super::published::{ImageProblem, Published, ReadBy, publish};
@@ -297,6 +297,14 @@ impl TableImage {
             self.note_deadlines(position, expiry);
             result
         })
+    }
+
+    /// Makes a change of a table.
+    ///
+    /// # Errors
+    /// Those of [`LiveTable`]. A part of the change may have been made; its entries have their deadlines.
+    pub(super) fn apply(&self, position: usize, order: Order<'_>) -> Result<Applied, LiveError> {
+        self.with_expiry(position, |live, expiry| change::apply((live, position), expiry, order))
     }
 
     /// Whether entries have deadlines. Does not wait for changes.

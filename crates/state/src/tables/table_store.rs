@@ -9,13 +9,14 @@ use weir_abi::Family;
 use weir_tables::live::{LiveEntry, LiveError, LiveTable, Readers};
 use weir_tables::{Kind, Overlap, Table};
 
-use super::change::{self, Applied, Order, TableChange, Timing, Visibility};
+use super::change::{Applied, NotTaken, Order, TableChange, Timing, Visibility};
 use super::expiry::{Expiry, tick};
 use super::fit::{Checked, can_take, checked, images_of, no_table};
 use super::image::{ImageDeclared, TableImage};
 use super::lasting::{self, Lasting, SavedTable};
 use super::patience::Patience;
 use super::published::ReadBy;
+use super::replacement::Undo;
 use super::table_error::TableError;
 use super::table_images::{TableBinding, TableImages};
 use super::turns::{Turn, Turns};
@@ -37,8 +38,8 @@ pub struct Changed {
     pub refreshed: usize,
     /// Number of entries now.
     pub entries: usize,
-    /// Number of images of other generations that cannot hold the change and do not have it.
-    pub left_out: usize,
+    /// The images of other generations that do not have the change.
+    pub left_out: NotTaken,
 }
 
 /// The tables of all generations.
@@ -128,7 +129,7 @@ impl TableStore {
     ///
     /// # Errors
     /// There is no such table, or the entries do not fit it. Nothing has changed then, except for
-    /// [`TableError::Partial`].
+    /// [`TableError::Partial`]. If all entries are replaced, that means that undoing a part of it has failed too.
     pub fn change(
         &self,
         active: &TableBinding,
@@ -170,40 +171,83 @@ impl TableStore {
             })?;
         let (first, set) = own.first().expect("a table that was checked has an image");
         let order = Order { change, visibility, timing: Timing::new(now_ns, timeout_ms) };
-        let mut others: Vec<(TableImage, usize)> = self
-            .all_images_of(name)
-            .into_iter()
-            .filter(|(image, set)| {
-                !own.iter().any(|(known, _)| known.is(image)) && image.table_type(*set) == table_type
-            })
-            .collect();
-        let all = others.len();
-        others.retain(|(image, set)| can_take(image, *set, name, change).is_ok());
-        let mut left_out = all - others.len();
-        let apply = |(image, set): &(TableImage, usize)| {
-            image.with_expiry(*set, |live: &mut LiveTable, expiry: &mut Expiry| {
-                change::apply((live, *set), expiry, order)
-            })
+        let (others, refused) = self.others((name, &own), table_type, change, |_| true);
+        let done = match change.is_whole() {
+            true => self.replace((name, &own), &others, order),
+            false => self.add_or_remove((name, &own), &others, order),
         };
-        let mut applied = None;
-        for image in &own {
-            let problem = |error: LiveError| match (&error, applied.is_none()) {
-                (LiveError::Stopped { .. }, _) | (_, false) => TableError::Partial { name: name.to_owned(), error },
-                (_, true) => TableError::Refused { name: name.to_owned(), error },
-            };
-            let in_image = apply(image).map_err(problem).inspect_err(|_| self.demand_snapshot());
-            self.note_deadlines(std::iter::once(&image.0));
-            applied.get_or_insert(in_image?);
-        }
-        left_out += others.iter().filter(|image| apply(image).is_err()).count();
-        self.note_deadlines(others.iter().map(|(image, _)| image));
+        self.note_deadlines(own.iter().chain(&others).map(|(image, _)| image));
+        let (Applied { changed, refreshed }, left_out) = done?;
+        let left_out = NotTaken { images: left_out.images + refused, ..left_out };
         if let Some(log) = self.log.get().filter(|_| first.bounds(*set).is_some()) {
             let (family, kind) = table_type;
             lasting::log_change(log, &TableKey::new(name, family, kind), (first, *set), change);
         }
         let entries = self.read(active, name, |table| table.count())?;
-        let Applied { changed, refreshed } = applied.unwrap_or_default();
         Ok(Changed { changed, refreshed, entries, left_out })
+    }
+
+    /// The `wanted` images of other generations that have a table of the same type and can take a change. Also returns
+    /// the number of those that cannot.
+    pub(super) fn others(
+        &self,
+        (name, own): (&str, &[(TableImage, usize)]),
+        table_type: (Family, Kind),
+        change: TableChange<'_>,
+        wanted: impl Fn(&(TableImage, usize)) -> bool,
+    ) -> (Vec<(TableImage, usize)>, usize) {
+        let is_other = |(image, set): &(TableImage, usize)| {
+            !own.iter().any(|(known, _)| known.is(image)) && image.table_type(*set) == table_type
+        };
+        let all = self.all_images_of(name).into_iter().filter(|other| is_other(other) && wanted(other));
+        let (can, cannot): (Vec<_>, Vec<_>) = all.partition(|(image, set)| can_take(image, *set, name, change).is_ok());
+        (can, cannot.len())
+    }
+
+    /// Replaces all entries, in all images of the generation or in none.
+    fn replace(
+        &self,
+        (name, own): (&str, &[(TableImage, usize)]),
+        others: &[(TableImage, usize)],
+        order: Order<'_>,
+    ) -> Result<(Applied, NotTaken), TableError> {
+        let mut undo = Undo::default();
+        undo.replace(own, others, order).map_err(|error| {
+            // The turn is the caller's.
+            match undo.restore(order.visibility, |_| ()).is_empty() {
+                true => TableError::Refused { name: name.to_owned(), error },
+                false => {
+                    self.demand_snapshot();
+                    TableError::Partial { name: name.to_owned(), error }
+                }
+            }
+        })
+    }
+
+    /// Makes a change of some entries, image by image.
+    fn add_or_remove(
+        &self,
+        (name, own): (&str, &[(TableImage, usize)]),
+        others: &[(TableImage, usize)],
+        order: Order<'_>,
+    ) -> Result<(Applied, NotTaken), TableError> {
+        let mut applied = None;
+        for (image, set) in own {
+            let problem = |error: LiveError| match (&error, applied.is_none()) {
+                (LiveError::Stopped { .. }, _) | (_, false) => TableError::Partial { name: name.to_owned(), error },
+                (_, true) => TableError::Refused { name: name.to_owned(), error },
+            };
+            let in_image = image.apply(*set, order);
+            applied.get_or_insert(in_image.map_err(problem).inspect_err(|_| self.demand_snapshot())?);
+        }
+        let mut left_out = NotTaken::default();
+        for (image, set) in others {
+            if let Err(error) = image.apply(*set, order) {
+                left_out.images += 1;
+                left_out.partial += usize::from(matches!(error, LiveError::Stopped { .. }));
+            }
+        }
+        Ok((applied.unwrap_or_default(), left_out))
     }
 
     /// Makes dynamic tables last: their changes go to `log`, and `waiting` tables continue in the first policy that

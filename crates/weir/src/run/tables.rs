@@ -78,12 +78,7 @@ impl Tables<'_> {
         let order = (change, visibility);
         let done = self.store.change_by(self.binding, self.name, order, weir_state::now_ns()).map_err(refused)?;
         let mut notices = notices.to_vec();
-        if done.left_out > 0 {
-            let left_out = done.left_out;
-            notices.push(format!(
-                "{left_out} images of other loaded generations cannot hold the change and do not have it (layout, labels or size)"
-            ));
-        }
+        notices.extend(done.left_out.notice());
         Ok(json!(TableChanged {
             table: self.name.to_owned(),
             changed: done.changed,
