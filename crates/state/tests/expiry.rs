@@ -230,20 +230,54 @@ fn tables_agree_with_a_model_of_deadlines() {
 
 #[test]
 fn many_entries_expire_at_once_and_changes_pass_between() {
-    let store = TableStore::default();
-    let binding = store.bind(vec![dynamic(&set::<&str>(&[]), Layout::RankLeaf, Some(1000))], 0).unwrap();
-    let many = 20 * EXPIRE_BATCH;
-    let all: Vec<String> = (0..many).map(|n| format!("10.{}.{}.{}", n >> 16, n >> 8 & 255, n & 255)).collect();
-    store.change(&binding, "t", add(&set(&all), None), 0).unwrap();
-    std::thread::scope(|scope| {
-        let expiring = scope.spawn(|| store.expire(1000 * MS));
-        for n in 0..100 {
-            store.change(&binding, "t", update(&set(&[format!("192.0.2.{n}")]), None), 1000 * MS).unwrap();
-        }
-        expiring.join().unwrap();
-    });
-    store.expire(1000 * MS);
-    assert_eq!(entries(&store, &binding, "t").len(), 100);
+    // Few of many entries expire in batches, and most of few by one rebuild.
+    for forever in [0, 20 * 8 * EXPIRE_BATCH] {
+        let store = TableStore::default();
+        let binding = store.bind(vec![dynamic(&set::<&str>(&[]), Layout::RankLeaf, Some(1000))], 0).unwrap();
+        let some = |first: usize, count: usize| {
+            let text = |n: usize| format!("10.{}.{}.{}", n >> 16, n >> 8 & 255, n & 255);
+            set(&(first..first + count).map(text).collect::<Vec<_>>())
+        };
+        let many = 20 * EXPIRE_BATCH;
+        store.change(&binding, "t", add(&some(many, forever), Some(0)), 0).unwrap();
+        store.change(&binding, "t", add(&some(0, many), None), 0).unwrap();
+        std::thread::scope(|scope| {
+            let expiring = scope.spawn(|| store.expire(1000 * MS));
+            for n in 0..100 {
+                store.change(&binding, "t", update(&set(&[format!("192.0.2.{n}")]), None), 1000 * MS).unwrap();
+            }
+            expiring.join().unwrap();
+        });
+        store.expire(1000 * MS);
+        assert_eq!(entries(&store, &binding, "t").len(), forever + 100);
+    }
+}
+
+#[test]
+fn most_of_a_table_expires_and_the_rest_keeps_its_deadlines() {
+    for layout in [Layout::ExactSet, Layout::RankLeaf, Layout::Dxr16x4, Layout::ExactSet6, Layout::RankLeaf6] {
+        let text = |n: usize| match layout {
+            Layout::ExactSet6 | Layout::RankLeaf6 => format!("2001:db8:{n:x}::/64"),
+            _ => format!("10.0.{}.{}", n >> 8, n & 255),
+        };
+        let some = |numbers: &mut dyn Iterator<Item = usize>| set(&numbers.map(text).collect::<Vec<_>>());
+        let all = some(&mut (0..9000));
+        let store = TableStore::default();
+        let binding = store.bind(vec![dynamic(&all, layout, Some(1000))], 0).unwrap();
+        store.change(&binding, "t", update(&some(&mut (0..9000).step_by(10)), Some(5000)), 0).unwrap();
+        store.change(&binding, "t", update(&some(&mut (1..9000).step_by(10)), Some(0)), 0).unwrap();
+        store.change(&binding, "t", update(&some(&mut (2..9000).step_by(10)), Some(500)), 0).unwrap();
+        let sum = || {
+            let left = left(&store, &binding, "t", 0);
+            [None, Some(500), Some(1000), Some(5000)].map(|ms| left.iter().filter(|(_, left)| *left == ms).count())
+        };
+        store.expire(500 * MS);
+        assert_eq!(sum(), [900, 0, 6300, 900], "{layout:?}");
+        store.expire(1000 * MS);
+        assert_eq!(sum(), [900, 0, 0, 900], "{layout:?}");
+        store.expire(5000 * MS);
+        assert_eq!(sum(), [900, 0, 0, 0], "{layout:?}");
+    }
 }
 
 /// The time of a random lookup, the least of several rounds, while another thread ends ticks.

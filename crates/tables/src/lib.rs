@@ -19,6 +19,7 @@ mod layout;
 pub mod limits;
 pub mod list;
 pub mod live;
+mod merge;
 mod overlap;
 pub mod prefix;
 pub mod problem;

@@ -375,15 +375,23 @@ pub(super) struct Expiring<'a> {
 }
 
 impl Expiring<'_> {
-    /// Moves the time of a table on to tick `now` and removes up to about `keys` entries that have expired. Returns
-    /// whether nothing is left to be done at this tick.
+    /// Moves the time of a table on to tick `now` and removes up to about `keys` entries that have expired, or all if a
+    /// large part of the table has. Returns whether nothing is left to be done at this tick.
     pub fn expire(&mut self, position: usize, now: u64, keys: usize) -> bool {
         if !self.image.can_change() {
             return true;
         }
         let expiry = &mut self.image.expiry()[position];
         let mut expired = Vec::new();
-        let done = expiry.step(now, keys, &mut expired);
+        let mut done = expiry.step(now, keys, &mut expired);
+        // One rebuild is cheaper than many changes in place, unless it has to wait.
+        if !done
+            && let Contents::Live(live) = &*self.contents
+            && !live.rebuild_waits()
+            && expiry.has_due(live.rebuilds_from())
+        {
+            done = expiry.step(now, usize::MAX / 2, &mut expired);
+        }
         if !expired.is_empty() {
             let live = self.contents.live(self.image.shared.layout);
             let mut entries = Entries::new(live.family(), Kind::Set);

@@ -26,7 +26,7 @@ use crate::saved::log::ChangeLog;
 use crate::saved::record::TableKey;
 use crate::store::{Declared, Store};
 
-/// Limit on the entries of an image that expire before changes may pass.
+/// Limit on the entries of an image that expire before changes may pass, unless the image is rebuilt.
 pub const EXPIRE_BATCH: usize = 512;
 
 /// The result of a change.
@@ -324,7 +324,7 @@ impl TableStore {
     /// Removes the entries that have expired at `now_ns`, from all images of all generations. An entry that was added
     /// at `t` with a timeout `T` is gone when this returns for the first time with `now_ns / TICK_NS` at or after
     /// `(t + T) / TICK_NS`, rounded up. The work grows with the entries that expire, not with those that are there.
-    /// Changes wait for at most [`EXPIRE_BATCH`] entries of an image.
+    /// Changes wait for at most [`EXPIRE_BATCH`] entries of an image, or for one rebuild if a large part of it expires.
     ///
     /// Tables that others change meanwhile are waited for only shortly. What is left is removed by the next change of
     /// the table, or by the next call.

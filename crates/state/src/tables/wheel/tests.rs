@@ -127,3 +127,19 @@ fn a_deadline_is_at_most_a_year_ahead() {
     assert_eq!(expire(&mut wheel, 6 + LEFT_MAX, 9), []);
     assert_eq!(expire(&mut wheel, 7 + LEFT_MAX, 9), [(1, 32)]);
 }
+
+#[test]
+fn due_keys_are_counted_as_far_as_needed() {
+    let mut wheel = Wheel::<Key>::new(0);
+    (0..100).for_each(|addr| wheel.set((addr, 32), 10 + u64::from(addr % 2)));
+    // Prolonged, but still in the old slot.
+    (0..20).for_each(|addr| wheel.set((addr, 32), 1000));
+    let due = |wheel: &Wheel<Key>| [40, 41, 80, 81].map(|count| wheel.has_due(count));
+    assert_eq!((wheel.has_due(0), due(&wheel)), (true, [false; 4]));
+    wheel.advance(10);
+    assert_eq!(due(&wheel), [true, false, false, false]);
+    wheel.advance(11);
+    assert_eq!(due(&wheel), [true, true, true, false]);
+    assert!(!wheel.step(50, &mut Vec::new()));
+    assert_eq!(due(&wheel), [true, false, false, false]);
+}
