@@ -11,7 +11,7 @@ use weir_tables::{Entries, Image, Kind, Table};
 
 use super::change::{self, Applied, Order, Timing};
 use super::expiry::Expiry;
-use super::kernel;
+use super::kernel::{self, HALF_BYTES_MAX};
 use super::published::{ImageProblem, Published, ReadBy, publish};
 
 /// Ticks until entries that could not be removed are tried again.
@@ -139,7 +139,8 @@ impl TableImage {
     /// their declaration at `now_ns`.
     ///
     /// # Errors
-    /// The layout cannot hold the current entries, or the kernel refuses the memory.
+    /// The layout cannot hold the current entries, or the kernel refuses the memory. Or the image is too large to change
+    /// in the kernel, although a table is dynamic or has other entries than the policy declares.
     pub(super) fn new(
         readers: &Readers,
         read_by: ReadBy,
@@ -163,7 +164,9 @@ impl TableImage {
             [one] => Arc::new(one.build(layout)?),
             fused => Arc::new(weir_tables::exact_sets(&fused.iter().map(|table| &**table).collect::<Vec<_>>())?),
         };
-        let (published, image) = publish(readers, read_by, layout, image, size_of_tables(&members))?;
+        let is_dynamic = members.iter().any(|member| member.dynamic.is_some());
+        let changes = !is_as_declared || is_dynamic || expiry.iter().any(|expiry| !expiry.is_empty());
+        let (published, image) = publish(readers, read_by, layout, image, (size_of_tables(&members), changes))?;
         let contents = Mutex::new(Contents::Constant(image, tables));
         let deadlines = expiry.iter().map(|expiry| AtomicBool::new(!expiry.is_empty())).collect();
         let expiry = Mutex::new(expiry);
@@ -188,8 +191,12 @@ impl TableImage {
     /// Whether the memory is as large as a new image of the declaration would get, and not nearly full.
     fn has_room_for(&self, declared: &ImageDeclared) -> bool {
         let Published::Map(map) = &self.shared.published else { return true };
-        let wanted =
-            kernel::half_bytes(declared.layout, declared.image.as_bytes().len(), size_of_tables(&declared.members));
+        let wanted = kernel::half_bytes(
+            declared.layout,
+            declared.image.as_bytes().len(),
+            size_of_tables(&declared.members),
+            HALF_BYTES_MAX,
+        );
         let used = match &*self.contents() {
             Contents::Live(live) => live.image_bytes(),
             Contents::Constant(..) | Contents::Taken => 0,

@@ -30,6 +30,7 @@
 mod addition_ring;
 mod additions;
 mod change;
+mod expiring;
 mod expiry;
 mod fit;
 mod image;
@@ -50,6 +51,7 @@ use std::sync::Arc;
 pub use addition_ring::AdditionRings;
 pub use additions::{Adders, Additions, ListedEntries, Replay, ReplayedTables, TableAdder};
 pub use change::{NotTaken, TableChange, Visibility};
+pub use expiring::EXPIRE_BATCH;
 pub use image::{DynamicBounds, ImageDeclared, Member, TableImage};
 pub use kernel::{KernelImage, SelectedHalves};
 pub use lasting::SavedTable;
@@ -57,7 +59,7 @@ pub use lists::NotReplaced;
 pub use published::Published;
 pub use table_error::TableError;
 pub use table_images::{TableBinding, TableImages};
-pub use table_store::{Changed, EXPIRE_BATCH, TableStore, TableView};
+pub use table_store::{Changed, TableStore, TableView};
 use weir_tables::live::Readers;
 pub use wheel::{TICK_NS, TIMEOUT_MS_MAX};
 

@@ -93,6 +93,7 @@ impl TableImages {
         made.map_err(|problem| match problem {
             ImageProblem::Build(error) => StateError::Table { name: names, error },
             ImageProblem::Memory(source) => StateError::TableMemory { name: names, source },
+            ImageProblem::TooLarge { bytes, max } => StateError::TableTooLarge { name: names, bytes, max },
         })
     }
 }

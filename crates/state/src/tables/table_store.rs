@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::net::IpAddr;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use weir_abi::Family;
@@ -10,9 +10,10 @@ use weir_tables::live::{LiveEntry, LiveError, LiveTable, Readers};
 use weir_tables::{Kind, Overlap, Table};
 
 use super::change::{Applied, NotTaken, Order, TableChange, Timing, Visibility};
-use super::expiry::{Expiry, tick};
+use super::expiry::Expiry;
 use super::fit::{Checked, can_take, checked, images_of, no_table};
 use super::image::{ImageDeclared, TableImage};
+use super::kernel::HALF_BYTES_MAX;
 use super::lasting::{self, Lasting, SavedTable};
 use super::patience::Patience;
 use super::published::ReadBy;
@@ -25,9 +26,6 @@ use crate::StateError;
 use crate::saved::log::ChangeLog;
 use crate::saved::record::TableKey;
 use crate::store::{Declared, Store};
-
-/// Limit on the entries of an image that expire before changes may pass, unless the image is rebuilt.
-pub const EXPIRE_BATCH: usize = 512;
 
 /// The result of a change.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -45,15 +43,15 @@ pub struct Changed {
 /// The tables of all generations.
 pub struct TableStore {
     readers: Readers,
-    store: Store<TableImages>,
+    pub(super) store: Store<TableImages>,
     /// Held while a generation is bound.
     binding: Mutex<()>,
     /// A change has the turn of its table, so that all images with the table see the same order of changes.
-    turns: Turns,
+    pub(super) turns: Turns,
     /// Whether some entry may have a deadline.
-    can_expire: AtomicBool,
+    pub(super) can_expire: AtomicBool,
     /// Tables whose entries could not expire at a tick, because others changed the tables, and that tick.
-    overdue: Mutex<BTreeMap<String, u64>>,
+    pub(super) overdue: Mutex<BTreeMap<String, u64>>,
     /// Number of entries that full tables refused, by the name of the table.
     refused: Mutex<BTreeMap<String, u64>>,
     /// Where changes of dynamic tables are written.
@@ -75,10 +73,10 @@ impl TableStore {
     /// Tables that programs in the kernel read. A thread must announce when programs have ended
     /// ([`weir_tables::live::Reader::pass`]).
     pub fn for_kernel() -> Self {
-        Self::new(ReadBy::Kernel)
+        Self::new(ReadBy::Kernel { half_max: HALF_BYTES_MAX })
     }
 
-    fn new(read_by: ReadBy) -> Self {
+    pub(super) fn new(read_by: ReadBy) -> Self {
         let readers = Readers::new();
         let store = Store::new(TableImages { readers: readers.clone(), read_by, lasting: None });
         TableStore {
@@ -309,73 +307,6 @@ impl TableStore {
         lock(&self.refused)
     }
 
-    /// Whether some entry may have a deadline. If not, [`TableStore::expire`] need not be called.
-    pub fn can_expire(&self) -> bool {
-        self.can_expire.load(Ordering::SeqCst)
-    }
-
-    /// Notes that entries of images may have deadlines. To be called after every change that sets some.
-    fn note_deadlines<'i>(&self, mut images: impl Iterator<Item = &'i TableImage>) {
-        if images.any(|image| image.can_expire()) {
-            self.can_expire.store(true, Ordering::SeqCst);
-        }
-    }
-
-    /// Removes the entries that have expired at `now_ns`, from all images of all generations. An entry that was added
-    /// at `t` with a timeout `T` is gone when this returns for the first time with `now_ns / TICK_NS` at or after
-    /// `(t + T) / TICK_NS`, rounded up. The work grows with the entries that expire, not with those that are there.
-    /// Changes wait for at most [`EXPIRE_BATCH`] entries of an image, or for one rebuild if a large part of it expires.
-    ///
-    /// Tables that others change meanwhile are waited for only shortly. What is left is removed by the next change of
-    /// the table, or by the next call.
-    pub fn expire(&self, now_ns: u64) {
-        if !self.can_expire() {
-            return;
-        }
-        // What sets a deadline from here on sets this again.
-        self.can_expire.store(false, Ordering::SeqCst);
-        let mut tables: BTreeMap<String, Vec<(TableImage, usize)>> = BTreeMap::new();
-        self.store.with_objects(|loaded| {
-            for image in distinct(loaded) {
-                for (position, name) in image.names().enumerate().filter(|&(position, _)| image.has_deadlines(position))
-                {
-                    tables.entry(name.to_owned()).or_default().push((image.clone(), position));
-                }
-            }
-        });
-        if tables.is_empty() {
-            return;
-        }
-        self.can_expire.store(true, Ordering::SeqCst);
-        let mut patience = Patience::default();
-        for (name, images) in &tables {
-            match self.expire_table((name, images), tick(now_ns), &mut patience) {
-                Some(()) => _ = lock(&self.overdue).remove(name),
-                None => _ = lock(&self.overdue).insert(name.clone(), tick(now_ns)),
-            }
-        }
-    }
-
-    /// Lets the entries of a table expire, batch by batch. `None` if others use the table for too long.
-    fn expire_table(
-        &self,
-        (name, images): (&str, &[(TableImage, usize)]),
-        now: u64,
-        patience: &mut Patience,
-    ) -> Option<()> {
-        loop {
-            let _turn = patience.wait(|until| self.turns.take_until(name, until))?;
-            let mut is_done = true;
-            for (image, position) in images {
-                let mut work = patience.wait(|until| image.begin_until(until))?;
-                is_done &= work.expire(*position, now, EXPIRE_BATCH);
-            }
-            if is_done {
-                return Some(());
-            }
-        }
-    }
-
     /// The images of all loaded generations that have a table, each once, with the position of the table.
     pub(super) fn all_images_of(&self, name: &str) -> Vec<(TableImage, usize)> {
         self.store.with_objects(|loaded| images_of(loaded, name))
@@ -393,14 +324,6 @@ impl TableStore {
         let turn = patience.wait(|until| self.turns.take_until(name, until))?;
         self.expire_overdue(name);
         Some(turn)
-    }
-
-    /// Removes some entries of a table that should have expired, if there are any. Its turn is the caller's.
-    fn expire_overdue(&self, name: &str) {
-        let Some(now) = lock(&self.overdue).remove(name) else { return };
-        for (image, position) in self.all_images_of(name) {
-            image.begin().expire(position, now, EXPIRE_BATCH);
-        }
     }
 
     /// Reads a table of the generation `active`. Changes of the image wait meanwhile.
@@ -497,13 +420,6 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Images, each once.
-fn distinct(images: &mut dyn Iterator<Item = &TableImage>) -> Vec<TableImage> {
-    let mut found: Vec<TableImage> = Vec::new();
-    for image in images {
-        if !found.iter().any(|known| known.is(image)) {
-            found.push(image.clone());
-        }
-    }
-    found
-}
+#[cfg(test)]
+#[path = "table_store/tests.rs"]
+mod tests;
