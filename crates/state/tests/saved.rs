@@ -69,8 +69,16 @@ impl Process {
         Self::start_at(path, Clocks::now())
     }
 
-    fn bind(&self, declared: Vec<Declared<ImageDeclared>>) -> Arc<TableBinding> {
+    /// Loads a policy.
+    fn load(&self, declared: Vec<Declared<ImageDeclared>>) -> Arc<TableBinding> {
         self.store.bind(declared, weir_state::now_ns()).unwrap()
+    }
+
+    /// Loads a policy, which decides packets from now on.
+    fn bind(&self, declared: Vec<Declared<ImageDeclared>>) -> Arc<TableBinding> {
+        let binding = self.load(declared);
+        binding.take_effect();
+        binding
     }
 
     fn change(&self, active: &TableBinding, name: &str, change: TableChange<'_>) {
@@ -202,6 +210,54 @@ fn entries_that_a_policy_cannot_take_are_told() {
         "table geo: 2 saved entries are left out: the policy does not know their labels, or the table is full"
     );
     assert!(notices[1].starts_with("table nets: the saved entries are lost: "), "{notices:?}");
+}
+
+#[test]
+fn a_policy_that_never_decides_packets_changes_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut first = Process::start(folder.path());
+    let map = || labels(&[("10.0.0.1", "AA"), ("10.0.0.2", "BB"), ("10.0.0.3", "BB")]);
+    let geo = |elements: Table, size: usize| declared("geo", elements, Layout::RankLeaf, size);
+    let active = first.bind(vec![geo(map(), 9), suspects()]);
+    first.change(&active, "suspects", add(&set(&["10.0.0.1", "10.1.0.0/16"]), Some(60_000)));
+    first.save(&active);
+    drop((first, active));
+
+    let mut second = Process::start(folder.path());
+    let small = || vec![geo(labels(&[("10.7.0.1", "BB")]), 1), declared("suspects", nothing(), Layout::ExactSet, 9)];
+    let failed = second.load([small(), vec![declared("new", set(&["10.9.0.9"]), Layout::RankLeaf, 9)]].concat());
+    assert_eq!((second.names(&failed, "geo").len(), second.names(&failed, "suspects").len()), (1, 0));
+    let other = second.bind(vec![declared("other", nothing(), Layout::RankLeaf, 9)]);
+    // A snapshot meanwhile has the tables as they were.
+    second.save(&other);
+    let copied = tempfile::tempdir().unwrap();
+    for name in files(folder.path()).into_iter().filter(|name| name != "lock") {
+        fs::copy(folder.path().join(&name), copied.path().join(&name)).unwrap();
+    }
+    let meanwhile = Process::start(copied.path());
+    let restored = meanwhile.bind(vec![geo(map(), 9), suspects()]);
+    assert_eq!((meanwhile.names(&restored, "geo").len(), meanwhile.names(&restored, "suspects").len()), (3, 2));
+    // Another policy with more room does not continue with what the first could take.
+    let larger = second.load(vec![geo(map(), 2)]);
+    assert_eq!(second.names(&larger, "geo").len(), 2);
+    drop((failed, larger));
+    assert_eq!(second.store.take_notices(), Vec::<String>::new());
+    let active = second.bind(vec![geo(map(), 9), suspects(), declared("new", set(&["10.9.0.1"]), Layout::RankLeaf, 9)]);
+    assert_eq!(second.names(&active, "geo"), ["10.0.0.1", "10.0.0.2", "10.0.0.3"]);
+    let left = second.entries(&active, "suspects").into_iter().map(|(_, _, left)| left);
+    assert!(left.clone().count() == 2 && left.flatten().count() == 2, "with their timeouts");
+    assert_eq!(second.names(&active, "new"), ["10.9.0.1"], "nobody has seen the elements of the policy that failed");
+
+    // The same if the table was in effect, is gone with its generation, and another one has other labels.
+    let failed = second.load(vec![geo(labels(&[("10.8.0.1", "CC")]), 9)]);
+    drop(active);
+    drop(failed);
+    let active = second.bind(vec![geo(map(), 9)]);
+    assert_eq!(second.names(&active, "geo").len(), 3);
+    assert_eq!(second.store.take_notices(), Vec::<String>::new());
+    drop(active);
+    second.bind(small());
+    assert_eq!(second.store.take_notices().len(), 2, "it is told when the policy decides packets");
 }
 
 #[test]

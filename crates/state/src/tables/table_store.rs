@@ -257,7 +257,8 @@ impl TableStore {
         }
     }
 
-    /// The dynamic tables, as the generation `active` has them if it does, and the tables that wait. `begin` runs first.
+    /// The dynamic tables of generations that decide packets or did, as `active` has them if it does, and the tables that
+    /// wait. `begin` runs first.
     /// What was changed before it is included, and some of the changes since then. All of those are in the log when this
     /// returns.
     pub fn save(&self, active: Option<&TableBinding>, begin: impl FnOnce()) -> Vec<SavedTable> {
@@ -266,9 +267,10 @@ impl TableStore {
         let (images, waiting) = self.store.maintain(|kind, loaded| {
             let loaded: Vec<&TableImage> = loaded.collect();
             let of_active = active.into_iter().flat_map(TableBinding::objects);
-            let images: Vec<TableImage> = of_active.chain(loaded.into_iter().rev()).cloned().collect();
-            let waiting: Vec<SavedTable> = kind.lasting.iter().flat_map(|one| one.waiting().iter().cloned()).collect();
-            (images, waiting)
+            let images = of_active.chain(loaded.into_iter().rev());
+            let has_effect = |image: &&TableImage| kind.lasting.as_ref().is_none_or(|one| one.has_effect(image));
+            let waiting: Vec<SavedTable> = kind.lasting.iter().flat_map(|one| one.saved().cloned()).collect();
+            (images.filter(has_effect).cloned().collect::<Vec<_>>(), waiting)
         });
         let mut tables: Vec<SavedTable> = Vec::new();
         for (key, image, position) in lasting::dynamic_tables(&images) {
