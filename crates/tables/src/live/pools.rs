@@ -143,6 +143,11 @@ impl Parents {
         }
     }
 
+    /// Whether a new thing has no parent yet.
+    pub fn has_none(&self, thing: u32) -> bool {
+        self.not_one.get(&thing) == Some(&0)
+    }
+
     /// Whether a thing has exactly one parent.
     pub fn is_one(&self, thing: u32) -> bool {
         !self.not_one.contains_key(&thing)
