@@ -14,7 +14,7 @@ use weir_state::tables::{
     Changed, DynamicBounds, EXPIRE_BATCH, ImageDeclared, NotTaken, TICK_NS, TIMEOUT_MS_MAX, TableBinding, TableChange,
     TableError, TableStore,
 };
-use weir_tables::Table;
+use weir_tables::{SplitMix, Table};
 
 const MS: u64 = 1_000_000;
 
@@ -148,21 +148,9 @@ fn deadlines_continue_in_other_images_and_generations() {
     assert_eq!(left(&store, &third, "t", 3000 * MS), [("10.0.0.3".to_owned(), Some(6500))]);
 }
 
-/// Numbers that look random (splitmix64).
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, end: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (mixed ^ mixed >> 31) % end
-    }
-}
-
 /// Compares a table with a map of entries to deadlines in ticks, under random changes.
 fn compare(seed: u64, layout: Layout, entry: impl Fn(u64) -> String) {
-    let mut random = Random(seed);
+    let mut random = SplitMix::new(seed);
     let declared_ms = [None, Some(700), Some(90_000)][random.below(3) as usize];
     let store = TableStore::default();
     let empty = set(&[entry(0)]);
@@ -292,7 +280,7 @@ fn lookup_ns(store: &TableStore, binding: &TableBinding, with_ticks: bool) -> f6
         });
         let handle = binding.object(0).handle().unwrap();
         let mut reader = store.readers().register().unwrap();
-        let mut random = Random(2);
+        let mut random = SplitMix::new(2);
         let keys: Vec<u32> = (0..1 << 20).map(|_| random.below(1 << 32) as u32).collect();
         let mut round = || {
             let start = std::time::Instant::now();
@@ -324,7 +312,7 @@ fn costs_of_a_million_entries() {
     for (layout, name) in [(Layout::ExactSet, "exact-set"), (Layout::RankLeaf, "rank-leaf")] {
         let store = TableStore::default();
         let random: Vec<String> = {
-            let mut random = Random(1);
+            let mut random = SplitMix::new(1);
             (0..1 << 20).map(|_| std::net::Ipv4Addr::from(random.below(1 << 32) as u32).to_string()).collect()
         };
         let (all, none) = (set(&random), set::<&str>(&[]));

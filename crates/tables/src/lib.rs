@@ -26,6 +26,7 @@ pub mod problem;
 pub mod reads;
 pub mod reference;
 pub mod scheme;
+mod split_mix;
 mod trace;
 
 pub use difference::{Difference, Overlap};
@@ -41,3 +42,4 @@ pub use prefix::{Prefix4, Prefix6};
 pub use problem::Problem;
 pub use reads::Reads;
 pub use reference::Reference;
+pub use split_mix::SplitMix;

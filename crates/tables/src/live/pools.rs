@@ -103,6 +103,15 @@ fn room(taken: u32) -> u8 {
     room
 }
 
+/// A leaf or block that the change in progress has written.
+#[derive(Clone, Copy)]
+pub(super) enum Made {
+    /// The entry that leads to a leaf.
+    Leaf(u32),
+    /// First entry and number of entries of a block.
+    Block(usize, usize),
+}
+
 /// Number of parents of each thing. Most have one parent, so only the others are stored.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Parents {

@@ -30,8 +30,7 @@ use crate::layout::rank_leaf::{
 use crate::live::epochs::{Quiescence, Unlinked};
 use crate::live::exact::Full;
 use crate::live::held::{Held, Net};
-use crate::live::pools::{Entries, Lanes, Parents, run};
-use undo::Made;
+use crate::live::pools::{Entries, Lanes, Made, Parents, run};
 
 /// A shorter prefix touches so many root words that rebuilding the image is faster.
 const LEN_MIN: u8 = 8;

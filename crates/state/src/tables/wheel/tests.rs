@@ -1,17 +1,6 @@
 use super::*;
 use std::collections::BTreeMap;
-
-/// Numbers that look random (splitmix64).
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, end: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (mixed ^ mixed >> 31) % end
-    }
-}
+use weir_tables::SplitMix;
 
 type Key = (u32, u8);
 
@@ -42,7 +31,7 @@ fn expire_model(model: &mut BTreeMap<Key, u64>, to: u64) -> Vec<Key> {
 const SPANS: [u64; 10] = [1, 3, 200, 256, 513, 60_000, 66_000, 1 << 22, 1 << 25, LEFT_MAX - WINDOW];
 
 fn compare(seed: u64, start: u64, rounds: u64) {
-    let mut random = Random(seed);
+    let mut random = SplitMix::new(seed);
     let (mut wheel, mut model) = (Wheel::new(start), BTreeMap::new());
     let mut now = start;
     // Each run prefers some spans, so that all levels are busy at some time.

@@ -2,15 +2,7 @@
 
 use super::{Writing, leaf_of};
 use crate::cells::CellsMut;
-
-/// A leaf or block that the change in progress has written.
-#[derive(Clone, Copy)]
-pub(super) enum Made {
-    /// The entry that leads to a leaf.
-    Leaf(u32),
-    /// First entry and number of entries of a block.
-    Block(usize, usize),
-}
+use crate::live::pools::Made;
 
 impl<C: CellsMut> Writing<'_, C> {
     /// Frees what was made and has no parent. No reader has seen it.
