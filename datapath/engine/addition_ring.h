@@ -10,7 +10,9 @@
 #include "mode.h"
 
 enum {
-	ADDITIONS_MAX = 8192,	/* records of a ring, a power of two */
+	ADDITIONS_MAX = 8192,	 /* most records of a ring, a power of two */
+	ADDITIONS_ALL = 1 << 18, /* most records of all rings */
+	ADDITIONS_CPUS_MAX = 1 << 13,
 	RECENT_ADDITIONS = 256, /* a power of two */
 };
 
@@ -22,7 +24,7 @@ struct recent_addition {
 	uint64_t epoch; /* of the ring, plus 1; 0: empty */
 };
 
-/* AdditionRing in crates/abi/src/kernel.rs. Records from tail to head are waiting. */
+/* AdditionRing in crates/abi/src/kernel.rs. Records from tail to head are waiting. With many CPUs there are fewer. */
 struct addition_ring {
 	uint64_t head; /* the program's half */
 	uint64_t lost;
@@ -37,6 +39,29 @@ struct addition_ring {
 /* One for each CPU. The engine makes the section that long. */
 struct addition_ring weir_additions[1] __attribute__((aligned(64))) WEIR_SECTION(".bss.additions");
 
+/*
+ * The records of a ring, a power of two: with more than 32 CPUs, their part of ADDITIONS_ALL. The verifier knows the
+ * mode, and what is computed by comparisons and shifts, so it knows this number. It would not follow a division.
+ */
+WEIR_INLINE uint32_t ring_records(void)
+{
+	uint32_t records = ADDITIONS_MAX;
+
+#pragma unroll
+	for (uint32_t cpus = 2 * ADDITIONS_ALL / ADDITIONS_MAX; cpus <= ADDITIONS_CPUS_MAX; cpus *= 2)
+		if (weir_mode.cpu_mask >= cpus - 1)
+			records /= 2;
+	return records;
+}
+
+/* The ring of this CPU. */
+WEIR_INLINE volatile struct addition_ring *own_ring(uint32_t records)
+{
+	const uint32_t bytes = offsetof(struct addition_ring, records) + records * sizeof(struct weir_addition);
+
+	return (volatile struct addition_ring *)((volatile uint8_t *)weir_additions + live_cpu() * bytes);
+}
+
 WEIR_INLINE uint32_t recent_place(uint64_t high, uint64_t low, uint32_t adder)
 {
 	const uint64_t mixed = ((high + adder) ^ (low << 32 | low >> 32) ^ low) * UINT64_C(0x9e3779b97f4a7c15);
@@ -50,7 +75,8 @@ WEIR_INLINE uint32_t recent_place(uint64_t high, uint64_t low, uint32_t adder)
  */
 WEIR_GLOBAL uint32_t weir_add(uint32_t adder, uint64_t high, uint64_t low)
 {
-	volatile struct addition_ring *ring = &weir_additions[live_cpu()];
+	const uint32_t records = ring_records();
+	volatile struct addition_ring *ring = own_ring(records);
 	volatile struct recent_addition *recent = &ring->recent[recent_place(high, low, adder)];
 	const uint64_t epoch = ring->epoch + 1;
 	const uint64_t head = ring->head;
@@ -58,11 +84,11 @@ WEIR_GLOBAL uint32_t weir_add(uint32_t adder, uint64_t high, uint64_t low)
 
 	if (recent->epoch == epoch && recent->low == low && recent->high == high && recent->adder == adder)
 		return 0;
-	if (head - ring->tail >= ADDITIONS_MAX) {
+	if (head - ring->tail >= records) {
 		ring->lost++;
 		return 0;
 	}
-	record = &ring->records[head & (ADDITIONS_MAX - 1)];
+	record = &ring->records[head & (records - 1)];
 	record->high = high;
 	record->low = low;
 	record->adder = adder;

@@ -257,6 +257,8 @@ fn programs_in_the_kernel_have_the_same_layout() {
         ("FRAME_COPY_BYTES", kernel::FRAME_COPY_BYTES),
         ("SUM_BYTES", kernel::SUM_BYTES),
         ("ADDITIONS_MAX", kernel::ADDITIONS_MAX),
+        ("ADDITIONS_ALL", kernel::ADDITIONS_ALL),
+        ("ADDITIONS_CPUS_MAX", kernel::ADDITIONS_CPUS_MAX),
         ("RECENT_ADDITIONS", kernel::RECENT_ADDITIONS),
         // The size for one CPU. The engine multiplies the sections by the number of CPUs.
         ("sizeof(weir_ports)", size_of::<Ports>().next_multiple_of(align_of::<Ports>())),

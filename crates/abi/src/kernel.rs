@@ -23,8 +23,12 @@ pub const FRAME_COPY_BYTES: usize = 40;
 /// Bytes that a checksum is computed of at a time: `SUM_BYTES`.
 pub const SUM_BYTES: usize = 128;
 
-/// Additions to tables that wait on one CPU: `ADDITIONS_MAX`.
+/// Maximum number of additions to tables that wait on one CPU: `ADDITIONS_MAX`.
 pub const ADDITIONS_MAX: usize = 8192;
+/// Maximum number of additions that wait on all CPUs: `ADDITIONS_ALL`. With more than 32 CPUs, each has fewer.
+pub const ADDITIONS_ALL: usize = 1 << 18;
+/// Maximum number of CPUs for which the number falls: `ADDITIONS_CPUS_MAX`.
+pub const ADDITIONS_CPUS_MAX: usize = 1 << 13;
 /// Recent additions that one CPU knows: `RECENT_ADDITIONS`.
 pub const RECENT_ADDITIONS: usize = 256;
 
@@ -223,7 +227,19 @@ pub struct RecentAddition {
     pub epoch: u64,
 }
 
-/// What rules on one CPU add to tables: `struct addition_ring`. Records from `tail` to `head` are waiting.
+/// Number of additions that wait on one of `cpus` CPUs at most. A power of two if `cpus` is one: `ring_records()`.
+pub const fn ring_records(cpus: usize) -> usize {
+    let of_all = ADDITIONS_ALL / if cpus < ADDITIONS_CPUS_MAX { cpus } else { ADDITIONS_CPUS_MAX };
+    if of_all < ADDITIONS_MAX { of_all } else { ADDITIONS_MAX }
+}
+
+/// Bytes of the ring of one of `cpus` CPUs. All rings together have at most 6.3 MB, and 8.3 KB for each CPU.
+pub const fn ring_bytes(cpus: usize) -> usize {
+    offset_of!(AdditionRing, records) + ring_records(cpus) * size_of::<Addition>()
+}
+
+/// What rules on one CPU add to tables: `struct addition_ring`. Records from `tail` to `head` are waiting. With many CPUs
+/// there are fewer records ([`ring_records`]).
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct AdditionRing {
@@ -313,6 +329,17 @@ const _: () = assert!(size_of::<ReplayHeader>() == 24 && size_of::<Ports>() == 1
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn rings_of_many_cpus_take_little_memory() {
+        assert_eq!([1, 32, 64, 512, 8192].map(ring_records), [8192, 8192, 4096, 512, 32]);
+        assert_eq!(ring_bytes(1), size_of::<AdditionRing>());
+        for cpus in (0..14).map(|bits| 1 << bits) {
+            let bytes = ring_bytes(cpus);
+            assert!(bytes.is_multiple_of(64) && cpus * bytes <= 6_300_000 + cpus * 8_320, "{cpus} CPUs: {bytes}");
+        }
+        assert!(512 * ring_bytes(512) < 11_000_000);
+    }
 
     #[test]
     fn counters_are_read_as_they_are_written() {

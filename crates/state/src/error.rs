@@ -32,6 +32,19 @@ pub enum StateError {
         /// What the system says.
         source: io::Error,
     },
+    /// The image of a table that changes, or was changed, is too large to have two of them in the kernel.
+    #[error(
+        "table {name}: its image has {bytes} bytes; a table that is dynamic, or was changed while packets passed, has \
+         at most {max} in the kernel"
+    )]
+    TableTooLarge {
+        /// The tables of the image.
+        name: String,
+        /// Size of the image.
+        bytes: usize,
+        /// Maximum size.
+        max: usize,
+    },
     /// The system refuses the memory for buckets.
     #[error("{count} buckets: {source}")]
     Memory {

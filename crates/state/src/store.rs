@@ -35,6 +35,9 @@ pub trait StateKind: Sized {
         now_ns: u64,
     ) -> Result<Vec<Self::Object>, StateError>;
 
+    /// A generation with this object decides packets from now on.
+    fn take_effect(&mut self, _object: &Self::Object) {}
+
     /// Takes back what no other object shares with this one. Its generation is gone.
     fn release(&mut self, object: &Self::Object);
 }
@@ -77,6 +80,13 @@ impl<K: StateKind> Binding<K> {
     /// All objects with their names, in the order of their declarations.
     pub fn named(&self) -> impl Iterator<Item = (&str, &K::Object)> {
         self.objects.iter().map(|named| (named.name.as_str(), &named.object))
+    }
+
+    /// Notes that the generation decides packets from now on. State that outlives the process is only then its own.
+    pub fn take_effect(&self) {
+        let Some(contents) = self.store.upgrade() else { return };
+        let mut kind = lock(&contents.kind);
+        self.objects().for_each(|object| kind.take_effect(object));
     }
 
     /// All objects, in the order of their declarations.

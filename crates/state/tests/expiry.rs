@@ -11,10 +11,10 @@ use support::{entries, image, labels, set};
 use weir_abi::Layout;
 use weir_state::Declared;
 use weir_state::tables::{
-    Changed, DynamicBounds, EXPIRE_BATCH, ImageDeclared, TICK_NS, TIMEOUT_MS_MAX, TableBinding, TableChange,
+    Changed, DynamicBounds, EXPIRE_BATCH, ImageDeclared, NotTaken, TICK_NS, TIMEOUT_MS_MAX, TableBinding, TableChange,
     TableError, TableStore,
 };
-use weir_tables::Table;
+use weir_tables::{SplitMix, Table};
 
 const MS: u64 = 1_000_000;
 
@@ -50,7 +50,7 @@ fn entries_expire_at_the_tick_of_their_deadline() {
         assert_eq!(left(&store, &binding, "t", 5 * MS), [("192.0.2.1".to_owned(), Some(2005))]);
         let one = set(&["192.0.2.2"]);
         let done = store.change(&binding, "t", add(&one, Some(500)), 10 * MS).unwrap();
-        assert_eq!(done, Changed { changed: 1, refreshed: 0, entries: 2, left_out: 0 });
+        assert_eq!(done, Changed { changed: 1, refreshed: 0, entries: 2, left_out: NotTaken::default() });
         store.change(&binding, "t", add(&set(&["192.0.2.3"]), Some(0)), 10 * MS).unwrap();
         store.expire(510 * MS - 1);
         assert_eq!(entries(&store, &binding, "t").len(), 3);
@@ -148,21 +148,9 @@ fn deadlines_continue_in_other_images_and_generations() {
     assert_eq!(left(&store, &third, "t", 3000 * MS), [("10.0.0.3".to_owned(), Some(6500))]);
 }
 
-/// Numbers that look random (splitmix64).
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, end: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (mixed ^ mixed >> 31) % end
-    }
-}
-
 /// Compares a table with a map of entries to deadlines in ticks, under random changes.
 fn compare(seed: u64, layout: Layout, entry: impl Fn(u64) -> String) {
-    let mut random = Random(seed);
+    let mut random = SplitMix::new(seed);
     let declared_ms = [None, Some(700), Some(90_000)][random.below(3) as usize];
     let store = TableStore::default();
     let empty = set(&[entry(0)]);
@@ -230,20 +218,54 @@ fn tables_agree_with_a_model_of_deadlines() {
 
 #[test]
 fn many_entries_expire_at_once_and_changes_pass_between() {
-    let store = TableStore::default();
-    let binding = store.bind(vec![dynamic(&set::<&str>(&[]), Layout::RankLeaf, Some(1000))], 0).unwrap();
-    let many = 20 * EXPIRE_BATCH;
-    let all: Vec<String> = (0..many).map(|n| format!("10.{}.{}.{}", n >> 16, n >> 8 & 255, n & 255)).collect();
-    store.change(&binding, "t", add(&set(&all), None), 0).unwrap();
-    std::thread::scope(|scope| {
-        let expiring = scope.spawn(|| store.expire(1000 * MS));
-        for n in 0..100 {
-            store.change(&binding, "t", update(&set(&[format!("192.0.2.{n}")]), None), 1000 * MS).unwrap();
-        }
-        expiring.join().unwrap();
-    });
-    store.expire(1000 * MS);
-    assert_eq!(entries(&store, &binding, "t").len(), 100);
+    // Few of many entries expire in batches, and most of few by one rebuild.
+    for forever in [0, 20 * 8 * EXPIRE_BATCH] {
+        let store = TableStore::default();
+        let binding = store.bind(vec![dynamic(&set::<&str>(&[]), Layout::RankLeaf, Some(1000))], 0).unwrap();
+        let some = |first: usize, count: usize| {
+            let text = |n: usize| format!("10.{}.{}.{}", n >> 16, n >> 8 & 255, n & 255);
+            set(&(first..first + count).map(text).collect::<Vec<_>>())
+        };
+        let many = 20 * EXPIRE_BATCH;
+        store.change(&binding, "t", add(&some(many, forever), Some(0)), 0).unwrap();
+        store.change(&binding, "t", add(&some(0, many), None), 0).unwrap();
+        std::thread::scope(|scope| {
+            let expiring = scope.spawn(|| store.expire(1000 * MS));
+            for n in 0..100 {
+                store.change(&binding, "t", update(&set(&[format!("192.0.2.{n}")]), None), 1000 * MS).unwrap();
+            }
+            expiring.join().unwrap();
+        });
+        store.expire(1000 * MS);
+        assert_eq!(entries(&store, &binding, "t").len(), forever + 100);
+    }
+}
+
+#[test]
+fn most_of_a_table_expires_and_the_rest_keeps_its_deadlines() {
+    for layout in [Layout::ExactSet, Layout::RankLeaf, Layout::Dxr16x4, Layout::ExactSet6, Layout::RankLeaf6] {
+        let text = |n: usize| match layout {
+            Layout::ExactSet6 | Layout::RankLeaf6 => format!("2001:db8:{n:x}::/64"),
+            _ => format!("10.0.{}.{}", n >> 8, n & 255),
+        };
+        let some = |numbers: &mut dyn Iterator<Item = usize>| set(&numbers.map(text).collect::<Vec<_>>());
+        let all = some(&mut (0..9000));
+        let store = TableStore::default();
+        let binding = store.bind(vec![dynamic(&all, layout, Some(1000))], 0).unwrap();
+        store.change(&binding, "t", update(&some(&mut (0..9000).step_by(10)), Some(5000)), 0).unwrap();
+        store.change(&binding, "t", update(&some(&mut (1..9000).step_by(10)), Some(0)), 0).unwrap();
+        store.change(&binding, "t", update(&some(&mut (2..9000).step_by(10)), Some(500)), 0).unwrap();
+        let sum = || {
+            let left = left(&store, &binding, "t", 0);
+            [None, Some(500), Some(1000), Some(5000)].map(|ms| left.iter().filter(|(_, left)| *left == ms).count())
+        };
+        store.expire(500 * MS);
+        assert_eq!(sum(), [900, 0, 6300, 900], "{layout:?}");
+        store.expire(1000 * MS);
+        assert_eq!(sum(), [900, 0, 0, 900], "{layout:?}");
+        store.expire(5000 * MS);
+        assert_eq!(sum(), [900, 0, 0, 0], "{layout:?}");
+    }
 }
 
 /// The time of a random lookup, the least of several rounds, while another thread ends ticks.
@@ -258,7 +280,7 @@ fn lookup_ns(store: &TableStore, binding: &TableBinding, with_ticks: bool) -> f6
         });
         let handle = binding.object(0).handle().unwrap();
         let mut reader = store.readers().register().unwrap();
-        let mut random = Random(2);
+        let mut random = SplitMix::new(2);
         let keys: Vec<u32> = (0..1 << 20).map(|_| random.below(1 << 32) as u32).collect();
         let mut round = || {
             let start = std::time::Instant::now();
@@ -290,7 +312,7 @@ fn costs_of_a_million_entries() {
     for (layout, name) in [(Layout::ExactSet, "exact-set"), (Layout::RankLeaf, "rank-leaf")] {
         let store = TableStore::default();
         let random: Vec<String> = {
-            let mut random = Random(1);
+            let mut random = SplitMix::new(1);
             (0..1 << 20).map(|_| std::net::Ipv4Addr::from(random.below(1 << 32) as u32).to_string()).collect()
         };
         let (all, none) = (set(&random), set::<&str>(&[]));

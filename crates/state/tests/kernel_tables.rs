@@ -11,7 +11,7 @@ use weir_abi::{Family, Layout};
 use weir_state::Declared;
 use weir_state::tables::{
     DynamicBounds, ImageDeclared, KernelImage, Member, Published, TableBinding, TableChange, TableError, TableStore,
-    Visibility,
+    TableView, Visibility,
 };
 use weir_tables::live::{LiveError, TwoHalves};
 use weir_tables::{Entries, Kind, Table};
@@ -94,7 +94,7 @@ fn a_later_generation_gets_the_room_that_it_declares() {
     // A change that only the large one can hold is made there, and the answer says that the other one lacks it.
     let change = TableChange::Add { entries: &addresses(900, 200_000), timeout_ms: None };
     let changed = store.change(&large, "t", change, 0).unwrap();
-    assert_eq!((changed.entries, changed.left_out), (200_000, 1));
+    assert_eq!((changed.entries, changed.left_out.images), (200_000, 1));
     assert_eq!(store.read(&small, "t", |table| table.count()), Ok(900));
 }
 
@@ -147,4 +147,37 @@ fn nothing_waits_for_another_table_that_waits_for_the_kernel() {
     assert_eq!(count(), 15, "they could not expire on time");
     store.change(&active, "slow", TableChange::Remove(&none), 100 * MS).unwrap();
     assert_eq!(count(), 5, "the next change lets them expire");
+}
+
+#[test]
+fn all_entries_are_replaced_in_all_images_or_in_none() {
+    for visibility in [Visibility::Gradual, Visibility::AtOnce] {
+        let store = TableStore::for_kernel();
+        let (old, other) = (addresses(0, 2), addresses(1, 3));
+        // As if rules looked the table up with two keys. The first image is fused with another table, and the second one is
+        // small.
+        let image = Arc::new(weir_tables::exact_sets(&[&old, &other]).unwrap());
+        let member =
+            |name: &str, table: &Table| Member { name: name.to_owned(), table: Arc::new(table.clone()), dynamic: None };
+        let members = vec![member("t", &old), member("other", &other)];
+        let fused = ImageDeclared { members, layout: Layout::ExactSets, image, counted: false };
+        let fused = Declared { name: "t+other".to_owned(), declaration: fused };
+        let active = store.bind(vec![fused, named("t", &old, Layout::RankLeaf, None)], 0).unwrap();
+        let brief = TableChange::Add { entries: &addresses(2, 4), timeout_ms: Some(60_000) };
+        store.change(&active, "t", brief, 0).unwrap();
+        let left = || {
+            let of = |table: &TableView<'_>| {
+                table.entries().map(|one| (one.to_string(), table.left_ns(&one, 0))).collect::<Vec<_>>()
+            };
+            store.read(&active, "t", of).unwrap()
+        };
+        let before = left();
+        assert_eq!(before.iter().filter(|(_, left)| *left == Some(60_000 * MS)).count(), 2);
+        let replace = |table: &Table| store.change_by(&active, "t", (TableChange::Replace(table), visibility), 0);
+        let refused = replace(&addresses(10, 100_000)).unwrap_err();
+        assert!(matches!(refused, TableError::Refused { error: LiveError::NoRoom { .. }, .. }), "{refused}");
+        assert_eq!(left(), before, "{visibility:?}");
+        let again = replace(&other).unwrap();
+        assert_eq!((again.changed, again.entries), (2, 2));
+    }
 }

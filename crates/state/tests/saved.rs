@@ -2,44 +2,32 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+#[path = "support/process.rs"]
+mod process;
+mod support;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use process::Process;
+use support::{image, labels, set};
 use weir_abi::limit::ticks;
 use weir_abi::{Family, Layout};
 use weir_state::limits::{BucketsDeclared, EntryNames, LimitNeeds, SavedDebts, WordFormat};
-use weir_state::saved::{ChangeLog, Clocks, Folder, Restored, Saver, restore};
-use weir_state::tables::{DynamicBounds, ImageDeclared, Member, TableBinding, TableChange, TableStore};
+use weir_state::saved::{Clocks, Folder, restore};
+use weir_state::tables::{DynamicBounds, ImageDeclared, TableChange};
 use weir_state::{Declared, Memory, SharedState};
-use weir_tables::{BadLines, Entries, Kind, LimitTable, PrefixLimits, Table};
+use weir_tables::{BadLines, LimitTable, PrefixLimits, Table};
 
 const MS: u64 = 1_000_000;
 
-fn set<S: AsRef<str>>(text: &[S]) -> Table {
-    let mut entries = Entries::new(Family::Ipv4, Kind::Set);
-    text.iter().for_each(|text| entries.insert_text(text.as_ref(), None).unwrap());
-    entries.settle()
+fn declared(name: &str, elements: Arc<Table>, layout: Layout, size: usize) -> Declared<ImageDeclared> {
+    image(&[(name, &elements)], layout, Some(DynamicBounds { size, timeout_ms: None }))
 }
 
-fn labels(text: &[(&str, &str)]) -> Table {
-    let mut entries = Entries::new(Family::Ipv4, Kind::Labels);
-    text.iter().for_each(|(text, label)| entries.insert_text(text, Some(label)).unwrap());
-    entries.settle()
-}
-
-fn declared(name: &str, elements: Table, layout: Layout, size: usize) -> Declared<ImageDeclared> {
-    let image = Arc::new(elements.build(layout).unwrap());
-    let dynamic = Some(DynamicBounds { size, timeout_ms: None });
-    let member = Member { name: name.to_owned(), table: Arc::new(elements), dynamic };
-    Declared {
-        name: name.to_owned(),
-        declaration: ImageDeclared { members: vec![member], layout, image, counted: false },
-    }
-}
-
-fn nothing() -> Table {
+fn nothing() -> Arc<Table> {
     set::<&str>(&[])
 }
 
@@ -49,54 +37,6 @@ fn suspects() -> Declared<ImageDeclared> {
 
 fn add(entries: &Table, timeout_ms: Option<u64>) -> TableChange<'_> {
     TableChange::Add { entries, timeout_ms }
-}
-
-/// A process with a state folder.
-struct Process {
-    store: TableStore,
-    saver: Saver,
-    notices: Vec<String>,
-}
-
-impl Process {
-    /// Starts at a time.
-    fn start_at(path: &Path, clocks: Clocks) -> Self {
-        let folder = Folder::open(path).unwrap();
-        let Restored { tables, notices, .. } = restore(&folder, clocks).unwrap();
-        let (store, log) = (TableStore::default(), Arc::new(ChangeLog::default()));
-        store.make_last(&log, tables);
-        Process { store, saver: Saver::new(path.to_owned(), Some(folder), log), notices }
-    }
-
-    fn start(path: &Path) -> Self {
-        Self::start_at(path, Clocks::now())
-    }
-
-    fn bind(&self, declared: Vec<Declared<ImageDeclared>>) -> Arc<TableBinding> {
-        self.store.bind(declared, weir_state::now_ns()).unwrap()
-    }
-
-    fn change(&self, active: &TableBinding, name: &str, change: TableChange<'_>) {
-        self.store.change(active, name, change, weir_state::now_ns()).unwrap();
-    }
-
-    fn save(&mut self, active: &TableBinding) {
-        self.saver.step(&self.store, Some(active)).unwrap();
-    }
-
-    /// Entries with their labels and the seconds that they have left.
-    fn entries(&self, active: &TableBinding, name: &str) -> Vec<(String, Option<String>, Option<u64>)> {
-        let now_ns = weir_state::now_ns();
-        let read = self.store.read(active, name, |table| {
-            let left = |entry: &_| table.left_ns(entry, now_ns).map(|ns| ns.div_ceil(1000 * MS));
-            table.entries().map(|one| (one.to_string(), one.label.map(str::to_owned), left(&one))).collect()
-        });
-        read.unwrap()
-    }
-
-    fn names(&self, active: &TableBinding, name: &str) -> Vec<String> {
-        self.entries(active, name).into_iter().map(|(entry, ..)| entry).collect()
-    }
 }
 
 fn files(path: &Path) -> BTreeSet<String> {
@@ -205,6 +145,54 @@ fn entries_that_a_policy_cannot_take_are_told() {
         "table geo: 2 saved entries are left out: the policy does not know their labels, or the table is full"
     );
     assert!(notices[1].starts_with("table nets: the saved entries are lost: "), "{notices:?}");
+}
+
+#[test]
+fn a_policy_that_never_decides_packets_changes_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut first = Process::start(folder.path());
+    let map = || labels(&[("10.0.0.1", "AA"), ("10.0.0.2", "BB"), ("10.0.0.3", "BB")]);
+    let geo = |elements: Arc<Table>, size: usize| declared("geo", elements, Layout::RankLeaf, size);
+    let active = first.bind(vec![geo(map(), 9), suspects()]);
+    first.change(&active, "suspects", add(&set(&["10.0.0.1", "10.1.0.0/16"]), Some(60_000)));
+    first.save(&active);
+    drop((first, active));
+
+    let mut second = Process::start(folder.path());
+    let small = || vec![geo(labels(&[("10.7.0.1", "BB")]), 1), declared("suspects", nothing(), Layout::ExactSet, 9)];
+    let failed = second.load([small(), vec![declared("new", set(&["10.9.0.9"]), Layout::RankLeaf, 9)]].concat());
+    assert_eq!((second.names(&failed, "geo").len(), second.names(&failed, "suspects").len()), (1, 0));
+    let other = second.bind(vec![declared("other", nothing(), Layout::RankLeaf, 9)]);
+    // A snapshot meanwhile has the tables as they were.
+    second.save(&other);
+    let copied = tempfile::tempdir().unwrap();
+    for name in files(folder.path()).into_iter().filter(|name| name != "lock") {
+        fs::copy(folder.path().join(&name), copied.path().join(&name)).unwrap();
+    }
+    let meanwhile = Process::start(copied.path());
+    let restored = meanwhile.bind(vec![geo(map(), 9), suspects()]);
+    assert_eq!((meanwhile.names(&restored, "geo").len(), meanwhile.names(&restored, "suspects").len()), (3, 2));
+    // Another policy with more room does not continue with what the first could take.
+    let larger = second.load(vec![geo(map(), 2)]);
+    assert_eq!(second.names(&larger, "geo").len(), 2);
+    drop((failed, larger));
+    assert_eq!(second.store.take_notices(), Vec::<String>::new());
+    let active = second.bind(vec![geo(map(), 9), suspects(), declared("new", set(&["10.9.0.1"]), Layout::RankLeaf, 9)]);
+    assert_eq!(second.names(&active, "geo"), ["10.0.0.1", "10.0.0.2", "10.0.0.3"]);
+    let left = second.entries(&active, "suspects").into_iter().map(|(_, _, left)| left);
+    assert!(left.clone().count() == 2 && left.flatten().count() == 2, "with their timeouts");
+    assert_eq!(second.names(&active, "new"), ["10.9.0.1"], "nobody has seen the elements of the policy that failed");
+
+    // The same if the table was in effect, is gone with its generation, and another one has other labels.
+    let failed = second.load(vec![geo(labels(&[("10.8.0.1", "CC")]), 9)]);
+    drop(active);
+    drop(failed);
+    let active = second.bind(vec![geo(map(), 9)]);
+    assert_eq!(second.names(&active, "geo").len(), 3);
+    assert_eq!(second.store.take_notices(), Vec::<String>::new());
+    drop(active);
+    second.bind(small());
+    assert_eq!(second.store.take_notices().len(), 2, "it is told when the policy decides packets");
 }
 
 #[test]

@@ -64,6 +64,7 @@ impl Process {
         let members = vec![Member { name: "t".to_owned(), table: Arc::new(elements), dynamic }];
         let declaration = ImageDeclared { members, layout, image, counted: false };
         let active = store.bind(vec![Declared { name: "t".to_owned(), declaration }], weir_state::now_ns()).unwrap();
+        active.take_effect();
         Process { store, active, saver, log, notices, unread }
     }
 

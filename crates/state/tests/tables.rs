@@ -43,7 +43,7 @@ fn add(entries: &Table) -> TableChange<'_> {
 }
 
 fn changed(changed: usize, entries: usize) -> Changed {
-    Changed { changed, refreshed: 0, entries, left_out: 0 }
+    Changed { changed, refreshed: 0, entries, left_out: NotTaken::default() }
 }
 
 #[test]
@@ -187,7 +187,7 @@ fn generations_that_cannot_hold_a_change_are_left_out_and_counted() {
         ],
     )
     .unwrap();
-    let left_out = |name: &str, table: &Table| change(&store, &new, name, add(table)).unwrap().left_out;
+    let left_out = |name: &str, table: &Table| change(&store, &new, name, add(table)).unwrap().left_out.images;
     assert_eq!((left_out("bad", &set(&["10.0.0.0/8"])), left_out("bad", &set(&["10.0.0.1"]))), (1, 0));
     assert_eq!(entries(&store, &old, "bad"), ["10.0.0.1", "192.0.2.1"]);
     // Code that was compiled for one label never meets another.

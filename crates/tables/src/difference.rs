@@ -8,6 +8,7 @@ use std::fmt;
 use weir_abi::Family;
 
 use crate::entries::{Kind, Prefixes, Table};
+use crate::merge::merge;
 use crate::prefix::{Address, Prefix, Prefix4, Prefix6};
 
 /// What makes one table out of another.
@@ -97,22 +98,19 @@ struct Walked<A> {
 }
 
 /// Compares two sorted lists of distinct prefixes.
-fn walk<A: Address>(old: &[Prefix<A>], new: &[Prefix<A>], ids: &OldIds) -> Walked<A> {
+fn walk<'p, A: Address>(old: &'p [Prefix<A>], new: &'p [Prefix<A>], ids: &OldIds) -> Walked<A> {
     let mut walked = Walked { added: Vec::new(), relabelled: 0, removed: 0 };
-    let mut old = old.iter().peekable();
-    for prefix in new {
-        let at = prefix.addr.order(prefix.len);
-        while old.next_if(|old| old.addr.order(old.len) < at).is_some() {
-            walked.removed += 1;
+    let in_order = |prefixes: &'p [Prefix<A>]| prefixes.iter().map(|prefix| (prefix.addr.order(prefix.len), prefix));
+    for (_, old, new) in merge(in_order(old), in_order(new)) {
+        match (old, new) {
+            (_, None) => walked.removed += 1,
+            (Some(old), Some(new)) if old.label == ids.get(new.label) => {}
+            (old, Some(new)) => {
+                walked.relabelled += usize::from(old.is_some());
+                walked.added.push(*new);
+            }
         }
-        match old.next_if(|old| old.addr.order(old.len) == at) {
-            Some(same) if same.label == ids.get(prefix.label) => continue,
-            Some(_) => walked.relabelled += 1,
-            None => {}
-        }
-        walked.added.push(*prefix);
     }
-    walked.removed += old.count();
     walked
 }
 

@@ -20,7 +20,7 @@ pub trait Address: Copy + Ord + Hash + fmt::Debug + Send + Sync + 'static {
     /// The highest address.
     const MAX: Self;
     /// The sort key of prefixes. It compares faster than a tuple where it fits a register.
-    type Order: Ord;
+    type Order: Ord + Copy;
 
     /// A mask of the bits after a prefix of `len` bits, `len <= FAMILY.bits()`.
     fn host_mask(len: u8) -> Self;

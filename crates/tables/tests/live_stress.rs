@@ -226,7 +226,15 @@ fn write(shared: &Shared, live: &mut LiveTable, truth: &mut Truth, until: Instan
             match live.change(&made) {
                 Ok(_) => break,
                 Err(LiveError::ReadersBehind { .. }) => std::thread::yield_now(),
-                Err(error) => panic!("{error}"),
+                // The rest of the batch, and again what was made.
+                Err(LiveError::Stopped { error, .. }) if matches!(*error, LiveError::ReadersBehind { .. }) => {
+                    std::thread::yield_now();
+                }
+                Err(error) => {
+                    // Readers must not go on for ever.
+                    shared.stop.store(true, Ordering::Relaxed);
+                    panic!("{error}");
+                }
             }
         }
         shared.done.store(number, Ordering::Release);

@@ -11,7 +11,7 @@ use libbpf_rs::{
 use memmap2::{MmapOptions, MmapRaw};
 use rustix::io::Errno;
 use weir_abi::ABI_VERSION;
-use weir_abi::kernel::{self, AdditionRing, Mode};
+use weir_abi::kernel::{self, Mode};
 
 use super::log;
 use crate::clang::BpfObject;
@@ -180,9 +180,9 @@ pub(super) fn counted(object: &Object, limits: &Limits) -> Result<Option<Counted
     Ok(Some(counted.in_maps(words(EXCEEDED, counts.exceeded())?, words(PASSED, counts.passed())?)))
 }
 
-/// The rings of the object's programs, one for each CPU that the section was made for.
-pub(crate) fn addition_rings(object: &Object) -> Result<AdditionRings, EngineError> {
-    Ok(AdditionRings::of_map(Words::of_map(map(object, ADDITIONS, size_of::<AdditionRing>())?)))
+/// The rings of the object's programs, one for each of the CPUs that the section was made for.
+pub(crate) fn addition_rings(object: &Object, cpus: usize) -> Result<AdditionRings, EngineError> {
+    Ok(AdditionRings::of_map(Words::of_map(map(object, ADDITIONS, cpus * kernel::ring_bytes(cpus))?), cpus))
 }
 
 /// The maps that programs of all generations share: tables, and buckets with their counts.

@@ -98,7 +98,7 @@ impl XdpFilter {
         let counted = limits.map_or(Ok(None), |limits| counted(&object, limits))?;
         let additions = match data.tables.map(|tables| &tables.by_rules) {
             Some(ByRules::Replayed(replayed)) => {
-                let rings = (program.adders > 0).then(|| addition_rings(&object)).transpose()?;
+                let rings = (program.adders > 0).then(|| addition_rings(&object, 1)).transpose()?;
                 Some(Additions { rings, tables: TableReplay::new(replayed.clone()) })
             }
             _ => None,

@@ -9,7 +9,7 @@ use std::mem::offset_of;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use weir_abi::Addition;
-use weir_abi::kernel::{ADDITIONS_MAX, AdditionRing as Layout, RECENT_ADDITIONS, RecentAddition};
+use weir_abi::kernel::{AdditionRing as Layout, RECENT_ADDITIONS, RecentAddition, ring_records};
 
 use crate::words::Words;
 
@@ -19,8 +19,7 @@ const TAIL: usize = word(offset_of!(Layout, tail));
 const EPOCH: usize = word(offset_of!(Layout, epoch));
 const RECENT: usize = word(offset_of!(Layout, recent));
 const RECORDS: usize = word(offset_of!(Layout, records));
-/// Words of a ring, of a record and of an entry of the cache.
-const RING_WORDS: usize = word(size_of::<Layout>());
+/// Words of a record and of an entry of the cache.
 const RECORD_WORDS: usize = word(size_of::<Addition>());
 const RECENT_WORDS: usize = word(size_of::<RecentAddition>());
 
@@ -29,7 +28,11 @@ const fn word(bytes: usize) -> usize {
 }
 
 /// Rings in one run of words.
-pub struct AdditionRings(Memory);
+pub struct AdditionRings {
+    memory: Memory,
+    /// Number of records of each ring.
+    records: usize,
+}
 
 enum Memory {
     /// Of this process, for one worker.
@@ -39,17 +42,17 @@ enum Memory {
 }
 
 impl AdditionRings {
-    /// The rings in a map of the kernel, one for each CPU.
-    pub fn of_map(words: Words) -> Self {
-        AdditionRings(Memory::Map(words))
+    /// The rings in a map of the kernel, one for each of `cpus` CPUs, a power of two.
+    pub fn of_map(words: Words, cpus: usize) -> Self {
+        AdditionRings { memory: Memory::Map(words), records: ring_records(cpus) }
     }
 
     fn rings(&self) -> std::slice::ChunksExact<'_, AtomicU64> {
-        let words = match &self.0 {
+        let words = match &self.memory {
             Memory::Own(words) => words,
             Memory::Map(words) => words.all(),
         };
-        words.chunks_exact(RING_WORDS)
+        words.chunks_exact(RECORDS + self.records * RECORD_WORDS)
     }
 
     /// Appends an addition to the first ring, unless it was appended since the last [`AdditionRings::take`]. Only one
@@ -66,11 +69,11 @@ impl AdditionRings {
             return;
         }
         let head = get(HEAD);
-        if head - ring[TAIL].load(Ordering::Acquire) >= ADDITIONS_MAX as u64 {
+        if head - ring[TAIL].load(Ordering::Acquire) >= self.records as u64 {
             set(LOST, get(LOST) + 1);
             return;
         }
-        let record = RECORDS + (head as usize % ADDITIONS_MAX) * RECORD_WORDS;
+        let record = RECORDS + (head as usize % self.records) * RECORD_WORDS;
         set(record, high);
         set(record + 1, low);
         set(record + 2, adder.into());
@@ -87,7 +90,7 @@ impl AdditionRings {
             ring[EPOCH].store(ring[EPOCH].load(Ordering::Relaxed) + 1, Ordering::Relaxed);
             let (head, tail) = (ring[HEAD].load(Ordering::Acquire), ring[TAIL].load(Ordering::Relaxed));
             for at in tail..head {
-                let record = RECORDS + (at as usize % ADDITIONS_MAX) * RECORD_WORDS;
+                let record = RECORDS + (at as usize % self.records) * RECORD_WORDS;
                 let [high, low, adder] = [0, 1, 2].map(|word| ring[record + word].load(Ordering::Relaxed));
                 visit(Addition { high, low, adder: adder as u32, packet: 0 });
             }
@@ -101,7 +104,9 @@ impl AdditionRings {
 /// A ring in the memory of this process.
 impl Default for AdditionRings {
     fn default() -> Self {
-        AdditionRings(Memory::Own((0..RING_WORDS).map(|_| AtomicU64::new(0)).collect()))
+        let (cpus, words) = (1, word(size_of::<Layout>()));
+        let memory = Memory::Own((0..words).map(|_| AtomicU64::new(0)).collect());
+        AdditionRings { memory, records: ring_records(cpus) }
     }
 }
 
@@ -114,6 +119,7 @@ fn recent(Addition { high, low, adder, .. }: &Addition) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use weir_abi::kernel::ADDITIONS_MAX;
 
     fn addition(low: u64) -> Addition {
         Addition { high: 0, low, adder: 1, packet: 0 }

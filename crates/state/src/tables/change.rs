@@ -43,6 +43,11 @@ impl<'a> TableChange<'a> {
         }
     }
 
+    /// Whether the previous entries do not matter.
+    pub(super) fn is_whole(self) -> bool {
+        matches!(self, TableChange::Replace(_) | TableChange::Flush)
+    }
+
     /// The timeout of the entries, ms. `declared_ms` is that of the table's declaration.
     pub(super) fn timeout_ms(self, declared_ms: Option<u64>) -> Option<u64> {
         let own_ms = match self {
@@ -100,6 +105,29 @@ pub(super) struct Applied {
     pub changed: usize,
     /// Number of entries that were there and got another deadline.
     pub refreshed: usize,
+}
+
+/// The images of other generations that did not take a change.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct NotTaken {
+    /// Number of images that cannot hold the change.
+    pub images: usize,
+    /// How many of them have a part of it.
+    pub partial: usize,
+}
+
+impl NotTaken {
+    /// What the operator should know; `None` if all images took the change.
+    pub fn notice(self) -> Option<String> {
+        let NotTaken { images, partial } = self;
+        let part = if partial > 0 { format!("; {partial} of them have a part of it") } else { String::new() };
+        (images > 0).then(|| {
+            format!(
+                "{images} images of other loaded generations cannot hold the change and do not have it (layout, labels, \
+                 size or room){part}"
+            )
+        })
+    }
 }
 
 /// Makes a change of set `set`, whose deadlines are `expiry`.

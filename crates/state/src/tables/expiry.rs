@@ -89,6 +89,15 @@ impl Expiry {
         }
     }
 
+    /// Whether at least `count` entries have expired and were not handled yet. Walks over twice as many at most.
+    pub fn has_due(&self, count: usize) -> bool {
+        match self {
+            Expiry::Never => false,
+            Expiry::V4(wheel) => wheel.has_due(count),
+            Expiry::V6(wheel) => wheel.has_due(count),
+        }
+    }
+
     /// Moves time on to tick `now` and adds up to `2 * keys` entries that have expired to `expired`. Returns whether
     /// nothing is left to be done at this tick. Without deadlines, the memory is freed.
     pub fn step(&mut self, now: u64, keys: usize, expired: &mut Vec<(IpAddr, u8)>) -> bool {

@@ -13,10 +13,10 @@ use weir_tables::{Entries, Image, Kind, Table};
 
 use crate::kernel_map::cpus;
 
-use super::change::Timing;
+use super::change::{self, Applied, Order, Timing};
 use super::entry_counters::EntryCounters;
 use super::expiry::Expiry;
-use super::kernel;
+use super::kernel::{self, HALF_BYTES_MAX};
 use super::published::{ImageProblem, Published, ReadBy, publish};
 
 /// Ticks until entries that could not be removed are tried again.
@@ -178,7 +178,8 @@ impl TableImage {
     /// their declaration at `now_ns`.
     ///
     /// # Errors
-    /// The layout cannot hold the current entries, or the kernel refuses the memory.
+    /// The layout cannot hold the current entries, or the kernel refuses the memory. Or the image is too large to change
+    /// in the kernel, although a table is dynamic or has other entries than the policy declares.
     pub(super) fn new(
         readers: &Readers,
         read_by: ReadBy,
@@ -203,8 +204,10 @@ impl TableImage {
             [one] => Arc::new(one.build(layout)?),
             fused => Arc::new(weir_tables::exact_sets(&fused.iter().map(|table| &**table).collect::<Vec<_>>())?),
         };
+        let is_dynamic = members.iter().any(|member| member.dynamic.is_some());
+        let changes = !is_as_declared || is_dynamic || expiry.iter().any(|expiry| !expiry.is_empty());
         let size = size_of_tables(&members);
-        let (published, image) = publish(readers, read_by, layout, image, size)?;
+        let (published, image) = publish(readers, read_by, layout, image, (size, changes))?;
         let counters = counted.then(|| counters(&published, &tables[0], size)).transpose()?;
         let contents = Mutex::new(Contents::Constant(image, tables));
         let deadlines = expiry.iter().map(|expiry| AtomicBool::new(!expiry.is_empty())).collect();
@@ -231,8 +234,12 @@ impl TableImage {
     /// Whether the memory is as large as a new image of the declaration would get, and not nearly full.
     fn has_room_for(&self, declared: &ImageDeclared) -> bool {
         let Published::Map(map) = &self.shared.published else { return true };
-        let wanted =
-            kernel::half_bytes(declared.layout, declared.image.as_bytes().len(), size_of_tables(&declared.members));
+        let wanted = kernel::half_bytes(
+            declared.layout,
+            declared.image.as_bytes().len(),
+            size_of_tables(&declared.members),
+            HALF_BYTES_MAX,
+        );
         let used = match &*self.contents() {
             Contents::Live(live) => live.image_bytes(),
             Contents::Constant(..) | Contents::Taken => 0,
@@ -364,6 +371,14 @@ impl TableImage {
         })
     }
 
+    /// Makes a change of a table.
+    ///
+    /// # Errors
+    /// Those of [`LiveTable`]. A part of the change may have been made; its entries have their deadlines.
+    pub(super) fn apply(&self, position: usize, order: Order<'_>) -> Result<Applied, LiveError> {
+        self.with_expiry(position, |live, expiry| change::apply((live, position), expiry, order))
+    }
+
     /// Whether entries have deadlines. Does not wait for changes.
     pub(super) fn can_expire(&self) -> bool {
         (0..self.members.len()).any(|position| self.has_deadlines(position))
@@ -432,15 +447,23 @@ pub(super) struct Expiring<'a> {
 }
 
 impl Expiring<'_> {
-    /// Moves the time of a table on to tick `now` and removes up to about `keys` entries that have expired. Returns
-    /// whether nothing is left to be done at this tick.
+    /// Moves the time of a table on to tick `now` and removes up to about `keys` entries that have expired, or all if a
+    /// large part of the table has. Returns whether nothing is left to be done at this tick.
     pub fn expire(&mut self, position: usize, now: u64, keys: usize) -> bool {
         if !self.image.can_change() {
             return true;
         }
         let expiry = &mut self.image.expiry()[position];
         let mut expired = Vec::new();
-        let done = expiry.step(now, keys, &mut expired);
+        let mut done = expiry.step(now, keys, &mut expired);
+        // One rebuild is cheaper than many changes in place, unless it has to wait.
+        if !done
+            && let Contents::Live(live) = &*self.contents
+            && !live.rebuild_waits()
+            && expiry.has_due(live.rebuilds_from())
+        {
+            done = expiry.step(now, usize::MAX / 2, &mut expired);
+        }
         if !expired.is_empty() {
             let live = self.contents.live(&self.image.shared);
             let mut entries = Entries::new(live.family(), Kind::Set);

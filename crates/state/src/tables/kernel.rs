@@ -28,11 +28,11 @@ const EXACT_BYTES_MIN: usize = 1 << 16;
 const LEAF_BYTES_MIN: usize = 1 << 19;
 
 /// Size of a half for an image that may grow to half as many entries again, and to `size` entries if its table is dynamic.
-/// `None` if the image is too large for two halves.
+/// `None` if the image is too large for two halves of at most `max` bytes.
 ///
 /// Rank leaves of a million random addresses take 11 bytes each, of random IPv6 networks (/64) 48. Random hosts in
 /// random networks take 164, for which there may be no room. Exact sets are at least a third full.
-pub(super) fn half_bytes(layout: Layout, image_bytes: usize, size: usize) -> Option<usize> {
+pub(super) fn half_bytes(layout: Layout, image_bytes: usize, size: usize, max: usize) -> Option<usize> {
     let (least, bytes_each) = match layout {
         Layout::ExactSet | Layout::ExactSets => (EXACT_BYTES_MIN, 8),
         Layout::ExactSet6 => (EXACT_BYTES_MIN, 48),
@@ -45,7 +45,7 @@ pub(super) fn half_bytes(layout: Layout, image_bytes: usize, size: usize) -> Opt
         _ => image_bytes + image_bytes / 2,
     };
     let wanted = grown.max(least + size * bytes_each).next_power_of_two();
-    let half = wanted.min(HALF_BYTES_MAX);
+    let half = wanted.min(max);
     (half >= image_bytes).then_some(half)
 }
 

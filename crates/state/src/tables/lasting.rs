@@ -114,70 +114,128 @@ pub(super) fn log_change(log: &ChangeLog, key: &TableKey, (image, set): (&TableI
 }
 
 /// The tables that last.
+///
+/// ```text
+///   waiting ──a policy declares it──> taken ──it decides packets──> in effect ──no generation has it──> waiting
+///                  waiting <──it is unloaded before that──┘
+/// ```
+/// A policy that is loaded and never decides a packet changes nothing: the table as it was waits again, whatever of it
+/// the policy could take.
 pub(super) struct Lasting {
     pub log: Arc<ChangeLog>,
     /// Tables that no loaded generation has, oldest first.
     waiting: Vec<SavedTable>,
-    /// Number of images that have a table.
-    bound: HashMap<TableKey, usize>,
+    /// Tables as they were before generations got them of which none has decided packets.
+    taken: HashMap<TableKey, SavedTable>,
+    /// The loaded images with tables that last.
+    loaded: Vec<LoadedImage>,
     /// What could not be restored, for the log of the daemon.
     pub notices: Vec<String>,
 }
 
+/// An image with tables that last.
+struct LoadedImage {
+    image: TableImage,
+    /// Number of generations that have it.
+    generations: usize,
+    /// Whether one of them has decided packets.
+    has_effect: bool,
+    /// What it does not have of the tables that it continues with.
+    left_out: Vec<String>,
+}
+
 impl Lasting {
     pub fn new(log: Arc<ChangeLog>, waiting: Vec<SavedTable>) -> Self {
-        Lasting { log, waiting, bound: HashMap::new(), notices: Vec::new() }
+        Lasting { log, waiting, taken: HashMap::new(), loaded: Vec::new(), notices: Vec::new() }
     }
 
-    /// The tables that wait.
-    pub fn waiting(&self) -> &[SavedTable] {
-        &self.waiting
+    /// The tables that no generation has that has decided packets.
+    pub fn saved(&self) -> impl Iterator<Item = &SavedTable> {
+        self.waiting.iter().chain(self.taken.values())
     }
 
-    /// What a table of a new image continues with, if it waits.
-    pub fn continued_by(&mut self, member: &Member) -> Option<Continued> {
+    /// Whether a generation with an image has decided packets.
+    pub fn has_effect(&self, image: &TableImage) -> bool {
+        self.loaded.iter().any(|loaded| loaded.image.is(image) && loaded.has_effect)
+    }
+
+    /// What a table of a new image continues with, if no generation that has decided packets has it. Also says what is
+    /// left out.
+    pub fn continued_by(&self, member: &Member) -> Option<(Continued, Option<String>)> {
         let key = dynamic_key(member)?;
-        let saved = self.waiting.iter().find(|saved| saved.key == key)?;
+        let saved = self.saved().find(|saved| saved.key == key)?;
         let (continued, left_out) = saved.continued_by(member);
-        if left_out > 0 {
-            let name = &key.name;
-            self.notices.push(format!(
+        let name = &key.name;
+        let notice = (left_out > 0).then(|| {
+            format!(
                 "table {name}: {left_out} saved entries are left out: the policy does not know their labels, or the table is full"
-            ));
-        }
-        Some(continued)
+            )
+        });
+        Some((continued, notice))
     }
 
-    /// Notes that a generation has an image. Its tables wait no more.
-    pub fn bind(&mut self, image: &TableImage) {
-        for key in image.members().iter().filter_map(dynamic_key) {
-            self.waiting.retain(|saved| saved.key != key);
-            let images = self.bound.entry(key).or_default();
-            *images += 1;
-            if *images == 1 {
-                // The entries that the policy gives it are in no record.
-                self.log.demand_snapshot();
+    /// Notes that a generation has an image, which lacks what `left_out` says. Its tables wait no more.
+    pub fn bind(&mut self, image: &TableImage, left_out: Vec<String>) {
+        let keys: Vec<TableKey> = image.members().iter().filter_map(dynamic_key).collect();
+        if keys.is_empty() {
+            return;
+        }
+        match self.loaded.iter_mut().find(|loaded| loaded.image.is(image)) {
+            Some(loaded) => loaded.generations += 1,
+            None => {
+                let image = image.clone();
+                self.loaded.push(LoadedImage { image, generations: 1, has_effect: false, left_out });
             }
         }
+        for saved in self.waiting.extract_if(.., |saved| keys.contains(&saved.key)) {
+            self.taken.insert(saved.key.clone(), saved);
+        }
+    }
+
+    /// Notes that a generation with an image decides packets.
+    pub fn take_effect(&mut self, image: &TableImage) {
+        let of = |loaded: &&mut LoadedImage| loaded.image.is(image) && !loaded.has_effect;
+        let Some(loaded) = self.loaded.iter_mut().find(of) else { return };
+        loaded.has_effect = true;
+        self.notices.append(&mut loaded.left_out);
+        image.members().iter().filter_map(dynamic_key).for_each(|key| _ = self.taken.remove(&key));
+        // The entries that the policy gives its tables are in no record.
+        self.log.demand_snapshot();
     }
 
     /// Notes that a generation with an image is gone. A table that no other has waits from now on.
     pub fn release(&mut self, image: &TableImage) {
+        let Some(at) = self.loaded.iter().position(|loaded| loaded.image.is(image)) else { return };
+        self.loaded[at].generations -= 1;
+        if self.loaded[at].generations > 0 {
+            return;
+        }
+        let gone = self.loaded.swap_remove(at);
         for (position, member) in image.members().iter().enumerate() {
             let Some(key) = dynamic_key(member) else { continue };
-            let Some(images) = self.bound.get_mut(&key) else { continue };
-            *images -= 1;
-            if *images > 0 {
-                continue;
+            let others: Vec<&LoadedImage> = self.loaded.iter().filter(|loaded| loaded.has_table(&key)).collect();
+            let others_have_effect = others.iter().any(|loaded| loaded.has_effect);
+            if gone.has_effect
+                && !others_have_effect
+                && let Some((entries, expiry)) = image.current(position)
+            {
+                self.taken.insert(key.clone(), SavedTable { key: key.clone(), entries, expiry });
             }
-            self.bound.remove(&key);
-            if let Some((entries, expiry)) = image.current(position) {
+            if others.is_empty()
+                && let Some(saved) = self.taken.remove(&key)
+            {
                 if self.waiting.len() >= WAITING_TABLES_MAX {
                     self.waiting.remove(0);
                 }
-                self.waiting.push(SavedTable { key, entries, expiry });
+                self.waiting.push(saved);
             }
         }
+    }
+}
+
+impl LoadedImage {
+    fn has_table(&self, key: &TableKey) -> bool {
+        self.image.members().iter().filter_map(dynamic_key).any(|own| own == *key)
     }
 }
 

@@ -6,22 +6,13 @@ use std::sync::Arc;
 use weir_tables::Table;
 use weir_tables::live::LiveError;
 
-use super::change::{self, Order, TableChange, Timing, Visibility};
-use super::expiry::Expiry;
-use super::fit::{Checked, can_take, checked, images_of, no_table};
+use super::change::{NotTaken, Order, TableChange, Timing, Visibility};
+use super::fit::{Checked, checked, images_of, no_table};
 use super::image::TableImage;
+use super::replacement::Undo;
 use super::table_error::TableError;
 use super::table_images::TableBinding;
 use super::table_store::TableStore;
-
-/// The images of other generations with the same list that did not take a new one.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct NotTaken {
-    /// Number of images that cannot hold the new list.
-    pub images: usize,
-    /// How many of them have a part of it, because what they had before could not be restored.
-    pub partial: usize,
-}
 
 /// Why tables did not get new lists. Tables that already had theirs have their previous entries again.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,55 +44,6 @@ impl Display for NotReplaced {
 }
 
 impl std::error::Error for NotReplaced {}
-
-/// A table of an image before its list was replaced.
-struct Before {
-    image: TableImage,
-    position: usize,
-    entries: Arc<Table>,
-    expiry: Expiry,
-    listed: Arc<Table>,
-}
-
-impl Before {
-    /// The table as it is now.
-    fn of(image: &TableImage, position: usize) -> Self {
-        let (entries, expiry) = image.current(position).expect("the image was checked");
-        Before { image: image.clone(), position, entries, expiry, listed: image.listed(position) }
-    }
-
-    /// Gives the table its new list.
-    ///
-    /// # Errors
-    /// Those of a change. A part may have been made.
-    fn replace(&self, list: &Arc<Table>, now_ns: u64) -> Result<(), LiveError> {
-        let timing = Timing::new(now_ns, None);
-        let order = Order { change: TableChange::Replace(list), visibility: Visibility::Gradual, timing };
-        self.image.with_expiry(self.position, |live, expiry| change::apply((live, self.position), expiry, order))?;
-        self.image.set_listed(self.position, list);
-        Ok(())
-    }
-
-    /// Gives the table its previous entries and deadlines again.
-    ///
-    /// # Errors
-    /// Those of a change. A part may have been made.
-    fn restore(self) -> Result<(), LiveError> {
-        self.image.with_expiry(self.position, |live, expiry| {
-            live.replace(self.position, &self.entries).map(|_| *expiry = self.expiry)
-        })?;
-        self.image.set_listed(self.position, &self.listed);
-        Ok(())
-    }
-}
-
-/// The reason within an error of a batch.
-fn reason(error: LiveError) -> LiveError {
-    match error {
-        LiveError::Stopped { error, .. } => *error,
-        error => error,
-    }
-}
 
 impl TableStore {
     /// The entries of a table of the generation `active`. A table that has not changed is not copied.
@@ -146,20 +88,13 @@ impl TableStore {
         lists: &[(&str, &Arc<Table>)],
         now_ns: u64,
     ) -> Result<Vec<NotTaken>, NotReplaced> {
-        let mut before = Vec::new();
+        let mut undo = Undo::default();
         let mut not_taken = Vec::new();
         for &(name, list) in lists {
-            match self.replace_list(active, (name, list), &mut before, now_ns) {
+            match self.replace_list(active, (name, list), &mut undo, now_ns) {
                 Ok(others) => not_taken.push(others),
                 Err(error) => {
-                    let mut not_restored = Vec::new();
-                    for one in before.into_iter().rev() {
-                        let name = one.image.members()[one.position].name.clone();
-                        let _turn = self.turn(&name);
-                        if one.restore().is_err() && !not_restored.contains(&name) {
-                            not_restored.push(name);
-                        }
-                    }
+                    let not_restored = undo.restore(Visibility::Gradual, |name| self.turn(name));
                     return Err(NotReplaced { name: name.to_owned(), error: Box::new(error), not_restored });
                 }
             }
@@ -167,12 +102,12 @@ impl TableStore {
         Ok(not_taken)
     }
 
-    /// Replaces the entries of one table. `before` gets what was there.
+    /// Replaces the entries of one table. `undo` gets what was there.
     fn replace_list(
         &self,
         active: &TableBinding,
         (name, list): (&str, &Arc<Table>),
-        before: &mut Vec<Before>,
+        undo: &mut Undo,
         now_ns: u64,
     ) -> Result<NotTaken, TableError> {
         let _turn = self.turn(name);
@@ -181,33 +116,15 @@ impl TableStore {
         let (first, set) = own.first().expect("a table that was checked has an image");
         assert!(first.bounds(*set).is_none(), "a dynamic table follows no lists");
         let listed = first.listed(*set);
-        for (image, set) in &own {
-            before.push(Before::of(image, *set));
-            let replaced = before.last().expect("it was pushed").replace(list, now_ns);
-            replaced.map_err(|error| TableError::Refused { name: name.to_owned(), error: reason(error) })?;
-        }
-        let is_other = |(image, set): &(TableImage, usize)| {
-            !own.iter().any(|(known, _)| known.is(image))
-                && image.table_type(*set) == table_type
-                && image.bounds(*set).is_none()
-                && image.listed(*set) == listed
-        };
-        let mut not_taken = NotTaken::default();
-        for (image, set) in self.all_images_of(name).into_iter().filter(is_other) {
-            if can_take(&image, set, name, change).is_err() {
-                not_taken.images += 1;
-                continue;
-            }
-            let other = Before::of(&image, set);
-            match other.replace(list, now_ns) {
-                Ok(()) => before.push(other),
-                Err(_) => {
-                    not_taken.images += 1;
-                    not_taken.partial += usize::from(other.restore().is_err());
-                }
-            }
-        }
-        Ok(not_taken)
+        let has_list =
+            |(image, set): &(TableImage, usize)| image.bounds(*set).is_none() && image.listed(*set) == listed;
+        let (others, refused) = self.others((name, &own), table_type, change, has_list);
+        let order = Order { change, visibility: Visibility::Gradual, timing: Timing::new(now_ns, None) };
+        let done = undo.images();
+        let (_, not_taken) =
+            undo.replace(&own, &others, order).map_err(|error| TableError::Refused { name: name.to_owned(), error })?;
+        undo.set_listed(done, list);
+        Ok(NotTaken { images: not_taken.images + refused, ..not_taken })
     }
 
     /// Checks that a table of the generation `active` can take a change.

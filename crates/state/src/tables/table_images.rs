@@ -34,7 +34,7 @@ impl StateKind for TableImages {
     ) -> Result<Vec<TableImage>, StateError> {
         let loaded: Vec<&TableImage> = loaded.collect();
         let image = |Request { declaration, earlier }: Request<'_, Self>| match earlier.first() {
-            Some(&earlier) => Ok(earlier.for_declaration(declaration)),
+            Some(&earlier) => Ok((earlier.for_declaration(declaration), Vec::new())),
             None => {
                 // Tables continue also if the rules put them into other images than before.
                 let of_loaded = |member: &Member| {
@@ -45,11 +45,20 @@ impl StateKind for TableImages {
                 self.image(declaration, of_loaded, now_ns)
             }
         };
-        let images = requests.into_iter().map(image).collect::<Result<Vec<TableImage>, StateError>>()?;
+        let images = requests.into_iter().map(image).collect::<Result<Vec<_>, StateError>>()?;
+        let note = |(image, left_out): (TableImage, Vec<String>)| {
+            if let Some(lasting) = &mut self.lasting {
+                lasting.bind(&image, left_out);
+            }
+            image
+        };
+        Ok(images.into_iter().map(note).collect())
+    }
+
+    fn take_effect(&mut self, image: &TableImage) {
         if let Some(lasting) = &mut self.lasting {
-            images.iter().for_each(|image| lasting.bind(image));
+            lasting.take_effect(image);
         }
-        Ok(images)
     }
 
     /// The last owner frees the image.
@@ -61,38 +70,43 @@ impl StateKind for TableImages {
 }
 
 impl TableImages {
-    /// Makes an image. Its tables continue as loaded ones, or as those that wait for a generation.
+    /// Makes an image. Its tables continue as loaded ones, or as those that wait for a generation. Also says what is
+    /// left out of the latter.
     fn image(
-        &mut self,
+        &self,
         declaration: ImageDeclared,
         of_loaded: impl Fn(&Member) -> Option<Continued>,
         now_ns: u64,
-    ) -> Result<TableImage, StateError> {
+    ) -> Result<(TableImage, Vec<String>), StateError> {
         let names = declaration.members.iter().map(|member| member.name.as_str()).collect::<Vec<_>>().join("+");
         let make = |declaration: ImageDeclared, continued: Vec<Option<Continued>>| {
             TableImage::new(&self.readers, self.read_by, declaration, continued, now_ns)
         };
-        let waiting = |member: &Member| self.lasting.as_mut().and_then(|lasting| lasting.continued_by(member));
-        let waiting: Vec<Option<Continued>> = declaration.members.iter().map(waiting).collect();
-        let loaded = |declaration: &ImageDeclared| declaration.members.iter().map(&of_loaded).collect();
-        let made = match waiting.iter().any(Option::is_some) {
-            false => make(declaration.clone(), loaded(&declaration)),
-            true => {
-                let current = declaration.members.iter().zip(waiting);
-                let current = current.map(|(member, waiting)| of_loaded(member).or(waiting)).collect();
-                make(declaration.clone(), current).or_else(|problem| {
-                    // A policy that starts alone is not refused.
-                    let made = make(declaration.clone(), loaded(&declaration))?;
-                    if let Some(lasting) = &mut self.lasting {
-                        lasting.notices.push(format!("table {names}: the saved entries are lost: {problem}"));
-                    }
-                    Ok(made)
-                })
+        let mut left_out = Vec::new();
+        let mut has_saved = false;
+        let mut current = |member: &Member| match self.lasting.as_ref().and_then(|one| one.continued_by(member)) {
+            Some((saved, notice)) => {
+                has_saved = true;
+                left_out.extend(notice);
+                Some(saved)
             }
+            None => of_loaded(member),
         };
+        let current = declaration.members.iter().map(&mut current).collect();
+        let made = match make(declaration.clone(), current) {
+            Err(problem) if has_saved => {
+                // A policy that starts alone is not refused.
+                left_out = vec![format!("table {names}: the saved entries are lost: {problem}")];
+                let loaded = declaration.members.iter().map(&of_loaded).collect();
+                make(declaration, loaded)
+            }
+            made => made,
+        };
+        let made = made.map(|image| (image, left_out));
         made.map_err(|problem| match problem {
             ImageProblem::Build(error) => StateError::Table { name: names, error },
             ImageProblem::Memory(source) => StateError::TableMemory { name: names, source },
+            ImageProblem::TooLarge { bytes, max } => StateError::TableTooLarge { name: names, bytes, max },
         })
     }
 }

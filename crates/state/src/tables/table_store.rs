@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::net::IpAddr;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use weir_abi::entry::{TIME_UNIT_NS, age, hit_time};
@@ -10,14 +10,16 @@ use weir_abi::{EntryCounts, Family};
 use weir_tables::live::{LiveEntry, LiveError, LiveTable, Readers};
 use weir_tables::{Kind, Overlap, Table};
 
-use super::change::{self, Applied, Order, TableChange, Timing, Visibility};
+use super::change::{Applied, NotTaken, Order, TableChange, Timing, Visibility};
 use super::entry_counters::EntryCounters;
-use super::expiry::{Expiry, tick};
+use super::expiry::Expiry;
 use super::fit::{Checked, can_take, checked, images_of, no_table};
 use super::image::{ImageDeclared, TableImage};
+use super::kernel::HALF_BYTES_MAX;
 use super::lasting::{self, Lasting, SavedTable};
 use super::patience::Patience;
 use super::published::ReadBy;
+use super::replacement::Undo;
 use super::table_error::TableError;
 use super::table_images::{TableBinding, TableImages};
 use super::turns::{Turn, Turns};
@@ -26,9 +28,6 @@ use crate::StateError;
 use crate::saved::log::ChangeLog;
 use crate::saved::record::TableKey;
 use crate::store::{Declared, Store};
-
-/// Limit on the entries of an image that expire before changes may pass.
-pub const EXPIRE_BATCH: usize = 512;
 
 /// The result of a change.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -39,22 +38,22 @@ pub struct Changed {
     pub refreshed: usize,
     /// Number of entries now.
     pub entries: usize,
-    /// Number of images of other generations that cannot hold the change and do not have it.
-    pub left_out: usize,
+    /// The images of other generations that do not have the change.
+    pub left_out: NotTaken,
 }
 
 /// The tables of all generations.
 pub struct TableStore {
     readers: Readers,
-    store: Store<TableImages>,
+    pub(super) store: Store<TableImages>,
     /// Held while a generation is bound.
     binding: Mutex<()>,
     /// A change has the turn of its table, so that all images with the table see the same order of changes.
-    turns: Turns,
+    pub(super) turns: Turns,
     /// Whether some entry may have a deadline.
-    can_expire: AtomicBool,
+    pub(super) can_expire: AtomicBool,
     /// Tables whose entries could not expire at a tick, because others changed the tables, and that tick.
-    overdue: Mutex<BTreeMap<String, u64>>,
+    pub(super) overdue: Mutex<BTreeMap<String, u64>>,
     /// Number of entries that full tables refused, by the name of the table.
     refused: Mutex<BTreeMap<String, u64>>,
     /// Where changes of dynamic tables are written.
@@ -76,10 +75,10 @@ impl TableStore {
     /// Tables that programs in the kernel read. A thread must announce when programs have ended
     /// ([`weir_tables::live::Reader::pass`]).
     pub fn for_kernel() -> Self {
-        Self::new(ReadBy::Kernel)
+        Self::new(ReadBy::Kernel { half_max: HALF_BYTES_MAX })
     }
 
-    fn new(read_by: ReadBy) -> Self {
+    pub(super) fn new(read_by: ReadBy) -> Self {
         let readers = Readers::new();
         let store = Store::new(TableImages { readers: readers.clone(), read_by, lasting: None });
         TableStore {
@@ -130,7 +129,7 @@ impl TableStore {
     ///
     /// # Errors
     /// There is no such table, or the entries do not fit it. Nothing has changed then, except for
-    /// [`TableError::Partial`].
+    /// [`TableError::Partial`]. If all entries are replaced, that means that undoing a part of it has failed too.
     pub fn change(
         &self,
         active: &TableBinding,
@@ -172,40 +171,83 @@ impl TableStore {
             })?;
         let (first, set) = own.first().expect("a table that was checked has an image");
         let order = Order { change, visibility, timing: Timing::new(now_ns, timeout_ms) };
-        let mut others: Vec<(TableImage, usize)> = self
-            .all_images_of(name)
-            .into_iter()
-            .filter(|(image, set)| {
-                !own.iter().any(|(known, _)| known.is(image)) && image.table_type(*set) == table_type
-            })
-            .collect();
-        let all = others.len();
-        others.retain(|(image, set)| can_take(image, *set, name, change).is_ok());
-        let mut left_out = all - others.len();
-        let apply = |(image, set): &(TableImage, usize)| {
-            image.with_expiry(*set, |live: &mut LiveTable, expiry: &mut Expiry| {
-                change::apply((live, *set), expiry, order)
-            })
+        let (others, refused) = self.others((name, &own), table_type, change, |_| true);
+        let done = match change.is_whole() {
+            true => self.replace((name, &own), &others, order),
+            false => self.add_or_remove((name, &own), &others, order),
         };
-        let mut applied = None;
-        for image in &own {
-            let problem = |error: LiveError| match (&error, applied.is_none()) {
-                (LiveError::Stopped { .. }, _) | (_, false) => TableError::Partial { name: name.to_owned(), error },
-                (_, true) => TableError::Refused { name: name.to_owned(), error },
-            };
-            let in_image = apply(image).map_err(problem).inspect_err(|_| self.demand_snapshot());
-            self.note_deadlines(std::iter::once(&image.0));
-            applied.get_or_insert(in_image?);
-        }
-        left_out += others.iter().filter(|image| apply(image).is_err()).count();
-        self.note_deadlines(others.iter().map(|(image, _)| image));
+        self.note_deadlines(own.iter().chain(&others).map(|(image, _)| image));
+        let (Applied { changed, refreshed }, left_out) = done?;
+        let left_out = NotTaken { images: left_out.images + refused, ..left_out };
         if let Some(log) = self.log.get().filter(|_| first.bounds(*set).is_some()) {
             let (family, kind) = table_type;
             lasting::log_change(log, &TableKey::new(name, family, kind), (first, *set), change);
         }
         let entries = self.read(active, name, |table| table.count())?;
-        let Applied { changed, refreshed } = applied.unwrap_or_default();
         Ok(Changed { changed, refreshed, entries, left_out })
+    }
+
+    /// The `wanted` images of other generations that have a table of the same type and can take a change. Also returns
+    /// the number of those that cannot.
+    pub(super) fn others(
+        &self,
+        (name, own): (&str, &[(TableImage, usize)]),
+        table_type: (Family, Kind),
+        change: TableChange<'_>,
+        wanted: impl Fn(&(TableImage, usize)) -> bool,
+    ) -> (Vec<(TableImage, usize)>, usize) {
+        let is_other = |(image, set): &(TableImage, usize)| {
+            !own.iter().any(|(known, _)| known.is(image)) && image.table_type(*set) == table_type
+        };
+        let all = self.all_images_of(name).into_iter().filter(|other| is_other(other) && wanted(other));
+        let (can, cannot): (Vec<_>, Vec<_>) = all.partition(|(image, set)| can_take(image, *set, name, change).is_ok());
+        (can, cannot.len())
+    }
+
+    /// Replaces all entries, in all images of the generation or in none.
+    fn replace(
+        &self,
+        (name, own): (&str, &[(TableImage, usize)]),
+        others: &[(TableImage, usize)],
+        order: Order<'_>,
+    ) -> Result<(Applied, NotTaken), TableError> {
+        let mut undo = Undo::default();
+        undo.replace(own, others, order).map_err(|error| {
+            // The turn is the caller's.
+            match undo.restore(order.visibility, |_| ()).is_empty() {
+                true => TableError::Refused { name: name.to_owned(), error },
+                false => {
+                    self.demand_snapshot();
+                    TableError::Partial { name: name.to_owned(), error }
+                }
+            }
+        })
+    }
+
+    /// Makes a change of some entries, image by image.
+    fn add_or_remove(
+        &self,
+        (name, own): (&str, &[(TableImage, usize)]),
+        others: &[(TableImage, usize)],
+        order: Order<'_>,
+    ) -> Result<(Applied, NotTaken), TableError> {
+        let mut applied = None;
+        for (image, set) in own {
+            let problem = |error: LiveError| match (&error, applied.is_none()) {
+                (LiveError::Stopped { .. }, _) | (_, false) => TableError::Partial { name: name.to_owned(), error },
+                (_, true) => TableError::Refused { name: name.to_owned(), error },
+            };
+            let in_image = image.apply(*set, order);
+            applied.get_or_insert(in_image.map_err(problem).inspect_err(|_| self.demand_snapshot())?);
+        }
+        let mut left_out = NotTaken::default();
+        for (image, set) in others {
+            if let Err(error) = image.apply(*set, order) {
+                left_out.images += 1;
+                left_out.partial += usize::from(matches!(error, LiveError::Stopped { .. }));
+            }
+        }
+        Ok((applied.unwrap_or_default(), left_out))
     }
 
     /// Makes dynamic tables last: their changes go to `log`, and `waiting` tables continue in the first policy that
@@ -217,7 +259,8 @@ impl TableStore {
         }
     }
 
-    /// The dynamic tables, as the generation `active` has them if it does, and the tables that wait. `begin` runs first.
+    /// The dynamic tables of generations that decide packets or did, as `active` has them if it does, and the tables that
+    /// wait. `begin` runs first.
     /// What was changed before it is included, and some of the changes since then. All of those are in the log when this
     /// returns.
     pub fn save(&self, active: Option<&TableBinding>, begin: impl FnOnce()) -> Vec<SavedTable> {
@@ -226,9 +269,10 @@ impl TableStore {
         let (images, waiting) = self.store.maintain(|kind, loaded| {
             let loaded: Vec<&TableImage> = loaded.collect();
             let of_active = active.into_iter().flat_map(TableBinding::objects);
-            let images: Vec<TableImage> = of_active.chain(loaded.into_iter().rev()).cloned().collect();
-            let waiting: Vec<SavedTable> = kind.lasting.iter().flat_map(|one| one.waiting().iter().cloned()).collect();
-            (images, waiting)
+            let images = of_active.chain(loaded.into_iter().rev());
+            let has_effect = |image: &&TableImage| kind.lasting.as_ref().is_none_or(|one| one.has_effect(image));
+            let waiting: Vec<SavedTable> = kind.lasting.iter().flat_map(|one| one.saved().cloned()).collect();
+            (images.filter(has_effect).cloned().collect::<Vec<_>>(), waiting)
         });
         let mut tables: Vec<SavedTable> = Vec::new();
         for (key, image, position) in lasting::dynamic_tables(&images) {
@@ -267,73 +311,6 @@ impl TableStore {
         lock(&self.refused)
     }
 
-    /// Whether some entry may have a deadline. If not, [`TableStore::expire`] need not be called.
-    pub fn can_expire(&self) -> bool {
-        self.can_expire.load(Ordering::SeqCst)
-    }
-
-    /// Notes that entries of images may have deadlines. To be called after every change that sets some.
-    fn note_deadlines<'i>(&self, mut images: impl Iterator<Item = &'i TableImage>) {
-        if images.any(|image| image.can_expire()) {
-            self.can_expire.store(true, Ordering::SeqCst);
-        }
-    }
-
-    /// Removes the entries that have expired at `now_ns`, from all images of all generations. An entry that was added
-    /// at `t` with a timeout `T` is gone when this returns for the first time with `now_ns / TICK_NS` at or after
-    /// `(t + T) / TICK_NS`, rounded up. The work grows with the entries that expire, not with those that are there.
-    /// Changes wait for at most [`EXPIRE_BATCH`] entries of an image.
-    ///
-    /// Tables that others change meanwhile are waited for only shortly. What is left is removed by the next change of
-    /// the table, or by the next call.
-    pub fn expire(&self, now_ns: u64) {
-        if !self.can_expire() {
-            return;
-        }
-        // What sets a deadline from here on sets this again.
-        self.can_expire.store(false, Ordering::SeqCst);
-        let mut tables: BTreeMap<String, Vec<(TableImage, usize)>> = BTreeMap::new();
-        self.store.with_objects(|loaded| {
-            for image in distinct(loaded) {
-                for (position, name) in image.names().enumerate().filter(|&(position, _)| image.has_deadlines(position))
-                {
-                    tables.entry(name.to_owned()).or_default().push((image.clone(), position));
-                }
-            }
-        });
-        if tables.is_empty() {
-            return;
-        }
-        self.can_expire.store(true, Ordering::SeqCst);
-        let mut patience = Patience::default();
-        for (name, images) in &tables {
-            match self.expire_table((name, images), tick(now_ns), &mut patience) {
-                Some(()) => _ = lock(&self.overdue).remove(name),
-                None => _ = lock(&self.overdue).insert(name.clone(), tick(now_ns)),
-            }
-        }
-    }
-
-    /// Lets the entries of a table expire, batch by batch. `None` if others use the table for too long.
-    fn expire_table(
-        &self,
-        (name, images): (&str, &[(TableImage, usize)]),
-        now: u64,
-        patience: &mut Patience,
-    ) -> Option<()> {
-        loop {
-            let _turn = patience.wait(|until| self.turns.take_until(name, until))?;
-            let mut is_done = true;
-            for (image, position) in images {
-                let mut work = patience.wait(|until| image.begin_until(until))?;
-                is_done &= work.expire(*position, now, EXPIRE_BATCH);
-            }
-            if is_done {
-                return Some(());
-            }
-        }
-    }
-
     /// The images of all loaded generations that have a table, each once, with the position of the table.
     pub(super) fn all_images_of(&self, name: &str) -> Vec<(TableImage, usize)> {
         self.store.with_objects(|loaded| images_of(loaded, name))
@@ -351,14 +328,6 @@ impl TableStore {
         let turn = patience.wait(|until| self.turns.take_until(name, until))?;
         self.expire_overdue(name);
         Some(turn)
-    }
-
-    /// Removes some entries of a table that should have expired, if there are any. Its turn is the caller's.
-    fn expire_overdue(&self, name: &str) {
-        let Some(now) = lock(&self.overdue).remove(name) else { return };
-        for (image, position) in self.all_images_of(name) {
-            image.begin().expire(position, now, EXPIRE_BATCH);
-        }
     }
 
     /// Reads a table of the generation `active`. Changes of the image wait meanwhile.
@@ -470,13 +439,6 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Images, each once.
-fn distinct(images: &mut dyn Iterator<Item = &TableImage>) -> Vec<TableImage> {
-    let mut found: Vec<TableImage> = Vec::new();
-    for image in images {
-        if !found.iter().any(|known| known.is(image)) {
-            found.push(image.clone());
-        }
-    }
-    found
-}
+#[cfg(test)]
+#[path = "table_store/tests.rs"]
+mod tests;

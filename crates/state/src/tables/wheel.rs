@@ -169,6 +169,20 @@ impl<K: Copy + Default + Eq + Hash> Wheel<K> {
         self.node(DUE).next == DUE && self.node(MOVING).next == MOVING
     }
 
+    /// Whether at least `count` keys are due now. Looks at twice as many at most, so the answer may be no although there
+    /// are enough, if more than half of the keys were prolonged.
+    pub fn has_due(&self, count: usize) -> bool {
+        let (mut at, mut due) = (self.node(DUE).next, 0);
+        for _ in 0..2 * count {
+            if due == count || at == DUE {
+                break;
+            }
+            due += usize::from(self.left(self.node(at).until) == 0);
+            at = self.node(at).next;
+        }
+        due == count
+    }
+
     /// Ticks until a deadline, 0 if it has passed.
     fn left(&self, until: u32) -> u64 {
         match u64::from(until.wrapping_sub(self.now as u32)) {

@@ -11,9 +11,19 @@ use crate::layout::Room;
 use crate::problem::PREFIXES_MAX;
 
 impl LiveTable {
+    /// Number of changes from which on a batch rebuilds the image.
+    pub fn rebuilds_from(&self) -> usize {
+        BATCH_MIN.max(self.held.len() / BATCH_ONE_IN) + 1
+    }
+
+    /// Whether a rebuild would have to wait now, until programs in the kernel release the previous image.
+    pub fn rebuild_waits(&self) -> bool {
+        self.published.is_waiting()
+    }
+
     /// Whether so many changes are made by a rebuild.
     pub(super) fn is_batch(&self, changes: usize) -> bool {
-        changes > BATCH_MIN.max(self.held.len() / BATCH_ONE_IN) || self.at_once && changes > 1
+        changes >= self.rebuilds_from() || self.at_once && changes > 1
     }
 
     /// Checks the number of prefixes after `more` were added and `fewer` removed.

@@ -4,10 +4,19 @@ use std::iter;
 
 use weir_abi::Layout;
 
-use super::held::Net;
+use super::held::{Held, Net};
 use super::{LiveError, LiveTable, Step, is_in};
 use crate::entries::{Kind, Table};
 use crate::image::BuildError;
+use crate::merge::merge;
+
+/// Steps that were merged with the contents of a table.
+enum Merged {
+    /// Few steps.
+    Steps(Vec<Step>),
+    /// The contents after many steps, and their number.
+    Contents(Box<Held>, usize),
+}
 
 impl LiveTable {
     /// Runs changes that take effect at once: no burst sees a part of one. A change of several prefixes rebuilds the
@@ -75,11 +84,14 @@ impl LiveTable {
             return Err(LiveError::NoSuchSet { set, sets: self.sets });
         }
         let (sets, held) = (self.sets, &self.held);
-        let step = |(net, _)| {
-            let old = held.get(net);
-            Step { net, old, new: with(sets, set, old, 0) }
-        };
-        let steps = nets(table).map(step).collect();
+        let step = |net, old| Step { net, old, new: with(sets, set, old, 0) };
+        if self.numbers.is_none() && self.is_batch(table.facts().entries) {
+            let both =
+                |(net, held, gone): (Net, Option<u32>, Option<u32>)| Some(step(net, held.filter(|_| gone.is_some())?));
+            let merged = self.merged(|| merge(held.iter(), nets(table)).filter_map(both))?;
+            return self.apply_merged(merged);
+        }
+        let steps = nets(table).map(|(net, _)| step(net, held.get(net))).collect();
         self.make_steps(steps)
     }
 
@@ -104,8 +116,7 @@ impl LiveTable {
         self.replace_by(set, iter::empty)
     }
 
-    /// Replaces the contents of a set by entries in order. A step takes 48 bytes, so they are only counted if there are
-    /// many.
+    /// Replaces the contents of a set by entries in order.
     fn replace_by<I: Iterator<Item = (Net, u32)>>(
         &mut self,
         set: usize,
@@ -116,7 +127,13 @@ impl LiveTable {
             let steps = differences(held.iter(), entries(), sets, set).collect();
             return self.make_steps(steps);
         }
-        let steps = || differences(held.iter(), entries(), sets, set).filter(Step::changes);
+        let merged = self.merged(|| differences(held.iter(), entries(), sets, set))?;
+        self.apply_merged(merged)
+    }
+
+    /// What steps in order come to. A step takes 48 bytes, so they are only counted if there are many.
+    fn merged<I: Iterator<Item = Step>>(&self, steps: impl Fn() -> I) -> Result<Merged, LiveError> {
+        let steps = || steps().filter(Step::changes);
         let (mut count, mut more, mut fewer) = (0, 0, 0);
         steps().for_each(|step| {
             count += 1;
@@ -124,13 +141,19 @@ impl LiveTable {
             fewer += usize::from(step.new == 0);
         });
         if !self.is_batch(count) {
-            let steps = steps().collect();
-            return self.make_steps(steps);
+            return Ok(Merged::Steps(steps().collect()));
         }
         self.check_size(more, fewer)?;
-        let contents = held.changed(steps().map(|step| (step.net, step.new)));
-        self.rebuild_with(contents)?;
-        Ok(count)
+        let contents = self.held.changed(steps().map(|step| (step.net, step.new)));
+        Ok(Merged::Contents(Box::new(contents), count))
+    }
+
+    /// Makes merged steps. Returns their number.
+    fn apply_merged(&mut self, merged: Merged) -> Result<usize, LiveError> {
+        match merged {
+            Merged::Steps(steps) => self.apply(steps),
+            Merged::Contents(contents, count) => self.rebuild_with(*contents).map(|()| count),
+        }
     }
 
     /// The ids of the labels of a table.
@@ -155,16 +178,9 @@ fn differences(
     sets: usize,
     set: usize,
 ) -> impl Iterator<Item = Step> {
-    let (mut held, mut entries) = (held.peekable(), entries.peekable());
-    iter::from_fn(move || {
-        let net = match (held.peek(), entries.peek()) {
-            (Some(&(held, _)), Some(&(entry, _))) => held.min(entry),
-            (Some(&(net, _)), None) | (None, Some(&(net, _))) => net,
-            (None, None) => return None,
-        };
-        let old = held.next_if(|&(held, _)| held == net).map_or(0, |(_, label)| label);
-        let label = entries.next_if(|&(entry, _)| entry == net).map_or(0, |(_, label)| label);
-        Some(Step { net, old, new: with(sets, set, old, label) })
+    merge(held, entries).map(move |(net, held, entry)| {
+        let old = held.unwrap_or(0);
+        Step { net, old, new: with(sets, set, old, entry.unwrap_or(0)) }
     })
 }
 

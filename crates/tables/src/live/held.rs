@@ -5,13 +5,13 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::iter;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use weir_abi::Family;
 
 use crate::entries::{Prefixes, Table};
 use crate::flatten::{Range, flatten};
+use crate::merge::merge;
 use crate::prefix::{Prefix, Prefix4};
 
 /// The prefix of `len` bits whose lowest address is `first`. An IPv4 address is in the highest 32 bits, so that one
@@ -164,16 +164,8 @@ impl Held {
 
     /// The prefixes after changes, which are in order: the label of each prefix, 0 to remove it.
     pub fn changed(&self, changes: impl Iterator<Item = (Net, u32)>) -> Self {
-        let (mut held, mut changes) = (self.iter().peekable(), changes.peekable());
-        let merged = iter::from_fn(|| match (held.peek(), changes.peek()) {
-            (Some(&(net, _)), Some(&(changed, _))) if net < changed => held.next(),
-            (_, Some(&(changed, _))) => {
-                held.next_if(|&(net, _)| net == changed);
-                changes.next()
-            }
-            (_, None) => held.next(),
-        });
-        let left = merged.filter(|&(_, label)| label != 0);
+        let after = merge(self.iter(), changes).map(|(net, held, changed)| (net, changed.or(held).unwrap_or(0)));
+        let left = after.filter(|&(_, label)| label != 0);
         // A map is built at once from entries in order.
         Self::new(match self.family() {
             Family::Ipv4 => Map::V4(left.map(|(net, label)| (net.key4(), label)).collect()),

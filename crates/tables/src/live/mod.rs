@@ -37,6 +37,7 @@ mod published;
 mod rank;
 mod readers;
 mod shared;
+mod step;
 mod two_halves;
 
 #[cfg(test)]
@@ -73,6 +74,7 @@ pub use published::{IMAGES_WAITING_MAX, LiveImage, LiveView, PublishedImage};
 use rank::RankWriter;
 pub use readers::{Burst, READERS_MAX, Reader, Readers};
 use shared::{LiveLayout, SharedImage};
+use step::Step;
 pub use two_halves::TwoHalves;
 
 /// Maximum size of an image in bytes, with its room for changes.
@@ -81,21 +83,6 @@ pub const IMAGE_BYTES_MAX: usize = 1 << 29;
 /// That is faster than changes in place.
 const BATCH_ONE_IN: usize = 8;
 const BATCH_MIN: usize = 1024;
-
-/// A resolved change: a prefix with its label before and after, or its mask of sets for fused sets.
-#[derive(Clone, Copy, Debug)]
-struct Step {
-    net: Net,
-    old: u32,
-    new: u32,
-}
-
-impl Step {
-    /// Whether the step has an effect.
-    fn changes(&self) -> bool {
-        self.old != self.new
-    }
-}
 
 /// How an image is changed.
 enum LiveWriter {

@@ -6,9 +6,9 @@
 
 use std::sync::Arc;
 
-use super::Step;
 use super::change::LiveError;
 use super::epochs::{Quiescence, Unlinked};
+use super::step::Step;
 use crate::entries::Table;
 
 /// What lookups and packets use under the number of an entry.

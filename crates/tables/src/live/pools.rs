@@ -103,6 +103,15 @@ fn room(taken: u32) -> u8 {
     room
 }
 
+/// A leaf or block that the change in progress has written.
+#[derive(Clone, Copy)]
+pub(super) enum Made {
+    /// The entry that leads to a leaf.
+    Leaf(u32),
+    /// First entry and number of entries of a block.
+    Block(usize, usize),
+}
+
 /// Number of parents of each thing. Most have one parent, so only the others are stored.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Parents {
@@ -141,6 +150,11 @@ impl Parents {
                 false
             }
         }
+    }
+
+    /// Whether a new thing has no parent yet.
+    pub fn has_none(&self, thing: u32) -> bool {
+        self.not_one.get(&thing) == Some(&0)
     }
 
     /// Whether a thing has exactly one parent.

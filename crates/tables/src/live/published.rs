@@ -125,6 +125,14 @@ impl Publisher {
         }
     }
 
+    /// Whether [`Publisher::prepare`] would wait.
+    pub fn is_waiting(&self) -> bool {
+        match self {
+            Publisher::Pointer(_) => false,
+            Publisher::Halves(halves) => halves.is_waiting(),
+        }
+    }
+
     /// Makes sure that another image can be published.
     ///
     /// # Errors

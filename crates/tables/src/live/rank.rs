@@ -18,6 +18,8 @@
 //! If a part outgrows its leaf, its block is divided anew. A prefix shorter than /16 changes one root word after
 //! another.
 
+mod undo;
+
 use std::collections::HashMap;
 
 use crate::cells::CellsMut;
@@ -28,7 +30,7 @@ use crate::layout::rank_leaf::{
 use crate::live::epochs::{Quiescence, Unlinked};
 use crate::live::exact::Full;
 use crate::live::held::{Held, Net};
-use crate::live::pools::{Entries, Lanes, Parents, run};
+use crate::live::pools::{Entries, Lanes, Made, Parents, run};
 
 /// A shorter prefix touches so many root words that rebuilding the image is faster.
 const LEN_MIN: u8 = 8;
@@ -176,13 +178,14 @@ impl RankWriter {
             cells.set_u32(LABELS_AT, labels);
             self.labels = labels;
         }
-        let writing = Writing { cells, offsets: self.offsets, pools: &mut self.pools };
+        let writing = Writing { cells, offsets: self.offsets, pools: &mut self.pools, made: Vec::new() };
         let mut update = Update { encoder: Encoder::new(writing), readers, held, net, unlinked: &mut self.unlinked };
         let root = |addr: u128| (addr >> (u128::BITS - CHUNK_BITS)) as usize;
         let (first, last) = (root(net.first), root(net.last()));
         // All parts are complete before the first is linked, so that running out of room changes nothing.
         let links = (first..=last).map(|index| update.root(index, first == last)).collect::<Result<Vec<_>, _>>();
-        links.map_err(|_| Full)?.into_iter().flatten().for_each(|link| update.link(link));
+        let links = links.map_err(|_| update.encoder.store.undo());
+        links.map_err(|()| Full)?.into_iter().flatten().for_each(|link| update.link(link));
         Ok(())
     }
 
@@ -193,7 +196,7 @@ impl RankWriter {
 
     /// Frees what all readers have released.
     pub fn reclaim<C: CellsMut, Q: Quiescence>(&mut self, cells: &C, readers: &Q) {
-        let mut writing = Writing { cells, offsets: self.offsets, pools: &mut self.pools };
+        let mut writing = Writing { cells, offsets: self.offsets, pools: &mut self.pools, made: Vec::new() };
         while let Some(gone) = self.unlinked.pop(readers) {
             match gone {
                 Replaced::Block(word) => writing.release_block(block_of(word)),
@@ -208,6 +211,8 @@ struct Writing<'a, C> {
     cells: &'a C,
     offsets: Offsets,
     pools: &'a mut Pools,
+    /// What the change in progress has written, in this order.
+    made: Vec<Made>,
 }
 
 impl<C: CellsMut> Writing<'_, C> {
@@ -304,7 +309,9 @@ impl<C: CellsMut> Store for Writing<'_, C> {
             }
         }
         self.pools.leaves.insert(lane as u32);
-        Some((lane as u32) << NUMBER_SHIFT | (runs.len() as u32 - 1))
+        let entry = (lane as u32) << NUMBER_SHIFT | (runs.len() as u32 - 1);
+        self.made.push(Made::Leaf(entry));
+        Some(entry)
     }
 
     fn entries(&mut self, entries: &[u32]) -> Option<usize> {
@@ -314,6 +321,7 @@ impl<C: CellsMut> Store for Writing<'_, C> {
             self.add_parent(entry);
         }
         self.pools.blocks.insert(base as u32);
+        self.made.push(Made::Block(base, entries.len()));
         Some(base)
     }
 }
@@ -487,14 +495,4 @@ impl Touched {
 }
 
 #[cfg(test)]
-impl RankWriter {
-    /// Checks the writer's state against a new scan of the image, if nothing waits.
-    pub fn assert_surveyed(&self, cells: &impl CellsMut) {
-        let found = Survey::of(cells, self.offsets);
-        assert_eq!(self.pools.lanes.taken(), found.taken, "lanes");
-        assert_eq!(self.pools.entries.taken(), found.seen.iter().filter(|&&seen| seen).count(), "entries");
-        assert_eq!(self.pools.uniform, found.uniform, "leaves of one run");
-        assert_eq!(self.pools.leaves, found.leaves, "parents of leaves");
-        assert_eq!(self.pools.blocks, found.blocks, "parents of blocks");
-    }
-}
+mod tests;

@@ -68,6 +68,7 @@ impl<D: Datapath> Controller<D> {
     pub fn new(datapath: D, mut first: Generation<D::Code>, guard: Arc<Guard>) -> Self {
         let (succession, started) = (Succession::default(), Instant::now());
         first.id = succession.active().generation;
+        first.take_effect();
         let generation = Arc::new(first);
         let state = State {
             succession,
@@ -175,6 +176,7 @@ impl<D: Datapath> Controller<D> {
         self.datapath.activate(&pending.policy)?;
         // From here on the previous generation charges no bucket.
         pending.generation.bound_debts();
+        pending.generation.take_effect();
         self.state().commit(&pending.generation);
         self.guard.apply(pending.generation.program().on_exit);
         Ok(())

@@ -185,6 +185,13 @@ impl<C> Generation<C> {
         self.prepared.limits.as_ref().and_then(|limits| limits.counted.as_ref())
     }
 
+    /// Notes that it decides packets, so that its tables are its own when the process ends.
+    pub fn take_effect(&self) {
+        if let Some(tables) = self.tables() {
+            tables.take_effect();
+        }
+    }
+
     /// Reduces the debts that limits of previous generations left to what its own limits allow. It must be active, and
     /// no other generation may decide packets.
     pub fn bound_debts(&self) {

@@ -18,6 +18,7 @@ mod requests;
 mod saving;
 mod server;
 pub mod succession;
+mod table_answers;
 mod table_list;
 mod table_ticks;
 pub mod tables;

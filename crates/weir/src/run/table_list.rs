@@ -1,7 +1,7 @@
 //! Lists entries of a table: in the order of addresses, or those with the most packets.
 
 use crate::failure::Failure;
-use crate::run::tables::{entry, refused};
+use crate::run::table_answers::{entry, refused};
 use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::net::IpAddr;

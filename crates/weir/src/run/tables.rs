@@ -3,16 +3,16 @@
 use crate::failure::Failure;
 use crate::run::feeds::{Force, Guarded, Updates};
 use crate::run::generation::Generation;
+use crate::run::table_answers::{entry, refused};
 use crate::run::table_list;
 use serde_json::{Value, json};
 use std::net::IpAddr;
 use std::path::Path;
 use weir_abi::Family;
-use weir_control::{GivenEntries, TableChanged, TableEntry, TableFound, TableOperation};
+use weir_control::{GivenEntries, TableChanged, TableFound, TableOperation};
 use weir_loading::read_table;
 use weir_state::SharedState;
-use weir_state::tables::{TableBinding, TableChange, TableError, TableStore, TableView, Visibility};
-use weir_tables::live::LiveEntry;
+use weir_state::tables::{TableBinding, TableChange, TableStore, Visibility};
 use weir_tables::{Entries, Kind, Problem, Table};
 
 /// Executes a request about the table `name`.
@@ -77,12 +77,7 @@ impl Tables<'_> {
         let order = (change, visibility);
         let done = self.store.change_by(self.binding, self.name, order, weir_state::now_ns()).map_err(refused)?;
         let mut notices = notices.to_vec();
-        if done.left_out > 0 {
-            let left_out = done.left_out;
-            notices.push(format!(
-                "{left_out} images of other loaded generations cannot hold the change and do not have it (layout, labels or size)"
-            ));
-        }
+        notices.extend(done.left_out.notice());
         Ok(json!(TableChanged {
             table: self.name.to_owned(),
             changed: done.changed,
@@ -141,30 +136,5 @@ impl Tables<'_> {
             return Err(Failure::Rejected(format!("weir: {}: not an absolute path", file.display())));
         }
         Ok(read_table(file, family, kind)?)
-    }
-}
-
-/// An entry, with the time that it has left.
-pub(super) fn entry(table: &TableView<'_>, entry: &LiveEntry<'_>, now_ns: u64) -> TableEntry {
-    let seconds = |ns: u64| (ns / 1_000_000) as f64 / 1000.0;
-    let timeout_s = table.left_ns(entry, now_ns).map(seconds);
-    let (counts, idle_s) = table.counts(entry, now_ns).unzip();
-    let last_s = idle_s.filter(|_| counts.is_some_and(|counts| counts.packets > 0)).map(|idle_s| idle_s.round());
-    TableEntry {
-        entry: entry.to_string(),
-        label: entry.label.map(str::to_owned),
-        packets: counts.map(|counts| counts.packets),
-        bytes: counts.map(|counts| counts.bytes),
-        last_s,
-        pps: None,
-        bps: None,
-        timeout_s,
-    }
-}
-
-pub(super) fn refused(error: TableError) -> Failure {
-    match error {
-        TableError::Partial { .. } => Failure::Runtime(error.to_string()),
-        error => Failure::Rejected(format!("weir: {error}")),
     }
 }

@@ -9,7 +9,7 @@ use libbpf_rs::libbpf_sys::{bpf_map_create_opts, bpf_prog_test_run_opts, bpf_tes
 use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, MapType, Object};
 use memmap2::MmapRaw;
 use weir_abi::Counter;
-use weir_abi::kernel::{AdditionRing, ChecksumSlot, Mode, PORTS_MAX, PacketSlot, PortCounters, XdpContext};
+use weir_abi::kernel::{ChecksumSlot, Mode, PORTS_MAX, PacketSlot, PortCounters, XdpContext, ring_bytes};
 use weir_state::limits::LimitBinding;
 use weir_state::tables::{AdditionRings, ByRules, SelectedHalves, TableBinding};
 
@@ -114,7 +114,7 @@ impl KernelCode {
             (CHECKSUMS, cpus * size_of::<ChecksumSlot>()),
         ];
         if program.adders > 0 {
-            lengths.push((ADDITIONS, cpus * size_of::<AdditionRing>()));
+            lengths.push((ADDITIONS, cpus * ring_bytes(cpus)));
         }
         let plan = Plan {
             mode: mode(cpus, ports),
@@ -139,7 +139,7 @@ impl KernelCode {
         let programs = program.chains.iter().map(own).collect::<Result<_, _>>()?;
         let _additions = match data.tables.map(|tables| &tables.by_rules) {
             Some(ByRules::Queued(additions, adders)) => {
-                let rings = Arc::new(addition_rings(&object)?);
+                let rings = Arc::new(addition_rings(&object, cpus)?);
                 additions.register(rings.clone(), adders);
                 Some(rings)
             }

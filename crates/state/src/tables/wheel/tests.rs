@@ -1,17 +1,6 @@
 use super::*;
 use std::collections::BTreeMap;
-
-/// Numbers that look random (splitmix64).
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, end: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (mixed ^ mixed >> 31) % end
-    }
-}
+use weir_tables::SplitMix;
 
 type Key = (u32, u8);
 
@@ -42,7 +31,7 @@ fn expire_model(model: &mut BTreeMap<Key, u64>, to: u64) -> Vec<Key> {
 const SPANS: [u64; 10] = [1, 3, 200, 256, 513, 60_000, 66_000, 1 << 22, 1 << 25, LEFT_MAX - WINDOW];
 
 fn compare(seed: u64, start: u64, rounds: u64) {
-    let mut random = Random(seed);
+    let mut random = SplitMix::new(seed);
     let (mut wheel, mut model) = (Wheel::new(start), BTreeMap::new());
     let mut now = start;
     // Each run prefers some spans, so that all levels are busy at some time.
@@ -126,4 +115,20 @@ fn a_deadline_is_at_most_a_year_ahead() {
     assert_eq!(wheel.until((1, 32)), Some(7 + LEFT_MAX));
     assert_eq!(expire(&mut wheel, 6 + LEFT_MAX, 9), []);
     assert_eq!(expire(&mut wheel, 7 + LEFT_MAX, 9), [(1, 32)]);
+}
+
+#[test]
+fn due_keys_are_counted_as_far_as_needed() {
+    let mut wheel = Wheel::<Key>::new(0);
+    (0..100).for_each(|addr| wheel.set((addr, 32), 10 + u64::from(addr % 2)));
+    // Prolonged, but still in the old slot.
+    (0..20).for_each(|addr| wheel.set((addr, 32), 1000));
+    let due = |wheel: &Wheel<Key>| [40, 41, 80, 81].map(|count| wheel.has_due(count));
+    assert_eq!((wheel.has_due(0), due(&wheel)), (true, [false; 4]));
+    wheel.advance(10);
+    assert_eq!(due(&wheel), [true, false, false, false]);
+    wheel.advance(11);
+    assert_eq!(due(&wheel), [true, true, true, false]);
+    assert!(!wheel.step(50, &mut Vec::new()));
+    assert_eq!(due(&wheel), [true, false, false, false]);
 }

@@ -84,17 +84,6 @@ enum NotInPlace {
     Refused(NotReplaced),
 }
 
-/// What is to be said about other generations that did not take a new list.
-fn notice(table: &str, others: NotTaken) -> Option<String> {
-    let NotTaken { images, partial } = others;
-    let part = if partial > 0 { format!("; {partial} of them have a part of it") } else { String::new() };
-    (images > 0).then(|| {
-        format!(
-            "table {table}: {images} images of other loaded generations cannot hold the change and do not have it{part}"
-        )
-    })
-}
-
 /// The name of a list.
 pub fn name_of(text: &Text, id: ListId) -> ListName {
     match id {
@@ -277,7 +266,8 @@ impl<L: Loader> Updater<'_, L> {
                 false => NotInPlace::NeedsGeneration(refused.to_string()),
             }
         })?;
-        Ok(lists.iter().zip(done).filter_map(|((name, _), others)| notice(name, others)).collect())
+        let notice = |(&(name, _), others): (&(&str, _), NotTaken)| Some(format!("table {name}: {}", others.notice()?));
+        Ok(lists.iter().zip(done).filter_map(notice).collect())
     }
 
     /// Records that tables were not changed in place.
