@@ -208,7 +208,8 @@ impl Policy {
             });
         let slots = self.program.slots.iter().map(|slot| slot.family).zip(contents).collect();
         let dynamic = self.text().map(tables::dynamic).unwrap_or_default();
-        SlotAnswers { slots, dynamic, limits: self.limit_entries() }
+        let protected = self.text().map(tables::protected).unwrap_or_default();
+        SlotAnswers { slots, dynamic, protected, limits: self.limit_entries() }
     }
 
     /// The facts about the program that loaders need.

@@ -49,7 +49,7 @@ mod wheel;
 use std::sync::Arc;
 
 pub use addition_ring::AdditionRings;
-pub use additions::{Adders, Additions, ListedEntries, Replay, ReplayedTables, TableAdder};
+pub use additions::{Adders, Additions, ListedEntries, ProtectedTable, Replay, ReplayedTables, TableAdder};
 pub use change::{NotTaken, TableChange, Visibility};
 pub use expiring::EXPIRE_BATCH;
 pub use image::{DynamicBounds, ImageDeclared, Member, TableImage};

@@ -1,9 +1,10 @@
 //! Tables that rules add to, and the ticks in which additions take effect.
 //!
 //! A dynamic table is a map from prefixes to deadlines. Additions of a tick are collected. At the end of the tick,
-//! expired entries leave, then the additions are applied in the order of their first packets.
+//! expired entries leave. Additions that overlap an entry of a protected table, as it is then, are refused. Then the
+//! others are applied in the order of their first packets.
 
-use super::Tables;
+use super::{Protected, Tables};
 use crate::checked::{AddKind, Dynamic};
 use crate::ir::{Adder, AdderId, Program, SlotId};
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -26,6 +27,7 @@ struct DynamicTable {
     bits: u8,
     /// By length, then by prefix.
     entries: BTreeMap<u8, BTreeMap<u128, Entry>>,
+    protected: Vec<Protected>,
 }
 
 struct Entry {
@@ -47,7 +49,7 @@ impl Additions {
             for (prefix, length, label) in tables.entries(id)? {
                 entries.entry(length).or_default().insert(prefix, Entry { label, deadline: None });
             }
-            Some((id, DynamicTable { bounds, bits: slot.family.bits(), entries }))
+            Some((id, DynamicTable { bounds, bits: slot.family.bits(), entries, protected: tables.protected(id) }))
         };
         Additions {
             tables: dynamic.filter_map(table).collect(),
@@ -71,7 +73,11 @@ impl Additions {
         }
         self.expire(now + 1);
         self.seen.clear();
-        for (id, prefix) in std::mem::take(&mut self.pending) {
+        let pending = std::mem::take(&mut self.pending);
+        let is_refused = |&(id, prefix): &(AdderId, u128)| self.is_protected(program.adder(id), prefix);
+        let (refused, allowed): (Vec<_>, Vec<_>) = pending.into_iter().partition(is_refused);
+        self.counts.protected += refused.len() as u64;
+        for (id, prefix) in allowed {
             self.apply(program.adder(id), prefix, now + 1);
         }
         self.expire(next);
@@ -107,6 +113,23 @@ impl Additions {
         }
     }
 
+    /// Whether an addition overlaps an entry of a table that its own must not have.
+    fn is_protected(&self, adder: &Adder, prefix: u128) -> bool {
+        let table = &self.tables[&adder.slot];
+        let overlaps = |other: u128, length: u8| {
+            let host_bits = table.host_bits(adder.length.min(length));
+            prefix & !host_bits == other & !host_bits
+        };
+        table.protected.iter().any(|protected| match protected {
+            Protected::Prefixes(prefixes) => prefixes.iter().any(|&(other, length)| overlaps(other, length)),
+            Protected::Slot(slot) => self.tables.get(slot).is_some_and(|other| {
+                let mut entries =
+                    other.entries.iter().flat_map(|(&length, of)| of.keys().map(move |&key| (key, length)));
+                entries.any(|(other, length)| overlaps(other, length))
+            }),
+        })
+    }
+
     /// Applies an addition whose timeout begins with the tick `from`.
     fn apply(&mut self, adder: &Adder, prefix: u128, from: u64) {
         let table = self.tables.get_mut(&adder.slot).expect("an adder has a dynamic table");
@@ -138,9 +161,13 @@ impl DynamicTable {
 
     /// The label of the longest prefix that contains the key, or 0.
     fn find(&self, key: u128) -> u32 {
-        let host_bits = |length: u8| u128::MAX.checked_shr(u32::from(128 - self.bits + length)).unwrap_or(0);
         let longest_first = self.entries.iter().rev();
-        let mut found = longest_first.filter_map(|(&length, entries)| entries.get(&(key & !host_bits(length))));
+        let mut found = longest_first.filter_map(|(&length, entries)| entries.get(&(key & !self.host_bits(length))));
         found.next().map_or(0, |entry| entry.label)
+    }
+
+    /// The bits of an address after the first `length`.
+    fn host_bits(&self, length: u8) -> u128 {
+        u128::MAX.checked_shr(u32::from(128 - self.bits + length)).unwrap_or(0)
     }
 }
