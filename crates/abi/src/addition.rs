@@ -61,6 +61,8 @@ pub struct AdditionCounts {
     pub overflow: u64,
     /// Additions that a full table refused.
     pub table_full: u64,
+    /// Additions that were refused because they overlap a protected table.
+    pub protected: u64,
 }
 
 impl AdditionCounts {
@@ -71,6 +73,7 @@ impl AdditionCounts {
             updated: self.updated + other.updated,
             overflow: self.overflow + other.overflow,
             table_full: self.table_full + other.table_full,
+            protected: self.protected + other.protected,
         }
     }
 }

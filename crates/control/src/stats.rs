@@ -31,6 +31,8 @@ pub struct AdditionStats {
     pub additions_overflow: u64,
     /// Additions that a full table refused.
     pub table_full: u64,
+    /// Additions that were refused because they overlap a protected table.
+    pub protected: u64,
 }
 
 /// The counters of a worker. For an engine in the kernel, a worker is a CPU.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use weir_abi::{AdditionCounts, Counter, EntryCounts, Family, LimitEntries, Verdict};
 use weir_engine::{EngineError, Filter, FrameBurst};
 use weir_policy::ir::eval::packet::Frame;
-use weir_policy::ir::eval::{Charged, Evaluator, Tables};
+use weir_policy::ir::eval::{Charged, Evaluator, Protected, Tables};
 use weir_policy::ir::{LimiterId, Program, SlotId};
 use weir_state::limits::LimitCount;
 use weir_tables::{Image, Reference, Table};
@@ -27,6 +27,8 @@ pub struct SlotAnswers {
     pub slots: Vec<(Family, Answers)>,
     /// The entries of tables that are dynamic or have counters, by slot.
     pub followed: HashMap<SlotId, Arc<Table>>,
+    /// What rules must not add to dynamic tables, by slot.
+    pub protected: HashMap<SlotId, Vec<Protected>>,
     /// The entries of each limiter.
     pub limits: Vec<Arc<LimitEntries>>,
 }
@@ -53,6 +55,10 @@ impl Tables for SlotAnswers {
         let entries4 = table.prefixes4().iter().map(|prefix| (prefix.addr.into(), prefix.len, prefix.label));
         let entries6 = table.prefixes6().iter().map(|prefix| (prefix.addr, prefix.len, prefix.label));
         Some(entries4.chain(entries6).collect())
+    }
+
+    fn protected(&self, slot: SlotId) -> Vec<Protected> {
+        self.protected.get(&slot).cloned().unwrap_or_default()
     }
 
     fn limits(&self, limiter: LimiterId) -> Arc<LimitEntries> {

@@ -208,7 +208,8 @@ impl Policy {
             });
         let slots = self.program.slots.iter().map(|slot| slot.family).zip(contents).collect();
         let followed = self.text().map(tables::followed).unwrap_or_default();
-        SlotAnswers { slots, followed, limits: self.limit_entries() }
+        let protected = self.text().map(tables::protected).unwrap_or_default();
+        SlotAnswers { slots, followed, protected, limits: self.limit_entries() }
     }
 
     /// The facts about the program that loaders need.

@@ -3,12 +3,13 @@
 use crate::text::Text;
 use std::collections::HashMap;
 use std::sync::Arc;
-use weir_policy::checked::Dynamic;
+use weir_policy::checked::{Dynamic, TableId};
+use weir_policy::ir::eval::Protected;
 use weir_policy::ir::{AddKind, Adder, Program, SlotId};
 use weir_policy::pass::choose_layouts::Planned;
 use weir_state::tables::{
-    Adders, Additions, ByRules, DynamicBounds, ImageDeclared, ListedEntries, LiveTables, Member, ReplayedTables,
-    TableAdder, TableBinding, TableImage, TableStore,
+    Adders, Additions, ByRules, DynamicBounds, ImageDeclared, ListedEntries, LiveTables, Member, ProtectedTable,
+    ReplayedTables, TableAdder, TableBinding, TableImage, TableStore,
 };
 use weir_state::{Declared, StateError};
 use weir_tables::{Image, Table};
@@ -28,7 +29,7 @@ pub fn bind(
     let live = bind_images(text, images, store, Bound::All)?;
     let by_rules = match program.adders.is_empty() {
         true => ByRules::Never,
-        false => ByRules::Queued(additions.clone(), adders(program, &live.binding)),
+        false => ByRules::Queued(additions.clone(), adders(text, program, &live.binding)),
     };
     Ok(LiveTables { by_rules, ..live })
 }
@@ -51,7 +52,7 @@ pub fn bind_replayed(
         Some(ListedEntries { table: checked.name.clone(), entries: entries.clone(), timeout_ms })
     });
     let listed = listed.collect();
-    let replayed = ReplayedTables { store, adders: adders(program, &live.binding), listed };
+    let replayed = ReplayedTables { store, adders: adders(text, program, &live.binding), listed };
     Ok(LiveTables { by_rules: ByRules::Replayed(replayed), ..live })
 }
 
@@ -67,7 +68,40 @@ pub fn followed(text: &Text) -> HashMap<SlotId, Arc<Table>> {
     slots.filter_map(entries).collect()
 }
 
-fn adders(program: &Program, binding: &Arc<TableBinding>) -> Adders {
+/// What rules must not add to dynamic tables, by slot.
+pub fn protected(text: &Text) -> HashMap<SlotId, Vec<Protected>> {
+    let slots = || (0..).map(SlotId).zip(&text.lowered.plan.images);
+    // A dynamic table has an image of its own.
+    let slot_of = |table: TableId| slots().find(|(_, planned)| planned.tables() == [table]).map(|(slot, _)| slot);
+    let of = |&table: &TableId| {
+        let index = usize::from(table.0);
+        match text.checked.tables[index].dynamic.and(slot_of(table)) {
+            Some(slot) => Protected::Slot(slot),
+            None => Protected::Prefixes(prefixes(&text.tables[index])),
+        }
+    };
+    let protected = |(slot, planned): (SlotId, &Planned)| {
+        let &[table] = planned.tables() else { return None };
+        Some((slot, text.checked.tables[usize::from(table.0)].updates.protected.iter().map(of).collect()))
+    };
+    slots().filter_map(protected).collect()
+}
+
+fn prefixes(table: &Table) -> Vec<(u128, u8)> {
+    let prefixes4 = table.prefixes4().iter().map(|prefix| (prefix.addr.into(), prefix.len));
+    prefixes4.chain(table.prefixes6().iter().map(|prefix| (prefix.addr, prefix.len))).collect()
+}
+
+fn adders(text: &Text, program: &Program, binding: &Arc<TableBinding>) -> Adders {
+    let protected = |table: &str| {
+        let declared = text.checked.tables.iter().find(|declared| declared.name == table);
+        let protected = declared.iter().flat_map(|declared| &declared.updates.protected);
+        let of = |id: &TableId| ProtectedTable {
+            name: text.checked.tables[usize::from(id.0)].name.clone(),
+            listed: text.tables[usize::from(id.0)].coverage(),
+        };
+        protected.map(of).collect()
+    };
     let adder = |adder: &Adder| {
         let slot = program.slot(adder.slot);
         TableAdder {
@@ -76,6 +110,7 @@ fn adders(program: &Program, binding: &Arc<TableBinding>) -> Adders {
             length: adder.length,
             timeout_ms: adder.timeout_ms.or(slot.dynamic.and_then(|dynamic| dynamic.timeout_ms)),
             updates: adder.kind == AddKind::Update,
+            protected: protected(&slot.name()),
         }
     };
     Adders { adders: program.adders.iter().map(adder).collect(), binding: binding.clone() }

@@ -8,8 +8,8 @@ use weir_abi::addition::{TICK_ADDITIONS_MAX, TICK_NS};
 use weir_abi::{Addition, AdditionCounts, Family, Layout};
 use weir_state::Declared;
 use weir_state::tables::{
-    Adders, Additions, DynamicBounds, ImageDeclared, ListedEntries, Member, Replay, ReplayedTables, TableAdder,
-    TableBinding, TableStore,
+    Adders, Additions, DynamicBounds, ImageDeclared, ListedEntries, Member, ProtectedTable, Replay, ReplayedTables,
+    TableAdder, TableBinding, TableChange, TableStore,
 };
 use weir_tables::{Entries, Kind, Table};
 
@@ -26,6 +26,7 @@ fn adders(binding: &Arc<TableBinding>) -> Adders {
         length,
         timeout_ms,
         updates,
+        protected: [].into(),
     };
     let all =
         [adder(32, Some(20), false), adder(32, Some(20), true), adder(24, Some(20), false), adder(32, None, true)];
@@ -88,7 +89,7 @@ fn a_tick_collects_and_its_end_changes_the_table() {
     replay.advance(1_000_000_000).unwrap();
     assert_eq!(entries(&store, &adders), ["0.0.0.9"]);
     // It had expired at the end of that tick, and was added again.
-    assert_eq!(replay.counts(), AdditionCounts { added: 3, updated: 1, overflow: 0, table_full: 0 });
+    assert_eq!(replay.counts(), AdditionCounts { added: 3, updated: 1, overflow: 0, table_full: 0, protected: 0 });
 }
 
 #[test]
@@ -103,7 +104,7 @@ fn entries_that_expire_make_room_and_the_first_additions_get_it() {
     replay.advance(8).unwrap();
     assert_eq!(entries(&store, &adders), ["0.0.0.2", "0.0.0.3"]);
     // The update finds the deadline that the entry has already.
-    assert_eq!(replay.counts(), AdditionCounts { added: 2, updated: 0, overflow: 0, table_full: 3 });
+    assert_eq!(replay.counts(), AdditionCounts { added: 2, updated: 0, overflow: 0, table_full: 3, protected: 0 });
     assert_eq!(store.refused_by("t"), 3);
 }
 
@@ -116,7 +117,7 @@ fn a_tick_takes_the_first_of_too_many_additions() {
     // The halves are known, so only 7 are too many.
     assert_eq!(replay.counts().overflow, 7);
     replay.advance(6).unwrap();
-    assert_eq!(replay.counts(), AdditionCounts { added: all, updated: 0, overflow: 7, table_full: 0 });
+    assert_eq!(replay.counts(), AdditionCounts { added: all, updated: 0, overflow: 7, table_full: 0, protected: 0 });
     let held = entries(&store, &adders);
     assert_eq!((held.len() as u64, held[held.len() - 2].as_str()), (all + 1, "0.0.255.255"));
     // The next tick has room again.
@@ -141,11 +142,59 @@ fn queues_are_collected_while_somebody_has_them_and_once_more() {
     other.push(&addition(UPDATE, 2));
     drop(one);
     additions.collect(51 * TICK_NS);
-    assert_eq!(additions.counts(), AdditionCounts { added: 2, updated: 1, overflow: 0, table_full: 1 });
+    assert_eq!(additions.counts(), AdditionCounts { added: 2, updated: 1, overflow: 0, table_full: 1, protected: 0 });
     assert!(additions.has_queues());
     store.expire(52 * TICK_NS);
     assert_eq!(entries(&store, &adders), ["0.0.0.2", "0.0.0.9"]);
     drop(other);
     additions.collect(52 * TICK_NS);
     assert!(!additions.has_queues());
+}
+
+#[test]
+fn additions_that_overlap_a_protected_table_are_refused() {
+    let store = Arc::new(TableStore::default());
+    let declared = |name: &str, elements: &Arc<Table>| {
+        let (layout, dynamic) = (Layout::RankLeaf, Some(DynamicBounds { size: 9, timeout_ms: None }));
+        let image = Arc::new(elements.build(layout).unwrap());
+        let members = vec![Member { name: name.to_owned(), table: elements.clone(), dynamic }];
+        Declared { name: name.to_owned(), declaration: ImageDeclared { members, layout, image } }
+    };
+    let (admin, nobody) = (set(&["10.0.0.0/28"]), set(&[]));
+    let binding = store.bind(vec![declared("t", &nobody), declared("admin", &admin)], 0).unwrap();
+    let protected =
+        |name: &str, listed: &Arc<Table>| ProtectedTable { name: name.to_owned(), listed: listed.coverage() };
+    // The second table has no image. The first one has changed since it was listed.
+    let unseen = set(&["10.9.0.0/16"]);
+    let all: Arc<[ProtectedTable]> = [protected("admin", &admin), protected("unseen", &unseen)].into();
+    let adders = adders(&binding);
+    let with = |adder: &TableAdder| TableAdder { protected: all.clone(), ..adder.clone() };
+    let mut guarded: Vec<TableAdder> = adders.adders.iter().map(with).collect();
+    guarded.push(TableAdder { table: "admin".to_owned(), ..adders.adders[FOREVER as usize].clone() });
+    let adders = Adders { adders: guarded.into(), ..adders };
+    store.change(&binding, "admin", TableChange::Replace(&set(&["10.0.1.0/28", "10.0.2.7"])), 0).unwrap();
+    let mut replay = Replay::new(ReplayedTables { store: store.clone(), adders, listed: vec![] });
+    let add = |low: [u8; 4], adder: u32| Addition { low: u32::from_be_bytes(low).into(), adder, ..Addition::default() };
+    replay.advance(0).unwrap();
+    replay.add(&[
+        add([10, 0, 0, 1], FOREVER),
+        add([10, 0, 1, 15], FOREVER),
+        add([10, 0, 1, 16], FOREVER),
+        add([10, 0, 2, 0], NET),
+        add([10, 0, 3, 0], NET),
+        add([10, 9, 9, 9], FOREVER),
+        add([10, 0, 2, 7], ADD),
+        // What this tick adds to the protected table counts from the next tick on.
+        add([10, 0, 5, 5], 4),
+        add([10, 0, 5, 5], FOREVER),
+    ]);
+    replay.advance(1).unwrap();
+    let entries = |name: &str| -> Vec<String> {
+        store.read(&binding, name, |table| table.entries().map(|entry| entry.to_string()).collect()).unwrap()
+    };
+    assert_eq!(entries("t"), ["10.0.0.1", "10.0.1.16", "10.0.3.0/24", "10.0.5.5"]);
+    assert_eq!(replay.counts(), AdditionCounts { added: 5, protected: 4, ..AdditionCounts::default() });
+    replay.add(&[add([10, 0, 5, 5], UPDATE)]);
+    replay.advance(2).unwrap();
+    assert_eq!(replay.counts(), AdditionCounts { added: 5, protected: 5, ..AdditionCounts::default() });
 }

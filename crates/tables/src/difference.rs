@@ -115,7 +115,7 @@ fn walk<'p, A: Address>(old: &'p [Prefix<A>], new: &'p [Prefix<A>], ids: &OldIds
 }
 
 /// The prefixes that no other prefix of a sorted list contains. They are disjoint.
-fn outermost<A: Address>(prefixes: &[Prefix<A>]) -> impl Iterator<Item = &Prefix<A>> {
+pub(crate) fn outermost<A: Address>(prefixes: &[Prefix<A>]) -> impl Iterator<Item = &Prefix<A>> {
     let mut last: Option<A> = None;
     prefixes.iter().filter(move |prefix| {
         let is_outermost = last.is_none_or(|last| prefix.addr > last);

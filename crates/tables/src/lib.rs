@@ -10,6 +10,7 @@
 
 mod build;
 mod cells;
+mod coverage;
 pub mod difference;
 pub mod entries;
 mod flatten;
@@ -29,6 +30,7 @@ pub mod scheme;
 mod split_mix;
 mod trace;
 
+pub use coverage::Coverage;
 pub use difference::{Difference, Overlap};
 pub use entries::{Entries, Facts, Kind, Table};
 pub use image::{BuildError, Image, ImageError, ImageView};

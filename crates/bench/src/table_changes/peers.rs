@@ -48,7 +48,7 @@ fn nftables(peer: &str, lists: &Lists) -> Result<Vec<Row>, Failure> {
     let one = row("one address, a process each").spread("request_us", spread(&times));
     let mut rows = vec![one.number("request_us_p99", p99(&times)).number("changes_per_s", rate)];
     let rest = &singles[times.len().min(LINES)..];
-    let each = interactive(&rest[..rest.len().min(LINES / 4)])?;
+    let each = interactive(&rest[..rest.len().min(LINES / 20)])?;
     rows.push(row("one address").number("request_us", each).number("changes_per_s", 1e6 / each));
     let mut times = Vec::new();
     for batch in batches.chunks_exact(BATCH) {

@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use weir_abi::addition::{TICK_ADDITIONS_MAX, TICK_NS, tick};
 use weir_abi::{Addition, AdditionCounts, Family};
-use weir_tables::{Entries, Kind, Table};
+use weir_tables::{Coverage, Entries, Kind, Table};
 
 use super::addition_ring::AdditionRings;
 use super::change::{TableChange, Visibility};
@@ -37,6 +37,17 @@ pub struct TableAdder {
     pub timeout_ms: Option<u64>,
     /// Whether the timeout of an entry that is there begins again.
     pub updates: bool,
+    /// Tables whose addresses rules must not add to the table.
+    pub protected: Arc<[ProtectedTable]>,
+}
+
+/// A table whose addresses rules must not add to another one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProtectedTable {
+    /// Its name.
+    pub name: String,
+    /// Its addresses in the policy and its lists. They count if the generation has no image of it.
+    pub listed: Coverage,
 }
 
 /// The adders of a program with the tables that they change.
@@ -83,8 +94,15 @@ impl Batch {
             by_table.entry((source, &adder.table)).or_default().push(Entry { adder, number, prefix });
         }
         let mut patience = Patience::default();
-        for ((source, table), entries) in by_table {
-            let Some(turn) = store.turn_soon(table, &mut patience) else {
+        // Protected tables count as they are before this tick adds to them.
+        let allowed = |(&(source, _), entries): (&(usize, &str), &mut Vec<Entry<'_>>)| {
+            allow(store, &sources[source].binding, entries, &mut patience)
+        };
+        let refused: Vec<Option<u64>> = by_table.iter_mut().map(allowed).collect();
+        for (((source, table), entries), refused) in by_table.into_iter().zip(refused) {
+            counts.protected += refused.unwrap_or(0);
+            let turn = refused.and_then(|_| store.turn_soon(table, &mut patience));
+            let Some(turn) = turn else {
                 let late = entries.iter().map(|entry| (source, entry.number, entry.prefix));
                 self.pending.extend(late);
                 continue;
@@ -124,6 +142,31 @@ impl TableAdder {
     }
 }
 
+/// Removes the entries that overlap a protected table, and returns their number. `None` if others change a protected table
+/// for long. All entries are for the same table.
+fn allow(
+    store: &TableStore,
+    binding: &TableBinding,
+    entries: &mut Vec<Entry<'_>>,
+    patience: &mut Patience,
+) -> Option<u64> {
+    let before = entries.len();
+    for ProtectedTable { name, listed } in entries[0].adder.protected.clone().iter() {
+        let prefixes: Vec<(IpAddr, u8)> = entries.iter().map(Entry::prefix).collect();
+        let listed = |&(addr, len): &(IpAddr, u8)| listed.overlaps(addr, len);
+        let overlaps = match store.overlapping(binding, name, &prefixes, patience)? {
+            Some(overlaps) => overlaps,
+            None => prefixes.iter().map(listed).collect(),
+        };
+        let mut overlaps = overlaps.into_iter();
+        entries.retain(|_| overlaps.next() == Some(false));
+        if entries.is_empty() {
+            break;
+        }
+    }
+    Some((before - entries.len()) as u64)
+}
+
 /// Adds entries with the same timeout to the table of a turn. The first ones get the room that there is.
 fn apply_run(
     (store, turn): (&TableStore, &Turn<'_>),
@@ -152,7 +195,7 @@ fn apply_run(
         Err(_) => (Changed::default(), fitting.len()),
     };
     let [added, updated, overflow, table_full] = [changed, refreshed, lost, refused].map(|count| count as u64);
-    AdditionCounts { added, updated, overflow, table_full }
+    AdditionCounts { added, updated, overflow, table_full, protected: 0 }
 }
 
 fn set(family: Family, prefixes: &[(IpAddr, u8)]) -> Table {
@@ -347,7 +390,14 @@ mod tests {
         let binding = store.bind(vec![declared("one"), declared("two")], 0).expect("there is memory");
         let adder = |table: &str| {
             let table = table.to_owned();
-            TableAdder { table, family: Family::Ipv4, length: 32, timeout_ms: None, updates: false }
+            TableAdder {
+                table,
+                family: Family::Ipv4,
+                length: 32,
+                timeout_ms: None,
+                updates: false,
+                protected: [].into(),
+            }
         };
         let adders = Adders { adders: [adder("one"), adder("two")].into(), binding: binding.clone() };
         let additions = Additions::new(store.clone());

@@ -393,18 +393,18 @@ impl TableImage {
         self.shared.deadlines[position].store(!expiry.is_empty(), Ordering::SeqCst);
     }
 
-    /// Begins the expiry of entries. Waits for other writers and readers.
-    pub(super) fn begin(&self) -> Expiring<'_> {
-        Expiring { image: self, contents: self.contents() }
+    /// Begins to use the image. Waits for other writers and readers.
+    pub(super) fn begin(&self) -> InUse<'_> {
+        InUse { image: self, contents: self.contents() }
     }
 
-    /// Begins the expiry of entries, if the others release the image until then.
-    pub(super) fn begin_until(&self, until: Instant) -> Option<Expiring<'_>> {
+    /// Begins to use the image, if the others release it until then.
+    pub(super) fn begin_until(&self, until: Instant) -> Option<InUse<'_>> {
         loop {
             match self.shared.contents.try_lock() {
-                Ok(contents) => return Some(Expiring { image: self, contents }),
+                Ok(contents) => return Some(InUse { image: self, contents }),
                 Err(TryLockError::Poisoned(lost)) => {
-                    return Some(Expiring { image: self, contents: lost.into_inner() });
+                    return Some(InUse { image: self, contents: lost.into_inner() });
                 }
                 Err(TryLockError::WouldBlock) if Instant::now() >= until => return None,
                 Err(TryLockError::WouldBlock) => thread::sleep(LOCK_STEP),
@@ -440,13 +440,18 @@ impl TableImage {
     }
 }
 
-/// An image whose entries expire. Other writers and readers wait.
-pub(super) struct Expiring<'a> {
+/// An image in use. Other writers and readers wait.
+pub(super) struct InUse<'a> {
     image: &'a TableImage,
     contents: MutexGuard<'a, Contents>,
 }
 
-impl Expiring<'_> {
+impl InUse<'_> {
+    /// The table with its writer.
+    pub fn live(&mut self) -> &mut LiveTable {
+        self.contents.live(&self.image.shared)
+    }
+
     /// Moves the time of a table on to tick `now` and removes up to about `keys` entries that have expired, or all if a
     /// large part of the table has. Returns whether nothing is left to be done at this tick.
     pub fn expire(&mut self, position: usize, now: u64, keys: usize) -> bool {

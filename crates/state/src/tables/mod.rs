@@ -50,7 +50,7 @@ mod wheel;
 use std::sync::Arc;
 
 pub use addition_ring::AdditionRings;
-pub use additions::{Adders, Additions, ListedEntries, Replay, ReplayedTables, TableAdder};
+pub use additions::{Adders, Additions, ListedEntries, ProtectedTable, Replay, ReplayedTables, TableAdder};
 pub use change::{NotTaken, TableChange, Visibility};
 pub use entry_counters::{Counted, EntryCounters, EntryMaps};
 pub use expiring::EXPIRE_BATCH;

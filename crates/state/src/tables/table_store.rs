@@ -348,6 +348,22 @@ impl TableStore {
         Ok(image.with_expiry(set, |live, expiry| work(&TableView { live, expiry, counters, set, family, kind, size })))
     }
 
+    /// Whether each prefix overlaps an entry of a table of a generation. The outer `None`: others change the table for
+    /// long. The inner one: the generation has no image of it.
+    pub(super) fn overlapping(
+        &self,
+        binding: &TableBinding,
+        name: &str,
+        prefixes: &[(IpAddr, u8)],
+        patience: &mut Patience,
+    ) -> Option<Option<Vec<bool>>> {
+        let mut found = binding.objects().filter_map(|image| Some((image, image.position(name)?)));
+        let Some((image, set)) = found.next() else { return Some(None) };
+        let mut image = patience.wait(|until| image.begin_until(until))?;
+        let live = image.live();
+        Some(Some(prefixes.iter().map(|&(addr, len)| live.overlaps_prefix(set, addr, len)).collect()))
+    }
+
     /// Frees memory that workers have released. Does not wait for a change. To be called every few seconds, because a
     /// table that changes no more keeps it otherwise.
     pub fn free(&self) {

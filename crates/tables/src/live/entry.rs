@@ -42,6 +42,17 @@ impl LiveTable {
             .map(|(net, label)| self.entry(net, label))
     }
 
+    /// Whether a prefix of the table's family has an address in common with an entry of set `set`.
+    pub fn overlaps_prefix(&self, set: usize, addr: IpAddr, len: u8) -> bool {
+        let net = match addr {
+            IpAddr::V4(addr) => Net::of4(addr.into(), len),
+            IpAddr::V6(addr) => Net::new(addr.into(), len),
+        };
+        // Fused sets have only addresses.
+        let around = if self.sets == 1 { self.held.cover(net) } else { self.held.get(net) };
+        is_in(self.sets, set, around) || self.held.under(net).any(|(_, label)| is_in(self.sets, set, label))
+    }
+
     /// Whether an entry had this label since the table was made.
     pub fn has_label(&self, label: &str) -> bool {
         self.labels.id(label).is_some()

@@ -1,9 +1,10 @@
 //! Tables that rules change or that count, and the ticks in which additions take effect.
 //!
 //! Such a table is a map from prefixes to deadlines and counts. Additions of a tick are collected. At the end of the tick,
-//! expired entries leave, then the additions are applied in the order of their first packets.
+//! expired entries leave. Additions that overlap an entry of a protected table, as it is then, are refused. Then the
+//! others are applied in the order of their first packets.
 
-use super::Tables;
+use super::{Protected, Tables};
 use crate::checked::{AddKind, Dynamic};
 use crate::ir::{Adder, AdderId, Program, SlotId};
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -29,6 +30,7 @@ struct FollowedTable {
     bits: u8,
     /// By length, then by prefix.
     entries: BTreeMap<u8, BTreeMap<u128, Entry>>,
+    protected: Vec<Protected>,
 }
 
 struct Entry {
@@ -57,7 +59,7 @@ impl Additions {
                     .or_default()
                     .insert(prefix, Entry { label, deadline: None, counts: EntryCounts::default() });
             }
-            Some((id, FollowedTable { bounds, bits: slot.family.bits(), entries }))
+            Some((id, FollowedTable { bounds, bits: slot.family.bits(), entries, protected: tables.protected(id) }))
         };
         Additions {
             tables: (0..).map(SlotId).zip(&program.slots).filter_map(table).collect(),
@@ -81,7 +83,11 @@ impl Additions {
         }
         self.expire(now + 1);
         self.seen.clear();
-        for (id, prefix) in std::mem::take(&mut self.pending) {
+        let pending = std::mem::take(&mut self.pending);
+        let is_refused = |&(id, prefix): &(AdderId, u128)| self.is_protected(program.adder(id), prefix);
+        let (refused, allowed): (Vec<_>, Vec<_>) = pending.into_iter().partition(is_refused);
+        self.counts.protected += refused.len() as u64;
+        for (id, prefix) in allowed {
             self.apply(program.adder(id), prefix, now + 1);
         }
         self.expire(next);
@@ -144,6 +150,23 @@ impl Additions {
         }
     }
 
+    /// Whether an addition overlaps an entry of a table that its own must not have.
+    fn is_protected(&self, adder: &Adder, prefix: u128) -> bool {
+        let table = &self.tables[&adder.slot];
+        let overlaps = |other: u128, length: u8| {
+            let host_bits = table.host_bits(adder.length.min(length));
+            prefix & !host_bits == other & !host_bits
+        };
+        table.protected.iter().any(|protected| match protected {
+            Protected::Prefixes(prefixes) => prefixes.iter().any(|&(other, length)| overlaps(other, length)),
+            Protected::Slot(slot) => self.tables.get(slot).is_some_and(|other| {
+                let mut entries =
+                    other.entries.iter().flat_map(|(&length, of)| of.keys().map(move |&key| (key, length)));
+                entries.any(|(other, length)| overlaps(other, length))
+            }),
+        })
+    }
+
     /// Applies an addition whose timeout begins with the tick `from`.
     fn apply(&mut self, adder: &Adder, prefix: u128, from: u64) {
         let table = self.tables.get_mut(&adder.slot).expect("an adder has a dynamic table");
@@ -190,6 +213,7 @@ impl FollowedTable {
         found.next()
     }
 
+    /// The bits of an address after the first `length`.
     fn host_bits(&self, length: u8) -> u128 {
         u128::MAX.checked_shr(u32::from(128 - self.bits + length)).unwrap_or(0)
     }

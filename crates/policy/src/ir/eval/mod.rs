@@ -18,7 +18,7 @@ use buckets::Buckets;
 pub use buckets::Charged;
 pub use observer::{Charge, Observed, Observer};
 use packet::{Frame, Packet};
-pub use tables::Tables;
+pub use tables::{Protected, Tables};
 use weir_abi::packet::{Fragment, L3, L4};
 use weir_abi::verdict::Sampled;
 use weir_abi::{Action, AdditionCounts, Counter, EntryCounts, Reason, Verdict};

@@ -14,7 +14,21 @@ pub trait Tables {
     /// they are not known; the table is then constant and counts nothing.
     fn entries(&self, slot: SlotId) -> Option<Vec<(u128, u8, u32)>>;
 
+    /// What rules must not add to a dynamic table. Called once.
+    fn protected(&self, _slot: SlotId) -> Vec<Protected> {
+        Vec::new()
+    }
+
     /// The limits of a limiter, indexed by the labels that its find returns. Called once, and only for limiters of
     /// lists.
     fn limits(&self, limiter: LimiterId) -> Arc<LimitEntries>;
+}
+
+/// Addresses that rules must not add to a table.
+#[derive(Clone, Debug)]
+pub enum Protected {
+    /// Those of a dynamic table.
+    Slot(SlotId),
+    /// These prefixes, each with its length.
+    Prefixes(Vec<(u128, u8)>),
 }
