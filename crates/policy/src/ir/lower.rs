@@ -21,6 +21,8 @@ pub struct Lowered {
     pub plan: Plan,
     /// The text of each rule.
     pub spans: Vec<Span>,
+    /// Where the policy says that flows are tracked.
+    pub tracking: Option<Span>,
 }
 
 /// Lowers a checked policy. It cannot fail, because `check` rejects invalid policies.
@@ -30,6 +32,7 @@ pub fn lower(policy: &Checked, sources: &SourceMap, catalog: &dyn Catalog, model
         name: policy.name.clone(),
         defaults: policy.defaults,
         on_exit: policy.on_exit,
+        tracking: policy.tracking.map(|(tracking, _)| tracking),
         slots: plan.images.iter().map(|planned| slot(policy, planned)).collect(),
         limiters: Vec::new(),
         adders: Vec::new(),
@@ -45,7 +48,10 @@ pub fn lower(policy: &Checked, sources: &SourceMap, catalog: &dyn Catalog, model
                     let (finds, ordinals) = (vec![], HashMap::new());
                     let plan = &plan;
                     let mut chain = Lowering { policy, plan, sources, program, spans, direction, finds, ordinals };
-                    let nodes = rules.iter().map(|rule| chain.rule(rule)).collect();
+                    let mut nodes: Vec<Node> = rules.iter().map(|rule| chain.rule(rule)).collect();
+                    if let Some(first) = nodes.iter().position(|node| node.needs_state(&chain.program.rules)) {
+                        nodes.insert(first, Node::Track);
+                    }
                     let tree = MatchTree { staged: vec![], nodes };
                     Chain { posture: None, direction, finds: chain.finds, tree }
                 }
@@ -61,7 +67,8 @@ pub fn lower(policy: &Checked, sources: &SourceMap, catalog: &dyn Catalog, model
             program.chains.push(Chain { posture: posture.name.clone(), ..chain });
         }
     }
-    Lowered { program, plan, spans }
+    let tracking = policy.tracking.map(|(_, span)| span);
+    Lowered { program, plan, spans, tracking }
 }
 
 fn slot(policy: &Checked, planned: &Planned) -> Slot {
