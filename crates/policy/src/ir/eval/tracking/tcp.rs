@@ -39,7 +39,7 @@ pub(super) fn judge(flow: &Flow, sender: usize, segment: &Segment<'_>, settings:
     let mut next = *flow;
     let state = match step(flow, sender, segment, settings) {
         Step::To(state) => state,
-        Step::Ignore => return Outcome::Keep(ignore(flow, sender, segment)),
+        Step::Ignore => return ignore(flow, sender, segment),
         Step::Reopen => return Outcome::Reopen,
         Step::Invalid => return Outcome::Refuse(Reason::BAD_FLAGS),
     };
@@ -111,13 +111,13 @@ fn step(flow: &Flow, sender: usize, segment: &Segment<'_>, settings: &Tracking) 
 
 /// A segment that the receiver may answer by a reset or by a challenge ACK (RFC 5961, sections 4 and 5). It passes and
 /// leaves no more than a note.
-fn ignore(flow: &Flow, sender: usize, segment: &Segment<'_>) -> Flow {
+fn ignore(flow: &Flow, sender: usize, segment: &Segment<'_>) -> Outcome {
     let mut next = *flow;
     let from_opener = sender == flow.opener;
     match segment.kind {
         Kind::Syn => next.syn = true,
         Kind::SynAck if flow.syn && !from_opener && segment.ack != Some(flow.sides[1 - sender].next) => {
-            return begun_anew(flow, sender, segment);
+            return Outcome::Update(begun_anew(flow, sender, segment));
         }
         // The opener answers the ACK of an old connection by a reset with this number.
         Kind::Ack if flow.state == FlowState::SynSent => {
@@ -126,7 +126,7 @@ fn ignore(flow: &Flow, sender: usize, segment: &Segment<'_>) -> Flow {
         }
         _ => {}
     }
-    next
+    Outcome::Keep(next)
 }
 
 /// The answer to a SYN that was ignored: both sides know a connection that the tracker does not. The SYN's window and

@@ -55,7 +55,8 @@ fn check(sender: &Side, receiver: &Side, segment: &Segment<'_>, highest: Option<
     // A segment that begins inside the window may end behind it, and may be sent again from its beginning.
     let window_below = sender.next.wrapping_sub(window);
     let lower = if after(window_below, sender.una) { sender.una } else { window_below };
-    if receiver.window != Window::NONE && after(lower, segment.end) {
+    let is_old = !after(segment.end, sender.next);
+    if receiver.window != Window::NONE && is_old && after(lower, segment.end) {
         return Err(Reason::OUT_OF_WINDOW);
     }
     let oldest = receiver.next.wrapping_sub(sender.window.bytes().max(ACK_WINDOW_MIN));
