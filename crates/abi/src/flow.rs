@@ -23,7 +23,7 @@ mod hash;
 mod key;
 mod window;
 
-pub use hash::{Hashed, HashKeys};
+pub use hash::{HashKeys, Hashed};
 pub use key::FlowKey;
 pub use window::Window;
 

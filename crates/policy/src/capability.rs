@@ -193,7 +193,9 @@ chain downstream
         let program = parse(PROGRAM).unwrap();
         let found = |program: &Program, targets: &[DeploymentTarget]| {
             let found = unsupported(program, targets);
-            let line = |entry: &Unsupported| format!("{:?} {}: {}", entry.rule.map(|rule| rule.0), entry.feature.name(), entry.targets());
+            let line = |entry: &Unsupported| {
+                format!("{:?} {}: {}", entry.rule.map(|rule| rule.0), entry.feature.name(), entry.targets())
+            };
             found.iter().map(line).collect::<Vec<_>>()
         };
         assert_eq!(found(&program, &[]), [""; 0]);

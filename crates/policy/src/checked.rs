@@ -5,8 +5,8 @@ use crate::catalog::{Family, LimitsFacts, TableFacts};
 use crate::diag::Diagnostic;
 use crate::field::{Field, Subject};
 use crate::source::Span;
-use crate::tracking::Tracking;
 pub use crate::syntax::tree::{AddKind, Exceed, Log};
+use crate::tracking::Tracking;
 use weir_abi::{Action, Layout, Limit};
 
 /// A checked policy.

@@ -72,7 +72,14 @@ mod tests {
     use super::*;
 
     fn key(nth: u64) -> FlowKey {
-        FlowKey::of((0x0a00_0001, 1024 + (nth % 60_000) as u16), (0x0a00_0002 + u128::from(nth / 60_000), 80), 6, [0; 2], false).0
+        FlowKey::of(
+            (0x0a00_0001, 1024 + (nth % 60_000) as u16),
+            (0x0a00_0002 + u128::from(nth / 60_000), 80),
+            6,
+            [0; 2],
+            false,
+        )
+        .0
     }
 
     /// C has the same numbers.

@@ -19,7 +19,13 @@ struct End {
 impl FlowKey {
     /// The key of a packet with ports, or with none (0), and the side that sent it. `vlan` is the outer id and the
     /// inner one, 0 without a tag.
-    pub fn of(source: (u128, u16), destination: (u128, u16), protocol: u8, vlan: [u16; 2], is_ipv6: bool) -> (Self, usize) {
+    pub fn of(
+        source: (u128, u16),
+        destination: (u128, u16),
+        protocol: u8,
+        vlan: [u16; 2],
+        is_ipv6: bool,
+    ) -> (Self, usize) {
         let end = |(address, port)| End { address, port };
         let (source, destination) = (end(source), end(destination));
         let sender = usize::from(source > destination);
@@ -71,16 +77,24 @@ mod tests {
     fn both_directions_have_one_key() {
         let (near, far) = ((0x0a00_0001, 40000), (0x0a00_0002, 80));
         let (key, sender) = FlowKey::of(near, far, 6, [100, 7], false);
-        assert_eq!((key, sender), (FlowKey { words: [0, 0x0a00_0001, 0, 0x0a00_0002, 0x9c40_0050_0606_4007], is_ipv6: false }, 0));
+        assert_eq!(
+            (key, sender),
+            (FlowKey { words: [0, 0x0a00_0001, 0, 0x0a00_0002, 0x9c40_0050_0606_4007], is_ipv6: false }, 0)
+        );
         assert_eq!(FlowKey::of(far, near, 6, [100, 7], false), (key, 1));
         assert_ne!(FlowKey::of(far, near, 6, [100, 8], false).0, key);
         assert_ne!(FlowKey::of(far, near, 6, [100, 7], true).0, key);
-        assert_ne!(FlowKey::of((near.0, far.1), (far.0, near.1), 6, [100, 7], false).0, key, "ports belong to addresses");
+        assert_ne!(
+            FlowKey::of((near.0, far.1), (far.0, near.1), 6, [100, 7], false).0,
+            key,
+            "ports belong to addresses"
+        );
     }
 
     #[test]
     fn an_icmp_request_and_its_reply_have_one_key() {
-        let key = |source, destination, is_reply| FlowKey::of_icmp([source, destination], 9, 8, is_reply, 1, [0; 2], false);
+        let key =
+            |source, destination, is_reply| FlowKey::of_icmp([source, destination], 9, 8, is_reply, 1, [0; 2], false);
         let (asked, side) = key(1, 2, false);
         assert_eq!(key(2, 1, true), (asked, 1 - side));
         assert_ne!(key(2, 1, false).0, asked, "the other host asks with the same identifier");

@@ -67,7 +67,16 @@ pub fn check(parsed: &Parsed, sources: &SourceMap, catalog: &dyn Catalog) -> Res
     if diagnostics.iter().any(|d| d.severity == Severity::Error) {
         return Err(diagnostics);
     }
-    Ok(Checked { name: policy_name(sources), tables, limits, defaults, on_exit, tracking, postures, warnings: diagnostics })
+    Ok(Checked {
+        name: policy_name(sources),
+        tables,
+        limits,
+        defaults,
+        on_exit,
+        tracking,
+        postures,
+        warnings: diagnostics,
+    })
 }
 
 /// The main file's name without directory and extension.

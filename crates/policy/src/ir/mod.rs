@@ -18,9 +18,9 @@ pub mod verify;
 
 pub use crate::checked::{AddKind, Defaults, Dynamic, Exceed, Fallback, LabelId, LimitEach, Log, OnExit, ValueSet};
 use crate::field::Field;
+pub use crate::tracking::{Invalid, PacketState, Timeout, Tracking};
 pub use effect::{Adder, Effect, Limiter, LimiterKind, Rule};
 pub use id::{AdderId, Direction, FindId, LimiterId, RuleId, SlotId};
-pub use crate::tracking::{Invalid, PacketState, Timeout, Tracking};
 pub use match_tree::{MatchTree, Node, Test, Wanted};
 use weir_abi::{Action, Family, Layout, Reason};
 

@@ -1,8 +1,8 @@
 //! Parses printed IR. Used for tests, for bundles, and for hand-written programs.
 
 use super::{
-    AddKind, Adder, AdderId, Dynamic, Exceed, Invalid, LimitEach, Limiter, LimiterId, LimiterKind, Log, MatchTree, Slot,
-    SlotContents, SlotId, Test, Timeout, Tracking, ValueSet, Wanted, print, verify,
+    AddKind, Adder, AdderId, Dynamic, Exceed, Invalid, LimitEach, Limiter, LimiterId, LimiterKind, Log, MatchTree,
+    Slot, SlotContents, SlotId, Test, Timeout, Tracking, ValueSet, Wanted, print, verify,
 };
 use super::{Chain, Defaults, Direction, Effect, Fallback, Find, FindId, LabelId, Node, OnExit, Program, Rule, RuleId};
 use crate::field::{Field, Guard, Raw, RawBase, Subject};

@@ -16,9 +16,9 @@ use crate::ir::{PacketState, Tracking};
 use segment::Segment;
 use table::FlowTable;
 use tcp::Outcome;
+use weir_abi::Reason;
 use weir_abi::flow::{Flow, FlowKey, FlowState, Side, TICKS, ticks};
 use weir_abi::packet::{Fragment, L3, L4};
-use weir_abi::Reason;
 
 /// The flows of a program, and their clock.
 pub(super) struct Tracker {

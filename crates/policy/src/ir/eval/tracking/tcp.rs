@@ -4,8 +4,8 @@
 use super::segment::{Kind, Segment, after};
 use super::window;
 use crate::ir::Tracking;
-use weir_abi::flow::{Flow, FlowState, Side, Window};
 use weir_abi::Reason;
+use weir_abi::flow::{Flow, FlowState, Side, Window};
 
 /// What a segment does to its flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -178,7 +178,6 @@ fn reset(flow: &Flow, sender: usize, segment: &Segment<'_>) -> Outcome {
         _ => closed(flow),
     }
 }
-
 
 /// A reset connection. If nobody has answered yet, nothing is left of it.
 fn closed(flow: &Flow) -> Outcome {
