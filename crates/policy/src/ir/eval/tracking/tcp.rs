@@ -50,17 +50,17 @@ pub(super) fn judge(flow: &Flow, sender: usize, segment: &Segment<'_>, settings:
             window::record_syn(&mut next, sender, segment);
             Ok(())
         }
-        Kind::SynAck => window::pass_syn_ack(&mut next, sender, segment),
+        Kind::SynAck if opening => window::pass_syn_ack(&mut next, sender, segment),
         // One-way: the first ACK must continue the SYN.
         Kind::Ack if opening && segment.seq != flow.sides[sender].next => Err(Reason::OUT_OF_WINDOW),
-        Kind::Fin | Kind::Ack | Kind::Reset => window::pass(&mut next, sender, segment),
+        Kind::SynAck | Kind::Fin | Kind::Ack | Kind::Reset => window::pass(&mut next, sender, segment),
     };
     if let Err(reason) = passed {
         return Outcome::Refuse(reason);
     }
     next.syn = false;
     next.replied |= opening && segment.kind == Kind::Ack;
-    let is_acknowledged = next.sides.iter().all(|side| side.una == side.next);
+    let is_acknowledged = flow.liberal || next.sides.iter().all(|side| side.una == side.next);
     if state == FlowState::LastAck && segment.kind == Kind::Ack && is_acknowledged {
         next.state = FlowState::TimeWait;
     }
@@ -78,13 +78,15 @@ fn step(flow: &Flow, sender: usize, segment: &Segment<'_>, settings: &Tracking) 
         SynSent2, TimeWait, Unreplied,
     };
     let from_opener = sender == flow.opener;
-    // A FIN that is sent again has no new end.
-    let is_new = after(segment.end, flow.sides[sender].next);
+    // A FIN that is sent again has no new end. One whose end was acknowledged is old, because nothing follows a FIN.
+    let is_new = after(segment.end, flow.sides[sender].next) || flow.liberal;
+    let is_open = after(segment.end, flow.sides[sender].una) || flow.liberal;
     match (segment.kind, flow.state) {
         (Kind::Reset, _) | (_, Unreplied | Replied) => unreachable!("compiler bug: not a state of this segment"),
 
         (Kind::Syn, SynSent | SynSent2) if from_opener => Step::To(flow.state),
-        (Kind::Syn, TimeWait | Closed) if from_opener => Step::Reopen,
+        (Kind::Syn, Closed) if from_opener => Step::Reopen,
+        (Kind::Syn, TimeWait) => Step::Reopen,
         (Kind::Syn, _) if from_opener => Step::Ignore,
         (Kind::Syn, SynSent | SynSent2) => Step::To(SynSent2),
         (Kind::Syn, _) => Step::Invalid,
@@ -92,10 +94,13 @@ fn step(flow: &Flow, sender: usize, segment: &Segment<'_>, settings: &Tracking) 
         (Kind::SynAck, SynSent) if from_opener => Step::Invalid,
         (Kind::SynAck, SynSent) => Step::To(SynReceived),
         (Kind::SynAck, SynSent2) => Step::To(SynReceived2),
+        (Kind::SynAck, SynReceived | SynReceived2) if from_opener => Step::To(flow.state),
+        (Kind::SynAck, _) if from_opener => Step::Invalid,
         (Kind::SynAck, _) => Step::Ignore,
 
         (Kind::Fin, SynSent | SynSent2) => Step::Invalid,
-        (Kind::Fin, SynReceived | SynReceived2 | Established | Resetting) => Step::To(FinWait),
+        (Kind::Fin, SynReceived | SynReceived2 | Established | Resetting) if is_open => Step::To(FinWait),
+        (Kind::Fin, SynReceived | SynReceived2 | Established | Resetting) => Step::To(flow.state),
         (Kind::Fin, FinWait | CloseWait) if is_new => Step::To(LastAck),
         (Kind::Fin, FinWait | CloseWait | LastAck | TimeWait | Closed) => Step::To(flow.state),
 
@@ -152,7 +157,7 @@ fn reset(flow: &Flow, sender: usize, segment: &Segment<'_>) -> Outcome {
             // A refusal acknowledges the SYN.
             false => segment.ack.is_some_and(|ack| after(ack, other.una) && !after(ack, other.next)),
             // The SYN is taken back, or answers the ACK of an old connection.
-            true => seq == side.una || seq == side.next || other.una == seq && other.una != 0,
+            true => seq == side.next || other.una == seq && other.una != 0,
         };
         return if is_valid { closed(flow) } else { Outcome::Refuse(Reason::RST_OUT_OF_WINDOW) };
     }
@@ -162,15 +167,17 @@ fn reset(flow: &Flow, sender: usize, segment: &Segment<'_>) -> Outcome {
     }
     let window = other.window.bytes();
     let is_beyond = after(seq, side.una.wrapping_add(window)) && !flow.liberal;
-    let is_exact = seq == side.una || seq == side.next;
+    let is_old = after(side.una, seq);
+    let is_exact = seq == side.una || seq == side.next && !is_old;
     match flow.state {
         _ if is_exact => closed(flow),
-        SynSent2 | SynReceived | SynReceived2 | Established | Resetting if is_beyond || after(side.una, seq) => {
+        SynSent2 | SynReceived | SynReceived2 | Established | Resetting if is_beyond || is_old => {
             Outcome::Refuse(Reason::RST_OUT_OF_WINDOW)
         }
         // The receiver answers by a challenge ACK, so the connection may go on.
         Established | Resetting if flow.replied => Outcome::Update(Flow { state: Resetting, ..*flow }),
-        SynSent2 | SynReceived | SynReceived2 | Established | Resetting => closed(flow),
+        Established | Resetting => closed(flow),
+        SynSent2 | SynReceived | SynReceived2 => Outcome::Keep(*flow),
         // A closed socket answers late segments by resets with the acknowledgement of these.
         _ if !flow.liberal && (is_beyond || after(side.una.wrapping_sub(window), seq)) => {
             Outcome::Refuse(Reason::RST_OUT_OF_WINDOW)

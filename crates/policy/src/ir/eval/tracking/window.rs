@@ -39,7 +39,10 @@ fn pick_up(flow: &mut Flow, sender: usize, segment: &Segment<'_>, highest: Optio
         other.next = other.next.wrapping_add(1);
     }
     let side = &mut flow.sides[sender];
-    (side.una, side.next, side.window) = (segment.seq, segment.end, Window::of(segment.window.max(1)));
+    // What the other side has acknowledged before is known.
+    let is_known = side.una != 0 || side.next != 0;
+    side.una = if is_known { side.una } else { segment.seq };
+    (side.next, side.window) = (segment.end, Window::of(segment.window.max(1)));
 }
 
 fn check(sender: &Side, receiver: &Side, segment: &Segment<'_>, highest: Option<u32>) -> Result<(), Reason> {
@@ -52,18 +55,23 @@ fn check(sender: &Side, receiver: &Side, segment: &Segment<'_>, highest: Option<
     if highest.is_some_and(|ack| after(ack, receiver.next)) {
         return Err(Reason::BAD_ACK);
     }
-    // A segment that begins inside the window may end behind it, and may be sent again from its beginning.
-    let window_below = sender.next.wrapping_sub(window);
-    let lower = if after(window_below, sender.una) { sender.una } else { window_below };
+    let lower = oldest(sender, window);
     let is_old = !after(segment.end, sender.next);
     if receiver.window != Window::NONE && is_old && after(lower, segment.end) {
         return Err(Reason::OUT_OF_WINDOW);
     }
-    let oldest = receiver.next.wrapping_sub(sender.window.bytes().max(ACK_WINDOW_MIN));
-    if highest.is_some_and(|ack| after(oldest, ack)) {
+    let lower = oldest(receiver, sender.window.bytes().max(ACK_WINDOW_MIN));
+    if highest.is_some_and(|ack| after(lower, ack)) {
         return Err(Reason::BAD_ACK);
     }
     Ok(())
+}
+
+/// The oldest number of a side that is still of use: a window before its newest. A segment that begins inside the
+/// window may end behind it, so what is not acknowledged may be older.
+fn oldest(side: &Side, window: u32) -> u32 {
+    let window_below = side.next.wrapping_sub(window);
+    if after(window_below, side.una) { side.una } else { window_below }
 }
 
 fn update(flow: &mut Flow, sender: usize, segment: &Segment<'_>, highest: Option<u32>) {
@@ -81,10 +89,12 @@ fn update(flow: &mut Flow, sender: usize, segment: &Segment<'_>, highest: Option
     }
 }
 
-/// Records the SYN of a side, also one that begins anew with another number.
+/// Records the SYN of a side, also one with another number. Which of two the other side answers, and so which windows and
+/// options hold, is not known then.
 pub(super) fn record_syn(flow: &mut Flow, sender: usize, segment: &Segment<'_>) {
     let side = &mut flow.sides[sender];
     let is_first = side.window == Window::NONE;
+    flow.liberal |= !is_first && segment.end != side.next;
     let una = if is_first || after(side.una, segment.seq) { segment.seq } else { side.una };
     if is_first || after(segment.end, side.next) {
         let window = Window::of(segment.window.max(1));
@@ -103,8 +113,14 @@ pub(super) fn record_syn(flow: &mut Flow, sender: usize, segment: &Segment<'_>) 
 pub(super) fn pass_syn_ack(flow: &mut Flow, sender: usize, segment: &Segment<'_>) -> Result<(), Reason> {
     let other = flow.sides[1 - sender];
     let acks_syn = segment.ack.is_some_and(|ack| after(ack, other.una) && !after(ack, other.next));
-    if !acks_syn && !flow.liberal {
+    if !acks_syn {
         return Err(Reason::BAD_ACK);
+    }
+    // In a simultaneous open it repeats the number of the SYN.
+    let side = flow.sides[sender];
+    let repeats = !after(side.una, segment.seq) && after(side.next, segment.seq);
+    if side.window != Window::NONE && !repeats && !flow.liberal {
+        return Err(Reason::OUT_OF_WINDOW);
     }
     record_syn(flow, sender, segment);
     update(flow, sender, segment, segment.ack);
