@@ -2,7 +2,7 @@
 //!
 //! Both judge the same packets: captures, and generated flows that are reordered, sent again, overlapping, wrapped
 //! around and attacked. Each difference must be one that docs/tracking.md explains. `WEIR_CONNTRACK_FLOWS=100000` sets
-//! the number of generated flows, `WEIR_CONNTRACK_CAPTURES` names a folder with captures.
+//! the number of generated flows, `WEIR_CONNTRACK_SEED` which they are, `WEIR_CONNTRACK_CAPTURES` names a folder with captures.
 
 #[path = "conntrack/differences.rs"]
 mod differences;
@@ -27,6 +27,8 @@ use weir_policy::ir::eval::packet::Packet;
 
 /// Number of generated flows.
 const FLOWS: u32 = 3000;
+/// The seed of generated flows.
+const SEED: u32 = 17;
 /// Number of flows between two flushes.
 const BATCH: u32 = 500;
 /// Number of captured packets between two flushes.
@@ -127,10 +129,12 @@ impl Compared {
 
 #[test]
 fn the_kernel_judges_generated_flows_alike() {
-    let wanted = std::env::var("WEIR_CONNTRACK_FLOWS").ok().and_then(|count| count.parse().ok()).unwrap_or(FLOWS);
+    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse().ok());
+    let wanted = number("WEIR_CONNTRACK_FLOWS").unwrap_or(FLOWS);
+    let seed = number("WEIR_CONNTRACK_SEED").unwrap_or(SEED).into();
     let policies = Policies::load();
     let compared = with_conntrack(|mut conntrack| {
-        let (mut compared, mut dice) = (Compared::default(), Dice::new(17));
+        let (mut compared, mut dice) = (Compared::default(), Dice::new(seed));
         for first in (0..wanted).step_by(BATCH as usize) {
             let numbers = first..wanted.min(first + BATCH);
             let segments = numbers.flat_map(|number| {

@@ -191,7 +191,8 @@ impl Difference<'_> {
             self.earlier.iter().any(is)
         };
         let syns = self.earlier.iter().filter(|(packet, flow)| {
-            let before_answer = flow.is_none_or(|flow| flow.state == SynSent || flow.state == State::SynSent2);
+            let unanswered = [SynSent, State::SynSent2, TimeWait, Closed];
+            let before_answer = flow.is_none_or(|flow| unanswered.contains(&flow.state));
             packet.tcp_flags & (SYN | ACK | RST) == SYN && before_answer
         });
         let numbers: std::collections::BTreeSet<u32> = syns.map(|(packet, _)| packet.seq).collect();

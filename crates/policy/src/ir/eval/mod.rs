@@ -69,6 +69,14 @@ impl<'a, T: Tables> Evaluator<'a, T> {
         self.tracker.iter().for_each(|tracker| tracker.flows(visit));
     }
 
+    /// Checks the invariants of the table of flows, for tests.
+    ///
+    /// # Panics
+    /// If one is violated.
+    pub fn verify_flows(&self) {
+        self.tracker.iter().for_each(Tracker::verify);
+    }
+
     /// Decides a frame by the chain with index `chain`.
     pub fn decide(&mut self, chain: usize, frame: Frame<'_>, observer: &mut impl Observer) -> Verdict {
         self.buckets.tick(frame.time_ns);

@@ -133,6 +133,11 @@ impl Tracker {
         }
     }
 
+    /// Checks the invariants of the table, for tests. Panics if one is violated.
+    pub(super) fn verify(&self) {
+        self.table.verify();
+    }
+
     fn tcp(&mut self, packet: &Packet, frame: Frame<'_>) -> Tracked {
         let Some(segment) = Segment::read(packet, frame) else { return Tracked::refused(Reason::BAD_FLAGS) };
         let now = self.now();

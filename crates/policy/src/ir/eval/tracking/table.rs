@@ -192,8 +192,7 @@ impl FlowTable {
         }
     }
 
-    /// Checks the invariants of the table.
-    #[cfg(test)]
+    /// Checks the invariants of the table, for tests. Panics if one is violated.
     pub(super) fn verify(&self) {
         let mut keys = std::collections::HashSet::new();
         for bucket in 0..self.tags.len() {
