@@ -6,6 +6,8 @@ mod additions;
 mod bundles;
 #[path = "command/hostile.rs"]
 mod hostile;
+#[path = "command/inside.rs"]
+mod inside;
 #[path = "command/json.rs"]
 mod json;
 #[path = "command/limits.rs"]

@@ -4,7 +4,7 @@
 //! The snapshots are the lowered IR, the generated C for user space and for BPF, and each packet's verdict with the
 //! counters. For most features the C is reduced to its rules (features/excerpt.rs). The packets go through every chain
 //! of the policy in every engine. All results must agree with each other and with the snapshot. Features that cannot be
-//! compiled yet (`track`) run only in the interpreter.
+//! compiled yet (`tracking`) run only in the interpreter.
 //!
 //! `cargo xtask bless` writes the snapshots; review them like code before committing. `WEIR_FEATURE=vlan` runs one
 //! folder.
@@ -128,8 +128,9 @@ fn printed_policies_and_programs_read_as_themselves() {
     });
 }
 
-/// Reasons that do not depend on a packet's bytes. tests/buffers.rs covers them.
-const NOT_OF_BYTES: [Reason; 1] = [Reason::UNKNOWN_INTERFACE];
+/// Reasons that do not depend on a packet's bytes, or that need a full table. tests/buffers.rs and tests/tracking.rs cover
+/// them.
+const NOT_OF_BYTES: [Reason; 2] = [Reason::UNKNOWN_INTERFACE, Reason::STATE_FULL];
 
 /// Every other built-in reason has a packet in one of the folders.
 #[test]

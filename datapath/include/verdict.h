@@ -43,6 +43,12 @@ enum reason {
 	REASON_MALFORMED_TRANSPORT = 14,
 	REASON_LIMIT = 15,	       /* a limit had no room for the packet */
 	REASON_UNKNOWN_INTERFACE = 16, /* the packet came in at no port (ports.h); always dropped */
+	REASON_BAD_FLAGS = 17,
+	REASON_OUT_OF_WINDOW = 18,
+	REASON_BAD_ACK = 19,
+	REASON_NO_STATE = 20,
+	REASON_RST_OUT_OF_WINDOW = 21,
+	REASON_STATE_FULL = 22,
 	REASON_NONE = 31,	       /* none yet: the rules decide */
 	REASON_RULE = WEIR_RULE_BASE,  /* REASON_RULE + r: rule r */
 };

@@ -8,6 +8,7 @@ mod control;
 mod packet;
 mod policy;
 mod table;
+mod tracker;
 
 /// A target.
 pub type Target = fn(&[u8]);
@@ -27,6 +28,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("packet_reference", packet::packet_reference),
     ("policy_parser", policy::policy_parser),
     ("table_image", table::table_image),
+    ("tracker", tracker::tracker),
 ];
 
 /// Runs one target.

@@ -2,8 +2,8 @@
 //!
 //! The compiler and the engines share only this crate. Every type is plain bytes in host byte order unless its name
 //! says otherwise (`Be16`). Its size and offsets are asserted here and, with the same numbers, in `datapath/include`.
-//! The crate contains layouts and names. Its only computations are those of limits and of the
-//! ticks of additions, which all engines must compute alike.
+//! The crate contains layouts and names. Its only computations are those of limits, of flows and
+//! of the ticks of additions, which all engines must compute alike.
 
 pub mod addition;
 pub mod burst;
@@ -12,6 +12,7 @@ pub mod dpdk;
 pub mod each;
 pub mod entry;
 pub mod family;
+pub mod flow;
 pub mod image;
 pub mod kernel;
 pub mod limit;
@@ -27,6 +28,7 @@ pub use burst::{BURST_MAX, Burst, Frame};
 pub use counter::Counter;
 pub use entry::{EntryCounter, EntryCounts};
 pub use family::Family;
+pub use flow::FlowState;
 pub use image::{ImageHeader, Layout};
 pub use limit::{LimitEntries, LimitEntry, LimitProfile};
 pub use link::Link;

@@ -55,6 +55,18 @@ builtin! {
     /// The packet was received in the kernel at an interface that is not a port, such as a bond's member. It is always
     /// dropped.
     UNKNOWN_INTERFACE = 16, "unknown-interface";
+    /// Flags that no TCP sends, or that the state of the connection does not allow.
+    BAD_FLAGS = 17, "bad-flags";
+    /// A segment outside of the receiver's window, or a quoted one.
+    OUT_OF_WINDOW = 18, "out-of-window";
+    /// An acknowledgement of data that was not sent, or an old one.
+    BAD_ACK = 19, "bad-ack";
+    /// The packet belongs to no flow and cannot open one.
+    NO_STATE = 20, "no-state";
+    /// A reset that does not belong to the connection as it is now.
+    RST_OUT_OF_WINDOW = 21, "rst-out-of-window";
+    /// The packet opens a flow, and the table of flows has no room for it.
+    STATE_FULL = 22, "state-full";
 }
 
 impl Reason {

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
+use weir_abi::flow::{Flow, FlowKey};
 use weir_abi::{AdditionCounts, Counter, EntryCounts, Family, LimitEntries, Verdict};
 use weir_engine::{EngineError, Filter, FrameBurst};
 use weir_policy::ir::eval::packet::Frame;
@@ -76,6 +77,11 @@ impl<'a> EvalFilter<'a> {
     /// A filter whose counters are 0. The interpreter must support all effects of the program.
     pub fn new(program: &'a Program, tables: SlotAnswers) -> Self {
         EvalFilter { program, evaluator: Evaluator::new(program, tables) }
+    }
+
+    /// Calls `visit` with the key and state of each flow.
+    pub fn flows(&self, visit: &mut dyn FnMut(&FlowKey, &Flow)) {
+        self.evaluator.flows(visit);
     }
 }
 

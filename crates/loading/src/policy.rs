@@ -152,20 +152,6 @@ impl Policy {
         })
     }
 
-    /// Finds a chain like [`Policy::chain`] and removes all others, so that only this one is compiled. Returns its new
-    /// index. Rules keep their counters. A bundle, which is compiled already, keeps all chains.
-    ///
-    /// # Errors
-    /// There is no such posture.
-    pub fn only_chain(&mut self, posture: Option<&str>, direction: Direction) -> Result<usize, LoadError> {
-        let chain = self.chain(posture, direction)?;
-        if self.is_bundle() {
-            return Ok(chain);
-        }
-        self.keep_chains(&[chain]);
-        Ok(0)
-    }
-
     /// Removes all other chains from a policy's text. The remaining ones are renumbered in order.
     pub fn keep_chains(&mut self, wanted: &[usize]) {
         assert!(!self.is_bundle(), "compiler bug: a bundle's code has the chains that it has");

@@ -3,7 +3,7 @@
 //! A new statement needs a [`Feature`], a new engine an [`Engine`]. [`DeploymentTarget::lacks`] is the table of what
 //! each supports.
 
-use crate::ir::{Effect, Program, RuleId};
+use crate::ir::{Effect, Program, RuleId, match_tree};
 use weir_abi::Target;
 
 /// An implementation that decides packets by a policy.
@@ -39,15 +39,15 @@ pub enum Feature {
     Limit,
     /// `sample`
     Sample,
-    /// `track`
+    /// `tracking`, `track`, `ct state`
     Track,
 }
 
 /// A feature of a rule that targets do not support.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unsupported {
-    /// The rule that uses it.
-    pub rule: RuleId,
+    /// The rule that uses it; `None` if it is used besides the rules.
+    pub rule: Option<RuleId>,
     /// The feature.
     pub feature: Feature,
     /// The targets that lack it, each with the reason.
@@ -89,7 +89,8 @@ impl DeploymentTarget {
     /// Why the target does not support the feature, or `None` if it does.
     pub const fn lacks(self, feature: Feature) -> Option<&'static str> {
         match (self, feature) {
-            (DeploymentTarget::Engine(_), Feature::Track) => Some("no engine tracks flows yet"),
+            (DeploymentTarget::Engine(Engine::Eval), Feature::Track) => None,
+            (DeploymentTarget::Engine(_), Feature::Track) => Some("only the engine eval tracks flows yet"),
             (DeploymentTarget::Engine(_), Feature::Add | Feature::Count) => None,
             (DeploymentTarget::Bundle, Feature::Add) => Some("tables of a bundle cannot change yet"),
             (DeploymentTarget::Bundle, Feature::Count) => Some("tables of a bundle have no counters yet"),
@@ -125,8 +126,8 @@ impl Feature {
             Effect::Limit { add: Some(_), .. } => &[Feature::Limit, Feature::Add],
             Effect::Limit { add: None, .. } => &[Feature::Limit],
             Effect::Sample { .. } => &[Feature::Sample],
-            Effect::Track => &[Feature::Track],
-            Effect::Verdict(_) => &[],
+            // Reported once for the whole program.
+            Effect::Track | Effect::Verdict(_) => &[],
         }
     }
 }
@@ -142,16 +143,29 @@ impl Unsupported {
 /// supports the program.
 pub fn unsupported(program: &Program, targets: &[DeploymentTarget]) -> Vec<Unsupported> {
     let mut found = Vec::new();
+    let mut report = |rule: Option<RuleId>, feature: Feature| {
+        let lacking = |&target: &DeploymentTarget| Some((target, target.lacks(feature)?));
+        let lacking: Vec<_> = targets.iter().filter_map(lacking).collect();
+        if !lacking.is_empty() {
+            found.push(Unsupported { rule, feature, lacking });
+        }
+    };
+    if program.tracking.is_some() {
+        report(first_tracking(program), Feature::Track);
+    }
     for (index, rule) in (0..).zip(&program.rules) {
         for &feature in rule.effects.iter().flat_map(Feature::of) {
-            let lacking = |&target: &DeploymentTarget| Some((target, target.lacks(feature)?));
-            let lacking: Vec<_> = targets.iter().filter_map(lacking).collect();
-            if !lacking.is_empty() {
-                found.push(Unsupported { rule: RuleId(index), feature, lacking });
-            }
+            report(Some(RuleId(index)), feature);
         }
     }
     found
+}
+
+/// The first rule that needs the state of packets.
+fn first_tracking(program: &Program) -> Option<RuleId> {
+    let needing = program.chains.iter().flat_map(|chain| &chain.tree.nodes);
+    let needing = needing.filter(|node| node.needs_state(&program.rules));
+    needing.flat_map(|node| match_tree::rules(std::slice::from_ref(node))).min()
 }
 
 #[cfg(test)]
@@ -163,12 +177,16 @@ mod tests {
 program test
 defaults malformed drop, arp accept, not-ip drop, fragment rules, ip-options rules, no-match accept
 on-exit block
+tracking size 64 embryonic 25% pickup on one-way off invalid rules syn-sent 1ms syn-recv 1ms established 1ms \
+fin-wait 1ms close-wait 1ms last-ack 1ms time-wait 1ms closed 1ms unacknowledged 1ms udp 1ms udp-replied 1ms icmp 1ms \
+other 1ms
 limiter 0 rate upstream 0 rate 2pps burst 1packets log off
 rule 0 test.weir:1 [limit 0 exceed drop] limit rate 2pps burst 1
 rule 1 test.weir:2 [accept] accept
 rule 2 test.weir:3 [track] tcp track
 chain upstream
   rule 0
+  track
   when tcp
     rule 2
   rule 1
@@ -178,14 +196,18 @@ chain downstream
     #[test]
     fn a_program_is_compared_with_the_features_of_each_target() {
         let program = parse(PROGRAM).unwrap();
-        let found = |targets: &[DeploymentTarget]| {
-            let found = unsupported(&program, targets);
-            let line = |entry: &Unsupported| format!("{} {}: {}", entry.rule.0, entry.feature.name(), entry.targets());
+        let found = |program: &Program, targets: &[DeploymentTarget]| {
+            let found = unsupported(program, targets);
+            let line = |entry: &Unsupported| {
+                format!("{:?} {}: {}", entry.rule.map(|rule| rule.0), entry.feature.name(), entry.targets())
+            };
             found.iter().map(line).collect::<Vec<_>>()
         };
-        assert_eq!(found(&[]), [""; 0]);
-        assert_eq!(found(&[DeploymentTarget::Bundle]), [""; 0]);
-        assert_eq!(found(&[Engine::Native.into(), Engine::Xdp.into()]), ["2 track: native, xdp"]);
-        assert_eq!(found(&[Engine::Eval.into(), DeploymentTarget::Bundle]), ["2 track: eval"]);
+        assert_eq!(found(&program, &[]), [""; 0]);
+        assert_eq!(found(&program, &[DeploymentTarget::Bundle]), [""; 0]);
+        assert_eq!(found(&program, &[Engine::Native.into(), Engine::Xdp.into()]), ["Some(2) track: native, xdp"]);
+        assert_eq!(found(&program, &[Engine::Eval.into(), DeploymentTarget::Bundle]), [""; 0]);
+        let program = Program { rules: vec![], chains: vec![], ..program };
+        assert_eq!(found(&program, &[Engine::Xdp.into()]), ["None track: xdp"]);
     }
 }

@@ -6,6 +6,7 @@ use crate::diag::Diagnostic;
 use crate::field::{Field, Subject};
 use crate::source::Span;
 pub use crate::syntax::tree::{AddKind, Exceed, Log};
+use crate::tracking::Tracking;
 use weir_abi::{Action, Layout, Limit};
 
 /// A checked policy.
@@ -21,6 +22,8 @@ pub struct Checked {
     pub defaults: Defaults,
     /// What the link does when Weir ends.
     pub on_exit: OnExit,
+    /// How flows are tracked, and where the policy says so; `None` if they are not.
+    pub tracking: Option<(Tracking, Span)>,
     /// The base policy first, then the named postures.
     pub postures: Vec<Posture>,
     /// Mistakes that do not stop the compiler.

@@ -117,6 +117,8 @@ pub enum Notation {
     Fragment,
     /// `exists` (1) or `missing` (0).
     Presence,
+    /// `new`, `established`, ...
+    PacketState,
     /// Decimal or 0x hexadecimal.
     Number,
 }
@@ -165,6 +167,8 @@ fields! {
     MetaFragment = "meta fragment", 2, Ip, Fragment;
     /// Whether the packet exceeded a limit with `exceed mark` in an earlier rule.
     MetaExceeded = "meta exceeded", 1, Any, Presence;
+    /// The state of the packet's flow, as a bit ([`crate::tracking::PacketState`]).
+    CtState = "ct state", 7, Any, PacketState;
     /// EtherType after all VLAN tags.
     EtherType = "ether type", 16, Any, EtherType;
     /// VLAN id of the outermost tag.

@@ -17,3 +17,4 @@ pub mod pipeline;
 pub mod source;
 pub mod syntax;
 pub mod time;
+pub mod tracking;

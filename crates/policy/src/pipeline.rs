@@ -44,7 +44,8 @@ pub fn lower(policy: &Checked, sources: &SourceMap, catalog: &dyn Catalog, model
 /// program.
 pub fn unsupported(lowered: &Lowered, targets: &[DeploymentTarget]) -> Vec<Diagnostic> {
     let refuse = |unsupported: Unsupported| {
-        let span = lowered.spans[usize::from(unsupported.rule.0)];
+        let of_rule = unsupported.rule.map(|rule| lowered.spans[usize::from(rule.0)]);
+        let span = of_rule.or(lowered.tracking).expect("a feature is used somewhere");
         let (what, targets) = (unsupported.feature.name(), unsupported.targets());
         Diagnostic::error("E0501", span, format!("`{what}` is not yet supported by this engine ({targets})"))
             .help("`weir check` accepts the rule; take it out, or comment it out, to run the policy today")

@@ -138,14 +138,14 @@ fn tables_and_statements() {
     assert_eq!(meaning("ip saddr != @geo { SI }"), "ip saddr not table 1 labels [2]");
 
     let checked = policy(&format!(
-        "{TABLES}upstream {{ tcp counter sample 1/7 track ip saddr limit @slow divert; accept }}
+        "{TABLES}upstream {{ tcp counter track sample 1/7 ip saddr limit @slow divert; accept }}
          defaults {{ fragment drop; no-match divert }}
          posture storm {{ upstream {{ drop }} }}"
     ));
     let effects = &checked.postures[0].upstream.as_ref().expect("upstream is written")[0].effects;
     assert!(matches!(
         effects[..],
-        [Effect::Counter, Effect::Sample { one_in: 7 }, Effect::Track, Effect::Limit { .. }, Effect::Verdict(_)]
+        [Effect::Counter, Effect::Track, Effect::Sample { one_in: 7 }, Effect::Limit { .. }, Effect::Verdict(_)]
     ));
     let expected = Defaults {
         fragment: Fallback::Decide(weir_abi::Action::Drop),

@@ -101,7 +101,7 @@ fn values() -> impl Strategy<Value = String> {
 fn condition() -> impl Strategy<Value = String> {
     let subject = || {
         prop_oneof![
-            prop::sample::select(vec!["tcp dport", "ip saddr", "tcp flags", "meta length", "quux field"])
+            prop::sample::select(vec!["tcp dport", "ip saddr", "tcp flags", "meta length", "ct state", "quux field"])
                 .prop_map(str::to_owned),
             (0..300_u16, 0..140_u16).prop_map(|(offset, bits)| format!("@nh,{offset},{bits}")),
         ]
@@ -129,7 +129,7 @@ proptest! {
 
     #[test]
     fn random_rules_print_to_themselves(rules in prop::collection::vec(rule(), 0..5), define in values()) {
-        let text = format!("define X = {define}\nupstream {{\n{}\n}}\nposture p {{ downstream {{ {} }} }}\n", rules.join("\n"), rules.join("; "));
+        let text = format!("define X = {define}\ntracking {{ size 5; embryonic 7%; timeout udp 5s; pickup off; one-way; invalid drop }}\nupstream {{\n{}\n}}\nposture p {{ downstream {{ {} }} }}\n", rules.join("\n"), rules.join("; "));
         let (_, parsed) = parse(Source::new("random", text.as_str()), &NoIncludes);
         prop_assert!(parsed.diagnostics.is_empty(), "{}\n{:?}", text, parsed.diagnostics);
         assert_prints_to_itself(&parsed.files[0]);

@@ -158,7 +158,7 @@ fn additions_that_overlap_a_protected_table_are_refused() {
         let (layout, dynamic) = (Layout::RankLeaf, Some(DynamicBounds { size: 9, timeout_ms: None }));
         let image = Arc::new(elements.build(layout).unwrap());
         let members = vec![Member { name: name.to_owned(), table: elements.clone(), dynamic }];
-        Declared { name: name.to_owned(), declaration: ImageDeclared { members, layout, image } }
+        Declared { name: name.to_owned(), declaration: ImageDeclared { members, layout, image, counted: false } }
     };
     let (admin, nobody) = (set(&["10.0.0.0/28"]), set(&[]));
     let binding = store.bind(vec![declared("t", &nobody), declared("admin", &admin)], 0).unwrap();

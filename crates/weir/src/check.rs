@@ -118,9 +118,9 @@ fn certify(
     }
     let unsupported = policy.unsupported();
     if let Some(first) = unsupported.first() {
-        let at = &policy.program.rule(first.rule).at;
+        let at = first.rule.map(|rule| format!(" ({})", policy.program.rule(rule).at)).unwrap_or_default();
         let what = first.feature.name();
-        certificate.not_measured.push(format!("code: `{what}` ({at}) is not yet supported by the engines"));
+        certificate.not_measured.push(format!("code: `{what}`{at} is not yet supported by the engines"));
     } else if !options.quick {
         certificate.compiled = wanted.iter().map(|&index| certificate.chains[index].name.clone()).collect();
         measure(policy, options, wanted, &mut certificate)?;

@@ -3,6 +3,7 @@
 mod ctl;
 mod values;
 
+use crate::directions::Inside;
 use crate::failure::Failure;
 use crate::report::Format;
 use crate::run::claim::ClaimTarget;
@@ -198,6 +199,9 @@ pub struct ChainOptions {
     /// The direction of the packets.
     #[arg(long, value_enum, default_value_t = DirectionName::Upstream)]
     pub direction: DirectionName,
+    /// Determine each packet's direction by its source: downstream if it is in one of these prefixes, else upstream.
+    #[arg(long, value_name = "PREFIX", value_delimiter = ',', conflicts_with = "direction")]
+    pub inside: Vec<Inside>,
     /// Use this posture instead of the base policy.
     #[arg(long, value_name = "NAME")]
     pub posture: Option<String>,

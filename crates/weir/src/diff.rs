@@ -2,6 +2,7 @@
 
 use crate::captures::{self, Damage};
 use crate::cli::DiffOptions;
+use crate::directions::Directions;
 use crate::engine::{self, action};
 use crate::failure::{self, Failure};
 use crate::figures;
@@ -94,8 +95,7 @@ pub fn run(options: &DiffOptions) -> Result<(), Failure> {
     let mut new = PolicyFile::open(&options.new)?.read(&trust)?;
     report::say_warnings(&old);
     report::say_warnings(&new);
-    let (posture, direction) = (options.chain.posture(), options.chain.direction());
-    let chains = (old.only_chain(posture, direction)?, new.only_chain(posture, direction)?);
+    let (before, after) = (Directions::only(&mut old, &options.chain)?, Directions::only(&mut new, &options.chain)?);
     let engines = (engine::choose(&old, None)?, engine::choose(&new, None)?);
     let mut reader = captures::open(&options.input)?;
     let (mut old_filter, mut new_filter) = (old.filter(engines.0.into())?, new.filter(engines.1.into())?);
@@ -106,15 +106,15 @@ pub fn run(options: &DiffOptions) -> Result<(), Failure> {
             Ok(None) => break Ok(()),
             Err(error) => break Err(error),
         };
-        let (mut before, mut after) = ([Verdict(0); BURST_MAX], [Verdict(0); BURST_MAX]);
-        old_filter.decide(chains.0, burst.frames(), &mut before)?;
-        new_filter.decide(chains.1, burst.frames(), &mut after)?;
+        let (mut olds, mut news) = ([Verdict(0); BURST_MAX], [Verdict(0); BURST_MAX]);
+        before.decide(old_filter.as_mut(), burst.frames(), &mut olds)?;
+        after.decide(new_filter.as_mut(), burst.frames(), &mut news)?;
         for index in 0..burst.frames().len() {
             changes.packets += 1;
-            if action(before[index]) != action(after[index]) {
+            if action(olds[index]) != action(news[index]) {
                 let source = source(packet::parse(eval::frame(burst.frames(), index)).0);
                 let bytes = u64::from(burst.frames().wire_len(index));
-                changes.add(before[index], after[index], source, bytes, burst.first_packet() + index as u64);
+                changes.add(olds[index], news[index], source, bytes, burst.first_packet() + index as u64);
             }
         }
     };

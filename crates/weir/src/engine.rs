@@ -6,9 +6,10 @@ use weir_abi::{Action, Verdict};
 use weir_engine::EngineError;
 use weir_engine::clang::Clang;
 use weir_loading::Policy;
+use weir_policy::capability::{self, Engine};
 
-/// The engine of the option. By default it is native, if the policy is a bundle or there is a compiler. Otherwise it is
-/// the interpreter, with a note on standard error.
+/// The engine of the option. By default it is native, if the policy is a bundle or there is a compiler that supports it.
+/// Otherwise it is the interpreter, with a note on standard error.
 ///
 /// # Errors
 /// `WEIR_CLANG` names a compiler that does not work.
@@ -18,6 +19,11 @@ pub fn choose(policy: &Policy, option: Option<EngineName>) -> Result<EngineName,
     }
     if policy.is_bundle() {
         return Ok(EngineName::Native);
+    }
+    let lacks = |engine: Engine| !capability::unsupported(&policy.program, &[engine.into()]).is_empty();
+    if lacks(Engine::Native) && !lacks(Engine::Eval) {
+        eprintln!("note: only the interpreter (engine eval) tracks flows yet; it is much slower than compiled code");
+        return Ok(EngineName::Eval);
     }
     match Clang::find() {
         Ok(_) => Ok(EngineName::Native),

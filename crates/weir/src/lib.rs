@@ -20,6 +20,7 @@ pub mod ctl;
 pub mod ctl_table;
 pub mod ctl_updates;
 pub mod diff;
+pub mod directions;
 pub mod engine;
 pub mod entry;
 pub mod failure;

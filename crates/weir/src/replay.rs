@@ -3,6 +3,7 @@
 use crate::additions;
 use crate::captures::{self, Damage, Sinks};
 use crate::cli::{EngineName, ReplayOptions};
+use crate::directions::Directions;
 use crate::engine::{self, action};
 use crate::failure::{self, Failure};
 use crate::figures;
@@ -31,7 +32,7 @@ pub struct Replayed {
     pub policy: String,
     /// The engine that decided.
     pub engine: &'static str,
-    /// `upstream` or `downstream`.
+    /// `upstream`, `downstream` or `both`.
     pub direction: &'static str,
     /// The posture, if not the base policy.
     pub posture: Option<String>,
@@ -131,7 +132,7 @@ pub fn cut_short(frame: Frame<'_>, verdict: Verdict) -> Option<&'static str> {
 pub fn run(options: &ReplayOptions) -> Result<(), Failure> {
     let mut policy = PolicyFile::open(&options.policy)?.read(&options.trust.read()?)?;
     report::say_warnings(&policy);
-    let chain = policy.only_chain(options.chain.posture(), options.chain.direction())?;
+    let directions = Directions::only(&mut policy, &options.chain)?;
     let outputs = [options.out.as_deref(), options.dropped.as_deref()];
     let stdout_is_taken = Sinks::take_standard_output(outputs);
     if stdout_is_taken && options.json {
@@ -151,7 +152,7 @@ pub fn run(options: &ReplayOptions) -> Result<(), Failure> {
         match reader.next_burst() {
             Ok(Some(burst)) => {
                 let mut verdicts = [Verdict(0); BURST_MAX];
-                filter.decide(chain, burst.frames(), &mut verdicts)?;
+                directions.decide(filter.as_mut(), burst.frames(), &mut verdicts)?;
                 tally.add(&burst, &verdicts);
                 sinks.write(&burst, &verdicts)?;
             }
@@ -181,6 +182,7 @@ pub fn run(options: &ReplayOptions) -> Result<(), Failure> {
         truncated: failure.is_some(),
         truncated_at: damage,
         error: failure.as_ref().map(Failure::error),
+        direction: directions.name(),
         ..summary(options, &policy, engine, &counters, tally, took)
     };
     if options.json {
@@ -260,7 +262,7 @@ fn summary(
     Replayed {
         policy: policy.program.name.clone(),
         engine: engine.name(),
-        direction: weir_policy::ir::Direction::from(options.chain.direction).name(),
+        direction: "",
         posture: options.chain.posture.clone(),
         packets: tally.packets,
         bytes: tally.bytes,

@@ -2,6 +2,7 @@
 
 use crate::captures;
 use crate::cli::WhyOptions;
+use crate::directions::Directions;
 use crate::engine::action;
 use crate::failure::Failure;
 use crate::report;
@@ -92,14 +93,14 @@ pub fn run(options: &WhyOptions) -> Result<(), Failure> {
     let policy = PolicyFile::open(&options.policy)?.read(&options.trust.read()?)?;
     report::say_warnings(&policy);
     policy.refuse_unsupported(&[Engine::Eval])?;
-    let chain = policy.chain(options.chain.posture(), options.chain.direction())?;
-    let report = find_packet(options, &policy, chain)?;
+    let directions = Directions::among_all(&policy, &options.chain)?;
+    let report = find_packet(options, &policy, &directions)?;
     if options.json { report::print_json(&report) } else { report::print(&describe(&report)) }
 }
 
-/// Reads up to the packet. Earlier packets are decided too, because sampling depends on their number and limits on
-/// their times.
-fn find_packet(options: &WhyOptions, policy: &Policy, chain: usize) -> Result<Report, Failure> {
+/// Reads up to the packet. Earlier packets are decided too, because sampling depends on their number, limits on their
+/// times, and states on all of them.
+fn find_packet(options: &WhyOptions, policy: &Policy, directions: &Directions) -> Result<Report, Failure> {
     let mut evaluator = Evaluator::new(&policy.program, policy.answers());
     let mut reader = captures::open(&options.input)?;
     let mut last = 0;
@@ -107,6 +108,7 @@ fn find_packet(options: &WhyOptions, policy: &Policy, chain: usize) -> Result<Re
         for index in 0..burst.frames().len() {
             let number = burst.first_packet() + index as u64;
             let frame = eval::frame(burst.frames(), index);
+            let chain = directions.chain(frame);
             if number == options.packet {
                 return Ok(build_report(policy, chain, number, frame, &explain(&mut evaluator, chain, frame)));
             }

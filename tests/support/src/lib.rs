@@ -23,6 +23,7 @@ pub mod mutation;
 mod network;
 pub mod notation;
 pub mod policy;
+pub mod script;
 pub mod strategy;
 mod transport;
 

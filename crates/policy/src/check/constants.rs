@@ -92,6 +92,10 @@ const PROTOCOLS: &[(&str, u16)] = &[
 const TCP_FLAGS: &[(&str, u16)] =
     &[("fin", 1), ("syn", 2), ("rst", 4), ("psh", 8), ("ack", 16), ("urg", 32), ("ecn", 64), ("cwr", 128)];
 
+/// The numbers are those of [`crate::tracking::PacketState`].
+const PACKET_STATES: &[(&str, u16)] =
+    &[("invalid", 1), ("established", 2), ("related", 4), ("new", 8), ("untracked", 64)];
+
 const DSCP: &[(&str, u16)] = &[
     ("cs0", 0),
     ("df", 0),
@@ -179,6 +183,7 @@ pub(super) const fn names(notation: Notation) -> &'static [(&'static str, u16)] 
         Notation::NfProto => &[("ipv4", 2), ("ipv6", 10)],
         Notation::Fragment => &[("none", 0), ("first", 1), ("later", 2)],
         Notation::Presence => &[("missing", 0), ("exists", 1)],
+        Notation::PacketState => PACKET_STATES,
         Notation::Ipv4Address | Notation::Ipv6Address | Notation::Number => &[],
     }
 }
@@ -224,6 +229,7 @@ pub(super) const fn noun(notation: Notation) -> &'static str {
         Notation::NfProto => "network protocol",
         Notation::Fragment => "fragment kind",
         Notation::Presence => "`exists` or `missing`",
+        Notation::PacketState => "state",
         Notation::Number => "number",
     }
 }

@@ -19,6 +19,7 @@ mod satisfy;
 mod shadow;
 mod sources;
 mod table;
+mod tracking;
 mod updates;
 mod value;
 
@@ -48,6 +49,7 @@ pub fn check(parsed: &Parsed, sources: &SourceMap, catalog: &dyn Catalog) -> Res
     let defaults = checker.defaults();
     let on_exit = checker.on_exit();
     let postures = checker.postures(sources, Scope { tables: &tables, limits: &limits });
+    let tracking = checker.tracking(&postures);
     checker.refuse_empty(&postures);
     checker.bound_limiters(&postures);
     checker.bound_additions(&postures);
@@ -68,7 +70,16 @@ pub fn check(parsed: &Parsed, sources: &SourceMap, catalog: &dyn Catalog) -> Res
     if diagnostics.iter().any(|d| d.severity == Severity::Error) {
         return Err(diagnostics);
     }
-    Ok(Checked { name: policy_name(sources), tables, limits, defaults, on_exit, postures, warnings: diagnostics })
+    Ok(Checked {
+        name: policy_name(sources),
+        tables,
+        limits,
+        defaults,
+        on_exit,
+        tracking,
+        postures,
+        warnings: diagnostics,
+    })
 }
 
 /// The main file's name without directory and extension.

@@ -38,6 +38,7 @@ impl<'a> Checker<'a> {
                 spans.push(statement.span());
             }
         }
+        self.track_comes_first(&effects, &rule.statements).ok()?;
         self.warn_of_contradiction(rule.span, &matches, &spans);
         if effects.is_empty() {
             self.warn(
@@ -142,6 +143,12 @@ impl<'a> Checker<'a> {
             Some(mask) => Some(self.mask(mask, domain)?),
             None => None,
         };
+        if notation == Notation::PacketState && (mask.is_some() || !how.operator.is_equality()) {
+            return Err(self.report(
+                Diagnostic::error("E0310", how.operator_span, "a state is equal to another one or not")
+                    .help("write `ct state new`, `ct state established,related` or `ct state != { new, untracked }`"),
+            ));
+        }
         let values = self.follow(values)?;
         let (mask, set, negated) = match (notation, mask) {
             (Notation::TcpFlags, None) => self.flags(how, values, domain)?,
@@ -243,13 +250,18 @@ impl<'a> Checker<'a> {
                 let help = format!("write `{} & MASK == VALUE`", domain.name);
                 Err(self.report(Diagnostic::error("E0310", values.span(), message).help(help)))
             }
+            (Operator::Implicit, Values::List(list)) if domain.notation == Notation::PacketState => {
+                let mut ranges = Vec::new();
+                self.all_ranges(list, domain, &mut ranges)?;
+                Ok((ValueSet::new(ranges.iter().map(|range: &Range| (range.first, range.last))), false))
+            }
             (_, Values::List(list)) if domain.notation == Notation::TcpFlags && how.operator.is_equality() => {
                 let bits = self.or_values(list, domain)?;
                 Ok((ValueSet::new([(bits, bits)]), negated))
             }
             (_, Values::List(_)) => Err(self.report(
                 Diagnostic::error("E0316", values.span(), "a set needs braces")
-                    .help("write `{ a, b }`; only TCP flags are joined by bare commas"),
+                    .help("write `{ a, b }`; only TCP flags, and states without operator, are joined by bare commas"),
             )),
             (operator, _) if operator.is_equality() => {
                 let mut ranges = Vec::new();

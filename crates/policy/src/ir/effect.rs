@@ -83,6 +83,11 @@ impl Rule {
         }
     }
 
+    /// Whether it drops packets that the tracker refuses.
+    pub fn tracks(&self) -> bool {
+        self.effects.contains(&Effect::Track)
+    }
+
     /// The finds that its effects use.
     pub fn finds(&self) -> impl Iterator<Item = FindId> {
         self.effects.iter().filter_map(Effect::find)
@@ -118,7 +123,7 @@ pub enum Effect {
         /// The find in a slot with counters, done on every path to the rule.
         find: FindId,
     },
-    /// Tracks the TCP connection.
+    /// Drops packets of TCP that the tracker refuses. The rule does not count them. The first effect of its rule.
     Track,
     /// Decides the packet and ends the chain.
     Verdict(Action),

@@ -21,6 +21,8 @@ pub struct Lowered {
     pub plan: Plan,
     /// The text of each rule.
     pub spans: Vec<Span>,
+    /// Where the policy says that flows are tracked.
+    pub tracking: Option<Span>,
 }
 
 /// Lowers a checked policy. It cannot fail, because `check` rejects invalid policies.
@@ -30,6 +32,7 @@ pub fn lower(policy: &Checked, sources: &SourceMap, catalog: &dyn Catalog, model
         name: policy.name.clone(),
         defaults: policy.defaults,
         on_exit: policy.on_exit,
+        tracking: policy.tracking.map(|(tracking, _)| tracking),
         slots: plan.images.iter().map(|planned| slot(policy, planned)).collect(),
         limiters: Vec::new(),
         adders: Vec::new(),
@@ -45,7 +48,10 @@ pub fn lower(policy: &Checked, sources: &SourceMap, catalog: &dyn Catalog, model
                     let (finds, ordinals) = (vec![], HashMap::new());
                     let plan = &plan;
                     let mut chain = Lowering { policy, plan, sources, program, spans, direction, finds, ordinals };
-                    let nodes = rules.iter().map(|rule| chain.rule(rule)).collect();
+                    let mut nodes: Vec<Node> = rules.iter().map(|rule| chain.rule(rule)).collect();
+                    if let Some(first) = nodes.iter().position(|node| node.needs_state(&chain.program.rules)) {
+                        nodes.insert(first, Node::Track);
+                    }
                     let tree = MatchTree { staged: vec![], nodes };
                     Chain { posture: None, direction, finds: chain.finds, tree }
                 }
@@ -62,7 +68,8 @@ pub fn lower(policy: &Checked, sources: &SourceMap, catalog: &dyn Catalog, model
         }
     }
     only_used_counters(&mut program);
-    Lowered { program, plan, spans }
+    let tracking = policy.tracking.map(|(_, span)| span);
+    Lowered { program, plan, spans, tracking }
 }
 
 fn slot(policy: &Checked, planned: &Planned) -> Slot {
@@ -127,8 +134,10 @@ impl Lowering<'_> {
     fn rule(&mut self, rule: &checked::Rule) -> Node {
         let id = RuleId(u16::try_from(self.program.rules.len()).expect("check bounds the number of rules"));
         let mut steps: Vec<Step> = rule.matches.iter().flat_map(|m| self.steps(m)).collect();
-        let mut effects = self.counts(&steps);
-        effects.extend(rule.effects.iter().filter_map(|effect| self.effect(effect)));
+        let mut effects: Vec<Effect> = rule.effects.iter().filter_map(|effect| self.effect(effect)).collect();
+        // What the tracker refuses is not counted.
+        let first = effects.iter().take_while(|effect| **effect == Effect::Track).count();
+        effects.splice(first..first, self.counts(&steps));
         // `check` has put the guards of their addresses among the matches.
         steps.extend(effects.iter().filter_map(Effect::find).map(Step::Find));
         let (at, text) = (self.sources.cite(rule.span), one_line(self.sources.text(rule.span)));

@@ -37,7 +37,7 @@ pub fn conditions(nodes: &[Node]) -> Vec<Condition<'_>> {
 fn collect<'t>(nodes: &'t [Node], path: &mut Vec<&'t Test>, conditions: &mut Vec<Condition<'t>>) {
     for node in nodes {
         match node {
-            Node::Find(_) => {}
+            Node::Find(_) | Node::Track => {}
             Node::Rule(rule) => conditions.push(Condition { rule: *rule, tests: path.clone() }),
             Node::When { test, body } => {
                 path.push(test);
@@ -67,13 +67,15 @@ pub enum Node {
     Find(FindId),
     /// The rule matched.
     Rule(RuleId),
+    /// Tracks the packet. At most once in a chain, outside of all tests, before the first rule that needs the state.
+    Track,
 }
 
 impl Node {
     /// The rules in the node.
     pub fn rules(&self) -> Box<dyn Iterator<Item = RuleId> + '_> {
         match self {
-            Node::Find(_) => Box::new(std::iter::empty()),
+            Node::Find(_) | Node::Track => Box::new(std::iter::empty()),
             Node::Rule(rule) => Box::new(std::iter::once(*rule)),
             Node::When { body, .. } => Box::new(rules(body)),
         }
@@ -111,6 +113,18 @@ impl Test {
     /// Whether its outcome depends on effects of earlier rules, and not only on the packet and tables.
     pub fn depends_on_effects(&self) -> bool {
         matches!(self, Test::Value { subject: Subject::Field(Field::MetaExceeded), .. })
+    }
+}
+
+impl Node {
+    /// Whether it needs the state of the packet.
+    pub fn needs_state(&self, program_rules: &[super::Rule]) -> bool {
+        match self {
+            Node::Rule(rule) => program_rules[usize::from(rule.0)].tracks(),
+            Node::When { test: Test::Value { subject: Subject::Field(Field::CtState), .. }, .. } => true,
+            Node::When { body, .. } => body.iter().any(|node| node.needs_state(program_rules)),
+            Node::Find(_) | Node::Track => false,
+        }
     }
 }
 

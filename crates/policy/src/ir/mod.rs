@@ -20,6 +20,7 @@ pub use crate::checked::{
     AddKind, Defaults, Dynamic, Exceed, Fallback, LabelId, LimitEach, Log, OnExit, TableKind, ValueSet,
 };
 use crate::field::Field;
+pub use crate::tracking::{Invalid, PacketState, Timeout, Tracking};
 pub use effect::{Adder, Effect, Limiter, LimiterKind, Rule};
 pub use id::{AdderId, Direction, FindId, LimiterId, RuleId, SlotId};
 pub use match_tree::{MatchTree, Node, Test, Wanted};
@@ -34,6 +35,8 @@ pub struct Program {
     pub defaults: Defaults,
     /// What the link does when Weir ends.
     pub on_exit: OnExit,
+    /// How flows are tracked; `None` if they are not.
+    pub tracking: Option<Tracking>,
     /// Images of tables and lists of limits.
     pub slots: Vec<Slot>,
     /// Groups of buckets that effects charge.

@@ -1,8 +1,8 @@
 //! Parses printed IR. Used for tests, for bundles, and for hand-written programs.
 
 use super::{
-    AddKind, Adder, AdderId, Dynamic, Exceed, LimitEach, Limiter, LimiterId, LimiterKind, Log, MatchTree, Slot,
-    SlotContents, SlotId, Test, ValueSet, Wanted, print, verify,
+    AddKind, Adder, AdderId, Dynamic, Exceed, Invalid, LimitEach, Limiter, LimiterId, LimiterKind, Log, MatchTree,
+    Slot, SlotContents, SlotId, Test, Timeout, Tracking, ValueSet, Wanted, print, verify,
 };
 use super::{
     Chain, Defaults, Direction, Effect, Fallback, Find, FindId, LabelId, Node, OnExit, Program, Rule, RuleId, TableKind,
@@ -20,6 +20,7 @@ pub fn parse(text: &str) -> Result<Program, String> {
         name: String::new(),
         defaults: Defaults::default(),
         on_exit: OnExit::default(),
+        tracking: None,
         slots: vec![],
         limiters: vec![],
         adders: vec![],
@@ -48,6 +49,7 @@ pub fn parse(text: &str) -> Result<Program, String> {
             }
             "defaults" => defaults(words).map(|defaults| program.defaults = defaults),
             "on-exit" => OnExit::from_name(words).map(|on_exit| program.on_exit = on_exit),
+            "tracking" => tracking(words).map(|tracking| program.tracking = Some(tracking)),
             "slot" => slot(words).map(|slot| program.slots.push(slot)),
             "limiter" => limiter(words).map(|limiter| program.limiters.push(limiter)),
             "adder" => adder(words).map(|adder| program.adders.push(adder)),
@@ -93,6 +95,32 @@ fn defaults(text: &str) -> Option<Defaults> {
         }
     }
     Some(defaults)
+}
+
+/// `size 262144 embryonic 25% pickup on one-way off invalid rules syn-sent 120000ms ...`
+fn tracking(text: &str) -> Option<Tracking> {
+    let words: Vec<&str> = text.split(' ').collect();
+    let (settings, timeouts) = words.split_at_checked(10)?;
+    let ["size", size, "embryonic", share, "pickup", pickup, "one-way", one_way, "invalid", invalid] = settings else {
+        return None;
+    };
+    let is_on = |word: &str| ["off", "on"].iter().position(|&known| known == word).map(|index| index == 1);
+    let mut tracking = Tracking {
+        size: size.parse().ok()?,
+        embryonic_percent: share.strip_suffix('%')?.parse().ok()?,
+        pickup: is_on(pickup)?,
+        one_way: is_on(one_way)?,
+        invalid: Invalid::from_name(invalid)?,
+        ..Tracking::default()
+    };
+    if timeouts.len() != 2 * Timeout::ALL.len() {
+        return None;
+    }
+    for (index, (pair, (_, known, _))) in timeouts.chunks_exact(2).zip(Timeout::ALL).enumerate() {
+        let milliseconds = pair[1].strip_suffix("ms").filter(|_| pair[0] == known)?;
+        tracking.timeouts_ms[index] = milliseconds.parse().ok()?;
+    }
+    Some(tracking)
 }
 
 /// `3 suspects ip4 rank-leaf counters dynamic 65536 timeout 600000ms`
@@ -263,6 +291,7 @@ fn block(rest: &mut &[Line<'_>], depth: usize) -> Result<Vec<Node>, String> {
         }
         *rest = tail;
         let node = match line.content.split_once(' ') {
+            None if line.content == "track" => Some(Node::Track),
             Some(("find", id)) => id.parse().ok().map(|id| Node::Find(FindId(id))),
             Some(("rule", id)) => id.parse().ok().map(|id| Node::Rule(RuleId(id))),
             Some(("when", words)) => match test(words) {

@@ -4,6 +4,7 @@
 //! program edge
 //! defaults malformed drop, arp accept, not-ip drop, fragment rules, ip-options rules, no-match accept
 //! on-exit block
+//! tracking size 262144 embryonic 25% pickup on one-way off invalid rules syn-sent 120000ms ... other 600000ms
 //! slot 0 admin ip4 exact-set
 //! slot 1 allowed+bad ip4 exact-sets
 //! slot 2 limits customers ip4 rank-leaf
@@ -24,7 +25,8 @@
 //! ```
 
 use super::{
-    Adder, Chain, Dynamic, Effect, Fallback, Limiter, LimiterKind, Node, Program, SlotContents, TableKind, Test, Wanted,
+    Adder, Chain, Dynamic, Effect, Fallback, Limiter, LimiterKind, Node, Program, SlotContents, TableKind, Test,
+    Timeout, Tracking, Wanted,
 };
 use crate::field::{Field, Notation, Raw, RawBase, Subject};
 use std::fmt::{self, Display, Formatter, Write};
@@ -46,6 +48,7 @@ impl Display for Program {
             defaults.no_match.name()
         )?;
         writeln!(f, "on-exit {}", self.on_exit.name())?;
+        self.tracking.iter().try_for_each(|tracking| print_tracking(f, tracking))?;
         for (index, slot) in self.slots.iter().enumerate() {
             let limits = if matches!(slot.contents, SlotContents::Limits(_)) { "limits " } else { "" };
             let dynamic =
@@ -82,6 +85,14 @@ impl Display for Program {
     }
 }
 
+fn print_tracking(f: &mut Formatter<'_>, tracking: &Tracking) -> fmt::Result {
+    let Tracking { size, embryonic_percent, pickup, one_way, invalid, timeouts_ms } = tracking;
+    write!(f, "tracking size {size} embryonic {embryonic_percent}% pickup {}", if *pickup { "on" } else { "off" })?;
+    write!(f, " one-way {} invalid {}", if *one_way { "on" } else { "off" }, invalid.name())?;
+    Timeout::ALL.iter().zip(timeouts_ms).try_for_each(|((_, name, _), ms)| write!(f, " {name} {ms}ms"))?;
+    writeln!(f)
+}
+
 fn chain(f: &mut Formatter<'_>, chain: &Chain) -> fmt::Result {
     match &chain.posture {
         None => writeln!(f, "chain {}", chain.direction.name())?,
@@ -101,6 +112,7 @@ fn block(f: &mut Formatter<'_>, nodes: &[Node], depth: usize) -> fmt::Result {
     for node in nodes {
         match node {
             Node::Find(id) => writeln!(f, "{:indent$}find {}", "", id.0)?,
+            Node::Track => writeln!(f, "{:indent$}track", "")?,
             Node::Rule(id) => writeln!(f, "{:indent$}rule {}", "", id.0)?,
             Node::When { test, body } => {
                 writeln!(f, "{:indent$}when {test}", "")?;

@@ -2,11 +2,11 @@
 
 use super::{
     Adder, Chain, Effect, FindId, LimitEach, LimiterId, LimiterKind, Log, Node, Program, RuleId, SlotContents, Test,
-    Wanted,
+    Tracking, Wanted,
 };
-use crate::field::{Guard, Notation};
+use crate::field::{Field, Guard, Notation, Subject};
 use crate::pass::choose_layouts::FUSED_MAX;
-use weir_abi::{Layout, Reason, each};
+use weir_abi::{Layout, Reason, each, flow};
 
 /// Deepest nesting of tests. `check` bounds the number of matches of a rule accordingly.
 pub const DEPTH_MAX: usize = 256;
@@ -45,9 +45,12 @@ pub fn verify(program: &Program) -> Result<(), String> {
     for (index, adder) in program.adders.iter().enumerate() {
         verify_adder(program, adder).map_err(|what| format!("adder {index}: {what}"))?;
     }
+    if program.tracking.is_some_and(|tracking| !is_sound_tracking(&tracking)) {
+        return Err("tracking: a size, share or timeout that is out of bounds".to_owned());
+    }
     for chain in &program.chains {
-        let mut walk =
-            Walk { program, chain, guards: vec![Guard::Any], found: chain.tree.staged.clone(), limiters: vec![] };
+        let found = chain.tree.staged.clone();
+        let mut walk = Walk { program, chain, guards: vec![Guard::Any], found, limiters: vec![], tracked: false };
         walk.chain().map_err(|what| format!("chain {}: {what}", chain.symbol()))?;
     }
     Ok(())
@@ -75,6 +78,8 @@ struct Walk<'a> {
     found: Vec<FindId>,
     /// Limiters that an earlier statement uses.
     limiters: Vec<LimiterId>,
+    /// Whether the packet is tracked on the path to here.
+    tracked: bool,
 }
 
 impl Walk<'_> {
@@ -101,7 +106,12 @@ impl Walk<'_> {
                 Node::Rule(id) if usize::from(id.0) >= self.program.rules.len() => {
                     return Err(format!("rule {} does not exist", id.0));
                 }
+                Node::Track if depth > 0 || self.tracked || self.program.tracking.is_none() => {
+                    return Err("a packet is tracked at most once, outside of all tests".to_owned());
+                }
+                Node::Track => self.tracked = true,
                 Node::Rule(id) => {
+                    self.track(*id)?;
                     self.limits(*id)?;
                     self.counts(*id)?;
                     self.additions(*id)?;
@@ -137,6 +147,18 @@ impl Walk<'_> {
             }
         }
         Ok(())
+    }
+
+    /// A rule that drops what the tracker refuses comes after the tracking, and does so first.
+    fn track(&self, rule: RuleId) -> Result<(), String> {
+        let effects = &self.program.rule(rule).effects;
+        let last = effects.iter().rposition(|effect| *effect == Effect::Track);
+        match last.map(|last| &effects[..last]) {
+            Some(before) if !self.tracked || before.iter().any(|effect| *effect != Effect::Track) => {
+                Err(format!("rule {}: packets are not tracked yet", rule.0))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Each limit of a rule must use the right find, and no other statement of the chain may use its limiter.
@@ -185,6 +207,9 @@ impl Walk<'_> {
     fn test(&self, test: &Test) -> Result<(), String> {
         match test {
             Test::Guard(_) => Ok(()),
+            Test::Value { subject: Subject::Field(Field::CtState), .. } if !self.tracked => {
+                Err("a state is tested before the packet is tracked".to_owned())
+            }
             Test::Value { subject, .. } => self.needs(subject.guard()),
             Test::Found { find, wanted, .. } => {
                 if !self.found.contains(find) {
@@ -227,4 +252,11 @@ fn is_sound(LimitEach { key, length, limit, size }: &LimitEach) -> bool {
         && size.is_power_of_two()
         && sizes.contains(size)
         && each::profile(*limit).is_some()
+}
+
+/// Whether the settings of the tracker are valid.
+fn is_sound_tracking(Tracking { size, embryonic_percent, timeouts_ms, .. }: &Tracking) -> bool {
+    (flow::SIZE_MIN..=flow::SIZE_MAX).contains(size)
+        && (1..=100).contains(embryonic_percent)
+        && timeouts_ms.iter().all(|timeout| (1..=flow::TIMEOUT_MAX_MS).contains(timeout))
 }

@@ -77,6 +77,6 @@ fn uses(node: &Node, id: FindId, rules: &[Rule]) -> bool {
         Node::When { test: Test::Found { find, .. }, .. } if *find == id => true,
         Node::When { body, .. } => body.iter().any(|node| uses(node, id, rules)),
         Node::Rule(rule) => rules[usize::from(rule.0)].finds().any(|find| find == id),
-        Node::Find(_) => false,
+        Node::Find(_) | Node::Track => false,
     }
 }

@@ -33,7 +33,7 @@ fn strip(nodes: Vec<Node>, staged: &mut Vec<FindId>) -> Vec<Node> {
             Node::Find(id) if staged.contains(&id) => {}
             Node::Find(id) => staged.push(id),
             Node::When { test, body } => kept.push(Node::When { test, body: strip(body, staged) }),
-            Node::Rule(id) => kept.push(Node::Rule(id)),
+            leaf @ (Node::Rule(_) | Node::Track) => kept.push(leaf),
         }
     }
     kept
@@ -51,7 +51,7 @@ fn keep_first(nodes: Vec<Node>, known: &mut Vec<FindId>) -> Vec<Node> {
                 kept.push(Node::Find(id));
             }
             Node::When { test, body } => kept.push(Node::When { test, body: keep_first(body, known) }),
-            Node::Rule(id) => kept.push(Node::Rule(id)),
+            leaf @ (Node::Rule(_) | Node::Track) => kept.push(leaf),
         }
     }
     known.truncate(outside);

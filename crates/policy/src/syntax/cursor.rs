@@ -15,8 +15,8 @@ pub(super) struct Reported;
 pub(super) type Parse<T> = Result<T, Reported>;
 
 /// Keywords that begin an item or a direction, and no other line.
-pub(super) const ITEM_WORDS: [&str; 9] =
-    ["table", "limits", "define", "include", "defaults", "on-exit", "upstream", "downstream", "posture"];
+pub(super) const ITEM_WORDS: [&str; 10] =
+    ["table", "limits", "define", "include", "defaults", "tracking", "on-exit", "upstream", "downstream", "posture"];
 
 pub(super) struct Cursor<'a> {
     file: FileId,
@@ -128,7 +128,7 @@ impl<'a> Cursor<'a> {
         match self.slice() {
             "define" => self.kind_ahead(1) == TokenKind::Word && self.kind_ahead(2) == TokenKind::Assign,
             "include" => self.kind_ahead(1) == TokenKind::String,
-            "upstream" | "downstream" | "defaults" => self.kind_ahead(1) == TokenKind::OpenBrace,
+            "upstream" | "downstream" | "defaults" | "tracking" => self.kind_ahead(1) == TokenKind::OpenBrace,
             "on-exit" => self.kind_ahead(1) == TokenKind::Word,
             _ => self.kind_ahead(1) == TokenKind::Word && self.kind_ahead(2) == TokenKind::OpenBrace,
         }

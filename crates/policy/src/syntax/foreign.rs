@@ -9,7 +9,6 @@ const IN_RULES: &[Foreign] = &[
         "chains",
         "write the rules where they apply; shared sets go into a `define`",
     ),
-    (&["ct"], "connection tracking by `ct`", "write `tcp track` to follow TCP connections"),
     (&["log"], "logging", "`counter` counts packets, `sample 1/1000` copies packets to the divert interfaces"),
     (&["reject"], "`reject`: a scrubber sends no answers", "write `drop`"),
     (&["queue"], "queues to user space", "`divert` sends packets to the divert interfaces"),

@@ -17,6 +17,7 @@ mod rule;
 mod subject;
 mod table;
 pub mod token;
+mod tracking;
 pub mod tree;
 mod value;
 mod words;

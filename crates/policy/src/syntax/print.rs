@@ -2,7 +2,7 @@
 
 use super::tree::{
     Add, Atom, AtomKind, DirectionBlock, File, Item, Limit, LimitEach, LimitsSetting, ListFile, Match, OnExceed,
-    Operand, Operator, Rule, Statement, Subject, TableSetting, Value, Values,
+    Operand, Operator, Rule, Statement, Subject, TableSetting, TrackingSetting, Value, Values,
 };
 use std::fmt::{self, Display, Formatter};
 
@@ -33,6 +33,11 @@ impl Display for Item {
             Item::Defaults(defaults) => {
                 writeln!(f, "defaults {{")?;
                 defaults.entries.iter().try_for_each(|(kind, what)| writeln!(f, "  {} {}", kind.text, what.text))?;
+                write!(f, "}}")
+            }
+            Item::Tracking(tracking) => {
+                writeln!(f, "tracking {{")?;
+                tracking.settings.iter().try_for_each(|setting| writeln!(f, "  {setting}"))?;
                 write!(f, "}}")
             }
             Item::OnExit(on_exit) => write!(f, "on-exit {}", on_exit.value.text),
@@ -78,6 +83,19 @@ impl Display for TableSetting {
             TableSetting::Watch(_) => write!(f, "watch"),
             TableSetting::Protect(table) => write!(f, "protect @{}", table.text),
             TableSetting::MaxChange(percent) => write!(f, "max-change {percent}%"),
+        }
+    }
+}
+
+impl Display for TrackingSetting {
+    fn fmt(&self, f: &mut Formatter) -> fmt::Result {
+        match self {
+            TrackingSetting::Size(size) => write!(f, "size {size}"),
+            TrackingSetting::Embryonic(percent) => write!(f, "embryonic {percent}%"),
+            TrackingSetting::Timeout(of, timeout) => write!(f, "timeout {} {timeout}", of.text),
+            TrackingSetting::Pickup(word) => write!(f, "pickup {}", word.text),
+            TrackingSetting::OneWay(_) => write!(f, "one-way"),
+            TrackingSetting::Invalid(word) => write!(f, "invalid {}", word.text),
         }
     }
 }

@@ -1,13 +1,15 @@
 //! The syntax tree: the written text with its positions. Names and types are not resolved; [`crate::check`] does that.
 //!
-//! One idea with `tree/additions.rs`, `tree/limits.rs` and `tree/values.rs`: the types of the tree contain one another.
+//! One idea with `tree/additions.rs`, `tree/limits.rs`, `tree/tracking.rs` and `tree/values.rs`: the types of the tree contain one another.
 
 mod additions;
 mod limits;
+mod tracking;
 mod values;
 
 pub use additions::{Add, AddKind, ExceedAdd};
 pub use limits::{Exceed, Limit, LimitEach, LimitElement, Limits, LimitsSetting, Log, OnExceed};
+pub use tracking::{Tracking, TrackingSetting};
 pub use values::{Atom, AtomKind, Operand, Value, Values};
 
 use crate::diag::{Diagnostic, Severity};
@@ -73,6 +75,8 @@ pub enum Item {
     Limits(Limits),
     /// `defaults { ... }`
     Defaults(Defaults),
+    /// `tracking { ... }`
+    Tracking(Tracking),
     /// `on-exit forward`
     OnExit(OnExit),
     /// `upstream { ... }`

@@ -270,7 +270,7 @@ fn groups(nodes: &[Node]) -> usize {
             [Node::Rule(_)] => 0,
             body => 1 + groups(body),
         },
-        Node::Find(_) | Node::Rule(_) => 0,
+        Node::Find(_) | Node::Rule(_) | Node::Track => 0,
     });
     deep.max().unwrap_or(0)
 }

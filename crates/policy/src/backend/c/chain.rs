@@ -249,7 +249,7 @@ fn collect_columns(program: &Program, nodes: &[Node], conditions: &Conditions<'_
                 columns.extend(program.addresses_read(*id).map(Column::of));
                 continue;
             }
-            Node::Find(_) => continue,
+            Node::Find(_) | Node::Track => continue,
         };
         columns.extend(match test {
             Test::Guard(guard) => Column::of_guard(*guard),

@@ -97,6 +97,7 @@ impl Column {
             Field::MetaL4proto => column!(U8, "proto"),
             Field::MetaFragment => column!(U8, "fragment"),
             Field::MetaExceeded => column!(U8, "exceeded", "!!(packet->flags & FLAG_EXCEEDED)"),
+            Field::CtState => unreachable!("compiler bug: refused by emit"),
             Field::EtherType => column!(U16, "ether_type"),
             Field::VlanId => column!(U16, "vlan_id"),
             Field::VlanPcp => column!(U8, "vlan_pcp"),

@@ -91,6 +91,7 @@ fn block(chain: &ChainEmitter<'_>, nodes: &[Node], depth: usize, sink: &mut impl
     for node in nodes {
         match node {
             Node::Find(id) => sink.find(*id),
+            Node::Track => unreachable!("compiler bug: refused by emit"),
             Node::Rule(id) => rule(chain, *id, &TestPath { tests: vec![], depth }, sink),
             Node::When { test, body } => {
                 let (tests, body) = joined(test, body);

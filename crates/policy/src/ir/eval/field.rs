@@ -26,8 +26,8 @@ pub fn value(field: Field, packet: &Packet) -> u128 {
         }
         Field::MetaL4proto => packet.proto.into(),
         Field::MetaFragment => packet.fragment as u128,
-        // Not a property of the packet: the interpreter knows the value.
-        Field::MetaExceeded => 0,
+        // Not properties of the packet: the interpreter knows the values.
+        Field::MetaExceeded | Field::CtState => 0,
         Field::EtherType => packet.ether_type.into(),
         Field::VlanId => (packet.vlan[0] & 0xfff).into(),
         Field::VlanPcp => (packet.vlan[0] >> 13).into(),

@@ -10,8 +10,11 @@ pub mod field;
 mod observer;
 pub mod packet;
 mod tables;
+mod tracking;
 
-use super::{AdderId, Chain, Effect, Fallback, FindId, LimiterId, LimiterKind, Node, Program, RuleId, SlotId, Test};
+use super::{
+    AdderId, Chain, Effect, Fallback, FindId, Invalid, LimiterId, LimiterKind, Node, Program, RuleId, SlotId, Test,
+};
 use crate::field::{Field, Guard, Subject};
 use additions::Additions;
 use buckets::Buckets;
@@ -19,6 +22,8 @@ pub use buckets::Charged;
 pub use observer::{Charge, Observed, Observer};
 use packet::{Frame, Packet};
 pub use tables::{Protected, Tables};
+use tracking::{Tracked, Tracker};
+use weir_abi::flow::{Flow, FlowKey};
 use weir_abi::packet::{Fragment, L3, L4};
 use weir_abi::verdict::Sampled;
 use weir_abi::{Action, AdditionCounts, Counter, EntryCounts, Reason, Verdict};
@@ -32,16 +37,17 @@ pub struct Evaluator<'a, T> {
     limited: Vec<(RuleId, Action)>,
     buckets: Buckets,
     additions: Additions,
+    tracker: Option<Tracker>,
 }
 
 impl<'a, T: Tables> Evaluator<'a, T> {
-    /// An evaluator with zero counters and full buckets. Effects that the interpreter does not support
-    /// ([`crate::capability::unsupported`]) are ignored.
+    /// An evaluator with zero counters, full buckets and no flows.
     pub fn new(program: &'a Program, tables: T) -> Self {
         let counters = vec![Counter::default(); program.counters()];
         let buckets = Buckets::new(program, &tables);
         let additions = Additions::new(program, &tables);
-        Evaluator { program, tables, counters, limited: program.limited(), buckets, additions }
+        let tracker = program.tracking.as_ref().map(Tracker::new);
+        Evaluator { program, tables, counters, limited: program.limited(), buckets, additions, tracker }
     }
 
     /// One counter for each reason, indexed by [`Reason`], then one for each entry of [`Program::limited`].
@@ -65,33 +71,62 @@ impl<'a, T: Tables> Evaluator<'a, T> {
         self.additions.entry_counts(slot, visit);
     }
 
+    /// Calls `visit` with the key and state of each flow that has not expired.
+    pub fn flows(&self, visit: &mut dyn FnMut(&FlowKey, &Flow)) {
+        self.tracker.iter().for_each(|tracker| tracker.flows(visit));
+    }
+
+    /// Checks the invariants of the table of flows, for tests.
+    ///
+    /// # Panics
+    /// If one is violated.
+    pub fn verify_flows(&self) {
+        self.tracker.iter().for_each(Tracker::verify);
+    }
+
     /// Decides a frame by the chain with index `chain`.
     pub fn decide(&mut self, chain: usize, frame: Frame<'_>, observer: &mut impl Observer) -> Verdict {
         self.buckets.tick(frame.time_ns);
         self.additions.advance(self.program, frame.time_ns);
+        self.tracker.iter_mut().for_each(|tracker| tracker.tick(frame.time_ns));
         let (packet, malformed) = packet::parse(frame);
-        let decided = match malformed {
-            Some(reason) => Some((self.program.defaults.malformed, reason)),
-            None => before_rules(self.program, &packet),
-        };
-        if let Some((action, reason)) = decided {
+        if let Some(reason) = malformed {
             self.count(usize::from(reason.0), frame.wire_len);
+            return Verdict::new(self.program.defaults.malformed, reason, Sampled::No);
+        }
+        if let Some((action, reason)) = before_rules(self.program, &packet) {
+            self.count(usize::from(reason.0), frame.wire_len);
+            self.finish(action, None, &packet, frame);
             return Verdict::new(action, reason, Sampled::No);
         }
+        let (decided, tracked, sampled) = self.run(chain, &packet, frame, observer);
+        let (action, reason) = decided.unwrap_or_else(|| {
+            self.count(usize::from(Reason::NO_MATCH.0), frame.wire_len);
+            (self.program.defaults.no_match, Reason::NO_MATCH)
+        });
+        self.finish(action, tracked, &packet, frame);
+        Verdict::new(action, reason, sampled)
+    }
+
+    /// Runs the rules of a chain: the decision, the state, and whether the packet is sampled.
+    fn run(&mut self, chain: usize, packet: &Packet, frame: Frame<'_>, observer: &mut impl Observer) -> Ran {
         let chain = &self.program.chains[chain];
         let found = vec![0; chain.finds.len()];
-        let counted = vec![];
-        let sampled = Sampled::No;
-        let mut run = Run { eval: self, chain, frame, packet: &packet, found, counted, exceeded: false, sampled };
+        let (counted, exceeded, sampled, tracked) = (vec![], false, Sampled::No, None);
+        let mut run = Run { eval: self, chain, frame, packet, found, counted, exceeded, sampled, tracked };
         for &id in &chain.tree.staged {
             run.find(id);
         }
-        if let Some((action, reason)) = run.block(&chain.tree.nodes, observer) {
-            return Verdict::new(action, reason, run.sampled);
+        let decided = run.block(&chain.tree.nodes, observer);
+        (decided, run.tracked, run.sampled)
+    }
+
+    /// Tracks an accepted packet, if that has not happened yet, and enters the flow that it opens.
+    fn finish(&mut self, action: Action, tracked: Option<Tracked>, packet: &Packet, frame: Frame<'_>) {
+        if let (Some(tracker), Action::Accept) = (&mut self.tracker, action) {
+            let tracked = tracked.unwrap_or_else(|| tracker.track(packet, frame));
+            tracker.open(&tracked);
         }
-        let sampled = run.sampled;
-        self.count(usize::from(Reason::NO_MATCH.0), frame.wire_len);
-        Verdict::new(self.program.defaults.no_match, Reason::NO_MATCH, sampled)
     }
 
     fn count(&mut self, index: usize, bytes: u32) {
@@ -116,6 +151,9 @@ fn before_rules(program: &Program, packet: &Packet) -> Option<(Action, Reason)> 
     })
 }
 
+/// The decision of the rules, the state of the packet if it was tracked, and whether it is sampled.
+type Ran = (Option<(Action, Reason)>, Option<Tracked>, Sampled);
+
 /// The evaluation of one packet in a chain.
 struct Run<'r, 'a, T> {
     eval: &'r mut Evaluator<'a, T>,
@@ -128,6 +166,8 @@ struct Run<'r, 'a, T> {
     /// Whether the packet exceeded a limit with `exceed mark`.
     exceeded: bool,
     sampled: Sampled,
+    /// The state, once the packet is tracked.
+    tracked: Option<Tracked>,
 }
 
 impl<T: Tables> Run<'_, '_, T> {
@@ -142,11 +182,29 @@ impl<T: Tables> Run<'_, '_, T> {
                 observer.tested(test, saw, held);
                 if held { self.block(body, observer) } else { None }
             }
+            Node::Track => self.track(),
             Node::Rule(id) => {
                 observer.matched(*id);
                 self.rule(*id, observer)
             }
         })
+    }
+
+    /// Tracks the packet. Decides it if it is invalid and the policy says what happens then.
+    fn track(&mut self) -> Option<(Action, Reason)> {
+        let tracker = self.eval.tracker.as_mut().expect("`verify` requires the settings");
+        let tracked = tracker.track(self.packet, self.frame);
+        self.tracked = Some(tracked);
+        match self.eval.program.tracking.map(|tracking| tracking.invalid) {
+            Some(Invalid::Decide(action)) => tracked.refused.map(|reason| self.refuse(action, reason)),
+            _ => None,
+        }
+    }
+
+    /// Decides a packet that the tracker refuses.
+    fn refuse(&mut self, action: Action, reason: Reason) -> (Action, Reason) {
+        self.eval.count(usize::from(reason.0), self.frame.wire_len);
+        (action, reason)
     }
 
     /// Looks up a key. If the packet does not have it, the result is 0.
@@ -169,6 +227,11 @@ impl<T: Tables> Run<'_, '_, T> {
                 let value = u128::from(self.exceeded);
                 (Observed::Value(value), set.contains(value & mask.unwrap_or(u128::MAX)) != *negated)
             }
+            Test::Value { subject: Subject::Field(Field::CtState), mask, set, negated } => {
+                let tracked = self.tracked.expect("`verify` requires that the packet is tracked");
+                let value = tracked.state as u128;
+                (Observed::Value(value), set.contains(value & mask.unwrap_or(u128::MAX)) != *negated)
+            }
             Test::Value { subject, mask, set, negated } => match field::subject(*subject, self.frame, self.packet) {
                 Some(value) => (Observed::Value(value), set.contains(value & mask.unwrap_or(u128::MAX)) != *negated),
                 None => (Observed::Missing, false),
@@ -183,6 +246,12 @@ impl<T: Tables> Run<'_, '_, T> {
     fn rule(&mut self, id: RuleId, observer: &mut impl Observer) -> Option<(Action, Reason)> {
         let program = self.eval.program;
         let reason = Reason::rule(id.0);
+        if program.rule(id).tracks()
+            && self.packet.l4 == L4::Tcp
+            && let Some(refused) = self.tracked.and_then(|tracked| tracked.refused)
+        {
+            return Some(self.refuse(Action::Drop, refused));
+        }
         self.eval.count(usize::from(reason.0), self.frame.wire_len);
         for effect in &program.rule(id).effects {
             match effect {
@@ -215,7 +284,7 @@ impl<T: Tables> Run<'_, '_, T> {
                 }
                 Effect::Add { adder } => self.add(*adder),
                 Effect::Count { find } => self.count_entry(*find),
-                // Callers refuse programs with this effect.
+                // It happened before the rule counted.
                 Effect::Track => {}
             }
         }

@@ -69,6 +69,7 @@ fn policy(mut tables: Vec<Table>, lookups: &[(u16, Field)]) -> Checked {
     };
     let upstream = Some(lookups.iter().map(rule).collect());
     Checked {
+        tracking: None,
         name: "test".to_owned(),
         tables,
         limits: vec![],

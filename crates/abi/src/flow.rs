@@ -1,0 +1,259 @@
+//! The entries of the table of flows: 64 bytes each, keys included. `docs/decisions/0033-tcp-tracking.md` explains the
+//! layout, `docs/tracking.md` the meaning.
+//!
+//! A bucket consists of 32 tags, one cache line, and 32 entries of one cache line each. An entry has eight words:
+//!
+//! ```text
+//!  word 0, 1   address of side 0, high and low half; an IPv4 address is the low 32 bits
+//!  word 2, 3   address of side 1
+//!  word 4      port of side 0, 16 | port of side 1, 16 | protocol, 8 | VLAN id, 12 | inner VLAN id, 12
+//!  word 5      una of side 0, 32 | una of side 1, 32
+//!  word 6      next of side 0, 32 | next of side 1, 32
+//!  word 7      the status word
+//!
+//!   63  62   61 60    59      58      57    56   55  52 51   48 47   44 43     36 35     28 27          0
+//!  +---+---+-------+-------+-------+------+----+-------+-------+-------+---------+---------+-------------+
+//!  |lck|syn|sack1 0|replied|liberal|family|orig| state |scale 1|scale 0|window 1 |window 0 |    time     |
+//!  +---+---+-------+-------+-------+------+----+-------+-------+-------+---------+---------+-------------+
+//! ```
+//! The first field of each word is in its most significant bits. Side 0 is the endpoint with the smaller address and
+//! port. Words 0 to 4 and the family are the key. `lck` is free for engines.
+
+mod hash;
+mod key;
+mod window;
+
+pub use hash::{HashKeys, Hashed};
+pub use key::FlowKey;
+pub use window::Window;
+
+/// Number of slots of a bucket.
+pub const SLOTS: usize = 32;
+/// Number of words of an entry.
+pub const ENTRY_WORDS: usize = 8;
+/// The bit of a tag that says that the flow may be evicted.
+pub const TAG_EMBRYONIC: u16 = 1 << 15;
+/// The bits of a tag that come from the hash. They are never all 0, so the tag 0 is a free slot.
+pub const TAG_HASH: u16 = TAG_EMBRYONIC - 1;
+
+/// log2 of the number of nanoseconds of a tick, 16.8 ms.
+pub const TICK_SHIFT: u32 = 24;
+/// Times are modulo this number of ticks, 52 days.
+pub const TICKS: u32 = 1 << 28;
+/// The longest timeout. It is well below [`TICKS`], so that a flow is recognised as expired for weeks.
+pub const TIMEOUT_MAX_MS: u64 = 20 * 24 * 3600 * 1000;
+
+/// The minimum, maximum and default number of flows of a table.
+pub const SIZE_MIN: u32 = 64;
+/// See [`SIZE_MIN`].
+pub const SIZE_MAX: u32 = 1 << 27;
+/// See [`SIZE_MIN`].
+pub const SIZE_DEFAULT: u32 = 1 << 18;
+
+/// The seed of the hash for replays of captures, which makes them deterministic.
+pub const REPLAY_SEED: u64 = 0;
+
+/// The number of buckets of a table for `size` flows.
+pub const fn buckets(size: u32) -> u32 {
+    size.div_ceil(SLOTS as u32)
+}
+
+/// The time in ticks.
+pub const fn ticks(time_ns: u64) -> u32 {
+    (time_ns >> TICK_SHIFT) as u32 & (TICKS - 1)
+}
+
+/// A timeout in ticks. A flow has expired if more ticks than this have passed.
+pub const fn timeout_ticks(milliseconds: u64) -> u32 {
+    ((milliseconds * 1_000_000) >> TICK_SHIFT) as u32
+}
+
+/// The ticks from `then` to `now`.
+pub const fn age(now: u32, then: u32) -> u32 {
+    now.wrapping_sub(then) & (TICKS - 1)
+}
+
+/// The state of a flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum FlowState {
+    /// TCP: a SYN was seen.
+    SynSent = 1,
+    /// TCP: SYNs of both sides were seen, a simultaneous open.
+    SynSent2 = 2,
+    /// TCP: a SYN and its SYN-ACK were seen.
+    SynReceived = 3,
+    /// TCP: the first SYN-ACK of a simultaneous open was seen.
+    SynReceived2 = 4,
+    /// TCP: data can flow.
+    Established = 5,
+    /// TCP: established, and the last packet was a reset in the window that the receiver may ignore.
+    Resetting = 6,
+    /// TCP: a FIN was seen.
+    FinWait = 7,
+    /// TCP: an ACK after a FIN was seen.
+    CloseWait = 8,
+    /// TCP: FINs of both sides were seen.
+    LastAck = 9,
+    /// TCP: both FINs are acknowledged.
+    TimeWait = 10,
+    /// TCP: reset.
+    Closed = 11,
+    /// Other protocols: only the opening side has sent packets.
+    Unreplied = 12,
+    /// Other protocols: both sides have sent packets.
+    Replied = 13,
+}
+
+impl FlowState {
+    /// Every state with its name.
+    pub const ALL: [(FlowState, &str); 13] = [
+        (FlowState::SynSent, "syn-sent"),
+        (FlowState::SynSent2, "syn-sent2"),
+        (FlowState::SynReceived, "syn-recv"),
+        (FlowState::SynReceived2, "syn-recv2"),
+        (FlowState::Established, "established"),
+        (FlowState::Resetting, "resetting"),
+        (FlowState::FinWait, "fin-wait"),
+        (FlowState::CloseWait, "close-wait"),
+        (FlowState::LastAck, "last-ack"),
+        (FlowState::TimeWait, "time-wait"),
+        (FlowState::Closed, "closed"),
+        (FlowState::Unreplied, "unreplied"),
+        (FlowState::Replied, "replied"),
+    ];
+
+    /// The name in reports.
+    pub fn name(self) -> &'static str {
+        Self::ALL.iter().find(|&&(state, _)| state == self).map_or("", |&(_, name)| name)
+    }
+
+    /// The state with a number of four bits; `None` for the others.
+    pub fn from_number(number: u64) -> Option<Self> {
+        Self::ALL.iter().map(|&(state, _)| state).find(|&state| state as u64 == number)
+    }
+}
+
+/// What the tracker knows of one side of a TCP flow.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Side {
+    /// The highest acknowledgement that the other side sent; before it, the initial sequence number (SND.UNA).
+    pub una: u32,
+    /// The end of what the side has sent (SND.NXT).
+    pub next: u32,
+    /// The largest window that the side has offered. [`Window::NONE`] until it sends.
+    pub window: Window,
+    /// The shift of its windows, or [`Side::NO_SCALE`].
+    pub scale: u8,
+    /// Whether it accepts selective acknowledgements.
+    pub sack: bool,
+}
+
+impl Side {
+    /// The scale of a SYN without the option. After the handshake no side has it.
+    pub const NO_SCALE: u8 = 15;
+    /// The largest shift (RFC 7323, section 2.3).
+    pub const SCALE_MAX: u8 = 14;
+}
+
+/// A flow besides its key: words 5 to 7 of an entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Flow {
+    /// Time of the last packet that counts for the timeout, ticks.
+    pub time: u32,
+    /// The state.
+    pub state: FlowState,
+    /// The number of the side that opened the flow.
+    pub opener: usize,
+    /// Whether windows are unknown, so that they refuse nothing.
+    pub liberal: bool,
+    /// Whether the other side has answered.
+    pub replied: bool,
+    /// Whether the opener sent a SYN in a state that ignores it, and no answer was seen since.
+    pub syn: bool,
+    /// The sides; of other protocols than TCP both are empty.
+    pub sides: [Side; 2],
+}
+
+impl Flow {
+    /// The words 5, 6 and 7 of an entry. `is_ipv6` belongs to the key.
+    pub fn pack(&self, is_ipv6: bool) -> [u64; 3] {
+        let pair = |word: fn(&Side) -> u32| u64::from(word(&self.sides[0])) << 32 | u64::from(word(&self.sides[1]));
+        let mut status = u64::from(self.time) | (self.state as u64) << 52 | (self.opener as u64) << 56;
+        for (index, side) in self.sides.iter().enumerate() {
+            status |= u64::from(side.window.0) << (28 + 8 * index) | u64::from(side.scale) << (44 + 4 * index);
+            status |= u64::from(side.sack) << (60 + index);
+        }
+        let bits = [(57, is_ipv6), (58, self.liberal), (59, self.replied), (62, self.syn)];
+        status |= bits.iter().map(|&(bit, set)| u64::from(set) << bit).sum::<u64>();
+        [pair(|side| side.una), pair(|side| side.next), status]
+    }
+
+    /// The flow and whether it is IPv6, from the words 5, 6 and 7 of an entry.
+    ///
+    /// # Panics
+    /// If the entry holds no flow.
+    pub fn unpack([una, next, status]: [u64; 3]) -> (Self, bool) {
+        let bit = |at: usize| status >> at & 1 != 0;
+        let side = |index: usize| Side {
+            una: (una >> (32 - 32 * index)) as u32,
+            next: (next >> (32 - 32 * index)) as u32,
+            window: Window((status >> (28 + 8 * index)) as u8),
+            scale: (status >> (44 + 4 * index)) as u8 & 15,
+            sack: bit(60 + index),
+        };
+        let flow = Flow {
+            time: status as u32 & (TICKS - 1),
+            state: FlowState::from_number(status >> 52 & 15).expect("an entry has a state"),
+            opener: (status >> 56) as usize & 1,
+            liberal: bit(58),
+            replied: bit(59),
+            syn: bit(62),
+            sides: [side(0), side(1)],
+        };
+        (flow, bit(57))
+    }
+
+    /// Whether the flow may be evicted: its handshake is not complete, nobody has answered, or it was reset.
+    pub fn is_embryonic(&self) -> bool {
+        use FlowState::{Closed, SynReceived, SynReceived2, SynSent, SynSent2};
+        !self.replied || matches!(self.state, SynSent | SynSent2 | SynReceived | SynReceived2 | Closed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_flow_survives_packing() {
+        let one = Side { una: 0xdead_beef, next: 0xffff_ffff, window: Window::of(65535), scale: 14, sack: true };
+        let other = Side { una: 1, next: 0x8000_0000, window: Window::of(1), scale: Side::NO_SCALE, sack: false };
+        for (number, &(state, name)) in FlowState::ALL.iter().enumerate() {
+            let flow = Flow {
+                time: TICKS - 1 - number as u32,
+                state,
+                opener: number & 1,
+                liberal: number & 2 != 0,
+                replied: number & 4 != 0,
+                syn: number & 8 != 0,
+                sides: if number & 1 == 0 { [one, other] } else { [other, one] },
+            };
+            assert_eq!(Flow::unpack(flow.pack(number % 3 == 0)), (flow, number % 3 == 0), "{name}");
+            assert_eq!(flow.pack(false)[2] >> 63, 0, "the lock is free");
+        }
+    }
+
+    #[test]
+    fn ages_wrap() {
+        assert_eq!(age(5, TICKS - 5), 10);
+        assert_eq!(ticks(u64::MAX), TICKS - 1);
+        assert_eq!(timeout_ticks(1000), 59);
+        assert!(timeout_ticks(TIMEOUT_MAX_MS) < TICKS / 2);
+    }
+
+    #[test]
+    fn bytes_a_flow() {
+        assert_eq!(SLOTS * (2 + 8 * ENTRY_WORDS), 66 * SLOTS);
+    }
+}

@@ -1,0 +1,127 @@
+//! Checks `tracking { ... }`, and finds out whether the policy tracks.
+
+use super::{Check, Checker, nearest};
+use crate::checked::{Effect, Match, Posture, Rule};
+use crate::diag::Diagnostic;
+use crate::field::{Field, Subject};
+use crate::source::Span;
+use crate::syntax::tree::{Atom, Item, Name, Statement, TrackingSetting};
+use crate::time;
+use crate::tracking::{Invalid, Timeout, Tracking};
+use std::collections::HashMap;
+use weir_abi::flow::{SIZE_MAX, SIZE_MIN, TIMEOUT_MAX_MS};
+
+/// Shortest timeout.
+const TIMEOUT_MIN_MS: u64 = 1000;
+
+impl Checker<'_> {
+    /// Reads `tracking`, which may have several blocks, and the place of the first one. A policy without it tracks if a
+    /// rule needs states.
+    pub(super) fn tracking(&mut self, postures: &[Posture]) -> Option<(Tracking, Span)> {
+        let mut tracking = Tracking::default();
+        let mut place: Option<Span> = None;
+        let mut set: HashMap<String, Span> = HashMap::new();
+        for item in self.items.clone() {
+            let Item::Tracking(block) = item else { continue };
+            place = place.or(Some(block.span));
+            for setting in &block.settings {
+                if let Some(&first) = set.get(&setting.name()) {
+                    let message = format!("`{}` is set twice", setting.name());
+                    self.report(Diagnostic::error("E0210", setting.span(), message).note(first, "first here"));
+                    continue;
+                }
+                set.insert(setting.name(), setting.span());
+                self.tracking_setting(&mut tracking, setting);
+            }
+        }
+        let rules = postures.iter().flat_map(|posture| [&posture.upstream, &posture.downstream]).flatten().flatten();
+        let mut needing = rules.filter(|rule| needs_state(rule));
+        place.or_else(|| needing.next().map(|rule| rule.span)).map(|span| (tracking, span))
+    }
+
+    fn tracking_setting(&mut self, tracking: &mut Tracking, setting: &TrackingSetting) {
+        match setting {
+            TrackingSetting::Size(size) => match number(size, SIZE_MIN, SIZE_MAX) {
+                Some(flows) => tracking.size = flows,
+                None => {
+                    let message = format!("`{size}` is not a number of flows");
+                    let help = format!("a table holds {SIZE_MIN} to {SIZE_MAX} flows");
+                    self.report(Diagnostic::error("E0325", size.span, message).help(help));
+                }
+            },
+            TrackingSetting::Embryonic(share) => match number(share, 1, 100) {
+                Some(percent) => tracking.embryonic_percent = percent as u8,
+                None => {
+                    let message = format!("`{share}%` is not a share of the table");
+                    self.report(Diagnostic::error("E0325", share.span, message).help("write 1% to 100%"));
+                }
+            },
+            TrackingSetting::Timeout(of, timeout) => self.tracking_timeout(tracking, of, timeout),
+            TrackingSetting::Pickup(word) => match word.text.as_str() {
+                "on" => tracking.pickup = true,
+                "off" => tracking.pickup = false,
+                _ => {
+                    let message = format!("`pickup` cannot be `{}`", word.text);
+                    let help = "write `on` to continue connections whose opening was not seen, or `off`";
+                    self.report(Diagnostic::error("E0325", word.span, message).help(help));
+                }
+            },
+            TrackingSetting::OneWay(_) => tracking.one_way = true,
+            TrackingSetting::Invalid(word) => match Invalid::from_name(&word.text) {
+                Some(invalid) => tracking.invalid = invalid,
+                None => {
+                    let message = format!("`invalid` cannot be `{}`", word.text);
+                    let help = "write accept, drop, divert, or `rules` to let the rules decide";
+                    self.report(Diagnostic::error("E0325", word.span, message).help(help));
+                }
+            },
+        }
+    }
+
+    fn tracking_timeout(&mut self, tracking: &mut Tracking, of: &Name, timeout: &Atom) {
+        let names = Timeout::ALL.map(|(_, name, _)| name);
+        let Some(index) = names.iter().position(|&name| name == of.text) else {
+            let diagnostic = Diagnostic::error("E0325", of.span, format!("there is no timeout `{}`", of.text));
+            self.report(match nearest(&of.text, names) {
+                Some(near) => diagnostic.help(format!("did you mean `{near}`?")),
+                None => diagnostic.help(format!("the timeouts are {}", names.join(", "))),
+            });
+            return;
+        };
+        match time::milliseconds(&timeout.text).filter(|time| (TIMEOUT_MIN_MS..=TIMEOUT_MAX_MS).contains(time)) {
+            Some(milliseconds) => tracking.timeouts_ms[index] = milliseconds,
+            None => {
+                let message = format!("`{timeout}` is not a timeout of flows");
+                let help = format!("write 1s to {}d, such as `30s`, `10m` or `5d`", TIMEOUT_MAX_MS / 86_400_000);
+                self.report(Diagnostic::error("E0325", timeout.span, message).help(help));
+            }
+        }
+    }
+}
+
+impl Checker<'_> {
+    /// Reports a `track` behind a statement that acts on the packet. A rule does not count refused packets, so nothing
+    /// may happen to them before.
+    pub(super) fn track_comes_first(&mut self, effects: &[Effect], statements: &[Statement]) -> Check<()> {
+        let acts = |effect: &Effect| !matches!(effect, Effect::Counter | Effect::Track);
+        let first = effects.iter().position(acts);
+        let track = effects.iter().rposition(|effect| *effect == Effect::Track);
+        match first.zip(track) {
+            Some((first, track)) if first < track => Err(self.report(
+                Diagnostic::error("E0324", statements[track].span(), "`track` comes after another statement")
+                    .note(statements[first].span(), "this happens to packets before they are tracked")
+                    .help("write `track` first: `tcp track sample 1/1000`"),
+            )),
+            _ => Ok(()),
+        }
+    }
+}
+
+fn number(atom: &Atom, min: u32, max: u32) -> Option<u32> {
+    atom.text.parse().ok().filter(|number| (min..=max).contains(number))
+}
+
+fn needs_state(rule: &Rule) -> bool {
+    let is_state = |m: &Match| matches!(m, Match::Value { subject: Subject::Field(Field::CtState), .. });
+    rule.effects.contains(&Effect::Track) || rule.matches.iter().any(is_state)
+}

@@ -1,0 +1,234 @@
+//! The reference tracker: which flow a packet belongs to, its state, and why it is refused.
+//!
+//! It keeps what the entries of [`weir_abi::flow`] have room for, and nothing more. `docs/tracking.md` has the rules.
+
+mod quote;
+mod segment;
+mod table;
+mod tcp;
+mod window;
+
+#[cfg(test)]
+mod tests;
+
+use super::packet::{Frame, Packet};
+use crate::ir::{PacketState, Tracking};
+use segment::Segment;
+use table::FlowTable;
+use tcp::Outcome;
+use weir_abi::Reason;
+use weir_abi::flow::{Flow, FlowKey, FlowState, Side, TICKS, ticks};
+use weir_abi::packet::{Fragment, L3, L4};
+
+/// The flows of a program, and their clock.
+pub(super) struct Tracker {
+    settings: Tracking,
+    table: FlowTable,
+    /// Time of the last packet, ns; `None` before the first.
+    clock_ns: Option<u64>,
+}
+
+/// What the tracker says of a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Tracked {
+    /// Its state.
+    pub(super) state: PacketState,
+    /// Why it is invalid.
+    pub(super) refused: Option<Reason>,
+    /// The flow that it opens if it is accepted.
+    opening: Option<(FlowKey, Flow)>,
+}
+
+impl Tracked {
+    const UNTRACKED: Tracked = Tracked::of(PacketState::Untracked);
+
+    const fn of(state: PacketState) -> Self {
+        Tracked { state, refused: None, opening: None }
+    }
+
+    const fn refused(reason: Reason) -> Self {
+        Tracked { state: PacketState::Invalid, refused: Some(reason), opening: None }
+    }
+}
+
+/// The types of ICMP messages (RFC 792, 950) and of ICMPv6 messages (RFC 4443, 4861, 2710, 3810) by what the tracker
+/// does with them.
+enum IcmpKind {
+    /// A request; its type.
+    Request(u8),
+    /// A reply; the type of its request.
+    Reply(u8),
+    /// An error, which quotes the packet that caused it.
+    Error,
+    /// A message between neighbours.
+    Neighbour,
+    Other,
+}
+
+impl IcmpKind {
+    fn of(packet: &Packet) -> Self {
+        match (packet.l4, packet.icmp_type) {
+            (L4::Icmp, kind @ (8 | 13 | 15 | 17)) => IcmpKind::Request(kind),
+            (L4::Icmp, 0) => IcmpKind::Reply(8),
+            (L4::Icmp, kind @ (14 | 16 | 18)) => IcmpKind::Reply(kind - 1),
+            (L4::Icmp, 3 | 4 | 5 | 11 | 12) => IcmpKind::Error,
+            (L4::Icmp6, 128) => IcmpKind::Request(128),
+            (L4::Icmp6, 129) => IcmpKind::Reply(128),
+            (L4::Icmp6, 0..=127) => IcmpKind::Error,
+            (L4::Icmp6, 130..=137 | 143) => IcmpKind::Neighbour,
+            _ => IcmpKind::Other,
+        }
+    }
+}
+
+impl Tracker {
+    pub(super) fn new(settings: &Tracking) -> Self {
+        Tracker { settings: *settings, table: FlowTable::new(settings), clock_ns: None }
+    }
+
+    /// Sets the clock, which never goes back.
+    pub(super) fn tick(&mut self, time_ns: u64) {
+        self.clock_ns = self.clock_ns.max(Some(time_ns));
+    }
+
+    fn now(&self) -> u32 {
+        ticks(self.clock_ns.expect("the clock is set before a packet is tracked"))
+    }
+
+    /// Tracks a well-formed packet: updates the flow that it belongs to. A packet that may open a flow changes nothing
+    /// until it is accepted ([`Tracker::open`]).
+    pub(super) fn track(&mut self, packet: &Packet, frame: Frame<'_>) -> Tracked {
+        let is_ip = matches!(packet.l3, L3::Ipv4 | L3::Ipv6);
+        if !is_ip || packet.fragment == Fragment::Later {
+            return Tracked::UNTRACKED;
+        }
+        match packet.l4 {
+            // The end of the segment is not known.
+            L4::Tcp if packet.fragment == Fragment::First => Tracked::refused(Reason::OUT_OF_WINDOW),
+            L4::Tcp => self.tcp(packet, frame),
+            L4::Icmp | L4::Icmp6 => self.icmp(packet, frame),
+            L4::Udp | L4::Ports | L4::Other | L4::None => {
+                let (source, destination) = ((packet.saddr, packet.sport), (packet.daddr, packet.dport));
+                let (key, sender) = FlowKey::of(source, destination, packet.proto, vlan(packet), is_ipv6(packet));
+                self.request_or_reply(key, sender)
+            }
+        }
+    }
+
+    /// Enters the flow that an accepted packet opens, if there is room.
+    pub(super) fn open(&mut self, tracked: &Tracked) {
+        let Some((key, flow)) = tracked.opening else { return };
+        let now = self.now();
+        // A connection that begins anew takes the place of the old one.
+        match self.table.find(&key, now) {
+            Some((slot, _)) => self.table.set(slot, &flow),
+            None => _ = self.table.insert(&key, &flow, now),
+        }
+    }
+
+    /// Calls `visit` with the key and state of each flow.
+    pub(super) fn flows(&self, visit: &mut dyn FnMut(&FlowKey, &Flow)) {
+        if self.clock_ns.is_some() {
+            self.table.each(self.now(), visit);
+        }
+    }
+
+    /// Checks the invariants of the table, for tests. Panics if one is violated.
+    pub(super) fn verify(&self) {
+        self.table.verify();
+    }
+
+    fn tcp(&mut self, packet: &Packet, frame: Frame<'_>) -> Tracked {
+        let Some(segment) = Segment::read(packet, frame) else { return Tracked::refused(Reason::BAD_FLAGS) };
+        let now = self.now();
+        let (source, destination) = ((packet.saddr, packet.sport), (packet.daddr, packet.dport));
+        let (key, sender) = FlowKey::of(source, destination, packet.proto, vlan(packet), is_ipv6(packet));
+        let Some((slot, flow)) = self.table.find(&key, now) else {
+            return match tcp::open(sender, &segment, &self.settings, now) {
+                Ok(flow) => self.opening(key, flow),
+                Err(reason) => Tracked::refused(reason),
+            };
+        };
+        let is_reply = sender != flow.opener;
+        let state = if is_reply || flow.replied { PacketState::Established } else { PacketState::New };
+        match tcp::judge(&flow, sender, &segment, &self.settings) {
+            Outcome::Update(next) => {
+                self.table.set(slot, &Flow { time: now, replied: next.replied | is_reply, ..next });
+            }
+            Outcome::Keep(next) => self.table.set(slot, &Flow { replied: next.replied | is_reply, ..next }),
+            Outcome::Remove => self.table.remove(slot),
+            Outcome::Refuse(reason) => return Tracked::refused(reason),
+            Outcome::Reopen => {
+                return match tcp::open(sender, &segment, &self.settings, now) {
+                    Ok(flow) => Tracked { opening: Some((key, flow)), ..Tracked::of(PacketState::New) },
+                    Err(reason) => Tracked::refused(reason),
+                };
+            }
+        }
+        Tracked::of(state)
+    }
+
+    fn icmp(&mut self, packet: &Packet, frame: Frame<'_>) -> Tracked {
+        let (request, is_reply) = match IcmpKind::of(packet) {
+            IcmpKind::Request(request) => (request, false),
+            IcmpKind::Reply(request) => (request, true),
+            IcmpKind::Error => return self.error(packet, frame),
+            IcmpKind::Neighbour => return Tracked::UNTRACKED,
+            IcmpKind::Other => return Tracked::refused(Reason::NO_STATE),
+        };
+        let identifier = quote::be16(&frame.bytes[packet.l4_offset + 4..]);
+        let ends = [packet.saddr, packet.daddr];
+        let vlan = vlan(packet);
+        let (key, sender) = FlowKey::of_icmp(ends, identifier, request, is_reply, packet.proto, vlan, is_ipv6(packet));
+        let now = self.now();
+        if is_reply && self.table.find(&key, now).is_none() {
+            return Tracked::refused(Reason::NO_STATE);
+        }
+        self.request_or_reply(key, sender)
+    }
+
+    /// Tracks a packet of a protocol without connections.
+    fn request_or_reply(&mut self, key: FlowKey, sender: usize) -> Tracked {
+        let now = self.now();
+        let Some((slot, flow)) = self.table.find(&key, now) else {
+            let (state, sides) = (FlowState::Unreplied, [Side::default(); 2]);
+            let flow = Flow { time: now, state, opener: sender, liberal: false, replied: false, syn: false, sides };
+            return self.opening(key, flow);
+        };
+        let replied = flow.replied || sender != flow.opener;
+        let state = if replied { FlowState::Replied } else { FlowState::Unreplied };
+        self.table.set(slot, &Flow { time: now, replied, state, ..flow });
+        Tracked::of(if replied { PacketState::Established } else { PacketState::New })
+    }
+
+    /// Tracks an ICMP error. It belongs to the flow of the packet that it quotes, and goes back to the sender of that
+    /// packet.
+    fn error(&mut self, packet: &Packet, frame: Frame<'_>) -> Tracked {
+        let now = self.now();
+        let Some(quoted) = quote::read(packet, frame) else { return Tracked::refused(Reason::NO_STATE) };
+        let found = self.table.find(&quoted.key, now).filter(|_| quoted.source == packet.daddr);
+        let Some((_, flow)) = found else { return Tracked::refused(Reason::NO_STATE) };
+        match quoted.seq {
+            Some(seq) if !window::has_sent(&flow, quoted.sender, seq) => Tracked::refused(Reason::OUT_OF_WINDOW),
+            _ => Tracked::of(PacketState::Related),
+        }
+    }
+
+    /// A packet that opens a flow, if the table has room.
+    fn opening(&mut self, key: FlowKey, flow: Flow) -> Tracked {
+        debug_assert!(flow.time < TICKS);
+        if !self.table.has_room(&key, flow.time) {
+            return Tracked::refused(Reason::STATE_FULL);
+        }
+        Tracked { opening: Some((key, flow)), ..Tracked::of(PacketState::New) }
+    }
+}
+
+fn is_ipv6(packet: &Packet) -> bool {
+    packet.l3 == L3::Ipv6
+}
+
+/// The ids of the outer and the inner tag. A priority tag has the id 0, as a packet without tag.
+fn vlan(packet: &Packet) -> [u16; 2] {
+    [0, 1].map(|tag| packet.vlan.get(tag).copied().unwrap_or(0))
+}

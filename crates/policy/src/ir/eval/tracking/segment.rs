@@ -1,0 +1,130 @@
+//! What the tracker reads of a TCP segment.
+
+use crate::ir::eval::packet::{Frame, Packet};
+use weir_abi::WINDOW_BYTES;
+use weir_abi::flow::Side;
+
+/// What a segment does (RFC 9293, section 3.1). A reset counts before SYN, SYN before FIN, FIN before ACK.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Syn,
+    SynAck,
+    Fin,
+    Ack,
+    Reset,
+}
+
+/// A segment with valid flags.
+#[derive(Clone, Debug)]
+pub(super) struct Segment<'a> {
+    pub(super) kind: Kind,
+    pub(super) seq: u32,
+    /// The sequence number behind the segment. SYN and FIN count one each.
+    pub(super) end: u32,
+    /// `None` without the flag.
+    pub(super) ack: Option<u32>,
+    /// The window as written.
+    pub(super) window: u32,
+    options: &'a [u8],
+}
+
+const FIN: u8 = 1;
+const SYN: u8 = 2;
+const RST: u8 = 4;
+const ACK: u8 = 16;
+const URG: u8 = 32;
+/// The flags that have a meaning for the state. PSH, ECE and CWR may always be set.
+const MEANT: u8 = FIN | SYN | RST | ACK | URG;
+
+/// `a` comes after `b` (RFC 9293, section 3.4).
+pub(super) fn after(a: u32, b: u32) -> bool {
+    (b.wrapping_sub(a) as i32) < 0
+}
+
+impl<'a> Segment<'a> {
+    /// Reads a segment. `None` if no TCP sends such flags.
+    pub(super) fn read(packet: &Packet, frame: Frame<'a>) -> Option<Self> {
+        let flags = packet.tcp_flags & MEANT;
+        let kind = match flags & !URG {
+            SYN => Kind::Syn,
+            flags if flags == SYN | ACK => Kind::SynAck,
+            flags if flags == FIN | ACK => Kind::Fin,
+            ACK => Kind::Ack,
+            flags if flags & !ACK == RST => Kind::Reset,
+            _ => return None,
+        };
+        if flags & URG != 0 && matches!(kind, Kind::SynAck | Kind::Reset) {
+            return None;
+        }
+        let header = usize::from(packet.doff) * 4;
+        let payload = u32::from(packet.l4_length) - header as u32;
+        let controls = u32::from(flags & SYN != 0) + u32::from(flags & FIN != 0);
+        let captured = &frame.bytes[..frame.bytes.len().min(WINDOW_BYTES)];
+        let options = captured.get(packet.l4_offset + 20..packet.l4_offset + header).unwrap_or_default();
+        Some(Segment {
+            kind,
+            seq: packet.seq,
+            end: packet.seq.wrapping_add(payload).wrapping_add(controls),
+            ack: (flags & ACK != 0).then_some(packet.ack),
+            window: packet.window.into(),
+            options,
+        })
+    }
+
+    pub(super) fn has_syn(&self) -> bool {
+        matches!(self.kind, Kind::Syn | Kind::SynAck)
+    }
+
+    /// The shift that a SYN offers, or [`Side::NO_SCALE`] (RFC 7323, section 2.2).
+    pub(super) fn scale(&self) -> u8 {
+        let mut found = Side::NO_SCALE;
+        self.each_option(|kind, data| {
+            if let (3, &[shift]) = (kind, data) {
+                found = shift.min(Side::SCALE_MAX);
+            }
+        });
+        found
+    }
+
+    /// Whether a SYN permits selective acknowledgements (RFC 2018, section 2).
+    pub(super) fn permits_sack(&self) -> bool {
+        let mut found = false;
+        self.each_option(|kind, data| found |= kind == 4 && data.is_empty());
+        found
+    }
+
+    /// The highest right edge among the acknowledgement and the blocks of selective ones (RFC 2018, section 3).
+    pub(super) fn highest_ack(&self, ack: u32) -> u32 {
+        let mut highest = ack;
+        self.each_option(|kind, data| {
+            if kind == 5 && !data.is_empty() && data.len().is_multiple_of(8) {
+                let edges = data.chunks_exact(8).map(|block| be32(&block[4..]));
+                highest = edges.fold(highest, |highest, edge| if after(edge, highest) { edge } else { highest });
+            }
+        });
+        highest
+    }
+
+    /// Calls `visit` with the kind and data of each option, up to the first that is cut off (RFC 9293, section 3.2).
+    fn each_option(&self, mut visit: impl FnMut(u8, &[u8])) {
+        let mut rest = self.options;
+        while let Some((&kind, tail)) = rest.split_first() {
+            match kind {
+                0 => return,
+                1 => rest = tail,
+                _ => {
+                    let length = tail.first().map_or(0, |&length| usize::from(length));
+                    if length < 2 || length > rest.len() {
+                        return;
+                    }
+                    visit(kind, &rest[2..length]);
+                    rest = &rest[length..];
+                }
+            }
+        }
+    }
+}
+
+fn be32(bytes: &[u8]) -> u32 {
+    u32::from_be_bytes([bytes[0], bytes[1], bytes[2], bytes[3]])
+}

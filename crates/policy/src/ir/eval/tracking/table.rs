@@ -1,0 +1,309 @@
+//! The table of flows: buckets of [`SLOTS`] slots, of which each key has two.
+//!
+//! All engines follow the same steps, so that they agree on which flow is refused or evicted. An expired flow counts as
+//! absent. Its slot is freed by a lookup of its key, or when a bucket has no free slot.
+
+use crate::ir::Tracking;
+use crate::tracking::Timeout;
+use weir_abi::FlowState;
+use weir_abi::flow::{
+    ENTRY_WORDS, Flow, FlowKey, HashKeys, Hashed, REPLAY_SEED, SLOTS, TAG_EMBRYONIC, TAG_HASH, age, buckets,
+    timeout_ticks,
+};
+
+/// The flows.
+pub(super) struct FlowTable {
+    tags: Vec<[u16; SLOTS]>,
+    entries: Vec<[[u64; ENTRY_WORDS]; SLOTS]>,
+    keys: HashKeys,
+    /// Most embryonic flows of a bucket.
+    embryonic_max: usize,
+    timeouts: [u32; Timeout::ALL.len()],
+}
+
+/// A slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Slot {
+    bucket: usize,
+    slot: usize,
+}
+
+/// Where a new flow goes.
+enum Place {
+    Free(Slot),
+    Evict(Slot),
+    Full,
+}
+
+impl FlowTable {
+    pub(super) fn new(settings: &Tracking) -> Self {
+        let count = buckets(settings.size) as usize;
+        FlowTable {
+            tags: vec![[0; SLOTS]; count],
+            entries: vec![[[0; ENTRY_WORDS]; SLOTS]; count],
+            keys: HashKeys::of(REPLAY_SEED),
+            embryonic_max: embryonic_max(settings.embryonic_percent),
+            timeouts: settings.timeouts_ms.map(timeout_ticks),
+        }
+    }
+
+    fn hash(&self, key: &FlowKey) -> Hashed {
+        self.keys.hash(key, self.tags.len() as u32)
+    }
+
+    /// Finds the flow of a key. If it has expired, its slot is freed.
+    pub(super) fn find(&mut self, key: &FlowKey, now: u32) -> Option<(Slot, Flow)> {
+        let hashed = self.hash(key);
+        let slots = hashed.buckets.into_iter().flat_map(|bucket| (0..SLOTS).map(move |slot| (bucket as usize, slot)));
+        for (bucket, slot) in slots {
+            let entry = &self.entries[bucket][slot];
+            if self.tags[bucket][slot] & TAG_HASH != hashed.tag || entry[..5] != key.words {
+                continue;
+            }
+            let (flow, is_ipv6) = unpack(entry);
+            if is_ipv6 != key.is_ipv6 {
+                continue;
+            }
+            let at = Slot { bucket, slot };
+            if self.has_expired(at, now) {
+                self.remove(at);
+                return None;
+            }
+            return Some((at, flow));
+        }
+        None
+    }
+
+    /// Replaces the flow of a slot.
+    pub(super) fn set(&mut self, at: Slot, flow: &Flow) {
+        let entry = &mut self.entries[at.bucket][at.slot];
+        let (_, is_ipv6) = unpack(entry);
+        entry[5..].copy_from_slice(&flow.pack(is_ipv6));
+        let tag = &mut self.tags[at.bucket][at.slot];
+        *tag = *tag & TAG_HASH | if flow.is_embryonic() { TAG_EMBRYONIC } else { 0 };
+    }
+
+    /// Frees a slot.
+    pub(super) fn remove(&mut self, at: Slot) {
+        self.tags[at.bucket][at.slot] = 0;
+        self.entries[at.bucket][at.slot] = [0; ENTRY_WORDS];
+    }
+
+    /// Whether a new flow has room. Frees the slots that an insertion would free.
+    pub(super) fn has_room(&mut self, key: &FlowKey, now: u32) -> bool {
+        !matches!(self.place(key, now), Place::Full)
+    }
+
+    /// Enters a flow. Returns whether it had room.
+    pub(super) fn insert(&mut self, key: &FlowKey, flow: &Flow, now: u32) -> bool {
+        let at = match self.place(key, now) {
+            Place::Free(at) | Place::Evict(at) => at,
+            Place::Full => return false,
+        };
+        let entry = &mut self.entries[at.bucket][at.slot];
+        entry[..5].copy_from_slice(&key.words);
+        entry[5..].copy_from_slice(&flow.pack(key.is_ipv6));
+        self.tags[at.bucket][at.slot] = self.hash(key).tag;
+        self.set(at, flow);
+        true
+    }
+
+    /// Finds a slot for a new flow:
+    ///
+    /// 1. The better of its two buckets is the one whose embryonic flows are not at their bound. If that is no
+    ///    difference, the one with more free slots; else the first.
+    /// 2. If the embryonic flows of that bucket are at their bound, the oldest of them is evicted.
+    /// 3. Else the first free slot is taken.
+    /// 4. If there is none, both buckets are freed of expired flows, and steps 1 to 3 are repeated.
+    /// 5. If there is still none, the oldest embryonic flow of that bucket is evicted, or of the other bucket.
+    fn place(&mut self, key: &FlowKey, now: u32) -> Place {
+        let candidates = self.hash(key).buckets.map(|bucket| bucket as usize);
+        for _ in 0..2 {
+            let better = self.better(candidates);
+            if self.embryonic(better) >= self.embryonic_max {
+                return self.oldest_embryonic(better, now).map_or(Place::Full, Place::Evict);
+            }
+            if let Some(slot) = self.tags[better].iter().position(|&tag| tag == 0) {
+                return Place::Free(Slot { bucket: better, slot });
+            }
+            candidates.iter().for_each(|&bucket| self.free_expired(bucket, now));
+        }
+        let better = self.better(candidates);
+        let other = if better == candidates[0] { candidates[1] } else { candidates[0] };
+        let evicted = self.oldest_embryonic(better, now).or_else(|| self.oldest_embryonic(other, now));
+        evicted.map_or(Place::Full, Place::Evict)
+    }
+
+    fn better(&self, [first, second]: [usize; 2]) -> usize {
+        let rank = |bucket: usize| {
+            let used = self.tags[bucket].iter().filter(|&&tag| tag != 0).count();
+            (self.embryonic(bucket) >= self.embryonic_max, used)
+        };
+        if rank(second) < rank(first) { second } else { first }
+    }
+
+    fn embryonic(&self, bucket: usize) -> usize {
+        self.tags[bucket].iter().filter(|&&tag| tag & TAG_EMBRYONIC != 0).count()
+    }
+
+    /// The embryonic flow of a bucket whose time is longest ago, the first of several.
+    fn oldest_embryonic(&self, bucket: usize, now: u32) -> Option<Slot> {
+        let embryonic = (0..SLOTS).filter(|&slot| self.tags[bucket][slot] & TAG_EMBRYONIC != 0);
+        let age_of = |slot: usize| age(now, unpack(&self.entries[bucket][slot]).0.time);
+        let oldest = embryonic.reduce(|oldest, slot| if age_of(slot) > age_of(oldest) { slot } else { oldest });
+        oldest.map(|slot| Slot { bucket, slot })
+    }
+
+    fn free_expired(&mut self, bucket: usize, now: u32) {
+        for slot in 0..SLOTS {
+            let at = Slot { bucket, slot };
+            if self.tags[bucket][slot] != 0 && self.has_expired(at, now) {
+                self.remove(at);
+            }
+        }
+    }
+
+    fn has_expired(&self, at: Slot, now: u32) -> bool {
+        let entry = &self.entries[at.bucket][at.slot];
+        let flow = unpack(entry).0;
+        age(now, flow.time) > self.timeout(&flow, (entry[4] >> 24) as u8)
+    }
+
+    /// The timeout of a flow, ticks.
+    fn timeout(&self, flow: &Flow, protocol: u8) -> u32 {
+        let of = |timeout: Timeout| self.timeouts[timeout as usize];
+        let usual = of(Timeout::of(flow.state, protocol));
+        let waits = flow.sides.iter().any(|side| side.una != side.next) || !flow.replied;
+        if flow.state == FlowState::Established && waits { usual.min(of(Timeout::Unacknowledged)) } else { usual }
+    }
+
+    /// Calls `visit` with each flow that has not expired.
+    pub(super) fn each(&self, now: u32, visit: &mut dyn FnMut(&FlowKey, &Flow)) {
+        for bucket in 0..self.tags.len() {
+            for slot in (0..SLOTS).filter(|&slot| self.tags[bucket][slot] != 0) {
+                if self.has_expired(Slot { bucket, slot }, now) {
+                    continue;
+                }
+                let entry = &self.entries[bucket][slot];
+                let (flow, is_ipv6) = unpack(entry);
+                let words = entry[..5].try_into().expect("five words");
+                visit(&FlowKey { words, is_ipv6 }, &flow);
+            }
+        }
+    }
+
+    /// Checks the invariants of the table, for tests. Panics if one is violated.
+    pub(super) fn verify(&self) {
+        let mut keys = std::collections::HashSet::new();
+        for bucket in 0..self.tags.len() {
+            for slot in 0..SLOTS {
+                let (tag, entry) = (self.tags[bucket][slot], &self.entries[bucket][slot]);
+                if tag == 0 {
+                    assert_eq!(*entry, [0; ENTRY_WORDS], "a free slot is empty");
+                    continue;
+                }
+                let (flow, is_ipv6) = unpack(entry);
+                let key = FlowKey { words: entry[..5].try_into().expect("five words"), is_ipv6 };
+                let hashed = self.hash(&key);
+                assert_eq!(tag & TAG_HASH, hashed.tag);
+                assert_eq!(tag & TAG_EMBRYONIC != 0, flow.is_embryonic());
+                assert!(hashed.buckets.contains(&(bucket as u32)), "a flow is in one of its buckets");
+                assert!(keys.insert(key), "a key is in the table once");
+            }
+        }
+    }
+}
+
+/// Most embryonic flows of a bucket, at least one.
+fn embryonic_max(percent: u8) -> usize {
+    (SLOTS * usize::from(percent) / 100).max(1)
+}
+
+fn unpack(entry: &[u64; ENTRY_WORDS]) -> (Flow, bool) {
+    Flow::unpack(entry[5..].try_into().expect("three words"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weir_abi::flow::Side;
+
+    fn key(nth: u32) -> FlowKey {
+        FlowKey::of((u128::from(nth), 1), (1 << 40, 80), 6, [0; 2], true).0
+    }
+
+    fn flow(state: FlowState, time: u32) -> Flow {
+        let replied = state != FlowState::SynSent;
+        Flow { time, state, opener: 0, liberal: false, replied, syn: false, sides: [Side::default(); 2] }
+    }
+
+    fn table(size: u32, embryonic_percent: u8) -> FlowTable {
+        FlowTable::new(&Tracking { size, embryonic_percent, ..Tracking::default() })
+    }
+
+    #[test]
+    fn embryonic_flows_take_their_share_and_the_oldest_goes_first() {
+        let mut table = table(64, 25);
+        for nth in 0..1000 {
+            assert!(table.insert(&key(nth), &flow(FlowState::SynSent, nth), nth));
+            table.verify();
+        }
+        let mut times = Vec::new();
+        table.each(1000, &mut |_, flow| times.push(flow.time));
+        assert_eq!(times.len(), 16, "a quarter of 64");
+        assert!(times.iter().all(|&time| time >= 960), "{times:?}");
+    }
+
+    #[test]
+    fn established_flows_are_never_evicted() {
+        let mut table = table(64, 25);
+        let established = flow(FlowState::Established, 0);
+        let entered: Vec<u32> = (0..200).filter(|&nth| table.insert(&key(nth), &established, 0)).collect();
+        assert_eq!(entered.len(), 64, "all slots are used");
+        assert!((1000..2000).all(|nth| !table.has_room(&key(nth), 1)));
+        assert!(entered.iter().all(|&nth| table.find(&key(nth), 1).is_some()));
+        table.verify();
+    }
+
+    #[test]
+    fn a_full_table_evicts_embryonic_flows() {
+        let mut table = table(32, 25);
+        let entered = (0..28).filter(|&nth| table.insert(&key(nth), &flow(FlowState::Established, 0), 0)).count();
+        assert_eq!(entered, 28);
+        for nth in 100..110 {
+            assert!(table.insert(&key(nth), &flow(FlowState::SynSent, nth), nth));
+        }
+        let alive: Vec<u32> = (100..110).filter(|&nth| table.find(&key(nth), 110).is_some()).collect();
+        assert_eq!(alive, [106, 107, 108, 109]);
+        assert!((0..28).all(|nth| table.find(&key(nth), 110).is_some()));
+    }
+
+    #[test]
+    fn expired_flows_make_room() {
+        let mut table = table(64, 25);
+        let closing = flow(FlowState::TimeWait, 0);
+        (0..200).for_each(|nth| _ = table.insert(&key(nth), &closing, 0));
+        let after = timeout_ticks(120_000) + 1;
+        assert!(!table.has_room(&key(500), after - 1));
+        assert!(table.has_room(&key(500), after));
+        assert!(table.find(&key(0), after).is_none());
+        table.verify();
+    }
+
+    #[test]
+    fn two_choices_fill_a_table_nearly_completely() {
+        let mut table = table(32 * 1000, 25);
+        let established = flow(FlowState::Established, 0);
+        let refused = (0..32_000).find(|&nth| !table.insert(&key(nth), &established, 0)).unwrap_or(32_000);
+        assert!(refused > 30_000, "the first flow was refused after {refused} of 32000");
+    }
+
+    #[test]
+    fn an_expired_flow_is_absent() {
+        let mut table = table(64, 25);
+        table.insert(&key(1), &flow(FlowState::Closed, 0), 0);
+        assert!(table.find(&key(1), timeout_ticks(10_000)).is_some());
+        assert!(table.find(&key(1), timeout_ticks(10_000) + 1).is_none());
+        assert!(table.find(&key(1), 0).is_none(), "its slot was freed");
+    }
+}

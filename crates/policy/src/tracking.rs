@@ -1,0 +1,147 @@
+//! How flows are tracked: the settings of a policy, and the states that rules match.
+
+use weir_abi::flow::SIZE_DEFAULT;
+use weir_abi::{Action, FlowState};
+
+/// The settings of `tracking { ... }`. They hold for all postures.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tracking {
+    /// Number of flows that the table holds, from [`weir_abi::flow::SIZE_MIN`] to [`weir_abi::flow::SIZE_MAX`].
+    pub size: u32,
+    /// Share of the table in percent, 1 to 100, that flows may take whose opening was not answered yet.
+    pub embryonic_percent: u8,
+    /// Whether a TCP connection may be picked up in its midst.
+    pub pickup: bool,
+    /// Whether only one direction of a connection may pass here.
+    pub one_way: bool,
+    /// What happens to invalid packets.
+    pub invalid: Invalid,
+    /// The timeouts in milliseconds, indexed by [`Timeout`].
+    pub timeouts_ms: [u64; Timeout::ALL.len()],
+}
+
+impl Default for Tracking {
+    fn default() -> Self {
+        Tracking {
+            size: SIZE_DEFAULT,
+            embryonic_percent: 25,
+            pickup: true,
+            one_way: false,
+            invalid: Invalid::Rules,
+            timeouts_ms: Timeout::ALL.map(|(_, _, seconds)| seconds * 1000),
+        }
+    }
+}
+
+/// What happens to invalid packets where they are tracked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Invalid {
+    /// The rules decide. `tcp track` drops those of TCP.
+    Rules,
+    /// This verdict, with the tracker's reason.
+    Decide(Action),
+}
+
+impl Invalid {
+    /// The word in policies.
+    pub fn name(self) -> &'static str {
+        match self {
+            Invalid::Rules => "rules",
+            Invalid::Decide(action) => action.name(),
+        }
+    }
+
+    /// The value of a word.
+    pub fn from_name(name: &str) -> Option<Self> {
+        if name == "rules" { Some(Invalid::Rules) } else { Action::from_name(name).map(Invalid::Decide) }
+    }
+
+    /// The verdict on packets that the tracker refuses.
+    pub fn verdict(self) -> Action {
+        match self {
+            Invalid::Rules => Action::Drop,
+            Invalid::Decide(action) => action,
+        }
+    }
+}
+
+/// What ends a flow that is not used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum Timeout {
+    SynSent,
+    SynReceived,
+    Established,
+    FinWait,
+    CloseWait,
+    LastAck,
+    TimeWait,
+    Closed,
+    Unacknowledged,
+    Udp,
+    UdpReplied,
+    Icmp,
+    Other,
+}
+
+impl Timeout {
+    /// Every timeout with its name in policies and its default in seconds, which are those of the kernel.
+    pub const ALL: [(Timeout, &str, u64); 13] = [
+        (Timeout::SynSent, "syn-sent", 120),
+        (Timeout::SynReceived, "syn-recv", 60),
+        (Timeout::Established, "established", 5 * 24 * 3600),
+        (Timeout::FinWait, "fin-wait", 120),
+        (Timeout::CloseWait, "close-wait", 60),
+        (Timeout::LastAck, "last-ack", 30),
+        (Timeout::TimeWait, "time-wait", 120),
+        (Timeout::Closed, "closed", 10),
+        (Timeout::Unacknowledged, "unacknowledged", 300),
+        (Timeout::Udp, "udp", 30),
+        (Timeout::UdpReplied, "udp-replied", 120),
+        (Timeout::Icmp, "icmp", 30),
+        (Timeout::Other, "other", 600),
+    ];
+
+    /// The timeout of a state. For an established connection with unacknowledged data, and for one that was picked up
+    /// and not answered, the smaller of this and [`Timeout::Unacknowledged`] holds.
+    pub fn of(state: FlowState, protocol: u8) -> Self {
+        match state {
+            FlowState::SynSent | FlowState::SynSent2 => Timeout::SynSent,
+            FlowState::SynReceived | FlowState::SynReceived2 => Timeout::SynReceived,
+            FlowState::Established => Timeout::Established,
+            FlowState::FinWait => Timeout::FinWait,
+            FlowState::CloseWait => Timeout::CloseWait,
+            FlowState::LastAck => Timeout::LastAck,
+            FlowState::TimeWait => Timeout::TimeWait,
+            FlowState::Closed | FlowState::Resetting => Timeout::Closed,
+            FlowState::Unreplied | FlowState::Replied => match (protocol, state) {
+                (17 | 136, FlowState::Unreplied) => Timeout::Udp,
+                (17 | 136, _) => Timeout::UdpReplied,
+                (1 | 58, _) => Timeout::Icmp,
+                _ => Timeout::Other,
+            },
+        }
+    }
+}
+
+/// The state of a packet, as `ct state` matches it. The numbers are nftables' bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum PacketState {
+    Invalid = 1,
+    Established = 2,
+    Related = 4,
+    New = 8,
+    Untracked = 64,
+}
+
+impl PacketState {
+    /// Every state with its name.
+    pub const ALL: [(PacketState, &str); 5] = [
+        (PacketState::Invalid, "invalid"),
+        (PacketState::Established, "established"),
+        (PacketState::Related, "related"),
+        (PacketState::New, "new"),
+        (PacketState::Untracked, "untracked"),
+    ];
+}

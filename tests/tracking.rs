@@ -1,0 +1,144 @@
+//! Tracking: scripts of packets with the state that is expected of each (`tests/tracking/*.pkt`, in the notation of
+//! `tests/support/src/script.rs`), on every engine that tracks.
+
+mod engines;
+
+use engines::{load, root};
+use std::path::{Path, PathBuf};
+use weir_abi::{Reason, Verdict};
+use weir_engine::Filter;
+use weir_engine::frame_set::FrameSet;
+use weir_loading::Policy;
+use weir_loading::eval::EvalFilter;
+use weir_policy::ir::Direction;
+use weir_test_support::script::{Case, Script, Step, script};
+
+/// The states, one rule each, and what shows that a packet has it.
+const STATES: [&str; 4] = ["new", "established", "related", "untracked"];
+/// Fewest cases of all scripts.
+const CASES_MIN: usize = 60;
+
+fn scripts() -> Vec<(PathBuf, Script)> {
+    let entries = std::fs::read_dir(root().join("tests/tracking")).expect("tests/tracking exists");
+    let paths = entries.map(|entry| entry.expect("the folder can be read").path());
+    let mut paths: Vec<PathBuf> = paths.filter(|path| path.extension().is_some_and(|end| end == "pkt")).collect();
+    paths.sort();
+    let read = |path: PathBuf| {
+        let text = std::fs::read_to_string(&path).expect("a script can be read");
+        let script = script(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        (path, script)
+    };
+    paths.into_iter().map(read).collect()
+}
+
+/// A policy whose verdicts show the state of a packet: a rule for each state, and the reason of invalid packets.
+fn policy(folder: &Path, script: &Script) -> Result<Policy, String> {
+    let settings: String = script.settings.iter().map(|setting| format!("  {setting}\n")).collect();
+    let rules: String = script.rules.iter().map(|rule| format!("  {rule}\n")).collect();
+    let states: String = STATES.iter().map(|state| format!("  ct state {state} accept\n")).collect();
+    let chain = format!("{{\n{rules}{states}  drop\n}}\n");
+    let text = format!("tracking {{\n  invalid drop\n{settings}}}\nupstream {chain}downstream {chain}");
+    let path = folder.join("script.weir");
+    std::fs::write(&path, text).map_err(|error| error.to_string())?;
+    load(&path)
+}
+
+/// What a verdict says of its packet: the state, the reason, or the verdict of another rule.
+fn shown(policy: &Policy, verdict: Verdict) -> String {
+    let Some(index) = verdict.reason().rule_index() else {
+        return verdict.reason().builtin_name().unwrap_or("?").to_owned();
+    };
+    let rule = &policy.program.rules[usize::from(index)];
+    let state = rule.text.strip_prefix("ct state ").and_then(|text| text.strip_suffix(" accept"));
+    match (state, verdict.action()) {
+        (Some(state), _) => state.to_owned(),
+        (None, Some(action)) => action.name().to_owned(),
+        (None, None) => "?".to_owned(),
+    }
+}
+
+fn chain(policy: &Policy, step: &Step) -> usize {
+    let direction = if step.is_upstream { Direction::Upstream } else { Direction::Downstream };
+    policy.program.chain(None, direction).expect("both directions have rules")
+}
+
+/// Decides consecutive packets of one direction, and says what their verdicts show.
+fn decide(policy: &Policy, filter: &mut dyn Filter, steps: &[Step]) -> Vec<String> {
+    let mut shows = Vec::new();
+    for mut set in engines::frame_sets(steps.iter().map(|step| &step.packet)) {
+        shows.extend(decide_set(policy, filter, chain(policy, &steps[0]), &mut set));
+    }
+    shows
+}
+
+fn decide_set(policy: &Policy, filter: &mut dyn Filter, chain: usize, set: &mut FrameSet) -> Vec<String> {
+    let mut shows = Vec::new();
+    for burst in set.bursts() {
+        let mut verdicts = [Verdict(u32::MAX); weir_abi::BURST_MAX];
+        filter.decide(chain, &burst, &mut verdicts).expect("the engine decides");
+        shows.extend(verdicts[..burst.len()].iter().map(|&verdict| shown(policy, verdict)));
+    }
+    shows
+}
+
+/// Runs the packets of a case one by one. Returns the differences to what is expected.
+fn run_one_by_one(policy: &Policy, case: &Case) -> Vec<String> {
+    let mut filter = EvalFilter::new(&policy.program, policy.answers());
+    let mut wrong = Vec::new();
+    for step in &case.steps {
+        let shows = decide(policy, &mut filter, std::slice::from_ref(step)).join(" ");
+        let mut flows = Vec::new();
+        filter.flows(&mut |_, flow| flows.push(flow.state.name().to_owned()));
+        flows.sort();
+        if shows != step.expected {
+            wrong.push(format!("line {}: {} is expected, it is {shows}", step.line, step.expected));
+        }
+        if step.flows.as_ref().is_some_and(|expected| *expected != flows) {
+            let expected = step.flows.clone().unwrap_or_default().join(",");
+            wrong.push(format!("line {}: flows `{expected}` are expected, there are `{}`", step.line, flows.join(",")));
+        }
+    }
+    wrong
+}
+
+/// Runs the packets of a case in bursts: consecutive packets of one direction are one burst.
+fn run_in_bursts(policy: &Policy, case: &Case) -> Vec<String> {
+    let mut filter = EvalFilter::new(&policy.program, policy.answers());
+    let runs = case.steps.chunk_by(|one, next| one.is_upstream == next.is_upstream);
+    let shows = runs.flat_map(|run| decide(policy, &mut filter, run)).collect::<Vec<_>>();
+    let differ = case.steps.iter().zip(&shows).filter(|(step, shows)| step.expected != **shows);
+    differ.map(|(step, shows)| format!("line {}: in a burst it is {shows}", step.line)).collect()
+}
+
+#[test]
+fn packets_have_the_states_that_scripts_say() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let (mut cases, mut wrong) = (0, Vec::new());
+    for (path, script) in scripts() {
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let policy = policy(folder.path(), &script).unwrap_or_else(|error| panic!("{name}: {error}"));
+        for case in &script.cases {
+            assert!(!case.steps.is_empty(), "{name}: {}: no packets", case.name);
+            cases += 1;
+            let differences = [run_one_by_one(&policy, case), run_in_bursts(&policy, case)].concat();
+            wrong.extend(differences.iter().map(|difference| format!("{name}: {}: {difference}", case.name)));
+        }
+    }
+    assert!(wrong.is_empty(), "{} differences:\n{}", wrong.len(), wrong.join("\n"));
+    assert!(cases >= CASES_MIN, "only {cases} cases");
+}
+
+/// Each state and each reason of the tracker occurs in a script.
+#[test]
+fn scripts_cover_states_and_reasons() {
+    let expected: std::collections::HashSet<String> = scripts()
+        .into_iter()
+        .flat_map(|(_, script)| script.cases)
+        .flat_map(|case| case.steps)
+        .flat_map(|step| step.flows.unwrap_or_default().into_iter().chain([step.expected]))
+        .collect();
+    let reasons = (Reason::BAD_FLAGS.0..=Reason::STATE_FULL.0).filter_map(|number| Reason(number).builtin_name());
+    let states = weir_abi::FlowState::ALL.iter().map(|&(_, name)| name);
+    let missing: Vec<&str> = reasons.chain(states).chain(STATES).filter(|name| !expected.contains(*name)).collect();
+    assert!(missing.is_empty(), "no script has {missing:?}");
+}
