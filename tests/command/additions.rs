@@ -40,7 +40,7 @@ fn additions_go_by_the_time_of_the_capture() {
     let verdicts = [accept, drop, accept, drop, drop, accept, accept, accept, drop, drop, accept];
     assert_eq!(reports[0]["verdicts"], json!(verdicts));
     // The table has room for one of the two scanners. The last packet of the first finds the table again empty.
-    let additions = json!({"added": 2, "updated": 0, "additions-overflow": 0, "table-full": 1});
+    let additions = json!({"added": 2, "updated": 0, "additions-overflow": 0, "table-full": 1, "protected": 0});
     assert_eq!(reports[0]["additions"], additions);
     assert_eq!(reports[0], reports[1]);
     assert_eq!(reports[0], reports[2]);
