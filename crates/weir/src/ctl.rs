@@ -239,7 +239,7 @@ mod tests {
                 "sampled": 0, "tx_dropped": { "tx-full": 0, "link-down": 3, "tx-too-long": 0, "tx-unsupported": 0, "tx-error": 0,
                                 "no-divert": 0 },
             }],
-            "additions": { "added": 3, "updated": 0, "additions-overflow": 1, "table-full": 0 },
+            "additions": { "added": 3, "updated": 0, "additions-overflow": 1, "table-full": 0, "protected": 0 },
         });
         let text = stats(&serde_json::from_value(value).expect("stats"));
         let lines: Vec<&str> = text.lines().collect();
