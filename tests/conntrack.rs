@@ -18,8 +18,8 @@ use differences::{Difference, Then};
 use flows::{Dice, flow};
 use kernel::{Conntrack, with_conntrack};
 use std::collections::{BTreeMap, HashMap, HashSet};
-use weir::{Judged, Policies, Weir, parsed};
 use std::path::Path;
+use weir::{Judged, Policies, Weir, parsed};
 use weir_abi::flow::Flow;
 use weir_abi::packet::{Fragment, L3};
 use weir_engine::capture::CaptureReader;
@@ -121,7 +121,8 @@ impl Compared {
         let shown: Vec<&str> = unknown.iter().take(5).map(String::as_str).collect();
         assert!(unknown.is_empty(), "{} unknown differences:\n{}", unknown.len(), shown.join("\n"));
         assert!(skipped * 1000 <= packets * SKIPPED_MAX, "{skipped} of {packets} packets are not compared");
-        let docs = std::fs::read_to_string(engines::root().join("docs/tracking.md")).expect("docs/tracking.md is there");
+        let docs =
+            std::fs::read_to_string(engines::root().join("docs/tracking.md")).expect("docs/tracking.md is there");
         let missing: Vec<_> = known.keys().filter(|class| !docs.contains(&format!("| `{class}` |"))).collect();
         assert!(missing.is_empty(), "docs/tracking.md does not explain {missing:?}");
     }

@@ -188,7 +188,8 @@ fn exchange(dice: &mut Dice, hosts: &mut [Host; 2], from: usize, mss: u16, scale
     if hosts[0].sack && hosts[1].sack && dice.one_in(4) && hosts[from].next != hosts[to].expects {
         // The first byte is missing.
         let first = hosts[to].expects.wrapping_add(1);
-        answer.options = [vec![1, 1, 5, 10], first.to_be_bytes().into(), hosts[from].next.to_be_bytes().into()].concat();
+        answer.options =
+            [vec![1, 1, 5, 10], first.to_be_bytes().into(), hosts[from].next.to_be_bytes().into()].concat();
         segments.push(answer.clone());
         answer.options.clear();
         let again = Segment { seq: hosts[from].una, ..plain(&hosts[from], from, ACK, 1) };
