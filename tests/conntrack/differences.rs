@@ -80,7 +80,7 @@ impl Difference<'_> {
         self.flow.map(|flow| flow.state)
     }
 
-    fn from_opener(&self) -> bool {
+    fn is_of_opener(&self) -> bool {
         self.flow.is_some_and(|flow| flow.opener == self.ours.sender)
     }
 
@@ -90,7 +90,7 @@ impl Difference<'_> {
 
     fn is_syn_ack_of_opener(&self) -> bool {
         let opening = matches!(self.state(), Some(State::SynReceived | State::SynReceived2));
-        self.packet.tcp_flags & (SYN | ACK) == SYN | ACK && self.from_opener() && opening
+        self.packet.tcp_flags & (SYN | ACK) == SYN | ACK && self.is_of_opener() && opening
     }
 
     /// Whether a reset with an old acknowledgement closed the flow. The kernel ignores such a reset.
@@ -160,7 +160,7 @@ impl Difference<'_> {
             CloseWait, Closed, Established, FinWait, LastAck, SynReceived, SynReceived2, SynSent, SynSent2, TimeWait,
         };
         let class = match self.state()? {
-            SynSent if self.from_opener() => "reset-of-opener",
+            SynSent if self.is_of_opener() => "reset-of-opener",
             SynSent => "refusal",
             FinWait | CloseWait | LastAck | TimeWait | Closed => "reset-while-closing",
             _ if self.flow?.liberal => "reset-of-pickup",

@@ -3,8 +3,8 @@
 mod ctl;
 mod values;
 
-use crate::directions::Inside;
 use crate::failure::Failure;
+use crate::inside::Inside;
 use crate::report::Format;
 use crate::run::claim::ClaimTarget;
 use clap::{Args, Parser, Subcommand, ValueEnum};

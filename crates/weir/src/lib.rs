@@ -25,6 +25,7 @@ pub mod engine;
 pub mod entry;
 pub mod failure;
 pub mod figures;
+pub mod inside;
 pub mod limit_counts;
 pub mod replay;
 pub mod report;

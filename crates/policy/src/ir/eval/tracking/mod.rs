@@ -205,7 +205,7 @@ impl Tracker {
     /// packet.
     fn error(&mut self, packet: &Packet, frame: Frame<'_>) -> Tracked {
         let now = self.now();
-        let Some(quoted) = quote::read(packet, frame) else { return Tracked::refused(Reason::NO_STATE) };
+        let Some(quoted) = quote::read(packet, vlan(packet), frame) else { return Tracked::refused(Reason::NO_STATE) };
         let found = self.table.find(&quoted.key, now).filter(|_| quoted.source == packet.daddr);
         let Some((_, flow)) = found else { return Tracked::refused(Reason::NO_STATE) };
         match quoted.seq {

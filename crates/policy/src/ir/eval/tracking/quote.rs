@@ -22,15 +22,14 @@ const ICMP_HEADER: usize = 8;
 /// Bytes of the transport header that every error quotes.
 const TRANSPORT_MIN: usize = 8;
 
-/// Reads the quoted packet: an IP header without IPv6 extension headers, and eight bytes behind it. Its checksums and
+/// Reads the quoted packet of an error in a VLAN: an IP header without IPv6 extension headers, and eight bytes behind it. Its checksums and
 /// lengths are not checked, because routers cut it. `None` if it is no such packet, or a later fragment.
-pub(super) fn read(packet: &Packet, frame: Frame<'_>) -> Option<Quoted> {
+pub(super) fn read(packet: &Packet, vlan: [u16; 2], frame: Frame<'_>) -> Option<Quoted> {
     let end = (packet.l4_offset + usize::from(packet.l4_length)).min(frame.bytes.len()).min(WINDOW_BYTES);
     let bytes = frame.bytes.get(packet.l4_offset + ICMP_HEADER..end)?;
     let is_ipv6 = packet.l3 == L3::Ipv6;
     let (protocol, addresses, header) = if is_ipv6 { ipv6(bytes)? } else { ipv4(bytes)? };
     let transport = bytes.get(header..header + TRANSPORT_MIN)?;
-    let vlan = super::vlan(packet);
     let [source, destination] = addresses;
     let (key, sender) = match (protocol, is_ipv6) {
         (1, false) | (58, true) => {

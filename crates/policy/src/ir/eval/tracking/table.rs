@@ -117,11 +117,12 @@ impl FlowTable {
     /// 4. If there is none, both buckets are freed of expired flows, and steps 1 to 3 are repeated.
     /// 5. If there is still none, the oldest embryonic flow of that bucket is evicted, or of the other bucket.
     fn place(&mut self, key: &FlowKey, now: u32) -> Place {
-        let candidates = self.hash(key).buckets.map(|bucket| bucket as usize);
+        let hashed = self.hash(key);
+        let (candidates, start) = (hashed.buckets.map(|bucket| bucket as usize), usize::from(hashed.tag));
         for _ in 0..2 {
             let better = self.better(candidates);
             if self.embryonic(better) >= self.embryonic_max {
-                return self.oldest_embryonic(better, now).map_or(Place::Full, Place::Evict);
+                return self.oldest_embryonic(better, start, now).map_or(Place::Full, Place::Evict);
             }
             if let Some(slot) = self.tags[better].iter().position(|&tag| tag == 0) {
                 return Place::Free(Slot { bucket: better, slot });
@@ -130,7 +131,8 @@ impl FlowTable {
         }
         let better = self.better(candidates);
         let other = if better == candidates[0] { candidates[1] } else { candidates[0] };
-        let evicted = self.oldest_embryonic(better, now).or_else(|| self.oldest_embryonic(other, now));
+        let evicted = self.oldest_embryonic(better, start, now);
+        let evicted = evicted.or_else(|| self.oldest_embryonic(other, start, now));
         evicted.map_or(Place::Full, Place::Evict)
     }
 
@@ -146,9 +148,11 @@ impl FlowTable {
         self.tags[bucket].iter().filter(|&&tag| tag & TAG_EMBRYONIC != 0).count()
     }
 
-    /// The embryonic flow of a bucket whose time is longest ago, the first of several.
-    fn oldest_embryonic(&self, bucket: usize, now: u32) -> Option<Slot> {
-        let embryonic = (0..SLOTS).filter(|&slot| self.tags[bucket][slot] & TAG_EMBRYONIC != 0);
+    /// The embryonic flow of a bucket whose time is longest ago. Of several with the same time, as in a flood, the first
+    /// from slot `start` on, so that each of them may be chosen.
+    fn oldest_embryonic(&self, bucket: usize, start: usize, now: u32) -> Option<Slot> {
+        let slots = (start..start + SLOTS).map(|slot| slot % SLOTS);
+        let embryonic = slots.filter(|&slot| self.tags[bucket][slot] & TAG_EMBRYONIC != 0);
         let age_of = |slot: usize| age(now, unpack(&self.entries[bucket][slot]).0.time);
         let oldest = embryonic.reduce(|oldest, slot| if age_of(slot) > age_of(oldest) { slot } else { oldest });
         oldest.map(|slot| Slot { bucket, slot })
