@@ -49,8 +49,8 @@ enum reason {
 	REASON_NO_STATE = 20,
 	REASON_RST_OUT_OF_WINDOW = 21,
 	REASON_STATE_FULL = 22,
-	REASON_NONE = 31,	       /* none yet: the rules decide */
-	REASON_RULE = WEIR_RULE_BASE,  /* REASON_RULE + r: rule r */
+	REASON_NONE = 31,	      /* none yet: the rules decide */
+	REASON_RULE = WEIR_RULE_BASE, /* REASON_RULE + r: rule r */
 };
 
 WEIR_INLINE void count(const struct env *env, uint32_t reason, uint32_t len)

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use proptest::prelude::*;
 use weir_abi::{Family, Layout};
@@ -26,6 +26,10 @@ impl Memory {
         Arc::new(Memory { labels, counts, held: Mutex::default() })
     }
 
+    fn held(&self) -> MutexGuard<'_, HashSet<u32>> {
+        self.held.lock().expect("nobody panics with the lock")
+    }
+
     fn label(&self, number: u32) -> u32 {
         self.labels[number as usize].load(Ordering::Relaxed)
     }
@@ -45,7 +49,7 @@ impl NumberedMemory for Memory {
     }
 
     fn begin(&self, number: u32, label: u32) {
-        assert!(!self.held.lock().unwrap().contains(&number), "number {number} is used again too early");
+        assert!(!self.held().contains(&number), "number {number} is used again too early");
         self.counts[number as usize].store(0, Ordering::Relaxed);
         self.labels[number as usize].store(label, Ordering::Relaxed);
     }
@@ -157,7 +161,7 @@ fn run(kind: Kind, first: &[(u32, u8, usize)], acts: Vec<Act>) {
     let mut model: Model = first.iter().map(|&(addr, len, label)| ((len, addr), (id(label), 0))).collect();
     // A reader that stays in one burst until `Pass`. It may use every number that was published since.
     let mut reader = readers.register().expect("the first");
-    drop(reader.start_burst());
+    let _burst = reader.start_burst();
     let mut used: HashSet<u32> = live.entries(0).map(|entry| entry.number).collect();
     for act in acts {
         match act {
@@ -199,14 +203,14 @@ fn run(kind: Kind, first: &[(u32, u8, usize)], acts: Vec<Act>) {
                 }
             }
             Act::Pass => {
-                drop(reader.start_burst());
-                memory.held.lock().unwrap().clear();
+                let _burst = reader.start_burst();
+                memory.held().clear();
                 used.clear();
             }
         }
         let now: HashSet<u32> = live.entries(0).map(|entry| entry.number).collect();
         // What is no longer in the table may still be read.
-        memory.held.lock().unwrap().extend(used.difference(&now));
+        memory.held().extend(used.difference(&now));
         used.extend(now);
         check(&model, &live, &readers, &memory, kind);
     }

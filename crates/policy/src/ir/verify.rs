@@ -142,7 +142,7 @@ impl Walk<'_> {
         for effect in &self.program.rule(rule).effects {
             let Effect::Count { find } = effect else { continue };
             let found = self.found.contains(find).then(|| self.chain.finds[usize::from(find.0)].slot);
-            if !found.is_some_and(|slot| self.program.slot(slot).counted.is_some()) {
+            if found.is_none_or(|slot| self.program.slot(slot).counted.is_none()) {
                 return Err(format!("rule {} counts at find {}, which finds no entry with counters", rule.0, find.0));
             }
         }
