@@ -83,7 +83,7 @@ fn forty_rules_twice() {
 fn two_thousand_rules_of_any_shape() {
     let mut runner = TestRunner::deterministic();
     let policy = written(&random(2000, &mut runner));
-    let data = policy.data(None).expect("there is memory");
+    let data = policy.kernel_replay_data().expect("there is memory");
     let parts_of_32 = policy.compile_bpf_in_parts(&data, PART_RULES[0]).unwrap_or_else(|error| panic!("{error}"));
     let mut filter = parts_of_32.filter().unwrap_or_else(|error| panic!("{error}"));
     assert_eq!(parts(&filter), [32, 0]);

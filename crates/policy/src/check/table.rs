@@ -108,7 +108,7 @@ impl<'a> Checker<'a> {
             );
         }
         if settings.kind.is_some() {
-            self.table_elements(table, family, kind);
+            self.table_elements(table, (family, kind), settings.counters);
         }
         let dynamic = self.dynamic(&settings);
         let empty = !settings.filled || facts.is_some_and(|facts| facts.entries == 0);
@@ -288,9 +288,12 @@ impl<'a> Checker<'a> {
         }
     }
 
-    fn table_elements(&mut self, table: &'a tree::Table, family: Family, kind: TableKind) {
+    fn table_elements(&mut self, table: &'a tree::Table, (family, kind): (Family, TableKind), counters: bool) {
         let elements = self.elements(table, family, |checker, element| checker.element_label(element, kind, table));
-        self.warn_of_overlap(&elements.ranges, &elements.labels);
+        // With counters, an element inside another counts for itself.
+        if !counters {
+            self.warn_of_overlap(&elements.ranges, &elements.labels);
+        }
         self.contradicting_labels(&elements, family);
     }
 
