@@ -11,8 +11,10 @@ use std::time::Instant;
 use weir::failure::Failure;
 use weir_engine::clang::Clang;
 
-/// Maximum number of changes by one nft that runs on. Its time grows with their number.
+/// Maximum number of changes by an nft each.
 const LINES: usize = 2000;
+/// Number of changes by one nft that runs on. It reads the whole set again for each, which takes a second.
+const INTERACTIVE: usize = 10;
 
 /// Measures the peers with the addresses of the lists.
 ///
@@ -48,7 +50,7 @@ fn nftables(peer: &str, lists: &Lists) -> Result<Vec<Row>, Failure> {
     let one = row("one address, a process each").spread("request_us", spread(&times));
     let mut rows = vec![one.number("request_us_p99", p99(&times)).number("changes_per_s", rate)];
     let rest = &singles[times.len().min(LINES)..];
-    let each = interactive(&rest[..rest.len().min(LINES / 20)])?;
+    let each = interactive(&rest[..rest.len().min(INTERACTIVE)])?;
     rows.push(row("one address").number("request_us", each).number("changes_per_s", 1e6 / each));
     let mut times = Vec::new();
     for batch in batches.chunks_exact(BATCH) {
