@@ -110,6 +110,11 @@ fn entries_count_their_packets(engine: &str, hosts: &Hosts, folder: &Path) {
     deliver(&running, hosts, &[("10.20.5.5", 4), ("10.20.1.1", 1)]);
     expect(&done(&running, "blocked list"), &[("10.20.0.0/16", 92), ("10.20.5.5", 4), ("10.20.6.6", 0)]);
 
+    by_rate_and_idle_time(&running, hosts);
+}
+
+/// Lists `blocked`, of whose entries 10.20.5.5 and 10.20.6.6 have sent before.
+fn by_rate_and_idle_time(running: &Running, hosts: &Hosts) {
     // Who sends now comes first, whatever others have sent before.
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -119,7 +124,7 @@ fn entries_count_their_packets(engine: &str, hosts: &Hosts, folder: &Path) {
                 std::thread::sleep(Duration::from_millis(5));
             }
         });
-        let answer = done(&running, "blocked list --by rate");
+        let answer = done(running, "blocked list --by rate");
         stop.store(true, Ordering::Relaxed);
         let entries = answer["entries"].as_array().expect("entries");
         assert_eq!(entries.len(), 1, "{answer}");
@@ -130,8 +135,8 @@ fn entries_count_their_packets(engine: &str, hosts: &Hosts, folder: &Path) {
     });
     // Units of time are 1.07 s.
     std::thread::sleep(Duration::from_millis(3300));
-    deliver(&running, hosts, &[("10.20.5.5", 1)]);
-    let idle = done(&running, "blocked list --idle 2s");
+    deliver(running, hosts, &[("10.20.5.5", 1)]);
+    let idle = done(running, "blocked list --idle 2s");
     let idle: Vec<String> = counts(&idle).into_iter().map(|(entry, ..)| entry).collect();
     assert!(idle.contains(&"10.20.6.6".to_owned()) && !idle.contains(&"10.20.5.5".to_owned()), "{idle:?}");
 }
