@@ -51,6 +51,11 @@ pub const fn age(last: u32, now: u32) -> u32 {
     now.wrapping_sub(last) & ((1 << TIME_BITS) - 1)
 }
 
+/// Seconds from `last` to `now`.
+pub fn age_s(last: u32, now: u32) -> f64 {
+    f64::from(age(last, now)) * TIME_UNIT_NS as f64 / 1e9
+}
+
 impl EntryCounter {
     /// What the counter says.
     pub const fn counts(self) -> EntryCounts {
@@ -80,7 +85,7 @@ impl EntryCounts {
 
     /// Seconds from the last hit to the time `now`; `None` if there was no hit.
     pub fn idle_s(self, now: u32) -> Option<f64> {
-        (self.packets > 0).then(|| f64::from(age(self.last, now)) * TIME_UNIT_NS as f64 / 1e9)
+        (self.packets > 0).then(|| age_s(self.last, now))
     }
 }
 

@@ -63,7 +63,7 @@ pub fn followed(text: &Text) -> HashMap<SlotId, Arc<Table>> {
         let &[table] = planned.tables() else { return None };
         let index = usize::from(table.0);
         let table = &text.checked.tables[index];
-        (table.dynamic.is_some() || table.counters).then(|| (slot, text.tables[index].clone()))
+        is_followed(table).then(|| (slot, text.tables[index].clone()))
     };
     slots.filter_map(entries).collect()
 }
@@ -90,6 +90,11 @@ pub fn protected(text: &Text) -> HashMap<SlotId, Vec<Protected>> {
 fn prefixes(table: &Table) -> Vec<(u128, u8)> {
     let prefixes4 = table.prefixes4().iter().map(|prefix| (prefix.addr.into(), prefix.len));
     prefixes4.chain(table.prefixes6().iter().map(|prefix| (prefix.addr, prefix.len))).collect()
+}
+
+/// Whether the entries of a table change in a replay, or count its packets.
+fn is_followed(table: &weir_policy::checked::Table) -> bool {
+    table.dynamic.is_some() || table.counters
 }
 
 fn adders(text: &Text, program: &Program, binding: &Arc<TableBinding>) -> Adders {
@@ -136,10 +141,7 @@ fn bind_images(
     let is_bound = |planned: &Planned| match (bound, planned.tables()) {
         (_, []) => false,
         (Bound::All, _) => true,
-        (Bound::Replayed, tables) => tables
-            .iter()
-            .map(|id| &text.checked.tables[usize::from(id.0)])
-            .any(|table| table.dynamic.is_some() || table.counters),
+        (Bound::Replayed, tables) => tables.iter().map(|id| &text.checked.tables[usize::from(id.0)]).any(is_followed),
     };
     let timeout_ms = |dynamic: Dynamic| match bound {
         Bound::All => dynamic.timeout_ms,
@@ -149,12 +151,8 @@ fn bind_images(
     let built = planned.iter().zip(images).zip(slots);
     let built = built.filter_map(|((planned, image), slot)| Some((planned, image.as_ref()?, slot.counted.is_some())));
     let declared = built.filter(|(planned, ..)| is_bound(planned));
-    let declared = declared.map(|(planned, image, counted)| {
-        let mut declared = declaration(text, planned, image, timeout_ms);
-        declared.declaration.counted = counted;
-        declared
-    });
-    let declared = declared.collect();
+    let declared =
+        declared.map(|(planned, image, counted)| declaration(text, (planned, image, counted), timeout_ms)).collect();
     let binding = store.bind(declared, weir_state::now_ns())?;
     let mut bound = binding.objects();
     let of_slot = |planned: &Planned| is_bound(planned).then(|| bound.next()).flatten();
@@ -167,8 +165,7 @@ fn bind_images(
 
 fn declaration(
     text: &Text,
-    planned: &Planned,
-    image: &Arc<Image>,
+    (planned, image, counted): (&Planned, &Arc<Image>, bool),
     timeout_ms: impl Fn(Dynamic) -> Option<u64>,
 ) -> Declared<ImageDeclared> {
     let member = |index: usize| {
@@ -179,8 +176,5 @@ fn declaration(
     let members: Vec<Member> = planned.tables().iter().map(|id| member(usize::from(id.0))).collect();
     let names: Vec<&str> = members.iter().map(|member| member.name.as_str()).collect();
     let name = names.join("+");
-    Declared {
-        name,
-        declaration: ImageDeclared { members, layout: planned.layout, image: image.clone(), counted: false },
-    }
+    Declared { name, declaration: ImageDeclared { members, layout: planned.layout, image: image.clone(), counted } }
 }

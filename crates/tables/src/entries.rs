@@ -438,6 +438,12 @@ impl Table {
         &self.labels
     }
 
+    /// The label id of each prefix, in their order.
+    pub fn label_ids(&self) -> impl Iterator<Item = u32> {
+        let ids4 = self.prefixes4().iter().map(|prefix| prefix.label);
+        ids4.chain(self.prefixes6().iter().map(|prefix| prefix.label))
+    }
+
     /// The IPv4 prefixes, sorted; none in a table of the other family.
     pub fn prefixes4(&self) -> &[Prefix4] {
         match &self.prefixes {

@@ -95,7 +95,7 @@ impl EntryCounters {
         if bytes > KERNEL_BYTES_MAX {
             let mib = |bytes: usize| bytes >> 20;
             return Err(io::Error::other(format!(
-                "the counters of {capacity} entries on {cpus} CPUs take {} MiB, and the kernel allows {}; declare a smaller `size`, or no `counters`",
+                "the counters of {capacity} entries on {cpus} CPUs take {} MiB, and the kernel allows {} MiB; declare a smaller `size`, or no `counters`",
                 mib(bytes),
                 mib(KERNEL_BYTES_MAX)
             )));

@@ -168,8 +168,7 @@ fn counters(published: &Published, table: &Table, size: usize) -> Result<Arc<Ent
         Published::Constant => Err(io::Error::other("the image is too large for counters in the kernel")),
     };
     let counters = counters.map_err(ImageProblem::Memory)?;
-    let labels4 = table.prefixes4().iter().map(|prefix| prefix.label);
-    counters.begin_with(labels4.chain(table.prefixes6().iter().map(|prefix| prefix.label)));
+    counters.begin_with(table.label_ids());
     Ok(Arc::new(counters))
 }
 

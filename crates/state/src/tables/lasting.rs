@@ -78,8 +78,7 @@ fn labels(table: &Table) -> impl Iterator<Item = Option<&str>> {
         Kind::Set => None,
         Kind::Labels => Some(&*table.labels()[id as usize - 1]),
     };
-    let ids4 = table.prefixes4().iter().map(|prefix| prefix.label);
-    ids4.chain(table.prefixes6().iter().map(|prefix| prefix.label)).map(label)
+    table.label_ids().map(label)
 }
 
 /// The entries of a table for the disk.

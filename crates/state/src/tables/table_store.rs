@@ -5,7 +5,6 @@ use std::net::IpAddr;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use weir_abi::entry::{TIME_UNIT_NS, age, hit_time};
 use weir_abi::{EntryCounts, Family};
 use weir_tables::live::{LiveEntry, LiveError, LiveTable, Readers};
 use weir_tables::{Kind, Overlap, Table};
@@ -404,12 +403,9 @@ impl<'a> TableView<'a> {
         self.counters.is_some()
     }
 
-    /// The counts of an entry, and the seconds since its last packet, or since it was added if there was none. `None` if
-    /// the table has no counters.
-    pub fn counts(&self, entry: &LiveEntry<'_>, now_ns: u64) -> Option<(EntryCounts, f64)> {
-        let (now, counters) = (hit_time(now_ns), self.counters?);
-        let counts = counters.read(entry.number, now);
-        Some((counts, f64::from(age(counts.last, now)) * TIME_UNIT_NS as f64 / 1e9))
+    /// The counts of an entry at the time `now` ([`EntryCounters::read`]). `None` if the table has no counters.
+    pub fn counts(&self, entry: &LiveEntry<'_>, now: u32) -> Option<EntryCounts> {
+        Some(self.counters?.read(entry.number, now))
     }
 
     /// Where the prefixes of another table overlap its entries.

@@ -45,9 +45,12 @@ pub(super) struct Numbered {
 impl Numbers {
     /// The numbers of a table whose prefixes are numbered from 1 on, in their order. The memory knows their labels.
     pub fn of(table: &Table, memory: Arc<dyn NumberedMemory>) -> Self {
-        let labels4 = table.prefixes4().iter().map(|prefix| prefix.label);
-        let labels = labels4.chain(table.prefixes6().iter().map(|prefix| prefix.label));
-        Numbers { memory, labels: std::iter::once(0).chain(labels).collect(), free: vec![], gone: Unlinked::default() }
+        Numbers {
+            memory,
+            labels: std::iter::once(0).chain(table.label_ids()).collect(),
+            free: vec![],
+            gone: Unlinked::default(),
+        }
     }
 
     /// The label of the entry with a number.
@@ -68,15 +71,11 @@ impl Numbers {
     pub fn number(&mut self, steps: impl Iterator<Item = Step>, at_once: bool) -> Result<Numbered, LiveError> {
         let mut numbered = Numbered::default();
         for step in steps {
+            // Number 0 has label 0.
             match step {
-                Step { old: 0, new: 0, .. } => {}
-                Step { old, new, .. } if old != 0 && new != 0 && !at_once => {
-                    if self.label(old) != new {
-                        numbered.relabelled.push((old, new));
-                    }
-                }
-                Step { old, new, .. } if old != 0 && self.label(old) == new => {}
+                Step { old, new, .. } if self.label(old) == new => {}
                 Step { new: 0, .. } => numbered.steps.push(step),
+                Step { old: 1.., .. } if !at_once => numbered.relabelled.push((step.old, step.new)),
                 Step { net, old, new: label } => match self.take(label, old) {
                     Some(new) => numbered.steps.push(Step { net, old, new }),
                     None => {

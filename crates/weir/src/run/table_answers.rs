@@ -1,6 +1,7 @@
 //! Answers to requests about tables.
 
 use crate::failure::Failure;
+use weir_abi::entry::hit_time;
 use weir_control::TableEntry;
 use weir_state::tables::{TableError, TableView};
 use weir_tables::live::LiveEntry;
@@ -9,14 +10,14 @@ use weir_tables::live::LiveEntry;
 pub fn entry(table: &TableView<'_>, entry: &LiveEntry<'_>, now_ns: u64) -> TableEntry {
     let seconds = |ns: u64| (ns / 1_000_000) as f64 / 1000.0;
     let timeout_s = table.left_ns(entry, now_ns).map(seconds);
-    let (counts, idle_s) = table.counts(entry, now_ns).unzip();
-    let last_s = idle_s.filter(|_| counts.is_some_and(|counts| counts.packets > 0)).map(|idle_s| idle_s.round());
+    let now = hit_time(now_ns);
+    let counts = table.counts(entry, now);
     TableEntry {
         entry: entry.to_string(),
         label: entry.label.map(str::to_owned),
         packets: counts.map(|counts| counts.packets),
         bytes: counts.map(|counts| counts.bytes),
-        last_s,
+        last_s: counts.and_then(|counts| counts.idle_s(now)).map(f64::round),
         pps: None,
         bps: None,
         timeout_s,

@@ -8,8 +8,10 @@ use std::net::IpAddr;
 use std::thread;
 use std::time::{Duration, Instant};
 use weir_abi::EntryCounts;
+use weir_abi::entry::{age_s, hit_time};
 use weir_control::{ListOrder, Listing, TABLE_ENTRIES_MAX, TableEntries, TableEntry};
 use weir_state::tables::{TableBinding, TableStore, TableView};
+use weir_tables::live::LiveEntry;
 
 /// How long packets are counted for a rate.
 const RATE_TIME: Duration = Duration::from_secs(1);
@@ -26,8 +28,7 @@ struct Before {
 /// There is no such table, or it has no counters.
 pub fn list(name: &str, store: &TableStore, binding: &TableBinding, wanted: &Listing) -> Result<TableEntries, Failure> {
     let needs_counters = wanted.by.is_some() || wanted.idle_ms.is_some();
-    let has_counters = store.read(binding, name, |table| table.has_counters()).map_err(refused)?;
-    if needs_counters && !has_counters {
+    if needs_counters && !store.read(binding, name, |table| table.has_counters()).map_err(refused)? {
         return Err(Failure::Rejected(format!(
             "weir: table {name}: it has no counters: write `counters` in it, and match it in a rule"
         )));
@@ -35,10 +36,8 @@ pub fn list(name: &str, store: &TableStore, binding: &TableBinding, wanted: &Lis
     let before = match wanted.by {
         Some(ListOrder::Rate) => {
             let counts = store.read(binding, name, |table| {
-                let now_ns = weir_state::now_ns();
-                let counts =
-                    table.entries().filter_map(|one| Some(((one.addr, one.len), table.counts(&one, now_ns)?.0)));
-                counts.collect()
+                let now = hit_time(weir_state::now_ns());
+                table.entries().filter_map(|one| Some(((one.addr, one.len), table.counts(&one, now)?))).collect()
             });
             let before = Before { at: Instant::now(), counts: counts.map_err(refused)? };
             thread::sleep(RATE_TIME);
@@ -57,9 +56,12 @@ fn listed(
     before: Option<&Before>,
 ) -> TableEntries {
     let now_ns = weir_state::now_ns();
+    let now = hit_time(now_ns);
     let seconds = before.map_or(1.0, |before| before.at.elapsed().as_secs_f64());
-    let is_wanted = |one: &weir_tables::live::LiveEntry<'_>| {
-        let is_idle = |idle_ms: u64| table.counts(one, now_ns).is_some_and(|(_, idle)| idle * 1000.0 >= idle_ms as f64);
+    let is_wanted = |one: &LiveEntry<'_>| {
+        let is_idle = |idle_ms: u64| {
+            table.counts(one, now).is_some_and(|counts| age_s(counts.last, now) * 1000.0 >= idle_ms as f64)
+        };
         wanted.from.is_none_or(|from| one.addr >= from) && wanted.idle_ms.is_none_or(is_idle)
     };
     let top = wanted.top.min(TABLE_ENTRIES_MAX);
@@ -68,7 +70,7 @@ fn listed(
         None => all.take(top).map(|one| entry(table, &one, now_ns)).collect(),
         Some(by) => {
             let weighed = all.filter_map(|one| {
-                let (counts, _) = table.counts(&one, now_ns)?;
+                let counts = table.counts(&one, now)?;
                 let earlier = before.and_then(|before| before.counts.get(&(one.addr, one.len)));
                 // An entry that came back meanwhile counts anew.
                 let earlier = earlier.filter(|earlier| earlier.packets <= counts.packets).copied().unwrap_or_default();
