@@ -51,7 +51,7 @@ fn c_parser() -> NativeFilter {
     let object = Clang::find().expect("clang is there").native("parser", SHIM, Cpu::Native).expect("the shim compiles");
     let rules = BURST_MAX * COUNTERS - usize::from(Reason::RULE_BASE);
     let program = ProgramShape { chains: vec!["parse".to_owned()], rules, ..ProgramShape::default() };
-    NativeFilter::load("parser", &object.object, &program, vec![], None, None).expect("the shim loads")
+    NativeFilter::load("parser", &object.object, &program, vec![], None, None, None).expect("the shim loads")
 }
 
 /// Parses packets with both parsers and compares the results.

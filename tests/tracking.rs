@@ -5,6 +5,7 @@ mod engines;
 
 use engines::{load, root};
 use std::path::{Path, PathBuf};
+use weir_abi::flow::ticks;
 use weir_abi::{Reason, Verdict};
 use weir_engine::Filter;
 use weir_engine::frame_set::FrameSet;
@@ -81,15 +82,25 @@ fn decide_set(policy: &Policy, filter: &mut dyn Filter, chain: usize, set: &mut 
     shows
 }
 
+/// The states of the flows that have not expired at a time.
+fn states(policy: &Policy, filter: &dyn Filter, time_ns: u64) -> Vec<String> {
+    let timeouts = policy.program.tracking.expect("the policy tracks").timeouts();
+    let mut states = Vec::new();
+    filter.flows(&mut |key, flow| {
+        if !timeouts.has_passed(flow, key.protocol(), ticks(time_ns)) {
+            states.push(flow.state.name().to_owned());
+        }
+    });
+    states.sort();
+    states
+}
+
 /// Runs the packets of a case one by one. Returns the differences to what is expected.
-fn run_one_by_one(policy: &Policy, case: &Case) -> Vec<String> {
-    let mut filter = EvalFilter::new(&policy.program, policy.answers());
+fn run_one_by_one(policy: &Policy, filter: &mut dyn Filter, case: &Case) -> Vec<String> {
     let mut wrong = Vec::new();
     for step in &case.steps {
-        let shows = decide(policy, &mut filter, std::slice::from_ref(step)).join(" ");
-        let mut flows = Vec::new();
-        filter.flows(&mut |_, flow| flows.push(flow.state.name().to_owned()));
-        flows.sort();
+        let shows = decide(policy, filter, std::slice::from_ref(step)).join(" ");
+        let flows = states(policy, filter, step.packet.time_ns);
         if shows != step.expected {
             wrong.push(format!("line {}: {} is expected, it is {shows}", step.line, step.expected));
         }
@@ -102,28 +113,54 @@ fn run_one_by_one(policy: &Policy, case: &Case) -> Vec<String> {
 }
 
 /// Runs the packets of a case in bursts: consecutive packets of one direction are one burst.
-fn run_in_bursts(policy: &Policy, case: &Case) -> Vec<String> {
-    let mut filter = EvalFilter::new(&policy.program, policy.answers());
+fn run_in_bursts(policy: &Policy, filter: &mut dyn Filter, case: &Case) -> Vec<String> {
     let runs = case.steps.chunk_by(|one, next| one.is_upstream == next.is_upstream);
-    let shows = runs.flat_map(|run| decide(policy, &mut filter, run)).collect::<Vec<_>>();
+    let shows = runs.flat_map(|run| decide(policy, filter, run)).collect::<Vec<_>>();
     let differ = case.steps.iter().zip(&shows).filter(|(step, shows)| step.expected != **shows);
     differ.map(|(step, shows)| format!("line {}: in a burst it is {shows}", step.line)).collect()
 }
 
-#[test]
-fn packets_have_the_states_that_scripts_say() {
-    let folder = tempfile::tempdir().expect("a temporary folder");
-    let (mut cases, mut wrong) = (0, Vec::new());
-    for (path, script) in scripts() {
-        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let policy = policy(folder.path(), &script).unwrap_or_else(|error| panic!("{name}: {error}"));
-        for case in &script.cases {
-            assert!(!case.steps.is_empty(), "{name}: {}: no packets", case.name);
-            cases += 1;
-            let differences = [run_one_by_one(&policy, case), run_in_bursts(&policy, case)].concat();
-            wrong.extend(differences.iter().map(|difference| format!("{name}: {}: {difference}", case.name)));
+/// Runs the packets of a case one by one and in bursts, each time without flows before.
+fn run(policy: &Policy, case: &Case, empty: &mut dyn FnMut(&mut dyn FnMut(&mut dyn Filter))) -> Vec<String> {
+    let mut wrong = Vec::new();
+    empty(&mut |filter| wrong.extend(run_one_by_one(policy, filter, case)));
+    empty(&mut |filter| wrong.extend(run_in_bursts(policy, filter, case)));
+    wrong
+}
+
+/// Runs the cases of a script on every engine. Returns the differences to what is expected.
+fn run_script(name: &str, folder: &Path, script: &Script) -> Vec<String> {
+    let policy = policy(folder, script).unwrap_or_else(|error| panic!("{name}: {error}"));
+    let mut native = policy.native().unwrap_or_else(|error| panic!("{name}: {error}"));
+    let mut wrong = Vec::new();
+    for case in &script.cases {
+        assert!(!case.steps.is_empty(), "{name}: {}: no packets", case.name);
+        let of_eval = run(&policy, case, &mut |run| run(&mut EvalFilter::new(&policy.program, policy.answers())));
+        let of_native = run(&policy, case, &mut |run| {
+            native.flow_table().expect("it tracks").clear();
+            run(&mut native);
+            native.flow_table().expect("it tracks").verify().expect("the invariants of the table hold");
+        });
+        for (engine, differences) in [("eval", of_eval), ("native", of_native)] {
+            let line = |difference: &String| format!("{name}: {engine}: {}: {difference}", case.name);
+            wrong.extend(differences.iter().map(line));
         }
     }
+    wrong
+}
+
+#[test]
+fn packets_have_the_states_that_scripts_say() {
+    let scripts = scripts();
+    let run = |(path, script): &(PathBuf, Script)| {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        run_script(&path.file_name().unwrap_or_default().to_string_lossy(), folder.path(), script)
+    };
+    let wrong: Vec<String> = std::thread::scope(|scope| {
+        let threads: Vec<_> = scripts.iter().map(|script| scope.spawn(move || run(script))).collect();
+        threads.into_iter().flat_map(|thread| thread.join().expect("a script runs")).collect()
+    });
+    let cases: usize = scripts.iter().map(|(_, script)| script.cases.len()).sum();
     assert!(wrong.is_empty(), "{} differences:\n{}", wrong.len(), wrong.join("\n"));
     assert!(cases >= CASES_MIN, "only {cases} cases");
 }

@@ -18,7 +18,7 @@
 #define WEIR_UNLIKELY(x) __builtin_expect(!!(x), 0)
 
 enum {
-	WEIR_ABI_VERSION = 6,
+	WEIR_ABI_VERSION = 7,
 	WEIR_BURST_MAX = 64,
 	WEIR_WINDOW_BYTES = 2048, /* bytes of a frame beyond this are never read */
 	WEIR_RULE_BASE = 32,	  /* lower counters and reasons are built in, higher ones are rules */
@@ -89,6 +89,13 @@ struct burst_entries {
 	const struct entry_slot *slots;
 };
 
+/* The table of flows (flow_table.h); NULL if the policy does not track. */
+struct burst_flows {
+	struct flow_head *head;
+	struct flow_bucket *buckets;
+	uint64_t shared; /* whether other workers use it too */
+};
+
 /* The arguments of a chain: the frames, and one struct for each feature. */
 struct weir_burst {
 	const struct weir_frame *frames;
@@ -101,6 +108,7 @@ struct weir_burst {
 	struct burst_limits limits;
 	struct burst_additions additions;
 	struct burst_entries entries;
+	struct burst_flows flows;
 };
 
 _Static_assert(sizeof(struct weir_frame) == 16, "abi: Frame");
@@ -114,7 +122,8 @@ _Static_assert(sizeof(struct burst_additions) == 16, "abi: Additions");
 _Static_assert(sizeof(struct entry_counter) == 16, "abi: EntryCounter");
 _Static_assert(sizeof(struct entry_slot) == 16, "abi: EntrySlot");
 _Static_assert(sizeof(struct burst_entries) == 8, "abi: Entries");
-_Static_assert(sizeof(struct weir_burst) == 120, "abi: Burst");
+_Static_assert(sizeof(struct burst_flows) == 24, "abi: Flows");
+_Static_assert(sizeof(struct weir_burst) == 144, "abi: Burst");
 
 /*
  * A table image as lookup.h reads it. Every index goes through table_at(). In BPF it masks the index to the capacity, a

@@ -15,6 +15,7 @@ struct env {
 	struct burst_counters counters;
 	struct burst_tables tables;
 	struct burst_limits limits;
+	struct burst_flows flows;
 };
 
 WEIR_INLINE struct table env_limits(const struct env *env)

@@ -1,5 +1,6 @@
 //! What a compiled chain is called with: a burst of frames and where to put the verdicts.
 
+use crate::flow::FlowHead;
 use crate::{Addition, Counter, EntryCounter};
 use std::ptr::{null, null_mut};
 
@@ -109,6 +110,23 @@ impl Entries {
     pub const NONE: Entries = Entries { slots: null() };
 }
 
+/// The flows that a chain tracks: `struct burst_flows`.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct Flows {
+    /// What all workers share besides the flows; null if the policy does not track.
+    pub head: *mut FlowHead,
+    /// The buckets, [`crate::flow::BUCKET_BYTES`] each.
+    pub buckets: *mut u64,
+    /// Whether other workers track the same flows: 0 or 1.
+    pub shared: u64,
+}
+
+impl Flows {
+    /// Those of a program that does not track.
+    pub const NONE: Flows = Flows { head: null_mut(), buckets: null_mut(), shared: 0 };
+}
+
 /// A burst: `struct weir_burst`, the frames and one struct for each thing that a chain uses besides them. The compiled function
 /// reads it and writes `verdicts`, counters and buckets.
 #[derive(Clone, Copy, Debug)]
@@ -134,6 +152,8 @@ pub struct Burst {
     pub additions: Additions,
     /// The entries that are counted.
     pub entries: Entries,
+    /// The flows that are tracked.
+    pub flows: Flows,
 }
 
 const _: () = assert!(size_of::<Frame>() == 16);
@@ -144,4 +164,5 @@ const _: () = assert!(size_of::<Limits>() == 40);
 const _: () = assert!(size_of::<Additions>() == 16);
 const _: () = assert!(size_of::<EntrySlot>() == 16);
 const _: () = assert!(size_of::<Entries>() == 8);
-const _: () = assert!(size_of::<Burst>() == 120);
+const _: () = assert!(size_of::<Flows>() == 24);
+const _: () = assert!(size_of::<Burst>() == 144);

@@ -21,10 +21,12 @@
 
 mod hash;
 mod key;
+mod timeout;
 mod window;
 
 pub use hash::{HashKeys, Hashed};
 pub use key::FlowKey;
+pub use timeout::{Timeout, Timeouts};
 pub use window::Window;
 
 /// Number of slots of a bucket.
@@ -52,6 +54,47 @@ pub const SIZE_DEFAULT: u32 = 1 << 18;
 
 /// The seed of the hash for replays of captures, which makes them deterministic.
 pub const REPLAY_SEED: u64 = 0;
+
+/// Bytes of a bucket: its tags, then its entries.
+pub const BUCKET_BYTES: usize = SLOTS * (size_of::<u16>() + ENTRY_WORDS * size_of::<u64>());
+/// Number of locks for keys that are entered.
+pub const OPENING_LOCKS: usize = 256;
+
+/// What all who use a table share: `struct flow_head` in `datapath/include/flow_table.h`.
+#[derive(Debug)]
+#[repr(C)]
+pub struct FlowHead {
+    /// Time of the latest tracked packet in ticks since the clock's zero, not modulo [`TICKS`].
+    pub clock: u64,
+    /// Number of buckets.
+    pub buckets: u64,
+    /// The keys of the hash.
+    pub keys: HashKeys,
+    zero: [u64; 7],
+    /// Locks of keys that are entered.
+    opening: [u64; OPENING_LOCKS],
+}
+
+const _: () = assert!(size_of::<FlowHead>() == 128 + 8 * OPENING_LOCKS);
+
+impl FlowHead {
+    /// The head of an empty table.
+    pub fn new(buckets: u32, seed: u64) -> Self {
+        let (buckets, keys) = (buckets.into(), HashKeys::of(seed));
+        FlowHead { clock: 0, buckets, keys, zero: [0; 7], opening: [0; OPENING_LOCKS] }
+    }
+
+    /// Its words, up to the locks.
+    pub fn words(&self) -> impl Iterator<Item = u64> + '_ {
+        [self.clock, self.buckets].into_iter().chain(self.keys.all())
+    }
+}
+
+/// Most embryonic flows of a bucket, at least one, for a share in percent.
+pub const fn embryonic_max(percent: u8) -> usize {
+    let share = SLOTS * percent as usize / 100;
+    if share == 0 { 1 } else { share }
+}
 
 /// The number of buckets of a table for `size` flows.
 pub const fn buckets(size: u32) -> u32 {
@@ -193,7 +236,12 @@ impl Flow {
     ///
     /// # Panics
     /// If the entry holds no flow.
-    pub fn unpack([una, next, status]: [u64; 3]) -> (Self, bool) {
+    pub fn unpack(words: [u64; 3]) -> (Self, bool) {
+        Flow::read(words).expect("an entry has a state")
+    }
+
+    /// As [`Flow::unpack`]; `None` if the entry holds no flow.
+    pub fn read([una, next, status]: [u64; 3]) -> Option<(Self, bool)> {
         let bit = |at: usize| status >> at & 1 != 0;
         let side = |index: usize| Side {
             una: (una >> (32 - 32 * index)) as u32,
@@ -204,14 +252,14 @@ impl Flow {
         };
         let flow = Flow {
             time: status as u32 & (TICKS - 1),
-            state: FlowState::from_number(status >> 52 & 15).expect("an entry has a state"),
+            state: FlowState::from_number(status >> 52 & 15)?,
             opener: (status >> 56) as usize & 1,
             liberal: bit(58),
             replied: bit(59),
             syn: bit(62),
             sides: [side(0), side(1)],
         };
-        (flow, bit(57))
+        Some((flow, bit(57)))
     }
 
     /// Whether the flow may be evicted: its handshake is not complete, nobody has answered, or it was reset.

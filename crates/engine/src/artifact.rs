@@ -27,6 +27,8 @@ pub struct Artifact {
     pub additions: usize,
     /// Number of counters for packets that rules decide because a limit is exceeded.
     pub limited: usize,
+    /// Number of flows that its table holds; `None` if it does not track.
+    pub flows: Option<u32>,
     /// One source for each target, in the order of [`Target::ALL`].
     pub sources: Vec<Source>,
     /// The data that reports need, for instance the citation of each rule. Engines do not interpret it.
@@ -68,6 +70,7 @@ impl Artifact {
             adders: self.adders,
             additions: self.additions,
             limited: self.limited,
+            flows: self.flows,
         }
     }
 

@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 
+use weir_abi::flow::{Flow, FlowKey};
 use weir_abi::{AdditionCounts, Counter, EntryCounts, Verdict};
 use weir_state::limits::LimitCount;
 
@@ -28,6 +29,10 @@ pub trait Filter {
     /// Calls `visit` with each entry of a table with counters that was hit since loading: address, prefix length and
     /// counts. The order depends on the filter. Makes no calls for other tables.
     fn entry_counts(&self, slot: usize, visit: &mut dyn FnMut(IpAddr, u8, EntryCounts));
+
+    /// Calls `visit` with the key and state of each flow in the table, in the order of its slots. An expired flow is
+    /// there as long as nobody needs its slot.
+    fn flows(&self, visit: &mut dyn FnMut(&FlowKey, &Flow));
 
     /// Calls `visit` with the index and counts of each entry of a limiter that has counts since the first burst, in
     /// order. Entries of `limit each` are addresses, the most exceeded ones, in no order. Makes no calls if the limiter

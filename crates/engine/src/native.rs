@@ -11,7 +11,9 @@ use std::sync::Arc;
 
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 use rustix::fs::{MemfdFlags, memfd_create};
+use weir_abi::flow::{Flow, FlowKey};
 use weir_abi::{ABI_VERSION, AdditionCounts, Burst, Counter, EntryCounts, Verdict, burst};
+use weir_state::flows::FlowTable;
 use weir_state::limits::counts::Counts;
 use weir_state::limits::{Counted, LimitCount, Limits};
 use weir_state::tables::{ByRules, Counted as CountedEntries, LiveTables, Published, TableImage};
@@ -39,6 +41,8 @@ pub struct NativeCode {
     limits: Option<Limits>,
     /// The tables that can change, if there are any.
     live: Option<LiveTables>,
+    /// The flows, if the program tracks.
+    flows: Option<Arc<FlowTable>>,
     /// The memory that `tables` points into.
     _images: Vec<Arc<Image>>,
     /// The code that `chains` point into.
@@ -150,7 +154,9 @@ impl NativeCode {
         images: Vec<Arc<Image>>,
         limits: Option<Limits>,
         live: Option<LiveTables>,
+        flows: Option<Arc<FlowTable>>,
     ) -> Result<Arc<Self>, EngineError> {
+        program.check_flows(flows.as_deref())?;
         program.check_images(&images)?;
         program.check_limits(limits.as_ref())?;
         program.check_adders(live.as_ref())?;
@@ -172,7 +178,7 @@ impl NativeCode {
             let reserved = CountedSlots::new(&live.counted, 0);
             reserved.map_err(|error| refuse(format!("has no memory for counters of entries: {error}")))?;
         }
-        Ok(Arc::new(NativeCode { chains, tables, counters, additions_max, limits, live, _images, library, _file }))
+        Ok(Arc::new(NativeCode { chains, tables, counters, additions_max, limits, live, flows, _images, library, _file }))
     }
 
     /// A filter with its own counters, which start at 0. Filters with the same number of a worker run on one thread and
@@ -226,14 +232,15 @@ impl NativeFilter {
         images: Vec<Arc<Image>>,
         limits: Option<Limits>,
         live: Option<LiveTables>,
+        flows: Option<Arc<FlowTable>>,
     ) -> Result<Self, EngineError> {
-        let filter = NativeCode::load(name, object, program, images, limits, live)?.filter(Sharing::Alone, 0);
+        let filter = NativeCode::load(name, object, program, images, limits, live, flows)?.filter(Sharing::Alone, 0);
         Ok(NativeFilter { fills_buckets: true, ..filter })
     }
 
     /// Whether it needs the reception times of packets.
     pub(crate) fn needs_times(&self) -> bool {
-        self.code.limits.is_some() || !self.entries.slots.is_empty()
+        self.code.limits.is_some() || self.code.flows.is_some() || !self.entries.slots.is_empty()
     }
 
     /// Releases the tables of the previous burst. Without this a filter that decides nothing for long keeps memory of
@@ -242,6 +249,11 @@ impl NativeFilter {
         if let Some(reader) = &mut self.reader {
             reader.rest();
         }
+    }
+
+    /// The flows, if the program tracks.
+    pub fn flow_table(&self) -> Option<&Arc<FlowTable>> {
+        self.code.flows.as_ref()
     }
 
     /// Its counters, which can be read while it counts.
@@ -257,6 +269,13 @@ impl NativeFilter {
         // SAFETY: env_native.h defines the symbol as `uint64_t[STAGES]`. Only chains write it, and they need `&mut
         // self`.
         Some(unsafe { symbol.into_raw().cast::<[u64; STAGES.len()]>().read() })
+    }
+
+    /// The table of flows as C takes it.
+    fn flows_as_c(&self) -> burst::Flows {
+        let Some(table) = &self.code.flows else { return burst::Flows::NONE };
+        let (head, buckets) = table.as_ptrs();
+        burst::Flows { head, buckets, shared: (self.sharing == Sharing::Shared).into() }
     }
 
     /// The buckets and counts of the program's limiters, as C takes them.
@@ -329,6 +348,10 @@ impl Filter for NativeFilter {
         }
     }
 
+    fn flows(&self, visit: &mut dyn FnMut(&FlowKey, &Flow)) {
+        self.code.flows.iter().for_each(|table| table.each(visit));
+    }
+
     fn limit_counts(&self, limiter: usize, visit: &mut dyn FnMut(u128, LimitCount)) {
         if let Some(counted) = self.code.limits.as_ref().and_then(|limits| limits.counted.as_ref()) {
             counted.each(limiter, visit);
@@ -380,6 +403,7 @@ impl NativeFilter {
             limits,
             additions: self.additions.as_mut().map_or(burst::Additions::NONE, AdditionBuffer::as_c),
             entries: self.entries.as_c(),
+            flows: self.flows_as_c(),
         };
         // SAFETY: `FrameBurst` guarantees that the frames are readable. `verdicts` has room for all of them, and a
         // verdict is a transparent u32. `tables` are checked images in slot order; those
@@ -387,7 +411,8 @@ impl NativeFilter {
         // reason of the program. `times` has one time for each frame, or none. The state of limits (`LimitStore::bind`,
         // `Counted::new`) guarantees that the tickets in the tables name existing buckets and counts. `additions` has
         // room for `ProgramShape::additions` records of each packet. `entries` has counters and labels for every number
-        // that lookups return (`EntryCounters`), and only this worker writes these counters.
+        // that lookups return (`EntryCounters`), and only this worker writes these counters. `flows` is a table if the
+        // program tracks (`ProgramShape::check_flows`); other workers use it only if it is `shared`.
         unsafe { function(&arguments) };
         if let Some(additions) = &mut self.additions {
             additions.take();

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use weir_state::flows::FlowTable;
 use weir_state::limits::Limits;
 use weir_state::tables::{EntryMaps, KernelImage, LiveTables, Published};
 
@@ -16,12 +17,14 @@ pub struct ProgramData<'a> {
     pub limits: Option<&'a Limits>,
     /// The tables that can change, if there are any.
     pub tables: Option<&'a LiveTables>,
+    /// The flows, if the program tracks.
+    pub flows: Option<&'a Arc<FlowTable>>,
 }
 
 impl<'a> ProgramData<'a> {
     /// The data of a program without limiters, whose tables do not change.
     pub fn constant(images: &'a [Arc<Image>]) -> Self {
-        ProgramData { images, limits: None, tables: None }
+        ProgramData { images, limits: None, tables: None, flows: None }
     }
 
     /// The map of the image in a slot, if the table can change.

@@ -4,6 +4,8 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use weir_abi::{Layout, Reason};
+use weir_abi::flow::buckets;
+use weir_state::flows::FlowTable;
 use weir_state::limits::Limits;
 use weir_state::tables::{ByRules, LiveTables};
 
@@ -31,6 +33,8 @@ pub struct ProgramShape {
     pub additions: usize,
     /// Number of counters for packets that rules decide because a limit is exceeded.
     pub limited: usize,
+    /// Number of flows that its table holds; `None` if it does not track.
+    pub flows: Option<u32>,
 }
 
 /// A table of the program, for which an image is loaded.
@@ -69,6 +73,18 @@ impl ProgramShape {
             false => Err(EngineError::Image {
                 table: "limits".to_owned(),
                 problem: format!("has {found} limiters, the program expects {}", self.limiters),
+            }),
+        }
+    }
+
+    /// Refuses a table of flows of another size.
+    pub(crate) fn check_flows(&self, table: Option<&FlowTable>) -> Result<(), EngineError> {
+        let (found, expected) = (table.map(FlowTable::buckets), self.flows.map(buckets));
+        match found == expected {
+            true => Ok(()),
+            false => Err(EngineError::Image {
+                table: "flows".to_owned(),
+                problem: format!("{found:?} buckets, the program expects {expected:?}"),
             }),
         }
     }

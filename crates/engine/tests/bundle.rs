@@ -87,7 +87,7 @@ fn a_bundle_runs_without_a_compiler() {
     let frames = FrameSet::new(Link::Ethernet, [(&[0xff; 60][..], 60), (&[1; 60][..], 60)]);
     let images = images(&bundle);
     let mut native =
-        NativeFilter::load("edge", bundle.native().unwrap(), &program, images.clone(), None, None).unwrap();
+        NativeFilter::load("edge", bundle.native().unwrap(), &program, images.clone(), None, None, None).unwrap();
     let mut xdp = XdpFilter::load("edge", bundle.bpf().unwrap(), &program, &ProgramData::constant(&images))
         .unwrap_or_else(|error| panic!("this test needs root (BPF_PROG_TEST_RUN): {error}"));
     let burst = frames.bursts().next().unwrap();

@@ -42,7 +42,7 @@ fn policy(rule: usize) -> Arc<NativeCode> {
         rules: POLICIES,
         ..ProgramShape::default()
     };
-    NativeCode::load("hand", &object, &program, vec![], None, None).unwrap()
+    NativeCode::load("hand", &object, &program, vec![], None, None, None).unwrap()
 }
 
 fn loaded(code: &Arc<NativeCode>) -> Loaded<NativeCode> {

@@ -34,7 +34,7 @@ fn bpf_object(program: &ProgramShape) -> BpfObject {
 
 fn native() -> NativeFilter {
     let program = chain::artifact().shape();
-    NativeFilter::load("hand", &native_object(), &program, vec![image()], None, None).unwrap()
+    NativeFilter::load("hand", &native_object(), &program, vec![image()], None, None, None).unwrap()
 }
 
 fn xdp() -> XdpFilter {
@@ -236,7 +236,7 @@ fn code_of_another_abi_version_is_refused() {
     let c = chain::native_c().replace("= WEIR_ABI_VERSION", "= 77");
     let object = Clang::find().unwrap().native("old", &c, Cpu::X86_64V3).unwrap().object;
     let error =
-        NativeFilter::load("old", &object, &chain::artifact().shape(), vec![image()], None, None).err().unwrap();
+        NativeFilter::load("old", &object, &chain::artifact().shape(), vec![image()], None, None, None).err().unwrap();
     assert_eq!(
         error.to_string(),
         format!("old: compiled for abi version 77, this weir has {ABI_VERSION}; compile the policy again")
@@ -249,7 +249,7 @@ fn code_without_version_or_chain_is_refused() {
     let program = chain::artifact().shape();
     let load = |c: &str| {
         let object = clang.native("odd", c, Cpu::Native).unwrap().object;
-        NativeFilter::load("odd", &object, &program, vec![image()], None, None).err().unwrap().to_string()
+        NativeFilter::load("odd", &object, &program, vec![image()], None, None, None).err().unwrap().to_string()
     };
     assert_eq!(load("int x;\n"), "native code of odd: has no symbol weir_abi_version");
     let c = chain::native_c().replace("weir_downstream", "weir_sideways");
@@ -263,7 +263,7 @@ fn code_without_version_or_chain_is_refused() {
 fn images_must_be_there_and_laid_out_as_expected() {
     let program = chain::artifact().shape();
     let load =
-        |images| NativeFilter::load("hand", &native_object(), &program, images, None, None).err().unwrap().to_string();
+        |images| NativeFilter::load("hand", &native_object(), &program, images, None, None, None).err().unwrap().to_string();
     assert_eq!(load(vec![]), "table short: its image is missing");
     let mut entries = Entries::new(weir_abi::Family::Ipv4, Kind::Set);
     entries.insert_text("192.0.2.0/24", None).unwrap();

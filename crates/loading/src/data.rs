@@ -8,8 +8,10 @@ use crate::tables;
 use crate::text::Text;
 use std::sync::Arc;
 use weir_abi::each::EXCEEDER_WORDS;
+use weir_abi::flow::REPLAY_SEED;
 use weir_engine::ProgramData;
 use weir_policy::ir::{Limiter, LimiterKind, Slot, SlotContents};
+use weir_state::flows::{FlowMemory, FlowTable};
 use weir_state::limits::{LimitNeeds, Limits};
 use weir_state::tables::{LiveTables, TableStore};
 use weir_state::{Memory, SharedState};
@@ -23,12 +25,14 @@ pub struct Data {
     pub limits: Option<Limits>,
     /// The tables that can change. `images` has their images at the time of loading.
     pub tables: Option<LiveTables>,
+    /// The flows, if the policy tracks.
+    pub flows: Option<Arc<FlowTable>>,
 }
 
 impl Data {
     /// The data for programs in the kernel.
     pub fn for_kernel(&self) -> ProgramData<'_> {
-        ProgramData { images: &self.images, limits: self.limits.as_ref(), tables: self.tables.as_ref() }
+        ProgramData { images: &self.images, limits: self.limits.as_ref(), tables: self.tables.as_ref(), flows: self.flows.as_ref() }
     }
 }
 
@@ -85,7 +89,7 @@ impl Policy {
     /// # Errors
     /// A table or list does not fit its layout, or there are not enough buckets.
     pub fn data(&self, shared: Option<&SharedState>) -> Result<Data, LoadError> {
-        self.data_with(shared, TableStore::for_threads)
+        self.data_with(shared, FlowMemory::Process)
     }
 
     /// The images and limits for loading code that the kernel runs on replayed packets. As [`Policy::data`] without
@@ -94,11 +98,11 @@ impl Policy {
     /// # Errors
     /// As for [`Policy::data`], or the kernel refuses the memory of tables.
     pub fn kernel_replay_data(&self) -> Result<Data, LoadError> {
-        self.data_with(None, TableStore::for_kernel)
+        self.data_with(None, FlowMemory::Kernel)
     }
 
-    /// Tables of a replay are in the store that `replayed` makes.
-    fn data_with(&self, shared: Option<&SharedState>, replayed: fn() -> TableStore) -> Result<Data, LoadError> {
+    /// Tables and flows of a replay are in `replayed` memory.
+    fn data_with(&self, shared: Option<&SharedState>, replayed: FlowMemory) -> Result<Data, LoadError> {
         let mut images = self.images_of_tables()?;
         let tables = match self.text() {
             Some(text) => self.bind_tables(text, &images, shared, replayed)?,
@@ -115,7 +119,21 @@ impl Policy {
             limits = Some(assembled.limits);
         }
         let images = images.into_iter().map(|image| image.expect("a slot has tables or a list of limits"));
-        Ok(Data { images: images.collect(), limits, tables })
+        let flows = self.flows(shared, replayed)?;
+        Ok(Data { images: images.collect(), limits, tables, flows })
+    }
+
+    /// The table of flows: that of `shared` state, or an empty one for a replay.
+    fn flows(
+        &self,
+        shared: Option<&SharedState>,
+        replayed: FlowMemory,
+    ) -> Result<Option<Arc<FlowTable>>, LoadError> {
+        let Some(tracking) = &self.program.tracking else { return Ok(None) };
+        Ok(Some(match shared {
+            Some(shared) => shared.flows(tracking.size)?,
+            None => FlowTable::new(replayed, tracking.size, REPLAY_SEED)?,
+        }))
     }
 
     fn bind_tables(
@@ -123,7 +141,7 @@ impl Policy {
         text: &Text,
         images: &[Option<Arc<Image>>],
         shared: Option<&SharedState>,
-        replayed: fn() -> TableStore,
+        replayed: FlowMemory,
     ) -> Result<Option<LiveTables>, LoadError> {
         Ok(match shared {
             Some(shared) => match (shared.tables(), shared.additions()) {
@@ -131,7 +149,11 @@ impl Policy {
                 _ => None,
             },
             None if self.program.changes_tables() || self.program.counts_entries() => {
-                Some(tables::bind_replayed(text, &self.program, images, replayed())?)
+                let store = match replayed {
+                    FlowMemory::Process => TableStore::for_threads(),
+                    FlowMemory::Kernel => TableStore::for_kernel(),
+                };
+                Some(tables::bind_replayed(text, &self.program, images, store)?)
             }
             None => None,
         })

@@ -79,10 +79,6 @@ impl<'a> EvalFilter<'a> {
         EvalFilter { program, evaluator: Evaluator::new(program, tables) }
     }
 
-    /// Calls `visit` with the key and state of each flow.
-    pub fn flows(&self, visit: &mut dyn FnMut(&FlowKey, &Flow)) {
-        self.evaluator.flows(visit);
-    }
 }
 
 impl Filter for EvalFilter<'_> {
@@ -111,6 +107,10 @@ impl Filter for EvalFilter<'_> {
         self.evaluator.entry_counts(SlotId(slot as u16), &mut |prefix, length, counts| {
             visit(address(family, prefix), length, counts);
         });
+    }
+
+    fn flows(&self, visit: &mut dyn FnMut(&FlowKey, &Flow)) {
+        self.evaluator.flows(visit);
     }
 
     fn limit_counts(&self, limiter: usize, visit: &mut dyn FnMut(u128, LimitCount)) {

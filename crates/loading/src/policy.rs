@@ -224,6 +224,7 @@ impl Policy {
             adders: shape.adders,
             additions: shape.additions,
             limited: shape.limited,
+            flows: shape.flows,
             sources: sources.into(),
             report: bundle_report::written(&self.program, &self.labels, &self.lists),
         })

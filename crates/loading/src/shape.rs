@@ -15,6 +15,7 @@ pub fn shape(program: &Program) -> weir_engine::ProgramShape {
         adders: program.adders.len(),
         additions: program.additions_max(),
         limited: program.limited().len(),
+        flows: program.tracking.map(|tracking| tracking.size),
     }
 }
 

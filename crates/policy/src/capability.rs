@@ -89,8 +89,8 @@ impl DeploymentTarget {
     /// Why the target does not support the feature, or `None` if it does.
     pub const fn lacks(self, feature: Feature) -> Option<&'static str> {
         match (self, feature) {
-            (DeploymentTarget::Engine(Engine::Eval), Feature::Track) => None,
-            (DeploymentTarget::Engine(_), Feature::Track) => Some("only the engine eval tracks flows yet"),
+            (DeploymentTarget::Engine(Engine::Eval | Engine::Native), Feature::Track) => None,
+            (DeploymentTarget::Engine(_), Feature::Track) => Some("it cannot track flows yet"),
             (DeploymentTarget::Engine(_), Feature::Add | Feature::Count) => None,
             (DeploymentTarget::Bundle, Feature::Add) => Some("tables of a bundle cannot change yet"),
             (DeploymentTarget::Bundle, Feature::Count) => Some("tables of a bundle have no counters yet"),

@@ -1,7 +1,8 @@
 //! How flows are tracked: the settings of a policy, and the states that rules match.
 
-use weir_abi::flow::SIZE_DEFAULT;
-use weir_abi::{Action, FlowState};
+use weir_abi::Action;
+pub use weir_abi::flow::Timeout;
+use weir_abi::flow::{SIZE_DEFAULT, Timeouts};
 
 /// The settings of `tracking { ... }`. They hold for all postures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,7 +18,7 @@ pub struct Tracking {
     /// What happens to invalid packets.
     pub invalid: Invalid,
     /// The timeouts in milliseconds, indexed by [`Timeout`].
-    pub timeouts_ms: [u64; Timeout::ALL.len()],
+    pub timeouts_ms: [u64; Timeout::COUNT],
 }
 
 impl Default for Tracking {
@@ -28,8 +29,15 @@ impl Default for Tracking {
             pickup: true,
             one_way: false,
             invalid: Invalid::Rules,
-            timeouts_ms: Timeout::ALL.map(|(_, _, seconds)| seconds * 1000),
+            timeouts_ms: TIMEOUTS.map(|(_, _, seconds)| seconds * 1000),
         }
+    }
+}
+
+impl Tracking {
+    /// The timeouts in ticks.
+    pub fn timeouts(&self) -> Timeouts {
+        Timeouts::of_milliseconds(self.timeouts_ms)
     }
 }
 
@@ -65,64 +73,22 @@ impl Invalid {
     }
 }
 
-/// What ends a flow that is not used.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs)]
-pub enum Timeout {
-    SynSent,
-    SynReceived,
-    Established,
-    FinWait,
-    CloseWait,
-    LastAck,
-    TimeWait,
-    Closed,
-    Unacknowledged,
-    Udp,
-    UdpReplied,
-    Icmp,
-    Other,
-}
-
-impl Timeout {
-    /// Every timeout with its name in policies and its default in seconds, which are those of the kernel.
-    pub const ALL: [(Timeout, &str, u64); 13] = [
-        (Timeout::SynSent, "syn-sent", 120),
-        (Timeout::SynReceived, "syn-recv", 60),
-        (Timeout::Established, "established", 5 * 24 * 3600),
-        (Timeout::FinWait, "fin-wait", 120),
-        (Timeout::CloseWait, "close-wait", 60),
-        (Timeout::LastAck, "last-ack", 30),
-        (Timeout::TimeWait, "time-wait", 120),
-        (Timeout::Closed, "closed", 10),
-        (Timeout::Unacknowledged, "unacknowledged", 300),
-        (Timeout::Udp, "udp", 30),
-        (Timeout::UdpReplied, "udp-replied", 120),
-        (Timeout::Icmp, "icmp", 30),
-        (Timeout::Other, "other", 600),
-    ];
-
-    /// The timeout of a state. For an established connection with unacknowledged data, and for one that was picked up
-    /// and not answered, the smaller of this and [`Timeout::Unacknowledged`] holds.
-    pub fn of(state: FlowState, protocol: u8) -> Self {
-        match state {
-            FlowState::SynSent | FlowState::SynSent2 => Timeout::SynSent,
-            FlowState::SynReceived | FlowState::SynReceived2 => Timeout::SynReceived,
-            FlowState::Established => Timeout::Established,
-            FlowState::FinWait => Timeout::FinWait,
-            FlowState::CloseWait => Timeout::CloseWait,
-            FlowState::LastAck => Timeout::LastAck,
-            FlowState::TimeWait => Timeout::TimeWait,
-            FlowState::Closed | FlowState::Resetting => Timeout::Closed,
-            FlowState::Unreplied | FlowState::Replied => match (protocol, state) {
-                (17 | 136, FlowState::Unreplied) => Timeout::Udp,
-                (17 | 136, _) => Timeout::UdpReplied,
-                (1 | 58, _) => Timeout::Icmp,
-                _ => Timeout::Other,
-            },
-        }
-    }
-}
+/// Every timeout with its name in policies and its default in seconds, which are those of the kernel.
+pub const TIMEOUTS: [(Timeout, &str, u64); Timeout::COUNT] = [
+    (Timeout::SynSent, "syn-sent", 120),
+    (Timeout::SynReceived, "syn-recv", 60),
+    (Timeout::Established, "established", 5 * 24 * 3600),
+    (Timeout::FinWait, "fin-wait", 120),
+    (Timeout::CloseWait, "close-wait", 60),
+    (Timeout::LastAck, "last-ack", 30),
+    (Timeout::TimeWait, "time-wait", 120),
+    (Timeout::Closed, "closed", 10),
+    (Timeout::Unacknowledged, "unacknowledged", 300),
+    (Timeout::Udp, "udp", 30),
+    (Timeout::UdpReplied, "udp-replied", 120),
+    (Timeout::Icmp, "icmp", 30),
+    (Timeout::Other, "other", 600),
+];
 
 /// The state of a packet, as `ct state` matches it. The numbers are nftables' bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,20 +7,21 @@ use libbpf_rs::libbpf_sys::{BPF_F_MMAPABLE, bpf_map_create_opts};
 use libbpf_rs::{MapHandle, MapType};
 use memmap2::{MmapOptions, MmapRaw};
 
-/// An array map whose one value has `bytes` bytes, all zeros, and the memory of the value.
+/// An array map with values of `bytes` bytes, all zeros, and their memory: one after the other, each at a multiple of 8.
 ///
 /// # Errors
 /// The kernel refuses the map or its memory.
-pub(crate) fn mapped_array(name: &str, bytes: usize) -> io::Result<(MapHandle, MmapRaw)> {
+pub(crate) fn mapped_array(name: &str, bytes: usize, values: u32) -> io::Result<(MapHandle, MmapRaw)> {
     let options = bpf_map_create_opts {
         sz: size_of::<bpf_map_create_opts>() as _,
         map_flags: BPF_F_MMAPABLE,
         ..Default::default()
     };
-    let map = MapHandle::create(MapType::Array, Some(name), 4, bytes as u32, 1, &options)
+    let map = MapHandle::create(MapType::Array, Some(name), 4, bytes as u32, values, &options)
         // libbpf stores the error number in errno, and libbpf-rs does not return it.
         .map_err(|_| io::Error::last_os_error())?;
-    let memory = MmapOptions::new().len(bytes).map_raw(map.as_fd().as_raw_fd())?;
+    let length = bytes.next_multiple_of(8) * values as usize;
+    let memory = MmapOptions::new().len(length).map_raw(map.as_fd().as_raw_fd())?;
     Ok((map, memory))
 }
 

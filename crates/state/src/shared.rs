@@ -1,11 +1,13 @@
 //! The owner of shared state: one for each datapath.
 
 use std::hash::{BuildHasher, RandomState};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
+use weir_abi::flow::{self, buckets};
 use weir_abi::each;
 
 use crate::StateError;
+use crate::flows::{FlowMemory, FlowTable};
 use crate::limits::{Buckets, LimitNeeds, LimitStore, SavedDebts};
 use crate::tables::{Additions, TableStore};
 use crate::words::BUCKETS_MAX;
@@ -37,6 +39,8 @@ pub struct SharedState {
     limits: OnceLock<LimitStore>,
     tables: OnceLock<Arc<TableStore>>,
     additions: OnceLock<Arc<Additions>>,
+    /// The tables of flows that some generation uses.
+    flows: Mutex<Vec<Weak<FlowTable>>>,
     /// Debts for limits that nobody has declared yet.
     debts: Mutex<Vec<SavedDebts>>,
 }
@@ -55,7 +59,8 @@ impl SharedState {
     /// Shared state with a known hash seed, to compare the decisions of engines.
     pub fn with_seed(memory: Memory, seed: u32) -> Self {
         let (limits, tables, additions) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
-        SharedState { memory, seed, limits, tables, additions, debts: Mutex::default() }
+        let (flows, debts) = (Mutex::default(), Mutex::default());
+        SharedState { memory, seed, limits, tables, additions, flows, debts }
     }
 
     /// The state of limits, reserved at the first call.
@@ -101,6 +106,27 @@ impl SharedState {
         self.tables()?;
         let store = self.tables.get().expect("tables() has made it");
         Some(self.additions.get_or_init(|| Arc::new(Additions::new(store.clone()))))
+    }
+
+    /// The table of flows for policies with this size. Policies with another size have another table.
+    ///
+    /// # Errors
+    /// There is not enough memory.
+    pub fn flows(&self, size: u32) -> Result<Arc<FlowTable>, StateError> {
+        let mut tables = self.flows.lock().unwrap_or_else(PoisonError::into_inner);
+        tables.retain(|table| table.strong_count() > 0);
+        let known = tables.iter().filter_map(Weak::upgrade).find(|table| table.buckets() == buckets(size));
+        if let Some(known) = known {
+            return Ok(known);
+        }
+        let (memory, seed) = match self.memory {
+            Memory::OnePolicy => (FlowMemory::Process, flow::REPLAY_SEED),
+            Memory::Process => (FlowMemory::Process, RandomState::new().hash_one(())),
+            Memory::Kernel { .. } => (FlowMemory::Kernel, RandomState::new().hash_one(())),
+        };
+        let table = FlowTable::new(memory, size, seed)?;
+        tables.push(Arc::downgrade(&table));
+        Ok(table)
     }
 
     /// Updates state that no packet has used for long. It must be called every few minutes.

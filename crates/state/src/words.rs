@@ -34,8 +34,16 @@ impl Words {
     /// # Errors
     /// There is not enough memory, or `count` exceeds [`BUCKETS_MAX`].
     pub(crate) fn reserve(count: usize) -> Result<Self, StateError> {
+        Self::in_process(count, Self::bytes(count)?)
+    }
+
+    /// As [`Words::reserve`], without a bound on their number.
+    pub(crate) fn reserve_any(count: usize) -> Result<Self, StateError> {
+        Self::in_process(count, count.max(1) * size_of::<u64>())
+    }
+
+    fn in_process(count: usize, bytes: usize) -> Result<Self, StateError> {
         let failed = |source| StateError::Memory { count, source };
-        let bytes = Self::bytes(count)?;
         // The kernel aligns mappings of whole huge pages to huge pages.
         let bytes = if bytes < HUGE_BYTES / 2 { bytes } else { bytes.next_multiple_of(HUGE_BYTES) };
         let mapped = MmapOptions::new().len(bytes).no_reserve_swap().map_anon();
@@ -66,7 +74,19 @@ impl Words {
     pub(crate) fn in_kernel(name: &str, count: usize) -> Result<Self, StateError> {
         let failed = |source| StateError::Memory { count, source };
         let bytes = Self::bytes(count)?;
-        let (map, memory) = mapped_array(name, bytes).map_err(failed)?;
+        let (map, memory) = mapped_array(name, bytes, 1).map_err(failed)?;
+        Ok(Words { memory, count, map: Some(map) })
+    }
+
+    /// Reserves `elements` elements of `bytes` bytes each for programs of all generations in the kernel: one after the
+    /// other, as programs look them up by number.
+    ///
+    /// # Errors
+    /// The kernel refuses the memory.
+    pub(crate) fn elements_in_kernel(name: &str, bytes: usize, elements: u32) -> Result<Self, StateError> {
+        let count = bytes / size_of::<u64>() * elements as usize;
+        let (map, memory) =
+            mapped_array(name, bytes, elements).map_err(|source| StateError::Memory { count, source })?;
         Ok(Words { memory, count, map: Some(map) })
     }
 

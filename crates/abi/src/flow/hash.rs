@@ -8,6 +8,7 @@ use super::{FlowKey, TAG_HASH};
 
 /// The keys of the hash, expanded from a seed. Whoever knows them can fill a bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
 pub struct HashKeys {
     words: [u64; 5],
     start: u64,
@@ -33,6 +34,12 @@ impl HashKeys {
             index += 1;
         }
         HashKeys { words, start: split_mix(seed, 6), mix: split_mix(seed, 7) }
+    }
+
+    /// Its words in memory.
+    pub fn all(&self) -> [u64; 7] {
+        let [one, two, three, four, five] = self.words;
+        [one, two, three, four, five, self.start, self.mix]
     }
 
     /// Hashes a key for a table with a number of buckets, at least 1.

@@ -95,6 +95,9 @@ struct Manifest {
     tables: Vec<TableSlot>,
     limiters: usize,
     limited: usize,
+    /// Number of flows that its table holds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    flows: Option<u32>,
     lists: usize,
     cpu: Cpu,
     cpu_features: Vec<String>,
@@ -229,6 +232,7 @@ impl Bundle {
             tables: artifact.tables.clone(),
             limiters: artifact.limiters,
             limited: artifact.limited,
+            flows: artifact.flows,
             lists: self.lists.len(),
             cpu: self.cpu,
             cpu_features: self.cpu_features.clone(),
@@ -325,6 +329,7 @@ fn read(path: &Path, input: impl Read, bytes: u64, trust: &Trust) -> Result<Bund
         adders: 0,
         additions: 0,
         limited: manifest.limited,
+        flows: manifest.flows,
         sources: sources.into_iter().collect::<Result<_, EngineError>>()?,
         report: manifest.report,
     };

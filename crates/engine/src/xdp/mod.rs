@@ -20,7 +20,9 @@ use std::time::{Duration, Instant};
 use libbpf_rs::Object;
 use memmap2::MmapRaw;
 use weir_abi::kernel::Mode;
+use weir_abi::flow::{Flow, FlowKey};
 use weir_abi::{AdditionCounts, Counter, EntryCounts, Verdict};
+use weir_state::flows::FlowTable;
 use weir_state::limits::{Buckets, Counted, LimitBinding, LimitCount};
 use weir_state::tables::{AdditionRings, ByRules, Replay as TableReplay, SelectedHalves, TableImage};
 
@@ -52,6 +54,7 @@ pub struct XdpFilter {
     counted_entries: Vec<Option<TableImage>>,
     /// What rules add to tables. `None` if tables do not change.
     additions: Option<Additions>,
+    flows: Option<Arc<FlowTable>>,
     replay: Replay,
     costs: Vec<VerifierCost>,
     load_took: Duration,
@@ -119,6 +122,7 @@ impl XdpFilter {
             counted,
             counted_entries,
             additions,
+            flows: data.flows.cloned(),
             replay,
             costs,
             load_took,
@@ -239,6 +243,10 @@ impl Filter for XdpFilter {
         if let Some(Some(image)) = self.counted_entries.get(slot) {
             image.hits(0, visit);
         }
+    }
+
+    fn flows(&self, visit: &mut dyn FnMut(&FlowKey, &Flow)) {
+        self.flows.iter().for_each(|table| table.each(visit));
     }
 
     fn limit_counts(&self, limiter: usize, visit: &mut dyn FnMut(u128, LimitCount)) {

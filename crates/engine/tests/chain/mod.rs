@@ -93,6 +93,7 @@ pub fn artifact() -> Artifact {
         adders: 0,
         additions: 0,
         limited: 0,
+        flows: None,
         sources: vec![
             Source { target: Target::Native, text: native_c() },
             Source { target: Target::Bpf, text: bpf_c() },

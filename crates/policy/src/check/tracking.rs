@@ -7,7 +7,7 @@ use crate::field::{Field, Subject};
 use crate::source::Span;
 use crate::syntax::tree::{Atom, Item, Name, Statement, TrackingSetting};
 use crate::time;
-use crate::tracking::{Invalid, Timeout, Tracking};
+use crate::tracking::{Invalid, TIMEOUTS, Tracking};
 use std::collections::HashMap;
 use weir_abi::flow::{SIZE_MAX, SIZE_MIN, TIMEOUT_MAX_MS};
 
@@ -79,7 +79,7 @@ impl Checker<'_> {
     }
 
     fn tracking_timeout(&mut self, tracking: &mut Tracking, of: &Name, timeout: &Atom) {
-        let names = Timeout::ALL.map(|(_, name, _)| name);
+        let names = TIMEOUTS.map(|(_, name, _)| name);
         let Some(index) = names.iter().position(|&name| name == of.text) else {
             let diagnostic = Diagnostic::error("E0325", of.span, format!("there is no timeout `{}`", of.text));
             self.report(match nearest(&of.text, names) {

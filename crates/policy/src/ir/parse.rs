@@ -2,7 +2,7 @@
 
 use super::{
     AddKind, Adder, AdderId, Dynamic, Exceed, Invalid, LimitEach, Limiter, LimiterId, LimiterKind, Log, MatchTree,
-    Slot, SlotContents, SlotId, Test, Timeout, Tracking, ValueSet, Wanted, print, verify,
+    Slot, SlotContents, SlotId, TIMEOUTS, Test, Tracking, ValueSet, Wanted, print, verify,
 };
 use super::{
     Chain, Defaults, Direction, Effect, Fallback, Find, FindId, LabelId, Node, OnExit, Program, Rule, RuleId, TableKind,
@@ -113,10 +113,10 @@ fn tracking(text: &str) -> Option<Tracking> {
         invalid: Invalid::from_name(invalid)?,
         ..Tracking::default()
     };
-    if timeouts.len() != 2 * Timeout::ALL.len() {
+    if timeouts.len() != 2 * TIMEOUTS.len() {
         return None;
     }
-    for (index, (pair, (_, known, _))) in timeouts.chunks_exact(2).zip(Timeout::ALL).enumerate() {
+    for (index, (pair, (_, known, _))) in timeouts.chunks_exact(2).zip(TIMEOUTS).enumerate() {
         let milliseconds = pair[1].strip_suffix("ms").filter(|_| pair[0] == known)?;
         tracking.timeouts_ms[index] = milliseconds.parse().ok()?;
     }

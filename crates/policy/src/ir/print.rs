@@ -26,7 +26,7 @@
 
 use super::{
     Adder, Chain, Dynamic, Effect, Fallback, Limiter, LimiterKind, Node, Program, SlotContents, TableKind, Test,
-    Timeout, Tracking, Wanted,
+    TIMEOUTS, Tracking, Wanted,
 };
 use crate::field::{Field, Notation, Raw, RawBase, Subject};
 use std::fmt::{self, Display, Formatter, Write};
@@ -89,7 +89,7 @@ fn print_tracking(f: &mut Formatter<'_>, tracking: &Tracking) -> fmt::Result {
     let Tracking { size, embryonic_percent, pickup, one_way, invalid, timeouts_ms } = tracking;
     write!(f, "tracking size {size} embryonic {embryonic_percent}% pickup {}", if *pickup { "on" } else { "off" })?;
     write!(f, " one-way {} invalid {}", if *one_way { "on" } else { "off" }, invalid.name())?;
-    Timeout::ALL.iter().zip(timeouts_ms).try_for_each(|((_, name, _), ms)| write!(f, " {name} {ms}ms"))?;
+    TIMEOUTS.iter().zip(timeouts_ms).try_for_each(|((_, name, _), ms)| write!(f, " {name} {ms}ms"))?;
     writeln!(f)
 }
 

@@ -100,11 +100,11 @@ impl EntryCounters {
                 mib(KERNEL_BYTES_MAX)
             )));
         }
-        let (map, memory) = mapped_array("weir_entries", bytes)?;
+        let (map, memory) = mapped_array("weir_entries", bytes, 1)?;
         let labels = match kind {
             Kind::Set => None,
             Kind::Labels => {
-                let (map, memory) = mapped_array("weir_labels", capacity * size_of::<u32>())?;
+                let (map, memory) = mapped_array("weir_labels", capacity * size_of::<u32>(), 1)?;
                 Some(Labels { memory, map: Some(map) })
             }
         };

@@ -111,7 +111,7 @@ impl KernelImage {
     pub(super) fn create(capacity: usize) -> io::Result<Self> {
         assert!(capacity.is_power_of_two() && capacity <= HALF_BYTES_MAX, "the caller rounds");
         let bytes = 2 * capacity + PADDING;
-        let (map, memory) = mapped_array("weir_table", bytes)?;
+        let (map, memory) = mapped_array("weir_table", bytes, 1)?;
         let selected = Mutex::new(Selected { half: 0, words: Vec::new() });
         Ok(KernelImage { map, memory, capacity, selected })
     }

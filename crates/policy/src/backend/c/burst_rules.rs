@@ -7,6 +7,7 @@
 use super::chain::ChainEmitter;
 use super::column::Column;
 use super::dialect::action;
+use super::functions::Stage;
 use super::rules::{ends, limits, samples_after_limit, void_parameters};
 use super::walk::{Addition, Bucket, Charge, Exceeding, Sink, TestPath, joined, walk};
 use super::writer::Writer;
@@ -14,32 +15,32 @@ use crate::field::Subject;
 use crate::ir::{FindId, Node, RuleId, Test, eval, match_tree};
 use weir_abi::{Action, Family};
 
-/// Writes the parts of the rules and the function that calls them.
-pub(super) fn emit(chain: &ChainEmitter<'_>, parts: &[&[Node]], out: &mut Writer) {
-    let name = &chain.name;
+/// Writes the parts of the rules of a stage and the function that calls them.
+pub(super) fn emit(chain: &ChainEmitter<'_>, stage: Stage, parts: &[&[Node]], out: &mut Writer) {
+    let name = format!("{}_{}", chain.name, stage.suffix());
     let parameters = parameters(chain);
     if let [whole] = parts {
         out.blank();
-        out.function(&format!("static void {name}_rules"), &parameters);
+        out.function(&format!("static void {name}"), &parameters);
         BurstSink { chain, out, coverage: Coverage::Some }.body(whole);
     } else {
         for (index, part) in parts.iter().enumerate() {
             out.blank();
-            out.function(&format!("WEIR_NOINLINE void {name}_part_{index}"), &parameters);
+            out.function(&format!("WEIR_NOINLINE void {}", stage.part(&chain.name, index)), &parameters);
             void_parameters(&parameters, out);
             BurstSink { chain, out, coverage: Coverage::Some }.body(part);
             out.close();
         }
         let arguments = arguments(chain).join(", ");
         out.blank();
-        out.function(&format!("static void {name}_rules"), &parameters);
+        out.function(&format!("static void {name}"), &parameters);
         for index in 0..parts.len() {
-            out.line(&format!("{name}_part_{index}({arguments});"));
+            out.line(&format!("{}({arguments});", stage.part(&chain.name, index)));
             out.line("if (!verdicts->open)");
             out.inner("return;");
         }
     }
-    if !parts.last().is_some_and(|last| ends(chain.program, last)) {
+    if stage == Stage::Rules && !parts.last().is_some_and(|last| ends(chain.program, last)) {
         let no_match = action(chain.program.defaults.no_match);
         out.line(&format!("decide_open(env, verdicts, {no_match}, REASON_NO_MATCH);"));
     }
@@ -194,6 +195,14 @@ impl Sink for BurstSink<'_, '_> {
             self.coverage = Coverage::Some;
         }
         !takes_all
+    }
+
+    fn track(&mut self) {
+        unreachable!("compiler bug: native code tracks between two functions");
+    }
+
+    fn drop_refused(&mut self) {
+        self.out.line("hits = drop_refused(env, verdicts, &packets->tracked, hits);");
     }
 
     fn count(&mut self, rule: RuleId) {

@@ -1,6 +1,6 @@
 //! One chain as C: the columns that its rules read, its table lookups, and the names of both.
 
-use super::column::{Column, L3, Width, fields};
+use super::column::{CT_STATE, Column, L3, Width, fields};
 use super::condition::Conditions;
 use super::defaults::DefaultVerdicts;
 use super::dialect::Dialect;
@@ -66,6 +66,16 @@ impl<'a> ChainEmitter<'a> {
         self.columns.contains(&Column::of(Field::MetaExceeded))
     }
 
+    /// The index of the top node that tracks.
+    pub(super) fn tracking_point(&self) -> Option<usize> {
+        self.chain.tree.nodes.iter().position(|node| matches!(node, Node::Track))
+    }
+
+    /// Whether packets are tracked, by rules or when they are accepted.
+    pub(super) fn tracks(&self) -> bool {
+        self.program.tracking.is_some()
+    }
+
     /// Whether any rule counts at table entries.
     pub(super) fn counts_entries(&self) -> bool {
         !self.counts.is_empty()
@@ -105,7 +115,7 @@ impl<'a> ChainEmitter<'a> {
 
     /// Whether the burst has any columns.
     pub(super) fn has_columns(&self) -> bool {
-        !self.columns.is_empty() || !self.conditions.raw_columns().is_empty() || self.is_staged()
+        !self.columns.is_empty() || !self.conditions.raw_columns().is_empty() || self.is_staged() || self.tracks()
     }
 
     pub(super) fn packets_struct(&self, out: &mut Writer) {
@@ -143,6 +153,9 @@ impl<'a> ChainEmitter<'a> {
         for (id, _) in &self.counts {
             let name = self.conditions.find_name(*id);
             out.line(&format!("uint64_t {name}_hits; /* packets that rules matched by it */"));
+        }
+        if self.tracks() {
+            out.line("struct track_burst tracked;");
         }
         out.close_with(" WEIR_COLUMNS;");
     }
@@ -249,7 +262,11 @@ fn collect_columns(program: &Program, nodes: &[Node], conditions: &Conditions<'_
                 columns.extend(program.addresses_read(*id).map(Column::of));
                 continue;
             }
-            Node::Find(_) | Node::Track => continue,
+            Node::Track => {
+                columns.insert(CT_STATE);
+                continue;
+            }
+            Node::Find(_) => continue,
         };
         columns.extend(match test {
             Test::Guard(guard) => Column::of_guard(*guard),

@@ -85,6 +85,7 @@ macro_rules! column {
 pub(super) const L3: Column = column!(U8, "l3");
 pub(super) const L4: Column = column!(U8, "l4");
 pub(super) const VLAN_TAGS: Column = column!(U8, "vlan_tags");
+pub(super) const CT_STATE: Column = column!(U8, "ct_state", "packet_state(packet)");
 const L3_OFFSET: Column = column!(U16, "l3_offset");
 const L4_OFFSET: Column = column!(U16, "l4_offset");
 
@@ -97,7 +98,7 @@ impl Column {
             Field::MetaL4proto => column!(U8, "proto"),
             Field::MetaFragment => column!(U8, "fragment"),
             Field::MetaExceeded => column!(U8, "exceeded", "!!(packet->flags & FLAG_EXCEEDED)"),
-            Field::CtState => unreachable!("compiler bug: refused by emit"),
+            Field::CtState => CT_STATE,
             Field::EtherType => column!(U16, "ether_type"),
             Field::VlanId => column!(U16, "vlan_id"),
             Field::VlanPcp => column!(U8, "vlan_pcp"),

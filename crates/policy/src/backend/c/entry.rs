@@ -1,10 +1,10 @@
 //! The functions that engines call: for a burst in user space, for a frame in BPF.
 
 use super::chain::ChainEmitter;
-use super::column::Column;
+use super::column::{CT_STATE, Column};
 use super::defaults::DefaultVerdicts;
 use super::dialect::Dialect;
-use super::functions;
+use super::functions::{self, Stage};
 use super::raw::fill_raw;
 use super::writer::Writer;
 use crate::ir::FindId;
@@ -37,7 +37,9 @@ impl ChainEmitter<'_> {
         out.line(&format!("void weir_{name}(const struct weir_burst *burst)"));
         out.open("");
         let limits = if self.program.limiters.is_empty() { "" } else { ", .limits = burst->limits" };
-        out.line(&format!("const struct env env = {{.counters = burst->counters, .tables = burst->tables{limits}}};"));
+        let flows = if self.tracks() { ", .flows = burst->flows" } else { "" };
+        let members = format!(".counters = burst->counters, .tables = burst->tables{limits}{flows}");
+        out.line(&format!("const struct env env = {{{members}}};"));
         if self.has_columns() {
             out.line(&format!("struct {name}_packets packets;"));
         }
@@ -51,8 +53,7 @@ impl ChainEmitter<'_> {
             out.line(&format!("{name}_lookups(&env, {burst}, &packets);"));
             out.line("started = stage_end(STAGE_LOOKUP, started);");
         }
-        let burst = if self.needs_burst() { "burst, " } else { "" };
-        out.line(&format!("{name}_rules(&env, {burst}{}&verdicts);", packets("&packets, ")));
+        self.rules_of_burst(out);
         for (id, _) in &self.counts {
             let slot = self.chain.finds[usize::from(id.0)].slot.0;
             let (number, hits) = (self.number_name(*id), self.conditions.find_name(*id));
@@ -61,6 +62,30 @@ impl ChainEmitter<'_> {
         out.line("give_verdicts(burst, &verdicts);");
         out.line("stage_end(STAGE_RULES, started);");
         out.close();
+    }
+
+    /// Calls the rules. Packets are tracked before the rules that need their state, or else when they are accepted.
+    fn rules_of_burst(&self, out: &mut Writer) {
+        let name = &self.name;
+        let burst = if self.needs_burst() { "burst, " } else { "" };
+        let packets = if self.has_columns() { "&packets, " } else { "" };
+        let call = |stage: Stage| format!("{name}_{}(&env, {burst}{packets}&verdicts);", stage.suffix());
+        match self.tracking_point() {
+            None => {
+                out.line(&call(Stage::Rules));
+                if self.tracks() {
+                    out.line("track_accepted(&env, burst, &verdicts, &packets.tracked);");
+                }
+            }
+            Some(point) => {
+                if point > 0 {
+                    out.line(&call(Stage::BeforeTracking));
+                }
+                out.line("track_begin(&env, burst, &verdicts, &packets.tracked);");
+                out.line("while (track_next(&env, burst, &verdicts, &packets.tracked, packets.ct_state))");
+                out.inner(&call(Stage::Rules));
+            }
+        }
     }
 
     /// The first stage: parses each frame and fills the columns.
@@ -80,21 +105,28 @@ impl ChainEmitter<'_> {
         out.inner("prefetch_frame(burst, i);");
         out.open("for (uint32_t i = 0; i < burst->count; i++)");
         out.line("const struct frame frame = burst_frame(burst, i);");
-        out.line("struct packet parsed;");
+        // The tracker reads more of a packet than rules do.
+        let parsed = if self.tracks() { "&packets->tracked.packets[i]" } else { "&parsed" };
+        if !self.tracks() {
+            out.line("struct packet parsed;");
+        }
         let raws = self.conditions.raw_columns();
         if defaults.apply_to_well_formed()
-            || !self.columns.is_empty()
+            || self.columns.iter().any(|&column| column != CT_STATE)
             || raws.iter().any(|raw| Column::of_raw(*raw).is_some())
         {
-            out.line("packet_view *packet = &parsed;");
+            out.line(&format!("packet_view *packet = {parsed};"));
         }
         if !raws.is_empty() {
             out.line("struct wide raw = {0, 0};");
         }
-        out.line(&format!("const enum reason reason = {};", defaults.reason("parse_packet(&frame, &parsed)")));
+        let parse = format!("parse_packet(&frame, {parsed})");
+        out.line(&format!("const enum reason reason = {};", defaults.reason(&parse)));
         out.blank();
         out.line("prefetch_frame(burst, i + FRAMES_AHEAD);");
-        for statement in self.columns.iter().flat_map(|column| column.fill()) {
+        // The state of a packet is not known before it is tracked.
+        let columns = self.columns.iter().filter(|&&column| column != CT_STATE);
+        for statement in columns.flat_map(|column| column.fill()) {
             out.line(&statement);
         }
         for statement in raws.iter().flat_map(|raw| fill_raw(*raw)) {

@@ -15,12 +15,51 @@ const PART_RULES: usize = 64;
 /// Most parts of a chain; longer chains have longer parts. The kernel allows 256 functions in a program.
 const PARTS_MAX: usize = 128;
 
-/// Writes `<chain>_rules()`, which decides every packet that it gets.
+/// Writes `<chain>_rules()`, which decides every packet that it gets. Native code tracks between two functions:
+/// `<chain>_before()` has the rules before the tracking point.
 pub(super) fn emit(chain: &ChainEmitter<'_>, out: &mut Writer) {
-    let parts = parts(&chain.chain.tree.nodes);
-    match chain.dialect {
-        Dialect::Native => burst_rules::emit(chain, &parts, out),
-        Dialect::Bpf | Dialect::BpfParts { .. } => packet_rules::emit(chain, &parts, out),
+    let nodes = &chain.chain.tree.nodes;
+    match (chain.dialect, chain.tracking_point()) {
+        (Dialect::Native, None) => burst_rules::emit(chain, Stage::Rules, &parts(nodes), out),
+        (Dialect::Native, Some(point)) => {
+            if point > 0 {
+                burst_rules::emit(chain, Stage::BeforeTracking, &parts(&nodes[..point]), out);
+            }
+            burst_rules::emit(chain, Stage::Rules, &parts(&nodes[point + 1..]), out);
+        }
+        (Dialect::Bpf | Dialect::BpfParts { .. }, _) => packet_rules::emit(chain, &parts(nodes), out),
+    }
+}
+
+/// The rules of a function.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stage {
+    /// Those before the tracking point. They may leave packets open.
+    BeforeTracking,
+    /// The others.
+    Rules,
+}
+
+impl Stage {
+    /// The suffix of the function.
+    pub(super) fn suffix(self) -> &'static str {
+        match self {
+            Stage::BeforeTracking => "before",
+            Stage::Rules => "rules",
+        }
+    }
+
+    /// The prefix of the suffixes of its parts.
+    fn part_prefix(self) -> &'static str {
+        match self {
+            Stage::BeforeTracking => "before_part",
+            Stage::Rules => "part",
+        }
+    }
+
+    /// The name of a part.
+    pub(super) fn part(self, chain: &str, index: usize) -> String {
+        format!("{chain}_{}_{index}", self.part_prefix())
     }
 }
 

@@ -21,6 +21,7 @@ mod raw;
 mod rules;
 mod scale;
 mod set;
+mod tracking;
 mod walk;
 mod writer;
 
@@ -88,6 +89,9 @@ fn includes(program: &Program, dialect: Dialect, out: &mut Writer) {
     if program.counts_entries() {
         out.blank();
         out.line(if dialect.is_bpf() { "#include \"cpu_entries.h\"" } else { "#include \"entry_counter.h\"" });
+    }
+    if let Some(tracking) = &program.tracking {
+        tracking::emit(tracking, dialect, out);
     }
     if !program.slots.is_empty() {
         out.blank();

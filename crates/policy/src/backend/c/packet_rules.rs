@@ -6,7 +6,7 @@ use super::dialect::action;
 use super::rules::{ends, void_parameters};
 use super::walk::{Addition, Bucket, Charge, Exceeding, Sink, TestPath, walk};
 use super::writer::Writer;
-use crate::ir::{FindId, Node, RuleId, SlotContents, eval};
+use crate::ir::{FindId, Invalid, Node, RuleId, SlotContents, eval};
 use weir_abi::{Action, Family};
 
 /// Where a function keeps the flag that the packet was sampled.
@@ -158,6 +158,13 @@ impl PacketSink<'_, '_> {
         }
     }
 
+    /// Decides the packet if the test holds, for the tracker's reason.
+    fn refuse(&mut self, test: &str, verdict: Action) {
+        let (action, sampled) = (action(verdict), or_sampled(self.chain, self.sampled));
+        self.out.line(&format!("if ({test})"));
+        self.out.inner(&format!("return decide(env, {action}, refusal(packet), packet->len){sampled};"));
+    }
+
     /// The call that charges the packet and returns whether it is within the limit.
     fn has_room(&self, charge: &Charge) -> String {
         let limiter = charge.limiter.0;
@@ -227,6 +234,17 @@ impl Sink for PacketSink<'_, '_> {
             self.open_block(path);
         }
         is_conditional
+    }
+
+    fn track(&mut self) {
+        self.out.line("track(env, packet, frame);");
+        if let Some(Invalid::Decide(action)) = self.chain.program.tracking.map(|tracking| tracking.invalid) {
+            self.refuse("is_refused(packet)", action);
+        }
+    }
+
+    fn drop_refused(&mut self) {
+        self.refuse("packet->l4 == L4_TCP && is_refused(packet)", Action::Drop);
     }
 
     fn count(&mut self, rule: RuleId) {

@@ -21,6 +21,10 @@ pub(super) trait Sink {
     fn open_block(&mut self, path: &TestPath<'_>);
     /// Begins a rule. Returns whether it opened a block, which the walk closes.
     fn open_rule(&mut self, rule: RuleId, path: &TestPath<'_>) -> bool;
+    /// Tracks the packet.
+    fn track(&mut self);
+    /// Drops packets of TCP that the tracker refuses.
+    fn drop_refused(&mut self);
     /// Counts the packets that match the rule.
     fn count(&mut self, rule: RuleId);
     /// Copies one packet in `one_in` to the divert interface.
@@ -91,7 +95,7 @@ fn block(chain: &ChainEmitter<'_>, nodes: &[Node], depth: usize, sink: &mut impl
     for node in nodes {
         match node {
             Node::Find(id) => sink.find(*id),
-            Node::Track => unreachable!("compiler bug: refused by emit"),
+            Node::Track => sink.track(),
             Node::Rule(id) => rule(chain, *id, &TestPath { tests: vec![], depth }, sink),
             Node::When { test, body } => {
                 let (tests, body) = joined(test, body);
@@ -112,6 +116,9 @@ fn block(chain: &ChainEmitter<'_>, nodes: &[Node], depth: usize, sink: &mut impl
 fn rule(chain: &ChainEmitter<'_>, id: RuleId, path: &TestPath<'_>, sink: &mut impl Sink) {
     cite(chain.program, id, sink.writer());
     let opened = sink.open_rule(id, path);
+    if chain.program.rule(id).tracks() {
+        sink.drop_refused();
+    }
     sink.count(id);
     for effect in &chain.program.rule(id).effects {
         match effect {
@@ -123,7 +130,8 @@ fn rule(chain: &ChainEmitter<'_>, id: RuleId, path: &TestPath<'_>, sink: &mut im
             Effect::Add { adder } => sink.add(&addition(chain.program, *adder)),
             Effect::Count { find } => sink.count_entries(*find),
             Effect::Verdict(verdict) => sink.verdict(id, *verdict),
-            Effect::Track => unreachable!("compiler bug: refused by emit"),
+            // It came before the rule counted.
+            Effect::Track => {}
         }
     }
     if opened {

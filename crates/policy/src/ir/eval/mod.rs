@@ -71,7 +71,7 @@ impl<'a, T: Tables> Evaluator<'a, T> {
         self.additions.entry_counts(slot, visit);
     }
 
-    /// Calls `visit` with the key and state of each flow that has not expired.
+    /// Calls `visit` with the key and state of each flow in the table, in the order of its slots, also of expired ones.
     pub fn flows(&self, visit: &mut dyn FnMut(&FlowKey, &Flow)) {
         self.tracker.iter().for_each(|tracker| tracker.flows(visit));
     }
@@ -88,7 +88,6 @@ impl<'a, T: Tables> Evaluator<'a, T> {
     pub fn decide(&mut self, chain: usize, frame: Frame<'_>, observer: &mut impl Observer) -> Verdict {
         self.buckets.tick(frame.time_ns);
         self.additions.advance(self.program, frame.time_ns);
-        self.tracker.iter_mut().for_each(|tracker| tracker.tick(frame.time_ns));
         let (packet, malformed) = packet::parse(frame);
         if let Some(reason) = malformed {
             self.count(usize::from(reason.0), frame.wire_len);

@@ -24,7 +24,7 @@ use weir_abi::packet::{Fragment, L3, L4};
 pub(super) struct Tracker {
     settings: Tracking,
     table: FlowTable,
-    /// Time of the last packet, ns; `None` before the first.
+    /// Time of the latest tracked packet, ns; `None` before the first.
     clock_ns: Option<u64>,
 }
 
@@ -87,7 +87,7 @@ impl Tracker {
     }
 
     /// Sets the clock, which never goes back.
-    pub(super) fn tick(&mut self, time_ns: u64) {
+    fn tick(&mut self, time_ns: u64) {
         self.clock_ns = self.clock_ns.max(Some(time_ns));
     }
 
@@ -98,6 +98,7 @@ impl Tracker {
     /// Tracks a well-formed packet: updates the flow that it belongs to. A packet that may open a flow changes nothing
     /// until it is accepted ([`Tracker::open`]).
     pub(super) fn track(&mut self, packet: &Packet, frame: Frame<'_>) -> Tracked {
+        self.tick(frame.time_ns);
         let is_ip = matches!(packet.l3, L3::Ipv4 | L3::Ipv6);
         if !is_ip || packet.fragment == Fragment::Later {
             return Tracked::UNTRACKED;
@@ -126,11 +127,9 @@ impl Tracker {
         }
     }
 
-    /// Calls `visit` with the key and state of each flow.
+    /// Calls `visit` with the key and state of each flow, also of expired ones.
     pub(super) fn flows(&self, visit: &mut dyn FnMut(&FlowKey, &Flow)) {
-        if self.clock_ns.is_some() {
-            self.table.each(self.now(), visit);
-        }
+        self.table.each(visit);
     }
 
     /// Checks the invariants of the table, for tests. Panics if one is violated.
@@ -206,8 +205,10 @@ impl Tracker {
     fn error(&mut self, packet: &Packet, frame: Frame<'_>) -> Tracked {
         let now = self.now();
         let Some(quoted) = quote::read(packet, vlan(packet), frame) else { return Tracked::refused(Reason::NO_STATE) };
-        let found = self.table.find(&quoted.key, now).filter(|_| quoted.source == packet.daddr);
-        let Some((_, flow)) = found else { return Tracked::refused(Reason::NO_STATE) };
+        if quoted.source != packet.daddr {
+            return Tracked::refused(Reason::NO_STATE);
+        }
+        let Some((_, flow)) = self.table.find(&quoted.key, now) else { return Tracked::refused(Reason::NO_STATE) };
         match quoted.seq {
             Some(seq) if !window::has_sent(&flow, quoted.sender, seq) => Tracked::refused(Reason::OUT_OF_WINDOW),
             _ => Tracked::of(PacketState::Related),

@@ -4,11 +4,9 @@
 //! absent. Its slot is freed by a lookup of its key, or when a bucket has no free slot.
 
 use crate::ir::Tracking;
-use crate::tracking::Timeout;
-use weir_abi::FlowState;
 use weir_abi::flow::{
-    ENTRY_WORDS, Flow, FlowKey, HashKeys, Hashed, REPLAY_SEED, SLOTS, TAG_EMBRYONIC, TAG_HASH, age, buckets,
-    timeout_ticks,
+    ENTRY_WORDS, Flow, FlowKey, HashKeys, Hashed, REPLAY_SEED, SLOTS, TAG_EMBRYONIC, TAG_HASH, Timeouts, age, buckets,
+    embryonic_max,
 };
 
 /// The flows.
@@ -18,7 +16,7 @@ pub(super) struct FlowTable {
     keys: HashKeys,
     /// Most embryonic flows of a bucket.
     embryonic_max: usize,
-    timeouts: [u32; Timeout::ALL.len()],
+    timeouts: Timeouts,
 }
 
 /// A slot.
@@ -43,7 +41,7 @@ impl FlowTable {
             entries: vec![[[0; ENTRY_WORDS]; SLOTS]; count],
             keys: HashKeys::of(REPLAY_SEED),
             embryonic_max: embryonic_max(settings.embryonic_percent),
-            timeouts: settings.timeouts_ms.map(timeout_ticks),
+            timeouts: settings.timeouts(),
         }
     }
 
@@ -169,25 +167,13 @@ impl FlowTable {
 
     fn has_expired(&self, at: Slot, now: u32) -> bool {
         let entry = &self.entries[at.bucket][at.slot];
-        let flow = unpack(entry).0;
-        age(now, flow.time) > self.timeout(&flow, (entry[4] >> 24) as u8)
+        self.timeouts.has_passed(&unpack(entry).0, (entry[4] >> 24) as u8, now)
     }
 
-    /// The timeout of a flow, ticks.
-    fn timeout(&self, flow: &Flow, protocol: u8) -> u32 {
-        let of = |timeout: Timeout| self.timeouts[timeout as usize];
-        let usual = of(Timeout::of(flow.state, protocol));
-        let waits = flow.sides.iter().any(|side| side.una != side.next) || !flow.replied;
-        if flow.state == FlowState::Established && waits { usual.min(of(Timeout::Unacknowledged)) } else { usual }
-    }
-
-    /// Calls `visit` with each flow that has not expired.
-    pub(super) fn each(&self, now: u32, visit: &mut dyn FnMut(&FlowKey, &Flow)) {
+    /// Calls `visit` with each flow, also with expired ones.
+    pub(super) fn each(&self, visit: &mut dyn FnMut(&FlowKey, &Flow)) {
         for bucket in 0..self.tags.len() {
             for slot in (0..SLOTS).filter(|&slot| self.tags[bucket][slot] != 0) {
-                if self.has_expired(Slot { bucket, slot }, now) {
-                    continue;
-                }
                 let entry = &self.entries[bucket][slot];
                 let (flow, is_ipv6) = unpack(entry);
                 let words = entry[..5].try_into().expect("five words");
@@ -218,11 +204,6 @@ impl FlowTable {
     }
 }
 
-/// Most embryonic flows of a bucket, at least one.
-fn embryonic_max(percent: u8) -> usize {
-    (SLOTS * usize::from(percent) / 100).max(1)
-}
-
 fn unpack(entry: &[u64; ENTRY_WORDS]) -> (Flow, bool) {
     Flow::unpack(entry[5..].try_into().expect("three words"))
 }
@@ -230,7 +211,7 @@ fn unpack(entry: &[u64; ENTRY_WORDS]) -> (Flow, bool) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use weir_abi::flow::Side;
+    use weir_abi::flow::{FlowState, Side, timeout_ticks};
 
     fn key(nth: u32) -> FlowKey {
         FlowKey::of((u128::from(nth), 1), (1 << 40, 80), 6, [0; 2], true).0
@@ -253,7 +234,7 @@ mod tests {
             table.verify();
         }
         let mut times = Vec::new();
-        table.each(1000, &mut |_, flow| times.push(flow.time));
+        table.each(&mut |_, flow| times.push(flow.time));
         assert_eq!(times.len(), 16, "a quarter of 64");
         assert!(times.iter().all(|&time| time >= 960), "{times:?}");
     }

@@ -51,7 +51,6 @@ impl Wire {
     /// Passes a segment on, five microseconds later, and accepts it unless it is invalid.
     fn pass(&mut self, client: u32, from_server: bool, flags: u8, seq: u32, ack: u32) -> (PacketState, Option<Reason>) {
         self.time_ns += 5000;
-        self.tracker.tick(self.time_ns);
         let bytes = Segment { client, from_server, flags, seq, ack }.bytes();
         let frame = Frame { bytes: &bytes, wire_len: 40, link: Link::RawIp, time_ns: self.time_ns };
         let (packet, malformed) = parse(frame);

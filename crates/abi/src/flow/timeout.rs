@@ -1,0 +1,71 @@
+//! When a flow ends that nobody uses.
+
+use super::{Flow, FlowState, age, timeout_ticks};
+
+/// What ends a flow that is not used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum Timeout {
+    SynSent,
+    SynReceived,
+    Established,
+    FinWait,
+    CloseWait,
+    LastAck,
+    TimeWait,
+    Closed,
+    Unacknowledged,
+    Udp,
+    UdpReplied,
+    Icmp,
+    Other,
+}
+
+impl Timeout {
+    /// Number of timeouts.
+    pub const COUNT: usize = Timeout::Other as usize + 1;
+
+    /// The timeout of a state. For an established connection with unacknowledged data, and for one that was picked up
+    /// and not answered, the smaller of this and [`Timeout::Unacknowledged`] holds.
+    pub fn of(state: FlowState, protocol: u8) -> Self {
+        match state {
+            FlowState::SynSent | FlowState::SynSent2 => Timeout::SynSent,
+            FlowState::SynReceived | FlowState::SynReceived2 => Timeout::SynReceived,
+            FlowState::Established => Timeout::Established,
+            FlowState::FinWait => Timeout::FinWait,
+            FlowState::CloseWait => Timeout::CloseWait,
+            FlowState::LastAck => Timeout::LastAck,
+            FlowState::TimeWait => Timeout::TimeWait,
+            FlowState::Closed | FlowState::Resetting => Timeout::Closed,
+            FlowState::Unreplied | FlowState::Replied => match (protocol, state) {
+                (17 | 136, FlowState::Unreplied) => Timeout::Udp,
+                (17 | 136, _) => Timeout::UdpReplied,
+                (1 | 58, _) => Timeout::Icmp,
+                _ => Timeout::Other,
+            },
+        }
+    }
+}
+
+/// The timeouts of a policy in ticks, indexed by [`Timeout`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Timeouts([u32; Timeout::COUNT]);
+
+impl Timeouts {
+    /// From milliseconds.
+    pub fn of_milliseconds(milliseconds: [u64; Timeout::COUNT]) -> Self {
+        Timeouts(milliseconds.map(timeout_ticks))
+    }
+
+    /// Whether a flow of a protocol counts as absent at the time `now`, ticks.
+    pub fn has_passed(&self, flow: &Flow, protocol: u8, now: u32) -> bool {
+        let of = |timeout: Timeout| self.0[timeout as usize];
+        let usual = of(Timeout::of(flow.state, protocol));
+        let waits = flow.sides.iter().any(|side| side.una != side.next) || !flow.replied;
+        let timeout = match flow.state == FlowState::Established && waits {
+            true => usual.min(of(Timeout::Unacknowledged)),
+            false => usual,
+        };
+        age(now, flow.time) > timeout
+    }
+}

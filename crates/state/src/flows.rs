@@ -1,0 +1,176 @@
+//! The flows that policies track (`docs/tracking.md`, [`weir_abi::flow`]).
+
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use weir_abi::flow::{
+    BUCKET_BYTES, ENTRY_WORDS, Flow, FlowHead, FlowKey, HashKeys, Hashed, SLOTS, TAG_EMBRYONIC, TAG_HASH, buckets,
+};
+
+use crate::StateError;
+use crate::words::Words;
+
+/// Words of a bucket, and of its tags.
+const BUCKET_WORDS: usize = BUCKET_BYTES / size_of::<u64>();
+const TAGS_WORDS: usize = SLOTS / TAGS_IN_WORD;
+/// Tags in a word of 64 bits, the first one in the lowest bits.
+const TAGS_IN_WORD: usize = 4;
+/// Words of [`FlowHead`].
+const HEAD_WORDS: usize = size_of::<FlowHead>() / size_of::<u64>();
+/// The bit of an entry's last word that says that code is changing it.
+const LOCK: u64 = 1 << 63;
+/// Reads of an entry that code is changing, before it is left out.
+const READS_MAX: usize = 1000;
+
+/// Where flows are kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FlowMemory {
+    /// In this process.
+    Process,
+    /// In maps of the kernel.
+    Kernel,
+}
+
+/// A table of flows. Compiled code changes it; this process reads it.
+pub struct FlowTable {
+    head: Words,
+    buckets: Words,
+    count: u32,
+    keys: HashKeys,
+}
+
+impl FlowTable {
+    /// An empty table for `size` flows, whose keys are hashed with a seed. Whoever knows the seed can fill a bucket.
+    ///
+    /// # Errors
+    /// There is not enough memory.
+    pub fn new(memory: FlowMemory, size: u32, seed: u64) -> Result<Arc<Self>, StateError> {
+        let count = buckets(size);
+        let (head, buckets) = match memory {
+            FlowMemory::Process => {
+                (Words::reserve(HEAD_WORDS)?, Words::reserve_any(BUCKET_WORDS * count as usize)?)
+            }
+            FlowMemory::Kernel => (
+                Words::in_kernel("weir_flow_head", HEAD_WORDS)?,
+                Words::elements_in_kernel("weir_flows", BUCKET_BYTES, count)?,
+            ),
+        };
+        let new = FlowHead::new(count, seed);
+        let keys = new.keys;
+        for (word, value) in head.all().iter().zip(new.words()) {
+            word.store(value, Ordering::Relaxed);
+        }
+        Ok(Arc::new(FlowTable { head, buckets, count, keys }))
+    }
+
+    /// Number of buckets.
+    pub fn buckets(&self) -> u32 {
+        self.count
+    }
+
+    /// The head and the buckets for compiled code.
+    pub fn as_ptrs(&self) -> (*mut FlowHead, *mut u64) {
+        (self.head.as_ptr().cast(), self.buckets.as_ptr())
+    }
+
+    /// The maps of the head and of the buckets, if they are in the kernel.
+    pub fn maps(&self) -> Option<(BorrowedFd<'_>, BorrowedFd<'_>)> {
+        self.head.map().zip(self.buckets.map())
+    }
+
+    /// Calls `visit` with the key and state of each flow, also of expired ones. Code may change flows meanwhile; each
+    /// flow is as it was at some time.
+    pub fn each(&self, visit: &mut dyn FnMut(&FlowKey, &Flow)) {
+        for bucket in 0..self.count as usize {
+            for slot in (0..SLOTS).filter(|&slot| self.tag(bucket, slot) != 0) {
+                if let Some((key, flow)) = self.read(bucket, slot) {
+                    visit(&key, &flow);
+                }
+            }
+        }
+    }
+
+    /// Frees all slots, and sets the clock back. No code may use the table meanwhile.
+    pub fn clear(&self) {
+        self.buckets.all().iter().for_each(|word| word.store(0, Ordering::Relaxed));
+        self.head.all()[0].store(0, Ordering::Relaxed);
+    }
+
+    /// Checks the invariants of the table, for tests. No code may use it meanwhile.
+    ///
+    /// # Errors
+    /// The invariant that is violated.
+    pub fn verify(&self) -> Result<(), String> {
+        let mut keys = std::collections::HashSet::new();
+        for (bucket, slot) in (0..self.count as usize).flat_map(|bucket| (0..SLOTS).map(move |slot| (bucket, slot))) {
+            let (tag, at) = (self.tag(bucket, slot), format!("slot {slot} of bucket {bucket}"));
+            if tag == 0 {
+                let is_empty = self.entry(bucket, slot).iter().all(|word| word.load(Ordering::Relaxed) == 0);
+                is_empty.then_some(()).ok_or(format!("{at} is free and not empty"))?;
+                continue;
+            }
+            let (key, flow) = self.read(bucket, slot).ok_or(format!("{at} is locked"))?;
+            let Hashed { buckets, tag: hashed } = self.keys.hash(&key, self.count);
+            let problem = match () {
+                () if tag & TAG_HASH != hashed => "has the tag of another key",
+                () if (tag & TAG_EMBRYONIC != 0) != flow.is_embryonic() => "has a tag with another state",
+                () if !buckets.contains(&(bucket as u32)) => "is in no bucket of its key",
+                () if !keys.insert(key) => "has a key that another slot has",
+                () => continue,
+            };
+            return Err(format!("{at} {problem}"));
+        }
+        Ok(())
+    }
+
+    fn tag(&self, bucket: usize, slot: usize) -> u16 {
+        let word = self.buckets.all()[bucket * BUCKET_WORDS + slot / TAGS_IN_WORD].load(Ordering::Acquire);
+        (word >> (16 * (slot % TAGS_IN_WORD))) as u16
+    }
+
+    fn entry(&self, bucket: usize, slot: usize) -> &[AtomicU64] {
+        let first = bucket * BUCKET_WORDS + TAGS_WORDS + slot * ENTRY_WORDS;
+        &self.buckets.all()[first..first + ENTRY_WORDS]
+    }
+
+    /// The flow of a slot. `None` if it was freed meanwhile, or stays locked.
+    fn read(&self, bucket: usize, slot: usize) -> Option<(FlowKey, Flow)> {
+        let entry = self.entry(bucket, slot);
+        for _ in 0..READS_MAX {
+            let words: [u64; ENTRY_WORDS] = std::array::from_fn(|index| entry[index].load(Ordering::Acquire));
+            let status = words[ENTRY_WORDS - 1];
+            // Code that changes other words changes the last one before and afterwards.
+            if status & LOCK == 0 && entry[ENTRY_WORDS - 1].load(Ordering::Acquire) == status {
+                let (flow, is_ipv6) = Flow::read([words[5], words[6], status])?;
+                return Some((FlowKey { words: words[..5].try_into().expect("five words"), is_ipv6 }, flow));
+            }
+            std::hint::spin_loop();
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_empty_table_has_no_flows_and_takes_no_memory() {
+        let table = FlowTable::new(FlowMemory::Process, 10_000_000, 1).expect("it is only set aside");
+        assert_eq!(table.buckets(), 312_500);
+        let (head, _) = table.as_ptrs();
+        assert!(!head.is_null());
+        assert_eq!(table.keys, HashKeys::of(1));
+        let table = FlowTable::new(FlowMemory::Process, 1000, 1).expect("it is little");
+        table.each(&mut |key, _| panic!("{key:?}"));
+        assert_eq!(table.verify(), Ok(()));
+    }
+
+    #[test]
+    fn a_table_with_a_wrong_tag_is_found() {
+        let table = FlowTable::new(FlowMemory::Process, 64, 1).expect("it is little");
+        table.buckets.all()[0].store(1 << 16, Ordering::Relaxed);
+        assert_eq!(table.verify(), Err("slot 1 of bucket 0 is locked".to_owned()));
+    }
+}

@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/*
+ * Whether a segment fits to what both sides have sent and acknowledged: docs/tracking.md#windows. The reference is
+ * crates/policy/src/ir/eval/tracking/window.rs.
+ */
+#ifndef WEIR_TCP_WINDOW_H
+#define WEIR_TCP_WINDOW_H
+
+#include "tcp_options.h"
+#include "verdict.h"
+
+/* What a segment does. A reset counts before SYN, SYN before FIN, FIN before ACK. */
+enum segment_kind {
+	SEGMENT_INVALID = 0, /* flags that no TCP sends */
+	SEGMENT_SYN = 1,
+	SEGMENT_SYN_ACK = 2,
+	SEGMENT_FIN = 3,
+	SEGMENT_ACK = 4,
+	SEGMENT_RESET = 5,
+};
+
+struct segment {
+	uint32_t kind;
+	uint32_t seq;
+	uint32_t end; /* the sequence number behind the segment */
+	uint32_t ack;
+	uint32_t window; /* as written */
+	bool has_ack;
+	struct tcp_options options;
+};
+
+/* An acknowledgement may be this much older than the newest data, even if the window is smaller. */
+#define ACK_WINDOW_MIN UINT32_C(66000)
+
+WEIR_INLINE uint32_t seq_max(uint32_t a, uint32_t b)
+{
+	return seq_after(a, b) ? a : b;
+}
+
+/* The window of a segment whose sender did not announce a scale. A window was offered, even if it is 0. */
+WEIR_INLINE uint32_t offered_window(uint32_t bytes)
+{
+	return window_of(bytes ? bytes : 1);
+}
+
+/* The first segment of a side. A SYN was recorded before. */
+WEIR_INLINE void window_pick_up(struct flow *flow, const struct segment *segment, uint32_t highest)
+{
+	struct flow_side *side = &flow->mine, *other = &flow->theirs;
+
+	/* An answer to a keepalive acknowledges a byte that was not seen. */
+	if (segment->has_ack && highest == other->next + 1)
+		other->next++;
+	/* What the other side has acknowledged before is known. */
+	if (!side->una && !side->next)
+		side->una = segment->seq;
+	side->next = segment->end;
+	side->window = offered_window(segment->window);
+}
+
+/* The oldest number of a side that is still of use. */
+WEIR_INLINE uint32_t oldest(const struct flow_side *side, uint32_t window)
+{
+	const uint32_t below = side->next - window;
+
+	return seq_after(below, side->una) ? side->una : below;
+}
+
+/* The bound that a segment violates; REASON_NO_MATCH if it fits. */
+WEIR_INLINE enum reason window_check(const struct flow *flow, const struct segment *segment, uint32_t highest)
+{
+	const struct flow_side *sender = &flow->mine, *receiver = &flow->theirs;
+	const uint32_t window = window_bytes(receiver->window);
+	const uint32_t own = window_bytes(sender->window);
+	/* Before the receiver has offered a window, only what was sent may be sent again. */
+	const uint32_t upper = receiver->window == WINDOW_NONE ? sender->next : sender->una + window;
+
+	if (seq_after(segment->seq, upper))
+		return REASON_OUT_OF_WINDOW;
+	if (segment->has_ack && seq_after(highest, receiver->next))
+		return REASON_BAD_ACK;
+	if (receiver->window != WINDOW_NONE && !seq_after(segment->end, sender->next) &&
+	    seq_after(oldest(sender, window), segment->end))
+		return REASON_OUT_OF_WINDOW;
+	if (segment->has_ack && seq_after(oldest(receiver, own < ACK_WINDOW_MIN ? ACK_WINDOW_MIN : own), highest))
+		return REASON_BAD_ACK;
+	return REASON_NO_MATCH;
+}
+
+WEIR_INLINE void window_update(struct flow *flow, const struct segment *segment, uint32_t highest)
+{
+	struct flow_side *side = &flow->mine, *other = &flow->theirs;
+	const bool has_syn = segment->kind == SEGMENT_SYN || segment->kind == SEGMENT_SYN_ACK;
+	/* The window of a SYN is never scaled (RFC 7323, section 2.2). */
+	const uint32_t scaled = segment->window << (has_syn ? 0 : side->scale);
+	const uint64_t bytes = (uint64_t)scaled + (segment->has_ack ? highest - segment->ack : 0);
+	const uint32_t window = window_of(bytes > UINT32_MAX ? UINT32_MAX : (uint32_t)bytes);
+
+	side->window = window > side->window ? window : side->window;
+	side->next = seq_max(segment->end, side->next);
+	if (segment->has_ack)
+		other->una = seq_max(segment->ack, other->una);
+}
+
+/*
+ * Checks a segment that is not a reset, and updates both sides. A liberal flow is only updated by segments that fit.
+ * Returns why it is refused, or REASON_NO_MATCH.
+ */
+WEIR_INLINE enum reason window_pass(struct flow *flow, const struct segment *segment)
+{
+	const uint32_t highest = flow->theirs.sack ? segment->options.highest : segment->ack;
+	enum reason refused;
+
+	if (flow->mine.window == WINDOW_NONE)
+		window_pick_up(flow, segment, highest);
+	refused = window_check(flow, segment, highest);
+	if (refused == REASON_NO_MATCH)
+		window_update(flow, segment, highest);
+	return flow->liberal ? REASON_NO_MATCH : refused;
+}
+
+/*
+ * Records the SYN of a side, also one with another number. Which of two the other side answers, and so which windows
+ * and options hold, is not known then.
+ */
+WEIR_INLINE void record_syn(struct flow *flow, const struct segment *segment)
+{
+	struct flow_side *side = &flow->mine, *other = &flow->theirs;
+	const bool is_first = side->window == WINDOW_NONE;
+	const uint32_t una = is_first || seq_after(side->una, segment->seq) ? segment->seq : side->una;
+
+	flow->liberal |= !is_first && segment->end != side->next;
+	side->una = una;
+	if (is_first || seq_after(segment->end, side->next)) {
+		side->next = segment->end;
+		side->window = offered_window(segment->window);
+		side->scale = segment->options.scale;
+		side->sack = segment->options.sack;
+	}
+	/* Windows are scaled only if both SYNs have the option (RFC 7323, section 2.2). */
+	if (!flow->from_opener && (side->scale == SCALE_NONE || other->scale == SCALE_NONE)) {
+		side->scale = 0;
+		other->scale = 0;
+	}
+}
+
+/* Checks a SYN-ACK that answers a SYN, and records it (RFC 9293, section 3.10.7.3). */
+WEIR_INLINE enum reason pass_syn_ack(struct flow *flow, const struct segment *segment)
+{
+	const struct flow_side *side = &flow->mine, *other = &flow->theirs;
+
+	if (!segment->has_ack || !seq_after(segment->ack, other->una) || seq_after(segment->ack, other->next))
+		return REASON_BAD_ACK;
+	/* In a simultaneous open it repeats the number of the SYN. */
+	if (side->window != WINDOW_NONE && !flow->liberal &&
+	    (seq_after(side->una, segment->seq) || !seq_after(side->next, segment->seq)))
+		return REASON_OUT_OF_WINDOW;
+	record_syn(flow, segment);
+	window_update(flow, segment, segment->ack);
+	return REASON_NO_MATCH;
+}
+
+#endif

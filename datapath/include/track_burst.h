@@ -1,0 +1,269 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/*
+ * Tracks a burst in packet order. Native code uses it; the kernel tracks packet by packet (cpu_flows.h).
+ *
+ * Rules decide a burst rule by rule, but the flow that a packet opens is entered only when the packet is accepted. So a
+ * burst is decided in segments. A segment ends before a packet that might see a flow that an earlier packet of the same
+ * segment opens, or that needs a place in the same bucket. Segments of one packet are the worst case.
+ *
+ *	track_begin()			reads all packets that are open or accepted, and fetches the lines of their flows
+ *	while (track_next())		enters the flows that the last segment opens, tracks the next segment
+ *		<chain>_rules()		decides the open packets of the segment
+ */
+#ifndef WEIR_TRACK_BURST_H
+#define WEIR_TRACK_BURST_H
+
+#include "burst.h"
+#include "tracker.h"
+
+/* The packets of a burst as the tracker sees them. */
+struct track_burst {
+	struct packet packets[WEIR_BURST_MAX];
+	struct track tracks[WEIR_BURST_MAX];
+	uint64_t left;	    /* packets that are still to be tracked */
+	uint64_t open;	    /* those of them that rules decide */
+	uint64_t invalid;   /* packets of the segment that were refused */
+	uint64_t openers;   /* packets of the segment that may open a flow */
+	uint64_t replacing; /* those of them that take the place of a known flow */
+} WEIR_COLUMNS;
+
+WEIR_INLINE bool flow_alone(const struct env *env)
+{
+	return !env->flows.shared;
+}
+
+WEIR_INLINE struct flow_bucket *flow_bucket(const struct env *env, uint32_t number)
+{
+	return &env->flows.buckets[number];
+}
+
+WEIR_INLINE bool flow_lock(const struct env *env, volatile uint64_t *word)
+{
+	(void)env;
+	for (;;) {
+		const uint64_t old = *word;
+
+		if (!(old & FLOW_LOCK) && __sync_bool_compare_and_swap(word, old, old | FLOW_LOCK))
+			return true;
+		__builtin_ia32_pause();
+	}
+}
+
+WEIR_INLINE void frame_options(const struct frame *frame, uint32_t offset, uint32_t bytes, struct tcp_options *found)
+{
+	uint8_t options[OPTIONS_ROOM + OPTIONS_BEYOND] = {0};
+	const uint8_t *at = frame_at(frame, offset, bytes);
+
+	if (!at)
+		return;
+	__builtin_memcpy(options, at, bytes);
+	read_options(options, bytes, found);
+}
+
+WEIR_INLINE void track_find(const struct env *env, struct track *track, uint32_t now)
+{
+	find_flow(env, track, now);
+}
+
+WEIR_INLINE void track_place(const struct env *env, struct track *track, uint32_t now)
+{
+	place_flow(env, track, now);
+}
+
+WEIR_INLINE void track_judge(struct track *track, uint32_t now)
+{
+	judge(track, now);
+}
+
+WEIR_INLINE void track_write(const struct env *env, struct track *track)
+{
+	write_flow(env, track);
+}
+
+/* Whether a packet that was decided before its tracking point is tracked: if it is accepted and well-formed. */
+WEIR_INLINE bool is_tracked_late(uint32_t verdict)
+{
+	const uint32_t reason = verdict >> 16;
+
+	return (verdict & 0xff) == ACTION_ACCEPT &&
+	       (reason < REASON_MALFORMED_LINK || reason > REASON_MALFORMED_TRANSPORT);
+}
+
+/* Reads the packets to track, and fetches tags and then entries, so that cache misses overlap. */
+static void __attribute__((noinline, unused)) track_begin(const struct env *env, const struct weir_burst *burst,
+							  const struct verdicts *verdicts, struct track_burst *tracked)
+{
+	uint64_t left = verdicts->open;
+
+	for (uint32_t i = 0; i < burst->count; i++)
+		left |= (uint64_t)(!(verdicts->open >> i & 1) && is_tracked_late(verdicts->words[i])) << i;
+	for (uint64_t rest = left; rest; rest &= rest - 1) {
+		const uint32_t i = first_of(rest);
+		const struct frame frame = burst_frame(burst, i);
+		struct track *track = &tracked->tracks[i];
+
+		track_read(env->flows.head, &frame, &tracked->packets[i], track);
+		if (track->subject >= SUBJECT_TCP) {
+			__builtin_prefetch(flow_bucket(env, track->hash.bucket[0]));
+			__builtin_prefetch(flow_bucket(env, track->hash.bucket[1]));
+		}
+	}
+	for (uint64_t rest = left; rest; rest &= rest - 1) {
+		const struct track *track = &tracked->tracks[first_of(rest)];
+
+		for (uint32_t b = 0; track->subject >= SUBJECT_TCP && b < 2; b++) {
+			const struct flow_bucket *bucket = flow_bucket(env, track->hash.bucket[b]);
+			const uint32_t slots = slots_with(bucket, TAG_HASH, track->hash.tag);
+
+			if (slots) {
+				__builtin_prefetch(bucket->entries[first_slot(slots)]);
+				break;
+			}
+		}
+	}
+	tracked->left = left;
+	tracked->open = verdicts->open;
+	tracked->openers = 0;
+	tracked->replacing = 0;
+}
+
+static void __attribute__((noinline, unused)) track_open(const struct env *env, struct track *track, uint64_t time_ns)
+{
+	if (flow_alone(env))
+		enter_alone(env, track);
+	else
+		enter_among_others(env, env->flows.head, track, track_time(env->flows.head, time_ns));
+}
+
+/* Enters the flows that accepted packets of the last segment open. */
+WEIR_INLINE void track_end_segment(const struct env *env, const struct weir_burst *burst,
+				   const struct verdicts *verdicts, struct track_burst *tracked)
+{
+	for (uint64_t rest = tracked->openers; rest; rest &= rest - 1) {
+		const uint32_t i = first_of(rest);
+
+		if ((verdicts->words[i] & 0xff) == ACTION_ACCEPT)
+			track_open(env, &tracked->tracks[i], burst_time(burst, i));
+	}
+	tracked->openers = 0;
+	tracked->replacing = 0;
+}
+
+WEIR_INLINE bool share_bucket(const struct flow_hash *a, const struct flow_hash *b)
+{
+	return a->bucket[0] == b->bucket[0] || a->bucket[0] == b->bucket[1] || a->bucket[1] == b->bucket[0] ||
+	       a->bucket[1] == b->bucket[1];
+}
+
+/*
+ * Whether an earlier packet of the segment may open the flow of the packet, takes the place of its flow, or needs a
+ * place in one of its buckets.
+ */
+WEIR_INLINE bool track_waits(const struct track_burst *tracked, const struct track *track)
+{
+	for (uint64_t rest = track->is_known ? tracked->replacing : tracked->openers; rest; rest &= rest - 1) {
+		const struct track *opener = &tracked->tracks[first_of(rest)];
+
+		if (track->is_known ? opener->at.bucket == track->at.bucket && opener->at.slot == track->at.slot
+				    : share_bucket(&opener->hash, &track->hash))
+			return true;
+	}
+	return false;
+}
+
+/* Tracks the next packet. Returns false if it must wait for the end of the segment. */
+WEIR_INLINE bool track_in_segment(const struct env *env, struct track_burst *tracked, struct track *track, uint64_t bit,
+				  uint32_t now)
+{
+	if (track->subject < SUBJECT_TCP)
+		return true;
+	track_find(env, track, now);
+	if (WEIR_UNLIKELY(tracked->openers) && track_waits(tracked, track)) {
+		track->outcome = OUTCOME_REFUSE;
+		if (track->is_known)
+			track_write(env, track);
+		return false;
+	}
+	track_judge(track, now);
+	if (track->is_known) {
+		track_write(env, track);
+	} else if (opens_unknown(track)) {
+		track_place(env, track, now);
+		if (track->opens == PLACE_FULL)
+			track_refuse(track, REASON_STATE_FULL);
+	}
+	if (track->opens != PLACE_FULL) {
+		tracked->openers |= bit;
+		tracked->replacing |= track->opens == PLACE_FREE ? 0 : bit;
+	}
+	return true;
+}
+
+/*
+ * Ends the last segment and tracks the next one. `states` becomes the column of the packets' states. Open packets of
+ * the segment are open for the rules. Returns false if there are no more packets.
+ */
+static bool __attribute__((noinline, unused)) track_next(const struct env *env, const struct weir_burst *burst,
+							 struct verdicts *verdicts, struct track_burst *tracked,
+							 uint8_t *states)
+{
+	uint64_t open = 0;
+
+	track_end_segment(env, burst, verdicts, tracked);
+	if (!tracked->left)
+		return false;
+	tracked->invalid = 0;
+	for (; tracked->left; tracked->left &= tracked->left - 1) {
+		const uint32_t i = first_of(tracked->left);
+		const uint64_t bit = UINT64_C(1) << i;
+		struct track *track = &tracked->tracks[i];
+		const uint32_t now = track_time(env->flows.head, burst_time(burst, i));
+
+		if (!track_in_segment(env, tracked, track, bit, now))
+			break;
+		states[i] = track->state;
+		if (!(tracked->open & bit))
+			continue;
+		if (track->state == STATE_INVALID && tracking.invalid != VERDICT_NONE) {
+			verdicts->words[i] = decide(env, (enum action)tracking.invalid, (enum reason)track->refused,
+						    verdicts->lens[i]);
+			continue;
+		}
+		tracked->invalid |= track->state == STATE_INVALID ? bit : 0;
+		open |= bit;
+	}
+	verdicts->open = open;
+	return true;
+}
+
+/* Tracks the accepted packets of a chain whose rules do not need their state. */
+WEIR_INLINE void track_accepted(const struct env *env, const struct weir_burst *burst, struct verdicts *verdicts,
+				struct track_burst *tracked)
+{
+	uint8_t states[WEIR_BURST_MAX];
+
+	verdicts->open = 0;
+	track_begin(env, burst, verdicts, tracked);
+	while (track_next(env, burst, verdicts, tracked, states))
+		continue;
+}
+
+/* Drops those hits of a rule with `tcp track` that the tracker refused. Returns the others. */
+static uint64_t __attribute__((noinline, unused)) drop_refused(const struct env *env, struct verdicts *verdicts,
+							       const struct track_burst *tracked, uint64_t hits)
+{
+	for (uint64_t rest = hits & tracked->invalid; rest; rest &= rest - 1) {
+		const uint32_t i = first_of(rest);
+		const uint64_t bit = rest & -rest;
+
+		if (tracked->packets[i].l4 != L4_TCP)
+			continue;
+		verdicts->words[i] = decide(env, ACTION_DROP, (enum reason)tracked->tracks[i].refused,
+					    verdicts->lens[i]);
+		verdicts->open &= ~bit;
+		hits &= ~bit;
+	}
+	return hits;
+}
+
+#endif
