@@ -1,6 +1,10 @@
 //! Tracking: scripts of packets with the state that is expected of each (`tests/tracking/*.pkt`, in the notation of
 //! `tests/support/src/script.rs`), on every engine that tracks.
 
+#[path = "tracking/agree.rs"]
+mod agree;
+#[path = "conntrack/flows.rs"]
+mod conntrack_flows;
 mod engines;
 
 use engines::{load, root};

@@ -22,6 +22,9 @@ pub(super) fn emit(chain: &ChainEmitter<'_>, stage: Stage, parts: &[&[Node]], ou
     if let [whole] = parts {
         out.blank();
         out.function(&format!("static void {name}"), &parameters);
+        if stage == Stage::BeforeTracking {
+            void_parameters(&parameters, out);
+        }
         BurstSink { chain, out, coverage: Coverage::Some }.body(whole);
     } else {
         for (index, part) in parts.iter().enumerate() {

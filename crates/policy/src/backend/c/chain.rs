@@ -113,13 +113,18 @@ impl<'a> ChainEmitter<'a> {
         format!("REASON_RULE + {}", self.program.rules.len() + index)
     }
 
-    /// Whether the burst has any columns.
+    /// Whether rules or lookups read columns of the burst.
     pub(super) fn has_columns(&self) -> bool {
-        !self.columns.is_empty() || !self.conditions.raw_columns().is_empty() || self.is_staged() || self.tracks()
+        !self.columns.is_empty() || !self.conditions.raw_columns().is_empty() || self.is_staged()
+    }
+
+    /// Whether anything is kept for the packets of a burst.
+    pub(super) fn keeps_packets(&self) -> bool {
+        self.has_columns() || self.tracks()
     }
 
     pub(super) fn packets_struct(&self, out: &mut Writer) {
-        if !self.has_columns() {
+        if !self.keeps_packets() {
             return;
         }
         out.blank();

@@ -32,7 +32,7 @@ impl ChainEmitter<'_> {
     /// User space: writes the entry function, which runs the stages of a burst.
     fn burst(&self, out: &mut Writer) {
         let name = &self.name;
-        let packets = |by_address: &'static str| if self.has_columns() { by_address } else { "" };
+        let packets = |by_address: &'static str| if self.keeps_packets() { by_address } else { "" };
         out.blank();
         out.line(&format!("void weir_{name}(const struct weir_burst *burst)"));
         out.open("");
@@ -40,7 +40,7 @@ impl ChainEmitter<'_> {
         let flows = if self.tracks() { ", .flows = burst->flows" } else { "" };
         let members = format!(".counters = burst->counters, .tables = burst->tables{limits}{flows}");
         out.line(&format!("const struct env env = {{{members}}};"));
-        if self.has_columns() {
+        if self.keeps_packets() {
             out.line(&format!("struct {name}_packets packets;"));
         }
         out.line("struct verdicts verdicts;");
@@ -93,7 +93,7 @@ impl ChainEmitter<'_> {
         let name = &self.name;
         let defaults = DefaultVerdicts::of(self.program);
         let mut parameters = vec!["const struct env *env".to_owned(), "const struct weir_burst *burst".to_owned()];
-        if self.has_columns() {
+        if self.keeps_packets() {
             parameters.push(format!("struct {name}_packets *packets"));
         }
         parameters.push("struct verdicts *verdicts".to_owned());

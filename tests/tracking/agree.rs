@@ -1,0 +1,113 @@
+//! All engines agree on generated flows: many at once, in small tables, with pauses in which flows expire.
+
+use crate::conntrack_flows::{Dice, flow};
+use crate::engines::{self, load};
+use weir_abi::Verdict;
+use weir_abi::flow::{Flow, FlowKey};
+use weir_engine::Filter;
+use weir_loading::Policy;
+use weir_loading::eval::EvalFilter;
+use weir_test_support::{Link, Packet};
+
+/// Flows that pass at the same time.
+const AT_ONCE: usize = 40;
+/// Number of flows of a run.
+const FLOWS: u32 = 1500;
+/// The policies: settings, and the rules before those for each state.
+const POLICIES: [(&str, &str); 6] = [
+    ("size 16384", ""),
+    ("size 64; embryonic 50%", ""),
+    ("size 96; invalid drop", "tcp dport 80-20000 tcp window > 30000 accept"),
+    ("size 1024; one-way", "tcp flags rst tcp sport > 30000 accept"),
+    ("size 64; pickup off; embryonic 100%", "tcp track"),
+    ("size 320; timeout syn-sent 1s; timeout established 1s; timeout unacknowledged 1s; timeout time-wait 1s", ""),
+];
+
+fn policy(settings: &str, before: &str) -> Policy {
+    // What opens a flow is not always accepted, and a limit decides packets in their order.
+    let rules = "ct state established accept\n  ct state related accept\n  ct state new tcp dport 0-3000 drop\n  \
+        ct state new limit rate 500pps accept\n  ct state invalid counter\n  tcp track\n  drop";
+    let text = format!("tracking {{ {settings} }}\nupstream {{\n  {before}\n  {rules}\n}}\ndownstream {{ accept }}\n");
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let path = folder.path().join("agree.weir");
+    std::fs::write(&path, &text).expect("it can be written");
+    load(&path).unwrap_or_else(|error| panic!("{error}\n{text}"))
+}
+
+/// Packets of many flows, in turn. Now and then nothing passes for a while.
+fn packets(dice: &mut Dice) -> Vec<Packet> {
+    let mut waiting: Vec<Vec<Vec<u8>>> = Vec::new();
+    let (mut packets, mut begun, mut time_ns) = (Vec::new(), 0, 1_000_000_000);
+    while begun < FLOWS || !waiting.is_empty() {
+        if begun < FLOWS && waiting.len() < AT_ONCE {
+            // Few numbers of flows: a later one may have the key of an earlier one.
+            let number = dice.below(u64::from(FLOWS) / 2) as u32;
+            let mut segments: Vec<_> = flow(dice).iter().map(|segment| segment.packet(number)).collect();
+            segments.reverse();
+            waiting.push(segments);
+            begun += 1;
+            continue;
+        }
+        let at = dice.below(waiting.len() as u64) as usize;
+        // Several segments of a flow follow one another, so that a burst has them.
+        for _ in 0..=dice.below(4) {
+            let Some(bytes) = waiting[at].pop() else { break };
+            time_ns += dice.below(400_000);
+            let wire = bytes.len() as u32;
+            packets.push(Packet { bytes, wire, link: Link::RawIp, time_ns });
+        }
+        if waiting[at].is_empty() {
+            waiting.swap_remove(at);
+        }
+        if dice.one_in(2000) {
+            time_ns += dice.below(300) * 1_000_000_000;
+        }
+    }
+    packets
+}
+
+/// The verdicts on all packets, the counters and the flows.
+type Outcome = (Vec<Verdict>, Vec<weir_abi::Counter>, Vec<(FlowKey, Flow)>);
+
+/// Decides all packets by the first chain, the last tenth by the other one.
+fn run(filter: &mut dyn Filter, packets: &[Packet]) -> Outcome {
+    let mut decided = Vec::new();
+    let (most, rest) = packets.split_at(packets.len() / 10 * 9);
+    for (chain, packets) in [most, rest].into_iter().enumerate() {
+        for set in &mut engines::frame_sets(packets) {
+            for burst in set.bursts() {
+                let mut verdicts = [Verdict(u32::MAX); weir_abi::BURST_MAX];
+                filter.decide(chain, &burst, &mut verdicts).expect("the engine decides");
+                decided.extend_from_slice(&verdicts[..burst.len()]);
+            }
+        }
+    }
+    let mut flows = Vec::new();
+    filter.flows(&mut |key, flow| flows.push((*key, *flow)));
+    (decided, filter.counters(), flows)
+}
+
+fn compare(policy: &Policy, packets: &[Packet], name: &str, eval: &Outcome, other: &Outcome) {
+    let differs = eval.0.iter().zip(&other.0).position(|(one, other)| one != other);
+    if let Some(at) = differs {
+        let shown = |verdict: Verdict| engines::verdict(&policy.program, verdict);
+        panic!("packet {at}: eval {}, {name} {}\n  {}", shown(eval.0[at]), shown(other.0[at]), packets[at]);
+    }
+    assert_eq!(eval.1, other.1, "counters of eval and {name}");
+    let differs = eval.2.iter().zip(&other.2).find(|(one, other)| one != other);
+    assert!(differs.is_none() && eval.2.len() == other.2.len(), "flows of eval and {name}: {differs:#?}");
+}
+
+#[test]
+fn engines_agree_on_generated_flows() {
+    for (nth, (settings, before)) in POLICIES.into_iter().enumerate() {
+        let policy = policy(settings, before);
+        let packets = packets(&mut Dice::new(nth as u64 + 1));
+        let eval = run(&mut EvalFilter::new(&policy.program, policy.answers()), &packets);
+        let mut native = policy.native().unwrap_or_else(|error| panic!("{settings}: {error}"));
+        let decided = run(&mut native, &packets);
+        native.flow_table().expect("it tracks").verify().expect("the invariants of the table hold");
+        compare(&policy, &packets, "native", &eval, &decided);
+        assert!(eval.2.len() > 10, "{settings}: only {} flows", eval.2.len());
+    }
+}
