@@ -33,6 +33,9 @@ enum map_type {
 	BPF_MAP_TYPE_DEVMAP = 14,
 };
 
+/* Flag of a map: user space may map its memory. */
+enum { BPF_F_MMAPABLE = 1 << 10 };
+
 /* Flag of bpf_redirect_map(): a copy to each device of the map. */
 enum { BPF_F_BROADCAST = 1 << 3 };
 

@@ -106,6 +106,12 @@ WEIR_INLINE bool key_equals(const uint64_t *entry, const struct flow_key *key)
 
 #ifdef WEIR_BURSTS
 
+/* The first slot of a mask that is not empty. */
+WEIR_INLINE uint32_t first_slot(uint32_t mask)
+{
+	return (uint32_t)__builtin_ctz(mask);
+}
+
 typedef uint16_t flow_tags __attribute__((vector_size(2 * FLOW_SLOTS)));
 typedef int8_t flow_hits __attribute__((vector_size(FLOW_SLOTS)));
 
@@ -142,6 +148,12 @@ WEIR_INLINE uint32_t slots_with(const struct flow_bucket *bucket, uint32_t bits,
 
 #else
 
+/* The first slot of a mask that is not empty. The compiler knows its bound, the verifier does not. */
+WEIR_INLINE uint32_t first_slot(uint32_t mask)
+{
+	return opaque((uint32_t)__builtin_ctz(mask)) & (FLOW_SLOTS - 1);
+}
+
 /* The slots whose tag & `bits` is `wanted`, as a mask. Four tags at a time. */
 WEIR_INLINE uint32_t slots_with(const struct flow_bucket *bucket, uint32_t bits, uint32_t wanted)
 {
@@ -172,11 +184,6 @@ WEIR_INLINE void flow_unlock(const struct env *env, volatile uint64_t *word)
 {
 	if (!flow_alone(env))
 		*word &= ~FLOW_LOCK;
-}
-
-WEIR_INLINE uint32_t first_slot(uint32_t mask)
-{
-	return (uint32_t)__builtin_ctz(mask) & (FLOW_SLOTS - 1);
 }
 
 /* Frees a slot, whose lock is held. */

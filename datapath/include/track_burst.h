@@ -80,15 +80,6 @@ WEIR_INLINE void track_write(const struct env *env, struct track *track)
 	write_flow(env, track);
 }
 
-/* Whether a packet that was decided before its tracking point is tracked: if it is accepted and well-formed. */
-WEIR_INLINE bool is_tracked_late(uint32_t verdict)
-{
-	const uint32_t reason = verdict >> 16;
-
-	return (verdict & 0xff) == ACTION_ACCEPT &&
-	       (reason < REASON_MALFORMED_LINK || reason > REASON_MALFORMED_TRANSPORT);
-}
-
 /* Reads the packets to track, and fetches tags and then entries, so that cache misses overlap. */
 static void __attribute__((noinline, unused)) track_begin(const struct env *env, const struct weir_burst *burst,
 							  const struct verdicts *verdicts, struct track_burst *tracked)

@@ -256,6 +256,15 @@ WEIR_INLINE void enter_among_others(const struct env *env, struct flow_head *hea
 	flow_unlock(env, opening);
 }
 
+/* Whether a packet that was decided before its tracking point is tracked: if it is accepted and well-formed. */
+WEIR_INLINE bool is_tracked_late(uint32_t verdict)
+{
+	const uint32_t reason = verdict >> 16;
+
+	return (verdict & 0xff) == ACTION_ACCEPT &&
+	       (reason < REASON_MALFORMED_LINK || reason > REASON_MALFORMED_TRANSPORT);
+}
+
 /* The time of a packet in ticks. It never goes back. */
 WEIR_INLINE uint32_t track_time(struct flow_head *head, uint64_t time_ns)
 {

@@ -170,6 +170,9 @@ pub struct PacketSlot {
     pub copy: HeaderCopy,
 }
 
+/// Bytes in which a program on one CPU keeps what the tracker knows of a packet: `struct track_slot`.
+pub const TRACK_SLOT_BYTES: usize = 256;
+
 /// Words that programs read and the engine writes: `struct words`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]

@@ -89,7 +89,7 @@ impl DeploymentTarget {
     /// Why the target does not support the feature, or `None` if it does.
     pub const fn lacks(self, feature: Feature) -> Option<&'static str> {
         match (self, feature) {
-            (DeploymentTarget::Engine(Engine::Eval | Engine::Native), Feature::Track) => None,
+            (DeploymentTarget::Engine(Engine::Eval | Engine::Native | Engine::Xdp), Feature::Track) => None,
             (DeploymentTarget::Engine(_), Feature::Track) => Some("it cannot track flows yet"),
             (DeploymentTarget::Engine(_), Feature::Add | Feature::Count) => None,
             (DeploymentTarget::Bundle, Feature::Add) => Some("tables of a bundle cannot change yet"),

@@ -43,6 +43,11 @@ const SIZES_WORDS_MIN: usize = 3;
 const LIMITS_PADDING: usize = 64;
 /// The section of the rings for additions (datapath/engine/addition_ring.h).
 pub(crate) const ADDITIONS: &str = ".bss.additions";
+/// The slots of CPUs for tracked packets.
+pub(crate) const TRACKS: &str = ".bss.tracks";
+/// The head of the table of flows, and the map of its buckets.
+const FLOW_HEAD: &str = ".bss.flow_head";
+const FLOWS: &str = "weir_flows";
 /// The section of `struct words`.
 const WORDS: &str = ".bss.words";
 /// The section of `struct mode`.
@@ -194,7 +199,9 @@ pub(crate) fn shared_maps<'a>(data: &ProgramData<'a>) -> Vec<(String, BorrowedFd
         let labels = labels.map(|labels| (format!("{LABELS}{slot}"), labels));
         std::iter::once((format!("{ENTRIES}{slot}"), counters)).chain(labels)
     });
-    tables.chain(entries).chain(limits.into_iter().map(|(section, map)| (section.to_owned(), map))).collect()
+    let flows = data.flows.and_then(|table| table.maps()).map(|(head, buckets)| [(FLOW_HEAD, head), (FLOWS, buckets)]);
+    let limits = limits.into_iter().chain(flows.into_iter().flatten());
+    tables.chain(entries).chain(limits.map(|(section, map)| (section.to_owned(), map))).collect()
 }
 
 /// The maps of buckets and counts, if they are in the kernel.

@@ -82,6 +82,7 @@ impl XdpFilter {
         program.check_images(data.images)?;
         program.check_limits(limits)?;
         program.check_adders(data.tables)?;
+        program.check_flows(data.flows.map(|flows| &**flows))?;
         let start = Instant::now();
         let shared = shared_maps(data);
         let plan = Plan {

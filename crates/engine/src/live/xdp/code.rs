@@ -9,7 +9,7 @@ use libbpf_rs::libbpf_sys::{bpf_map_create_opts, bpf_prog_test_run_opts, bpf_tes
 use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, MapType, Object};
 use memmap2::MmapRaw;
 use weir_abi::Counter;
-use weir_abi::kernel::{ChecksumSlot, Mode, PORTS_MAX, PacketSlot, PortCounters, XdpContext, ring_bytes};
+use weir_abi::kernel::{ChecksumSlot, Mode, PORTS_MAX, PacketSlot, PortCounters, XdpContext, ring_bytes, TRACK_SLOT_BYTES};
 use weir_state::limits::LimitBinding;
 use weir_state::tables::{AdditionRings, ByRules, SelectedHalves, TableBinding};
 
@@ -17,7 +17,7 @@ use super::ports::Ports;
 use crate::clang::BpfObject;
 use crate::live::datapath::Counts;
 use crate::xdp::load::{
-    ADDITIONS, COUNTERS, LOSSES, LoadedSizes, Plan, addition_rings, fill_tables, join_parts, load_object, map,
+    ADDITIONS, COUNTERS, LOSSES, LoadedSizes, Plan, TRACKS, addition_rings, fill_tables, join_parts, load_object, map,
     program_name, shared_maps,
 };
 use crate::xdp::{failed, find};
@@ -102,6 +102,7 @@ impl KernelCode {
         program.check_images(data.images)?;
         program.check_limits(data.limits)?;
         program.check_adders(data.tables)?;
+        program.check_flows(data.flows.map(|flows| &**flows))?;
         let cpus = cpus()?;
         let stride = program.counters().next_power_of_two();
         let counter_bytes = cpus * 2 * stride * size_of::<Counter>();
@@ -115,6 +116,9 @@ impl KernelCode {
         ];
         if program.adders > 0 {
             lengths.push((ADDITIONS, cpus * ring_bytes(cpus)));
+        }
+        if program.flows.is_some() {
+            lengths.push((TRACKS, cpus * TRACK_SLOT_BYTES));
         }
         let plan = Plan {
             mode: mode(cpus, ports),

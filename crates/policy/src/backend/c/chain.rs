@@ -28,6 +28,12 @@ pub(super) struct ChainEmitter<'a> {
     pub(super) counts: Vec<(FindId, usize)>,
 }
 
+/// The fields of `struct packet` that the tracker reads.
+const TRACKED_FIELDS: [&str; 18] = [
+    "saddr6", "daddr6", "l4_offset", "vlan_id", "inner_vlan_id", "sport", "dport", "window", "seq", "ack", "l3", "l4",
+    "proto", "fragment", "tcp_flags", "icmp_type", "l4_length", "doff",
+];
+
 impl<'a> ChainEmitter<'a> {
     pub(super) fn new(program: &'a Program, chain: &'a Chain, name: String, dialect: Dialect) -> Self {
         let conditions = Conditions::new(program, chain, &name, dialect);
@@ -64,6 +70,11 @@ impl<'a> ChainEmitter<'a> {
     /// Whether any rule tests `meta exceeded`.
     pub(super) fn marks(&self) -> bool {
         self.columns.contains(&Column::of(Field::MetaExceeded))
+    }
+
+    /// Whether the rules of a packet read its frame.
+    pub(super) fn reads_frame(&self) -> bool {
+        self.conditions.uses_raw() || self.tracking_point().is_some()
     }
 
     /// The index of the top node that tracks.
@@ -178,6 +189,9 @@ impl<'a> ChainEmitter<'a> {
         let columns = self.columns.iter().copied().chain(keys);
         let mut kept: BTreeSet<_> = columns.flat_map(|column| fields(column.expression)).collect();
         kept.extend(defaults.fields());
+        if self.tracks() {
+            kept.extend(TRACKED_FIELDS);
+        }
         kept.insert("len");
         // The two are a union, so copying the longer one copies both.
         for (part, whole) in [("saddr", "saddr6"), ("daddr", "daddr6")] {

@@ -199,8 +199,10 @@ impl ChainEmitter<'_> {
         let name = &self.name;
         let defaults = DefaultVerdicts::of(self.program);
         let parameters = ["const struct env *env", "const struct frame *frame", "struct packet *packet"];
+        let parameters = parameters.map(str::to_owned);
         out.blank();
-        out.function(&format!("WEIR_INLINE uint32_t {name}_frame"), &parameters.map(str::to_owned));
+        let decide = if self.tracks() { "decide_frame" } else { "frame" };
+        out.function(&format!("WEIR_INLINE uint32_t {name}_{decide}"), &parameters);
         out.line("const uint8_t *plain = plain_frame(frame);");
         out.line("enum reason reason;");
         out.blank();
@@ -224,12 +226,19 @@ impl ChainEmitter<'_> {
         }
         out.line(&format!("return {rules};"));
         out.close();
+        if self.tracks() {
+            out.blank();
+            out.function(&format!("WEIR_INLINE uint32_t {name}_frame"), &parameters);
+            out.line("track_forget();");
+            out.line(&format!("return track_verdict(env, packet, frame, {name}_{decide}(env, frame, packet));"));
+            out.close();
+        }
     }
 
     /// BPF: writes the chain as one program.
     fn xdp(&self, out: &mut Writer) {
         let name = &self.name;
-        let frame = if self.conditions.uses_raw() { ", frame" } else { "" };
+        let frame = if self.reads_frame() { ", frame" } else { "" };
         self.frame(&format!("{name}_rules(env, packet{frame})"), out);
         out.blank();
         out.line(&format!("WEIR_XDP_CHAIN({name})"));

@@ -50,8 +50,9 @@ pub(super) fn emit_part(chain: &ChainEmitter<'_>, is_last: bool, out: &mut Write
     parameters.truncate(2);
     parameters.extend(["const struct frame *frame".to_owned(), "uint32_t *sampled".to_owned()]);
     let sampled = if chain.samples { Sampled::Pointer } else { Sampled::Never };
+    let decide = if chain.tracks() { "_decide" } else { "" };
     out.blank();
-    out.function(&format!("WEIR_INLINE uint32_t {}", chain.name), &parameters);
+    out.function(&format!("WEIR_INLINE uint32_t {}{decide}", chain.name), &parameters);
     void_parameters(&parameters, out);
     let mut sink = PacketSink { chain, out, sampled };
     sink.variables(false);
@@ -62,12 +63,19 @@ pub(super) fn emit_part(chain: &ChainEmitter<'_>, is_last: bool, out: &mut Write
         (false, false) => out.line("return VERDICT_NONE;"),
     }
     out.close();
+    if chain.tracks() {
+        out.blank();
+        out.function(&format!("WEIR_INLINE uint32_t {}", chain.name), &parameters);
+        let call = format!("{}{decide}(env, packet, frame, sampled)", chain.name);
+        out.line(&format!("return track_verdict(env, packet, frame, {call});"));
+        out.close();
+    }
 }
 
 fn parameters(chain: &ChainEmitter<'_>) -> Vec<String> {
     let packet = if chain.marks() { "WEIR_FRESH struct packet *packet" } else { "packet_view *packet" };
     let mut parameters = vec!["const struct env *env".to_owned(), packet.to_owned()];
-    if chain.conditions.uses_raw() {
+    if chain.reads_frame() {
         parameters.push("const struct frame *frame".to_owned());
     }
     parameters
@@ -76,7 +84,7 @@ fn parameters(chain: &ChainEmitter<'_>) -> Vec<String> {
 /// Writes the function that calls the parts.
 fn calls(chain: &ChainEmitter<'_>, parts: usize, out: &mut Writer) {
     let mut arguments = vec!["env", "packet"];
-    if chain.conditions.uses_raw() {
+    if chain.reads_frame() {
         arguments.push("frame");
     }
     if chain.samples {

@@ -1,0 +1,215 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/*
+ * Tracks packets in the kernel, one at a time. For bursts: track_burst.h.
+ *
+ * All CPUs use one table. What is known of a packet is in its CPU's slot, a map's value, so the verifier knows nothing
+ * about it: the steps of the tracker are global functions without pointers, which it follows once each.
+ */
+#ifndef WEIR_CPU_FLOWS_H
+#define WEIR_CPU_FLOWS_H
+
+#include "kernel.h"
+#include "mode.h"
+#include "tracker.h"
+
+/* What a CPU knows of its packet: TrackSlot in crates/abi/src/kernel.rs. */
+struct track_slot {
+	struct track track;
+	uint32_t now; /* ticks */
+	uint32_t is_tracked;
+	uint8_t options[OPTIONS_ROOM + OPTIONS_BEYOND];
+	uint8_t zero[40];
+};
+
+_Static_assert(sizeof(struct track_slot) == 256, "TrackSlot");
+
+/* One for each CPU. The engine makes the section that long. */
+struct track_slot weir_tracks[1] __attribute__((aligned(64))) WEIR_SECTION(".bss.tracks");
+
+/* The head of the table. The engine replaces the section by the map that all programs share. */
+struct flow_head weir_flow_head __attribute__((aligned(64))) WEIR_SECTION(".bss.flow_head");
+
+/* The buckets of the table. The engine replaces the map, too. */
+struct {
+	int (*type)[BPF_MAP_TYPE_ARRAY];
+	int (*max_entries)[1];
+	uint32_t *key;
+	struct flow_bucket *value;
+	int (*map_flags)[BPF_F_MMAPABLE];
+} weir_flows WEIR_SECTION(".maps");
+
+WEIR_INLINE struct track_slot *own_slot(void)
+{
+	return &weir_tracks[live_cpu()];
+}
+
+WEIR_INLINE bool flow_alone(const struct env *env)
+{
+	(void)env;
+	return false;
+}
+
+WEIR_INLINE struct flow_bucket *flow_bucket(const struct env *env, uint32_t number)
+{
+	(void)env;
+	return bpf_map_lookup_elem(&weir_flows, &number);
+}
+
+enum { LOCK_STEPS = 1 << 22 }; /* about a tenth of a second: the CPU with the lock may stand still in its host */
+
+struct lock_wait {
+	volatile uint64_t *word;
+	uint64_t is_held;
+};
+
+WEIR_INLINE bool lock_once(volatile uint64_t *word)
+{
+	const uint64_t old = *word;
+
+	return !(old & FLOW_LOCK) && __sync_val_compare_and_swap(word, old, old | FLOW_LOCK) == old;
+}
+
+static long lock_step(uint32_t step, void *state)
+{
+	struct lock_wait *wait = state;
+
+	(void)step;
+	wait->is_held = lock_once(wait->word);
+	return (long)wait->is_held;
+}
+
+static __attribute__((noinline)) bool lock_slowly(volatile uint64_t *word)
+{
+	struct lock_wait wait = {.word = word, .is_held = 0};
+
+	bpf_loop(LOCK_STEPS, lock_step, &wait, 0);
+	return wait.is_held;
+}
+
+WEIR_INLINE bool flow_lock(const struct env *env, volatile uint64_t *word)
+{
+	(void)env;
+	return lock_once(word) || lock_slowly(word);
+}
+
+WEIR_INLINE void frame_options(const struct frame *frame, uint32_t offset, uint32_t bytes, struct tcp_options *found)
+{
+	uint8_t *options = own_slot()->options;
+
+	bytes &= OPTIONS_ROOM - 1;
+	if (!bytes || offset + bytes > WEIR_WINDOW_BYTES || offset + bytes > frame->cap)
+		return;
+	if (bpf_xdp_load_bytes(frame->ctx, offset + frame->padding, options, bytes))
+		return;
+	read_options(options, bytes, found);
+}
+
+/* The steps of a packet. They return a number because they are global. */
+WEIR_GLOBAL uint32_t weir_track_find(uint32_t now)
+{
+	find_flow(NULL, &own_slot()->track, now);
+	return 0;
+}
+
+WEIR_GLOBAL uint32_t weir_track_place(uint32_t now)
+{
+	place_flow(NULL, &own_slot()->track, now);
+	return 0;
+}
+
+WEIR_GLOBAL uint32_t weir_track_judge(uint32_t now)
+{
+	judge(&own_slot()->track, now);
+	return 0;
+}
+
+WEIR_INLINE void track_find(const struct env *env, struct track *track, uint32_t now)
+{
+	(void)env;
+	(void)track;
+	weir_track_find(now);
+}
+
+WEIR_INLINE void track_place(const struct env *env, struct track *track, uint32_t now)
+{
+	(void)env;
+	(void)track;
+	weir_track_place(now);
+}
+
+WEIR_INLINE void track_judge(struct track *track, uint32_t now)
+{
+	(void)track;
+	weir_track_judge(now);
+}
+
+WEIR_INLINE void track_write(const struct env *env, struct track *track)
+{
+	write_flow(env, track);
+}
+
+WEIR_GLOBAL uint32_t weir_track(uint32_t now)
+{
+	track_packet(NULL, &own_slot()->track, now);
+	return 0;
+}
+
+WEIR_GLOBAL uint32_t weir_track_open(uint32_t now)
+{
+	enter_among_others(NULL, &weir_flow_head, &own_slot()->track, now);
+	return 0;
+}
+
+/* Tracks a well-formed packet. */
+WEIR_INLINE void track(const struct env *env, packet_view *packet, const struct frame *frame)
+{
+	struct track_slot *slot = own_slot();
+
+	slot->now = track_time(&weir_flow_head, weir_mode.live ? bpf_ktime_get_coarse_ns() : env->now_ns);
+	slot->is_tracked = true;
+	track_read(&weir_flow_head, frame, packet, &slot->track);
+	weir_track(slot->now);
+}
+
+/* Before a packet: nothing is known of it. */
+WEIR_INLINE void track_forget(void)
+{
+	own_slot()->is_tracked = false;
+}
+
+/* After a packet: tracks it if it is accepted and was not tracked before, and enters the flow that it opens. */
+WEIR_INLINE uint32_t track_verdict(const struct env *env, packet_view *packet, const struct frame *frame,
+				   uint32_t verdict)
+{
+	struct track_slot *slot = own_slot();
+
+	if (!is_tracked_late(verdict))
+		return verdict;
+	if (!slot->is_tracked)
+		track(env, packet, frame);
+	if (slot->track.opens != PLACE_FULL)
+		weir_track_open(slot->now);
+	return verdict;
+}
+
+/* The state of a packet that was tracked, as rules test it. */
+WEIR_INLINE uint32_t packet_state(packet_view *packet)
+{
+	(void)packet;
+	return *(volatile uint8_t *)&own_slot()->track.state;
+}
+
+/* Whether the tracker has refused the packet. */
+WEIR_INLINE bool is_refused(packet_view *packet)
+{
+	return packet_state(packet) == STATE_INVALID;
+}
+
+/* Why it has. */
+WEIR_INLINE enum reason refusal(packet_view *packet)
+{
+	(void)packet;
+	return (enum reason)*(volatile uint8_t *)&own_slot()->track.refused;
+}
+
+#endif
