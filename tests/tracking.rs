@@ -136,6 +136,7 @@ fn run(policy: &Policy, case: &Case, empty: &mut dyn FnMut(&mut dyn FnMut(&mut d
 fn run_script(name: &str, folder: &Path, script: &Script) -> Vec<String> {
     let policy = policy(folder, script).unwrap_or_else(|error| panic!("{name}: {error}"));
     let mut native = policy.native().unwrap_or_else(|error| panic!("{name}: {error}"));
+    let mut xdp = policy.xdp().unwrap_or_else(|error| panic!("{name}: {error}"));
     let mut wrong = Vec::new();
     for case in &script.cases {
         assert!(!case.steps.is_empty(), "{name}: {}: no packets", case.name);
@@ -145,7 +146,12 @@ fn run_script(name: &str, folder: &Path, script: &Script) -> Vec<String> {
             run(&mut native);
             native.flow_table().expect("it tracks").verify().expect("the invariants of the table hold");
         });
-        for (engine, differences) in [("eval", of_eval), ("native", of_native)] {
+        let of_xdp = run(&policy, case, &mut |run| {
+            xdp.flow_table().expect("it tracks").clear();
+            run(&mut xdp);
+            xdp.flow_table().expect("it tracks").verify().expect("the invariants of the table hold");
+        });
+        for (engine, differences) in [("eval", of_eval), ("native", of_native), ("xdp", of_xdp)] {
             let line = |difference: &String| format!("{name}: {engine}: {}: {difference}", case.name);
             wrong.extend(differences.iter().map(line));
         }

@@ -105,9 +105,14 @@ fn engines_agree_on_generated_flows() {
         let packets = packets(&mut Dice::new(nth as u64 + 1));
         let eval = run(&mut EvalFilter::new(&policy.program, policy.answers()), &packets);
         let mut native = policy.native().unwrap_or_else(|error| panic!("{settings}: {error}"));
-        let decided = run(&mut native, &packets);
-        native.flow_table().expect("it tracks").verify().expect("the invariants of the table hold");
-        compare(&policy, &packets, "native", &eval, &decided);
+        let mut xdp = policy.xdp().unwrap_or_else(|error| panic!("{settings}: {error}"));
+        let by_native = run(&mut native, &packets);
+        compare(&policy, &packets, "native", &eval, &by_native);
+        let by_xdp = run(&mut xdp, &packets);
+        compare(&policy, &packets, "xdp", &eval, &by_xdp);
+        for table in [native.flow_table(), xdp.flow_table()] {
+            table.expect("it tracks").verify().expect("the invariants of the table hold");
+        }
         assert!(eval.2.len() > 10, "{settings}: only {} flows", eval.2.len());
     }
 }

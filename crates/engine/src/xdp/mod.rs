@@ -207,6 +207,13 @@ impl Additions {
     }
 }
 
+impl XdpFilter {
+    /// The flows, if the program tracks.
+    pub fn flow_table(&self) -> Option<&Arc<FlowTable>> {
+        self.flows.as_ref()
+    }
+}
+
 impl Filter for XdpFilter {
     fn name(&self) -> &str {
         "xdp"
