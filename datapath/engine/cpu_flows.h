@@ -11,6 +11,7 @@
 #include "kernel.h"
 #include "mode.h"
 #include "tracker.h"
+#include "xdp.h"
 
 /* What a CPU knows of its packet: TrackSlot in crates/abi/src/kernel.rs. */
 struct track_slot {
@@ -111,6 +112,29 @@ WEIR_GLOBAL uint32_t weir_track_find(uint32_t now)
 	return 0;
 }
 
+WEIR_GLOBAL uint32_t weir_flow_free_expired(uint32_t bucket, uint32_t now)
+{
+	free_expired_in(NULL, bucket, now);
+	return 0;
+}
+
+WEIR_GLOBAL uint32_t weir_flow_oldest(uint32_t bucket, uint32_t start, uint32_t now)
+{
+	return oldest_in(NULL, bucket, start, now);
+}
+
+WEIR_INLINE void place_free_expired(const struct env *env, uint32_t bucket, uint32_t now)
+{
+	(void)env;
+	weir_flow_free_expired(bucket, now);
+}
+
+WEIR_INLINE uint32_t place_oldest(const struct env *env, uint32_t bucket, uint32_t start, uint32_t now)
+{
+	(void)env;
+	return weir_flow_oldest(bucket, start, now);
+}
+
 WEIR_GLOBAL uint32_t weir_track_place(uint32_t now)
 {
 	place_flow(NULL, &own_slot()->track, now);
@@ -148,6 +172,26 @@ WEIR_INLINE void track_write(const struct env *env, struct track *track)
 	write_flow(env, track);
 }
 
+/*
+ * Reads the well-formed packet in the CPU's slot. The verifier would follow the reads of a frame in the program again
+ * for each of its paths, so the frame is found anew here.
+ */
+WEIR_GLOBAL uint32_t weir_track_read(struct xdp_md *ctx)
+{
+	struct track_slot *slot = own_slot();
+	struct env env = {.now_ns = 0};
+	struct frame frame;
+
+	if (weir_mode.live)
+		frame = live_frame(ctx);
+	else if (!replay_frame(ctx, &env, &frame))
+		return 0;
+	slot->now = track_time(&weir_flow_head, weir_mode.live ? bpf_ktime_get_coarse_ns() : env.now_ns);
+	slot->is_tracked = true;
+	track_read(&weir_flow_head, &frame, &weir_packets[live_cpu()].packet, &slot->track);
+	return 0;
+}
+
 WEIR_GLOBAL uint32_t weir_track(uint32_t now)
 {
 	track_packet(NULL, &own_slot()->track, now);
@@ -161,14 +205,10 @@ WEIR_GLOBAL uint32_t weir_track_open(uint32_t now)
 }
 
 /* Tracks a well-formed packet. */
-WEIR_INLINE void track(const struct env *env, packet_view *packet, const struct frame *frame)
+WEIR_INLINE void track(const struct frame *frame)
 {
-	struct track_slot *slot = own_slot();
-
-	slot->now = track_time(&weir_flow_head, weir_mode.live ? bpf_ktime_get_coarse_ns() : env->now_ns);
-	slot->is_tracked = true;
-	track_read(&weir_flow_head, frame, packet, &slot->track);
-	weir_track(slot->now);
+	weir_track_read(frame->ctx);
+	weir_track(own_slot()->now);
 }
 
 /* Before a packet: nothing is known of it. */
@@ -178,15 +218,14 @@ WEIR_INLINE void track_forget(void)
 }
 
 /* After a packet: tracks it if it is accepted and was not tracked before, and enters the flow that it opens. */
-WEIR_INLINE uint32_t track_verdict(const struct env *env, packet_view *packet, const struct frame *frame,
-				   uint32_t verdict)
+WEIR_INLINE uint32_t track_verdict(const struct frame *frame, uint32_t verdict)
 {
 	struct track_slot *slot = own_slot();
 
 	if (!is_tracked_late(verdict))
 		return verdict;
 	if (!slot->is_tracked)
-		track(env, packet, frame);
+		track(frame);
 	if (slot->track.opens != PLACE_FULL)
 		weir_track_open(slot->now);
 	return verdict;

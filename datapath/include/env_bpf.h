@@ -214,6 +214,16 @@ WEIR_INLINE const uint8_t *table_block(struct table table, uint32_t offset, uint
 }
 
 /*
+ * An index that is at most `mask`, 2^n - 1. The compiler may know that, and leave the mask out; the verifier does not
+ * know it.
+ */
+WEIR_INLINE uint32_t bounded(uint32_t x, uint32_t mask)
+{
+	__asm__ volatile("" : "+r"(x));
+	return x & mask;
+}
+
+/*
  * Makes the verifier forget what it knows of x. The verifier follows every path through a loop as long as their states
  * differ, for example in the range of an offset. Once forgotten, the states are equal, and the next round is followed
  * once. Costs a load.

@@ -61,6 +61,12 @@ WEIR_INLINE const uint8_t *table_block(struct table table, uint32_t offset, uint
 	return table.image + offset;
 }
 
+WEIR_INLINE uint32_t bounded(uint32_t x, uint32_t mask)
+{
+	(void)mask;
+	return x;
+}
+
 WEIR_INLINE uint32_t forget(uint32_t x)
 {
 	return x;

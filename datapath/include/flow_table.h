@@ -104,13 +104,13 @@ WEIR_INLINE bool key_equals(const uint64_t *entry, const struct flow_key *key)
 	return !differences;
 }
 
-#ifdef WEIR_BURSTS
-
 /* The first slot of a mask that is not empty. */
 WEIR_INLINE uint32_t first_slot(uint32_t mask)
 {
-	return (uint32_t)__builtin_ctz(mask);
+	return bounded((uint32_t)__builtin_ctz(mask), FLOW_SLOTS - 1);
 }
+
+#ifdef WEIR_BURSTS
 
 typedef uint16_t flow_tags __attribute__((vector_size(2 * FLOW_SLOTS)));
 typedef int8_t flow_hits __attribute__((vector_size(FLOW_SLOTS)));
@@ -147,12 +147,6 @@ WEIR_INLINE uint32_t slots_with(const struct flow_bucket *bucket, uint32_t bits,
 }
 
 #else
-
-/* The first slot of a mask that is not empty. The compiler knows its bound, the verifier does not. */
-WEIR_INLINE uint32_t first_slot(uint32_t mask)
-{
-	return opaque((uint32_t)__builtin_ctz(mask)) & (FLOW_SLOTS - 1);
-}
 
 /* The slots whose tag & `bits` is `wanted`, as a mask. Four tags at a time. */
 WEIR_INLINE uint32_t slots_with(const struct flow_bucket *bucket, uint32_t bits, uint32_t wanted)
@@ -211,66 +205,38 @@ WEIR_INLINE void flow_write(struct flow_bucket *bucket, uint32_t slot, const uin
 	entry[FLOW_STATUS] = words[2];
 }
 
-/* The timeouts, in the order of Timeout in crates/policy/src/tracking.rs. */
-enum timeout {
-	TIMEOUT_SYN_SENT,
-	TIMEOUT_SYN_RECEIVED,
-	TIMEOUT_ESTABLISHED,
-	TIMEOUT_FIN_WAIT,
-	TIMEOUT_CLOSE_WAIT,
-	TIMEOUT_LAST_ACK,
-	TIMEOUT_TIME_WAIT,
-	TIMEOUT_CLOSED,
-	TIMEOUT_UNACKNOWLEDGED,
-	TIMEOUT_UDP,
-	TIMEOUT_UDP_REPLIED,
-	TIMEOUT_ICMP,
-	TIMEOUT_OTHER,
-	TIMEOUTS,
+/* Protocols by their timeouts. */
+enum protocol_class {
+	CLASS_OTHER,
+	CLASS_TCP,
+	CLASS_UDP, /* and UDP-Lite */
+	CLASS_ICMP,
+	CLASSES,
 };
 
-/* The timeout of a state: Timeout::of(). */
-WEIR_INLINE enum timeout timeout_of(uint32_t state, uint32_t protocol)
-{
-	switch (state) {
-	case FLOW_SYN_SENT:
-	case FLOW_SYN_SENT2:
-		return TIMEOUT_SYN_SENT;
-	case FLOW_SYN_RECEIVED:
-	case FLOW_SYN_RECEIVED2:
-		return TIMEOUT_SYN_RECEIVED;
-	case FLOW_ESTABLISHED:
-		return TIMEOUT_ESTABLISHED;
-	case FLOW_FIN_WAIT:
-		return TIMEOUT_FIN_WAIT;
-	case FLOW_CLOSE_WAIT:
-		return TIMEOUT_CLOSE_WAIT;
-	case FLOW_LAST_ACK:
-		return TIMEOUT_LAST_ACK;
-	case FLOW_TIME_WAIT:
-		return TIMEOUT_TIME_WAIT;
-	case FLOW_CLOSED:
-	case FLOW_RESETTING:
-		return TIMEOUT_CLOSED;
-	default:
-		break;
-	}
-	if (protocol == 17 || protocol == 136)
-		return state == FLOW_UNREPLIED ? TIMEOUT_UDP : TIMEOUT_UDP_REPLIED;
-	return protocol == 1 || protocol == 58 ? TIMEOUT_ICMP : TIMEOUT_OTHER;
-}
+/* A lookup instead of comparisons: BPF has no comparison without a branch, and the verifier follows both ways. */
+static const uint8_t class_of_protocol[256] = {
+	[1] = CLASS_ICMP, [6] = CLASS_TCP, [17] = CLASS_UDP, [58] = CLASS_ICMP, [136] = CLASS_UDP,
+};
 
-/* Whether the timeout of a flow has passed. */
-WEIR_INLINE bool flow_expired(const uint64_t *entry, const uint32_t *timeouts, uint32_t now)
+/* The timeouts of a policy in ticks. */
+struct flow_timeouts {
+	uint32_t of[CLASSES * FLOW_STATES];
+	uint32_t unacknowledged; /* see Timeout::Unacknowledged */
+};
+
+/* Whether the timeout of a flow has passed: Timeouts::has_passed(). */
+WEIR_INLINE bool flow_expired(const uint64_t *entry, const struct flow_timeouts *timeouts, uint32_t now)
 {
-	const uint64_t una = entry[FLOW_KEY_WORDS], next = entry[FLOW_KEY_WORDS + 1], status = entry[FLOW_STATUS];
+	const uint64_t status = entry[FLOW_STATUS];
 	const uint32_t state = status_state(status), protocol = entry[FLOW_KEY_WORDS - 1] >> 24 & 0xff;
-	uint32_t timeout = timeouts[timeout_of(state, protocol)];
+	const uint32_t age = flow_age(now, status_time(status));
+	const uint32_t kind = class_of_protocol[bounded(protocol, 0xff)] * FLOW_STATES + state;
 
-	if (state == FLOW_ESTABLISHED && (una != next || !status_bit(status, STATUS_REPLIED)) &&
-	    timeouts[TIMEOUT_UNACKNOWLEDGED] < timeout)
-		timeout = timeouts[TIMEOUT_UNACKNOWLEDGED];
-	return flow_age(now, status_time(status)) > timeout;
+	if (age > timeouts->of[bounded(kind, CLASSES * FLOW_STATES - 1)])
+		return true;
+	return state == FLOW_ESTABLISHED && age > timeouts->unacknowledged &&
+	       (entry[FLOW_KEY_WORDS] != entry[FLOW_KEY_WORDS + 1] || !status_bit(status, STATUS_REPLIED));
 }
 
 /* Whether the slot has the flow of a key. Then its lock is held. */
@@ -328,7 +294,7 @@ WEIR_INLINE uint32_t oldest_embryonic(const struct flow_bucket *bucket, uint32_t
 }
 
 /* Frees the slots of a bucket whose flows have expired. */
-WEIR_INLINE void free_expired(const struct env *env, struct flow_bucket *bucket, const uint32_t *timeouts, uint32_t now)
+WEIR_INLINE void free_expired(const struct env *env, struct flow_bucket *bucket, const struct flow_timeouts *timeouts, uint32_t now)
 {
 	for (uint32_t slot = 0; slot < FLOW_SLOTS; slot++) {
 		uint64_t *entry = bucket->entries[slot];
@@ -346,72 +312,7 @@ WEIR_INLINE void free_expired(const struct env *env, struct flow_bucket *bucket,
 	}
 }
 
-/* What a bucket has room for. */
-struct bucket_use {
-	uint32_t free;	    /* mask of the free slots */
-	uint32_t used;	    /* number of the others */
-	bool is_at_bound; /* whether the embryonic flows take their share */
-};
-
-WEIR_INLINE struct bucket_use bucket_use(const struct flow_bucket *bucket, uint32_t embryonic_max)
-{
-	const uint32_t free = slots_with(bucket, UINT16_MAX, 0);
-	const uint32_t embryonic = slots_with(bucket, TAG_EMBRYONIC, TAG_EMBRYONIC);
-
-	return (struct bucket_use){
-		.free = free,
-		.used = FLOW_SLOTS - (uint32_t)__builtin_popcount(free),
-		.is_at_bound = (uint32_t)__builtin_popcount(embryonic) >= embryonic_max,
-	};
-}
-
-/* Whether the second of two buckets is better for a new flow. */
-WEIR_INLINE bool second_is_better(const struct bucket_use *first, const struct bucket_use *second)
-{
-	if (first->is_at_bound != second->is_at_bound)
-		return first->is_at_bound;
-	return second->used < first->used;
-}
-
-/*
- * Finds a slot for a new flow: steps 1 to 5 of docs/tracking.md#the-table. `at` becomes the slot. Locks are taken only
- * to free expired flows.
- */
-WEIR_INLINE enum place flow_place(const struct env *env, const struct flow_hash *hash, const uint32_t *timeouts,
-				  uint32_t embryonic_max, uint32_t now, struct flow_at *at)
-{
-	struct flow_bucket *first = flow_bucket(env, hash->bucket[0]), *second = flow_bucket(env, hash->bucket[1]);
-	struct bucket_use uses[2];
-	uint32_t better = 0, slot;
-
-	if (!first || !second)
-		return PLACE_FULL;
-	for (uint32_t round = 0; round < 2; round++) {
-		uses[0] = bucket_use(first, embryonic_max);
-		uses[1] = bucket_use(second, embryonic_max);
-		better = second_is_better(&uses[0], &uses[1]);
-		at->bucket = hash->bucket[better];
-		if (uses[better].is_at_bound)
-			break;
-		if (uses[better].free) {
-			at->slot = first_slot(uses[better].free);
-			return PLACE_FREE;
-		}
-		if (!round) {
-			free_expired(env, first, timeouts, now);
-			free_expired(env, second, timeouts, now);
-		}
-	}
-	slot = oldest_embryonic(better ? second : first, hash->tag, now);
-	if (slot == FLOW_SLOTS && !uses[better].is_at_bound) {
-		at->bucket = hash->bucket[1 - better];
-		slot = oldest_embryonic(better ? first : second, hash->tag, now);
-	}
-	at->slot = slot & (FLOW_SLOTS - 1);
-	return slot == FLOW_SLOTS ? PLACE_FULL : PLACE_EVICT;
-}
-
-/* Takes a slot that flow_place() found. Returns false if another CPU has changed it. */
+/* Takes a slot that place_flow() found. Returns false if another CPU has changed it. */
 WEIR_INLINE bool flow_claim(const struct env *env, struct flow_bucket *bucket, uint32_t slot, enum place place)
 {
 	volatile uint64_t *status = &bucket->entries[slot][FLOW_STATUS];

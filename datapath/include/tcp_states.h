@@ -6,11 +6,12 @@
 #ifndef WEIR_TCP_STATES_H
 #define WEIR_TCP_STATES_H
 
+#include "flow_table.h"
 #include "tcp_window.h"
 
 /* The settings of `tracking { ... }`. Generated code has one constant, so compilers fold it. */
 struct tracking {
-	uint32_t timeouts[13]; /* ticks, by enum timeout */
+	struct flow_timeouts timeouts;
 	uint32_t embryonic_max;
 	uint32_t invalid; /* the verdict on invalid packets, or VERDICT_NONE if rules decide them */
 	bool pickup;

@@ -60,6 +60,16 @@ WEIR_INLINE void frame_options(const struct frame *frame, uint32_t offset, uint3
 	read_options(options, bytes, found);
 }
 
+WEIR_INLINE void place_free_expired(const struct env *env, uint32_t bucket, uint32_t now)
+{
+	free_expired_in(env, bucket, now);
+}
+
+WEIR_INLINE uint32_t place_oldest(const struct env *env, uint32_t bucket, uint32_t start, uint32_t now)
+{
+	return oldest_in(env, bucket, start, now);
+}
+
 WEIR_INLINE void track_find(const struct env *env, struct track *track, uint32_t now)
 {
 	find_flow(env, track, now);

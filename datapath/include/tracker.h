@@ -6,7 +6,7 @@
 #ifndef WEIR_TRACKER_H
 #define WEIR_TRACKER_H
 
-#include "track_subject.h"
+#include "flow_place.h"
 
 /* The steps of a packet. In the kernel each one is a function that the verifier follows once. */
 WEIR_INLINE void track_find(const struct env *env, struct track *track, uint32_t now);
@@ -27,7 +27,7 @@ WEIR_INLINE void find_flow(const struct env *env, struct track *track, uint32_t 
 		if (slot >= FLOW_SLOTS)
 			continue;
 		entry = bucket->entries[slot];
-		if (flow_expired(entry, tracking.timeouts, now)) {
+		if (flow_expired(entry, &tracking.timeouts, now)) {
 			flow_free(bucket, slot);
 			return;
 		}
@@ -42,7 +42,7 @@ WEIR_INLINE void find_flow(const struct env *env, struct track *track, uint32_t 
 /* Finds room for the flow that the packet opens. */
 WEIR_INLINE void place_flow(const struct env *env, struct track *track, uint32_t now)
 {
-	track->opens = (uint8_t)flow_place(env, &track->hash, tracking.timeouts, tracking.embryonic_max, now, &track->at);
+	track->opens = (uint8_t)find_place(env, &track->hash, now, &track->at);
 }
 
 /* Writes the flow of the packet back, or ends it, and releases it. */

@@ -230,7 +230,7 @@ impl ChainEmitter<'_> {
             out.blank();
             out.function(&format!("WEIR_INLINE uint32_t {name}_frame"), &parameters);
             out.line("track_forget();");
-            out.line(&format!("return track_verdict(env, packet, frame, {name}_{decide}(env, frame, packet));"));
+            out.line(&format!("return track_verdict(frame, {name}_{decide}(env, frame, packet));"));
             out.close();
         }
     }

@@ -67,7 +67,7 @@ pub(super) fn emit_part(chain: &ChainEmitter<'_>, is_last: bool, out: &mut Write
         out.blank();
         out.function(&format!("WEIR_INLINE uint32_t {}", chain.name), &parameters);
         let call = format!("{}{decide}(env, packet, frame, sampled)", chain.name);
-        out.line(&format!("return track_verdict(env, packet, frame, {call});"));
+        out.line(&format!("return track_verdict(frame, {call});"));
         out.close();
     }
 }
@@ -245,7 +245,7 @@ impl Sink for PacketSink<'_, '_> {
     }
 
     fn track(&mut self) {
-        self.out.line("track(env, packet, frame);");
+        self.out.line("track(frame);");
         if let Some(Invalid::Decide(action)) = self.chain.program.tracking.map(|tracking| tracking.invalid) {
             self.refuse("is_refused(packet)", action);
         }

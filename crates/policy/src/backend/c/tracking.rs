@@ -2,8 +2,33 @@
 
 use super::dialect::{Dialect, action};
 use super::writer::Writer;
-use crate::ir::{Invalid, TIMEOUTS, Tracking};
+use crate::ir::{Invalid, Timeout, Tracking};
+use weir_abi::FlowState;
 use weir_abi::flow::{embryonic_max, timeout_ticks};
+
+/// The classes of protocols in C, each with one of its protocols, and the states of their flows.
+const CLASSES: [(&str, u8, std::ops::RangeInclusive<FlowState>); 4] = [
+    ("CLASS_OTHER", 255, FlowState::Unreplied..=FlowState::Replied),
+    ("CLASS_TCP", 6, FlowState::SynSent..=FlowState::Closed),
+    ("CLASS_UDP", 17, FlowState::Unreplied..=FlowState::Replied),
+    ("CLASS_ICMP", 1, FlowState::Unreplied..=FlowState::Replied),
+];
+
+/// Writes the timeouts in ticks, by protocol and state.
+fn timeouts(tracking: &Tracking, out: &mut Writer) {
+    let milliseconds = |timeout: Timeout| tracking.timeouts_ms[timeout as usize];
+    out.open(".timeouts =");
+    for (class, protocol, states) in CLASSES {
+        for (state, name) in FlowState::ALL.into_iter().filter(|(state, _)| states.contains(state)) {
+            let timeout = milliseconds(Timeout::of(state, protocol));
+            let (of, ticks) = (format!(".of[{class} * FLOW_STATES + {}]", state as u8), timeout_ticks(timeout));
+            out.line(&format!("{of} = {ticks}, /* {name} {timeout}ms */"));
+        }
+    }
+    let timeout = milliseconds(Timeout::Unacknowledged);
+    out.line(&format!(".unacknowledged = {}, /* {timeout}ms */", timeout_ticks(timeout)));
+    out.close_with(",");
+}
 
 /// Writes the settings, and includes the tracker that reads them.
 pub(super) fn emit(tracking: &Tracking, dialect: Dialect, out: &mut Writer) {
@@ -11,12 +36,7 @@ pub(super) fn emit(tracking: &Tracking, dialect: Dialect, out: &mut Writer) {
     out.line("#include \"tcp_states.h\"");
     out.blank();
     out.open("static const struct tracking tracking =");
-    out.open(".timeouts =");
-    for (timeout, name, _) in TIMEOUTS {
-        let milliseconds = tracking.timeouts_ms[timeout as usize];
-        out.line(&format!("{}, /* {name} {milliseconds}ms */", timeout_ticks(milliseconds)));
-    }
-    out.close_with(",");
+    timeouts(tracking, out);
     let percent = tracking.embryonic_percent;
     out.line(&format!(".embryonic_max = {}, /* {percent}% of a bucket */", embryonic_max(percent)));
     let invalid = match tracking.invalid {

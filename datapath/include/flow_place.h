@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/*
+ * Where a new flow goes: steps 1 to 5 of docs/tracking.md#the-table. The reference is place() in
+ * crates/policy/src/ir/eval/tracking/table.rs. Generated code declares `tracking`, the policy's settings.
+ */
+#ifndef WEIR_FLOW_PLACE_H
+#define WEIR_FLOW_PLACE_H
+
+#include "track_subject.h"
+
+/* Steps of the search, which the verifier follows once each. `bucket` is the number of a bucket. */
+WEIR_INLINE void place_free_expired(const struct env *env, uint32_t bucket, uint32_t now);
+WEIR_INLINE uint32_t place_oldest(const struct env *env, uint32_t bucket, uint32_t start, uint32_t now);
+
+/* What a bucket has room for. */
+struct bucket_use {
+	uint32_t free;	    /* mask of the free slots */
+	uint32_t used;	    /* number of the others */
+	bool is_at_bound; /* whether the embryonic flows take their share */
+};
+
+WEIR_INLINE struct bucket_use bucket_use(const struct flow_bucket *bucket, uint32_t embryonic_max)
+{
+	const uint32_t free = slots_with(bucket, UINT16_MAX, 0);
+	const uint32_t embryonic = slots_with(bucket, TAG_EMBRYONIC, TAG_EMBRYONIC);
+
+	return (struct bucket_use){
+		.free = free,
+		.used = FLOW_SLOTS - (uint32_t)__builtin_popcount(free),
+		.is_at_bound = (uint32_t)__builtin_popcount(embryonic) >= embryonic_max,
+	};
+}
+
+/* Whether the second of two buckets is better for a new flow. */
+WEIR_INLINE bool second_is_better(const struct bucket_use *first, const struct bucket_use *second)
+{
+	if (first->is_at_bound != second->is_at_bound)
+		return first->is_at_bound;
+	return second->used < first->used;
+}
+
+/* Frees the slots of a bucket whose flows have expired. */
+WEIR_INLINE void free_expired_in(const struct env *env, uint32_t number, uint32_t now)
+{
+	struct flow_bucket *bucket = flow_bucket(env, number);
+
+	if (bucket)
+		free_expired(env, bucket, &tracking.timeouts, now);
+}
+
+/* The embryonic flow of a bucket whose time is longest ago; FLOW_SLOTS if there is none. */
+WEIR_INLINE uint32_t oldest_in(const struct env *env, uint32_t number, uint32_t start, uint32_t now)
+{
+	const struct flow_bucket *bucket = flow_bucket(env, number);
+
+	return bucket ? oldest_embryonic(bucket, start, now) : FLOW_SLOTS;
+}
+
+WEIR_INLINE struct bucket_use use_of(const struct env *env, uint32_t number)
+{
+	const struct flow_bucket *bucket = flow_bucket(env, number);
+
+	return bucket ? bucket_use(bucket, tracking.embryonic_max) : (struct bucket_use){.is_at_bound = true};
+}
+
+/*
+ * Finds a slot for the flow that the packet opens. Locks are taken only to free expired flows, so another CPU may take
+ * the slot first.
+ */
+WEIR_INLINE enum place find_place(const struct env *env, const struct flow_hash *hash, uint32_t now, struct flow_at *at)
+{
+	struct bucket_use uses[2];
+	uint32_t better = 0, slot;
+
+	for (uint32_t round = 0; round < 2; round++) {
+		uses[0] = use_of(env, hash->bucket[0]);
+		uses[1] = use_of(env, hash->bucket[1]);
+		better = second_is_better(&uses[0], &uses[1]);
+		at->bucket = hash->bucket[better];
+		if (uses[better].is_at_bound)
+			break;
+		if (uses[better].free) {
+			at->slot = first_slot(uses[better].free);
+			return PLACE_FREE;
+		}
+		if (!round) {
+			place_free_expired(env, hash->bucket[0], now);
+			place_free_expired(env, hash->bucket[1], now);
+		}
+	}
+	slot = place_oldest(env, at->bucket, hash->tag, now);
+	if (slot == FLOW_SLOTS && !uses[better].is_at_bound) {
+		at->bucket = hash->bucket[1 - better];
+		slot = place_oldest(env, at->bucket, hash->tag, now);
+	}
+	at->slot = slot & (FLOW_SLOTS - 1);
+	return slot == FLOW_SLOTS ? PLACE_FULL : PLACE_EVICT;
+}
+
+#endif
