@@ -21,6 +21,7 @@ mod process;
 mod rate_accuracy;
 mod rfpf_three_tables;
 mod row;
+mod stateful;
 mod table_changes;
 mod tables;
 
@@ -110,6 +111,13 @@ const SCENARIOS: &[Scenario] = &[
         paper: "MoonPol section IV-E: tokens are added after every millionth packet, and a limit is to be a horizontal line, not a square wave",
         run: rate_accuracy::run,
         plot: rate_accuracy::plot,
+        picks: Picks::Nothing,
+    },
+    Scenario {
+        name: "stateful",
+        paper: "Moving down the stack, Fig. 5: throughputs of a stateful firewall by technology and threads; up to 50 Gbps with packets of 1500 bytes",
+        run: stateful::run,
+        plot: |title, rows| plot::bars(title, "cycles_per_packet", rows),
         picks: Picks::Nothing,
     },
     Scenario {
