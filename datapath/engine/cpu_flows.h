@@ -178,6 +178,7 @@ WEIR_INLINE void track_write(const struct env *env, struct track *track)
  */
 WEIR_GLOBAL uint32_t weir_track_read(struct xdp_md *ctx)
 {
+	packet_view *packet = &weir_packets[live_cpu()].packet;
 	struct track_slot *slot = own_slot();
 	struct env env = {.now_ns = 0};
 	struct frame frame;
@@ -188,13 +189,41 @@ WEIR_GLOBAL uint32_t weir_track_read(struct xdp_md *ctx)
 		return 0;
 	slot->now = track_time(&weir_flow_head, weir_mode.live ? bpf_ktime_get_coarse_ns() : env.now_ns);
 	slot->is_tracked = true;
-	track_read(&weir_flow_head, &frame, &weir_packets[live_cpu()].packet, &slot->track);
+	track_read(&weir_flow_head, &frame, packet, &slot->track);
+	if (slot->track.subject == SUBJECT_TCP)
+		read_segment(&frame, packet, &slot->track.segment);
 	return 0;
+}
+
+/* The common case; returns whether it was. */
+WEIR_GLOBAL uint32_t weir_track_fast(uint32_t now)
+{
+	struct track *track = &own_slot()->track;
+	packet_view *packet = &weir_packets[live_cpu()].packet;
+	struct flow_bucket *bucket = flow_bucket(NULL, track->at.bucket);
+
+	if (!bucket || !is_plain_ack(packet) || track->segment.options.highest != track->segment.ack)
+		return false;
+	return track_fast(bucket->entries[track->at.slot & (FLOW_SLOTS - 1)], packet, track->sender & 1, now);
+}
+
+/* Tracks the packet that was read. */
+WEIR_INLINE void track_packet(struct track *track, uint32_t now)
+{
+	if (track->subject < SUBJECT_TCP)
+		return;
+	track_find(NULL, track, now);
+	if (track->is_known && track->subject == SUBJECT_TCP && weir_track_fast(now)) {
+		track_established(track);
+		return;
+	}
+	track_judge(track, now);
+	track_finish(NULL, track, now);
 }
 
 WEIR_GLOBAL uint32_t weir_track(uint32_t now)
 {
-	track_packet(NULL, &own_slot()->track, now);
+	track_packet(&own_slot()->track, now);
 	return 0;
 }
 

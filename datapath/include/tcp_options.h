@@ -11,6 +11,7 @@
 enum {
 	TCP_HEADER_BYTES = 20,
 	TCP_OPTIONS_MAX = 40,
+	TIMESTAMPS_BYTES = 12, /* NOP, NOP, timestamps */
 	/* A power of two. Behind it are bytes that a read of the last ones may touch. */
 	OPTIONS_ROOM = 64,
 	OPTIONS_BEYOND = 8,

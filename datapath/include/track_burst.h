@@ -24,7 +24,7 @@ struct track_burst {
 	uint64_t open;	    /* those of them that rules decide */
 	uint64_t invalid;   /* packets of the segment that were refused */
 	uint64_t openers;   /* packets of the segment that may open a flow */
-	uint64_t replacing; /* those of them that take the place of a known flow */
+	uint64_t replacing; /* those of them that take the place of a flow */
 } WEIR_COLUMNS;
 
 WEIR_INLINE bool flow_alone(const struct env *env)
@@ -90,6 +90,41 @@ WEIR_INLINE void track_write(const struct env *env, struct track *track)
 	write_flow(env, track);
 }
 
+/* Fetches the first entry whose tag is that of the packet's flow. It is nearly always that flow. */
+WEIR_INLINE void track_guess(const struct env *env, struct track *track)
+{
+	const struct flow_bucket *first = flow_bucket(env, track->hash.bucket[0]);
+	const struct flow_bucket *second = flow_bucket(env, track->hash.bucket[1]);
+	const uint64_t slots = slots_with(first, TAG_HASH, track->hash.tag) |
+			       (uint64_t)slots_with(second, TAG_HASH, track->hash.tag) << FLOW_SLOTS;
+	const uint32_t slot = (uint32_t)__builtin_ctzll(slots | UINT64_C(1) << 63);
+
+	track->at = (struct flow_at){track->hash.bucket[slot / FLOW_SLOTS], slot % FLOW_SLOTS};
+	__builtin_prefetch(flow_bucket(env, track->at.bucket)->entries[track->at.slot], 1);
+}
+
+/*
+ * Tracks a packet in the common case: the guess was right, nobody else uses the table, and no earlier packet of the
+ * segment takes the place of a flow. Returns false, and changes nothing, in all other cases.
+ */
+WEIR_INLINE bool track_guessed(const struct env *env, const struct weir_burst *burst, const struct track_burst *tracked,
+			       uint32_t i, uint32_t now)
+{
+	const struct track *track = &tracked->tracks[i];
+	packet_view *packet = &tracked->packets[i];
+	struct flow_bucket *bucket = flow_bucket(env, track->at.bucket);
+	uint64_t *entry = bucket->entries[track->at.slot];
+	struct frame frame;
+
+	if (!flow_alone(env) || tracked->replacing || track->subject != SUBJECT_TCP || !is_plain_ack(packet))
+		return false;
+	if ((bucket->tags[track->at.slot] & TAG_HASH) != track->hash.tag || !key_equals(entry, &track->key) ||
+	    flow_expired(entry, &tracking.timeouts, now))
+		return false;
+	frame = burst_frame(burst, i);
+	return has_plain_options(&frame, packet) && track_fast(entry, packet, track->sender, now);
+}
+
 /* Reads the packets to track, and fetches tags and then entries, so that cache misses overlap. */
 static void __attribute__((noinline, unused)) track_begin(const struct env *env, const struct weir_burst *burst,
 							  const struct verdicts *verdicts, struct track_burst *tracked)
@@ -110,17 +145,10 @@ static void __attribute__((noinline, unused)) track_begin(const struct env *env,
 		}
 	}
 	for (uint64_t rest = left; rest; rest &= rest - 1) {
-		const struct track *track = &tracked->tracks[first_of(rest)];
+		struct track *track = &tracked->tracks[first_of(rest)];
 
-		for (uint32_t b = 0; track->subject >= SUBJECT_TCP && b < 2; b++) {
-			const struct flow_bucket *bucket = flow_bucket(env, track->hash.bucket[b]);
-			const uint32_t slots = slots_with(bucket, TAG_HASH, track->hash.tag);
-
-			if (slots) {
-				__builtin_prefetch(bucket->entries[first_slot(slots)]);
-				break;
-			}
-		}
+		if (track->subject >= SUBJECT_TCP)
+			track_guess(env, track);
 	}
 	tracked->left = left;
 	tracked->open = verdicts->open;
@@ -173,9 +201,13 @@ WEIR_INLINE bool track_waits(const struct track_burst *tracked, const struct tra
 }
 
 /* Tracks the next packet. Returns false if it must wait for the end of the segment. */
-WEIR_INLINE bool track_in_segment(const struct env *env, struct track_burst *tracked, struct track *track, uint64_t bit,
-				  uint32_t now)
+static bool __attribute__((noinline, unused)) track_in_segment(const struct env *env, const struct weir_burst *burst,
+							       struct track_burst *tracked, uint32_t i, uint32_t now)
 {
+	const uint64_t bit = UINT64_C(1) << i;
+	struct track *track = &tracked->tracks[i];
+	const struct frame frame = burst_frame(burst, i);
+
 	if (track->subject < SUBJECT_TCP)
 		return true;
 	track_find(env, track, now);
@@ -185,14 +217,10 @@ WEIR_INLINE bool track_in_segment(const struct env *env, struct track_burst *tra
 			track_write(env, track);
 		return false;
 	}
+	if (track->subject == SUBJECT_TCP)
+		read_segment(&frame, &tracked->packets[i], &track->segment);
 	track_judge(track, now);
-	if (track->is_known) {
-		track_write(env, track);
-	} else if (opens_unknown(track)) {
-		track_place(env, track, now);
-		if (track->opens == PLACE_FULL)
-			track_refuse(track, REASON_STATE_FULL);
-	}
+	track_finish(env, track, now);
 	if (track->opens != PLACE_FULL) {
 		tracked->openers |= bit;
 		tracked->replacing |= track->opens == PLACE_FREE ? 0 : bit;
@@ -220,7 +248,9 @@ static bool __attribute__((noinline, unused)) track_next(const struct env *env, 
 		struct track *track = &tracked->tracks[i];
 		const uint32_t now = track_time(env->flows.head, burst_time(burst, i));
 
-		if (!track_in_segment(env, tracked, track, bit, now))
+		if (WEIR_LIKELY(track_guessed(env, burst, tracked, i, now)))
+			track_established(track);
+		else if (!track_in_segment(env, burst, tracked, i, now))
 			break;
 		states[i] = track->state;
 		if (!(tracked->open & bit))

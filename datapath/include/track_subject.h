@@ -108,6 +108,22 @@ WEIR_INLINE void set_key(struct track *track, const struct flow_end *source, con
 				       swap ? source->port : destination->port, protocol, vlans.outer, vlans.inner);
 }
 
+/* The same for an IPv4 packet with ports or without, as both ends are one number each. */
+WEIR_INLINE void set_ipv4_key(struct track *track, packet_view *packet, struct vlans vlans)
+{
+	const uint64_t source = (uint64_t)packet->saddr << 16 | packet->sport;
+	const uint64_t destination = (uint64_t)packet->daddr << 16 | packet->dport;
+	const bool swap = source > destination;
+	const uint64_t first = swap ? destination : source, second = swap ? source : destination;
+
+	track->sender = swap;
+	track->key.words[0] = 0;
+	track->key.words[1] = first >> 16;
+	track->key.words[2] = 0;
+	track->key.words[3] = second >> 16;
+	track->key.words[4] = key_word(first & 0xffff, second & 0xffff, packet->proto, vlans.outer, vlans.inner);
+}
+
 /* What an ICMP message is to the tracker. */
 struct icmp_message {
 	uint32_t request; /* the type of the request; 0 if it is none, nor a reply */
@@ -167,14 +183,27 @@ WEIR_INLINE uint32_t segment_kind(uint32_t flags)
  */
 WEIR_INLINE void frame_options(const struct frame *frame, uint32_t offset, uint32_t bytes, struct tcp_options *found);
 
+/* Whether a segment has no options that the tracker reads in an ACK. */
+WEIR_INLINE bool has_plain_options(const struct frame *frame, packet_view *packet)
+{
+	const uint8_t *at;
+
+	if (packet->doff * 4 == TCP_HEADER_BYTES)
+		return true;
+	if (packet->doff * 4 != TCP_HEADER_BYTES + TIMESTAMPS_BYTES)
+		return false;
+	at = frame_at(frame, packet->l4_offset + TCP_HEADER_BYTES, 4);
+	return at && be32(at) == OPTIONS_TIMESTAMPS;
+}
+
+/* Reads a segment of a known kind. */
 WEIR_INLINE void read_segment(const struct frame *frame, packet_view *packet, struct segment *segment)
 {
 	const uint32_t flags = packet->tcp_flags, header = (uint32_t)packet->doff * 4;
-	const uint32_t offset = packet->l4_offset + TCP_HEADER_BYTES, kind = segment_kind(flags);
 	const uint32_t payload = packet->l4_length - header;
 
 	*segment = (struct segment){
-		.kind = kind,
+		.kind = segment->kind,
 		.seq = packet->seq,
 		.end = packet->seq + payload + !!(flags & TCP_SYN) + (flags & TCP_FIN),
 		.ack = packet->ack,
@@ -182,12 +211,9 @@ WEIR_INLINE void read_segment(const struct frame *frame, packet_view *packet, st
 		.has_ack = flags & TCP_ACK,
 		.options = {.scale = SCALE_NONE, .highest = packet->ack},
 	};
-	if (header > TCP_HEADER_BYTES) {
-		const uint8_t *at = frame_at(frame, offset, 4);
-
-		if (at && !(header == TCP_HEADER_BYTES + 12 && be32(at) == OPTIONS_TIMESTAMPS))
-			frame_options(frame, offset, header - TCP_HEADER_BYTES, &segment->options);
-	}
+	if (!has_plain_options(frame, packet))
+		frame_options(frame, packet->l4_offset + TCP_HEADER_BYTES, header - TCP_HEADER_BYTES,
+			      &segment->options);
 }
 
 WEIR_INLINE bool has_ports(uint32_t protocol)
@@ -296,7 +322,10 @@ WEIR_INLINE void track_refuse(struct track *track, enum reason reason)
 	track->refused = (uint8_t)reason;
 }
 
-/* Reads a well-formed packet. Sets the reason if it is refused. */
+/*
+ * Reads the key of a well-formed packet, and the kind of its segment, but not the segment. Sets the reason if it is
+ * refused.
+ */
 WEIR_INLINE enum subject read_subject(const struct frame *frame, packet_view *packet, struct track *track)
 {
 	const bool is_ipv6 = packet->l3 == L3_IPV6;
@@ -305,26 +334,30 @@ WEIR_INLINE enum subject read_subject(const struct frame *frame, packet_view *pa
 
 	if ((!is_ipv6 && packet->l3 != L3_IPV4) || packet->fragment == FRAGMENT_LATER)
 		return SUBJECT_NONE;
-	if (is_ipv6) {
-		source = (struct flow_end){packet->saddr6.hi, packet->saddr6.lo, 0};
-		destination = (struct flow_end){packet->daddr6.hi, packet->daddr6.lo, 0};
-	}
 	track->key.is_ipv6 = is_ipv6;
-	track_refuse(track, REASON_NO_STATE);
-	if (packet->l4 == L4_ICMP || packet->l4 == L4_ICMP6)
-		return read_icmp(frame, packet, &source, &destination, vlans, track);
-	source.port = packet->sport;
-	destination.port = packet->dport;
-	set_key(track, &source, &destination, packet->proto, vlans);
+	if (WEIR_LIKELY(!is_ipv6 && packet->l4 != L4_ICMP)) {
+		set_ipv4_key(track, packet, vlans);
+	} else {
+		if (is_ipv6) {
+			source = (struct flow_end){packet->saddr6.hi, packet->saddr6.lo, 0};
+			destination = (struct flow_end){packet->daddr6.hi, packet->daddr6.lo, 0};
+		}
+		if (packet->l4 == L4_ICMP || packet->l4 == L4_ICMP6) {
+			track_refuse(track, REASON_NO_STATE);
+			return read_icmp(frame, packet, &source, &destination, vlans, track);
+		}
+		source.port = packet->sport;
+		destination.port = packet->dport;
+		set_key(track, &source, &destination, packet->proto, vlans);
+	}
 	if (packet->l4 != L4_TCP)
 		return SUBJECT_REQUEST;
-	/* The end of the segment is not known. */
-	track_refuse(track, REASON_OUT_OF_WINDOW);
-	if (packet->fragment == FRAGMENT_FIRST)
-		return SUBJECT_REFUSED;
-	read_segment(frame, packet, &track->segment);
-	track_refuse(track, REASON_BAD_FLAGS);
-	return track->segment.kind == SEGMENT_INVALID ? SUBJECT_REFUSED : SUBJECT_TCP;
+	track->segment.kind = segment_kind(packet->tcp_flags);
+	if (WEIR_LIKELY(packet->fragment != FRAGMENT_FIRST && track->segment.kind != SEGMENT_INVALID))
+		return SUBJECT_TCP;
+	/* The end of the segment of a fragment is not known. */
+	track_refuse(track, packet->fragment == FRAGMENT_FIRST ? REASON_OUT_OF_WINDOW : REASON_BAD_FLAGS);
+	return SUBJECT_REFUSED;
 }
 
 #endif

@@ -7,6 +7,7 @@
 #define WEIR_TRACKER_H
 
 #include "flow_place.h"
+#include "track_fast.h"
 
 /* The steps of a packet. In the kernel each one is a function that the verifier follows once. */
 WEIR_INLINE void track_find(const struct env *env, struct track *track, uint32_t now);
@@ -171,7 +172,7 @@ WEIR_INLINE bool opens_unknown(const struct track *track)
 	return !track->is_known && track->state == STATE_NEW;
 }
 
-/* Reads a well-formed packet, and finds the buckets of its flow. */
+/* Reads the key of a well-formed packet, and finds the buckets of its flow. */
 WEIR_INLINE void track_read(const struct flow_head *head, const struct frame *frame, packet_view *packet,
 			    struct track *track)
 {
@@ -185,13 +186,9 @@ WEIR_INLINE void track_read(const struct flow_head *head, const struct frame *fr
 	}
 }
 
-/* Tracks a packet that was read. What it may open is entered by track_open(), if it is accepted. */
-WEIR_INLINE void track_packet(const struct env *env, struct track *track, uint32_t now)
+/* After the judgement: writes the flow back, or finds room for the flow that the packet opens. */
+WEIR_INLINE void track_finish(const struct env *env, struct track *track, uint32_t now)
 {
-	if (track->subject < SUBJECT_TCP)
-		return;
-	track_find(env, track, now);
-	track_judge(track, now);
 	if (track->is_known) {
 		track_write(env, track);
 	} else if (opens_unknown(track)) {
@@ -199,6 +196,13 @@ WEIR_INLINE void track_packet(const struct env *env, struct track *track, uint32
 		if (track->opens == PLACE_FULL)
 			track_refuse(track, REASON_STATE_FULL);
 	}
+}
+
+/* The packet belongs to an established flow, and its flow is written back. */
+WEIR_INLINE void track_established(struct track *track)
+{
+	track->state = STATE_ESTABLISHED;
+	track->refused = REASON_NO_MATCH;
 }
 
 /* Enters the flow that an accepted packet opens, where track_packet() has found room. Nobody else uses the table. */
